@@ -1,0 +1,67 @@
+# Sluice. `make` builds build/release/sluice; `make help` lists the rest.
+MODE ?= release
+CC ?= gcc
+B := build/$(MODE)
+
+include mk/layers.mk
+
+WARN := -Wall -Wextra -Wshadow -Wundef -Wvla -Wstrict-prototypes -Wmissing-prototypes
+# No contraction: every op's result is defined by its source, whatever the instruction set.
+CFLAGS_common := -std=gnu11 -I. -D_GNU_SOURCE -pthread -ffp-contract=off -fno-math-errno $(WARN) -MMD -MP
+CFLAGS_release := -O3 -g
+CFLAGS_debug := -O0 -g3
+CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_tsan := -O1 -g -fsanitize=thread
+CFLAGS_coverage := -O0 -g --coverage
+LDFLAGS_asan := -fsanitize=address,undefined
+LDFLAGS_tsan := -fsanitize=thread
+LDFLAGS_coverage := --coverage
+CFLAGS_all = $(CFLAGS_common) $(CFLAGS_$(MODE)) $(CFLAGS)
+LDLIBS := -lmicrohttpd -ljansson -lpcre2-8 -lm -lpthread
+
+ifeq ($(CFLAGS_$(MODE)),)
+$(error MODE=$(MODE) is not one of release, debug, asan, tsan, coverage)
+endif
+
+# Kernels for an instruction set live in files named for it and are compiled for it; which of them
+# runs is decided at run time.
+ISA_avx2 := -mavx2 -mfma -mf16c -mbmi2
+ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
+ISA_vnni := $(ISA_avx512) -mavx512vnni -mavx512vbmi -mavx512bf16
+
+SRC := $(foreach l,$(LAYERS),$(wildcard $(l)/*.c $(l)/*/*.c))
+OBJ := $(SRC:%.c=$(B)/%.o)
+LIBS := $(foreach l,$(LAYERS),$(B)/lib/libsl_$(l).a)
+# Link order: users before what they use.
+REV_LAYERS := $(shell echo $(LAYERS) | tr ' ' '\n' | tac)
+link_libs = $(foreach l,$(REV_LAYERS),$(if $(filter $(l),$(1)),$(B)/lib/libsl_$(l).a))
+
+.PHONY: all release clean help
+all: $(B)/sluice
+release:
+	@$(MAKE) --no-print-directory MODE=release all
+
+$(B)/sluice: $(B)/cli/main.o $(LIBS)
+	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $< $(call link_libs,$(LAYERS)) $(LDLIBS)
+
+$(B)/%.o: %.c Makefile mk/layers.mk
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_all) $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i)))) $(EXTRA_$(subst /,_,$(basename $<))) -c -o $@ $<
+
+define layer_archive
+$(B)/lib/libsl_$(1).a: $$(filter-out $(B)/cli/main.o,$$(filter $(B)/$(1)/%,$(OBJ)))
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	ar rcs $$@ $$^
+endef
+$(foreach l,$(LAYERS),$(eval $(call layer_archive,$(l))))
+
+include mk/tests.mk
+
+clean:
+	rm -rf build
+
+help:
+	@sed -n 's/^## //p' Makefile mk/*.mk
+
+-include $(OBJ:.o=.d)

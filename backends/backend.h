@@ -1,0 +1,290 @@
+/* The op table: what the engine asks of a device, and what a backend must supply.
+ *
+ * A device executes ops in the order of submission on one queue. Calls enqueue; results are valid
+ * after sl_device_sync() (the CPU executes at once). All calls on one device come from one thread,
+ * its owner, except where noted.
+ *
+ * Pointers in op arguments are device addresses: the host may follow them only when
+ * caps.host_visible is set. Arguments are borrowed until the op has executed.
+ *
+ * Determinism: a row's result depends on that row's own inputs and the weights alone: not on how
+ * many rows the call has, nor on the number of threads. Rows come as [0, n_decode) generated rows,
+ * then prompt rows: a backend whose decode and prefill kernels round differently chooses by this,
+ * never by n_tok. On the CPU both give the same bits.
+ *
+ * sl_op_* check their arguments once, here in the front (shapes, alignment to blocks, types the
+ * device lacks, limits given to sl_device_configure), and return SL_ERR_INVALID or
+ * SL_ERR_UNSUPPORTED; backends trust what they get. */
+#ifndef SL_BACKENDS_BACKEND_H
+#define SL_BACKENDS_BACKEND_H
+
+#include "common/dtype.h"
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Positions per KV page. */
+#define SL_KV_PAGE_TOKENS 64u
+#define SL_MATMUL_MAX_W   4u
+#define SL_MAX_EXPERTS    1024u
+#define SL_MAX_TOPK       64u
+
+struct sl_device;
+
+/* A weight matrix, row-major: n_out rows of n_in elements, n_in a multiple of the type's block. */
+struct sl_weight {
+    enum sl_dtype dtype;
+    uint32_t n_in, n_out;
+    const void *data;
+};
+
+/* y[t,:] = w[ids[t],:] * scale             ids [n_tok] < w.n_out; y [n_tok, w.n_in] */
+struct sl_op_embed {
+    struct sl_weight w;
+    const uint32_t *ids;
+    float *y;
+    uint32_t n_tok;
+    float scale;
+};
+
+/* y[r,i] = x[r,i] / sqrt(mean_i x[r,i]^2 + eps) * w[i]
+ * x, y: n_rows rows of n elements, stride elements apart; y may be x. w [n] f32, NULL = ones.
+ * Also the per-head q/k norm: rows are then heads. */
+struct sl_op_rms_norm {
+    const float *x, *w;
+    float *y;
+    uint32_t n_rows, n, stride_x, stride_y;
+    float eps;
+};
+
+/* For each of n_w matrices that share the input:
+ *   y[t,o] = (add ? y[t,o] : 0) + sum_i w[o,i] * x[t,i] + bias[o]
+ * x [n_tok, n_in] f32 contiguous, y [n_tok, n_out] f32 contiguous, bias [n_out] f32 or NULL. */
+struct sl_matmul_out {
+    struct sl_weight w;
+    const float *bias;
+    float *y;
+    bool add;
+};
+struct sl_op_matmul {
+    const float *x;
+    uint32_t n_tok, n_decode, n_w;
+    struct sl_matmul_out out[SL_MATMUL_MAX_W];
+};
+
+/* table[t, i] = (cos, sin)(pos[t] * inv_freq[i]) * mscale     table [n_tok, n_freq, 2] f32
+ * Once per step; shared by all layers and heads. inv_freq [n_freq] f32 carries the base, per-
+ * dimension factors and YaRN's ramp; mscale is YaRN's amplitude (1 otherwise). */
+struct sl_op_rope_table {
+    const int32_t *pos;
+    const float *inv_freq;
+    float *table;
+    uint32_t n_tok, n_freq;
+    float mscale;
+};
+
+enum sl_rope_style {
+    SL_ROPE_NORM, /* rotates (2i, 2i+1) */
+    SL_ROPE_NEOX, /* rotates (i, i + n_freq) */
+};
+/* Rotates the first 2*n_freq elements of every head in place.
+ * x: head h of token t at x + t*stride + h*head_dim; table as above. Source: RoFormer, 2021. */
+struct sl_op_rope {
+    float *x;
+    const float *table;
+    uint32_t n_tok, n_heads, head_dim, stride, n_freq;
+    enum sl_rope_style style;
+};
+
+/* One layer's paged KV. Page p: K at k + p*k_page_bytes as [n_kv_heads, SL_KV_PAGE_TOKENS,
+ * head_dim_k] of dtype (F16 or Q8_0), V alike. head_dim_* are multiples of the type's block. */
+struct sl_kv_view {
+    void *k, *v;
+    enum sl_dtype dtype;
+    uint32_t n_kv_heads, head_dim_k, head_dim_v;
+    size_t k_page_bytes, v_page_bytes;
+};
+
+/* Writes row t's k and v to position slot[t] = page * SL_KV_PAGE_TOKENS + index in the page.
+ * k [n_tok, n_kv_heads, head_dim_k], v [n_tok, n_kv_heads, head_dim_v] f32, token t at
+ * t*stride_k and t*stride_v elements. */
+struct sl_op_kv_write {
+    struct sl_kv_view kv;
+    const float *k, *v;
+    const uint32_t *slot;
+    uint32_t n_tok, stride_k, stride_v;
+};
+
+/* Causal attention of n_tok query rows over paged KV, heads grouped (n_heads / n_kv_heads share
+ * one KV head): y[t,h,:] = softmax_j(scale * q[t,h,:].k[j,:]) v[j,:] over the positions
+ * j in [max(0, len - window), len), len = row_len[t], window 0 = all.
+ * q [n_tok, n_heads, head_dim_k], token t at t*stride_q elements; y [n_tok, n_heads, head_dim_v]
+ * contiguous. Position j of row t is in page page_table[row_seq[t] * max_pages + j / PAGE_TOKENS].
+ * sinks [n_heads] f32 or NULL: an extra logit that takes part in the softmax's sum only.
+ * Source: FlashAttention's online softmax (Dao et al. 2022); gpt-oss model card for sinks. */
+struct sl_op_attention {
+    struct sl_kv_view kv;
+    const float *q, *sinks;
+    float *y;
+    const uint32_t *page_table, *row_seq, *row_len;
+    uint32_t n_tok, n_decode, n_heads, stride_q, max_pages, window;
+    float scale;
+};
+
+enum sl_router_score { SL_ROUTER_SOFTMAX, SL_ROUTER_SIGMOID };
+/* Chooses k experts per row. logits [n_tok, n_expert] f32.
+ *   score = softmax over all experts, or sigmoid; with softmax_topk the softmax runs over the k
+ *           chosen logits instead (Mixtral, gpt-oss: the same weights as renormalised softmax)
+ *   order: the k largest score (+ bias when not NULL), largest first, ties to the lower index
+ *   weight: the score without bias, divided by the k scores' sum if normalize, times scale
+ * ids [n_tok, k], weights [n_tok, k]. */
+struct sl_op_router {
+    const float *logits, *bias;
+    uint32_t *ids;
+    float *weights;
+    uint32_t n_tok, n_expert, k;
+    enum sl_router_score score;
+    bool softmax_topk, normalize;
+    float scale;
+};
+
+/* Where one expert's matrices are: gate and up [n_ff, n_embd], down [n_embd, n_ff]. */
+struct sl_expert_ref {
+    const void *gate, *up, *down;
+};
+
+/* For each listed pair p = t*k + r, with e = ids[p]:
+ *   pair_y[p,:] = down_e( silu(gate_e x[t]) * (up_e x[t]) )          (SwiGLU, Shazeer 2020)
+ * x [n_tok, n_embd]; ids [n_tok, k] < n_expert; pair_y [n_tok*k, n_embd].
+ * pairs [n_pairs] lists the pairs to compute, ascending; NULL = all n_tok*k. Experts of listed
+ * pairs must be resident in refs. Weighted sums happen in sl_op_moe_combine, in router order, so
+ * that the order in which experts become resident cannot show. */
+struct sl_op_moe {
+    const float *x;
+    const uint32_t *ids;
+    const uint32_t *pairs;
+    float *pair_y;
+    const struct sl_expert_ref *refs; /* [n_expert], host memory */
+    enum sl_dtype gate_dtype, up_dtype, down_dtype;
+    uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
+};
+
+/* y[t,:] += sum_r weights[t,r] * pair_y[t*k+r,:], r ascending, one fused multiply-add each. */
+struct sl_op_moe_combine {
+    const float *pair_y, *weights;
+    float *y;
+    uint32_t n_tok, k, n;
+};
+
+/* y[i] = silu(gate[i]) * up[i]; y may be gate. */
+struct sl_op_silu_mul {
+    const float *gate, *up;
+    float *y;
+    size_t n;
+};
+
+/* y[t,i] += x[t,i] * (gate ? sigmoid(gate[t]) : 1) */
+struct sl_op_add_gated {
+    const float *x, *gate;
+    float *y;
+    uint32_t n_tok, n;
+};
+
+/* y[j,:] = x[rows[j],:]; rows of n f32, j < n_out */
+struct sl_op_gather_rows {
+    const float *x;
+    const uint32_t *rows;
+    float *y;
+    uint32_t n_out, n;
+};
+
+/* The largest calls that will be made, so that scratch is allocated once. */
+struct sl_device_limits {
+    uint32_t max_tok;    /* rows per call */
+    uint32_t max_n_in;   /* widest matmul input, elements */
+    uint32_t max_pairs;  /* n_tok*k of sl_op_moe */
+    uint32_t max_n_embd; /* of sl_op_moe */
+    uint32_t max_n_ff;   /* of sl_op_moe */
+    uint32_t max_expert; /* n_expert of sl_op_moe and sl_op_router */
+    uint32_t max_heads;  /* of sl_op_attention */
+    uint32_t max_head_dim;
+};
+
+struct sl_device_caps {
+    char name[64];                     /* "cpu: AMD EPYC 9B45, avx512+vnni, 2 threads" */
+    bool host_visible;                 /* the host may follow device addresses */
+    uint64_t memory_bytes;             /* 0 = unknown */
+    bool weight_dtype[SL_DTYPE_COUNT]; /* what matmul, moe and embed take */
+    bool kv_dtype[SL_DTYPE_COUNT];
+};
+
+/* The table that a backend fills. Every entry is required. The device struct is the backend's own
+ * with struct sl_device first. */
+struct sl_backend_ops {
+    const char *name;
+    void (*close)(struct sl_device *d);
+    enum sl_status (*configure)(struct sl_device *d, const struct sl_device_limits *limits);
+    /* Bytes that configure() will take for these limits. */
+    uint64_t (*scratch_bytes)(const struct sl_device *d, const struct sl_device_limits *limits);
+    enum sl_status (*alloc)(struct sl_device *d, size_t bytes, void **out_addr);
+    void (*free)(struct sl_device *d, void *addr, size_t bytes);
+    enum sl_status (*upload)(struct sl_device *d, void *dst, const void *src_host, size_t bytes);
+    enum sl_status (*download)(struct sl_device *d, void *dst_host, const void *src, size_t bytes);
+    enum sl_status (*sync)(struct sl_device *d);
+
+    enum sl_status (*embed)(struct sl_device *d, const struct sl_op_embed *a);
+    enum sl_status (*rms_norm)(struct sl_device *d, const struct sl_op_rms_norm *a);
+    enum sl_status (*matmul)(struct sl_device *d, const struct sl_op_matmul *a);
+    enum sl_status (*rope_table)(struct sl_device *d, const struct sl_op_rope_table *a);
+    enum sl_status (*rope)(struct sl_device *d, const struct sl_op_rope *a);
+    enum sl_status (*kv_write)(struct sl_device *d, const struct sl_op_kv_write *a);
+    enum sl_status (*attention)(struct sl_device *d, const struct sl_op_attention *a);
+    enum sl_status (*router)(struct sl_device *d, const struct sl_op_router *a);
+    enum sl_status (*moe)(struct sl_device *d, const struct sl_op_moe *a);
+    enum sl_status (*moe_combine)(struct sl_device *d, const struct sl_op_moe_combine *a);
+    enum sl_status (*silu_mul)(struct sl_device *d, const struct sl_op_silu_mul *a);
+    enum sl_status (*add_gated)(struct sl_device *d, const struct sl_op_add_gated *a);
+    enum sl_status (*gather_rows)(struct sl_device *d, const struct sl_op_gather_rows *a);
+};
+
+struct sl_device {
+    const struct sl_backend_ops *ops;
+    struct sl_device_caps caps;
+    struct sl_device_limits limits; /* zero until configured */
+};
+
+/* Closes and nulls *d; NULL is fine. */
+void sl_device_close(struct sl_device **d);
+enum sl_status sl_device_configure(struct sl_device *d, const struct sl_device_limits *limits,
+                                   struct sl_err *err) SL_MUST_CHECK;
+uint64_t sl_device_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits);
+/* 64-byte aligned; large blocks are backed by huge pages where the backend can. Contents undefined.
+ */
+enum sl_status sl_device_alloc(struct sl_device *d, size_t bytes, void **out_addr) SL_MUST_CHECK;
+void sl_device_free(struct sl_device *d, void *addr, size_t bytes);
+enum sl_status sl_device_upload(struct sl_device *d, void *dst, const void *src_host,
+                                size_t bytes) SL_MUST_CHECK;
+enum sl_status sl_device_download(struct sl_device *d, void *dst_host, const void *src,
+                                  size_t bytes) SL_MUST_CHECK;
+enum sl_status sl_device_sync(struct sl_device *d) SL_MUST_CHECK;
+
+enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) SL_MUST_CHECK;
+enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) SL_MUST_CHECK;
+enum sl_status sl_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) SL_MUST_CHECK;
+enum sl_status sl_op_rope_table(struct sl_device *d,
+                                const struct sl_op_rope_table *a) SL_MUST_CHECK;
+enum sl_status sl_op_rope(struct sl_device *d, const struct sl_op_rope *a) SL_MUST_CHECK;
+enum sl_status sl_op_kv_write(struct sl_device *d, const struct sl_op_kv_write *a) SL_MUST_CHECK;
+enum sl_status sl_op_attention(struct sl_device *d, const struct sl_op_attention *a) SL_MUST_CHECK;
+enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) SL_MUST_CHECK;
+enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) SL_MUST_CHECK;
+enum sl_status sl_op_moe_combine(struct sl_device *d,
+                                 const struct sl_op_moe_combine *a) SL_MUST_CHECK;
+enum sl_status sl_op_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) SL_MUST_CHECK;
+enum sl_status sl_op_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) SL_MUST_CHECK;
+enum sl_status sl_op_gather_rows(struct sl_device *d,
+                                 const struct sl_op_gather_rows *a) SL_MUST_CHECK;
+
+#endif

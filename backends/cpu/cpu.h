@@ -1,0 +1,45 @@
+/* The CPU backend: the plain-C definition of every op, and SIMD kernels chosen at run time that
+ * give the same bits.
+ *
+ * Arithmetic is canonical, so that C, AVX2, AVX-512 and any number of threads agree bit for bit:
+ *
+ *  - f32 sums over n elements (norms, F32/F16/BF16 dot products, q.k): 16 partial sums, element i
+ *    into partial i % 16 by fused multiply-add in ascending i; then partials are added as a tree
+ *    (8 apart, 4, 2, 1). A tail shorter than 16 takes the low partials.
+ *  - quantised dot products: the input row is quantised first, per 256 elements for the 256-element
+ *    types and per 32 for the 32-element types (int8, f32 scale = max|x| / 127, round to nearest
+ *    even), then per block the products are summed exactly in int32, including the type's integer
+ *    sub-scales, and the block joins the row's one f32 sum in ascending block order:
+ *        sum = fma(d_w * d_x, (float)isum, sum)            and for types with minima
+ *        sum = fma(-(dmin_w * d_x), (float)imin, sum)
+ *    (formats.h says isum and imin for each type).
+ *  - exp and the functions made of it use one polynomial, sl_expf in math.h, the same operations in
+ *    C and SIMD.
+ */
+#ifndef SL_BACKENDS_CPU_CPU_H
+#define SL_BACKENDS_CPU_CPU_H
+
+#include "backends/backend.h"
+
+enum sl_cpu_isa {
+    SL_CPU_C,      /* the definition, single kernels in plain C */
+    SL_CPU_AVX2,   /* AVX2 + FMA + F16C */
+    SL_CPU_AVX512, /* F, BW, DQ, VL */
+    SL_CPU_VNNI,   /* AVX512 + VNNI + VBMI + BF16 */
+    SL_CPU_BEST,   /* the best that this machine has */
+};
+
+struct sl_cpu_config {
+    uint32_t n_threads;  /* 0 = the CPUs this process may run on */
+    enum sl_cpu_isa isa; /* one that the machine lacks is SL_ERR_UNSUPPORTED */
+};
+
+/* Opens the CPU as a device. Its threads start here and sleep while no op runs. */
+enum sl_status sl_cpu_open(const struct sl_cpu_config *config, struct sl_device **out_device,
+                           struct sl_err *err) SL_MUST_CHECK;
+
+/* The best set that this machine has; SL_CPU_C at least. */
+enum sl_cpu_isa sl_cpu_best_isa(void);
+const char *sl_cpu_isa_name(enum sl_cpu_isa isa);
+
+#endif

@@ -1,0 +1,135 @@
+/* The engine: all that the server and the command line see of execution.
+ *
+ * One scheduler thread joins the generated rows of all running requests and a slice of prefill into
+ * one step. Sessions hold paged KV. A request's tokens depend on its prompt, its sampling settings
+ * and the model alone: not on what else runs. */
+#ifndef SL_ENGINE_ENGINE_H
+#define SL_ENGINE_ENGINE_H
+
+#include "common/dtype.h"
+#include "common/status.h"
+#include "model/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_engine;
+
+struct sl_engine_config {
+    uint32_t n_threads;     /* 0 = all CPUs */
+    uint32_t ctx_tokens;    /* most tokens of one session, prompt and answer; 0 = the model's, at
+                               most 8192 */
+    uint32_t parallel;      /* sessions that run at once; 0 = 4 */
+    uint32_t batch_tokens;  /* rows of one step at most; 0 = 512 */
+    uint32_t queue_max;     /* requests waiting at most; 0 = 256 */
+    enum sl_dtype kv_dtype; /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
+    const char *cpu_isa;    /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
+};
+
+/* Loading: done of total bytes. Returning false cancels the load. May be called from any thread. */
+struct sl_progress {
+    bool (*report)(struct sl_progress *p, uint64_t done_bytes, uint64_t total_bytes);
+};
+
+/* Loads the weights and starts the scheduler. Blocks. model is borrowed until destroy. */
+enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_engine_config *config,
+                                struct sl_progress *progress, struct sl_engine **out_engine,
+                                struct sl_err *err) SL_MUST_CHECK;
+/* Cancels what runs (each finish is called), stops, frees. */
+void sl_engine_destroy(struct sl_engine **e);
+
+struct sl_engine_info {
+    uint32_t ctx_tokens, parallel, batch_tokens, n_vocab;
+    char device[64];
+    uint64_t weight_bytes, kv_bytes, activation_bytes;
+};
+void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
+
+struct sl_sampling {
+    float temperature;             /* 0 = greedy */
+    float top_p, min_p, typical_p; /* 1, 0, 1 = off */
+    uint32_t top_k;                /* 0 = off */
+    float repeat_penalty; /* 1 = off; divides positive, multiplies negative logits of tokens seen */
+    uint32_t repeat_last_n; /* window of the three penalties, prompt included; UINT32_MAX = all */
+    float presence_penalty, frequency_penalty; /* 0 = off */
+    uint64_t seed;                             /* the same seed reproduces the answer */
+    uint32_t n_logit_bias;
+    const struct sl_logit_bias {
+        uint32_t token;
+        float bias; /* added to the logit; -INFINITY forbids */
+    } * logit_bias; /* borrowed until finish */
+};
+/* temperature 1, everything else off. */
+extern const struct sl_sampling sl_sampling_default;
+
+#define SL_MAX_TOP_LOGPROBS 20u
+
+struct sl_token {
+    uint32_t id;
+    bool eog;      /* the model ended its turn with this token; nothing follows */
+    float logprob; /* natural logarithm, of the distribution before temperature and filters;
+                      valid when the request asked for log-probabilities */
+    uint32_t n_top;
+    struct {
+        uint32_t id;
+        float logprob;
+    } top[SL_MAX_TOP_LOGPROBS];
+};
+
+enum sl_finish_reason {
+    SL_FINISH_STOP,   /* end-of-generation token */
+    SL_FINISH_LENGTH, /* max_tokens or the context is reached */
+    SL_FINISH_CANCELED,
+    SL_FINISH_ERROR,
+};
+
+struct sl_gen_result {
+    enum sl_finish_reason reason;
+    enum sl_status status; /* SL_OK unless canceled or error */
+    struct sl_err err;
+    uint32_t n_prompt, n_predicted;
+    uint64_t queue_ns, prefill_ns, decode_ns; /* wall clock of this request */
+};
+
+/* Where a request's tokens go. Called on the scheduler thread: must not block. */
+struct sl_token_sink {
+    /* SL_AGAIN parks the request: the same token is offered again after sl_engine_resume. */
+    enum sl_status (*push)(struct sl_token_sink *s, const struct sl_token *token);
+    /* Prompt progress, may be NULL. */
+    void (*progress)(struct sl_token_sink *s, uint32_t n_done, uint32_t n_prompt);
+    /* Exactly once, last; the request is the caller's again. */
+    void (*finish)(struct sl_token_sink *s, const struct sl_gen_result *result);
+};
+
+struct sl_gen_request {
+    const uint32_t *prompt; /* borrowed until finish */
+    uint32_t n_prompt;      /* at least 1 */
+    uint32_t max_tokens;    /* 0 = until the context is full */
+    bool ignore_eog;        /* benchmarks: generate on */
+    struct sl_sampling sampling;
+    bool logprobs;
+    uint32_t n_top_logprobs; /* at most SL_MAX_TOP_LOGPROBS */
+    const uint32_t *eog;     /* ids that end the answer; borrowed until finish */
+    uint32_t n_eog;
+    struct sl_token_sink *sink;
+    void *engine_private; /* the engine's; zero at submit */
+};
+
+/* Moves r until finish. Any thread. SL_AGAIN: the queue is full, nothing was taken.
+ * SL_ERR_CONTEXT_FULL: the prompt does not fit. SL_ERR_INVALID: a bad token id or setting, named
+ * in err. */
+enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r,
+                                struct sl_err *err) SL_MUST_CHECK;
+/* Any thread, any time between submit and finish; finish follows within one step. */
+void sl_engine_cancel(struct sl_engine *e, struct sl_gen_request *r);
+/* The sink of a parked request has room again. Any thread. */
+void sl_engine_resume(struct sl_engine *e, struct sl_gen_request *r);
+
+/* Runs ids through the model alone and hands over the logits [n_vocab] of every position in order;
+ * blocks. Not while requests run. on_logits returning false ends it with SL_ERR_CANCELED. */
+enum sl_status sl_engine_score(struct sl_engine *e, const uint32_t *ids, uint32_t n_ids,
+                               bool (*on_logits)(void *ctx, uint32_t pos, const float *logits),
+                               void *ctx, struct sl_err *err) SL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,41 @@
+# Tests. A unit test links its own folder's archive and those below it.
+UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
+UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
+
+closure = $(1) $(LAYER_$(1))
+unit_layer = $(patsubst tests/unit/%/,%,$(dir $(1)))
+
+define unit_rule
+$(B)/$(1:%.c=%): $(1) $(foreach l,$(call closure,$(call unit_layer,$(1))),$(B)/lib/libsl_$(l).a)
+	@mkdir -p $$(@D)
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $$(call link_libs,$(call closure,$(call unit_layer,$(1)))) -lcmocka $(LDLIBS)
+endef
+$(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
+
+.PHONY: unit
+## make unit                build and run the unit tests (MODE=release|debug|asan|tsan)
+unit: $(UNIT_BIN)
+	tests/run_tap.py $(UNIT_BIN)
+
+## make check-layers        prove the layer graph of mk/layers.mk from the dependency files
+## make check-headers       compile each header alone
+## make format, make lint   clang-format, clang-tidy
+.PHONY: check-layers check-headers format check-format lint
+check-layers: $(OBJ)
+	@scripts/check_layers.sh $(B) $(foreach l,$(LAYERS),"$(l):$(LAYER_$(l))")
+
+HEADERS := $(foreach l,$(LAYERS),$(wildcard $(l)/*.h $(l)/*/*.h))
+check-headers:
+	@for h in $(HEADERS); do \
+	  echo "#include \"$$h\"" | $(CC) $(CFLAGS_common) -MF /dev/null -Werror -fsyntax-only -x c - || { echo "$$h does not compile alone"; exit 1; }; \
+	done; echo "check-headers: $(words $(HEADERS)) headers compile alone"
+
+C_FILES = $(shell git ls-files '*.c' '*.h')
+format:
+	clang-format -i $(C_FILES)
+check-format:
+	@clang-format --dry-run -Werror $(C_FILES) && echo "check-format: ok"
+lint:
+	clang-tidy --quiet $(filter %.c,$(C_FILES)) -- $(CFLAGS_common)
+
+-include $(UNIT_BIN:=.d)

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Runs test programs that print TAP and ends in 'N passed, N failed, N skipped'.
+
+usage: run_tap.py [--summary FILE] [--timeout SECONDS] COMMAND...
+
+Each COMMAND is a program, or a quoted command line. cmocka programs are asked for TAP through
+CMOCKA_MESSAGE_OUTPUT. A program that exits with 77 and prints no test is one skipped test; one that
+exits with another code without a failed test, or runs over its time, is one failed test. With
+--summary the counts are added to FILE as a line, so that several calls can be summed."""
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+
+
+def run(command, timeout):
+    env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP")
+    start = time.monotonic()
+    try:
+        p = subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, env=env, timeout=timeout)
+        code, out = p.returncode, p.stdout.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired as e:
+        code, out = -1, (e.stdout or b"").decode("utf-8", "replace") + f"\ntimed out after {timeout} s\n"
+    passed = failed = skipped = 0
+    for line in out.splitlines():
+        m = re.match(r"(not ok|ok)\b(.*)", line)
+        if not m:
+            continue
+        if re.search(r"#\s*skip", m.group(2), re.I):
+            skipped += 1
+            print(f"  skipped: {command}: {m.group(2).strip()}")
+        elif m.group(1) == "ok":
+            passed += 1
+        else:
+            failed += 1
+    if code == 77 and passed + failed + skipped == 0:
+        skipped = 1
+        print(f"  skipped: {command}: {out.strip()}")
+    elif code not in (0, 77) and failed == 0:
+        failed = 1
+    elif passed + failed + skipped == 0:
+        failed = 1
+        out += "\nthe program ran no test\n"
+    name = command if len(command) < 100 else command[:97] + "..."
+    print(f"{'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed, {skipped} skipped "
+          f"({time.monotonic() - start:.1f} s)", flush=True)
+    if failed:
+        print(out, flush=True)
+    return passed, failed, skipped
+
+
+def main():
+    args = sys.argv[1:]
+    summary, timeout = None, 600
+    while args and args[0].startswith("--"):
+        if args[0] == "--summary":
+            summary = args[1]
+        elif args[0] == "--timeout":
+            timeout = float(args[1])
+        else:
+            sys.exit(__doc__)
+        args = args[2:]
+    total = [0, 0, 0]
+    for command in args:
+        total = [a + b for a, b in zip(total, run(command, timeout))]
+    if summary:
+        with open(summary, "a", encoding="utf-8") as f:
+            f.write("%d %d %d\n" % tuple(total))
+    else:
+        print("%d passed, %d failed, %d skipped" % tuple(total))
+    sys.exit(1 if total[1] or not sum(total) else 0)
+
+
+main()
