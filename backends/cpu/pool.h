@@ -1,0 +1,32 @@
+/* A persistent pool: the calling thread and n-1 helpers run one function together.
+ *
+ * Between runs helpers spin for a short while, then sleep on a futex: decode makes hundreds of short
+ * runs per token, an idle server must cost nothing. One caller at a time. */
+#ifndef SL_BACKENDS_CPU_POOL_H
+#define SL_BACKENDS_CPU_POOL_H
+
+#include "common/status.h"
+
+#include <stdint.h>
+
+struct sl_pool;
+
+/* n_threads counts the caller; at least 1. */
+enum sl_status sl_pool_create(uint32_t n_threads, struct sl_pool **out_pool) SL_MUST_CHECK;
+void sl_pool_destroy(struct sl_pool **pool);
+uint32_t sl_pool_n_threads(const struct sl_pool *pool);
+
+/* Calls fn(ctx, thread, n_threads) once on every thread, thread 0 being the caller, and returns when
+ * all have returned. What fn wrote is visible to the caller. */
+void sl_pool_run(struct sl_pool *pool, void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads),
+                 void *ctx);
+
+/* Inside fn, called by every thread equally often: nobody goes on before all have arrived; writes
+ * before it are visible after it. Thread-to-work assignment must never show in results. */
+void sl_pool_barrier(struct sl_pool *pool);
+
+/* Inside fn: hands out the chunks 0..n_chunks-1 of the phase since the last barrier (or the start),
+ * each to one thread; UINT32_MAX when none is left. Every thread must ask until none is left. */
+uint32_t sl_pool_next(struct sl_pool *pool, uint32_t n_chunks);
+
+#endif
