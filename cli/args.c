@@ -1,0 +1,265 @@
+#include "cli/args.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WORD 48u
+
+static uint32_t edit_distance(const char *a, const char *b) {
+    uint32_t na = (uint32_t)strlen(a), nb = (uint32_t)strlen(b);
+    uint32_t row[MAX_WORD + 1];
+    if (na > MAX_WORD || nb > MAX_WORD)
+        return UINT32_MAX;
+    for (uint32_t j = 0; j <= nb; j++)
+        row[j] = j;
+    for (uint32_t i = 1; i <= na; i++) {
+        uint32_t diagonal = row[0];
+        row[0] = i;
+        for (uint32_t j = 1; j <= nb; j++) {
+            uint32_t best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[nb];
+}
+
+const char *sl_args_nearest(const char *word, const char *const *candidates, uint32_t n) {
+    const char *best = NULL;
+    uint32_t best_distance = (uint32_t)strlen(word) / 3 + 2;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t d = edit_distance(word, candidates[i]);
+        if (d < best_distance) {
+            best_distance = d;
+            best = candidates[i];
+        }
+    }
+    return best;
+}
+
+bool sl_parse_bytes(const char *text, uint64_t *out_bytes) {
+    char *end;
+    errno = 0;
+    double v = strtod(text, &end);
+    if (end == text || errno || !(v >= 0) || !isfinite(v))
+        return false;
+    static const char units[] = "KMGT";
+    if (*end) {
+        const char *u = strchr(units, toupper((unsigned char)*end));
+        if (u && *u) {
+            v = ldexp(v, 10 * (int)(u - units + 1));
+            end++;
+            if (*end == 'i')
+                end++;
+        }
+        if (*end == 'B')
+            end++;
+        if (*end)
+            return false;
+    }
+    if (v >= 0x1p63)
+        return false;
+    *out_bytes = (uint64_t)v;
+    return true;
+}
+
+const char *sl_format_bytes(uint64_t bytes, char *buf) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes;
+    uint32_t u = 0;
+    while (v >= 1024 && u < 4) {
+        v /= 1024;
+        u++;
+    }
+    snprintf(buf, 16, u ? "%.2f %s" : "%.0f %s", v, units[u]);
+    return buf;
+}
+
+static void print_help(const struct sl_command *c) {
+    printf("%s\n\nusage: %s\n", c->about, c->usage);
+    for (uint32_t i = 0; i < c->n_args; i++) {
+        const struct sl_arg *a = &c->args[i];
+        if (a->kind == SL_ARG_HEADING) {
+            printf("\n%s\n", a->name);
+            continue;
+        }
+        char left[64];
+        int n = 0;
+        if (a->letter)
+            n = snprintf(left, sizeof left, "  -%c, %s", a->letter, a->name);
+        else
+            n = snprintf(left, sizeof left, "      %s", a->name);
+        if (a->value && n > 0 && (size_t)n < sizeof left)
+            snprintf(left + n, sizeof left - (size_t)n, " %s", a->value);
+        printf("%-30s", left);
+        if (strlen(left) >= 30)
+            printf("\n%-30s", "");
+        for (const char *p = a->help; *p; p++)
+            if (*p == '\n')
+                printf("\n%-30s", "");
+            else
+                putchar(*p);
+        putchar('\n');
+    }
+    printf("  -h, --help                  this text\n");
+    if (c->notes)
+        printf("\n%s", c->notes);
+}
+
+static int usage_error(const struct sl_command *c) {
+    fprintf(stderr, "usage: %s\nsee 'sluice %s --help'\n", c->usage, c->name);
+    return 2;
+}
+
+static bool parse_unsigned(const char *text, uint64_t max, uint64_t *out) {
+    char *end;
+    errno = 0;
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    unsigned long long v = strtoull(text, &end, 0);
+    if (*end || errno || v > max)
+        return false;
+    *out = v;
+    return true;
+}
+
+/* Writes the value; false when it does not parse. */
+static bool store(const struct sl_arg *a, const char *text) {
+    uint64_t u;
+    switch (a->kind) {
+    case SL_ARG_STRING:
+        *(const char **)a->out = text;
+        return true;
+    case SL_ARG_U32:
+        if (!parse_unsigned(text, UINT32_MAX, &u))
+            return false;
+        *(uint32_t *)a->out = (uint32_t)u;
+        return true;
+    case SL_ARG_U64:
+        return parse_unsigned(text, UINT64_MAX, (uint64_t *)a->out);
+    case SL_ARG_BYTES:
+        return sl_parse_bytes(text, (uint64_t *)a->out);
+    case SL_ARG_F32: {
+        char *end;
+        float f = strtof(text, &end);
+        if (end == text || *end || !isfinite(f))
+            return false;
+        *(float *)a->out = f;
+        return true;
+    }
+    case SL_ARG_FLAG:
+    case SL_ARG_HEADING:
+        break;
+    }
+    return false;
+}
+
+static const char *kind_text(enum sl_arg_kind kind) {
+    switch (kind) {
+    case SL_ARG_U32:
+    case SL_ARG_U64:
+        return "a whole number";
+    case SL_ARG_F32:
+        return "a number";
+    case SL_ARG_BYTES:
+        return "a size such as 512MiB or 2GiB";
+    default:
+        return "a text";
+    }
+}
+
+static const struct sl_arg *find(const struct sl_command *c, const char *word, size_t len) {
+    for (uint32_t i = 0; i < c->n_args; i++) {
+        const struct sl_arg *a = &c->args[i];
+        if (a->kind == SL_ARG_HEADING)
+            continue;
+        if (len == 2 && word[1] != '-' && a->letter == word[1])
+            return a;
+        if (strlen(a->name) == len && memcmp(a->name, word, len) == 0)
+            return a;
+    }
+    return NULL;
+}
+
+static int unknown_option(const struct sl_command *c, const char *word, size_t len) {
+    char name[MAX_WORD + 1];
+    snprintf(name, sizeof name, "%.*s", (int)(len < MAX_WORD ? len : MAX_WORD), word);
+    const char *names[128];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < c->n_args && n < SL_COUNTOF(names); i++)
+        if (c->args[i].kind != SL_ARG_HEADING)
+            names[n++] = c->args[i].name;
+    const char *near = sl_args_nearest(name, names, n);
+    fprintf(stderr, "sluice %s: unknown option '%s'%s%s%s\n", c->name, name,
+            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return usage_error(c);
+}
+
+int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
+    bool seen[128] = {false};
+    bool only_positional = false;
+    bool have_positional = false;
+    for (int i = 1; i < argc; i++) {
+        char *word = argv[i];
+        if (only_positional || word[0] != '-' || !word[1]) {
+            if (!c->positional || have_positional) {
+                fprintf(stderr, "sluice %s: unexpected argument '%s'\n", c->name, word);
+                return usage_error(c);
+            }
+            *c->out_positional = word;
+            have_positional = true;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            only_positional = true;
+            continue;
+        }
+        if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) {
+            print_help(c);
+            return 0;
+        }
+        const char *eq = word[1] == '-' ? strchr(word, '=') : NULL;
+        size_t len = eq ? (size_t)(eq - word) : strlen(word);
+        const struct sl_arg *a = find(c, word, len);
+        if (!a)
+            return unknown_option(c, word, len);
+        seen[a - c->args] = true;
+        if (a->kind == SL_ARG_FLAG) {
+            if (eq) {
+                fprintf(stderr, "sluice %s: %s takes no value\n", c->name, a->name);
+                return usage_error(c);
+            }
+            *(bool *)a->out = true;
+            continue;
+        }
+        if (!eq && i + 1 >= argc) {
+            fprintf(stderr, "sluice %s: %s needs a value: %s\n", c->name, a->name, a->value);
+            return usage_error(c);
+        }
+        const char *value = eq ? eq + 1 : argv[++i];
+        if (!store(a, value)) {
+            fprintf(stderr, "sluice %s: %s: '%s' is not %s\n", c->name, a->name, value,
+                    kind_text(a->kind));
+            return usage_error(c);
+        }
+    }
+    for (uint32_t i = 0; i < c->n_args; i++)
+        if (c->args[i].required && !seen[i]) {
+            fprintf(stderr, "sluice %s: %s %s is required\n", c->name, c->args[i].name,
+                    c->args[i].value ? c->args[i].value : "");
+            return usage_error(c);
+        }
+    if (c->positional && c->positional_required && !have_positional) {
+        fprintf(stderr, "sluice %s: %s is missing\n", c->name, c->positional);
+        return usage_error(c);
+    }
+    return -1;
+}

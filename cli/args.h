@@ -1,0 +1,54 @@
+/* Command-line options from a table: parsing, --help, and a suggestion for a mistyped flag. */
+#ifndef SL_CLI_ARGS_H
+#define SL_CLI_ARGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sl_arg_kind {
+    SL_ARG_FLAG,    /* bool: --x sets true */
+    SL_ARG_STRING,  /* const char * */
+    SL_ARG_U32,     /* uint32_t, decimal */
+    SL_ARG_U64,     /* uint64_t, decimal or 0x */
+    SL_ARG_F32,     /* float */
+    SL_ARG_BYTES,   /* uint64_t: 512, 64KiB, 2GiB, 1.5G (binary units with or without iB) */
+    SL_ARG_HEADING, /* a heading in --help; name is its text */
+};
+
+struct sl_arg {
+    enum sl_arg_kind kind;
+    char letter;       /* -m, 0 = none */
+    const char *name;  /* "--model" */
+    const char *value; /* placeholder in the help: "FILE" */
+    void *out;         /* written only when the option is given */
+    const char *help;  /* may hold newlines */
+    bool required;
+};
+
+struct sl_command {
+    const char *name;  /* "serve" */
+    const char *about; /* one line */
+    const char *usage; /* "sluice serve -m MODEL [options]" */
+    const char *notes; /* printed at the end of --help, may be NULL */
+    const struct sl_arg *args;
+    uint32_t n_args;
+    const char *positional; /* placeholder of one optional positional argument, NULL = none */
+    const char **out_positional;
+    bool positional_required;
+};
+
+/* Parses argv[1..]; "--x value" and "--x=value" both work, "--" ends the options.
+ * Returns -1 to go on; otherwise the exit code: 0 after --help, 2 after an error message. */
+int sl_args_parse(const struct sl_command *command, int argc, char **argv);
+
+/* The candidate nearest to word by edit distance, or NULL when none is near. */
+const char *sl_args_nearest(const char *word, const char *const *candidates, uint32_t n);
+
+/* "1.5GiB" to bytes; false when it is not a size. */
+bool sl_parse_bytes(const char *text, uint64_t *out_bytes);
+/* "4.76 GiB" into buf (at least 16 bytes); returns buf. */
+const char *sl_format_bytes(uint64_t bytes, char *buf);
+
+#define SL_COUNTOF(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
+
+#endif

@@ -1,0 +1,14 @@
+/* The commands of the one binary. Each takes argv from its own name on and returns the exit code:
+ * 0 fine, 1 failed, 2 wrong usage. */
+#ifndef SL_CLI_COMMANDS_H
+#define SL_CLI_COMMANDS_H
+
+int sl_cmd_serve(int argc, char **argv);
+int sl_cmd_run(int argc, char **argv);
+int sl_cmd_inspect(int argc, char **argv);
+int sl_cmd_tokenize(int argc, char **argv);
+int sl_cmd_score(int argc, char **argv);
+int sl_cmd_bench(int argc, char **argv);
+int sl_cmd_synth(int argc, char **argv);
+
+#endif

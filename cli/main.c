@@ -1,0 +1,58 @@
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/version.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *about;
+} commands[] = {
+    {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI-style API)"},
+    {"run", sl_cmd_run, "chat with a model in the terminal"},
+    {"inspect", sl_cmd_inspect, "say what a GGUF file holds"},
+    {"tokenize", sl_cmd_tokenize, "turn text into token ids"},
+    {"score", sl_cmd_score, "perplexity and log-probabilities of a text"},
+    {"bench", sl_cmd_bench, "measure prompt and decode speed"},
+    {"synth", sl_cmd_synth, "write a synthetic model file"},
+};
+
+static void print_usage(FILE *out) {
+    fprintf(out, "sluice " SL_VERSION
+                 ": serves Mixture-of-Experts models that are larger than memory\n\n"
+                 "usage: sluice COMMAND [options]\n\n");
+    for (uint32_t i = 0; i < SL_COUNTOF(commands); i++)
+        fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
+    fprintf(out, "\n'sluice COMMAND --help' says more. Start with:\n"
+                 "  sluice inspect MODEL.gguf\n"
+                 "  sluice serve -m MODEL.gguf\n");
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_usage(stderr);
+        return 2;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_usage(stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        puts("sluice " SL_VERSION);
+        return 0;
+    }
+    const char *names[SL_COUNTOF(commands)];
+    for (uint32_t i = 0; i < SL_COUNTOF(commands); i++) {
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+        names[i] = commands[i].name;
+    }
+    const char *near = sl_args_nearest(argv[1], names, SL_COUNTOF(names));
+    fprintf(stderr, "sluice: unknown command '%s'%s%s%s\n", argv[1], near ? "; did you mean '" : "",
+            near ? near : "", near ? "'?" : "");
+    fprintf(stderr, "see 'sluice --help'\n");
+    return 2;
+}
