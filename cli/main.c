@@ -1,6 +1,6 @@
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "cli/version.h"
+#include "common/version.h"
 
 #include <stdio.h>
 #include <string.h>
