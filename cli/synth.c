@@ -1,0 +1,206 @@
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "common/clock.h"
+#include "model/synth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* "Q4_K" or "Q4_K,Q6_K": layer i takes entry i % n. */
+static bool parse_types(const char *option, const char *text, struct sl_synth_types *out) {
+    struct sl_synth_types types = {.n = 0};
+    while (*text) {
+        char name[16];
+        size_t len = strcspn(text, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(len < 15 ? len : 15), text);
+        enum sl_dtype t = sl_dtype_from_name(name);
+        if (t == SL_DTYPE_COUNT || types.n == SL_SYNTH_MAX_TYPES) {
+            fprintf(stderr, "sluice synth: %s: '%s' is not a tensor type (known:", option, name);
+            for (uint32_t i = 0; i < SL_DTYPE_COUNT; i++)
+                if (sl_dtype_info(i))
+                    fprintf(stderr, " %s", sl_dtype_name(i));
+            fprintf(stderr, "), or there are more than %u\n", SL_SYNTH_MAX_TYPES);
+            return false;
+        }
+        types.dtype[types.n++] = t;
+        text += len;
+        text += *text == ',';
+    }
+    *out = types;
+    return types.n > 0;
+}
+
+struct progress {
+    uint64_t start_ns, last_ns;
+    bool quiet;
+};
+
+static bool report(void *ctx, uint64_t done, uint64_t total) {
+    struct progress *p = ctx;
+    uint64_t now = sl_now_ns();
+    if (p->quiet || (now - p->last_ns < 200000000 && done < total))
+        return true;
+    p->last_ns = now;
+    char a[16], b[16], c[16];
+    double s = (double)(now - p->start_ns) * 1e-9;
+    fprintf(stderr, "\r%s of %s, %s/s   ", sl_format_bytes(done, a), sl_format_bytes(total, b),
+            sl_format_bytes((uint64_t)((double)done / (s > 0 ? s : 1)), c));
+    return true;
+}
+
+/* Shapes of well-known models; type mixes as their Q4_K_M files have. */
+static bool apply_preset(const char *name, struct sl_synth_config *c) {
+    const struct sl_synth_types q4 = {{SL_DTYPE_Q4_K}, 1}, q6 = {{SL_DTYPE_Q6_K}, 1};
+    if (strcmp(name, "qwen3-30b-a3b") == 0 || strcmp(name, "bench-5g") == 0) {
+        bool small = strcmp(name, "bench-5g") == 0;
+        c->arch = "qwen3moe";
+        c->n_layer = small ? 24 : 48;
+        c->n_expert = small ? 64 : 128;
+        c->n_embd = 2048;
+        c->n_head = 32;
+        c->n_head_kv = 4;
+        c->head_dim = 128;
+        c->n_ff = 6144;
+        c->n_ff_expert = 768;
+        c->n_expert_used = 8;
+        c->n_vocab = small ? 32000 : 151936;
+        c->n_ctx = 32768;
+        c->attn = c->ffn = c->gate = c->up = q4;
+        c->down = q6;
+        return true;
+    }
+    if (strcmp(name, "mixtral-8x7b") == 0) {
+        c->arch = "llama";
+        c->n_layer = 32;
+        c->n_expert = 8;
+        c->n_embd = 4096;
+        c->n_head = 32;
+        c->n_head_kv = 8;
+        c->head_dim = 128;
+        c->n_ff_expert = c->n_ff = 14336;
+        c->n_expert_used = 2;
+        c->n_vocab = 32000;
+        c->n_ctx = 32768;
+        c->attn = c->ffn = c->gate = c->up = q4;
+        c->down = q6;
+        return true;
+    }
+    fprintf(stderr,
+            "sluice synth: --preset: '%s' is not one of bench-5g, qwen3-30b-a3b, "
+            "mixtral-8x7b\n",
+            name);
+    return false;
+}
+
+int sl_cmd_synth(int argc, char **argv) {
+    struct sl_synth_config c = sl_synth_default;
+    const char *path = NULL, *preset = NULL;
+    const char *type = NULL, *attn = NULL, *ffn = NULL, *gate = NULL, *up = NULL, *down = NULL;
+    const char *embd = NULL, *output = NULL;
+    bool quiet = false;
+
+    /* A preset sets what other options then change, so it is looked for first. */
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--preset") == 0 && i + 1 < argc)
+            preset = argv[i + 1];
+        else if (strncmp(argv[i], "--preset=", 9) == 0)
+            preset = argv[i] + 9;
+    }
+    if (preset && !apply_preset(preset, &c))
+        return 2;
+
+    const struct sl_arg args[] = {
+        {SL_ARG_STRING, 'o', "--out", "FILE", &path, "the file to write", true},
+        {SL_ARG_STRING, 0, "--preset", "NAME", &preset,
+         "start from bench-5g, qwen3-30b-a3b or mixtral-8x7b", false},
+        {SL_ARG_U64, 0, "--seed", "N", &c.seed, "the same seed gives the same bytes (1)", false},
+        {SL_ARG_U32, 0, "--split", "N", &c.n_split, "write N files; --out is then their prefix",
+         false},
+        {SL_ARG_FLAG, 'q', "--quiet", NULL, &quiet, "no progress", false},
+        {SL_ARG_HEADING, 0, "shape:", NULL, NULL, NULL, false},
+        {SL_ARG_STRING, 0, "--arch", "NAME", &c.arch,
+         "qwen3moe, qwen2moe, olmoe, llama, qwen3, qwen2", false},
+        {SL_ARG_U32, 0, "--layers", "N", &c.n_layer, "layers", false},
+        {SL_ARG_U32, 0, "--embd", "N", &c.n_embd, "width of the hidden state", false},
+        {SL_ARG_U32, 0, "--heads", "N", &c.n_head, "query heads", false},
+        {SL_ARG_U32, 0, "--kv-heads", "N", &c.n_head_kv, "key and value heads", false},
+        {SL_ARG_U32, 0, "--head-dim", "N", &c.head_dim, "elements per head", false},
+        {SL_ARG_U32, 0, "--ff", "N", &c.n_ff, "dense feed-forward width", false},
+        {SL_ARG_U32, 0, "--experts", "N", &c.n_expert, "experts per layer; 0 with llama = dense",
+         false},
+        {SL_ARG_U32, 0, "--top-k", "N", &c.n_expert_used, "experts per token", false},
+        {SL_ARG_U32, 0, "--expert-ff", "N", &c.n_ff_expert, "width of an expert", false},
+        {SL_ARG_U32, 0, "--shared-ff", "N", &c.n_ff_shared, "width of qwen2moe's shared expert",
+         false},
+        {SL_ARG_U32, 0, "--vocab", "N", &c.n_vocab, "tokens", false},
+        {SL_ARG_U32, 0, "--ctx", "N", &c.n_ctx, "context length stated in the file", false},
+        {SL_ARG_FLAG, 0, "--tied", NULL, &c.tied, "the embedding is the output matrix", false},
+        {SL_ARG_FLAG, 0, "--rope-freqs", NULL, &c.rope_freqs, "Llama 3.1 frequency divisors",
+         false},
+        {SL_ARG_F32, 0, "--yarn", "F", &c.yarn_factor, "YaRN scaling by F", false},
+        {SL_ARG_HEADING, 0, "tensor types (a list such as Q4_K,Q6_K alternates over layers):", NULL,
+         NULL, NULL, false},
+        {SL_ARG_STRING, 't', "--type", "TYPE", &type, "attention, feed-forward and experts", false},
+        {SL_ARG_STRING, 0, "--attn", "TYPE", &attn, "attention", false},
+        {SL_ARG_STRING, 0, "--ffn", "TYPE", &ffn, "dense and shared feed-forward", false},
+        {SL_ARG_STRING, 0, "--gate", "TYPE", &gate, "experts' gate", false},
+        {SL_ARG_STRING, 0, "--up", "TYPE", &up, "experts' up", false},
+        {SL_ARG_STRING, 0, "--down", "TYPE", &down, "experts' down", false},
+        {SL_ARG_STRING, 0, "--embd-type", "TYPE", &embd, "token embedding (Q8_0)", false},
+        {SL_ARG_STRING, 0, "--output-type", "TYPE", &output, "output matrix (Q8_0)", false},
+        {SL_ARG_HEADING, 0, "routing (defaults match Qwen3-30B-A3B):", NULL, NULL, NULL, false},
+        {SL_ARG_F32, 0, "--skew", "X", &c.skew, "spread of the experts' popularity; 0 = uniform",
+         false},
+        {SL_ARG_F32, 0, "--locality", "X", &c.locality,
+         "0..1: how alike the experts of neighbouring tokens are", false},
+        {SL_ARG_F32, 0, "--stay", "X", &c.stay,
+         "0..1: chance that a generated token stays in its neighbourhood", false},
+    };
+    const struct sl_command command = {
+        .name = "synth",
+        .about = "Writes a synthetic model: random weights of sound scale, any shape and type mix, "
+                 "routing\nlike a real model's. For benchmarks and tests.",
+        .usage = "sluice synth -o FILE [--preset NAME] [options]",
+        .notes = "example, 4.7 GiB:\n  sluice synth --preset bench-5g -o bench.gguf\n",
+        .args = args,
+        .n_args = SL_COUNTOF(args),
+    };
+    int rc = sl_args_parse(&command, argc, argv);
+    if (rc >= 0)
+        return rc;
+
+    const struct {
+        const char *option, *text;
+        struct sl_synth_types *out;
+    } groups[] = {{"--type", type, &c.attn}, {"--type", type, &c.ffn},  {"--type", type, &c.gate},
+                  {"--type", type, &c.up},   {"--type", type, &c.down}, {"--attn", attn, &c.attn},
+                  {"--ffn", ffn, &c.ffn},    {"--gate", gate, &c.gate}, {"--up", up, &c.up},
+                  {"--down", down, &c.down}};
+    for (uint32_t i = 0; i < SL_COUNTOF(groups); i++)
+        if (groups[i].text && !parse_types(groups[i].option, groups[i].text, groups[i].out))
+            return 2;
+    struct sl_synth_types one;
+    if (embd) {
+        if (!parse_types("--embd-type", embd, &one))
+            return 2;
+        c.embd = one.dtype[0];
+    }
+    if (output) {
+        if (!parse_types("--output-type", output, &one))
+            return 2;
+        c.output = one.dtype[0];
+    }
+
+    struct sl_err err;
+    struct progress p = {.start_ns = sl_now_ns(), .quiet = quiet || !isatty(2)};
+    enum sl_status st = sl_synth_write(&c, path, report, &p, &err);
+    if (!p.quiet)
+        fputc('\n', stderr);
+    if (st) {
+        fprintf(stderr, "sluice synth: %s\n", err.text);
+        return st == SL_ERR_CONFIG ? 2 : 1;
+    }
+    return 0;
+}

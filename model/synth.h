@@ -1,0 +1,76 @@
+/* Synthetic models: GGUF files of any supported architecture, size and type mix from a seed, with
+ * weights scaled so that activations stay sound and with routing as real models have it.
+ *
+ * How routing gets its statistics. Every token's embedding is
+ *     [a, sqrt(rho) * centre(cluster of token) + sqrt(1 - rho) * own]
+ * and the router's weights are random but for the column that reads the constant a, which holds
+ * each expert's popularity: so `skew` sets how uneven the experts are, and rho how much tokens of
+ * one cluster share experts. The output matrix makes each token's likeliest successor the next one
+ * of a fixed cycle through the vocabulary that stays in a cluster for some tokens, then moves:
+ * generated text has token-to-token locality, greedy or sampled. */
+#ifndef SL_MODEL_SYNTH_H
+#define SL_MODEL_SYNTH_H
+
+#include "common/dtype.h"
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SL_SYNTH_MAX_TYPES 16u
+
+/* Types of one group of tensors; layer i takes entry i % n. */
+struct sl_synth_types {
+    enum sl_dtype dtype[SL_SYNTH_MAX_TYPES];
+    uint32_t n;
+};
+
+struct sl_synth_config {
+    const char *arch; /* "qwen3moe", ... as sl_model_arch_at() lists */
+    uint64_t seed;
+    uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim;
+    uint32_t n_ff;        /* dense FFN (dense architectures) */
+    uint32_t n_ff_expert; /* routed experts */
+    uint32_t n_ff_shared; /* qwen2moe's shared expert */
+    uint32_t n_expert, n_expert_used;
+    uint32_t n_vocab, n_ctx;
+    bool tied;         /* no output matrix of its own */
+    bool rope_freqs;   /* llama: per-dimension divisors as Llama 3 has them */
+    float yarn_factor; /* 0 = none */
+    struct sl_synth_types attn, ffn, gate, up, down;
+    enum sl_dtype embd, output; /* F32, F16, BF16 and Q8_0 carry the structure described above;
+                                   other types are plain random */
+    float skew; /* standard deviation of an expert's popularity logit over that of a token's own */
+    float locality;   /* rho, 0..1 */
+    float stay;       /* chance that the successor is of the same cluster */
+    uint32_t n_split; /* files, 1 = one */
+};
+
+/* Defaults: qwen3moe, 4 layers, 256 wide, 8 experts top-2, Q8_0, routing calibrated to
+ * Qwen3-30B-A3B (an LRU of 19 % of the experts hits 74 %, of 38 % hits 89 %, 45 % of a token's
+ * experts were used by the token before). */
+extern const struct sl_synth_config sl_synth_default;
+
+/* Writes PATH (with n_split > 1: PATH is the prefix of -0000i-of-0000N.gguf). The same config gives
+ * the same bytes. report: done and total bytes, may be NULL; returning false cancels. A failed or
+ * canceled write leaves no file. */
+enum sl_status sl_synth_write(const struct sl_synth_config *config, const char *path,
+                              bool (*report)(void *ctx, uint64_t done_bytes, uint64_t total_bytes),
+                              void *ctx, struct sl_err *err) SL_MUST_CHECK;
+
+/* synth_blocks.c. Fills a row with random blocks whose values have mean 0 and standard deviation
+ * std. */
+struct sl_rng;
+void sl_synth_random_row(enum sl_dtype dtype, struct sl_rng *rng, float std, void *row,
+                         uint64_t n_elems);
+/* Writes given values; false when the type is not one of F32, F16, BF16, Q8_0. */
+bool sl_synth_encode_row(enum sl_dtype dtype, const float *values, void *row, uint64_t n_elems);
+/* The type itself, or one with 32- or 1-element blocks that a row of n_elems fits. */
+enum sl_dtype sl_synth_fit_dtype(enum sl_dtype dtype, uint64_t n_elems);
+
+/* synth_vocab.c. A byte-level BPE vocabulary of exactly n tokens (at least 300) with control tokens
+ * and a ChatML template. */
+struct sl_gguf_writer;
+void sl_synth_write_vocab(struct sl_gguf_writer *w, uint32_t n_vocab);
+
+#endif
