@@ -8,7 +8,10 @@
 
 #include "model/gguf.h"
 
-#define SL_MAX_LAYERS 512u
+#define SL_MAX_LAYERS       512u
+#define SL_MAX_EXPERTS      1024u
+#define SL_MAX_EXPERTS_USED 64u
+#define SL_MAX_VOCAB        (1u << 24)
 
 enum sl_rope_kind { SL_ROPE_KIND_NORM, SL_ROPE_KIND_NEOX };
 enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
@@ -26,16 +29,19 @@ struct sl_hparams {
     /* RoPE */
     enum sl_rope_kind rope_kind;
     uint32_t n_rot;
-    float rope_base, rope_scale; /* scale: linear position factor, 1 = none */
-    float yarn_factor;           /* 0 = no YaRN */
-    float yarn_ext, yarn_attn, yarn_beta_fast, yarn_beta_slow;
-    uint32_t yarn_ctx_orig;
+    float rope_base;
+    float rope_scale;  /* positions are multiplied by it: 1 / the file's linear factor; 1 = none */
+    float yarn_factor; /* context extension, above 1; 0 = no YaRN (the other yarn_ are then moot) */
+    float yarn_ext;    /* weight of the extrapolated frequencies, 1 usually */
+    float yarn_attn;   /* cos and sin are multiplied by yarn_attn * (1 + 0.1 ln yarn_factor) */
+    float yarn_beta_fast, yarn_beta_slow;
+    uint32_t yarn_ctx_orig; /* context before the extension */
     /* router */
     enum sl_router_kind router_kind;
     bool router_softmax_topk; /* softmax over the chosen logits */
     bool router_normalize;    /* divide the k weights by their sum */
     float router_scale;       /* 1 = none */
-    uint32_t window;          /* sliding attention window, 0 = none */
+    uint32_t window;          /* sliding attention window in tokens, all layers; 0 = none */
     float attn_scale;         /* 1/sqrt(head_dim_k) unless the file says otherwise */
 };
 
