@@ -1,0 +1,94 @@
+/* Products with weights: the definition. */
+#include "backends/cpu/matmul_kernels.h"
+
+#include <math.h>
+
+/* 16 partial sums, element i into partial i % 16, then a tree. */
+static float dot_float(enum sl_dtype dtype, const uint8_t *w, const float *x, uint32_t n) {
+    float part[16] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        float v;
+        if (dtype == SL_DTYPE_F32) {
+            memcpy(&v, w + 4 * (size_t)i, 4);
+        } else {
+            uint16_t h;
+            memcpy(&h, w + 2 * (size_t)i, 2);
+            v = dtype == SL_DTYPE_F16 ? sl_f16_to_f32(h) : sl_bf16_to_f32(h);
+        }
+        part[i % 16] = fmaf(v, x[i], part[i % 16]);
+    }
+    for (int step = 8; step; step /= 2)
+        for (int i = 0; i < step; i++)
+            part[i] += part[i + step];
+    return part[0];
+}
+
+static float dot_quantized(enum sl_dtype dtype, const uint8_t *w, const struct sl_qx *x,
+                           uint32_t n) {
+    const struct sl_dtype_info *info = sl_dtype_info(dtype);
+    uint32_t block = info->block_elems;
+    bool has_min = sl_dtype_has_min(dtype);
+    float total = 0;
+    struct sl_unpacked u;
+    for (uint32_t i0 = 0; i0 < n; i0 += block, w += info->block_bytes) {
+        const struct sl_qx *g = &x[i0 / 256];
+        const int8_t *q = g->q + i0 % 256;
+        float dx = block == 32 ? g->q32.d[i0 % 256 / 32] : g->q256.d;
+        int32_t isum = 0, imin = 0;
+        sl_unpack_block(dtype, w, &u);
+        for (uint32_t s = 0; s < block / 16; s++) {
+            int32_t dot = 0, sum = 0;
+            for (uint32_t i = 16 * s; i < 16 * s + 16; i++) {
+                dot += u.q[i] * q[i];
+                sum += q[i];
+            }
+            isum += u.scale[s] * dot;
+            imin += u.min[s] * sum;
+        }
+        total = fmaf(u.d * dx, (float)isum, total);
+        if (has_min)
+            total = fmaf(-(u.dmin * dx), (float)imin, total);
+    }
+    return total;
+}
+
+static float dot(const struct sl_mm_rows *w, uint32_t r, const void *x) {
+    const uint8_t *row = w->data + r * w->row_bytes;
+    return sl_dtype_is_float(w->dtype) ? dot_float(w->dtype, row, x, w->n_in)
+                                       : dot_quantized(w->dtype, row, x, w->n_in);
+}
+
+static void vec_c(const struct sl_mm_rows *w, const void *x, float *out) {
+    for (uint32_t r = 0; r < w->n_rows; r++)
+        out[r] = dot(w, r, x);
+}
+
+static void tile_c(const struct sl_mm_rows *w, const void *panel, const void *x, uint32_t n_tok,
+                   float *out) {
+    (void)panel;
+    for (uint32_t t = 0; t < n_tok; t++) {
+        const void *row = sl_dtype_is_float(w->dtype)
+                              ? (const void *)((const float *const *)x)[t]
+                              : (const void *)((const struct sl_qx *)x + t * sl_qx_blocks(w->n_in));
+        vec_c(w, row, out + t * SL_MM_PANEL);
+    }
+}
+
+static void pack_c(const struct sl_qx *const *rows, uint32_t n_tok, uint32_t n, void *tile) {
+    size_t bytes = sl_qx_row_bytes(n);
+    for (uint32_t t = 0; t < n_tok; t++)
+        memcpy((uint8_t *)tile + t * bytes, rows[t], bytes);
+}
+
+void sl_mm_init_c(struct sl_mm_kernels *k) {
+    memset(k, 0, sizeof *k);
+    k->quantize[SL_X_Q32] = sl_quantize_q32;
+    k->quantize[SL_X_Q256] = sl_quantize_q256;
+    k->pack[SL_X_Q32] = k->pack[SL_X_Q256] = pack_c;
+    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
+        if (sl_dtype_info(t)) {
+            k->vec[t] = vec_c;
+            k->tile[t] = tile_c;
+        }
+    k->tile_min = 2;
+}

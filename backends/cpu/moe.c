@@ -1,0 +1,378 @@
+/* sl_op_moe: pairs (row, expert) are sorted by expert, so that every touched expert's weights are
+ * read once. Four phases with a barrier between them, each cut into chunks that threads take as
+ * they come:
+ *
+ *   rows   quantise the input rows                       (by the caller when they are few)
+ *   tiles  lay them out by expert                        (only if an expert has enough rows)
+ *   up     gate and up products, SwiGLU                  (expert, chunk of n_ff)
+ *   mid    quantise the result
+ *   down   down product to pair_y                        (expert, chunk of n_embd)
+ */
+#include "backends/cpu/cpu_internal.h"
+#include "backends/cpu/matmul_kernels.h"
+
+/* Input rows of one expert: sorted positions [begin, begin + n). */
+struct group {
+    uint32_t expert, begin, n;
+};
+
+struct tile_ref {
+    uint32_t begin, n; /* sorted positions */
+};
+
+/* A quantised (or float) input of n_cols, at sorted positions: tiles for groups of at least
+ * tile_min rows, rows for the others. */
+struct input {
+    uint32_t n_cols;
+    uint8_t *q[2];          /* by kind; NULL: not needed. Position i at i * sl_qx_row_bytes */
+    const float **rows_f32; /* by position */
+};
+
+struct run {
+    const struct sl_op_moe *a;
+    const struct sl_mm_kernels *k;
+    struct sl_cpu *cpu;
+    uint32_t *order; /* [n_pairs] pairs by expert */
+    struct group *groups;
+    struct tile_ref *tiles;
+    uint32_t n_groups, n_tiles, n_pairs;
+    uint8_t *token_q[2]; /* quantised rows by token */
+    struct input in, mid;
+    float *h; /* [n_pairs, n_ff] by position */
+    uint8_t *threads;
+    size_t thread_bytes;
+    uint32_t up_rows, up_chunks, down_rows, down_chunks; /* per group */
+    bool rows_done;
+};
+
+struct thread_scratch {
+    float gate[SL_MM_TILE * SL_MM_PANEL], up[SL_MM_TILE * SL_MM_PANEL];
+    float vec_gate[SL_MM_CHUNK_MAX], vec_up[SL_MM_CHUNK_MAX];
+};
+
+static uint32_t max_u32(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+static size_t thread_bytes(uint32_t n_embd, uint32_t n_ff) {
+    return sl_mm_round_64(sizeof(struct thread_scratch)) +
+           2 * sl_mm_panel_bytes(max_u32(n_embd, n_ff)) + SL_MM_TILE * sl_qx_row_bytes(n_ff);
+}
+
+/* Hands out 64-byte aligned parts of the scratch; with base NULL it only counts. */
+struct carve {
+    uint8_t *base;
+    size_t used;
+};
+
+static void *carve(struct carve *c, size_t bytes) {
+    uint8_t *p = c->base ? c->base + c->used : NULL;
+    c->used += sl_mm_round_64(bytes);
+    return p;
+}
+
+struct layout {
+    uint32_t *order, *count;
+    struct group *groups;
+    struct tile_ref *tiles;
+    const float **in_f32, **mid_f32;
+    uint8_t *token_q[2], *in_q[2], *mid_q;
+    float *h;
+    uint8_t *threads;
+    size_t bytes;
+};
+
+static struct layout lay_out(void *base, uint32_t n_tok, uint32_t n_pairs, uint32_t n_expert,
+                             uint32_t n_embd, uint32_t n_ff, uint32_t n_threads) {
+    struct carve c = {base, 0};
+    struct layout l;
+    l.order = carve(&c, (size_t)n_pairs * 4);
+    l.count = carve(&c, ((size_t)n_expert + 1) * 4);
+    l.groups = carve(&c, n_expert * sizeof(struct group));
+    l.tiles = carve(&c, n_pairs * sizeof(struct tile_ref));
+    l.in_f32 = carve(&c, n_pairs * sizeof(float *));
+    l.mid_f32 = carve(&c, n_pairs * sizeof(float *));
+    for (int kind = 0; kind < 2; kind++) {
+        l.token_q[kind] = carve(&c, n_tok * sl_qx_row_bytes(n_embd));
+        l.in_q[kind] = carve(&c, n_pairs * sl_qx_row_bytes(n_embd));
+    }
+    l.mid_q = carve(&c, n_pairs * sl_qx_row_bytes(n_ff));
+    l.h = carve(&c, (size_t)n_pairs * n_ff * 4);
+    l.threads = carve(&c, n_threads * thread_bytes(n_embd, n_ff));
+    l.bytes = c.used;
+    return l;
+}
+
+uint64_t sl_cpu_moe_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads) {
+    if (!limits->max_pairs)
+        return 0;
+    return lay_out(NULL, limits->max_tok, limits->max_pairs, limits->max_expert, limits->max_n_embd,
+                   limits->max_n_ff, n_threads)
+        .bytes;
+}
+
+/* Counting sort of the listed pairs by expert; pairs of one expert stay ascending. */
+static void sort_pairs(struct run *r, uint32_t *count) {
+    const struct sl_op_moe *a = r->a;
+    memset(count, 0, ((size_t)a->n_expert + 1) * 4);
+    for (uint32_t i = 0; i < r->n_pairs; i++)
+        count[a->ids[a->pairs ? a->pairs[i] : i] + 1]++;
+    for (uint32_t e = 0; e < a->n_expert; e++) {
+        uint32_t n = count[e + 1];
+        if (n)
+            r->groups[r->n_groups++] = (struct group){e, count[e], n};
+        count[e + 1] += count[e];
+    }
+    for (uint32_t i = 0; i < r->n_pairs; i++) {
+        uint32_t p = a->pairs ? a->pairs[i] : i;
+        uint32_t at = count[a->ids[p]]++;
+        r->order[at] = p;
+        r->in.rows_f32[at] = a->x + (size_t)(p / a->k) * a->n_embd;
+        r->mid.rows_f32[at] = r->h + (size_t)at * a->n_ff;
+    }
+    for (uint32_t g = 0; g < r->n_groups; g++) {
+        const struct group *group = &r->groups[g];
+        if (group->n < r->k->tile_min)
+            continue;
+        for (uint32_t i = 0; i < sl_mm_n_tiles(group->n); i++) {
+            uint32_t begin = sl_mm_tile_start(group->n, i);
+            r->tiles[r->n_tiles++] =
+                (struct tile_ref){group->begin + begin, sl_mm_tile_start(group->n, i + 1) - begin};
+        }
+    }
+}
+
+static bool tiled(const struct run *r, const struct group *g) {
+    return g->n >= r->k->tile_min;
+}
+
+static struct sl_qx *qrow(uint8_t *base, uint32_t i, uint32_t n_cols) {
+    return (struct sl_qx *)(void *)(base + i * sl_qx_row_bytes(n_cols));
+}
+
+static void rows_chunk(const struct run *r, uint32_t chunk) {
+    uint32_t t = chunk % r->a->n_tok;
+    enum sl_x_kind kind = chunk >= r->a->n_tok || !r->token_q[SL_X_Q32] ? SL_X_Q256 : SL_X_Q32;
+    r->k->quantize[kind](r->a->x + (size_t)t * r->a->n_embd, r->a->n_embd,
+                         qrow(r->token_q[kind], t, r->a->n_embd));
+}
+
+static uint32_t n_rows_chunks(const struct run *r) {
+    return r->a->n_tok * ((r->token_q[0] != NULL) + (r->token_q[1] != NULL));
+}
+
+static void tiles_chunk(const struct run *r, uint32_t chunk) {
+    const struct tile_ref *tile = &r->tiles[chunk];
+    const struct sl_qx *list[SL_MM_TILE];
+    for (int kind = 0; kind < 2; kind++) {
+        if (!r->token_q[kind])
+            continue;
+        for (uint32_t i = 0; i < tile->n; i++)
+            list[i] = qrow(r->token_q[kind], r->order[tile->begin + i] / r->a->k, r->a->n_embd);
+        r->k->pack[kind](list, tile->n, r->a->n_embd,
+                         qrow(r->in.q[kind], tile->begin, r->a->n_embd));
+    }
+}
+
+/* Quantises h: tile by tile for tiled groups, then row by row for the others (chunks above n_tiles
+ * are groups). */
+static void mid_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
+    uint32_t n_ff = r->a->n_ff;
+    enum sl_x_kind kind = sl_x_kind(r->a->down_dtype);
+    if (chunk < r->n_tiles) {
+        const struct tile_ref *tile = &r->tiles[chunk];
+        struct sl_qx *rows =
+            (struct sl_qx *)(void *)(own + r->thread_bytes - SL_MM_TILE * sl_qx_row_bytes(n_ff));
+        const struct sl_qx *list[SL_MM_TILE];
+        for (uint32_t i = 0; i < tile->n; i++) {
+            struct sl_qx *row = rows + i * sl_qx_blocks(n_ff);
+            r->k->quantize[kind](r->mid.rows_f32[tile->begin + i], n_ff, row);
+            list[i] = row;
+        }
+        r->k->pack[kind](list, tile->n, n_ff, qrow(r->mid.q[kind], tile->begin, n_ff));
+        return;
+    }
+    const struct group *g = &r->groups[chunk - r->n_tiles];
+    if (tiled(r, g))
+        return;
+    for (uint32_t i = g->begin; i < g->begin + g->n; i++)
+        r->k->quantize[kind](r->mid.rows_f32[i], n_ff, qrow(r->mid.q[kind], i, n_ff));
+}
+
+static const void *input_at(const struct run *r, const struct input *in, enum sl_x_kind kind,
+                            uint32_t position, bool as_tile) {
+    if (kind != SL_X_F32) {
+        if (!as_tile && in == &r->in)
+            return qrow(r->token_q[kind], r->order[position] / r->a->k, in->n_cols);
+        return qrow(in->q[kind], position, in->n_cols);
+    }
+    return as_tile ? (const void *)(in->rows_f32 + position) : (const void *)in->rows_f32[position];
+}
+
+static struct sl_mm_rows weight_rows(const void *data, enum sl_dtype dtype, uint32_t n_in,
+                                     uint32_t begin, uint32_t n_rows) {
+    struct sl_mm_rows w = {.row_bytes = sl_dtype_row_bytes(dtype, n_in),
+                           .n_rows = n_rows,
+                           .n_in = n_in,
+                           .dtype = dtype};
+    w.data = (const uint8_t *)data + begin * w.row_bytes;
+    return w;
+}
+
+static void unpack(const struct run *r, const struct sl_mm_rows *w, void *panel) {
+    if (r->k->unpack[w->dtype])
+        r->k->unpack[w->dtype](w, panel);
+}
+
+static void up_vec(const struct run *r, const struct group *g, uint32_t begin, uint32_t n,
+                   struct thread_scratch *s) {
+    const struct sl_op_moe *a = r->a;
+    const struct sl_expert_ref *ref = &a->refs[g->expert];
+    struct sl_mm_rows gate = weight_rows(ref->gate, a->gate_dtype, a->n_embd, begin, n);
+    struct sl_mm_rows up = weight_rows(ref->up, a->up_dtype, a->n_embd, begin, n);
+    for (uint32_t i = g->begin; i < g->begin + g->n; i++) {
+        r->k->vec[gate.dtype](&gate, input_at(r, &r->in, sl_x_kind(gate.dtype), i, false),
+                              s->vec_gate);
+        r->k->vec[up.dtype](&up, input_at(r, &r->in, sl_x_kind(up.dtype), i, false), s->vec_up);
+        r->cpu->k.silu_mul(s->vec_gate, s->vec_up, r->h + (size_t)i * a->n_ff + begin, n);
+    }
+}
+
+static void up_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
+    const struct sl_op_moe *a = r->a;
+    const struct group *g = &r->groups[chunk / r->up_chunks];
+    uint32_t begin = chunk % r->up_chunks * r->up_rows;
+    uint32_t end = a->n_ff - begin < r->up_rows ? a->n_ff : begin + r->up_rows;
+    struct thread_scratch *s = (struct thread_scratch *)(void *)own;
+    if (!tiled(r, g)) {
+        up_vec(r, g, begin, end - begin, s);
+        return;
+    }
+    const struct sl_expert_ref *ref = &a->refs[g->expert];
+    uint8_t *panel = own + sl_mm_round_64(sizeof *s);
+    uint8_t *panel_up = panel + sl_mm_panel_bytes(a->n_embd);
+    for (uint32_t o = begin; o < end; o += SL_MM_PANEL) {
+        uint32_t n = end - o < SL_MM_PANEL ? end - o : SL_MM_PANEL;
+        struct sl_mm_rows gate = weight_rows(ref->gate, a->gate_dtype, a->n_embd, o, n);
+        struct sl_mm_rows up = weight_rows(ref->up, a->up_dtype, a->n_embd, o, n);
+        unpack(r, &gate, panel);
+        unpack(r, &up, panel_up);
+        for (uint32_t i = 0; i < sl_mm_n_tiles(g->n); i++) {
+            uint32_t t0 = sl_mm_tile_start(g->n, i), nt = sl_mm_tile_start(g->n, i + 1) - t0;
+            uint32_t at = g->begin + t0;
+            r->k->tile[gate.dtype](
+                &gate, panel, input_at(r, &r->in, sl_x_kind(gate.dtype), at, true), nt, s->gate);
+            r->k->tile[up.dtype](&up, panel_up, input_at(r, &r->in, sl_x_kind(up.dtype), at, true),
+                                 nt, s->up);
+            for (uint32_t t = 0; t < nt; t++)
+                r->cpu->k.silu_mul(s->gate + t * SL_MM_PANEL, s->up + t * SL_MM_PANEL,
+                                   r->h + (size_t)(at + t) * a->n_ff + o, n);
+        }
+    }
+}
+
+static void down_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
+    const struct sl_op_moe *a = r->a;
+    const struct group *g = &r->groups[chunk / r->down_chunks];
+    uint32_t begin = chunk % r->down_chunks * r->down_rows;
+    uint32_t end = a->n_embd - begin < r->down_rows ? a->n_embd : begin + r->down_rows;
+    struct thread_scratch *s = (struct thread_scratch *)(void *)own;
+    const void *data = a->refs[g->expert].down;
+    enum sl_x_kind kind = sl_x_kind(a->down_dtype);
+    if (!tiled(r, g)) {
+        struct sl_mm_rows w = weight_rows(data, a->down_dtype, a->n_ff, begin, end - begin);
+        for (uint32_t i = g->begin; i < g->begin + g->n; i++)
+            r->k->vec[w.dtype](&w, input_at(r, &r->mid, kind, i, false),
+                               a->pair_y + (size_t)r->order[i] * a->n_embd + begin);
+        return;
+    }
+    uint8_t *panel = own + sl_mm_round_64(sizeof *s);
+    for (uint32_t o = begin; o < end; o += SL_MM_PANEL) {
+        uint32_t n = end - o < SL_MM_PANEL ? end - o : SL_MM_PANEL;
+        struct sl_mm_rows w = weight_rows(data, a->down_dtype, a->n_ff, o, n);
+        unpack(r, &w, panel);
+        for (uint32_t i = 0; i < sl_mm_n_tiles(g->n); i++) {
+            uint32_t t0 = sl_mm_tile_start(g->n, i), nt = sl_mm_tile_start(g->n, i + 1) - t0;
+            uint32_t at = g->begin + t0;
+            r->k->tile[w.dtype](&w, panel, input_at(r, &r->mid, kind, at, true), nt, s->gate);
+            for (uint32_t t = 0; t < nt; t++)
+                memcpy(a->pair_y + (size_t)r->order[at + t] * a->n_embd + o,
+                       s->gate + t * SL_MM_PANEL, (size_t)n * 4);
+        }
+    }
+}
+
+static void run_thread(void *ctx, uint32_t thread, uint32_t n_threads) {
+    (void)n_threads;
+    const struct run *r = ctx;
+    struct sl_pool *pool = r->cpu->pool;
+    uint8_t *own = r->threads + thread * r->thread_bytes;
+    uint32_t c;
+    if (!r->rows_done) {
+        while ((c = sl_pool_next(pool, n_rows_chunks(r))) != UINT32_MAX)
+            rows_chunk(r, c);
+        sl_pool_barrier(pool);
+    }
+    if (r->n_tiles && n_rows_chunks(r)) {
+        while ((c = sl_pool_next(pool, r->n_tiles)) != UINT32_MAX)
+            tiles_chunk(r, c);
+        sl_pool_barrier(pool);
+    }
+    while ((c = sl_pool_next(pool, r->n_groups * r->up_chunks)) != UINT32_MAX)
+        up_chunk(r, c, own);
+    sl_pool_barrier(pool);
+    if (sl_x_kind(r->a->down_dtype) != SL_X_F32) {
+        while ((c = sl_pool_next(pool, r->n_tiles + r->n_groups)) != UINT32_MAX)
+            mid_chunk(r, c, own);
+        sl_pool_barrier(pool);
+    }
+    while ((c = sl_pool_next(pool, r->n_groups * r->down_chunks)) != UINT32_MAX)
+        down_chunk(r, c, own);
+}
+
+/* Input elements that one thread quantises faster than several agree on sharing them. */
+#define INLINE_ELEMS 8192u
+
+enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    uint32_t n_pairs = a->pairs ? a->n_pairs : a->n_tok * a->k;
+    if (n_pairs == 0)
+        return SL_OK;
+    uint32_t n_threads = sl_pool_n_threads(cpu->pool);
+    struct layout l =
+        lay_out(cpu->scratch, a->n_tok, n_pairs, a->n_expert, a->n_embd, a->n_ff, n_threads);
+    struct run r = {.a = a,
+                    .k = sl_mm_kernels(cpu->isa),
+                    .cpu = cpu,
+                    .order = l.order,
+                    .groups = l.groups,
+                    .tiles = l.tiles,
+                    .n_pairs = n_pairs,
+                    .in = {.n_cols = a->n_embd, .rows_f32 = l.in_f32},
+                    .mid = {.n_cols = a->n_ff, .rows_f32 = l.mid_f32},
+                    .h = l.h,
+                    .threads = l.threads,
+                    .thread_bytes = thread_bytes(a->n_embd, a->n_ff)};
+    const enum sl_dtype in_types[2] = {a->gate_dtype, a->up_dtype};
+    for (int i = 0; i < 2; i++) {
+        enum sl_x_kind kind = sl_x_kind(in_types[i]);
+        if (kind != SL_X_F32) {
+            r.token_q[kind] = l.token_q[kind];
+            r.in.q[kind] = l.in_q[kind];
+        }
+    }
+    if (sl_x_kind(a->down_dtype) != SL_X_F32)
+        r.mid.q[sl_x_kind(a->down_dtype)] = l.mid_q;
+    sort_pairs(&r, l.count);
+    r.up_rows = sl_mm_chunk_rows(r.n_groups * a->n_ff, n_threads);
+    r.up_chunks = (a->n_ff + r.up_rows - 1) / r.up_rows;
+    r.down_rows = sl_mm_chunk_rows(r.n_groups * a->n_embd, n_threads);
+    r.down_chunks = (a->n_embd + r.down_rows - 1) / r.down_rows;
+    if (a->n_tok * a->n_embd <= INLINE_ELEMS || n_rows_chunks(&r) == 0) {
+        for (uint32_t c = 0; c < n_rows_chunks(&r); c++)
+            rows_chunk(&r, c);
+        r.rows_done = true;
+    }
+    sl_pool_run(cpu->pool, run_thread, &r);
+    return SL_OK;
+}
