@@ -158,9 +158,9 @@ struct sl_expert_ref {
 /* For each listed pair p = t*k + r, with e = ids[p]:
  *   pair_y[p,:] = down_e( silu(gate_e x[t]) * (up_e x[t]) )          (SwiGLU, Shazeer 2020)
  * x [n_tok, n_embd]; ids [n_tok, k] < n_expert; pair_y [n_tok*k, n_embd].
- * pairs [n_pairs] lists the pairs to compute, ascending; NULL = all n_tok*k. Experts of listed
- * pairs must be resident in refs. Weighted sums happen in sl_op_moe_combine, in router order, so
- * that the order in which experts become resident cannot show. */
+ * pairs [n_pairs] lists the pairs to compute, ascending; NULL = all, n_pairs = n_tok*k. Experts of
+ * listed pairs must be resident in refs. Weighted sums happen in sl_op_moe_combine, in router
+ * order, so that the order in which experts become resident cannot show. */
 struct sl_op_moe {
     const float *x;
     const uint32_t *ids;

@@ -5,6 +5,79 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/pool.h"
 
+/* Positions per partition of the attention's softmax; see attention.c. */
+#define SL_CPU_ATTN_PART 512u
+/* Widest head; sl_device_configure refuses more. */
+#define SL_CPU_MAX_HEAD_DIM 1024u
+
+/* One page of one KV head, as the attention kernels walk it. */
+struct sl_cpu_kv_page {
+    const void *rows;    /* [SL_KV_PAGE_TOKENS, head_dim] of the KV type */
+    uint32_t begin, end; /* positions in the page that take part */
+    uint32_t head_dim;
+};
+
+/* Query rows that go through the same pages together, one per lane; attention.c says how. All
+ * arrays are 64-byte aligned; n_lanes is a multiple of 32. */
+struct sl_cpu_attn_tile {
+    uint32_t n_lanes, head_dim_k, head_dim_v;
+    uint32_t begin, end;           /* positions of the partition that any lane needs */
+    uint32_t full_begin, full_end; /* positions that every lane of a query needs; may be empty */
+    const int32_t *lo, *hi;        /* [n_lanes] each lane's positions, relative to the partition */
+    const float *qt;               /* [head_dim_k, n_lanes] */
+    float *s;                      /* [SL_CPU_ATTN_PART, n_lanes] scores, then probabilities */
+    float *m, *l;                  /* [n_lanes] running maximum and sum */
+    float *ot;                     /* [head_dim_v, n_lanes] running output */
+    float *part_m, *part_l;        /* the partition's own */
+    float *part_ot;
+};
+
+/* The kernels that differ by instruction set. The C definitions fill the table, better ones
+ * overwrite entries; all give the same bits. */
+struct sl_cpu_kernels {
+    void (*rms_norm)(const float *x, const float *w, float *y, uint32_t n, float eps);
+    /* One head: table [n_freq, 2]. */
+    void (*rope_norm)(float *x, const float *table, uint32_t n_freq);
+    void (*rope_neox)(float *x, const float *table, uint32_t n_freq);
+    void (*silu_mul)(const float *gate, const float *up, float *y, size_t n);
+    void (*add)(const float *x, float *y, size_t n);
+    /* y[i] = fma(x[i], s, y[i]) */
+    void (*add_scaled)(const float *x, float s, float *y, size_t n);
+    /* y[i] = fma(w[r], x[r*n+i], y[i]), r ascending */
+    void (*combine)(const float *x, const float *w, float *y, uint32_t k, uint32_t n);
+    /* y[i] = exp(x[i] - max x); returns the sum, 16 partials. y may be x. */
+    float (*softmax)(const float *x, float *y, uint32_t n, float *out_max);
+    void (*sigmoid)(const float *x, float *y, uint32_t n);
+
+    /* KV types; n a multiple of the block. */
+    void (*f32_to_f16)(const float *x, void *y, uint32_t n);
+    void (*f32_to_q8_0)(const float *x, void *y, uint32_t n);
+    void (*f16_to_f32)(const void *x, float *y, uint32_t n);
+    void (*q8_0_to_f32)(const void *x, float *y, uint32_t n);
+
+    /* Attention of n_heads heads of one row that share a KV head.
+     * qk: s[h*SL_CPU_ATTN_PART + j] = (q[h,:].k[j,:]) * scale, s at the page's first position
+     * pv: o[h,:] += s[h,j] * v[j,:], j ascending, one fma each */
+    void (*qk_f16)(const float *q, uint32_t n_heads, const struct sl_cpu_kv_page *k, float scale,
+                   float *s);
+    void (*qk_q8_0)(const float *q, uint32_t n_heads, const struct sl_cpu_kv_page *k, float scale,
+                    float *s);
+    void (*pv_f16)(const float *s, uint32_t n_heads, const struct sl_cpu_kv_page *v, float *o);
+    void (*pv_q8_0)(const float *s, uint32_t n_heads, const struct sl_cpu_kv_page *v, float *o);
+    /* o[i] = fma(o[i], a, x[i] * b) */
+    void (*merge)(float *o, float a, const float *x, float b, uint32_t n);
+
+    /* The same for many rows, one per lane; NULL in C, where rows go one by one.
+     * k, v: [end - begin, head_dim] f32 of positions begin..end of the partition. */
+    void (*tile_qk)(const struct sl_cpu_attn_tile *t, const float *k, uint32_t begin, uint32_t end,
+                    float scale);
+    void (*tile_softmax)(const struct sl_cpu_attn_tile *t);
+    void (*tile_pv)(const struct sl_cpu_attn_tile *t, const float *v, uint32_t begin, uint32_t end);
+    void (*tile_merge)(const struct sl_cpu_attn_tile *t);
+    /* The sinks as a last partition of one position without a value. sink [n_lanes]. */
+    void (*tile_sink)(const struct sl_cpu_attn_tile *t, const float *sink);
+};
+
 struct sl_cpu {
     struct sl_device base; /* first: a struct sl_device * is a struct sl_cpu * */
     struct sl_pool *pool;
@@ -13,7 +86,20 @@ struct sl_cpu {
      * within base.limits. */
     void *scratch;
     size_t scratch_bytes;
+    struct sl_cpu_kernels k;
 };
+
+/* kv.c: the C conversions, n a multiple of the block. */
+void sl_cpu_f16_to_f32_c(const void *x, float *y, uint32_t n);
+void sl_cpu_q8_0_to_f32_c(const void *x, float *y, uint32_t n);
+
+/* Calls fn on ranges that cover [0, n_rows), on all threads when the rows are worth it.
+ * row_cost: about how many elements one row touches. */
+void sl_cpu_for_rows(struct sl_cpu *cpu, uint32_t n_rows, size_t row_cost,
+                     void (*fn)(void *ctx, uint32_t begin, uint32_t end), void *ctx);
+
+/* isa.c: the CPU's name without its vendor's decoration; never empty. */
+void sl_cpu_brand(char *out, size_t size_bytes);
 
 /* matmul.c, moe.c: quantised and float products. Arguments were checked by the front. */
 enum sl_status sl_cpu_embed(struct sl_device *d, const struct sl_op_embed *a);
@@ -21,5 +107,29 @@ enum sl_status sl_cpu_matmul(struct sl_device *d, const struct sl_op_matmul *a);
 enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a);
 uint64_t sl_cpu_matmul_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_moe_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
+
+/* norm.c, rope.c, kv.c, attention.c, router.c, elementwise.c. */
+enum sl_status sl_cpu_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a);
+enum sl_status sl_cpu_rope_table(struct sl_device *d, const struct sl_op_rope_table *a);
+enum sl_status sl_cpu_rope(struct sl_device *d, const struct sl_op_rope *a);
+enum sl_status sl_cpu_kv_write(struct sl_device *d, const struct sl_op_kv_write *a);
+enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attention *a);
+enum sl_status sl_cpu_router(struct sl_device *d, const struct sl_op_router *a);
+enum sl_status sl_cpu_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a);
+enum sl_status sl_cpu_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a);
+enum sl_status sl_cpu_add_gated(struct sl_device *d, const struct sl_op_add_gated *a);
+enum sl_status sl_cpu_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a);
+uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
+
+/* Each fills its entries of the table. */
+void sl_cpu_norm_init(struct sl_cpu_kernels *k);
+void sl_cpu_rope_init(struct sl_cpu_kernels *k);
+void sl_cpu_kv_init(struct sl_cpu_kernels *k);
+void sl_cpu_elementwise_init(struct sl_cpu_kernels *k);
+void sl_cpu_attention_init(struct sl_cpu_kernels *k);
+void sl_cpu_elementwise_init_avx2(struct sl_cpu_kernels *k);
+void sl_cpu_elementwise_init_avx512(struct sl_cpu_kernels *k);
+void sl_cpu_attention_init_avx2(struct sl_cpu_kernels *k);
+void sl_cpu_attention_init_avx512(struct sl_cpu_kernels *k);
 
 #endif

@@ -1,0 +1,322 @@
+/* The front: every op's arguments are checked here, once, so that backends need not. A refusal is
+ * our own caller's mistake or a model that the device cannot run; it is logged with its reason. */
+#include "backends/backend.h"
+
+#include "common/log.h"
+
+#include <math.h>
+#include <string.h>
+
+#define INVALID(...)     (sl_error(__VA_ARGS__), SL_ERR_INVALID)
+#define UNSUPPORTED(...) (sl_error(__VA_ARGS__), SL_ERR_UNSUPPORTED)
+
+void sl_device_close(struct sl_device **d) {
+    if (!*d)
+        return;
+    (*d)->ops->close(*d);
+    *d = NULL;
+}
+
+enum sl_status sl_device_configure(struct sl_device *d, const struct sl_device_limits *limits,
+                                   struct sl_err *err) {
+    const char *name = d->ops->name;
+    if (!limits->max_tok)
+        return sl_fail(err, SL_ERR_INVALID, "%s: max_tok is 0", name);
+    if (limits->max_expert > SL_MAX_EXPERTS)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "%s: %u experts a layer; the most is %u", name,
+                       limits->max_expert, SL_MAX_EXPERTS);
+    enum sl_status status = d->ops->configure(d, limits);
+    if (status)
+        return sl_fail(err, status,
+                       "%s: cannot allocate %llu MiB of scratch for %u rows a step: %s", name,
+                       (unsigned long long)((sl_device_scratch_bytes(d, limits) + 0xfffff) >> 20),
+                       limits->max_tok, sl_status_text(status));
+    d->limits = *limits;
+    return SL_OK;
+}
+
+uint64_t sl_device_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits) {
+    return d->ops->scratch_bytes(d, limits);
+}
+
+enum sl_status sl_device_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
+    return d->ops->alloc(d, bytes, out_addr);
+}
+
+void sl_device_free(struct sl_device *d, void *addr, size_t bytes) {
+    if (addr)
+        d->ops->free(d, addr, bytes);
+}
+
+enum sl_status sl_device_upload(struct sl_device *d, void *dst, const void *src_host,
+                                size_t bytes) {
+    return bytes ? d->ops->upload(d, dst, src_host, bytes) : SL_OK;
+}
+
+enum sl_status sl_device_download(struct sl_device *d, void *dst_host, const void *src,
+                                  size_t bytes) {
+    return bytes ? d->ops->download(d, dst_host, src, bytes) : SL_OK;
+}
+
+enum sl_status sl_device_sync(struct sl_device *d) {
+    return d->ops->sync(d);
+}
+
+/* n_tok within the limits given to configure, and n_decode within n_tok. */
+static enum sl_status check_rows(const struct sl_device *d, const char *op, uint32_t n_tok,
+                                 uint32_t n_decode) {
+    if (n_tok > d->limits.max_tok)
+        return INVALID("%s: %u rows; the device was configured for %u", op, n_tok,
+                       d->limits.max_tok);
+    if (n_decode > n_tok)
+        return INVALID("%s: %u generated rows among %u", op, n_decode, n_tok);
+    return SL_OK;
+}
+
+static enum sl_status check_dtype(const struct sl_device *d, const char *op, enum sl_dtype dtype,
+                                  uint32_t n_in) {
+    const struct sl_dtype_info *info = sl_dtype_info((uint32_t)dtype);
+    if (!info || !d->caps.weight_dtype[dtype])
+        return UNSUPPORTED("%s: %s has no weights of type %s (%u)", op, d->ops->name,
+                           sl_dtype_name((uint32_t)dtype), (uint32_t)dtype);
+    if (n_in == 0 || n_in % info->block_elems)
+        return INVALID("%s: rows of %u elements are not whole %s blocks of %u", op, n_in,
+                       info->name, info->block_elems);
+    return SL_OK;
+}
+
+static enum sl_status check_kv(const struct sl_device *d, const char *op,
+                               const struct sl_kv_view *kv) {
+    if ((uint32_t)kv->dtype >= SL_DTYPE_COUNT || !d->caps.kv_dtype[kv->dtype])
+        return UNSUPPORTED("%s: %s has no KV of type %s (%u)", op, d->ops->name,
+                           sl_dtype_name((uint32_t)kv->dtype), (uint32_t)kv->dtype);
+    uint32_t block = sl_dtype_info((uint32_t)kv->dtype)->block_elems;
+    if (!kv->n_kv_heads || !kv->head_dim_k || !kv->head_dim_v || kv->head_dim_k % block ||
+        kv->head_dim_v % block)
+        return INVALID("%s: %u KV heads of %u and %u elements, in %s blocks of %u", op,
+                       kv->n_kv_heads, kv->head_dim_k, kv->head_dim_v,
+                       sl_dtype_name((uint32_t)kv->dtype), block);
+    size_t rows = (size_t)kv->n_kv_heads * SL_KV_PAGE_TOKENS;
+    if (kv->k_page_bytes < rows * sl_dtype_row_bytes(kv->dtype, kv->head_dim_k) ||
+        kv->v_page_bytes < rows * sl_dtype_row_bytes(kv->dtype, kv->head_dim_v))
+        return INVALID("%s: KV pages of %zu and %zu bytes are too small", op, kv->k_page_bytes,
+                       kv->v_page_bytes);
+    if ((kv->k_page_bytes | kv->v_page_bytes) % 2)
+        return INVALID("%s: KV pages of %zu and %zu bytes: odd sizes", op, kv->k_page_bytes,
+                       kv->v_page_bytes);
+    if (!kv->k || !kv->v)
+        return INVALID("%s: no KV memory", op);
+    return SL_OK;
+}
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        enum sl_status try_status = (call);                                                        \
+        if (try_status)                                                                            \
+            return try_status;                                                                     \
+    } while (0)
+
+enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) {
+    TRY(check_rows(d, "embed", a->n_tok, 0));
+    TRY(check_dtype(d, "embed", a->w.dtype, a->w.n_in));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->w.data || !a->ids || !a->y)
+        return INVALID("embed: a NULL argument");
+    if (d->caps.host_visible)
+        for (uint32_t t = 0; t < a->n_tok; t++)
+            if (a->ids[t] >= a->w.n_out)
+                return INVALID("embed: id %u in row %u; there are %u", a->ids[t], t, a->w.n_out);
+    return d->ops->embed(d, a);
+}
+
+enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) {
+    if (!a->n_rows)
+        return SL_OK;
+    if (!a->x || !a->y)
+        return INVALID("rms_norm: a NULL argument");
+    if (!a->n || (a->n_rows > 1 && (a->stride_x < a->n || a->stride_y < a->n)))
+        return INVALID("rms_norm: rows of %u elements at strides %u and %u", a->n, a->stride_x,
+                       a->stride_y);
+    if (a->y == a->x && a->n_rows > 1 && a->stride_x != a->stride_y)
+        return INVALID("rms_norm: in place with two strides, %u and %u", a->stride_x, a->stride_y);
+    if (!(a->eps >= 0 && isfinite(a->eps)))
+        return INVALID("rms_norm: eps %g", (double)a->eps);
+    return d->ops->rms_norm(d, a);
+}
+
+enum sl_status sl_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
+    TRY(check_rows(d, "matmul", a->n_tok, a->n_decode));
+    if (a->n_w < 1 || a->n_w > SL_MATMUL_MAX_W)
+        return INVALID("matmul: %u weights in one call; 1 to %u", a->n_w, SL_MATMUL_MAX_W);
+    uint32_t n_in = a->out[0].w.n_in;
+    if (n_in > d->limits.max_n_in)
+        return INVALID("matmul: rows of %u elements; the device was configured for %u", n_in,
+                       d->limits.max_n_in);
+    for (uint32_t i = 0; i < a->n_w; i++) {
+        const struct sl_matmul_out *o = &a->out[i];
+        TRY(check_dtype(d, "matmul", o->w.dtype, o->w.n_in));
+        if (o->w.n_in != n_in)
+            return INVALID("matmul: weights of %u and %u inputs share one x", n_in, o->w.n_in);
+        if (!o->w.n_out || (a->n_tok && (!o->w.data || !o->y)))
+            return INVALID("matmul: weight %u is empty or NULL", i);
+    }
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->x)
+        return INVALID("matmul: a NULL argument");
+    return d->ops->matmul(d, a);
+}
+
+enum sl_status sl_op_rope_table(struct sl_device *d, const struct sl_op_rope_table *a) {
+    TRY(check_rows(d, "rope_table", a->n_tok, 0));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->pos || !a->inv_freq || !a->table || !a->n_freq)
+        return INVALID("rope_table: a NULL or empty argument");
+    return d->ops->rope_table(d, a);
+}
+
+enum sl_status sl_op_rope(struct sl_device *d, const struct sl_op_rope *a) {
+    TRY(check_rows(d, "rope", a->n_tok, 0));
+    if (!a->n_tok || !a->n_heads)
+        return SL_OK;
+    if (!a->x || !a->table || !a->n_freq)
+        return INVALID("rope: a NULL or empty argument");
+    if (a->n_freq > a->head_dim / 2)
+        return INVALID("rope: %u rotations in heads of %u elements", a->n_freq, a->head_dim);
+    if (a->n_tok > 1 && a->stride < (uint64_t)a->n_heads * a->head_dim)
+        return INVALID("rope: %u heads of %u elements at stride %u", a->n_heads, a->head_dim,
+                       a->stride);
+    if (a->style != SL_ROPE_NORM && a->style != SL_ROPE_NEOX)
+        return UNSUPPORTED("rope: style %u", (unsigned)a->style);
+    return d->ops->rope(d, a);
+}
+
+enum sl_status sl_op_kv_write(struct sl_device *d, const struct sl_op_kv_write *a) {
+    TRY(check_rows(d, "kv_write", a->n_tok, 0));
+    TRY(check_kv(d, "kv_write", &a->kv));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->k || !a->v || !a->slot)
+        return INVALID("kv_write: a NULL argument");
+    if (a->n_tok > 1 && (a->stride_k < (uint64_t)a->kv.n_kv_heads * a->kv.head_dim_k ||
+                         a->stride_v < (uint64_t)a->kv.n_kv_heads * a->kv.head_dim_v))
+        return INVALID("kv_write: rows at strides %u and %u overlap", a->stride_k, a->stride_v);
+    return d->ops->kv_write(d, a);
+}
+
+enum sl_status sl_op_attention(struct sl_device *d, const struct sl_op_attention *a) {
+    TRY(check_rows(d, "attention", a->n_tok, a->n_decode));
+    TRY(check_kv(d, "attention", &a->kv));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->y || !a->page_table || !a->row_seq || !a->row_len || !a->max_pages)
+        return INVALID("attention: a NULL or empty argument");
+    if (!a->n_heads || a->n_heads % a->kv.n_kv_heads)
+        return INVALID("attention: %u heads over %u KV heads", a->n_heads, a->kv.n_kv_heads);
+    if (a->n_heads > d->limits.max_heads || a->kv.head_dim_k > d->limits.max_head_dim ||
+        a->kv.head_dim_v > d->limits.max_head_dim)
+        return INVALID(
+            "attention: %u heads of %u and %u elements; the device was configured for %u "
+            "of %u",
+            a->n_heads, a->kv.head_dim_k, a->kv.head_dim_v, d->limits.max_heads,
+            d->limits.max_head_dim);
+    if (a->n_tok > 1 && a->stride_q < (uint64_t)a->n_heads * a->kv.head_dim_k)
+        return INVALID("attention: %u heads of %u elements at stride %u", a->n_heads,
+                       a->kv.head_dim_k, a->stride_q);
+    if (!isfinite(a->scale))
+        return INVALID("attention: scale %g", (double)a->scale);
+    if (d->caps.host_visible)
+        for (uint32_t t = 0; t < a->n_tok; t++)
+            if (!a->row_len[t] || a->row_len[t] > (uint64_t)a->max_pages * SL_KV_PAGE_TOKENS)
+                return INVALID("attention: row %u has %u positions; 1 to %u pages of %u", t,
+                               a->row_len[t], a->max_pages, SL_KV_PAGE_TOKENS);
+    return d->ops->attention(d, a);
+}
+
+enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
+    TRY(check_rows(d, "router", a->n_tok, 0));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->logits || !a->ids || !a->weights)
+        return INVALID("router: a NULL argument");
+    if (a->n_expert > d->limits.max_expert)
+        return INVALID("router: %u experts; the device was configured for %u", a->n_expert,
+                       d->limits.max_expert);
+    if (!a->k || a->k > a->n_expert || a->k > SL_MAX_TOPK)
+        return INVALID("router: %u of %u experts; at most %u", a->k, a->n_expert, SL_MAX_TOPK);
+    if (a->score != SL_ROUTER_SOFTMAX && a->score != SL_ROUTER_SIGMOID)
+        return UNSUPPORTED("router: score %u", (unsigned)a->score);
+    if (a->softmax_topk && a->score != SL_ROUTER_SOFTMAX)
+        return INVALID("router: a softmax over the chosen with another score");
+    return d->ops->router(d, a);
+}
+
+enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
+    TRY(check_rows(d, "moe", a->n_tok, a->n_decode));
+    TRY(check_dtype(d, "moe", a->gate_dtype, a->n_embd));
+    TRY(check_dtype(d, "moe", a->up_dtype, a->n_embd));
+    TRY(check_dtype(d, "moe", a->down_dtype, a->n_ff));
+    if (!a->k || a->k > SL_MAX_TOPK || a->n_expert > d->limits.max_expert)
+        return INVALID("moe: %u of %u experts; at most %u of %u", a->k, a->n_expert, SL_MAX_TOPK,
+                       d->limits.max_expert);
+    uint64_t n_all = (uint64_t)a->n_tok * a->k;
+    if (n_all > d->limits.max_pairs || a->n_embd > d->limits.max_n_embd ||
+        a->n_ff > d->limits.max_n_ff)
+        return INVALID("moe: %llu pairs of %u x %u; the device was configured for %u of %u x %u",
+                       (unsigned long long)n_all, a->n_embd, a->n_ff, d->limits.max_pairs,
+                       d->limits.max_n_embd, d->limits.max_n_ff);
+    if (a->pairs ? a->n_pairs > n_all : a->n_pairs != n_all)
+        return INVALID("moe: %u pairs listed of %llu", a->n_pairs, (unsigned long long)n_all);
+    if (!a->n_pairs)
+        return SL_OK;
+    if (!a->x || !a->ids || !a->pair_y || !a->refs)
+        return INVALID("moe: a NULL argument");
+    if (d->caps.host_visible) {
+        for (uint32_t i = 0; i < a->n_pairs; i++) {
+            uint32_t p = a->pairs ? a->pairs[i] : i;
+            if (p >= n_all || (a->pairs && i && p <= a->pairs[i - 1]))
+                return INVALID("moe: pair %u of the list is %u: not ascending below %llu", i, p,
+                               (unsigned long long)n_all);
+            if (a->ids[p] >= a->n_expert)
+                return INVALID("moe: pair %u goes to expert %u of %u", p, a->ids[p], a->n_expert);
+        }
+    }
+    return d->ops->moe(d, a);
+}
+
+enum sl_status sl_op_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a) {
+    TRY(check_rows(d, "moe_combine", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->pair_y || !a->weights || !a->y || !a->k)
+        return INVALID("moe_combine: a NULL or empty argument");
+    return d->ops->moe_combine(d, a);
+}
+
+enum sl_status sl_op_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) {
+    if (!a->n)
+        return SL_OK;
+    if (!a->gate || !a->up || !a->y)
+        return INVALID("silu_mul: a NULL argument");
+    return d->ops->silu_mul(d, a);
+}
+
+enum sl_status sl_op_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) {
+    TRY(check_rows(d, "add_gated", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->y)
+        return INVALID("add_gated: a NULL argument");
+    return d->ops->add_gated(d, a);
+}
+
+enum sl_status sl_op_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a) {
+    TRY(check_rows(d, "gather_rows", a->n_out, 0));
+    if (!a->n_out || !a->n)
+        return SL_OK;
+    if (!a->x || !a->rows || !a->y)
+        return INVALID("gather_rows: a NULL argument");
+    return d->ops->gather_rows(d, a);
+}

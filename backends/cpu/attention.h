@@ -1,0 +1,57 @@
+/* Attention over paged KV.
+ *
+ * The definition, which every path and instruction set keeps to the bit:
+ *  - K and V are converted to f32 (exact for both types: binary16 fits, and q8_0's d * q has 18
+ *    significant bits). That costs a conversion where an integer dot product would not, but the
+ *    query stays unquantised, and one set of kernels serves both types.
+ *  - score s_j = (q . k_j) * scale, the dot product in 16 partial sums (cpu.h).
+ *  - A row's positions are cut into partitions of SL_CPU_ATTN_PART, aligned to position 0. In each:
+ *    m = max s_j, p_j = exp(s_j - m), l = sum p_j in 16 partial sums by j % 16, and
+ *    o[i] = fma(p_j, v_j[i], o[i]) for ascending j.
+ *  - Partitions join in ascending order, from (M, L, O) = (-inf, 0, 0):
+ *    N = max(M, m), a = exp(M - N), b = exp(m - N), L = fma(L, a, l * b), O = fma(O, a, o * b), M =
+ * N.
+ *  - A sink joins last as m = sink, l = 1, o = 0; then y = O * (a * (1 / L)), a = 1 without a sink.
+ * So a row's result depends on its own positions only, and the partitions of a long context can be
+ * computed by different threads.
+ *
+ * Rows go one of two ways with the same result: attention_rows.c takes each row alone (generated
+ * rows), attention_tile.c many rows of one sequence, one per lane (prompts). */
+#ifndef SL_BACKENDS_CPU_ATTENTION_H
+#define SL_BACKENDS_CPU_ATTENTION_H
+
+#include "backends/cpu/cpu_internal.h"
+
+/* Partitions computed between two joins: enough units of work for many threads. */
+#define SL_CPU_ATTN_SLOTS 64u
+/* Lanes of a tile at most: the more, the less of the time goes to converting K and V; 128 keep the
+ * scores of a partition within 256 KiB. */
+#define SL_CPU_ATTN_LANES 128u
+
+/* One row's partition that a wave computes. */
+struct sl_cpu_attn_item {
+    uint32_t row, part;
+};
+
+/* n_rows rows from row on, of one sequence. */
+struct sl_cpu_attn_rows {
+    uint32_t row, n_rows;
+};
+
+/* Where things lie in the device's scratch. */
+struct sl_cpu_attn_scratch {
+    struct sl_cpu_attn_item *items;  /* [SLOTS] */
+    uint32_t *row_slot;              /* [SLOTS] first slot of each row that has several */
+    float *part_m, *part_l, *part_o; /* [SLOTS, n_heads], part_o times head_dim_v */
+    float *state;                    /* [max_tok, n_heads, 2] M and L between waves */
+    uint32_t *rows;                  /* [max_tok] rows that go alone */
+    struct sl_cpu_attn_rows *tiles;  /* [max_tok] */
+    char *thread;                    /* [n_threads, thread_bytes] */
+    size_t thread_bytes;
+};
+
+void sl_cpu_attention_rows(struct sl_cpu *cpu, const struct sl_op_attention *a,
+                           const uint32_t *rows, uint32_t n_rows,
+                           const struct sl_cpu_attn_scratch *mem);
+
+#endif

@@ -1,0 +1,232 @@
+/* The CPU as a device: opening, memory, and the op table. */
+#include "backends/cpu/cpu_internal.h"
+
+#include "common/log.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MAX_THREADS 256u
+#define HUGE_BYTES  ((size_t)2 << 20)
+
+static uint32_t available_cpus(void) {
+    cpu_set_t set;
+    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                         : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > (long)MAX_THREADS ? MAX_THREADS : (uint32_t)n;
+}
+
+/* Blocks of at least one huge page are mapped on a huge page's boundary, so that weights and KV do
+ * not spend their time in the TLB. */
+static size_t huge_round(size_t bytes) {
+    return (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+}
+
+static enum sl_status cpu_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
+    (void)d;
+    if (bytes < HUGE_BYTES) {
+        void *p = aligned_alloc(64, bytes < 64 ? 64 : (bytes + 63) / 64 * 64);
+        if (!p)
+            return SL_ERR_NOMEM;
+        *out_addr = p;
+        return SL_OK;
+    }
+    if (bytes > SIZE_MAX / 2)
+        return SL_ERR_NOMEM;
+    size_t size = huge_round(bytes), mapped = size + HUGE_BYTES;
+    char *base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED)
+        return SL_ERR_NOMEM;
+    size_t head = (HUGE_BYTES - (uintptr_t)base % HUGE_BYTES) % HUGE_BYTES;
+    if (head)
+        munmap(base, head);
+    if (mapped - head > size)
+        munmap(base + head + size, mapped - head - size);
+    base += head;
+    madvise(base, size, MADV_HUGEPAGE); /* a kernel without it serves small pages */
+    *out_addr = base;
+    return SL_OK;
+}
+
+static void cpu_free(struct sl_device *d, void *addr, size_t bytes) {
+    (void)d;
+    if (bytes < HUGE_BYTES)
+        free(addr);
+    else
+        munmap(addr, huge_round(bytes));
+}
+
+static enum sl_status cpu_upload(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+    (void)d;
+    memcpy(dst, src, bytes);
+    return SL_OK;
+}
+
+static enum sl_status cpu_sync(struct sl_device *d) {
+    (void)d;
+    return SL_OK;
+}
+
+static uint64_t cpu_scratch_bytes(const struct sl_device *d,
+                                  const struct sl_device_limits *limits) {
+    uint32_t n = sl_pool_n_threads(((const struct sl_cpu *)d)->pool);
+    uint64_t need[] = {sl_cpu_matmul_scratch_bytes(limits, n), sl_cpu_moe_scratch_bytes(limits, n),
+                       sl_cpu_attention_scratch_bytes(limits, n)};
+    uint64_t most = 0;
+    for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
+        most = need[i] > most ? need[i] : most;
+    return most;
+}
+
+static enum sl_status cpu_configure(struct sl_device *d, const struct sl_device_limits *limits) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    if (limits->max_head_dim > SL_CPU_MAX_HEAD_DIM) {
+        sl_error("cpu: heads of %u elements; the most is %u", limits->max_head_dim,
+                 SL_CPU_MAX_HEAD_DIM);
+        return SL_ERR_UNSUPPORTED;
+    }
+    uint64_t bytes = cpu_scratch_bytes(d, limits);
+    void *scratch = NULL;
+    if (bytes) {
+        enum sl_status status = cpu_alloc(d, bytes, &scratch);
+        if (status)
+            return status;
+    }
+    if (cpu->scratch)
+        cpu_free(d, cpu->scratch, cpu->scratch_bytes);
+    cpu->scratch = scratch;
+    cpu->scratch_bytes = bytes;
+    return SL_OK;
+}
+
+static void cpu_close(struct sl_device *d) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    if (cpu->scratch)
+        cpu_free(d, cpu->scratch, cpu->scratch_bytes);
+    sl_pool_destroy(&cpu->pool);
+    free(cpu);
+}
+
+static const struct sl_backend_ops cpu_ops = {
+    .name = "cpu",
+    .close = cpu_close,
+    .configure = cpu_configure,
+    .scratch_bytes = cpu_scratch_bytes,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_upload,
+    .download = cpu_upload,
+    .sync = cpu_sync,
+    .embed = sl_cpu_embed,
+    .rms_norm = sl_cpu_rms_norm,
+    .matmul = sl_cpu_matmul,
+    .rope_table = sl_cpu_rope_table,
+    .rope = sl_cpu_rope,
+    .kv_write = sl_cpu_kv_write,
+    .attention = sl_cpu_attention,
+    .router = sl_cpu_router,
+    .moe = sl_cpu_moe,
+    .moe_combine = sl_cpu_moe_combine,
+    .silu_mul = sl_cpu_silu_mul,
+    .add_gated = sl_cpu_add_gated,
+    .gather_rows = sl_cpu_gather_rows,
+};
+
+static void fill_kernels(struct sl_cpu_kernels *k, enum sl_cpu_isa isa) {
+    sl_cpu_norm_init(k);
+    sl_cpu_rope_init(k);
+    sl_cpu_kv_init(k);
+    sl_cpu_elementwise_init(k);
+    sl_cpu_attention_init(k);
+    (void)isa;
+}
+
+static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t n_threads) {
+    char brand[64], tail[32];
+    static const char *const isa_text[] = {"plain C", "avx2", "avx512", "avx512+vnni"};
+    sl_cpu_brand(brand, sizeof brand);
+    snprintf(tail, sizeof tail, ", %s, %u thread%s", isa_text[isa], n_threads,
+             n_threads == 1 ? "" : "s");
+    /* A long brand gives way to what follows it. */
+    int room = (int)sizeof caps->name - 6 - (int)strlen(tail);
+    snprintf(caps->name, sizeof caps->name, "cpu: %.*s%s", room, brand, tail);
+    caps->host_visible = true;
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && page_bytes > 0)
+        caps->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
+    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
+        caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
+    caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
+}
+
+enum sl_status sl_cpu_open(const struct sl_cpu_config *config, struct sl_device **out_device,
+                           struct sl_err *err) {
+    enum sl_cpu_isa best = sl_cpu_best_isa();
+    enum sl_cpu_isa isa = config->isa == SL_CPU_BEST ? best : config->isa;
+    if ((unsigned)isa > SL_CPU_VNNI)
+        return sl_fail(err, SL_ERR_INVALID, "cpu: instruction set number %u is none of ours",
+                       (unsigned)isa);
+    if (isa > best)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "cpu: this machine has no %s; the best it has is %s", sl_cpu_isa_name(isa),
+                       sl_cpu_isa_name(best));
+    uint32_t n_threads = config->n_threads ? config->n_threads : available_cpus();
+    if (n_threads > MAX_THREADS)
+        return sl_fail(err, SL_ERR_INVALID, "cpu: %u threads asked for; the most is %u", n_threads,
+                       MAX_THREADS);
+
+    struct sl_cpu *cpu = calloc(1, sizeof *cpu);
+    if (!cpu)
+        return sl_fail(err, SL_ERR_NOMEM, "cpu: out of memory");
+    cpu->base.ops = &cpu_ops;
+    cpu->isa = isa;
+    fill_kernels(&cpu->k, isa);
+    fill_caps(&cpu->base.caps, isa, n_threads);
+    enum sl_status status = sl_pool_create(n_threads, &cpu->pool);
+    if (status) {
+        free(cpu);
+        return sl_fail(err, status, "cpu: cannot start %u threads; try fewer", n_threads);
+    }
+    *out_device = &cpu->base;
+    return SL_OK;
+}
+
+struct rows_job {
+    void (*fn)(void *ctx, uint32_t begin, uint32_t end);
+    void *ctx;
+    struct sl_pool *pool;
+    uint32_t n_rows, chunk_rows, n_chunks;
+};
+
+static void rows_thread(void *ctx, uint32_t thread, uint32_t n_threads) {
+    (void)thread, (void)n_threads;
+    const struct rows_job *j = ctx;
+    for (uint32_t c; (c = sl_pool_next(j->pool, j->n_chunks)) != UINT32_MAX;) {
+        uint32_t begin = c * j->chunk_rows;
+        uint32_t end = j->n_rows - begin < j->chunk_rows ? j->n_rows : begin + j->chunk_rows;
+        j->fn(j->ctx, begin, end);
+    }
+}
+
+void sl_cpu_for_rows(struct sl_cpu *cpu, uint32_t n_rows, size_t row_cost,
+                     void (*fn)(void *ctx, uint32_t begin, uint32_t end), void *ctx) {
+    /* Waking the others costs about a microsecond: some 10,000 elements of a cheap kernel. */
+    const size_t worth = 16384;
+    uint32_t n_threads = sl_pool_n_threads(cpu->pool);
+    if (n_threads == 1 || n_rows < 2 || row_cost * n_rows < worth) {
+        if (n_rows)
+            fn(ctx, 0, n_rows);
+        return;
+    }
+    size_t chunk = (n_rows + 4 * (size_t)n_threads - 1) / (4 * (size_t)n_threads);
+    size_t least = row_cost ? worth / 4 / row_cost + 1 : n_rows;
+    if (chunk < least)
+        chunk = least < n_rows ? least : n_rows;
+    struct rows_job j = {
+        fn, ctx, cpu->pool, n_rows, (uint32_t)chunk, (uint32_t)((n_rows + chunk - 1) / chunk)};
+    sl_pool_run(cpu->pool, rows_thread, &j);
+}

@@ -1,0 +1,132 @@
+/* The ops that go element by element, and the exponentials that the router shares. */
+#include "backends/cpu/cpu_internal.h"
+#include "backends/cpu/math.h"
+
+#include <string.h>
+
+static void silu_mul_c(const float *gate, const float *up, float *y, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] = sl_siluf(gate[i]) * up[i];
+}
+
+static void add_c(const float *x, float *y, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void add_scaled_c(const float *x, float s, float *y, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] = fmaf(x[i], s, y[i]);
+}
+
+static void combine_c(const float *x, const float *w, float *y, uint32_t k, uint32_t n) {
+    for (uint32_t r = 0; r < k; r++)
+        add_scaled_c(x + (size_t)r * n, w[r], y, n);
+}
+
+static float softmax_c(const float *x, float *y, uint32_t n, float *out_max) {
+    float max = -INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    float part[16] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        y[i] = sl_expf(x[i] - max);
+        part[i % 16] += y[i];
+    }
+    for (uint32_t width = 8; width; width /= 2)
+        for (uint32_t i = 0; i < width; i++)
+            part[i] += part[i + width];
+    *out_max = max;
+    return part[0];
+}
+
+static void sigmoid_c(const float *x, float *y, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = sl_sigmoidf(x[i]);
+}
+
+void sl_cpu_elementwise_init(struct sl_cpu_kernels *k) {
+    k->silu_mul = silu_mul_c;
+    k->add = add_c;
+    k->add_scaled = add_scaled_c;
+    k->combine = combine_c;
+    k->softmax = softmax_c;
+    k->sigmoid = sigmoid_c;
+}
+
+#define PIECE 1024u /* elements of a flat array that count as a row */
+
+struct silu_job {
+    const struct sl_op_silu_mul *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void silu_pieces(void *ctx, uint32_t begin, uint32_t end) {
+    const struct silu_job *j = ctx;
+    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
+    to = to < j->a->n ? to : j->a->n;
+    j->k->silu_mul(j->a->gate + from, j->a->up + from, j->a->y + from, to - from);
+}
+
+enum sl_status sl_cpu_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct silu_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, silu_pieces, &j);
+    return SL_OK;
+}
+
+struct add_job {
+    const struct sl_op_add_gated *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void add_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct add_job *j = ctx;
+    const struct sl_op_add_gated *a = j->a;
+    size_t from = (size_t)begin * a->n, n = a->n;
+    if (!a->gate) {
+        j->k->add(a->x + from, a->y + from, (end - begin) * n);
+        return;
+    }
+    for (size_t t = begin; t < end; t++)
+        j->k->add_scaled(a->x + t * n, sl_sigmoidf(a->gate[t]), a->y + t * n, n);
+}
+
+enum sl_status sl_cpu_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct add_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_tok, a->n, add_rows, &j);
+    return SL_OK;
+}
+
+struct combine_job {
+    const struct sl_op_moe_combine *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void combine_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct combine_job *j = ctx;
+    const struct sl_op_moe_combine *a = j->a;
+    for (size_t t = begin; t < end; t++)
+        j->k->combine(a->pair_y + t * a->k * a->n, a->weights + t * a->k, a->y + t * a->n, a->k,
+                      a->n);
+}
+
+enum sl_status sl_cpu_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct combine_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->k * a->n, combine_rows, &j);
+    return SL_OK;
+}
+
+static void gather_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct sl_op_gather_rows *a = ctx;
+    for (size_t j = begin; j < end; j++)
+        memcpy(a->y + j * a->n, a->x + (size_t)a->rows[j] * a->n, a->n * sizeof(float));
+}
+
+enum sl_status sl_cpu_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a) {
+    struct sl_op_gather_rows copy = *a;
+    sl_cpu_for_rows((struct sl_cpu *)d, a->n_out, a->n, gather_rows, &copy);
+    return SL_OK;
+}

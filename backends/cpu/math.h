@@ -1,0 +1,63 @@
+/* exp and what is made of it, as every kernel of the CPU backend computes it: the same operations
+ * in the same order in C and in SIMD (math_avx2.h, math_avx512.h), so that all give the same bits.
+ *
+ * sl_expf: at most 1 ulp from the true value (tests/unit/backends/test_math.c measures it over all
+ * floats), 0 below -103.98, denormal results rounded once, +inf above 88.72, NaN for NaN.
+ * Method: x = n ln2 + r with n rounded by adding 1.5 * 2^23, ln2 in two parts (Cody and Waite
+ * 1980); a degree-6 minimax polynomial on |r| <= ln2 / 2; 2^n in two exact factors, so that only
+ * the last multiplication rounds. */
+#ifndef SL_BACKENDS_CPU_MATH_H
+#define SL_BACKENDS_CPU_MATH_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define SL_EXP_MAX    89.0f   /* exp is +inf from here on */
+#define SL_EXP_MIN    -104.0f /* exp is 0 from here on */
+#define SL_EXP_MAGIC  0x1.8p23f
+#define SL_EXP_LOG2E  0x1.715476p0f
+#define SL_EXP_LN2_HI 0x1.62e4p-1f /* 15 bits: n times it is exact */
+#define SL_EXP_LN2_LO 0x1.7f7d1cp-20f
+#define SL_EXP_C2     0x1.fffffcp-2f
+#define SL_EXP_C3     0x1.55549p-3f
+#define SL_EXP_C4     0x1.5558f4p-5f
+#define SL_EXP_C5     0x1.123a6cp-7f
+#define SL_EXP_C6     0x1.6a2342p-10f
+
+static inline float sl_expf(float x) {
+    /* As MINPS and MAXPS: a NaN in x stays. */
+    x = SL_EXP_MAX < x ? SL_EXP_MAX : x;
+    x = SL_EXP_MIN > x ? SL_EXP_MIN : x;
+    float t = fmaf(x, SL_EXP_LOG2E, SL_EXP_MAGIC);
+    float n = t - SL_EXP_MAGIC;
+    float r = fmaf(n, -SL_EXP_LN2_HI, x);
+    r = fmaf(n, -SL_EXP_LN2_LO, r);
+    float p = fmaf(SL_EXP_C6, r, SL_EXP_C5);
+    p = fmaf(p, r, SL_EXP_C4);
+    p = fmaf(p, r, SL_EXP_C3);
+    p = fmaf(p, r, SL_EXP_C2);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    const float magic = SL_EXP_MAGIC;
+    uint32_t tb, mb;
+    memcpy(&tb, &t, sizeof tb);
+    memcpy(&mb, &magic, sizeof mb);
+    int32_t ni = (int32_t)(tb - mb);
+    int32_t half = ni >> 1;
+    uint32_t b1 = ((uint32_t)half + 127) << 23, b2 = ((uint32_t)(ni - half) + 127) << 23;
+    float s1, s2;
+    memcpy(&s1, &b1, sizeof s1);
+    memcpy(&s2, &b2, sizeof s2);
+    return p * s1 * s2;
+}
+
+static inline float sl_sigmoidf(float x) {
+    return 1.0f / (1.0f + sl_expf(-x));
+}
+
+static inline float sl_siluf(float x) {
+    return x / (1.0f + sl_expf(-x));
+}
+
+#endif

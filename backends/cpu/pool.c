@@ -1,0 +1,211 @@
+/* The pool's three meeting points (start, barrier, end) share one pattern: an atomic word that the
+ * last one changes, waiters that spin on it for a bounded time, then give their time slice away,
+ * then sleep on it as a futex. The waker makes the system call only when somebody sleeps. */
+#include "backends/cpu/pool.h"
+
+#include "common/clock.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LINE 64u
+
+/* Between two ops of a layer the engine needs a few microseconds, between two steps more than it
+ * pays to spin. */
+#define SPIN_NS  60000u
+#define YIELD_NS 15000u /* from here on each round of spinning also yields */
+
+/* A word to wait on. It only ever counts up, so that a waiter that wakes late sees the change. */
+struct gate {
+    _Alignas(LINE) _Atomic uint32_t word;
+    _Atomic uint32_t n_sleeping;
+};
+
+struct helper {
+    struct sl_pool *pool;
+    pthread_t tid;
+    uint32_t thread;
+};
+
+struct sl_pool {
+    struct gate start;                         /* counts runs */
+    struct gate phase;                         /* counts barriers passed */
+    struct gate done;                          /* counts helpers that returned, over all runs */
+    _Alignas(LINE) _Atomic uint32_t n_arrived; /* at the barrier */
+    _Alignas(LINE) _Atomic uint32_t chunk;
+    _Alignas(LINE) void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads);
+    void *ctx;
+    bool stop;
+    uint32_t n_threads;
+    uint64_t spin_ns;
+    uint32_t n_started; /* helpers */
+    struct helper *helpers;
+};
+
+static void pause_cpu(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static void gate_wait_while(struct gate *g, uint32_t old, uint64_t spin_ns) {
+    uint64_t start_ns = 0;
+    for (;;) {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load_explicit(&g->word, memory_order_acquire) != old)
+                return;
+            pause_cpu();
+        }
+        uint64_t now_ns = sl_now_ns();
+        if (!start_ns)
+            start_ns = now_ns;
+        if (now_ns - start_ns >= spin_ns)
+            break;
+        if (now_ns - start_ns >= YIELD_NS)
+            sched_yield();
+    }
+    /* Sequentially consistent on both sides: either the waker sees the sleeper, or the sleeper
+     * (in the kernel's check of the word) sees the new word. */
+    atomic_fetch_add(&g->n_sleeping, 1);
+    while (atomic_load(&g->word) == old)
+        syscall(SYS_futex, &g->word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+    atomic_fetch_sub(&g->n_sleeping, 1);
+}
+
+static void gate_add(struct gate *g, uint32_t n) {
+    atomic_fetch_add(&g->word, n);
+    if (atomic_load(&g->n_sleeping))
+        syscall(SYS_futex, &g->word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+static void *helper_main(void *arg) {
+    const struct helper *h = arg;
+    struct sl_pool *p = h->pool;
+    uint32_t run = 0;
+    for (;;) {
+        gate_wait_while(&p->start, run, p->spin_ns);
+        run++;
+        if (p->stop)
+            return NULL;
+        p->fn(p->ctx, h->thread, p->n_threads);
+        gate_add(&p->done, 1);
+    }
+}
+
+static void stop_helpers(struct sl_pool *p) {
+    p->stop = true;
+    gate_add(&p->start, 1);
+    for (uint32_t i = 0; i < p->n_started; i++)
+        pthread_join(p->helpers[i].tid, NULL);
+}
+
+static uint32_t n_cpus(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return (uint32_t)CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+enum sl_status sl_pool_create(uint32_t n_threads, struct sl_pool **out_pool) {
+    struct sl_pool *p = aligned_alloc(LINE, sizeof *p);
+    if (!p)
+        return SL_ERR_NOMEM;
+    *p = (struct sl_pool){.n_threads = n_threads};
+    /* With more threads than CPUs, whoever spins holds up whom it waits for. */
+    p->spin_ns = n_threads > n_cpus() ? 1000 : SPIN_NS;
+    p->helpers = calloc(n_threads, sizeof *p->helpers);
+    if (!p->helpers) {
+        free(p);
+        return SL_ERR_NOMEM;
+    }
+    /* Signals are the process's main thread's business. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool ok = true;
+    for (uint32_t i = 0; i + 1 < n_threads && ok; i++) {
+        struct helper *h = &p->helpers[i];
+        *h = (struct helper){.pool = p, .thread = i + 1};
+        ok = pthread_create(&h->tid, NULL, helper_main, h) == 0;
+        if (ok) {
+            p->n_started++;
+            char name[16];
+            snprintf(name, sizeof name, "sl-cpu-%u", (i + 1) % 1000);
+            pthread_setname_np(h->tid, name);
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!ok) {
+        sl_pool_destroy(&p);
+        return SL_ERR_NOMEM;
+    }
+    *out_pool = p;
+    return SL_OK;
+}
+
+void sl_pool_destroy(struct sl_pool **pool) {
+    struct sl_pool *p = *pool;
+    if (!p)
+        return;
+    stop_helpers(p);
+    free(p->helpers);
+    free(p);
+    *pool = NULL;
+}
+
+uint32_t sl_pool_n_threads(const struct sl_pool *p) {
+    return p->n_threads;
+}
+
+void sl_pool_run(struct sl_pool *p, void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads),
+                 void *ctx) {
+    uint32_t n_helpers = p->n_threads - 1;
+    atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
+    if (!n_helpers) {
+        fn(ctx, 0, 1);
+        return;
+    }
+    p->fn = fn;
+    p->ctx = ctx;
+    uint32_t target = atomic_load_explicit(&p->done.word, memory_order_relaxed) + n_helpers;
+    gate_add(&p->start, 1);
+    fn(ctx, 0, p->n_threads);
+    for (;;) {
+        uint32_t now = atomic_load_explicit(&p->done.word, memory_order_acquire);
+        if (now == target)
+            return;
+        gate_wait_while(&p->done, now, p->spin_ns);
+    }
+}
+
+void sl_pool_barrier(struct sl_pool *p) {
+    if (p->n_threads == 1) {
+        atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
+        return;
+    }
+    uint32_t phase = atomic_load_explicit(&p->phase.word, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&p->n_arrived, 1, memory_order_acq_rel) + 1 == p->n_threads) {
+        /* Nobody else is between barriers now: the next phase starts with fresh counters. */
+        atomic_store_explicit(&p->n_arrived, 0, memory_order_relaxed);
+        atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
+        gate_add(&p->phase, 1);
+    } else {
+        gate_wait_while(&p->phase, phase, p->spin_ns);
+    }
+}
+
+uint32_t sl_pool_next(struct sl_pool *p, uint32_t n_chunks) {
+    uint32_t c = atomic_fetch_add_explicit(&p->chunk, 1, memory_order_relaxed);
+    return c < n_chunks ? c : UINT32_MAX;
+}

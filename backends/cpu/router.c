@@ -1,0 +1,87 @@
+/* Choosing experts. Rows are short (tens to a thousand logits): what costs is the exponentials,
+ * which come from the kernel table; the choice itself is one pass that keeps a sorted list. */
+#include "backends/cpu/cpu_internal.h"
+#include "backends/cpu/math.h"
+
+#include <string.h>
+
+/* The k largest keys, largest first, ties to the lower index; a NaN counts as -inf, so that there
+ * are always k different ids. */
+static void top_k(const float *key, uint32_t n, uint32_t k, uint32_t *ids) {
+    float best[SL_MAX_TOPK];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        float v = key[i] == key[i] ? key[i] : -INFINITY;
+        if (count == k && !(v > best[k - 1]))
+            continue;
+        uint32_t at = count < k ? count++ : k - 1;
+        for (; at > 0 && v > best[at - 1]; at--) {
+            best[at] = best[at - 1];
+            ids[at] = ids[at - 1];
+        }
+        best[at] = v;
+        ids[at] = i;
+    }
+}
+
+struct job {
+    const struct sl_op_router *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void route(const struct job *j, const float *logits, uint32_t *ids, float *weights) {
+    const struct sl_op_router *a = j->a;
+    float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS];
+    if (a->softmax_topk) {
+        memcpy(score, logits, a->n_expert * sizeof *score);
+    } else if (a->score == SL_ROUTER_SOFTMAX) {
+        float max, sum = j->k->softmax(logits, score, a->n_expert, &max);
+        for (uint32_t i = 0; i < a->n_expert; i++)
+            score[i] /= sum;
+    } else {
+        j->k->sigmoid(logits, score, a->n_expert);
+    }
+    const float *order = score;
+    if (a->bias) {
+        for (uint32_t i = 0; i < a->n_expert; i++)
+            key[i] = score[i] + a->bias[i];
+        order = key;
+    }
+    top_k(order, a->n_expert, a->k, ids);
+
+    for (uint32_t r = 0; r < a->k; r++)
+        weights[r] = score[ids[r]];
+    if (a->softmax_topk) {
+        float max = -INFINITY, sum = 0;
+        for (uint32_t r = 0; r < a->k; r++)
+            max = weights[r] > max ? weights[r] : max;
+        for (uint32_t r = 0; r < a->k; r++)
+            sum += weights[r] = sl_expf(weights[r] - max);
+        for (uint32_t r = 0; r < a->k; r++)
+            weights[r] /= sum;
+    }
+    if (a->normalize) {
+        float sum = 0;
+        for (uint32_t r = 0; r < a->k; r++)
+            sum += weights[r];
+        if (sum != 0) /* all may have underflowed: then nothing is added */
+            for (uint32_t r = 0; r < a->k; r++)
+                weights[r] /= sum;
+    }
+    for (uint32_t r = 0; r < a->k; r++)
+        weights[r] *= a->scale;
+}
+
+static void rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct job *j = ctx;
+    const struct sl_op_router *a = j->a;
+    for (size_t t = begin; t < end; t++)
+        route(j, a->logits + t * a->n_expert, a->ids + t * a->k, a->weights + t * a->k);
+}
+
+enum sl_status sl_cpu_router(struct sl_device *d, const struct sl_op_router *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->n_expert * 8, rows, &j);
+    return SL_OK;
+}
