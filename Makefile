@@ -13,14 +13,17 @@ CFLAGS_debug := -O0 -g3
 CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_tsan := -O1 -g -fsanitize=thread
 CFLAGS_coverage := -O0 -g --coverage
+# clang's libFuzzer; see mk/fuzz.mk
+CFLAGS_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
 LDFLAGS_asan := -fsanitize=address,undefined
 LDFLAGS_tsan := -fsanitize=thread
 LDFLAGS_coverage := --coverage
+LDFLAGS_fuzz := -fsanitize=address,undefined
 CFLAGS_all = $(CFLAGS_common) $(CFLAGS_$(MODE)) $(CFLAGS)
 LDLIBS := -lmicrohttpd -ljansson -lpcre2-8 -lm -lpthread
 
 ifeq ($(CFLAGS_$(MODE)),)
-$(error MODE=$(MODE) is not one of release, debug, asan, tsan, coverage)
+$(error MODE=$(MODE) is not one of release, debug, asan, tsan, coverage, fuzz)
 endif
 
 # Kernels for an instruction set live in files named for it and are compiled for it; which of them
@@ -57,6 +60,7 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call layer_archive,$(l))))
 
 include mk/tests.mk
+include mk/fuzz.mk
 
 clean:
 	rm -rf build

@@ -260,7 +260,7 @@ static enum sl_status read_rope(struct keys *k, struct sl_hparams *hp) {
     if (hp->n_rot % 2 != 0)
         return bad(k, SL_ERR_CORRUPT, "rope.dimension_count", "%" PRIu32 " is odd", hp->n_rot);
     hp->rope_base = 10000.0f;
-    TRY(get_f32(k, "rope.freq_base", 1.0f, 1e30f, &hp->rope_base));
+    TRY(get_f32(k, "rope.freq_base", 1.001f, 1e30f, &hp->rope_base));
     float factor = 0;
     TRY(get_f32(k, "rope.scale_linear", 0.0f, 1e6f, &factor)); /* the older name */
     TRY(get_f32(k, "rope.scaling.factor", 0.0f, 1e6f, &factor));
