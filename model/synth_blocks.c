@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-/* Where a block keeps its scale, and the spread of its values at scale 1 with random codes.
- * unit_std: measured over 10^6 random blocks with the definition in backends/cpu/formats.h;
- * tests/conformance checks that what is written has the spread that was asked for. */
+/* Where a block keeps its scale, and the spread of its values at scale 1 with random codes
+ * (measured over 2^21 values; a test holds what is written to within 15 % of the spread asked for).
+ */
 struct block_rule {
     uint8_t d_at;    /* f16 scale */
     uint8_t min_at;  /* f16 minimum, 0 = none */
@@ -20,11 +20,11 @@ static const struct block_rule rules[SL_DTYPE_COUNT] = {
     [SL_DTYPE_Q8_0] = {0, 0, 0, 73.90f},     [SL_DTYPE_Q2_K] = {80, 82, 1.5f, 9.842f},
     [SL_DTYPE_Q3_K] = {108, 0, 0, 43.33f},   [SL_DTYPE_Q4_K] = {0, 2, 7.5f, 168.2f},
     [SL_DTYPE_Q5_K] = {0, 2, 15.5f, 336.9f}, [SL_DTYPE_Q6_K] = {208, 0, 0, 1366.0f},
-    [SL_DTYPE_IQ2_XXS] = {0, 0, 0, 1.0f},    [SL_DTYPE_IQ2_XS] = {0, 0, 0, 1.0f},
-    [SL_DTYPE_IQ2_S] = {0, 0, 0, 1.0f},      [SL_DTYPE_IQ3_XXS] = {0, 0, 0, 1.0f},
-    [SL_DTYPE_IQ3_S] = {0, 0, 0, 1.0f},      [SL_DTYPE_IQ1_S] = {0, 0, 0, 1.0f},
-    [SL_DTYPE_IQ1_M] = {0, 0, 0, 1.0f},      [SL_DTYPE_IQ4_NL] = {0, 0, 0, 1.0f},
-    [SL_DTYPE_IQ4_XS] = {0, 0, 0, 1.0f},     [SL_DTYPE_MXFP4] = {0, 0, 0, 1.0f},
+    [SL_DTYPE_IQ2_XXS] = {0, 0, 0, 53.47f},  [SL_DTYPE_IQ2_XS] = {0, 0, 0, 55.98f},
+    [SL_DTYPE_IQ2_S] = {0, 0, 0, 56.3f},     [SL_DTYPE_IQ3_XXS] = {0, 0, 0, 142.5f},
+    [SL_DTYPE_IQ3_S] = {0, 0, 0, 140.3f},    [SL_DTYPE_IQ1_S] = {0, 0, 0, 7.212f},
+    [SL_DTYPE_IQ1_M] = {0, 0, 0, 7.178f},    [SL_DTYPE_IQ4_NL] = {0, 0, 0, 67.53f},
+    [SL_DTYPE_IQ4_XS] = {0, 0, 0, 1251.3f},  [SL_DTYPE_MXFP4] = {0, 0, 0, 3.66f},
 };
 
 static void put_f16(uint8_t *at, float v) {

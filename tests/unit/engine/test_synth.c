@@ -1,0 +1,184 @@
+/* Synthetic models: scale of the weights for every type, reproducibility, and that every
+ * architecture opens. Here rather than beside model/ because it needs the backend's definition of
+ * the formats. */
+#include "backends/cpu/formats.h"
+#include "common/rng.h"
+#include "model/model.h"
+#include "model/synth.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static void spread_of_every_type(void **state) {
+    (void)state;
+    enum { N = 256 * 512 };
+    float *y = malloc(N * sizeof *y);
+    void *row = malloc(N * 4);
+    assert_non_null(y);
+    assert_non_null(row);
+    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++) {
+        if (!sl_dtype_info(t))
+            continue;
+        for (int i = 0; i < 3; i++) {
+            float std = (float[]){0.003f, 0.02f, 1.5f}[i];
+            struct sl_rng r = {t};
+            sl_synth_random_row((enum sl_dtype)t, &r, std, row, N);
+            sl_dequantize_row((enum sl_dtype)t, row, N, y);
+            double sum = 0, sq = 0;
+            for (int j = 0; j < N; j++) {
+                assert_true(isfinite(y[j]));
+                sum += y[j];
+                sq += (double)y[j] * y[j];
+            }
+            double got = sqrt(sq / N);
+            /* MXFP4 has powers of two only: within a factor of sqrt(2) and its jitter. */
+            double slack = t == SL_DTYPE_MXFP4 ? 0.45 : 0.15;
+            if (fabs(got / std - 1) > slack || fabs(sum / N) > 0.05 * got)
+                fail_msg("%s: asked for %g, got std %g mean %g", sl_dtype_name(t), (double)std, got,
+                         sum / N);
+        }
+    }
+    free(y);
+    free(row);
+}
+
+static void temp_path(char *out) {
+    strcpy(out, "/tmp/sluice-synth-XXXXXX");
+    int fd = mkstemp(out);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static void every_architecture_opens(void **state) {
+    (void)state;
+    static const struct {
+        const char *arch;
+        uint32_t n_expert;
+        bool tied, rope_freqs;
+    } cases[] = {{"qwen3moe", 7, false, false}, {"qwen2moe", 6, false, false},
+                 {"olmoe", 8, false, false},    {"llama", 5, false, true},
+                 {"llama", 0, true, false},     {"qwen3", 0, true, false},
+                 {"qwen2", 0, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_synth_config c = sl_synth_default;
+        c.arch = cases[i].arch;
+        c.n_expert = cases[i].n_expert;
+        c.n_expert_used = c.n_expert ? 3 : 0;
+        c.tied = cases[i].tied;
+        c.rope_freqs = cases[i].rope_freqs;
+        c.head_dim = 40;
+        char path[64];
+        temp_path(path);
+        struct sl_err err = {""};
+        if (sl_synth_write(&c, path, NULL, NULL, &err))
+            fail_msg("%s: %s", c.arch, err.text);
+        struct sl_model *m = NULL;
+        enum sl_status st = sl_model_open(path, &m, &err);
+        unlink(path);
+        if (st)
+            fail_msg("%s: %s", c.arch, err.text);
+        assert_string_equal(sl_model_arch_name(m), c.arch);
+        assert_int_equal(m->hp.n_expert, c.n_expert);
+        assert_int_equal(m->hp.n_expert_used, c.n_expert_used);
+        assert_int_equal(m->hp.head_dim_k, 40);
+        assert_int_equal(m->hp.n_vocab, c.n_vocab);
+        assert_int_equal(sl_model_layer_is_moe(m, 0), c.n_expert > 0);
+        sl_model_close(&m);
+        assert_null(m);
+    }
+}
+
+static char *slurp(const char *path, size_t *out_n) {
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    *out_n = (size_t)ftell(f);
+    rewind(f);
+    char *p = malloc(*out_n);
+    assert_int_equal(fread(p, 1, *out_n, f), *out_n);
+    fclose(f);
+    return p;
+}
+
+static void same_seed_same_bytes(void **state) {
+    (void)state;
+    struct sl_synth_config c = sl_synth_default;
+    c.gate = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_IQ2_XXS}, 2};
+    char *bytes[3];
+    size_t n[3];
+    for (int i = 0; i < 3; i++) {
+        char path[64];
+        struct sl_err err;
+        temp_path(path);
+        c.seed = i == 2 ? 2 : 1;
+        assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+        bytes[i] = slurp(path, &n[i]);
+        unlink(path);
+    }
+    assert_int_equal(n[0], n[1]);
+    assert_memory_equal(bytes[0], bytes[1], n[0]);
+    assert_int_equal(n[0], n[2]);
+    assert_memory_not_equal(bytes[0], bytes[2], n[0]);
+    for (int i = 0; i < 3; i++)
+        free(bytes[i]);
+}
+
+static void split_files_open_as_one(void **state) {
+    (void)state;
+    struct sl_synth_config c = sl_synth_default;
+    c.n_split = 3;
+    char prefix[64], path[128];
+    struct sl_err err;
+    temp_path(prefix);
+    assert_int_equal(sl_synth_write(&c, prefix, NULL, NULL, &err), SL_OK);
+    snprintf(path, sizeof path, "%s-00001-of-00003.gguf", prefix);
+    struct sl_model *m = NULL;
+    enum sl_status st = sl_model_open(path, &m, &err);
+    for (int i = 1; i <= 3; i++) {
+        snprintf(path, sizeof path, "%s-0000%d-of-00003.gguf", prefix, i);
+        assert_int_equal(unlink(path), 0);
+    }
+    unlink(prefix);
+    if (st)
+        fail_msg("%s", err.text);
+    assert_int_equal(sl_gguf_n_files(m->gguf), 3);
+    sl_model_close(&m);
+}
+
+static bool stop_at_once(void *ctx, uint64_t done, uint64_t total) {
+    (void)ctx;
+    (void)done;
+    (void)total;
+    return false;
+}
+
+static void failure_leaves_no_file(void **state) {
+    (void)state;
+    struct sl_synth_config c = sl_synth_default;
+    struct sl_err err;
+    char path[64];
+    temp_path(path);
+    assert_int_equal(sl_synth_write(&c, path, stop_at_once, NULL, &err), SL_ERR_CANCELED);
+    assert_int_not_equal(access(path, F_OK), 0);
+    assert_int_equal(sl_synth_write(&c, "/nonexistent/x.gguf", NULL, NULL, &err), SL_ERR_IO);
+    c.n_expert_used = 9;
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_ERR_CONFIG);
+    assert_non_null(strstr(err.text, "top-k"));
+    c = sl_synth_default;
+    c.arch = "gpt-5";
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_ERR_CONFIG);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(spread_of_every_type),   cmocka_unit_test(every_architecture_opens),
+        cmocka_unit_test(same_seed_same_bytes),   cmocka_unit_test(split_files_open_as_one),
+        cmocka_unit_test(failure_leaves_no_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
