@@ -1,0 +1,198 @@
+#include "engine/engine_internal.h"
+
+#include "backends/cpu/cpu.h"
+#include "common/log.h"
+#include "common/metrics.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum sl_status open_cpu(const struct sl_engine_config *config, struct sl_device **out_dev,
+                               struct sl_err *err) {
+    struct sl_cpu_config c = {.n_threads = config->n_threads, .isa = SL_CPU_BEST};
+    if (config->cpu_isa && *config->cpu_isa) {
+        uint32_t i = SL_CPU_C;
+        while (i < SL_CPU_BEST && strcmp(config->cpu_isa, sl_cpu_isa_name((enum sl_cpu_isa)i)) != 0)
+            i++;
+        if (i == SL_CPU_BEST)
+            return sl_fail(err, SL_ERR_CONFIG,
+                           "instruction set '%s' is unknown: c, avx2, avx512 or vnni",
+                           config->cpu_isa);
+        c.isa = (enum sl_cpu_isa)i;
+    }
+    return sl_cpu_open(&c, out_dev, err);
+}
+
+static enum sl_status check_memory(const struct sl_memory_plan *plan, const struct sl_device *dev,
+                                   struct sl_err *err) {
+    uint64_t have = dev->caps.memory_bytes;
+    if (!have || plan->total_bytes <= have)
+        return SL_OK;
+    return sl_fail(
+        err, SL_ERR_DEVICE_OOM,
+        "this needs %.2f GiB (weights %.2f, KV cache %.2f, the rest %.2f) and there are "
+        "%.2f GiB: lower the context (%u tokens) or the parallel sessions (%u), or take a "
+        "smaller model",
+        (double)plan->total_bytes / 0x1p30, (double)plan->weight_bytes / 0x1p30,
+        (double)plan->kv_bytes / 0x1p30,
+        (double)(plan->total_bytes - plan->weight_bytes - plan->kv_bytes) / 0x1p30,
+        (double)have / 0x1p30, plan->config.ctx_tokens, plan->config.parallel);
+}
+
+static void log_plan(const struct sl_memory_plan *plan) {
+    for (uint32_t i = 0; i < plan->n_rows; i++)
+        sl_info("memory: %-14s %10.1f MiB  %s", plan->rows[i].what,
+                (double)plan->rows[i].bytes / 0x1p20, plan->rows[i].detail);
+    sl_info("memory: %-14s %10.1f MiB", "total", (double)plan->total_bytes / 0x1p20);
+}
+
+static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
+                            struct sl_progress *progress, struct sl_err *err) {
+    const struct sl_hparams *hp = &e->model->hp;
+    enum sl_status st = open_cpu(config, &e->dev, err);
+    if (st != SL_OK)
+        return st;
+    st = sl_memory_plan_make(e->model, config, e->dev, &e->plan, err);
+    if (st == SL_OK)
+        st = check_memory(&e->plan, e->dev, err);
+    if (st != SL_OK)
+        return st;
+    const struct sl_engine_config *c = &e->plan.config;
+    if (hp->n_ctx_train && c->ctx_tokens > hp->n_ctx_train)
+        sl_warn("the context of %u tokens is longer than the %u that the model was trained for",
+                c->ctx_tokens, hp->n_ctx_train);
+    log_plan(&e->plan);
+    e->slots = calloc(c->parallel, sizeof *e->slots);
+    e->pages = calloc((size_t)c->parallel * e->plan.session_pages, sizeof *e->pages);
+    if (!e->slots || !e->pages || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the scheduler's tables");
+    st = sl_device_configure(e->dev, &e->plan.limits, err);
+    if (st != SL_OK)
+        return st;
+    struct sl_kv_view shape = {.dtype = c->kv_dtype,
+                               .n_kv_heads = hp->n_head_kv,
+                               .head_dim_k = hp->head_dim_k,
+                               .head_dim_v = hp->head_dim_v,
+                               .k_page_bytes = e->plan.k_page_bytes,
+                               .v_page_bytes = e->plan.v_page_bytes};
+    st = sl_kv_init(&e->kv, e->dev, &shape, hp->n_layer, e->plan.n_pages, err);
+    if (st == SL_OK)
+        st = sl_weights_load(e->model, e->dev, &sl_weights_system_io, progress, &e->weights, err);
+    if (st == SL_OK)
+        st = sl_forward_create(e->model, &e->plan, e->dev, e->weights, &e->kv, &e->forward, err);
+    return st;
+}
+
+enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_engine_config *config,
+                                struct sl_progress *progress, struct sl_engine **out_engine,
+                                struct sl_err *err) {
+    struct sl_engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the engine");
+    e->model = model;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->wake, NULL);
+    pthread_cond_init(&e->job_done, NULL);
+    atomic_init(&e->stop, false);
+    enum sl_status st = build(e, config, progress, err);
+    if (st == SL_OK && pthread_create(&e->thread, NULL, sl_scheduler_main, e) != 0)
+        st = sl_fail(err, SL_ERR_NOMEM, "the scheduler's thread could not be started");
+    if (st != SL_OK) {
+        sl_engine_destroy(&e);
+        return st;
+    }
+    e->thread_started = true;
+    pthread_setname_np(e->thread, "sl-scheduler");
+    *out_engine = e;
+    return SL_OK;
+}
+
+void sl_engine_destroy(struct sl_engine **pe) {
+    struct sl_engine *e = *pe;
+    if (!e)
+        return;
+    if (e->thread_started) {
+        pthread_mutex_lock(&e->lock);
+        atomic_store(&e->stop, true);
+        e->poked = true;
+        pthread_cond_signal(&e->wake);
+        pthread_mutex_unlock(&e->lock);
+        pthread_join(e->thread, NULL);
+    }
+    sl_forward_destroy(&e->forward);
+    sl_weights_destroy(&e->weights);
+    sl_kv_release(&e->kv);
+    sl_sampler_space_release(&e->space);
+    sl_device_close(&e->dev);
+    free(e->slots);
+    free(e->pages);
+    pthread_cond_destroy(&e->job_done);
+    pthread_cond_destroy(&e->wake);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+    *pe = NULL;
+}
+
+void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
+    const struct sl_memory_plan *p = &e->plan;
+    *out = (struct sl_engine_info){.ctx_tokens = p->config.ctx_tokens,
+                                   .parallel = p->config.parallel,
+                                   .batch_tokens = p->config.batch_tokens,
+                                   .n_vocab = e->model->hp.n_vocab,
+                                   .weight_bytes = p->weight_bytes,
+                                   .kv_bytes = p->kv_bytes,
+                                   .activation_bytes = p->activation_bytes + p->scratch_bytes};
+    memcpy(out->device, e->dev->caps.name, sizeof out->device);
+    out->device[sizeof out->device - 1] = 0;
+}
+
+enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, struct sl_err *err) {
+    struct sl_session *s;
+    enum sl_status st =
+        sl_session_create(r, e->model->hp.n_vocab, e->plan.config.ctx_tokens, &s, err);
+    if (st != SL_OK)
+        return st;
+    pthread_mutex_lock(&e->lock);
+    if (atomic_load(&e->stop))
+        st = sl_fail(err, SL_ERR_CANCELED, "the engine is shutting down");
+    else if (e->broken)
+        st = sl_fail(err, SL_ERR_DEVICE_LOST, "%s", e->dead_err.text);
+    else if (e->n_waiting >= e->plan.config.queue_max)
+        st = sl_fail(err, SL_AGAIN, "%u requests are waiting already: try again later",
+                     e->n_waiting);
+    if (st == SL_OK) {
+        r->engine_private = s;
+        sl_session_push_back(&e->inbox, s);
+        e->n_waiting++;
+        e->poked = true;
+        pthread_cond_signal(&e->wake);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (st != SL_OK) {
+        free(s);
+        return st;
+    }
+    sl_count(requests_total, 1);
+    return SL_OK;
+}
+
+/* Sets one of a session's flags, unless the session has finished meanwhile. */
+static void flag(struct sl_engine *e, struct sl_gen_request *r, bool cancel) {
+    pthread_mutex_lock(&e->lock);
+    struct sl_session *s = r->engine_private;
+    if (s) {
+        atomic_store(cancel ? &s->cancel : &s->resume, true);
+        e->poked = true;
+        pthread_cond_signal(&e->wake);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+void sl_engine_cancel(struct sl_engine *e, struct sl_gen_request *r) {
+    flag(e, r, true);
+}
+
+void sl_engine_resume(struct sl_engine *e, struct sl_gen_request *r) {
+    flag(e, r, false);
+}

@@ -1,0 +1,65 @@
+/* Inside the engine: what create builds and the scheduler thread runs. */
+#ifndef SL_ENGINE_ENGINE_INTERNAL_H
+#define SL_ENGINE_ENGINE_INTERNAL_H
+
+#include "engine/forward.h"
+#include "engine/session.h"
+
+#include <pthread.h>
+
+/* A caller waiting in sl_engine_score. */
+struct sl_score_job {
+    const uint32_t *ids;
+    uint32_t n_ids;
+    bool (*on_logits)(void *ctx, uint32_t pos, const float *logits);
+    void *ctx;
+    struct sl_err *err;
+    enum sl_status status;
+    bool done;
+};
+
+struct sl_engine {
+    const struct sl_model *model;
+    struct sl_memory_plan plan;
+    struct sl_device *dev;
+    struct sl_weights *weights;
+    struct sl_kv_pool kv;
+    struct sl_forward *forward;
+    struct sl_sampler_space space;
+
+    /* The scheduler thread's own. */
+    struct sl_session **slots;      /* [parallel], NULL = free */
+    uint32_t *pages;                /* [parallel, session_pages] */
+    struct sl_session_list waiting; /* for a slot, in the order of their turns */
+    struct sl_session_list swapped; /* parked without KV */
+    double prompt_row_ns; /* what a prompt row costs, from the steps so far; 0 = unknown */
+
+    pthread_t thread;
+    bool thread_started, sync_ready;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;     /* the scheduler's */
+    pthread_cond_t job_done; /* score's callers' */
+    /* Under lock. */
+    struct sl_session_list inbox; /* submitted, not yet seen by the scheduler */
+    uint32_t n_waiting;           /* inbox and waiting together */
+    bool poked;                   /* something changed since the scheduler last looked */
+    bool broken;                  /* the device is lost: dead_err says how */
+    struct sl_err dead_err;
+    struct sl_score_job *job;
+    atomic_bool stop; /* written under lock, read between layers without */
+};
+
+/* scheduler.c: the thread's body; arg is the engine. */
+void *sl_scheduler_main(void *arg);
+/* scheduler.c: the first session_pages pages of a slot, as many as n_tokens positions need.
+ * SL_ERR_DEVICE_OOM cannot happen while every slot keeps to ctx_tokens. */
+enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_pages,
+                               uint32_t n_tokens) SL_MUST_CHECK;
+void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages);
+/* Adds the row of position pos of a slot to the step. */
+void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
+                     uint32_t id);
+/* score.c: on the scheduler thread, with no session alive. */
+enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) SL_MUST_CHECK;
+
+#endif

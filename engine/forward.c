@@ -1,0 +1,520 @@
+#include "engine/forward_internal.h"
+
+#include "common/metrics.h"
+#include "engine/rope_freq.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- activations ---- */
+
+static void *take(uintptr_t *cursor, uint64_t n, size_t elem_bytes) {
+    void *p = (void *)*cursor;
+    *cursor += (n * elem_bytes + 63) & ~(uint64_t)63;
+    return p;
+}
+
+static uint32_t tables_elems(const struct sl_memory_plan *p) {
+    return 5 * p->config.batch_tokens + p->n_logit_rows;
+}
+
+/* Lays the buffers out from base on; returns the end. */
+static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_plan *p,
+                         uintptr_t base, struct sl_activations *a) {
+    uint64_t rows = p->config.batch_tokens, out = p->n_logit_rows;
+    uint64_t n_ff = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
+    uint64_t k = hp->n_expert_used;
+    uintptr_t c = base;
+    a->x = take(&c, rows * hp->n_embd, 4);
+    a->h = take(&c, rows * hp->n_embd, 4);
+    a->q = take(&c, rows * hp->n_head * hp->head_dim_k, 4);
+    a->k = take(&c, rows * hp->n_head_kv * hp->head_dim_k, 4);
+    a->v = take(&c, rows * hp->n_head_kv * hp->head_dim_v, 4);
+    a->attn = take(&c, rows * hp->n_head * hp->head_dim_v, 4);
+    a->gate = take(&c, rows * n_ff, 4);
+    a->up = take(&c, rows * n_ff, 4);
+    a->shared_y = take(&c, hp->n_ff_shared ? rows * hp->n_embd : 0, 4);
+    a->shared_weight = take(&c, rows, 4);
+    a->router = take(&c, rows * hp->n_expert, 4);
+    a->weights = take(&c, rows * k, 4);
+    a->pair_y = take(&c, rows * k * hp->n_embd, 4);
+    a->out_x = take(&c, out * hp->n_embd, 4);
+    a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);
+    a->logits = take(&c, out * hp->n_vocab, 4);
+    a->rope_table = take(&c, rows * hp->n_rot, 4);
+    a->inv_freq = take(&c, hp->n_rot / 2, 4);
+    a->expert_ids = take(&c, rows * k, 4);
+    a->tables = take(&c, tables_elems(p), 4);
+    a->page_table = take(&c, (uint64_t)p->config.parallel * p->session_pages, 4);
+    return c;
+}
+
+uint64_t sl_forward_activation_bytes(const struct sl_hparams *hp,
+                                     const struct sl_memory_plan *plan) {
+    struct sl_activations a;
+    return lay_out(hp, plan, 0, &a);
+}
+
+uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan) {
+    return (tables_elems(plan) + (uint64_t)plan->config.parallel * plan->session_pages) * 4 +
+           (uint64_t)hp->n_layer * sizeof(struct sl_layer_weights) +
+           ((uint64_t)hp->n_layer * hp->n_expert + 1) * sizeof(struct sl_expert_ref);
+}
+
+/* ---- create, destroy ---- */
+
+static enum sl_status init_rope(struct sl_forward *f, const struct sl_model *model,
+                                const struct sl_weights *weights, struct sl_err *err) {
+    const struct sl_gguf_tensor *t = model->global[SL_G_ROPE_FREQS];
+    uint32_t n = f->hp->n_rot / 2;
+    float *divisors = NULL, *inv_freq = malloc((n + 1) * sizeof *inv_freq);
+    enum sl_status st = inv_freq ? SL_OK : SL_ERR_NOMEM;
+    if (st == SL_OK && t) {
+        if (t->dtype != SL_DTYPE_F32 || t->ne[0] < n) {
+            st = sl_fail(err, SL_ERR_UNSUPPORTED, "tensor 'rope_freqs.weight' is not %u F32 values",
+                         n);
+            goto done;
+        }
+        divisors = malloc((n + 1) * sizeof *divisors);
+        st = divisors ? sl_device_download(f->dev, divisors, sl_weights_addr(weights, t),
+                                           n * sizeof *divisors)
+                      : SL_ERR_NOMEM;
+        if (st == SL_OK)
+            st = sl_device_sync(f->dev);
+    }
+    if (st == SL_OK) {
+        sl_rope_inv_freq(f->hp, divisors, inv_freq, &f->rope_mscale);
+        st = sl_device_upload(f->dev, f->a.inv_freq, inv_freq, n * sizeof *inv_freq);
+    }
+    if (st == SL_OK)
+        st = sl_device_sync(f->dev);
+    if (st != SL_OK)
+        st = sl_fail(err, st, "preparing the RoPE frequencies: %s", sl_status_text(st));
+done:
+    free(divisors);
+    free(inv_freq);
+    return st;
+}
+
+enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_memory_plan *plan,
+                                 struct sl_device *dev, const struct sl_weights *weights,
+                                 const struct sl_kv_pool *kv, struct sl_forward **out_forward,
+                                 struct sl_err *err) {
+    struct sl_forward *f = calloc(1, sizeof *f);
+    if (!f)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the layer loop");
+    f->hp = &model->hp;
+    f->plan = plan;
+    f->dev = dev;
+    f->kv = kv;
+    enum sl_status st = sl_forward_bind(f, model, weights, err);
+    if (st != SL_OK)
+        goto fail;
+    size_t pages = (size_t)plan->config.parallel * plan->session_pages;
+    f->host_tables = calloc(tables_elems(plan), 4);
+    f->host_pages = calloc(pages, 4);
+    if (!dev->caps.host_visible)
+        f->host_logits = malloc((size_t)plan->n_logit_rows * f->hp->n_vocab * sizeof(float));
+    if (!f->host_tables || !f->host_pages || (!dev->caps.host_visible && !f->host_logits)) {
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
+        goto fail;
+    }
+    f->arena_bytes = plan->activation_bytes;
+    st = sl_device_alloc(dev, f->arena_bytes, &f->arena);
+    if (st != SL_OK) {
+        f->arena = NULL;
+        st = sl_fail(err, st, "no memory for %.1f MiB of activations: lower the batch size",
+                     (double)f->arena_bytes / 0x1p20);
+        goto fail;
+    }
+    lay_out(f->hp, plan, (uintptr_t)f->arena, &f->a);
+    if (dev->caps.host_visible)
+        memset(f->arena, 0, f->arena_bytes); /* page faults now, not at the first token */
+    uint32_t rows = plan->config.batch_tokens, *t = f->host_tables;
+    f->step = (struct sl_step){.ids = t,
+                               .pos = (int32_t *)(t + rows),
+                               .slot = t + 2 * rows,
+                               .row_seq = t + 3 * rows,
+                               .row_len = t + 4 * rows,
+                               .out_rows = t + 5 * rows};
+    st = init_rope(f, model, weights, err);
+    if (st != SL_OK)
+        goto fail;
+    *out_forward = f;
+    return SL_OK;
+fail:
+    sl_forward_destroy(&f);
+    return st;
+}
+
+void sl_forward_destroy(struct sl_forward **pf) {
+    struct sl_forward *f = *pf;
+    if (!f)
+        return;
+    if (f->arena)
+        sl_device_free(f->dev, f->arena, f->arena_bytes);
+    free(f->layers);
+    free(f->refs);
+    free(f->host_tables);
+    free(f->host_pages);
+    free(f->host_logits);
+    free(f);
+    *pf = NULL;
+}
+
+/* ---- one step ---- */
+
+struct sl_step *sl_forward_begin(struct sl_forward *f) {
+    f->step.n_rows = f->step.n_decode = f->step.n_out = 0;
+    f->step.keep_all = false;
+    return &f->step;
+}
+
+enum sl_status sl_forward_set_page(struct sl_forward *f, uint32_t seq, uint32_t index,
+                                   uint32_t page) {
+    assert(seq < f->plan->config.parallel && index < f->plan->session_pages);
+    size_t i = (size_t)seq * f->plan->session_pages + index;
+    f->host_pages[i] = page;
+    return sl_device_upload(f->dev, f->a.page_table + i, f->host_pages + i, sizeof page);
+}
+
+/* Where in the step an op failed. */
+struct place {
+    struct sl_err *err;
+    uint32_t layer; /* UINT32_MAX outside the layers */
+};
+
+static enum sl_status at(const struct place *where, const char *op, enum sl_status st) {
+    if (st == SL_OK)
+        return SL_OK;
+    if (where->layer == UINT32_MAX)
+        return sl_fail(where->err, st, "%s: %s", op, sl_status_text(st));
+    return sl_fail(where->err, st, "layer %u, %s: %s", where->layer, op, sl_status_text(st));
+}
+
+#define TRY(op, call)                                                                              \
+    do {                                                                                           \
+        enum sl_status try_st = at(where, op, call);                                               \
+        if (try_st != SL_OK)                                                                       \
+            return try_st;                                                                         \
+    } while (0)
+
+/* The rows that a block works on: all of the step's, or in the last layer those that go on. */
+struct rows {
+    float *x;
+    uint32_t n, n_decode;
+};
+
+static enum sl_status rms_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+                               uint32_t n_rows, uint32_t n) {
+    return sl_op_rms_norm(f->dev, &(struct sl_op_rms_norm){.x = x,
+                                                           .w = w,
+                                                           .y = y,
+                                                           .n_rows = n_rows,
+                                                           .n = n,
+                                                           .stride_x = n,
+                                                           .stride_y = n,
+                                                           .eps = f->hp->norm_eps});
+}
+
+static enum sl_status head_norm(struct sl_forward *f, float *x, const float *w, bool row,
+                                uint32_t n_tok, uint32_t n_head) {
+    uint32_t dim = f->hp->head_dim_k;
+    return row ? rms_norm(f, x, w, x, n_tok, n_head * dim)
+               : rms_norm(f, x, w, x, n_tok * n_head, dim);
+}
+
+static enum sl_status rope(struct sl_forward *f, float *x, uint32_t n_tok, uint32_t n_head) {
+    const struct sl_hparams *hp = f->hp;
+    return sl_op_rope(f->dev, &(struct sl_op_rope){.x = x,
+                                                   .table = f->a.rope_table,
+                                                   .n_tok = n_tok,
+                                                   .n_heads = n_head,
+                                                   .head_dim = hp->head_dim_k,
+                                                   .stride = n_head * hp->head_dim_k,
+                                                   .n_freq = hp->n_rot / 2,
+                                                   .style = hp->rope_kind == SL_ROPE_KIND_NORM
+                                                                ? SL_ROPE_NORM
+                                                                : SL_ROPE_NEOX});
+}
+
+/* q, k, v of all rows; k and v go to the cache. */
+static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_weights *w,
+                                  const struct place *where) {
+    const struct sl_hparams *hp = f->hp;
+    const struct sl_step *s = &f->step;
+    struct sl_activations *a = &f->a;
+    TRY("attention norm", rms_norm(f, a->x, w->attn_norm, a->h, s->n_rows, hp->n_embd));
+    TRY("q, k, v",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
+                                                    .n_tok = s->n_rows,
+                                                    .n_decode = s->n_decode,
+                                                    .n_w = 3,
+                                                    .out = {{w->q, w->q_bias, a->q, false},
+                                                            {w->k, w->k_bias, a->k, false},
+                                                            {w->v, w->v_bias, a->v, false}}}));
+    if (w->q_norm)
+        TRY("q norm", head_norm(f, a->q, w->q_norm, w->q_norm_row, s->n_rows, hp->n_head));
+    if (w->k_norm)
+        TRY("k norm", head_norm(f, a->k, w->k_norm, w->k_norm_row, s->n_rows, hp->n_head_kv));
+    if (hp->n_rot) {
+        TRY("rope", rope(f, a->q, s->n_rows, hp->n_head));
+        TRY("rope", rope(f, a->k, s->n_rows, hp->n_head_kv));
+    }
+    TRY("kv write", sl_op_kv_write(f->dev, &(struct sl_op_kv_write){
+                                               .kv = sl_kv_layer(f->kv, where->layer),
+                                               .k = a->k,
+                                               .v = a->v,
+                                               .slot = a->tables + 2 * f->plan->config.batch_tokens,
+                                               .n_tok = s->n_rows,
+                                               .stride_k = hp->n_head_kv * hp->head_dim_k,
+                                               .stride_v = hp->n_head_kv * hp->head_dim_v}));
+    return SL_OK;
+}
+
+static enum sl_status attend(struct sl_forward *f, const struct place *where) {
+    const struct sl_hparams *hp = f->hp;
+    const struct sl_step *s = &f->step;
+    struct sl_activations *a = &f->a;
+    uint32_t rows = f->plan->config.batch_tokens;
+    TRY("attention",
+        sl_op_attention(f->dev, &(struct sl_op_attention){.kv = sl_kv_layer(f->kv, where->layer),
+                                                          .q = a->q,
+                                                          .y = a->attn,
+                                                          .page_table = a->page_table,
+                                                          .row_seq = a->tables + 3 * rows,
+                                                          .row_len = a->tables + 4 * rows,
+                                                          .n_tok = s->n_rows,
+                                                          .n_decode = s->n_decode,
+                                                          .n_heads = hp->n_head,
+                                                          .stride_q = hp->n_head * hp->head_dim_k,
+                                                          .max_pages = f->plan->session_pages,
+                                                          .window = hp->window,
+                                                          .scale = hp->attn_scale}));
+    return SL_OK;
+}
+
+static enum sl_status gather(struct sl_forward *f, const float *x, float *y, uint32_t n) {
+    return sl_op_gather_rows(
+        f->dev, &(struct sl_op_gather_rows){.x = x,
+                                            .rows = f->a.tables + 5 * f->plan->config.batch_tokens,
+                                            .y = y,
+                                            .n_out = f->step.n_out,
+                                            .n = n});
+}
+
+static enum sl_status dense_ffn(struct sl_forward *f, const struct sl_layer_weights *w,
+                                const struct rows *r, const struct place *where) {
+    struct sl_activations *a = &f->a;
+    TRY("FFN gate, up",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
+                                                    .n_tok = r->n,
+                                                    .n_decode = r->n_decode,
+                                                    .n_w = 2,
+                                                    .out = {{w->gate, NULL, a->gate, false},
+                                                            {w->up, NULL, a->up, false}}}));
+    TRY("FFN", sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
+                                                               (size_t)r->n * w->gate.n_out}));
+    TRY("FFN down",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->gate,
+                                                    .n_tok = r->n,
+                                                    .n_decode = r->n_decode,
+                                                    .n_w = 1,
+                                                    .out = {{w->down, NULL, r->x, true}}}));
+    return SL_OK;
+}
+
+/* How many bytes of routed experts this layer reads: each touched expert once. */
+static void count_experts(struct sl_forward *f, const struct sl_layer_weights *w, uint32_t n_rows) {
+    uint64_t seen[SL_MAX_EXPERTS / 64] = {0};
+    uint32_t n = n_rows * f->hp->n_expert_used, touched = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t e = f->a.expert_ids[i];
+        touched += !(seen[e / 64] >> (e % 64) & 1);
+        seen[e / 64] |= (uint64_t)1 << (e % 64);
+    }
+    sl_count(expert_reads_total, touched);
+    sl_count(expert_read_bytes_total, touched * w->expert_bytes);
+}
+
+static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weights *w,
+                              const struct rows *r, const struct place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_activations *a = &f->a;
+    bool shared = w->shared_gate.data != NULL;
+    /* The shared expert's first products read the same input as the router. */
+    struct sl_op_matmul in = {.x = a->h, .n_tok = r->n, .n_decode = r->n_decode};
+    in.out[in.n_w++] = (struct sl_matmul_out){w->router, NULL, a->router, false};
+    if (shared) {
+        in.out[in.n_w++] = (struct sl_matmul_out){w->shared_gate, NULL, a->gate, false};
+        in.out[in.n_w++] = (struct sl_matmul_out){w->shared_up, NULL, a->up, false};
+        if (w->shared_router.data)
+            in.out[in.n_w++] =
+                (struct sl_matmul_out){w->shared_router, NULL, a->shared_weight, false};
+    }
+    TRY("router", sl_op_matmul(f->dev, &in));
+    TRY("router", sl_op_router(f->dev, &(struct sl_op_router){
+                                           .logits = a->router,
+                                           .bias = w->router_bias,
+                                           .ids = a->expert_ids,
+                                           .weights = a->weights,
+                                           .n_tok = r->n,
+                                           .n_expert = hp->n_expert,
+                                           .k = hp->n_expert_used,
+                                           .score = hp->router_kind == SL_ROUTER_KIND_SIGMOID
+                                                        ? SL_ROUTER_SIGMOID
+                                                        : SL_ROUTER_SOFTMAX,
+                                           .softmax_topk = hp->router_softmax_topk,
+                                           .normalize = hp->router_normalize,
+                                           .scale = hp->router_scale}));
+    TRY("experts", sl_op_moe(f->dev, &(struct sl_op_moe){.x = a->h,
+                                                         .ids = a->expert_ids,
+                                                         .pair_y = a->pair_y,
+                                                         .refs = w->experts,
+                                                         .gate_dtype = w->expert_gate,
+                                                         .up_dtype = w->expert_up,
+                                                         .down_dtype = w->expert_down,
+                                                         .n_tok = r->n,
+                                                         .n_decode = r->n_decode,
+                                                         .k = hp->n_expert_used,
+                                                         .n_pairs = r->n * hp->n_expert_used,
+                                                         .n_expert = hp->n_expert,
+                                                         .n_embd = hp->n_embd,
+                                                         .n_ff = hp->n_ff_expert}));
+    TRY("expert sum", sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = a->pair_y,
+                                                                            .weights = a->weights,
+                                                                            .y = r->x,
+                                                                            .n_tok = r->n,
+                                                                            .k = hp->n_expert_used,
+                                                                            .n = hp->n_embd}));
+    if (f->dev->caps.host_visible)
+        count_experts(f, w, r->n);
+    if (!shared)
+        return SL_OK;
+    TRY("shared expert",
+        sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
+                                                        (size_t)r->n * w->shared_gate.n_out}));
+    TRY("shared expert",
+        sl_op_matmul(f->dev,
+                     &(struct sl_op_matmul){.x = a->gate,
+                                            .n_tok = r->n,
+                                            .n_decode = r->n_decode,
+                                            .n_w = 1,
+                                            .out = {{w->shared_down, NULL, a->shared_y, false}}}));
+    TRY("shared expert",
+        sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
+                                    .x = a->shared_y,
+                                    .gate = w->shared_router.data ? a->shared_weight : NULL,
+                                    .y = r->x,
+                                    .n_tok = r->n,
+                                    .n = hp->n_embd}));
+    return SL_OK;
+}
+
+/* One layer. In the last one only the rows that go on to the logits pass the attention output and
+ * the FFN; r tells which buffer they are in. */
+static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
+                                const struct place *where) {
+    const struct sl_hparams *hp = f->hp;
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    struct sl_activations *a = &f->a;
+    const struct sl_step *s = &f->step;
+    enum sl_status st = project_qkv(f, w, where);
+    if (st != SL_OK)
+        return st;
+    const float *attn = a->attn;
+    bool cut = last && !s->keep_all && s->n_out < s->n_rows;
+    if (cut && s->n_out == 0)
+        return SL_OK;
+    st = attend(f, where);
+    if (st != SL_OK)
+        return st;
+    if (cut) {
+        TRY("gather", gather(f, a->x, a->out_x, hp->n_embd));
+        TRY("gather", gather(f, a->attn, a->out_attn, hp->n_head * hp->head_dim_v));
+        attn = a->out_attn;
+        r->x = a->out_x;
+        r->n = s->n_out;
+        r->n_decode = 0;
+        while (r->n_decode < s->n_out && s->out_rows[r->n_decode] < s->n_decode)
+            r->n_decode++;
+    }
+    TRY("attention out",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = attn,
+                                                    .n_tok = r->n,
+                                                    .n_decode = r->n_decode,
+                                                    .n_w = 1,
+                                                    .out = {{w->out, w->out_bias, r->x, true}}}));
+    TRY("FFN norm", rms_norm(f, r->x, w->ffn_norm, a->h, r->n, hp->n_embd));
+    return w->experts ? moe_ffn(f, w, r, where) : dense_ffn(f, w, r, where);
+}
+
+static enum sl_status run_output(struct sl_forward *f, const float *x, uint32_t n,
+                                 uint32_t n_decode, float **out_logits, const struct place *where) {
+    struct sl_activations *a = &f->a;
+    TRY("output norm", rms_norm(f, x, f->output_norm, a->h, n, f->hp->n_embd));
+    TRY("output",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
+                                                    .n_tok = n,
+                                                    .n_decode = n_decode,
+                                                    .n_w = 1,
+                                                    .out = {{f->output, NULL, a->logits, false}}}));
+    if (f->host_logits)
+        TRY("logits", sl_device_download(f->dev, f->host_logits, a->logits,
+                                         (size_t)n * f->hp->n_vocab * sizeof(float)));
+    TRY("logits", sl_device_sync(f->dev));
+    *out_logits = f->host_logits ? f->host_logits : a->logits;
+    return SL_OK;
+}
+
+enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_up,
+                              float **out_logits, struct sl_err *err) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_activations *a = &f->a;
+    struct sl_step *s = &f->step;
+    struct place place = {err, UINT32_MAX}, *where = &place;
+    uint32_t rows = f->plan->config.batch_tokens;
+    assert(s->n_rows && s->n_rows <= rows && s->n_decode <= s->n_rows);
+    assert(s->keep_all || s->n_out <= f->plan->n_logit_rows);
+    TRY("step tables",
+        sl_device_upload(f->dev, a->tables, f->host_tables, tables_elems(f->plan) * (size_t)4));
+    TRY("embedding", sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
+                                                               .ids = a->tables,
+                                                               .y = a->x,
+                                                               .n_tok = s->n_rows,
+                                                               .scale = 1}));
+    if (hp->n_rot)
+        TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
+                                                       .pos = (int32_t *)(a->tables + rows),
+                                                       .inv_freq = a->inv_freq,
+                                                       .table = a->rope_table,
+                                                       .n_tok = s->n_rows,
+                                                       .n_freq = hp->n_rot / 2,
+                                                       .mscale = f->rope_mscale}));
+    struct rows r = {a->x, s->n_rows, s->n_decode};
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        if (give_up && give_up->asked(give_up)) {
+            TRY("canceled step", sl_device_sync(f->dev));
+            return sl_fail(err, SL_ERR_CANCELED, "canceled");
+        }
+        place.layer = i;
+        enum sl_status st = run_layer(f, i + 1 == hp->n_layer, &r, where);
+        if (st != SL_OK)
+            return st;
+    }
+    place.layer = UINT32_MAX;
+    *out_logits = NULL;
+    if (s->keep_all || !s->n_out) {
+        TRY("step", sl_device_sync(f->dev));
+        return SL_OK;
+    }
+    return run_output(f, r.x, r.n, r.n_decode, out_logits, where);
+}
+
+enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
+                                 float **out_logits, struct sl_err *err) {
+    assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
+    struct place where = {err, UINT32_MAX};
+    return run_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, out_logits, &where);
+}

@@ -1,0 +1,147 @@
+#include "engine/memory_plan.h"
+
+#include "engine/forward.h"
+#include "engine/sampler.h"
+#include "engine/weights.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+/* Bounds that keep every product below in range and every mistake visible. */
+#define MAX_CTX_TOKENS   (1u << 24)
+#define MAX_PARALLEL     1024u
+#define MAX_BATCH_TOKENS 16384u
+#define MAX_QUEUE        65536u
+
+static uint32_t max_u32(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+static SL_PRINTF(4, 5) void add_row(struct sl_memory_plan *p, const char *what, uint64_t bytes,
+                                    const char *fmt, ...) {
+    if (!bytes || p->n_rows == SL_PLAN_MAX_ROWS)
+        return;
+    struct sl_plan_row *r = &p->rows[p->n_rows++];
+    r->what = what;
+    r->bytes = bytes;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(r->detail, sizeof r->detail, fmt, ap);
+    va_end(ap);
+    p->total_bytes += bytes;
+}
+
+static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engine_config *c,
+                                     struct sl_err *err) {
+    if (!c->ctx_tokens)
+        c->ctx_tokens = hp->n_ctx_train && hp->n_ctx_train < 8192 ? hp->n_ctx_train : 8192;
+    if (!c->parallel)
+        c->parallel = 4;
+    if (!c->batch_tokens)
+        c->batch_tokens = 512;
+    if (!c->queue_max)
+        c->queue_max = 256;
+    if (c->kv_dtype == SL_DTYPE_F32)
+        c->kv_dtype = SL_DTYPE_F16; /* a zeroed configuration */
+    if (c->ctx_tokens < 2 || c->ctx_tokens > MAX_CTX_TOKENS)
+        return sl_fail(err, SL_ERR_CONFIG, "context of %u tokens: must be 2 to %u", c->ctx_tokens,
+                       MAX_CTX_TOKENS);
+    if (c->parallel > MAX_PARALLEL)
+        return sl_fail(err, SL_ERR_CONFIG, "%u parallel sessions: at most %u", c->parallel,
+                       MAX_PARALLEL);
+    if (c->batch_tokens > MAX_BATCH_TOKENS)
+        return sl_fail(err, SL_ERR_CONFIG, "batch of %u tokens: at most %u", c->batch_tokens,
+                       MAX_BATCH_TOKENS);
+    if (c->queue_max > MAX_QUEUE)
+        return sl_fail(err, SL_ERR_CONFIG, "queue of %u requests: at most %u", c->queue_max,
+                       MAX_QUEUE);
+    /* Every running session must get its row into every step. */
+    c->batch_tokens = max_u32(c->batch_tokens, c->parallel);
+    return SL_OK;
+}
+
+static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan *p,
+                              struct sl_err *err) {
+    const struct sl_engine_config *c = &p->config;
+    const struct sl_dtype_info *t = sl_dtype_info(c->kv_dtype);
+    if (c->kv_dtype != SL_DTYPE_F16 && c->kv_dtype != SL_DTYPE_Q8_0)
+        return sl_fail(err, SL_ERR_CONFIG, "KV type %s: must be f16 or q8_0",
+                       sl_dtype_name(c->kv_dtype));
+    if (hp->head_dim_k % t->block_elems || hp->head_dim_v % t->block_elems)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "KV type %s needs head sizes divisible by %u, this model has %u and %u: use "
+                       "KV type f16",
+                       t->name, t->block_elems, hp->head_dim_k, hp->head_dim_v);
+    uint64_t rows = (uint64_t)hp->n_head_kv * SL_KV_PAGE_TOKENS;
+    p->k_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_k);
+    p->v_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_v);
+    p->session_pages = (c->ctx_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
+    uint64_t n_pages = (uint64_t)p->session_pages * c->parallel;
+    if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
+        return sl_fail(
+            err, SL_ERR_CONFIG,
+            "%u sessions of %u tokens are more positions than can be numbered: lower one "
+            "of them",
+            c->parallel, c->ctx_tokens);
+    p->n_pages = (uint32_t)n_pages;
+    p->kv_bytes = (p->k_page_bytes + p->v_page_bytes) * n_pages * hp->n_layer;
+    return SL_OK;
+}
+
+enum sl_status sl_memory_plan_make(const struct sl_model *model,
+                                   const struct sl_engine_config *config,
+                                   const struct sl_device *dev, struct sl_memory_plan *out_plan,
+                                   struct sl_err *err) {
+    const struct sl_hparams *hp = &model->hp;
+    struct sl_memory_plan p = {.config = *config};
+    struct sl_engine_config *c = &p.config;
+    enum sl_status st = resolve_config(hp, c, err);
+    if (st == SL_OK)
+        st = plan_kv(hp, &p, err);
+    if (st != SL_OK)
+        return st;
+
+    struct sl_weights_layout layout;
+    st = sl_weights_layout_make(model, &layout, err);
+    if (st != SL_OK)
+        return st;
+    p.weight_bytes = layout.total_bytes;
+    sl_weights_layout_release(&layout);
+    for (uint32_t i = 0; i < hp->n_layer; i++)
+        p.expert_bytes += sl_model_expert_bytes(model, i) * hp->n_expert;
+
+    /* Scoring asks for every position's logits, 16 at a time; generation for one per session. */
+    p.n_logit_rows = max_u32(c->parallel, c->batch_tokens < 16 ? c->batch_tokens : 16);
+    uint32_t n_ff = max_u32(hp->n_ff, max_u32(hp->n_ff_expert, hp->n_ff_shared));
+    p.limits = (struct sl_device_limits){
+        .max_tok = c->batch_tokens,
+        .max_n_in = max_u32(max_u32(hp->n_embd, n_ff), hp->n_head * hp->head_dim_v),
+        .max_pairs = c->batch_tokens * hp->n_expert_used,
+        .max_n_embd = hp->n_embd,
+        .max_n_ff = hp->n_expert ? hp->n_ff_expert : 0,
+        .max_expert = hp->n_expert,
+        .max_heads = hp->n_head,
+        .max_head_dim = max_u32(hp->head_dim_k, hp->head_dim_v),
+    };
+    p.activation_bytes = sl_forward_activation_bytes(hp, &p);
+    p.scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p.limits) : 0;
+    p.host_bytes = sl_forward_host_bytes(hp, &p) + sl_sampler_space_bytes(hp->n_vocab);
+
+    add_row(&p, "dense weights", p.weight_bytes - p.expert_bytes, "every layer, embedding, output");
+    add_row(&p, "routed experts", p.expert_bytes, "%u per layer, all resident", hp->n_expert);
+    add_row(&p, "KV cache", p.kv_bytes, "%s, %u sessions of %u tokens, %u pages of %u",
+            sl_dtype_name(c->kv_dtype), c->parallel, c->ctx_tokens, p.n_pages, SL_KV_PAGE_TOKENS);
+    add_row(&p, "activations", p.activation_bytes, "%u rows a step, %u rows of logits",
+            c->batch_tokens, p.n_logit_rows);
+    add_row(&p, "kernel scratch", p.scratch_bytes, "%s", dev ? dev->caps.name : "");
+    add_row(&p, "host tables", p.host_bytes, "step tables and the sampler");
+    *out_plan = p;
+    return SL_OK;
+}
+
+void sl_memory_plan_print(const struct sl_memory_plan *plan, FILE *out) {
+    for (uint32_t i = 0; i < plan->n_rows; i++)
+        fprintf(out, "  %-16s %12.1f MiB  %s\n", plan->rows[i].what,
+                (double)plan->rows[i].bytes / 0x1p20, plan->rows[i].detail);
+    fprintf(out, "  %-16s %12.1f MiB\n", "total", (double)plan->total_bytes / 0x1p20);
+}

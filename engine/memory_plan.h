@@ -1,0 +1,51 @@
+/* The memory plan: every byte that an engine will hold, worked out before anything is loaded.
+ *
+ * A pure function of the model, the configuration and the device's own scratch formula. What the
+ * plan says is what create allocates; nothing grows with use afterwards. */
+#ifndef SL_ENGINE_MEMORY_PLAN_H
+#define SL_ENGINE_MEMORY_PLAN_H
+
+#include "backends/backend.h"
+#include "engine/engine.h"
+
+#include <stdio.h>
+
+#define SL_PLAN_MAX_ROWS 16u
+
+struct sl_plan_row {
+    const char *what;
+    char detail[96];
+    uint64_t bytes;
+};
+
+struct sl_memory_plan {
+    /* The configuration with every 0 replaced by what it stands for. */
+    struct sl_engine_config config;
+    struct sl_device_limits limits;
+    uint32_t n_logit_rows;             /* rows of one step that may ask for logits */
+    uint32_t session_pages;            /* KV pages of one session at ctx_tokens */
+    uint32_t n_pages;                  /* in the pool: parallel * session_pages */
+    size_t k_page_bytes, v_page_bytes; /* of one layer */
+
+    uint64_t weight_bytes;     /* dense + routed + the gaps between them in the file */
+    uint64_t expert_bytes;     /* the routed experts' part of weight_bytes */
+    uint64_t kv_bytes;         /* all pages of all layers */
+    uint64_t activation_bytes; /* the layer loop's buffers, logits included */
+    uint64_t scratch_bytes;    /* the backend's own */
+    uint64_t host_bytes;       /* step tables, sampler */
+    uint64_t total_bytes;
+
+    uint32_t n_rows;
+    struct sl_plan_row rows[SL_PLAN_MAX_ROWS]; /* they sum to total_bytes */
+};
+
+/* dev may be NULL: the scratch is then counted as 0. Bad settings: SL_ERR_CONFIG naming the
+ * setting; a KV type that the head size does not allow: SL_ERR_CONFIG. */
+enum sl_status sl_memory_plan_make(const struct sl_model *model,
+                                   const struct sl_engine_config *config,
+                                   const struct sl_device *dev, struct sl_memory_plan *out_plan,
+                                   struct sl_err *err) SL_MUST_CHECK;
+/* A table for people. */
+void sl_memory_plan_print(const struct sl_memory_plan *plan, FILE *out);
+
+#endif

@@ -1,0 +1,424 @@
+#include "engine/sampler.h"
+
+#include "engine/fast_exp.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct sl_sampling sl_sampling_default = {
+    .temperature = 1,
+    .top_p = 1,
+    .typical_p = 1,
+    .repeat_penalty = 1,
+    .repeat_last_n = 64,
+};
+
+/* Elements summed in float before they join a double; also the draw's stride. */
+#define BLOCK 64u
+
+enum sl_status sl_sampler_space_init(struct sl_sampler_space *space, uint32_t n_vocab) {
+    *space = (struct sl_sampler_space){.n_vocab = n_vocab};
+    space->key = malloc(n_vocab * sizeof *space->key);
+    space->mass = malloc(n_vocab * sizeof *space->mass);
+    space->id = malloc(n_vocab * sizeof *space->id);
+    space->order = malloc(n_vocab * sizeof *space->order);
+    space->count = calloc(n_vocab, sizeof *space->count);
+    space->bucket_n = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_n);
+    space->bucket_mass = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_mass);
+    if (space->key && space->mass && space->id && space->order && space->count && space->bucket_n &&
+        space->bucket_mass)
+        return SL_OK;
+    sl_sampler_space_release(space);
+    return SL_ERR_NOMEM;
+}
+
+void sl_sampler_space_release(struct sl_sampler_space *space) {
+    free(space->key);
+    free(space->mass);
+    free(space->id);
+    free(space->order);
+    free(space->count);
+    free(space->bucket_n);
+    free(space->bucket_mass);
+    memset(space, 0, sizeof *space);
+}
+
+uint64_t sl_sampler_space_bytes(uint32_t n_vocab) {
+    return (uint64_t)n_vocab * 5 * 4 + SL_SAMPLER_BUCKETS * (4 + 8);
+}
+
+enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,
+                                 struct sl_err *err) {
+    if (!(s->temperature >= 0) || !isfinite(s->temperature))
+        return sl_fail(err, SL_ERR_INVALID, "temperature must be a number from 0 up");
+    if (!(s->top_p >= 0 && s->top_p <= 1))
+        return sl_fail(err, SL_ERR_INVALID, "top_p must be from 0 to 1");
+    if (!(s->min_p >= 0 && s->min_p <= 1))
+        return sl_fail(err, SL_ERR_INVALID, "min_p must be from 0 to 1");
+    if (!(s->typical_p >= 0 && s->typical_p <= 1))
+        return sl_fail(err, SL_ERR_INVALID, "typical_p must be from 0 to 1");
+    if (!(s->repeat_penalty > 0) || !isfinite(s->repeat_penalty))
+        return sl_fail(err, SL_ERR_INVALID, "repeat_penalty must be above 0");
+    if (!isfinite(s->presence_penalty))
+        return sl_fail(err, SL_ERR_INVALID, "presence_penalty must be a finite number");
+    if (!isfinite(s->frequency_penalty))
+        return sl_fail(err, SL_ERR_INVALID, "frequency_penalty must be a finite number");
+    for (uint32_t i = 0; i < s->n_logit_bias; i++) {
+        if (s->logit_bias[i].token >= n_vocab)
+            return sl_fail(err, SL_ERR_INVALID,
+                           "logit_bias: token %u is outside the vocabulary of %u",
+                           s->logit_bias[i].token, n_vocab);
+        if (!isfinite(s->logit_bias[i].bias) && s->logit_bias[i].bias != -INFINITY)
+            return sl_fail(err, SL_ERR_INVALID, "logit_bias: the bias of token %u is not a number",
+                           s->logit_bias[i].token);
+    }
+    return SL_OK;
+}
+
+void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set) {
+    s->set = *set;
+    s->rng.state = set->seed;
+}
+
+/* ---- passes over the vocabulary; sixteen lanes so that compilers vectorise them and every build
+ *      adds in the same order ---- */
+
+/* The largest; NaN when any is NaN. */
+static float max_of(const float *x, uint32_t n) {
+    float best[16];
+    uint32_t nan[16] = {0};
+    for (uint32_t j = 0; j < 16; j++)
+        best[j] = -INFINITY;
+    uint32_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (uint32_t j = 0; j < 16; j++) {
+            best[j] = x[i + j] > best[j] ? x[i + j] : best[j];
+            nan[j] |= x[i + j] != x[i + j];
+        }
+    for (; i < n; i++) {
+        best[0] = x[i] > best[0] ? x[i] : best[0];
+        nan[0] |= x[i] != x[i];
+    }
+    for (uint32_t j = 1; j < 16; j++) {
+        best[0] = best[j] > best[0] ? best[j] : best[0];
+        nan[0] |= nan[j];
+    }
+    return nan[0] ? NAN : best[0];
+}
+
+static double sum_of(const float *x, uint32_t n) {
+    double total = 0;
+    uint32_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        float lane[16] = {0};
+        for (uint32_t j = 0; j < BLOCK; j += 16)
+            for (uint32_t l = 0; l < 16; l++)
+                lane[l] += x[i + j + l];
+        for (uint32_t w = 8; w; w /= 2)
+            for (uint32_t l = 0; l < w; l++)
+                lane[l] += lane[l + w];
+        total += (double)lane[0];
+    }
+    for (; i < n; i++)
+        total += (double)x[i];
+    return total;
+}
+
+/* mass[i] = exp((x[i] - max) * inv_t) */
+static void exp_all(const float *x, float max, float inv_t, float *mass, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        mass[i] = sl_exp_neg((x[i] - max) * inv_t);
+}
+
+double sl_log_sum_exp(const float *logits, uint32_t n) {
+    float max = max_of(logits, n), part[512];
+    if (!isfinite(max))
+        return (double)max;
+    double total = 0;
+    for (uint32_t i = 0; i < n; i += 512) {
+        uint32_t m = n - i < 512 ? n - i : 512;
+        exp_all(logits + i, max, 1, part, m);
+        total += sum_of(part, m);
+    }
+    return (double)max + log(total);
+}
+
+/* ---- selection ---- */
+
+static inline bool before(const float *key, uint32_t a, uint32_t b) {
+    return key[a] < key[b] || (key[a] == key[b] && a < b);
+}
+
+static void sift_down(const float *key, uint32_t *order, uint32_t root, uint32_t n) {
+    uint32_t v = order[root];
+    for (uint32_t child; (child = 2 * root + 1) < n; root = child) {
+        if (child + 1 < n && before(key, order[child], order[child + 1]))
+            child++;
+        if (!before(key, v, order[child]))
+            break;
+        order[root] = order[child];
+    }
+    order[root] = v;
+}
+
+/* Sorts candidate numbers by (key, number): heapsort, since one crowded bucket must not be slow. */
+static void sort_by_key(const float *key, uint32_t *order, uint32_t n) {
+    for (uint32_t i = n / 2; i-- > 0;)
+        sift_down(key, order, i, n);
+    for (uint32_t end = n; end-- > 1;) {
+        uint32_t top = order[0];
+        order[0] = order[end];
+        order[end] = top;
+        sift_down(key, order, 0, end);
+    }
+}
+
+static inline uint32_t bucket_of(float key, float scale) {
+    float b = key * scale;
+    return b < (float)(SL_SAMPLER_BUCKETS - 1) ? (uint32_t)b : SL_SAMPLER_BUCKETS - 1;
+}
+
+/* Marks the best candidates in order[]: those of the smallest key (>= 0, +infinity allowed, ties to
+ * the lower number), as many as it takes to reach `limit`: in number when mass is NULL, in summed
+ * mass otherwise; at least one, at most n. Returns how many; they are in order[0..), unsorted.
+ *
+ * No sort of the whole: one pass counts candidates in fine buckets of the key, the bucket in which
+ * the limit falls is the only one sorted. */
+static uint32_t select_best(struct sl_sampler_space *sp, const float *key, const float *mass,
+                            uint32_t n, double limit) {
+    float range = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        float k = key[i] < 64.0f ? key[i] : 64.0f; /* beyond lies nothing worth fine buckets */
+        range = k > range ? k : range;
+    }
+    float scale = range > 0 ? (float)(SL_SAMPLER_BUCKETS - 1) / range : 0;
+    memset(sp->bucket_n, 0, SL_SAMPLER_BUCKETS * sizeof *sp->bucket_n);
+    if (mass)
+        memset(sp->bucket_mass, 0, SL_SAMPLER_BUCKETS * sizeof *sp->bucket_mass);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t b = scale > 0 ? bucket_of(key[i], scale) : 0;
+        sp->bucket_n[b]++;
+        if (mass)
+            sp->bucket_mass[b] += (double)mass[i];
+    }
+    double sum = 0;
+    uint32_t edge = 0; /* the bucket in which the limit falls */
+    for (; edge + 1 < SL_SAMPLER_BUCKETS; edge++) {
+        double part = mass ? sp->bucket_mass[edge] : (double)sp->bucket_n[edge];
+        if (sum + part >= limit && sp->bucket_n[edge])
+            break;
+        sum += part;
+    }
+    uint32_t kept = 0, n_edge = 0;
+    uint32_t *edge_list = sp->order + n; /* filled downwards: the two lists hold n together */
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t b = scale > 0 ? bucket_of(key[i], scale) : 0;
+        if (b < edge)
+            sp->order[kept++] = i;
+        else if (b == edge)
+            *(edge_list - ++n_edge) = i;
+    }
+    edge_list -= n_edge;
+    sort_by_key(key, edge_list, n_edge);
+    for (uint32_t j = 0; j < n_edge && (sum < limit || !kept); j++) {
+        uint32_t i = edge_list[j];
+        sum += mass ? (double)mass[i] : 1;
+        sp->order[kept++] = i; /* never overtakes the reading: kept <= n - n_edge + j */
+    }
+    return kept;
+}
+
+/* ---- the candidate set: id[0..n) with logits key[], by ascending id ---- */
+
+struct set {
+    struct sl_sampler_space *sp;
+    float *logit; /* [n]; at first the request's logits themselves, later compacted */
+    uint32_t n;
+    bool all; /* id[i] == i */
+    float max;
+};
+
+static int id_order(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Keeps the candidates listed in order[0..kept). */
+static void keep(struct set *c, uint32_t kept) {
+    struct sl_sampler_space *sp = c->sp;
+    if (kept == c->n)
+        return;
+    /* order[] is two ascending parts at most, but the edge's is by key: sort where it is small,
+     * mark and sweep where it is not. */
+    if (kept < 256) {
+        qsort(sp->order, kept, sizeof *sp->order, id_order);
+    } else {
+        memset(sp->key, 0, c->n * sizeof *sp->key);
+        for (uint32_t j = 0; j < kept; j++)
+            sp->key[sp->order[j]] = 1;
+        uint32_t j = 0;
+        for (uint32_t i = 0; i < c->n; i++)
+            if (sp->key[i] != 0)
+                sp->order[j++] = i;
+    }
+    for (uint32_t j = 0; j < kept; j++) {
+        uint32_t i = sp->order[j];
+        c->logit[j] = c->logit[i];
+        sp->id[j] = c->all ? i : sp->id[i];
+    }
+    c->n = kept;
+    c->all = false;
+}
+
+static void keys_from_max(struct set *c) {
+    for (uint32_t i = 0; i < c->n; i++)
+        c->sp->key[i] = c->max - c->logit[i];
+}
+
+static void filter_top_k(struct set *c, uint32_t k) {
+    if (!k || k >= c->n)
+        return;
+    keys_from_max(c);
+    keep(c, select_best(c->sp, c->sp->key, NULL, c->n, k));
+}
+
+static void filter_top_p(struct set *c, float p) {
+    if (p >= 1)
+        return;
+    exp_all(c->logit, c->max, 1, c->sp->mass, c->n);
+    double total = sum_of(c->sp->mass, c->n);
+    keys_from_max(c);
+    keep(c, select_best(c->sp, c->sp->key, c->sp->mass, c->n, (double)p * total));
+}
+
+/* Keeps the tokens whose surprise is nearest to the expected one. */
+static void filter_typical(struct set *c, float p) {
+    if (p >= 1)
+        return;
+    struct sl_sampler_space *sp = c->sp;
+    exp_all(c->logit, c->max, 1, sp->mass, c->n);
+    double total = sum_of(sp->mass, c->n), weighted = 0;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (sp->mass[i] > 0)
+            weighted += (double)sp->mass[i] * (double)(c->max - c->logit[i]);
+    /* surprise_i = log(total) + max - logit_i; its expectation is the entropy */
+    float mean = (float)(weighted / total);
+    for (uint32_t i = 0; i < c->n; i++)
+        sp->key[i] = fabsf(c->max - c->logit[i] - mean);
+    keep(c, select_best(sp, sp->key, sp->mass, c->n, (double)p * total));
+    c->max = max_of(c->logit, c->n);
+}
+
+static void filter_min_p(struct set *c, float p) {
+    if (p <= 0)
+        return;
+    struct sl_sampler_space *sp = c->sp;
+    float floor_logit = c->max + logf(p);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < c->n; i++) {
+        float l = c->logit[i];
+        sp->id[kept] = c->all ? i : sp->id[i];
+        c->logit[kept] = l;
+        kept += l >= floor_logit;
+    }
+    c->all = c->all && kept == c->n;
+    c->n = kept;
+}
+
+static uint32_t draw(struct set *c, float temperature, struct sl_rng *rng) {
+    struct sl_sampler_space *sp = c->sp;
+    /* Capped: next to nothing must not become 0 times infinity at the largest logit. */
+    float inv_t = temperature > 1e-30f ? 1 / temperature : 1e30f;
+    exp_all(c->logit, c->max, inv_t, sp->mass, c->n);
+    double left = sl_rng_unit(rng) * sum_of(sp->mass, c->n);
+    uint32_t i = 0, last = UINT32_MAX;
+    for (; i + BLOCK <= c->n; i += BLOCK) { /* the same block sums as in sum_of */
+        double block = sum_of(sp->mass + i, BLOCK);
+        if (left < block)
+            break;
+        left -= block;
+    }
+    for (; i < c->n; i++) {
+        if (sp->mass[i] > 0) {
+            last = i;
+            if (left < (double)sp->mass[i])
+                break;
+        }
+        left -= (double)sp->mass[i];
+    }
+    if (last == UINT32_MAX) /* rounding carried the draw past the last candidate */
+        for (last = c->n - 1; last && sp->mass[last] <= 0; last--)
+            ;
+    return c->all ? last : sp->id[last];
+}
+
+static void apply_bias(const struct sl_sampling *s, float *logits) {
+    for (uint32_t i = 0; i < s->n_logit_bias; i++)
+        logits[s->logit_bias[i].token] += s->logit_bias[i].bias;
+}
+
+static void apply_penalties(const struct sl_sampling *s, struct sl_sampler_space *sp, float *logits,
+                            const uint32_t *history, uint32_t n_history) {
+    if (s->repeat_penalty == 1 && s->presence_penalty == 0 && s->frequency_penalty == 0)
+        return;
+    uint32_t n = n_history < s->repeat_last_n ? n_history : s->repeat_last_n;
+    const uint32_t *seen = history + (n_history - n);
+    for (uint32_t i = 0; i < n; i++)
+        sp->count[seen[i]]++;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t id = seen[i], count = sp->count[id];
+        if (!count)
+            continue;
+        sp->count[id] = 0;
+        float l = logits[id];
+        l = l > 0 ? l / s->repeat_penalty : l * s->repeat_penalty;
+        logits[id] = l - (float)count * s->frequency_penalty - s->presence_penalty;
+    }
+}
+
+enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
+                               const uint32_t *history, uint32_t n_history, uint32_t *out_id) {
+    const struct sl_sampling *set = &s->set;
+    apply_bias(set, logits);
+    apply_penalties(set, space, logits, history, n_history);
+    struct set c = {space, logits, space->n_vocab, true, max_of(logits, space->n_vocab)};
+    if (!isfinite(c.max))
+        return SL_ERR_INVALID;
+    if (set->temperature == 0) {
+        uint32_t i = 0;
+        while (logits[i] != c.max)
+            i++;
+        *out_id = i;
+        return SL_OK;
+    }
+    filter_top_k(&c, set->top_k);
+    filter_typical(&c, set->typical_p);
+    filter_top_p(&c, set->top_p);
+    filter_min_p(&c, set->min_p);
+    *out_id = draw(&c, set->temperature, &s->rng);
+    return SL_OK;
+}
+
+void sl_top_logprobs(const float *logits, double lse, struct sl_sampler_space *space,
+                     uint32_t n_top, struct sl_token *out_token) {
+    uint32_t n = space->n_vocab;
+    if (n_top > SL_MAX_TOP_LOGPROBS)
+        n_top = SL_MAX_TOP_LOGPROBS;
+    if (n_top > n)
+        n_top = n;
+    out_token->n_top = n_top;
+    if (!n_top)
+        return;
+    float max = max_of(logits, n);
+    for (uint32_t i = 0; i < n; i++)
+        space->key[i] = max - logits[i];
+    uint32_t kept = select_best(space, space->key, NULL, n, n_top);
+    sort_by_key(space->key, space->order, kept);
+    for (uint32_t j = 0; j < kept; j++) {
+        uint32_t id = space->order[j];
+        out_token->top[j].id = id;
+        out_token->top[j].logprob = (float)((double)logits[id] - lse);
+    }
+    out_token->n_top = kept;
+}

@@ -1,0 +1,56 @@
+/* From logits to a token.
+ *
+ * Order, fixed: logit bias, penalties (repeat, then frequency and presence), top-k, typical, top-p,
+ * min-p, temperature, one draw. Filters see the distribution at temperature 1; each works on what
+ * the one before left, renormalised, and leaves at least one candidate. Equal candidates go by
+ * lower id. Temperature 0 takes the largest logit after bias and penalties.
+ *
+ * Every random number is one sl_rng_unit per token: the same seed reproduces the answer.
+ * source: top-k Fan et al. 2018; top-p Holtzman et al. 2019; typical Meister et al. 2022; min-p
+ * Nguyen et al. 2024; repeat penalty CTRL, Keskar et al. 2019. */
+#ifndef SL_ENGINE_SAMPLER_H
+#define SL_ENGINE_SAMPLER_H
+
+#include "common/rng.h"
+#include "engine/engine.h"
+
+/* Work arrays, shared by all requests of one thread. */
+struct sl_sampler_space {
+    uint32_t n_vocab;
+    float *key, *mass;    /* [n_vocab] */
+    uint32_t *id, *order; /* [n_vocab] */
+    uint32_t *count;      /* [n_vocab], all 0 between calls */
+    uint32_t *bucket_n;   /* [SL_SAMPLER_BUCKETS] */
+    double *bucket_mass;  /* [SL_SAMPLER_BUCKETS] */
+};
+#define SL_SAMPLER_BUCKETS 4096u
+
+enum sl_status sl_sampler_space_init(struct sl_sampler_space *space,
+                                     uint32_t n_vocab) SL_MUST_CHECK;
+void sl_sampler_space_release(struct sl_sampler_space *space);
+uint64_t sl_sampler_space_bytes(uint32_t n_vocab);
+
+/* Names the first setting that makes no sense. Ids in the bias list must be below n_vocab. */
+enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,
+                                 struct sl_err *err) SL_MUST_CHECK;
+
+struct sl_sampler {
+    struct sl_sampling set; /* borrows set.logit_bias */
+    struct sl_rng rng;
+};
+void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set);
+
+/* Picks a token. logits [n_vocab] are changed. history: the session's tokens so far, prompt
+ * included, for the penalties. SL_ERR_INVALID: the logits hold NaN or +infinity, or nothing but
+ * forbidden tokens. */
+enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
+                               const uint32_t *history, uint32_t n_history,
+                               uint32_t *out_id) SL_MUST_CHECK;
+
+/* Log-probabilities at temperature 1 without any filter. Not after sl_sampler_pick, which changes
+ * the logits. lse = sl_log_sum_exp(logits). Top: the n_top most likely, best first. */
+double sl_log_sum_exp(const float *logits, uint32_t n);
+void sl_top_logprobs(const float *logits, double lse, struct sl_sampler_space *space,
+                     uint32_t n_top, struct sl_token *out_token);
+
+#endif

@@ -1,0 +1,494 @@
+/* The scheduler thread: joins the rows of all running sessions into steps.
+ *
+ * A session's rows are the positions of its history that have no KV yet: prompt slices, then one
+ * generated row per step. Every running session that generates has its row in every step; what is
+ * left of the batch goes to prompts in equal shares. Neither shows in the output. */
+#include "engine/engine_internal.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/metrics.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A step that several sessions share should not take longer: it is the time between two tokens of
+ * those that generate, and the time until a cancel frees its rows. */
+#define SHARED_STEP_NS 300000000.0
+/* Fewer prompt rows than this waste the reading of the weights. */
+#define MIN_PROMPT_ROWS 32u
+
+/* ---- pages and rows ---- */
+
+enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_pages,
+                               uint32_t n_tokens) {
+    uint32_t need = (n_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
+    assert(need <= e->plan.session_pages);
+    while (*n_pages < need) {
+        uint32_t page = sl_kv_page_take(&e->kv);
+        if (page == SL_KV_NO_PAGE)
+            return SL_ERR_DEVICE_OOM;
+        e->pages[(size_t)slot * e->plan.session_pages + *n_pages] = page;
+        enum sl_status st = sl_forward_set_page(e->forward, slot, (*n_pages)++, page);
+        if (st != SL_OK)
+            return st;
+    }
+    return SL_OK;
+}
+
+void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages) {
+    while (*n_pages)
+        sl_kv_page_give(&e->kv, e->pages[(size_t)slot * e->plan.session_pages + --*n_pages]);
+}
+
+void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
+                     uint32_t id) {
+    uint32_t i = step->n_rows++;
+    uint32_t page = e->pages[(size_t)slot * e->plan.session_pages + pos / SL_KV_PAGE_TOKENS];
+    step->ids[i] = id;
+    step->pos[i] = (int32_t)pos;
+    step->slot[i] = page * SL_KV_PAGE_TOKENS + pos % SL_KV_PAGE_TOKENS;
+    step->row_seq[i] = slot;
+    step->row_len[i] = pos + 1;
+}
+
+/* ---- the end of a session ---- */
+
+static void leave_slot(struct sl_engine *e, struct sl_session *s) {
+    if (s->slot == SL_NO_SLOT)
+        return;
+    sl_slot_release(e, s->slot, &s->n_pages);
+    e->slots[s->slot] = NULL;
+    s->slot = SL_NO_SLOT;
+    s->n_kv = 0;
+}
+
+/* Takes the session out of wherever it is, tells the sink, frees it. */
+static void finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_reason reason,
+                   enum sl_status status, const char *text) {
+    uint64_t now = sl_now_ns();
+    struct sl_gen_result result = {.reason = reason,
+                                   .status = status,
+                                   .n_prompt = s->n_prompt,
+                                   .n_predicted = sl_session_predicted(s)};
+    if (text)
+        sl_fail(&result.err, status, "%s", text);
+    uint64_t started = s->start_ns ? s->start_ns : now;
+    uint64_t prompted = s->prompt_ns ? s->prompt_ns : now;
+    result.queue_ns = started - s->submit_ns;
+    result.prefill_ns = prompted - started;
+    result.decode_ns = now - prompted;
+
+    leave_slot(e, s);
+    pthread_mutex_lock(&e->lock);
+    if (s->in == &e->waiting)
+        e->n_waiting--;
+    sl_session_unlink(s);
+    s->req->engine_private = NULL; /* a cancel that comes now finds nothing to do */
+    pthread_mutex_unlock(&e->lock);
+
+    if (reason == SL_FINISH_CANCELED)
+        sl_count(requests_canceled_total, 1);
+    if (reason == SL_FINISH_ERROR) {
+        sl_count(requests_failed_total, 1);
+        sl_error("a request failed: %s", result.err.text);
+    }
+    struct sl_token_sink *sink = s->req->sink;
+    free(s);
+    sink->finish(sink, &result);
+}
+
+/* ---- tokens ---- */
+
+/* Offers the pending token. False: the session has ended and is gone. */
+static bool offer(struct sl_engine *e, struct sl_session *s) {
+    struct sl_token_sink *sink = s->req->sink;
+    /* Cleared before the push: a resume that overtakes the parking below is not lost. */
+    atomic_store(&s->resume, false);
+    enum sl_status st = sink->push(sink, &s->pending);
+    if (st == SL_AGAIN) {
+        if (!s->parked)
+            s->parked_ns = sl_now_ns();
+        s->parked = true;
+        return true;
+    }
+    s->parked = false;
+    if (st != SL_OK) {
+        bool canceled = st == SL_ERR_CANCELED;
+        finish(e, s, canceled ? SL_FINISH_CANCELED : SL_FINISH_ERROR, st,
+               canceled ? "the receiver of the tokens asked to stop"
+                        : "the receiver of the tokens failed");
+        return false;
+    }
+    s->history[s->n_history++] = s->pending.id;
+    sl_count(predicted_tokens_total, 1);
+    if (!s->pending.eog && s->n_history < s->n_max)
+        return true;
+    finish(e, s, s->pending.eog ? SL_FINISH_STOP : SL_FINISH_LENGTH, SL_OK, NULL);
+    return false;
+}
+
+/* Picks the next token from a row of logits and offers it. */
+static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
+    struct sl_token *t = &s->pending;
+    double lse = 0;
+    t->n_top = 0;
+    t->logprob = 0;
+    if (s->req->logprobs) {
+        lse = sl_log_sum_exp(logits, e->space.n_vocab);
+        sl_top_logprobs(logits, lse, &e->space, s->req->n_top_logprobs, t);
+    }
+    uint32_t id;
+    enum sl_status st =
+        sl_sampler_pick(&s->sampler, &e->space, logits, s->history, s->n_history, &id);
+    if (st != SL_OK) {
+        finish(e, s, SL_FINISH_ERROR, st,
+               "no token can be chosen: the model's logits are not finite (damaged weights?), or "
+               "logit_bias forbids every token");
+        return;
+    }
+    t->id = id;
+    t->eog = sl_session_is_eog(s, id);
+    offer(e, s);
+}
+
+/* ---- what happens between steps ---- */
+
+static void sweep_list(struct sl_engine *e, struct sl_session_list *l) {
+    for (struct sl_session *s = l->head, *next; s; s = next) {
+        next = s->next;
+        if (atomic_load(&s->cancel))
+            finish(e, s, SL_FINISH_CANCELED, SL_ERR_CANCELED, "canceled");
+    }
+}
+
+static void sweep_canceled(struct sl_engine *e) {
+    sweep_list(e, &e->waiting);
+    sweep_list(e, &e->swapped);
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (e->slots[i] && atomic_load(&e->slots[i]->cancel))
+            finish(e, e->slots[i], SL_FINISH_CANCELED, SL_ERR_CANCELED, "canceled");
+}
+
+static void set_waiting(struct sl_engine *e, int change) {
+    pthread_mutex_lock(&e->lock);
+    e->n_waiting += (uint32_t)change;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Offers again where the sink has room; a swapped-out session that goes on takes the first place in
+ * the queue, since its turn had come long ago. */
+static void offer_resumed(struct sl_engine *e) {
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        struct sl_session *s = e->slots[i];
+        if (s && s->parked && atomic_load(&s->resume))
+            offer(e, s);
+    }
+    for (struct sl_session *s = e->swapped.head, *next; s; s = next) {
+        next = s->next;
+        if (!atomic_load(&s->resume))
+            continue;
+        if (!offer(e, s) || s->parked)
+            continue;
+        sl_session_unlink(s);
+        sl_session_push_front(&e->waiting, s);
+        set_waiting(e, 1);
+    }
+}
+
+/* The session that has been parked longest, so that its slot can serve somebody who reads. */
+static struct sl_session *longest_parked(struct sl_engine *e) {
+    struct sl_session *best = NULL;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        struct sl_session *s = e->slots[i];
+        if (s && s->parked && (!best || s->parked_ns < best->parked_ns))
+            best = s;
+    }
+    return best;
+}
+
+/* Gives free slots to waiting sessions, in order. A parked session loses its slot and its KV to one
+ * that waits; when it is resumed its history is processed again, generated rows as generated rows,
+ * so that the outcome is the same. */
+static void admit(struct sl_engine *e) {
+    for (uint32_t i = 0; e->waiting.head;) {
+        while (i < e->plan.config.parallel && e->slots[i])
+            i++;
+        if (i == e->plan.config.parallel) {
+            struct sl_session *out = longest_parked(e);
+            if (!out)
+                return;
+            i = out->slot;
+            leave_slot(e, out);
+            sl_session_push_back(&e->swapped, out);
+        }
+        struct sl_session *s = e->waiting.head;
+        sl_session_unlink(s);
+        set_waiting(e, -1);
+        s->slot = i;
+        e->slots[i] = s;
+        if (!s->start_ns)
+            s->start_ns = sl_now_ns();
+    }
+}
+
+static bool runnable(const struct sl_session *s) {
+    return s && !s->parked;
+}
+
+static uint32_t update_gauges(struct sl_engine *e) {
+    uint32_t running = 0, parked = e->swapped.n;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        running += runnable(e->slots[i]);
+        parked += e->slots[i] && e->slots[i]->parked;
+    }
+    sl_gauge(sessions_running, running);
+    sl_gauge(sessions_parked, parked);
+    sl_gauge(sessions_waiting, e->waiting.n);
+    return running;
+}
+
+/* ---- a step ---- */
+
+/* Decides how many rows each session has in this step. */
+static void share_rows(struct sl_engine *e, uint32_t n_running) {
+    uint32_t parallel = e->plan.config.parallel;
+    uint32_t left = e->plan.config.batch_tokens, n_hungry = 0;
+    for (uint32_t i = 0; i < parallel; i++) {
+        struct sl_session *s = e->slots[i];
+        if (!s)
+            continue;
+        s->step_rows = 0;
+        s->step_out = UINT32_MAX;
+        if (s->parked)
+            continue;
+        if (sl_session_todo(s) == 1) {
+            s->step_rows = 1;
+            left--;
+        } else {
+            n_hungry++;
+        }
+    }
+    if (!n_hungry)
+        return;
+    if (n_running > 1) {
+        double rows =
+            e->prompt_row_ns > 0 ? SHARED_STEP_NS / e->prompt_row_ns : 2 * MIN_PROMPT_ROWS;
+        uint32_t cap = rows < left ? (uint32_t)rows : left;
+        uint32_t least = MIN_PROMPT_ROWS > n_hungry ? MIN_PROMPT_ROWS : n_hungry;
+        cap = cap < least ? least : cap;
+        left = cap < left ? cap : left;
+    }
+    /* Equal shares; what a short prompt does not need goes to the others. left >= n_hungry, since
+     * the batch has room for a row of every session. */
+    bool gave = true;
+    while (n_hungry && gave) {
+        gave = false;
+        uint32_t share = left / n_hungry;
+        for (uint32_t i = 0; i < parallel; i++) {
+            struct sl_session *s = e->slots[i];
+            if (!runnable(s) || s->step_rows)
+                continue;
+            uint32_t todo = sl_session_decodes(s) ? sl_session_todo(s) : s->n_prompt - s->n_kv;
+            if (todo <= share) {
+                s->step_rows = todo;
+                left -= todo;
+                n_hungry--;
+                gave = true;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < parallel && n_hungry; i++) {
+        struct sl_session *s = e->slots[i];
+        if (!runnable(s) || s->step_rows)
+            continue;
+        s->step_rows = left / n_hungry;
+        left -= s->step_rows;
+        n_hungry--;
+    }
+}
+
+/* Adds the rows of the sessions that generate, or of those that do not. */
+static enum sl_status add_rows(struct sl_engine *e, struct sl_step *step, bool decode) {
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        struct sl_session *s = e->slots[i];
+        if (!s || !s->step_rows || sl_session_decodes(s) != decode)
+            continue;
+        uint32_t end = s->n_kv + s->step_rows;
+        enum sl_status st = sl_slot_reserve(e, s->slot, &s->n_pages, end);
+        if (st != SL_OK)
+            return st;
+        for (uint32_t pos = s->n_kv; pos < end; pos++)
+            sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
+        if (end == s->n_history) {
+            s->step_out = step->n_out;
+            step->out_rows[step->n_out++] = step->n_rows - 1;
+        }
+    }
+    return SL_OK;
+}
+
+struct step_abort {
+    struct sl_abort base;
+    struct sl_engine *e;
+};
+
+/* A step is given up when nobody wants any of its rows any more. */
+static bool all_canceled(const struct sl_abort *a) {
+    struct sl_engine *e = ((const struct step_abort *)a)->e;
+    if (atomic_load_explicit(&e->stop, memory_order_relaxed))
+        return true;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        struct sl_session *s = e->slots[i];
+        if (s && s->step_rows && !atomic_load_explicit(&s->cancel, memory_order_relaxed))
+            return false;
+    }
+    return true;
+}
+
+static void count_step(struct sl_engine *e, const struct sl_step *step, uint64_t ns) {
+    uint32_t n_prompt = step->n_rows - step->n_decode;
+    uint64_t prompt_ns = ns * n_prompt / step->n_rows;
+    sl_count(steps_total, 1);
+    sl_count(step_rows_total, step->n_rows);
+    sl_count(prompt_tokens_total, n_prompt);
+    sl_count(prefill_ns_total, prompt_ns);
+    sl_count(decode_ns_total, ns - prompt_ns);
+    if (n_prompt >= MIN_PROMPT_ROWS / 2) {
+        double row = (double)ns / n_prompt;
+        e->prompt_row_ns = e->prompt_row_ns > 0 ? 0.5 * (e->prompt_row_ns + row) : row;
+    }
+}
+
+static void step_failed(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
+    if (st == SL_ERR_DEVICE_LOST) {
+        pthread_mutex_lock(&e->lock);
+        e->broken = true;
+        e->dead_err = *err;
+        pthread_mutex_unlock(&e->lock);
+    }
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (e->slots[i] && e->slots[i]->step_rows)
+            finish(e, e->slots[i], SL_FINISH_ERROR, st, err->text);
+}
+
+static void step_done(struct sl_engine *e, float *logits) {
+    uint64_t now = sl_now_ns();
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        struct sl_session *s = e->slots[i];
+        if (!s || !s->step_rows)
+            continue;
+        s->n_kv += s->step_rows;
+        s->step_rows = 0;
+        struct sl_token_sink *sink = s->req->sink;
+        if (!s->first_done) {
+            if (sink->progress)
+                sink->progress(sink, s->n_kv, s->n_prompt);
+            if (s->n_kv >= s->n_prompt) {
+                s->first_done = true;
+                s->prompt_ns = now;
+            }
+        }
+        if (s->step_out != UINT32_MAX && !atomic_load(&s->cancel))
+            sample(e, s, logits + (size_t)s->step_out * e->space.n_vocab);
+    }
+}
+
+static void run_step(struct sl_engine *e, uint32_t n_running) {
+    uint64_t start = sl_now_ns();
+    share_rows(e, n_running);
+    struct sl_step *step = sl_forward_begin(e->forward);
+    struct sl_err err = {{0}};
+    enum sl_status st = add_rows(e, step, true);
+    step->n_decode = step->n_rows;
+    if (st == SL_OK)
+        st = add_rows(e, step, false);
+    if (st != SL_OK)
+        sl_fail(&err, st, "no KV page for a running session: %s", sl_status_text(st));
+    struct step_abort give_up = {{all_canceled}, e};
+    float *logits = NULL;
+    if (st == SL_OK)
+        st = sl_forward_run(e->forward, &give_up.base, &logits, &err);
+    if (st == SL_ERR_CANCELED)
+        return; /* the next sweep finishes them */
+    if (st != SL_OK) {
+        step_failed(e, st, &err);
+        return;
+    }
+    count_step(e, step, sl_now_ns() - start);
+    step_done(e, logits);
+}
+
+/* ---- the thread ---- */
+
+static void finish_list(struct sl_engine *e, struct sl_session_list *l,
+                        enum sl_finish_reason reason, enum sl_status st, const char *text) {
+    while (l->head)
+        finish(e, l->head, reason, st, text);
+}
+
+static void finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum sl_status st,
+                       const char *text) {
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (e->slots[i])
+            finish(e, e->slots[i], reason, st, text);
+    finish_list(e, &e->swapped, reason, st, text);
+    finish_list(e, &e->waiting, reason, st, text);
+}
+
+static void run_job(struct sl_engine *e, struct sl_score_job *job) {
+    bool busy = e->waiting.n || e->swapped.n;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        busy = busy || e->slots[i];
+    enum sl_status st = busy ? sl_fail(job->err, SL_AGAIN, "cannot score while requests run")
+                             : sl_score_run(e, job);
+    pthread_mutex_lock(&e->lock);
+    job->status = st;
+    job->done = true;
+    e->job = NULL;
+    pthread_cond_broadcast(&e->job_done);
+    pthread_mutex_unlock(&e->lock);
+}
+
+void *sl_scheduler_main(void *arg) {
+    struct sl_engine *e = arg;
+    uint32_t n_running = 0;
+    for (;;) {
+        pthread_mutex_lock(&e->lock);
+        while (!e->poked && !n_running)
+            pthread_cond_wait(&e->wake, &e->lock);
+        e->poked = false;
+        sl_session_splice(&e->waiting, &e->inbox);
+        struct sl_score_job *job = e->job;
+        bool stop = atomic_load(&e->stop), broken = e->broken;
+        pthread_mutex_unlock(&e->lock);
+
+        sweep_canceled(e);
+        if (broken) {
+            finish_all(e, SL_FINISH_ERROR, SL_ERR_DEVICE_LOST, e->dead_err.text);
+        } else if (!stop) {
+            if (job)
+                run_job(e, job);
+            offer_resumed(e);
+            admit(e);
+        }
+        n_running = update_gauges(e);
+        if (stop)
+            break;
+        if (n_running)
+            run_step(e, n_running);
+        n_running = update_gauges(e);
+    }
+    finish_all(e, SL_FINISH_CANCELED, SL_ERR_CANCELED, "the engine is shutting down");
+    update_gauges(e);
+    pthread_mutex_lock(&e->lock);
+    if (e->job) {
+        e->job->status = sl_fail(e->job->err, SL_ERR_CANCELED, "the engine is shutting down");
+        e->job->done = true;
+        e->job = NULL;
+        pthread_cond_broadcast(&e->job_done);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}

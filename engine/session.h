@@ -1,0 +1,71 @@
+/* A request while the engine has it, and the lists that hold such sessions.
+ *
+ * Owned by the scheduler thread from the queue on; only the two flags are touched by others. */
+#ifndef SL_ENGINE_SESSION_H
+#define SL_ENGINE_SESSION_H
+
+#include "engine/engine.h"
+#include "engine/sampler.h"
+
+#include <stdatomic.h>
+
+#define SL_NO_SLOT UINT32_MAX
+
+struct sl_session_list;
+
+struct sl_session {
+    struct sl_gen_request *req; /* borrowed until finish */
+    struct sl_session *prev, *next;
+    struct sl_session_list *in; /* the list that it is in, NULL in a slot */
+
+    atomic_bool cancel; /* asked to stop */
+    atomic_bool resume; /* the sink has room again */
+
+    uint32_t slot;            /* row of the page table, SL_NO_SLOT = no KV */
+    uint32_t n_prompt, n_max; /* n_max: prompt and answer at most */
+    uint32_t n_history;       /* prompt and accepted tokens */
+    uint32_t n_kv;            /* positions of the history whose KV is written */
+    uint32_t n_pages;         /* pages held */
+    uint32_t step_rows;       /* rows in the step being built or run */
+    uint32_t step_out;        /* row of the logits, UINT32_MAX = none */
+    bool parked;              /* pending was refused and waits for resume */
+    uint64_t parked_ns;       /* since when */
+    bool first_done;          /* the prompt has been processed once */
+
+    struct sl_sampler sampler;
+    struct sl_token pending; /* sampled, offered, not yet accepted */
+
+    uint64_t submit_ns, start_ns, prompt_ns; /* points in time; 0 = not yet */
+    uint32_t history[];                      /* [n_max] */
+};
+
+struct sl_session_list {
+    struct sl_session *head, *tail;
+    uint32_t n;
+};
+
+void sl_session_push_back(struct sl_session_list *l, struct sl_session *s);
+void sl_session_push_front(struct sl_session_list *l, struct sl_session *s);
+/* Out of the list that it is in, if any. */
+void sl_session_unlink(struct sl_session *s);
+/* Moves all of from to the end of to. */
+void sl_session_splice(struct sl_session_list *to, struct sl_session_list *from);
+
+/* Checks the request against the engine's bounds and copies what changes with every token. */
+enum sl_status sl_session_create(struct sl_gen_request *r, uint32_t n_vocab, uint32_t ctx_tokens,
+                                 struct sl_session **out_session, struct sl_err *err) SL_MUST_CHECK;
+
+/* Rows still to be fed: positions of the history without KV. */
+static inline uint32_t sl_session_todo(const struct sl_session *s) {
+    return s->n_history - s->n_kv;
+}
+/* Are the next rows generated ones? (A session never feeds both kinds in one step.) */
+static inline bool sl_session_decodes(const struct sl_session *s) {
+    return s->n_kv >= s->n_prompt;
+}
+static inline uint32_t sl_session_predicted(const struct sl_session *s) {
+    return s->n_history - s->n_prompt;
+}
+bool sl_session_is_eog(const struct sl_session *s, uint32_t id);
+
+#endif

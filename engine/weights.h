@@ -1,0 +1,58 @@
+/* Model weights in device memory.
+ *
+ * The tensors that the model uses are grouped into runs: stretches of a file without large gaps.
+ * Each run is one image of its stretch inside one slab, at the same offset modulo 4096 as in the
+ * file, so that unbuffered reads land in place. */
+#ifndef SL_ENGINE_WEIGHTS_H
+#define SL_ENGINE_WEIGHTS_H
+
+#include "backends/backend.h"
+#include "engine/engine.h"
+
+#include <sys/types.h>
+
+/* Alignment of unbuffered reads, in memory, in the file and in length. */
+#define SL_IO_ALIGN_BYTES 4096u
+
+struct sl_weight_run {
+    uint32_t file;
+    uint64_t offset_bytes; /* in the file, a multiple of SL_IO_ALIGN_BYTES */
+    uint64_t size_bytes;   /* up to the last tensor's end */
+    uint64_t slab_bytes;   /* where it starts in the slab */
+};
+
+struct sl_weights_layout {
+    const struct sl_gguf_tensor **tensors; /* used tensors by (file, offset), each once */
+    struct sl_weight_run *runs;            /* by (file, offset) */
+    uint32_t n_tensors, n_runs;
+    uint64_t total_bytes; /* of the slab */
+};
+
+/* Reads no file. Release with sl_weights_layout_release, also a zeroed one. */
+enum sl_status sl_weights_layout_make(const struct sl_model *model,
+                                      struct sl_weights_layout *out_layout,
+                                      struct sl_err *err) SL_MUST_CHECK;
+void sl_weights_layout_release(struct sl_weights_layout *layout);
+
+/* Where the bytes come from: pread(2) unless a test says otherwise. Any thread. */
+struct sl_weights_io {
+    ssize_t (*pread)(const struct sl_weights_io *io, int fd, void *buf, size_t n, off_t offset,
+                     bool no_wait);
+};
+extern const struct sl_weights_io sl_weights_system_io;
+
+struct sl_weights;
+
+/* Allocates the slab on dev and fills it with a few reading threads. progress may be NULL.
+ * Truncated file, read error: SL_ERR_IO naming file, offset and tensor. progress said stop:
+ * SL_ERR_CANCELED. model is borrowed until destroy. */
+enum sl_status sl_weights_load(const struct sl_model *model, struct sl_device *dev,
+                               const struct sl_weights_io *io, struct sl_progress *progress,
+                               struct sl_weights **out_weights, struct sl_err *err) SL_MUST_CHECK;
+void sl_weights_destroy(struct sl_weights **w);
+
+/* Device address of a tensor's first byte; NULL for NULL or a tensor that is not the model's. */
+const void *sl_weights_addr(const struct sl_weights *w, const struct sl_gguf_tensor *tensor);
+uint64_t sl_weights_bytes(const struct sl_weights *w);
+
+#endif
