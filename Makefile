@@ -61,6 +61,8 @@ $(foreach l,$(LAYERS),$(eval $(call layer_archive,$(l))))
 
 include mk/tests.mk
 include mk/fuzz.mk
+include mk/demo.mk
+include mk/peer.mk
 
 clean:
 	rm -rf build

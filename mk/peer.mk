@@ -1,0 +1,28 @@
+# Comparison with llama.cpp, from the npm package node-llama-cpp: development only.
+PEER := tests/peer
+PEER_LIBS := $(PEER)/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64
+PEER_SRC := build/peer/src
+
+$(PEER)/node_modules/.installed: $(PEER)/package.json
+	cd $(PEER) && npm install --no-package-lock --omit=optional --ignore-scripts --no-audit --no-fund >/dev/null
+	@touch $@
+
+# Headers only, from the source bundle inside the package.
+$(PEER_SRC)/.extracted: $(PEER)/node_modules/.installed
+	@rm -rf $(PEER_SRC) && mkdir -p build/peer
+	git clone -q --no-checkout $(PEER)/node_modules/node-llama-cpp/llama/gitRelease.bundle $(PEER_SRC) 2>/dev/null
+	cd $(PEER_SRC) && git checkout -q HEAD -- include ggml/include
+	@touch $@
+
+build/peer/llama_peer: $(PEER)/llama_peer.c $(PEER_SRC)/.extracted
+	gcc -O2 -Wall -Wextra -I$(PEER_SRC)/include -I$(PEER_SRC)/ggml/include -o $@ $< \
+	  -L$(PEER_LIBS) -l:libllama.v0.5.0.so -l:libggml.v0.5.0.so -l:libggml-base.so -lm \
+	  -Wl,-rpath,$(CURDIR)/$(PEER_LIBS)
+
+.PHONY: test-peer peer
+peer: build/peer/llama_peer
+## make test-peer           compare log-probabilities and tokenizers with llama.cpp (npm package, development only)
+test-peer:
+	@scripts/install_deps.sh peer
+	@$(MAKE) --no-print-directory MODE=release all peer
+	GGML_DIR=$(CURDIR)/$(PEER_LIBS) tests/run_tap.py --timeout 1800 "$(PEER)/run.py build/release/sluice build/peer/llama_peer"

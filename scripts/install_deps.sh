@@ -1,0 +1,57 @@
+#!/bin/sh
+# install_deps.sh build|eval|test|peer|dev
+# Installs what is missing for building, testing, comparing with llama.cpp, or developing, with apt (Debian 12
+# and relatives). Does nothing, quickly, when everything is there. Needs root or sudo only when something
+# is missing.
+set -eu
+
+build="gcc make libc6-dev libmicrohttpd-dev libjansson-dev libpcre2-dev"
+demo="curl ca-certificates"
+test="$build $demo libcmocka-dev libasan8 libubsan1 libtsan2 python3 python3-jinja2 git"
+peer="git"
+dev="clang clang-format clang-tidy libclang-rt-14-dev"
+
+case "${1:-build}" in
+build) want="$build $demo" ;;
+eval) want="$build $demo python3" ;;
+test) want="$test" ;;
+peer) want="$test $peer" ;;
+dev) want="$test $dev" ;;
+*)
+    echo "usage: install_deps.sh build|eval|test|peer|dev" >&2
+    exit 2
+    ;;
+esac
+
+missing=""
+for p in $want; do
+    dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'install ok installed' || missing="$missing $p"
+done
+# Node.js comes from Debian unless some node of at least version 18 is there already.
+case "${1:-build}" in
+test | peer | dev)
+    if ! { command -v node && command -v npm; } >/dev/null 2>&1 ||
+        [ "$(node -e 'console.log(+process.versions.node.split(".")[0] >= 18)')" != true ]; then
+        missing="$missing nodejs npm"
+    fi
+    ;;
+esac
+[ -n "$missing" ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "install_deps: apt-get is not here; install the equivalents of:$missing" >&2
+    exit 1
+fi
+sudo=""
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null 2>&1; then
+        echo "install_deps: these packages are missing and neither root nor sudo is at hand:$missing" >&2
+        exit 1
+    fi
+    sudo=sudo
+fi
+echo "install_deps: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+$sudo apt-get update -q >/dev/null || echo "install_deps: apt-get update failed; trying with the lists there are" >&2
+# shellcheck disable=SC2086
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null

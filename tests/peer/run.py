@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""Compares Sluice's log-probabilities with llama.cpp's at every position, over synthetic models of every
+architecture and tensor type. Prints TAP.
+
+usage: run.py SLUICE LLAMA_PEER [--only TEXT] [--keep DIR]
+
+Bars. F32 weights: |difference| <= 1e-2 for every token with log p above -12, and the same argmax wherever
+llama.cpp's best two differ by more than 0.02. Quantised weights: mean KL divergence over positions <= 1e-2,
+and no bias: the mean difference at llama.cpp's best token within 0.01 plus three standard errors. (Both
+engines quantise activations, each in its own way, so quantised results differ a little everywhere.)"""
+import array
+import math
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+MOE = "--experts 8 --top-k 2"
+F32 = "-t F32 --embd-type F32 --output-type F32"
+CASES = [
+    # name, synth options, exact (F32 bars)
+    ("qwen3moe f32", f"--arch qwen3moe {F32} {MOE}", True),
+    ("qwen2moe f32", f"--arch qwen2moe {F32} {MOE}", True),
+    ("mixtral f32", f"--arch llama {F32} {MOE}", True),
+    ("mixtral f32 rope_freqs", f"--arch llama {F32} {MOE} --rope-freqs", True),
+    ("olmoe f32", f"--arch olmoe {F32} {MOE} --embd 256 --heads 4 --kv-heads 4 --head-dim 64", True),
+    ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
+    ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
+    ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),
+    ("tied f32", f"--arch qwen3moe {F32} {MOE} --tied", True),
+    ("yarn f32", f"--arch qwen3moe {F32} {MOE} --yarn 4", True),
+    ("head_dim 96, gqa 1", f"--arch qwen3moe {F32} {MOE} --heads 3 --kv-heads 3 --head-dim 96", True),
+    ("head_dim 128, gqa 3", f"--arch qwen3moe {F32} {MOE} --heads 6 --kv-heads 2 --head-dim 128", True),
+    ("head_dim 32, gqa 8", f"--arch qwen3moe {F32} {MOE} --heads 16 --kv-heads 2 --head-dim 32", True),
+    ("7 experts, top 1", f"--arch qwen3moe {F32} --experts 7 --top-k 1", True),
+    ("12 experts, top 12", f"--arch qwen3moe {F32} --experts 12 --top-k 12", True),
+    ("60 experts, top 4", f"--arch qwen2moe {F32} --experts 60 --top-k 4 --embd 192 --expert-ff 96", True),
+    ("24 layers", f"--arch qwen3moe {F32} {MOE} --layers 24", True),
+    ("f16", f"--arch qwen3moe -t F16 --embd-type F16 --output-type F16 {MOE}", False),
+    ("bf16", f"--arch qwen3moe -t BF16 --embd-type BF16 --output-type BF16 {MOE}", False),
+    ("mixed Q4_K_M-like", f"--arch qwen3moe -t Q4_K --down Q6_K,Q4_K --attn Q4_K,Q5_K {MOE} --expert-ff 256",
+     False),
+    ("qwen2moe q4_K", f"--arch qwen2moe -t Q4_K {MOE} --expert-ff 256", False),
+    ("mixtral q4_K", f"--arch llama -t Q4_K {MOE} --expert-ff 256", False),
+    ("olmoe q8_0", f"--arch olmoe -t Q8_0 {MOE} --kv-heads 4", False),
+    ("odd rows fall back", f"--arch qwen3moe -t Q4_K {MOE} --embd 288 --expert-ff 96", False),
+]
+for t in ("Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "
+          "IQ4_NL IQ4_XS MXFP4").split():
+    CASES.append((f"type {t}", f"--arch qwen3moe -t {t} {MOE} --expert-ff 256 --layers 3", False))
+
+PROMPTS = [(1, 1), (2, 33), (3, 150)]  # seed, tokens
+VOCAB = 1024
+
+
+def read_npy(path):
+    with open(path, "rb") as f:
+        head = f.read(10)
+        if head[:6] != b"\x93NUMPY":
+            raise ValueError(f"{path}: not a .npy file")
+        f.read(head[8] | head[9] << 8)
+        a = array.array("f")
+        a.frombytes(f.read())
+    return a
+
+
+def compare(ours, theirs, exact):
+    if len(ours) != len(theirs) or not len(ours) or len(ours) % VOCAB:
+        return f"sizes differ: {len(ours)} and {len(theirs)}", ""
+    n = len(ours) // VOCAB
+    worst = kl_sum = kl_max = 0.0
+    wrong = 0
+    diffs = []
+    for p in range(n):
+        a, b = ours[p * VOCAB:(p + 1) * VOCAB], theirs[p * VOCAB:(p + 1) * VOCAB]
+        if not all(map(math.isfinite, a)):
+            return f"position {p}: not finite", ""
+        kl = 0.0
+        best = max(range(VOCAB), key=b.__getitem__)
+        second = max(b[t] for t in range(VOCAB) if t != best)
+        if b[best] - second > 0.02 and max(range(VOCAB), key=a.__getitem__) != best:
+            wrong += 1
+        diffs.append(a[best] - b[best])
+        for x, y in zip(a, b):
+            if y > -12:
+                worst = max(worst, abs(x - y))
+            kl += math.exp(y) * (y - x)
+        kl_sum += kl
+        kl_max = max(kl_max, kl)
+    bias = sum(diffs) / n
+    sd = math.sqrt(sum((d - bias) ** 2 for d in diffs) / n)
+    text = (f"{n} positions, max |dlogp| {worst:.2e}, mean KL {kl_sum / n:.2e}, max KL {kl_max:.2e}, "
+            f"bias {bias:+.1e}, other argmax {wrong}")
+    if exact:
+        return ("" if worst <= 1e-2 and not wrong else "over the bar", text)
+    ok = kl_sum / n <= 1e-2 and abs(bias) <= 0.01 + 3 * sd / math.sqrt(n)
+    return ("" if ok else "over the bar", text)
+
+
+def run(command, **kw):
+    p = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw)
+    if p.returncode:
+        raise RuntimeError(f"{' '.join(command[:2])}: exit {p.returncode}: {p.stderr.decode()[-400:]}")
+
+
+def one(sluice, peer, options, exact, tmp):
+    model = os.path.join(tmp, "model.gguf")
+    run([sluice, "synth", "-q", "-o", model, "--vocab", str(VOCAB)] + options.split())
+    ours, theirs = array.array("f"), array.array("f")
+    for seed, n in PROMPTS:
+        ids = os.path.join(tmp, "ids.bin")
+        r = random.Random(seed)
+        with open(ids, "wb") as f:
+            array.array("i", [r.randrange(VOCAB) for _ in range(n)]).tofile(f)
+        a, b = os.path.join(tmp, "a.npy"), os.path.join(tmp, "b.npy")
+        run([sluice, "score", "-m", model, "--ids", ids, "--logprobs", a])
+        run([peer, "logits", model, ids, b, "2"])
+        ours.extend(read_npy(a))
+        theirs.extend(read_npy(b))
+    os.unlink(model)
+    return compare(ours, theirs, exact)
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    sluice, peer = sys.argv[1:3]
+    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+    cases = [c for c in CASES if only in c[0]]
+    print(f"1..{len(cases)}", flush=True)
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="sluice-peer-") as tmp:
+        for i, (name, options, exact) in enumerate(cases, 1):
+            try:
+                problem, text = one(sluice, peer, options, exact, tmp)
+            except (RuntimeError, ValueError) as e:
+                problem, text = str(e), ""
+            failed += bool(problem)
+            print(f"{'not ok' if problem else 'ok'} {i} - {name}: {text} {problem}".rstrip(), flush=True)
+    sys.exit(1 if failed else 0)
+
+
+main()
