@@ -26,8 +26,9 @@ enum {
     SL_ENCODE_ADD_SPECIAL = 1,   /* BOS/EOS as the file asks for */
     SL_ENCODE_PARSE_SPECIAL = 2, /* control tokens written in the text become their ids */
 };
-/* Appends the ids of text, any bytes. Invalid UTF-8 is encoded byte by byte like llama.cpp does.
- * Errors: SL_ERR_NOMEM. */
+/* Appends the ids of text, any bytes; on an error nothing is appended. Bytes that are not UTF-8 are
+ * encoded like llama.cpp does: BPE puts U+FFFD in their place, SentencePiece has byte tokens.
+ * Errors: SL_ERR_NOMEM; SL_ERR_INVALID for a text over 256 MiB. */
 enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *tok, const char *text, size_t len,
                                    unsigned flags, struct sl_ids *out_ids) SL_MUST_CHECK;
 
