@@ -1,0 +1,726 @@
+/* Models from small GGUFs built in memory: each architecture as it should be, and each way in which
+ * keys and tensors can be wrong.
+ *
+ * SL_WRITE_CORPUS=tests/fuzz/corpus/gguf writes the files that are built first, as seeds for
+ * tests/fuzz/fuzz_gguf.c. */
+#include "model/model.h"
+#include "tests/support/gguf_builder.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+enum { EMBD = 64, HEADS = 4, KV = 2, DIM = 24, FF = 96, FF_EXP = 32, FF_SHARED = 128, EXPERTS = 6 };
+enum { USED = 2, VOCAB = 40, LAYERS = 3 };
+
+/* What differs from a well-formed file. */
+struct edit {
+    const char *no_key, *no_tensor;
+    void (*keys)(struct gb *b); /* more keys */
+    const char *tensor;         /* this one gets another shape or type ... */
+    uint32_t n_dims, dtype;
+    uint64_t ne[4];
+    const char *extra; /* ... and this one is added, F32 [64] */
+    bool tied;
+    uint32_t expert_dtype;
+};
+
+static const char *arch_now; /* for the helpers below */
+static struct gb *gb_now;
+static const struct edit *edit_now;
+
+static void key_u32(const char *key, uint32_t v) {
+    char name[96];
+    if (edit_now->no_key && strcmp(edit_now->no_key, key) == 0)
+        return;
+    snprintf(name, sizeof name, "%s.%s", arch_now, key);
+    gb_uint(gb_now, name, v);
+}
+
+static void key_f32(const char *key, float v) {
+    char name[96];
+    if (edit_now->no_key && strcmp(edit_now->no_key, key) == 0)
+        return;
+    snprintf(name, sizeof name, "%s.%s", arch_now, key);
+    gb_float(gb_now, name, v);
+}
+
+static void tensor(int layer, const char *name, uint32_t dtype, uint64_t a, uint64_t b,
+                   uint64_t c) {
+    char full[80];
+    const struct edit *e = edit_now;
+    uint64_t ne[3] = {a, b, c};
+    if (layer < 0)
+        snprintf(full, sizeof full, "%s", name);
+    else
+        snprintf(full, sizeof full, "blk.%d.%s", layer, name);
+    if (e->no_tensor && strcmp(e->no_tensor, full) == 0)
+        return;
+    if (e->tensor && strcmp(e->tensor, full) == 0)
+        gb_tensor(gb_now, full, e->dtype, e->n_dims, e->ne);
+    else
+        gb_tensor(gb_now, full, dtype, c ? 3 : b ? 2 : 1, ne);
+}
+
+static void layer(int l, bool moe) {
+    uint32_t x = edit_now->expert_dtype ? edit_now->expert_dtype : SL_DTYPE_Q8_0;
+    bool qwen3 = strncmp(arch_now, "qwen3", 5) == 0, olmoe = strcmp(arch_now, "olmoe") == 0;
+    tensor(l, "attn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
+    tensor(l, "attn_q.weight", SL_DTYPE_F16, EMBD, HEADS * DIM, 0);
+    tensor(l, "attn_k.weight", SL_DTYPE_F16, EMBD, KV * DIM, 0);
+    tensor(l, "attn_v.weight", SL_DTYPE_F16, EMBD, KV * DIM, 0);
+    tensor(l, "attn_output.weight", SL_DTYPE_F16, HEADS * DIM, EMBD, 0);
+    if (qwen3 || olmoe) {
+        tensor(l, "attn_q_norm.weight", SL_DTYPE_F32, olmoe ? HEADS * DIM : DIM, 0, 0);
+        tensor(l, "attn_k_norm.weight", SL_DTYPE_F32, olmoe ? KV * DIM : DIM, 0, 0);
+    }
+    if (strncmp(arch_now, "qwen2", 5) == 0) {
+        tensor(l, "attn_q.bias", SL_DTYPE_F32, HEADS * DIM, 0, 0);
+        tensor(l, "attn_k.bias", SL_DTYPE_F32, KV * DIM, 0, 0);
+        tensor(l, "attn_v.bias", SL_DTYPE_F32, KV * DIM, 0, 0);
+    }
+    tensor(l, "ffn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
+    if (!moe) {
+        tensor(l, "ffn_gate.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
+        tensor(l, "ffn_up.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
+        tensor(l, "ffn_down.weight", SL_DTYPE_Q4_0, FF, EMBD, 0);
+        return;
+    }
+    tensor(l, "ffn_gate_inp.weight", SL_DTYPE_F32, EMBD, EXPERTS, 0);
+    tensor(l, "ffn_gate_exps.weight", x, EMBD, FF_EXP, EXPERTS);
+    tensor(l, "ffn_up_exps.weight", x, EMBD, FF_EXP, EXPERTS);
+    tensor(l, "ffn_down_exps.weight", SL_DTYPE_Q5_1, FF_EXP, EMBD, EXPERTS);
+    if (strcmp(arch_now, "qwen2moe") == 0) {
+        tensor(l, "ffn_gate_inp_shexp.weight", SL_DTYPE_F32, EMBD, 0, 0);
+        tensor(l, "ffn_gate_shexp.weight", SL_DTYPE_Q8_0, EMBD, FF_SHARED, 0);
+        tensor(l, "ffn_up_shexp.weight", SL_DTYPE_Q8_0, EMBD, FF_SHARED, 0);
+        tensor(l, "ffn_down_shexp.weight", SL_DTYPE_Q8_0, FF_SHARED, EMBD, 0);
+    }
+}
+
+/* arch "mixtral" is llama with experts. */
+static uint8_t *build(const char *arch, const struct edit *edit, size_t *out_n) {
+    static const struct edit none;
+    struct gb b = gb_new(3);
+    bool mixtral = strcmp(arch, "mixtral") == 0;
+    bool moe = mixtral || strcmp(arch, "olmoe") == 0 || strstr(arch, "moe");
+    gb_now = &b;
+    arch_now = mixtral ? "llama" : arch;
+    edit_now = edit ? edit : &none;
+    gb_str(&b, "general.architecture", arch_now);
+    key_u32("block_count", LAYERS);
+    key_u32("context_length", 2048);
+    key_u32("embedding_length", EMBD);
+    key_u32("attention.head_count", HEADS);
+    key_u32("attention.head_count_kv", KV);
+    key_u32("attention.key_length", DIM);
+    key_u32("attention.value_length", DIM);
+    key_f32("attention.layer_norm_rms_epsilon", 1e-6f);
+    key_f32("rope.freq_base", 1e6f);
+    key_u32("feed_forward_length", moe ? FF_EXP : FF);
+    if (moe) {
+        key_u32("expert_count", EXPERTS);
+        key_u32("expert_used_count", USED);
+    }
+    if (strncmp(arch_now, "qwen", 4) == 0 && moe)
+        key_u32("expert_feed_forward_length", FF_EXP);
+    if (strcmp(arch_now, "qwen2moe") == 0)
+        key_u32("expert_shared_feed_forward_length", FF_SHARED);
+    if (edit_now->keys)
+        edit_now->keys(&b);
+    tensor(-1, "token_embd.weight", SL_DTYPE_Q8_0, EMBD, VOCAB, 0);
+    tensor(-1, "output_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
+    if (!edit_now->tied)
+        tensor(-1, "output.weight", SL_DTYPE_Q8_0, EMBD, VOCAB, 0);
+    for (int l = 0; l < LAYERS; l++)
+        layer(l, moe);
+    if (edit_now->extra)
+        gb_tensor(&b, edit_now->extra, SL_DTYPE_F32, 1, (uint64_t[]){64});
+    uint8_t *file = gb_finish(&b, out_n);
+    const char *corpus = getenv("SL_WRITE_CORPUS");
+    if (corpus && !edit) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", corpus, arch);
+        gb_write_file(path, file, *out_n);
+    }
+    return file;
+}
+
+static struct sl_model *open_model(const char *arch, const struct edit *edit, uint8_t **out_file) {
+    size_t n;
+    struct sl_gguf *g = NULL;
+    struct sl_model *m = NULL;
+    struct sl_err err = {""};
+    *out_file = build(arch, edit, &n);
+    if (sl_gguf_open_memory(*out_file, n, &g, &err) != SL_OK ||
+        sl_model_from_gguf(g, &m, &err) != SL_OK)
+        fail_msg("%s: %s", arch, err.text);
+    return m;
+}
+
+static void expect_refused(const char *arch, const struct edit *edit, enum sl_status status,
+                           const char *word1, const char *word2) {
+    size_t n;
+    struct sl_gguf *g = NULL;
+    struct sl_model *m = NULL;
+    struct sl_err err = {""};
+    uint8_t *file = build(arch, edit, &n);
+    if (sl_gguf_open_memory(file, n, &g, &err) != SL_OK)
+        fail_msg("the container was refused: %s", err.text);
+    enum sl_status st = sl_model_from_gguf(g, &m, &err);
+    if (st != status || !strstr(err.text, word1) || !strstr(err.text, word2))
+        fail_msg("status %d, want %d with '%s' and '%s': %s", st, status, word1, word2, err.text);
+    assert_null(m);
+    free(file);
+}
+
+static void test_qwen3moe(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct sl_model *m = open_model("qwen3moe", NULL, &file);
+    const struct sl_hparams *hp = &m->hp;
+    assert_string_equal(sl_model_arch_name(m), "qwen3moe");
+    assert_int_equal(hp->n_layer, LAYERS);
+    assert_int_equal(hp->n_ctx_train, 2048);
+    assert_int_equal(hp->n_embd, EMBD);
+    assert_int_equal(hp->n_vocab, VOCAB);
+    assert_int_equal(hp->n_head, HEADS);
+    assert_int_equal(hp->n_head_kv, KV);
+    assert_int_equal(hp->head_dim_k, DIM);
+    assert_int_equal(hp->head_dim_v, DIM);
+    assert_int_equal(hp->n_ff, 0);
+    assert_int_equal(hp->n_ff_expert, FF_EXP);
+    assert_int_equal(hp->n_ff_shared, 0);
+    assert_int_equal(hp->n_expert, EXPERTS);
+    assert_int_equal(hp->n_expert_used, USED);
+    assert_true(hp->norm_eps == 1e-6f);
+    assert_int_equal(hp->rope_kind, SL_ROPE_KIND_NEOX);
+    assert_int_equal(hp->n_rot, DIM);
+    assert_true(hp->rope_base == 1e6f && hp->rope_scale == 1.0f && hp->yarn_factor == 0.0f);
+    assert_int_equal(hp->router_kind, SL_ROUTER_KIND_SOFTMAX);
+    assert_true(hp->router_normalize && !hp->router_softmax_topk && hp->router_scale == 1.0f);
+    assert_int_equal(hp->window, 0);
+    assert_true(fabsf(hp->attn_scale - 1.0f / sqrtf(DIM)) < 1e-7f);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        assert_true(sl_model_layer_is_moe(m, l));
+        /* gate and up Q8_0 rows of 64, down Q5_1 rows of 32 */
+        assert_int_equal(sl_model_expert_bytes(m, l), 2 * FF_EXP * 2 * 34 + EMBD * 24);
+        assert_null(m->layers[l].t[SL_L_FFN_GATE]);
+        assert_null(m->layers[l].t[SL_L_ATTN_Q_BIAS]);
+        assert_non_null(m->layers[l].t[SL_L_ATTN_Q_NORM]);
+        assert_non_null(m->layers[l].t[SL_L_ROUTER]);
+    }
+    assert_ptr_equal(m->layers[1].t[SL_L_ATTN_K],
+                     sl_gguf_tensor_find(m->gguf, "blk.1.attn_k.weight"));
+    assert_ptr_equal(m->global[SL_G_OUTPUT], sl_gguf_tensor_find(m->gguf, "output.weight"));
+    assert_null(m->global[SL_G_ROPE_FREQS]);
+    assert_true(sl_model_fingerprint(m) == sl_gguf_fingerprint(m->gguf));
+    sl_model_close(&m);
+    assert_null(m);
+    free(file);
+}
+
+static void test_other_archs(void **state) {
+    (void)state;
+    static const struct {
+        const char *arch;
+        enum sl_rope_kind rope;
+        bool moe, normalize, bias, qk_norm, shared;
+    } want[] = {
+        {"qwen2moe", SL_ROPE_KIND_NEOX, true, false, true, false, true},
+        {"olmoe", SL_ROPE_KIND_NEOX, true, false, false, true, false},
+        {"mixtral", SL_ROPE_KIND_NORM, true, true, false, false, false},
+        {"llama", SL_ROPE_KIND_NORM, false, false, false, false, false},
+        {"qwen3", SL_ROPE_KIND_NEOX, false, false, false, true, false},
+        {"qwen2", SL_ROPE_KIND_NEOX, false, false, true, false, false},
+    };
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        uint8_t *file;
+        struct sl_model *m = open_model(want[i].arch, NULL, &file);
+        const struct sl_hparams *hp = &m->hp;
+        const struct sl_layer *l = &m->layers[LAYERS - 1];
+        assert_int_equal(hp->rope_kind, want[i].rope);
+        assert_int_equal(sl_model_layer_is_moe(m, 0), want[i].moe);
+        assert_int_equal(hp->router_normalize, want[i].normalize);
+        assert_int_equal(hp->n_ff, want[i].moe ? 0 : FF);
+        assert_int_equal(hp->n_ff_expert, want[i].moe ? FF_EXP : 0);
+        assert_int_equal(hp->n_ff_shared, want[i].shared ? FF_SHARED : 0);
+        assert_int_equal(l->t[SL_L_ATTN_Q_BIAS] != NULL, want[i].bias);
+        assert_int_equal(l->t[SL_L_ATTN_Q_NORM] != NULL, want[i].qk_norm);
+        assert_int_equal(l->t[SL_L_SHARED_ROUTER] != NULL, want[i].shared);
+        assert_int_equal(l->t[SL_L_SHARED_DOWN] != NULL, want[i].shared);
+        assert_int_equal(l->t[SL_L_FFN_DOWN] != NULL, !want[i].moe);
+        assert_int_equal(sl_model_expert_bytes(m, 0) != 0, want[i].moe);
+        if (strcmp(want[i].arch, "olmoe") == 0) {
+            assert_int_equal(l->t[SL_L_ATTN_Q_NORM]->ne[0], HEADS * DIM);
+            assert_int_equal(l->t[SL_L_ATTN_K_NORM]->ne[0], KV * DIM);
+        }
+        sl_model_close(&m);
+        free(file);
+    }
+}
+
+static void test_arch_list(void **state) {
+    (void)state;
+    const char *want[] = {"qwen3moe", "qwen2moe", "olmoe", "llama", "qwen3", "qwen2"};
+    uint32_t n = 0;
+    for (; sl_model_arch_at(n); n++) {
+        bool found = false;
+        for (size_t i = 0; i < 6; i++)
+            found = found || strcmp(sl_model_arch_at(n), want[i]) == 0;
+        assert_true(found);
+    }
+    assert_int_equal(n, 6);
+}
+
+static void test_defaults(void **state) {
+    (void)state;
+    static const char *const optional[] = {"attention.head_count_kv", "rope.freq_base"};
+    uint8_t *file;
+    /* Without head_count_kv K has as many heads as Q: the shapes then disagree. */
+    expect_refused("qwen3moe", &(struct edit){.no_key = optional[0]}, SL_ERR_CORRUPT,
+                   "blk.0.attn_k.weight", "[64, 96");
+    struct sl_model *m = open_model("qwen3moe", &(struct edit){.no_key = optional[1]}, &file);
+    assert_true(m->hp.rope_base == 10000.0f);
+    sl_model_close(&m);
+    free(file);
+    /* Without key_length a head has n_embd / heads: 16, not 24. */
+    expect_refused("qwen3moe", &(struct edit){.no_key = "attention.key_length"}, SL_ERR_CORRUPT,
+                   "blk.0.attn_q.weight", "[64, 64");
+    /* feed_forward_length stands in for the experts' width, divided by k in the Qwen family. */
+    expect_refused("qwen3moe", &(struct edit){.no_key = "expert_feed_forward_length"},
+                   SL_ERR_CORRUPT, "blk.0.ffn_gate_exps.weight", "[64, 16, 6]");
+    m = open_model("qwen3moe", &(struct edit){.no_key = "feed_forward_length"}, &file);
+    assert_int_equal(m->hp.n_ff_expert, FF_EXP);
+    sl_model_close(&m);
+    free(file);
+    m = open_model("llama", &(struct edit){.tied = true}, &file);
+    assert_ptr_equal(m->global[SL_G_OUTPUT], m->global[SL_G_TOKEN_EMBD]);
+    sl_model_close(&m);
+    free(file);
+}
+
+static void test_missing_keys(void **state) {
+    (void)state;
+    static const char *const needed[] = {
+        "block_count",          "context_length",    "embedding_length",
+        "attention.head_count", "expert_used_count", "attention.layer_norm_rms_epsilon",
+    };
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "key 'olmoe.%s' is missing", needed[i]);
+        expect_refused("olmoe", &(struct edit){.no_key = needed[i]}, SL_ERR_CORRUPT, name, "");
+    }
+    expect_refused("olmoe", &(struct edit){.no_key = "expert_count"}, SL_ERR_CORRUPT,
+                   "olmoe.expert_count", "declares none");
+    expect_refused("olmoe", &(struct edit){.no_key = "feed_forward_length"}, SL_ERR_CORRUPT,
+                   "expert_feed_forward_length", "missing");
+    expect_refused("llama", &(struct edit){.no_key = "feed_forward_length"}, SL_ERR_CORRUPT,
+                   "llama.feed_forward_length", "missing");
+}
+
+/* One key replaced by a bad value. */
+static const char *bad_key;
+static uint32_t bad_type;
+static uint64_t bad_bits;
+static void add_bad_key(struct gb *b) {
+    char name[96];
+    static const uint8_t bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    snprintf(name, sizeof name, "%s.%s", arch_now, bad_key);
+    gb_kv(b, name, bad_type, &bad_bits, bytes[bad_type]);
+}
+
+static uint64_t float_bits(float f) {
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+
+static void test_absurd_keys(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        uint32_t type;
+        uint64_t bits;
+        const char *text;
+    } bad[] = {
+        {"block_count", SL_GGUF_U32, 0, "out of range"},
+        {"block_count", SL_GGUF_U32, 513, "out of range"},
+        {"block_count", SL_GGUF_F32, 3, "not an integer"},
+        {"context_length", SL_GGUF_U32, 0, "out of range"},
+        {"context_length", SL_GGUF_U32, 0xffffffff, "out of range"},
+        {"embedding_length", SL_GGUF_U32, 0, "out of range"},
+        {"embedding_length", SL_GGUF_U32, 1u << 21, "out of range"},
+        {"embedding_length", SL_GGUF_U64, UINT64_MAX, "out of range"},
+        {"attention.head_count", SL_GGUF_U32, 0, "out of range"},
+        {"attention.head_count", SL_GGUF_I32, 0xffffffff, "-1 is out of range"},
+        {"attention.head_count", SL_GGUF_U32, 1 << 20, "wider than"},
+        {"attention.head_count_kv", SL_GGUF_U32, 0, "out of range"},
+        {"attention.head_count_kv", SL_GGUF_U32, 3, "does not divide"},
+        {"attention.head_count_kv", SL_GGUF_U32, 8, "out of range"},
+        {"attention.key_length", SL_GGUF_U32, 100000, "out of range"},
+        {"expert_count", SL_GGUF_U32, 1025, "out of range"},
+        {"expert_used_count", SL_GGUF_U32, 0, "out of range"},
+        {"expert_used_count", SL_GGUF_U32, 7, "out of range, 1 to 6"},
+        {"expert_gating_func", SL_GGUF_U32, 9, "function 9 is not known"},
+        {"rope.dimension_count", SL_GGUF_U32, 23, "is odd"},
+        {"rope.dimension_count", SL_GGUF_U32, 26, "out of range"},
+        {"rope.freq_base", SL_GGUF_F32, 0, "out of range"},
+        {"rope.scaling.factor", SL_GGUF_F32, 0x7f800000, "not a finite float"},
+        {"rope.scaling.attn_factor", SL_GGUF_F32, 0x40000000, "with YaRN only"},
+        {"attention.layer_norm_rms_epsilon", SL_GGUF_F32, 0x40000000, "out of range"},
+        {"attention.layer_norm_rms_epsilon", SL_GGUF_F32, 0x7fc00000, "not a finite float"},
+        {"attention.causal", SL_GGUF_BOOL, 0, "not causal"},
+        {"attention.clamp_kqv", SL_GGUF_F32, 0x3f800000, "value of 1 is not supported"},
+        {"final_logit_softcapping", SL_GGUF_F32, 0x41f00000, "value of 30 is not supported"},
+        {"expert_group_count", SL_GGUF_U32, 8, "value of 8 is not supported"},
+        {"leading_dense_block_count", SL_GGUF_U32, 1, "value of 1 is not supported"},
+        {"attention.q_lora_rank", SL_GGUF_U32, 1, "unknown hyperparameter"},
+        {"something.new", SL_GGUF_BOOL, 1, "unknown hyperparameter"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char key[96];
+        bad_key = bad[i].key;
+        bad_type = bad[i].type;
+        bad_bits = bad[i].bits;
+        snprintf(key, sizeof key, "key 'qwen3moe.%s'", bad_key);
+        struct edit e = {.no_key = bad_key, .keys = add_bad_key};
+        bool unsupported = strstr(bad[i].text, "supported") || strstr(bad[i].text, "known") ||
+                           strstr(bad[i].text, "YaRN only") || strstr(bad[i].text, "causal");
+        expect_refused("qwen3moe", &e, unsupported ? SL_ERR_UNSUPPORTED : SL_ERR_CORRUPT, key,
+                       bad[i].text);
+    }
+    /* Values that say "none" pass. */
+    static const struct {
+        const char *key;
+        uint32_t type;
+        uint64_t bits;
+    } fine[] = {
+        {"attention.clamp_kqv", SL_GGUF_F32, 0},    {"expert_group_count", SL_GGUF_U32, 1},
+        {"logit_scale", SL_GGUF_F32, 0x3f800000},   {"expert_weights_scale", SL_GGUF_F32, 0},
+        {"vocab_size", SL_GGUF_U32, VOCAB},         {"attention.causal", SL_GGUF_BOOL, 1},
+        {"rope.dimension_count", SL_GGUF_U32, DIM}, {"block_count", SL_GGUF_U64, LAYERS},
+    };
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        uint8_t *file;
+        bad_key = fine[i].key;
+        bad_type = fine[i].type;
+        bad_bits = fine[i].bits;
+        struct sl_model *m =
+            open_model("qwen3moe", &(struct edit){.no_key = bad_key, .keys = add_bad_key}, &file);
+        sl_model_close(&m);
+        free(file);
+    }
+}
+
+static void test_router_keys(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct edit e = {.keys = add_bad_key};
+    bad_key = "expert_weights_norm";
+    bad_type = SL_GGUF_BOOL;
+    bad_bits = 1;
+    struct sl_model *m = open_model("qwen2moe", &e, &file);
+    assert_true(m->hp.router_normalize);
+    sl_model_close(&m);
+    free(file);
+    bad_key = "expert_weights_scale";
+    bad_type = SL_GGUF_F32;
+    bad_bits = float_bits(2.5f);
+    m = open_model("olmoe", &e, &file);
+    assert_true(m->hp.router_scale == 2.5f);
+    sl_model_close(&m);
+    free(file);
+    bad_key = "expert_gating_func";
+    bad_type = SL_GGUF_U32;
+    for (bad_bits = 1; bad_bits <= 3; bad_bits++) {
+        m = open_model("qwen3moe", &e, &file);
+        assert_int_equal(m->hp.router_kind,
+                         bad_bits == 2 ? SL_ROUTER_KIND_SIGMOID : SL_ROUTER_KIND_SOFTMAX);
+        assert_int_equal(m->hp.router_softmax_topk, bad_bits == 3);
+        sl_model_close(&m);
+        free(file);
+    }
+}
+
+static const char *rope_type;
+static float rope_factor, rope_attn, rope_log_mul;
+static void add_rope_keys(struct gb *b) {
+    gb_str(b, "qwen3moe.rope.scaling.type", rope_type);
+    gb_float(b, "qwen3moe.rope.scaling.factor", rope_factor);
+    if (rope_attn > 0)
+        gb_float(b, "qwen3moe.rope.scaling.attn_factor", rope_attn);
+    if (rope_log_mul > 0)
+        gb_float(b, "qwen3moe.rope.scaling.yarn_log_multiplier", rope_log_mul);
+    gb_uint(b, "qwen3moe.rope.scaling.original_context_length", 512);
+}
+
+static void test_rope_scaling(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct edit e = {.keys = add_rope_keys};
+    rope_type = "linear";
+    rope_factor = 4;
+    struct sl_model *m = open_model("qwen3moe", &e, &file);
+    assert_true(m->hp.rope_scale == 0.25f && m->hp.yarn_factor == 0.0f);
+    sl_model_close(&m);
+    free(file);
+    rope_type = "none";
+    m = open_model("qwen3moe", &e, &file);
+    assert_true(m->hp.rope_scale == 1.0f && m->hp.yarn_factor == 0.0f);
+    sl_model_close(&m);
+    free(file);
+    rope_type = "yarn";
+    m = open_model("qwen3moe", &e, &file);
+    assert_true(m->hp.rope_scale == 1.0f && m->hp.yarn_factor == 4.0f);
+    assert_true(m->hp.yarn_ext == 1.0f && m->hp.yarn_attn == 1.0f);
+    assert_true(m->hp.yarn_beta_fast == 32.0f && m->hp.yarn_beta_slow == 1.0f);
+    assert_int_equal(m->hp.yarn_ctx_orig, 512);
+    sl_model_close(&m);
+    free(file);
+    rope_attn = 0.5f;
+    rope_log_mul = 1.0f; /* the amplitude is then 1, times attn_factor */
+    m = open_model("qwen3moe", &e, &file);
+    assert_true(fabsf(m->hp.yarn_attn * (1 + 0.1f * logf(4)) - 0.5f) < 1e-6f);
+    sl_model_close(&m);
+    free(file);
+    rope_attn = rope_log_mul = 0;
+    rope_type = "longrope";
+    expect_refused("qwen3moe", &e, SL_ERR_UNSUPPORTED, "rope.scaling.type", "'longrope'");
+    rope_type = "yarn";
+    rope_factor = 0.5f;
+    expect_refused("qwen3moe", &e, SL_ERR_CORRUPT, "rope.scaling.factor", "below 1");
+}
+
+static int32_t head_counts[4];
+static uint64_t n_head_counts;
+static void add_head_array(struct gb *b) {
+    gb_array(b, "llama.attention.head_count", SL_GGUF_I32, n_head_counts, head_counts,
+             n_head_counts * 4);
+}
+
+static void test_per_layer_arrays(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct edit e = {.no_key = "attention.head_count", .keys = add_head_array};
+    for (int i = 0; i < 4; i++)
+        head_counts[i] = HEADS;
+    n_head_counts = LAYERS;
+    struct sl_model *m = open_model("llama", &e, &file);
+    assert_int_equal(m->hp.n_head, HEADS);
+    sl_model_close(&m);
+    free(file);
+    n_head_counts = LAYERS + 1;
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "llama.attention.head_count",
+                   "4 values for 3 layers");
+    n_head_counts = 0;
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "llama.attention.head_count", "0 values");
+    n_head_counts = LAYERS;
+    head_counts[2] = 8;
+    expect_refused("llama", &e, SL_ERR_UNSUPPORTED, "llama.attention.head_count",
+                   "differs between layers (4 in layer 0, 8 in layer 2)");
+}
+
+static void test_missing_tensors(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"qwen3moe", "token_embd.weight"},         {"qwen3moe", "output_norm.weight"},
+        {"qwen3moe", "blk.0.attn_norm.weight"},    {"qwen3moe", "blk.1.attn_k_norm.weight"},
+        {"qwen3moe", "blk.2.ffn_gate_inp.weight"}, {"qwen3moe", "blk.2.ffn_down_exps.weight"},
+        {"mixtral", "blk.0.ffn_gate_exps.weight"}, {"qwen2moe", "blk.0.ffn_gate_inp_shexp.weight"},
+        {"qwen2moe", "blk.1.ffn_up_shexp.weight"}, {"llama", "blk.0.ffn_down.weight"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[96];
+        snprintf(text, sizeof text, "tensor '%s' is missing", cases[i][1]);
+        expect_refused(cases[i][0], &(struct edit){.no_tensor = cases[i][1]}, SL_ERR_CORRUPT, text,
+                       "");
+    }
+}
+
+static void test_unexpected_tensors(void **state) {
+    (void)state;
+    static const struct {
+        const char *arch, *tensor, *text;
+    } bad[] = {
+        {"qwen3moe", "surprise.weight", "architecture 'qwen3moe' has no such tensor"},
+        {"qwen3moe", "blk.0.surprise.weight", "architecture 'qwen3moe' has no such tensor"},
+        {"qwen3moe", "blk.0.ffn_gate.weight", "no such tensor"},
+        {"qwen3moe", "blk.0.exp_probs_b.bias", "no such tensor"},
+        {"qwen3moe", "rope_freqs.weight", "no such tensor"},
+        {"llama", "blk.0.ffn_gate.bias", "no such tensor"},
+        {"llama", "blk.0.attn_qkv.weight", "no such tensor"},
+        {"llama", "blk.01.attn_q.bias", "no such tensor"},
+        {"llama", "blk.x.attn_q.bias", "no such tensor"},
+        {"llama", "blk.9999999999.attn_q.bias", "no such tensor"},
+        {"olmoe", "blk.0.ffn_gate_up_exps.weight", "fused"},
+        {"mixtral", "blk.0.ffn_gate.3.weight", "newer conversion"},
+        {"mixtral", "blk.0.ffn_down.0.weight", "newer conversion"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "tensor '%s'", bad[i].tensor);
+        expect_refused(bad[i].arch, &(struct edit){.extra = bad[i].tensor}, SL_ERR_UNSUPPORTED,
+                       name, bad[i].text);
+    }
+    expect_refused("llama", &(struct edit){.extra = "blk.3.attn_norm.weight"}, SL_ERR_CORRUPT,
+                   "tensor 'blk.3.attn_norm.weight'", "declares 3 layers");
+    static const char *const fine[] = {"blk.0.attn_rot_embd", "blk.0.rope_freqs.weight",
+                                       "blk.0.ffn_up.weight.in_sum2"};
+    for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        uint8_t *file;
+        struct sl_model *m = open_model("llama", &(struct edit){.extra = fine[i]}, &file);
+        sl_model_close(&m);
+        free(file);
+    }
+}
+
+static void test_shapes_and_types(void **state) {
+    (void)state;
+    struct edit e = {.tensor = "blk.1.attn_v.weight", .n_dims = 2, .ne = {EMBD, KV * DIM + 1}};
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "tensor 'blk.1.attn_v.weight'",
+                   "[64, 49, 1, 1], the hyperparameters ask for [64, 48, 1]");
+    e = (struct edit){
+        .tensor = "blk.1.ffn_up_exps.weight", .n_dims = 3, .ne = {EMBD, FF_EXP, EXPERTS - 1}};
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "blk.1.ffn_up_exps.weight", "[64, 32, 6]");
+    e = (struct edit){
+        .tensor = "blk.0.attn_norm.weight", .n_dims = 1, .dtype = SL_DTYPE_F16, .ne = {EMBD}};
+    expect_refused("llama", &e, SL_ERR_UNSUPPORTED, "blk.0.attn_norm.weight",
+                   "its type is F16, only F32");
+    e = (struct edit){.tensor = "output.weight", .n_dims = 2, .ne = {EMBD, VOCAB + 1}};
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "tensor 'output.weight'", "[64, 40, 1]");
+    e = (struct edit){
+        .tensor = "token_embd.weight", .n_dims = 2, .dtype = SL_DTYPE_IQ1_S, .ne = {256, 1u << 25}};
+    /* 1<<25 rows do not fit the file: the container is refused already. */
+    size_t n;
+    struct sl_gguf *g = NULL;
+    struct sl_err err;
+    uint8_t *file = build("llama", &e, &n);
+    assert_int_equal(sl_gguf_open_memory(file, n, &g, &err), SL_ERR_CORRUPT);
+    free(file);
+
+    /* A 2-d [64, 1] gate of the shared expert is as good as a 1-d one. */
+    e = (struct edit){.tensor = "blk.0.ffn_gate_inp_shexp.weight", .n_dims = 2, .ne = {EMBD, 1}};
+    struct sl_model *m = open_model("qwen2moe", &e, &file);
+    sl_model_close(&m);
+    free(file);
+}
+
+static uint64_t n_tokens;
+static void add_tokens(struct gb *b) {
+    const char *tokens[VOCAB + 1];
+    for (size_t i = 0; i <= VOCAB; i++)
+        tokens[i] = "t";
+    gb_strings(b, "tokenizer.ggml.tokens", tokens, n_tokens);
+}
+
+static void test_vocabulary(void **state) {
+    (void)state;
+    struct edit e = {.keys = add_tokens};
+    uint8_t *file;
+    n_tokens = VOCAB;
+    struct sl_model *m = open_model("llama", &e, &file);
+    assert_int_equal(m->hp.n_vocab, VOCAB);
+    sl_model_close(&m);
+    free(file);
+    n_tokens = VOCAB + 1;
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "key 'tokenizer.ggml.tokens'",
+                   "41 tokens, but tensor 'token_embd.weight' has 40 rows");
+}
+
+static void test_rope_freqs(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct edit e = {.extra = "rope_freqs.weight"};
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "tensor 'rope_freqs.weight'", "[12, 1, 1]");
+    /* 64 divisors need heads of 128 */
+    size_t n;
+    struct gb b = gb_new(3);
+    static const struct edit none;
+    struct sl_gguf *g = NULL;
+    struct sl_model *m = NULL;
+    struct sl_err err = {""};
+    gb_now = &b;
+    edit_now = &none;
+    arch_now = "llama";
+    gb_str(&b, "general.architecture", "llama");
+    key_u32("block_count", 1);
+    key_u32("context_length", 512);
+    key_u32("embedding_length", 128);
+    key_u32("attention.head_count", 1);
+    key_u32("feed_forward_length", 32);
+    key_f32("attention.layer_norm_rms_epsilon", 1e-5f);
+    tensor(-1, "token_embd.weight", 0, 128, 10, 0);
+    tensor(-1, "output_norm.weight", 0, 128, 0, 0);
+    tensor(-1, "rope_freqs.weight", 0, 64, 0, 0);
+    tensor(0, "attn_norm.weight", 0, 128, 0, 0);
+    tensor(0, "attn_q.weight", 0, 128, 128, 0);
+    tensor(0, "attn_k.weight", 0, 128, 128, 0);
+    tensor(0, "attn_v.weight", 0, 128, 128, 0);
+    tensor(0, "attn_output.weight", 0, 128, 128, 0);
+    tensor(0, "ffn_norm.weight", 0, 128, 0, 0);
+    tensor(0, "ffn_gate.weight", 0, 128, 32, 0);
+    tensor(0, "ffn_up.weight", 0, 128, 32, 0);
+    tensor(0, "ffn_down.weight", 0, 32, 128, 0);
+    file = gb_finish(&b, &n);
+    assert_int_equal(sl_gguf_open_memory(file, n, &g, &err), SL_OK);
+    if (sl_model_from_gguf(g, &m, &err) != SL_OK)
+        fail_msg("%s", err.text);
+    assert_non_null(m->global[SL_G_ROPE_FREQS]);
+    assert_int_equal(m->hp.n_head_kv, 1);
+    assert_int_equal(m->hp.head_dim_k, 128);
+    sl_model_close(&m);
+    free(file);
+}
+
+static void test_not_a_model(void **state) {
+    (void)state;
+    struct sl_gguf *g = NULL;
+    struct sl_model *m = NULL;
+    struct sl_err err;
+    size_t n;
+    struct gb b = gb_new(3);
+    gb_str(&b, "general.architecture", "mamba\n");
+    uint8_t *file = gb_finish(&b, &n);
+    assert_int_equal(sl_gguf_open_memory(file, n, &g, &err), SL_OK);
+    assert_int_equal(sl_model_from_gguf(g, &m, &err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "architecture 'mamba\\x0a' is not supported"));
+    assert_non_null(strstr(err.text, "qwen3moe"));
+    free(file);
+    b = gb_new(3);
+    gb_str(&b, "general.architecture", "llama");
+    file = gb_finish(&b, &n);
+    assert_int_equal(sl_gguf_open_memory(file, n, &g, &err), SL_OK);
+    assert_int_equal(sl_model_from_gguf(g, &m, &err), SL_ERR_INVALID);
+    assert_non_null(strstr(err.text, "no weights"));
+    free(file);
+    b = gb_new(3);
+    gb_uint(&b, "general.architecture", 3);
+    file = gb_finish(&b, &n);
+    assert_int_equal(sl_gguf_open_memory(file, n, &g, &err), SL_OK);
+    assert_int_equal(sl_model_from_gguf(g, &m, &err), SL_ERR_CORRUPT);
+    free(file);
+    b = gb_new(3);
+    file = gb_finish(&b, &n);
+    assert_int_equal(sl_gguf_open_memory(file, n, &g, &err), SL_OK);
+    assert_int_equal(sl_model_from_gguf(g, &m, &err), SL_ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "general.architecture"));
+    free(file);
+    assert_int_equal(sl_model_open("/nonexistent.gguf", &m, &err), SL_ERR_IO);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_qwen3moe),           cmocka_unit_test(test_other_archs),
+        cmocka_unit_test(test_arch_list),          cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_missing_keys),       cmocka_unit_test(test_absurd_keys),
+        cmocka_unit_test(test_router_keys),        cmocka_unit_test(test_rope_scaling),
+        cmocka_unit_test(test_per_layer_arrays),   cmocka_unit_test(test_missing_tensors),
+        cmocka_unit_test(test_unexpected_tensors), cmocka_unit_test(test_shapes_and_types),
+        cmocka_unit_test(test_vocabulary),         cmocka_unit_test(test_rope_freqs),
+        cmocka_unit_test(test_not_a_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
