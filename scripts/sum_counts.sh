@@ -1,0 +1,4 @@
+#!/bin/sh
+# sum_counts.sh FILE: lines of "passed failed skipped" to the closing line of a test run.
+awk '{ p += $1; f += $2; s += $3 }
+     END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit !(p > 0 && f == 0) }' "$1"
