@@ -1,0 +1,396 @@
+/* POST /v1/chat/completions and /apply-template: messages through the model's own template. */
+#include "server/prompt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What templates expect differs: tool-call arguments as an object or as the text they came in,
+ * absent content as none or as an empty string. The usual form is tried first. */
+struct form {
+    bool arguments_as_text, empty_content;
+};
+
+static bool bad_part(struct sl_http_error *e, const char *where, const json_t *type) {
+    const char *t = json_string_value(type);
+    if (t && (strncmp(t, "image", 5) == 0 || strstr(t, "audio") || strstr(t, "video") ||
+              strstr(t, "file")))
+        return sl_http_bad(e, where, "'%s' is of type '%.40s': this model takes text only", where,
+                           t);
+    return sl_http_bad(e, where, "'%s.type' must be 'text'", where);
+}
+
+/* Content in parts becomes one string; parts are joined by line breaks. */
+static json_t *join_parts(const json_t *parts, size_t message, struct sl_http_error *e) {
+    struct sl_buf b = {0};
+    char where[64];
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        const json_t *p = json_array_get(parts, i);
+        snprintf(where, sizeof where, "messages[%zu].content[%zu]", message, i);
+        if (!json_is_object(p)) {
+            sl_http_bad(e, where, "'%s' must be an object, not %s", where, sl_json_kind(p));
+            goto fail;
+        }
+        const json_t *type = json_object_get(p, "type");
+        const char *t = json_string_value(type);
+        bool refusal = t && strcmp(t, "refusal") == 0;
+        if (!refusal && (!t || strcmp(t, "text") != 0)) {
+            bad_part(e, where, type);
+            goto fail;
+        }
+        const json_t *text = json_object_get(p, refusal ? "refusal" : "text");
+        if (!json_is_string(text)) {
+            sl_http_bad(e, where, "'%s.%s' must be a string, not %s", where,
+                        refusal ? "refusal" : "text", sl_json_kind(text));
+            goto fail;
+        }
+        if (i)
+            sl_buf_puts(&b, "\n");
+        sl_buf_put(&b, json_string_value(text), json_string_length(text));
+    }
+    json_t *joined = b.failed ? NULL : json_stringn_nocheck(b.ptr ? b.ptr : "", b.len);
+    sl_buf_release(&b);
+    if (!joined)
+        sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+    return joined;
+fail:
+    sl_buf_release(&b);
+    return NULL;
+}
+
+static bool check_tool_calls(const json_t *calls, size_t message, struct sl_http_error *e) {
+    char where[80];
+    snprintf(where, sizeof where, "messages[%zu].tool_calls", message);
+    if (!json_is_array(calls))
+        return sl_http_bad(e, where, "'%s' must be an array, not %s", where, sl_json_kind(calls));
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *f = json_object_get(json_array_get(calls, i), "function");
+        snprintf(where, sizeof where, "messages[%zu].tool_calls[%zu]", message, i);
+        if (!json_is_object(f) || !json_is_string(json_object_get(f, "name")))
+            return sl_http_bad(e, where, "'%s.function.name' must be a string", where);
+        const json_t *a = json_object_get(f, "arguments");
+        if (a && !json_is_string(a) && !json_is_object(a))
+            return sl_http_bad(e, where, "'%s.function.arguments' must be a string, not %s", where,
+                               sl_json_kind(a));
+    }
+    return true;
+}
+
+/* A checked copy of one message, content as one string. NULL: e is set. */
+static json_t *read_message(const json_t *m, size_t i, struct sl_http_error *e) {
+    static const char *const roles[] = {"system",    "developer", "user",
+                                        "assistant", "tool",      "function"};
+    char where[64];
+    snprintf(where, sizeof where, "messages[%zu]", i);
+    if (!json_is_object(m)) {
+        sl_http_bad(e, where, "'%s' must be an object, not %s", where, sl_json_kind(m));
+        return NULL;
+    }
+    const char *role = json_string_value(json_object_get(m, "role"));
+    bool known = false;
+    for (size_t k = 0; role && k < sizeof roles / sizeof *roles; k++)
+        known = known || strcmp(role, roles[k]) == 0;
+    if (!known) {
+        snprintf(where, sizeof where, "messages[%zu].role", i);
+        sl_http_bad(e, where,
+                    "'%s' must be one of system, developer, user, assistant, tool, function",
+                    where);
+        return NULL;
+    }
+    const json_t *calls = json_object_get(m, "tool_calls");
+    bool has_calls = calls && !json_is_null(calls);
+    if (has_calls && !check_tool_calls(calls, i, e))
+        return NULL;
+
+    const json_t *content = json_object_get(m, "content");
+    json_t *text = NULL;
+    snprintf(where, sizeof where, "messages[%zu].content", i);
+    if (json_is_string(content)) {
+        text = json_incref((json_t *)content);
+    } else if (json_is_array(content)) {
+        text = join_parts(content, i, e);
+        if (!text)
+            return NULL;
+    } else if ((!content || json_is_null(content)) && strcmp(role, "assistant") == 0) {
+        text = json_null();
+    } else {
+        sl_http_bad(e, where, "'%s' must be a string or an array of text parts, not %s", where,
+                    sl_json_kind(content));
+        return NULL;
+    }
+    json_t *copy = json_copy((json_t *)m); /* shallow: only members are replaced */
+    if (!copy || json_object_set_new(copy, "content", text) != 0 ||
+        (strcmp(role, "developer") == 0 &&
+         json_object_set_new(copy, "role", json_string("system")) != 0)) {
+        json_decref(copy);
+        sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+        return NULL;
+    }
+    if (!has_calls)
+        json_object_del(copy, "tool_calls");
+    return copy;
+}
+
+static json_t *read_messages(const json_t *body, struct sl_http_error *e) {
+    const json_t *messages = json_object_get(body, "messages");
+    if (!json_is_array(messages)) {
+        sl_http_bad(e, "messages", "'messages' must be an array of messages, not %s",
+                    sl_json_kind(messages));
+        return NULL;
+    }
+    if (json_array_size(messages) == 0) {
+        sl_http_bad(e, "messages", "'messages' must hold at least one message");
+        return NULL;
+    }
+    json_t *out = json_array();
+    for (size_t i = 0; out && i < json_array_size(messages); i++) {
+        json_t *m = read_message(json_array_get(messages, i), i, e);
+        if (!m || json_array_append_new(out, m) != 0) {
+            json_decref(out);
+            if (m)
+                sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+            return NULL;
+        }
+    }
+    if (!out)
+        sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+    return out;
+}
+
+/* Checks tools, tool_choice, response_format; out_tools is borrowed, NULL = none to show. */
+static bool read_tools(const json_t *body, const json_t **out_tools, struct sl_http_error *e) {
+    const json_t *tools = json_object_get(body, "tools");
+    *out_tools = NULL;
+    if (tools && !json_is_null(tools)) {
+        if (!json_is_array(tools))
+            return sl_http_bad(e, "tools", "'tools' must be an array, not %s", sl_json_kind(tools));
+        for (size_t i = 0; i < json_array_size(tools); i++) {
+            const json_t *f = json_object_get(json_array_get(tools, i), "function");
+            char where[48];
+            snprintf(where, sizeof where, "tools[%zu]", i);
+            if (!json_is_object(f) || !json_is_string(json_object_get(f, "name")))
+                return sl_http_bad(e, where, "'%s.function.name' must be a string", where);
+        }
+        if (json_array_size(tools))
+            *out_tools = tools;
+    }
+    const json_t *choice = json_object_get(body, "tool_choice");
+    if (choice && !json_is_null(choice)) {
+        const char *c = json_string_value(choice);
+        if (c && strcmp(c, "none") == 0)
+            *out_tools = NULL;
+        else if (!c && !json_is_object(choice))
+            return sl_http_bad(e, "tool_choice",
+                               "'tool_choice' must be a string or an object, not "
+                               "%s",
+                               sl_json_kind(choice));
+        else if (!c || strcmp(c, "required") == 0)
+            return sl_http_bad(e, "tool_choice",
+                               "'tool_choice' other than 'auto' and 'none' is not supported yet");
+        else if (strcmp(c, "auto") != 0)
+            return sl_http_bad(e, "tool_choice",
+                               "'tool_choice' must be 'auto', 'none', 'required' "
+                               "or a function");
+    }
+    return true;
+}
+
+static bool check_response_format(const json_t *body, struct sl_http_error *e) {
+    const json_t *f = json_object_get(body, "response_format");
+    if (!f || json_is_null(f))
+        return true;
+    const char *type = json_string_value(json_object_get(f, "type"));
+    if (!type)
+        return sl_http_bad(e, "response_format", "'response_format.type' must be a string");
+    if (strcmp(type, "text") != 0)
+        return sl_http_bad(e, "response_format",
+                           "'response_format' of type '%.40s' is not supported yet; use 'text'",
+                           type);
+    return true;
+}
+
+/* Rewrites the assistants' messages of a copy to a form. False: out of memory. */
+static bool apply_form(json_t *messages, struct form form) {
+    bool ok = true;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_t *m = json_array_get(messages, i);
+        if (form.empty_content && json_is_null(json_object_get(m, "content")))
+            ok = ok && json_object_set_new(m, "content", json_string("")) == 0;
+        json_t *calls = json_object_get(m, "tool_calls");
+        for (size_t k = 0; !form.arguments_as_text && k < json_array_size(calls); k++) {
+            json_t *f = json_object_get(json_array_get(calls, k), "function");
+            const json_t *a = json_object_get(f, "arguments");
+            if (!json_is_string(a))
+                continue;
+            json_t *parsed = json_loadb(json_string_value(a), json_string_length(a), 0, NULL);
+            if (json_is_object(parsed))
+                ok = ok && json_object_set(f, "arguments", parsed) == 0;
+            json_decref(parsed);
+        }
+    }
+    return ok;
+}
+
+static bool has_forms(const json_t *messages) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *m = json_array_get(messages, i);
+        if (json_is_null(json_object_get(m, "content")) || json_object_get(m, "tool_calls"))
+            return true;
+    }
+    return false;
+}
+
+/* Variables of the template in one form. NULL: out of memory. */
+static json_t *make_vars(const struct sl_served *v, const json_t *body, const json_t *messages,
+                         const json_t *tools, struct form form) {
+    json_t *vars = json_object();
+    const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
+    const json_t *effort = json_object_get(body, "reasoning_effort");
+    const json_t *generate = json_object_get(body, "add_generation_prompt");
+    json_t *marked = sl_special_mark_json(&v->special, messages);
+    bool ok = vars && marked && apply_form(marked, form);
+    if (ok && json_is_string(effort))
+        ok = json_object_set(vars, "reasoning_effort", (json_t *)effort) == 0;
+    if (ok && json_is_object(kwargs))
+        ok = json_object_update(vars, (json_t *)kwargs) == 0;
+    ok = ok && json_object_set(vars, "messages", marked) == 0 &&
+         json_object_set_new(vars, "add_generation_prompt",
+                             json_boolean(!json_is_false(generate))) == 0 &&
+         json_object_set_new_nocheck(vars, "bos_token", json_string_nocheck(v->bos_text)) == 0 &&
+         json_object_set_new_nocheck(vars, "eos_token", json_string_nocheck(v->eos_text)) == 0;
+    if (ok && tools)
+        ok = json_object_set_new(vars, "tools", sl_special_mark_json(&v->special, tools)) == 0;
+    json_decref(marked);
+    if (!ok) {
+        json_decref(vars);
+        return NULL;
+    }
+    return vars;
+}
+
+static size_t text_bytes(const json_t *v) {
+    size_t n = 0, i;
+    const char *key;
+    json_t *value;
+    if (json_is_string(v))
+        return json_string_length(v);
+    if (json_is_array(v))
+        for (i = 0; i < json_array_size(v); i++)
+            n += text_bytes(json_array_get(v, i));
+    if (json_is_object(v))
+        json_object_foreach((json_t *)v, key, value) n += text_bytes(value);
+    return n;
+}
+
+/* The rendered prompt, marks inside; malloc'd. NULL: ex->error is set. */
+static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len) {
+    const struct sl_served *v = ex->server->served;
+    struct sl_http_error *e = &ex->error;
+    static const struct sl_field fields[] = {
+        {"reasoning_effort", SL_FIELD_STRING, 0, 0, 0},
+        {"add_generation_prompt", SL_FIELD_BOOL, 0, 0, 0},
+    };
+    bool without_effect;
+    const json_t *tools;
+    if (!sl_fields_read(body, fields, sizeof fields / sizeof *fields, &without_effect, e) ||
+        !read_tools(body, &tools, e) || !check_response_format(body, e))
+        return NULL;
+    const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
+    if (kwargs && !json_is_null(kwargs) && !json_is_object(kwargs)) {
+        sl_http_bad(e, "chat_template_kwargs", "'chat_template_kwargs' must be an object, not %s",
+                    sl_json_kind(kwargs));
+        return NULL;
+    }
+    json_t *messages = read_messages(body, e);
+    if (!messages)
+        return NULL;
+    if (!v->chat_template) {
+        sl_http_fail(e, 500, "chat_template", NULL,
+                     "the model's chat template cannot be used: %.400s", v->template_err.text);
+        json_decref(messages);
+        return NULL;
+    }
+    static const struct form forms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+    size_t n_forms = has_forms(messages) ? 4 : 1;
+    char *text = NULL;
+    if (sl_prompt_may_fit(ex, text_bytes(messages), "messages")) {
+        struct sl_err first = {0}, err;
+        enum sl_status st = SL_ERR_INVALID;
+        for (size_t i = 0; i < n_forms && st == SL_ERR_INVALID; i++) {
+            json_t *vars = make_vars(v, body, messages, tools, forms[i]);
+            st = vars ? sl_template_render(v->chat_template, vars, NULL, &text, out_len,
+                                           i ? &err : &first)
+                      : SL_ERR_NOMEM;
+            json_decref(vars);
+        }
+        if (st == SL_ERR_INVALID)
+            sl_http_bad(e, "messages", "the model's chat template refuses these messages: %.400s",
+                        first.text);
+        else if (st != SL_OK)
+            sl_http_from_status(e, st, &first);
+        if (st != SL_OK)
+            text = NULL;
+    }
+    json_decref(messages);
+    return text;
+}
+
+static void chat(struct sl_exchange *ex, const json_t *body) {
+    const struct sl_served *v = ex->server->served;
+    struct sl_gen_params params = {0};
+    struct sl_ids *prompt = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    if (!sl_prompt_check_model(ex, body) ||
+        !sl_params_read(body, SL_API_CHAT, v->info.n_vocab, &params, &ex->error))
+        goto out;
+    text = render(ex, body, &len);
+    if (!text)
+        goto out;
+    prompt = calloc(1, sizeof *prompt);
+    if (!prompt) {
+        sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+        goto out;
+    }
+    if (!sl_prompt_encode(ex, text, len, prompt) || !sl_prompt_fits(ex, prompt->n, "messages"))
+        goto out;
+    /* A model that does not know the fallback's end-of-turn token writes it as text. */
+    static const char end_of_turn[] = "<|im_end|>";
+    if (v->chatml_fallback && params.stop.n < SL_STOP_MAX &&
+        sl_stop_add(&params.stop, end_of_turn, sizeof end_of_turn - 1, NULL) != SL_OK) {
+        sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+        goto out;
+    }
+    sl_prompt_generate(ex, SL_API_CHAT, &params, prompt, NULL, 1);
+    prompt = NULL;
+out:
+    free(text);
+    if (prompt)
+        sl_ids_release(prompt);
+    free(prompt);
+    sl_params_release(&params);
+}
+
+void sl_chat_handle(struct sl_exchange *ex) {
+    json_t *body = sl_prompt_body(ex);
+    if (!body)
+        return;
+    chat(ex, body);
+    json_decref(body);
+}
+
+void sl_apply_template_handle(struct sl_exchange *ex) {
+    json_t *body = sl_prompt_body(ex);
+    if (!body)
+        return;
+    size_t len;
+    char *text = render(ex, body, &len);
+    if (text) {
+        sl_special_unmark(&ex->server->served->special, text, &len);
+        sl_buf_puts(&ex->reply, "{\"prompt\":");
+        sl_buf_json(&ex->reply, text, len);
+        sl_buf_puts(&ex->reply, "}");
+        free(text);
+    }
+    json_decref(body);
+}

@@ -1,0 +1,152 @@
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/gen.h"
+#include "server/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connection *conn,
+                                       const char *path, const char *method) {
+    struct sl_exchange *ex = calloc(1, sizeof *ex);
+    if (!ex)
+        return NULL;
+    ex->path = strdup(path);
+    if (!ex->path) {
+        free(ex);
+        return NULL;
+    }
+    ex->server = s;
+    ex->conn = conn;
+    ex->method = method;
+    ex->started_ns = sl_now_ns();
+    ex->refs = 1;
+    ex->content_type = "application/json";
+    atomic_init(&ex->collecting, true);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    ex->fd = info ? info->connect_fd : -1;
+    pthread_mutex_init(&ex->lock, NULL);
+
+    pthread_mutex_lock(&s->list_lock);
+    ex->next = s->exchanges;
+    if (ex->next)
+        ex->next->prev = ex;
+    s->exchanges = ex;
+    pthread_mutex_unlock(&s->list_lock);
+    return ex;
+}
+
+static void exchange_free(struct sl_exchange *ex) {
+    struct sl_server *s = ex->server;
+    bool counted = ex->dispatched;
+    atomic_fetch_sub(&s->bodies_bytes, atomic_load(&ex->received_bytes));
+    sl_gen_destroy(ex->gen);
+    sl_buf_release(&ex->body);
+    sl_buf_release(&ex->reply);
+    pthread_mutex_destroy(&ex->lock);
+    free(ex->path);
+    free(ex);
+    if (counted) /* last: sl_server_destroy waits for it */
+        atomic_fetch_sub(&s->n_active, 1);
+}
+
+void sl_exchange_ref_locked(struct sl_exchange *ex) {
+    ex->refs++;
+}
+
+void sl_exchange_unref(struct sl_exchange *ex) {
+    pthread_mutex_lock(&ex->lock);
+    bool last = --ex->refs == 0;
+    pthread_mutex_unlock(&ex->lock);
+    if (last)
+        exchange_free(ex);
+}
+
+void sl_exchange_wake_locked(struct sl_exchange *ex) {
+    ex->ready = true;
+    if (ex->suspended) {
+        ex->suspended = false;
+        MHD_resume_connection(ex->conn);
+    }
+}
+
+bool sl_exchange_wait(struct sl_exchange *ex) {
+    pthread_mutex_lock(&ex->lock);
+    bool wait = !ex->ready;
+    ex->ready = false;
+    if (wait) {
+        ex->suspended = true;
+        MHD_suspend_connection(ex->conn);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return wait;
+}
+
+void sl_exchange_abandon(struct sl_exchange *ex) {
+    pthread_mutex_lock(&ex->lock);
+    if (!ex->gone) {
+        ex->gone = true;
+        if (ex->gen)
+            sl_gen_cancel_locked(ex->gen);
+        if (ex->conn)
+            sl_exchange_wake_locked(ex);
+    }
+    pthread_mutex_unlock(&ex->lock);
+}
+
+/* working: a worker still has the exchange, and its results must not be looked at. */
+static void log_exchange(const struct sl_exchange *ex, bool working, bool gone) {
+    enum sl_log_level level = ex->route && ex->route->quiet ? SL_LOG_DEBUG : SL_LOG_INFO;
+    if (!sl_log_enabled(level))
+        return;
+    /* The path is a stranger's: shown cut and with printable characters only. */
+    char path[80];
+    size_t n = 0;
+    for (; ex->path[n] && n < sizeof path - 1; n++)
+        path[n] = ex->path[n] > ' ' && ex->path[n] < 0x7f ? ex->path[n] : '?';
+    path[n] = '\0';
+    char what[320] = "";
+    if (!working && ex->gen) {
+        uint64_t n_prompt = 0, n_predicted = 0;
+        for (uint32_t i = 0; i < ex->gen->n_choices; i++)
+            n_predicted += ex->gen->choices[i].n_predicted;
+        for (uint32_t i = 0; i < ex->gen->n_prompts; i++)
+            n_prompt += ex->gen->prompts[i].n;
+        snprintf(what, sizeof what, ", %llu + %llu tokens", (unsigned long long)n_prompt,
+                 (unsigned long long)n_predicted);
+    } else if (!working && ex->error.http_status) {
+        snprintf(what, sizeof what, ": %.300s", ex->error.err.text);
+    }
+    for (char *p = what; *p; p++)
+        if ((unsigned char)*p < ' ')
+            *p = ' ';
+    sl_log(level, "%s %s %u, %.1f ms%s%s", ex->method, path, ex->http_status,
+           (double)(sl_now_ns() - ex->started_ns) * 1e-6, what, gone ? ", client left" : "");
+}
+
+void sl_exchange_complete(struct sl_exchange *ex) {
+    struct sl_server *s = ex->server;
+    /* Off the list first: the watcher may use the socket only while it holds list_lock and finds
+     * the exchange there. */
+    pthread_mutex_lock(&s->list_lock);
+    if (ex->prev)
+        ex->prev->next = ex->next;
+    else
+        s->exchanges = ex->next;
+    if (ex->next)
+        ex->next->prev = ex->prev;
+    pthread_mutex_unlock(&s->list_lock);
+
+    pthread_mutex_lock(&ex->lock);
+    bool gone = ex->gone || (ex->dispatched && !ex->replied), working = ex->working;
+    ex->conn = NULL;
+    ex->gone = true;
+    if (ex->gen)
+        sl_gen_cancel_locked(ex->gen);
+    pthread_mutex_unlock(&ex->lock);
+    if (ex->dispatched || ex->replied)
+        log_exchange(ex, working, gone);
+    sl_exchange_unref(ex);
+}

@@ -1,0 +1,450 @@
+#include "server/gen.h"
+
+#include "common/clock.h"
+#include "server/openai_json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define EOG_BIT 0x80000000u
+/* Events made in one go: enough to fill a socket's buffer, little enough to stay small. */
+#define STREAM_FILL_BYTES 16384u
+
+/* Unique in this process by the counter, and among processes by the random part. */
+static void make_id(char *out, size_t size, const char *prefix) {
+    static _Atomic uint64_t counter;
+    uint64_t r[2] = {0, 0};
+    if (getrandom(r, sizeof r, 0) < 0)
+        r[0] = sl_now_ns();
+    r[1] ^= atomic_fetch_add(&counter, 1);
+    snprintf(out, size, "%s-%016llx%08llx", prefix, (unsigned long long)r[0],
+             (unsigned long long)(r[1] & 0xffffffffu));
+}
+
+/* ------------------------------------------------------------- the scheduler's thread: sinks */
+
+static enum sl_status sink_push(struct sl_token_sink *s, const struct sl_token *token) {
+    struct sl_choice *c = (struct sl_choice *)s;
+    struct sl_gen *g = c->gen;
+    struct sl_exchange *ex = g->ex;
+    enum sl_status st = SL_OK;
+    pthread_mutex_lock(&ex->lock);
+    if (!c->canceled) {
+        c->last_ns = sl_now_ns();
+        if (!c->first_ns)
+            c->first_ns = c->last_ns;
+        if (c->ring_count == g->ring_tokens) {
+            c->parked = true;
+            st = SL_AGAIN;
+        } else {
+            uint32_t at = (c->ring_head + c->ring_count++) % g->ring_tokens;
+            if (c->ring)
+                c->ring[at] = *token;
+            else
+                c->ring_ids[at] = token->id | (token->eog ? EOG_BIT : 0);
+        }
+        /* A whole answer is looked at when it is worth it: its text is shown at the end. With stop
+         * strings each token may be the last. */
+        if (g->params.stream || g->params.stop.n || c->ring_count > g->ring_tokens / 2)
+            sl_exchange_wake_locked(ex);
+    }
+    pthread_mutex_unlock(&ex->lock);
+    return st;
+}
+
+static void sink_progress(struct sl_token_sink *s, uint32_t n_done, uint32_t n_prompt) {
+    struct sl_choice *c = (struct sl_choice *)s;
+    if (c->index == 0) {
+        atomic_store_explicit(&c->gen->prefill_total, n_prompt, memory_order_relaxed);
+        atomic_store_explicit(&c->gen->prefill_done, n_done, memory_order_relaxed);
+    }
+}
+
+static void sink_finish(struct sl_token_sink *s, const struct sl_gen_result *result) {
+    struct sl_choice *c = (struct sl_choice *)s;
+    struct sl_exchange *ex = c->gen->ex;
+    pthread_mutex_lock(&ex->lock);
+    c->result = *result;
+    c->finished = true;
+    c->running = false;
+    sl_exchange_wake_locked(ex);
+    pthread_mutex_unlock(&ex->lock);
+    sl_exchange_unref(ex); /* the choice's; may free all of this */
+}
+
+/* ------------------------------------------------------------------------- birth and death */
+
+static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
+    const struct sl_served *v = g->served;
+    const struct sl_gen_params *p = &g->params;
+    c->sink = (struct sl_token_sink){sink_push, sink_progress, sink_finish};
+    c->gen = g;
+    c->index = index;
+    const struct sl_ids *prompt = &g->prompts[index / p->n];
+    c->req = (struct sl_gen_request){
+        .prompt = prompt->ids,
+        .n_prompt = (uint32_t)prompt->n,
+        .max_tokens = p->max_tokens,
+        .ignore_eog = p->ignore_eos,
+        .sampling = p->sampling,
+        .logprobs = p->logprobs,
+        .n_top_logprobs = p->n_top_logprobs,
+        .eog = v->eog,
+        .n_eog = v->n_eog,
+        .sink = &c->sink,
+    };
+    c->req.sampling.seed = p->sampling.seed + index % p->n;
+    if (p->logprobs)
+        c->ring = malloc(g->ring_tokens * sizeof *c->ring);
+    else
+        c->ring_ids = malloc(g->ring_tokens * sizeof *c->ring_ids);
+    return c->ring || c->ring_ids;
+}
+
+struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_gen_params *params,
+                             struct sl_ids *prompts, char **echo, uint32_t n_prompts) {
+    struct sl_server *s = ex->server;
+    struct sl_gen *g = calloc(1, sizeof *g);
+    if (!g) {
+        sl_params_release(params);
+        for (uint32_t i = 0; i < n_prompts; i++) {
+            sl_ids_release(&prompts[i]);
+            if (echo)
+                free(echo[i]);
+        }
+        free(prompts);
+        free(echo);
+        return NULL;
+    }
+    g->ex = ex;
+    g->served = s->served;
+    g->api = api;
+    g->params = *params;
+    *params = (struct sl_gen_params){0};
+    g->prompts = prompts;
+    g->n_prompts = n_prompts;
+    g->echo = echo;
+    g->n_choices = n_prompts * g->params.n;
+    g->created_s = (int64_t)time(NULL);
+    make_id(g->id, sizeof g->id, api == SL_API_CHAT ? "chatcmpl" : "cmpl");
+
+    uint32_t n = s->config.buffer_tokens;
+    if (g->params.logprobs) /* a token is forty times as large with them */
+        n = n / 16 ? n / 16 : 1;
+    if (g->params.max_tokens && n > g->params.max_tokens + 1)
+        n = g->params.max_tokens + 1;
+    g->ring_tokens = n;
+
+    g->choices = calloc(g->n_choices, sizeof *g->choices);
+    bool ok = g->choices != NULL;
+    for (uint32_t i = 0; ok && i < g->n_choices; i++)
+        ok = choice_init(g, &g->choices[i], i);
+    if (!ok) {
+        sl_gen_destroy(g);
+        return NULL;
+    }
+    return g;
+}
+
+void sl_gen_destroy(struct sl_gen *g) {
+    if (!g)
+        return;
+    for (uint32_t i = 0; g->choices && i < g->n_choices; i++) {
+        struct sl_choice *c = &g->choices[i];
+        free(c->ring);
+        free(c->ring_ids);
+        free(c->logprobs);
+        sl_detok_release(&c->detok);
+        sl_stop_state_release(&c->stop);
+        sl_buf_release(&c->text);
+    }
+    free(g->choices);
+    for (uint32_t i = 0; i < g->n_prompts; i++) {
+        sl_ids_release(&g->prompts[i]);
+        if (g->echo)
+            free(g->echo[i]);
+    }
+    free(g->prompts);
+    free(g->echo);
+    sl_params_release(&g->params);
+    sl_buf_release(&g->out);
+    free(g);
+}
+
+static void cancel_choice_locked(struct sl_choice *c) {
+    if (c->canceled)
+        return;
+    c->canceled = true;
+    /* Between submit and its return the engine may not know the request yet: sl_gen_submit looks
+     * at `canceled` itself then. */
+    if (c->running && c->submitted)
+        sl_engine_cancel(c->gen->served->engine, &c->req);
+}
+
+void sl_gen_cancel_locked(struct sl_gen *g) {
+    for (uint32_t i = 0; i < g->n_choices; i++)
+        if (!g->choices[i].finished)
+            cancel_choice_locked(&g->choices[i]);
+}
+
+bool sl_gen_submit(struct sl_gen *g) {
+    struct sl_exchange *ex = g->ex;
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        struct sl_choice *c = &g->choices[i];
+        pthread_mutex_lock(&ex->lock);
+        bool gone = ex->gone || c->canceled;
+        if (!gone) {
+            c->running = true;
+            c->submit_ns = sl_now_ns();
+            sl_exchange_ref_locked(ex);
+        }
+        pthread_mutex_unlock(&ex->lock);
+
+        struct sl_err err = {0};
+        enum sl_status st =
+            gone ? SL_ERR_CANCELED : sl_engine_submit(g->served->engine, &c->req, &err);
+        pthread_mutex_lock(&ex->lock);
+        if (st == SL_OK) {
+            c->submitted = true;
+            if (c->running && c->canceled)
+                sl_engine_cancel(g->served->engine, &c->req);
+        } else {
+            c->running = false;
+            sl_gen_cancel_locked(g);
+        }
+        pthread_mutex_unlock(&ex->lock);
+        if (st != SL_OK) {
+            if (!gone)
+                sl_exchange_unref(ex); /* the choice's; the caller's is still there */
+            return sl_http_from_status(&ex->error, st, &err);
+        }
+    }
+    return true;
+}
+
+/* ------------------------------------------------------------------- the connection's thread */
+
+static bool keep_logprobs(struct sl_choice *c, const struct sl_token *token, uint64_t start_byte,
+                          uint64_t start_char) {
+    if (c->n_logprobs == c->cap_logprobs) {
+        uint32_t cap = c->cap_logprobs ? c->cap_logprobs * 2 : 16;
+        struct sl_logprob_entry *p = realloc(c->logprobs, cap * sizeof *p);
+        if (!p)
+            return false;
+        c->logprobs = p;
+        c->cap_logprobs = cap;
+    }
+    c->logprobs[c->n_logprobs++] = (struct sl_logprob_entry){
+        *token, start_byte, c->text_bytes + c->detok.n_pending, start_char};
+    return true;
+}
+
+static void show_logprobs(struct sl_choice *c, bool end) {
+    while (c->n_shown_logprobs < c->n_logprobs) {
+        const struct sl_logprob_entry *p = &c->logprobs[c->n_shown_logprobs];
+        if (p->end_byte > c->shown_bytes && !(end && p->start_byte < c->shown_bytes))
+            break;
+        c->n_shown_logprobs++;
+    }
+    if (end)
+        c->n_logprobs = c->n_shown_logprobs;
+}
+
+static void count_text(struct sl_choice *c, struct sl_str text) {
+    c->text_bytes += text.len;
+    for (size_t i = 0; i < text.len; i++)
+        c->text_chars += ((unsigned char)text.ptr[i] & 0xc0) != 0x80;
+}
+
+static void choice_fail(struct sl_choice *c, enum sl_status st, const struct sl_err *err) {
+    struct sl_gen *g = c->gen;
+    c->done = true;
+    if (!g->failure.http_status)
+        sl_http_from_status(&g->failure, st, err);
+}
+
+static void choice_stop(struct sl_choice *c) {
+    c->done = true;
+    c->finish_reason = "stop";
+    show_logprobs(c, true);
+    pthread_mutex_lock(&c->gen->ex->lock);
+    if (!c->finished)
+        cancel_choice_locked(c);
+    pthread_mutex_unlock(&c->gen->ex->lock);
+}
+
+static void choice_end(struct sl_choice *c, struct sl_str *out_text) {
+    const struct sl_gen_result *r = &c->result;
+    if (r->reason == SL_FINISH_ERROR || r->reason == SL_FINISH_CANCELED) {
+        choice_fail(c, r->reason == SL_FINISH_CANCELED ? SL_ERR_CANCELED : r->status, &r->err);
+        return;
+    }
+    struct sl_str text;
+    enum sl_status st = sl_detok_finish(&c->detok, &text);
+    if (st != SL_OK) {
+        choice_fail(c, st, NULL);
+        return;
+    }
+    count_text(c, text);
+    bool stopped = sl_stop_finish(&c->stop, &c->gen->params.stop, text.ptr, text.len, out_text);
+    c->shown_bytes += out_text->len;
+    if (stopped) {
+        choice_stop(c);
+        return;
+    }
+    c->done = true;
+    c->finish_reason = r->reason == SL_FINISH_LENGTH ? "length" : "stop";
+    show_logprobs(c, true);
+}
+
+static void choice_token(struct sl_choice *c, const struct sl_token *token,
+                         struct sl_str *out_text) {
+    struct sl_gen *g = c->gen;
+    c->n_predicted++;
+    if (token->eog && !g->params.ignore_eos)
+        return;
+    uint64_t start_byte = c->text_bytes + c->detok.n_pending, start_char = c->text_chars;
+    struct sl_str text;
+    enum sl_status st = sl_detok_push(&c->detok, g->served->tok, token->id, false, &text);
+    if (st == SL_OK) {
+        count_text(c, text);
+        if (g->params.logprobs && !keep_logprobs(c, token, start_byte, start_char))
+            st = SL_ERR_NOMEM;
+    }
+    if (st != SL_OK) {
+        choice_fail(c, st, NULL);
+        return;
+    }
+    bool stopped = sl_stop_push(&c->stop, &g->params.stop, text.ptr, text.len, out_text);
+    if (c->stop.held.failed) {
+        choice_fail(c, SL_ERR_NOMEM, NULL);
+        return;
+    }
+    c->shown_bytes += out_text->len;
+    if (stopped)
+        choice_stop(c);
+    else
+        show_logprobs(c, false);
+}
+
+bool sl_choice_step(struct sl_choice *c, struct sl_str *out_text) {
+    *out_text = (struct sl_str){"", 0};
+    if (c->done)
+        return false;
+    struct sl_gen *g = c->gen;
+    struct sl_token token = {0};
+    bool have = false, end = false;
+    pthread_mutex_lock(&g->ex->lock);
+    if (c->ring_count > 0) {
+        have = true;
+        if (c->ring) {
+            token = c->ring[c->ring_head];
+        } else {
+            token.id = c->ring_ids[c->ring_head] & ~EOG_BIT;
+            token.eog = (c->ring_ids[c->ring_head] & EOG_BIT) != 0;
+        }
+        c->ring_head = (c->ring_head + 1) % g->ring_tokens;
+        c->ring_count--;
+        /* Half empty before it goes on, so that a slow reader does not wake it for every token. */
+        if (c->parked && c->ring_count <= g->ring_tokens / 2) {
+            c->parked = false;
+            if (c->running)
+                sl_engine_resume(g->served->engine, &c->req);
+        }
+    } else {
+        end = c->finished;
+    }
+    pthread_mutex_unlock(&g->ex->lock);
+    if (have)
+        choice_token(c, &token, out_text);
+    else if (end)
+        choice_end(c, out_text);
+    return have || end;
+}
+
+void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out) {
+    pthread_mutex_lock(&c->gen->ex->lock);
+    if (c->finished)
+        *out = (struct sl_choice_times){(double)c->result.queue_ns, (double)c->result.prefill_ns,
+                                        (double)c->result.decode_ns};
+    else
+        *out = (struct sl_choice_times){0, (double)(c->first_ns - c->submit_ns),
+                                        (double)(c->last_ns - c->first_ns)};
+    pthread_mutex_unlock(&c->gen->ex->lock);
+}
+
+bool sl_gen_collect(struct sl_gen *g) {
+    bool all = true;
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        struct sl_choice *c = &g->choices[i];
+        struct sl_str text;
+        if (!c->opened) {
+            c->opened = true;
+            if (g->echo && g->echo[i / g->params.n])
+                sl_buf_puts(&c->text, g->echo[i / g->params.n]);
+        }
+        while (sl_choice_step(c, &text)) {
+            sl_buf_put(&c->text, text.ptr, text.len);
+            if (c->text.failed)
+                choice_fail(c, SL_ERR_NOMEM, NULL);
+        }
+        all = all && c->done;
+    }
+    if (g->failure.http_status) {
+        pthread_mutex_lock(&g->ex->lock);
+        sl_gen_cancel_locked(g);
+        pthread_mutex_unlock(&g->ex->lock);
+        return true;
+    }
+    return all;
+}
+
+/* One choice's events until there are none or enough. */
+static void stream_choice(struct sl_gen *g, struct sl_choice *c) {
+    struct sl_str text;
+    while (g->out.len < STREAM_FILL_BYTES && sl_choice_step(c, &text)) {
+        if (g->failure.http_status)
+            return;
+        if (!c->opened) {
+            c->opened = true;
+            sl_openai_chunk_open(&g->out, c);
+        }
+        if (text.len || c->n_shown_logprobs) {
+            sl_openai_chunk_text(&g->out, c, text);
+            memmove(c->logprobs, c->logprobs + c->n_shown_logprobs,
+                    (c->n_logprobs - c->n_shown_logprobs) * sizeof *c->logprobs);
+            c->n_logprobs -= c->n_shown_logprobs;
+            c->n_shown_logprobs = 0;
+        }
+        if (c->done)
+            sl_openai_chunk_finish(&g->out, c);
+    }
+}
+
+bool sl_gen_stream(struct sl_gen *g) {
+    if (g->ended)
+        return true;
+    bool all = true;
+    for (uint32_t i = 0; i < g->n_choices && !g->failure.http_status; i++) {
+        stream_choice(g, &g->choices[i]);
+        all = all && g->choices[i].done;
+    }
+    if (g->failure.http_status) {
+        sl_buf_puts(&g->out, "data: ");
+        sl_http_error_json(&g->out, &g->failure);
+        sl_buf_puts(&g->out, "\n\n");
+        pthread_mutex_lock(&g->ex->lock);
+        sl_gen_cancel_locked(g);
+        pthread_mutex_unlock(&g->ex->lock);
+        g->ended = true;
+    } else if (all) {
+        if (g->params.include_usage)
+            sl_openai_chunk_usage(&g->out, g);
+        sl_buf_puts(&g->out, "data: [DONE]\n\n");
+        g->ended = true;
+    }
+    return g->out.len > 0 || g->ended;
+}

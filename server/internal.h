@@ -1,0 +1,189 @@
+/* The server's inside: one exchange per HTTP request, and who touches it when.
+ *
+ * An exchange is born in libmicrohttpd's first call for a request and is counted: one reference is
+ * the connection's (dropped in its completed callback), one a worker's while it has the job, and
+ * one per choice that the engine runs. The last one frees it, on whatever thread that is.
+ *
+ * While a worker or the engine is at it, the connection is suspended. The lock orders that: a
+ * producer sets `ready` and resumes under it; the connection's thread, finding nothing to do,
+ * suspends under it. So a wake-up is never lost, and a connection never resumed twice.
+ *
+ * Lock order: server.list_lock, then exchange.lock, then whatever engine and libmicrohttpd take. */
+#ifndef SL_SERVER_INTERNAL_H
+#define SL_SERVER_INTERNAL_H
+
+#include "server/buf.h"
+#include "server/errors.h"
+#include "server/server.h"
+#include "server/special.h"
+
+#include "model/chat_template.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct sl_gen;
+struct sl_exchange;
+
+/* What attach made of the model: immutable. */
+struct sl_served {
+    struct sl_engine *engine;
+    const struct sl_tokenizer *tok;
+    char *id, *path, *arch, *chat_template_text;
+    struct sl_template *chat_template; /* NULL: template_err says why */
+    struct sl_err template_err;
+    bool chatml_fallback;
+    struct sl_special special;
+    char *bos_text, *eos_text; /* "" when the file names none */
+    uint32_t *eog;
+    uint32_t n_eog;
+    bool prepend_bos; /* the file asks for BOS */
+    uint32_t max_piece_bytes;
+    uint32_t n_ctx_train;
+    uint64_t size_bytes;
+    int64_t created_s;
+    char fingerprint[16]; /* "fp_0123456789" */
+    struct sl_engine_info info;
+};
+
+enum sl_server_state { SL_SERVER_LOADING, SL_SERVER_READY, SL_SERVER_FAILED };
+
+enum sl_route_kind {
+    SL_ROUTE_INLINE, /* answered on the connection's thread: no work that grows with the input */
+    SL_ROUTE_JOB,    /* answered by a worker */
+};
+
+struct sl_route {
+    const char *method; /* "GET" routes answer HEAD as well */
+    const char *path;
+    bool prefix; /* path is the start; the rest is an argument */
+    enum sl_route_kind kind;
+    bool needs_model;
+    bool is_public; /* no API key needed */
+    bool quiet;     /* not logged at info: probes and scrapes */
+    /* Fills ex->reply (200) or ex->error, or, in a job, starts ex->gen. */
+    void (*handle)(struct sl_exchange *ex);
+};
+
+/* The route of a request. NULL: e is set (404, 405); out_allow gets the methods for "Allow". */
+const struct sl_route *sl_route_find(const char *method, const char *path, const char **out_allow,
+                                     struct sl_http_error *e);
+
+struct sl_exchange {
+    struct sl_server *server;
+    const struct sl_route *route;
+    char *path;
+    const char *method; /* libmicrohttpd's, for the connection's life */
+    uint64_t started_ns;
+    int fd;
+
+    /* connection's thread */
+    bool dispatched, replied;
+    struct sl_buf body; /* handed to the worker with the job */
+    uint64_t swallowed_bytes;
+    const char *allow; /* for 405 */
+    unsigned http_status;
+
+    /* worker or route handler, before it sets `ready` */
+    struct sl_buf reply;
+    unsigned reply_status; /* 0 = 200 */
+    const char *content_type;
+    struct sl_http_error error; /* http_status 0: none */
+    struct sl_gen *gen;
+
+    pthread_mutex_t lock;
+    struct MHD_Connection *conn; /* NULL: the connection is done with it */
+    uint32_t refs;
+    bool suspended, ready;
+    bool working;   /* a worker has it */
+    bool gone;      /* the client left, or the server gives it up */
+    bool keepalive; /* the watcher asks for a comment on the stream */
+    uint64_t last_out_ns;
+
+    struct sl_exchange *prev, *next; /* server.exchanges, under list_lock */
+    struct sl_exchange *next_job;    /* server.jobs, under jobs_lock */
+    _Atomic uint64_t received_bytes; /* of the body */
+    _Atomic bool collecting;
+};
+
+struct sl_server {
+    struct sl_server_config config;
+    struct MHD_Daemon *daemon;
+    int listen_fd;
+    uint16_t port;
+
+    _Atomic int state; /* enum sl_server_state; served and fail_err are valid after their state */
+    struct sl_served *served;
+    struct sl_err fail_err;
+    _Atomic uint64_t done_bytes, total_bytes;
+    _Atomic bool draining;
+
+    pthread_mutex_t list_lock;
+    struct sl_exchange *exchanges;
+    _Atomic uint32_t n_active; /* dispatched exchanges that are not freed */
+    _Atomic uint64_t bodies_bytes;
+
+    pthread_mutex_t jobs_lock;
+    pthread_cond_t jobs_cond;
+    struct sl_exchange *jobs_head, **jobs_tail;
+    bool jobs_stop;
+    pthread_t *workers;
+    uint32_t n_workers;
+
+    pthread_t watcher;
+    bool watcher_started;
+    pthread_mutex_t watch_lock;
+    pthread_cond_t watch_cond;
+    bool watch_stop;
+};
+
+/* exchange.c */
+struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connection *conn,
+                                       const char *path, const char *method);
+/* The connection has ended or the answer is sent; drops the connection's reference. */
+void sl_exchange_complete(struct sl_exchange *ex);
+void sl_exchange_ref_locked(struct sl_exchange *ex);
+/* Takes the lock itself; may free. */
+void sl_exchange_unref(struct sl_exchange *ex);
+/* There is something to do for the connection's thread. */
+void sl_exchange_wake_locked(struct sl_exchange *ex);
+/* Connection's thread: suspends and returns true, or returns false when there is something to do.
+ */
+bool sl_exchange_wait(struct sl_exchange *ex);
+/* Its client left: cancels what runs for it. Any thread. */
+void sl_exchange_abandon(struct sl_exchange *ex);
+static inline bool sl_exchange_gone(struct sl_exchange *ex) {
+    pthread_mutex_lock(&ex->lock);
+    bool gone = ex->gone;
+    pthread_mutex_unlock(&ex->lock);
+    return gone;
+}
+
+/* jobs.c */
+enum sl_status sl_jobs_start(struct sl_server *s, struct sl_err *err) SL_MUST_CHECK;
+void sl_jobs_stop(struct sl_server *s);
+void sl_jobs_push(struct sl_server *s, struct sl_exchange *ex);
+
+/* watch.c */
+enum sl_status sl_watch_start(struct sl_server *s, struct sl_err *err) SL_MUST_CHECK;
+void sl_watch_stop(struct sl_server *s);
+
+/* served.c */
+enum sl_status sl_served_create(const struct sl_server_model *m, struct sl_served **out,
+                                struct sl_err *err) SL_MUST_CHECK;
+void sl_served_destroy(struct sl_served **v);
+
+/* http.c */
+enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) SL_MUST_CHECK;
+void sl_http_quiesce(struct sl_server *s);
+void sl_http_stop(struct sl_server *s);
+
+/* chat.c, completions.c: POST handlers (jobs) */
+void sl_chat_handle(struct sl_exchange *ex);
+void sl_apply_template_handle(struct sl_exchange *ex);
+void sl_completions_handle(struct sl_exchange *ex);
+void sl_tokenize_handle(struct sl_exchange *ex);
+void sl_detokenize_handle(struct sl_exchange *ex);
+
+#endif

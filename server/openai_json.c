@@ -1,0 +1,241 @@
+#include "server/openai_json.h"
+
+#include <string.h>
+
+static const char *object_name(const struct sl_gen *g, bool chunk) {
+    if (g->api == SL_API_CHAT)
+        return chunk ? "chat.completion.chunk" : "chat.completion";
+    return "text_completion";
+}
+
+/* {"id":...,"model":..., without the closing brace */
+static void head(struct sl_buf *b, const struct sl_gen *g, bool chunk) {
+    sl_buf_printf(b, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", g->id,
+                  object_name(g, chunk), (long long)g->created_s);
+    sl_buf_json_text(b, g->served->id);
+    sl_buf_printf(b, ",\"system_fingerprint\":\"%s\"", g->served->fingerprint);
+}
+
+/* --------------------------------------------------------------------------- log-probabilities */
+
+static void token_text(struct sl_buf *b, const struct sl_gen *g, uint32_t id) {
+    struct sl_str s = sl_tokenizer_piece(g->served->tok, id, true);
+    sl_buf_json(b, s.len ? s.ptr : "", s.len);
+}
+
+/* "token":...,"logprob":...,"bytes":[...] */
+static void token_members(struct sl_buf *b, const struct sl_gen *g, uint32_t id, float logprob) {
+    struct sl_str s = sl_tokenizer_piece(g->served->tok, id, true);
+    sl_buf_puts(b, "\"token\":");
+    sl_buf_json(b, s.len ? s.ptr : "", s.len);
+    sl_buf_puts(b, ",\"logprob\":");
+    /* Minus infinity (a banned token) is not JSON; the API's own floor stands for it. */
+    sl_buf_json_number(b, logprob > -9999.0f ? (double)logprob : -9999.0);
+    sl_buf_puts(b, ",\"bytes\":[");
+    for (size_t i = 0; i < s.len; i++)
+        sl_buf_printf(b, "%s%u", i ? "," : "", (unsigned)(unsigned char)s.ptr[i]);
+    sl_buf_puts(b, "]");
+}
+
+static void chat_logprobs(struct sl_buf *b, const struct sl_choice *c) {
+    const struct sl_gen *g = c->gen;
+    sl_buf_puts(b, "{\"content\":[");
+    for (uint32_t i = 0; i < c->n_shown_logprobs; i++) {
+        const struct sl_token *t = &c->logprobs[i].token;
+        sl_buf_puts(b, i ? ",{" : "{");
+        token_members(b, g, t->id, t->logprob);
+        sl_buf_puts(b, ",\"top_logprobs\":[");
+        for (uint32_t k = 0; k < t->n_top; k++) {
+            sl_buf_puts(b, k ? ",{" : "{");
+            token_members(b, g, t->top[k].id, t->top[k].logprob);
+            sl_buf_puts(b, "}");
+        }
+        sl_buf_puts(b, "]}");
+    }
+    sl_buf_puts(b, "],\"refusal\":null}");
+}
+
+static void completion_logprobs(struct sl_buf *b, const struct sl_choice *c) {
+    const struct sl_gen *g = c->gen;
+    uint32_t n = c->n_shown_logprobs;
+    sl_buf_puts(b, "{\"tokens\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        sl_buf_puts(b, i ? "," : "");
+        token_text(b, g, c->logprobs[i].token.id);
+    }
+    sl_buf_puts(b, "],\"token_logprobs\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        float lp = c->logprobs[i].token.logprob;
+        sl_buf_puts(b, i ? "," : "");
+        sl_buf_json_number(b, lp > -9999.0f ? (double)lp : -9999.0);
+    }
+    sl_buf_puts(b, "],\"top_logprobs\":");
+    if (g->params.n_top_logprobs == 0) {
+        sl_buf_puts(b, "null");
+    } else {
+        sl_buf_puts(b, "[");
+        for (uint32_t i = 0; i < n; i++) {
+            const struct sl_token *t = &c->logprobs[i].token;
+            sl_buf_puts(b, i ? ",{" : "{");
+            for (uint32_t k = 0; k < t->n_top; k++) {
+                sl_buf_puts(b, k ? "," : "");
+                token_text(b, g, t->top[k].id);
+                sl_buf_puts(b, ":");
+                float lp = t->top[k].logprob;
+                sl_buf_json_number(b, lp > -9999.0f ? (double)lp : -9999.0);
+            }
+            sl_buf_puts(b, "}");
+        }
+        sl_buf_puts(b, "]");
+    }
+    sl_buf_puts(b, ",\"text_offset\":[");
+    for (uint32_t i = 0; i < n; i++)
+        sl_buf_printf(b, "%s%llu", i ? "," : "", (unsigned long long)c->logprobs[i].start_char);
+    sl_buf_puts(b, "]}");
+}
+
+static void logprobs(struct sl_buf *b, const struct sl_choice *c) {
+    sl_buf_puts(b, ",\"logprobs\":");
+    if (!c->gen->params.logprobs)
+        sl_buf_puts(b, "null");
+    else if (c->gen->api == SL_API_CHAT)
+        chat_logprobs(b, c);
+    else
+        completion_logprobs(b, c);
+}
+
+/* ------------------------------------------------------------------------------ usage, timings */
+
+static void usage(struct sl_buf *b, const struct sl_gen *g) {
+    uint64_t prompt = 0, predicted = 0;
+    for (uint32_t i = 0; i < g->n_prompts; i++)
+        prompt += g->prompts[i].n;
+    for (uint32_t i = 0; i < g->n_choices; i++)
+        predicted += g->choices[i].n_predicted;
+    sl_buf_printf(b,
+                  ",\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,"
+                  "\"total_tokens\":%llu,\"prompt_tokens_details\":{\"cached_tokens\":0}}",
+                  (unsigned long long)prompt, (unsigned long long)predicted,
+                  (unsigned long long)(prompt + predicted));
+}
+
+static void rate(struct sl_buf *b, const char *name, double n, double ms) {
+    double per_token = n > 0 ? ms / n : 0, per_second = ms > 0 ? n * 1e3 / ms : 0;
+    sl_buf_printf(b,
+                  "\"%s_n\":%.0f,\"%s_ms\":%.3f,\"%s_per_token_ms\":%.4f,"
+                  "\"%s_per_second\":%.3f",
+                  name, n, name, ms, name, per_token, name, per_second);
+}
+
+/* Of choices [first, first + n): tokens are summed, times are the longest, for they ran together.
+ */
+static void timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, uint32_t n) {
+    double prompt = 0, predicted = 0, prompt_ms = 0, predicted_ms = 0, queue_ms = 0;
+    for (uint32_t i = first; i < first + n; i++) {
+        struct sl_choice_times t;
+        sl_choice_times(&g->choices[i], &t);
+        prompt += g->choices[i].req.n_prompt;
+        predicted += g->choices[i].n_predicted;
+        if (t.prefill_ns * 1e-6 > prompt_ms)
+            prompt_ms = t.prefill_ns * 1e-6;
+        if (t.decode_ns * 1e-6 > predicted_ms)
+            predicted_ms = t.decode_ns * 1e-6;
+        if (t.queue_ns * 1e-6 > queue_ms)
+            queue_ms = t.queue_ns * 1e-6;
+    }
+    sl_buf_puts(b, ",\"timings\":{");
+    rate(b, "prompt", prompt, prompt_ms);
+    sl_buf_puts(b, ",");
+    rate(b, "predicted", predicted, predicted_ms);
+    sl_buf_printf(b, ",\"queue_ms\":%.3f}", queue_ms);
+}
+
+/* --------------------------------------------------------------------------------------- whole */
+
+void sl_openai_whole(struct sl_buf *b, const struct sl_gen *g) {
+    head(b, g, false);
+    sl_buf_puts(b, ",\"choices\":[");
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        const struct sl_choice *c = &g->choices[i];
+        const char *text = c->text.ptr ? c->text.ptr : "";
+        sl_buf_printf(b, "%s{\"index\":%u,", i ? "," : "", c->index);
+        if (g->api == SL_API_CHAT) {
+            sl_buf_puts(b, "\"message\":{\"role\":\"assistant\",\"content\":");
+            sl_buf_json(b, text, c->text.len);
+            sl_buf_puts(b, ",\"refusal\":null}");
+        } else {
+            sl_buf_puts(b, "\"text\":");
+            sl_buf_json(b, text, c->text.len);
+        }
+        logprobs(b, c);
+        sl_buf_printf(b, ",\"finish_reason\":\"%s\"}", c->finish_reason);
+    }
+    sl_buf_puts(b, "]");
+    usage(b, g);
+    timings(b, g, 0, g->n_choices);
+    sl_buf_puts(b, "}");
+}
+
+/* -------------------------------------------------------------------------------------- stream */
+
+static void chunk_head(struct sl_buf *b, const struct sl_gen *g) {
+    sl_buf_puts(b, "data: ");
+    head(b, g, true);
+}
+
+/* With include_usage each chunk has the member, and only the last has it filled. */
+static void chunk_tail(struct sl_buf *b, const struct sl_gen *g) {
+    if (g->params.include_usage)
+        sl_buf_puts(b, ",\"usage\":null");
+    sl_buf_puts(b, "}\n\n");
+}
+
+void sl_openai_chunk_open(struct sl_buf *b, const struct sl_choice *c) {
+    const struct sl_gen *g = c->gen;
+    if (g->api == SL_API_COMPLETIONS) {
+        const char *echo = g->echo ? g->echo[c->index / g->params.n] : NULL;
+        if (!echo)
+            return;
+        chunk_head(b, g);
+        sl_buf_printf(b, ",\"choices\":[{\"index\":%u,\"text\":", c->index);
+        sl_buf_json_text(b, echo);
+        sl_buf_puts(b, ",\"logprobs\":null,\"finish_reason\":null}]");
+    } else {
+        chunk_head(b, g);
+        sl_buf_printf(b,
+                      ",\"choices\":[{\"index\":%u,\"delta\":{\"role\":\"assistant\","
+                      "\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]",
+                      c->index);
+    }
+    chunk_tail(b, g);
+}
+
+void sl_openai_chunk_text(struct sl_buf *b, const struct sl_choice *c, struct sl_str text) {
+    const struct sl_gen *g = c->gen;
+    chunk_head(b, g);
+    sl_buf_printf(b, ",\"choices\":[{\"index\":%u,", c->index);
+    sl_buf_puts(b, g->api == SL_API_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
+    sl_buf_json(b, text.ptr, text.len);
+    if (g->api == SL_API_CHAT)
+        sl_buf_puts(b, "}");
+    logprobs(b, c);
+    sl_buf_puts(b, ",\"finish_reason\":null}]");
+    chunk_tail(b, g);
+}
+
+void sl_openai_chunk_finish(struct sl_buf *b, const struct sl_choice *c) {
+    const struct sl_gen *g = c->gen;
+    chunk_head(b, g);
+    sl_buf_printf(b, ",\"choices\":[{\"index\":%u,%s,\"logprobs\":null,\"finish_reason\":\"%s\"}]",
+                  c->index, g->api == SL_API_CHAT ? "\"delta\":{}" : "\"text\":\"\"",
+                  c->finish_reason);
+    timings(b, g, c->index, 1);
+    chunk_tail(b, g);
+}
+
+void sl_openai_chunk_usage(struct sl_buf *b, const struct sl_gen *g) {
+    chunk_head(b, g);
+    sl_buf_puts(b, ",\"choices\":[]");
+    usage(b, g);
+    sl_buf_puts(b, "}\n\n");
+}

@@ -1,0 +1,31 @@
+/* What a generation request asks for, beside its prompt. */
+#ifndef SL_SERVER_PARAMS_H
+#define SL_SERVER_PARAMS_H
+
+#include "engine/engine.h"
+#include "server/fields.h"
+#include "server/stop.h"
+
+#define SL_MAX_CHOICES 128u
+
+struct sl_gen_params {
+    bool stream, include_usage;
+    uint32_t n;          /* choices per prompt */
+    uint32_t max_tokens; /* 0 = until the context is full */
+    bool ignore_eos;
+    bool logprobs;
+    uint32_t n_top_logprobs;
+    struct sl_sampling sampling; /* logit_bias points to bias */
+    struct sl_logit_bias *bias;  /* owned */
+    struct sl_stop_set stop;     /* owned */
+};
+
+enum sl_api { SL_API_CHAT, SL_API_COMPLETIONS };
+
+/* Reads every field that chat and text completions share; n_vocab bounds logit_bias. out must be
+ * zero; release it also after a failure. */
+bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
+                    struct sl_gen_params *out, struct sl_http_error *e);
+void sl_params_release(struct sl_gen_params *p);
+
+#endif

@@ -1,0 +1,103 @@
+#include "server/prompt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+json_t *sl_prompt_body(struct sl_exchange *ex) {
+    return sl_json_parse_object(ex->body.ptr, ex->body.len, &ex->error);
+}
+
+bool sl_prompt_check_model(struct sl_exchange *ex, const json_t *body) {
+    const json_t *m = json_object_get(body, "model");
+    const char *id = ex->server->served->id;
+    if (!m || json_is_null(m))
+        return true;
+    if (!json_is_string(m))
+        return sl_http_bad(&ex->error, "model", "'model' must be a string, not %s",
+                           sl_json_kind(m));
+    if (strcmp(json_string_value(m), id) != 0)
+        return sl_http_fail(&ex->error, 404, "model_not_found", "model",
+                            "the model '%.100s' does not exist; this server has '%.100s'",
+                            json_string_value(m), id);
+    return true;
+}
+
+bool sl_prompt_may_fit(struct sl_exchange *ex, size_t n_bytes, const char *field) {
+    const struct sl_served *v = ex->server->served;
+    uint64_t most = (uint64_t)v->info.ctx_tokens * (v->max_piece_bytes ? v->max_piece_bytes : 1);
+    if (n_bytes <= most)
+        return true;
+    return sl_http_fail(&ex->error, 400, "context_length_exceeded", field,
+                        "the prompt has %zu bytes; the context of %u tokens cannot hold more than "
+                        "%llu: shorten it, or start the server with a larger --ctx",
+                        n_bytes, v->info.ctx_tokens, (unsigned long long)most);
+}
+
+bool sl_prompt_fits(struct sl_exchange *ex, size_t n_tokens, const char *field) {
+    uint32_t ctx = ex->server->served->info.ctx_tokens;
+    if (n_tokens == 0)
+        return sl_http_bad(&ex->error, field, "'%s' is empty: it gives no token", field);
+    if (n_tokens < ctx)
+        return true;
+    return sl_http_fail(&ex->error, 400, "context_length_exceeded", field,
+                        "the prompt has %zu tokens and the context %u, which must also hold the "
+                        "answer: shorten it, or start the server with a larger --ctx",
+                        n_tokens, ctx);
+}
+
+bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out) {
+    const struct sl_served *v = ex->server->served;
+    enum sl_status st = sl_special_encode(&v->special, v->tok, text, len, out);
+    uint32_t bos = sl_tokenizer_bos(v->tok);
+    if (st == SL_OK && v->prepend_bos && (out->n == 0 || out->ids[0] != bos)) {
+        if (out->n == out->cap) {
+            uint32_t *p = realloc(out->ids, (out->n + 1) * sizeof *p);
+            if (!p)
+                return sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+            out->ids = p;
+            out->cap = out->n + 1;
+        }
+        memmove(out->ids + 1, out->ids, out->n * sizeof *out->ids);
+        out->ids[0] = bos;
+        out->n++;
+    }
+    return st == SL_OK || sl_http_from_status(&ex->error, st, NULL);
+}
+
+bool sl_prompt_ids(struct sl_exchange *ex, const json_t *array, const char *field,
+                   struct sl_ids *out) {
+    size_t n = json_array_size(array);
+    uint32_t n_vocab = sl_tokenizer_n_vocab(ex->server->served->tok);
+    out->ids = malloc((n ? n : 1) * sizeof *out->ids);
+    if (!out->ids)
+        return sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+    out->cap = n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(array, i);
+        if (!json_is_integer(id))
+            return sl_http_bad(&ex->error, field, "'%s[%zu]' must be a token id, not %s", field, i,
+                               json_is_real(id) ? "a fraction" : sl_json_kind(id));
+        json_int_t x = json_integer_value(id);
+        if (x < 0 || x >= n_vocab)
+            return sl_http_bad(&ex->error, field,
+                               "'%s[%zu]' is %lld; token ids of this model go from 0 to %u", field,
+                               i, (long long)x, n_vocab - 1);
+        out->ids[out->n++] = (uint32_t)x;
+    }
+    return true;
+}
+
+void sl_prompt_generate(struct sl_exchange *ex, enum sl_api api, struct sl_gen_params *params,
+                        struct sl_ids *prompts, char **echo, uint32_t n_prompts) {
+    struct sl_gen *g = sl_gen_create(ex, api, params, prompts, echo, n_prompts);
+    if (!g) {
+        sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+        return;
+    }
+    /* From here on a client that leaves, or the end of the server, finds it and cancels it. */
+    pthread_mutex_lock(&ex->lock);
+    ex->gen = g;
+    pthread_mutex_unlock(&ex->lock);
+    sl_gen_submit(g);
+}

@@ -1,0 +1,27 @@
+/* From a request body to prompts: what the POST endpoints share. */
+#ifndef SL_SERVER_PROMPT_H
+#define SL_SERVER_PROMPT_H
+
+#include "server/gen.h"
+
+/* The body as a JSON object. NULL: ex->error is set. */
+json_t *sl_prompt_body(struct sl_exchange *ex);
+/* `model`, if given, must be the one served. */
+bool sl_prompt_check_model(struct sl_exchange *ex, const json_t *body);
+/* False with 400 when so many bytes cannot fit the context however they are tokenized: spares the
+ * work. field: where the text came from. */
+bool sl_prompt_may_fit(struct sl_exchange *ex, size_t n_bytes, const char *field);
+/* False with 400 when the prompt leaves no room for an answer. */
+bool sl_prompt_fits(struct sl_exchange *ex, size_t n_tokens, const char *field);
+/* Encodes a rendered text (marks dropped), BOS first if the file asks for it and the text lacks
+ * it. */
+bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out);
+/* Appends a JSON array of token ids; the field is named in errors. */
+bool sl_prompt_ids(struct sl_exchange *ex, const json_t *array, const char *field,
+                   struct sl_ids *out);
+/* Makes the generation, submits it and leaves it in ex->gen, or sets ex->error. Takes everything
+ * over. */
+void sl_prompt_generate(struct sl_exchange *ex, enum sl_api api, struct sl_gen_params *params,
+                        struct sl_ids *prompts, char **echo, uint32_t n_prompts);
+
+#endif

@@ -1,0 +1,144 @@
+/* The table of endpoints, and the small ones. */
+#include "common/metrics.h"
+#include "server/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void handle_health(struct sl_exchange *ex) {
+    struct sl_server *s = ex->server;
+    enum sl_server_state state = (enum sl_server_state)atomic_load(&s->state);
+    struct sl_buf *b = &ex->reply;
+    if (atomic_load(&s->draining)) {
+        ex->reply_status = 503;
+        sl_buf_puts(b, "{\"status\":\"shutting down\"}");
+    } else if (state == SL_SERVER_READY) {
+        sl_buf_puts(b, "{\"status\":\"ok\"}");
+    } else if (state == SL_SERVER_FAILED) {
+        ex->reply_status = 503;
+        sl_buf_puts(b, "{\"status\":\"error\",\"error\":");
+        sl_buf_json_text(b, s->fail_err.text);
+        sl_buf_puts(b, "}");
+    } else {
+        uint64_t done = atomic_load(&s->done_bytes), total = atomic_load(&s->total_bytes);
+        ex->reply_status = 503;
+        sl_buf_printf(b, "{\"status\":\"loading model\",\"progress\":%.4f}",
+                      total ? (double)done / (double)total : 0.0);
+    }
+}
+
+static void put_model(struct sl_buf *b, const struct sl_served *v) {
+    sl_buf_puts(b, "{\"id\":");
+    sl_buf_json_text(b, v->id);
+    sl_buf_printf(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"sluice\",",
+                  (long long)v->created_s);
+    sl_buf_printf(b,
+                  "\"context_length\":%u,\"max_model_len\":%u,"
+                  "\"meta\":{\"n_ctx\":%u,\"n_ctx_train\":%u,\"n_vocab\":%u,\"size\":%llu,"
+                  "\"architecture\":",
+                  v->info.ctx_tokens, v->info.ctx_tokens, v->info.ctx_tokens, v->n_ctx_train,
+                  v->info.n_vocab, (unsigned long long)v->size_bytes);
+    sl_buf_json_text(b, v->arch);
+    sl_buf_puts(b, "}}");
+}
+
+static void handle_models(struct sl_exchange *ex) {
+    sl_buf_puts(&ex->reply, "{\"object\":\"list\",\"data\":[");
+    put_model(&ex->reply, ex->server->served);
+    sl_buf_puts(&ex->reply, "]}");
+}
+
+static void handle_model(struct sl_exchange *ex) {
+    const char *id = ex->path + strlen(ex->route->path);
+    const struct sl_served *v = ex->server->served;
+    if (strcmp(id, v->id) != 0)
+        sl_http_fail(&ex->error, 404, "model_not_found", "model",
+                     "the model '%.100s' does not exist; this server has '%.100s'", id, v->id);
+    else
+        put_model(&ex->reply, v);
+}
+
+static void handle_metrics(struct sl_exchange *ex) {
+    char *text = NULL;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+    if (f) {
+        sl_metrics_write(f);
+        fclose(f);
+        sl_buf_put(&ex->reply, text, len);
+        free(text);
+    } else {
+        sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+    }
+    ex->content_type = "text/plain; version=0.0.4; charset=utf-8";
+}
+
+static void handle_props(struct sl_exchange *ex) {
+    const struct sl_served *v = ex->server->served;
+    struct sl_buf *b = &ex->reply;
+    sl_buf_puts(b, "{\"model_alias\":");
+    sl_buf_json_text(b, v->id);
+    sl_buf_puts(b, ",\"model_path\":");
+    sl_buf_json_text(b, v->path);
+    sl_buf_puts(b, ",\"architecture\":");
+    sl_buf_json_text(b, v->arch);
+    sl_buf_puts(b, ",\"device\":");
+    sl_buf_json_text(b, v->info.device);
+    sl_buf_printf(b,
+                  ",\"total_slots\":%u,\"default_generation_settings\":{\"n_ctx\":%u},"
+                  "\"n_ctx_train\":%u,\"batch_tokens\":%u,\"weight_bytes\":%llu,\"kv_bytes\":%llu,"
+                  "\"activation_bytes\":%llu",
+                  v->info.parallel, v->info.ctx_tokens, v->n_ctx_train, v->info.batch_tokens,
+                  (unsigned long long)v->info.weight_bytes, (unsigned long long)v->info.kv_bytes,
+                  (unsigned long long)v->info.activation_bytes);
+    sl_buf_puts(b, ",\"tokenizer\":");
+    sl_buf_json_text(b, sl_tokenizer_kind(v->tok));
+    sl_buf_puts(b, ",\"bos_token\":");
+    sl_buf_json_text(b, v->bos_text);
+    sl_buf_puts(b, ",\"eos_token\":");
+    sl_buf_json_text(b, v->eos_text);
+    sl_buf_puts(b, ",\"chat_template\":");
+    sl_buf_json_text(b, v->chat_template_text);
+    sl_buf_puts(b, "}");
+}
+
+#define INLINE SL_ROUTE_INLINE
+#define JOB    SL_ROUTE_JOB
+/*   method  path                    prefix kind  model  public quiet handler */
+static const struct sl_route routes[] = {
+    {"GET", "/health", false, INLINE, false, true, true, handle_health},
+    {"GET", "/v1/health", false, INLINE, false, true, true, handle_health},
+    {"GET", "/metrics", false, INLINE, false, false, true, handle_metrics},
+    {"GET", "/v1/models", false, INLINE, true, false, true, handle_models},
+    {"GET", "/models", false, INLINE, true, false, true, handle_models},
+    {"GET", "/v1/models/", true, INLINE, true, false, true, handle_model},
+    {"GET", "/props", false, INLINE, true, false, true, handle_props},
+    {"POST", "/v1/chat/completions", false, JOB, true, false, false, sl_chat_handle},
+    {"POST", "/v1/completions", false, JOB, true, false, false, sl_completions_handle},
+    {"POST", "/tokenize", false, JOB, true, false, false, sl_tokenize_handle},
+    {"POST", "/detokenize", false, JOB, true, false, false, sl_detokenize_handle},
+    {"POST", "/apply-template", false, JOB, true, false, false, sl_apply_template_handle},
+};
+#undef INLINE
+#undef JOB
+
+const struct sl_route *sl_route_find(const char *method, const char *path, const char **out_allow,
+                                     struct sl_http_error *e) {
+    *out_allow = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        const struct sl_route *r = &routes[i];
+        if (r->prefix ? strncmp(path, r->path, strlen(r->path)) != 0 : strcmp(path, r->path) != 0)
+            continue;
+        bool get = strcmp(r->method, "GET") == 0;
+        if (strcmp(method, r->method) == 0 || (get && strcmp(method, "HEAD") == 0))
+            return r;
+        *out_allow = get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+        if (strcmp(method, "OPTIONS") != 0)
+            sl_http_fail(e, 405, "method_not_allowed", NULL,
+                         "%.16s is not allowed on %.100s; use %s", method, path, r->method);
+        return NULL;
+    }
+    sl_http_fail(e, 404, "unknown_url", NULL, "there is no endpoint %.16s %.100s", method, path);
+    return NULL;
+}

@@ -1,0 +1,154 @@
+#include "server/server.h"
+
+#include "common/log.h"
+#include "server/gen.h"
+#include "server/internal.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+static void fill_defaults(struct sl_server_config *c) {
+    if (!c->host)
+        c->host = "127.0.0.1";
+    if (c->n_http_threads < 2) /* one is not a pool to libmicrohttpd */
+        c->n_http_threads = 2;
+    if (!c->n_workers)
+        c->n_workers = 2;
+    if (!c->max_body_bytes)
+        c->max_body_bytes = (uint64_t)64 << 20;
+    if (!c->max_bodies_bytes)
+        c->max_bodies_bytes = 4 * c->max_body_bytes;
+    if (!c->max_connections)
+        c->max_connections = 1024;
+    if (!c->timeout_s)
+        c->timeout_s = 60;
+    if (!c->stall_s)
+        c->stall_s = 600;
+    if (!c->keepalive_s)
+        c->keepalive_s = 5;
+    if (!c->buffer_tokens)
+        c->buffer_tokens = 1024;
+}
+
+enum sl_status sl_server_create(const struct sl_server_config *config,
+                                struct sl_server **out_server, struct sl_err *err) {
+    struct sl_server *s = calloc(1, sizeof *s);
+    if (!s)
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    s->config = *config;
+    fill_defaults(&s->config);
+    s->listen_fd = -1;
+    atomic_init(&s->state, SL_SERVER_LOADING);
+    pthread_mutex_init(&s->list_lock, NULL);
+    pthread_mutex_init(&s->jobs_lock, NULL);
+    pthread_cond_init(&s->jobs_cond, NULL);
+    pthread_mutex_init(&s->watch_lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->watch_cond, &attr);
+    pthread_condattr_destroy(&attr);
+    json_object_seed(0); /* before threads: it is not safe to be first in two */
+
+    enum sl_status st = sl_jobs_start(s, err);
+    if (st == SL_OK)
+        st = sl_watch_start(s, err);
+    if (st == SL_OK)
+        st = sl_http_start(s, err);
+    if (st != SL_OK) {
+        sl_server_destroy(&s);
+        return st;
+    }
+    *out_server = s;
+    return SL_OK;
+}
+
+uint16_t sl_server_port(const struct sl_server *s) {
+    return s->port;
+}
+
+void sl_server_progress(struct sl_server *s, uint64_t done_bytes, uint64_t total_bytes) {
+    atomic_store(&s->total_bytes, total_bytes);
+    atomic_store(&s->done_bytes, done_bytes);
+}
+
+enum sl_status sl_server_attach(struct sl_server *s, const struct sl_server_model *model,
+                                struct sl_err *err) {
+    enum sl_status st = sl_served_create(model, &s->served, err);
+    if (st == SL_OK)
+        atomic_store(&s->state, SL_SERVER_READY);
+    return st;
+}
+
+void sl_server_fail(struct sl_server *s, const struct sl_err *err) {
+    s->fail_err = *err;
+    atomic_store(&s->state, SL_SERVER_FAILED);
+}
+
+void sl_server_drain(struct sl_server *s) {
+    if (!atomic_exchange(&s->draining, true) && s->daemon)
+        sl_http_quiesce(s);
+}
+
+uint32_t sl_server_active(struct sl_server *s) {
+    return atomic_load(&s->n_active);
+}
+
+void sl_server_cancel(struct sl_server *s) {
+    pthread_mutex_lock(&s->list_lock);
+    for (struct sl_exchange *ex = s->exchanges; ex; ex = ex->next) {
+        pthread_mutex_lock(&ex->lock);
+        if (ex->gen)
+            sl_gen_cancel_locked(ex->gen);
+        pthread_mutex_unlock(&ex->lock);
+    }
+    pthread_mutex_unlock(&s->list_lock);
+}
+
+static void sleep_ms(long ms) {
+    struct timespec ts = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&ts, NULL);
+}
+
+/* Work, not answers: an answer that its client does not read must not hold up the end. */
+static bool any_work(struct sl_server *s) {
+    bool any = false;
+    pthread_mutex_lock(&s->list_lock);
+    for (struct sl_exchange *ex = s->exchanges; ex && !any; ex = ex->next) {
+        pthread_mutex_lock(&ex->lock);
+        any = ex->working || ex->suspended;
+        for (uint32_t i = 0; ex->gen && i < ex->gen->n_choices; i++)
+            any = any || ex->gen->choices[i].running;
+        pthread_mutex_unlock(&ex->lock);
+    }
+    pthread_mutex_unlock(&s->list_lock);
+    return any;
+}
+
+void sl_server_destroy(struct sl_server **p) {
+    struct sl_server *s = *p;
+    if (!s)
+        return;
+    sl_server_drain(s);
+    /* A connection must not be suspended when the daemon stops. Canceled again and again: a worker
+     * may be about to submit. Then a moment for the last bytes to clients that read. */
+    int idle_ms = 0;
+    while (s->daemon && (any_work(s) || (sl_server_active(s) > 0 && idle_ms < 1000))) {
+        idle_ms = any_work(s) ? 0 : idle_ms + 10;
+        sl_server_cancel(s);
+        sleep_ms(10);
+    }
+    sl_http_stop(s);
+    while (sl_server_active(s) > 0) /* canceled by their connection's end, finished by the engine */
+        sleep_ms(1);
+    sl_watch_stop(s);
+    sl_jobs_stop(s);
+    sl_served_destroy(&s->served);
+    pthread_cond_destroy(&s->watch_cond);
+    pthread_mutex_destroy(&s->watch_lock);
+    pthread_cond_destroy(&s->jobs_cond);
+    pthread_mutex_destroy(&s->jobs_lock);
+    pthread_mutex_destroy(&s->list_lock);
+    free(s);
+    *p = NULL;
+}

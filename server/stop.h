@@ -1,0 +1,50 @@
+/* Stop strings over token boundaries: text goes in as the model makes it, text that cannot be the
+ * start of a stop string comes out. A stop string is never leaked, not even partly, and the answer
+ * ends at the same byte however the text was cut into tokens: at the first byte that completes a
+ * stop string (of several that end there, the longest). */
+#ifndef SL_SERVER_STOP_H
+#define SL_SERVER_STOP_H
+
+#include "model/gguf.h"
+#include "server/buf.h"
+
+#include <stdint.h>
+
+#define SL_STOP_MAX       16u  /* strings */
+#define SL_STOP_MAX_BYTES 512u /* of one string */
+
+/* Immutable once made: shared by all choices of a request. Zero-initialise. */
+struct sl_stop_set {
+    uint32_t n;
+    uint32_t max_bytes; /* of the longest */
+    struct sl_stop_string {
+        char *text;     /* owned */
+        uint16_t *fail; /* owned; length of the longest proper border of each prefix */
+        uint32_t len;
+    } strings[SL_STOP_MAX];
+};
+
+/* Copies text. Errors: SL_ERR_INVALID for an empty or too long string or too many, SL_ERR_NOMEM. */
+enum sl_status sl_stop_add(struct sl_stop_set *set, const char *text, size_t len,
+                           struct sl_err *err) SL_MUST_CHECK;
+void sl_stop_set_release(struct sl_stop_set *set);
+
+/* One choice's place in its text. Zero-initialise. */
+struct sl_stop_state {
+    uint16_t matched[SL_STOP_MAX]; /* bytes of each string that the text's end matches */
+    bool stopped;
+    struct sl_buf held; /* text given out last, then text held back */
+    size_t n_given;
+};
+
+/* Takes text and gives out what can be shown now; out_text is valid until the next call.
+ * Returns true when a stop string was completed: out_text then is the answer's end, and later
+ * calls give nothing. Out of memory: held.failed. */
+bool sl_stop_push(struct sl_stop_state *st, const struct sl_stop_set *set, const char *text,
+                  size_t len, struct sl_str *out_text);
+/* The same for the last text of an answer (may be empty): nothing is held back any more. */
+bool sl_stop_finish(struct sl_stop_state *st, const struct sl_stop_set *set, const char *text,
+                    size_t len, struct sl_str *out_text);
+void sl_stop_state_release(struct sl_stop_state *st);
+
+#endif

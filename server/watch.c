@@ -1,0 +1,123 @@
+/* The watcher: libmicrohttpd does not look at a suspended connection's socket, so a client that
+ * leaves while it waits would not be noticed. One thread looks at all of them five times a second,
+ * asks silent streams for a keep-alive comment, and ends uploads that crawl.
+ *
+ * A client that shuts down only its sending side counts as gone too, as with other servers: the two
+ * cannot be told apart. */
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/gen.h"
+#include "server/internal.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define TICK_NS          200000000u
+#define UPLOAD_MIN_BYTES 1024u /* per second, once timeout_s have passed */
+
+struct watch_set {
+    struct pollfd *fds;
+    struct sl_exchange **exchanges;
+    uint32_t cap;
+};
+
+static bool reserve(struct watch_set *w, uint32_t n) {
+    if (n <= w->cap)
+        return true;
+    uint32_t cap = n * 2;
+    struct pollfd *fds = realloc(w->fds, cap * sizeof *fds);
+    if (fds)
+        w->fds = fds;
+    struct sl_exchange **exchanges = realloc(w->exchanges, cap * sizeof *exchanges);
+    if (exchanges)
+        w->exchanges = exchanges;
+    if (!fds || !exchanges)
+        return false;
+    w->cap = cap;
+    return true;
+}
+
+static void check_upload(const struct sl_server *s, struct sl_exchange *ex, uint64_t now) {
+    uint64_t elapsed_s = (now - ex->started_ns) / 1000000000u;
+    if (elapsed_s > s->config.timeout_s &&
+        atomic_load(&ex->received_bytes) < elapsed_s * UPLOAD_MIN_BYTES)
+        shutdown(ex->fd, SHUT_RDWR); /* the connection's thread sees its end */
+}
+
+static void check_keepalive(const struct sl_server *s, struct sl_exchange *ex, uint64_t now) {
+    pthread_mutex_lock(&ex->lock);
+    if (ex->suspended && ex->last_out_ns &&
+        now - ex->last_out_ns >= (uint64_t)s->config.keepalive_s * 1000000000u) {
+        ex->keepalive = true;
+        sl_exchange_wake_locked(ex);
+    }
+    pthread_mutex_unlock(&ex->lock);
+}
+
+static void tick(struct sl_server *s, struct watch_set *w) {
+    uint64_t now = sl_now_ns();
+    /* The lock is held to the end: it keeps the exchanges alive and their sockets open. */
+    pthread_mutex_lock(&s->list_lock);
+    uint32_t n = 0;
+    for (struct sl_exchange *ex = s->exchanges; ex; ex = ex->next) {
+        if (atomic_load(&ex->collecting)) {
+            check_upload(s, ex, now);
+            continue;
+        }
+        check_keepalive(s, ex, now);
+        if (ex->fd < 0 || !reserve(w, n + 1))
+            continue;
+        w->fds[n] = (struct pollfd){.fd = ex->fd, .events = POLLRDHUP};
+        w->exchanges[n++] = ex;
+    }
+    if (n && poll(w->fds, n, 0) > 0)
+        for (uint32_t i = 0; i < n; i++)
+            if (w->fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL))
+                sl_exchange_abandon(w->exchanges[i]);
+    pthread_mutex_unlock(&s->list_lock);
+}
+
+static void *watcher(void *arg) {
+    struct sl_server *s = arg;
+    struct watch_set w = {0};
+    pthread_mutex_lock(&s->watch_lock);
+    while (!s->watch_stop) {
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += TICK_NS;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        pthread_cond_timedwait(&s->watch_cond, &s->watch_lock, &until);
+        if (s->watch_stop)
+            break;
+        pthread_mutex_unlock(&s->watch_lock);
+        tick(s, &w);
+        pthread_mutex_lock(&s->watch_lock);
+    }
+    pthread_mutex_unlock(&s->watch_lock);
+    free(w.fds);
+    free(w.exchanges);
+    return NULL;
+}
+
+enum sl_status sl_watch_start(struct sl_server *s, struct sl_err *err) {
+    if (pthread_create(&s->watcher, NULL, watcher, s) != 0)
+        return sl_fail(err, SL_ERR_CONFIG, "cannot start a server thread");
+    s->watcher_started = true;
+    return SL_OK;
+}
+
+void sl_watch_stop(struct sl_server *s) {
+    if (!s->watcher_started)
+        return;
+    pthread_mutex_lock(&s->watch_lock);
+    s->watch_stop = true;
+    pthread_cond_signal(&s->watch_cond);
+    pthread_mutex_unlock(&s->watch_lock);
+    pthread_join(s->watcher, NULL);
+    s->watcher_started = false;
+}
