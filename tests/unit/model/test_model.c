@@ -1,8 +1,5 @@
 /* Models from small GGUFs built in memory: each architecture as it should be, and each way in which
- * keys and tensors can be wrong.
- *
- * SL_WRITE_CORPUS=tests/fuzz/corpus/gguf writes the files that are built first, as seeds for
- * tests/fuzz/fuzz_gguf.c. */
+ * keys and tensors can be wrong. */
 #include "model/model.h"
 #include "tests/support/gguf_builder.h"
 
@@ -138,14 +135,7 @@ static uint8_t *build(const char *arch, const struct edit *edit, size_t *out_n) 
         layer(l, moe);
     if (edit_now->extra)
         gb_tensor(&b, edit_now->extra, SL_DTYPE_F32, 1, (uint64_t[]){64});
-    uint8_t *file = gb_finish(&b, out_n);
-    const char *corpus = getenv("SL_WRITE_CORPUS");
-    if (corpus && !edit) {
-        char path[512];
-        snprintf(path, sizeof path, "%s/%s", corpus, arch);
-        gb_write_file(path, file, *out_n);
-    }
-    return file;
+    return gb_finish(&b, out_n);
 }
 
 static struct sl_model *open_model(const char *arch, const struct edit *edit, uint8_t **out_file) {

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Writes the seeds of fuzz_gguf into tests/fuzz/corpus/gguf: one small model of each architecture,
+and files that are wrong in one way each. Run it again after adding an architecture."""
+import os
+import struct
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", "gguf")
+U32, F32, BOOL, STR, ARR = 4, 6, 7, 8, 9
+
+
+def text(s):
+    s = s if isinstance(s, bytes) else s.encode()
+    return struct.pack("<Q", len(s)) + s
+
+
+def kv(key, kind, value):
+    if kind == STR:
+        data = text(value)
+    elif kind == ARR:  # of strings
+        data = struct.pack("<IQ", STR, len(value)) + b"".join(map(text, value))
+    else:
+        data = struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
+    return text(key) + struct.pack("<I", kind) + data
+
+
+def gguf(kvs, tensors, version=3):
+    """tensors: (name, dims), all F32."""
+    info, data = b"", 0
+    for name, dims in tensors:
+        n = 4
+        for d in dims:
+            n *= d
+        info += text(name) + struct.pack("<I", len(dims)) + struct.pack("<%dQ" % len(dims), *dims)
+        info += struct.pack("<IQ", 0, data)
+        data += -(-n // 32) * 32
+    head = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(kvs)) + b"".join(kvs) + info
+    return head + bytes(-len(head) % 32 if tensors else 0) + bytes(data)
+
+
+def model(name, version=3):
+    arch = "llama" if name == "mixtral" else name
+    moe = "moe" in name or name == "mixtral"
+    embd, heads, dim, ff, experts = 8, 2, 4, 8, 3
+    keys = [kv("general.architecture", STR, arch)]
+
+    def key(k, kind, v):
+        keys.append(kv(arch + "." + k, kind, v))
+
+    for k, v in (("block_count", 1), ("context_length", 64), ("embedding_length", embd),
+                 ("attention.head_count", heads), ("attention.head_count_kv", 1),
+                 ("feed_forward_length", ff)):
+        key(k, U32, v)
+    key("attention.layer_norm_rms_epsilon", F32, 1e-6)
+    if moe:
+        key("expert_count", U32, experts)
+        key("expert_used_count", U32, 1)
+    if arch == "qwen2moe":
+        key("expert_shared_feed_forward_length", U32, ff)
+    if arch == "qwen3moe":
+        key("rope.scaling.type", STR, "yarn")
+        key("rope.scaling.factor", F32, 4.0)
+        key("expert_weights_norm", BOOL, True)
+    keys.append(kv("tokenizer.ggml.tokens", ARR, ["a", "b", "<s>"]))
+    q, k = heads * dim, dim
+    t = [("token_embd.weight", [embd, 3]), ("output_norm.weight", [embd])]
+
+    def layer(n, *dims):
+        t.append(("blk.0." + n, list(dims)))
+
+    for n, dims in (("attn_norm.weight", [embd]), ("attn_q.weight", [embd, q]),
+                    ("attn_k.weight", [embd, k]), ("attn_v.weight", [embd, k]),
+                    ("attn_output.weight", [q, embd]), ("ffn_norm.weight", [embd])):
+        layer(n, *dims)
+    if arch in ("qwen3", "qwen3moe", "olmoe"):
+        layer("attn_q_norm.weight", q if arch == "olmoe" else dim)
+        layer("attn_k_norm.weight", k if arch == "olmoe" else dim)
+    if arch in ("qwen2", "qwen2moe"):
+        for n, d in (("q", q), ("k", k), ("v", k)):
+            layer("attn_%s.bias" % n, d)
+    if not moe:
+        layer("ffn_gate.weight", embd, ff)
+        layer("ffn_up.weight", embd, ff)
+        layer("ffn_down.weight", ff, embd)
+    else:
+        layer("ffn_gate_inp.weight", embd, experts)
+        layer("ffn_gate_exps.weight", embd, ff, experts)
+        layer("ffn_up_exps.weight", embd, ff, experts)
+        layer("ffn_down_exps.weight", ff, embd, experts)
+    if arch == "qwen2moe":
+        layer("ffn_gate_inp_shexp.weight", embd)
+        layer("ffn_gate_shexp.weight", embd, ff)
+        layer("ffn_up_shexp.weight", embd, ff)
+        layer("ffn_down_shexp.weight", ff, embd)
+    if name == "llama":
+        t.append(("rope_freqs.weight", [dim // 2]))
+    return gguf(keys, t, version)
+
+
+def main():
+    os.makedirs(OUT, exist_ok=True)
+    files = {n: model(n) for n in
+             ("llama", "mixtral", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe")}
+    files["llama-v2"] = model("llama", 2)
+    files["empty-v3"] = gguf([], [])
+    whole = files["qwen3moe"]
+    files["cut-in-keys"] = whole[:150]
+    files["cut-in-tensors"] = whole[:900]
+    files["cut-in-data"] = whole[:-100]
+    files["huge-string"] = gguf([text("s") + struct.pack("<IQ", STR, 2**64 - 1)], [])
+    files["huge-array"] = gguf([text("a") + struct.pack("<IIQ", ARR, 11, 2**61 + 1)], [])
+    files["nested-array"] = gguf([text("a") + struct.pack("<IIQ", ARR, ARR, 1) + bytes(12)], [])
+    files["huge-counts"] = b"GGUF" + struct.pack("<IQQ", 3, 2**63, 2**63) + bytes(64)
+    info = text("w") + struct.pack("<IQQQIQ", 3, 2**32, 2**32, 4, 0, 0)
+    files["wrapping-dims"] = b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + info + bytes(64)
+    files["duplicate-key"] = gguf([kv("k", U32, 1), kv("k", U32, 2)], [])
+    files["duplicate-tensor"] = gguf([], [("w", [4]), ("w", [4])])
+    files["typed-keys"] = gguf([kv("a", F32, float("nan")), kv("b", BOOL, True),
+                                kv("general.alignment", U32, 64)], [])
+    files["split"] = gguf([kv("split.count", U32, 2), kv("split.no", U32, 0)], [])
+    for name, data in files.items():
+        with open(os.path.join(OUT, name), "wb") as f:
+            f.write(data)
+    print("%d files, %d bytes" % (len(files), sum(map(len, files.values()))))
+
+
+main()
