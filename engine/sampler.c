@@ -21,13 +21,14 @@ enum sl_status sl_sampler_space_init(struct sl_sampler_space *space, uint32_t n_
     *space = (struct sl_sampler_space){.n_vocab = n_vocab};
     space->key = malloc(n_vocab * sizeof *space->key);
     space->mass = malloc(n_vocab * sizeof *space->mass);
+    space->raw = malloc(n_vocab * sizeof *space->raw);
     space->id = malloc(n_vocab * sizeof *space->id);
     space->order = malloc(n_vocab * sizeof *space->order);
     space->count = calloc(n_vocab, sizeof *space->count);
     space->bucket_n = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_n);
     space->bucket_mass = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_mass);
-    if (space->key && space->mass && space->id && space->order && space->count && space->bucket_n &&
-        space->bucket_mass)
+    if (space->key && space->mass && space->raw && space->id && space->order && space->count &&
+        space->bucket_n && space->bucket_mass)
         return SL_OK;
     sl_sampler_space_release(space);
     return SL_ERR_NOMEM;
@@ -36,6 +37,7 @@ enum sl_status sl_sampler_space_init(struct sl_sampler_space *space, uint32_t n_
 void sl_sampler_space_release(struct sl_sampler_space *space) {
     free(space->key);
     free(space->mass);
+    free(space->raw);
     free(space->id);
     free(space->order);
     free(space->count);
@@ -45,7 +47,7 @@ void sl_sampler_space_release(struct sl_sampler_space *space) {
 }
 
 uint64_t sl_sampler_space_bytes(uint32_t n_vocab) {
-    return (uint64_t)n_vocab * 5 * 4 + SL_SAMPLER_BUCKETS * (4 + 8);
+    return (uint64_t)n_vocab * 6 * 4 + SL_SAMPLER_BUCKETS * (4 + 8);
 }
 
 enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,

@@ -19,6 +19,7 @@ struct sl_sampler_space {
     uint32_t n_vocab;
     float *key, *mass;    /* [n_vocab] */
     uint32_t *id, *order; /* [n_vocab] */
+    float *raw;           /* [n_vocab] a row's logits as they came, for log-probabilities */
     uint32_t *count;      /* [n_vocab], all 0 between calls */
     uint32_t *bucket_n;   /* [SL_SAMPLER_BUCKETS] */
     double *bucket_mass;  /* [SL_SAMPLER_BUCKETS] */

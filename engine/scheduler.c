@@ -138,6 +138,7 @@ static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
     if (s->req->logprobs) {
         lse = sl_log_sum_exp(logits, e->space.n_vocab);
         sl_top_logprobs(logits, lse, &e->space, s->req->n_top_logprobs, t);
+        memcpy(e->space.raw, logits, e->space.n_vocab * sizeof *logits);
     }
     uint32_t id;
     enum sl_status st =
@@ -149,6 +150,8 @@ static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
         return;
     }
     t->id = id;
+    if (s->req->logprobs)
+        t->logprob = (float)((double)e->space.raw[id] - lse);
     t->eog = sl_session_is_eog(s, id);
     offer(e, s);
 }
@@ -456,7 +459,8 @@ void *sl_scheduler_main(void *arg) {
     uint32_t n_running = 0;
     for (;;) {
         pthread_mutex_lock(&e->lock);
-        while (!e->poked && !n_running)
+        /* One that waits always finds a slot while none runs: only then is there nothing to do. */
+        while (!e->poked && !n_running && !e->waiting.n)
             pthread_cond_wait(&e->wake, &e->lock);
         e->poked = false;
         sl_session_splice(&e->waiting, &e->inbox);
