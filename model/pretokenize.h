@@ -7,8 +7,9 @@
  * (behaviour "Isolated") of the Hugging Face tokenizers.
  *
  * Where the models' own tokenizer files and llama.cpp disagree (llama.cpp approximates some
- * patterns), the model's own pattern is taken: that is what the model was trained with.
- * Source: the tokenizer.json of the models; the list of names: llama.cpp src/llama-vocab.cpp. */
+ * patterns), the model's own pattern is taken: that is what the model was trained with. The table
+ * says where that is not so. Source: the tokenizer.json of the models; the list of names: llama.cpp
+ * src/llama-vocab.cpp. */
 #ifndef SL_MODEL_PRETOKENIZE_H
 #define SL_MODEL_PRETOKENIZE_H
 

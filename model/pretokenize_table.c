@@ -17,8 +17,15 @@
 #define CONTRACTION "(?i:'(?:[sdmt]|ll|ve|re))"
 #define NEWLINES    S "*[\\r\\n]+"
 #define SPACES      S "+(?!" NOT_S ")|" S "+"
-#define NOT_WORD    "[^\\r\\n\\p{L}\\p{N}]"
-#define PUNCT       " ?[^" WS "\\p{L}\\p{N}]+"
+/* The same in a pattern that cuts runs of spaces into chunks: after a space there is no newline
+ * ahead in its run, or this would have taken it, so the run is not searched from every chunk again.
+ */
+#define NEWLINES_JAIS                                                                              \
+    "(?<![\\t\\x0b\\f "                                                                            \
+    "\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}"               \
+    "\\x{3000}])" NEWLINES
+#define NOT_WORD "[^\\r\\n\\p{L}\\p{N}]"
+#define PUNCT    " ?[^" WS "\\p{L}\\p{N}]+"
 
 #define GPT2 "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+|" PUNCT "|" SPACES
 
@@ -74,7 +81,12 @@
     "\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}"             \
     "\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}"         \
     "\\x{1e900}-\\x{1e943}"
-#define DEEPSEEK_CJK "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
+/* The models' own files have the whole ranges 0800-4E00 and, for punctuation, 3000-3002; llama.cpp
+ * lets white space match nothing but \s. Ids are to equal llama.cpp's here. */
+#define DEEPSEEK_CJK                                                                               \
+    "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"                 \
+    "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{4e00}\\x{ac00}-\\x{"   \
+    "d7ff}]+"
 /* S+ at the end of the piece; looking back keeps a long run from being tried at each character. */
 #define TRAILING_SPACES "(?<!" S ")" S "++$"
 
@@ -126,7 +138,7 @@ const struct sl_pretok_rule sl_pretok_rules[] = {
                     "[\\r\\n/]?|" S "*[\\r\\n]|" SPACES)}},
     {"jais-2",
      {0},
-     {M(CONTRACTION "|" NOT_WORD "?\\p{L}+|\\p{N}{1,3}|" PUNCT "[\\r\\n]*|" NEWLINES "|" S
+     {M(CONTRACTION "|" NOT_WORD "?\\p{L}+|\\p{N}{1,3}|" PUNCT "[\\r\\n]*|" NEWLINES_JAIS "|" S
                     "{512}(?!" NOT_S ")|" S "{256}(?!" NOT_S ")|" S "{128}(?!" NOT_S ")|" S
                     "{64}(?!" NOT_S ")|" S "{32}(?!" NOT_S ")|" S "{16}(?!" NOT_S ")|" S
                     "{8}(?!" NOT_S ")|" S "{4}(?!" NOT_S ")|" S "{1,2}(?!" NOT_S ")|" S)}},
@@ -135,7 +147,9 @@ const struct sl_pretok_rule sl_pretok_rules[] = {
     {"tekken",
      {.ignore_merges = true, .add_bos = true},
      {M(O200K_WITH(UPPER, LOWER, "", "\\p{N}", "[\\r\\n/]*"))}},
-    {"tiny_aya cohere2moe", {0}, {GROUPS3("(?<!\\d)\\d++(?!\\w)"), M(O200K)}},
+    {"tiny_aya cohere2moe",
+     {0},
+     {GROUPS3("(?<!\\d)\\d++(?![\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}])"), M(O200K)}},
     {"youtu",
      {.ignore_merges = true},
      {M("[\\x{ac00}-\\x{d7a3}\\x{3131}-\\x{318e}]+|[\\x{ff01}\\x{2026}\\x{201c}\\x{201d}\\x{2018}"
@@ -149,7 +163,7 @@ const struct sl_pretok_rule sl_pretok_rules[] = {
     {"deepseek-llm",
      {0},
      {M("[\\r\\n]"), M(S "?[" DEEPSEEK_LLM_LETTERS "]+"),
-      M(S "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-"
+      M(S "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3001}"
           "\\x{3002}]+"),
       M(TRAILING_SPACES), M(DEEPSEEK_CJK), M("\\p{N}+")}},
     {"deepseek-coder",
