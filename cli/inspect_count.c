@@ -84,9 +84,9 @@ static void read_keys(struct sl_inspect *in) {
     struct sl_err ignored; /* a key of a wrong type is the model's business: its error says so */
     char key[128];
     if (sl_gguf_get_str(in->gguf, "general.architecture", &in->arch, &ignored) != SL_OK)
-        in->arch.len = 0;
+        in->arch = (struct sl_str){"", 0};
     if (sl_gguf_get_str(in->gguf, "general.name", &in->name, &ignored) != SL_OK)
-        in->name.len = 0;
+        in->name = (struct sl_str){"", 0};
     if (in->arch.len > 0 && in->arch.len < 64) {
         snprintf(key, sizeof key, "%.*s.expert_used_count", (int)in->arch.len, in->arch.ptr);
         if (sl_gguf_get_u32(in->gguf, key, &in->n_expert_used, &ignored) != SL_OK)
