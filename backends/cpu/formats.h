@@ -58,7 +58,9 @@ struct sl_unpacked {
  * main() from packed codes. */
 extern uint64_t sl_iq2xxs_grid[256], sl_iq2xs_grid[512], sl_iq2s_grid[1024];
 extern uint32_t sl_iq3xxs_grid[256], sl_iq3s_grid[512];
-extern uint64_t sl_iq1_grid[2048];     /* -1, 0, 1 as int8 */
+extern uint64_t sl_iq1_grid[2048]; /* -1, 0, 1 as int8 */
+/* IQ1 as bytes, ready to multiply: 8g + delta + 9, index + 2048 for delta -1. */
+extern uint64_t sl_iq1_bytes[4096];
 extern const int8_t sl_iq4_values[16]; /* IQ4_NL and IQ4_XS */
 extern const int8_t sl_fp4_values[16]; /* MXFP4: twice the e2m1 value */
 
@@ -70,6 +72,10 @@ static inline uint8_t sl_iq_signs(uint32_t bits7) {
 /* F32, F16 and BF16 are not quantised. */
 static inline bool sl_dtype_is_float(enum sl_dtype t) {
     return t == SL_DTYPE_F32 || t == SL_DTYPE_F16 || t == SL_DTYPE_BF16;
+}
+static inline bool sl_dtype_is_block32(enum sl_dtype t) {
+    return t == SL_DTYPE_Q4_0 || t == SL_DTYPE_Q4_1 || t == SL_DTYPE_Q5_0 || t == SL_DTYPE_Q5_1 ||
+           t == SL_DTYPE_Q8_0 || t == SL_DTYPE_IQ4_NL || t == SL_DTYPE_MXFP4;
 }
 /* Does a block carry a float minimum scale? */
 static inline bool sl_dtype_has_min(enum sl_dtype t) {

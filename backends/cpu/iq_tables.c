@@ -417,7 +417,7 @@ static const uint16_t code_iq1[2048] = {
 
 uint64_t sl_iq2xxs_grid[256], sl_iq2xs_grid[512], sl_iq2s_grid[1024];
 uint32_t sl_iq3xxs_grid[256], sl_iq3s_grid[512];
-uint64_t sl_iq1_grid[2048];
+uint64_t sl_iq1_grid[2048], sl_iq1_bytes[4096];
 
 static uint64_t widen(uint32_t code, int n, int bits, const uint8_t *values) {
     uint64_t out = 0;
@@ -442,4 +442,9 @@ __attribute__((constructor)) static void fill_grids(void) {
         sl_iq2s_grid[i] = widen(code_iq2s[i], 8, 2, iq2);
     for (int i = 0; i < 2048; i++)
         sl_iq1_grid[i] = widen(code_iq1[i], 8, 2, iq1);
+    static const uint8_t plus[4] = {2, 10, 18, 0}, minus[4] = {0, 8, 16, 0};
+    for (int i = 0; i < 2048; i++) {
+        sl_iq1_bytes[i] = widen(code_iq1[i], 8, 2, plus);
+        sl_iq1_bytes[i + 2048] = widen(code_iq1[i], 8, 2, minus);
+    }
 }

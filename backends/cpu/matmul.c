@@ -17,7 +17,7 @@ static void fill_tables(void) {
     for (int isa = SL_CPU_C; isa <= SL_CPU_VNNI; isa++) {
         struct sl_mm_kernels *k = &tables[isa];
         sl_mm_init_c(k);
-#if defined(__x86_64__) && defined(SL_HAVE_MM_X86)
+#if defined(__x86_64__)
         if (isa >= SL_CPU_AVX2)
             sl_mm_init_avx2(k);
         if (isa >= SL_CPU_AVX512)
