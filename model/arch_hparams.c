@@ -272,10 +272,10 @@ static enum sl_status read_rope(struct keys *k, struct sl_hparams *hp) {
     hp->yarn_attn = 1;
     hp->yarn_beta_fast = 32;
     hp->yarn_beta_slow = 1;
-    float attn = 1, log_mul = 0;
+    float attn = 1, log_mul = 0, amplitude = 0;
     TRY(get_u32(k, "rope.scaling.original_context_length", false, 1, MAX_CTX, &hp->yarn_ctx_orig));
     TRY(get_f32(k, "rope.scaling.yarn_ext_factor", 0.0f, 1.0f, &hp->yarn_ext));
-    TRY(get_f32(k, "rope.scaling.yarn_attn_factor", 0.0f, 1e3f, &hp->yarn_attn));
+    TRY(get_f32(k, "rope.scaling.yarn_attn_factor", 0.0f, 1e3f, &amplitude));
     TRY(get_f32(k, "rope.scaling.attn_factor", 0.0f, 1e3f, &attn));
     TRY(get_f32(k, "rope.scaling.yarn_beta_fast", 0.0f, 1e6f, &hp->yarn_beta_fast));
     TRY(get_f32(k, "rope.scaling.yarn_beta_slow", 0.0f, 1e6f, &hp->yarn_beta_slow));
@@ -292,8 +292,11 @@ static enum sl_status read_rope(struct keys *k, struct sl_hparams *hp) {
         if (hp->yarn_ext > 0) {
             if (factor > 1)
                 hp->yarn_factor = factor;
-            hp->yarn_attn *= attn;
-            if (log_mul > 0) /* the amplitude is then relative to this multiplier's */
+            float usual = 1.0f + 0.1f * logf(factor);
+            hp->yarn_attn = attn;
+            if (amplitude > 0) /* checkpoints' attention_factor replaces the usual amplitude */
+                hp->yarn_attn *= amplitude / usual;
+            else if (log_mul > 0) /* the amplitude is then relative to this multiplier's */
                 hp->yarn_attn /= 1.0f + 0.1f * log_mul * logf(factor);
             return SL_OK;
         }

@@ -436,7 +436,7 @@ static void test_router_keys(void **state) {
 }
 
 static const char *rope_type;
-static float rope_factor, rope_attn, rope_log_mul;
+static float rope_factor, rope_attn, rope_log_mul, rope_amplitude;
 static void add_rope_keys(struct gb *b) {
     gb_str(b, "qwen3moe.rope.scaling.type", rope_type);
     gb_float(b, "qwen3moe.rope.scaling.factor", rope_factor);
@@ -444,6 +444,8 @@ static void add_rope_keys(struct gb *b) {
         gb_float(b, "qwen3moe.rope.scaling.attn_factor", rope_attn);
     if (rope_log_mul > 0)
         gb_float(b, "qwen3moe.rope.scaling.yarn_log_multiplier", rope_log_mul);
+    if (rope_amplitude > 0)
+        gb_float(b, "qwen3moe.rope.scaling.yarn_attn_factor", rope_amplitude);
     gb_uint(b, "qwen3moe.rope.scaling.original_context_length", 512);
 }
 
@@ -477,6 +479,12 @@ static void test_rope_scaling(void **state) {
     sl_model_close(&m);
     free(file);
     rope_attn = rope_log_mul = 0;
+    rope_amplitude = 1.25f;
+    m = open_model("qwen3moe", &e, &file);
+    assert_true(fabsf(m->hp.yarn_attn * (1 + 0.1f * logf(4)) - 1.25f) < 1e-6f);
+    sl_model_close(&m);
+    free(file);
+    rope_amplitude = 0;
     rope_type = "longrope";
     expect_refused("qwen3moe", &e, SL_ERR_UNSUPPORTED, "rope.scaling.type", "'longrope'");
     rope_type = "yarn";
