@@ -232,6 +232,44 @@ static void test_large_metadata_from_disk(void **state) {
     free(file);
 }
 
+/* 256 GiB, as a hole: only the metadata may be read. */
+static void test_huge_file(void **state) {
+    const char *dir = *state;
+    char path[256];
+    struct gb b = gb_new(3);
+    size_t n;
+    struct sl_err err = {""};
+    struct sl_gguf *g = NULL;
+    const uint64_t bytes = UINT64_C(1) << 38;
+    gb_tensor(&b, "w", SL_DTYPE_F16, 2, (uint64_t[]){1 << 20, 1 << 17});
+    uint8_t *file = gb_finish(&b, &n);
+    snprintf(path, sizeof path, "%s/huge.gguf", dir);
+    gb_write_file(path, file, n);
+    free(file);
+    if (truncate(path, (off_t)(n + bytes)) != 0)
+        skip(); /* this file system has no files of that size */
+    if (sl_gguf_open(path, &g, &err) != SL_OK)
+        fail_msg("%s", err.text);
+    assert_true(sl_gguf_tensor_at(g, 0)->size_bytes == bytes);
+    sl_gguf_close(&g);
+    assert_int_equal(truncate(path, (off_t)(n + bytes - 1)), 0);
+    assert_int_equal(sl_gguf_open(path, &g, &err), SL_ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "pass the end"));
+}
+
+/* sysfs says 4096 bytes and gives a few: like a file that is cut while it is read. */
+static void test_shorter_than_stated(void **state) {
+    (void)state;
+    const char *path = "/sys/kernel/mm/transparent_hugepage/enabled";
+    struct stat sb;
+    struct sl_gguf *g = NULL;
+    struct sl_err err = {""};
+    if (stat(path, &sb) != 0 || sb.st_size < 64)
+        skip();
+    assert_int_equal(sl_gguf_open(path, &g, &err), SL_ERR_IO);
+    assert_non_null(strstr(err.text, "became shorter"));
+}
+
 static void test_all_types_sizes(void **state) {
     (void)state;
     /* type, elements of a row, bytes of a row: from the published block layouts */
@@ -683,6 +721,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_from_disk, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_truncated_anywhere, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(test_large_metadata_from_disk, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(test_huge_file, make_dir, remove_dir),
+        cmocka_unit_test(test_shorter_than_stated),
         cmocka_unit_test(test_all_types_sizes),
         cmocka_unit_test(test_unknown_types),
         cmocka_unit_test(test_bad_header),
