@@ -32,7 +32,9 @@ static enum sl_status sink_push(struct sl_token_sink *s, const struct sl_token *
     struct sl_exchange *ex = g->ex;
     enum sl_status st = SL_OK;
     pthread_mutex_lock(&ex->lock);
-    if (!c->canceled) {
+    if (c->canceled) {
+        st = SL_ERR_CANCELED;
+    } else {
         c->last_ns = sl_now_ns();
         if (!c->first_ns)
             c->first_ns = c->last_ns;
@@ -402,6 +404,14 @@ bool sl_gen_collect(struct sl_gen *g) {
     return all;
 }
 
+static void drop_shown_logprobs(struct sl_choice *c) {
+    if (!c->n_shown_logprobs)
+        return;
+    c->n_logprobs -= c->n_shown_logprobs;
+    memmove(c->logprobs, c->logprobs + c->n_shown_logprobs, c->n_logprobs * sizeof *c->logprobs);
+    c->n_shown_logprobs = 0;
+}
+
 /* One choice's events until there are none or enough. */
 static void stream_choice(struct sl_gen *g, struct sl_choice *c) {
     struct sl_str text;
@@ -414,10 +424,7 @@ static void stream_choice(struct sl_gen *g, struct sl_choice *c) {
         }
         if (text.len || c->n_shown_logprobs) {
             sl_openai_chunk_text(&g->out, c, text);
-            memmove(c->logprobs, c->logprobs + c->n_shown_logprobs,
-                    (c->n_logprobs - c->n_shown_logprobs) * sizeof *c->logprobs);
-            c->n_logprobs -= c->n_shown_logprobs;
-            c->n_shown_logprobs = 0;
+            drop_shown_logprobs(c);
         }
         if (c->done)
             sl_openai_chunk_finish(&g->out, c);

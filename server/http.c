@@ -165,6 +165,8 @@ static enum MHD_Result advance(struct sl_exchange *ex) {
 /* Looks at every byte of every key, whatever the first difference. */
 static bool key_accepted(const struct sl_server_config *c, const char *given) {
     size_t n = strlen(given);
+    while (n && (given[n - 1] == ' ' || given[n - 1] == '\t'))
+        n--; /* white space around a header's value is not part of it; libmicrohttpd leaves it */
     unsigned found = 0;
     for (uint32_t k = 0; k < c->n_api_keys; k++) {
         const char *key = c->api_keys[k];

@@ -1,0 +1,352 @@
+/* sluice serve: binds the port, loads the model behind it, serves until told to stop. */
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "server/server.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define MAX_API_KEYS 64u
+
+struct options {
+    const char *model, *positional, *host, *alias, *kv_type, *log_level, *api_key, *api_key_file;
+    uint32_t port, max_body_mib, drain_s;
+    bool no_warmup;
+    struct sl_engine_config engine;
+    struct sl_server_config server;
+};
+
+struct loader {
+    struct sl_progress progress; /* first: the engine's pointer is ours */
+    const struct options *opt;
+    struct sl_server *server;
+    pthread_t thread;
+    atomic_bool stop, done;
+    enum sl_status status;
+    struct sl_err err;
+    struct sl_model *model;
+    struct sl_tokenizer *tok;
+    struct sl_engine *engine;
+};
+
+static bool report(struct sl_progress *p, uint64_t done_bytes, uint64_t total_bytes) {
+    struct loader *l = (struct loader *)p;
+    sl_server_progress(l->server, done_bytes, total_bytes);
+    return !atomic_load(&l->stop);
+}
+
+/* "dir/Qwen3-30B-A3B-Q4_K_M-00001-of-00002.gguf" gives "Qwen3-30B-A3B-Q4_K_M". */
+static void default_alias(const char *path, char *out, size_t size) {
+    const char *base = strrchr(path, '/');
+    snprintf(out, size, "%s", base ? base + 1 : path);
+    size_t n = strlen(out);
+    if (n > 5 && strcasecmp(out + n - 5, ".gguf") == 0)
+        out[n -= 5] = '\0';
+    unsigned part, parts;
+    int end = 0;
+    if (n > 15 && sscanf(out + n - 15, "-%5u-of-%5u%n", &part, &parts, &end) == 2 && end == 15)
+        out[n - 15] = '\0';
+}
+
+/* One position through the whole model: the first request then finds warm memory and threads. */
+static bool ignore_logits(void *ctx, uint32_t pos, const float *logits) {
+    (void)ctx;
+    (void)pos;
+    (void)logits;
+    return true;
+}
+
+static enum sl_status attach(struct loader *l) {
+    const struct sl_gguf *g = l->model->gguf;
+    char id[256];
+    default_alias(l->opt->model, id, sizeof id);
+    struct sl_server_model m = {
+        .engine = l->engine,
+        .tokenizer = l->tok,
+        .id = l->opt->alias ? l->opt->alias : id,
+        .path = l->opt->model,
+        .arch = sl_model_arch_name(l->model),
+        .n_ctx_train = l->model->hp.n_ctx_train,
+        .fingerprint = sl_model_fingerprint(l->model),
+    };
+    for (uint32_t i = 0; i < sl_gguf_n_files(g); i++)
+        m.size_bytes += sl_gguf_file_bytes(g, i);
+    struct sl_str text = {0};
+    enum sl_status st = sl_gguf_get_str(g, "tokenizer.chat_template", &text, &l->err);
+    if (st != SL_OK && st != SL_AGAIN)
+        return st;
+    m.chat_template = text.len ? text.ptr : NULL;
+    m.chat_template_bytes = text.len;
+    return sl_server_attach(l->server, &m, &l->err);
+}
+
+static enum sl_status load(struct loader *l) {
+    enum sl_status st = sl_model_open(l->opt->model, &l->model, &l->err);
+    if (st == SL_OK)
+        st = sl_tokenizer_create(l->model->gguf, &l->tok, &l->err);
+    if (st == SL_OK)
+        st = sl_engine_create(l->model, &l->opt->engine, &l->progress, &l->engine, &l->err);
+    if (st == SL_OK && !l->opt->no_warmup) {
+        uint32_t id = 0;
+        st = sl_engine_score(l->engine, &id, 1, ignore_logits, NULL, &l->err);
+    }
+    return st == SL_OK ? attach(l) : st;
+}
+
+static void *load_main(void *arg) {
+    struct loader *l = arg;
+    uint64_t start = sl_now_ns();
+    l->status = load(l);
+    if (l->status == SL_OK) {
+        struct sl_engine_info info;
+        sl_engine_info(l->engine, &info);
+        sl_info("ready after %.1f s: %s, %u tokens of context, %u requests at once, on %s",
+                (double)(sl_now_ns() - start) * 1e-9, sl_model_arch_name(l->model), info.ctx_tokens,
+                info.parallel, info.device);
+    } else {
+        sl_server_fail(l->server, &l->err);
+    }
+    atomic_store(&l->done, true);
+    return NULL;
+}
+
+/* Keys, one a line; empty lines and lines that start with # are skipped. */
+static bool read_keys(const char *path, char **keys, uint32_t *n) {
+    FILE *f = fopen(path, "r");
+    if (!f) {
+        fprintf(stderr, "sluice serve: cannot read --api-key-file %s: %s\n", path, strerror(errno));
+        return false;
+    }
+    char line[512];
+    bool ok = true;
+    while (ok && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\r\n")] = '\0';
+        if (!line[0] || line[0] == '#')
+            continue;
+        if (*n == MAX_API_KEYS) {
+            fprintf(stderr, "sluice serve: %s holds more than %u keys\n", path, MAX_API_KEYS);
+            ok = false;
+        } else {
+            ok = (keys[*n] = strdup(line)) != NULL;
+            *n += ok;
+        }
+    }
+    fclose(f);
+    if (ok && *n == 0) {
+        fprintf(stderr, "sluice serve: --api-key-file %s holds no key\n", path);
+        ok = false;
+    }
+    return ok;
+}
+
+static bool check_options(struct options *o) {
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    if (o->positional && o->model) {
+        fprintf(stderr, "sluice serve: two models given: %s and %s\n", o->model, o->positional);
+        return false;
+    }
+    if (!o->model)
+        o->model = o->positional;
+    if (!o->model) {
+        fprintf(stderr, "sluice serve: no model given; say which with -m MODEL.gguf\n");
+        return false;
+    }
+    if (o->port > 65535) {
+        fprintf(stderr, "sluice serve: --port %u is not a port (0 to 65535)\n", o->port);
+        return false;
+    }
+    if (o->max_body_mib == 0 || o->max_body_mib > 65536) {
+        fprintf(stderr, "sluice serve: --max-body-mib must be from 1 to 65536\n");
+        return false;
+    }
+    o->engine.kv_dtype = sl_dtype_from_name(o->kv_type);
+    if (o->engine.kv_dtype != SL_DTYPE_F16 && o->engine.kv_dtype != SL_DTYPE_Q8_0) {
+        fprintf(stderr, "sluice serve: --kv-type must be f16 or q8_0, not %s\n", o->kv_type);
+        return false;
+    }
+    for (int i = SL_LOG_ERROR; i <= SL_LOG_DEBUG; i++) {
+        if (strcmp(o->log_level, levels[i]) == 0) {
+            sl_log_set_level((enum sl_log_level)i);
+            return true;
+        }
+    }
+    fprintf(stderr, "sluice serve: --log-level must be error, warn, info or debug, not %s\n",
+            o->log_level);
+    return false;
+}
+
+/* As many sockets as the system lets us have. */
+static void raise_file_limit(void) {
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max < 1048576 ? r.rlim_max : 1048576;
+        setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
+/* A signal that came, or 0 after the time. */
+static int wait_signal(const sigset_t *set, long ms) {
+    struct timespec ts = {ms / 1000, ms % 1000 * 1000000};
+    int sig = sigtimedwait(set, NULL, &ts);
+    return sig > 0 ? sig : 0;
+}
+
+static int serve(struct options *o) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL); /* in every thread: they are waited for here */
+    signal(SIGPIPE, SIG_IGN);
+    raise_file_limit();
+
+    struct loader l = {.progress = {report}, .opt = o};
+    struct sl_err err;
+    if (sl_server_create(&o->server, &l.server, &err) != SL_OK) {
+        sl_error("%s", err.text);
+        return 1;
+    }
+    bool v6 = strchr(o->server.host, ':') != NULL;
+    sl_info("listening on http://%s%s%s:%u, loading %s", v6 ? "[" : "", o->server.host,
+            v6 ? "]" : "", sl_server_port(l.server), o->model);
+    if (pthread_create(&l.thread, NULL, load_main, &l) != 0) {
+        sl_error("cannot start a thread");
+        sl_server_destroy(&l.server);
+        return 1;
+    }
+
+    int sig = 0;
+    bool failed = false;
+    while (!sig && !failed) {
+        sig = wait_signal(&signals, atomic_load(&l.done) ? 3600000 : 50);
+        failed = atomic_load(&l.done) && l.status != SL_OK;
+    }
+    if (failed)
+        sl_error("%s", l.err.text);
+    else
+        sl_info("stopping: finishing %u requests, for %u s at most (a second signal cancels them)",
+                sl_server_active(l.server), o->drain_s);
+    atomic_store(&l.stop, true);
+    sl_server_drain(l.server);
+    uint64_t until = sl_now_ns() + (uint64_t)o->drain_s * 1000000000u;
+    while (!failed && sl_server_active(l.server) > 0 && sl_now_ns() < until)
+        if (wait_signal(&signals, 20))
+            break;
+    if (sl_server_active(l.server) > 0)
+        sl_info("canceling %u requests", sl_server_active(l.server));
+    sl_server_cancel(l.server);
+    pthread_join(l.thread, NULL);
+    sl_server_destroy(&l.server);
+    sl_engine_destroy(&l.engine);
+    sl_tokenizer_destroy(&l.tok);
+    sl_model_close(&l.model);
+    if (!failed)
+        sl_info("stopped");
+    return failed ? 1 : 0;
+}
+
+int sl_cmd_serve(int argc, char **argv) {
+    struct options o = {
+        .kv_type = "f16",
+        .log_level = "info",
+        .port = 8080,
+        .max_body_mib = 64,
+        .drain_s = 30,
+        .server = {.host = "127.0.0.1",
+                   .max_connections = 1024,
+                   .timeout_s = 60,
+                   .stall_s = 600,
+                   .buffer_tokens = 1024},
+    };
+    const struct sl_arg args[] = {
+        {SL_ARG_STRING, 'm', "--model", "FILE", &o.model, "the GGUF file to serve", false},
+        {SL_ARG_STRING, 0, "--alias", "NAME", &o.alias,
+         "what clients call the model (default: the file's name)", false},
+        {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
+        {SL_ARG_STRING, 0, "--host", "HOST", &o.server.host,
+         "address to listen on (default 127.0.0.1: this machine only)", false},
+        {SL_ARG_U32, 0, "--port", "PORT", &o.port, "port (default 8080; 0: one that is free)",
+         false},
+        {SL_ARG_STRING, 0, "--api-key", "KEY", &o.api_key,
+         "ask clients for this key (Authorization: Bearer KEY)", false},
+        {SL_ARG_STRING, 0, "--api-key-file", "FILE", &o.api_key_file, "the same, one key a line",
+         false},
+        {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
+        {SL_ARG_U32, 0, "--ctx", "TOKENS", &o.engine.ctx_tokens,
+         "most tokens of one request, prompt and answer (default: the model's, at most 8192)",
+         false},
+        {SL_ARG_U32, 0, "--parallel", "N", &o.engine.parallel,
+         "requests that run at once (default 4)", false},
+        {SL_ARG_U32, 0, "--queue", "N", &o.engine.queue_max,
+         "requests that may wait; more get a 429 (default 256)", false},
+        {SL_ARG_U32, 0, "--batch", "TOKENS", &o.engine.batch_tokens,
+         "most tokens of one step (default 512)", false},
+        {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
+         "CPU threads that compute (default: all CPUs)", false},
+        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type,
+         "how keys and values are kept: f16 (default) or q8_0", false},
+        {SL_ARG_STRING, 0, "--cpu-isa", "ISA", &o.engine.cpu_isa,
+         "force c, avx2, avx512 or vnni (default: the best there is)", false},
+        {SL_ARG_FLAG, 0, "--no-warmup", NULL, &o.no_warmup,
+         "be ready at once, and slower at the first request", false},
+        {SL_ARG_HEADING, 0, "Limits", NULL, NULL, NULL, false},
+        {SL_ARG_U32, 0, "--max-body-mib", "MIB", &o.max_body_mib,
+         "largest request body (default 64)", false},
+        {SL_ARG_U32, 0, "--max-connections", "N", &o.server.max_connections,
+         "open connections; more wait (default 1024)", false},
+        {SL_ARG_U32, 0, "--timeout-s", "S", &o.server.timeout_s,
+         "close a connection that is idle or sends too slowly (default 60)", false},
+        {SL_ARG_U32, 0, "--stall-s", "S", &o.server.stall_s,
+         "give up a stream whose client reads nothing (default 600)", false},
+        {SL_ARG_U32, 0, "--buffer-tokens", "N", &o.server.buffer_tokens,
+         "tokens kept for a client that reads slowly before its request pauses (default 1024)",
+         false},
+        {SL_ARG_U32, 0, "--drain-s", "S", &o.drain_s,
+         "after SIGTERM, finish running requests for so long (default 30)", false},
+        {SL_ARG_HEADING, 0, "Other", NULL, NULL, NULL, false},
+        {SL_ARG_STRING, 0, "--log-level", "LEVEL", &o.log_level,
+         "error, warn, info (default) or debug", false},
+    };
+    const struct sl_command command = {
+        .name = "serve",
+        .about = "serve a model over HTTP",
+        .usage = "sluice serve -m MODEL.gguf [options]",
+        .notes = "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize,\n"
+                 "/detokenize, /apply-template, /props, /health, /metrics.\n"
+                 "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.",
+        .args = args,
+        .n_args = SL_COUNTOF(args),
+        .positional = "MODEL",
+        .out_positional = &o.positional,
+    };
+    int rc = sl_args_parse(&command, argc, argv);
+    if (rc >= 0)
+        return rc;
+    if (!check_options(&o))
+        return 2;
+    o.server.port = (uint16_t)o.port;
+    o.server.max_body_bytes = (uint64_t)o.max_body_mib << 20;
+
+    char *keys[MAX_API_KEYS + 1];
+    uint32_t n_keys = 0;
+    if (o.api_key && (keys[n_keys] = strdup(o.api_key)))
+        n_keys++;
+    rc = 2;
+    if (!o.api_key_file || read_keys(o.api_key_file, keys, &n_keys)) {
+        o.server.api_keys = (const char *const *)keys;
+        o.server.n_api_keys = n_keys;
+        rc = serve(&o);
+    }
+    while (n_keys)
+        free(keys[--n_keys]);
+    return rc;
+}

@@ -1,0 +1,354 @@
+/* A scripted engine and a tiny tokenizer, in place of the real ones: included by the tests, so that
+ * the linker finds these names first and takes nothing from the archives.
+ *
+ * The tokenizer: ids 0-255 are bytes, then control tokens, then the words that a test registers.
+ * The engine: every request gets the script's tokens, one a step, all requests in turn; time per
+ * step, prefill, failures and parking are as the test says. */
+#include "engine/engine.h"
+#include "model/tokenizer.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { FAKE_BOS = 256, FAKE_EOS, FAKE_IM_START, FAKE_IM_END, FAKE_WORDS };
+#define FAKE_MAX_WORDS 64
+
+struct sl_tokenizer {
+    const char *words[FAKE_MAX_WORDS];
+    uint32_t n_words;
+    bool add_bos;
+    unsigned char bytes[256]; /* fake_tokenizer_init */
+};
+
+__attribute__((unused)) static void fake_tokenizer_init(struct sl_tokenizer *t) {
+    *t = (struct sl_tokenizer){0};
+    for (int i = 0; i < 256; i++)
+        t->bytes[i] = (unsigned char)i;
+}
+
+static const char *const fake_control[] = {"<s>", "</s>", "<|im_start|>", "<|im_end|>"};
+
+__attribute__((unused)) static uint32_t fake_word(struct sl_tokenizer *t, const char *text) {
+    for (uint32_t i = 0; i < t->n_words; i++)
+        if (strcmp(t->words[i], text) == 0)
+            return FAKE_WORDS + i;
+    t->words[t->n_words] = text;
+    return FAKE_WORDS + t->n_words++;
+}
+
+uint32_t sl_tokenizer_n_vocab(const struct sl_tokenizer *t) {
+    (void)t;
+    return FAKE_WORDS + FAKE_MAX_WORDS;
+}
+uint32_t sl_tokenizer_bos(const struct sl_tokenizer *t) {
+    (void)t;
+    return FAKE_BOS;
+}
+uint32_t sl_tokenizer_eos(const struct sl_tokenizer *t) {
+    (void)t;
+    return FAKE_EOS;
+}
+bool sl_tokenizer_is_eog(const struct sl_tokenizer *t, uint32_t id) {
+    (void)t;
+    return id == FAKE_EOS || id == FAKE_IM_END;
+}
+bool sl_tokenizer_is_control(const struct sl_tokenizer *t, uint32_t id) {
+    (void)t;
+    return id >= FAKE_BOS && id < FAKE_WORDS;
+}
+const char *sl_tokenizer_kind(const struct sl_tokenizer *t) {
+    (void)t;
+    return "fake";
+}
+
+struct sl_str sl_tokenizer_piece(const struct sl_tokenizer *t, uint32_t id, bool special) {
+    if (id < 256)
+        return (struct sl_str){(const char *)&t->bytes[id], 1};
+    if (id < FAKE_WORDS)
+        return special ? (struct sl_str){fake_control[id - 256], strlen(fake_control[id - 256])}
+                       : (struct sl_str){"", 0};
+    if (id - FAKE_WORDS < t->n_words)
+        return (struct sl_str){t->words[id - FAKE_WORDS], strlen(t->words[id - FAKE_WORDS])};
+    return (struct sl_str){"", 0};
+}
+
+static enum sl_status fake_append(struct sl_ids *ids, uint32_t id) {
+    if (ids->n == ids->cap) {
+        ids->cap = ids->cap ? 2 * ids->cap : 16;
+        ids->ids = realloc(ids->ids, ids->cap * sizeof *ids->ids);
+        if (!ids->ids)
+            abort();
+    }
+    ids->ids[ids->n++] = id;
+    return SL_OK;
+}
+
+enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *t, const char *text, size_t len,
+                                   unsigned flags, struct sl_ids *out) {
+    if ((flags & SL_ENCODE_ADD_SPECIAL) && t->add_bos)
+        fake_append(out, FAKE_BOS);
+    for (size_t i = 0; i < len;) {
+        size_t n = 0;
+        for (uint32_t c = 0; c < 4 && (flags & SL_ENCODE_PARSE_SPECIAL); c++) {
+            size_t l = strlen(fake_control[c]);
+            if (len - i >= l && memcmp(text + i, fake_control[c], l) == 0) {
+                fake_append(out, FAKE_BOS + c);
+                n = l;
+                break;
+            }
+        }
+        if (!n) {
+            fake_append(out, (unsigned char)text[i]);
+            n = 1;
+        }
+        i += n;
+    }
+    return SL_OK;
+}
+
+void sl_ids_release(struct sl_ids *ids) {
+    free(ids->ids);
+    *ids = (struct sl_ids){0};
+}
+
+/* Whole characters only; text here is valid UTF-8 once it is complete. */
+enum sl_status sl_detok_push(struct sl_detok *d, const struct sl_tokenizer *t, uint32_t id,
+                             bool special, struct sl_str *out) {
+    struct sl_str p = sl_tokenizer_piece(t, id, special);
+    d->buf = realloc(d->buf, p.len + 8);
+    if (!d->buf)
+        abort();
+    memcpy(d->buf, d->pending, d->n_pending);
+    memcpy(d->buf + d->n_pending, p.ptr, p.len);
+    size_t n = d->n_pending + p.len, cut = n;
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        unsigned char c = (unsigned char)d->buf[n - back];
+        size_t need = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+        if (c >= 0xc0) {
+            if (need > back)
+                cut = n - back;
+            break;
+        }
+        if (c < 0x80)
+            break;
+    }
+    d->n_pending = (uint32_t)(n - cut);
+    memcpy(d->pending, d->buf + cut, d->n_pending);
+    *out = (struct sl_str){d->buf, cut};
+    return SL_OK;
+}
+enum sl_status sl_detok_finish(struct sl_detok *d, struct sl_str *out) {
+    *out = d->n_pending ? (struct sl_str){"\xef\xbf\xbd", 3} : (struct sl_str){"", 0};
+    d->n_pending = 0;
+    return SL_OK;
+}
+void sl_detok_release(struct sl_detok *d) {
+    free(d->buf);
+    *d = (struct sl_detok){0};
+}
+
+/* ------------------------------------------------------------------------------------- engine */
+
+const struct sl_sampling sl_sampling_default = {
+    .temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1, .repeat_last_n = 64};
+
+struct fake_session {
+    struct sl_gen_request *req;
+    struct fake_session *next;
+    uint32_t n_prefilled, n_made;
+    bool parked;
+    atomic_bool cancel, resume;
+};
+
+struct sl_engine {
+    /* set by the test before it submits */
+    const uint32_t
+        *_Atomic script; /* repeated when it is shorter than the answer; NULL: the prompt */
+    _Atomic uint32_t n_script;
+    _Atomic uint32_t prefill_steps; /* steps before the first token */
+    _Atomic long step_us;
+    _Atomic uint32_t fail_at; /* tokens before SL_ERR_IO, 0 = never */
+    uint32_t queue_max;
+    uint32_t ctx_tokens;
+
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    pthread_t thread;
+    bool stop;
+    struct fake_session *inbox;
+    uint32_t n_sessions;
+    struct sl_gen_request last; /* the request submitted last */
+    uint32_t last_prompt[4096];
+    _Atomic uint32_t n_submitted, n_finished, n_canceled, n_parked, n_pushed;
+};
+
+static bool fake_finish(struct sl_engine *e, struct fake_session *s, enum sl_finish_reason why,
+                        enum sl_status st) {
+    struct sl_gen_result r = {.reason = why, .status = st};
+    struct sl_token_sink *sink = s->req->sink;
+    r.n_prompt = s->req->n_prompt;
+    r.n_predicted = s->n_made;
+    r.prefill_ns = 1000000;
+    r.decode_ns = 2000000;
+    if (st == SL_ERR_IO)
+        sl_fail(&r.err, st, "the fake engine was told to fail");
+    pthread_mutex_lock(&e->lock);
+    s->req->engine_private = NULL;
+    e->n_sessions--;
+    pthread_mutex_unlock(&e->lock);
+    atomic_fetch_add(&e->n_finished, 1);
+    if (why == SL_FINISH_CANCELED)
+        atomic_fetch_add(&e->n_canceled, 1);
+    free(s);
+    sink->finish(sink, &r);
+    return true;
+}
+
+/* True: the session is gone. */
+static bool fake_step(struct sl_engine *e, struct fake_session *s) {
+    const struct sl_gen_request *r = s->req;
+    if (atomic_load(&s->cancel))
+        return fake_finish(e, s, SL_FINISH_CANCELED, SL_ERR_CANCELED);
+    if (s->n_prefilled < e->prefill_steps) {
+        s->n_prefilled++;
+        if (r->sink->progress)
+            r->sink->progress(r->sink, r->n_prompt * s->n_prefilled / (e->prefill_steps + 1),
+                              r->n_prompt);
+        return false;
+    }
+    if (s->parked && !atomic_load(&s->resume))
+        return false;
+    if (e->fail_at && s->n_made == e->fail_at)
+        return fake_finish(e, s, SL_FINISH_ERROR, SL_ERR_IO);
+    struct sl_token t = {.logprob = -0.5f};
+    if (e->script)
+        t.id = e->script[s->n_made % e->n_script];
+    else
+        t.id = s->n_made < r->n_prompt ? r->prompt[s->n_made] : FAKE_EOS;
+    for (uint32_t i = 0; i < r->n_eog; i++)
+        t.eog = t.eog || (t.id == r->eog[i] && !r->ignore_eog);
+    t.n_top = r->logprobs ? r->n_top_logprobs : 0;
+    for (uint32_t i = 0; i < t.n_top; i++) {
+        t.top[i].id = i ? 'a' + i : t.id;
+        t.top[i].logprob = -0.5f - (float)i;
+    }
+    atomic_store(&s->resume, false);
+    enum sl_status st = r->sink->push(r->sink, &t);
+    if (st == SL_AGAIN) {
+        if (!s->parked)
+            atomic_fetch_add(&e->n_parked, 1);
+        s->parked = true;
+        return false;
+    }
+    s->parked = false;
+    if (st == SL_ERR_CANCELED)
+        return fake_finish(e, s, SL_FINISH_CANCELED, st);
+    s->n_made++;
+    atomic_fetch_add(&e->n_pushed, 1);
+    if (t.eog)
+        return fake_finish(e, s, SL_FINISH_STOP, SL_OK);
+    if (s->n_made == r->max_tokens || r->n_prompt + s->n_made >= e->ctx_tokens)
+        return fake_finish(e, s, SL_FINISH_LENGTH, SL_OK);
+    return false;
+}
+
+static void *fake_main(void *arg) {
+    struct sl_engine *e = arg;
+    struct fake_session *all = NULL;
+    for (bool stop = false; !stop;) {
+        pthread_mutex_lock(&e->lock);
+        while (!e->inbox && !all && !e->stop)
+            pthread_cond_wait(&e->wake, &e->lock);
+        stop = e->stop;
+        while (e->inbox) {
+            struct fake_session *s = e->inbox;
+            e->inbox = s->next;
+            s->next = all;
+            all = s;
+        }
+        pthread_mutex_unlock(&e->lock);
+        for (struct fake_session **p = &all; *p;) {
+            struct fake_session *s = *p, *next = s->next;
+            if (stop)
+                atomic_store(&s->cancel, true);
+            if (fake_step(e, s))
+                *p = next;
+            else
+                p = &s->next;
+        }
+        struct timespec ts = {0, e->step_us ? e->step_us * 1000 : 1000};
+        if (!stop)
+            nanosleep(&ts, NULL);
+    }
+    return NULL;
+}
+
+__attribute__((unused)) static struct sl_engine *fake_engine_create(void) {
+    struct sl_engine *e = calloc(1, sizeof *e);
+    e->queue_max = 1000;
+    e->ctx_tokens = 4096;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->wake, NULL);
+    if (pthread_create(&e->thread, NULL, fake_main, e) != 0)
+        abort();
+    return e;
+}
+
+__attribute__((unused)) static void fake_engine_destroy(struct sl_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    e->stop = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->thread, NULL);
+    pthread_mutex_destroy(&e->lock);
+    pthread_cond_destroy(&e->wake);
+    free(e);
+}
+
+enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, struct sl_err *err) {
+    if (r->n_prompt >= e->ctx_tokens)
+        return sl_fail(err, SL_ERR_CONTEXT_FULL, "the prompt does not fit");
+    struct fake_session *s = calloc(1, sizeof *s);
+    if (!s)
+        abort();
+    s->req = r;
+    pthread_mutex_lock(&e->lock);
+    if (e->n_sessions >= e->queue_max) {
+        pthread_mutex_unlock(&e->lock);
+        free(s);
+        return sl_fail(err, SL_AGAIN, "full");
+    }
+    e->n_sessions++;
+    e->last = *r;
+    for (uint32_t i = 0; i < r->n_prompt && i < 4096; i++)
+        e->last_prompt[i] = r->prompt[i];
+    r->engine_private = s;
+    s->next = e->inbox;
+    e->inbox = s;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+    atomic_fetch_add(&e->n_submitted, 1);
+    return SL_OK;
+}
+
+static void fake_flag(struct sl_engine *e, struct sl_gen_request *r, bool cancel) {
+    pthread_mutex_lock(&e->lock);
+    struct fake_session *s = r->engine_private;
+    if (s)
+        atomic_store(cancel ? &s->cancel : &s->resume, true);
+    pthread_mutex_unlock(&e->lock);
+}
+void sl_engine_cancel(struct sl_engine *e, struct sl_gen_request *r) {
+    fake_flag(e, r, true);
+}
+void sl_engine_resume(struct sl_engine *e, struct sl_gen_request *r) {
+    fake_flag(e, r, false);
+}
+void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
+    *out = (struct sl_engine_info){.ctx_tokens = e->ctx_tokens, .parallel = 4, .batch_tokens = 512};
+    out->n_vocab = FAKE_WORDS + FAKE_MAX_WORDS;
+    strcpy(out->device, "fake");
+}

@@ -1,0 +1,315 @@
+/* Request fields, body limits, JSON writing, error shapes. */
+#include "fake_engine.c"
+
+#include "server/params.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+/* ------------------------------------------------------------------------------ JSON writing */
+
+static void expect_json(const char *bytes, size_t len, const char *want) {
+    struct sl_buf b = {0};
+    sl_buf_json(&b, bytes, len);
+    sl_buf_put(&b, "", 1);
+    assert_false(b.failed);
+    assert_string_equal(b.ptr, want);
+    sl_buf_release(&b);
+}
+
+static void test_json_strings(void **state) {
+    (void)state;
+    expect_json("", 0, "\"\"");
+    expect_json("a\"b\\c\n\r\t\x01\x7f", 10, "\"a\\\"b\\\\c\\n\\r\\t\\u0001\x7f\"");
+    expect_json("a\0b", 3, "\"a\\u0000b\"");
+    expect_json("\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80", 9,
+                "\"\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80\"");
+    /* One U+FFFD for each maximal part of a character: lone, cut, overlong, surrogate, too large.
+     */
+#define R "\xef\xbf\xbd"
+    expect_json("\x80", 1, "\"" R "\"");
+    expect_json("x\xe4\xb8y", 4, "\"x" R "y\"");
+    expect_json("\xf0\x9f\x98", 3, "\"" R "\"");
+    expect_json("\xc0\xaf", 2, "\"" R R "\"");
+    expect_json("\xed\xa0\x80", 3, "\"" R R R "\"");
+    expect_json("\xf4\x90\x80\x80", 4, "\"" R R R R "\"");
+#undef R
+}
+
+/* Whatever the bytes, the result is JSON that a strict parser takes. */
+static void test_json_any_bytes(void **state) {
+    (void)state;
+    uint64_t x = 88172645463325252u;
+    for (int round = 0; round < 2000; round++) {
+        char bytes[24];
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            bytes[i] = (char)(x >> 32);
+        }
+        struct sl_buf b = {0};
+        sl_buf_json(&b, bytes, sizeof bytes);
+        json_t *v = json_loadb(b.ptr, b.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        assert_non_null(v);
+        json_decref(v);
+        sl_buf_release(&b);
+    }
+}
+
+static void test_json_numbers(void **state) {
+    (void)state;
+    struct sl_buf b = {0};
+    sl_buf_json_number(&b, -0.5);
+    sl_buf_put(&b, " ", 1);
+    sl_buf_json_number(&b, (double)NAN);
+    sl_buf_put(&b, " ", 1);
+    sl_buf_json_number(&b, -INFINITY);
+    sl_buf_put(&b, "", 1);
+    assert_string_equal(b.ptr, "-0.5 null null");
+    sl_buf_release(&b);
+}
+
+static void test_printf_grows(void **state) {
+    (void)state;
+    struct sl_buf b = {0};
+    char big[5000];
+    memset(big, 'x', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    for (int i = 0; i < 10; i++)
+        sl_buf_printf(&b, "<%s>", big);
+    assert_int_equal(b.len, 10 * (sizeof big + 1));
+    sl_buf_release(&b);
+}
+
+/* ---------------------------------------------------------------------------------- errors */
+
+static void test_error_shape(void **state) {
+    (void)state;
+    struct sl_http_error e = {0};
+    struct sl_buf b = {0};
+    sl_http_bad(&e, "top_p", "'top_p' is \"bad\"");
+    sl_http_error_json(&b, &e);
+    sl_buf_put(&b, "", 1);
+    assert_string_equal(b.ptr, "{\"error\":{\"message\":\"'top_p' is \\\"bad\\\"\",\"type\":"
+                               "\"invalid_request_error\",\"param\":\"top_p\",\"code\":null}}");
+    sl_buf_release(&b);
+    static const struct {
+        enum sl_status st;
+        unsigned http;
+        const char *type;
+    } map[] = {
+        {SL_ERR_INVALID, 400, "invalid_request_error"},
+        {SL_ERR_CONTEXT_FULL, 400, "invalid_request_error"},
+        {SL_AGAIN, 429, "rate_limit_error"},
+        {SL_ERR_IO, 500, "server_error"},
+        {SL_ERR_DEVICE_LOST, 500, "server_error"},
+        {SL_ERR_CANCELED, 503, "unavailable_error"},
+    };
+    for (size_t i = 0; i < sizeof map / sizeof *map; i++) {
+        assert_false(sl_http_from_status(&e, map[i].st, NULL));
+        assert_int_equal(e.http_status, map[i].http);
+        assert_string_equal(e.type, map[i].type);
+        assert_true(e.err.text[0] != '\0');
+    }
+}
+
+/* ------------------------------------------------------------------------------ body limits */
+
+static void expect_refused(const char *body, size_t len, const char *part) {
+    struct sl_http_error e = {0};
+    assert_null(sl_json_parse_object(body, len, &e));
+    assert_int_equal(e.http_status, 400);
+    if (!strstr(e.err.text, part))
+        fail_msg("'%s' does not say '%s'", e.err.text, part);
+}
+
+static void test_body_limits(void **state) {
+    (void)state;
+    expect_refused("", 0, "no body");
+    expect_refused("{", 1, "not valid JSON");
+    expect_refused("[1]", 3, "must be a JSON object, not an array");
+    expect_refused("{\"a\":\"\xff\"}", 9, "not valid JSON");
+    expect_refused("{}x", 3, "not valid JSON");
+    size_t n = 1000000;
+    char *deep = malloc(n);
+    assert_non_null(deep);
+    memset(deep, '[', n);
+    expect_refused(deep, n, "deeper than");
+    for (size_t i = 0; i < n; i++)
+        deep[i] = i % 2 ? ',' : '1';
+    char *wide = malloc(5 * n);
+    assert_non_null(wide);
+    for (size_t i = 0; i < 5 * n; i++)
+        wide[i] = i % 2 ? ',' : '1';
+    memcpy(wide, "{\"a\":[", 6);
+    expect_refused(wide, 5 * n, "more than 2000000 values");
+    /* Brackets in strings do not count; an escaped quote does not end one. */
+    struct sl_http_error e = {0};
+    memset(deep, '[', n);
+    memcpy(deep, "{\"a\":\"\\\"", 8);
+    memcpy(deep + n - 2, "\"}", 2);
+    json_t *v = sl_json_parse_object(deep, n, &e);
+    assert_non_null(v);
+    json_decref(v);
+    free(deep);
+    free(wide);
+}
+
+/* ----------------------------------------------------------------------------------- fields */
+
+static bool read(const char *body, enum sl_api api, struct sl_gen_params *p,
+                 struct sl_http_error *e) {
+    json_error_t je;
+    json_t *v = json_loads(body, 0, &je);
+    if (!v)
+        fail_msg("%s: %s", body, je.text);
+    *p = (struct sl_gen_params){0};
+    *e = (struct sl_http_error){0};
+    bool ok = sl_params_read(v, api, 1000, p, e);
+    json_decref(v);
+    return ok;
+}
+
+static void test_defaults(void **state) {
+    (void)state;
+    struct sl_gen_params p, q;
+    struct sl_http_error e;
+    assert_true(read("{}", SL_API_CHAT, &p, &e));
+    assert_int_equal(p.n, 1);
+    assert_int_equal(p.max_tokens, 0);
+    assert_false(p.stream || p.logprobs || p.include_usage);
+    assert_true(p.sampling.temperature == 1 && p.sampling.top_p == 1);
+    assert_true(
+        read("{\"n\":null,\"stop\":null,\"unknown\":{\"a\":1}}", SL_API_COMPLETIONS, &q, &e));
+    assert_int_equal(q.max_tokens, 16);
+    assert_true(p.sampling.seed != q.sampling.seed); /* drawn */
+    sl_params_release(&p);
+    sl_params_release(&q);
+}
+
+static void test_values(void **state) {
+    (void)state;
+    struct sl_gen_params p;
+    struct sl_http_error e;
+    assert_true(read("{\"stream\":true,\"stream_options\":{\"include_usage\":true},\"n\":3,"
+                     "\"max_tokens\":7,\"max_completion_tokens\":5,\"temperature\":0,"
+                     "\"top_p\":0.5,\"min_p\":0.1,\"typical_p\":0.9,\"top_k\":40,"
+                     "\"presence_penalty\":-1,\"frequency_penalty\":2,\"repeat_penalty\":1.1,"
+                     "\"repeat_last_n\":-1,\"seed\":-5,\"ignore_eos\":true,"
+                     "\"logprobs\":true,\"top_logprobs\":4,\"stop\":[\"a\",\"bc\"],"
+                     "\"logit_bias\":{\"7\":-100,\"8\":1.5},\"user\":\"me\",\"metadata\":{}}",
+                     SL_API_CHAT, &p, &e));
+    const struct sl_sampling *s = &p.sampling;
+    assert_true(p.stream && p.include_usage && p.ignore_eos && p.logprobs);
+    assert_int_equal(p.n, 3);
+    assert_int_equal(p.max_tokens, 5);
+    assert_int_equal(p.n_top_logprobs, 4);
+    assert_true(s->temperature == 0 && s->top_p == 0.5f && s->min_p == 0.1f);
+    assert_true(s->typical_p == 0.9f && s->repeat_penalty == 1.1f);
+    assert_true(s->presence_penalty == -1 && s->frequency_penalty == 2);
+    assert_int_equal(s->top_k, 40);
+    assert_true(s->repeat_last_n == UINT32_MAX);
+    assert_true(s->seed == (uint64_t)-5);
+    assert_int_equal(p.stop.n, 2);
+    assert_int_equal(s->n_logit_bias, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(s->logit_bias[i].token == 7 || s->logit_bias[i].token == 8);
+        assert_true(s->logit_bias[i].bias == (s->logit_bias[i].token == 7 ? -INFINITY : 1.5f));
+    }
+    sl_params_release(&p);
+    assert_true(read("{\"top_k\":-1,\"top_p\":0,\"logprobs\":3,\"stop\":\"x\"}", SL_API_COMPLETIONS,
+                     &p, &e));
+    assert_int_equal(p.sampling.top_k, 0);
+    assert_true(p.sampling.top_p > 0);
+    assert_true(p.logprobs && p.n_top_logprobs == 3 && p.stop.n == 1);
+    sl_params_release(&p);
+}
+
+static void test_each_bad_field(void **state) {
+    (void)state;
+    static const struct {
+        const char *body, *param;
+    } chat[] = {
+        {"{\"stream\":1}", "stream"},
+        {"{\"stream\":\"true\"}", "stream"},
+        {"{\"n\":0}", "n"},
+        {"{\"n\":1.5}", "n"},
+        {"{\"n\":129}", "n"},
+        {"{\"max_tokens\":0}", "max_tokens"},
+        {"{\"max_tokens\":-1}", "max_tokens"},
+        {"{\"max_tokens\":\"5\"}", "max_tokens"},
+        {"{\"max_completion_tokens\":true}", "max_completion_tokens"},
+        {"{\"temperature\":\"hot\"}", "temperature"},
+        {"{\"temperature\":-0.1}", "temperature"},
+        {"{\"temperature\":2.1}", "temperature"},
+        {"{\"top_p\":1.1}", "top_p"},
+        {"{\"top_p\":[]}", "top_p"},
+        {"{\"min_p\":-1}", "min_p"},
+        {"{\"typical_p\":2}", "typical_p"},
+        {"{\"top_k\":-2}", "top_k"},
+        {"{\"top_k\":1e10}", "top_k"},
+        {"{\"presence_penalty\":3}", "presence_penalty"},
+        {"{\"frequency_penalty\":-3}", "frequency_penalty"},
+        {"{\"repeat_penalty\":0}", "repeat_penalty"},
+        {"{\"repeat_last_n\":-2}", "repeat_last_n"},
+        {"{\"seed\":\"x\"}", "seed"},
+        {"{\"seed\":1.5}", "seed"},
+        {"{\"user\":5}", "user"},
+        {"{\"cache_prompt\":5}", "cache_prompt"},
+        {"{\"logprobs\":5}", "logprobs"},
+        {"{\"top_logprobs\":5}", "top_logprobs"},
+        {"{\"logprobs\":true,\"top_logprobs\":21}", "top_logprobs"},
+        {"{\"stop\":\"\"}", "stop"},
+        {"{\"stop\":5}", "stop"},
+        {"{\"stop\":[\"a\",5]}", "stop"},
+        {"{\"stream_options\":{}}", "stream_options"},
+        {"{\"stream\":true,\"stream_options\":5}", "stream_options"},
+        {"{\"stream\":true,\"stream_options\":{\"include_usage\":5}}",
+         "stream_options.include_usage"},
+        {"{\"logit_bias\":[]}", "logit_bias"},
+        {"{\"logit_bias\":{\"x\":1}}", "logit_bias"},
+        {"{\"logit_bias\":{\"1000\":1}}", "logit_bias"},
+        {"{\"logit_bias\":{\"99999999999999999999\":1}}", "logit_bias"},
+        {"{\"logit_bias\":{\"1\":101}}", "logit_bias"},
+        {"{\"logit_bias\":{\"1\":\"a\"}}", "logit_bias"},
+    };
+    static const struct {
+        const char *body, *param;
+    } completions[] = {
+        {"{\"logprobs\":true}", "logprobs"},
+        {"{\"logprobs\":21}", "logprobs"},
+        {"{\"best_of\":2}", "best_of"},
+    };
+    struct sl_gen_params p;
+    struct sl_http_error e;
+    char quoted[64];
+    for (size_t i = 0; i < sizeof chat / sizeof *chat; i++) {
+        if (read(chat[i].body, SL_API_CHAT, &p, &e))
+            fail_msg("%s was accepted", chat[i].body);
+        assert_int_equal(e.http_status, 400);
+        assert_string_equal(e.param, chat[i].param);
+        snprintf(quoted, sizeof quoted, "'%.20s", chat[i].param);
+        if (!strstr(e.err.text, quoted))
+            fail_msg("%s: '%s' does not name the field", chat[i].body, e.err.text);
+        sl_params_release(&p);
+    }
+    for (size_t i = 0; i < sizeof completions / sizeof *completions; i++) {
+        if (read(completions[i].body, SL_API_COMPLETIONS, &p, &e))
+            fail_msg("%s was accepted", completions[i].body);
+        assert_string_equal(e.param, completions[i].param);
+        sl_params_release(&p);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json_strings),   cmocka_unit_test(test_json_any_bytes),
+        cmocka_unit_test(test_json_numbers),   cmocka_unit_test(test_printf_grows),
+        cmocka_unit_test(test_error_shape),    cmocka_unit_test(test_body_limits),
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_values),
+        cmocka_unit_test(test_each_bad_field),
+    };
+    return cmocka_run_group_tests_name("fields", tests, NULL, NULL);
+}
