@@ -60,6 +60,8 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call layer_archive,$(l))))
 
 include mk/tests.mk
+include mk/bench.mk
+include mk/conformance.mk
 include mk/fuzz.mk
 include mk/demo.mk
 include mk/peer.mk
