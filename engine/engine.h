@@ -107,6 +107,9 @@ struct sl_gen_request {
     uint32_t n_prompt;      /* at least 1 */
     uint32_t max_tokens;    /* 0 = until the context is full */
     bool ignore_eog;        /* benchmarks: generate on */
+    /* NULL, or max_tokens ids that the answer shall be, whatever the model says (benchmarks,
+     * comparisons): computed and pushed as if they had been sampled. Borrowed until finish. */
+    const uint32_t *forced;
     struct sl_sampling sampling;
     bool logprobs;
     uint32_t n_top_logprobs; /* at most SL_MAX_TOP_LOGPROBS */

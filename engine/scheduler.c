@@ -140,9 +140,12 @@ static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
         sl_top_logprobs(logits, lse, &e->space, s->req->n_top_logprobs, t);
         memcpy(e->space.raw, logits, e->space.n_vocab * sizeof *logits);
     }
-    uint32_t id;
-    enum sl_status st =
-        sl_sampler_pick(&s->sampler, &e->space, logits, s->history, s->n_history, &id);
+    uint32_t id = 0;
+    enum sl_status st = SL_OK;
+    if (s->req->forced)
+        id = s->req->forced[sl_session_predicted(s)];
+    else
+        st = sl_sampler_pick(&s->sampler, &e->space, logits, s->history, s->n_history, &id);
     if (st != SL_OK) {
         finish(e, s, SL_FINISH_ERROR, st,
                "no token can be chosen: the model's logits are not finite (damaged weights?), or "

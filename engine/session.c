@@ -73,6 +73,12 @@ enum sl_status sl_session_create(struct sl_gen_request *r, uint32_t n_vocab, uin
             return sl_fail(err, SL_ERR_INVALID,
                            "prompt token %u is %u, outside the vocabulary of %u", i, r->prompt[i],
                            n_vocab);
+    for (uint32_t i = 0; r->forced && i < r->max_tokens; i++)
+        if (r->forced[i] >= n_vocab)
+            return sl_fail(err, SL_ERR_INVALID, "forced token %u is %u, outside the vocabulary", i,
+                           r->forced[i]);
+    if (r->forced && !r->max_tokens)
+        return sl_fail(err, SL_ERR_INVALID, "forced tokens without max_tokens");
     enum sl_status st = sl_sampling_check(&r->sampling, n_vocab, err);
     if (st != SL_OK)
         return st;

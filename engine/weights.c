@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* Two tensors this far apart are read in one go; the bytes between them are wasted. */
@@ -92,16 +92,30 @@ struct sl_weights {
     char *slab; /* alloc rounded up to SL_IO_ALIGN_BYTES */
 };
 
-/* no_wait: only what the page cache holds; -1 with EAGAIN (or EOPNOTSUPP) otherwise. */
 static ssize_t system_pread(const struct sl_weights_io *io, int fd, void *buf, size_t n,
-                            off_t offset, bool no_wait) {
+                            off_t offset) {
     (void)io;
-    if (!no_wait)
-        return pread(fd, buf, n, offset);
-    struct iovec v = {buf, n};
-    return preadv2(fd, &v, 1, offset, RWF_NOWAIT);
+    return pread(fd, buf, n, offset);
 }
-const struct sl_weights_io sl_weights_system_io = {system_pread};
+
+/* Asks mincore about a mapping that is never touched. (preadv2 with RWF_NOWAIT would start a
+ * readahead for what it does not find, and each byte would be read from the disk twice.) */
+static bool system_cached(const struct sl_weights_io *io, int fd, off_t offset, size_t n) {
+    (void)io;
+    unsigned char page[PIECE_BYTES / SL_IO_ALIGN_BYTES + 1];
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), n_pages = (n + page_bytes - 1) / page_bytes;
+    void *map = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, offset);
+    if (map == MAP_FAILED)
+        return false;
+    size_t have = 0;
+    if (n_pages <= sizeof page && mincore(map, n, page) == 0)
+        for (size_t i = 0; i < n_pages; i++)
+            have += page[i] & 1;
+    munmap(map, n);
+    return have * 10 >= n_pages * 9;
+}
+
+const struct sl_weights_io sl_weights_system_io = {system_pread, system_cached};
 
 struct loader {
     struct sl_weights *w;
@@ -151,20 +165,14 @@ static enum sl_status read_piece(struct loader *ld, uint32_t file, char *dst, ui
     uint64_t done = 0;
     /* What the page cache holds is copied at memory speed; the rest goes around it, so that a
      * model does not push everything else out of RAM by being in it twice. */
-    if (ld->fd_direct[file] >= 0 && n >= MIN_DIRECT_BYTES) {
-        while (done < n) {
-            ssize_t got = ld->io->pread(ld->io, ld->fd[file], dst + done, n - done,
-                                        (off_t)(offset + done), true);
-            if (got <= 0)
-                break;
-            done += (uint64_t)got;
-        }
-        *out_cached = done;
-        done &= ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
+    bool cached = ld->io->cached(ld->io, ld->fd[file], (off_t)offset, n);
+    if (cached)
+        *out_cached = n;
+    else if (ld->fd_direct[file] >= 0 && n >= MIN_DIRECT_BYTES) {
         while (done < n) {
             uint64_t want = (n - done + SL_IO_ALIGN_BYTES - 1) & ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
             ssize_t got = ld->io->pread(ld->io, ld->fd_direct[file], dst + done, want,
-                                        (off_t)(offset + done), false);
+                                        (off_t)(offset + done));
             if (got < 0 && errno == EINTR)
                 continue;
             if (got <= 0)
@@ -175,8 +183,8 @@ static enum sl_status read_piece(struct loader *ld, uint32_t file, char *dst, ui
         }
     }
     while (done < n) {
-        ssize_t got = ld->io->pread(ld->io, ld->fd[file], dst + done, n - done,
-                                    (off_t)(offset + done), false);
+        ssize_t got =
+            ld->io->pread(ld->io, ld->fd[file], dst + done, n - done, (off_t)(offset + done));
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)

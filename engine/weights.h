@@ -36,8 +36,9 @@ void sl_weights_layout_release(struct sl_weights_layout *layout);
 
 /* Where the bytes come from: pread(2) unless a test says otherwise. Any thread. */
 struct sl_weights_io {
-    ssize_t (*pread)(const struct sl_weights_io *io, int fd, void *buf, size_t n, off_t offset,
-                     bool no_wait);
+    ssize_t (*pread)(const struct sl_weights_io *io, int fd, void *buf, size_t n, off_t offset);
+    /* Is most of this stretch in the page cache? */
+    bool (*cached)(const struct sl_weights_io *io, int fd, off_t offset, size_t n);
 };
 extern const struct sl_weights_io sl_weights_system_io;
 

@@ -1,0 +1,85 @@
+#include "cli/open_engine.h"
+
+#include "common/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+bool sl_parse_kv_type(const char *command, const char *text, enum sl_dtype *out_dtype) {
+    if (!text || strcasecmp(text, "f16") == 0)
+        *out_dtype = SL_DTYPE_F16;
+    else if (strcasecmp(text, "q8_0") == 0)
+        *out_dtype = SL_DTYPE_Q8_0;
+    else {
+        fprintf(stderr, "sluice %s: --kv-type is '%s': must be f16 or q8_0\n", command, text);
+        return false;
+    }
+    return true;
+}
+
+void sl_show_progress(const char *fmt, ...) {
+    if (!isatty(STDERR_FILENO))
+        return;
+    fputs("\r\033[K", stderr);
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fflush(stderr);
+}
+
+struct load_progress {
+    struct sl_progress base;
+    uint64_t shown_ns;
+};
+
+/* The engine calls this from one thread at a time. */
+static bool show_loading(struct sl_progress *p, uint64_t done, uint64_t total) {
+    struct load_progress *l = (struct load_progress *)p;
+    uint64_t now = sl_now_ns();
+    if (now - l->shown_ns > 100000000u) {
+        l->shown_ns = now;
+        sl_show_progress("loading %3.0f %% of %.2f GiB", 100.0 * (double)done / (double)total,
+                         (double)total / 0x1p30);
+    }
+    return true;
+}
+
+bool sl_open_model(const char *command, const char *path, struct sl_opened *out) {
+    struct sl_err err;
+    *out = (struct sl_opened){0};
+    if (sl_model_open(path, &out->model, &err) == SL_OK)
+        return true;
+    fprintf(stderr, "sluice %s: %s\n", command, err.text);
+    return false;
+}
+
+bool sl_start_engine(const char *command, const struct sl_engine_config *config,
+                     struct sl_opened *o) {
+    struct sl_err err;
+    struct load_progress progress = {.base = {show_loading}};
+    enum sl_status st = sl_engine_create(o->model, config, &progress.base, &o->engine, &err);
+    sl_show_progress("%s", "");
+    if (st == SL_OK)
+        return true;
+    fprintf(stderr, "sluice %s: %s\n", command, err.text);
+    return false;
+}
+
+bool sl_open_engine(const char *command, const char *path, const struct sl_engine_config *config,
+                    struct sl_opened *out) {
+    if (!sl_open_model(command, path, out))
+        return false;
+    if (sl_start_engine(command, config, out))
+        return true;
+    sl_close_engine(out);
+    return false;
+}
+
+void sl_close_engine(struct sl_opened *o) {
+    sl_engine_destroy(&o->engine);
+    sl_model_close(&o->model);
+}

@@ -1,0 +1,14 @@
+/* How fast this machine's threads can read RAM: the ceiling of decoding on a CPU. */
+#ifndef SL_CLI_RAM_BANDWIDTH_H
+#define SL_CLI_RAM_BANDWIDTH_H
+
+#include <stdint.h>
+
+/* Bytes per second that n_threads read together from a hugepage-backed buffer well beyond the
+ * caches: the best of repeated passes over about `seconds`. 0 when there is no memory for it. */
+double sl_ram_read_bandwidth(uint32_t n_threads, double seconds);
+
+/* CPUs that this process may run on. */
+uint32_t sl_cpus_allowed(void);
+
+#endif
