@@ -11,7 +11,6 @@ static size_t align64(size_t n) {
 static size_t lay_out(struct sl_cpu_attn_scratch *m, char *base,
                       const struct sl_device_limits *limits, uint32_t n_threads) {
     size_t at = 0, heads = limits->max_heads, tok = limits->max_tok;
-    (void)n_threads;
 #define PLACE(field, n)                                                                            \
     do {                                                                                           \
         m->field = (void *)(base ? base + at : NULL);                                              \
@@ -24,6 +23,9 @@ static size_t lay_out(struct sl_cpu_attn_scratch *m, char *base,
     PLACE(part_o, SL_CPU_ATTN_SLOTS * heads * limits->max_head_dim);
     PLACE(state, tok * heads * 2);
     PLACE(rows, tok);
+    PLACE(tiles, tok);
+    m->thread_bytes = sl_cpu_attention_tile_bytes(limits->max_head_dim);
+    PLACE(thread, n_threads * m->thread_bytes);
 #undef PLACE
     return at;
 }
@@ -33,12 +35,47 @@ uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, u
     return lay_out(&m, NULL, limits, n_threads);
 }
 
+/* Rows of one sequence, next to each other, with at least this many heads between them that share a
+ * KV head, go as tiles: from here on these are faster although lanes stay empty (measured). */
+#define MIN_LANES 24u
+
+static uint32_t run_length(const struct sl_op_attention *a, uint32_t t) {
+    uint32_t n = 1;
+    while (t + n < a->n_tok && a->row_seq[t + n] == a->row_seq[t])
+        n++;
+    return n;
+}
+
 enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attention *a) {
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     struct sl_cpu_attn_scratch mem;
-    lay_out(&mem, cpu->scratch, &d->limits, sl_pool_n_threads(cpu->pool));
-    for (uint32_t t = 0; t < a->n_tok; t++)
-        mem.rows[t] = t;
-    sl_cpu_attention_rows(cpu, a, mem.rows, a->n_tok, &mem);
+    uint32_t n_threads = sl_pool_n_threads(cpu->pool), n_kv = a->kv.n_kv_heads;
+    uint32_t group = a->n_heads / n_kv, n_rows = 0, n_tiles = 0, n_tile_rows = 0;
+    lay_out(&mem, cpu->scratch, &d->limits, n_threads);
+
+    for (uint32_t t = 0, n; t < a->n_tok; t += n) {
+        n = run_length(a, t);
+        n_tile_rows += cpu->k.tile_qk && n > 1 && n * group >= MIN_LANES ? n : 0;
+    }
+    /* Large tiles convert K and V less often, small ones keep more threads busy. */
+    uint32_t rows_per_tile = SL_CPU_ATTN_LANES / group;
+    while (rows_per_tile * group > SL_CPU_ATTN_TILE &&
+           n_tile_rows / rows_per_tile * n_kv < 4 * n_threads)
+        rows_per_tile /= 2;
+    rows_per_tile = rows_per_tile ? rows_per_tile : 1;
+
+    for (uint32_t t = 0, n; t < a->n_tok; t += n) {
+        n = run_length(a, t);
+        if (!cpu->k.tile_qk || n == 1 || n * group < MIN_LANES) {
+            for (uint32_t r = t; r < t + n; r++)
+                mem.rows[n_rows++] = r;
+            continue;
+        }
+        for (uint32_t r = 0; r < n; r += rows_per_tile)
+            mem.tiles[n_tiles++] =
+                (struct sl_cpu_attn_rows){t + r, n - r < rows_per_tile ? n - r : rows_per_tile};
+    }
+    sl_cpu_attention_rows(cpu, a, mem.rows, n_rows, &mem);
+    sl_cpu_attention_tiles(cpu, a, n_tiles, &mem);
     return SL_OK;
 }

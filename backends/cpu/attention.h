@@ -53,5 +53,10 @@ struct sl_cpu_attn_scratch {
 void sl_cpu_attention_rows(struct sl_cpu *cpu, const struct sl_op_attention *a,
                            const uint32_t *rows, uint32_t n_rows,
                            const struct sl_cpu_attn_scratch *mem);
+/* mem->tiles [n_tiles], each of at most SL_CPU_ATTN_LANES lanes (one row at least). */
+void sl_cpu_attention_tiles(struct sl_cpu *cpu, const struct sl_op_attention *a, uint32_t n_tiles,
+                            const struct sl_cpu_attn_scratch *mem);
+/* What one thread's tiles take. */
+size_t sl_cpu_attention_tile_bytes(uint32_t max_head_dim);
 
 #endif

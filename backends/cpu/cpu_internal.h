@@ -17,19 +17,18 @@ struct sl_cpu_kv_page {
     uint32_t head_dim;
 };
 
-/* Query rows that go through the same pages together, one per lane; attention.c says how. All
- * arrays are 64-byte aligned; n_lanes is a multiple of 32. */
+/* Query rows that go through the same pages together, one per lane. All arrays are 64-byte aligned;
+ * positions are relative to the partition. */
+#define SL_CPU_ATTN_TILE 32u
 struct sl_cpu_attn_tile {
-    uint32_t n_lanes, head_dim_k, head_dim_v;
-    uint32_t begin, end;           /* positions of the partition that any lane needs */
-    uint32_t full_begin, full_end; /* positions that every lane of a query needs; may be empty */
-    const int32_t *lo, *hi;        /* [n_lanes] each lane's positions, relative to the partition */
-    const float *qt;               /* [head_dim_k, n_lanes] */
-    float *s;                      /* [SL_CPU_ATTN_PART, n_lanes] scores, then probabilities */
-    float *m, *l;                  /* [n_lanes] running maximum and sum */
-    float *ot;                     /* [head_dim_v, n_lanes] running output */
-    float *part_m, *part_l;        /* the partition's own */
-    float *part_ot;
+    uint32_t head_dim_k, head_dim_v;
+    uint32_t begin, end;           /* positions that any lane needs */
+    uint32_t full_begin, full_end; /* positions that all lanes with a query need */
+    int32_t *lo, *hi;              /* [TILE] each lane's positions; none when lo >= hi */
+    float *qt;                     /* [head_dim_k, TILE] */
+    float *s;                      /* [SL_CPU_ATTN_PART, TILE] scores, then probabilities */
+    float *m, *l, *ot;             /* [TILE], [TILE], [head_dim_v, TILE] M, L, O */
+    float *part_m, *part_l, *part_ot;
 };
 
 /* The kernels that differ by instruction set. The C definitions fill the table, better ones
@@ -67,15 +66,15 @@ struct sl_cpu_kernels {
     /* o[i] = fma(o[i], a, x[i] * b) */
     void (*merge)(float *o, float a, const float *x, float b, uint32_t n);
 
-    /* The same for many rows, one per lane; NULL in C, where rows go one by one.
-     * k, v: [end - begin, head_dim] f32 of positions begin..end of the partition. */
+    /* The same for a tile; NULL in C, where rows go one by one. k, v: f32 [end - begin, head_dim],
+     * positions begin to end. */
     void (*tile_qk)(const struct sl_cpu_attn_tile *t, const float *k, uint32_t begin, uint32_t end,
                     float scale);
     void (*tile_softmax)(const struct sl_cpu_attn_tile *t);
     void (*tile_pv)(const struct sl_cpu_attn_tile *t, const float *v, uint32_t begin, uint32_t end);
-    void (*tile_merge)(const struct sl_cpu_attn_tile *t);
-    /* The sinks as a last partition of one position without a value. sink [n_lanes]. */
-    void (*tile_sink)(const struct sl_cpu_attn_tile *t, const float *sink);
+    void (*tile_join)(const struct sl_cpu_attn_tile *t);
+    /* sink [TILE] or NULL */
+    void (*tile_finish)(const struct sl_cpu_attn_tile *t, const float *sink);
 };
 
 struct sl_cpu {

@@ -1,0 +1,23 @@
+# Conformance: every op on every device that this machine has, against the CPU's plain-C definition.
+# Each tests/conformance/test_*.c is one program; conformance.c holds what they share.
+CONF_SRC := $(wildcard tests/conformance/test_*.c)
+CONF_BIN := $(CONF_SRC:%.c=$(B)/%)
+CONF_LIBS := $(B)/lib/libsl_backends.a $(B)/lib/libsl_common.a
+
+$(B)/tests/conformance/conformance.o: tests/conformance/conformance.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_all) -c -o $@ $<
+
+define conf_rule
+$(B)/$(1:%.c=%): $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS)
+	@mkdir -p $$(@D)
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS) -lcmocka -lm -lpthread
+endef
+$(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))
+
+.PHONY: conformance
+## make conformance         every op on every device against its plain-C definition
+conformance: $(CONF_BIN)
+	tests/run_tap.py $(CONF_BIN)
+
+-include $(CONF_BIN:=.d) $(B)/tests/conformance/conformance.d

@@ -1,0 +1,323 @@
+#include "tests/conformance/conformance.h"
+
+#include "backends/cpu/cpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum sl_status open_cpu(const struct conf_target *t, struct sl_device **out_device,
+                               struct sl_err *err) {
+    return sl_cpu_open(&(struct sl_cpu_config){t->n_threads, (enum sl_cpu_isa)t->isa}, out_device,
+                       err);
+}
+
+#define CPU(isa_name, isa_id, threads)                                                             \
+    {                                                                                              \
+        .name = "cpu " isa_name " x " #threads, .open = open_cpu, .isa = isa_id,                   \
+        .n_threads = threads                                                                       \
+    }
+
+static const struct conf_target definition = CPU("c", SL_CPU_C, 1);
+
+/* A backend joins by its line here: its open function and a tolerance. */
+const struct conf_target conf_targets[] = {
+    CPU("c", SL_CPU_C, 2),           CPU("c", SL_CPU_C, 3),
+    CPU("avx2", SL_CPU_AVX2, 1),     CPU("avx2", SL_CPU_AVX2, 2),
+    CPU("avx2", SL_CPU_AVX2, 3),     CPU("avx512", SL_CPU_AVX512, 1),
+    CPU("avx512", SL_CPU_AVX512, 2), CPU("avx512", SL_CPU_AVX512, 3),
+    CPU("vnni", SL_CPU_VNNI, 1),     CPU("vnni", SL_CPU_VNNI, 2),
+    CPU("vnni", SL_CPU_VNNI, 3),
+};
+const size_t conf_n_targets = CONF_COUNT(conf_targets);
+
+#define RED_BYTES 64u
+#define RED_VALUE 0x5a
+
+struct block {
+    char *addr; /* a red zone, the data, a red zone */
+    size_t data_bytes, bytes;
+    struct sl_device *d;
+    struct block *next;
+};
+
+/* What the definition said, in the order of the cases, which is the same for every target: plain C
+ * is too slow to be asked again each time. */
+struct answer {
+    char *what;
+    size_t bytes;
+    void *value;
+    struct answer *next;
+};
+
+static struct {
+    const struct sl_device_limits *limits;
+    struct sl_device *definition, *device;
+    const struct conf_target *target; /* NULL: the definition's own run */
+    struct block *blocks;
+    void **host;
+    size_t n_host;
+    struct answer **answers_end; /* while the definition runs */
+    struct answer *next_answer;
+} now;
+
+bool conf_checking(void) {
+    return !now.target;
+}
+
+struct sl_device *conf_device(void) {
+    return now.device;
+}
+
+void conf_ok(enum sl_status status) {
+    if (status != SL_OK)
+        fail_msg("the op was refused: %s", sl_status_text(status));
+}
+
+void *conf_put(struct sl_device *d, const void *src, size_t bytes) {
+    struct block *b = calloc(1, sizeof *b);
+    assert_non_null(b);
+    b->data_bytes = bytes;
+    b->bytes = bytes + 2 * RED_BYTES;
+    b->d = d;
+    void *addr;
+    assert_int_equal(sl_device_alloc(d, b->bytes, &addr), SL_OK);
+    b->addr = addr;
+    b->next = now.blocks;
+    now.blocks = b;
+    char *fill = malloc(b->bytes);
+    assert_non_null(fill);
+    memset(fill, RED_VALUE, b->bytes);
+    memset(fill + RED_BYTES, 0xff, bytes);
+    if (src)
+        memcpy(fill + RED_BYTES, src, bytes);
+    assert_int_equal(sl_device_upload(d, addr, fill, b->bytes), SL_OK);
+    free(fill);
+    return b->addr + RED_BYTES;
+}
+
+void conf_get(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+    assert_int_equal(sl_device_sync(d), SL_OK);
+    assert_int_equal(sl_device_download(d, dst, src, bytes), SL_OK);
+}
+
+static void free_blocks(void) {
+    bool whole = true;
+    while (now.blocks) {
+        struct block *b = now.blocks;
+        char red[2 * RED_BYTES];
+        conf_get(b->d, red, b->addr, RED_BYTES);
+        conf_get(b->d, red + RED_BYTES, b->addr + RED_BYTES + b->data_bytes, RED_BYTES);
+        for (size_t i = 0; i < sizeof red; i++)
+            whole = whole && red[i] == RED_VALUE;
+        sl_device_free(b->d, b->addr, b->bytes);
+        now.blocks = b->next;
+        free(b);
+    }
+    if (!whole)
+        fail_msg("something was written beside an array");
+}
+
+void *conf_host(size_t bytes) {
+    now.host = realloc(now.host, (now.n_host + 1) * sizeof *now.host);
+    assert_non_null(now.host);
+    void *p = calloc(1, bytes ? bytes : 1);
+    assert_non_null(p);
+    return now.host[now.n_host++] = p;
+}
+
+static bool same_f32(float a, float b) {
+    /* NaNs need not agree in their payload. */
+    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+}
+
+static void compare(const char *what, enum conf_kind kind, size_t n, const void *expected,
+                    const void *got) {
+    float most = 0;
+    if (kind == CONF_F32)
+        for (size_t i = 0; i < n; i++)
+            most = fmaxf(most, fabsf(((const float *)expected)[i]));
+    for (size_t i = 0; i < n; i++) {
+        if (kind == CONF_F32) {
+            float e = ((const float *)expected)[i], g = ((const float *)got)[i];
+            bool ok = same_f32(e, g) ||
+                      (now.target->tolerance > 0 && fabsf(e - g) <= now.target->tolerance * most);
+            if (!ok)
+                fail_msg("%s, %s: element %zu of %zu is %a (%.9g), the definition says %a (%.9g)",
+                         now.target->name, what, i, n, (double)g, (double)g, (double)e, (double)e);
+        } else if (kind == CONF_U32) {
+            uint32_t e = ((const uint32_t *)expected)[i], g = ((const uint32_t *)got)[i];
+            if (e != g)
+                fail_msg("%s, %s: element %zu of %zu is %u, the definition says %u",
+                         now.target->name, what, i, n, g, e);
+        } else {
+            uint8_t e = ((const uint8_t *)expected)[i], g = ((const uint8_t *)got)[i];
+            if (e != g)
+                fail_msg("%s, %s: byte %zu of %zu is 0x%02x, the definition says 0x%02x",
+                         now.target->name, what, i, n, g, e);
+        }
+    }
+}
+
+void conf_case(const char *what, conf_run *run, const void *ctx, enum conf_kind kind, size_t n,
+               void *expected) {
+    static const size_t elem_bytes[] = {sizeof(float), sizeof(uint32_t), 1};
+    size_t bytes = n * elem_bytes[kind];
+    if (!now.target) {
+        run(now.definition, ctx, expected);
+        free_blocks();
+        struct answer *a = calloc(1, sizeof *a);
+        assert_non_null(a);
+        a->what = strdup(what);
+        a->bytes = bytes;
+        a->value = malloc(bytes ? bytes : 1);
+        assert_non_null(a->value);
+        memcpy(a->value, expected, bytes);
+        *now.answers_end = a;
+        now.answers_end = &a->next;
+        return;
+    }
+    struct answer *a = now.next_answer;
+    if (!a || a->bytes != bytes || strcmp(a->what, what) != 0)
+        fail_msg("%s: the definition was not asked this; its own run failed", what);
+    now.next_answer = a->next;
+    memcpy(expected, a->value, bytes);
+    void *got = malloc(bytes ? bytes : 1);
+    assert_non_null(got);
+    memset(got, 0x77, bytes);
+    run(now.device, ctx, got);
+    free_blocks();
+    compare(what, kind, n, expected, got);
+    free(got);
+}
+
+void conf_near(const char *what, const float *y, const double *ref, const double *tol, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs((double)y[i] - ref[i]) <= tol[i]))
+            fail_msg("%s: element %zu of %zu is %.9g, in double it is %.17g, off by %g, allowed %g",
+                     what, i, n, (double)y[i], ref[i], fabs((double)y[i] - ref[i]), tol[i]);
+}
+
+static float sign(struct sl_rng *rng) {
+    return sl_rng_u64(rng) & 1 ? -1.0f : 1.0f;
+}
+
+void conf_fill(struct sl_rng *rng, enum conf_fill fill, float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float u = (float)sl_rng_unit(rng);
+        switch (fill) {
+        case CONF_WIDE:
+            x[i] = sign(rng) * powf(10.0f, 12.0f * u - 6.0f);
+            break;
+        case CONF_DENORMAL:
+            x[i] = sign(rng) * (u < 0.3f   ? 0.0f
+                                : u < 0.6f ? 0x1p-140f * (float)sl_rng_below(rng, 1000)
+                                : u < 0.8f ? 0x1p-24f * u
+                                           : u);
+            break;
+        case CONF_SPIKES:
+            x[i] = sign(rng) * (sl_rng_below(rng, 50) ? 0.01f * u : 300.0f * u);
+            break;
+        case CONF_EQUAL:
+            x[i] = 0.5f * (float)sl_rng_below(rng, 4) - 0.5f;
+            break;
+        default:
+            x[i] = 2.0f * u - 1.0f;
+        }
+    }
+}
+
+/* A test and its answers. */
+struct run {
+    const struct conf_test *test;
+    struct answer *answers;
+};
+
+static void run_one(void **state) {
+    struct run *r = *state;
+    now.answers_end = &r->answers;
+    now.next_answer = r->answers;
+    r->test->fn();
+}
+
+static int end_one(void **state) {
+    (void)state;
+    free_blocks();
+    for (size_t i = 0; i < now.n_host; i++)
+        free(now.host[i]);
+    free(now.host);
+    now.host = NULL;
+    now.n_host = 0;
+    return 0;
+}
+
+static void absent(void **state) {
+    (void)state;
+    skip();
+}
+
+static struct sl_device *open_target(const struct conf_target *t) {
+    struct sl_err err = {{0}};
+    struct sl_device *d = NULL;
+    enum sl_status status = t->open(t, &d, &err);
+    if (status == SL_ERR_UNSUPPORTED)
+        return NULL;
+    if (!status)
+        status = sl_device_configure(d, now.limits, &err);
+    if (status) {
+        fprintf(stderr, "%s: %s\n", t->name, err.text);
+        exit(1);
+    }
+    return d;
+}
+
+int conf_main(const char *op, const struct sl_device_limits *limits, const struct conf_test *tests,
+              size_t n_tests) {
+    int n_failed = 0;
+    now.limits = limits;
+    now.definition = now.device = open_target(&definition);
+    struct run *runs = calloc(n_tests, sizeof *runs);
+    if (!runs)
+        exit(1);
+    char name[256];
+    /* The first group holds the definition to the reference in the tests; the others hold the
+     * targets to the definition. SL_CONF_TARGET keeps to the targets whose name starts with it. */
+    const char *only = getenv("SL_CONF_TARGET");
+    for (size_t i = 0; i <= conf_n_targets; i++) {
+        now.target = i ? &conf_targets[i - 1] : NULL;
+        if (now.target && only && strncmp(now.target->name, only, strlen(only)) != 0)
+            continue;
+        if (now.target)
+            now.device = open_target(now.target);
+        snprintf(name, sizeof name, "%s on %s", op, now.target ? now.target->name : "definition");
+        struct CMUnitTest *list = calloc(n_tests, sizeof *list);
+        char(*labels)[256] = calloc(n_tests, sizeof *labels);
+        if (!list || !labels)
+            exit(1);
+        for (size_t k = 0; k < n_tests; k++) {
+            runs[k].test = &tests[k];
+            snprintf(labels[k], sizeof labels[k], "%.100s: %.100s", name, tests[k].name);
+            list[k] = (struct CMUnitTest){labels[k], now.device ? run_one : absent, NULL, end_one,
+                                          &runs[k]};
+        }
+        n_failed += _cmocka_run_group_tests(name, list, n_tests, NULL, NULL);
+        free(labels);
+        free(list);
+        if (now.target)
+            sl_device_close(&now.device);
+        else
+            now.device = NULL;
+    }
+    sl_device_close(&now.definition);
+    for (size_t k = 0; k < n_tests; k++)
+        while (runs[k].answers) {
+            struct answer *a = runs[k].answers;
+            runs[k].answers = a->next;
+            free(a->what);
+            free(a->value);
+            free(a);
+        }
+    free(runs);
+    return n_failed ? 1 : 0;
+}

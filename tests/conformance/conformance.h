@@ -1,0 +1,86 @@
+/* What the conformance programs share: the devices under test, the definition that they are held
+ * to, inputs that reach the corners, and the comparison.
+ *
+ * Each program runs its op's cases through conf_case(): the op on the definition (CPU, plain C, one
+ * thread), then on every target, the results compared by the target's own rule: the CPU's
+ * instruction sets and thread counts bit for bit, other backends within a tolerance. A target that
+ * this machine lacks is one skipped test. */
+#ifndef SL_TESTS_CONFORMANCE_H
+#define SL_TESTS_CONFORMANCE_H
+
+#include "backends/backend.h"
+#include "common/rng.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+struct conf_target {
+    const char *name; /* "avx2 x 3 threads" */
+    enum sl_status (*open)(const struct conf_target *t, struct sl_device **out_device,
+                           struct sl_err *err);
+    int isa; /* for the CPU */
+    uint32_t n_threads;
+    /* 0: the same bits as the definition. Otherwise |y - definition| may be this times the largest
+     * |definition| of the case. */
+    float tolerance;
+};
+extern const struct conf_target conf_targets[];
+extern const size_t conf_n_targets;
+
+/* Runs all of tests on the definition alone, then on every target; the program's exit status. Every
+ * device is configured with limits. */
+struct conf_test {
+    const char *name;
+    void (*fn)(void);
+};
+int conf_main(const char *op, const struct sl_device_limits *limits, const struct conf_test *tests,
+              size_t n_tests);
+
+/* One case of the running test; the same cases in the same order for every target. run() does the
+ * op on d (the arrays that it uses come from conf_put) and leaves n values in out. expected [n]
+ * receives the definition's result. */
+enum conf_kind { CONF_F32, CONF_U32, CONF_U8 };
+typedef void conf_run(struct sl_device *d, const void *ctx, void *out);
+void conf_case(const char *what, conf_run *run, const void *ctx, enum conf_kind kind, size_t n,
+               void *expected);
+
+/* True while the definition itself is tested: the time to compare it with an independent reference.
+ * The targets' runs need not repeat that. */
+bool conf_checking(void);
+
+/* The device of the current target, for invariance checks: a row alone must equal the
+ * row in a batch, whatever the device. */
+struct sl_device *conf_device(void);
+
+/* Device memory until the current case ends; src NULL: filled with 0xff, NaN to whoever reads it.
+ * Small red zones around it are checked when the case ends, where the host can see them. */
+void *conf_put(struct sl_device *d, const void *src, size_t bytes);
+void conf_get(struct sl_device *d, void *dst, const void *src, size_t bytes);
+/* The op's status must be SL_OK. */
+void conf_ok(enum sl_status status);
+
+/* Host memory until the current test ends. */
+void *conf_host(size_t bytes);
+
+/* Inputs. */
+enum conf_fill {
+    CONF_PLAIN,    /* uniform in [-1, 1] */
+    CONF_WIDE,     /* magnitudes from 1e-6 to 1e6 */
+    CONF_DENORMAL, /* many denormals and zeros of both signs among small numbers */
+    CONF_SPIKES,   /* small, with a few large ones */
+    CONF_EQUAL,    /* few distinct values: ties */
+    CONF_N_FILL,
+};
+void conf_fill(struct sl_rng *rng, enum conf_fill fill, float *x, size_t n);
+
+/* |y - ref| <= tol for all; says where not. */
+void conf_near(const char *what, const float *y, const double *ref, const double *tol, size_t n);
+
+#define CONF_COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+#endif

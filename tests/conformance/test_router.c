@@ -1,0 +1,205 @@
+/* sl_op_router */
+#include "tests/conformance/conformance.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sl_device_limits limits = {.max_tok = 600, .max_expert = SL_MAX_EXPERTS};
+
+struct router_case {
+    struct sl_op_router op; /* pointers are the host's */
+};
+
+/* ids, then the weights' bits */
+static void run(struct sl_device *d, const void *ctx, void *out) {
+    struct sl_op_router op = ((const struct router_case *)ctx)->op;
+    size_t n = (size_t)op.n_tok * op.k;
+    op.logits = conf_put(d, op.logits, (size_t)op.n_tok * op.n_expert * sizeof(float));
+    op.bias = op.bias ? conf_put(d, op.bias, op.n_expert * sizeof(float)) : NULL;
+    op.ids = conf_put(d, NULL, n * sizeof(uint32_t));
+    op.weights = conf_put(d, NULL, n * sizeof(float));
+    conf_ok(sl_op_router(d, &op));
+    conf_get(d, out, op.ids, n * sizeof(uint32_t));
+    conf_get(d, (uint32_t *)out + n, op.weights, n * sizeof(float));
+}
+
+static void run_ids(struct sl_device *d, const void *ctx, void *out) {
+    const struct sl_op_router *op = &((const struct router_case *)ctx)->op;
+    uint32_t *both = malloc((size_t)op->n_tok * op->k * 8);
+    run(d, ctx, both);
+    memcpy(out, both, (size_t)op->n_tok * op->k * 4);
+    free(both);
+}
+
+static void run_weights(struct sl_device *d, const void *ctx, void *out) {
+    const struct sl_op_router *op = &((const struct router_case *)ctx)->op;
+    size_t n = (size_t)op->n_tok * op->k;
+    uint32_t *both = malloc(n * 8);
+    run(d, ctx, both);
+    memcpy(out, both + n, n * 4);
+    free(both);
+}
+
+/* The scores in double; weights must follow from the ids that were chosen, and the choice must be
+ * right wherever double can tell. */
+static void check(const char *what, const struct sl_op_router *op, const uint32_t *ids,
+                  const float *weights) {
+    double score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS];
+    for (uint32_t t = 0; t < op->n_tok; t++) {
+        const float *x = op->logits + (size_t)t * op->n_expert;
+        const uint32_t *id = ids + (size_t)t * op->k;
+        const float *w = weights + (size_t)t * op->k;
+        double max = -INFINITY, sum = 0;
+        for (uint32_t e = 0; e < op->n_expert; e++)
+            max = fmax(max, (double)x[e]);
+        for (uint32_t e = 0; e < op->n_expert; e++)
+            sum += exp(x[e] - max);
+        for (uint32_t e = 0; e < op->n_expert; e++) {
+            score[e] = op->softmax_topk                 ? (double)x[e]
+                       : op->score == SL_ROUTER_SIGMOID ? 1 / (1 + exp(-(double)x[e]))
+                                                        : exp(x[e] - max) / sum;
+            key[e] = score[e] + (op->bias ? (double)op->bias[e] : 0);
+        }
+        bool chosen[SL_MAX_EXPERTS] = {false};
+        for (uint32_t r = 0; r < op->k; r++) {
+            if (id[r] >= op->n_expert || chosen[id[r]])
+                fail_msg("%s: row %u chose %u at rank %u", what, t, id[r], r);
+            chosen[id[r]] = true;
+            double slack = 1e-5 * (fabs(key[id[r]]) + 1e-7);
+            if (r && key[id[r]] > key[id[r - 1]] + slack)
+                fail_msg("%s: row %u rank %u is larger than the one before", what, t, r);
+            /* Ties, exact in the logits, go to the lower index. */
+            if (r && x[id[r]] == x[id[r - 1]] && !op->bias && id[r] < id[r - 1])
+                fail_msg("%s: row %u rank %u: a tie went to the higher index", what, t, r);
+        }
+        double last = key[id[op->k - 1]];
+        for (uint32_t e = 0; e < op->n_expert; e++) {
+            if (!chosen[e] && key[e] > last + 1e-5 * (fabs(last) + 1e-7))
+                fail_msg("%s: row %u left out expert %u", what, t, e);
+            if (!chosen[e] && x[e] == x[id[op->k - 1]] && !op->bias && e < id[op->k - 1])
+                fail_msg("%s: row %u left out %u for its equal %u", what, t, e, id[op->k - 1]);
+        }
+        double ref[SL_MAX_TOPK], tol[SL_MAX_TOPK], total = 0, top = -INFINITY;
+        for (uint32_t r = 0; r < op->k; r++)
+            top = fmax(top, (double)x[id[r]]);
+        for (uint32_t r = 0; r < op->k; r++) {
+            ref[r] = op->softmax_topk ? exp(x[id[r]] - top) : score[id[r]];
+            total += ref[r];
+        }
+        for (uint32_t r = 0; r < op->k; r++) {
+            if (op->softmax_topk || op->normalize)
+                ref[r] = total != 0 ? ref[r] / total : 0;
+            ref[r] *= (double)op->scale;
+            /* x - max rounds to 2^-24 of its size, and exp makes that a relative error. */
+            tol[r] = fabs(ref[r]) * (2e-5) + 1e-9;
+        }
+        conf_near(what, w, ref, tol, op->k);
+    }
+}
+
+static void one(struct sl_op_router op, enum conf_fill fill, float factor, bool with_bias) {
+    struct sl_rng rng = {op.n_tok * 7u + op.n_expert * 13u + op.k};
+    size_t n = (size_t)op.n_tok * op.k;
+    float *x = conf_host((size_t)op.n_tok * op.n_expert * sizeof *x);
+    float *bias = conf_host(op.n_expert * sizeof *bias);
+    uint32_t *ids = conf_host(n * sizeof *ids);
+    float *weights = conf_host(n * sizeof *weights);
+    conf_fill(&rng, fill, x, (size_t)op.n_tok * op.n_expert);
+    for (size_t i = 0; i < (size_t)op.n_tok * op.n_expert; i++)
+        x[i] *= factor;
+    conf_fill(&rng, CONF_PLAIN, bias, op.n_expert);
+    op.logits = x;
+    op.bias = with_bias ? bias : NULL;
+    struct router_case c = {op};
+    char what[160];
+    snprintf(what, sizeof what, "%u rows, %u of %u, score %d%s%s%s, scale %g, fill %d x %g",
+             op.n_tok, op.k, op.n_expert, (int)op.score, op.softmax_topk ? ", over the chosen" : "",
+             op.normalize ? ", normalized" : "", with_bias ? ", biased" : "", (double)op.scale,
+             (int)fill, (double)factor);
+    conf_case(what, run_ids, &c, CONF_U32, n, ids);
+    conf_case(what, run_weights, &c, CONF_F32, n, weights);
+    check(what, &op, ids, weights);
+}
+
+static void shapes(void) {
+    static const uint32_t n_expert[] = {1, 2, 7, 8, 16, 17, 33, 60, 64, 100, 128, 256, 1000, 1024};
+    for (size_t i = 0; i < CONF_COUNT(n_expert); i++) {
+        uint32_t n = n_expert[i], all = n < SL_MAX_TOPK ? n : SL_MAX_TOPK;
+        const uint32_t k[] = {1, all, (all + 1) / 2, all < 8 ? all : 8};
+        for (size_t j = 0; j < CONF_COUNT(k); j++) {
+            struct sl_op_router op = {.n_tok = 5, .n_expert = n, .k = k[j], .scale = 1};
+            one(op, CONF_PLAIN, 8, false);
+            op.normalize = true, op.scale = 2.5f;
+            one(op, CONF_PLAIN, 3, false);
+            one(op, CONF_EQUAL, 1, false);
+            op.score = SL_ROUTER_SIGMOID;
+            one(op, CONF_PLAIN, 8, true);
+            one(op, CONF_EQUAL, 1, false);
+            op.score = SL_ROUTER_SOFTMAX, op.softmax_topk = true, op.normalize = false,
+            op.scale = 1;
+            one(op, CONF_PLAIN, 8, false);
+            one(op, CONF_EQUAL, 1, false);
+        }
+    }
+}
+
+static void values(void) {
+    for (int fill = 0; fill < CONF_N_FILL; fill++)
+        for (uint32_t mode = 0; mode < 3; mode++) {
+            struct sl_op_router op = {.n_tok = 3,
+                                      .n_expert = 60,
+                                      .k = 4,
+                                      .scale = 1,
+                                      .score = mode == 1 ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
+                                      .softmax_topk = mode == 2,
+                                      .normalize = mode == 0};
+            one(op, (enum conf_fill)fill, 1, false);
+            if (mode != 1) /* sigmoids of huge logits are all 1: ties that the logits hide */
+                one(op, (enum conf_fill)fill, fill == CONF_EQUAL ? 1e5f : 20, false);
+        }
+}
+
+static void many_rows(void) {
+    struct sl_op_router op = {.n_tok = 513, .n_expert = 128, .k = 8, .scale = 1, .normalize = true};
+    one(op, CONF_PLAIN, 6, false);
+    op.n_tok = 1;
+    one(op, CONF_PLAIN, 6, false);
+}
+
+/* A model gone wrong must not take the process with it: ids stay in range and distinct. */
+static void not_numbers(void) {
+    for (uint32_t mode = 0; mode < 4; mode++) {
+        float x[3 * 40];
+        for (int i = 0; i < 40; i++) {
+            x[i] = NAN;
+            x[40 + i] = i % 3 ? NAN : (float)i;
+            x[80 + i] = i % 4 == 0 ? INFINITY : i % 4 == 1 ? -INFINITY : 0;
+        }
+        struct router_case c = {{.logits = x,
+                                 .n_tok = 3,
+                                 .n_expert = 40,
+                                 .k = 20,
+                                 .scale = 1,
+                                 .score = mode == 1 ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
+                                 .softmax_topk = mode == 2,
+                                 .normalize = mode == 3}};
+        uint32_t ids[60];
+        conf_case("not numbers", run_ids, &c, CONF_U32, 60, ids);
+        for (int t = 0; t < 3; t++)
+            for (int r = 0; r < 20; r++) {
+                assert_true(ids[t * 20 + r] < 40);
+                for (int s = 0; s < r; s++)
+                    assert_true(ids[t * 20 + r] != ids[t * 20 + s]);
+            }
+    }
+}
+
+int main(void) {
+    static const struct conf_test tests[] = {{"shapes", shapes},
+                                             {"values", values},
+                                             {"many rows", many_rows},
+                                             {"not numbers", not_numbers}};
+    return conf_main("router", &limits, tests, CONF_COUNT(tests));
+}
