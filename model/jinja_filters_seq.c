@@ -1,0 +1,512 @@
+/* Filters on sequences and mappings. map, select and their like are lazy, as in Jinja.
+ * Source: Jinja2's list of built-in filters. */
+#include "model/jinja_ast.h"
+#include "model/jinja_unicode.h"
+#include "model/jinja_value.h"
+
+#include <string.h>
+
+#define FILTER(name)                                                                               \
+    static struct sl_jv name(struct sl_jrt *rt, struct sl_jv v, struct sl_jv *arg,                 \
+                             const struct sl_jargv *all)
+#define UNUSED (void)rt, (void)v, (void)arg, (void)all
+
+static bool given(struct sl_jv v) { return v.type != SL_J_MISSING; }
+
+static bool flag(struct sl_jrt *rt, struct sl_jv v) { return given(v) && sl_j_truth(rt, v); }
+
+/* ---- attribute paths: "a.b.0", several of them with commas ---- */
+
+struct path {
+    struct sl_jv *part;
+    size_t n;
+    struct sl_jv fallback; /* MISSING or NONE: none */
+};
+
+static struct path path_of(struct sl_jrt *rt, struct sl_jv attribute, struct sl_jv fallback) {
+    struct path p = {.fallback = fallback};
+    if (!given(attribute) || attribute.type == SL_J_NONE)
+        return p;
+    if (attribute.type != SL_J_STR) {
+        p.part = sl_j_alloc(rt, sizeof *p.part);
+        p.part[p.n++] = attribute;
+        return p;
+    }
+    const struct sl_jfunc *split = sl_j_find_func(sl_j_str_methods, "split", 5);
+    struct sl_jv sep[2] = {sl_j_cstr(rt, "."), sl_j_missing()};
+    struct sl_jv parts = split->fn(rt, attribute, sep, NULL);
+    p.part = parts.l->v;
+    p.n = parts.l->n;
+    for (size_t i = 0; i < p.n; i++) {
+        int64_t index;
+        bool over, digits = p.part[i].s->len > 0;
+        for (size_t k = 0; k < p.part[i].s->len; k++)
+            digits &= p.part[i].s->p[k] >= '0' && p.part[i].s->p[k] <= '9';
+        if (digits && sl_j_parse_int(p.part[i].s, 10, &index, &over) && !over)
+            p.part[i] = sl_j_int(index);
+    }
+    return p;
+}
+
+static struct sl_jv follow(struct sl_jrt *rt, const struct path *p, struct sl_jv v) {
+    for (size_t i = 0; i < p->n; i++) {
+        v = sl_j_getitem(rt, v, p->part[i]);
+        if (v.type == SL_J_UNDEF && given(p->fallback) && p->fallback.type != SL_J_NONE)
+            v = p->fallback;
+    }
+    return v;
+}
+
+static struct sl_jv fold_case(struct sl_jrt *rt, struct sl_jv v, bool case_sensitive) {
+    return !case_sensitive && v.type == SL_J_STR ? sl_j_str_case(rt, v.s, 'l') : v;
+}
+
+/* ---- lazy ones ---- */
+
+struct call_state {
+    const struct sl_jfunc *fn; /* NULL: truth, or nothing for map */
+    const char *what;
+    struct sl_jargv args;
+    struct path path;
+    bool negate;
+};
+
+static bool map_step(struct sl_jrt *rt, void *state, struct sl_jv *item) {
+    struct call_state *s = state;
+    *item = s->fn ? sl_j_call_func(rt, s->what, s->fn, *item, &s->args)
+                  : follow(rt, &s->path, *item);
+    return true;
+}
+
+static bool select_step(struct sl_jrt *rt, void *state, struct sl_jv *item) {
+    struct call_state *s = state;
+    struct sl_jv v = follow(rt, &s->path, *item);
+    if (s->fn)
+        v = sl_j_call_func(rt, s->what, s->fn, v, &s->args);
+    return sl_j_truth(rt, v) != s->negate;
+}
+
+static bool fail_step(struct sl_jrt *rt, void *state, struct sl_jv *item) {
+    (void)item;
+    sl_j_fail(rt, "%s", (const char *)state);
+}
+
+/* A generator that fails when it is first used, as Jinja's do. */
+static struct sl_jv failing(struct sl_jrt *rt, const char *text) {
+    struct sl_jv one = sl_j_list_new(rt, SL_J_LIST, 1);
+    sl_j_list_push(rt, one.l, sl_j_none());
+    return sl_j_iter_map(rt, one, fail_step, (void *)text);
+}
+
+static struct sl_jv empty_iter(struct sl_jrt *rt) {
+    return sl_j_iter_over(rt, sl_j_list_new(rt, SL_J_LIST, 0));
+}
+
+static struct sl_jargv args_after(const struct sl_jargv *all, uint32_t n) {
+    struct sl_jargv a = *all;
+    a.pos += n;
+    a.n_pos -= n;
+    return a;
+}
+
+FILTER(f_map) {
+    UNUSED;
+    struct call_state *s = sl_j_alloc(rt, sizeof *s);
+    *s = (struct call_state){.what = "filter"};
+    if (!sl_j_truth(rt, v))
+        return empty_iter(rt);
+    struct sl_jv attribute = sl_j_missing(), fallback = sl_j_missing();
+    bool other = false;
+    for (uint32_t i = 0; i < all->n_kw; i++) {
+        if (sl_j_str_is(all->kw_name[i], "attribute"))
+            attribute = all->kw[i];
+        else if (sl_j_str_is(all->kw_name[i], "default"))
+            fallback = all->kw[i];
+        else
+            other = true;
+    }
+    if (!all->n_pos && given(attribute)) {
+        if (other)
+            return failing(rt, "map got an unexpected keyword argument");
+        s->path = path_of(rt, attribute, fallback);
+    } else {
+        if (!all->n_pos)
+            return failing(rt, "map requires a filter argument");
+        if (all->pos[0].type != SL_J_STR)
+            return failing(rt, "map wants the name of a filter");
+        s->fn = sl_j_find_filter(all->pos[0].s->p, all->pos[0].s->len);
+        if (!s->fn)
+            return failing(rt, "map names a filter that does not exist");
+        s->args = args_after(all, 1);
+    }
+    if (!sl_j_iterable(v))
+        return failing(rt, "map wants something that can be iterated");
+    return sl_j_iter_map(rt, v, map_step, s);
+}
+
+static struct sl_jv selecting(struct sl_jrt *rt, struct sl_jv v, const struct sl_jargv *all,
+                              bool by_attr, bool negate) {
+    struct call_state *s = sl_j_alloc(rt, sizeof *s);
+    uint32_t off = by_attr;
+    *s = (struct call_state){.what = "test", .negate = negate};
+    if (!sl_j_truth(rt, v))
+        return empty_iter(rt);
+    if (by_attr && !all->n_pos)
+        return failing(rt, "the name of an attribute is missing");
+    if (by_attr)
+        s->path = path_of(rt, all->pos[0], sl_j_missing());
+    if (all->n_pos > off) {
+        struct sl_jv name = all->pos[off];
+        if (name.type == SL_J_STR)
+            s->fn = sl_j_find_test(name.s->p, name.s->len);
+        if (!s->fn)
+            return failing(rt, "a test of this name does not exist");
+        s->args = args_after(all, off + 1);
+    }
+    if (!sl_j_iterable(v))
+        return failing(rt, "only what can be iterated can be selected from");
+    return sl_j_iter_map(rt, v, select_step, s);
+}
+
+FILTER(f_select) {
+    UNUSED;
+    return selecting(rt, v, all, false, false);
+}
+
+FILTER(f_reject) {
+    UNUSED;
+    return selecting(rt, v, all, false, true);
+}
+
+FILTER(f_selectattr) {
+    UNUSED;
+    return selecting(rt, v, all, true, false);
+}
+
+FILTER(f_rejectattr) {
+    UNUSED;
+    return selecting(rt, v, all, true, true);
+}
+
+FILTER(f_items) {
+    UNUSED;
+    if (v.type == SL_J_UNDEF)
+        return empty_iter(rt);
+    if (v.type != SL_J_DICT)
+        return failing(rt, "item pairs can only be taken from a mapping");
+    struct sl_jview *view = sl_j_alloc(rt, sizeof *view);
+    *view = (struct sl_jview){v.d, 'i'};
+    return sl_j_iter_over(rt, (struct sl_jv){.type = SL_J_VIEW, .view = view});
+}
+
+/* ---- sorting ---- */
+
+struct sort_item {
+    struct sl_jv key, val;
+};
+
+/* Stable merge sort, comparing only with <, as Python does. */
+static void merge_sort(struct sl_jrt *rt, struct sort_item *v, struct sort_item *tmp, size_t n,
+                       bool reverse) {
+    if (n < 2)
+        return;
+    size_t half = n / 2, i = 0, j = half, k = 0;
+    merge_sort(rt, v, tmp, half, reverse);
+    merge_sort(rt, v + half, tmp, n - half, reverse);
+    while (i < half && j < n) {
+        sl_j_work(rt, 1);
+        bool right = reverse ? sl_j_order(rt, '<', v[i].key, v[j].key)
+                             : sl_j_order(rt, '<', v[j].key, v[i].key);
+        tmp[k++] = right ? v[j++] : v[i++];
+    }
+    while (i < half)
+        tmp[k++] = v[i++];
+    memcpy(v, tmp, k * sizeof *v);
+}
+
+static struct sl_jv sort_by(struct sl_jrt *rt, struct sort_item *v, size_t n, bool reverse) {
+    struct sl_jv out = sl_j_list_new(rt, SL_J_LIST, n);
+    merge_sort(rt, v, sl_j_alloc_n(rt, n, sizeof *v), n, reverse);
+    for (size_t i = 0; i < n; i++)
+        sl_j_list_push(rt, out.l, v[i].val);
+    return out;
+}
+
+FILTER(f_sort) {
+    UNUSED;
+    struct sl_jv in = sl_j_to_list(rt, v);
+    bool sensitive = flag(rt, arg[1]);
+    struct path one = {0}, *paths = &one;
+    size_t n_paths = 1;
+    if (given(arg[2]) && arg[2].type == SL_J_STR) {
+        const struct sl_jfunc *split = sl_j_find_func(sl_j_str_methods, "split", 5);
+        struct sl_jv sep[2] = {sl_j_cstr(rt, ","), sl_j_missing()};
+        struct sl_jv names = split->fn(rt, arg[2], sep, NULL);
+        n_paths = names.l->n;
+        paths = sl_j_alloc_n(rt, n_paths, sizeof *paths);
+        for (size_t i = 0; i < n_paths; i++)
+            paths[i] = path_of(rt, names.l->v[i], sl_j_missing());
+    } else {
+        one = path_of(rt, arg[2], sl_j_missing());
+    }
+    struct sort_item *items = sl_j_alloc_n(rt, in.l->n, sizeof *items);
+    for (size_t i = 0; i < in.l->n; i++) {
+        items[i].val = in.l->v[i];
+        items[i].key = sl_j_list_new(rt, SL_J_LIST, n_paths);
+        for (size_t k = 0; k < n_paths; k++)
+            sl_j_list_push(rt, items[i].key.l,
+                           fold_case(rt, follow(rt, &paths[k], in.l->v[i]), sensitive));
+    }
+    return sort_by(rt, items, in.l->n, flag(rt, arg[0]));
+}
+
+FILTER(f_dictsort) {
+    UNUSED;
+    bool by_value = false, sensitive = flag(rt, arg[0]);
+    if (given(arg[1])) {
+        if (arg[1].type != SL_J_STR ||
+            (!sl_j_str_is(arg[1].s, "key") && !sl_j_str_is(arg[1].s, "value")))
+            sl_j_fail(rt, "dictsort sorts by \"key\" or \"value\"");
+        by_value = arg[1].s->p[0] == 'v';
+    }
+    if (v.type == SL_J_UNDEF)
+        sl_j_undef_fail(rt, v);
+    if (v.type != SL_J_DICT)
+        sl_j_fail(rt, "dictsort wants a mapping, not %s", sl_j_type_name(v));
+    struct sort_item *items = sl_j_alloc_n(rt, v.d->n, sizeof *items);
+    for (size_t i = 0; i < v.d->n; i++) {
+        items[i].val = sl_j_pair(rt, v.d->e[i].key, v.d->e[i].val);
+        items[i].key = fold_case(rt, by_value ? v.d->e[i].val : v.d->e[i].key, sensitive);
+    }
+    return sort_by(rt, items, v.d->n, flag(rt, arg[2]));
+}
+
+FILTER(f_groupby) {
+    UNUSED;
+    struct sl_jv in = sl_j_to_list(rt, v), out = sl_j_list_new(rt, SL_J_LIST, 0);
+    struct path path = path_of(rt, arg[0], arg[1]);
+    bool sensitive = flag(rt, arg[2]);
+    struct sort_item *items = sl_j_alloc_n(rt, in.l->n, sizeof *items);
+    for (size_t i = 0; i < in.l->n; i++) {
+        items[i].val = in.l->v[i];
+        items[i].key = fold_case(rt, follow(rt, &path, in.l->v[i]), sensitive);
+    }
+    merge_sort(rt, items, sl_j_alloc_n(rt, in.l->n, sizeof *items), in.l->n, false);
+    for (size_t i = 0; i < in.l->n;) {
+        struct sl_jv members = sl_j_list_new(rt, SL_J_LIST, 0);
+        size_t first = i;
+        for (; i < in.l->n && sl_j_equal(rt, items[first].key, items[i].key); i++)
+            sl_j_list_push(rt, members.l, items[i].val);
+        if (i == first) /* a NaN equals nothing, itself included */
+            sl_j_list_push(rt, members.l, items[i++].val);
+        struct sl_jv key = sensitive ? items[first].key : follow(rt, &path, items[first].val);
+        struct sl_jv group = sl_j_pair(rt, key, members);
+        group.l->group = true;
+        sl_j_list_push(rt, out.l, group);
+    }
+    return out;
+}
+
+static struct sl_jv extreme(struct sl_jrt *rt, struct sl_jv v, struct sl_jv *arg, int op) {
+    struct path path = path_of(rt, arg[1], sl_j_missing());
+    bool sensitive = flag(rt, arg[0]), any = false;
+    struct sl_jv item, best = sl_j_missing(), best_key = best;
+    for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item); any = true) {
+        struct sl_jv key = fold_case(rt, follow(rt, &path, item), sensitive);
+        if (any && !sl_j_order(rt, op, key, best_key))
+            continue;
+        best = item;
+        best_key = key;
+    }
+    return any ? best : sl_j_undef_hint(rt, "No aggregated item, sequence was empty.");
+}
+
+FILTER(f_min) {
+    UNUSED;
+    return extreme(rt, v, arg, '<');
+}
+
+FILTER(f_max) {
+    UNUSED;
+    return extreme(rt, v, arg, '>');
+}
+
+/* ---- the rest ---- */
+
+FILTER(f_unique) {
+    UNUSED;
+    struct path path = path_of(rt, arg[1], sl_j_missing());
+    struct sl_jv seen = sl_j_dict_new(rt), out = sl_j_list_new(rt, SL_J_LIST, 0), item;
+    for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item);) {
+        struct sl_jv key = fold_case(rt, follow(rt, &path, item), flag(rt, arg[0]));
+        if (sl_j_dict_get(rt, seen.d, key))
+            continue;
+        sl_j_dict_set(rt, seen.d, key, sl_j_none());
+        sl_j_list_push(rt, out.l, item);
+    }
+    return sl_j_iter_over(rt, out);
+}
+
+FILTER(f_list) {
+    UNUSED;
+    return sl_j_to_list(rt, v);
+}
+
+FILTER(f_length) {
+    UNUSED;
+    return sl_j_int(sl_j_length(rt, v));
+}
+
+FILTER(f_first) {
+    UNUSED;
+    struct sl_jv item;
+    if (sl_j_next(rt, sl_j_iter(rt, v), &item))
+        return item;
+    return sl_j_undef_hint(rt, "No first item, sequence was empty.");
+}
+
+static bool reversible(struct sl_jv v) {
+    return v.type != SL_J_ITER && v.type != SL_J_LOOP && sl_j_iterable(v);
+}
+
+static struct sl_jv reversed(struct sl_jrt *rt, struct sl_jv v) {
+    struct sl_jv l = sl_j_to_list(rt, v);
+    for (size_t i = 0; i < l.l->n / 2; i++) {
+        struct sl_jv t = l.l->v[i];
+        l.l->v[i] = l.l->v[l.l->n - 1 - i];
+        l.l->v[l.l->n - 1 - i] = t;
+    }
+    return l;
+}
+
+FILTER(f_last) {
+    UNUSED;
+    if (!reversible(v))
+        sl_j_fail(rt, "'%s' object is not reversible", sl_j_type_name(v));
+    if (sl_j_length(rt, v) == 0)
+        return sl_j_undef_hint(rt, "No last item, sequence was empty.");
+    if (v.type == SL_J_DICT || v.type == SL_J_VIEW)
+        return reversed(rt, v).l->v[0];
+    return sl_j_getitem(rt, v, sl_j_int(-1));
+}
+
+FILTER(f_reverse) {
+    UNUSED;
+    if (v.type == SL_J_STR)
+        return sl_j_slice(rt, v, sl_j_none(), sl_j_none(), sl_j_int(-1));
+    struct sl_jv l = reversed(rt, v);
+    return reversible(v) ? sl_j_iter_over(rt, l) : l;
+}
+
+FILTER(f_join) {
+    UNUSED;
+    struct path path = path_of(rt, arg[1], sl_j_missing());
+    const struct sl_jstr *sep = given(arg[0]) ? sl_j_to_str(rt, arg[0]) : NULL;
+    struct sl_jout o = {0};
+    struct sl_jv item;
+    bool first = true;
+    for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item); first = false) {
+        if (!first && sep)
+            sl_j_put(rt, &o, sep->p, sep->len);
+        sl_j_put_str(rt, &o, follow(rt, &path, item));
+    }
+    return sl_j_out_str(rt, &o);
+}
+
+FILTER(f_default) {
+    UNUSED;
+    if (v.type == SL_J_UNDEF || (flag(rt, arg[1]) && !sl_j_truth(rt, v)))
+        return given(arg[0]) ? arg[0] : sl_j_cstr(rt, "");
+    return v;
+}
+
+FILTER(f_sum) {
+    UNUSED;
+    struct path path = path_of(rt, arg[0], sl_j_missing());
+    struct sl_jv sum = given(arg[1]) ? arg[1] : sl_j_int(0), item;
+    if (sum.type == SL_J_STR)
+        sl_j_fail(rt, "strings cannot be summed, use join");
+    for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item);)
+        sum = sl_j_binary(rt, '+', sum, follow(rt, &path, item));
+    return sum;
+}
+
+FILTER(f_batch) {
+    UNUSED;
+    int64_t n = sl_j_need_int(rt, arg[0], "the size of a batch");
+    struct sl_jv out = sl_j_list_new(rt, SL_J_LIST, 0), row = sl_j_list_new(rt, SL_J_LIST, 0), item;
+    for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item);) {
+        if ((int64_t)row.l->n == n) {
+            sl_j_list_push(rt, out.l, row);
+            row = sl_j_list_new(rt, SL_J_LIST, 0);
+        }
+        sl_j_list_push(rt, row.l, item);
+    }
+    if (row.l->n) {
+        bool fill = given(arg[1]) && arg[1].type != SL_J_NONE;
+        while (fill && (int64_t)row.l->n < n) {
+            sl_j_work(rt, 1);
+            sl_j_list_push(rt, row.l, arg[1]);
+        }
+        sl_j_list_push(rt, out.l, row);
+    }
+    return sl_j_iter_over(rt, out);
+}
+
+FILTER(f_slice) {
+    UNUSED;
+    int64_t slices = sl_j_need_int(rt, arg[0], "the number of slices");
+    struct sl_jv in = sl_j_to_list(rt, v), out = sl_j_list_new(rt, SL_J_LIST, 0);
+    int64_t n = (int64_t)in.l->n, at = 0;
+    if (slices == 0)
+        sl_j_fail(rt, "slice into zero parts");
+    for (int64_t i = 0; i < slices; i++) {
+        int64_t take = n / slices + (i < n % slices);
+        struct sl_jv part = sl_j_list_new(rt, SL_J_LIST, (size_t)take + 1);
+        sl_j_work(rt, 1);
+        for (int64_t k = 0; k < take; k++)
+            sl_j_list_push(rt, part.l, in.l->v[at++]);
+        if (given(arg[1]) && arg[1].type != SL_J_NONE && i >= n % slices)
+            sl_j_list_push(rt, part.l, arg[1]);
+        sl_j_list_push(rt, out.l, part);
+    }
+    return sl_j_iter_over(rt, out);
+}
+
+FILTER(f_attr) {
+    UNUSED;
+    if (arg[0].type != SL_J_STR)
+        sl_j_fail(rt, "the name of an attribute must be a string");
+    if (v.type == SL_J_DICT && !sl_j_find_method(SL_J_DICT, arg[0].s))
+        return sl_j_undef_member(rt, v, arg[0]); /* an attribute, never an item */
+    return sl_j_getattr(rt, v, arg[0].s);
+}
+
+const struct sl_jfunc sl_j_filters_seq[] = {
+    {"length", f_length, "", 0, false},
+    {"count", f_length, "", 0, false},
+    {"default", f_default, "default_value,boolean", 0, false},
+    {"d", f_default, "default_value,boolean", 0, false},
+    {"join", f_join, "d,attribute", 0, false},
+    {"list", f_list, "", 0, false},
+    {"items", f_items, "", 0, false},
+    {"map", f_map, NULL, 0, false},
+    {"select", f_select, NULL, 0, false},
+    {"reject", f_reject, NULL, 0, false},
+    {"selectattr", f_selectattr, NULL, 0, false},
+    {"rejectattr", f_rejectattr, NULL, 0, false},
+    {"first", f_first, "", 0, false},
+    {"last", f_last, "", 0, false},
+    {"reverse", f_reverse, "", 0, false},
+    {"sort", f_sort, "reverse,case_sensitive,attribute", 0, false},
+    {"dictsort", f_dictsort, "case_sensitive,by,reverse", 0, false},
+    {"groupby", f_groupby, "attribute,default,case_sensitive", 1, false},
+    {"unique", f_unique, "case_sensitive,attribute", 0, false},
+    {"min", f_min, "case_sensitive,attribute", 0, false},
+    {"max", f_max, "case_sensitive,attribute", 0, false},
+    {"sum", f_sum, "attribute,start", 0, false},
+    {"batch", f_batch, "linecount,fill_with", 1, false},
+    {"slice", f_slice, "slices,fill_with", 1, false},
+    {"attr", f_attr, "name", 1, false},
+    {NULL, NULL, NULL, 0, false},
+};

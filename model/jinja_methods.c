@@ -1,0 +1,688 @@
+/* Methods of strings, lists, dictionaries and the loop variable.
+ * Source: Python's documentation of the built-in types. */
+#include "model/jinja_ast.h"
+#include "model/jinja_unicode.h"
+#include "model/jinja_value.h"
+
+#include <math.h>
+#include <string.h>
+
+#define METHOD(name)                                                                               \
+    static struct sl_jv name(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg,              \
+                             const struct sl_jargv *all)
+#define UNUSED (void)rt, (void)self, (void)arg, (void)all
+
+static const struct sl_jstr *need_str(struct sl_jrt *rt, struct sl_jv v) {
+    if (v.type == SL_J_UNDEF)
+        sl_j_undef_fail(rt, v);
+    if (v.type != SL_J_STR)
+        sl_j_fail(rt, "a string is wanted here, not %s", sl_j_type_name(v));
+    return v.s;
+}
+
+static bool given(struct sl_jv v) { return v.type != SL_J_MISSING; }
+
+/* ---- strings ---- */
+
+#define CASE_METHOD(name, kind)                                                                    \
+    METHOD(name) {                                                                                 \
+        UNUSED;                                                                                    \
+        return sl_j_str_case(rt, self.s, kind);                                                    \
+    }
+CASE_METHOD(str_upper, 'u')
+CASE_METHOD(str_lower, 'l')
+CASE_METHOD(str_title, 't')
+CASE_METHOD(str_capitalize, 'c')
+CASE_METHOD(str_swapcase, 's')
+
+#define STRIP_METHOD(name, side)                                                                   \
+    METHOD(name) {                                                                                 \
+        UNUSED;                                                                                    \
+        const struct sl_jstr *chars =                                                              \
+            given(arg[0]) && arg[0].type != SL_J_NONE ? need_str(rt, arg[0]) : NULL;               \
+        return sl_j_strip(rt, self.s, side, chars);                                                \
+    }
+STRIP_METHOD(str_strip, 'b')
+STRIP_METHOD(str_lstrip, 'l')
+STRIP_METHOD(str_rstrip, 'r')
+
+static struct sl_jv text(struct sl_jrt *rt, const char *from, const char *to) {
+    return sl_j_str(rt, from, (size_t)(to - from));
+}
+
+static void reverse_list(struct sl_jlist *l) {
+    for (size_t i = 0; i < l->n / 2; i++) {
+        struct sl_jv t = l->v[i];
+        l->v[i] = l->v[l->n - 1 - i];
+        l->v[l->n - 1 - i] = t;
+    }
+}
+
+static bool space_at(const char *p, const char *end, unsigned *out_n) {
+    uint32_t cp;
+    *out_n = sl_j_utf8_next(p, end, &cp);
+    return (cp < 0x80 || *out_n > 1) && (sl_j_props(cp) & SL_J_SPACE);
+}
+
+static struct sl_jv split_spaces(struct sl_jrt *rt, const struct sl_jstr *s, int64_t max) {
+    struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
+    const char *p = s->p, *end = p + s->len;
+    unsigned n;
+    for (;;) {
+        while (p < end && space_at(p, end, &n))
+            p += n;
+        if (p == end)
+            return l;
+        const char *from = p;
+        if (max-- == 0) {
+            const struct sl_jstr rest = {.p = p, .len = (size_t)(end - p), .chars = -1};
+            const struct sl_jstr *r = sl_j_strip(rt, &rest, 'r', NULL).s;
+            sl_j_list_push(rt, l.l, sl_j_str(rt, r->p, r->len));
+            return l;
+        }
+        while (p < end && !space_at(p, end, &n))
+            p += n;
+        sl_j_work(rt, 1);
+        sl_j_list_push(rt, l.l, text(rt, from, p));
+    }
+}
+
+static struct sl_jv rsplit_spaces(struct sl_jrt *rt, const struct sl_jstr *s, int64_t max) {
+    struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
+    const char *end = s->p + s->len, *q;
+    unsigned n;
+    for (;;) {
+        while (end > s->p && (q = sl_j_utf8_prev(s->p, end), space_at(q, end, &n)))
+            end = q;
+        if (end == s->p)
+            break;
+        if (max-- == 0) {
+            const struct sl_jstr rest = {.p = s->p, .len = (size_t)(end - s->p), .chars = -1};
+            const struct sl_jstr *r = sl_j_strip(rt, &rest, 'l', NULL).s;
+            sl_j_list_push(rt, l.l, sl_j_str(rt, r->p, r->len));
+            break;
+        }
+        const char *to = end;
+        while (end > s->p && (q = sl_j_utf8_prev(s->p, end), !space_at(q, end, &n)))
+            end = q;
+        sl_j_work(rt, 1);
+        sl_j_list_push(rt, l.l, text(rt, end, to));
+    }
+    reverse_list(l.l);
+    return l;
+}
+
+/* The last occurrence that ends at or before `end`, or NULL. */
+static const char *find_last(struct sl_jrt *rt, const char *begin, const char *end,
+                             const struct sl_jstr *needle) {
+    if (needle->len > (size_t)(end - begin))
+        return NULL;
+    for (const char *p = end - needle->len;; p--) {
+        if (!memcmp(p, needle->p, needle->len)) {
+            sl_j_work(rt, (uint64_t)(end - p) >> 4);
+            return p;
+        }
+        if (p == begin)
+            break;
+    }
+    sl_j_work(rt, (uint64_t)(end - begin) >> 4);
+    return NULL;
+}
+
+static struct sl_jv split(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, bool right) {
+    int64_t max = given(arg[1]) ? sl_j_need_int(rt, arg[1], "maxsplit") : -1;
+    if (max < 0)
+        max = INT64_MAX;
+    if (!given(arg[0]) || arg[0].type == SL_J_NONE)
+        return right ? rsplit_spaces(rt, self.s, max) : split_spaces(rt, self.s, max);
+    const struct sl_jstr *sep = need_str(rt, arg[0]);
+    struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
+    const char *p = self.s->p, *end = p + self.s->len, *hit;
+    if (!sep->len)
+        sl_j_fail(rt, "empty separator");
+    if (!right) {
+        for (; max > 0 && (hit = sl_j_find(rt, self.s, p, sep)); max--) {
+            sl_j_work(rt, 1);
+            sl_j_list_push(rt, l.l, text(rt, p, hit));
+            p = hit + sep->len;
+        }
+        sl_j_list_push(rt, l.l, text(rt, p, end));
+        return l;
+    }
+    for (; max > 0 && (hit = find_last(rt, p, end, sep)); max--) {
+        sl_j_work(rt, 1);
+        sl_j_list_push(rt, l.l, text(rt, hit + sep->len, end));
+        end = hit;
+    }
+    sl_j_list_push(rt, l.l, text(rt, p, end));
+    reverse_list(l.l);
+    return l;
+}
+
+METHOD(str_split) {
+    UNUSED;
+    return split(rt, self, arg, false);
+}
+
+METHOD(str_rsplit) {
+    UNUSED;
+    return split(rt, self, arg, true);
+}
+
+METHOD(str_splitlines) {
+    UNUSED;
+    return sl_j_splitlines(rt, self.s, given(arg[0]) && sl_j_truth(rt, arg[0]));
+}
+
+static struct sl_jv three(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b, struct sl_jv c) {
+    struct sl_jv t = sl_j_list_new(rt, SL_J_TUPLE, 3);
+    sl_j_list_push(rt, t.l, a);
+    sl_j_list_push(rt, t.l, b);
+    sl_j_list_push(rt, t.l, c);
+    return t;
+}
+
+static struct sl_jv partition(struct sl_jrt *rt, struct sl_jv self, struct sl_jv sep_v,
+                              bool right) {
+    const struct sl_jstr *sep = need_str(rt, sep_v);
+    const char *p = self.s->p, *end = p + self.s->len;
+    struct sl_jv empty = sl_j_cstr(rt, "");
+    if (!sep->len)
+        sl_j_fail(rt, "empty separator");
+    const char *hit = right ? find_last(rt, p, end, sep) : sl_j_find(rt, self.s, p, sep);
+    if (!hit)
+        return right ? three(rt, empty, empty, self) : three(rt, self, empty, empty);
+    return three(rt, text(rt, p, hit), sl_j_of_str(sep), text(rt, hit + sep->len, end));
+}
+
+METHOD(str_partition) {
+    UNUSED;
+    return partition(rt, self, arg[0], false);
+}
+
+METHOD(str_rpartition) {
+    UNUSED;
+    return partition(rt, self, arg[0], true);
+}
+
+/* The part of self that optional bounds (characters) select; false when start is past the end. */
+static bool window(struct sl_jrt *rt, struct sl_jv self, const struct sl_jv *bound,
+                   struct sl_jv *out, int64_t *out_start) {
+    int64_t n = (int64_t)sl_j_chars(self.s), start = 0, stop = n;
+    if (given(bound[0]) && bound[0].type != SL_J_NONE)
+        start = sl_j_need_int(rt, bound[0], "start");
+    if (given(bound[1]) && bound[1].type != SL_J_NONE)
+        stop = sl_j_need_int(rt, bound[1], "end");
+    start = start < 0 ? (start < -n ? 0 : start + n) : start;
+    stop = stop < 0 ? (stop < -n ? 0 : stop + n) : stop > n ? n : stop;
+    *out_start = start;
+    *out = self;
+    if (start > n || stop < start)
+        return false;
+    if (start > 0 || stop < n)
+        *out = sl_j_substr(rt, self.s, (size_t)start, (size_t)stop);
+    return true;
+}
+
+static struct sl_jv affix(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, bool at_end) {
+    struct sl_jv part, one = arg[0];
+    int64_t start;
+    bool in = window(rt, self, arg + 1, &part, &start);
+    struct sl_jv *v = &one;
+    size_t n = 1;
+    if (arg[0].type == SL_J_TUPLE) {
+        v = arg[0].l->v;
+        n = arg[0].l->n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct sl_jstr *s = need_str(rt, v[i]);
+        sl_j_work(rt, 1 + (s->len >> 8));
+        if (in && s->len <= part.s->len &&
+            !memcmp(part.s->p + (at_end ? part.s->len - s->len : 0), s->p, s->len))
+            return sl_j_bool(true);
+    }
+    return sl_j_bool(false);
+}
+
+METHOD(str_startswith) {
+    UNUSED;
+    return affix(rt, self, arg, false);
+}
+
+METHOD(str_endswith) {
+    UNUSED;
+    return affix(rt, self, arg, true);
+}
+
+static struct sl_jv find(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, bool right,
+                         bool must) {
+    const struct sl_jstr *needle = need_str(rt, arg[0]);
+    struct sl_jv part;
+    int64_t start;
+    const char *hit = NULL;
+    if (window(rt, self, arg + 1, &part, &start))
+        hit = right ? find_last(rt, part.s->p, part.s->p + part.s->len, needle)
+                    : sl_j_find(rt, part.s, part.s->p, needle);
+    if (!hit && must)
+        sl_j_fail(rt, "substring not found");
+    return sl_j_int(hit ? start + (int64_t)sl_j_utf8_count(part.s->p, (size_t)(hit - part.s->p))
+                        : -1);
+}
+
+#define FIND_METHOD(name, right, must)                                                             \
+    METHOD(name) {                                                                                 \
+        UNUSED;                                                                                    \
+        return find(rt, self, arg, right, must);                                                   \
+    }
+FIND_METHOD(str_find, false, false)
+FIND_METHOD(str_rfind, true, false)
+FIND_METHOD(str_index, false, true)
+FIND_METHOD(str_rindex, true, true)
+
+METHOD(str_count) {
+    UNUSED;
+    const struct sl_jstr *needle = need_str(rt, arg[0]);
+    struct sl_jv part;
+    int64_t start, n = 0;
+    if (!window(rt, self, arg + 1, &part, &start))
+        return sl_j_int(0);
+    if (!needle->len)
+        return sl_j_int((int64_t)sl_j_chars(part.s) + 1);
+    for (const char *p = part.s->p; (p = sl_j_find(rt, part.s, p, needle)); p += needle->len) {
+        sl_j_work(rt, 1);
+        n++;
+    }
+    return sl_j_int(n);
+}
+
+METHOD(str_replace) {
+    UNUSED;
+    return sl_j_replace(rt, self.s, need_str(rt, arg[0]), need_str(rt, arg[1]),
+                        given(arg[2]) ? sl_j_need_int(rt, arg[2], "count") : -1);
+}
+
+METHOD(str_join) {
+    UNUSED;
+    struct sl_jout o = {0};
+    struct sl_jv v;
+    bool first = true;
+    for (struct sl_jiter *it = sl_j_iter(rt, arg[0]); sl_j_next(rt, it, &v); first = false) {
+        const struct sl_jstr *s = need_str(rt, v);
+        if (!first)
+            sl_j_put(rt, &o, self.s->p, self.s->len);
+        sl_j_put(rt, &o, s->p, s->len);
+    }
+    return sl_j_out_str(rt, &o);
+}
+
+METHOD(str_format) {
+    UNUSED;
+    return sl_j_format(rt, self.s, all);
+}
+
+METHOD(str_format_map) {
+    UNUSED;
+    if (all->n_pos != 1 || all->n_kw || all->pos[0].type != SL_J_DICT)
+        sl_j_fail(rt, "format_map() takes one mapping");
+    const struct sl_jdict *d = all->pos[0].d;
+    struct sl_jargv a = {.n_kw = (uint32_t)d->n};
+    a.kw = sl_j_alloc_n(rt, d->n, sizeof *a.kw);
+    a.kw_name = sl_j_alloc_n(rt, d->n, sizeof *a.kw_name);
+    for (size_t i = 0; i < d->n; i++) {
+        a.kw[i] = d->e[i].val;
+        a.kw_name[i] = sl_j_to_str(rt, d->e[i].key);
+    }
+    return sl_j_format(rt, self.s, &a);
+}
+
+static struct sl_jv pad(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, char side) {
+    static const struct sl_jstr space = {.p = " ", .len = 1, .chars = 1};
+    return sl_j_pad(rt, self.s, sl_j_need_int(rt, arg[0], "width"), side,
+                    given(arg[1]) ? need_str(rt, arg[1]) : &space);
+}
+
+#define PAD_METHOD(name, side)                                                                     \
+    METHOD(name) {                                                                                 \
+        UNUSED;                                                                                    \
+        return pad(rt, self, arg, side);                                                           \
+    }
+PAD_METHOD(str_center, 'c')
+PAD_METHOD(str_ljust, 'l')
+PAD_METHOD(str_rjust, 'r')
+
+METHOD(str_zfill) {
+    UNUSED;
+    static const struct sl_jstr zero = {.p = "0", .len = 1, .chars = 1};
+    int64_t width = sl_j_need_int(rt, arg[0], "width");
+    const struct sl_jstr *s = self.s;
+    if (s->len && (*s->p == '-' || *s->p == '+')) {
+        struct sl_jv sign = sl_j_str(rt, s->p, 1), rest = sl_j_str(rt, s->p + 1, s->len - 1);
+        return sl_j_concat(rt, sign, sl_j_pad(rt, rest.s, width - (width > INT64_MIN), 'r', &zero));
+    }
+    return sl_j_pad(rt, s, width, 'r', &zero);
+}
+
+METHOD(str_removeprefix) {
+    UNUSED;
+    const struct sl_jstr *s = self.s, *x = need_str(rt, arg[0]);
+    bool is = x->len <= s->len && !memcmp(s->p, x->p, x->len);
+    return is ? text(rt, s->p + x->len, s->p + s->len) : self;
+}
+
+METHOD(str_removesuffix) {
+    UNUSED;
+    const struct sl_jstr *s = self.s, *x = need_str(rt, arg[0]);
+    bool is = x->len <= s->len && !memcmp(s->p + s->len - x->len, x->p, x->len);
+    return is ? text(rt, s->p, s->p + s->len - x->len) : self;
+}
+
+METHOD(str_expandtabs) {
+    UNUSED;
+    int64_t size = given(arg[0]) ? sl_j_need_int(rt, arg[0], "tabsize") : 8, col = 0;
+    struct sl_jout o = {0};
+    uint32_t cp;
+    for (const char *p = self.s->p, *end = p + self.s->len; p < end;) {
+        unsigned n = sl_j_utf8_next(p, end, &cp);
+        if (cp == '\t') {
+            for (int64_t k = size > 0 ? size - col % size : 0; k > 0; k--, col++)
+                sl_j_put_char(rt, &o, ' ');
+            sl_j_work(rt, 1);
+        } else {
+            sl_j_put(rt, &o, p, n);
+            col = cp == '\n' || cp == '\r' ? 0 : col + 1;
+        }
+        p += n;
+    }
+    return sl_j_out_str(rt, &o);
+}
+
+METHOD(str_casefold) {
+    UNUSED;
+    /* Folding differs from lowering for a few letters only; none that a template compares. */
+    return sl_j_str_case(rt, self.s, 'l');
+}
+
+/* All characters have one of the properties, and there is one. */
+static struct sl_jv all_have(const struct sl_jstr *s, unsigned props, bool empty) {
+    uint32_t cp;
+    for (const char *p = s->p, *end = p + s->len; p < end; p += sl_j_utf8_next(p, end, &cp)) {
+        sl_j_utf8_next(p, end, &cp);
+        if (!(sl_j_props(cp) & props))
+            return sl_j_bool(false);
+    }
+    return sl_j_bool(empty || s->len > 0);
+}
+
+#define IS_METHOD(name, props, empty)                                                              \
+    METHOD(name) {                                                                                 \
+        UNUSED;                                                                                    \
+        sl_j_work(rt, self.s->len >> 6);                                                           \
+        return all_have(self.s, props, empty);                                                     \
+    }
+IS_METHOD(str_isalpha, SL_J_ALPHA, false)
+IS_METHOD(str_isalnum, SL_J_ALNUM, false)
+IS_METHOD(str_isdecimal, SL_J_DECIMAL, false)
+IS_METHOD(str_isdigit, SL_J_DIGIT, false)
+IS_METHOD(str_isnumeric, SL_J_NUMERIC, false)
+IS_METHOD(str_isspace, SL_J_SPACE, false)
+IS_METHOD(str_isprintable, SL_J_PRINTABLE, true)
+
+METHOD(str_isascii) {
+    UNUSED;
+    for (size_t i = 0; i < self.s->len; i++)
+        if ((unsigned char)self.s->p[i] >= 0x80)
+            return sl_j_bool(false);
+    return sl_j_bool(true);
+}
+
+static struct sl_jv is_case(struct sl_jrt *rt, const struct sl_jstr *s, unsigned yes, unsigned no) {
+    uint32_t cp;
+    bool any = false;
+    sl_j_work(rt, s->len >> 6);
+    for (const char *p = s->p, *end = p + s->len; p < end;) {
+        p += sl_j_utf8_next(p, end, &cp);
+        if (sl_j_props(cp) & no)
+            return sl_j_bool(false);
+        any |= (sl_j_props(cp) & yes) != 0;
+    }
+    return sl_j_bool(any);
+}
+
+METHOD(str_isupper) {
+    UNUSED;
+    return is_case(rt, self.s, SL_J_UPPER, SL_J_LOWER | SL_J_TITLE);
+}
+
+METHOD(str_islower) {
+    UNUSED;
+    return is_case(rt, self.s, SL_J_LOWER, SL_J_UPPER | SL_J_TITLE);
+}
+
+METHOD(str_istitle) {
+    UNUSED;
+    uint32_t cp;
+    bool any = false, in_word = false;
+    for (const char *p = self.s->p, *end = p + self.s->len; p < end;) {
+        p += sl_j_utf8_next(p, end, &cp);
+        unsigned props = sl_j_props(cp);
+        if (props & (SL_J_UPPER | SL_J_TITLE)) {
+            if (in_word)
+                return sl_j_bool(false);
+            any = in_word = true;
+        } else if (props & SL_J_LOWER) {
+            if (!in_word)
+                return sl_j_bool(false);
+            any = true;
+        } else {
+            in_word = false;
+        }
+    }
+    return sl_j_bool(any);
+}
+
+METHOD(str_isidentifier) {
+    UNUSED;
+    uint32_t cp;
+    const char *p = self.s->p, *end = p + self.s->len;
+    for (const char *q = p; q < end;) {
+        unsigned n = sl_j_utf8_next(q, end, &cp);
+        if (cp != '_' && !(sl_j_props(cp) & (q == p ? SL_J_ALPHA : SL_J_ALNUM)))
+            return sl_j_bool(false);
+        q += n;
+    }
+    return sl_j_bool(p < end);
+}
+
+const struct sl_jfunc sl_j_str_methods[] = {
+    {"split", str_split, "sep,maxsplit", 0, false},
+    {"strip", str_strip, "chars", 0, false},
+    {"lstrip", str_lstrip, "chars", 0, false},
+    {"rstrip", str_rstrip, "chars", 0, false},
+    {"startswith", str_startswith, "prefix,start,end", 1, false},
+    {"endswith", str_endswith, "suffix,start,end", 1, false},
+    {"replace", str_replace, "old,new,count", 2, false},
+    {"upper", str_upper, "", 0, false},
+    {"lower", str_lower, "", 0, false},
+    {"title", str_title, "", 0, false},
+    {"capitalize", str_capitalize, "", 0, false},
+    {"swapcase", str_swapcase, "", 0, false},
+    {"casefold", str_casefold, "", 0, false},
+    {"rsplit", str_rsplit, "sep,maxsplit", 0, false},
+    {"splitlines", str_splitlines, "keepends", 0, false},
+    {"partition", str_partition, "sep", 1, false},
+    {"rpartition", str_rpartition, "sep", 1, false},
+    {"find", str_find, "sub,start,end", 1, false},
+    {"rfind", str_rfind, "sub,start,end", 1, false},
+    {"index", str_index, "sub,start,end", 1, false},
+    {"rindex", str_rindex, "sub,start,end", 1, false},
+    {"count", str_count, "sub,start,end", 1, false},
+    {"join", str_join, "iterable", 1, false},
+    {"format", str_format, NULL, 0, false},
+    {"format_map", str_format_map, NULL, 0, false},
+    {"center", str_center, "width,fillchar", 1, false},
+    {"ljust", str_ljust, "width,fillchar", 1, false},
+    {"rjust", str_rjust, "width,fillchar", 1, false},
+    {"zfill", str_zfill, "width", 1, false},
+    {"removeprefix", str_removeprefix, "prefix", 1, false},
+    {"removesuffix", str_removesuffix, "suffix", 1, false},
+    {"expandtabs", str_expandtabs, "tabsize", 0, false},
+    {"isalpha", str_isalpha, "", 0, false},
+    {"isalnum", str_isalnum, "", 0, false},
+    {"isdecimal", str_isdecimal, "", 0, false},
+    {"isdigit", str_isdigit, "", 0, false},
+    {"isnumeric", str_isnumeric, "", 0, false},
+    {"isspace", str_isspace, "", 0, false},
+    {"isprintable", str_isprintable, "", 0, false},
+    {"isascii", str_isascii, "", 0, false},
+    {"isupper", str_isupper, "", 0, false},
+    {"islower", str_islower, "", 0, false},
+    {"istitle", str_istitle, "", 0, false},
+    {"isidentifier", str_isidentifier, "", 0, false},
+    {NULL, NULL, NULL, 0, false},
+};
+
+/* ---- dictionaries, lists, numbers, loop ---- */
+
+static struct sl_jv view(struct sl_jrt *rt, struct sl_jv self, char what) {
+    struct sl_jview *v = sl_j_alloc(rt, sizeof *v);
+    *v = (struct sl_jview){self.d, what};
+    return (struct sl_jv){.type = SL_J_VIEW, .view = v};
+}
+
+METHOD(dict_keys) {
+    UNUSED;
+    return view(rt, self, 'k');
+}
+
+METHOD(dict_values) {
+    UNUSED;
+    return view(rt, self, 'v');
+}
+
+METHOD(dict_items) {
+    UNUSED;
+    return view(rt, self, 'i');
+}
+
+METHOD(dict_get) {
+    UNUSED;
+    struct sl_jv *p = sl_j_dict_get(rt, self.d, arg[0]);
+    return p ? *p : given(arg[1]) ? arg[1] : sl_j_none();
+}
+
+METHOD(dict_copy) {
+    UNUSED;
+    struct sl_jv d = sl_j_dict_new(rt);
+    for (size_t i = 0; i < self.d->n; i++)
+        sl_j_dict_set(rt, d.d, self.d->e[i].key, self.d->e[i].val);
+    return d;
+}
+
+METHOD(refused) {
+    UNUSED;
+    sl_j_fail(rt, "this method is not available in a template");
+}
+
+const struct sl_jfunc sl_j_dict_methods[] = {
+    {"items", dict_items, "", 0, false},    {"get", dict_get, "key,default", 1, false},
+    {"keys", dict_keys, "", 0, false},      {"values", dict_values, "", 0, false},
+    {"copy", dict_copy, "", 0, false},      {"fromkeys", refused, NULL, 0, false},
+    {"update", refused, NULL, 0, true},     {"pop", refused, NULL, 0, true},
+    {"popitem", refused, NULL, 0, true},    {"clear", refused, NULL, 0, true},
+    {"setdefault", refused, NULL, 0, true}, {NULL, NULL, NULL, 0, false},
+};
+
+METHOD(list_count) {
+    UNUSED;
+    struct sl_jv v;
+    int64_t n = 0;
+    for (struct sl_jiter *it = sl_j_iter(rt, self); sl_j_next(rt, it, &v);)
+        n += sl_j_equal(rt, v, arg[0]);
+    return sl_j_int(n);
+}
+
+METHOD(list_index) {
+    UNUSED;
+    int64_t n = sl_j_length(rt, self), i = 0;
+    int64_t start = given(arg[1]) ? sl_j_need_int(rt, arg[1], "start") : 0;
+    int64_t stop = given(arg[2]) ? sl_j_need_int(rt, arg[2], "stop") : n;
+    struct sl_jv v;
+    start = start < 0 ? (start < -n ? 0 : start + n) : start;
+    stop = stop < 0 ? (stop < -n ? 0 : stop + n) : stop;
+    for (struct sl_jiter *it = sl_j_iter(rt, self); sl_j_next(rt, it, &v); i++)
+        if (i >= start && i < stop && sl_j_equal(rt, v, arg[0]))
+            return sl_j_int(i);
+    sl_j_fail(rt, "the value is not in the %s", sl_j_type_name(self));
+}
+
+METHOD(list_copy) {
+    UNUSED;
+    return sl_j_to_list(rt, self);
+}
+
+const struct sl_jfunc sl_j_list_methods[] = {
+    {"index", list_index, "value,start,stop", 1, false},
+    {"count", list_count, "value", 1, false},
+    {"copy", list_copy, "", 0, false},
+    {"append", refused, NULL, 0, true},
+    {"extend", refused, NULL, 0, true},
+    {"insert", refused, NULL, 0, true},
+    {"pop", refused, NULL, 0, true},
+    {"remove", refused, NULL, 0, true},
+    {"clear", refused, NULL, 0, true},
+    {"sort", refused, NULL, 0, true},
+    {"reverse", refused, NULL, 0, true},
+    {NULL, NULL, NULL, 0, false},
+};
+
+const struct sl_jfunc sl_j_tuple_methods[] = {
+    {"index", list_index, "value,start,stop", 1, false},
+    {"count", list_count, "value", 1, false},
+    {NULL, NULL, NULL, 0, false},
+};
+
+METHOD(number_is_integer) {
+    UNUSED;
+    if (self.type != SL_J_FLOAT)
+        sl_j_fail(rt, "'%s' object has no method is_integer", sl_j_type_name(self));
+    return sl_j_bool(isfinite(self.f) && self.f == floor(self.f));
+}
+
+METHOD(number_bit_length) {
+    UNUSED;
+    int64_t i;
+    if (!sl_j_as_int(self, &i))
+        sl_j_fail(rt, "'float' object has no method bit_length");
+    uint64_t u = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
+    return sl_j_int(u ? 64 - __builtin_clzll(u) : 0);
+}
+
+const struct sl_jfunc sl_j_number_methods[] = {
+    {"is_integer", number_is_integer, "", 0, false},
+    {"bit_length", number_bit_length, "", 0, false},
+    {NULL, NULL, NULL, 0, false},
+};
+
+METHOD(loop_cycle) {
+    UNUSED;
+    if (!all->n_pos || all->n_kw)
+        sl_j_fail(rt, "no items for cycling given");
+    return all->pos[self.loop->index0 % all->n_pos];
+}
+
+METHOD(loop_changed) {
+    UNUSED;
+    struct sl_jv now = sl_j_list_new(rt, SL_J_TUPLE, all->n_pos);
+    for (uint32_t i = 0; i < all->n_pos; i++)
+        sl_j_list_push(rt, now.l, all->pos[i]);
+    if (self.loop->changed.type != SL_J_MISSING && sl_j_equal(rt, self.loop->changed, now))
+        return sl_j_bool(false);
+    self.loop->changed = now;
+    return sl_j_bool(true);
+}
+
+const struct sl_jfunc sl_j_loop_methods[] = {
+    {"cycle", loop_cycle, NULL, 0, false},
+    {"changed", loop_changed, NULL, 0, false},
+    {NULL, NULL, NULL, 0, false},
+};

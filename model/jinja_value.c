@@ -1,0 +1,519 @@
+/* Values: construction, truth, equality, order, dictionaries. */
+#include "model/jinja_value.h"
+#include "model/jinja_ast.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_JSON_DEPTH = 512 };
+
+void sl_j_fail(struct sl_jrt *rt, const char *fmt, ...) {
+    char text[448];
+    unsigned line = 0, col = 0;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (rt->at)
+        sl_j_position(rt->t->source, rt->t->len, rt->at->off, &line, &col);
+    if (line)
+        rt->status = sl_fail(rt->err, SL_ERR_INVALID, "chat template line %u, column %u: %s", line,
+                             col, text);
+    else
+        rt->status = sl_fail(rt->err, SL_ERR_INVALID, "chat template: %s", text);
+    longjmp(rt->jump, 1);
+}
+
+void *sl_j_alloc(struct sl_jrt *rt, size_t size_bytes) {
+    void *p = sl_j_arena_alloc(&rt->arena, size_bytes);
+    if (!p)
+        sl_j_fail(rt, "rendering needs more memory than its limit of %zu bytes",
+                  rt->limits.max_memory_bytes);
+    return p;
+}
+
+void *sl_j_alloc_n(struct sl_jrt *rt, size_t n, size_t size_bytes) {
+    size_t total;
+    if (__builtin_mul_overflow(n, size_bytes, &total))
+        total = SIZE_MAX;
+    return sl_j_alloc(rt, total);
+}
+
+void sl_j_work(struct sl_jrt *rt, uint64_t steps) {
+    rt->steps += steps;
+    if (rt->steps > rt->limits.max_steps)
+        sl_j_fail(rt, "rendering takes more than the limit of %llu steps",
+                  (unsigned long long)rt->limits.max_steps);
+}
+
+void sl_j_deeper(struct sl_jrt *rt) {
+    if (++rt->depth > rt->limits.max_depth)
+        sl_j_fail(rt, "calls and expressions are nested deeper than the limit of %u",
+                  rt->limits.max_depth);
+}
+
+/* ---- construction ---- */
+
+struct sl_jv sl_j_str(struct sl_jrt *rt, const char *p, size_t len) {
+    struct sl_jstr *s = sl_j_alloc(rt, sizeof *s);
+    *s = (struct sl_jstr){.p = p, .len = len, .chars = -1};
+    return sl_j_of_str(s);
+}
+
+struct sl_jv sl_j_cstr(struct sl_jrt *rt, const char *p) { return sl_j_str(rt, p, strlen(p)); }
+
+struct sl_jv sl_j_markup(struct sl_jrt *rt, struct sl_jv v) {
+    struct sl_jstr *s = sl_j_alloc(rt, sizeof *s);
+    *s = *sl_j_to_str(rt, v);
+    s->markup = true;
+    return sl_j_of_str(s);
+}
+
+static struct sl_jv undef(struct sl_jrt *rt, struct sl_jundef init) {
+    struct sl_jundef *u = sl_j_alloc(rt, sizeof *u);
+    *u = init;
+    return (struct sl_jv){.type = SL_J_UNDEF, .u = u};
+}
+
+struct sl_jv sl_j_undef_hint(struct sl_jrt *rt, const char *hint) {
+    return undef(rt, (struct sl_jundef){.hint = hint});
+}
+
+struct sl_jv sl_j_undef_name(struct sl_jrt *rt, const struct sl_jstr *name) {
+    return undef(rt, (struct sl_jundef){.name = sl_j_of_str(name)});
+}
+
+struct sl_jv sl_j_undef_member(struct sl_jrt *rt, struct sl_jv owner, struct sl_jv name) {
+    return undef(rt, (struct sl_jundef){.owner = owner, .name = name});
+}
+
+void sl_j_undef_fail(struct sl_jrt *rt, struct sl_jv v) {
+    const struct sl_jundef *u = v.u;
+    const char *object = u->owner.type == SL_J_NONE ? "" : " object";
+    if (u->hint)
+        sl_j_fail(rt, "%s", u->hint);
+    if (u->name.type == SL_J_STR && u->owner.type == SL_J_MISSING)
+        sl_j_fail(rt, "'%.*s' is undefined", (int)(u->name.s->len > 99 ? 99 : u->name.s->len),
+                  u->name.s->p);
+    if (u->name.type == SL_J_STR)
+        sl_j_fail(rt, "'%s%s' has no attribute '%.*s'", sl_j_type_name(u->owner), object,
+                  (int)(u->name.s->len > 99 ? 99 : u->name.s->len), u->name.s->p);
+    if (u->name.type == SL_J_INT)
+        sl_j_fail(rt, "%s%s has no element %lld", sl_j_type_name(u->owner), object,
+                  (long long)u->name.i);
+    sl_j_fail(rt, "%s%s has no such element", sl_j_type_name(u->owner), object);
+}
+
+struct sl_jv sl_j_list_new(struct sl_jrt *rt, enum sl_j_type type, size_t cap) {
+    struct sl_jlist *l = sl_j_alloc(rt, sizeof *l);
+    *l = (struct sl_jlist){.cap = cap};
+    if (cap)
+        l->v = sl_j_alloc_n(rt, cap, sizeof *l->v);
+    return (struct sl_jv){.type = type, .l = l};
+}
+
+void sl_j_list_push(struct sl_jrt *rt, struct sl_jlist *l, struct sl_jv v) {
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? 2 * l->cap : 4;
+        struct sl_jv *p = sl_j_alloc_n(rt, cap, sizeof *p);
+        if (l->n)
+            memcpy(p, l->v, l->n * sizeof *p);
+        l->v = p;
+        l->cap = cap;
+    }
+    l->v[l->n++] = v;
+}
+
+struct sl_jv sl_j_pair(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
+    struct sl_jv t = sl_j_list_new(rt, SL_J_TUPLE, 2);
+    sl_j_list_push(rt, t.l, a);
+    sl_j_list_push(rt, t.l, b);
+    return t;
+}
+
+/* ---- dictionaries ---- */
+
+static uint64_t mix(uint64_t x) {
+    x = (x ^ (x >> 32)) * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u;
+    return x ^ (x >> 32);
+}
+
+bool sl_j_hashable(struct sl_jv v) {
+    switch (v.type) {
+    case SL_J_LIST:
+    case SL_J_DICT:
+    case SL_J_VIEW:
+        return false;
+    case SL_J_TUPLE:
+        for (size_t i = 0; i < v.l->n; i++)
+            if (!sl_j_hashable(v.l->v[i]))
+                return false;
+        return true;
+    default:
+        return true;
+    }
+}
+
+/* Equal values have equal hashes: 1, 1.0 and true are one key. */
+static uint64_t hash(struct sl_jrt *rt, struct sl_jv v) {
+    uint64_t h = rt->hash_seed;
+    int64_t i;
+    if (sl_j_as_int(v, &i))
+        return mix(h ^ (uint64_t)i);
+    switch (v.type) {
+    case SL_J_FLOAT:
+        if (v.f >= -9.2e18 && v.f <= 9.2e18 && v.f == floor(v.f))
+            return mix(h ^ (uint64_t)(int64_t)v.f);
+        memcpy(&i, &v.f, sizeof i);
+        return mix(h ^ (uint64_t)i);
+    case SL_J_STR:
+        sl_j_work(rt, v.s->len >> 8);
+        for (size_t k = 0; k < v.s->len; k += 8) {
+            uint64_t word = 0;
+            memcpy(&word, v.s->p + k, v.s->len - k < 8 ? v.s->len - k : 8);
+            h = mix(h ^ word) + k;
+        }
+        return mix(h ^ v.s->len);
+    case SL_J_TUPLE:
+        sl_j_deeper(rt);
+        for (size_t k = 0; k < v.l->n; k++)
+            h = mix(h ^ hash(rt, v.l->v[k]));
+        rt->depth--;
+        return h;
+    case SL_J_LIST:
+    case SL_J_DICT:
+    case SL_J_VIEW:
+        sl_j_fail(rt, "unhashable type: '%s'", sl_j_type_name(v));
+    default:
+        return mix(h ^ v.type);
+    }
+}
+
+struct sl_jv sl_j_dict_new(struct sl_jrt *rt) {
+    struct sl_jdict *d = sl_j_alloc(rt, sizeof *d);
+    *d = (struct sl_jdict){0};
+    return (struct sl_jv){.type = SL_J_DICT, .d = d};
+}
+
+static struct sl_jentry *dict_find(struct sl_jrt *rt, const struct sl_jdict *d, struct sl_jv key,
+                                   uint64_t h) {
+    if (!d->index) {
+        for (size_t i = 0; i < d->n; i++)
+            if (d->e[i].hash == h && sl_j_equal(rt, d->e[i].key, key))
+                return &d->e[i];
+        return NULL;
+    }
+    for (size_t i = h & (d->n_index - 1); d->index[i]; i = (i + 1) & (d->n_index - 1)) {
+        struct sl_jentry *e = &d->e[d->index[i] - 1];
+        if (e->hash == h && sl_j_equal(rt, e->key, key))
+            return e;
+    }
+    return NULL;
+}
+
+static void dict_index(struct sl_jrt *rt, struct sl_jdict *d) {
+    d->n_index = 4 * d->cap;
+    d->index = sl_j_alloc_n(rt, d->n_index, sizeof *d->index);
+    memset(d->index, 0, d->n_index * sizeof *d->index);
+    for (size_t k = 0; k < d->n; k++) {
+        size_t i = d->e[k].hash & (d->n_index - 1);
+        while (d->index[i])
+            i = (i + 1) & (d->n_index - 1);
+        d->index[i] = (uint32_t)(k + 1);
+    }
+}
+
+void sl_j_dict_set(struct sl_jrt *rt, struct sl_jdict *d, struct sl_jv key, struct sl_jv val) {
+    uint64_t h = hash(rt, key);
+    struct sl_jentry *e = dict_find(rt, d, key, h);
+    if (e) {
+        e->val = val;
+        return;
+    }
+    if (d->n == d->cap) {
+        size_t cap = d->cap ? 2 * d->cap : 4;
+        if (cap > UINT32_MAX / 8)
+            sl_j_fail(rt, "a dictionary has too many entries");
+        struct sl_jentry *p = sl_j_alloc_n(rt, cap, sizeof *p);
+        if (d->n)
+            memcpy(p, d->e, d->n * sizeof *p);
+        d->e = p;
+        d->cap = cap;
+        if (cap > 8)
+            dict_index(rt, d);
+    }
+    d->e[d->n++] = (struct sl_jentry){key, val, h};
+    if (d->index) {
+        size_t i = h & (d->n_index - 1);
+        while (d->index[i])
+            i = (i + 1) & (d->n_index - 1);
+        d->index[i] = (uint32_t)d->n;
+    }
+}
+
+struct sl_jv *sl_j_dict_get(struct sl_jrt *rt, const struct sl_jdict *d, struct sl_jv key) {
+    struct sl_jentry *e = dict_find(rt, d, key, hash(rt, key));
+    return e ? &e->val : NULL;
+}
+
+static struct sl_jv from_json(struct sl_jrt *rt, const json_t *j, unsigned depth) {
+    if (depth > MAX_JSON_DEPTH)
+        sl_j_fail(rt, "the variables are nested deeper than %d", MAX_JSON_DEPTH);
+    switch (json_typeof(j)) {
+    case JSON_OBJECT: {
+        struct sl_jv d = sl_j_dict_new(rt);
+        for (void *it = json_object_iter((json_t *)j); it;
+             it = json_object_iter_next((json_t *)j, it))
+            sl_j_dict_set(rt, d.d, sl_j_cstr(rt, json_object_iter_key(it)),
+                          from_json(rt, json_object_iter_value(it), depth + 1));
+        return d;
+    }
+    case JSON_ARRAY: {
+        size_t n = json_array_size(j);
+        struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, n);
+        for (size_t i = 0; i < n; i++)
+            sl_j_list_push(rt, l.l, from_json(rt, json_array_get(j, i), depth + 1));
+        return l;
+    }
+    case JSON_STRING:
+        return sl_j_str(rt, json_string_value(j), json_string_length(j));
+    case JSON_INTEGER:
+        return sl_j_int(json_integer_value(j));
+    case JSON_REAL:
+        return sl_j_float(json_real_value(j));
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return sl_j_bool(json_is_true(j));
+    default:
+        return sl_j_none();
+    }
+}
+
+struct sl_jv sl_j_from_json(struct sl_jrt *rt, const json_t *j) { return from_json(rt, j, 0); }
+
+/* ---- what Python says of values ---- */
+
+const char *sl_j_type_name(struct sl_jv v) {
+    static const char *const name[] = {
+        [SL_J_MISSING] = "missing", [SL_J_UNDEF] = "Undefined", [SL_J_NONE] = "None",
+        [SL_J_BOOL] = "bool",       [SL_J_INT] = "int",         [SL_J_FLOAT] = "float",
+        [SL_J_STR] = "str",         [SL_J_LIST] = "list",       [SL_J_TUPLE] = "tuple",
+        [SL_J_DICT] = "dict",       [SL_J_RANGE] = "range",     [SL_J_VIEW] = "dict_items",
+        [SL_J_ITER] = "generator",  [SL_J_NS] = "Namespace",    [SL_J_LOOP] = "LoopContext",
+        [SL_J_MACRO] = "Macro",     [SL_J_METHOD] = "method",   [SL_J_FUNC] = "function"};
+    return name[v.type];
+}
+
+bool sl_j_is_number(struct sl_jv v) {
+    return v.type == SL_J_INT || v.type == SL_J_FLOAT || v.type == SL_J_BOOL;
+}
+
+bool sl_j_as_int(struct sl_jv v, int64_t *out) {
+    if (v.type == SL_J_INT)
+        *out = v.i;
+    else if (v.type == SL_J_BOOL)
+        *out = v.b;
+    else
+        return false;
+    return true;
+}
+
+double sl_j_as_double(struct sl_jv v) {
+    return v.type == SL_J_FLOAT ? v.f : v.type == SL_J_BOOL ? v.b : (double)v.i;
+}
+
+int64_t sl_j_need_int(struct sl_jrt *rt, struct sl_jv v, const char *what) {
+    int64_t i;
+    if (v.type == SL_J_UNDEF)
+        sl_j_undef_fail(rt, v);
+    if (!sl_j_as_int(v, &i))
+        sl_j_fail(rt, "%s must be an integer, not %s", what, sl_j_type_name(v));
+    return i;
+}
+
+bool sl_j_has_length(struct sl_jv v) {
+    switch (v.type) {
+    case SL_J_UNDEF:
+    case SL_J_STR:
+    case SL_J_LIST:
+    case SL_J_TUPLE:
+    case SL_J_DICT:
+    case SL_J_RANGE:
+    case SL_J_VIEW:
+    case SL_J_LOOP:
+        return true;
+    default:
+        return false;
+    }
+}
+
+int64_t sl_j_length(struct sl_jrt *rt, struct sl_jv v) {
+    switch (v.type) {
+    case SL_J_UNDEF:
+        return 0;
+    case SL_J_STR:
+        return (int64_t)sl_j_chars(v.s);
+    case SL_J_LIST:
+    case SL_J_TUPLE:
+        return (int64_t)v.l->n;
+    case SL_J_DICT:
+        return (int64_t)v.d->n;
+    case SL_J_RANGE:
+        return v.r->n;
+    case SL_J_VIEW:
+        return (int64_t)v.view->d->n;
+    case SL_J_LOOP:
+        return sl_j_loop_length(rt, v.loop);
+    default:
+        sl_j_fail(rt, "object of type '%s' has no length", sl_j_type_name(v));
+    }
+}
+
+bool sl_j_truth(struct sl_jrt *rt, struct sl_jv v) {
+    switch (v.type) {
+    case SL_J_MISSING:
+    case SL_J_UNDEF:
+    case SL_J_NONE:
+        return false;
+    case SL_J_BOOL:
+        return v.b;
+    case SL_J_INT:
+        return v.i != 0;
+    case SL_J_FLOAT:
+        return v.f != 0;
+    case SL_J_STR:
+        return v.s->len > 0;
+    default:
+        return !sl_j_has_length(v) || sl_j_length(rt, v) > 0;
+    }
+}
+
+/* An int against a double, exactly. */
+static int compare_mixed(int64_t i, double f) {
+    if (f != f)
+        return 2; /* unordered */
+    if (f >= 9223372036854775808.0)
+        return -1;
+    if (f < -9223372036854775808.0)
+        return 1;
+    int64_t whole = (int64_t)f;
+    if (i != whole)
+        return i < whole ? -1 : 1;
+    double rest = f - (double)whole;
+    return rest > 0 ? -1 : rest < 0 ? 1 : 0;
+}
+
+/* -1, 0, 1; 2 when a NaN is among them. */
+static int compare_numbers(struct sl_jv a, struct sl_jv b) {
+    int64_t i, j;
+    bool ai = sl_j_as_int(a, &i), bi = sl_j_as_int(b, &j);
+    if (ai && bi)
+        return i < j ? -1 : i > j;
+    if (ai)
+        return compare_mixed(i, b.f);
+    if (bi) {
+        int r = compare_mixed(j, a.f);
+        return r == 2 ? 2 : -r;
+    }
+    return a.f < b.f ? -1 : a.f > b.f ? 1 : a.f == b.f ? 0 : 2;
+}
+
+static bool equal_dicts(struct sl_jrt *rt, const struct sl_jdict *a, const struct sl_jdict *b) {
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++) {
+        struct sl_jentry *e = dict_find(rt, b, a->e[i].key, a->e[i].hash);
+        if (!e || !sl_j_equal(rt, a->e[i].val, e->val))
+            return false;
+    }
+    return true;
+}
+
+bool sl_j_equal(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
+    bool same = true;
+    if (sl_j_is_number(a) && sl_j_is_number(b))
+        return compare_numbers(a, b) == 0;
+    if (a.type != b.type)
+        return false;
+    switch (a.type) {
+    case SL_J_UNDEF:
+    case SL_J_NONE:
+        return true;
+    case SL_J_STR:
+        sl_j_work(rt, a.s->len == b.s->len ? a.s->len >> 8 : 0);
+        return sl_j_str_eq(a.s, b.s);
+    case SL_J_LIST:
+    case SL_J_TUPLE:
+        if (a.l == b.l)
+            return true;
+        if (a.l->n != b.l->n)
+            return false;
+        sl_j_deeper(rt);
+        sl_j_work(rt, a.l->n);
+        for (size_t i = 0; i < a.l->n && same; i++)
+            same = sl_j_equal(rt, a.l->v[i], b.l->v[i]);
+        rt->depth--;
+        return same;
+    case SL_J_DICT:
+        if (a.d == b.d)
+            return true;
+        sl_j_deeper(rt);
+        sl_j_work(rt, a.d->n);
+        same = equal_dicts(rt, a.d, b.d);
+        rt->depth--;
+        return same;
+    case SL_J_RANGE:
+        return a.r->n == b.r->n && (!a.r->n || a.r->start == b.r->start) &&
+               (a.r->n < 2 || a.r->step == b.r->step);
+    case SL_J_METHOD:
+        return a.meth->fn == b.meth->fn && a.meth->self.type == b.meth->self.type &&
+               a.meth->self.l == b.meth->self.l;
+    default:
+        return a.l == b.l; /* the same object */
+    }
+}
+
+static _Noreturn void cannot_order(struct sl_jrt *rt, int op, struct sl_jv a, struct sl_jv b) {
+    if (a.type == SL_J_UNDEF)
+        sl_j_undef_fail(rt, a);
+    if (b.type == SL_J_UNDEF)
+        sl_j_undef_fail(rt, b);
+    const char *sign = op == SL_OP_LE ? "<=" : op == SL_OP_GE ? ">=" : op == '<' ? "<" : ">";
+    sl_j_fail(rt, "'%s' is not supported between '%s' and '%s'", sign, sl_j_type_name(a),
+              sl_j_type_name(b));
+}
+
+bool sl_j_order(struct sl_jrt *rt, int op, struct sl_jv a, struct sl_jv b) {
+    int r;
+    if (sl_j_is_number(a) && sl_j_is_number(b)) {
+        r = compare_numbers(a, b);
+        if (r == 2)
+            return false;
+    } else if (a.type == SL_J_STR && b.type == SL_J_STR) {
+        /* UTF-8 bytes sort as the code points do. */
+        size_t n = a.s->len < b.s->len ? a.s->len : b.s->len;
+        sl_j_work(rt, n >> 8);
+        r = n ? memcmp(a.s->p, b.s->p, n) : 0;
+        r = r < 0 ? -1 : r > 0 ? 1 : a.s->len < b.s->len ? -1 : a.s->len > b.s->len;
+    } else if (a.type == b.type && (a.type == SL_J_LIST || a.type == SL_J_TUPLE)) {
+        size_t n = a.l->n < b.l->n ? a.l->n : b.l->n;
+        sl_j_deeper(rt);
+        for (size_t i = 0; i < n; i++) {
+            sl_j_work(rt, 1);
+            if (sl_j_equal(rt, a.l->v[i], b.l->v[i]))
+                continue;
+            bool is = sl_j_order(rt, op, a.l->v[i], b.l->v[i]);
+            rt->depth--;
+            return is;
+        }
+        rt->depth--;
+        r = a.l->n < b.l->n ? -1 : a.l->n > b.l->n;
+    } else {
+        cannot_order(rt, op, a, b);
+    }
+    return op == '<' ? r < 0 : op == '>' ? r > 0 : op == SL_OP_LE ? r <= 0 : r >= 0;
+}

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Compares the template interpreter with Jinja2, byte for byte, errors included: the small language
+snippets, and generated conversations over every chat template in the given folder. Prints TAP.
+
+usage: run.py RENDER_PROGRAM [TEMPLATE_FOLDER]
+
+Exits 77 where python3-jinja2 is missing; the templates are a skipped test where their folder is."""
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+
+try:
+    import jinja2  # noqa: F401
+except ImportError:
+    print("python3-jinja2 is not installed")
+    sys.exit(77)
+
+import conversations
+import oracle
+import snippets
+
+NOW = 1721995200 + 3661  # 2024-07-26 13:01:01 UTC
+
+
+class Ours:
+    def __init__(self, program):
+        self.p = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def render(self, source, variables):
+        line = json.dumps({"template": source, "vars": variables, "now": NOW})
+        self.p.stdin.write(line.encode() + b"\n")
+        self.p.stdin.flush()
+        answer = self.p.stdout.readline()
+        if not answer:
+            sys.exit(f"the program died (exit {self.p.wait()}) on {line[:2000]}")
+        answer = json.loads(answer)
+        return ("ok", answer["ok"]) if "ok" in answer else ("error", answer["error"])
+
+
+class Tally:
+    def __init__(self):
+        self.n = 0
+        self.bad = 0
+
+    def line(self, good, name, details=()):
+        self.n += 1
+        self.bad += not good
+        print(f"{'ok' if good else 'not ok'} {self.n} - {name}", flush=True)
+        for d in details:
+            print("# " + d.replace("\n", "\n# "))
+
+
+def compare(theirs, ours, source, variables):
+    """None, or a description of the difference."""
+    want, got = theirs.render(source, variables), ours.render(source, variables)
+    if want[0] == got[0] and (want[0] == "error" or want[1] == got[1]):
+        return None
+    return f"expected {want[0]}: {want[1]!r:.600}\n     got {got[0]}: {got[1]!r:.600}"
+
+
+def main():
+    ours, theirs, tally = Ours(sys.argv[1]), oracle.Oracle(NOW), Tally()
+    todo = snippets.templates()
+    differences = []
+    for source in todo:
+        d = compare(theirs, ours, source, snippets.VARS)
+        if d:
+            differences.append(f"{source!r}\n{d}")
+    tally.line(not differences, f"language: {len(todo)} snippets, {len(differences)} differ",
+               differences[:40])
+
+    folder = sys.argv[2] if len(sys.argv) > 2 else ""
+    files = sorted(f for f in os.listdir(folder) if f.endswith(".jinja")) if os.path.isdir(folder) else []
+    if not files:
+        print(f"ok {tally.n + 1} - chat templates # SKIP no folder of templates")
+        tally.n += 1
+    for name in files:
+        with open(os.path.join(folder, name), encoding="utf-8", newline="") as f:
+            source = f.read()
+        cases = conversations.cases(random.Random(name))
+        n = errors = 0
+        differences = []
+        for label, variables in cases:
+            n += 1
+            d = compare(theirs, ours, source, variables)
+            if d:
+                differences.append(f"{label}: {json.dumps(variables, ensure_ascii=False):.1500}\n{d}")
+            errors += theirs.render(source, variables)[0] == "error"
+        good = not differences and errors < n  # a template that never renders proves nothing
+        tally.line(good, f"{name}: {n} conversations ({errors} rightly refused), "
+                         f"{len(differences)} differ", differences[:3])
+    print(f"1..{tally.n}")
+    sys.exit(1 if tally.bad else 0)
+
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+main()
