@@ -10,7 +10,8 @@ FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
 
 # Parsers of untrusted input keep every narrowing explicit.
-$(foreach f,gguf gguf_parse arch_hparams arch_tensors,$(eval EXTRA_model_$(f) := -Wconversion))
+$(foreach f,gguf gguf_parse arch_hparams arch_tensors $(basename $(notdir $(wildcard model/tokenizer*.c))) \
+  pretokenize,$(eval EXTRA_model_$(f) := -Wconversion))
 
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_NAMES := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%)

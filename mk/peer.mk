@@ -25,4 +25,6 @@ peer: build/peer/llama_peer
 test-peer:
 	@scripts/install_deps.sh peer
 	@$(MAKE) --no-print-directory MODE=release all peer
-	GGML_DIR=$(CURDIR)/$(PEER_LIBS) tests/run_tap.py --timeout 1800 "$(PEER)/run.py build/release/sluice build/peer/llama_peer"
+	GGML_DIR=$(CURDIR)/$(PEER_LIBS) tests/run_tap.py --timeout 1800 "$(PEER)/run.py build/release/sluice build/peer/llama_peer" \
+	  "node $(PEER)/tokenizer.mjs build/release/sluice ../shared/testdata/vocab build/peer/llama_peer" \
+	  "$(PEER)/tokenizer_splits.py build/release/sluice"
