@@ -1,0 +1,293 @@
+/* sl_op_matmul and sl_op_embed: every type that Sluice reads. */
+#include "tests/conformance/conformance.h"
+#include "tests/conformance/weights.h"
+
+#include "backends/cpu/formats.h"
+#include "backends/cpu/quantize.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_TOK  130u
+#define MAX_N_IN 768u
+
+static const struct sl_device_limits limits = {.max_tok = MAX_TOK, .max_n_in = MAX_N_IN};
+
+struct matmul_case {
+    struct sl_op_matmul op; /* pointers are the host's */
+};
+
+static size_t n_values(const struct sl_op_matmul *op) {
+    size_t n = 0;
+    for (uint32_t m = 0; m < op->n_w; m++)
+        n += (size_t)op->n_tok * op->out[m].w.n_out;
+    return n;
+}
+
+static void run(struct sl_device *d, const void *ctx, void *out) {
+    struct sl_op_matmul op = ((const struct matmul_case *)ctx)->op;
+    op.x = conf_put(d, op.x, (size_t)op.n_tok * op.out[0].w.n_in * 4);
+    for (uint32_t m = 0; m < op.n_w; m++) {
+        struct sl_matmul_out *o = &op.out[m];
+        o->w.data = conf_put(d, o->w.data, sl_dtype_row_bytes(o->w.dtype, o->w.n_in) * o->w.n_out);
+        o->bias = o->bias ? conf_put(d, o->bias, (size_t)o->w.n_out * 4) : NULL;
+        o->y = conf_put(d, o->add ? o->y : NULL, (size_t)op.n_tok * o->w.n_out * 4);
+    }
+    conf_ok(sl_op_matmul(d, &op));
+    float *y = out;
+    for (uint32_t m = 0; m < op.n_w; m++) {
+        size_t n = (size_t)op.n_tok * op.out[m].w.n_out;
+        conf_get(d, y, op.out[m].y, n * 4);
+        y += n;
+    }
+}
+
+static void *weights(struct sl_rng *rng, enum sl_dtype t, enum weights_mode mode, uint32_t n_in,
+                     uint32_t n_out) {
+    void *w = conf_host(sl_dtype_row_bytes(t, n_in) * n_out);
+    weights_fill(rng, t, mode, w, (uint64_t)n_in * n_out);
+    return w;
+}
+
+static float *inputs(struct sl_rng *rng, enum conf_fill fill, size_t n) {
+    float *x = conf_host(n * 4);
+    conf_fill(rng, fill, x, n);
+    return x;
+}
+
+static struct sl_op_matmul one(struct sl_rng *rng, enum sl_dtype t, enum weights_mode mode,
+                               enum conf_fill fill, uint32_t n_in, uint32_t n_out, uint32_t n_tok) {
+    struct sl_op_matmul op = {
+        .x = inputs(rng, fill, (size_t)n_tok * n_in), .n_tok = n_tok, .n_w = 1};
+    op.out[0].w = (struct sl_weight){t, n_in, n_out, weights(rng, t, mode, n_in, n_out)};
+    return op;
+}
+
+static float *case_of(const char *what, const struct sl_op_matmul *op) {
+    float *expected = conf_host(n_values(op) * 4);
+    conf_case(what, run, &(struct matmul_case){*op}, CONF_F32, n_values(op), expected);
+    return expected;
+}
+
+#define FOR_TYPES(t)                                                                               \
+    for (enum sl_dtype t = SL_DTYPE_F32; t < SL_DTYPE_COUNT; t++)                                  \
+        if (sl_dtype_info(t))
+
+static void test_shapes(void) {
+    /* Every n_tok and n_out, each with some n_in; tails of panels, tiles and blocks. */
+    static const uint32_t shapes[][3] = {{32, 1, 1},    {64, 3, 2},    {96, 17, 5},   {256, 100, 1},
+                                         {512, 17, 8},  {768, 3, 33},  {96, 33, 130}, {256, 1, 130},
+                                         {768, 100, 2}, {512, 40, 13}, {288, 16, 3},  {7, 5, 4},
+                                         {33, 17, 7},   {250, 21, 12}, {256, 65, 24}};
+    struct sl_rng rng = {1};
+    FOR_TYPES(t) for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
+        const uint32_t *s = shapes[i];
+        if (s[0] % sl_dtype_info(t)->block_elems)
+            continue;
+        char what[96];
+        snprintf(what, sizeof what, "%s [%u, %u] x %u rows", sl_dtype_name(t), s[1], s[0], s[2]);
+        struct sl_op_matmul op =
+            one(&rng, t, WEIGHTS_PLAIN, (enum conf_fill)(i % CONF_N_FILL), s[0], s[1], s[2]);
+        case_of(what, &op);
+    }
+}
+
+static void test_adversarial(void) {
+    static const uint32_t n_toks[] = {1, 2, 6};
+    struct sl_rng rng = {2};
+    FOR_TYPES(t)
+    for (int mode = WEIGHTS_ZERO_SCALE; mode < WEIGHTS_N_MODE;
+         mode++) for (size_t i = 0; i < CONF_COUNT(n_toks); i++) {
+        char what[96];
+        snprintf(what, sizeof what, "%s, mode %d, %u rows", sl_dtype_name(t), mode, n_toks[i]);
+        struct sl_op_matmul op =
+            one(&rng, t, (enum weights_mode)mode, CONF_SPIKES, 512, 18, n_toks[i]);
+        float *x = (float *)(uintptr_t)op.x;
+        if (mode == WEIGHTS_MAX) /* the largest quants: sums reach their bounds */
+            for (uint32_t j = 0; j < 512 * n_toks[i]; j++)
+                x[j] = sl_rng_below(&rng, 8) ? 1.0f : -1.0f;
+        case_of(what, &op);
+    }
+}
+
+/* Inputs that are zero, tiny or not finite: zeros, zeros and NaN, in any batch. */
+static void test_special_inputs(void) {
+    struct sl_rng rng = {3};
+    static const enum sl_dtype types[] = {SL_DTYPE_Q4_K, SL_DTYPE_Q8_0, SL_DTYPE_F16};
+    for (size_t i = 0; i < CONF_COUNT(types); i++)
+        for (uint32_t n_tok = 1; n_tok <= 9; n_tok += 4) {
+            struct sl_op_matmul op = one(&rng, types[i], WEIGHTS_PLAIN, CONF_PLAIN, 512, 20, n_tok);
+            float *x = (float *)(uintptr_t)op.x;
+            for (uint32_t j = 0; j < 256; j++)
+                x[j] = 0;
+            for (uint32_t j = 256; j < 288; j++)
+                x[j] = 0x1p-130f;
+            if (n_tok > 1) {
+                x[512 + 7] = INFINITY;
+                x[1024 + 300] = NAN;
+            }
+            float *y = case_of(sl_dtype_name(types[i]), &op);
+            for (uint32_t o = 0; o < 20; o++)
+                assert_true(isfinite(y[o]));
+            if (n_tok > 1)
+                assert_true(!isfinite(y[20]) && !isfinite(y[40]) && isfinite(y[60]));
+        }
+}
+
+static void test_together(void) {
+    static const uint32_t n_toks[] = {1, 3, 40};
+    static const enum sl_dtype types[][SL_MATMUL_MAX_W] = {
+        {SL_DTYPE_Q4_K, SL_DTYPE_Q8_0, SL_DTYPE_F32, SL_DTYPE_Q6_K},
+        {SL_DTYPE_F16, SL_DTYPE_BF16, SL_DTYPE_F32, SL_DTYPE_F32},
+        {SL_DTYPE_IQ4_XS, SL_DTYPE_Q5_K, SL_DTYPE_MXFP4, SL_DTYPE_IQ2_XXS}};
+    static const uint32_t n_out[SL_MATMUL_MAX_W] = {50, 1, 33, 300};
+    struct sl_rng rng = {4};
+    for (size_t c = 0; c < CONF_COUNT(types); c++)
+        for (size_t i = 0; i < CONF_COUNT(n_toks); i++) {
+            uint32_t n_tok = n_toks[i];
+            struct sl_op_matmul op = {
+                .x = inputs(&rng, CONF_PLAIN, (size_t)n_tok * 256), .n_tok = n_tok, .n_w = 4};
+            for (uint32_t m = 0; m < 4; m++)
+                op.out[m] = (struct sl_matmul_out){
+                    .w = {types[c][m], 256, n_out[m],
+                          weights(&rng, types[c][m], WEIGHTS_PLAIN, 256, n_out[m])},
+                    .bias = m % 2 ? inputs(&rng, CONF_PLAIN, n_out[m]) : NULL,
+                    .y = inputs(&rng, CONF_PLAIN, (size_t)n_tok * n_out[m]),
+                    .add = m >= 2};
+            case_of("four weights", &op);
+        }
+}
+
+/* A row alone gives what it gives among others. */
+static void test_rows_apart(void) {
+    struct sl_rng rng = {5};
+    const uint32_t n_tok = 33, n_in = 256, n_out = 19;
+    FOR_TYPES(t) {
+        struct sl_op_matmul op = one(&rng, t, WEIGHTS_PLAIN, CONF_SPIKES, n_in, n_out, n_tok);
+        float *all = case_of(sl_dtype_name(t), &op), row[19 * 4];
+        for (uint32_t n = 1; n <= 4; n += 3)
+            for (uint32_t r = 0; r + n <= n_tok; r += 5) {
+                struct matmul_case c = {op};
+                c.op.x += r * n_in;
+                c.op.n_tok = n;
+                struct sl_device *d = conf_device();
+                struct sl_op_matmul got = c.op;
+                got.x = conf_put(d, c.op.x, (size_t)n * n_in * 4);
+                got.out[0].w.data =
+                    conf_put(d, c.op.out[0].w.data, sl_dtype_row_bytes(t, n_in) * n_out);
+                got.out[0].y = conf_put(d, NULL, (size_t)n * n_out * 4);
+                conf_ok(sl_op_matmul(d, &got));
+                conf_get(d, row, got.out[0].y, (size_t)n * n_out * 4);
+                assert_memory_equal(row, all + r * n_out, (size_t)n * n_out * 4);
+            }
+    }
+}
+
+/* The quantised input as numbers. */
+static void quantised(enum sl_dtype t, const float *x, uint32_t n, double *out, double *half_step) {
+    struct sl_qx *q = aligned_alloc(64, sl_qx_row_bytes(n));
+    bool b32 = sl_dtype_is_block32(t);
+    assert_non_null(q);
+    if (b32)
+        sl_quantize_q32(x, n, q);
+    else
+        sl_quantize_q256(x, n, q);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sl_qx *g = &q[i / 256];
+        double d = (double)(b32 ? g->q32.d[i % 256 / 32] : g->q256.d);
+        out[i] = d * g->q[i % 256];
+        half_step[i] = 0.501 * d;
+    }
+    free(q);
+}
+
+/* Against double: with the quantised input only rounding remains; with the input itself, no more
+ * than half a step per element. */
+static void test_against_double(void) {
+    struct sl_rng rng = {6};
+    const uint32_t n_in = 512, n_out = 11, n_tok = 5;
+    FOR_TYPES(t) {
+        struct sl_op_matmul op = one(&rng, t, WEIGHTS_PLAIN, CONF_PLAIN, n_in, n_out, n_tok);
+        float *y = case_of(sl_dtype_name(t), &op);
+        float *w = conf_host(n_in * 4);
+        double *xq = conf_host(n_in * 8), *half = conf_host(n_in * 8);
+        for (uint32_t k = 0; k < n_tok; k++)
+            for (uint32_t o = 0; o < n_out; o++) {
+                const float *x = op.x + k * n_in;
+                sl_dequantize_row(
+                    t, (const uint8_t *)op.out[0].w.data + o * sl_dtype_row_bytes(t, n_in), n_in,
+                    w);
+                if (sl_dtype_is_float(t))
+                    for (uint32_t i = 0; i < n_in; i++) {
+                        xq[i] = (double)x[i];
+                        half[i] = 0;
+                    }
+                else
+                    quantised(t, x, n_in, xq, half);
+                double ref_q = 0, ref = 0, size = 0, steps = 0;
+                for (uint32_t i = 0; i < n_in; i++) {
+                    ref_q += w[i] * xq[i];
+                    ref += (double)w[i] * (double)x[i];
+                    size += fabs(w[i] * xq[i]);
+                    steps += fabs((double)w[i]) * half[i];
+                }
+                float got = y[k * n_out + o];
+                /* Minima make w small where d*scale*q and dmin*min are large: 30 covers it. */
+                conf_near(sl_dtype_name(t), &got, &ref_q, &(double){30e-6 * size}, 1);
+                conf_near(sl_dtype_name(t), &got, &ref, &(double){30e-6 * size + steps}, 1);
+            }
+    }
+}
+
+struct embed_case {
+    struct sl_op_embed op;
+};
+
+static void run_embed(struct sl_device *d, const void *ctx, void *out) {
+    struct sl_op_embed op = ((const struct embed_case *)ctx)->op;
+    size_t n = (size_t)op.n_tok * op.w.n_in;
+    op.w.data = conf_put(d, op.w.data, sl_dtype_row_bytes(op.w.dtype, op.w.n_in) * op.w.n_out);
+    op.ids = conf_put(d, op.ids, op.n_tok * 4);
+    op.y = conf_put(d, NULL, n * 4);
+    conf_ok(sl_op_embed(d, &op));
+    conf_get(d, out, op.y, n * 4);
+}
+
+static void test_embed(void) {
+    static const uint32_t n_ins[] = {7, 32, 96, 256, 768};
+    struct sl_rng rng = {7};
+    FOR_TYPES(t) for (size_t i = 0; i < CONF_COUNT(n_ins); i++) {
+        uint32_t n_in = n_ins[i], n_tok = i ? 20 : 1, n_out = 9;
+        if (n_in % sl_dtype_info(t)->block_elems)
+            continue;
+        uint32_t *ids = conf_host(n_tok * 4);
+        for (uint32_t k = 0; k < n_tok; k++)
+            ids[k] = sl_rng_below(&rng, n_out);
+        struct embed_case c = {{.w = {t, n_in, n_out, weights(&rng, t, WEIGHTS_PLAIN, n_in, n_out)},
+                                .ids = ids,
+                                .n_tok = n_tok,
+                                .scale = i % 2 ? 1.0f : 45.25f}};
+        float *y = conf_host((size_t)n_tok * n_in * 4), *w = conf_host(n_in * 4);
+        conf_case(sl_dtype_name(t), run_embed, &c, CONF_F32, (size_t)n_tok * n_in, y);
+        for (uint32_t k = 0; k < n_tok; k++) {
+            sl_dequantize_row(
+                t, (const uint8_t *)c.op.w.data + ids[k] * sl_dtype_row_bytes(t, n_in), n_in, w);
+            for (uint32_t j = 0; j < n_in; j++)
+                assert_float_equal(y[k * n_in + j], w[j] * c.op.scale, 0);
+        }
+    }
+}
+
+int main(void) {
+    static const struct conf_test tests[] = {
+        {"every type, odd shapes", test_shapes},
+        {"adversarial blocks", test_adversarial},
+        {"inputs that are zero, tiny, infinite, NaN", test_special_inputs},
+        {"four weights together, bias, add", test_together},
+        {"a row alone", test_rows_apart},
+        {"against double", test_against_double},
+        {"embed", test_embed},
+    };
+    return conf_main("matmul", &limits, tests, CONF_COUNT(tests));
+}

@@ -1,0 +1,217 @@
+/* sl_op_moe */
+#include "tests/conformance/conformance.h"
+#include "tests/conformance/weights.h"
+
+#include "backends/cpu/formats.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct sl_device_limits limits = {.max_tok = 70,
+                                               .max_n_in = 512,
+                                               .max_pairs = 70 * 8,
+                                               .max_n_embd = 512,
+                                               .max_n_ff = 512,
+                                               .max_expert = 64};
+
+struct moe_case {
+    struct sl_op_moe op; /* pointers are the host's, refs apart */
+    const void *gate, *up, *down;
+};
+
+static size_t part_bytes(enum sl_dtype t, uint32_t n_in, uint32_t n_out) {
+    return sl_dtype_row_bytes(t, n_in) * n_out;
+}
+
+static void run(struct sl_device *d, const void *ctx, void *out) {
+    const struct moe_case *c = ctx;
+    struct sl_op_moe op = c->op;
+    size_t up_bytes = part_bytes(op.up_dtype, op.n_embd, op.n_ff);
+    size_t gate_bytes = part_bytes(op.gate_dtype, op.n_embd, op.n_ff);
+    size_t down_bytes = part_bytes(op.down_dtype, op.n_ff, op.n_embd);
+    size_t n_y = (size_t)op.n_tok * op.k * op.n_embd;
+    struct sl_expert_ref *refs = malloc(op.n_expert * sizeof *refs);
+    const uint8_t *gate = conf_put(d, c->gate, gate_bytes * op.n_expert);
+    const uint8_t *up = conf_put(d, c->up, up_bytes * op.n_expert);
+    const uint8_t *down = conf_put(d, c->down, down_bytes * op.n_expert);
+    for (uint32_t e = 0; e < op.n_expert; e++)
+        refs[e] =
+            (struct sl_expert_ref){gate + e * gate_bytes, up + e * up_bytes, down + e * down_bytes};
+    op.refs = refs;
+    op.x = conf_put(d, op.x, (size_t)op.n_tok * op.n_embd * 4);
+    op.ids = conf_put(d, op.ids, (size_t)op.n_tok * op.k * 4);
+    op.pairs = op.pairs ? conf_put(d, op.pairs, (size_t)op.n_pairs * 4) : NULL;
+    float *y = calloc(n_y, 4); /* pairs that are not listed stay as they are */
+    op.pair_y = conf_put(d, y, n_y * 4);
+    conf_ok(sl_op_moe(d, &op));
+    conf_get(d, out, op.pair_y, n_y * 4);
+    free(refs);
+    free(y);
+}
+
+struct shape {
+    enum sl_dtype gate, up, down;
+    uint32_t n_tok, k, n_expert, n_embd, n_ff;
+};
+
+static struct moe_case make(struct sl_rng *rng, const struct shape *s) {
+    struct moe_case c = {.op = {.gate_dtype = s->gate,
+                                .up_dtype = s->up,
+                                .down_dtype = s->down,
+                                .n_tok = s->n_tok,
+                                .k = s->k,
+                                .n_pairs = s->n_tok * s->k,
+                                .n_expert = s->n_expert,
+                                .n_embd = s->n_embd,
+                                .n_ff = s->n_ff}};
+    struct {
+        enum sl_dtype t;
+        uint32_t n_in, n_out;
+        const void **to;
+    } parts[3] = {{s->gate, s->n_embd, s->n_ff, &c.gate},
+                  {s->up, s->n_embd, s->n_ff, &c.up},
+                  {s->down, s->n_ff, s->n_embd, &c.down}};
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = part_bytes(parts[i].t, parts[i].n_in, parts[i].n_out) * s->n_expert;
+        void *w = conf_host(bytes);
+        weights_fill(rng, parts[i].t, WEIGHTS_PLAIN, w,
+                     (uint64_t)parts[i].n_in * parts[i].n_out * s->n_expert);
+        *parts[i].to = w;
+    }
+    float *x = conf_host((size_t)s->n_tok * s->n_embd * 4);
+    conf_fill(rng, CONF_PLAIN, x, (size_t)s->n_tok * s->n_embd);
+    c.op.x = x;
+    uint32_t *ids = conf_host((size_t)s->n_tok * s->k * 4);
+    for (uint32_t t = 0; t < s->n_tok; t++)
+        for (uint32_t r = 0; r < s->k; r++) {
+            bool again;
+            do { /* distinct; low numbers more often */
+                uint32_t e = sl_rng_below(rng, 1 + sl_rng_below(rng, s->n_expert));
+                ids[t * s->k + r] = e;
+                again = false;
+                for (uint32_t q = 0; q < r; q++)
+                    again |= ids[t * s->k + q] == e;
+            } while (again);
+        }
+    c.op.ids = ids;
+    return c;
+}
+
+static size_t n_values(const struct moe_case *c) {
+    return (size_t)c->op.n_tok * c->op.k * c->op.n_embd;
+}
+
+static float *case_of(const char *what, const struct moe_case *c) {
+    float *y = conf_host(n_values(c) * 4);
+    conf_case(what, run, c, CONF_F32, n_values(c), y);
+    return y;
+}
+
+static const struct shape shapes[] = {
+    {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 1, 8, 64, 256, 256},
+    {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 8, 8, 16, 512, 256},
+    {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 70, 8, 9, 256, 256},
+    {SL_DTYPE_Q4_K, SL_DTYPE_Q8_0, SL_DTYPE_Q5_0, 5, 3, 7, 256, 96},
+    {SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, 33, 2, 5, 96, 32},
+    {SL_DTYPE_IQ2_XXS, SL_DTYPE_IQ2_XXS, SL_DTYPE_Q2_K, 9, 4, 6, 512, 512},
+    {SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, 40, 4, 4, 160, 224},
+    {SL_DTYPE_F32, SL_DTYPE_F32, SL_DTYPE_F32, 20, 3, 8, 50, 21},
+    {SL_DTYPE_F16, SL_DTYPE_BF16, SL_DTYPE_Q4_1, 3, 1, 3, 33, 64},
+    {SL_DTYPE_Q6_K, SL_DTYPE_F32, SL_DTYPE_F16, 14, 2, 3, 256, 40},
+    {SL_DTYPE_IQ4_XS, SL_DTYPE_Q5_K, SL_DTYPE_IQ4_NL, 2, 6, 6, 256, 288},
+};
+
+static void test_shapes(void) {
+    struct sl_rng rng = {1};
+    for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
+        char what[32];
+        snprintf(what, sizeof what, "shape %zu", i);
+        struct moe_case c = make(&rng, &shapes[i]);
+        case_of(what, &c);
+    }
+}
+
+/* The listed pairs get what they get in the whole call, the others nothing; a row alone gets what
+ * it gets among others. */
+static void test_pairs(void) {
+    struct sl_rng rng = {2};
+    for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
+        struct moe_case c = make(&rng, &shapes[i]);
+        uint32_t n_embd = c.op.n_embd, n_all = c.op.n_tok * c.op.k;
+        float *all = case_of("all", &c);
+        uint32_t *pairs = conf_host(n_all * 4);
+        struct moe_case some = c;
+        some.op.n_pairs = 0;
+        for (uint32_t p = 0; p < n_all; p++)
+            if (sl_rng_below(&rng, 3) == 0)
+                pairs[some.op.n_pairs++] = p;
+        some.op.pairs = pairs;
+        float *y = case_of("some pairs", &some);
+        for (uint32_t p = 0, q = 0; p < n_all; p++) {
+            bool listed = q < some.op.n_pairs && pairs[q] == p;
+            q += listed;
+            for (uint32_t j = 0; j < n_embd; j++)
+                assert_true(y[p * n_embd + j] == (listed ? all[p * n_embd + j] : 0.0f));
+        }
+        struct moe_case last = c;
+        last.op.n_tok = 1;
+        last.op.n_pairs = c.op.k;
+        last.op.x += (size_t)(c.op.n_tok - 1) * n_embd;
+        last.op.ids += (c.op.n_tok - 1) * c.op.k;
+        float *row = conf_host((size_t)c.op.k * n_embd * 4);
+        run(conf_device(), &last, row);
+        assert_memory_equal(row, all + (size_t)(n_all - c.op.k) * n_embd,
+                            (size_t)c.op.k * n_embd * 4);
+    }
+}
+
+static void row_of(enum sl_dtype t, const void *w, size_t row, uint32_t n, float *out) {
+    sl_dequantize_row(t, (const uint8_t *)w + row * sl_dtype_row_bytes(t, n), n, out);
+}
+
+static double dot(const float *w, const double *x, uint32_t n, double *size) {
+    double s = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        s += (double)w[i] * x[i];
+        *size += fabs((double)w[i] * x[i]);
+    }
+    return s;
+}
+
+/* Float weights against double: only rounding differs. Quantised ones follow from test_matmul. */
+static void test_against_double(void) {
+    struct sl_rng rng = {3};
+    const struct shape s = {SL_DTYPE_F32, SL_DTYPE_F16, SL_DTYPE_BF16, 6, 3, 5, 100, 60};
+    struct moe_case c = make(&rng, &s);
+    float *y = case_of("float", &c);
+    float w[100];
+    double x[100], h[60];
+    for (uint32_t p = 0; p < s.n_tok * s.k; p++) {
+        size_t e = c.op.ids[p];
+        for (uint32_t i = 0; i < s.n_embd; i++)
+            x[i] = (double)c.op.x[p / s.k * s.n_embd + i];
+        double scale = 0;
+        for (uint32_t o = 0; o < s.n_ff; o++) {
+            row_of(s.gate, c.gate, e * s.n_ff + o, s.n_embd, w);
+            double g = dot(w, x, s.n_embd, &scale);
+            row_of(s.up, c.up, e * s.n_ff + o, s.n_embd, w);
+            h[o] = g / (1 + exp(-g)) * dot(w, x, s.n_embd, &scale);
+        }
+        for (uint32_t o = 0; o < s.n_embd; o++) {
+            double size = 0;
+            row_of(s.down, c.down, e * s.n_embd + o, s.n_ff, w);
+            double ref = dot(w, h, s.n_ff, &size);
+            conf_near("moe", &y[p * s.n_embd + o], &ref, &(double){1e-5 * size + 1e-5}, 1);
+        }
+    }
+}
+
+int main(void) {
+    static const struct conf_test tests[] = {
+        {"type mixes and shapes", test_shapes},
+        {"listed pairs, a row alone", test_pairs},
+        {"against double", test_against_double},
+    };
+    return conf_main("moe", &limits, tests, CONF_COUNT(tests));
+}
