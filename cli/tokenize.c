@@ -136,8 +136,11 @@ static int tokenize(const struct options *o, const struct bytes *text) {
     struct sl_ids ids = {0};
     int rc = 1;
     enum sl_status status = sl_gguf_open(o->model, &gguf, &err);
-    if (status == SL_OK)
-        status = sl_tokenizer_create(gguf, &tok, &err);
+    if (status != SL_OK) {
+        fprintf(stderr, "sluice tokenize: %s\n", err.text); /* names the file */
+        goto out;
+    }
+    status = sl_tokenizer_create(gguf, &tok, &err);
     if (status != SL_OK) {
         fprintf(stderr, "sluice tokenize: %s: %s\n", o->model, err.text);
         goto out;

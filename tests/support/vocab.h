@@ -99,8 +99,8 @@ static inline void start_spm(struct vocab *v) {
     }
 }
 
-static inline enum sl_status try_finish(struct vocab *v, struct sl_tokenizer **out,
-                                        struct sl_err *err) {
+/* The file, malloc'd. */
+static inline void finish_file(struct vocab *v, uint8_t **out_bytes, size_t *out_n) {
     sl_gguf_array_begin_str(&v->w, "tokenizer.ggml.tokens");
     for (uint32_t i = 0; i < v->n; i++)
         sl_gguf_array_add_str(&v->w, v->tokens[i], v->len[i]);
@@ -119,19 +119,24 @@ static inline enum sl_status try_finish(struct vocab *v, struct sl_tokenizer **o
             sl_gguf_array_add_str(&v->w, v->merges[i], strlen(v->merges[i]));
         sl_gguf_array_end(&v->w);
     }
+    assert_int_equal(sl_gguf_writer_finish(&v->w, out_bytes, out_n), SL_OK);
+    sl_gguf_writer_release(&v->w);
+    for (uint32_t i = 0; i < v->n; i++)
+        free(v->tokens[i]);
+}
+
+static inline enum sl_status try_finish(struct vocab *v, struct sl_tokenizer **out,
+                                        struct sl_err *err) {
     uint8_t *bytes;
     size_t n;
     struct sl_gguf *g;
-    assert_int_equal(sl_gguf_writer_finish(&v->w, &bytes, &n), SL_OK);
+    finish_file(v, &bytes, &n);
     enum sl_status status = sl_gguf_open_memory(bytes, n, &g, err);
     if (status != SL_OK)
         fail_msg("%s", err->text);
     status = sl_tokenizer_create(g, out, err);
     sl_gguf_close(&g); /* the tokenizer keeps nothing of it */
     free(bytes);
-    sl_gguf_writer_release(&v->w);
-    for (uint32_t i = 0; i < v->n; i++)
-        free(v->tokens[i]);
     return status;
 }
 
