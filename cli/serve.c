@@ -227,8 +227,10 @@ static int serve(struct options *o) {
     int sig = 0;
     bool failed = false;
     while (!sig && !failed) {
-        sig = wait_signal(&signals, atomic_load(&l.done) ? 3600000 : 50);
-        failed = atomic_load(&l.done) && l.status != SL_OK;
+        bool done = atomic_load(&l.done);
+        failed = done && l.status != SL_OK;
+        if (!failed)
+            sig = wait_signal(&signals, done ? 3600000 : 20);
     }
     if (failed)
         sl_error("%s", l.err.text);
