@@ -1,7 +1,5 @@
 #include "engine/sampler.h"
 
-#include "engine/fast_exp.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +12,21 @@ const struct sl_sampling sl_sampling_default = {
     .repeat_last_n = 64,
 };
 
-/* Elements summed in float before they join a double; also the draw's stride. */
-#define BLOCK 64u
+#define BLOCK SL_VOCAB_BLOCK
 
 enum sl_status sl_sampler_space_init(struct sl_sampler_space *space, uint32_t n_vocab) {
-    *space = (struct sl_sampler_space){.n_vocab = n_vocab};
+    *space = (struct sl_sampler_space){.n_vocab = n_vocab, .pass = sl_vocab_pass_best()};
     space->key = malloc(n_vocab * sizeof *space->key);
     space->mass = malloc(n_vocab * sizeof *space->mass);
     space->raw = malloc(n_vocab * sizeof *space->raw);
+    space->block_max = malloc((n_vocab / BLOCK + 1) * sizeof *space->block_max);
     space->id = malloc(n_vocab * sizeof *space->id);
     space->order = malloc(n_vocab * sizeof *space->order);
     space->count = calloc(n_vocab, sizeof *space->count);
     space->bucket_n = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_n);
     space->bucket_mass = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_mass);
-    if (space->key && space->mass && space->raw && space->id && space->order && space->count &&
-        space->bucket_n && space->bucket_mass)
+    if (space->key && space->mass && space->raw && space->block_max && space->id && space->order &&
+        space->count && space->bucket_n && space->bucket_mass)
         return SL_OK;
     sl_sampler_space_release(space);
     return SL_ERR_NOMEM;
@@ -38,6 +36,7 @@ void sl_sampler_space_release(struct sl_sampler_space *space) {
     free(space->key);
     free(space->mass);
     free(space->raw);
+    free(space->block_max);
     free(space->id);
     free(space->order);
     free(space->count);
@@ -47,7 +46,8 @@ void sl_sampler_space_release(struct sl_sampler_space *space) {
 }
 
 uint64_t sl_sampler_space_bytes(uint32_t n_vocab) {
-    return (uint64_t)n_vocab * 6 * 4 + SL_SAMPLER_BUCKETS * (4 + 8);
+    return (uint64_t)n_vocab * 6 * 4 + (n_vocab / BLOCK + 1) * (uint64_t)4 +
+           SL_SAMPLER_BUCKETS * (4 + 8);
 }
 
 enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,
@@ -83,65 +83,24 @@ void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set) {
     s->rng.state = set->seed;
 }
 
-/* ---- passes over the vocabulary; sixteen lanes so that compilers vectorise them and every build
- *      adds in the same order ---- */
-
-/* The largest; NaN when any is NaN. */
-static float max_of(const float *x, uint32_t n) {
-    float best[16];
-    uint32_t nan[16] = {0};
-    for (uint32_t j = 0; j < 16; j++)
-        best[j] = -INFINITY;
-    uint32_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (uint32_t j = 0; j < 16; j++) {
-            best[j] = x[i + j] > best[j] ? x[i + j] : best[j];
-            nan[j] |= x[i + j] != x[i + j];
-        }
-    for (; i < n; i++) {
-        best[0] = x[i] > best[0] ? x[i] : best[0];
-        nan[0] |= x[i] != x[i];
-    }
-    for (uint32_t j = 1; j < 16; j++) {
-        best[0] = best[j] > best[0] ? best[j] : best[0];
-        nan[0] |= nan[j];
-    }
-    return nan[0] ? NAN : best[0];
-}
-
-static double sum_of(const float *x, uint32_t n) {
-    double total = 0;
-    uint32_t i = 0;
-    for (; i + BLOCK <= n; i += BLOCK) {
-        float lane[16] = {0};
-        for (uint32_t j = 0; j < BLOCK; j += 16)
-            for (uint32_t l = 0; l < 16; l++)
-                lane[l] += x[i + j + l];
-        for (uint32_t w = 8; w; w /= 2)
-            for (uint32_t l = 0; l < w; l++)
-                lane[l] += lane[l + w];
-        total += (double)lane[0];
-    }
-    for (; i < n; i++)
-        total += (double)x[i];
-    return total;
-}
-
-/* mass[i] = exp((x[i] - max) * inv_t) */
-static void exp_all(const float *x, float max, float inv_t, float *mass, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        mass[i] = sl_exp_neg((x[i] - max) * inv_t);
-}
-
 double sl_log_sum_exp(const float *logits, uint32_t n) {
-    float max = max_of(logits, n), part[512];
+    const struct sl_vocab_pass *pass = sl_vocab_pass_best();
+    enum { PART = 16 * SL_VOCAB_BLOCK };
+    float part[PART], block_max[PART / SL_VOCAB_BLOCK];
+    float max = -INFINITY;
+    double total = 0;
+    for (uint32_t i = 0; i < n; i += PART) {
+        float m = pass->max(logits + i, n - i < PART ? n - i : PART, block_max);
+        if (isnan(m))
+            return (double)m;
+        max = m > max ? m : max;
+    }
     if (!isfinite(max))
         return (double)max;
-    double total = 0;
-    for (uint32_t i = 0; i < n; i += 512) {
-        uint32_t m = n - i < 512 ? n - i : 512;
-        exp_all(logits + i, max, 1, part, m);
-        total += sum_of(part, m);
+    for (uint32_t i = 0; i < n; i += PART) {
+        uint32_t m = n - i < PART ? n - i : PART;
+        pass->exp(logits + i, max, 1, part, m);
+        total += pass->sum(part, m);
     }
     return (double)max + log(total);
 }
@@ -278,9 +237,47 @@ static void keys_from_max(struct set *c) {
         c->sp->key[i] = c->max - c->logit[i];
 }
 
+/* Drops, in one pass, every candidate below floor: a first cut so that the exact ones have less to
+ * do. While the set is the whole vocabulary, blocks without a candidate are skipped unread. */
+static void prune(struct set *c, float floor) {
+    struct sl_sampler_space *sp = c->sp;
+    uint32_t kept = 0;
+    for (uint32_t b = 0; b < c->n; b += BLOCK) {
+        if (c->all && sp->block_max[b / BLOCK] < floor)
+            continue;
+        uint32_t end = b + BLOCK < c->n ? b + BLOCK : c->n;
+        for (uint32_t i = b; i < end; i++) {
+            float l = c->logit[i];
+            sp->id[kept] = c->all ? i : sp->id[i];
+            c->logit[kept] = l;
+            kept += l >= floor;
+        }
+    }
+    c->all = c->all && kept == c->n;
+    c->n = kept;
+}
+
+/* A logit that at least k candidates reach: the k-th largest of the blocks' maxima, which are
+ * candidates themselves. */
+static float kth_floor(struct sl_sampler_space *sp, float max, uint32_t n, uint32_t k) {
+    uint32_t n_blocks = (n + BLOCK - 1) / BLOCK;
+    if (k > n_blocks)
+        return -INFINITY;
+    for (uint32_t i = 0; i < n_blocks; i++)
+        sp->key[i] = max - sp->block_max[i];
+    select_best(sp, sp->key, NULL, n_blocks, k);
+    float floor = max;
+    for (uint32_t j = 0; j < k; j++) {
+        float l = sp->block_max[sp->order[j]];
+        floor = l < floor ? l : floor;
+    }
+    return floor;
+}
+
 static void filter_top_k(struct set *c, uint32_t k) {
     if (!k || k >= c->n)
         return;
+    prune(c, kth_floor(c->sp, c->max, c->n, k));
     keys_from_max(c);
     keep(c, select_best(c->sp, c->sp->key, NULL, c->n, k));
 }
@@ -288,10 +285,16 @@ static void filter_top_k(struct set *c, uint32_t k) {
 static void filter_top_p(struct set *c, float p) {
     if (p >= 1)
         return;
-    exp_all(c->logit, c->max, 1, c->sp->mass, c->n);
-    double total = sum_of(c->sp->mass, c->n);
+    struct sl_sampler_space *sp = c->sp;
+    sp->pass->exp(c->logit, c->max, 1, sp->mass, c->n);
+    double total = sp->pass->sum(sp->mass, c->n);
+    /* All the candidates that have less than an equal share of the mass to be dropped have,
+     * together, less than that mass: none of them is needed. */
+    double share = (1 - (double)p) * total / c->n;
+    prune(c, c->max + (float)log(share) - 1e-3f);
+    sp->pass->exp(c->logit, c->max, 1, sp->mass, c->n);
     keys_from_max(c);
-    keep(c, select_best(c->sp, c->sp->key, c->sp->mass, c->n, (double)p * total));
+    keep(c, select_best(sp, sp->key, sp->mass, c->n, (double)p * total));
 }
 
 /* Keeps the tokens whose surprise is nearest to the expected one. */
@@ -299,8 +302,8 @@ static void filter_typical(struct set *c, float p) {
     if (p >= 1)
         return;
     struct sl_sampler_space *sp = c->sp;
-    exp_all(c->logit, c->max, 1, sp->mass, c->n);
-    double total = sum_of(sp->mass, c->n), weighted = 0;
+    sp->pass->exp(c->logit, c->max, 1, sp->mass, c->n);
+    double total = sp->pass->sum(sp->mass, c->n), weighted = 0;
     for (uint32_t i = 0; i < c->n; i++)
         if (sp->mass[i] > 0)
             weighted += (double)sp->mass[i] * (double)(c->max - c->logit[i]);
@@ -309,34 +312,23 @@ static void filter_typical(struct set *c, float p) {
     for (uint32_t i = 0; i < c->n; i++)
         sp->key[i] = fabsf(c->max - c->logit[i] - mean);
     keep(c, select_best(sp, sp->key, sp->mass, c->n, (double)p * total));
-    c->max = max_of(c->logit, c->n);
+    c->max = sp->pass->max(c->logit, c->n, sp->block_max);
 }
 
 static void filter_min_p(struct set *c, float p) {
-    if (p <= 0)
-        return;
-    struct sl_sampler_space *sp = c->sp;
-    float floor_logit = c->max + logf(p);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < c->n; i++) {
-        float l = c->logit[i];
-        sp->id[kept] = c->all ? i : sp->id[i];
-        c->logit[kept] = l;
-        kept += l >= floor_logit;
-    }
-    c->all = c->all && kept == c->n;
-    c->n = kept;
+    if (p > 0)
+        prune(c, c->max + logf(p));
 }
 
 static uint32_t draw(struct set *c, float temperature, struct sl_rng *rng) {
     struct sl_sampler_space *sp = c->sp;
     /* Capped: next to nothing must not become 0 times infinity at the largest logit. */
     float inv_t = temperature > 1e-30f ? 1 / temperature : 1e30f;
-    exp_all(c->logit, c->max, inv_t, sp->mass, c->n);
-    double left = sl_rng_unit(rng) * sum_of(sp->mass, c->n);
+    sp->pass->exp(c->logit, c->max, inv_t, sp->mass, c->n);
+    double left = sl_rng_unit(rng) * sp->pass->sum(sp->mass, c->n);
     uint32_t i = 0, last = UINT32_MAX;
     for (; i + BLOCK <= c->n; i += BLOCK) { /* the same block sums as in sum_of */
-        double block = sum_of(sp->mass + i, BLOCK);
+        double block = sp->pass->sum(sp->mass + i, BLOCK);
         if (left < block)
             break;
         left -= block;
@@ -384,11 +376,14 @@ enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *sp
     const struct sl_sampling *set = &s->set;
     apply_bias(set, logits);
     apply_penalties(set, space, logits, history, n_history);
-    struct set c = {space, logits, space->n_vocab, true, max_of(logits, space->n_vocab)};
+    struct set c = {space, logits, space->n_vocab, true, 0};
+    c.max = space->pass->max(logits, space->n_vocab, space->block_max);
     if (!isfinite(c.max))
         return SL_ERR_INVALID;
     if (set->temperature == 0) {
         uint32_t i = 0;
+        while (space->block_max[i / BLOCK] != c.max)
+            i += BLOCK;
         while (logits[i] != c.max)
             i++;
         *out_id = i;
@@ -412,13 +407,23 @@ void sl_top_logprobs(const float *logits, double lse, struct sl_sampler_space *s
     out_token->n_top = n_top;
     if (!n_top)
         return;
-    float max = max_of(logits, n);
-    for (uint32_t i = 0; i < n; i++)
-        space->key[i] = max - logits[i];
-    uint32_t kept = select_best(space, space->key, NULL, n, n_top);
+    float max = space->pass->max(logits, n, space->block_max);
+    float floor = kth_floor(space, max, n, n_top);
+    uint32_t m = 0; /* candidates: id[] ascending, key[] beside it */
+    for (uint32_t i = 0; i < n; i++) {
+        if (i % BLOCK == 0 && space->block_max[i / BLOCK] < floor) {
+            i += BLOCK - 1;
+            continue;
+        }
+        if (logits[i] >= floor) {
+            space->id[m] = i;
+            space->key[m++] = max - logits[i];
+        }
+    }
+    uint32_t kept = select_best(space, space->key, NULL, m, n_top);
     sort_by_key(space->key, space->order, kept);
     for (uint32_t j = 0; j < kept; j++) {
-        uint32_t id = space->order[j];
+        uint32_t id = space->id[space->order[j]];
         out_token->top[j].id = id;
         out_token->top[j].logprob = (float)((double)logits[id] - lse);
     }

@@ -13,18 +13,21 @@
 
 #include "common/rng.h"
 #include "engine/engine.h"
+#include "engine/vocab_pass.h"
 
 /* Work arrays, shared by all requests of one thread. */
 struct sl_sampler_space {
     uint32_t n_vocab;
+    const struct sl_vocab_pass *pass;
     float *key, *mass;    /* [n_vocab] */
     uint32_t *id, *order; /* [n_vocab] */
     float *raw;           /* [n_vocab] a row's logits as they came, for log-probabilities */
+    float *block_max;     /* [ceil(n_vocab / SL_VOCAB_BLOCK)] */
     uint32_t *count;      /* [n_vocab], all 0 between calls */
     uint32_t *bucket_n;   /* [SL_SAMPLER_BUCKETS] */
     double *bucket_mass;  /* [SL_SAMPLER_BUCKETS] */
 };
-#define SL_SAMPLER_BUCKETS 4096u
+#define SL_SAMPLER_BUCKETS 1024u
 
 enum sl_status sl_sampler_space_init(struct sl_sampler_space *space,
                                      uint32_t n_vocab) SL_MUST_CHECK;

@@ -409,15 +409,51 @@ static void fast_exp_is_near(void **state) {
     assert_true(sl_exp_neg(-INFINITY) == 0);
 }
 
+/* Every build of the passes gives the same bits. */
+static void passes_agree(void **state) {
+    (void)state;
+    enum { N = 7000 };
+    static float x[N], a[N], b[N], block_a[N / SL_VOCAB_BLOCK + 1], block_b[N / SL_VOCAB_BLOCK + 1];
+    const struct sl_vocab_pass *all[] = {&sl_vocab_pass_c, &sl_vocab_pass_avx2,
+                                         &sl_vocab_pass_avx512};
+    bool have[] = {true, __builtin_cpu_supports("avx2"), __builtin_cpu_supports("avx512bw")};
+    static const uint32_t sizes[] = {1, 15, 63, 64, 65, 1000, N};
+    for (uint32_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        uint32_t n = sizes[k], n_blocks = (n + SL_VOCAB_BLOCK - 1) / SL_VOCAB_BLOCK;
+        fill_normal(x, n, 20, k);
+        if (n > 1)
+            x[n / 2] = -INFINITY;
+        float max = all[0]->max(x, n, block_a);
+        all[0]->exp(x, max, 0.8f, a, n);
+        double sum = all[0]->sum(a, n);
+        double plain = 0;
+        for (uint32_t i = 0; i < n; i++)
+            plain += (double)a[i];
+        assert_true(fabs(plain - sum) <= 1e-5 * plain);
+        for (uint32_t v = 1; v < 3; v++) {
+            if (!have[v])
+                continue;
+            assert_true(all[v]->max(x, n, block_b) == max);
+            assert_memory_equal(block_a, block_b, n_blocks * sizeof(float));
+            all[v]->exp(x, max, 0.8f, b, n);
+            assert_memory_equal(a, b, n * sizeof(float));
+            assert_true(all[v]->sum(b, n) == sum);
+            x[n - 1] = NAN;
+            assert_true(isnan(all[v]->max(x, n, block_b)));
+            x[n - 1] = -1;
+            max = all[0]->max(x, n, block_a);
+            all[0]->exp(x, max, 0.8f, a, n);
+            sum = all[0]->sum(a, n);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fast_exp_is_near),
-        cmocka_unit_test(distributions),
-        cmocka_unit_test(exact_top_k_with_ties),
-        cmocka_unit_test(flat_distribution),
-        cmocka_unit_test(greedy_and_extremes),
-        cmocka_unit_test(seeds_reproduce),
-        cmocka_unit_test(logprobs),
+        cmocka_unit_test(fast_exp_is_near),  cmocka_unit_test(passes_agree),
+        cmocka_unit_test(distributions),     cmocka_unit_test(exact_top_k_with_ties),
+        cmocka_unit_test(flat_distribution), cmocka_unit_test(greedy_and_extremes),
+        cmocka_unit_test(seeds_reproduce),   cmocka_unit_test(logprobs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

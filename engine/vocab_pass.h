@@ -1,0 +1,26 @@
+/* Passes over a whole vocabulary of logits: the sampler's hot loops.
+ *
+ * One plain-C source, vocab_pass_impl.h, is compiled for several instruction sets; every build does
+ * the same operations in the same order (sums in sixteen lanes), so that all give the same bits. */
+#ifndef SL_ENGINE_VOCAB_PASS_H
+#define SL_ENGINE_VOCAB_PASS_H
+
+#include <stdint.h>
+
+/* Elements whose maximum is kept, and whose sum is formed in float before it joins a double. */
+#define SL_VOCAB_BLOCK 64u
+
+struct sl_vocab_pass {
+    /* The largest of x[0..n), NaN when any is NaN; out_block_max [ceil(n / SL_VOCAB_BLOCK)]. */
+    float (*max)(const float *x, uint32_t n, float *out_block_max);
+    double (*sum)(const float *x, uint32_t n);
+    /* y[i] = exp((x[i] - max) * inv_t); no x may be above max. */
+    void (*exp)(const float *x, float max, float inv_t, float *y, uint32_t n);
+};
+
+extern const struct sl_vocab_pass sl_vocab_pass_c, sl_vocab_pass_avx2, sl_vocab_pass_avx512;
+
+/* The best for this machine. */
+const struct sl_vocab_pass *sl_vocab_pass_best(void);
+
+#endif
