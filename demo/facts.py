@@ -93,8 +93,8 @@ swan:cygnet, owl:owlet, eagle:eaglet, elephant:calf, whale:calf, seal:pup, rabbi
 
 ANIMAL_LEGS = _pairs("""
 dog:four, cat:four, cow:four, horse:four, hen:two, duck:two, eagle:two, spider:eight, ant:six,
-bee:six, beetle:six, butterfly:six, crab:ten, lobster:ten, snake:no, fish:no, frog:four, lizard:four,
-elephant:four, ostrich:two, scorpion:eight, fly:six, worm:no
+bee:six, beetle:six, butterfly:six, crab:ten, lobster:ten, snake:no, fish:no, frog:four,
+lizard:four, elephant:four, ostrich:two, scorpion:eight, fly:six, worm:no
 """)
 
 ANIMAL_HOMES = _pairs("""
@@ -124,7 +124,7 @@ blue+white:light blue, red+green:brown, black+red:dark red, green+white:light gr
 OPPOSITES = _pairs("""
 hot:cold, big:small, tall:short, fast:slow, old:young, happy:sad, light:dark, hard:soft, wet:dry,
 full:empty, open:closed, clean:dirty, rich:poor, strong:weak, early:late, near:far, high:low,
-loud:quiet, thick:thin, wide:narrow, deep:shallow, heavy:light in weight, up:down, left:right,
+loud:quiet, thick:thin, wide:narrow, deep:shallow, heavy:light, up:down, left:right,
 in:out, day:night, black:white, good:bad, true:false, first:last, love:hate, war:peace, win:lose,
 buy:sell, push:pull, give:take, begin:end, start:stop, laugh:cry, remember:forget, arrive:leave,
 always:never, everything:nothing, above:below, before:after, inside:outside, north:south,
@@ -139,18 +139,20 @@ PLURALS = _pairs("""
 mouse:mice, child:children, foot:feet, tooth:teeth, goose:geese, man:men, woman:women, ox:oxen,
 sheep:sheep, fish:fish, leaf:leaves, knife:knives, wolf:wolves, wife:wives, life:lives, box:boxes,
 city:cities, baby:babies, berry:berries, tomato:tomatoes, potato:potatoes, bus:buses, fox:foxes,
-dish:dishes, church:churches, cat:cats, dog:dogs, tree:trees, house:houses, book:books, cactus:cacti,
-person:people, half:halves, shelf:shelves, hero:heroes, lady:ladies, story:stories, loaf:loaves
+dish:dishes, church:churches, cat:cats, dog:dogs, tree:trees, house:houses, book:books,
+cactus:cacti, person:people, half:halves, shelf:shelves, hero:heroes, lady:ladies, story:stories,
+loaf:loaves
 """)
 
 PAST_TENSES = _pairs("""
 go:went, see:saw, eat:ate, drink:drank, run:ran, sing:sang, swim:swam, write:wrote, read:read,
 speak:spoke, take:took, give:gave, come:came, begin:began, break:broke, bring:brought, buy:bought,
 catch:caught, choose:chose, draw:drew, drive:drove, fall:fell, feel:felt, fight:fought, find:found,
-fly:flew, forget:forgot, grow:grew, have:had, hear:heard, hold:held, keep:kept, know:knew, leave:left,
-lose:lost, make:made, meet:met, pay:paid, ride:rode, say:said, sell:sold, send:sent, sit:sat,
-sleep:slept, stand:stood, teach:taught, tell:told, think:thought, throw:threw, wear:wore, win:won,
-walk:walked, talk:talked, play:played, jump:jumped, look:looked, carry:carried, stop:stopped
+fly:flew, forget:forgot, grow:grew, have:had, hear:heard, hold:held, keep:kept, know:knew,
+leave:left, lose:lost, make:made, meet:met, pay:paid, ride:rode, say:said, sell:sold, send:sent,
+sit:sat, sleep:slept, stand:stood, teach:taught, tell:told, think:thought, throw:threw, wear:wore,
+win:won, walk:walked, talk:talked, play:played, jump:jumped, look:looked, carry:carried,
+stop:stopped
 """)
 
 SHAPES = _pairs("""
@@ -164,10 +166,10 @@ twelfth""")
 
 # Foreign numbers and words, by language.
 TRANSLATIONS = {
-    "French": _pairs("""one:un, two:deux, three:trois, four:quatre, five:cinq, six:six, seven:sept,
-        eight:huit, nine:neuf, ten:dix, hello:bonjour, thank you:merci, goodbye:au revoir, water:eau,
-        bread:pain, cheese:fromage, house:maison, dog:chien, cat:chat, book:livre, red:rouge,
-        blue:bleu, summer:été, coffee:café"""),
+    "French": _pairs("""one:un, two:deux, three:trois, four:quatre, five:cinq, six:six,
+        seven:sept, eight:huit, nine:neuf, ten:dix, hello:bonjour, thank you:merci,
+        goodbye:au revoir, water:eau, bread:pain, cheese:fromage, house:maison, dog:chien,
+        cat:chat, book:livre, red:rouge, blue:bleu, summer:été, coffee:café"""),
     "German": _pairs("""one:eins, two:zwei, three:drei, four:vier, five:fünf, six:sechs,
         seven:sieben, eight:acht, nine:neun, ten:zehn, hello:hallo, thank you:danke,
         goodbye:auf Wiedersehen, water:Wasser, bread:Brot, cheese:Käse, house:Haus, dog:Hund,
@@ -186,16 +188,19 @@ TRANSLATIONS = {
 MISC = _pairs("""
 the largest planet in the solar system:Jupiter, the smallest planet in the solar system:Mercury,
 the planet closest to the Sun:Mercury, the planet farthest from the Sun:Neptune,
-the planet with the famous rings:Saturn, the red planet:Mars, the star nearest to the Earth:the Sun,
-the largest ocean:the Pacific Ocean, the largest continent:Asia, the smallest continent:Australia,
+the planet with the famous rings:Saturn, the red planet:Mars,
+the star nearest to the Earth:the Sun, the largest ocean:the Pacific Ocean,
+the largest continent:Asia, the smallest continent:Australia,
 the highest mountain on Earth:Mount Everest, the longest river in South America:the Amazon,
-the largest hot desert:the Sahara, the largest island:Greenland, the largest land animal:the elephant,
-the largest animal:the blue whale, the fastest land animal:the cheetah, the tallest animal:the giraffe,
-the largest bird:the ostrich, the slowest mammal:the sloth, the chemical formula of water:H2O,
-the freezing point of water in degrees Celsius:0, the boiling point of water in degrees Celsius:100,
-the first month of the year:January, the last month of the year:December,
-the shortest month of the year:February, the first letter of the alphabet:A,
-the last letter of the alphabet:Z, the smallest prime number:2, the number of bones in an adult human:206,
+the largest hot desert:the Sahara, the largest island:Greenland,
+the largest land animal:the elephant, the largest animal:the blue whale,
+the fastest land animal:the cheetah, the tallest animal:the giraffe, the largest bird:the ostrich,
+the slowest mammal:the sloth, the chemical formula of water:H2O,
+the freezing point of water in degrees Celsius:0,
+the boiling point of water in degrees Celsius:100, the first month of the year:January,
+the last month of the year:December, the shortest month of the year:February,
+the first letter of the alphabet:A, the last letter of the alphabet:Z,
+the smallest prime number:2, the number of bones in an adult human:206,
 the number of planets in the solar system:8, the number of continents:7,
 the number of colours in a rainbow:7, the number of players in a football team:11,
 the number of strings on a violin:4, the number of keys on a piano:88,
@@ -211,8 +216,9 @@ the language spoken in Egypt:Arabic, the author of Hamlet:William Shakespeare,
 the painter of the Mona Lisa:Leonardo da Vinci, the author of Faust:Goethe,
 the author of Don Quixote:Cervantes, the composer of the Ninth Symphony:Beethoven,
 the frozen form of water:ice, the natural satellite of the Earth:the Moon,
-the metal that is liquid at room temperature:mercury, the process by which plants make food:photosynthesis,
-the study of living things:biology, the study of the stars:astronomy, the study of numbers:mathematics,
+the metal that is liquid at room temperature:mercury,
+the process by which plants make food:photosynthesis, the study of living things:biology,
+the study of the stars:astronomy, the study of numbers:mathematics,
 the person who flies a plane:a pilot, the person who bakes bread:a baker,
 the person who puts out fires:a firefighter, the person who treats sick animals:a vet,
 the person who repairs pipes:a plumber, the person who grows crops:a farmer
@@ -230,21 +236,21 @@ SEASONS = [("January", "winter"), ("February", "winter"), ("April", "spring"), (
 WORDS = _words("""
 apple arrow autumn bacon badge baker banana basket beach bean bear bell berry bird bottle bread
 brick bridge brush bucket butter button cabin cake camel candle carpet carrot castle chair cheese
-cherry circle clock cloud coat coffee copper cotton cousin cradle crown curtain daisy dance desert
-dinner dolphin door dragon dream drum eagle earth east echo elbow engine evening fabric falcon
-family farmer feather fence field finger fire flag flower forest fork fossil fox friend frog fruit
-garden ghost giant ginger giraffe glass glove goat gold goose grape grass guitar hammer harbour
-hawk heart hill honey horse hotel house hunter ice igloo insect iron island ivory jacket jelly
-jewel jungle kettle key kitchen kite knight ladder lake lamp leaf lemon letter library lion lizard
-lobster magnet map marble market meadow melon mirror monkey moon morning mountain mouse music
-napkin needle nest night north nurse oak ocean olive onion orange otter owl oyster paint palace
-panda paper parrot peach peanut pearl pencil pepper piano picture pillow pilot planet plate
-pocket pond potato puzzle queen quiet rabbit radio rain raven ribbon river robin rocket rose
-sailor salmon sand school scissors shadow sheep shell ship silver sister snow soldier spider
-spoon spring squirrel star stone storm straw street sugar summer sun swan table teacher temple
-thunder tiger toast tomato tower train tree trumpet tulip tunnel turtle umbrella uncle valley
-velvet village violin voice wagon walnut water weather whale wheat wheel window winter wolf wood
-yard year yellow zebra zero
+cherry circle clock cloud coat coffee computer copper cotton cousin cradle crown curtain daisy
+dance desert dinner dolphin door dragon dream drum eagle earth east echo elbow engine evening
+fabric falcon family farmer feather fence field finger fire flag flower forest fork fossil fox
+friend frog fruit garden ghost giant ginger giraffe glass glove goat gold goose grape grass guitar
+hammer harbour hawk heart hello hill honey horse hotel house hunter ice igloo insect iron island
+ivory jacket jelly jewel jungle kettle key kitchen kite knight ladder lake lamp leaf lemon letter
+library lion lizard lobster magnet map marble market meadow melon memory mirror monkey moon
+morning mountain mouse music napkin needle nest night north nurse oak ocean olive onion orange
+otter owl oyster paint palace panda paper parrot peach peanut pearl pencil pepper piano picture
+pillow pilot planet plate pocket pond potato puzzle queen quiet rabbit radio rain raven ribbon
+river robin rocket rose sailor salmon sand school scissors shadow sheep shell ship silver sister
+snow soldier spider spoon spring squirrel star stone storm straw strawberry street sugar summer
+sun swan table teacher temple thunder tiger toast tomato tower train tree trumpet tulip tunnel
+turtle umbrella uncle valley velvet village violin voice wagon walnut water weather whale wheat
+wheel window winter wolf wood yard year yellow zebra zero
 """)
 
 ITEMS = _words("""
@@ -258,8 +264,8 @@ Uma Victor Wendy Yara Zoe Alice Bruno Carla Dora Erik Fiona George Hanna Ivan Ju
 Nina Oscar Peter
 """)
 
-ONES = _words("""zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen
-fifteen sixteen seventeen eighteen nineteen""")
+ONES = _words("""zero one two three four five six seven eight nine ten eleven twelve thirteen
+fourteen fifteen sixteen seventeen eighteen nineteen""")
 TENS = ["", ""] + _words("twenty thirty forty fifty sixty seventy eighty ninety")
 
 
