@@ -63,6 +63,7 @@ include mk/tests.mk
 include mk/bench.mk
 include mk/conformance.mk
 include mk/fuzz.mk
+include mk/http.mk
 include mk/demo.mk
 include mk/peer.mk
 

@@ -1,0 +1,89 @@
+// Starts the real binary on a free port for the tests, and stops it.
+import { spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import net from 'node:net';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+export const binary = process.env.SLUICE_BIN ?? `${root}build/${process.env.MODE ?? 'release'}/sluice`;
+export const model = process.env.SLUICE_TEST_MODEL ?? `${root}demo/demo.gguf`;
+export const missing = !existsSync(binary) ? `${binary} is not built` : !existsSync(model) ? `${model} is not there` : false;
+// A sanitizer's build may take this much longer.
+export const patience = /asan|tsan/.test(binary) ? 5 : 1;
+
+export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+// For races: does not keep the process alive when the other side has won.
+export const deadline = (ms) => new Promise((resolve) => setTimeout(resolve, ms).unref());
+
+export class Server {
+  constructor(args = []) {
+    this.log = '';
+    this.child = spawn(binary, ['serve', '-m', model, '--port', '0', '--alias', 'test', '--ctx', '1024', ...args],
+                       { stdio: ['ignore', 'ignore', 'pipe'] });
+    process.on('exit', () => this.child.kill('SIGKILL')); // a test that throws leaves nothing behind
+    this.child.stderr.on('data', (d) => { this.log += d; });
+    this.exited = new Promise((resolve) => this.child.on('close', (code, signal) => resolve({ code, signal })));
+  }
+
+  // Resolves when the model is loaded.
+  static async start(args) {
+    const s = new Server(args);
+    for (let i = 0; i < 600 * patience; i++) {
+      const m = /listening on http:\/\/[^ ]*:(\d+)/.exec(s.log);
+      if (m) {
+        s.port = Number(m[1]);
+        s.url = `http://127.0.0.1:${s.port}`;
+        if ((await fetch(`${s.url}/health`)).status === 200) return s;
+      }
+      if (s.child.exitCode !== null) break;
+      await sleep(50);
+    }
+    s.child.kill('SIGKILL');
+    throw new Error(`the server did not become ready:\n${s.log}`);
+  }
+
+  // Ends it as an operator would, and expects it to be clean: a sanitizer's report is not.
+  async stop(signal = 'SIGTERM') {
+    this.child.kill(signal);
+    const end = await Promise.race([this.exited, deadline(20000 * patience)]);
+    if (!end) this.child.kill('SIGKILL');
+    if (!end || end.code !== 0 || /Sanitizer|runtime error/.test(this.log))
+      throw new Error(`the server ended with ${JSON.stringify(end)}:\n${this.log.slice(-20000)}`);
+  }
+
+  post(path, body, options = {}) {
+    return fetch(this.url + path, { method: 'POST', body: typeof body === 'string' ? body : JSON.stringify(body), ...options });
+  }
+
+  async metric(name) {
+    const text = await (await fetch(`${this.url}/metrics`)).text();
+    const m = new RegExp(`^${name} (-?\\d+)$`, 'm').exec(text);
+    if (!m) throw new Error(`no metric ${name}`);
+    return Number(m[1]);
+  }
+
+  // Waits until check() holds; fails after ms.
+  async until(what, ms, check) {
+    const end = Date.now() + ms;
+    while (!(await check())) {
+      if (Date.now() > end) throw new Error(`not within ${ms} ms: ${what}`);
+      await sleep(20);
+    }
+  }
+
+  // A raw connection: send() bytes, read to the end with all.
+  connect() {
+    const socket = net.connect(this.port, '127.0.0.1');
+    socket.on('error', () => {});
+    const all = new Promise((resolve) => {
+      let text = '';
+      socket.on('data', (d) => { text += d.toString('latin1'); });
+      socket.on('close', () => resolve(text));
+    });
+    return { socket, all };
+  }
+}
+
+export const request = (path, body, headers = 'Connection: close\r\n') =>
+  `POST ${path} HTTP/1.1\r\nHost: x\r\n${headers}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
