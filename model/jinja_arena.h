@@ -9,10 +9,10 @@ struct sl_j_chunk;
 
 struct sl_j_arena {
     struct sl_j_chunk *head;
-    char *next, *end;    /* free part of the current chunk */
-    size_t used_bytes;   /* asked of malloc so far */
-    size_t limit_bytes;  /* used_bytes never passes it */
-    size_t chunk_bytes;  /* size of the next chunk */
+    char *next, *end;   /* free part of the current chunk */
+    size_t used_bytes;  /* asked of malloc so far */
+    size_t limit_bytes; /* used_bytes never passes it */
+    size_t chunk_bytes; /* size of the next chunk */
 };
 
 void sl_j_arena_init(struct sl_j_arena *a, size_t limit_bytes);

@@ -80,8 +80,7 @@ const struct sl_jfunc *sl_j_find_func(const struct sl_jfunc *table, const char *
 }
 
 const struct sl_jfunc *sl_j_find_filter(const char *p, size_t len) {
-    const struct sl_jfunc *const tables[] = {sl_j_filters_text, sl_j_filters_seq,
-                                             sl_j_filters_num};
+    const struct sl_jfunc *const tables[] = {sl_j_filters_text, sl_j_filters_seq, sl_j_filters_num};
     const struct sl_jfunc *f = NULL;
     for (int i = 0; len && i < 3 && !f; i++)
         f = sl_j_find_func(tables[i], p, len);
@@ -221,8 +220,7 @@ static struct sl_jv fn_strftime(struct sl_jrt *rt, struct sl_jv self, struct sl_
     (void)self, (void)all;
     if (arg[0].type != SL_J_STR)
         sl_j_fail(rt, "strftime_now() wants a string");
-    return sl_j_strftime(rt, arg[0].s,
-                         rt->limits.now_s ? rt->limits.now_s : (int64_t)time(NULL));
+    return sl_j_strftime(rt, arg[0].s, rt->limits.now_s ? rt->limits.now_s : (int64_t)time(NULL));
 }
 
 const struct sl_jfunc sl_j_globals[] = {

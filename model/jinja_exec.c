@@ -58,8 +58,9 @@ static void assign_tuple(struct sl_jrt *rt, struct sl_jframe *f, const struct sl
     while (l.l->n <= target->n && sl_j_next(rt, it, &item))
         sl_j_list_push(rt, l.l, item);
     if (l.l->n != target->n)
-        sl_j_fail(rt, l.l->n < target->n ? "not enough values to unpack (expected %u)"
-                                         : "too many values to unpack (expected %u)",
+        sl_j_fail(rt,
+                  l.l->n < target->n ? "not enough values to unpack (expected %u)"
+                                     : "too many values to unpack (expected %u)",
                   target->n);
     for (uint32_t i = 0; i < target->n; i++)
         sl_j_assign(rt, f, target->list[i], l.l->v[i], export_);
@@ -92,8 +93,8 @@ static struct sl_jv capture(struct sl_jrt *rt, struct sl_jframe *f, const struct
     rt->out = &o;
     *out_flow = sl_j_exec(rt, f, body);
     /* A filter without operand takes what rt->out holds. */
-    struct sl_jv v = filter && *out_flow == SL_FLOW_NEXT ? sl_j_eval(rt, f, filter)
-                                                         : sl_j_out_str(rt, &o);
+    struct sl_jv v =
+        filter && *out_flow == SL_FLOW_NEXT ? sl_j_eval(rt, f, filter) : sl_j_out_str(rt, &o);
     rt->out = outer;
     return v;
 }
@@ -125,8 +126,13 @@ static enum sl_j_flow run_loop(struct sl_jrt *rt, struct sl_jframe *around, stru
         sl_j_enter_scope(rt, s->frame, n->test_scope);
         iterable = sl_j_missing();
     }
-    *l = (struct sl_jloop){.it = sl_j_iter(rt, src), .iterable = iterable, .node = n,
-                           .frame = around, .index0 = -1, .depth0 = depth0, .length = -1};
+    *l = (struct sl_jloop){.it = sl_j_iter(rt, src),
+                           .iterable = iterable,
+                           .node = n,
+                           .frame = around,
+                           .index0 = -1,
+                           .depth0 = depth0,
+                           .length = -1};
     while (sl_j_loop_next(rt, l, &item)) {
         sl_j_assign(rt, f, n->a, item, false);
         if (n->loop_slot >= 0)

@@ -14,9 +14,13 @@
                              const struct sl_jargv *all)
 #define UNUSED (void)rt, (void)v, (void)arg, (void)all
 
-static bool given(struct sl_jv v) { return v.type != SL_J_MISSING; }
+static bool given(struct sl_jv v) {
+    return v.type != SL_J_MISSING;
+}
 
-static bool flag(struct sl_jrt *rt, struct sl_jv v) { return given(v) && sl_j_truth(rt, v); }
+static bool flag(struct sl_jrt *rt, struct sl_jv v) {
+    return given(v) && sl_j_truth(rt, v);
+}
 
 static const struct sl_jstr *need_str(struct sl_jrt *rt, struct sl_jv v) {
     if (v.type == SL_J_UNDEF)
@@ -84,8 +88,8 @@ FILTER(f_trim) {
 
 FILTER(f_replace) {
     UNUSED;
-    int64_t count = given(arg[2]) && arg[2].type != SL_J_NONE ? sl_j_need_int(rt, arg[2], "count")
-                                                              : -1;
+    int64_t count =
+        given(arg[2]) && arg[2].type != SL_J_NONE ? sl_j_need_int(rt, arg[2], "count") : -1;
     struct sl_jstr s = *sl_j_to_str(rt, v);
     s.markup = false;
     return sl_j_replace(rt, &s, sl_j_to_str(rt, arg[0]), sl_j_to_str(rt, arg[1]), count);
@@ -154,8 +158,8 @@ FILTER(f_truncate) {
     static const struct sl_jstr dots = {.p = "...", .len = 3, .chars = 3};
     const struct sl_jstr *s = need_str(rt, v), *end = given(arg[2]) ? need_str(rt, arg[2]) : &dots;
     int64_t length = given(arg[0]) ? sl_j_need_int(rt, arg[0], "length") : 255;
-    int64_t leeway = given(arg[3]) && arg[3].type != SL_J_NONE
-                         ? sl_j_need_int(rt, arg[3], "leeway") : 5;
+    int64_t leeway =
+        given(arg[3]) && arg[3].type != SL_J_NONE ? sl_j_need_int(rt, arg[3], "leeway") : 5;
     int64_t n = (int64_t)sl_j_chars(s), n_end = (int64_t)sl_j_chars(end);
     if (length < n_end || leeway < 0)
         sl_j_fail(rt, "truncate wants a length of at least %lld and a leeway of at least 0",
@@ -208,7 +212,7 @@ FILTER(f_striptags) {
     UNUSED;
     static const struct {
         const char *name, *text;
-    } entity[] = {{"&amp;", "&"}, {"&lt;", "<"}, {"&gt;", ">"}, {"&quot;", "\""},
+    } entity[] = {{"&amp;", "&"},  {"&lt;", "<"},  {"&gt;", ">"},  {"&quot;", "\""},
                   {"&#34;", "\""}, {"&#39;", "'"}, {"&apos;", "'"}};
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     struct sl_jout bare = {0}, o = {0};
@@ -448,8 +452,10 @@ FILTER(f_round) {
     const char *method = "common";
     if (given(arg[1])) {
         const struct sl_jstr *m = need_str(rt, arg[1]);
-        method = sl_j_str_is(m, "ceil") ? "ceil" : sl_j_str_is(m, "floor") ? "floor"
-                 : sl_j_str_is(m, "common") ? "common" : NULL;
+        method = sl_j_str_is(m, "ceil")     ? "ceil"
+                 : sl_j_str_is(m, "floor")  ? "floor"
+                 : sl_j_str_is(m, "common") ? "common"
+                                            : NULL;
     }
     if (!method)
         sl_j_fail(rt, "the method of round must be common, ceil or floor");
@@ -484,8 +490,8 @@ FILTER(f_filesizeformat) {
         int i = 0;
         for (; i < 7 && bytes >= unit * base; i++)
             unit *= base;
-        snprintf(buf, sizeof buf, "%.1f %c%s", bytes / unit,
-                 binary && i == 0 ? 'K' : letter[i], binary ? "iB" : "B");
+        snprintf(buf, sizeof buf, "%.1f %c%s", bytes / unit, binary && i == 0 ? 'K' : letter[i],
+                 binary ? "iB" : "B");
     }
     size_t n = strlen(buf);
     char *p = sl_j_alloc(rt, n);

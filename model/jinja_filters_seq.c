@@ -11,9 +11,13 @@
                              const struct sl_jargv *all)
 #define UNUSED (void)rt, (void)v, (void)arg, (void)all
 
-static bool given(struct sl_jv v) { return v.type != SL_J_MISSING; }
+static bool given(struct sl_jv v) {
+    return v.type != SL_J_MISSING;
+}
 
-static bool flag(struct sl_jrt *rt, struct sl_jv v) { return given(v) && sl_j_truth(rt, v); }
+static bool flag(struct sl_jrt *rt, struct sl_jv v) {
+    return given(v) && sl_j_truth(rt, v);
+}
 
 /* ---- attribute paths: "a.b.0", several of them with commas ---- */
 
@@ -73,8 +77,8 @@ struct call_state {
 
 static bool map_step(struct sl_jrt *rt, void *state, struct sl_jv *item) {
     struct call_state *s = state;
-    *item = s->fn ? sl_j_call_func(rt, s->what, s->fn, *item, &s->args)
-                  : follow(rt, &s->path, *item);
+    *item =
+        s->fn ? sl_j_call_func(rt, s->what, s->fn, *item, &s->args) : follow(rt, &s->path, *item);
     return true;
 }
 

@@ -59,7 +59,8 @@ static struct sl_jv format_int(struct sl_jrt *rt, const struct spec *s, int64_t 
     size_t n = sizeof digits - 1;
     digits[n] = 0;
     do {
-        digits[--n] = (s->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[u % (unsigned)base];
+        digits[--n] =
+            (s->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[u % (unsigned)base];
         u /= (unsigned)base;
     } while (u);
     if (s->alt && base != 10)
@@ -195,8 +196,11 @@ static struct sl_jv percent_one(struct sl_jrt *rt, struct spec *s, struct sl_jv 
     }
     i = sl_j_need_int(rt, v, "an argument of %d, %x or %o");
     if (s->precision >= 0) { /* at least so many digits */
-        struct spec bare = {.type = s->type, .fill = '0', .align = '=',
-                            .width = s->precision + (i < 0), .precision = -1};
+        struct spec bare = {.type = s->type,
+                            .fill = '0',
+                            .align = '=',
+                            .width = s->precision + (i < 0),
+                            .precision = -1};
         const struct sl_jstr *t = format_int(rt, &bare, i).s;
         char *z = sl_j_alloc(rt, t->len + 1);
         memcpy(z, t->p, t->len);
@@ -277,10 +281,10 @@ struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct s
             t = sl_j_pad(rt, t.s, s.width, left ? 'l' : 'r', &space);
         sl_j_put(rt, &o, t.s->p, t.s->len);
     }
-    bool spare = args.type == SL_J_TUPLE ? st.used < args.l->n
-                                         : !st.used && args.type != SL_J_DICT &&
-                                               args.type != SL_J_LIST && args.type != SL_J_RANGE &&
-                                               args.type != SL_J_UNDEF;
+    bool spare = args.type == SL_J_TUPLE
+                     ? st.used < args.l->n
+                     : !st.used && args.type != SL_J_DICT && args.type != SL_J_LIST &&
+                           args.type != SL_J_RANGE && args.type != SL_J_UNDEF;
     if (spare)
         sl_j_fail(rt, "not all arguments converted during string formatting");
     return sl_j_out_str(rt, &o);
@@ -495,7 +499,8 @@ static void format_into(struct format *f, struct sl_jout *o, const char *p, cons
     }
 }
 
-struct sl_jv sl_j_format(struct sl_jrt *rt, const struct sl_jstr *fmt, const struct sl_jargv *args) {
+struct sl_jv sl_j_format(struct sl_jrt *rt, const struct sl_jstr *fmt,
+                         const struct sl_jargv *args) {
     struct format f = {.rt = rt, .args = args};
     struct sl_jout o = {0};
     format_into(&f, &o, fmt->p, fmt->p + fmt->len, 2);

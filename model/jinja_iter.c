@@ -76,8 +76,8 @@ struct sl_jv sl_j_iter_over(struct sl_jrt *rt, struct sl_jv list) {
 
 struct sl_jv sl_j_iter_map(struct sl_jrt *rt, struct sl_jv src, sl_j_step_fn *fn, void *state) {
     struct sl_jiter *it = sl_j_alloc(rt, sizeof *it);
-    *it = (struct sl_jiter){
-        .kind = IT_STEP, .inner = sl_j_iter(rt, src), .step = fn, .state = state};
+    *it =
+        (struct sl_jiter){.kind = IT_STEP, .inner = sl_j_iter(rt, src), .step = fn, .state = state};
     return (struct sl_jv){.type = SL_J_ITER, .it = it};
 }
 

@@ -74,8 +74,7 @@ static void put_key(struct dump *d, struct sl_jv key) {
         return;
     }
     if (!sl_j_is_number(key) && key.type != SL_J_NONE)
-        sl_j_fail(d->rt, "keys must be str, int, float, bool or None, not %s",
-                  sl_j_type_name(key));
+        sl_j_fail(d->rt, "keys must be str, int, float, bool or None, not %s", sl_j_type_name(key));
     sl_j_put_char(d->rt, &d->o, '"');
     if (key.type == SL_J_NONE)
         sl_j_puts(d->rt, &d->o, "null");
@@ -91,8 +90,8 @@ static void put_dict(struct dump *d, const struct sl_jdict *dict, unsigned level
     for (size_t i = 0; i < dict->n; i++) {
         order[i] = i;
         size_t k = i; /* insertion sort: keys of one object are few */
-        for (; d->sort && k > 0 &&
-               sl_j_order(d->rt, '<', dict->e[i].key, dict->e[order[k - 1]].key);
+        for (;
+             d->sort && k > 0 && sl_j_order(d->rt, '<', dict->e[i].key, dict->e[order[k - 1]].key);
              k--) {
             order[k] = order[k - 1];
             sl_j_work(d->rt, 1);

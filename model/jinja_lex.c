@@ -41,7 +41,9 @@ static const char *rstrip(const char *begin, const char *p) {
     return p;
 }
 
-static uint32_t off_of(const struct lexer *x, const char *p) { return (uint32_t)(p - x->c->source); }
+static uint32_t off_of(const struct lexer *x, const char *p) {
+    return (uint32_t)(p - x->c->source);
+}
 
 static struct sl_j_token *add(struct lexer *x, enum sl_j_tok type, const char *at) {
     struct sl_jc *c = x->c;
@@ -286,7 +288,10 @@ static const struct sl_jstr *unescape(struct lexer *x, const char *p, const char
             sl_jc_fail(x->c, off_of(x, at), "characters by name (\\N) are not supported");
         } else if ((unsigned char)*p >= 0x80) {
             p += sl_j_utf8_next(p, end, &cp);
-            n += (size_t)snprintf(out + n, 12, cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x",
+            n += (size_t)snprintf(out + n, 12,
+                                  cp < 0x100     ? "\\x%02x"
+                                  : cp < 0x10000 ? "\\u%04x"
+                                                 : "\\U%08x",
                                   (unsigned)cp);
         } else {
             out[n++] = '\\';

@@ -20,7 +20,9 @@ static const struct sl_jstr *need_str(struct sl_jrt *rt, struct sl_jv v) {
     return v.s;
 }
 
-static bool given(struct sl_jv v) { return v.type != SL_J_MISSING; }
+static bool given(struct sl_jv v) {
+    return v.type != SL_J_MISSING;
+}
 
 /* ---- strings ---- */
 
@@ -75,9 +77,7 @@ static struct sl_jv split_spaces(struct sl_jrt *rt, const struct sl_jstr *s, int
             return l;
         const char *from = p;
         if (max-- == 0) {
-            const struct sl_jstr rest = {.p = p, .len = (size_t)(end - p), .chars = -1};
-            const struct sl_jstr *r = sl_j_strip(rt, &rest, 'r', NULL).s;
-            sl_j_list_push(rt, l.l, sl_j_str(rt, r->p, r->len));
+            sl_j_list_push(rt, l.l, text(rt, p, end));
             return l;
         }
         while (p < end && !space_at(p, end, &n))
@@ -97,9 +97,7 @@ static struct sl_jv rsplit_spaces(struct sl_jrt *rt, const struct sl_jstr *s, in
         if (end == s->p)
             break;
         if (max-- == 0) {
-            const struct sl_jstr rest = {.p = s->p, .len = (size_t)(end - s->p), .chars = -1};
-            const struct sl_jstr *r = sl_j_strip(rt, &rest, 'l', NULL).s;
-            sl_j_list_push(rt, l.l, sl_j_str(rt, r->p, r->len));
+            sl_j_list_push(rt, l.l, text(rt, s->p, end));
             break;
         }
         const char *to = end;

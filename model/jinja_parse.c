@@ -34,16 +34,18 @@ void sl_jc_fail(struct sl_jc *c, uint32_t off, const char *fmt, ...) {
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     sl_j_position(c->source, c->len, off, &line, &col);
-    c->status = sl_fail(c->err, SL_ERR_INVALID, "chat template line %u, column %u: %s", line, col,
-                        text);
+    c->status =
+        sl_fail(c->err, SL_ERR_INVALID, "chat template line %u, column %u: %s", line, col, text);
     longjmp(c->jump, 1);
 }
 
 void *sl_jc_alloc(struct sl_jc *c, size_t size_bytes) {
     void *p = sl_j_arena_alloc(&c->arena, size_bytes);
     if (!p) {
-        c->status = sl_fail(c->err, SL_ERR_INVALID, "chat template: needs more than %zu MiB of "
-                            "memory to compile", c->arena.limit_bytes >> 20);
+        c->status = sl_fail(c->err, SL_ERR_INVALID,
+                            "chat template: needs more than %zu MiB of "
+                            "memory to compile",
+                            c->arena.limit_bytes >> 20);
         longjmp(c->jump, 1);
     }
     return memset(p, 0, size_bytes);
@@ -82,9 +84,13 @@ void sl_jc_enter(struct sl_jc *c) {
         sl_jc_fail(c, sl_jc_tok(c)->off, "nested more than %d deep", MAX_NESTING);
 }
 
-void sl_jc_leave(struct sl_jc *c) { c->depth--; }
+void sl_jc_leave(struct sl_jc *c) {
+    c->depth--;
+}
 
-struct sl_j_token *sl_jc_tok(struct sl_jc *c) { return &c->tok[c->pos]; }
+struct sl_j_token *sl_jc_tok(struct sl_jc *c) {
+    return &c->tok[c->pos];
+}
 
 struct sl_j_token *sl_jc_look(struct sl_jc *c) {
     return &c->tok[c->pos + (c->pos + 1 < c->n_tok)];
@@ -107,7 +113,9 @@ bool sl_jc_is_op(struct sl_jc *c, int op) {
     return t->type == SL_T_OP && t->op == op;
 }
 
-bool sl_jc_is_name(struct sl_jc *c, const char *name) { return tok_is_name(sl_jc_tok(c), name); }
+bool sl_jc_is_name(struct sl_jc *c, const char *name) {
+    return tok_is_name(sl_jc_tok(c), name);
+}
 
 bool sl_jc_skip_op(struct sl_jc *c, int op) {
     bool is = sl_jc_is_op(c, op);
@@ -124,8 +132,9 @@ bool sl_jc_skip_name(struct sl_jc *c, const char *name) {
 }
 
 const char *sl_jc_describe(struct sl_jc *c, const struct sl_j_token *t) {
-    static const char *const kind[] = {"end of template", "text", "{{", "}}", "{%",
-                                       "%}", "", "a string", "an integer", "a number"};
+    static const char *const kind[] = {
+        "end of template", "text",       "{{",      "}}", "{%", "%}", "",
+        "a string",        "an integer", "a number"};
     if (t->type == SL_T_NAME || t->type == SL_T_OP) {
         size_t n = t->type == SL_T_NAME ? t->u.s->len : t->op >= 128 ? 2 : 1;
         if (n > 40)
@@ -199,7 +208,8 @@ static struct sl_jnode *body_until(struct sl_jc *c, const char *const *ends, uin
         }
         if (t->type == SL_T_EOF) {
             if (ends)
-                sl_jc_fail(c, open, "this block is never closed: the template ends without {%% %s %%}",
+                sl_jc_fail(c, open,
+                           "this block is never closed: the template ends without {%% %s %%}",
                            ends[0]);
             break;
         }
@@ -497,4 +507,6 @@ static struct sl_jnode *statement(struct sl_jc *c) {
     return n;
 }
 
-struct sl_jnode *sl_jc_parse(struct sl_jc *c) { return body_until(c, NULL, 0); }
+struct sl_jnode *sl_jc_parse(struct sl_jc *c) {
+    return body_until(c, NULL, 0);
+}

@@ -395,7 +395,8 @@ static struct sl_jnode *postfix(struct sl_jc *c, struct sl_jnode *n) {
     }
 }
 
-/* A filter's or test's name may have dots; no such name exists here, so they only make it unknown. */
+/* A filter's or test's name may have dots; no such name exists here, so they only make it unknown.
+ */
 static const struct sl_jstr *dotted_name(struct sl_jc *c) {
     const struct sl_jstr *s = sl_jc_expect_name(c);
     while (sl_jc_skip_op(c, '.')) {

@@ -40,8 +40,8 @@ struct symbols {
 struct walk {
     struct sl_jc *c;
     struct symbols *sym;
-    bool soft;     /* in an if: an unknown filter only fails when reached */
-    bool top;      /* assignments are seen by blocks */
+    bool soft;      /* in an if: an unknown filter only fails when reached */
+    bool top;       /* assignments are seen by blocks */
     uint32_t loops; /* loops of this unit around us */
 };
 

@@ -50,8 +50,8 @@ TEST(is_number, sl_j_is_number(v))
 TEST(is_string, v.type == SL_J_STR)
 TEST(is_mapping, v.type == SL_J_DICT)
 TEST(is_iterable, sl_j_iterable(v))
-TEST(is_sequence, v.type == SL_J_UNDEF || v.type == SL_J_STR || v.type == SL_J_LIST || v.type == SL_J_TUPLE ||
-                      v.type == SL_J_DICT || v.type == SL_J_RANGE)
+TEST(is_sequence, v.type == SL_J_UNDEF || v.type == SL_J_STR || v.type == SL_J_LIST ||
+                      v.type == SL_J_TUPLE || v.type == SL_J_DICT || v.type == SL_J_RANGE)
 TEST(is_callable, v.type == SL_J_METHOD || v.type == SL_J_FUNC || v.type == SL_J_MACRO ||
                       v.type == SL_J_LOOP || v.type == SL_J_UNDEF)
 TEST(is_escaped, v.type == SL_J_STR && v.s->markup)
@@ -72,44 +72,24 @@ TEST(is_filter, v.type == SL_J_STR && sl_j_find_filter(v.s->p, v.s->len))
 TEST(is_test, v.type == SL_J_STR && sl_j_find_test(v.s->p, v.s->len))
 
 const struct sl_jfunc sl_j_tests[] = {
-    {"defined", is_defined, "", 0, false},
-    {"undefined", is_undefined, "", 0, false},
-    {"none", is_none, "", 0, false},
-    {"boolean", is_boolean, "", 0, false},
-    {"true", is_true, "", 0, false},
-    {"false", is_false, "", 0, false},
-    {"integer", is_integer, "", 0, false},
-    {"float", is_float, "", 0, false},
-    {"number", is_number, "", 0, false},
-    {"string", is_string, "", 0, false},
-    {"mapping", is_mapping, "", 0, false},
-    {"iterable", is_iterable, "", 0, false},
-    {"sequence", is_sequence, "", 0, false},
-    {"callable", is_callable, "", 0, false},
-    {"escaped", is_escaped, "", 0, false},
-    {"odd", is_odd, "", 0, false},
-    {"even", is_even, "", 0, false},
-    {"divisibleby", is_divisibleby, "num", 1, false},
-    {"lower", is_lower, "", 0, false},
-    {"upper", is_upper, "", 0, false},
-    {"==", is_eq, "other", 1, false},
-    {"eq", is_eq, "other", 1, false},
-    {"equalto", is_eq, "other", 1, false},
-    {"!=", is_ne, "other", 1, false},
-    {"ne", is_ne, "other", 1, false},
-    {"<", is_lt, "other", 1, false},
-    {"lt", is_lt, "other", 1, false},
-    {"lessthan", is_lt, "other", 1, false},
-    {"<=", is_le, "other", 1, false},
-    {"le", is_le, "other", 1, false},
-    {">", is_gt, "other", 1, false},
-    {"gt", is_gt, "other", 1, false},
-    {"greaterthan", is_gt, "other", 1, false},
-    {">=", is_ge, "other", 1, false},
-    {"ge", is_ge, "other", 1, false},
-    {"in", is_in, "seq", 1, false},
-    {"sameas", is_sameas, "other", 1, false},
-    {"filter", is_filter, "", 0, false},
-    {"test", is_test, "", 0, false},
-    {NULL, NULL, NULL, 0, false},
+    {"defined", is_defined, "", 0, false},     {"undefined", is_undefined, "", 0, false},
+    {"none", is_none, "", 0, false},           {"boolean", is_boolean, "", 0, false},
+    {"true", is_true, "", 0, false},           {"false", is_false, "", 0, false},
+    {"integer", is_integer, "", 0, false},     {"float", is_float, "", 0, false},
+    {"number", is_number, "", 0, false},       {"string", is_string, "", 0, false},
+    {"mapping", is_mapping, "", 0, false},     {"iterable", is_iterable, "", 0, false},
+    {"sequence", is_sequence, "", 0, false},   {"callable", is_callable, "", 0, false},
+    {"escaped", is_escaped, "", 0, false},     {"odd", is_odd, "", 0, false},
+    {"even", is_even, "", 0, false},           {"divisibleby", is_divisibleby, "num", 1, false},
+    {"lower", is_lower, "", 0, false},         {"upper", is_upper, "", 0, false},
+    {"==", is_eq, "other", 1, false},          {"eq", is_eq, "other", 1, false},
+    {"equalto", is_eq, "other", 1, false},     {"!=", is_ne, "other", 1, false},
+    {"ne", is_ne, "other", 1, false},          {"<", is_lt, "other", 1, false},
+    {"lt", is_lt, "other", 1, false},          {"lessthan", is_lt, "other", 1, false},
+    {"<=", is_le, "other", 1, false},          {"le", is_le, "other", 1, false},
+    {">", is_gt, "other", 1, false},           {"gt", is_gt, "other", 1, false},
+    {"greaterthan", is_gt, "other", 1, false}, {">=", is_ge, "other", 1, false},
+    {"ge", is_ge, "other", 1, false},          {"in", is_in, "seq", 1, false},
+    {"sameas", is_sameas, "other", 1, false},  {"filter", is_filter, "", 0, false},
+    {"test", is_test, "", 0, false},           {NULL, NULL, NULL, 0, false},
 };

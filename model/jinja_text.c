@@ -20,8 +20,8 @@ const struct sl_jstr *sl_jc_str(struct sl_jc *c, const char *p, size_t len) {
 static void reserve(struct sl_jrt *rt, struct sl_jout *o, size_t more) {
     if (more <= o->cap - o->len)
         return;
-    if (o->final && (more > rt->limits.max_output_bytes ||
-                     o->len > rt->limits.max_output_bytes - more))
+    if (o->final &&
+        (more > rt->limits.max_output_bytes || o->len > rt->limits.max_output_bytes - more))
         sl_j_fail(rt, "the rendered text is longer than the limit of %zu bytes",
                   rt->limits.max_output_bytes);
     size_t cap = o->cap ? 2 * o->cap : 64;
@@ -55,7 +55,9 @@ void sl_j_put(struct sl_jrt *rt, struct sl_jout *o, const char *p, size_t len) {
     o->len += len;
 }
 
-void sl_j_put_char(struct sl_jrt *rt, struct sl_jout *o, char c) { sl_j_put(rt, o, &c, 1); }
+void sl_j_put_char(struct sl_jrt *rt, struct sl_jout *o, char c) {
+    sl_j_put(rt, o, &c, 1);
+}
 
 void sl_j_put_cp(struct sl_jrt *rt, struct sl_jout *o, uint32_t cp) {
     char buf[4];
@@ -270,7 +272,10 @@ void sl_j_put_str_repr(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jst
             sl_j_put(rt, o, p, n);
         } else {
             snprintf(buf, sizeof buf,
-                     cp < 0x100 ? "\\x%02x" : cp < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)cp);
+                     cp < 0x100     ? "\\x%02x"
+                     : cp < 0x10000 ? "\\u%04x"
+                                    : "\\U%08x",
+                     (unsigned)cp);
             sl_j_puts(rt, o, buf);
         }
         p += n;
@@ -299,14 +304,18 @@ static void put_dict(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jdict
 }
 
 static void put_view(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jview *v) {
-    sl_j_puts(rt, o, v->what == 'k' ? "dict_keys([" : v->what == 'v' ? "dict_values([" : "dict_items([");
+    sl_j_puts(rt, o,
+              v->what == 'k'   ? "dict_keys(["
+              : v->what == 'v' ? "dict_values(["
+                               : "dict_items([");
     for (size_t i = 0; i < v->d->n; i++) {
         const struct sl_jentry *e = &v->d->e[i];
         if (i)
             sl_j_puts(rt, o, ", ");
-        sl_j_put_repr(rt, o, v->what == 'k'   ? e->key
-                             : v->what == 'v' ? e->val
-                                              : sl_j_pair(rt, e->key, e->val));
+        sl_j_put_repr(rt, o,
+                      v->what == 'k'   ? e->key
+                      : v->what == 'v' ? e->val
+                                       : sl_j_pair(rt, e->key, e->val));
     }
     sl_j_puts(rt, o, "])");
 }

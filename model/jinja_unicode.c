@@ -54,9 +54,7 @@ unsigned sl_j_case(uint32_t cp, char kind, uint32_t out[3]) {
     const struct sl_j_case_run *runs = kind == 'u'   ? sl_j_uni_upper
                                        : kind == 'l' ? sl_j_uni_lower
                                                      : sl_j_uni_title;
-    unsigned n = kind == 'u'   ? sl_j_uni_upper_n
-                 : kind == 'l' ? sl_j_uni_lower_n
-                               : sl_j_uni_title_n;
+    unsigned n = kind == 'u' ? sl_j_uni_upper_n : kind == 'l' ? sl_j_uni_lower_n : sl_j_uni_title_n;
     out[0] = cp;
     /* Runs with a step of two interleave with others, so a few are looked at. */
     lo = 0, hi = n;

@@ -63,7 +63,9 @@ struct sl_jv sl_j_str(struct sl_jrt *rt, const char *p, size_t len) {
     return sl_j_of_str(s);
 }
 
-struct sl_jv sl_j_cstr(struct sl_jrt *rt, const char *p) { return sl_j_str(rt, p, strlen(p)); }
+struct sl_jv sl_j_cstr(struct sl_jrt *rt, const char *p) {
+    return sl_j_str(rt, p, strlen(p));
+}
 
 struct sl_jv sl_j_markup(struct sl_jrt *rt, struct sl_jv v) {
     struct sl_jstr *s = sl_j_alloc(rt, sizeof *s);
@@ -293,7 +295,9 @@ static struct sl_jv from_json(struct sl_jrt *rt, const json_t *j, unsigned depth
     }
 }
 
-struct sl_jv sl_j_from_json(struct sl_jrt *rt, const json_t *j) { return from_json(rt, j, 0); }
+struct sl_jv sl_j_from_json(struct sl_jrt *rt, const json_t *j) {
+    return from_json(rt, j, 0);
+}
 
 /* ---- what Python says of values ---- */
 

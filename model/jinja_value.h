@@ -97,7 +97,7 @@ struct sl_jview {
     char what; /* 'k', 'v', 'i' */
 };
 struct sl_jundef {
-    const char *hint; /* the whole message, or NULL: made of the two below */
+    const char *hint;         /* the whole message, or NULL: made of the two below */
     struct sl_jv owner, name; /* owner MISSING: a variable */
 };
 struct sl_jframe { /* activation of a unit */
@@ -159,10 +159,18 @@ void sl_j_work(struct sl_jrt *rt, uint64_t steps); /* counts steps; fails past t
 void sl_j_deeper(struct sl_jrt *rt);               /* depth + 1; fails past the limit */
 
 /* ---- construction (jinja_value.c) ---- */
-static inline struct sl_jv sl_j_none(void) { return (struct sl_jv){.type = SL_J_NONE}; }
-static inline struct sl_jv sl_j_missing(void) { return (struct sl_jv){.type = SL_J_MISSING}; }
-static inline struct sl_jv sl_j_bool(bool b) { return (struct sl_jv){.type = SL_J_BOOL, .b = b}; }
-static inline struct sl_jv sl_j_int(int64_t i) { return (struct sl_jv){.type = SL_J_INT, .i = i}; }
+static inline struct sl_jv sl_j_none(void) {
+    return (struct sl_jv){.type = SL_J_NONE};
+}
+static inline struct sl_jv sl_j_missing(void) {
+    return (struct sl_jv){.type = SL_J_MISSING};
+}
+static inline struct sl_jv sl_j_bool(bool b) {
+    return (struct sl_jv){.type = SL_J_BOOL, .b = b};
+}
+static inline struct sl_jv sl_j_int(int64_t i) {
+    return (struct sl_jv){.type = SL_J_INT, .i = i};
+}
 static inline struct sl_jv sl_j_float(double f) {
     return (struct sl_jv){.type = SL_J_FLOAT, .f = f};
 }
@@ -194,9 +202,9 @@ bool sl_j_truth(struct sl_jrt *rt, struct sl_jv v);
 bool sl_j_equal(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b);
 /* op: '<', '>', SL_OP_LE, SL_OP_GE */
 bool sl_j_order(struct sl_jrt *rt, int op, struct sl_jv a, struct sl_jv b);
-bool sl_j_is_number(struct sl_jv v); /* int, bool or float */
-bool sl_j_as_int(struct sl_jv v, int64_t *out);    /* int or bool */
-double sl_j_as_double(struct sl_jv v);             /* of a number */
+bool sl_j_is_number(struct sl_jv v);            /* int, bool or float */
+bool sl_j_as_int(struct sl_jv v, int64_t *out); /* int or bool */
+double sl_j_as_double(struct sl_jv v);          /* of a number */
 /* An argument that must be an integer (or bool); `what` names it. */
 int64_t sl_j_need_int(struct sl_jrt *rt, struct sl_jv v, const char *what);
 int64_t sl_j_length(struct sl_jrt *rt, struct sl_jv v); /* fails like len() */
@@ -214,7 +222,8 @@ void sl_j_put_float(struct sl_jrt *rt, struct sl_jout *o, double f);
 /* The written text as a string; the builder must not be used afterwards. */
 struct sl_jv sl_j_out_str(struct sl_jrt *rt, struct sl_jout *o);
 const struct sl_jstr *sl_j_to_str(struct sl_jrt *rt, struct sl_jv v); /* str(v), strings as is */
-struct sl_jv sl_j_concat(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b); /* two strings, a + b */
+struct sl_jv sl_j_concat(struct sl_jrt *rt, struct sl_jv a,
+                         struct sl_jv b);                    /* two strings, a + b */
 struct sl_jv sl_j_escape(struct sl_jrt *rt, struct sl_jv v); /* HTML; markup stays as it is */
 size_t sl_j_chars(const struct sl_jstr *s);
 /* Characters [from, to) of s; the caller has clamped them. */
@@ -268,7 +277,7 @@ struct sl_jloop {
     struct sl_jiter *it;
     struct sl_jv iterable; /* MISSING when a condition filters it */
     const struct sl_jnode *node;
-    struct sl_jframe *frame; /* of the statement's surroundings, for recursion */
+    struct sl_jframe *frame;        /* of the statement's surroundings, for recursion */
     int64_t index0, depth0, length; /* length -1: not yet known */
     struct sl_jv before, current, after, changed;
 };

@@ -17,7 +17,9 @@ def mask(cp):
     c = chr(cp)
     m = 0
     for i, f in enumerate(FLAGS):
-        if getattr(c, f)():
+        if f == "istitle":  # which is true of capitals too
+            m |= (unicodedata.category(c) == "Lt") << i
+        elif getattr(c, f)():
             m |= 1 << i
     # Case-ignorable, for the final sigma of str.lower().
     if c in IGNORABLE or unicodedata.category(c) in ("Mn", "Me", "Cf", "Lm", "Sk"):

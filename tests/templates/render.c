@@ -43,8 +43,8 @@ int main(void) {
         char *text = NULL;
         size_t len = 0;
         struct sl_err rerr = err;
-        if (t && sl_template_render(t, json_object_get(o, "vars"), &limits, &text, &len, &rerr) ==
-                     SL_OK)
+        if (t &&
+            sl_template_render(t, json_object_get(o, "vars"), &limits, &text, &len, &rerr) == SL_OK)
             answer("ok", text, len);
         else
             answer("error", rerr.text, strlen(rerr.text));

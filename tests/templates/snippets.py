@@ -230,9 +230,7 @@ d | dictsort(by='value', reverse=true)
 d | dictsort(by='zz')
 {'b': 1, 1: 2} | dictsort
 {3: 'a', 1: 'b'} | dictsort
-shadow.items
 shadow['items']
-shadow.keys
 shadow['get']
 shadow.name
 ed.items is defined
@@ -285,7 +283,6 @@ uni[-2:]
 (1, 2, 3)[0]
 d[1:2]
 5[0]
-5[0:1]
 none.x
 none['x']
 none.x.y
@@ -665,7 +662,6 @@ users | groupby('age') | map('last') | map('length') | list
 '-7' | int
 '+7' | int
 '٣' | int
-'99999999999999999999' | int == 5
 'inf' | int
 'nan' | int
 '1e3' | int
@@ -955,9 +951,6 @@ n['x']
 f[0]
 range(3).start
 range(3).stop
-name.upper
-dict
-namespace
 1 if l else 2
 true.real
 True
@@ -991,7 +984,6 @@ TRUE is defined
 0 ** 0
 0 ** -1
 2.0 ** 3
-(-1) ** 0.5
 4 ** 0.5
 1.5 * 2
 3 - 5.5
@@ -1039,6 +1031,51 @@ users | tojson | length
 "a,b;c".replace(';', ',').split(',') | last
 ''.join(['a']) ~ 1
 name.lower().startswith('w') and name | length == 5
+""".strip("\n").split("\n")
+
+# Jinja2 folds these while compiling and then writes Python that does not know the names inf and nan.
+NOT_FOLDED = {"1e308 * 10", "'inf' | float", "'-inf' | float", "'nan' | float", "'1e400' | float"}
+
+# Where Jinja2 goes beyond what a bounded interpreter gives, an error is right: these must fail, and
+# the program must live.
+REFUSED = r"""
+99999999999999999999
+9223372036854775807 + 1
+-9223372036854775807 - 2
+9223372036854775807 * 2
+10 ** 19
+2 ** 63
+2 ** 9223372036854775807
+'9223372036854775808' | int
+(-1) ** 0.5
+1e300 | int
+'x' * 9223372036854775807
+'x' * 4000000000
+[0] * 1000000000
+(1, 2) * 9223372036854775807
+'%9999999999d' % 1
+'%*d' % (99999999, 1)
+'{:9999999999}'.format(1)
+'%.99999f' % 1.5
+'a'.center(99999999999)
+'a'.ljust(9223372036854775807)
+'a'.zfill(9223372036854775807)
+'ab'.replace('', 'x' * 100000000).replace('', 'y' * 1000)
+range(9223372036854775807)
+range(-9223372036854775807, 9223372036854775807)
+'\ud800'
+'\N{BULLET}'
+l.pop(0)
+l.clear()
+'a'.encode()
+'a b' | wordwrap
+'http://a' | urlize
+l | random
+l | pprint
+lipsum()
+(((l | batch(1, 2)) | list) * 1000000000)
+l | slice(99999999999) | list
+l | batch(99999999999, 'x') | list
 """.strip("\n").split("\n")
 
 # Statements; separated by lines of '---'.
@@ -1489,7 +1526,7 @@ b
 ---
 {% set range = 5 %}{{ range }}
 ---
-{{ range }}{% if false %}{% set range = 5 %}{% endif %}
+{{ range is callable }}{% if false %}{% set range = 5 %}{% endif %}
 ---
 {% if namespace is defined %}{{ namespace(a=1).a }}{% endif %}
 ---
@@ -1521,6 +1558,8 @@ def templates():
     for e in EXPRESSIONS:
         out.append("{{ " + e + " }}")
     for e in EXPRESSIONS:  # the same where only truth counts, and with white space control
+        if e in NOT_FOLDED:
+            continue
         out.append("{%- if " + e + " -%} yes {%- else -%} no {%- endif %}\n")
     out += STATEMENTS
     out += [s.replace("\n", "\r\n") for s in STATEMENTS if "\n" in s]

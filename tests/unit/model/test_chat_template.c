@@ -1,0 +1,286 @@
+/* The chat template interpreter on its own: what needs no Python to check. The comparison with
+ * Jinja2 itself is in tests/templates/. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "model/chat_template.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char VARS[] =
+    "{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},{\"role\":\"user\","
+    "\"content\":\"Gr\\u00fc\\u00dfe \\ud83c\\udf89\"},{\"role\":\"assistant\",\"content\":null,"
+    "\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"a\":1,\"b\":[true,null,0.5]}}}]"
+    "}]"
+    ",\"tools\":[],\"add_generation_prompt\":true,\"bos_token\":\"<s>\",\"n\":5,\"l\":[3,1,2]}";
+
+static struct sl_err err;
+
+/* The text, to be freed, or NULL with the reason in err. */
+static char *render(const char *source, const struct sl_template_limits *limits) {
+    struct sl_template *t = NULL;
+    char *out = NULL;
+    size_t len = 0;
+    err.text[0] = 0;
+    json_t *vars = json_loads(VARS, 0, NULL);
+    assert_non_null(vars);
+    enum sl_status s = sl_template_compile(source, strlen(source), &t, &err);
+    if (s == SL_OK) {
+        s = sl_template_render(t, vars, limits, &out, &len, &err);
+        sl_template_destroy(&t);
+        assert_null(t);
+    }
+    json_decref(vars);
+    if (s == SL_OK) {
+        assert_int_equal(strlen(out), len);
+        return out;
+    }
+    assert_int_equal(s, SL_ERR_INVALID);
+    assert_true(err.text[0] != 0);
+    return NULL;
+}
+
+static void is(const char *source, const char *want) {
+    char *out = render(source, NULL);
+    if (!out)
+        fail_msg("%s: %s", source, err.text);
+    assert_string_equal(out, want);
+    free(out);
+}
+
+static void fails(const char *source, const char *text) {
+    char *out = render(source, NULL);
+    if (out)
+        fail_msg("%s rendered: %s", source, out);
+    if (!strstr(err.text, text))
+        fail_msg("%s: \"%s\" does not say \"%s\"", source, err.text, text);
+}
+
+static void test_chatml(void **state) {
+    (void)state;
+    is("{{ bos_token }}{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' }}"
+       "{%- if m.content %}{{ m['content'] }}{% endif %}"
+       "{%- for c in m.tool_calls %}<call>{{ c.function | tojson }}</call>{% endfor %}"
+       "{{ '<|im_end|>\\n' }}{% endfor %}"
+       "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+       "<s><|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nGrüße 🎉<|im_end|>\n"
+       "<|im_start|>assistant\n<call>{\"name\": \"f\", \"arguments\": {\"a\": 1, \"b\": [true, "
+       "null, "
+       "0.5]}}</call><|im_end|>\n<|im_start|>assistant\n");
+}
+
+static void test_white_space(void **state) {
+    (void)state;
+    is("a\n  {% if true %}\n  b\n  {% endif %}\nc\n", "a\n  b\nc");
+    is("a\n  {%- if true -%}\n  b\n  {%- endif %}\nc", "abc");
+    is("a {%+ if true +%}\nb{% endif %}", "a \nb");
+    is("x {# note #}\ny\r\nz", "x y\nz");
+    is("{% raw %}{{ x }}{% endraw %}", "{{ x }}");
+}
+
+static void test_values(void **state) {
+    (void)state;
+    is("{{ [1, 'a', none, 1.0, 1e16, {'k': (1,)}] }}", "[1, 'a', None, 1.0, 1e+16, {'k': (1,)}]");
+    is("{{ 7 // -2 }} {{ -7 % 3 }} {{ 2 ** -1 }} {{ 7 / 2 }}", "-4 2 0.5 3.5");
+    is("{{ missing }}{{ missing is defined }}", "False");
+    is("{{ 'naïve'|upper }} {{ 'ß'|upper }} {{ 'ΑΣ'|lower }} {{ 'naïve'[2:4] }}", "NAÏVE SS ας ïv");
+    is("{{ '%s-%05d' % ('a', 42) }} {{ '{:>4}|{x!r}'.format(1, x='y') }}", "a-00042    1|'y'");
+    is("{{ l|sort|join(',') }} {{ l|map('string')|list }} {{ l[::-1] }}",
+       "1,2,3 ['3', '1', '2'] [2, 1, 3]");
+}
+
+static void test_scopes(void **state) {
+    (void)state;
+    is("{% set x = 1 %}{% for i in l %}{% set x = i %}{% endfor %}{{ x }}", "1");
+    is("{% set ns = namespace(x=0) %}{% for i in l %}{% set ns.x = ns.x + i %}{% endfor %}{{ ns.x "
+       "}}",
+       "6");
+    is("{% macro m(a, b=2) %}{{ a }}{{ b }}{% endmacro %}{{ m(1) }}{{ m(b=0, a=9) }}", "1290");
+    is("{% macro m() %}[{{ caller(3) }}]{% endmacro %}{% call(x) m() %}{{ x }}{% endcall %}",
+       "[3]");
+    is("{% for i in [1, [2]] recursive %}{{ loop(i) if i is iterable else i }}{% endfor %}", "12");
+    is("{% for i in l if i > 1 %}{{ loop.index }}{{ loop.last }}{% else %}no{% endfor %}",
+       "1False2True");
+}
+
+static void test_strings_share_safely(void **state) {
+    (void)state;
+    /* Two texts that go on from the same beginning must not write over each other. */
+    is("{% set a = 'x' + 'y' %}{% set b = a + '1' %}{% set c = a + '2' %}{{ a }} {{ b }} {{ c }}",
+       "xy xy1 xy2");
+}
+
+static void test_errors_have_places(void **state) {
+    (void)state;
+    fails("a\nb {{ 1 + }}", "line 2, column 10: expected an expression, got }}");
+    fails("{% if true %}", "line 1, column 4: this block is never closed");
+    fails("x\n{{ messages[0].nope.deeper }}",
+          "line 2, column 21: 'dict object' has no attribute 'nope'");
+    fails("{{ 'é' ~ (1 / 0) }}", "line 1, column 15: division by zero");
+    fails("{% for m in messages %}{{ raise_exception('roles must ' ~ 'alternate') }}{% endfor %}",
+          "roles must alternate");
+    fails("{{ x|nope }}", "no filter is named 'nope'");
+    fails("{% include 'secret' %}", "not available");
+    fails("{{ l.append(1) }}", "not allowed");
+    fails("{{ ''.__class__.__mro__ }}", "has no attribute '__class__'");
+    fails("{{ 9223372036854775807 + 1 }}", "64-bit");
+    fails("bad \xff byte", "not valid UTF-8 (byte 4)");
+}
+
+static void limited(const char *source, struct sl_template_limits limits, const char *text) {
+    char *out = render(source, &limits);
+    if (out)
+        fail_msg("%s passed its limit", source);
+    assert_non_null(strstr(err.text, text));
+}
+
+static void test_limits(void **state) {
+    (void)state;
+    struct sl_template_limits l = sl_template_default_limits;
+    l.max_steps = 10000;
+    limited("{% for i in range(100000) %}{% endfor %}", l, "10000 steps");
+    l = sl_template_default_limits;
+    l.max_depth = 50;
+    limited("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", l, "limit of 50");
+    l = sl_template_default_limits;
+    l.max_output_bytes = 10;
+    limited("{% for i in range(11) %}x{% endfor %}", l, "limit of 10 bytes");
+    char *out = render("{% for i in range(10) %}x{% endfor %}", &l);
+    assert_string_equal(out, "xxxxxxxxxx");
+    free(out);
+    l = sl_template_default_limits;
+    l.max_memory_bytes = 1 << 20;
+    limited("{{ ('x' * 2000000)|length }}", l, "1048576 bytes");
+    limited("{% set ns = namespace(x='a') %}{% for i in range(64) %}{% set ns.x = ns.x + ns.x %}"
+            "{% endfor %}",
+            l, "1048576 bytes");
+    limited("{{ [0] * 4611686018427387904 }}", l, "1048576 bytes");
+    /* The same with the defaults: still an error, soon and without the memory. */
+    fails("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested deeper");
+    fails("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+          "steps");
+    fails("{{ 'x' * 9223372036854775807 }}", "memory");
+}
+
+static void nested(const char *open, const char *mid, const char *close, int n, const char *text) {
+    size_t len = (size_t)n * (strlen(open) + strlen(close)) + strlen(mid) + 32;
+    char *s = malloc(len), *p = s;
+    assert_non_null(s);
+    p += sprintf(p, "{{ ");
+    for (int i = 0; i < n; i++)
+        p += sprintf(p, "%s", open);
+    p += sprintf(p, "%s", mid);
+    for (int i = 0; i < n; i++)
+        p += sprintf(p, "%s", close);
+    sprintf(p, " }}");
+    fails(s, text);
+    free(s);
+}
+
+static void test_deep_sources(void **state) {
+    (void)state;
+    nested("(", "1", ")", 5000, "nested more than");
+    nested("[", "1", "]", 400, "nested more than");
+    nested("-", "1", "", 100000, "nested more than");
+    nested("not ", "1", "", 100000, "nested more than");
+    nested("", "x", ".a", 100000, "nested more than");
+    nested("", "x", "|trim", 100000, "nested more than");
+    nested("1 if 1 else ", "1", "", 10000, "nested more than");
+    nested("", "1", " + 1", 100000, "operands in a row");
+}
+
+static void test_clock(void **state) {
+    (void)state;
+    struct sl_template_limits l = sl_template_default_limits;
+    l.now_s = 1721998861;
+    char *out = render("{{ strftime_now('%d %b %Y %H:%M') }}", &l);
+    assert_string_equal(out, "26 Jul 2024 13:01");
+    free(out);
+}
+
+struct job {
+    const struct sl_template *t;
+    const json_t *vars;
+    int bad;
+};
+
+static void *render_often(void *arg) {
+    struct job *j = arg;
+    for (int i = 0; i < 200; i++) {
+        char *out;
+        size_t len;
+        if (sl_template_render(j->t, j->vars, NULL, &out, &len, NULL) != SL_OK) {
+            j->bad++;
+            continue;
+        }
+        j->bad += strcmp(out, "5 3é 1é 2é GRÜßE") != 0;
+        free(out);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    static const char source[] = "{{ n }}{% for x in l %} {{ x }}{{ 'é' }}{% endfor %}"
+                                 "{{ ' GRÜßE'[0:6] }}";
+    struct sl_template *t;
+    json_t *vars = json_loads(VARS, 0, NULL);
+    assert_int_equal(sl_template_compile(source, strlen(source), &t, &err), SL_OK);
+    pthread_t id[4];
+    struct job job[4];
+    for (int i = 0; i < 4; i++) {
+        job[i] = (struct job){.t = t, .vars = vars};
+        assert_int_equal(pthread_create(&id[i], NULL, render_often, &job[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(id[i], NULL);
+        assert_int_equal(job[i].bad, 0);
+    }
+    json_decref(vars);
+    sl_template_destroy(&t);
+}
+
+/* Recursion at its limit must fit a thread with a small stack. */
+static void *deepest(void *arg) {
+    *(char **)arg = render("{% macro m(n) %}{% if true %}{% for i in [1] %}{{ [(m(n + 1))] }}"
+                           "{% endfor %}{% endif %}{% endmacro %}{{ m(0) }}",
+                           NULL);
+    return NULL;
+}
+
+static void test_small_stack(void **state) {
+    (void)state;
+    pthread_attr_t attr;
+    pthread_t id;
+    char *out = "unset";
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 2 << 20);
+    assert_int_equal(pthread_create(&id, &attr, deepest, &out), 0);
+    pthread_join(id, NULL);
+    pthread_attr_destroy(&attr);
+    assert_null(out);
+    assert_non_null(strstr(err.text, "nested deeper"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_chatml),
+        cmocka_unit_test(test_white_space),
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_strings_share_safely),
+        cmocka_unit_test(test_errors_have_places),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_deep_sources),
+        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_small_stack),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
