@@ -1,0 +1,328 @@
+/* sluice run: chats in the terminal, or answers one prompt. */
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/open_engine.h"
+#include "common/log.h"
+#include "model/chat_template.h"
+#include "model/tokenizer.h"
+#include "server/special.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* For files without a template of their own. */
+static const char chatml[] =
+    "{%- for message in messages -%}\n"
+    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}\n"
+    "{%- endfor -%}{{- '<|im_start|>assistant\\n' -}}\n";
+
+struct chat {
+    struct sl_opened o;
+    struct sl_tokenizer *tok;
+    struct sl_template *tpl; /* NULL: --raw */
+    struct sl_special special;
+    json_t *messages;
+    struct sl_sampling sampling;
+    uint32_t max_tokens;
+    bool quiet;
+};
+
+/* One answer: what the scheduler thread writes, and how the main thread waits for its end. */
+struct answer {
+    struct sl_token_sink sink; /* first: the engine's pointer is ours */
+    const struct sl_tokenizer *tok;
+    struct sl_detok detok;
+    struct sl_buf text;
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool done;
+    struct sl_gen_result result;
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int sig) {
+    (void)sig;
+    interrupted = 1;
+}
+
+static void emit(struct answer *a, struct sl_str s) {
+    fwrite(s.ptr, 1, s.len, stdout);
+    fflush(stdout);
+    sl_buf_put(&a->text, s.ptr, s.len);
+}
+
+static enum sl_status push(struct sl_token_sink *s, const struct sl_token *token) {
+    struct answer *a = (struct answer *)s;
+    struct sl_str out;
+    if (token->eog)
+        return SL_OK;
+    enum sl_status st = sl_detok_push(&a->detok, a->tok, token->id, false, &out);
+    if (st == SL_OK)
+        emit(a, out);
+    return st;
+}
+
+static void finish(struct sl_token_sink *s, const struct sl_gen_result *result) {
+    struct answer *a = (struct answer *)s;
+    pthread_mutex_lock(&a->lock);
+    a->result = *result;
+    a->done = true;
+    pthread_cond_signal(&a->cond);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* Waits for the end, passing an interrupt on as a cancel. */
+static void wait_done(struct sl_engine *e, struct sl_gen_request *r, struct answer *a) {
+    bool canceled = false;
+    pthread_mutex_lock(&a->lock);
+    while (!a->done) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 50000000;
+        if (until.tv_nsec >= 1000000000) {
+            until.tv_nsec -= 1000000000;
+            until.tv_sec++;
+        }
+        pthread_cond_timedwait(&a->cond, &a->lock, &until);
+        if (interrupted && !canceled && !a->done) {
+            canceled = true;
+            /* The engine may call finish at once, which takes the lock. */
+            pthread_mutex_unlock(&a->lock);
+            sl_engine_cancel(e, r);
+            pthread_mutex_lock(&a->lock);
+        }
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+static bool render(struct chat *c, const char *line, struct sl_ids *ids) {
+    struct sl_err err = {""};
+    if (!c->tpl)
+        return sl_tokenizer_encode(c->tok, line, strlen(line),
+                                   SL_ENCODE_ADD_SPECIAL | SL_ENCODE_PARSE_SPECIAL, ids) == SL_OK;
+    json_t *marked = sl_special_mark_json(&c->special, c->messages);
+    uint32_t bos = sl_tokenizer_bos(c->tok), eos = sl_tokenizer_eos(c->tok);
+    struct sl_str b = sl_tokenizer_piece(c->tok, bos, true);
+    struct sl_str e = sl_tokenizer_piece(c->tok, eos, true);
+    json_t *vars =
+        json_pack("{s:o,s:b,s:s%,s:s%}", "messages", marked, "add_generation_prompt", 1,
+                  "bos_token", b.ptr ? b.ptr : "", b.len, "eos_token", e.ptr ? e.ptr : "", e.len);
+    char *text = NULL;
+    size_t len = 0;
+    enum sl_status st =
+        vars ? sl_template_render(c->tpl, vars, NULL, &text, &len, &err) : SL_ERR_NOMEM;
+    json_decref(vars);
+    if (st == SL_OK)
+        st = sl_special_encode(&c->special, c->tok, text, len, ids);
+    free(text);
+    if (st != SL_OK)
+        fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(st));
+    return st == SL_OK;
+}
+
+static void print_speed(const struct sl_gen_result *r) {
+    double prefill = (double)r->prefill_ns * 1e-9, decode = (double)r->decode_ns * 1e-9;
+    fprintf(stderr, "[%u prompt tokens, %.1f t/s; %u answered, %.1f t/s]\n", r->n_prompt,
+            prefill > 0 ? r->n_prompt / prefill : 0, r->n_predicted,
+            decode > 0 && r->n_predicted > 1 ? (r->n_predicted - 1) / decode : 0);
+}
+
+/* Asks one question; false when the program should end with an error. */
+static bool ask(struct chat *c, const char *line) {
+    bool ok = false;
+    struct sl_ids ids = {0};
+    struct answer a = {.sink = {push, NULL, finish}, .tok = c->tok};
+    pthread_mutex_init(&a.lock, NULL);
+    pthread_cond_init(&a.cond, NULL);
+    uint32_t *eog = NULL, n_eog = 0, n_vocab = sl_tokenizer_n_vocab(c->tok);
+    json_array_append_new(c->messages, json_pack("{s:s,s:s}", "role", "user", "content", line));
+    eog = calloc(n_vocab, sizeof *eog);
+    if (!eog || !render(c, line, &ids))
+        goto out;
+    for (uint32_t id = 0; id < n_vocab; id++)
+        if (sl_tokenizer_is_eog(c->tok, id))
+            eog[n_eog++] = id;
+    struct sl_gen_request r = {.prompt = ids.ids,
+                               .n_prompt = (uint32_t)ids.n,
+                               .max_tokens = c->max_tokens,
+                               .sampling = c->sampling,
+                               .eog = eog,
+                               .n_eog = n_eog,
+                               .sink = &a.sink};
+    struct sl_err err;
+    interrupted = 0;
+    enum sl_status st = sl_engine_submit(c->o.engine, &r, &err);
+    if (st != SL_OK) {
+        fprintf(stderr, "sluice run: %s\n", st == SL_AGAIN ? "the engine is busy" : err.text);
+        goto out;
+    }
+    wait_done(c->o.engine, &r, &a);
+    struct sl_str rest;
+    if (sl_detok_finish(&a.detok, &rest) == SL_OK)
+        emit(&a, rest);
+    putchar('\n');
+    if (a.result.reason == SL_FINISH_ERROR) {
+        fprintf(stderr, "sluice run: %s\n", a.result.err.text);
+        goto out;
+    }
+    if (a.result.reason == SL_FINISH_CANCELED)
+        fprintf(stderr, "[interrupted]\n");
+    if (!c->quiet)
+        print_speed(&a.result);
+    json_array_append_new(c->messages, json_pack("{s:s,s:s%}", "role", "assistant", "content",
+                                                 a.text.ptr ? a.text.ptr : "", a.text.len));
+    ok = true;
+out:
+    if (!ok) /* so that the conversation can go on without it */
+        json_array_remove(c->messages, json_array_size(c->messages) - 1);
+    free(eog);
+    sl_ids_release(&ids);
+    sl_detok_release(&a.detok);
+    sl_buf_release(&a.text);
+    pthread_cond_destroy(&a.cond);
+    pthread_mutex_destroy(&a.lock);
+    return ok;
+}
+
+static void converse(struct chat *c, const char *system) {
+    char *line = NULL;
+    size_t cap = 0;
+    bool tty = isatty(STDIN_FILENO);
+    if (tty)
+        fprintf(stderr, "Ctrl-C stops an answer, Ctrl-D ends; /clear starts afresh.\n");
+    for (;;) {
+        if (tty)
+            fprintf(stderr, "\n> ");
+        ssize_t n = getline(&line, &cap, stdin);
+        if (n < 0) {
+            if (errno == EINTR && interrupted) {
+                interrupted = 0;
+                clearerr(stdin);
+                continue;
+            }
+            break;
+        }
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+            line[--n] = '\0';
+        if (n == 0)
+            continue;
+        if (strcmp(line, "/clear") == 0) {
+            json_array_clear(c->messages);
+            if (system)
+                json_array_append_new(c->messages,
+                                      json_pack("{s:s,s:s}", "role", "system", "content", system));
+            continue;
+        }
+        ask(c, line);
+    }
+    if (tty)
+        fputc('\n', stderr);
+    free(line);
+}
+
+static bool open_chat(struct chat *c, bool raw) {
+    struct sl_err err = {""};
+    const struct sl_gguf *g = c->o.model->gguf;
+    enum sl_status st = sl_tokenizer_create(g, &c->tok, &err);
+    if (st == SL_OK && !raw) {
+        struct sl_str text = {0};
+        st = sl_gguf_get_str(g, "tokenizer.chat_template", &text, &err);
+        if (st == SL_AGAIN) {
+            sl_warn("the model file has no chat template: using ChatML");
+            text = (struct sl_str){chatml, sizeof chatml - 1};
+            st = SL_OK;
+        }
+        if (st == SL_OK)
+            st = sl_template_compile(text.ptr, text.len, &c->tpl, &err);
+    }
+    if (st == SL_OK)
+        st = sl_special_init(&c->special, c->tok);
+    if (st != SL_OK)
+        fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(st));
+    return st == SL_OK;
+}
+
+int sl_cmd_run(int argc, char **argv) {
+    const char *model = NULL, *positional = NULL, *prompt = NULL, *system = NULL, *kv_type = NULL;
+    bool raw = false;
+    struct sl_engine_config config = {.parallel = 1};
+    struct chat c = {.sampling = sl_sampling_default};
+    c.sampling.temperature = 0.7f;
+    c.sampling.top_p = 0.95f;
+    const struct sl_arg args[] = {
+        {SL_ARG_STRING, 'm', "--model", "FILE", &model, "the GGUF file (also as the only argument)",
+         false},
+        {SL_ARG_STRING, 'p', "--prompt", "TEXT", &prompt, "ask this, print the answer, end", false},
+        {SL_ARG_STRING, 's', "--system", "TEXT", &system, "system message", false},
+        {SL_ARG_FLAG, 0, "--raw", NULL, &raw, "continue the text as it is: no chat template",
+         false},
+        {SL_ARG_U32, 'n', "--max-tokens", "N", &c.max_tokens,
+         "tokens per answer; 0 = until the context is full (0)", false},
+        {SL_ARG_FLAG, 'q', "--quiet", NULL, &c.quiet, "only the answers", false},
+        {SL_ARG_HEADING, 0, "sampling:", NULL, NULL, NULL, false},
+        {SL_ARG_F32, 0, "--temp", "X", &c.sampling.temperature, "temperature; 0 = greedy (0.7)",
+         false},
+        {SL_ARG_F32, 0, "--top-p", "X", &c.sampling.top_p, "nucleus; 1 = off (0.95)", false},
+        {SL_ARG_U32, 0, "--top-k", "N", &c.sampling.top_k, "0 = off (0)", false},
+        {SL_ARG_F32, 0, "--min-p", "X", &c.sampling.min_p, "0 = off (0)", false},
+        {SL_ARG_F32, 0, "--repeat-penalty", "X", &c.sampling.repeat_penalty, "1 = off (1)", false},
+        {SL_ARG_U64, 0, "--seed", "N", &c.sampling.seed, "the same seed, the same answer (0)",
+         false},
+        {SL_ARG_HEADING, 0, "engine:", NULL, NULL, NULL, false},
+        {SL_ARG_U32, 't', "--threads", "N", &config.n_threads, "0 = all CPUs (0)", false},
+        {SL_ARG_U32, 'c', "--ctx", "N", &config.ctx_tokens,
+         "context, tokens; 0 = the model's, at most 8192 (0)", false},
+        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &kv_type, "f16 or q8_0 (f16)", false},
+    };
+    const struct sl_command command = {
+        .name = "run",
+        .about = "Chats with a model in the terminal; answers are streamed.",
+        .usage = "sluice run -m MODEL [-p PROMPT] [options]",
+        .notes = "Without -p, each line of standard input is a turn of one conversation.\n",
+        .args = args,
+        .n_args = SL_COUNTOF(args),
+        .positional = "MODEL",
+        .out_positional = &positional,
+    };
+    int rc = sl_args_parse(&command, argc, argv);
+    if (rc >= 0)
+        return rc;
+    if (!model)
+        model = positional;
+    if (!model) {
+        fprintf(stderr, "sluice run: no model is given: -m FILE\n");
+        return 2;
+    }
+    if (!sl_parse_kv_type("run", kv_type, &config.kv_dtype))
+        return 2;
+    sl_log_set_level(SL_LOG_WARN); /* the terminal belongs to the conversation */
+    if (!sl_open_engine("run", model, &config, &c.o))
+        return 1;
+    c.messages = json_array();
+    if (c.messages && open_chat(&c, raw)) {
+        if (system)
+            json_array_append_new(c.messages,
+                                  json_pack("{s:s,s:s}", "role", "system", "content", system));
+        /* No SA_RESTART: an interrupt at the prompt must end the read. */
+        struct sigaction action = {.sa_handler = on_interrupt};
+        sigaction(SIGINT, &action, NULL);
+        rc = 0;
+        if (prompt)
+            rc = ask(&c, prompt) ? 0 : 1;
+        else
+            converse(&c, system);
+    }
+    json_decref(c.messages);
+    sl_special_release(&c.special);
+    if (c.tpl)
+        sl_template_destroy(&c.tpl);
+    sl_close_engine(&c.o);
+    sl_tokenizer_destroy(&c.tok);
+    return rc;
+}
