@@ -1,6 +1,8 @@
 # Sluice. `make` builds build/release/sluice; `make help` lists the rest.
 MODE ?= release
-CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 B := build/$(MODE)
 
 include mk/layers.mk
