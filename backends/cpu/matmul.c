@@ -34,14 +34,14 @@ const struct sl_mm_kernels *sl_mm_kernels(enum sl_cpu_isa isa) {
     return &tables[isa <= SL_CPU_VNNI ? isa : SL_CPU_VNNI];
 }
 
-/* A thread's own: a panel, the rows of a tile before packing, one output tile, one vec() result. */
+/* A thread's own: results, a panel, the rows of a tile before packing. */
 struct thread_scratch {
-    float out[SL_MM_TILE * SL_MM_PANEL];
+    float out[SL_MM_OUT];
     float vec[SL_MM_CHUNK_MAX];
 };
 
 static size_t thread_bytes(uint32_t n_in) {
-    return sl_mm_round_64(sizeof(struct thread_scratch)) + sl_mm_panel_bytes(n_in) +
+    return sl_mm_round_64(sizeof(struct thread_scratch)) + SL_MM_PANEL_BYTES +
            SL_MM_TILE * sl_qx_row_bytes(n_in);
 }
 
@@ -129,19 +129,17 @@ static void product_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
         }
         return;
     }
+    const uint32_t n_tiles = sl_mm_n_tiles(r->n_tok);
     for (uint32_t o0 = begin; o0 < end; o0 += SL_MM_PANEL) {
         w.data = (const uint8_t *)o->w.data + o0 * w.row_bytes;
         w.n_rows = end - o0 < SL_MM_PANEL ? end - o0 : SL_MM_PANEL;
-        if (r->k->unpack[dtype])
-            r->k->unpack[dtype](&w, panel);
-        for (uint32_t i = 0; i < sl_mm_n_tiles(r->n_tok); i++) {
-            uint32_t t0 = sl_mm_tile_start(r->n_tok, i);
-            uint32_t n = sl_mm_tile_start(r->n_tok, i + 1) - t0;
-            const void *x = kind == SL_X_F32 ? (const void *)(r->rows_f32 + t0)
-                                             : (const void *)(r->x[kind] + t0 * xrow_bytes);
-            r->k->tile[dtype](&w, panel, x, n, s->out);
-            for (uint32_t t = 0; t < n; t++)
-                store(o, t0 + t, o0, w.n_rows, s->out + t * SL_MM_PANEL);
+        const void *x = kind == SL_X_F32 ? (const void *)r->rows_f32 : (const void *)r->x[kind];
+        for (uint32_t i = 0; i < n_tiles; i += SL_MM_TILES) {
+            uint32_t last = n_tiles - i < SL_MM_TILES ? n_tiles : i + SL_MM_TILES;
+            uint32_t t0 = sl_mm_tile_start(r->n_tok, i), t1 = sl_mm_tile_start(r->n_tok, last);
+            r->k->many[dtype](&w, x, r->n_tok, i, last, panel, s->out);
+            for (uint32_t t = t0; t < t1; t++)
+                store(o, t, o0, w.n_rows, s->out + (t - t0) * SL_MM_PANEL);
         }
     }
 }

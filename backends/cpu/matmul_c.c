@@ -63,14 +63,15 @@ static void vec_c(const struct sl_mm_rows *w, const void *x, float *out) {
         out[r] = dot(w, r, x);
 }
 
-static void tile_c(const struct sl_mm_rows *w, const void *panel, const void *x, uint32_t n_tok,
-                   float *out) {
+static void many_c(const struct sl_mm_rows *w, const void *x, uint32_t n_tok, uint32_t begin,
+                   uint32_t end, void *panel, float *out) {
     (void)panel;
-    for (uint32_t t = 0; t < n_tok; t++) {
+    uint32_t t0 = sl_mm_tile_start(n_tok, begin), t1 = sl_mm_tile_start(n_tok, end);
+    for (uint32_t t = t0; t < t1; t++) {
         const void *row = sl_dtype_is_float(w->dtype)
                               ? (const void *)((const float *const *)x)[t]
                               : (const void *)((const struct sl_qx *)x + t * sl_qx_blocks(w->n_in));
-        vec_c(w, row, out + t * SL_MM_PANEL);
+        vec_c(w, row, out + (t - t0) * SL_MM_PANEL);
     }
 }
 
@@ -88,7 +89,7 @@ void sl_mm_init_c(struct sl_mm_kernels *k) {
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         if (sl_dtype_info(t)) {
             k->vec[t] = vec_c;
-            k->tile[t] = tile_c;
+            k->many[t] = many_c;
         }
     k->tile_min = 2;
 }

@@ -68,6 +68,7 @@ SL_INLINE void vec_float(enum sl_dtype t, const struct sl_mm_rows *w, const void
     for (uint32_t o = 0; o < w->n_rows; o += 16) {
         float y[16];
         row_pointers(w, o, row);
+        SL_NO_UNROLL
         for (uint32_t r = 0; r < 16; r += 4)
             float_4xn(t, 1, row + r, x, w->n_in, y + r);
         uint32_t n = w->n_rows - o < 16 ? w->n_rows - o : 16;
@@ -75,36 +76,37 @@ SL_INLINE void vec_float(enum sl_dtype t, const struct sl_mm_rows *w, const void
     }
 }
 
-SL_INLINE void tile_float(enum sl_dtype ty, const struct sl_mm_rows *w, const void *xv,
-                          uint32_t n_tok, float *out) {
-    const float *const *x = xv;
+SL_INLINE void many_float(enum sl_dtype ty, const struct sl_mm_rows *w, const void *xv,
+                          uint32_t first, uint32_t n_tok, float *out) {
+    const float *const *x = (const float *const *)xv + first;
     const uint8_t *row[16];
     row_pointers(w, 0, row);
     for (uint32_t t = 0; t < n_tok; t += SL_MM_FLOAT_TOK)
-        for (uint32_t r = 0; r < w->n_rows; r += 4) {
-            float *o = out + t * SL_MM_PANEL + r;
-            switch (n_tok - t) {
+        SL_NO_UNROLL
+    for (uint32_t r = 0; r < w->n_rows; r += 4) {
+        float *o = out + t * SL_MM_PANEL + r;
+        switch (n_tok - t) {
 #if SL_MM_FLOAT_TOK > 1
-            case 1:
-                float_4xn(ty, 1, row + r, x + t, w->n_in, o);
-                break;
-            case 2:
-                float_4xn(ty, 2, row + r, x + t, w->n_in, o);
-                break;
-            case 3:
-                float_4xn(ty, 3, row + r, x + t, w->n_in, o);
-                break;
-            case 4:
-                float_4xn(ty, 4, row + r, x + t, w->n_in, o);
-                break;
-            case 5:
-                float_4xn(ty, 5, row + r, x + t, w->n_in, o);
-                break;
+        case 1:
+            float_4xn(ty, 1, row + r, x + t, w->n_in, o);
+            break;
+        case 2:
+            float_4xn(ty, 2, row + r, x + t, w->n_in, o);
+            break;
+        case 3:
+            float_4xn(ty, 3, row + r, x + t, w->n_in, o);
+            break;
+        case 4:
+            float_4xn(ty, 4, row + r, x + t, w->n_in, o);
+            break;
+        case 5:
+            float_4xn(ty, 5, row + r, x + t, w->n_in, o);
+            break;
 #endif
-            default:
-                float_4xn(ty, SL_MM_FLOAT_TOK, row + r, x + t, w->n_in, o);
-            }
+        default:
+            float_4xn(ty, SL_MM_FLOAT_TOK, row + r, x + t, w->n_in, o);
         }
+    }
 }
 
 /* quantize.h's definitions, 32 elements at a time. */
@@ -196,8 +198,9 @@ static void quantize_q256(const float *x, uint32_t n, struct sl_qx *out) {
 /* Every type's entries. */
 #define SL_MM_SUPER_TYPES(X)                                                                       \
     X(Q2_K)                                                                                        \
-    X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_XS) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S)    \
-        X(IQ1_S) X(IQ1_M)
+    X(Q3_K)                                                                                        \
+    X(Q4_K)                                                                                        \
+    X(Q5_K) X(Q6_K) X(IQ4_XS) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ1_S) X(IQ1_M)
 #define SL_MM_BLOCK_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(IQ4_NL) X(MXFP4)
 #define SL_MM_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 
@@ -205,12 +208,9 @@ static void quantize_q256(const float *x, uint32_t n, struct sl_qx *out) {
     static void vec_##T(const struct sl_mm_rows *w, const void *x, float *out) {                   \
         vec_##family(SL_DTYPE_##T, w, x, out);                                                     \
     }                                                                                              \
-    static void unpack_##T(const struct sl_mm_rows *w, void *panel) {                              \
-        unpack_##family(SL_DTYPE_##T, w, panel);                                                   \
-    }                                                                                              \
-    static void tile_##T(const struct sl_mm_rows *w, const void *panel, const void *x,             \
-                         uint32_t n_tok, float *out) {                                             \
-        tile_any(SL_DTYPE_##T, w, panel, x, n_tok, out);                                           \
+    static void many_##T(const struct sl_mm_rows *w, const void *x, uint32_t n_tok,                \
+                         uint32_t begin, uint32_t end, void *panel, float *out) {                  \
+        many_quant(SL_DTYPE_##T, w, x, n_tok, begin, end, panel, out);                             \
     }
 #define SL_MM_SUPER_FUNCTIONS(T) SL_MM_QUANT_FUNCTIONS(super, T)
 #define SL_MM_BLOCK_FUNCTIONS(T) SL_MM_QUANT_FUNCTIONS(block, T)
@@ -218,10 +218,11 @@ static void quantize_q256(const float *x, uint32_t n, struct sl_qx *out) {
     static void vec_##T(const struct sl_mm_rows *w, const void *x, float *out) {                   \
         vec_float(SL_DTYPE_##T, w, x, out);                                                        \
     }                                                                                              \
-    static void tile_##T(const struct sl_mm_rows *w, const void *panel, const void *x,             \
-                         uint32_t n_tok, float *out) {                                             \
+    static void many_##T(const struct sl_mm_rows *w, const void *x, uint32_t n_tok,                \
+                         uint32_t begin, uint32_t end, void *panel, float *out) {                  \
         (void)panel;                                                                               \
-        tile_float(SL_DTYPE_##T, w, x, n_tok, out);                                                \
+        uint32_t first = sl_mm_tile_start(n_tok, begin);                                           \
+        many_float(SL_DTYPE_##T, w, x, first, sl_mm_tile_start(n_tok, end) - first, out);          \
     }
 
 SL_MM_SUPER_TYPES(SL_MM_SUPER_FUNCTIONS)
@@ -233,16 +234,13 @@ static void fill_kernels(struct sl_mm_kernels *k) {
     k->quantize[SL_X_Q256] = quantize_q256;
     k->pack[SL_X_Q32] = pack_q32;
     k->pack[SL_X_Q256] = pack_q256;
-#define SL_MM_SET_FLOAT(T)                                                                         \
-    k->vec[SL_DTYPE_##T] = vec_##T;                                                                \
-    k->tile[SL_DTYPE_##T] = tile_##T;
 #define SL_MM_SET(T)                                                                               \
-    SL_MM_SET_FLOAT(T)                                                                             \
-    k->unpack[SL_DTYPE_##T] = unpack_##T;
+    k->vec[SL_DTYPE_##T] = vec_##T;                                                                \
+    k->many[SL_DTYPE_##T] = many_##T;
     SL_MM_SUPER_TYPES(SL_MM_SET)
     SL_MM_BLOCK_TYPES(SL_MM_SET)
-    SL_MM_FLOAT_TYPES(SL_MM_SET_FLOAT)
-    k->tile_min = 3;
+    SL_MM_FLOAT_TYPES(SL_MM_SET)
+    k->tile_min = 2;
 }
 
 #endif

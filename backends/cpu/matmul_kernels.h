@@ -14,8 +14,12 @@
 /* Rows per chunk of work, at most. */
 #define SL_MM_CHUNK_MAX 256u
 
-/* Bytes of an unpacked panel per 256 inputs, at most: 4096 of weights and the scales. */
+/* Bytes of 256 inputs of an unpacked panel, at most: 4096 of weights and the scales. */
 #define SL_MM_PANEL_BYTES 6144u
+
+/* Tiles whose results many() keeps at once: 16 KB, beside the panel in the first-level cache. */
+#define SL_MM_TILES 21u
+#define SL_MM_OUT   (SL_MM_TILES * SL_MM_TILE * SL_MM_PANEL)
 
 /* n_rows weight rows, row_bytes apart. */
 struct sl_mm_rows {
@@ -34,12 +38,12 @@ struct sl_mm_kernels {
     /* One input row (struct sl_qx or float by the type's kind): out[r], r < w->n_rows, any number.
      */
     void (*vec[SL_DTYPE_COUNT])(const struct sl_mm_rows *w, const void *x, float *out);
-    /* w->n_rows <= SL_MM_PANEL rows to a panel; NULL: tile() reads the rows themselves. */
-    void (*unpack[SL_DTYPE_COUNT])(const struct sl_mm_rows *w, void *panel);
-    /* out[t * SL_MM_PANEL + r], all t < n_tok; entries r >= w->n_rows hold anything.
-     * x: a packed tile; for SL_X_F32 a const float *const [n_tok]. */
-    void (*tile[SL_DTYPE_COUNT])(const struct sl_mm_rows *w, const void *panel, const void *x,
-                                 uint32_t n_tok, float *out);
+    /* Tiles begin..end-1 of sl_mm_n_tiles(n_tok), at most SL_MM_TILES, against w->n_rows <=
+     * SL_MM_PANEL rows: out[t * SL_MM_PANEL + r], t counted from the first of these tiles; entries
+     * r >= w->n_rows hold anything. x: all packed tiles; for SL_X_F32 const float *const [n_tok].
+     * panel: SL_MM_PANEL_BYTES, 64-byte aligned. */
+    void (*many[SL_DTYPE_COUNT])(const struct sl_mm_rows *w, const void *x, uint32_t n_tok,
+                                 uint32_t begin, uint32_t end, void *panel, float *out);
     /* From this many input rows on panels pay; fewer go through vec() one by one. */
     uint32_t tile_min;
 };
@@ -47,10 +51,6 @@ struct sl_mm_kernels {
 const struct sl_mm_kernels *sl_mm_kernels(enum sl_cpu_isa isa);
 
 enum sl_x_kind sl_x_kind(enum sl_dtype dtype);
-
-static inline size_t sl_mm_panel_bytes(uint32_t n_in) {
-    return (size_t)sl_qx_blocks(n_in) * SL_MM_PANEL_BYTES;
-}
 
 static inline size_t sl_mm_round_64(size_t n) {
     return (n + 63) & ~(size_t)63;

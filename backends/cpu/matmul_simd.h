@@ -143,6 +143,7 @@ SL_INLINE void vec_super(enum sl_dtype t, const struct sl_mm_rows *w, const void
             struct super_x x;
             v u[4];
             super_x_load(t, g, &x);
+            SL_NO_UNROLL
             for (uint32_t q = 0; q < 4; q++) {
                 v a[4];
                 for (uint32_t j = 0; j < 4; j++) {
@@ -217,12 +218,10 @@ SL_INLINE void block_bytes(enum sl_dtype t, const uint8_t *const *p, v *out_lo, 
         lo = v_or_bits(lo, bits_lo, v_set8(16));
         hi = v_or_bits(hi, bits_hi, v_set8(16));
     }
-    static const uint8_t iq4[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                    129, 141, 153, 166, 181, 197, 217, 241}; /* + 128 */
     static const uint8_t fp4[16] = {12, 13, 14, 15, 16, 18, 20, 24,
                                     12, 11, 10, 9,  8,  6,  4,  0}; /* + 12 */
     if (t == SL_DTYPE_IQ4_NL || t == SL_DTYPE_MXFP4) {
-        v table = v_bcast128(t == SL_DTYPE_IQ4_NL ? iq4 : fp4);
+        v table = v_bcast128(t == SL_DTYPE_IQ4_NL ? iq4_bytes : fp4);
         lo = v_lookup(table, lo);
         hi = v_lookup(table, hi);
     }
@@ -276,6 +275,7 @@ SL_INLINE void vec_block(enum sl_dtype t, const struct sl_mm_rows *w, const void
             uint32_t at[4];
             for (uint32_t j = 0; j < 4; j++)
                 at[j] = (i + (j < n ? j : n - 1)) * tr.bytes;
+            SL_NO_UNROLL
             for (uint32_t q = 0; q < 4; q++) {
                 v acc[4];
                 for (uint32_t k = 0; k < 4; k++) {

@@ -161,6 +161,10 @@ SL_INLINE v super_iq(enum sl_dtype t, const uint8_t *b, int k, uint64_t *out_neg
     }
 }
 
+/* The values of IQ4_NL and IQ4_XS, + 128. */
+static const uint8_t iq4_bytes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                      129, 141, 153, 166, 181, 197, 217, 241};
+
 /* u[4] of a block in the type's order; neg[4] for the signed types. */
 SL_INLINE void super_bytes(enum sl_dtype t, const uint8_t *b, v *u, uint64_t *neg) {
     const v low = v_set8(15);
@@ -212,9 +216,7 @@ SL_INLINE void super_bytes(enum sl_dtype t, const uint8_t *b, v *u, uint64_t *ne
         break;
     }
     case SL_DTYPE_IQ4_XS: {
-        static const uint8_t values[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                           129, 141, 153, 166, 181, 197, 217, 241}; /* + 128 */
-        v table = v_bcast128(values), a = v_load(b + 8), c = v_load(b + 72);
+        v table = v_bcast128(iq4_bytes), a = v_load(b + 8), c = v_load(b + 72);
         u[0] = v_lookup(table, v_and(a, low));
         u[1] = v_lookup(table, v_and(v_srl16(a, 4), low));
         u[2] = v_lookup(table, v_and(c, low));

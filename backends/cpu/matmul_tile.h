@@ -81,20 +81,127 @@ SL_INLINE void transpose32(v *r) {
     r[3] = v_unpackhi64(b, d);
 }
 
-/* bytes [16 rows][256] to w [64][16 rows][4]. */
-SL_INLINE void transpose_rows(const uint8_t *bytes, uint8_t (*w)[64]) {
-    for (int c = 0; c < 4; c++) {
-        v y[4][4];
-        for (int q = 0; q < 4; q++) {
-            for (int j = 0; j < 4; j++)
-                y[q][j] = v_load(bytes + (4 * q + j) * 256 + 64 * c);
-            transpose32(y[q]);
-        }
+/* Sixteen rows of 64 bytes, row[r] + at, to y: out of it column() takes 4 bytes of all rows. */
+SL_INLINE void transpose_load(const uint8_t *const *row, size_t at, v (*y)[4]) {
+    for (int q = 0; q < 4; q++) {
+        for (int j = 0; j < 4; j++)
+            y[q][j] = v_load(row[4 * q + j] + at);
+        transpose32(y[q]);
+    }
+}
+/* Columns i, 4 + i, 8 + i, 12 + i. */
+SL_INLINE void columns(v (*y)[4], int i, v *z) {
+    for (int q = 0; q < 4; q++)
+        z[q] = y[q][i];
+    v_transpose128(z);
+}
+
+/* Which group of 4 inputs the j-th 4 bytes of a block's k-th vector are. */
+SL_INLINE int group_of(int order, int k, int j) {
+    if (order == ORDER_HALVES)
+        return 8 * (k / 2 * 4 + k % 2 + (j < 8 ? 0 : 2)) + j % 8;
+    if (order == ORDER_LANES)
+        return 8 * (k / 2 * 4 + j / 4) + k % 2 * 4 + j % 4;
+    return 16 * k + j;
+}
+
+/* Byte vectors [4][16 rows][64] in some order to w [64][16 rows][4]. */
+SL_INLINE void transpose_bytes(int order, const uint8_t *bytes, uint8_t (*w)[64]) {
+    SL_NO_UNROLL
+    for (int k = 0; k < 4; k++) {
+        const uint8_t *row[16];
+        v y[4][4], z[4];
+        for (int r = 0; r < 16; r++)
+            row[r] = bytes + (16 * k + r) * 64;
+        transpose_load(row, 0, y);
         for (int i = 0; i < 4; i++) {
-            v z[4] = {y[0][i], y[1][i], y[2][i], y[3][i]};
-            v_transpose128(z);
+            columns(y, i, z);
             for (int l = 0; l < 4; l++)
-                v_store(w[16 * c + 4 * l + i], z[l]);
+                v_store(w[group_of(order, k, 4 * l + i)], z[l]);
+        }
+    }
+}
+
+/* Nibbles [2][16 rows], 64 bytes each at row[r] + at and + step: transposed before they are split,
+ * which halves the shuffles. table: what they stand for, or NULL. */
+SL_INLINE void transpose_nibbles(int order, const uint8_t *const *row, size_t at, size_t step,
+                                 const uint8_t *table, uint8_t (*w)[64]) {
+    const v low = v_set8(15), values = table ? v_bcast128(table) : v_zero();
+    SL_NO_UNROLL
+    for (int k = 0; k < 2; k++) {
+        v y[4][4], z[4];
+        transpose_load(row, at + (size_t)k * step, y);
+        for (int i = 0; i < 4; i++) {
+            columns(y, i, z);
+            for (int l = 0; l < 4; l++) {
+                v a = v_and(z[l], low), b = v_and(v_srl16(z[l], 4), low);
+                v_store(w[group_of(order, 2 * k, 4 * l + i)], table ? v_lookup(values, a) : a);
+                v_store(w[group_of(order, 2 * k + 1, 4 * l + i)], table ? v_lookup(values, b) : b);
+            }
+        }
+    }
+}
+
+/* 32 bytes of 16 rows at row[r] + at to out[8], 4 bytes of all rows each. */
+SL_INLINE void transpose_half(const uint8_t *const *row, size_t at, v *out) {
+    v p[4], q[4];
+    for (int j = 0; j < 4; j++) {
+        p[j] = v_load2(row[j] + at, row[j + 4] + at);
+        q[j] = v_load2(row[j + 8] + at, row[j + 12] + at);
+    }
+    transpose32(p);
+    transpose32(q);
+    for (int i = 0; i < 4; i++) {
+        out[i] = v_even128(p[i], q[i]);
+        out[4 + i] = v_odd128(p[i], q[i]);
+    }
+}
+
+/* Q5_K: nibbles and, in bit j of qh, the fifth bits of sub-block j. */
+SL_INLINE void transpose_q5_k(const uint8_t *const *row, uint8_t (*w)[64]) {
+    const v low = v_set8(15), bit = v_set8(16);
+    v h[8];
+    transpose_half(row, 16, h);
+#define SL_FIFTH(s, g) ((s) < 4 ? v_sll16(h[g], 4 - (s)) : v_srl16(h[g], (s)-4))
+#define SL_Q5_CHUNK(k, s0)                                                                         \
+    do {                                                                                           \
+        v y[4][4], z[4];                                                                           \
+        transpose_load(row, 48 + 64 * (k), y);                                                     \
+        for (int i = 0; i < 4; i++) {                                                              \
+            columns(y, i, z);                                                                      \
+            for (int l = 0; l < 4; l++) {                                                          \
+                const int j = 4 * l + i, g = j % 8;                                                \
+                v a = l < 2 ? SL_FIFTH(s0, g) : SL_FIFTH((s0) + 2, g);                             \
+                v b = l < 2 ? SL_FIFTH((s0) + 1, g) : SL_FIFTH((s0) + 3, g);                       \
+                v_store(w[group_of(ORDER_HALVES, 2 * (k), j)], v_andor(z[l], low, v_and(a, bit))); \
+                v_store(w[group_of(ORDER_HALVES, 2 * (k) + 1, j)],                                 \
+                        v_andor(v_srl16(z[l], 4), low, v_and(b, bit)));                            \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+    SL_Q5_CHUNK(0, 0);
+    SL_Q5_CHUNK(1, 4);
+#undef SL_Q5_CHUNK
+#undef SL_FIFTH
+}
+
+/* Q6_K: nibbles, and two high bits per element in qh, 32 elements apart. */
+SL_INLINE void transpose_q6_k(const uint8_t *const *row, uint8_t (*w)[64]) {
+    const v low = v_set8(15), bits = v_set8(0x30);
+    SL_NO_UNROLL
+    for (int k = 0; k < 2; k++) {
+        v y[4][4], z[4], h[8];
+        transpose_half(row, 128 + 32 * (size_t)k, h);
+        transpose_load(row, 64 * (size_t)k, y);
+        for (int i = 0; i < 4; i++) {
+            columns(y, i, z);
+            for (int l = 0; l < 4; l++) {
+                const int j = 4 * l + i, g = j % 8;
+                v a = l < 2 ? v_sll16(h[g], 4) : v_sll16(h[g], 2);
+                v b = l < 2 ? h[g] : v_srl16(h[g], 2);
+                v_store(w[32 * k + j], v_andor(z[l], low, v_and(a, bits)));
+                v_store(w[32 * k + 16 + j], v_andor(v_srl16(z[l], 4), low, v_and(b, bits)));
+            }
         }
     }
 }
@@ -114,94 +221,101 @@ SL_INLINE void transpose_pairs(const int16_t *s, v *out) {
     }
 }
 
-SL_INLINE void unpack_super(enum sl_dtype t, const struct sl_mm_rows *w, void *panel) {
+/* u + offset of one block of 16 rows. */
+SL_INLINE void unpack_super_bytes(enum sl_dtype t, const uint8_t *const *row, uint8_t (*w)[64]) {
     const struct super_traits tr = super_traits(t);
-    _Alignas(64) uint8_t bytes[16 * 256], min[16];
+    switch (t) {
+    case SL_DTYPE_Q4_K:
+        transpose_nibbles(ORDER_HALVES, row, 16, 64, NULL, w);
+        return;
+    case SL_DTYPE_IQ4_XS:
+        transpose_nibbles(ORDER_LANES, row, 8, 64, iq4_bytes, w);
+        return;
+    case SL_DTYPE_Q5_K:
+        transpose_q5_k(row, w);
+        return;
+    case SL_DTYPE_Q6_K:
+        transpose_q6_k(row, w);
+        return;
+    default:
+        break;
+    }
+    _Alignas(64) uint8_t bytes[4 * 16 * 64];
+    SL_NO_UNROLL
+    for (uint32_t r = 0; r < 16; r++) {
+        v u[4];
+        uint64_t neg[4];
+        super_bytes(t, row[r], u, neg);
+        for (uint32_t k = 0; k < 4; k++) {
+            if (tr.is_signed) /* + 64 */
+                u[k] = v_add8(v_negate_bits(u[k], neg[k]), v_set8(64));
+            v_store(bytes + (16 * k + r) * 64, u[k]);
+        }
+    }
+    transpose_bytes(tr.order, bytes, w);
+}
+
+/* Block i of 16 rows. */
+SL_INLINE void unpack_super(enum sl_dtype t, const uint8_t *const *row0, uint32_t i, size_t ahead,
+                            struct super_panel *p) {
+    const struct super_traits tr = super_traits(t);
+    _Alignas(64) uint8_t min[16];
     _Alignas(64) int16_t scale[16][16], mins[16][16];
     _Alignas(64) uint16_t d[16], dmin[16];
     const uint8_t *row[16];
-    row_pointers(w, 0, row);
-    for (uint32_t i = 0; i < w->n_in / 256; i++) {
-        struct super_panel *p = (struct super_panel *)((uint8_t *)panel + i * SL_MM_PANEL_BYTES);
-        for (uint32_t r = 0; r < 16; r++) {
-            const uint8_t *b = row[r] + i * tr.bytes;
-            uint8_t *o = bytes + 256 * r;
-            v u[4];
-            uint64_t neg[4];
-            prefetch_block(b, 16 * w->row_bytes, tr.bytes);
-            super_bytes(t, b, u, neg);
-            if (tr.order == ORDER_NATURAL) {
-                for (int k = 0; k < 4; k++) {
-                    if (tr.is_signed) /* + 64 */
-                        u[k] = v_add8(v_negate_bits(u[k], neg[k]), v_set8(64));
-                    v_store(o + 64 * k, u[k]);
-                }
-            } else if (tr.order == ORDER_HALVES) {
-                v_store2(o, o + 64, u[0]);
-                v_store2(o + 32, o + 96, u[1]);
-                v_store2(o + 128, o + 192, u[2]);
-                v_store2(o + 160, o + 224, u[3]);
-            } else {
-                v_store4(o, o + 32, o + 64, o + 96, u[0]);
-                v_store4(o + 16, o + 48, o + 80, o + 112, u[1]);
-                v_store4(o + 128, o + 160, o + 192, o + 224, u[2]);
-                v_store4(o + 144, o + 176, o + 208, o + 240, u[3]);
-            }
-            _mm256_store_si256((__m256i *)scale[r], v_low(super_scales(t, b, min)));
-            d[r] = super_d(t, b);
-            if (tr.has_min) {
-                dmin[r] = ld16(b + tr.dmin_at);
-                _mm256_store_si256((__m256i *)mins[r],
-                                   _mm256_cvtepu8_epi16(_mm_load_si128((const __m128i *)min)));
-            }
+    SL_NO_UNROLL
+    for (uint32_t r = 0; r < 16; r++) {
+        const uint8_t *b = row[r] = row0[r] + i * tr.bytes;
+        prefetch_block(b, ahead, tr.bytes);
+        _mm256_store_si256((__m256i *)scale[r], v_low(super_scales(t, b, min)));
+        d[r] = super_d(t, b);
+        if (tr.has_min) {
+            dmin[r] = ld16(b + tr.dmin_at);
+            _mm256_store_si256((__m256i *)mins[r],
+                               _mm256_cvtepu8_epi16(_mm_load_si128((const __m128i *)min)));
         }
-        transpose_rows(bytes, p->w);
-        v s[8], m[8];
-        transpose_pairs(scale[0], s);
-        if (tr.has_min)
-            transpose_pairs(mins[0], m);
-        for (int k = 0; k < (tr.sub == 32 ? 4 : 8); k++) {
-            v_store(p->scale[2 * k], v_sra32(v_sll32(s[k], 16), 16));
-            v_store(p->scale[2 * k + 1], v_sra32(s[k], 16));
-            v_store(p->min[k],
-                    tr.has_min ? m[k] : v_mul16(s[k], v_set16(tr.is_signed ? 64 : tr.offset)));
-        }
-        vf_store(p->d, vf_mul(vf_from_f16(d), vf_set(super_d_factor(t))));
-        vf_store(p->dmin, tr.has_min ? vf_from_f16(dmin) : vf_zero());
     }
+    unpack_super_bytes(t, row, p->w);
+    v s[8], m[8];
+    transpose_pairs(scale[0], s);
+    if (tr.has_min)
+        transpose_pairs(mins[0], m);
+    for (int k = 0; k < (tr.sub == 32 ? 4 : 8); k++) {
+        v_store(p->scale[2 * k], v_sra32(v_sll32(s[k], 16), 16));
+        v_store(p->scale[2 * k + 1], v_sra32(s[k], 16));
+        v_store(p->min[k],
+                tr.has_min ? m[k] : v_mul16(s[k], v_set16(tr.is_signed ? 64 : tr.offset)));
+    }
+    vf_store(p->d, vf_mul(vf_from_f16(d), vf_set(super_d_factor(t))));
+    vf_store(p->dmin, tr.has_min ? vf_from_f16(dmin) : vf_zero());
 }
 
-SL_INLINE void unpack_block(enum sl_dtype t, const struct sl_mm_rows *w, void *panel) {
+/* Blocks 8i.. of 16 rows that have n_blocks; beyond the end: the last again. */
+SL_INLINE void unpack_block(enum sl_dtype t, const uint8_t *const *row, uint32_t i,
+                            uint32_t n_blocks, size_t ahead, struct block_panel *p) {
     const struct block_traits tr = block_traits(t);
-    const uint32_t n_blocks = w->n_in / 32;
-    _Alignas(64) uint8_t bytes[16 * 256];
+    _Alignas(64) uint8_t bytes[4 * 16 * 64];
     struct block_scales s[8];
-    const uint8_t *row[16];
-    row_pointers(w, 0, row);
-    for (uint32_t i = 0; i < n_blocks; i += 8) {
-        struct block_panel *p =
-            (struct block_panel *)((uint8_t *)panel + i / 8 * SL_MM_PANEL_BYTES);
-        for (uint32_t r = 0; r < 16; r++)
-            for (uint32_t h = 0; h < 8; h += 4) {
-                const uint8_t *b[4];
-                uint8_t *o = bytes + 256 * r + 32 * h;
-                v lo, hi;
-                for (uint32_t j = 0; j < 4; j++) { /* beyond the row: its last block again */
-                    uint32_t k = i + h + j;
-                    b[j] = row[r] + (k < n_blocks ? k : n_blocks - 1) * tr.bytes;
-                    block_scale(t, b[j], &s[h + j], r);
-                }
-                prefetch_block(b[0], 16 * w->row_bytes, 4 * tr.bytes);
-                block_bytes(t, b, &lo, &hi);
-                v_store4(o, o + 32, o + 64, o + 96, lo);
-                v_store4(o + 16, o + 48, o + 80, o + 112, hi);
+    SL_NO_UNROLL
+    for (uint32_t r = 0; r < 16; r++)
+        for (uint32_t h = 0; h < 2; h++) {
+            const uint8_t *b[4];
+            v lo, hi;
+            for (uint32_t j = 0; j < 4; j++) {
+                uint32_t k = 8 * i + 4 * h + j;
+                b[j] = row[r] + (k < n_blocks ? k : n_blocks - 1) * tr.bytes;
+                block_scale(t, b[j], &s[4 * h + j], r);
             }
-        transpose_rows(bytes, p->w);
-        for (int k = 0; k < 8; k++) {
-            vf_store(p->d[k], block_d(t, &s[k]));
-            if (tr.has_min)
-                vf_store(p->m[k], vf_from_f16(s[k].m));
+            prefetch_block(b[0], ahead, 4 * tr.bytes);
+            block_bytes(t, b, &lo, &hi);
+            v_store(bytes + (32 * h + r) * 64, lo);
+            v_store(bytes + (32 * h + 16 + r) * 64, hi);
         }
+    transpose_bytes(ORDER_LANES, bytes, p->w);
+    for (int k = 0; k < 8; k++) {
+        vf_store(p->d[k], block_d(t, &s[k]));
+        if (tr.has_min)
+            vf_store(p->m[k], vf_from_f16(s[k].m));
     }
 }
 
@@ -217,72 +331,61 @@ SL_INLINE void tile_dot(const int nt, bool wide, const uint8_t (*w)[64], const u
     }
 }
 
-/* nt rows of a tile of n_tok, from tile row 0 of x on. */
-SL_INLINE void tile_super_n(enum sl_dtype ty, const int nt, const void *panel, uint32_t n_blocks,
-                            const uint8_t *x, uint32_t n_tok, float *out) {
-    const struct super_traits tr = super_traits(ty);
-    const bool wide = tr.offset == 128, has_corr = tr.has_min || tr.offset || tr.is_signed;
+/* Adds one block to nt rows of a tile of n_tok. q: the block's part of the tile, from the first of
+ * these rows on. */
+SL_INLINE void tile_super(const int sub, const bool has_min, const bool wide, const int nt,
+                          const struct super_panel *p, const uint8_t *q, uint32_t n_tok,
+                          float *out) {
     const uint32_t tok_bytes = 4 * n_tok;
+    v isum[SL_MM_SUBTILE];
     for (int t = 0; t < nt; t++)
-        vf_store(out + t * SL_MM_PANEL, vf_zero());
-    for (uint32_t i = 0; i < n_blocks; i++) {
-        const struct super_panel *p =
-            (const struct super_panel *)((const uint8_t *)panel + i * SL_MM_PANEL_BYTES);
-        const uint8_t *q = x + (size_t)i * n_tok * sizeof(struct sl_qx);
-        v isum[SL_MM_SUBTILE];
+        isum[t] = v_zero();
+    SL_NO_UNROLL
+    for (int s = 0; s < 256 / sub; s++) {
+        v dot[SL_MM_SUBTILE], scale = v_load(p->scale[s]);
         for (int t = 0; t < nt; t++)
-            isum[t] = v_zero();
-        for (int s = 0; s < 256 / tr.sub; s++) {
-            v dot[SL_MM_SUBTILE], scale = v_load(p->scale[s]);
-            for (int t = 0; t < nt; t++)
-                dot[t] = v_zero();
-            tile_dot(nt, wide, p->w + s * tr.sub / 4, q + (size_t)(s * tr.sub / 4) * tok_bytes,
-                     tok_bytes, tr.sub / 4, dot);
-            for (int t = 0; t < nt; t++)
-                isum[t] = v_add32(isum[t], v_mul32(dot[t], scale));
+            dot[t] = v_zero();
+        tile_dot(nt, wide, p->w + s * sub / 4, q + (size_t)(s * sub / 4) * tok_bytes, tok_bytes,
+                 sub / 4, dot);
+        for (int t = 0; t < nt; t++)
+            isum[t] = v_add32(isum[t], v_mul32(dot[t], scale));
+    }
+    const uint8_t *sums = q + (size_t)(sub == 32 ? 72 : 64) * tok_bytes;
+    const uint8_t *dx = q + (size_t)76 * tok_bytes;
+    const vf d = vf_load(p->d), dmin = vf_load(p->dmin);
+    for (int t = 0; t < nt; t++) {
+        v imin = v_zero();
+        for (int k = 0; k < 128 / sub; k++)
+            imin =
+                v_dpwssd(imin, v_load(p->min[k]), v_bcast32(sums + (size_t)k * tok_bytes + 4 * t));
+        float f;
+        memcpy(&f, dx + 4 * t, 4);
+        vf total = vf_load(out + t * SL_MM_PANEL), df = vf_set(f);
+        if (has_min) {
+            total = vf_fma(vf_mul(d, df), vf_from_int(isum[t]), total);
+            total = vf_fnma(vf_mul(dmin, df), vf_from_int(imin), total);
+        } else {
+            total = vf_fma(vf_mul(d, df), vf_from_int(v_sub32(isum[t], imin)), total);
         }
-        const uint8_t *sums = q + (size_t)(tr.sub == 32 ? 72 : 64) * tok_bytes;
-        const uint8_t *dx = q + (size_t)76 * tok_bytes;
-        const vf d = vf_load(p->d), dmin = vf_load(p->dmin);
-        for (int t = 0; t < nt; t++) {
-            v imin = v_zero();
-            if (has_corr)
-                for (int k = 0; k < 128 / tr.sub; k++)
-                    imin = v_dpwssd(imin, v_load(p->min[k]),
-                                    v_bcast32(sums + (size_t)k * tok_bytes + 4 * t));
-            float f;
-            memcpy(&f, dx + 4 * t, 4);
-            vf total = vf_load(out + t * SL_MM_PANEL), df = vf_set(f);
-            if (tr.has_min) {
-                total = vf_fma(vf_mul(d, df), vf_from_int(isum[t]), total);
-                total = vf_fnma(vf_mul(dmin, df), vf_from_int(imin), total);
-            } else {
-                total = vf_fma(vf_mul(d, df), vf_from_int(v_sub32(isum[t], imin)), total);
-            }
-            vf_store(out + t * SL_MM_PANEL, total);
-        }
+        vf_store(out + t * SL_MM_PANEL, total);
     }
 }
 
-SL_INLINE void tile_block_n(enum sl_dtype ty, const int nt, const void *panel, uint32_t n_blocks,
-                            const uint8_t *x, uint32_t n_tok, float *out) {
-    const struct block_traits tr = block_traits(ty);
-    const bool wide = tr.offset == 128;
+/* The same for n_blocks <= 8 blocks of a 32-element type. */
+SL_INLINE void tile_block(const int offset, const bool has_min, const bool wide, const int nt,
+                          const struct block_panel *p, uint32_t n_blocks, const uint8_t *q,
+                          uint32_t n_tok, float *out) {
     const uint32_t tok_bytes = 4 * n_tok;
     vf total[SL_MM_SUBTILE];
     for (int t = 0; t < nt; t++)
-        total[t] = vf_zero();
-    for (uint32_t i = 0; i < n_blocks; i++) {
-        const struct block_panel *p =
-            (const struct block_panel *)((const uint8_t *)panel + i / 8 * SL_MM_PANEL_BYTES);
-        const uint8_t *q = x + (size_t)(i / 8) * n_tok * sizeof(struct sl_qx);
-        const uint32_t b = i % 8;
+        total[t] = vf_load(out + t * SL_MM_PANEL);
+    SL_NO_UNROLL
+    for (uint32_t b = 0; b < n_blocks; b++) {
         const uint8_t *sums = q + (size_t)(72 + b) * tok_bytes;
         const uint8_t *dx = q + (size_t)(64 + b) * tok_bytes;
         v dot[SL_MM_SUBTILE];
         for (int t = 0; t < nt; t++)
-            dot[t] = tr.offset ? v_mul32(v_bcast32(sums + 4 * t), v_set32(-(int32_t)tr.offset))
-                               : v_zero();
+            dot[t] = has_min ? v_zero() : v_mul32(v_bcast32(sums + 4 * t), v_set32(-offset));
         tile_dot(nt, wide, p->w + 8 * b, q + (size_t)(8 * b) * tok_bytes, tok_bytes, 8, dot);
         const vf d = vf_load(p->d[b]), m = vf_load(p->m[b]);
         for (int t = 0; t < nt; t++) {
@@ -290,7 +393,7 @@ SL_INLINE void tile_block_n(enum sl_dtype ty, const int nt, const void *panel, u
             memcpy(&f, dx + 4 * t, 4);
             vf df = vf_set(f);
             total[t] = vf_fma(vf_mul(d, df), vf_from_int(dot[t]), total[t]);
-            if (tr.has_min)
+            if (has_min)
                 total[t] = vf_fma(vf_mul(m, df), vf_from_int(v_bcast32(sums + 4 * t)), total[t]);
         }
     }
@@ -298,58 +401,112 @@ SL_INLINE void tile_block_n(enum sl_dtype ty, const int nt, const void *panel, u
         vf_store(out + t * SL_MM_PANEL, total[t]);
 }
 
-SL_INLINE void tile_n(enum sl_dtype t, const int nt, const struct sl_mm_rows *w, const void *panel,
-                      const void *x, uint32_t n_tok, float *out) {
+/* The kinds of products that a tile meets. Types of one kind share their code. */
+enum tile_kind {
+    TILE_16_MIN,     /* Q2_K */
+    TILE_16,         /* 256-element types with subs of 16 and an offset */
+    TILE_32_MIN,     /* Q4_K, Q5_K */
+    TILE_32,         /* IQ2_XXS, IQ3 */
+    TILE_32_WIDE,    /* IQ4_XS: offset 128 */
+    TILE_BLOCK_MIN,  /* Q4_1, Q5_1 */
+    TILE_BLOCK,      /* 32-element types with an offset */
+    TILE_BLOCK_WIDE, /* of 128: Q8_0, IQ4_NL */
+};
+
+SL_INLINE enum tile_kind tile_kind(enum sl_dtype t) {
     if (sl_dtype_is_block32(t))
-        tile_block_n(t, nt, panel, w->n_in / 32, x, n_tok, out);
-    else
-        tile_super_n(t, nt, panel, w->n_in / 256, x, n_tok, out);
+        return block_traits(t).has_min         ? TILE_BLOCK_MIN
+               : block_traits(t).offset == 128 ? TILE_BLOCK_WIDE
+                                               : TILE_BLOCK;
+    const struct super_traits tr = super_traits(t);
+    if (tr.sub == 16)
+        return tr.has_min ? TILE_16_MIN : TILE_16;
+    return tr.has_min ? TILE_32_MIN : tr.offset == 128 ? TILE_32_WIDE : TILE_32;
+}
+
+SL_INLINE void tile_n(enum tile_kind kind, const int nt, const void *panel, int offset,
+                      uint32_t n_blocks, const uint8_t *q, uint32_t n_tok, float *out) {
+    switch (kind) {
+    case TILE_BLOCK_MIN:
+    case TILE_BLOCK:
+    case TILE_BLOCK_WIDE:
+        tile_block(offset, kind == TILE_BLOCK_MIN, kind == TILE_BLOCK_WIDE, nt, panel, n_blocks, q,
+                   n_tok, out);
+        break;
+    default:
+        tile_super(kind <= TILE_16 ? 16 : 32, kind == TILE_16_MIN || kind == TILE_32_MIN,
+                   kind == TILE_32_WIDE, nt, panel, q, n_tok, out);
+    }
 }
 
 /* One code path per number of rows, so that sums are registers. */
-SL_INLINE void tile_any(enum sl_dtype t, const struct sl_mm_rows *w, const void *panel,
-                        const void *x, uint32_t n_tok, float *out) {
+SL_INLINE void tile_any(enum tile_kind kind, const void *panel, int offset, uint32_t n_blocks,
+                        const uint8_t *x, uint32_t n_tok, float *out) {
     for (uint32_t t0 = 0; t0 < n_tok; t0 += SL_MM_SUBTILE) {
-        const uint8_t *xt = (const uint8_t *)x + 4 * t0;
+        const uint8_t *q = x + 4 * t0;
         float *o = out + t0 * SL_MM_PANEL;
         switch (n_tok - t0) {
-        case 1:
-            tile_n(t, 1, w, panel, xt, n_tok, o);
-            break;
-        case 2:
-            tile_n(t, 2, w, panel, xt, n_tok, o);
-            break;
+#define SL_TILE_CASE(n)                                                                            \
+    case n:                                                                                        \
+        tile_n(kind, n, panel, offset, n_blocks, q, n_tok, o);                                     \
+        break;
+            SL_TILE_CASE(1)
+            SL_TILE_CASE(2)
 #if SL_MM_SUBTILE > 3
-        case 3:
-            tile_n(t, 3, w, panel, xt, n_tok, o);
-            break;
-        case 4:
-            tile_n(t, 4, w, panel, xt, n_tok, o);
-            break;
-        case 5:
-            tile_n(t, 5, w, panel, xt, n_tok, o);
-            break;
-        case 6:
-            tile_n(t, 6, w, panel, xt, n_tok, o);
-            break;
-        case 7:
-            tile_n(t, 7, w, panel, xt, n_tok, o);
-            break;
-        case 8:
-            tile_n(t, 8, w, panel, xt, n_tok, o);
-            break;
-        case 9:
-            tile_n(t, 9, w, panel, xt, n_tok, o);
-            break;
-        case 10:
-            tile_n(t, 10, w, panel, xt, n_tok, o);
-            break;
-        case 11:
-            tile_n(t, 11, w, panel, xt, n_tok, o);
-            break;
+            SL_TILE_CASE(3)
+            SL_TILE_CASE(4)
+            SL_TILE_CASE(5)
+            SL_TILE_CASE(6)
+            SL_TILE_CASE(7)
+            SL_TILE_CASE(8)
+            SL_TILE_CASE(9)
+            SL_TILE_CASE(10)
+            SL_TILE_CASE(11)
 #endif
+#undef SL_TILE_CASE
         default:
-            tile_n(t, SL_MM_SUBTILE, w, panel, xt, n_tok, o);
+            tile_n(kind, SL_MM_SUBTILE, panel, offset, n_blocks, q, n_tok, o);
+        }
+    }
+}
+
+#define SL_TILE_KINDS(X)                                                                           \
+    X(TILE_16_MIN)                                                                                 \
+    X(TILE_16) X(TILE_32_MIN) X(TILE_32) X(TILE_32_WIDE) X(TILE_BLOCK_MIN) X(TILE_BLOCK)           \
+        X(TILE_BLOCK_WIDE)
+#define SL_TILE_FUNCTION(K)                                                                        \
+    static __attribute__((noinline)) void do_##K(const void *panel, int offset, uint32_t n_blocks, \
+                                                 const uint8_t *x, uint32_t n_tok, float *out) {   \
+        tile_any(K, panel, offset, n_blocks, x, n_tok, out);                                       \
+    }
+SL_TILE_KINDS(SL_TILE_FUNCTION)
+typedef void tile_function(const void *panel, int offset, uint32_t n_blocks, const uint8_t *x,
+                           uint32_t n_tok, float *out);
+#define SL_TILE_ENTRY(K) [K] = do_##K,
+static tile_function *const tile_functions[] = {SL_TILE_KINDS(SL_TILE_ENTRY)};
+
+/* 256 inputs at a time, so that the panel and the results stay in the first-level cache. */
+SL_INLINE void many_quant(enum sl_dtype t, const struct sl_mm_rows *w, const void *x,
+                          uint32_t n_tok, uint32_t begin, uint32_t end, void *panel, float *out) {
+    const uint32_t t0 = sl_mm_tile_start(n_tok, begin), n_all = sl_mm_tile_start(n_tok, end) - t0;
+    const uint32_t n_blocks = w->n_in / 32;
+    const size_t ahead = 16 * w->row_bytes, xrow_bytes = sl_qx_row_bytes(w->n_in);
+    tile_function *const tile = tile_functions[tile_kind(t)];
+    const int offset = sl_dtype_is_block32(t) ? block_traits(t).offset : 0;
+    const uint8_t *row[16];
+    row_pointers(w, 0, row);
+    memset(out, 0, (size_t)n_all * SL_MM_PANEL * sizeof *out);
+    for (uint32_t i = 0; i < sl_qx_blocks(w->n_in); i++) {
+        if (sl_dtype_is_block32(t))
+            unpack_block(t, row, i, n_blocks, ahead, panel);
+        else
+            unpack_super(t, row, i, ahead, panel);
+        for (uint32_t j = begin; j < end; j++) {
+            uint32_t at = sl_mm_tile_start(n_tok, j), n = sl_mm_tile_start(n_tok, j + 1) - at;
+            const uint8_t *q =
+                (const uint8_t *)x + at * xrow_bytes + (size_t)i * n * sizeof(struct sl_qx);
+            tile(panel, offset, n_blocks - 8 * i < 8 ? n_blocks - 8 * i : 8, q, n,
+                 out + (at - t0) * SL_MM_PANEL);
         }
     }
 }

@@ -46,17 +46,13 @@ struct run {
 };
 
 struct thread_scratch {
-    float gate[SL_MM_TILE * SL_MM_PANEL], up[SL_MM_TILE * SL_MM_PANEL];
+    float gate[SL_MM_OUT], up[SL_MM_OUT];
     float vec_gate[SL_MM_CHUNK_MAX], vec_up[SL_MM_CHUNK_MAX];
 };
 
-static uint32_t max_u32(uint32_t a, uint32_t b) {
-    return a > b ? a : b;
-}
-
-static size_t thread_bytes(uint32_t n_embd, uint32_t n_ff) {
-    return sl_mm_round_64(sizeof(struct thread_scratch)) +
-           2 * sl_mm_panel_bytes(max_u32(n_embd, n_ff)) + SL_MM_TILE * sl_qx_row_bytes(n_ff);
+static size_t thread_bytes(uint32_t n_ff) {
+    return sl_mm_round_64(sizeof(struct thread_scratch)) + SL_MM_PANEL_BYTES +
+           SL_MM_TILE * sl_qx_row_bytes(n_ff);
 }
 
 /* Hands out 64-byte aligned parts of the scratch; with base NULL it only counts. */
@@ -98,7 +94,7 @@ static struct layout lay_out(void *base, uint32_t n_tok, uint32_t n_pairs, uint3
     }
     l.mid_q = carve(&c, n_pairs * sl_qx_row_bytes(n_ff));
     l.h = carve(&c, (size_t)n_pairs * n_ff * 4);
-    l.threads = carve(&c, n_threads * thread_bytes(n_embd, n_ff));
+    l.threads = carve(&c, n_threads * thread_bytes(n_ff));
     l.bytes = c.used;
     return l;
 }
@@ -219,11 +215,6 @@ static struct sl_mm_rows weight_rows(const void *data, enum sl_dtype dtype, uint
     return w;
 }
 
-static void unpack(const struct run *r, const struct sl_mm_rows *w, void *panel) {
-    if (r->k->unpack[w->dtype])
-        r->k->unpack[w->dtype](w, panel);
-}
-
 static void up_vec(const struct run *r, const struct group *g, uint32_t begin, uint32_t n,
                    struct thread_scratch *s) {
     const struct sl_op_moe *a = r->a;
@@ -250,23 +241,23 @@ static void up_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
     }
     const struct sl_expert_ref *ref = &a->refs[g->expert];
     uint8_t *panel = own + sl_mm_round_64(sizeof *s);
-    uint8_t *panel_up = panel + sl_mm_panel_bytes(a->n_embd);
+    const uint32_t n_tiles = sl_mm_n_tiles(g->n);
+    const void *x_gate = input_at(r, &r->in, sl_x_kind(a->gate_dtype), g->begin, true);
+    const void *x_up = input_at(r, &r->in, sl_x_kind(a->up_dtype), g->begin, true);
     for (uint32_t o = begin; o < end; o += SL_MM_PANEL) {
         uint32_t n = end - o < SL_MM_PANEL ? end - o : SL_MM_PANEL;
         struct sl_mm_rows gate = weight_rows(ref->gate, a->gate_dtype, a->n_embd, o, n);
         struct sl_mm_rows up = weight_rows(ref->up, a->up_dtype, a->n_embd, o, n);
-        unpack(r, &gate, panel);
-        unpack(r, &up, panel_up);
-        for (uint32_t i = 0; i < sl_mm_n_tiles(g->n); i++) {
-            uint32_t t0 = sl_mm_tile_start(g->n, i), nt = sl_mm_tile_start(g->n, i + 1) - t0;
-            uint32_t at = g->begin + t0;
-            r->k->tile[gate.dtype](
-                &gate, panel, input_at(r, &r->in, sl_x_kind(gate.dtype), at, true), nt, s->gate);
-            r->k->tile[up.dtype](&up, panel_up, input_at(r, &r->in, sl_x_kind(up.dtype), at, true),
-                                 nt, s->up);
-            for (uint32_t t = 0; t < nt; t++)
-                r->cpu->k.silu_mul(s->gate + t * SL_MM_PANEL, s->up + t * SL_MM_PANEL,
-                                   r->h + (size_t)(at + t) * a->n_ff + o, n);
+        for (uint32_t i = 0; i < n_tiles; i += SL_MM_TILES) {
+            uint32_t last = n_tiles - i < SL_MM_TILES ? n_tiles : i + SL_MM_TILES;
+            uint32_t t0 = sl_mm_tile_start(g->n, i), t1 = sl_mm_tile_start(g->n, last);
+            r->k->many[gate.dtype](&gate, x_gate, g->n, i, last, panel, s->gate);
+            r->k->many[up.dtype](&up, x_up, g->n, i, last, panel, s->up);
+            for (uint32_t t = t0; t < t1; t++) {
+                const float *y = s->gate + (t - t0) * SL_MM_PANEL;
+                r->cpu->k.silu_mul(y, s->up + (t - t0) * SL_MM_PANEL,
+                                   r->h + (size_t)(g->begin + t) * a->n_ff + o, n);
+            }
         }
     }
 }
@@ -287,17 +278,18 @@ static void down_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
         return;
     }
     uint8_t *panel = own + sl_mm_round_64(sizeof *s);
+    const uint32_t n_tiles = sl_mm_n_tiles(g->n);
+    const void *x = input_at(r, &r->mid, kind, g->begin, true);
     for (uint32_t o = begin; o < end; o += SL_MM_PANEL) {
         uint32_t n = end - o < SL_MM_PANEL ? end - o : SL_MM_PANEL;
         struct sl_mm_rows w = weight_rows(data, a->down_dtype, a->n_ff, o, n);
-        unpack(r, &w, panel);
-        for (uint32_t i = 0; i < sl_mm_n_tiles(g->n); i++) {
-            uint32_t t0 = sl_mm_tile_start(g->n, i), nt = sl_mm_tile_start(g->n, i + 1) - t0;
-            uint32_t at = g->begin + t0;
-            r->k->tile[w.dtype](&w, panel, input_at(r, &r->mid, kind, at, true), nt, s->gate);
-            for (uint32_t t = 0; t < nt; t++)
-                memcpy(a->pair_y + (size_t)r->order[at + t] * a->n_embd + o,
-                       s->gate + t * SL_MM_PANEL, (size_t)n * 4);
+        for (uint32_t i = 0; i < n_tiles; i += SL_MM_TILES) {
+            uint32_t last = n_tiles - i < SL_MM_TILES ? n_tiles : i + SL_MM_TILES;
+            uint32_t t0 = sl_mm_tile_start(g->n, i), t1 = sl_mm_tile_start(g->n, last);
+            r->k->many[w.dtype](&w, x, g->n, i, last, panel, s->gate);
+            for (uint32_t t = t0; t < t1; t++)
+                memcpy(a->pair_y + (size_t)r->order[g->begin + t] * a->n_embd + o,
+                       s->gate + (t - t0) * SL_MM_PANEL, (size_t)n * 4);
         }
     }
 }
@@ -352,7 +344,7 @@ enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
                     .mid = {.n_cols = a->n_ff, .rows_f32 = l.mid_f32},
                     .h = l.h,
                     .threads = l.threads,
-                    .thread_bytes = thread_bytes(a->n_embd, a->n_ff)};
+                    .thread_bytes = thread_bytes(a->n_ff)};
     const enum sl_dtype in_types[2] = {a->gate_dtype, a->up_dtype};
     for (int i = 0; i < 2; i++) {
         enum sl_x_kind kind = sl_x_kind(in_types[i]);

@@ -12,6 +12,14 @@
 #ifdef __AVX2__
 #include <immintrin.h>
 
+/* Before a loop whose body is already long: unrolling it costs compile time and instruction cache.
+ */
+#ifdef __clang__
+#define SL_NO_UNROLL _Pragma("clang loop unroll(disable)")
+#else
+#define SL_NO_UNROLL _Pragma("GCC unroll 1")
+#endif
+
 #define SL_INLINE static inline __attribute__((always_inline))
 
 #ifdef __AVX512BW__
@@ -69,6 +77,7 @@ SL_INLINE v v_mul16(v a, v b) {
     return _mm512_mullo_epi16(a, b);
 }
 #define v_srl16(a, n) _mm512_srli_epi16(a, n)
+#define v_sll16(a, n) _mm512_slli_epi16(a, n)
 #define v_sll32(a, n) _mm512_slli_epi32(a, n)
 #define v_sra32(a, n) _mm512_srai_epi32(a, n)
 /* Each half rotated right by its own count within 64-bit words. */
@@ -329,6 +338,7 @@ SL_INLINE v v_andor(v a, v m, v b) {
     return v_or(v_and(a, m), b);
 }
 #define v_srl16(a, n) ((v){_mm256_srli_epi16((a).l, n), _mm256_srli_epi16((a).h, n)})
+#define v_sll16(a, n) ((v){_mm256_slli_epi16((a).l, n), _mm256_slli_epi16((a).h, n)})
 #define v_sll32(a, n) ((v){_mm256_slli_epi32((a).l, n), _mm256_slli_epi32((a).h, n)})
 #define v_sra32(a, n) ((v){_mm256_srai_epi32((a).l, n), _mm256_srai_epi32((a).h, n)})
 #define y_ror64(a, n)                                                                              \
