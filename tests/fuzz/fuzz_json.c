@@ -1,0 +1,72 @@
+/* A request body from a stranger, through everything that reads it before the engine: limits and
+ * JSON, every field, messages and parts, prompts, the template, marks and stop strings. The first
+ * byte chooses the endpoint. */
+#include "tests/unit/server/fake_engine.c"
+
+#include "server/gen.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const char template[] =
+    "{%- for m in messages -%}{{- '<|im_start|>' + m.role + '\\n' -}}"
+    "{%- if m.content is string -%}{{- m.content -}}{%- endif -%}"
+    "{%- for c in m.tool_calls or [] -%}{{- c.function.name ~ (c.function.arguments | tojson) -}}"
+    "{%- endfor -%}{{- '<|im_end|>\\n' -}}{%- endfor -%}"
+    "{%- for t in tools or [] -%}{{- t | tojson -}}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
+
+static struct sl_tokenizer tok;
+static struct sl_engine *engine;
+static struct sl_server server;
+
+static void init(void) {
+    struct sl_err err;
+    fake_tokenizer_init(&tok);
+    engine = fake_engine_create();
+    engine->ctx_tokens = 300;
+    engine->queue_max = 0; /* a request that gets so far is refused there */
+    struct sl_server_model m = {.engine = engine,
+                                .tokenizer = &tok,
+                                .id = "m",
+                                .chat_template = template,
+                                .chat_template_bytes = sizeof template - 1};
+    if (sl_served_create(&m, &server.served, &err) != SL_OK)
+        abort();
+    server.config.buffer_tokens = 16;
+    json_object_seed(1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static void (*const handlers[])(struct sl_exchange *) = {
+        sl_chat_handle,     sl_completions_handle, sl_apply_template_handle,
+        sl_tokenize_handle, sl_detokenize_handle,
+    };
+    if (!engine)
+        init();
+    if (size == 0)
+        return 0;
+    struct sl_exchange ex = {.server = &server, .refs = 1};
+    pthread_mutex_init(&ex.lock, NULL);
+    sl_buf_put(&ex.body, (const char *)data + 1, size - 1);
+    handlers[data[0] % 5](&ex);
+
+    /* Every outcome is an answer: an error with a text, or JSON that a strict parser takes. */
+    if (ex.error.http_status) {
+        if (!ex.error.err.text[0] || !ex.error.type)
+            abort();
+        sl_buf_clear(&ex.reply);
+        sl_http_error_json(&ex.reply, &ex.error);
+    }
+    json_t *v = json_loadb(ex.reply.ptr ? ex.reply.ptr : "", ex.reply.len, JSON_ALLOW_NUL, NULL);
+    if (!v)
+        abort();
+    json_decref(v);
+    sl_gen_destroy(ex.gen);
+    sl_buf_release(&ex.body);
+    sl_buf_release(&ex.reply);
+    pthread_mutex_destroy(&ex.lock);
+    return 0;
+}
