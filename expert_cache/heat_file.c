@@ -1,0 +1,95 @@
+/* The heat file's image: see heat.h for its layout. */
+#include "common/crc.h"
+#include "expert_cache/bytes.h"
+#include "expert_cache/heat_internal.h"
+
+#include <string.h>
+
+#define HEADER_BYTES 32u
+#define VERSION      1u
+#define RATE_ONE     65535.0f
+/* An average over more ticks than this says no more than one over as many. */
+#define TICKS_KEPT 4096u
+
+static const char magic[6] = {'S', 'L', 'H', 'E', 'A', 'T'};
+
+static size_t layer_bytes(const struct sl_heat_config *c) {
+    return 4 + 2 * (size_t)c->n_expert;
+}
+
+size_t sl_heat_image_bytes(const struct sl_heat_config *c) {
+    return HEADER_BYTES + c->n_layer * layer_bytes(c) + 4;
+}
+
+void sl_heat_export(const struct sl_heat *h, uint8_t *out_image) {
+    const struct sl_heat_config *c = &h->config;
+    memset(out_image, 0, HEADER_BYTES);
+    memcpy(out_image, magic, sizeof magic);
+    sl_put_u16(out_image + 6, VERSION);
+    sl_put_u64(out_image + 8, c->fingerprint);
+    sl_put_u32(out_image + 16, c->n_layer);
+    sl_put_u32(out_image + 20, c->n_expert);
+    sl_put_u32(out_image + 24, c->k);
+    uint8_t *p = out_image + HEADER_BYTES;
+    for (uint32_t l = 0; l < c->n_layer; l++) {
+        sl_put_u32(p, h->tick[l]);
+        p += 4;
+        for (uint32_t e = 0; e < c->n_expert; e++, p += 2) {
+            float rate = h->slow[(size_t)l * c->n_expert + e] * RATE_ONE + 0.5f;
+            sl_put_u16(p, (uint16_t)(rate > RATE_ONE ? RATE_ONE : rate));
+        }
+    }
+    sl_put_u32(p, sl_crc32c(0, out_image, (size_t)(p - out_image)));
+}
+
+static enum sl_status check_header(const struct sl_heat_config *c, const uint8_t *d,
+                                   size_t size_bytes, struct sl_err *err) {
+    if (size_bytes < HEADER_BYTES + 4 || memcmp(d, magic, sizeof magic) != 0)
+        return sl_fail(err, SL_ERR_CORRUPT, "not a heat file: it does not start with SLHEAT");
+    if (sl_get_u16(d + 6) != VERSION)
+        return sl_fail(err, SL_ERR_INVALID,
+                       "heat file of format version %u; this program reads version %u",
+                       sl_get_u16(d + 6), VERSION);
+    if (sl_get_u64(d + 8) != c->fingerprint)
+        return sl_fail(err, SL_ERR_INVALID,
+                       "heat file of another model: fingerprint %016llx, the model's is %016llx",
+                       (unsigned long long)sl_get_u64(d + 8), (unsigned long long)c->fingerprint);
+    uint32_t n_layer = sl_get_u32(d + 16), n_expert = sl_get_u32(d + 20), k = sl_get_u32(d + 24);
+    if (n_layer != c->n_layer || n_expert != c->n_expert || k != c->k)
+        return sl_fail(
+            err, SL_ERR_INVALID,
+            "heat file of %u layers of %u experts, %u per token; the model has %u of %u, "
+            "%u per token",
+            n_layer, n_expert, k, c->n_layer, c->n_expert, c->k);
+    if (size_bytes != sl_heat_image_bytes(c))
+        return sl_fail(err, SL_ERR_CORRUPT, "heat file of %zu bytes; it should have %zu",
+                       size_bytes, sl_heat_image_bytes(c));
+    if (sl_crc32c(0, d, size_bytes - 4) != sl_get_u32(d + size_bytes - 4))
+        return sl_fail(err, SL_ERR_CORRUPT, "heat file: the checksum is wrong");
+    return SL_OK;
+}
+
+enum sl_status sl_heat_import(struct sl_heat *h, const uint8_t *image, size_t size_bytes,
+                              struct sl_err *err) {
+    const struct sl_heat_config *c = &h->config;
+    enum sl_status st = check_header(c, image, size_bytes, err);
+    if (st != SL_OK)
+        return st;
+    /* Every rate from 0 to 65535 is a probability: what has a right checksum can be taken over. */
+    const uint8_t *p = image + HEADER_BYTES;
+    for (uint32_t l = 0; l < c->n_layer; l++) {
+        uint32_t ticks = sl_get_u32(p);
+        p += 4;
+        h->tick[l] = ticks < TICKS_KEPT ? ticks : TICKS_KEPT;
+        for (uint32_t e = 0; e < c->n_expert; e++, p += 2) {
+            size_t i = (size_t)l * c->n_expert + e;
+            /* Half a unit for what was rounded to nothing; a new context: nothing was used lately,
+             * and the slow rate is the best guess of the fast one. */
+            float rate = ((float)sl_get_u16(p) + 0.5f) / (RATE_ONE + 1.0f);
+            h->slow[i] = h->fast[i] = rate;
+            h->last[i] = 0;
+        }
+        sl_heat_refresh(h, l);
+    }
+    return SL_OK;
+}
