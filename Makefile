@@ -66,6 +66,7 @@ include mk/bench.mk
 include mk/conformance.mk
 include mk/fuzz.mk
 include mk/http.mk
+include mk/replay.mk
 include mk/demo.mk
 include mk/peer.mk
 

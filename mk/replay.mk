@@ -1,0 +1,17 @@
+# Router traces through the expert cache, beside LRU, LFU, the best static choice and the optimum.
+ROUTES_BIN := $(B)/tests/replay/test_replay
+ROUTES_LIBS := $(B)/lib/libsl_expert_cache.a $(B)/lib/libsl_common.a
+
+$(ROUTES_BIN): tests/replay/test_replay.c tests/replay/replay.c tests/replay/replay.h $(ROUTES_LIBS)
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.c %.a,$^) -lm
+
+.PHONY: replay test-replay
+## make replay              hit rates of the expert cache on router traces, as a table
+##                          (TRACE="FILE ..." replays recorded ones instead of the made-up)
+replay: $(ROUTES_BIN)
+	@$(ROUTES_BIN) $(TRACE)
+test-replay: $(ROUTES_BIN)
+	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(ROUTES_BIN)
+
+$(foreach f,heat_file trace,$(eval EXTRA_expert_cache_$(f) := -Wconversion))
