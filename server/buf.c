@@ -125,7 +125,7 @@ void sl_buf_json(struct sl_buf *b, const char *ptr, size_t len) {
     size_t start = 0, i = 0;
     while (i < len) {
         unsigned char c = (unsigned char)ptr[i];
-        if (c >= 0x20 && c < 0x7f && c != '"' && c != '\\') {
+        if (c >= 0x20 && c < 0x80 && c != '"' && c != '\\') {
             i++;
             continue;
         }
