@@ -69,6 +69,7 @@ include mk/http.mk
 include mk/replay.mk
 include mk/demo.mk
 include mk/peer.mk
+include mk/test.mk
 
 clean:
 	rm -rf build

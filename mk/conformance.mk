@@ -18,6 +18,6 @@ $(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))
 .PHONY: conformance
 ## make conformance         every op on every device against its plain-C definition
 conformance: $(CONF_BIN)
-	tests/run_tap.py $(CONF_BIN)
+	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(CONF_BIN)
 
 -include $(CONF_BIN:=.d) $(B)/tests/conformance/conformance.d

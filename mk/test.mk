@@ -1,16 +1,44 @@
-# The whole test run. Each part appends its counts to build/test.counts; the last line sums them.
-TESTS_SUM := build/test.counts
-JOBS := $(shell nproc)
-SUBMAKE = $(MAKE) --no-print-directory -j$(JOBS)
+# The whole test run, and the parts that it is made of. Each part adds its counts to $(SUMMARY) when that is given;
+# `make test` gives one file and closes with their sum.
+TAP = tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY))
+SUBMAKE = $(MAKE) --no-print-directory
 
-.PHONY: test test-release test-asan test-tsan
-## make test                install what is missing, build, run everything that needs no GPU
+# Chat templates against Python's Jinja2. The oracle is Debian's python3-jinja2, so Debian's python3.
+RENDER := $(B)/tests/templates/render
+TEMPLATES ?= ../shared/testdata/templates
+$(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common.a
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $@ $^ $(LDLIBS)
+
+.PHONY: test-programs test-parts test-templates test
+test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(RENDER) $(ROUTES_BIN)
+test-templates: $(RENDER)
+	$(TAP) "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
+## make test-parts          everything for one MODE: units, conformance, templates, replay, HTTP
+test-parts: test-programs
+	@rc=0; for t in unit conformance test-templates test-replay test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+
+# Under TSan: what has threads.
+TSAN_UNIT := $(filter $(B)/tests/unit/engine/% $(B)/tests/unit/server/% $(B)/tests/unit/backends/% \
+  $(B)/tests/unit/streaming/%,$(UNIT_BIN))
+.PHONY: tsan-programs test-tsan
+tsan-programs: $(TSAN_UNIT)
+test-tsan: tsan-programs
+	$(TAP) $(TSAN_UNIT)
+
+## make test                install what is missing, build, run everything that needs no GPU: a release build, all of
+##                          it again under ASan and UBSan, and what has threads under TSan
+COUNTS := $(CURDIR)/build/test.counts
+JOBS := $(shell nproc)
 test:
 	@scripts/install_deps.sh test
-	@rm -f $(TESTS_SUM); mkdir -p build
-	@$(SUBMAKE) MODE=release all test-programs
-	@$(SUBMAKE) MODE=asan all test-programs
-	@$(SUBMAKE) MODE=tsan test-programs-tsan
-	@rc=0; for part in "release test-release" "asan test-asan" "tsan test-tsan"; do \
-	  set -- $$part; $(MAKE) --no-print-directory MODE=$$1 $$2 || rc=1; done; \
-	scripts/sum_counts.sh $(TESTS_SUM) || rc=1; exit $$rc
+	@mkdir -p build; rm -f $(COUNTS)
+	@$(SUBMAKE) -j$(JOBS) MODE=release test-programs
+	@$(SUBMAKE) -j$(JOBS) MODE=asan test-programs
+	@$(SUBMAKE) -j$(JOBS) MODE=tsan tsan-programs
+	@rc=0; \
+	echo "== release"; $(SUBMAKE) MODE=release SUMMARY=$(COUNTS) test-parts || rc=1; \
+	echo "== ASan and UBSan"; $(SUBMAKE) MODE=asan SUMMARY=$(COUNTS) test-parts || rc=1; \
+	$(SUBMAKE) MODE=asan SUMMARY=$(COUNTS) fuzz-corpus-run || rc=1; \
+	echo "== TSan"; $(SUBMAKE) MODE=tsan SUMMARY=$(COUNTS) test-tsan || rc=1; \
+	scripts/sum_counts.sh $(COUNTS) || rc=1; exit $$rc

@@ -15,7 +15,7 @@ $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
 .PHONY: unit
 ## make unit                build and run the unit tests (MODE=release|debug|asan|tsan)
 unit: $(UNIT_BIN)
-	tests/run_tap.py $(UNIT_BIN)
+	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(UNIT_BIN)
 
 ## make check-layers        prove the layer graph of mk/layers.mk from the dependency files
 ## make check-headers       compile each header alone
