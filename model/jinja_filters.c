@@ -51,6 +51,7 @@ FILTER(f_title) {
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     struct sl_jout o = {0};
     const char *p = s->p, *end = p + s->len;
+    sl_j_work(rt, s->len >> 2);
     while (p < end) {
         uint32_t cp;
         const char *q = p;
@@ -180,6 +181,7 @@ FILTER(f_wordcount) {
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     int64_t n = 0;
     bool in_word = false;
+    sl_j_work(rt, s->len >> 2);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
         uint32_t cp;
         p += sl_j_utf8_next(p, end, &cp);
@@ -216,6 +218,7 @@ FILTER(f_striptags) {
                   {"&#34;", "\""}, {"&#39;", "'"}, {"&apos;", "'"}};
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     struct sl_jout bare = {0}, o = {0};
+    sl_j_work(rt, s->len);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
         const char *close = NULL;
         if (end - p >= 7 && !memcmp(p, "<!--", 4) &&
@@ -256,6 +259,7 @@ FILTER(f_striptags) {
 
 static void quote(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s, bool query) {
     char buf[8];
+    sl_j_work(rt, s->len >> 2);
     for (size_t i = 0; i < s->len; i++) {
         unsigned char c = (unsigned char)s->p[i];
         bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z' && c < 0x80) ||

@@ -20,6 +20,7 @@ static void put_string(struct dump *d, const struct sl_jstr *s) {
     struct sl_jrt *rt = d->rt;
     const char *p = s->p, *end = p + s->len, *from = p;
     char buf[16];
+    sl_j_work(rt, s->len >> 4);
     sl_j_put_char(rt, &d->o, '"');
     while (p < end) {
         uint32_t cp = (unsigned char)*p;

@@ -70,6 +70,7 @@ static struct sl_jv split_spaces(struct sl_jrt *rt, const struct sl_jstr *s, int
     struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
     const char *p = s->p, *end = p + s->len;
     unsigned n;
+    sl_j_work(rt, s->len >> 3);
     for (;;) {
         while (p < end && space_at(p, end, &n))
             p += n;
@@ -91,6 +92,7 @@ static struct sl_jv rsplit_spaces(struct sl_jrt *rt, const struct sl_jstr *s, in
     struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
     const char *end = s->p + s->len, *q;
     unsigned n;
+    sl_j_work(rt, s->len >> 3);
     for (;;) {
         while (end > s->p && (q = sl_j_utf8_prev(s->p, end), space_at(q, end, &n)))
             end = q;
@@ -379,6 +381,7 @@ METHOD(str_expandtabs) {
     int64_t size = given(arg[0]) ? sl_j_need_int(rt, arg[0], "tabsize") : 8, col = 0;
     struct sl_jout o = {0};
     uint32_t cp;
+    sl_j_work(rt, self.s->len >> 2);
     for (const char *p = self.s->p, *end = p + self.s->len; p < end;) {
         unsigned n = sl_j_utf8_next(p, end, &cp);
         if (cp == '\t') {
@@ -414,7 +417,7 @@ static struct sl_jv all_have(const struct sl_jstr *s, unsigned props, bool empty
 #define IS_METHOD(name, props, empty)                                                              \
     METHOD(name) {                                                                                 \
         UNUSED;                                                                                    \
-        sl_j_work(rt, self.s->len >> 6);                                                           \
+        sl_j_work(rt, self.s->len >> 2);                                                           \
         return all_have(self.s, props, empty);                                                     \
     }
 IS_METHOD(str_isalpha, SL_J_ALPHA, false)
@@ -427,6 +430,7 @@ IS_METHOD(str_isprintable, SL_J_PRINTABLE, true)
 
 METHOD(str_isascii) {
     UNUSED;
+    sl_j_work(rt, self.s->len >> 4);
     for (size_t i = 0; i < self.s->len; i++)
         if ((unsigned char)self.s->p[i] >= 0x80)
             return sl_j_bool(false);
@@ -436,7 +440,7 @@ METHOD(str_isascii) {
 static struct sl_jv is_case(struct sl_jrt *rt, const struct sl_jstr *s, unsigned yes, unsigned no) {
     uint32_t cp;
     bool any = false;
-    sl_j_work(rt, s->len >> 6);
+    sl_j_work(rt, s->len >> 2);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
         p += sl_j_utf8_next(p, end, &cp);
         if (sl_j_props(cp) & no)
@@ -460,6 +464,7 @@ METHOD(str_istitle) {
     UNUSED;
     uint32_t cp;
     bool any = false, in_word = false;
+    sl_j_work(rt, self.s->len >> 2);
     for (const char *p = self.s->p, *end = p + self.s->len; p < end;) {
         p += sl_j_utf8_next(p, end, &cp);
         unsigned props = sl_j_props(cp);
@@ -482,6 +487,7 @@ METHOD(str_isidentifier) {
     UNUSED;
     uint32_t cp;
     const char *p = self.s->p, *end = p + self.s->len;
+    sl_j_work(rt, self.s->len >> 2);
     for (const char *q = p; q < end;) {
         unsigned n = sl_j_utf8_next(q, end, &cp);
         if (cp != '_' && !(sl_j_props(cp) & (q == p ? SL_J_ALPHA : SL_J_ALNUM)))

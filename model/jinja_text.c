@@ -257,6 +257,7 @@ bool sl_j_parse_float(struct sl_jrt *rt, const struct sl_jstr *s, double *out) {
 void sl_j_put_str_repr(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s, bool ascii) {
     char quote = memchr(s->p, '\'', s->len) && !memchr(s->p, '"', s->len) ? '"' : '\'', buf[12];
     sl_j_put_char(rt, o, quote);
+    sl_j_work(rt, s->len >> 2);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
         uint32_t cp;
         unsigned n = sl_j_utf8_next(p, end, &cp);
@@ -424,6 +425,7 @@ struct sl_jv sl_j_escape(struct sl_jrt *rt, struct sl_jv v) {
     struct sl_jout o = {0};
     if (s->markup)
         return sl_j_of_str(s);
+    sl_j_work(rt, s->len >> 2);
     for (size_t i = 0; i < s->len; i++) {
         char c = s->p[i];
         const char *to = c == '&'    ? "&amp;"
@@ -491,7 +493,7 @@ static const char *char_at(const struct sl_jstr *s, size_t i) {
 
 struct sl_jv sl_j_substr(struct sl_jrt *rt, const struct sl_jstr *s, size_t from, size_t to) {
     const char *a, *b;
-    sl_j_work(rt, sl_j_chars(s) == s->len ? 1 : s->len >> 6);
+    sl_j_work(rt, sl_j_chars(s) == s->len ? 1 : s->len >> 4);
     a = char_at(s, from);
     b = from < to ? char_at(s, to) : a;
     struct sl_jv r = sl_j_str(rt, a, (size_t)(b - a));
@@ -545,6 +547,7 @@ static bool final_sigma(const struct sl_jstr *s, const char *at, const char *aft
 struct sl_jv sl_j_str_case(struct sl_jrt *rt, const struct sl_jstr *s, char kind) {
     struct sl_jout o = {0};
     bool in_word = false;
+    sl_j_work(rt, s->len >> 2);
     reserve(rt, &o, s->len);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
         uint32_t cp, to[3] = {0};
@@ -649,6 +652,7 @@ struct sl_jv sl_j_replace(struct sl_jrt *rt, const struct sl_jstr *s, const stru
 struct sl_jv sl_j_splitlines(struct sl_jrt *rt, const struct sl_jstr *s, bool keep) {
     struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
     const char *p = s->p, *end = p + s->len, *line = p;
+    sl_j_work(rt, s->len >> 4);
     while (p < end) {
         uint32_t cp;
         const char *at = p;
