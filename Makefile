@@ -65,7 +65,6 @@ include mk/tests.mk
 include mk/bench.mk
 include mk/conformance.mk
 include mk/fuzz.mk
-include mk/templates.mk
 include mk/http.mk
 include mk/replay.mk
 include mk/demo.mk
