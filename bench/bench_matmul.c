@@ -140,8 +140,8 @@ static bool listed(const char *list, const char *name) {
     return false;
 }
 
-static void bench_types(struct sl_device *d, const struct options *o, const uint8_t *data,
-                        double ceiling, const float *x, float *y) {
+static void bench_types(struct sl_device *d, const struct options *o, uint8_t *data, double ceiling,
+                        const float *x, float *y) {
     printf("%-8s %9s %6s %9s %6s %10s\n", "type", "one GB/s", "of RAM", "eight x", "", "GMAC/s");
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++) {
         const struct sl_dtype_info *info = sl_dtype_info(t);
@@ -149,6 +149,9 @@ static void bench_types(struct sl_device *d, const struct options *o, const uint
             continue;
         size_t bytes = sl_dtype_row_bytes((enum sl_dtype)t, N_IN) * N_OUT;
         uint32_t n = (uint32_t)(o->bytes / bytes);
+        if (t == SL_DTYPE_MXFP4) /* exponents near one: denormals would be timed instead */
+            for (size_t i = 0; i < o->bytes; i += info->block_bytes)
+                data[i] = 120;
         printf("%-8s", info->name);
         fflush(stdout);
         double one = 0;

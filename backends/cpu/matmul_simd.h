@@ -195,6 +195,14 @@ SL_INLINE struct block_traits block_traits(enum sl_dtype t) {
     }
 }
 
+/* MXFP4's values, + 12. */
+static const uint8_t fp4_bytes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+/* What nibbles stand for; NULL: themselves. */
+SL_INLINE const uint8_t *block_table(enum sl_dtype t) {
+    return t == SL_DTYPE_IQ4_NL ? iq4_bytes : t == SL_DTYPE_MXFP4 ? fp4_bytes : NULL;
+}
+
 /* First and second 16 elements of four blocks. */
 SL_INLINE void block_bytes(enum sl_dtype t, const uint8_t *const *p, v *out_lo, v *out_hi) {
     const struct block_traits tr = block_traits(t);
@@ -218,10 +226,8 @@ SL_INLINE void block_bytes(enum sl_dtype t, const uint8_t *const *p, v *out_lo, 
         lo = v_or_bits(lo, bits_lo, v_set8(16));
         hi = v_or_bits(hi, bits_hi, v_set8(16));
     }
-    static const uint8_t fp4[16] = {12, 13, 14, 15, 16, 18, 20, 24,
-                                    12, 11, 10, 9,  8,  6,  4,  0}; /* + 12 */
-    if (t == SL_DTYPE_IQ4_NL || t == SL_DTYPE_MXFP4) {
-        v table = v_bcast128(t == SL_DTYPE_IQ4_NL ? iq4_bytes : fp4);
+    if (block_table(t)) {
+        v table = v_bcast128(block_table(t));
         lo = v_lookup(table, lo);
         hi = v_lookup(table, hi);
     }

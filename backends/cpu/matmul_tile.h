@@ -271,8 +271,10 @@ SL_INLINE void unpack_super(enum sl_dtype t, const uint8_t *const *row0, uint32_
         d[r] = super_d(t, b);
         if (tr.has_min) {
             dmin[r] = ld16(b + tr.dmin_at);
-            _mm256_store_si256((__m256i *)mins[r],
-                               _mm256_cvtepu8_epi16(_mm_load_si128((const __m128i *)min)));
+            /* No wider than it was written, or the load waits for the cache. */
+            __m128i m8 = tr.sub == 32 ? _mm_loadl_epi64((const __m128i *)min)
+                                      : _mm_load_si128((const __m128i *)min);
+            _mm256_store_si256((__m256i *)mins[r], _mm256_cvtepu8_epi16(m8));
         }
     }
     unpack_super_bytes(t, row, p->w);
@@ -296,6 +298,7 @@ SL_INLINE void unpack_block(enum sl_dtype t, const uint8_t *const *row, uint32_t
     const struct block_traits tr = block_traits(t);
     _Alignas(64) uint8_t bytes[4 * 16 * 64];
     struct block_scales s[8];
+    const bool nibbles = t != SL_DTYPE_Q8_0 && !tr.qh_at;
     SL_NO_UNROLL
     for (uint32_t r = 0; r < 16; r++)
         for (uint32_t h = 0; h < 2; h++) {
@@ -307,11 +310,23 @@ SL_INLINE void unpack_block(enum sl_dtype t, const uint8_t *const *row, uint32_t
                 block_scale(t, b[j], &s[4 * h + j], r);
             }
             prefetch_block(b[0], ahead, 4 * tr.bytes);
+            if (nibbles) {
+                v_store(bytes + (16 * h + r) * 64, v_load4(b[0] + tr.qs_at, b[1] + tr.qs_at,
+                                                           b[2] + tr.qs_at, b[3] + tr.qs_at));
+                continue;
+            }
             block_bytes(t, b, &lo, &hi);
             v_store(bytes + (32 * h + r) * 64, lo);
             v_store(bytes + (32 * h + 16 + r) * 64, hi);
         }
-    transpose_bytes(ORDER_LANES, bytes, p->w);
+    if (nibbles) {
+        const uint8_t *at[16];
+        for (int r = 0; r < 16; r++)
+            at[r] = bytes + 64 * r;
+        transpose_nibbles(ORDER_LANES, at, 0, 1024, block_table(t), p->w);
+    } else {
+        transpose_bytes(ORDER_LANES, bytes, p->w);
+    }
     for (int k = 0; k < 8; k++) {
         vf_store(p->d[k], block_d(t, &s[k]));
         if (tr.has_min)
@@ -472,8 +487,8 @@ SL_INLINE void tile_any(enum tile_kind kind, const void *panel, int offset, uint
 
 #define SL_TILE_KINDS(X)                                                                           \
     X(TILE_16_MIN)                                                                                 \
-    X(TILE_16) X(TILE_32_MIN) X(TILE_32) X(TILE_32_WIDE) X(TILE_BLOCK_MIN) X(TILE_BLOCK)           \
-        X(TILE_BLOCK_WIDE)
+    X(TILE_16)                                                                                     \
+    X(TILE_32_MIN) X(TILE_32) X(TILE_32_WIDE) X(TILE_BLOCK_MIN) X(TILE_BLOCK) X(TILE_BLOCK_WIDE)
 #define SL_TILE_FUNCTION(K)                                                                        \
     static __attribute__((noinline)) void do_##K(const void *panel, int offset, uint32_t n_blocks, \
                                                  const uint8_t *x, uint32_t n_tok, float *out) {   \
