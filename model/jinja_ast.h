@@ -23,7 +23,16 @@ enum sl_j_tok {
     SL_T_OP, /* op: the character, or SL_OP_* */
 };
 /* Operators of two characters; those of one stand for themselves. */
-enum { SL_OP_FLOORDIV = 128, SL_OP_POW, SL_OP_EQ, SL_OP_NE, SL_OP_GE, SL_OP_LE, SL_OP_IN, SL_OP_NOTIN };
+enum {
+    SL_OP_FLOORDIV = 128,
+    SL_OP_POW,
+    SL_OP_EQ,
+    SL_OP_NE,
+    SL_OP_GE,
+    SL_OP_LE,
+    SL_OP_IN,
+    SL_OP_NOTIN
+};
 
 struct sl_j_token {
     uint8_t type, op;
@@ -37,43 +46,43 @@ struct sl_j_token {
 
 /* What a node's fields mean. Lists are `list`, n long. */
 enum sl_j_kind {
-    SL_N_CONST,    /* value */
-    SL_N_NAME,     /* name; slot, hops after resolving */
-    SL_N_TUPLE,    /* list */
-    SL_N_LIST,     /* list */
-    SL_N_DICT,     /* list: key, value, key, value */
-    SL_N_MATH,     /* list of operands, ops[i] between i and i + 1, from left to right */
-    SL_N_COMPARE,  /* the same, as a chain of comparisons */
-    SL_N_AND,      /* list */
-    SL_N_OR,       /* list */
-    SL_N_CONCAT,   /* list */
-    SL_N_NOT,      /* a */
-    SL_N_NEG,      /* a */
-    SL_N_POS,      /* a */
-    SL_N_COND,     /* b if a else c (c may be NULL) */
-    SL_N_GETATTR,  /* a.name */
-    SL_N_GETITEM,  /* a[b] */
-    SL_N_SLICE,    /* a[b:c:d], each of b, c, d may be NULL */
-    SL_N_CALL,     /* a(args) */
-    SL_N_FILTER,   /* a|name(args); a NULL: the text of the enclosing block */
-    SL_N_TEST,     /* a is name(args) */
-    SL_N_DATA,     /* value: literal text */
-    SL_N_OUTPUT,   /* list of expressions and data */
-    SL_N_IF,       /* list: test, body, test, body ...; else body c or NULL */
-    SL_N_BODY,     /* list of statements */
-    SL_N_FOR,      /* target a, iterable b, condition d or NULL; body, else_body; flag: recursive */
-    SL_N_MACRO,    /* name, params, body */
-    SL_N_CALLBLOCK, /* a: the call, or NULL for {% generation %}; params, body */
+    SL_N_CONST,   /* value */
+    SL_N_NAME,    /* name; slot, hops after resolving */
+    SL_N_TUPLE,   /* list */
+    SL_N_LIST,    /* list */
+    SL_N_DICT,    /* list: key, value, key, value */
+    SL_N_MATH,    /* list of operands, ops[i] between i and i + 1, from left to right */
+    SL_N_COMPARE, /* the same, as a chain of comparisons */
+    SL_N_AND,     /* list */
+    SL_N_OR,      /* list */
+    SL_N_CONCAT,  /* list */
+    SL_N_NOT,     /* a */
+    SL_N_NEG,     /* a */
+    SL_N_POS,     /* a */
+    SL_N_COND,    /* b if a else c (c may be NULL) */
+    SL_N_GETATTR, /* a.name */
+    SL_N_GETITEM, /* a[b] */
+    SL_N_SLICE,   /* a[b:c:d], each of b, c, d may be NULL */
+    SL_N_CALL,    /* a(args) */
+    SL_N_FILTER,  /* a|name(args); a NULL: the text of the enclosing block */
+    SL_N_TEST,    /* a is name(args) */
+    SL_N_DATA,    /* value: literal text */
+    SL_N_OUTPUT,  /* list of expressions and data */
+    SL_N_IF,      /* list: test, body, test, body ...; else body c or NULL */
+    SL_N_BODY,    /* list of statements */
+    SL_N_FOR,     /* target a, iterable b, condition d or NULL; body, else_body; flag: recursive */
+    SL_N_MACRO,   /* name, params, body */
+    SL_N_CALLBLOCK,   /* a: the call, or NULL for {% generation %}; params, body */
     SL_N_FILTERBLOCK, /* a: the filter; body */
-    SL_N_SET,      /* target a = b */
-    SL_N_SETBLOCK, /* target a, filter b or NULL, body */
-    SL_N_WITH,     /* list: target, value, ...; body */
-    SL_N_BLOCK,    /* name, body; flag: required */
-    SL_N_SCOPE,    /* body (autoescape false) */
-    SL_N_NSREF,    /* assignment target name.attr: a is the name */
+    SL_N_SET,         /* target a = b */
+    SL_N_SETBLOCK,    /* target a, filter b or NULL, body */
+    SL_N_WITH,        /* list: target, value, ...; body */
+    SL_N_BLOCK,       /* name, body; flag: required */
+    SL_N_SCOPE,       /* body (autoescape false) */
+    SL_N_NSREF,       /* assignment target name.attr: a is the name */
     SL_N_BREAK,
     SL_N_CONTINUE,
-    SL_N_REFUSE,   /* include, import, from, extends: an error when reached */
+    SL_N_REFUSE, /* include, import, from, extends: an error when reached */
 };
 
 struct sl_jargs {
@@ -94,7 +103,7 @@ enum sl_j_load { SL_L_PARAM, SL_L_RESOLVE, SL_L_ALIAS, SL_L_UNDEFINED };
 struct sl_j_enter {
     enum sl_j_load load;
     uint32_t slot;
-    const struct sl_jstr *name;   /* RESOLVE */
+    const struct sl_jstr *name;    /* RESOLVE */
     uint32_t from_hops, from_slot; /* ALIAS */
 };
 struct sl_jscope {
@@ -129,7 +138,7 @@ struct sl_jnode {
     struct sl_jscope *scope, *else_scope, *test_scope;
     struct sl_jnode *test_target; /* FOR with a condition: the target once more, in test_scope */
     int32_t loop_slot;            /* FOR: of `loop`, or -1 */
-    bool export_; /* MACRO, SET: at top level, where {% block %} looks names up */
+    bool export_;                 /* MACRO, SET: at top level, where {% block %} looks names up */
 };
 
 /* State of one compilation. Failures jump to `jump` with the text in err. */
