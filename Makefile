@@ -64,6 +64,7 @@ $(foreach l,$(LAYERS),$(eval $(call layer_archive,$(l))))
 include mk/tests.mk
 include mk/bench.mk
 include mk/conformance.mk
+include mk/determinism.mk
 include mk/fuzz.mk
 include mk/http.mk
 include mk/replay.mk

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_TOKENS 600u
+#define MAX_TOKENS 1500u
 
 #define assert_ok(call)                                                                            \
     do {                                                                                           \

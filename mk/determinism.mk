@@ -1,0 +1,18 @@
+# Determinism: whole runs on synthetic models, compared bit for bit over everything that must not show.
+DET_SRC := $(wildcard tests/determinism/test_*.c)
+DET_BIN := $(DET_SRC:%.c=$(B)/%)
+DET_LIBS := $(foreach l,engine backends model common,$(B)/lib/libsl_$(l).a)
+
+define det_rule
+$(B)/$(1:%.c=%): $(1) $(DET_LIBS)
+	@mkdir -p $$(@D)
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(DET_LIBS) -lcmocka $(LDLIBS)
+endef
+$(foreach t,$(DET_SRC),$(eval $(call det_rule,$(t))))
+
+.PHONY: determinism
+## make determinism         whole runs bit for bit over schedules, threads, instruction sets
+determinism: $(DET_BIN)
+	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(DET_BIN)
+
+-include $(DET_BIN:=.d)
