@@ -54,14 +54,19 @@ static void attend(const struct wave *w, uint32_t row, uint32_t part, uint32_t k
     uint32_t first_page = begin / SL_KV_PAGE_TOKENS;
     uint32_t end_page = (end + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
 
+    size_t k_head = (size_t)kv_head * SL_KV_PAGE_TOKENS * w->k_row_bytes;
+    size_t v_head = (size_t)kv_head * SL_KV_PAGE_TOKENS * w->v_row_bytes;
+    const char *k_base = (const char *)a->kv.k + k_head, *v_base = (const char *)a->kv.v + v_head;
     for (uint32_t p = first_page; p < end_page; p++) {
         uint32_t at = p * SL_KV_PAGE_TOKENS;
         struct sl_cpu_kv_page page = {
-            .rows = (const char *)a->kv.k + pages[p] * a->kv.k_page_bytes +
-                    (size_t)kv_head * SL_KV_PAGE_TOKENS * w->k_row_bytes,
+            .rows = k_base + pages[p] * a->kv.k_page_bytes,
             .begin = begin > at ? begin - at : 0,
             .end = end - at < SL_KV_PAGE_TOKENS ? end - at : SL_KV_PAGE_TOKENS,
             .head_dim = a->kv.head_dim_k,
+            .ahead = {p + 1 < end_page ? k_base + pages[p + 1] * a->kv.k_page_bytes : NULL,
+                      v_base + pages[p] * a->kv.v_page_bytes},
+            .ahead_row_bytes = {(uint32_t)w->k_row_bytes, (uint32_t)w->v_row_bytes},
         };
         w->qk(q, n_heads, &page, a->scale, s + at);
     }
@@ -77,8 +82,7 @@ static void attend(const struct wave *w, uint32_t row, uint32_t part, uint32_t k
     for (uint32_t p = first_page; p < end_page; p++) {
         uint32_t at = p * SL_KV_PAGE_TOKENS;
         struct sl_cpu_kv_page page = {
-            .rows = (const char *)a->kv.v + pages[p] * a->kv.v_page_bytes +
-                    (size_t)kv_head * SL_KV_PAGE_TOKENS * w->v_row_bytes,
+            .rows = v_base + pages[p] * a->kv.v_page_bytes,
             .begin = begin > at ? begin - at : 0,
             .end = end - at < SL_KV_PAGE_TOKENS ? end - at : SL_KV_PAGE_TOKENS,
             .head_dim = a->kv.head_dim_v,

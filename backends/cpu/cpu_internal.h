@@ -15,6 +15,10 @@ struct sl_cpu_kv_page {
     const void *rows;    /* [SL_KV_PAGE_TOKENS, head_dim] of the KV type */
     uint32_t begin, end; /* positions in the page that take part */
     uint32_t head_dim;
+    /* What will be needed after this page: fetched into the cache row by row on the way, as the
+     * hardware does not see from one page to the next. NULL: nothing. */
+    const void *ahead[2];
+    uint32_t ahead_row_bytes[2];
 };
 
 /* Query rows that go through the same pages together, one per lane. All arrays are 64-byte aligned;

@@ -29,6 +29,18 @@ INLINE size_t kv_row_bytes(enum kv_type type, uint32_t head_dim) {
     return type == KV_F16 ? head_dim * (size_t)2 : head_dim / 32 * (size_t)34;
 }
 
+/* The rows j to j + n of what comes next. */
+INLINE void fetch_ahead(const struct sl_cpu_kv_page *page, uint32_t j, uint32_t n) {
+    for (int i = 0; i < 2; i++) {
+        const char *p = page->ahead[i];
+        if (!p)
+            continue;
+        size_t bytes = page->ahead_row_bytes[i];
+        for (size_t at = j * bytes; at < (j + n) * bytes; at += 64)
+            _mm_prefetch(p + at, _MM_HINT_T1);
+    }
+}
+
 /* n_heads times n_pos scores at once, each in its own accumulator; both are constants where this is
  * inlined. Positions beyond n_left repeat the last and are dropped. */
 INLINE void qk_block(enum kv_type type, uint32_t n_heads, uint32_t n_pos, const float *q,
@@ -50,7 +62,7 @@ INLINE void qk_block(enum kv_type type, uint32_t n_heads, uint32_t n_pos, const 
             k[j] = kv_load(type, at[j], c);
 #pragma GCC unroll 16
         for (uint32_t h = 0; h < n_heads; h++) {
-            v16 qh = v_load(q + h * head_dim + 16 * c);
+            v16 qh = v_keep(v_load(q + h * head_dim + 16 * c));
 #pragma GCC unroll 16
             for (uint32_t j = 0; j < n_pos; j++)
                 acc[h * n_pos + j] = v_fma(qh, k[j], acc[h * n_pos + j]);
@@ -69,9 +81,15 @@ INLINE void qk_block(enum kv_type type, uint32_t n_heads, uint32_t n_pos, const 
     }
     _Alignas(64) float out[V_ACC];
     v_sums(acc, scale, out);
-    for (uint32_t h = 0; h < n_heads; h++)
-        for (uint32_t j = 0; j < n_pos && j < n_left; j++)
-            s[h * PART + j] = out[h * n_pos + j];
+    if (n_left >= n_pos) {
+#pragma GCC unroll 16
+        for (uint32_t h = 0; h < n_heads; h++)
+            memcpy(s + h * PART, out + h * n_pos, n_pos * sizeof *s);
+    } else {
+        for (uint32_t h = 0; h < n_heads; h++)
+            for (uint32_t j = 0; j < n_left; j++)
+                s[h * PART + j] = out[h * n_pos + j];
+    }
 }
 
 INLINE void qk_heads(enum kv_type type, uint32_t n_heads, const float *q,
@@ -79,9 +97,11 @@ INLINE void qk_heads(enum kv_type type, uint32_t n_heads, const float *q,
     const uint32_t n_pos = V_ACC / n_heads;
     size_t row_bytes = kv_row_bytes(type, k->head_dim);
     v16 by = v_set1(scale);
-    for (uint32_t j = k->begin; j < k->end; j += n_pos)
+    for (uint32_t j = k->begin; j < k->end; j += n_pos) {
+        fetch_ahead(k, j, n_pos);
         qk_block(type, n_heads, n_pos, q, (const char *)k->rows + j * row_bytes, k->head_dim,
                  k->end - j, by, s + j);
+    }
 }
 
 /* o[h, 16c..] over the page's positions for n_heads heads and n_c chunks of 16 elements. */
@@ -97,6 +117,7 @@ INLINE void pv_block(enum kv_type type, uint32_t n_heads, uint32_t n_c, const fl
             acc[h * n_c + i] = v_load(o + h * v->head_dim + 16 * (c + i));
     for (uint32_t j = v->begin; j < v->end; j++, row += row_bytes) {
         v16 vj[V_ACC];
+        _mm_prefetch(row + 8 * row_bytes + (type == KV_F16 ? 32 : 17) * c, _MM_HINT_T0);
 #pragma GCC unroll 16
         for (uint32_t i = 0; i < n_c; i++)
             vj[i] = kv_load(type, row, c + i);

@@ -181,6 +181,11 @@ static inline void v_load_pairs(const float *p, v16 *c, v16 *s) {
     v_load_pairs8(p, &c->lo, &s->lo);
     v_load_pairs8(p + 16, &c->hi, &s->hi);
 }
+/* In a register from here on: compilers would rather load twice than spend one. */
+static inline v16 v_keep(v16 a) {
+    __asm__("" : "+x"(a.lo), "+x"(a.hi));
+    return a;
+}
 static inline v16 v_neg(v16 a) {
     return (v16){sl_neg_m256(a.lo), sl_neg_m256(a.hi)};
 }

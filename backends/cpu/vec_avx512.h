@@ -156,6 +156,11 @@ static inline void v_load_pairs(const float *p, v16 *c, v16 *s) {
     *c = _mm512_permutex2var_ps(a, even, b);
     *s = _mm512_permutex2var_ps(a, _mm512_add_epi32(even, _mm512_set1_epi32(1)), b);
 }
+/* In a register from here on: compilers would rather load twice than spend one. */
+static inline v16 v_keep(v16 a) {
+    __asm__("" : "+v"(a));
+    return a;
+}
 static inline v16 v_neg(v16 a) {
     return sl_neg_m512(a);
 }

@@ -131,7 +131,16 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
     const struct shape *s = &c->s;
     uint32_t n_heads = s->n_kv * s->group;
     double scale = (double)(1 / sqrtf((float)s->dim_k));
-    double *kj = malloc(s->dim_k * sizeof *kj), *vj = malloc(s->dim_v * sizeof *vj);
+    double *k[N_SEQ], *v[N_SEQ];
+    size_t n_k = (size_t)s->n_kv * s->dim_k, n_v = (size_t)s->n_kv * s->dim_v;
+    for (uint32_t q = 0; q < N_SEQ; q++) {
+        k[q] = malloc((c->len[q] + 1) * n_k * sizeof **k);
+        v[q] = malloc((c->len[q] + 1) * n_v * sizeof **v);
+        for (size_t i = 0; i < (size_t)c->len[q] * s->n_kv; i++) {
+            stored(s->dtype, c->k[q] + i * s->dim_k, s->dim_k, k[q] + i * s->dim_k);
+            stored(s->dtype, c->v[q] + i * s->dim_v, s->dim_v, v[q] + i * s->dim_v);
+        }
+    }
     double *score = malloc(MAX_PAGES * PAGE * sizeof *score);
     double *ref = malloc(s->dim_v * sizeof *ref), *tol = malloc(s->dim_v * sizeof *tol);
     double *size = malloc(s->dim_v * sizeof *size);
@@ -142,7 +151,7 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
             const float *q = c->q + (size_t)r * c->stride_q + (size_t)h * s->dim_k;
             double max = c->sinks ? (double)c->sinks[h] : -INFINITY, err = 0;
             for (uint32_t j = lo; j < len; j++) {
-                stored(s->dtype, c->k[seq] + ((size_t)j * s->n_kv + kvh) * s->dim_k, s->dim_k, kj);
+                const double *kj = k[seq] + j * n_k + (size_t)kvh * s->dim_k;
                 double dot = 0, mag = 0;
                 for (uint32_t i = 0; i < s->dim_k; i++)
                     dot += (double)q[i] * kj[i], mag += fabs((double)q[i] * kj[i]);
@@ -156,7 +165,7 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
             for (uint32_t j = lo; j < len; j++) {
                 double p = exp(score[j] - max);
                 sum += p;
-                stored(s->dtype, c->v[seq] + ((size_t)j * s->n_kv + kvh) * s->dim_v, s->dim_v, vj);
+                const double *vj = v[seq] + j * n_v + (size_t)kvh * s->dim_v;
                 for (uint32_t i = 0; i < s->dim_v; i++)
                     ref[i] += p * vj[i], size[i] += p * fabs(vj[i]);
             }
@@ -170,7 +179,9 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
             }
             conf_near(what, y + ((size_t)r * n_heads + h) * s->dim_v, ref, tol, s->dim_v);
         }
-    free(kj), free(vj), free(score), free(ref), free(tol), free(size);
+    for (uint32_t i = 0; i < N_SEQ; i++)
+        free(k[i]), free(v[i]);
+    free(score), free(ref), free(tol), free(size);
 }
 
 /* A row alone, and in a slice of another size, gives the bits that it has in the batch. */
