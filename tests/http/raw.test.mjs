@@ -86,10 +86,10 @@ it('serves 200 clients at once', async () => {
 });
 
 it('parks a client that does not read, and serves the others', async () => {
-  // More bytes than sockets buffer: log-probabilities of 20 candidates for each of 900 tokens, 3 times.
+  // More bytes than sockets buffer: log-probabilities of 20 candidates for each of 300 tokens, 3 times.
   const c = server.connect();
   c.socket.pause();
-  c.socket.write(request(CHAT, chat({ stream: true, n: 3, max_tokens: 900, ignore_eos: true, logprobs: true, top_logprobs: 20 })));
+  c.socket.write(request(CHAT, chat({ stream: true, n: 3, max_tokens: 300, ignore_eos: true, logprobs: true, top_logprobs: 20 })));
   await server.until('parked', 20000 * patience, async () => (await server.metric('sluice_sessions_parked')) > 0);
   const r = await server.post(CHAT, chat());
   assert.equal(r.status, 200);
@@ -105,7 +105,7 @@ it('parks a client that does not read, and serves the others', async () => {
 it('frees a parked session when its client leaves', async () => {
   const c = server.connect();
   c.socket.pause();
-  c.socket.write(request(CHAT, chat({ stream: true, n: 3, max_tokens: 900, ignore_eos: true, logprobs: true, top_logprobs: 20 })));
+  c.socket.write(request(CHAT, chat({ stream: true, n: 3, max_tokens: 300, ignore_eos: true, logprobs: true, top_logprobs: 20 })));
   await server.until('parked', 20000 * patience, async () => (await server.metric('sluice_sessions_parked')) > 0);
   c.socket.destroy();
   await server.until('freed', 1000 * patience, async () => (await server.metric('sluice_sessions_parked')) === 0);

@@ -9,7 +9,7 @@ export const binary = process.env.SLUICE_BIN ?? `${root}build/${process.env.MODE
 export const model = process.env.SLUICE_TEST_MODEL ?? `${root}demo/demo.gguf`;
 export const missing = !existsSync(binary) ? `${binary} is not built` : !existsSync(model) ? `${model} is not there` : false;
 // A sanitizer's build may take this much longer.
-export const patience = /asan|tsan/.test(binary) ? 5 : 1;
+export const patience = /tsan/.test(binary) ? 10 : /asan/.test(binary) ? 5 : 1;
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -21,7 +21,8 @@ export class Server {
     this.log = '';
     this.child = spawn(binary, ['serve', '-m', model, '--port', '0', '--alias', 'test', '--ctx', '1024', ...args],
                        { stdio: ['ignore', 'ignore', 'pipe'] });
-    process.on('exit', () => this.child.kill('SIGKILL')); // a test that throws leaves nothing behind
+    process.on('exit', () => this.child.kill('SIGKILL')); // a test that throws leaves nothing behind,
+    for (const s of ['SIGTERM', 'SIGINT']) process.once(s, () => process.exit(1)); // nor one that is stopped
     this.child.stderr.on('data', (d) => { this.log += d; });
     this.exited = new Promise((resolve) => this.child.on('close', (code, signal) => resolve({ code, signal })));
   }
