@@ -20,11 +20,16 @@ build/peer/llama_peer: $(PEER)/llama_peer.c $(PEER_SRC)/.extracted
 	  -Wl,-rpath,$(CURDIR)/$(PEER_LIBS)
 
 .PHONY: test-peer peer
-peer: build/peer/llama_peer
+peer: build/peer/llama_peer build/peer/dequant
 ## make test-peer           compare log-probabilities and tokenizers with llama.cpp (npm package, development only)
 test-peer:
 	@scripts/install_deps.sh peer
 	@$(MAKE) --no-print-directory MODE=release all peer
-	GGML_DIR=$(CURDIR)/$(PEER_LIBS) tests/run_tap.py --timeout 1800 "$(PEER)/run.py build/release/sluice build/peer/llama_peer" \
+	GGML_DIR=$(CURDIR)/$(PEER_LIBS) tests/run_tap.py --timeout 1800 "build/peer/dequant $(PEER_LIBS)/libggml-base.so" "$(PEER)/run.py build/release/sluice build/peer/llama_peer" \
 	  "node $(PEER)/tokenizer.mjs build/release/sluice ../shared/testdata/vocab build/peer/llama_peer" \
 	  "$(PEER)/tokenizer_splits.py build/release/sluice"
+
+# Dequantisation against ggml's, bit for bit.
+build/peer/dequant: $(PEER)/dequant.c $(B)/lib/libsl_backends.a $(B)/lib/libsl_common.a
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) -o $@ $^ -ldl -lm -lpthread
