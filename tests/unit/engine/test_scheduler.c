@@ -2,6 +2,7 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "common/metrics.h"
+#include "engine/engine_internal.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -182,6 +183,64 @@ static void a_failing_request_harms_nobody(void **state) {
     free_run(good);
     free_run(alone);
     pages_all_free();
+    sl_engine_destroy(&e);
+}
+
+/* A device whose experts fail on demand: the ops table with one entry replaced. */
+static struct sl_backend_ops failing_ops;
+static enum sl_status (*real_moe)(struct sl_device *d, const struct sl_op_moe *a);
+static atomic_int fail_in_calls; /* calls of moe until one fails; 0 = never */
+static enum sl_status fail_with;
+
+static enum sl_status moe_or_failure(struct sl_device *d, const struct sl_op_moe *a) {
+    if (atomic_load(&fail_in_calls) > 0 && atomic_fetch_sub(&fail_in_calls, 1) == 1)
+        return fail_with;
+    return real_moe(d, a);
+}
+
+static void a_failing_op_fails_its_step_only(void **state) {
+    (void)state;
+    struct sl_engine_config c = config(2, 200);
+    struct sl_engine *e = new_engine(&tiny, &c);
+    /* Before the first submit the scheduler's thread does not look at it. */
+    failing_ops = *e->dev->ops;
+    real_moe = failing_ops.moe;
+    failing_ops.moe = moe_or_failure;
+    e->dev->ops = &failing_ops;
+    struct run *alone = make(5, 20, 10);
+    submit(e, alone);
+    wait_run(alone);
+    assert_int_equal(alone->n, 10);
+
+    fail_with = SL_ERR_DEVICE_OOM;
+    atomic_store(&fail_in_calls, 3 * 4 + 2); /* the fifth step's second layer */
+    struct run *hit = make(5, 20, 10);
+    submit(e, hit);
+    wait_run(hit);
+    assert_int_equal(hit->result.reason, SL_FINISH_ERROR);
+    assert_int_equal(hit->result.status, SL_ERR_DEVICE_OOM);
+    assert_non_null(strstr(hit->result.err.text, "layer 1, experts"));
+    assert_int_equal(hit->n, 4);
+    pages_all_free();
+
+    struct run *after = make(5, 20, 10); /* the engine lives and is none the worse */
+    submit(e, after);
+    wait_run(after);
+    assert_same_tokens(alone, after);
+
+    fail_with = SL_ERR_DEVICE_LOST;
+    atomic_store(&fail_in_calls, 2);
+    struct run *lost = make(5, 20, 10), *refused = make(5, 20, 10);
+    submit(e, lost);
+    wait_run(lost);
+    assert_int_equal(lost->result.status, SL_ERR_DEVICE_LOST);
+    assert_int_equal(sl_engine_submit(e, &refused->req, &test_err), SL_ERR_DEVICE_LOST);
+    assert_non_null(strstr(test_err.text, "layer 1, experts"));
+    free_run(alone);
+    free_run(hit);
+    free_run(after);
+    free_run(lost);
+    free_run(refused);
     sl_engine_destroy(&e);
 }
 
@@ -533,6 +592,7 @@ int main(void) {
         cmocka_unit_test(end_of_generation_stops),
         cmocka_unit_test(bad_requests_are_named),
         cmocka_unit_test(a_failing_request_harms_nobody),
+        cmocka_unit_test(a_failing_op_fails_its_step_only),
         cmocka_unit_test(cancel_in_decode),
         cmocka_unit_test(cancel_in_prefill),
         cmocka_unit_test(cancel_in_queue_and_from_outside),
