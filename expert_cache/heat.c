@@ -31,21 +31,32 @@ const struct sl_heat_config *sl_heat_config(const struct sl_heat *heat) {
     return &heat->config;
 }
 
-/* What a cell that has not been seen yet is worth: uses of the recent and of the whole past. */
-static float prior_rate(const struct sl_heat *h, uint32_t fast, uint32_t slow) {
-    float f = exp2f((float)fast - (float)SL_HEAT_FASTS + 0.5f);
-    float s = exp2f(h->log2_mean - 3.0f + 0.5f * (float)slow);
-    return fminf(0.5f * f + 0.5f * s, 1.0f);
+/* Before anything was learned: the mean of the recent and of the slow rate, at a cell's middle. */
+static void set_priors(struct sl_heat *h) {
+    for (uint32_t f = 0; f < SL_HEAT_FASTS; f++)
+        for (uint32_t s = 0; s < SL_HEAT_SLOWS; s++) {
+            float fast = exp2f((float)f + 0.5f - (float)SL_HEAT_FASTS);
+            float slow = exp2f(h->log2_mean - 3.0f + 0.5f * (float)s);
+            h->priors[f * SL_HEAT_SLOWS + s] = fminf(0.5f * fast + 0.5f * slow, 1.0f);
+        }
 }
 
+/* A cell that has seen little leans on its neighbours of the same age and fast count, and they on
+ * the prior. */
 static void update_rates(struct sl_heat *h) {
-    uint32_t i = 0;
-    for (uint32_t a = 0; a < SL_HEAT_AGES; a++)
-        for (uint32_t f = 0; f < SL_HEAT_FASTS; f++)
-            for (uint32_t s = 0; s < SL_HEAT_SLOWS; s++, i++)
-                h->rates[i] = (h->cells[i].used + PRIOR_SEEN * prior_rate(h, f, s)) /
-                              (h->cells[i].seen + PRIOR_SEEN);
-    h->rates[SL_HEAT_CELLS] = h->rates[SL_HEAT_CELLS - 1];
+    for (uint32_t i = 0; i < SL_HEAT_CELLS; i += SL_HEAT_SLOWS) {
+        const struct sl_heat_cell *row = &h->cells[i];
+        const float *prior = &h->priors[i % (SL_HEAT_FASTS * SL_HEAT_SLOWS)];
+        float used = 0, seen = PRIOR_SEEN;
+        for (uint32_t s = 0; s < SL_HEAT_SLOWS; s++) {
+            used += row[s].used;
+            seen += row[s].seen;
+        }
+        for (uint32_t s = 0; s < SL_HEAT_SLOWS; s++) {
+            float rate = (used + PRIOR_SEEN * prior[s]) / seen;
+            h->rates[i + s] = (row[s].used + PRIOR_SEEN * rate) / (row[s].seen + PRIOR_SEEN);
+        }
+    }
 }
 
 enum sl_status sl_heat_create(const struct sl_heat_config *config, struct sl_heat **out_heat,
@@ -76,6 +87,7 @@ enum sl_status sl_heat_create(const struct sl_heat_config *config, struct sl_hea
     float mean = (float)c->k / (float)c->n_expert;
     for (size_t i = 0; i < n; i++)
         h->slow[i] = h->fast[i] = mean;
+    set_priors(h);
     update_rates(h);
     for (uint32_t l = 0; l < c->n_layer; l++)
         sl_heat_refresh(h, l);

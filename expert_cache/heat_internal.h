@@ -24,10 +24,11 @@ struct sl_heat {
     uint32_t learned_ticks; /* since the table was last halved */
     float log2_mean;        /* log2(k / n_expert): the middle of the slow axis */
     struct sl_heat_cell cells[SL_HEAT_CELLS];
-    float rates[SL_HEAT_CELLS + 1]; /* used / seen, smoothed; one more for interpolation's end */
-    uint32_t *tick;                 /* [n_layer] ticks of the layer's time, 0 at the start */
-    uint32_t *version;              /* [n_layer] */
-    uint32_t *last;                 /* [n_layer, n_expert] tick of the last use, 0 when never */
+    float priors[SL_HEAT_FASTS * SL_HEAT_SLOWS];
+    float rates[SL_HEAT_CELLS]; /* used / seen, smoothed */
+    uint32_t *tick;             /* [n_layer] ticks of the layer's time, 0 at the start */
+    uint32_t *version;          /* [n_layer] */
+    uint32_t *last;             /* [n_layer, n_expert] tick of the last use, 0 when never */
     float *fast, *slow;
     float *probability;
     uint16_t *cell; /* the expert's state now, counted when its layer's next tick comes */
