@@ -13,8 +13,10 @@
 #include <immintrin.h>
 
 /* Before a loop whose body is already long: unrolling it costs compile time and instruction cache.
- */
-#ifdef __clang__
+ * Only where the compiler would: elsewhere it warns that it ignores it. */
+#if !defined(__OPTIMIZE__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SL_NO_UNROLL
+#elif defined(__clang__)
 #define SL_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
 #define SL_NO_UNROLL _Pragma("GCC unroll 1")
