@@ -74,25 +74,32 @@ static void row_range(const struct sl_op_attention *a, uint32_t row, uint32_t *l
 static void load_queries(const struct job *j, struct work *w, uint32_t row0, uint32_t head0,
                          uint32_t group) {
     const struct sl_op_attention *a = j->a;
-    uint32_t dim = a->kv.head_dim_k;
     w->n_tiles = (w->n_lanes + TILE - 1) / TILE;
-    for (uint32_t i = 0; i < w->n_tiles * TILE; i++) {
-        struct sl_cpu_attn_tile *t = &w->tile[i / TILE];
-        float *to = t->qt + i % TILE;
-        if (i < w->n_lanes) {
-            const float *q =
-                a->q + (size_t)(row0 + i / group) * a->stride_q + (size_t)(head0 + i % group) * dim;
-            for (uint32_t d = 0; d < dim; d++)
-                to[(size_t)d * TILE] = q[d];
-        } else {
-            for (uint32_t d = 0; d < dim; d++)
-                to[(size_t)d * TILE] = 0;
+    for (uint32_t i = 0; i < w->n_tiles; i++) {
+        const float *rows[TILE];
+        for (uint32_t lane = 0; lane < TILE; lane++) {
+            uint32_t index = i * TILE + lane;
+            rows[lane] = index < w->n_lanes ? a->q + (size_t)(row0 + index / group) * a->stride_q +
+                                                  (size_t)(head0 + index % group) * a->kv.head_dim_k
+                                            : NULL;
         }
-        t->m[i % TILE] = -INFINITY;
-        t->l[i % TILE] = 0;
+        j->cpu->k.tile_load(&w->tile[i], rows);
     }
-    for (uint32_t i = 0; i < w->n_tiles; i++)
-        memset(w->tile[i].ot, 0, (size_t)a->kv.head_dim_v * TILE * sizeof(float));
+}
+
+static void store_outputs(const struct job *j, const struct work *w, uint32_t row0, uint32_t head0,
+                          uint32_t group) {
+    const struct sl_op_attention *a = j->a;
+    for (uint32_t i = 0; i < w->n_tiles; i++) {
+        float *rows[TILE];
+        for (uint32_t lane = 0; lane < TILE; lane++) {
+            uint32_t index = i * TILE + lane;
+            size_t row = row0 + index / group, head = head0 + index % group;
+            rows[lane] =
+                index < w->n_lanes ? a->y + (row * a->n_heads + head) * a->kv.head_dim_v : NULL;
+        }
+        j->cpu->k.tile_store(&w->tile[i], rows);
+    }
 }
 
 /* Every lane's positions in the partition that starts at base. */
@@ -166,18 +173,6 @@ static void partition(const struct job *j, struct work *w, uint32_t seq, uint32_
     }
     for (uint32_t i = 0; i < w->n_tiles; i++)
         k->tile_join(&w->tile[i]);
-}
-
-static void store_outputs(const struct job *j, const struct work *w, uint32_t row0, uint32_t head0,
-                          uint32_t group) {
-    const struct sl_op_attention *a = j->a;
-    uint32_t dim = a->kv.head_dim_v;
-    for (uint32_t i = 0; i < w->n_lanes; i++) {
-        const float *from = w->tile[i / TILE].ot + i % TILE;
-        float *y = a->y + ((size_t)(row0 + i / group) * a->n_heads + head0 + i % group) * dim;
-        for (uint32_t d = 0; d < dim; d++)
-            y[d] = from[(size_t)d * TILE];
-    }
 }
 
 /* n_rows rows from row0 with n_heads heads from head0, all of one KV head. */

@@ -72,6 +72,8 @@ struct sl_cpu_kernels {
 
     /* The same for a tile; NULL in C, where rows go one by one. k, v: f32 [end - begin, head_dim],
      * positions begin to end. */
+    /* rows [TILE] of head_dim_k elements, NULL for a lane without a query */
+    void (*tile_load)(const struct sl_cpu_attn_tile *t, const float *const *rows);
     void (*tile_qk)(const struct sl_cpu_attn_tile *t, const float *k, uint32_t begin, uint32_t end,
                     float scale);
     void (*tile_softmax)(const struct sl_cpu_attn_tile *t);
@@ -79,6 +81,8 @@ struct sl_cpu_kernels {
     void (*tile_join)(const struct sl_cpu_attn_tile *t);
     /* sink [TILE] or NULL */
     void (*tile_finish)(const struct sl_cpu_attn_tile *t, const float *sink);
+    /* rows [TILE] of head_dim_v elements, NULL: not wanted */
+    void (*tile_store)(const struct sl_cpu_attn_tile *t, float *const *rows);
 };
 
 struct sl_cpu {

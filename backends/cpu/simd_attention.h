@@ -267,6 +267,44 @@ INLINE void tile_qk_block(uint32_t n_pos, const float *q, const float *k, uint32
             v_store(s + j * TILE + 16 * g, v_mul(waiting[4][j * V_TILE + g], scale));
 }
 
+static void tile_load(const struct sl_cpu_attn_tile *t, const float *const *rows) {
+    for (uint32_t g = 0; g < TILE; g += 16)
+        for (uint32_t d = 0; d < t->head_dim_k; d += 16) {
+            uint32_t n = t->head_dim_k - d < 16 ? t->head_dim_k - d : 16;
+            v16 r[16];
+            for (uint32_t i = 0; i < 16; i++)
+                r[i] = !rows[g + i] ? v_zero()
+                       : n == 16    ? v_load(rows[g + i] + d)
+                                    : v_load_n(rows[g + i] + d, n, 0);
+            v_transpose(r);
+            for (uint32_t i = 0; i < n; i++)
+                v_store(t->qt + (size_t)(d + i) * TILE + g, r[i]);
+        }
+    for (uint32_t g = 0; g < TILE; g += 16) {
+        v_store(t->m + g, v_set1(-INFINITY));
+        v_store(t->l + g, v_zero());
+        for (uint32_t d = 0; d < t->head_dim_v; d++)
+            v_store(t->ot + (size_t)d * TILE + g, v_zero());
+    }
+}
+
+static void tile_store(const struct sl_cpu_attn_tile *t, float *const *rows) {
+    for (uint32_t g = 0; g < TILE; g += 16)
+        for (uint32_t d = 0; d < t->head_dim_v; d += 16) {
+            uint32_t n = t->head_dim_v - d < 16 ? t->head_dim_v - d : 16;
+            v16 r[16];
+            for (uint32_t i = 0; i < 16; i++)
+                r[i] = i < n ? v_load(t->ot + (size_t)(d + i) * TILE + g) : v_zero();
+            v_transpose(r);
+            for (uint32_t i = 0; i < 16; i++) {
+                if (rows[g + i] && n == 16)
+                    v_store(rows[g + i] + d, r[i]);
+                else if (rows[g + i])
+                    v_store_n(rows[g + i] + d, n, r[i]);
+            }
+        }
+}
+
 static void tile_qk(const struct sl_cpu_attn_tile *t, const float *k, uint32_t begin, uint32_t end,
                     float scale) {
     v16 by = v_set1(scale);
@@ -417,6 +455,8 @@ static void fill_attention(struct sl_cpu_kernels *k) {
     k->pv_f16 = pv_f16;
     k->pv_q8_0 = pv_q8_0;
     k->merge = merge;
+    k->tile_load = tile_load;
+    k->tile_store = tile_store;
     k->tile_qk = tile_qk;
     k->tile_softmax = tile_softmax;
     k->tile_pv = tile_pv;

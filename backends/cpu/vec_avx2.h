@@ -181,6 +181,41 @@ static inline void v_load_pairs(const float *p, v16 *c, v16 *s) {
     v_load_pairs8(p, &c->lo, &s->lo);
     v_load_pairs8(p + 16, &c->hi, &s->hi);
 }
+static inline void v_transpose8(__m256 *r) {
+    __m256 a[8];
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+        a[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        a[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) { /* r[i + c] has column 4 L + c of four rows in its lane L */
+        r[i] = _mm256_shuffle_ps(a[i], a[i + 2], 0x44);
+        r[i + 1] = _mm256_shuffle_ps(a[i], a[i + 2], 0xee);
+        r[i + 2] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+        r[i + 3] = _mm256_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) {
+        __m256 top = r[c], bottom = r[4 + c];
+        r[c] = _mm256_permute2f128_ps(top, bottom, 0x20);
+        r[4 + c] = _mm256_permute2f128_ps(top, bottom, 0x31);
+    }
+}
+/* r as a matrix of 16 rows, in place. */
+static inline void v_transpose(v16 *r) {
+    __m256 q[4][8];
+    for (int i = 0; i < 8; i++) {
+        q[0][i] = r[i].lo, q[1][i] = r[i].hi;
+        q[2][i] = r[8 + i].lo, q[3][i] = r[8 + i].hi;
+    }
+    for (int k = 0; k < 4; k++)
+        v_transpose8(q[k]);
+    for (int i = 0; i < 8; i++) {
+        r[i] = (v16){q[0][i], q[2][i]};
+        r[8 + i] = (v16){q[1][i], q[3][i]};
+    }
+}
 /* In a register from here on: compilers would rather load twice than spend one. */
 static inline v16 v_keep(v16 a) {
     __asm__("" : "+x"(a.lo), "+x"(a.hi));

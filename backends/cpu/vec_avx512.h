@@ -156,6 +156,33 @@ static inline void v_load_pairs(const float *p, v16 *c, v16 *s) {
     *c = _mm512_permutex2var_ps(a, even, b);
     *s = _mm512_permutex2var_ps(a, _mm512_add_epi32(even, _mm512_set1_epi32(1)), b);
 }
+/* r as a matrix of 16 rows, in place. */
+static inline void v_transpose(v16 *r) {
+    v16 a[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        a[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        a[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) { /* r[i + c] has column 4 L + c of four rows in its lane L */
+        r[i] = _mm512_shuffle_ps(a[i], a[i + 2], 0x44);
+        r[i + 1] = _mm512_shuffle_ps(a[i], a[i + 2], 0xee);
+        r[i + 2] = _mm512_shuffle_ps(a[i + 1], a[i + 3], 0x44);
+        r[i + 3] = _mm512_shuffle_ps(a[i + 1], a[i + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) {
+        v16 even0 = _mm512_shuffle_f32x4(r[c], r[4 + c], 0x88);
+        v16 even1 = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0x88);
+        v16 odd0 = _mm512_shuffle_f32x4(r[c], r[4 + c], 0xdd);
+        v16 odd1 = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0xdd);
+        r[c] = _mm512_shuffle_f32x4(even0, even1, 0x88);
+        r[4 + c] = _mm512_shuffle_f32x4(odd0, odd1, 0x88);
+        r[8 + c] = _mm512_shuffle_f32x4(even0, even1, 0xdd);
+        r[12 + c] = _mm512_shuffle_f32x4(odd0, odd1, 0xdd);
+    }
+}
 /* In a register from here on: compilers would rather load twice than spend one. */
 static inline v16 v_keep(v16 a) {
     __asm__("" : "+v"(a));

@@ -187,6 +187,8 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
 /* A row alone, and in a slice of another size, gives the bits that it has in the batch. */
 static void check_mates(const char *what, struct attn_case *c, uint32_t step) {
     struct sl_device *d = conf_device();
+    if (!conf_checking() && strstr(d->caps.name, "plain C"))
+        return; /* slow, and the definition's own run did it */
     uint32_t n_heads = c->s.n_kv * c->s.group;
     size_t row_n = (size_t)n_heads * c->s.dim_v;
     float *all = malloc(c->n_rows * row_n * sizeof *all),
@@ -256,15 +258,15 @@ static void one(const struct shape *s, const struct row *rows, uint32_t n_rows, 
 static const struct row decode_rows[] = {{0, 1},   {1, 64},  {2, 65},  {3, 511},
                                          {0, 512}, {1, 513}, {2, 700}, {3, 1030}};
 /* Two generated rows, then prompts: the start of one, the middle of another. */
-static struct row mixed_rows[2 + 40 + 60];
+static struct row mixed_rows[2 + 30 + 40];
 
 static void make_mixed(void) {
     mixed_rows[0] = (struct row){3, 77};
     mixed_rows[1] = (struct row){2, 600};
-    for (uint32_t i = 0; i < 40; i++)
+    for (uint32_t i = 0; i < 30; i++)
         mixed_rows[2 + i] = (struct row){0, 1 + i};
-    for (uint32_t i = 0; i < 60; i++)
-        mixed_rows[42 + i] = (struct row){1, 480 + i};
+    for (uint32_t i = 0; i < 40; i++)
+        mixed_rows[32 + i] = (struct row){1, 490 + i};
 }
 
 static void shapes(enum sl_dtype dtype) {
