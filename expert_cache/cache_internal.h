@@ -33,6 +33,7 @@ struct layer {
     uint32_t pool, next;
     uint32_t n_evictable;
     uint32_t version;  /* of the heat, when least was found */
+    uint32_t wanted;   /* the last version for which look-ahead wanted one of its experts */
     float least_worth; /* the evictable expert of least worth; valid unless stale */
     uint16_t least;
     bool stale;

@@ -45,11 +45,16 @@ static void set_evictable(struct sl_cache *c, struct slot *s, bool evictable) {
     l->stale = true;
 }
 
-/* The worth of keeping an expert of the layer, before the distance. */
-static float worth(const struct sl_cache *c, uint32_t layer, const float *p, uint32_t expert) {
-    const struct slot *s = &c->slots[c->slot_of[(size_t)layer * c->n_expert + expert]];
-    bool wanted = s->wanted == sl_heat_version(c->heat, layer);
-    return wanted && p[expert] < PREFETCH_PROBABILITY ? PREFETCH_PROBABILITY : p[expert];
+/* A look-ahead wants the expert in its slot: its worth is raised until the layer is routed. */
+static void want(struct sl_cache *c, uint32_t at) {
+    struct slot *s = &c->slots[at];
+    struct layer *l = &c->layers[s->id.layer];
+    s->wanted = l->wanted = sl_heat_version(c->heat, s->id.layer);
+    l->stale = true;
+}
+
+static bool is_wanted(const struct sl_cache *c, uint32_t layer, uint32_t expert, uint32_t version) {
+    return c->slots[c->slot_of[(size_t)layer * c->n_expert + expert]].wanted == version;
 }
 
 /* Finds the layer's evictable expert of least worth. */
@@ -60,11 +65,14 @@ static void find_least(struct sl_cache *c, uint32_t layer) {
         return;
     const float *p = sl_heat_layer(c->heat, layer);
     const uint8_t *evictable = c->evictable + (size_t)layer * c->n_expert;
+    bool some_wanted = l->wanted == version;
     l->least_worth = 3.0f; /* above any probability */
     for (uint32_t e = 0; e < c->n_expert; e++) {
         if (!evictable[e])
             continue;
-        float w = worth(c, layer, p, e);
+        float w = p[e];
+        if (some_wanted && w < PREFETCH_PROBABILITY && is_wanted(c, layer, e, version))
+            w = PREFETCH_PROBABILITY;
         if (w < l->least_worth) {
             l->least_worth = w;
             l->least = (uint16_t)e;
@@ -132,12 +140,14 @@ static struct sl_lease claim(struct sl_cache *c, struct sl_expert_id id, enum fi
     p->n_free--;
     p->n_speculative += kind != FILL_DEMAND;
     s->state = SLOT_LOADING;
-    s->kind = kind;
+    s->kind = (uint8_t)kind;
     s->id = id;
     s->generation++;
     s->start_ns = now_ns;
-    s->wanted = kind == FILL_LOOKAHEAD ? sl_heat_version(c->heat, id.layer) : 0;
+    s->wanted = 0; /* no version */
     c->slot_of[expert_at(c, id)] = at;
+    if (kind == FILL_LOOKAHEAD)
+        want(c, at);
     return (struct sl_lease){at, s->generation};
 }
 
@@ -310,10 +320,8 @@ uint32_t sl_cache_prefetch(struct sl_cache *c, enum sl_prefetch kind, const stru
     /* What is predicted and there must not make room for the rest of the prediction. */
     for (uint32_t i = 0; i < n && kind == SL_PREFETCH_LOOKAHEAD; i++) {
         uint32_t at = c->slot_of[expert_at(c, id[i])];
-        if (at == SL_SLOT_NONE)
-            continue;
-        c->slots[at].wanted = sl_heat_version(c->heat, id[i].layer);
-        c->layers[id[i].layer].stale = true;
+        if (at != SL_SLOT_NONE)
+            want(c, at);
     }
     for (uint32_t i = 0; i < n; i++) {
         if (c->slot_of[expert_at(c, id[i])] != SL_SLOT_NONE)

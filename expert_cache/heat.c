@@ -31,6 +31,14 @@ const struct sl_heat_config *sl_heat_config(const struct sl_heat *heat) {
     return &heat->config;
 }
 
+/* Ages up to 4 by themselves, then two buckets to an octave, the last from 768 on. */
+static uint8_t age_bucket(uint32_t age) {
+    if (age < 4)
+        return (uint8_t)age;
+    uint32_t octave = 31 - (uint32_t)__builtin_clz(age);
+    return (uint8_t)(2 * octave + (age >> (octave - 1) & 1));
+}
+
 /* Before anything was learned: the mean of the recent and of the slow rate, at a cell's middle. */
 static void set_priors(struct sl_heat *h) {
     for (uint32_t f = 0; f < SL_HEAT_FASTS; f++)
@@ -87,6 +95,8 @@ enum sl_status sl_heat_create(const struct sl_heat_config *config, struct sl_hea
     float mean = (float)c->k / (float)c->n_expert;
     for (size_t i = 0; i < n; i++)
         h->slow[i] = h->fast[i] = mean;
+    for (uint32_t i = 0; i < SL_HEAT_AGE_LIMIT; i++)
+        h->age_bucket[i] = age_bucket(i);
     set_priors(h);
     update_rates(h);
     for (uint32_t l = 0; l < c->n_layer; l++)
@@ -110,14 +120,10 @@ static inline float fast_log2(float x) {
     return (float)u * 0x1p-23f - 127.0f;
 }
 
-/* Ages up to 4 by themselves, then two to an octave, to 1024 and beyond. */
-static inline uint32_t age_bucket(uint32_t age) {
-    if (age < 4)
-        return age;
-    if (age >= 1024)
-        return SL_HEAT_AGES - 1;
-    uint32_t octave = 31 - (uint32_t)__builtin_clz(age);
-    return 2 * octave + (age >> (octave - 1) & 1);
+/* x within [0, max]. */
+static inline float clamp(float x, float max) {
+    x = x > 0.0f ? x : 0.0f;
+    return x < max ? x : max;
 }
 
 void sl_heat_refresh(struct sl_heat *h, uint32_t layer) {
@@ -125,18 +131,18 @@ void sl_heat_refresh(struct sl_heat *h, uint32_t layer) {
     size_t base = (size_t)layer * n;
     for (size_t i = base; i < base + n; i++) {
         uint32_t age = h->last[i] ? tick - h->last[i] : UINT32_MAX;
+        age = age < SL_HEAT_AGE_LIMIT ? age : SL_HEAT_AGE_LIMIT - 1;
         float f = fast_log2(h->fast[i]) + (float)SL_HEAT_FASTS;
         float s = 2.0f * (fast_log2(h->slow[i]) - h->log2_mean + 3.0f);
-        f = f < 0.0f ? 0.0f : f > (float)SL_HEAT_FASTS - 1 ? (float)SL_HEAT_FASTS - 1 : f;
-        s = s < 0.0f ? 0.0f : s > (float)SL_HEAT_SLOWS - 1 ? (float)SL_HEAT_SLOWS - 1 : s;
-        uint32_t row = (age_bucket(age) * SL_HEAT_FASTS + (uint32_t)f) * SL_HEAT_SLOWS;
-        uint32_t at = (uint32_t)s;
-        float w = s - (float)at;
-        float p = h->rates[row + at];
-        if (at + 1 < SL_HEAT_SLOWS)
-            p += w * (h->rates[row + at + 1] - p);
+        f = clamp(f, (float)SL_HEAT_FASTS - 1.0f);
+        s = clamp(s, (float)SL_HEAT_SLOWS - 1.001f); /* so that the next one is there */
+        int32_t row =
+            (h->age_bucket[age] * (int32_t)SL_HEAT_FASTS + (int32_t)f) * (int32_t)SL_HEAT_SLOWS;
+        int32_t at = row + (int32_t)s;
+        float w = s - (float)(int32_t)s;
+        float p = h->rates[at] + w * (h->rates[at + 1] - h->rates[at]);
         h->probability[i] = p > MIN_PROBABILITY ? p : MIN_PROBABILITY;
-        h->cell[i] = (uint16_t)(row + (uint32_t)(s + 0.5f));
+        h->cell[i] = (uint16_t)(row + (int32_t)(s + 0.5f));
     }
     h->version[layer]++;
 }

@@ -13,6 +13,8 @@
 #define SL_HEAT_SLOWS 15u
 #define SL_HEAT_CELLS (SL_HEAT_AGES * SL_HEAT_FASTS * SL_HEAT_SLOWS)
 
+#define SL_HEAT_AGE_LIMIT 1024u /* ages from here on count as this less one */
+
 struct sl_heat_cell {
     float used, seen; /* decayed counts */
 };
@@ -24,6 +26,7 @@ struct sl_heat {
     uint32_t learned_ticks; /* since the table was last halved */
     float log2_mean;        /* log2(k / n_expert): the middle of the slow axis */
     struct sl_heat_cell cells[SL_HEAT_CELLS];
+    uint8_t age_bucket[SL_HEAT_AGE_LIMIT];
     float priors[SL_HEAT_FASTS * SL_HEAT_SLOWS];
     float rates[SL_HEAT_CELLS]; /* used / seen, smoothed */
     uint32_t *tick;             /* [n_layer] ticks of the layer's time, 0 at the start */
