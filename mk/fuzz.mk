@@ -4,6 +4,7 @@
 #
 # The folder whose archive a target links, with those below it; model unless said here.
 FUZZ_LAYER_json := server
+FUZZ_LAYER_routes := expert_cache
 # More libFuzzer arguments of a target, such as -max_len=4096.
 FUZZ_ARGS_gguf := -max_len=16384
 FUZZ_ARGS_template := -max_len=4096 -dict=tests/fuzz/template.dict
