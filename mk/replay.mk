@@ -12,6 +12,6 @@ $(ROUTES_BIN): tests/replay/test_replay.c tests/replay/replay.c tests/replay/rep
 replay: $(ROUTES_BIN)
 	@$(ROUTES_BIN) $(TRACE)
 test-replay: $(ROUTES_BIN)
-	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(ROUTES_BIN)
+	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) "$(ROUTES_BIN) $(if $(filter release,$(MODE)),,--brief)"
 
 $(foreach f,heat_file trace,$(eval EXTRA_expert_cache_$(f) := -Wconversion))
