@@ -4,16 +4,19 @@
  *
  * One layer of one step, as engine/expert_fetch.c drives it (ids distinct, of that layer):
  *
- *     sl_heat_route(heat, layer, router_ids, n_rows, k, phase);      once per layer and step
+ *     sl_heat_route(heat, layer, router_ids, n_rows, k, phase);    once per layer and step
  *     while (some of ids have not run) {
  *         sl_cache_acquire_some(cache, ids, n, k, now, leases, fills, &n_fills, &n_taken);
- *         for each fill: START: submit a read into slot fill.lease.slot
- *                        WAIT:  a read is under way already; RAISE: so is one, make it urgent
- *         run every leased expert that has no fill                   the hits, at once
- *         as reads end: sl_cache_filled(cache, fill.lease, result, now)     one per START
- *                       sl_cache_ready(cache, lease) is no longer SL_AGAIN: run it, or fail its
- * rows sl_cache_release(cache, leases, n)                         when the last kernel has read
- * them
+ *         for each fill, by its action:
+ *             START: submit a read into slot fill.lease.slot
+ *             RAISE: its read is under way as prefetch: make it urgent
+ *             WAIT:  its read is under way
+ *         run every leased expert that has no fill                 the hits, at once
+ *         as reads end:
+ *             sl_cache_filled(cache, fill.lease, result, now)      once per START, for all who wait
+ *             if sl_cache_ready(cache, lease) is SL_OK: run it     the late ones
+ *             if it is an error: fail the rows that need it
+ *         sl_cache_release(cache, leases, n)                       when the kernels have read them
  *     }
  *
  * The loop runs once unless the step misses more than k experts or needs more than the pool has
@@ -22,7 +25,7 @@
  *
  * States of a slot: free -> loading -> ready -> (evicted) free, or loading -> failed -> free.
  * - A lease pins its slot and names the slot's generation, which changes each time the slot is
- * given to an expert. A stale lease asserts.
+ *   given to an expert. A stale lease asserts.
  * - Loading and leased slots are never evicted. An acquire of a loading expert shares its fill.
  * - A failed fill is never published: the expert is forgotten at once, so that the next acquire
  *   starts a new fill, in another slot while leases hold this one; those all read the failure from
@@ -38,11 +41,11 @@
  * ever evicts its own, so one class can neither starve nor thrash another. sl_cache_split gives
  * each class the same share of its experts, and never less than one layer's top-k.
  *
- * Tiers: one sl_cache per tier, which share a heat. With device memory above pinned host memory, a
- * miss of the device's cache asks the host's cache: what is ready there is the source of the copy
- * (and leased until the copy has been made), what is not is filled there from disk first; the
- * host's cache is then told what is on the device, so that it prefers to keep what is not. The CPU
- * backend has one tier: RAM slots over disk.
+ * Tiers: this is one tier; the CPU backend has no more, RAM slots over disk. Two tiers are two
+ * caches that share a heat: a miss of the device's asks the host's for a lease, whose slot is the
+ * source of the copy up and is released when the copy has been made, and whose own miss is filled
+ * from disk first. For that step one thing is to be added here: that an expert which is on the
+ * device counts for less in the host's cache, so that the two do not hold the same.
  *
  * Threads: no locks; the stage thread that owns it. Nothing allocates after create. */
 #ifndef SL_EXPERT_CACHE_EXPERT_CACHE_H
