@@ -3,9 +3,7 @@
 #include "cli/commands.h"
 #include "cli/open_engine.h"
 #include "common/log.h"
-#include "model/chat_template.h"
-#include "model/tokenizer.h"
-#include "server/special.h"
+#include "model/chat.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,17 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* For files without a template of their own. */
-static const char chatml[] =
-    "{%- for message in messages -%}\n"
-    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}\n"
-    "{%- endfor -%}{{- '<|im_start|>assistant\\n' -}}\n";
-
 struct chat {
     struct sl_opened o;
     struct sl_tokenizer *tok;
-    struct sl_template *tpl; /* NULL: --raw */
-    struct sl_special special;
+    struct sl_chat model;
+    bool raw; /* no template */
     json_t *messages;
     struct sl_sampling sampling;
     uint32_t max_tokens;
@@ -103,23 +95,17 @@ static void wait_done(struct sl_engine *e, struct sl_gen_request *r, struct answ
 
 static bool render(struct chat *c, const char *line, struct sl_ids *ids) {
     struct sl_err err = {""};
-    if (!c->tpl)
+    if (c->raw)
         return sl_tokenizer_encode(c->tok, line, strlen(line),
                                    SL_ENCODE_ADD_SPECIAL | SL_ENCODE_PARSE_SPECIAL, ids) == SL_OK;
-    json_t *marked = sl_special_mark_json(&c->special, c->messages);
-    uint32_t bos = sl_tokenizer_bos(c->tok), eos = sl_tokenizer_eos(c->tok);
-    struct sl_str b = sl_tokenizer_piece(c->tok, bos, true);
-    struct sl_str e = sl_tokenizer_piece(c->tok, eos, true);
-    json_t *vars =
-        json_pack("{s:o,s:b,s:s%,s:s%}", "messages", marked, "add_generation_prompt", 1,
-                  "bos_token", b.ptr ? b.ptr : "", b.len, "eos_token", e.ptr ? e.ptr : "", e.len);
+    json_t *vars = sl_chat_vars(&c->model, c->messages, NULL, true);
     char *text = NULL;
     size_t len = 0;
     enum sl_status st =
-        vars ? sl_template_render(c->tpl, vars, NULL, &text, &len, &err) : SL_ERR_NOMEM;
+        vars ? sl_template_render(c->model.template, vars, NULL, &text, &len, &err) : SL_ERR_NOMEM;
     json_decref(vars);
     if (st == SL_OK)
-        st = sl_special_encode(&c->special, c->tok, text, len, ids);
+        st = sl_chat_encode(&c->model, text, len, ids);
     free(text);
     if (st != SL_OK)
         fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(st));
@@ -140,20 +126,15 @@ static bool ask(struct chat *c, const char *line) {
     struct answer a = {.sink = {push, NULL, finish}, .tok = c->tok};
     pthread_mutex_init(&a.lock, NULL);
     pthread_cond_init(&a.cond, NULL);
-    uint32_t *eog = NULL, n_eog = 0, n_vocab = sl_tokenizer_n_vocab(c->tok);
     json_array_append_new(c->messages, json_pack("{s:s,s:s}", "role", "user", "content", line));
-    eog = calloc(n_vocab, sizeof *eog);
-    if (!eog || !render(c, line, &ids))
+    if (!render(c, line, &ids))
         goto out;
-    for (uint32_t id = 0; id < n_vocab; id++)
-        if (sl_tokenizer_is_eog(c->tok, id))
-            eog[n_eog++] = id;
     struct sl_gen_request r = {.prompt = ids.ids,
                                .n_prompt = (uint32_t)ids.n,
                                .max_tokens = c->max_tokens,
                                .sampling = c->sampling,
-                               .eog = eog,
-                               .n_eog = n_eog,
+                               .eog = c->model.eog,
+                               .n_eog = c->model.n_eog,
                                .sink = &a.sink};
     struct sl_err err;
     interrupted = 0;
@@ -181,7 +162,6 @@ static bool ask(struct chat *c, const char *line) {
 out:
     if (!ok) /* so that the conversation can go on without it */
         json_array_remove(c->messages, json_array_size(c->messages) - 1);
-    free(eog);
     sl_ids_release(&ids);
     sl_detok_release(&a.detok);
     sl_buf_release(&a.text);
@@ -226,23 +206,23 @@ static void converse(struct chat *c, const char *system) {
     free(line);
 }
 
-static bool open_chat(struct chat *c, bool raw) {
+static bool open_chat(struct chat *c) {
     struct sl_err err = {""};
     const struct sl_gguf *g = c->o.model->gguf;
+    struct sl_str source = {0};
     enum sl_status st = sl_tokenizer_create(g, &c->tok, &err);
-    if (st == SL_OK && !raw) {
-        struct sl_str text = {0};
-        st = sl_gguf_get_str(g, "tokenizer.chat_template", &text, &err);
-        if (st == SL_AGAIN) {
-            sl_warn("the model file has no chat template: using ChatML");
-            text = (struct sl_str){chatml, sizeof chatml - 1};
-            st = SL_OK;
-        }
-        if (st == SL_OK)
-            st = sl_template_compile(text.ptr, text.len, &c->tpl, &err);
-    }
     if (st == SL_OK)
-        st = sl_special_init(&c->special, c->tok);
+        st = sl_gguf_get_str(g, "tokenizer.chat_template", &source, &err);
+    if (st == SL_OK || st == SL_AGAIN)
+        st = sl_chat_init(&c->model, c->tok, source.ptr, source.len, &err);
+    if (st == SL_OK && !c->raw && !c->model.template)
+        st = sl_fail(&err, SL_ERR_UNSUPPORTED,
+                     "the model's chat template cannot be used (--raw does without): %.300s",
+                     c->model.template_err.text);
+    if (st == SL_OK && !c->raw && c->model.fallback)
+        sl_warn(
+            "the model file has no chat template: using ChatML, which may not be what the model "
+            "was trained on");
     if (st != SL_OK)
         fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(st));
     return st == SL_OK;
@@ -250,7 +230,6 @@ static bool open_chat(struct chat *c, bool raw) {
 
 int sl_cmd_run(int argc, char **argv) {
     const char *model = NULL, *positional = NULL, *prompt = NULL, *system = NULL, *kv_type = NULL;
-    bool raw = false;
     struct sl_engine_config config = {.parallel = 1};
     struct chat c = {.sampling = sl_sampling_default};
     c.sampling.temperature = 0.7f;
@@ -260,7 +239,7 @@ int sl_cmd_run(int argc, char **argv) {
          false},
         {SL_ARG_STRING, 'p', "--prompt", "TEXT", &prompt, "ask this, print the answer, end", false},
         {SL_ARG_STRING, 's', "--system", "TEXT", &system, "system message", false},
-        {SL_ARG_FLAG, 0, "--raw", NULL, &raw, "continue the text as it is: no chat template",
+        {SL_ARG_FLAG, 0, "--raw", NULL, &c.raw, "continue the text as it is: no chat template",
          false},
         {SL_ARG_U32, 'n', "--max-tokens", "N", &c.max_tokens,
          "tokens per answer; 0 = until the context is full (0)", false},
@@ -305,7 +284,7 @@ int sl_cmd_run(int argc, char **argv) {
     if (!sl_open_engine("run", model, &config, &c.o))
         return 1;
     c.messages = json_array();
-    if (c.messages && open_chat(&c, raw)) {
+    if (c.messages && open_chat(&c)) {
         if (system)
             json_array_append_new(c.messages,
                                   json_pack("{s:s,s:s}", "role", "system", "content", system));
@@ -319,9 +298,7 @@ int sl_cmd_run(int argc, char **argv) {
             converse(&c, system);
     }
     json_decref(c.messages);
-    sl_special_release(&c.special);
-    if (c.tpl)
-        sl_template_destroy(&c.tpl);
+    sl_chat_release(&c.model);
     sl_close_engine(&c.o);
     sl_tokenizer_destroy(&c.tok);
     return rc;

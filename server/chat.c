@@ -243,24 +243,16 @@ static bool has_forms(const json_t *messages) {
 /* Variables of the template in one form. NULL: out of memory. */
 static json_t *make_vars(const struct sl_served *v, const json_t *body, const json_t *messages,
                          const json_t *tools, struct form form) {
-    json_t *vars = json_object();
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     const json_t *effort = json_object_get(body, "reasoning_effort");
     const json_t *generate = json_object_get(body, "add_generation_prompt");
-    json_t *marked = sl_special_mark_json(&v->special, messages);
-    bool ok = vars && marked && apply_form(marked, form);
-    if (ok && json_is_string(effort))
+    json_t *vars = json_is_object(kwargs) ? json_copy((json_t *)kwargs) : json_object();
+    json_t *base = sl_chat_vars(&v->chat, messages, tools, !json_is_false(generate));
+    bool ok = vars && base && apply_form(json_object_get(base, "messages"), form);
+    if (ok && json_is_string(effort) && !json_object_get(vars, "reasoning_effort"))
         ok = json_object_set(vars, "reasoning_effort", (json_t *)effort) == 0;
-    if (ok && json_is_object(kwargs))
-        ok = json_object_update(vars, (json_t *)kwargs) == 0;
-    ok = ok && json_object_set(vars, "messages", marked) == 0 &&
-         json_object_set_new(vars, "add_generation_prompt",
-                             json_boolean(!json_is_false(generate))) == 0 &&
-         json_object_set_new_nocheck(vars, "bos_token", json_string_nocheck(v->bos_text)) == 0 &&
-         json_object_set_new_nocheck(vars, "eos_token", json_string_nocheck(v->eos_text)) == 0;
-    if (ok && tools)
-        ok = json_object_set_new(vars, "tools", sl_special_mark_json(&v->special, tools)) == 0;
-    json_decref(marked);
+    ok = ok && json_object_update(vars, base) == 0;
+    json_decref(base);
     if (!ok) {
         json_decref(vars);
         return NULL;
@@ -304,9 +296,9 @@ static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len)
     json_t *messages = read_messages(body, e);
     if (!messages)
         return NULL;
-    if (!v->chat_template) {
+    if (!v->chat.template) {
         sl_http_fail(e, 500, "chat_template", NULL,
-                     "the model's chat template cannot be used: %.400s", v->template_err.text);
+                     "the model's chat template cannot be used: %.400s", v->chat.template_err.text);
         json_decref(messages);
         return NULL;
     }
@@ -318,7 +310,7 @@ static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len)
         enum sl_status st = SL_ERR_INVALID;
         for (size_t i = 0; i < n_forms && st == SL_ERR_INVALID; i++) {
             json_t *vars = make_vars(v, body, messages, tools, forms[i]);
-            st = vars ? sl_template_render(v->chat_template, vars, NULL, &text, out_len,
+            st = vars ? sl_template_render(v->chat.template, vars, NULL, &text, out_len,
                                            i ? &err : &first)
                       : SL_ERR_NOMEM;
             json_decref(vars);
@@ -355,9 +347,9 @@ static void chat(struct sl_exchange *ex, const json_t *body) {
     if (!sl_prompt_encode(ex, text, len, prompt) || !sl_prompt_fits(ex, prompt->n, "messages"))
         goto out;
     /* A model that does not know the fallback's end-of-turn token writes it as text. */
-    static const char end_of_turn[] = "<|im_end|>";
-    if (v->chatml_fallback && params.stop.n < SL_STOP_MAX &&
-        sl_stop_add(&params.stop, end_of_turn, sizeof end_of_turn - 1, NULL) != SL_OK) {
+    if (v->chat.fallback && params.stop.n < SL_STOP_MAX &&
+        sl_stop_add(&params.stop, sl_chat_fallback_stop, strlen(sl_chat_fallback_stop), NULL) !=
+            SL_OK) {
         sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
         goto out;
     }
@@ -386,7 +378,7 @@ void sl_apply_template_handle(struct sl_exchange *ex) {
     size_t len;
     char *text = render(ex, body, &len);
     if (text) {
-        sl_special_unmark(&ex->server->served->special, text, &len);
+        sl_special_unmark(&ex->server->served->chat.special, text, &len);
         sl_buf_puts(&ex->reply, "{\"prompt\":");
         sl_buf_json(&ex->reply, text, len);
         sl_buf_puts(&ex->reply, "}");

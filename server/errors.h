@@ -3,7 +3,7 @@
 #ifndef SL_SERVER_ERRORS_H
 #define SL_SERVER_ERRORS_H
 
-#include "server/buf.h"
+#include "common/buf.h"
 
 struct sl_http_error {
     unsigned http_status;   /* 0 = no error */

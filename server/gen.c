@@ -94,8 +94,8 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
         .sampling = p->sampling,
         .logprobs = p->logprobs,
         .n_top_logprobs = p->n_top_logprobs,
-        .eog = v->eog,
-        .n_eog = v->n_eog,
+        .eog = v->chat.eog,
+        .n_eog = v->chat.n_eog,
         .sink = &c->sink,
     };
     c->req.sampling.seed = p->sampling.seed + index % p->n;

@@ -12,12 +12,11 @@
 #ifndef SL_SERVER_INTERNAL_H
 #define SL_SERVER_INTERNAL_H
 
-#include "server/buf.h"
+#include "common/buf.h"
 #include "server/errors.h"
 #include "server/server.h"
-#include "server/special.h"
 
-#include "model/chat_template.h"
+#include "model/chat.h"
 
 #include <microhttpd.h>
 #include <pthread.h>
@@ -31,14 +30,7 @@ struct sl_served {
     struct sl_engine *engine;
     const struct sl_tokenizer *tok;
     char *id, *path, *arch, *chat_template_text;
-    struct sl_template *chat_template; /* NULL: template_err says why */
-    struct sl_err template_err;
-    bool chatml_fallback;
-    struct sl_special special;
-    char *bos_text, *eos_text; /* "" when the file names none */
-    uint32_t *eog;
-    uint32_t n_eog;
-    bool prepend_bos; /* the file asks for BOS */
+    struct sl_chat chat;
     uint32_t max_piece_bytes;
     uint32_t n_ctx_train;
     uint64_t size_bytes;

@@ -48,20 +48,7 @@ bool sl_prompt_fits(struct sl_exchange *ex, size_t n_tokens, const char *field) 
 
 bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out) {
     const struct sl_served *v = ex->server->served;
-    enum sl_status st = sl_special_encode(&v->special, v->tok, text, len, out);
-    uint32_t bos = sl_tokenizer_bos(v->tok);
-    if (st == SL_OK && v->prepend_bos && (out->n == 0 || out->ids[0] != bos)) {
-        if (out->n == out->cap) {
-            uint32_t *p = realloc(out->ids, (out->n + 1) * sizeof *p);
-            if (!p)
-                return sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
-            out->ids = p;
-            out->cap = out->n + 1;
-        }
-        memmove(out->ids + 1, out->ids, out->n * sizeof *out->ids);
-        out->ids[0] = bos;
-        out->n++;
-    }
+    enum sl_status st = sl_chat_encode(&v->chat, text, len, out);
     return st == SL_OK || sl_http_from_status(&ex->error, st, NULL);
 }
 

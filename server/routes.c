@@ -95,9 +95,9 @@ static void handle_props(struct sl_exchange *ex) {
     sl_buf_puts(b, ",\"tokenizer\":");
     sl_buf_json_text(b, sl_tokenizer_kind(v->tok));
     sl_buf_puts(b, ",\"bos_token\":");
-    sl_buf_json_text(b, v->bos_text);
+    sl_buf_json_text(b, v->chat.bos_text);
     sl_buf_puts(b, ",\"eos_token\":");
-    sl_buf_json_text(b, v->eos_text);
+    sl_buf_json_text(b, v->chat.eos_text);
     sl_buf_puts(b, ",\"chat_template\":");
     sl_buf_json_text(b, v->chat_template_text);
     sl_buf_puts(b, "}");

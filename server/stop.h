@@ -6,7 +6,7 @@
 #define SL_SERVER_STOP_H
 
 #include "model/gguf.h"
-#include "server/buf.h"
+#include "common/buf.h"
 
 #include <stdint.h>
 

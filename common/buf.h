@@ -2,8 +2,8 @@
  *
  * Allocation failure is sticky: later writes do nothing and `failed` stays set, so that a writer
  * checks once, at the end. One thread at a time. */
-#ifndef SL_SERVER_BUF_H
-#define SL_SERVER_BUF_H
+#ifndef SL_COMMON_BUF_H
+#define SL_COMMON_BUF_H
 
 #include "common/status.h"
 

@@ -6,11 +6,11 @@
  * rendered text is cut at the marks, the marks are dropped and the pieces are tokenized one by one.
  * Text without such a token is not touched at all. The mark is made of Unicode noncharacters, drawn
  * at random once per process so that a client cannot write it. */
-#ifndef SL_SERVER_SPECIAL_H
-#define SL_SERVER_SPECIAL_H
+#ifndef SL_MODEL_SPECIAL_H
+#define SL_MODEL_SPECIAL_H
 
 #include "model/tokenizer.h"
-#include "server/buf.h"
+#include "common/buf.h"
 
 #include <jansson.h>
 

@@ -1,4 +1,4 @@
-#include "server/buf.h"
+#include "common/buf.h"
 
 #include <math.h>
 #include <stdint.h>
