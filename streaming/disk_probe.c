@@ -1,0 +1,136 @@
+#include "streaming/disk_probe.h"
+
+#include "common/clock.h"
+#include "common/rng.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define EXTENTS   3u
+#define AT_ONCE   24u /* experts in flight: three times what fills the default queue */
+#define MAX_ALONE 256u
+
+struct probe {
+    struct sl_reader *reader;
+    struct sl_rng rng;
+    struct sl_slot_layout layout;
+    uint64_t file_bytes;
+    uint32_t extent_bytes;
+    uint32_t n_flying;
+    bool refill;
+    enum sl_status status;
+    struct sl_err *err;
+    struct sl_read read[AT_ONCE];
+};
+
+static void submit(struct probe *p, struct sl_read *d) {
+    for (uint32_t i = 0; i < EXTENTS; i++) {
+        uint64_t places = (p->file_bytes - p->extent_bytes) / SL_EXTENT_ALIGN_BYTES;
+        d->extent[i] = (struct sl_extent){
+            .offset_bytes = sl_rng_u64(&p->rng) % (places + 1) * SL_EXTENT_ALIGN_BYTES,
+            .size_bytes = p->extent_bytes,
+            .place_bytes = p->layout.place_bytes[i],
+        };
+    }
+    d->n_extents = EXTENTS;
+    d->next = NULL;
+    enum sl_status st = sl_reader_submit(p->reader, d, p->err);
+    if (st == SL_OK)
+        p->n_flying++;
+    else if (p->status == SL_OK)
+        p->status = st;
+}
+
+static void done(struct sl_read *d, enum sl_status status) {
+    struct probe *p = d->user;
+    p->n_flying--;
+    if (status != SL_OK && p->status == SL_OK)
+        p->status = status;
+    if (p->refill && p->status == SL_OK)
+        submit(p, d);
+}
+
+static int by_size(const void *a, const void *b) {
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static enum sl_status measure(struct probe *p, double seconds, struct sl_disk_speed *out) {
+    uint64_t alone[MAX_ALONE];
+    uint32_t n = 0;
+    uint64_t start = sl_now_ns(), until = start + (uint64_t)(seconds * 1e9 / 3);
+    while (p->status == SL_OK && n < MAX_ALONE && (n < 3 || sl_now_ns() < until)) {
+        uint64_t t = sl_now_ns();
+        submit(p, &p->read[0]);
+        sl_reader_wait(p->reader, 1, -1);
+        alone[n++] = sl_now_ns() - t;
+    }
+    if (p->status != SL_OK)
+        return p->status;
+    qsort(alone, n, sizeof *alone, by_size);
+    out->expert_ns = (double)alone[n / 2];
+    out->expert_bytes = EXTENTS * p->extent_bytes;
+
+    struct sl_reader_stats a, b;
+    p->refill = true;
+    for (uint32_t i = 0; i < AT_ONCE && p->status == SL_OK; i++)
+        submit(p, &p->read[i]);
+    /* Not the first ones: they find an idle disk. */
+    sl_reader_wait(p->reader, AT_ONCE, -1);
+    sl_reader_get_stats(p->reader, &a);
+    uint64_t t = sl_now_ns(), now = t;
+    until = start + (uint64_t)(seconds * 1e9);
+    do {
+        sl_reader_wait(p->reader, AT_ONCE / 4, -1);
+        now = sl_now_ns();
+    } while (p->status == SL_OK && (now < until || now - t < 50000000u));
+    sl_reader_get_stats(p->reader, &b);
+    p->refill = false;
+    while (p->n_flying > 0)
+        sl_reader_wait(p->reader, p->n_flying, -1);
+    out->bytes_per_s = (double)(b.needed_bytes - a.needed_bytes) * 1e9 / (double)(now - t);
+    return p->status;
+}
+
+enum sl_status sl_disk_bandwidth(const char *path, enum sl_io_kind kind, uint32_t extent_bytes,
+                                 double seconds, struct sl_disk_speed *out_speed,
+                                 struct sl_err *err) {
+    struct probe *p = calloc(1, sizeof *p);
+    if (!p)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory to measure the disk");
+    struct sl_slab slab = {0};
+    p->rng.state = sl_now_ns(); /* never the same places: a disk has caches too */
+    p->extent_bytes = extent_bytes ? extent_bytes : 1u << 20;
+    p->err = err;
+    const uint32_t sizes[EXTENTS] = {p->extent_bytes, p->extent_bytes, p->extent_bytes};
+    uint32_t file;
+    enum sl_status st = sl_slot_layout_init(&p->layout, sizes, EXTENTS, SL_EXTENT_ALIGN_BYTES, err);
+    if (st == SL_OK)
+        st = sl_slab_init(&slab, (size_t)AT_ONCE * p->layout.slot_bytes, false, err);
+    struct sl_reader_config c = {.kind = kind, .slab = &slab};
+    if (st == SL_OK)
+        st = sl_reader_open(&c, &p->reader, err);
+    if (st == SL_OK)
+        st = sl_reader_add_file(p->reader, path, &file, err);
+    if (st == SL_OK) {
+        p->file_bytes = sl_reader_file_bytes(p->reader, file);
+        if (p->file_bytes < 16u * (uint64_t)p->extent_bytes)
+            st = sl_fail(err, SL_ERR_INVALID,
+                         "%s: %" PRIu64 " bytes are too few to measure a disk with", path,
+                         p->file_bytes);
+    }
+    if (st == SL_OK) {
+        for (uint32_t i = 0; i < AT_ONCE; i++) {
+            p->read[i].slot = slab.base + (size_t)i * p->layout.slot_bytes;
+            p->read[i].priority = SL_READ_DEMAND;
+            p->read[i].done = done;
+            p->read[i].user = p;
+            p->read[i].err = err;
+        }
+        st = measure(p, seconds, out_speed);
+    }
+    sl_reader_close(&p->reader);
+    sl_slab_release(&slab);
+    free(p);
+    return st;
+}
