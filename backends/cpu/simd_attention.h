@@ -225,7 +225,7 @@ static void merge(float *o, float a, const float *x, float b, uint32_t n) {
 
 /* --- a tile: lanes are rows, so that no sum crosses lanes --- */
 
-#define TILE_J 4u /* positions at once */
+#define TILE_J 6u /* positions at once: with V_TILE vectors of lanes what the registers hold */
 
 /* n_pos (a constant) positions by V_TILE vectors of lanes. Each of the 16 partial sums of a dot
  * product is a chain of its own; in the order 0 8 4 12 2 10 6 14 1 9 5 13 3 11 7 15 they join as
@@ -234,21 +234,26 @@ INLINE void tile_qk_block(uint32_t n_pos, const float *q, const float *k, uint32
                           v16 scale, float *s) {
     static const uint8_t order[16] = {0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15};
     v16 waiting[5][TILE_J * V_TILE], acc[TILE_J * V_TILE];
+    const float *row[TILE_J];
+#pragma GCC unroll 16
+    for (uint32_t j = 0; j < n_pos; j++)
+        row[j] = k + (size_t)j * head_dim;
     for (uint32_t n = 0; n < 16; n++) {
 #pragma GCC unroll 16
         for (uint32_t i = 0; i < n_pos * V_TILE; i++)
             acc[i] = v_zero();
-        for (uint32_t d = order[n]; d < head_dim; d += 16) {
-            v16 qd[V_TILE];
+        const float *qd = q + (size_t)order[n] * TILE;
+        for (uint32_t d = order[n]; d < head_dim; d += 16, qd += 16 * TILE) {
+            v16 qv[V_TILE];
 #pragma GCC unroll 2
             for (uint32_t g = 0; g < V_TILE; g++)
-                qd[g] = v_load(q + (size_t)d * TILE + 16 * g);
+                qv[g] = v_load(qd + 16 * g);
 #pragma GCC unroll 16
             for (uint32_t j = 0; j < n_pos; j++) {
-                v16 kd = v_set1(k[(size_t)j * head_dim + d]);
+                v16 kd = v_set1(row[j][d]);
 #pragma GCC unroll 2
                 for (uint32_t g = 0; g < V_TILE; g++)
-                    acc[j * V_TILE + g] = v_fma(kd, qd[g], acc[j * V_TILE + g]);
+                    acc[j * V_TILE + g] = v_fma(kd, qv[g], acc[j * V_TILE + g]);
             }
         }
         uint32_t level = 0;
@@ -312,6 +317,10 @@ static void tile_qk(const struct sl_cpu_attn_tile *t, const float *k, uint32_t b
     for (; j + TILE_J <= end; j += TILE_J, k += (size_t)TILE_J * dim)
         for (uint32_t g = 0; g < TILE; g += 16 * V_TILE)
             tile_qk_block(TILE_J, t->qt + g, k, dim, by, t->s + (size_t)j * TILE + g);
+    /* A page of 64 leaves 4. */
+    for (; j + 4 <= end; j += 4, k += (size_t)4 * dim)
+        for (uint32_t g = 0; g < TILE; g += 16 * V_TILE)
+            tile_qk_block(4, t->qt + g, k, dim, by, t->s + (size_t)j * TILE + g);
     for (; j < end; j++, k += dim)
         for (uint32_t g = 0; g < TILE; g += 16 * V_TILE)
             tile_qk_block(1, t->qt + g, k, dim, by, t->s + (size_t)j * TILE + g);
