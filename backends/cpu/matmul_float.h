@@ -212,7 +212,11 @@ static void quantize_q256(const float *x, uint32_t n, struct sl_qx *out) {
                          uint32_t begin, uint32_t end, void *panel, float *out) {                  \
         many_quant(SL_DTYPE_##T, w, x, n_tok, begin, end, panel, out);                             \
     }
-#define SL_MM_SUPER_FUNCTIONS(T) SL_MM_QUANT_FUNCTIONS(super, T)
+#define SL_MM_SUPER_FUNCTIONS(T)                                                                   \
+    SL_MM_QUANT_FUNCTIONS(super, T)                                                                \
+    static void pair_##T(const struct sl_mm_rows *w, const void *const *x, float *const *out) {    \
+        vec_super_n(SL_DTYPE_##T, 2, w, x, out);                                                   \
+    }
 #define SL_MM_BLOCK_FUNCTIONS(T) SL_MM_QUANT_FUNCTIONS(block, T)
 #define SL_MM_FLOAT_FUNCTIONS(T)                                                                   \
     static void vec_##T(const struct sl_mm_rows *w, const void *x, float *out) {                   \
@@ -237,7 +241,9 @@ static void fill_kernels(struct sl_mm_kernels *k) {
 #define SL_MM_SET(T)                                                                               \
     k->vec[SL_DTYPE_##T] = vec_##T;                                                                \
     k->many[SL_DTYPE_##T] = many_##T;
+#define SL_MM_SET_PAIR(T) k->pair[SL_DTYPE_##T] = pair_##T;
     SL_MM_SUPER_TYPES(SL_MM_SET)
+    SL_MM_SUPER_TYPES(SL_MM_SET_PAIR)
     SL_MM_BLOCK_TYPES(SL_MM_SET)
     SL_MM_FLOAT_TYPES(SL_MM_SET)
     k->tile_min = 2;

@@ -38,6 +38,9 @@ struct sl_mm_kernels {
     /* One input row (struct sl_qx or float by the type's kind): out[r], r < w->n_rows, any number.
      */
     void (*vec[SL_DTYPE_COUNT])(const struct sl_mm_rows *w, const void *x, float *out);
+    /* Two input rows at once, for the price of about one and a half; NULL: there is none. */
+    void (*pair[SL_DTYPE_COUNT])(const struct sl_mm_rows *w, const void *const *x,
+                                 float *const *out);
     /* Tiles begin..end-1 of sl_mm_n_tiles(n_tok), at most SL_MM_TILES, against w->n_rows <=
      * SL_MM_PANEL rows: out[t * SL_MM_PANEL + r], t counted from the first of these tiles; entries
      * r >= w->n_rows hold anything. x: all packed tiles; for SL_X_F32 const float *const [n_tok].

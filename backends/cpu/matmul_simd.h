@@ -77,24 +77,27 @@ SL_INLINE void super_x_load(enum sl_dtype t, const struct sl_qx *g, struct super
     }
 }
 
-/* The 16 partial sums of one block, scales and offset included. */
-SL_INLINE v super_dot(enum sl_dtype t, const uint8_t *b, const struct super_x *x, uint8_t *min) {
+/* The 16 partial sums of one block for nt input rows, scales and offset included: acc[t]. */
+SL_INLINE void super_dot(enum sl_dtype t, const int nt, const uint8_t *b, const struct super_x *x,
+                         uint8_t *min, v *acc) {
     const struct super_traits tr = super_traits(t);
-    v u[4], acc;
+    v u[4];
     uint64_t neg[4];
     super_bytes(t, b, u, neg);
     v s = super_scales(t, b, min);
     if (tr.order == ORDER_LANES) {
         __m256i s32 = _mm256_cvtepi16_epi32(_mm256_castsi256_si128(v_low(s)));
-        v a = v_dpbusd_wide(v_dpbusd_wide(x->base[0], u[0], x->x[0]), u[1], x->x[1]);
-        v c = v_dpbusd_wide(v_dpbusd_wide(x->base[1], u[2], x->x[2]), u[3], x->x[3]);
-        return v_add32(v_mul32(a, v_scales_lanes(s32, 0)), v_mul32(c, v_scales_lanes(s32, 4)));
+        v s0 = v_scales_lanes(s32, 0), s1 = v_scales_lanes(s32, 4);
+        for (int i = 0; i < nt; i++) {
+            v a = v_dpbusd_wide(v_dpbusd_wide(x[i].base[0], u[0], x[i].x[0]), u[1], x[i].x[1]);
+            v c = v_dpbusd_wide(v_dpbusd_wide(x[i].base[1], u[2], x[i].x[2]), u[3], x[i].x[3]);
+            acc[i] = v_add32(v_mul32(a, s0), v_mul32(c, s1));
+        }
+        return;
     }
-    acc = v_zero();
-    if (tr.offset)
-        acc = v_dpwssd(acc, s, x->correct);
+    for (int i = 0; i < nt; i++)
+        acc[i] = tr.offset ? v_dpwssd(v_zero(), s, x[i].correct) : v_zero();
     for (int k = 0; k < 4; k++) {
-        v xk = tr.is_signed ? v_negate_bits(x->x[k], neg[k]) : x->x[k];
         v sk;
         if (tr.sub == 16)
             sk = v_scales16(s, k);
@@ -108,9 +111,11 @@ SL_INLINE v super_dot(enum sl_dtype t, const uint8_t *b, const struct super_x *x
                  : k == 1 ? v_scales32(s, 2, 3)
                  : k == 2 ? v_scales32(s, 4, 5)
                           : v_scales32(s, 6, 7);
-        acc = v_dpwssd(acc, v_maddubs(u[k], xk), sk);
+        for (int i = 0; i < nt; i++) {
+            v xk = tr.is_signed ? v_negate_bits(x[i].x[k], neg[k]) : x[i].x[k];
+            acc[i] = v_dpwssd(acc[i], v_maddubs(u[k], xk), sk);
+        }
     }
-    return acc;
 }
 
 /* imin of 16 rows, whose minima are 8 (sub 32) or 16 bytes apart. */
@@ -127,7 +132,9 @@ SL_INLINE v super_min(enum sl_dtype t, const uint8_t *min, const struct super_x 
     return v_pairadd(v_pairadd(part[0], part[1]), v_pairadd(part[2], part[3]));
 }
 
-SL_INLINE void vec_super(enum sl_dtype t, const struct sl_mm_rows *w, const void *xv, float *out) {
+/* nt input rows, one or two: two share the unpacking. */
+SL_INLINE void vec_super_n(enum sl_dtype t, const int nt, const struct sl_mm_rows *w,
+                           const void *const *xv, float *const *out) {
     const struct super_traits tr = super_traits(t);
     const uint32_t n_blocks = w->n_in / 256, min_bytes = tr.sub == 32 ? 8 : 16;
     const size_t ahead = 16 * w->row_bytes;
@@ -136,37 +143,47 @@ SL_INLINE void vec_super(enum sl_dtype t, const struct sl_mm_rows *w, const void
     _Alignas(64) uint8_t min[256];
     const uint8_t *row[16];
     for (uint32_t o = 0; o < w->n_rows; o += 16) {
-        vf total = vf_zero();
+        vf total[2] = {vf_zero(), vf_zero()};
         row_pointers(w, o, row);
         for (uint32_t i = 0; i < n_blocks; i++) {
-            const struct sl_qx *g = (const struct sl_qx *)xv + i;
-            struct super_x x;
-            v u[4];
-            super_x_load(t, g, &x);
+            struct super_x x[2];
+            v u[2][4];
+            for (int n = 0; n < nt; n++)
+                super_x_load(t, (const struct sl_qx *)xv[n] + i, &x[n]);
             SL_NO_UNROLL
             for (uint32_t q = 0; q < 4; q++) {
-                v a[4];
+                v a[4][2];
                 for (uint32_t j = 0; j < 4; j++) {
                     uint32_t r = 4 * q + j;
                     const uint8_t *b = row[r] + i * tr.bytes;
                     prefetch_block(b, ahead, tr.bytes);
-                    a[j] = super_dot(t, b, &x, min + r * min_bytes);
+                    super_dot(t, nt, b, x, min + r * min_bytes, a[j]);
                     d[r] = super_d(t, b);
                     if (tr.has_min)
                         dmin[r] = ld16(b + tr.dmin_at);
                 }
-                u[q] = v_reduce4(a[0], a[1], a[2], a[3]);
+                for (int n = 0; n < nt; n++)
+                    u[n][q] = v_reduce4(a[0][n], a[1][n], a[2][n], a[3][n]);
             }
-            vf dx = vf_set(g->q256.d), dw = vf_from_f16(d);
+            vf dw = vf_from_f16(d);
             if (super_d_factor(t) != 1.0f)
                 dw = vf_mul(dw, factor);
-            total = vf_fma(vf_mul(dw, dx), vf_from_int(v_sum128(u[0], u[1], u[2], u[3])), total);
-            if (tr.has_min)
-                total = vf_fnma(vf_mul(vf_from_f16(dmin), dx), vf_from_int(super_min(t, min, &x)),
-                                total);
+            for (int n = 0; n < nt; n++) {
+                vf dx = vf_set(((const struct sl_qx *)xv[n] + i)->q256.d);
+                v isum = v_sum128(u[n][0], u[n][1], u[n][2], u[n][3]);
+                total[n] = vf_fma(vf_mul(dw, dx), vf_from_int(isum), total[n]);
+                if (tr.has_min)
+                    total[n] = vf_fnma(vf_mul(vf_from_f16(dmin), dx),
+                                       vf_from_int(super_min(t, min, &x[n])), total[n]);
+            }
         }
-        store_rows(out, o, w->n_rows, total);
+        for (int n = 0; n < nt; n++)
+            store_rows(out[n], o, w->n_rows, total[n]);
     }
+}
+
+SL_INLINE void vec_super(enum sl_dtype t, const struct sl_mm_rows *w, const void *x, float *out) {
+    vec_super_n(t, 1, w, &x, &out);
 }
 
 /* 32-element types, four blocks at a time: 16-byte lane j of a vector is block j. */

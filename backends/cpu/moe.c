@@ -20,8 +20,8 @@ struct tile_ref {
     uint32_t begin, n; /* sorted positions */
 };
 
-/* A quantised (or float) input of n_cols, at sorted positions: tiles for groups of at least
- * tile_min rows, rows for the others. */
+/* A quantised (or float) input of n_cols, at sorted positions: tiles for groups of
+ * more rows than vec_rows() takes, rows for the others. */
 struct input {
     uint32_t n_cols;
     uint8_t *q[2];          /* by kind; NULL: not needed. Position i at i * sl_qx_row_bytes */
@@ -43,11 +43,12 @@ struct run {
     size_t thread_bytes;
     uint32_t up_rows, up_chunks, down_rows, down_chunks; /* per group */
     bool rows_done;
+    bool pairs; /* two rows of an expert go through pair() */
 };
 
 struct thread_scratch {
     float gate[SL_MM_OUT], up[SL_MM_OUT];
-    float vec_gate[SL_MM_CHUNK_MAX], vec_up[SL_MM_CHUNK_MAX];
+    float vec_gate[2][SL_MM_CHUNK_MAX], vec_up[2][SL_MM_CHUNK_MAX];
 };
 
 static size_t thread_bytes(uint32_t n_ff) {
@@ -107,6 +108,10 @@ uint64_t sl_cpu_moe_scratch_bytes(const struct sl_device_limits *limits, uint32_
         .bytes;
 }
 
+static bool tiled(const struct run *r, const struct group *g) {
+    return g->n > (r->pairs ? 2u : 1u);
+}
+
 /* Counting sort of the listed pairs by expert; pairs of one expert stay ascending. */
 static void sort_pairs(struct run *r, uint32_t *count) {
     const struct sl_op_moe *a = r->a;
@@ -128,7 +133,7 @@ static void sort_pairs(struct run *r, uint32_t *count) {
     }
     for (uint32_t g = 0; g < r->n_groups; g++) {
         const struct group *group = &r->groups[g];
-        if (group->n < r->k->tile_min)
+        if (!tiled(r, group))
             continue;
         for (uint32_t i = 0; i < sl_mm_n_tiles(group->n); i++) {
             uint32_t begin = sl_mm_tile_start(group->n, i);
@@ -136,10 +141,6 @@ static void sort_pairs(struct run *r, uint32_t *count) {
                 (struct tile_ref){group->begin + begin, sl_mm_tile_start(group->n, i + 1) - begin};
         }
     }
-}
-
-static bool tiled(const struct run *r, const struct group *g) {
-    return g->n >= r->k->tile_min;
 }
 
 static struct sl_qx *qrow(uint8_t *base, uint32_t i, uint32_t n_cols) {
@@ -215,18 +216,29 @@ static struct sl_mm_rows weight_rows(const void *data, enum sl_dtype dtype, uint
     return w;
 }
 
+/* The one row of a group that is not tiled, or its two. */
+static void vec_rows(const struct run *r, const struct sl_mm_rows *w, const struct input *in,
+                     const struct group *g, float *const out[2]) {
+    enum sl_x_kind kind = sl_x_kind(w->dtype);
+    const void *x[2] = {input_at(r, in, kind, g->begin, false),
+                        input_at(r, in, kind, g->begin + g->n - 1, false)};
+    if (g->n == 2)
+        r->k->pair[w->dtype](w, x, out);
+    else
+        r->k->vec[w->dtype](w, x[0], out[0]);
+}
+
 static void up_vec(const struct run *r, const struct group *g, uint32_t begin, uint32_t n,
                    struct thread_scratch *s) {
     const struct sl_op_moe *a = r->a;
     const struct sl_expert_ref *ref = &a->refs[g->expert];
     struct sl_mm_rows gate = weight_rows(ref->gate, a->gate_dtype, a->n_embd, begin, n);
     struct sl_mm_rows up = weight_rows(ref->up, a->up_dtype, a->n_embd, begin, n);
-    for (uint32_t i = g->begin; i < g->begin + g->n; i++) {
-        r->k->vec[gate.dtype](&gate, input_at(r, &r->in, sl_x_kind(gate.dtype), i, false),
-                              s->vec_gate);
-        r->k->vec[up.dtype](&up, input_at(r, &r->in, sl_x_kind(up.dtype), i, false), s->vec_up);
-        r->cpu->k.silu_mul(s->vec_gate, s->vec_up, r->h + (size_t)i * a->n_ff + begin, n);
-    }
+    vec_rows(r, &gate, &r->in, g, (float *const[2]){s->vec_gate[0], s->vec_gate[1]});
+    vec_rows(r, &up, &r->in, g, (float *const[2]){s->vec_up[0], s->vec_up[1]});
+    for (uint32_t i = 0; i < g->n; i++)
+        r->cpu->k.silu_mul(s->vec_gate[i], s->vec_up[i],
+                           r->h + (size_t)(g->begin + i) * a->n_ff + begin, n);
 }
 
 static void up_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
@@ -272,9 +284,10 @@ static void down_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
     enum sl_x_kind kind = sl_x_kind(a->down_dtype);
     if (!tiled(r, g)) {
         struct sl_mm_rows w = weight_rows(data, a->down_dtype, a->n_ff, begin, end - begin);
-        for (uint32_t i = g->begin; i < g->begin + g->n; i++)
-            r->k->vec[w.dtype](&w, input_at(r, &r->mid, kind, i, false),
-                               a->pair_y + (size_t)r->order[i] * a->n_embd + begin);
+        float *y[2];
+        for (uint32_t i = 0; i < 2; i++)
+            y[i] = a->pair_y + (size_t)r->order[g->begin + i % g->n] * a->n_embd + begin;
+        vec_rows(r, &w, &r->mid, g, y);
         return;
     }
     uint8_t *panel = own + sl_mm_round_64(sizeof *s);
@@ -355,6 +368,7 @@ enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
     }
     if (sl_x_kind(a->down_dtype) != SL_X_F32)
         r.mid.q[sl_x_kind(a->down_dtype)] = l.mid_q;
+    r.pairs = r.k->pair[a->gate_dtype] && r.k->pair[a->up_dtype] && r.k->pair[a->down_dtype];
     sort_pairs(&r, l.count);
     r.up_rows = sl_mm_chunk_rows(r.n_groups * a->n_ff, n_threads);
     r.up_chunks = (a->n_ff + r.up_rows - 1) / r.up_rows;
