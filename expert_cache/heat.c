@@ -17,14 +17,10 @@
 
 /* ---- create ---- */
 
-static size_t heat_bytes(const struct sl_heat_config *c) {
+size_t sl_heat_bytes(const struct sl_heat_config *c) {
     size_t n = (size_t)c->n_layer * c->n_expert;
     return sizeof(struct sl_heat) + c->n_layer * 2 * sizeof(uint32_t) +
            n * (sizeof(uint32_t) + 3 * sizeof(float) + sizeof(uint16_t));
-}
-
-size_t sl_heat_bytes(const struct sl_heat_config *config) {
-    return heat_bytes(config);
 }
 
 const struct sl_heat_config *sl_heat_config(const struct sl_heat *heat) {
@@ -77,10 +73,10 @@ enum sl_status sl_heat_create(const struct sl_heat_config *config, struct sl_hea
             "expert heat: %u layers of %u experts, %u per token; the limits are %u layers "
             "of %u experts",
             c->n_layer, c->n_expert, c->k, SL_HEAT_MAX_LAYERS, SL_HEAT_MAX_EXPERTS);
-    struct sl_heat *h = calloc(1, heat_bytes(c));
+    struct sl_heat *h = calloc(1, sl_heat_bytes(c));
     if (!h)
         return sl_fail(err, SL_ERR_NOMEM, "expert heat: out of memory for %zu bytes",
-                       heat_bytes(c));
+                       sl_heat_bytes(c));
     size_t n = (size_t)c->n_layer * c->n_expert;
     h->config = *c;
     h->position = c->n_layer - 1;

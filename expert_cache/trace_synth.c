@@ -38,11 +38,6 @@ struct synth {
     uint8_t *out;
 };
 
-const char *sl_trace_kind_name(enum sl_trace_kind kind) {
-    static const char *const names[SL_TRACE_KINDS] = {"uniform", "skewed", "locality", "drift"};
-    return names[kind];
-}
-
 static uint64_t n_prefills(const struct sl_trace_synth *c) {
     if (c->prefill_tokens == 0)
         return 0;

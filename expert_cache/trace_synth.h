@@ -27,9 +27,6 @@ struct sl_trace_synth {
     uint64_t seed;
 };
 
-/* "uniform", "skewed", "locality", "drift". */
-const char *sl_trace_kind_name(enum sl_trace_kind kind);
-
 /* The shape and the image's size. */
 size_t sl_trace_synth_bytes(const struct sl_trace_synth *config);
 /* A complete trace file into out [sl_trace_synth_bytes]. SL_ERR_INVALID, SL_ERR_NOMEM. */

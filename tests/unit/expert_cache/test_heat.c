@@ -2,7 +2,7 @@
 #include "common/crc.h"
 #include "common/rng.h"
 #include "expert_cache/bytes.h"
-#include "expert_cache/heat.h"
+#include "expert_cache/heat_internal.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -165,6 +165,24 @@ static void long_idle_stays_finite(void **state) {
     e = 2;
     sl_heat_route(h, 0, &e, 1, 1, SL_PHASE_DECODE);
     check_range(h);
+    sl_heat_destroy(&h);
+}
+
+/* A layer's time starts again before it would run over; what was counted stays. */
+static void time_runs_over(void **state) {
+    (void)state;
+    struct sl_heat_config c = {.n_layer = 2, .n_expert = 8, .k = 1};
+    struct sl_heat *h = create(&c);
+    uint16_t e = 3;
+    for (uint32_t t = 0; t < 500; t++)
+        sl_heat_route(h, 1, &e, 1, 1, SL_PHASE_DECODE);
+    h->last[8 + 3] = h->tick[1] = UINT32_MAX - 501;
+    for (uint32_t t = 0; t < 1000; t++) {
+        sl_heat_route(h, 1, &e, 1, 1, SL_PHASE_DECODE);
+        check_range(h);
+        assert_true(p_of(h, 1, 3) > 0.5f);
+    }
+    assert_true(h->tick[1] < 1000);
     sl_heat_destroy(&h);
 }
 
@@ -351,12 +369,19 @@ static void refuses_bad_shapes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(learns_frequencies),   cmocka_unit_test(learns_runs),
-        cmocka_unit_test(follows_a_change),     cmocka_unit_test(batch_is_one_tick),
-        cmocka_unit_test(prefill_counts_rows),  cmocka_unit_test(long_idle_stays_finite),
-        cmocka_unit_test(position_and_version), cmocka_unit_test(hottest_first),
-        cmocka_unit_test(survives_a_restart),   cmocka_unit_test(refuses_what_is_not_its_file),
-        cmocka_unit_test(any_rates_will_do),    cmocka_unit_test(refuses_bad_shapes),
+        cmocka_unit_test(learns_frequencies),
+        cmocka_unit_test(learns_runs),
+        cmocka_unit_test(follows_a_change),
+        cmocka_unit_test(batch_is_one_tick),
+        cmocka_unit_test(prefill_counts_rows),
+        cmocka_unit_test(long_idle_stays_finite),
+        cmocka_unit_test(time_runs_over),
+        cmocka_unit_test(position_and_version),
+        cmocka_unit_test(hottest_first),
+        cmocka_unit_test(survives_a_restart),
+        cmocka_unit_test(refuses_what_is_not_its_file),
+        cmocka_unit_test(any_rates_will_do),
+        cmocka_unit_test(refuses_bad_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
