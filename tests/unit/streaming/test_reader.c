@@ -388,7 +388,7 @@ static void copies_share_by_speed(void **state) {
         add_data(&g);
         assert_ok(sl_fake_add_file(g.reader, 0, data, DATA_BYTES, NULL, &test_err));
         struct sl_rng rng = {.state = 5};
-        uint64_t t = 0, before = 0;
+        uint64_t t = 0, before[2] = {0};
         for (uint32_t turn = 0; turn < 8; turn++) {
             for (uint32_t i = 0; i < N_TEST_READS; i++)
                 rig_scatter(&g, i, 0, DATA_BYTES, &rng);
@@ -396,19 +396,22 @@ static void copies_share_by_speed(void **state) {
             g.n_order = 0;
             if (turn == 1) { /* the first turn measures */
                 t = vclock.now_ns;
-                before = stats_of(&g).read_bytes;
+                for (uint32_t j = 0; j < 2; j++)
+                    before[j] = sl_reader_copy_bytes(g.reader, 0, j);
             }
             rig_submit(&g, 0, N_TEST_READS);
             rig_wait_all(&g);
             rig_check_ok(&g, 0, N_TEST_READS, data);
         }
-        uint64_t bytes = stats_of(&g).read_bytes - before;
-        double best = (double)bytes * 1e9 / (double)(fast + slow[k]);
-        double ns = (double)(vclock.now_ns - t);
-        double share = (double)sl_reader_copy_bytes(g.reader, 0, 1) /
-                       (double)sl_reader_copy_bytes(g.reader, 0, 0);
+        double part[2];
+        for (uint32_t j = 0; j < 2; j++)
+            part[j] = (double)(sl_reader_copy_bytes(g.reader, 0, j) - before[j]);
+        double best = (part[0] + part[1]) * 1e9 / (double)(fast + slow[k]);
+        double ns = (double)(vclock.now_ns - t), share = part[1] / part[0];
         double want = (double)fast / (double)slow[k];
-        if (ns > best * 1.10 || share < want * 0.8 || share > want * 1.25)
+        /* Each of the seven turns may end with one request on the slow drive. */
+        double most = best * 1.05 + 7 * (768 << 10) * 1e9 / (double)slow[k];
+        if (ns > most || share < want * 0.8 || share > want * 1.25)
             fail_msg("took %.2f of the best time, share %.2f for %.2f", ns / best, share, want);
         rig_release(&g);
     }
