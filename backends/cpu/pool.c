@@ -1,6 +1,10 @@
 /* The pool's three meeting points (start, barrier, end) share one pattern: an atomic word that the
  * last one changes, waiters that spin on it for a bounded time, then give their time slice away,
- * then sleep on it as a futex. The waker makes the system call only when somebody sleeps. */
+ * then sleep on it as a futex. The waker makes the system call only when somebody sleeps.
+ *
+ * On a busy machine the kernel may put two of our threads on one CPU, and as they wait for one
+ * another in turn, both look content: its balancer left them there for seconds (a run then took 33
+ * us instead of 0.3). So a helper that waits long and finds itself on another's CPU moves away. */
 #include "backends/cpu/pool.h"
 
 #include "common/clock.h"
@@ -21,7 +25,8 @@
 /* Between two ops of a layer the engine needs a few microseconds, between two steps more than it
  * pays to spin. */
 #define SPIN_NS  60000u
-#define YIELD_NS 15000u /* from here on each round of spinning also yields */
+#define YIELD_NS 15000u   /* from here on each round of spinning also yields */
+#define MOVE_NS  5000000u /* a thread moves to another CPU at most this often */
 
 /* A word to wait on. It only ever counts up, so that a waiter that wakes late sees the change. */
 struct gate {
@@ -48,7 +53,12 @@ struct sl_pool {
     uint64_t spin_ns;
     uint32_t n_started; /* helpers */
     struct helper *helpers;
+    bool spread;         /* there is a CPU for each thread */
+    _Atomic int *on_cpu; /* [n_threads] where each last began a run; -1 unknown */
 };
+
+static _Thread_local uint32_t my_thread; /* 0 in whoever calls sl_pool_run */
+static _Thread_local uint64_t moved_ns;
 
 static void pause_cpu(void) {
 #if defined(__x86_64__)
@@ -58,7 +68,40 @@ static void pause_cpu(void) {
 #endif
 }
 
-static void gate_wait_while(struct gate *g, uint32_t old, uint64_t spin_ns) {
+static void note_cpu(struct sl_pool *p, uint32_t thread) {
+    int cpu = sched_getcpu();
+    if (atomic_load_explicit(&p->on_cpu[thread], memory_order_relaxed) != cpu)
+        atomic_store_explicit(&p->on_cpu[thread], cpu, memory_order_relaxed);
+}
+
+/* Only helpers move: the caller's thread is not ours. Its CPUs are taken away for a moment, which
+ * migrates at once, and given back. */
+static void move_apart(struct sl_pool *p, uint64_t now_ns) {
+    if (!my_thread || !p->spread || now_ns - moved_ns < MOVE_NS)
+        return;
+    int mine = sched_getcpu();
+    bool shared = false;
+    cpu_set_t allowed, others;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return;
+    others = allowed;
+    for (uint32_t i = 0; i < p->n_threads; i++) {
+        int cpu = atomic_load_explicit(&p->on_cpu[i], memory_order_relaxed);
+        if (i == my_thread || cpu < 0 || cpu >= CPU_SETSIZE)
+            continue;
+        shared = shared || cpu == mine;
+        CPU_CLR((size_t)cpu, &others);
+    }
+    if (!shared || CPU_COUNT(&others) == 0)
+        return;
+    moved_ns = now_ns;
+    if (sched_setaffinity(0, sizeof others, &others) == 0) {
+        note_cpu(p, my_thread);
+        sched_setaffinity(0, sizeof allowed, &allowed);
+    }
+}
+
+static void gate_wait_while(struct sl_pool *p, struct gate *g, uint32_t old) {
     uint64_t start_ns = 0;
     for (;;) {
         for (int i = 0; i < 32; i++) {
@@ -69,10 +112,12 @@ static void gate_wait_while(struct gate *g, uint32_t old, uint64_t spin_ns) {
         uint64_t now_ns = sl_now_ns();
         if (!start_ns)
             start_ns = now_ns;
-        if (now_ns - start_ns >= spin_ns)
+        if (now_ns - start_ns >= p->spin_ns)
             break;
-        if (now_ns - start_ns >= YIELD_NS)
+        if (now_ns - start_ns >= YIELD_NS) {
+            move_apart(p, now_ns);
             sched_yield();
+        }
     }
     /* Sequentially consistent on both sides: either the waker sees the sleeper, or the sleeper
      * (in the kernel's check of the word) sees the new word. */
@@ -92,9 +137,11 @@ static void *helper_main(void *arg) {
     const struct helper *h = arg;
     struct sl_pool *p = h->pool;
     uint32_t run = 0;
+    my_thread = h->thread;
     for (;;) {
-        gate_wait_while(&p->start, run, p->spin_ns);
+        gate_wait_while(p, &p->start, run);
         run++;
+        note_cpu(p, h->thread);
         if (p->stop)
             return NULL;
         p->fn(p->ctx, h->thread, p->n_threads);
@@ -123,12 +170,18 @@ enum sl_status sl_pool_create(uint32_t n_threads, struct sl_pool **out_pool) {
         return SL_ERR_NOMEM;
     *p = (struct sl_pool){.n_threads = n_threads};
     /* With more threads than CPUs, whoever spins holds up whom it waits for. */
-    p->spin_ns = n_threads > n_cpus() ? 1000 : SPIN_NS;
+    p->spread = n_threads <= n_cpus();
+    p->spin_ns = p->spread ? SPIN_NS : 1000;
     p->helpers = calloc(n_threads, sizeof *p->helpers);
-    if (!p->helpers) {
+    p->on_cpu = calloc(n_threads, sizeof *p->on_cpu);
+    if (!p->helpers || !p->on_cpu) {
+        free(p->helpers);
+        free(p->on_cpu);
         free(p);
         return SL_ERR_NOMEM;
     }
+    for (uint32_t i = 0; i < n_threads; i++)
+        atomic_init(&p->on_cpu[i], -1);
     /* Signals are the process's main thread's business. */
     sigset_t all, before;
     sigfillset(&all);
@@ -159,6 +212,7 @@ void sl_pool_destroy(struct sl_pool **pool) {
     if (!p)
         return;
     stop_helpers(p);
+    free(p->on_cpu);
     free(p->helpers);
     free(p);
     *pool = NULL;
@@ -176,6 +230,7 @@ void sl_pool_run(struct sl_pool *p, void (*fn)(void *ctx, uint32_t thread, uint3
         fn(ctx, 0, 1);
         return;
     }
+    note_cpu(p, 0);
     p->fn = fn;
     p->ctx = ctx;
     uint32_t target = atomic_load_explicit(&p->done.word, memory_order_relaxed) + n_helpers;
@@ -185,7 +240,7 @@ void sl_pool_run(struct sl_pool *p, void (*fn)(void *ctx, uint32_t thread, uint3
         uint32_t now = atomic_load_explicit(&p->done.word, memory_order_acquire);
         if (now == target)
             return;
-        gate_wait_while(&p->done, now, p->spin_ns);
+        gate_wait_while(p, &p->done, now);
     }
 }
 
@@ -201,7 +256,7 @@ void sl_pool_barrier(struct sl_pool *p) {
         atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
         gate_add(&p->phase, 1);
     } else {
-        gate_wait_while(&p->phase, phase, p->spin_ns);
+        gate_wait_while(p, &p->phase, phase);
     }
 }
 
