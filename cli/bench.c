@@ -20,7 +20,7 @@
 #define MAX_PARALLEL 8u /* entries of --parallel */
 
 struct options {
-    const char *model, *parallel, *format, *kv_type, *cpu_isa;
+    const char *model, *parallel, *format, *kv_type, *cpu_isa, *record_routes;
     uint32_t n_prompt, n_gen, reps, threads, batch;
     bool json, no_warmup;
 };
@@ -390,6 +390,8 @@ int sl_cmd_bench(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 or q8_0 (f16)", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa, "c, avx2, avx512 or vnni (the best)",
          false},
+        {SL_ARG_STRING, 0, "--record-routes", "FILE", &o.record_routes,
+         "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
     };
     const struct sl_command command = {
@@ -411,8 +413,10 @@ int sl_cmd_bench(int argc, char **argv) {
     }
     o.json = o.json || (o.format && strcmp(o.format, "json") == 0);
     struct bench b = {.o = &o, .n_threads = o.threads ? o.threads : sl_cpus_allowed()};
-    struct sl_engine_config config = {
-        .n_threads = o.threads, .batch_tokens = o.batch, .cpu_isa = o.cpu_isa};
+    struct sl_engine_config config = {.n_threads = o.threads,
+                                      .batch_tokens = o.batch,
+                                      .cpu_isa = o.cpu_isa,
+                                      .record_routes = o.record_routes};
     if (!plan_tests(&b, &config) || !sl_parse_kv_type("bench", o.kv_type, &config.kv_dtype))
         return 2;
     sl_log_set_level(verbose ? SL_LOG_DEBUG : SL_LOG_ERROR);

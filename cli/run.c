@@ -257,6 +257,8 @@ int sl_cmd_run(int argc, char **argv) {
         {SL_ARG_U32, 't', "--threads", "N", &config.n_threads, "0 = all CPUs (0)", false},
         {SL_ARG_U32, 'c', "--ctx", "N", &config.ctx_tokens,
          "context, tokens; 0 = the model's, at most 8192 (0)", false},
+        {SL_ARG_STRING, 0, "--record-routes", "FILE", &config.record_routes,
+         "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &kv_type, "f16 or q8_0 (f16)", false},
     };
     const struct sl_command command = {

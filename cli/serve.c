@@ -296,6 +296,8 @@ int sl_cmd_serve(int argc, char **argv) {
          "CPU threads that compute (default: all CPUs)", false},
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type,
          "how keys and values are kept: f16 (default) or q8_0", false},
+        {SL_ARG_STRING, 0, "--record-routes", "FILE", &o.engine.record_routes,
+         "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "ISA", &o.engine.cpu_isa,
          "force c, avx2, avx512 or vnni (default: the best there is)", false},
         {SL_ARG_FLAG, 0, "--no-warmup", NULL, &o.no_warmup,

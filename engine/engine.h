@@ -17,14 +17,15 @@
 struct sl_engine;
 
 struct sl_engine_config {
-    uint32_t n_threads;     /* 0 = all CPUs */
-    uint32_t ctx_tokens;    /* most tokens of one session, prompt and answer; 0 = the model's, at
-                               most 8192 */
-    uint32_t parallel;      /* sessions that run at once; 0 = 4 */
-    uint32_t batch_tokens;  /* rows of one step at most; 0 = 512 */
-    uint32_t queue_max;     /* requests waiting at most; 0 = 256 */
-    enum sl_dtype kv_dtype; /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
-    const char *cpu_isa;    /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
+    uint32_t n_threads;        /* 0 = all CPUs */
+    uint32_t ctx_tokens;       /* most tokens of one session, prompt and answer; 0 = the model's, at
+                                  most 8192 */
+    uint32_t parallel;         /* sessions that run at once; 0 = 4 */
+    uint32_t batch_tokens;     /* rows of one step at most; 0 = 512 */
+    uint32_t queue_max;        /* requests waiting at most; 0 = 256 */
+    enum sl_dtype kv_dtype;    /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
+    const char *record_routes; /* file for the experts that each row chooses, NULL = none */
+    const char *cpu_isa;       /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
 };
 
 /* Loading: done of total bytes. Returning false cancels the load. May be called from any thread. */

@@ -141,6 +141,13 @@ enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_m
     st = init_rope(f, model, weights, err);
     if (st != SL_OK)
         goto fail;
+    if (plan->config.record_routes) {
+        st = dev->caps.host_visible
+                 ? sl_route_recorder_open(plan->config.record_routes, model, &f->routes, err)
+                 : sl_fail(err, SL_ERR_UNSUPPORTED, "routes can be recorded on the CPU only");
+        if (st != SL_OK)
+            goto fail;
+    }
     *out_forward = f;
     return SL_OK;
 fail:
@@ -159,6 +166,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
     free(f->host_tables);
     free(f->host_pages);
     free(f->host_logits);
+    sl_route_recorder_close(&f->routes);
     free(f);
     *pf = NULL;
 }
@@ -204,6 +212,7 @@ static enum sl_status at(const struct place *where, const char *op, enum sl_stat
 struct rows {
     float *x;
     uint32_t n, n_decode;
+    const uint32_t *of_step; /* [n] which of the step's rows they are; NULL = all */
 };
 
 static enum sl_status rms_norm(struct sl_forward *f, const float *x, const float *w, float *y,
@@ -390,6 +399,8 @@ static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weight
                                                                             .n = hp->n_embd}));
     if (f->dev->caps.host_visible)
         count_experts(f, w, r->n);
+    if (f->routes)
+        sl_route_recorder_layer(f->routes, &f->step, where->layer, r->n, r->of_step, a->expert_ids);
     if (!shared)
         return SL_OK;
     TRY("shared expert",
@@ -436,6 +447,7 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
         attn = a->out_attn;
         r->x = a->out_x;
         r->n = s->n_out;
+        r->of_step = s->out_rows;
         r->n_decode = 0;
         while (r->n_decode < s->n_out && s->out_rows[r->n_decode] < s->n_decode)
             r->n_decode++;
@@ -492,7 +504,7 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
                                                        .n_tok = s->n_rows,
                                                        .n_freq = hp->n_rot / 2,
                                                        .mscale = f->rope_mscale}));
-    struct rows r = {a->x, s->n_rows, s->n_decode};
+    struct rows r = {a->x, s->n_rows, s->n_decode, NULL};
     for (uint32_t i = 0; i < hp->n_layer; i++) {
         if (give_up && give_up->asked(give_up)) {
             TRY("canceled step", sl_device_sync(f->dev));

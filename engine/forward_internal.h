@@ -3,6 +3,7 @@
 #define SL_ENGINE_FORWARD_INTERNAL_H
 
 #include "engine/forward.h"
+#include "engine/route_recorder.h"
 
 /* One layer's weights as device addresses; data == NULL / pointer NULL = the layer has none. */
 struct sl_layer_weights {
@@ -51,6 +52,7 @@ struct sl_forward {
     struct sl_expert_ref *refs;      /* all layers' experts */
     struct sl_weight embd, output;
     const float *output_norm;
+    struct sl_route_recorder *routes; /* NULL = none */
     void *arena;
     size_t arena_bytes;
     struct sl_activations a;

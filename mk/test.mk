@@ -16,11 +16,17 @@ test-templates: $(RENDER)
 	$(TAP) "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
 ## make test-parts          everything for one MODE: units, conformance, templates, replay, HTTP
 test-parts: test-programs
-	@rc=0; for t in unit conformance $(if $(filter release,$(MODE)),determinism) test-templates test-replay test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+	@rc=0; for t in unit conformance $(if $(filter release,$(MODE)),determinism test-routing) test-templates test-replay test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
 
-# Under TSan: what has threads.
-TSAN_UNIT := $(filter $(B)/tests/unit/engine/% $(B)/tests/unit/server/% $(B)/tests/unit/backends/% \
-  $(B)/tests/unit/streaming/%,$(UNIT_BIN))
+# Do synthetic models route like a real one?
+.PHONY: test-routing
+test-routing: $(B)/sluice $(ROUTES_BIN)
+	$(TAP) "tests/replay/synth_routing.py $(B)/sluice $(ROUTES_BIN)"
+
+# Under TSan: what has threads, or is called from several.
+NO_THREADS := test_sampler test_synth test_formats test_math test_memory test_fields test_stop
+TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS),$(B)/tests/unit/%/$(t)),$(filter $(foreach l,\
+  engine server backends streaming,$(B)/tests/unit/$(l)/%),$(UNIT_BIN)))
 .PHONY: tsan-programs test-tsan
 tsan-programs: $(TSAN_UNIT)
 test-tsan: tsan-programs

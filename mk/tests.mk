@@ -2,7 +2,7 @@
 UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
 UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
 
-closure = $(1) $(LAYER_$(1))
+closure = $(sort $(1) $(LAYER_$(1)) $(foreach l,$(LAYER_$(1)),$(LAYER_$(l))))
 unit_layer = $(patsubst tests/unit/%/,%,$(dir $(1)))
 
 define unit_rule

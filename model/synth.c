@@ -43,9 +43,9 @@ const struct sl_synth_config sl_synth_default = {
     .down = {{SL_DTYPE_Q8_0}, 1},
     .embd = SL_DTYPE_Q8_0,
     .output = SL_DTYPE_Q8_0,
-    .skew = 0.8f,
-    .locality = 0.8f,
-    .stay = 0.7f,
+    .skew = 1.2f,
+    .locality = 0.87f,
+    .stay = 0.78f,
     .n_split = 1,
 };
 
