@@ -263,3 +263,14 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
     }
     return -1;
 }
+
+const char *sl_args_model(const char *command, const char *option, const char *positional) {
+    if (option && positional) {
+        fprintf(stderr, "sluice %s: two models given: %s and %s\n", command, option, positional);
+        return NULL;
+    }
+    const char *model = option ? option : positional;
+    if (!model)
+        fprintf(stderr, "sluice %s: no model given; say which with -m MODEL.gguf\n", command);
+    return model;
+}

@@ -41,6 +41,10 @@ struct sl_command {
  * Returns -1 to go on; otherwise the exit code: 0 after --help, 2 after an error message. */
 int sl_args_parse(const struct sl_command *command, int argc, char **argv);
 
+/* The model that a command is given: by option (-m) or as its one positional argument. NULL after
+ * an error message when there is none or one too many. */
+const char *sl_args_model(const char *command, const char *option, const char *positional);
+
 /* The candidate nearest to word by edit distance, or NULL when none is near. */
 const char *sl_args_nearest(const char *word, const char *const *candidates, uint32_t n);
 

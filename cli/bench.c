@@ -368,45 +368,53 @@ static bool plan_tests(struct bench *b, struct sl_engine_config *config) {
 
 int sl_cmd_bench(int argc, char **argv) {
     struct options o = {.n_prompt = 512, .n_gen = 128, .reps = 3};
+    const char *positional = NULL;
     bool verbose = false;
     const struct sl_arg args[] = {
-        {SL_ARG_STRING, 'm', "--model", "FILE", &o.model, "GGUF file", true},
+        {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
+         "the GGUF file (also as the only argument)", false},
         {SL_ARG_HEADING, 0, "What to measure", NULL, NULL, NULL, false},
-        {SL_ARG_U32, 'p', "--n-prompt", "N", &o.n_prompt, "prompt tokens; 0 = no prompt test (512)",
-         false},
-        {SL_ARG_U32, 'n', "--n-gen", "N", &o.n_gen, "generated tokens; 0 = no decode test (128)",
-         false},
+        {SL_ARG_U32, 'p', "--n-prompt", "N", &o.n_prompt,
+         "prompt tokens; 0 = no prompt test (default 512)", false},
+        {SL_ARG_U32, 'n', "--n-gen", "N", &o.n_gen,
+         "generated tokens; 0 = no decode test (default 128)", false},
         {SL_ARG_STRING, 0, "--parallel", "LIST", &o.parallel,
-         "sequences that generate at once, one test for each (1)", false},
-        {SL_ARG_U32, 'r', "--repetitions", "N", &o.reps, "runs of each test (3)", false},
+         "sequences that generate at once, one test for each (default 1)", false},
+        {SL_ARG_U32, 'r', "--repetitions", "N", &o.reps, "runs of each test (default 3)", false},
         {SL_ARG_FLAG, 0, "--no-warmup", NULL, &o.no_warmup, "no run before the measured ones",
          false},
         {SL_ARG_HEADING, 0, "Output", NULL, NULL, NULL, false},
-        {SL_ARG_STRING, 'o', "--output", "FORMAT", &o.format, "md or json (md)", false},
+        {SL_ARG_STRING, 'o', "--output", "FORMAT", &o.format, "md or json (default md)", false},
         {SL_ARG_FLAG, 0, "--json", NULL, &o.json, "the same as -o json", false},
         {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
-        {SL_ARG_U32, 't', "--threads", "N", &o.threads, "threads; 0 = all CPUs (0)", false},
-        {SL_ARG_U32, 'b', "--batch", "N", &o.batch, "rows of one step at most (512)", false},
-        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 or q8_0 (f16)", false},
-        {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa, "c, avx2, avx512 or vnni (the best)",
+        {SL_ARG_U32, 't', "--threads", "N", &o.threads, "threads; 0 = all CPUs (default 0)", false},
+        {SL_ARG_U32, 'b', "--batch", "N", &o.batch, "rows of one step at most (default 512)",
          false},
+        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 or q8_0 (default f16)", false},
+        {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa,
+         "c, avx2, avx512 or vnni (default: the best)", false},
         {SL_ARG_STRING, 0, "--record-routes", "FILE", &o.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
     };
     const struct sl_command command = {
         .name = "bench",
-        .about = "measure prompt and decode speed",
+        .about = "Measures prompt and decode speed.",
         .usage = "sluice bench -m MODEL [-p 512] [-n 128] [options]",
         .notes = "Prompts and answers are random tokens. The ceiling beside a decode rate is what "
                  "reading the\nweights of each step at the RAM rate measured in the same run would "
                  "give; each expert that a\nstep touches counts once, KV is left out.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .positional = "MODEL",
+        .out_positional = &positional,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
+    o.model = sl_args_model("bench", o.model, positional);
+    if (!o.model)
+        return 2;
     if (o.format && strcmp(o.format, "md") != 0 && strcmp(o.format, "json") != 0) {
         fprintf(stderr, "sluice bench: --output is '%s': must be md or json\n", o.format);
         return 2;
@@ -420,12 +428,16 @@ int sl_cmd_bench(int argc, char **argv) {
     if (!plan_tests(&b, &config) || !sl_parse_kv_type("bench", o.kv_type, &config.kv_dtype))
         return 2;
     sl_log_set_level(verbose ? SL_LOG_DEBUG : SL_LOG_ERROR);
+    struct sl_opened opened;
+    if (!sl_open_model("bench", o.model, &opened))
+        return 1;
     sl_show_progress("measuring how fast RAM can be read");
     b.ram_rate = sl_ram_read_bandwidth(b.n_threads, 1.0);
     sl_show_progress("%s", "");
-    struct sl_opened opened;
-    if (!sl_open_engine("bench", o.model, &config, &opened))
+    if (!sl_start_engine("bench", &config, &opened)) {
+        sl_close_engine(&opened);
         return 1;
+    }
     b.engine = opened.engine;
     b.model = opened.model;
     b.dense_bytes = dense_bytes(b.model);

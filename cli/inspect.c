@@ -441,12 +441,9 @@ int sl_cmd_inspect(int argc, char **argv) {
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
+    path = sl_args_model("inspect", option_path, path);
     if (!path)
-        path = option_path;
-    if (!path) {
-        fprintf(stderr, "sluice inspect: which file? usage: %s\n", command.usage);
         return 2;
-    }
     static struct sl_inspect in; /* 32 KiB of layers: not for the stack */
     struct sl_err err;
     if (sl_inspect_open(path, &in, &err) != SL_OK) {

@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "common/version.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,8 +36,13 @@ int main(int argc, char **argv) {
         print_usage(stderr);
         return 2;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
+    bool help = strcmp(argv[1], "help") == 0;
+    if (help && argc > 2) { /* `help COMMAND` is `COMMAND --help` */
+        static char option[] = "--help";
+        argv[1] = argv[2];
+        argv[2] = option;
+        argc = 3;
+    } else if (help || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_usage(stdout);
         return 0;
     }
@@ -51,8 +57,8 @@ int main(int argc, char **argv) {
         names[i] = commands[i].name;
     }
     const char *near = sl_args_nearest(argv[1], names, SL_COUNTOF(names));
-    fprintf(stderr, "sluice: unknown command '%s'%s%s%s\n", argv[1], near ? "; did you mean '" : "",
-            near ? near : "", near ? "'?" : "");
+    fprintf(stderr, "sluice: unknown %s '%s'%s%s%s\n", argv[1][0] == '-' ? "option" : "command",
+            argv[1], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     fprintf(stderr, "see 'sluice --help'\n");
     return 2;
 }

@@ -148,6 +148,7 @@ static bool ask(struct chat *c, const char *line) {
     if (sl_detok_finish(&a.detok, &rest) == SL_OK)
         emit(&a, rest);
     putchar('\n');
+    fflush(stdout); /* before what goes to stderr, also when stdout is no terminal */
     if (a.result.reason == SL_FINISH_ERROR) {
         fprintf(stderr, "sluice run: %s\n", a.result.err.text);
         goto out;
@@ -184,6 +185,7 @@ static void converse(struct chat *c, const char *system) {
             if (errno == EINTR && interrupted) {
                 interrupted = 0;
                 clearerr(stdin);
+                fprintf(stderr, "\n[Ctrl-D ends]");
                 continue;
             }
             break;
@@ -242,24 +244,26 @@ int sl_cmd_run(int argc, char **argv) {
         {SL_ARG_FLAG, 0, "--raw", NULL, &c.raw, "continue the text as it is: no chat template",
          false},
         {SL_ARG_U32, 'n', "--max-tokens", "N", &c.max_tokens,
-         "tokens per answer; 0 = until the context is full (0)", false},
+         "tokens per answer; 0 = until the context is full (default 0)", false},
         {SL_ARG_FLAG, 'q', "--quiet", NULL, &c.quiet, "only the answers", false},
-        {SL_ARG_HEADING, 0, "sampling:", NULL, NULL, NULL, false},
-        {SL_ARG_F32, 0, "--temp", "X", &c.sampling.temperature, "temperature; 0 = greedy (0.7)",
+        {SL_ARG_HEADING, 0, "Sampling", NULL, NULL, NULL, false},
+        {SL_ARG_F32, 0, "--temp", "X", &c.sampling.temperature,
+         "temperature; 0 = greedy (default 0.7)", false},
+        {SL_ARG_F32, 0, "--top-p", "X", &c.sampling.top_p, "nucleus; 1 = off (default 0.95)",
          false},
-        {SL_ARG_F32, 0, "--top-p", "X", &c.sampling.top_p, "nucleus; 1 = off (0.95)", false},
-        {SL_ARG_U32, 0, "--top-k", "N", &c.sampling.top_k, "0 = off (0)", false},
-        {SL_ARG_F32, 0, "--min-p", "X", &c.sampling.min_p, "0 = off (0)", false},
-        {SL_ARG_F32, 0, "--repeat-penalty", "X", &c.sampling.repeat_penalty, "1 = off (1)", false},
-        {SL_ARG_U64, 0, "--seed", "N", &c.sampling.seed, "the same seed, the same answer (0)",
+        {SL_ARG_U32, 0, "--top-k", "N", &c.sampling.top_k, "0 = off (default 0)", false},
+        {SL_ARG_F32, 0, "--min-p", "X", &c.sampling.min_p, "0 = off (default 0)", false},
+        {SL_ARG_F32, 0, "--repeat-penalty", "X", &c.sampling.repeat_penalty, "1 = off (default 1)",
          false},
-        {SL_ARG_HEADING, 0, "engine:", NULL, NULL, NULL, false},
-        {SL_ARG_U32, 't', "--threads", "N", &config.n_threads, "0 = all CPUs (0)", false},
+        {SL_ARG_U64, 0, "--seed", "N", &c.sampling.seed,
+         "the same seed, the same answer (default 0)", false},
+        {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
+        {SL_ARG_U32, 't', "--threads", "N", &config.n_threads, "0 = all CPUs (default 0)", false},
         {SL_ARG_U32, 'c', "--ctx", "N", &config.ctx_tokens,
-         "context, tokens; 0 = the model's, at most 8192 (0)", false},
+         "context, tokens; 0 = the model's, at most 8192 (default 0)", false},
         {SL_ARG_STRING, 0, "--record-routes", "FILE", &config.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
-        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &kv_type, "f16 or q8_0 (f16)", false},
+        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &kv_type, "f16 or q8_0 (default f16)", false},
     };
     const struct sl_command command = {
         .name = "run",
@@ -274,12 +278,9 @@ int sl_cmd_run(int argc, char **argv) {
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
+    model = sl_args_model("run", model, positional);
     if (!model)
-        model = positional;
-    if (!model) {
-        fprintf(stderr, "sluice run: no model is given: -m FILE\n");
         return 2;
-    }
     if (!sl_parse_kv_type("run", kv_type, &config.kv_dtype))
         return 2;
     sl_log_set_level(SL_LOG_WARN); /* the terminal belongs to the conversation */
@@ -295,7 +296,7 @@ int sl_cmd_run(int argc, char **argv) {
         sigaction(SIGINT, &action, NULL);
         rc = 0;
         if (prompt)
-            rc = ask(&c, prompt) ? 0 : 1;
+            rc = !ask(&c, prompt) ? 1 : interrupted ? 130 : 0;
         else
             converse(&c, system);
     }

@@ -226,9 +226,11 @@ out:
 
 int sl_cmd_score(int argc, char **argv) {
     struct options o = {0};
+    const char *positional = NULL;
     bool verbose = false;
     const struct sl_arg args[] = {
-        {SL_ARG_STRING, 'm', "--model", "FILE", &o.model, "GGUF file", true},
+        {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
+         "the GGUF file (also as the only argument)", false},
         {SL_ARG_HEADING, 0, "Text (one of the two)", NULL, NULL, NULL, false},
         {SL_ARG_STRING, 0, "--ids", "FILE", &o.ids, "token ids, little-endian int32", false},
         {SL_ARG_STRING, 0, "--text", "FILE", &o.text, "text, any bytes", false},
@@ -240,27 +242,32 @@ int sl_cmd_score(int argc, char **argv) {
          false},
         {SL_ARG_FLAG, 0, "--json", NULL, &o.json, "print a JSON object", false},
         {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
-        {SL_ARG_U32, 't', "--threads", "N", &o.threads, "threads; 0 = all CPUs (0)", false},
+        {SL_ARG_U32, 't', "--threads", "N", &o.threads, "threads; 0 = all CPUs (default 0)", false},
         {SL_ARG_U32, 'c', "--ctx", "N", &o.ctx,
          "score in pieces of N tokens, each without what came before it\n"
-         "(the text's length or the model's context, whichever is less)",
+         "(default: the text's length or the model's context, whichever is less)",
          false},
-        {SL_ARG_U32, 'b', "--batch", "N", &o.batch, "tokens computed at once (512)", false},
-        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 or q8_0 (f16)", false},
+        {SL_ARG_U32, 'b', "--batch", "N", &o.batch, "tokens computed at once (default 512)", false},
+        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 or q8_0 (default f16)", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa,
-         "c, avx2, avx512 or vnni; all give the same numbers (the best)", false},
+         "c, avx2, avx512 or vnni; all give the same numbers (default: the best)", false},
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
     };
     const struct sl_command command = {
         .name = "score",
-        .about = "perplexity and log-probabilities of a text",
+        .about = "Computes perplexity and log-probabilities of a text.",
         .usage = "sluice score -m MODEL (--ids FILE | --text FILE) [options]",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .positional = "MODEL",
+        .out_positional = &positional,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
+    o.model = sl_args_model("score", o.model, positional);
+    if (!o.model)
+        return 2;
     if (!o.ids == !o.text) {
         fprintf(stderr, "sluice score: give one of --ids and --text\n");
         return 2;

@@ -150,16 +150,9 @@ static bool read_keys(const char *path, char **keys, uint32_t *n) {
 
 static bool check_options(struct options *o) {
     static const char *const levels[] = {"error", "warn", "info", "debug"};
-    if (o->positional && o->model) {
-        fprintf(stderr, "sluice serve: two models given: %s and %s\n", o->model, o->positional);
-        return false;
-    }
+    o->model = sl_args_model("serve", o->model, o->positional);
     if (!o->model)
-        o->model = o->positional;
-    if (!o->model) {
-        fprintf(stderr, "sluice serve: no model given; say which with -m MODEL.gguf\n");
         return false;
-    }
     if (o->port > 65535) {
         fprintf(stderr, "sluice serve: --port %u is not a port (0 to 65535)\n", o->port);
         return false;
@@ -270,7 +263,8 @@ int sl_cmd_serve(int argc, char **argv) {
                    .buffer_tokens = 1024},
     };
     const struct sl_arg args[] = {
-        {SL_ARG_STRING, 'm', "--model", "FILE", &o.model, "the GGUF file to serve", false},
+        {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
+         "the GGUF file to serve (also as the only argument)", false},
         {SL_ARG_STRING, 0, "--alias", "NAME", &o.alias,
          "what clients call the model (default: the file's name)", false},
         {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
@@ -283,7 +277,7 @@ int sl_cmd_serve(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--api-key-file", "FILE", &o.api_key_file, "the same, one key a line",
          false},
         {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
-        {SL_ARG_U32, 0, "--ctx", "TOKENS", &o.engine.ctx_tokens,
+        {SL_ARG_U32, 'c', "--ctx", "TOKENS", &o.engine.ctx_tokens,
          "most tokens of one request, prompt and answer (default: the model's, at most 8192)",
          false},
         {SL_ARG_U32, 0, "--parallel", "N", &o.engine.parallel,
@@ -322,11 +316,11 @@ int sl_cmd_serve(int argc, char **argv) {
     };
     const struct sl_command command = {
         .name = "serve",
-        .about = "serve a model over HTTP",
+        .about = "Serves a model over HTTP, as OpenAI's API does.",
         .usage = "sluice serve -m MODEL.gguf [options]",
         .notes = "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize,\n"
                  "/detokenize, /apply-template, /props, /health, /metrics.\n"
-                 "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.",
+                 "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .positional = "MODEL",

@@ -200,9 +200,12 @@ static int list_pre(void) {
 
 int sl_cmd_tokenize(int argc, char **argv) {
     struct options o = {0};
+    const char *positional = NULL;
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
-         "GGUF file; one that holds a vocabulary alone will do", false},
+         "the GGUF file (also as the only argument); one that holds\n"
+         "a vocabulary alone will do",
+         false},
         {SL_ARG_HEADING, 0, "Text (standard input unless given)", NULL, NULL, NULL, false},
         {SL_ARG_STRING, 'f', "--file", "TEXT", &o.file, "read the text from a file, - is stdin",
          false},
@@ -223,20 +226,20 @@ int sl_cmd_tokenize(int argc, char **argv) {
     };
     const struct sl_command command = {
         .name = "tokenize",
-        .about = "turn text into token ids",
+        .about = "Turns text into token ids.",
         .usage = "sluice tokenize -m FILE [--file TEXT | --text S] [options]",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .positional = "MODEL",
+        .out_positional = &positional,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
     if (o.list_pre)
         return list_pre();
-    if (!o.model && !o.splits) {
-        fprintf(stderr, "sluice tokenize: -m FILE is missing; see 'sluice tokenize --help'\n");
+    if (!o.splits && !(o.model = sl_args_model("tokenize", o.model, positional)))
         return 2;
-    }
     if (o.file && o.text) {
         fprintf(stderr, "sluice tokenize: --file and --text exclude each other\n");
         return 2;

@@ -74,6 +74,14 @@ static void wrong_usage(void **state) {
     assert_int_equal(PARSE("--help"), 0);
 }
 
+static void one_model(void **state) {
+    (void)state;
+    assert_string_equal(sl_args_model("test", "a", NULL), "a");
+    assert_string_equal(sl_args_model("test", NULL, "b"), "b");
+    assert_null(sl_args_model("test", NULL, NULL));
+    assert_null(sl_args_model("test", "a", "b"));
+}
+
 static void nearest(void **state) {
     (void)state;
     const char *const names[] = {"--threads", "--temp", "--model"};
@@ -112,6 +120,7 @@ static void sizes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(values), cmocka_unit_test(wrong_usage),
-                                       cmocka_unit_test(nearest), cmocka_unit_test(sizes)};
+                                       cmocka_unit_test(one_model), cmocka_unit_test(nearest),
+                                       cmocka_unit_test(sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
