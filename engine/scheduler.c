@@ -367,13 +367,17 @@ static void count_step(struct sl_engine *e, const struct sl_step *step, uint64_t
     }
 }
 
+static void lose_device(struct sl_engine *e, const struct sl_err *err) {
+    pthread_mutex_lock(&e->lock);
+    e->broken = true;
+    e->dead_err = *err;
+    e->poked = true; /* those that wait or are parked must hear of it */
+    pthread_mutex_unlock(&e->lock);
+}
+
 static void step_failed(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
-    if (st == SL_ERR_DEVICE_LOST) {
-        pthread_mutex_lock(&e->lock);
-        e->broken = true;
-        e->dead_err = *err;
-        pthread_mutex_unlock(&e->lock);
-    }
+    if (st == SL_ERR_DEVICE_LOST)
+        lose_device(e, err);
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (e->slots[i] && e->slots[i]->step_rows)
             finish(e, e->slots[i], SL_FINISH_ERROR, st, err->text);
@@ -443,18 +447,24 @@ static void finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum s
     finish_list(e, &e->waiting, reason, st, text);
 }
 
-static void run_job(struct sl_engine *e, struct sl_score_job *job) {
-    bool busy = e->waiting.n || e->swapped.n;
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        busy = busy || e->slots[i];
-    enum sl_status st = busy ? sl_fail(job->err, SL_AGAIN, "cannot score while requests run")
-                             : sl_score_run(e, job);
+static void end_job(struct sl_engine *e, struct sl_score_job *job, enum sl_status st) {
     pthread_mutex_lock(&e->lock);
     job->status = st;
     job->done = true;
     e->job = NULL;
     pthread_cond_broadcast(&e->job_done);
     pthread_mutex_unlock(&e->lock);
+}
+
+static void run_job(struct sl_engine *e, struct sl_score_job *job) {
+    bool busy = e->waiting.n || e->swapped.n;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        busy = busy || e->slots[i];
+    enum sl_status st = busy ? sl_fail(job->err, SL_AGAIN, "cannot score while requests run")
+                             : sl_score_run(e, job);
+    if (st == SL_ERR_DEVICE_LOST)
+        lose_device(e, job->err);
+    end_job(e, job, st);
 }
 
 void *sl_scheduler_main(void *arg) {
@@ -473,6 +483,8 @@ void *sl_scheduler_main(void *arg) {
 
         sweep_canceled(e);
         if (broken) {
+            if (job)
+                end_job(e, job, sl_fail(job->err, SL_ERR_DEVICE_LOST, "%s", e->dead_err.text));
             finish_all(e, SL_FINISH_ERROR, SL_ERR_DEVICE_LOST, e->dead_err.text);
         } else if (!stop) {
             if (job)

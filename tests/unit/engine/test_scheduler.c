@@ -191,6 +191,7 @@ static struct sl_backend_ops failing_ops;
 static enum sl_status (*real_moe)(struct sl_device *d, const struct sl_op_moe *a);
 static atomic_int fail_in_calls; /* calls of moe until one fails; 0 = never */
 static enum sl_status fail_with;
+static struct sl_engine *test_engine_of_device;
 
 static enum sl_status moe_or_failure(struct sl_device *d, const struct sl_op_moe *a) {
     if (atomic_load(&fail_in_calls) > 0 && atomic_fetch_sub(&fail_in_calls, 1) == 1)
@@ -241,6 +242,68 @@ static void a_failing_op_fails_its_step_only(void **state) {
     free_run(after);
     free_run(lost);
     free_run(refused);
+    sl_engine_destroy(&e);
+}
+
+static atomic_bool job_first; /* the call that fails waits until somebody scores */
+static atomic_bool failing;   /* it has begun */
+
+static enum sl_status moe_or_late_failure(struct sl_device *d, const struct sl_op_moe *a) {
+    struct sl_engine *e = test_engine_of_device;
+    atomic_store(&failing, atomic_load(&job_first));
+    for (bool seen = !atomic_load(&job_first); !seen; usleep(1000)) {
+        pthread_mutex_lock(&e->lock);
+        seen = e->job != NULL;
+        pthread_mutex_unlock(&e->lock);
+    }
+    return moe_or_failure(d, a);
+}
+
+static bool take_logits(void *ctx, uint32_t pos, const float *logits) {
+    (void)ctx, (void)pos, (void)logits;
+    return true;
+}
+
+static void *score_one(void *arg) {
+    uint32_t id = 1;
+    struct sl_err err;
+    return (void *)(uintptr_t)sl_engine_score(arg, &id, 1, take_logits, NULL, &err);
+}
+
+/* With the device go the parked sessions, which no step touches, and whoever waits to score. */
+static void a_lost_device_is_told_to_all(void **state) {
+    (void)state;
+    struct sl_engine_config c = config(2, 200);
+    struct sl_engine *e = new_engine(&tiny, &c);
+    failing_ops = *e->dev->ops;
+    real_moe = failing_ops.moe;
+    failing_ops.moe = moe_or_late_failure;
+    e->dev->ops = &failing_ops;
+    test_engine_of_device = e;
+    atomic_store(&job_first, false);
+    atomic_store(&fail_in_calls, 0);
+    alarm(60); /* what is not told waits for ever */
+    struct run *parked = make(5, 20, 10), *lost = make(6, 20, 10);
+    parked->hold_at = 3;
+    submit(e, parked);
+    wait_parked(parked);
+    fail_with = SL_ERR_DEVICE_LOST;
+    atomic_store(&fail_in_calls, 1);
+    atomic_store(&job_first, true);
+    submit(e, lost);
+    while (!atomic_load(&failing))
+        usleep(1000);
+    pthread_t scorer;
+    assert_int_equal(pthread_create(&scorer, NULL, score_one, e), 0);
+    void *scored;
+    pthread_join(scorer, &scored);
+    assert_int_equal((uintptr_t)scored, SL_ERR_DEVICE_LOST);
+    wait_run(lost);
+    wait_run(parked);
+    assert_int_equal(parked->result.status, SL_ERR_DEVICE_LOST);
+    alarm(0);
+    free_run(parked);
+    free_run(lost);
     sl_engine_destroy(&e);
 }
 
@@ -593,6 +656,7 @@ int main(void) {
         cmocka_unit_test(bad_requests_are_named),
         cmocka_unit_test(a_failing_request_harms_nobody),
         cmocka_unit_test(a_failing_op_fails_its_step_only),
+        cmocka_unit_test(a_lost_device_is_told_to_all),
         cmocka_unit_test(cancel_in_decode),
         cmocka_unit_test(cancel_in_prefill),
         cmocka_unit_test(cancel_in_queue_and_from_outside),
