@@ -1,7 +1,7 @@
 #include "cli/inspect.h"
 #include "cli/args.h"
 #include "cli/commands.h"
-#include "model/utf8.h"
+#include "common/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 #include "cli/inspect.h"
-#include "model/utf8.h"
+#include "common/utf8.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,9 +1,9 @@
 /* sluice tokenize: text to token ids. */
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "common/utf8.h"
 #include "model/pretokenize.h"
 #include "model/tokenizer.h"
-#include "model/utf8.h"
 
 #include <errno.h>
 #include <jansson.h>

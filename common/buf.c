@@ -1,5 +1,7 @@
 #include "common/buf.h"
 
+#include "common/utf8.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -70,40 +72,6 @@ void sl_buf_printf(struct sl_buf *b, const char *fmt, ...) {
     va_end(ap);
 }
 
-size_t sl_utf8_length(const char *ptr, size_t len) {
-    if (len == 0)
-        return 0;
-    const unsigned char *s = (const unsigned char *)ptr;
-    unsigned char c = s[0];
-    unsigned char lo = 0x80, hi = 0xbf; /* range of the second byte */
-    size_t n;
-    if (c < 0x80)
-        return 1;
-    if (c >= 0xc2 && c <= 0xdf) {
-        n = 2;
-    } else if (c >= 0xe0 && c <= 0xef) {
-        n = 3;
-        if (c == 0xe0)
-            lo = 0xa0;
-        if (c == 0xed)
-            hi = 0x9f;
-    } else if (c >= 0xf0 && c <= 0xf4) {
-        n = 4;
-        if (c == 0xf0)
-            lo = 0x90;
-        if (c == 0xf4)
-            hi = 0x8f;
-    } else {
-        return 0;
-    }
-    if (len < n || s[1] < lo || s[1] > hi)
-        return 0;
-    for (size_t i = 2; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    return n;
-}
-
 /* Bytes to skip at an invalid position: the longest start of a valid character, at least one. */
 static size_t bad_length(const char *ptr, size_t len) {
     for (size_t n = len < 3 ? len : 3; n > 1; n--) {
@@ -111,7 +79,7 @@ static size_t bad_length(const char *ptr, size_t len) {
         char probe[4] = {(char)0x80, (char)0x80, (char)0x80, (char)0x80};
         memcpy(probe, ptr, n);
         for (size_t total = n + 1; total <= 4; total++)
-            if (sl_utf8_length(probe, total) == total)
+            if (sl_utf8_len((const unsigned char *)probe, total) == total)
                 return n;
     }
     return 1;
@@ -130,7 +98,7 @@ void sl_buf_json(struct sl_buf *b, const char *ptr, size_t len) {
             continue;
         }
         if (c >= 0x80) {
-            size_t n = sl_utf8_length(ptr + i, len - i);
+            uint32_t n = sl_utf8_len((const unsigned char *)ptr + i, len - i);
             if (n) {
                 i += n;
                 continue;

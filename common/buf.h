@@ -36,7 +36,4 @@ void sl_buf_json_text(struct sl_buf *b, const char *text);
  * infinities, which JSON does not have. */
 void sl_buf_json_number(struct sl_buf *b, double v);
 
-/* Length in bytes (1-4) of the valid UTF-8 character at ptr, or 0 when it is invalid or cut. */
-size_t sl_utf8_length(const char *ptr, size_t len);
-
 #endif

@@ -1,6 +1,6 @@
 #include "model/chat_template.h"
+#include "common/utf8.h"
 #include "model/jinja_ast.h"
-#include "model/jinja_unicode.h"
 #include "model/jinja_value.h"
 
 #include <stdlib.h>
@@ -35,10 +35,10 @@ static void take_source(struct sl_jc *c, const char *source, size_t len) {
 }
 
 static void compile(struct sl_jc *c, const char *source, size_t len, struct sl_template *t) {
-    size_t bad;
     take_source(c, source, len);
-    if (!sl_j_utf8_valid(c->source, c->len, &bad))
-        sl_jc_fail(c, (uint32_t)bad, "the template is not valid UTF-8 (byte %zu)", bad);
+    size_t n_valid = sl_utf8_valid_prefix(c->source, c->len);
+    if (n_valid < c->len)
+        sl_jc_fail(c, (uint32_t)n_valid, "the template is not valid UTF-8 (byte %zu)", n_valid);
     sl_jc_lex(c);
     struct sl_jnode *body = sl_jc_parse(c);
     t->scope = sl_jc_resolve(c, body);

@@ -1,6 +1,7 @@
 /* printf-style formatting with % and str.format.
  * Source: Python's documentation, "printf-style String Formatting" and "Format Specification
  * Mini-Language". */
+#include "common/utf8.h"
 #include "model/jinja_ast.h"
 #include "model/jinja_unicode.h"
 #include "model/jinja_value.h"
@@ -33,7 +34,7 @@ static struct sl_jv pad_number(struct sl_jrt *rt, const struct spec *s, const ch
                                const char *prefix, const char *body) {
     char fill[4], align = s->align ? s->align : '>';
     struct sl_jout o = {0};
-    unsigned n_fill = sl_j_utf8_put(fill, s->fill ? s->fill : ' ');
+    unsigned n_fill = sl_utf8_put(s->fill ? s->fill : ' ', fill);
     int64_t n = (int64_t)(strlen(sign) + strlen(prefix) + strlen(body)), rest = s->width - n;
     int64_t left = align == '>' ? rest : align == '^' ? rest / 2 : 0;
     for (int64_t i = 0; i < left; i++)
@@ -154,7 +155,7 @@ static struct sl_jv percent_char(struct sl_jrt *rt, struct sl_jv v) {
     int64_t cp = sl_j_need_int(rt, v, "%c");
     if (cp < 0 || cp > 0x10ffff || (cp >= 0xd800 && cp <= 0xdfff))
         sl_j_fail(rt, "%%c: %lld is not a character", (long long)cp);
-    unsigned n = sl_j_utf8_put(buf, (uint32_t)cp);
+    unsigned n = sl_utf8_put((uint32_t)cp, buf);
     char *p = sl_j_alloc(rt, n);
     memcpy(p, buf, n);
     return sl_j_str(rt, p, n);
@@ -343,7 +344,7 @@ static struct sl_jv format_text(struct sl_jrt *rt, struct spec *s, const struct 
     if (s->precision >= 0 && (size_t)s->precision < sl_j_chars(t))
         t = sl_j_substr(rt, t, 0, (size_t)s->precision).s;
     struct sl_jstr one = {.p = fill, .chars = 1};
-    one.len = sl_j_utf8_put(fill, s->fill ? s->fill : ' ');
+    one.len = sl_utf8_put(s->fill ? s->fill : ' ', fill);
     int64_t rest = s->width - (int64_t)sl_j_chars(t);
     int64_t left = s->align == '>' ? rest : s->align == '^' ? rest / 2 : 0;
     struct sl_jout o = {0};

@@ -1,6 +1,7 @@
 /* Cuts a template into tokens, with Jinja's rules for white space around tags (trim_blocks and
  * lstrip_blocks on).
  * Source: Jinja2's template documentation ("Whitespace Control") and its lexer's behaviour. */
+#include "common/utf8.h"
 #include "model/jinja_ast.h"
 #include "model/jinja_unicode.h"
 
@@ -275,14 +276,14 @@ static const struct sl_jstr *unescape(struct lexer *x, const char *p, const char
             cp = 0;
             for (int i = 0; i < 3 && p < end && *p >= '0' && *p <= '7'; i++)
                 cp = cp * 8 + (uint32_t)(*p++ - '0');
-            n += sl_j_utf8_put(out + n, cp);
+            n += sl_utf8_put(cp, out + n);
         } else if (*p == 'x' || *p == 'u' || *p == 'U') {
             int want = *p == 'x' ? 2 : *p == 'u' ? 4 : 8;
             if (!hex_digits(p + 1, end, want, &cp))
                 sl_jc_fail(x->c, off_of(x, at), "\\%c wants %d hexadecimal digits", *p, want);
             if (cp > 0x10ffff || (cp >= 0xd800 && cp <= 0xdfff))
                 sl_jc_fail(x->c, off_of(x, at), "\\%c%.*s is not a character", *p, want, p + 1);
-            n += sl_j_utf8_put(out + n, cp);
+            n += sl_utf8_put(cp, out + n);
             p += 1 + want;
         } else if (*p == 'N') {
             sl_jc_fail(x->c, off_of(x, at), "characters by name (\\N) are not supported");

@@ -1,4 +1,5 @@
 /* Text: builders, str() and repr(), and the string operations that filters and methods share. */
+#include "common/utf8.h"
 #include "model/jinja_ast.h"
 #include "model/jinja_unicode.h"
 #include "model/jinja_value.h"
@@ -61,7 +62,7 @@ void sl_j_put_char(struct sl_jrt *rt, struct sl_jout *o, char c) {
 
 void sl_j_put_cp(struct sl_jrt *rt, struct sl_jout *o, uint32_t cp) {
     char buf[4];
-    sl_j_put(rt, o, buf, sl_j_utf8_put(buf, cp));
+    sl_j_put(rt, o, buf, sl_utf8_put(cp, buf));
 }
 
 void sl_j_puts(struct sl_jrt *rt, struct sl_jout *o, const char *s) {

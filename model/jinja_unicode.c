@@ -105,29 +105,6 @@ const char *sl_j_utf8_prev(const char *begin, const char *p) {
     return p - 1;
 }
 
-unsigned sl_j_utf8_put(char out[4], uint32_t cp) {
-    if (cp < 0x80) {
-        out[0] = (char)cp;
-        return 1;
-    }
-    if (cp < 0x800) {
-        out[0] = (char)(0xc0 | cp >> 6);
-        out[1] = (char)(0x80 | (cp & 0x3f));
-        return 2;
-    }
-    if (cp < 0x10000) {
-        out[0] = (char)(0xe0 | cp >> 12);
-        out[1] = (char)(0x80 | (cp >> 6 & 0x3f));
-        out[2] = (char)(0x80 | (cp & 0x3f));
-        return 3;
-    }
-    out[0] = (char)(0xf0 | cp >> 18);
-    out[1] = (char)(0x80 | (cp >> 12 & 0x3f));
-    out[2] = (char)(0x80 | (cp >> 6 & 0x3f));
-    out[3] = (char)(0x80 | (cp & 0x3f));
-    return 4;
-}
-
 size_t sl_j_utf8_count(const char *p, size_t len) {
     const char *end = p + len;
     size_t n = 0;
@@ -137,23 +114,4 @@ size_t sl_j_utf8_count(const char *p, size_t len) {
         n++;
     }
     return n;
-}
-
-bool sl_j_utf8_valid(const char *p, size_t len, size_t *out_bad) {
-    const char *begin = p, *end = p + len;
-    while (p < end) {
-        uint32_t cp;
-        unsigned n = sl_j_utf8_next(p, end, &cp);
-        bool ok = n > 1 || (unsigned char)*p < 0x80;
-        if (n == 3)
-            ok = cp >= 0x800 && (cp < 0xd800 || cp > 0xdfff);
-        else if (n == 4)
-            ok = cp >= 0x10000 && cp <= 0x10ffff;
-        if (!ok) {
-            *out_bad = (size_t)(p - begin);
-            return false;
-        }
-        p += n;
-    }
-    return true;
 }

@@ -52,11 +52,6 @@ unsigned sl_j_case(uint32_t cp, char kind, uint32_t out[3]);
 unsigned sl_j_utf8_next(const char *p, const char *end, uint32_t *out_cp);
 /* The start of the character that ends at p (p > begin). */
 const char *sl_j_utf8_prev(const char *begin, const char *p);
-/* Writes 1-4 bytes. */
-unsigned sl_j_utf8_put(char out[4], uint32_t cp);
 size_t sl_j_utf8_count(const char *p, size_t len);
-/* Strictly valid: shortest forms, no surrogates, at most U+10FFFF. On false, out_bad is the offset
- * of the first byte that is wrong. */
-bool sl_j_utf8_valid(const char *p, size_t len, size_t *out_bad);
 
 #endif

@@ -1,5 +1,7 @@
 #include "model/special.h"
 
+#include "common/utf8.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -74,7 +76,7 @@ uint32_t sl_special_mark(const struct sl_special *sp, const char *text, size_t l
             continue;
         /* After the first character: every token that starts here is broken, and the text stays
          * valid UTF-8. One that starts inside of it is found in its turn. */
-        size_t c = sl_utf8_length(text + i, len - i);
+        uint32_t c = sl_utf8_len((const unsigned char *)text + i, len - i);
         size_t cut = i + (c ? c : 1);
         sl_buf_put(out, text + start, cut - start);
         sl_buf_put(out, sp->mark, SL_MARK_BYTES);

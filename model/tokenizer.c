@@ -2,7 +2,7 @@
 #include "model/tokenizer_internal.h"
 
 #include "common/log.h"
-#include "model/utf8.h"
+#include "common/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Byte-level BPE: the text is cut into words (model/pretokenize.h), a word starts as one symbol per
  * byte, and the adjacent pair of the lowest rank, leftmost first, is merged until none is left. */
 #include "model/tokenizer_internal.h"
-#include "model/utf8.h"
+#include "common/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * UTF-8. Bytes that cannot become a character are replaced by U+FFFD, one for each maximal
  * ill-formed part (Unicode 3.9, "Constraints on Conversion"), as Python's decoder does. */
 #include "model/tokenizer_internal.h"
-#include "model/utf8.h"
+#include "common/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,10 +6,10 @@
  *
  * Checked: encoding succeeds, ids are in range, text in UTF-8 comes back the same, and what
  * detokenisation streams is well-formed UTF-8 whatever the ids. */
+#include "common/utf8.h"
 #include "model/gguf_write.h"
 #include "model/pretokenize.h"
 #include "model/tokenizer.h"
-#include "model/utf8.h"
 
 #include <stdio.h>
 #include <stdlib.h>

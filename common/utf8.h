@@ -1,6 +1,6 @@
-/* UTF-8, as the tokenizers need it. Static functions only. */
-#ifndef SL_MODEL_UTF8_H
-#define SL_MODEL_UTF8_H
+/* UTF-8: lengths, validity, code points. Static functions only. */
+#ifndef SL_COMMON_UTF8_H
+#define SL_COMMON_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
