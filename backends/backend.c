@@ -244,8 +244,9 @@ enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
     if (a->n_expert > d->limits.max_expert)
         return INVALID("router: %u experts; the device was configured for %u", a->n_expert,
                        d->limits.max_expert);
-    if (!a->k || a->k > a->n_expert || a->k > SL_MAX_TOPK)
-        return INVALID("router: %u of %u experts; at most %u", a->k, a->n_expert, SL_MAX_TOPK);
+    if (!a->k || a->k > a->n_expert || a->k > SL_MAX_EXPERTS_USED)
+        return INVALID("router: %u of %u experts; at most %u", a->k, a->n_expert,
+                       SL_MAX_EXPERTS_USED);
     if (a->score != SL_ROUTER_SOFTMAX && a->score != SL_ROUTER_SIGMOID)
         return UNSUPPORTED("router: score %u", (unsigned)a->score);
     if (a->softmax_topk && a->score != SL_ROUTER_SOFTMAX)
@@ -258,9 +259,9 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     TRY(check_dtype(d, "moe", a->gate_dtype, a->n_embd));
     TRY(check_dtype(d, "moe", a->up_dtype, a->n_embd));
     TRY(check_dtype(d, "moe", a->down_dtype, a->n_ff));
-    if (!a->k || a->k > SL_MAX_TOPK || a->n_expert > d->limits.max_expert)
-        return INVALID("moe: %u of %u experts; at most %u of %u", a->k, a->n_expert, SL_MAX_TOPK,
-                       d->limits.max_expert);
+    if (!a->k || a->k > SL_MAX_EXPERTS_USED || a->n_expert > d->limits.max_expert)
+        return INVALID("moe: %u of %u experts; at most %u of %u", a->k, a->n_expert,
+                       SL_MAX_EXPERTS_USED, d->limits.max_expert);
     uint64_t n_all = (uint64_t)a->n_tok * a->k;
     if (n_all > d->limits.max_pairs || a->n_embd > d->limits.max_n_embd ||
         a->n_ff > d->limits.max_n_ff)

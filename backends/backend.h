@@ -1,8 +1,8 @@
 /* The op table: what the engine asks of a device, and what a backend must supply.
  *
  * A device executes ops in the order of submission on one queue. Calls enqueue; results are valid
- * after sl_device_sync() (the CPU executes at once). All calls on one device come from one thread,
- * its owner, except where noted.
+ * after sl_device_sync() (the CPU executes at once). All calls on one device come from one thread
+ * at a time, its owner.
  *
  * Pointers in op arguments are device addresses: the host may follow them only when
  * caps.host_visible is set. Arguments are borrowed until the op has executed.
@@ -19,6 +19,7 @@
 #define SL_BACKENDS_BACKEND_H
 
 #include "common/dtype.h"
+#include "common/limits.h"
 #include "common/status.h"
 
 #include <stdbool.h>
@@ -28,8 +29,6 @@
 /* Positions per KV page. */
 #define SL_KV_PAGE_TOKENS 64u
 #define SL_MATMUL_MAX_W   4u
-#define SL_MAX_EXPERTS    1024u
-#define SL_MAX_TOPK       64u
 
 struct sl_device;
 

@@ -6,12 +6,11 @@
 #ifndef SL_MODEL_MODEL_H
 #define SL_MODEL_MODEL_H
 
+#include "common/limits.h"
 #include "model/gguf.h"
 
-#define SL_MAX_LAYERS       512u
-#define SL_MAX_EXPERTS      1024u
-#define SL_MAX_EXPERTS_USED 64u
-#define SL_MAX_VOCAB        (1u << 24)
+#define SL_MAX_LAYERS 512u
+#define SL_MAX_VOCAB  (1u << 24)
 
 enum sl_rope_kind { SL_ROPE_KIND_NORM, SL_ROPE_KIND_NEOX };
 enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };

@@ -1,5 +1,7 @@
 #include "model/synth_plan.h"
 
+#include "model/model.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,15 +136,16 @@ static enum sl_status check(const struct sl_synth_config *c, const struct traits
         const char *name;
         uint32_t value, min, max;
     } ranges[] = {
-        {"layers", c->n_layer, 1, 512},
+        {"layers", c->n_layer, 1, SL_MAX_LAYERS},
         {"embd", c->n_embd, 8, 65536},
         {"heads", c->n_head, 1, 1024},
         {"kv-heads", c->n_head_kv, 1, 1024},
         {"head-dim", c->head_dim, 2, 1024},
         {"vocab", c->n_vocab, 300, 1u << 20},
         {"ctx", c->n_ctx, 1, 1u << 24},
-        {"experts", c->n_expert, tr->moe ? 1 : 0, 1024},
-        {"top-k", c->n_expert_used, c->n_expert ? 1 : 0, c->n_expert < 64 ? c->n_expert : 64},
+        {"experts", c->n_expert, tr->moe ? 1 : 0, SL_MAX_EXPERTS},
+        {"top-k", c->n_expert_used, c->n_expert ? 1 : 0,
+         c->n_expert < SL_MAX_EXPERTS_USED ? c->n_expert : SL_MAX_EXPERTS_USED},
         {"expert-ff", c->n_ff_expert, c->n_expert ? 1 : 0, 1u << 20},
         {"ff", c->n_ff, c->n_expert ? 0 : 1, 1u << 20},
         {"shared-ff", c->n_ff_shared, tr->shared ? 1 : 0, 1u << 20},

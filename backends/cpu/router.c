@@ -8,7 +8,7 @@
 /* The k largest keys, largest first, ties to the lower index; a NaN counts as -inf, so that there
  * are always k different ids. */
 static void top_k(const float *key, uint32_t n, uint32_t k, uint32_t *ids) {
-    float best[SL_MAX_TOPK];
+    float best[SL_MAX_EXPERTS_USED];
     uint32_t count = 0;
     for (uint32_t i = 0; i < n; i++) {
         float v = key[i] == key[i] ? key[i] : -INFINITY;

@@ -81,7 +81,7 @@ static void check(const char *what, const struct sl_op_router *op, const uint32_
             if (!chosen[e] && x[e] == x[id[op->k - 1]] && !op->bias && e < id[op->k - 1])
                 fail_msg("%s: row %u left out %u for its equal %u", what, t, e, id[op->k - 1]);
         }
-        double ref[SL_MAX_TOPK], tol[SL_MAX_TOPK], total = 0, top = -INFINITY;
+        double ref[SL_MAX_EXPERTS_USED], tol[SL_MAX_EXPERTS_USED], total = 0, top = -INFINITY;
         for (uint32_t r = 0; r < op->k; r++)
             top = fmax(top, (double)x[id[r]]);
         for (uint32_t r = 0; r < op->k; r++) {
@@ -126,7 +126,7 @@ static void one(struct sl_op_router op, enum conf_fill fill, float factor, bool 
 static void shapes(void) {
     static const uint32_t n_expert[] = {1, 2, 7, 8, 16, 17, 33, 60, 64, 100, 128, 256, 1000, 1024};
     for (size_t i = 0; i < CONF_COUNT(n_expert); i++) {
-        uint32_t n = n_expert[i], all = n < SL_MAX_TOPK ? n : SL_MAX_TOPK;
+        uint32_t n = n_expert[i], all = n < SL_MAX_EXPERTS_USED ? n : SL_MAX_EXPERTS_USED;
         const uint32_t k[] = {1, all, (all + 1) / 2, all < 8 ? all : 8};
         for (size_t j = 0; j < CONF_COUNT(k); j++) {
             struct sl_op_router op = {.n_tok = 5, .n_expert = n, .k = k[j], .scale = 1};

@@ -1,0 +1,8 @@
+/* Limits that a model is checked against when it is opened and that ops rely on. */
+#ifndef SL_COMMON_LIMITS_H
+#define SL_COMMON_LIMITS_H
+
+#define SL_MAX_EXPERTS      1024u /* routed experts of a layer */
+#define SL_MAX_EXPERTS_USED 64u   /* experts of a token: the router's top-k */
+
+#endif
