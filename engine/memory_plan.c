@@ -5,7 +5,7 @@
 #include "engine/weights.h"
 
 #include <stdarg.h>
-#include <string.h>
+#include <stdio.h>
 
 /* Bounds that keep every product below in range and every mistake visible. */
 #define MAX_CTX_TOKENS   (1u << 24)
@@ -137,11 +137,4 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
     add_row(&p, "host tables", p.host_bytes, "step tables and the sampler");
     *out_plan = p;
     return SL_OK;
-}
-
-void sl_memory_plan_print(const struct sl_memory_plan *plan, FILE *out) {
-    for (uint32_t i = 0; i < plan->n_rows; i++)
-        fprintf(out, "  %-16s %12.1f MiB  %s\n", plan->rows[i].what,
-                (double)plan->rows[i].bytes / 0x1p20, plan->rows[i].detail);
-    fprintf(out, "  %-16s %12.1f MiB\n", "total", (double)plan->total_bytes / 0x1p20);
 }

@@ -1,14 +1,13 @@
-/* The memory plan: every byte that an engine will hold, worked out before anything is loaded.
+/* The memory plan: what an engine will hold, worked out before anything is loaded.
  *
  * A pure function of the model, the configuration and the device's own scratch formula. What the
- * plan says is what create allocates; nothing grows with use afterwards. */
+ * plan says is what create allocates; afterwards only submitted requests take more, each for its
+ * own history. */
 #ifndef SL_ENGINE_MEMORY_PLAN_H
 #define SL_ENGINE_MEMORY_PLAN_H
 
 #include "backends/backend.h"
 #include "engine/engine.h"
-
-#include <stdio.h>
 
 #define SL_PLAN_MAX_ROWS 16u
 
@@ -45,7 +44,5 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    const struct sl_device *dev, struct sl_memory_plan *out_plan,
                                    struct sl_err *err) SL_MUST_CHECK;
-/* A table for people. */
-void sl_memory_plan_print(const struct sl_memory_plan *plan, FILE *out);
 
 #endif

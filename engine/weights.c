@@ -19,6 +19,10 @@
 /* Reading a piece of this size or less unbuffered gains nothing. */
 #define MIN_DIRECT_BYTES (256u << 10)
 
+static uint64_t round_up(uint64_t n) {
+    return (n + SL_IO_ALIGN_BYTES - 1) & ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
+}
+
 /* ---- layout ---- */
 
 static int tensor_order(const void *pa, const void *pb) {
@@ -61,16 +65,14 @@ enum sl_status sl_weights_layout_make(const struct sl_model *model,
             continue;
         }
         uint64_t start = t->offset_bytes & ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
-        uint64_t slab = last ? last->slab_bytes + last->size_bytes : 0;
-        slab = (slab + SL_IO_ALIGN_BYTES - 1) & ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
+        uint64_t slab = last ? round_up(last->slab_bytes + last->size_bytes) : 0;
         l.runs[l.n_runs++] = (struct sl_weight_run){t->file, start, end - start, slab};
     }
     if (l.n_runs) {
-        /* The last unbuffered read ends on a whole block; one more block lets a backend that
-         * allocates to 64 bytes start the slab on one. */
+        /* The last unbuffered read ends on a whole block; one more block lets the slab start on one
+         * where the device aligns to 64 bytes only. */
         const struct sl_weight_run *last = &l.runs[l.n_runs - 1];
-        l.total_bytes = last->slab_bytes + last->size_bytes + 2 * (uint64_t)SL_IO_ALIGN_BYTES;
-        l.total_bytes &= ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
+        l.total_bytes = round_up(last->slab_bytes + last->size_bytes) + SL_IO_ALIGN_BYTES;
     }
     *out_layout = l;
     return SL_OK;
@@ -88,8 +90,7 @@ struct sl_weights {
     struct sl_device *dev;
     struct sl_weights_layout layout;
     void *alloc; /* as the device gave it */
-    size_t alloc_bytes;
-    char *slab; /* alloc rounded up to SL_IO_ALIGN_BYTES */
+    char *slab;  /* alloc rounded up to SL_IO_ALIGN_BYTES */
 };
 
 static ssize_t system_pread(const struct sl_weights_io *io, int fd, void *buf, size_t n,
@@ -170,8 +171,7 @@ static enum sl_status read_piece(struct loader *ld, uint32_t file, char *dst, ui
         *out_cached = n;
     else if (ld->fd_direct[file] >= 0 && n >= MIN_DIRECT_BYTES) {
         while (done < n) {
-            uint64_t want = (n - done + SL_IO_ALIGN_BYTES - 1) & ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
-            ssize_t got = ld->io->pread(ld->io, ld->fd_direct[file], dst + done, want,
+            ssize_t got = ld->io->pread(ld->io, ld->fd_direct[file], dst + done, round_up(n - done),
                                         (off_t)(offset + done));
             if (got < 0 && errno == EINTR)
                 continue;
@@ -293,15 +293,14 @@ enum sl_status sl_weights_load(const struct sl_model *model, struct sl_device *d
     st = sl_weights_layout_make(model, &w->layout, err);
     if (st != SL_OK)
         goto close_files;
-    w->alloc_bytes = w->layout.total_bytes + SL_IO_ALIGN_BYTES;
-    st = sl_device_alloc(dev, w->alloc_bytes, &w->alloc);
+    st = sl_device_alloc(dev, w->layout.total_bytes, &w->alloc);
     if (st != SL_OK) {
         w->alloc = NULL;
-        st = sl_fail(err, st, "no memory for %.2f GiB of weights", (double)w->alloc_bytes / 0x1p30);
+        st = sl_fail(err, st, "no memory for %.2f GiB of weights",
+                     (double)w->layout.total_bytes / 0x1p30);
         goto close_files;
     }
-    w->slab = (char *)(((uintptr_t)w->alloc + SL_IO_ALIGN_BYTES - 1) &
-                       ~(uintptr_t)(SL_IO_ALIGN_BYTES - 1));
+    w->slab = (char *)(uintptr_t)round_up((uintptr_t)w->alloc);
     st = open_files(&ld, n_files, err);
     if (st == SL_OK)
         st = load_all(&ld, err);
@@ -329,7 +328,7 @@ void sl_weights_destroy(struct sl_weights **pw) {
     if (!w)
         return;
     if (w->alloc)
-        sl_device_free(w->dev, w->alloc, w->alloc_bytes);
+        sl_device_free(w->dev, w->alloc, w->layout.total_bytes);
     sl_weights_layout_release(&w->layout);
     free(w);
     *pw = NULL;
@@ -345,8 +344,4 @@ const void *sl_weights_addr(const struct sl_weights *w, const struct sl_gguf_ten
             return w->slab + r->slab_bytes + (tensor->offset_bytes - r->offset_bytes);
     }
     return NULL;
-}
-
-uint64_t sl_weights_bytes(const struct sl_weights *w) {
-    return w->layout.total_bytes;
 }

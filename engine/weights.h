@@ -25,7 +25,7 @@ struct sl_weights_layout {
     const struct sl_gguf_tensor **tensors; /* used tensors by (file, offset), each once */
     struct sl_weight_run *runs;            /* by (file, offset) */
     uint32_t n_tensors, n_runs;
-    uint64_t total_bytes; /* of the slab */
+    uint64_t total_bytes; /* to allocate: the slab and what aligning its start may take */
 };
 
 /* Reads no file. Release with sl_weights_layout_release, also a zeroed one. */
@@ -54,6 +54,5 @@ void sl_weights_destroy(struct sl_weights **w);
 
 /* Device address of a tensor's first byte; NULL for NULL or a tensor that is not the model's. */
 const void *sl_weights_addr(const struct sl_weights *w, const struct sl_gguf_tensor *tensor);
-uint64_t sl_weights_bytes(const struct sl_weights *w);
 
 #endif
