@@ -87,8 +87,6 @@ bool sl_fields_read(const json_t *body, const struct sl_field *fields, uint32_t 
                 return sl_http_bad(e, f->name, "'%s' must be a string, not %s", f->name,
                                    sl_json_kind(v));
             break;
-        case SL_FIELD_IGNORE:
-            break;
         }
     }
     return true;

@@ -146,7 +146,6 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
     struct raw r = {0};
     r.p.n = 1;
     r.p.sampling = sl_sampling_default;
-    r.p.sampling.repeat_last_n = 64;
     r.top_logprobs = r.logprobs_count = r.best_of = UINT32_MAX;
     const json_t *seed = json_object_get(body, "seed");
     if (!seed || json_is_null(seed)) {

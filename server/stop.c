@@ -33,8 +33,6 @@ enum sl_status sl_stop_add(struct sl_stop_set *set, const char *text, size_t len
         s->fail[i] = (uint16_t)k;
     }
     set->n++;
-    if (s->len > set->max_bytes)
-        set->max_bytes = s->len;
     return SL_OK;
 }
 

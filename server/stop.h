@@ -5,8 +5,8 @@
 #ifndef SL_SERVER_STOP_H
 #define SL_SERVER_STOP_H
 
-#include "model/gguf.h"
 #include "common/buf.h"
+#include "model/gguf.h"
 
 #include <stdint.h>
 
@@ -16,7 +16,6 @@
 /* Immutable once made: shared by all choices of a request. Zero-initialise. */
 struct sl_stop_set {
     uint32_t n;
-    uint32_t max_bytes; /* of the longest */
     struct sl_stop_string {
         char *text;     /* owned */
         uint16_t *fail; /* owned; length of the longest proper border of each prefix */
