@@ -18,19 +18,23 @@ static void head(struct sl_buf *b, const struct sl_gen *g, bool chunk) {
 
 /* --------------------------------------------------------------------------- log-probabilities */
 
-static void token_text(struct sl_buf *b, const struct sl_gen *g, uint32_t id) {
+static void put_token(struct sl_buf *b, const struct sl_gen *g, uint32_t id) {
     struct sl_str s = sl_tokenizer_piece(g->served->tok, id, true);
     sl_buf_json(b, s.len ? s.ptr : "", s.len);
+}
+
+/* Minus infinity (a banned token) is not JSON; the API's own floor stands for it. */
+static void put_logprob(struct sl_buf *b, float logprob) {
+    sl_buf_json_number(b, logprob > -9999.0f ? (double)logprob : -9999.0);
 }
 
 /* "token":...,"logprob":...,"bytes":[...] */
 static void token_members(struct sl_buf *b, const struct sl_gen *g, uint32_t id, float logprob) {
     struct sl_str s = sl_tokenizer_piece(g->served->tok, id, true);
     sl_buf_puts(b, "\"token\":");
-    sl_buf_json(b, s.len ? s.ptr : "", s.len);
+    put_token(b, g, id);
     sl_buf_puts(b, ",\"logprob\":");
-    /* Minus infinity (a banned token) is not JSON; the API's own floor stands for it. */
-    sl_buf_json_number(b, logprob > -9999.0f ? (double)logprob : -9999.0);
+    put_logprob(b, logprob);
     sl_buf_puts(b, ",\"bytes\":[");
     for (size_t i = 0; i < s.len; i++)
         sl_buf_printf(b, "%s%u", i ? "," : "", (unsigned)(unsigned char)s.ptr[i]);
@@ -61,13 +65,12 @@ static void completion_logprobs(struct sl_buf *b, const struct sl_choice *c) {
     sl_buf_puts(b, "{\"tokens\":[");
     for (uint32_t i = 0; i < n; i++) {
         sl_buf_puts(b, i ? "," : "");
-        token_text(b, g, c->logprobs[i].token.id);
+        put_token(b, g, c->logprobs[i].token.id);
     }
     sl_buf_puts(b, "],\"token_logprobs\":[");
     for (uint32_t i = 0; i < n; i++) {
-        float lp = c->logprobs[i].token.logprob;
         sl_buf_puts(b, i ? "," : "");
-        sl_buf_json_number(b, lp > -9999.0f ? (double)lp : -9999.0);
+        put_logprob(b, c->logprobs[i].token.logprob);
     }
     sl_buf_puts(b, "],\"top_logprobs\":");
     if (g->params.n_top_logprobs == 0) {
@@ -79,10 +82,9 @@ static void completion_logprobs(struct sl_buf *b, const struct sl_choice *c) {
             sl_buf_puts(b, i ? ",{" : "{");
             for (uint32_t k = 0; k < t->n_top; k++) {
                 sl_buf_puts(b, k ? "," : "");
-                token_text(b, g, t->top[k].id);
+                put_token(b, g, t->top[k].id);
                 sl_buf_puts(b, ":");
-                float lp = t->top[k].logprob;
-                sl_buf_json_number(b, lp > -9999.0f ? (double)lp : -9999.0);
+                put_logprob(b, t->top[k].logprob);
             }
             sl_buf_puts(b, "}");
         }
