@@ -29,7 +29,8 @@ $(error MODE=$(MODE) is not one of release, debug, asan, tsan, coverage, fuzz)
 endif
 
 # Kernels for an instruction set live in files named for it and are compiled for it; which of them
-# runs is decided at run time.
+# runs is decided at run time. Outside the kernels every narrowing is explicit (-Wconversion): most
+# of the rest handles what came from a file or a socket.
 ISA_avx2 := -mavx2 -mfma -mf16c -mbmi2
 ISA_avx512 := $(ISA_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512
 ISA_vnni := $(ISA_avx512) -mavx512vnni -mavx512vbmi -mavx512bf16
@@ -51,7 +52,7 @@ $(B)/sluice: $(B)/cli/main.o $(LIBS)
 
 $(B)/%.o: %.c Makefile mk/layers.mk
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_all) $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i)))) $(EXTRA_$(subst /,_,$(basename $<))) -c -o $@ $<
+	$(CC) $(CFLAGS_all) $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i)))) $(if $(filter backends/cpu/%,$<),,-Wconversion) -c -o $@ $<
 
 define layer_archive
 $(B)/lib/libsl_$(1).a: $$(filter-out $(B)/cli/main.o,$$(filter $(B)/$(1)/%,$(OBJ)))

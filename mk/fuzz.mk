@@ -11,10 +11,6 @@ FUZZ_ARGS_template := -max_len=4096 -dict=tests/fuzz/template.dict
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
 
-# Parsers of untrusted input keep every narrowing explicit.
-$(foreach f,gguf gguf_parse arch_hparams arch_tensors $(basename $(notdir $(wildcard model/tokenizer*.c))) \
-  pretokenize,$(eval EXTRA_model_$(f) := -Wconversion))
-
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_NAMES := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=%)
 FUZZ_BIN := $(FUZZ_NAMES:%=$(B)/tests/fuzz/fuzz_%)

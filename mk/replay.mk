@@ -13,5 +13,3 @@ replay: $(ROUTES_BIN)
 	@$(ROUTES_BIN) $(TRACE)
 test-replay: $(ROUTES_BIN)
 	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) "$(ROUTES_BIN) $(if $(filter release,$(MODE)),,--brief)"
-
-$(foreach f,heat_file trace,$(eval EXTRA_expert_cache_$(f) := -Wconversion))
