@@ -35,7 +35,7 @@ struct sl_engine {
     double prompt_row_ns; /* what a prompt row costs, from the steps so far; 0 = unknown */
 
     pthread_t thread;
-    bool thread_started, sync_ready;
+    bool thread_started;
     pthread_mutex_t lock;
     pthread_cond_t wake;     /* the scheduler's */
     pthread_cond_t job_done; /* score's callers' */
@@ -51,10 +51,12 @@ struct sl_engine {
 
 /* scheduler.c: the thread's body; arg is the engine. */
 void *sl_scheduler_main(void *arg);
-/* scheduler.c: the first session_pages pages of a slot, as many as n_tokens positions need.
- * SL_ERR_DEVICE_OOM cannot happen while every slot keeps to ctx_tokens. */
+/* scheduler.c: takes KV pages for a slot that holds *n_pages, until it has those of n_tokens
+ * positions; *n_pages is kept up to date, also on a failure. SL_ERR_DEVICE_OOM cannot happen while
+ * every slot keeps to ctx_tokens. */
 enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_pages,
                                uint32_t n_tokens) SL_MUST_CHECK;
+/* Gives all of them back. */
 void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages);
 /* Adds the row of position pos of a slot to the step. */
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,

@@ -327,7 +327,7 @@ static uint32_t draw(struct set *c, float temperature, struct sl_rng *rng) {
     sp->pass->exp(c->logit, c->max, inv_t, sp->mass, c->n);
     double left = sl_rng_unit(rng) * sp->pass->sum(sp->mass, c->n);
     uint32_t i = 0, last = UINT32_MAX;
-    for (; i + BLOCK <= c->n; i += BLOCK) { /* the same block sums as in sum_of */
+    for (; i + BLOCK <= c->n; i += BLOCK) { /* the same block sums as in the total */
         double block = sp->pass->sum(sp->mass + i, BLOCK);
         if (left < block)
             break;

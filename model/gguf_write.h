@@ -1,9 +1,9 @@
 /* Writes GGUF version 3: metadata first, then tensor data in the order of declaration.
  *
- * Use: sl_gguf_writer_init, kv and tensor calls, then sl_gguf_writer_finish_header gives the bytes
- * up to the data and sl_gguf_writer_data_bytes the size of what follows; the caller streams the
- * data. Out of memory is remembered and reported by finish. Not thread-safe. Source: ggml
- * docs/gguf.md. */
+ * Use: sl_gguf_writer_init, kv and tensor calls, then sl_gguf_writer_finish gives the bytes up to
+ * the data; data_bytes is the size of what follows, which the caller streams. Out of memory is
+ * remembered and reported by finish. Not thread-safe.
+ * Source: ggml docs/gguf.md. */
 #ifndef SL_MODEL_GGUF_WRITE_H
 #define SL_MODEL_GGUF_WRITE_H
 

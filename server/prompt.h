@@ -16,7 +16,8 @@ bool sl_prompt_fits(struct sl_exchange *ex, size_t n_tokens, const char *field);
 /* Encodes a rendered text (marks dropped), BOS first if the file asks for it and the text lacks
  * it. */
 bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out);
-/* Appends a JSON array of token ids; the field is named in errors. */
+/* Reads a JSON array of token ids into out, which is empty; the field is named in errors. The
+ * caller releases out also after a failure. */
 bool sl_prompt_ids(struct sl_exchange *ex, const json_t *array, const char *field,
                    struct sl_ids *out);
 /* Makes the generation, submits it and leaves it in ex->gen, or sets ex->error. Takes everything

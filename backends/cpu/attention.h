@@ -9,8 +9,8 @@
  *    m = max s_j, p_j = exp(s_j - m), l = sum p_j in 16 partial sums by j % 16, and
  *    o[i] = fma(p_j, v_j[i], o[i]) for ascending j.
  *  - Partitions join in ascending order, from (M, L, O) = (-inf, 0, 0):
- *    N = max(M, m), a = exp(M - N), b = exp(m - N), L = fma(L, a, l * b), O = fma(O, a, o * b), M =
- * N.
+ *    N = max(M, m), a = exp(M - N), b = exp(m - N),
+ *    L = fma(L, a, l * b), O = fma(O, a, o * b), M = N.
  *  - A sink joins last as m = sink, l = 1, o = 0; then y = O * (a * (1 / L)), a = 1 without a sink.
  * So a row's result depends on its own positions only, and the partitions of a long context can be
  * computed by different threads.

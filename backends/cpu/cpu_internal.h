@@ -5,7 +5,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/pool.h"
 
-/* Positions per partition of the attention's softmax; see attention.c. */
+/* Positions per partition of the attention's softmax; see attention.h. */
 #define SL_CPU_ATTN_PART 512u
 /* Widest head; sl_device_configure refuses more. */
 #define SL_CPU_MAX_HEAD_DIM 1024u
@@ -108,7 +108,7 @@ void sl_cpu_for_rows(struct sl_cpu *cpu, uint32_t n_rows, size_t row_cost,
 /* isa.c: the CPU's name without its vendor's decoration; never empty. */
 void sl_cpu_brand(char *out, size_t size_bytes);
 
-/* matmul.c, moe.c: quantised and float products. Arguments were checked by the front. */
+/* embed.c, matmul.c, moe.c: what reads weights. Arguments were checked by the front. */
 enum sl_status sl_cpu_embed(struct sl_device *d, const struct sl_op_embed *a);
 enum sl_status sl_cpu_matmul(struct sl_device *d, const struct sl_op_matmul *a);
 enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a);

@@ -65,9 +65,6 @@ struct run {
     uint32_t chunk_rows, first_chunk[SL_MATMUL_MAX_W + 1];
 };
 
-/* Rows that one thread quantises faster than two agree on sharing them. */
-#define INLINE_ELEMS 8192u
-
 static uint32_t quantize_chunks(const struct run *r) {
     uint32_t per_kind = r->tiled ? sl_mm_n_tiles(r->n_tok) : r->n_tok;
     return per_kind * ((r->x[0] != NULL) + (r->x[1] != NULL));
@@ -192,7 +189,7 @@ enum sl_status sl_cpu_matmul(struct sl_device *d, const struct sl_op_matmul *a) 
     for (uint32_t m = 0; m < a->n_w; m++)
         r.first_chunk[m + 1] =
             r.first_chunk[m] + (a->out[m].w.n_out + r.chunk_rows - 1) / r.chunk_rows;
-    if ((uint64_t)a->n_tok * r.n_in <= INLINE_ELEMS || quantize_chunks(&r) == 0) {
+    if ((uint64_t)a->n_tok * r.n_in <= SL_MM_INLINE_ELEMS || quantize_chunks(&r) == 0) {
         for (uint32_t c = 0; c < quantize_chunks(&r); c++)
             quantize_chunk(&r, c, r.threads);
         r.quantized = true;

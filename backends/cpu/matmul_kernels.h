@@ -14,6 +14,9 @@
 /* Rows per chunk of work, at most. */
 #define SL_MM_CHUNK_MAX 256u
 
+/* Input elements that one thread quantises faster than several agree on sharing them. */
+#define SL_MM_INLINE_ELEMS 8192u
+
 /* Bytes of 256 inputs of an unpacked panel, at most: 4096 of weights and the scales. */
 #define SL_MM_PANEL_BYTES 6144u
 
@@ -32,7 +35,7 @@ struct sl_mm_rows {
 struct sl_mm_kernels {
     /* By kind SL_X_Q32, SL_X_Q256. */
     void (*quantize[2])(const float *x, uint32_t n, struct sl_qx *out);
-    /* Lays n_tok <= SL_MM_TILE quantised rows out as tile() wants them; n_tok * sl_qx_row_bytes(n)
+    /* Lays n_tok <= SL_MM_TILE quantised rows out as many() wants them; n_tok * sl_qx_row_bytes(n)
      * bytes. rows[t] may lie anywhere. */
     void (*pack[2])(const struct sl_qx *const *rows, uint32_t n_tok, uint32_t n, void *tile);
     /* One input row (struct sl_qx or float by the type's kind): out[r], r < w->n_rows, any number.
@@ -68,7 +71,8 @@ void sl_mm_init_avx2(struct sl_mm_kernels *k);
 void sl_mm_init_avx512(struct sl_mm_kernels *k);
 void sl_mm_init_vnni(struct sl_mm_kernels *k);
 
-/* Splits n input rows into tiles of nearly equal size: tile i of sl_mm_n_tiles(n) starts at. */
+/* Splits n input rows into sl_mm_n_tiles(n) tiles of nearly equal size; tile i starts at row
+ * sl_mm_tile_start(n, i). */
 static inline uint32_t sl_mm_n_tiles(uint32_t n) {
     return (n + SL_MM_TILE - 1) / SL_MM_TILE;
 }

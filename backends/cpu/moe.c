@@ -1,6 +1,6 @@
 /* sl_op_moe: pairs (row, expert) are sorted by expert, so that every touched expert's weights are
- * read once. Four phases with a barrier between them, each cut into chunks that threads take as
- * they come:
+ * read once. Phases with a barrier between them, each cut into chunks that threads take as they
+ * come:
  *
  *   rows   quantise the input rows                       (by the caller when they are few)
  *   tiles  lay them out by expert                        (only if an expert has enough rows)
@@ -335,9 +335,6 @@ static void run_thread(void *ctx, uint32_t thread, uint32_t n_threads) {
         down_chunk(r, c, own);
 }
 
-/* Input elements that one thread quantises faster than several agree on sharing them. */
-#define INLINE_ELEMS 8192u
-
 enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     uint32_t n_pairs = a->pairs ? a->n_pairs : a->n_tok * a->k;
@@ -374,7 +371,7 @@ enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
     r.up_chunks = (a->n_ff + r.up_rows - 1) / r.up_rows;
     r.down_rows = sl_mm_chunk_rows(r.n_groups * a->n_embd, n_threads);
     r.down_chunks = (a->n_embd + r.down_rows - 1) / r.down_rows;
-    if (a->n_tok * a->n_embd <= INLINE_ELEMS || n_rows_chunks(&r) == 0) {
+    if ((uint64_t)a->n_tok * a->n_embd <= SL_MM_INLINE_ELEMS || n_rows_chunks(&r) == 0) {
         for (uint32_t c = 0; c < n_rows_chunks(&r); c++)
             rows_chunk(&r, c);
         r.rows_done = true;
