@@ -247,22 +247,28 @@ uint32_t sl_reader_poll(struct sl_reader *r) {
     return n;
 }
 
-/* How many requests must end before n reads can have: the kernel is asked to wait for so many,
- * since waking for fewer is a system call in vain. Never more than refilling the queue can wait
- * for. */
+/* How many requests must end at least before n reads can have: the kernel is asked to wait for so
+ * many, since waking for fewer is a system call in vain. Never so many that the queue, while there
+ * is something to refill it with, runs down to less than half. */
 static uint32_t least_requests(const struct sl_reader *r, uint32_t n) {
-    uint32_t least = UINT32_MAX;
+    enum { MOST = 64 };
+    uint32_t seen[MOST + 1] = {0}; /* by what a read has in flight: requests of such reads */
     for (uint32_t i = 0; i < r->config.depth * SL_READER_COPIES; i++) {
         const struct sl_read *d = r->requests[i].read;
-        if (d && d->state != SL_READ_QUEUED && d->n_flying < least)
-            least = d->n_flying;
+        if (d && d->state != SL_READ_QUEUED)
+            seen[d->n_flying < MOST ? d->n_flying : MOST]++;
     }
-    uint32_t all = r->n_flying;
-    uint32_t want = least < all / n ? least * n : all;
-    if (sl_reader_has_queued(r)) {
-        uint32_t refill = (all + 3) / 4;
-        want = want < refill ? want : refill;
+    uint32_t want = 0;
+    for (uint32_t k = 1; k <= MOST && n > 0; k++) {
+        uint32_t reads = seen[k] / k;
+        reads = reads < n ? reads : n;
+        want += reads * k;
+        n -= reads;
     }
+    if (n > 0)
+        want = r->n_flying; /* all that is wholly in flight, and then some */
+    if (sl_reader_has_queued(r) && want > (r->n_flying + 1) / 2)
+        want = (r->n_flying + 1) / 2;
     return want ? want : 1;
 }
 
