@@ -64,8 +64,7 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
                 c->ctx_tokens, hp->n_ctx_train);
     log_plan(&e->plan);
     e->slots = calloc(c->parallel, sizeof *e->slots);
-    e->pages = calloc((size_t)c->parallel * e->plan.session_pages, sizeof *e->pages);
-    if (!e->slots || !e->pages || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
+    if (!e->slots || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the scheduler's tables");
     st = sl_device_configure(e->dev, &e->plan.limits, err);
     if (st != SL_OK)
@@ -126,7 +125,6 @@ void sl_engine_destroy(struct sl_engine **pe) {
     sl_sampler_space_release(&e->space);
     sl_device_close(&e->dev);
     free(e->slots);
-    free(e->pages);
     pthread_cond_destroy(&e->job_done);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);

@@ -29,7 +29,6 @@ struct sl_engine {
 
     /* The scheduler thread's own. */
     struct sl_session **slots;      /* [parallel], NULL = free */
-    uint32_t *pages;                /* [parallel, session_pages] */
     struct sl_session_list waiting; /* for a slot, in the order of their turns */
     struct sl_session_list swapped; /* parked without KV */
     double prompt_row_ns; /* what a prompt row costs, from the steps so far; 0 = unknown */

@@ -19,6 +19,16 @@ static uint32_t tables_elems(const struct sl_memory_plan *p) {
     return 5 * p->config.batch_tokens + p->n_logit_rows;
 }
 
+static struct sl_step lay_tables(const struct sl_memory_plan *p, uint32_t *base) {
+    uint32_t rows = p->config.batch_tokens;
+    return (struct sl_step){.ids = base,
+                            .pos = (int32_t *)(base + rows),
+                            .slot = base + 2 * rows,
+                            .row_seq = base + 3 * rows,
+                            .row_len = base + 4 * rows,
+                            .out_rows = base + 5 * rows};
+}
+
 /* Lays the buffers out from base on; returns the end. */
 static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_plan *p,
                          uintptr_t base, struct sl_activations *a) {
@@ -131,13 +141,8 @@ enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_m
     lay_out(f->hp, plan, (uintptr_t)f->arena, &f->a);
     if (dev->caps.host_visible)
         memset(f->arena, 0, f->arena_bytes); /* page faults now, not at the first token */
-    uint32_t rows = plan->config.batch_tokens, *t = f->host_tables;
-    f->step = (struct sl_step){.ids = t,
-                               .pos = (int32_t *)(t + rows),
-                               .slot = t + 2 * rows,
-                               .row_seq = t + 3 * rows,
-                               .row_len = t + 4 * rows,
-                               .out_rows = t + 5 * rows};
+    f->step = lay_tables(plan, f->host_tables);
+    f->on_device = lay_tables(plan, f->a.tables);
     st = init_rope(f, model, weights, err);
     if (st != SL_OK)
         goto fail;
@@ -185,6 +190,11 @@ enum sl_status sl_forward_set_page(struct sl_forward *f, uint32_t seq, uint32_t 
     size_t i = (size_t)seq * f->plan->session_pages + index;
     f->host_pages[i] = page;
     return sl_device_upload(f->dev, f->a.page_table + i, f->host_pages + i, sizeof page);
+}
+
+uint32_t sl_forward_page(const struct sl_forward *f, uint32_t seq, uint32_t index) {
+    assert(seq < f->plan->config.parallel && index < f->plan->session_pages);
+    return f->host_pages[(size_t)seq * f->plan->session_pages + index];
 }
 
 /* Where in the step an op failed. */
@@ -275,7 +285,7 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
                                                .kv = sl_kv_layer(f->kv, where->layer),
                                                .k = a->k,
                                                .v = a->v,
-                                               .slot = a->tables + 2 * f->plan->config.batch_tokens,
+                                               .slot = f->on_device.slot,
                                                .n_tok = s->n_rows,
                                                .stride_k = hp->n_head_kv * hp->head_dim_k,
                                                .stride_v = hp->n_head_kv * hp->head_dim_v}));
@@ -286,14 +296,13 @@ static enum sl_status attend(struct sl_forward *f, const struct place *where) {
     const struct sl_hparams *hp = f->hp;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
-    uint32_t rows = f->plan->config.batch_tokens;
     TRY("attention",
         sl_op_attention(f->dev, &(struct sl_op_attention){.kv = sl_kv_layer(f->kv, where->layer),
                                                           .q = a->q,
                                                           .y = a->attn,
                                                           .page_table = a->page_table,
-                                                          .row_seq = a->tables + 3 * rows,
-                                                          .row_len = a->tables + 4 * rows,
+                                                          .row_seq = f->on_device.row_seq,
+                                                          .row_len = f->on_device.row_len,
                                                           .n_tok = s->n_rows,
                                                           .n_decode = s->n_decode,
                                                           .n_heads = hp->n_head,
@@ -306,11 +315,8 @@ static enum sl_status attend(struct sl_forward *f, const struct place *where) {
 
 static enum sl_status gather(struct sl_forward *f, const float *x, float *y, uint32_t n) {
     return sl_op_gather_rows(
-        f->dev, &(struct sl_op_gather_rows){.x = x,
-                                            .rows = f->a.tables + 5 * f->plan->config.batch_tokens,
-                                            .y = y,
-                                            .n_out = f->step.n_out,
-                                            .n = n});
+        f->dev, &(struct sl_op_gather_rows){
+                    .x = x, .rows = f->on_device.out_rows, .y = y, .n_out = f->step.n_out, .n = n});
 }
 
 static enum sl_status dense_ffn(struct sl_forward *f, const struct sl_layer_weights *w,
@@ -486,24 +492,23 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
     struct sl_activations *a = &f->a;
     struct sl_step *s = &f->step;
     struct place place = {err, UINT32_MAX}, *where = &place;
-    uint32_t rows = f->plan->config.batch_tokens;
-    assert(s->n_rows && s->n_rows <= rows && s->n_decode <= s->n_rows);
+    assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
     assert(s->keep_all || s->n_out <= f->plan->n_logit_rows);
     TRY("step tables",
         sl_device_upload(f->dev, a->tables, f->host_tables, tables_elems(f->plan) * (size_t)4));
     TRY("embedding", sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
-                                                               .ids = a->tables,
+                                                               .ids = f->on_device.ids,
                                                                .y = a->x,
                                                                .n_tok = s->n_rows,
                                                                .scale = 1}));
     if (hp->n_rot)
-        TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
-                                                       .pos = (int32_t *)(a->tables + rows),
-                                                       .inv_freq = a->inv_freq,
-                                                       .table = a->rope_table,
-                                                       .n_tok = s->n_rows,
-                                                       .n_freq = hp->n_rot / 2,
-                                                       .mscale = f->rope_mscale}));
+        TRY("rope table",
+            sl_op_rope_table(f->dev, &(struct sl_op_rope_table){.pos = f->on_device.pos,
+                                                                .inv_freq = a->inv_freq,
+                                                                .table = a->rope_table,
+                                                                .n_tok = s->n_rows,
+                                                                .n_freq = hp->n_rot / 2,
+                                                                .mscale = f->rope_mscale}));
     struct rows r = {a->x, s->n_rows, s->n_decode, NULL};
     for (uint32_t i = 0; i < hp->n_layer; i++) {
         if (give_up && give_up->asked(give_up)) {

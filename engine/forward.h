@@ -38,6 +38,8 @@ struct sl_step *sl_forward_begin(struct sl_forward *f);
 /* Page `index` of session row `seq` is `page` from the next step on. */
 enum sl_status sl_forward_set_page(struct sl_forward *f, uint32_t seq, uint32_t index,
                                    uint32_t page) SL_MUST_CHECK;
+/* The page that was set. */
+uint32_t sl_forward_page(const struct sl_forward *f, uint32_t seq, uint32_t index);
 
 /* Asked between layers; true gives the step up with SL_ERR_CANCELED (its KV positions are then
  * undefined and must be written again before use). */

@@ -57,10 +57,11 @@ struct sl_forward {
     size_t arena_bytes;
     struct sl_activations a;
     float rope_mscale;
-    struct sl_step step;
-    uint32_t *host_tables; /* backs step's arrays, laid out as a.tables */
-    uint32_t *host_pages;  /* [parallel, session_pages] */
-    float *host_logits;    /* where the host cannot follow a.logits; otherwise NULL */
+    struct sl_step step;      /* its arrays are in host_tables */
+    struct sl_step on_device; /* its arrays alone: their copies in a.tables */
+    uint32_t *host_tables;
+    uint32_t *host_pages; /* [parallel, session_pages] */
+    float *host_logits;   /* where the host cannot follow a.logits; otherwise NULL */
 };
 
 /* bind.c: fills layers, refs, embd, output, output_norm. */

@@ -29,7 +29,6 @@ enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_p
         uint32_t page = sl_kv_page_take(&e->kv);
         if (page == SL_KV_NO_PAGE)
             return SL_ERR_DEVICE_OOM;
-        e->pages[(size_t)slot * e->plan.session_pages + *n_pages] = page;
         enum sl_status st = sl_forward_set_page(e->forward, slot, (*n_pages)++, page);
         if (st != SL_OK)
             return st;
@@ -39,13 +38,13 @@ enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_p
 
 void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages) {
     while (*n_pages)
-        sl_kv_page_give(&e->kv, e->pages[(size_t)slot * e->plan.session_pages + --*n_pages]);
+        sl_kv_page_give(&e->kv, sl_forward_page(e->forward, slot, --*n_pages));
 }
 
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id) {
     uint32_t i = step->n_rows++;
-    uint32_t page = e->pages[(size_t)slot * e->plan.session_pages + pos / SL_KV_PAGE_TOKENS];
+    uint32_t page = sl_forward_page(e->forward, slot, pos / SL_KV_PAGE_TOKENS);
     step->ids[i] = id;
     step->pos[i] = (int32_t)pos;
     step->slot[i] = page * SL_KV_PAGE_TOKENS + pos % SL_KV_PAGE_TOKENS;
