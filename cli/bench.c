@@ -4,6 +4,7 @@
 #include "cli/open_engine.h"
 #include "cli/ram_bandwidth.h"
 #include "common/clock.h"
+#include "common/cpus.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/rng.h"

@@ -3,7 +3,6 @@
 #include "common/clock.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,13 +105,6 @@ static void *reader_main(void *arg) {
     }
     __atomic_fetch_xor(&p->sink, sum, __ATOMIC_RELAXED);
     return NULL;
-}
-
-uint32_t sl_cpus_allowed(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return (uint32_t)CPU_COUNT(&set);
-    return 1;
 }
 
 double sl_ram_read_bandwidth(uint32_t n_threads, double seconds) {

@@ -8,7 +8,4 @@
  * caches: the best of repeated passes over about `seconds`. 0 when there is no memory for it. */
 double sl_ram_read_bandwidth(uint32_t n_threads, double seconds);
 
-/* CPUs that this process may run on. */
-uint32_t sl_cpus_allowed(void);
-
 #endif

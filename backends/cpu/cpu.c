@@ -1,9 +1,9 @@
 /* The CPU as a device: opening, memory, and the op table. */
 #include "backends/cpu/cpu_internal.h"
 
+#include "common/cpus.h"
 #include "common/log.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +13,9 @@
 #define MAX_THREADS 256u
 #define HUGE_BYTES  ((size_t)2 << 20)
 
-static uint32_t available_cpus(void) {
-    cpu_set_t set;
-    long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
-                                                         : sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > (long)MAX_THREADS ? MAX_THREADS : (uint32_t)n;
+static uint32_t default_threads(void) {
+    uint32_t n = sl_cpus_allowed();
+    return n < MAX_THREADS ? n : MAX_THREADS;
 }
 
 /* Blocks of at least one huge page are mapped on a huge page's boundary, so that weights and KV do
@@ -185,7 +183,7 @@ enum sl_status sl_cpu_open(const struct sl_cpu_config *config, struct sl_device 
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "cpu: this machine has no %s; the best it has is %s", sl_cpu_isa_name(isa),
                        sl_cpu_isa_name(best));
-    uint32_t n_threads = config->n_threads ? config->n_threads : available_cpus();
+    uint32_t n_threads = config->n_threads ? config->n_threads : default_threads();
     if (n_threads > MAX_THREADS)
         return sl_fail(err, SL_ERR_INVALID, "cpu: %u threads asked for; the most is %u", n_threads,
                        MAX_THREADS);

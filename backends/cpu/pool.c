@@ -8,6 +8,7 @@
 #include "backends/cpu/pool.h"
 
 #include "common/clock.h"
+#include "common/cpus.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -156,21 +157,13 @@ static void stop_helpers(struct sl_pool *p) {
         pthread_join(p->helpers[i].tid, NULL);
 }
 
-static uint32_t n_cpus(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return (uint32_t)CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (uint32_t)n : 1;
-}
-
 enum sl_status sl_pool_create(uint32_t n_threads, struct sl_pool **out_pool) {
     struct sl_pool *p = aligned_alloc(LINE, sizeof *p);
     if (!p)
         return SL_ERR_NOMEM;
     *p = (struct sl_pool){.n_threads = n_threads};
     /* With more threads than CPUs, whoever spins holds up whom it waits for. */
-    p->spread = n_threads <= n_cpus();
+    p->spread = n_threads <= sl_cpus_allowed();
     p->spin_ns = p->spread ? SPIN_NS : 1000;
     p->helpers = calloc(n_threads, sizeof *p->helpers);
     p->on_cpu = calloc(n_threads, sizeof *p->on_cpu);
