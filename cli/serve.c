@@ -1,6 +1,7 @@
 /* sluice serve: binds the port, loads the model behind it, serves until told to stop. */
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/open_engine.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/server.h"
@@ -161,11 +162,8 @@ static bool check_options(struct options *o) {
         fprintf(stderr, "sluice serve: --max-body-mib must be from 1 to 65536\n");
         return false;
     }
-    o->engine.kv_dtype = sl_dtype_from_name(o->kv_type);
-    if (o->engine.kv_dtype != SL_DTYPE_F16 && o->engine.kv_dtype != SL_DTYPE_Q8_0) {
-        fprintf(stderr, "sluice serve: --kv-type must be f16 or q8_0, not %s\n", o->kv_type);
+    if (!sl_parse_kv_type("serve", o->kv_type, &o->engine.kv_dtype))
         return false;
-    }
     for (int i = SL_LOG_ERROR; i <= SL_LOG_DEBUG; i++) {
         if (strcmp(o->log_level, levels[i]) == 0) {
             sl_log_set_level((enum sl_log_level)i);
@@ -251,7 +249,6 @@ static int serve(struct options *o) {
 
 int sl_cmd_serve(int argc, char **argv) {
     struct options o = {
-        .kv_type = "f16",
         .log_level = "info",
         .port = 8080,
         .max_body_mib = 64,
