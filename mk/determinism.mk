@@ -1,7 +1,7 @@
 # Determinism: whole runs on synthetic models, compared bit for bit over everything that must not show.
 DET_SRC := $(wildcard tests/determinism/test_*.c)
 DET_BIN := $(DET_SRC:%.c=$(B)/%)
-DET_LIBS := $(foreach l,engine backends model common,$(B)/lib/libsl_$(l).a)
+DET_LIBS := $(call link_libs,$(call closure,engine))
 
 define det_rule
 $(B)/$(1:%.c=%): $(1) $(DET_LIBS)
