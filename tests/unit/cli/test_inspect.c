@@ -217,7 +217,7 @@ static void test_vocabulary_only_and_empty(void **state) {
 static void test_errors(void **state) {
     (void)state;
     expect(run(1, 2, (const char *[]){"inspect", "/nonexistent.gguf"}), "cannot open");
-    expect(run(2, 1, (const char *[]){"inspect"}), "which file?");
+    expect(run(2, 1, (const char *[]){"inspect"}), "no model given");
     expect(run(2, 3, (const char *[]){"inspect", path, "--tensor"}), "--tensors");
     gb_write_file(path, (const uint8_t *)"not a model", 11);
     expect(run(1, 2, (const char *[]){"inspect", path}), "not a GGUF file");
