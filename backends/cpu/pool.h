@@ -1,7 +1,7 @@
 /* A persistent pool: the calling thread and n-1 helpers run one function together.
  *
- * Between runs helpers spin for a short while, then sleep on a futex: decode makes hundreds of short
- * runs per token, an idle server must cost nothing. One caller at a time. */
+ * Between runs helpers spin for a short while, then sleep on a futex: decode makes hundreds of
+ * short runs per token, an idle server must cost nothing. One caller at a time. */
 #ifndef SL_BACKENDS_CPU_POOL_H
 #define SL_BACKENDS_CPU_POOL_H
 
@@ -16,8 +16,8 @@ enum sl_status sl_pool_create(uint32_t n_threads, struct sl_pool **out_pool) SL_
 void sl_pool_destroy(struct sl_pool **pool);
 uint32_t sl_pool_n_threads(const struct sl_pool *pool);
 
-/* Calls fn(ctx, thread, n_threads) once on every thread, thread 0 being the caller, and returns when
- * all have returned. What fn wrote is visible to the caller. */
+/* Calls fn(ctx, thread, n_threads) once on every thread, thread 0 being the caller, and returns
+ * when all have returned. What fn wrote is visible to the caller. */
 void sl_pool_run(struct sl_pool *pool, void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads),
                  void *ctx);
 

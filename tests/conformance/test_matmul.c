@@ -97,18 +97,18 @@ static void test_adversarial(void) {
     static const uint32_t n_toks[] = {1, 2, 6};
     struct sl_rng rng = {2};
     FOR_TYPES(t)
-    for (int mode = WEIGHTS_ZERO_SCALE; mode < WEIGHTS_N_MODE;
-         mode++) for (size_t i = 0; i < CONF_COUNT(n_toks); i++) {
-        char what[96];
-        snprintf(what, sizeof what, "%s, mode %d, %u rows", sl_dtype_name(t), mode, n_toks[i]);
-        struct sl_op_matmul op =
-            one(&rng, t, (enum weights_mode)mode, CONF_SPIKES, 512, 18, n_toks[i]);
-        float *x = (float *)(uintptr_t)op.x;
-        if (mode == WEIGHTS_MAX) /* the largest quants: sums reach their bounds */
-            for (uint32_t j = 0; j < 512 * n_toks[i]; j++)
-                x[j] = sl_rng_below(&rng, 8) ? 1.0f : -1.0f;
-        case_of(what, &op);
-    }
+    for (int mode = WEIGHTS_ZERO_SCALE; mode < WEIGHTS_N_MODE; mode++)
+        for (size_t i = 0; i < CONF_COUNT(n_toks); i++) {
+            char what[96];
+            snprintf(what, sizeof what, "%s, mode %d, %u rows", sl_dtype_name(t), mode, n_toks[i]);
+            struct sl_op_matmul op =
+                one(&rng, t, (enum weights_mode)mode, CONF_SPIKES, 512, 18, n_toks[i]);
+            float *x = (float *)(uintptr_t)op.x;
+            if (mode == WEIGHTS_MAX) /* the largest quants: sums reach their bounds */
+                for (uint32_t j = 0; j < 512 * n_toks[i]; j++)
+                    x[j] = sl_rng_below(&rng, 8) ? 1.0f : -1.0f;
+            case_of(what, &op);
+        }
 }
 
 /* Inputs that are zero, tiny or not finite: zeros, zeros and NaN, in any batch. */

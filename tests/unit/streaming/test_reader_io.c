@@ -488,7 +488,7 @@ static int setup(void **state) {
     data = make_data(DATA_BYTES, 42);
     close(mkstemp(data_path));
     write_file(data_path, data, DATA_BYTES);
-    chmod(data_path, 0644); /* one child gives up being root */
+    chmod(data_path, 0644);         /* one child gives up being root */
     sl_log_set_level(SL_LOG_ERROR); /* the warnings are meant here */
     return 0;
 }
