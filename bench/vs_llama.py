@@ -3,9 +3,8 @@
 
 usage: bench/vs_llama.py [--model FILE] [--rounds N] [--threads N] [--gen N] [--prompt N] [--json FILE]
 
-The model defaults to a synthetic qwen3moe of 4.8 GiB (24 layers, 64 experts, top-8, Q4_K gate/up, Q6_K down),
-with uniform
-routing), written once to build/bench/bench-5g.gguf. Each round runs llama.cpp, then Sluice, each in a process of its own
+The model defaults to a synthetic qwen3moe of 4.8 GiB (24 layers, 64 experts, top-8, Q4_K gate/up, Q6_K down,
+uniform routing), written once to build/bench/bench-5g.gguf. Each round runs llama.cpp, then Sluice, each in a process of its own
 with the whole model in RAM; figures are medians over the rounds. Decode starts from an empty context with random
 tokens in both. The ceiling is the RAM bandwidth that `sluice bench` measures in the same run over the bytes of
 weights that a token touches. Needs `make peer` (the npm package node-llama-cpp) and a quiet machine."""
