@@ -92,10 +92,10 @@ bool sl_fields_read(const json_t *body, const struct sl_field *fields, uint32_t 
     return true;
 }
 
-/* Depth and number of values, by brackets and commas outside strings: an upper bound for valid
- * JSON, and invalid JSON is refused by the parser afterwards. */
+/* Depth and size when parsed, by brackets, colons and commas outside strings: an upper bound for
+ * valid JSON, and invalid JSON is refused by the parser afterwards. */
 static bool within_limits(const char *s, size_t len, struct sl_http_error *e) {
-    uint32_t depth = 0, n_values = 0;
+    uint32_t depth = 0, units = 0;
     bool in_string = false;
     for (size_t i = 0; i < len; i++) {
         char c = s[i];
@@ -112,7 +112,7 @@ static bool within_limits(const char *s, size_t len, struct sl_http_error *e) {
             break;
         case '[':
         case '{':
-            n_values++;
+            units += c == '{' ? 6 : 2;
             if (++depth > SL_JSON_MAX_DEPTH)
                 return sl_http_bad(e, NULL,
                                    "the request body nests deeper than %u levels at byte %zu",
@@ -123,15 +123,20 @@ static bool within_limits(const char *s, size_t len, struct sl_http_error *e) {
             if (depth > 0)
                 depth--;
             break;
+        case ':':
+            units += 2;
+            break;
         case ',':
-            n_values++;
+            units++;
             break;
         default:
             break;
         }
-        if (n_values > SL_JSON_MAX_VALUES)
-            return sl_http_bad(e, NULL, "the request body holds more than %u values",
-                               SL_JSON_MAX_VALUES);
+        if (units > SL_JSON_MAX_UNITS)
+            return sl_http_bad(e, NULL,
+                               "the request body holds too many values: at most %u numbers, or %u "
+                               "small objects",
+                               SL_JSON_MAX_UNITS, SL_JSON_MAX_UNITS / 10);
     }
     return true;
 }

@@ -30,8 +30,10 @@ bool sl_fields_read(const json_t *body, const struct sl_field *fields, uint32_t 
 /* "a string", "null", "an object" */
 const char *sl_json_kind(const json_t *v);
 
-#define SL_JSON_MAX_DEPTH  128u
-#define SL_JSON_MAX_VALUES 2000000u /* bounds memory: a body of "[],[],..." grows fiftyfold */
+#define SL_JSON_MAX_DEPTH 128u
+/* Bounds the memory of a parsed body, in units of about 50 bytes: a value is one, an array two, an
+ * object six, a member two more. ("{},{},..." would grow a hundredfold.) */
+#define SL_JSON_MAX_UNITS 2000000u
 
 /* Parses a body into a JSON object, within limits that are checked before anything is allocated by
  * it. The caller owns the result (json_decref). NULL: e is set. */
