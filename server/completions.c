@@ -143,6 +143,9 @@ void sl_completions_handle(struct sl_exchange *ex) {
     json_decref(body);
 }
 
+/* Some seconds of a worker's time, and answers with pieces grow twentyfold and more. */
+#define TOKENIZE_MAX_BYTES (8u << 20)
+
 /* {"content": text, "add_special": bool, "parse_special": bool, "with_pieces": bool} */
 void sl_tokenize_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
@@ -166,6 +169,12 @@ void sl_tokenize_handle(struct sl_exchange *ex) {
     if (!json_is_string(content)) {
         sl_http_bad(&ex->error, "content", "'content' must be a string, not %s",
                     sl_json_kind(content));
+        goto out;
+    }
+    if (json_string_length(content) > TOKENIZE_MAX_BYTES) {
+        sl_http_fail(&ex->error, 413, "request_too_large", "content",
+                     "'content' has %zu bytes; the most is %u: send it in parts",
+                     json_string_length(content), TOKENIZE_MAX_BYTES);
         goto out;
     }
     unsigned flags = (opt.add_special ? SL_ENCODE_ADD_SPECIAL : 0u) |

@@ -38,10 +38,24 @@ struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connectio
     return ex;
 }
 
+static uint64_t hold(_Atomic uint64_t *all, _Atomic uint64_t *own, uint64_t bytes) {
+    uint64_t change = bytes - atomic_exchange(own, bytes); /* modulo 2^64 */
+    return atomic_fetch_add(all, change) + change;
+}
+
+uint64_t sl_exchange_hold_body(struct sl_exchange *ex, uint64_t bytes) {
+    return hold(&ex->server->bodies_bytes, &ex->body_held_bytes, bytes);
+}
+
+uint64_t sl_exchange_hold_reply(struct sl_exchange *ex, uint64_t bytes) {
+    return hold(&ex->server->replies_bytes, &ex->reply_held_bytes, bytes);
+}
+
 static void exchange_free(struct sl_exchange *ex) {
     struct sl_server *s = ex->server;
     bool counted = ex->dispatched;
-    atomic_fetch_sub(&s->bodies_bytes, atomic_load(&ex->received_bytes));
+    sl_exchange_hold_body(ex, 0);
+    sl_exchange_hold_reply(ex, 0);
     sl_gen_destroy(ex->gen);
     sl_buf_release(&ex->body);
     sl_buf_release(&ex->reply);

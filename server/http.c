@@ -223,14 +223,13 @@ static enum MHD_Result begin(struct sl_exchange *ex) {
 
 static enum MHD_Result take_body(struct sl_exchange *ex, const char *data, size_t size) {
     struct sl_server *s = ex->server;
+    atomic_fetch_add(&ex->received_bytes, size);
     bool wanted = ex->route && ex->route->kind == SL_ROUTE_JOB && !ex->error.http_status;
     if (wanted && size > s->config.max_body_bytes - ex->body.len)
         wanted = too_large(ex);
     if (wanted) {
-        uint64_t all = atomic_fetch_add(&s->bodies_bytes, size) + size;
-        atomic_fetch_add(&ex->received_bytes, size);
         sl_buf_put(&ex->body, data, size);
-        if (all > s->config.max_bodies_bytes)
+        if (sl_exchange_hold_body(ex, ex->body.len) > s->config.max_bodies_bytes)
             sl_http_fail(&ex->error, 503, "overloaded", NULL,
                          "the request bodies being received fill the server's limit of %llu bytes; "
                          "try again later",
@@ -241,6 +240,7 @@ static enum MHD_Result take_body(struct sl_exchange *ex, const char *data, size_
             return MHD_YES;
     }
     sl_buf_release(&ex->body);
+    sl_exchange_hold_body(ex, 0);
     ex->swallowed_bytes += size;
     return ex->swallowed_bytes / SWALLOW_FACTOR > s->config.max_body_bytes ? MHD_NO : MHD_YES;
 }

@@ -93,10 +93,13 @@ struct sl_exchange {
     bool keepalive; /* the watcher asks for a comment on the stream */
     uint64_t last_out_ns;
 
-    struct sl_exchange *prev, *next; /* server.exchanges, under list_lock */
-    struct sl_exchange *next_job;    /* server.jobs, under jobs_lock */
-    _Atomic uint64_t received_bytes; /* of the body */
+    struct sl_exchange *prev, *next;  /* server.exchanges, under list_lock */
+    struct sl_exchange *next_job;     /* server.jobs, under jobs_lock */
+    _Atomic uint64_t received_bytes;  /* of the body, kept or not */
+    _Atomic uint64_t body_held_bytes; /* its part of server.bodies_bytes */
+    _Atomic uint64_t reply_held_bytes;
     _Atomic bool collecting;
+    uint64_t stretch_ns, stretch_bytes; /* the watcher's: the upload since when, from where */
 };
 
 struct sl_server {
@@ -115,6 +118,7 @@ struct sl_server {
     struct sl_exchange *exchanges;
     _Atomic uint32_t n_active; /* dispatched exchanges that are not freed */
     _Atomic uint64_t bodies_bytes;
+    _Atomic uint64_t replies_bytes; /* of workers, until they are sent */
 
     pthread_mutex_t jobs_lock;
     pthread_cond_t jobs_cond;
@@ -138,6 +142,9 @@ void sl_exchange_complete(struct sl_exchange *ex);
 void sl_exchange_ref_locked(struct sl_exchange *ex);
 /* Takes the lock itself; may free. */
 void sl_exchange_unref(struct sl_exchange *ex);
+/* What it holds of the server's bodies, or of its replies, is now so much; gives their sum. */
+uint64_t sl_exchange_hold_body(struct sl_exchange *ex, uint64_t bytes);
+uint64_t sl_exchange_hold_reply(struct sl_exchange *ex, uint64_t bytes);
 /* There is something to do for the connection's thread. */
 void sl_exchange_wake_locked(struct sl_exchange *ex);
 /* Connection's thread: suspends and returns true, or returns false when there is something to do.

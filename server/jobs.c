@@ -7,10 +7,23 @@
 
 #include <stdlib.h>
 
+#define SMALL_REPLY_BYTES (64u << 10)  /* always sent */
+#define MAX_REPLIES_BYTES (256u << 20) /* of the others together */
+
 static void run_job(struct sl_exchange *ex) {
     if (!sl_exchange_gone(ex))
         ex->route->handle(ex);
     sl_buf_release(&ex->body);
+    sl_exchange_hold_body(ex, 0);
+    /* An answer can be many times its request, and waits here for a client that may not read. */
+    if (ex->reply.len > SMALL_REPLY_BYTES &&
+        sl_exchange_hold_reply(ex, ex->reply.len) > MAX_REPLIES_BYTES) {
+        sl_buf_release(&ex->reply);
+        sl_exchange_hold_reply(ex, 0);
+        sl_http_fail(&ex->error, 503, "overloaded", NULL,
+                     "the answer does not fit beside those that wait for their clients to read; "
+                     "try again later, or ask for less at once");
+    }
     pthread_mutex_lock(&ex->lock);
     ex->working = false;
     if (ex->conn)

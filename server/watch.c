@@ -15,7 +15,8 @@
 #include <time.h>
 
 #define TICK_NS          200000000u
-#define UPLOAD_MIN_BYTES 1024u /* per second, once timeout_s have passed */
+#define UPLOAD_MIN_BYTES 1024u /* per second, in every stretch of timeout_s */
+#define UPLOAD_MAX_TIMES 10u   /* of timeout_s, for a whole body */
 
 struct watch_set {
     struct pollfd *fds;
@@ -39,11 +40,21 @@ static bool reserve(struct watch_set *w, uint32_t n) {
     return true;
 }
 
+/* A body that was fast at first and then trickles holds its share of the server's limit from
+ * others: each stretch counts for itself, and all of them have an end. */
 static void check_upload(const struct sl_server *s, struct sl_exchange *ex, uint64_t now) {
-    uint64_t elapsed_s = (now - ex->started_ns) / 1000000000u;
-    if (elapsed_s > s->config.timeout_s &&
-        atomic_load(&ex->received_bytes) < elapsed_s * UPLOAD_MIN_BYTES)
+    uint64_t timeout_s = s->config.timeout_s;
+    if (!ex->stretch_ns)
+        ex->stretch_ns = ex->started_ns;
+    uint64_t elapsed_s = (now - ex->stretch_ns) / 1000000000u;
+    if (elapsed_s <= timeout_s)
+        return;
+    uint64_t received = atomic_load(&ex->received_bytes);
+    if (received - ex->stretch_bytes < elapsed_s * UPLOAD_MIN_BYTES ||
+        (now - ex->started_ns) / 1000000000u > UPLOAD_MAX_TIMES * timeout_s)
         shutdown(ex->fd, SHUT_RDWR); /* the connection's thread sees its end */
+    ex->stretch_ns = now;
+    ex->stretch_bytes = received;
 }
 
 static void check_keepalive(const struct sl_server *s, struct sl_exchange *ex, uint64_t now) {

@@ -3,7 +3,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "server/server.h"
+#include "server/internal.h"
 
 #include "client.h"
 
@@ -652,6 +652,91 @@ static void test_slow_upload(void **state) {
     close(fd);
 }
 
+/* Uploads that were fast at first and then trickle do not keep others out for long. */
+static void test_trickling_uploads(void **state) {
+    (void)state;
+    sl_server_destroy(&server);
+    config.timeout_s = 1;
+    config.max_body_bytes = 1 << 16;
+    start_empty();
+    attach();
+    set_script(hello, 9, 0, 0);
+    enum { N = 5, FIRST = (1 << 16) - 4096 };
+    char *spaces = malloc(FIRST);
+    memset(spaces, ' ', FIRST);
+    int fd[N];
+    for (int i = 0; i < N; i++) {
+        static const char head[] =
+            "POST " COMP " HTTP/1.1\r\nHost: x\r\nContent-Length: 65000\r\n\r\n";
+        fd[i] = client_connect(0);
+        client_send(fd[i], head, sizeof head - 1);
+        client_send(fd[i], spaces, i < 4 ? FIRST : 16384 - 100);
+    }
+    /* 4 * 61440 + 16284 of 262144 bytes are taken, and a request of 200 does not fit. */
+    char body[256];
+    memset(body, ' ', sizeof body);
+    memcpy(body, "{\"prompt\":\"abc\"", 15);
+    memcpy(body + 200, "}", 2); /* and the end of the string */
+    bool refused = false, served = false;
+    uint64_t start = sl_now_ns();
+    while (atomic_load(&server->bodies_bytes) < 4 * FIRST + 16284)
+        usleep(10000); /* a request must not overtake them */
+    /* Few bytes each, so that the fifth does not run into the limit itself. */
+    for (int k = 0; !served && sl_now_ns() - start < 6000000000u; k++) {
+        struct reply r = client_post(COMP, body);
+        refused = refused || r.status == 503;
+        served = refused && r.status == 200;
+        reply_free(&r);
+        usleep(200000);
+        for (int i = 0; i < N && k % 3 == 0; i++)
+            (void)!send(fd[i], " ", 1, MSG_NOSIGNAL);
+    }
+    assert_true(refused);
+    assert_true(served);
+    for (int i = 0; i < N; i++)
+        close(fd[i]);
+    free(spaces);
+}
+
+/* An answer is larger than its request: those that nobody reads are bounded together. */
+static void test_unread_answers(void **state) {
+    (void)state;
+    sl_server_destroy(&server);
+    config.max_body_bytes = 16 << 20;
+    start_empty();
+    attach();
+    size_t n = (8u << 20) + 1, head = 12;
+    char *body = malloc(n + 64);
+    memcpy(body, "{\"content\":\"", head + 1);
+    memset(body + head, 'a', n);
+    memcpy(body + head + n, "\"}", 3);
+    expect_error(client_post("/tokenize", body), 413, "invalid_request_error", "content", "parts");
+
+    n = 4u << 20;
+    memset(body + head, 'a', n);
+    memcpy(body + head + n, "\",\"with_pieces\":true}", 22);
+    int fd[3];
+    for (int i = 0; i < 3; i++) { /* about 100 MiB each */
+        fd[i] = client_connect(4096);
+        client_begin_on(fd[i], "POST", "/tokenize", "", body);
+    }
+    int status[3], n_refused = 0;
+    for (int i = 0; i < 3; i++) {
+        char line[16] = "";
+        assert_int_equal(recv(fd[i], line, 12, MSG_WAITALL), 12);
+        status[i] = atoi(line + 9);
+        assert_true(status[i] == 200 || status[i] == 503);
+        n_refused += status[i] == 503;
+    }
+    assert_int_equal(n_refused, 1);
+    struct reply r = client_post("/tokenize", "{\"content\":\"abc\"}");
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    for (int i = 0; i < 3; i++)
+        close(fd[i]);
+    free(body);
+}
+
 /* -------------------------------------------------------------------------- clients that leave */
 
 static void leave(const char *body, uint32_t prefill_steps) {
@@ -828,6 +913,8 @@ int main(void) {
         READY(test_api_key),
         READY(test_http),
         READY(test_slow_upload),
+        READY(test_trickling_uploads),
+        READY(test_unread_answers),
         READY(test_client_leaves),
         READY(test_slow_reader),
         READY(test_parked_client_leaves),
