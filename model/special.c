@@ -142,6 +142,16 @@ void sl_special_unmark(const struct sl_special *sp, char *text, size_t *len) {
     *len = to;
 }
 
+size_t sl_special_text_bytes(const struct sl_special *sp, const char *text, size_t len) {
+    size_t n = len;
+    const char *end = text + len, *m;
+    while ((m = memmem(text, (size_t)(end - text), sp->mark, SL_MARK_BYTES))) {
+        n -= SL_MARK_BYTES;
+        text = m + SL_MARK_BYTES;
+    }
+    return n;
+}
+
 enum sl_status sl_special_encode(const struct sl_special *sp, const struct sl_tokenizer *tok,
                                  const char *text, size_t len, struct sl_ids *out) {
     size_t from = 0;

@@ -37,6 +37,8 @@ uint32_t sl_special_mark(const struct sl_special *sp, const char *text, size_t l
 json_t *sl_special_mark_json(const struct sl_special *sp, const json_t *v);
 /* Drops the marks, in place. */
 void sl_special_unmark(const struct sl_special *sp, char *text, size_t *len);
+/* The length of a rendered text without its marks. */
+size_t sl_special_text_bytes(const struct sl_special *sp, const char *text, size_t len);
 /* Appends the ids of a rendered text, control tokens parsed except across marks. */
 enum sl_status sl_special_encode(const struct sl_special *sp, const struct sl_tokenizer *tok,
                                  const char *text, size_t len, struct sl_ids *out) SL_MUST_CHECK;

@@ -339,6 +339,9 @@ static void chat(struct sl_exchange *ex, const json_t *body) {
     text = render(ex, body, &len);
     if (!text)
         goto out;
+    /* Rendered: the template may have printed tools, or anything many times. */
+    if (!sl_prompt_may_fit(ex, sl_special_text_bytes(&v->chat.special, text, len), "messages"))
+        goto out;
     prompt = calloc(1, sizeof *prompt);
     if (!prompt) {
         sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);

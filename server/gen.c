@@ -138,6 +138,8 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_
         n = n / 16 ? n / 16 : 1;
     if (g->params.max_tokens && n > g->params.max_tokens + 1)
         n = g->params.max_tokens + 1;
+    if (n > g->served->info.ctx_tokens) /* no answer is longer */
+        n = g->served->info.ctx_tokens;
     g->ring_tokens = n;
 
     g->choices = calloc(g->n_choices, sizeof *g->choices);
