@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define EXTENTS   3u
-#define AT_ONCE   24u /* experts in flight: three times what fills the default queue */
+#define AT_ONCE   32u /* experts asked for at once: more than the default queue holds */
 #define MAX_ALONE 256u
 
 struct probe {

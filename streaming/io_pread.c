@@ -23,7 +23,6 @@ struct pool {
     uint64_t reads;           /* under lock */
     bool stop;                /* under lock */
     struct sl_io_request *batch_first, *batch_last; /* the owner's, until flush */
-    uint32_t n_batch;
     uint32_t n_threads;
     pthread_t *threads;
 };
@@ -68,7 +67,7 @@ static void *worker(void *arg) {
 static void pool_start(struct sl_io *io, struct sl_io_request *q) {
     struct pool *p = (struct pool *)io;
     append(&p->batch_first, &p->batch_last, q);
-    p->n_batch++;
+    p->base.n_held++;
 }
 
 /* With the lock held. */
@@ -80,12 +79,12 @@ static void hand_over(struct pool *p) {
     else
         p->todo_first = p->batch_first;
     p->todo_last = p->batch_last;
-    if (p->n_batch == 1)
+    if (p->base.n_held == 1)
         pthread_cond_signal(&p->work);
     else
         pthread_cond_broadcast(&p->work);
     p->batch_first = p->batch_last = NULL;
-    p->n_batch = 0;
+    p->base.n_held = 0;
 }
 
 static void pool_flush(struct sl_io *io) {

@@ -34,7 +34,6 @@ struct uring {
     struct io_uring ring;
     uint32_t n_files, max_files; /* registered; 0 of max: registration was refused */
     uint32_t n_regions;          /* registered */
-    uint32_t unsubmitted;        /* entries since the last enter */
     bool enabled, deferred;
 };
 
@@ -62,14 +61,14 @@ static void enable(struct uring *u) {
 
 static void entered(struct uring *u, int rc, const char *what) {
     u->base.syscalls++;
-    u->unsubmitted = io_uring_sq_ready(&u->ring);
+    u->base.n_held = io_uring_sq_ready(&u->ring);
     if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY && rc != -ETIME)
         die(what, rc);
 }
 
 static void uring_flush(struct sl_io *io) {
     struct uring *u = (struct uring *)io;
-    if (u->unsubmitted > 0)
+    if (u->base.n_held > 0)
         entered(u, io_uring_submit(&u->ring), "submitting");
 }
 
@@ -87,7 +86,7 @@ static void uring_start(struct sl_io *io, struct sl_io_request *q) {
     if (q->fixed_file >= 0)
         sqe->flags |= IOSQE_FIXED_FILE;
     io_uring_sqe_set_data(sqe, q);
-    u->unsubmitted++;
+    u->base.n_held++;
 }
 
 static uint32_t take(struct uring *u, struct sl_io_request **out, uint32_t max) {
@@ -115,7 +114,7 @@ static uint32_t uring_reap(struct sl_io *io, struct sl_io_request **out, uint32_
     enable(u);
     if (wait_n == 0) {
         if (work_pending(u)) {
-            int rc = u->unsubmitted > 0 ? io_uring_submit_and_get_events(&u->ring)
+            int rc = u->base.n_held > 0 ? io_uring_submit_and_get_events(&u->ring)
                                         : io_uring_get_events(&u->ring);
             entered(u, rc, "reaping");
         }

@@ -14,8 +14,8 @@
  * Who runs the ring: the thread that needs the experts (the owner), not an I/O thread. A read's end
  * is then seen by the one who waits for it, with no hand-off between threads, and reads start
  * inside submit. The price: while the owner computes, requests in flight go on but new ones are not
- * started. depth x request_bytes (32 MiB) is work for ten milliseconds, which covers an operation
- * between two polls. docs/STREAMING.md has the measurement against an I/O thread.
+ * started. depth x request_bytes (64 MiB) is work for twenty milliseconds, which covers an
+ * operation between two polls. docs/STREAMING.md has the measurement against an I/O thread.
  *
  * Threads: all calls on one reader by one thread, the owner: the first to submit, poll or wait.
  *   open and adding files may happen on another before. close is by the owner, or by anyone when no

@@ -52,6 +52,7 @@ struct sl_io_ops {
 struct sl_io {
     const struct sl_io_ops *ops;
     uint64_t syscalls;
+    uint32_t n_held; /* started, but put off until flush or reap */
 };
 
 /* SL_ERR_UNSUPPORTED: refused by the kernel or too old, err says why. */

@@ -60,7 +60,7 @@ static void reads_arrive_whole(void **state) {
         assert_int_equal(s.reads, 40);
         assert_int_equal(s.needed_bytes, 40ull * (sizes[0] + sizes[1] + sizes[2]));
         assert_true((double)s.read_bytes / (double)s.needed_bytes < 1.02);
-        assert_true(s.max_flying <= (shapes[k].depth ? shapes[k].depth : 64));
+        assert_true(s.max_flying <= (shapes[k].depth ? shapes[k].depth : 128));
         assert_int_equal(s.retries, 0);
         rig_release(&g);
     }

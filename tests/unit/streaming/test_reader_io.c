@@ -12,6 +12,7 @@
 #include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -117,8 +118,10 @@ static void every_way_reads_the_same(void **state) {
 /* Under load an expert costs at most a quarter of a system call. */
 static void few_system_calls(void **state) {
     (void)state;
-    if (!uring_here())
+    if (!uring_here()) {
+        print_message("io_uring is refused here: %s\n", test_err.text);
         skip();
+    }
     struct rig g;
     struct sl_reader_config c = {.kind = SL_IO_URING};
     open_rig(&g, &c, data_path);
@@ -286,6 +289,12 @@ static int child_reads(const struct sl_reader_config *config, const char *path,
     return 0;
 }
 
+/* In a child: says why it cannot be tested. */
+static int cannot(const char *why) {
+    fprintf(stderr, "%s: %s\n", why, strerror(errno));
+    return 77;
+}
+
 /* As Docker's default profile does. */
 static int refuse_uring(void) {
     struct sock_filter code[] = {
@@ -297,7 +306,7 @@ static int refuse_uring(void) {
     struct sock_fprog prog = {.len = sizeof code / sizeof *code, .filter = code};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) != 0)
-        return 77;
+        return cannot("no seccomp filter can be set here");
     struct sl_reader_config c = {.kind = SL_IO_URING};
     struct sl_reader *r;
     if (sl_reader_open(&c, &r, &test_err) != SL_ERR_UNSUPPORTED ||
@@ -315,10 +324,10 @@ static void without_io_uring(void **state) {
 
 static int with_little_memlock(void) {
     if (!uring_here())
-        return 77;
+        return cannot("io_uring is refused here");
     struct rlimit little = {.rlim_cur = 64 << 10, .rlim_max = 64 << 10};
     if (setrlimit(RLIMIT_MEMLOCK, &little) != 0 || (getuid() == 0 && setuid(65534) != 0))
-        return 77;
+        return cannot("the limit of locked memory cannot be set here");
     struct sl_reader_config c = {.kind = SL_IO_URING};
     return child_reads(&c, data_path, "plain buffers, O_DIRECT");
 }
@@ -332,11 +341,12 @@ static void without_locked_memory(void **state) {
 static int on_ramfs(void) {
     char dir[] = "/tmp/sluice-ramfs-XXXXXX", path[64];
     if (!mkdtemp(dir))
-        return 77;
+        return cannot("no folder can be made in /tmp");
     if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("none", dir, "ramfs", 0, NULL) != 0) {
+        int rc = cannot("no ramfs can be mounted here (it takes root, not in a chroot)");
         rmdir(dir);
-        return 77;
+        return rc;
     }
     snprintf(path, sizeof path, "%s/model", dir);
     int fd = open(path, O_CREAT | O_WRONLY, 0644);
@@ -359,8 +369,10 @@ static void on_tmpfs(void **state) {
     (void)state;
     char path[] = "/dev/shm/sluice-reader-XXXXXX";
     int fd = mkstemp(path);
-    if (fd < 0)
+    if (fd < 0) {
+        print_message("no file can be made in /dev/shm: %s\n", strerror(errno));
         skip();
+    }
     close(fd);
     write_file(path, data, DATA_BYTES);
     for (uint32_t k = 0; k < 2; k++) {
