@@ -351,12 +351,13 @@ static int on_ramfs(void) {
     snprintf(path, sizeof path, "%s/model", dir);
     int fd = open(path, O_CREAT | O_WRONLY, 0644);
     int rc = fd >= 0 && write(fd, data, DATA_BYTES) == (ssize_t)DATA_BYTES ? 0 : 20;
+    close(fd); /* else the mount stays busy */
     for (uint32_t k = 0; k < 2 && rc == 0; k++) {
         struct sl_reader_config c = {.kind = k ? SL_IO_PREAD : SL_IO_AUTO};
         rc = child_reads(&c, path, "buffered");
     }
-    umount(dir);
-    rmdir(dir);
+    if (umount(dir) != 0 || rmdir(dir) != 0)
+        rc = rc ? rc : 21;
     return rc;
 }
 
