@@ -329,7 +329,14 @@ static int with_little_memlock(void) {
     if (setrlimit(RLIMIT_MEMLOCK, &little) != 0 || (getuid() == 0 && setuid(65534) != 0))
         return cannot("the limit of locked memory cannot be set here");
     struct sl_reader_config c = {.kind = SL_IO_URING};
-    return child_reads(&c, data_path, "plain buffers, O_DIRECT");
+    /* The kernel gives back what this user's closed rings had locked a little later than close(). */
+    int rc = 3;
+    for (uint32_t i = 0; rc == 3 && i < 100; i++) {
+        if (i > 0)
+            usleep(20000);
+        rc = child_reads(&c, data_path, "plain buffers, O_DIRECT");
+    }
+    return rc;
 }
 
 static void without_locked_memory(void **state) {
@@ -351,12 +358,13 @@ static int on_ramfs(void) {
     snprintf(path, sizeof path, "%s/model", dir);
     int fd = open(path, O_CREAT | O_WRONLY, 0644);
     int rc = fd >= 0 && write(fd, data, DATA_BYTES) == (ssize_t)DATA_BYTES ? 0 : 20;
-    close(fd); /* else the mount stays busy */
+    close(fd);
     for (uint32_t k = 0; k < 2 && rc == 0; k++) {
         struct sl_reader_config c = {.kind = k ? SL_IO_PREAD : SL_IO_AUTO};
         rc = child_reads(&c, path, "buffered");
     }
-    if (umount(dir) != 0 || rmdir(dir) != 0)
+    /* A ring lets go of its files a little after it was closed. */
+    if (umount2(dir, MNT_DETACH) != 0 || rmdir(dir) != 0)
         rc = rc ? rc : 21;
     return rc;
 }
