@@ -25,17 +25,24 @@ def run(command, timeout):
     except subprocess.TimeoutExpired as e:
         code, out = -1, (e.stdout or b"").decode("utf-8", "replace") + f"\ntimed out after {timeout} s\n"
     passed = failed = skipped = 0
+    said = ""  # what the running test said last: cmocka gives a skipped test's name, never its reason
     for line in out.splitlines():
         m = re.match(r"(not ok|ok)\b(.*)", line)
         if not m:
+            if re.match(r"(?!\d+\.\.)[^\s#]", line):
+                said = line.strip()
             continue
         if re.search(r"#\s*skip", m.group(2), re.I):
             skipped += 1
-            print(f"  skipped: {command}: {m.group(2).strip()}")
+            what = m.group(2).strip()
+            if said and re.match(r"\d+ # SKIP", what):
+                what += f" ({said})"
+            print(f"  skipped: {command}: {what}")
         elif m.group(1) == "ok":
             passed += 1
         else:
             failed += 1
+        said = ""
     if code == 77 and passed + failed + skipped == 0:
         skipped = 1
         print(f"  skipped: {command}: {out.strip()}")

@@ -254,6 +254,7 @@ static int end_one(void **state) {
 
 static void absent(void **state) {
     (void)state;
+    print_message("this machine has no %s\n", now.target->name);
     skip();
 }
 
