@@ -329,7 +329,8 @@ static int with_little_memlock(void) {
     if (setrlimit(RLIMIT_MEMLOCK, &little) != 0 || (getuid() == 0 && setuid(65534) != 0))
         return cannot("the limit of locked memory cannot be set here");
     struct sl_reader_config c = {.kind = SL_IO_URING};
-    /* The kernel gives back what this user's closed rings had locked a little later than close(). */
+    /* The kernel gives back what this user's closed rings had locked a little later than close().
+     */
     int rc = 3;
     for (uint32_t i = 0; rc == 3 && i < 100; i++) {
         if (i > 0)
