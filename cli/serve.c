@@ -130,6 +130,12 @@ static bool read_keys(const char *path, char **keys, uint32_t *n) {
     char line[512];
     bool ok = true;
     while (ok && fgets(line, sizeof line, f)) {
+        if (strlen(line) == sizeof line - 1 && line[sizeof line - 2] != '\n') {
+            fprintf(stderr, "sluice serve: %s holds a line of more than %zu bytes\n", path,
+                    sizeof line - 2); /* its halves would be two keys */
+            ok = false;
+            break;
+        }
         line[strcspn(line, "\r\n")] = '\0';
         if (!line[0] || line[0] == '#')
             continue;
@@ -160,6 +166,10 @@ static bool check_options(struct options *o) {
     }
     if (o->max_body_mib == 0 || o->max_body_mib > 65536) {
         fprintf(stderr, "sluice serve: --max-body-mib must be from 1 to 65536\n");
+        return false;
+    }
+    if (o->api_key && !*o->api_key) {
+        fprintf(stderr, "sluice serve: --api-key is empty: anybody could send that\n");
         return false;
     }
     if (!sl_parse_kv_type("serve", o->kv_type, &o->engine.kv_dtype))
