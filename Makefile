@@ -4,6 +4,12 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 B := build/$(MODE)
+JOBS := $(shell nproc)
+# What is made is named; V=1 shows the commands.
+ifndef V
+.SILENT:
+endif
+say = @echo "  $(1) $@"
 
 include mk/layers.mk
 
@@ -48,10 +54,12 @@ release:
 	@$(MAKE) --no-print-directory MODE=release all
 
 $(B)/sluice: $(B)/cli/main.o $(LIBS)
+	$(call say,link)
 	$(CC) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $< $(call link_libs,$(LAYERS)) $(LDLIBS)
 
 $(B)/%.o: %.c Makefile mk/layers.mk
 	@mkdir -p $(@D)
+	$(call say,cc)
 	$(CC) $(CFLAGS_all) $(foreach i,avx2 avx512 vnni,$(if $(findstring _$(i).c,$<),$(ISA_$(i)))) $(if $(filter backends/cpu/%,$<),,-Wconversion) -c -o $@ $<
 
 define layer_archive

@@ -9,6 +9,7 @@ bench_libs = $(foreach l,$(or $(BENCH_LAYER_$(1:bench/bench_%.c=%)),backends) co
 define bench_rule
 $(B)/$(1:%.c=%): $(1) $(call bench_libs,$(1))
 	@mkdir -p $$(@D)
+	$$(call say,cc)
 	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(call bench_libs,$(1)) $(if $(BENCH_LAYER_$(1:bench/bench_%.c=%)),-luring) -lm -lpthread
 endef
 $(foreach t,$(BENCH_SRC),$(eval $(call bench_rule,$(t))))

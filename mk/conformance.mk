@@ -6,11 +6,13 @@ CONF_LIBS := $(B)/lib/libsl_backends.a $(B)/lib/libsl_common.a
 
 $(B)/tests/conformance/conformance.o: tests/conformance/conformance.c
 	@mkdir -p $(@D)
+	$(call say,cc)
 	$(CC) $(CFLAGS_all) -c -o $@ $<
 
 define conf_rule
 $(B)/$(1:%.c=%): $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS)
 	@mkdir -p $$(@D)
+	$$(call say,cc)
 	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(B)/tests/conformance/conformance.o $(CONF_LIBS) -lcmocka -lm -lpthread
 endef
 $(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))

@@ -6,15 +6,15 @@ PORT ?= 8080
 ## make demo                install what is missing, build, serve the demo model, ask it a question
 demo:
 	@scripts/install_deps.sh build
-	@$(MAKE) --no-print-directory MODE=release all
-	@PORT=$(PORT) scripts/demo.sh build/release/sluice $(DEMO_MODEL)
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all
+	@PORT=$(PORT) scripts/demo.sh start build/release/sluice $(DEMO_MODEL)
 
 ## make demo-stop           stop the demo's server
 demo-stop:
-	@if [ -f build/demo.pid ] && kill "$$(cat build/demo.pid)" 2>/dev/null; then echo "stopped"; else echo "no demo server is running"; fi; rm -f build/demo.pid
+	@scripts/demo.sh stop
 
 ## make eval                ask the demo model its 500 held-out questions over HTTP
 eval:
 	@scripts/install_deps.sh eval
-	@$(MAKE) --no-print-directory MODE=release all
+	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all
 	@scripts/with_server.sh build/release/sluice $(DEMO_MODEL) -- demo/eval.py

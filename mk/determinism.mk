@@ -6,6 +6,7 @@ DET_LIBS := $(call link_libs,$(call closure,engine))
 define det_rule
 $(B)/$(1:%.c=%): $(1) $(DET_LIBS)
 	@mkdir -p $$(@D)
+	$$(call say,cc)
 	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(DET_LIBS) -lcmocka $(LDLIBS)
 endef
 $(foreach t,$(DET_SRC),$(eval $(call det_rule,$(t))))

@@ -15,9 +15,10 @@ $(PEER_SRC)/.extracted: $(PEER)/node_modules/.installed
 	@touch $@
 
 build/peer/llama_peer: $(PEER)/llama_peer.c $(PEER_SRC)/.extracted
+	$(call say,cc)
 	gcc -O2 -Wall -Wextra -I$(PEER_SRC)/include -I$(PEER_SRC)/ggml/include -o $@ $< \
 	  -L$(PEER_LIBS) -l:libllama.v0.5.0.so -l:libggml.v0.5.0.so -l:libggml-base.so -lm \
-	  -Wl,-rpath,$(CURDIR)/$(PEER_LIBS)
+	  "-Wl,-rpath,$(CURDIR)/$(PEER_LIBS)"
 
 .PHONY: test-peer peer
 peer: build/peer/llama_peer build/peer/dequant
@@ -25,11 +26,12 @@ peer: build/peer/llama_peer build/peer/dequant
 test-peer:
 	@scripts/install_deps.sh peer
 	@$(MAKE) --no-print-directory MODE=release all peer
-	GGML_DIR=$(CURDIR)/$(PEER_LIBS) tests/run_tap.py --timeout 1800 "build/peer/dequant $(PEER_LIBS)/libggml-base.so" "$(PEER)/run.py build/release/sluice build/peer/llama_peer" \
+	GGML_DIR="$(CURDIR)/$(PEER_LIBS)" tests/run_tap.py --timeout 1800 "build/peer/dequant $(PEER_LIBS)/libggml-base.so" "$(PEER)/run.py build/release/sluice build/peer/llama_peer" \
 	  "node $(PEER)/tokenizer.mjs build/release/sluice ../shared/testdata/vocab build/peer/llama_peer" \
 	  "$(PEER)/tokenizer_splits.py build/release/sluice"
 
 # Dequantisation against ggml's, bit for bit.
 build/peer/dequant: $(PEER)/dequant.c $(B)/lib/libsl_backends.a $(B)/lib/libsl_common.a
 	@mkdir -p $(@D)
+	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) -o $@ $^ -ldl -lm -lpthread

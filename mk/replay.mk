@@ -4,6 +4,7 @@ ROUTES_LIBS := $(B)/lib/libsl_expert_cache.a $(B)/lib/libsl_common.a
 
 $(ROUTES_BIN): tests/replay/test_replay.c tests/replay/replay.c tests/replay/replay.h $(ROUTES_LIBS)
 	@mkdir -p $(@D)
+	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) $(LDFLAGS) -o $@ $(filter %.c %.a,$^) -lm
 
 .PHONY: replay test-replay

@@ -8,6 +8,7 @@ RENDER := $(B)/tests/templates/render
 TEMPLATES ?= ../shared/testdata/templates
 $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common.a
 	@mkdir -p $(@D)
+	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-programs test-parts test-templates test
@@ -34,8 +35,7 @@ test-tsan: tsan-programs
 
 ## make test                install what is missing, build, run everything that needs no GPU: a release build, all of
 ##                          it again under ASan and UBSan, and what has threads under TSan
-COUNTS := $(CURDIR)/build/test.counts
-JOBS := $(shell nproc)
+COUNTS := build/test.counts
 test:
 	@scripts/install_deps.sh test
 	@mkdir -p build; rm -f $(COUNTS)

@@ -8,6 +8,7 @@ unit_layer = $(patsubst tests/unit/%/,%,$(dir $(1)))
 define unit_rule
 $(B)/$(1:%.c=%): $(1) $(foreach l,$(call closure,$(call unit_layer,$(1))),$(B)/lib/libsl_$(l).a)
 	@mkdir -p $$(@D)
+	$$(call say,cc)
 	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $$(call link_libs,$(call closure,$(call unit_layer,$(1)))) -lcmocka $(LDLIBS)
 endef
 $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))

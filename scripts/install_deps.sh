@@ -39,18 +39,19 @@ esac
 [ -n "$missing" ] || exit 0
 
 if ! command -v apt-get >/dev/null 2>&1; then
-    echo "install_deps: apt-get is not here; install the equivalents of:$missing" >&2
-    exit 1
+    echo "install_deps: apt-get is not here, so nothing is installed; what is needed are the equivalents of:$want" >&2
+    exit 0
 fi
 sudo=""
 if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null 2>&1; then
-        echo "install_deps: these packages are missing and neither root nor sudo is at hand:$missing" >&2
+        echo "install_deps: packages are missing, and neither root nor sudo is at hand to install them. As root:" >&2
+        echo "  apt-get install --no-install-recommends$missing" >&2
         exit 1
     fi
     sudo=sudo
 fi
-echo "install_deps: installing$missing"
+echo "install_deps: installing$missing (this may take a few minutes)"
 export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -q >/dev/null || echo "install_deps: apt-get update failed; trying with the lists there are" >&2
 # shellcheck disable=SC2086
