@@ -49,6 +49,8 @@ REV_LAYERS := $(shell echo $(LAYERS) | tr ' ' '\n' | tac)
 link_libs = $(foreach l,$(REV_LAYERS),$(if $(filter $(l),$(1)),$(B)/lib/libsl_$(l).a))
 
 .PHONY: all release clean help
+## make                     build build/release/sluice (MODE=debug|asan|tsan: build/MODE/sluice; V=1 shows commands)
+## make clean               remove build/
 all: $(B)/sluice
 release:
 	@$(MAKE) --no-print-directory MODE=release all
