@@ -7,8 +7,7 @@
 
 #include <stdlib.h>
 
-#define SMALL_REPLY_BYTES (64u << 10)  /* always sent */
-#define MAX_REPLIES_BYTES (256u << 20) /* of the others together */
+#define SMALL_REPLY_BYTES (64u << 10) /* always sent */
 
 static void run_job(struct sl_exchange *ex) {
     if (!sl_exchange_gone(ex))
@@ -17,7 +16,7 @@ static void run_job(struct sl_exchange *ex) {
     sl_exchange_hold_body(ex, 0);
     /* An answer can be many times its request, and waits here for a client that may not read. */
     if (ex->reply.len > SMALL_REPLY_BYTES &&
-        sl_exchange_hold_reply(ex, ex->reply.len) > MAX_REPLIES_BYTES) {
+        sl_exchange_hold_reply(ex, ex->reply.len) > ex->server->config.max_replies_bytes) {
         sl_buf_release(&ex->reply);
         sl_exchange_hold_reply(ex, 0);
         sl_http_fail(&ex->error, 503, "overloaded", NULL,

@@ -18,6 +18,8 @@ static void fill_defaults(struct sl_server_config *c) {
         c->max_body_bytes = (uint64_t)64 << 20;
     if (!c->max_bodies_bytes)
         c->max_bodies_bytes = 4 * c->max_body_bytes;
+    if (!c->max_replies_bytes)
+        c->max_replies_bytes = (uint64_t)256 << 20;
     if (!c->max_connections)
         c->max_connections = 1024;
     if (!c->timeout_s)

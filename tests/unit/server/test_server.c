@@ -703,6 +703,7 @@ static void test_unread_answers(void **state) {
     (void)state;
     sl_server_destroy(&server);
     config.max_body_bytes = 16 << 20;
+    config.max_replies_bytes = 5 << 20;
     start_empty();
     attach();
     size_t n = (8u << 20) + 1, head = 12;
@@ -712,11 +713,11 @@ static void test_unread_answers(void **state) {
     memcpy(body + head + n, "\"}", 3);
     expect_error(client_post("/tokenize", body), 413, "invalid_request_error", "content", "parts");
 
-    n = 4u << 20;
+    n = 80000;
     memset(body + head, 'a', n);
     memcpy(body + head + n, "\",\"with_pieces\":true}", 22);
     int fd[3];
-    for (int i = 0; i < 3; i++) { /* about 100 MiB each */
+    for (int i = 0; i < 3; i++) { /* about 2 MB each: more than sockets hold */
         fd[i] = client_connect(4096);
         client_begin_on(fd[i], "POST", "/tokenize", "", body);
     }
