@@ -70,16 +70,18 @@ static void bind_experts(struct binder *b, const struct sl_layer *in, struct sl_
                                 *down = in->t[SL_L_EXPERTS_DOWN];
     if (b->status != SL_OK || !check_type(b, gate) || !check_type(b, up) || !check_type(b, down))
         return;
+    out->expert_gate = gate->dtype;
+    out->expert_up = up->dtype;
+    out->expert_down = down->dtype;
+    out->expert_bytes = (gate->size_bytes + up->size_bytes + down->size_bytes) / n_expert;
+    if (!refs)
+        return; /* they are streamed */
     const void *gate_data = address(b, gate), *up_data = address(b, up),
                *down_data = address(b, down);
     for (uint32_t e = 0; e < n_expert; e++)
         refs[e] = (struct sl_expert_ref){expert(gate, gate_data, e), expert(up, up_data, e),
                                          expert(down, down_data, e)};
     out->experts = refs;
-    out->expert_gate = gate->dtype;
-    out->expert_up = up->dtype;
-    out->expert_down = down->dtype;
-    out->expert_bytes = (gate->size_bytes + up->size_bytes + down->size_bytes) / n_expert;
 }
 
 static void bind_layer(struct binder *b, const struct sl_hparams *hp, const struct sl_layer *in,
@@ -109,6 +111,7 @@ static void bind_layer(struct binder *b, const struct sl_hparams *hp, const stru
     out->shared_up = matrix(b, in->t[SL_L_SHARED_UP]);
     out->shared_down = matrix(b, in->t[SL_L_SHARED_DOWN]);
     out->shared_router = matrix(b, in->t[SL_L_SHARED_ROUTER]);
+    out->routed_layer = SL_NO_ROUTED_LAYER;
     if (in->t[SL_L_ROUTER])
         bind_experts(b, in, out, refs, hp->n_expert);
 }
@@ -118,13 +121,19 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
     const struct sl_hparams *hp = &model->hp;
     struct binder b = {weights, f->dev, err, SL_OK};
     f->layers = calloc(hp->n_layer, sizeof *f->layers);
-    f->refs = calloc((size_t)hp->n_layer * hp->n_expert + 1, sizeof *f->refs);
-    if (!f->layers || !f->refs)
+    if (!f->fetch)
+        f->refs = calloc((size_t)hp->n_layer * hp->n_expert + 1, sizeof *f->refs);
+    if (!f->layers || (!f->fetch && !f->refs))
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the table of weights");
     f->embd = matrix(&b, model->global[SL_G_TOKEN_EMBD]);
     f->output = matrix(&b, model->global[SL_G_OUTPUT]);
     f->output_norm = vector(&b, model->global[SL_G_OUTPUT_NORM]);
-    for (uint32_t i = 0; i < hp->n_layer && b.status == SL_OK; i++)
-        bind_layer(&b, hp, &model->layers[i], &f->layers[i], f->refs + (size_t)i * hp->n_expert);
+    uint32_t n_routed = 0;
+    for (uint32_t i = 0; i < hp->n_layer && b.status == SL_OK; i++) {
+        bind_layer(&b, hp, &model->layers[i], &f->layers[i],
+                   f->refs ? f->refs + (size_t)i * hp->n_expert : NULL);
+        if (sl_model_layer_is_moe(model, i))
+            f->layers[i].routed_layer = n_routed++;
+    }
     return b.status;
 }

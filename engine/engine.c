@@ -24,22 +24,6 @@ static enum sl_status open_cpu(const struct sl_engine_config *config, struct sl_
     return sl_cpu_open(&c, out_dev, err);
 }
 
-static enum sl_status check_memory(const struct sl_memory_plan *plan, const struct sl_device *dev,
-                                   struct sl_err *err) {
-    uint64_t have = dev->caps.memory_bytes;
-    if (!have || plan->total_bytes <= have)
-        return SL_OK;
-    return sl_fail(
-        err, SL_ERR_DEVICE_OOM,
-        "this needs %.2f GiB (weights %.2f, KV cache %.2f, the rest %.2f) and there are "
-        "%.2f GiB: lower the context (%u tokens) or the parallel sessions (%u), or take a "
-        "smaller model",
-        (double)plan->total_bytes / 0x1p30, (double)plan->weight_bytes / 0x1p30,
-        (double)plan->kv_bytes / 0x1p30,
-        (double)(plan->total_bytes - plan->weight_bytes - plan->kv_bytes) / 0x1p30,
-        (double)have / 0x1p30, plan->config.ctx_tokens, plan->config.parallel);
-}
-
 static void log_plan(const struct sl_memory_plan *plan) {
     for (uint32_t i = 0; i < plan->n_rows; i++)
         sl_info("memory: %-14s %10.1f MiB  %s", plan->rows[i].what,
@@ -54,8 +38,6 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     if (st != SL_OK)
         return st;
     st = sl_memory_plan_make(e->model, config, e->dev, &e->plan, err);
-    if (st == SL_OK)
-        st = check_memory(&e->plan, e->dev, err);
     if (st != SL_OK)
         return st;
     const struct sl_engine_config *c = &e->plan.config;
@@ -77,9 +59,13 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
                                .v_page_bytes = e->plan.v_page_bytes};
     st = sl_kv_init(&e->kv, e->dev, &shape, hp->n_layer, e->plan.n_pages, err);
     if (st == SL_OK)
-        st = sl_weights_load(e->model, e->dev, &sl_weights_system_io, progress, &e->weights, err);
+        st = sl_weights_load(e->model, !e->plan.streaming, e->dev, &sl_weights_system_io, progress,
+                             &e->weights, err);
+    if (st == SL_OK && e->plan.streaming)
+        st = sl_store_create(e->model, &e->plan, &e->store, err);
     if (st == SL_OK)
-        st = sl_forward_create(e->model, &e->plan, e->dev, e->weights, &e->kv, &e->forward, err);
+        st = sl_forward_create(e->model, &e->plan, e->dev, e->weights, &e->kv,
+                               e->store ? sl_store_fetch(e->store) : NULL, &e->forward, err);
     return st;
 }
 
@@ -120,6 +106,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
         pthread_join(e->thread, NULL);
     }
     sl_forward_destroy(&e->forward);
+    sl_store_destroy(&e->store);
     sl_weights_destroy(&e->weights);
     sl_kv_release(&e->kv);
     sl_sampler_space_release(&e->space);

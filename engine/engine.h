@@ -9,12 +9,27 @@
 #include "common/dtype.h"
 #include "common/status.h"
 #include "model/model.h"
+#include "streaming/reader.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct sl_engine;
+
+/* Opens the reader of the model's experts in place of the real one: for tests and simulations. File
+ * i of the reader must be file i of the model. */
+struct sl_reader_source {
+    enum sl_status (*open)(const struct sl_reader_source *source,
+                           const struct sl_reader_config *config, struct sl_reader **out_reader,
+                           struct sl_err *err);
+};
+
+enum sl_experts_where {
+    SL_EXPERTS_AUTO,     /* resident when they fit, else streamed */
+    SL_EXPERTS_RESIDENT, /* loaded at the start, or refused */
+    SL_EXPERTS_STREAMED, /* through the expert cache, also when they would fit */
+};
 
 struct sl_engine_config {
     uint32_t n_threads;        /* 0 = all CPUs */
@@ -26,6 +41,23 @@ struct sl_engine_config {
     enum sl_dtype kv_dtype;    /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
     const char *record_routes; /* file for the experts that each row chooses, NULL = none */
     const char *cpu_isa;       /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
+
+    /* Memory: the most that the process may ever have resident; 0 = what is free now, less a
+     * reserve. process_bytes of it are the caller's own (tokenizer, server, ...), worked out or
+     * measured by the caller. */
+    uint64_t ram_bytes, process_bytes;
+    enum sl_experts_where experts;
+
+    /* Streaming. */
+    enum sl_io_kind io;
+    bool io_buffered;           /* through the page cache, for comparisons */
+    const char *const *mirrors; /* [n_mirrors] copies of the model: a file, or a folder
+                                   with files of the same names; borrowed until destroy */
+    uint32_t n_mirrors;
+    const char *heat_file; /* a file, or a folder for one file per model; NULL =
+                              heat is not kept */
+    bool no_lookahead, no_warm_up;
+    const struct sl_reader_source *reader_source; /* NULL = the model's files */
 };
 
 /* Loading: done of total bytes. Returning false cancels the load. May be called from any thread. */

@@ -2,6 +2,7 @@
 #ifndef SL_ENGINE_ENGINE_INTERNAL_H
 #define SL_ENGINE_ENGINE_INTERNAL_H
 
+#include "engine/expert_store.h"
 #include "engine/forward.h"
 #include "engine/session.h"
 
@@ -23,6 +24,7 @@ struct sl_engine {
     struct sl_memory_plan plan;
     struct sl_device *dev;
     struct sl_weights *weights;
+    struct sl_store *store; /* NULL: all experts are resident */
     struct sl_kv_pool kv;
     struct sl_forward *forward;
     struct sl_sampler_space space;

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Rows at most whose next router is run early. */
+#define AHEAD_ROWS 4u
+
 /* ---- activations ---- */
 
 static void *take(uintptr_t *cursor, uint64_t n, size_t elem_bytes) {
@@ -35,6 +38,7 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     uint64_t rows = p->config.batch_tokens, out = p->n_logit_rows;
     uint64_t n_ff = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
     uint64_t k = hp->n_expert_used;
+    uint64_t ahead = p->streaming ? AHEAD_ROWS : 0;
     uintptr_t c = base;
     a->x = take(&c, rows * hp->n_embd, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
@@ -48,6 +52,10 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->shared_weight = take(&c, rows, 4);
     a->router = take(&c, rows * hp->n_expert, 4);
     a->weights = take(&c, rows * k, 4);
+    a->next_h = take(&c, ahead * hp->n_embd, 4);
+    a->next_router = take(&c, ahead * hp->n_expert, 4);
+    a->next_weights = take(&c, ahead * k, 4);
+    a->next_ids = take(&c, ahead * k, 4);
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
     a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);
@@ -67,9 +75,11 @@ uint64_t sl_forward_activation_bytes(const struct sl_hparams *hp,
 }
 
 uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan) {
+    uint64_t refs = plan->streaming ? 0 : (uint64_t)hp->n_layer * hp->n_expert + 1;
     return (tables_elems(plan) + (uint64_t)plan->config.parallel * plan->session_pages) * 4 +
+           plan->config.batch_tokens + plan->n_logit_rows +
            (uint64_t)hp->n_layer * sizeof(struct sl_layer_weights) +
-           ((uint64_t)hp->n_layer * hp->n_expert + 1) * sizeof(struct sl_expert_ref);
+           refs * sizeof(struct sl_expert_ref);
 }
 
 /* ---- create, destroy ---- */
@@ -109,8 +119,8 @@ done:
 
 enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_memory_plan *plan,
                                  struct sl_device *dev, const struct sl_weights *weights,
-                                 const struct sl_kv_pool *kv, struct sl_forward **out_forward,
-                                 struct sl_err *err) {
+                                 const struct sl_kv_pool *kv, struct sl_fetch *fetch,
+                                 struct sl_forward **out_forward, struct sl_err *err) {
     struct sl_forward *f = calloc(1, sizeof *f);
     if (!f)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the layer loop");
@@ -118,15 +128,19 @@ enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_m
     f->plan = plan;
     f->dev = dev;
     f->kv = kv;
+    f->fetch = fetch;
     enum sl_status st = sl_forward_bind(f, model, weights, err);
     if (st != SL_OK)
         goto fail;
     size_t pages = (size_t)plan->config.parallel * plan->session_pages;
     f->host_tables = calloc(tables_elems(plan), 4);
     f->host_pages = calloc(pages, 4);
+    f->row_failed = calloc(plan->config.batch_tokens, 1);
+    f->out_failed = calloc(plan->n_logit_rows, 1);
     if (!dev->caps.host_visible)
         f->host_logits = malloc((size_t)plan->n_logit_rows * f->hp->n_vocab * sizeof(float));
-    if (!f->host_tables || !f->host_pages || (!dev->caps.host_visible && !f->host_logits)) {
+    if (!f->host_tables || !f->host_pages || !f->row_failed || !f->out_failed ||
+        (!dev->caps.host_visible && !f->host_logits)) {
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
         goto fail;
     }
@@ -142,6 +156,7 @@ enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_m
     if (dev->caps.host_visible)
         memset(f->arena, 0, f->arena_bytes); /* page faults now, not at the first token */
     f->step = lay_tables(plan, f->host_tables);
+    f->step.failed = f->row_failed;
     f->on_device = lay_tables(plan, f->a.tables);
     st = init_rope(f, model, weights, err);
     if (st != SL_OK)
@@ -170,6 +185,8 @@ void sl_forward_destroy(struct sl_forward **pf) {
     free(f->refs);
     free(f->host_tables);
     free(f->host_pages);
+    free(f->row_failed);
+    free(f->out_failed);
     free(f->host_logits);
     sl_route_recorder_close(&f->routes);
     free(f);
@@ -179,7 +196,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
 /* ---- one step ---- */
 
 struct sl_step *sl_forward_begin(struct sl_forward *f) {
-    f->step.n_rows = f->step.n_decode = f->step.n_out = 0;
+    f->step.n_rows = f->step.n_decode = f->step.n_out = f->step.n_failed = 0;
     f->step.keep_all = false;
     return &f->step;
 }
@@ -201,6 +218,7 @@ uint32_t sl_forward_page(const struct sl_forward *f, uint32_t seq, uint32_t inde
 struct place {
     struct sl_err *err;
     uint32_t layer; /* UINT32_MAX outside the layers */
+    const struct sl_abort *give_up;
 };
 
 static enum sl_status at(const struct place *where, const char *op, enum sl_status st) {
@@ -223,6 +241,7 @@ struct rows {
     float *x;
     uint32_t n, n_decode;
     const uint32_t *of_step; /* [n] which of the step's rows they are; NULL = all */
+    uint8_t *failed;         /* [n] */
 };
 
 static enum sl_status rms_norm(struct sl_forward *f, const float *x, const float *w, float *y,
@@ -353,6 +372,96 @@ static void count_experts(struct sl_forward *f, const struct sl_layer_weights *w
     sl_count(expert_read_bytes_total, touched * w->expert_bytes);
 }
 
+static struct sl_op_router router_op(const struct sl_forward *f, const struct sl_layer_weights *w,
+                                     uint32_t n_rows) {
+    const struct sl_hparams *hp = f->hp;
+    return (struct sl_op_router){
+        .logits = f->a.router,
+        .bias = w->router_bias,
+        .ids = f->a.expert_ids,
+        .weights = f->a.weights,
+        .n_tok = n_rows,
+        .n_expert = hp->n_expert,
+        .k = hp->n_expert_used,
+        .score = hp->router_kind == SL_ROUTER_KIND_SIGMOID ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
+        .softmax_topk = hp->router_softmax_topk,
+        .normalize = hp->router_normalize,
+        .scale = hp->router_scale};
+}
+
+/* The shared expert's share of the rows, into shared_y; its first products are there already. */
+static enum sl_status shared_expert(struct sl_forward *f, const struct sl_layer_weights *w,
+                                    const struct rows *r, const struct place *where) {
+    struct sl_activations *a = &f->a;
+    TRY("shared expert",
+        sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
+                                                        (size_t)r->n * w->shared_gate.n_out}));
+    TRY("shared expert",
+        sl_op_matmul(f->dev,
+                     &(struct sl_op_matmul){.x = a->gate,
+                                            .n_tok = r->n,
+                                            .n_decode = r->n_decode,
+                                            .n_w = 1,
+                                            .out = {{w->shared_down, NULL, a->shared_y, false}}}));
+    return SL_OK;
+}
+
+/* Runs the next layer's router on this layer's input, where that pays, so that the disk has
+ * something to do while this layer is computed. What it chooses is a guess: it changes what is read
+ * early and nothing else. */
+static enum sl_status look_ahead(struct sl_forward *f, const struct rows *r,
+                                 const struct place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_activations *a = &f->a;
+    if (r->n > AHEAD_ROWS || r->n != r->n_decode || where->layer + 1 == hp->n_layer ||
+        !sl_fetch_wants_ahead(f->fetch, r->n_decode))
+        return SL_OK;
+    const struct sl_layer_weights *next = &f->layers[where->layer + 1];
+    if (next->routed_layer == SL_NO_ROUTED_LAYER)
+        return SL_OK;
+    TRY("early router", rms_norm(f, r->x, next->ffn_norm, a->next_h, r->n, hp->n_embd));
+    TRY("early router",
+        sl_op_matmul(f->dev,
+                     &(struct sl_op_matmul){.x = a->next_h,
+                                            .n_tok = r->n,
+                                            .n_decode = r->n_decode,
+                                            .n_w = 1,
+                                            .out = {{next->router, NULL, a->next_router, false}}}));
+    struct sl_op_router op = router_op(f, next, r->n);
+    op.logits = a->next_router;
+    op.ids = a->next_ids;
+    op.weights = a->next_weights;
+    TRY("early router", sl_op_router(f->dev, &op));
+    sl_fetch_ahead(f->fetch, next->routed_layer, a->next_ids, r->n * hp->n_expert_used);
+    return SL_OK;
+}
+
+static bool asked_to_stop(void *ctx) {
+    const struct sl_abort *give_up = ctx;
+    return give_up->asked(give_up);
+}
+
+/* The routed experts, as they arrive. Ends what sl_fetch_begin began, whatever happened since. */
+static enum sl_status fetch_experts(struct sl_forward *f, const struct rows *r,
+                                    struct sl_op_moe *op, const struct place *where) {
+    struct sl_fetch_abort stop = {asked_to_stop, (void *)where->give_up};
+    struct sl_err why = {{0}};
+    uint32_t n_failed;
+    enum sl_status st =
+        sl_fetch_run(f->fetch, f->dev, op, where->give_up ? &stop : NULL, &n_failed, &why);
+    if (st == SL_ERR_CANCELED)
+        return sl_fail(where->err, st, "%s", why.text);
+    TRY("experts", st);
+    if (!n_failed)
+        return SL_OK;
+    if (!f->step.n_failed)
+        sl_fail(where->err, SL_ERR_IO, "%s", why.text);
+    f->step.n_failed += n_failed;
+    for (uint32_t i = 0; r->of_step && i < r->n; i++)
+        f->row_failed[r->of_step[i]] = r->failed[i];
+    return SL_OK;
+}
+
 static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weights *w,
                               const struct rows *r, const struct place *where) {
     const struct sl_hparams *hp = f->hp;
@@ -369,34 +478,37 @@ static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weight
                 (struct sl_matmul_out){w->shared_router, NULL, a->shared_weight, false};
     }
     TRY("router", sl_op_matmul(f->dev, &in));
-    TRY("router", sl_op_router(f->dev, &(struct sl_op_router){
-                                           .logits = a->router,
-                                           .bias = w->router_bias,
-                                           .ids = a->expert_ids,
-                                           .weights = a->weights,
-                                           .n_tok = r->n,
-                                           .n_expert = hp->n_expert,
-                                           .k = hp->n_expert_used,
-                                           .score = hp->router_kind == SL_ROUTER_KIND_SIGMOID
-                                                        ? SL_ROUTER_SIGMOID
-                                                        : SL_ROUTER_SOFTMAX,
-                                           .softmax_topk = hp->router_softmax_topk,
-                                           .normalize = hp->router_normalize,
-                                           .scale = hp->router_scale}));
-    TRY("experts", sl_op_moe(f->dev, &(struct sl_op_moe){.x = a->h,
-                                                         .ids = a->expert_ids,
-                                                         .pair_y = a->pair_y,
-                                                         .refs = w->experts,
-                                                         .gate_dtype = w->expert_gate,
-                                                         .up_dtype = w->expert_up,
-                                                         .down_dtype = w->expert_down,
-                                                         .n_tok = r->n,
-                                                         .n_decode = r->n_decode,
-                                                         .k = hp->n_expert_used,
-                                                         .n_pairs = r->n * hp->n_expert_used,
-                                                         .n_expert = hp->n_expert,
-                                                         .n_embd = hp->n_embd,
-                                                         .n_ff = hp->n_ff_expert}));
+    struct sl_op_router choose = router_op(f, w, r->n);
+    TRY("router", sl_op_router(f->dev, &choose));
+    struct sl_op_moe op = {.x = a->h,
+                           .ids = a->expert_ids,
+                           .pair_y = a->pair_y,
+                           .refs = w->experts,
+                           .gate_dtype = w->expert_gate,
+                           .up_dtype = w->expert_up,
+                           .down_dtype = w->expert_down,
+                           .n_tok = r->n,
+                           .n_decode = r->n_decode,
+                           .k = hp->n_expert_used,
+                           .n_pairs = r->n * hp->n_expert_used,
+                           .n_expert = hp->n_expert,
+                           .n_embd = hp->n_embd,
+                           .n_ff = hp->n_ff_expert};
+    if (f->fetch) {
+        sl_fetch_begin(f->fetch, w->routed_layer,
+                       &(struct sl_fetch_rows){a->expert_ids, r->n, r->n_decode, r->failed});
+        enum sl_status st = look_ahead(f, r, where);
+        if (st == SL_OK && shared)
+            st = shared_expert(f, w, r, where);
+        enum sl_status run = fetch_experts(f, r, &op, where);
+        if (st != SL_OK || run != SL_OK)
+            return st != SL_OK ? st : run;
+    } else {
+        TRY("experts", sl_op_moe(f->dev, &op));
+        enum sl_status st = shared ? shared_expert(f, w, r, where) : SL_OK;
+        if (st != SL_OK)
+            return st;
+    }
     TRY("expert sum", sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = a->pair_y,
                                                                             .weights = a->weights,
                                                                             .y = r->x,
@@ -409,16 +521,6 @@ static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weight
         sl_route_recorder_layer(f->routes, &f->step, where->layer, r->n, r->of_step, a->expert_ids);
     if (!shared)
         return SL_OK;
-    TRY("shared expert",
-        sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
-                                                        (size_t)r->n * w->shared_gate.n_out}));
-    TRY("shared expert",
-        sl_op_matmul(f->dev,
-                     &(struct sl_op_matmul){.x = a->gate,
-                                            .n_tok = r->n,
-                                            .n_decode = r->n_decode,
-                                            .n_w = 1,
-                                            .out = {{w->shared_down, NULL, a->shared_y, false}}}));
     TRY("shared expert",
         sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
                                     .x = a->shared_y,
@@ -440,6 +542,8 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
     enum sl_status st = project_qkv(f, w, where);
     if (st != SL_OK)
         return st;
+    if (f->fetch)
+        sl_fetch_poll(f->fetch);
     const float *attn = a->attn;
     bool cut = last && !s->keep_all && s->n_out < s->n_rows;
     if (cut && s->n_out == 0)
@@ -447,6 +551,8 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
     st = attend(f, where);
     if (st != SL_OK)
         return st;
+    if (f->fetch)
+        sl_fetch_poll(f->fetch);
     if (cut) {
         TRY("gather", gather(f, a->x, a->out_x, hp->n_embd));
         TRY("gather", gather(f, a->attn, a->out_attn, hp->n_head * hp->head_dim_v));
@@ -454,6 +560,9 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
         r->x = a->out_x;
         r->n = s->n_out;
         r->of_step = s->out_rows;
+        r->failed = f->out_failed;
+        for (uint32_t i = 0; i < s->n_out; i++)
+            f->out_failed[i] = f->row_failed[s->out_rows[i]];
         r->n_decode = 0;
         while (r->n_decode < s->n_out && s->out_rows[r->n_decode] < s->n_decode)
             r->n_decode++;
@@ -465,7 +574,8 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
                                                     .n_w = 1,
                                                     .out = {{w->out, w->out_bias, r->x, true}}}));
     TRY("FFN norm", rms_norm(f, r->x, w->ffn_norm, a->h, r->n, hp->n_embd));
-    return w->experts ? moe_ffn(f, w, r, where) : dense_ffn(f, w, r, where);
+    return w->routed_layer != SL_NO_ROUTED_LAYER ? moe_ffn(f, w, r, where)
+                                                 : dense_ffn(f, w, r, where);
 }
 
 static enum sl_status run_output(struct sl_forward *f, const float *x, uint32_t n,
@@ -491,7 +601,7 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
     struct sl_step *s = &f->step;
-    struct place place = {err, UINT32_MAX}, *where = &place;
+    struct place place = {err, UINT32_MAX, give_up}, *where = &place;
     assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
     assert(s->keep_all || s->n_out <= f->plan->n_logit_rows);
     TRY("step tables",
@@ -509,7 +619,8 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
                                                                 .n_tok = s->n_rows,
                                                                 .n_freq = hp->n_rot / 2,
                                                                 .mscale = f->rope_mscale}));
-    struct rows r = {a->x, s->n_rows, s->n_decode, NULL};
+    struct rows r = {a->x, s->n_rows, s->n_decode, NULL, f->row_failed};
+    memset(f->row_failed, 0, s->n_rows);
     for (uint32_t i = 0; i < hp->n_layer; i++) {
         if (give_up && give_up->asked(give_up)) {
             TRY("canceled step", sl_device_sync(f->dev));
@@ -519,6 +630,8 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
         enum sl_status st = run_layer(f, i + 1 == hp->n_layer, &r, where);
         if (st != SL_OK)
             return st;
+        if (f->fetch && s->n_failed == s->n_rows)
+            break; /* nothing is left that anybody could use */
     }
     place.layer = UINT32_MAX;
     *out_logits = NULL;
@@ -532,6 +645,6 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
 enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
                                  float **out_logits, struct sl_err *err) {
     assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
-    struct place where = {err, UINT32_MAX};
+    struct place where = {err, UINT32_MAX, NULL};
     return run_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, out_logits, &where);
 }

@@ -5,6 +5,7 @@
 #ifndef SL_ENGINE_FORWARD_H
 #define SL_ENGINE_FORWARD_H
 
+#include "engine/expert_fetch.h"
 #include "engine/kv.h"
 #include "engine/memory_plan.h"
 #include "engine/weights.h"
@@ -21,16 +22,21 @@ struct sl_step {
     uint32_t *row_seq;  /* [n_rows] session's row of the page table */
     uint32_t *row_len;  /* [n_rows] positions that the row attends to, itself included */
     uint32_t *out_rows; /* [n_out] ascending */
+    /* Set by the run: */
+    uint8_t *failed;   /* [n_rows] an expert that the row needs could not be read: its logits and
+                          KV positions are undefined */
+    uint32_t n_failed; /* and why, of the first: in the run's err */
 };
 
 struct sl_forward;
 
 /* Binds the weights and allocates the activations that the plan counted. Refuses, by name, a tensor
- * of a type that the device lacks. All arguments are borrowed until destroy. */
+ * of a type that the device lacks. fetch: where the routed experts come from; NULL: they are among
+ * the weights. All arguments are borrowed until destroy. */
 enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_memory_plan *plan,
                                  struct sl_device *dev, const struct sl_weights *weights,
-                                 const struct sl_kv_pool *kv, struct sl_forward **out_forward,
-                                 struct sl_err *err) SL_MUST_CHECK;
+                                 const struct sl_kv_pool *kv, struct sl_fetch *fetch,
+                                 struct sl_forward **out_forward, struct sl_err *err) SL_MUST_CHECK;
 void sl_forward_destroy(struct sl_forward **f);
 
 /* The step to fill; its arrays have room for plan.config.batch_tokens rows. */
@@ -48,7 +54,8 @@ struct sl_abort {
 };
 
 /* Runs the step. out_logits: [n_out, n_vocab] in host memory, valid and writable until the next
- * call. A failing op: its status, with layer and op in err. */
+ * call. A failing op: its status, with layer and op in err. Rows whose experts cannot be read do
+ * not fail the step: see sl_step.failed. */
 enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_up,
                               float **out_logits, struct sl_err *err) SL_MUST_CHECK;
 /* After a run with keep_all: logits of rows [first, first + n), n at most plan.n_logit_rows. */

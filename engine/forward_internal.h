@@ -2,6 +2,7 @@
 #ifndef SL_ENGINE_FORWARD_INTERNAL_H
 #define SL_ENGINE_FORWARD_INTERNAL_H
 
+#include "engine/expert_fetch.h"
 #include "engine/forward.h"
 #include "engine/route_recorder.h"
 
@@ -16,7 +17,8 @@ struct sl_layer_weights {
     struct sl_weight router;
     const float *router_bias;
     enum sl_dtype expert_gate, expert_up, expert_down;
-    const struct sl_expert_ref *experts; /* [n_expert], host memory */
+    const struct sl_expert_ref *experts; /* [n_expert], host memory; NULL: they are streamed */
+    uint32_t routed_layer;               /* SL_NO_ROUTED_LAYER: a dense FFN */
     uint64_t expert_bytes;
     struct sl_weight shared_gate, shared_up, shared_down, shared_router;
 };
@@ -32,6 +34,9 @@ struct sl_activations {
     float *shared_weight; /* [B] */
     float *router;        /* [B, n_expert] */
     float *weights;       /* [B, k] */
+    float *next_h;        /* [A, n_embd] input of the next layer's router, run early, of A rows */
+    float *next_router;   /* [A, n_expert] */
+    float *next_weights;  /* [A, k] */
     float *pair_y;        /* [B * k, n_embd] */
     float *out_x;         /* [L, n_embd] the rows that go on to the logits */
     float *out_attn;      /* [L, n_head * head_dim_v] */
@@ -39,6 +44,7 @@ struct sl_activations {
     float *rope_table;    /* [B, n_rot/2, 2] */
     float *inv_freq;      /* [n_rot/2] */
     uint32_t *expert_ids; /* [B, k] */
+    uint32_t *next_ids;   /* [A, k] */
     uint32_t *tables;     /* ids, pos, slot, row_seq, row_len [B each], out_rows [L] */
     uint32_t *page_table; /* [parallel, session_pages] */
 };
@@ -49,7 +55,8 @@ struct sl_forward {
     struct sl_device *dev;
     const struct sl_kv_pool *kv;
     struct sl_layer_weights *layers; /* [n_layer] */
-    struct sl_expert_ref *refs;      /* all layers' experts */
+    struct sl_fetch *fetch;          /* NULL: all experts are resident */
+    struct sl_expert_ref *refs;      /* all layers' resident experts */
     struct sl_weight embd, output;
     const float *output_norm;
     struct sl_route_recorder *routes; /* NULL = none */
@@ -61,6 +68,8 @@ struct sl_forward {
     struct sl_step on_device; /* its arrays alone: their copies in a.tables */
     uint32_t *host_tables;
     uint32_t *host_pages; /* [parallel, session_pages] */
+    uint8_t *row_failed;  /* [B] of the step: its expert could not be read */
+    uint8_t *out_failed;  /* [L] the same of the rows that go on to the logits */
     float *host_logits;   /* where the host cannot follow a.logits; otherwise NULL */
 };
 

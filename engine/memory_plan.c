@@ -3,9 +3,11 @@
 #include "engine/forward.h"
 #include "engine/sampler.h"
 #include "engine/weights.h"
+#include "expert_cache/expert_cache.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Bounds that keep every product below in range and every mistake visible. */
 #define MAX_CTX_TOKENS   (1u << 24)
@@ -88,6 +90,106 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan
     return SL_OK;
 }
 
+/* Bytes of the weights that are resident from the start. */
+static enum sl_status plan_weights(const struct sl_model *model, bool experts, uint64_t *out_bytes,
+                                   struct sl_err *err) {
+    struct sl_weights_layout layout;
+    enum sl_status st = sl_weights_layout_make(model, experts, &layout, err);
+    if (st != SL_OK)
+        return st;
+    *out_bytes = layout.total_bytes;
+    sl_weights_layout_release(&layout);
+    return SL_OK;
+}
+
+/* Everything whose size does not depend on where the experts are but for the layer loop's tables.
+ */
+static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
+                       struct sl_memory_plan *p) {
+    p->activation_bytes = sl_forward_activation_bytes(hp, p);
+    p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) : 0;
+    p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab);
+    p->process_bytes = p->config.process_bytes;
+}
+
+static uint64_t fixed_bytes(const struct sl_memory_plan *p) {
+    return p->kv_bytes + p->activation_bytes + p->scratch_bytes + p->host_bytes + p->process_bytes;
+}
+
+/* Divides what the budget leaves over the size classes. */
+static enum sl_status plan_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,
+                                 struct sl_err *err) {
+    struct sl_reader_config queue = {.kind = p->config.io};
+    uint32_t rows = p->config.batch_tokens;
+    size_t table = sl_fetch_bytes(l, 1, rows) - sl_fetch_bytes(l, 0, rows);
+    struct sl_cache_class classes[SL_SLAB_CLASSES];
+    uint64_t base = sl_fetch_bytes(l, 0, rows) + sl_reader_size_bytes(&queue) + SL_HUGE_PAGE_BYTES;
+    uint64_t least = 0;
+    for (uint32_t c = 0; c < l->n_class; c++) {
+        classes[c] = (struct sl_cache_class){.n_expert = l->classes[c].n_layer * l->n_expert,
+                                             .slot_bytes = l->classes[c].slot.slot_bytes + table};
+        least += classes[c].slot_bytes * l->k;
+    }
+    uint64_t others = fixed_bytes(p) + p->weight_bytes + base;
+    p->least_bytes = others + least;
+    if (p->budget_bytes < p->least_bytes)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "a budget of %.1f MiB is too small: at least %.1f MiB are needed (dense "
+                       "weights %.1f, KV cache %.1f, %u slots for experts %.1f, the rest %.1f), "
+                       "with a smaller context, fewer sessions or a smaller batch less",
+                       (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
+                       (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20,
+                       l->k * l->n_class, (double)least / 0x1p20,
+                       (double)(p->least_bytes - p->weight_bytes - p->kv_bytes - least) / 0x1p20);
+    enum sl_status st =
+        sl_cache_split(classes, l->n_class, l->k, p->budget_bytes - others, p->class_slots, err);
+    if (st != SL_OK)
+        return st;
+    p->n_slots = 0;
+    for (uint32_t c = 0; c < l->n_class; c++) {
+        p->n_slots += p->class_slots[c];
+        p->slot_bytes += (uint64_t)p->class_slots[c] * l->classes[c].slot.slot_bytes;
+    }
+    p->stream_bytes = base + table * p->n_slots;
+    return SL_OK;
+}
+
+/* Decides where the experts are. */
+static enum sl_status plan_experts(const struct sl_model *model, const struct sl_device *dev,
+                                   struct sl_memory_plan *p, struct sl_err *err) {
+    const struct sl_hparams *hp = &model->hp;
+    struct sl_expert_layout l;
+    enum sl_status st = plan_weights(model, true, &p->weight_bytes, err);
+    if (st != SL_OK)
+        return st;
+    plan_fixed(hp, dev, p);
+    p->least_bytes = fixed_bytes(p) + p->weight_bytes;
+    bool fits = p->least_bytes <= p->budget_bytes;
+    st = sl_expert_layout_make(model, &l, err);
+    if (st != SL_OK)
+        return st;
+    p->n_class = l.n_class;
+    p->n_experts = l.n_layer * l.n_expert;
+    p->expert_bytes = l.total_bytes;
+    p->streaming = l.n_layer && (p->config.experts == SL_EXPERTS_STREAMED ||
+                                 (p->config.experts == SL_EXPERTS_AUTO && !fits));
+    if (p->streaming) {
+        st = plan_weights(model, false, &p->weight_bytes, err);
+        plan_fixed(hp, dev, p);
+        if (st == SL_OK)
+            st = plan_slots(&l, p, err);
+    } else if (!fits)
+        st = sl_fail(err, SL_ERR_CONFIG,
+                     "a budget of %.1f MiB is too small for the whole model: at least %.1f MiB are "
+                     "needed (weights %.1f, KV cache %.1f, the rest %.1f)%s",
+                     (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
+                     (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20,
+                     (double)(p->least_bytes - p->weight_bytes - p->kv_bytes) / 0x1p20,
+                     l.n_layer ? "; its experts could be streamed" : "");
+    sl_expert_layout_release(&l);
+    return st;
+}
+
 enum sl_status sl_memory_plan_make(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    const struct sl_device *dev, struct sl_memory_plan *out_plan,
@@ -100,15 +202,6 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
         st = plan_kv(hp, &p, err);
     if (st != SL_OK)
         return st;
-
-    struct sl_weights_layout layout;
-    st = sl_weights_layout_make(model, &layout, err);
-    if (st != SL_OK)
-        return st;
-    p.weight_bytes = layout.total_bytes;
-    sl_weights_layout_release(&layout);
-    for (uint32_t i = 0; i < hp->n_layer; i++)
-        p.expert_bytes += sl_model_expert_bytes(model, i) * hp->n_expert;
 
     /* Scoring asks for every position's logits, 16 at a time; generation for one per session. */
     p.n_logit_rows = max_u32(c->parallel, c->batch_tokens < 16 ? c->batch_tokens : 16);
@@ -123,18 +216,27 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
         .max_heads = hp->n_head,
         .max_head_dim = max_u32(hp->head_dim_k, hp->head_dim_v),
     };
-    p.activation_bytes = sl_forward_activation_bytes(hp, &p);
-    p.scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p.limits) : 0;
-    p.host_bytes = sl_forward_host_bytes(hp, &p) + sl_sampler_space_bytes(hp->n_vocab);
+    p.budget_bytes = c->ram_bytes                    ? c->ram_bytes
+                     : dev && dev->caps.memory_bytes ? dev->caps.memory_bytes
+                                                     : UINT64_MAX;
+    st = plan_experts(model, dev, &p, err);
+    if (st != SL_OK)
+        return st;
 
-    add_row(&p, "dense weights", p.weight_bytes - p.expert_bytes, "every layer, embedding, output");
-    add_row(&p, "routed experts", p.expert_bytes, "%u per layer, all resident", hp->n_expert);
+    uint64_t resident_experts = p.streaming ? 0 : p.expert_bytes;
+    add_row(&p, "dense weights", p.weight_bytes - resident_experts,
+            "every layer, embedding, output");
+    add_row(&p, "routed experts", resident_experts, "%u, all resident", p.n_experts);
+    add_row(&p, "expert slots", p.slot_bytes, "%u for %u experts, %.0f %%", p.n_slots, p.n_experts,
+            100.0 * p.n_slots / (p.n_experts ? p.n_experts : 1));
+    add_row(&p, "slot tables", p.stream_bytes, "expert cache and the disk's queue");
     add_row(&p, "KV cache", p.kv_bytes, "%s, %u sessions of %u tokens, %u pages of %u",
             sl_dtype_name(c->kv_dtype), c->parallel, c->ctx_tokens, p.n_pages, SL_KV_PAGE_TOKENS);
     add_row(&p, "activations", p.activation_bytes, "%u rows a step, %u rows of logits",
             c->batch_tokens, p.n_logit_rows);
     add_row(&p, "kernel scratch", p.scratch_bytes, "%s", dev ? dev->caps.name : "");
     add_row(&p, "host tables", p.host_bytes, "step tables and the sampler");
+    add_row(&p, "process", p.process_bytes, "tokenizer, server, libraries");
     *out_plan = p;
     return SL_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "backends/backend.h"
 #include "engine/engine.h"
+#include "engine/expert_layout.h"
 
 #define SL_PLAN_MAX_ROWS 16u
 
@@ -26,9 +27,20 @@ struct sl_memory_plan {
     uint32_t n_pages;                  /* in the pool: parallel * session_pages */
     size_t k_page_bytes, v_page_bytes; /* of one layer */
 
-    uint64_t weight_bytes;     /* dense + routed + the gaps between them in the file */
-    uint64_t expert_bytes;     /* the routed experts' part of weight_bytes */
-    uint64_t kv_bytes;         /* all pages of all layers */
+    bool streaming;                        /* routed experts pass through slots */
+    uint32_t n_class;                      /* size classes of experts; 0 in a dense model */
+    uint32_t class_slots[SL_SLAB_CLASSES]; /* slots of each; 0 where all are resident */
+    uint32_t n_slots, n_experts;           /* in all classes, all layers */
+
+    uint64_t weight_bytes;  /* resident from the start: dense, and routed when not streaming; with
+                               the gaps between them in the file */
+    uint64_t expert_bytes;  /* all routed experts, wherever they are */
+    uint64_t slot_bytes;    /* all slots */
+    uint64_t stream_bytes;  /* tables of slots, the reader's queue */
+    uint64_t process_bytes; /* the caller's */
+    uint64_t budget_bytes;  /* that all of it must fit */
+    uint64_t least_bytes;   /* the smallest budget that would do */
+    uint64_t kv_bytes;      /* all pages of all layers */
     uint64_t activation_bytes; /* the layer loop's buffers, logits included */
     uint64_t scratch_bytes;    /* the backend's own */
     uint64_t host_bytes;       /* step tables, sampler */

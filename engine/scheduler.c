@@ -16,6 +16,8 @@
 /* A step that several sessions share should not take longer: it is the time between two tokens of
  * those that generate, and the time until a cancel frees its rows. */
 #define SHARED_STEP_NS 300000000.0
+/* A new request waits at most so long while experts are read in the background. */
+#define BACKGROUND_NS 5000000
 /* Fewer prompt rows than this waste the reading of the weights. */
 #define MIN_PROMPT_ROWS 32u
 
@@ -324,6 +326,7 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_step *step, bool d
         enum sl_status st = sl_slot_reserve(e, s->slot, &s->n_pages, end);
         if (st != SL_OK)
             return st;
+        s->step_first = step->n_rows;
         for (uint32_t pos = s->n_kv; pos < end; pos++)
             sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
         if (end == s->n_history) {
@@ -382,6 +385,16 @@ static void step_failed(struct sl_engine *e, enum sl_status st, const struct sl_
             finish(e, e->slots[i], SL_FINISH_ERROR, st, err->text);
 }
 
+/* Ends the sessions of which a row was lost. */
+static void finish_failed(struct sl_engine *e, const struct sl_step *step,
+                          const struct sl_err *err) {
+    for (uint32_t i = 0; i < e->plan.config.parallel && step->n_failed; i++) {
+        struct sl_session *s = e->slots[i];
+        if (s && s->step_rows && memchr(step->failed + s->step_first, 1, s->step_rows))
+            finish(e, s, SL_FINISH_ERROR, SL_ERR_IO, err->text);
+    }
+}
+
 static void step_done(struct sl_engine *e, float *logits) {
     uint64_t now = sl_now_ns();
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
@@ -426,6 +439,7 @@ static void run_step(struct sl_engine *e, uint32_t n_running) {
         return;
     }
     count_step(e, step, sl_now_ns() - start);
+    finish_failed(e, step, &err);
     step_done(e, logits);
 }
 
@@ -466,6 +480,18 @@ static void run_job(struct sl_engine *e, struct sl_score_job *job) {
     end_job(e, job, st);
 }
 
+/* Nothing runs. Under the lock, which is open while this waits or reads in the background. */
+static void wait_for_work(struct sl_engine *e) {
+    struct sl_fetch *fetch = e->store ? sl_store_fetch(e->store) : NULL;
+    if (!fetch || !sl_fetch_has_background(fetch)) {
+        pthread_cond_wait(&e->wake, &e->lock);
+        return;
+    }
+    pthread_mutex_unlock(&e->lock);
+    sl_fetch_idle(fetch, BACKGROUND_NS);
+    pthread_mutex_lock(&e->lock);
+}
+
 void *sl_scheduler_main(void *arg) {
     struct sl_engine *e = arg;
     uint32_t n_running = 0;
@@ -473,7 +499,7 @@ void *sl_scheduler_main(void *arg) {
         pthread_mutex_lock(&e->lock);
         /* One that waits always finds a slot while none runs: only then is there nothing to do. */
         while (!e->poked && !n_running && !e->waiting.n)
-            pthread_cond_wait(&e->wake, &e->lock);
+            wait_for_work(e);
         e->poked = false;
         sl_session_splice(&e->waiting, &e->inbox);
         struct sl_score_job *job = e->job;
@@ -500,6 +526,8 @@ void *sl_scheduler_main(void *arg) {
     }
     finish_all(e, SL_FINISH_CANCELED, SL_ERR_CANCELED, "the engine is shutting down");
     update_gauges(e);
+    if (e->store)
+        sl_store_quit(e->store);
     pthread_mutex_lock(&e->lock);
     if (e->job) {
         e->job->status = sl_fail(e->job->err, SL_ERR_CANCELED, "the engine is shutting down");

@@ -41,6 +41,8 @@ enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) {
             sl_step_add_row(e, step, 0, pos + i, job->ids[pos + i]);
         float *none;
         st = sl_forward_run(e->forward, &give_up.base, &none, job->err);
+        if (st == SL_OK && step->n_failed)
+            st = SL_ERR_IO; /* the run has said why */
         if (st == SL_OK)
             st = hand_over(e, job, pos, n);
         pos += n;

@@ -27,6 +27,7 @@ struct sl_session {
     uint32_t n_kv;            /* positions of the history whose KV is written */
     uint32_t n_pages;         /* pages held */
     uint32_t step_rows;       /* rows in the step being built or run */
+    uint32_t step_first;      /* the first of them in the step */
     uint32_t step_out;        /* row of the logits, UINT32_MAX = none */
     bool parked;              /* pending was refused and waits for resume */
     uint64_t parked_ns;       /* since when */

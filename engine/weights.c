@@ -33,7 +33,11 @@ static int tensor_order(const void *pa, const void *pb) {
     return (a->offset_bytes > b->offset_bytes) - (a->offset_bytes < b->offset_bytes);
 }
 
-enum sl_status sl_weights_layout_make(const struct sl_model *model,
+static bool is_expert(enum sl_layer_role role) {
+    return role == SL_L_EXPERTS_GATE || role == SL_L_EXPERTS_UP || role == SL_L_EXPERTS_DOWN;
+}
+
+enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts,
                                       struct sl_weights_layout *out_layout, struct sl_err *err) {
     struct sl_weights_layout l = {0};
     size_t max = (size_t)SL_G_COUNT + (size_t)model->hp.n_layer * SL_L_COUNT;
@@ -49,7 +53,7 @@ enum sl_status sl_weights_layout_make(const struct sl_model *model,
             l.tensors[n++] = model->global[g];
     for (uint32_t i = 0; i < model->hp.n_layer; i++)
         for (uint32_t r = 0; r < SL_L_COUNT; r++)
-            if (model->layers[i].t[r])
+            if (model->layers[i].t[r] && (experts || !is_expert(r)))
                 l.tensors[n++] = model->layers[i].t[r];
     qsort(l.tensors, n, sizeof *l.tensors, tensor_order);
     for (uint32_t i = 0; i < n; i++) {
@@ -268,7 +272,7 @@ static enum sl_status load_all(struct loader *ld, struct sl_err *err) {
     return SL_OK;
 }
 
-enum sl_status sl_weights_load(const struct sl_model *model, struct sl_device *dev,
+enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struct sl_device *dev,
                                const struct sl_weights_io *io, struct sl_progress *progress,
                                struct sl_weights **out_weights, struct sl_err *err) {
     if (!dev->caps.host_visible)
@@ -290,7 +294,7 @@ enum sl_status sl_weights_load(const struct sl_model *model, struct sl_device *d
         ld.fd[i] = ld.fd_direct[i] = -1;
     pthread_mutex_init(&ld.lock, NULL);
     w->dev = dev;
-    st = sl_weights_layout_make(model, &w->layout, err);
+    st = sl_weights_layout_make(model, experts, &w->layout, err);
     if (st != SL_OK)
         goto close_files;
     st = sl_device_alloc(dev, w->layout.total_bytes, &w->alloc);

@@ -28,8 +28,9 @@ struct sl_weights_layout {
     uint64_t total_bytes; /* to allocate: the slab and what aligning its start may take */
 };
 
-/* Reads no file. Release with sl_weights_layout_release, also a zeroed one. */
-enum sl_status sl_weights_layout_make(const struct sl_model *model,
+/* Reads no file. experts: the routed experts too, not the dense weights alone.
+ * Release with sl_weights_layout_release, also a zeroed one. */
+enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts,
                                       struct sl_weights_layout *out_layout,
                                       struct sl_err *err) SL_MUST_CHECK;
 void sl_weights_layout_release(struct sl_weights_layout *layout);
@@ -44,10 +45,11 @@ extern const struct sl_weights_io sl_weights_system_io;
 
 struct sl_weights;
 
-/* Allocates the slab on dev and fills it with a few reading threads. progress may be NULL.
+/* Allocates the slab on dev and fills it with a few reading threads. experts as above.
+ * progress may be NULL.
  * Truncated file, read error: SL_ERR_IO naming file, offset and tensor. progress said stop:
  * SL_ERR_CANCELED. model is borrowed until destroy. */
-enum sl_status sl_weights_load(const struct sl_model *model, struct sl_device *dev,
+enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struct sl_device *dev,
                                const struct sl_weights_io *io, struct sl_progress *progress,
                                struct sl_weights **out_weights, struct sl_err *err) SL_MUST_CHECK;
 void sl_weights_destroy(struct sl_weights **w);

@@ -119,7 +119,7 @@ static void plan_refuses(void **state) {
     enum sl_status st = sl_engine_create(m.model, &c, NULL, &e, &test_err);
     assert_int_not_equal(st, SL_OK);
     assert_null(e);
-    assert_non_null(strstr(test_err.text, "GiB"));
+    assert_non_null(strstr(test_err.text, "MiB"));
     c = (struct sl_engine_config){.cpu_isa = "sse9"};
     assert_int_equal(sl_engine_create(m.model, &c, NULL, &e, &test_err), SL_ERR_CONFIG);
     assert_non_null(strstr(test_err.text, "sse9"));
@@ -147,7 +147,7 @@ static void weights_are_the_files_bytes(void **state) {
         }
         struct sl_device *d = open_device();
         struct sl_weights *w;
-        assert_ok(sl_weights_load(m.model, d, &sl_weights_system_io, NULL, &w, &test_err));
+        assert_ok(sl_weights_load(m.model, true, d, &sl_weights_system_io, NULL, &w, &test_err));
         for (uint64_t i = 0; i < sl_gguf_n_tensors(m.model->gguf); i++) {
             const struct sl_gguf_tensor *t = sl_gguf_tensor_at(m.model->gguf, i);
             const void *have = sl_weights_addr(w, t);
@@ -213,12 +213,12 @@ static void short_reads_and_errors(void **state) {
     open_model(&m, &sc);
     struct sl_device *d = open_device();
     struct sl_weights *good, *w = NULL;
-    assert_ok(sl_weights_load(m.model, d, &sl_weights_system_io, NULL, &good, &test_err));
+    assert_ok(sl_weights_load(m.model, true, d, &sl_weights_system_io, NULL, &good, &test_err));
     const struct sl_gguf_tensor *t = sl_gguf_tensor_find(m.model->gguf, "blk.1.ffn_up_exps.weight");
     assert_non_null(t);
     for (uint32_t cached = 0; cached < 2; cached++) {
         struct bad_io io = {.base = {bad_pread, bad_cached}, .fail_at = -1, .cached = cached};
-        assert_ok(sl_weights_load(m.model, d, &io.base, NULL, &w, &test_err));
+        assert_ok(sl_weights_load(m.model, true, d, &io.base, NULL, &w, &test_err));
         for (uint64_t i = 0; i < sl_gguf_n_tensors(m.model->gguf); i++) {
             const struct sl_gguf_tensor *each = sl_gguf_tensor_at(m.model->gguf, i);
             assert_memory_equal(sl_weights_addr(w, each), sl_weights_addr(good, each),
@@ -229,7 +229,7 @@ static void short_reads_and_errors(void **state) {
         for (uint32_t e = 0; e < 2; e++) {
             io.fail_at = (off_t)t->offset_bytes + 100;
             io.error = errors[e];
-            assert_int_equal(sl_weights_load(m.model, d, &io.base, NULL, &w, &test_err), SL_ERR_IO);
+            assert_int_equal(sl_weights_load(m.model, true, d, &io.base, NULL, &w, &test_err), SL_ERR_IO);
             assert_null(w);
             assert_non_null(strstr(test_err.text, m.path));
             assert_non_null(strstr(test_err.text, "blk.1.ffn_up_exps.weight"));
@@ -238,7 +238,7 @@ static void short_reads_and_errors(void **state) {
     }
     /* The real thing: the file is cut after it was opened. */
     assert_int_equal(truncate(m.path, (off_t)t->offset_bytes + 10), 0);
-    assert_int_equal(sl_weights_load(m.model, d, &sl_weights_system_io, NULL, &w, &test_err),
+    assert_int_equal(sl_weights_load(m.model, true, d, &sl_weights_system_io, NULL, &w, &test_err),
                      SL_ERR_IO);
     assert_non_null(strstr(test_err.text, "blk.1.ffn_up_exps.weight"));
     sl_weights_destroy(&good);

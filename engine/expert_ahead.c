@@ -1,0 +1,160 @@
+/* Reading before anybody asks: the next layer's experts, and after a start the hottest. */
+#include "engine/expert_fetch_internal.h"
+
+#include "common/metrics.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Prompt rows: an expert is read ahead when it is this likely that one of them will choose it. */
+#define AHEAD_PROBABILITY 0.75f
+/* A trial of running routers early ends after so many reads; less than half of them used, and it
+ * rests for so many layers. */
+#define TRIAL_READS 256u
+#define REST_LAYERS 8192u
+/* Rows beyond which the distinct experts of a step are so many that the disk is never idle. */
+#define AHEAD_MAX_ROWS 4u
+/* Fills that one call starts. */
+#define PUMP_BATCH 16u
+/* Warm-up reads that are under way at once. */
+#define WARM_READS 8u
+
+/* ---- planning ---- */
+
+static void judge(struct sl_fetch *f) {
+    struct sl_ahead *a = &f->ahead;
+    struct sl_ahead_judge *j = &f->judge;
+    j->layers++;
+    if (a->layer == f->layer && a->priority == SL_READ_PREFETCH) {
+        for (uint32_t i = 0; i < a->cursor; i++) {
+            if (!a->started[i])
+                continue;
+            bool used = f->pair_count[a->ids[i].expert] > 0;
+            j->read++;
+            j->used += used;
+            f->stats.ahead_used += used;
+            sl_count(expert_ahead_used_total, used);
+        }
+        if (j->read >= TRIAL_READS) {
+            if (2 * j->used < j->read)
+                j->resume_layer = j->layers + REST_LAYERS;
+            j->read = j->used = 0;
+        }
+        sl_gauge(expert_ahead_on, j->layers >= j->resume_layer);
+    }
+    a->layer = SL_NO_ROUTED_LAYER;
+    a->n = a->cursor = 0;
+}
+
+static void add(struct sl_fetch *f, uint32_t layer, uint32_t expert) {
+    struct sl_ahead *a = &f->ahead;
+    a->started[a->n] = 0;
+    a->ids[a->n++] = (struct sl_expert_id){(uint16_t)layer, (uint16_t)expert};
+}
+
+/* Prompt rows are many, and an expert that one row in five would choose is chosen by some row of
+ * twenty: which ones the next layer will need can be told without its router. */
+static void plan_prompt(struct sl_fetch *f) {
+    uint32_t next = f->layer + 1, n = f->rows.n - f->rows.n_decode;
+    if (next == f->layout->n_layer || n < 2)
+        return;
+    const float *p = sl_heat_layer(f->heat, next);
+    float most = powf(1.0f - AHEAD_PROBABILITY, 1.0f / (float)n);
+    for (uint32_t e = 0; e < f->layout->n_expert; e++)
+        if (1.0f - p[e] <= most)
+            add(f, next, e);
+    f->ahead.layer = next;
+    f->ahead.priority = SL_READ_DEMAND;
+}
+
+void sl_fetch_ahead_begin(struct sl_fetch *f) {
+    judge(f);
+    if (!f->no_lookahead)
+        plan_prompt(f);
+}
+
+bool sl_fetch_wants_ahead(const struct sl_fetch *f, uint32_t n_decode) {
+    const struct sl_ahead_judge *j = &f->judge;
+    return !f->no_lookahead && n_decode && n_decode <= AHEAD_MAX_ROWS && j->missed &&
+           f->rows.n == n_decode && f->layer + 1 < f->layout->n_layer &&
+           j->layers >= j->resume_layer;
+}
+
+void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
+    struct sl_ahead *a = &f->ahead;
+    a->layer = routed_layer;
+    a->priority = SL_READ_PREFETCH;
+    a->n = a->cursor = 0;
+    memset(f->in_call, 0, f->layout->n_expert);
+    for (uint32_t i = 0; i < n; i++) {
+        if (f->in_call[ids[i]])
+            continue;
+        f->in_call[ids[i]] = 1;
+        add(f, routed_layer, ids[i]);
+    }
+    memset(f->in_call, 0, f->layout->n_expert);
+    sl_fetch_pump(f);
+}
+
+/* ---- reading ---- */
+
+static uint32_t ahead_room(const struct sl_fetch *f) {
+    uint32_t most = f->ahead.priority == SL_READ_DEMAND
+                        ? 2 * sl_fetch_queue_experts(f, f->ahead.layer)
+                        : f->layout->k;
+    return f->n_background < most ? most - f->n_background : 0;
+}
+
+static void pump_ahead(struct sl_fetch *f) {
+    struct sl_ahead *a = &f->ahead;
+    struct sl_fill fills[PUMP_BATCH];
+    uint32_t room;
+    while (a->cursor < a->n && (room = ahead_room(f)) > 0) {
+        uint32_t n = a->n - a->cursor, at = a->cursor;
+        n = n < PUMP_BATCH ? n : PUMP_BATCH;
+        n = n < room ? n : room;
+        a->cursor += n;
+        uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_LOOKAHEAD, a->ids + at, n,
+                                            sl_fetch_now(f), fills);
+        for (uint32_t i = 0; i < n_fill; i++)
+            a->started[at + fills[i].index] = 1;
+        sl_fetch_start(f, fills, n_fill, a->priority, true);
+        f->stats.ahead_read += n_fill;
+        sl_count(expert_ahead_total, n_fill);
+    }
+}
+
+static void pump_warm(struct sl_fetch *f) {
+    struct sl_fill fills[WARM_READS];
+    while (f->warm_cursor < f->n_warm && f->n_background < WARM_READS) {
+        uint32_t n = f->n_warm - f->warm_cursor, room = WARM_READS - f->n_background;
+        n = n < room ? n : room;
+        uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_WARMUP, f->warm + f->warm_cursor,
+                                            n, sl_fetch_now(f), fills);
+        f->warm_cursor += n;
+        sl_fetch_start(f, fills, n_fill, SL_READ_WARMUP, true);
+        sl_count(expert_warmups_total, n_fill);
+    }
+}
+
+void sl_fetch_pump(struct sl_fetch *f) {
+    if (f->quitting || f->n_wanted)
+        return; /* this layer's own come first */
+    pump_ahead(f);
+    pump_warm(f);
+}
+
+void sl_fetch_warm_up(struct sl_fetch *f) {
+    f->n_warm = sl_heat_hottest(f->heat, f->n_slots, f->warm);
+    f->warm_cursor = 0;
+}
+
+bool sl_fetch_has_background(const struct sl_fetch *f) {
+    return f->warm_cursor < f->n_warm || f->n_reading > 0;
+}
+
+void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns) {
+    sl_fetch_pump(f);
+    if (f->n_reading)
+        sl_reader_wait(f->reader, 1, timeout_ns);
+}

@@ -1,0 +1,428 @@
+#include "engine/expert_fetch_internal.h"
+
+#include "common/clock.h"
+#include "common/metrics.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes that the disk should have before it: docs/STREAMING.md. */
+#define QUEUE_BYTES (64u << 20)
+/* Pairs of one call while reads are under way: between two calls the queue is refilled, and it
+ * holds work for some twenty milliseconds. */
+#define BUSY_PAIRS 1024u
+/* How often a wait looks whether the step is still wanted. */
+#define LOOK_NS 50000000
+
+/* ---- create ---- */
+
+static uint64_t wall_clock(void *clock) {
+    (void)clock;
+    return sl_now_ns();
+}
+
+static struct sl_heat_config heat_shape(const struct sl_expert_layout *l, uint64_t fingerprint) {
+    return (struct sl_heat_config){
+        .n_layer = l->n_layer, .n_expert = l->n_expert, .k = l->k, .fingerprint = fingerprint};
+}
+
+size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32_t max_rows) {
+    struct sl_heat_config shape = heat_shape(l, 0);
+    struct sl_fetch *f;
+    size_t slot = sizeof *f->reads + sizeof *f->fills + 1 + sizeof *f->warm;
+    size_t expert = sizeof *f->wanted + sizeof *f->held + sizeof *f->pair_count +
+                    sizeof *f->leases + sizeof *f->new_fills + sizeof *f->refs + 1 +
+                    sizeof *f->ahead.ids + 1;
+    size_t pair = sizeof *f->pairs + sizeof *f->route_ids;
+    return sizeof *f + slot * n_slots + expert * l->n_expert + pair * max_rows * l->k +
+           sl_heat_bytes(&shape) + sl_cache_bytes(&shape, n_slots);
+}
+
+static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
+    size_t n_expert = f->layout->n_expert, n_pairs = (size_t)max_rows * f->layout->k;
+    f->reads = calloc(f->n_slots, sizeof *f->reads);
+    f->fills = calloc(f->n_slots, sizeof *f->fills);
+    f->background = calloc(f->n_slots, 1);
+    f->warm = calloc(f->n_slots, sizeof *f->warm);
+    f->wanted = calloc(n_expert, sizeof *f->wanted);
+    f->held = calloc(n_expert, sizeof *f->held);
+    f->pair_count = calloc(n_expert, sizeof *f->pair_count);
+    f->leases = calloc(n_expert, sizeof *f->leases);
+    f->new_fills = calloc(n_expert, sizeof *f->new_fills);
+    f->refs = calloc(n_expert, sizeof *f->refs);
+    f->in_call = calloc(n_expert, 1);
+    f->pairs = calloc(n_pairs, sizeof *f->pairs);
+    f->route_ids = calloc(n_pairs, sizeof *f->route_ids);
+    f->ahead.ids = calloc(n_expert, sizeof *f->ahead.ids);
+    f->ahead.started = calloc(n_expert, 1);
+    return f->reads && f->fills && f->background && f->warm && f->wanted && f->held &&
+           f->pair_count && f->leases && f->new_fills && f->refs && f->in_call && f->pairs &&
+           f->route_ids && f->ahead.ids && f->ahead.started;
+}
+
+enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_fetch **out_fetch,
+                               struct sl_err *err) {
+    const struct sl_expert_layout *l = config->layout;
+    struct sl_fetch *f = calloc(1, sizeof *f);
+    if (!f)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the table of slots");
+    f->layout = l;
+    f->slots = config->slots;
+    f->reader = config->reader;
+    f->no_lookahead = config->no_lookahead;
+    f->now_ns = config->now_ns ? config->now_ns : wall_clock;
+    f->clock = config->clock;
+    f->n_slots = f->slots->first_slot[f->slots->n_class];
+    f->ahead.layer = SL_NO_ROUTED_LAYER;
+    enum sl_status st = SL_OK;
+    if (!allocate(f, config->max_rows))
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of %u slots", f->n_slots);
+    struct sl_heat_config shape = heat_shape(l, config->fingerprint);
+    if (st == SL_OK)
+        st = sl_heat_create(&shape, &f->heat, err);
+    uint32_t class_slots[SL_SLAB_CLASSES];
+    for (uint32_t c = 0; c < l->n_class; c++)
+        class_slots[c] = f->slots->first_slot[c + 1] - f->slots->first_slot[c];
+    if (st == SL_OK)
+        st = sl_cache_create(&(struct sl_cache_config){.heat = f->heat,
+                                                       .layer_class = l->layer_class,
+                                                       .n_class = l->n_class,
+                                                       .class_slots = class_slots,
+                                                       .source = SL_TIER_DISK},
+                             &f->cache, err);
+    if (st != SL_OK) {
+        sl_fetch_destroy(&f);
+        return st;
+    }
+    *out_fetch = f;
+    return SL_OK;
+}
+
+void sl_fetch_quit(struct sl_fetch *f) {
+    f->quitting = true;
+    for (uint32_t i = 0; i < f->n_slots && f->n_reading; i++)
+        sl_reader_cancel(f->reader, &f->reads[i]);
+    while (f->n_reading)
+        sl_reader_wait(f->reader, f->n_reading, -1);
+}
+
+void sl_fetch_destroy(struct sl_fetch **pf) {
+    struct sl_fetch *f = *pf;
+    if (!f)
+        return;
+    assert(f->n_reading == 0);
+    if (f->cache)
+        sl_cache_destroy(&f->cache);
+    if (f->heat)
+        sl_heat_destroy(&f->heat);
+    free(f->reads);
+    free(f->fills);
+    free(f->background);
+    free(f->warm);
+    free(f->wanted);
+    free(f->held);
+    free(f->pair_count);
+    free(f->leases);
+    free(f->new_fills);
+    free(f->refs);
+    free(f->in_call);
+    free(f->pairs);
+    free(f->route_ids);
+    free(f->ahead.ids);
+    free(f->ahead.started);
+    free(f);
+    *pf = NULL;
+}
+
+/* ---- reads ---- */
+
+static void read_done(struct sl_read *read, enum sl_status status) {
+    struct sl_fetch *f = read->user;
+    size_t slot = (size_t)(read - f->reads);
+    f->n_reading--;
+    f->n_background -= f->background[slot];
+    sl_cache_filled(f->cache, f->fills[slot], status, sl_fetch_now(f));
+}
+
+void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
+                    enum sl_read_priority priority, bool background) {
+    struct sl_read *first = NULL, **tail = &first;
+    for (uint32_t i = 0; i < n; i++) {
+        if (fills[i].action != SL_FILL_START)
+            continue;
+        uint32_t slot = fills[i].lease.slot;
+        struct sl_read *read = &f->reads[slot];
+        *read = (struct sl_read){.priority = priority,
+                                 .slot = sl_slots_at(f->slots, slot),
+                                 .done = read_done,
+                                 .user = f,
+                                 .err = &f->read_err};
+        sl_expert_layout_read(f->layout, fills[i].id.layer, fills[i].id.expert, read);
+        f->fills[slot] = fills[i].lease;
+        f->background[slot] = background;
+        *tail = read;
+        tail = &read->next;
+        f->n_reading++;
+        f->n_background += background;
+    }
+    if (!first)
+        return;
+    enum sl_status st = sl_reader_submit(f->reader, first, &f->read_err);
+    if (st == SL_OK)
+        return;
+    for (struct sl_read *read = first, *next; read; read = next) {
+        next = read->next;
+        read_done(read, st);
+    }
+}
+
+uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer) {
+    uint64_t n = QUEUE_BYTES / f->layout->layers[routed_layer].expert_bytes + 1;
+    return n > f->layout->k ? (uint32_t)n : f->layout->k;
+}
+
+/* ---- begin ---- */
+
+static void learn(struct sl_fetch *f) {
+    const struct sl_fetch_rows *r = &f->rows;
+    uint32_t k = f->layout->k;
+    for (size_t i = 0; i < (size_t)r->n * k; i++)
+        f->route_ids[i] = (uint16_t)r->ids[i];
+    if (r->n_decode)
+        sl_heat_route(f->heat, f->layer, f->route_ids, r->n_decode, k, SL_PHASE_DECODE);
+    if (r->n > r->n_decode)
+        sl_heat_route(f->heat, f->layer, f->route_ids + (size_t)r->n_decode * k, r->n - r->n_decode,
+                      k, SL_PHASE_PREFILL);
+}
+
+/* The distinct experts of the rows that are not lost, in the order of the file. */
+static void list_wanted(struct sl_fetch *f) {
+    const struct sl_fetch_rows *r = &f->rows;
+    uint32_t k = f->layout->k, n_lost = 0;
+    memset(f->pair_count, 0, f->layout->n_expert * sizeof *f->pair_count);
+    for (uint32_t t = 0; t < r->n; t++) {
+        n_lost += r->failed[t] != 0;
+        for (uint32_t j = 0; j < k && !r->failed[t]; j++)
+            f->pair_count[r->ids[(size_t)t * k + j]]++;
+    }
+    f->n_wanted = f->n_held = f->n_loading = 0;
+    for (uint32_t e = 0; e < f->layout->n_expert; e++)
+        if (f->pair_count[e])
+            f->wanted[f->n_wanted++] = (struct sl_expert_id){(uint16_t)f->layer, (uint16_t)e};
+    f->dense_call = n_lost == 0;
+}
+
+/* Leases what is there of the wanted, and starts reading as many of the others as are useful. */
+static void take(struct sl_fetch *f) {
+    if (!f->n_wanted || f->n_loading >= f->window)
+        return;
+    uint32_t n_fill, n_taken, room = f->window - f->n_loading, n = f->n_wanted, n_start = 0;
+    enum sl_status st = sl_cache_acquire_some(f->cache, f->wanted, n, room, sl_fetch_now(f),
+                                              f->leases, f->new_fills, &n_fill, &n_taken);
+    if (st != SL_OK)
+        return; /* every slot is leased or being filled: they come back as they run */
+    uint64_t bytes = f->layout->layers[f->layer].expert_bytes;
+    for (uint32_t i = 0; i < n_fill; i++) {
+        struct sl_fill *fill = &f->new_fills[i];
+        if (fill->action == SL_FILL_RAISE)
+            sl_reader_raise(f->reader, &f->reads[fill->lease.slot], SL_READ_DEMAND);
+        n_start += fill->action == SL_FILL_START;
+    }
+    sl_fetch_start(f, f->new_fills, n_fill, SL_READ_DEMAND, false);
+    f->stats.hits += n_taken - n_fill;
+    f->stats.misses += n_start;
+    f->stats.late += n_fill - n_start;
+    f->stats.needed_bytes += n_fill * bytes;
+    f->stats.waves += n_taken < n && n_start < room;
+    f->judge.missed += n_start;
+    sl_count(expert_hits_total, n_taken - n_fill);
+    sl_count(expert_misses_total, n_start);
+    sl_count(expert_late_total, n_fill - n_start);
+    uint32_t keep = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (f->leases[i].slot == SL_SLOT_NONE)
+            f->wanted[keep++] = f->wanted[i];
+        else
+            f->held[f->n_held++] = (struct sl_held){f->wanted[i], f->leases[i]};
+    }
+    f->n_wanted = keep;
+    f->n_loading += n_fill;
+}
+
+void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_fetch_rows *rows) {
+    assert(routed_layer < f->layout->n_layer && !f->n_held && !f->n_wanted);
+    f->layer = routed_layer;
+    f->rows = *rows;
+    f->window = sl_fetch_queue_experts(f, routed_layer);
+    sl_reader_poll(f->reader);
+    learn(f);
+    list_wanted(f);
+    sl_fetch_ahead_begin(f);
+    take(f);
+    sl_fetch_pump(f);
+}
+
+/* ---- run ---- */
+
+/* The rows that need this expert are lost. */
+static uint32_t fail_rows(struct sl_fetch *f, uint32_t expert) {
+    const struct sl_fetch_rows *r = &f->rows;
+    uint32_t k = f->layout->k, n = 0;
+    for (uint32_t t = 0; t < r->n; t++)
+        for (uint32_t j = 0; j < k && !r->failed[t]; j++)
+            if (r->ids[(size_t)t * k + j] == expert) {
+                r->failed[t] = 1;
+                n++;
+            }
+    f->dense_call = false;
+    return n;
+}
+
+static void drop_held(struct sl_fetch *f, uint32_t at) {
+    sl_cache_release(f->cache, &f->held[at].lease, 1);
+    f->held[at] = f->held[--f->n_held];
+}
+
+/* Moves what is ready to the front of held; returns the number of those that one call takes.
+ * Reads that failed lose their rows; reads that an earlier step gave up are wanted again. */
+static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_err *err) {
+    uint32_t n_ready = 0, n_pairs = 0, loading = 0;
+    for (uint32_t i = 0; i < f->n_held;) {
+        struct sl_held h = f->held[i];
+        enum sl_status st = sl_cache_ready(f->cache, h.lease);
+        if (st == SL_ERR_CANCELED) {
+            drop_held(f, i);
+            f->wanted[f->n_wanted++] = h.id;
+            continue;
+        }
+        if (st < 0) {
+            if (*n_failed == 0)
+                sl_fail(err, st, "layer %u, expert %u: %s", f->layout->layers[f->layer].model_layer,
+                        h.id.expert, f->read_err.text);
+            *n_failed += fail_rows(f, h.id.expert);
+            f->stats.failed++;
+            drop_held(f, i);
+            continue;
+        }
+        bool fits = n_ready == 0 || !f->n_reading || n_pairs < BUSY_PAIRS;
+        if (st == SL_OK && fits) {
+            n_pairs += f->pair_count[h.id.expert];
+            f->held[i] = f->held[n_ready];
+            f->held[n_ready++] = h;
+        }
+        loading += st == SL_AGAIN;
+        i++;
+    }
+    f->n_loading = loading;
+    return n_ready;
+}
+
+/* Lists the pairs of the first n held experts, ascending. */
+static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
+    const struct sl_fetch_rows *r = &f->rows;
+    uint32_t k = f->layout->k, n_pairs = 0;
+    for (uint32_t i = 0; i < n; i++)
+        f->in_call[f->held[i].id.expert] = 1;
+    for (uint32_t t = 0; t < r->n; t++)
+        for (uint32_t j = 0; j < k && !r->failed[t]; j++)
+            if (f->in_call[r->ids[(size_t)t * k + j]])
+                f->pairs[n_pairs++] = t * k + j;
+    for (uint32_t i = 0; i < n; i++)
+        f->in_call[f->held[i].id.expert] = 0;
+    return n_pairs;
+}
+
+static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device *dev,
+                                struct sl_op_moe *op) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t e = f->held[i].id.expert;
+        const uint8_t *slot = sl_slots_at(f->slots, f->held[i].lease.slot);
+        f->refs[e] = (struct sl_expert_ref){
+            .gate = slot + sl_expert_layout_place(f->layout, f->layer, e, 0),
+            .up = slot + sl_expert_layout_place(f->layout, f->layer, e, 1),
+            .down = slot + sl_expert_layout_place(f->layout, f->layer, e, 2),
+        };
+    }
+    bool all = f->dense_call && n == f->n_held && !f->n_wanted;
+    op->refs = f->refs;
+    op->pairs = all ? NULL : f->pairs;
+    op->n_pairs = all ? f->rows.n * f->layout->k : list_pairs(f, n);
+    enum sl_status st = sl_op_moe(dev, op);
+    f->dense_call = false; /* what is left is a part */
+    f->stats.calls++;
+    for (uint32_t i = 0; i < n; i++)
+        sl_cache_release(f->cache, &f->held[i].lease, 1);
+    memmove(f->held, f->held + n, (f->n_held - n) * sizeof *f->held);
+    f->n_held -= n;
+    return st;
+}
+
+/* Nothing to compute: waits for a few reads at once, so that few system calls are made, but not for
+ * so many that computing the last ones comes after the disk has nothing to do. */
+static void wait_for_reads(struct sl_fetch *f) {
+    uint32_t n = f->n_loading > 2 * f->layout->k ? f->n_loading / 2 : f->n_loading;
+    uint64_t start = sl_fetch_now(f);
+    sl_reader_wait(f->reader, n ? n : 1, LOOK_NS);
+    uint64_t ns = sl_fetch_now(f) - start;
+    f->stats.stall_ns += ns;
+    sl_count(expert_stall_ns_total, ns);
+}
+
+/* Nobody wants the step any more: reads that have not begun need not. */
+static void give_back(struct sl_fetch *f) {
+    for (uint32_t i = 0; i < f->n_held; i++)
+        if (sl_cache_ready(f->cache, f->held[i].lease) == SL_AGAIN)
+            sl_reader_cancel(f->reader, &f->reads[f->held[i].lease.slot]);
+    while (f->n_held)
+        drop_held(f, f->n_held - 1);
+    f->n_wanted = f->n_loading = 0;
+}
+
+enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl_op_moe *op,
+                            const struct sl_fetch_abort *give_up, uint32_t *out_n_failed,
+                            struct sl_err *err) {
+    *out_n_failed = 0;
+    for (;;) {
+        uint32_t n = gather_ready(f, out_n_failed, err);
+        enum sl_status st = n ? run_ready(f, n, dev, op) : SL_OK;
+        if (st != SL_OK) {
+            give_back(f);
+            return st;
+        }
+        if (!f->n_held && !f->n_wanted)
+            return SL_OK;
+        if (give_up && give_up->asked(give_up->ctx)) {
+            give_back(f);
+            return sl_fail(err, SL_ERR_CANCELED, "canceled");
+        }
+        if (n)
+            sl_reader_poll(f->reader);
+        else if (f->n_loading || f->n_reading)
+            wait_for_reads(f);
+        take(f);
+        sl_fetch_pump(f);
+    }
+}
+
+void sl_fetch_poll(struct sl_fetch *f) {
+    sl_reader_poll(f->reader);
+    take(f);
+    sl_fetch_pump(f);
+}
+
+const struct sl_fetch_stats *sl_fetch_stats(const struct sl_fetch *f) {
+    return &f->stats;
+}
+
+const struct sl_cache_stats *sl_fetch_cache_stats(const struct sl_fetch *f) {
+    return sl_cache_stats(f->cache);
+}
+
+struct sl_heat *sl_fetch_heat(struct sl_fetch *f) {
+    return f->heat;
+}
+
+const struct sl_cache *sl_fetch_cache(const struct sl_fetch *f) {
+    return f->cache;
+}

@@ -1,0 +1,115 @@
+/* Experts on demand: the one place where a layer's router ids become leases of the expert cache,
+ * misses become reads, and slots that are ready become calls of sl_op_moe.
+ *
+ * One layer of one step:
+ *
+ *     sl_fetch_begin(f, layer, &rows);     leases what is there, starts reading what is not
+ *     sl_fetch_ahead(f, next, ids, n);     optional: what the next layer will probably need
+ *     ... other work of the layer (the shared expert) ...
+ *     sl_fetch_run(f, dev, &op, ...);      hits at once, then each expert as it arrives
+ *
+ * and sl_fetch_poll between any two long operations, so that the disk never runs dry.
+ *
+ * - Experts run in any order and in any number of calls: sl_op_moe writes each pair's result apart,
+ *   and sl_op_moe_combine sums in router order, so neither shows in the answer.
+ * - A step that needs more experts than there are slots runs in waves: experts that have run give
+ *   their slots to those that wait. One layer's top-k slots are enough.
+ * - Prompt rows touch nearly every expert, so the next layer's are read behind this layer's
+ *   computation without being asked for, when they are likely enough to be touched.
+ * - An expert that cannot be read fails the rows that need it and no others.
+ *
+ * Threads: one, the reader's owner (the scheduler thread). No allocation after create. */
+#ifndef SL_ENGINE_EXPERT_FETCH_H
+#define SL_ENGINE_EXPERT_FETCH_H
+
+#include "backends/backend.h"
+#include "engine/expert_layout.h"
+#include "expert_cache/expert_cache.h"
+#include "streaming/reader.h"
+
+struct sl_fetch;
+
+struct sl_fetch_config {
+    const struct sl_expert_layout *layout; /* borrowed; file i of it is the reader's file i */
+    const struct sl_slots *slots;          /* borrowed; their classes are the layout's */
+    struct sl_reader *reader;              /* borrowed; must outlive no read: see sl_fetch_quit */
+    uint64_t fingerprint;                  /* of the model, for the heat */
+    uint32_t max_rows;                     /* of one step */
+    bool no_lookahead;                     /* never ask for sl_fetch_ahead, nor read ahead */
+    /* NULL: the monotonic clock. Simulations pass theirs. */
+    uint64_t (*now_ns)(void *clock);
+    void *clock;
+};
+
+enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_fetch **out_fetch,
+                               struct sl_err *err) SL_MUST_CHECK;
+/* Cancels what is being read and waits until the disk has let go of the slots. On the reader's
+ * owner thread; afterwards only destroy may be called. */
+void sl_fetch_quit(struct sl_fetch *f);
+/* No read may be outstanding. */
+void sl_fetch_destroy(struct sl_fetch **f);
+/* What create allocates, for the memory plan. */
+size_t sl_fetch_bytes(const struct sl_expert_layout *layout, uint32_t n_slots, uint32_t max_rows);
+
+/* The rows of a layer: generated ones first. */
+struct sl_fetch_rows {
+    const uint32_t *ids; /* [n, k] host memory, borrowed until run has returned */
+    uint32_t n, n_decode;
+    uint8_t *failed; /* [n] non-zero: the row is lost already, nothing is read for it. Run sets it
+                        for rows whose expert cannot be read */
+};
+
+/* Asked while waiting; true gives the layer up. */
+struct sl_fetch_abort {
+    bool (*asked)(void *ctx);
+    void *ctx;
+};
+
+void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_fetch_rows *rows);
+/* op: everything but refs, pairs and n_pairs, which are set here. Pairs of failed rows are not
+ * computed. *out_n_failed: rows that failed in this call, the reason of the first in err.
+ * SL_ERR_CANCELED: given up; the leases are back. Other errors are the op's. */
+enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl_op_moe *op,
+                            const struct sl_fetch_abort *give_up, uint32_t *out_n_failed,
+                            struct sl_err *err) SL_MUST_CHECK;
+/* Works off what the disk has done and gives it more. Never blocks. */
+void sl_fetch_poll(struct sl_fetch *f);
+
+/* ---- looking ahead ---- */
+
+/* Does it pay to run the next layer's router early, for a step with n_decode generated rows? The
+ * answer comes from how many of the experts read ahead were then used. */
+bool sl_fetch_wants_ahead(const struct sl_fetch *f, uint32_t n_decode);
+/* The router of that layer, run early, chose these [n]; duplicates are fine. Between begin and run
+ * of the layer before. Read on idle disk only. */
+void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n);
+
+/* ---- when nothing runs ---- */
+
+/* Fills free slots with the hottest experts from now on, behind everything else. */
+void sl_fetch_warm_up(struct sl_fetch *f);
+/* Is there background reading to do? Then the owner should call sl_fetch_idle while it has no
+ * step: it reads on for at most timeout_ns. */
+bool sl_fetch_has_background(const struct sl_fetch *f);
+void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns);
+
+/* ---- looking in ---- */
+
+struct sl_fetch_stats {
+    uint64_t hits;         /* experts that were in their slot when their layer asked */
+    uint64_t late;         /* ... being read ahead, and waited for */
+    uint64_t misses;       /* ... read on demand */
+    uint64_t needed_bytes; /* of misses and late ones */
+    uint64_t stall_ns;     /* waiting for reads, nothing to compute */
+    uint64_t calls;        /* of sl_op_moe */
+    uint64_t waves;        /* layers that ran with fewer slots than experts to read */
+    uint64_t ahead_read;   /* experts read ahead */
+    uint64_t ahead_used;   /* ... and then asked for by their layer */
+    uint64_t failed;       /* demanded experts that could not be read */
+};
+const struct sl_fetch_stats *sl_fetch_stats(const struct sl_fetch *f);
+const struct sl_cache_stats *sl_fetch_cache_stats(const struct sl_fetch *f);
+struct sl_heat *sl_fetch_heat(struct sl_fetch *f);
+const struct sl_cache *sl_fetch_cache(const struct sl_fetch *f);
+
+#endif

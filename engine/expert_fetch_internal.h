@@ -1,0 +1,88 @@
+/* Inside expert_fetch.c and expert_ahead.c. */
+#ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
+#define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
+
+#include "engine/expert_fetch.h"
+
+/* What is being read ahead: experts of one layer, in the order in which they are read. */
+struct sl_ahead {
+    uint32_t layer; /* SL_NO_ROUTED_LAYER: nothing */
+    uint32_t n, cursor;
+    enum sl_read_priority priority;
+    struct sl_expert_id *ids; /* [n_expert] */
+    uint8_t *started;         /* [n_expert] a read was started for it */
+};
+
+/* Whether running the next router early pays, judged by how many of its reads were wanted. */
+struct sl_ahead_judge {
+    uint64_t read, used;   /* in the present trial */
+    uint64_t missed;       /* demand reads since the last look */
+    uint64_t layers;       /* begun */
+    uint64_t resume_layer; /* off until then */
+};
+
+struct sl_held {
+    struct sl_expert_id id;
+    struct sl_lease lease;
+};
+
+struct sl_fetch {
+    const struct sl_expert_layout *layout;
+    const struct sl_slots *slots;
+    struct sl_reader *reader;
+    uint64_t (*now_ns)(void *clock);
+    void *clock;
+    bool no_lookahead, quitting;
+    uint32_t n_slots;
+
+    struct sl_heat *heat;
+    struct sl_cache *cache;
+    struct sl_read *reads;  /* [n_slots]: a slot has one read at a time */
+    struct sl_lease *fills; /* [n_slots] which fill its read is for */
+    uint8_t *background;    /* [n_slots] its read was started ahead or to warm up */
+    uint32_t n_reading, n_background;
+    struct sl_err read_err; /* of the read that failed last */
+
+    /* The layer that is being run. Experts move from wanted to held to done. */
+    uint32_t layer;
+    uint32_t window; /* demanded experts that may be on their way at once */
+    struct sl_fetch_rows rows;
+    struct sl_expert_id *wanted; /* [n_expert] */
+    struct sl_held *held;        /* [n_expert] leased, not yet run */
+    uint32_t n_wanted, n_held, n_loading;
+    uint32_t *pair_count; /* [n_expert] pairs of rows that are not lost */
+    bool dense_call;      /* all pairs can be run in one call with no list */
+
+    /* Room for calls. */
+    struct sl_lease *leases;    /* [n_expert] */
+    struct sl_fill *new_fills;  /* [n_expert] */
+    struct sl_expert_ref *refs; /* [n_expert] */
+    uint8_t *in_call;           /* [n_expert] */
+    uint32_t *pairs;            /* [max_rows * k] */
+    uint16_t *route_ids;        /* [max_rows * k] */
+
+    struct sl_ahead ahead;
+    struct sl_ahead_judge judge;
+    struct sl_expert_id *warm; /* [n_slots] hottest first */
+    uint32_t n_warm, warm_cursor;
+
+    struct sl_fetch_stats stats;
+};
+
+static inline uint64_t sl_fetch_now(const struct sl_fetch *f) {
+    return f->now_ns(f->clock);
+}
+
+/* Experts of the layer that keep the disk's queue full. */
+uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer);
+/* Starts the reads of fills with action START; a read that cannot be started ends its fill. */
+void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
+                    enum sl_read_priority priority, bool background);
+
+/* expert_ahead.c */
+/* The layer has begun: judges what was read ahead for it, and plans the next for prompt rows. */
+void sl_fetch_ahead_begin(struct sl_fetch *f);
+/* Starts reads ahead and warm-up reads as far as the queue has room for them. */
+void sl_fetch_pump(struct sl_fetch *f);
+
+#endif

@@ -1,0 +1,161 @@
+#include "engine/expert_store.h"
+
+#include "common/log.h"
+#include "engine/heat_store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sl_store {
+    const struct sl_memory_plan *plan;
+    struct sl_expert_layout layout;
+    struct sl_slab slab;
+    struct sl_slots slots;
+    struct sl_reader *reader;
+    struct sl_fetch *fetch;
+    struct sl_heat_store *heat_file; /* NULL: not kept */
+};
+
+/* ---- files ---- */
+
+/* Where a mirror has a file of the model: the mirror itself, or of its name in it. */
+static bool mirror_path(const char *mirror, const char *path, uint32_t n_files, char *out,
+                        size_t size) {
+    size_t n = strlen(mirror);
+    const char *name = strrchr(path, '/');
+    name = name ? name + 1 : path;
+    bool one_file = n >= 5 && strcmp(mirror + n - 5, ".gguf") == 0;
+    if (one_file && n_files == 1)
+        return snprintf(out, size, "%s", mirror) < (int)size;
+    if (one_file) { /* any part names its folder */
+        const char *end = strrchr(mirror, '/');
+        n = end ? (size_t)(end - mirror) : 0;
+        if (!end)
+            return snprintf(out, size, "%s", name) < (int)size;
+    }
+    return snprintf(out, size, "%.*s/%s", (int)n, mirror, name) < (int)size;
+}
+
+static void add_mirrors(struct sl_store *s, const struct sl_gguf *gguf) {
+    const struct sl_engine_config *c = &s->plan->config;
+    char path[4096];
+    for (uint32_t m = 0; m < c->n_mirrors; m++)
+        for (uint32_t i = 0; i < sl_gguf_n_files(gguf); i++) {
+            struct sl_err why;
+            if (!mirror_path(c->mirrors[m], sl_gguf_file_path(gguf, i), sl_gguf_n_files(gguf), path,
+                             sizeof path))
+                sl_fail(&why, SL_ERR_CONFIG, "%s: too long a path", c->mirrors[m]);
+            else if (sl_reader_add_mirror(s->reader, i, path, &why) == SL_OK)
+                continue;
+            sl_warn("the mirror is not used: %s", why.text);
+        }
+}
+
+static enum sl_status open_files(struct sl_store *s, const struct sl_gguf *gguf,
+                                 struct sl_err *err) {
+    const struct sl_engine_config *c = &s->plan->config;
+    struct sl_reader_config rc = {.kind = c->io, .slab = &s->slab, .buffered = c->io_buffered};
+    if (c->reader_source)
+        return c->reader_source->open(c->reader_source, &rc, &s->reader, err);
+    enum sl_status st = sl_reader_open(&rc, &s->reader, err);
+    for (uint32_t i = 0; i < sl_gguf_n_files(gguf) && st == SL_OK; i++) {
+        uint32_t file;
+        const char *path = sl_gguf_file_path(gguf, i);
+        st = sl_reader_add_file(s->reader, path, &file, err);
+        if (st == SL_OK && sl_reader_file_bytes(s->reader, file) != sl_gguf_file_bytes(gguf, i))
+            st = sl_fail(err, SL_ERR_CORRUPT,
+                         "%s: has %" PRIu64 " bytes and had %" PRIu64 " a moment ago: is it still "
+                         "being written?",
+                         path, sl_reader_file_bytes(s->reader, file), sl_gguf_file_bytes(gguf, i));
+    }
+    if (st == SL_OK)
+        add_mirrors(s, gguf);
+    return st;
+}
+
+/* ---- create ---- */
+
+static enum sl_status map_slots(struct sl_store *s, struct sl_err *err) {
+    uint32_t slot_bytes[SL_SLAB_CLASSES];
+    for (uint32_t c = 0; c < s->layout.n_class; c++)
+        slot_bytes[c] = s->layout.classes[c].slot.slot_bytes;
+    size_t bytes = sl_slots_size_bytes(slot_bytes, s->plan->class_slots, s->layout.n_class);
+    enum sl_status st = sl_slab_init(&s->slab, bytes, true, err);
+    if (st == SL_OK)
+        st = sl_slots_init(&s->slots, &s->slab, 0, slot_bytes, s->plan->class_slots,
+                           s->layout.n_class, err);
+    return st;
+}
+
+enum sl_status sl_store_create(const struct sl_model *model, const struct sl_memory_plan *plan,
+                               struct sl_store **out_store, struct sl_err *err) {
+    const struct sl_engine_config *c = &plan->config;
+    struct sl_store *s = calloc(1, sizeof *s);
+    if (!s)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the expert store");
+    s->plan = plan;
+    enum sl_status st = sl_expert_layout_make(model, &s->layout, err);
+    if (st == SL_OK)
+        st = map_slots(s, err);
+    if (st == SL_OK)
+        st = open_files(s, model->gguf, err);
+    uint64_t fingerprint = sl_model_fingerprint(model);
+    if (st == SL_OK)
+        st = sl_fetch_create(&(struct sl_fetch_config){.layout = &s->layout,
+                                                       .slots = &s->slots,
+                                                       .reader = s->reader,
+                                                       .fingerprint = fingerprint,
+                                                       .max_rows = c->batch_tokens,
+                                                       .no_lookahead = c->no_lookahead},
+                             &s->fetch, err);
+    if (st == SL_OK && c->heat_file)
+        st = sl_heat_store_open(c->heat_file, sl_fetch_heat(s->fetch), &s->heat_file, err);
+    if (st != SL_OK) {
+        sl_store_destroy(&s);
+        return st;
+    }
+    char how[256];
+    sl_reader_describe(s->reader, how, sizeof how);
+    sl_info("experts are read by %s", how);
+    if (!c->no_warm_up)
+        sl_fetch_warm_up(s->fetch);
+    *out_store = s;
+    return SL_OK;
+}
+
+struct sl_fetch *sl_store_fetch(struct sl_store *s) {
+    return s->fetch;
+}
+
+const struct sl_reader *sl_store_reader(const struct sl_store *s) {
+    return s->reader;
+}
+
+enum sl_status sl_store_check_files(struct sl_store *s, struct sl_err *err) {
+    return sl_reader_check_files(s->reader, err);
+}
+
+void sl_store_save_heat(struct sl_store *s) {
+    if (s->heat_file)
+        sl_heat_store_save(s->heat_file);
+}
+
+void sl_store_quit(struct sl_store *s) {
+    sl_fetch_quit(s->fetch);
+    sl_store_save_heat(s);
+}
+
+void sl_store_destroy(struct sl_store **ps) {
+    struct sl_store *s = *ps;
+    if (!s)
+        return;
+    sl_heat_store_close(&s->heat_file);
+    sl_fetch_destroy(&s->fetch);
+    sl_reader_close(&s->reader);
+    sl_slab_release(&s->slab);
+    sl_expert_layout_release(&s->layout);
+    free(s);
+    *ps = NULL;
+}

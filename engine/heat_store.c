@@ -1,0 +1,146 @@
+#include "engine/heat_store.h"
+
+#include "common/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct sl_heat_store {
+    struct sl_heat *heat;
+    char path[4096], beside[4100];
+    uint8_t *image;
+    size_t image_bytes;
+    uint64_t saved_version; /* sum of the layers' when it was saved */
+    bool failed;            /* warned already */
+};
+
+static uint64_t version_of(const struct sl_heat *heat) {
+    uint64_t sum = 0;
+    for (uint32_t l = 0; l < sl_heat_config(heat)->n_layer; l++)
+        sum += sl_heat_version(heat, l);
+    return sum;
+}
+
+/* Makes the folders that lead to path. */
+static void make_folders(const char *path) {
+    char folder[4096];
+    size_t n = strlen(path);
+    if (n >= sizeof folder)
+        return;
+    memcpy(folder, path, n + 1);
+    for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
+        *at = 0;
+        mkdir(folder, 0700); /* one that is there is fine; one that cannot be made shows in open */
+        *at = '/';
+    }
+}
+
+static void load(struct sl_heat_store *s) {
+    int fd = open(s->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        if (errno != ENOENT)
+            sl_warn("%s: the heat file cannot be read, starting cold: %s", s->path,
+                    strerror(errno));
+        return;
+    }
+    size_t have = 0;
+    ssize_t got = 1;
+    while (got > 0 && have < s->image_bytes) {
+        got = read(fd, s->image + have, s->image_bytes - have);
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got > 0)
+            have += (size_t)got;
+    }
+    close(fd);
+    struct sl_err why;
+    if (got < 0)
+        sl_warn("%s: the heat file cannot be read, starting cold: %s", s->path, strerror(errno));
+    else if (sl_heat_import(s->heat, s->image, have, &why) != SL_OK)
+        sl_warn("%s: not used, starting cold: %s", s->path, why.text);
+    else
+        sl_debug("%s: heat of an earlier run taken over", s->path);
+}
+
+enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
+                                  struct sl_heat_store **out_store, struct sl_err *err) {
+    const struct sl_heat_config *shape = sl_heat_config(heat);
+    struct sl_heat_store *s = calloc(1, sizeof *s);
+    if (!s)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the heat file");
+    s->heat = heat;
+    s->image_bytes = sl_heat_image_bytes(shape);
+    s->image = malloc(s->image_bytes);
+    if (!s->image) {
+        free(s);
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the heat file");
+    }
+    struct stat about;
+    size_t n = strlen(path);
+    bool folder = (n && path[n - 1] == '/') || (stat(path, &about) == 0 && S_ISDIR(about.st_mode));
+    int len = folder ? snprintf(s->path, sizeof s->path, "%s/%016" PRIx64 ".heat", path,
+                                shape->fingerprint)
+                     : snprintf(s->path, sizeof s->path, "%s", path);
+    if (len < 0 || len >= (int)sizeof s->path) {
+        sl_warn("the heat file's path is too long: heat is not kept");
+        s->failed = true;
+    } else {
+        snprintf(s->beside, sizeof s->beside, "%s.new", s->path);
+        make_folders(s->path);
+        load(s);
+    }
+    s->saved_version = version_of(heat);
+    *out_store = s;
+    return SL_OK;
+}
+
+static int write_image(const struct sl_heat_store *s) {
+    int fd = open(s->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno;
+    int error = 0;
+    for (size_t at = 0; at < s->image_bytes && !error;) {
+        ssize_t n = write(fd, s->image + at, s->image_bytes - at);
+        if (n >= 0)
+            at += (size_t)n;
+        else if (errno != EINTR)
+            error = errno;
+    }
+    if (!error && fsync(fd))
+        error = errno;
+    if (close(fd) && !error)
+        error = errno;
+    if (!error && rename(s->beside, s->path))
+        error = errno;
+    if (error)
+        unlink(s->beside);
+    return error;
+}
+
+void sl_heat_store_save(struct sl_heat_store *s) {
+    uint64_t version = version_of(s->heat);
+    if (!s->path[0] || version == s->saved_version)
+        return;
+    s->saved_version = version;
+    sl_heat_export(s->heat, s->image);
+    int error = write_image(s);
+    if (error && !s->failed)
+        sl_warn("%s: the heat file cannot be written, the next start will be cold: %s", s->path,
+                strerror(error));
+    s->failed = error != 0;
+}
+
+void sl_heat_store_close(struct sl_heat_store **ps) {
+    struct sl_heat_store *s = *ps;
+    if (!s)
+        return;
+    free(s->image);
+    free(s);
+    *ps = NULL;
+}
