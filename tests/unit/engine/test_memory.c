@@ -229,7 +229,8 @@ static void short_reads_and_errors(void **state) {
         for (uint32_t e = 0; e < 2; e++) {
             io.fail_at = (off_t)t->offset_bytes + 100;
             io.error = errors[e];
-            assert_int_equal(sl_weights_load(m.model, true, d, &io.base, NULL, &w, &test_err), SL_ERR_IO);
+            assert_int_equal(sl_weights_load(m.model, true, d, &io.base, NULL, &w, &test_err),
+                             SL_ERR_IO);
             assert_null(w);
             assert_non_null(strstr(test_err.text, m.path));
             assert_non_null(strstr(test_err.text, "blk.1.ffn_up_exps.weight"));
