@@ -9,7 +9,6 @@
 #include "common/dtype.h"
 #include "common/status.h"
 #include "model/model.h"
-#include "streaming/reader.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,8 +16,17 @@
 
 struct sl_engine;
 
-/* Opens the reader of the model's experts in place of the real one: for tests and simulations. File
- * i of the reader must be file i of the model. */
+enum sl_experts_io {
+    SL_EXPERTS_IO_AUTO, /* io_uring, or with one warning a pool of threads with pread */
+    SL_EXPERTS_IO_URING,
+    SL_EXPERTS_IO_PREAD,
+};
+
+struct sl_reader;
+struct sl_reader_config;
+
+/* Opens the reader (streaming/reader.h) of the model's experts in place of the real one: for tests
+ * and simulations. File i of the reader must be file i of the model. */
 struct sl_reader_source {
     enum sl_status (*open)(const struct sl_reader_source *source,
                            const struct sl_reader_config *config, struct sl_reader **out_reader,
@@ -49,7 +57,7 @@ struct sl_engine_config {
     enum sl_experts_where experts;
 
     /* Streaming. */
-    enum sl_io_kind io;
+    enum sl_experts_io io;
     bool io_buffered;           /* through the page cache, for comparisons */
     const char *const *mirrors; /* [n_mirrors] copies of the model: a file, or a folder
                                    with files of the same names; borrowed until destroy */

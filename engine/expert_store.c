@@ -56,7 +56,8 @@ static void add_mirrors(struct sl_store *s, const struct sl_gguf *gguf) {
 static enum sl_status open_files(struct sl_store *s, const struct sl_gguf *gguf,
                                  struct sl_err *err) {
     const struct sl_engine_config *c = &s->plan->config;
-    struct sl_reader_config rc = {.kind = c->io, .slab = &s->slab, .buffered = c->io_buffered};
+    struct sl_reader_config rc = sl_memory_plan_reader(c);
+    rc.slab = &s->slab;
     if (c->reader_source)
         return c->reader_source->open(c->reader_source, &rc, &s->reader, err);
     enum sl_status st = sl_reader_open(&rc, &s->reader, err);

@@ -116,10 +116,17 @@ static uint64_t fixed_bytes(const struct sl_memory_plan *p) {
     return p->kv_bytes + p->activation_bytes + p->scratch_bytes + p->host_bytes + p->process_bytes;
 }
 
+struct sl_reader_config sl_memory_plan_reader(const struct sl_engine_config *config) {
+    static const enum sl_io_kind kinds[] = {[SL_EXPERTS_IO_AUTO] = SL_IO_AUTO,
+                                            [SL_EXPERTS_IO_URING] = SL_IO_URING,
+                                            [SL_EXPERTS_IO_PREAD] = SL_IO_PREAD};
+    return (struct sl_reader_config){.kind = kinds[config->io], .buffered = config->io_buffered};
+}
+
 /* Divides what the budget leaves over the size classes. */
 static enum sl_status plan_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,
                                  struct sl_err *err) {
-    struct sl_reader_config queue = {.kind = p->config.io};
+    struct sl_reader_config queue = sl_memory_plan_reader(&p->config);
     uint32_t rows = p->config.batch_tokens;
     size_t table = sl_fetch_bytes(l, 1, rows) - sl_fetch_bytes(l, 0, rows);
     struct sl_cache_class classes[SL_SLAB_CLASSES];

@@ -50,6 +50,9 @@ struct sl_memory_plan {
     struct sl_plan_row rows[SL_PLAN_MAX_ROWS]; /* they sum to total_bytes */
 };
 
+/* The queue that the plan counts and the store opens. */
+struct sl_reader_config sl_memory_plan_reader(const struct sl_engine_config *config);
+
 /* dev may be NULL: the scratch is then counted as 0. Bad settings: SL_ERR_CONFIG naming the
  * setting; a KV type that the head size does not allow: SL_ERR_CONFIG. */
 enum sl_status sl_memory_plan_make(const struct sl_model *model,
