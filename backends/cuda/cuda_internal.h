@@ -1,0 +1,111 @@
+/* What the parts of the CUDA backend share: the device, memory, and how an op launches a kernel.
+ *
+ * device.c opens and closes; memory.c allocates, stages and copies; launch.c finds and launches
+ * kernels; cuda.c holds the op table; ops_*.c are the ops. Everything goes to one stream, so that
+ * what is enqueued later sees what was enqueued before. */
+#ifndef SL_BACKENDS_CUDA_CUDA_INTERNAL_H
+#define SL_BACKENDS_CUDA_CUDA_INTERNAL_H
+
+#include "backends/backend.h"
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/driver.h"
+#include "backends/kernels/kernels.h"
+
+#define SL_CUDA_STAGE_SEGMENTS 4u
+#define SL_CUDA_MAX_IMAGES     32u
+
+/* Pinned host memory that small uploads go through. Segments are filled in turn; a full one is
+ * closed with an event and is used again when the event has passed. */
+struct sl_cuda_stage {
+    char *host;      /* SL_CUDA_STAGE_SEGMENTS * segment_bytes, pinned */
+    uint64_t mirror; /* device memory of the same size: where sl_cuda_push() puts what it got */
+    uint32_t segment_bytes;
+    uint32_t segment, used_bytes; /* the one being filled */
+    struct CUevent_st *passed[SL_CUDA_STAGE_SEGMENTS];
+    bool in_flight[SL_CUDA_STAGE_SEGMENTS];
+};
+
+struct sl_cuda {
+    struct sl_device base;
+    struct sl_cuda_driver driver;
+    int device, ordinal;
+    struct CUctx_st *ctx;
+    struct CUstream_st *stream;
+    bool integrated;         /* shares the host's memory */
+    uint32_t cc;             /* compute capability: 90 for 9.0 */
+    uint32_t n_sm;           /* multiprocessors */
+    uint32_t max_smem_bytes; /* a block may have, opted in */
+    uint32_t l2_bytes;
+    bool lost; /* an error was seen that only a new process gets over: every call is refused */
+
+    struct sl_cuda_stage stage;
+    /* Device memory that configure() took: sl_cuda_ops_scratch_bytes() of it, 256-byte aligned.
+     * Shared by all ops: what one op leaves there the next may overwrite. */
+    void *scratch;
+    uint64_t scratch_bytes;
+
+    struct CUmod_st *module[SL_CUDA_MAX_IMAGES];
+    uint32_t n_modules;
+    struct CUfunc_st *kernel[SL_KERNEL_COUNT];
+    uint32_t kernel_smem_bytes[SL_KERNEL_COUNT]; /* dynamic shared memory it may have by now */
+};
+
+struct sl_dim3 {
+    uint32_t x, y, z;
+};
+
+/* Enqueues one kernel; args is its argument struct (kernels.h), copied before the call returns.
+ * Dynamic shared memory above 48 KiB is opted into here. An empty grid is our own mistake.
+ * SL_ERR_UNSUPPORTED: more shared memory than this GPU gives a block; SL_ERR_DEVICE_LOST. */
+enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct sl_dim3 grid,
+                              struct sl_dim3 block, uint32_t smem_bytes, const void *args,
+                              size_t args_bytes) SL_MUST_CHECK;
+
+/* Copies a small array (at most one segment of the stage, at least 256 KiB) from host memory to a
+ * device address that kernels launched after this, and before the next push of any size has wrapped
+ * around the stage, may read. In stream order, so that kernels of one op may simply use it.
+ * 256-byte aligned. */
+enum sl_status sl_cuda_push(struct sl_cuda *c, const void *src_host, size_t bytes,
+                            const void **out_addr) SL_MUST_CHECK;
+
+/* Turns a CUresult into a status; logs the first one of a failure with `what`. Errors after which
+ * the context is of no more use mark the device lost. */
+enum sl_status sl_cuda_check(struct sl_cuda *c, int result, const char *what) SL_MUST_CHECK;
+/* Makes the device's context the calling thread's; refuses a lost device. */
+enum sl_status sl_cuda_enter(struct sl_cuda *c) SL_MUST_CHECK;
+
+/* memory.c */
+enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes);
+void sl_cuda_stage_release(struct sl_cuda *c);
+enum sl_status sl_cuda_alloc(struct sl_device *d, size_t bytes, void **out_addr);
+void sl_cuda_free(struct sl_device *d, void *addr, size_t bytes);
+enum sl_status sl_cuda_upload(struct sl_device *d, void *dst, const void *src, size_t bytes);
+enum sl_status sl_cuda_download(struct sl_device *d, void *dst_host, const void *src, size_t bytes);
+enum sl_status sl_cuda_sync(struct sl_device *d);
+
+/* launch.c */
+enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err);
+void sl_cuda_modules_unload(struct sl_cuda *c);
+
+/* cuda.c */
+extern const struct sl_backend_ops sl_cuda_ops;
+
+/* ops_*.c: the ops, and the scratch that they need together. Types that they take are set in
+ * caps.weight_dtype and caps.kv_dtype by sl_cuda_ops_caps(). */
+uint64_t sl_cuda_ops_scratch_bytes(const struct sl_cuda *c, const struct sl_device_limits *limits);
+void sl_cuda_ops_caps(const struct sl_cuda *c, struct sl_device_caps *caps);
+enum sl_status sl_cuda_embed(struct sl_device *d, const struct sl_op_embed *a);
+enum sl_status sl_cuda_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a);
+enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a);
+enum sl_status sl_cuda_rope_table(struct sl_device *d, const struct sl_op_rope_table *a);
+enum sl_status sl_cuda_rope(struct sl_device *d, const struct sl_op_rope *a);
+enum sl_status sl_cuda_kv_write(struct sl_device *d, const struct sl_op_kv_write *a);
+enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attention *a);
+enum sl_status sl_cuda_router(struct sl_device *d, const struct sl_op_router *a);
+enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a);
+enum sl_status sl_cuda_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a);
+enum sl_status sl_cuda_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a);
+enum sl_status sl_cuda_add_gated(struct sl_device *d, const struct sl_op_add_gated *a);
+enum sl_status sl_cuda_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a);
+
+#endif

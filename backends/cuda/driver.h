@@ -1,0 +1,118 @@
+/* The CUDA driver, opened at run time: nothing is linked, no toolkit header is needed.
+ *
+ * Types, numbers and symbols are those of the driver's binary interface, which does not change
+ * within a symbol's version suffix. Source: CUDA Driver API reference, and libcuda's own symbol
+ * names. */
+#ifndef SL_BACKENDS_CUDA_DRIVER_H
+#define SL_BACKENDS_CUDA_DRIVER_H
+
+#include "common/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Handles. */
+struct CUctx_st;
+struct CUstream_st;
+struct CUevent_st;
+struct CUmod_st;
+struct CUfunc_st;
+
+/* CUresult: those that are told apart. */
+enum {
+    SL_CU_OK = 0,
+    SL_CU_INVALID_VALUE = 1,
+    SL_CU_OUT_OF_MEMORY = 2,
+    SL_CU_NO_DEVICE = 100,
+    SL_CU_INVALID_DEVICE = 101,
+    SL_CU_INVALID_IMAGE = 200,
+    SL_CU_NO_BINARY_FOR_GPU = 209,
+    SL_CU_UNSUPPORTED_PTX_VERSION = 222,
+    SL_CU_NOT_FOUND = 500,
+    SL_CU_NOT_READY = 600,
+    SL_CU_LAUNCH_OUT_OF_RESOURCES = 701,
+};
+
+/* CUdevice_attribute */
+enum {
+    SL_CU_ATTR_MAX_SHARED_PER_BLOCK = 8,
+    SL_CU_ATTR_MULTIPROCESSORS = 16,
+    SL_CU_ATTR_INTEGRATED = 18,
+    SL_CU_ATTR_L2_BYTES = 38,
+    SL_CU_ATTR_CC_MAJOR = 75,
+    SL_CU_ATTR_CC_MINOR = 76,
+    SL_CU_ATTR_MAX_SHARED_OPTIN = 97,
+};
+
+enum {
+    SL_CU_STREAM_NON_BLOCKING = 1,
+    SL_CU_EVENT_NO_TIMING = 2,
+    SL_CU_FUNC_MAX_DYNAMIC_SHARED = 8, /* CUfunction_attribute */
+};
+/* The `extra` array of cuLaunchKernel: all arguments as one buffer. */
+#define SL_CU_PARAM_POINTER ((void *)0x01)
+#define SL_CU_PARAM_SIZE    ((void *)0x02)
+#define SL_CU_PARAM_END     ((void *)0x00)
+
+/* X(field, symbol, arguments): every function returns a CUresult, an int. */
+#define SL_CU_FUNCTIONS(X)                                                                         \
+    X(init, "cuInit", (unsigned flags))                                                            \
+    X(driver_version, "cuDriverGetVersion", (int *version))                                        \
+    X(error_name, "cuGetErrorName", (int result, const char **text))                               \
+    X(error_string, "cuGetErrorString", (int result, const char **text))                           \
+    X(device_count, "cuDeviceGetCount", (int *n))                                                  \
+    X(device_get, "cuDeviceGet", (int *device, int ordinal))                                       \
+    X(device_name, "cuDeviceGetName", (char *name, int len, int device))                           \
+    X(device_total_mem, "cuDeviceTotalMem_v2", (size_t * bytes, int device))                       \
+    X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))           \
+    X(ctx_retain, "cuDevicePrimaryCtxRetain", (struct CUctx_st * *ctx, int device))                \
+    X(ctx_release, "cuDevicePrimaryCtxRelease_v2", (int device))                                   \
+    X(ctx_set_current, "cuCtxSetCurrent", (struct CUctx_st * ctx))                                 \
+    X(mem_info, "cuMemGetInfo_v2", (size_t * free_bytes, size_t * total_bytes))                    \
+    X(mem_alloc, "cuMemAlloc_v2", (uint64_t * addr, size_t bytes))                                 \
+    X(mem_free, "cuMemFree_v2", (uint64_t addr))                                                   \
+    X(host_alloc, "cuMemHostAlloc", (void **addr, size_t bytes, unsigned flags))                   \
+    X(host_free, "cuMemFreeHost", (void *addr))                                                    \
+    X(copy_to_device, "cuMemcpyHtoDAsync_v2",                                                      \
+      (uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream))                   \
+    X(copy_to_host, "cuMemcpyDtoHAsync_v2",                                                        \
+      (void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream))                         \
+    X(stream_create, "cuStreamCreate", (struct CUstream_st * *stream, unsigned flags))             \
+    X(stream_destroy, "cuStreamDestroy_v2", (struct CUstream_st * stream))                         \
+    X(stream_sync, "cuStreamSynchronize", (struct CUstream_st * stream))                           \
+    X(event_create, "cuEventCreate", (struct CUevent_st * *event, unsigned flags))                 \
+    X(event_destroy, "cuEventDestroy_v2", (struct CUevent_st * event))                             \
+    X(event_record, "cuEventRecord", (struct CUevent_st * event, struct CUstream_st * stream))     \
+    X(event_sync, "cuEventSynchronize", (struct CUevent_st * event))                               \
+    X(module_load, "cuModuleLoadData", (struct CUmod_st * *module, const void *image))             \
+    X(module_unload, "cuModuleUnload", (struct CUmod_st * module))                                 \
+    X(module_function, "cuModuleGetFunction",                                                      \
+      (struct CUfunc_st * *function, struct CUmod_st * module, const char *name))                  \
+    X(func_set_attribute, "cuFuncSetAttribute",                                                    \
+      (struct CUfunc_st * function, int attribute, int value))                                     \
+    X(launch, "cuLaunchKernel",                                                                    \
+      (struct CUfunc_st * function, unsigned grid_x, unsigned grid_y, unsigned grid_z,             \
+       unsigned block_x, unsigned block_y, unsigned block_z, unsigned smem_bytes,                  \
+       struct CUstream_st *stream, void **params, void **extra))
+
+struct sl_cuda_driver {
+    void *lib;
+    int version; /* 13000 = CUDA 13.0: the newest that this driver supports */
+#define SL_CU_FIELD(field, symbol, args) int(*field) args;
+    SL_CU_FUNCTIONS(SL_CU_FIELD)
+#undef SL_CU_FIELD
+};
+
+/* Opens path (NULL: libcuda.so.1), finds every symbol and initialises the driver. The library stays
+ * open for the life of the process: it has threads of its own.
+ * SL_ERR_UNSUPPORTED: there is no driver, it is too old, or it finds no usable GPU; the text says
+ * which. */
+enum sl_status sl_cuda_driver_open(const char *path, struct sl_cuda_driver *out_driver,
+                                   struct sl_err *err) SL_MUST_CHECK;
+
+/* "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", or a number the driver cannot name.
+ */
+const char *sl_cuda_result_text(const struct sl_cuda_driver *driver, int result, char *buf,
+                                size_t buf_bytes);
+
+#endif
