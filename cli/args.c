@@ -155,6 +155,13 @@ static bool store(const struct sl_arg *a, const char *text) {
         *(float *)a->out = f;
         return true;
     }
+    case SL_ARG_LIST: {
+        struct sl_arg_list *l = a->out;
+        if (l->n == SL_ARG_LIST_MAX)
+            return false;
+        l->items[l->n++] = text;
+        return true;
+    }
     case SL_ARG_FLAG:
     case SL_ARG_HEADING:
         break;
@@ -171,6 +178,8 @@ static const char *kind_text(enum sl_arg_kind kind) {
         return "a number";
     case SL_ARG_BYTES:
         return "a size such as 512MiB or 2GiB";
+    case SL_ARG_LIST:
+        return "taken: it may be given three times at most";
     default:
         return "a text";
     }

@@ -12,7 +12,14 @@ enum sl_arg_kind {
     SL_ARG_U64,     /* uint64_t, decimal or 0x */
     SL_ARG_F32,     /* float */
     SL_ARG_BYTES,   /* uint64_t: 512, 64KiB, 2GiB, 1.5G (binary units with or without iB) */
+    SL_ARG_LIST,    /* struct sl_arg_list: may be given several times */
     SL_ARG_HEADING, /* a heading in --help; name is its text */
+};
+
+#define SL_ARG_LIST_MAX 3u
+struct sl_arg_list {
+    const char *items[SL_ARG_LIST_MAX];
+    uint32_t n;
 };
 
 struct sl_arg {

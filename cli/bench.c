@@ -1,6 +1,7 @@
 /* sluice bench: prompt and decode speed, beside the ceiling that the machine's RAM sets. */
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "cli/open_engine.h"
 #include "cli/ram_bandwidth.h"
 #include "common/clock.h"
@@ -364,11 +365,13 @@ static bool plan_tests(struct bench *b, struct sl_engine_config *config) {
             config->parallel = b->tests[i].parallel;
     uint32_t n = o->n_prompt > o->n_gen + 1 ? o->n_prompt : o->n_gen + 1;
     config->ctx_tokens = n + 2;
+    config->queue_max = config->parallel;
     return true;
 }
 
 int sl_cmd_bench(int argc, char **argv) {
     struct options o = {.n_prompt = 512, .n_gen = 128, .reps = 3};
+    struct sl_engine_options memory = SL_ENGINE_OPTIONS_DEFAULT;
     const char *positional = NULL;
     bool verbose = false;
     const struct sl_arg args[] = {
@@ -397,6 +400,7 @@ int sl_cmd_bench(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--record-routes", "FILE", &o.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
+        SL_ENGINE_OPTIONS(&memory),
     };
     const struct sl_command command = {
         .name = "bench",
@@ -426,7 +430,8 @@ int sl_cmd_bench(int argc, char **argv) {
                                       .batch_tokens = o.batch,
                                       .cpu_isa = o.cpu_isa,
                                       .record_routes = o.record_routes};
-    if (!plan_tests(&b, &config) || !sl_parse_kv_type("bench", o.kv_type, &config.kv_dtype))
+    if (!plan_tests(&b, &config) || !sl_parse_kv_type("bench", o.kv_type, &config.kv_dtype) ||
+        !sl_engine_options_apply("bench", &memory, &config))
         return 2;
     sl_log_set_level(verbose ? SL_LOG_DEBUG : SL_LOG_ERROR);
     struct sl_opened opened;
@@ -435,7 +440,7 @@ int sl_cmd_bench(int argc, char **argv) {
     sl_show_progress("measuring how fast RAM can be read");
     b.ram_rate = sl_ram_read_bandwidth(b.n_threads, 1.0);
     sl_show_progress("%s", "");
-    if (!sl_start_engine("bench", &config, &opened)) {
+    if (!sl_start_engine("bench", &config, NULL, &opened)) {
         sl_close_engine(&opened);
         return 1;
     }

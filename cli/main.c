@@ -1,5 +1,6 @@
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/process_memory.h"
 #include "common/version.h"
 
 #include <stdbool.h>
@@ -32,6 +33,7 @@ static void print_usage(FILE *out) {
 }
 
 int main(int argc, char **argv) {
+    sl_process_memory_tune();
     if (argc < 2) {
         print_usage(stderr);
         return 2;

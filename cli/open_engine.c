@@ -58,24 +58,17 @@ bool sl_open_model(const char *command, const char *path, struct sl_opened *out)
 }
 
 bool sl_start_engine(const char *command, const struct sl_engine_config *config,
-                     struct sl_opened *o) {
+                     struct sl_process_memory *more, struct sl_opened *o) {
     struct sl_err err;
     struct load_progress progress = {.base = {show_loading}};
-    enum sl_status st = sl_engine_create(o->model, config, &progress.base, &o->engine, &err);
+    struct sl_process_memory own = {.n = 0};
+    struct sl_engine_config counted = *config;
+    sl_process_memory_apply(more ? more : &own, &counted);
+    enum sl_status st = sl_engine_create(o->model, &counted, &progress.base, &o->engine, &err);
     sl_show_progress("%s", "");
     if (st == SL_OK)
         return true;
     fprintf(stderr, "sluice %s: %s\n", command, err.text);
-    return false;
-}
-
-bool sl_open_engine(const char *command, const char *path, const struct sl_engine_config *config,
-                    struct sl_opened *out) {
-    if (!sl_open_model(command, path, out))
-        return false;
-    if (sl_start_engine(command, config, out))
-        return true;
-    sl_close_engine(out);
     return false;
 }
 

@@ -4,6 +4,7 @@
 #ifndef SL_CLI_OPEN_ENGINE_H
 #define SL_CLI_OPEN_ENGINE_H
 
+#include "cli/process_memory.h"
 #include "engine/engine.h"
 
 struct sl_opened {
@@ -13,13 +14,13 @@ struct sl_opened {
 
 /* "f16" or "q8_0"; false after printing an error. NULL = f16. */
 bool sl_parse_kv_type(const char *command, const char *text, enum sl_dtype *out_dtype);
-/* Opens both; false after printing an error. Progress goes to stderr when that is a terminal. */
-bool sl_open_engine(const char *command, const char *path, const struct sl_engine_config *config,
-                    struct sl_opened *out);
-/* The same in two parts, for a configuration that depends on the model. */
+/* Opens the model's file; false after printing an error. */
 bool sl_open_model(const char *command, const char *path, struct sl_opened *out);
+/* Plans, loads and starts the engine, when all else that the command needs is open: its memory is
+ * measured and counts (process_* of config are filled; more may be the caller's rows, NULL = none).
+ * Progress goes to stderr when that is a terminal. False after printing an error. */
 bool sl_start_engine(const char *command, const struct sl_engine_config *config,
-                     struct sl_opened *o);
+                     struct sl_process_memory *more, struct sl_opened *o);
 void sl_close_engine(struct sl_opened *o);
 
 /* "\rtext" on stderr when that is a terminal; an empty text clears the line. */

@@ -1,6 +1,7 @@
 /* sluice run: chats in the terminal, or answers one prompt. */
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "cli/open_engine.h"
 #include "common/log.h"
 #include "model/chat.h"
@@ -232,7 +233,8 @@ static bool open_chat(struct chat *c) {
 
 int sl_cmd_run(int argc, char **argv) {
     const char *model = NULL, *positional = NULL, *prompt = NULL, *system = NULL, *kv_type = NULL;
-    struct sl_engine_config config = {.parallel = 1};
+    struct sl_engine_config config = {.parallel = 1, .queue_max = 1};
+    struct sl_engine_options memory = SL_ENGINE_OPTIONS_DEFAULT;
     struct chat c = {.sampling = sl_sampling_default};
     c.sampling.temperature = 0.7f;
     c.sampling.top_p = 0.95f;
@@ -264,6 +266,7 @@ int sl_cmd_run(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--record-routes", "FILE", &config.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &kv_type, "f16 or q8_0 (default f16)", false},
+        SL_ENGINE_OPTIONS(&memory),
     };
     const struct sl_command command = {
         .name = "run",
@@ -281,13 +284,16 @@ int sl_cmd_run(int argc, char **argv) {
     model = sl_args_model("run", model, positional);
     if (!model)
         return 2;
-    if (!sl_parse_kv_type("run", kv_type, &config.kv_dtype))
+    if (!sl_parse_kv_type("run", kv_type, &config.kv_dtype) ||
+        !sl_engine_options_apply("run", &memory, &config))
         return 2;
     sl_log_set_level(SL_LOG_WARN); /* the terminal belongs to the conversation */
-    if (!sl_open_engine("run", model, &config, &c.o))
+    if (!sl_open_model("run", model, &c.o))
         return 1;
+    rc = 1;
     c.messages = json_array();
-    if (c.messages && open_chat(&c)) {
+    /* The engine last: its memory plan counts what the process holds by then. */
+    if (c.messages && open_chat(&c) && sl_start_engine("run", &config, NULL, &c.o)) {
         if (system)
             json_array_append_new(c.messages,
                                   json_pack("{s:s,s:s}", "role", "system", "content", system));

@@ -1,6 +1,7 @@
 /* sluice score: perplexity and log-probabilities of a text. */
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "cli/open_engine.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -197,7 +198,7 @@ static int score(const struct options *o, struct sl_opened *opened, const struct
     struct scoring s = {
         .o = o, .ids = ids->ids, .n_ids = (uint32_t)ids->n, .n_vocab = opened->model->hp.n_vocab};
     int rc = 1;
-    if (!sl_start_engine("score", config, opened))
+    if (!sl_start_engine("score", config, NULL, opened))
         return 1;
     if (o->logprobs) {
         s.row = malloc(s.n_vocab * sizeof *s.row);
@@ -226,6 +227,7 @@ out:
 
 int sl_cmd_score(int argc, char **argv) {
     struct options o = {0};
+    struct sl_engine_options memory = SL_ENGINE_OPTIONS_DEFAULT;
     const char *positional = NULL;
     bool verbose = false;
     const struct sl_arg args[] = {
@@ -252,6 +254,7 @@ int sl_cmd_score(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa,
          "c, avx2, avx512 or vnni; all give the same numbers (default: the best)", false},
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
+        SL_ENGINE_OPTIONS(&memory),
     };
     const struct sl_command command = {
         .name = "score",
@@ -272,9 +275,13 @@ int sl_cmd_score(int argc, char **argv) {
         fprintf(stderr, "sluice score: give one of --ids and --text\n");
         return 2;
     }
-    struct sl_engine_config config = {
-        .n_threads = o.threads, .parallel = 1, .batch_tokens = o.batch, .cpu_isa = o.cpu_isa};
-    if (!sl_parse_kv_type("score", o.kv_type, &config.kv_dtype))
+    struct sl_engine_config config = {.n_threads = o.threads,
+                                      .parallel = 1,
+                                      .queue_max = 1,
+                                      .batch_tokens = o.batch,
+                                      .cpu_isa = o.cpu_isa};
+    if (!sl_parse_kv_type("score", o.kv_type, &config.kv_dtype) ||
+        !sl_engine_options_apply("score", &memory, &config))
         return 2;
     sl_log_set_level(verbose ? SL_LOG_DEBUG : SL_LOG_WARN);
     struct sl_opened opened;

@@ -1,6 +1,7 @@
 /* sluice serve: binds the port, loads the model behind it, serves until told to stop. */
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/engine_options.h"
 #include "cli/open_engine.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -23,6 +24,7 @@ struct options {
     uint32_t port, max_body_mib, drain_s;
     bool no_warmup;
     struct sl_engine_config engine;
+    struct sl_engine_options memory;
     struct sl_server_config server;
 };
 
@@ -94,8 +96,12 @@ static enum sl_status load(struct loader *l) {
     enum sl_status st = sl_model_open(l->opt->model, &l->model, &l->err);
     if (st == SL_OK)
         st = sl_tokenizer_create(l->model->gguf, &l->tok, &l->err);
-    if (st == SL_OK)
-        st = sl_engine_create(l->model, &l->opt->engine, &l->progress, &l->engine, &l->err);
+    if (st == SL_OK) {
+        struct sl_engine_config config = l->opt->engine;
+        struct sl_process_memory memory = {.n = 0};
+        sl_process_memory_apply(&memory, &config);
+        st = sl_engine_create(l->model, &config, &l->progress, &l->engine, &l->err);
+    }
     if (st == SL_OK && !l->opt->no_warmup) {
         uint32_t id = 0;
         st = sl_engine_score(l->engine, &id, 1, ignore_logits, NULL, &l->err);
@@ -172,7 +178,8 @@ static bool check_options(struct options *o) {
         fprintf(stderr, "sluice serve: --api-key is empty: anybody could send that\n");
         return false;
     }
-    if (!sl_parse_kv_type("serve", o->kv_type, &o->engine.kv_dtype))
+    if (!sl_parse_kv_type("serve", o->kv_type, &o->engine.kv_dtype) ||
+        !sl_engine_options_apply("serve", &o->memory, &o->engine))
         return false;
     for (int i = SL_LOG_ERROR; i <= SL_LOG_DEBUG; i++) {
         if (strcmp(o->log_level, levels[i]) == 0) {
@@ -263,6 +270,7 @@ int sl_cmd_serve(int argc, char **argv) {
         .port = 8080,
         .max_body_mib = 64,
         .drain_s = 30,
+        .memory = SL_ENGINE_OPTIONS_DEFAULT,
         .server = {.host = "127.0.0.1",
                    .max_connections = 1024,
                    .timeout_s = 60,
@@ -303,6 +311,7 @@ int sl_cmd_serve(int argc, char **argv) {
          "force c, avx2, avx512 or vnni (default: the best there is)", false},
         {SL_ARG_FLAG, 0, "--no-warmup", NULL, &o.no_warmup,
          "be ready at once, and slower at the first request", false},
+        SL_ENGINE_OPTIONS(&o.memory),
         {SL_ARG_HEADING, 0, "Limits", NULL, NULL, NULL, false},
         {SL_ARG_U32, 0, "--max-body-mib", "MIB", &o.max_body_mib,
          "largest request body (default 64)", false},

@@ -3,6 +3,7 @@
 #include "backends/cpu/cpu.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "engine/memory_budget.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,11 +25,31 @@ static enum sl_status open_cpu(const struct sl_engine_config *config, struct sl_
     return sl_cpu_open(&c, out_dev, err);
 }
 
+/* What a process that was given no budget may take. */
+static uint64_t free_budget(void) {
+    struct sl_memory_look look;
+    struct sl_memory_budget b;
+    struct sl_err why;
+    if (sl_memory_look("", &look, &why) != SL_OK) {
+        sl_warn("%s; planning with all of the machine's memory", why.text);
+        return 0;
+    }
+    sl_memory_budget(&look, &b);
+    sl_info("memory: %.1f MiB are free%s%s, %.1f MiB of them stay free, so the budget is %.1f MiB "
+            "(--ram sets it)",
+            (double)b.free_bytes / 0x1p20, b.by_cgroup ? " by " : "",
+            b.by_cgroup ? look.limit_path : "", (double)b.reserve_bytes / 0x1p20,
+            (double)b.budget_bytes / 0x1p20);
+    return b.budget_bytes;
+}
+
 static void log_plan(const struct sl_memory_plan *plan) {
     for (uint32_t i = 0; i < plan->n_rows; i++)
         sl_info("memory: %-14s %10.1f MiB  %s", plan->rows[i].what,
                 (double)plan->rows[i].bytes / 0x1p20, plan->rows[i].detail);
-    sl_info("memory: %-14s %10.1f MiB", "total", (double)plan->total_bytes / 0x1p20);
+    sl_info("memory: %-14s %10.1f MiB  of %.1f MiB, at least %.1f MiB are needed", "total",
+            (double)plan->total_bytes / 0x1p20, (double)plan->budget_bytes / 0x1p20,
+            (double)plan->least_bytes / 0x1p20);
 }
 
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
@@ -37,7 +58,10 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     enum sl_status st = open_cpu(config, &e->dev, err);
     if (st != SL_OK)
         return st;
-    st = sl_memory_plan_make(e->model, config, e->dev, &e->plan, err);
+    struct sl_engine_config planned = *config;
+    if (!planned.ram_bytes)
+        planned.ram_bytes = free_budget();
+    st = sl_memory_plan_make(e->model, &planned, e->dev, &e->plan, err);
     if (st != SL_OK)
         return st;
     const struct sl_engine_config *c = &e->plan.config;
@@ -146,10 +170,16 @@ enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, s
     else if (e->n_waiting >= e->plan.config.queue_max)
         st = sl_fail(err, SL_AGAIN, "%u requests are waiting already: try again later",
                      e->n_waiting);
+    else if (e->n_alive >= e->plan.config.parallel + e->plan.config.queue_max)
+        st = sl_fail(err, SL_AGAIN,
+                     "%u requests are there already, many of them paused because "
+                     "their clients do not read: try again later",
+                     e->n_alive); /* the plan has memory for so many histories */
     if (st == SL_OK) {
         r->engine_private = s;
         sl_session_push_back(&e->inbox, s);
         e->n_waiting++;
+        e->n_alive++;
         e->poked = true;
         pthread_cond_signal(&e->wake);
     }

@@ -39,6 +39,13 @@ enum sl_experts_where {
     SL_EXPERTS_STREAMED, /* through the expert cache, also when they would fit */
 };
 
+/* One line of the memory plan. */
+struct sl_plan_row {
+    const char *what;
+    char detail[96];
+    uint64_t bytes;
+};
+
 struct sl_engine_config {
     uint32_t n_threads;        /* 0 = all CPUs */
     uint32_t ctx_tokens;       /* most tokens of one session, prompt and answer; 0 = the model's, at
@@ -51,9 +58,12 @@ struct sl_engine_config {
     const char *cpu_isa;       /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
 
     /* Memory: the most that the process may ever have resident; 0 = what is free now, less a
-     * reserve. process_bytes of it are the caller's own (tokenizer, server, ...), worked out or
-     * measured by the caller. */
+     * reserve (engine/memory_budget.h). process_bytes of it are the caller's own (what it holds
+     * already, server, ...), worked out or measured by the caller; process_rows [n_process_rows]
+     * say for what, as far as they go, borrowed until create returns. */
     uint64_t ram_bytes, process_bytes;
+    const struct sl_plan_row *process_rows;
+    uint32_t n_process_rows;
     enum sl_experts_where experts;
 
     /* Streaming. */

@@ -43,6 +43,7 @@ struct sl_engine {
     /* Under lock. */
     struct sl_session_list inbox; /* submitted, not yet seen by the scheduler */
     uint32_t n_waiting;           /* inbox and waiting together */
+    uint32_t n_alive;             /* submitted and not finished, wherever they are */
     bool poked;                   /* something changed since the scheduler last looked */
     bool broken;                  /* the device is lost: dead_err says how */
     struct sl_err dead_err;

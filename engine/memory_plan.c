@@ -1,7 +1,9 @@
 #include "engine/memory_plan.h"
 
+#include "common/cpus.h"
 #include "engine/forward.h"
 #include "engine/sampler.h"
+#include "engine/session.h"
 #include "engine/weights.h"
 #include "expert_cache/expert_cache.h"
 
@@ -14,6 +16,21 @@
 #define MAX_PARALLEL     1024u
 #define MAX_BATCH_TOKENS 16384u
 #define MAX_QUEUE        65536u
+
+/* Touched of a stack: the scheduler's deepest calls take some 30 KiB. */
+#define STACK_BYTES ((uint64_t)128 << 10)
+/* Beside the compute threads: main, scheduler, and three that read weights at the start. */
+#define OWN_THREADS 5u
+/* The kernel's own: task and stack of a thread; a page table's 8 bytes for a page of 4 KiB. */
+#define KERNEL_THREAD_BYTES ((uint64_t)32 << 10)
+#define PAGE_TABLE_SHARE    512u
+/* Memory registered with io_uring has 16 bytes a page more: together 1/170, counted as 1/128. */
+#define REGISTERED_SHARE 128u
+/* Gaps that malloc leaves, buffers of libc, the plan itself. Peaks seen were below 1.5 MiB. */
+#define SLACK_BYTES ((uint64_t)4 << 20)
+/* What the process holds when it is asked varies by some pages from run to run. */
+#define VARIES_BYTES ((uint64_t)512 << 10)
+#define MIB          ((uint64_t)1 << 20)
 
 static uint32_t max_u32(uint32_t a, uint32_t b) {
     return a > b ? a : b;
@@ -102,18 +119,40 @@ static enum sl_status plan_weights(const struct sl_model *model, bool experts, u
     return SL_OK;
 }
 
-/* Everything whose size does not depend on where the experts are but for the layer loop's tables.
- */
+/* What a block of this size takes more when it is backed by huge pages; small ones are not. */
+static uint64_t huge_tail(uint64_t bytes) {
+    uint64_t over = bytes % SL_HUGE_PAGE_BYTES;
+    return bytes < SL_HUGE_PAGE_BYTES || !over ? 0 : SL_HUGE_PAGE_BYTES - over;
+}
+
+/* Everything but the slots, for the weights that are resident. */
 static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
                        struct sl_memory_plan *p) {
     p->activation_bytes = sl_forward_activation_bytes(hp, p);
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) : 0;
     p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab);
     p->process_bytes = p->config.process_bytes;
+    p->session_bytes = ((uint64_t)p->config.parallel + p->config.queue_max) *
+                       (sizeof(struct sl_session) + 32 + (uint64_t)p->config.ctx_tokens * 4);
+    uint64_t n_threads = (uint64_t)p->n_threads + OWN_THREADS;
+    p->thread_bytes = n_threads * STACK_BYTES;
+    p->slack_bytes = SLACK_BYTES + huge_tail(p->weight_bytes) + huge_tail(p->kv_bytes) +
+                     huge_tail(p->activation_bytes) + huge_tail(p->scratch_bytes);
+    uint64_t mapped = p->kv_bytes + p->activation_bytes + p->scratch_bytes + p->host_bytes +
+                      p->process_bytes + p->session_bytes + p->thread_bytes + p->slack_bytes +
+                      p->weight_bytes;
+    p->kernel_bytes = n_threads * KERNEL_THREAD_BYTES + mapped / PAGE_TABLE_SHARE;
 }
 
+/* All but slots and what comes with them. */
 static uint64_t fixed_bytes(const struct sl_memory_plan *p) {
-    return p->kv_bytes + p->activation_bytes + p->scratch_bytes + p->host_bytes + p->process_bytes;
+    return p->weight_bytes + p->kv_bytes + p->activation_bytes + p->scratch_bytes + p->host_bytes +
+           p->process_bytes + p->session_bytes + p->thread_bytes + p->slack_bytes + p->kernel_bytes;
+}
+
+/* The budget to name when this much is needed. */
+static uint64_t name_least(uint64_t bytes) {
+    return (bytes + VARIES_BYTES + MIB - 1) / MIB * MIB;
 }
 
 struct sl_reader_config sl_memory_plan_reader(const struct sl_engine_config *config) {
@@ -133,21 +172,27 @@ static enum sl_status plan_slots(const struct sl_expert_layout *l, struct sl_mem
     uint64_t base = sl_fetch_bytes(l, 0, rows) + sl_reader_size_bytes(&queue) + SL_HUGE_PAGE_BYTES;
     uint64_t least = 0;
     for (uint32_t c = 0; c < l->n_class; c++) {
-        classes[c] = (struct sl_cache_class){.n_expert = l->classes[c].n_layer * l->n_expert,
-                                             .slot_bytes = l->classes[c].slot.slot_bytes + table};
+        uint64_t slot = l->classes[c].slot.slot_bytes;
+        classes[c] =
+            (struct sl_cache_class){.n_expert = l->classes[c].n_layer * l->n_expert,
+                                    .slot_bytes = slot + table + slot / REGISTERED_SHARE + 1};
         least += classes[c].slot_bytes * l->k;
     }
-    uint64_t others = fixed_bytes(p) + p->weight_bytes + base;
-    p->least_bytes = others + least;
-    if (p->budget_bytes < p->least_bytes)
-        return sl_fail(err, SL_ERR_CONFIG,
-                       "a budget of %.1f MiB is too small: at least %.1f MiB are needed (dense "
-                       "weights %.1f, KV cache %.1f, %u slots for experts %.1f, the rest %.1f), "
-                       "with a smaller context, fewer sessions or a smaller batch less",
-                       (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
-                       (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20,
-                       l->k * l->n_class, (double)least / 0x1p20,
-                       (double)(p->least_bytes - p->weight_bytes - p->kv_bytes - least) / 0x1p20);
+    uint64_t others = fixed_bytes(p) + base;
+    p->least_bytes = name_least(others + least);
+    if (p->budget_bytes < others + least)
+        return sl_fail(
+            err, SL_ERR_CONFIG,
+            "a budget of %.1f MiB is too small: at least %.0f MiB are needed (dense "
+            "weights %.1f, KV cache %.1f, %u slots for experts %.1f, the process %.1f, "
+            "the rest %.1f): --ram %.0fMiB; less with a smaller context, fewer sessions "
+            "or a smaller batch",
+            (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
+            (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20, l->k * l->n_class,
+            (double)least / 0x1p20, (double)p->process_bytes / 0x1p20,
+            (double)(p->least_bytes - p->weight_bytes - p->kv_bytes - least - p->process_bytes) /
+                0x1p20,
+            (double)p->least_bytes / 0x1p20);
     enum sl_status st =
         sl_cache_split(classes, l->n_class, l->k, p->budget_bytes - others, p->class_slots, err);
     if (st != SL_OK)
@@ -158,41 +203,65 @@ static enum sl_status plan_slots(const struct sl_expert_layout *l, struct sl_mem
         p->slot_bytes += (uint64_t)p->class_slots[c] * l->classes[c].slot.slot_bytes;
     }
     p->stream_bytes = base + table * p->n_slots;
+    p->kernel_bytes += p->slot_bytes / REGISTERED_SHARE;
     return SL_OK;
 }
 
-/* Decides where the experts are. */
+/* The plan with the experts in slots. */
+static enum sl_status plan_streaming(const struct sl_model *model, const struct sl_device *dev,
+                                     const struct sl_expert_layout *l, struct sl_memory_plan *p,
+                                     struct sl_err *err) {
+    p->streaming = true;
+    enum sl_status st = plan_weights(model, false, &p->weight_bytes, err);
+    plan_fixed(&model->hp, dev, p);
+    return st == SL_OK ? plan_slots(l, p, err) : st;
+}
+
+static enum sl_status refuse_resident(const struct sl_memory_plan *p, bool routed,
+                                      struct sl_err *err) {
+    return sl_fail(
+        err, SL_ERR_CONFIG,
+        "a budget of %.1f MiB is too small for the whole model: at least %.0f MiB are "
+        "needed (weights %.1f, KV cache %.1f, the process %.1f, the rest %.1f): --ram "
+        "%.0fMiB%s",
+        (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
+        (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20,
+        (double)p->process_bytes / 0x1p20,
+        (double)(p->least_bytes - p->weight_bytes - p->kv_bytes - p->process_bytes) / 0x1p20,
+        (double)p->least_bytes / 0x1p20, routed ? "; its experts could be streamed" : "");
+}
+
+/* Decides where the experts are. The least that would do is that of the way that needs less, where
+ * both are allowed. */
 static enum sl_status plan_experts(const struct sl_model *model, const struct sl_device *dev,
                                    struct sl_memory_plan *p, struct sl_err *err) {
-    const struct sl_hparams *hp = &model->hp;
     struct sl_expert_layout l;
     enum sl_status st = plan_weights(model, true, &p->weight_bytes, err);
     if (st != SL_OK)
         return st;
-    plan_fixed(hp, dev, p);
-    p->least_bytes = fixed_bytes(p) + p->weight_bytes;
-    bool fits = p->least_bytes <= p->budget_bytes;
+    plan_fixed(&model->hp, dev, p);
+    p->least_bytes = name_least(fixed_bytes(p));
+    bool fits = fixed_bytes(p) <= p->budget_bytes;
     st = sl_expert_layout_make(model, &l, err);
     if (st != SL_OK)
         return st;
     p->n_class = l.n_class;
     p->n_experts = l.n_layer * l.n_expert;
     p->expert_bytes = l.total_bytes;
-    p->streaming = l.n_layer && (p->config.experts == SL_EXPERTS_STREAMED ||
-                                 (p->config.experts == SL_EXPERTS_AUTO && !fits));
-    if (p->streaming) {
-        st = plan_weights(model, false, &p->weight_bytes, err);
-        plan_fixed(hp, dev, p);
-        if (st == SL_OK)
-            st = plan_slots(&l, p, err);
-    } else if (!fits)
-        st = sl_fail(err, SL_ERR_CONFIG,
-                     "a budget of %.1f MiB is too small for the whole model: at least %.1f MiB are "
-                     "needed (weights %.1f, KV cache %.1f, the rest %.1f)%s",
-                     (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
-                     (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20,
-                     (double)(p->least_bytes - p->weight_bytes - p->kv_bytes) / 0x1p20,
-                     l.n_layer ? "; its experts could be streamed" : "");
+    enum sl_experts_where where = l.n_layer ? p->config.experts : SL_EXPERTS_RESIDENT;
+    struct sl_memory_plan streamed = *p;
+    if (where != SL_EXPERTS_RESIDENT)
+        st = plan_streaming(model, dev, &l, &streamed, err);
+    bool less = streamed.least_bytes < p->least_bytes;
+    if (where == SL_EXPERTS_STREAMED || (where == SL_EXPERTS_AUTO && !fits && less)) {
+        *p = streamed;
+    } else if (!fits) {
+        st = refuse_resident(p, l.n_layer && where == SL_EXPERTS_RESIDENT, err);
+    } else {
+        st = SL_OK;
+        if (less)
+            p->least_bytes = streamed.least_bytes;
+    }
     sl_expert_layout_release(&l);
     return st;
 }
@@ -204,6 +273,7 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
     const struct sl_hparams *hp = &model->hp;
     struct sl_memory_plan p = {.config = *config};
     struct sl_engine_config *c = &p.config;
+    p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
     enum sl_status st = resolve_config(hp, c, err);
     if (st == SL_OK)
         st = plan_kv(hp, &p, err);
@@ -243,7 +313,21 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
             c->batch_tokens, p.n_logit_rows);
     add_row(&p, "kernel scratch", p.scratch_bytes, "%s", dev ? dev->caps.name : "");
     add_row(&p, "host tables", p.host_bytes, "step tables and the sampler");
-    add_row(&p, "process", p.process_bytes, "tokenizer, server, libraries");
+    add_row(&p, "sessions", p.session_bytes, "tokens of %u running and %u waiting requests",
+            c->parallel, c->queue_max);
+    uint64_t named = 0;
+    for (uint32_t i = 0; i < c->n_process_rows; i++) {
+        add_row(&p, c->process_rows[i].what, c->process_rows[i].bytes, "%s",
+                c->process_rows[i].detail);
+        named += c->process_rows[i].bytes;
+    }
+    if (p.process_bytes > named)
+        add_row(&p, "process", p.process_bytes - named, "what the caller holds");
+    add_row(&p, "threads", p.thread_bytes, "stacks of %u", p.n_threads + OWN_THREADS);
+    add_row(&p, "kernel", p.kernel_bytes, "page tables, threads, registered buffers");
+    add_row(&p, "slack", p.slack_bytes, "whole huge pages, the allocator's gaps");
+    c->process_rows = NULL; /* borrowed for this call */
+    c->n_process_rows = 0;
     *out_plan = p;
     return SL_OK;
 }

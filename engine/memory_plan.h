@@ -1,8 +1,8 @@
 /* The memory plan: what an engine will hold, worked out before anything is loaded.
  *
- * A pure function of the model, the configuration and the device's own scratch formula. What the
- * plan says is what create allocates; afterwards only submitted requests take more, each for its
- * own history. */
+ * A pure function of the model, the configuration and the device's own scratch formula. It counts
+ * everything that can become resident: what create allocates, what requests may take later, the
+ * stacks, the allocator's gaps, what the kernel keeps for the process, and what the caller says. */
 #ifndef SL_ENGINE_MEMORY_PLAN_H
 #define SL_ENGINE_MEMORY_PLAN_H
 
@@ -10,18 +10,13 @@
 #include "engine/engine.h"
 #include "engine/expert_layout.h"
 
-#define SL_PLAN_MAX_ROWS 16u
-
-struct sl_plan_row {
-    const char *what;
-    char detail[96];
-    uint64_t bytes;
-};
+#define SL_PLAN_MAX_ROWS 24u
 
 struct sl_memory_plan {
     /* The configuration with every 0 replaced by what it stands for. */
     struct sl_engine_config config;
     struct sl_device_limits limits;
+    uint32_t n_threads;                /* that compute */
     uint32_t n_logit_rows;             /* rows of one step that may ask for logits */
     uint32_t session_pages;            /* KV pages of one session at ctx_tokens */
     uint32_t n_pages;                  /* in the pool: parallel * session_pages */
@@ -38,8 +33,13 @@ struct sl_memory_plan {
     uint64_t slot_bytes;    /* all slots */
     uint64_t stream_bytes;  /* tables of slots, the reader's queue */
     uint64_t process_bytes; /* the caller's */
+    uint64_t session_bytes; /* histories of all requests that may be in at once */
+    uint64_t thread_bytes;  /* stacks */
+    uint64_t kernel_bytes;  /* page tables and alike: no part of RSS, but of a memory cgroup */
+    uint64_t slack_bytes;   /* rounding to huge pages, the allocator's gaps */
     uint64_t budget_bytes;  /* that all of it must fit */
-    uint64_t least_bytes;   /* the smallest budget that would do */
+    uint64_t least_bytes;   /* a budget that would do, whole MiB: the smallest, and a little for
+                               what the process holds to vary in */
     uint64_t kv_bytes;      /* all pages of all layers */
     uint64_t activation_bytes; /* the layer loop's buffers, logits included */
     uint64_t scratch_bytes;    /* the backend's own */

@@ -85,6 +85,7 @@ static void finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_rea
     pthread_mutex_lock(&e->lock);
     if (s->in == &e->waiting)
         e->n_waiting--;
+    e->n_alive--;
     sl_session_unlink(s);
     s->req->engine_private = NULL; /* a cancel that comes now finds nothing to do */
     pthread_mutex_unlock(&e->lock);

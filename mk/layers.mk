@@ -9,4 +9,4 @@ LAYER_expert_cache := common
 LAYER_streaming := common
 LAYER_engine   := common model backends expert_cache streaming
 LAYER_server   := common model engine
-LAYER_cli      := common model backends engine server
+LAYER_cli      := common model backends streaming engine server

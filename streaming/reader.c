@@ -49,7 +49,7 @@ size_t sl_reader_size_bytes(const struct sl_reader_config *config) {
     /* Per request also a ring entry of 64 bytes, two completions of 16 and an index. */
     return sizeof(struct sl_reader) + SL_READER_FILES * sizeof(struct sl_file) +
            n * (sizeof(struct sl_io_request) + 128) +
-           (c.kind == SL_IO_PREAD ? (size_t)c.n_threads * (64u << 10) : 0);
+           (c.kind == SL_IO_PREAD || c.kind == SL_IO_AUTO ? (size_t)c.n_threads * (64u << 10) : 0);
 }
 
 struct sl_reader *sl_reader_alloc(struct sl_io *io, const struct sl_reader_config *config) {

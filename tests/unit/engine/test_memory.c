@@ -76,8 +76,10 @@ static void plan_adds_up(void **state) {
         sum += p.rows[i].bytes;
     assert_int_equal(sum, p.total_bytes);
     assert_int_equal(p.weight_bytes + p.kv_bytes + p.activation_bytes + p.scratch_bytes +
-                         p.host_bytes,
+                         p.host_bytes + p.session_bytes + p.thread_bytes + p.kernel_bytes +
+                         p.slack_bytes,
                      p.total_bytes);
+    assert_true(p.total_bytes <= p.budget_bytes);
     assert_int_equal(p.config.batch_tokens, 3); /* a row for every session */
     assert_int_equal(p.session_pages, 2);
     assert_int_equal(p.n_pages, 6);

@@ -1,0 +1,95 @@
+#include "cli/engine_options.h"
+
+#include "common/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct choice {
+    const char *name;
+    int value;
+    bool buffered;
+};
+
+/* The choice of that name, the first for NULL; NULL after an error message. */
+static const struct choice *choose(const char *command, const char *option, const char *text,
+                                   const struct choice *list, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        if (!text || strcmp(text, list[i].name) == 0)
+            return &list[i];
+    fprintf(stderr, "sluice %s: %s is '%s': must be ", command, option, text);
+    for (uint32_t i = 0; i < n; i++)
+        fprintf(stderr, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", list[i].name);
+    fputc('\n', stderr);
+    return NULL;
+}
+
+static const struct choice experts[] = {
+    {"auto", SL_EXPERTS_AUTO, false},
+    {"resident", SL_EXPERTS_RESIDENT, false},
+    {"streamed", SL_EXPERTS_STREAMED, false},
+};
+static const struct choice ios[] = {
+    {"auto", SL_EXPERTS_IO_AUTO, false},           {"uring", SL_EXPERTS_IO_URING, false},
+    {"pread", SL_EXPERTS_IO_PREAD, false},         {"buffered", SL_EXPERTS_IO_AUTO, true},
+    {"uring-buffered", SL_EXPERTS_IO_URING, true}, {"pread-buffered", SL_EXPERTS_IO_PREAD, true},
+};
+static const struct choice on_off[] = {{"on", 1, false}, {"off", 0, false}};
+
+/* sluice/heat/ in the user's cache folder, when that is there or can be made; else heat is not
+ * kept. The store makes the folders below it. */
+static const char *default_heat(struct sl_engine_options *o) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    struct stat about;
+    int n = 0;
+    if (cache && cache[0] == '/' && stat(cache, &about) == 0 && S_ISDIR(about.st_mode))
+        n = snprintf(o->heat_folder, sizeof o->heat_folder, "%s/sluice/heat/", cache);
+    else if (home && home[0] == '/') {
+        n = snprintf(o->heat_folder, sizeof o->heat_folder, "%s/.cache", home);
+        if (n > 0 && n < (int)sizeof o->heat_folder && stat(o->heat_folder, &about) == 0 &&
+            S_ISDIR(about.st_mode))
+            n = snprintf(o->heat_folder, sizeof o->heat_folder, "%s/.cache/sluice/heat/", home);
+        else
+            n = 0;
+    }
+    return n > 0 && n < (int)sizeof o->heat_folder ? o->heat_folder : NULL;
+}
+
+bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
+                             struct sl_engine_config *config) {
+    if (o->ram_bytes == 0) {
+        fprintf(stderr,
+                "sluice %s: --ram 0 leaves nothing: give a size such as 2GiB, or leave it "
+                "out for what is free\n",
+                command);
+        return false;
+    }
+    const struct choice *where =
+        choose(command, "--experts", o->experts, experts, SL_COUNTOF(experts));
+    const struct choice *io = where ? choose(command, "--io", o->io, ios, SL_COUNTOF(ios)) : NULL;
+    const struct choice *ahead =
+        io ? choose(command, "--look-ahead", o->look_ahead, on_off, SL_COUNTOF(on_off)) : NULL;
+    const struct choice *warm =
+        ahead ? choose(command, "--warm-up", o->warm_up, on_off, SL_COUNTOF(on_off)) : NULL;
+    if (!warm)
+        return false;
+    if (o->heat_file && !*o->heat_file) {
+        fprintf(stderr, "sluice %s: --heat-file is empty: give a path, or off\n", command);
+        return false;
+    }
+    config->ram_bytes = o->ram_bytes == UINT64_MAX ? 0 : o->ram_bytes;
+    config->experts = (enum sl_experts_where)where->value;
+    config->io = (enum sl_experts_io)io->value;
+    config->io_buffered = io->buffered;
+    config->mirrors = o->mirrors.items;
+    config->n_mirrors = o->mirrors.n;
+    config->no_lookahead = !ahead->value;
+    config->no_warm_up = !warm->value;
+    if (!o->heat_file)
+        config->heat_file = default_heat(o);
+    else
+        config->heat_file = strcmp(o->heat_file, "off") == 0 ? NULL : o->heat_file;
+    return true;
+}

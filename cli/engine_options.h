@@ -1,0 +1,80 @@
+/* The options that every command with an engine shares: memory, and where routed experts are. */
+#ifndef SL_CLI_ENGINE_OPTIONS_H
+#define SL_CLI_ENGINE_OPTIONS_H
+
+#include "cli/args.h"
+#include "engine/engine.h"
+
+struct sl_engine_options {
+    uint64_t ram_bytes; /* UINT64_MAX = not given */
+    const char *experts, *io, *heat_file, *look_ahead, *warm_up;
+    struct sl_arg_list mirrors;
+    char heat_folder[4096];
+};
+
+#define SL_ENGINE_OPTIONS_DEFAULT                                                                  \
+    { .ram_bytes = UINT64_MAX }
+
+/* Rows for a command's table; o is a struct sl_engine_options *. */
+#define SL_ENGINE_OPTIONS(o)                                                                       \
+    {SL_ARG_HEADING, 0, "Memory and streaming", NULL, NULL, NULL, false},                          \
+        {SL_ARG_BYTES,                                                                             \
+         0,                                                                                        \
+         "--ram",                                                                                  \
+         "SIZE",                                                                                   \
+         &(o)->ram_bytes,                                                                          \
+         "most memory that the process may ever take, as 2GiB or 1500M; what does\n"               \
+         "not fit is refused before anything is loaded (default: what is free, less\n"             \
+         "512 MiB or 5 % of it)",                                                                  \
+         false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--experts",                                                                              \
+         "WHERE",                                                                                  \
+         &(o)->experts,                                                                            \
+         "routed experts: resident, streamed from the model file through a cache, or\n"            \
+         "auto: resident if they fit (default auto)",                                              \
+         false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--io",                                                                                   \
+         "HOW",                                                                                    \
+         &(o)->io,                                                                                 \
+         "how experts are read: uring, pread, or auto: io_uring if the system allows\n"            \
+         "it (default auto); buffered, uring-buffered, pread-buffered: the same\n"                 \
+         "through the page cache",                                                                 \
+         false},                                                                                   \
+        {SL_ARG_LIST,                                                                              \
+         0,                                                                                        \
+         "--mirror",                                                                               \
+         "PATH",                                                                                   \
+         &(o)->mirrors,                                                                            \
+         "a copy of the model on another drive, read beside it: a file, or a folder\n"             \
+         "with files of the same names; up to three times",                                        \
+         false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--heat-file",                                                                            \
+         "PATH",                                                                                   \
+         &(o)->heat_file,                                                                          \
+         "which experts were hot, kept from run to run: a file, a folder, or off\n"                \
+         "(default: sluice/heat/ in $XDG_CACHE_HOME or ~/.cache)",                                 \
+         false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--look-ahead",                                                                           \
+         "ON",                                                                                     \
+         &(o)->look_ahead,                                                                         \
+         "on or off: run the next layer's router early and read what it names while\n"             \
+         "the disk is idle (default on; switches itself off when it does not pay)",                \
+         false},                                                                                   \
+    {                                                                                              \
+        SL_ARG_STRING, 0, "--warm-up", "ON", &(o)->warm_up,                                        \
+            "on or off: read hot experts in the background after the start (default on)", false    \
+    }
+
+/* Fills the configuration; false after an error message. o must outlive the engine. */
+bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
+                             struct sl_engine_config *config);
+
+#endif
