@@ -118,6 +118,15 @@ static void print_speed(const struct sl_gen_result *r) {
     fprintf(stderr, "[%u prompt tokens, %.1f t/s; %u answered, %.1f t/s]\n", r->n_prompt,
             prefill > 0 ? r->n_prompt / prefill : 0, r->n_predicted,
             decode > 0 && r->n_predicted > 1 ? (r->n_predicted - 1) / decode : 0);
+    const struct sl_expert_use *u = &r->experts;
+    uint64_t asked = u->hits + u->late + u->misses;
+    if (u->read_bytes || u->late || u->misses) /* streamed */
+        fprintf(stderr,
+                "[experts: %.1f %% of %llu were there, %llu late, %llu missed; %.1f MB from disk, "
+                "%.2f s waiting for it]\n",
+                100.0 * (double)u->hits / (double)(asked ? asked : 1), (unsigned long long)asked,
+                (unsigned long long)u->late, (unsigned long long)u->misses,
+                (double)u->read_bytes * 1e-6, (double)u->stall_ns * 1e-9);
 }
 
 /* Asks one question; false when the program should end with an error. */

@@ -90,6 +90,9 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     if (st == SL_OK)
         st = sl_forward_create(e->model, &e->plan, e->dev, e->weights, &e->kv,
                                e->store ? sl_store_fetch(e->store) : NULL, &e->forward, err);
+    if (st == SL_OK)
+        sl_activity_init(&e->activity, e->store ? sl_store_fetch(e->store) : NULL,
+                         e->store ? sl_store_reader(e->store) : NULL, e->plan.n_experts);
     return st;
 }
 

@@ -116,6 +116,16 @@ extern const struct sl_sampling sl_sampling_default;
 
 #define SL_MAX_TOP_LOGPROBS 20u
 
+/* What a request's routed experts took. What a step of several sessions took is shared out by their
+ * rows. */
+struct sl_expert_use {
+    uint64_t hits;       /* asked for and there, each once a layer and step */
+    uint64_t late;       /* ... on their way, read ahead */
+    uint64_t misses;     /* ... on disk */
+    uint64_t read_bytes; /* from disk while its steps ran */
+    uint64_t stall_ns;   /* that its steps waited for experts */
+};
+
 struct sl_token {
     uint32_t id;
     bool eog;      /* the model ended its turn with this token; nothing follows */
@@ -126,6 +136,7 @@ struct sl_token {
         uint32_t id;
         float logprob;
     } top[SL_MAX_TOP_LOGPROBS];
+    const struct sl_expert_use *use; /* of the request so far; only while push runs */
 };
 
 enum sl_finish_reason {
@@ -141,6 +152,7 @@ struct sl_gen_result {
     struct sl_err err;
     uint32_t n_prompt, n_predicted;
     uint64_t queue_ns, prefill_ns, decode_ns; /* wall clock of this request */
+    struct sl_expert_use experts;
 };
 
 /* Where a request's tokens go. Called on the scheduler thread: must not block. */

@@ -2,6 +2,7 @@
 #ifndef SL_ENGINE_ENGINE_INTERNAL_H
 #define SL_ENGINE_ENGINE_INTERNAL_H
 
+#include "engine/activity.h"
 #include "engine/expert_store.h"
 #include "engine/forward.h"
 #include "engine/session.h"
@@ -33,6 +34,7 @@ struct sl_engine {
     struct sl_session **slots;      /* [parallel], NULL = free */
     struct sl_session_list waiting; /* for a slot, in the order of their turns */
     struct sl_session_list swapped; /* parked without KV */
+    struct sl_activity activity;
     double prompt_row_ns; /* what a prompt row costs, from the steps so far; 0 = unknown */
 
     pthread_t thread;

@@ -363,10 +363,9 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
 static void wait_for_reads(struct sl_fetch *f) {
     uint32_t n = f->n_loading > 2 * f->layout->k ? f->n_loading / 2 : f->n_loading;
     uint64_t start = sl_fetch_now(f);
+    enum sl_stall_cause cause = sl_fetch_stall_cause(f);
     sl_reader_wait(f->reader, n ? n : 1, LOOK_NS);
-    uint64_t ns = sl_fetch_now(f) - start;
-    f->stats.stall_ns += ns;
-    sl_count(expert_stall_ns_total, ns);
+    sl_fetch_stalled(f, cause, start);
 }
 
 /* Nobody wants the step any more: reads that have not begun need not. */

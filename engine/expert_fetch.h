@@ -95,18 +95,29 @@ void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns);
 
 /* ---- looking in ---- */
 
+/* What a step that has nothing to compute waits for. */
+enum sl_stall_cause {
+    SL_STALL_DEMAND, /* experts that are read because a layer asked for them */
+    SL_STALL_LATE,   /* only experts that were read ahead, not early enough */
+    SL_STALL_SLOT,   /* every slot is being filled with what others asked for */
+    SL_STALL_CAUSES
+};
+
 struct sl_fetch_stats {
     uint64_t hits;         /* experts that were in their slot when their layer asked */
     uint64_t late;         /* ... being read ahead, and waited for */
     uint64_t misses;       /* ... read on demand */
     uint64_t needed_bytes; /* of misses and late ones */
     uint64_t stall_ns;     /* waiting for reads, nothing to compute */
-    uint64_t calls;        /* of sl_op_moe */
-    uint64_t waves;        /* layers that ran with fewer slots than experts to read */
-    uint64_t ahead_read;   /* experts read ahead */
-    uint64_t ahead_used;   /* ... and then asked for by their layer */
-    uint64_t failed;       /* demanded experts that could not be read */
+    uint64_t stall_cause_ns[SL_STALL_CAUSES]; /* the same by cause */
+    uint64_t calls;                           /* of sl_op_moe */
+    uint64_t waves;      /* layers that ran with fewer slots than experts to read */
+    uint64_t ahead_read; /* experts read ahead */
+    uint64_t ahead_used; /* ... and then asked for by their layer */
+    uint64_t failed;     /* demanded experts that could not be read */
 };
+/* Experts that the warm-up has still to look at. */
+uint32_t sl_fetch_warm_up_left(const struct sl_fetch *f);
 const struct sl_fetch_stats *sl_fetch_stats(const struct sl_fetch *f);
 const struct sl_cache_stats *sl_fetch_cache_stats(const struct sl_fetch *f);
 struct sl_heat *sl_fetch_heat(struct sl_fetch *f);

@@ -79,6 +79,10 @@ uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer)
 void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
                     enum sl_read_priority priority, bool background);
 
+/* expert_seen.c: what a wait that begins now is for, and its end. */
+enum sl_stall_cause sl_fetch_stall_cause(const struct sl_fetch *f);
+void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
+
 /* expert_ahead.c */
 /* The layer has begun: judges what was read ahead for it, and plans the next for prompt rows. */
 void sl_fetch_ahead_begin(struct sl_fetch *f);

@@ -197,6 +197,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
 
 struct sl_step *sl_forward_begin(struct sl_forward *f) {
     f->step.n_rows = f->step.n_decode = f->step.n_out = f->step.n_failed = 0;
+    f->step.n_experts = 0;
     f->step.keep_all = false;
     return &f->step;
 }
@@ -368,6 +369,7 @@ static void count_experts(struct sl_forward *f, const struct sl_layer_weights *w
         touched += !(seen[e / 64] >> (e % 64) & 1);
         seen[e / 64] |= (uint64_t)1 << (e % 64);
     }
+    f->step.n_experts += touched;
     sl_count(expert_reads_total, touched);
     sl_count(expert_read_bytes_total, touched * w->expert_bytes);
 }

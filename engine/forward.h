@@ -23,9 +23,10 @@ struct sl_step {
     uint32_t *row_len;  /* [n_rows] positions that the row attends to, itself included */
     uint32_t *out_rows; /* [n_out] ascending */
     /* Set by the run: */
-    uint8_t *failed;   /* [n_rows] an expert that the row needs could not be read: its logits and
-                          KV positions are undefined */
-    uint32_t n_failed; /* and why, of the first: in the run's err */
+    uint8_t *failed;    /* [n_rows] an expert that the row needs could not be read: its logits and
+                           KV positions are undefined */
+    uint32_t n_failed;  /* and why, of the first: in the run's err */
+    uint64_t n_experts; /* routed experts computed, each once a layer */
 };
 
 struct sl_forward;

@@ -72,7 +72,8 @@ static void finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_rea
     struct sl_gen_result result = {.reason = reason,
                                    .status = status,
                                    .n_prompt = s->n_prompt,
-                                   .n_predicted = sl_session_predicted(s)};
+                                   .n_predicted = sl_session_predicted(s),
+                                   .experts = s->use};
     if (text)
         sl_fail(&result.err, status, "%s", text);
     uint64_t started = s->start_ns ? s->start_ns : now;
@@ -137,6 +138,7 @@ static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
     double lse = 0;
     t->n_top = 0;
     t->logprob = 0;
+    t->use = &s->use;
     if (s->req->logprobs) {
         lse = sl_log_sum_exp(logits, e->space.n_vocab);
         sl_top_logprobs(logits, lse, &e->space, s->req->n_top_logprobs, t);
@@ -370,6 +372,17 @@ static void count_step(struct sl_engine *e, const struct sl_step *step, uint64_t
     }
 }
 
+/* Counts what the step took and gives each session its share. */
+static void account(struct sl_engine *e, const struct sl_step *step, uint64_t ns) {
+    struct sl_expert_use use;
+    sl_activity_take(&e->activity, step->n_rows, step->n_decode, step->n_experts, ns, &use);
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        struct sl_session *s = e->slots[i];
+        if (s && s->step_rows)
+            sl_expert_use_share(&use, s->step_first, s->step_rows, step->n_rows, &s->use);
+    }
+}
+
 static void lose_device(struct sl_engine *e, const struct sl_err *err) {
     pthread_mutex_lock(&e->lock);
     e->broken = true;
@@ -431,8 +444,10 @@ static void run_step(struct sl_engine *e, uint32_t n_running) {
         sl_fail(&err, st, "no KV page for a running session: %s", sl_status_text(st));
     struct step_abort give_up = {{all_canceled}, e};
     float *logits = NULL;
-    if (st == SL_OK)
+    if (st == SL_OK) {
         st = sl_forward_run(e->forward, &give_up.base, &logits, &err);
+        account(e, step, sl_now_ns() - start);
+    }
     if (st == SL_ERR_CANCELED)
         return; /* the next sweep finishes them */
     if (st != SL_OK) {
@@ -490,6 +505,8 @@ static void wait_for_work(struct sl_engine *e) {
     }
     pthread_mutex_unlock(&e->lock);
     sl_fetch_idle(fetch, BACKGROUND_NS);
+    struct sl_expert_use use;
+    sl_activity_take(&e->activity, 0, 0, 0, 0, &use);
     pthread_mutex_lock(&e->lock);
 }
 
@@ -529,6 +546,7 @@ void *sl_scheduler_main(void *arg) {
     update_gauges(e);
     if (e->store)
         sl_store_quit(e->store);
+    sl_activity_close(&e->activity);
     pthread_mutex_lock(&e->lock);
     if (e->job) {
         e->job->status = sl_fail(e->job->err, SL_ERR_CANCELED, "the engine is shutting down");

@@ -1,6 +1,8 @@
 /* Logits of every position of one text, for perplexity and comparisons. */
 #include "engine/engine_internal.h"
 
+#include "common/clock.h"
+
 struct score_abort {
     struct sl_abort base;
     struct sl_engine *e;
@@ -40,7 +42,10 @@ enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) {
         for (uint32_t i = 0; i < n; i++)
             sl_step_add_row(e, step, 0, pos + i, job->ids[pos + i]);
         float *none;
+        uint64_t start = sl_now_ns();
         st = sl_forward_run(e->forward, &give_up.base, &none, job->err);
+        struct sl_expert_use use;
+        sl_activity_take(&e->activity, n, 0, step->n_experts, sl_now_ns() - start, &use);
         if (st == SL_OK && step->n_failed)
             st = SL_ERR_IO; /* the run has said why */
         if (st == SL_OK)

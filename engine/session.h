@@ -35,6 +35,7 @@ struct sl_session {
 
     struct sl_sampler sampler;
     struct sl_token pending; /* sampled, offered, not yet accepted */
+    struct sl_expert_use use;
 
     uint64_t submit_ns, start_ns, prompt_ns; /* points in time; 0 = not yet */
     uint32_t history[];                      /* [n_max] */

@@ -38,6 +38,8 @@ static enum sl_status sink_push(struct sl_token_sink *s, const struct sl_token *
         c->last_ns = sl_now_ns();
         if (!c->first_ns)
             c->first_ns = c->last_ns;
+        if (token->use)
+            c->use = *token->use;
         if (c->ring_count == g->ring_tokens) {
             c->parked = true;
             st = SL_AGAIN;
@@ -373,10 +375,10 @@ void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out) {
     pthread_mutex_lock(&c->gen->ex->lock);
     if (c->finished)
         *out = (struct sl_choice_times){(double)c->result.queue_ns, (double)c->result.prefill_ns,
-                                        (double)c->result.decode_ns};
+                                        (double)c->result.decode_ns, c->result.experts};
     else
         *out = (struct sl_choice_times){0, (double)(c->first_ns - c->submit_ns),
-                                        (double)(c->last_ns - c->first_ns)};
+                                        (double)(c->last_ns - c->first_ns), c->use};
     pthread_mutex_unlock(&c->gen->ex->lock);
 }
 

@@ -32,6 +32,7 @@ struct sl_choice {
     bool finished;
     struct sl_gen_result result;
     uint64_t submit_ns, first_ns, last_ns; /* of submit and of the first and last token */
+    struct sl_expert_use use;              /* up to the last token */
 
     /* the connection's thread */
     struct sl_detok detok;
@@ -87,6 +88,7 @@ bool sl_choice_step(struct sl_choice *c, struct sl_str *out_text);
 
 struct sl_choice_times {
     double queue_ns, prefill_ns, decode_ns;
+    struct sl_expert_use use;
 };
 /* The engine's account of a choice; of one that a stop string ended a moment ago, ours. */
 void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out);

@@ -129,10 +129,23 @@ static void rate(struct sl_buf *b, const char *name, double n, double ms) {
                   name, n, name, ms, name, per_token, name, per_second);
 }
 
-/* Of choices [first, first + n): tokens are summed, times are the longest, for they ran together.
- */
+static void experts(struct sl_buf *b, const struct sl_expert_use *u) {
+    uint64_t asked = u->hits + u->late + u->misses;
+    if (!asked)
+        return; /* a model without routed experts */
+    sl_buf_printf(b,
+                  ",\"expert_hits\":%llu,\"expert_late\":%llu,\"expert_misses\":%llu,"
+                  "\"expert_hit_share\":%.4f,\"disk_read_bytes\":%llu,\"expert_stall_ms\":%.3f",
+                  (unsigned long long)u->hits, (unsigned long long)u->late,
+                  (unsigned long long)u->misses, (double)u->hits / (double)asked,
+                  (unsigned long long)u->read_bytes, (double)u->stall_ns * 1e-6);
+}
+
+/* Of choices [first, first + n): tokens and what experts took are summed, times are the longest,
+ * for they ran together. */
 static void timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, uint32_t n) {
     double prompt = 0, predicted = 0, prompt_ms = 0, predicted_ms = 0, queue_ms = 0;
+    struct sl_expert_use use = {0};
     for (uint32_t i = first; i < first + n; i++) {
         struct sl_choice_times t;
         sl_choice_times(&g->choices[i], &t);
@@ -144,12 +157,19 @@ static void timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, ui
             predicted_ms = t.decode_ns * 1e-6;
         if (t.queue_ns * 1e-6 > queue_ms)
             queue_ms = t.queue_ns * 1e-6;
+        use.hits += t.use.hits;
+        use.late += t.use.late;
+        use.misses += t.use.misses;
+        use.read_bytes += t.use.read_bytes;
+        use.stall_ns += t.use.stall_ns;
     }
     sl_buf_puts(b, ",\"timings\":{");
     rate(b, "prompt", prompt, prompt_ms);
     sl_buf_puts(b, ",");
     rate(b, "predicted", predicted, predicted_ms);
-    sl_buf_printf(b, ",\"queue_ms\":%.3f}", queue_ms);
+    sl_buf_printf(b, ",\"queue_ms\":%.3f", queue_ms);
+    experts(b, &use);
+    sl_buf_puts(b, "}");
 }
 
 /* --------------------------------------------------------------------------------------- whole */

@@ -150,8 +150,9 @@ struct sl_reader_stats {
     uint64_t waiting_reads;   /* outstanding now */
     uint32_t flying_requests; /* now */
     uint32_t max_flying;
-    uint64_t wait_ns; /* blocked in wait */
-    uint64_t busy_ns; /* with requests in flight */
+    uint64_t wait_ns;   /* blocked in wait */
+    uint64_t busy_ns;   /* with requests in flight */
+    uint64_t flight_ns; /* of all ended requests added up: over busy_ns, the mean depth */
 };
 
 void sl_reader_get_stats(const struct sl_reader *reader, struct sl_reader_stats *out_stats);

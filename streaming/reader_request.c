@@ -219,6 +219,7 @@ void sl_reader_complete(struct sl_reader *r, struct sl_io_request *q) {
     uint64_t now = r->io->ops->now_ns(r->io);
     lane->flying--;
     lane->flying_bytes -= q->len_bytes;
+    r->stats.flight_ns += now - q->started_ns;
     if (--r->n_flying == 0)
         r->stats.busy_ns += now - r->busy_since_ns;
 
