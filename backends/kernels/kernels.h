@@ -48,8 +48,216 @@ struct sl_karg_fill {
     uint32_t value;
 };
 
+/* One input row quantised to int8 (backends/cpu/quantize.h has the rule), for products with
+ * quantised weights. n_pad = n_in rounded up to 256; what is beyond n_in is zero.
+ *   q     int8 [rows, n_pad]
+ *   d     f32  [rows, n_pad / 256], or [rows, n_pad / 32] for the 32-element types
+ *   sum   the sums of q that minima need: for the 256-element types, per 256, int8 high[16] and
+ *         low[16] with sum of 16 q = 64 * high + low; for the 32-element types f32 sums of 32 q */
+struct sl_karg_qx {
+    int8_t *q;
+    float *d;
+    void *sum;
+};
+
+/* Quantises rows of n_in at x + row * n_in; block32: which rule. One warp a 256-group, 8 warps a
+ * block: grid (rows, ceil(n_pad / 256 / 8)). */
+struct sl_karg_quantize {
+    const float *x;
+    struct sl_karg_qx to;
+    uint32_t n_in, block32;
+};
+
+/* A plain weight matrix and where its product goes: struct sl_matmul_out on the device. */
+struct sl_karg_mat {
+    const void *w;
+    const float *bias;
+    float *y;
+    uint32_t n_out, add;
+};
+
+/* Mirrors struct sl_expert_ref (backends/backend.h). */
+struct sl_karg_ref {
+    const void *gate, *up, *down;
+};
+
+/* Decode rows times up to four weights of one type. A block takes SL_MATVEC_ROWS output rows of one
+ * weight; first[i] is the first block of weight i. grid (blocks, n_tok). */
+#define SL_MATVEC_WARPS 4u
+struct sl_karg_matvec {
+    const float *x;
+    struct sl_karg_mat mat[4];
+    uint32_t first[4];
+    uint32_t n_in, n_mat, rows_per_block;
+};
+
+/* Experts of single pairs: up and gate products with SwiGLU, or the down product.
+ * Listed pair i (pair p = pairs ? pairs[i] : i) of token p / k:
+ *   GATE_UP  h[i,:] = silu(gate x) * (up x)
+ *   GATE     h[i,:] = gate x             the two halves where gate and up have different types
+ *   UP       h[i,:] = silu(h[i,:]) * (up x)
+ *   DOWN     y[p,:] = down h[i,:]
+ * Pairs of tokens outside [tok_begin, tok_end) are left out. grid (row blocks, n_pairs). */
+enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
+struct sl_karg_moe {
+    const float *x;
+    float *h, *y;
+    const uint32_t *ids, *pairs;
+    const struct sl_karg_ref *refs;
+    uint32_t n_in, n_out, k, n_pairs, tok_begin, tok_end, mode, rows_per_block;
+};
+
+/* Sorts listed pairs by expert and cuts them into tiles of at most tile_n, one block.
+ *   order [n_pairs]: list indices by expert     tiles [*n_tiles]: expert, first position, count */
+struct sl_karg_tile {
+    uint32_t expert, begin, n;
+};
+struct sl_karg_moe_sort {
+    const uint32_t *ids, *pairs;
+    uint32_t *order, *n_tiles;
+    struct sl_karg_tile *tiles;
+    uint32_t n_pairs, n_expert, k, tok_begin, tok_end, tile_n;
+};
+
+/* Products on tensor cores: prompt rows times up to four weights of one type (refs NULL), or tiles
+ * of sorted pairs times their expert's matrix. Quantised types read qx, float types x.
+ * grid (row tiles or the most tiles there can be, blocks of SL_GEMM_M output rows). */
+#define SL_GEMM_M       64u
+#define SL_GEMM_N_LARGE 128u
+#define SL_GEMM_N_SMALL 32u
+#define SL_GEMM_STRIDE  272u /* bytes from row to row of a tile: 256, and 16 to spread banks */
+/* Dynamic shared memory for a tile of n rows of quantised types; gemm.cu says what lies there. */
+#define SL_GEMM_SMEM(n) ((SL_GEMM_M + (n)) * (SL_GEMM_STRIDE + 64u))
+struct sl_karg_gemm {
+    struct sl_karg_qx qx;
+    const float *x;
+    struct sl_karg_mat mat[4];
+    uint32_t first[4]; /* first block of output rows of each weight */
+    uint32_t n_in, n_mat, n_tok;
+    /* grouped: */
+    const struct sl_karg_ref *refs;
+    const uint32_t *order, *pairs, *n_tiles;
+    const struct sl_karg_tile *tiles;
+    float *h, *y;
+    uint32_t n_out, k, mode;
+};
+
+struct sl_karg_embed {
+    const void *w;
+    const uint32_t *ids;
+    float *y;
+    uint32_t n_in, n_tok;
+    float scale;
+};
+
+struct sl_karg_rms_norm {
+    const float *x, *w;
+    float *y;
+    uint32_t n_rows, n, stride_x, stride_y;
+    float eps;
+};
+
+struct sl_karg_rope_table {
+    const int32_t *pos;
+    const float *inv_freq;
+    float *table;
+    uint32_t n_tok, n_freq;
+    float mscale;
+};
+
+struct sl_karg_rope {
+    float *x;
+    const float *table;
+    uint32_t n_tok, n_heads, head_dim, stride, n_freq, neox;
+};
+
+struct sl_karg_kv {
+    void *k, *v;
+    uint64_t k_page_bytes, v_page_bytes;
+    uint32_t n_kv_heads, dim_k, dim_v, q8;
+};
+
+struct sl_karg_kv_write {
+    struct sl_karg_kv kv;
+    const float *k, *v;
+    const uint32_t *slot;
+    uint32_t n_tok, stride_k, stride_v;
+};
+
+/* Attention of single rows (decode). Row row0 + r is cut into at most SL_ATTN_SPLITS parts of whole
+ * pages; part [rows, n_heads, SL_ATTN_SPLITS, dim_v + 2] holds each part's output, maximum and sum
+ * until the combine kernel joins them in ascending order. */
+#define SL_ATTN_SPLITS     32u
+#define SL_ATTN_WAVE_ROWS  32u
+#define SL_ATTN_HEAD_BLOCK 8u
+#define SL_ATTN_CHUNK      32u /* positions in shared memory at a time */
+/* Dynamic shared memory: q, scores, K or V as f32. */
+#define SL_ATTN_SMEM(dim_k, dim_max)                                                               \
+    ((SL_ATTN_HEAD_BLOCK * ((dim_k) + SL_ATTN_CHUNK + 4u) + SL_ATTN_CHUNK * ((dim_max) + 1u)) * 4u)
+struct sl_karg_attention {
+    struct sl_karg_kv kv;
+    const float *q, *sinks;
+    float *y, *part;
+    const uint32_t *page_table, *row_seq, *row_len;
+    uint32_t row0, n_rows, n_heads, stride_q, max_pages, window;
+    float scale;
+};
+
+struct sl_karg_router {
+    const float *logits, *bias;
+    uint32_t *ids;
+    float *weights;
+    uint32_t n_tok, n_expert, k;
+    uint32_t sigmoid, softmax_topk, normalize;
+    float scale;
+};
+
+struct sl_karg_moe_combine {
+    const float *pair_y, *weights;
+    float *y;
+    uint32_t n_tok, k, n;
+};
+
+struct sl_karg_silu_mul {
+    const float *gate, *up;
+    float *y;
+    uint64_t n;
+};
+
+struct sl_karg_add_gated {
+    const float *x, *gate;
+    float *y;
+    uint32_t n_tok, n;
+};
+
+struct sl_karg_gather {
+    const float *x;
+    const uint32_t *rows;
+    float *y;
+    uint32_t n_out, n;
+};
+
 /* X(name, argument struct) for each kernel. */
-#define SL_KERNELS(X) X(fill, struct sl_karg_fill)
+#define SL_KERNELS(X)                                                                              \
+    X(fill, struct sl_karg_fill)                                                                   \
+    X(quantize, struct sl_karg_quantize)                                                           \
+    SL_KERNEL_TYPES(X, matvec, struct sl_karg_matvec)                                              \
+    SL_KERNEL_TYPES(X, moe_vec, struct sl_karg_moe)                                                \
+    SL_KERNEL_TYPES(X, gemm_small, struct sl_karg_gemm)                                            \
+    SL_KERNEL_TYPES(X, gemm_large, struct sl_karg_gemm)                                            \
+    SL_KERNEL_TYPES(X, embed, struct sl_karg_embed)                                                \
+    X(moe_sort, struct sl_karg_moe_sort)                                                           \
+    X(rms_norm, struct sl_karg_rms_norm)                                                           \
+    X(rope_table, struct sl_karg_rope_table)                                                       \
+    X(rope, struct sl_karg_rope)                                                                   \
+    X(kv_write, struct sl_karg_kv_write)                                                           \
+    X(attention_row, struct sl_karg_attention)                                                     \
+    X(attention_join, struct sl_karg_attention)                                                    \
+    X(router, struct sl_karg_router)                                                               \
+    X(moe_combine, struct sl_karg_moe_combine)                                                     \
+    X(silu_mul, struct sl_karg_silu_mul)                                                           \
+    X(add_gated, struct sl_karg_add_gated)                                                         \
+    X(gather_rows, struct sl_karg_gather)
 
 enum sl_kernel {
 #define SL_KERNEL_ENUM(name, args) SL_KERNEL_##name,

@@ -1,0 +1,60 @@
+/* What the op files share: kinds of types, scratch, launches. */
+#ifndef SL_BACKENDS_CUDA_OPS_INTERNAL_H
+#define SL_BACKENDS_CUDA_OPS_INTERNAL_H
+
+#include "backends/cuda/cuda_internal.h"
+#include "common/dtype.h"
+
+#define SL_TRY(call)                                                                               \
+    do {                                                                                           \
+        enum sl_status sl_try_status = (call);                                                     \
+        if (sl_try_status)                                                                         \
+            return sl_try_status;                                                                  \
+    } while (0)
+
+#define SL_LAUNCH(c, kernel, grid, block, smem, args)                                              \
+    sl_cuda_launch(c, kernel, grid, block, smem, &(args), sizeof(args))
+
+static inline uint32_t sl_ceil_div(uint64_t a, uint32_t b) {
+    return (uint32_t)((a + b - 1) / b);
+}
+static inline uint32_t sl_pad_256(uint32_t n) {
+    return (n + 255u) & ~255u;
+}
+
+/* Float types go through other arithmetic in decode kernels than in prefill kernels, so rows are
+ * told apart by n_decode; quantised types have one definition to the bit in both. */
+static inline bool sl_cuda_is_float(enum sl_dtype t) {
+    return sl_dtype_info((uint32_t)t)->block_elems == 1;
+}
+static inline bool sl_cuda_is_block32(enum sl_dtype t) {
+    return sl_dtype_info((uint32_t)t)->block_elems == 32;
+}
+
+/* Hands out 256-byte aligned parts of the scratch; with base 0 it only counts. */
+struct sl_cuda_carve {
+    uintptr_t base;
+    uint64_t used_bytes;
+};
+static inline void *sl_cuda_carve(struct sl_cuda_carve *v, uint64_t bytes) {
+    uintptr_t p = v->base + v->used_bytes;
+    v->used_bytes += (bytes + 255) & ~(uint64_t)255;
+    return (void *)p;
+}
+
+/* Room for rows of n_in, quantised either way. */
+struct sl_karg_qx sl_cuda_carve_qx(struct sl_cuda_carve *v, uint64_t rows, uint32_t n_in);
+/* Quantises rows x [n_rows, n_in] as weights of type t want them. */
+enum sl_status sl_cuda_quantize(struct sl_cuda *c, enum sl_dtype t, const float *x, uint32_t n_rows,
+                                uint32_t n_in, const struct sl_karg_qx *to) SL_MUST_CHECK;
+/* Shared memory of the matvec and moe_vec kernels, and of the gemm kernels. */
+uint32_t sl_cuda_vec_smem(enum sl_dtype t, uint32_t n_in);
+uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n);
+/* Output rows that a block of a decode kernel takes, so that n_blocks_wanted or so fill the GPU. */
+uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows);
+
+uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits);
+uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits);
+uint64_t sl_cuda_attention_scratch(const struct sl_device_limits *limits);
+
+#endif

@@ -1,0 +1,128 @@
+/* sl_op_matmul: which kernel takes which rows and weights.
+ *
+ * Quantised types: the decode and the prefill kernels give the same bits, so the number of rows
+ * decides. Float types: generated rows take the decode kernel, prompt rows the prefill kernel. */
+#include "backends/cuda/ops_internal.h"
+
+/* From this many rows on reading each weight once beats reading it for every row. */
+#define GEMM_MIN_ROWS  5u
+#define LARGE_MIN_ROWS 65u
+
+struct sl_karg_qx sl_cuda_carve_qx(struct sl_cuda_carve *v, uint64_t rows, uint32_t n_in) {
+    uint64_t n = rows * sl_pad_256(n_in);
+    struct sl_karg_qx qx;
+    qx.q = sl_cuda_carve(v, n);
+    qx.d = sl_cuda_carve(v, n / 32 * 4);
+    qx.sum = sl_cuda_carve(v, n / 8);
+    return qx;
+}
+
+enum sl_status sl_cuda_quantize(struct sl_cuda *c, enum sl_dtype t, const float *x, uint32_t n_rows,
+                                uint32_t n_in, const struct sl_karg_qx *to) {
+    struct sl_karg_quantize a = {.x = x, .to = *to, .n_in = n_in, .block32 = sl_cuda_is_block32(t)};
+    struct sl_dim3 grid = {n_rows, sl_ceil_div(sl_pad_256(n_in) / 256, 8), 1};
+    return SL_LAUNCH(c, SL_KERNEL_quantize, grid, ((struct sl_dim3){256, 1, 1}), 0, a);
+}
+
+uint32_t sl_cuda_vec_smem(enum sl_dtype t, uint32_t n_in) {
+    uint32_t n_pad = sl_pad_256(n_in);
+    return sl_cuda_is_float(t) ? n_pad * 4 : n_pad + n_pad / 32 * 4 + n_pad / 16 * 2;
+}
+
+uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n) {
+    if (sl_cuda_is_float(t))
+        return 0; /* static */
+    return SL_GEMM_SMEM(tile_n);
+}
+
+uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows) {
+    uint64_t blocks = (uint64_t)c->n_sm * 8;
+    uint64_t rows = (n_rows / blocks + 15) / 16 * 16;
+    return rows < 16 ? 16 : rows > 1024 ? 1024 : (uint32_t)rows;
+}
+
+uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits) {
+    struct sl_cuda_carve v = {0, 0};
+    sl_cuda_carve_qx(&v, limits->max_tok, limits->max_n_in);
+    return v.used_bytes;
+}
+
+/* Weights of a's list that have type t, as the kernels take them; rows row0 on. */
+static uint32_t collect(const struct sl_op_matmul *a, enum sl_dtype t, uint32_t row0,
+                        uint32_t rows_per_block, struct sl_karg_mat *mat, uint32_t *first,
+                        uint32_t *n_blocks) {
+    uint32_t n = 0;
+    *n_blocks = 0;
+    for (uint32_t i = 0; i < a->n_w; i++) {
+        const struct sl_matmul_out *o = &a->out[i];
+        if (o->w.dtype != t)
+            continue;
+        mat[n] = (struct sl_karg_mat){.w = o->w.data,
+                                      .bias = o->bias,
+                                      .y = o->y + (size_t)row0 * o->w.n_out,
+                                      .n_out = o->w.n_out,
+                                      .add = o->add};
+        first[n++] = *n_blocks;
+        *n_blocks += sl_ceil_div(o->w.n_out, rows_per_block);
+    }
+    return n;
+}
+
+static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
+                          uint32_t n_rows) {
+    uint32_t n_in = a->out[0].w.n_in, n_blocks;
+    uint64_t n_out = 0;
+    for (uint32_t i = 0; i < a->n_w; i++)
+        n_out += a->out[i].w.dtype == t ? a->out[i].w.n_out : 0;
+    struct sl_karg_matvec k = {
+        .x = a->x, .n_in = n_in, .rows_per_block = sl_cuda_vec_rows(c, n_out * n_rows)};
+    k.n_mat = collect(a, t, 0, k.rows_per_block, k.mat, k.first, &n_blocks);
+    struct sl_dim3 grid = {n_blocks, n_rows, 1};
+    return SL_LAUNCH(c, SL_KERNEL_BY_TYPE(matvec, t), grid,
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), sl_cuda_vec_smem(t, n_in), k);
+}
+
+static enum sl_status gemm(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
+                           const struct sl_karg_qx *qx, uint32_t row0) {
+    uint32_t n_in = a->out[0].w.n_in, n_rows = a->n_tok - row0, n_blocks;
+    bool large = n_rows >= LARGE_MIN_ROWS;
+    uint32_t tile_n = large ? SL_GEMM_N_LARGE : SL_GEMM_N_SMALL;
+    struct sl_karg_gemm k = {
+        .qx = *qx, .x = a->x + (size_t)row0 * n_in, .n_in = n_in, .n_tok = n_rows};
+    k.n_mat = collect(a, t, row0, SL_GEMM_M, k.mat, k.first, &n_blocks);
+    struct sl_dim3 grid = {sl_ceil_div(n_rows, tile_n), n_blocks, 1};
+    return SL_LAUNCH(c, large ? SL_KERNEL_BY_TYPE(gemm_large, t) : SL_KERNEL_BY_TYPE(gemm_small, t),
+                     grid, ((struct sl_dim3){256, 1, 1}), sl_cuda_gemm_smem(t, tile_n), k);
+}
+
+enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    struct sl_cuda_carve v = {(uintptr_t)c->scratch, 0};
+    struct sl_karg_qx qx = sl_cuda_carve_qx(&v, a->n_tok, a->out[0].w.n_in);
+    int quantized = -1; /* the kind that qx holds: block32 or not */
+    for (uint32_t i = 0; i < a->n_w; i++) {
+        enum sl_dtype t = a->out[i].w.dtype;
+        bool done = false;
+        for (uint32_t j = 0; j < i; j++)
+            done |= a->out[j].w.dtype == t;
+        if (done)
+            continue;
+        if (sl_cuda_is_float(t)) {
+            if (a->n_decode)
+                SL_TRY(vec(c, a, t, a->n_decode));
+            if (a->n_decode < a->n_tok)
+                SL_TRY(gemm(c, a, t, &qx, a->n_decode));
+            continue;
+        }
+        if (a->n_tok < GEMM_MIN_ROWS) {
+            SL_TRY(vec(c, a, t, a->n_tok));
+            continue;
+        }
+        int kind = sl_cuda_is_block32(t);
+        if (quantized != kind)
+            SL_TRY(sl_cuda_quantize(c, t, a->x, a->n_tok, a->out[0].w.n_in, &qx));
+        quantized = kind;
+        SL_TRY(gemm(c, a, t, &qx, 0));
+    }
+    return SL_OK;
+}

@@ -1,0 +1,184 @@
+/* sl_op_moe: few pairs go one by one, each reading its expert's matrices as decode does; many are
+ * sorted by expert on the device, so that every touched expert is read once for a tile of rows.
+ *
+ * With quantised types both ways give the same bits and the number of pairs decides; with a float
+ * type among the three, generated rows go one way and prompt rows the other. */
+#include "backends/cuda/ops_internal.h"
+
+#define SORT_MIN_PAIRS 65u
+/* Rows an expert gets on average, from which on wide tiles are filled well enough. */
+#define LARGE_MIN_MEAN 48u
+
+struct layout {
+    struct sl_karg_qx qx, qh;
+    float *h;
+    uint32_t *order, *n_tiles;
+    struct sl_karg_tile *tiles;
+    uint64_t bytes;
+};
+
+static uint32_t max_tiles(uint32_t n_pairs, uint32_t n_expert, uint32_t tile_n) {
+    uint32_t partial = n_pairs < n_expert ? n_pairs : n_expert;
+    return n_pairs / tile_n + partial;
+}
+
+static struct layout lay_out(void *base, uint32_t n_tok, uint32_t n_pairs, uint32_t n_expert,
+                             uint32_t n_embd, uint32_t n_ff) {
+    struct sl_cuda_carve v = {(uintptr_t)base, 0};
+    struct layout l;
+    l.qx = sl_cuda_carve_qx(&v, n_tok, n_embd);
+    l.qh = sl_cuda_carve_qx(&v, n_pairs, n_ff);
+    l.h = sl_cuda_carve(&v, (uint64_t)n_pairs * n_ff * 4);
+    l.order = sl_cuda_carve(&v, (uint64_t)n_pairs * 4);
+    l.n_tiles = sl_cuda_carve(&v, 4);
+    l.tiles = sl_cuda_carve(&v, (uint64_t)max_tiles(n_pairs, n_expert, SL_GEMM_N_SMALL) *
+                                    sizeof(struct sl_karg_tile));
+    l.bytes = v.used_bytes;
+    return l;
+}
+
+uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits) {
+    if (!limits->max_pairs)
+        return 0;
+    return lay_out(NULL, limits->max_tok, limits->max_pairs, limits->max_expert, limits->max_n_embd,
+                   limits->max_n_ff)
+        .bytes;
+}
+
+struct run {
+    struct sl_cuda *c;
+    const struct sl_op_moe *a;
+    struct layout l;
+    const void *refs; /* on the device */
+    uint32_t tok_begin, tok_end;
+};
+
+static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode mode) {
+    const struct sl_op_moe *a = r->a;
+    bool down = mode == SL_MOE_DOWN;
+    struct sl_karg_moe k = {.x = a->x,
+                            .h = r->l.h,
+                            .y = a->pair_y,
+                            .ids = a->ids,
+                            .pairs = a->pairs,
+                            .refs = r->refs,
+                            .n_in = down ? a->n_ff : a->n_embd,
+                            .n_out = down ? a->n_embd : a->n_ff,
+                            .k = a->k,
+                            .n_pairs = a->n_pairs,
+                            .tok_begin = r->tok_begin,
+                            .tok_end = r->tok_end,
+                            .mode = mode};
+    k.rows_per_block = sl_cuda_vec_rows(r->c, (uint64_t)k.n_out * a->n_pairs);
+    struct sl_dim3 grid = {sl_ceil_div(k.n_out, k.rows_per_block), a->n_pairs, 1};
+    return SL_LAUNCH(r->c, SL_KERNEL_BY_TYPE(moe_vec, t), grid,
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), sl_cuda_vec_smem(t, k.n_in),
+                     k);
+}
+
+static enum sl_status vec_all(const struct run *r) {
+    const struct sl_op_moe *a = r->a;
+    if (a->gate_dtype == a->up_dtype) {
+        SL_TRY(vec(r, a->gate_dtype, SL_MOE_GATE_UP));
+    } else {
+        SL_TRY(vec(r, a->gate_dtype, SL_MOE_GATE));
+        SL_TRY(vec(r, a->up_dtype, SL_MOE_UP));
+    }
+    return vec(r, a->down_dtype, SL_MOE_DOWN);
+}
+
+static enum sl_status gemm(const struct run *r, enum sl_dtype t, enum sl_moe_mode mode,
+                           uint32_t tile_n) {
+    const struct sl_op_moe *a = r->a;
+    bool down = mode == SL_MOE_DOWN;
+    struct sl_karg_gemm k = {.qx = down ? r->l.qh : r->l.qx,
+                             .x = a->x,
+                             .n_in = down ? a->n_ff : a->n_embd,
+                             .n_mat = 1,
+                             .refs = r->refs,
+                             .order = r->l.order,
+                             .pairs = a->pairs,
+                             .n_tiles = r->l.n_tiles,
+                             .tiles = r->l.tiles,
+                             .h = r->l.h,
+                             .y = a->pair_y,
+                             .n_out = down ? a->n_embd : a->n_ff,
+                             .k = a->k,
+                             .mode = mode};
+    /* With gate and up together a block's rows are half of each. */
+    uint32_t rows = mode == SL_MOE_GATE_UP ? SL_GEMM_M / 2 : SL_GEMM_M;
+    struct sl_dim3 grid = {max_tiles(a->n_pairs, a->n_expert, tile_n), sl_ceil_div(k.n_out, rows),
+                           1};
+    return SL_LAUNCH(r->c,
+                     tile_n == SL_GEMM_N_LARGE ? SL_KERNEL_BY_TYPE(gemm_large, t)
+                                               : SL_KERNEL_BY_TYPE(gemm_small, t),
+                     grid, ((struct sl_dim3){256, 1, 1}), sl_cuda_gemm_smem(t, tile_n), k);
+}
+
+/* Quantises the input as t wants it, unless it is so already. */
+static enum sl_status input(const struct run *r, enum sl_dtype t, int *kind) {
+    if (sl_cuda_is_float(t) || *kind == sl_cuda_is_block32(t))
+        return SL_OK;
+    *kind = sl_cuda_is_block32(t);
+    return sl_cuda_quantize(r->c, t, r->a->x, r->a->n_tok, r->a->n_embd, &r->l.qx);
+}
+
+static enum sl_status grouped(const struct run *r) {
+    const struct sl_op_moe *a = r->a;
+    uint32_t tile_n =
+        a->n_pairs / a->n_expert >= LARGE_MIN_MEAN ? SL_GEMM_N_LARGE : SL_GEMM_N_SMALL;
+    struct sl_karg_moe_sort s = {.ids = a->ids,
+                                 .pairs = a->pairs,
+                                 .order = r->l.order,
+                                 .n_tiles = r->l.n_tiles,
+                                 .tiles = r->l.tiles,
+                                 .n_pairs = a->n_pairs,
+                                 .n_expert = a->n_expert,
+                                 .k = a->k,
+                                 .tok_begin = r->tok_begin,
+                                 .tok_end = r->tok_end,
+                                 .tile_n = tile_n};
+    SL_TRY(SL_LAUNCH(r->c, SL_KERNEL_moe_sort, ((struct sl_dim3){1, 1, 1}),
+                     ((struct sl_dim3){1024, 1, 1}), 0, s));
+    int kind = -1;
+    SL_TRY(input(r, a->gate_dtype, &kind));
+    if (a->gate_dtype == a->up_dtype) {
+        SL_TRY(gemm(r, a->gate_dtype, SL_MOE_GATE_UP, tile_n));
+    } else {
+        SL_TRY(gemm(r, a->gate_dtype, SL_MOE_GATE, tile_n));
+        SL_TRY(input(r, a->up_dtype, &kind));
+        SL_TRY(gemm(r, a->up_dtype, SL_MOE_UP, tile_n));
+    }
+    if (!sl_cuda_is_float(a->down_dtype))
+        SL_TRY(sl_cuda_quantize(r->c, a->down_dtype, r->l.h, a->n_pairs, a->n_ff, &r->l.qh));
+    return gemm(r, a->down_dtype, SL_MOE_DOWN, tile_n);
+}
+
+enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    _Static_assert(sizeof(struct sl_karg_ref) == sizeof(struct sl_expert_ref), "one layout");
+    struct run r = {.c = c, .a = a, .tok_end = a->n_tok};
+    r.l = lay_out(c->scratch, a->n_tok, a->n_pairs, a->n_expert, a->n_embd, a->n_ff);
+    SL_TRY(sl_cuda_push(c, a->refs, a->n_expert * sizeof *a->refs, &r.refs));
+    bool any_float = sl_cuda_is_float(a->gate_dtype) || sl_cuda_is_float(a->up_dtype) ||
+                     sl_cuda_is_float(a->down_dtype);
+    if (!any_float)
+        return a->n_pairs < SORT_MIN_PAIRS ? vec_all(&r) : grouped(&r);
+    if (a->n_decode) {
+        r.tok_end = a->n_decode;
+        SL_TRY(vec_all(&r));
+    }
+    if (a->n_decode < a->n_tok) {
+        r.tok_begin = a->n_decode;
+        r.tok_end = a->n_tok;
+        SL_TRY(grouped(&r));
+    }
+    return SL_OK;
+}
+
+enum sl_status sl_cuda_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a) {
+    struct sl_karg_moe_combine k = {a->pair_y, a->weights, a->y, a->n_tok, a->k, a->n};
+    struct sl_dim3 grid = {a->n_tok, sl_ceil_div(a->n, 256), 1};
+    return SL_LAUNCH((struct sl_cuda *)d, SL_KERNEL_moe_combine, grid,
+                     ((struct sl_dim3){256, 1, 1}), 0, k);
+}

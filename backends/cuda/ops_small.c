@@ -1,0 +1,79 @@
+/* The ops that are one small kernel each, and what all ops need together. */
+#include "backends/cuda/ops_internal.h"
+
+#include <string.h>
+
+uint64_t sl_cuda_ops_scratch_bytes(const struct sl_cuda *c, const struct sl_device_limits *limits) {
+    (void)c;
+    uint64_t bytes = sl_cuda_matmul_scratch(limits), other = sl_cuda_moe_scratch(limits);
+    bytes = bytes > other ? bytes : other;
+    other = sl_cuda_attention_scratch(limits);
+    return bytes > other ? bytes : other;
+}
+
+void sl_cuda_ops_caps(const struct sl_cuda *c, struct sl_device_caps *caps) {
+    (void)c;
+    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
+        caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
+    caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
+}
+
+static enum sl_status launch(struct sl_device *d, enum sl_kernel kernel, uint32_t grid_x,
+                             uint32_t grid_y, uint32_t block, const void *args, size_t args_bytes) {
+    return sl_cuda_launch((struct sl_cuda *)d, kernel, (struct sl_dim3){grid_x, grid_y, 1},
+                          (struct sl_dim3){block, 1, 1}, 0, args, args_bytes);
+}
+
+enum sl_status sl_cuda_embed(struct sl_device *d, const struct sl_op_embed *a) {
+    struct sl_karg_embed k = {a->w.data, a->ids, a->y, a->w.n_in, a->n_tok, a->scale};
+    return launch(d, SL_KERNEL_BY_TYPE(embed, a->w.dtype), a->n_tok, sl_ceil_div(a->w.n_in, 4096),
+                  128, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) {
+    struct sl_karg_rms_norm k = {a->x, a->w,        a->y,        a->n_rows,
+                                 a->n, a->stride_x, a->stride_y, a->eps};
+    return launch(d, SL_KERNEL_rms_norm, a->n_rows, 1, a->n <= 256 ? 32 : 256, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_rope_table(struct sl_device *d, const struct sl_op_rope_table *a) {
+    struct sl_karg_rope_table k = {a->pos, a->inv_freq, a->table, a->n_tok, a->n_freq, a->mscale};
+    return launch(d, SL_KERNEL_rope_table, a->n_tok, 1, 64, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_rope(struct sl_device *d, const struct sl_op_rope *a) {
+    struct sl_karg_rope k = {a->x,        a->table,  a->n_tok,  a->n_heads,
+                             a->head_dim, a->stride, a->n_freq, a->style == SL_ROPE_NEOX};
+    return launch(d, SL_KERNEL_rope, a->n_tok, sl_ceil_div((uint64_t)a->n_heads * a->n_freq, 128),
+                  128, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_router(struct sl_device *d, const struct sl_op_router *a) {
+    struct sl_karg_router k = {.logits = a->logits,
+                               .bias = a->bias,
+                               .ids = a->ids,
+                               .weights = a->weights,
+                               .n_tok = a->n_tok,
+                               .n_expert = a->n_expert,
+                               .k = a->k,
+                               .sigmoid = a->score == SL_ROUTER_SIGMOID,
+                               .softmax_topk = a->softmax_topk,
+                               .normalize = a->normalize,
+                               .scale = a->scale};
+    return launch(d, SL_KERNEL_router, a->n_tok, 1, 128, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) {
+    struct sl_karg_silu_mul k = {a->gate, a->up, a->y, a->n};
+    return launch(d, SL_KERNEL_silu_mul, sl_ceil_div(a->n, 256), 1, 256, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) {
+    struct sl_karg_add_gated k = {a->x, a->gate, a->y, a->n_tok, a->n};
+    return launch(d, SL_KERNEL_add_gated, a->n_tok, sl_ceil_div(a->n, 256), 256, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a) {
+    struct sl_karg_gather k = {a->x, a->rows, a->y, a->n_out, a->n};
+    return launch(d, SL_KERNEL_gather_rows, a->n_out, sl_ceil_div(a->n, 256), 256, &k, sizeof k);
+}

@@ -1,0 +1,151 @@
+/* What the kernels take from the compiler and the GPU: everything that differs between CUDA and HIP
+ * goes through a wrapper here.
+ *
+ * Results are fixed to the bit: fused multiply-adds are written out (compiled with -fmad=false),
+ * divisions and roots round correctly, exp is the polynomial of backends/cpu/math.h. */
+#ifndef SL_BACKENDS_KERNELS_DEVICE_CUH
+#define SL_BACKENDS_KERNELS_DEVICE_CUH
+
+#include "backends/kernels/kernels.h"
+
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#define SL_KERNEL_ARGS(type, name) const __grid_constant__ struct type name
+
+__device__ __forceinline__ float sl_shfl_xor(float v, int mask) {
+    return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+__device__ __forceinline__ int sl_shfl_xor(int v, int mask) {
+    return __shfl_xor_sync(0xffffffffu, v, mask);
+}
+__device__ __forceinline__ float sl_shfl(float v, int lane) {
+    return __shfl_sync(0xffffffffu, v, lane);
+}
+
+/* sum of four products of signed bytes, plus c */
+__device__ __forceinline__ int sl_dp4a(int a, int b, int c) {
+    return __dp4a(a, b, c);
+}
+/* Bytes of (hi:lo) by the nibbles of sel (0..7). */
+__device__ __forceinline__ uint32_t sl_perm(uint32_t lo, uint32_t hi, uint32_t sel) {
+    return __byte_perm(lo, hi, sel);
+}
+/* The low word of (hi:lo) >> (shift & 31). */
+__device__ __forceinline__ uint32_t sl_funnel(uint32_t lo, uint32_t hi, uint32_t shift) {
+    return __funnelshift_r(lo, hi, shift);
+}
+
+/* 16 bytes from device to shared memory, behind the threads' back where the GPU can; zeros when
+ * !valid. Then commit_and_wait, then a barrier. */
+__device__ __forceinline__ void sl_copy16(void *shared, const void *global, bool valid) {
+#if __CUDA_ARCH__ >= 800
+    uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
+    int bytes = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(bytes)
+                 : "memory");
+#else
+    *(uint4 *)shared = valid ? *(const uint4 *)global : make_uint4(0, 0, 0, 0);
+#endif
+}
+__device__ __forceinline__ void sl_copy_wait(void) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;\n cp.async.wait_group 0;" ::: "memory");
+#endif
+}
+
+/* Matrix fragments: four (two) 8x16-byte tiles; lane l gives the address of row l % 8 of tile l / 8,
+ * and receives bytes 4 * (l % 4) .. + 3 of row l / 4 of each. */
+__device__ __forceinline__ void sl_ldmatrix4(uint32_t r[4], const void *shared) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+__device__ __forceinline__ void sl_ldmatrix2(uint32_t r[2], const void *shared) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(at)
+                 : "memory");
+}
+
+/* c = A [16, 16] * B [16, 8] of int8. a[0]: row l/4, k 4*(l%4)..; a[1]: row l/4 + 8; b: column l/4,
+ * the same k. c: row l/4, columns 2*(l%4), + 1; then row l/4 + 8. */
+__device__ __forceinline__ void sl_mma_k16(int c[4], uint32_t a0, uint32_t a1, uint32_t b) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%7,%7,%7,%7};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(a0), "r"(a1), "r"(b), "r"(0));
+#else
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%4,%4};"
+        : "=r"(c[0]), "=r"(c[1])
+        : "r"(a0), "r"(b), "r"(0));
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%4,%4};"
+        : "=r"(c[2]), "=r"(c[3])
+        : "r"(a1), "r"(b), "r"(0));
+#endif
+}
+/* The same for k = 32: a[2], a[3] and b[1] are k + 16. */
+__device__ __forceinline__ void sl_mma_k32(int c[4], const uint32_t a[4], const uint32_t b[2]) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%10,%10,%10};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(0));
+#else
+    int e[4];
+    sl_mma_k16(c, a[0], a[1], b[0]);
+    sl_mma_k16(e, a[2], a[3], b[1]);
+    for (int i = 0; i < 4; i++)
+        c[i] += e[i];
+#endif
+}
+
+__device__ __forceinline__ float sl_f16(uint32_t bits) {
+    return __half2float(__ushort_as_half((unsigned short)bits));
+}
+
+/* As sl_expf in backends/cpu/math.h, the same operations. */
+__device__ __forceinline__ float sl_dev_exp(float x) {
+    x = 89.0f < x ? 89.0f : x;
+    x = -104.0f > x ? -104.0f : x;
+    float t = fmaf(x, 0x1.715476p0f, 0x1.8p23f);
+    float n = t - 0x1.8p23f;
+    float r = fmaf(n, -0x1.62e4p-1f, x);
+    r = fmaf(n, -0x1.7f7d1cp-20f, r);
+    float p = fmaf(0x1.6a2342p-10f, r, 0x1.123a6cp-7f);
+    p = fmaf(p, r, 0x1.5558f4p-5f);
+    p = fmaf(p, r, 0x1.55549p-3f);
+    p = fmaf(p, r, 0x1.fffffcp-2f);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    int ni = __float_as_int(t) - __float_as_int(0x1.8p23f);
+    int half = ni >> 1;
+    float s1 = __int_as_float((half + 127) << 23), s2 = __int_as_float((ni - half + 127) << 23);
+    return p * s1 * s2;
+}
+__device__ __forceinline__ float sl_dev_sigmoid(float x) {
+    return 1.0f / (1.0f + sl_dev_exp(-x));
+}
+__device__ __forceinline__ float sl_dev_silu(float x) {
+    return x / (1.0f + sl_dev_exp(-x));
+}
+
+/* Sum over the lanes of a warp; every lane gets the same bits. */
+__device__ __forceinline__ float sl_warp_sum(float v) {
+#pragma unroll
+    for (int m = 16; m; m /= 2)
+        v += sl_shfl_xor(v, m);
+    return v;
+}
+__device__ __forceinline__ float sl_warp_max(float v) {
+#pragma unroll
+    for (int m = 16; m; m /= 2)
+        v = fmaxf(v, sl_shfl_xor(v, m));
+    return v;
+}
+
+#endif

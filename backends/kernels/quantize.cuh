@@ -1,0 +1,64 @@
+/* Quantising input rows, the same bits as backends/cpu/quantize.c. */
+#ifndef SL_BACKENDS_KERNELS_QUANTIZE_CUH
+#define SL_BACKENDS_KERNELS_QUANTIZE_CUH
+
+#include "backends/kernels/device.cuh"
+
+/* What a lane holds of a group of 256: elements 8 * lane .. + 7. */
+struct sl_quantized {
+    uint32_t q[2];
+    float d; /* of the lane's block of 32, or of the 256 */
+    int sum; /* of the lane's 16 (256-element blocks) or 32 elements */
+};
+
+/* One warp quantises group g of a row of n_in; what is beyond n_in is zeros. */
+template <bool BLOCK32>
+__device__ __forceinline__ void sl_quantize_group(const float *x, uint32_t n_in, uint32_t g,
+                                                  uint32_t lane, struct sl_quantized &out) {
+    uint32_t at = g * 256 + lane * 8;
+    float v[8];
+    if (at < n_in) {
+        const float *p = x + at;
+        if (((uintptr_t)p & 15) == 0) {
+            float4 lo = *(const float4 *)p, hi = *(const float4 *)(p + 4);
+            v[0] = lo.x, v[1] = lo.y, v[2] = lo.z, v[3] = lo.w;
+            v[4] = hi.x, v[5] = hi.y, v[6] = hi.z, v[7] = hi.w;
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                v[i] = p[i];
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            v[i] = 0;
+    }
+    /* As bits, infinities and NaN are above all numbers. */
+    int bits = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        bits = max(bits, __float_as_int(v[i]) & 0x7fffffff);
+#pragma unroll
+    for (int m = BLOCK32 ? 2 : 16; m; m /= 2)
+        bits = max(bits, sl_shfl_xor(bits, m));
+    float amax = __int_as_float(bits);
+    out.q[0] = out.q[1] = 0;
+    out.sum = 0;
+    if (bits >= 0x7f800000 || amax < 0x1p-100f) {
+        out.d = bits >= 0x7f800000 ? __int_as_float(0x7fc00000) : 0.0f;
+    } else {
+        float inv = 127.0f / amax;
+        out.d = amax / 127.0f;
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int q = __float2int_rn(v[i] * inv);
+            out.q[i / 4] |= (uint32_t)(q & 255) << (i % 4 * 8);
+            out.sum += q;
+        }
+    }
+    out.sum += sl_shfl_xor(out.sum, 1);
+    if (BLOCK32)
+        out.sum += sl_shfl_xor(out.sum, 2);
+}
+
+#endif
