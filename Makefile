@@ -84,6 +84,7 @@ include mk/http.mk
 include mk/replay.mk
 include mk/demo.mk
 include mk/peer.mk
+include mk/soak.mk
 include mk/test.mk
 
 clean:
