@@ -3,9 +3,8 @@
  *
  * SOAK_FAULTS=SEED  0 or unset: a healthy disk. Otherwise, of the requests:
  *   1 in 200 comes back short, 1 in 500 with EIO, 1 in 300 with EINTR or EAGAIN: all mended;
- *   one of 16,384 places of 256 KiB fails in any given second, however often it is asked: what needs
- *   it must fail, and nothing else;
- *   1 in 20,000 takes 2 s. */
+ *   one of 16,384 places of 256 KiB fails in any given second, however often it is asked: what
+ * needs it must fail, and nothing else; 1 in 20,000 takes 2 s. */
 #include "common/clock.h"
 #include "common/rng.h"
 #include "streaming/reader_internal.h"
