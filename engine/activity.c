@@ -41,6 +41,7 @@ static void take_fetch(struct sl_activity *a, struct sl_expert_use *use) {
     use->stall_ns = f->stall_ns - was->stall_ns;
     for (uint32_t i = 0; i < SL_STALL_CAUSES; i++)
         all->stall_ns[i] += f->stall_cause_ns[i] - was->stall_cause_ns[i];
+    sl_count(expert_missed_bytes_total, f->needed_bytes - was->needed_bytes);
     sl_count(expert_waves_total, f->waves - was->waves);
     a->fetch_seen = *f;
     sl_gauge(expert_warmups_left, sl_fetch_warm_up_left(a->fetch));

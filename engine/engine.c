@@ -154,7 +154,10 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
                                    .n_vocab = e->model->hp.n_vocab,
                                    .weight_bytes = p->weight_bytes,
                                    .kv_bytes = p->kv_bytes,
-                                   .activation_bytes = p->activation_bytes + p->scratch_bytes};
+                                   .activation_bytes = p->activation_bytes + p->scratch_bytes,
+                                   .streaming = p->streaming,
+                                   .n_slots = p->n_slots,
+                                   .n_experts = p->n_experts};
     memcpy(out->device, e->dev->caps.name, sizeof out->device);
     out->device[sizeof out->device - 1] = 0;
 }

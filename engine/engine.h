@@ -94,6 +94,8 @@ struct sl_engine_info {
     uint32_t ctx_tokens, parallel, batch_tokens, n_vocab;
     char device[64];
     uint64_t weight_bytes, kv_bytes, activation_bytes;
+    bool streaming;              /* routed experts pass through slots */
+    uint32_t n_slots, n_experts; /* in all layers; no slots where all are resident */
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
 

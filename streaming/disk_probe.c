@@ -92,6 +92,12 @@ static enum sl_status measure(struct probe *p, double seconds, struct sl_disk_sp
     return p->status;
 }
 
+size_t sl_disk_probe_bytes(uint32_t extent_bytes) {
+    /* Each extent may begin and end inside a block. */
+    return (size_t)AT_ONCE * EXTENTS *
+           ((extent_bytes ? extent_bytes : 1u << 20) + 2 * SL_IO_BLOCK_BYTES);
+}
+
 enum sl_status sl_disk_bandwidth(const char *path, enum sl_io_kind kind, uint32_t extent_bytes,
                                  double seconds, struct sl_disk_speed *out_speed,
                                  struct sl_err *err) {

@@ -1,0 +1,85 @@
+/* Inside sluice bench: what is measured (bench_run.c), what it could be at best (bench_limits.c),
+ * and how it is shown (bench_report.c). */
+#ifndef SL_CLI_BENCH_H
+#define SL_CLI_BENCH_H
+
+#include "cli/open_engine.h"
+
+#define SL_BENCH_MAX_REPS     100u
+#define SL_BENCH_MAX_PARALLEL 8u /* entries of --parallel */
+
+struct sl_bench_options {
+    const char *model, *parallel, *format, *kv_type, *cpu_isa, *record_routes, *trace;
+    uint32_t n_prompt, n_gen, reps, threads, batch;
+    float resident_prefill; /* tokens/s of the prompt with all experts resident; 0 = not known */
+    bool json, no_warmup;
+};
+
+/* What the process counted over some runs (common/metrics.h). */
+struct sl_bench_counts {
+    uint64_t steps, step_ns;
+    uint64_t experts, expert_bytes; /* computed, each once a layer and step */
+    uint64_t hits, late, misses;
+    uint64_t missed_bytes;  /* of late and misses */
+    uint64_t prefetch_used; /* of hits: read ahead a moment ago */
+    uint64_t evictions;
+    uint64_t stall_demand_ns, stall_late_ns, stall_slot_ns;
+    uint64_t disk_reads, disk_read_bytes, disk_needed_bytes, disk_requests, disk_syscalls;
+    uint64_t disk_busy_ns, disk_flight_ns;
+};
+
+/* One line of the table. */
+struct sl_bench_test {
+    char name[32];
+    uint32_t n_prompt, n_gen, parallel;
+    double rate[SL_BENCH_MAX_REPS]; /* tokens/s, all sequences together */
+    uint32_t n_reps;
+    struct sl_bench_counts counts; /* of all measured runs */
+    double mean, sd;
+};
+
+struct sl_bench {
+    const struct sl_bench_options *o;
+    struct sl_engine *engine;
+    const struct sl_model *model;
+    struct sl_engine_info info;
+    uint32_t n_threads;
+    uint64_t dense_bytes;           /* weights that every token reads */
+    double ram_rate;                /* bytes/s */
+    double disk_before, disk_after; /* bytes/s, just before and after the runs; 0 = not measured */
+    struct sl_err disk_why;         /* ... and why */
+    uint64_t rss_bytes;             /* the most that was resident */
+    struct sl_bench_test tests[1 + SL_BENCH_MAX_PARALLEL];
+    uint32_t n_tests;
+};
+
+/* bench_run.c: false after an error message. */
+bool sl_bench_run(struct sl_bench *b, struct sl_bench_test *t);
+
+/* bench_limits.c */
+uint64_t sl_bench_dense_bytes(const struct sl_model *m);
+/* The rate at which the model's file is read, as the engine would read it, in bytes/s. 0, and why:
+ * it cannot be measured. Not while an engine runs: it takes up to 100 MiB. */
+double sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,
+                          struct sl_err *why);
+/* The best that the measured bandwidths allow for what the runs of a test touched. 0 = unknown.
+ * Decode: causal, a read can start only when the router has spoken: 1 / (T_mem + T_ssd); overlap,
+ * perfect look-ahead: 1 / max(T_mem, T_ssd). Prompt: reading what was not there, once a chunk,
+ * against computing it with all experts resident, when that is known. */
+struct sl_bench_limits {
+    double mem_s, disk_s;             /* of one step; a prompt test: of one prompt */
+    double compute_s;                 /* of one prompt, all experts resident; 0 = not known */
+    double causal_rate, overlap_rate; /* tokens/s; of a prompt test both the same */
+    double step_bytes;                /* weights read from memory in a step, or for a prompt */
+    double disk_bytes;                /* of experts that were on disk when it began */
+    double touched_s;                 /* prompt: reading all touched experts, there or not */
+};
+void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
+                     struct sl_bench_limits *out);
+
+/* bench_report.c */
+void sl_bench_print(const struct sl_bench *b);
+/* Exit status. */
+int sl_bench_print_json(const struct sl_bench *b);
+
+#endif

@@ -1,0 +1,83 @@
+/* What the machine would allow: bytes that the runs touched over bandwidths of the same run. */
+#include "cli/bench.h"
+
+#include "engine/expert_layout.h"
+#include "engine/memory_plan.h"
+#include "streaming/disk_probe.h"
+
+/* Of one measurement of the disk. */
+#define DISK_SECONDS 1.0
+/* The measurement's share of a budget at most. */
+#define BUDGET_PART 4u
+
+uint64_t sl_bench_dense_bytes(const struct sl_model *m) {
+    uint64_t n = m->global[SL_G_OUTPUT]->size_bytes + m->global[SL_G_OUTPUT_NORM]->size_bytes;
+    for (uint32_t i = 0; i < m->hp.n_layer; i++)
+        for (uint32_t r = 0; r < SL_L_COUNT; r++)
+            if (m->layers[i].t[r] && r != SL_L_EXPERTS_GATE && r != SL_L_EXPERTS_UP &&
+                r != SL_L_EXPERTS_DOWN)
+                n += m->layers[i].t[r]->size_bytes;
+    return n;
+}
+
+double sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,
+                          struct sl_err *why) {
+    struct sl_expert_layout layout = {0};
+    struct sl_disk_speed speed = {0};
+    enum sl_status st = sl_expert_layout_make(m, &layout, why);
+    uint32_t bytes = 0; /* the largest matrix of an expert */
+    for (uint32_t l = 0; st == SL_OK && l < layout.n_layer; l++)
+        for (uint32_t x = 0; x < SL_EXPERT_EXTENTS; x++)
+            if (layout.layers[l].extent[x].size_bytes > bytes)
+                bytes = layout.layers[l].extent[x].size_bytes;
+    sl_expert_layout_release(&layout);
+    if (st == SL_OK && !bytes)
+        st = sl_fail(why, SL_ERR_UNSUPPORTED, "the model has no routed experts");
+    if (st == SL_OK && config->ram_bytes &&
+        sl_disk_probe_bytes(bytes) > config->ram_bytes / BUDGET_PART)
+        st = sl_fail(why, SL_ERR_NOMEM, "measuring takes %.0f MiB, too much of the budget",
+                     (double)sl_disk_probe_bytes(bytes) / 0x1p20);
+    struct sl_reader_config reader = sl_memory_plan_reader(config);
+    if (st == SL_OK)
+        st = sl_disk_bandwidth(sl_gguf_file_path(m->gguf, 0), reader.kind, bytes, DISK_SECONDS,
+                               &speed, why);
+    return st == SL_OK ? speed.bytes_per_s : 0;
+}
+
+static double disk_rate(const struct sl_bench *b) {
+    return b->disk_before && b->disk_after ? 0.5 * (b->disk_before + b->disk_after)
+                                           : b->disk_before;
+}
+
+void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
+                     struct sl_bench_limits *out) {
+    const struct sl_bench_counts *c = &t->counts;
+    *out = (struct sl_bench_limits){0};
+    double n = t->n_gen ? (double)c->steps : (double)t->n_reps;
+    if (n == 0)
+        return;
+    double disk = disk_rate(b), touched = (double)c->expert_bytes / n;
+    /* What was read ahead and in time counts as found on disk: that is where it was. */
+    double expert = c->experts ? (double)c->expert_bytes / (double)c->experts : 0;
+    double from_disk = ((double)c->missed_bytes + (double)c->prefetch_used * expert) / n;
+    out->disk_bytes = from_disk < touched ? from_disk : touched;
+    out->step_bytes = (double)b->dense_bytes + touched;
+    bool disk_known = out->disk_bytes == 0 || disk > 0;
+    if (disk > 0) {
+        out->disk_s = out->disk_bytes / disk;
+        out->touched_s = touched / disk;
+    }
+    if (!t->n_gen) {
+        if (b->o->resident_prefill > 0)
+            out->compute_s = t->n_prompt / (double)b->o->resident_prefill;
+        double s = out->disk_s > out->compute_s ? out->disk_s : out->compute_s;
+        if (disk_known && s > 0)
+            out->causal_rate = out->overlap_rate = t->n_prompt / s;
+        return;
+    }
+    if (b->ram_rate <= 0 || !disk_known)
+        return;
+    out->mem_s = (out->step_bytes - out->disk_bytes) / b->ram_rate;
+    out->causal_rate = t->parallel / (out->mem_s + out->disk_s);
+    out->overlap_rate = t->parallel / (out->mem_s > out->disk_s ? out->mem_s : out->disk_s);
+}
