@@ -74,6 +74,9 @@ enum sl_status sl_cuda_check(struct sl_cuda *c, int result, const char *what) SL
 /* Makes the device's context the calling thread's; refuses a lost device. */
 enum sl_status sl_cuda_enter(struct sl_cuda *c) SL_MUST_CHECK;
 
+/* device.c */
+void sl_cuda_close(struct sl_device *d);
+
 /* memory.c */
 enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes);
 void sl_cuda_stage_release(struct sl_cuda *c);

@@ -1,0 +1,211 @@
+/* Opening and closing a GPU, and what its errors mean. */
+#include "backends/cuda/cuda_internal.h"
+#include "backends/cuda/images.h"
+#include "common/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_STAGE_BYTES (16u << 20)
+/* Integer dot products of four bytes came with 6.1, what kernels use of tensor cores with 7.5. */
+#define OLDEST_CC 75u
+
+enum sl_status sl_cuda_check(struct sl_cuda *c, int result, const char *what) {
+    char text[256];
+    if (result == SL_CU_OK)
+        return SL_OK;
+    if (c->lost) /* said once */
+        return SL_ERR_DEVICE_LOST;
+    sl_cuda_result_text(&c->driver, result, text, sizeof text);
+    switch (result) {
+    case SL_CU_OUT_OF_MEMORY:
+        sl_error("cuda:%d: %s: %s", c->ordinal, what, text);
+        return SL_ERR_DEVICE_OOM;
+    case SL_CU_INVALID_VALUE:
+    case SL_CU_LAUNCH_OUT_OF_RESOURCES: /* registers or threads: refused, nothing ran */
+        sl_error("cuda:%d: %s: refused: %s", c->ordinal, what, text);
+        return SL_ERR_INVALID;
+    default:
+        /* A kernel that failed, a card that fell off its bus, an uncorrectable memory error: all
+         * leave a context that answers every further call with the same error. */
+        c->lost = true;
+        sl_error("cuda:%d: %s: %s; the device is given up, restart to use it again", c->ordinal,
+                 what, text);
+        return SL_ERR_DEVICE_LOST;
+    }
+}
+
+enum sl_status sl_cuda_enter(struct sl_cuda *c) {
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    return sl_cuda_check(c, c->driver.ctx_set_current(c->ctx), "making the context current");
+}
+
+/* Adds an attribute to what is known of a GPU; keeps the first error. */
+static uint32_t attribute(const struct sl_cuda_driver *d, int device, int which, int *result) {
+    int value = 0;
+    int r = d->device_attribute(&value, which, device);
+    if (r && !*result)
+        *result = r;
+    return r || value < 0 ? 0 : (uint32_t)value;
+}
+
+static int describe(const struct sl_cuda_driver *d, int device, struct sl_cuda_info *out) {
+    size_t total_bytes = 0;
+    memset(out, 0, sizeof *out);
+    int result = d->device_name(out->name, sizeof out->name, device);
+    int memory_result = d->device_total_mem(&total_bytes, device);
+    result = result ? result : memory_result;
+    out->memory_bytes = total_bytes;
+    out->cc = attribute(d, device, SL_CU_ATTR_CC_MAJOR, &result) * 10 +
+              attribute(d, device, SL_CU_ATTR_CC_MINOR, &result);
+    out->n_sm = attribute(d, device, SL_CU_ATTR_MULTIPROCESSORS, &result);
+    out->integrated = attribute(d, device, SL_CU_ATTR_INTEGRATED, &result) != 0;
+    return result;
+}
+
+/* How many GPUs the driver shows; none is an error. */
+static enum sl_status count_devices(const struct sl_cuda_driver *d, uint32_t *out_n,
+                                    struct sl_err *err) {
+    char text[256];
+    int n = 0, result = d->device_count(&n);
+    if (result)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda: cannot count the GPUs: %s",
+                       sl_cuda_result_text(d, result, text, sizeof text));
+    if (n <= 0)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "cuda: the driver is here but shows no GPU; is "
+                       "CUDA_VISIBLE_DEVICES empty?");
+    *out_n = (uint32_t)n;
+    return SL_OK;
+}
+
+enum sl_status sl_cuda_probe(const char *driver_path, struct sl_cuda_info *out_info,
+                             uint32_t max_info, uint32_t *out_n, struct sl_err *err) {
+    struct sl_cuda_driver driver;
+    uint32_t n = 0;
+    char text[256];
+    enum sl_status status = sl_cuda_driver_open(driver_path, &driver, err);
+    if (!status)
+        status = count_devices(&driver, &n, err);
+    for (uint32_t i = 0; !status && i < n && i < max_info; i++) {
+        int device = 0, result = driver.device_get(&device, (int)i);
+        if (!result)
+            result = describe(&driver, device, &out_info[i]);
+        if (result)
+            status = sl_fail(err, SL_ERR_UNSUPPORTED, "cuda:%u: %s", i,
+                             sl_cuda_result_text(&driver, result, text, sizeof text));
+    }
+    if (!status)
+        *out_n = n;
+    return status;
+}
+
+void sl_cuda_close(struct sl_device *d) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    if (c->ctx) { /* on a lost device each of these fails, and its end frees what there is */
+        c->driver.ctx_set_current(c->ctx);
+        if (c->stream)
+            c->driver.stream_sync(c->stream);
+        if (c->scratch)
+            sl_cuda_free(d, c->scratch, c->scratch_bytes);
+        sl_cuda_stage_release(c);
+        sl_cuda_modules_unload(c);
+        if (c->stream)
+            c->driver.stream_destroy(c->stream);
+        c->driver.ctx_set_current(NULL);
+        c->driver.ctx_release(c->device);
+    }
+    free(c);
+}
+
+/* Everything that can fail after the device's struct is there. */
+static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *config,
+                            struct sl_err *err) {
+    const struct sl_cuda_driver *d = &c->driver;
+    char text[256];
+    struct sl_cuda_info info;
+    uint32_t n = 0;
+    enum sl_status status = count_devices(d, &n, err);
+    if (status)
+        return status;
+    if (config->ordinal >= n)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda:%u: there %s %u GPU%s, numbered from 0",
+                       config->ordinal, n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
+    int result = d->device_get(&c->device, c->ordinal);
+    if (!result)
+        result = describe(d, c->device, &info);
+    if (!result) {
+        c->max_smem_bytes = attribute(d, c->device, SL_CU_ATTR_MAX_SHARED_OPTIN, &result);
+        c->l2_bytes = attribute(d, c->device, SL_CU_ATTR_L2_BYTES, &result);
+    }
+    if (result)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda:%d: %s", c->ordinal,
+                       sl_cuda_result_text(d, result, text, sizeof text));
+    if (info.cc < OLDEST_CC)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "cuda:%d: %s has compute capability %u.%u; %u.%u is the least", c->ordinal,
+                       info.name, info.cc / 10, info.cc % 10, OLDEST_CC / 10, OLDEST_CC % 10);
+    c->cc = info.cc;
+    c->n_sm = info.n_sm;
+    c->integrated = info.integrated;
+
+    if ((result = d->ctx_retain(&c->ctx, c->device))) {
+        c->ctx = NULL;
+        return sl_fail(err, result == SL_CU_OUT_OF_MEMORY ? SL_ERR_DEVICE_OOM : SL_ERR_DEVICE_LOST,
+                       "cuda:%d: %s gives no context: %s", c->ordinal, info.name,
+                       sl_cuda_result_text(d, result, text, sizeof text));
+    }
+    if ((result = d->ctx_set_current(c->ctx)) ||
+        (result = d->stream_create(&c->stream, SL_CU_STREAM_NON_BLOCKING))) {
+        c->stream = NULL;
+        return sl_fail(err, result == SL_CU_OUT_OF_MEMORY ? SL_ERR_DEVICE_OOM : SL_ERR_DEVICE_LOST,
+                       "cuda:%d: %s gives no stream: %s", c->ordinal, info.name,
+                       sl_cuda_result_text(d, result, text, sizeof text));
+    }
+    status = sl_cuda_modules_load(c, err);
+    if (status)
+        return status;
+    uint32_t stage_bytes = config->stage_bytes ? config->stage_bytes : DEFAULT_STAGE_BYTES;
+    status = sl_cuda_stage_init(c, stage_bytes);
+    if (status)
+        return sl_fail(err, status, "cuda:%d: cannot allocate %u KiB of staging: %s", c->ordinal,
+                       stage_bytes >> 10, sl_status_text(status));
+
+    struct sl_device_caps *caps = &c->base.caps;
+    snprintf(caps->name, sizeof caps->name, "cuda:%d: %.40s, sm_%u", c->ordinal, info.name,
+             info.cc);
+    caps->memory_bytes = info.memory_bytes;
+    sl_cuda_ops_caps(c, caps);
+    sl_debug("cuda:%d: %s, %llu MiB, %s, %u multiprocessors, driver for CUDA %d.%d", c->ordinal,
+             info.name, (unsigned long long)(info.memory_bytes >> 20),
+             info.integrated ? "integrated" : "discrete", info.n_sm, d->version / 1000,
+             d->version % 1000 / 10);
+    return SL_OK;
+}
+
+enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_device **out_device,
+                            struct sl_err *err) {
+    if (!sl_cuda_n_images)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "cuda: this build has no CUDA kernels: it was made without nvcc; build it "
+                       "with the CUDA toolkit, or use the CPU");
+    struct sl_cuda *c = calloc(1, sizeof *c);
+    if (!c)
+        return sl_fail(err, SL_ERR_NOMEM, "cuda: out of memory");
+    enum sl_status status = sl_cuda_driver_open(config->driver_path, &c->driver, err);
+    if (status) {
+        free(c);
+        return status;
+    }
+    c->base.ops = &sl_cuda_ops;
+    c->ordinal = (int)config->ordinal;
+    status = start(c, config, err);
+    if (status) {
+        sl_cuda_close(&c->base);
+        return status;
+    }
+    *out_device = &c->base;
+    return SL_OK;
+}

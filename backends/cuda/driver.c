@@ -1,0 +1,54 @@
+#include "backends/cuda/driver.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *sl_cuda_result_text(const struct sl_cuda_driver *driver, int result, char *buf,
+                                size_t buf_bytes) {
+    const char *name = NULL, *text = NULL;
+    if (driver->error_name && driver->error_name(result, &name) == SL_CU_OK && name &&
+        driver->error_string(result, &text) == SL_CU_OK && text)
+        snprintf(buf, buf_bytes, "%s: %s", name, text);
+    else
+        snprintf(buf, buf_bytes, "CUDA error %d", result);
+    return buf;
+}
+
+enum sl_status sl_cuda_driver_open(const char *path, struct sl_cuda_driver *out_driver,
+                                   struct sl_err *err) {
+    const char *name = path ? path : "libcuda.so.1";
+    struct sl_cuda_driver d = {.lib = dlopen(name, RTLD_NOW | RTLD_LOCAL)};
+    if (!d.lib)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "cuda: no NVIDIA driver here (%s); install the GPU's driver, or use the CPU",
+                       dlerror());
+    const char *missing = NULL;
+    /* A function pointer may not be cast from dlsym's object pointer; its bytes may be copied. */
+#define FIND(field, symbol, args)                                                                  \
+    do {                                                                                           \
+        void *found = dlsym(d.lib, symbol);                                                        \
+        memcpy(&d.field, &found, sizeof found);                                                    \
+        if (!found && !missing)                                                                    \
+            missing = symbol;                                                                      \
+    } while (0);
+    SL_CU_FUNCTIONS(FIND)
+#undef FIND
+    if (missing)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "cuda: %s has no %s: the driver is too old; install a newer one", name,
+                       missing);
+    char text[256];
+    int result = d.init(0);
+    if (result == SL_CU_NO_DEVICE)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda: the driver finds no GPU (%s)",
+                       sl_cuda_result_text(&d, result, text, sizeof text));
+    if (result)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "cuda: the driver does not start (%s); does nvidia-smi work?",
+                       sl_cuda_result_text(&d, result, text, sizeof text));
+    if (d.driver_version(&d.version))
+        d.version = 0;
+    *out_driver = d;
+    return SL_OK;
+}

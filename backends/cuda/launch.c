@@ -1,0 +1,109 @@
+/* Kernels: from the embedded images to a launch. */
+#include "backends/cuda/cuda_internal.h"
+#include "backends/cuda/images.h"
+#include "common/log.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+/* What a block may have without being asked for it. */
+#define PLAIN_SMEM_BYTES (48u << 10)
+
+static const char *const symbols[] = {
+#define SYMBOL(name, args) "sl_k_" #name,
+    SL_KERNELS(SYMBOL)
+#undef SYMBOL
+};
+static const uint32_t arg_bytes[] = {
+#define ARGS(name, args) sizeof(args),
+    SL_KERNELS(ARGS)
+#undef ARGS
+};
+
+/* Kernel parameters before compute capability 7.0 and CUDA 12.1 end at 4 KiB. */
+#define FITS(name, args)                                                                           \
+    _Static_assert(sizeof(args) <= 4096, "the arguments of " #name " are too large");
+SL_KERNELS(FITS)
+#undef FITS
+
+static enum sl_status image_error(const struct sl_cuda *c, int result, const char *image,
+                                  struct sl_err *err) {
+    char text[256];
+    sl_cuda_result_text(&c->driver, result, text, sizeof text);
+    if (result == SL_CU_OUT_OF_MEMORY)
+        return sl_fail(err, SL_ERR_DEVICE_OOM, "cuda:%d: no memory for the kernels (%s): %s",
+                       c->ordinal, image, text);
+    if (result == SL_CU_NO_BINARY_FOR_GPU || result == SL_CU_INVALID_IMAGE ||
+        result == SL_CU_UNSUPPORTED_PTX_VERSION)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "cuda:%d: the kernels (%s) were built for sm %s and this is sm %u with a "
+                       "driver for CUDA %d.%d: %s; install a newer driver, or build with "
+                       "CUDA_ARCHS=%u",
+                       c->ordinal, image, sl_cuda_image_archs, c->cc, c->driver.version / 1000,
+                       c->driver.version % 1000 / 10, text, c->cc);
+    return sl_fail(err, SL_ERR_DEVICE_LOST, "cuda:%d: the kernels (%s) do not load: %s", c->ordinal,
+                   image, text);
+}
+
+enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err) {
+    if (sl_cuda_n_images > SL_CUDA_MAX_IMAGES)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda: %llu images are embedded; the most is %u",
+                       (unsigned long long)sl_cuda_n_images, SL_CUDA_MAX_IMAGES);
+    for (uint32_t i = 0; i < sl_cuda_n_images; i++) {
+        int result = c->driver.module_load(&c->module[i], sl_cuda_images[i].data);
+        if (result)
+            return image_error(c, result, sl_cuda_images[i].name, err);
+        c->n_modules = i + 1;
+    }
+    for (uint32_t k = 0; k < SL_KERNEL_COUNT; k++) {
+        int result = SL_CU_NOT_FOUND;
+        uint32_t i = 0;
+        for (; i < c->n_modules && result == SL_CU_NOT_FOUND; i++)
+            result = c->driver.module_function(&c->kernel[k], c->module[i], symbols[k]);
+        if (result == SL_CU_NOT_FOUND)
+            return sl_fail(err, SL_ERR_UNSUPPORTED,
+                           "cuda: no embedded image has a kernel %s: the build is incomplete",
+                           symbols[k]);
+        if (result)
+            return image_error(c, result, sl_cuda_images[i - 1].name, err);
+        c->kernel_smem_bytes[k] = PLAIN_SMEM_BYTES;
+    }
+    return SL_OK;
+}
+
+void sl_cuda_modules_unload(struct sl_cuda *c) {
+    while (c->n_modules)
+        c->driver.module_unload(c->module[--c->n_modules]);
+}
+
+enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct sl_dim3 grid,
+                              struct sl_dim3 block, uint32_t smem_bytes, const void *args,
+                              size_t args_bytes) {
+    const char *name = symbols[kernel];
+    assert(args_bytes == arg_bytes[kernel]);
+    assert(grid.x && grid.y && grid.z && block.x && block.y && block.z);
+    enum sl_status status = sl_cuda_enter(c);
+    if (status)
+        return status;
+    if (smem_bytes > c->kernel_smem_bytes[kernel]) {
+        if (smem_bytes > c->max_smem_bytes) {
+            sl_error("cuda:%d: %s needs %u bytes of shared memory; this GPU has %u a block",
+                     c->ordinal, name, smem_bytes, c->max_smem_bytes);
+            return SL_ERR_UNSUPPORTED;
+        }
+        status =
+            sl_cuda_check(c,
+                          c->driver.func_set_attribute(
+                              c->kernel[kernel], SL_CU_FUNC_MAX_DYNAMIC_SHARED, (int)smem_bytes),
+                          name);
+        if (status)
+            return status;
+        c->kernel_smem_bytes[kernel] = smem_bytes;
+    }
+    void *extra[] = {SL_CU_PARAM_POINTER, (void *)(uintptr_t)args, SL_CU_PARAM_SIZE, &args_bytes,
+                     SL_CU_PARAM_END};
+    return sl_cuda_check(c,
+                         c->driver.launch(c->kernel[kernel], grid.x, grid.y, grid.z, block.x,
+                                          block.y, block.z, smem_bytes, c->stream, NULL, extra),
+                         name);
+}

@@ -1,0 +1,192 @@
+/* Device memory, and the way in and out of it. */
+#include "backends/cuda/cuda_internal.h"
+#include "common/log.h"
+#include "common/metrics.h"
+
+#include <string.h>
+
+#define SEGMENTS        SL_CUDA_STAGE_SEGMENTS
+#define PUSH_ALIGN      256u
+#define MIN_STAGE_BYTES (SEGMENTS * (256u << 10))
+
+static uint64_t address(const void *p) {
+    return (uint64_t)(uintptr_t)p;
+}
+
+enum sl_status sl_cuda_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    uint64_t addr = 0;
+    enum sl_status status = sl_cuda_enter(c);
+    if (status)
+        return status;
+    /* Plain device allocation and nothing else: what does not fit on the card is refused. */
+    int result = c->driver.mem_alloc(&addr, bytes ? bytes : 1);
+    if (result) {
+        size_t free_bytes = 0, total_bytes = 0;
+        if (result == SL_CU_OUT_OF_MEMORY &&
+            c->driver.mem_info(&free_bytes, &total_bytes) == SL_CU_OK)
+            sl_error("cuda:%d: %zu MiB asked for, %zu of %zu are free", c->ordinal,
+                     (bytes + 0xfffff) >> 20, free_bytes >> 20, total_bytes >> 20);
+        return sl_cuda_check(c, result, "allocating device memory");
+    }
+    sl_debug("cuda:%d: %zu bytes of device memory at 0x%llx", c->ordinal, bytes,
+             (unsigned long long)addr);
+    sl_count(device_memory_bytes, bytes);
+    sl_count(device_allocs_total, 1);
+    *out_addr = (void *)(uintptr_t)addr;
+    return SL_OK;
+}
+
+void sl_cuda_free(struct sl_device *d, void *addr, size_t bytes) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    sl_count(device_memory_bytes, -(int64_t)bytes);
+    /* A lost device's memory went with it. cuMemFree waits for what was enqueued. */
+    if (!sl_cuda_enter(c))
+        (void)!sl_cuda_check(c, c->driver.mem_free(address(addr)), "freeing device memory");
+}
+
+enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes) {
+    struct sl_cuda_stage *s = &c->stage;
+    if (bytes < MIN_STAGE_BYTES)
+        bytes = MIN_STAGE_BYTES;
+    s->segment_bytes = (uint32_t)(bytes / SEGMENTS / PUSH_ALIGN * PUSH_ALIGN);
+    bytes = (size_t)s->segment_bytes * SEGMENTS;
+    void *host = NULL, *mirror = NULL;
+    enum sl_status status =
+        sl_cuda_check(c, c->driver.host_alloc(&host, bytes, 0), "allocating pinned memory");
+    if (status)
+        return status;
+    s->host = host;
+    sl_debug("cuda:%d: %zu bytes of pinned host memory", c->ordinal, bytes);
+    sl_count(device_pinned_bytes, bytes);
+    sl_count(device_allocs_total, 1);
+    status = sl_cuda_alloc(&c->base, bytes, &mirror);
+    if (status)
+        return status;
+    s->mirror = address(mirror);
+    for (uint32_t i = 0; i < SEGMENTS && !status; i++)
+        status = sl_cuda_check(c, c->driver.event_create(&s->passed[i], SL_CU_EVENT_NO_TIMING),
+                               "creating an event");
+    return status;
+}
+
+void sl_cuda_stage_release(struct sl_cuda *c) {
+    struct sl_cuda_stage *s = &c->stage;
+    size_t bytes = (size_t)s->segment_bytes * SEGMENTS;
+    for (uint32_t i = 0; i < SEGMENTS; i++)
+        if (s->passed[i])
+            c->driver.event_destroy(s->passed[i]);
+    if (s->mirror)
+        sl_cuda_free(&c->base, (void *)(uintptr_t)s->mirror, bytes);
+    if (s->host) {
+        c->driver.host_free(s->host);
+        sl_count(device_pinned_bytes, -(int64_t)bytes);
+    }
+    memset(s, 0, sizeof *s);
+}
+
+/* Closes the segment being filled and opens the next, waiting for the copies out of it. */
+static enum sl_status next_segment(struct sl_cuda *c) {
+    struct sl_cuda_stage *s = &c->stage;
+    enum sl_status status = sl_cuda_check(
+        c, c->driver.event_record(s->passed[s->segment], c->stream), "recording an event");
+    if (status)
+        return status;
+    s->in_flight[s->segment] = true;
+    s->segment = (s->segment + 1) % SEGMENTS;
+    s->used_bytes = 0;
+    if (!s->in_flight[s->segment])
+        return SL_OK;
+    sl_count(device_stage_waits_total, 1);
+    status = sl_cuda_check(c, c->driver.event_sync(s->passed[s->segment]), "waiting for a copy");
+    if (!status)
+        s->in_flight[s->segment] = false;
+    return status;
+}
+
+/* Room for up to `bytes` in the stage, at least one alignment unit; *out_bytes is how much. */
+static enum sl_status stage_room(struct sl_cuda *c, size_t bytes, size_t least_bytes,
+                                 size_t *out_at, size_t *out_bytes) {
+    struct sl_cuda_stage *s = &c->stage;
+    if (s->segment_bytes - s->used_bytes < least_bytes) {
+        enum sl_status status = next_segment(c);
+        if (status)
+            return status;
+    }
+    size_t room = s->segment_bytes - s->used_bytes;
+    *out_bytes = bytes < room ? bytes : room;
+    *out_at = (size_t)s->segment * s->segment_bytes + s->used_bytes;
+    size_t taken = (*out_bytes + PUSH_ALIGN - 1) / PUSH_ALIGN * PUSH_ALIGN;
+    s->used_bytes += (uint32_t)taken; /* segments are whole units, so this stays within */
+    return SL_OK;
+}
+
+enum sl_status sl_cuda_upload(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    enum sl_status status = sl_cuda_enter(c);
+    for (size_t done = 0; !status && done < bytes;) {
+        size_t at, n;
+        status = stage_room(c, bytes - done, PUSH_ALIGN, &at, &n);
+        if (status)
+            break;
+        memcpy(c->stage.host + at, (const char *)src + done, n);
+        status = sl_cuda_check(
+            c, c->driver.copy_to_device(address(dst) + done, c->stage.host + at, n, c->stream),
+            "copying to the device");
+        done += n;
+    }
+    return status;
+}
+
+enum sl_status sl_cuda_push(struct sl_cuda *c, const void *src, size_t bytes,
+                            const void **out_addr) {
+    size_t at, n;
+    if (bytes > c->stage.segment_bytes) {
+        sl_error("cuda:%d: %zu bytes of arguments; a stage segment has %u", c->ordinal, bytes,
+                 c->stage.segment_bytes);
+        return SL_ERR_INVALID;
+    }
+    enum sl_status status = sl_cuda_enter(c);
+    if (!status)
+        status = stage_room(c, bytes, bytes, &at, &n);
+    if (status)
+        return status;
+    memcpy(c->stage.host + at, src, n);
+    status = sl_cuda_check(
+        c, c->driver.copy_to_device(c->stage.mirror + at, c->stage.host + at, n, c->stream),
+        "copying arguments to the device");
+    if (!status)
+        *out_addr = (const void *)(uintptr_t)(c->stage.mirror + at);
+    return status;
+}
+
+enum sl_status sl_cuda_sync(struct sl_device *d) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    enum sl_status status = sl_cuda_enter(c);
+    if (!status)
+        status = sl_cuda_check(c, c->driver.stream_sync(c->stream), "waiting for the device");
+    if (!status)
+        memset(c->stage.in_flight, 0, sizeof c->stage.in_flight);
+    return status;
+}
+
+/* One segment at a time, through the stage: the destination need not be pinned. */
+enum sl_status sl_cuda_download(struct sl_device *d, void *dst_host, const void *src,
+                                size_t bytes) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    enum sl_status status = sl_cuda_enter(c);
+    for (size_t done = 0; !status && done < bytes;) {
+        size_t at, n;
+        status = stage_room(c, bytes - done, PUSH_ALIGN, &at, &n);
+        if (!status)
+            status = sl_cuda_check(
+                c, c->driver.copy_to_host(c->stage.host + at, address(src) + done, n, c->stream),
+                "copying from the device");
+        if (!status)
+            status = sl_cuda_sync(d);
+        if (!status)
+            memcpy((char *)dst_host + done, c->stage.host + at, n);
+        done += n;
+    }
+    return status;
+}

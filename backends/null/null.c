@@ -1,0 +1,116 @@
+#include "backends/null/null.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void null_close(struct sl_device *d) {
+    free(d);
+}
+
+static enum sl_status null_configure(struct sl_device *d, const struct sl_device_limits *limits) {
+    (void)d, (void)limits;
+    return SL_OK;
+}
+
+static uint64_t null_scratch_bytes(const struct sl_device *d,
+                                   const struct sl_device_limits *limits) {
+    (void)d, (void)limits;
+    return 0;
+}
+
+static enum sl_status null_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
+    (void)d;
+    if (bytes > SIZE_MAX - 64)
+        return SL_ERR_NOMEM;
+    size_t whole = (bytes + 64) / 64 * 64;
+    void *p = aligned_alloc(64, whole);
+    if (!p)
+        return SL_ERR_NOMEM;
+    memset(p, 0, whole);
+    *out_addr = p;
+    return SL_OK;
+}
+
+static void null_free(struct sl_device *d, void *addr, size_t bytes) {
+    (void)d, (void)bytes;
+    free(addr);
+}
+
+static enum sl_status null_copy(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+    (void)d;
+    memcpy(dst, src, bytes);
+    return SL_OK;
+}
+
+static enum sl_status null_sync(struct sl_device *d) {
+    (void)d;
+    return SL_OK;
+}
+
+#define NOTHING(op)                                                                                \
+    static enum sl_status null_##op(struct sl_device *d, const struct sl_op_##op *a) {             \
+        (void)d, (void)a;                                                                          \
+        return SL_OK;                                                                              \
+    }
+NOTHING(embed)
+NOTHING(rms_norm)
+NOTHING(matmul)
+NOTHING(rope_table)
+NOTHING(rope)
+NOTHING(kv_write)
+NOTHING(attention)
+NOTHING(moe)
+NOTHING(moe_combine)
+NOTHING(silu_mul)
+NOTHING(add_gated)
+NOTHING(gather_rows)
+
+static enum sl_status null_router(struct sl_device *d, const struct sl_op_router *a) {
+    (void)d;
+    for (uint32_t t = 0; t < a->n_tok; t++)
+        for (uint32_t r = 0; r < a->k; r++) {
+            a->ids[(size_t)t * a->k + r] = r;
+            a->weights[(size_t)t * a->k + r] = 1.0f / (float)a->k;
+        }
+    return SL_OK;
+}
+
+static const struct sl_backend_ops null_ops = {
+    .name = "null",
+    .close = null_close,
+    .configure = null_configure,
+    .scratch_bytes = null_scratch_bytes,
+    .alloc = null_alloc,
+    .free = null_free,
+    .upload = null_copy,
+    .download = null_copy,
+    .sync = null_sync,
+    .embed = null_embed,
+    .rms_norm = null_rms_norm,
+    .matmul = null_matmul,
+    .rope_table = null_rope_table,
+    .rope = null_rope,
+    .kv_write = null_kv_write,
+    .attention = null_attention,
+    .router = null_router,
+    .moe = null_moe,
+    .moe_combine = null_moe_combine,
+    .silu_mul = null_silu_mul,
+    .add_gated = null_add_gated,
+    .gather_rows = null_gather_rows,
+};
+
+enum sl_status sl_null_open(struct sl_device **out_device, struct sl_err *err) {
+    struct sl_device *d = calloc(1, sizeof *d);
+    if (!d)
+        return sl_fail(err, SL_ERR_NOMEM, "null: out of memory");
+    d->ops = &null_ops;
+    snprintf(d->caps.name, sizeof d->caps.name, "null: does nothing");
+    d->caps.host_visible = true;
+    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
+        d->caps.weight_dtype[t] = sl_dtype_info(t) != NULL;
+    d->caps.kv_dtype[SL_DTYPE_F16] = d->caps.kv_dtype[SL_DTYPE_Q8_0] = true;
+    *out_device = d;
+    return SL_OK;
+}

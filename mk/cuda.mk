@@ -1,0 +1,83 @@
+# CUDA kernels: each backends/kernels/NAME.cu becomes one fatbin with machine code for CUDA_ARCHS (and PTX of
+# the newest, for GPUs to come), embedded in the backends' archive. Without nvcc everything else builds, and
+# the backend says that it has no kernels.
+#   WITH_CUDA=auto|1|0   auto takes nvcc when it is there; 1 fails without it; 0 leaves the kernels out
+#   CUDA_ARCHS="90"      only these, for quick builds
+#   NVCC=/path/to/nvcc
+WITH_CUDA ?= auto
+ifeq ($(origin NVCC),undefined)
+NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+endif
+ifeq ($(WITH_CUDA),0)
+override NVCC :=
+else ifeq ($(WITH_CUDA)$(NVCC),1)
+$(error WITH_CUDA=1, but there is no nvcc on PATH or in /usr/local/cuda/bin; give NVCC=/path/to/nvcc)
+endif
+
+ifneq ($(NVCC),)
+ifeq ($(origin CUDA_ARCHS),undefined)
+CUDA_ARCHS := $(filter 75 80 86 89 90 100 120,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code)))
+endif
+CUDA_SRC := $(wildcard backends/kernels/*.cu)
+else
+CUDA_ARCHS :=
+CUDA_SRC :=
+endif
+empty :=
+space := $(empty) $(empty)
+# All modes share them.
+CUDA_DIR := build/cuda/sm$(subst $(space),_,$(strip $(CUDA_ARCHS)))
+CUDA_FATBIN := $(CUDA_SRC:backends/kernels/%.cu=$(CUDA_DIR)/%.fatbin)
+CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
+  $(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$(a),code=compute_$(a))
+# No contraction here either: what is fused is written as fmaf.
+NVCC_FLAGS := -std=c++17 -O3 -I. -fmad=false
+
+$(CUDA_DIR)/%.fatbin: backends/kernels/%.cu mk/cuda.mk
+	@mkdir -p $(@D)
+	$(call say,nvcc)
+	$(NVCC) $(NVCC_FLAGS) $(if $(findstring -Werror,$(CFLAGS)),-Werror all-warnings) $(CUDA_GENCODE) -MMD -MP -MF $(@:.fatbin=.d) -fatbin -o $@ $<
+
+# The list of images, rewritten only when it changes.
+CUDA_IMAGES := $(B)/backends/cuda/images.S
+define CUDA_IMAGES_TEXT
+.section .rodata
+.globl sl_cuda_image_archs
+sl_cuda_image_archs: .asciz "$(strip $(CUDA_ARCHS))"
+$(foreach f,$(CUDA_FATBIN),name_$(basename $(notdir $(f))): .asciz "$(basename $(notdir $(f)))"
+.balign 64
+data_$(basename $(notdir $(f))): .incbin "$(f)"
+)
+.balign 8
+.globl sl_cuda_n_images
+sl_cuda_n_images: .quad $(words $(CUDA_FATBIN))
+.section .data.rel.ro, "aw"
+.balign 8
+.globl sl_cuda_images
+sl_cuda_images:
+$(foreach f,$(CUDA_FATBIN),.quad name_$(basename $(notdir $(f))), data_$(basename $(notdir $(f)))
+)
+.section .note.GNU-stack, ""
+endef
+$(shell mkdir -p $(dir $(CUDA_IMAGES)))
+$(file >$(CUDA_IMAGES).new,$(CUDA_IMAGES_TEXT))
+$(shell cmp -s $(CUDA_IMAGES).new $(CUDA_IMAGES) || cp $(CUDA_IMAGES).new $(CUDA_IMAGES))
+
+$(B)/backends/cuda/images.o: $(CUDA_IMAGES) $(CUDA_FATBIN)
+	$(call say,as)
+	$(CC) -c -o $@ $<
+	$(if $(CUDA_FATBIN),,@echo "  no nvcc: built without CUDA kernels")
+OBJ += $(B)/backends/cuda/images.o
+
+# A driver for tests: libcuda's symbols over host memory.
+FAKE_CUDA := $(B)/tests/support/fake_cuda.so
+$(FAKE_CUDA): tests/support/fake_cuda.c tests/support/fake_cuda.h backends/cuda/driver.h mk/cuda.mk
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -fPIC -shared -o $@ $<
+
+.PHONY: kernels
+## make kernels             CUDA kernels alone (CUDA_ARCHS=90 for quick ones; WITH_CUDA=0 leaves them out)
+kernels: $(CUDA_FATBIN)
+
+-include $(CUDA_FATBIN:.fatbin=.d)

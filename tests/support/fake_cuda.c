@@ -1,0 +1,513 @@
+#include "tests/support/fake_cuda.h"
+
+#include "backends/cuda/driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ADDRESS_BIAS  0x1000000000000000ull
+#define ILLEGAL       700
+#define DEVICE_SHARED 232448
+
+static struct fake_cuda fake;
+
+struct CUctx_st {
+    int refs;
+};
+struct CUstream_st {
+    int unused;
+};
+struct CUevent_st {
+    uint64_t after; /* passed once this many operations have run */
+};
+struct CUmod_st {
+    int unused;
+};
+struct CUfunc_st {
+    char name[64];
+    struct CUfunc_st *next;
+    int smem_bytes;
+};
+
+struct memory {
+    char *host;
+    size_t bytes;
+    bool pinned;
+    struct memory *next;
+};
+
+struct operation {
+    enum { TO_DEVICE, TO_HOST, FILL, OTHER } kind;
+    void *dst;
+    const void *src;
+    size_t bytes;
+    uint32_t value;
+    struct operation *next;
+};
+
+static struct CUctx_st contexts[FAKE_CUDA_MAX_DEVICES];
+static _Thread_local struct CUctx_st *current;
+static struct memory *memories;
+static struct CUfunc_st *functions;
+static struct operation *queue, **queue_end = &queue;
+static uint64_t n_done;
+static int stuck;
+
+static void clear(void) {
+    while (memories) {
+        struct memory *m = memories;
+        memories = m->next;
+        free(m->host);
+        free(m);
+    }
+    while (functions) {
+        struct CUfunc_st *f = functions;
+        functions = f->next;
+        free(f);
+    }
+    while (queue) {
+        struct operation *o = queue;
+        queue = o->next;
+        free(o);
+    }
+    queue_end = &queue;
+    n_done = 0;
+    stuck = 0;
+    current = NULL;
+    memset(contexts, 0, sizeof contexts);
+}
+
+struct fake_cuda *fake_cuda_reset(void) {
+    clear();
+    fake = (struct fake_cuda){.n_devices = 1, .memory_bytes = (size_t)1 << 30};
+    for (int i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
+        fake.cc[i] = 90;
+    return &fake;
+}
+
+/* Counts a call and decides whether it fails. */
+static int enter(const char *symbol) {
+    fake.n_calls++;
+    if (stuck)
+        return stuck;
+    bool now =
+        fake.fail_at == fake.n_calls || (fake.fail_symbol && strcmp(fake.fail_symbol, symbol) == 0);
+    if (!now)
+        return 0;
+    fake.fail_symbol = NULL;
+    if (fake.sticky)
+        stuck = fake.fail_result;
+    return fake.fail_result;
+}
+#define ENTER(symbol)                                                                              \
+    do {                                                                                           \
+        int enter_result = enter(symbol);                                                          \
+        if (enter_result)                                                                          \
+            return enter_result;                                                                   \
+    } while (0)
+#define ENTER_CONTEXT(symbol)                                                                      \
+    do {                                                                                           \
+        ENTER(symbol);                                                                             \
+        if (!current)                                                                              \
+            return fake.misused = true, 201;                                                       \
+    } while (0)
+
+static int wrong(void) {
+    fake.misused = true;
+    return SL_CU_INVALID_VALUE;
+}
+
+/* Where a device address points; NULL when the range is not within one allocation. */
+static char *device_range(uint64_t addr, size_t bytes) {
+    for (struct memory *m = memories; m; m = m->next) {
+        uint64_t base = (uint64_t)(uintptr_t)m->host + ADDRESS_BIAS;
+        if (!m->pinned && addr >= base && addr - base <= m->bytes &&
+            bytes <= m->bytes - (addr - base))
+            return m->host + (addr - base);
+    }
+    return NULL;
+}
+
+static int enqueue(struct operation o) {
+    struct operation *q = malloc(sizeof *q);
+    if (!q)
+        abort();
+    *q = o;
+    q->next = NULL;
+    *queue_end = q;
+    queue_end = &q->next;
+    fake.n_queued++;
+    return 0;
+}
+
+/* Runs what was queued until `upto` operations have run in all. */
+static int run(uint64_t upto) {
+    while (queue && n_done < upto) {
+        struct operation *o = queue;
+        if ((o->kind == FILL || o->kind == OTHER) && fake.kernel_fault)
+            stuck = fake.kernel_fault;
+        if (stuck)
+            return stuck;
+        if (o->kind == FILL)
+            for (size_t i = 0; i < o->bytes / 4; i++)
+                memcpy((char *)o->dst + 4 * i, &o->value, 4);
+        else if (o->kind != OTHER)
+            memcpy(o->dst, o->src, o->bytes);
+        queue = o->next;
+        if (!queue)
+            queue_end = &queue;
+        free(o);
+        n_done++;
+    }
+    return 0;
+}
+
+/* The driver's symbols. */
+int cuInit(unsigned flags);
+int cuInit(unsigned flags) {
+    (void)flags;
+    ENTER("cuInit");
+    return fake.init_result;
+}
+
+int cuDriverGetVersion(int *version);
+int cuDriverGetVersion(int *version) {
+    ENTER("cuDriverGetVersion");
+    *version = 13000;
+    return 0;
+}
+
+int cuGetErrorName(int result, const char **text);
+int cuGetErrorName(int result, const char **text) {
+    static char name[32];
+    if (result == 999)
+        return SL_CU_INVALID_VALUE; /* one that it cannot name */
+    snprintf(name, sizeof name, "FAKE_ERROR_%d", result);
+    *text = name;
+    return 0;
+}
+
+int cuGetErrorString(int result, const char **text);
+int cuGetErrorString(int result, const char **text) {
+    (void)result;
+    *text = "as the test asked";
+    return 0;
+}
+
+int cuDeviceGetCount(int *n);
+int cuDeviceGetCount(int *n) {
+    ENTER("cuDeviceGetCount");
+    *n = fake.n_devices;
+    return 0;
+}
+
+int cuDeviceGet(int *device, int ordinal);
+int cuDeviceGet(int *device, int ordinal) {
+    ENTER("cuDeviceGet");
+    if (ordinal < 0 || ordinal >= fake.n_devices)
+        return SL_CU_INVALID_DEVICE;
+    *device = ordinal;
+    return 0;
+}
+
+int cuDeviceGetName(char *name, int len, int device);
+int cuDeviceGetName(char *name, int len, int device) {
+    ENTER("cuDeviceGetName");
+    snprintf(name, (size_t)len, "Fake GPU %d", device);
+    return 0;
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int device);
+int cuDeviceTotalMem_v2(size_t *bytes, int device) {
+    (void)device;
+    ENTER("cuDeviceTotalMem_v2");
+    *bytes = fake.memory_bytes;
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device);
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    ENTER("cuDeviceGetAttribute");
+    switch (attribute) {
+    case SL_CU_ATTR_CC_MAJOR:
+        *value = fake.cc[device] / 10;
+        return 0;
+    case SL_CU_ATTR_CC_MINOR:
+        *value = fake.cc[device] % 10;
+        return 0;
+    case SL_CU_ATTR_INTEGRATED:
+        *value = fake.integrated[device];
+        return 0;
+    case SL_CU_ATTR_MULTIPROCESSORS:
+        *value = 132;
+        return 0;
+    case SL_CU_ATTR_MAX_SHARED_OPTIN:
+        *value = DEVICE_SHARED;
+        return 0;
+    case SL_CU_ATTR_L2_BYTES:
+        *value = 50 << 20;
+        return 0;
+    default:
+        return SL_CU_INVALID_VALUE;
+    }
+}
+
+int cuDevicePrimaryCtxRetain(struct CUctx_st **ctx, int device);
+int cuDevicePrimaryCtxRetain(struct CUctx_st **ctx, int device) {
+    ENTER("cuDevicePrimaryCtxRetain");
+    contexts[device].refs++;
+    fake.live_objects++;
+    *ctx = &contexts[device];
+    return 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device);
+int cuDevicePrimaryCtxRelease_v2(int device) {
+    fake.n_calls++;
+    if (contexts[device].refs-- <= 0)
+        return wrong();
+    fake.live_objects--;
+    return 0;
+}
+
+int cuCtxSetCurrent(struct CUctx_st *ctx);
+int cuCtxSetCurrent(struct CUctx_st *ctx) {
+    ENTER("cuCtxSetCurrent");
+    current = ctx;
+    return 0;
+}
+
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+    ENTER_CONTEXT("cuMemGetInfo_v2");
+    *total_bytes = fake.memory_bytes;
+    *free_bytes = fake.memory_bytes - (size_t)fake.live_device_bytes;
+    return 0;
+}
+
+static void *allocate(size_t bytes, bool pinned) {
+    struct memory *m = calloc(1, sizeof *m);
+    if (!m || !(m->host = aligned_alloc(512, (bytes + 511) / 512 * 512)))
+        abort();
+    memset(m->host, 0xee, bytes);
+    m->bytes = bytes;
+    m->pinned = pinned;
+    m->next = memories;
+    memories = m;
+    *(pinned ? &fake.live_pinned_bytes : &fake.live_device_bytes) += (int64_t)bytes;
+    return m->host;
+}
+
+static int release(const void *host, bool pinned) {
+    for (struct memory **at = &memories; *at; at = &(*at)->next) {
+        struct memory *m = *at;
+        if (m->host != host || m->pinned != pinned)
+            continue;
+        *(pinned ? &fake.live_pinned_bytes : &fake.live_device_bytes) -= (int64_t)m->bytes;
+        *at = m->next;
+        free(m->host);
+        free(m);
+        return 0;
+    }
+    return wrong();
+}
+
+int cuMemAlloc_v2(uint64_t *addr, size_t bytes);
+int cuMemAlloc_v2(uint64_t *addr, size_t bytes) {
+    ENTER_CONTEXT("cuMemAlloc_v2");
+    if (!bytes)
+        return SL_CU_INVALID_VALUE;
+    if (bytes > fake.memory_bytes - (size_t)fake.live_device_bytes)
+        return SL_CU_OUT_OF_MEMORY;
+    *addr = (uint64_t)(uintptr_t)allocate(bytes, false) + ADDRESS_BIAS;
+    return 0;
+}
+
+int cuMemFree_v2(uint64_t addr);
+int cuMemFree_v2(uint64_t addr) {
+    ENTER_CONTEXT("cuMemFree_v2");
+    int result = run(UINT64_MAX); /* as the real one, it waits */
+    return result ? result : release((void *)(uintptr_t)(addr - ADDRESS_BIAS), false);
+}
+
+int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags);
+int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags) {
+    (void)flags;
+    ENTER_CONTEXT("cuMemHostAlloc");
+    *addr = allocate(bytes, true);
+    return 0;
+}
+
+int cuMemFreeHost(void *addr);
+int cuMemFreeHost(void *addr) {
+    ENTER_CONTEXT("cuMemFreeHost");
+    return release(addr, true);
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream);
+int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream) {
+    ENTER_CONTEXT("cuMemcpyHtoDAsync_v2");
+    char *to = device_range(dst, bytes);
+    if (!to || !stream)
+        return wrong();
+    fake.n_to_device++;
+    return enqueue((struct operation){.kind = TO_DEVICE, .dst = to, .src = src, .bytes = bytes});
+}
+
+int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream);
+int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream) {
+    ENTER_CONTEXT("cuMemcpyDtoHAsync_v2");
+    const char *from = device_range(src, bytes);
+    if (!from || !stream)
+        return wrong();
+    return enqueue((struct operation){.kind = TO_HOST, .dst = dst, .src = from, .bytes = bytes});
+}
+
+int cuStreamCreate(struct CUstream_st **stream, unsigned flags);
+int cuStreamCreate(struct CUstream_st **stream, unsigned flags) {
+    (void)flags;
+    ENTER_CONTEXT("cuStreamCreate");
+    if (!(*stream = calloc(1, sizeof **stream)))
+        abort();
+    fake.live_objects++;
+    return 0;
+}
+
+int cuStreamDestroy_v2(struct CUstream_st *stream);
+int cuStreamDestroy_v2(struct CUstream_st *stream) {
+    fake.n_calls++;
+    free(stream);
+    fake.live_objects--;
+    return 0;
+}
+
+int cuStreamSynchronize(struct CUstream_st *stream);
+int cuStreamSynchronize(struct CUstream_st *stream) {
+    ENTER_CONTEXT("cuStreamSynchronize");
+    if (!stream)
+        return wrong();
+    fake.n_waits++;
+    return run(UINT64_MAX);
+}
+
+int cuEventCreate(struct CUevent_st **event, unsigned flags);
+int cuEventCreate(struct CUevent_st **event, unsigned flags) {
+    (void)flags;
+    ENTER_CONTEXT("cuEventCreate");
+    if (!(*event = calloc(1, sizeof **event)))
+        abort();
+    fake.live_objects++;
+    return 0;
+}
+
+int cuEventDestroy_v2(struct CUevent_st *event);
+int cuEventDestroy_v2(struct CUevent_st *event) {
+    fake.n_calls++;
+    free(event);
+    fake.live_objects--;
+    return 0;
+}
+
+int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream);
+int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream) {
+    ENTER_CONTEXT("cuEventRecord");
+    if (!event || !stream)
+        return wrong();
+    event->after = fake.n_queued;
+    return 0;
+}
+
+int cuEventSynchronize(struct CUevent_st *event);
+int cuEventSynchronize(struct CUevent_st *event) {
+    ENTER_CONTEXT("cuEventSynchronize");
+    fake.n_waits++;
+    return run(event->after);
+}
+
+int cuModuleLoadData(struct CUmod_st **module, const void *image);
+int cuModuleLoadData(struct CUmod_st **module, const void *image) {
+    static const unsigned char magic[4] = {0x50, 0xed, 0x55, 0xba}; /* of a fatbin */
+    ENTER_CONTEXT("cuModuleLoadData");
+    if (fake.module_result)
+        return fake.module_result;
+    if (memcmp(image, magic, sizeof magic) != 0)
+        return SL_CU_INVALID_IMAGE;
+    if (!(*module = calloc(1, sizeof **module)))
+        abort();
+    fake.live_objects++;
+    return 0;
+}
+
+int cuModuleUnload(struct CUmod_st *module);
+int cuModuleUnload(struct CUmod_st *module) {
+    fake.n_calls++;
+    free(module);
+    fake.live_objects--;
+    return 0;
+}
+
+int cuModuleGetFunction(struct CUfunc_st **function, struct CUmod_st *module, const char *name);
+int cuModuleGetFunction(struct CUfunc_st **function, struct CUmod_st *module, const char *name) {
+    ENTER_CONTEXT("cuModuleGetFunction");
+    if (!module)
+        return wrong();
+    if (fake.missing_kernel && strcmp(fake.missing_kernel, name) == 0)
+        return SL_CU_NOT_FOUND;
+    struct CUfunc_st *f = calloc(1, sizeof *f);
+    if (!f)
+        abort();
+    snprintf(f->name, sizeof f->name, "%s", name);
+    f->smem_bytes = 48 << 10;
+    f->next = functions;
+    functions = f;
+    *function = f;
+    return 0;
+}
+
+int cuFuncSetAttribute(struct CUfunc_st *function, int attribute, int value);
+int cuFuncSetAttribute(struct CUfunc_st *function, int attribute, int value) {
+    ENTER_CONTEXT("cuFuncSetAttribute");
+    if (attribute != SL_CU_FUNC_MAX_DYNAMIC_SHARED || value > DEVICE_SHARED)
+        return SL_CU_INVALID_VALUE;
+    function->smem_bytes = value;
+    return 0;
+}
+
+/* As struct sl_karg_fill. */
+struct fill_args {
+    uint64_t dst, n;
+    uint32_t value;
+};
+
+int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned smem_bytes,
+                   struct CUstream_st *stream, void **params, void **extra);
+int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned smem_bytes,
+                   struct CUstream_st *stream, void **params, void **extra) {
+    ENTER_CONTEXT("cuLaunchKernel");
+    if (!function || !stream || params || !extra || extra[0] != SL_CU_PARAM_POINTER ||
+        extra[2] != SL_CU_PARAM_SIZE || extra[4] != SL_CU_PARAM_END)
+        return wrong();
+    if (!grid_x || !grid_y || !grid_z || (uint64_t)block_x * block_y * block_z > 1024 ||
+        (!block_x || !block_y || !block_z) || (int)smem_bytes > function->smem_bytes)
+        return SL_CU_INVALID_VALUE;
+    struct fake_cuda_launch *l = &fake.launch[fake.n_launches++ % FAKE_CUDA_MAX_LAUNCHES];
+    *l = (struct fake_cuda_launch){.grid = {grid_x, grid_y, grid_z},
+                                   .block = {block_x, block_y, block_z},
+                                   .smem_bytes = smem_bytes};
+    snprintf(l->kernel, sizeof l->kernel, "%s", function->name);
+    memcpy(&l->args_bytes, extra[3], sizeof l->args_bytes);
+    memcpy(l->args, extra[1], l->args_bytes < sizeof l->args ? l->args_bytes : sizeof l->args);
+    if (strcmp(function->name, "sl_k_fill") != 0)
+        return enqueue((struct operation){.kind = OTHER});
+    struct fill_args a;
+    memcpy(&a, extra[1], sizeof a);
+    char *to = device_range(a.dst, a.n * 4);
+    if (!to) { /* a bad address in a kernel: seen by whoever waits, and by all after that */
+        fake.kernel_fault = ILLEGAL;
+        return enqueue((struct operation){.kind = OTHER});
+    }
+    return enqueue((struct operation){.kind = FILL, .dst = to, .bytes = a.n * 4, .value = a.value});
+}

@@ -1,0 +1,51 @@
+/* A CUDA driver for tests, in a shared object of its own (build/MODE/tests/support/fake_cuda.so):
+ * the driver's symbols over host memory.
+ *
+ * It is lazy where a GPU is late: copies and kernels are queued, and run only when somebody waits
+ * for them, so that staging memory which is reused too early shows as wrong bytes. Device addresses
+ * are such that following one on the host faults, and every address is checked. */
+#ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
+#define SL_TESTS_SUPPORT_FAKE_CUDA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAKE_CUDA_MAX_DEVICES  4
+#define FAKE_CUDA_MAX_LAUNCHES 64
+
+struct fake_cuda_launch {
+    char kernel[64];
+    uint32_t grid[3], block[3], smem_bytes;
+    size_t args_bytes;
+    unsigned char args[256]; /* the first of them */
+};
+
+struct fake_cuda {
+    /* Set by tests. */
+    int n_devices;
+    int cc[FAKE_CUDA_MAX_DEVICES]; /* 90 for 9.0 */
+    bool integrated[FAKE_CUDA_MAX_DEVICES];
+    size_t memory_bytes;        /* of each device */
+    int init_result;            /* of cuInit */
+    int module_result;          /* of cuModuleLoadData */
+    const char *missing_kernel; /* cuModuleGetFunction does not find it */
+    uint64_t fail_at;           /* the number of the call that fails, from 1; 0 = none */
+    const char *fail_symbol;    /* or: the first call of this function */
+    int fail_result;
+    bool sticky;      /* every later call fails alike, as after a kernel's fault */
+    int kernel_fault; /* the next kernel to run fails with this, seen by who waits for it */
+
+    /* Read by tests. */
+    uint64_t n_calls, n_waits, n_to_device, n_queued;
+    int64_t live_device_bytes, live_pinned_bytes, live_objects; /* objects: all but memory */
+    uint64_t n_launches;
+    struct fake_cuda_launch launch[FAKE_CUDA_MAX_LAUNCHES]; /* the latest, from 0 */
+    bool misused; /* an address or handle that is none of ours, or no current context */
+};
+
+/* Found by dlsym: forgets everything, and returns the state that the symbols work on. */
+typedef struct fake_cuda *fake_cuda_reset_fn(void);
+struct fake_cuda *fake_cuda_reset(void);
+
+#endif

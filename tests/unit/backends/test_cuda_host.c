@@ -1,0 +1,477 @@
+/* The CUDA backend's host side over a fake driver: what it says when there is no GPU, what it
+ * leaves behind when something fails, and that staging memory is never reused too early. */
+#include "tests/support/fake_cuda.h"
+
+#include "backends/cuda/cuda_internal.h"
+#include "backends/cuda/images.h"
+#include "common/metrics.h"
+#include "common/rng.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#define CU_UNKNOWN         999
+#define CU_ILLEGAL_ADDRESS 700
+
+static char driver_path[PATH_MAX];
+static struct fake_cuda *fake;
+static struct sl_err err;
+
+static int reset(void **state) {
+    (void)state;
+    void *lib = dlopen(driver_path, RTLD_NOW | RTLD_LOCAL);
+    fake_cuda_reset_fn *fn = NULL;
+    void *found = lib ? dlsym(lib, "fake_cuda_reset") : NULL;
+    memcpy(&fn, &found, sizeof fn);
+    if (!fn) {
+        print_error("no fake driver at %s: %s\n", driver_path, dlerror());
+        return -1;
+    }
+    fake = fn();
+    memset(&err, 0, sizeof err);
+    return 0;
+}
+
+/* Most of this wants kernels in the build, as opening does. */
+static void need_kernels(void) {
+    if (sl_cuda_n_images)
+        return;
+    print_message("built without nvcc\n");
+    skip();
+}
+
+static enum sl_status open_gpu(uint32_t ordinal, uint32_t stage_bytes, struct sl_device **out) {
+    struct sl_cuda_config config = {
+        .ordinal = ordinal, .driver_path = driver_path, .stage_bytes = stage_bytes};
+    return sl_cuda_open(&config, out, &err);
+}
+
+static struct sl_device *opened(uint32_t stage_bytes) {
+    struct sl_device *d = NULL;
+    if (open_gpu(0, stage_bytes, &d))
+        fail_msg("%s", err.text);
+    return d;
+}
+
+static void assert_says(const char *part) {
+    if (!strstr(err.text, part))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+}
+
+static void no_gpu(void **state) {
+    (void)state;
+    struct sl_cuda_info info[2];
+    uint32_t n = 77;
+    assert_int_equal(sl_cuda_probe("/nonexistent/libcuda.so.1", info, 2, &n, &err),
+                     SL_ERR_UNSUPPORTED);
+    assert_says("no NVIDIA driver here");
+    assert_int_equal(sl_cuda_probe("libm.so.6", info, 2, &n, &err), SL_ERR_UNSUPPORTED);
+    assert_says("has no cuInit: the driver is too old");
+    fake->init_result = SL_CU_NO_DEVICE;
+    assert_int_equal(sl_cuda_probe(driver_path, info, 2, &n, &err), SL_ERR_UNSUPPORTED);
+    assert_says("the driver finds no GPU (FAKE_ERROR_100: as the test asked)");
+    fake->init_result = CU_UNKNOWN;
+    assert_int_equal(sl_cuda_probe(driver_path, info, 2, &n, &err), SL_ERR_UNSUPPORTED);
+    assert_says("does not start (CUDA error 999)");
+    fake->init_result = 0;
+    fake->n_devices = 0;
+    assert_int_equal(sl_cuda_probe(driver_path, info, 2, &n, &err), SL_ERR_UNSUPPORTED);
+    assert_says("shows no GPU");
+    assert_int_equal(n, 77); /* outputs are set on success only */
+}
+
+static void probe(void **state) {
+    (void)state;
+    struct sl_cuda_info info[3];
+    uint32_t n = 0;
+    fake->n_devices = 4;
+    fake->cc[1] = 121;
+    fake->integrated[1] = true;
+    memset(info, 0x55, sizeof info);
+    if (sl_cuda_probe(driver_path, info, 2, &n, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(n, 4);
+    assert_string_equal(info[0].name, "Fake GPU 0");
+    assert_string_equal(info[1].name, "Fake GPU 1");
+    assert_int_equal(info[0].cc, 90);
+    assert_int_equal(info[1].cc, 121);
+    assert_false(info[0].integrated);
+    assert_true(info[1].integrated);
+    assert_int_equal(info[0].memory_bytes, 1 << 30);
+    assert_int_equal(info[0].n_sm, 132);
+    assert_int_equal((unsigned char)info[2].name[0], 0x55); /* beyond max_info */
+}
+
+static void no_kernels(void **state) {
+    (void)state;
+    if (sl_cuda_n_images) {
+        print_message("built with nvcc\n");
+        skip();
+    }
+    struct sl_device *d = NULL;
+    assert_int_equal(open_gpu(0, 0, &d), SL_ERR_UNSUPPORTED);
+    assert_says("made without nvcc");
+    assert_null(d);
+}
+
+static void unusable(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = NULL;
+    assert_int_equal(open_gpu(3, 0, &d), SL_ERR_UNSUPPORTED);
+    assert_says("cuda:3: there is 1 GPU, numbered from 0");
+    fake->cc[0] = 61;
+    assert_int_equal(open_gpu(0, 0, &d), SL_ERR_UNSUPPORTED);
+    assert_says("Fake GPU 0 has compute capability 6.1; 7.5 is the least");
+    fake->cc[0] = 90;
+    fake->module_result = SL_CU_NO_BINARY_FOR_GPU;
+    assert_int_equal(open_gpu(0, 0, &d), SL_ERR_UNSUPPORTED);
+    assert_says("and this is sm 90 with a driver for CUDA 13.0");
+    fake->module_result = 0;
+    fake->missing_kernel = "sl_k_fill";
+    assert_int_equal(open_gpu(0, 0, &d), SL_ERR_UNSUPPORTED);
+    assert_says("has a kernel sl_k_fill");
+    assert_null(d);
+    assert_int_equal(fake->live_objects, 0);
+    assert_int_equal(fake->live_device_bytes, 0);
+    assert_int_equal(fake->live_pinned_bytes, 0);
+}
+
+static void opens_and_closes(void **state) {
+    (void)state;
+    need_kernels();
+    int64_t device_bytes = sl_metric(device_memory_bytes);
+    int64_t pinned_bytes = sl_metric(device_pinned_bytes);
+    fake->n_devices = 2;
+    fake->integrated[1] = true;
+    struct sl_device *d = NULL;
+    if (open_gpu(1, 0, &d))
+        fail_msg("%s", err.text);
+    assert_string_equal(d->caps.name, "cuda:1: Fake GPU 1, sm_90");
+    assert_false(d->caps.host_visible);
+    assert_int_equal(d->caps.memory_bytes, 1 << 30);
+    assert_true(((struct sl_cuda *)d)->integrated);
+    struct sl_device_limits limits = {.max_tok = 16, .max_n_in = 256};
+    if (sl_device_configure(d, &limits, &err))
+        fail_msg("%s", err.text);
+    limits.max_tok = 32; /* again: the old scratch goes */
+    if (sl_device_configure(d, &limits, &err))
+        fail_msg("%s", err.text);
+    /* Counted by kind, and what is counted is what the driver gave. */
+    assert_int_equal(sl_metric(device_memory_bytes) - device_bytes, fake->live_device_bytes);
+    assert_int_equal(sl_metric(device_pinned_bytes) - pinned_bytes, fake->live_pinned_bytes);
+    sl_device_close(&d);
+    assert_null(d);
+    assert_int_equal(fake->live_objects, 0);
+    assert_int_equal(fake->live_device_bytes, 0);
+    assert_int_equal(fake->live_pinned_bytes, 0);
+    assert_int_equal(sl_metric(device_memory_bytes), device_bytes);
+    assert_int_equal(sl_metric(device_pinned_bytes), pinned_bytes);
+    assert_false(fake->misused);
+}
+
+/* Every call of opening fails in turn: opening fails with a text and leaves nothing behind. */
+static void failing_open(void **state) {
+    need_kernels();
+    static const int results[] = {SL_CU_OUT_OF_MEMORY, CU_UNKNOWN};
+    for (size_t r = 0; r < 2; r++)
+        for (uint64_t k = 1;; k++) {
+            reset(state);
+            fake->fail_at = k;
+            fake->fail_result = results[r];
+            struct sl_device *d = NULL;
+            enum sl_status status = open_gpu(0, 0, &d);
+            if (!status) {
+                bool all = fake->n_calls < k;
+                fake->fail_at = 0;
+                sl_device_close(&d);
+                if (all)
+                    break;
+                continue; /* the driver's version alone may be missing */
+            }
+            assert_null(d);
+            assert_true(strlen(err.text) > 10);
+            assert_int_equal(fake->live_objects, 0);
+            assert_int_equal(fake->live_pinned_bytes, 0);
+            /* A device that answers with an unknown error is given up with its memory. */
+            if (results[r] == SL_CU_OUT_OF_MEMORY)
+                assert_int_equal(fake->live_device_bytes, 0);
+            assert_true(k < 1000);
+        }
+}
+
+static void copies(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(1); /* the smallest stage there is */
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    uint32_t segment = c->stage.segment_bytes;
+    assert_int_equal(segment, 256 << 10);
+    const size_t sizes[] = {1,           3,           255,         256,
+                            segment - 1, segment,     segment + 1, 4 * (size_t)segment,
+                            5,           2 * segment, 1234567,     9 * (size_t)segment + 77};
+    struct sl_rng rng = {1};
+    enum { N = 12 };
+    unsigned char *data[N], *back = malloc(9 * (size_t)segment + 77);
+    void *addr[N];
+    int64_t waits = sl_metric(device_stage_waits_total);
+    for (size_t i = 0; i < N; i++) {
+        data[i] = malloc(sizes[i]);
+        for (size_t j = 0; j < sizes[i]; j++)
+            data[i][j] = (unsigned char)sl_rng_u64(&rng);
+        assert_int_equal(sl_device_alloc(d, sizes[i], &addr[i]), SL_OK);
+        assert_int_equal(sl_device_upload(d, addr[i], data[i], sizes[i]), SL_OK);
+        data[i][0] ^= 0xff; /* the source is the caller's again */
+        data[i][0] ^= 0xff;
+    }
+    assert_true(sl_metric(device_stage_waits_total) > waits); /* it was full, and waited */
+    assert_int_equal(fake->live_pinned_bytes, 4 * segment);   /* and took no more memory */
+    for (size_t i = 0; i < N; i++) {
+        memset(back, 0, sizes[i]);
+        assert_int_equal(sl_device_download(d, back, addr[i], sizes[i]), SL_OK);
+        assert_memory_equal(back, data[i], sizes[i]);
+        sl_device_free(d, addr[i], sizes[i]);
+        free(data[i]);
+    }
+    free(back);
+    assert_false(fake->misused);
+    sl_device_close(&d);
+}
+
+/* Thousands of small uploads and pushes between waits: none overtakes another. */
+static void many_small(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(1);
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    enum { N = 20000, BYTES = 40 };
+    struct sl_rng rng = {2};
+    char *expected = malloc((size_t)N * BYTES), *back = malloc((size_t)N * BYTES);
+    void *addr;
+    assert_int_equal(sl_device_alloc(d, (size_t)N * BYTES, &addr), SL_OK);
+    for (uint32_t i = 0; i < N; i++) {
+        char one[BYTES];
+        for (int j = 0; j < BYTES; j++)
+            one[j] = (char)sl_rng_u64(&rng);
+        memcpy(expected + (size_t)i * BYTES, one, BYTES);
+        assert_int_equal(sl_device_upload(d, (char *)addr + (size_t)i * BYTES, one, BYTES), SL_OK);
+        memset(one, 0, BYTES);
+        if (i % 1000 == 0) { /* a push in between is read back from where it says */
+            char table[5000], seen[5000];
+            for (size_t j = 0; j < sizeof table; j++)
+                table[j] = (char)sl_rng_u64(&rng);
+            const void *at = NULL;
+            assert_int_equal(sl_cuda_push(c, table, 1 + i / 5, &at), SL_OK);
+            assert_int_equal((uintptr_t)at % 256, 0);
+            assert_int_equal(sl_device_download(d, seen, at, 1 + i / 5), SL_OK);
+            assert_memory_equal(seen, table, 1 + i / 5);
+        }
+    }
+    assert_int_equal(sl_device_download(d, back, addr, (size_t)N * BYTES), SL_OK);
+    assert_memory_equal(back, expected, (size_t)N * BYTES);
+    free(expected);
+    free(back);
+    char *large = calloc(1, c->stage.segment_bytes + 1);
+    const void *at;
+    assert_int_equal(sl_cuda_push(c, large, c->stage.segment_bytes, &at), SL_OK);
+    assert_int_equal(sl_cuda_push(c, large, c->stage.segment_bytes + 1, &at), SL_ERR_INVALID);
+    free(large);
+    sl_device_free(d, addr, (size_t)N * BYTES);
+    assert_false(fake->misused);
+    sl_device_close(&d);
+}
+
+static void launches(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    void *addr;
+    uint32_t back[1000];
+    assert_int_equal(sl_device_alloc(d, sizeof back, &addr), SL_OK);
+    struct sl_karg_fill a = {.dst = addr, .n = 1000, .value = 0xabcd1234};
+    const struct sl_dim3 grid = {4, 1, 1}, block = {256, 1, 1};
+    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, grid, block, 0, &a, sizeof a), SL_OK);
+    a.value = 0; /* copied by the launch */
+    assert_int_equal(sl_device_download(d, back, addr, sizeof back), SL_OK);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(back[i], 0xabcd1234);
+    const struct fake_cuda_launch *l = &fake->launch[0];
+    assert_string_equal(l->kernel, "sl_k_fill");
+    assert_int_equal(l->grid[0], 4);
+    assert_int_equal(l->block[0], 256);
+    assert_int_equal(l->args_bytes, sizeof a);
+
+    /* Above 48 KiB shared memory is asked for, once; above what there is, refused here. */
+    const struct sl_dim3 wide = {3, 5, 7}, tile = {32, 4, 2};
+    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, wide, tile, 100000, &a, sizeof a), SL_OK);
+    l = &fake->launch[1];
+    assert_int_equal(l->grid[1] * 10 + l->grid[2], 57);
+    assert_int_equal(l->block[1] * 10 + l->block[2], 42);
+    assert_int_equal(l->smem_bytes, 100000);
+    uint64_t calls = fake->n_calls;
+    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, wide, tile, 99999, &a, sizeof a), SL_OK);
+    assert_int_equal(fake->n_calls - calls, 2); /* the context, the launch */
+    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, wide, tile, 232449, &a, sizeof a),
+                     SL_ERR_UNSUPPORTED);
+    /* What the driver refuses leaves the device in use. */
+    const struct sl_dim3 huge = {2048, 1, 1};
+    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, grid, huge, 0, &a, sizeof a),
+                     SL_ERR_INVALID);
+    assert_int_equal(sl_device_sync(d), SL_OK);
+    sl_device_free(d, addr, sizeof back);
+    assert_false(fake->misused);
+    sl_device_close(&d);
+}
+
+static void out_of_memory(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    int64_t device_bytes = sl_metric(device_memory_bytes);
+    void *addr = &err;
+    assert_int_equal(sl_device_alloc(d, (size_t)2 << 30, &addr), SL_ERR_DEVICE_OOM);
+    assert_ptr_equal(addr, &err);
+    assert_int_equal(sl_metric(device_memory_bytes), device_bytes);
+    /* Still in use. */
+    assert_int_equal(sl_device_alloc(d, 1000, &addr), SL_OK);
+    sl_device_free(d, addr, 1000);
+    /* Scratch that does not fit says how much was wanted, and the old one stays. */
+    struct sl_device_limits limits = {.max_tok = 8, .max_n_in = 256};
+    if (sl_device_configure(d, &limits, &err))
+        fail_msg("%s", err.text);
+    void *scratch = ((struct sl_cuda *)d)->scratch;
+    fake->fail_symbol = "cuMemAlloc_v2";
+    fake->fail_result = SL_CU_OUT_OF_MEMORY;
+    assert_int_equal(sl_device_configure(d, &limits, &err), SL_ERR_DEVICE_OOM);
+    assert_says("MiB of scratch");
+    assert_ptr_equal(((struct sl_cuda *)d)->scratch, scratch);
+    sl_device_close(&d);
+    assert_int_equal(fake->live_device_bytes, 0);
+}
+
+/* After a fault every call is refused at once, without the driver, and closing still works. */
+static void check_lost(struct sl_device *d) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    uint64_t calls = fake->n_calls;
+    char byte = 1;
+    void *addr = &byte;
+    const void *at;
+    struct sl_karg_fill a = {0};
+    const struct sl_dim3 one = {1, 1, 1};
+    assert_int_equal(sl_device_sync(d), SL_ERR_DEVICE_LOST);
+    assert_int_equal(sl_device_alloc(d, 1, &addr), SL_ERR_DEVICE_LOST);
+    assert_int_equal(sl_device_upload(d, c->scratch, &byte, 1), SL_ERR_DEVICE_LOST);
+    assert_int_equal(sl_device_download(d, &byte, c->scratch, 1), SL_ERR_DEVICE_LOST);
+    assert_int_equal(sl_cuda_push(c, &byte, 1, &at), SL_ERR_DEVICE_LOST);
+    assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, one, one, 0, &a, sizeof a),
+                     SL_ERR_DEVICE_LOST);
+    assert_int_equal(fake->n_calls, calls);
+    sl_device_close(&d);
+    assert_int_equal(fake->live_objects, 0);
+}
+
+static void lost(void **state) {
+    need_kernels();
+    static const char *const where[] = {"cuLaunchKernel", "cuMemcpyHtoDAsync_v2",
+                                        "cuMemcpyDtoHAsync_v2", "cuStreamSynchronize",
+                                        "cuMemAlloc_v2"};
+    for (size_t i = 0; i < sizeof where / sizeof where[0]; i++) {
+        reset(state);
+        struct sl_device *d = opened(0);
+        struct sl_cuda *c = (struct sl_cuda *)d;
+        void *addr;
+        char bytes[64] = {0};
+        assert_int_equal(sl_device_alloc(d, sizeof bytes, &addr), SL_OK);
+        struct sl_karg_fill a = {.dst = addr, .n = 16, .value = 1};
+        const struct sl_dim3 one = {1, 1, 1}, block = {32, 1, 1};
+        fake->fail_symbol = where[i];
+        fake->fail_result = CU_ILLEGAL_ADDRESS;
+        fake->sticky = true;
+        enum sl_status status = i == 0
+                                    ? sl_cuda_launch(c, SL_KERNEL_fill, one, block, 0, &a, sizeof a)
+                                : i == 1 ? sl_device_upload(d, addr, bytes, sizeof bytes)
+                                : i == 2 ? sl_device_download(d, bytes, addr, sizeof bytes)
+                                : i == 3 ? sl_device_sync(d)
+                                         : sl_device_alloc(d, 64, &addr);
+        assert_int_equal(status, SL_ERR_DEVICE_LOST);
+        check_lost(d);
+    }
+}
+
+/* A kernel that faults is seen where somebody waits, and what it was to write is not handed out. */
+static void kernel_fault(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    void *addr;
+    uint32_t back = 5;
+    assert_int_equal(sl_device_alloc(d, 4, &addr), SL_OK);
+    struct sl_karg_fill a = {.dst = addr, .n = 1, .value = 1};
+    const struct sl_dim3 one = {1, 1, 1};
+    fake->kernel_fault = CU_ILLEGAL_ADDRESS;
+    assert_int_equal(sl_cuda_launch((struct sl_cuda *)d, SL_KERNEL_fill, one, one, 0, &a, sizeof a),
+                     SL_OK);
+    assert_int_equal(sl_device_download(d, &back, addr, 4), SL_ERR_DEVICE_LOST);
+    assert_int_equal(back, 5);
+    check_lost(d);
+}
+
+/* One tensor type, one kernel of each typed family. */
+static void typed_kernels(void **state) {
+    (void)state;
+    bool seen[32] = {false};
+    int n = 0;
+    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++) {
+        int i = sl_kernel_type_index(t);
+        assert_int_equal(i >= 0, sl_dtype_info(t) != NULL);
+        if (i < 0)
+            continue;
+        static const char *const names[] = {
+#define NAME(name, args) #name,
+            SL_KERNEL_TYPES(NAME, k, 0)
+#undef NAME
+        };
+        assert_true(i < (int)(sizeof names / sizeof names[0]) && !seen[i]);
+        assert_string_equal(names[i] + 2, sl_dtype_name(t));
+        seen[i] = true;
+        n++;
+    }
+    assert_int_equal(n, 23);
+    assert_int_equal(sl_kernel_type_index(SL_DTYPE_COUNT), -1);
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    /* build/MODE/tests/unit/backends/test_cuda_host: the fake driver is beside unit/. */
+    char *slash = realpath(argv[0], driver_path) ? strrchr(driver_path, '/') : NULL;
+    if (!slash)
+        return 1;
+    snprintf(slash, sizeof driver_path - (size_t)(slash - driver_path),
+             "/../../support/fake_cuda.so");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(no_gpu, reset),
+        cmocka_unit_test_setup(probe, reset),
+        cmocka_unit_test_setup(no_kernels, reset),
+        cmocka_unit_test_setup(unusable, reset),
+        cmocka_unit_test_setup(opens_and_closes, reset),
+        cmocka_unit_test_setup(failing_open, reset),
+        cmocka_unit_test_setup(copies, reset),
+        cmocka_unit_test_setup(many_small, reset),
+        cmocka_unit_test_setup(launches, reset),
+        cmocka_unit_test_setup(out_of_memory, reset),
+        cmocka_unit_test_setup(lost, reset),
+        cmocka_unit_test_setup(kernel_fault, reset),
+        cmocka_unit_test(typed_kernels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
