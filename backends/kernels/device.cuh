@@ -54,8 +54,8 @@ __device__ __forceinline__ void sl_copy_wait(void) {
 #endif
 }
 
-/* Matrix fragments: four (two) 8x16-byte tiles; lane l gives the address of row l % 8 of tile l / 8,
- * and receives bytes 4 * (l % 4) .. + 3 of row l / 4 of each. */
+/* Matrix fragments: four (two) 8x16-byte tiles; lane l gives the address of row l % 8 of tile l /
+ * 8, and receives bytes 4 * (l % 4) .. + 3 of row l / 4 of each. */
 __device__ __forceinline__ void sl_ldmatrix4(uint32_t r[4], const void *shared) {
     uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"

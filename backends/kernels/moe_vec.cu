@@ -10,9 +10,9 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
         return;
     const struct sl_karg_ref ref = a.refs[a.ids[pair]];
     bool both = a.mode == SL_MOE_GATE_UP, down = a.mode == SL_MOE_DOWN;
-    const uint8_t *w0 = (const uint8_t *)(down                    ? ref.down
+    const uint8_t *w0 = (const uint8_t *)(down                  ? ref.down
                                           : a.mode == SL_MOE_UP ? ref.up
-                                                                  : ref.gate);
+                                                                : ref.gate);
     const uint8_t *w1 = both ? (const uint8_t *)ref.up : w0;
     /* Output rows of a warp: two of gate and the same two of up, or four of one matrix. */
     uint32_t step = both ? 2 : 4, shift = both ? 0 : 2;
@@ -28,7 +28,8 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
         const uint8_t *row[4];
 #pragma unroll
         for (uint32_t r = 0; r < 4; r++)
-            row[r] = (r < 2 ? w0 : w1) + min(r0 + (r < 2 ? r : r - 2 + shift), a.n_out - 1) * row_bytes;
+            row[r] =
+                (r < 2 ? w0 : w1) + min(r0 + (r < 2 ? r : r - 2 + shift), a.n_out - 1) * row_bytes;
         float total = v.dot(row, stage[warp]);
         float other = sl_shfl(total, (int)(lane + 2) & 31);
         uint32_t o = r0 + lane;

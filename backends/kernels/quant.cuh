@@ -102,8 +102,8 @@ __device__ __forceinline__ void sl_nibble_values(uint32_t w, const uint32_t (&t)
     uint32_t sel = w & 0x77777777u, top = (w & 0x88888888u) >> 1;
     uint32_t r0 = sl_perm(sl_perm(t[0], t[1], sel & 0xffff), sl_perm(t[2], t[3], sel & 0xffff),
                           0x3210 | (top & 0xffff));
-    uint32_t r1 = sl_perm(sl_perm(t[0], t[1], sel >> 16), sl_perm(t[2], t[3], sel >> 16),
-                          0x3210 | top >> 16);
+    uint32_t r1 =
+        sl_perm(sl_perm(t[0], t[1], sel >> 16), sl_perm(t[2], t[3], sel >> 16), 0x3210 | top >> 16);
     low = sl_perm(r0, r1, 0x6420);
     high = sl_perm(r0, r1, 0x7531);
 }
@@ -497,8 +497,7 @@ template <> struct sl_quant<SL_DTYPE_IQ2_S> : sl_quant_256<false, true> {
         u.scale_b = (int)(2 * (s >> 4) + 1);
 #pragma unroll
         for (int l = 0; l < 4; l++)
-            sl_put_iq2(u, l,
-                       __ldg(&sl_code_iq2s[(qs >> (8 * l) & 255) | (qh >> (2 * l) & 3) << 8]),
+            sl_put_iq2(u, l, __ldg(&sl_code_iq2s[(qs >> (8 * l) & 255) | (qh >> (2 * l) & 3) << 8]),
                        signs >> (8 * l));
     }
 };
@@ -564,8 +563,8 @@ template <> struct sl_quant<SL_DTYPE_IQ1_M> : sl_quant_256<false, true> {
     __device__ static void scales(const uint8_t *b, float &d, float &dmin) {
         uint32_t w[2];
         sl_words(b + 48, w);
-        uint32_t bits = (w[0] >> 12 & 15) | (w[0] >> 28) << 4 | (w[1] >> 12 & 15) << 8 |
-                        (w[1] >> 28) << 12;
+        uint32_t bits =
+            (w[0] >> 12 & 15) | (w[0] >> 28) << 4 | (w[1] >> 12 & 15) << 8 | (w[1] >> 28) << 12;
         d = sl_f16(bits) * 0.125f;
         dmin = 0;
     }
@@ -585,8 +584,9 @@ template <> struct sl_quant<SL_DTYPE_IQ1_M> : sl_quant_256<false, true> {
 
 /* X(NAME) for the quantised types, and for the float types. */
 #define SL_QUANT_TYPES(X)                                                                          \
-    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ1_S)       \
-        X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
+    X(Q4_0)                                                                                        \
+    X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ1_S) X(IQ1_M)      \
+        X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
 #define SL_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 
 /* ---- float types ---- */

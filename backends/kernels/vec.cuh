@@ -20,8 +20,8 @@ template <int T> struct sl_vec {
     using quant = sl_quant<T>;
     static constexpr bool B32 = quant::ELEMS == 32;
 
-    const uint32_t *q; /* shared: [n_pad / 4] */
-    const float *d;    /* [n_pad / 32] or [n_pad / 256] */
+    const uint32_t *q;  /* shared: [n_pad / 4] */
+    const float *d;     /* [n_pad / 32] or [n_pad / 256] */
     const int16_t *sum; /* [n_pad / 16], or [n_pad / 32] */
     uint32_t n_in;
 
@@ -99,8 +99,7 @@ template <int T> struct sl_vec {
                         unit_dot(u, blk * 32, isum, imin);
                         stage[r * 33 + lane] = make_float2(dw * dx, (float)isum);
                         if (quant::HAS_MIN)
-                            stage[(4 + r) * 33 + lane] =
-                                make_float2(-(dmin * dx), (float)sum[blk]);
+                            stage[(4 + r) * 33 + lane] = make_float2(-(dmin * dx), (float)sum[blk]);
                     }
                 }
                 __syncwarp();

@@ -1,0 +1,176 @@
+/* Attention over paged KV, row by row: each block takes one part of a row's positions for up to
+ * eight heads that share a KV head, with f32 arithmetic and an online softmax (Dao et al. 2022).
+ *
+ * A row is cut into parts by its own length alone, and parts are joined in ascending order, so that
+ * a row's bits do not depend on what else is in the call. */
+#include "backends/kernels/device.cuh"
+
+#define CHUNK   ((int)SL_ATTN_CHUNK)
+#define HEADS   ((int)SL_ATTN_HEAD_BLOCK)
+#define DIMS    4 /* dim_v is at most 4 * 128 */
+#define THREADS 128
+
+struct range {
+    uint32_t lo, len; /* positions */
+    uint32_t first_page, n_pages, pages_per_part;
+};
+__device__ __forceinline__ struct range row_range(const struct sl_karg_attention &a, uint32_t row) {
+    struct range r;
+    r.len = a.row_len[row];
+    r.lo = a.window && r.len > a.window ? r.len - a.window : 0;
+    r.first_page = r.lo / 64;
+    r.n_pages = (r.len + 63) / 64 - r.first_page;
+    r.pages_per_part = (r.n_pages + SL_ATTN_SPLITS - 1) / SL_ATTN_SPLITS;
+    return r;
+}
+
+/* CHUNK rows of one page from position `from` on to f32; rows outside [lo, len) become zeros. */
+__device__ __forceinline__ void load_rows(const uint8_t *page, uint32_t from, uint32_t lo,
+                                          uint32_t len, uint32_t dim, bool q8, float *to) {
+    uint32_t lane = threadIdx.x % 32;
+    size_t row_bytes = q8 ? dim / 32 * 34 : dim * 2;
+    for (uint32_t j = threadIdx.x / 32; j < (uint32_t)CHUNK; j += THREADS / 32) {
+        uint32_t pos = from + j;
+        const uint8_t *row = page + pos % 64 * row_bytes;
+        bool valid = pos >= lo && pos < len;
+        for (uint32_t i = lane; i < dim; i += 32) {
+            float v = 0;
+            if (valid && q8) {
+                const uint8_t *b = row + i / 32 * 34;
+                v = __half2float(*(const __half *)b) * (float)(int8_t)b[2 + i % 32];
+            } else if (valid) {
+                v = __half2float(((const __half *)row)[i]);
+            }
+            to[j * (dim + 1) + i] = v;
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    sl_k_attention_row(SL_KERNEL_ARGS(sl_karg_attention, a)) {
+    extern __shared__ float shared[];
+    uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v;
+    uint32_t row = a.row0 + blockIdx.z;
+    struct range r = row_range(a, row);
+    uint32_t p0 = blockIdx.x * r.pages_per_part, p1 = min(p0 + r.pages_per_part, r.n_pages);
+    if (p0 >= r.n_pages)
+        return;
+    float *q = shared, *p = q + HEADS * dim_k, *factor = p + HEADS * CHUNK,
+          *kv = factor + HEADS * 4;
+    uint32_t group = a.n_heads / a.kv.n_kv_heads, blocks = (group + HEADS - 1) / HEADS;
+    uint32_t kv_head = blockIdx.y / blocks, in_group = blockIdx.y % blocks * HEADS;
+    uint32_t head = kv_head * group + in_group, n_heads = min((uint32_t)HEADS, group - in_group);
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    size_t k_head = (size_t)kv_head * 64 * (a.kv.q8 ? dim_k / 32 * 34 : dim_k * 2);
+    size_t v_head = (size_t)kv_head * 64 * (a.kv.q8 ? dim_v / 32 * 34 : dim_v * 2);
+    const uint32_t *pages = a.page_table + (size_t)a.row_seq[row] * a.max_pages;
+
+    for (uint32_t i = threadIdx.x; i < n_heads * dim_k; i += THREADS)
+        q[i] = a.q[(size_t)row * a.stride_q + (size_t)head * dim_k + i];
+    float o[HEADS][DIMS], m[2] = {-INFINITY, -INFINITY}, l[2] = {0, 0};
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+#pragma unroll
+        for (int d = 0; d < DIMS; d++)
+            o[h][d] = 0;
+
+    uint32_t begin = max(r.lo, (r.first_page + p0) * 64) / CHUNK * CHUNK;
+    uint32_t end = min(r.len, (r.first_page + p1) * 64);
+    for (uint32_t from = begin; from < end; from += CHUNK) {
+        size_t page = pages[from / 64];
+        __syncthreads();
+        load_rows((const uint8_t *)a.kv.k + page * a.kv.k_page_bytes + k_head, from, r.lo, end,
+                  dim_k, a.kv.q8, kv);
+        __syncthreads();
+        bool valid = from + lane >= r.lo && from + lane < end;
+#pragma unroll
+        for (int n = 0; n < 2; n++) {
+            uint32_t h = warp + 4 * (uint32_t)n;
+            if (h >= n_heads)
+                continue;
+            float s = 0;
+            for (uint32_t i = 0; i < dim_k; i++)
+                s = fmaf(q[h * dim_k + i], kv[lane * (dim_k + 1) + i], s);
+            s = valid ? s * a.scale : -INFINITY;
+            float top = fmaxf(m[n], sl_warp_max(s)), f = sl_dev_exp(m[n] - top);
+            float e = valid ? sl_dev_exp(s - top) : 0.0f;
+            l[n] = fmaf(l[n], f, sl_warp_sum(e));
+            m[n] = top;
+            p[h * CHUNK + lane] = e;
+            if (lane == 0)
+                factor[h] = f;
+        }
+        __syncthreads();
+        load_rows((const uint8_t *)a.kv.v + page * a.kv.v_page_bytes + v_head, from, r.lo, end,
+                  dim_v, a.kv.q8, kv);
+        __syncthreads();
+#pragma unroll
+        for (int d = 0; d < DIMS; d++) {
+            uint32_t i = threadIdx.x + THREADS * (uint32_t)d;
+            if (i >= dim_v)
+                continue;
+#pragma unroll
+            for (int h = 0; h < HEADS; h++)
+                if ((uint32_t)h < n_heads)
+                    o[h][d] *= factor[h];
+            for (int j = 0; j < CHUNK; j++) {
+                float v = kv[(uint32_t)j * (dim_v + 1) + i];
+#pragma unroll
+                for (int h = 0; h < HEADS; h++)
+                    if ((uint32_t)h < n_heads)
+                        o[h][d] = fmaf(p[h * CHUNK + j], v, o[h][d]);
+            }
+        }
+    }
+    float *part = a.part + ((size_t)blockIdx.z * a.n_heads + head) * SL_ATTN_SPLITS * (dim_v + 2) +
+                  blockIdx.x * (dim_v + 2);
+    size_t next = (size_t)SL_ATTN_SPLITS * (dim_v + 2);
+#pragma unroll
+    for (int d = 0; d < DIMS; d++) {
+        uint32_t i = threadIdx.x + THREADS * (uint32_t)d;
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+            if (i < dim_v && (uint32_t)h < n_heads)
+                part[h * next + i] = o[h][d];
+    }
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        uint32_t h = warp + 4 * (uint32_t)n;
+        if (h < n_heads && lane == 0) {
+            part[h * next + dim_v] = m[n];
+            part[h * next + dim_v + 1] = l[n];
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    sl_k_attention_join(SL_KERNEL_ARGS(sl_karg_attention, a)) {
+    uint32_t dim_v = a.kv.dim_v, head = blockIdx.x, row = a.row0 + blockIdx.y;
+    struct range r = row_range(a, row);
+    uint32_t n = (r.n_pages + r.pages_per_part - 1) / r.pages_per_part;
+    const float *part =
+        a.part + ((size_t)blockIdx.y * a.n_heads + head) * SL_ATTN_SPLITS * (dim_v + 2);
+    __shared__ float factor[SL_ATTN_SPLITS + 1];
+    if (threadIdx.x < 32) {
+        uint32_t lane = threadIdx.x;
+        bool mine = lane < n;
+        float m = mine ? part[lane * (dim_v + 2) + dim_v] : -INFINITY;
+        float top = sl_warp_max(m), sink = 0;
+        if (a.sinks) {
+            top = fmaxf(top, a.sinks[head]);
+            sink = sl_dev_exp(a.sinks[head] - top);
+        }
+        float f = mine ? sl_dev_exp(m - top) : 0.0f;
+        float l = sl_warp_sum(mine ? part[lane * (dim_v + 2) + dim_v + 1] * f : 0.0f) + sink;
+        factor[lane] = f;
+        if (lane == 0)
+            factor[SL_ATTN_SPLITS] = 1.0f / l;
+    }
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < dim_v; i += THREADS) {
+        float y = 0;
+        for (uint32_t s = 0; s < n; s++)
+            y = fmaf(part[s * (dim_v + 2) + i], factor[s], y);
+        a.y[((size_t)row * a.n_heads + head) * dim_v + i] = y * factor[SL_ATTN_SPLITS];
+    }
+}
