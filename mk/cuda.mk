@@ -30,13 +30,16 @@ CUDA_DIR := build/cuda/sm$(subst $(space),_,$(strip $(CUDA_ARCHS)))
 CUDA_FATBIN := $(CUDA_SRC:backends/kernels/%.cu=$(CUDA_DIR)/%.fatbin)
 CUDA_GENCODE = $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) \
   $(foreach a,$(lastword $(CUDA_ARCHS)),-gencode arch=compute_$(a),code=compute_$(a))
+# ccache keeps them between trees. It must go by the dependency file: preprocessing once would not see what
+# differs between architectures.
+NVCC_CACHE := $(if $(filter ccache %/ccache,$(firstword $(CC))),CCACHE_DEPEND=1 $(firstword $(CC)))
 # No contraction here either: what is fused is written as fmaf.
 NVCC_FLAGS := -std=c++17 -O3 -I. -fmad=false
 
 $(CUDA_DIR)/%.fatbin: backends/kernels/%.cu mk/cuda.mk
 	@mkdir -p $(@D)
 	$(call say,nvcc)
-	$(NVCC) $(NVCC_FLAGS) $(if $(findstring -Werror,$(CFLAGS)),-Werror all-warnings) $(CUDA_GENCODE) -MMD -MP -MF $(@:.fatbin=.d) -fatbin -o $@ $<
+	$(NVCC_CACHE) $(NVCC) $(NVCC_FLAGS) $(if $(findstring -Werror,$(CFLAGS)),-Werror all-warnings) $(CUDA_GENCODE) -MMD -MP -MF $(@:.fatbin=.d) -fatbin -c -o $@ $<
 
 # The list of images, rewritten only when it changes.
 CUDA_IMAGES := $(B)/backends/cuda/images.S

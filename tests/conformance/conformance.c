@@ -1,6 +1,7 @@
 #include "tests/conformance/conformance.h"
 
 #include "backends/cpu/cpu.h"
+#include "backends/cuda/cuda.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,24 +14,29 @@ static enum sl_status open_cpu(const struct conf_target *t, struct sl_device **o
                        err);
 }
 
+static enum sl_status open_cuda(const struct conf_target *t, struct sl_device **out_device,
+                                struct sl_err *err) {
+    (void)t;
+    return sl_cuda_open(&(struct sl_cuda_config){.ordinal = 0}, out_device, err);
+}
+
 #define CPU(isa_name, isa_id, threads)                                                             \
     {                                                                                              \
         .name = "cpu " isa_name " x " #threads, .open = open_cpu, .isa = isa_id,                   \
-        .n_threads = threads                                                                       \
+        .n_threads = threads, .same_bits = true                                                    \
     }
 
 static const struct conf_target definition = CPU("c", SL_CPU_C, 1);
 
-/* A backend joins by its line here: its open function and a tolerance. */
-const struct conf_target conf_targets[] = {
+/* A backend joins by its line here. */
+static const struct conf_target targets[] = {
     CPU("c", SL_CPU_C, 2),           CPU("c", SL_CPU_C, 3),
     CPU("avx2", SL_CPU_AVX2, 1),     CPU("avx2", SL_CPU_AVX2, 2),
     CPU("avx2", SL_CPU_AVX2, 3),     CPU("avx512", SL_CPU_AVX512, 1),
     CPU("avx512", SL_CPU_AVX512, 2), CPU("avx512", SL_CPU_AVX512, 3),
     CPU("vnni", SL_CPU_VNNI, 1),     CPU("vnni", SL_CPU_VNNI, 2),
-    CPU("vnni", SL_CPU_VNNI, 3),
+    CPU("vnni", SL_CPU_VNNI, 3),     {.name = "cuda", .open = open_cuda},
 };
-const size_t conf_n_targets = CONF_COUNT(conf_targets);
 
 #define RED_BYTES 64u
 #define RED_VALUE 0x5a
@@ -60,6 +66,9 @@ static struct {
     size_t n_host;
     struct answer **answers_end; /* while the definition runs */
     struct answer *next_answer;
+    float tolerance;
+    bool asked_for; /* by --backend */
+    struct sl_err absent;
 } now;
 
 bool conf_checking(void) {
@@ -68,6 +77,10 @@ bool conf_checking(void) {
 
 struct sl_device *conf_device(void) {
     return now.device;
+}
+
+void conf_tolerance(float relative) {
+    now.tolerance = relative;
 }
 
 void conf_ok(enum sl_status status) {
@@ -134,18 +147,23 @@ static bool same_f32(float a, float b) {
 
 static void compare(const char *what, enum conf_kind kind, size_t n, const void *expected,
                     const void *got) {
-    float most = 0;
+    float most = 0, tolerance = now.target->same_bits ? 0 : now.tolerance;
     if (kind == CONF_F32)
-        for (size_t i = 0; i < n; i++)
-            most = fmaxf(most, fabsf(((const float *)expected)[i]));
+        for (size_t i = 0; i < n; i++) {
+            float size = fabsf(((const float *)expected)[i]);
+            most = isfinite(size) && size > most ? size : most;
+        }
     for (size_t i = 0; i < n; i++) {
         if (kind == CONF_F32) {
             float e = ((const float *)expected)[i], g = ((const float *)got)[i];
-            bool ok = same_f32(e, g) ||
-                      (now.target->tolerance > 0 && fabsf(e - g) <= now.target->tolerance * most);
+            bool ok =
+                same_f32(e, g) || (isfinite(e) && isfinite(g) &&
+                                   fabs((double)e - (double)g) <= (double)tolerance * (double)most);
             if (!ok)
-                fail_msg("%s, %s: element %zu of %zu is %a (%.9g), the definition says %a (%.9g)",
-                         now.target->name, what, i, n, (double)g, (double)g, (double)e, (double)e);
+                fail_msg("%s, %s: element %zu of %zu is %a (%.9g), the definition says %a (%.9g); "
+                         "off by %.3g of the largest, allowed %.3g",
+                         now.target->name, what, i, n, (double)g, (double)g, (double)e, (double)e,
+                         fabs((double)e - (double)g) / (double)most, (double)tolerance);
         } else if (kind == CONF_U32) {
             uint32_t e = ((const uint32_t *)expected)[i], g = ((const uint32_t *)got)[i];
             if (e != g)
@@ -161,11 +179,11 @@ static void compare(const char *what, enum conf_kind kind, size_t n, const void 
 }
 
 void conf_case(const char *what, conf_run *run, const void *ctx, enum conf_kind kind, size_t n,
-               void *expected) {
+               void *y) {
     static const size_t elem_bytes[] = {sizeof(float), sizeof(uint32_t), 1};
     size_t bytes = n * elem_bytes[kind];
     if (!now.target) {
-        run(now.definition, ctx, expected);
+        run(now.definition, ctx, y);
         free_blocks();
         struct answer *a = calloc(1, sizeof *a);
         assert_non_null(a);
@@ -173,7 +191,7 @@ void conf_case(const char *what, conf_run *run, const void *ctx, enum conf_kind 
         a->bytes = bytes;
         a->value = malloc(bytes ? bytes : 1);
         assert_non_null(a->value);
-        memcpy(a->value, expected, bytes);
+        memcpy(a->value, y, bytes);
         *now.answers_end = a;
         now.answers_end = &a->next;
         return;
@@ -182,14 +200,10 @@ void conf_case(const char *what, conf_run *run, const void *ctx, enum conf_kind 
     if (!a || a->bytes != bytes || strcmp(a->what, what) != 0)
         fail_msg("%s: the definition was not asked this; its own run failed", what);
     now.next_answer = a->next;
-    memcpy(expected, a->value, bytes);
-    void *got = malloc(bytes ? bytes : 1);
-    assert_non_null(got);
-    memset(got, 0x77, bytes);
-    run(now.device, ctx, got);
+    memset(y, 0x77, bytes);
+    run(now.device, ctx, y);
     free_blocks();
-    compare(what, kind, n, expected, got);
-    free(got);
+    compare(what, kind, n, a->value, y);
 }
 
 void conf_near(const char *what, const float *y, const double *ref, const double *tol, size_t n) {
@@ -238,6 +252,7 @@ static void run_one(void **state) {
     struct run *r = *state;
     now.answers_end = &r->answers;
     now.next_answer = r->answers;
+    now.tolerance = 0;
     r->test->fn();
 }
 
@@ -254,7 +269,9 @@ static int end_one(void **state) {
 
 static void absent(void **state) {
     (void)state;
-    print_message("this machine has no %s\n", now.target->name);
+    if (now.asked_for)
+        fail_msg("%s: %s", now.target->name, now.absent.text);
+    print_message("%s\n", now.absent.text);
     skip();
 }
 
@@ -262,8 +279,10 @@ static struct sl_device *open_target(const struct conf_target *t) {
     struct sl_err err = {{0}};
     struct sl_device *d = NULL;
     enum sl_status status = t->open(t, &d, &err);
-    if (status == SL_ERR_UNSUPPORTED)
+    if (status == SL_ERR_UNSUPPORTED) {
+        now.absent = err;
         return NULL;
+    }
     if (!status)
         status = sl_device_configure(d, now.limits, &err);
     if (status) {
@@ -273,9 +292,17 @@ static struct sl_device *open_target(const struct conf_target *t) {
     return d;
 }
 
-int conf_main(const char *op, const struct sl_device_limits *limits, const struct conf_test *tests,
-              size_t n_tests) {
-    int n_failed = 0;
+int conf_main(int argc, char **argv, const char *op, const struct sl_device_limits *limits,
+              const struct conf_test *tests, size_t n_tests) {
+    int n_failed = 0, n_run = 0;
+    const char *only = NULL;
+    if (argc == 3 && strcmp(argv[1], "--backend") == 0) {
+        only = argv[2];
+    } else if (argc != 1) {
+        fprintf(stderr, "usage: %s [--backend NAME]\n", argv[0]);
+        return 2;
+    }
+    now.asked_for = only != NULL;
     now.limits = limits;
     now.definition = now.device = open_target(&definition);
     struct run *runs = calloc(n_tests, sizeof *runs);
@@ -283,12 +310,12 @@ int conf_main(const char *op, const struct sl_device_limits *limits, const struc
         exit(1);
     char name[256];
     /* The first group holds the definition to the reference in the tests; the others hold the
-     * targets to the definition. SL_CONF_TARGET keeps to the targets whose name starts with it. */
-    const char *only = getenv("SL_CONF_TARGET");
-    for (size_t i = 0; i <= conf_n_targets; i++) {
-        now.target = i ? &conf_targets[i - 1] : NULL;
+     * targets to the definition. */
+    for (size_t i = 0; i <= CONF_COUNT(targets); i++) {
+        now.target = i ? &targets[i - 1] : NULL;
         if (now.target && only && strncmp(now.target->name, only, strlen(only)) != 0)
             continue;
+        n_run += now.target != NULL;
         if (now.target)
             now.device = open_target(now.target);
         snprintf(name, sizeof name, "%s on %s", op, now.target ? now.target->name : "definition");
@@ -311,6 +338,10 @@ int conf_main(const char *op, const struct sl_device_limits *limits, const struc
             now.device = NULL;
     }
     sl_device_close(&now.definition);
+    if (!n_run) {
+        fprintf(stderr, "no target's name starts with \"%s\"\n", only);
+        n_failed++;
+    }
     for (size_t k = 0; k < n_tests; k++)
         while (runs[k].answers) {
             struct answer *a = runs[k].answers;

@@ -2,9 +2,13 @@
  * to, inputs that reach the corners, and the comparison.
  *
  * Each program runs its op's cases through conf_case(): the op on the definition (CPU, plain C, one
- * thread), then on every target, the results compared by the target's own rule: the CPU's
- * instruction sets and thread counts bit for bit, other backends within a tolerance. A target that
- * this machine lacks is one skipped test. */
+ * thread), then on every target, the results compared: the CPU's instruction sets and thread counts
+ * bit for bit, other backends within the tolerance that the case states (none: bit for bit as
+ * well). A target that this machine lacks is a skipped test; when it was asked for by --backend, a
+ * failed one.
+ *
+ * Memory of a target need not be visible to the host: inputs go up and results come down by
+ * conf_put and conf_get. */
 #ifndef SL_TESTS_CONFORMANCE_H
 #define SL_TESTS_CONFORMANCE_H
 
@@ -25,29 +29,31 @@ struct conf_target {
                            struct sl_err *err);
     int isa; /* for the CPU */
     uint32_t n_threads;
-    /* 0: the same bits as the definition. Otherwise |y - definition| may be this times the largest
-     * |definition| of the case. */
-    float tolerance;
+    bool same_bits; /* as the definition, in every op */
 };
-extern const struct conf_target conf_targets[];
-extern const size_t conf_n_targets;
 
 /* Runs all of tests on the definition alone, then on every target; the program's exit status. Every
- * device is configured with limits. */
+ * device is configured with limits. Arguments: --backend NAME keeps to the targets whose name
+ * starts with it. */
 struct conf_test {
     const char *name;
     void (*fn)(void);
 };
-int conf_main(const char *op, const struct sl_device_limits *limits, const struct conf_test *tests,
-              size_t n_tests);
+int conf_main(int argc, char **argv, const char *op, const struct sl_device_limits *limits,
+              const struct conf_test *tests, size_t n_tests);
 
 /* One case of the running test; the same cases in the same order for every target. run() does the
- * op on d (the arrays that it uses come from conf_put) and leaves n values in out. expected [n]
- * receives the definition's result. */
+ * op on d (the arrays that it uses come from conf_put) and leaves n values in out. y [n] receives
+ * the target's own result, once it has been compared. */
 enum conf_kind { CONF_F32, CONF_U32, CONF_U8 };
 typedef void conf_run(struct sl_device *d, const void *ctx, void *out);
 void conf_case(const char *what, conf_run *run, const void *ctx, enum conf_kind kind, size_t n,
-               void *expected);
+               void *y);
+
+/* From here to the end of the test, targets that need not have the definition's bits may be off by
+ * relative times the largest finite |definition| of the case. What is not finite must be the
+ * same. */
+void conf_tolerance(float relative);
 
 /* True while the definition itself is tested: the time to compare it with an independent reference.
  * The targets' runs need not repeat that. */

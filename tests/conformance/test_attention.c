@@ -248,6 +248,7 @@ static void one(const struct shape *s, const struct row *rows, uint32_t n_rows, 
              "%s, %u rows (%u generated), %u x %u heads of %u and %u, window %u%s, fill %d x %g",
              sl_dtype_name(s->dtype), n_rows, n_decode, s->n_kv, s->group, s->dim_k, s->dim_v,
              s->window, s->sinks ? ", sinks" : "", (int)s->fill, (double)s->q_factor);
+    conf_tolerance(1e-5f);
     conf_case(what, run, &c, CONF_F32, n_y, y);
     if (conf_checking())
         check(what, &c, y, every);
@@ -390,13 +391,14 @@ static void later_positions(void) {
     struct attn_case c = {
         .s = s, .q = q, .rows = rows, .n_rows = N, .stride_q = 128, .page_table = table};
     c.k[0] = k, c.v[0] = v, c.len[0] = LEN;
+    conf_tolerance(1e-5f);
     conf_case("an infinity in the last position", run, &c, CONF_F32, N * 128, y);
     for (uint32_t i = 0; i < (N - 1) * 128; i++)
         if (!isfinite(y[i]))
             fail_msg("row %u sees a later position", i / 128);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"f16", f16},
                                              {"q8_0", q8_0},
                                              {"odd shapes", odd_shapes},
@@ -404,5 +406,5 @@ int main(void) {
                                              {"values", values},
                                              {"longer", longer},
                                              {"later positions", later_positions}};
-    return conf_main("attention", &limits, tests, CONF_COUNT(tests));
+    return conf_main(argc, argv, "attention", &limits, tests, CONF_COUNT(tests));
 }

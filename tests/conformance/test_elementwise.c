@@ -176,10 +176,10 @@ static void gather(void) {
         }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"silu_mul", silu_mul},
                                              {"add_gated", add_gated},
                                              {"moe_combine", moe_combine},
                                              {"gather_rows", gather}};
-    return conf_main("elementwise", &limits, tests, CONF_COUNT(tests));
+    return conf_main(argc, argv, "elementwise", &limits, tests, CONF_COUNT(tests));
 }

@@ -141,7 +141,7 @@ static void q8_0(void) {
     pages(SL_DTYPE_Q8_0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"f16", f16}, {"q8_0", q8_0}};
-    return conf_main("kv_write", &limits, tests, CONF_COUNT(tests));
+    return conf_main(argc, argv, "kv_write", &limits, tests, CONF_COUNT(tests));
 }

@@ -45,6 +45,7 @@ static void one(uint32_t n_rows, uint32_t n, uint32_t gap, enum conf_fill fill, 
     char what[128];
     snprintf(what, sizeof what, "%u rows of %u, gap %u, fill %d%s%s", n_rows, n, gap, (int)fill,
              weight ? ", weighted" : "", in_place ? ", in place" : "");
+    conf_tolerance(1e-6f);
     conf_case(what, run, &c, CONF_F32, ny, y);
 
     for (uint32_t r = 0; r < n_rows && conf_checking(); r++) {
@@ -86,8 +87,8 @@ static void zeros(void) {
         assert_true(y[i] == 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static const struct conf_test tests[] = {
         {"sizes", sizes}, {"many rows", many_rows}, {"zeros", zeros}};
-    return conf_main("rms_norm", &limits, tests, CONF_COUNT(tests));
+    return conf_main(argc, argv, "rms_norm", &limits, tests, CONF_COUNT(tests));
 }

@@ -119,6 +119,7 @@ static void one(struct sl_op_router op, enum conf_fill fill, float factor, bool 
              op.normalize ? ", normalized" : "", with_bias ? ", biased" : "", (double)op.scale,
              (int)fill, (double)factor);
     conf_case(what, run_ids, &c, CONF_U32, n, ids);
+    conf_tolerance(1e-6f);
     conf_case(what, run_weights, &c, CONF_F32, n, weights);
     check(what, &op, ids, weights);
 }
@@ -196,10 +197,10 @@ static void not_numbers(void) {
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"shapes", shapes},
                                              {"values", values},
                                              {"many rows", many_rows},
                                              {"not numbers", not_numbers}};
-    return conf_main("router", &limits, tests, CONF_COUNT(tests));
+    return conf_main(argc, argv, "router", &limits, tests, CONF_COUNT(tests));
 }
