@@ -2,7 +2,8 @@
 # the newest, for GPUs to come), embedded in the backends' archive. Without nvcc everything else builds, and
 # the backend says that it has no kernels.
 #   WITH_CUDA=auto|1|0   auto takes nvcc when it is there; 1 fails without it; 0 leaves the kernels out
-#   CUDA_ARCHS="90"      only these, for quick builds
+#   CUDA_ARCHS="90"      for these only; all: every one from 75 to 120 that the toolkit has (what is handed to others);
+#                        default: the GPUs of this machine, or, where there is none, 75 to see that all compiles
 #   NVCC=/path/to/nvcc
 WITH_CUDA ?= auto
 ifeq ($(origin NVCC),undefined)
@@ -16,7 +17,9 @@ endif
 
 ifneq ($(NVCC),)
 ifeq ($(origin CUDA_ARCHS),undefined)
-CUDA_ARCHS := $(filter 75 80 86 89 90 100 120,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code)))
+CUDA_ARCHS := $(or $(strip $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u)),75)
+else ifeq ($(CUDA_ARCHS),all)
+override CUDA_ARCHS := $(filter 75 80 86 89 90 100 120,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code)))
 endif
 CUDA_SRC := $(wildcard backends/kernels/*.cu)
 else
