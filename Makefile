@@ -86,6 +86,7 @@ include mk/replay.mk
 include mk/demo.mk
 include mk/peer.mk
 include mk/soak.mk
+include mk/install.mk
 include mk/test.mk
 
 clean:

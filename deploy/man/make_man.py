@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Writes man pages from what `sluice --help` and `sluice COMMAND --help` print, so that they cannot drift apart.
+
+usage: make_man.py SLUICE OUTDIR"""
+import os
+import re
+import subprocess
+import sys
+
+
+def escape(text):
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return "\\&" + text if text[:1] in ".'" else text
+
+
+def help_of(program, *command):
+    return subprocess.run([program, *command, "--help"], stdout=subprocess.PIPE, check=True, text=True).stdout.rstrip().split("\n")
+
+
+def options(lines):
+    """Turns the body of a help text into roff: headings, options with their texts, plain lines."""
+    out = []
+    for line in lines:
+        heading = re.fullmatch(r"([A-Z][A-Za-z ]*):?", line)
+        option = re.match(r"  (-\w, |    )?(--?[a-z].*?)(?:  +(.*))?$", line)
+        if heading:
+            out.append(f".SS {escape(heading[1])}")
+        elif option:
+            name = (option[1] or "").strip() + (" " if (option[1] or "").strip() else "") + option[2]
+            out += [".TP", f"\\fB{escape(name)}\\fR"]
+            if option[3]:
+                out.append(escape(option[3]))
+        elif line.strip():
+            if not line.startswith("   "):
+                out.append(".PP" if not out or not out[-1].startswith(".PP") else "")
+            out.append(escape(line.strip()))
+    return [o for o in out if o]
+
+
+def page(name, title, version, lines):
+    what = lines[0].rstrip(".")
+    usage = [l[len("usage: "):] if l.startswith("usage: ") else l.strip() for l in lines if re.match(r"usage: |       sluice ", l)]
+    body = [l for l in lines[1:] if not re.match(r"usage: |       sluice ", l)]
+    roff = [f'.TH {title} 1 "" "sluice {version}" "Sluice"', ".SH NAME", f"{escape(name)} \\- {escape(what[0].lower() + what[1:])}", ".SH SYNOPSIS"]
+    for u in usage:
+        roff += [".nf", escape(u), ".fi"]
+    return "\n".join(roff + [".SH DESCRIPTION"] + options(body)) + "\n"
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    program, outdir = sys.argv[1:]
+    os.makedirs(outdir, exist_ok=True)
+    top = help_of(program)
+    version = re.match(r"sluice ([\w.]+)", top[0])[1]
+    top[0] = top[0].split(": ", 1)[1]
+    commands = [m[1] for l in top if (m := re.match(r"  ([a-z]+)  +\S", l))]
+    for name in commands:
+        with open(os.path.join(outdir, f"sluice-{name}.1"), "w") as f:
+            f.write(page(f"sluice-{name}", f"SLUICE-{name.upper()}", version, help_of(program, name)))
+    text = page("sluice", "SLUICE", version, [l for l in top if not re.match(r"  [a-z]+  +\S", l)])
+    rows = "".join(f".TP\n\\fBsluice\\-{m[1]}\\fR(1)\n{escape(m[2])}\n" for l in top if (m := re.match(r"  ([a-z]+)  +(\S.*)", l)))
+    with open(os.path.join(outdir, "sluice.1"), "w") as f:
+        f.write(text + ".SH COMMANDS\n" + rows)
+
+
+main()

@@ -1,0 +1,23 @@
+# Installing, and one tarball that runs elsewhere.
+PREFIX ?= /usr/local
+DESTDIR ?=
+BASH_COMPLETION ?= $(PREFIX)/share/bash-completion/completions
+MAN := build/man
+
+.PHONY: man install uninstall dist
+man: $(B)/sluice
+	@deploy/man/make_man.py $(B)/sluice $(MAN)
+## make install             program, man pages, completion (PREFIX=/usr/local, DESTDIR=)
+install: $(B)/sluice man
+	install -D -m 755 $(B)/sluice $(DESTDIR)$(PREFIX)/bin/sluice
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 $(MAN)/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -D -m 644 deploy/completion/sluice.bash $(DESTDIR)$(BASH_COMPLETION)/sluice
+	install -D -m 644 LICENSE $(DESTDIR)$(PREFIX)/share/doc/sluice/LICENSE
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/sluice $(DESTDIR)$(PREFIX)/share/man/man1/sluice.1 \
+	  $(DESTDIR)$(PREFIX)/share/man/man1/sluice-*.1 $(DESTDIR)$(BASH_COMPLETION)/sluice
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/sluice
+## make dist                dist/sluice-VERSION-linux-x86_64.tar.gz: runs on any current Linux, libraries inside
+dist: man
+	@scripts/make_dist.sh $(MAN)
