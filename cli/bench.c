@@ -144,6 +144,10 @@ int sl_cmd_bench(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 or q8_0 (default f16)", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa,
          "c, avx2, avx512 or vnni (default: the best)", false},
+        {SL_ARG_STRING, 0, "--trace", "FILE", &o.trace,
+         "write what happened when, up to 256 MiB of it, for Perfetto\n"
+         "(ui.perfetto.dev) or chrome://tracing",
+         false},
         {SL_ARG_STRING, 0, "--record-routes", "FILE", &o.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
@@ -185,6 +189,7 @@ int sl_cmd_bench(int argc, char **argv) {
     struct sl_engine_config config = {.n_threads = o.threads,
                                       .batch_tokens = o.batch,
                                       .cpu_isa = o.cpu_isa,
+                                      .trace_file = o.trace,
                                       .record_routes = o.record_routes};
     if (!plan_tests(&b, &config) || !sl_parse_kv_type("bench", o.kv_type, &config.kv_dtype) ||
         !sl_engine_options_apply("bench", &memory, &config))

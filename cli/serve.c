@@ -305,6 +305,10 @@ int sl_cmd_serve(int argc, char **argv) {
          "CPU threads that compute (default: all CPUs)", false},
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type,
          "how keys and values are kept: f16 (default) or q8_0", false},
+        {SL_ARG_STRING, 0, "--trace", "FILE", &o.engine.trace_file,
+         "write what happened when, up to 256 MiB of it, for Perfetto\n"
+         "(ui.perfetto.dev) or chrome://tracing",
+         false},
         {SL_ARG_STRING, 0, "--record-routes", "FILE", &o.engine.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "ISA", &o.engine.cpu_isa,

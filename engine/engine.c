@@ -72,7 +72,10 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     e->slots = calloc(c->parallel, sizeof *e->slots);
     if (!e->slots || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the scheduler's tables");
-    st = sl_device_configure(e->dev, &e->plan.limits, err);
+    if (c->trace_file)
+        st = sl_timeline_open(c->trace_file, SL_TIMELINE_MAX_BYTES, &e->timeline, err);
+    if (st == SL_OK)
+        st = sl_device_configure(e->dev, &e->plan.limits, err);
     if (st != SL_OK)
         return st;
     struct sl_kv_view shape = {.dtype = c->kv_dtype,
@@ -86,10 +89,11 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
         st = sl_weights_load(e->model, !e->plan.streaming, e->dev, &sl_weights_system_io, progress,
                              &e->weights, err);
     if (st == SL_OK && e->plan.streaming)
-        st = sl_store_create(e->model, &e->plan, &e->store, err);
+        st = sl_store_create(e->model, &e->plan, e->timeline, &e->store, err);
     if (st == SL_OK)
         st = sl_forward_create(e->model, &e->plan, e->dev, e->weights, &e->kv,
-                               e->store ? sl_store_fetch(e->store) : NULL, &e->forward, err);
+                               e->store ? sl_store_fetch(e->store) : NULL, e->timeline, &e->forward,
+                               err);
     if (st == SL_OK)
         sl_activity_init(&e->activity, e->store ? sl_store_fetch(e->store) : NULL,
                          e->store ? sl_store_reader(e->store) : NULL, e->plan.n_experts);
@@ -134,6 +138,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
     }
     sl_forward_destroy(&e->forward);
     sl_store_destroy(&e->store);
+    sl_timeline_close(&e->timeline);
     sl_weights_destroy(&e->weights);
     sl_kv_release(&e->kv);
     sl_sampler_space_release(&e->space);

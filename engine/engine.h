@@ -55,7 +55,8 @@ struct sl_engine_config {
     uint32_t queue_max;        /* requests waiting at most; 0 = 256 */
     enum sl_dtype kv_dtype;    /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
     const char *record_routes; /* file for the experts that each row chooses, NULL = none */
-    const char *cpu_isa;       /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
+    const char *trace_file; /* what happened when, for a trace viewer (timeline.h), NULL = none */
+    const char *cpu_isa;    /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
 
     /* Memory: the most that the process may ever have resident; 0 = what is free now, less a
      * reserve (engine/memory_budget.h). process_bytes of it are the caller's own (what it holds

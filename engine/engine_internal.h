@@ -6,6 +6,7 @@
 #include "engine/expert_store.h"
 #include "engine/forward.h"
 #include "engine/session.h"
+#include "engine/timeline.h"
 
 #include <pthread.h>
 
@@ -25,7 +26,8 @@ struct sl_engine {
     struct sl_memory_plan plan;
     struct sl_device *dev;
     struct sl_weights *weights;
-    struct sl_store *store; /* NULL: all experts are resident */
+    struct sl_timeline *timeline; /* NULL: no trace */
+    struct sl_store *store;       /* NULL: all experts are resident */
     struct sl_kv_pool kv;
     struct sl_forward *forward;
     struct sl_sampler_space space;

@@ -30,7 +30,7 @@ static struct sl_heat_config heat_shape(const struct sl_expert_layout *l, uint64
 size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32_t max_rows) {
     struct sl_heat_config shape = heat_shape(l, 0);
     struct sl_fetch *f;
-    size_t slot = sizeof *f->reads + sizeof *f->fills + 1 + sizeof *f->warm;
+    size_t slot = sizeof *f->reads + sizeof *f->fills + 1 + sizeof *f->warm + sizeof *f->traced;
     size_t expert = sizeof *f->wanted + sizeof *f->held + sizeof *f->pair_count +
                     sizeof *f->leases + sizeof *f->new_fills + sizeof *f->refs + 1 +
                     sizeof *f->ahead.ids + 1;
@@ -73,10 +73,13 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
     f->no_lookahead = config->no_lookahead;
     f->now_ns = config->now_ns ? config->now_ns : wall_clock;
     f->clock = config->clock;
+    f->timeline = config->timeline;
     f->n_slots = f->slots->first_slot[f->slots->n_class];
     f->ahead.layer = SL_NO_ROUTED_LAYER;
     enum sl_status st = SL_OK;
-    if (!allocate(f, config->max_rows))
+    if (f->timeline)
+        f->traced = calloc(f->n_slots, sizeof *f->traced);
+    if (!allocate(f, config->max_rows) || (f->timeline && !f->traced))
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of %u slots", f->n_slots);
     struct sl_heat_config shape = heat_shape(l, config->fingerprint);
     if (st == SL_OK)
@@ -129,6 +132,7 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
     free(f->in_call);
     free(f->pairs);
     free(f->route_ids);
+    free(f->traced);
     free(f->ahead.ids);
     free(f->ahead.started);
     free(f);
@@ -142,6 +146,8 @@ static void read_done(struct sl_read *read, enum sl_status status) {
     size_t slot = (size_t)(read - f->reads);
     f->n_reading--;
     f->n_background -= f->background[slot];
+    if (f->timeline)
+        sl_fetch_trace_read(f, (uint32_t)slot, status);
     sl_cache_filled(f->cache, f->fills[slot], status, sl_fetch_now(f));
 }
 
@@ -161,6 +167,9 @@ void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
         sl_expert_layout_read(f->layout, fills[i].id.layer, fills[i].id.expert, read);
         f->fills[slot] = fills[i].lease;
         f->background[slot] = background;
+        if (f->timeline)
+            f->traced[slot] = (struct sl_traced){fills[i].id.layer, fills[i].id.expert,
+                                                 sl_timeline_lane(f->timeline)};
         *tail = read;
         tail = &read->next;
         f->n_reading++;
@@ -261,6 +270,8 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
     sl_fetch_ahead_begin(f);
     take(f);
     sl_fetch_pump(f);
+    if (f->timeline)
+        sl_fetch_trace_layer(f);
 }
 
 /* ---- run ---- */
@@ -348,7 +359,10 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     op->refs = f->refs;
     op->pairs = all ? NULL : f->pairs;
     op->n_pairs = all ? f->rows.n * f->layout->k : list_pairs(f, n);
+    uint64_t start = sl_timeline_now(f->timeline);
     enum sl_status st = sl_op_moe(dev, op);
+    if (f->timeline)
+        sl_fetch_trace_call(f, start, n, op->n_pairs);
     f->dense_call = false; /* what is left is a part */
     f->stats.calls++;
     for (uint32_t i = 0; i < n; i++)

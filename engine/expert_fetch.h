@@ -24,6 +24,7 @@
 
 #include "backends/backend.h"
 #include "engine/expert_layout.h"
+#include "engine/timeline.h"
 #include "expert_cache/expert_cache.h"
 #include "streaming/reader.h"
 
@@ -36,6 +37,8 @@ struct sl_fetch_config {
     uint64_t fingerprint;                  /* of the model, for the heat */
     uint32_t max_rows;                     /* of one step */
     bool no_lookahead;                     /* never ask for sl_fetch_ahead, nor read ahead */
+    struct sl_timeline *timeline;          /* borrowed until destroy; NULL: no trace. On the same
+                                              clock as the reader */
     /* NULL: the monotonic clock. Simulations pass theirs. */
     uint64_t (*now_ns)(void *clock);
     void *clock;

@@ -21,6 +21,11 @@ struct sl_ahead_judge {
     uint64_t resume_layer; /* off until then */
 };
 
+/* What a slot's read is for, and where it is drawn. */
+struct sl_traced {
+    uint16_t layer, expert, lane;
+};
+
 struct sl_held {
     struct sl_expert_id id;
     struct sl_lease lease;
@@ -41,7 +46,10 @@ struct sl_fetch {
     struct sl_lease *fills; /* [n_slots] which fill its read is for */
     uint8_t *background;    /* [n_slots] its read was started ahead or to warm up */
     uint32_t n_reading, n_background;
-    struct sl_err read_err; /* of the read that failed last */
+    struct sl_timeline *timeline;       /* NULL: no trace */
+    struct sl_traced *traced;           /* [n_slots] by slot, its read; NULL: no trace */
+    struct sl_fetch_stats traced_stats; /* when they were drawn last */
+    struct sl_err read_err;             /* of the read that failed last */
 
     /* The layer that is being run. Experts move from wanted to held to done. */
     uint32_t layer;
@@ -81,6 +89,12 @@ void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
 
 /* expert_seen.c: what a wait that begins now is for, and its end. */
 enum sl_stall_cause sl_fetch_stall_cause(const struct sl_fetch *f);
+/* expert_seen.c: the trace; not called without one. */
+void sl_fetch_trace_read(struct sl_fetch *f, uint32_t slot, enum sl_status status);
+void sl_fetch_trace_call(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
+                         uint32_t n_pairs);
+void sl_fetch_trace_layer(struct sl_fetch *f);
+
 void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
 
 /* expert_ahead.c */

@@ -91,7 +91,8 @@ static enum sl_status map_slots(struct sl_store *s, struct sl_err *err) {
 }
 
 enum sl_status sl_store_create(const struct sl_model *model, const struct sl_memory_plan *plan,
-                               struct sl_store **out_store, struct sl_err *err) {
+                               struct sl_timeline *timeline, struct sl_store **out_store,
+                               struct sl_err *err) {
     const struct sl_engine_config *c = &plan->config;
     struct sl_store *s = calloc(1, sizeof *s);
     if (!s)
@@ -109,7 +110,8 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
                                                        .reader = s->reader,
                                                        .fingerprint = fingerprint,
                                                        .max_rows = c->batch_tokens,
-                                                       .no_lookahead = c->no_lookahead},
+                                                       .no_lookahead = c->no_lookahead,
+                                                       .timeline = timeline},
                              &s->fetch, err);
     if (st == SL_OK && c->heat_file)
         st = sl_heat_store_open(c->heat_file, sl_fetch_heat(s->fetch), &s->heat_file, err);

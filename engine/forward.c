@@ -120,7 +120,8 @@ done:
 enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_memory_plan *plan,
                                  struct sl_device *dev, const struct sl_weights *weights,
                                  const struct sl_kv_pool *kv, struct sl_fetch *fetch,
-                                 struct sl_forward **out_forward, struct sl_err *err) {
+                                 struct sl_timeline *timeline, struct sl_forward **out_forward,
+                                 struct sl_err *err) {
     struct sl_forward *f = calloc(1, sizeof *f);
     if (!f)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the layer loop");
@@ -129,6 +130,7 @@ enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_m
     f->dev = dev;
     f->kv = kv;
     f->fetch = fetch;
+    f->timeline = timeline;
     enum sl_status st = sl_forward_bind(f, model, weights, err);
     if (st != SL_OK)
         goto fail;
@@ -395,6 +397,7 @@ static struct sl_op_router router_op(const struct sl_forward *f, const struct sl
 static enum sl_status shared_expert(struct sl_forward *f, const struct sl_layer_weights *w,
                                     const struct rows *r, const struct place *where) {
     struct sl_activations *a = &f->a;
+    uint64_t start = sl_timeline_now(f->timeline);
     TRY("shared expert",
         sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
                                                         (size_t)r->n * w->shared_gate.n_out}));
@@ -405,6 +408,7 @@ static enum sl_status shared_expert(struct sl_forward *f, const struct sl_layer_
                                             .n_decode = r->n_decode,
                                             .n_w = 1,
                                             .out = {{w->shared_down, NULL, a->shared_y, false}}}));
+    sl_timeline_since(f->timeline, "shared expert", start, {"rows", r->n});
     return SL_OK;
 }
 
@@ -421,6 +425,7 @@ static enum sl_status look_ahead(struct sl_forward *f, const struct rows *r,
     const struct sl_layer_weights *next = &f->layers[where->layer + 1];
     if (next->routed_layer == SL_NO_ROUTED_LAYER)
         return SL_OK;
+    uint64_t start = sl_timeline_now(f->timeline);
     TRY("early router", rms_norm(f, r->x, next->ffn_norm, a->next_h, r->n, hp->n_embd));
     TRY("early router",
         sl_op_matmul(f->dev,
@@ -434,6 +439,7 @@ static enum sl_status look_ahead(struct sl_forward *f, const struct rows *r,
     op.ids = a->next_ids;
     op.weights = a->next_weights;
     TRY("early router", sl_op_router(f->dev, &op));
+    sl_timeline_since(f->timeline, "early router", start, {"rows", r->n});
     sl_fetch_ahead(f->fetch, next->routed_layer, a->next_ids, r->n * hp->n_expert_used);
     return SL_OK;
 }
@@ -479,9 +485,11 @@ static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weight
             in.out[in.n_w++] =
                 (struct sl_matmul_out){w->shared_router, NULL, a->shared_weight, false};
     }
+    uint64_t start = sl_timeline_now(f->timeline);
     TRY("router", sl_op_matmul(f->dev, &in));
     struct sl_op_router choose = router_op(f, w, r->n);
     TRY("router", sl_op_router(f->dev, &choose));
+    sl_timeline_since(f->timeline, "router", start, {"rows", r->n});
     struct sl_op_moe op = {.x = a->h,
                            .ids = a->expert_ids,
                            .pair_y = a->pair_y,
@@ -506,7 +514,9 @@ static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weight
         if (st != SL_OK || run != SL_OK)
             return st != SL_OK ? st : run;
     } else {
+        start = sl_timeline_now(f->timeline);
         TRY("experts", sl_op_moe(f->dev, &op));
+        sl_timeline_since(f->timeline, "experts", start, {"pairs", op.n_pairs});
         enum sl_status st = shared ? shared_expert(f, w, r, where) : SL_OK;
         if (st != SL_OK)
             return st;
@@ -541,6 +551,7 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
     const struct sl_layer_weights *w = &f->layers[where->layer];
     struct sl_activations *a = &f->a;
     const struct sl_step *s = &f->step;
+    uint64_t start = sl_timeline_now(f->timeline);
     enum sl_status st = project_qkv(f, w, where);
     if (st != SL_OK)
         return st;
@@ -576,6 +587,7 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
                                                     .n_w = 1,
                                                     .out = {{w->out, w->out_bias, r->x, true}}}));
     TRY("FFN norm", rms_norm(f, r->x, w->ffn_norm, a->h, r->n, hp->n_embd));
+    sl_timeline_since(f->timeline, "attention", start, {"rows", s->n_rows});
     return w->routed_layer != SL_NO_ROUTED_LAYER ? moe_ffn(f, w, r, where)
                                                  : dense_ffn(f, w, r, where);
 }
@@ -583,6 +595,7 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
 static enum sl_status run_output(struct sl_forward *f, const float *x, uint32_t n,
                                  uint32_t n_decode, float **out_logits, const struct place *where) {
     struct sl_activations *a = &f->a;
+    uint64_t start = sl_timeline_now(f->timeline);
     TRY("output norm", rms_norm(f, x, f->output_norm, a->h, n, f->hp->n_embd));
     TRY("output",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
@@ -594,6 +607,7 @@ static enum sl_status run_output(struct sl_forward *f, const float *x, uint32_t 
         TRY("logits", sl_device_download(f->dev, f->host_logits, a->logits,
                                          (size_t)n * f->hp->n_vocab * sizeof(float)));
     TRY("logits", sl_device_sync(f->dev));
+    sl_timeline_since(f->timeline, "logits", start, {"rows", n});
     *out_logits = f->host_logits ? f->host_logits : a->logits;
     return SL_OK;
 }
@@ -629,7 +643,9 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
             return sl_fail(err, SL_ERR_CANCELED, "canceled");
         }
         place.layer = i;
+        uint64_t start = sl_timeline_now(f->timeline);
         enum sl_status st = run_layer(f, i + 1 == hp->n_layer, &r, where);
+        sl_timeline_since(f->timeline, "layer", start, {"layer", i});
         if (st != SL_OK)
             return st;
         if (f->fetch && s->n_failed == s->n_rows)

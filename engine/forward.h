@@ -8,6 +8,7 @@
 #include "engine/expert_fetch.h"
 #include "engine/kv.h"
 #include "engine/memory_plan.h"
+#include "engine/timeline.h"
 #include "engine/weights.h"
 
 /* The rows of one step, filled by the scheduler in host memory. Rows [0, n_decode) are generated
@@ -37,7 +38,8 @@ struct sl_forward;
 enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_memory_plan *plan,
                                  struct sl_device *dev, const struct sl_weights *weights,
                                  const struct sl_kv_pool *kv, struct sl_fetch *fetch,
-                                 struct sl_forward **out_forward, struct sl_err *err) SL_MUST_CHECK;
+                                 struct sl_timeline *timeline, struct sl_forward **out_forward,
+                                 struct sl_err *err) SL_MUST_CHECK;
 void sl_forward_destroy(struct sl_forward **f);
 
 /* The step to fill; its arrays have room for plan.config.batch_tokens rows. */

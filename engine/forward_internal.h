@@ -55,6 +55,7 @@ struct sl_forward {
     struct sl_device *dev;
     const struct sl_kv_pool *kv;
     struct sl_layer_weights *layers; /* [n_layer] */
+    struct sl_timeline *timeline;    /* NULL: no trace */
     struct sl_fetch *fetch;          /* NULL: all experts are resident */
     struct sl_expert_ref *refs;      /* all layers' resident experts */
     struct sl_weight embd, output;

@@ -132,6 +132,8 @@ static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) : 0;
     p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab);
     p->process_bytes = p->config.process_bytes;
+    if (p->config.trace_file)
+        p->host_bytes += SL_TIMELINE_MEMORY_BYTES;
     p->session_bytes = ((uint64_t)p->config.parallel + p->config.queue_max) *
                        (sizeof(struct sl_session) + 32 + (uint64_t)p->config.ctx_tokens * 4);
     uint64_t n_threads = (uint64_t)p->n_threads + OWN_THREADS;

@@ -81,6 +81,15 @@ static void finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_rea
     result.queue_ns = started - s->submit_ns;
     result.prefill_ns = prompted - started;
     result.decode_ns = now - prompted;
+    if (e->timeline)
+        sl_timeline_request(e->timeline, s->submit_ns, now,
+                            (const struct sl_timeline_arg[SL_TIMELINE_ARGS]){
+                                {"prompt tokens", s->n_prompt},
+                                {"generated tokens", result.n_predicted},
+                                {"queue_ns", (int64_t)result.queue_ns},
+                                {"prefill_ns", (int64_t)result.prefill_ns},
+                                {"decode_ns", (int64_t)result.decode_ns},
+                                {"status", status}});
 
     leave_slot(e, s);
     pthread_mutex_lock(&e->lock);
@@ -447,6 +456,8 @@ static void run_step(struct sl_engine *e, uint32_t n_running) {
     if (st == SL_OK) {
         st = sl_forward_run(e->forward, &give_up.base, &logits, &err);
         account(e, step, sl_now_ns() - start);
+        sl_timeline_since(e->timeline, "step", start, {"rows", step->n_rows},
+                          {"generated", step->n_decode});
     }
     if (st == SL_ERR_CANCELED)
         return; /* the next sweep finishes them */
@@ -456,7 +467,9 @@ static void run_step(struct sl_engine *e, uint32_t n_running) {
     }
     count_step(e, step, sl_now_ns() - start);
     finish_failed(e, step, &err);
+    start = sl_timeline_now(e->timeline);
     step_done(e, logits);
+    sl_timeline_since(e->timeline, "sample", start, {"rows", step->n_out});
 }
 
 /* ---- the thread ---- */
@@ -507,6 +520,8 @@ static void wait_for_work(struct sl_engine *e) {
     sl_fetch_idle(fetch, BACKGROUND_NS);
     struct sl_expert_use use;
     sl_activity_take(&e->activity, 0, 0, 0, 0, &use);
+    if (e->timeline)
+        sl_timeline_pause(e->timeline, false);
     pthread_mutex_lock(&e->lock);
 }
 
@@ -541,6 +556,8 @@ void *sl_scheduler_main(void *arg) {
         if (n_running)
             run_step(e, n_running);
         n_running = update_gauges(e);
+        if (e->timeline)
+            sl_timeline_pause(e->timeline, !n_running);
     }
     finish_all(e, SL_FINISH_CANCELED, SL_ERR_CANCELED, "the engine is shutting down");
     update_gauges(e);
