@@ -1,4 +1,5 @@
 /* POST /v1/chat/completions and /apply-template: messages through the model's own template. */
+#include "server/memory.h"
 #include "server/prompt.h"
 
 #include <stdio.h>
@@ -304,13 +305,14 @@ static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len)
     }
     static const struct form forms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
     size_t n_forms = has_forms(messages) ? 4 : 1;
+    struct sl_template_limits limits = sl_server_template_limits(&ex->server->config);
     char *text = NULL;
     if (sl_prompt_may_fit(ex, text_bytes(messages), "messages")) {
         struct sl_err first = {0}, err;
         enum sl_status st = SL_ERR_INVALID;
         for (size_t i = 0; i < n_forms && st == SL_ERR_INVALID; i++) {
             json_t *vars = make_vars(v, body, messages, tools, forms[i]);
-            st = vars ? sl_template_render(v->chat.template, vars, NULL, &text, out_len,
+            st = vars ? sl_template_render(v->chat.template, vars, &limits, &text, out_len,
                                            i ? &err : &first)
                       : SL_ERR_NOMEM;
             json_decref(vars);

@@ -1,4 +1,5 @@
 /* POST /v1/completions, /tokenize and /detokenize: text and ids without a template. */
+#include "server/memory.h"
 #include "server/prompt.h"
 
 #include <stdio.h>
@@ -143,9 +144,6 @@ void sl_completions_handle(struct sl_exchange *ex) {
     json_decref(body);
 }
 
-/* Some seconds of a worker's time, and answers with pieces grow twentyfold and more. */
-#define TOKENIZE_MAX_BYTES (8u << 20)
-
 /* {"content": text, "add_special": bool, "parse_special": bool, "with_pieces": bool} */
 void sl_tokenize_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
@@ -171,10 +169,12 @@ void sl_tokenize_handle(struct sl_exchange *ex) {
                     sl_json_kind(content));
         goto out;
     }
-    if (json_string_length(content) > TOKENIZE_MAX_BYTES) {
+    /* Some seconds of a worker's time, and answers with pieces grow twentyfold and more. */
+    size_t max_bytes = sl_server_tokenize_bytes(&ex->server->config);
+    if (json_string_length(content) > max_bytes) {
         sl_http_fail(&ex->error, 413, "request_too_large", "content",
-                     "'content' has %zu bytes; the most is %u: send it in parts",
-                     json_string_length(content), TOKENIZE_MAX_BYTES);
+                     "'content' has %zu bytes; the most is %zu: send it in parts",
+                     json_string_length(content), max_bytes);
         goto out;
     }
     unsigned flags = (opt.add_special ? SL_ENCODE_ADD_SPECIAL : 0u) |

@@ -94,7 +94,7 @@ bool sl_fields_read(const json_t *body, const struct sl_field *fields, uint32_t 
 
 /* Depth and size when parsed, by brackets, colons and commas outside strings: an upper bound for
  * valid JSON, and invalid JSON is refused by the parser afterwards. */
-static bool within_limits(const char *s, size_t len, struct sl_http_error *e) {
+static bool within_limits(const char *s, size_t len, uint32_t max_units, struct sl_http_error *e) {
     uint32_t depth = 0, units = 0;
     bool in_string = false;
     for (size_t i = 0; i < len; i++) {
@@ -132,21 +132,22 @@ static bool within_limits(const char *s, size_t len, struct sl_http_error *e) {
         default:
             break;
         }
-        if (units > SL_JSON_MAX_UNITS)
+        if (units > max_units)
             return sl_http_bad(e, NULL,
                                "the request body holds too many values: at most %u numbers, or %u "
                                "small objects",
-                               SL_JSON_MAX_UNITS, SL_JSON_MAX_UNITS / 10);
+                               max_units, max_units / 10);
     }
     return true;
 }
 
-json_t *sl_json_parse_object(const char *body, size_t len, struct sl_http_error *e) {
+json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
+                             struct sl_http_error *e) {
     if (len == 0) {
         sl_http_bad(e, NULL, "the request has no body; send a JSON object");
         return NULL;
     }
-    if (!within_limits(body, len, e))
+    if (!within_limits(body, len, max_units, e))
         return NULL;
     json_error_t je;
     json_t *v = json_loadb(body, len, JSON_DECODE_ANY, &je);

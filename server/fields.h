@@ -32,11 +32,13 @@ const char *sl_json_kind(const json_t *v);
 
 #define SL_JSON_MAX_DEPTH 128u
 /* Bounds the memory of a parsed body, in units of about 50 bytes: a value is one, an array two, an
- * object six, a member two more. ("{},{},..." would grow a hundredfold.) */
+ * object six, a member two more. ("{},{},..." would grow a hundredfold.) A server with little
+ * memory allows fewer. */
 #define SL_JSON_MAX_UNITS 2000000u
 
 /* Parses a body into a JSON object, within limits that are checked before anything is allocated by
  * it. The caller owns the result (json_decref). NULL: e is set. */
-json_t *sl_json_parse_object(const char *body, size_t len, struct sl_http_error *e);
+json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
+                             struct sl_http_error *e);
 
 #endif

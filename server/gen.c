@@ -155,6 +155,22 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_
     return g;
 }
 
+uint64_t sl_gen_memory_bytes(const struct sl_gen *g) {
+    bool logprobs = g->params.logprobs;
+    uint64_t n = sizeof *g, element = logprobs ? sizeof(struct sl_token) : sizeof(uint32_t);
+    for (uint32_t i = 0; i < g->n_prompts; i++)
+        n += g->prompts[i].n * sizeof(uint32_t) + (g->echo ? strlen(g->echo[i]) : 0);
+    for (uint32_t i = 0; i < g->n_choices; i++) {
+        uint64_t room = g->served->info.ctx_tokens - g->prompts[i / g->params.n].n;
+        uint64_t tokens =
+            g->params.max_tokens && g->params.max_tokens < room ? g->params.max_tokens : room;
+        n += sizeof *g->choices + g->ring_tokens * element;
+        if (!g->params.stream) /* of a stream what is shown goes at once */
+            n += tokens * (16 + (logprobs ? 3 * sizeof(struct sl_logprob_entry) : 0));
+    }
+    return n;
+}
+
 void sl_gen_destroy(struct sl_gen *g) {
     if (!g)
         return;

@@ -1,11 +1,14 @@
 #include "server/prompt.h"
 
+#include "server/memory.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 json_t *sl_prompt_body(struct sl_exchange *ex) {
-    return sl_json_parse_object(ex->body.ptr, ex->body.len, &ex->error);
+    return sl_json_parse_object(ex->body.ptr, ex->body.len,
+                                sl_server_json_units(&ex->server->config), &ex->error);
 }
 
 bool sl_prompt_check_model(struct sl_exchange *ex, const json_t *body) {
@@ -80,6 +83,23 @@ void sl_prompt_generate(struct sl_exchange *ex, enum sl_api api, struct sl_gen_p
     struct sl_gen *g = sl_gen_create(ex, api, params, prompts, echo, n_prompts);
     if (!g) {
         sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+        return;
+    }
+    uint64_t bytes = sl_gen_memory_bytes(g), most = ex->server->config.max_replies_bytes;
+    if (bytes > most) {
+        sl_gen_destroy(g);
+        sl_http_bad(&ex->error, "max_tokens",
+                    "an answer of that length may take %llu bytes with all its choices, and this "
+                    "server has %llu for answers: lower 'max_tokens', 'n' or the log-probabilities",
+                    (unsigned long long)bytes, (unsigned long long)most);
+        return;
+    }
+    if (sl_exchange_hold_reply(ex, bytes) > most) {
+        sl_exchange_hold_reply(ex, 0);
+        sl_gen_destroy(g);
+        sl_http_fail(&ex->error, 503, "overloaded", NULL,
+                     "the answer may not fit beside those that are being made or wait for their "
+                     "clients to read; try again later, or ask for fewer tokens or choices");
         return;
     }
     /* From here on a client that leaves, or the end of the server, finds it and cancels it. */

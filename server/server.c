@@ -3,34 +3,10 @@
 #include "common/log.h"
 #include "server/gen.h"
 #include "server/internal.h"
+#include "server/memory.h"
 
 #include <stdlib.h>
 #include <time.h>
-
-static void fill_defaults(struct sl_server_config *c) {
-    if (!c->host)
-        c->host = "127.0.0.1";
-    if (c->n_http_threads < 2) /* one is not a pool to libmicrohttpd */
-        c->n_http_threads = 2;
-    if (!c->n_workers)
-        c->n_workers = 2;
-    if (!c->max_body_bytes)
-        c->max_body_bytes = (uint64_t)64 << 20;
-    if (!c->max_bodies_bytes)
-        c->max_bodies_bytes = 4 * c->max_body_bytes;
-    if (!c->max_replies_bytes)
-        c->max_replies_bytes = (uint64_t)256 << 20;
-    if (!c->max_connections)
-        c->max_connections = 1024;
-    if (!c->timeout_s)
-        c->timeout_s = 60;
-    if (!c->stall_s)
-        c->stall_s = 600;
-    if (!c->keepalive_s)
-        c->keepalive_s = 5;
-    if (!c->buffer_tokens)
-        c->buffer_tokens = 1024;
-}
 
 enum sl_status sl_server_create(const struct sl_server_config *config,
                                 struct sl_server **out_server, struct sl_err *err) {
@@ -38,7 +14,7 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
     if (!s)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     s->config = *config;
-    fill_defaults(&s->config);
+    sl_server_defaults(&s->config);
     s->listen_fd = -1;
     atomic_init(&s->state, SL_SERVER_LOADING);
     pthread_mutex_init(&s->list_lock, NULL);

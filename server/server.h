@@ -20,7 +20,9 @@ struct sl_server_config {
     uint32_t n_workers;          /* 0 = 2 */
     uint64_t max_body_bytes;     /* of one request; 0 = 64 MiB */
     uint64_t max_bodies_bytes;   /* of all requests together; 0 = 4 times max_body_bytes */
-    uint64_t max_replies_bytes;  /* of /tokenize and its like, not sent yet; 0 = 256 MiB */
+    uint64_t max_replies_bytes;  /* of all answers, not sent yet; 0 = 256 MiB */
+    uint64_t worker_bytes;       /* what a worker may take for one request; 0 = 2 GiB
+                                    (server/memory.h) */
     uint32_t max_connections;    /* 0 = 1024 */
     uint32_t timeout_s;          /* a connection without traffic between requests; 0 = 60 */
     uint32_t stall_s;            /* a stream whose client reads nothing; 0 = 600 */

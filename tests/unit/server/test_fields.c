@@ -119,7 +119,7 @@ static void test_error_shape(void **state) {
 
 static void expect_refused(const char *body, size_t len, const char *part) {
     struct sl_http_error e = {0};
-    assert_null(sl_json_parse_object(body, len, &e));
+    assert_null(sl_json_parse_object(body, len, SL_JSON_MAX_UNITS, &e));
     assert_int_equal(e.http_status, 400);
     if (!strstr(e.err.text, part))
         fail_msg("'%s' does not say '%s'", e.err.text, part);
@@ -151,7 +151,7 @@ static void test_body_limits(void **state) {
     expect_refused(wide, 3 * 300000, "too many values");
     memcpy(wide + 3 * 200000, "0]}", 3);
     struct sl_http_error none = {0};
-    json_t *fits = sl_json_parse_object(wide, 3 * 200000 + 3, &none);
+    json_t *fits = sl_json_parse_object(wide, 3 * 200000 + 3, SL_JSON_MAX_UNITS, &none);
     assert_non_null(fits);
     json_decref(fits);
     /* Brackets in strings do not count; an escaped quote does not end one. */
@@ -159,7 +159,7 @@ static void test_body_limits(void **state) {
     memset(deep, '[', n);
     memcpy(deep, "{\"a\":\"\\\"", 8);
     memcpy(deep + n - 2, "\"}", 2);
-    json_t *v = sl_json_parse_object(deep, n, &e);
+    json_t *v = sl_json_parse_object(deep, n, SL_JSON_MAX_UNITS, &e);
     assert_non_null(v);
     json_decref(v);
     free(deep);
