@@ -8,6 +8,7 @@
 #include "common/cpus.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "engine/plan_speed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +88,8 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
                     struct sl_opened *opened) {
     bool stream = opened->model->hp.n_expert && config->experts != SL_EXPERTS_RESIDENT;
     sl_show_progress("measuring how fast RAM can be read");
-    b->ram_rate = sl_ram_read_bandwidth(b->n_threads, 1.0);
+    b->ram_rate =
+        sl_ram_read_bandwidth(b->n_threads, 1.0, sl_process_memory_room(config->ram_bytes));
     if (stream) {
         sl_show_progress("measuring how fast the disk can be read");
         b->disk_before = sl_bench_disk_rate(b->model, config, &b->disk_why);
@@ -201,7 +203,7 @@ int sl_cmd_bench(int argc, char **argv) {
     if (!sl_open_model("bench", o.model, &opened))
         return 1;
     b.model = opened.model;
-    b.dense_bytes = sl_bench_dense_bytes(b.model);
+    b.dense_bytes = sl_dense_token_bytes(b.model);
     rc = 1;
     if (measure(&b, &config, &opened)) {
         if (o.json) {

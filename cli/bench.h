@@ -57,7 +57,6 @@ struct sl_bench {
 bool sl_bench_run(struct sl_bench *b, struct sl_bench_test *t);
 
 /* bench_limits.c */
-uint64_t sl_bench_dense_bytes(const struct sl_model *m);
 /* The rate at which the model's file is read, as the engine would read it, in bytes/s. 0, and why:
  * it cannot be measured. Not while an engine runs: it takes up to 100 MiB. */
 double sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,

@@ -10,16 +10,6 @@
 /* The measurement's share of a budget at most. */
 #define BUDGET_PART 4u
 
-uint64_t sl_bench_dense_bytes(const struct sl_model *m) {
-    uint64_t n = m->global[SL_G_OUTPUT]->size_bytes + m->global[SL_G_OUTPUT_NORM]->size_bytes;
-    for (uint32_t i = 0; i < m->hp.n_layer; i++)
-        for (uint32_t r = 0; r < SL_L_COUNT; r++)
-            if (m->layers[i].t[r] && r != SL_L_EXPERTS_GATE && r != SL_L_EXPERTS_UP &&
-                r != SL_L_EXPERTS_DOWN)
-                n += m->layers[i].t[r]->size_bytes;
-    return n;
-}
-
 double sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,
                           struct sl_err *why) {
     struct sl_expert_layout layout = {0};

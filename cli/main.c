@@ -14,6 +14,7 @@ static const struct {
 } commands[] = {
     {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI-style API)"},
     {"run", sl_cmd_run, "chat with a model in the terminal"},
+    {"plan", sl_cmd_plan, "say what a memory budget gives: slots, speed to expect, the least"},
     {"inspect", sl_cmd_inspect, "say what a GGUF file holds"},
     {"tokenize", sl_cmd_tokenize, "turn text into token ids"},
     {"score", sl_cmd_score, "perplexity and log-probabilities of a text"},

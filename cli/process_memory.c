@@ -44,6 +44,18 @@ void sl_process_memory_apply(struct sl_process_memory *m, struct sl_engine_confi
     config->n_process_rows = m->n;
 }
 
+uint64_t sl_process_memory_room(uint64_t ram_bytes) {
+    struct sl_memory_look look;
+    struct sl_err why;
+    if (!ram_bytes)
+        return UINT64_MAX;
+    uint64_t base = UNKNOWN_BASE_BYTES;
+    if (sl_memory_look("", &look, &why) == SL_OK)
+        base = sl_memory_base_bytes(&look);
+    base += (uint64_t)16 << 20; /* stacks and page tables */
+    return ram_bytes > base ? ram_bytes - base : 0;
+}
+
 void sl_process_memory_tune(void) {
     /* Each arena keeps what its threads gave back; two are enough for threads that seldom ask.
      * Large blocks come from the system and go back to it at once: unset, the threshold grows with

@@ -107,13 +107,16 @@ static void *reader_main(void *arg) {
     return NULL;
 }
 
-double sl_ram_read_bandwidth(uint32_t n_threads, double seconds) {
+double sl_ram_read_bandwidth(uint32_t n_threads, double seconds, uint64_t max_bytes) {
     if (n_threads > MAX_THREADS)
         n_threads = MAX_THREADS;
     size_t bytes = BUFFER_BYTES;
     long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && page > 0 && (uint64_t)pages * (uint64_t)page < 2 * (uint64_t)bytes)
+    if (max_bytes < bytes ||
+        (pages > 0 && page > 0 && (uint64_t)pages * (uint64_t)page < 2 * (uint64_t)bytes))
         bytes /= 4;
+    if (max_bytes < bytes) /* less would be read from caches */
+        return 0;
     char *buffer = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (buffer == MAP_FAILED)
         return 0;

@@ -5,7 +5,8 @@
 #include <stdint.h>
 
 /* Bytes per second that n_threads read together from a hugepage-backed buffer well beyond the
- * caches: the best of repeated passes over about `seconds`. 0 when there is no memory for it. */
-double sl_ram_read_bandwidth(uint32_t n_threads, double seconds);
+ * caches: the best of repeated passes over about `seconds`. It takes 1 GiB meanwhile, or 256 MiB
+ * where max_bytes or the machine allow no more. 0 when there is no memory for it. */
+double sl_ram_read_bandwidth(uint32_t n_threads, double seconds, uint64_t max_bytes);
 
 #endif

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/open_engine.h"
+#include "cli/serve_memory.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/server.h"
@@ -38,6 +39,8 @@ struct loader {
     struct sl_err err;
     struct sl_model *model;
     struct sl_tokenizer *tok;
+    struct sl_engine_config config; /* with the plan's part of the process in it */
+    struct sl_process_memory memory;
     struct sl_engine *engine;
 };
 
@@ -93,20 +96,31 @@ static enum sl_status attach(struct loader *l) {
 }
 
 static enum sl_status load(struct loader *l) {
-    enum sl_status st = sl_model_open(l->opt->model, &l->model, &l->err);
-    if (st == SL_OK)
-        st = sl_tokenizer_create(l->model->gguf, &l->tok, &l->err);
-    if (st == SL_OK) {
-        struct sl_engine_config config = l->opt->engine;
-        struct sl_process_memory memory = {.n = 0};
-        sl_process_memory_apply(&memory, &config);
-        st = sl_engine_create(l->model, &config, &l->progress, &l->engine, &l->err);
-    }
+    enum sl_status st = sl_engine_create(l->model, &l->config, &l->progress, &l->engine, &l->err);
     if (st == SL_OK && !l->opt->no_warmup) {
         uint32_t id = 0;
         st = sl_engine_score(l->engine, &id, 1, ignore_logits, NULL, &l->err);
     }
     return st == SL_OK ? attach(l) : st;
+}
+
+/* What can be refused before a weight is read: the file, the budget. */
+static bool prepare(struct loader *l, struct options *o) {
+    struct sl_memory_plan plan;
+    l->config = o->engine;
+    enum sl_status st = sl_model_open(o->model, &l->model, &l->err);
+    if (st == SL_OK)
+        st = sl_tokenizer_create(l->model->gguf, &l->tok, &l->err);
+    if (st == SL_OK)
+        st = sl_serve_plan(l->model, &l->config, &o->server, &l->memory, &plan, NULL, &l->err);
+    if (st != SL_OK)
+        sl_error("%s", l->err.text);
+    return st == SL_OK;
+}
+
+static void close_model(struct loader *l) {
+    sl_tokenizer_destroy(&l->tok);
+    sl_model_close(&l->model);
 }
 
 static void *load_main(void *arg) {
@@ -170,8 +184,8 @@ static bool check_options(struct options *o) {
         fprintf(stderr, "sluice serve: --port %u is not a port (0 to 65535)\n", o->port);
         return false;
     }
-    if (o->max_body_mib == 0 || o->max_body_mib > 65536) {
-        fprintf(stderr, "sluice serve: --max-body-mib must be from 1 to 65536\n");
+    if (o->max_body_mib > 65536) {
+        fprintf(stderr, "sluice serve: --max-body-mib must be at most 65536\n");
         return false;
     }
     if (o->api_key && !*o->api_key) {
@@ -219,8 +233,13 @@ static int serve(struct options *o) {
 
     struct loader l = {.progress = {report}, .opt = o};
     struct sl_err err;
+    if (!prepare(&l, o)) {
+        close_model(&l);
+        return 1;
+    }
     if (sl_server_create(&o->server, &l.server, &err) != SL_OK) {
         sl_error("%s", err.text);
+        close_model(&l);
         return 1;
     }
     bool v6 = strchr(o->server.host, ':') != NULL;
@@ -229,6 +248,7 @@ static int serve(struct options *o) {
     if (pthread_create(&l.thread, NULL, load_main, &l) != 0) {
         sl_error("cannot start a thread");
         sl_server_destroy(&l.server);
+        close_model(&l);
         return 1;
     }
 
@@ -257,8 +277,7 @@ static int serve(struct options *o) {
     pthread_join(l.thread, NULL);
     sl_server_destroy(&l.server);
     sl_engine_destroy(&l.engine);
-    sl_tokenizer_destroy(&l.tok);
-    sl_model_close(&l.model);
+    close_model(&l);
     if (!failed)
         sl_info("stopped");
     return failed ? 1 : 0;
@@ -268,14 +287,9 @@ int sl_cmd_serve(int argc, char **argv) {
     struct options o = {
         .log_level = "info",
         .port = 8080,
-        .max_body_mib = 64,
         .drain_s = 30,
         .memory = SL_ENGINE_OPTIONS_DEFAULT,
-        .server = {.host = "127.0.0.1",
-                   .max_connections = 1024,
-                   .timeout_s = 60,
-                   .stall_s = 600,
-                   .buffer_tokens = 1024},
+        .server = {.host = "127.0.0.1", .timeout_s = 60, .stall_s = 600, .buffer_tokens = 1024},
     };
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
@@ -318,9 +332,9 @@ int sl_cmd_serve(int argc, char **argv) {
         SL_ENGINE_OPTIONS(&o.memory),
         {SL_ARG_HEADING, 0, "Limits", NULL, NULL, NULL, false},
         {SL_ARG_U32, 0, "--max-body-mib", "MIB", &o.max_body_mib,
-         "largest request body (default 64)", false},
+         "largest request body (default 64; less where memory is short)", false},
         {SL_ARG_U32, 0, "--max-connections", "N", &o.server.max_connections,
-         "open connections; more wait (default 1024)", false},
+         "open connections; more wait (default 1024; less where memory is short)", false},
         {SL_ARG_U32, 0, "--timeout-s", "S", &o.server.timeout_s,
          "close a connection that is idle or sends too slowly (default 60)", false},
         {SL_ARG_U32, 0, "--stall-s", "S", &o.server.stall_s,

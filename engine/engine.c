@@ -43,6 +43,24 @@ static uint64_t free_budget(void) {
     return b.budget_bytes;
 }
 
+enum sl_status sl_engine_plan(const struct sl_model *model, const struct sl_engine_config *config,
+                              struct sl_memory_plan *out_plan, char out_device[64],
+                              struct sl_err *err) {
+    struct sl_device *dev = NULL;
+    struct sl_engine_config planned = *config;
+    out_plan->least_bytes = 0;
+    enum sl_status st = open_cpu(config, &dev, err);
+    if (st != SL_OK)
+        return st;
+    if (!planned.ram_bytes)
+        planned.ram_bytes = free_budget();
+    st = sl_memory_plan_make(model, &planned, dev, out_plan, err);
+    if (out_device)
+        memcpy(out_device, dev->caps.name, 64);
+    sl_device_close(&dev);
+    return st;
+}
+
 static void log_plan(const struct sl_memory_plan *plan) {
     for (uint32_t i = 0; i < plan->n_rows; i++)
         sl_info("memory: %-14s %10.1f MiB  %s", plan->rows[i].what,

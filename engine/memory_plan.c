@@ -299,8 +299,10 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
                      : dev && dev->caps.memory_bytes ? dev->caps.memory_bytes
                                                      : UINT64_MAX;
     st = plan_experts(model, dev, &p, err);
-    if (st != SL_OK)
+    if (st != SL_OK) {
+        out_plan->least_bytes = p.least_bytes;
         return st;
+    }
 
     uint64_t resident_experts = p.streaming ? 0 : p.expert_bytes;
     add_row(&p, "dense weights", p.weight_bytes - resident_experts,

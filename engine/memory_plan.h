@@ -54,10 +54,18 @@ struct sl_memory_plan {
 struct sl_reader_config sl_memory_plan_reader(const struct sl_engine_config *config);
 
 /* dev may be NULL: the scratch is then counted as 0. Bad settings: SL_ERR_CONFIG naming the
- * setting; a KV type that the head size does not allow: SL_ERR_CONFIG. */
+ * setting; a KV type that the head size does not allow: SL_ERR_CONFIG; a budget that is too small:
+ * SL_ERR_CONFIG naming the least, and out_plan->least_bytes is set, nothing else of it. */
 enum sl_status sl_memory_plan_make(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    const struct sl_device *dev, struct sl_memory_plan *out_plan,
                                    struct sl_err *err) SL_MUST_CHECK;
+
+/* The plan that sl_engine_create would carry out: with its device, and without ram_bytes with what
+ * is free now. out_device: the device's name, may be NULL. When the budget is too small
+ * (SL_ERR_CONFIG) out_plan->least_bytes still says what would do; it is 0 for other errors. */
+enum sl_status sl_engine_plan(const struct sl_model *model, const struct sl_engine_config *config,
+                              struct sl_memory_plan *out_plan, char out_device[64],
+                              struct sl_err *err) SL_MUST_CHECK;
 
 #endif

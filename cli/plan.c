@@ -1,0 +1,273 @@
+/* sluice plan: what `serve` would do with a model and a budget, without loading anything. */
+#include "cli/args.h"
+#include "cli/commands.h"
+#include "cli/engine_options.h"
+#include "cli/open_engine.h"
+#include "cli/ram_bandwidth.h"
+#include "cli/serve_memory.h"
+#include "common/log.h"
+#include "engine/memory_budget.h"
+#include "engine/plan_speed.h"
+#include "model/tokenizer.h"
+#include "streaming/disk_probe.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DISK_SECONDS 0.5
+#define RAM_SECONDS  0.5
+
+struct options {
+    const char *model, *positional, *kv_type;
+    float disk_gb_per_s, ram_gb_per_s;
+    uint32_t max_body_mib;
+    bool json;
+    struct sl_engine_config engine;
+    struct sl_engine_options memory;
+    struct sl_server_config server;
+};
+
+struct report {
+    const struct options *o;
+    const struct sl_model *model;
+    struct sl_expert_layout layout;
+    struct sl_memory_plan plan;
+    struct sl_plan_speed speed;
+    struct sl_ceilings ceilings;
+    char device[64];
+    double ram_rate, disk_rate; /* bytes/s, 0 = not known or not needed */
+    bool ram_given, disk_given;
+};
+
+/* ---- bandwidths ---- */
+
+static void measure(struct report *r) {
+    const struct options *o = r->o;
+    r->ram_given = o->ram_gb_per_s > 0;
+    r->disk_given = o->disk_gb_per_s > 0;
+    r->ram_rate = (double)o->ram_gb_per_s * 1e9;
+    r->disk_rate = (double)o->disk_gb_per_s * 1e9;
+    struct sl_memory_look look;
+    struct sl_err err;
+    uint64_t room = UINT64_MAX;
+    if (sl_memory_look("", &look, &err) == SL_OK)
+        room = (look.limit_free_bytes < look.available_bytes ? look.limit_free_bytes
+                                                             : look.available_bytes) /
+               2;
+    if (!r->ram_given) {
+        sl_show_progress("measuring how fast RAM can be read");
+        r->ram_rate = sl_ram_read_bandwidth(r->plan.n_threads, RAM_SECONDS, room);
+    }
+    if (!r->disk_given && r->plan.streaming) {
+        struct sl_reader_config reader = sl_memory_plan_reader(&r->plan.config);
+        struct sl_disk_speed speed;
+        sl_show_progress("measuring how fast the disk can be read");
+        if (sl_disk_bandwidth(sl_gguf_file_path(r->model->gguf, r->layout.layers[0].extent[0].file),
+                              reader.kind, r->layout.layers[0].extent[0].size_bytes, DISK_SECONDS,
+                              &speed, &err) == SL_OK)
+            r->disk_rate = speed.bytes_per_s;
+        else
+            sl_warn("the disk's speed is not known (--disk-bandwidth gives it): %s", err.text);
+    }
+    sl_show_progress("%s", "");
+    r->ceilings = sl_ceilings(r->speed.dense_bytes, r->speed.routed_bytes, r->speed.hit_share,
+                              r->ram_rate, r->disk_rate);
+}
+
+/* ---- output ---- */
+
+static double mib(uint64_t bytes) {
+    return (double)bytes / 0x1p20;
+}
+
+static void print_classes(const struct report *r) {
+    const struct sl_expert_layout *l = &r->layout;
+    if (!l->n_layer)
+        return;
+    printf("\n%-10s %10s %10s %10s %12s %10s\n", "experts", "layers", "experts", "slots", "slot",
+           "held");
+    for (uint32_t c = 0; c < l->n_class; c++) {
+        uint32_t n = l->classes[c].n_layer * l->n_expert;
+        uint32_t slots = r->plan.streaming ? r->plan.class_slots[c] : n;
+        printf("%-10u %10u %10u %10u %8.2f MiB %8.1f %%\n", c, l->classes[c].n_layer, n, slots,
+               mib(l->classes[c].slot.slot_bytes), 100.0 * slots / n);
+    }
+}
+
+static void print_text(const struct report *r) {
+    const struct sl_memory_plan *p = &r->plan;
+    printf("%-16s %12s\n", "memory", "MiB");
+    for (uint32_t i = 0; i < p->n_rows; i++)
+        printf("%-16s %12.1f  %s\n", p->rows[i].what, mib(p->rows[i].bytes), p->rows[i].detail);
+    printf("%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that would do: --ram %.0fMiB\n",
+           "total", mib(p->total_bytes), "budget", mib(p->budget_bytes), "least",
+           mib(p->least_bytes), mib(p->least_bytes));
+    print_classes(r);
+    const struct sl_plan_speed *s = &r->speed;
+    printf("\na token reads %.1f MiB of dense weights and %.1f MiB of routed experts\n",
+           mib(s->dense_bytes), mib(s->routed_bytes));
+    if (p->streaming)
+        printf("expected in memory: %.1f %% of the latter, %s; %.1f MiB a token come from disk\n",
+               100 * s->hit_share,
+               s->from_heat ? "by the heat of earlier runs" : "by uniform routing",
+               (1 - s->hit_share) * mib(s->routed_bytes));
+    printf("RAM %.1f GB/s%s", r->ram_rate * 1e-9, r->ram_given ? " (given)" : "");
+    if (p->streaming)
+        printf(", disk %.2f GB/s%s", r->disk_rate * 1e-9, r->disk_given ? " (given)" : "");
+    printf("; %s\n", r->device);
+    if (r->ceilings.causal_tokens_per_s > 0)
+        printf("ceilings for one sequence: causal %.1f tokens/s, overlap %.1f tokens/s\n",
+               r->ceilings.causal_tokens_per_s, r->ceilings.overlap_tokens_per_s);
+}
+
+static json_t *rows_json(const struct report *r) {
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < r->plan.n_rows; i++)
+        json_array_append_new(rows, json_pack("{s:s,s:I,s:s}", "what", r->plan.rows[i].what,
+                                              "bytes", (json_int_t)r->plan.rows[i].bytes, "detail",
+                                              r->plan.rows[i].detail));
+    return rows;
+}
+
+static json_t *classes_json(const struct report *r) {
+    json_t *classes = json_array();
+    for (uint32_t c = 0; c < r->layout.n_class; c++) {
+        uint32_t n = r->layout.classes[c].n_layer * r->layout.n_expert;
+        json_array_append_new(
+            classes,
+            json_pack("{s:I,s:I,s:I,s:I}", "layers", (json_int_t)r->layout.classes[c].n_layer,
+                      "experts", (json_int_t)n, "slots",
+                      (json_int_t)(r->plan.streaming ? r->plan.class_slots[c] : n), "slot_bytes",
+                      (json_int_t)r->layout.classes[c].slot.slot_bytes));
+    }
+    return classes;
+}
+
+static int print_json(json_t *j) {
+    int rc = !j || json_dumpf(j, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) != 0;
+    json_decref(j);
+    putchar('\n');
+    return rc || fflush(stdout) != 0;
+}
+
+static json_t *plan_json(const struct report *r) {
+    const struct sl_memory_plan *p = &r->plan;
+    const struct sl_plan_speed *s = &r->speed;
+    return json_pack(
+        "{s:b,s:s,s:s,s:I,s:I,s:I,s:o,s:b,s:o,s:I,s:I,s:f,s:f,s:s,s:f,s:f,s:f,s:f,s:I,s:I}", "fits",
+        1, "model", sl_gguf_file_path(r->model->gguf, 0), "device", r->device, "budget_bytes",
+        (json_int_t)p->budget_bytes, "total_bytes", (json_int_t)p->total_bytes, "least_bytes",
+        (json_int_t)p->least_bytes, "rows", rows_json(r), "streaming", (int)p->streaming, "classes",
+        classes_json(r), "dense_bytes_per_token", (json_int_t)s->dense_bytes,
+        "routed_bytes_per_token", (json_int_t)s->routed_bytes, "resident_share", s->resident_share,
+        "expected_hit_share", s->hit_share, "expected_from", s->from_heat ? "heat" : "uniform",
+        "ram_bytes_per_s", r->ram_rate, "disk_bytes_per_s", r->disk_rate, "causal_ceiling_ts",
+        r->ceilings.causal_tokens_per_s, "overlap_ceiling_ts", r->ceilings.overlap_tokens_per_s,
+        "ctx_tokens", (json_int_t)p->config.ctx_tokens, "parallel", (json_int_t)p->config.parallel);
+}
+
+/* ---- the command ---- */
+
+static int refuse(const struct report *r, const struct sl_err *err) {
+    if (!r->o->json || !r->plan.least_bytes) {
+        fprintf(stderr, "sluice plan: %s\n", err->text);
+        return 1;
+    }
+    print_json(json_pack("{s:b,s:I,s:s}", "fits", 0, "least_bytes", (json_int_t)r->plan.least_bytes,
+                         "error", err->text));
+    return 1;
+}
+
+static int plan(struct options *o) {
+    struct report r = {.o = o};
+    struct sl_opened opened;
+    struct sl_tokenizer *tok = NULL;
+    struct sl_process_memory memory;
+    struct sl_err err = {{0}};
+    if (!sl_open_model("plan", o->model, &opened))
+        return 1;
+    r.model = opened.model;
+    /* Open as in serve, so that what is measured is what serve will hold. */
+    enum sl_status st = sl_tokenizer_create(r.model->gguf, &tok, &err);
+    if (st == SL_OK)
+        st = sl_expert_layout_make(r.model, &r.layout, &err);
+    if (st == SL_OK)
+        st = sl_serve_plan(r.model, &o->engine, &o->server, &memory, &r.plan, r.device, &err);
+    if (st == SL_OK)
+        st = sl_plan_speed_make(r.model, &r.plan, o->engine.heat_file, &r.speed, &err);
+    int rc;
+    if (st != SL_OK) {
+        rc = refuse(&r, &err);
+    } else {
+        measure(&r);
+        rc = 0;
+        if (o->json)
+            rc = print_json(plan_json(&r));
+        else
+            print_text(&r);
+    }
+    sl_expert_layout_release(&r.layout);
+    sl_tokenizer_destroy(&tok);
+    sl_close_engine(&opened);
+    return rc || fflush(stdout) != 0;
+}
+
+int sl_cmd_plan(int argc, char **argv) {
+    struct options o = {.memory = SL_ENGINE_OPTIONS_DEFAULT};
+    const struct sl_arg args[] = {
+        {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
+         "the GGUF file (also as the only argument)", false},
+        {SL_ARG_FLAG, 0, "--json", NULL, &o.json, "print a JSON object", false},
+        {SL_ARG_F32, 0, "--ram-bandwidth", "GB/S", &o.ram_gb_per_s,
+         "how fast RAM is read (default: measured, half a second)", false},
+        {SL_ARG_F32, 0, "--disk-bandwidth", "GB/S", &o.disk_gb_per_s,
+         "how fast the model's drive is read (default: measured, half a second)", false},
+        {SL_ARG_HEADING, 0, "As for serve", NULL, NULL, NULL, false},
+        {SL_ARG_U32, 'c', "--ctx", "TOKENS", &o.engine.ctx_tokens,
+         "most tokens of one request (default: the model's, at most 8192)", false},
+        {SL_ARG_U32, 0, "--parallel", "N", &o.engine.parallel,
+         "requests that run at once (default 4)", false},
+        {SL_ARG_U32, 0, "--queue", "N", &o.engine.queue_max, "requests that may wait (default 256)",
+         false},
+        {SL_ARG_U32, 0, "--batch", "TOKENS", &o.engine.batch_tokens,
+         "most tokens of one step (default 512)", false},
+        {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
+         "CPU threads that compute (default: all CPUs)", false},
+        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 (default) or q8_0", false},
+        {SL_ARG_U32, 0, "--max-body-mib", "MIB", &o.max_body_mib, "largest request body", false},
+        {SL_ARG_U32, 0, "--max-connections", "N", &o.server.max_connections, "open connections",
+         false},
+        SL_ENGINE_OPTIONS(&o.memory),
+    };
+    const struct sl_command command = {
+        .name = "plan",
+        .about = "Says what `sluice serve` would do with a model and a budget: every byte by\n"
+                 "purpose, the slots for experts, the speed to expect at best, and the smallest\n"
+                 "budget. Loads nothing.",
+        .usage = "sluice plan -m MODEL [--ram 2GiB] [--ctx 8192] [--parallel 4] [--json]",
+        .notes = "The ceilings are arithmetic: bytes over bandwidth, KV and latency left out. "
+                 "Causal: a read\nstarts when the router has spoken; overlap: with perfect "
+                 "look-ahead. Exit code 1: it does not fit.\n",
+        .args = args,
+        .n_args = SL_COUNTOF(args),
+        .positional = "MODEL",
+        .out_positional = &o.positional,
+    };
+    int rc = sl_args_parse(&command, argc, argv);
+    if (rc >= 0)
+        return rc;
+    o.model = sl_args_model("plan", o.model, o.positional);
+    if (!o.model)
+        return 2;
+    if (o.disk_gb_per_s < 0 || o.ram_gb_per_s < 0 || o.max_body_mib > 65536) {
+        fprintf(stderr, "sluice plan: a bandwidth must be above 0, a body at most 65536 MiB\n");
+        return 2;
+    }
+    o.server.max_body_bytes = (uint64_t)o.max_body_mib << 20;
+    if (!sl_parse_kv_type("plan", o.kv_type, &o.engine.kv_dtype) ||
+        !sl_engine_options_apply("plan", &o.memory, &o.engine))
+        return 2;
+    sl_log_set_level(SL_LOG_WARN);
+    return plan(&o);
+}
