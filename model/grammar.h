@@ -1,0 +1,33 @@
+/* Grammars that bound what a model may write: GBNF text, compiled to a pushdown automaton over
+ * bytes.
+ *
+ * The notation: rules `name ::= alternatives`, "literals", [classes] of characters, `.` for any
+ * character, (groups), the repetitions * + ? {m} {m,} {m,n}, # comments; the rule `root` is the
+ * start. Escapes: \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH. Classes match characters, so
+ * what comes out is always well-formed UTF-8.
+ *
+ * Text from strangers is safe here: size, nesting, repetition and the number of nodes are bounded,
+ * left recursion is refused, alternatives that can never end are dropped.
+ *
+ * An immutable sl_grammar may be shared by threads. */
+#ifndef SL_MODEL_GRAMMAR_H
+#define SL_MODEL_GRAMMAR_H
+
+#include "common/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sl_grammar;
+
+#define SL_GRAMMAR_MAX_TEXT_BYTES (4u << 20)
+#define SL_GRAMMAR_MAX_NODES      (1u << 18) /* about one per byte of a literal or per repetition */
+#define SL_GRAMMAR_MAX_REPEAT     20000u     /* in {m,n} */
+#define SL_GRAMMAR_MAX_DEPTH      100u       /* of groups */
+
+/* Errors: SL_ERR_INVALID with the line and what to do; SL_ERR_NOMEM. text is not kept. */
+enum sl_status sl_grammar_parse(const char *text, size_t len, struct sl_grammar **out_grammar,
+                                struct sl_err *err) SL_MUST_CHECK;
+void sl_grammar_destroy(struct sl_grammar **g);
+
+#endif
