@@ -100,6 +100,16 @@ struct sl_engine_info {
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
 
+/* Bounds what an answer may be, token by token. Called on the scheduler thread, between a
+ * request's submit and its finish: must not block. */
+struct sl_constraint {
+    /* Sets every logit [n_vocab] whose token may not come next to -INFINITY. */
+    enum sl_status (*mask)(struct sl_constraint *c, float *logits, uint32_t n_vocab);
+    /* The token that came, one that was allowed. */
+    enum sl_status (*accept)(struct sl_constraint *c, uint32_t token);
+    struct sl_err err; /* why one of them failed; the request fails with it */
+};
+
 struct sl_sampling {
     float temperature;             /* 0 = greedy */
     float top_p, min_p, typical_p; /* 1, 0, 1 = off */
@@ -108,6 +118,7 @@ struct sl_sampling {
     uint32_t repeat_last_n; /* window of the three penalties, prompt included; UINT32_MAX = all */
     float presence_penalty, frequency_penalty; /* 0 = off */
     uint64_t seed;                             /* the same seed reproduces the answer */
+    struct sl_constraint *constraint;          /* NULL = none; borrowed until finish */
     uint32_t n_logit_bias;
     const struct sl_logit_bias {
         uint32_t token;

@@ -371,11 +371,9 @@ static void apply_penalties(const struct sl_sampling *s, struct sl_sampler_space
     }
 }
 
-enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
-                               const uint32_t *history, uint32_t n_history, uint32_t *out_id) {
+static enum sl_status pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
+                           uint32_t *out_id) {
     const struct sl_sampling *set = &s->set;
-    apply_bias(set, logits);
-    apply_penalties(set, space, logits, history, n_history);
     struct set c = {space, logits, space->n_vocab, true, 0};
     c.max = space->pass->max(logits, space->n_vocab, space->block_max);
     if (!isfinite(c.max))
@@ -395,6 +393,17 @@ enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *sp
     filter_min_p(&c, set->min_p);
     *out_id = draw(&c, set->temperature, &s->rng);
     return SL_OK;
+}
+
+enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
+                               const uint32_t *history, uint32_t n_history, uint32_t *out_id) {
+    struct sl_constraint *bound = s->set.constraint;
+    apply_bias(&s->set, logits);
+    apply_penalties(&s->set, space, logits, history, n_history);
+    enum sl_status st = bound ? bound->mask(bound, logits, space->n_vocab) : SL_OK;
+    if (st == SL_OK)
+        st = pick(s, space, logits, out_id);
+    return st == SL_OK && bound ? bound->accept(bound, *out_id) : st;
 }
 
 void sl_top_logprobs(const float *logits, double lse, struct sl_sampler_space *space,

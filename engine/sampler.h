@@ -1,9 +1,9 @@
 /* From logits to a token.
  *
- * Order, fixed: logit bias, penalties (repeat, then frequency and presence), top-k, typical, top-p,
- * min-p, temperature, one draw. Filters see the distribution at temperature 1; each works on what
- * the one before left, renormalised, and leaves at least one candidate. Equal candidates go by
- * lower id. Temperature 0 takes the largest logit after bias and penalties.
+ * Order, fixed: logit bias, penalties (repeat, then frequency and presence), the constraint, top-k,
+ * typical, top-p, min-p, temperature, one draw. Filters see the distribution at temperature 1; each
+ * works on what the one before left, renormalised, and leaves at least one candidate. Equal
+ * candidates go by lower id. Temperature 0 takes the largest logit after bias and penalties.
  *
  * Every random number is one sl_rng_unit per token: the same seed reproduces the answer.
  * source: top-k Fan et al. 2018; top-p Holtzman et al. 2019; typical Meister et al. 2022; min-p
@@ -46,7 +46,7 @@ void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set);
 
 /* Picks a token. logits [n_vocab] are changed. history: the session's tokens so far, prompt
  * included, for the penalties. SL_ERR_INVALID: the logits hold NaN or +infinity, or nothing but
- * forbidden tokens. */
+ * forbidden tokens. A constraint's error is passed on; when this returns it has the token. */
 enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
                                const uint32_t *history, uint32_t n_history,
                                uint32_t *out_id) SL_MUST_CHECK;

@@ -160,9 +160,12 @@ static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
     else
         st = sl_sampler_pick(&s->sampler, &e->space, logits, s->history, s->n_history, &id);
     if (st != SL_OK) {
+        const struct sl_constraint *bound = s->req->sampling.constraint;
         finish(e, s, SL_FINISH_ERROR, st,
-               "no token can be chosen: the model's logits are not finite (damaged weights?), or "
-               "logit_bias forbids every token");
+               bound && bound->err.text[0] ? bound->err.text
+                                           : "no token can be chosen: the model's logits are not "
+                                             "finite (damaged weights?), or "
+                                             "logit_bias forbids every token");
         return;
     }
     t->id = id;

@@ -39,6 +39,8 @@ enum sl_status sl_cursor_init(struct sl_cursor *c, struct sl_automaton *a,
 void sl_cursor_copy(struct sl_cursor *to, const struct sl_cursor *from);
 void sl_cursor_release(struct sl_cursor *c);
 
+uint32_t sl_cursor_n_vocab(const struct sl_cursor *c);
+
 /* Moves on. SL_ERR_INVALID: not allowed here, the cursor stays where it was. SL_ERR_UNSUPPORTED:
  * the grammar is too ambiguous to be followed within the bounds. */
 enum sl_status sl_cursor_push_bytes(struct sl_cursor *c, const char *bytes, size_t len,

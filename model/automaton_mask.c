@@ -96,6 +96,10 @@ static bool fill(struct sl_automaton *a, uint32_t state, bool first, uint64_t *s
            walk(a, &v->rest, 0, v->rest.n_nodes, 0, state, set);
 }
 
+uint32_t sl_cursor_n_vocab(const struct sl_cursor *c) {
+    return c->a->vocab->n_vocab;
+}
+
 enum sl_status sl_cursor_mask(struct sl_cursor *c, const uint64_t **out_set, struct sl_err *err) {
     struct sl_automaton *a = c->a;
     const struct sl_vocab_trie *v = a->vocab;

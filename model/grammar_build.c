@@ -65,7 +65,7 @@ enum sl_status sl_g_literal(struct sl_grammar *g, const char *bytes, size_t len,
                             struct sl_err *err) {
     f->first = f->start = g->n_nodes;
     for (size_t i = 0; i < len; i++) {
-        uint32_t node;
+        uint32_t node = 0;
         enum sl_status st =
             sl_g_node(g, SL_G_BYTE, g->n_nodes + 1, SL_G_NONE, &node, err); /* the one behind it */
         if (st != SL_OK)
@@ -78,7 +78,7 @@ enum sl_status sl_g_literal(struct sl_grammar *g, const char *bytes, size_t len,
 enum sl_status sl_g_call(struct sl_grammar *g, uint32_t rule, struct sl_gfrag *f,
                          struct sl_err *err) {
     f->first = f->start = g->n_nodes;
-    uint32_t node;
+    uint32_t node = 0;
     enum sl_status st = sl_g_node(g, SL_G_CALL, g->n_nodes + 1, rule, &node, err);
     return st == SL_OK ? close_frag(g, f, err) : st;
 }
@@ -91,7 +91,7 @@ void sl_g_append(struct sl_grammar *g, struct sl_gfrag *f, const struct sl_gfrag
 
 enum sl_status sl_g_either(struct sl_grammar *g, struct sl_gfrag *f, const struct sl_gfrag *more,
                            struct sl_err *err) {
-    uint32_t split;
+    uint32_t split = 0;
     enum sl_status st = sl_g_node(g, SL_G_SPLIT, f->start, more->start, &split, err);
     if (st != SL_OK)
         return st;
@@ -110,7 +110,7 @@ static enum sl_status copy_frag(struct sl_grammar *g, const struct sl_gfrag *f,
                                 struct sl_gfrag *out, struct sl_err *err) {
     uint32_t by = g->n_nodes - f->first;
     for (uint32_t i = f->first; i < f->end; i++) {
-        uint32_t node;
+        uint32_t node = 0;
         struct sl_gnode n = g->nodes[i];
         enum sl_status st = sl_g_node(g, n.kind, SL_G_NONE, SL_G_NONE, &node, err);
         if (st != SL_OK)
@@ -127,7 +127,7 @@ static enum sl_status copy_frag(struct sl_grammar *g, const struct sl_gfrag *f,
 enum sl_status sl_g_repeat(struct sl_grammar *g, struct sl_gfrag *f, uint32_t least, uint32_t most,
                            struct sl_err *err) {
     enum sl_status st;
-    uint32_t first = f->first, exit, split;
+    uint32_t first = f->first, exit = 0, split = 0;
     bool endless = most == SL_G_NONE;
     uint32_t copies = endless ? (least ? least : 1) : most;
     if (copies == 0) {
@@ -137,7 +137,7 @@ enum sl_status sl_g_repeat(struct sl_grammar *g, struct sl_gfrag *f, uint32_t le
         return st;
     }
     if (copies > 1 && f->end - f->first > COPY_MAX_NODES) {
-        uint32_t rule;
+        uint32_t rule = 0;
         st = sl_g_rule(g, f->start, &rule, err);
         if (st != SL_OK)
             return st;
@@ -364,7 +364,7 @@ enum sl_status sl_g_class(struct sl_grammar *g, struct sl_crange *ranges, uint32
         st = sl_g_literal(g, one, sl_utf8_put(r[0].lo, one), f, err);
     else if ((st = add_class(g, r, m, &cls, err)) == SL_OK) {
         f->first = f->start = g->n_nodes;
-        uint32_t node;
+        uint32_t node = 0;
         st = sl_g_node(g, SL_G_CLASS, g->n_nodes + 1, SL_G_NONE, &node, err);
         if (st == SL_OK) {
             g->nodes[node].cls = cls;

@@ -131,7 +131,7 @@ static enum sl_status find_name(struct parser *p, const char *s, uint32_t len,
     if (!e->ptr) {
         if (p->n_names == MAX_RULES)
             return sl_fail(p->err, SL_ERR_INVALID, "the grammar has more than %u rules", MAX_RULES);
-        uint32_t rule;
+        uint32_t rule = 0;
         enum sl_status st = sl_g_rule(p->g, SL_G_NONE, &rule, p->err);
         if (st != SL_OK)
             return st;
@@ -235,26 +235,39 @@ static enum sl_status literal(struct parser *p, struct sl_gfrag *out) {
     return st;
 }
 
-static enum sl_status class(struct parser *p, struct sl_gfrag *out) {
-    p->at++; bool negate = peek(p) == '^'; p->at += negate; uint32_t n = 0; while (peek(p) != ']'){
-        struct sl_crange r; enum sl_status st = character(p, &r.lo); if (st != SL_OK) return st;
-        r.hi = r.lo; if (peek(p) == '-' && p->at + 1 < p->len && p->text[p->at + 1] != ']'){
-            p->at++; st = character(p, &r.hi); if (st != SL_OK) return st;
-            if (r.hi < r.lo) return sl_fail(
-                p->err, SL_ERR_INVALID,
-                "line %u of the grammar: a range in a class ends before it begins", line_of(p));}
-if (n == p->cap_ranges) {
-    uint32_t cap = n ? 2 * n : 16;
-    struct sl_crange *bigger = realloc(p->ranges, cap * sizeof *bigger);
-    if (!bigger)
-        return sl_fail(p->err, SL_ERR_NOMEM, "out of memory");
-    p->ranges = bigger;
-    p->cap_ranges = cap;
-}
-p->ranges[n++] = r;
-}
-p->at++;
-return where(p, sl_g_class(p->g, p->ranges, n, negate, out, p->err));
+static enum sl_status char_class(struct parser *p, struct sl_gfrag *out) {
+    p->at++;
+    bool negate = peek(p) == '^';
+    p->at += negate;
+    uint32_t n = 0;
+    while (peek(p) != ']') {
+        struct sl_crange r;
+        enum sl_status st = character(p, &r.lo);
+        if (st != SL_OK)
+            return st;
+        r.hi = r.lo;
+        if (peek(p) == '-' && p->at + 1 < p->len && p->text[p->at + 1] != ']') {
+            p->at++;
+            st = character(p, &r.hi);
+            if (st != SL_OK)
+                return st;
+            if (r.hi < r.lo)
+                return sl_fail(p->err, SL_ERR_INVALID,
+                               "line %u of the grammar: a range in a class ends before it begins",
+                               line_of(p));
+        }
+        if (n == p->cap_ranges) {
+            uint32_t cap = n ? 2 * n : 16;
+            struct sl_crange *bigger = realloc(p->ranges, cap * sizeof *bigger);
+            if (!bigger)
+                return sl_fail(p->err, SL_ERR_NOMEM, "out of memory");
+            p->ranges = bigger;
+            p->cap_ranges = cap;
+        }
+        p->ranges[n++] = r;
+    }
+    p->at++;
+    return where(p, sl_g_class(p->g, p->ranges, n, negate, out, p->err));
 }
 
 static enum sl_status number(struct parser *p, uint32_t *out) {
@@ -316,13 +329,13 @@ static enum sl_status repeats(struct parser *p, struct sl_gfrag *f) {
 
 static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
     enum sl_status st;
-    struct name *name;
+    struct name *name = NULL;
     bool is_rule;
     int c = peek(p);
     if (c == '"')
         return literal(p, out);
     if (c == '[')
-        return class(p, out);
+        return char_class(p, out);
     if (c == '.') {
         p->at++;
         return where(p, sl_g_class(p->g, NULL, 0, true, out, p->err));
@@ -395,7 +408,7 @@ static enum sl_status alternatives(struct parser *p, struct sl_gfrag *out) {
 
 static enum sl_status rule(struct parser *p) {
     bool is_rule = false;
-    struct name *name;
+    struct name *name = NULL;
     struct sl_gfrag f;
     uint32_t n = name_at(p, &is_rule);
     if (!n || !is_rule)

@@ -158,7 +158,7 @@ static json_t *read_messages(const json_t *body, struct sl_http_error *e) {
     return out;
 }
 
-/* Checks tools, tool_choice, response_format; out_tools is borrowed, NULL = none to show. */
+/* Checks tools, tool_choice; out_tools is borrowed, NULL = none to show. */
 static bool read_tools(const json_t *body, const json_t **out_tools, struct sl_http_error *e) {
     const json_t *tools = json_object_get(body, "tools");
     *out_tools = NULL;
@@ -193,20 +193,6 @@ static bool read_tools(const json_t *body, const json_t **out_tools, struct sl_h
                                "'tool_choice' must be 'auto', 'none', 'required' "
                                "or a function");
     }
-    return true;
-}
-
-static bool check_response_format(const json_t *body, struct sl_http_error *e) {
-    const json_t *f = json_object_get(body, "response_format");
-    if (!f || json_is_null(f))
-        return true;
-    const char *type = json_string_value(json_object_get(f, "type"));
-    if (!type)
-        return sl_http_bad(e, "response_format", "'response_format.type' must be a string");
-    if (strcmp(type, "text") != 0)
-        return sl_http_bad(e, "response_format",
-                           "'response_format' of type '%.40s' is not supported yet; use 'text'",
-                           type);
     return true;
 }
 
@@ -286,7 +272,7 @@ static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len)
     bool without_effect;
     const json_t *tools;
     if (!sl_fields_read(body, fields, sizeof fields / sizeof *fields, &without_effect, e) ||
-        !read_tools(body, &tools, e) || !check_response_format(body, e))
+        !read_tools(body, &tools, e))
         return NULL;
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     if (kwargs && !json_is_null(kwargs) && !json_is_object(kwargs)) {
@@ -351,8 +337,9 @@ static void chat(struct sl_exchange *ex, const json_t *body) {
     }
     if (!sl_prompt_encode(ex, text, len, prompt) || !sl_prompt_fits(ex, prompt->n, "messages"))
         goto out;
-    /* A model that does not know the fallback's end-of-turn token writes it as text. */
-    if (v->chat.fallback && params.stop.n < SL_STOP_MAX &&
+    /* A model that does not know the fallback's end-of-turn token writes it as text, but not where
+     * a grammar says what it writes. */
+    if (v->chat.fallback && !params.grammar && params.stop.n < SL_STOP_MAX &&
         sl_stop_add(&params.stop, sl_chat_fallback_stop, strlen(sl_chat_fallback_stop), NULL) !=
             SL_OK) {
         sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);

@@ -100,6 +100,10 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
         .n_eog = v->chat.n_eog,
         .sink = &c->sink,
     };
+    if (p->grammar) {
+        sl_constrained_init(&c->constrained, g->automaton);
+        c->req.sampling.constraint = &c->constrained.base;
+    }
     c->req.sampling.seed = p->sampling.seed + index % p->n;
     if (p->logprobs)
         c->ring = malloc(g->ring_tokens * sizeof *c->ring);
@@ -146,6 +150,9 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_
 
     g->choices = calloc(g->n_choices, sizeof *g->choices);
     bool ok = g->choices != NULL;
+    if (ok && g->params.grammar)
+        ok = sl_automaton_create(g->params.grammar, g->served->vocab, g->served->chat.eog,
+                                 g->served->chat.n_eog, &g->automaton) == SL_OK;
     for (uint32_t i = 0; ok && i < g->n_choices; i++)
         ok = choice_init(g, &g->choices[i], i);
     if (!ok) {
@@ -181,9 +188,11 @@ void sl_gen_destroy(struct sl_gen *g) {
         free(c->logprobs);
         sl_detok_release(&c->detok);
         sl_stop_state_release(&c->stop);
+        sl_constrained_release(&c->constrained);
         sl_buf_release(&c->text);
     }
     free(g->choices);
+    sl_automaton_destroy(&g->automaton);
     for (uint32_t i = 0; i < g->n_prompts; i++) {
         sl_ids_release(&g->prompts[i]);
         if (g->echo)

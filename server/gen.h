@@ -5,6 +5,7 @@
 #ifndef SL_SERVER_GEN_H
 #define SL_SERVER_GEN_H
 
+#include "server/constrain.h"
 #include "server/internal.h"
 #include "server/params.h"
 
@@ -20,6 +21,7 @@ struct sl_choice {
     struct sl_gen *gen;
     uint32_t index;
     struct sl_gen_request req;
+    struct sl_constrained constrained; /* with params.grammar */
 
     /* under the exchange's lock */
     struct sl_token *ring; /* [gen->ring_tokens]; NULL without log-probabilities, then ring_ids */
@@ -56,8 +58,9 @@ struct sl_gen {
     struct sl_gen_params params;
     struct sl_ids *prompts; /* [n_prompts] */
     uint32_t n_prompts;
-    char **echo;        /* [n_prompts] text shown before the answer, NULL = none */
-    uint32_t n_choices; /* n_prompts * params.n; choice i answers prompt i / params.n */
+    struct sl_automaton *automaton; /* of params.grammar */
+    char **echo;                    /* [n_prompts] text shown before the answer, NULL = none */
+    uint32_t n_choices;             /* n_prompts * params.n; choice i answers prompt i / params.n */
     struct sl_choice *choices;
     uint32_t ring_tokens;
     char id[48];

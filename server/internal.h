@@ -17,6 +17,7 @@
 #include "server/server.h"
 
 #include "model/chat.h"
+#include "model/vocab_trie.h"
 
 #include <microhttpd.h>
 #include <pthread.h>
@@ -31,6 +32,7 @@ struct sl_served {
     const struct sl_tokenizer *tok;
     char *id, *path, *arch, *chat_template_text;
     struct sl_chat chat;
+    struct sl_vocab_trie *vocab; /* for constrained answers */
     uint32_t max_piece_bytes;
     uint32_t n_ctx_train;
     uint64_t size_bytes;

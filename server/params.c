@@ -1,5 +1,7 @@
 #include "server/params.h"
 
+#include "server/constrain.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -188,12 +190,18 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
         s->typical_p = FLT_MIN;
 
     *out = r.p;
-    return read_stream_options(body, out, e) && read_stop(body, &out->stop, e) &&
-           read_logit_bias(body, n_vocab, out, e);
+    if (!read_stream_options(body, out, e) || !read_stop(body, &out->stop, e) ||
+        !read_logit_bias(body, n_vocab, out, e) || !sl_constrain_read(body, &out->grammar, e))
+        return false;
+    if (out->grammar && out->ignore_eos)
+        return sl_http_bad(e, "ignore_eos",
+                           "'ignore_eos' cannot be true with 'response_format' or 'grammar'");
+    return true;
 }
 
 void sl_params_release(struct sl_gen_params *p) {
     free(p->bias);
     sl_stop_set_release(&p->stop);
+    sl_grammar_destroy(&p->grammar);
     *p = (struct sl_gen_params){0};
 }

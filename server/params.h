@@ -3,6 +3,7 @@
 #define SL_SERVER_PARAMS_H
 
 #include "engine/engine.h"
+#include "model/grammar.h"
 #include "server/fields.h"
 #include "server/stop.h"
 
@@ -18,6 +19,7 @@ struct sl_gen_params {
     struct sl_sampling sampling; /* logit_bias points to bias */
     struct sl_logit_bias *bias;  /* owned */
     struct sl_stop_set stop;     /* owned */
+    struct sl_grammar *grammar;  /* owned; NULL = any text */
 };
 
 enum sl_api { SL_API_CHAT, SL_API_COMPLETIONS };

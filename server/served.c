@@ -50,7 +50,8 @@ enum sl_status sl_served_create(const struct sl_server_model *m, struct sl_serve
     v->chat_template_text = copy(m->chat_template, m->chat_template ? m->chat_template_bytes : 0);
     v->max_piece_bytes = longest_piece(v->tok);
     if (!v->id || !v->path || !v->arch || !v->chat_template_text ||
-        sl_chat_init(&v->chat, v->tok, m->chat_template, m->chat_template_bytes, err) != SL_OK) {
+        sl_chat_init(&v->chat, v->tok, m->chat_template, m->chat_template_bytes, err) != SL_OK ||
+        sl_vocab_trie_create(v->tok, &v->vocab) != SL_OK) {
         sl_served_destroy(&v);
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     }
@@ -69,6 +70,7 @@ void sl_served_destroy(struct sl_served **p) {
     if (!v)
         return;
     sl_chat_release(&v->chat);
+    sl_vocab_trie_destroy(&v->vocab);
     free(v->id);
     free(v->path);
     free(v->arch);

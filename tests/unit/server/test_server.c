@@ -481,8 +481,10 @@ static void test_bad_requests(void **state) {
                  "model", "this server has 'test-model'");
     expect_error(client_post(CHAT, "{\"temperature\":\"hot\"," MESSAGES "}"), 400, BAD,
                  "temperature", "not a string");
-    expect_error(client_post(CHAT, "{\"response_format\":{\"type\":\"json_object\"}," MESSAGES "}"),
-                 400, BAD, "response_format", "not supported yet");
+    expect_error(client_post(CHAT, "{\"response_format\":{\"type\":\"xml\"}," MESSAGES "}"), 400,
+                 BAD, "response_format", "json_schema");
+    expect_error(client_post(CHAT, "{\"grammar\":\"root ::= x\"," MESSAGES "}"), 400, BAD,
+                 "grammar", "'x' is used and not defined");
     expect_error(client_post(CHAT, "{\"tools\":[{}]," MESSAGES "}"), 400, BAD, "tools[0]", "name");
     expect_error(client_post(CHAT, "{\"tool_choice\":\"required\"," MESSAGES "}"), 400, BAD,
                  "tool_choice", "not supported yet");

@@ -1,0 +1,31 @@
+/* JSON schemas (draft 2020-12, and what drafts 4 to 7 spelled differently) to grammars.
+ *
+ * Every text of the grammar is JSON that the schema takes; not every such JSON is a text of the
+ * grammar. What is left out on purpose: properties come in the order of the schema; an object with
+ * `properties` has no others unless `additionalProperties` is there; white space is one space, or a
+ * line break and up to 32 spaces; integers have up to 16 digits, or what their bounds ask for;
+ * numbers up to 16 digits before the point and 15 behind it, with bounds no exponent; strings and
+ * arrays at most 16,384 long where no bound is lower; a multipleOf (integers) gives at most 2,000
+ * values.
+ *
+ * Honoured: type, enum, const, properties, required, additionalProperties, min/maxProperties (where
+ * the properties decide), items, prefixItems, additionalItems, min/maxItems, min/maxLength, pattern
+ * (see json_schema_internal.h), format (date, time, date-time, uuid, ipv4, ipv6, email, hostname,
+ * uri), minimum, maximum, exclusive*, multipleOf, $ref within the schema (recursion too), $defs,
+ * definitions, allOf, anyOf, oneOf whose alternatives exclude each other, boolean schemas. Any
+ * other keyword of the standard is an error that names it; what the standard does not know, and
+ * annotations, are ignored. */
+#ifndef SL_MODEL_JSON_SCHEMA_H
+#define SL_MODEL_JSON_SCHEMA_H
+
+#include "common/buf.h"
+#include "common/status.h"
+
+#include <jansson.h>
+
+/* Appends the grammar's text. Errors: SL_ERR_INVALID, the text names the keyword and where it
+ * stands; SL_ERR_NOMEM. The schema may come from strangers: depth, work and output are bounded. */
+enum sl_status sl_json_schema_grammar(const json_t *schema, struct sl_buf *out_text,
+                                      struct sl_err *err) SL_MUST_CHECK;
+
+#endif

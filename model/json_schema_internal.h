@@ -1,0 +1,72 @@
+/* Inside of the schema compiler: shared by model/json_schema*.c alone. */
+#ifndef SL_MODEL_JSON_SCHEMA_INTERNAL_H
+#define SL_MODEL_JSON_SCHEMA_INTERNAL_H
+
+#include "model/json_schema.h"
+
+#include <stdint.h>
+
+#define SL_SCHEMA_MAX_DEPTH 64u
+#define SL_SCHEMA_MAX_RULES 20000u
+#define SL_SCHEMA_MAX_WORK  (32u << 20) /* bytes of schemas written out to be recognised */
+#define SL_SCHEMA_MAX_COUNT 16384u      /* characters, items */
+#define SL_SCHEMA_MAX_ENUM  2000u
+#define SL_SCHEMA_NO_MAX    UINT32_MAX
+
+/* A character of a JSON string. In place, not as a rule: see grammar_plain.c. */
+#define SL_SCHEMA_ANY_CHAR "([^\"\\\\\\x00-\\x1f] | \"\\\\\" esc)"
+
+struct sl_schema {
+    const json_t *root;
+    struct sl_buf *out;
+    json_t *known; /* a schema's text -> its rule */
+    uint32_t n_rules, depth;
+    size_t work;
+    struct sl_err *err;
+};
+
+/* A literal in a grammar. */
+void sl_schema_literal(struct sl_buf *b, const char *bytes, size_t len);
+
+/* json_schema_number.c: alternatives in parentheses. */
+enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s,
+                                 struct sl_buf *b) SL_MUST_CHECK;
+enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s,
+                                struct sl_buf *b) SL_MUST_CHECK;
+
+/* json_schema_pattern.c: the JSON text between the quotation marks of the strings in which a
+ * regular expression (ECMA-262, with the u flag) is found. Taken: characters, `.`, classes, \d \w
+ * \s and their opposites, character escapes, groups, alternatives, * + ? {m,n}, ^ and $ at the ends
+ * of the whole or of its alternatives. Errors: SL_ERR_INVALID for anything else. */
+enum sl_status sl_schema_pattern(const char *pattern, struct sl_buf *b, uint32_t *out_least,
+                                 uint32_t *out_most, struct sl_err *err) SL_MUST_CHECK;
+
+/* json_schema_merge.c */
+
+/* A schema without $ref and allOf that takes what s takes; new reference. */
+enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
+                                 json_t **out) SL_MUST_CHECK;
+/* Both flat: what both take; new reference. */
+enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_t *b,
+                               uint32_t depth, json_t **out) SL_MUST_CHECK;
+/* Is there surely no JSON that both take? Both flat. */
+enum sl_status sl_schema_disjoint(struct sl_schema *c, const json_t *a, const json_t *b,
+                                  uint32_t depth, bool *out) SL_MUST_CHECK;
+/* enum or const as an array, NULL when there is neither; borrowed or in *out_new. */
+const json_t *sl_schema_values(const json_t *s, json_t **out_new);
+/* Types that a schema allows: bits. */
+enum {
+    SL_TYPE_NULL = 1,
+    SL_TYPE_BOOLEAN = 2,
+    SL_TYPE_INTEGER = 4,
+    SL_TYPE_FRACTION = 8, /* a number that is no integer */
+    SL_TYPE_STRING = 16,
+    SL_TYPE_ARRAY = 32,
+    SL_TYPE_OBJECT = 64,
+    SL_TYPE_ALL = 127,
+};
+enum sl_status sl_schema_types(struct sl_schema *c, const json_t *s,
+                               unsigned *out_types) SL_MUST_CHECK;
+unsigned sl_schema_type_of(const json_t *value);
+
+#endif
