@@ -99,11 +99,6 @@ __device__ __forceinline__ void sl_gemm_store(const struct sl_karg_gemm &a,
     }
 }
 
-__device__ __forceinline__ int sl_byte(const uint4 &v, int i) {
-    uint32_t w = i / 4 == 0 ? v.x : i / 4 == 1 ? v.y : i / 4 == 2 ? v.z : v.w;
-    return (int)(int8_t)(w >> (i % 4 * 8));
-}
-
 template <int T, int N> struct sl_gemm {
     using quant = sl_quant<T>;
     static constexpr bool B32 = quant::ELEMS == 32;
@@ -186,24 +181,12 @@ template <int T, int N> struct sl_gemm {
         const uint8_t *pb =
             xs + (n0 + (NT > 1 ? tile >> 1 : 0) * 8 + in) * STRIDE + (tile & 1) * 16;
         int isum[2][NT][4];
-        uint4 scale[2][2];
-        if (!B32) {
 #pragma unroll
-            for (int mt = 0; mt < 2; mt++) {
-#pragma unroll
-                for (int h = 0; h < 2; h++)
-                    scale[mt][h] = *(const uint4 *)(wm + (m0 + mt * 16 + h * 8 + g) * 64);
-#pragma unroll
-                for (int nt = 0; nt < NT; nt++)
-#pragma unroll
-                    for (int i = 0; i < 4; i++)
-                        isum[mt][nt][i] = 0;
-            }
-        }
-#pragma unroll
-        for (int kk = 0; kk < 8; kk++) {
-            if (B32 && (uint32_t)kk >= n32)
-                continue;
+        for (int i = 0; i < 2 * NT * 4; i++)
+            isum[i / (NT * 4)][i / 4 % NT][i % 4] = 0;
+            /* Partly unrolled: whole, it would compile for a minute and take all registers. */
+#pragma unroll 2
+        for (uint32_t kk = 0; kk < n32; kk++) {
             uint32_t b[NT][2];
             if (NT > 1) {
 #pragma unroll
@@ -221,13 +204,18 @@ template <int T, int N> struct sl_gemm {
                 uint32_t w[4];
                 sl_ldmatrix4(w, pa + mt * 16 * STRIDE + kk * 32);
                 float dw[2] = {0, 0}, dmin[2] = {0, 0};
-                if (B32) {
+                int scale[2][2]; /* by row half, by 16 elements */
 #pragma unroll
-                    for (int h = 0; h < 2; h++) {
-                        const float *meta = (const float *)(wm + (m0 + mt * 16 + h * 8 + g) * 64);
-                        dw[h] = meta[kk];
+                for (int h = 0; h < 2; h++) {
+                    const uint8_t *meta = wm + (m0 + mt * 16 + h * 8 + g) * 64;
+                    if (B32) {
+                        dw[h] = ((const float *)meta)[kk];
                         if (quant::HAS_MIN)
-                            dmin[h] = meta[8 + kk];
+                            dmin[h] = ((const float *)meta)[8 + kk];
+                    } else {
+                        int both = ((const int16_t *)meta)[kk];
+                        scale[h][0] = (int8_t)both;
+                        scale[h][1] = both >> 8;
                     }
                 }
 #pragma unroll
@@ -250,13 +238,13 @@ template <int T, int N> struct sl_gemm {
                             sl_mma_k16(c, w[2 * half], w[2 * half + 1], b[nt][half]);
 #pragma unroll
                             for (int i = 0; i < 4; i++)
-                                isum[mt][nt][i] += sl_byte(scale[mt][i / 2], 2 * kk + half) * c[i];
+                                isum[mt][nt][i] += scale[i / 2][half] * c[i];
                         }
                     } else {
                         sl_mma_k32(c, w, b[nt]);
 #pragma unroll
                         for (int i = 0; i < 4; i++)
-                            isum[mt][nt][i] += sl_byte(scale[mt][i / 2], 2 * kk) * c[i];
+                            isum[mt][nt][i] += scale[i / 2][0] * c[i];
                     }
                 }
             }
@@ -411,7 +399,7 @@ template <int N> struct sl_gemm<SL_DTYPE_F16, N> : sl_gemm_float<SL_DTYPE_F16, N
 template <int N> struct sl_gemm<SL_DTYPE_BF16, N> : sl_gemm_float<SL_DTYPE_BF16, N> {};
 
 #define SL_GEMM_KERNEL(size, N, NAME)                                                              \
-    extern "C" __global__ void __launch_bounds__(256)                                              \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                           \
         sl_k_gemm_##size##_##NAME(SL_KERNEL_ARGS(sl_karg_gemm, a)) {                               \
         sl_gemm<SL_DTYPE_##NAME, (int)(N)> g;                                                      \
         g.run(a);                                                                                  \
