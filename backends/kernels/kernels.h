@@ -190,10 +190,16 @@ struct sl_karg_kv_write {
 #define SL_ATTN_SPLITS     32u
 #define SL_ATTN_WAVE_ROWS  32u
 #define SL_ATTN_HEAD_BLOCK 8u
+#define SL_ATTN_MAX_DIM_V  512u
 #define SL_ATTN_CHUNK      32u /* positions in shared memory at a time */
 /* Dynamic shared memory: q, scores, K or V as f32. */
 #define SL_ATTN_SMEM(dim_k, dim_max)                                                               \
     ((SL_ATTN_HEAD_BLOCK * ((dim_k) + SL_ATTN_CHUNK + 4u) + SL_ATTN_CHUNK * ((dim_max) + 1u)) * 4u)
+/* The same arguments serve attention_tile_DIM (prompt rows over f16 KV, heads of at most DIM, 64 of
+ * (row, head) a block: grid (ceil(n_rows / (64 / width)), n_kv_heads * ceil(group / width)), width
+ * = min(group, SL_ATTN_HEAD_BLOCK)); part is not used. */
+#define SL_ATTN_TILE_PAIRS     64u
+#define SL_ATTN_TILE_SMEM(dim) ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
 struct sl_karg_attention {
     struct sl_karg_kv kv;
     const float *q, *sinks;
@@ -253,6 +259,9 @@ struct sl_karg_gather {
     X(kv_write, struct sl_karg_kv_write)                                                           \
     X(attention_row, struct sl_karg_attention)                                                     \
     X(attention_join, struct sl_karg_attention)                                                    \
+    X(attention_tile_64, struct sl_karg_attention)                                                 \
+    X(attention_tile_128, struct sl_karg_attention)                                                \
+    X(attention_tile_256, struct sl_karg_attention)                                                \
     X(router, struct sl_karg_router)                                                               \
     X(moe_combine, struct sl_karg_moe_combine)                                                     \
     X(silu_mul, struct sl_karg_silu_mul)                                                           \
