@@ -5,8 +5,7 @@
 #include "backends/cuda/ops_internal.h"
 
 /* From this many rows on reading each weight once beats reading it for every row. */
-#define GEMM_MIN_ROWS  5u
-#define LARGE_MIN_ROWS 65u
+#define GEMM_MIN_ROWS 5u
 
 struct sl_karg_qx sl_cuda_carve_qx(struct sl_cuda_carve *v, uint64_t rows, uint32_t n_in) {
     uint64_t n = rows * sl_pad_256(n_in);
@@ -85,7 +84,11 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
 static enum sl_status gemm(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
                            const struct sl_karg_qx *qx, uint32_t row0) {
     uint32_t n_in = a->out[0].w.n_in, n_rows = a->n_tok - row0, n_blocks;
-    bool large = n_rows >= LARGE_MIN_ROWS;
+    uint64_t n_out = 0;
+    for (uint32_t i = 0; i < a->n_w; i++)
+        n_out += a->out[i].w.dtype == t ? a->out[i].w.n_out : 0;
+    /* Wide tiles when there are enough to give every multiprocessor one. */
+    bool large = n_out / SL_GEMM_M * (n_rows / SL_GEMM_N_LARGE) >= c->n_sm;
     uint32_t tile_n = large ? SL_GEMM_N_LARGE : SL_GEMM_N_SMALL;
     struct sl_karg_gemm k = {
         .qx = *qx, .x = a->x + (size_t)row0 * n_in, .n_in = n_in, .n_tok = n_rows};

@@ -27,22 +27,27 @@ __device__ __forceinline__ struct range row_range(const struct sl_karg_attention
 /* CHUNK rows of one page from position `from` on to f32; rows outside [lo, len) become zeros. */
 __device__ __forceinline__ void load_rows(const uint8_t *page, uint32_t from, uint32_t lo,
                                           uint32_t len, uint32_t dim, bool q8, float *to) {
-    uint32_t lane = threadIdx.x % 32;
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     size_t row_bytes = q8 ? dim / 32 * 34 : dim * 2;
-    for (uint32_t j = threadIdx.x / 32; j < (uint32_t)CHUNK; j += THREADS / 32) {
-        uint32_t pos = from + j;
-        const uint8_t *row = page + pos % 64 * row_bytes;
-        bool valid = pos >= lo && pos < len;
-        for (uint32_t i = lane; i < dim; i += 32) {
-            float v = 0;
-            if (valid && q8) {
-                const uint8_t *b = row + i / 32 * 34;
-                v = __half2float(*(const __half *)b) * (float)(int8_t)b[2 + i % 32];
-            } else if (valid) {
-                v = __half2float(((const __half *)row)[i]);
+    for (uint32_t i = lane; i < dim; i += 32) {
+        float v[CHUNK / 4];
+#pragma unroll
+        for (int n = 0; n < CHUNK / 4; n++) { /* loads of all rows before the first use */
+            uint32_t pos = from + warp + 4 * (uint32_t)n;
+            const uint8_t *row = page + pos % 64 * row_bytes;
+            v[n] = 0;
+            if (pos >= lo && pos < len) {
+                if (q8) {
+                    const uint8_t *b = row + i / 32 * 34;
+                    v[n] = __half2float(*(const __half *)b) * (float)(int8_t)b[2 + i % 32];
+                } else {
+                    v[n] = __half2float(((const __half *)row)[i]);
+                }
             }
-            to[j * (dim + 1) + i] = v;
         }
+#pragma unroll
+        for (int n = 0; n < CHUNK / 4; n++)
+            to[(warp + 4 * (uint32_t)n) * (dim + 1) + i] = v[n];
     }
 }
 
@@ -83,15 +88,22 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                   dim_k, a.kv.q8, kv);
         __syncthreads();
         bool valid = from + lane >= r.lo && from + lane < end;
+        float dot[2] = {0, 0};
+        if (warp < n_heads) { /* the second head may be beyond the last: it is not used then */
+            const float *q0 = q + warp * dim_k, *q1 = q + min(warp + 4, n_heads - 1) * dim_k;
+#pragma unroll 4
+            for (uint32_t i = 0; i < dim_k; i++) {
+                float x = kv[lane * (dim_k + 1) + i];
+                dot[0] = fmaf(q0[i], x, dot[0]);
+                dot[1] = fmaf(q1[i], x, dot[1]);
+            }
+        }
 #pragma unroll
         for (int n = 0; n < 2; n++) {
             uint32_t h = warp + 4 * (uint32_t)n;
             if (h >= n_heads)
                 continue;
-            float s = 0;
-            for (uint32_t i = 0; i < dim_k; i++)
-                s = fmaf(q[h * dim_k + i], kv[lane * (dim_k + 1) + i], s);
-            s = valid ? s * a.scale : -INFINITY;
+            float s = valid ? dot[n] * a.scale : -INFINITY;
             float top = fmaxf(m[n], sl_warp_max(s)), f = sl_dev_exp(m[n] - top);
             float e = valid ? sl_dev_exp(s - top) : 0.0f;
             l[n] = fmaf(l[n], f, sl_warp_sum(e));

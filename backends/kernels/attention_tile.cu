@@ -54,6 +54,7 @@ __device__ __forceinline__ void split(float x, float y, uint32_t &high, uint32_t
 /* The tile's rows of one sequence at a time. */
 struct part {
     uint32_t seq, lo, len; /* positions that any of the rows sees */
+    uint32_t sure;         /* all of the rows see what lies before; 0 with a window */
 };
 
 template <int D> __device__ __forceinline__ void attention_tile(const struct sl_karg_attention &a) {
@@ -135,11 +136,12 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
 
     for (uint32_t first = 0; first < n_rows;) {
         if (threadIdx.x == 0) { /* the rows of one sequence, which come together */
-            struct part s = {seq_of[first], UINT32_MAX, 0};
+            struct part s = {seq_of[first], UINT32_MAX, 0, a.window ? 0 : UINT32_MAX};
             uint32_t r = first;
             for (; r < n_rows && seq_of[r] == s.seq; r++) {
                 s.lo = min(s.lo, a.window && len_of[r] > a.window ? len_of[r] - a.window : 0u);
                 s.len = max(s.len, len_of[r]);
+                s.sure = min(s.sure, len_of[r]);
             }
             now = s;
         }
@@ -169,6 +171,22 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
             }
             sl_copy_wait();
             __syncthreads();
+            /* Probability zero times an infinity is NaN: where some row must not see a position
+             * that another does, values that are no numbers are set aside. */
+            uint32_t odd = 0;
+            if (page * PAGE + PAGE > s.sure) {
+                for (uint32_t i = threadIdx.x; i < PAGE * (D / 2); i += THREADS) {
+                    uint32_t j = i / (D / 2), at = i % (D / 2);
+                    uint32_t *pair_of = (uint32_t *)(vs + j * STRIDE) + at, w = *pair_of;
+                    uint32_t bad = ((w & 0x7c00u) == 0x7c00u ? 0xffffu : 0u) |
+                                   ((w & 0x7c000000u) == 0x7c000000u ? 0xffff0000u : 0u);
+                    if (bad) {
+                        *pair_of = w & ~bad;
+                        odd = 1;
+                    }
+                }
+                odd = (uint32_t)__syncthreads_or((int)odd);
+            }
             bool sees = false;
 #pragma unroll
             for (int i = 0; i < 2; i++)
@@ -247,6 +265,20 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
                     mma_f16(o[n + 1], low, b[2], b[3]);
                     mma_f16(o[n + 1], high, b[2], b[3]);
                 }
+            }
+            for (uint32_t j = 0; odd && j < n_valid; j++) {
+                uint32_t pos = page * PAGE + j;
+                const __half *row = (const __half *)v + (size_t)j * dim_v;
+#pragma unroll
+                for (int n = 0; n < D / 8; n++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) {
+                        uint32_t at = (uint32_t)n * 8 + quad * 2 + (uint32_t)(i & 1);
+                        bool seen = mine[i / 2] && pos >= my_lo[i / 2] && pos < my_len[i / 2];
+                        float x = seen && at < dim_v ? __half2float(row[at]) : 0.0f;
+                        if (!(fabsf(x) < INFINITY))
+                            o[n][i] += x;
+                    }
             }
         }
         __syncthreads();
