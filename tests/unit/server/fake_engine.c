@@ -185,6 +185,15 @@ struct sl_engine {
     _Atomic uint32_t n_submitted, n_finished, n_canceled, n_parked, n_pushed;
 };
 
+/* What the experts of so many tokens took. */
+static struct sl_expert_use fake_use(uint32_t n) {
+    return (struct sl_expert_use){.hits = 6 * (uint64_t)n,
+                                  .late = 1 * (uint64_t)n,
+                                  .misses = 3 * (uint64_t)n,
+                                  .read_bytes = 1000 * (uint64_t)n,
+                                  .stall_ns = 500000 * (uint64_t)n};
+}
+
 static bool fake_finish(struct sl_engine *e, struct fake_session *s, enum sl_finish_reason why,
                         enum sl_status st) {
     struct sl_gen_result r = {.reason = why, .status = st};
@@ -193,6 +202,7 @@ static bool fake_finish(struct sl_engine *e, struct fake_session *s, enum sl_fin
     r.n_predicted = s->n_made;
     r.prefill_ns = 1000000;
     r.decode_ns = 2000000;
+    r.experts = fake_use(s->n_made);
     if (st == SL_ERR_IO)
         sl_fail(&r.err, st, "the fake engine was told to fail");
     pthread_mutex_lock(&e->lock);
@@ -236,6 +246,8 @@ static bool fake_step(struct sl_engine *e, struct fake_session *s) {
         t.top[i].logprob = -0.5f - (float)i;
     }
     atomic_store(&s->resume, false);
+    struct sl_expert_use use = fake_use(s->n_made + 1);
+    t.use = &use;
     enum sl_status st = r->sink->push(r->sink, &t);
     if (st == SL_AGAIN) {
         if (!s->parked)

@@ -235,6 +235,12 @@ static void test_chat(void **state) {
     assert_int_equal(int_at(v, "usage.total_tokens"), 22 + 9);
     assert_int_equal(int_at(v, "usage.prompt_tokens_details.cached_tokens"), 0);
     assert_int_equal(int_at(v, "timings.predicted_n"), 9);
+    assert_int_equal(int_at(v, "timings.expert_hits"), 54);
+    assert_int_equal(int_at(v, "timings.expert_late"), 9);
+    assert_int_equal(int_at(v, "timings.expert_misses"), 27);
+    assert_true(json_real_value(at(v, "timings.expert_hit_share")) == 0.6);
+    assert_int_equal(int_at(v, "timings.disk_read_bytes"), 9000);
+    assert_true(json_real_value(at(v, "timings.expert_stall_ms")) == 4.5);
     assert_int_equal(engine->last_prompt[0], FAKE_IM_START);
     assert_int_equal(engine->last_prompt[9], FAKE_IM_END);
     assert_true(engine->last.sampling.seed == 7);
@@ -336,6 +342,7 @@ static void test_stop_strings(void **state) {
             assert_string_equal(str_at(v, "choices.0.text"), "one ");
             assert_string_equal(str_at(v, "choices.0.finish_reason"), "stop");
             assert_int_equal(int_at(v, "usage.completion_tokens"), 3);
+            assert_true(int_at(v, "timings.expert_hits") >= 3 * 6);
             json_decref(v);
         }
         reply_free(&r);
