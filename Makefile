@@ -83,6 +83,7 @@ include mk/determinism.mk
 include mk/fuzz.mk
 include mk/http.mk
 include mk/replay.mk
+include mk/sim.mk
 include mk/demo.mk
 include mk/peer.mk
 include mk/soak.mk

@@ -8,12 +8,23 @@
 
 /* Prompt rows: an expert is read ahead when it is this likely that one of them will choose it. */
 #define AHEAD_PROBABILITY 0.75f
-/* A trial of running routers early ends after so many reads; less than half of them used, and it
- * rests for so many layers. */
-#define TRIAL_READS 256u
-#define REST_LAYERS 8192u
+/* Running routers early is judged by the time that steps then wait for the disk: with, without,
+ * without, with, so many tokens each; the better of the two holds for REST_TOKENS. The share of
+ * right guesses alone does not tell: where the disk is the bottleneck, one wrong read in five costs
+ * more than the four right ones save. */
+#define TRIAL_TOKENS  6u
+#define TRIAL_WINDOWS 4u
+#define REST_TOKENS   256u
+/* ... if it waits no longer than this part of the other: what it reads in vain pushes out experts
+ * that the windows without it then lack. */
+#define PAYS        0.97
+#define COLD_TOKENS 16u /* before the first trial */
+/* Hopeless at once: of so many reads less than half were wanted. */
+#define HOPELESS_READS 64u
 /* Rows beyond which the distinct experts of a step are so many that the disk is never idle. */
 #define AHEAD_MAX_ROWS 4u
+/* After so many tokens for which nothing was read, routers are not run early any more. */
+#define QUIET_TOKENS 4u
 /* Fills that one call starts. */
 #define PUMP_BATCH 16u
 /* Warm-up reads that are under way at once. */
@@ -21,29 +32,67 @@
 
 /* ---- planning ---- */
 
+static bool may_guess(const struct sl_fetch *f) {
+    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= AHEAD_MAX_ROWS;
+}
+
+static void rest(struct sl_fetch *f, bool on) {
+    struct sl_ahead_judge *j = &f->judge;
+    j->on = on;
+    j->window = TRIAL_WINDOWS;
+    j->window_end = j->layers + REST_TOKENS * f->layout->n_layer;
+}
+
+static void next_window(struct sl_fetch *f) {
+    struct sl_ahead_judge *j = &f->judge;
+    if (j->window + 1 == TRIAL_WINDOWS) {
+        double without = (double)j->stall_ns[0] / (double)j->rows[0];
+        double with = (double)j->stall_ns[1] / (double)j->rows[1];
+        rest(f, with < PAYS * without);
+        return;
+    }
+    if (++j->window >= TRIAL_WINDOWS) {
+        j->window = 0;
+        j->stall_ns[0] = j->stall_ns[1] = j->rows[0] = j->rows[1] = 0;
+        j->read = j->used = 0;
+    }
+    j->on = j->window == 0 || j->window == 3;
+    j->window_end = j->layers + TRIAL_TOKENS * f->layout->n_layer;
+}
+
+/* The layer before has run: what did waiting in it cost, was what was read for this one wanted? */
 static void judge(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
     struct sl_ahead_judge *j = &f->judge;
-    j->layers++;
-    if (a->layer == f->layer && a->priority == SL_READ_PREFETCH) {
+    if (j->prev_rows) {
+        j->stall_ns[j->on] += f->stats.stall_ns - j->seen_stall_ns;
+        j->rows[j->on] += j->prev_rows;
+    }
+    j->seen_stall_ns = f->stats.stall_ns;
+    j->prev_rows = may_guess(f) ? f->rows.n : 0;
+    if (a->layer == f->layer) {
+        uint32_t n_read = 0, n_used = 0;
         for (uint32_t i = 0; i < a->cursor; i++) {
-            if (!a->started[i])
-                continue;
-            bool used = f->pair_count[a->ids[i].expert] > 0;
-            j->read++;
-            j->used += used;
-            f->stats.ahead_used += used;
-            sl_count(expert_ahead_used_total, used);
+            n_read += a->started[i];
+            n_used += a->started[i] && f->pair_count[a->ids[i].expert] > 0;
         }
-        if (j->read >= TRIAL_READS) {
-            if (2 * j->used < j->read)
-                j->resume_layer = j->layers + REST_LAYERS;
-            j->read = j->used = 0;
+        f->stats.ahead_used += n_used;
+        sl_count(expert_ahead_used_total, n_used);
+        if (a->priority == SL_READ_PREFETCH) {
+            j->read += n_read;
+            j->used += n_used;
         }
-        sl_gauge(expert_ahead_on, j->layers >= j->resume_layer);
     }
     a->layer = SL_NO_ROUTED_LAYER;
     a->n = a->cursor = 0;
+    if (!j->prev_rows)
+        return;
+    j->layers++;
+    if (j->window < TRIAL_WINDOWS && j->on && j->read >= HOPELESS_READS && 2 * j->used < j->read)
+        rest(f, false);
+    else if (j->layers >= j->window_end)
+        next_window(f);
+    sl_gauge(expert_ahead_on, j->on);
 }
 
 static void add(struct sl_fetch *f, uint32_t layer, uint32_t expert) {
@@ -55,7 +104,7 @@ static void add(struct sl_fetch *f, uint32_t layer, uint32_t expert) {
 /* Prompt rows are many, and an expert that one row in five would choose is chosen by some row of
  * twenty: which ones the next layer will need can be told without its router. */
 static void plan_prompt(struct sl_fetch *f) {
-    uint32_t next = f->layer + 1, n = f->rows.n - f->rows.n_decode;
+    uint32_t next = f->layer + 1, n = f->rows.n_next_prompt;
     if (next == f->layout->n_layer || n < 2)
         return;
     const float *p = sl_heat_layer(f->heat, next);
@@ -67,17 +116,27 @@ static void plan_prompt(struct sl_fetch *f) {
     f->ahead.priority = SL_READ_DEMAND;
 }
 
+void sl_fetch_ahead_init(struct sl_fetch *f) {
+    f->ahead.layer = SL_NO_ROUTED_LAYER;
+    /* A cold cache would favour what is tried last. */
+    f->judge.window = TRIAL_WINDOWS;
+    f->judge.window_end = (uint64_t)COLD_TOKENS * f->layout->n_layer;
+}
+
 void sl_fetch_ahead_begin(struct sl_fetch *f) {
     judge(f);
     if (!f->no_lookahead)
         plan_prompt(f);
 }
 
+void sl_fetch_not_quiet(struct sl_fetch *f) {
+    f->judge.quiet_layer = f->judge.layers + QUIET_TOKENS * f->layout->n_layer;
+}
+
 bool sl_fetch_wants_ahead(const struct sl_fetch *f, uint32_t n_decode) {
     const struct sl_ahead_judge *j = &f->judge;
-    return !f->no_lookahead && n_decode && n_decode <= AHEAD_MAX_ROWS && j->missed &&
-           f->rows.n == n_decode && f->layer + 1 < f->layout->n_layer &&
-           j->layers >= j->resume_layer;
+    return !f->no_lookahead && n_decode == f->rows.n && may_guess(f) &&
+           f->layer + 1 < f->layout->n_layer && j->on && j->layers < j->quiet_layer;
 }
 
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
@@ -101,7 +160,7 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
 static uint32_t ahead_room(const struct sl_fetch *f) {
     uint32_t most = f->ahead.priority == SL_READ_DEMAND
                         ? 2 * sl_fetch_queue_experts(f, f->ahead.layer)
-                        : f->layout->k;
+                        : f->layout->k * f->rows.n;
     return f->n_background < most ? most - f->n_background : 0;
 }
 
@@ -119,6 +178,8 @@ static void pump_ahead(struct sl_fetch *f) {
         for (uint32_t i = 0; i < n_fill; i++)
             a->started[at + fills[i].index] = 1;
         sl_fetch_start(f, fills, n_fill, a->priority, true);
+        if (n_fill)
+            sl_fetch_not_quiet(f);
         f->stats.ahead_read += n_fill;
         sl_count(expert_ahead_total, n_fill);
     }

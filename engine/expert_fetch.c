@@ -7,11 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that the disk should have before it: docs/STREAMING.md. */
-#define QUEUE_BYTES (64u << 20)
-/* Pairs of one call while reads are under way: between two calls the queue is refilled, and it
- * holds work for some twenty milliseconds. */
+/* Bytes that the disk should have before it: docs/STREAMING.md. Generated rows need less: their
+ * operations are short, so the queue is refilled often, and what is taken at once is taken from
+ * other layers. */
+#define QUEUE_BYTES        (64u << 20)
+#define DECODE_QUEUE_BYTES (16u << 20)
+/* Pairs and bytes of one call while reads are under way: between two calls the queue is refilled,
+ * and it holds work for some twenty milliseconds, for two where only look-ahead fills it. */
 #define BUSY_PAIRS 1024u
+#define BUSY_BYTES (64u << 20)
+/* What computing some experts must take to be worth a wait, and so a system call, of its own. */
+#define SPLIT_NS 30000
 /* How often a wait looks whether the step is still wanted. */
 #define LOOK_NS 50000000
 
@@ -75,7 +81,7 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
     f->clock = config->clock;
     f->timeline = config->timeline;
     f->n_slots = f->slots->first_slot[f->slots->n_class];
-    f->ahead.layer = SL_NO_ROUTED_LAYER;
+    sl_fetch_ahead_init(f);
     enum sl_status st = SL_OK;
     if (f->timeline)
         f->traced = calloc(f->n_slots, sizeof *f->traced);
@@ -187,7 +193,8 @@ void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
 }
 
 uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer) {
-    uint64_t n = QUEUE_BYTES / f->layout->layers[routed_layer].expert_bytes + 1;
+    uint32_t bytes = f->rows.n == f->rows.n_decode ? DECODE_QUEUE_BYTES : QUEUE_BYTES;
+    uint64_t n = bytes / f->layout->layers[routed_layer].expert_bytes + 1;
     return n > f->layout->k ? (uint32_t)n : f->layout->k;
 }
 
@@ -244,7 +251,8 @@ static void take(struct sl_fetch *f) {
     f->stats.late += n_fill - n_start;
     f->stats.needed_bytes += n_fill * bytes;
     f->stats.waves += n_taken < n && n_start < room;
-    f->judge.missed += n_start;
+    if (n_start)
+        sl_fetch_not_quiet(f);
     sl_count(expert_hits_total, n_taken - n_fill);
     sl_count(expert_misses_total, n_start);
     sl_count(expert_late_total, n_fill - n_start);
@@ -295,10 +303,18 @@ static void drop_held(struct sl_fetch *f, uint32_t at) {
     f->held[at] = f->held[--f->n_held];
 }
 
-/* Moves what is ready to the front of held; returns the number of those that one call takes.
+/* A wave: what is still wanted waits for slots, not for its turn in the disk's queue. */
+static bool is_wave(const struct sl_fetch *f) {
+    return f->n_wanted && f->n_loading < f->window;
+}
+
+/* Moves what is ready to the front of held; returns the number of those that one call takes: in a
+ * wave a quarter of the slots, so that the disk fills them again while the others are computed.
  * Reads that failed lose their rows; reads that an earlier step gave up are wanted again. */
 static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_err *err) {
     uint32_t n_ready = 0, n_pairs = 0, loading = 0;
+    uint64_t expert_bytes = f->layout->layers[f->layer].expert_bytes;
+    uint32_t most = is_wave(f) ? (f->n_held + 3) / 4 : f->n_held;
     for (uint32_t i = 0; i < f->n_held;) {
         struct sl_held h = f->held[i];
         enum sl_status st = sl_cache_ready(f->cache, h.lease);
@@ -316,7 +332,8 @@ static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_e
             drop_held(f, i);
             continue;
         }
-        bool fits = n_ready == 0 || !f->n_reading || n_pairs < BUSY_PAIRS;
+        bool busy = n_pairs >= BUSY_PAIRS || n_ready * expert_bytes >= BUSY_BYTES;
+        bool fits = n_ready == 0 || (n_ready < most && !(busy && f->n_reading));
         if (st == SL_OK && fits) {
             n_pairs += f->pair_count[h.id.expert];
             f->held[i] = f->held[n_ready];
@@ -359,10 +376,11 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     op->refs = f->refs;
     op->pairs = all ? NULL : f->pairs;
     op->n_pairs = all ? f->rows.n * f->layout->k : list_pairs(f, n);
-    uint64_t start = sl_timeline_now(f->timeline);
+    uint64_t start = sl_fetch_now(f), traced = sl_timeline_now(f->timeline);
     enum sl_status st = sl_op_moe(dev, op);
+    f->expert_ns = (sl_fetch_now(f) - start) / n;
     if (f->timeline)
-        sl_fetch_trace_call(f, start, n, op->n_pairs);
+        sl_fetch_trace_call(f, traced, n, op->n_pairs);
     f->dense_call = false; /* what is left is a part */
     f->stats.calls++;
     for (uint32_t i = 0; i < n; i++)
@@ -372,10 +390,20 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     return st;
 }
 
-/* Nothing to compute: waits for a few reads at once, so that few system calls are made, but not for
- * so many that computing the last ones comes after the disk has nothing to do. */
+/* Nothing to compute: how many reads to wait for. Several at once save system calls; but while they
+ * are computed the disk must have something to do, and what is computed after the last byte has
+ * come is time that nothing hides. */
+static uint32_t reads_to_await(const struct sl_fetch *f) {
+    uint32_t n = f->n_loading;
+    if (is_wave(f))
+        return (n + 3) / 4;
+    if (f->n_wanted || n > 2 * f->layout->k)
+        return n / 2;
+    return n > 1 && (n - 1) * f->expert_ns > SPLIT_NS ? n - 1 : n;
+}
+
 static void wait_for_reads(struct sl_fetch *f) {
-    uint32_t n = f->n_loading > 2 * f->layout->k ? f->n_loading / 2 : f->n_loading;
+    uint32_t n = reads_to_await(f);
     uint64_t start = sl_fetch_now(f);
     enum sl_stall_cause cause = sl_fetch_stall_cause(f);
     sl_reader_wait(f->reader, n ? n : 1, LOOK_NS);

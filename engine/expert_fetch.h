@@ -60,6 +60,8 @@ struct sl_fetch_rows {
     uint32_t n, n_decode;
     uint8_t *failed; /* [n] non-zero: the row is lost already, nothing is read for it. Run sets it
                         for rows whose expert cannot be read */
+    uint32_t n_next_prompt; /* prompt rows that will go through the next routed layer: of the last
+                               layer only those that are sampled from */
 };
 
 /* Asked while waiting; true gives the layer up. */
@@ -81,7 +83,7 @@ void sl_fetch_poll(struct sl_fetch *f);
 /* ---- looking ahead ---- */
 
 /* Does it pay to run the next layer's router early, for a step with n_decode generated rows? The
- * answer comes from how many of the experts read ahead were then used. */
+ * answer comes from trials of some tokens: how long steps wait for the disk with it and without. */
 bool sl_fetch_wants_ahead(const struct sl_fetch *f, uint32_t n_decode);
 /* The router of that layer, run early, chose these [n]; duplicates are fine. Between begin and run
  * of the layer before. Read on idle disk only. */

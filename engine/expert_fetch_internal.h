@@ -13,12 +13,17 @@ struct sl_ahead {
     uint8_t *started;         /* [n_expert] a read was started for it */
 };
 
-/* Whether running the next router early pays, judged by how many of its reads were wanted. */
+/* Whether running the next router early pays, judged by the time spent waiting with and without. */
 struct sl_ahead_judge {
-    uint64_t read, used;   /* in the present trial */
-    uint64_t missed;       /* demand reads since the last look */
-    uint64_t layers;       /* begun */
-    uint64_t resume_layer; /* off until then */
+    uint64_t layers;      /* begun in steps that might guess */
+    uint64_t quiet_layer; /* nothing was read for long: off from then on */
+    uint32_t window;      /* of the trial; past its last: at rest */
+    uint64_t window_end;  /* in layers */
+    bool on;
+    uint64_t stall_ns[2], rows[2]; /* of the trial: without, with */
+    uint64_t read, used;           /* reads by guesses in the trial, and what was wanted of them */
+    uint64_t seen_stall_ns;
+    uint32_t prev_rows; /* of the layer before; 0: it does not count */
 };
 
 /* What a slot's read is for, and where it is drawn. */
@@ -60,6 +65,7 @@ struct sl_fetch {
     uint32_t n_wanted, n_held, n_loading;
     uint32_t *pair_count; /* [n_expert] pairs of rows that are not lost */
     bool dense_call;      /* all pairs can be run in one call with no list */
+    uint64_t expert_ns;   /* what each expert of the last call took to compute */
 
     /* Room for calls. */
     struct sl_lease *leases;    /* [n_expert] */
@@ -81,7 +87,7 @@ static inline uint64_t sl_fetch_now(const struct sl_fetch *f) {
     return f->now_ns(f->clock);
 }
 
-/* Experts of the layer that keep the disk's queue full. */
+/* Experts of the layer that keep the disk's queue full in this step. */
 uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer);
 /* Starts the reads of fills with action START; a read that cannot be started ends its fill. */
 void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
@@ -98,8 +104,11 @@ void sl_fetch_trace_layer(struct sl_fetch *f);
 void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
 
 /* expert_ahead.c */
+void sl_fetch_ahead_init(struct sl_fetch *f);
 /* The layer has begun: judges what was read ahead for it, and plans the next for prompt rows. */
 void sl_fetch_ahead_begin(struct sl_fetch *f);
+/* Something was read for a token: looking ahead may pay. */
+void sl_fetch_not_quiet(struct sl_fetch *f);
 /* Starts reads ahead and warm-up reads as far as the queue has room for them. */
 void sl_fetch_pump(struct sl_fetch *f);
 

@@ -470,6 +470,19 @@ static enum sl_status fetch_experts(struct sl_forward *f, const struct rows *r,
     return SL_OK;
 }
 
+/* Prompt rows that will go through the next layer's FFN: of the last layer's only those that go on
+ * to the logits. */
+static uint32_t next_prompt_rows(const struct sl_forward *f, const struct rows *r,
+                                 const struct place *where) {
+    const struct sl_step *s = &f->step;
+    if (where->layer + 2 != f->hp->n_layer || s->keep_all || s->n_out >= s->n_rows)
+        return r->n - r->n_decode;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_out; i++)
+        n += s->out_rows[i] >= s->n_decode;
+    return n;
+}
+
 static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weights *w,
                               const struct rows *r, const struct place *where) {
     const struct sl_hparams *hp = f->hp;
@@ -506,7 +519,8 @@ static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weight
                            .n_ff = hp->n_ff_expert};
     if (f->fetch) {
         sl_fetch_begin(f->fetch, w->routed_layer,
-                       &(struct sl_fetch_rows){a->expert_ids, r->n, r->n_decode, r->failed});
+                       &(struct sl_fetch_rows){a->expert_ids, r->n, r->n_decode, r->failed,
+                                               next_prompt_rows(f, r, where)});
         enum sl_status st = look_ahead(f, r, where);
         if (st == SL_OK && shared)
             st = shared_expert(f, w, r, where);

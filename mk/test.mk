@@ -12,12 +12,12 @@ $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-programs test-parts test-templates test
-test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN)) $(RENDER) $(ROUTES_BIN)
+test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN)) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
 test-templates: $(RENDER)
 	$(TAP) "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
 ## make test-parts          everything for one MODE: units, conformance, templates, replay, HTTP
 test-parts: test-programs
-	@rc=0; for t in unit conformance $(if $(filter release,$(MODE)),determinism test-routing) test-templates test-replay test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+	@rc=0; for t in unit conformance $(if $(filter release,$(MODE)),determinism test-routing) test-templates test-replay test-sim test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
 
 # Do synthetic models route like a real one?
 .PHONY: test-routing
