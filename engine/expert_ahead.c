@@ -160,7 +160,7 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
 static uint32_t ahead_room(const struct sl_fetch *f) {
     uint32_t most = f->ahead.priority == SL_READ_DEMAND
                         ? 2 * sl_fetch_queue_experts(f, f->ahead.layer)
-                        : f->layout->k * f->rows.n;
+                        : f->layout->k;
     return f->n_background < most ? most - f->n_background : 0;
 }
 

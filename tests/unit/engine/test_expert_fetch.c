@@ -1,0 +1,742 @@
+/* Fetch and look-ahead over the fake disk with real bytes: every expert that is computed is
+ * compared with the file, every pair is counted, and after each step no lease may be left. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backends/backend.h"
+#include "common/log.h"
+#include "common/rng.h"
+#include "engine/expert_fetch.h"
+#include "streaming/fake.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ROWS 40u
+#define N_EMBD   32u
+#define FAULTS   6u
+
+static struct sl_err test_err;
+
+#define assert_ok(call)                                                                            \
+    do {                                                                                           \
+        enum sl_status ok_st = (call);                                                             \
+        if (ok_st != SL_OK)                                                                        \
+            fail_msg("%s: %d: %s", #call, (int)ok_st, test_err.text);                              \
+    } while (0)
+
+struct shape {
+    uint32_t n_layer, n_expert, k;
+    uint32_t slots[2]; /* of even and odd layers; the second 0: one class for all */
+};
+
+struct rig {
+    struct sl_device dev; /* first: the op finds the rig by it */
+    struct sl_expert_layout layout;
+    struct sl_slab slab;
+    struct sl_slots slots;
+    struct sl_fake_clock clock;
+    struct sl_reader *reader;
+    struct sl_fetch *fetch;
+    struct sl_fake_fault faults[FAULTS];
+    uint8_t *data;
+    uint64_t data_bytes;
+    uint32_t layer;
+    uint32_t ids[MAX_ROWS * 8];
+    uint8_t failed[MAX_ROWS];
+    uint32_t n_computed[MAX_ROWS * 8];
+    float x[MAX_ROWS * 8 * N_EMBD];
+    uint64_t moe_ns;
+    enum sl_status moe_status;
+    uint32_t n_calls, asked, stop_at; /* the give-up is said at this question; 0: never */
+};
+
+static enum sl_status rig_moe(struct sl_device *d, const struct sl_op_moe *a) {
+    struct rig *g = (struct rig *)d;
+    const struct sl_routed_layer *l = &g->layout.layers[g->layer];
+    g->n_calls++;
+    g->clock.now_ns += g->moe_ns;
+    if (g->moe_status != SL_OK)
+        return g->moe_status;
+    for (uint32_t i = 0; i < a->n_pairs; i++) {
+        uint32_t p = a->pairs ? a->pairs[i] : i, e = a->ids[p];
+        const void *at[3] = {a->refs[e].gate, a->refs[e].up, a->refs[e].down};
+        for (uint32_t x = 0; x < 3; x++) {
+            uint32_t n = l->extent[x].size_bytes;
+            assert_memory_equal(at[x], g->data + l->extent[x].offset_bytes + (uint64_t)e * n, n);
+        }
+        g->n_computed[p]++;
+    }
+    return SL_OK;
+}
+
+static enum sl_status rig_configure(struct sl_device *d, const struct sl_device_limits *limits) {
+    (void)d;
+    (void)limits;
+    return SL_OK;
+}
+
+static const struct sl_backend_ops rig_ops = {
+    .name = "rig", .configure = rig_configure, .moe = rig_moe};
+
+static uint64_t rig_now(void *clock) {
+    return ((struct sl_fake_clock *)clock)->now_ns;
+}
+
+static const uint32_t extents[2][3] = {{20000, 3001, 4097}, {2000, 9000, 2048}};
+
+static void make_layout(struct rig *g, const struct shape *s) {
+    struct sl_expert_layout *l = &g->layout;
+    *l = (struct sl_expert_layout){
+        .n_layer = s->n_layer, .n_expert = s->n_expert, .k = s->k, .n_class = s->slots[1] ? 2 : 1};
+    l->layers = calloc(s->n_layer, sizeof *l->layers);
+    l->layer_class = calloc(s->n_layer, 1);
+    assert_true(l->layers && l->layer_class);
+    for (uint32_t c = 0; c < l->n_class; c++)
+        assert_ok(sl_slot_layout_init(&l->classes[c].slot, extents[c], 3, 1, &test_err));
+    uint64_t at = 77;
+    for (uint32_t i = 0; i < s->n_layer; i++) {
+        uint32_t c = l->n_class == 2 ? i % 2 : 0;
+        l->layer_class[i] = (uint8_t)c;
+        l->layers[i] = (struct sl_routed_layer){.model_layer = i + 1, .size_class = c};
+        for (uint32_t x = 0; x < 3; x++) {
+            l->layers[i].extent[x].offset_bytes = at;
+            l->layers[i].extent[x].size_bytes = extents[c][x];
+            l->layers[i].expert_bytes += extents[c][x];
+            at += (uint64_t)s->n_expert * extents[c][x];
+        }
+    }
+    g->data_bytes = at;
+    g->data = malloc(at + 8);
+    assert_non_null(g->data);
+    struct sl_rng rng = {.state = 9};
+    for (uint64_t i = 0; i < at; i += 8) {
+        uint64_t x = sl_rng_u64(&rng);
+        memcpy(g->data + i, &x, 8);
+    }
+}
+
+struct rig_config {
+    struct shape shape;
+    uint64_t latency_ns, reorder_seed;
+    uint64_t file_bytes; /* 0: all of it */
+    bool no_lookahead;
+};
+
+static struct rig *rig_open(const struct rig_config *c) {
+    struct rig *g = calloc(1, sizeof *g);
+    assert_non_null(g);
+    make_layout(g, &c->shape);
+    uint32_t slot_bytes[2] = {g->layout.classes[0].slot.slot_bytes,
+                              g->layout.classes[1].slot.slot_bytes};
+    size_t bytes = sl_slots_size_bytes(slot_bytes, c->shape.slots, g->layout.n_class);
+    assert_ok(sl_slab_init(&g->slab, bytes, false, &test_err));
+    assert_ok(sl_slots_init(&g->slots, &g->slab, 0, slot_bytes, c->shape.slots, g->layout.n_class,
+                            &test_err));
+    g->clock.now_ns = 1;
+    g->moe_ns = 1000;
+    assert_ok(sl_fake_open(
+        &(struct sl_fake_config){.clock = &g->clock,
+                                 .reader = {.slab = &g->slab, .depth = 8, .background_depth = 4},
+                                 .reorder_seed = c->reorder_seed,
+                                 .reorder_ns = 300000,
+                                 .drive[0] = {.bytes_per_s = 1000000000,
+                                              .latency_ns = c->latency_ns ? c->latency_ns : 50000,
+                                              .drive_depth = 4}},
+        &g->reader, &test_err));
+    uint32_t file;
+    assert_ok(sl_fake_add_file(g->reader, SL_READER_FILES, g->data,
+                               c->file_bytes ? c->file_bytes : g->data_bytes, &file, &test_err));
+    assert_ok(sl_fetch_create(&(struct sl_fetch_config){.layout = &g->layout,
+                                                        .slots = &g->slots,
+                                                        .reader = g->reader,
+                                                        .max_rows = MAX_ROWS,
+                                                        .no_lookahead = c->no_lookahead,
+                                                        .now_ns = rig_now,
+                                                        .clock = &g->clock},
+                              &g->fetch, &test_err));
+    g->dev.ops = &rig_ops;
+    g->dev.caps.host_visible = true;
+    g->dev.caps.weight_dtype[SL_DTYPE_F32] = true;
+    assert_ok(sl_device_configure(&g->dev,
+                                  &(struct sl_device_limits){.max_tok = MAX_ROWS,
+                                                             .max_n_in = N_EMBD,
+                                                             .max_pairs = MAX_ROWS * 8,
+                                                             .max_n_embd = N_EMBD,
+                                                             .max_n_ff = N_EMBD,
+                                                             .max_expert = 64,
+                                                             .max_heads = 1,
+                                                             .max_head_dim = N_EMBD},
+                                  &test_err));
+    return g;
+}
+
+static void rig_close(struct rig *g) {
+    sl_fetch_quit(g->fetch);
+    sl_cache_check(sl_fetch_cache(g->fetch));
+    struct sl_cache_usage u;
+    sl_cache_usage(sl_fetch_cache(g->fetch), &u);
+    assert_int_equal(u.loading, 0);
+    assert_int_equal(u.pinned, 0);
+    sl_fetch_destroy(&g->fetch);
+    assert_null(g->fetch);
+    sl_reader_close(&g->reader);
+    sl_slab_release(&g->slab);
+    sl_expert_layout_release(&g->layout);
+    free(g->data);
+    free(g);
+}
+
+/* An error on every read of this expert: of its extent x. */
+static struct sl_fake_fault fault_on(const struct rig *g, uint32_t layer, uint32_t expert,
+                                     uint32_t x) {
+    uint64_t n = g->layout.layers[layer].extent[x].size_bytes;
+    uint64_t first = g->layout.layers[layer].extent[x].offset_bytes + expert * n;
+    /* Its middle: of the first extent of even layers no neighbour reads that block too. */
+    return (struct sl_fake_fault){
+        .first_byte = first + n / 2, .last_byte = first + n / 2, .error = EIO};
+}
+
+static bool rig_asked(void *ctx) {
+    struct rig *g = ctx;
+    return ++g->asked == g->stop_at;
+}
+
+static void rig_begin(struct rig *g, uint32_t layer, uint32_t n, uint32_t n_decode) {
+    g->layer = layer;
+    sl_fetch_begin(g->fetch, layer,
+                   &(struct sl_fetch_rows){g->ids, n, n_decode, g->failed, n - n_decode});
+    sl_cache_check(sl_fetch_cache(g->fetch));
+}
+
+static enum sl_status rig_finish(struct rig *g, uint32_t n, uint32_t n_decode,
+                                 uint32_t *out_n_failed) {
+    uint32_t k = g->layout.k;
+    struct sl_op_moe op = {.x = g->x,
+                           .ids = g->ids,
+                           .pair_y = g->x,
+                           .n_tok = n,
+                           .n_decode = n_decode,
+                           .k = k,
+                           .n_expert = g->layout.n_expert,
+                           .n_embd = N_EMBD,
+                           .n_ff = N_EMBD};
+    op.gate_dtype = op.up_dtype = op.down_dtype = SL_DTYPE_F32;
+    memset(g->n_computed, 0, sizeof g->n_computed);
+    g->asked = 0;
+    struct sl_fetch_abort give_up = {rig_asked, g};
+    test_err.text[0] = 0;
+    enum sl_status st =
+        sl_fetch_run(g->fetch, &g->dev, &op, g->stop_at ? &give_up : NULL, out_n_failed, &test_err);
+    sl_cache_check(sl_fetch_cache(g->fetch));
+    struct sl_cache_usage u;
+    sl_cache_usage(sl_fetch_cache(g->fetch), &u);
+    assert_int_equal(u.pinned, 0);
+    for (uint32_t p = 0; p < n * k; p++) {
+        assert_true(g->n_computed[p] <= 1);
+        if (st == SL_OK && !g->failed[p / k])
+            assert_int_equal(g->n_computed[p], 1);
+    }
+    return st;
+}
+
+static enum sl_status rig_step(struct rig *g, uint32_t layer, uint32_t n, uint32_t n_decode,
+                               uint32_t *out_n_failed) {
+    rig_begin(g, layer, n, n_decode);
+    return rig_finish(g, n, n_decode, out_n_failed);
+}
+
+/* k distinct experts per row. */
+static void choose(struct rig *g, struct sl_rng *rng, uint32_t n) {
+    uint32_t k = g->layout.k;
+    for (uint32_t t = 0; t < n; t++)
+        for (uint32_t j = 0; j < k;) {
+            uint32_t e = sl_rng_below(rng, g->layout.n_expert), i = 0;
+            while (i < j && g->ids[t * k + i] != e)
+                i++;
+            if (i == j)
+                g->ids[t * k + j++] = e;
+        }
+}
+
+/* Row t: the experts 3t, 3t + 1, 3t + 2 ... */
+static void choose_in_turn(struct rig *g, uint32_t n) {
+    for (uint32_t p = 0; p < n * g->layout.k; p++)
+        g->ids[p] = p % g->layout.n_expert;
+    memset(g->failed, 0, sizeof g->failed);
+}
+
+static const struct rig_config roomy = {.shape = {4, 12, 3, {48, 0}}};
+static const struct rig_config tight = {.shape = {4, 12, 3, {3, 3}}};
+
+/* ---- one path after the other ---- */
+
+static void misses_then_hits(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&roomy);
+    uint32_t n_failed;
+    choose_in_turn(g, 2);
+    assert_ok(rig_step(g, 1, 2, 2, &n_failed));
+    assert_int_equal(n_failed, 0);
+    const struct sl_fetch_stats *s = sl_fetch_stats(g->fetch);
+    assert_int_equal(s->misses, 6);
+    assert_int_equal(s->hits, 0);
+    assert_true(s->stall_ns > 0);
+    uint64_t stall = s->stall_ns, calls = s->calls;
+    assert_ok(rig_step(g, 1, 2, 2, &n_failed));
+    assert_int_equal(s->misses, 6);
+    assert_int_equal(s->hits, 6);
+    assert_int_equal(s->stall_ns, stall); /* all there: nothing waits, one call */
+    assert_int_equal(s->calls, calls + 1);
+    assert_int_equal(s->needed_bytes, 6 * g->layout.layers[1].expert_bytes);
+    rig_close(g);
+}
+
+/* The hits are computed while the misses are read, not after. */
+static void hits_run_at_once(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&roomy);
+    uint32_t n_failed;
+    choose_in_turn(g, 1);
+    assert_ok(rig_step(g, 0, 1, 1, &n_failed));
+    g->ids[2] = 7; /* two hits, one miss */
+    g->moe_ns = 10000000;
+    uint64_t stall = sl_fetch_stats(g->fetch)->stall_ns, start = g->clock.now_ns;
+    assert_ok(rig_step(g, 0, 1, 1, &n_failed));
+    assert_int_equal(sl_fetch_stats(g->fetch)->stall_ns, stall);
+    assert_int_equal(g->clock.now_ns - start, 2 * g->moe_ns);
+    rig_close(g);
+}
+
+static void waves_with_the_least_slots(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&tight);
+    uint32_t n_failed;
+    for (uint32_t layer = 0; layer < 4; layer++) {
+        choose_in_turn(g, MAX_ROWS); /* all 12 experts over 3 slots */
+        assert_ok(rig_step(g, layer, MAX_ROWS, layer % 2 ? MAX_ROWS : 2, &n_failed));
+        assert_int_equal(n_failed, 0);
+    }
+    assert_int_equal(sl_fetch_stats(g->fetch)->misses, 48);
+    assert_true(sl_fetch_stats(g->fetch)->waves > 0);
+    rig_close(g);
+}
+
+static void a_failing_read_fails_its_rows_alone(void **state) {
+    (void)state;
+    for (uint32_t tightly = 0; tightly < 2; tightly++) {
+        struct rig *g = rig_open(tightly ? &tight : &roomy);
+        uint32_t n_failed;
+        choose_in_turn(g, 4); /* row 1 needs 3, 4, 5 */
+        g->faults[0] = fault_on(g, 2, 4, 0);
+        sl_fake_set_faults(g->reader, g->faults, 1);
+        assert_ok(rig_step(g, 2, 4, 4, &n_failed));
+        assert_int_equal(n_failed, 1);
+        for (uint32_t t = 0; t < 4; t++)
+            assert_int_equal(g->failed[t], t == 1);
+        assert_non_null(strstr(test_err.text, "layer 3, expert 4")); /* the model's layer */
+        assert_int_equal(sl_fetch_stats(g->fetch)->failed, 1);
+        /* The drive is well again: so is the expert. */
+        sl_fake_set_faults(g->reader, NULL, 0);
+        choose_in_turn(g, 4);
+        assert_ok(rig_step(g, 2, 4, 4, &n_failed));
+        assert_int_equal(n_failed, 0);
+        rig_close(g);
+    }
+}
+
+static void one_error_is_read_over(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&roomy);
+    uint32_t n_failed;
+    choose_in_turn(g, 4);
+    g->faults[0] = fault_on(g, 0, 4, 1);
+    g->faults[0].times = 1;
+    g->faults[1] = fault_on(g, 0, 7, 0);
+    g->faults[1].error = 0;
+    g->faults[1].times = 1;
+    g->faults[1].cut_short = true;
+    g->faults[1].short_bytes = 4096;
+    sl_fake_set_faults(g->reader, g->faults, 2);
+    assert_ok(rig_step(g, 0, 4, 0, &n_failed));
+    assert_int_equal(n_failed, 0);
+    rig_close(g);
+}
+
+static void rows_lost_before_read_nothing(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&roomy);
+    uint32_t n_failed;
+    choose_in_turn(g, 4);
+    g->failed[0] = g->failed[2] = 1;
+    assert_ok(rig_step(g, 0, 4, 4, &n_failed));
+    assert_int_equal(n_failed, 0);
+    assert_int_equal(sl_fetch_stats(g->fetch)->misses, 6);
+    for (uint32_t p = 0; p < 12; p++)
+        assert_int_equal(g->n_computed[p], p / 3 % 2);
+    memset(g->failed, 1, 4);
+    assert_ok(rig_step(g, 1, 4, 4, &n_failed));
+    assert_int_equal(sl_fetch_stats(g->fetch)->misses, 6);
+    rig_close(g);
+}
+
+/* The file is shorter than the layout says: the reader takes none of the chain. */
+static void reads_that_cannot_start(void **state) {
+    (void)state;
+    struct rig_config c = roomy;
+    c.file_bytes = 9000;
+    struct rig *g = rig_open(&c);
+    uint32_t n_failed;
+    choose_in_turn(g, 4);
+    assert_ok(rig_step(g, 3, 4, 4, &n_failed));
+    assert_int_equal(n_failed, 4);
+    assert_true(test_err.text[0]);
+    sl_fetch_warm_up(g->fetch); /* nor can these; and nobody waits for ever */
+    for (uint32_t i = 0; i < 200 && sl_fetch_has_background(g->fetch); i++)
+        sl_fetch_idle(g->fetch, 1000000);
+    assert_false(sl_fetch_has_background(g->fetch));
+    rig_close(g);
+}
+
+static void canceled_in_mid_load(void **state) {
+    (void)state;
+    for (uint32_t tightly = 0; tightly < 2; tightly++)
+        for (uint32_t at = 1; at < 5; at++) {
+            struct rig *g = rig_open(tightly ? &tight : &roomy);
+            uint32_t n_failed;
+            choose_in_turn(g, 8);
+            g->stop_at = at;
+            enum sl_status st = rig_step(g, 1, 8, 8, &n_failed);
+            if (st != SL_OK)
+                assert_int_equal(st, SL_ERR_CANCELED);
+            assert_true(st != SL_OK || g->asked < at);
+            /* At once again, with reads that the disk has not let go of yet. */
+            g->stop_at = 0;
+            assert_ok(rig_step(g, 1, 8, 8, &n_failed));
+            assert_int_equal(n_failed, 0);
+            rig_close(g);
+        }
+}
+
+static void an_op_that_fails_gives_the_leases_back(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&tight);
+    uint32_t n_failed;
+    choose_in_turn(g, 8);
+    g->moe_status = SL_ERR_DEVICE_LOST;
+    assert_int_equal(rig_step(g, 1, 8, 8, &n_failed), SL_ERR_DEVICE_LOST);
+    g->moe_status = SL_OK;
+    assert_ok(rig_step(g, 1, 8, 8, &n_failed));
+    rig_close(g);
+}
+
+static void quit_with_reads_under_way(void **state) {
+    (void)state;
+    struct rig_config c = roomy;
+    c.latency_ns = 5000000;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct rig *g = rig_open(&c);
+        uint32_t n_failed;
+        choose_in_turn(g, 4);
+        if (i == 0)
+            sl_fetch_warm_up(g->fetch);
+        if (i < 2)
+            sl_fetch_idle(g->fetch, 1);
+        if (i > 0) {
+            g->stop_at = 1;
+            assert_int_equal(rig_step(g, 1, 4, 4, &n_failed), SL_ERR_CANCELED);
+        }
+        rig_close(g);
+    }
+}
+
+/* ---- looking ahead ---- */
+
+static void ahead_is_there_in_time(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&roomy);
+    uint32_t n_failed, next[6] = {9, 10, 11, 9, 10, 11};
+    const struct sl_fetch_stats *s = sl_fetch_stats(g->fetch);
+    choose_in_turn(g, 2);
+    rig_begin(g, 0, 2, 2);
+    sl_fetch_ahead(g->fetch, 1, next, 6);
+    for (uint32_t i = 0; i < 9; i++) { /* other work, and polls between */
+        g->clock.now_ns += 1000000;
+        sl_fetch_poll(g->fetch);
+    }
+    assert_ok(rig_finish(g, 2, 2, &n_failed));
+    assert_int_equal(s->ahead_read, 3);
+    memcpy(g->ids, next, sizeof next);
+    uint64_t misses = s->misses;
+    assert_ok(rig_step(g, 1, 2, 2, &n_failed));
+    assert_int_equal(s->misses, misses);
+    assert_int_equal(s->hits, 3);
+    assert_int_equal(s->ahead_used, 3);
+    /* Two of three are guessed wrong. */
+    rig_begin(g, 1, 2, 2);
+    sl_fetch_ahead(g->fetch, 2, (uint32_t[]){0, 1, 2}, 3);
+    assert_ok(rig_finish(g, 2, 2, &n_failed));
+    for (uint32_t p = 0; p < 6; p++)
+        g->ids[p] = 2 + p % 3;
+    assert_ok(rig_step(g, 2, 2, 2, &n_failed));
+    assert_int_equal(s->ahead_read, 6);
+    assert_int_equal(s->ahead_used, 4);
+    rig_close(g);
+}
+
+/* What is read ahead and late is raised and waited for, once. */
+static void ahead_comes_late(void **state) {
+    (void)state;
+    struct rig_config c = roomy;
+    c.latency_ns = 50000000;
+    struct rig *g = rig_open(&c);
+    uint32_t n_failed;
+    const struct sl_fetch_stats *s = sl_fetch_stats(g->fetch);
+    choose_in_turn(g, 1);
+    rig_begin(g, 0, 1, 1);
+    assert_ok(rig_finish(g, 1, 1, &n_failed));
+    rig_begin(g, 0, 1, 1);
+    sl_fetch_ahead(g->fetch, 1, g->ids, 3);
+    assert_ok(rig_finish(g, 1, 1, &n_failed));
+    assert_int_equal(s->ahead_read, 3);
+    uint64_t misses = s->misses;
+    assert_ok(rig_step(g, 1, 1, 1, &n_failed));
+    assert_int_equal(s->late, 3);
+    assert_int_equal(s->misses, misses);
+    rig_close(g);
+}
+
+static void prompts_read_the_next_layer(void **state) {
+    (void)state;
+    for (uint32_t next = 0; next < 2; next++) {
+        struct rig *g = rig_open(&roomy);
+        struct sl_rng rng = {.state = 4};
+        uint32_t n_failed;
+        choose(g, &rng, MAX_ROWS);
+        g->layer = 0;
+        sl_fetch_begin(g->fetch, 0,
+                       &(struct sl_fetch_rows){g->ids, MAX_ROWS, 0, g->failed, next * MAX_ROWS});
+        assert_ok(rig_finish(g, MAX_ROWS, 0, &n_failed));
+        const struct sl_fetch_stats *s = sl_fetch_stats(g->fetch);
+        assert_int_equal(s->ahead_read, next ? 12 : 0);
+        uint64_t misses = s->misses;
+        assert_ok(rig_step(g, 1, MAX_ROWS, 0, &n_failed));
+        assert_int_equal(s->misses - misses, next ? 0 : 12);
+        rig_close(g);
+    }
+}
+
+static void reads_ahead_may_fail(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&roomy);
+    uint32_t n_failed;
+    choose_in_turn(g, 1);
+    g->faults[0] = fault_on(g, 1, 1, 2);
+    sl_fake_set_faults(g->reader, g->faults, 1);
+    rig_begin(g, 0, 1, 1);
+    sl_fetch_ahead(g->fetch, 1, g->ids, 3);
+    assert_ok(rig_finish(g, 1, 1, &n_failed));
+    g->clock.now_ns += 100000000;
+    sl_fetch_poll(g->fetch); /* it has failed by now, and nobody had asked for it */
+    assert_int_equal(n_failed, 0);
+    sl_fake_set_faults(g->reader, NULL, 0);
+    assert_ok(rig_step(g, 1, 1, 1, &n_failed));
+    assert_int_equal(n_failed, 0);
+    rig_close(g);
+}
+
+/* Steps of one row; the guess is right or it is not. Returns how often running the next router was
+ * wanted in the last steps, of 3 * 100. */
+static uint32_t wanted_ahead(const struct rig_config *c, bool right, bool same_each_time) {
+    struct rig *g = rig_open(c);
+    struct sl_rng rng = {.state = 8};
+    uint32_t n_failed, wanted = 0, next[8];
+    choose(g, &rng, 2);
+    for (uint32_t step = 0; step < 200; step++)
+        for (uint32_t layer = 0; layer < 4; layer++) {
+            memcpy(next, g->ids + 3, sizeof *next * 3);
+            rig_begin(g, layer, 1, 1);
+            if (sl_fetch_wants_ahead(g->fetch, 1)) {
+                wanted += step >= 100;
+                for (uint32_t j = 0; j < 3 && !right; j++)
+                    next[j] = (next[j] + 5) % 12;
+                sl_fetch_ahead(g->fetch, layer + 1, next, 3);
+                for (uint32_t j = 0; j < 3 && !right; j++)
+                    next[j] = (next[j] + 7) % 12;
+            }
+            g->clock.now_ns += 200000;
+            sl_fetch_poll(g->fetch);
+            assert_ok(rig_finish(g, 1, 1, &n_failed));
+            g->clock.now_ns += 200000;
+            sl_fetch_poll(g->fetch);
+            if (!same_each_time) {
+                choose(g, &rng, 2); /* row 1 is what comes next */
+                memcpy(g->ids, next, sizeof *next * 3);
+            }
+        }
+    rig_close(g);
+    return wanted;
+}
+
+static void looking_ahead_goes_on_while_it_pays(void **state) {
+    (void)state;
+    struct rig_config c = {.shape = {4, 12, 3, {16, 0}}};
+    assert_true(wanted_ahead(&c, true, false) >= 290);
+    assert_true(wanted_ahead(&c, false, false) < 60);
+    /* Nothing is read: nothing to look ahead for. */
+    assert_int_equal(wanted_ahead(&roomy, true, true), 0);
+    c.no_lookahead = true;
+    assert_int_equal(wanted_ahead(&c, true, false), 0);
+}
+
+/* ---- warming up ---- */
+
+static void warm_up_fills_free_slots(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&roomy);
+    uint32_t n_failed;
+    sl_fetch_warm_up(g->fetch);
+    assert_true(sl_fetch_has_background(g->fetch));
+    for (uint32_t i = 0; i < 1000 && sl_fetch_has_background(g->fetch); i++)
+        sl_fetch_idle(g->fetch, 1000000);
+    assert_false(sl_fetch_has_background(g->fetch));
+    choose_in_turn(g, 4);
+    for (uint32_t layer = 0; layer < 4; layer++)
+        assert_ok(rig_step(g, layer, 4, 4, &n_failed));
+    assert_int_equal(sl_fetch_stats(g->fetch)->misses, 0);
+    rig_close(g);
+}
+
+/* Demand comes while warm-up holds every slot that it may. */
+static void demand_overtakes_warm_up(void **state) {
+    (void)state;
+    for (uint32_t slots = 3; slots < 16; slots++) {
+        struct rig_config c = {.shape = {4, 12, 3, {slots, slots}}, .latency_ns = 3000000};
+        struct rig *g = rig_open(&c);
+        uint32_t n_failed;
+        sl_fetch_warm_up(g->fetch);
+        sl_fetch_idle(g->fetch, 1);
+        for (uint32_t layer = 0; layer < 4; layer++) {
+            choose_in_turn(g, 4);
+            assert_ok(rig_step(g, layer, 4, 1, &n_failed));
+        }
+        rig_close(g);
+    }
+}
+
+/* ---- storms ---- */
+
+static void storm(uint64_t seed) {
+    struct sl_rng rng = {.state = seed};
+    struct rig_config c = {.reorder_seed = sl_rng_below(&rng, 2) * seed,
+                           .latency_ns = 1 + sl_rng_below(&rng, 3000000),
+                           .no_lookahead = sl_rng_below(&rng, 8) == 0};
+    struct shape *s = &c.shape;
+    s->n_layer = 2 + sl_rng_below(&rng, 4);
+    s->k = 1 + sl_rng_below(&rng, 4);
+    s->n_expert = s->k + sl_rng_below(&rng, 16);
+    uint32_t all = s->n_layer * s->n_expert;
+    s->slots[0] = s->k + sl_rng_below(&rng, sl_rng_below(&rng, 3) ? all : 3);
+    if (sl_rng_below(&rng, 2))
+        s->slots[1] = s->k + sl_rng_below(&rng, all);
+    struct rig *g = rig_open(&c);
+    if (sl_rng_below(&rng, 2))
+        sl_fetch_warm_up(g->fetch);
+    bool faulty = false; /* a fault may show long after it was set */
+    for (uint32_t step = 0; step < 60; step++) {
+        uint32_t layer = step % s->n_layer, n_faults = sl_rng_below(&rng, 3) ? 0 : FAULTS;
+        for (uint32_t i = 0; i < n_faults; i++) {
+            g->faults[i] = fault_on(g, sl_rng_below(&rng, s->n_layer),
+                                    sl_rng_below(&rng, s->n_expert), sl_rng_below(&rng, 3));
+            g->faults[i].times = sl_rng_below(&rng, 4);
+            if (sl_rng_below(&rng, 2)) {
+                g->faults[i].error = 0;
+                g->faults[i].cut_short = sl_rng_below(&rng, 2);
+                g->faults[i].delay_ns = sl_rng_below(&rng, 2) ? 2000000000 : 100000;
+            }
+        }
+        sl_fake_set_faults(g->reader, g->faults, n_faults);
+        faulty |= n_faults > 0;
+        uint32_t n = 1 + sl_rng_below(&rng, sl_rng_below(&rng, 2) ? 3 : MAX_ROWS), n_failed;
+        uint32_t n_decode = sl_rng_below(&rng, 2) ? n : sl_rng_below(&rng, n + 1);
+        choose(g, &rng, n);
+        uint32_t lost = 0;
+        for (uint32_t t = 0; t < n; t++)
+            lost += g->failed[t] = sl_rng_below(&rng, 10) == 0;
+        g->moe_ns = sl_rng_below(&rng, 500000);
+        g->moe_status = sl_rng_below(&rng, 30) ? SL_OK : SL_ERR_DEVICE_LOST;
+        g->stop_at = sl_rng_below(&rng, 5) ? 0 : 1 + sl_rng_below(&rng, 6);
+        rig_begin(g, layer, n, n_decode);
+        if (layer + 1 < s->n_layer && n == n_decode && sl_rng_below(&rng, 2)) {
+            uint32_t guess[4];
+            for (uint32_t i = 0; i < s->k; i++)
+                guess[i] = sl_rng_below(&rng, s->n_expert);
+            sl_fetch_ahead(g->fetch, layer + 1, guess, s->k);
+        }
+        g->clock.now_ns += sl_rng_below(&rng, 1000000);
+        sl_fetch_poll(g->fetch);
+        sl_cache_check(sl_fetch_cache(g->fetch));
+        enum sl_status st = rig_finish(g, n, n_decode, &n_failed);
+        if (st == SL_OK) {
+            uint32_t lost_now = 0;
+            for (uint32_t t = 0; t < n; t++)
+                lost_now += g->failed[t] != 0;
+            assert_int_equal(lost_now, lost + n_failed);
+            assert_true(n_failed == 0 || faulty);
+        } else
+            assert_true(st == SL_ERR_CANCELED || st == SL_ERR_DEVICE_LOST);
+        memset(g->failed, 0, sizeof g->failed);
+        if (sl_rng_below(&rng, 4) == 0)
+            sl_fetch_idle(g->fetch, sl_rng_below(&rng, 3000000));
+        sl_cache_check(sl_fetch_cache(g->fetch));
+    }
+    /* After all that, a healthy drive serves everything. */
+    uint32_t n_failed;
+    g->stop_at = 0;
+    g->moe_status = SL_OK;
+    sl_fake_set_faults(g->reader, NULL, 0);
+    g->clock.now_ns += 3000000000;
+    sl_fetch_poll(g->fetch);
+    for (uint32_t layer = 0; layer < s->n_layer; layer++) {
+        choose(g, &rng, 9);
+        assert_ok(rig_step(g, layer, 9, 9, &n_failed));
+        assert_int_equal(n_failed, 0);
+    }
+    rig_close(g);
+}
+
+static void storms(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= 150; seed++)
+        storm(seed);
+}
+
+int main(void) {
+    sl_log_set_level(SL_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(misses_then_hits),
+        cmocka_unit_test(hits_run_at_once),
+        cmocka_unit_test(waves_with_the_least_slots),
+        cmocka_unit_test(a_failing_read_fails_its_rows_alone),
+        cmocka_unit_test(one_error_is_read_over),
+        cmocka_unit_test(rows_lost_before_read_nothing),
+        cmocka_unit_test(reads_that_cannot_start),
+        cmocka_unit_test(canceled_in_mid_load),
+        cmocka_unit_test(an_op_that_fails_gives_the_leases_back),
+        cmocka_unit_test(quit_with_reads_under_way),
+        cmocka_unit_test(ahead_is_there_in_time),
+        cmocka_unit_test(ahead_comes_late),
+        cmocka_unit_test(prompts_read_the_next_layer),
+        cmocka_unit_test(reads_ahead_may_fail),
+        cmocka_unit_test(looking_ahead_goes_on_while_it_pays),
+        cmocka_unit_test(warm_up_fills_free_slots),
+        cmocka_unit_test(demand_overtakes_warm_up),
+        cmocka_unit_test(storms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
