@@ -22,7 +22,7 @@
 
 /* Least percent of the best possible schedule, everywhere. */
 #define BAR_BEST_CAUSAL 97.0
-#define BAR_BEST_AHEAD  88.0
+#define BAR_BEST_AHEAD  92.0
 /* Least percent of the ceilings where these can be reached. */
 #define BAR_CAUSAL  97.0
 #define BAR_OVERLAP 95.0
