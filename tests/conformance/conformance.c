@@ -296,11 +296,27 @@ int conf_main(int argc, char **argv, const char *op, const struct sl_device_limi
               const struct conf_test *tests, size_t n_tests) {
     int n_failed = 0, n_run = 0;
     const char *only = NULL;
-    if (argc == 3 && strcmp(argv[1], "--backend") == 0) {
-        only = argv[2];
-    } else if (argc != 1) {
-        fprintf(stderr, "usage: %s [--backend NAME]\n", argv[0]);
-        return 2;
+    struct conf_test *some = calloc(n_tests, sizeof *some);
+    size_t n_some = 0;
+    for (int i = 1; i < argc; i += 2) {
+        if (i + 1 < argc && strcmp(argv[i], "--backend") == 0) {
+            only = argv[i + 1];
+        } else if (some && i + 1 < argc && strcmp(argv[i], "--test") == 0) {
+            for (size_t k = 0; k < n_tests; k++)
+                if (strstr(tests[k].name, argv[i + 1]) && n_some < n_tests)
+                    some[n_some++] = tests[k];
+            if (!n_some) {
+                fprintf(stderr, "no test of %s has \"%s\" in its name\n", argv[0], argv[i + 1]);
+                return 2;
+            }
+        } else {
+            fprintf(stderr, "usage: %s [--backend NAME] [--test PART_OF_A_NAME]...\n", argv[0]);
+            return 2;
+        }
+    }
+    if (n_some) {
+        tests = some;
+        n_tests = n_some;
     }
     now.asked_for = only != NULL;
     now.limits = limits;
@@ -351,5 +367,6 @@ int conf_main(int argc, char **argv, const char *op, const struct sl_device_limi
             free(a);
         }
     free(runs);
+    free(some);
     return n_failed ? 1 : 0;
 }
