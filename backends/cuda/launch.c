@@ -5,14 +5,15 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 /* What a block may have without being asked for it. */
 #define PLAIN_SMEM_BYTES (48u << 10)
 
-static const char *const symbols[] = {
-#define SYMBOL(name, args) "sl_k_" #name,
-    SL_KERNELS(SYMBOL)
-#undef SYMBOL
+static const char *const names[] = {
+#define NAME(name, args) #name,
+    SL_KERNELS(NAME)
+#undef NAME
 };
 static const uint32_t arg_bytes[] = {
 #define ARGS(name, args) sizeof(args),
@@ -25,6 +26,26 @@ static const uint32_t arg_bytes[] = {
     _Static_assert(sizeof(args) <= 4096, "the arguments of " #name " are too large");
 SL_KERNELS(FITS)
 #undef FITS
+
+/* Where a kernel is (kernels.h): in the image with the longest name that its own begins with. */
+#define DEFAULT_IMAGE "small"
+
+static uint32_t image_of(const char *kernel) {
+    uint32_t found = UINT32_MAX;
+    size_t most = 0;
+    for (uint32_t i = 0; i < sl_cuda_n_images; i++) {
+        const char *name = sl_cuda_images[i].name;
+        size_t n = strlen(name);
+        bool begins = strncmp(kernel, name, n) == 0 && (!kernel[n] || kernel[n] == '_');
+        if (begins && n > most) {
+            found = i;
+            most = n;
+        } else if (!most && strcmp(name, DEFAULT_IMAGE) == 0) {
+            found = i;
+        }
+    }
+    return found;
+}
 
 static enum sl_status image_error(const struct sl_cuda *c, int result, const char *image,
                                   struct sl_err *err) {
@@ -56,16 +77,18 @@ enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err) {
         c->n_modules = i + 1;
     }
     for (uint32_t k = 0; k < SL_KERNEL_COUNT; k++) {
-        int result = SL_CU_NOT_FOUND;
-        uint32_t i = 0;
-        for (; i < c->n_modules && result == SL_CU_NOT_FOUND; i++)
-            result = c->driver.module_function(&c->kernel[k], c->module[i], symbols[k]);
+        uint32_t i = image_of(names[k]);
+        char symbol[96];
+        snprintf(symbol, sizeof symbol, "sl_k_%s", names[k]);
+        int result = i < c->n_modules
+                         ? c->driver.module_function(&c->kernel[k], c->module[i], symbol)
+                         : SL_CU_NOT_FOUND;
         if (result == SL_CU_NOT_FOUND)
             return sl_fail(err, SL_ERR_UNSUPPORTED,
-                           "cuda: no embedded image has a kernel %s: the build is incomplete",
-                           symbols[k]);
+                           "cuda: the embedded kernels (%s) lack %s: the build is incomplete",
+                           i < c->n_modules ? sl_cuda_images[i].name : DEFAULT_IMAGE, symbol);
         if (result)
-            return image_error(c, result, sl_cuda_images[i - 1].name, err);
+            return image_error(c, result, sl_cuda_images[i].name, err);
         c->kernel_smem_bytes[k] = PLAIN_SMEM_BYTES;
     }
     return SL_OK;
@@ -79,7 +102,7 @@ void sl_cuda_modules_unload(struct sl_cuda *c) {
 enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct sl_dim3 grid,
                               struct sl_dim3 block, uint32_t smem_bytes, const void *args,
                               size_t args_bytes) {
-    const char *name = symbols[kernel];
+    const char *name = names[kernel];
     assert(args_bytes == arg_bytes[kernel]);
     assert(grid.x && grid.y && grid.z && block.x && block.y && block.z);
     enum sl_status status = sl_cuda_enter(c);

@@ -75,6 +75,10 @@ bool conf_checking(void) {
     return !now.target;
 }
 
+bool conf_same_bits(void) {
+    return now.target && now.target->same_bits;
+}
+
 struct sl_device *conf_device(void) {
     return now.device;
 }

@@ -59,6 +59,10 @@ void conf_tolerance(float relative);
  * The targets' runs need not repeat that. */
 bool conf_checking(void);
 
+/* True for a target that was just found to have the definition's bits, of which nothing more need
+ * be asked. */
+bool conf_same_bits(void);
+
 /* The device of the current target, for invariance checks: a row alone must equal the
  * row in a batch, whatever the device. */
 struct sl_device *conf_device(void);
