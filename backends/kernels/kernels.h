@@ -5,9 +5,9 @@
  *
  * A kernel NAME is `extern "C" __global__ void sl_k_NAME(const __grid_constant__ struct ARGS a)`:
  * its one parameter is its argument struct, by value. It is in the file with the longest name that
- * its own begins with (attention_row in attention.cu), else in small.cu. On the host it is SL_KERNEL_NAME, launched by
- * sl_cuda_launch(). The device's start fails with the kernel's name when one of the list is missing
- * from the embedded code.
+ * its own begins with (attention_row in attention.cu), else in small.cu. On the host it is
+ * SL_KERNEL_NAME, launched by sl_cuda_launch(). The device's start fails with the kernel's name
+ * when one of the list is missing from the embedded code.
  *
  * A kernel that exists once per tensor type is listed by SL_KERNEL_TYPES: NAME_Q4_K and so on, in
  * the order of that list, so that SL_KERNEL_BY_TYPE finds the one for a type. */
