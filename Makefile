@@ -78,6 +78,7 @@ $(foreach l,$(LAYERS),$(eval $(call layer_archive,$(l))))
 
 include mk/tests.mk
 include mk/bench.mk
+include mk/budget.mk
 include mk/conformance.mk
 include mk/determinism.mk
 include mk/fuzz.mk

@@ -17,7 +17,7 @@ test-templates: $(RENDER)
 	$(TAP) "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
 ## make test-parts          everything for one MODE: units, conformance, templates, replay, HTTP
 test-parts: test-programs
-	@rc=0; for t in unit conformance $(if $(filter release,$(MODE)),determinism test-routing) test-templates test-replay test-sim test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+	@rc=0; for t in unit conformance $(if $(filter release,$(MODE)),determinism test-routing test-budget) test-templates test-replay test-sim test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
 
 # Do synthetic models route like a real one?
 .PHONY: test-routing

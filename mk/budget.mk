@@ -1,0 +1,6 @@
+# Budgets: the real binary inside a memory cgroup of exactly --ram. Needs root; skipped, with the reason, where no
+# cgroup can be made.
+.PHONY: test-budget
+## make test-budget         --ram as a hard limit, inside memory cgroups (needs root)
+test-budget: $(B)/sluice
+	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) "tests/budget/test_budget.py $(B)/sluice"
