@@ -30,44 +30,44 @@ enum sl_status sl_cuda_kv_write(struct sl_device *d, const struct sl_op_kv_write
                      k);
 }
 
-/* Single rows [row0, end): in parts that a second kernel joins. */
-static enum sl_status single_rows(struct sl_cuda *c, const struct sl_op_attention *a,
-                                  struct sl_karg_attention *k, uint32_t row0, uint32_t end) {
-    uint32_t group = a->n_heads / a->kv.n_kv_heads;
-    uint32_t heads = a->kv.n_kv_heads * sl_ceil_div(group, SL_ATTN_HEAD_BLOCK);
-    uint32_t dim = a->kv.head_dim_k > a->kv.head_dim_v ? a->kv.head_dim_k : a->kv.head_dim_v;
-    uint32_t splits = a->max_pages < SL_ATTN_SPLITS ? a->max_pages : SL_ATTN_SPLITS;
-    uint32_t smem = SL_ATTN_SMEM(a->kv.head_dim_k, dim);
-    if (a->kv.head_dim_v > SL_ATTN_MAX_DIM_V)
-        return SL_ERR_UNSUPPORTED;
-    for (; row0 < end; row0 += SL_ATTN_WAVE_ROWS) {
-        k->row0 = row0;
-        k->n_rows = end - row0 < SL_ATTN_WAVE_ROWS ? end - row0 : SL_ATTN_WAVE_ROWS;
-        SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_row, ((struct sl_dim3){splits, heads, k->n_rows}),
-                         ((struct sl_dim3){128, 1, 1}), smem, *k));
-        SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_join, ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
-                         ((struct sl_dim3){128, 1, 1}), 0, *k));
-    }
-    return SL_OK;
-}
-
-/* The tile kernel for prompt rows, or SL_KERNEL_COUNT: it copies 16 bytes at a time, so rows of K
- * and V must lie on 16-byte boundaries; what it needs of shared memory not every GPU has. All this
- * is the model's and the GPU's alone, so all of a model's prompt rows go one way. */
-static enum sl_kernel tile_kernel(const struct sl_cuda *c, const struct sl_op_attention *a,
-                                  uint32_t *smem_bytes) {
+/* The tensor-core kernels copy 16 bytes at a time, so rows of K and V must lie on 16-byte
+ * boundaries: the size class that they take a call in (0: 64, 1: 128, 2: 256), -1: they do not. All
+ * this is the model's alone, so all of a model's rows go one way. */
+static int dim_class(const struct sl_op_attention *a) {
     const struct sl_kv_view *kv = &a->kv;
     uint32_t dim = kv->head_dim_k > kv->head_dim_v ? kv->head_dim_k : kv->head_dim_v;
     uintptr_t addresses = (uintptr_t)kv->k | (uintptr_t)kv->v | kv->k_page_bytes | kv->v_page_bytes;
     if (kv->dtype != SL_DTYPE_F16 || dim > 256 || kv->head_dim_k % 8 || kv->head_dim_v % 8 ||
         addresses % 16)
-        return SL_KERNEL_COUNT;
-    *smem_bytes = SL_ATTN_TILE_SMEM(dim <= 64 ? 64u : dim <= 128 ? 128u : 256u);
-    if (*smem_bytes > c->max_smem_bytes)
-        return SL_KERNEL_COUNT;
-    return dim <= 64    ? SL_KERNEL_attention_tile_64
-           : dim <= 128 ? SL_KERNEL_attention_tile_128
-                        : SL_KERNEL_attention_tile_256;
+        return -1;
+    return dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
+}
+
+/* Single rows [row0, end): in parts that a second kernel joins. */
+static enum sl_status single_rows(struct sl_cuda *c, const struct sl_op_attention *a,
+                                  struct sl_karg_attention *k, int class, uint32_t row0,
+                                  uint32_t end) {
+    uint32_t group = a->n_heads / a->kv.n_kv_heads;
+    uint32_t heads = a->kv.n_kv_heads * sl_ceil_div(group, SL_ATTN_HEAD_BLOCK);
+    uint32_t dim = a->kv.head_dim_k > a->kv.head_dim_v ? a->kv.head_dim_k : a->kv.head_dim_v;
+    uint32_t splits = a->max_pages < SL_ATTN_SPLITS ? a->max_pages : SL_ATTN_SPLITS;
+    enum sl_kernel kernel = SL_KERNEL_attention_row;
+    uint32_t smem = SL_ATTN_SMEM(a->kv.head_dim_k, dim);
+    if (class >= 0 && SL_ATTN_SPLIT_SMEM(64u << class) <= c->max_smem_bytes) {
+        kernel = (enum sl_kernel)((int)SL_KERNEL_attention_split_64 + class);
+        smem = SL_ATTN_SPLIT_SMEM(64u << class);
+    } else if (a->kv.head_dim_v > SL_ATTN_MAX_DIM_V) {
+        return SL_ERR_UNSUPPORTED;
+    }
+    for (; row0 < end; row0 += SL_ATTN_WAVE_ROWS) {
+        k->row0 = row0;
+        k->n_rows = end - row0 < SL_ATTN_WAVE_ROWS ? end - row0 : SL_ATTN_WAVE_ROWS;
+        SL_TRY(SL_LAUNCH(c, kernel, ((struct sl_dim3){splits, heads, k->n_rows}),
+                         ((struct sl_dim3){128, 1, 1}), smem, *k));
+        SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_join, ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
+                         ((struct sl_dim3){128, 1, 1}), 0, *k));
+    }
+    return SL_OK;
 }
 
 enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attention *a) {
@@ -85,11 +85,11 @@ enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attenti
                                   .max_pages = a->max_pages,
                                   .window = a->window,
                                   .scale = a->scale};
-    uint32_t smem;
-    enum sl_kernel tile = tile_kernel(c, a, &smem);
-    if (tile == SL_KERNEL_COUNT)
-        return single_rows(c, a, &k, 0, a->n_tok);
-    SL_TRY(single_rows(c, a, &k, 0, a->n_decode));
+    int class = dim_class(a);
+    /* What the tiles need of shared memory not every GPU has. */
+    if (class < 0 || SL_ATTN_TILE_SMEM(64u << class) > c->max_smem_bytes)
+        return single_rows(c, a, &k, class, 0, a->n_tok);
+    SL_TRY(single_rows(c, a, &k, class, 0, a->n_decode));
     if (a->n_decode == a->n_tok)
         return SL_OK;
     uint32_t group = a->n_heads / a->kv.n_kv_heads;
@@ -98,5 +98,6 @@ enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attenti
     k.n_rows = a->n_tok - a->n_decode;
     struct sl_dim3 grid = {sl_ceil_div(k.n_rows, SL_ATTN_TILE_PAIRS / width),
                            a->kv.n_kv_heads * sl_ceil_div(group, width), 1};
-    return SL_LAUNCH(c, tile, grid, ((struct sl_dim3){128, 1, 1}), smem, k);
+    return SL_LAUNCH(c, (enum sl_kernel)((int)SL_KERNEL_attention_tile_64 + class), grid,
+                     ((struct sl_dim3){128, 1, 1}), SL_ATTN_TILE_SMEM(64u << class), k);
 }

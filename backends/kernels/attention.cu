@@ -3,26 +3,12 @@
  *
  * A row is cut into parts by its own length alone, and parts are joined in ascending order, so that
  * a row's bits do not depend on what else is in the call. */
-#include "backends/kernels/device.cuh"
+#include "backends/kernels/attention.cuh"
 
 #define CHUNK   ((int)SL_ATTN_CHUNK)
 #define HEADS   ((int)SL_ATTN_HEAD_BLOCK)
 #define DIMS    4 /* dim_v is at most 4 * 128 */
 #define THREADS 128
-
-struct range {
-    uint32_t lo, len; /* positions */
-    uint32_t first_page, n_pages, pages_per_part;
-};
-__device__ __forceinline__ struct range row_range(const struct sl_karg_attention &a, uint32_t row) {
-    struct range r;
-    r.len = a.row_len[row];
-    r.lo = a.window && r.len > a.window ? r.len - a.window : 0;
-    r.first_page = r.lo / 64;
-    r.n_pages = (r.len + 63) / 64 - r.first_page;
-    r.pages_per_part = (r.n_pages + SL_ATTN_SPLITS - 1) / SL_ATTN_SPLITS;
-    return r;
-}
 
 /* CHUNK rows of one page from position `from` on to f32; rows outside [lo, len) become zeros. */
 __device__ __forceinline__ void load_rows(const uint8_t *page, uint32_t from, uint32_t lo,
@@ -56,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     extern __shared__ float shared[];
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v;
     uint32_t row = a.row0 + blockIdx.z;
-    struct range r = row_range(a, row);
+    struct sl_attn_range r = sl_attn_row_range(a, row);
     uint32_t p0 = blockIdx.x * r.pages_per_part, p1 = min(p0 + r.pages_per_part, r.n_pages);
     if (p0 >= r.n_pages)
         return;
@@ -158,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     sl_k_attention_join(SL_KERNEL_ARGS(sl_karg_attention, a)) {
     uint32_t dim_v = a.kv.dim_v, head = blockIdx.x, row = a.row0 + blockIdx.y;
-    struct range r = row_range(a, row);
+    struct sl_attn_range r = sl_attn_row_range(a, row);
     uint32_t n = (r.n_pages + r.pages_per_part - 1) / r.pages_per_part;
     const float *part =
         a.part + ((size_t)blockIdx.y * a.n_heads + head) * SL_ATTN_SPLITS * (dim_v + 2);

@@ -7,7 +7,7 @@
  *
  * Pages are aligned to position 0 and a page that a row does not see leaves its state untouched to
  * the bit, so a row's result does not depend on the rows beside it. */
-#include "backends/kernels/device.cuh"
+#include "backends/kernels/attention.cuh"
 
 #define WARPS   4
 #define THREADS (WARPS * 32)
@@ -15,41 +15,6 @@
 #define PAGE    64
 
 static_assert(PAIRS == WARPS * 16, "sixteen pairs a warp");
-
-/* c += A [16, 16] * B [16, 8] of f16; the layout is sl_mma_k16's with pairs of f16 for bytes. */
-__device__ __forceinline__ void mma_f16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b0));
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[2]), "r"(a[3]), "r"(b1));
-#endif
-}
-__device__ __forceinline__ void ldmatrix4_trans(uint32_t r[4], const void *shared) {
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
-}
-
-/* Two floats as the sum of two pairs of f16. */
-__device__ __forceinline__ void split(float x, float y, uint32_t &high, uint32_t &low) {
-    __half2 h = __floats2half2_rn(x, y);
-    float2 f = __half22float2(h);
-    __half2 l = __floats2half2_rn(x - f.x, y - f.y);
-    high = *(uint32_t *)&h;
-    low = *(uint32_t *)&l;
-}
 
 /* The tile's rows of one sequence at a time. */
 struct part {
@@ -93,10 +58,7 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
             most = fmaxf(most, fabsf(v[j]));
         }
         most = sl_warp_max(most);
-        /* A power of two that brings the largest to [1, 2); tiny rows stay as they are. */
-        int e = (__float_as_int(most) >> 23 & 255) - 127;
-        e = e < -100 || e > 100 ? (e > 100 ? 100 : 0) : e;
-        float down = __int_as_float((127 - e) << 23), up = __int_as_float((127 + e) << 23);
+        float up, down = sl_attn_query_scale(most, up);
 #pragma unroll
         for (int j = 0; j < D / 32; j++) {
             uint32_t at = p * STRIDE + lane + 32 * (uint32_t)j;
@@ -209,10 +171,10 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
                 for (int n = 0; n < PAGE / 8; n += 2) {
                     uint32_t b[4];
                     sl_ldmatrix4(b, pk + n * 8 * STRIDE + kk * 16);
-                    mma_f16(sc[n], low, b[0], b[1]);
-                    mma_f16(sc[n], high, b[0], b[1]);
-                    mma_f16(sc[n + 1], low, b[2], b[3]);
-                    mma_f16(sc[n + 1], high, b[2], b[3]);
+                    sl_mma_f16(sc[n], low, b[0], b[1]);
+                    sl_mma_f16(sc[n], high, b[0], b[1]);
+                    sl_mma_f16(sc[n + 1], low, b[2], b[3]);
+                    sl_mma_f16(sc[n + 1], high, b[2], b[3]);
                 }
             }
 #pragma unroll
@@ -252,18 +214,18 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
 #pragma unroll
             for (int kk = 0; kk < PAGE / 16; kk++) {
                 uint32_t high[4], low[4];
-                split(sc[2 * kk][0], sc[2 * kk][1], high[0], low[0]);
-                split(sc[2 * kk][2], sc[2 * kk][3], high[1], low[1]);
-                split(sc[2 * kk + 1][0], sc[2 * kk + 1][1], high[2], low[2]);
-                split(sc[2 * kk + 1][2], sc[2 * kk + 1][3], high[3], low[3]);
+                sl_split_f16(sc[2 * kk][0], sc[2 * kk][1], high[0], low[0]);
+                sl_split_f16(sc[2 * kk][2], sc[2 * kk][3], high[1], low[1]);
+                sl_split_f16(sc[2 * kk + 1][0], sc[2 * kk + 1][1], high[2], low[2]);
+                sl_split_f16(sc[2 * kk + 1][2], sc[2 * kk + 1][3], high[3], low[3]);
 #pragma unroll
                 for (int n = 0; n < D / 8; n += 2) {
                     uint32_t b[4];
-                    ldmatrix4_trans(b, pv + kk * 16 * STRIDE + n * 8);
-                    mma_f16(o[n], low, b[0], b[1]);
-                    mma_f16(o[n], high, b[0], b[1]);
-                    mma_f16(o[n + 1], low, b[2], b[3]);
-                    mma_f16(o[n + 1], high, b[2], b[3]);
+                    sl_ldmatrix4_trans(b, pv + kk * 16 * STRIDE + n * 8);
+                    sl_mma_f16(o[n], low, b[0], b[1]);
+                    sl_mma_f16(o[n], high, b[0], b[1]);
+                    sl_mma_f16(o[n + 1], low, b[2], b[3]);
+                    sl_mma_f16(o[n + 1], high, b[2], b[3]);
                 }
             }
             for (uint32_t j = 0; odd && j < n_valid; j++) {

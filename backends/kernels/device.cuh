@@ -54,6 +54,23 @@ __device__ __forceinline__ void sl_copy_wait(void) {
 #endif
 }
 
+/* Asks for the sector at this address to come to the L2 cache. */
+__device__ __forceinline__ void sl_prefetch(const void *global) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
+/* Ends a batch of copies; waits for all batches but the one begun last. */
+__device__ __forceinline__ void sl_copy_commit(void) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void sl_copy_wait_but_one(void) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
 /* Matrix fragments: four (two) 8x16-byte tiles; lane l gives the address of row l % 8 of tile l /
  * 8, and receives bytes 4 * (l % 4) .. + 3 of row l / 4 of each. */
 __device__ __forceinline__ void sl_ldmatrix4(uint32_t r[4], const void *shared) {

@@ -147,6 +147,17 @@ template <int T, int N> struct sl_gemm {
         }
     }
 
+    /* Asks for the next blocks of weights: they are on their way while this one is multiplied. */
+    __device__ __forceinline__ void look_ahead(const uint8_t *const (&row)[2], uint32_t kb,
+                                               size_t row_bytes) const {
+        constexpr uint32_t BYTES = quant::BYTES * (256 / quant::ELEMS);
+        size_t at = (size_t)kb * BYTES + threadIdx.x % 8 * 32;
+        if (threadIdx.x % 8 * 32 < BYTES && at < row_bytes)
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                sl_prefetch(row[j] + at);
+    }
+
     __device__ __forceinline__ void load_inputs(const struct sl_karg_gemm &a, const int *source,
                                                 uint32_t kb, uint32_t n_groups) const {
 #pragma unroll
@@ -308,6 +319,7 @@ template <int T, int N> struct sl_gemm {
         __syncthreads();
         for (uint32_t kb = 0; kb < n_groups; kb++) {
             load_inputs(a, source, kb, n_groups);
+            look_ahead(row, kb + 1, row_bytes);
             load_weights(row, kb, a.n_in);
             sl_copy_wait();
             __syncthreads();
@@ -399,7 +411,7 @@ template <int N> struct sl_gemm<SL_DTYPE_F16, N> : sl_gemm_float<SL_DTYPE_F16, N
 template <int N> struct sl_gemm<SL_DTYPE_BF16, N> : sl_gemm_float<SL_DTYPE_BF16, N> {};
 
 #define SL_GEMM_KERNEL(size, N, NAME)                                                              \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                           \
+    extern "C" __global__ void __launch_bounds__(256, (N) == SL_GEMM_N_LARGE ? 2 : 3)              \
         sl_k_gemm_##size##_##NAME(SL_KERNEL_ARGS(sl_karg_gemm, a)) {                               \
         sl_gemm<SL_DTYPE_##NAME, (int)(N)> g;                                                      \
         g.run(a);                                                                                  \

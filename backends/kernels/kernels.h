@@ -199,8 +199,11 @@ struct sl_karg_kv_write {
 /* The same arguments serve attention_tile_DIM (prompt rows over f16 KV, heads of at most DIM, 64 of
  * (row, head) a block: grid (ceil(n_rows / (64 / width)), n_kv_heads * ceil(group / width)), width
  * = min(group, SL_ATTN_HEAD_BLOCK)); part is not used. */
-#define SL_ATTN_TILE_PAIRS     64u
-#define SL_ATTN_TILE_SMEM(dim) ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
+/* attention_split_DIM does what attention_row does for f16 KV and heads of at most DIM; for each of
+ * 4 warps two stages of 16 rows of K and of V. */
+#define SL_ATTN_SPLIT_SMEM(dim) (4u * 2u * 2u * 16u * ((dim) + 8u) * 2u)
+#define SL_ATTN_TILE_PAIRS      64u
+#define SL_ATTN_TILE_SMEM(dim)  ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
 struct sl_karg_attention {
     struct sl_karg_kv kv;
     const float *q, *sinks;
@@ -260,6 +263,9 @@ struct sl_karg_gather {
     X(kv_write, struct sl_karg_kv_write)                                                           \
     X(attention_row, struct sl_karg_attention)                                                     \
     X(attention_join, struct sl_karg_attention)                                                    \
+    X(attention_split_64, struct sl_karg_attention)                                                \
+    X(attention_split_128, struct sl_karg_attention)                                               \
+    X(attention_split_256, struct sl_karg_attention)                                               \
     X(attention_tile_64, struct sl_karg_attention)                                                 \
     X(attention_tile_128, struct sl_karg_attention)                                                \
     X(attention_tile_256, struct sl_karg_attention)                                                \

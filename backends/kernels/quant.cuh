@@ -585,8 +585,10 @@ template <> struct sl_quant<SL_DTYPE_IQ1_M> : sl_quant_256<false, true> {
 /* X(NAME) for the quantised types, and for the float types. */
 #define SL_QUANT_TYPES(X)                                                                          \
     X(Q4_0)                                                                                        \
-    X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ1_S) X(IQ1_M)      \
-        X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
+    X(Q4_1)                                                                                        \
+    X(Q5_0)                                                                                        \
+    X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ1_S) X(IQ1_M) X(IQ2_XXS) X(IQ2_XS) \
+        X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ4_NL) X(IQ4_XS) X(MXFP4)
 #define SL_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 
 /* ---- float types ---- */

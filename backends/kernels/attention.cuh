@@ -1,0 +1,68 @@
+/* What the attention kernels share. */
+#ifndef SL_BACKENDS_KERNELS_ATTENTION_CUH
+#define SL_BACKENDS_KERNELS_ATTENTION_CUH
+
+#include "backends/kernels/device.cuh"
+
+/* A single row's positions, and how they are cut into parts of whole pages: by its length alone. */
+struct sl_attn_range {
+    uint32_t lo, len;
+    uint32_t first_page, n_pages, pages_per_part;
+};
+__device__ __forceinline__ struct sl_attn_range sl_attn_row_range(const struct sl_karg_attention &a,
+                                                                  uint32_t row) {
+    struct sl_attn_range r;
+    r.len = a.row_len[row];
+    r.lo = a.window && r.len > a.window ? r.len - a.window : 0;
+    r.first_page = r.lo / 64;
+    r.n_pages = (r.len + 63) / 64 - r.first_page;
+    r.pages_per_part = (r.n_pages + SL_ATTN_SPLITS - 1) / SL_ATTN_SPLITS;
+    return r;
+}
+
+/* c += A [16, 16] * B [16, 8] of f16; the layout is sl_mma_k16's with pairs of f16 for bytes. */
+__device__ __forceinline__ void sl_mma_f16(float c[4], const uint32_t a[4], uint32_t b0,
+                                           uint32_t b1) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b0));
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[2]), "r"(a[3]), "r"(b1));
+#endif
+}
+/* sl_ldmatrix4 with each tile turned: rows of shared memory are the fragment's k. */
+__device__ __forceinline__ void sl_ldmatrix4_trans(uint32_t r[4], const void *shared) {
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+/* Two floats as the sum of two pairs of f16. */
+__device__ __forceinline__ void sl_split_f16(float x, float y, uint32_t &high, uint32_t &low) {
+    __half2 h = __floats2half2_rn(x, y);
+    float2 f = __half22float2(h);
+    __half2 l = __floats2half2_rn(x - f.x, y - f.y);
+    high = *(uint32_t *)&h;
+    low = *(uint32_t *)&l;
+}
+
+/* A power of two that brings the largest of a query to [1, 2), and its inverse; tiny ones stay. */
+__device__ __forceinline__ float sl_attn_query_scale(float most, float &inverse) {
+    int e = (__float_as_int(most) >> 23 & 255) - 127;
+    e = e < -100 ? 0 : min(e, 100);
+    inverse = __int_as_float((127 + e) << 23);
+    return __int_as_float((127 - e) << 23);
+}
+
+#endif
