@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* While requests run the experts' heat goes to its file so often. */
+#define HEAT_BUSY_NS 120000000000u
+
 static enum sl_status open_cpu(const struct sl_engine_config *config, struct sl_device **out_dev,
                                struct sl_err *err) {
     struct sl_cpu_config c = {.n_threads = config->n_threads, .isa = SL_CPU_BEST};
@@ -103,11 +106,14 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
                                .k_page_bytes = e->plan.k_page_bytes,
                                .v_page_bytes = e->plan.v_page_bytes};
     st = sl_kv_init(&e->kv, e->dev, &shape, hp->n_layer, e->plan.n_pages, err);
+    /* The store first: what it remembers of the files covers the loading too. */
+    if (st == SL_OK && e->plan.streaming)
+        st = sl_store_create(e->model, &e->plan, e->timeline, &e->store, err);
     if (st == SL_OK)
         st = sl_weights_load(e->model, !e->plan.streaming, e->dev, &sl_weights_system_io, progress,
                              &e->weights, err);
-    if (st == SL_OK && e->plan.streaming)
-        st = sl_store_create(e->model, &e->plan, e->timeline, &e->store, err);
+    if (st == SL_OK && e->store)
+        st = sl_store_check_files(e->store, err);
     if (st == SL_OK)
         st = sl_forward_create(e->model, &e->plan, e->dev, e->weights, &e->kv,
                                e->store ? sl_store_fetch(e->store) : NULL, e->timeline, &e->forward,
@@ -126,9 +132,15 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the engine");
     e->model = model;
     pthread_mutex_init(&e->lock, NULL);
-    pthread_cond_init(&e->wake, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     pthread_cond_init(&e->job_done, NULL);
     atomic_init(&e->stop, false);
+    atomic_init(&e->cancel_asked, false);
+    e->heat_busy_ns = HEAT_BUSY_NS;
     enum sl_status st = build(e, config, progress, err);
     if (st == SL_OK && pthread_create(&e->thread, NULL, sl_scheduler_main, e) != 0)
         st = sl_fail(err, SL_ERR_NOMEM, "the scheduler's thread could not be started");
@@ -185,6 +197,15 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
     out->device[sizeof out->device - 1] = 0;
 }
 
+bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
+    pthread_mutex_lock(&e->lock);
+    bool failed = e->dead != SL_OK;
+    if (failed)
+        *out_why = e->dead_err;
+    pthread_mutex_unlock(&e->lock);
+    return failed;
+}
+
 enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, struct sl_err *err) {
     struct sl_session *s;
     enum sl_status st =
@@ -194,8 +215,8 @@ enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, s
     pthread_mutex_lock(&e->lock);
     if (atomic_load(&e->stop))
         st = sl_fail(err, SL_ERR_CANCELED, "the engine is shutting down");
-    else if (e->broken)
-        st = sl_fail(err, SL_ERR_DEVICE_LOST, "%s", e->dead_err.text);
+    else if (e->dead != SL_OK)
+        st = sl_fail(err, e->dead, "%s", e->dead_err.text);
     else if (e->n_waiting >= e->plan.config.queue_max)
         st = sl_fail(err, SL_AGAIN, "%u requests are waiting already: try again later",
                      e->n_waiting);
@@ -227,6 +248,8 @@ static void flag(struct sl_engine *e, struct sl_gen_request *r, bool cancel) {
     struct sl_session *s = r->engine_private;
     if (s) {
         atomic_store(cancel ? &s->cancel : &s->resume, true);
+        if (cancel)
+            atomic_store(&e->cancel_asked, true);
         e->poked = true;
         pthread_cond_signal(&e->wake);
     }

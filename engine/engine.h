@@ -100,6 +100,10 @@ struct sl_engine_info {
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
 
+/* Whether the engine can no longer run anything: the device is lost, or the model's files were
+ * changed while they were read. Every request fails with the same text. Any thread. */
+bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why);
+
 /* Bounds what an answer may be, token by token. Called on the scheduler thread, between a
  * request's submit and its finish: must not block. */
 struct sl_constraint {

@@ -37,7 +37,10 @@ struct sl_engine {
     struct sl_session_list waiting; /* for a slot, in the order of their turns */
     struct sl_session_list swapped; /* parked without KV */
     struct sl_activity activity;
-    double prompt_row_ns; /* what a prompt row costs, from the steps so far; 0 = unknown */
+    double prompt_row_ns;   /* what a prompt row costs, from the steps so far; 0 = unknown */
+    uint64_t idle_ns;       /* since when nothing has been running */
+    uint64_t heat_saved_ns; /* when the heat was last given to its file; 0 = not yet */
+    uint64_t heat_busy_ns;  /* how often it is while requests run */
 
     pthread_t thread;
     bool thread_started;
@@ -49,10 +52,11 @@ struct sl_engine {
     uint32_t n_waiting;           /* inbox and waiting together */
     uint32_t n_alive;             /* submitted and not finished, wherever they are */
     bool poked;                   /* something changed since the scheduler last looked */
-    bool broken;                  /* the device is lost: dead_err says how */
+    enum sl_status dead;          /* not SL_OK: nothing can run any more, dead_err says why */
     struct sl_err dead_err;
     struct sl_score_job *job;
-    atomic_bool stop; /* written under lock, read between layers without */
+    atomic_bool stop;         /* written under lock, read between layers without */
+    atomic_bool cancel_asked; /* likewise: some session's cancel flag was set since the last look */
 };
 
 /* scheduler.c: the thread's body; arg is the engine. */
@@ -67,6 +71,11 @@ void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages);
 /* Adds the row of position pos of a slot to the step. */
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id);
+/* sl_forward_run, and whether what it computed came from the files that were opened; run again when
+ * a changed copy had to be dropped. SL_ERR_CORRUPT: it did not. */
+enum sl_status sl_step_run(struct sl_engine *e, struct sl_step *step,
+                           const struct sl_abort *give_up, float **out_logits,
+                           struct sl_err *err) SL_MUST_CHECK;
 /* score.c: on the scheduler thread, with no session alive. */
 enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) SL_MUST_CHECK;
 

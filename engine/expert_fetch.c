@@ -108,12 +108,27 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
     return SL_OK;
 }
 
-void sl_fetch_quit(struct sl_fetch *f) {
+static void end_reading(struct sl_fetch *f) {
+    bool quitting = f->quitting;
     f->quitting = true;
     for (uint32_t i = 0; i < f->n_slots && f->n_reading; i++)
         sl_reader_cancel(f->reader, &f->reads[i]);
     while (f->n_reading)
         sl_reader_wait(f->reader, f->n_reading, -1);
+    f->quitting = quitting;
+}
+
+void sl_fetch_quit(struct sl_fetch *f) {
+    f->quitting = true;
+    end_reading(f);
+}
+
+void sl_fetch_forget(struct sl_fetch *f) {
+    assert(!f->n_held && !f->n_wanted);
+    end_reading(f);
+    sl_cache_forget(f->cache);
+    f->ahead.layer = SL_NO_ROUTED_LAYER;
+    f->ahead.n = f->ahead.cursor = 0;
 }
 
 void sl_fetch_destroy(struct sl_fetch **pf) {

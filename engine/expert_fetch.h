@@ -80,6 +80,10 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
 /* Works off what the disk has done and gives it more. Never blocks. */
 void sl_fetch_poll(struct sl_fetch *f);
 
+/* Ends all reading and forgets every expert that is in a slot: their bytes can no longer be
+ * trusted. Between steps. Blocks until the disk has let go. */
+void sl_fetch_forget(struct sl_fetch *f);
+
 /* ---- looking ahead ---- */
 
 /* Does it pay to run the next layer's router early, for a step with n_decode generated rows? The

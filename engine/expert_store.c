@@ -15,7 +15,8 @@ struct sl_store {
     struct sl_slots slots;
     struct sl_reader *reader;
     struct sl_fetch *fetch;
-    struct sl_heat_store *heat_file; /* NULL: not kept */
+    struct sl_heat_store *heat_file;   /* NULL: not kept */
+    uint64_t seen_ended, seen_changed; /* of the reader's counts, when verified last */
 };
 
 /* ---- files ---- */
@@ -136,8 +137,32 @@ const struct sl_reader *sl_store_reader(const struct sl_store *s) {
     return s->reader;
 }
 
+/* A writer changes a file's time before its bytes, so a file that is as it was after a read was so
+ * during it. Slots are filled by reads that ended well, and by no others. */
+enum sl_status sl_store_verify(struct sl_store *s, struct sl_err *err) {
+    struct sl_reader_stats stats;
+    sl_reader_get_stats(s->reader, &stats);
+    uint64_t ended = stats.reads + stats.failed;
+    if (ended == s->seen_ended && stats.changed_copies == s->seen_changed)
+        return SL_OK;
+    enum sl_status st = sl_reader_check_files(s->reader, err);
+    if (st != SL_OK)
+        return SL_ERR_CORRUPT;
+    sl_reader_get_stats(s->reader, &stats);
+    s->seen_ended = ended;
+    if (stats.changed_copies == s->seen_changed)
+        return SL_OK;
+    s->seen_changed = stats.changed_copies;
+    sl_fetch_forget(s->fetch);
+    return SL_AGAIN;
+}
+
 enum sl_status sl_store_check_files(struct sl_store *s, struct sl_err *err) {
-    return sl_reader_check_files(s->reader, err);
+    return sl_reader_check_files(s->reader, err) == SL_OK ? SL_OK : SL_ERR_CORRUPT;
+}
+
+bool sl_store_heat_unsaved(const struct sl_store *s) {
+    return s->heat_file && sl_heat_store_unsaved(s->heat_file);
 }
 
 void sl_store_save_heat(struct sl_store *s) {
@@ -147,7 +172,8 @@ void sl_store_save_heat(struct sl_store *s) {
 
 void sl_store_quit(struct sl_store *s) {
     sl_fetch_quit(s->fetch);
-    sl_store_save_heat(s);
+    if (s->heat_file)
+        sl_heat_store_save_now(s->heat_file);
 }
 
 void sl_store_destroy(struct sl_store **ps) {

@@ -17,10 +17,20 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
                                struct sl_err *err) SL_MUST_CHECK;
 struct sl_fetch *sl_store_fetch(struct sl_store *s);
 const struct sl_reader *sl_store_reader(const struct sl_store *s);
-/* Whether the model's files are still what was opened; a few system calls. SL_ERR_CORRUPT. */
+/* Whether what was read since the last call came from the files that were opened: called between
+ * steps, before anything that a step has computed is used. One system call for each file if
+ * anything was read, else none. On the thread that calls sl_fetch_*.
+ * SL_AGAIN: a copy was changed and has been dropped, another one serves alone; every slot has been
+ *   emptied, and the step must be run again.
+ * SL_ERR_CORRUPT: a file was changed that has no other copy. What was computed since the last call
+ *   cannot be trusted, nor anything that is read from now on.
+ * A file that was replaced (unlinked, renamed over) is still open as it was, and serves on. */
+enum sl_status sl_store_verify(struct sl_store *s, struct sl_err *err) SL_MUST_CHECK;
+/* The same without regard to what was read: at the end of loading. A changed copy is dropped. */
 enum sl_status sl_store_check_files(struct sl_store *s, struct sl_err *err) SL_MUST_CHECK;
-/* Writes the heat file if anything was learned since it was written last; a failure is a warning,
- * the first time. */
+/* Is there heat that has not been written to its file? */
+bool sl_store_heat_unsaved(const struct sl_store *s);
+/* Has the heat file written beside the caller's work; a failure is a warning, the first time. */
 void sl_store_save_heat(struct sl_store *s);
 /* Ends all reading and saves the heat: on the thread that has been calling sl_fetch_*. */
 void sl_store_quit(struct sl_store *s);

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,10 +16,16 @@
 struct sl_heat_store {
     struct sl_heat *heat;
     char path[4096], beside[4100];
-    uint8_t *image;
     size_t image_bytes;
     uint64_t saved_version; /* sum of the layers' when it was saved */
-    bool failed;            /* warned already */
+    pthread_t writer;       /* started at the first save */
+    bool has_writer;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    atomic_bool busy; /* the image is the writer's; written under lock */
+    bool quit;        /* under lock */
+    uint8_t *image;   /* whoever saves */
+    bool failed;      /* likewise: warned already */
 };
 
 static uint64_t version_of(const struct sl_heat *heat) {
@@ -81,6 +89,9 @@ enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
         free(s);
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the heat file");
     }
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    atomic_init(&s->busy, false);
     struct stat about;
     size_t n = strlen(path);
     bool folder = (n && path[n - 1] == '/') || (stat(path, &about) == 0 && S_ISDIR(about.st_mode));
@@ -89,7 +100,7 @@ enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
                      : snprintf(s->path, sizeof s->path, "%s", path);
     if (len < 0 || len >= (int)sizeof s->path) {
         sl_warn("the heat file's path is too long: heat is not kept");
-        s->failed = true;
+        s->path[0] = 0;
     } else {
         snprintf(s->beside, sizeof s->beside, "%s.new", s->path);
         make_folders(s->path);
@@ -123,12 +134,7 @@ static int write_image(const struct sl_heat_store *s) {
     return error;
 }
 
-void sl_heat_store_save(struct sl_heat_store *s) {
-    uint64_t version = version_of(s->heat);
-    if (!s->path[0] || version == s->saved_version)
-        return;
-    s->saved_version = version;
-    sl_heat_export(s->heat, s->image);
+static void write_file(struct sl_heat_store *s) {
     int error = write_image(s);
     if (error && !s->failed)
         sl_warn("%s: the heat file cannot be written, the next start will be cold: %s", s->path,
@@ -136,10 +142,70 @@ void sl_heat_store_save(struct sl_heat_store *s) {
     s->failed = error != 0;
 }
 
+static void *writer_main(void *arg) {
+    struct sl_heat_store *s = arg;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!atomic_load(&s->busy) && !s->quit)
+            pthread_cond_wait(&s->changed, &s->lock);
+        if (!atomic_load(&s->busy))
+            break;
+        pthread_mutex_unlock(&s->lock);
+        write_file(s);
+        pthread_mutex_lock(&s->lock);
+        atomic_store(&s->busy, false);
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+bool sl_heat_store_unsaved(const struct sl_heat_store *s) {
+    return s->path[0] && !atomic_load(&s->busy) && version_of(s->heat) != s->saved_version;
+}
+
+void sl_heat_store_save(struct sl_heat_store *s) {
+    if (!sl_heat_store_unsaved(s))
+        return;
+    if (!s->has_writer) {
+        s->has_writer = pthread_create(&s->writer, NULL, writer_main, s) == 0;
+        if (!s->has_writer)
+            return; /* the end of the run saves without */
+        pthread_setname_np(s->writer, "sl-heat");
+    }
+    s->saved_version = version_of(s->heat);
+    sl_heat_export(s->heat, s->image);
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->busy, true);
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sl_heat_store_save_now(struct sl_heat_store *s) {
+    pthread_mutex_lock(&s->lock);
+    while (atomic_load(&s->busy))
+        pthread_cond_wait(&s->changed, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    if (!sl_heat_store_unsaved(s))
+        return;
+    s->saved_version = version_of(s->heat);
+    sl_heat_export(s->heat, s->image);
+    write_file(s);
+}
+
 void sl_heat_store_close(struct sl_heat_store **ps) {
     struct sl_heat_store *s = *ps;
     if (!s)
         return;
+    if (s->has_writer) {
+        pthread_mutex_lock(&s->lock);
+        s->quit = true;
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->writer, NULL);
+    }
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
     free(s->image);
     free(s);
     *ps = NULL;

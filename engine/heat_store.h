@@ -7,6 +7,8 @@
 
 #include "expert_cache/heat.h"
 
+#include <stdbool.h>
+
 struct sl_heat_store;
 
 /* path: the file, or a folder to keep one file per model in; made if it is not there. Reads it into
@@ -14,9 +16,15 @@ struct sl_heat_store;
 enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
                                   struct sl_heat_store **out_store,
                                   struct sl_err *err) SL_MUST_CHECK;
+/* Was anything learned since the last save, and is none under way? */
+bool sl_heat_store_unsaved(const struct sl_heat_store *s);
 /* Replaces the file by one with what is known now: written beside it, then renamed, so that a full
- * disk or a crash leaves the old one. Writes nothing when nothing was learned since. */
+ * disk or a crash leaves the old one. A thread of its own writes, since a disk may take its time.
+ * Does nothing when nothing was learned since, or while an earlier save is still being written. On
+ * the thread that owns heat. */
 void sl_heat_store_save(struct sl_heat_store *s);
+/* The same, and returns when it is written. */
+void sl_heat_store_save_now(struct sl_heat_store *s);
 void sl_heat_store_close(struct sl_heat_store **s);
 
 #endif

@@ -18,6 +18,10 @@
 #define SHARED_STEP_NS 300000000.0
 /* A new request waits at most so long while experts are read in the background. */
 #define BACKGROUND_NS 5000000
+/* What is known of the experts' heat goes to its file when nothing has run for so long, but at most
+ * so often. */
+#define HEAT_IDLE_NS 1000000000u
+#define HEAT_GAP_NS  10000000000u
 /* Fewer prompt rows than this waste the reading of the weights. */
 #define MIN_PROMPT_ROWS 32u
 
@@ -357,16 +361,23 @@ struct step_abort {
     struct sl_engine *e;
 };
 
-/* A step is given up when nobody wants any of its rows any more. */
+/* Asked between layers and while a step waits for the disk. Who has canceled is answered at once,
+ * whatever else the step still does: its rows go on, but nobody looks at them, and its KV pages are
+ * given to no other session before the step ends. The step is given up when none of its rows is
+ * wanted any more. */
 static bool all_canceled(const struct sl_abort *a) {
     struct sl_engine *e = ((const struct step_abort *)a)->e;
     if (atomic_load_explicit(&e->stop, memory_order_relaxed))
         return true;
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
-        struct sl_session *s = e->slots[i];
-        if (s && s->step_rows && !atomic_load_explicit(&s->cancel, memory_order_relaxed))
+    if (!atomic_exchange(&e->cancel_asked, false))
+        return false;
+    pthread_mutex_lock(&e->lock);
+    sl_session_splice(&e->waiting, &e->inbox);
+    pthread_mutex_unlock(&e->lock);
+    sweep_canceled(e);
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (e->slots[i] && e->slots[i]->step_rows)
             return false;
-    }
     return true;
 }
 
@@ -395,17 +406,34 @@ static void account(struct sl_engine *e, const struct sl_step *step, uint64_t ns
     }
 }
 
-static void lose_device(struct sl_engine *e, const struct sl_err *err) {
+/* The device is lost, or the model's files are not what they were: nothing runs any more. */
+static void break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
     pthread_mutex_lock(&e->lock);
-    e->broken = true;
+    e->dead = st;
     e->dead_err = *err;
     e->poked = true; /* those that wait or are parked must hear of it */
     pthread_mutex_unlock(&e->lock);
 }
 
+static bool is_fatal(enum sl_status st) {
+    return st == SL_ERR_DEVICE_LOST || st == SL_ERR_CORRUPT;
+}
+
+enum sl_status sl_step_run(struct sl_engine *e, struct sl_step *step,
+                           const struct sl_abort *give_up, float **out_logits, struct sl_err *err) {
+    enum sl_status st;
+    do {
+        step->n_failed = 0;
+        st = sl_forward_run(e->forward, give_up, out_logits, err);
+        if (st == SL_OK && e->store)
+            st = sl_store_verify(e->store, err);
+    } while (st == SL_AGAIN);
+    return st;
+}
+
 static void step_failed(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
-    if (st == SL_ERR_DEVICE_LOST)
-        lose_device(e, err);
+    if (is_fatal(st))
+        break_down(e, st, err);
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (e->slots[i] && e->slots[i]->step_rows)
             finish(e, e->slots[i], SL_FINISH_ERROR, st, err->text);
@@ -457,7 +485,7 @@ static void run_step(struct sl_engine *e, uint32_t n_running) {
     struct step_abort give_up = {{all_canceled}, e};
     float *logits = NULL;
     if (st == SL_OK) {
-        st = sl_forward_run(e->forward, &give_up.base, &logits, &err);
+        st = sl_step_run(e, step, &give_up.base, &logits, &err);
         account(e, step, sl_now_ns() - start);
         sl_timeline_since(e->timeline, "step", start, {"rows", step->n_rows},
                           {"generated", step->n_decode});
@@ -507,46 +535,67 @@ static void run_job(struct sl_engine *e, struct sl_score_job *job) {
         busy = busy || e->slots[i];
     enum sl_status st = busy ? sl_fail(job->err, SL_AGAIN, "cannot score while requests run")
                              : sl_score_run(e, job);
-    if (st == SL_ERR_DEVICE_LOST)
-        lose_device(e, job->err);
+    if (is_fatal(st))
+        break_down(e, st, job->err);
     end_job(e, job, st);
+}
+
+/* Has the heat written when that is due. Returns when it will be, UINT64_MAX for never. */
+static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
+    if (!e->store || !sl_store_heat_unsaved(e->store))
+        return UINT64_MAX;
+    if (now < due)
+        return due;
+    sl_store_save_heat(e->store);
+    e->heat_saved_ns = now;
+    return UINT64_MAX;
 }
 
 /* Nothing runs. Under the lock, which is open while this waits or reads in the background. */
 static void wait_for_work(struct sl_engine *e) {
     struct sl_fetch *fetch = e->store ? sl_store_fetch(e->store) : NULL;
-    if (!fetch || !sl_fetch_has_background(fetch)) {
+    uint64_t now = sl_now_ns(), due = e->idle_ns + HEAT_IDLE_NS;
+    if (e->heat_saved_ns && e->heat_saved_ns + HEAT_GAP_NS > due)
+        due = e->heat_saved_ns + HEAT_GAP_NS;
+    due = keep_heat(e, now, due);
+    if (fetch && sl_fetch_has_background(fetch)) {
+        pthread_mutex_unlock(&e->lock);
+        sl_fetch_idle(fetch, BACKGROUND_NS);
+        struct sl_expert_use use;
+        sl_activity_take(&e->activity, 0, 0, 0, 0, &use);
+        if (e->timeline)
+            sl_timeline_pause(e->timeline, false);
+        pthread_mutex_lock(&e->lock);
+    } else if (due == UINT64_MAX) {
         pthread_cond_wait(&e->wake, &e->lock);
-        return;
+    } else {
+        struct timespec until = {(time_t)(due / 1000000000u), (long)(due % 1000000000u)};
+        pthread_cond_timedwait(&e->wake, &e->lock, &until);
     }
-    pthread_mutex_unlock(&e->lock);
-    sl_fetch_idle(fetch, BACKGROUND_NS);
-    struct sl_expert_use use;
-    sl_activity_take(&e->activity, 0, 0, 0, 0, &use);
-    if (e->timeline)
-        sl_timeline_pause(e->timeline, false);
-    pthread_mutex_lock(&e->lock);
 }
 
 void *sl_scheduler_main(void *arg) {
     struct sl_engine *e = arg;
     uint32_t n_running = 0;
+    uint64_t started_ns = sl_now_ns();
     for (;;) {
         pthread_mutex_lock(&e->lock);
         /* One that waits always finds a slot while none runs: only then is there nothing to do. */
+        e->idle_ns = sl_now_ns();
         while (!e->poked && !n_running && !e->waiting.n)
             wait_for_work(e);
         e->poked = false;
         sl_session_splice(&e->waiting, &e->inbox);
         struct sl_score_job *job = e->job;
-        bool stop = atomic_load(&e->stop), broken = e->broken;
+        bool stop = atomic_load(&e->stop);
+        enum sl_status dead = e->dead;
         pthread_mutex_unlock(&e->lock);
 
         sweep_canceled(e);
-        if (broken) {
+        if (dead != SL_OK) {
             if (job)
-                end_job(e, job, sl_fail(job->err, SL_ERR_DEVICE_LOST, "%s", e->dead_err.text));
-            finish_all(e, SL_FINISH_ERROR, SL_ERR_DEVICE_LOST, e->dead_err.text);
+                end_job(e, job, sl_fail(job->err, dead, "%s", e->dead_err.text));
+            finish_all(e, SL_FINISH_ERROR, dead, e->dead_err.text);
         } else if (!stop) {
             if (job)
                 run_job(e, job);
@@ -556,8 +605,11 @@ void *sl_scheduler_main(void *arg) {
         n_running = update_gauges(e);
         if (stop)
             break;
-        if (n_running)
+        if (n_running) {
             run_step(e, n_running);
+            uint64_t last = e->heat_saved_ns ? e->heat_saved_ns : started_ns;
+            keep_heat(e, sl_now_ns(), last + e->heat_busy_ns);
+        }
         n_running = update_gauges(e);
         if (e->timeline)
             sl_timeline_pause(e->timeline, !n_running);

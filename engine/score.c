@@ -43,7 +43,7 @@ enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) {
             sl_step_add_row(e, step, 0, pos + i, job->ids[pos + i]);
         float *none;
         uint64_t start = sl_now_ns();
-        st = sl_forward_run(e->forward, &give_up.base, &none, job->err);
+        st = sl_step_run(e, step, &give_up.base, &none, job->err);
         struct sl_expert_use use;
         sl_activity_take(&e->activity, n, 0, step->n_experts, sl_now_ns() - start, &use);
         if (st == SL_OK && step->n_failed)
@@ -70,10 +70,11 @@ enum sl_status sl_engine_score(struct sl_engine *e, const uint32_t *ids, uint32_
     struct sl_score_job job = {
         .ids = ids, .n_ids = n_ids, .on_logits = on_logits, .ctx = ctx, .err = err};
     pthread_mutex_lock(&e->lock);
-    if (e->job || e->broken || atomic_load(&e->stop)) {
-        bool busy = e->job != NULL;
-        enum sl_status st = busy ? sl_fail(err, SL_AGAIN, "another text is being scored")
-                                 : sl_fail(err, SL_ERR_DEVICE_LOST, "the engine has stopped");
+    if (e->job || e->dead != SL_OK || atomic_load(&e->stop)) {
+        enum sl_status st = e->job ? sl_fail(err, SL_AGAIN, "another text is being scored")
+                            : e->dead != SL_OK
+                                ? sl_fail(err, e->dead, "%s", e->dead_err.text)
+                                : sl_fail(err, SL_ERR_CANCELED, "the engine is shutting down");
         pthread_mutex_unlock(&e->lock);
         return st;
     }

@@ -363,3 +363,12 @@ void sl_cache_filled(struct sl_cache *c, struct sl_lease lease, enum sl_status r
     }
     settle(c, lease.slot);
 }
+
+void sl_cache_forget(struct sl_cache *c) {
+    for (uint32_t i = 0; i < c->n_slots; i++) {
+        assert(c->slots[i].state == SLOT_FREE ||
+               (c->slots[i].state == SLOT_READY && c->slots[i].pins == 0));
+        if (c->slots[i].state == SLOT_READY)
+            evict(c, i);
+    }
+}

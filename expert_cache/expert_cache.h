@@ -163,6 +163,9 @@ uint32_t sl_cache_prefetch(struct sl_cache *cache, enum sl_prefetch kind,
 void sl_cache_filled(struct sl_cache *cache, struct sl_lease lease, enum sl_status result,
                      uint64_t now_ns);
 
+/* Empties every slot: their bytes can no longer be trusted. With no lease and no fill out. */
+void sl_cache_forget(struct sl_cache *cache);
+
 /* ---- looking in ---- */
 
 const struct sl_cache_stats *sl_cache_stats(const struct sl_cache *cache);

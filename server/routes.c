@@ -10,16 +10,22 @@ static void handle_health(struct sl_exchange *ex) {
     struct sl_server *s = ex->server;
     enum sl_server_state state = (enum sl_server_state)atomic_load(&s->state);
     struct sl_buf *b = &ex->reply;
+    struct sl_err why;
+    bool failed = state == SL_SERVER_FAILED;
+    if (failed)
+        why = s->fail_err;
+    else if (state == SL_SERVER_READY)
+        failed = sl_engine_failed(s->served->engine, &why);
     if (atomic_load(&s->draining)) {
         ex->reply_status = 503;
         sl_buf_puts(b, "{\"status\":\"shutting down\"}");
-    } else if (state == SL_SERVER_READY) {
-        sl_buf_puts(b, "{\"status\":\"ok\"}");
-    } else if (state == SL_SERVER_FAILED) {
+    } else if (failed) {
         ex->reply_status = 503;
         sl_buf_puts(b, "{\"status\":\"error\",\"error\":");
-        sl_buf_json_text(b, s->fail_err.text);
+        sl_buf_json_text(b, why.text);
         sl_buf_puts(b, "}");
+    } else if (state == SL_SERVER_READY) {
+        sl_buf_puts(b, "{\"status\":\"ok\"}");
     } else {
         uint64_t done = atomic_load(&s->done_bytes), total = atomic_load(&s->total_bytes);
         ex->reply_status = 503;

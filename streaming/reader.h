@@ -147,6 +147,8 @@ struct sl_reader_stats {
     uint64_t retries;  /* requests read again in part or whole */
     uint64_t short_reads, errors; /* results of requests that were not what was asked for */
     uint64_t dropped_copies;
+    uint64_t changed_copies;  /* ... of them because the file was changed or cut: what was read from
+                                 them lately may be wrong */
     uint64_t waiting_reads;   /* outstanding now */
     uint32_t flying_requests; /* now */
     uint32_t max_flying;

@@ -238,6 +238,7 @@ void sl_reader_copy_failed(struct sl_reader *r, uint32_t file, uint32_t copy, bo
         return;
     c->alive = false;
     r->stats.dropped_copies++;
+    r->stats.changed_copies += for_good;
     sl_count(disk_dropped_copies_total, 1);
     sl_warn("%s: dropped, the other copy serves alone: %s", c->path, why);
 }

@@ -171,6 +171,7 @@ struct sl_engine {
     _Atomic uint32_t prefill_steps; /* steps before the first token */
     _Atomic long step_us;
     _Atomic uint32_t fail_at; /* tokens before SL_ERR_IO, 0 = never */
+    atomic_bool failed;       /* as if the model's file had been changed */
     uint32_t queue_max;
     uint32_t ctx_tokens;
 
@@ -358,6 +359,12 @@ void sl_engine_cancel(struct sl_engine *e, struct sl_gen_request *r) {
 }
 void sl_engine_resume(struct sl_engine *e, struct sl_gen_request *r) {
     fake_flag(e, r, false);
+}
+bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
+    bool failed = atomic_load(&e->failed);
+    if (failed)
+        sl_fail(out_why, SL_ERR_CORRUPT, "m.gguf: was changed while in use");
+    return failed;
 }
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
     *out = (struct sl_engine_info){.ctx_tokens = e->ctx_tokens, .parallel = 4, .batch_tokens = 512};

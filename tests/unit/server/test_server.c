@@ -191,6 +191,15 @@ static void test_life(void **state) {
     r = client_get("/v1/health");
     assert_int_equal(r.status, 200);
     reply_free(&r);
+
+    atomic_store(&engine->failed, true);
+    r = client_get("/health");
+    assert_int_equal(r.status, 503);
+    v = parse(&r);
+    assert_string_equal(str_at(v, "status"), "error");
+    assert_non_null(strstr(str_at(v, "error"), "was changed while in use"));
+    json_decref(v);
+    reply_free(&r);
 }
 
 static void test_load_failure(void **state) {
