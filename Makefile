@@ -81,6 +81,7 @@ include mk/bench.mk
 include mk/budget.mk
 include mk/conformance.mk
 include mk/determinism.mk
+include mk/fault.mk
 include mk/fuzz.mk
 include mk/http.mk
 include mk/replay.mk

@@ -87,6 +87,9 @@ struct run {
     /* called in push after a token was taken, on the scheduler thread */
     void (*on_token)(struct run *r);
     void (*on_progress)(struct run *r);
+    /* likewise, just before the run counts as finished */
+    void (*on_finish)(struct run *r);
+    void *user;
     struct sl_engine *engine;
 };
 
@@ -123,6 +126,8 @@ static inline void run_progress(struct sl_token_sink *s, uint32_t n_done, uint32
 
 static inline void run_finish(struct sl_token_sink *s, const struct sl_gen_result *result) {
     struct run *r = (struct run *)s;
+    if (r->on_finish)
+        r->on_finish(r);
     pthread_mutex_lock(&r->lock);
     r->result = *result;
     r->n_finish++;

@@ -1,0 +1,24 @@
+# Faults: whole engines over disks that err, hang and lie, files that change, and memory that runs out. Some programs
+# put themselves between the engine and libc; what they replace is named here.
+FAULT_SRC := $(wildcard tests/fault/test_*.c)
+FAULT_BIN := $(FAULT_SRC:%.c=$(B)/%)
+FAULT_LIBS := $(call link_libs,$(call closure,engine))
+
+WRAP_test_hang := pread
+WRAP_test_nomem := malloc calloc realloc posix_memalign aligned_alloc strdup free mmap munmap pthread_create
+
+define fault_rule
+$(B)/$(1:%.c=%): $(1) $(FAULT_LIBS)
+	@mkdir -p $$(@D)
+	$$(call say,cc)
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) $(addprefix -Wl$(comma)--wrap=,$(WRAP_$(notdir $(1:%.c=%)))) -o $$@ $(1) $(FAULT_LIBS) -lcmocka $(LDLIBS)
+endef
+comma := ,
+$(foreach t,$(FAULT_SRC),$(eval $(call fault_rule,$(t))))
+
+.PHONY: fault
+## make fault               whole engines over disks, files and memory that fail
+fault: $(FAULT_BIN)
+	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(FAULT_BIN)
+
+-include $(FAULT_BIN:=.d)
