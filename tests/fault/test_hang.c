@@ -5,8 +5,9 @@
 
 #include <stdatomic.h>
 
-#define SOON_NS 5000000000u /* a loaded machine's idea of at once; a hang lasts until it is ended  \
-                             */
+#define SOON_NS                                                                                    \
+    5000000000u /* a loaded machine's idea of at once; a hang lasts until it is ended              \
+                 */
 
 ssize_t __real_pread(int fd, void *buf, size_t n, off_t offset);
 ssize_t __wrap_pread(int fd, void *buf, size_t n, off_t offset);

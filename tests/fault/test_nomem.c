@@ -10,7 +10,7 @@
 
 static atomic_long calls;   /* so far, of all kinds */
 static atomic_long fail_at; /* the call that fails; -1: none */
-static atomic_long live;    /* blocks and mappings that are held */
+static atomic_long live;    /* blocks that are held, and pages of mappings */
 static atomic_bool was_hit;
 static atomic_bool counting; /* what cmocka and the test hold is not counted */
 
@@ -27,6 +27,10 @@ static void *held(void *p) {
     if (p && atomic_load(&counting))
         atomic_fetch_add(&live, 1);
     return p;
+}
+
+static long pages(size_t bytes) {
+    return (long)((bytes + 4095) / 4096);
 }
 
 static void *no_memory(void) {
@@ -86,13 +90,13 @@ void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
         return MAP_FAILED;
     }
     void *p = __real_mmap(at, n, prot, flags, fd, offset);
-    if (p != MAP_FAILED)
-        held(p);
+    if (p != MAP_FAILED && atomic_load(&counting))
+        atomic_fetch_add(&live, pages(n));
     return p;
 }
 int __wrap_munmap(void *at, size_t n) {
     if (atomic_load(&counting))
-        atomic_fetch_add(&live, -1);
+        atomic_fetch_add(&live, -pages(n));
     return __real_munmap(at, n);
 }
 int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *attr, void *(*body)(void *),
@@ -143,7 +147,8 @@ static void every_allocation_of(const struct sl_engine_config *c) {
                 fail_msg("call %ld: %s: '%s'", at, sl_status_text(st), err.text);
             assert_null(e);
             if (atomic_load(&live) != 0)
-                fail_msg("call %ld (%s): %ld blocks were lost", at, err.text, atomic_load(&live));
+                fail_msg("call %ld (%s): %ld blocks or pages were lost", at, err.text,
+                         atomic_load(&live));
             n_refused++;
         }
         if (!hit) {
@@ -179,6 +184,7 @@ static void create_streamed(void **state) {
     for (uint32_t i = 0; i < 2; i++) {
         struct sl_engine_config c = streamed_config(50);
         c.io = ios[i];
+        set_budget(model.model, &c, 50);
         c.mirrors = (const char *const[]){mirror};
         c.n_mirrors = 1;
         c.heat_file = heat;
