@@ -12,12 +12,12 @@ $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-programs test-parts test-templates test
-test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN)) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
+test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN),$(DET_QUICK)) $(FAULT_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
 test-templates: $(RENDER)
 	$(TAP) "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
-## make test-parts          everything for one MODE: units, conformance, templates, replay, HTTP
+## make test-parts          everything for one MODE: units, conformance, faults, determinism, templates, replay, HTTP
 test-parts: test-programs
-	@rc=0; for t in unit conformance $(if $(filter release,$(MODE)),determinism test-routing test-budget) test-templates test-replay test-sim test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+	@rc=0; for t in unit conformance fault $(if $(filter release,$(MODE)),determinism test-routing test-budget,determinism-quick) test-templates test-replay test-sim test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
 
 # Do synthetic models route like a real one?
 .PHONY: test-routing
@@ -29,9 +29,9 @@ NO_THREADS := test_sampler test_synth test_formats test_math test_memory test_fi
 TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS),$(B)/tests/unit/%/$(t)),$(filter $(foreach l,\
   engine server backends streaming,$(B)/tests/unit/$(l)/%),$(UNIT_BIN)))
 .PHONY: tsan-programs test-tsan
-tsan-programs: $(TSAN_UNIT)
+tsan-programs: $(TSAN_UNIT) $(FAULT_BIN)
 test-tsan: tsan-programs
-	$(TAP) $(TSAN_UNIT)
+	$(TAP) $(TSAN_UNIT) $(FAULT_BIN)
 
 ## make test                install what is missing, build, run everything that needs no GPU: a release build, all of
 ##                          it again under ASan and UBSan, and what has threads under TSan

@@ -25,12 +25,15 @@ def run(command, timeout):
     except subprocess.TimeoutExpired as e:
         code, out = -1, (e.stdout or b"").decode("utf-8", "replace") + f"\ntimed out after {timeout} s\n"
     passed = failed = skipped = 0
+    figures = []  # what a program prints as "figure: ..." is shown also when all is well
     said = ""  # what the running test said last: cmocka gives a skipped test's name, never its reason
     for line in out.splitlines():
         m = re.match(r"(not ok|ok)\b(.*)", line)
         if not m:
             if re.match(r"(?!\d+\.\.)[^\s#]", line):
                 said = line.strip()
+            if line.startswith("figure: "):
+                figures.append(line[8:])
             continue
         if re.search(r"#\s*skip", m.group(2), re.I):
             skipped += 1
@@ -54,6 +57,8 @@ def run(command, timeout):
     name = command if len(command) < 100 else command[:97] + "..."
     print(f"{'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed, {skipped} skipped "
           f"({time.monotonic() - start:.1f} s)", flush=True)
+    for figure in figures:
+        print(f"     {figure}", flush=True)
     if failed:
         print(out, flush=True)
     return passed, failed, skipped
