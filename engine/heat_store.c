@@ -161,11 +161,11 @@ static void *writer_main(void *arg) {
 }
 
 bool sl_heat_store_unsaved(const struct sl_heat_store *s) {
-    return s->path[0] && !atomic_load(&s->busy) && version_of(s->heat) != s->saved_version;
+    return s->path[0] && version_of(s->heat) != s->saved_version;
 }
 
 void sl_heat_store_save(struct sl_heat_store *s) {
-    if (!sl_heat_store_unsaved(s))
+    if (!sl_heat_store_unsaved(s) || atomic_load(&s->busy))
         return;
     if (!s->has_writer) {
         s->has_writer = pthread_create(&s->writer, NULL, writer_main, s) == 0;

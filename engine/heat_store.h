@@ -16,7 +16,7 @@ struct sl_heat_store;
 enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
                                   struct sl_heat_store **out_store,
                                   struct sl_err *err) SL_MUST_CHECK;
-/* Was anything learned since the last save, and is none under way? */
+/* Was anything learned since the last save? */
 bool sl_heat_store_unsaved(const struct sl_heat_store *s);
 /* Replaces the file by one with what is known now: written beside it, then renamed, so that a full
  * disk or a crash leaves the old one. A thread of its own writes, since a disk may take its time.

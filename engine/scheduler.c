@@ -548,7 +548,8 @@ static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
         return due;
     sl_store_save_heat(e->store);
     e->heat_saved_ns = now;
-    return UINT64_MAX;
+    /* While an earlier save is still being written there is none. */
+    return sl_store_heat_unsaved(e->store) ? now + HEAT_IDLE_NS : UINT64_MAX;
 }
 
 /* Nothing runs. Under the lock, which is open while this waits or reads in the background. */
