@@ -4,13 +4,14 @@ BENCH_BIN := $(BENCH_SRC:%.c=$(B)/%)
 
 # The folder that a bench measures; backends unless said here.
 BENCH_LAYER_reader := streaming
+BENCH_LAYER_grammar := model
 bench_libs = $(foreach l,$(or $(BENCH_LAYER_$(1:bench/bench_%.c=%)),backends) common,$(B)/lib/libsl_$(l).a)
 
 define bench_rule
 $(B)/$(1:%.c=%): $(1) $(call bench_libs,$(1))
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(call bench_libs,$(1)) $(if $(BENCH_LAYER_$(1:bench/bench_%.c=%)),-luring) -lm -lpthread
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(call bench_libs,$(1)) $(if $(BENCH_LAYER_$(1:bench/bench_%.c=%)),$(LDLIBS)) -lm -lpthread
 endef
 $(foreach t,$(BENCH_SRC),$(eval $(call bench_rule,$(t))))
 

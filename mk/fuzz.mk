@@ -7,6 +7,8 @@ FUZZ_LAYER_json := server
 FUZZ_LAYER_routes := expert_cache
 # More libFuzzer arguments of a target, such as -max_len=4096.
 FUZZ_ARGS_gguf := -max_len=16384
+FUZZ_ARGS_grammar := -max_len=2048
+FUZZ_ARGS_schema := -max_len=4096
 FUZZ_ARGS_template := -max_len=4096 -dict=tests/fuzz/template.dict
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang

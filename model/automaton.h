@@ -54,4 +54,7 @@ bool sl_cursor_complete(const struct sl_cursor *c);
 enum sl_status sl_cursor_mask(struct sl_cursor *c, const uint64_t **out_set,
                               struct sl_err *err) SL_MUST_CHECK;
 
+/* Sets the logits [n_logits] that are not in a set of n_vocab tokens to -INFINITY. */
+void sl_token_set_apply(const uint64_t *set, uint32_t n_vocab, float *logits, uint32_t n_logits);
+
 #endif

@@ -2,6 +2,7 @@
  * is below a byte that is not allowed is skipped. */
 #include "model/automaton_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 /* How many plain characters the state takes for sure; *out_exact: and not one more. */
@@ -138,4 +139,29 @@ enum sl_status sl_cursor_mask(struct sl_cursor *c, const uint64_t **out_set, str
     }
     *out_set = set;
     return SL_OK;
+}
+
+/* Bit by bit over the fewer: sets are nearly full within strings and nearly empty elsewhere. */
+static void apply_word(uint64_t word, float *logits, uint32_t n) {
+    float kept[32];
+    uint32_t n_kept = 0;
+    uint64_t in_range = n < 64 ? (1ull << n) - 1 : UINT64_MAX;
+    if (__builtin_popcountll(word) > 32) {
+        for (uint64_t out = ~word & in_range; out; out &= out - 1)
+            logits[__builtin_ctzll(out)] = -INFINITY;
+        return;
+    }
+    for (uint64_t in = word & in_range; in; in &= in - 1)
+        kept[n_kept++] = logits[__builtin_ctzll(in)];
+    for (uint32_t k = 0; k < n; k++)
+        logits[k] = -INFINITY;
+    n_kept = 0;
+    for (uint64_t in = word & in_range; in; in &= in - 1)
+        logits[__builtin_ctzll(in)] = kept[n_kept++];
+}
+
+void sl_token_set_apply(const uint64_t *set, uint32_t n_vocab, float *logits, uint32_t n_logits) {
+    for (uint32_t i = 0; i < n_logits; i += 64)
+        apply_word(i < n_vocab ? set[i / 64] : 0, logits + i,
+                   n_logits - i < 64 ? n_logits - i : 64);
 }

@@ -3,7 +3,6 @@
 #include "model/json_schema.h"
 #include "server/fields.h"
 
-#include <math.h>
 #include <string.h>
 
 static bool compile(const char *text, size_t len, const char *field, struct sl_grammar **out,
@@ -103,20 +102,7 @@ static enum sl_status mask(struct sl_constraint *base, float *logits, uint32_t n
         st = sl_cursor_mask(&c->cursor, &set, &base->err);
     if (st != SL_OK)
         return blame(st);
-    uint32_t known = sl_cursor_n_vocab(&c->cursor);
-    for (uint32_t i = 0; i < n_vocab; i += 64) {
-        uint64_t word = i < known ? set[i / 64] : 0;
-        uint32_t end = n_vocab - i < 64 ? n_vocab - i : 64;
-        float *l = logits + i;
-        if (word == UINT64_MAX)
-            continue;
-        if (word == 0)
-            for (uint32_t k = 0; k < end; k++)
-                l[k] = -INFINITY;
-        else
-            for (uint32_t k = 0; k < end; k++)
-                l[k] = word >> k & 1 ? l[k] : -INFINITY;
-    }
+    sl_token_set_apply(set, sl_cursor_n_vocab(&c->cursor), logits, n_vocab);
     return SL_OK;
 }
 

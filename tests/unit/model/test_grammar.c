@@ -357,11 +357,33 @@ static void test_sets(void **state) {
     }
 }
 
+static void test_apply(void **state) {
+    (void)state;
+    uint64_t seed = 99;
+    for (uint32_t n = 1; n < 200; n++) {
+        uint64_t set[4] = {0};
+        float logits[256];
+        uint32_t n_vocab = n > 70 ? n - 70 : n; /* a model may have more logits than tokens */
+        for (uint32_t i = 0; i < n_vocab; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            if (seed >> 60 < (i / 64) * 7) /* words that are empty, mixed, nearly full */
+                set[i / 64] |= 1ull << (i % 64);
+        }
+        for (uint32_t i = 0; i < 256; i++)
+            logits[i] = (float)i;
+        sl_token_set_apply(set, n_vocab, logits, n);
+        for (uint32_t i = 0; i < 256; i++) {
+            bool in = i >= n || (i < n_vocab && (set[i / 64] >> (i % 64) & 1));
+            assert_true(in ? logits[i] == (float)i : logits[i] < -1e38f);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_takes),     cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_ambiguous), cmocka_unit_test(test_forgets),
-        cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_sets),      cmocka_unit_test(test_apply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
