@@ -50,6 +50,10 @@ enum sl_status sl_cuda_quantize(struct sl_cuda *c, enum sl_dtype t, const float 
 /* Shared memory of the matvec and moe_vec kernels, and of the gemm kernels. */
 uint32_t sl_cuda_vec_smem(enum sl_dtype t, uint32_t n_in);
 uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n);
+/* Turing's 64 KiB are too few for the wide tiles. */
+static inline bool sl_cuda_gemm_large_fits(const struct sl_cuda *c) {
+    return SL_GEMM_SMEM(SL_GEMM_N_LARGE) <= c->max_smem_bytes;
+}
 /* Output rows that a block of a decode kernel takes, so that n_blocks_wanted or so fill the GPU. */
 uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows);
 

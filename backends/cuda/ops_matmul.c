@@ -88,7 +88,8 @@ static enum sl_status gemm(struct sl_cuda *c, const struct sl_op_matmul *a, enum
     for (uint32_t i = 0; i < a->n_w; i++)
         n_out += a->out[i].w.dtype == t ? a->out[i].w.n_out : 0;
     /* Wide tiles when there are enough to give every multiprocessor one. */
-    bool large = n_out / SL_GEMM_M * (n_rows / SL_GEMM_N_LARGE) >= c->n_sm;
+    bool large =
+        sl_cuda_gemm_large_fits(c) && n_out / SL_GEMM_M * (n_rows / SL_GEMM_N_LARGE) >= c->n_sm;
     uint32_t tile_n = large ? SL_GEMM_N_LARGE : SL_GEMM_N_SMALL;
     struct sl_karg_gemm k = {
         .qx = *qx, .x = a->x + (size_t)row0 * n_in, .n_in = n_in, .n_tok = n_rows};

@@ -70,6 +70,8 @@ static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode
                             .tok_end = r->tok_end,
                             .mode = mode};
     k.rows_per_block = sl_cuda_vec_rows(r->c, (uint64_t)k.n_out * a->n_pairs);
+    if (mode == SL_MOE_GATE_UP)
+        k.rows_per_block /= 2; /* each is two rows of weights */
     struct sl_dim3 grid = {sl_ceil_div(k.n_out, k.rows_per_block), a->n_pairs, 1};
     return SL_LAUNCH(r->c, SL_KERNEL_BY_TYPE(moe_vec, t), grid,
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), sl_cuda_vec_smem(t, k.n_in),
@@ -125,8 +127,9 @@ static enum sl_status input(const struct run *r, enum sl_dtype t, int *kind) {
 
 static enum sl_status grouped(const struct run *r) {
     const struct sl_op_moe *a = r->a;
-    uint32_t tile_n =
-        a->n_pairs / a->n_expert >= LARGE_MIN_MEAN ? SL_GEMM_N_LARGE : SL_GEMM_N_SMALL;
+    uint32_t tile_n = a->n_pairs / a->n_expert >= LARGE_MIN_MEAN && sl_cuda_gemm_large_fits(r->c)
+                          ? SL_GEMM_N_LARGE
+                          : SL_GEMM_N_SMALL;
     struct sl_karg_moe_sort s = {.ids = a->ids,
                                  .pairs = a->pairs,
                                  .order = r->l.order,

@@ -102,7 +102,7 @@ __device__ __forceinline__ void sl_gemm_store(const struct sl_karg_gemm &a,
 template <int T, int N> struct sl_gemm {
     using quant = sl_quant<T>;
     static constexpr bool B32 = quant::ELEMS == 32;
-    static constexpr int M = (int)SL_GEMM_M, STRIDE = (int)SL_GEMM_STRIDE;
+    static constexpr int M = (int)SL_GEMM_M, STRIDE = (int)SL_GEMM_STRIDE, META = (int)SL_GEMM_META;
     static constexpr int NT = N / 32; /* column tiles of 8 of a warp; warps stand 2 x 4 */
 
     uint8_t *ws, *xs, *wm, *xm;
@@ -116,7 +116,7 @@ template <int T, int N> struct sl_gemm {
             uint32_t r = threadIdx.x / 8 + 32 * j;
             struct sl_unit v;
             float d, dmin;
-            uint8_t *to = ws + r * STRIDE, *meta = wm + r * 64;
+            uint8_t *to = ws + r * STRIDE, *meta = wm + r * META;
             if (B32) {
                 uint32_t blk = kb * 8 + u;
                 if (blk >= n_in / 32)
@@ -172,7 +172,7 @@ template <int T, int N> struct sl_gemm {
             int from = source[r];
             size_t group = (size_t)max(from, 0) * n_groups + kb;
             const uint8_t *sum = (const uint8_t *)a.qx.sum + group * 32;
-            uint8_t *to = xm + r * 64;
+            uint8_t *to = xm + r * META;
             if (B32) {
                 const uint8_t *d = (const uint8_t *)(a.qx.d + group * 8);
                 sl_copy16(to + c * 16, c < 2 ? d + c * 16 : sum + (c - 2) * 16, from >= 0);
@@ -218,7 +218,7 @@ template <int T, int N> struct sl_gemm {
                 int scale[2][2]; /* by row half, by 16 elements */
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
-                    const uint8_t *meta = wm + (m0 + mt * 16 + h * 8 + g) * 64;
+                    const uint8_t *meta = wm + (m0 + mt * 16 + h * 8 + g) * META;
                     if (B32) {
                         dw[h] = ((const float *)meta)[kk];
                         if (quant::HAS_MIN)
@@ -237,7 +237,7 @@ template <int T, int N> struct sl_gemm {
 #pragma unroll
                         for (int i = 0; i < 4; i++) {
                             const float *meta =
-                                (const float *)(xm + (n0 + nt * 8 + q * 2 + (i & 1)) * 64);
+                                (const float *)(xm + (n0 + nt * 8 + q * 2 + (i & 1)) * META);
                             float dx = meta[kk], &s = acc[mt][nt][i];
                             s = fmaf(dw[i / 2] * dx, (float)c[i], s);
                             if (quant::HAS_MIN)
@@ -270,24 +270,24 @@ template <int T, int N> struct sl_gemm {
         uint32_t m0 = warp % 2 * 32, n0 = warp / 2 * (N / 4), g = lane / 4, q = lane % 4;
 #pragma unroll
         for (int mt = 0; mt < 2; mt++) {
-            const uint8_t *meta = wm + (m0 + mt * 16 + g) * 64;
-            float2 d0 = *(const float2 *)(meta + 32), d1 = *(const float2 *)(meta + 8 * 64 + 32);
+            const uint8_t *meta = wm + (m0 + mt * 16 + g) * META;
+            float2 d0 = *(const float2 *)(meta + 32), d1 = *(const float2 *)(meta + 8 * META + 32);
             uint32_t a0 = 0, a1 = 0;
             if (quant::HAS_MIN) {
                 a0 = *(const uint32_t *)(meta + 16 + 4 * q);
-                a1 = *(const uint32_t *)(meta + 8 * 64 + 16 + 4 * q);
+                a1 = *(const uint32_t *)(meta + 8 * META + 16 + 4 * q);
             }
 #pragma unroll
             for (int nt = 0; nt < NT; nt++) {
                 int high[4] = {0, 0, 0, 0}, low[4] = {0, 0, 0, 0};
                 if (quant::HAS_MIN) {
-                    const uint8_t *sums = xm + (n0 + nt * 8 + g) * 64 + 4 * q;
+                    const uint8_t *sums = xm + (n0 + nt * 8 + g) * META + 4 * q;
                     sl_mma_k16(high, a0, a1, *(const uint32_t *)sums);
                     sl_mma_k16(low, a0, a1, *(const uint32_t *)(sums + 16));
                 }
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    float dx = *(const float *)(xm + (n0 + nt * 8 + q * 2 + (i & 1)) * 64 + 32);
+                    float dx = *(const float *)(xm + (n0 + nt * 8 + q * 2 + (i & 1)) * META + 32);
                     float2 d = i / 2 ? d1 : d0;
                     float &s = acc[mt][nt][i];
                     s = fmaf(d.x * dx, (float)isum[mt][nt][i], s);
@@ -304,7 +304,7 @@ template <int T, int N> struct sl_gemm {
         struct sl_gemm_tile t;
         if (!sl_gemm_start(a, N, t))
             return;
-        ws = (uint8_t *)shared, xs = ws + M * STRIDE, wm = xs + N * STRIDE, xm = wm + M * 64;
+        ws = (uint8_t *)shared, xs = ws + M * STRIDE, wm = xs + N * STRIDE, xm = wm + M * META;
         for (uint32_t r = threadIdx.x; r < N; r += 256)
             source[r] = r < t.n ? (int)sl_gemm_source(a, t.begin + r) : -1;
 #pragma unroll

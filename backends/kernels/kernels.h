@@ -128,7 +128,8 @@ struct sl_karg_moe_sort {
 #define SL_GEMM_N_SMALL 32u
 #define SL_GEMM_STRIDE  272u /* bytes from row to row of a tile: 256, and 16 to spread banks */
 /* Dynamic shared memory for a tile of n rows of quantised types; gemm.cu says what lies there. */
-#define SL_GEMM_SMEM(n) ((SL_GEMM_M + (n)) * (SL_GEMM_STRIDE + 64u))
+#define SL_GEMM_META    80u /* 64 bytes of scales and sums a row, and 16 to spread banks */
+#define SL_GEMM_SMEM(n) ((SL_GEMM_M + (n)) * (SL_GEMM_STRIDE + SL_GEMM_META))
 struct sl_karg_gemm {
     struct sl_karg_qx qx;
     const float *x;
