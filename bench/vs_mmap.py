@@ -137,7 +137,7 @@ def against_mmap(o, result):
     if "ik_llama.cpp" in sides and not o.ik:
         say("ik_llama.cpp takes no part: neither --ik nor IK_LLAMA_BENCH names its llama-bench")
         del sides["ik_llama.cpp"]
-    rounds = []
+    rounds = result["rounds"] = []
     for i in range(o.rounds):
         r = {name: run(o) for name, run in sides.items()}
         r["sluice"] = sluice(o, compute_ts)
@@ -148,7 +148,6 @@ def against_mmap(o, result):
         say(f"round {i + 1}: " + ", ".join(f"{n} {r[n]['decode_ts']:.3f} t/s" for n in sides if r[n])
             + f", sluice {d['avg_ts']:.2f} t/s, causal {d['causal_ceiling_ts']:.2f}, "
               f"disk {d['disk_before_bytes_per_s'] * 1e-9:.2f} and {d['disk_after_bytes_per_s'] * 1e-9:.2f} GB/s")
-    result["rounds"] = rounds
     mine = [r["sluice"]["decode"] for r in rounds]
     print(f"\n{o.limit} MiB for each, page cache counted, {o.threads} threads, medians of {o.rounds} alternating rounds:\n")
     print(f"| decode | t/s | sluice is faster by |\n|---|--:|--:|")

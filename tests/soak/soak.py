@@ -46,7 +46,7 @@ class Server:
                 "--ram", o.ram, "--max-body-mib", "1", "--buffer-tokens", "16", "--timeout-s", "20", "--stall-s", "20"]
         args += ["--io", o.io] if o.io else []
         # What is freed is kept for a while to find late uses: a stated, small while, or it would look like growth.
-        env = dict(os.environ, SOAK_FAULTS=str(faults), ASAN_OPTIONS="quarantine_size_mb=16:detect_leaks=1",
+        env = dict(os.environ, SOAK_FAULTS=str(faults), ASAN_OPTIONS="quarantine_size_mb=1:thread_local_quarantine_size_kb=16:detect_leaks=1",
                    XDG_CACHE_HOME=os.path.join(ROOT, "build/soak/cache"))
         self.group = MemoryCgroup("sluice-soak", o.limit_mib << 20)
         self.log_path = log_path
