@@ -88,29 +88,31 @@ run() {
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
     if [ "${SANITIZE:-1}" = 1 ] && [ -n "$sanitizer" ]; then
         echo >>"$table"
-        while read -r name args; do
-            [ -f "$out/$name.rc" ] || continue
-            # shellcheck disable=SC2086
-            timeout "${SANITIZE_SECONDS:-150}" "$sanitizer" --tool memcheck --error-exitcode 9 --print-limit 5 \
-                "$dir/test_$name" --backend cuda $args >"$out/$name.memcheck.log" 2>&1 </dev/null &
-            echo "$! $name $args" >>"$out/memcheck.pids"
-        done < <(parts)
-        while read -r pid name args; do
+        for tool in memcheck racecheck; do
+            while read -r name args; do
+                [ -f "$out/$name.rc" ] || continue
+                # shellcheck disable=SC2086
+                timeout "${SANITIZE_SECONDS:-150}" "$sanitizer" --tool $tool --error-exitcode 9 --print-limit 5 \
+                    "$dir/test_$name" --backend cuda $args >"$out/$name.$tool.log" 2>&1 </dev/null &
+                echo "$! $tool $name $args" >>"$out/sanitizer.pids"
+            done < <(parts)
+        done
+        while read -r pid tool name args; do
             status=0
             wait "$pid" || status=$?
-            printf 'memcheck %-12s %-32s %s%s\n' "$name" "$args" \
-                "$(sed -n 's/.*ERROR SUMMARY: //p' "$out/$name.memcheck.log" | head -1)" \
+            printf '%-9s %-12s %-32s %s%s\n' "$tool" "$name" "$args" \
+                "$(sed -n 's/.*SUMMARY: //p' "$out/$name.$tool.log" | head -1)" \
                 "$([ "$status" = 0 ] || { [ "$status" = 124 ] && echo "; cut off by its time" || echo "; exit status $status"; })" >>"$table"
             [ "$status" = 0 ] || rc=1
-        done <"$out/memcheck.pids"
+        done <"$out/sanitizer.pids"
     elif [ "${SANITIZE:-1}" = 1 ]; then
         echo "compute-sanitizer is not installed: memory was not checked" >>"$table"
     fi
     for log in "$out"/*.log; do
-        case $log in *.memcheck.log) continue ;; esac
+        case $log in *check.log) continue ;; esac
         grep -B3 -A3 "^not ok" "$log" | head -40 || true
     done
-    rm -f "$out"/*.rc "$out/memcheck.pids"
+    rm -f "$out"/*.rc "$out/sanitizer.pids"
     cat "$table"
     rm -r "${dir%/bin}"
     return $rc
