@@ -4,6 +4,7 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 B := build/$(MODE)
+.DEFAULT_GOAL := all
 JOBS := $(shell nproc)
 # What is made is named; V=1 shows the commands.
 ifndef V

@@ -254,13 +254,18 @@ static void take(struct sl_fetch *f) {
     if (st != SL_OK)
         return; /* every slot is leased or being filled: they come back as they run */
     uint64_t bytes = f->layout->layers[f->layer].expert_bytes;
+    bool raised = false;
     for (uint32_t i = 0; i < n_fill; i++) {
         struct sl_fill *fill = &f->new_fills[i];
-        if (fill->action == SL_FILL_RAISE)
+        if (fill->action == SL_FILL_RAISE) {
             sl_reader_raise(f->reader, &f->reads[fill->lease.slot], SL_READ_DEMAND);
+            raised = true;
+        }
         n_start += fill->action == SL_FILL_START;
     }
     sl_fetch_start(f, f->new_fills, n_fill, SL_READ_DEMAND, false);
+    if (raised && !n_start)
+        (void)!sl_reader_submit(f->reader, NULL, &f->read_err); /* nothing new: cannot fail */
     f->stats.hits += n_taken - n_fill;
     f->stats.misses += n_start;
     f->stats.late += n_fill - n_start;
@@ -287,7 +292,8 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
     f->layer = routed_layer;
     f->rows = *rows;
     f->window = sl_fetch_queue_experts(f, routed_layer);
-    sl_reader_poll(f->reader);
+    if (f->n_reading)
+        sl_reader_poll(f->reader); /* what was read ahead is a hit if it is there by now */
     learn(f);
     list_wanted(f);
     sl_fetch_ahead_begin(f);
@@ -405,6 +411,13 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     return st;
 }
 
+/* Between two operations the disk gets more to do, if there is more; what has ended can wait until
+ * somebody has nothing else to do. That is a system call, and the next wait makes one anyway. */
+static void refill(struct sl_fetch *f) {
+    if (f->n_wanted || sl_reader_has_unstarted(f->reader))
+        sl_reader_poll(f->reader);
+}
+
 /* Nothing to compute: how many reads to wait for. Several at once save system calls; but while they
  * are computed the disk must have something to do, and what is computed after the last byte has
  * come is time that nothing hides. */
@@ -453,7 +466,7 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
             return sl_fail(err, SL_ERR_CANCELED, "canceled");
         }
         if (n)
-            sl_reader_poll(f->reader);
+            refill(f);
         else if (f->n_loading || f->n_reading)
             wait_for_reads(f);
         take(f);
@@ -462,7 +475,7 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
 }
 
 void sl_fetch_poll(struct sl_fetch *f) {
-    sl_reader_poll(f->reader);
+    refill(f);
     take(f);
     sl_fetch_pump(f);
 }

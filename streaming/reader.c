@@ -230,9 +230,11 @@ void sl_reader_raise(struct sl_reader *r, struct sl_read *read, enum sl_read_pri
         sl_read_push(&r->queue[priority], read);
     }
     read->priority = priority;
-    sl_reader_fill(r);
-    if (!r->delivering)
-        r->io->ops->flush(r->io);
+    sl_reader_fill(r); /* what that starts goes out with the owner's next call */
+}
+
+bool sl_reader_has_unstarted(const struct sl_reader *r) {
+    return sl_reader_has_queued(r) || r->io->n_held > 0;
 }
 
 uint32_t sl_reader_poll(struct sl_reader *r) {
@@ -278,7 +280,8 @@ uint32_t sl_reader_wait(struct sl_reader *r, uint32_t min_done, int64_t timeout_
     const struct sl_io_ops *ops = r->io->ops;
     uint64_t start = ops->now_ns(r->io), now = start;
     uint32_t done = 0;
-    reap(r, 0, 0);
+    if (timeout_ns == 0)
+        reap(r, 0, 0);
     sl_reader_fill(r);
     done = deliver(r);
     sl_reader_fill(r);

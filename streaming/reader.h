@@ -117,7 +117,8 @@ uint64_t sl_reader_file_bytes(const struct sl_reader *reader, uint32_t file);
  * that is not is dropped with a warning. SL_ERR_CORRUPT: a file without another copy changed. */
 enum sl_status sl_reader_check_files(struct sl_reader *reader, struct sl_err *err) SL_MUST_CHECK;
 
-/* Queues a chain of reads (linked by next, in the order of need) and starts what depth allows.
+/* Queues a chain of reads (linked by next, in the order of need; NULL: none) and starts what depth
+ * allows.
  * SL_ERR_INVALID: an extent outside its file, a place that is not 4 KiB aligned; nothing was taken.
  */
 enum sl_status sl_reader_submit(struct sl_reader *reader, struct sl_read *chain,
@@ -125,13 +126,17 @@ enum sl_status sl_reader_submit(struct sl_reader *reader, struct sl_read *chain,
 /* Requests not yet started are dropped; done(SL_ERR_CANCELED) follows as soon as the disk has
  * finished with the slot. A read that had all its bytes by then may still end with SL_OK. */
 void sl_reader_cancel(struct sl_reader *reader, struct sl_read *read);
-/* Makes an outstanding read more urgent: it goes behind the others of that priority. */
+/* Makes an outstanding read more urgent: it goes behind the others of that priority. What that
+ * starts goes to the drive with the next submit (of NULL, too), poll or wait. */
 void sl_reader_raise(struct sl_reader *reader, struct sl_read *read,
                      enum sl_read_priority priority);
 
 /* Ends what has ended, starts what may start; never blocks. Returns the number of done calls.
  * Free of system calls when nothing has happened. */
 uint32_t sl_reader_poll(struct sl_reader *reader);
+/* Is there anything that poll could start? While there is not, and nobody needs to know what has
+ * ended, polling gains nothing. */
+bool sl_reader_has_unstarted(const struct sl_reader *reader);
 /* As poll, and blocks until min_done reads have ended (all outstanding, if they are fewer) or
  * timeout_ns have passed (< 0: no limit). Returns the number of done calls.
  * min_done > 1 where the caller needs several: it saves system calls. */
