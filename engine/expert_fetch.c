@@ -414,7 +414,8 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
 /* Between two operations the disk gets more to do, if there is more; what has ended can wait until
  * somebody has nothing else to do. That is a system call, and the next wait makes one anyway. */
 static void refill(struct sl_fetch *f) {
-    if (f->n_wanted || sl_reader_has_unstarted(f->reader))
+    bool more = f->n_wanted || f->ahead.cursor < f->ahead.n || f->warm_cursor < f->n_warm;
+    if (more || sl_reader_has_unstarted(f->reader))
         sl_reader_poll(f->reader);
 }
 
