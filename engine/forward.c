@@ -609,6 +609,7 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
 static enum sl_status run_output(struct sl_forward *f, const float *x, uint32_t n,
                                  uint32_t n_decode, float **out_logits, const struct place *where) {
     struct sl_activations *a = &f->a;
+    assert(n <= f->plan->n_logit_rows);
     uint64_t start = sl_timeline_now(f->timeline);
     TRY("output norm", rms_norm(f, x, f->output_norm, a->h, n, f->hp->n_embd));
     TRY("output",
@@ -662,12 +663,12 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
         sl_timeline_since(f->timeline, "layer", start, {"layer", i});
         if (st != SL_OK)
             return st;
-        if (f->fetch && s->n_failed == s->n_rows)
+        if (s->n_failed == s->n_rows)
             break; /* nothing is left that anybody could use */
     }
     place.layer = UINT32_MAX;
     *out_logits = NULL;
-    if (s->keep_all || !s->n_out) {
+    if (s->keep_all || !s->n_out || s->n_failed == s->n_rows) {
         TRY("step", sl_device_sync(f->dev));
         return SL_OK;
     }

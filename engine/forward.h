@@ -57,8 +57,8 @@ struct sl_abort {
 };
 
 /* Runs the step. out_logits: [n_out, n_vocab] in host memory, valid and writable until the next
- * call. A failing op: its status, with layer and op in err. Rows whose experts cannot be read do
- * not fail the step: see sl_step.failed. */
+ * call; NULL when every row has failed. A failing op: its status, with layer and op in err. Rows
+ * whose experts cannot be read do not fail the step: see sl_step.failed. */
 enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_up,
                               float **out_logits, struct sl_err *err) SL_MUST_CHECK;
 /* After a run with keep_all: logits of rows [first, first + n), n at most plan.n_logit_rows. */

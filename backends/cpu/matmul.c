@@ -13,16 +13,19 @@ enum sl_x_kind sl_x_kind(enum sl_dtype dtype) {
 
 static struct sl_mm_kernels tables[SL_CPU_VNNI + 1];
 
+/* Files for an instruction set hold nothing that a CPU without it may run, not even what fills a
+ * table. */
 static void fill_tables(void) {
+    enum sl_cpu_isa best = sl_cpu_best_isa();
     for (int isa = SL_CPU_C; isa <= SL_CPU_VNNI; isa++) {
         struct sl_mm_kernels *k = &tables[isa];
         sl_mm_init_c(k);
 #if defined(__x86_64__)
-        if (isa >= SL_CPU_AVX2)
+        if (isa >= SL_CPU_AVX2 && best >= SL_CPU_AVX2)
             sl_mm_init_avx2(k);
-        if (isa >= SL_CPU_AVX512)
+        if (isa >= SL_CPU_AVX512 && best >= SL_CPU_AVX512)
             sl_mm_init_avx512(k);
-        if (isa >= SL_CPU_VNNI)
+        if (isa >= SL_CPU_VNNI && best >= SL_CPU_VNNI)
             sl_mm_init_vnni(k);
 #endif
     }

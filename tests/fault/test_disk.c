@@ -8,6 +8,13 @@
 #include <errno.h>
 
 #define SECOND_NS 1000000000u
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define N_STORMS    10u /* slow, and looking for other mistakes */
+#define EXPERT_STEP 4u
+#else
+#define N_STORMS    40u
+#define EXPERT_STEP 2u
+#endif
 
 struct disk {
     struct sl_reader_source base;
@@ -201,7 +208,7 @@ static void lost_experts_fail_who_needs_them(void **state) {
     (void)state;
     struct tally t = {0, 0};
     for (uint32_t layer = 0; layer < layout.n_layer; layer++)
-        for (uint32_t expert = layer % 2; expert < layout.n_expert; expert += 2) {
+        for (uint32_t expert = layer % 2; expert < layout.n_expert; expert += EXPERT_STEP) {
             struct disk d = new_disk();
             d.faults[0] = at_expert(layer, expert, expert % 3);
             d.faults[0].error = EIO;
@@ -209,7 +216,7 @@ static void lost_experts_fail_who_needs_them(void **state) {
             check_hard_fault(&d, expert % 4 < 2 ? 0 : 50, "Input/output error", &t);
         }
     /* Else it was not tested. */
-    assert_true(t.n_failed >= 8 && t.n_clean >= 8);
+    assert_true(t.n_failed >= 4 && t.n_clean >= 4);
 }
 
 static void a_cut_file_fails_who_needs_its_end(void **state) {
@@ -258,6 +265,18 @@ static void a_dead_disk_fails_all_and_comes_back(void **state) {
     free_run(next);
     expect_clean(e);
     sl_engine_destroy(&e);
+
+    /* A prompt of more rows than have logits, all of them lost in the first layer. */
+    e = engine_on(&d, 0);
+    next = make_run(2);
+    next->user = &d;
+    next->on_finish = heal;
+    submit(e, next);
+    wait_run(next);
+    assert_failed(next, 2, SL_ERR_IO, "layer 0, expert ");
+    free_run(next);
+    expect_clean(e);
+    sl_engine_destroy(&e);
 }
 
 /* ---- cancellation ---- */
@@ -278,7 +297,7 @@ static void cancels_in_mid_load(void **state) {
     struct disk d = new_disk();
     d.reorder_seed = 3;
     struct sl_engine *e = engine_on(&d, 0);
-    for (uint32_t turn = 0; turn < 40; turn++) {
+    for (uint32_t turn = 0; turn < N_STORMS; turn++) {
         struct run *r[N_RUNS];
         for (uint32_t i = 0; i < N_RUNS; i++) {
             r[i] = make_run(i);
@@ -356,7 +375,7 @@ static void no_disk_no_engine(void **state) {
 static void storms(void **state) {
     (void)state;
     struct tally t = {0, 0};
-    for (uint32_t seed = 1; seed <= 40; seed++) {
+    for (uint32_t seed = 1; seed <= N_STORMS; seed++) {
         struct sl_rng rng = {seed};
         struct disk d = new_disk();
         d.reorder_seed = seed;
@@ -413,7 +432,7 @@ static void storms(void **state) {
         assert_int_equal(left, N_RUNS);
         sl_engine_destroy(&e);
     }
-    assert_true(t.n_clean > 40 && t.n_failed > 4);
+    assert_true(t.n_clean > N_STORMS && t.n_failed > 0);
 }
 
 int main(void) {
