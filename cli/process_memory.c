@@ -4,6 +4,7 @@
 #include "engine/memory_budget.h"
 
 #include <malloc.h>
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,8 +14,9 @@
 
 void sl_process_memory_add(struct sl_process_memory *m, const char *what, uint64_t bytes,
                            const char *fmt, ...) {
-    if (!bytes || m->n == SL_PROCESS_ROWS)
+    if (!bytes)
         return;
+    assert(m->n < SL_PROCESS_ROWS);
     struct sl_plan_row *r = &m->rows[m->n++];
     r->what = what;
     r->bytes = bytes;

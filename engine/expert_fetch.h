@@ -77,7 +77,8 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
 enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl_op_moe *op,
                             const struct sl_fetch_abort *give_up, uint32_t *out_n_failed,
                             struct sl_err *err) SL_MUST_CHECK;
-/* Works off what the disk has done and gives it more. Never blocks. */
+/* Gives the disk more to do if there is more; what has ended may stay unseen until somebody needs
+ * it. Never blocks. */
 void sl_fetch_poll(struct sl_fetch *f);
 
 /* Ends all reading and forgets every expert that is in a slot: their bytes can no longer be
@@ -120,7 +121,7 @@ struct sl_fetch_stats {
     uint64_t stall_ns;     /* waiting for reads, nothing to compute */
     uint64_t stall_cause_ns[SL_STALL_CAUSES]; /* the same by cause */
     uint64_t calls;                           /* of sl_op_moe */
-    uint64_t waves;      /* layers that ran with fewer slots than experts to read */
+    uint64_t waves;      /* times that a layer found fewer slots than experts to read */
     uint64_t ahead_read; /* experts read ahead */
     uint64_t ahead_used; /* ... and then asked for by their layer */
     uint64_t failed;     /* demanded experts that could not be read */

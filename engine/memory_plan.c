@@ -7,6 +7,7 @@
 #include "engine/weights.h"
 #include "expert_cache/expert_cache.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,8 +39,9 @@ static uint32_t max_u32(uint32_t a, uint32_t b) {
 
 static SL_PRINTF(4, 5) void add_row(struct sl_memory_plan *p, const char *what, uint64_t bytes,
                                     const char *fmt, ...) {
-    if (!bytes || p->n_rows == SL_PLAN_MAX_ROWS)
+    if (!bytes)
         return;
+    assert(p->n_rows < SL_PLAN_MAX_ROWS);
     struct sl_plan_row *r = &p->rows[p->n_rows++];
     r->what = what;
     r->bytes = bytes;
@@ -316,7 +318,7 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
     add_row(&p, "activations", p.activation_bytes, "%u rows a step, %u rows of logits",
             c->batch_tokens, p.n_logit_rows);
     add_row(&p, "kernel scratch", p.scratch_bytes, "%s", dev ? dev->caps.name : "");
-    add_row(&p, "host tables", p.host_bytes, "step tables and the sampler");
+    add_row(&p, "host tables", p.host_bytes, "step tables, the sampler, the trace");
     add_row(&p, "sessions", p.session_bytes, "tokens of %u running and %u waiting requests",
             c->parallel, c->queue_max);
     uint64_t named = 0;

@@ -10,7 +10,7 @@ _sluice() {
         return
     fi
     case $prev in
-    -m | --model | --draft) mapfile -t COMPREPLY < <(compgen -f -X '!*.gguf' -- "$cur"; compgen -d -- "$cur") && return ;;
+    -m | --model) mapfile -t COMPREPLY < <(compgen -f -X '!*.gguf' -- "$cur"; compgen -d -- "$cur") && return ;;
     --log-level) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$cur") && return ;;
     --kv-type) mapfile -t COMPREPLY < <(compgen -W "f16 q8_0" -- "$cur") && return ;;
     --cpu-isa) mapfile -t COMPREPLY < <(compgen -W "c avx2 avx512 vnni" -- "$cur") && return ;;
