@@ -167,6 +167,10 @@ static void read_done(struct sl_read *read, enum sl_status status) {
     size_t slot = (size_t)(read - f->reads);
     f->n_reading--;
     f->n_background -= f->background[slot];
+    if (status < 0 && status != SL_ERR_CANCELED) {
+        f->failed_err = f->read_err;
+        f->failed_slot = (uint32_t)slot;
+    }
     if (f->timeline)
         sl_fetch_trace_read(f, (uint32_t)slot, status);
     sl_cache_filled(f->cache, f->fills[slot], status, sl_fetch_now(f));
@@ -347,7 +351,8 @@ static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_e
         if (st < 0) {
             if (*n_failed == 0)
                 sl_fail(err, st, "layer %u, expert %u: %s", f->layout->layers[f->layer].model_layer,
-                        h.id.expert, f->read_err.text);
+                        h.id.expert,
+                        f->failed_slot == h.lease.slot ? f->failed_err.text : sl_status_text(st));
             *n_failed += fail_rows(f, h.id.expert);
             f->stats.failed++;
             drop_held(f, i);

@@ -54,7 +54,9 @@ struct sl_fetch {
     struct sl_timeline *timeline;       /* NULL: no trace */
     struct sl_traced *traced;           /* [n_slots] by slot, its read; NULL: no trace */
     struct sl_fetch_stats traced_stats; /* when they were drawn last */
-    struct sl_err read_err;             /* of the read that failed last */
+    struct sl_err read_err;             /* where the reader writes */
+    struct sl_err failed_err;           /* of the read that failed last ... */
+    uint32_t failed_slot;               /* ... into this slot */
 
     /* The layer that is being run. Experts move from wanted to held to done. */
     uint32_t layer;

@@ -15,7 +15,7 @@
 
 struct sl_heat_store {
     struct sl_heat *heat;
-    char path[4096], beside[4100];
+    char path[4096], beside[4112];
     size_t image_bytes;
     uint64_t saved_version; /* sum of the layers' when it was saved */
     pthread_t writer;       /* started at the first save */
@@ -102,7 +102,8 @@ enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
         sl_warn("the heat file's path is too long: heat is not kept");
         s->path[0] = 0;
     } else {
-        snprintf(s->beside, sizeof s->beside, "%s.new", s->path);
+        /* Of this process alone: others may keep heat of the same model. */
+        snprintf(s->beside, sizeof s->beside, "%s.%d", s->path, (int)getpid());
         make_folders(s->path);
         load(s);
     }
