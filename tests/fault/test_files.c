@@ -41,7 +41,7 @@ static void open_place(struct place *p) {
 static void close_place(struct place *p) {
     char left[160];
     sl_model_close(&p->model);
-    snprintf(left, sizeof left, "%s.new", p->heat);
+    snprintf(left, sizeof left, "%s.%d", p->heat, (int)getpid());
     unlink(left);
     unlink(p->path);
     unlink(p->mirror);
@@ -371,7 +371,7 @@ static void damaged_heat_costs_nothing_but_heat(void **state) {
 /* Leaves the old file as it was, and nothing beside it. */
 static void expect_old_heat(const char *heat, size_t n) {
     char beside[200];
-    snprintf(beside, sizeof beside, "%s.new", heat);
+    snprintf(beside, sizeof beside, "%s.%d", heat, (int)getpid());
     assert_int_equal(access(beside, F_OK), -1);
     int fd = open(heat, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
