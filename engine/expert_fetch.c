@@ -328,6 +328,14 @@ static void drop_held(struct sl_fetch *f, uint32_t at) {
     f->held[at] = f->held[--f->n_held];
 }
 
+/* Says which expert could not be read and why: reads that fail together share one text. */
+static void fail_layer(const struct sl_fetch *f, const struct sl_held *h, enum sl_status st,
+                       struct sl_err *err) {
+    bool own = f->failed_slot == h->lease.slot;
+    sl_fail(err, st, "layer %u, expert %u: %s%s", f->layout->layers[f->layer].model_layer,
+            h->id.expert, own ? "" : "as another one of the step: ", f->failed_err.text);
+}
+
 /* A wave: what is still wanted waits for slots, not for its turn in the disk's queue. */
 static bool is_wave(const struct sl_fetch *f) {
     return f->n_wanted && f->n_loading < f->window;
@@ -350,9 +358,7 @@ static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_e
         }
         if (st < 0) {
             if (*n_failed == 0)
-                sl_fail(err, st, "layer %u, expert %u: %s", f->layout->layers[f->layer].model_layer,
-                        h.id.expert,
-                        f->failed_slot == h.lease.slot ? f->failed_err.text : sl_status_text(st));
+                fail_layer(f, &h, st, err);
             *n_failed += fail_rows(f, h.id.expert);
             f->stats.failed++;
             drop_held(f, i);
