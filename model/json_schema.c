@@ -391,7 +391,7 @@ static enum sl_status other_keys(struct sl_schema *c, const char **names, size_t
     *out_rule = c->n_rules++;
     bool ends = n && names[0][at] == '\0';
     for (size_t i = ends ? 1 : 0, end; st == SL_OK && i < n; i = end) {
-        uint32_t len = sl_utf8_len((const unsigned char *)names[i] + at, strlen(names[i] + at));
+        uint32_t len = sl_utf8_len((const unsigned char *)names[i] + at, strnlen(names[i] + at, 4));
         unsigned char ch = (unsigned char)names[i][at];
         for (end = i + 1; end < n && strncmp(names[i] + at, names[end] + at, len) == 0;)
             end++;
@@ -461,11 +461,16 @@ static enum sl_status read_members(struct sl_schema *c, const json_t *s, json_t 
         return sl_fail(c->err, SL_ERR_INVALID, "properties must be an object");
     if (r && !json_is_array(r) && !json_is_boolean(r)) /* a boolean: draft 3, of no effect */
         return sl_fail(c->err, SL_ERR_INVALID, "required must be an array of names");
-    json_t *all = p ? json_copy((json_t *)p) : json_object(), *name;
-    if (!all)
-        return no_memory(c);
+    if (json_object_size(p) > SL_SCHEMA_MAX_RULES || json_array_size(r) > SL_SCHEMA_MAX_RULES)
+        return sl_fail(c->err, SL_ERR_INVALID, "%s: at most %u names are supported",
+                       json_object_size(p) > SL_SCHEMA_MAX_RULES ? "properties" : "required",
+                       SL_SCHEMA_MAX_RULES);
+    json_t *all = NULL, *name, *none = p ? NULL : json_object();
     size_t i;
-    enum sl_status st = SL_OK;
+    enum sl_status st = !p && !none ? no_memory(c) : sl_schema_copy(c, p ? p : none, &all);
+    json_decref(none);
+    if (st != SL_OK)
+        return st;
     json_array_foreach((json_t *)r, i, name) {
         const char *key = json_string_value(name);
         if (!key)
@@ -488,15 +493,6 @@ static enum sl_status read_members(struct sl_schema *c, const json_t *s, json_t 
     else
         json_decref(all);
     return st;
-}
-
-static bool is_required(const json_t *s, const char *key) {
-    size_t i;
-    json_t *v;
-    json_array_foreach((json_t *)json_object_get(s, "required"), i,
-                       v) if (json_is_string(v) &&
-                              strcmp(json_string_value(v), key) == 0) return true;
-    return false;
 }
 
 /* The members one after the other: a: none was written yet, b: some were. */
@@ -539,17 +535,22 @@ static enum sl_status put_object(struct sl_schema *c, const json_t *s, struct sl
     if (extra && !json_is_boolean(extra) && !json_is_object(extra))
         return sl_fail(c->err, SL_ERR_INVALID, "additionalProperties must be a schema");
     uint32_t least, most, more_rule = 0, n_required = 0;
-    json_t *all = NULL, *value;
+    json_t *all = NULL, *required = NULL, *value;
     enum sl_status st = read_counts(c, s, "minProperties", "maxProperties", &least, &most);
     if (st == SL_OK)
         st = read_members(c, s, &all);
-    if (st != SL_OK)
+    if (st == SL_OK)
+        st = sl_schema_required(c, s, &required);
+    if (st != SL_OK) {
+        json_decref(all);
         return st;
+    }
     uint32_t n = (uint32_t)json_object_size(all), i = 0;
     bool more = extra ? !json_is_false(extra) : n == 0;
     if (n == 0 && more && (!extra || json_is_true(extra)) && least == 0 &&
         most == SL_SCHEMA_NO_MAX) {
         sl_buf_puts(b, "obj");
+        json_decref(required);
         json_decref(all);
         return SL_OK;
     }
@@ -562,7 +563,7 @@ static enum sl_status put_object(struct sl_schema *c, const json_t *s, struct sl
             if (st != SL_OK)
                 break;
             m[i].name = key;
-            m[i].required = is_required(s, key);
+            m[i].required = json_object_get(required, key) != NULL;
             n_required += m[i].required;
             if (json_is_false(value) && !m[i].required)
                 continue; /* must not be there */
@@ -600,6 +601,7 @@ static enum sl_status put_object(struct sl_schema *c, const json_t *s, struct sl
         }
     }
     free(m);
+    json_decref(required);
     json_decref(all);
     return st;
 }
@@ -681,8 +683,8 @@ static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const ch
         return sl_fail(c->err, SL_ERR_INVALID, "%s must be an array of schemas", key);
     if (n > 256)
         return sl_fail(c->err, SL_ERR_INVALID, "%s: at most 256 alternatives are supported", key);
-    json_t *base = json_copy((json_t *)s), **flat = calloc(n, sizeof *flat);
-    enum sl_status st = base && flat ? SL_OK : no_memory(c);
+    json_t *base = NULL, **flat = calloc(n, sizeof *flat);
+    enum sl_status st = flat ? sl_schema_copy(c, s, &base) : no_memory(c);
     bool any = false;
     if (base)
         json_object_del(base, key);
@@ -696,10 +698,15 @@ static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const ch
         json_decref(alone);
         if (st == SL_OK && json_is_object(flat[i]))
             st = sl_schema_types(c, flat[i], &types);
-        if (st != SL_OK || json_is_false(flat[i]) || (json_is_object(flat[i]) && !types))
-            continue; /* nothing is allowed by this one */
+        if (st != SL_OK || json_is_false(flat[i]) || (json_is_object(flat[i]) && !types)) {
+            json_decref(flat[i]); /* nothing is allowed by this one */
+            flat[i] = NULL;
+            continue;
+        }
         for (size_t k = 0; one && st == SL_OK && k < i; k++) {
             bool disjoint = true;
+            if (!flat[k])
+                continue;
             st = sl_schema_disjoint(c, flat[k], flat[i], 0, &disjoint);
             if (st == SL_OK && !disjoint)
                 st = sl_fail(c->err, SL_ERR_INVALID,
@@ -713,6 +720,10 @@ static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const ch
         if (st == SL_OK)
             sl_buf_printf(b, "%sr%u", any ? " | " : "", rule);
         any = true;
+        if (!one) { /* oneOf compares with those before */
+            json_decref(flat[i]);
+            flat[i] = NULL;
+        }
     }
     for (size_t i = 0; flat && i < n; i++)
         json_decref(flat[i]);
@@ -755,35 +766,59 @@ static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl
     return st;
 }
 
+struct text_sink {
+    struct sl_schema *c;
+    struct sl_buf text;
+};
+
+static int put_text(const char *bytes, size_t len, void *ctx) {
+    struct text_sink *t = ctx;
+    t->c->work += len;
+    sl_buf_put(&t->text, bytes, len);
+    return t->c->work > SL_SCHEMA_MAX_WORK || t->text.failed ? -1 : 0;
+}
+
+static enum sl_status too_large(struct sl_schema *c) {
+    return sl_fail(c->err, SL_ERR_INVALID, "the schema is too large or too intricate");
+}
+
 /* Equal schemas share a rule, which is also what ends recursion. */
 static enum sl_status rule_of(struct sl_schema *c, const json_t *s, uint32_t *out_rule) {
-    char *text = json_dumps(s, JSON_COMPACT | JSON_ENCODE_ANY);
-    if (!text)
-        return no_memory(c);
-    c->work += strlen(text);
+    /* Merged schemas share parts, so the text may be far longer than what was read: stopped as it
+     * is written. */
+    struct text_sink t = {.c = c};
+    if (json_dump_callback(s, put_text, &t, JSON_COMPACT | JSON_ENCODE_ANY) != 0 || t.text.failed ||
+        !t.text.len) {
+        sl_buf_release(&t.text);
+        return c->work > SL_SCHEMA_MAX_WORK ? too_large(c) : no_memory(c);
+    }
+    sl_buf_put(&t.text, "", 1);
+    const char *text = t.text.failed ? "" : t.text.ptr;
     const json_t *known = json_object_get(c->known, text);
-    enum sl_status st = SL_OK;
+    enum sl_status st = t.text.failed ? no_memory(c) : SL_OK;
     json_t *flat = NULL;
     struct sl_buf b = {0};
     if (known) {
         *out_rule = (uint32_t)json_integer_value(known);
-        free(text);
+        sl_buf_release(&t.text);
         return SL_OK;
     }
     uint32_t rule = c->n_rules++;
-    if (json_object_set_new(c->known, text, json_integer(rule)) != 0)
+    if (st == SL_OK && json_object_set_new(c->known, text, json_integer(rule)) != 0)
         st = no_memory(c);
-    free(text);
+    sl_buf_release(&t.text);
     if (st == SL_OK && ++c->depth > SL_SCHEMA_MAX_DEPTH)
         st = sl_fail(c->err, SL_ERR_INVALID, "the schema is nested more than %u deep",
                      SL_SCHEMA_MAX_DEPTH);
     if (st == SL_OK && (c->work > SL_SCHEMA_MAX_WORK || c->n_rules > SL_SCHEMA_MAX_RULES ||
-                        c->out->len > SL_SCHEMA_MAX_WORK / 8))
-        st = sl_fail(c->err, SL_ERR_INVALID, "the schema is too large or too intricate");
+                        c->out->len > SL_SCHEMA_MAX_TEXT))
+        st = too_large(c);
     if (st == SL_OK)
         st = sl_schema_flatten(c, s, 0, &flat);
     if (st == SL_OK)
         st = put_schema(c, flat, &b);
+    if (st == SL_OK && c->out->len + b.len > SL_SCHEMA_MAX_TEXT)
+        st = too_large(c);
     c->depth--;
     if (st == SL_OK) {
         sl_buf_printf(c->out, "r%u ::= ", rule);

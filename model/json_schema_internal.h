@@ -9,6 +9,8 @@
 #define SL_SCHEMA_MAX_DEPTH 64u
 #define SL_SCHEMA_MAX_RULES 20000u
 #define SL_SCHEMA_MAX_WORK  (32u << 20) /* bytes of schemas written out to be recognised */
+#define SL_SCHEMA_MAX_TEXT  (4u << 20)  /* bytes of a grammar, of which more is refused later */
+#define SL_SCHEMA_MAX_STEPS (1u << 20)  /* see sl_schema_spend */
 #define SL_SCHEMA_MAX_COUNT 16384u      /* characters, items */
 #define SL_SCHEMA_MAX_ENUM  2000u
 #define SL_SCHEMA_NO_MAX    UINT32_MAX
@@ -22,6 +24,7 @@ struct sl_schema {
     json_t *known; /* a schema's text -> its rule */
     uint32_t n_rules, depth;
     size_t work;
+    uint64_t steps;
     struct sl_err *err;
 };
 
@@ -42,6 +45,14 @@ enum sl_status sl_schema_pattern(const char *pattern, struct sl_buf *b, uint32_t
                                  uint32_t *out_most, struct sl_err *err) SL_MUST_CHECK;
 
 /* json_schema_merge.c */
+
+/* Counts work that the size of a schema does not bound: schemas resolved, members copied or
+ * compared. SL_ERR_INVALID once there was too much of it for one schema. */
+enum sl_status sl_schema_spend(struct sl_schema *c, uint64_t steps) SL_MUST_CHECK;
+/* json_copy of an object or array, counted. */
+enum sl_status sl_schema_copy(struct sl_schema *c, const json_t *v, json_t **out) SL_MUST_CHECK;
+/* The names in required, each once, as keys of an object; new reference. */
+enum sl_status sl_schema_required(struct sl_schema *c, const json_t *s, json_t **out) SL_MUST_CHECK;
 
 /* A schema without $ref and allOf that takes what s takes; new reference. */
 enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,

@@ -182,11 +182,141 @@ static void test_refuses(void **state) {
     }
 }
 
+static void expect_refused(const char *schema, const char *word) {
+    json_t *s = json_loads(schema, JSON_DECODE_ANY, NULL);
+    struct sl_buf b = {0};
+    struct sl_err err = {""};
+    assert_non_null(s);
+    enum sl_status st = sl_json_schema_grammar(s, &b, &err);
+    if (st != SL_ERR_INVALID || !strstr(err.text, word))
+        fail_msg("%.200s: %d '%s'", schema, st, err.text);
+    sl_buf_release(&b);
+    json_decref(s);
+}
+
+/* Small schemas that say a great deal of work: without a count of it, each of these takes from
+ * minutes to for ever. That it was the count which ended it is in the error's text. */
+static void test_bounds_work(void **state) {
+    (void)state;
+    struct sl_buf b = {0};
+    /* Twice the one before, 30 times. */
+    sl_buf_puts(&b, "{\"$defs\":{\"a0\":{\"type\":\"object\"}");
+    for (int i = 1; i <= 30; i++)
+        sl_buf_printf(&b,
+                      ",\"a%d\":{\"allOf\":[{\"$ref\":\"#/$defs/a%d\"},{\"$ref\":\"#/$defs/"
+                      "a%d\"}]}",
+                      i, i - 1, i - 1);
+    sl_buf_puts(&b, "},\"$ref\":\"#/$defs/a30\"}");
+    sl_buf_put(&b, "", 1);
+    expect_refused(b.ptr, "intricate");
+
+    /* The same, through alternatives that are compared, each of which allows nothing. */
+    sl_buf_clear(&b);
+    sl_buf_puts(&b, "{\"$defs\":{\"a\":{\"type\":[],\"properties\":{");
+    for (int i = 0; i < 10000; i++)
+        sl_buf_printf(&b, "%s\"p%d\":{}", i ? "," : "", i);
+    sl_buf_puts(&b, "}}},\"properties\":{\"x\":{}},\"anyOf\":[");
+    for (int i = 0; i < 256; i++)
+        sl_buf_printf(&b, "%s{\"$ref\":\"#/$defs/a\"}", i ? "," : "");
+    sl_buf_puts(&b, "]}");
+    sl_buf_put(&b, "", 1);
+    expect_refused(b.ptr, "intricate");
+
+    /* Self-recursive objects, compared. Names said twice count once. */
+    static const char two[] =
+        "{\"$defs\":{\"a\":{\"type\":\"object\",\"properties\":{%s\"a\":{\"$ref\":\"#/$defs/a\"}},"
+        "\"required\":[%s\"a\"]},\"b\":{\"type\":\"object\",\"properties\":{%s\"a\":{\"$ref\":\"#/"
+        "$defs/b\"}},\"required\":[%s\"a\"]}},\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/"
+        "$defs/b\"}]}";
+    struct sl_buf pa = {0}, pb = {0}, names = {0}, doubles = {0};
+    for (int i = 0; i < 20; i++) {
+        sl_buf_printf(&pa, "\"n%d\":{\"$ref\":\"#/$defs/a\"},", i);
+        sl_buf_printf(&pb, "\"n%d\":{\"$ref\":\"#/$defs/b\"},", i);
+        sl_buf_printf(&names, "\"n%d\",", i);
+        sl_buf_puts(&doubles, "\"a\",");
+    }
+    sl_buf_put(&pa, "", 1);
+    sl_buf_put(&pb, "", 1);
+    sl_buf_put(&names, "", 1);
+    sl_buf_put(&doubles, "", 1);
+    sl_buf_clear(&b);
+    sl_buf_printf(&b, two, pa.ptr, names.ptr, pb.ptr, names.ptr);
+    expect_refused(b.ptr, "intricate");
+    sl_buf_clear(&b);
+    sl_buf_printf(&b, two, "", doubles.ptr, "", doubles.ptr);
+    expect_refused(b.ptr, "oneOf");
+
+    /* Long lists: refused before they are compared. */
+    for (int k = 0; k < 2; k++) {
+        sl_buf_clear(&b);
+        sl_buf_puts(&b,
+                    k ? "{\"allOf\":[{\"enum\":[0" : "{\"type\":\"object\",\"required\":[\"x\"");
+        for (int i = 1; i < 100000; i++)
+            sl_buf_printf(&b, k ? ",%d" : ",\"%d\"", i);
+        if (k)
+            sl_buf_puts(&b, "]},{\"enum\":[-1]}]}");
+        else
+            sl_buf_puts(&b, "]}");
+        sl_buf_put(&b, "", 1);
+        expect_refused(b.ptr, k ? "enum" : "required");
+    }
+
+    /* A part that many members share, written out for each of them. */
+    sl_buf_clear(&b);
+    sl_buf_puts(&b, "{\"anyOf\":[{\"allOf\":[{\"additionalProperties\":{\"title\":\"");
+    for (int i = 0; i < 10000; i++)
+        sl_buf_puts(&b, "0123456789");
+    sl_buf_puts(&b, "\"}},{\"properties\":{");
+    for (int i = 0; i < 10000; i++)
+        sl_buf_printf(&b, "%s\"p%d\":{}", i ? "," : "", i);
+    sl_buf_puts(&b, "}}]}]}");
+    sl_buf_put(&b, "", 1);
+    expect_refused(b.ptr, "too large");
+
+    sl_buf_release(&pa);
+    sl_buf_release(&pb);
+    sl_buf_release(&names);
+    sl_buf_release(&doubles);
+    sl_buf_release(&b);
+}
+
+/* As many alternatives as there may be, and many parts of one property, are no such work. */
+static void test_allows_work(void **state) {
+    (void)state;
+    struct sl_buf b = {0};
+    sl_buf_puts(&b, "{\"oneOf\":[");
+    for (int i = 0; i < 256; i++)
+        sl_buf_printf(&b,
+                      "%s{\"type\":\"object\",\"properties\":{\"kind\":{\"const\":\"k%d\"},"
+                      "\"a\":{\"type\":\"null\"}},\"required\":[\"kind\",\"a\"]}",
+                      i ? "," : "", i);
+    sl_buf_puts(&b, "]}");
+    sl_buf_put(&b, "", 1);
+    struct sl_grammar *g = compile(b.ptr);
+    sl_grammar_destroy(&g);
+
+    sl_buf_clear(&b);
+    sl_buf_puts(&b, "{\"allOf\":[{\"required\":[\"p\"]}");
+    for (int i = 1; i <= 500; i++)
+        sl_buf_printf(&b, ",{\"properties\":{\"p\":{\"type\":\"integer\",\"minimum\":%d}}}", i);
+    sl_buf_puts(&b, "]}");
+    sl_buf_put(&b, "", 1);
+    g = compile(b.ptr);
+    struct sl_automaton *a;
+    assert_int_equal(sl_automaton_create(g, NULL, NULL, 0, &a), SL_OK);
+    assert_true(takes(a, "{\"p\":500}"));
+    assert_false(takes(a, "{\"p\":499}"));
+    assert_false(takes(a, "{}"));
+    sl_automaton_destroy(&a);
+    sl_grammar_destroy(&g);
+    sl_buf_release(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_takes),
-        cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_takes),       cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_bounds_work),
+        cmocka_unit_test(test_allows_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
