@@ -75,7 +75,7 @@ static enum sl_status check_keywords(struct sl_schema *c, const json_t *s) {
             return sl_fail(c->err, SL_ERR_INVALID, "%s must be a whole number from 0 up",
                            counts[i]);
     }
-    return SL_OK;
+    return sl_schema_check_bounds(c, s);
 }
 
 /* What two such keywords ask for. A most that is out of reach is one that is not there. */
@@ -168,13 +168,22 @@ static bool admits(const json_t *s, unsigned types, const json_t *v) {
     if (!(sl_schema_type_of(v) & types))
         return false;
     if (json_is_number(v)) {
-        double x = json_number_value(v);
-        return !(((b = json_object_get(s, "minimum")) && x < json_number_value(b)) ||
-                 ((b = json_object_get(s, "maximum")) && x > json_number_value(b)) ||
-                 (json_is_number(b = json_object_get(s, "exclusiveMinimum")) &&
-                  x <= json_number_value(b)) ||
-                 (json_is_number(b = json_object_get(s, "exclusiveMaximum")) &&
-                  x >= json_number_value(b)));
+        static const struct {
+            const char *key, *open_key;
+            int sign;
+        } bounds[] = {{"minimum", "exclusiveMinimum", 1}, {"maximum", "exclusiveMaximum", -1}};
+        for (size_t i = 0; i < 2; i++) {
+            const json_t *open = json_object_get(s, bounds[i].open_key);
+            long double x = sl_schema_value(v) * bounds[i].sign;
+            if ((b = json_object_get(s, bounds[i].key))) {
+                long double at = sl_schema_value(b) * bounds[i].sign;
+                if (x < at || (x == at && json_is_true(open))) /* true: draft 4 */
+                    return false;
+            }
+            if (json_is_number(open) && x <= sl_schema_value(open) * bounds[i].sign)
+                return false;
+        }
+        return true;
     }
     if (json_is_string(v)) {
         double n = (double)count_chars(json_string_value(v));
@@ -288,7 +297,7 @@ static enum sl_status put_string(struct sl_schema *c, const json_t *s, struct sl
     sl_buf_puts(b, "\"\\\"\" ");
     if (regex) {
         uint32_t regex_least, regex_most;
-        st = sl_schema_pattern(regex, b, &regex_least, &regex_most, c->err);
+        st = sl_schema_pattern(regex, strlen(regex), b, &regex_least, &regex_most, c->err);
         if (st != SL_OK)
             return st;
         if (regex_least < least || regex_most > most)

@@ -37,12 +37,20 @@ enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s,
 enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s,
                                 struct sl_buf *b) SL_MUST_CHECK;
 
+/* minimum, maximum, multipleOf and the like are numbers, or SL_ERR_INVALID names the one that is
+ * not. exclusiveMinimum and exclusiveMaximum may be booleans as well, as in draft 4. */
+enum sl_status sl_schema_check_bounds(struct sl_schema *c, const json_t *s) SL_MUST_CHECK;
+/* Of a number, without rounding integers beyond 2^53. */
+long double sl_schema_value(const json_t *v);
+
 /* json_schema_pattern.c: the JSON text between the quotation marks of the strings in which a
  * regular expression (ECMA-262, with the u flag) is found. Taken: characters, `.`, classes, \d \w
  * \s and their opposites, character escapes, groups, alternatives, * + ? {m,n}, ^ and $ at the ends
- * of the whole or of its alternatives. Errors: SL_ERR_INVALID for anything else. */
-enum sl_status sl_schema_pattern(const char *pattern, struct sl_buf *b, uint32_t *out_least,
-                                 uint32_t *out_most, struct sl_err *err) SL_MUST_CHECK;
+ * of the whole or of its alternatives. Errors: SL_ERR_INVALID for anything else, and for what is
+ * too long. */
+enum sl_status sl_schema_pattern(const char *pattern, size_t len, struct sl_buf *b,
+                                 uint32_t *out_least, uint32_t *out_most,
+                                 struct sl_err *err) SL_MUST_CHECK;
 
 /* json_schema_merge.c */
 

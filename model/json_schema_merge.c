@@ -456,9 +456,9 @@ static json_t *merge_keyword(struct sl_schema *c, const char *key, json_t *x, js
     static const char *const smaller[] = {"maximum",  "exclusiveMaximum", "maxLength",
                                           "maxItems", "maxProperties",    NULL};
     if (one_of(key, larger) && json_is_number(x) && json_is_number(y))
-        return json_incref(json_number_value(x) > json_number_value(y) ? x : y);
+        return json_incref(sl_schema_value(x) > sl_schema_value(y) ? x : y);
     if (one_of(key, smaller) && json_is_number(x) && json_is_number(y))
-        return json_incref(json_number_value(x) < json_number_value(y) ? x : y);
+        return json_incref(sl_schema_value(x) < sl_schema_value(y) ? x : y);
     if (strcmp(key, "required") == 0 && json_is_array(x) && json_is_array(y))
         return merge_required(c, x, y);
     if (strcmp(key, "items") == 0)
@@ -489,6 +489,50 @@ static enum sl_status merge_values(struct sl_schema *c, json_t *out, const json_
         return st;
     json_object_del(out, "const");
     return json_object_set_new(out, "enum", values) == 0 ? SL_OK : no_memory(c);
+}
+
+/* items holds for what comes behind prefixItems. One that stands in a schema without prefixItems
+ * holds for those of the other as well. The older form, items as an array, is not combined. */
+static enum sl_status merge_prefix(struct sl_schema *c, json_t *out, const json_t *a,
+                                   const json_t *b) {
+    static const char *const keys[] = {"items", "prefixItems", "additionalItems"};
+    const json_t *of[] = {a, b};
+    for (size_t k = 0; k < 2; k++) {
+        if (!json_is_array(json_object_get(of[k], "items")))
+            continue;
+        bool same = true, there = false;
+        for (size_t i = 0; i < 3; i++) {
+            json_t *x = json_object_get(of[k], keys[i]), *y = json_object_get(of[1 - k], keys[i]);
+            there = there || y;
+            same = same && (x && y ? equal(c, x, y) : x == y);
+        }
+        if (there && !same)
+            return sl_fail(c->err, SL_ERR_INVALID,
+                           "items: an array of schemas cannot be combined with another items, "
+                           "prefixItems or additionalItems; write it as prefixItems");
+        return SL_OK;
+    }
+    for (size_t k = 0; k < 2; k++) {
+        const json_t *prefix = json_object_get(of[k], "prefixItems");
+        json_t *all = json_object_get(of[1 - k], "items"), *v, *sum;
+        size_t i;
+        if (!json_is_array(prefix) || json_object_get(of[1 - k], "prefixItems") || !all)
+            continue;
+        enum sl_status st = sl_schema_spend(c, json_array_size(prefix));
+        if (st != SL_OK)
+            return st;
+        json_t *list = json_array();
+        json_array_foreach((json_t *)prefix, i, v) {
+            sum = list ? both_of(c, v, all) : NULL;
+            if (!sum || json_array_append_new(list, sum) != 0) {
+                json_decref(list);
+                return no_both(c);
+            }
+        }
+        if (!list || json_object_set_new(out, "prefixItems", list) != 0)
+            return no_memory(c);
+    }
+    return SL_OK;
 }
 
 enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_t *b,
@@ -545,6 +589,8 @@ enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_
     bool values = json_object_get(b, "enum") || json_object_get(b, "const");
     if (st == SL_OK && values)
         st = merge_values(c, sum, a, b);
+    if (st == SL_OK)
+        st = merge_prefix(c, sum, a, b);
     if (st == SL_OK && (json_object_get(a, "properties") || json_object_get(b, "properties")) &&
         (json_object_get(b, "properties") || json_object_get(b, "additionalProperties")))
         st = merge_properties(c, sum, a, b);

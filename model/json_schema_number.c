@@ -77,9 +77,14 @@ static void integers(struct sl_buf *out, long long lo, long long hi) {
 
 struct bound {
     bool there, open;
-    double at;
+    long double at; /* holds every 64-bit integer */
     const char *name;
 };
+
+long double sl_schema_value(const json_t *v) {
+    return json_is_integer(v) ? (long double)json_integer_value(v)
+                              : (long double)json_real_value(v);
+}
 
 static void narrow(struct bound *b, const json_t *s, const char *key, const char *open_key,
                    int sign) {
@@ -87,17 +92,17 @@ static void narrow(struct bound *b, const json_t *s, const char *key, const char
     *b = (struct bound){.name = key};
     if (json_is_number(v)) {
         b->there = true;
-        b->at = json_number_value(v);
+        b->at = sl_schema_value(v);
         b->open = json_is_true(o); /* draft 4 */
     }
     if (json_is_number(o)) {
-        double at = json_number_value(o);
+        long double at = sl_schema_value(o);
         if (!b->there || sign * at >= sign * b->at)
             *b = (struct bound){true, true, at, open_key};
     }
 }
 
-static enum sl_status check_bounds(struct sl_schema *c, const json_t *s) {
+enum sl_status sl_schema_check_bounds(struct sl_schema *c, const json_t *s) {
     static const char *const keys[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
                                        "multipleOf"};
     for (size_t i = 0; i < 5; i++) {
@@ -136,13 +141,13 @@ static enum sl_status multiples(struct sl_schema *c, double of, long long lo, bo
 
 enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     struct bound min, max;
-    enum sl_status st = check_bounds(c, s);
+    enum sl_status st = sl_schema_check_bounds(c, s);
     if (st != SL_OK)
         return st;
     narrow(&min, s, "minimum", "exclusiveMinimum", 1);
     narrow(&max, s, "maximum", "exclusiveMaximum", -1);
-    double lo_d = min.open && min.at == ceil(min.at) ? min.at + 1 : ceil(min.at);
-    double hi_d = max.open && max.at == floor(max.at) ? max.at - 1 : floor(max.at);
+    long double lo_d = min.open && min.at == ceill(min.at) ? min.at + 1 : ceill(min.at);
+    long double hi_d = max.open && max.at == floorl(max.at) ? max.at - 1 : floorl(max.at);
     if ((min.there && lo_d > 1e17) || (max.there && hi_d < -1e17))
         return sl_fail(c->err, SL_ERR_INVALID, "%s is out of the range of integers, up to 1e17",
                        min.there && lo_d > 1e17 ? min.name : max.name);
@@ -255,7 +260,7 @@ static bool positive(struct sl_buf *b, double lo_d, bool lo_open, double hi_d, b
 
 enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     struct bound min, max;
-    enum sl_status st = check_bounds(c, s);
+    enum sl_status st = sl_schema_check_bounds(c, s);
     if (st != SL_OK)
         return st;
     if (json_object_get(s, "multipleOf"))
@@ -268,7 +273,7 @@ enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s, struct sl_
     }
     /* Far bounds, and those that are not there, give way to what can be written exactly. */
     const double far = 99999999999.0;
-    double lo = min.there ? min.at : -far, hi = max.there ? max.at : far;
+    double lo = min.there ? (double)min.at : -far, hi = max.there ? (double)max.at : far;
     bool lo_open = min.there && min.open, hi_open = max.there && max.open;
     if (lo < -far && hi > -far) {
         lo = -far;

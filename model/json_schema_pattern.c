@@ -7,6 +7,7 @@
 
 #define MAX_RANGES 256u
 #define MAX_GROUPS 40u
+#define MAX_BYTES  (64u << 10) /* of a pattern */
 #define FOREVER    SL_SCHEMA_NO_MAX
 
 struct set {
@@ -17,7 +18,7 @@ struct set {
 };
 
 struct regex {
-    const char *p;
+    const char *p, *end;
     struct sl_buf *b;
     uint32_t groups;
     struct sl_err *err;
@@ -212,7 +213,7 @@ static enum sl_status escape(struct regex *x, uint32_t *out) {
 }
 
 static enum sl_status one_char(struct regex *x, uint32_t *out) {
-    uint32_t n = sl_utf8_len((const unsigned char *)x->p, strlen(x->p) + 1);
+    uint32_t n = sl_utf8_len((const unsigned char *)x->p, (size_t)(x->end - x->p) + 1);
     if (!n)
         return bad(x, "not UTF-8");
     *out = sl_utf8_get((const unsigned char *)x->p, n);
@@ -391,6 +392,8 @@ static enum sl_status sequence(struct regex *x, struct span *out) {
         enum sl_status st = atom(x, &part);
         if (st == SL_OK)
             st = quantifier(x, &part);
+        if (st == SL_OK && x->b->len > SL_SCHEMA_MAX_TEXT)
+            st = bad(x, "its grammar is longer than 4 MiB here");
         if (st != SL_OK)
             return st;
         *out = (struct span){add(out->least, part.least), add(out->most, part.most)};
@@ -415,9 +418,12 @@ static enum sl_status alternatives(struct regex *x, struct span *out) {
     return st;
 }
 
-enum sl_status sl_schema_pattern(const char *pattern, struct sl_buf *b, uint32_t *out_least,
-                                 uint32_t *out_most, struct sl_err *err) {
-    struct regex x = {.p = pattern, .b = b, .err = err};
+enum sl_status sl_schema_pattern(const char *pattern, size_t len, struct sl_buf *b,
+                                 uint32_t *out_least, uint32_t *out_most, struct sl_err *err) {
+    struct regex x = {.p = pattern, .end = pattern + len, .b = b, .err = err};
+    if (len > MAX_BYTES)
+        return sl_fail(err, SL_ERR_INVALID, "pattern: %zu bytes; at most %u are supported", len,
+                       MAX_BYTES);
     struct span all = {FOREVER, 0};
     sl_buf_puts(b, "(");
     for (bool more = true; more;) {

@@ -56,6 +56,28 @@ static void test_takes(void **state) {
          {"{}", "{\"ab\":null}", "{\"a\":true}", "{\"abc\":true}",
           "{\"ab\":null,\"b\":true,\"\":false}"},
          {"{\"ab\":true}", "{\"\\u0061b\":true}", "{\"a\":null}"}},
+        /* Beyond 2^53. */
+        {"{\"type\":\"integer\",\"minimum\":9007199254740993,\"maximum\":9007199254740995}",
+         {"9007199254740993", "9007199254740995"},
+         {"9007199254740992", "9007199254740996"}},
+        {"{\"allOf\":[{\"type\":\"integer\",\"minimum\":9007199254740992},{\"minimum\":"
+         "9007199254740993}],\"exclusiveMaximum\":9007199254740995}",
+         {"9007199254740993", "9007199254740994"},
+         {"9007199254740992", "9007199254740995"}},
+        /* Draft 4. */
+        {"{\"enum\":[4,5,6,7,8],\"minimum\":5,\"exclusiveMinimum\":true,\"maximum\":7,"
+         "\"exclusiveMaximum\":false}",
+         {"6", "7"},
+         {"4", "5", "8"}},
+        /* items without prefixItems beside it holds for those of another. */
+        {"{\"allOf\":[{\"type\":\"array\",\"prefixItems\":[{},{\"minimum\":3}]},"
+         "{\"items\":{\"type\":\"integer\"}}]}",
+         {"[]", "[1]", "[1,3]", "[1,3,2]"},
+         {"[\"a\"]", "[1,2]", "[1,\"a\"]", "[1,3,\"a\"]"}},
+        {"{\"items\":{\"type\":\"integer\"},\"allOf\":[{\"type\":\"array\",\"prefixItems\":[{}],"
+         "\"items\":{\"minimum\":3}}]}",
+         {"[1]", "[1,3]"},
+         {"[\"a\"]", "[1,2]", "[1,\"a\"]"}},
         {"{\"type\":\"object\",\"maxProperties\":1}", {"{}", "{\"a\":1}"}, {"{\"a\":1,\"b\":2}"}},
         {"{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"minItems\":2,\"maxItems\":3}",
          {"[null,null]", "[ null, null, null ]"},
@@ -168,6 +190,14 @@ static void test_refuses(void **state) {
         {"{\"type\":7}", "type"},
         {"{\"properties\":7}", "properties"},
         {"{\"type\":\"string\",\"minLength\":-1}", "minLength"},
+        {"{\"enum\":[1],\"minimum\":\"0\"}", "minimum"},
+        {"{\"enum\":[1],\"maximum\":true}", "maximum"},
+        {"{\"const\":1,\"exclusiveMaximum\":[]}", "exclusiveMaximum"},
+        {"{\"const\":5,\"minimum\":5,\"exclusiveMinimum\":true}", "enum"},
+        {"{\"const\":9007199254740993,\"maximum\":9007199254740992}", "enum"},
+        {"{\"allOf\":[{\"items\":[{\"type\":\"null\"}]},{\"items\":{\"type\":\"null\"}}]}",
+         "items"},
+        {"{\"allOf\":[{\"items\":[{\"type\":\"null\"}]},{\"additionalItems\":false}]}", "items"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         json_t *s = json_loads(cases[i].schema, JSON_DECODE_ANY, NULL);
@@ -280,6 +310,26 @@ static void test_bounds_work(void **state) {
     sl_buf_release(&b);
 }
 
+static void test_bounds_patterns(void **state) {
+    (void)state;
+    struct sl_buf b = {0};
+    sl_buf_puts(&b, "{\"type\":\"string\",\"pattern\":\"");
+    for (int i = 0; i < 65537; i++)
+        sl_buf_puts(&b, "a");
+    sl_buf_puts(&b, "\"}");
+    sl_buf_put(&b, "", 1);
+    expect_refused(b.ptr, "65537 bytes");
+    /* Short enough, but each of it is a long class. */
+    sl_buf_clear(&b);
+    sl_buf_puts(&b, "{\"type\":\"string\",\"pattern\":\"");
+    for (int i = 0; i < 30000; i++)
+        sl_buf_puts(&b, "\\\\S");
+    sl_buf_puts(&b, "\"}");
+    sl_buf_put(&b, "", 1);
+    expect_refused(b.ptr, "4 MiB");
+    sl_buf_release(&b);
+}
+
 /* As many alternatives as there may be, and many parts of one property, are no such work. */
 static void test_allows_work(void **state) {
     (void)state;
@@ -314,9 +364,9 @@ static void test_allows_work(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_takes),       cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_bounds_work),
-        cmocka_unit_test(test_allows_work),
+        cmocka_unit_test(test_takes),           cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_refuses),         cmocka_unit_test(test_bounds_work),
+        cmocka_unit_test(test_bounds_patterns), cmocka_unit_test(test_allows_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
