@@ -289,6 +289,19 @@ static size_t row_cells(const struct sl_automaton *a) {
     return n > least ? n : least;
 }
 
+uint64_t sl_automaton_memory_bytes(const struct sl_automaton *a) {
+    uint64_t n = sizeof *a + SL_A_MAX_STATES * sizeof *a->states + row_cells(a) * sizeof *a->row +
+                 SL_A_MAX_PLACES * sizeof *a->places + SL_A_MAX_FRAMES * sizeof *a->frames +
+                 SL_A_STATE_SLOTS * sizeof *a->state_slots +
+                 SL_A_FRAME_SLOTS * sizeof *a->frame_slots + SL_A_SET_PLACES * sizeof *a->set +
+                 SL_A_SEEN_SLOTS * (sizeof *a->seen + sizeof *a->seen_used) +
+                 (SL_A_SEEN_SLOTS + 2) * sizeof *a->todo + (a->n_eog + 1) * sizeof *a->eog;
+    if (a->vocab)
+        n += (uint64_t)SL_A_MASKS * a->vocab->n_words * sizeof *a->masks +
+             (a->vocab->max_depth + 1) * sizeof *a->path;
+    return n;
+}
+
 enum sl_status sl_automaton_create(const struct sl_grammar *g, const struct sl_vocab_trie *vocab,
                                    const uint32_t *eog, uint32_t n_eog,
                                    struct sl_automaton **out_automaton) {

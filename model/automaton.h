@@ -24,6 +24,8 @@ enum sl_status sl_automaton_create(const struct sl_grammar *g, const struct sl_v
                                    struct sl_automaton **out_automaton) SL_MUST_CHECK;
 /* After its cursors. */
 void sl_automaton_destroy(struct sl_automaton **a);
+/* The most that it comes to hold, without the grammar and the vocabulary; does not change. */
+uint64_t sl_automaton_memory_bytes(const struct sl_automaton *a);
 
 /* A place in the grammar. Cheap to copy with sl_cursor_copy. */
 struct sl_cursor {

@@ -29,5 +29,7 @@ struct sl_grammar;
 enum sl_status sl_grammar_parse(const char *text, size_t len, struct sl_grammar **out_grammar,
                                 struct sl_err *err) SL_MUST_CHECK;
 void sl_grammar_destroy(struct sl_grammar **g);
+/* What it holds; does not change. */
+uint64_t sl_grammar_memory_bytes(const struct sl_grammar *g);
 
 #endif

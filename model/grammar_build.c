@@ -375,6 +375,12 @@ enum sl_status sl_g_class(struct sl_grammar *g, struct sl_crange *ranges, uint32
     return st;
 }
 
+uint64_t sl_grammar_memory_bytes(const struct sl_grammar *g) {
+    return sizeof *g + (uint64_t)g->cap_nodes * sizeof *g->nodes +
+           2 * (uint64_t)g->n_rules * sizeof *g->rule_start + /* grows by doubling */
+           (uint64_t)g->cap_classes * sizeof *g->classes + (uint64_t)g->cap_subs * sizeof *g->subs;
+}
+
 void sl_grammar_destroy(struct sl_grammar **p) {
     struct sl_grammar *g = *p;
     if (!g)

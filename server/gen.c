@@ -175,6 +175,14 @@ uint64_t sl_gen_memory_bytes(const struct sl_gen *g) {
         if (!g->params.stream) /* of a stream what is shown goes at once */
             n += tokens * (16 + (logprobs ? 3 * sizeof(struct sl_logprob_entry) : 0));
     }
+    if (g->automaton) {
+        /* Where memory is short, one grammar may be larger than the room for answers: it counts as
+         * half of that, so that it can be had at all, and plain answers beside it. */
+        uint64_t grammar =
+            sl_grammar_memory_bytes(g->params.grammar) + sl_automaton_memory_bytes(g->automaton);
+        uint64_t most = g->ex->server->config.max_replies_bytes / 2;
+        n += grammar < most ? grammar : most;
+    }
     return n;
 }
 

@@ -79,7 +79,8 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_
                              struct sl_ids *prompts, char **echo, uint32_t n_prompts);
 void sl_gen_destroy(struct sl_gen *g);
 /* What it may come to hold until its client has read the answer. Text counts 16 bytes a token: some
- * four for the text, and its JSON beside it while it is made. */
+ * four for the text, and its JSON beside it while it is made. A grammar counts with its automaton,
+ * as half of the room for answers at most. */
 uint64_t sl_gen_memory_bytes(const struct sl_gen *g);
 
 /* Hands the choices to the engine. False: ex->error is set; those already handed over are

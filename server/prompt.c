@@ -99,7 +99,8 @@ void sl_prompt_generate(struct sl_exchange *ex, enum sl_api api, struct sl_gen_p
         sl_gen_destroy(g);
         sl_http_fail(&ex->error, 503, "overloaded", NULL,
                      "the answer may not fit beside those that are being made or wait for their "
-                     "clients to read; try again later, or ask for fewer tokens or choices");
+                     "clients to read; try again later, or ask for fewer tokens or choices, or "
+                     "for no grammar");
         return;
     }
     /* From here on a client that leaves, or the end of the server, finds it and cancels it. */

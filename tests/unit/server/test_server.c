@@ -756,6 +756,27 @@ static void test_unread_answers(void **state) {
     free(body);
 }
 
+/* Grammars are held with their automata from the request's arrival on: so are they counted. */
+static void test_counts_grammars(void **state) {
+    (void)state;
+    static const char body[] =
+        "{\"prompt\":\"x\",\"max_tokens\":10,\"grammar\":\"root ::= [a-z]*\"}";
+    sl_server_destroy(&server);
+    config.max_replies_bytes = 14 << 20; /* for two of some 5 MiB */
+    start_empty();
+    attach();
+    set_script(hello, 8, 10000, 5000);
+    uint32_t submitted = engine->n_submitted;
+    int fd[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        fd[i] = client_begin(COMP, body);
+        assert_true(wait_for(&engine->n_submitted, submitted + 1 + i, 2000));
+    }
+    expect_error(client_post(COMP, body), 503, "unavailable_error", NULL, "grammar");
+    for (uint32_t i = 0; i < 2; i++)
+        close(fd[i]);
+}
+
 /* -------------------------------------------------------------------------- clients that leave */
 
 static void leave(const char *body, uint32_t prefill_steps) {
@@ -934,6 +955,7 @@ int main(void) {
         READY(test_slow_upload),
         READY(test_trickling_uploads),
         READY(test_unread_answers),
+        READY(test_counts_grammars),
         READY(test_client_leaves),
         READY(test_slow_reader),
         READY(test_parked_client_leaves),
