@@ -77,7 +77,7 @@ $(B)/lib/libsl_$(1).a: $$(filter-out $(B)/cli/main.o,$$(filter $(B)/$(1)/%,$(OBJ
 endef
 $(foreach l,$(LAYERS),$(eval $(call layer_archive,$(l))))
 
-include mk/tests.mk
+include mk/unit.mk
 include mk/bench.mk
 include mk/budget.mk
 include mk/conformance.mk

@@ -3,4 +3,4 @@
 .PHONY: test-budget
 ## make test-budget         --ram as a hard limit, inside memory cgroups (needs root)
 test-budget: $(B)/sluice
-	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) "tests/budget/test_budget.py $(B)/sluice"
+	$(TAP) "tests/budget/test_budget.py $(B)/sluice"

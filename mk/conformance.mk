@@ -20,6 +20,6 @@ $(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))
 .PHONY: conformance
 ## make conformance         every op on every device against its plain-C definition (BACKEND=cuda: on that one)
 conformance: $(CONF_BIN)
-	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(foreach t,$(CONF_BIN),"$(t)$(if $(BACKEND), --backend $(BACKEND))")
+	$(TAP) $(foreach t,$(CONF_BIN),"$(t)$(if $(BACKEND), --backend $(BACKEND))")
 
 -include $(CONF_BIN:=.d) $(B)/tests/conformance/conformance.d

@@ -19,6 +19,6 @@ $(foreach t,$(FAULT_SRC),$(eval $(call fault_rule,$(t))))
 .PHONY: fault
 ## make fault               whole engines over disks, files and memory that fail
 fault: $(FAULT_BIN)
-	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(FAULT_BIN)
+	$(TAP_SIDE) $(FAULT_BIN)
 
 -include $(FAULT_BIN:=.d)

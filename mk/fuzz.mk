@@ -47,5 +47,5 @@ fuzz:
 fuzz-corpus:
 	@$(MAKE) --no-print-directory MODE=asan fuzz-corpus-run
 fuzz-corpus-run: $(REPLAY_BIN)
-	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(foreach n,$(FUZZ_NAMES),"$(B)/tests/fuzz/replay_$(n) tests/fuzz/corpus/$(n)")
+	$(TAP) $(foreach n,$(FUZZ_NAMES),"$(B)/tests/fuzz/replay_$(n) tests/fuzz/corpus/$(n)")
 -include $(FUZZ_BIN:=.d)

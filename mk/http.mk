@@ -5,7 +5,7 @@ HTTP_TESTS := $(wildcard tests/http/*.test.mjs)
 .PHONY: test-http
 ## make test-http           the openai npm client and raw sockets against the binary (needs Node.js)
 test-http: $(B)/sluice tests/http/node_modules/.package-lock.json
-	@MODE=$(MODE) tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(foreach t,$(HTTP_TESTS),"node --test-reporter=tap $(t)")
+	@MODE=$(MODE) $(TAP_SIDE) $(foreach t,$(HTTP_TESTS),"node --test-reporter=tap $(t)")
 
 tests/http/node_modules/.package-lock.json: tests/http/package-lock.json
 	-cd tests/http && npm ci --no-audit --no-fund --silent

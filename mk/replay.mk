@@ -12,5 +12,6 @@ $(ROUTES_BIN): tests/replay/test_replay.c tests/replay/replay.c tests/replay/rep
 ##                          (TRACE="FILE ..." replays recorded ones instead of the made-up)
 replay: $(ROUTES_BIN)
 	@$(ROUTES_BIN) $(TRACE)
+REPLAY_TEST = "$(ROUTES_BIN) $(if $(filter release,$(MODE)),,--brief)"
 test-replay: $(ROUTES_BIN)
-	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) "$(ROUTES_BIN) $(if $(filter release,$(MODE)),,--brief)"
+	$(TAP) $(REPLAY_TEST)

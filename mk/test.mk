@@ -1,6 +1,8 @@
 # The whole test run, and the parts that it is made of. Each part adds its counts to $(SUMMARY) when that is given;
 # `make test` gives one file and closes with their sum.
 TAP = tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY))
+# Programs of few threads run two at a time.
+TAP_SIDE = $(TAP) --jobs 2
 SUBMAKE = $(MAKE) --no-print-directory
 
 # Chat templates against Python's Jinja2. The oracle is Debian's python3-jinja2, so Debian's python3.
@@ -11,13 +13,17 @@ $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common
 	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $@ $^ $(LDLIBS)
 
-.PHONY: test-programs test-parts test-templates test
+.PHONY: test-programs test-parts test-templates test-alone test
 test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN),$(DET_QUICK)) $(FAULT_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
+TEMPLATES_TEST = "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
 test-templates: $(RENDER)
-	$(TAP) "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
+	$(TAP) $(TEMPLATES_TEST)
+# One thread each: side by side.
+test-alone: $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
+	$(TAP_SIDE) $(TEMPLATES_TEST) $(REPLAY_TEST) $(SIM_TEST)
 ## make test-parts          everything for one MODE: units, conformance, faults, determinism, templates, replay, HTTP
 test-parts: test-programs
-	@rc=0; for t in unit conformance fault $(if $(filter release,$(MODE)),determinism test-routing test-budget,determinism-quick) test-templates test-replay test-sim test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+	@rc=0; for t in unit conformance fault $(if $(filter release,$(MODE)),determinism test-routing test-budget,determinism-quick) test-alone test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
 
 # Do synthetic models route like a real one?
 .PHONY: test-routing
@@ -33,7 +39,7 @@ TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS),$(B)/tests/unit/%/$(t)),$(fi
 TSAN_FAULT := $(filter %/test_hang,$(FAULT_BIN))
 tsan-programs: $(TSAN_UNIT) $(TSAN_FAULT)
 test-tsan: tsan-programs
-	$(TAP) $(TSAN_UNIT) $(TSAN_FAULT)
+	$(TAP_SIDE) $(TSAN_UNIT) $(TSAN_FAULT)
 
 ## make test                install what is missing, build, run everything that needs no GPU: a release build, all of
 ##                          it again under ASan and UBSan, and what has threads under TSan

@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
 """Runs test programs that print TAP and ends in 'N passed, N failed, N skipped'.
 
-usage: run_tap.py [--summary FILE] [--timeout SECONDS] COMMAND...
+usage: run_tap.py [--summary FILE] [--timeout SECONDS] [--jobs N] COMMAND...
 
 Each COMMAND is a program, or a quoted command line. cmocka programs are asked for TAP through
 CMOCKA_MESSAGE_OUTPUT. A program that exits with 77 and prints no test is one skipped test; one that
 exits with another code without a failed test, or runs over its time, is one failed test. With
---summary the counts are added to FILE as a line, so that several calls can be summed."""
+--summary the counts are added to FILE as a line, so that several calls can be summed. With --jobs N
+commands run side by side; each is still reported in one piece, in the order given."""
 import os
 import re
 import shlex
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 
 def run(command, timeout):
+    """What a command counted, and the report on it."""
+    report = []
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP")
     start = time.monotonic()
     try:
@@ -40,7 +44,7 @@ def run(command, timeout):
             what = m.group(2).strip()
             if said and re.match(r"\d+ # SKIP", what):
                 what += f" ({said})"
-            print(f"  skipped: {command}: {what}")
+            report.append(f"  skipped: {command}: {what}")
         elif m.group(1) == "ok":
             passed += 1
         else:
@@ -48,36 +52,39 @@ def run(command, timeout):
         said = ""
     if code == 77 and passed + failed + skipped == 0:
         skipped = 1
-        print(f"  skipped: {command}: {out.strip()}")
+        report.append(f"  skipped: {command}: {out.strip()}")
     elif code not in (0, 77) and failed == 0:
         failed = 1
     elif passed + failed + skipped == 0:
         failed = 1
         out += "\nthe program ran no test\n"
     name = command if len(command) < 100 else command[:97] + "..."
-    print(f"{'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed, {skipped} skipped "
-          f"({time.monotonic() - start:.1f} s)", flush=True)
-    for figure in figures:
-        print(f"     {figure}", flush=True)
+    report.append(f"{'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed, {skipped} skipped "
+                  f"({time.monotonic() - start:.1f} s)")
+    report += [f"     {figure}" for figure in figures]
     if failed:
-        print(out, flush=True)
-    return passed, failed, skipped
+        report.append(out)
+    return (passed, failed, skipped), "\n".join(report)
 
 
 def main():
     args = sys.argv[1:]
-    summary, timeout = None, 600
+    summary, timeout, jobs = None, 600, 1
     while args and args[0].startswith("--"):
         if args[0] == "--summary":
             summary = args[1]
         elif args[0] == "--timeout":
             timeout = float(args[1])
+        elif args[0] == "--jobs":
+            jobs = int(args[1])
         else:
             sys.exit(__doc__)
         args = args[2:]
     total = [0, 0, 0]
-    for command in args:
-        total = [a + b for a, b in zip(total, run(command, timeout))]
+    with ThreadPoolExecutor(jobs) as pool:
+        for counts, report in pool.map(lambda command: run(command, timeout), args):
+            print(report, flush=True)
+            total = [a + b for a, b in zip(total, counts)]
     if summary:
         with open(summary, "a", encoding="utf-8") as f:
             f.write("%d %d %d\n" % tuple(total))

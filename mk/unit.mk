@@ -17,7 +17,7 @@ $(B)/tests/unit/backends/test_cuda_host: | $(FAKE_CUDA)
 .PHONY: unit
 ## make unit                build and run the unit tests (MODE=release|debug|asan|tsan)
 unit: $(UNIT_BIN)
-	tests/run_tap.py $(if $(SUMMARY),--summary $(SUMMARY)) $(UNIT_BIN)
+	$(TAP_SIDE) $(UNIT_BIN)
 
 ## make check-layers        prove the layer graph of mk/layers.mk from the dependency files
 ## make check-headers       compile each header alone
