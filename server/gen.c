@@ -1,7 +1,7 @@
 #include "server/gen.h"
 
 #include "common/clock.h"
-#include "server/openai_json.h"
+#include "server/renderer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,17 +10,15 @@
 #include <time.h>
 
 #define EOG_BIT 0x80000000u
-/* Events made in one go: enough to fill a socket's buffer, little enough to stay small. */
-#define STREAM_FILL_BYTES 16384u
 
 /* Unique in this process by the counter, and among processes by the random part. */
-static void make_id(char *out, size_t size, const char *prefix) {
+static void make_id(char *out, size_t size) {
     static _Atomic uint64_t counter;
     uint64_t r[2] = {0, 0};
     if (getrandom(r, sizeof r, 0) < 0)
         r[0] = sl_now_ns();
     r[1] ^= atomic_fetch_add(&counter, 1);
-    snprintf(out, size, "%s-%016llx%08llx", prefix, (unsigned long long)r[0],
+    snprintf(out, size, "%016llx%08llx", (unsigned long long)r[0],
              (unsigned long long)(r[1] & 0xffffffffu));
 }
 
@@ -130,6 +128,8 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_
     g->ex = ex;
     g->served = s->served;
     g->api = api;
+    g->renderer = sl_renderer_of(api);
+    g->keeps_parts = !params->stream || g->renderer->keeps_parts;
     g->params = *params;
     *params = (struct sl_gen_params){0};
     g->prompts = prompts;
@@ -137,7 +137,7 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_
     g->echo = echo;
     g->n_choices = n_prompts * g->params.n;
     g->created_s = (int64_t)time(NULL);
-    make_id(g->id, sizeof g->id, api == SL_API_CHAT ? "chatcmpl" : "cmpl");
+    make_id(g->id, sizeof g->id);
 
     uint32_t n = s->config.buffer_tokens;
     if (g->params.logprobs) /* a token is forty times as large with them */
@@ -172,7 +172,7 @@ uint64_t sl_gen_memory_bytes(const struct sl_gen *g) {
         uint64_t tokens =
             g->params.max_tokens && g->params.max_tokens < room ? g->params.max_tokens : room;
         n += sizeof *g->choices + g->ring_tokens * element;
-        if (!g->params.stream) /* of a stream what is shown goes at once */
+        if (g->keeps_parts) /* else what is shown goes at once */
             n += tokens * (16 + (logprobs ? 3 * sizeof(struct sl_logprob_entry) : 0));
     }
     if (g->automaton) {
@@ -197,7 +197,7 @@ void sl_gen_destroy(struct sl_gen *g) {
         sl_detok_release(&c->detok);
         sl_stop_state_release(&c->stop);
         sl_constrained_release(&c->constrained);
-        sl_buf_release(&c->text);
+        sl_segments_release(&c->segments);
     }
     free(g->choices);
     sl_automaton_destroy(&g->automaton);
@@ -221,6 +221,13 @@ static void cancel_choice_locked(struct sl_choice *c) {
      * at `canceled` itself then. */
     if (c->running && c->submitted)
         sl_engine_cancel(c->gen->served->engine, &c->req);
+}
+
+void sl_choice_cancel(struct sl_choice *c) {
+    pthread_mutex_lock(&c->gen->ex->lock);
+    if (!c->finished)
+        cancel_choice_locked(c);
+    pthread_mutex_unlock(&c->gen->ex->lock);
 }
 
 void sl_gen_cancel_locked(struct sl_gen *g) {
@@ -266,124 +273,18 @@ bool sl_gen_submit(struct sl_gen *g) {
 
 /* ------------------------------------------------------------------- the connection's thread */
 
-static bool keep_logprobs(struct sl_choice *c, const struct sl_token *token, uint64_t start_byte,
-                          uint64_t start_char) {
-    if (c->n_logprobs == c->cap_logprobs) {
-        uint32_t cap = c->cap_logprobs ? c->cap_logprobs * 2 : 16;
-        struct sl_logprob_entry *p = realloc(c->logprobs, cap * sizeof *p);
-        if (!p)
-            return false;
-        c->logprobs = p;
-        c->cap_logprobs = cap;
-    }
-    c->logprobs[c->n_logprobs++] = (struct sl_logprob_entry){
-        *token, start_byte, c->text_bytes + c->detok.n_pending, start_char};
-    return true;
-}
-
-static void show_logprobs(struct sl_choice *c, bool end) {
-    while (c->n_shown_logprobs < c->n_logprobs) {
-        const struct sl_logprob_entry *p = &c->logprobs[c->n_shown_logprobs];
-        if (p->end_byte > c->shown_bytes && !(end && p->start_byte < c->shown_bytes))
-            break;
-        c->n_shown_logprobs++;
-    }
-    if (end)
-        c->n_logprobs = c->n_shown_logprobs;
-}
-
-static void count_text(struct sl_choice *c, struct sl_str text) {
-    c->text_bytes += text.len;
-    for (size_t i = 0; i < text.len; i++)
-        c->text_chars += ((unsigned char)text.ptr[i] & 0xc0) != 0x80;
-}
-
-static void choice_fail(struct sl_choice *c, enum sl_status st, const struct sl_err *err) {
+bool sl_choice_take(struct sl_choice *c, struct sl_token *out_token, bool *out_end) {
     struct sl_gen *g = c->gen;
-    c->done = true;
-    if (!g->failure.http_status)
-        sl_http_from_status(&g->failure, st, err);
-}
-
-static void choice_stop(struct sl_choice *c) {
-    c->done = true;
-    c->finish_reason = "stop";
-    show_logprobs(c, true);
-    pthread_mutex_lock(&c->gen->ex->lock);
-    if (!c->finished)
-        cancel_choice_locked(c);
-    pthread_mutex_unlock(&c->gen->ex->lock);
-}
-
-static void choice_end(struct sl_choice *c, struct sl_str *out_text) {
-    const struct sl_gen_result *r = &c->result;
-    if (r->reason == SL_FINISH_ERROR || r->reason == SL_FINISH_CANCELED) {
-        choice_fail(c, r->reason == SL_FINISH_CANCELED ? SL_ERR_CANCELED : r->status, &r->err);
-        return;
-    }
-    struct sl_str text;
-    enum sl_status st = sl_detok_finish(&c->detok, &text);
-    if (st != SL_OK) {
-        choice_fail(c, st, NULL);
-        return;
-    }
-    count_text(c, text);
-    bool stopped = sl_stop_finish(&c->stop, &c->gen->params.stop, text.ptr, text.len, out_text);
-    c->shown_bytes += out_text->len;
-    if (stopped) {
-        choice_stop(c);
-        return;
-    }
-    c->done = true;
-    c->finish_reason = r->reason == SL_FINISH_LENGTH ? "length" : "stop";
-    show_logprobs(c, true);
-}
-
-static void choice_token(struct sl_choice *c, const struct sl_token *token,
-                         struct sl_str *out_text) {
-    struct sl_gen *g = c->gen;
-    c->n_predicted++;
-    if (token->eog && !g->params.ignore_eos)
-        return;
-    uint64_t start_byte = c->text_bytes + c->detok.n_pending, start_char = c->text_chars;
-    struct sl_str text;
-    enum sl_status st = sl_detok_push(&c->detok, g->served->tok, token->id, false, &text);
-    if (st == SL_OK) {
-        count_text(c, text);
-        if (g->params.logprobs && !keep_logprobs(c, token, start_byte, start_char))
-            st = SL_ERR_NOMEM;
-    }
-    if (st != SL_OK) {
-        choice_fail(c, st, NULL);
-        return;
-    }
-    bool stopped = sl_stop_push(&c->stop, &g->params.stop, text.ptr, text.len, out_text);
-    if (c->stop.held.failed) {
-        choice_fail(c, SL_ERR_NOMEM, NULL);
-        return;
-    }
-    c->shown_bytes += out_text->len;
-    if (stopped)
-        choice_stop(c);
-    else
-        show_logprobs(c, false);
-}
-
-bool sl_choice_step(struct sl_choice *c, struct sl_str *out_text) {
-    *out_text = (struct sl_str){"", 0};
-    if (c->done)
-        return false;
-    struct sl_gen *g = c->gen;
-    struct sl_token token = {0};
-    bool have = false, end = false;
+    bool have = false;
+    *out_end = false;
     pthread_mutex_lock(&g->ex->lock);
     if (c->ring_count > 0) {
         have = true;
         if (c->ring) {
-            token = c->ring[c->ring_head];
+            *out_token = c->ring[c->ring_head];
         } else {
-            token.id = c->ring_ids[c->ring_head] & ~EOG_BIT;
-            token.eog = (c->ring_ids[c->ring_head] & EOG_BIT) != 0;
+            uint32_t id = c->ring_ids[c->ring_head];
+            *out_token = (struct sl_token){.id = id & ~EOG_BIT, .eog = (id & EOG_BIT) != 0};
         }
         c->ring_head = (c->ring_head + 1) % g->ring_tokens;
         c->ring_count--;
@@ -394,14 +295,10 @@ bool sl_choice_step(struct sl_choice *c, struct sl_str *out_text) {
                 sl_engine_resume(g->served->engine, &c->req);
         }
     } else {
-        end = c->finished;
+        *out_end = c->finished;
     }
     pthread_mutex_unlock(&g->ex->lock);
-    if (have)
-        choice_token(c, &token, out_text);
-    else if (end)
-        choice_end(c, out_text);
-    return have || end;
+    return have;
 }
 
 void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out) {
@@ -415,80 +312,16 @@ void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out) {
     pthread_mutex_unlock(&c->gen->ex->lock);
 }
 
-bool sl_gen_collect(struct sl_gen *g) {
-    bool all = true;
+void sl_gen_usage(const struct sl_gen *g, struct sl_usage *out) {
+    *out = (struct sl_usage){0};
+    for (uint32_t i = 0; i < g->n_prompts; i++)
+        out->prompt += g->prompts[i].n;
     for (uint32_t i = 0; i < g->n_choices; i++) {
-        struct sl_choice *c = &g->choices[i];
-        struct sl_str text;
-        if (!c->opened) {
-            c->opened = true;
-            if (g->echo && g->echo[i / g->params.n])
-                sl_buf_puts(&c->text, g->echo[i / g->params.n]);
-        }
-        while (sl_choice_step(c, &text)) {
-            sl_buf_put(&c->text, text.ptr, text.len);
-            if (c->text.failed)
-                choice_fail(c, SL_ERR_NOMEM, NULL);
-        }
-        all = all && c->done;
-    }
-    if (g->failure.http_status) {
-        pthread_mutex_lock(&g->ex->lock);
-        sl_gen_cancel_locked(g);
-        pthread_mutex_unlock(&g->ex->lock);
-        return true;
-    }
-    return all;
-}
-
-static void drop_shown_logprobs(struct sl_choice *c) {
-    if (!c->n_shown_logprobs)
-        return;
-    c->n_logprobs -= c->n_shown_logprobs;
-    memmove(c->logprobs, c->logprobs + c->n_shown_logprobs, c->n_logprobs * sizeof *c->logprobs);
-    c->n_shown_logprobs = 0;
-}
-
-/* One choice's events until there are none or enough. */
-static void stream_choice(struct sl_gen *g, struct sl_choice *c) {
-    struct sl_str text;
-    while (g->out.len < STREAM_FILL_BYTES && sl_choice_step(c, &text)) {
-        if (g->failure.http_status)
-            return;
-        if (!c->opened) {
-            c->opened = true;
-            sl_openai_chunk_open(&g->out, c);
-        }
-        if (text.len || c->n_shown_logprobs) {
-            sl_openai_chunk_text(&g->out, c, text);
-            drop_shown_logprobs(c);
-        }
-        if (c->done)
-            sl_openai_chunk_finish(&g->out, c);
+        out->predicted += g->choices[i].n_predicted;
+        out->reasoning += g->choices[i].n_reasoning;
     }
 }
 
-bool sl_gen_stream(struct sl_gen *g) {
-    if (g->ended)
-        return true;
-    bool all = true;
-    for (uint32_t i = 0; i < g->n_choices && !g->failure.http_status; i++) {
-        stream_choice(g, &g->choices[i]);
-        all = all && g->choices[i].done;
-    }
-    if (g->failure.http_status) {
-        sl_buf_puts(&g->out, "data: ");
-        sl_http_error_json(&g->out, &g->failure);
-        sl_buf_puts(&g->out, "\n\n");
-        pthread_mutex_lock(&g->ex->lock);
-        sl_gen_cancel_locked(g);
-        pthread_mutex_unlock(&g->ex->lock);
-        g->ended = true;
-    } else if (all) {
-        if (g->params.include_usage)
-            sl_openai_chunk_usage(&g->out, g);
-        sl_buf_puts(&g->out, "data: [DONE]\n\n");
-        g->ended = true;
-    }
-    return g->out.len > 0 || g->ended;
+void sl_call_id(struct sl_buf *b, const struct sl_choice *c, const char *prefix, uint32_t call) {
+    sl_buf_printf(b, "%s%s%02x%02x", prefix, c->gen->id, c->index, call);
 }

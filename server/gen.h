@@ -1,10 +1,13 @@
 /* One generation: the choices of one request, between the engine's sinks and the connection.
  *
- * Tokens cross in a ring per choice, under the exchange's lock; text, stop strings and JSON are
- * made on the connection's side. A full ring parks the session until its client reads on. */
+ * Tokens cross in a ring per choice, under the exchange's lock (gen.c); on the connection's side
+ * they become text, stop strings cut it, the splitter makes parts of it (gen_text.c), and the API's
+ * renderer events or a body (renderer.h). A full ring parks the session until its client reads on.
+ */
 #ifndef SL_SERVER_GEN_H
 #define SL_SERVER_GEN_H
 
+#include "server/answer_parts.h"
 #include "server/constrain.h"
 #include "server/internal.h"
 #include "server/params.h"
@@ -14,6 +17,19 @@ struct sl_logprob_entry {
     struct sl_token token;
     uint64_t start_byte, end_byte; /* in the choice's text */
     uint64_t start_char;
+};
+
+enum sl_answer_end {
+    SL_END_STOP,        /* the model ended it */
+    SL_END_STOP_STRING, /* c->stop.which */
+    SL_END_LENGTH,      /* max_tokens, or the context is full */
+};
+
+/* A renderer's place in a choice's stream. Zero at first. */
+struct sl_render_state {
+    bool in_block;          /* a block (an output item) is open */
+    enum sl_part_kind kind; /* of it: CONTENT, REASONING or CALL */
+    uint32_t block;         /* its number; when none is open, the next one's */
 };
 
 struct sl_choice {
@@ -44,17 +60,24 @@ struct sl_choice {
     uint64_t shown_bytes;            /* that passed the stop strings */
     struct sl_logprob_entry *logprobs;
     uint32_t n_logprobs, cap_logprobs;
-    uint32_t n_shown_logprobs; /* the first of them belong to shown text */
-    struct sl_buf text;        /* whole answers: all of it */
-    bool opened;               /* the first event, or the echo, is out */
+    uint32_t n_shown_logprobs;   /* the first of them belong to shown text */
+    uint32_t n_content_logprobs; /* and the first of those to content: the others are unsorted */
+    struct sl_segments segments; /* where kept */
+    bool opened;                 /* the first event, or the echo, is out */
+    uint32_t n_calls;            /* tool calls begun */
+    uint32_t n_unsorted;         /* tokens since the last part */
+    uint32_t n_reasoning;        /* tokens that became reasoning */
+    struct sl_render_state render;
     bool done;
-    const char *finish_reason; /* valid when done and not failed */
+    enum sl_answer_end end; /* valid when done and not failed */
 };
 
 struct sl_gen {
     struct sl_exchange *ex;
     const struct sl_served *served;
     enum sl_api api;
+    const struct sl_renderer *renderer;
+    bool keeps_parts; /* its choices keep their segments */
     struct sl_gen_params params;
     struct sl_ids *prompts; /* [n_prompts] */
     uint32_t n_prompts;
@@ -70,7 +93,9 @@ struct sl_gen {
     /* the connection's thread */
     struct sl_buf out; /* streams: events not sent yet, from out_sent on */
     size_t out_sent;
-    bool ended; /* the last event is in out */
+    bool begun;        /* renderer->begin is in out */
+    bool ended;        /* the last event is in out */
+    uint64_t n_events; /* the renderer's count */
     struct sl_http_error failure;
 };
 
@@ -89,10 +114,6 @@ bool sl_gen_submit(struct sl_gen *g);
 /* Cancels what runs. The exchange's lock is held. */
 void sl_gen_cancel_locked(struct sl_gen *g);
 
-/* The connection's thread. Takes one token or the end of a choice; false: there is nothing now.
- * out_text: what can be shown, valid until the next call. A failed choice sets g->failure. */
-bool sl_choice_step(struct sl_choice *c, struct sl_str *out_text);
-
 struct sl_choice_times {
     double queue_ns, prefill_ns, decode_ns;
     struct sl_expert_use use;
@@ -100,10 +121,30 @@ struct sl_choice_times {
 /* The engine's account of a choice; of one that a stop string ended a moment ago, ours. */
 void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out);
 
-/* Whole answers: takes what there is; true when every choice is done. */
+struct sl_usage {
+    uint64_t prompt, cached; /* tokens of all prompts; cached: of them, found in the KV cache */
+    uint64_t predicted, reasoning;
+};
+/* All choices so far. */
+void sl_gen_usage(const struct sl_gen *g, struct sl_usage *out);
+
+/* A name for tool call number `call` of a choice: prefix, then what no other call has. The same
+ * whenever it is asked. */
+void sl_call_id(struct sl_buf *b, const struct sl_choice *c, const char *prefix, uint32_t call);
+
+/* The connection's thread, gen_text.c. Whole answers: takes what there is; true when every choice
+ * is done. */
 bool sl_gen_collect(struct sl_gen *g);
 /* Streams: fills g->out with some events; false: there is nothing now and the end is not reached.
  */
 bool sl_gen_stream(struct sl_gen *g);
+/* Streams: what shows the client, who has heard nothing for a while, that the server is there. */
+void sl_gen_keepalive(struct sl_gen *g);
+
+/* gen.c, for gen_text.c: takes a token from a choice's ring, and wakes its session when that has
+ * room again. False: there is none; *out_end says whether one may still come. */
+bool sl_choice_take(struct sl_choice *c, struct sl_token *out_token, bool *out_end);
+/* Cancels what of the choice still runs. The exchange's lock is taken. */
+void sl_choice_cancel(struct sl_choice *c);
 
 #endif

@@ -4,7 +4,7 @@
 #include "common/metrics.h"
 #include "server/gen.h"
 #include "server/internal.h"
-#include "server/openai_json.h"
+#include "server/renderer.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -73,15 +73,6 @@ static enum MHD_Result send_reply(struct sl_exchange *ex) {
     return queue_response(ex, status, response);
 }
 
-static void put_keepalive(struct sl_gen *g) {
-    uint32_t done = atomic_load_explicit(&g->prefill_done, memory_order_relaxed);
-    uint32_t total = atomic_load_explicit(&g->prefill_total, memory_order_relaxed);
-    if (done < total)
-        sl_buf_printf(&g->out, ": prompt %u/%u\n\n", done, total);
-    else
-        sl_buf_puts(&g->out, ": keep-alive\n\n");
-}
-
 /* libmicrohttpd asks for more of a stream. */
 static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
     (void)pos;
@@ -113,7 +104,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
         if (g->out.failed)
             return MHD_CONTENT_READER_END_WITH_ERROR;
         if (!more && keepalive)
-            put_keepalive(g);
+            sl_gen_keepalive(g);
         if (!more && !keepalive && sl_exchange_wait(ex))
             return 0;
     }
@@ -151,7 +142,7 @@ static enum MHD_Result advance(struct sl_exchange *ex) {
                 if (ex->gen->failure.http_status)
                     ex->error = ex->gen->failure;
                 else
-                    sl_openai_whole(&ex->reply, ex->gen);
+                    ex->gen->renderer->whole(&ex->reply, ex->gen);
                 return send_reply(ex);
             }
         }

@@ -1,3 +1,6 @@
+/* The bodies and events of OpenAI's chat and text completions.
+ * Source: OpenAI API reference: the chat completion object, the chat completion chunk object, the
+ * completion object. `timings` and `reasoning_content` are extensions that clients know. */
 #include "server/openai_json.h"
 
 #include <string.h>
@@ -10,8 +13,8 @@ static const char *object_name(const struct sl_gen *g, bool chunk) {
 
 /* {"id":...,"model":..., without the closing brace */
 static void head(struct sl_buf *b, const struct sl_gen *g, bool chunk) {
-    sl_buf_printf(b, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", g->id,
-                  object_name(g, chunk), (long long)g->created_s);
+    sl_buf_printf(b, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":",
+                  g->renderer->id_prefix, g->id, object_name(g, chunk), (long long)g->created_s);
     sl_buf_json_text(b, g->served->id);
     sl_buf_printf(b, ",\"system_fingerprint\":\"%s\"", g->served->fingerprint);
 }
@@ -44,7 +47,7 @@ static void token_members(struct sl_buf *b, const struct sl_gen *g, uint32_t id,
 static void chat_logprobs(struct sl_buf *b, const struct sl_choice *c) {
     const struct sl_gen *g = c->gen;
     sl_buf_puts(b, "{\"content\":[");
-    for (uint32_t i = 0; i < c->n_shown_logprobs; i++) {
+    for (uint32_t i = 0; i < c->n_content_logprobs; i++) {
         const struct sl_token *t = &c->logprobs[i].token;
         sl_buf_puts(b, i ? ",{" : "{");
         token_members(b, g, t->id, t->logprob);
@@ -61,7 +64,7 @@ static void chat_logprobs(struct sl_buf *b, const struct sl_choice *c) {
 
 static void completion_logprobs(struct sl_buf *b, const struct sl_choice *c) {
     const struct sl_gen *g = c->gen;
-    uint32_t n = c->n_shown_logprobs;
+    uint32_t n = c->n_content_logprobs;
     sl_buf_puts(b, "{\"tokens\":[");
     for (uint32_t i = 0; i < n; i++) {
         sl_buf_puts(b, i ? "," : "");
@@ -109,16 +112,15 @@ static void logprobs(struct sl_buf *b, const struct sl_choice *c) {
 /* ------------------------------------------------------------------------------ usage, timings */
 
 static void usage(struct sl_buf *b, const struct sl_gen *g) {
-    uint64_t prompt = 0, predicted = 0;
-    for (uint32_t i = 0; i < g->n_prompts; i++)
-        prompt += g->prompts[i].n;
-    for (uint32_t i = 0; i < g->n_choices; i++)
-        predicted += g->choices[i].n_predicted;
+    struct sl_usage u;
+    sl_gen_usage(g, &u);
     sl_buf_printf(b,
                   ",\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,"
-                  "\"total_tokens\":%llu,\"prompt_tokens_details\":{\"cached_tokens\":0}}",
-                  (unsigned long long)prompt, (unsigned long long)predicted,
-                  (unsigned long long)(prompt + predicted));
+                  "\"total_tokens\":%llu,\"prompt_tokens_details\":{\"cached_tokens\":%llu},"
+                  "\"completion_tokens_details\":{\"reasoning_tokens\":%llu}}",
+                  (unsigned long long)u.prompt, (unsigned long long)u.predicted,
+                  (unsigned long long)(u.prompt + u.predicted), (unsigned long long)u.cached,
+                  (unsigned long long)u.reasoning);
 }
 
 static void rate(struct sl_buf *b, const char *name, double n, double ms) {
@@ -143,7 +145,7 @@ static void experts(struct sl_buf *b, const struct sl_expert_use *u) {
 
 /* Of choices [first, first + n): tokens and what experts took are summed, times are the longest,
  * for they ran together. */
-static void timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, uint32_t n) {
+void sl_openai_timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, uint32_t n) {
     double prompt = 0, predicted = 0, prompt_ms = 0, predicted_ms = 0, queue_ms = 0;
     struct sl_expert_use use = {0};
     for (uint32_t i = first; i < first + n; i++) {
@@ -174,27 +176,84 @@ static void timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, ui
 
 /* --------------------------------------------------------------------------------------- whole */
 
-void sl_openai_whole(struct sl_buf *b, const struct sl_gen *g) {
+static const char *finish_reason(const struct sl_choice *c) {
+    if (c->end == SL_END_LENGTH)
+        return "length";
+    return c->n_calls ? "tool_calls" : "stop";
+}
+
+static void put_call_head(struct sl_buf *b, const struct sl_choice *c, uint32_t call) {
+    sl_buf_puts(b, "\"id\":\"");
+    sl_call_id(b, c, "call_", call);
+    sl_buf_puts(b, "\",\"type\":\"function\",\"function\":{\"name\":");
+}
+
+static void whole_calls(struct sl_buf *b, const struct sl_choice *c) {
+    const struct sl_segments *s = &c->segments;
+    const char *separator = ",\"tool_calls\":[{";
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct sl_segment *g = &s->list[i];
+        if (g->kind != SL_PART_CALL)
+            continue;
+        sl_buf_puts(b, separator);
+        put_call_head(b, c, g->call);
+        sl_buf_json(b, g->name.ptr ? g->name.ptr : "", g->name.len);
+        sl_buf_puts(b, ",\"arguments\":");
+        sl_buf_json(b, g->text.ptr ? g->text.ptr : "", g->text.len);
+        sl_buf_puts(b, "}}");
+        separator = ",{";
+    }
+    if (c->n_calls)
+        sl_buf_puts(b, "]");
+}
+
+static void put_joined(struct sl_buf *b, const struct sl_choice *c, enum sl_part_kind kind) {
+    struct sl_buf text = {0};
+    sl_segments_join(&c->segments, kind, &text);
+    sl_buf_json(b, text.ptr ? text.ptr : "", text.len);
+    b->failed = b->failed || text.failed;
+    sl_buf_release(&text);
+}
+
+static bool has_kind(const struct sl_choice *c, enum sl_part_kind kind) {
+    for (uint32_t i = 0; i < c->segments.n; i++)
+        if (c->segments.list[i].kind == kind)
+            return true;
+    return false;
+}
+
+static void whole_message(struct sl_buf *b, const struct sl_choice *c) {
+    sl_buf_puts(b, "\"message\":{\"role\":\"assistant\",\"content\":");
+    if (c->n_calls && !has_kind(c, SL_PART_CONTENT))
+        sl_buf_puts(b, "null");
+    else
+        put_joined(b, c, SL_PART_CONTENT);
+    if (has_kind(c, SL_PART_REASONING)) {
+        sl_buf_puts(b, ",\"reasoning_content\":");
+        put_joined(b, c, SL_PART_REASONING);
+    }
+    whole_calls(b, c);
+    sl_buf_puts(b, ",\"refusal\":null}");
+}
+
+static void whole(struct sl_buf *b, const struct sl_gen *g) {
     head(b, g, false);
     sl_buf_puts(b, ",\"choices\":[");
     for (uint32_t i = 0; i < g->n_choices; i++) {
         const struct sl_choice *c = &g->choices[i];
-        const char *text = c->text.ptr ? c->text.ptr : "";
         sl_buf_printf(b, "%s{\"index\":%u,", i ? "," : "", c->index);
         if (g->api == SL_API_CHAT) {
-            sl_buf_puts(b, "\"message\":{\"role\":\"assistant\",\"content\":");
-            sl_buf_json(b, text, c->text.len);
-            sl_buf_puts(b, ",\"refusal\":null}");
+            whole_message(b, c);
         } else {
             sl_buf_puts(b, "\"text\":");
-            sl_buf_json(b, text, c->text.len);
+            put_joined(b, c, SL_PART_CONTENT);
         }
         logprobs(b, c);
-        sl_buf_printf(b, ",\"finish_reason\":\"%s\"}", c->finish_reason);
+        sl_buf_printf(b, ",\"finish_reason\":\"%s\"}", finish_reason(c));
     }
     sl_buf_puts(b, "]");
     usage(b, g);
-    timings(b, g, 0, g->n_choices);
+    sl_openai_timings(b, g, 0, g->n_choices);
     sl_buf_puts(b, "}");
 }
 
@@ -212,52 +271,112 @@ static void chunk_tail(struct sl_buf *b, const struct sl_gen *g) {
     sl_buf_puts(b, "}\n\n");
 }
 
-void sl_openai_chunk_open(struct sl_buf *b, const struct sl_choice *c) {
+static void chat_open(struct sl_buf *b, struct sl_choice *c) {
+    chunk_head(b, c->gen);
+    sl_buf_printf(b,
+                  ",\"choices\":[{\"index\":%u,\"delta\":{\"role\":\"assistant\","
+                  "\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]",
+                  c->index);
+    chunk_tail(b, c->gen);
+}
+
+static void completion_open(struct sl_buf *b, struct sl_choice *c) {
     const struct sl_gen *g = c->gen;
-    if (g->api == SL_API_COMPLETIONS) {
-        const char *echo = g->echo ? g->echo[c->index / g->params.n] : NULL;
-        if (!echo)
-            return;
-        chunk_head(b, g);
-        sl_buf_printf(b, ",\"choices\":[{\"index\":%u,\"text\":", c->index);
-        sl_buf_json_text(b, echo);
-        sl_buf_puts(b, ",\"logprobs\":null,\"finish_reason\":null}]");
-    } else {
-        chunk_head(b, g);
-        sl_buf_printf(b,
-                      ",\"choices\":[{\"index\":%u,\"delta\":{\"role\":\"assistant\","
-                      "\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]",
-                      c->index);
-    }
+    const char *echo = g->echo ? g->echo[c->index / g->params.n] : NULL;
+    if (!echo)
+        return;
+    chunk_head(b, g);
+    sl_buf_printf(b, ",\"choices\":[{\"index\":%u,\"text\":", c->index);
+    sl_buf_json_text(b, echo);
+    sl_buf_puts(b, ",\"logprobs\":null,\"finish_reason\":null}]");
     chunk_tail(b, g);
 }
 
-void sl_openai_chunk_text(struct sl_buf *b, const struct sl_choice *c, struct sl_str text) {
+/* {"content":...}, {"reasoning_content":...} or {"tool_calls":[...]} */
+static void delta(struct sl_buf *b, const struct sl_choice *c, const struct sl_part *part) {
+    switch (part->kind) {
+    case SL_PART_CONTENT:
+        sl_buf_puts(b, "{\"content\":");
+        break;
+    case SL_PART_REASONING:
+        sl_buf_puts(b, "{\"reasoning_content\":");
+        break;
+    case SL_PART_CALL:
+        sl_buf_printf(b, "{\"tool_calls\":[{\"index\":%u,", part->call);
+        put_call_head(b, c, part->call);
+        break;
+    case SL_PART_ARGUMENTS:
+        sl_buf_printf(b, "{\"tool_calls\":[{\"index\":%u,\"function\":{\"arguments\":", part->call);
+        break;
+    }
+    sl_buf_json(b, part->text.ptr, part->text.len);
+    if (part->kind == SL_PART_CALL)
+        sl_buf_puts(b, ",\"arguments\":\"\"");
+    sl_buf_puts(b, part->kind >= SL_PART_CALL ? "}}]}" : "}");
+}
+
+static void chunk_part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part) {
     const struct sl_gen *g = c->gen;
     chunk_head(b, g);
     sl_buf_printf(b, ",\"choices\":[{\"index\":%u,", c->index);
-    sl_buf_puts(b, g->api == SL_API_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
-    sl_buf_json(b, text.ptr, text.len);
-    if (g->api == SL_API_CHAT)
-        sl_buf_puts(b, "}");
-    logprobs(b, c);
+    if (g->api == SL_API_CHAT) {
+        sl_buf_puts(b, "\"delta\":");
+        delta(b, c, part);
+    } else {
+        sl_buf_puts(b, "\"text\":");
+        sl_buf_json(b, part->text.ptr, part->text.len);
+    }
+    if (part->kind == SL_PART_CONTENT)
+        logprobs(b, c);
+    else
+        sl_buf_puts(b, ",\"logprobs\":null");
     sl_buf_puts(b, ",\"finish_reason\":null}]");
     chunk_tail(b, g);
 }
 
-void sl_openai_chunk_finish(struct sl_buf *b, const struct sl_choice *c) {
+static void chunk_finish(struct sl_buf *b, struct sl_choice *c) {
     const struct sl_gen *g = c->gen;
     chunk_head(b, g);
     sl_buf_printf(b, ",\"choices\":[{\"index\":%u,%s,\"logprobs\":null,\"finish_reason\":\"%s\"}]",
                   c->index, g->api == SL_API_CHAT ? "\"delta\":{}" : "\"text\":\"\"",
-                  c->finish_reason);
-    timings(b, g, c->index, 1);
+                  finish_reason(c));
+    sl_openai_timings(b, g, c->index, 1);
     chunk_tail(b, g);
 }
 
-void sl_openai_chunk_usage(struct sl_buf *b, const struct sl_gen *g) {
-    chunk_head(b, g);
-    sl_buf_puts(b, ",\"choices\":[]");
-    usage(b, g);
-    sl_buf_puts(b, "}\n\n");
+static void stream_end(struct sl_buf *b, struct sl_gen *g) {
+    if (g->params.include_usage) {
+        chunk_head(b, g);
+        sl_buf_puts(b, ",\"choices\":[]");
+        usage(b, g);
+        sl_buf_puts(b, "}\n\n");
+    }
+    sl_buf_puts(b, "data: [DONE]\n\n");
 }
+
+static void stream_fail(struct sl_buf *b, struct sl_gen *g, const struct sl_http_error *e) {
+    (void)g;
+    sl_buf_puts(b, "data: ");
+    sl_http_error_json(b, e);
+    sl_buf_puts(b, "\n\n");
+}
+
+const struct sl_renderer sl_chat_renderer = {
+    .id_prefix = "chatcmpl-",
+    .whole = whole,
+    .open = chat_open,
+    .part = chunk_part,
+    .finish = chunk_finish,
+    .end = stream_end,
+    .fail = stream_fail,
+};
+
+const struct sl_renderer sl_completions_renderer = {
+    .id_prefix = "cmpl-",
+    .whole = whole,
+    .open = completion_open,
+    .part = chunk_part,
+    .finish = chunk_finish,
+    .end = stream_end,
+    .fail = stream_fail,
+};

@@ -75,8 +75,10 @@ bool sl_stop_push(struct sl_stop_state *st, const struct sl_stop_set *set, const
             if (c == s->text[k])
                 k++;
             if (k == s->len) {
-                if (s->len > longest)
+                if (s->len > longest) {
                     longest = s->len;
+                    st->which = i;
+                }
                 k = s->fail[k - 1];
             }
             st->matched[i] = (uint16_t)k;

@@ -32,6 +32,7 @@ void sl_stop_set_release(struct sl_stop_set *set);
 struct sl_stop_state {
     uint16_t matched[SL_STOP_MAX]; /* bytes of each string that the text's end matches */
     bool stopped;
+    uint32_t which;     /* of the set, when stopped */
     struct sl_buf held; /* text given out last, then text held back */
     size_t n_given;
 };

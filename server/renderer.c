@@ -1,0 +1,11 @@
+#include "server/renderer.h"
+
+const struct sl_renderer *sl_renderer_of(enum sl_api api) {
+    switch (api) {
+    case SL_API_COMPLETIONS:
+        return &sl_completions_renderer;
+    case SL_API_CHAT:
+        break;
+    }
+    return &sl_chat_renderer;
+}
