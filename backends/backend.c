@@ -6,9 +6,17 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #define INVALID(...)     (sl_error(__VA_ARGS__), SL_ERR_INVALID)
 #define UNSUPPORTED(...) (sl_error(__VA_ARGS__), SL_ERR_UNSUPPORTED)
+
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        enum sl_status try_status = (call);                                                        \
+        if (try_status)                                                                            \
+            return try_status;                                                                     \
+    } while (0)
 
 void sl_device_close(struct sl_device **d) {
     if (!*d)
@@ -39,7 +47,15 @@ uint64_t sl_device_scratch_bytes(const struct sl_device *d, const struct sl_devi
     return d->ops->scratch_bytes(d, limits);
 }
 
+/* Between record and recorded ops are kept, so nothing may wait for them or lie between them. */
+static enum sl_status check_not_recording(const struct sl_device *d, const char *what) {
+    if (d->recording)
+        return INVALID("%s: not while ops are recorded", what);
+    return SL_OK;
+}
+
 enum sl_status sl_device_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
+    TRY(check_not_recording(d, "alloc"));
     return d->ops->alloc(d, bytes, out_addr);
 }
 
@@ -50,16 +66,106 @@ void sl_device_free(struct sl_device *d, void *addr, size_t bytes) {
 
 enum sl_status sl_device_upload(struct sl_device *d, void *dst, const void *src_host,
                                 size_t bytes) {
+    TRY(check_not_recording(d, "upload"));
     return bytes ? d->ops->upload(d, dst, src_host, bytes) : SL_OK;
 }
 
 enum sl_status sl_device_download(struct sl_device *d, void *dst_host, const void *src,
                                   size_t bytes) {
+    TRY(check_not_recording(d, "download"));
     return bytes ? d->ops->download(d, dst_host, src, bytes) : SL_OK;
 }
 
 enum sl_status sl_device_sync(struct sl_device *d) {
+    TRY(check_not_recording(d, "sync"));
     return d->ops->sync(d);
+}
+
+enum sl_status sl_device_memory(struct sl_device *d, uint64_t *out_free_bytes,
+                                uint64_t *out_total_bytes) {
+    return d->ops->memory(d, out_free_bytes, out_total_bytes);
+}
+
+enum sl_status sl_device_map_host(struct sl_device *d, void *host, size_t bytes, void **out_addr) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    TRY(check_not_recording(d, "map_host"));
+    if (!host || !bytes || (uintptr_t)host % page || bytes % page)
+        return INVALID("map_host: %zu bytes at %p are not whole pages", bytes, host);
+    if (!d->caps.mapped_host)
+        return UNSUPPORTED("map_host: %s cannot read the host's memory", d->ops->name);
+    return d->ops->map_host(d, host, bytes, out_addr);
+}
+
+void sl_device_unmap_host(struct sl_device *d, void *host, size_t bytes) {
+    if (host)
+        d->ops->unmap_host(d, host, bytes);
+}
+
+static enum sl_status check_queue(const struct sl_device *d, const char *what, enum sl_queue q) {
+    if ((unsigned)q >= SL_QUEUES)
+        return INVALID("%s: queue %u", what, (unsigned)q);
+    return q == SL_QUEUE_OPS ? check_not_recording(d, what) : SL_OK;
+}
+
+enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
+                              size_t bytes) {
+    if ((unsigned)q >= SL_QUEUES || (bytes && (!dst || !src)))
+        return INVALID("copy: queue %u, %zu bytes from %p to %p", (unsigned)q, bytes, src, dst);
+    return bytes ? d->ops->copy(d, q, dst, src, bytes) : SL_OK;
+}
+
+enum sl_status sl_device_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point) {
+    TRY(check_queue(d, "mark", q));
+    return d->ops->mark(d, q, out_point);
+}
+
+enum sl_status sl_device_passed(struct sl_device *d, enum sl_queue q, sl_point point) {
+    if ((unsigned)q >= SL_QUEUES)
+        return INVALID("passed: queue %u", (unsigned)q);
+    return d->ops->passed(d, q, point);
+}
+
+enum sl_status sl_device_await(struct sl_device *d, enum sl_queue q, sl_point point) {
+    if ((unsigned)q >= SL_QUEUES)
+        return INVALID("await: queue %u", (unsigned)q);
+    return d->ops->await(d, q, point);
+}
+
+enum sl_status sl_device_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
+                               sl_point point) {
+    TRY(check_queue(d, "after", q));
+    if ((unsigned)other >= SL_QUEUES)
+        return INVALID("after: queue %u", (unsigned)other);
+    return q == other ? SL_OK : d->ops->after(d, q, other, point);
+}
+
+enum sl_status sl_device_record(struct sl_device *d) {
+    TRY(check_not_recording(d, "record"));
+    if (!d->caps.graphs)
+        return UNSUPPORTED("record: %s keeps no graphs", d->ops->name);
+    TRY(d->ops->record(d));
+    d->recording = true;
+    return SL_OK;
+}
+
+enum sl_status sl_device_recorded(struct sl_device *d, struct sl_graph **out_graph) {
+    if (!d->recording)
+        return INVALID("recorded: nothing was being recorded");
+    d->recording = false;
+    return d->ops->recorded(d, out_graph);
+}
+
+enum sl_status sl_device_replay(struct sl_device *d, struct sl_graph *graph) {
+    TRY(check_not_recording(d, "replay"));
+    if (!graph)
+        return INVALID("replay: no graph");
+    return d->ops->replay(d, graph);
+}
+
+void sl_graph_free(struct sl_device *d, struct sl_graph **graph) {
+    if (*graph)
+        d->ops->graph_free(d, *graph);
+    *graph = NULL;
 }
 
 /* n_tok within the limits given to configure, and n_decode within n_tok. */
@@ -108,13 +214,6 @@ static enum sl_status check_kv(const struct sl_device *d, const char *op,
         return INVALID("%s: no KV memory", op);
     return SL_OK;
 }
-
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        enum sl_status try_status = (call);                                                        \
-        if (try_status)                                                                            \
-            return try_status;                                                                     \
-    } while (0)
 
 enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) {
     TRY(check_rows(d, "embed", a->n_tok, 0));
@@ -272,8 +371,10 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
         return INVALID("moe: %u pairs listed of %llu", a->n_pairs, (unsigned long long)n_all);
     if (!a->n_pairs)
         return SL_OK;
-    if (!a->x || !a->ids || !a->pair_y || !a->refs)
+    if (!a->x || !a->ids || !a->pair_y || (!a->refs && !a->device_refs))
         return INVALID("moe: a NULL argument");
+    if (d->recording && !a->device_refs)
+        return INVALID("moe: recorded with refs in host memory");
     if (d->caps.host_visible) {
         for (uint32_t i = 0; i < a->n_pairs; i++) {
             uint32_t p = a->pairs ? a->pairs[i] : i;
@@ -284,7 +385,10 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
                 return INVALID("moe: pair %u goes to expert %u of %u", p, a->ids[p], a->n_expert);
         }
     }
-    return d->ops->moe(d, a);
+    struct sl_op_moe op = *a;
+    if (d->caps.host_visible && !op.refs)
+        op.refs = op.device_refs;
+    return d->ops->moe(d, &op);
 }
 
 enum sl_status sl_op_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a) {

@@ -1,11 +1,13 @@
 /* The op table: what the engine asks of a device, and what a backend must supply.
  *
- * A device executes ops in the order of submission on one queue. Calls enqueue; results are valid
- * after sl_device_sync() (the CPU executes at once). All calls on one device come from one thread
- * at a time, its owner.
+ * A device executes ops in the order of submission on one queue, SL_QUEUE_OPS; copies may run
+ * beside them on two more. Calls enqueue; results are valid after sl_device_sync(), or once a point
+ * marked afterwards has passed (the CPU executes at once). All calls on one device come from one
+ * thread at a time, its owner.
  *
  * Pointers in op arguments are device addresses: the host may follow them only when
- * caps.host_visible is set. Arguments are borrowed until the op has executed.
+ * caps.host_visible is set. What they point to is borrowed until the op has executed; the argument
+ * struct itself, and host arrays in it, until the call returns.
  *
  * Determinism: a row's result depends on that row's own inputs and the weights alone: not on how
  * many rows the call has, nor on the number of threads. Rows come as [0, n_decode) generated rows,
@@ -165,7 +167,9 @@ struct sl_op_moe {
     const uint32_t *ids;
     const uint32_t *pairs;
     float *pair_y;
-    const struct sl_expert_ref *refs; /* [n_expert], host memory */
+    const struct sl_expert_ref *refs; /* [n_expert] in host memory, or NULL and */
+    const struct sl_expert_ref
+        *device_refs; /* [n_expert] in device memory, read when the op runs */
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
 };
@@ -214,13 +218,25 @@ struct sl_device_limits {
 struct sl_device_caps {
     char name[64];                     /* "cpu: AMD EPYC 9B45, avx512+vnni, 2 threads" */
     bool host_visible;                 /* the host may follow device addresses */
+    bool integrated;                   /* shares the host's memory */
+    bool mapped_host;                  /* kernels can read host memory: sl_device_map_host() */
+    bool graphs;                       /* sl_device_record() */
     uint64_t memory_bytes;             /* 0 = unknown */
     bool weight_dtype[SL_DTYPE_COUNT]; /* what matmul, moe and embed take */
     bool kv_dtype[SL_DTYPE_COUNT];
 };
 
-/* The table that a backend fills. Every entry is required. The device struct is the backend's own
- * with struct sl_device first. */
+/* Queues of a device. Ops, uploads and downloads are on OPS; copies may run beside them. Within one
+ * queue all goes in order; between queues only sl_device_after() orders. */
+enum sl_queue { SL_QUEUE_OPS, SL_QUEUE_UP, SL_QUEUE_DOWN, SL_QUEUES };
+/* A place on a queue: all that was enqueued on it before. 0 has passed on every queue. */
+typedef uint64_t sl_point;
+/* Recorded ops, the backend's own. */
+struct sl_graph;
+
+/* The table that a backend fills. Every entry is required; backends/immediate.h has those of a
+ * device that executes at once. The device struct is the backend's own with struct sl_device first.
+ */
 struct sl_backend_ops {
     const char *name;
     void (*close)(struct sl_device *d);
@@ -232,6 +248,21 @@ struct sl_backend_ops {
     enum sl_status (*upload)(struct sl_device *d, void *dst, const void *src_host, size_t bytes);
     enum sl_status (*download)(struct sl_device *d, void *dst_host, const void *src, size_t bytes);
     enum sl_status (*sync)(struct sl_device *d);
+    enum sl_status (*memory)(struct sl_device *d, uint64_t *out_free, uint64_t *out_total);
+
+    enum sl_status (*map_host)(struct sl_device *d, void *host, size_t bytes, void **out_addr);
+    void (*unmap_host)(struct sl_device *d, void *host, size_t bytes);
+    enum sl_status (*copy)(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
+                           size_t bytes);
+    enum sl_status (*mark)(struct sl_device *d, enum sl_queue q, sl_point *out_point);
+    enum sl_status (*passed)(struct sl_device *d, enum sl_queue q, sl_point point);
+    enum sl_status (*await)(struct sl_device *d, enum sl_queue q, sl_point point);
+    enum sl_status (*after)(struct sl_device *d, enum sl_queue q, enum sl_queue other,
+                            sl_point point);
+    enum sl_status (*record)(struct sl_device *d);
+    enum sl_status (*recorded)(struct sl_device *d, struct sl_graph **out_graph); /* NULL: drop */
+    enum sl_status (*replay)(struct sl_device *d, struct sl_graph *graph);
+    void (*graph_free)(struct sl_device *d, struct sl_graph *graph);
 
     enum sl_status (*embed)(struct sl_device *d, const struct sl_op_embed *a);
     enum sl_status (*rms_norm)(struct sl_device *d, const struct sl_op_rms_norm *a);
@@ -252,6 +283,7 @@ struct sl_device {
     const struct sl_backend_ops *ops;
     struct sl_device_caps caps;
     struct sl_device_limits limits; /* zero until configured */
+    bool recording;                 /* the front's: between record and recorded */
 };
 
 /* Closes and nulls *d; NULL is fine. */
@@ -267,7 +299,45 @@ enum sl_status sl_device_upload(struct sl_device *d, void *dst, const void *src_
                                 size_t bytes) SL_MUST_CHECK;
 enum sl_status sl_device_download(struct sl_device *d, void *dst_host, const void *src,
                                   size_t bytes) SL_MUST_CHECK;
+/* Waits for all queues. */
 enum sl_status sl_device_sync(struct sl_device *d) SL_MUST_CHECK;
+/* Device memory at this moment, other programs' share counted; 0 = unknown. */
+enum sl_status sl_device_memory(struct sl_device *d, uint64_t *out_free_bytes,
+                                uint64_t *out_total_bytes) SL_MUST_CHECK;
+
+/* Pins [host, host + bytes), both multiples of the page size, for sl_device_copy(), and gives the
+ * address under which kernels read it. The memory stays the caller's; unmapping waits for what is
+ * enqueued. SL_ERR_UNSUPPORTED: the device cannot (caps.mapped_host); SL_ERR_NOMEM: the system
+ * refuses to lock so much. */
+enum sl_status sl_device_map_host(struct sl_device *d, void *host, size_t bytes,
+                                  void **out_addr) SL_MUST_CHECK;
+void sl_device_unmap_host(struct sl_device *d, void *host, size_t bytes);
+/* Enqueues a copy, either way or within the device. The host's side must be mapped and is given by
+ * the host's own address; both sides are borrowed until the copy has run. */
+enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
+                              size_t bytes) SL_MUST_CHECK;
+
+/* Points are kept in a ring: marking waits for the oldest one when SL_QUEUE_POINTS are open. */
+#define SL_QUEUE_POINTS 256u
+enum sl_status sl_device_mark(struct sl_device *d, enum sl_queue q,
+                              sl_point *out_point) SL_MUST_CHECK;
+/* SL_AGAIN: not yet. Never blocks. */
+enum sl_status sl_device_passed(struct sl_device *d, enum sl_queue q, sl_point point) SL_MUST_CHECK;
+enum sl_status sl_device_await(struct sl_device *d, enum sl_queue q, sl_point point) SL_MUST_CHECK;
+/* What is enqueued on q from now on runs after that point of the other queue. */
+enum sl_status sl_device_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
+                               sl_point point) SL_MUST_CHECK;
+
+/* Graphs (caps.graphs): ops, and copies on OPS, that are submitted between record and recorded are
+ * kept and not run; replay enqueues them on OPS again. Argument structs are kept as they were, what
+ * their pointers point to is read anew by every replay: so sl_op_moe needs device_refs. In between,
+ * nothing else of OPS may be called, and nothing allocated. out_graph NULL drops what was recorded.
+ * A configure() makes graphs void. The bits are those of the same ops submitted one by one. */
+enum sl_status sl_device_record(struct sl_device *d) SL_MUST_CHECK;
+enum sl_status sl_device_recorded(struct sl_device *d, struct sl_graph **out_graph) SL_MUST_CHECK;
+enum sl_status sl_device_replay(struct sl_device *d, struct sl_graph *graph) SL_MUST_CHECK;
+/* Waits for its replays; frees and nulls *graph; NULL is fine. */
+void sl_graph_free(struct sl_device *d, struct sl_graph **graph);
 
 enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) SL_MUST_CHECK;
 enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) SL_MUST_CHECK;

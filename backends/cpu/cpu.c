@@ -1,6 +1,7 @@
 /* The CPU as a device: opening, memory, and the op table. */
 #include "backends/cpu/cpu_internal.h"
 
+#include "backends/immediate.h"
 #include "common/cpus.h"
 #include "common/log.h"
 
@@ -69,6 +70,13 @@ static enum sl_status cpu_sync(struct sl_device *d) {
     return SL_OK;
 }
 
+static enum sl_status cpu_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {
+    long pages = sysconf(_SC_AVPHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    *out_free = pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+    *out_total = d->caps.memory_bytes;
+    return SL_OK;
+}
+
 static uint64_t cpu_scratch_bytes(const struct sl_device *d,
                                   const struct sl_device_limits *limits) {
     uint32_t n = sl_pool_n_threads(((const struct sl_cpu *)d)->pool);
@@ -119,6 +127,8 @@ static const struct sl_backend_ops cpu_ops = {
     .upload = cpu_upload,
     .download = cpu_upload,
     .sync = cpu_sync,
+    .memory = cpu_memory,
+    SL_IMMEDIATE_QUEUES,
     .embed = sl_cpu_embed,
     .rms_norm = sl_cpu_rms_norm,
     .matmul = sl_cpu_matmul,
@@ -163,7 +173,7 @@ static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t
     /* A long brand gives way to what follows it. */
     int room = (int)sizeof caps->name - 6 - (int)strlen(tail);
     snprintf(caps->name, sizeof caps->name, "cpu: %.*s%s", room, brand, tail);
-    caps->host_visible = true;
+    caps->host_visible = caps->integrated = caps->mapped_host = true;
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && page_bytes > 0)
         caps->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;

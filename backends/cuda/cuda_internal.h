@@ -1,8 +1,9 @@
 /* What the parts of the CUDA backend share: the device, memory, and how an op launches a kernel.
  *
- * device.c opens and closes; memory.c allocates, stages and copies; launch.c finds and launches
- * kernels; cuda.c holds the op table; ops_*.c are the ops. Everything goes to one stream, so that
- * what is enqueued later sees what was enqueued before. */
+ * device.c opens and closes; memory.c allocates and stages; queue.c copies beside the ops, marks
+ * and orders; graph.c records; launch.c finds and launches kernels; cuda.c holds the op table;
+ * ops_*.c are the ops. Ops, uploads and downloads go to one stream, so that what is enqueued later
+ * sees what was enqueued before. */
 #ifndef SL_BACKENDS_CUDA_CUDA_INTERNAL_H
 #define SL_BACKENDS_CUDA_CUDA_INTERNAL_H
 
@@ -25,17 +26,24 @@ struct sl_cuda_stage {
     bool in_flight[SL_CUDA_STAGE_SEGMENTS];
 };
 
+/* A stream, and the events of its latest points: point p's is event[p % SL_QUEUE_POINTS], made when
+ * it is first wanted, and recorded anew only when the point that it stood for has passed. */
+struct sl_cuda_queue {
+    struct CUstream_st *stream;
+    struct CUevent_st *event[SL_QUEUE_POINTS];
+    sl_point marked, passed; /* the last one given out, the last one known to have passed */
+};
+
 struct sl_cuda {
     struct sl_device base;
     struct sl_cuda_driver driver;
     int device, ordinal;
     struct CUctx_st *ctx;
-    struct CUstream_st *stream;
-    bool integrated;         /* shares the host's memory */
+    struct CUstream_st *stream; /* queue[SL_QUEUE_OPS].stream */
+    struct sl_cuda_queue queue[SL_QUEUES];
     uint32_t cc;             /* compute capability: 90 for 9.0 */
     uint32_t n_sm;           /* multiprocessors */
     uint32_t max_smem_bytes; /* a block may have, opted in */
-    uint32_t l2_bytes;
     bool lost; /* an error was seen that only a new process gets over: every call is refused */
 
     struct sl_cuda_stage stage;
@@ -85,6 +93,27 @@ void sl_cuda_free(struct sl_device *d, void *addr, size_t bytes);
 enum sl_status sl_cuda_upload(struct sl_device *d, void *dst, const void *src, size_t bytes);
 enum sl_status sl_cuda_download(struct sl_device *d, void *dst_host, const void *src, size_t bytes);
 enum sl_status sl_cuda_sync(struct sl_device *d);
+
+enum sl_status sl_cuda_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total);
+enum sl_status sl_cuda_map_host(struct sl_device *d, void *host, size_t bytes, void **out_addr);
+void sl_cuda_unmap_host(struct sl_device *d, void *host, size_t bytes);
+
+/* queue.c */
+enum sl_status sl_cuda_queues_init(struct sl_cuda *c);
+void sl_cuda_queues_release(struct sl_cuda *c);
+enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
+                            size_t bytes);
+enum sl_status sl_cuda_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point);
+enum sl_status sl_cuda_passed(struct sl_device *d, enum sl_queue q, sl_point point);
+enum sl_status sl_cuda_await(struct sl_device *d, enum sl_queue q, sl_point point);
+enum sl_status sl_cuda_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
+                             sl_point point);
+
+/* graph.c */
+enum sl_status sl_cuda_record(struct sl_device *d);
+enum sl_status sl_cuda_recorded(struct sl_device *d, struct sl_graph **out_graph);
+enum sl_status sl_cuda_replay(struct sl_device *d, struct sl_graph *graph);
+void sl_cuda_graph_free(struct sl_device *d, struct sl_graph *graph);
 
 /* launch.c */
 enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err);

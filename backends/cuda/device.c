@@ -24,6 +24,7 @@ enum sl_status sl_cuda_check(struct sl_cuda *c, int result, const char *what) {
         return SL_ERR_DEVICE_OOM;
     case SL_CU_INVALID_VALUE:
     case SL_CU_LAUNCH_OUT_OF_RESOURCES: /* registers or threads: refused, nothing ran */
+    case SL_CU_CAPTURE_FIRST ... SL_CU_CAPTURE_LAST:
         sl_error("cuda:%d: %s: refused: %s", c->ordinal, what, text);
         return SL_ERR_INVALID;
     default:
@@ -106,14 +107,14 @@ void sl_cuda_close(struct sl_device *d) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     if (c->ctx) { /* on a lost device each of these fails, and its end frees what there is */
         c->driver.ctx_set_current(c->ctx);
-        if (c->stream)
-            c->driver.stream_sync(c->stream);
+        for (int q = 0; q < SL_QUEUES; q++)
+            if (c->queue[q].stream)
+                c->driver.stream_sync(c->queue[q].stream);
         if (c->scratch)
             sl_cuda_free(d, c->scratch, c->scratch_bytes);
         sl_cuda_stage_release(c);
         sl_cuda_modules_unload(c);
-        if (c->stream)
-            c->driver.stream_destroy(c->stream);
+        sl_cuda_queues_release(c);
         c->driver.ctx_set_current(NULL);
         c->driver.ctx_release(c->device);
     }
@@ -124,6 +125,7 @@ void sl_cuda_close(struct sl_device *d) {
 static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *config,
                             struct sl_err *err) {
     const struct sl_cuda_driver *d = &c->driver;
+    struct sl_device_caps *caps = &c->base.caps;
     char text[256];
     struct sl_cuda_info info;
     uint32_t n = 0;
@@ -138,7 +140,7 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
         result = describe(d, c->device, &info);
     if (!result) {
         c->max_smem_bytes = attribute(d, c->device, SL_CU_ATTR_MAX_SHARED_OPTIN, &result);
-        c->l2_bytes = attribute(d, c->device, SL_CU_ATTR_L2_BYTES, &result);
+        caps->mapped_host = attribute(d, c->device, SL_CU_ATTR_CAN_MAP_HOST, &result) != 0;
     }
     if (result)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda:%d: %s", c->ordinal,
@@ -149,7 +151,6 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
                        info.name, info.cc / 10, info.cc % 10, OLDEST_CC / 10, OLDEST_CC % 10);
     c->cc = info.cc;
     c->n_sm = info.n_sm;
-    c->integrated = info.integrated;
 
     if ((result = d->ctx_retain(&c->ctx, c->device))) {
         c->ctx = NULL;
@@ -157,13 +158,12 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
                        "cuda:%d: %s gives no context: %s", c->ordinal, info.name,
                        sl_cuda_result_text(d, result, text, sizeof text));
     }
-    if ((result = d->ctx_set_current(c->ctx)) ||
-        (result = d->stream_create(&c->stream, SL_CU_STREAM_NON_BLOCKING))) {
-        c->stream = NULL;
-        return sl_fail(err, result == SL_CU_OUT_OF_MEMORY ? SL_ERR_DEVICE_OOM : SL_ERR_DEVICE_LOST,
-                       "cuda:%d: %s gives no stream: %s", c->ordinal, info.name,
-                       sl_cuda_result_text(d, result, text, sizeof text));
-    }
+    status = sl_cuda_enter(c);
+    if (!status)
+        status = sl_cuda_queues_init(c);
+    if (status)
+        return sl_fail(err, status, "cuda:%d: %s gives no stream: %s", c->ordinal, info.name,
+                       sl_status_text(status));
     status = sl_cuda_modules_load(c, err);
     if (status)
         return status;
@@ -173,10 +173,11 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
         return sl_fail(err, status, "cuda:%d: cannot allocate %u KiB of staging: %s", c->ordinal,
                        stage_bytes >> 10, sl_status_text(status));
 
-    struct sl_device_caps *caps = &c->base.caps;
     snprintf(caps->name, sizeof caps->name, "cuda:%d: %.40s, sm_%u", c->ordinal, info.name,
              info.cc);
     caps->memory_bytes = info.memory_bytes;
+    caps->integrated = info.integrated;
+    caps->graphs = true;
     sl_cuda_ops_caps(c, caps);
     sl_debug("cuda:%d: %s, %llu MiB, %s, %u multiprocessors, driver for CUDA %d.%d", c->ordinal,
              info.name, (unsigned long long)(info.memory_bytes >> 20),

@@ -17,6 +17,8 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUmod_st;
 struct CUfunc_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 /* CUresult: those that are told apart. */
 enum {
@@ -31,14 +33,16 @@ enum {
     SL_CU_NOT_FOUND = 500,
     SL_CU_NOT_READY = 600,
     SL_CU_LAUNCH_OUT_OF_RESOURCES = 701,
+    SL_CU_HOST_MEMORY_ALREADY_REGISTERED = 712,
+    SL_CU_CAPTURE_FIRST = 900, /* what spoils a capture, and leaves the device in use */
+    SL_CU_CAPTURE_LAST = 908,
 };
 
 /* CUdevice_attribute */
 enum {
-    SL_CU_ATTR_MAX_SHARED_PER_BLOCK = 8,
     SL_CU_ATTR_MULTIPROCESSORS = 16,
     SL_CU_ATTR_INTEGRATED = 18,
-    SL_CU_ATTR_L2_BYTES = 38,
+    SL_CU_ATTR_CAN_MAP_HOST = 19,
     SL_CU_ATTR_CC_MAJOR = 75,
     SL_CU_ATTR_CC_MINOR = 76,
     SL_CU_ATTR_MAX_SHARED_OPTIN = 97,
@@ -47,6 +51,9 @@ enum {
 enum {
     SL_CU_STREAM_NON_BLOCKING = 1,
     SL_CU_EVENT_NO_TIMING = 2,
+    SL_CU_HOST_REGISTER_PORTABLE = 1,
+    SL_CU_HOST_REGISTER_MAPPED = 2,
+    SL_CU_CAPTURE_RELAXED = 2,
     SL_CU_FUNC_MAX_DYNAMIC_SHARED = 8, /* CUfunction_attribute */
 };
 /* The `extra` array of cuLaunchKernel: all arguments as one buffer. */
@@ -77,12 +84,29 @@ enum {
       (uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream))                   \
     X(copy_to_host, "cuMemcpyDtoHAsync_v2",                                                        \
       (void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream))                         \
+    X(copy, "cuMemcpyAsync",                                                                       \
+      (uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st * stream))                     \
+    X(host_register, "cuMemHostRegister_v2", (void *addr, size_t bytes, unsigned flags))           \
+    X(host_unregister, "cuMemHostUnregister", (void *addr))                                        \
+    X(host_device_pointer, "cuMemHostGetDevicePointer_v2",                                         \
+      (uint64_t * device_addr, void *addr, unsigned flags))                                        \
     X(stream_create, "cuStreamCreate", (struct CUstream_st * *stream, unsigned flags))             \
     X(stream_destroy, "cuStreamDestroy_v2", (struct CUstream_st * stream))                         \
     X(stream_sync, "cuStreamSynchronize", (struct CUstream_st * stream))                           \
+    X(stream_wait, "cuStreamWaitEvent",                                                            \
+      (struct CUstream_st * stream, struct CUevent_st * event, unsigned flags))                    \
+    X(capture_begin, "cuStreamBeginCapture_v2", (struct CUstream_st * stream, int mode))           \
+    X(capture_end, "cuStreamEndCapture",                                                           \
+      (struct CUstream_st * stream, struct CUgraph_st * *graph))                                   \
+    X(graph_instantiate, "cuGraphInstantiateWithFlags",                                            \
+      (struct CUgraphExec_st * *exec, struct CUgraph_st * graph, unsigned long long flags))        \
+    X(graph_destroy, "cuGraphDestroy", (struct CUgraph_st * graph))                                \
+    X(graph_exec_destroy, "cuGraphExecDestroy", (struct CUgraphExec_st * exec))                    \
+    X(graph_launch, "cuGraphLaunch", (struct CUgraphExec_st * exec, struct CUstream_st * stream))  \
     X(event_create, "cuEventCreate", (struct CUevent_st * *event, unsigned flags))                 \
     X(event_destroy, "cuEventDestroy_v2", (struct CUevent_st * event))                             \
     X(event_record, "cuEventRecord", (struct CUevent_st * event, struct CUstream_st * stream))     \
+    X(event_query, "cuEventQuery", (struct CUevent_st * event))                                    \
     X(event_sync, "cuEventSynchronize", (struct CUevent_st * event))                               \
     X(module_load, "cuModuleLoadData", (struct CUmod_st * *module, const void *image))             \
     X(module_unload, "cuModuleUnload", (struct CUmod_st * module))                                 \

@@ -5,8 +5,10 @@
 
 #include <string.h>
 
-#define SEGMENTS        SL_CUDA_STAGE_SEGMENTS
-#define PUSH_ALIGN      256u
+#define SEGMENTS   SL_CUDA_STAGE_SEGMENTS
+#define PUSH_ALIGN 256u
+/* The driver refuses 2 GiB in one piece. */
+#define MAP_PIECE_BYTES ((size_t)1 << 30)
 #define MIN_STAGE_BYTES (SEGMENTS * (256u << 10))
 
 static uint64_t address(const void *p) {
@@ -43,6 +45,77 @@ void sl_cuda_free(struct sl_device *d, void *addr, size_t bytes) {
     /* A lost device's memory went with it. cuMemFree waits for what was enqueued. */
     if (!sl_cuda_enter(c))
         (void)!sl_cuda_check(c, c->driver.mem_free(address(addr)), "freeing device memory");
+}
+
+enum sl_status sl_cuda_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    size_t free_bytes = 0, total_bytes = 0;
+    enum sl_status status = sl_cuda_enter(c);
+    if (!status)
+        status = sl_cuda_check(c, c->driver.mem_info(&free_bytes, &total_bytes),
+                               "asking for free memory");
+    *out_free = free_bytes;
+    *out_total = total_bytes;
+    return status;
+}
+
+static enum sl_status register_piece(struct sl_cuda *c, char *host, size_t bytes) {
+    int result = c->driver.host_register(host, bytes,
+                                         SL_CU_HOST_REGISTER_PORTABLE | SL_CU_HOST_REGISTER_MAPPED);
+    if (result == SL_CU_OUT_OF_MEMORY) {
+        sl_error("cuda:%d: the system does not lock another %zu MiB of memory for the GPU; see "
+                 "ulimit -l, or give less",
+                 c->ordinal, bytes >> 20);
+        return SL_ERR_NOMEM;
+    }
+    if (result == SL_CU_HOST_MEMORY_ALREADY_REGISTERED) {
+        sl_error("cuda:%d: memory at %p is mapped already", c->ordinal, (void *)host);
+        return SL_ERR_INVALID;
+    }
+    return sl_cuda_check(c, result, "mapping host memory");
+}
+
+static void unregister(struct sl_cuda *c, char *host, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += MAP_PIECE_BYTES)
+        if (!sl_cuda_enter(c))
+            (void)!sl_cuda_check(c, c->driver.host_unregister(host + at), "unmapping host memory");
+}
+
+enum sl_status sl_cuda_map_host(struct sl_device *d, void *host, size_t bytes, void **out_addr) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    char *from = host;
+    uint64_t first = 0, here = 0;
+    enum sl_status status = sl_cuda_enter(c);
+    size_t at = 0;
+    while (!status && at < bytes) {
+        size_t n = bytes - at < MAP_PIECE_BYTES ? bytes - at : MAP_PIECE_BYTES;
+        status = register_piece(c, from + at, n);
+        if (status)
+            break;
+        at += n;
+        status = sl_cuda_check(c, c->driver.host_device_pointer(&here, from + at - n, 0),
+                               "mapping host memory");
+        if (at == n)
+            first = here;
+        if (!status && here - first != at - n) {
+            sl_error("cuda:%d: host memory is mapped in pieces that do not join", c->ordinal);
+            status = SL_ERR_UNSUPPORTED;
+        }
+    }
+    if (status) {
+        unregister(c, from, at);
+        return status;
+    }
+    sl_debug("cuda:%d: %zu bytes of host memory mapped", c->ordinal, bytes);
+    sl_count(device_mapped_bytes, bytes);
+    *out_addr = (void *)(uintptr_t)first;
+    return SL_OK;
+}
+
+void sl_cuda_unmap_host(struct sl_device *d, void *host, size_t bytes) {
+    sl_count(device_mapped_bytes, -(int64_t)bytes);
+    (void)!sl_cuda_sync(d); /* a lost device has let go of it */
+    unregister((struct sl_cuda *)d, host, bytes);
 }
 
 enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes) {
@@ -160,13 +233,23 @@ enum sl_status sl_cuda_push(struct sl_cuda *c, const void *src, size_t bytes,
     return status;
 }
 
-enum sl_status sl_cuda_sync(struct sl_device *d) {
-    struct sl_cuda *c = (struct sl_cuda *)d;
+static enum sl_status wait_for(struct sl_cuda *c, enum sl_queue q) {
     enum sl_status status = sl_cuda_enter(c);
     if (!status)
-        status = sl_cuda_check(c, c->driver.stream_sync(c->stream), "waiting for the device");
-    if (!status)
+        status =
+            sl_cuda_check(c, c->driver.stream_sync(c->queue[q].stream), "waiting for the device");
+    if (status)
+        return status;
+    c->queue[q].passed = c->queue[q].marked;
+    if (q == SL_QUEUE_OPS)
         memset(c->stage.in_flight, 0, sizeof c->stage.in_flight);
+    return SL_OK;
+}
+
+enum sl_status sl_cuda_sync(struct sl_device *d) {
+    enum sl_status status = SL_OK;
+    for (int q = 0; q < SL_QUEUES && !status; q++)
+        status = wait_for((struct sl_cuda *)d, (enum sl_queue)q);
     return status;
 }
 
@@ -183,7 +266,7 @@ enum sl_status sl_cuda_download(struct sl_device *d, void *dst_host, const void 
                 c, c->driver.copy_to_host(c->stage.host + at, address(src) + done, n, c->stream),
                 "copying from the device");
         if (!status)
-            status = sl_cuda_sync(d);
+            status = wait_for(c, SL_QUEUE_OPS);
         if (!status)
             memcpy((char *)dst_host + done, c->stage.host + at, n);
         done += n;

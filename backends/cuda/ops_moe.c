@@ -162,7 +162,9 @@ enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
     _Static_assert(sizeof(struct sl_karg_ref) == sizeof(struct sl_expert_ref), "one layout");
     struct run r = {.c = c, .a = a, .tok_end = a->n_tok};
     r.l = lay_out(c->scratch, a->n_tok, a->n_pairs, a->n_expert, a->n_embd, a->n_ff);
-    SL_TRY(sl_cuda_push(c, a->refs, a->n_expert * sizeof *a->refs, &r.refs));
+    r.refs = a->device_refs;
+    if (!r.refs)
+        SL_TRY(sl_cuda_push(c, a->refs, a->n_expert * sizeof *a->refs, &r.refs));
     bool any_float = sl_cuda_is_float(a->gate_dtype) || sl_cuda_is_float(a->up_dtype) ||
                      sl_cuda_is_float(a->down_dtype);
     if (!any_float)

@@ -1,5 +1,7 @@
 #include "backends/null/null.h"
 
+#include "backends/immediate.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,12 @@ static enum sl_status null_sync(struct sl_device *d) {
     return SL_OK;
 }
 
+static enum sl_status null_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {
+    (void)d;
+    *out_free = *out_total = 0;
+    return SL_OK;
+}
+
 #define NOTHING(op)                                                                                \
     static enum sl_status null_##op(struct sl_device *d, const struct sl_op_##op *a) {             \
         (void)d, (void)a;                                                                          \
@@ -86,6 +94,8 @@ static const struct sl_backend_ops null_ops = {
     .upload = null_copy,
     .download = null_copy,
     .sync = null_sync,
+    .memory = null_memory,
+    SL_IMMEDIATE_QUEUES,
     .embed = null_embed,
     .rms_norm = null_rms_norm,
     .matmul = null_matmul,
@@ -107,7 +117,7 @@ enum sl_status sl_null_open(struct sl_device **out_device, struct sl_err *err) {
         return sl_fail(err, SL_ERR_NOMEM, "null: out of memory");
     d->ops = &null_ops;
     snprintf(d->caps.name, sizeof d->caps.name, "null: does nothing");
-    d->caps.host_visible = true;
+    d->caps.host_visible = d->caps.integrated = d->caps.mapped_host = true;
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         d->caps.weight_dtype[t] = sl_dtype_info(t) != NULL;
     d->caps.kv_dtype[SL_DTYPE_F16] = d->caps.kv_dtype[SL_DTYPE_Q8_0] = true;

@@ -15,11 +15,35 @@ static struct fake_cuda fake;
 struct CUctx_st {
     int refs;
 };
+struct operation {
+    enum { COPY, FILL, WAIT, OTHER } kind;
+    void *dst;
+    const void *src;
+    size_t bytes;
+    uint32_t value;
+    struct CUstream_st *stream; /* WAIT: until this stream */
+    uint64_t after;             /* has done so many operations */
+    struct operation *next;
+};
+struct operations {
+    struct operation *first, **end;
+};
 struct CUstream_st {
-    int unused;
+    struct operations queue;
+    uint64_t n_queued, n_done;
+    struct CUgraph_st *capture;
+    struct CUstream_st *next;
 };
 struct CUevent_st {
-    uint64_t after; /* passed once this many operations have run */
+    struct CUstream_st *stream; /* NULL: never recorded */
+    uint64_t after;             /* passed once this many of its operations have run */
+};
+/* Captured operations; an executable graph is a copy of them. */
+struct CUgraph_st {
+    struct operations kept;
+};
+struct CUgraphExec_st {
+    struct operations kept;
 };
 struct CUmod_st {
     int unused;
@@ -30,35 +54,46 @@ struct CUfunc_st {
     int smem_bytes;
 };
 
+enum kind { DEVICE, PINNED, MAPPED };
 struct memory {
     char *host;
     size_t bytes;
-    bool pinned;
+    enum kind kind;
     struct memory *next;
-};
-
-struct operation {
-    enum { TO_DEVICE, TO_HOST, FILL, OTHER } kind;
-    void *dst;
-    const void *src;
-    size_t bytes;
-    uint32_t value;
-    struct operation *next;
 };
 
 static struct CUctx_st contexts[FAKE_CUDA_MAX_DEVICES];
 static _Thread_local struct CUctx_st *current;
 static struct memory *memories;
 static struct CUfunc_st *functions;
-static struct operation *queue, **queue_end = &queue;
-static uint64_t n_done;
+static struct CUstream_st *streams;
 static int stuck;
+
+static void drop(struct operations *list) {
+    while (list->first) {
+        struct operation *o = list->first;
+        list->first = o->next;
+        free(o);
+    }
+    list->end = &list->first;
+}
+
+static void append(struct operations *list, struct operation o) {
+    struct operation *q = malloc(sizeof *q);
+    if (!q)
+        abort();
+    *q = o;
+    q->next = NULL;
+    *list->end = q;
+    list->end = &q->next;
+}
 
 static void clear(void) {
     while (memories) {
         struct memory *m = memories;
         memories = m->next;
-        free(m->host);
+        if (m->kind != MAPPED)
+            free(m->host);
         free(m);
     }
     while (functions) {
@@ -66,13 +101,12 @@ static void clear(void) {
         functions = f->next;
         free(f);
     }
-    while (queue) {
-        struct operation *o = queue;
-        queue = o->next;
-        free(o);
+    while (streams) {
+        struct CUstream_st *stream = streams;
+        streams = stream->next;
+        drop(&stream->queue);
+        free(stream);
     }
-    queue_end = &queue;
-    n_done = 0;
     stuck = 0;
     current = NULL;
     memset(contexts, 0, sizeof contexts);
@@ -118,49 +152,70 @@ static int wrong(void) {
     return SL_CU_INVALID_VALUE;
 }
 
-/* Where a device address points; NULL when the range is not within one allocation. */
+/* Where the device's address of a range of device memory, or of mapped host memory, points; NULL
+ * when the range is not within one allocation. */
 static char *device_range(uint64_t addr, size_t bytes) {
     for (struct memory *m = memories; m; m = m->next) {
         uint64_t base = (uint64_t)(uintptr_t)m->host + ADDRESS_BIAS;
-        if (!m->pinned && addr >= base && addr - base <= m->bytes &&
+        if (m->kind != PINNED && addr >= base && addr - base <= m->bytes &&
             bytes <= m->bytes - (addr - base))
             return m->host + (addr - base);
     }
     return NULL;
 }
 
-static int enqueue(struct operation o) {
-    struct operation *q = malloc(sizeof *q);
-    if (!q)
-        abort();
-    *q = o;
-    q->next = NULL;
-    *queue_end = q;
-    queue_end = &q->next;
+/* The same for copies, whose host side is given by the host's own address. */
+static char *any_range(uint64_t addr, size_t bytes) {
+    for (struct memory *m = memories; m; m = m->next) {
+        uint64_t base = (uint64_t)(uintptr_t)m->host + (m->kind == DEVICE ? ADDRESS_BIAS : 0);
+        if (addr >= base && addr - base <= m->bytes && bytes <= m->bytes - (addr - base))
+            return m->host + (addr - base);
+    }
+    return NULL;
+}
+
+static int enqueue(struct CUstream_st *stream, struct operation o) {
+    if (stream->capture) {
+        append(&stream->capture->kept, o);
+        return 0;
+    }
+    append(&stream->queue, o);
+    stream->n_queued++;
     fake.n_queued++;
     return 0;
 }
 
-/* Runs what was queued until `upto` operations have run in all. */
-static int run(uint64_t upto) {
-    while (queue && n_done < upto) {
-        struct operation *o = queue;
+/* Runs what was queued on a stream until `upto` operations have run in all; what it waits for runs
+ * first. */
+static int run(struct CUstream_st *stream, uint64_t upto) {
+    while (stream->queue.first && stream->n_done < upto) {
+        struct operation *o = stream->queue.first;
         if ((o->kind == FILL || o->kind == OTHER) && fake.kernel_fault)
             stuck = fake.kernel_fault;
         if (stuck)
             return stuck;
+        int result = o->kind == WAIT ? run(o->stream, o->after) : 0;
+        if (result)
+            return result;
         if (o->kind == FILL)
             for (size_t i = 0; i < o->bytes / 4; i++)
                 memcpy((char *)o->dst + 4 * i, &o->value, 4);
-        else if (o->kind != OTHER)
-            memcpy(o->dst, o->src, o->bytes);
-        queue = o->next;
-        if (!queue)
-            queue_end = &queue;
+        else if (o->kind == COPY)
+            memmove(o->dst, o->src, o->bytes);
+        stream->queue.first = o->next;
+        if (!stream->queue.first)
+            stream->queue.end = &stream->queue.first;
         free(o);
-        n_done++;
+        stream->n_done++;
     }
     return 0;
+}
+
+static int run_all(void) {
+    int result = 0;
+    for (struct CUstream_st *s = streams; s && !result; s = s->next)
+        result = run(s, UINT64_MAX);
+    return result;
 }
 
 /* The driver's symbols. */
@@ -245,8 +300,8 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case SL_CU_ATTR_MAX_SHARED_OPTIN:
         *value = DEVICE_SHARED;
         return 0;
-    case SL_CU_ATTR_L2_BYTES:
-        *value = 50 << 20;
+    case SL_CU_ATTR_CAN_MAP_HOST:
+        *value = !fake.cannot_map;
         return 0;
     default:
         return SL_CU_INVALID_VALUE;
@@ -286,27 +341,39 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     return 0;
 }
 
-static void *allocate(size_t bytes, bool pinned) {
-    struct memory *m = calloc(1, sizeof *m);
-    if (!m || !(m->host = aligned_alloc(512, (bytes + 511) / 512 * 512)))
-        abort();
-    memset(m->host, 0xee, bytes);
-    m->bytes = bytes;
-    m->pinned = pinned;
-    m->next = memories;
-    memories = m;
-    *(pinned ? &fake.live_pinned_bytes : &fake.live_device_bytes) += (int64_t)bytes;
-    return m->host;
+static int64_t *live(enum kind kind) {
+    return kind == DEVICE   ? &fake.live_device_bytes
+           : kind == PINNED ? &fake.live_pinned_bytes
+                            : &fake.live_mapped_bytes;
 }
 
-static int release(const void *host, bool pinned) {
+static void *add(void *host, size_t bytes, enum kind kind) {
+    struct memory *m = calloc(1, sizeof *m);
+    if (!m)
+        abort();
+    *m = (struct memory){host, bytes, kind, memories};
+    memories = m;
+    *live(kind) += (int64_t)bytes;
+    return host;
+}
+
+static void *allocate(size_t bytes, enum kind kind) {
+    void *host = aligned_alloc(512, (bytes + 511) / 512 * 512);
+    if (!host)
+        abort();
+    memset(host, 0xee, bytes);
+    return add(host, bytes, kind);
+}
+
+static int release(const void *host, enum kind kind) {
     for (struct memory **at = &memories; *at; at = &(*at)->next) {
         struct memory *m = *at;
-        if (m->host != host || m->pinned != pinned)
+        if (m->host != host || m->kind != kind)
             continue;
-        *(pinned ? &fake.live_pinned_bytes : &fake.live_device_bytes) -= (int64_t)m->bytes;
+        *live(kind) -= (int64_t)m->bytes;
         *at = m->next;
-        free(m->host);
+        if (kind != MAPPED)
+            free(m->host);
         free(m);
         return 0;
     }
@@ -320,29 +387,29 @@ int cuMemAlloc_v2(uint64_t *addr, size_t bytes) {
         return SL_CU_INVALID_VALUE;
     if (bytes > fake.memory_bytes - (size_t)fake.live_device_bytes)
         return SL_CU_OUT_OF_MEMORY;
-    *addr = (uint64_t)(uintptr_t)allocate(bytes, false) + ADDRESS_BIAS;
+    *addr = (uint64_t)(uintptr_t)allocate(bytes, DEVICE) + ADDRESS_BIAS;
     return 0;
 }
 
 int cuMemFree_v2(uint64_t addr);
 int cuMemFree_v2(uint64_t addr) {
     ENTER_CONTEXT("cuMemFree_v2");
-    int result = run(UINT64_MAX); /* as the real one, it waits */
-    return result ? result : release((void *)(uintptr_t)(addr - ADDRESS_BIAS), false);
+    int result = run_all(); /* as the real one, it waits */
+    return result ? result : release((void *)(uintptr_t)(addr - ADDRESS_BIAS), DEVICE);
 }
 
 int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags);
 int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags) {
     (void)flags;
     ENTER_CONTEXT("cuMemHostAlloc");
-    *addr = allocate(bytes, true);
+    *addr = allocate(bytes, PINNED);
     return 0;
 }
 
 int cuMemFreeHost(void *addr);
 int cuMemFreeHost(void *addr) {
     ENTER_CONTEXT("cuMemFreeHost");
-    return release(addr, true);
+    return release(addr, PINNED);
 }
 
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream);
@@ -352,7 +419,7 @@ int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUs
     if (!to || !stream)
         return wrong();
     fake.n_to_device++;
-    return enqueue((struct operation){.kind = TO_DEVICE, .dst = to, .src = src, .bytes = bytes});
+    return enqueue(stream, (struct operation){.kind = COPY, .dst = to, .src = src, .bytes = bytes});
 }
 
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream);
@@ -361,7 +428,46 @@ int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_
     const char *from = device_range(src, bytes);
     if (!from || !stream)
         return wrong();
-    return enqueue((struct operation){.kind = TO_HOST, .dst = dst, .src = from, .bytes = bytes});
+    return enqueue(stream,
+                   (struct operation){.kind = COPY, .dst = dst, .src = from, .bytes = bytes});
+}
+
+int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st *stream);
+int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st *stream) {
+    ENTER_CONTEXT("cuMemcpyAsync");
+    char *to = any_range(dst, bytes), *from = any_range(src, bytes);
+    if (!to || !from || !stream)
+        return wrong();
+    return enqueue(stream,
+                   (struct operation){.kind = COPY, .dst = to, .src = from, .bytes = bytes});
+}
+
+int cuMemHostRegister_v2(void *addr, size_t bytes, unsigned flags);
+int cuMemHostRegister_v2(void *addr, size_t bytes, unsigned flags) {
+    ENTER_CONTEXT("cuMemHostRegister_v2");
+    if (!addr || (uintptr_t)addr % 4096 || bytes % 4096 || bytes > (size_t)1 << 30 ||
+        !(flags & SL_CU_HOST_REGISTER_MAPPED))
+        return wrong();
+    if (any_range((uint64_t)(uintptr_t)addr, 1))
+        return SL_CU_HOST_MEMORY_ALREADY_REGISTERED;
+    add(addr, bytes, MAPPED);
+    fake.n_mapped++;
+    return 0;
+}
+
+int cuMemHostUnregister(void *addr);
+int cuMemHostUnregister(void *addr) {
+    ENTER_CONTEXT("cuMemHostUnregister");
+    return release(addr, MAPPED);
+}
+
+int cuMemHostGetDevicePointer_v2(uint64_t *device_addr, void *addr, unsigned flags);
+int cuMemHostGetDevicePointer_v2(uint64_t *device_addr, void *addr, unsigned flags) {
+    ENTER_CONTEXT("cuMemHostGetDevicePointer_v2");
+    if (flags || !any_range((uint64_t)(uintptr_t)addr, 1))
+        return wrong();
+    *device_addr = (uint64_t)(uintptr_t)addr + ADDRESS_BIAS;
+    return 0;
 }
 
 int cuStreamCreate(struct CUstream_st **stream, unsigned flags);
@@ -370,6 +476,9 @@ int cuStreamCreate(struct CUstream_st **stream, unsigned flags) {
     ENTER_CONTEXT("cuStreamCreate");
     if (!(*stream = calloc(1, sizeof **stream)))
         abort();
+    (*stream)->queue.end = &(*stream)->queue.first;
+    (*stream)->next = streams;
+    streams = *stream;
     fake.live_objects++;
     return 0;
 }
@@ -377,18 +486,100 @@ int cuStreamCreate(struct CUstream_st **stream, unsigned flags) {
 int cuStreamDestroy_v2(struct CUstream_st *stream);
 int cuStreamDestroy_v2(struct CUstream_st *stream) {
     fake.n_calls++;
-    free(stream);
+    for (struct CUstream_st **at = &streams; *at; at = &(*at)->next)
+        if (*at == stream) {
+            *at = stream->next;
+            drop(&stream->queue);
+            free(stream);
+            fake.live_objects--;
+            return 0;
+        }
+    return wrong();
+}
+
+int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
+int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags) {
+    ENTER_CONTEXT("cuStreamWaitEvent");
+    if (!stream || !event || !event->stream || flags || stream->capture)
+        return wrong();
+    return enqueue(
+        stream, (struct operation){.kind = WAIT, .stream = event->stream, .after = event->after});
+}
+
+int cuStreamBeginCapture_v2(struct CUstream_st *stream, int mode);
+int cuStreamBeginCapture_v2(struct CUstream_st *stream, int mode) {
+    ENTER_CONTEXT("cuStreamBeginCapture_v2");
+    if (!stream || stream->capture || mode != SL_CU_CAPTURE_RELAXED)
+        return wrong();
+    if (!(stream->capture = calloc(1, sizeof *stream->capture)))
+        abort();
+    stream->capture->kept.end = &stream->capture->kept.first;
+    fake.live_objects++;
+    return 0;
+}
+
+int cuGraphDestroy(struct CUgraph_st *graph);
+int cuGraphDestroy(struct CUgraph_st *graph) {
+    fake.n_calls++;
+    drop(&graph->kept);
+    free(graph);
     fake.live_objects--;
+    return 0;
+}
+
+int cuStreamEndCapture(struct CUstream_st *stream, struct CUgraph_st **graph);
+int cuStreamEndCapture(struct CUstream_st *stream, struct CUgraph_st **graph) {
+    struct CUgraph_st *captured = stream->capture;
+    stream->capture = NULL; /* ended, also when it fails */
+    int result = captured ? enter("cuStreamEndCapture") : wrong();
+    if (result && captured)
+        cuGraphDestroy(captured);
+    *graph = result ? NULL : captured;
+    return result;
+}
+
+int cuGraphInstantiateWithFlags(struct CUgraphExec_st **exec, struct CUgraph_st *graph,
+                                unsigned long long flags);
+int cuGraphInstantiateWithFlags(struct CUgraphExec_st **exec, struct CUgraph_st *graph,
+                                unsigned long long flags) {
+    ENTER_CONTEXT("cuGraphInstantiateWithFlags");
+    if (!graph || flags)
+        return wrong();
+    if (!(*exec = calloc(1, sizeof **exec)))
+        abort();
+    (*exec)->kept.end = &(*exec)->kept.first;
+    for (const struct operation *o = graph->kept.first; o; o = o->next)
+        append(&(*exec)->kept, *o);
+    fake.live_objects++;
+    return 0;
+}
+
+int cuGraphExecDestroy(struct CUgraphExec_st *exec);
+int cuGraphExecDestroy(struct CUgraphExec_st *exec) {
+    fake.n_calls++;
+    drop(&exec->kept);
+    free(exec);
+    fake.live_objects--;
+    return 0;
+}
+
+int cuGraphLaunch(struct CUgraphExec_st *exec, struct CUstream_st *stream);
+int cuGraphLaunch(struct CUgraphExec_st *exec, struct CUstream_st *stream) {
+    ENTER_CONTEXT("cuGraphLaunch");
+    if (!exec || !stream || stream->capture)
+        return wrong();
+    for (const struct operation *o = exec->kept.first; o; o = o->next)
+        enqueue(stream, *o);
     return 0;
 }
 
 int cuStreamSynchronize(struct CUstream_st *stream);
 int cuStreamSynchronize(struct CUstream_st *stream) {
     ENTER_CONTEXT("cuStreamSynchronize");
-    if (!stream)
+    if (!stream || stream->capture)
         return wrong();
     fake.n_waits++;
-    return run(UINT64_MAX);
+    return run(stream, UINT64_MAX);
 }
 
 int cuEventCreate(struct CUevent_st **event, unsigned flags);
@@ -412,9 +603,10 @@ int cuEventDestroy_v2(struct CUevent_st *event) {
 int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream);
 int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream) {
     ENTER_CONTEXT("cuEventRecord");
-    if (!event || !stream)
+    if (!event || !stream || stream->capture)
         return wrong();
-    event->after = fake.n_queued;
+    event->stream = stream;
+    event->after = stream->n_queued;
     return 0;
 }
 
@@ -422,7 +614,13 @@ int cuEventSynchronize(struct CUevent_st *event);
 int cuEventSynchronize(struct CUevent_st *event) {
     ENTER_CONTEXT("cuEventSynchronize");
     fake.n_waits++;
-    return run(event->after);
+    return event->stream ? run(event->stream, event->after) : 0;
+}
+
+int cuEventQuery(struct CUevent_st *event);
+int cuEventQuery(struct CUevent_st *event) {
+    ENTER_CONTEXT("cuEventQuery");
+    return event->stream && event->stream->n_done < event->after ? SL_CU_NOT_READY : 0;
 }
 
 int cuModuleLoadData(struct CUmod_st **module, const void *image);
@@ -501,13 +699,14 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     memcpy(&l->args_bytes, extra[3], sizeof l->args_bytes);
     memcpy(l->args, extra[1], l->args_bytes < sizeof l->args ? l->args_bytes : sizeof l->args);
     if (strcmp(function->name, "sl_k_fill") != 0)
-        return enqueue((struct operation){.kind = OTHER});
+        return enqueue(stream, (struct operation){.kind = OTHER});
     struct fill_args a;
     memcpy(&a, extra[1], sizeof a);
     char *to = device_range(a.dst, a.n * 4);
     if (!to) { /* a bad address in a kernel: seen by whoever waits, and by all after that */
         fake.kernel_fault = ILLEGAL;
-        return enqueue((struct operation){.kind = OTHER});
+        return enqueue(stream, (struct operation){.kind = OTHER});
     }
-    return enqueue((struct operation){.kind = FILL, .dst = to, .bytes = a.n * 4, .value = a.value});
+    return enqueue(stream,
+                   (struct operation){.kind = FILL, .dst = to, .bytes = a.n * 4, .value = a.value});
 }

@@ -2,8 +2,10 @@
  * the driver's symbols over host memory.
  *
  * It is lazy where a GPU is late: copies and kernels are queued, and run only when somebody waits
- * for them, so that staging memory which is reused too early shows as wrong bytes. Device addresses
- * are such that following one on the host faults, and every address is checked. */
+ * for them, so that staging memory which is reused too early shows as wrong bytes. Each stream has
+ * a queue of its own; a stream that waits for an event runs the other one that far. Device
+ * addresses, those of mapped host memory too, are such that following one on the host faults, and
+ * every address is checked. */
 #ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
 #define SL_TESTS_SUPPORT_FAKE_CUDA_H
 
@@ -26,6 +28,7 @@ struct fake_cuda {
     int n_devices;
     int cc[FAKE_CUDA_MAX_DEVICES]; /* 90 for 9.0 */
     bool integrated[FAKE_CUDA_MAX_DEVICES];
+    bool cannot_map;            /* devices do not read host memory */
     size_t memory_bytes;        /* of each device */
     int init_result;            /* of cuInit */
     int module_result;          /* of cuModuleLoadData */
@@ -38,7 +41,9 @@ struct fake_cuda {
 
     /* Read by tests. */
     uint64_t n_calls, n_waits, n_to_device, n_queued;
-    int64_t live_device_bytes, live_pinned_bytes, live_objects; /* objects: all but memory */
+    uint64_t n_mapped; /* pieces of host memory registered */
+    int64_t live_device_bytes, live_pinned_bytes, live_mapped_bytes;
+    int64_t live_objects; /* all but memory */
     uint64_t n_launches;
     struct fake_cuda_launch launch[FAKE_CUDA_MAX_LAUNCHES]; /* the latest, from 0 */
     bool misused; /* an address or handle that is none of ours, or no current context */

@@ -159,7 +159,7 @@ static void opens_and_closes(void **state) {
     assert_string_equal(d->caps.name, "cuda:1: Fake GPU 1, sm_90");
     assert_false(d->caps.host_visible);
     assert_int_equal(d->caps.memory_bytes, 1 << 30);
-    assert_true(((struct sl_cuda *)d)->integrated);
+    assert_true(d->caps.integrated && d->caps.mapped_host && d->caps.graphs);
     struct sl_device_limits limits = {.max_tok = 16, .max_n_in = 256};
     if (sl_device_configure(d, &limits, &err))
         fail_msg("%s", err.text);
@@ -426,6 +426,226 @@ static void kernel_fault(void **state) {
     check_lost(d);
 }
 
+static void fill(struct sl_device *d, void *addr, uint32_t value) {
+    struct sl_karg_fill a = {.dst = addr, .n = 1, .value = value};
+    const struct sl_dim3 one = {1, 1, 1}, block = {32, 1, 1};
+    assert_int_equal(
+        sl_cuda_launch((struct sl_cuda *)d, SL_KERNEL_fill, one, block, 0, &a, sizeof a), SL_OK);
+}
+
+static void *pages(size_t bytes) {
+    void *p = aligned_alloc(4096, bytes);
+    assert_non_null(p);
+    memset(p, 0, bytes);
+    return p;
+}
+
+/* Copies beside the ops, and who waits for whom. */
+static void queues(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    uint32_t *host = pages(8192), *mapped = NULL, *dev = NULL;
+    void *addr = NULL, *seen = NULL;
+    assert_int_equal(sl_device_map_host(d, host, 8192, &seen), SL_OK);
+    mapped = seen;
+    assert_ptr_not_equal(mapped, host); /* the fake's device sees it elsewhere */
+    assert_int_equal(sl_metric(device_mapped_bytes), 8192);
+    assert_int_equal(sl_device_map_host(d, host, 4096, &seen), SL_ERR_INVALID); /* already */
+    assert_int_equal(sl_device_map_host(d, (char *)host + 1, 4096, &seen), SL_ERR_INVALID);
+    assert_int_equal(sl_device_map_host(d, host, 100, &seen), SL_ERR_INVALID);
+    assert_int_equal(sl_device_alloc(d, 64, &addr), SL_OK);
+    dev = addr;
+
+    /* Up, a kernel after that, down after that: nobody waits until the end. */
+    sl_point up, ops, down;
+    uint64_t waits = fake->n_waits;
+    host[0] = 7, host[1] = 8, host[2] = 0;
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, dev, host, 8), SL_OK);
+    assert_int_equal(sl_device_mark(d, SL_QUEUE_UP, &up), SL_OK);
+    assert_int_equal(sl_device_passed(d, SL_QUEUE_UP, up), SL_AGAIN);
+    assert_int_equal(sl_device_after(d, SL_QUEUE_OPS, SL_QUEUE_UP, up), SL_OK);
+    fill(d, dev, 9); /* over what came up */
+    assert_int_equal(sl_device_mark(d, SL_QUEUE_OPS, &ops), SL_OK);
+    assert_int_equal(sl_device_after(d, SL_QUEUE_DOWN, SL_QUEUE_OPS, ops), SL_OK);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_DOWN, host + 2, dev, 8), SL_OK);
+    assert_int_equal(sl_device_mark(d, SL_QUEUE_DOWN, &down), SL_OK);
+    assert_int_equal(fake->n_waits, waits);
+    assert_int_equal(sl_device_passed(d, SL_QUEUE_DOWN, down), SL_AGAIN);
+    assert_int_equal(sl_device_await(d, SL_QUEUE_DOWN, down), SL_OK);
+    assert_int_equal(host[2], 9);
+    assert_int_equal(host[3], 8);
+    for (int q = 0; q < SL_QUEUES; q++)
+        assert_int_equal(sl_device_passed(d, (enum sl_queue)q, 1), SL_OK);
+    /* A kernel takes mapped memory's address, a copy within the device both of its own. */
+    fill(d, mapped, 77);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, dev + 4, dev, 4), SL_OK);
+    assert_int_equal(sl_device_sync(d), SL_OK);
+    assert_int_equal(host[0], 77);
+    /* 0 has always passed; what was never marked is a mistake, as is a queue that is none. */
+    assert_int_equal(sl_device_passed(d, SL_QUEUE_UP, 0), SL_OK);
+    assert_int_equal(sl_device_passed(d, SL_QUEUE_UP, up + 1), SL_ERR_INVALID);
+    assert_int_equal(sl_device_await(d, SL_QUEUES, 0), SL_ERR_INVALID);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, NULL, host, 8), SL_ERR_INVALID);
+    assert_false(fake->misused);
+
+    /* Memory that is not mapped is the driver's to refuse; the device stays in use. */
+    uint32_t loose = 1;
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, dev, &loose, 4), SL_ERR_INVALID);
+    fake->misused = false;
+    sl_device_unmap_host(d, host, 8192);
+    assert_int_equal(sl_metric(device_mapped_bytes), 0);
+    assert_int_equal(fake->live_mapped_bytes, 0);
+    free(host);
+    sl_device_free(d, addr, 64);
+    sl_device_close(&d);
+    assert_int_equal(fake->live_objects, 0);
+    assert_false(fake->misused);
+}
+
+/* More points than events: marking waits for the oldest, and none is mistaken for another. */
+static void points(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    void *addr;
+    enum { N = 3 * SL_QUEUE_POINTS + 5 };
+    static sl_point point[N];
+    assert_int_equal(sl_device_alloc(d, 4, &addr), SL_OK);
+    int64_t objects = fake->live_objects;
+    for (uint32_t i = 0; i < N; i++) {
+        fill(d, addr, i);
+        assert_int_equal(sl_device_mark(d, SL_QUEUE_OPS, &point[i]), SL_OK);
+        if (i >= SL_QUEUE_POINTS)
+            assert_int_equal(sl_device_passed(d, SL_QUEUE_OPS, point[i - SL_QUEUE_POINTS]), SL_OK);
+        assert_int_equal(sl_device_passed(d, SL_QUEUE_OPS, point[i]), SL_AGAIN);
+    }
+    assert_int_equal(fake->live_objects - objects, SL_QUEUE_POINTS); /* bounded */
+    assert_int_equal(sl_device_await(d, SL_QUEUE_OPS, point[N - 3]), SL_OK);
+    assert_int_equal(sl_device_passed(d, SL_QUEUE_OPS, point[N - 2]), SL_AGAIN);
+    assert_int_equal(sl_device_passed(d, SL_QUEUE_OPS, point[0]), SL_OK);
+    sl_device_free(d, addr, 4);
+    sl_device_close(&d);
+    assert_int_equal(fake->live_objects, 0);
+    assert_false(fake->misused);
+}
+
+/* Mapping that fails half way leaves nothing registered. */
+static void mapping_fails(void **state) {
+    need_kernels();
+    static const struct {
+        const char *symbol;
+        int result;
+        enum sl_status status;
+    } cases[] = {{"cuMemHostRegister_v2", SL_CU_OUT_OF_MEMORY, SL_ERR_NOMEM},
+                 {"cuMemHostGetDevicePointer_v2", CU_UNKNOWN, SL_ERR_DEVICE_LOST}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        reset(state);
+        struct sl_device *d = opened(0);
+        void *host = pages(4096), *addr = &err;
+        int64_t mapped = sl_metric(device_mapped_bytes);
+        fake->fail_symbol = cases[i].symbol;
+        fake->fail_result = cases[i].result;
+        assert_int_equal(sl_device_map_host(d, host, 4096, &addr), cases[i].status);
+        assert_ptr_equal(addr, &err);
+        assert_int_equal(sl_metric(device_mapped_bytes), mapped);
+        if (i == 0)
+            assert_int_equal(fake->live_mapped_bytes, 0);
+        sl_device_close(&d);
+        free(host);
+    }
+    reset(state);
+    fake->cannot_map = true;
+    struct sl_device *d = opened(0);
+    void *host = pages(4096), *addr;
+    assert_false(d->caps.mapped_host);
+    assert_int_equal(sl_device_map_host(d, host, 4096, &addr), SL_ERR_UNSUPPORTED);
+    assert_int_equal(fake->n_mapped, 0);
+    sl_device_close(&d);
+    free(host);
+}
+
+static void graphs(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    uint32_t *host = pages(4096), back[2];
+    struct sl_graph *graph = NULL;
+    sl_point point;
+    void *addr, *mapped;
+    assert_int_equal(sl_device_alloc(d, 8, &addr), SL_OK);
+    assert_int_equal(sl_device_map_host(d, host, 4096, &mapped), SL_OK);
+    assert_int_equal(sl_device_recorded(d, &graph), SL_ERR_INVALID);
+    assert_int_equal(sl_device_replay(d, NULL), SL_ERR_INVALID);
+    fill(d, addr, 1);
+    assert_int_equal(sl_device_record(d), SL_OK);
+    assert_int_equal(sl_device_record(d), SL_ERR_INVALID);
+    fill(d, addr, 2);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, (char *)addr + 4, host, 4), SL_OK);
+    /* What would wait for kept ops, or lie among them, is refused, and spoils nothing. */
+    uint64_t calls = fake->n_calls;
+    assert_int_equal(sl_device_upload(d, addr, back, 4), SL_ERR_INVALID);
+    assert_int_equal(sl_device_download(d, back, addr, 4), SL_ERR_INVALID);
+    assert_int_equal(sl_device_sync(d), SL_ERR_INVALID);
+    assert_int_equal(sl_device_mark(d, SL_QUEUE_OPS, &point), SL_ERR_INVALID);
+    assert_int_equal(sl_device_after(d, SL_QUEUE_OPS, SL_QUEUE_UP, 0), SL_ERR_INVALID);
+    assert_int_equal(sl_device_replay(d, (struct sl_graph *)&err), SL_ERR_INVALID);
+    assert_int_equal(fake->n_calls, calls);
+    assert_int_equal(sl_device_mark(d, SL_QUEUE_UP, &point), SL_OK); /* another queue is free */
+    assert_int_equal(sl_device_recorded(d, &graph), SL_OK);
+    assert_int_equal(sl_device_download(d, back, addr, 8), SL_OK);
+    assert_int_equal(back[0], 1); /* kept, not run */
+    for (uint32_t i = 10; i < 13; i++) {
+        host[0] = i; /* read by the replay */
+        fill(d, addr, 5);
+        assert_int_equal(sl_device_replay(d, graph), SL_OK);
+        assert_int_equal(sl_device_download(d, back, addr, 8), SL_OK);
+        assert_int_equal(back[0], 2);
+        assert_int_equal(back[1], i);
+    }
+    sl_graph_free(d, &graph);
+    assert_null(graph);
+    sl_graph_free(d, &graph);
+
+    /* Dropped; spoiled on the way; and no memory for it: the device is as it was. */
+    assert_int_equal(sl_device_record(d), SL_OK);
+    fill(d, addr, 3);
+    assert_int_equal(sl_device_recorded(d, NULL), SL_OK);
+    static const struct {
+        const char *symbol;
+        int result;
+        enum sl_status status;
+    } cases[] = {{"cuStreamEndCapture", SL_CU_CAPTURE_FIRST + 1, SL_ERR_INVALID},
+                 {"cuGraphInstantiateWithFlags", SL_CU_OUT_OF_MEMORY, SL_ERR_DEVICE_OOM}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(sl_device_record(d), SL_OK);
+        fill(d, addr, 4);
+        fake->fail_symbol = cases[i].symbol;
+        fake->fail_result = cases[i].result;
+        assert_int_equal(sl_device_recorded(d, &graph), cases[i].status);
+        assert_null(graph);
+    }
+    assert_int_equal(sl_device_download(d, back, addr, 4), SL_OK);
+    assert_int_equal(back[0], 2);
+    sl_device_unmap_host(d, host, 4096);
+    sl_device_free(d, addr, 8);
+    free(host);
+    sl_device_close(&d);
+    assert_int_equal(fake->live_objects, 0);
+    assert_false(fake->misused);
+}
+
+static void free_memory(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    uint64_t free_bytes, total_bytes;
+    assert_int_equal(sl_device_memory(d, &free_bytes, &total_bytes), SL_OK);
+    assert_int_equal(total_bytes, fake->memory_bytes);
+    assert_int_equal(free_bytes, fake->memory_bytes - (size_t)fake->live_device_bytes);
+    sl_device_close(&d);
+}
+
 /* One tensor type, one kernel of each typed family. */
 static void typed_kernels(void **state) {
     (void)state;
@@ -471,6 +691,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(out_of_memory, reset),
         cmocka_unit_test_setup(lost, reset),
         cmocka_unit_test_setup(kernel_fault, reset),
+        cmocka_unit_test_setup(queues, reset),
+        cmocka_unit_test_setup(points, reset),
+        cmocka_unit_test_setup(mapping_fails, reset),
+        cmocka_unit_test_setup(graphs, reset),
+        cmocka_unit_test_setup(free_memory, reset),
         cmocka_unit_test(typed_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

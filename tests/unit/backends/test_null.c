@@ -6,6 +6,9 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
+#include <string.h>
+
 static void memory_and_router(void **state) {
     (void)state;
     struct sl_err err;
@@ -53,7 +56,38 @@ static void memory_and_router(void **state) {
     assert_null(d);
 }
 
+/* A device that executes at once: copies are done, all has passed, graphs it says it has not. */
+static void queues(void **state) {
+    (void)state;
+    struct sl_err err;
+    struct sl_device *d = NULL;
+    assert_int_equal(sl_null_open(&d, &err), SL_OK);
+    char *host = aligned_alloc(4096, 4096), dev[8] = "";
+    void *seen = NULL;
+    memcpy(host, "up", 3);
+    assert_int_equal(sl_device_map_host(d, host, 4096, &seen), SL_OK);
+    assert_ptr_equal(seen, host);
+    assert_int_equal(sl_device_map_host(d, host, 4095, &seen), SL_ERR_INVALID);
+    sl_point point = 5;
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, dev, host, 3), SL_OK);
+    assert_string_equal(dev, "up");
+    assert_int_equal(sl_device_mark(d, SL_QUEUE_UP, &point), SL_OK);
+    assert_int_equal(sl_device_passed(d, SL_QUEUE_UP, point), SL_OK);
+    assert_int_equal(sl_device_after(d, SL_QUEUE_OPS, SL_QUEUE_UP, point), SL_OK);
+    assert_int_equal(sl_device_await(d, SL_QUEUE_UP, point), SL_OK);
+    assert_int_equal(sl_device_await(d, SL_QUEUE_UP, point + 1), SL_ERR_INVALID);
+    assert_int_equal(sl_device_mark(d, SL_QUEUES, &point), SL_ERR_INVALID);
+    assert_int_equal(sl_device_record(d), SL_ERR_UNSUPPORTED);
+    uint64_t free_bytes = 1, total_bytes = 1;
+    assert_int_equal(sl_device_memory(d, &free_bytes, &total_bytes), SL_OK);
+    assert_int_equal(free_bytes + total_bytes, 0); /* unknown */
+    sl_device_unmap_host(d, host, 4096);
+    free(host);
+    sl_device_close(&d);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_and_router)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_and_router),
+                                       cmocka_unit_test(queues)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

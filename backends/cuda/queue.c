@@ -1,0 +1,113 @@
+/* The queues: copies beside the ops, points, and what waits for which. */
+#include "backends/cuda/cuda_internal.h"
+#include "common/log.h"
+
+enum sl_status sl_cuda_queues_init(struct sl_cuda *c) {
+    for (int q = 0; q < SL_QUEUES; q++) {
+        int result = c->driver.stream_create(&c->queue[q].stream, SL_CU_STREAM_NON_BLOCKING);
+        if (result) {
+            c->queue[q].stream = NULL;
+            return sl_cuda_check(c, result, "creating a stream");
+        }
+    }
+    c->stream = c->queue[SL_QUEUE_OPS].stream;
+    return SL_OK;
+}
+
+void sl_cuda_queues_release(struct sl_cuda *c) {
+    for (int q = 0; q < SL_QUEUES; q++) {
+        for (uint32_t i = 0; i < SL_QUEUE_POINTS; i++)
+            if (c->queue[q].event[i])
+                c->driver.event_destroy(c->queue[q].event[i]);
+        if (c->queue[q].stream)
+            c->driver.stream_destroy(c->queue[q].stream);
+    }
+}
+
+enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
+                            size_t bytes) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    enum sl_status status = sl_cuda_enter(c);
+    /* One address space: the driver sees from the addresses which way it goes. */
+    if (!status)
+        status = sl_cuda_check(c,
+                               c->driver.copy((uint64_t)(uintptr_t)dst, (uint64_t)(uintptr_t)src,
+                                              bytes, c->queue[q].stream),
+                               "copying");
+    return status;
+}
+
+static struct CUevent_st *event_of(const struct sl_cuda_queue *queue, sl_point point) {
+    return queue->event[point % SL_QUEUE_POINTS];
+}
+
+/* Points that were never given out are our own mistake. */
+static enum sl_status check_point(const struct sl_cuda *c, enum sl_queue q, sl_point point) {
+    if (point <= c->queue[q].marked)
+        return SL_OK;
+    sl_error("cuda:%d: point %llu of queue %d; the last one marked is %llu", c->ordinal,
+             (unsigned long long)point, (int)q, (unsigned long long)c->queue[q].marked);
+    return SL_ERR_INVALID;
+}
+
+enum sl_status sl_cuda_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    struct sl_cuda_queue *queue = &c->queue[q];
+    sl_point point = queue->marked + 1;
+    enum sl_status status = sl_cuda_enter(c);
+    if (!status && point > SL_QUEUE_POINTS)
+        status = sl_cuda_await(d, q, point - SL_QUEUE_POINTS);
+    struct CUevent_st **event = &queue->event[point % SL_QUEUE_POINTS];
+    if (!status && !*event)
+        status = sl_cuda_check(c, c->driver.event_create(event, SL_CU_EVENT_NO_TIMING),
+                               "creating an event");
+    if (!status)
+        status = sl_cuda_check(c, c->driver.event_record(*event, queue->stream), "marking a queue");
+    if (!status)
+        *out_point = queue->marked = point;
+    return status;
+}
+
+enum sl_status sl_cuda_passed(struct sl_device *d, enum sl_queue q, sl_point point) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    struct sl_cuda_queue *queue = &c->queue[q];
+    enum sl_status status = check_point(c, q, point);
+    if (!status)
+        status = sl_cuda_enter(c);
+    if (status || point <= queue->passed)
+        return status;
+    int result = c->driver.event_query(event_of(queue, point));
+    if (result == SL_CU_NOT_READY)
+        return SL_AGAIN;
+    status = sl_cuda_check(c, result, "asking for a point");
+    if (!status)
+        queue->passed = point;
+    return status;
+}
+
+enum sl_status sl_cuda_await(struct sl_device *d, enum sl_queue q, sl_point point) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    struct sl_cuda_queue *queue = &c->queue[q];
+    enum sl_status status = check_point(c, q, point);
+    if (!status)
+        status = sl_cuda_enter(c);
+    if (status || point <= queue->passed)
+        return status;
+    status = sl_cuda_check(c, c->driver.event_sync(event_of(queue, point)), "waiting for a point");
+    if (!status)
+        queue->passed = point;
+    return status;
+}
+
+enum sl_status sl_cuda_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
+                             sl_point point) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    enum sl_status status = check_point(c, other, point);
+    if (!status)
+        status = sl_cuda_enter(c);
+    if (status || point <= c->queue[other].passed)
+        return status;
+    return sl_cuda_check(
+        c, c->driver.stream_wait(c->queue[q].stream, event_of(&c->queue[other], point), 0),
+        "ordering two queues");
+}
