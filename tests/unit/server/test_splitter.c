@@ -1,0 +1,405 @@
+/* Answers in every family's form, whole and cut anywhere, to parts. The forms are written as the
+ * families' chat templates write a model's earlier calls. */
+#include "server/splitter.h"
+
+#include "common/rng.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define TOOLS                                                                                      \
+    "[{'type':'function','function':{'name':'get_weather','parameters':{'type':'object',"          \
+    "'properties':{'city':{'type':'string'},'days':{'type':'integer'},'metric':{'type':'boolean'}" \
+    ",'tags':{'type':'array'},'any':{},'unit':{'$ref':'#/$defs/u'},'opt':{'anyOf':[{'type':"       \
+    "'string'},{'type':'null'}]}},'$defs':{'u':{'enum':['C','F']}}}}},"                            \
+    "{'type':'function','function':{'name':'now'}}]"
+
+struct log {
+    struct sl_buf text;
+    int kind;
+    uint32_t call, n_calls;
+};
+
+/* "C[text]R[text]F0[name]{arguments}": fragments joined. */
+static void note(void *ctx, const struct sl_part *p) {
+    struct log *l = ctx;
+    if (p->kind == SL_PART_CALL) {
+        assert_int_equal(p->call, l->n_calls);
+        l->n_calls++;
+    }
+    if (p->kind == SL_PART_ARGUMENTS)
+        assert_int_equal(p->call + 1, l->n_calls);
+    bool joins = l->kind == (int)p->kind && p->kind != SL_PART_CALL;
+    if (!joins)
+        sl_buf_puts(&l->text, p->kind == SL_PART_CONTENT     ? "\nC:"
+                              : p->kind == SL_PART_REASONING ? "\nR:"
+                              : p->kind == SL_PART_CALL      ? "\nF:"
+                                                             : "\nA:");
+    sl_buf_put(&l->text, p->text.ptr, p->text.len);
+    l->kind = (int)p->kind;
+}
+
+static json_t *tools(void) {
+    char text[] = TOOLS;
+    for (char *p = text; *p; p++)
+        *p = *p == '\'' ? '"' : *p;
+    json_t *t = json_loads(text, 0, NULL);
+    assert_non_null(t);
+    return t;
+}
+
+struct setting {
+    const char *format;
+    bool no_tools, in_reasoning, hold, cut;
+    const char *header;
+};
+
+static char *split(const struct setting *set, const json_t *t, const char *text, size_t len,
+                   size_t cut, bool bytes) {
+    struct sl_splitter_config config = {
+        .format = sl_answer_format_named(set->format),
+        .tools = set->no_tools ? NULL : t,
+        .thinks = true,
+        .in_reasoning = set->in_reasoning,
+        .hold_calls = set->hold,
+        .header = {set->header, set->header ? strlen(set->header) : 0},
+    };
+    assert_non_null(config.format);
+    struct sl_splitter *s = NULL;
+    struct log l = {.kind = -1};
+    assert_int_equal(sl_splitter_create(&config, note, &l, &s), SL_OK);
+    if (bytes) {
+        for (size_t i = 0; i < len; i++)
+            assert_int_equal(sl_splitter_push(s, text + i, 1), SL_OK);
+    } else {
+        assert_int_equal(sl_splitter_push(s, text, cut), SL_OK);
+        assert_int_equal(sl_splitter_push(s, text + cut, len - cut), SL_OK);
+    }
+    assert_int_equal(sl_splitter_finish(s, set->cut), SL_OK);
+    assert_int_equal(sl_splitter_n_calls(s), l.n_calls);
+    sl_splitter_destroy(&s);
+    sl_buf_put(&l.text, "", 1);
+    assert_false(l.text.failed);
+    return l.text.ptr;
+}
+
+/* Whole, cut in two at every byte, and byte by byte: the same parts, and the ones that are wanted.
+ */
+static void check(struct setting set, const char *text, const char *want) {
+    json_t *t = tools();
+    size_t len = strlen(text);
+    for (size_t cut = 0; cut <= len + 1; cut++) {
+        char *got = split(&set, t, text, len, cut <= len ? cut : 0, cut > len);
+        if (strcmp(got, want) != 0)
+            print_message("%s, cut at %zu of %zu, %s\n", set.format, cut, len, text);
+        assert_string_equal(got, want);
+        free(got);
+    }
+    json_decref(t);
+}
+
+/* The same for streams and whole answers. */
+static void both(const char *format, const char *text, const char *want) {
+    check((struct setting){.format = format}, text, want);
+    check((struct setting){.format = format, .hold = true}, text, want);
+}
+
+/* A call's text in each family: content before, two calls where it can have two. */
+#define W1  "{\"city\": \"Rome\", \"days\": 2}"
+#define BAR "\xef\xbd\x9c"
+#define LOW "\xe2\x96\x81"
+static const struct {
+    const char *format, *text, *want;
+} families[] = {
+    {"hermes",
+     "Let me see.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " W1
+     "}\n</tool_call>\n<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+     "\nC:Let me see.\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"generic", "<tool_call>{\"name\":\"now\"}</tool_call>", "\nF:now\nA:{}"},
+    {"hermes", "<tool_call>{\"arguments\": " W1 ", \"name\": \"get_weather\"}</tool_call>",
+     "\nF:get_weather\nA:" W1},
+    {"hermes",
+     "<tool_call>{\"id\": [1, {\"a\": null}], \"name\": \"now\", \"arguments\": "
+     "\"{\\\"a\\\": \\\"b\\\"}\"}</tool_call>",
+     "\nF:now\nA:{\"a\": \"b\"}"},
+    {"hermes", "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": \"x\ny\"}}</tool_call>",
+     "\nF:now\nA:{\"a\": \"x\\u000ay\"}"},
+    {"qwen3-coder",
+     "Sure.\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nR\"o</x>me\n\n</parameter>\n"
+     "<parameter=days>\n2\n</parameter>\n<parameter=metric>\nTrue\n</parameter>\n</function>\n"
+     "</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+     "\nC:Sure.\nF:get_weather\nA:{\"city\": \"R\\\"o</x>me\\n\", \"days\": 2, \"metric\": true}"
+     "\nF:now\nA:{}"},
+    {"qwen3-coder",
+     "<function=get_weather>\n<parameter=city>\na </parameter> b\n</parameter>\n</function>",
+     "\nF:get_weather\nA:{\"city\": \"a </parameter> b\"}"},
+    {"seed-oss",
+     "<seed:think>Hm.</seed:think><seed:tool_call>\n<function=get_weather>\n"
+     "<parameter=tags>[1, \"a\"]</parameter>\n<parameter=opt>null</parameter>\n"
+     "<parameter=unit>C</parameter>\n<parameter=any>7</parameter></function>\n</seed:tool_call>",
+     "\nR:Hm.\nF:get_weather\nA:{\"tags\": [1, \"a\"], \"opt\": null, \"unit\": \"C\", \"any\": "
+     "7}"},
+    {"llama3", "{\"name\": \"get_weather\", \"parameters\": " W1 "}", "\nF:get_weather\nA:" W1},
+    {"llama3", "<|python_tag|>{\"name\": \"now\", \"parameters\": {}}; {\"name\": \"now\"}",
+     "\nF:now\nA:{}\nF:now\nA:{}"},
+    {"mistral",
+     "[TOOL_CALLS] [{\"name\": \"get_weather\", \"arguments\": " W1
+     ", \"id\": \"123456789\"}, {\"name\": \"now\", \"arguments\": {}}]",
+     "\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"mistral-args",
+     "[THINK]Which?[/THINK]Now:[TOOL_CALLS]get_weather[ARGS]" W1
+     "[TOOL_CALLS]now[CALL_ID]123456789[ARGS]{}[TOOL_CALLS]now{}",
+     "\nR:Which?\nC:Now:\nF:get_weather\nA:" W1 "\nF:now\nA:{}\nF:now\nA:{}"},
+    {"mistral-args", "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}]", "\nF:now\nA:{}"},
+    {"deepseek-v3",
+     "ok <" BAR "tool" LOW "calls" LOW "begin" BAR "><" BAR "tool" LOW "call" LOW "begin" BAR
+     ">function<" BAR "tool" LOW "sep" BAR ">get_weather\n```json\n" W1 "\n```<" BAR "tool" LOW
+     "call" LOW "end" BAR ">\n<" BAR "tool" LOW "call" LOW "begin" BAR ">function<" BAR "tool" LOW
+     "sep" BAR ">now\n```json\n{}\n```<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR "tool" LOW
+     "calls" LOW "end" BAR ">",
+     "\nC:ok\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"deepseek-v3.1",
+     "<think>Aha</think><" BAR "tool" LOW "calls" LOW "begin" BAR "><" BAR "tool" LOW "call" LOW
+     "begin" BAR ">get_weather<" BAR "tool" LOW "sep" BAR ">" W1 "<" BAR "tool" LOW "call" LOW
+     "end" BAR "><" BAR "tool" LOW "call" LOW "begin" BAR ">now<" BAR "tool" LOW "sep" BAR
+     ">{}<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR "tool" LOW "calls" LOW "end" BAR ">",
+     "\nR:Aha\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"deepseek-v3.2",
+     "I look.\n\n<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR
+     "invoke name=\"get_weather\">\n<" BAR "DSML" BAR "parameter name=\"city\" string=\"true\">"
+     "Ro\nme</" BAR "DSML" BAR "parameter>\n<" BAR "DSML" BAR
+     "parameter name=\"days\" string=\"false\">2</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
+     "invoke>\n<" BAR "DSML" BAR "invoke name=\"now\">\n</" BAR "DSML" BAR "invoke>\n</" BAR
+     "DSML" BAR "function_calls>",
+     "\nC:I look.\nF:get_weather\nA:{\"city\": \"Ro\\nme\", \"days\": 2}\nF:now\nA:{}"},
+    {"deepseek-v4",
+     "<" BAR "DSML" BAR "tool_calls>\n<" BAR "DSML" BAR "invoke name=\"now\">\n<" BAR "DSML" BAR
+     "parameter name=\"a\" string=\"false\">\"x\"</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
+     "invoke>\n</" BAR "DSML" BAR "tool_calls>",
+     "\nF:now\nA:{\"a\": \"x\"}"},
+    {"glm",
+     "\n<think>Weather.</think>\nOne moment\n<tool_call>get_weather\n<arg_key>city</arg_key>\n"
+     "<arg_value>Rome</arg_value>\n<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>"
+     "\n<tool_call>now\n</tool_call><tool_call>now</tool_call>",
+     "\nR:Weather.\nC:One moment\nF:get_weather\nA:{\"city\": \"Rome\", \"days\": 2}\nF:now\nA:{}"
+     "\nF:now\nA:{}"},
+    {"minimax",
+     "<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter name=\"city\">Rome</parameter>"
+     "\n<parameter name=\"days\">2</parameter>\n</invoke>\n<invoke name=\"now\"></invoke>\n"
+     "</minimax:tool_call>",
+     "\nF:get_weather\nA:{\"city\": \"Rome\", \"days\": 2}\nF:now\nA:{}"},
+    {"kimi-k2",
+     "Hm<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+     "<|tool_call_argument_begin|>" W1 "<|tool_call_end|><|tool_call_begin|>functions.now:12"
+     "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+     "\nC:Hm\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"kimi-k2",
+     "<think>I call <|tool_calls_section_begin|><|tool_call_begin|>functions.now:0"
+     "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+     "\nR:I call\nF:now\nA:{}"},
+    {"granite", "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]", "\nF:now\nA:{}"},
+    {"apertus",
+     "<|inner_prefix|>x<|inner_suffix|><|tools_prefix|>[{\"get_weather\": " W1
+     "}, {\"now\": {}}]<|tools_suffix|>",
+     "\nR:x\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"harmony",
+     "<|channel|>analysis<|message|>Think. <|end|><|start|>assistant<|channel|>commentary"
+     "<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather "
+     "<|constrain|>json<|message|>" W1 "<|call|>",
+     "\nR:Think. \nC:I look.\nF:get_weather\nA:" W1},
+    {"harmony", " to=functions.now<|channel|>commentary json<|message|>{}<|call|>",
+     "\nC: to=functions.now\nF:now\nA:{}"}, /* without the prompt's header: see below */
+    {"harmony", "<|channel|>final<|message|>Hello <b>.<|return|>", "\nC:Hello <b>."},
+};
+
+static void reads_every_family(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (families[i].text[0] != ' ')
+            both(families[i].format, families[i].text, families[i].want);
+}
+
+static void goes_on_with_the_prompts_header(void **state) {
+    (void)state;
+    struct setting s = {.format = "harmony", .header = "<|start|>assistant"};
+    for (int hold = 0; hold < 2; hold++) {
+        s.hold = hold;
+        check(s, " to=functions.now<|channel|>commentary json<|message|>{}<|call|>",
+              "\nF:now\nA:{}");
+        check(
+            s,
+            "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
+            "\nR:a\nC:b");
+        check(s, "Hello!", "\nC:Hello!");
+        check(s, "<|channel|>commentary to=functions.now<|message|>no<|call|>",
+              "\nC:<|channel|>commentary to=functions.now<|message|>no<|call|>");
+    }
+}
+
+/* Without tools, the markers of calls are text; reasoning is still apart. */
+static void without_tools(void **state) {
+    (void)state;
+    struct setting s = {.format = "hermes", .no_tools = true};
+    check(s, "<think>\n\nx y\n</think>\n\nsee <tool_call>{\"name\": \"now\"}</tool_call> ",
+          "\nR:x y\nC:see <tool_call>{\"name\": \"now\"}</tool_call> ");
+    check(s, "<think>\n\n</think>\n\nhi", "\nC:hi");
+    check(s, "  plain <think> text \n", "\nC:  plain <think> text \n");
+    check(s, "<thin", "\nC:<thin");
+    check(s, "", "");
+    check(s, " ", "\nC: ");
+    s.in_reasoning = true;
+    check(s, "deep</think>said", "\nR:deep\nC:said");
+    check(s, "<think>\ndeep </thin</think>said", "\nR:deep </thin\nC:said");
+    check(s, "never ends </thi", "\nR:never ends </thi");
+    s.format = "harmony";
+    check(s, "<|channel|>commentary to=functions.now<|message|>{}<|call|>", "\nC:{}");
+    s = (struct setting){.format = "llama3", .no_tools = true};
+    check(s, "{\"name\": \"now\"}", "\nC:{\"name\": \"now\"}");
+}
+
+/* What does not parse is content, all of it. */
+static void gives_back_what_does_not_parse(void **state) {
+    (void)state;
+    static const struct {
+        const char *format, *text;
+    } wrong[] = {
+        {"hermes", "<tool_call>"},
+        {"hermes", "a <tool_call>\nnow()\n</tool_call>"},
+        {"hermes", "<tool_call>{\"name\": now}</tool_call>"},
+        {"hermes", "<tool_call>{\"name\": \"a b\", \"arguments\": {}}</tool_call>"},
+        {"hermes", "<tool_call>{\"arguments\": {\"a\": 1}}</tool_call> x"},
+        {"hermes", "<tool_call>{\"name\": 3}</tool_call>"},
+        {"hermes", "<tool_call>{}"},
+        {"hermes", "<tool_call>{\"name\": \"now\", \"name\": \"now\"}"},
+        {"hermes", "1 < 2 <tool"},
+        {"llama3", "{\"name\": \"Bob\", \"parameters\": {}}"},
+        {"llama3", "{\"answer\": 42} and more"},
+        {"llama3", "<|python_tag|>brave_search.call(query=\"x\")"},
+        {"mistral", "[TOOL_CALLS]"},
+        {"mistral-args", "[TOOL_CALLS]no w[ARGS]{}"},
+        {"mistral-args", "[TOOL_CALLS]now[ARGS]4"},
+        {"kimi-k2", "<|tool_calls_section_begin|><|tool_calls_section_end|>"},
+        {"kimi-k2", "<|tool_calls_section_begin|>x"},
+        {"deepseek-v3.2", "<" BAR "DSML" BAR "function_calls>x"},
+        {"qwen3-coder", "<function=a b>"},
+        {"qwen3-coder", "<tool_call>{\"name\": \"now\"}</tool_call>"},
+        {"glm", "<tool_call>\n{\"name\": \"now\"}</tool_call>"},
+        {"apertus", "<|tools_prefix|>[{\"now\": 3}]"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char want[256];
+        snprintf(want, sizeof want, "\nC:%s", wrong[i].text);
+        both(wrong[i].format, wrong[i].text, want);
+    }
+}
+
+/* Broken within the arguments: a whole answer has it as content, a stream keeps what went out. */
+static void breaks_in_the_middle(void **state) {
+    (void)state;
+    static const char text[] = "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": oops}}";
+    struct setting stream = {.format = "hermes"}, whole = {.format = "hermes", .hold = true};
+    check(stream, text, "\nF:now\nA:{\"a\": \nC:oops}}");
+    check(whole, text, "\nC:<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": oops}}");
+    static const char cut[] = "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": \"b";
+    check(stream, cut, "\nF:now\nA:{\"a\": \"b");
+    check(whole, cut, "\nC:<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": \"b");
+    stream.cut = whole.cut = true; /* by max_tokens: as far as it came */
+    check(stream, cut, "\nF:now\nA:{\"a\": \"b");
+    check(whole, cut, "\nF:now\nA:{\"a\": \"b");
+    stream.format = whole.format = "qwen3-coder";
+    static const char tagged[] = "<function=get_weather>\n<parameter=city>\nRo\n</param";
+    check(stream, tagged, "\nF:get_weather\nA:{\"city\": \"Ro\\n</param");
+    check(whole, tagged, "\nF:get_weather\nA:{\"city\": \"Ro\\n</param");
+    /* The second of two. */
+    static const char second[] = "[TOOL_CALLS][{\"name\": \"now\"}, {\"nam: \"now\"}]";
+    check((struct setting){.format = "mistral", .hold = true}, second,
+          "\nF:now\nA:{}\nC:, {\"nam: \"now\"}]");
+}
+
+static void text_behind_calls_is_content(void **state) {
+    (void)state;
+    both("hermes", "<tool_call>{\"name\": \"now\"}</tool_call>\n\nDone. ",
+         "\nF:now\nA:{}\nC:Done. ");
+    both("hermes", "<tool_call>{\"name\": \"now\"}\n", "\nF:now\nA:{}");
+    both("hermes", "<tool_call>{\"name\": \"now\"}}</tool_call>", "\nF:now\nA:{}\nC:}</tool_call>");
+    both("hermes", " \n <tool_call>{\"name\": \"now\"}</tool_call>", "\nF:now\nA:{}");
+}
+
+/* Random text of markers and JSON in all families: the same parts however it is cut. */
+static void cut_at_random(void **state) {
+    (void)state;
+    static const char *const words[] = {"<tool_call>",
+                                        "</tool_call>",
+                                        "{\"name\": \"now\"",
+                                        ", \"arguments\": {",
+                                        "}",
+                                        "\"",
+                                        "a",
+                                        " ",
+                                        "\n",
+                                        "<",
+                                        "[TOOL_CALLS]",
+                                        "now[ARGS]",
+                                        "{}",
+                                        "[",
+                                        "]",
+                                        ",",
+                                        "<function=now>",
+                                        "<parameter=days>",
+                                        "</parameter>",
+                                        "</function>",
+                                        "<think>",
+                                        "</think>",
+                                        "\xc3\xa9",
+                                        "<|channel|>final",
+                                        "<|message|>",
+                                        "<|end|>",
+                                        "<|start|>",
+                                        "to=functions.now",
+                                        "<arg_key>",
+                                        "</arg_key>",
+                                        "<arg_value>",
+                                        "</arg_value>",
+                                        "\\",
+                                        "1",
+                                        ":"};
+    struct sl_rng rng = {7};
+    json_t *t = tools();
+    for (uint32_t round = 0; round < 3000; round++) {
+        const struct sl_answer_format *f = sl_answer_format_at(round % 17);
+        struct sl_buf b = {0};
+        uint32_t n = 1 + (uint32_t)sl_rng_below(&rng, 24);
+        sl_buf_puts(&b, "");
+        for (uint32_t i = 0; i < n; i++)
+            sl_buf_puts(&b, words[sl_rng_below(&rng, sizeof words / sizeof *words)]);
+        struct setting set = {.format = f->name,
+                              .hold = round & 1,
+                              .cut = round & 2,
+                              .in_reasoning = (round & 28) == 0};
+        char *whole = split(&set, t, b.ptr, b.len, 0, false);
+        char *bytes = split(&set, t, b.ptr, b.len, 0, true);
+        char *two = split(&set, t, b.ptr, b.len, sl_rng_below(&rng, (uint32_t)b.len + 1), false);
+        if (strcmp(whole, bytes) != 0 || strcmp(whole, two) != 0)
+            print_message("%s hold %d: %.*s\n", f->name, set.hold, (int)b.len, b.ptr);
+        assert_string_equal(whole, bytes);
+        assert_string_equal(whole, two);
+        free(whole);
+        free(bytes);
+        free(two);
+        sl_buf_release(&b);
+    }
+    json_decref(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_every_family),   cmocka_unit_test(goes_on_with_the_prompts_header),
+        cmocka_unit_test(without_tools),        cmocka_unit_test(gives_back_what_does_not_parse),
+        cmocka_unit_test(breaks_in_the_middle), cmocka_unit_test(text_behind_calls_is_content),
+        cmocka_unit_test(cut_at_random),
+    };
+    return cmocka_run_group_tests_name("the splitter", tests, NULL, NULL);
+}
