@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "server/anthropic.h"
 #include "server/gen.h"
 #include "server/internal.h"
 #include "server/renderer.h"
@@ -59,7 +60,10 @@ static enum MHD_Result send_reply(struct sl_exchange *ex) {
         status = ex->error.http_status;
         ex->content_type = "application/json";
         sl_buf_clear(&ex->reply);
-        sl_http_error_json(&ex->reply, &ex->error);
+        if (sl_anthropic_path(ex->path))
+            status = sl_anthropic_error(&ex->reply, &ex->error);
+        else
+            sl_http_error_json(&ex->reply, &ex->error);
     } else if (ex->allow) {
         status = 204; /* OPTIONS */
     }

@@ -180,9 +180,12 @@ enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) SL_MUST_CH
 void sl_http_quiesce(struct sl_server *s);
 void sl_http_stop(struct sl_server *s);
 
-/* chat.c, completions.c: POST handlers (jobs) */
+/* chat.c, responses.c, anthropic.c, completions.c: POST handlers (jobs) */
 void sl_chat_handle(struct sl_exchange *ex);
 void sl_apply_template_handle(struct sl_exchange *ex);
+void sl_responses_handle(struct sl_exchange *ex);
+void sl_messages_handle(struct sl_exchange *ex);
+void sl_count_tokens_handle(struct sl_exchange *ex);
 void sl_completions_handle(struct sl_exchange *ex);
 void sl_tokenize_handle(struct sl_exchange *ex);
 void sl_detokenize_handle(struct sl_exchange *ex);
