@@ -86,7 +86,7 @@ static enum sl_status open_tcp(struct sl_listen *l, const char *given, uint16_t 
     return SL_OK;
 }
 
-/* ------------------------------------------------------------------------------------------ UNIX */
+/* ----------------------------------------------------------------------------------------- UNIX */
 
 /* What a server that was killed left behind is removed; a living server's socket, or a file that is
  * none, is not. */
@@ -200,7 +200,7 @@ void sl_listen_release(struct sl_listen *l) {
     l->wake_fd = -1;
 }
 
-/* ------------------------------------------------------------------------------------- accepting */
+/* ------------------------------------------------------------------------------------ accepting */
 
 static void wake(struct sl_listen *l) {
     uint64_t one = 1;
