@@ -19,6 +19,7 @@ enum { FAKE_BOS = 256, FAKE_EOS, FAKE_IM_START, FAKE_IM_END, FAKE_WORDS };
 struct sl_tokenizer {
     const char *words[FAKE_MAX_WORDS];
     uint32_t n_words;
+    uint64_t control; /* bits: words that are control tokens */
     bool add_bos;
     unsigned char bytes[256]; /* fake_tokenizer_init */
 };
@@ -39,6 +40,14 @@ __attribute__((unused)) static uint32_t fake_word(struct sl_tokenizer *t, const 
     return FAKE_WORDS + t->n_words++;
 }
 
+/* A control token with this text. */
+__attribute__((unused)) static uint32_t fake_control_word(struct sl_tokenizer *t,
+                                                          const char *text) {
+    uint32_t id = fake_word(t, text);
+    t->control |= 1ull << (id - FAKE_WORDS);
+    return id;
+}
+
 uint32_t sl_tokenizer_n_vocab(const struct sl_tokenizer *t) {
     (void)t;
     return FAKE_WORDS + FAKE_MAX_WORDS;
@@ -56,8 +65,9 @@ bool sl_tokenizer_is_eog(const struct sl_tokenizer *t, uint32_t id) {
     return id == FAKE_EOS || id == FAKE_IM_END;
 }
 bool sl_tokenizer_is_control(const struct sl_tokenizer *t, uint32_t id) {
-    (void)t;
-    return id >= FAKE_BOS && id < FAKE_WORDS;
+    if (id >= FAKE_WORDS)
+        return t->control >> (id - FAKE_WORDS) & 1;
+    return id >= FAKE_BOS;
 }
 const char *sl_tokenizer_kind(const struct sl_tokenizer *t) {
     (void)t;
@@ -70,9 +80,18 @@ struct sl_str sl_tokenizer_piece(const struct sl_tokenizer *t, uint32_t id, bool
     if (id < FAKE_WORDS)
         return special ? (struct sl_str){fake_control[id - 256], strlen(fake_control[id - 256])}
                        : (struct sl_str){"", 0};
-    if (id - FAKE_WORDS < t->n_words)
+    if (id - FAKE_WORDS < t->n_words && (special || !sl_tokenizer_is_control(t, id)))
         return (struct sl_str){t->words[id - FAKE_WORDS], strlen(t->words[id - FAKE_WORDS])};
     return (struct sl_str){"", 0};
+}
+
+uint32_t sl_tokenizer_find(const struct sl_tokenizer *t, const char *text, size_t len) {
+    for (uint32_t id = 0; id < sl_tokenizer_n_vocab(t); id++) {
+        struct sl_str s = sl_tokenizer_piece(t, id, true);
+        if (len && s.len == len && memcmp(s.ptr, text, len) == 0)
+            return id;
+    }
+    return SL_NO_TOKEN;
 }
 
 static enum sl_status fake_append(struct sl_ids *ids, uint32_t id) {
