@@ -1,9 +1,8 @@
 #include "engine/engine_internal.h"
 
-#include "backends/cpu/cpu.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "engine/memory_budget.h"
+#include "engine/open_device.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,77 +11,38 @@
 /* While requests run the experts' heat goes to its file so often. */
 #define HEAT_BUSY_NS 120000000000u
 
-static enum sl_status open_cpu(const struct sl_engine_config *config, struct sl_device **out_dev,
-                               struct sl_err *err) {
-    struct sl_cpu_config c = {.n_threads = config->n_threads, .isa = SL_CPU_BEST};
-    if (config->cpu_isa && *config->cpu_isa) {
-        uint32_t i = SL_CPU_C;
-        while (i < SL_CPU_BEST && strcmp(config->cpu_isa, sl_cpu_isa_name((enum sl_cpu_isa)i)) != 0)
-            i++;
-        if (i == SL_CPU_BEST)
-            return sl_fail(err, SL_ERR_CONFIG,
-                           "instruction set '%s' is unknown: c, avx2, avx512 or vnni",
-                           config->cpu_isa);
-        c.isa = (enum sl_cpu_isa)i;
-    }
-    return sl_cpu_open(&c, out_dev, err);
-}
-
-/* What a process that was given no budget may take. */
-static uint64_t free_budget(void) {
-    struct sl_memory_look look;
-    struct sl_memory_budget b;
-    struct sl_err why;
-    if (sl_memory_look("", &look, &why) != SL_OK) {
-        sl_warn("%s; planning with all of the machine's memory", why.text);
-        return 0;
-    }
-    sl_memory_budget(&look, &b);
-    sl_info("memory: %.1f MiB are free%s%s, %.1f MiB of them stay free, so the budget is %.1f MiB "
-            "(--ram sets it)",
-            (double)b.free_bytes / 0x1p20, b.by_cgroup ? " by " : "",
-            b.by_cgroup ? look.limit_path : "", (double)b.reserve_bytes / 0x1p20,
-            (double)b.budget_bytes / 0x1p20);
-    return b.budget_bytes;
-}
-
 enum sl_status sl_engine_plan(const struct sl_model *model, const struct sl_engine_config *config,
                               struct sl_memory_plan *out_plan, char out_device[64],
                               struct sl_err *err) {
     struct sl_device *dev = NULL;
-    struct sl_engine_config planned = *config;
-    out_plan->least_bytes = 0;
-    enum sl_status st = open_cpu(config, &dev, err);
+    enum sl_status st = sl_engine_open_device(model, config, &dev, out_plan, err);
     if (st != SL_OK)
         return st;
-    if (!planned.ram_bytes)
-        planned.ram_bytes = free_budget();
-    st = sl_memory_plan_make(model, &planned, dev, out_plan, err);
     if (out_device)
         memcpy(out_device, dev->caps.name, 64);
     sl_device_close(&dev);
-    return st;
+    return SL_OK;
 }
 
 static void log_plan(const struct sl_memory_plan *plan) {
     for (uint32_t i = 0; i < plan->n_rows; i++)
-        sl_info("memory: %-14s %10.1f MiB  %s", plan->rows[i].what,
-                (double)plan->rows[i].bytes / 0x1p20, plan->rows[i].detail);
-    sl_info("memory: %-14s %10.1f MiB  of %.1f MiB, at least %.1f MiB are needed", "total",
-            (double)plan->total_bytes / 0x1p20, (double)plan->budget_bytes / 0x1p20,
-            (double)plan->least_bytes / 0x1p20);
+        sl_info("memory: %-14s %10.1f MiB %-6s %s", plan->rows[i].what,
+                (double)plan->rows[i].bytes / 0x1p20,
+                plan->reads_back ? sl_memory_kind_name(plan->rows[i].kind) : "",
+                plan->rows[i].detail);
+    if (plan->apart)
+        sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
+                "total, device", (double)plan->vram_total_bytes / 0x1p20,
+                (double)plan->vram_budget_bytes / 0x1p20, (double)plan->vram_least_bytes / 0x1p20);
+    sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
+            plan->apart ? "total, host" : "total", (double)plan->total_bytes / 0x1p20,
+            (double)plan->budget_bytes / 0x1p20, (double)plan->least_bytes / 0x1p20);
 }
 
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
                             struct sl_progress *progress, struct sl_err *err) {
     const struct sl_hparams *hp = &e->model->hp;
-    enum sl_status st = open_cpu(config, &e->dev, err);
-    if (st != SL_OK)
-        return st;
-    struct sl_engine_config planned = *config;
-    if (!planned.ram_bytes)
-        planned.ram_bytes = free_budget();
-    st = sl_memory_plan_make(e->model, &planned, e->dev, &e->plan, err);
+    enum sl_status st = sl_engine_open_device(e->model, config, &e->dev, &e->plan, err);
     if (st != SL_OK)
         return st;
     const struct sl_engine_config *c = &e->plan.config;
@@ -108,7 +68,7 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     st = sl_kv_init(&e->kv, e->dev, &shape, hp->n_layer, e->plan.n_pages, err);
     /* The store first: what it remembers of the files covers the loading too. */
     if (st == SL_OK && e->plan.streaming)
-        st = sl_store_create(e->model, &e->plan, e->timeline, &e->store, err);
+        st = sl_store_create(e->model, &e->plan, e->dev, e->timeline, &e->store, err);
     if (st == SL_OK)
         st = sl_weights_load(e->model, !e->plan.streaming, e->dev, &sl_weights_system_io, progress,
                              &e->weights, err);
@@ -190,6 +150,8 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
                                    .weight_bytes = p->weight_bytes,
                                    .kv_bytes = p->kv_bytes,
                                    .activation_bytes = p->activation_bytes + p->scratch_bytes,
+                                   .apart = p->apart,
+                                   .n_device_slots = p->n_device_slots,
                                    .streaming = p->streaming,
                                    .n_slots = p->n_slots,
                                    .n_experts = p->n_experts};

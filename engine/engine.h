@@ -33,17 +33,35 @@ struct sl_reader_source {
                            struct sl_err *err);
 };
 
+struct sl_device;
+
+/* Opens the device that computes in place of the one that `device` names: for tests. */
+struct sl_device_source {
+    enum sl_status (*open)(const struct sl_device_source *source, struct sl_device **out_device,
+                           struct sl_err *err);
+};
+
 enum sl_experts_where {
     SL_EXPERTS_AUTO,     /* resident when they fit, else streamed */
     SL_EXPERTS_RESIDENT, /* loaded at the start, or refused */
     SL_EXPERTS_STREAMED, /* through the expert cache, also when they would fit */
 };
 
+/* What kind of memory a line of the plan is: all but the device's own counts against the host's
+ * budget. */
+enum sl_memory_kind {
+    SL_MEMORY_HOST,
+    SL_MEMORY_PINNED, /* of the host, locked and mapped for a device */
+    SL_MEMORY_DEVICE, /* a discrete card's own */
+};
+const char *sl_memory_kind_name(enum sl_memory_kind kind);
+
 /* One line of the memory plan. */
 struct sl_plan_row {
     const char *what;
     char detail[96];
     uint64_t bytes;
+    enum sl_memory_kind kind;
 };
 
 struct sl_engine_config {
@@ -57,6 +75,10 @@ struct sl_engine_config {
     const char *record_routes; /* file for the experts that each row chooses, NULL = none */
     const char *trace_file; /* what happened when, for a trace viewer (timeline.h), NULL = none */
     const char *cpu_isa;    /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
+    /* What computes: "cpu" (also NULL), "cuda" or "cuda:N", or "auto": the first GPU if there is
+     * one that the model's dense weights fit, else the CPU. */
+    const char *device;
+    const struct sl_device_source *device_source; /* NULL = the one that `device` names */
 
     /* Memory: the most that the process may ever have resident; 0 = what is free now, less a
      * reserve (engine/memory_budget.h). process_bytes of it are the caller's own (what it holds
@@ -66,6 +88,12 @@ struct sl_engine_config {
     const struct sl_plan_row *process_rows;
     uint32_t n_process_rows;
     enum sl_experts_where experts;
+    /* A card's own memory: the most to take of it; 0 = what is free now, less the reserve (0 = the
+     * default). Nothing for a device that computes in the host's memory. */
+    uint64_t vram_bytes, vram_reserve_bytes;
+    uint64_t driver_bytes; /* of process_bytes: what opening the device took; set by create */
+    bool no_overflow; /* on a card: refuse what does not fit it, rather than keep experts in pinned
+                         memory of the host */
 
     /* Streaming. */
     enum sl_experts_io io;
@@ -95,8 +123,10 @@ struct sl_engine_info {
     uint32_t ctx_tokens, parallel, batch_tokens, n_vocab;
     char device[64];
     uint64_t weight_bytes, kv_bytes, activation_bytes;
+    bool apart;                  /* the device has memory of its own */
     bool streaming;              /* routed experts pass through slots */
     uint32_t n_slots, n_experts; /* in all layers; no slots where all are resident */
+    uint32_t n_device_slots;     /* in the memory of a device that is apart */
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
 

@@ -97,8 +97,11 @@ static void judge(struct sl_fetch *f) {
 
 static void add(struct sl_fetch *f, uint32_t layer, uint32_t expert) {
     struct sl_ahead *a = &f->ahead;
+    struct sl_expert_id id = {(uint16_t)layer, (uint16_t)expert};
+    if (f->tiers && sl_tiers_has(f->tiers, id))
+        return;
     a->started[a->n] = 0;
-    a->ids[a->n++] = (struct sl_expert_id){(uint16_t)layer, (uint16_t)expert};
+    a->ids[a->n++] = id;
 }
 
 /* Prompt rows are many, and an expert that one row in five would choose is chosen by some row of
@@ -185,14 +188,26 @@ static void pump_ahead(struct sl_fetch *f) {
     }
 }
 
+/* The next to be warmed up that can be. With a tier above, host slots come back as experts go up;
+ * when none will, the warm-up has ended. */
+static bool next_warm(struct sl_fetch *f) {
+    for (; f->tiers && f->warm_cursor < f->n_warm; f->warm_cursor++)
+        if (!sl_tiers_has(f->tiers, f->warm[f->warm_cursor]) &&
+            !sl_cache_has(f->cache, f->warm[f->warm_cursor]))
+            break;
+    return f->warm_cursor < f->n_warm && f->n_background < WARM_READS;
+}
+
 static void pump_warm(struct sl_fetch *f) {
     struct sl_fill fills[WARM_READS];
-    while (f->warm_cursor < f->n_warm && f->n_background < WARM_READS) {
+    while (next_warm(f)) {
         uint32_t n = f->n_warm - f->warm_cursor, room = WARM_READS - f->n_background;
-        n = n < room ? n : room;
+        n = f->tiers ? 1 : n < room ? n : room;
         uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_WARMUP, f->warm + f->warm_cursor,
                                             n, sl_fetch_now(f), fills);
-        f->warm_cursor += n;
+        if (f->tiers && !n_fill && sl_tiers_warming(f))
+            return;
+        f->warm_cursor = f->tiers && !n_fill ? f->n_warm : f->warm_cursor + n;
         sl_fetch_start(f, fills, n_fill, SL_READ_WARMUP, true);
         sl_count(expert_warmups_total, n_fill);
     }
@@ -206,15 +221,17 @@ void sl_fetch_pump(struct sl_fetch *f) {
 }
 
 void sl_fetch_warm_up(struct sl_fetch *f) {
-    f->n_warm = sl_heat_hottest(f->heat, f->n_slots, f->warm);
+    f->n_warm = sl_heat_hottest(f->heat, f->most_warm, f->warm);
     f->warm_cursor = 0;
 }
 
 bool sl_fetch_has_background(const struct sl_fetch *f) {
-    return f->warm_cursor < f->n_warm || f->n_reading > 0;
+    return f->warm_cursor < f->n_warm || f->n_reading > 0 || (f->tiers && sl_tiers_warming(f));
 }
 
 void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns) {
+    if (f->tiers)
+        sl_tiers_warm(f);
     sl_fetch_pump(f);
     if (f->n_reading)
         sl_reader_wait(f->reader, 1, timeout_ns);

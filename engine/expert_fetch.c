@@ -50,7 +50,7 @@ static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     f->reads = calloc(f->n_slots, sizeof *f->reads);
     f->fills = calloc(f->n_slots, sizeof *f->fills);
     f->background = calloc(f->n_slots, 1);
-    f->warm = calloc(f->n_slots, sizeof *f->warm);
+    f->warm = calloc(f->most_warm, sizeof *f->warm);
     f->wanted = calloc(n_expert, sizeof *f->wanted);
     f->held = calloc(n_expert, sizeof *f->held);
     f->pair_count = calloc(n_expert, sizeof *f->pair_count);
@@ -81,6 +81,7 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
     f->clock = config->clock;
     f->timeline = config->timeline;
     f->n_slots = f->slots->first_slot[f->slots->n_class];
+    f->most_warm = f->n_slots + config->n_device_slots;
     sl_fetch_ahead_init(f);
     enum sl_status st = SL_OK;
     if (f->timeline)
@@ -126,6 +127,8 @@ void sl_fetch_quit(struct sl_fetch *f) {
 void sl_fetch_forget(struct sl_fetch *f) {
     assert(!f->n_held && !f->n_wanted);
     end_reading(f);
+    if (f->tiers)
+        sl_tiers_forget(f);
     sl_cache_forget(f->cache);
     f->ahead.layer = SL_NO_ROUTED_LAYER;
     f->ahead.n = f->ahead.cursor = 0;
@@ -136,6 +139,7 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
     if (!f)
         return;
     assert(f->n_reading == 0);
+    sl_tiers_destroy(&f->tiers);
     if (f->cache)
         sl_cache_destroy(&f->cache);
     if (f->heat)
@@ -248,6 +252,15 @@ static void list_wanted(struct sl_fetch *f) {
     f->dense_call = n_lost == 0;
 }
 
+/* Found in host slots: what the CPU computes with, and what a device that is apart does not. */
+static void count_hits(struct sl_fetch *f, uint32_t n) {
+    f->stats.hits += n;
+    if (f->tiers)
+        sl_count(expert_host_hits_total, n);
+    else
+        sl_count(expert_hits_total, n);
+}
+
 /* Leases what is there of the wanted, and starts reading as many of the others as are useful. */
 static void take(struct sl_fetch *f) {
     if (!f->n_wanted || f->n_loading >= f->window)
@@ -270,14 +283,13 @@ static void take(struct sl_fetch *f) {
     sl_fetch_start(f, f->new_fills, n_fill, SL_READ_DEMAND, false);
     if (raised && !n_start)
         (void)!sl_reader_submit(f->reader, NULL, &f->read_err); /* nothing new: cannot fail */
-    f->stats.hits += n_taken - n_fill;
+    count_hits(f, n_taken - n_fill);
     f->stats.misses += n_start;
     f->stats.late += n_fill - n_start;
     f->stats.needed_bytes += n_fill * bytes;
     f->stats.waves += n_taken < n && n_start < room;
     if (n_start)
         sl_fetch_not_quiet(f);
-    sl_count(expert_hits_total, n_taken - n_fill);
     sl_count(expert_misses_total, n_start);
     sl_count(expert_late_total, n_fill - n_start);
     uint32_t keep = 0;
@@ -300,6 +312,8 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
         sl_reader_poll(f->reader); /* what was read ahead is a hit if it is there by now */
     learn(f);
     list_wanted(f);
+    if (f->tiers)
+        sl_tiers_begin(f);
     sl_fetch_ahead_begin(f);
     take(f);
     sl_fetch_pump(f);
@@ -378,16 +392,21 @@ static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_e
     return n_ready;
 }
 
-/* Lists the pairs of the first n held experts, ascending. */
-static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
+uint32_t sl_fetch_list_pairs(struct sl_fetch *f) {
     const struct sl_fetch_rows *r = &f->rows;
     uint32_t k = f->layout->k, n_pairs = 0;
-    for (uint32_t i = 0; i < n; i++)
-        f->in_call[f->held[i].id.expert] = 1;
     for (uint32_t t = 0; t < r->n; t++)
         for (uint32_t j = 0; j < k && !r->failed[t]; j++)
             if (f->in_call[r->ids[(size_t)t * k + j]])
                 f->pairs[n_pairs++] = t * k + j;
+    return n_pairs;
+}
+
+/* The pairs of the first n held experts. */
+static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        f->in_call[f->held[i].id.expert] = 1;
+    uint32_t n_pairs = sl_fetch_list_pairs(f);
     for (uint32_t i = 0; i < n; i++)
         f->in_call[f->held[i].id.expert] = 0;
     return n_pairs;
@@ -395,6 +414,8 @@ static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
 
 static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device *dev,
                                 struct sl_op_moe *op) {
+    if (f->tiers)
+        return sl_tiers_call(f, n, op);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t e = f->held[i].id.expert;
         const uint8_t *slot = sl_slots_at(f->slots, f->held[i].lease.slot);
@@ -458,6 +479,8 @@ static void give_back(struct sl_fetch *f) {
     while (f->n_held)
         drop_held(f, f->n_held - 1);
     f->n_wanted = f->n_loading = 0;
+    if (f->tiers)
+        sl_tiers_give_back(f->tiers);
 }
 
 enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl_op_moe *op,
@@ -466,7 +489,11 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
     *out_n_failed = 0;
     for (;;) {
         uint32_t n = gather_ready(f, out_n_failed, err);
-        enum sl_status st = n ? run_ready(f, n, dev, op) : SL_OK;
+        bool due = n || (f->tiers && sl_tiers_pending(f->tiers));
+        enum sl_status st = due ? run_ready(f, n, dev, op) : SL_OK;
+        bool any = true;
+        if (st == SL_OK && f->tiers && !due && !f->n_loading && !f->n_reading)
+            st = sl_tiers_drain(f->tiers, &any); /* slots come back when the device has used them */
         if (st != SL_OK) {
             give_back(f);
             return st;
@@ -502,6 +529,15 @@ const struct sl_cache_stats *sl_fetch_cache_stats(const struct sl_fetch *f) {
 
 struct sl_heat *sl_fetch_heat(struct sl_fetch *f) {
     return f->heat;
+}
+
+void sl_fetch_count_hits(struct sl_fetch *f, uint32_t n) {
+    f->stats.hits += n;
+    sl_count(expert_hits_total, n);
+}
+
+const struct sl_tiers *sl_fetch_tiers(const struct sl_fetch *f) {
+    return f->tiers;
 }
 
 const struct sl_cache *sl_fetch_cache(const struct sl_fetch *f) {

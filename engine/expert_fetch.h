@@ -36,6 +36,7 @@ struct sl_fetch_config {
     struct sl_reader *reader;              /* borrowed; must outlive no read: see sl_fetch_quit */
     uint64_t fingerprint;                  /* of the model, for the heat */
     uint32_t max_rows;                     /* of one step */
+    uint32_t n_device_slots;               /* of the tier that sl_tiers_create will add */
     bool no_lookahead;                     /* never ask for sl_fetch_ahead, nor read ahead */
     struct sl_timeline *timeline;          /* borrowed until destroy; NULL: no trace. On the same
                                               clock as the reader */
@@ -132,5 +133,10 @@ const struct sl_fetch_stats *sl_fetch_stats(const struct sl_fetch *f);
 const struct sl_cache_stats *sl_fetch_cache_stats(const struct sl_fetch *f);
 struct sl_heat *sl_fetch_heat(struct sl_fetch *f);
 const struct sl_cache *sl_fetch_cache(const struct sl_fetch *f);
+struct sl_tiers;
+/* Experts that a layer found on the device without asking: all are there. */
+void sl_fetch_count_hits(struct sl_fetch *f, uint32_t n);
+/* NULL: there is no tier above the host's slots. */
+const struct sl_tiers *sl_fetch_tiers(const struct sl_fetch *f);
 
 #endif

@@ -3,6 +3,7 @@
 #define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 
 #include "engine/expert_fetch.h"
+#include "engine/expert_tiers.h"
 
 /* What is being read ahead: experts of one layer, in the order in which they are read. */
 struct sl_ahead {
@@ -47,6 +48,7 @@ struct sl_fetch {
 
     struct sl_heat *heat;
     struct sl_cache *cache;
+    struct sl_tiers *tiers; /* NULL: the host's slots are what the device computes from */
     struct sl_read *reads;  /* [n_slots]: a slot has one read at a time */
     struct sl_lease *fills; /* [n_slots] which fill its read is for */
     uint8_t *background;    /* [n_slots] its read was started ahead or to warm up */
@@ -79,7 +81,8 @@ struct sl_fetch {
 
     struct sl_ahead ahead;
     struct sl_ahead_judge judge;
-    struct sl_expert_id *warm; /* [n_slots] hottest first */
+    struct sl_expert_id *warm; /* [most_warm] hottest first */
+    uint32_t most_warm;        /* slots of all tiers */
     uint32_t n_warm, warm_cursor;
 
     struct sl_fetch_stats stats;
@@ -91,6 +94,9 @@ static inline uint64_t sl_fetch_now(const struct sl_fetch *f) {
 
 /* Experts of the layer that keep the disk's queue full in this step. */
 uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer);
+/* Lists in f->pairs the pairs of the experts that are marked in f->in_call, ascending; returns
+ * their number. */
+uint32_t sl_fetch_list_pairs(struct sl_fetch *f);
 /* Starts the reads of fills with action START; a read that cannot be started ends its fill. */
 void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
                     enum sl_read_priority priority, bool background);
