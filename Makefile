@@ -29,7 +29,7 @@ LDFLAGS_tsan := -fsanitize=thread
 LDFLAGS_coverage := --coverage
 LDFLAGS_fuzz := -fsanitize=address,undefined
 CFLAGS_all = $(CFLAGS_common) $(CFLAGS_$(MODE)) $(CFLAGS)
-LDLIBS := -lmicrohttpd -ljansson -lpcre2-8 -luring -lm -lpthread
+LDLIBS := -lmicrohttpd -lgnutls -ljansson -lpcre2-8 -luring -lm -lpthread
 
 ifeq ($(CFLAGS_$(MODE)),)
 $(error MODE=$(MODE) is not one of release, debug, asan, tsan, coverage, fuzz)

@@ -15,7 +15,8 @@ enum sl_part_kind {
     SL_PART_CONTENT,   /* a fragment of the answer's text; may be empty */
     SL_PART_REASONING, /* a fragment of the reasoning before it */
     SL_PART_CALL,      /* tool call number `call` begins; text is the function's whole name */
-    SL_PART_ARGUMENTS, /* a fragment of the JSON text of that call's arguments */
+    SL_PART_ARGUMENTS, /* a fragment of the JSON text of that call's arguments: they come before
+                          any other part */
 };
 
 struct sl_part {

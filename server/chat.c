@@ -1,10 +1,12 @@
 /* POST /v1/chat/completions and /apply-template: messages through the model's own template. */
+#include "server/chat.h"
+
 #include "server/memory.h"
-#include "server/prompt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* What templates expect differs: tool-call arguments as an object or as the text they came in,
  * absent content as none or as an empty string. The usual form is tried first. */
@@ -132,6 +134,25 @@ static json_t *read_message(const json_t *m, size_t i, struct sl_http_error *e) 
     return copy;
 }
 
+/* An agent's line of accounting at the front of its system prompt, different in each request: left
+ * there it would keep every request from sharing the prefix of the one before. It is of no use to
+ * a model, so it goes. False: out of memory. */
+static bool drop_changing_header(json_t *messages) {
+    static const char header[] = "x-anthropic-billing-header:";
+    json_t *first = json_array_get(messages, 0);
+    const json_t *content = json_object_get(first, "content");
+    const char *role = json_string_value(json_object_get(first, "role"));
+    const char *text = json_string_value(content);
+    if (!text || strcmp(role, "system") != 0 || strncasecmp(text, header, sizeof header - 1) != 0)
+        return true;
+    const char *end = text + json_string_length(content);
+    const char *rest = memchr(text, '\n', (size_t)(end - text));
+    rest = rest ? rest + 1 : end;
+    if (rest == end) /* that was all of it */
+        return json_array_remove(messages, 0) == 0;
+    return json_object_set_new(first, "content", json_stringn(rest, (size_t)(end - rest))) == 0;
+}
+
 static json_t *read_messages(const json_t *body, struct sl_http_error *e) {
     const json_t *messages = json_object_get(body, "messages");
     if (!json_is_array(messages)) {
@@ -153,8 +174,11 @@ static json_t *read_messages(const json_t *body, struct sl_http_error *e) {
             return NULL;
         }
     }
-    if (!out)
+    if (!out || !drop_changing_header(out)) {
+        json_decref(out);
         sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+        return NULL;
+    }
     return out;
 }
 
@@ -315,27 +339,43 @@ static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len)
     return text;
 }
 
-static void chat(struct sl_exchange *ex, const json_t *body) {
+/* The prompt's ids. NULL: ex->error is set. */
+static struct sl_ids *encode(struct sl_exchange *ex, const json_t *body) {
     const struct sl_served *v = ex->server->served;
-    struct sl_gen_params params = {0};
-    struct sl_ids *prompt = NULL;
-    char *text = NULL;
-    size_t len = 0;
-    if (!sl_prompt_check_model(ex, body) ||
-        !sl_params_read(body, SL_API_CHAT, v->info.n_vocab, &params, &ex->error))
-        goto out;
-    text = render(ex, body, &len);
+    size_t len;
+    char *text = render(ex, body, &len);
     if (!text)
-        goto out;
+        return NULL;
+    struct sl_ids *prompt = NULL;
     /* Rendered: the template may have printed tools, or anything many times. */
     if (!sl_prompt_may_fit(ex, sl_special_text_bytes(&v->chat.special, text, len), "messages"))
         goto out;
     prompt = calloc(1, sizeof *prompt);
     if (!prompt) {
         sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
-        goto out;
+    } else if (!sl_prompt_encode(ex, text, len, prompt)) {
+        sl_ids_release(prompt);
+        free(prompt);
+        prompt = NULL;
     }
-    if (!sl_prompt_encode(ex, text, len, prompt) || !sl_prompt_fits(ex, prompt->n, "messages"))
+out:
+    free(text);
+    return prompt;
+}
+
+void sl_chat_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body,
+                    struct sl_request_about *about) {
+    const struct sl_served *v = ex->server->served;
+    struct sl_gen_params params = {0};
+    struct sl_ids *prompt = NULL;
+    bool ok = sl_prompt_check_model(ex, body) &&
+              sl_params_read(body, api, v->info.n_vocab, &params, &ex->error);
+    params.about = *about;
+    *about = (struct sl_request_about){0};
+    if (!ok)
+        goto out;
+    prompt = encode(ex, body);
+    if (!prompt || !sl_prompt_fits(ex, prompt->n, "messages"))
         goto out;
     /* A model that does not know the fallback's end-of-turn token writes it as text, but not where
      * a grammar says what it writes. */
@@ -345,21 +385,31 @@ static void chat(struct sl_exchange *ex, const json_t *body) {
         sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
         goto out;
     }
-    sl_prompt_generate(ex, SL_API_CHAT, &params, prompt, NULL, 1);
+    sl_prompt_generate(ex, api, &params, prompt, NULL, 1);
     prompt = NULL;
 out:
-    free(text);
     if (prompt)
         sl_ids_release(prompt);
     free(prompt);
     sl_params_release(&params);
 }
 
+bool sl_chat_count(struct sl_exchange *ex, const json_t *body, size_t *out_tokens) {
+    struct sl_ids *prompt = sl_prompt_check_model(ex, body) ? encode(ex, body) : NULL;
+    if (!prompt)
+        return false;
+    *out_tokens = prompt->n;
+    sl_ids_release(prompt);
+    free(prompt);
+    return true;
+}
+
 void sl_chat_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
     if (!body)
         return;
-    chat(ex, body);
+    struct sl_request_about about = {0};
+    sl_chat_answer(ex, SL_API_CHAT, body, &about);
     json_decref(body);
 }
 

@@ -67,6 +67,34 @@ bool sl_http_from_status(struct sl_http_error *e, enum sl_status status, const s
     }
 }
 
+/* Whether the name at p is `name` or a member of it. */
+static bool names_field(const char *p, const char *name, size_t len) {
+    return strncmp(p, name, len) == 0 &&
+           (p[len] == '\0' || p[len] == '\'' || p[len] == '.' || p[len] == '[');
+}
+
+void sl_http_rename_field(struct sl_http_error *e, const char *from, const char *to) {
+    size_t len = strlen(from);
+    if (!names_field(e->param, from, len))
+        return;
+    char param[sizeof e->param];
+    snprintf(param, sizeof param, "%s%s", to, e->param + len);
+    memcpy(e->param, param, sizeof param);
+    char text[sizeof e->err.text];
+    size_t n = 0;
+    for (const char *p = e->err.text; *p && n + 1 < sizeof text;) {
+        text[n++] = *p++;
+        if (p[-1] == '\'' && names_field(p, from, len)) {
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s", to);
+            if (n >= sizeof text)
+                n = sizeof text - 1;
+            p += len;
+        }
+    }
+    text[n] = '\0';
+    memcpy(e->err.text, text, n + 1);
+}
+
 void sl_http_error_json(struct sl_buf *b, const struct sl_http_error *e) {
     sl_buf_puts(b, "{\"error\":{\"message\":");
     sl_buf_json_text(b, e->err.text);

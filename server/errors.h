@@ -22,6 +22,10 @@ bool sl_http_bad(struct sl_http_error *e, const char *param, const char *fmt, ..
 /* What a status of the engine, tokenizer or template means to a client; err's text is passed on. */
 bool sl_http_from_status(struct sl_http_error *e, enum sl_status status, const struct sl_err *err);
 
+/* A field that the error names as `from`, or a member of it, has another name in the client's API:
+ * changed in param and text. */
+void sl_http_rename_field(struct sl_http_error *e, const char *from, const char *to);
+
 /* {"error":{"message","type","param","code"}} */
 void sl_http_error_json(struct sl_buf *b, const struct sl_http_error *e);
 

@@ -164,7 +164,9 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_
 
 uint64_t sl_gen_memory_bytes(const struct sl_gen *g) {
     bool logprobs = g->params.logprobs;
-    uint64_t n = sizeof *g, element = logprobs ? sizeof(struct sl_token) : sizeof(uint32_t);
+    /* What an answer repeats of its request is in three events at most before they are sent. */
+    uint64_t about = g->params.about.members ? 4 * strlen(g->params.about.members) : 0;
+    uint64_t n = sizeof *g + about, element = logprobs ? sizeof(struct sl_token) : sizeof(uint32_t);
     for (uint32_t i = 0; i < g->n_prompts; i++)
         n += g->prompts[i].n * sizeof(uint32_t) + (g->echo ? strlen(g->echo[i]) : 0);
     for (uint32_t i = 0; i < g->n_choices; i++) {
@@ -173,7 +175,8 @@ uint64_t sl_gen_memory_bytes(const struct sl_gen *g) {
             g->params.max_tokens && g->params.max_tokens < room ? g->params.max_tokens : room;
         n += sizeof *g->choices + g->ring_tokens * element;
         if (g->keeps_parts) /* else what is shown goes at once */
-            n += tokens * (16 + (logprobs ? 3 * sizeof(struct sl_logprob_entry) : 0));
+            n += tokens * ((g->params.stream ? 32 : 16) +
+                           (logprobs ? 3 * sizeof(struct sl_logprob_entry) : 0));
     }
     if (g->automaton) {
         /* Where memory is short, one grammar may be larger than the room for answers: it counts as

@@ -14,6 +14,7 @@
 
 #include "common/buf.h"
 #include "server/errors.h"
+#include "server/listen.h"
 #include "server/server.h"
 
 #include "model/chat.h"
@@ -71,6 +72,7 @@ struct sl_exchange {
     const char *method; /* libmicrohttpd's, for the connection's life */
     uint64_t started_ns;
     int fd;
+    struct sl_link *link; /* the connection's; NULL without memory for one. Connection's thread */
 
     /* connection's thread */
     bool dispatched, replied;
@@ -104,11 +106,19 @@ struct sl_exchange {
     uint64_t stretch_ns, stretch_bytes; /* the watcher's: the upload since when, from where */
 };
 
+/* An open connection, for the time between requests, when there is no exchange. */
+struct sl_link {
+    int fd;
+    bool busy;                   /* there is an exchange */
+    uint64_t since_ns;           /* that there is none */
+    struct sl_link *prev, *next; /* server.links; all under list_lock */
+};
+
 struct sl_server {
     struct sl_server_config config;
-    struct MHD_Daemon *daemon;
-    int listen_fd;
-    uint16_t port;
+    struct sl_listen listen;
+    /* One for what comes in the clear, one for TLS, each NULL where it is not needed. */
+    struct MHD_Daemon *daemons[2];
 
     _Atomic int state; /* enum sl_server_state; served and fail_err are valid after their state */
     struct sl_served *served;
@@ -118,6 +128,7 @@ struct sl_server {
 
     pthread_mutex_t list_lock;
     struct sl_exchange *exchanges;
+    struct sl_link *links;
     _Atomic uint32_t n_active; /* dispatched exchanges that are not freed */
     _Atomic uint64_t bodies_bytes;
     _Atomic uint64_t replies_bytes; /* of workers, until they are sent */
@@ -177,12 +188,16 @@ void sl_served_destroy(struct sl_served **v);
 
 /* http.c */
 enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) SL_MUST_CHECK;
+/* Takes no more connections. */
 void sl_http_quiesce(struct sl_server *s);
 void sl_http_stop(struct sl_server *s);
 
-/* chat.c, completions.c: POST handlers (jobs) */
+/* chat.c, responses.c, anthropic.c, completions.c: POST handlers (jobs) */
 void sl_chat_handle(struct sl_exchange *ex);
 void sl_apply_template_handle(struct sl_exchange *ex);
+void sl_responses_handle(struct sl_exchange *ex);
+void sl_messages_handle(struct sl_exchange *ex);
+void sl_count_tokens_handle(struct sl_exchange *ex);
 void sl_completions_handle(struct sl_exchange *ex);
 void sl_tokenize_handle(struct sl_exchange *ex);
 void sl_detokenize_handle(struct sl_exchange *ex);

@@ -157,7 +157,7 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
     }
     if (!sl_fields_read(body, shared_fields, COUNTOF(shared_fields), &r, e))
         return false;
-    bool chat = api == SL_API_CHAT;
+    bool chat = api != SL_API_COMPLETIONS;
     if (!sl_fields_read(body, chat ? chat_fields : completion_fields,
                         chat ? COUNTOF(chat_fields) : COUNTOF(completion_fields), &r, e))
         return false;
@@ -193,6 +193,7 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
     if (!read_stream_options(body, out, e) || !read_stop(body, &out->stop, e) ||
         !read_logit_bias(body, n_vocab, out, e) || !sl_constrain_read(body, &out->grammar, e))
         return false;
+    out->n_own_stop = out->stop.n;
     if (out->grammar && out->ignore_eos)
         return sl_http_bad(e, "ignore_eos",
                            "'ignore_eos' cannot be true with 'response_format' or 'grammar'");
@@ -203,5 +204,6 @@ void sl_params_release(struct sl_gen_params *p) {
     free(p->bias);
     sl_stop_set_release(&p->stop);
     sl_grammar_destroy(&p->grammar);
+    free(p->about.members);
     *p = (struct sl_gen_params){0};
 }

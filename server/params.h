@@ -9,6 +9,12 @@
 
 #define SL_MAX_CHOICES 128u
 
+/* What a renderer wants to know of the request beside the parameters. */
+struct sl_request_about {
+    char *members; /* owned; JSON members that the answer repeats: ,"a":1,"b":2; NULL = none */
+    bool carry_reasoning; /* reasoning goes out in a form that clients send back */
+};
+
 struct sl_gen_params {
     bool stream, include_usage;
     uint32_t n;          /* choices per prompt */
@@ -19,13 +25,16 @@ struct sl_gen_params {
     struct sl_sampling sampling; /* logit_bias points to bias */
     struct sl_logit_bias *bias;  /* owned */
     struct sl_stop_set stop;     /* owned */
+    uint32_t n_own_stop;         /* of it, the request's: the first */
     struct sl_grammar *grammar;  /* owned; NULL = any text */
+    struct sl_request_about about;
 };
 
-enum sl_api { SL_API_CHAT, SL_API_COMPLETIONS };
+enum sl_api { SL_API_CHAT, SL_API_COMPLETIONS, SL_API_RESPONSES, SL_API_MESSAGES };
 
-/* Reads every field that chat and text completions share; n_vocab bounds logit_bias. out must be
- * zero; release it also after a failure. */
+/* Reads every field that chat and text completions share, and those of the API; n_vocab bounds
+ * logit_bias. The body of any API but text completions is a chat's (translate.h). out must be zero;
+ * release it also after a failure. */
 bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
                     struct sl_gen_params *out, struct sl_http_error *e);
 void sl_params_release(struct sl_gen_params *p);

@@ -27,6 +27,7 @@ struct sl_renderer {
 
 const struct sl_renderer *sl_renderer_of(enum sl_api api);
 
-extern const struct sl_renderer sl_chat_renderer, sl_completions_renderer;
+extern const struct sl_renderer sl_chat_renderer, sl_completions_renderer, sl_responses_renderer,
+    sl_messages_renderer;
 
 #endif

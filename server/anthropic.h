@@ -1,0 +1,13 @@
+/* Anthropic's Messages API: what its two files and http.c share. */
+#ifndef SL_SERVER_ANTHROPIC_H
+#define SL_SERVER_ANTHROPIC_H
+
+#include "server/errors.h"
+
+/* Whether a path is this API's, whose errors have a shape of their own. */
+bool sl_anthropic_path(const char *path);
+/* {"type":"error","error":{"type","message"}}; gives the HTTP status, which is 529 for a server
+ * that has too much to do. */
+unsigned sl_anthropic_error(struct sl_buf *b, const struct sl_http_error *e);
+
+#endif

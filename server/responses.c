@@ -1,0 +1,281 @@
+/* POST /v1/responses: a request of OpenAI's Responses API as the body of a chat completion.
+ *
+ * Nothing is stored: the whole conversation comes in `input`, as Codex sends it. Tools that run on
+ * OpenAI's machines (web search and the like) are skipped, and so are records of their calls.
+ * Source: OpenAI API reference, "Create a model response" and the input item types. */
+#include "server/chat.h"
+#include "server/responses.h"
+#include "server/translate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------------------- fields */
+
+struct raw {
+    uint32_t max_output_tokens, max_tool_calls;
+    uint32_t top_logprobs;
+    bool store, parallel_tool_calls, background;
+};
+
+#define R(member) offsetof(struct raw, member)
+static const struct sl_field fields[] = {
+    {"max_output_tokens", SL_FIELD_U32, R(max_output_tokens), 1, INT32_MAX},
+    {"max_tool_calls", SL_FIELD_U32, R(max_tool_calls), 1, INT32_MAX},
+    {"top_logprobs", SL_FIELD_U32, R(top_logprobs), 0, 20},
+    {"parallel_tool_calls", SL_FIELD_BOOL, R(parallel_tool_calls), 0, 0},
+    {"store", SL_FIELD_BOOL, R(store), 0, 0},
+    {"background", SL_FIELD_BOOL, R(background), 0, 0},
+    {"instructions", SL_FIELD_STRING, 0, 0, 0},
+    {"user", SL_FIELD_STRING, 0, 0, 0},
+    {"safety_identifier", SL_FIELD_STRING, 0, 0, 0},
+    {"service_tier", SL_FIELD_STRING, 0, 0, 0},
+    {"prompt_cache_key", SL_FIELD_STRING, 0, 0, 0},
+    {"prompt_cache_retention", SL_FIELD_STRING, 0, 0, 0},
+};
+
+/* What would need a store of earlier answers, or run behind the client's back. */
+static bool check_stateless(const json_t *body, const struct raw *r, struct sl_http_error *e) {
+    static const char *const needs_store[] = {"previous_response_id", "conversation", "prompt"};
+    for (size_t i = 0; i < sizeof needs_store / sizeof *needs_store; i++)
+        if (sl_json_given(json_object_get(body, needs_store[i])))
+            return sl_http_bad(e, needs_store[i],
+                               "'%s' is not supported, for this server stores nothing: send the "
+                               "whole conversation in 'input'",
+                               needs_store[i]);
+    if (r->background)
+        return sl_http_bad(e, "background",
+                           "'background' must be false: this server answers on "
+                           "the connection of the request");
+    static const char *const truncations[] = {"auto", "disabled", NULL};
+    const json_t *truncation = json_object_get(body, "truncation");
+    if (sl_json_given(truncation) && !sl_json_one_of(truncation, truncations))
+        return sl_http_bad(e, "truncation", "'truncation' must be 'auto' or 'disabled'");
+    return true;
+}
+
+static bool check_metadata(const json_t *body, struct sl_http_error *e) {
+    const json_t *m = json_object_get(body, "metadata");
+    if (!sl_json_given(m))
+        return true;
+    if (!json_is_object(m))
+        return sl_http_bad(e, "metadata", "'metadata' must be an object, not %s", sl_json_kind(m));
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)m, key, value) {
+        if (!json_is_string(value))
+            return sl_http_bad(e, "metadata", "'metadata.%.64s' must be a string, not %s", key,
+                               sl_json_kind(value));
+    }
+    return true;
+}
+
+/* `include`: of what can be asked for, this server has the reasoning in a form that comes back. */
+static bool read_include(const json_t *body, bool *out_reasoning, struct sl_http_error *e) {
+    const json_t *v = json_object_get(body, "include");
+    *out_reasoning = false;
+    if (!sl_json_given(v))
+        return true;
+    if (!json_is_array(v))
+        return sl_http_bad(e, "include", "'include' must be an array of strings, not %s",
+                           sl_json_kind(v));
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *s = json_string_value(json_array_get(v, i));
+        if (!s)
+            return sl_http_bad(e, "include", "'include[%zu]' must be a string, not %s", i,
+                               sl_json_kind(json_array_get(v, i)));
+        if (strcmp(s, "message.output_text.logprobs") == 0)
+            return sl_http_bad(e, "include",
+                               "'include[%zu]': log-probabilities are not given by this endpoint; "
+                               "/v1/chat/completions has them",
+                               i);
+        if (strcmp(s, "reasoning.encrypted_content") == 0)
+            *out_reasoning = true;
+    }
+    return true;
+}
+
+/* text.format, text.verbosity */
+static bool read_text(struct sl_translation *t, const json_t *body, struct sl_http_error *e) {
+    static const char *const verbosities[] = {"low", "medium", "high", NULL};
+    const json_t *text = json_object_get(body, "text");
+    if (!sl_json_given(text))
+        return true;
+    if (!json_is_object(text))
+        return sl_http_bad(e, "text", "'text' must be an object, not %s", sl_json_kind(text));
+    const json_t *verbosity = json_object_get(text, "verbosity");
+    if (sl_json_given(verbosity) && !sl_json_one_of(verbosity, verbosities))
+        return sl_http_bad(e, "text.verbosity", "'text.verbosity' must be low, medium or high");
+    const json_t *format = json_object_get(text, "format");
+    if (!sl_json_given(format))
+        return true;
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!type)
+        return sl_http_bad(e, "text.format", "'text.format.type' must be a string");
+    if (strcmp(type, "json_schema") == 0)
+        sl_translate_schema(t, json_object_get(format, "name"), json_object_get(format, "schema"),
+                            json_object_get(format, "strict"));
+    else
+        sl_translate_set(t, "response_format", json_incref((json_t *)format));
+    return true;
+}
+
+static bool read_reasoning(struct sl_translation *t, const json_t *body, struct sl_http_error *e) {
+    static const char *const efforts[] = {"none", "minimal", "low", "medium",
+                                          "high", "xhigh",   "max", NULL};
+    const json_t *reasoning = json_object_get(body, "reasoning");
+    if (!sl_json_given(reasoning))
+        return true;
+    if (!json_is_object(reasoning))
+        return sl_http_bad(e, "reasoning", "'reasoning' must be an object, not %s",
+                           sl_json_kind(reasoning));
+    const json_t *effort = json_object_get(reasoning, "effort");
+    if (!sl_json_given(effort))
+        return true;
+    if (!sl_json_one_of(effort, efforts))
+        return sl_http_bad(e, "reasoning.effort",
+                           "'reasoning.effort' must be none, minimal, low, medium, high, xhigh or "
+                           "max");
+    if (strcmp(json_string_value(effort), "none") == 0)
+        sl_translate_thinking(t, false);
+    else
+        sl_translate_copy(t, reasoning, "effort", "reasoning_effort");
+    return true;
+}
+
+/* -------------------------------------------------------------------------------------- tools */
+
+/* allowed: NULL, or the `tools` of tool_choice's allowed_tools. */
+static bool is_allowed(const json_t *allowed, const char *name) {
+    if (!allowed)
+        return true;
+    for (size_t i = 0; i < json_array_size(allowed); i++) {
+        const char *n = json_string_value(json_object_get(json_array_get(allowed, i), "name"));
+        if (n && strcmp(n, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool read_tools(struct sl_translation *t, const json_t *body, const json_t *allowed,
+                       struct sl_http_error *e) {
+    const json_t *tools = json_object_get(body, "tools");
+    if (!sl_json_given(tools))
+        return true;
+    if (!json_is_array(tools))
+        return sl_http_bad(e, "tools", "'tools' must be an array, not %s", sl_json_kind(tools));
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i);
+        const char *type = json_string_value(json_object_get(tool, "type"));
+        struct sl_where where = sl_where_index("tools", i);
+        if (!type)
+            return sl_http_bad(e, where.text, "'%s.type' must be a string", where.text);
+        if (strcmp(type, "function") != 0)
+            continue;
+        const json_t *name;
+        if (!sl_want_string(tool, "name", where.text, &name, e))
+            return false;
+        if (is_allowed(allowed, json_string_value(name)))
+            sl_translate_tool(t, name, json_object_get(tool, "description"),
+                              json_object_get(tool, "parameters"), json_object_get(tool, "strict"));
+    }
+    return true;
+}
+
+/* tool_choice: a mode, a function, or a mode over some of the tools. */
+static bool read_tool_choice(struct sl_translation *t, const json_t *body, const json_t **allowed,
+                             struct sl_http_error *e) {
+    const json_t *choice = json_object_get(body, "tool_choice");
+    *allowed = NULL;
+    if (!sl_json_given(choice) || json_is_string(choice)) {
+        sl_translate_copy(t, body, "tool_choice", "tool_choice");
+        return true;
+    }
+    const char *type = json_string_value(json_object_get(choice, "type"));
+    if (type && strcmp(type, "function") == 0) {
+        const json_t *name = json_object_get(choice, "name");
+        if (!json_is_string(name))
+            return sl_http_bad(e, "tool_choice.name", "'tool_choice.name' must be a string, not %s",
+                               sl_json_kind(name));
+        sl_translate_choose(t, name);
+        return true;
+    }
+    if (type && strcmp(type, "allowed_tools") == 0) {
+        *allowed = json_object_get(choice, "tools");
+        if (!json_is_array(*allowed))
+            return sl_http_bad(e, "tool_choice.tools", "'tool_choice.tools' must be an array");
+        sl_translate_copy(t, choice, "mode", "tool_choice");
+        return true;
+    }
+    return sl_http_bad(e, "tool_choice",
+                       "'tool_choice' must be 'auto', 'none', 'required', a function or "
+                       "allowed_tools");
+}
+
+/* -------------------------------------------------------------------------------------- answer */
+
+/* NULL: e is set. */
+static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_error *e) {
+    struct raw r = {0};
+    struct sl_translation t;
+    const json_t *allowed;
+    static const char *const same[] = {"model", "stream", "temperature", "top_p",
+                                       "parallel_tool_calls"};
+    static const char *const extensions[] = {"top_k",
+                                             "min_p",
+                                             "seed",
+                                             "stop",
+                                             "cache_prompt",
+                                             "presence_penalty",
+                                             "frequency_penalty",
+                                             "repeat_penalty",
+                                             "chat_template_kwargs"};
+    sl_translation_begin(&t);
+    json_t *chat = NULL;
+    if (!sl_fields_read(body, fields, sizeof fields / sizeof *fields, &r, e) ||
+        !check_stateless(body, &r, e) || !check_metadata(body, e) ||
+        !read_include(body, out_carry, e))
+        goto out;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        sl_translate_copy(&t, body, same[i], same[i]);
+    for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
+        sl_translate_copy(&t, body, extensions[i], extensions[i]);
+    sl_translate_copy(&t, body, "max_output_tokens", "max_completion_tokens");
+    if (!read_text(&t, body, e) || !read_reasoning(&t, body, e) ||
+        !read_tool_choice(&t, body, &allowed, e) || !read_tools(&t, body, allowed, e) ||
+        !sl_responses_input(&t, body, e))
+        goto out;
+    if (!t.tools) /* those of OpenAI's own machines were all there were */
+        json_object_del(t.chat, "tool_choice");
+    chat = sl_translation_end(&t, e);
+out:
+    sl_translation_release(&t);
+    return chat;
+}
+
+void sl_responses_handle(struct sl_exchange *ex) {
+    struct sl_http_error *e = &ex->error;
+    json_t *body = sl_prompt_body(ex);
+    if (!body)
+        return;
+    struct sl_request_about about = {0};
+    json_t *chat = translate(body, &about.carry_reasoning, e);
+    if (chat && !sl_responses_about(body, &about.members)) {
+        sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+        json_decref(chat);
+        chat = NULL;
+    }
+    json_decref(body);
+    if (!chat)
+        return;
+    sl_chat_answer(ex, SL_API_RESPONSES, chat, &about);
+    json_decref(chat);
+    if (e->http_status) {
+        sl_http_rename_field(e, "messages", "input");
+        sl_http_rename_field(e, "max_tokens", "max_output_tokens");
+        sl_http_rename_field(e, "max_completion_tokens", "max_output_tokens");
+        sl_http_rename_field(e, "reasoning_effort", "reasoning.effort");
+        sl_http_rename_field(e, "response_format.json_schema", "text.format");
+        sl_http_rename_field(e, "response_format", "text.format");
+    }
+}

@@ -1,0 +1,392 @@
+/* Requests of the other APIs as chats: what the template gets to see, and what is refused. */
+#include "fake_engine.c"
+
+#include "server/anthropic.h"
+#include "server/gen.h"
+#include "server/memory.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+/* Everything that a template can see, as JSON. */
+static const char template[] =
+    "{{- {'messages': messages, 'tools': tools or [], 'thinking': enable_thinking | default('-'),"
+    " 'effort': reasoning_effort | default('-')} | tojson -}}";
+
+static struct sl_tokenizer tok;
+static struct sl_engine *engine;
+static struct sl_server server;
+
+static int setup(void **state) {
+    (void)state;
+    struct sl_err err;
+    fake_tokenizer_init(&tok);
+    engine = fake_engine_create();
+    engine->ctx_tokens = 4096;
+    engine->queue_max = 0; /* refused there: the prompt is all that is wanted */
+    struct sl_server_model m = {.engine = engine,
+                                .tokenizer = &tok,
+                                .id = "m",
+                                .chat_template = template,
+                                .chat_template_bytes = sizeof template - 1};
+    server.config = (struct sl_server_config){0};
+    sl_server_defaults(&server.config);
+    return sl_served_create(&m, &server.served, &err) == SL_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    sl_served_destroy(&server.served);
+    fake_engine_destroy(engine);
+    return 0;
+}
+
+/* Single quotes stand for double ones in all JSON here. */
+static char *quoted(const char *text) {
+    char *p = strdup(text);
+    for (char *c = p; *c; c++)
+        if (*c == '\'')
+            *c = '"';
+    return p;
+}
+
+static void run(struct sl_exchange *ex, void (*handle)(struct sl_exchange *), const char *body) {
+    char *json = quoted(body);
+    *ex = (struct sl_exchange){.server = &server, .refs = 1};
+    pthread_mutex_init(&ex->lock, NULL);
+    sl_buf_puts(&ex->body, json);
+    free(json);
+    handle(ex);
+}
+
+static void done(struct sl_exchange *ex) {
+    sl_gen_destroy(ex->gen);
+    sl_exchange_hold_reply(ex, 0);
+    sl_buf_release(&ex->body);
+    sl_buf_release(&ex->reply);
+    pthread_mutex_destroy(&ex->lock);
+}
+
+/* The prompt is JSON, and equals `want` with the members that it does not name left out. */
+static void expect(void (*handle)(struct sl_exchange *), const char *body, const char *want) {
+    struct sl_exchange ex;
+    run(&ex, handle, body);
+    if (!ex.gen)
+        fail_msg("%s", ex.error.err.text);
+    const struct sl_ids *ids = &ex.gen->prompts[0];
+    char *text = calloc(1, ids->n + 1);
+    for (size_t i = 0; i < ids->n; i++)
+        text[i] = (char)ids->ids[i];
+    json_t *got = json_loads(text, 0, NULL), *all;
+    char *json = quoted(want);
+    all = json_loads(json, 0, NULL);
+    assert_non_null(got);
+    assert_non_null(all);
+    const char *key;
+    json_t *value;
+    json_object_foreach(all, key, value) if (!json_equal(value, json_object_get(got, key)))
+        fail_msg("%s: the template sees\n%s\nnot\n%s", key, text, json);
+    json_decref(got);
+    json_decref(all);
+    free(json);
+    free(text);
+    done(&ex);
+}
+
+static void refuse(void (*handle)(struct sl_exchange *), const char *body, const char *param,
+                   const char *part) {
+    struct sl_exchange ex;
+    run(&ex, handle, body);
+    assert_null(ex.gen);
+    assert_int_equal(ex.error.http_status, 400);
+    assert_string_equal(ex.error.param, param);
+    if (!strstr(ex.error.err.text, part))
+        fail_msg("'%s' does not say '%s'", ex.error.err.text, part);
+    done(&ex);
+}
+
+#define RESPONSES(body, want)         expect(sl_responses_handle, "{'model':'m'," body "}", want)
+#define NO_RESPONSES(body, param, at) refuse(sl_responses_handle, "{" body "}", param, at)
+#define MESSAGES(body, want)                                                                       \
+    expect(sl_messages_handle, "{'model':'m','max_tokens':9," body "}", want)
+#define NO_MESSAGES(body, param, at)                                                               \
+    refuse(sl_messages_handle, "{'model':'m','max_tokens':9," body "}", param, at)
+
+/* ----------------------------------------------------------------------------------- responses */
+
+static void test_responses_input(void **state) {
+    (void)state;
+    RESPONSES("'input':'hi'", "{'messages':[{'role':'user','content':'hi'}],'tools':[]}");
+    /* What comes before the conversation is one system message. */
+    RESPONSES("'instructions':'a','input':[{'type':'message','role':'developer','content':"
+              "[{'type':'input_text','text':'b'}]},{'role':'system','content':'c'},"
+              "{'role':'user','content':[{'type':'input_text','text':'d'},"
+              "{'type':'input_text','text':'e'}]},{'role':'developer','content':'f'}]",
+              "{'messages':[{'role':'system','content':'a\\nb\\nc'},"
+              "{'role':'user','content':'d\\ne'},{'role':'system','content':'f'}]}");
+    /* Reasoning, text and calls in a row are one turn; results name their functions. */
+    RESPONSES("'input':[{'role':'user','content':'q'},"
+              "{'type':'reasoning','summary':[],'content':[{'type':'reasoning_text','text':'t'}]},"
+              "{'type':'message','role':'assistant','content':[{'type':'output_text','text':'s'}]},"
+              "{'type':'function_call','call_id':'1','name':'f','arguments':'{}'},"
+              "{'type':'function_call','call_id':'2','name':'g','arguments':'{}'},"
+              "{'type':'function_call_output','call_id':'2','output':'r2'},"
+              "{'type':'function_call_output','call_id':'1','output':[{'type':'input_text',"
+              "'text':'r1'}]},"
+              "{'type':'web_search_call','id':'w'},"
+              "{'type':'reasoning','summary':[],'encrypted_content':'sluice-reasoning:u'},"
+              "{'role':'assistant','content':'v'}]",
+              "{'messages':[{'role':'user','content':'q'},{'role':'assistant','content':'s',"
+              "'reasoning_content':'t','tool_calls':["
+              "{'id':'1','type':'function','function':{'name':'f','arguments':{}}},"
+              "{'id':'2','type':'function','function':{'name':'g','arguments':{}}}]},"
+              "{'role':'tool','tool_call_id':'2','name':'g','content':'r2'},"
+              "{'role':'tool','tool_call_id':'1','name':'f','content':'r1'},"
+              "{'role':'assistant','content':'v','reasoning_content':'u'}]}");
+    /* A custom tool's free text becomes an argument; foreign or lonely reasoning goes. */
+    RESPONSES("'input':[{'role':'user','content':'q'},"
+              "{'type':'reasoning','summary':[],'encrypted_content':'gAAA'},"
+              "{'type':'custom_tool_call','call_id':'1','name':'p','input':'x'},"
+              "{'type':'custom_tool_call_output','call_id':'1','output':'y'},"
+              "{'type':'reasoning','summary':[{'type':'summary_text','text':'z'}]}]",
+              "{'messages':[{'role':'user','content':'q'},{'role':'assistant','content':null,"
+              "'tool_calls':[{'id':'1','type':'function','function':{'name':'p',"
+              "'arguments':{'input':'x'}}}]},"
+              "{'role':'tool','tool_call_id':'1','name':'p','content':'y'}]}");
+}
+
+static void test_responses_fields(void **state) {
+    (void)state;
+    RESPONSES("'input':'q','tools':[{'type':'web_search'},{'type':'function','name':'f',"
+              "'description':'d','parameters':{'type':'object'},'strict':true},"
+              "{'type':'custom','name':'c'},{'type':'function','name':'g'}],"
+              "'reasoning':{'effort':'low','summary':'auto'},'store':true,"
+              "'include':['reasoning.encrypted_content'],'metadata':{'a':'b'},'truncation':'auto',"
+              "'parallel_tool_calls':false,'service_tier':'flex','prompt_cache_key':'k',"
+              "'text':{'verbosity':'low','format':{'type':'text'}},'temperature':0.5",
+              "{'tools':[{'type':'function','function':{'name':'f','description':'d',"
+              "'parameters':{'type':'object'},'strict':true}},"
+              "{'type':'function','function':{'name':'g'}}],'effort':'low','thinking':'-'}");
+    RESPONSES("'input':'q','reasoning':{'effort':'none'},'tools':[{'type':'web_search'}],"
+              "'tool_choice':'required'",
+              "{'thinking':false,'effort':'-','tools':[]}");
+    RESPONSES("'input':'q','tools':[{'type':'function','name':'f'},{'type':'function','name':'g'}],"
+              "'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':'function',"
+              "'name':'g'}]}",
+              "{'tools':[{'type':'function','function':{'name':'g'}}]}");
+}
+
+static void test_responses_errors(void **state) {
+    (void)state;
+    NO_RESPONSES("'model':'m'", "input", "absent");
+    NO_RESPONSES("'input':[]", "input", "at least one");
+    NO_RESPONSES("'input':'x','previous_response_id':'resp_1'", "previous_response_id",
+                 "stores nothing");
+    NO_RESPONSES("'input':'x','conversation':'c'", "conversation", "stores nothing");
+    NO_RESPONSES("'input':'x','background':true", "background", "false");
+    NO_RESPONSES("'input':'x','truncation':'much'", "truncation", "'auto'");
+    NO_RESPONSES("'input':'x','max_output_tokens':0", "max_output_tokens", "from 1");
+    NO_RESPONSES("'input':'x','temperature':3", "temperature", "from 0 to 2");
+    NO_RESPONSES("'input':'x','metadata':{'a':1}", "metadata", "metadata.a");
+    NO_RESPONSES("'input':'x','include':['message.output_text.logprobs']", "include", "chat");
+    NO_RESPONSES("'input':'x','text':{'format':{'type':'json_schema','name':'n'}}",
+                 "text.format.schema", "'text.format.schema' must be an object");
+    NO_RESPONSES("'input':'x','text':{'format':{'type':'xml'}}", "text.format", "xml");
+    NO_RESPONSES("'input':'x','reasoning':{'effort':'huge'}", "reasoning.effort", "xhigh");
+    NO_RESPONSES("'input':'x','tools':[{'type':'function'}]", "tools[0].name", "a string");
+    NO_RESPONSES("'input':'x','tool_choice':{'type':'file_search'}", "tool_choice", "function");
+    NO_RESPONSES("'input':[3]", "input[0]", "an object");
+    NO_RESPONSES("'input':[{'role':'user','content':[{'type':'input_image'}]}]",
+                 "input[0].content[0]", "text only");
+    NO_RESPONSES("'input':[{'role':'robot','content':'x'}]", "input[0].role", "developer");
+    NO_RESPONSES("'input':[{'type':'item_reference','id':'x'}]", "input[0]", "stored item");
+    NO_RESPONSES("'input':[{'type':'telepathy'}]", "input[0]", "telepathy");
+    NO_RESPONSES("'input':[{'type':'function_call','call_id':'1','arguments':'{}'}]",
+                 "input[0].name", "a string");
+    NO_RESPONSES("'input':[{'type':'function_call_output','call_id':'1','output':7}]",
+                 "input[0].output", "a string or an array");
+}
+
+/* -------------------------------------------------------------------------------------- messages
+ */
+
+static void test_messages(void **state) {
+    (void)state;
+    MESSAGES("'messages':[{'role':'user','content':'q'}],'system':'s'",
+             "{'messages':[{'role':'system','content':'s'},{'role':'user','content':'q'}]}");
+    MESSAGES("'system':[{'type':'text','text':'a','cache_control':{'type':'ephemeral'}},"
+             "{'type':'text','text':'b'}],'messages':[{'role':'user','content':["
+             "{'type':'text','text':'c'},{'type':'text','text':'d'}]},"
+             "{'role':'assistant','content':[{'type':'thinking','thinking':'t','signature':'x'},"
+             "{'type':'redacted_thinking','data':'x'},{'type':'text','text':'s'},"
+             "{'type':'tool_use','id':'1','name':'f','input':{'x':[1,'\\u00e9']}},"
+             "{'type':'tool_use','id':'2','name':'g','input':{}}]},"
+             "{'role':'user','content':[{'type':'tool_result','tool_use_id':'1','content':'r1'},"
+             "{'type':'tool_result','tool_use_id':'2','is_error':true,'content':["
+             "{'type':'text','text':'r2'}]},{'type':'tool_result','tool_use_id':'3'},"
+             "{'type':'text','text':'e'}]}]",
+             "{'messages':[{'role':'system','content':'a\\nb'},{'role':'user','content':'c\\nd'},"
+             "{'role':'assistant','content':'s','reasoning_content':'t','tool_calls':["
+             "{'id':'1','type':'function','function':{'name':'f','arguments':{'x':[1,'\\u00e9']}}},"
+             "{'id':'2','type':'function','function':{'name':'g','arguments':{}}}]},"
+             "{'role':'tool','tool_call_id':'1','name':'f','content':'r1'},"
+             "{'role':'tool','tool_call_id':'2','name':'g','content':'r2'},"
+             "{'role':'tool','tool_call_id':'3','content':''},{'role':'user','content':'e'}]}");
+    MESSAGES("'messages':[{'role':'user','content':'q'}],'thinking':{'type':'enabled',"
+             "'budget_tokens':2048},'tools':[{'type':'web_search_20250305','name':'web_search'},"
+             "{'name':'f','description':'d','input_schema':{'type':'object'}}],"
+             "'output_config':{'effort':'high'},'metadata':{'user_id':'u'},'service_tier':'auto',"
+             "'stop_sequences':['x'],'top_k':5",
+             "{'thinking':true,'effort':'high','tools':[{'type':'function','function':{'name':'f',"
+             "'description':'d','parameters':{'type':'object'}}}]}");
+    MESSAGES("'messages':[{'role':'user','content':'q'}],'thinking':{'type':'disabled'},"
+             "'tool_choice':{'type':'any'}",
+             "{'thinking':false,'tools':[]}");
+}
+
+static void test_billing_header(void **state) {
+    (void)state;
+    static const char want[] = "{'messages':[{'role':'system','content':'You are.'},"
+                               "{'role':'user','content':'q'}]}";
+    MESSAGES("'system':[{'type':'text','text':'x-anthropic-billing-header: cc_version=1; cch=0;'},"
+             "{'type':'text','text':'You are.'}],'messages':[{'role':'user','content':'q'}]",
+             want);
+    MESSAGES("'system':'X-Anthropic-Billing-Header: cch=1;\\nYou are.',"
+             "'messages':[{'role':'user','content':'q'}]",
+             want);
+    MESSAGES("'system':'x-anthropic-billing-header: alone','messages':[{'role':'user',"
+             "'content':'q'}]",
+             "{'messages':[{'role':'user','content':'q'}]}");
+    /* Only there: a user may write what he likes. */
+    MESSAGES("'messages':[{'role':'user','content':'x-anthropic-billing-header: 1'}]",
+             "{'messages':[{'role':'user','content':'x-anthropic-billing-header: 1'}]}");
+    expect(sl_chat_handle,
+           "{'messages':[{'role':'system','content':'x-anthropic-billing-header: cch=2;\\nYou "
+           "are.'},{'role':'user','content':'q'}]}",
+           want);
+}
+
+static void test_messages_errors(void **state) {
+    (void)state;
+    static const char q[] = "{'messages':[{'role':'user','content':'q'}],'model':'m'}";
+    refuse(sl_messages_handle, q, "max_tokens", "missing");
+    refuse(sl_messages_handle, "{'max_tokens':1}", "model", "missing");
+#define Q "'messages':[{'role':'user','content':'q'}]"
+    NO_MESSAGES("'messages':[]", "messages", "at least one");
+    NO_MESSAGES("'messages':[{'role':'tool','content':'x'}]", "messages[0].role", "assistant");
+    NO_MESSAGES("'messages':[{'role':'user','content':7}]", "messages[0].content", "a number");
+    NO_MESSAGES("'messages':[{'role':'user','content':[{'type':'image','source':{}}]}]",
+                "messages[0].content[0]", "text only");
+    NO_MESSAGES("'messages':[{'role':'user','content':[{'type':'tool_result','tool_use_id':'1',"
+                "'content':[{'type':'image'}]}]}]",
+                "messages[0].content[0].content[0]", "text only");
+    NO_MESSAGES("'messages':[{'role':'assistant','content':[{'type':'tool_use','id':'1',"
+                "'name':'f','input':'{}'}]}]",
+                "messages[0].content[0].input", "an object");
+    NO_MESSAGES(Q ",'system':5", "system", "a number");
+    NO_MESSAGES(Q ",'stop_sequences':'x'", "stop_sequences", "an array");
+    NO_MESSAGES(Q ",'stop_sequences':['']", "stop_sequences", "'stop_sequences[0]'");
+    NO_MESSAGES(Q ",'thinking':{'type':'much'}", "thinking", "adaptive");
+    NO_MESSAGES(Q ",'thinking':{'type':'enabled','budget_tokens':-1}", "thinking.budget_tokens",
+                "positive");
+    NO_MESSAGES(Q ",'output_config':{'effort':'huge'}", "output_config.effort", "xhigh");
+    NO_MESSAGES(Q ",'output_config':{'format':{'type':'json_schema','schema':{'type':'x'}}}",
+                "output_config.format.schema", "output_config.format.schema");
+    NO_MESSAGES(Q ",'tools':[{'name':'f'}]", "tools[0].input_schema", "an object");
+    NO_MESSAGES(Q ",'tools':[{'name':'f','input_schema':{}}],'tool_choice':{'type':'tool'}",
+                "tool_choice.name", "a string");
+    NO_MESSAGES(Q ",'tool_choice':{'type':'some'}", "tool_choice", "any");
+    NO_MESSAGES(Q ",'tool_choice':{'type':'auto','disable_parallel_tool_use':3}",
+                "tool_choice.disable_parallel_tool_use", "true or false");
+    NO_MESSAGES(Q ",'metadata':'x'", "metadata", "an object");
+    NO_MESSAGES(Q ",'temperature':'hot'", "temperature", "a string");
+#undef Q
+}
+
+static void test_count_tokens(void **state) {
+    (void)state;
+    struct sl_exchange ex, answer;
+    run(&ex, sl_count_tokens_handle,
+        "{'model':'m','messages':[{'role':'user','content':'count me'}]}");
+    run(&answer, sl_messages_handle,
+        "{'model':'m','max_tokens':1,'messages':[{'role':'user','content':'count me'}]}");
+    assert_int_equal(ex.error.http_status, 0);
+    json_t *v = json_loadb(ex.reply.ptr, ex.reply.len, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(v, "input_tokens")),
+                     answer.gen->prompts[0].n);
+    json_decref(v);
+    done(&ex);
+    done(&answer);
+}
+
+/* ---------------------------------------------------------------------------------------- errors
+ */
+
+static void test_error_shapes(void **state) {
+    (void)state;
+    static const struct {
+        unsigned status;
+        const char *code;
+        unsigned want_status;
+        const char *want_type;
+    } cases[] = {
+        {400, NULL, 400, "invalid_request_error"},
+        {401, "invalid_api_key", 401, "authentication_error"},
+        {404, "model_not_found", 404, "not_found_error"},
+        {405, NULL, 405, "invalid_request_error"},
+        {413, NULL, 413, "request_too_large"},
+        {429, "queue_full", 429, "rate_limit_error"},
+        {500, NULL, 500, "api_error"},
+        {503, "overloaded", 529, "overloaded_error"},
+        {503, "model_loading", 529, "overloaded_error"},
+        {503, "peer_lost", 503, "api_error"},
+        {400, "context_length_exceeded", 400, "invalid_request_error"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_http_error e = {0};
+        struct sl_buf b = {0};
+        sl_http_fail(&e, cases[i].status, cases[i].code, "f", "what");
+        assert_int_equal(sl_anthropic_error(&b, &e), cases[i].want_status);
+        json_t *v = json_loadb(b.ptr, b.len, 0, NULL), *error = json_object_get(v, "error");
+        assert_string_equal(json_string_value(json_object_get(v, "type")), "error");
+        assert_string_equal(json_string_value(json_object_get(error, "type")), cases[i].want_type);
+        assert_non_null(strstr(json_string_value(json_object_get(error, "message")), "what"));
+        json_decref(v);
+        sl_buf_release(&b);
+    }
+    assert_true(sl_anthropic_path("/v1/messages") && sl_anthropic_path("/v1/messages/x"));
+    assert_false(sl_anthropic_path("/v1/messagesx") || sl_anthropic_path("/v1/responses"));
+}
+
+static void test_rename(void **state) {
+    (void)state;
+    struct sl_http_error e = {0};
+    sl_http_bad(&e, "stop[1].x", "'stop[1].x' and 'stop' but not 'stopped' or stop");
+    sl_http_rename_field(&e, "stopp", "no");
+    sl_http_rename_field(&e, "stop", "stop_sequences");
+    assert_string_equal(e.param, "stop_sequences[1].x");
+    assert_string_equal(e.err.text,
+                        "'stop_sequences[1].x' and 'stop_sequences' but not 'stopped' or stop");
+    /* Cut, never past the end. */
+    char *quotes = calloc(1, 501);
+    for (size_t i = 0; i < 500; i += 4)
+        memcpy(quotes + i, "'aa'", 4);
+    sl_http_bad(&e, "aa", "%s", quotes);
+    sl_http_rename_field(&e, "aa", "a_long_name_that_fills_all_of_it");
+    assert_int_equal(strlen(e.err.text), sizeof e.err.text - 1);
+    free(quotes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_responses_input),  cmocka_unit_test(test_responses_fields),
+        cmocka_unit_test(test_responses_errors), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_billing_header),   cmocka_unit_test(test_messages_errors),
+        cmocka_unit_test(test_count_tokens),     cmocka_unit_test(test_error_shapes),
+        cmocka_unit_test(test_rename),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
