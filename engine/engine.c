@@ -51,7 +51,8 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
                 c->ctx_tokens, hp->n_ctx_train);
     log_plan(&e->plan);
     e->slots = calloc(c->parallel, sizeof *e->slots);
-    if (!e->slots || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
+    e->published = calloc(c->parallel, sizeof *e->published);
+    if (!e->slots || !e->published || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the scheduler's tables");
     if (c->trace_file)
         st = sl_timeline_open(c->trace_file, SL_TIMELINE_MAX_BYTES, &e->timeline, err);
@@ -92,6 +93,7 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the engine");
     e->model = model;
     pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->published_lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -134,6 +136,8 @@ void sl_engine_destroy(struct sl_engine **pe) {
     sl_sampler_space_release(&e->space);
     sl_device_close(&e->dev);
     free(e->slots);
+    free(e->published);
+    pthread_mutex_destroy(&e->published_lock);
     pthread_cond_destroy(&e->job_done);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
@@ -189,6 +193,7 @@ enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, s
                      e->n_alive); /* the plan has memory for so many histories */
     if (st == SL_OK) {
         r->engine_private = s;
+        s->task = ++e->n_tasks;
         sl_session_push_back(&e->inbox, s);
         e->n_waiting++;
         e->n_alive++;

@@ -130,6 +130,23 @@ struct sl_engine_info {
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
 
+/* What one of the sessions that run at once is doing. */
+enum sl_slot_state {
+    SL_SLOT_FREE,
+    SL_SLOT_PREFILL,
+    SL_SLOT_DECODE,
+    SL_SLOT_PARKED, /* its client does not read */
+};
+struct sl_slot_info {
+    enum sl_slot_state state;
+    uint64_t task; /* requests are counted from 1; 0 while free, as all that follows */
+    uint32_t n_prompt, n_prompt_done, n_predicted;
+    uint32_t n_max;                           /* prompt and answer at most */
+    uint64_t queue_ns, prefill_ns, decode_ns; /* so far */
+};
+/* As of the last step: the first n of `parallel` slots, whose number is returned. Any thread. */
+uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n);
+
 /* Whether the engine can no longer run anything: the device is lost, or the model's files were
  * changed while they were read. Every request fails with the same text. Any thread. */
 bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why);

@@ -51,11 +51,14 @@ struct sl_engine {
     struct sl_session_list inbox; /* submitted, not yet seen by the scheduler */
     uint32_t n_waiting;           /* inbox and waiting together */
     uint32_t n_alive;             /* submitted and not finished, wherever they are */
+    uint64_t n_tasks;             /* submitted ever */
     bool poked;                   /* something changed since the scheduler last looked */
     enum sl_status dead;          /* not SL_OK: nothing can run any more, dead_err says why */
     struct sl_err dead_err;
     struct sl_score_job *job;
-    atomic_bool stop;         /* written under lock, read between layers without */
+    pthread_mutex_t published_lock;
+    struct sl_slot_info *published; /* [parallel], under published_lock: slots.c */
+    atomic_bool stop;               /* written under lock, read between layers without */
     atomic_bool cancel_asked; /* likewise: some session's cancel flag was set since the last look */
 };
 
@@ -76,6 +79,8 @@ void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, u
 enum sl_status sl_step_run(struct sl_engine *e, struct sl_step *step,
                            const struct sl_abort *give_up, float **out_logits,
                            struct sl_err *err) SL_MUST_CHECK;
+/* slots.c: what the slots are doing now, for sl_engine_slots. */
+void sl_slots_publish(struct sl_engine *e);
 /* score.c: on the scheduler thread, with no session alive. */
 enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) SL_MUST_CHECK;
 

@@ -6,6 +6,7 @@
 #include "engine/engine_internal.h"
 
 #include "common/clock.h"
+#include "common/histograms.h"
 #include "common/log.h"
 #include "common/metrics.h"
 
@@ -254,8 +255,10 @@ static void admit(struct sl_engine *e) {
         set_waiting(e, -1);
         s->slot = i;
         e->slots[i] = s;
-        if (!s->start_ns)
+        if (!s->start_ns) {
             s->start_ns = sl_now_ns();
+            sl_observe(queue_wait, s->start_ns - s->submit_ns);
+        }
     }
 }
 
@@ -612,6 +615,7 @@ void *sl_scheduler_main(void *arg) {
             keep_heat(e, sl_now_ns(), last + e->heat_busy_ns);
         }
         n_running = update_gauges(e);
+        sl_slots_publish(e);
         if (e->timeline)
             sl_timeline_pause(e->timeline, !n_running);
     }

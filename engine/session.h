@@ -21,6 +21,7 @@ struct sl_session {
     atomic_bool cancel; /* asked to stop */
     atomic_bool resume; /* the sink has room again */
 
+    uint64_t task;            /* its number among all requests, from 1 */
     uint32_t slot;            /* row of the page table, SL_NO_SLOT = no KV */
     uint32_t n_prompt, n_max; /* n_max: prompt and answer at most */
     uint32_t n_history;       /* prompt and accepted tokens */

@@ -1,4 +1,5 @@
 #include "common/clock.h"
+#include "common/histograms.h"
 #include "common/log.h"
 #include "server/gen.h"
 #include "server/internal.h"
@@ -168,6 +169,8 @@ void sl_exchange_complete(struct sl_exchange *ex) {
     if (ex->gen)
         sl_gen_cancel_locked(ex->gen);
     pthread_mutex_unlock(&ex->lock);
+    if (ex->dispatched && !working && ex->gen)
+        sl_observe(answered, sl_now_ns() - ex->started_ns);
     if (ex->dispatched || ex->replied)
         log_exchange(ex, working, gone);
     sl_exchange_unref(ex);

@@ -1,6 +1,7 @@
 #include "server/gen.h"
 
 #include "common/clock.h"
+#include "common/histograms.h"
 #include "server/renderer.h"
 
 #include <stdio.h>
@@ -33,12 +34,18 @@ static enum sl_status sink_push(struct sl_token_sink *s, const struct sl_token *
     if (c->canceled) {
         st = SL_ERR_CANCELED;
     } else {
-        c->last_ns = sl_now_ns();
-        if (!c->first_ns)
-            c->first_ns = c->last_ns;
+        uint64_t now = sl_now_ns();
+        if (!c->first_ns) {
+            c->first_ns = now;
+            sl_observe(first_token, now - ex->started_ns);
+        } else if (!c->refused) {
+            sl_observe(between_tokens, now - c->last_ns);
+        }
+        c->last_ns = now;
+        c->refused = c->ring_count == g->ring_tokens;
         if (token->use)
             c->use = *token->use;
-        if (c->ring_count == g->ring_tokens) {
+        if (c->refused) {
             c->parked = true;
             st = SL_AGAIN;
         } else {

@@ -43,6 +43,7 @@ struct sl_choice {
     struct sl_token *ring; /* [gen->ring_tokens]; NULL without log-probabilities, then ring_ids */
     uint32_t *ring_ids;    /* id, top bit: end of generation */
     uint32_t ring_head, ring_count;
+    bool refused;   /* the token offered last, which is offered again */
     bool parked;    /* push said SL_AGAIN and the engine was not told to go on */
     bool running;   /* submitted and not finished */
     bool submitted; /* submit returned SL_OK */

@@ -57,7 +57,7 @@ static enum MHD_Result queue_response(struct sl_exchange *ex, unsigned status,
         MHD_add_response_header(response, "Connection", "close");
     add_cors(ex, response);
     ex->http_status = status;
-    sl_count(http_requests_total, 1);
+    sl_answers_count(ex->route, status);
     if (status >= 500)
         sl_count(http_errors_5xx_total, 1);
     else if (status >= 400)

@@ -65,6 +65,11 @@ struct sl_route {
 const struct sl_route *sl_route_find(const char *method, const char *path, const char **out_allow,
                                      struct sl_http_error *e);
 
+/* The table in order; the index of NULL is their number, at that there is NULL. */
+#define SL_MAX_ROUTES 40u
+uint32_t sl_route_index(const struct sl_route *r);
+const struct sl_route *sl_route_at(uint32_t i);
+
 struct sl_exchange {
     struct sl_server *server;
     const struct sl_route *route;
@@ -125,6 +130,7 @@ struct sl_server {
     struct sl_err fail_err;
     _Atomic uint64_t done_bytes, total_bytes;
     _Atomic bool draining;
+    int64_t started_s; /* Unix time */
 
     pthread_mutex_t list_lock;
     struct sl_exchange *exchanges;
@@ -191,6 +197,13 @@ enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) SL_MUST_CH
 /* Takes no more connections. */
 void sl_http_quiesce(struct sl_server *s);
 void sl_http_stop(struct sl_server *s);
+
+/* about.c: what the server says of itself */
+void sl_props_handle(struct sl_exchange *ex);
+void sl_slots_handle(struct sl_exchange *ex);
+void sl_metrics_handle(struct sl_exchange *ex);
+/* A request was answered with this status; route is NULL where there is none. Any thread. */
+void sl_answers_count(const struct sl_route *route, unsigned status);
 
 /* chat.c, responses.c, anthropic.c, completions.c: POST handlers (jobs) */
 void sl_chat_handle(struct sl_exchange *ex);

@@ -17,6 +17,7 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
     s->config = *config;
     sl_server_defaults(&s->config);
     s->listen.wake_fd = -1;
+    s->started_s = (int64_t)time(NULL);
     atomic_init(&s->state, SL_SERVER_LOADING);
     pthread_mutex_init(&s->list_lock, NULL);
     pthread_mutex_init(&s->jobs_lock, NULL);

@@ -385,6 +385,21 @@ bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
         sl_fail(out_why, SL_ERR_CORRUPT, "m.gguf: was changed while in use");
     return failed;
 }
+uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n) {
+    (void)e;
+    static const struct sl_slot_info busy = {.state = SL_SLOT_DECODE,
+                                             .task = 7,
+                                             .n_prompt = 10,
+                                             .n_prompt_done = 10,
+                                             .n_predicted = 30,
+                                             .n_max = 100,
+                                             .queue_ns = 1500000,
+                                             .prefill_ns = 100000000,
+                                             .decode_ns = 2000000000};
+    for (uint32_t i = 0; i < n && i < 4; i++)
+        out[i] = i == 1 ? busy : (struct sl_slot_info){.state = SL_SLOT_FREE};
+    return 4;
+}
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
     *out = (struct sl_engine_info){.ctx_tokens = e->ctx_tokens, .parallel = 4, .batch_tokens = 512};
     out->n_vocab = FAKE_WORDS + FAKE_MAX_WORDS;
