@@ -48,6 +48,7 @@ ISA_vnni := $(ISA_avx512) -mavx512vnni -mavx512vbmi -mavx512bf16
 SRC := $(foreach l,$(LAYERS),$(wildcard $(l)/*.c $(l)/*/*.c))
 OBJ := $(SRC:%.c=$(B)/%.o)
 include mk/cuda.mk
+include mk/web.mk
 LIBS := $(foreach l,$(LAYERS),$(B)/lib/libsl_$(l).a)
 # Link order: users before what they use.
 REV_LAYERS := $(shell echo $(LAYERS) | tr ' ' '\n' | tac)

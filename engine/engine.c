@@ -82,6 +82,9 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     if (st == SL_OK)
         sl_activity_init(&e->activity, e->store ? sl_store_fetch(e->store) : NULL,
                          e->store ? sl_store_reader(e->store) : NULL, e->plan.n_experts);
+    if (st == SL_OK)
+        st = sl_expert_map_create(e->model, e->plan.apart ? SL_TIER_DEVICE : SL_TIER_HOST,
+                                  !e->plan.streaming, &e->map, err);
     return st;
 }
 
@@ -130,6 +133,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
     }
     sl_forward_destroy(&e->forward);
     sl_store_destroy(&e->store);
+    sl_expert_map_destroy(&e->map);
     sl_timeline_close(&e->timeline);
     sl_weights_destroy(&e->weights);
     sl_kv_release(&e->kv);
@@ -149,6 +153,7 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
     const struct sl_memory_plan *p = &e->plan;
     *out = (struct sl_engine_info){.ctx_tokens = p->config.ctx_tokens,
                                    .parallel = p->config.parallel,
+                                   .queue_max = p->config.queue_max,
                                    .batch_tokens = p->config.batch_tokens,
                                    .n_vocab = e->model->hp.n_vocab,
                                    .weight_bytes = p->weight_bytes,
@@ -161,6 +166,29 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
                                    .n_experts = p->n_experts};
     memcpy(out->device, e->dev->caps.name, sizeof out->device);
     out->device[sizeof out->device - 1] = 0;
+}
+
+void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out) {
+    const struct sl_memory_plan *p = &e->plan;
+    *out = (struct sl_engine_memory){.rows = p->rows,
+                                     .n_rows = p->n_rows,
+                                     .total_bytes = p->total_bytes,
+                                     .budget_bytes = p->budget_bytes,
+                                     .vram_total_bytes = p->vram_total_bytes,
+                                     .vram_budget_bytes = p->vram_budget_bytes};
+}
+
+const struct sl_expert_map_shape *sl_engine_expert_shape(const struct sl_engine *e) {
+    return sl_expert_map_shape(e->map);
+}
+
+uint64_t sl_engine_expert_cells(struct sl_engine *e, uint8_t *out_cells) {
+    uint64_t seen_ns = sl_expert_map_read(e->map, out_cells);
+    pthread_mutex_lock(&e->lock);
+    e->poked = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+    return seen_ns;
 }
 
 bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {

@@ -120,7 +120,7 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
 void sl_engine_destroy(struct sl_engine **e);
 
 struct sl_engine_info {
-    uint32_t ctx_tokens, parallel, batch_tokens, n_vocab;
+    uint32_t ctx_tokens, parallel, queue_max, batch_tokens, n_vocab;
     char device[64];
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     bool apart;                  /* the device has memory of its own */
@@ -146,6 +146,15 @@ struct sl_slot_info {
 };
 /* As of the last step: the first n of `parallel` slots, whose number is returned. Any thread. */
 uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n);
+
+/* What the engine was planned with: rows are the engine's, for its life. */
+struct sl_engine_memory {
+    const struct sl_plan_row *rows; /* [n_rows]; see struct sl_memory_plan for their sums */
+    uint32_t n_rows;
+    uint64_t total_bytes, budget_bytes;           /* of the host */
+    uint64_t vram_total_bytes, vram_budget_bytes; /* of a device that is apart, else 0 */
+};
+void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out);
 
 /* Whether the engine can no longer run anything: the device is lost, or the model's files were
  * changed while they were read. Every request fails with the same text. Any thread. */

@@ -3,6 +3,7 @@
 #define SL_ENGINE_ENGINE_INTERNAL_H
 
 #include "engine/activity.h"
+#include "engine/expert_map.h"
 #include "engine/expert_store.h"
 #include "engine/forward.h"
 #include "engine/session.h"
@@ -28,6 +29,7 @@ struct sl_engine {
     struct sl_weights *weights;
     struct sl_timeline *timeline; /* NULL: no trace */
     struct sl_store *store;       /* NULL: all experts are resident */
+    struct sl_expert_map *map;
     struct sl_kv_pool kv;
     struct sl_forward *forward;
     struct sl_sampler_space space;

@@ -1,6 +1,7 @@
 #include "engine/memory_plan_internal.h"
 
 #include "common/cpus.h"
+#include "engine/expert_map.h"
 #include "engine/forward.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
@@ -149,6 +150,7 @@ static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
     p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab);
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
+    p->host_bytes += sl_expert_map_bytes(hp->n_layer, hp->n_expert);
     p->process_bytes = p->config.process_bytes;
     if (p->config.trace_file)
         p->host_bytes += SL_TIMELINE_MEMORY_BYTES;

@@ -578,10 +578,21 @@ static void wait_for_work(struct sl_engine *e) {
     }
 }
 
+/* Shows where the experts are to those who have asked since the last time. */
+static void show_experts(struct sl_engine *e) {
+    if (!sl_expert_map_asked(e->map))
+        return;
+    struct sl_fetch *fetch = e->store ? sl_store_fetch(e->store) : NULL;
+    struct sl_expert_map_tier slots = {SL_TIER_HOST, fetch ? sl_fetch_cache(fetch) : NULL};
+    sl_expert_map_publish(e->map, fetch ? sl_fetch_heat(fetch) : NULL, &slots, fetch ? 1 : 0,
+                          sl_now_ns());
+}
+
 void *sl_scheduler_main(void *arg) {
     struct sl_engine *e = arg;
     uint32_t n_running = 0;
     uint64_t started_ns = sl_now_ns();
+    show_experts(e);
     for (;;) {
         pthread_mutex_lock(&e->lock);
         /* One that waits always finds a slot while none runs: only then is there nothing to do. */
@@ -607,6 +618,7 @@ void *sl_scheduler_main(void *arg) {
             admit(e);
         }
         n_running = update_gauges(e);
+        show_experts(e);
         if (stop)
             break;
         if (n_running) {

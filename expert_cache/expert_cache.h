@@ -53,6 +53,7 @@
 #define SL_EXPERT_CACHE_EXPERT_CACHE_H
 
 #include "common/status.h"
+#include "common/tier.h"
 #include "expert_cache/heat.h"
 
 #include <stdbool.h>
@@ -61,8 +62,6 @@
 
 #define SL_SLOT_NONE     UINT32_MAX
 #define SL_CACHE_CLASSES 32u /* size classes at most */
-
-enum sl_tier { SL_TIER_DISK, SL_TIER_HOST, SL_TIER_DEVICE };
 
 /* A pin. slot counts through all classes: class c has the slots first_c .. first_c + n_c - 1,
  * first_c being the sum of the classes before it. */

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "server/anthropic.h"
+#include "server/dashboard.h"
 #include "server/gen.h"
 #include "server/guard.h"
 #include "server/internal.h"
@@ -84,6 +85,8 @@ static enum MHD_Result send_reply(struct sl_exchange *ex) {
     } else if (ex->allow) {
         status = 204; /* OPTIONS */
     }
+    if (ex->file && status == 200)
+        return queue_response(ex, status, sl_dashboard_response(ex->file));
     char *ptr = ex->reply.ptr;
     size_t len = ex->reply.failed ? 0 : ex->reply.len;
     ex->reply = (struct sl_buf){0};

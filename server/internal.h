@@ -25,6 +25,7 @@
 #include <stdatomic.h>
 
 struct sl_gen;
+struct sl_web_file;
 struct sl_exchange;
 
 /* What attach made of the model: immutable. */
@@ -90,7 +91,8 @@ struct sl_exchange {
     struct sl_buf reply;
     unsigned reply_status; /* 0 = 200 */
     const char *content_type;
-    struct sl_http_error error; /* http_status 0: none */
+    const struct sl_web_file *file; /* the reply instead, when there is no error */
+    struct sl_http_error error;     /* http_status 0: none */
     struct sl_gen *gen;
 
     pthread_mutex_t lock;

@@ -1,4 +1,5 @@
 /* The table of endpoints, and the small ones. */
+#include "server/dashboard.h"
 #include "server/internal.h"
 
 #include <stdio.h>
@@ -68,6 +69,8 @@ static void handle_model(struct sl_exchange *ex) {
 #define JOB    SL_ROUTE_JOB
 /*   method  path                    prefix kind  model  public quiet handler */
 static const struct sl_route routes[] = {
+    {"GET", "/", false, INLINE, false, true, true, sl_dashboard_handle},
+    {"GET", "/dashboard/", true, INLINE, false, true, true, sl_dashboard_handle},
     {"GET", "/health", false, INLINE, false, true, true, handle_health},
     {"GET", "/v1/health", false, INLINE, false, true, true, handle_health},
     {"GET", "/metrics", false, INLINE, false, false, true, sl_metrics_handle},
@@ -76,6 +79,8 @@ static const struct sl_route routes[] = {
     {"GET", "/v1/models/", true, INLINE, true, false, true, handle_model},
     {"GET", "/props", false, INLINE, true, false, true, sl_props_handle},
     {"GET", "/slots", false, INLINE, true, false, true, sl_slots_handle},
+    {"GET", "/v1/sluice/machine", false, INLINE, true, false, true, sl_machine_handle},
+    {"GET", "/v1/sluice/experts", false, INLINE, true, false, true, sl_experts_handle},
     {"POST", "/v1/chat/completions", false, JOB, true, false, false, sl_chat_handle},
     {"POST", "/v1/responses", false, JOB, true, false, false, sl_responses_handle},
     {"POST", "/v1/messages", false, JOB, true, false, false, sl_messages_handle},

@@ -5,6 +5,7 @@
  * The engine: every request gets the script's tokens, one a step, all requests in turn; time per
  * step, prefill, failures and parking are as the test says. */
 #include "engine/engine.h"
+#include "engine/expert_map.h"
 #include "model/tokenizer.h"
 
 #include <pthread.h>
@@ -401,7 +402,34 @@ uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t
     return 4;
 }
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
-    *out = (struct sl_engine_info){.ctx_tokens = e->ctx_tokens, .parallel = 4, .batch_tokens = 512};
+    *out = (struct sl_engine_info){
+        .ctx_tokens = e->ctx_tokens, .parallel = 4, .queue_max = 17, .batch_tokens = 512};
     out->n_vocab = FAKE_WORDS + FAKE_MAX_WORDS;
     strcpy(out->device, "fake");
+}
+
+/* Two layers of experts, one of them in the middle of the model: the first half in memory, hotter
+ * from one to the next. */
+enum { FAKE_LAYERS = 2, FAKE_EXPERTS = 8 };
+const struct sl_expert_map_shape *sl_engine_expert_shape(const struct sl_engine *e) {
+    static const uint32_t layers[FAKE_LAYERS] = {1, 3};
+    static const struct sl_expert_map_shape shape = {FAKE_LAYERS, FAKE_EXPERTS, 2,
+                                                     layers,      true,         SL_TIER_HOST};
+    (void)e;
+    return &shape;
+}
+uint64_t sl_engine_expert_cells(struct sl_engine *e, uint8_t *out_cells) {
+    (void)e;
+    for (uint32_t i = 0; i < FAKE_LAYERS * FAKE_EXPERTS; i++)
+        out_cells[i] = sl_expert_cell(i % FAKE_EXPERTS < 4 ? SL_TIER_HOST : SL_TIER_DISK, 4 * i);
+    return 1;
+}
+void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out) {
+    static const struct sl_plan_row rows[] = {{"weights", "all \"of\" them", 600, SL_MEMORY_HOST},
+                                              {"KV cache", "", 300, SL_MEMORY_PINNED}};
+    (void)e;
+    *out = (struct sl_engine_memory){rows, 2, 900, 1000, 0, 0};
+}
+const char *sl_memory_kind_name(enum sl_memory_kind kind) {
+    return kind == SL_MEMORY_PINNED ? "pinned" : "host";
 }
