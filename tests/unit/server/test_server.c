@@ -895,6 +895,17 @@ static void test_keepalive(void **state) {
     assert_true(n >= 2);
     free(text);
     reply_free(&r);
+
+    /* An API with an event for it sends that too. */
+    set_script(hello, 9, 140, 10000);
+    r = client_post("/v1/messages", "{\"model\":\"test-model\",\"max_tokens\":9,\"stream\":true,"
+                                    "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}");
+    assert_memory_equal(r.body, ": prompt ", 9);
+    const char *ping = strstr(r.body, "event: ping");
+    assert_non_null(ping);
+    assert_non_null(strstr(ping + 1, "event: ping"));
+    assert_non_null(strstr(r.body, "event: message_stop"));
+    reply_free(&r);
 }
 
 /* ---------------------------------------------------------------------------------------- many */
