@@ -207,7 +207,8 @@ static void test_values(void **state) {
                      "\"top_p\":0.5,\"min_p\":0.1,\"typical_p\":0.9,\"top_k\":40,"
                      "\"presence_penalty\":-1,\"frequency_penalty\":2,\"repeat_penalty\":1.1,"
                      "\"repeat_last_n\":-1,\"metadata\":{\"a\":\"b\"},\"modalities\":[\"text\"],"
-                     "\"service_tier\":\"auto\",\"store\":true,\"verbosity\":\"low\",\"seed\":-5,\"ignore_eos\":true,"
+                     "\"service_tier\":\"auto\",\"store\":true,\"verbosity\":\"low\",\"seed\":-5,"
+                     "\"ignore_eos\":true,"
                      "\"logprobs\":true,\"top_logprobs\":4,\"stop\":[\"a\",\"bc\"],"
                      "\"logit_bias\":{\"7\":-100,\"8\":1.5},\"user\":\"me\",\"metadata\":{}}",
                      SL_API_CHAT, &p, &e));
