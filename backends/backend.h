@@ -221,6 +221,10 @@ struct sl_device_caps {
     bool integrated;                   /* shares the host's memory */
     bool mapped_host;                  /* kernels can read host memory: sl_device_map_host() */
     bool graphs;                       /* sl_device_record() */
+    bool rows_alike;                   /* generated and prompt rows give the same bits */
+    uint32_t arithmetic;               /* raised whenever any op's result changes in a bit, so that
+                                          what an older program kept on disk is not used; 0 = not
+                                          followed: only the very same program's may be */
     uint64_t memory_bytes;             /* 0 = unknown */
     bool weight_dtype[SL_DTYPE_COUNT]; /* what matmul, moe and embed take */
     bool kv_dtype[SL_DTYPE_COUNT];

@@ -357,6 +357,7 @@ int sl_cmd_serve(int argc, char **argv) {
         .port = 8080,
         .drain_s = 30,
         .memory = SL_ENGINE_OPTIONS_DEFAULT,
+        .engine = {.cache_ram_bytes = SL_CACHE_RAM_AUTO},
         .server = {.timeout_s = 60, .stall_s = 600, .buffer_tokens = 1024},
     };
     const struct sl_arg args[] = {
@@ -400,6 +401,15 @@ int sl_cmd_serve(int argc, char **argv) {
          "requests that may wait; more get a 429 (default 256)", false},
         {SL_ARG_U32, 0, "--batch", "TOKENS", &o.engine.batch_tokens,
          "most tokens of one step (default 512)", false},
+        {SL_ARG_U32, 0, "--max-stall-ms", "MS", &o.engine.max_stall_ms,
+         "longest pause that prompts may cause between two tokens of an answer: the\n"
+         "slices of prompts adapt, down to 8 tokens (default 300)",
+         false},
+        {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &o.engine.cache_ram_bytes,
+         "memory for texts that may come again, beside the KV pages that no request\n"
+         "uses (default: an eighth of what the plan leaves, none where experts are\n"
+         "streamed)",
+         false},
         {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
          "CPU threads that compute (default: all CPUs)", false},
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type,
@@ -424,6 +434,10 @@ int sl_cmd_serve(int argc, char **argv) {
          "close a connection that is idle or sends too slowly (default 60)", false},
         {SL_ARG_U32, 0, "--stall-s", "S", &o.server.stall_s,
          "give up a stream whose client reads nothing (default 600)", false},
+        {SL_ARG_U32, 0, "--request-timeout-s", "S", &o.server.request_timeout_s,
+         "a request that is not answered after so long, its wait included, ends with\n"
+         "a 504 (default: no limit); a request may set less with timeout_s",
+         false},
         {SL_ARG_U32, 0, "--buffer-tokens", "N", &o.server.buffer_tokens,
          "tokens kept for a client that reads slowly before its request pauses (default 1024)",
          false},

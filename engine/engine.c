@@ -4,9 +4,11 @@
 #include "common/metrics.h"
 #include "engine/open_device.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* While requests run the experts' heat goes to its file so often. */
 #define HEAT_BUSY_NS 120000000000u
@@ -39,6 +41,14 @@ static void log_plan(const struct sl_memory_plan *plan) {
             (double)plan->budget_bytes / 0x1p20, (double)plan->least_bytes / 0x1p20);
 }
 
+/* The tree's secret is of this process alone, so that nobody outside can aim at its buckets. */
+static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
+    struct sl_hash128 secret = {0}, root = {0};
+    if (getrandom(&secret, sizeof secret, 0) != (ssize_t)sizeof secret)
+        return sl_fail(err, SL_ERR_IO, "the system gives no random numbers: %s", strerror(errno));
+    return sl_prefix_tree_create(e->plan.n_pages, secret, root, &e->prefixes, err);
+}
+
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
                             struct sl_progress *progress, struct sl_err *err) {
     const struct sl_hparams *hp = &e->model->hp;
@@ -50,6 +60,7 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
         sl_warn("the context of %u tokens is longer than the %u that the model was trained for",
                 c->ctx_tokens, hp->n_ctx_train);
     log_plan(&e->plan);
+    e->pace.stall_ns = c->max_stall_ms * 1e6;
     e->slots = calloc(c->parallel, sizeof *e->slots);
     e->published = calloc(c->parallel, sizeof *e->published);
     if (!e->slots || !e->published || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
@@ -67,6 +78,8 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
                                .k_page_bytes = e->plan.k_page_bytes,
                                .v_page_bytes = e->plan.v_page_bytes};
     st = sl_kv_init(&e->kv, e->dev, &shape, hp->n_layer, e->plan.n_pages, err);
+    if (st == SL_OK)
+        st = open_prefixes(e, err);
     /* The store first: what it remembers of the files covers the loading too. */
     if (st == SL_OK && e->plan.streaming)
         st = sl_store_create(e->model, &e->plan, e->dev, e->timeline, &e->store, err);
@@ -106,6 +119,7 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
     atomic_init(&e->stop, false);
     atomic_init(&e->cancel_asked, false);
     e->heat_busy_ns = HEAT_BUSY_NS;
+    e->next_deadline_ns = UINT64_MAX;
     enum sl_status st = build(e, config, progress, err);
     if (st == SL_OK && pthread_create(&e->thread, NULL, sl_scheduler_main, e) != 0)
         st = sl_fail(err, SL_ERR_NOMEM, "the scheduler's thread could not be started");
@@ -132,6 +146,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
         pthread_join(e->thread, NULL);
     }
     sl_forward_destroy(&e->forward);
+    sl_prefix_tree_destroy(&e->prefixes);
     sl_store_destroy(&e->store);
     sl_expert_map_destroy(&e->map);
     sl_timeline_close(&e->timeline);

@@ -22,6 +22,8 @@ enum sl_experts_io {
     SL_EXPERTS_IO_PREAD,
 };
 
+#define SL_CACHE_RAM_AUTO UINT64_MAX
+
 struct sl_reader;
 struct sl_reader_config;
 
@@ -65,13 +67,18 @@ struct sl_plan_row {
 };
 
 struct sl_engine_config {
-    uint32_t n_threads;        /* 0 = all CPUs */
-    uint32_t ctx_tokens;       /* most tokens of one session, prompt and answer; 0 = the model's, at
-                                  most 8192 */
-    uint32_t parallel;         /* sessions that run at once; 0 = 4 */
-    uint32_t batch_tokens;     /* rows of one step at most; 0 = 512 */
-    uint32_t queue_max;        /* requests waiting at most; 0 = 256 */
-    enum sl_dtype kv_dtype;    /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
+    uint32_t n_threads;       /* 0 = all CPUs */
+    uint32_t ctx_tokens;      /* most tokens of one session, prompt and answer; 0 = the model's, at
+                                 most 8192 */
+    uint32_t parallel;        /* sessions that run at once; 0 = 4 */
+    uint32_t batch_tokens;    /* rows of one step at most; 0 = 512 */
+    uint32_t queue_max;       /* requests waiting at most; 0 = 256 */
+    uint32_t max_stall_ms;    /* a step that generates takes so much of prompts that it ends within
+                                 this time, as far as 8 rows of them allow; 0 = 300 */
+    uint64_t cache_ram_bytes; /* KV pages beyond those that running sessions may need, for text that
+                                 may come again (those that are idle serve anyway);
+                                 SL_CACHE_RAM_AUTO = what the budget can spare */
+    enum sl_dtype kv_dtype;   /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
     const char *record_routes; /* file for the experts that each row chooses, NULL = none */
     const char *trace_file; /* what happened when, for a trace viewer (timeline.h), NULL = none */
     const char *cpu_isa;    /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
@@ -211,6 +218,7 @@ struct sl_token {
         float logprob;
     } top[SL_MAX_TOP_LOGPROBS];
     const struct sl_expert_use *use; /* of the request so far; only while push runs */
+    uint32_t n_cached;               /* tokens of the prompt that did not have to be computed */
 };
 
 enum sl_finish_reason {
@@ -225,6 +233,7 @@ struct sl_gen_result {
     enum sl_status status; /* SL_OK unless canceled or error */
     struct sl_err err;
     uint32_t n_prompt, n_predicted;
+    uint32_t n_cached; /* of n_prompt: those that were there from other requests */
     uint64_t queue_ns, prefill_ns, decode_ns; /* wall clock of this request */
     struct sl_expert_use experts;
 };
@@ -244,6 +253,9 @@ struct sl_gen_request {
     uint32_t n_prompt;      /* at least 1 */
     uint32_t max_tokens;    /* 0 = until the context is full */
     bool ignore_eog;        /* benchmarks: generate on */
+    bool no_cache;          /* take nothing from other requests' text, and leave nothing to them */
+    uint64_t deadline_ns;   /* of the monotonic clock (common/clock.h): not finished by then, it
+                               fails with SL_ERR_TIMEOUT; 0 = none */
     /* NULL, or max_tokens ids that the answer shall be, whatever the model says (benchmarks,
      * comparisons): computed and pushed as if they had been sampled. Borrowed until finish. */
     const uint32_t *forced;

@@ -3,6 +3,7 @@
 #include "common/cpus.h"
 #include "engine/expert_map.h"
 #include "engine/forward.h"
+#include "engine/prefix_tree.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "engine/weights.h"
@@ -17,6 +18,12 @@
 #define MAX_PARALLEL     1024u
 #define MAX_BATCH_TOKENS 16384u
 #define MAX_QUEUE        65536u
+
+/* A person who reads along does not notice a pause of so long. */
+#define DEFAULT_STALL_MS 300u
+
+/* Of what is left when everything is resident, one part in so many goes to the prefix cache. */
+#define CACHE_SHARE 8u
 
 /* Touched of a stack: the scheduler's deepest calls take some 30 KiB. */
 #define STACK_BYTES ((uint64_t)128 << 10)
@@ -68,6 +75,8 @@ static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engi
         c->batch_tokens = 512;
     if (!c->queue_max)
         c->queue_max = 256;
+    if (!c->max_stall_ms)
+        c->max_stall_ms = DEFAULT_STALL_MS;
     if (c->kv_dtype == SL_DTYPE_F32)
         c->kv_dtype = SL_DTYPE_F16; /* a zeroed configuration */
     if (c->ctx_tokens < 2 || c->ctx_tokens > MAX_CTX_TOKENS)
@@ -103,7 +112,16 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan
     p->k_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_k);
     p->v_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_v);
     p->session_pages = (c->ctx_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
+    uint64_t page_bytes = (p->k_page_bytes + p->v_page_bytes) * hp->n_layer;
     uint64_t n_pages = (uint64_t)p->session_pages * c->parallel;
+    uint64_t room = n_pages * SL_KV_PAGE_TOKENS < UINT32_MAX
+                        ? (UINT32_MAX - 1) / SL_KV_PAGE_TOKENS - n_pages
+                        : 0;
+    uint64_t cached = c->cache_ram_bytes == SL_CACHE_RAM_AUTO
+                          ? 0
+                          : c->cache_ram_bytes / (page_bytes + sl_prefix_tree_bytes(1));
+    p->cache_pages = (uint32_t)(cached < room ? cached : room);
+    n_pages += p->cache_pages;
     if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
         return sl_fail(
             err, SL_ERR_CONFIG,
@@ -111,7 +129,7 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan
             "of them",
             c->parallel, c->ctx_tokens);
     p->n_pages = (uint32_t)n_pages;
-    p->kv_bytes = (p->k_page_bytes + p->v_page_bytes) * n_pages * hp->n_layer;
+    p->kv_bytes = page_bytes * n_pages;
     return SL_OK;
 }
 
@@ -147,7 +165,8 @@ static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
                        struct sl_memory_plan *p) {
     p->activation_bytes = sl_forward_activation_bytes(hp, p);
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) : 0;
-    p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab);
+    p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab) +
+                    sl_prefix_tree_bytes(p->n_pages);
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
     p->host_bytes += sl_expert_map_bytes(hp->n_layer, hp->n_expert);
@@ -267,6 +286,32 @@ static enum sl_status plan_experts(const struct sl_model *model, const struct sl
     return st;
 }
 
+/* Pages for text that may come again, out of what the plan leaves: where experts are streamed their
+ * slots have all of that, and a page of theirs saves more. As many as the sessions' at most. */
+static uint64_t spare_for_cache(const struct sl_memory_plan *p) {
+    uint64_t needed = sl_plan_fixed_bytes(p);
+    if (p->streaming || p->apart || p->budget_bytes <= needed)
+        return 0;
+    uint64_t share = (p->budget_bytes - needed) / CACHE_SHARE;
+    return share < p->kv_bytes ? share : p->kv_bytes;
+}
+
+static enum sl_status plan_all(const struct sl_model *model, const struct sl_device *dev,
+                               struct sl_memory_plan *p, struct sl_err *err) {
+    enum sl_status st = plan_kv(&model->hp, p, err);
+    if (st == SL_OK)
+        st = plan_experts(model, dev, p, err);
+    if (st != SL_OK || p->config.cache_ram_bytes != SL_CACHE_RAM_AUTO)
+        return st;
+    uint64_t least = p->least_bytes; /* one could do without */
+    p->config.cache_ram_bytes = spare_for_cache(p);
+    if (!p->config.cache_ram_bytes)
+        return SL_OK;
+    st = plan_all(model, dev, p, err);
+    p->least_bytes = least;
+    return st;
+}
+
 static void add_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
     const struct sl_engine_config *c = &p->config;
     enum sl_memory_kind there = p->apart ? SL_MEMORY_DEVICE : SL_MEMORY_HOST;
@@ -280,8 +325,12 @@ static void add_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
     add_row(p, "expert slots", p->reads_back ? SL_MEMORY_PINNED : SL_MEMORY_HOST, p->slot_bytes,
             "%u for %u experts, %.0f %%", p->n_slots, p->n_experts, 100.0 * p->n_slots / experts);
     add_row(p, "slot tables", SL_MEMORY_HOST, p->stream_bytes, "expert cache and the disk's queue");
-    add_row(p, "KV cache", there, p->kv_bytes, "%s, %u sessions of %u tokens, %u pages of %u",
-            sl_dtype_name(c->kv_dtype), c->parallel, c->ctx_tokens, p->n_pages, SL_KV_PAGE_TOKENS);
+    uint64_t kept = p->kv_bytes / p->n_pages * p->cache_pages;
+    add_row(p, "KV cache", there, p->kv_bytes - kept,
+            "%s, %u sessions of %u tokens, %u pages of %u", sl_dtype_name(c->kv_dtype), c->parallel,
+            c->ctx_tokens, p->n_pages - p->cache_pages, SL_KV_PAGE_TOKENS);
+    add_row(p, "prefix cache", there, kept, "%u more pages, for text that may come again",
+            p->cache_pages);
     add_row(p, "activations", there, p->activation_bytes, "%u rows a step, %u rows of logits",
             c->batch_tokens, p->n_logit_rows);
     add_row(p, "kernel scratch", there, p->scratch_bytes, "%s", dev ? dev->caps.name : "");
@@ -317,8 +366,6 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
     struct sl_engine_config *c = &p.config;
     p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
     enum sl_status st = resolve_config(hp, c, err);
-    if (st == SL_OK)
-        st = plan_kv(hp, &p, err);
     if (st != SL_OK)
         return st;
 
@@ -343,7 +390,9 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
                           : c->vram_bytes ? c->vram_bytes
                           : memory        ? memory
                                           : UINT64_MAX;
-    st = plan_experts(model, dev, &p, err);
+    if (p.apart)
+        c->cache_ram_bytes = 0; /* its pages would not be in RAM */
+    st = plan_all(model, dev, &p, err);
     if (st != SL_OK) {
         out_plan->least_bytes = p.least_bytes;
         out_plan->vram_least_bytes = p.vram_least_bytes;

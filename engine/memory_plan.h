@@ -19,7 +19,8 @@ struct sl_memory_plan {
     uint32_t n_threads;                /* that compute */
     uint32_t n_logit_rows;             /* rows of one step that may ask for logits */
     uint32_t session_pages;            /* KV pages of one session at ctx_tokens */
-    uint32_t n_pages;                  /* in the pool: parallel * session_pages */
+    uint32_t n_pages;                  /* in the pool: parallel * session_pages + cache_pages */
+    uint32_t cache_pages;              /* more than sessions can ever hold at once */
     size_t k_page_bytes, v_page_bytes; /* of one layer */
 
     bool reads_back;  /* the host cannot follow device addresses */

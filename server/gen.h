@@ -50,6 +50,7 @@ struct sl_choice {
     bool canceled;
     bool finished;
     struct sl_gen_result result;
+    uint32_t n_cached;                     /* of its prompt, up to the last token */
     uint64_t submit_ns, first_ns, last_ns; /* of submit and of the first and last token */
     struct sl_expert_use use;              /* up to the last token */
 
@@ -118,6 +119,7 @@ void sl_gen_cancel_locked(struct sl_gen *g);
 struct sl_choice_times {
     double queue_ns, prefill_ns, decode_ns;
     struct sl_expert_use use;
+    uint32_t n_cached; /* tokens of its prompt that did not have to be computed */
 };
 /* The engine's account of a choice; of one that a stop string ended a moment ago, ours. */
 void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out);

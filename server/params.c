@@ -38,7 +38,8 @@ static const struct sl_field shared_fields[] = {
     {"repeat_last_n", SL_FIELD_U32, P(sampling.repeat_last_n), -1, INT32_MAX},
     {"seed", SL_FIELD_SEED, P(sampling.seed), 0, 0},
     {"ignore_eos", SL_FIELD_BOOL, P(ignore_eos), 0, 0},
-    {"cache_prompt", SL_FIELD_BOOL, R(without_effect), 0, 0},
+    {"cache_prompt", SL_FIELD_BOOL, P(cache_prompt), 0, 0},
+    {"timeout_s", SL_FIELD_F32, P(timeout_s), 0.001, 86400},
     {"user", SL_FIELD_STRING, 0, 0, 0}, /* from here on: known, and of no effect */
     {"metadata", SL_FIELD_OBJECT, 0, 0, 0},
     {"service_tier", SL_FIELD_STRING, 0, 0, 0},
@@ -175,6 +176,7 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
                     struct sl_gen_params *out, struct sl_http_error *e) {
     struct raw r = {0};
     r.p.n = 1;
+    r.p.cache_prompt = true;
     r.p.sampling = sl_sampling_default;
     r.top_logprobs = r.logprobs_count = r.best_of = UINT32_MAX;
     const json_t *seed = json_object_get(body, "seed");

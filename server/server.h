@@ -37,6 +37,7 @@ struct sl_server_config {
     uint32_t max_connections;    /* 0 = 1024 */
     uint32_t timeout_s;          /* a connection without traffic between requests; 0 = 60 */
     uint32_t stall_s;            /* a stream whose client reads nothing; 0 = 600 */
+    uint32_t request_timeout_s;  /* a request, waiting included, takes at most; 0 = no limit */
     uint32_t keepalive_s;        /* comment on a silent stream; 0 = 5 */
     uint32_t buffer_tokens;      /* an answer's tokens its client has not read, before its session
                                     parks; 0 = 1024 (a sixteenth with log-probabilities) */
