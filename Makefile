@@ -89,6 +89,7 @@ include mk/http.mk
 include mk/replay.mk
 include mk/sim.mk
 include mk/demo.mk
+include mk/load.mk
 include mk/peer.mk
 include mk/soak.mk
 include mk/install.mk
