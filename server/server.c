@@ -4,7 +4,6 @@
 #include "server/gen.h"
 #include "server/internal.h"
 #include "server/memory.h"
-#include "server/tls.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -16,8 +15,7 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     s->config = *config;
     sl_server_defaults(&s->config);
-    s->listen.wake_fd = -1;
-    s->started_s = (int64_t)time(NULL);
+    s->listen_fd = -1;
     atomic_init(&s->state, SL_SERVER_LOADING);
     pthread_mutex_init(&s->list_lock, NULL);
     pthread_mutex_init(&s->jobs_lock, NULL);
@@ -44,11 +42,7 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
 }
 
 uint16_t sl_server_port(const struct sl_server *s) {
-    return s->listen.port;
-}
-
-enum sl_status sl_server_reload_tls(struct sl_server *s, struct sl_err *err) {
-    return sl_tls_load(s->config.tls_cert, s->config.tls_key, err);
+    return s->port;
 }
 
 void sl_server_progress(struct sl_server *s, uint64_t done_bytes, uint64_t total_bytes) {
@@ -70,7 +64,7 @@ void sl_server_fail(struct sl_server *s, const struct sl_err *err) {
 }
 
 void sl_server_drain(struct sl_server *s) {
-    if (!atomic_exchange(&s->draining, true))
+    if (!atomic_exchange(&s->draining, true) && s->daemon)
         sl_http_quiesce(s);
 }
 
@@ -117,8 +111,7 @@ void sl_server_destroy(struct sl_server **p) {
     /* A connection must not be suspended when the daemon stops. Canceled again and again: a worker
      * may be about to submit. Then a moment for the last bytes to clients that read. */
     int idle_ms = 0;
-    while ((s->daemons[0] || s->daemons[1]) &&
-           (any_work(s) || (sl_server_active(s) > 0 && idle_ms < 1000))) {
+    while (s->daemon && (any_work(s) || (sl_server_active(s) > 0 && idle_ms < 1000))) {
         idle_ms = any_work(s) ? 0 : idle_ms + 10;
         sl_server_cancel(s);
         sleep_ms(10);
