@@ -29,7 +29,7 @@ LDFLAGS_tsan := -fsanitize=thread
 LDFLAGS_coverage := --coverage
 LDFLAGS_fuzz := -fsanitize=address,undefined
 CFLAGS_all = $(CFLAGS_common) $(CFLAGS_$(MODE)) $(CFLAGS)
-LDLIBS := -lmicrohttpd -ljansson -lpcre2-8 -luring -lm -lpthread
+LDLIBS := -lmicrohttpd -lgnutls -ljansson -lpcre2-8 -luring -lm -lpthread
 
 ifeq ($(CFLAGS_$(MODE)),)
 $(error MODE=$(MODE) is not one of release, debug, asan, tsan, coverage, fuzz)
@@ -48,6 +48,7 @@ ISA_vnni := $(ISA_avx512) -mavx512vnni -mavx512vbmi -mavx512bf16
 SRC := $(foreach l,$(LAYERS),$(wildcard $(l)/*.c $(l)/*/*.c))
 OBJ := $(SRC:%.c=$(B)/%.o)
 include mk/cuda.mk
+include mk/web.mk
 LIBS := $(foreach l,$(LAYERS),$(B)/lib/libsl_$(l).a)
 # Link order: users before what they use.
 REV_LAYERS := $(shell echo $(LAYERS) | tr ' ' '\n' | tac)
@@ -88,6 +89,7 @@ include mk/http.mk
 include mk/replay.mk
 include mk/sim.mk
 include mk/demo.mk
+include mk/load.mk
 include mk/peer.mk
 include mk/soak.mk
 include mk/install.mk

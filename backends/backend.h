@@ -172,11 +172,6 @@ struct sl_op_moe {
         *device_refs; /* [n_expert] in device memory, read when the op runs */
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
-    /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
-     * Where the device can, it computes meanwhile (caps.beside); else this comes after. May block;
-     * must call no op. */
-    void (*beside)(void *ctx);
-    void *beside_ctx;
 };
 
 /* y[t,:] += sum_r weights[t,r] * pair_y[t*k+r,:], r ascending, one fused multiply-add each. */
@@ -223,10 +218,13 @@ struct sl_device_limits {
 struct sl_device_caps {
     char name[64];                     /* "cpu: AMD EPYC 9B45, avx512+vnni, 2 threads" */
     bool host_visible;                 /* the host may follow device addresses */
-    bool beside;                       /* sl_op_moe computes while beside() runs */
     bool integrated;                   /* shares the host's memory */
     bool mapped_host;                  /* kernels can read host memory: sl_device_map_host() */
     bool graphs;                       /* sl_device_record() */
+    bool rows_alike;                   /* generated and prompt rows give the same bits */
+    uint32_t arithmetic;               /* raised whenever any op's result changes in a bit, so that
+                                          what an older program kept on disk is not used; 0 = not
+                                          followed: only the very same program's may be */
     uint64_t memory_bytes;             /* 0 = unknown */
     bool weight_dtype[SL_DTYPE_COUNT]; /* what matmul, moe and embed take */
     bool kv_dtype[SL_DTYPE_COUNT];

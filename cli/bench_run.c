@@ -63,6 +63,7 @@ static bool run_group(struct sl_bench *b, struct sequence *seq, uint32_t n, cons
                                              .max_tokens = n_answer,
                                              .forced = own + n_prompt,
                                              .ignore_eog = true,
+                                             .no_cache = true, /* every run computes its prompt */
                                              .sampling = sl_sampling_default,
                                              .sink = &seq[i].sink};
         seq[i].req.sampling.temperature = 0;

@@ -73,8 +73,16 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
         io ? choose(command, "--look-ahead", o->look_ahead, on_off, SL_COUNTOF(on_off)) : NULL;
     const struct choice *warm =
         ahead ? choose(command, "--warm-up", o->warm_up, on_off, SL_COUNTOF(on_off)) : NULL;
-    if (!warm)
+    const struct choice *overflow =
+        warm ? choose(command, "--overflow", o->overflow, on_off, SL_COUNTOF(on_off)) : NULL;
+    if (!overflow)
         return false;
+    if (o->vram_bytes == 0) {
+        fprintf(stderr,
+                "sluice %s: --vram 0 leaves nothing: give a size such as 20GiB, or --device cpu\n",
+                command);
+        return false;
+    }
     if (o->heat_file && !*o->heat_file) {
         fprintf(stderr, "sluice %s: --heat-file is empty: give a path, or off\n", command);
         return false;
@@ -87,6 +95,10 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
     config->n_mirrors = o->mirrors.n;
     config->no_lookahead = !ahead->value;
     config->no_warm_up = !warm->value;
+    config->device = o->device ? o->device : "auto";
+    config->vram_bytes = o->vram_bytes == UINT64_MAX ? 0 : o->vram_bytes;
+    config->vram_reserve_bytes = (uint64_t)o->vram_reserve_mib << 20;
+    config->no_overflow = !overflow->value;
     if (!o->heat_file)
         config->heat_file = default_heat(o);
     else

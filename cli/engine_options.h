@@ -7,25 +7,57 @@
 
 struct sl_engine_options {
     uint64_t ram_bytes; /* UINT64_MAX = not given */
-    const char *experts, *io, *heat_file, *look_ahead, *warm_up;
+    const char *device, *experts, *io, *heat_file, *look_ahead, *warm_up, *overflow;
+    uint64_t vram_bytes;       /* UINT64_MAX = not given */
+    uint32_t vram_reserve_mib; /* 0 = the default */
     struct sl_arg_list mirrors;
     char heat_folder[4096];
 };
 
 #define SL_ENGINE_OPTIONS_DEFAULT                                                                  \
-    { .ram_bytes = UINT64_MAX }
+    { .ram_bytes = UINT64_MAX, .vram_bytes = UINT64_MAX }
 
 /* Rows for a command's table; o is a struct sl_engine_options *. */
 #define SL_ENGINE_OPTIONS(o)                                                                       \
     {SL_ARG_HEADING, 0, "Memory and streaming", NULL, NULL, NULL, false},                          \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--device",                                                                               \
+         "DEVICE",                                                                                 \
+         &(o)->device,                                                                             \
+         "what computes: cpu, cuda or cuda:N (the N-th GPU, from 0), or auto: a GPU if\n"          \
+         "there is one that the model fits (default auto)",                                        \
+         false},                                                                                   \
+        {SL_ARG_BYTES,                                                                             \
+         0,                                                                                        \
+         "--vram",                                                                                 \
+         "SIZE",                                                                                   \
+         &(o)->vram_bytes,                                                                         \
+         "most memory to take of a GPU's own (default: what is free, less the reserve)",           \
+         false},                                                                                   \
+        {SL_ARG_U32,                                                                               \
+         0,                                                                                        \
+         "--vram-reserve-mib",                                                                     \
+         "MIB",                                                                                    \
+         &(o)->vram_reserve_mib,                                                                   \
+         "what of a GPU's free memory stays free without --vram (default 512)",                    \
+         false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--overflow",                                                                             \
+         "ON",                                                                                     \
+         &(o)->overflow,                                                                           \
+         "on: experts that a GPU has no room for stay in pinned host memory, where it\n"           \
+         "reads them in place; off: refuse such a model (default on)",                             \
+         false},                                                                                   \
         {SL_ARG_BYTES,                                                                             \
          0,                                                                                        \
          "--ram",                                                                                  \
          "SIZE",                                                                                   \
          &(o)->ram_bytes,                                                                          \
-         "most memory that the process may ever take, as 2GiB or 1500M; what does\n"               \
-         "not fit is refused before anything is loaded (default: what is free, less\n"             \
-         "512 MiB or 5 % of it)",                                                                  \
+         "most of the host's memory that the process may ever take, as 2GiB or 1500M;\n"           \
+         "what does not fit is refused before anything is loaded (default: what is\n"              \
+         "free, less 512 MiB or 5 % of it)",                                                       \
          false},                                                                                   \
         {SL_ARG_STRING,                                                                            \
          0,                                                                                        \

@@ -99,10 +99,16 @@ static void print_text(const struct report *r) {
     const struct sl_memory_plan *p = &r->plan;
     printf("%-16s %12s\n", "memory", "MiB");
     for (uint32_t i = 0; i < p->n_rows; i++)
-        printf("%-16s %12.1f  %s\n", p->rows[i].what, mib(p->rows[i].bytes), p->rows[i].detail);
+        printf("%-16s %12.1f  %s%s%s\n", p->rows[i].what, mib(p->rows[i].bytes),
+               p->reads_back ? sl_memory_kind_name(p->rows[i].kind) : "", p->reads_back ? ": " : "",
+               p->rows[i].detail);
+    if (p->apart)
+        printf("%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that would do: --vram %.0fMiB\n",
+               "device", mib(p->vram_total_bytes), "its budget", mib(p->vram_budget_bytes),
+               "its least", mib(p->vram_least_bytes), mib(p->vram_least_bytes));
     printf("%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that would do: --ram %.0fMiB\n",
-           "total", mib(p->total_bytes), "budget", mib(p->budget_bytes), "least",
-           mib(p->least_bytes), mib(p->least_bytes));
+           p->apart ? "host" : "total", mib(p->total_bytes), "budget", mib(p->budget_bytes),
+           "least", mib(p->least_bytes), mib(p->least_bytes));
     print_classes(r);
     const struct sl_plan_speed *s = &r->speed;
     printf("\na token reads %.1f MiB of dense weights and %.1f MiB of routed experts\n",
@@ -124,8 +130,9 @@ static void print_text(const struct report *r) {
 static json_t *rows_json(const struct report *r) {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < r->plan.n_rows; i++)
-        json_array_append_new(rows, json_pack("{s:s,s:I,s:s}", "what", r->plan.rows[i].what,
-                                              "bytes", (json_int_t)r->plan.rows[i].bytes, "detail",
+        json_array_append_new(rows, json_pack("{s:s,s:I,s:s,s:s}", "what", r->plan.rows[i].what,
+                                              "bytes", (json_int_t)r->plan.rows[i].bytes, "memory",
+                                              sl_memory_kind_name(r->plan.rows[i].kind), "detail",
                                               r->plan.rows[i].detail));
     return rows;
 }
@@ -155,27 +162,32 @@ static json_t *plan_json(const struct report *r) {
     const struct sl_memory_plan *p = &r->plan;
     const struct sl_plan_speed *s = &r->speed;
     return json_pack(
-        "{s:b,s:s,s:s,s:I,s:I,s:I,s:o,s:b,s:o,s:I,s:I,s:f,s:f,s:s,s:f,s:f,s:f,s:f,s:I,s:I}", "fits",
-        1, "model", sl_gguf_file_path(r->model->gguf, 0), "device", r->device, "budget_bytes",
-        (json_int_t)p->budget_bytes, "total_bytes", (json_int_t)p->total_bytes, "least_bytes",
-        (json_int_t)p->least_bytes, "rows", rows_json(r), "streaming", (int)p->streaming, "classes",
-        classes_json(r), "dense_bytes_per_token", (json_int_t)s->dense_bytes,
-        "routed_bytes_per_token", (json_int_t)s->routed_bytes, "resident_share", s->resident_share,
-        "expected_hit_share", s->hit_share, "expected_from", s->from_heat ? "heat" : "uniform",
-        "ram_bytes_per_s", r->ram_rate, "disk_bytes_per_s", r->disk_rate, "causal_ceiling_ts",
-        r->ceilings.causal_tokens_per_s, "overlap_ceiling_ts", r->ceilings.overlap_tokens_per_s,
-        "ctx_tokens", (json_int_t)p->config.ctx_tokens, "parallel", (json_int_t)p->config.parallel);
+        "{s:b,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:b,s:o,s:I,s:I,s:f,s:f,s:s,s:f,s:f,s:f,s:f,s:I,"
+        "s:I}",
+        "fits", 1, "model", sl_gguf_file_path(r->model->gguf, 0), "device", r->device,
+        "budget_bytes", (json_int_t)p->budget_bytes, "total_bytes", (json_int_t)p->total_bytes,
+        "least_bytes", (json_int_t)p->least_bytes, "vram_budget_bytes",
+        (json_int_t)p->vram_budget_bytes, "vram_total_bytes", (json_int_t)p->vram_total_bytes,
+        "vram_least_bytes", (json_int_t)p->vram_least_bytes, "rows", rows_json(r), "streaming",
+        (int)p->streaming, "classes", classes_json(r), "dense_bytes_per_token",
+        (json_int_t)s->dense_bytes, "routed_bytes_per_token", (json_int_t)s->routed_bytes,
+        "resident_share", s->resident_share, "expected_hit_share", s->hit_share, "expected_from",
+        s->from_heat ? "heat" : "uniform", "ram_bytes_per_s", r->ram_rate, "disk_bytes_per_s",
+        r->disk_rate, "causal_ceiling_ts", r->ceilings.causal_tokens_per_s, "overlap_ceiling_ts",
+        r->ceilings.overlap_tokens_per_s, "ctx_tokens", (json_int_t)p->config.ctx_tokens,
+        "parallel", (json_int_t)p->config.parallel);
 }
 
 /* ---- the command ---- */
 
 static int refuse(const struct report *r, const struct sl_err *err) {
-    if (!r->o->json || !r->plan.least_bytes) {
+    if (!r->o->json || !(r->plan.least_bytes || r->plan.vram_least_bytes)) {
         fprintf(stderr, "sluice plan: %s\n", err->text);
         return 1;
     }
-    print_json(json_pack("{s:b,s:I,s:s}", "fits", 0, "least_bytes", (json_int_t)r->plan.least_bytes,
-                         "error", err->text));
+    print_json(json_pack("{s:b,s:I,s:I,s:s}", "fits", 0, "least_bytes",
+                         (json_int_t)r->plan.least_bytes, "vram_least_bytes",
+                         (json_int_t)r->plan.vram_least_bytes, "error", err->text));
     return 1;
 }
 

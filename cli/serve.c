@@ -21,7 +21,9 @@
 #define MAX_API_KEYS 64u
 
 struct options {
-    const char *model, *positional, *host, *alias, *kv_type, *log_level, *api_key, *api_key_file;
+    const char *model, *positional, *alias, *kv_type, *log_level, *api_key, *api_key_file;
+    const char *unix_mode;
+    struct sl_arg_list hosts, cors_origins;
     uint32_t port, max_body_mib, drain_s;
     bool no_warmup;
     struct sl_engine_config engine;
@@ -175,15 +177,52 @@ static bool read_keys(const char *path, char **keys, uint32_t *n) {
     return ok;
 }
 
+/* Where to listen, and how: from options to the server's configuration. */
+static bool check_transport(struct options *o) {
+    struct sl_server_config *c = &o->server;
+    char *end;
+    if (o->port > 65535) {
+        fprintf(stderr, "sluice serve: --port %u is not a port (0 to 65535)\n", o->port);
+        return false;
+    }
+    c->port = (uint16_t)o->port;
+    c->hosts = o->hosts.items;
+    c->n_hosts = o->hosts.n;
+    if (o->hosts.n == 1 && strcmp(o->hosts.items[0], "none") == 0) {
+        if (!c->unix_socket) {
+            fprintf(stderr, "sluice serve: --host none needs --unix-socket\n");
+            return false;
+        }
+        c->n_hosts = 0;
+    } else if (!o->hosts.n) {
+        o->hosts.items[c->n_hosts++] = "127.0.0.1";
+    }
+    if (!c->tls_cert != !c->tls_key) {
+        fprintf(stderr, "sluice serve: --tls-cert and --tls-key go together; %s is missing\n",
+                c->tls_cert ? "--tls-key" : "--tls-cert");
+        return false;
+    }
+    if (o->unix_mode) {
+        unsigned long mode = strtoul(o->unix_mode, &end, 8);
+        if (*end || !*o->unix_mode || !mode || mode > 0777) {
+            fprintf(stderr, "sluice serve: --unix-mode %s is not a mode such as 0660\n",
+                    o->unix_mode);
+            return false;
+        }
+        c->unix_mode = (uint32_t)mode;
+    }
+    c->cors_origins = o->cors_origins.items;
+    c->n_cors_origins = o->cors_origins.n;
+    return true;
+}
+
 static bool check_options(struct options *o) {
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     o->model = sl_args_model("serve", o->model, o->positional);
     if (!o->model)
         return false;
-    if (o->port > 65535) {
-        fprintf(stderr, "sluice serve: --port %u is not a port (0 to 65535)\n", o->port);
+    if (!check_transport(o))
         return false;
-    }
     if (o->max_body_mib > 65536) {
         fprintf(stderr, "sluice serve: --max-body-mib must be at most 65536\n");
         return false;
@@ -215,11 +254,40 @@ static void raise_file_limit(void) {
     }
 }
 
-/* A signal that came, or 0 after the time. */
-static int wait_signal(const sigset_t *set, long ms) {
+/* A signal to stop that came, or 0 after the time. SIGHUP reads the certificate again. */
+static int wait_signal(struct sl_server *server, const sigset_t *set, long ms) {
     struct timespec ts = {ms / 1000, ms % 1000 * 1000000};
     int sig = sigtimedwait(set, NULL, &ts);
-    return sig > 0 ? sig : 0;
+    if (sig != SIGHUP)
+        return sig > 0 ? sig : 0;
+    struct sl_err err;
+    if (sl_server_reload_tls(server, &err) == SL_OK)
+        sl_info("the certificate was read again");
+    else
+        sl_error("the old certificate stays: %s", err.text);
+    return 0;
+}
+
+static bool is_loopback(const char *host) {
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "localhost") == 0 ||
+           strcmp(host, "::1") == 0 || strcmp(host, "[::1]") == 0;
+}
+
+static void say_where(const struct options *o, const struct sl_server *server) {
+    const struct sl_server_config *c = &o->server;
+    for (uint32_t i = 0; i < c->n_hosts; i++) {
+        const char *host = c->hosts[i];
+        bool bare_v6 = strchr(host, ':') && host[0] != '[';
+        sl_info("listening on %s://%s%s%s:%u, loading %s", c->tls_cert ? "https" : "http",
+                bare_v6 ? "[" : "", host, bare_v6 ? "]" : "", sl_server_port(server), o->model);
+        if (!c->n_api_keys && !is_loopback(host))
+            sl_warn("everybody who reaches %s can use this server: there is no --api-key-file",
+                    host);
+        else if (!c->tls_cert && !is_loopback(host))
+            sl_warn("keys and prompts pass %s unencrypted: there is no --tls-cert", host);
+    }
+    if (c->unix_socket)
+        sl_info("listening on the UNIX socket %s, loading %s", c->unix_socket, o->model);
 }
 
 static int serve(struct options *o) {
@@ -227,6 +295,8 @@ static int serve(struct options *o) {
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    if (o->server.tls_cert)
+        sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* in every thread: they are waited for here */
     signal(SIGPIPE, SIG_IGN);
     raise_file_limit();
@@ -242,9 +312,7 @@ static int serve(struct options *o) {
         close_model(&l);
         return 1;
     }
-    bool v6 = strchr(o->server.host, ':') != NULL;
-    sl_info("listening on http://%s%s%s:%u, loading %s", v6 ? "[" : "", o->server.host,
-            v6 ? "]" : "", sl_server_port(l.server), o->model);
+    say_where(o, l.server);
     if (pthread_create(&l.thread, NULL, load_main, &l) != 0) {
         sl_error("cannot start a thread");
         sl_server_destroy(&l.server);
@@ -258,7 +326,7 @@ static int serve(struct options *o) {
         bool done = atomic_load(&l.done);
         failed = done && l.status != SL_OK;
         if (!failed)
-            sig = wait_signal(&signals, done ? 3600000 : 20);
+            sig = wait_signal(l.server, &signals, done ? 3600000 : 20);
     }
     if (failed)
         sl_error("%s", l.err.text);
@@ -269,7 +337,7 @@ static int serve(struct options *o) {
     sl_server_drain(l.server);
     uint64_t until = sl_now_ns() + (uint64_t)o->drain_s * 1000000000u;
     while (!failed && sl_server_active(l.server) > 0 && sl_now_ns() < until)
-        if (wait_signal(&signals, 20))
+        if (wait_signal(l.server, &signals, 20))
             break;
     if (sl_server_active(l.server) > 0)
         sl_info("canceling %u requests", sl_server_active(l.server));
@@ -289,7 +357,8 @@ int sl_cmd_serve(int argc, char **argv) {
         .port = 8080,
         .drain_s = 30,
         .memory = SL_ENGINE_OPTIONS_DEFAULT,
-        .server = {.host = "127.0.0.1", .timeout_s = 60, .stall_s = 600, .buffer_tokens = 1024},
+        .engine = {.cache_ram_bytes = SL_CACHE_RAM_AUTO},
+        .server = {.timeout_s = 60, .stall_s = 600, .buffer_tokens = 1024},
     };
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
@@ -297,13 +366,30 @@ int sl_cmd_serve(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--alias", "NAME", &o.alias,
          "what clients call the model (default: the file's name)", false},
         {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
-        {SL_ARG_STRING, 0, "--host", "HOST", &o.server.host,
-         "address to listen on (default 127.0.0.1: this machine only)", false},
+        {SL_ARG_LIST, 0, "--host", "HOST", &o.hosts,
+         "address to listen on (default 127.0.0.1: this machine only); up to three times;\n"
+         "none: the UNIX socket alone",
+         false},
         {SL_ARG_U32, 0, "--port", "PORT", &o.port, "port (default 8080; 0: one that is free)",
          false},
+        {SL_ARG_STRING, 0, "--unix-socket", "PATH", &o.server.unix_socket,
+         "listen on this UNIX socket as well, without TLS", false},
+        {SL_ARG_STRING, 0, "--unix-mode", "MODE", &o.unix_mode,
+         "who may use it (default 0600: this user)", false},
+        {SL_ARG_STRING, 0, "--tls-cert", "FILE", &o.server.tls_cert,
+         "TLS 1.2 or later with this certificate (PEM, with those that sign it);\n"
+         "SIGHUP reads it again",
+         false},
+        {SL_ARG_STRING, 0, "--tls-key", "FILE", &o.server.tls_key, "and its key (PEM)", false},
+        {SL_ARG_STRING, 0, "--api-key-file", "FILE", &o.api_key_file,
+         "ask clients for one of these keys, one a line\n"
+         "(Authorization: Bearer KEY, or x-api-key: KEY)",
+         false},
         {SL_ARG_STRING, 0, "--api-key", "KEY", &o.api_key,
-         "ask clients for this key (Authorization: Bearer KEY)", false},
-        {SL_ARG_STRING, 0, "--api-key-file", "FILE", &o.api_key_file, "the same, one key a line",
+         "the same with one key; others on this machine may see it as we start", false},
+        {SL_ARG_LIST, 0, "--cors-origin", "ORIGIN", &o.cors_origins,
+         "let web pages of this origin ask (https://chat.example; *: all; default: none);\n"
+         "up to three times",
          false},
         {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
         {SL_ARG_U32, 'c', "--ctx", "TOKENS", &o.engine.ctx_tokens,
@@ -315,6 +401,15 @@ int sl_cmd_serve(int argc, char **argv) {
          "requests that may wait; more get a 429 (default 256)", false},
         {SL_ARG_U32, 0, "--batch", "TOKENS", &o.engine.batch_tokens,
          "most tokens of one step (default 512)", false},
+        {SL_ARG_U32, 0, "--max-stall-ms", "MS", &o.engine.max_stall_ms,
+         "longest pause that prompts may cause between two tokens of an answer: the\n"
+         "slices of prompts adapt, down to 8 tokens (default 300)",
+         false},
+        {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &o.engine.cache_ram_bytes,
+         "memory for texts that may come again, beside the KV pages that no request\n"
+         "uses (default: an eighth of what the plan leaves, none where experts are\n"
+         "streamed)",
+         false},
         {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
          "CPU threads that compute (default: all CPUs)", false},
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type,
@@ -339,6 +434,10 @@ int sl_cmd_serve(int argc, char **argv) {
          "close a connection that is idle or sends too slowly (default 60)", false},
         {SL_ARG_U32, 0, "--stall-s", "S", &o.server.stall_s,
          "give up a stream whose client reads nothing (default 600)", false},
+        {SL_ARG_U32, 0, "--request-timeout-s", "S", &o.server.request_timeout_s,
+         "a request that is not answered after so long, its wait included, ends with\n"
+         "a 504 (default: no limit); a request may set less with timeout_s",
+         false},
         {SL_ARG_U32, 0, "--buffer-tokens", "N", &o.server.buffer_tokens,
          "tokens kept for a client that reads slowly before its request pauses (default 1024)",
          false},
@@ -350,10 +449,11 @@ int sl_cmd_serve(int argc, char **argv) {
     };
     const struct sl_command command = {
         .name = "serve",
-        .about = "Serves a model over HTTP, as OpenAI's API does.",
+        .about = "Serves a model over HTTP, as OpenAI's and Anthropic's APIs do.",
         .usage = "sluice serve -m MODEL.gguf [options]",
-        .notes = "Endpoints: /v1/chat/completions, /v1/completions, /v1/models, /tokenize,\n"
-                 "/detokenize, /apply-template, /props, /health, /metrics.\n"
+        .notes = "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages,\n"
+                 "/v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /apply-template,\n"
+                 "/props, /health, /metrics.\n"
                  "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
@@ -365,13 +465,14 @@ int sl_cmd_serve(int argc, char **argv) {
         return rc;
     if (!check_options(&o))
         return 2;
-    o.server.port = (uint16_t)o.port;
     o.server.max_body_bytes = (uint64_t)o.max_body_mib << 20;
 
     char *keys[MAX_API_KEYS + 1];
     uint32_t n_keys = 0;
-    if (o.api_key && (keys[n_keys] = strdup(o.api_key)))
+    if (o.api_key && (keys[n_keys] = strdup(o.api_key))) {
         n_keys++;
+        memset((char *)(uintptr_t)o.api_key, '*', strlen(o.api_key)); /* for ps */
+    }
     rc = 2;
     if (!o.api_key_file || read_keys(o.api_key_file, keys, &n_keys)) {
         o.server.api_keys = (const char *const *)keys;

@@ -15,6 +15,8 @@ const char *sl_status_text(enum sl_status status) {
         return "canceled";
     case SL_ERR_CONTEXT_FULL:
         return "context full";
+    case SL_ERR_TIMEOUT:
+        return "out of time";
     case SL_ERR_IO:
         return "input/output error";
     case SL_ERR_CORRUPT:

@@ -16,6 +16,7 @@ enum sl_status {
     SL_ERR_INVALID = -1,
     SL_ERR_CANCELED = -2,
     SL_ERR_CONTEXT_FULL = -3,
+    SL_ERR_TIMEOUT = -4,
     /* weights */
     SL_ERR_IO = -20,
     SL_ERR_CORRUPT = -21,

@@ -11,6 +11,9 @@
 #define LINE_NS 30000000000u
 /* Counting slots by state looks at every one of them. */
 #define GAUGES_NS 1000000000u
+/* The disk's rate is taken over so much time with requests in flight: less, and what a disk's own
+ * cache hands out in a burst would pass for its limit. */
+#define PEAK_NS 250000000u
 
 void sl_activity_init(struct sl_activity *a, struct sl_fetch *fetch, const struct sl_reader *reader,
                       uint32_t n_experts) {
@@ -67,6 +70,19 @@ static void take_cache(struct sl_activity *a) {
     a->cache_seen = *c;
 }
 
+static void take_peak(struct sl_activity *a, uint64_t busy_ns, uint64_t bytes) {
+    a->peak_busy_ns += busy_ns;
+    a->peak_bytes += bytes;
+    if (a->peak_busy_ns < PEAK_NS)
+        return;
+    uint64_t rate = (uint64_t)((double)a->peak_bytes * 1e9 / (double)a->peak_busy_ns);
+    if (rate > a->peak_bytes_per_s) {
+        a->peak_bytes_per_s = rate;
+        sl_gauge(disk_peak_bytes_per_s, rate);
+    }
+    a->peak_busy_ns = a->peak_bytes = 0;
+}
+
 static void take_reader(struct sl_activity *a, struct sl_expert_use *use) {
     struct sl_activity_sums *all = &a->all;
     struct sl_reader_stats r;
@@ -79,6 +95,7 @@ static void take_reader(struct sl_activity *a, struct sl_expert_use *use) {
     all->disk_flight_ns += flight;
     sl_count(disk_busy_ns_total, busy);
     sl_count(disk_flight_ns_total, flight);
+    take_peak(a, busy, use->read_bytes);
     a->reader_seen = r;
 }
 

@@ -32,6 +32,9 @@ struct sl_activity {
     struct sl_activity_sums then; /* all, at the last line */
     uint64_t line_ns;             /* of the first step since then; 0 = none */
     uint64_t gauges_ns;           /* when slots were counted last */
+    /* The disk's highest rate, over stretches of PEAK_NS with requests in flight. */
+    uint64_t peak_busy_ns, peak_bytes; /* of the stretch that runs */
+    uint64_t peak_bytes_per_s;
 };
 
 /* fetch and reader are borrowed; both NULL where all experts are resident. n_experts: of the model,

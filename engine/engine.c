@@ -1,88 +1,58 @@
 #include "engine/engine_internal.h"
 
-#include "backends/cpu/cpu.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "engine/memory_budget.h"
+#include "engine/open_device.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 /* While requests run the experts' heat goes to its file so often. */
 #define HEAT_BUSY_NS 120000000000u
-
-static enum sl_status open_cpu(const struct sl_engine_config *config, struct sl_device **out_dev,
-                               struct sl_err *err) {
-    struct sl_cpu_config c = {.n_threads = config->n_threads, .isa = SL_CPU_BEST};
-    if (config->cpu_isa && *config->cpu_isa) {
-        uint32_t i = SL_CPU_C;
-        while (i < SL_CPU_BEST && strcmp(config->cpu_isa, sl_cpu_isa_name((enum sl_cpu_isa)i)) != 0)
-            i++;
-        if (i == SL_CPU_BEST)
-            return sl_fail(err, SL_ERR_CONFIG,
-                           "instruction set '%s' is unknown: c, avx2, avx512 or vnni",
-                           config->cpu_isa);
-        c.isa = (enum sl_cpu_isa)i;
-    }
-    return sl_cpu_open(&c, out_dev, err);
-}
-
-/* What a process that was given no budget may take. */
-static uint64_t free_budget(void) {
-    struct sl_memory_look look;
-    struct sl_memory_budget b;
-    struct sl_err why;
-    if (sl_memory_look("", &look, &why) != SL_OK) {
-        sl_warn("%s; planning with all of the machine's memory", why.text);
-        return 0;
-    }
-    sl_memory_budget(&look, &b);
-    sl_info("memory: %.1f MiB are free%s%s, %.1f MiB of them stay free, so the budget is %.1f MiB "
-            "(--ram sets it)",
-            (double)b.free_bytes / 0x1p20, b.by_cgroup ? " by " : "",
-            b.by_cgroup ? look.limit_path : "", (double)b.reserve_bytes / 0x1p20,
-            (double)b.budget_bytes / 0x1p20);
-    return b.budget_bytes;
-}
 
 enum sl_status sl_engine_plan(const struct sl_model *model, const struct sl_engine_config *config,
                               struct sl_memory_plan *out_plan, char out_device[64],
                               struct sl_err *err) {
     struct sl_device *dev = NULL;
-    struct sl_engine_config planned = *config;
-    out_plan->least_bytes = 0;
-    enum sl_status st = open_cpu(config, &dev, err);
+    enum sl_status st = sl_engine_open_device(model, config, &dev, out_plan, err);
     if (st != SL_OK)
         return st;
-    if (!planned.ram_bytes)
-        planned.ram_bytes = free_budget();
-    st = sl_memory_plan_make(model, &planned, dev, out_plan, err);
     if (out_device)
         memcpy(out_device, dev->caps.name, 64);
     sl_device_close(&dev);
-    return st;
+    return SL_OK;
 }
 
 static void log_plan(const struct sl_memory_plan *plan) {
     for (uint32_t i = 0; i < plan->n_rows; i++)
-        sl_info("memory: %-14s %10.1f MiB  %s", plan->rows[i].what,
-                (double)plan->rows[i].bytes / 0x1p20, plan->rows[i].detail);
-    sl_info("memory: %-14s %10.1f MiB  of %.1f MiB, at least %.1f MiB are needed", "total",
-            (double)plan->total_bytes / 0x1p20, (double)plan->budget_bytes / 0x1p20,
-            (double)plan->least_bytes / 0x1p20);
+        sl_info("memory: %-14s %10.1f MiB %-6s %s", plan->rows[i].what,
+                (double)plan->rows[i].bytes / 0x1p20,
+                plan->reads_back ? sl_memory_kind_name(plan->rows[i].kind) : "",
+                plan->rows[i].detail);
+    if (plan->apart)
+        sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
+                "total, device", (double)plan->vram_total_bytes / 0x1p20,
+                (double)plan->vram_budget_bytes / 0x1p20, (double)plan->vram_least_bytes / 0x1p20);
+    sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
+            plan->apart ? "total, host" : "total", (double)plan->total_bytes / 0x1p20,
+            (double)plan->budget_bytes / 0x1p20, (double)plan->least_bytes / 0x1p20);
+}
+
+/* The tree's secret is of this process alone, so that nobody outside can aim at its buckets. */
+static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
+    struct sl_hash128 secret = {0}, root = {0};
+    if (getrandom(&secret, sizeof secret, 0) != (ssize_t)sizeof secret)
+        return sl_fail(err, SL_ERR_IO, "the system gives no random numbers: %s", strerror(errno));
+    return sl_prefix_tree_create(e->plan.n_pages, secret, root, &e->prefixes, err);
 }
 
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
                             struct sl_progress *progress, struct sl_err *err) {
     const struct sl_hparams *hp = &e->model->hp;
-    enum sl_status st = open_cpu(config, &e->dev, err);
-    if (st != SL_OK)
-        return st;
-    struct sl_engine_config planned = *config;
-    if (!planned.ram_bytes)
-        planned.ram_bytes = free_budget();
-    st = sl_memory_plan_make(e->model, &planned, e->dev, &e->plan, err);
+    enum sl_status st = sl_engine_open_device(e->model, config, &e->dev, &e->plan, err);
     if (st != SL_OK)
         return st;
     const struct sl_engine_config *c = &e->plan.config;
@@ -90,8 +60,10 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
         sl_warn("the context of %u tokens is longer than the %u that the model was trained for",
                 c->ctx_tokens, hp->n_ctx_train);
     log_plan(&e->plan);
+    e->pace.stall_ns = c->max_stall_ms * 1e6;
     e->slots = calloc(c->parallel, sizeof *e->slots);
-    if (!e->slots || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
+    e->published = calloc(c->parallel, sizeof *e->published);
+    if (!e->slots || !e->published || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the scheduler's tables");
     if (c->trace_file)
         st = sl_timeline_open(c->trace_file, SL_TIMELINE_MAX_BYTES, &e->timeline, err);
@@ -106,9 +78,11 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
                                .k_page_bytes = e->plan.k_page_bytes,
                                .v_page_bytes = e->plan.v_page_bytes};
     st = sl_kv_init(&e->kv, e->dev, &shape, hp->n_layer, e->plan.n_pages, err);
+    if (st == SL_OK)
+        st = open_prefixes(e, err);
     /* The store first: what it remembers of the files covers the loading too. */
     if (st == SL_OK && e->plan.streaming)
-        st = sl_store_create(e->model, &e->plan, e->timeline, &e->store, err);
+        st = sl_store_create(e->model, &e->plan, e->dev, e->timeline, &e->store, err);
     if (st == SL_OK)
         st = sl_weights_load(e->model, !e->plan.streaming, e->dev, &sl_weights_system_io, progress,
                              &e->weights, err);
@@ -121,6 +95,9 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
     if (st == SL_OK)
         sl_activity_init(&e->activity, e->store ? sl_store_fetch(e->store) : NULL,
                          e->store ? sl_store_reader(e->store) : NULL, e->plan.n_experts);
+    if (st == SL_OK)
+        st = sl_expert_map_create(e->model, e->plan.apart ? SL_TIER_DEVICE : SL_TIER_HOST,
+                                  !e->plan.streaming, &e->map, err);
     return st;
 }
 
@@ -132,6 +109,7 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the engine");
     e->model = model;
     pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->published_lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -141,6 +119,7 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
     atomic_init(&e->stop, false);
     atomic_init(&e->cancel_asked, false);
     e->heat_busy_ns = HEAT_BUSY_NS;
+    e->next_deadline_ns = UINT64_MAX;
     enum sl_status st = build(e, config, progress, err);
     if (st == SL_OK && pthread_create(&e->thread, NULL, sl_scheduler_main, e) != 0)
         st = sl_fail(err, SL_ERR_NOMEM, "the scheduler's thread could not be started");
@@ -167,13 +146,17 @@ void sl_engine_destroy(struct sl_engine **pe) {
         pthread_join(e->thread, NULL);
     }
     sl_forward_destroy(&e->forward);
+    sl_prefix_tree_destroy(&e->prefixes);
     sl_store_destroy(&e->store);
+    sl_expert_map_destroy(&e->map);
     sl_timeline_close(&e->timeline);
     sl_weights_destroy(&e->weights);
     sl_kv_release(&e->kv);
     sl_sampler_space_release(&e->space);
     sl_device_close(&e->dev);
     free(e->slots);
+    free(e->published);
+    pthread_mutex_destroy(&e->published_lock);
     pthread_cond_destroy(&e->job_done);
     pthread_cond_destroy(&e->wake);
     pthread_mutex_destroy(&e->lock);
@@ -185,16 +168,42 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
     const struct sl_memory_plan *p = &e->plan;
     *out = (struct sl_engine_info){.ctx_tokens = p->config.ctx_tokens,
                                    .parallel = p->config.parallel,
+                                   .queue_max = p->config.queue_max,
                                    .batch_tokens = p->config.batch_tokens,
                                    .n_vocab = e->model->hp.n_vocab,
                                    .weight_bytes = p->weight_bytes,
                                    .kv_bytes = p->kv_bytes,
                                    .activation_bytes = p->activation_bytes + p->scratch_bytes,
+                                   .apart = p->apart,
+                                   .n_device_slots = p->n_device_slots,
                                    .streaming = p->streaming,
                                    .n_slots = p->n_slots,
                                    .n_experts = p->n_experts};
     memcpy(out->device, e->dev->caps.name, sizeof out->device);
     out->device[sizeof out->device - 1] = 0;
+}
+
+void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out) {
+    const struct sl_memory_plan *p = &e->plan;
+    *out = (struct sl_engine_memory){.rows = p->rows,
+                                     .n_rows = p->n_rows,
+                                     .total_bytes = p->total_bytes,
+                                     .budget_bytes = p->budget_bytes,
+                                     .vram_total_bytes = p->vram_total_bytes,
+                                     .vram_budget_bytes = p->vram_budget_bytes};
+}
+
+const struct sl_expert_map_shape *sl_engine_expert_shape(const struct sl_engine *e) {
+    return sl_expert_map_shape(e->map);
+}
+
+uint64_t sl_engine_expert_cells(struct sl_engine *e, uint8_t *out_cells) {
+    uint64_t seen_ns = sl_expert_map_read(e->map, out_cells);
+    pthread_mutex_lock(&e->lock);
+    e->poked = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+    return seen_ns;
 }
 
 bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
@@ -227,6 +236,7 @@ enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, s
                      e->n_alive); /* the plan has memory for so many histories */
     if (st == SL_OK) {
         r->engine_private = s;
+        s->task = ++e->n_tasks;
         sl_session_push_back(&e->inbox, s);
         e->n_waiting++;
         e->n_alive++;

@@ -22,6 +22,8 @@ enum sl_experts_io {
     SL_EXPERTS_IO_PREAD,
 };
 
+#define SL_CACHE_RAM_AUTO UINT64_MAX
+
 struct sl_reader;
 struct sl_reader_config;
 
@@ -33,30 +35,57 @@ struct sl_reader_source {
                            struct sl_err *err);
 };
 
+struct sl_device;
+
+/* Opens the device that computes in place of the one that `device` names: for tests. */
+struct sl_device_source {
+    enum sl_status (*open)(const struct sl_device_source *source, struct sl_device **out_device,
+                           struct sl_err *err);
+};
+
 enum sl_experts_where {
     SL_EXPERTS_AUTO,     /* resident when they fit, else streamed */
     SL_EXPERTS_RESIDENT, /* loaded at the start, or refused */
     SL_EXPERTS_STREAMED, /* through the expert cache, also when they would fit */
 };
 
+/* What kind of memory a line of the plan is: all but the device's own counts against the host's
+ * budget. */
+enum sl_memory_kind {
+    SL_MEMORY_HOST,
+    SL_MEMORY_PINNED, /* of the host, locked and mapped for a device */
+    SL_MEMORY_DEVICE, /* a discrete card's own */
+};
+const char *sl_memory_kind_name(enum sl_memory_kind kind);
+
 /* One line of the memory plan. */
 struct sl_plan_row {
     const char *what;
     char detail[96];
     uint64_t bytes;
+    enum sl_memory_kind kind;
 };
 
 struct sl_engine_config {
-    uint32_t n_threads;        /* 0 = all CPUs */
-    uint32_t ctx_tokens;       /* most tokens of one session, prompt and answer; 0 = the model's, at
-                                  most 8192 */
-    uint32_t parallel;         /* sessions that run at once; 0 = 4 */
-    uint32_t batch_tokens;     /* rows of one step at most; 0 = 512 */
-    uint32_t queue_max;        /* requests waiting at most; 0 = 256 */
-    enum sl_dtype kv_dtype;    /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
+    uint32_t n_threads;       /* 0 = all CPUs */
+    uint32_t ctx_tokens;      /* most tokens of one session, prompt and answer; 0 = the model's, at
+                                 most 8192 */
+    uint32_t parallel;        /* sessions that run at once; 0 = 4 */
+    uint32_t batch_tokens;    /* rows of one step at most; 0 = 512 */
+    uint32_t queue_max;       /* requests waiting at most; 0 = 256 */
+    uint32_t max_stall_ms;    /* a step that generates takes so much of prompts that it ends within
+                                 this time, as far as 8 rows of them allow; 0 = 300 */
+    uint64_t cache_ram_bytes; /* KV pages beyond those that running sessions may need, for text that
+                                 may come again (those that are idle serve anyway);
+                                 SL_CACHE_RAM_AUTO = what the budget can spare */
+    enum sl_dtype kv_dtype;   /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
     const char *record_routes; /* file for the experts that each row chooses, NULL = none */
     const char *trace_file; /* what happened when, for a trace viewer (timeline.h), NULL = none */
     const char *cpu_isa;    /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
+    /* What computes: "cpu" (also NULL), "cuda" or "cuda:N", or "auto": the first GPU if there is
+     * one that the model's dense weights fit, else the CPU. */
+    const char *device;
+    const struct sl_device_source *device_source; /* NULL = the one that `device` names */
 
     /* Memory: the most that the process may ever have resident; 0 = what is free now, less a
      * reserve (engine/memory_budget.h). process_bytes of it are the caller's own (what it holds
@@ -66,6 +95,12 @@ struct sl_engine_config {
     const struct sl_plan_row *process_rows;
     uint32_t n_process_rows;
     enum sl_experts_where experts;
+    /* A card's own memory: the most to take of it; 0 = what is free now, less the reserve (0 = the
+     * default). Nothing for a device that computes in the host's memory. */
+    uint64_t vram_bytes, vram_reserve_bytes;
+    uint64_t driver_bytes; /* of process_bytes: what opening the device took; set by create */
+    bool no_overflow; /* on a card: refuse what does not fit it, rather than keep experts in pinned
+                         memory of the host */
 
     /* Streaming. */
     enum sl_experts_io io;
@@ -92,13 +127,41 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
 void sl_engine_destroy(struct sl_engine **e);
 
 struct sl_engine_info {
-    uint32_t ctx_tokens, parallel, batch_tokens, n_vocab;
+    uint32_t ctx_tokens, parallel, queue_max, batch_tokens, n_vocab;
     char device[64];
     uint64_t weight_bytes, kv_bytes, activation_bytes;
+    bool apart;                  /* the device has memory of its own */
     bool streaming;              /* routed experts pass through slots */
     uint32_t n_slots, n_experts; /* in all layers; no slots where all are resident */
+    uint32_t n_device_slots;     /* in the memory of a device that is apart */
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
+
+/* What one of the sessions that run at once is doing. */
+enum sl_slot_state {
+    SL_SLOT_FREE,
+    SL_SLOT_PREFILL,
+    SL_SLOT_DECODE,
+    SL_SLOT_PARKED, /* its client does not read */
+};
+struct sl_slot_info {
+    enum sl_slot_state state;
+    uint64_t task; /* requests are counted from 1; 0 while free, as all that follows */
+    uint32_t n_prompt, n_prompt_done, n_predicted;
+    uint32_t n_max;                           /* prompt and answer at most */
+    uint64_t queue_ns, prefill_ns, decode_ns; /* so far */
+};
+/* As of the last step: the first n of `parallel` slots, whose number is returned. Any thread. */
+uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n);
+
+/* What the engine was planned with: rows are the engine's, for its life. */
+struct sl_engine_memory {
+    const struct sl_plan_row *rows; /* [n_rows]; see struct sl_memory_plan for their sums */
+    uint32_t n_rows;
+    uint64_t total_bytes, budget_bytes;           /* of the host */
+    uint64_t vram_total_bytes, vram_budget_bytes; /* of a device that is apart, else 0 */
+};
+void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out);
 
 /* Whether the engine can no longer run anything: the device is lost, or the model's files were
  * changed while they were read. Every request fails with the same text. Any thread. */
@@ -155,6 +218,7 @@ struct sl_token {
         float logprob;
     } top[SL_MAX_TOP_LOGPROBS];
     const struct sl_expert_use *use; /* of the request so far; only while push runs */
+    uint32_t n_cached;               /* tokens of the prompt that did not have to be computed */
 };
 
 enum sl_finish_reason {
@@ -169,6 +233,7 @@ struct sl_gen_result {
     enum sl_status status; /* SL_OK unless canceled or error */
     struct sl_err err;
     uint32_t n_prompt, n_predicted;
+    uint32_t n_cached; /* of n_prompt: those that were there from other requests */
     uint64_t queue_ns, prefill_ns, decode_ns; /* wall clock of this request */
     struct sl_expert_use experts;
 };
@@ -188,6 +253,9 @@ struct sl_gen_request {
     uint32_t n_prompt;      /* at least 1 */
     uint32_t max_tokens;    /* 0 = until the context is full */
     bool ignore_eog;        /* benchmarks: generate on */
+    bool no_cache;          /* take nothing from other requests' text, and leave nothing to them */
+    uint64_t deadline_ns;   /* of the monotonic clock (common/clock.h): not finished by then, it
+                               fails with SL_ERR_TIMEOUT; 0 = none */
     /* NULL, or max_tokens ids that the answer shall be, whatever the model says (benchmarks,
      * comparisons): computed and pushed as if they had been sampled. Borrowed until finish. */
     const uint32_t *forced;

@@ -3,9 +3,12 @@
 #define SL_ENGINE_ENGINE_INTERNAL_H
 
 #include "engine/activity.h"
+#include "engine/expert_map.h"
 #include "engine/expert_store.h"
 #include "engine/forward.h"
+#include "engine/prefix_tree.h"
 #include "engine/session.h"
+#include "engine/step_share.h"
 #include "engine/timeline.h"
 
 #include <pthread.h>
@@ -28,7 +31,9 @@ struct sl_engine {
     struct sl_weights *weights;
     struct sl_timeline *timeline; /* NULL: no trace */
     struct sl_store *store;       /* NULL: all experts are resident */
+    struct sl_expert_map *map;
     struct sl_kv_pool kv;
+    struct sl_prefix_tree *prefixes;
     struct sl_forward *forward;
     struct sl_sampler_space space;
 
@@ -37,10 +42,11 @@ struct sl_engine {
     struct sl_session_list waiting; /* for a slot, in the order of their turns */
     struct sl_session_list swapped; /* parked without KV */
     struct sl_activity activity;
-    double prompt_row_ns;   /* what a prompt row costs, from the steps so far; 0 = unknown */
-    uint64_t idle_ns;       /* since when nothing has been running */
-    uint64_t heat_saved_ns; /* when the heat was last given to its file; 0 = not yet */
-    uint64_t heat_busy_ns;  /* how often it is while requests run */
+    struct sl_pace pace;
+    uint64_t next_deadline_ns; /* the first of all sessions', UINT64_MAX = none */
+    uint64_t idle_ns;          /* since when nothing has been running */
+    uint64_t heat_saved_ns;    /* when the heat was last given to its file; 0 = not yet */
+    uint64_t heat_busy_ns;     /* how often it is while requests run */
 
     pthread_t thread;
     bool thread_started;
@@ -51,24 +57,38 @@ struct sl_engine {
     struct sl_session_list inbox; /* submitted, not yet seen by the scheduler */
     uint32_t n_waiting;           /* inbox and waiting together */
     uint32_t n_alive;             /* submitted and not finished, wherever they are */
+    uint64_t n_tasks;             /* submitted ever */
     bool poked;                   /* something changed since the scheduler last looked */
     enum sl_status dead;          /* not SL_OK: nothing can run any more, dead_err says why */
     struct sl_err dead_err;
     struct sl_score_job *job;
-    atomic_bool stop;         /* written under lock, read between layers without */
+    pthread_mutex_t published_lock;
+    struct sl_slot_info *published; /* [parallel], under published_lock: slots.c */
+    atomic_bool stop;               /* written under lock, read between layers without */
     atomic_bool cancel_asked; /* likewise: some session's cancel flag was set since the last look */
 };
 
 /* scheduler.c: the thread's body; arg is the engine. */
 void *sl_scheduler_main(void *arg);
-/* scheduler.c: takes KV pages for a slot that holds *n_pages, until it has those of n_tokens
+/* slot_pages.c: takes KV pages for a slot that holds *n_pages, until it has those of n_tokens
  * positions; *n_pages is kept up to date, also on a failure. SL_ERR_DEVICE_OOM cannot happen while
  * every slot keeps to ctx_tokens. */
 enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_pages,
                                uint32_t n_tokens) SL_MUST_CHECK;
 /* Gives all of them back. */
 void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages);
-/* Adds the row of position pos of a slot to the step. */
+/* Gives all of a session's pages back; the shared ones stay in the prefix tree. It then has no KV.
+ */
+void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s);
+/* After a step: shares the pages that have become full. A failure is the device's. */
+enum sl_status sl_session_publish(struct sl_engine *e, struct sl_session *s) SL_MUST_CHECK;
+/* Before a step: takes what others have computed of the text that comes next. A failure is the
+ * device's. */
+enum sl_status sl_session_adopt(struct sl_engine *e, struct sl_session *s) SL_MUST_CHECK;
+/* Is leader, another session in a slot, about to compute the page that s needs next? */
+bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
+                        const struct sl_session *leader);
+/* scheduler.c: adds the row of position pos of a slot to the step. */
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id);
 /* sl_forward_run, and whether what it computed came from the files that were opened; run again when
@@ -76,6 +96,8 @@ void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, u
 enum sl_status sl_step_run(struct sl_engine *e, struct sl_step *step,
                            const struct sl_abort *give_up, float **out_logits,
                            struct sl_err *err) SL_MUST_CHECK;
+/* slots.c: what the slots are doing now, for sl_engine_slots. */
+void sl_slots_publish(struct sl_engine *e);
 /* score.c: on the scheduler thread, with no session alive. */
 enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) SL_MUST_CHECK;
 

@@ -21,6 +21,8 @@
 #define COLD_TOKENS 16u /* before the first trial */
 /* Hopeless at once: of so many reads less than half were wanted. */
 #define HOPELESS_READS 64u
+/* Rows beyond which the distinct experts of a step are so many that the disk is never idle. */
+#define AHEAD_MAX_ROWS 4u
 /* After so many tokens for which nothing was read, routers are not run early any more. */
 #define QUIET_TOKENS 4u
 /* Fills that one call starts. */
@@ -31,7 +33,7 @@
 /* ---- planning ---- */
 
 static bool may_guess(const struct sl_fetch *f) {
-    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
+    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= AHEAD_MAX_ROWS;
 }
 
 static void rest(struct sl_fetch *f, bool on) {
@@ -75,7 +77,8 @@ static void judge(struct sl_fetch *f) {
             n_used += a->started[i] && f->pair_count[a->ids[i].expert] > 0;
         }
         f->stats.ahead_used += n_used;
-        if (a->guess) {
+        sl_count(expert_ahead_used_total, n_used);
+        if (a->priority == SL_READ_PREFETCH) {
             j->read += n_read;
             j->used += n_used;
         }
@@ -94,8 +97,11 @@ static void judge(struct sl_fetch *f) {
 
 static void add(struct sl_fetch *f, uint32_t layer, uint32_t expert) {
     struct sl_ahead *a = &f->ahead;
+    struct sl_expert_id id = {(uint16_t)layer, (uint16_t)expert};
+    if (f->tiers && sl_tiers_has(f->tiers, id))
+        return;
     a->started[a->n] = 0;
-    a->ids[a->n++] = (struct sl_expert_id){(uint16_t)layer, (uint16_t)expert};
+    a->ids[a->n++] = id;
 }
 
 /* Prompt rows are many, and an expert that one row in five would choose is chosen by some row of
@@ -110,9 +116,7 @@ static void plan_prompt(struct sl_fetch *f) {
         if (1.0f - p[e] <= most)
             add(f, next, e);
     f->ahead.layer = next;
-    f->ahead.guess = false;
     f->ahead.priority = SL_READ_DEMAND;
-    f->ahead.budget = UINT32_MAX;
 }
 
 void sl_fetch_ahead_init(struct sl_fetch *f) {
@@ -123,7 +127,6 @@ void sl_fetch_ahead_init(struct sl_fetch *f) {
 }
 
 void sl_fetch_ahead_begin(struct sl_fetch *f) {
-    sl_fetch_pace_layer(f);
     judge(f);
     if (!f->no_lookahead)
         plan_prompt(f);
@@ -133,28 +136,23 @@ void sl_fetch_not_quiet(struct sl_fetch *f) {
     f->judge.quiet_layer = f->judge.layers + QUIET_TOKENS * f->layout->n_layer;
 }
 
-bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
+bool sl_fetch_wants_ahead(const struct sl_fetch *f, uint32_t n_decode) {
     const struct sl_ahead_judge *j = &f->judge;
-    return !f->no_lookahead && may_guess(f) && f->layer + 1 < f->layout->n_layer && j->on &&
-           j->layers < j->quiet_layer;
+    return !f->no_lookahead && n_decode == f->rows.n && may_guess(f) &&
+           f->layer + 1 < f->layout->n_layer && j->on && j->layers < j->quiet_layer;
 }
 
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
     struct sl_ahead *a = &f->ahead;
     a->layer = routed_layer;
-    a->guess = true;
-    /* Held, they go in one call behind the layer's own. */
-    a->priority = f->hold ? SL_READ_DEMAND : SL_READ_PREFETCH;
-    a->budget = sl_fetch_pace_ahead(f, routed_layer);
+    a->priority = SL_READ_PREFETCH;
     a->n = a->cursor = 0;
     memset(f->in_call, 0, f->layout->n_expert);
-    uint32_t k = f->layout->k, n_rows = n / k;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t id = ids[i % n_rows * k + i / n_rows]; /* every row's first choice first */
-        if (f->in_call[id])
+        if (f->in_call[ids[i]])
             continue;
-        f->in_call[id] = 1;
-        add(f, routed_layer, id);
+        f->in_call[ids[i]] = 1;
+        add(f, routed_layer, ids[i]);
     }
     memset(f->in_call, 0, f->layout->n_expert);
     sl_fetch_pump(f);
@@ -163,7 +161,9 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
 /* ---- reading ---- */
 
 static uint32_t ahead_room(const struct sl_fetch *f) {
-    uint32_t most = f->ahead.guess ? f->layout->k : 2 * sl_fetch_queue_experts(f, f->ahead.layer);
+    uint32_t most = f->ahead.priority == SL_READ_DEMAND
+                        ? 2 * sl_fetch_queue_experts(f, f->ahead.layer)
+                        : f->layout->k;
     return f->n_background < most ? most - f->n_background : 0;
 }
 
@@ -175,7 +175,6 @@ static void pump_ahead(struct sl_fetch *f) {
         uint32_t n = a->n - a->cursor, at = a->cursor;
         n = n < PUMP_BATCH ? n : PUMP_BATCH;
         n = n < room ? n : room;
-        n = n < a->budget ? n : a->budget;
         a->cursor += n;
         uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_LOOKAHEAD, a->ids + at, n,
                                             sl_fetch_now(f), fills);
@@ -185,20 +184,30 @@ static void pump_ahead(struct sl_fetch *f) {
         if (n_fill)
             sl_fetch_not_quiet(f);
         f->stats.ahead_read += n_fill;
-        a->budget -= n_fill;
-        if (!a->budget)
-            a->n = a->cursor;
+        sl_count(expert_ahead_total, n_fill);
     }
+}
+
+/* The next to be warmed up that can be. With a tier above, host slots come back as experts go up;
+ * when none will, the warm-up has ended. */
+static bool next_warm(struct sl_fetch *f) {
+    for (; f->tiers && f->warm_cursor < f->n_warm; f->warm_cursor++)
+        if (!sl_tiers_has(f->tiers, f->warm[f->warm_cursor]) &&
+            !sl_cache_has(f->cache, f->warm[f->warm_cursor]))
+            break;
+    return f->warm_cursor < f->n_warm && f->n_background < WARM_READS;
 }
 
 static void pump_warm(struct sl_fetch *f) {
     struct sl_fill fills[WARM_READS];
-    while (f->warm_cursor < f->n_warm && f->n_background < WARM_READS) {
+    while (next_warm(f)) {
         uint32_t n = f->n_warm - f->warm_cursor, room = WARM_READS - f->n_background;
-        n = n < room ? n : room;
+        n = f->tiers ? 1 : n < room ? n : room;
         uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_WARMUP, f->warm + f->warm_cursor,
                                             n, sl_fetch_now(f), fills);
-        f->warm_cursor += n;
+        if (f->tiers && !n_fill && sl_tiers_warming(f))
+            return;
+        f->warm_cursor = f->tiers && !n_fill ? f->n_warm : f->warm_cursor + n;
         sl_fetch_start(f, fills, n_fill, SL_READ_WARMUP, true);
         sl_count(expert_warmups_total, n_fill);
     }
@@ -212,15 +221,17 @@ void sl_fetch_pump(struct sl_fetch *f) {
 }
 
 void sl_fetch_warm_up(struct sl_fetch *f) {
-    f->n_warm = sl_heat_hottest(f->heat, f->n_slots, f->warm);
+    f->n_warm = sl_heat_hottest(f->heat, f->most_warm, f->warm);
     f->warm_cursor = 0;
 }
 
 bool sl_fetch_has_background(const struct sl_fetch *f) {
-    return f->warm_cursor < f->n_warm || f->n_reading > 0;
+    return f->warm_cursor < f->n_warm || f->n_reading > 0 || (f->tiers && sl_tiers_warming(f));
 }
 
 void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns) {
+    if (f->tiers)
+        sl_tiers_warm(f);
     sl_fetch_pump(f);
     if (f->n_reading)
         sl_reader_wait(f->reader, 1, timeout_ns);

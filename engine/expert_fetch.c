@@ -18,8 +18,6 @@
 #define BUSY_BYTES (64u << 20)
 /* What computing some experts must take to be worth a wait, and so a system call, of its own. */
 #define SPLIT_NS 30000
-/* Half of the reader's queue is work for the disk for longer than that. */
-#define LONG_NS 5000000
 /* How often a wait looks whether the step is still wanted. */
 #define LOOK_NS 50000000
 
@@ -49,12 +47,10 @@ size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32
 
 static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     size_t n_expert = f->layout->n_expert, n_pairs = (size_t)max_rows * f->layout->k;
-    if (f->timeline)
-        f->traced = calloc(f->n_slots, sizeof *f->traced);
     f->reads = calloc(f->n_slots, sizeof *f->reads);
     f->fills = calloc(f->n_slots, sizeof *f->fills);
     f->background = calloc(f->n_slots, 1);
-    f->warm = calloc(f->n_slots, sizeof *f->warm);
+    f->warm = calloc(f->most_warm, sizeof *f->warm);
     f->wanted = calloc(n_expert, sizeof *f->wanted);
     f->held = calloc(n_expert, sizeof *f->held);
     f->pair_count = calloc(n_expert, sizeof *f->pair_count);
@@ -68,7 +64,7 @@ static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     f->ahead.started = calloc(n_expert, 1);
     return f->reads && f->fills && f->background && f->warm && f->wanted && f->held &&
            f->pair_count && f->leases && f->new_fills && f->refs && f->in_call && f->pairs &&
-           f->route_ids && f->ahead.ids && f->ahead.started && (!f->timeline || f->traced);
+           f->route_ids && f->ahead.ids && f->ahead.started;
 }
 
 enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_fetch **out_fetch,
@@ -85,9 +81,12 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
     f->clock = config->clock;
     f->timeline = config->timeline;
     f->n_slots = f->slots->first_slot[f->slots->n_class];
+    f->most_warm = f->n_slots + config->n_device_slots;
     sl_fetch_ahead_init(f);
     enum sl_status st = SL_OK;
-    if (!allocate(f, config->max_rows))
+    if (f->timeline)
+        f->traced = calloc(f->n_slots, sizeof *f->traced);
+    if (!allocate(f, config->max_rows) || (f->timeline && !f->traced))
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of %u slots", f->n_slots);
     struct sl_heat_config shape = heat_shape(l, config->fingerprint);
     if (st == SL_OK)
@@ -128,6 +127,8 @@ void sl_fetch_quit(struct sl_fetch *f) {
 void sl_fetch_forget(struct sl_fetch *f) {
     assert(!f->n_held && !f->n_wanted);
     end_reading(f);
+    if (f->tiers)
+        sl_tiers_forget(f);
     sl_cache_forget(f->cache);
     f->ahead.layer = SL_NO_ROUTED_LAYER;
     f->ahead.n = f->ahead.cursor = 0;
@@ -138,6 +139,7 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
     if (!f)
         return;
     assert(f->n_reading == 0);
+    sl_tiers_destroy(&f->tiers);
     if (f->cache)
         sl_cache_destroy(&f->cache);
     if (f->heat)
@@ -204,8 +206,7 @@ void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
     }
     if (!first)
         return;
-    enum sl_status st = f->hold ? sl_reader_queue(f->reader, first, &f->read_err)
-                                : sl_reader_submit(f->reader, first, &f->read_err);
+    enum sl_status st = sl_reader_submit(f->reader, first, &f->read_err);
     if (st == SL_OK)
         return;
     for (struct sl_read *read = first, *next; read; read = next) {
@@ -251,6 +252,15 @@ static void list_wanted(struct sl_fetch *f) {
     f->dense_call = n_lost == 0;
 }
 
+/* Found in host slots: what the CPU computes with, and what a device that is apart does not. */
+static void count_hits(struct sl_fetch *f, uint32_t n) {
+    f->stats.hits += n;
+    if (f->tiers)
+        sl_count(expert_host_hits_total, n);
+    else
+        sl_count(expert_hits_total, n);
+}
+
 /* Leases what is there of the wanted, and starts reading as many of the others as are useful. */
 static void take(struct sl_fetch *f) {
     if (!f->n_wanted || f->n_loading >= f->window)
@@ -271,16 +281,15 @@ static void take(struct sl_fetch *f) {
         n_start += fill->action == SL_FILL_START;
     }
     sl_fetch_start(f, f->new_fills, n_fill, SL_READ_DEMAND, false);
-    if (raised && !n_start && !f->hold)
+    if (raised && !n_start)
         (void)!sl_reader_submit(f->reader, NULL, &f->read_err); /* nothing new: cannot fail */
-    f->stats.hits += n_taken - n_fill;
+    count_hits(f, n_taken - n_fill);
     f->stats.misses += n_start;
     f->stats.late += n_fill - n_start;
     f->stats.needed_bytes += n_fill * bytes;
     f->stats.waves += n_taken < n && n_start < room;
     if (n_start)
         sl_fetch_not_quiet(f);
-    sl_count(expert_hits_total, n_taken - n_fill);
     sl_count(expert_misses_total, n_start);
     sl_count(expert_late_total, n_fill - n_start);
     uint32_t keep = 0;
@@ -298,16 +307,15 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
     assert(routed_layer < f->layout->n_layer && !f->n_held && !f->n_wanted);
     f->layer = routed_layer;
     f->rows = *rows;
-    f->hold = false;
     f->window = sl_fetch_queue_experts(f, routed_layer);
     if (f->n_reading)
         sl_reader_poll(f->reader); /* what was read ahead is a hit if it is there by now */
     learn(f);
     list_wanted(f);
+    if (f->tiers)
+        sl_tiers_begin(f);
     sl_fetch_ahead_begin(f);
-    bool held = f->hold = sl_fetch_may_hold(f);
     take(f);
-    sl_fetch_pace_begin(f, held);
     sl_fetch_pump(f);
     if (f->timeline)
         sl_fetch_trace_layer(f);
@@ -384,37 +392,30 @@ static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_e
     return n_ready;
 }
 
-/* Lists the pairs of the first n held experts, ascending. */
-static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
+uint32_t sl_fetch_list_pairs(struct sl_fetch *f) {
     const struct sl_fetch_rows *r = &f->rows;
     uint32_t k = f->layout->k, n_pairs = 0;
-    for (uint32_t i = 0; i < n; i++)
-        f->in_call[f->held[i].id.expert] = 1;
     for (uint32_t t = 0; t < r->n; t++)
         for (uint32_t j = 0; j < k && !r->failed[t]; j++)
             if (f->in_call[r->ids[(size_t)t * k + j]])
                 f->pairs[n_pairs++] = t * k + j;
+    return n_pairs;
+}
+
+/* The pairs of the first n held experts. */
+static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        f->in_call[f->held[i].id.expert] = 1;
+    uint32_t n_pairs = sl_fetch_list_pairs(f);
     for (uint32_t i = 0; i < n; i++)
         f->in_call[f->held[i].id.expert] = 0;
     return n_pairs;
 }
 
-/* Between two operations the disk gets more to do, if there is more; what has ended can wait until
- * somebody has nothing else to do. That is a system call, and the next wait makes one anyway. */
-static void refill(struct sl_fetch *f) {
-    if (f->hold)
-        return;
-    bool more = f->n_wanted || f->ahead.cursor < f->ahead.n || f->warm_cursor < f->n_warm;
-    if (more || sl_reader_has_unstarted(f->reader))
-        sl_reader_poll(f->reader);
-}
-
-static void start_beside(void *ctx) {
-    sl_fetch_pace_beside(ctx);
-}
-
 static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device *dev,
                                 struct sl_op_moe *op) {
+    if (f->tiers)
+        return sl_tiers_call(f, n, op);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t e = f->held[i].id.expert;
         const uint8_t *slot = sl_slots_at(f->slots, f->held[i].lease.slot);
@@ -424,26 +425,15 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
             .down = slot + sl_expert_layout_place(f->layout, f->layer, e, 2),
         };
     }
-    /* A long computation: what the last wait kept back should not wait for its end. */
-    if (f->expert_ns * n > LONG_NS)
-        refill(f);
     bool all = f->dense_call && n == f->n_held && !f->n_wanted;
     op->refs = f->refs;
     op->pairs = all ? NULL : f->pairs;
     op->n_pairs = all ? f->rows.n * f->layout->k : list_pairs(f, n);
-    uint64_t start = sl_fetch_now(f);
-    op->beside = f->hold ? start_beside : NULL;
-    op->beside_ctx = f;
+    uint64_t start = sl_fetch_now(f), traced = sl_timeline_now(f->timeline);
     enum sl_status st = sl_op_moe(dev, op);
-    uint64_t ns = sl_fetch_now(f) - start;
-    if (op->beside) {
-        sl_fetch_stalled(f, SL_STALL_DEMAND, start);
-    } else {
-        f->expert_ns = ns / n;
-        sl_fetch_pace_computed(f, ns, n);
-    }
+    f->expert_ns = (sl_fetch_now(f) - start) / n;
     if (f->timeline)
-        sl_fetch_trace_call(f, start, n, op->n_pairs);
+        sl_fetch_trace_call(f, traced, n, op->n_pairs);
     f->dense_call = false; /* what is left is a part */
     f->stats.calls++;
     for (uint32_t i = 0; i < n; i++)
@@ -451,6 +441,14 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     memmove(f->held, f->held + n, (f->n_held - n) * sizeof *f->held);
     f->n_held -= n;
     return st;
+}
+
+/* Between two operations the disk gets more to do, if there is more; what has ended can wait until
+ * somebody has nothing else to do. That is a system call, and the next wait makes one anyway. */
+static void refill(struct sl_fetch *f) {
+    bool more = f->n_wanted || f->ahead.cursor < f->ahead.n || f->warm_cursor < f->n_warm;
+    if (more || sl_reader_has_unstarted(f->reader))
+        sl_reader_poll(f->reader);
 }
 
 /* Nothing to compute: how many reads to wait for. Several at once save system calls; but while they
@@ -466,13 +464,10 @@ static uint32_t reads_to_await(const struct sl_fetch *f) {
 }
 
 static void wait_for_reads(struct sl_fetch *f) {
+    uint32_t n = reads_to_await(f);
     uint64_t start = sl_fetch_now(f);
     enum sl_stall_cause cause = sl_fetch_stall_cause(f);
-    if (!sl_fetch_pace_wait(f)) {
-        uint32_t n = reads_to_await(f);
-        sl_reader_wait(f->reader, n ? n : 1, LOOK_NS);
-    }
-    f->hold = false;
+    sl_reader_wait(f->reader, n ? n : 1, LOOK_NS);
     sl_fetch_stalled(f, cause, start);
 }
 
@@ -484,19 +479,21 @@ static void give_back(struct sl_fetch *f) {
     while (f->n_held)
         drop_held(f, f->n_held - 1);
     f->n_wanted = f->n_loading = 0;
-    f->hold = false; /* what is held goes with the next call, whoever makes it */
+    if (f->tiers)
+        sl_tiers_give_back(f->tiers);
 }
 
 enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl_op_moe *op,
                             const struct sl_fetch_abort *give_up, uint32_t *out_n_failed,
                             struct sl_err *err) {
     *out_n_failed = 0;
-    sl_fetch_pace_run(f, dev);
     for (;;) {
-        /* What is held goes with a wait, beside the hits or before them. */
-        bool wait = f->hold && !(dev->caps.beside && f->n_held > f->n_loading);
-        uint32_t n = wait ? 0 : gather_ready(f, out_n_failed, err);
-        enum sl_status st = n ? run_ready(f, n, dev, op) : SL_OK;
+        uint32_t n = gather_ready(f, out_n_failed, err);
+        bool due = n || (f->tiers && sl_tiers_pending(f->tiers));
+        enum sl_status st = due ? run_ready(f, n, dev, op) : SL_OK;
+        bool any = true;
+        if (st == SL_OK && f->tiers && !due && !f->n_loading && !f->n_reading)
+            st = sl_tiers_drain(f->tiers, &any); /* slots come back when the device has used them */
         if (st != SL_OK) {
             give_back(f);
             return st;
@@ -532,6 +529,15 @@ const struct sl_cache_stats *sl_fetch_cache_stats(const struct sl_fetch *f) {
 
 struct sl_heat *sl_fetch_heat(struct sl_fetch *f) {
     return f->heat;
+}
+
+void sl_fetch_count_hits(struct sl_fetch *f, uint32_t n) {
+    f->stats.hits += n;
+    sl_count(expert_hits_total, n);
+}
+
+const struct sl_tiers *sl_fetch_tiers(const struct sl_fetch *f) {
+    return f->tiers;
 }
 
 const struct sl_cache *sl_fetch_cache(const struct sl_fetch *f) {

@@ -36,6 +36,7 @@ struct sl_fetch_config {
     struct sl_reader *reader;              /* borrowed; must outlive no read: see sl_fetch_quit */
     uint64_t fingerprint;                  /* of the model, for the heat */
     uint32_t max_rows;                     /* of one step */
+    uint32_t n_device_slots;               /* of the tier that sl_tiers_create will add */
     bool no_lookahead;                     /* never ask for sl_fetch_ahead, nor read ahead */
     struct sl_timeline *timeline;          /* borrowed until destroy; NULL: no trace. On the same
                                               clock as the reader */
@@ -87,15 +88,11 @@ void sl_fetch_forget(struct sl_fetch *f);
 
 /* ---- looking ahead ---- */
 
-/* Rows beyond which the distinct experts of a step are so many that the disk is never idle. */
-#define SL_FETCH_AHEAD_ROWS 4u
-/* Does it pay to run the next layer's router early, for the step whose layer has begun? Never with
- * prompt rows or more rows than that. The answer comes from trials of some tokens: how long steps
- * wait for the disk with it and without. */
-bool sl_fetch_wants_ahead(const struct sl_fetch *f);
-/* The router of that layer, run early, chose these [n], k for each row, surest first; duplicates
- * are fine. Between begin and run of the layer before. Read behind what that layer needs, no more
- * than the disk can while a layer is computed. */
+/* Does it pay to run the next layer's router early, for a step with n_decode generated rows? The
+ * answer comes from trials of some tokens: how long steps wait for the disk with it and without. */
+bool sl_fetch_wants_ahead(const struct sl_fetch *f, uint32_t n_decode);
+/* The router of that layer, run early, chose these [n]; duplicates are fine. Between begin and run
+ * of the layer before. Read on idle disk only. */
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n);
 
 /* ---- when nothing runs ---- */
@@ -136,5 +133,10 @@ const struct sl_fetch_stats *sl_fetch_stats(const struct sl_fetch *f);
 const struct sl_cache_stats *sl_fetch_cache_stats(const struct sl_fetch *f);
 struct sl_heat *sl_fetch_heat(struct sl_fetch *f);
 const struct sl_cache *sl_fetch_cache(const struct sl_fetch *f);
+struct sl_tiers;
+/* Experts that a layer found on the device without asking: all are there. */
+void sl_fetch_count_hits(struct sl_fetch *f, uint32_t n);
+/* NULL: there is no tier above the host's slots. */
+const struct sl_tiers *sl_fetch_tiers(const struct sl_fetch *f);
 
 #endif

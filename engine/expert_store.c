@@ -1,6 +1,7 @@
 #include "engine/expert_store.h"
 
 #include "common/log.h"
+#include "engine/expert_tiers.h"
 #include "engine/heat_store.h"
 
 #include <inttypes.h>
@@ -92,8 +93,8 @@ static enum sl_status map_slots(struct sl_store *s, struct sl_err *err) {
 }
 
 enum sl_status sl_store_create(const struct sl_model *model, const struct sl_memory_plan *plan,
-                               struct sl_timeline *timeline, struct sl_store **out_store,
-                               struct sl_err *err) {
+                               struct sl_device *dev, struct sl_timeline *timeline,
+                               struct sl_store **out_store, struct sl_err *err) {
     const struct sl_engine_config *c = &plan->config;
     struct sl_store *s = calloc(1, sizeof *s);
     if (!s)
@@ -111,9 +112,18 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
                                                        .reader = s->reader,
                                                        .fingerprint = fingerprint,
                                                        .max_rows = c->batch_tokens,
+                                                       .n_device_slots = plan->n_device_slots,
                                                        .no_lookahead = c->no_lookahead,
                                                        .timeline = timeline},
                              &s->fetch, err);
+    if (st == SL_OK && plan->reads_back)
+        st = sl_tiers_create(
+            s->fetch,
+            &(struct sl_tiers_config){.dev = dev,
+                                      .slab = &s->slab,
+                                      .max_rows = c->batch_tokens,
+                                      .class_slots = plan->apart ? plan->device_class_slots : NULL},
+            err);
     if (st == SL_OK && c->heat_file)
         st = sl_heat_store_open(c->heat_file, sl_fetch_heat(s->fetch), &s->heat_file, err);
     if (st != SL_OK) {

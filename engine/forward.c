@@ -1,11 +1,14 @@
 #include "engine/forward_internal.h"
 
-#include "common/metrics.h"
+#include "common/log.h"
 #include "engine/rope_freq.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Rows at most whose next router is run early. */
+#define AHEAD_ROWS 4u
 
 /* ---- activations ---- */
 
@@ -35,7 +38,9 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     uint64_t rows = p->config.batch_tokens, out = p->n_logit_rows;
     uint64_t n_ff = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
     uint64_t k = hp->n_expert_used;
-    uint64_t ahead = p->streaming ? SL_FETCH_AHEAD_ROWS : 0;
+    uint64_t ahead = p->streaming ? AHEAD_ROWS : 0;
+    uint64_t id_layers = p->reads_back ? hp->n_layer : 1;
+    uint64_t refs = p->reads_back ? (uint64_t)hp->n_layer * hp->n_expert : 0;
     uintptr_t c = base;
     a->x = take(&c, rows * hp->n_embd, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
@@ -59,7 +64,8 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->logits = take(&c, out * hp->n_vocab, 4);
     a->rope_table = take(&c, rows * hp->n_rot, 4);
     a->inv_freq = take(&c, hp->n_rot / 2, 4);
-    a->expert_ids = take(&c, rows * k, 4);
+    a->expert_ids = take(&c, id_layers * rows * k, 4);
+    a->refs = take(&c, refs, sizeof *a->refs);
     a->tables = take(&c, tables_elems(p), 4);
     a->page_table = take(&c, (uint64_t)p->config.parallel * p->session_pages, 4);
     return c;
@@ -136,12 +142,14 @@ enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_m
     f->host_pages = calloc(pages, 4);
     f->row_failed = calloc(plan->config.batch_tokens, 1);
     f->out_failed = calloc(plan->n_logit_rows, 1);
-    if (!dev->caps.host_visible)
-        f->host_logits = malloc((size_t)plan->n_logit_rows * f->hp->n_vocab * sizeof(float));
-    if (!f->host_tables || !f->host_pages || !f->row_failed || !f->out_failed ||
-        (!dev->caps.host_visible && !f->host_logits)) {
+    if (!f->host_tables || !f->host_pages || !f->row_failed || !f->out_failed) {
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
         goto fail;
+    }
+    if (plan->reads_back) {
+        st = sl_forward_map_host(f, err);
+        if (st != SL_OK)
+            goto fail;
     }
     f->arena_bytes = plan->activation_bytes;
     st = sl_device_alloc(dev, f->arena_bytes, &f->arena);
@@ -158,15 +166,10 @@ enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_m
     f->step.failed = f->row_failed;
     f->on_device = lay_tables(plan, f->a.tables);
     st = init_rope(f, model, weights, err);
+    if (st == SL_OK && plan->config.record_routes)
+        st = sl_route_recorder_open(plan->config.record_routes, model, &f->routes, err);
     if (st != SL_OK)
         goto fail;
-    if (plan->config.record_routes) {
-        st = dev->caps.host_visible
-                 ? sl_route_recorder_open(plan->config.record_routes, model, &f->routes, err)
-                 : sl_fail(err, SL_ERR_UNSUPPORTED, "routes can be recorded on the CPU only");
-        if (st != SL_OK)
-            goto fail;
-    }
     *out_forward = f;
     return SL_OK;
 fail:
@@ -178,6 +181,8 @@ void sl_forward_destroy(struct sl_forward **pf) {
     struct sl_forward *f = *pf;
     if (!f)
         return;
+    for (uint32_t i = 0; i < SL_FORWARD_GRAPHS; i++)
+        sl_graph_free(f->dev, &f->graphs[i]);
     if (f->arena)
         sl_device_free(f->dev, f->arena, f->arena_bytes);
     free(f->layers);
@@ -186,7 +191,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
     free(f->host_pages);
     free(f->row_failed);
     free(f->out_failed);
-    free(f->host_logits);
+    sl_forward_unmap_host(f);
     sl_route_recorder_close(&f->routes);
     free(f);
     *pf = NULL;
@@ -359,27 +364,13 @@ static enum sl_status dense_ffn(struct sl_forward *f, const struct sl_layer_weig
     return SL_OK;
 }
 
-/* How many bytes of routed experts this layer reads: each touched expert once. */
-static void count_experts(struct sl_forward *f, const struct sl_layer_weights *w, uint32_t n_rows) {
-    uint64_t seen[SL_MAX_EXPERTS / 64] = {0};
-    uint32_t n = n_rows * f->hp->n_expert_used, touched = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t e = f->a.expert_ids[i];
-        touched += !(seen[e / 64] >> (e % 64) & 1);
-        seen[e / 64] |= (uint64_t)1 << (e % 64);
-    }
-    f->step.n_experts += touched;
-    sl_count(expert_reads_total, touched);
-    sl_count(expert_read_bytes_total, touched * w->expert_bytes);
-}
-
-static struct sl_op_router router_op(const struct sl_forward *f, const struct sl_layer_weights *w,
-                                     uint32_t n_rows) {
+static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer, uint32_t n_rows) {
     const struct sl_hparams *hp = f->hp;
+    const struct sl_layer_weights *w = &f->layers[layer];
     return (struct sl_op_router){
         .logits = f->a.router,
         .bias = w->router_bias,
-        .ids = f->a.expert_ids,
+        .ids = sl_forward_ids(f, layer),
         .weights = f->a.weights,
         .n_tok = n_rows,
         .n_expert = hp->n_expert,
@@ -416,7 +407,8 @@ static enum sl_status look_ahead(struct sl_forward *f, const struct rows *r,
                                  const struct place *where) {
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
-    if (where->layer + 1 == hp->n_layer || !sl_fetch_wants_ahead(f->fetch))
+    if (f->plan->reads_back || r->n > AHEAD_ROWS || r->n != r->n_decode ||
+        where->layer + 1 == hp->n_layer || !sl_fetch_wants_ahead(f->fetch, r->n_decode))
         return SL_OK;
     const struct sl_layer_weights *next = &f->layers[where->layer + 1];
     if (next->routed_layer == SL_NO_ROUTED_LAYER)
@@ -430,7 +422,7 @@ static enum sl_status look_ahead(struct sl_forward *f, const struct rows *r,
                                             .n_decode = r->n_decode,
                                             .n_w = 1,
                                             .out = {{next->router, NULL, a->next_router, false}}}));
-    struct sl_op_router op = router_op(f, next, r->n);
+    struct sl_op_router op = router_op(f, where->layer + 1, r->n);
     op.logits = a->next_router;
     op.ids = a->next_ids;
     op.weights = a->next_weights;
@@ -496,13 +488,17 @@ static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weight
     }
     uint64_t start = sl_timeline_now(f->timeline);
     TRY("router", sl_op_matmul(f->dev, &in));
-    struct sl_op_router choose = router_op(f, w, r->n);
+    struct sl_op_router choose = router_op(f, where->layer, r->n);
     TRY("router", sl_op_router(f->dev, &choose));
     sl_timeline_since(f->timeline, "router", start, {"rows", r->n});
+    const uint32_t *chosen = choose.ids;
+    if (!f->resident && f->plan->reads_back)
+        TRY("reading the router's choice", sl_forward_read_ids(f, where->layer, r->n, &chosen));
     struct sl_op_moe op = {.x = a->h,
-                           .ids = a->expert_ids,
+                           .ids = choose.ids,
                            .pair_y = a->pair_y,
-                           .refs = w->experts,
+                           .refs = f->plan->reads_back ? NULL : w->experts,
+                           .device_refs = f->a.refs + (size_t)where->layer * hp->n_expert,
                            .gate_dtype = w->expert_gate,
                            .up_dtype = w->expert_up,
                            .down_dtype = w->expert_down,
@@ -513,9 +509,10 @@ static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weight
                            .n_expert = hp->n_expert,
                            .n_embd = hp->n_embd,
                            .n_ff = hp->n_ff_expert};
-    if (f->fetch) {
+    if (!f->resident) {
+        op.device_refs = NULL;
         sl_fetch_begin(f->fetch, w->routed_layer,
-                       &(struct sl_fetch_rows){a->expert_ids, r->n, r->n_decode, r->failed,
+                       &(struct sl_fetch_rows){chosen, r->n, r->n_decode, r->failed,
                                                next_prompt_rows(f, r, where)});
         enum sl_status st = look_ahead(f, r, where);
         if (st == SL_OK && shared)
@@ -537,10 +534,9 @@ static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weight
                                                                             .n_tok = r->n,
                                                                             .k = hp->n_expert_used,
                                                                             .n = hp->n_embd}));
-    if (f->dev->caps.host_visible)
-        count_experts(f, w, r->n);
-    if (f->routes)
-        sl_route_recorder_layer(f->routes, &f->step, where->layer, r->n, r->of_step, a->expert_ids);
+    if (!f->resident ||
+        !f->plan->reads_back) /* else sl_forward_read_routes does it for all layers */
+        sl_forward_count_routes(f, where->layer, r->n, r->of_step, chosen);
     if (!shared)
         return SL_OK;
     TRY("shared expert",
@@ -565,7 +561,7 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
     enum sl_status st = project_qkv(f, w, where);
     if (st != SL_OK)
         return st;
-    if (f->fetch)
+    if (!f->resident)
         sl_fetch_poll(f->fetch);
     const float *attn = a->attn;
     bool cut = last && !s->keep_all && s->n_out < s->n_rows;
@@ -574,7 +570,7 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
     st = attend(f, where);
     if (st != SL_OK)
         return st;
-    if (f->fetch)
+    if (!f->resident)
         sl_fetch_poll(f->fetch);
     if (cut) {
         TRY("gather", gather(f, a->x, a->out_x, hp->n_embd));
@@ -614,25 +610,18 @@ static enum sl_status run_output(struct sl_forward *f, const float *x, uint32_t 
                                                     .n_decode = n_decode,
                                                     .n_w = 1,
                                                     .out = {{f->output, NULL, a->logits, false}}}));
-    if (f->host_logits)
-        TRY("logits", sl_device_download(f->dev, f->host_logits, a->logits,
-                                         (size_t)n * f->hp->n_vocab * sizeof(float)));
-    TRY("logits", sl_device_sync(f->dev));
     sl_timeline_since(f->timeline, "logits", start, {"rows", n});
-    *out_logits = f->host_logits ? f->host_logits : a->logits;
+    *out_logits = a->logits;
     return SL_OK;
 }
 
-enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_up,
-                              float **out_logits, struct sl_err *err) {
+/* All ops of the step. *out_logits: in the device's memory; NULL when nobody wants any. */
+static enum sl_status compute(struct sl_forward *f, float **out_logits, struct place *where) {
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
     struct sl_step *s = &f->step;
-    struct place place = {err, UINT32_MAX, give_up}, *where = &place;
-    assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
-    assert(s->keep_all || s->n_out <= f->plan->n_logit_rows);
-    TRY("step tables",
-        sl_device_upload(f->dev, a->tables, f->host_tables, tables_elems(f->plan) * (size_t)4));
+    const struct sl_abort *give_up = where->give_up;
+    *out_logits = NULL;
     TRY("embedding", sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
                                                                .ids = f->on_device.ids,
                                                                .y = a->x,
@@ -647,13 +636,12 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
                                                                 .n_freq = hp->n_rot / 2,
                                                                 .mscale = f->rope_mscale}));
     struct rows r = {a->x, s->n_rows, s->n_decode, NULL, f->row_failed};
-    memset(f->row_failed, 0, s->n_rows);
     for (uint32_t i = 0; i < hp->n_layer; i++) {
         if (give_up && give_up->asked(give_up)) {
             TRY("canceled step", sl_device_sync(f->dev));
-            return sl_fail(err, SL_ERR_CANCELED, "canceled");
+            return sl_fail(where->err, SL_ERR_CANCELED, "canceled");
         }
-        place.layer = i;
+        where->layer = i;
         uint64_t start = sl_timeline_now(f->timeline);
         enum sl_status st = run_layer(f, i + 1 == hp->n_layer, &r, where);
         sl_timeline_since(f->timeline, "layer", start, {"layer", i});
@@ -662,18 +650,63 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_
         if (s->n_failed == s->n_rows)
             break; /* nothing is left that anybody could use */
     }
-    place.layer = UINT32_MAX;
-    *out_logits = NULL;
-    if (s->keep_all || !s->n_out || s->n_failed == s->n_rows) {
-        TRY("step", sl_device_sync(f->dev));
+    where->layer = UINT32_MAX;
+    if (s->keep_all || !s->n_out || s->n_failed == s->n_rows)
         return SL_OK;
-    }
     return run_output(f, r.x, r.n, r.n_decode, out_logits, where);
+}
+
+/* The same as a graph, which is recorded when a step of this shape comes for the first time. */
+static enum sl_status replay(struct sl_forward *f, float **out_logits, struct place *where) {
+    struct sl_graph **graph = &f->graphs[f->step.n_rows - 1];
+    *out_logits = f->a.logits;
+    if (!*graph) {
+        where->give_up = NULL; /* a part of a step is no graph */
+        TRY("recording the step", sl_device_record(f->dev));
+        enum sl_status st = compute(f, out_logits, where);
+        enum sl_status end = sl_device_recorded(f->dev, st == SL_OK ? graph : NULL);
+        if (st != SL_OK)
+            return st;
+        if (end == SL_ERR_DEVICE_OOM || end == SL_ERR_UNSUPPORTED) {
+            sl_warn("%s keeps no graphs of steps (%s): decoding will be slower", f->dev->caps.name,
+                    sl_status_text(end));
+            f->no_graphs = true;
+            return compute(f, out_logits, where);
+        }
+        TRY("recording the step", end);
+    }
+    TRY("the step", sl_device_replay(f->dev, *graph));
+    return SL_OK;
+}
+
+enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_up,
+                              float **out_logits, struct sl_err *err) {
+    struct sl_step *s = &f->step;
+    struct place place = {err, UINT32_MAX, give_up}, *where = &place;
+    assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
+    assert(s->keep_all || s->n_out <= f->plan->n_logit_rows);
+    memset(f->row_failed, 0, s->n_rows);
+    TRY("placing experts", sl_forward_place(f));
+    TRY("step tables",
+        sl_device_upload(f->dev, f->a.tables, f->host_tables, tables_elems(f->plan) * (size_t)4));
+    float *logits;
+    enum sl_status st =
+        sl_forward_wants_graph(f) ? replay(f, &logits, where) : compute(f, &logits, where);
+    if (st != SL_OK)
+        return st;
+    TRY("reading back the step", sl_forward_read_back(f, true, logits, s->n_out, out_logits));
+    return SL_OK;
 }
 
 enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
                                  float **out_logits, struct sl_err *err) {
     assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
     struct place where = {err, UINT32_MAX, NULL};
-    return run_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, out_logits, &where);
+    float *logits;
+    enum sl_status st =
+        run_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, &logits, &where);
+    if (st != SL_OK)
+        return st;
+    st = sl_forward_read_back(f, false, logits, n, out_logits);
+    return st == SL_OK ? SL_OK : at(&where, "reading back the logits", st);
 }

@@ -69,5 +69,7 @@ enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t 
 uint64_t sl_forward_activation_bytes(const struct sl_hparams *hp,
                                      const struct sl_memory_plan *plan);
 uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
+/* Where results must be read back. */
+uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
 
 #endif

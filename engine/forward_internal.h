@@ -5,6 +5,7 @@
 #include "engine/expert_fetch.h"
 #include "engine/forward.h"
 #include "engine/route_recorder.h"
+#include "streaming/slab.h"
 
 /* One layer's weights as device addresses; data == NULL / pointer NULL = the layer has none. */
 struct sl_layer_weights {
@@ -43,11 +44,16 @@ struct sl_activations {
     float *logits;        /* [L, n_vocab] */
     float *rope_table;    /* [B, n_rot/2, 2] */
     float *inv_freq;      /* [n_rot/2] */
-    uint32_t *expert_ids; /* [B, k] */
-    uint32_t *next_ids;   /* [A, k] */
-    uint32_t *tables;     /* ids, pos, slot, row_seq, row_len [B each], out_rows [L] */
-    uint32_t *page_table; /* [parallel, session_pages] */
+    /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
+    uint32_t *expert_ids;
+    struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
+    uint32_t *next_ids;         /* [A, k] */
+    uint32_t *tables;           /* ids, pos, slot, row_seq, row_len [B each], out_rows [L] */
+    uint32_t *page_table;       /* [parallel, session_pages] */
 };
+
+/* Generated rows of a step at most that is kept as a graph. */
+#define SL_FORWARD_GRAPHS 16u
 
 struct sl_forward {
     const struct sl_hparams *hp;
@@ -71,8 +77,39 @@ struct sl_forward {
     uint32_t *host_pages; /* [parallel, session_pages] */
     uint8_t *row_failed;  /* [B] of the step: its expert could not be read */
     uint8_t *out_failed;  /* [L] the same of the rows that go on to the logits */
-    float *host_logits;   /* where the host cannot follow a.logits; otherwise NULL */
+    /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
+    struct sl_slab pinned;
+    float *host_logits; /* [L, n_vocab] */
+    uint32_t *host_ids; /* [n_layer, B, k], as expert_ids */
+    /* All experts are where the device computes, so that no layer waits for what routers chose:
+     * decided anew for each step. */
+    bool resident;
+    uint32_t refs_version; /* of the tiers, when a.refs was written; 0: never */
+    struct sl_graph *graphs[SL_FORWARD_GRAPHS]; /* whole steps of [i + 1] generated rows */
+    bool no_graphs;
 };
+
+/* forward_device.c: decides f->resident, and sees to it that a.refs says where experts are. */
+enum sl_status sl_forward_place(struct sl_forward *f) SL_MUST_CHECK;
+/* Can the step be kept as a graph and be replayed? */
+bool sl_forward_wants_graph(const struct sl_forward *f);
+
+/* forward_device.c: where the router of a layer puts what it chooses in this step. */
+uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer);
+/* Waits for the ids of a layer's n rows and gives them in host memory. */
+enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
+                                   const uint32_t **out_ids) SL_MUST_CHECK;
+/* Counts, and records if that was asked for, which experts the n rows of a layer chose; of_step
+ * [n]: which of the step's rows they are, NULL = all; ids [n, k] in host memory. */
+void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n,
+                             const uint32_t *of_step, const uint32_t *ids);
+/* The end of a step: waits, and gives the n rows of logits (NULL = none are wanted) where the host
+ * can read and write them. routes: also what the routers chose, unless it has been counted. */
+enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
+                                    float **out_logits) SL_MUST_CHECK;
+/* Allocates the pinned block. */
+enum sl_status sl_forward_map_host(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;
+void sl_forward_unmap_host(struct sl_forward *f);
 
 /* bind.c: fills layers, refs, embd, output, output_norm. */
 enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *model,

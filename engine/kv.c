@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void tell(const struct sl_kv_pool *pool) {
+    sl_gauge(kv_pages_used, pool->n_pages - pool->n_free - pool->n_idle);
+    sl_gauge(kv_pages_cached, pool->n_idle);
+}
+
 enum sl_status sl_kv_init(struct sl_kv_pool *pool, struct sl_device *dev,
                           const struct sl_kv_view *shape, uint32_t n_layer, uint32_t n_pages,
                           struct sl_err *err) {
@@ -35,7 +40,7 @@ enum sl_status sl_kv_init(struct sl_kv_pool *pool, struct sl_device *dev,
     for (uint32_t i = 0; i < n_pages; i++)
         pool->free_pages[i] = n_pages - 1 - i;
     sl_gauge(kv_pages_total, n_pages);
-    sl_gauge(kv_pages_used, 0);
+    tell(pool);
     return SL_OK;
 }
 
@@ -58,12 +63,17 @@ uint32_t sl_kv_page_take(struct sl_kv_pool *pool) {
     if (!pool->n_free)
         return SL_KV_NO_PAGE;
     uint32_t page = pool->free_pages[--pool->n_free];
-    sl_gauge(kv_pages_used, pool->n_pages - pool->n_free);
+    tell(pool);
     return page;
 }
 
 void sl_kv_page_give(struct sl_kv_pool *pool, uint32_t page) {
     assert(page < pool->n_pages && pool->n_free < pool->n_pages);
     pool->free_pages[pool->n_free++] = page;
-    sl_gauge(kv_pages_used, pool->n_pages - pool->n_free);
+    tell(pool);
+}
+
+void sl_kv_set_idle(struct sl_kv_pool *pool, uint32_t n_idle) {
+    pool->n_idle = n_idle;
+    tell(pool);
 }

@@ -16,6 +16,7 @@ struct sl_kv_pool {
     struct sl_kv_view shape; /* k, v unset */
     uint32_t n_layer, n_pages;
     uint32_t n_free;
+    uint32_t n_idle;      /* taken, and kept for their text alone */
     uint32_t *free_pages; /* a stack: [n_free] */
 };
 
@@ -30,5 +31,7 @@ struct sl_kv_view sl_kv_layer(const struct sl_kv_pool *pool, uint32_t layer);
 /* SL_KV_NO_PAGE when all are taken. */
 uint32_t sl_kv_page_take(struct sl_kv_pool *pool);
 void sl_kv_page_give(struct sl_kv_pool *pool, uint32_t page);
+/* Of the pages that are taken so many are used by no session: for the gauges. */
+void sl_kv_set_idle(struct sl_kv_pool *pool, uint32_t n_idle);
 
 #endif

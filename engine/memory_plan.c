@@ -1,11 +1,12 @@
-#include "engine/memory_plan.h"
+#include "engine/memory_plan_internal.h"
 
 #include "common/cpus.h"
+#include "engine/expert_map.h"
 #include "engine/forward.h"
+#include "engine/prefix_tree.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "engine/weights.h"
-#include "expert_cache/expert_cache.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -18,6 +19,12 @@
 #define MAX_BATCH_TOKENS 16384u
 #define MAX_QUEUE        65536u
 
+/* A person who reads along does not notice a pause of so long. */
+#define DEFAULT_STALL_MS 300u
+
+/* Of what is left when everything is resident, one part in so many goes to the prefix cache. */
+#define CACHE_SHARE 8u
+
 /* Touched of a stack: the scheduler's deepest calls take some 30 KiB. */
 #define STACK_BYTES ((uint64_t)128 << 10)
 /* Beside the compute threads: main, scheduler, and three that read weights at the start. */
@@ -25,8 +32,6 @@
 /* The kernel's own: task and stack of a thread; a page table's 8 bytes for a page of 4 KiB. */
 #define KERNEL_THREAD_BYTES ((uint64_t)32 << 10)
 #define PAGE_TABLE_SHARE    512u
-/* Memory registered with io_uring has 16 bytes a page more: together 1/170, counted as 1/128. */
-#define REGISTERED_SHARE 128u
 /* Gaps that malloc leaves, buffers of libc, the plan itself. Peaks seen were below 1.5 MiB. */
 #define SLACK_BYTES ((uint64_t)4 << 20)
 /* What the process holds when it is asked varies by some pages from run to run. */
@@ -37,19 +42,27 @@ static uint32_t max_u32(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
-static SL_PRINTF(4, 5) void add_row(struct sl_memory_plan *p, const char *what, uint64_t bytes,
-                                    const char *fmt, ...) {
+const char *sl_memory_kind_name(enum sl_memory_kind kind) {
+    static const char *const names[] = {
+        [SL_MEMORY_HOST] = "host", [SL_MEMORY_PINNED] = "pinned", [SL_MEMORY_DEVICE] = "device"};
+    return names[kind];
+}
+
+static SL_PRINTF(5, 6) void add_row(struct sl_memory_plan *p, const char *what,
+                                    enum sl_memory_kind kind, uint64_t bytes, const char *fmt,
+                                    ...) {
     if (!bytes)
         return;
     assert(p->n_rows < SL_PLAN_MAX_ROWS);
     struct sl_plan_row *r = &p->rows[p->n_rows++];
     r->what = what;
     r->bytes = bytes;
+    r->kind = kind;
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(r->detail, sizeof r->detail, fmt, ap);
     va_end(ap);
-    p->total_bytes += bytes;
+    *(kind == SL_MEMORY_DEVICE ? &p->vram_total_bytes : &p->total_bytes) += bytes;
 }
 
 static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engine_config *c,
@@ -62,6 +75,8 @@ static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engi
         c->batch_tokens = 512;
     if (!c->queue_max)
         c->queue_max = 256;
+    if (!c->max_stall_ms)
+        c->max_stall_ms = DEFAULT_STALL_MS;
     if (c->kv_dtype == SL_DTYPE_F32)
         c->kv_dtype = SL_DTYPE_F16; /* a zeroed configuration */
     if (c->ctx_tokens < 2 || c->ctx_tokens > MAX_CTX_TOKENS)
@@ -97,7 +112,16 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan
     p->k_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_k);
     p->v_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_v);
     p->session_pages = (c->ctx_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
+    uint64_t page_bytes = (p->k_page_bytes + p->v_page_bytes) * hp->n_layer;
     uint64_t n_pages = (uint64_t)p->session_pages * c->parallel;
+    uint64_t room = n_pages * SL_KV_PAGE_TOKENS < UINT32_MAX
+                        ? (UINT32_MAX - 1) / SL_KV_PAGE_TOKENS - n_pages
+                        : 0;
+    uint64_t cached = c->cache_ram_bytes == SL_CACHE_RAM_AUTO
+                          ? 0
+                          : c->cache_ram_bytes / (page_bytes + sl_prefix_tree_bytes(1));
+    p->cache_pages = (uint32_t)(cached < room ? cached : room);
+    n_pages += p->cache_pages;
     if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
         return sl_fail(
             err, SL_ERR_CONFIG,
@@ -105,7 +129,7 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan
             "of them",
             c->parallel, c->ctx_tokens);
     p->n_pages = (uint32_t)n_pages;
-    p->kv_bytes = (p->k_page_bytes + p->v_page_bytes) * n_pages * hp->n_layer;
+    p->kv_bytes = page_bytes * n_pages;
     return SL_OK;
 }
 
@@ -127,12 +151,25 @@ static uint64_t huge_tail(uint64_t bytes) {
     return bytes < SL_HUGE_PAGE_BYTES || !over ? 0 : SL_HUGE_PAGE_BYTES - over;
 }
 
+/* What the device's side takes, wherever its memory is. */
+static uint64_t computing_bytes(const struct sl_memory_plan *p) {
+    return p->weight_bytes + p->kv_bytes + p->activation_bytes + p->scratch_bytes;
+}
+
+uint64_t sl_plan_fixed_device_bytes(const struct sl_memory_plan *p) {
+    return p->apart ? computing_bytes(p) : 0;
+}
+
 /* Everything but the slots, for the weights that are resident. */
 static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
                        struct sl_memory_plan *p) {
     p->activation_bytes = sl_forward_activation_bytes(hp, p);
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) : 0;
-    p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab);
+    p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab) +
+                    sl_prefix_tree_bytes(p->n_pages);
+    p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
+    p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
+    p->host_bytes += sl_expert_map_bytes(hp->n_layer, hp->n_expert);
     p->process_bytes = p->config.process_bytes;
     if (p->config.trace_file)
         p->host_bytes += SL_TIMELINE_MEMORY_BYTES;
@@ -140,75 +177,26 @@ static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
                        (sizeof(struct sl_session) + 32 + (uint64_t)p->config.ctx_tokens * 4);
     uint64_t n_threads = (uint64_t)p->n_threads + OWN_THREADS;
     p->thread_bytes = n_threads * STACK_BYTES;
-    p->slack_bytes = SLACK_BYTES + huge_tail(p->weight_bytes) + huge_tail(p->kv_bytes) +
-                     huge_tail(p->activation_bytes) + huge_tail(p->scratch_bytes);
-    uint64_t mapped = p->kv_bytes + p->activation_bytes + p->scratch_bytes + p->host_bytes +
-                      p->process_bytes + p->session_bytes + p->thread_bytes + p->slack_bytes +
-                      p->weight_bytes;
+    p->slack_bytes = SLACK_BYTES;
+    if (!p->apart)
+        p->slack_bytes += huge_tail(p->weight_bytes) + huge_tail(p->kv_bytes) +
+                          huge_tail(p->activation_bytes) + huge_tail(p->scratch_bytes);
+    p->kernel_bytes = 0;
+    uint64_t mapped = sl_plan_fixed_bytes(p);
     p->kernel_bytes = n_threads * KERNEL_THREAD_BYTES + mapped / PAGE_TABLE_SHARE;
 }
 
-/* All but slots and what comes with them. */
-static uint64_t fixed_bytes(const struct sl_memory_plan *p) {
-    return p->weight_bytes + p->kv_bytes + p->activation_bytes + p->scratch_bytes + p->host_bytes +
+uint64_t sl_plan_fixed_bytes(const struct sl_memory_plan *p) {
+    return (p->apart ? 0 : computing_bytes(p)) + p->host_bytes + p->pinned_bytes + p->load_bytes +
            p->process_bytes + p->session_bytes + p->thread_bytes + p->slack_bytes + p->kernel_bytes;
 }
 
-/* The budget to name when this much is needed. */
-static uint64_t name_least(uint64_t bytes) {
+bool sl_plan_fits_device(const struct sl_memory_plan *p) {
+    return sl_plan_fixed_device_bytes(p) <= p->vram_budget_bytes;
+}
+
+uint64_t sl_plan_name_least(uint64_t bytes) {
     return (bytes + VARIES_BYTES + MIB - 1) / MIB * MIB;
-}
-
-struct sl_reader_config sl_memory_plan_reader(const struct sl_engine_config *config) {
-    static const enum sl_io_kind kinds[] = {[SL_EXPERTS_IO_AUTO] = SL_IO_AUTO,
-                                            [SL_EXPERTS_IO_URING] = SL_IO_URING,
-                                            [SL_EXPERTS_IO_PREAD] = SL_IO_PREAD};
-    return (struct sl_reader_config){.kind = kinds[config->io], .buffered = config->io_buffered};
-}
-
-/* Divides what the budget leaves over the size classes. */
-static enum sl_status plan_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,
-                                 struct sl_err *err) {
-    struct sl_reader_config queue = sl_memory_plan_reader(&p->config);
-    uint32_t rows = p->config.batch_tokens;
-    size_t table = sl_fetch_bytes(l, 1, rows) - sl_fetch_bytes(l, 0, rows);
-    struct sl_cache_class classes[SL_SLAB_CLASSES];
-    uint64_t base = sl_fetch_bytes(l, 0, rows) + sl_reader_size_bytes(&queue) + SL_HUGE_PAGE_BYTES;
-    uint64_t least = 0;
-    for (uint32_t c = 0; c < l->n_class; c++) {
-        uint64_t slot = l->classes[c].slot.slot_bytes;
-        classes[c] =
-            (struct sl_cache_class){.n_expert = l->classes[c].n_layer * l->n_expert,
-                                    .slot_bytes = slot + table + slot / REGISTERED_SHARE + 1};
-        least += classes[c].slot_bytes * l->k;
-    }
-    uint64_t others = fixed_bytes(p) + base;
-    p->least_bytes = name_least(others + least);
-    if (p->budget_bytes < others + least)
-        return sl_fail(
-            err, SL_ERR_CONFIG,
-            "a budget of %.1f MiB is too small: at least %.0f MiB are needed (dense "
-            "weights %.1f, KV cache %.1f, %u slots for experts %.1f, the process %.1f, "
-            "the rest %.1f): --ram %.0fMiB; less with a smaller context, fewer sessions "
-            "or a smaller batch",
-            (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
-            (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20, l->k * l->n_class,
-            (double)least / 0x1p20, (double)p->process_bytes / 0x1p20,
-            (double)(p->least_bytes - p->weight_bytes - p->kv_bytes - least - p->process_bytes) /
-                0x1p20,
-            (double)p->least_bytes / 0x1p20);
-    enum sl_status st =
-        sl_cache_split(classes, l->n_class, l->k, p->budget_bytes - others, p->class_slots, err);
-    if (st != SL_OK)
-        return st;
-    p->n_slots = 0;
-    for (uint32_t c = 0; c < l->n_class; c++) {
-        p->n_slots += p->class_slots[c];
-        p->slot_bytes += (uint64_t)p->class_slots[c] * l->classes[c].slot.slot_bytes;
-    }
-    p->stream_bytes = base + table * p->n_slots;
-    p->kernel_bytes += p->slot_bytes / REGISTERED_SHARE;
-    return SL_OK;
 }
 
 /* The plan with the experts in slots. */
@@ -218,21 +206,39 @@ static enum sl_status plan_streaming(const struct sl_model *model, const struct 
     p->streaming = true;
     enum sl_status st = plan_weights(model, false, &p->weight_bytes, err);
     plan_fixed(&model->hp, dev, p);
-    return st == SL_OK ? plan_slots(l, p, err) : st;
+    return st == SL_OK ? sl_plan_slots(l, p, err) : st;
 }
 
 static enum sl_status refuse_resident(const struct sl_memory_plan *p, bool routed,
                                       struct sl_err *err) {
-    return sl_fail(
-        err, SL_ERR_CONFIG,
-        "a budget of %.1f MiB is too small for the whole model: at least %.0f MiB are "
-        "needed (weights %.1f, KV cache %.1f, the process %.1f, the rest %.1f): --ram "
-        "%.0fMiB%s",
-        (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
-        (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20,
-        (double)p->process_bytes / 0x1p20,
-        (double)(p->least_bytes - p->weight_bytes - p->kv_bytes - p->process_bytes) / 0x1p20,
-        (double)p->least_bytes / 0x1p20, routed ? "; its experts could be streamed" : "");
+    uint64_t weights = p->apart ? 0 : p->weight_bytes, kv = p->apart ? 0 : p->kv_bytes;
+    if (!sl_plan_fits_device(p))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "a budget of %.1f MiB of the device's memory is too small for the whole "
+                       "model: at least %.0f MiB are needed (weights %.1f, KV cache %.1f, "
+                       "activations %.1f, scratch %.1f): --vram %.0fMiB%s",
+                       (double)p->vram_budget_bytes / 0x1p20, (double)p->vram_least_bytes / 0x1p20,
+                       (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20,
+                       (double)p->activation_bytes / 0x1p20, (double)p->scratch_bytes / 0x1p20,
+                       (double)p->vram_least_bytes / 0x1p20,
+                       !routed                 ? ""
+                       : p->config.no_overflow ? "; its experts could be kept in the host's memory "
+                                                 "too, but for --overflow off"
+                                               : "; its experts could be streamed");
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "a budget of %.1f MiB is too small for the whole model: at least %.0f MiB are "
+                   "needed (weights %.1f, KV cache %.1f, the process %.1f, the rest %.1f): --ram "
+                   "%.0fMiB%s",
+                   (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
+                   (double)weights / 0x1p20, (double)kv / 0x1p20, (double)p->process_bytes / 0x1p20,
+                   (double)(p->least_bytes - weights - kv - p->process_bytes) / 0x1p20,
+                   (double)p->least_bytes / 0x1p20,
+                   routed ? "; its experts could be streamed" : "");
+}
+
+/* Which of two plans that do not fit needs less: of the device's memory, where that is apart. */
+static bool needs_less(const struct sl_memory_plan *a, const struct sl_memory_plan *b) {
+    return a->apart ? a->vram_least_bytes < b->vram_least_bytes : a->least_bytes < b->least_bytes;
 }
 
 /* Decides where the experts are. The least that would do is that of the way that needs less, where
@@ -244,8 +250,9 @@ static enum sl_status plan_experts(const struct sl_model *model, const struct sl
     if (st != SL_OK)
         return st;
     plan_fixed(&model->hp, dev, p);
-    p->least_bytes = name_least(fixed_bytes(p));
-    bool fits = fixed_bytes(p) <= p->budget_bytes;
+    p->least_bytes = sl_plan_name_least(sl_plan_fixed_bytes(p));
+    p->vram_least_bytes = p->apart ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
+    bool fits = sl_plan_fixed_bytes(p) <= p->budget_bytes && sl_plan_fits_device(p);
     st = sl_expert_layout_make(model, &l, err);
     if (st != SL_OK)
         return st;
@@ -253,21 +260,101 @@ static enum sl_status plan_experts(const struct sl_model *model, const struct sl
     p->n_experts = l.n_layer * l.n_expert;
     p->expert_bytes = l.total_bytes;
     enum sl_experts_where where = l.n_layer ? p->config.experts : SL_EXPERTS_RESIDENT;
+    if (p->apart && p->config.no_overflow && where == SL_EXPERTS_AUTO)
+        where = SL_EXPERTS_RESIDENT;
     struct sl_memory_plan streamed = *p;
     if (where != SL_EXPERTS_RESIDENT)
         st = plan_streaming(model, dev, &l, &streamed, err);
-    bool less = streamed.least_bytes < p->least_bytes;
+    bool less = where != SL_EXPERTS_RESIDENT && needs_less(&streamed, p);
     if (where == SL_EXPERTS_STREAMED || (where == SL_EXPERTS_AUTO && !fits && less)) {
         *p = streamed;
+        if (st == SL_OK && p->apart && p->config.no_overflow && p->n_device_slots < p->n_experts)
+            st = sl_fail(err, SL_ERR_CONFIG,
+                         "the device has room for %u of %u experts, and --overflow off keeps none "
+                         "in the host's memory",
+                         p->n_device_slots, p->n_experts);
     } else if (!fits) {
         st = refuse_resident(p, l.n_layer && where == SL_EXPERTS_RESIDENT, err);
     } else {
         st = SL_OK;
-        if (less)
+        if (less) {
             p->least_bytes = streamed.least_bytes;
+            p->vram_least_bytes = streamed.vram_least_bytes;
+        }
     }
     sl_expert_layout_release(&l);
     return st;
+}
+
+/* Pages for text that may come again, out of what the plan leaves: where experts are streamed their
+ * slots have all of that, and a page of theirs saves more. As many as the sessions' at most. */
+static uint64_t spare_for_cache(const struct sl_memory_plan *p) {
+    uint64_t needed = sl_plan_fixed_bytes(p);
+    if (p->streaming || p->apart || p->budget_bytes <= needed)
+        return 0;
+    uint64_t share = (p->budget_bytes - needed) / CACHE_SHARE;
+    return share < p->kv_bytes ? share : p->kv_bytes;
+}
+
+static enum sl_status plan_all(const struct sl_model *model, const struct sl_device *dev,
+                               struct sl_memory_plan *p, struct sl_err *err) {
+    enum sl_status st = plan_kv(&model->hp, p, err);
+    if (st == SL_OK)
+        st = plan_experts(model, dev, p, err);
+    if (st != SL_OK || p->config.cache_ram_bytes != SL_CACHE_RAM_AUTO)
+        return st;
+    uint64_t least = p->least_bytes; /* one could do without */
+    p->config.cache_ram_bytes = spare_for_cache(p);
+    if (!p->config.cache_ram_bytes)
+        return SL_OK;
+    st = plan_all(model, dev, p, err);
+    p->least_bytes = least;
+    return st;
+}
+
+static void add_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
+    const struct sl_engine_config *c = &p->config;
+    enum sl_memory_kind there = p->apart ? SL_MEMORY_DEVICE : SL_MEMORY_HOST;
+    uint64_t resident_experts = p->streaming ? 0 : p->expert_bytes;
+    double experts = p->n_experts ? p->n_experts : 1;
+    add_row(p, "dense weights", there, p->weight_bytes - resident_experts,
+            "every layer, embedding, output");
+    add_row(p, "routed experts", there, resident_experts, "%u, all resident", p->n_experts);
+    add_row(p, "device slots", there, p->device_slot_bytes, "%u for %u experts, %.0f %%",
+            p->n_device_slots, p->n_experts, 100.0 * p->n_device_slots / experts);
+    add_row(p, "expert slots", p->reads_back ? SL_MEMORY_PINNED : SL_MEMORY_HOST, p->slot_bytes,
+            "%u for %u experts, %.0f %%", p->n_slots, p->n_experts, 100.0 * p->n_slots / experts);
+    add_row(p, "slot tables", SL_MEMORY_HOST, p->stream_bytes, "expert cache and the disk's queue");
+    uint64_t kept = p->kv_bytes / p->n_pages * p->cache_pages;
+    add_row(p, "KV cache", there, p->kv_bytes - kept,
+            "%s, %u sessions of %u tokens, %u pages of %u", sl_dtype_name(c->kv_dtype), c->parallel,
+            c->ctx_tokens, p->n_pages - p->cache_pages, SL_KV_PAGE_TOKENS);
+    add_row(p, "prefix cache", there, kept, "%u more pages, for text that may come again",
+            p->cache_pages);
+    add_row(p, "activations", there, p->activation_bytes, "%u rows a step, %u rows of logits",
+            c->batch_tokens, p->n_logit_rows);
+    add_row(p, "kernel scratch", there, p->scratch_bytes, "%s", dev ? dev->caps.name : "");
+    add_row(p, "read back", SL_MEMORY_PINNED, p->pinned_bytes, "logits and chosen experts");
+    add_row(p, "loading", SL_MEMORY_HOST, p->load_bytes, "weights on their way to the device");
+    add_row(p, "host tables", SL_MEMORY_HOST, p->host_bytes, "step tables, the sampler, the trace");
+    add_row(p, "sessions", SL_MEMORY_HOST, p->session_bytes,
+            "tokens of %u running and %u waiting requests", c->parallel, c->queue_max);
+    uint64_t named = 0;
+    for (uint32_t i = 0; i < c->n_process_rows; i++) {
+        add_row(p, c->process_rows[i].what, SL_MEMORY_HOST, c->process_rows[i].bytes, "%s",
+                c->process_rows[i].detail);
+        named += c->process_rows[i].bytes;
+    }
+    add_row(p, "driver", SL_MEMORY_HOST, c->driver_bytes, "what opening the device took");
+    named += c->driver_bytes;
+    if (p->process_bytes > named)
+        add_row(p, "process", SL_MEMORY_HOST, p->process_bytes - named, "what the caller holds");
+    add_row(p, "threads", SL_MEMORY_HOST, p->thread_bytes, "stacks of %u",
+            p->n_threads + OWN_THREADS);
+    add_row(p, "kernel", SL_MEMORY_HOST, p->kernel_bytes,
+            "page tables, threads, registered "
+            "buffers");
+    add_row(p, "slack", SL_MEMORY_HOST, p->slack_bytes, "whole huge pages, the allocator's gaps");
 }
 
 enum sl_status sl_memory_plan_make(const struct sl_model *model,
@@ -279,8 +366,6 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
     struct sl_engine_config *c = &p.config;
     p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
     enum sl_status st = resolve_config(hp, c, err);
-    if (st == SL_OK)
-        st = plan_kv(hp, &p, err);
     if (st != SL_OK)
         return st;
 
@@ -297,41 +382,23 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
         .max_heads = hp->n_head,
         .max_head_dim = max_u32(hp->head_dim_k, hp->head_dim_v),
     };
-    p.budget_bytes = c->ram_bytes                    ? c->ram_bytes
-                     : dev && dev->caps.memory_bytes ? dev->caps.memory_bytes
-                                                     : UINT64_MAX;
-    st = plan_experts(model, dev, &p, err);
+    p.reads_back = dev && !dev->caps.host_visible;
+    p.apart = dev && !dev->caps.host_visible && !dev->caps.integrated;
+    uint64_t memory = dev ? dev->caps.memory_bytes : 0;
+    p.budget_bytes = c->ram_bytes ? c->ram_bytes : memory && !p.apart ? memory : UINT64_MAX;
+    p.vram_budget_bytes = !p.apart        ? 0
+                          : c->vram_bytes ? c->vram_bytes
+                          : memory        ? memory
+                                          : UINT64_MAX;
+    if (p.apart)
+        c->cache_ram_bytes = 0; /* its pages would not be in RAM */
+    st = plan_all(model, dev, &p, err);
     if (st != SL_OK) {
         out_plan->least_bytes = p.least_bytes;
+        out_plan->vram_least_bytes = p.vram_least_bytes;
         return st;
     }
-
-    uint64_t resident_experts = p.streaming ? 0 : p.expert_bytes;
-    add_row(&p, "dense weights", p.weight_bytes - resident_experts,
-            "every layer, embedding, output");
-    add_row(&p, "routed experts", resident_experts, "%u, all resident", p.n_experts);
-    add_row(&p, "expert slots", p.slot_bytes, "%u for %u experts, %.0f %%", p.n_slots, p.n_experts,
-            100.0 * p.n_slots / (p.n_experts ? p.n_experts : 1));
-    add_row(&p, "slot tables", p.stream_bytes, "expert cache and the disk's queue");
-    add_row(&p, "KV cache", p.kv_bytes, "%s, %u sessions of %u tokens, %u pages of %u",
-            sl_dtype_name(c->kv_dtype), c->parallel, c->ctx_tokens, p.n_pages, SL_KV_PAGE_TOKENS);
-    add_row(&p, "activations", p.activation_bytes, "%u rows a step, %u rows of logits",
-            c->batch_tokens, p.n_logit_rows);
-    add_row(&p, "kernel scratch", p.scratch_bytes, "%s", dev ? dev->caps.name : "");
-    add_row(&p, "host tables", p.host_bytes, "step tables, the sampler, the trace");
-    add_row(&p, "sessions", p.session_bytes, "tokens of %u running and %u waiting requests",
-            c->parallel, c->queue_max);
-    uint64_t named = 0;
-    for (uint32_t i = 0; i < c->n_process_rows; i++) {
-        add_row(&p, c->process_rows[i].what, c->process_rows[i].bytes, "%s",
-                c->process_rows[i].detail);
-        named += c->process_rows[i].bytes;
-    }
-    if (p.process_bytes > named)
-        add_row(&p, "process", p.process_bytes - named, "what the caller holds");
-    add_row(&p, "threads", p.thread_bytes, "stacks of %u", p.n_threads + OWN_THREADS);
-    add_row(&p, "kernel", p.kernel_bytes, "page tables, threads, registered buffers");
-    add_row(&p, "slack", p.slack_bytes, "whole huge pages, the allocator's gaps");
+    add_rows(&p, dev);
     c->process_rows = NULL; /* borrowed for this call */
     c->n_process_rows = 0;
     *out_plan = p;

@@ -6,6 +6,7 @@
 #include "engine/engine_internal.h"
 
 #include "common/clock.h"
+#include "common/histograms.h"
 #include "common/log.h"
 #include "common/metrics.h"
 
@@ -13,39 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A step that several sessions share should not take longer: it is the time between two tokens of
- * those that generate, and the time until a cancel frees its rows. */
-#define SHARED_STEP_NS 300000000.0
 /* A new request waits at most so long while experts are read in the background. */
 #define BACKGROUND_NS 5000000
 /* What is known of the experts' heat goes to its file when nothing has run for so long, but at most
  * so often. */
 #define HEAT_IDLE_NS 1000000000u
 #define HEAT_GAP_NS  10000000000u
-/* Fewer prompt rows than this waste the reading of the weights. */
-#define MIN_PROMPT_ROWS 32u
 
-/* ---- pages and rows ---- */
-
-enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_pages,
-                               uint32_t n_tokens) {
-    uint32_t need = (n_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
-    assert(need <= e->plan.session_pages);
-    while (*n_pages < need) {
-        uint32_t page = sl_kv_page_take(&e->kv);
-        if (page == SL_KV_NO_PAGE)
-            return SL_ERR_DEVICE_OOM;
-        enum sl_status st = sl_forward_set_page(e->forward, slot, (*n_pages)++, page);
-        if (st != SL_OK)
-            return st;
-    }
-    return SL_OK;
-}
-
-void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages) {
-    while (*n_pages)
-        sl_kv_page_give(&e->kv, sl_forward_page(e->forward, slot, --*n_pages));
-}
+/* ---- rows ---- */
 
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id) {
@@ -63,10 +39,10 @@ void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, u
 static void leave_slot(struct sl_engine *e, struct sl_session *s) {
     if (s->slot == SL_NO_SLOT)
         return;
-    sl_slot_release(e, s->slot, &s->n_pages);
+    sl_session_leave_pages(e, s);
     e->slots[s->slot] = NULL;
     s->slot = SL_NO_SLOT;
-    s->n_kv = 0;
+    s->follows = false;
 }
 
 /* Takes the session out of wherever it is, tells the sink, frees it. */
@@ -77,6 +53,7 @@ static void finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_rea
                                    .status = status,
                                    .n_prompt = s->n_prompt,
                                    .n_predicted = sl_session_predicted(s),
+                                   .n_cached = s->n_cached,
                                    .experts = s->use};
     if (text)
         sl_fail(&result.err, status, "%s", text);
@@ -152,6 +129,7 @@ static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
     t->n_top = 0;
     t->logprob = 0;
     t->use = &s->use;
+    t->n_cached = s->n_cached;
     if (s->req->logprobs) {
         lse = sl_log_sum_exp(logits, e->space.n_vocab);
         sl_top_logprobs(logits, lse, &e->space, s->req->n_top_logprobs, t);
@@ -181,20 +159,36 @@ static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
 
 /* ---- what happens between steps ---- */
 
-static void sweep_list(struct sl_engine *e, struct sl_session_list *l) {
-    for (struct sl_session *s = l->head, *next; s; s = next) {
-        next = s->next;
-        if (atomic_load(&s->cancel))
-            finish(e, s, SL_FINISH_CANCELED, SL_ERR_CANCELED, "canceled");
+static void sweep_one(struct sl_engine *e, struct sl_session *s, uint64_t now) {
+    uint64_t deadline = s->req->deadline_ns;
+    if (atomic_load(&s->cancel)) {
+        finish(e, s, SL_FINISH_CANCELED, SL_ERR_CANCELED, "canceled");
+    } else if (deadline && now >= deadline) {
+        sl_count(requests_timed_out_total, 1);
+        finish(e, s, SL_FINISH_ERROR, SL_ERR_TIMEOUT,
+               s->start_ns ? "the request's time is over: it was still running"
+                           : "the request's time is over: it was still waiting for its turn");
+    } else if (deadline && deadline < e->next_deadline_ns) {
+        e->next_deadline_ns = deadline;
     }
 }
 
-static void sweep_canceled(struct sl_engine *e) {
-    sweep_list(e, &e->waiting);
-    sweep_list(e, &e->swapped);
+static void sweep_list(struct sl_engine *e, struct sl_session_list *l, uint64_t now) {
+    for (struct sl_session *s = l->head, *next; s; s = next) {
+        next = s->next;
+        sweep_one(e, s, now);
+    }
+}
+
+/* Ends what was canceled and what is out of time, wherever it is. */
+static void sweep(struct sl_engine *e) {
+    uint64_t now = sl_now_ns();
+    e->next_deadline_ns = UINT64_MAX;
+    sweep_list(e, &e->waiting, now);
+    sweep_list(e, &e->swapped, now);
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        if (e->slots[i] && atomic_load(&e->slots[i]->cancel))
-            finish(e, e->slots[i], SL_FINISH_CANCELED, SL_ERR_CANCELED, "canceled");
+        if (e->slots[i])
+            sweep_one(e, e->slots[i], now);
 }
 
 static void set_waiting(struct sl_engine *e, int change) {
@@ -234,6 +228,14 @@ static struct sl_session *longest_parked(struct sl_engine *e) {
     return best;
 }
 
+/* Is there a slot for one that waits? */
+static bool can_admit(const struct sl_engine *e) {
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (!e->slots[i] || e->slots[i]->parked)
+            return true;
+    return false;
+}
+
 /* Gives free slots to waiting sessions, in order. A parked session loses its slot and its KV to one
  * that waits; when it is resumed its history is processed again, generated rows as generated rows,
  * so that the outcome is the same. */
@@ -254,19 +256,17 @@ static void admit(struct sl_engine *e) {
         set_waiting(e, -1);
         s->slot = i;
         e->slots[i] = s;
-        if (!s->start_ns)
+        if (!s->start_ns) {
             s->start_ns = sl_now_ns();
+            sl_observe(queue_wait, s->start_ns - s->submit_ns);
+        }
     }
-}
-
-static bool runnable(const struct sl_session *s) {
-    return s && !s->parked;
 }
 
 static uint32_t update_gauges(struct sl_engine *e) {
     uint32_t running = 0, parked = e->swapped.n;
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
-        running += runnable(e->slots[i]);
+        running += sl_session_runs(e->slots[i]);
         parked += e->slots[i] && e->slots[i]->parked;
     }
     sl_gauge(sessions_running, running);
@@ -275,65 +275,27 @@ static uint32_t update_gauges(struct sl_engine *e) {
     return running;
 }
 
-/* ---- a step ---- */
-
-/* Decides how many rows each session has in this step. */
-static void share_rows(struct sl_engine *e, uint32_t n_running) {
+/* Before a step: each session takes what is known of its text, and one whose next page another
+ * session is about to compute waits for it. Who leads is runnable, or follows one that is. */
+static enum sl_status settle(struct sl_engine *e) {
     uint32_t parallel = e->plan.config.parallel;
-    uint32_t left = e->plan.config.batch_tokens, n_hungry = 0;
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < parallel && st == SL_OK; i++)
+        if (e->slots[i] && !e->slots[i]->parked)
+            st = sl_session_adopt(e, e->slots[i]);
     for (uint32_t i = 0; i < parallel; i++) {
         struct sl_session *s = e->slots[i];
         if (!s)
             continue;
-        s->step_rows = 0;
-        s->step_out = UINT32_MAX;
-        if (s->parked)
-            continue;
-        if (sl_session_todo(s) == 1) {
-            s->step_rows = 1;
-            left--;
-        } else {
-            n_hungry++;
-        }
+        s->follows = false;
+        for (uint32_t j = 0; j < parallel && !s->follows && !s->parked; j++)
+            s->follows = j != i && e->slots[j] && !e->slots[j]->parked &&
+                         sl_session_follows(e, s, e->slots[j]);
     }
-    if (!n_hungry)
-        return;
-    if (n_running > 1) {
-        double rows =
-            e->prompt_row_ns > 0 ? SHARED_STEP_NS / e->prompt_row_ns : 2 * MIN_PROMPT_ROWS;
-        uint32_t cap = rows < left ? (uint32_t)rows : left;
-        uint32_t least = MIN_PROMPT_ROWS > n_hungry ? MIN_PROMPT_ROWS : n_hungry;
-        cap = cap < least ? least : cap;
-        left = cap < left ? cap : left;
-    }
-    /* Equal shares; what a short prompt does not need goes to the others. left >= n_hungry, since
-     * the batch has room for a row of every session. */
-    bool gave = true;
-    while (n_hungry && gave) {
-        gave = false;
-        uint32_t share = left / n_hungry;
-        for (uint32_t i = 0; i < parallel; i++) {
-            struct sl_session *s = e->slots[i];
-            if (!runnable(s) || s->step_rows)
-                continue;
-            uint32_t todo = sl_session_decodes(s) ? sl_session_todo(s) : s->n_prompt - s->n_kv;
-            if (todo <= share) {
-                s->step_rows = todo;
-                left -= todo;
-                n_hungry--;
-                gave = true;
-            }
-        }
-    }
-    for (uint32_t i = 0; i < parallel && n_hungry; i++) {
-        struct sl_session *s = e->slots[i];
-        if (!runnable(s) || s->step_rows)
-            continue;
-        s->step_rows = left / n_hungry;
-        left -= s->step_rows;
-        n_hungry--;
-    }
+    return st;
 }
+
+/* ---- a step ---- */
 
 /* Adds the rows of the sessions that generate, or of those that do not. */
 static enum sl_status add_rows(struct sl_engine *e, struct sl_step *step, bool decode) {
@@ -369,12 +331,12 @@ static bool all_canceled(const struct sl_abort *a) {
     struct sl_engine *e = ((const struct step_abort *)a)->e;
     if (atomic_load_explicit(&e->stop, memory_order_relaxed))
         return true;
-    if (!atomic_exchange(&e->cancel_asked, false))
+    if (!atomic_exchange(&e->cancel_asked, false) && sl_now_ns() < e->next_deadline_ns)
         return false;
     pthread_mutex_lock(&e->lock);
     sl_session_splice(&e->waiting, &e->inbox);
     pthread_mutex_unlock(&e->lock);
-    sweep_canceled(e);
+    sweep(e);
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (e->slots[i] && e->slots[i]->step_rows)
             return false;
@@ -389,10 +351,7 @@ static void count_step(struct sl_engine *e, const struct sl_step *step, uint64_t
     sl_count(prompt_tokens_total, n_prompt);
     sl_count(prefill_ns_total, prompt_ns);
     sl_count(decode_ns_total, ns - prompt_ns);
-    if (n_prompt >= MIN_PROMPT_ROWS / 2) {
-        double row = (double)ns / n_prompt;
-        e->prompt_row_ns = e->prompt_row_ns > 0 ? 0.5 * (e->prompt_row_ns + row) : row;
-    }
+    sl_pace_learn(&e->pace, n_prompt, step->n_decode, ns);
 }
 
 /* Counts what the step took and gives each session its share. */
@@ -449,13 +408,25 @@ static void finish_failed(struct sl_engine *e, const struct sl_step *step,
     }
 }
 
+/* After a step, before anything is sampled: what has become full is shared. */
+static enum sl_status publish(struct sl_engine *e) {
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < e->plan.config.parallel && st == SL_OK; i++) {
+        struct sl_session *s = e->slots[i];
+        if (!s || !s->step_rows)
+            continue;
+        s->n_kv += s->step_rows;
+        st = sl_session_publish(e, s);
+    }
+    return st;
+}
+
 static void step_done(struct sl_engine *e, float *logits) {
     uint64_t now = sl_now_ns();
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
         struct sl_session *s = e->slots[i];
         if (!s || !s->step_rows)
             continue;
-        s->n_kv += s->step_rows;
         s->step_rows = 0;
         struct sl_token_sink *sink = s->req->sink;
         if (!s->first_done) {
@@ -471,9 +442,9 @@ static void step_done(struct sl_engine *e, float *logits) {
     }
 }
 
-static void run_step(struct sl_engine *e, uint32_t n_running) {
+static void run_step(struct sl_engine *e) {
     uint64_t start = sl_now_ns();
-    share_rows(e, n_running);
+    sl_share_rows(e);
     struct sl_step *step = sl_forward_begin(e->forward);
     struct sl_err err = {{0}};
     enum sl_status st = add_rows(e, step, true);
@@ -498,6 +469,12 @@ static void run_step(struct sl_engine *e, uint32_t n_running) {
     }
     count_step(e, step, sl_now_ns() - start);
     finish_failed(e, step, &err);
+    st = publish(e);
+    if (st != SL_OK) {
+        sl_fail(&err, st, "the page table: %s", sl_status_text(st));
+        step_failed(e, st, &err);
+        return;
+    }
     start = sl_timeline_now(e->timeline);
     step_done(e, logits);
     sl_timeline_since(e->timeline, "sample", start, {"rows", step->n_out});
@@ -559,6 +536,8 @@ static void wait_for_work(struct sl_engine *e) {
     if (e->heat_saved_ns && e->heat_saved_ns + HEAT_GAP_NS > due)
         due = e->heat_saved_ns + HEAT_GAP_NS;
     due = keep_heat(e, now, due);
+    if (e->next_deadline_ns < due)
+        due = e->next_deadline_ns;
     if (fetch && sl_fetch_has_background(fetch)) {
         pthread_mutex_unlock(&e->lock);
         sl_fetch_idle(fetch, BACKGROUND_NS);
@@ -575,15 +554,26 @@ static void wait_for_work(struct sl_engine *e) {
     }
 }
 
+/* Shows where the experts are to those who have asked since the last time. */
+static void show_experts(struct sl_engine *e) {
+    if (!sl_expert_map_asked(e->map))
+        return;
+    struct sl_fetch *fetch = e->store ? sl_store_fetch(e->store) : NULL;
+    struct sl_expert_map_tier slots = {SL_TIER_HOST, fetch ? sl_fetch_cache(fetch) : NULL};
+    sl_expert_map_publish(e->map, fetch ? sl_fetch_heat(fetch) : NULL, &slots, fetch ? 1 : 0,
+                          sl_now_ns());
+}
+
 void *sl_scheduler_main(void *arg) {
     struct sl_engine *e = arg;
     uint32_t n_running = 0;
     uint64_t started_ns = sl_now_ns();
+    show_experts(e);
     for (;;) {
         pthread_mutex_lock(&e->lock);
-        /* One that waits always finds a slot while none runs: only then is there nothing to do. */
         e->idle_ns = sl_now_ns();
-        while (!e->poked && !n_running && !e->waiting.n)
+        while (!e->poked && !n_running && !(e->waiting.n && can_admit(e)) &&
+               sl_now_ns() < e->next_deadline_ns)
             wait_for_work(e);
         e->poked = false;
         sl_session_splice(&e->waiting, &e->inbox);
@@ -592,7 +582,7 @@ void *sl_scheduler_main(void *arg) {
         enum sl_status dead = e->dead;
         pthread_mutex_unlock(&e->lock);
 
-        sweep_canceled(e);
+        sweep(e);
         if (dead != SL_OK) {
             if (job)
                 end_job(e, job, sl_fail(job->err, dead, "%s", e->dead_err.text));
@@ -602,16 +592,23 @@ void *sl_scheduler_main(void *arg) {
                 run_job(e, job);
             offer_resumed(e);
             admit(e);
+            struct sl_err err;
+            enum sl_status st = settle(e);
+            if (st != SL_OK)
+                break_down(e, st,
+                           (sl_fail(&err, st, "the page table: %s", sl_status_text(st)), &err));
         }
         n_running = update_gauges(e);
+        show_experts(e);
         if (stop)
             break;
         if (n_running) {
-            run_step(e, n_running);
+            run_step(e);
             uint64_t last = e->heat_saved_ns ? e->heat_saved_ns : started_ns;
             keep_heat(e, sl_now_ns(), last + e->heat_busy_ns);
         }
         n_running = update_gauges(e);
+        sl_slots_publish(e);
         if (e->timeline)
             sl_timeline_pause(e->timeline, !n_running);
     }

@@ -21,11 +21,15 @@ struct sl_session {
     atomic_bool cancel; /* asked to stop */
     atomic_bool resume; /* the sink has room again */
 
+    uint64_t task;            /* its number among all requests, from 1 */
     uint32_t slot;            /* row of the page table, SL_NO_SLOT = no KV */
     uint32_t n_prompt, n_max; /* n_max: prompt and answer at most */
     uint32_t n_history;       /* prompt and accepted tokens */
     uint32_t n_kv;            /* positions of the history whose KV is written */
     uint32_t n_pages;         /* pages held */
+    uint32_t n_shared;        /* the first of them, in the prefix tree: others may hold them too */
+    uint32_t n_cached;        /* tokens of the prompt that were not computed */
+    bool follows;             /* another session computes what it needs next */
     uint32_t step_rows;       /* rows in the step being built or run */
     uint32_t step_first;      /* the first of them in the step */
     uint32_t step_out;        /* row of the logits, UINT32_MAX = none */
@@ -64,6 +68,10 @@ static inline uint32_t sl_session_todo(const struct sl_session *s) {
 /* Are the next rows generated ones? (A session never feeds both kinds in one step.) */
 static inline bool sl_session_decodes(const struct sl_session *s) {
     return s->n_kv >= s->n_prompt;
+}
+/* Has it rows in the next step? NULL has none. */
+static inline bool sl_session_runs(const struct sl_session *s) {
+    return s && !s->parked && !s->follows;
 }
 static inline uint32_t sl_session_predicted(const struct sl_session *s) {
     return s->n_history - s->n_prompt;

@@ -129,6 +129,9 @@ struct loader {
     struct sl_progress *progress;
     int *fd;        /* [n_files] through the page cache */
     int *fd_direct; /* [n_files] unbuffered, -1 where the file system has none */
+    char *buffers;  /* [N_READERS, PIECE_BYTES] on the way to the device; NULL: it is not needed */
+    uint32_t n_buffers_taken; /* under lock */
+    pthread_mutex_t device;   /* held to call it: it is for one thread at a time */
     pthread_mutex_t lock;
     /* under lock */
     uint32_t run; /* next piece: run and offset in it */
@@ -198,10 +201,28 @@ static enum sl_status read_piece(struct loader *ld, uint32_t file, char *dst, ui
     return SL_OK;
 }
 
+/* Reads n bytes of a run from start on to their place, through buffer (NULL: straight). */
+static enum sl_status load_piece(struct loader *ld, const struct sl_weight_run *run, uint64_t start,
+                                 uint64_t n, char *buffer, uint64_t *out_cached,
+                                 struct sl_err *err) {
+    char *place = ld->w->slab + run->slab_bytes + start;
+    enum sl_status st = read_piece(ld, run->file, buffer ? buffer : place,
+                                   run->offset_bytes + start, n, out_cached, err);
+    if (st != SL_OK || !buffer)
+        return st;
+    pthread_mutex_lock(&ld->device);
+    st = sl_device_upload(ld->w->dev, place, buffer, n);
+    pthread_mutex_unlock(&ld->device);
+    return st == SL_OK ? SL_OK
+                       : sl_fail(err, st, "copying weights to %s: %s", ld->w->dev->caps.name,
+                                 sl_status_text(st));
+}
+
 static void *reader_main(void *arg) {
     struct loader *ld = arg;
     const struct sl_weights_layout *l = &ld->w->layout;
     pthread_mutex_lock(&ld->lock);
+    char *buffer = ld->buffers ? ld->buffers + (size_t)ld->n_buffers_taken++ * PIECE_BYTES : NULL;
     while (ld->status == SL_OK && ld->run < l->n_runs) {
         const struct sl_weight_run *run = &l->runs[ld->run];
         uint64_t start = ld->run_done_bytes;
@@ -217,8 +238,7 @@ static void *reader_main(void *arg) {
 
         struct sl_err err;
         uint64_t cached = 0;
-        enum sl_status st = read_piece(ld, run->file, ld->w->slab + run->slab_bytes + start,
-                                       run->offset_bytes + start, n, &cached, &err);
+        enum sl_status st = load_piece(ld, run, start, n, buffer, &cached, &err);
         pthread_mutex_lock(&ld->lock);
         if (st != SL_OK) {
             if (ld->status == SL_OK) {
@@ -275,24 +295,23 @@ static enum sl_status load_all(struct loader *ld, struct sl_err *err) {
 enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struct sl_device *dev,
                                const struct sl_weights_io *io, struct sl_progress *progress,
                                struct sl_weights **out_weights, struct sl_err *err) {
-    if (!dev->caps.host_visible)
-        return sl_fail(
-            err, SL_ERR_UNSUPPORTED,
-            "%s: loading weights into memory that the host cannot reach is not supported",
-            dev->caps.name);
     uint32_t n_files = sl_gguf_n_files(model->gguf);
     struct sl_weights *w = calloc(1, sizeof *w);
     struct loader ld = {.w = w, .gguf = model->gguf, .io = io, .progress = progress};
     ld.fd = malloc(n_files * sizeof *ld.fd);
     ld.fd_direct = malloc(n_files * sizeof *ld.fd_direct);
     enum sl_status st;
-    if (!w || !ld.fd || !ld.fd_direct) {
+    _Static_assert(SL_WEIGHTS_LOAD_BYTES == (uint64_t)N_READERS * PIECE_BYTES, "as planned");
+    if (!dev->caps.host_visible)
+        ld.buffers = aligned_alloc(SL_IO_ALIGN_BYTES, SL_WEIGHTS_LOAD_BYTES);
+    if (!w || !ld.fd || !ld.fd_direct || (!dev->caps.host_visible && !ld.buffers)) {
         st = sl_fail(err, SL_ERR_NOMEM, "no memory to load the weights");
         goto free_lists;
     }
     for (uint32_t i = 0; i < n_files; i++)
         ld.fd[i] = ld.fd_direct[i] = -1;
     pthread_mutex_init(&ld.lock, NULL);
+    pthread_mutex_init(&ld.device, NULL);
     w->dev = dev;
     st = sl_weights_layout_make(model, experts, &w->layout, err);
     if (st != SL_OK)
@@ -300,14 +319,19 @@ enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struc
     st = sl_device_alloc(dev, w->layout.total_bytes, &w->alloc);
     if (st != SL_OK) {
         w->alloc = NULL;
-        st = sl_fail(err, st, "no memory for %.2f GiB of weights",
-                     (double)w->layout.total_bytes / 0x1p30);
+        st = sl_fail(err, st, "no memory for %.2f GiB of weights on %s",
+                     (double)w->layout.total_bytes / 0x1p30, dev->caps.name);
         goto close_files;
     }
     w->slab = (char *)(uintptr_t)round_up((uintptr_t)w->alloc);
     st = open_files(&ld, n_files, err);
     if (st == SL_OK)
         st = load_all(&ld, err);
+    if (st == SL_OK && ld.buffers) {
+        st = sl_device_sync(dev);
+        if (st != SL_OK)
+            st = sl_fail(err, st, "copying weights to %s: %s", dev->caps.name, sl_status_text(st));
+    }
 close_files:
     for (uint32_t i = 0; i < n_files; i++) {
         if (ld.fd[i] >= 0)
@@ -315,8 +339,10 @@ close_files:
         if (ld.fd_direct[i] >= 0)
             close(ld.fd_direct[i]);
     }
+    pthread_mutex_destroy(&ld.device);
     pthread_mutex_destroy(&ld.lock);
 free_lists:
+    free(ld.buffers);
     free(ld.fd);
     free(ld.fd_direct);
     if (st != SL_OK) {

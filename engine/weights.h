@@ -14,6 +14,9 @@
 /* Alignment of unbuffered reads, in memory, in the file and in length. */
 #define SL_IO_ALIGN_BYTES 4096u
 
+/* Buffers that the bytes pass through to a device whose memory the host cannot reach. */
+#define SL_WEIGHTS_LOAD_BYTES ((uint64_t)32 << 20)
+
 struct sl_weight_run {
     uint32_t file;
     uint64_t offset_bytes; /* in the file, a multiple of SL_IO_ALIGN_BYTES */
@@ -45,7 +48,8 @@ extern const struct sl_weights_io sl_weights_system_io;
 
 struct sl_weights;
 
-/* Allocates the slab on dev and fills it with a few reading threads. experts as above.
+/* Allocates the slab on dev and fills it with a few reading threads; where the host cannot reach it
+ * through SL_WEIGHTS_LOAD_BYTES of buffers. experts as above.
  * progress may be NULL.
  * Truncated file, read error: SL_ERR_IO naming file, offset and tensor. progress said stop:
  * SL_ERR_CANCELED. model is borrowed until destroy. */

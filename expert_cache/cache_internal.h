@@ -5,9 +5,10 @@
 #include "expert_cache/expert_cache.h"
 
 #define LAYER_NONE UINT32_MAX
+#define LAYER_GONE UINT16_MAX /* of an expert: none */
 
 enum slot_state { SLOT_FREE, SLOT_LOADING, SLOT_READY, SLOT_FAILED };
-enum fill_kind { FILL_DEMAND, FILL_LOOKAHEAD, FILL_WARMUP };
+enum fill_kind { FILL_DEMAND, FILL_LOOKAHEAD, FILL_WARMUP, FILL_MOVE };
 
 struct slot {
     struct sl_expert_id id; /* also of a free slot: any expert of its class */
@@ -46,11 +47,13 @@ struct sl_cache {
     uint32_t stamp;
     struct sl_cache_stats stats;
     struct pool pools[SL_CACHE_CLASSES];
-    struct slot *slots;   /* [n_slots] */
-    struct layer *layers; /* [n_layer] */
-    uint32_t *slot_of;    /* [n_layer, n_expert] loading or ready, else SL_SLOT_NONE */
-    uint32_t *stamps;     /* [n_expert] finds an id that is given twice */
-    uint8_t *evictable;   /* [n_layer, n_expert] */
+    struct slot *slots;          /* [n_slots] */
+    struct layer *layers;        /* [n_layer] */
+    uint32_t *slot_of;           /* [n_layer, n_expert] loading or ready, else SL_SLOT_NONE */
+    uint32_t *stamps;            /* [n_expert] finds an id that is given twice */
+    uint8_t *evictable;          /* [n_layer, n_expert] */
+    uint8_t *elsewhere;          /* [n_layer, n_expert] in a faster tier too */
+    struct sl_expert_id evicted; /* by the call that runs; layer LAYER_GONE: none */
 };
 
 #endif

@@ -10,7 +10,7 @@
 size_t sl_cache_bytes(const struct sl_heat_config *shape, uint32_t n_slots) {
     size_t n = (size_t)shape->n_layer * shape->n_expert;
     return sizeof(struct sl_cache) + n_slots * sizeof(struct slot) +
-           shape->n_layer * sizeof(struct layer) + (n + shape->n_expert) * sizeof(uint32_t) + n;
+           shape->n_layer * sizeof(struct layer) + (n + shape->n_expert) * sizeof(uint32_t) + 2 * n;
 }
 
 static enum sl_status check_config(const struct sl_cache_config *config,
@@ -82,6 +82,7 @@ enum sl_status sl_cache_create(const struct sl_cache_config *config, struct sl_c
     c->slot_of = (uint32_t *)(c->layers + c->n_layer);
     c->stamps = c->slot_of + n;
     c->evictable = (uint8_t *)(c->stamps + c->n_expert);
+    c->elsewhere = c->evictable + n;
     memset(c->slot_of, 0xff, n * sizeof *c->slot_of);
     init_pools(c, config);
     *out_cache = c;
@@ -103,6 +104,11 @@ bool sl_cache_is_ready(const struct sl_cache *c, struct sl_expert_id id) {
     assert(id.layer < c->n_layer && id.expert < c->n_expert);
     uint32_t at = c->slot_of[(size_t)id.layer * c->n_expert + id.expert];
     return at != SL_SLOT_NONE && c->slots[at].state == SLOT_READY;
+}
+
+bool sl_cache_has(const struct sl_cache *c, struct sl_expert_id id) {
+    assert(id.layer < c->n_layer && id.expert < c->n_expert);
+    return c->slot_of[(size_t)id.layer * c->n_expert + id.expert] != SL_SLOT_NONE;
 }
 
 void sl_cache_usage(const struct sl_cache *c, struct sl_cache_usage *out_usage) {

@@ -3,12 +3,16 @@
 #include "expert_cache/cache_internal.h"
 
 #include <assert.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A prefetched expert is taken to be used with this probability until its layer has been routed:
  * what running a router one layer early is known to be right about, at the least. */
 #define PREFETCH_PROBABILITY 0.5f
+/* An expert moves between tiers when it is worth so much more than the one that goes for it: what
+ * is known of either is an estimate, and moving both for nothing costs the link. */
+#define MOVE_GAIN 1.25f
 
 static struct pool *pool_of(struct sl_cache *c, uint32_t layer) {
     return &c->pools[c->layers[layer].pool];
@@ -65,12 +69,13 @@ static void find_least(struct sl_cache *c, uint32_t layer) {
         return;
     const float *p = sl_heat_layer(c->heat, layer);
     const uint8_t *evictable = c->evictable + (size_t)layer * c->n_expert;
+    const uint8_t *elsewhere = c->elsewhere + (size_t)layer * c->n_expert;
     bool some_wanted = l->wanted == version;
     l->least_worth = 3.0f; /* above any probability */
     for (uint32_t e = 0; e < c->n_expert; e++) {
         if (!evictable[e])
             continue;
-        float w = p[e];
+        float w = elsewhere[e] ? 0 : p[e];
         if (some_wanted && w < PREFETCH_PROBABILITY && is_wanted(c, layer, e, version))
             w = PREFETCH_PROBABILITY;
         if (w < l->least_worth) {
@@ -122,6 +127,7 @@ static void evict(struct sl_cache *c, uint32_t at) {
     assert(s->state == SLOT_READY && s->pins == 0);
     set_evictable(c, s, false);
     c->slot_of[expert_at(c, s->id)] = SL_SLOT_NONE;
+    c->evicted = s->id;
     c->stats.evictions++;
     if (s->kind == FILL_LOOKAHEAD)
         c->stats.prefetch_wasted++;
@@ -173,8 +179,14 @@ static void count_needs(struct sl_cache *c, const struct sl_expert_id *id, uint3
 static void add_fill(struct sl_cache *c, struct sl_expert_id id, struct sl_lease lease,
                      enum sl_fill_action action, uint32_t index, struct sl_fill *out_fill,
                      uint32_t *n_fill) {
-    out_fill[(*n_fill)++] = (struct sl_fill){
-        .id = id, .lease = lease, .action = action, .source = c->source, .index = index};
+    bool evicted = action == SL_FILL_START && c->evicted.layer != LAYER_GONE;
+    out_fill[(*n_fill)++] = (struct sl_fill){.id = id,
+                                             .lease = lease,
+                                             .action = action,
+                                             .source = c->source,
+                                             .index = index,
+                                             .evicted = evicted,
+                                             .victim = evicted ? c->evicted : id};
 }
 
 static void take_present(struct sl_cache *c, struct sl_expert_id id, uint32_t index,
@@ -227,6 +239,7 @@ enum sl_status sl_cache_acquire_some(struct sl_cache *c, const struct sl_expert_
     for (uint32_t i = 0; i < n && misses; i++) {
         if (out_lease[i].slot != SL_SLOT_NONE)
             continue;
+        c->evicted.layer = LAYER_GONE;
         if (p->n_free == 0) {
             float score;
             uint32_t victim = find_victim(c, p, &score);
@@ -298,17 +311,28 @@ enum sl_status sl_cache_ready(const struct sl_cache *c, struct sl_lease lease) {
 
 /* ---- fills ---- */
 
-/* Makes sure of a free slot for a look-ahead fill that is worth at least as much as what goes. */
-static bool room_for(struct sl_cache *c, struct pool *p, uint32_t layer, enum sl_prefetch kind) {
-    if (p->n_speculative + c->k >= p->n_slots)
+/* What must be worth less than an expert's worth per time for the expert to take its slot. */
+static float bid(struct sl_cache *c, struct sl_expert_id id, enum sl_prefetch kind) {
+    float d = distance(c, id.layer);
+    if (kind == SL_PREFETCH_MOVE)
+        return sl_heat_layer(c->heat, id.layer)[id.expert] / (MOVE_GAIN * d);
+    /* Warming up takes free slots, and those whose expert is in a faster tier too. */
+    return kind == SL_PREFETCH_WARMUP ? FLT_MIN : PREFETCH_PROBABILITY / d;
+}
+
+/* Makes sure of a free slot for a fill that nobody waits for. */
+static bool room_for(struct sl_cache *c, struct pool *p, struct sl_expert_id id,
+                     enum sl_prefetch kind) {
+    bool full = kind == SL_PREFETCH_MOVE ? 2 * p->n_speculative >= p->n_slots
+                                         : p->n_speculative + c->k >= p->n_slots;
+    if (full)
         return false;
+    c->evicted.layer = LAYER_GONE;
     if (p->n_free > 0)
         return true;
-    if (kind == SL_PREFETCH_WARMUP)
-        return false;
     float score;
     uint32_t victim = find_victim(c, p, &score);
-    if (victim == SL_SLOT_NONE || score >= PREFETCH_PROBABILITY / distance(c, layer))
+    if (victim == SL_SLOT_NONE || score >= bid(c, id, kind))
         return false;
     evict(c, victim);
     return true;
@@ -326,14 +350,16 @@ uint32_t sl_cache_prefetch(struct sl_cache *c, enum sl_prefetch kind, const stru
     for (uint32_t i = 0; i < n; i++) {
         if (c->slot_of[expert_at(c, id[i])] != SL_SLOT_NONE)
             continue;
-        if (!room_for(c, pool_of(c, id[i].layer), id[i].layer, kind)) {
-            c->stats.prefetch_refused++;
+        if (!room_for(c, pool_of(c, id[i].layer), id[i], kind)) {
+            c->stats.prefetch_refused += kind != SL_PREFETCH_MOVE;
             continue;
         }
-        bool warm = kind == SL_PREFETCH_WARMUP;
-        struct sl_lease lease = claim(c, id[i], warm ? FILL_WARMUP : FILL_LOOKAHEAD, now_ns);
-        c->stats.prefetches += !warm;
-        c->stats.warmups += warm;
+        static const enum fill_kind kinds[] = {[SL_PREFETCH_LOOKAHEAD] = FILL_LOOKAHEAD,
+                                               [SL_PREFETCH_WARMUP] = FILL_WARMUP,
+                                               [SL_PREFETCH_MOVE] = FILL_MOVE};
+        struct sl_lease lease = claim(c, id[i], kinds[kind], now_ns);
+        c->stats.prefetches += kind == SL_PREFETCH_LOOKAHEAD;
+        c->stats.warmups += kind == SL_PREFETCH_WARMUP;
         add_fill(c, id[i], lease, SL_FILL_START, i, out_fill, &n_fill);
     }
     return n_fill;
@@ -362,6 +388,14 @@ void sl_cache_filled(struct sl_cache *c, struct sl_lease lease, enum sl_status r
             c->stats.fills_failed++;
     }
     settle(c, lease.slot);
+}
+
+void sl_cache_elsewhere(struct sl_cache *c, struct sl_expert_id id, bool elsewhere) {
+    uint32_t e = expert_at(c, id);
+    if (c->elsewhere[e] == elsewhere)
+        return;
+    c->elsewhere[e] = elsewhere;
+    c->layers[id.layer].stale = true;
 }
 
 void sl_cache_forget(struct sl_cache *c) {

@@ -42,16 +42,18 @@
  * each class the same share of its experts, and never less than one layer's top-k.
  *
  * Tiers: this is one tier; the CPU backend has no more, RAM slots over disk. Two tiers are two
- * caches that share a heat: a miss of the device's asks the host's for a lease, whose slot is the
- * source of the copy up and is released when the copy has been made, and whose own miss is filled
- * from disk first. For that step one thing is to be added here: that an expert which is on the
- * device counts for less in the host's cache, so that the two do not hold the same.
+ * caches that share a heat (engine/expert_tiers.c): a miss of the device's asks the host's for a
+ * lease, whose own miss is filled from disk first, and whose slot is read in place or is the source
+ * of a copy up. sl_cache_elsewhere tells the host's cache what is on the device: such experts go
+ * first, so that the two do not hold the same. A fill names the expert that lost its slot, so that
+ * it can move down instead of being dropped.
  *
  * Threads: no locks; the stage thread that owns it. Nothing allocates after create. */
 #ifndef SL_EXPERT_CACHE_EXPERT_CACHE_H
 #define SL_EXPERT_CACHE_EXPERT_CACHE_H
 
 #include "common/status.h"
+#include "common/tier.h"
 #include "expert_cache/heat.h"
 
 #include <stdbool.h>
@@ -60,8 +62,6 @@
 
 #define SL_SLOT_NONE     UINT32_MAX
 #define SL_CACHE_CLASSES 32u /* size classes at most */
-
-enum sl_tier { SL_TIER_DISK, SL_TIER_HOST, SL_TIER_DEVICE };
 
 /* A pin. slot counts through all classes: class c has the slots first_c .. first_c + n_c - 1,
  * first_c being the sum of the classes before it. */
@@ -83,11 +83,15 @@ struct sl_fill {
     enum sl_fill_action action;
     enum sl_tier source;
     uint32_t index; /* of id among the ids that were asked for */
+    /* START: the slot was taken from victim, whose bytes are in it until the fill writes. */
+    bool evicted;
+    struct sl_expert_id victim;
 };
 
 enum sl_prefetch {
     SL_PREFETCH_LOOKAHEAD, /* a layer's router was run early; may evict what is worth less */
-    SL_PREFETCH_WARMUP,    /* after a start; takes only free slots */
+    SL_PREFETCH_WARMUP, /* after a start; takes only free slots, and of those that are elsewhere */
+    SL_PREFETCH_MOVE,   /* it is in another tier: takes a slot whose expert is clearly colder */
 };
 
 /* All counts since create. */
@@ -163,6 +167,9 @@ uint32_t sl_cache_prefetch(struct sl_cache *cache, enum sl_prefetch kind,
 void sl_cache_filled(struct sl_cache *cache, struct sl_lease lease, enum sl_status result,
                      uint64_t now_ns);
 
+/* Whether a faster tier has the expert too: then its slot here is the first to go. */
+void sl_cache_elsewhere(struct sl_cache *cache, struct sl_expert_id id, bool elsewhere);
+
 /* Empties every slot: their bytes can no longer be trusted. With no lease and no fill out. */
 void sl_cache_forget(struct sl_cache *cache);
 
@@ -170,6 +177,8 @@ void sl_cache_forget(struct sl_cache *cache);
 
 const struct sl_cache_stats *sl_cache_stats(const struct sl_cache *cache);
 bool sl_cache_is_ready(const struct sl_cache *cache, struct sl_expert_id id);
+/* Ready or being filled. */
+bool sl_cache_has(const struct sl_cache *cache, struct sl_expert_id id);
 struct sl_cache_usage {
     uint32_t free, loading, ready, pinned,
         failed; /* slots; pinned are also loading, ready, failed */

@@ -4,10 +4,10 @@ DET_BIN := $(DET_SRC:%.c=$(B)/%)
 DET_LIBS := $(call link_libs,$(call closure,engine))
 
 define det_rule
-$(B)/$(1:%.c=%): $(1) $(DET_LIBS)
+$(B)/$(1:%.c=%): $(1) $(call card,$(1)) $(DET_LIBS)
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(DET_LIBS) -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(call card,$(1)) $(DET_LIBS) -lcmocka $(LDLIBS)
 endef
 $(foreach t,$(DET_SRC),$(eval $(call det_rule,$(t))))
 

@@ -8,10 +8,10 @@ WRAP_test_hang := pread
 WRAP_test_nomem := malloc calloc realloc posix_memalign aligned_alloc strdup free mmap munmap pthread_create
 
 define fault_rule
-$(B)/$(1:%.c=%): $(1) $(FAULT_LIBS)
+$(B)/$(1:%.c=%): $(1) $(call card,$(1)) $(FAULT_LIBS)
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) $(addprefix -Wl$(comma)--wrap=,$(WRAP_$(notdir $(1:%.c=%)))) -o $$@ $(1) $(FAULT_LIBS) -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) $(addprefix -Wl$(comma)--wrap=,$(WRAP_$(notdir $(1:%.c=%)))) -o $$@ $(1) $(call card,$(1)) $(FAULT_LIBS) -lcmocka $(LDLIBS)
 endef
 comma := ,
 $(foreach t,$(FAULT_SRC),$(eval $(call fault_rule,$(t))))

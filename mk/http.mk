@@ -1,9 +1,9 @@
-# The server against the official openai client and raw sockets, on the real binary and the demo model
+# The server against the official clients and raw sockets, on the real binary and the demo model
 # (or SLUICE_TEST_MODEL). Without npm's package the client's tests are skipped, and say so.
 HTTP_TESTS := $(wildcard tests/http/*.test.mjs)
 
 .PHONY: test-http
-## make test-http           the openai npm client and raw sockets against the binary (needs Node.js)
+## make test-http           official npm clients and raw sockets against the binary (needs Node.js)
 test-http: $(B)/sluice tests/http/node_modules/.package-lock.json
 	@MODE=$(MODE) $(TAP_SIDE) $(foreach t,$(HTTP_TESTS),"node --test-reporter=tap $(t)")
 

@@ -5,6 +5,10 @@ UNIT_BIN := $(UNIT_SRC:%.c=$(B)/%)
 closure = $(sort $(1) $(LAYER_$(1)) $(foreach l,$(LAYER_$(1)),$(LAYER_$(l))))
 unit_layer = $(patsubst tests/unit/%/,%,$(dir $(1)))
 
+# Tests named for a device bring a card of their own (tests/support/card.h).
+card = $(if $(findstring test_device,$(1)),$(B)/tests/support/card.o)
+-include $(B)/tests/support/card.d
+
 define unit_rule
 $(B)/$(1:%.c=%): $(1) $(foreach l,$(call closure,$(call unit_layer,$(1))),$(B)/lib/libsl_$(l).a)
 	@mkdir -p $$(@D)

@@ -280,13 +280,17 @@ static size_t trimmed(const char *text, size_t len) {
     return len;
 }
 
-bool sl_answer_begins_in_reasoning(const struct sl_answer_format *f, const char *prompt,
-                                   size_t len) {
-    if (!f->think_open)
-        return false;
-    size_t n = strlen(f->think_open);
+static bool ends_with(const char *text, size_t len, const char *what) {
+    size_t n = what ? strlen(what) : 0;
+    return n && len >= n && memcmp(text + len - n, what, n) == 0;
+}
+
+enum sl_answer_place sl_answer_place(const struct sl_answer_format *f, const char *prompt,
+                                     size_t len) {
     len = trimmed(prompt, len);
-    return len >= n && memcmp(prompt + len - n, f->think_open, n) == 0;
+    if (ends_with(prompt, len, f->think_open))
+        return SL_ANSWER_IN_REASONING;
+    return ends_with(prompt, len, f->think_close) ? SL_ANSWER_BEHIND_REASONING : SL_ANSWER_FRESH;
 }
 
 struct sl_str sl_answer_open_header(const struct sl_answer_format *f, const char *prompt,

@@ -72,9 +72,14 @@ enum sl_status sl_answer_format_markers(const struct sl_answer_format *f,
                                         const struct sl_tokenizer *tok,
                                         struct sl_ids *out_ids) SL_MUST_CHECK;
 
-/* Does a rendered prompt end inside of reasoning, so that the answer begins there? */
-bool sl_answer_begins_in_reasoning(const struct sl_answer_format *f, const char *prompt,
-                                   size_t len);
+/* Where an answer begins, by the prompt's end. */
+enum sl_answer_place {
+    SL_ANSWER_FRESH,            /* the prompt says nothing of reasoning */
+    SL_ANSWER_IN_REASONING,     /* it opens it */
+    SL_ANSWER_BEHIND_REASONING, /* it closes it: there shall be none */
+};
+enum sl_answer_place sl_answer_place(const struct sl_answer_format *f, const char *prompt,
+                                     size_t len);
 /* Harmony: what the prompt has of the header of the message that the answer goes on with. */
 struct sl_str sl_answer_open_header(const struct sl_answer_format *f, const char *prompt,
                                     size_t len);

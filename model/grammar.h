@@ -2,9 +2,9 @@
  * bytes.
  *
  * The notation: rules `name ::= alternatives`, "literals", [classes] of characters, `.` for any
- * character, (groups), the repetitions * + ? {m} {m,} {m,n}, # comments; the rule `root` is the
- * start. Escapes: \n \r \t \\ \" \[ \] \- \^ \xHH \uHHHH \UHHHHHHHH. Classes match characters, so
- * what comes out is always well-formed UTF-8.
+ * character, <[1234]> for the control token of that number, (groups), the repetitions * + ? {m}
+ * {m,} {m,n}, # comments; the rule `root` is the start. Escapes: \n \r \t \\ \" \[ \] \- \^ \xHH
+ * \uHHHH \UHHHHHHHH. Classes match characters, so what comes out is always well-formed UTF-8.
  *
  * Text from strangers is safe here: size, nesting, repetition and the number of nodes are bounded,
  * left recursion is refused, alternatives that can never end are dropped.
@@ -28,8 +28,18 @@ struct sl_grammar;
 /* Errors: SL_ERR_INVALID with the line and what to do; SL_ERR_NOMEM. text is not kept. */
 enum sl_status sl_grammar_parse(const char *text, size_t len, struct sl_grammar **out_grammar,
                                 struct sl_err *err) SL_MUST_CHECK;
+/* The same from another rule. */
+enum sl_status sl_grammar_parse_from(const char *text, size_t len, const char *start,
+                                     struct sl_grammar **out_grammar,
+                                     struct sl_err *err) SL_MUST_CHECK;
 void sl_grammar_destroy(struct sl_grammar **g);
 /* What it holds; does not change. */
 uint64_t sl_grammar_memory_bytes(const struct sl_grammar *g);
+
+/* A control token has no text that a grammar could match: in its place stand these bytes, which no
+ * text has (0xff is in no UTF-8). */
+#define SL_GRAMMAR_TOKEN_BYTES 5u
+#define SL_GRAMMAR_MAX_TOKEN   ((1u << 28) - 1)
+void sl_grammar_token(uint32_t id, char out_bytes[SL_GRAMMAR_TOKEN_BYTES]);
 
 #endif

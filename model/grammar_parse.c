@@ -20,7 +20,7 @@ struct name {
 
 struct parser {
     struct sl_grammar *g;
-    const char *text;
+    const char *text, *start;
     size_t len, at;
     uint32_t depth;
     struct sl_err *err;
@@ -283,6 +283,31 @@ static enum sl_status number(struct parser *p, uint32_t *out) {
     return SL_OK;
 }
 
+void sl_grammar_token(uint32_t id, char out[SL_GRAMMAR_TOKEN_BYTES]) {
+    out[0] = (char)0xff;
+    for (uint32_t i = 1; i < SL_GRAMMAR_TOKEN_BYTES; i++)
+        out[i] = (char)(0x80 | (id >> (7 * (i - 1)) & 0x7f));
+}
+
+/* <[1234]> */
+static enum sl_status control_token(struct parser *p, struct sl_gfrag *out) {
+    char bytes[SL_GRAMMAR_TOKEN_BYTES];
+    uint32_t id = 0, digits = 0;
+    p->at++;
+    if (peek(p) != '[')
+        return bad(p, "a control token is written <[number]>: '[' is expected");
+    for (p->at++; peek(p) >= '0' && peek(p) <= '9'; p->at++, digits++)
+        if ((id = id * 10 + (uint32_t)(peek(p) - '0')) > SL_GRAMMAR_MAX_TOKEN)
+            return bad(p, "a token's number is too large");
+    if (!digits)
+        return bad(p, "a token's number is expected");
+    if (p->len - p->at < 2 || memcmp(p->text + p->at, "]>", 2) != 0)
+        return bad(p, "']>' is expected");
+    p->at += 2;
+    sl_grammar_token(id, bytes);
+    return where(p, sl_g_literal(p->g, bytes, sizeof bytes, out, p->err));
+}
+
 /* Repetitions behind an item. */
 static enum sl_status repeats(struct parser *p, struct sl_gfrag *f) {
     for (;;) {
@@ -336,6 +361,8 @@ static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
         return literal(p, out);
     if (c == '[')
         return char_class(p, out);
+    if (c == '<')
+        return control_token(p, out);
     if (c == '.') {
         p->at++;
         return where(p, sl_g_class(p->g, NULL, 0, true, out, p->err));
@@ -357,7 +384,7 @@ static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
     }
     uint32_t n = name_at(p, &is_rule);
     if (!n)
-        return bad(p, "a literal, class, group or rule name is expected");
+        return bad(p, "a literal, class, group, rule name or control token is expected");
     st = find_name(p, p->text + p->at, n, &name);
     if (st != SL_OK)
         return st;
@@ -438,6 +465,7 @@ static enum sl_status rule(struct parser *p) {
 
 static enum sl_status check_names(const struct parser *p) {
     bool root = false;
+    size_t start_len = strlen(p->start);
     for (uint32_t i = 0; i < p->n_slots; i++) {
         const struct name *n = &p->names[i];
         if (!n->ptr)
@@ -446,21 +474,27 @@ static enum sl_status check_names(const struct parser *p) {
             return sl_fail(p->err, SL_ERR_INVALID,
                            "line %u of the grammar: the rule '%.*s' is used and not defined",
                            line_at(p, n->at), n->len > 80 ? 80 : (int)n->len, n->ptr);
-        if (n->len == 4 && memcmp(n->ptr, "root", 4) == 0) {
+        if (n->len == start_len && memcmp(n->ptr, p->start, start_len) == 0) {
             p->g->root = n->rule;
             root = true;
         }
     }
     return root ? SL_OK
-                : sl_fail(p->err, SL_ERR_INVALID, "the grammar has no rule 'root' to start from");
+                : sl_fail(p->err, SL_ERR_INVALID, "the grammar has no rule '%s' to start from",
+                          p->start);
 }
 
 enum sl_status sl_grammar_parse(const char *text, size_t len, struct sl_grammar **out_grammar,
                                 struct sl_err *err) {
+    return sl_grammar_parse_from(text, len, "root", out_grammar, err);
+}
+
+enum sl_status sl_grammar_parse_from(const char *text, size_t len, const char *start,
+                                     struct sl_grammar **out_grammar, struct sl_err *err) {
     if (len > SL_GRAMMAR_MAX_TEXT_BYTES)
         return sl_fail(err, SL_ERR_INVALID, "the grammar has %zu bytes; the most is %u", len,
                        SL_GRAMMAR_MAX_TEXT_BYTES);
-    struct parser p = {.text = text, .len = len, .err = err};
+    struct parser p = {.text = text, .start = start, .len = len, .err = err};
     p.g = calloc(1, sizeof *p.g);
     if (!p.g)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");

@@ -842,19 +842,49 @@ static enum sl_status rule_of(struct sl_schema *c, const json_t *s, uint32_t *ou
     return st;
 }
 
-enum sl_status sl_json_schema_grammar(const json_t *schema, struct sl_buf *out_text,
-                                      struct sl_err *err) {
+void sl_json_schema_literal(struct sl_buf *out_text, const char *bytes, size_t len) {
+    sl_schema_literal(out_text, bytes, len);
+}
+
+void sl_json_schema_rules_begin(struct sl_schema_rules *r, struct sl_buf *out_text) {
+    *r = (struct sl_schema_rules){.out = out_text};
+    sl_buf_puts(out_text, common_rules);
+}
+
+enum sl_status sl_json_schema_rules_add(struct sl_schema_rules *r, const json_t *root,
+                                        const json_t *schema, uint32_t *out_rule,
+                                        struct sl_err *err) {
     struct sl_err unused;
-    struct sl_schema c = {
-        .root = schema, .out = out_text, .known = json_object(), .err = err ? err : &unused};
-    uint32_t root = 0;
+    struct sl_schema c = {.root = root,
+                          .out = r->out,
+                          .known = json_object(),
+                          .n_rules = r->n_rules,
+                          .work = r->work,
+                          .steps = r->steps,
+                          .err = err ? err : &unused};
+    size_t len = r->out->len;
     if (!c.known)
         return no_memory(&c);
-    sl_buf_puts(out_text, common_rules);
-    enum sl_status st = rule_of(&c, schema, &root);
+    enum sl_status st = rule_of(&c, schema, out_rule);
     json_decref(c.known);
+    if (st == SL_OK && r->out->failed)
+        st = no_memory(&c);
+    if (st != SL_OK && len <= r->out->len)
+        r->out->len = len;
+    r->n_rules = c.n_rules;
+    r->work = c.work;
+    r->steps = c.steps;
+    return st;
+}
+
+enum sl_status sl_json_schema_grammar(const json_t *schema, struct sl_buf *out_text,
+                                      struct sl_err *err) {
+    struct sl_schema_rules r;
+    uint32_t root = 0;
+    sl_json_schema_rules_begin(&r, out_text);
+    enum sl_status st = sl_json_schema_rules_add(&r, schema, schema, &root, err);
     if (st != SL_OK)
         return st;
     sl_buf_printf(out_text, "root ::= r%u\n", root);
-    return out_text->failed ? no_memory(&c) : SL_OK;
+    return out_text->failed ? sl_fail(err, SL_ERR_NOMEM, "out of memory") : SL_OK;
 }

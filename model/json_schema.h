@@ -22,10 +22,29 @@
 #include "common/status.h"
 
 #include <jansson.h>
+#include <stdint.h>
 
 /* Appends the grammar's text. Errors: SL_ERR_INVALID, the text names the keyword and where it
  * stands; SL_ERR_NOMEM. The schema may come from strangers: depth, work and output are bounded. */
 enum sl_status sl_json_schema_grammar(const json_t *schema, struct sl_buf *out_text,
                                       struct sl_err *err) SL_MUST_CHECK;
+
+/* Several schemas in one grammar: their rules behind one another, the shared ones first. Their
+ * bounds hold for all of them together. */
+struct sl_schema_rules {
+    struct sl_buf *out; /* borrowed */
+    uint32_t n_rules;
+    size_t work;
+    uint64_t steps;
+};
+/* Appends what all schemas' rules use: ws, sp, str, num, int, arr, obj, val and their parts. */
+void sl_json_schema_rules_begin(struct sl_schema_rules *r, struct sl_buf *out_text);
+/* Appends the rules of a schema; references start at root. Its own rule is "r<*out_rule>". After an
+ * error the text is as it was. Errors: as above. */
+enum sl_status sl_json_schema_rules_add(struct sl_schema_rules *r, const json_t *root,
+                                        const json_t *schema, uint32_t *out_rule,
+                                        struct sl_err *err) SL_MUST_CHECK;
+/* A literal as grammars write it. */
+void sl_json_schema_literal(struct sl_buf *out_text, const char *bytes, size_t len);
 
 #endif

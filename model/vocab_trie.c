@@ -1,6 +1,7 @@
 #include "model/vocab_trie.h"
 
 #include "common/utf8.h"
+#include "model/grammar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -90,18 +91,33 @@ static bool drops_first_space(const struct sl_tokenizer *tok, const struct sl_vo
     return false;
 }
 
+/* What stands for a token in grammars: its text, or a control token's own bytes (buf), which no
+ * other token may have. */
+static struct sl_str grammar_text(const struct sl_tokenizer *tok, uint32_t id,
+                                  char buf[SL_GRAMMAR_TOKEN_BYTES]) {
+    struct sl_str s = sl_tokenizer_piece(tok, id, false);
+    if (s.len == 0 && sl_tokenizer_is_control(tok, id) && id <= SL_GRAMMAR_MAX_TOKEN) {
+        sl_grammar_token(id, buf);
+        return (struct sl_str){buf, SL_GRAMMAR_TOKEN_BYTES};
+    }
+    if (s.len > TOKEN_MAX_BYTES || (s.len && memchr(s.ptr, 0xff, s.len)))
+        s.len = 0;
+    return s;
+}
+
 static bool copy_texts(struct sl_vocab_trie *t, const struct sl_tokenizer *tok) {
+    char buf[SL_GRAMMAR_TOKEN_BYTES];
     size_t total = 0;
     for (uint32_t id = 0; id < t->n_vocab; id++)
-        total += sl_tokenizer_piece(tok, id, false).len;
+        total += grammar_text(tok, id, buf).len;
     t->offset = calloc((size_t)t->n_vocab + 1, sizeof *t->offset);
     t->bytes = malloc(total + 1);
     if (total > UINT32_MAX || !t->offset || !t->bytes)
         return false;
     uint32_t at = 0;
     for (uint32_t id = 0; id < t->n_vocab; id++) {
-        struct sl_str s = sl_tokenizer_piece(tok, id, false);
-        if (s.len && s.len <= TOKEN_MAX_BYTES) {
+        struct sl_str s = grammar_text(tok, id, buf);
+        if (s.len) {
             memcpy(t->bytes + at, s.ptr, s.len);
             at += (uint32_t)s.len;
         }

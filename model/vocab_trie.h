@@ -40,8 +40,9 @@ struct sl_vocab_trie {
     uint32_t *offset; /* [n_vocab + 1] */
 };
 
-/* Tokens without a text (control tokens) and those over 1024 bytes are in neither trie. The
- * tokenizer is not kept. Errors: SL_ERR_NOMEM. */
+/* Control tokens have the bytes of sl_grammar_token for a text. Tokens without a text, those over
+ * 1024 bytes and those with a byte that no UTF-8 has are in neither trie. The tokenizer is not
+ * kept. Errors: SL_ERR_NOMEM. */
 enum sl_status sl_vocab_trie_create(const struct sl_tokenizer *tok,
                                     struct sl_vocab_trie **out_trie) SL_MUST_CHECK;
 void sl_vocab_trie_destroy(struct sl_vocab_trie **trie);

@@ -5,7 +5,7 @@
 # is missing.
 set -eu
 
-build="gcc make libc6-dev libmicrohttpd-dev libjansson-dev libpcre2-dev liburing-dev"
+build="gcc make libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libpcre2-dev liburing-dev"
 demo="curl ca-certificates"
 test="$build $demo libcmocka-dev libasan8 libubsan1 libtsan2 python3 python3-jinja2 git"
 peer="git"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# make_dist.sh MANDIR
+# make_dist.sh MANDIR   (CUDA_ARCHS: which GPUs the kernels are for, default all)
 # Packs dist/sluice-VERSION-linux-x86_64.tar.gz: the program with every library that it needs. The C library is inside
 # too and used only where the system's own is too old.
 set -eu
@@ -11,7 +11,7 @@ rm -rf "$out"
 mkdir -p "$out/bin" "$out/libexec" "$out/lib/system" "$out/share/man/man1" "$out/share/bash-completion/completions"
 
 # Its own link: libraries are looked for beside the program, also those that libraries need.
-make -s CUDA_ARCHS=all LDFLAGS="-Wl,--disable-new-dtags,-rpath,'\$\$ORIGIN/../lib'" B=build/dist all
+make -s CUDA_ARCHS="${CUDA_ARCHS:-all}" LDFLAGS="-Wl,--disable-new-dtags,-rpath,'\$\$ORIGIN/../lib'" B=build/dist all
 strip -o "$out/libexec/sluice" build/dist/sluice
 
 ldd build/dist/sluice | awk '$2 == "=>" && $3 ~ /^\// { print $3 } $1 ~ /ld-linux/ { print $1 }' | while read -r lib; do

@@ -322,16 +322,12 @@ static bool read_stop_sequences(struct sl_translation *t, const json_t *body,
 
 /* NULL: e is set. */
 static json_t *translate(const json_t *body, struct sl_http_error *e) {
-    static const struct sl_field fields[] = {{"service_tier", SL_FIELD_STRING, 0, 0, 0}};
+    static const struct sl_field fields[] = {{"service_tier", SL_FIELD_STRING, 0, 0, 0},
+                                             {"metadata", SL_FIELD_OBJECT, 0, 0, 0}};
     static const char *const same[] = {"model", "stream", "temperature", "top_p", "top_k"};
     static const char *const extensions[] = {
         "min_p", "seed", "cache_prompt", "presence_penalty", "frequency_penalty", "repeat_penalty"};
     bool unused;
-    const json_t *metadata = json_object_get(body, "metadata");
-    if (sl_json_given(metadata) && !json_is_object(metadata)) {
-        sl_http_bad(e, "metadata", "'metadata' must be an object, not %s", sl_json_kind(metadata));
-        return NULL;
-    }
     struct sl_translation t;
     json_t *chat = NULL;
     sl_translation_begin(&t);
@@ -340,8 +336,9 @@ static json_t *translate(const json_t *body, struct sl_http_error *e) {
     for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
         sl_translate_copy(&t, body, extensions[i], extensions[i]);
     sl_translate_copy(&t, body, "max_tokens", "max_tokens");
-    if (sl_fields_read(body, fields, 1, &unused, e) && read_stop_sequences(&t, body, e) &&
-        read_thinking(&t, body, e) && read_output_config(&t, body, e) && read_tools(&t, body, e) &&
+    if (sl_fields_read(body, fields, sizeof fields / sizeof *fields, &unused, e) &&
+        read_stop_sequences(&t, body, e) && read_thinking(&t, body, e) &&
+        read_output_config(&t, body, e) && read_tools(&t, body, e) &&
         read_tool_choice(&t, body, e) && read_system(&t, body, e) && read_messages(&t, body, e)) {
         if (!t.tools) /* Anthropic's own were all there were */
             json_object_del(t.chat, "tool_choice");

@@ -53,6 +53,8 @@ bool sl_http_from_status(struct sl_http_error *e, enum sl_status status, const s
         return sl_http_fail(e, 400, NULL, NULL, "%s", text);
     case SL_ERR_CONTEXT_FULL:
         return sl_http_fail(e, 400, "context_length_exceeded", NULL, "%s", text);
+    case SL_ERR_TIMEOUT:
+        return sl_http_fail(e, 504, "deadline_exceeded", NULL, "%s", text);
     case SL_AGAIN:
         return sl_http_fail(e, 429, "queue_full", NULL,
                             "the queue of waiting requests is full; try again later");

@@ -1,4 +1,5 @@
 #include "common/clock.h"
+#include "common/histograms.h"
 #include "common/log.h"
 #include "server/gen.h"
 #include "server/internal.h"
@@ -27,6 +28,8 @@ struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connectio
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     ex->fd = info ? info->connect_fd : -1;
+    info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    ex->link = info ? info->socket_context : NULL;
     pthread_mutex_init(&ex->lock, NULL);
 
     pthread_mutex_lock(&s->list_lock);
@@ -34,6 +37,8 @@ struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connectio
     if (ex->next)
         ex->next->prev = ex;
     s->exchanges = ex;
+    if (ex->link)
+        ex->link->busy = true;
     pthread_mutex_unlock(&s->list_lock);
     return ex;
 }
@@ -151,6 +156,10 @@ void sl_exchange_complete(struct sl_exchange *ex) {
         s->exchanges = ex->next;
     if (ex->next)
         ex->next->prev = ex->prev;
+    if (ex->link) {
+        ex->link->busy = false;
+        ex->link->since_ns = sl_now_ns();
+    }
     pthread_mutex_unlock(&s->list_lock);
 
     pthread_mutex_lock(&ex->lock);
@@ -160,6 +169,8 @@ void sl_exchange_complete(struct sl_exchange *ex) {
     if (ex->gen)
         sl_gen_cancel_locked(ex->gen);
     pthread_mutex_unlock(&ex->lock);
+    if (ex->dispatched && !working && ex->gen)
+        sl_observe(answered, sl_now_ns() - ex->started_ns);
     if (ex->dispatched || ex->replied)
         log_exchange(ex, working, gone);
     sl_exchange_unref(ex);

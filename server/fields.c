@@ -87,6 +87,11 @@ bool sl_fields_read(const json_t *body, const struct sl_field *fields, uint32_t 
                 return sl_http_bad(e, f->name, "'%s' must be a string, not %s", f->name,
                                    sl_json_kind(v));
             break;
+        case SL_FIELD_OBJECT:
+            if (!json_is_object(v))
+                return sl_http_bad(e, f->name, "'%s' must be an object, not %s", f->name,
+                                   sl_json_kind(v));
+            break;
         }
     }
     return true;

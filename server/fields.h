@@ -14,6 +14,7 @@ enum sl_field_kind {
     SL_FIELD_F32,    /* float */
     SL_FIELD_SEED,   /* uint64_t, any JSON integer */
     SL_FIELD_STRING, /* checked, not stored */
+    SL_FIELD_OBJECT, /* likewise */
 };
 
 struct sl_field {

@@ -1,6 +1,7 @@
 #include "server/gen.h"
 
 #include "common/clock.h"
+#include "common/histograms.h"
 #include "server/renderer.h"
 
 #include <stdio.h>
@@ -33,12 +34,19 @@ static enum sl_status sink_push(struct sl_token_sink *s, const struct sl_token *
     if (c->canceled) {
         st = SL_ERR_CANCELED;
     } else {
-        c->last_ns = sl_now_ns();
-        if (!c->first_ns)
-            c->first_ns = c->last_ns;
+        uint64_t now = sl_now_ns();
+        if (!c->first_ns) {
+            c->first_ns = now;
+            sl_observe(first_token, now - ex->started_ns);
+        } else if (!c->refused) {
+            sl_observe(between_tokens, now - c->last_ns);
+        }
+        c->last_ns = now;
+        c->refused = c->ring_count == g->ring_tokens;
         if (token->use)
             c->use = *token->use;
-        if (c->ring_count == g->ring_tokens) {
+        c->n_cached = token->n_cached;
+        if (c->refused) {
             c->parked = true;
             st = SL_AGAIN;
         } else {
@@ -91,6 +99,7 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
         .n_prompt = (uint32_t)prompt->n,
         .max_tokens = p->max_tokens,
         .ignore_eog = p->ignore_eos,
+        .no_cache = !p->cache_prompt,
         .sampling = p->sampling,
         .logprobs = p->logprobs,
         .n_top_logprobs = p->n_top_logprobs,
@@ -239,6 +248,13 @@ void sl_gen_cancel_locked(struct sl_gen *g) {
             cancel_choice_locked(&g->choices[i]);
 }
 
+/* The request's own time or the server's, whichever is shorter; 0 = neither sets one. */
+static uint64_t deadline_of(const struct sl_gen *g, uint64_t now) {
+    double most = g->ex->server->config.request_timeout_s, own = g->params.timeout_s;
+    double s = own > 0 && (most <= 0 || own < most) ? own : most;
+    return s > 0 ? now + (uint64_t)(s * 1e9) : 0;
+}
+
 bool sl_gen_submit(struct sl_gen *g) {
     struct sl_exchange *ex = g->ex;
     for (uint32_t i = 0; i < g->n_choices; i++) {
@@ -248,6 +264,7 @@ bool sl_gen_submit(struct sl_gen *g) {
         if (!gone) {
             c->running = true;
             c->submit_ns = sl_now_ns();
+            c->req.deadline_ns = deadline_of(g, c->submit_ns);
             sl_exchange_ref_locked(ex);
         }
         pthread_mutex_unlock(&ex->lock);
@@ -308,17 +325,27 @@ void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out) {
     pthread_mutex_lock(&c->gen->ex->lock);
     if (c->finished)
         *out = (struct sl_choice_times){(double)c->result.queue_ns, (double)c->result.prefill_ns,
-                                        (double)c->result.decode_ns, c->result.experts};
+                                        (double)c->result.decode_ns, c->result.experts,
+                                        c->result.n_cached};
     else
         *out = (struct sl_choice_times){0, (double)(c->first_ns - c->submit_ns),
-                                        (double)(c->last_ns - c->first_ns), c->use};
+                                        (double)(c->last_ns - c->first_ns), c->use, c->n_cached};
     pthread_mutex_unlock(&c->gen->ex->lock);
 }
 
 void sl_gen_usage(const struct sl_gen *g, struct sl_usage *out) {
     *out = (struct sl_usage){0};
-    for (uint32_t i = 0; i < g->n_prompts; i++)
+    for (uint32_t i = 0; i < g->n_prompts; i++) {
+        /* A prompt is counted once, however many choices it has: what its first needed. */
+        uint32_t least = UINT32_MAX;
+        for (uint32_t k = 0; k < g->params.n; k++) {
+            struct sl_choice_times t;
+            sl_choice_times(&g->choices[i * g->params.n + k], &t);
+            least = t.n_cached < least ? t.n_cached : least;
+        }
         out->prompt += g->prompts[i].n;
+        out->cached += least;
+    }
     for (uint32_t i = 0; i < g->n_choices; i++) {
         out->predicted += g->choices[i].n_predicted;
         out->reasoning += g->choices[i].n_reasoning;

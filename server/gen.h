@@ -43,12 +43,14 @@ struct sl_choice {
     struct sl_token *ring; /* [gen->ring_tokens]; NULL without log-probabilities, then ring_ids */
     uint32_t *ring_ids;    /* id, top bit: end of generation */
     uint32_t ring_head, ring_count;
+    bool refused;   /* the token offered last, which is offered again */
     bool parked;    /* push said SL_AGAIN and the engine was not told to go on */
     bool running;   /* submitted and not finished */
     bool submitted; /* submit returned SL_OK */
     bool canceled;
     bool finished;
     struct sl_gen_result result;
+    uint32_t n_cached;                     /* of its prompt, up to the last token */
     uint64_t submit_ns, first_ns, last_ns; /* of submit and of the first and last token */
     struct sl_expert_use use;              /* up to the last token */
 
@@ -117,6 +119,7 @@ void sl_gen_cancel_locked(struct sl_gen *g);
 struct sl_choice_times {
     double queue_ns, prefill_ns, decode_ns;
     struct sl_expert_use use;
+    uint32_t n_cached; /* tokens of its prompt that did not have to be computed */
 };
 /* The engine's account of a choice; of one that a stop string ended a moment ago, ours. */
 void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out);

@@ -1,26 +1,43 @@
-/* libmicrohttpd's side: listening, bodies within limits, suspended connections, answers. */
+/* libmicrohttpd's side: bodies within limits, suspended connections, answers. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "server/anthropic.h"
+#include "server/dashboard.h"
 #include "server/gen.h"
+#include "server/guard.h"
 #include "server/internal.h"
 #include "server/renderer.h"
+#include "server/tls.h"
 
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CONNECTION_MEMORY_BYTES 65536u /* request line, headers and write buffer: else 431 */
-#define SEND_BUFFER_BYTES       131072 /* of a socket: what a client that does not read can pile up */
 #define SWALLOW_FACTOR          4u /* an oversized body is read on this far, to answer politely */
 
 /* -------------------------------------------------------------------------------------- answers */
+
+/* So that the browser lets a page of an allowed origin read the answer. */
+static void add_cors(const struct sl_exchange *ex, struct MHD_Response *response) {
+    const char *origin = sl_guard_origin(ex);
+    if (ex->server->config.n_cors_origins)
+        MHD_add_response_header(response, "Vary", "Origin");
+    if (!origin)
+        return;
+    MHD_add_response_header(response, "Access-Control-Allow-Origin", origin);
+    MHD_add_response_header(response, "Access-Control-Expose-Headers", "Retry-After");
+    if (!ex->allow || !sl_guard_preflight(ex))
+        return;
+    const char *headers =
+        MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "Access-Control-Request-Headers");
+    MHD_add_response_header(response, "Access-Control-Allow-Methods", ex->allow);
+    if (headers)
+        MHD_add_response_header(response, "Access-Control-Allow-Headers", headers);
+    MHD_add_response_header(response, "Access-Control-Max-Age", "600");
+}
 
 static enum MHD_Result queue_response(struct sl_exchange *ex, unsigned status,
                                       struct MHD_Response *response) {
@@ -39,8 +56,9 @@ static enum MHD_Result queue_response(struct sl_exchange *ex, unsigned status,
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (atomic_load(&ex->server->draining))
         MHD_add_response_header(response, "Connection", "close");
+    add_cors(ex, response);
     ex->http_status = status;
-    sl_count(http_requests_total, 1);
+    sl_answers_count(ex->route, status);
     if (status >= 500)
         sl_count(http_errors_5xx_total, 1);
     else if (status >= 400)
@@ -67,6 +85,8 @@ static enum MHD_Result send_reply(struct sl_exchange *ex) {
     } else if (ex->allow) {
         status = 204; /* OPTIONS */
     }
+    if (ex->file && status == 200)
+        return queue_response(ex, status, sl_dashboard_response(ex->file));
     char *ptr = ex->reply.ptr;
     size_t len = ex->reply.failed ? 0 : ex->reply.len;
     ex->reply = (struct sl_buf){0};
@@ -157,34 +177,6 @@ static enum MHD_Result advance(struct sl_exchange *ex) {
 
 /* ------------------------------------------------------------------------------------- requests */
 
-/* Looks at every byte of every key, whatever the first difference. */
-static bool key_accepted(const struct sl_server_config *c, const char *given) {
-    size_t n = strlen(given);
-    while (n && (given[n - 1] == ' ' || given[n - 1] == '\t'))
-        n--; /* white space around a header's value is not part of it; libmicrohttpd leaves it */
-    unsigned found = 0;
-    for (uint32_t k = 0; k < c->n_api_keys; k++) {
-        const char *key = c->api_keys[k];
-        size_t len = strlen(key);
-        unsigned diff = len != n;
-        for (size_t i = 0; i < len; i++)
-            diff |= (unsigned char)key[i] ^ (unsigned char)(n ? given[i % n] : 0);
-        found |= diff == 0;
-    }
-    return found != 0;
-}
-
-static bool authorized(struct sl_exchange *ex) {
-    const struct sl_server_config *c = &ex->server->config;
-    if (c->n_api_keys == 0 || (ex->route && ex->route->is_public))
-        return true;
-    const char *h = MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "Authorization");
-    if (h && strncasecmp(h, "Bearer ", 7) == 0 && key_accepted(c, h + 7))
-        return true;
-    h = MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "x-api-key");
-    return h && key_accepted(c, h);
-}
-
 static bool too_large(struct sl_exchange *ex) {
     return sl_http_fail(&ex->error, 413, "request_too_large", NULL,
                         "the request body is larger than %llu bytes, the limit of this server "
@@ -194,10 +186,14 @@ static bool too_large(struct sl_exchange *ex) {
 
 /* Headers are in. Errors found here wait for the body's end, so that the client, who is still
  * sending, gets to read them. */
-static enum MHD_Result begin(struct sl_exchange *ex) {
+static enum MHD_Result begin(struct sl_exchange *ex, const char *version) {
     struct sl_server *s = ex->server;
+    if (!sl_guard_framing(ex, version)) { /* answered early, so that the connection ends with it */
+        atomic_store(&ex->collecting, false);
+        return send_reply(ex);
+    }
     ex->route = sl_route_find(ex->method, ex->path, &ex->allow, &ex->error);
-    if (!authorized(ex)) {
+    if (!sl_guard_key(ex) && !sl_guard_preflight(ex)) {
         ex->allow = NULL;
         sl_http_fail(&ex->error, 401, "invalid_api_key", NULL,
                      "a valid API key is required: send it as 'Authorization: Bearer KEY'");
@@ -284,14 +280,13 @@ static enum MHD_Result dispatch(struct sl_exchange *ex) {
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *path,
                                   const char *method, const char *version, const char *data,
                                   size_t *size, void **con_cls) {
-    (void)version;
     struct sl_exchange *ex = *con_cls;
     if (!ex) {
         ex = sl_exchange_create(cls, conn, path, method);
         if (!ex)
             return MHD_NO;
         *con_cls = ex;
-        return begin(ex);
+        return begin(ex, version);
     }
     if (*size) {
         enum MHD_Result r = take_body(ex, data, *size);
@@ -312,12 +307,72 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
         sl_exchange_complete(ex);
 }
 
+static void link_begin(struct sl_server *s, struct MHD_Connection *conn, void **socket_cls) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct sl_link *l = info ? calloc(1, sizeof *l) : NULL;
+    *socket_cls = l;
+    if (!l)
+        return;
+    l->fd = info->connect_fd;
+    l->since_ns = sl_now_ns();
+    pthread_mutex_lock(&s->list_lock);
+    l->next = s->links;
+    if (l->next)
+        l->next->prev = l;
+    s->links = l;
+    pthread_mutex_unlock(&s->list_lock);
+}
+
+/* Before the socket is closed: the watcher may use it while it finds it on the list. */
+static void link_end(struct sl_server *s, void **socket_cls) {
+    struct sl_link *l = *socket_cls;
+    *socket_cls = NULL;
+    if (!l)
+        return;
+    pthread_mutex_lock(&s->list_lock);
+    if (l->prev)
+        l->prev->next = l->next;
+    else
+        s->links = l->next;
+    if (l->next)
+        l->next->prev = l->prev;
+    pthread_mutex_unlock(&s->list_lock);
+    free(l);
+}
+
 static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_cls,
                           enum MHD_ConnectionNotificationCode what) {
+    struct sl_server *s = cls;
+    bool begins = what == MHD_CONNECTION_NOTIFY_STARTED;
+    sl_count(http_connections, begins ? 1 : -1);
+    if (begins) {
+        link_begin(s, conn, socket_cls);
+    } else {
+        link_end(s, socket_cls);
+        sl_listen_count(&s->listen, -1);
+    }
+}
+
+static unsigned hex_value(char c) {
+    return isdigit((unsigned char)c)    ? (unsigned)(c - '0')
+           : isxdigit((unsigned char)c) ? (unsigned)(tolower((unsigned char)c) - 'a' + 10)
+                                        : 16;
+}
+
+/* In place, as libmicrohttpd does it by itself, but for %00: it would end the text. */
+static size_t unescape(void *cls, struct MHD_Connection *conn, char *text) {
     (void)cls;
     (void)conn;
-    (void)socket_cls;
-    sl_count(http_connections, what == MHD_CONNECTION_NOTIFY_STARTED ? 1 : -1);
+    char *out = text;
+    for (const char *p = text; *p; p++) {
+        unsigned high = *p == '%' ? hex_value(p[1]) : 16;
+        unsigned byte = high < 16 && hex_value(p[2]) < 16 ? high * 16 + hex_value(p[2]) : 0;
+        *out++ = byte ? (char)byte : *p;
+        p += byte ? 2 : 0;
+    }
+    *out = '\0';
+    return (size_t)(out - text);
 }
 
 static void on_log(void *cls, const char *fmt, va_list ap) {
@@ -330,91 +385,60 @@ static void on_log(void *cls, const char *fmt, va_list ap) {
     sl_debug("http: %s", text);
 }
 
-/* ------------------------------------------------------------------------------------ listening */
+/* ------------------------------------------------------------------------------------- daemons */
 
-static enum sl_status listen_on(struct sl_server *s, struct sl_err *err) {
-    const char *host = s->config.host;
-    char port[8];
-    snprintf(port, sizeof port, "%u", s->config.port);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
-    int rc = getaddrinfo(host, port, &hints, &list);
-    if (rc != 0)
-        return sl_fail(err, SL_ERR_CONFIG, "cannot find the address of host %s: %s", host,
-                       gai_strerror(rc));
-    int saved = 0, fd = -1;
-    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0) {
-            saved = errno;
-            continue;
-        }
-        int on = 1, off = 0, send_bytes = SEND_BUFFER_BYTES, idle_s = 15, every_s = 5, probes = 3;
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        /* Accepted sockets inherit these. Keep-alive probes find clients whose machine is gone. */
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
-        setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-        if (a->ai_family == AF_INET6)
-            setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-        if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, 1024) != 0) {
-            saved = errno;
-            close(fd);
-            fd = -1;
-        }
-    }
-    freeaddrinfo(list);
-    if (fd < 0 && saved == EADDRINUSE)
-        return sl_fail(err, SL_ERR_CONFIG,
-                       "port %u on %s is in use by another program; choose another with --port",
-                       s->config.port, host);
-    if (fd < 0)
-        return sl_fail(err, SL_ERR_CONFIG, "cannot listen on %s port %u: %s", host, s->config.port,
-                       strerror(saved));
-    struct sockaddr_storage bound;
-    socklen_t len = sizeof bound;
-    getsockname(fd, (struct sockaddr *)&bound, &len);
-    s->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
-                                                : ((struct sockaddr_in *)&bound)->sin_port);
-    s->listen_fd = fd;
-    return SL_OK;
+static struct MHD_Daemon *start_daemon(struct sl_server *s, bool tls) {
+    const struct sl_server_config *c = &s->config;
+    const struct MHD_OptionItem tls_options[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)sl_tls_retrieve},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, SL_TLS_PRIORITIES},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    /* How many connections there may be is kept by sl_listen: a thread's share of the pool must not
+     * be what refuses one. */
+    return MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG |
+            MHD_USE_NO_LISTEN_SOCKET | (tls ? MHD_USE_TLS : 0),
+        0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)c->n_http_threads, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(c->max_connections * c->n_http_threads), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)c->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY_BYTES,
+        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)8192, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+        NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s, MHD_OPTION_ARRAY,
+        tls ? tls_options : &tls_options[2], MHD_OPTION_END);
 }
 
 enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) {
-    enum sl_status st = listen_on(s, err);
+    const struct sl_server_config *c = &s->config;
+    bool tls = c->tls_cert != NULL, plain = !tls || c->unix_socket;
+    enum sl_status st = SL_OK;
+    if (tls)
+        st = sl_tls_load(c->tls_cert, c->tls_key, err);
+    if (st == SL_OK)
+        st = sl_listen_open(&s->listen, c, err);
     if (st != SL_OK)
         return st;
-    const struct sl_server_config *c = &s->config;
-    s->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG,
-        0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-        MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_THREAD_POOL_SIZE,
-        (unsigned)c->n_http_threads, MHD_OPTION_CONNECTION_LIMIT, (unsigned)c->max_connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)c->timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)8192,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, NULL, MHD_OPTION_END);
-    if (!s->daemon) {
-        close(s->listen_fd);
-        s->listen_fd = -1;
-        return sl_fail(err, SL_ERR_CONFIG,
-                       "cannot start the HTTP server on %s port %u (libmicrohttpd refused)",
-                       c->host, s->port);
-    }
-    return SL_OK;
+    if ((plain && !(s->daemons[0] = start_daemon(s, false))) ||
+        (tls && !(s->daemons[1] = start_daemon(s, true))))
+        return sl_fail(err, SL_ERR_CONFIG, "cannot start the HTTP server: libmicrohttpd refused%s",
+                       tls ? "; was it built with TLS?" : "");
+    s->listen.tcp_daemon = s->daemons[tls];
+    s->listen.unix_daemon = s->daemons[0];
+    return sl_listen_start(&s->listen, err);
 }
 
 void sl_http_quiesce(struct sl_server *s) {
-    /* The socket may be closed only after the daemon has stopped; shut down, it refuses already. */
-    if (MHD_quiesce_daemon(s->daemon) != MHD_INVALID_SOCKET)
-        shutdown(s->listen_fd, SHUT_RDWR);
+    sl_listen_close(&s->listen);
 }
 
 void sl_http_stop(struct sl_server *s) {
-    if (!s->daemon)
-        return;
-    MHD_stop_daemon(s->daemon);
-    s->daemon = NULL;
-    close(s->listen_fd);
+    sl_listen_close(&s->listen);
+    for (uint32_t i = 0; i < 2; i++) {
+        if (s->daemons[i])
+            MHD_stop_daemon(s->daemons[i]);
+        s->daemons[i] = NULL;
+    }
+    sl_listen_release(&s->listen);
+    sl_tls_release();
 }

@@ -14,6 +14,7 @@
 
 #include "common/buf.h"
 #include "server/errors.h"
+#include "server/listen.h"
 #include "server/server.h"
 
 #include "model/chat.h"
@@ -24,6 +25,7 @@
 #include <stdatomic.h>
 
 struct sl_gen;
+struct sl_web_file;
 struct sl_exchange;
 
 /* What attach made of the model: immutable. */
@@ -64,6 +66,11 @@ struct sl_route {
 const struct sl_route *sl_route_find(const char *method, const char *path, const char **out_allow,
                                      struct sl_http_error *e);
 
+/* The table in order; the index of NULL is their number, at that there is NULL. */
+#define SL_MAX_ROUTES 40u
+uint32_t sl_route_index(const struct sl_route *r);
+const struct sl_route *sl_route_at(uint32_t i);
+
 struct sl_exchange {
     struct sl_server *server;
     const struct sl_route *route;
@@ -71,6 +78,7 @@ struct sl_exchange {
     const char *method; /* libmicrohttpd's, for the connection's life */
     uint64_t started_ns;
     int fd;
+    struct sl_link *link; /* the connection's; NULL without memory for one. Connection's thread */
 
     /* connection's thread */
     bool dispatched, replied;
@@ -83,7 +91,8 @@ struct sl_exchange {
     struct sl_buf reply;
     unsigned reply_status; /* 0 = 200 */
     const char *content_type;
-    struct sl_http_error error; /* http_status 0: none */
+    const struct sl_web_file *file; /* the reply instead, when there is no error */
+    struct sl_http_error error;     /* http_status 0: none */
     struct sl_gen *gen;
 
     pthread_mutex_t lock;
@@ -104,20 +113,30 @@ struct sl_exchange {
     uint64_t stretch_ns, stretch_bytes; /* the watcher's: the upload since when, from where */
 };
 
+/* An open connection, for the time between requests, when there is no exchange. */
+struct sl_link {
+    int fd;
+    bool busy;                   /* there is an exchange */
+    uint64_t since_ns;           /* that there is none */
+    struct sl_link *prev, *next; /* server.links; all under list_lock */
+};
+
 struct sl_server {
     struct sl_server_config config;
-    struct MHD_Daemon *daemon;
-    int listen_fd;
-    uint16_t port;
+    struct sl_listen listen;
+    /* One for what comes in the clear, one for TLS, each NULL where it is not needed. */
+    struct MHD_Daemon *daemons[2];
 
     _Atomic int state; /* enum sl_server_state; served and fail_err are valid after their state */
     struct sl_served *served;
     struct sl_err fail_err;
     _Atomic uint64_t done_bytes, total_bytes;
     _Atomic bool draining;
+    int64_t started_s; /* Unix time */
 
     pthread_mutex_t list_lock;
     struct sl_exchange *exchanges;
+    struct sl_link *links;
     _Atomic uint32_t n_active; /* dispatched exchanges that are not freed */
     _Atomic uint64_t bodies_bytes;
     _Atomic uint64_t replies_bytes; /* of workers, until they are sent */
@@ -177,8 +196,16 @@ void sl_served_destroy(struct sl_served **v);
 
 /* http.c */
 enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) SL_MUST_CHECK;
+/* Takes no more connections. */
 void sl_http_quiesce(struct sl_server *s);
 void sl_http_stop(struct sl_server *s);
+
+/* about.c: what the server says of itself */
+void sl_props_handle(struct sl_exchange *ex);
+void sl_slots_handle(struct sl_exchange *ex);
+void sl_metrics_handle(struct sl_exchange *ex);
+/* A request was answered with this status; route is NULL where there is none. Any thread. */
+void sl_answers_count(const struct sl_route *route, unsigned status);
 
 /* chat.c, responses.c, anthropic.c, completions.c: POST handlers (jobs) */
 void sl_chat_handle(struct sl_exchange *ex);

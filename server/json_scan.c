@@ -194,6 +194,7 @@ enum sl_json_scan_result sl_json_scan(struct sl_json_scan *s, const char *text, 
             ok = number_byte(s, c, &over);
             if (over) {
                 value_over(s);
+                ok = true;
                 continue; /* the byte stands behind the number */
             }
         } else if (!is_space(c)) {

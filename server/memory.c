@@ -7,9 +7,11 @@
 
 /* A connection: libmicrohttpd's pool (64 KiB), a response's buffer and ours, the exchange. */
 #define CONNECTION_BYTES ((uint64_t)112 << 10)
+/* With TLS: GnuTLS' session, its records in and out (16 KiB each), and the handshake's parts. */
+#define TLS_BYTES ((uint64_t)80 << 10)
 /* A thread: its stack as far as parsers and templates nest, and the kernel's part. */
 #define THREAD_BYTES  ((uint64_t)288 << 10)
-#define OTHER_THREADS 3u /* libmicrohttpd's own, the watcher, the model's loader */
+#define OTHER_THREADS 3u /* who accepts, the watcher, the model's loader */
 
 /* What one worker may take, W, and what of it each part gets. A body is there four times at most
  * while it is parsed and its parts are joined; a token of an echo or of /tokenize with pieces costs
@@ -35,12 +37,23 @@ static uint64_t most(uint64_t a, uint64_t b) {
 }
 
 static uint64_t threads_bytes(const struct sl_server_config *c) {
-    return (c->n_http_threads + c->n_workers + OTHER_THREADS) * THREAD_BYTES;
+    /* TLS beside a UNIX socket, which has none: two pools. */
+    uint32_t pools = c->tls_cert && c->unix_socket ? 2 : 1;
+    return (pools * c->n_http_threads + c->n_workers + OTHER_THREADS) * THREAD_BYTES;
+}
+
+static uint64_t connection_bytes(const struct sl_server_config *c) {
+    return CONNECTION_BYTES + (c->tls_cert ? TLS_BYTES : 0);
 }
 
 void sl_server_defaults(struct sl_server_config *c) {
-    if (!c->host)
-        c->host = "127.0.0.1";
+    static const char *const loopback[] = {"127.0.0.1"};
+    if (!c->n_hosts && !c->unix_socket) {
+        c->hosts = loopback;
+        c->n_hosts = 1;
+    }
+    if (!c->unix_mode)
+        c->unix_mode = 0600;
     if (c->n_http_threads < 2) /* one is not a pool to libmicrohttpd */
         c->n_http_threads = 2;
     if (!c->n_workers)
@@ -81,7 +94,7 @@ void sl_server_fit(struct sl_server_config *c, uint64_t bytes) {
         c->max_replies_bytes = least(all / 8, MAX_BODIES_BYTES);
     if (!c->max_connections)
         c->max_connections =
-            (uint32_t)most(least(all / 8 / CONNECTION_BYTES, MAX_CONNECTIONS), MIN_CONNECTIONS);
+            (uint32_t)most(least(all / 8 / connection_bytes(&d), MAX_CONNECTIONS), MIN_CONNECTIONS);
     sl_server_defaults(c);
 }
 
@@ -89,7 +102,7 @@ uint64_t sl_server_memory_bytes(const struct sl_server_config *config) {
     struct sl_server_config c = *config;
     sl_server_defaults(&c);
     return c.max_bodies_bytes + c.max_replies_bytes + c.n_workers * c.worker_bytes +
-           c.max_connections * CONNECTION_BYTES + threads_bytes(&c);
+           c.max_connections * connection_bytes(&c) + threads_bytes(&c);
 }
 
 uint32_t sl_server_json_units(const struct sl_server_config *c) {

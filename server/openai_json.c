@@ -146,12 +146,13 @@ static void experts(struct sl_buf *b, const struct sl_expert_use *u) {
 /* Of choices [first, first + n): tokens and what experts took are summed, times are the longest,
  * for they ran together. */
 void sl_openai_timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, uint32_t n) {
-    double prompt = 0, predicted = 0, prompt_ms = 0, predicted_ms = 0, queue_ms = 0;
+    double prompt = 0, cached = 0, predicted = 0, prompt_ms = 0, predicted_ms = 0, queue_ms = 0;
     struct sl_expert_use use = {0};
     for (uint32_t i = first; i < first + n; i++) {
         struct sl_choice_times t;
         sl_choice_times(&g->choices[i], &t);
-        prompt += g->choices[i].req.n_prompt;
+        prompt += g->choices[i].req.n_prompt - t.n_cached;
+        cached += t.n_cached;
         predicted += g->choices[i].n_predicted;
         if (t.prefill_ns * 1e-6 > prompt_ms)
             prompt_ms = t.prefill_ns * 1e-6;
@@ -169,7 +170,7 @@ void sl_openai_timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first,
     rate(b, "prompt", prompt, prompt_ms);
     sl_buf_puts(b, ",");
     rate(b, "predicted", predicted, predicted_ms);
-    sl_buf_printf(b, ",\"queue_ms\":%.3f", queue_ms);
+    sl_buf_printf(b, ",\"cached_n\":%.0f,\"queue_ms\":%.3f", cached, queue_ms);
     experts(b, &use);
     sl_buf_puts(b, "}");
 }

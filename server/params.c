@@ -38,8 +38,15 @@ static const struct sl_field shared_fields[] = {
     {"repeat_last_n", SL_FIELD_U32, P(sampling.repeat_last_n), -1, INT32_MAX},
     {"seed", SL_FIELD_SEED, P(sampling.seed), 0, 0},
     {"ignore_eos", SL_FIELD_BOOL, P(ignore_eos), 0, 0},
-    {"cache_prompt", SL_FIELD_BOOL, R(without_effect), 0, 0},
-    {"user", SL_FIELD_STRING, 0, 0, 0},
+    {"cache_prompt", SL_FIELD_BOOL, P(cache_prompt), 0, 0},
+    {"timeout_s", SL_FIELD_F32, P(timeout_s), 0.001, 86400},
+    {"user", SL_FIELD_STRING, 0, 0, 0}, /* from here on: known, and of no effect */
+    {"metadata", SL_FIELD_OBJECT, 0, 0, 0},
+    {"service_tier", SL_FIELD_STRING, 0, 0, 0},
+    {"store", SL_FIELD_BOOL, R(without_effect), 0, 0},
+    {"safety_identifier", SL_FIELD_STRING, 0, 0, 0},
+    {"prompt_cache_key", SL_FIELD_STRING, 0, 0, 0},
+    {"verbosity", SL_FIELD_STRING, 0, 0, 0},
 };
 static const struct sl_field chat_fields[] = {
     {"max_completion_tokens", SL_FIELD_U32, R(max_completion_tokens), 1, INT32_MAX},
@@ -123,6 +130,28 @@ static bool read_logit_bias(const json_t *body, uint32_t n_vocab, struct sl_gen_
     return true;
 }
 
+/* What clients may ask of other servers and get from this one only in its usual form. */
+static bool check_unsupported(const json_t *body, struct sl_http_error *e) {
+    static const char *const old[] = {"functions", "function_call"};
+    for (size_t i = 0; i < COUNTOF(old); i++) {
+        const json_t *v = json_object_get(body, old[i]);
+        if (v && !json_is_null(v))
+            return sl_http_bad(e, old[i],
+                               "'%s' is the old name of 'tools' and 'tool_choice': use "
+                               "those",
+                               old[i]);
+    }
+    const json_t *modalities = json_object_get(body, "modalities");
+    if (!modalities || json_is_null(modalities))
+        return true;
+    const char *only = json_string_value(json_array_get(modalities, 0));
+    if (json_array_size(modalities) != 1 || !only || strcmp(only, "text") != 0)
+        return sl_http_bad(e, "modalities",
+                           "'modalities' must be [\"text\"]: this model makes text "
+                           "only");
+    return true;
+}
+
 static bool read_stream_options(const json_t *body, struct sl_gen_params *p,
                                 struct sl_http_error *e) {
     const json_t *v = json_object_get(body, "stream_options");
@@ -147,6 +176,7 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
                     struct sl_gen_params *out, struct sl_http_error *e) {
     struct raw r = {0};
     r.p.n = 1;
+    r.p.cache_prompt = true;
     r.p.sampling = sl_sampling_default;
     r.top_logprobs = r.logprobs_count = r.best_of = UINT32_MAX;
     const json_t *seed = json_object_get(body, "seed");
@@ -160,6 +190,9 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
     bool chat = api != SL_API_COMPLETIONS;
     if (!sl_fields_read(body, chat ? chat_fields : completion_fields,
                         chat ? COUNTOF(chat_fields) : COUNTOF(completion_fields), &r, e))
+        return false;
+
+    if (chat && !check_unsupported(body, e))
         return false;
 
     struct sl_gen_params *p = &r.p;

@@ -20,6 +20,8 @@ struct sl_gen_params {
     uint32_t n;          /* choices per prompt */
     uint32_t max_tokens; /* 0 = until the context is full */
     bool ignore_eos;
+    bool cache_prompt; /* take what is known of the prompt, and leave it to others */
+    float timeout_s;   /* for the whole request, waiting included; 0 = the server's */
     bool logprobs;
     uint32_t n_top_logprobs;
     struct sl_sampling sampling; /* logit_bias points to bias */

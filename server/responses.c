@@ -27,6 +27,7 @@ static const struct sl_field fields[] = {
     {"store", SL_FIELD_BOOL, R(store), 0, 0},
     {"background", SL_FIELD_BOOL, R(background), 0, 0},
     {"instructions", SL_FIELD_STRING, 0, 0, 0},
+    {"metadata", SL_FIELD_OBJECT, 0, 0, 0},
     {"user", SL_FIELD_STRING, 0, 0, 0},
     {"safety_identifier", SL_FIELD_STRING, 0, 0, 0},
     {"service_tier", SL_FIELD_STRING, 0, 0, 0},
@@ -56,10 +57,6 @@ static bool check_stateless(const json_t *body, const struct raw *r, struct sl_h
 
 static bool check_metadata(const json_t *body, struct sl_http_error *e) {
     const json_t *m = json_object_get(body, "metadata");
-    if (!sl_json_given(m))
-        return true;
-    if (!json_is_object(m))
-        return sl_http_bad(e, "metadata", "'metadata' must be an object, not %s", sl_json_kind(m));
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)m, key, value) {

@@ -1,5 +1,5 @@
 /* The table of endpoints, and the small ones. */
-#include "common/metrics.h"
+#include "server/dashboard.h"
 #include "server/internal.h"
 
 #include <stdio.h>
@@ -65,61 +65,22 @@ static void handle_model(struct sl_exchange *ex) {
         put_model(&ex->reply, v);
 }
 
-static void handle_metrics(struct sl_exchange *ex) {
-    char *text = NULL;
-    size_t len = 0;
-    FILE *f = open_memstream(&text, &len);
-    if (f) {
-        sl_metrics_write(f);
-        fclose(f);
-        sl_buf_put(&ex->reply, text, len);
-        free(text);
-    } else {
-        sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
-    }
-    ex->content_type = "text/plain; version=0.0.4; charset=utf-8";
-}
-
-static void handle_props(struct sl_exchange *ex) {
-    const struct sl_served *v = ex->server->served;
-    struct sl_buf *b = &ex->reply;
-    sl_buf_puts(b, "{\"model_alias\":");
-    sl_buf_json_text(b, v->id);
-    sl_buf_puts(b, ",\"model_path\":");
-    sl_buf_json_text(b, v->path);
-    sl_buf_puts(b, ",\"architecture\":");
-    sl_buf_json_text(b, v->arch);
-    sl_buf_puts(b, ",\"device\":");
-    sl_buf_json_text(b, v->info.device);
-    sl_buf_printf(b,
-                  ",\"total_slots\":%u,\"default_generation_settings\":{\"n_ctx\":%u},"
-                  "\"n_ctx_train\":%u,\"batch_tokens\":%u,\"weight_bytes\":%llu,\"kv_bytes\":%llu,"
-                  "\"activation_bytes\":%llu",
-                  v->info.parallel, v->info.ctx_tokens, v->n_ctx_train, v->info.batch_tokens,
-                  (unsigned long long)v->info.weight_bytes, (unsigned long long)v->info.kv_bytes,
-                  (unsigned long long)v->info.activation_bytes);
-    sl_buf_puts(b, ",\"tokenizer\":");
-    sl_buf_json_text(b, sl_tokenizer_kind(v->tok));
-    sl_buf_puts(b, ",\"bos_token\":");
-    sl_buf_json_text(b, v->chat.bos_text);
-    sl_buf_puts(b, ",\"eos_token\":");
-    sl_buf_json_text(b, v->chat.eos_text);
-    sl_buf_puts(b, ",\"chat_template\":");
-    sl_buf_json_text(b, v->chat_template_text);
-    sl_buf_puts(b, "}");
-}
-
 #define INLINE SL_ROUTE_INLINE
 #define JOB    SL_ROUTE_JOB
 /*   method  path                    prefix kind  model  public quiet handler */
 static const struct sl_route routes[] = {
+    {"GET", "/", false, INLINE, false, true, true, sl_dashboard_handle},
+    {"GET", "/dashboard/", true, INLINE, false, true, true, sl_dashboard_handle},
     {"GET", "/health", false, INLINE, false, true, true, handle_health},
     {"GET", "/v1/health", false, INLINE, false, true, true, handle_health},
-    {"GET", "/metrics", false, INLINE, false, false, true, handle_metrics},
+    {"GET", "/metrics", false, INLINE, false, false, true, sl_metrics_handle},
     {"GET", "/v1/models", false, INLINE, true, false, true, handle_models},
     {"GET", "/models", false, INLINE, true, false, true, handle_models},
     {"GET", "/v1/models/", true, INLINE, true, false, true, handle_model},
-    {"GET", "/props", false, INLINE, true, false, true, handle_props},
+    {"GET", "/props", false, INLINE, true, false, true, sl_props_handle},
+    {"GET", "/slots", false, INLINE, true, false, true, sl_slots_handle},
+    {"GET", "/v1/sluice/machine", false, INLINE, true, false, true, sl_machine_handle},
+    {"GET", "/v1/sluice/experts", false, INLINE, true, false, true, sl_experts_handle},
     {"POST", "/v1/chat/completions", false, JOB, true, false, false, sl_chat_handle},
     {"POST", "/v1/responses", false, JOB, true, false, false, sl_responses_handle},
     {"POST", "/v1/messages", false, JOB, true, false, false, sl_messages_handle},
@@ -131,11 +92,21 @@ static const struct sl_route routes[] = {
 };
 #undef INLINE
 #undef JOB
+#define N_ROUTES (sizeof routes / sizeof *routes)
+_Static_assert(N_ROUTES <= SL_MAX_ROUTES, "SL_MAX_ROUTES");
+
+uint32_t sl_route_index(const struct sl_route *r) {
+    return r ? (uint32_t)(r - routes) : (uint32_t)N_ROUTES;
+}
+
+const struct sl_route *sl_route_at(uint32_t i) {
+    return i < N_ROUTES ? &routes[i] : NULL;
+}
 
 const struct sl_route *sl_route_find(const char *method, const char *path, const char **out_allow,
                                      struct sl_http_error *e) {
     *out_allow = NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+    for (size_t i = 0; i < N_ROUTES; i++) {
         const struct sl_route *r = &routes[i];
         if (r->prefix ? strncmp(path, r->path, strlen(r->path)) != 0 : strcmp(path, r->path) != 0)
             continue;

@@ -4,6 +4,7 @@
 #include "server/gen.h"
 #include "server/internal.h"
 #include "server/memory.h"
+#include "server/tls.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -15,7 +16,8 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     s->config = *config;
     sl_server_defaults(&s->config);
-    s->listen_fd = -1;
+    s->listen.wake_fd = -1;
+    s->started_s = (int64_t)time(NULL);
     atomic_init(&s->state, SL_SERVER_LOADING);
     pthread_mutex_init(&s->list_lock, NULL);
     pthread_mutex_init(&s->jobs_lock, NULL);
@@ -42,7 +44,11 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
 }
 
 uint16_t sl_server_port(const struct sl_server *s) {
-    return s->port;
+    return s->listen.port;
+}
+
+enum sl_status sl_server_reload_tls(struct sl_server *s, struct sl_err *err) {
+    return sl_tls_load(s->config.tls_cert, s->config.tls_key, err);
 }
 
 void sl_server_progress(struct sl_server *s, uint64_t done_bytes, uint64_t total_bytes) {
@@ -64,7 +70,7 @@ void sl_server_fail(struct sl_server *s, const struct sl_err *err) {
 }
 
 void sl_server_drain(struct sl_server *s) {
-    if (!atomic_exchange(&s->draining, true) && s->daemon)
+    if (!atomic_exchange(&s->draining, true))
         sl_http_quiesce(s);
 }
 
@@ -111,7 +117,8 @@ void sl_server_destroy(struct sl_server **p) {
     /* A connection must not be suspended when the daemon stops. Canceled again and again: a worker
      * may be about to submit. Then a moment for the last bytes to clients that read. */
     int idle_ms = 0;
-    while (s->daemon && (any_work(s) || (sl_server_active(s) > 0 && idle_ms < 1000))) {
+    while ((s->daemons[0] || s->daemons[1]) &&
+           (any_work(s) || (sl_server_active(s) > 0 && idle_ms < 1000))) {
         idle_ms = any_work(s) ? 0 : idle_ms + 10;
         sl_server_cancel(s);
         sleep_ms(10);

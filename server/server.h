@@ -13,9 +13,20 @@
 
 struct sl_server;
 
+#define SL_SERVER_MAX_HOSTS 3u
+
+/* Strings and arrays of them are borrowed until sl_server_destroy. */
 struct sl_server_config {
-    const char *host;            /* a name or address to bind; NULL = "127.0.0.1" */
-    uint16_t port;               /* 0 = one that is free, see sl_server_port */
+    const char *const *hosts; /* [n_hosts] names or addresses to bind */
+    uint32_t n_hosts;         /* at most SL_SERVER_MAX_HOSTS; 0 = 127.0.0.1, or with unix_socket
+                                 none */
+    uint16_t port;            /* of all of them; 0 = one that is free, see sl_server_port */
+    const char *unix_socket;  /* a path to listen on as well, without TLS; NULL = none */
+    uint32_t unix_mode;       /* of that file; 0 = 0600 */
+    const char *tls_cert;     /* PEM files; NULL = no TLS. Both or none. */
+    const char *tls_key;
+    const char *const *cors_origins; /* [n_cors_origins] whose web pages may ask; "*" = all */
+    uint32_t n_cors_origins;
     uint32_t n_http_threads;     /* 0 = 2 */
     uint32_t n_workers;          /* 0 = 2 */
     uint64_t max_body_bytes;     /* of one request; 0 = 64 MiB */
@@ -26,18 +37,22 @@ struct sl_server_config {
     uint32_t max_connections;    /* 0 = 1024 */
     uint32_t timeout_s;          /* a connection without traffic between requests; 0 = 60 */
     uint32_t stall_s;            /* a stream whose client reads nothing; 0 = 600 */
+    uint32_t request_timeout_s;  /* a request, waiting included, takes at most; 0 = no limit */
     uint32_t keepalive_s;        /* comment on a silent stream; 0 = 5 */
     uint32_t buffer_tokens;      /* an answer's tokens its client has not read, before its session
                                     parks; 0 = 1024 (a sixteenth with log-probabilities) */
-    const char *const *api_keys; /* accepted keys, borrowed until destroy; none = open */
+    const char *const *api_keys; /* accepted keys; none = open */
     uint32_t n_api_keys;
 };
 
-/* Binds and listens. A port in use: SL_ERR_CONFIG with a text that says so. */
+/* Binds and listens. A port in use, a bad certificate: SL_ERR_CONFIG with a text that says so. */
 enum sl_status sl_server_create(const struct sl_server_config *config,
                                 struct sl_server **out_server, struct sl_err *err) SL_MUST_CHECK;
-/* The bound port. */
+/* The bound port; 0 = none. */
 uint16_t sl_server_port(const struct sl_server *s);
+/* Reads tls_cert and tls_key again, for the next handshakes; on an error the old ones stay. One
+ * thread at a time. */
+enum sl_status sl_server_reload_tls(struct sl_server *s, struct sl_err *err) SL_MUST_CHECK;
 
 /* For /health while the model loads. Any thread. */
 void sl_server_progress(struct sl_server *s, uint64_t done_bytes, uint64_t total_bytes);

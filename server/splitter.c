@@ -97,6 +97,16 @@ void sl_split_call_begin(struct sl_splitter *s) {
     sl_buf_clear(&s->early);
 }
 
+const json_t *sl_split_tool(const json_t *tools, const char *name) {
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *f = json_object_get(json_array_get(tools, i), "function");
+        const char *n = json_string_value(json_object_get(f, "name"));
+        if (n && strcmp(n, name) == 0)
+            return f;
+    }
+    return NULL;
+}
+
 bool sl_split_call_name(struct sl_splitter *s, const char *name, size_t len) {
     while (len && is_space(*name))
         name++, len--;

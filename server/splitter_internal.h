@@ -123,19 +123,7 @@ bool sl_split_tagged(struct sl_splitter *s);
 void sl_split_tagged_cut(struct sl_splitter *s);
 bool sl_split_harmony(struct sl_splitter *s);
 
-/* splitter_types.c: which JSON a function's parameter may be: bits. All when nothing is known. */
-enum {
-    SL_SPLIT_STRING = 1,
-    SL_SPLIT_NUMBER = 2,
-    SL_SPLIT_BOOLEAN = 4,
-    SL_SPLIT_NULL = 8,
-    SL_SPLIT_ARRAY = 16,
-    SL_SPLIT_OBJECT = 32,
-    SL_SPLIT_ANY = 63,
-};
 /* The tool's `function` object by its name; NULL: none. */
 const json_t *sl_split_tool(const json_t *tools, const char *name);
-uint32_t sl_split_types(const json_t *tools, const char *function, const char *parameter);
-uint32_t sl_split_type_of(const json_t *value);
 
 #endif

@@ -2,7 +2,7 @@
  * MiniMax's. They become JSON by what the function's schema says of each parameter. */
 #include "server/splitter_internal.h"
 
-#include "common/utf8.h"
+#include "model/json_types.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -96,6 +96,12 @@ static enum sl_split_match gap_at(const struct sl_splitter *s, size_t at, const 
     return sl_split_at(s, at, gap + 1);
 }
 
+static uint32_t parameter_types(const struct sl_splitter *s) {
+    const json_t *root = json_object_get(sl_split_tool(s->config->tools, s->name), "parameters");
+    const json_t *schema = json_object_get(json_object_get(root, "properties"), s->key);
+    return sl_json_types(root, schema ? schema : json_object_get(root, "additionalProperties"));
+}
+
 static bool key_step(struct sl_splitter *s) {
     const struct sl_answer_format *f = s->f;
     size_t at = 0, end = 0;
@@ -112,11 +118,10 @@ static bool key_step(struct sl_splitter *s) {
     s->key_len = at;
     s->key[at] = '\0';
     sl_split_take(s, end);
-    s->types = f->typed ? is_string ? SL_SPLIT_STRING : SL_SPLIT_ANY
-                        : sl_split_types(s->config->tools, s->name, s->key);
+    s->types = f->typed ? is_string ? SL_JSON_STRING : SL_JSON_ANY : parameter_types(s);
     s->scanned = 0;
     s->value_started = false;
-    s->state = s->types == SL_SPLIT_STRING ? SL_SPLIT_TAG_STRING : SL_SPLIT_TAG_VALUE;
+    s->state = s->types == SL_JSON_STRING ? SL_SPLIT_TAG_STRING : SL_SPLIT_TAG_VALUE;
     sl_buf_clear(&s->fragment);
     sl_buf_puts(&s->fragment, s->n_params++ ? ", " : "{");
     sl_buf_json(&s->fragment, s->key, s->key_len);
@@ -220,10 +225,10 @@ static void put_value(struct sl_splitter *s, const char *text, size_t len) {
     while (n && is_space(from[n - 1]))
         n--;
     json_t *v = json_loadb(from, n, JSON_DECODE_ANY, NULL);
-    if (!v && !(s->types & SL_SPLIT_STRING))
+    if (!v && !(s->types & SL_JSON_STRING))
         v = python_word(from, n);
     /* A text in quotation marks is JSON only where the key or the type says that it is none. */
-    bool json = v && (sl_split_type_of(v) & s->types) && (!json_is_string(v) || s->f->typed);
+    bool json = v && (sl_json_type_of(v) & s->types) && (!json_is_string(v) || s->f->typed);
     char *written = json ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
     if (written && (json_is_boolean(v) || json_is_null(v)))
         sl_split_call_arguments(s, written, strlen(written));

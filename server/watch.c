@@ -1,6 +1,6 @@
 /* The watcher: libmicrohttpd does not look at a suspended connection's socket, so a client that
  * leaves while it waits would not be noticed. One thread looks at all of them five times a second,
- * asks silent streams for a keep-alive comment, and ends uploads that crawl.
+ * asks silent streams for a keep-alive comment, and ends headers and uploads that crawl.
  *
  * A client that shuts down only its sending side counts as gone too, as with other servers: the two
  * cannot be told apart. */
@@ -67,10 +67,20 @@ static void check_keepalive(const struct sl_server *s, struct sl_exchange *ex, u
     pthread_mutex_unlock(&ex->lock);
 }
 
+/* libmicrohttpd's time-out begins anew with each byte: headers that trickle would hold a connection
+ * for ever. Idle for one time-out, and as long again for the headers. */
+static void check_heads(const struct sl_server *s, uint64_t now) {
+    uint64_t most_ns = 2 * (uint64_t)s->config.timeout_s * 1000000000u;
+    for (struct sl_link *l = s->links; l; l = l->next)
+        if (!l->busy && now > l->since_ns + most_ns)
+            shutdown(l->fd, SHUT_RDWR);
+}
+
 static void tick(struct sl_server *s, struct watch_set *w) {
     uint64_t now = sl_now_ns();
     /* The lock is held to the end: it keeps the exchanges alive and their sockets open. */
     pthread_mutex_lock(&s->list_lock);
+    check_heads(s, now);
     uint32_t n = 0;
     for (struct sl_exchange *ex = s->exchanges; ex; ex = ex->next) {
         if (atomic_load(&ex->collecting)) {

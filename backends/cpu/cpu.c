@@ -174,7 +174,8 @@ static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t
     int room = (int)sizeof caps->name - 6 - (int)strlen(tail);
     snprintf(caps->name, sizeof caps->name, "cpu: %.*s%s", room, brand, tail);
     caps->host_visible = caps->integrated = caps->mapped_host = true;
-    caps->beside = n_threads > 1;
+    caps->rows_alike = true;
+    caps->arithmetic = SL_CPU_ARITHMETIC;
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && page_bytes > 0)
         caps->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;

@@ -21,6 +21,9 @@
 
 #include "backends/backend.h"
 
+/* caps.arithmetic: raise it with every change of these definitions that can show in a bit. */
+#define SL_CPU_ARITHMETIC 1u
+
 enum sl_cpu_isa {
     SL_CPU_C,      /* the definition, single kernels in plain C */
     SL_CPU_AVX2,   /* AVX2 + FMA + F16C */

@@ -118,6 +118,7 @@ enum sl_status sl_null_open(struct sl_device **out_device, struct sl_err *err) {
     d->ops = &null_ops;
     snprintf(d->caps.name, sizeof d->caps.name, "null: does nothing");
     d->caps.host_visible = d->caps.integrated = d->caps.mapped_host = true;
+    d->caps.rows_alike = true;
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         d->caps.weight_dtype[t] = sl_dtype_info(t) != NULL;
     d->caps.kv_dtype[SL_DTYPE_F16] = d->caps.kv_dtype[SL_DTYPE_Q8_0] = true;

@@ -1,3 +1,4 @@
+#include "common/histograms.h"
 #include "common/metrics.h"
 
 #include <setjmp.h>
@@ -91,11 +92,55 @@ static void every_name_has_one_head(void **state) {
     free(text);
 }
 
+/* Buckets add up, each value is in the first that is not below it, and the sum is exact. */
+static void histograms(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t ns;
+        const char *first_in;
+    } values[] = {{0, "0.0001"},        {100000, "0.0001"},        {100001, "0.00025"},
+                  {30000000, "0.05"},   {1000000000, "1"},         {100000000000, "100"},
+                  {100000000001, NULL}, {7000000000000000u, NULL}, {2500000, "0.0025"}};
+    uint64_t sum = 0;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        sl_observe(queue_wait, values[i].ns);
+        sum += values[i].ns;
+    }
+    char *text = NULL, want[128];
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    assert_non_null(f);
+    sl_histograms_write(f);
+    assert_int_equal(fclose(f), 0);
+    uint64_t before = 0;
+    const char *p = strstr(text, "# TYPE sluice_queue_wait_seconds histogram\n");
+    assert_non_null(p);
+    for (uint32_t i = 0; i <= SL_HISTOGRAM_BOUNDS; i++) {
+        char bound[16];
+        unsigned long long n;
+        p = strstr(p, "_bucket{le=\"");
+        assert_int_equal(sscanf(p, "_bucket{le=\"%15[^\"]\"} %llu", bound, &n), 2);
+        for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+            before += values[v].first_in ? strcmp(values[v].first_in, bound) == 0
+                                         : strcmp(bound, "+Inf") == 0;
+        assert_int_equal(n, before);
+        p++;
+    }
+    assert_int_equal(before, sizeof values / sizeof *values);
+    snprintf(want, sizeof want, "\nsluice_queue_wait_seconds_sum %llu.%09llu\n",
+             (unsigned long long)(sum / 1000000000u), (unsigned long long)(sum % 1000000000u));
+    assert_non_null(strstr(text, want));
+    assert_non_null(strstr(text, "\nsluice_queue_wait_seconds_count 9\n"));
+    assert_int_equal(occurrences(text, "# HELP "), occurrences(text, "_count "));
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values),
         cmocka_unit_test(labels_share_one_head),
         cmocka_unit_test(every_name_has_one_head),
+        cmocka_unit_test(histograms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

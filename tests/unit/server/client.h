@@ -100,7 +100,7 @@ static struct reply reply_parse(char *all, size_t len) {
     return r;
 }
 
-static struct reply client_raw(const char *data, size_t len) {
+__attribute__((unused)) static struct reply client_raw(const char *data, size_t len) {
     int fd = client_connect(0);
     if (fd < 0)
         return (struct reply){0};
@@ -127,7 +127,7 @@ static int client_begin_on(int fd, const char *method, const char *path, const c
     return fd;
 }
 
-static int client_begin(const char *path, const char *body) {
+__attribute__((unused)) static int client_begin(const char *path, const char *body) {
     return client_begin_on(client_connect(0), "POST", path, "", body);
 }
 

@@ -5,6 +5,7 @@
  * The engine: every request gets the script's tokens, one a step, all requests in turn; time per
  * step, prefill, failures and parking are as the test says. */
 #include "engine/engine.h"
+#include "engine/expert_map.h"
 #include "model/tokenizer.h"
 
 #include <pthread.h>
@@ -19,6 +20,7 @@ enum { FAKE_BOS = 256, FAKE_EOS, FAKE_IM_START, FAKE_IM_END, FAKE_WORDS };
 struct sl_tokenizer {
     const char *words[FAKE_MAX_WORDS];
     uint32_t n_words;
+    uint64_t control; /* bits: words that are control tokens */
     bool add_bos;
     unsigned char bytes[256]; /* fake_tokenizer_init */
 };
@@ -39,6 +41,14 @@ __attribute__((unused)) static uint32_t fake_word(struct sl_tokenizer *t, const 
     return FAKE_WORDS + t->n_words++;
 }
 
+/* A control token with this text. */
+__attribute__((unused)) static uint32_t fake_control_word(struct sl_tokenizer *t,
+                                                          const char *text) {
+    uint32_t id = fake_word(t, text);
+    t->control |= 1ull << (id - FAKE_WORDS);
+    return id;
+}
+
 uint32_t sl_tokenizer_n_vocab(const struct sl_tokenizer *t) {
     (void)t;
     return FAKE_WORDS + FAKE_MAX_WORDS;
@@ -56,8 +66,9 @@ bool sl_tokenizer_is_eog(const struct sl_tokenizer *t, uint32_t id) {
     return id == FAKE_EOS || id == FAKE_IM_END;
 }
 bool sl_tokenizer_is_control(const struct sl_tokenizer *t, uint32_t id) {
-    (void)t;
-    return id >= FAKE_BOS && id < FAKE_WORDS;
+    if (id >= FAKE_WORDS)
+        return t->control >> (id - FAKE_WORDS) & 1;
+    return id >= FAKE_BOS;
 }
 const char *sl_tokenizer_kind(const struct sl_tokenizer *t) {
     (void)t;
@@ -70,9 +81,18 @@ struct sl_str sl_tokenizer_piece(const struct sl_tokenizer *t, uint32_t id, bool
     if (id < FAKE_WORDS)
         return special ? (struct sl_str){fake_control[id - 256], strlen(fake_control[id - 256])}
                        : (struct sl_str){"", 0};
-    if (id - FAKE_WORDS < t->n_words)
+    if (id - FAKE_WORDS < t->n_words && (special || !sl_tokenizer_is_control(t, id)))
         return (struct sl_str){t->words[id - FAKE_WORDS], strlen(t->words[id - FAKE_WORDS])};
     return (struct sl_str){"", 0};
+}
+
+uint32_t sl_tokenizer_find(const struct sl_tokenizer *t, const char *text, size_t len) {
+    for (uint32_t id = 0; id < sl_tokenizer_n_vocab(t); id++) {
+        struct sl_str s = sl_tokenizer_piece(t, id, true);
+        if (len && s.len == len && memcmp(s.ptr, text, len) == 0)
+            return id;
+    }
+    return SL_NO_TOKEN;
 }
 
 static enum sl_status fake_append(struct sl_ids *ids, uint32_t id) {
@@ -366,8 +386,50 @@ bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
         sl_fail(out_why, SL_ERR_CORRUPT, "m.gguf: was changed while in use");
     return failed;
 }
+uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n) {
+    (void)e;
+    static const struct sl_slot_info busy = {.state = SL_SLOT_DECODE,
+                                             .task = 7,
+                                             .n_prompt = 10,
+                                             .n_prompt_done = 10,
+                                             .n_predicted = 30,
+                                             .n_max = 100,
+                                             .queue_ns = 1500000,
+                                             .prefill_ns = 100000000,
+                                             .decode_ns = 2000000000};
+    for (uint32_t i = 0; i < n && i < 4; i++)
+        out[i] = i == 1 ? busy : (struct sl_slot_info){.state = SL_SLOT_FREE};
+    return 4;
+}
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
-    *out = (struct sl_engine_info){.ctx_tokens = e->ctx_tokens, .parallel = 4, .batch_tokens = 512};
+    *out = (struct sl_engine_info){
+        .ctx_tokens = e->ctx_tokens, .parallel = 4, .queue_max = 17, .batch_tokens = 512};
     out->n_vocab = FAKE_WORDS + FAKE_MAX_WORDS;
     strcpy(out->device, "fake");
+}
+
+/* Two layers of experts, one of them in the middle of the model: the first half in memory, hotter
+ * from one to the next. */
+enum { FAKE_LAYERS = 2, FAKE_EXPERTS = 8 };
+const struct sl_expert_map_shape *sl_engine_expert_shape(const struct sl_engine *e) {
+    static const uint32_t layers[FAKE_LAYERS] = {1, 3};
+    static const struct sl_expert_map_shape shape = {FAKE_LAYERS, FAKE_EXPERTS, 2,
+                                                     layers,      true,         SL_TIER_HOST};
+    (void)e;
+    return &shape;
+}
+uint64_t sl_engine_expert_cells(struct sl_engine *e, uint8_t *out_cells) {
+    (void)e;
+    for (uint32_t i = 0; i < FAKE_LAYERS * FAKE_EXPERTS; i++)
+        out_cells[i] = sl_expert_cell(i % FAKE_EXPERTS < 4 ? SL_TIER_HOST : SL_TIER_DISK, 4 * i);
+    return 1;
+}
+void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out) {
+    static const struct sl_plan_row rows[] = {{"weights", "all \"of\" them", 600, SL_MEMORY_HOST},
+                                              {"KV cache", "", 300, SL_MEMORY_PINNED}};
+    (void)e;
+    *out = (struct sl_engine_memory){rows, 2, 900, 1000, 0, 0};
+}
+const char *sl_memory_kind_name(enum sl_memory_kind kind) {
+    return kind == SL_MEMORY_PINNED ? "pinned" : "host";
 }

@@ -206,7 +206,9 @@ static void test_values(void **state) {
                      "\"max_tokens\":7,\"max_completion_tokens\":5,\"temperature\":0,"
                      "\"top_p\":0.5,\"min_p\":0.1,\"typical_p\":0.9,\"top_k\":40,"
                      "\"presence_penalty\":-1,\"frequency_penalty\":2,\"repeat_penalty\":1.1,"
-                     "\"repeat_last_n\":-1,\"seed\":-5,\"ignore_eos\":true,"
+                     "\"repeat_last_n\":-1,\"metadata\":{\"a\":\"b\"},\"modalities\":[\"text\"],"
+                     "\"service_tier\":\"auto\",\"store\":true,\"verbosity\":\"low\",\"seed\":-5,"
+                     "\"ignore_eos\":true,"
                      "\"logprobs\":true,\"top_logprobs\":4,\"stop\":[\"a\",\"bc\"],"
                      "\"logit_bias\":{\"7\":-100,\"8\":1.5},\"user\":\"me\",\"metadata\":{}}",
                      SL_API_CHAT, &p, &e));
@@ -266,6 +268,11 @@ static void test_each_bad_field(void **state) {
         {"{\"seed\":\"x\"}", "seed"},
         {"{\"seed\":1.5}", "seed"},
         {"{\"user\":5}", "user"},
+        {"{\"metadata\":\"x\"}", "metadata"},
+        {"{\"service_tier\":1}", "service_tier"},
+        {"{\"store\":\"yes\"}", "store"},
+        {"{\"modalities\":[\"text\",\"audio\"]}", "modalities"},
+        {"{\"functions\":[]}", "functions"},
         {"{\"cache_prompt\":5}", "cache_prompt"},
         {"{\"logprobs\":5}", "logprobs"},
         {"{\"top_logprobs\":5}", "top_logprobs"},

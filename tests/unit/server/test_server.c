@@ -445,7 +445,33 @@ static void test_small_endpoints(void **state) {
     v = parse(&r);
     assert_string_equal(str_at(v, "chat_template"), template);
     assert_int_equal(int_at(v, "total_slots"), 4);
+    assert_int_equal(int_at(v, "default_generation_settings.n_ctx"), 4096);
+    assert_true(json_number_value(at(v, "default_generation_settings.params.temperature")) == 1);
     json_decref(v);
+    reply_free(&r);
+    r = client_get("/slots");
+    v = parse(&r);
+    assert_int_equal(json_array_size(v), 4);
+    assert_string_equal(str_at(v, "0.state"), "idle");
+    assert_null(at(v, "0.id_task"));
+    assert_string_equal(str_at(v, "1.state"), "decode");
+    assert_int_equal(int_at(v, "1.id_task"), 7);
+    assert_int_equal(int_at(v, "1.n_remain"), 60);
+    assert_true(json_number_value(at(v, "1.prompt_per_second")) == 100);
+    assert_true(json_number_value(at(v, "1.predicted_per_second")) == 15);
+    json_decref(v);
+    reply_free(&r);
+    r = client_get("/metrics");
+    assert_non_null(
+        strstr(r.body, "\nsluice_http_requests_total{endpoint=\"/slots\",status=\"200\"} "));
+    assert_non_null(
+        strstr(r.body, "\nsluice_http_requests_total{endpoint=\"/v1/models/*\",status=\"404\"} "));
+    assert_non_null(strstr(r.body, "\nprocess_resident_memory_bytes "));
+    assert_non_null(strstr(r.body, "\nprocess_open_fds "));
+    reply_free(&r);
+    r = client_request("HEAD", "/slots", "", NULL);
+    assert_int_equal(r.status, 200);
+    assert_int_equal(r.body_len, 0);
     reply_free(&r);
     r = client_post("/tokenize", "{\"content\":\"a<|im_end|>\",\"with_pieces\":true}");
     v = parse(&r);
@@ -868,6 +894,17 @@ static void test_keepalive(void **state) {
         n++;
     assert_true(n >= 2);
     free(text);
+    reply_free(&r);
+
+    /* An API with an event for it sends that too. */
+    set_script(hello, 9, 140, 10000);
+    r = client_post("/v1/messages", "{\"model\":\"test-model\",\"max_tokens\":9,\"stream\":true,"
+                                    "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}");
+    assert_memory_equal(r.body, ": prompt ", 9);
+    const char *ping = strstr(r.body, "event: ping");
+    assert_non_null(ping);
+    assert_non_null(strstr(ping + 1, "event: ping"));
+    assert_non_null(strstr(r.body, "event: message_stop"));
     reply_free(&r);
 }
 

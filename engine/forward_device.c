@@ -1,0 +1,173 @@
+/* What the layer loop does for devices whose memory the host cannot follow: reading back logits and
+ * what routers chose. On the CPU all of it lies where it is. */
+#include "engine/forward_internal.h"
+
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/expert_tiers.h"
+
+/* ---- pinned memory ---- */
+
+static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    return ((uint64_t)p->n_logit_rows * hp->n_vocab * sizeof(float) + 63) & ~(uint64_t)63;
+}
+
+uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    uint64_t bytes = logits_bytes(hp, p) + (uint64_t)hp->n_layer * p->config.batch_tokens *
+                                               hp->n_expert_used * sizeof(uint32_t);
+    return (bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES * SL_IO_BLOCK_BYTES;
+}
+
+enum sl_status sl_forward_map_host(struct sl_forward *f, struct sl_err *err) {
+    void *unused;
+    enum sl_status st =
+        sl_slab_init(&f->pinned, sl_forward_pinned_bytes(f->hp, f->plan), false, err);
+    if (st != SL_OK)
+        return st;
+    st = sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &unused);
+    if (st != SL_OK) {
+        double mib = (double)f->pinned.size_bytes / 0x1p20;
+        sl_slab_release(&f->pinned);
+        return sl_fail(err, st, "%s cannot write to %.1f MiB of the host's memory: %s",
+                       f->dev->caps.name, mib, sl_status_text(st));
+    }
+    f->host_logits = (float *)(void *)f->pinned.base;
+    f->host_ids = (uint32_t *)(void *)(f->pinned.base + logits_bytes(f->hp, f->plan));
+    return SL_OK;
+}
+
+void sl_forward_unmap_host(struct sl_forward *f) {
+    if (!f->pinned.base)
+        return;
+    sl_device_unmap_host(f->dev, f->pinned.base, f->pinned.size_bytes);
+    sl_slab_release(&f->pinned);
+}
+
+static enum sl_status wait_for_ops(struct sl_device *d) {
+    sl_point point;
+    enum sl_status st = sl_device_mark(d, SL_QUEUE_OPS, &point);
+    return st == SL_OK ? sl_device_await(d, SL_QUEUE_OPS, point) : st;
+}
+
+/* ---- what routers chose ---- */
+
+static size_t ids_at(const struct sl_forward *f, uint32_t layer) {
+    return (size_t)layer * f->step.n_rows * f->hp->n_expert_used;
+}
+
+uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer) {
+    return f->a.expert_ids + (f->plan->reads_back ? ids_at(f, layer) : 0);
+}
+
+enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
+                                   const uint32_t **out_ids) {
+    uint32_t *to = f->host_ids + ids_at(f, layer), n_ids = n * f->hp->n_expert_used;
+    *out_ids = to;
+    enum sl_status st =
+        sl_device_copy(f->dev, SL_QUEUE_OPS, to, sl_forward_ids(f, layer), n_ids * sizeof *to);
+    if (st == SL_OK)
+        st = wait_for_ops(f->dev);
+    for (uint32_t i = 0; i < n_ids && st == SL_OK; i++)
+        if (to[i] >= f->hp->n_expert) {
+            sl_error("%s: a router chose expert %u of %u", f->dev->caps.name, to[i],
+                     f->hp->n_expert);
+            st = SL_ERR_DEVICE_LOST;
+        }
+    return st;
+}
+
+/* How many bytes of routed experts the layer reads: each touched expert once. */
+void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n_rows,
+                             const uint32_t *of_step, const uint32_t *ids) {
+    uint64_t seen[SL_MAX_EXPERTS / 64] = {0};
+    uint32_t n = n_rows * f->hp->n_expert_used, touched = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t e = ids[i];
+        if (e >= f->hp->n_expert)
+            continue; /* a device that has gone wrong: counts must not make it worse */
+        touched += !(seen[e / 64] >> (e % 64) & 1);
+        seen[e / 64] |= (uint64_t)1 << (e % 64);
+    }
+    f->step.n_experts += touched;
+    if (f->fetch && f->resident)
+        sl_fetch_count_hits(f->fetch, touched);
+    sl_count(expert_reads_total, touched);
+    sl_count(expert_read_bytes_total, touched * f->layers[layer].expert_bytes);
+    if (f->routes)
+        sl_route_recorder_layer(f->routes, &f->step, layer, n_rows, of_step, ids);
+}
+
+/* Of all layers at once, when nobody had to know them earlier. */
+static void count_routes(struct sl_forward *f) {
+    const struct sl_step *s = &f->step;
+    for (uint32_t i = 0; i < f->hp->n_layer; i++) {
+        if (f->layers[i].routed_layer == SL_NO_ROUTED_LAYER)
+            continue;
+        /* The last layer's FFN has only the rows that go on to the logits. */
+        bool cut = i + 1 == f->hp->n_layer && !s->keep_all && s->n_out < s->n_rows;
+        sl_forward_count_routes(f, i, cut ? s->n_out : s->n_rows, cut ? s->out_rows : NULL,
+                                f->host_ids + ids_at(f, i));
+    }
+}
+
+/* ---- the beginning of a step ---- */
+
+/* Writes the device's table of where experts are. */
+static enum sl_status upload_refs(struct sl_forward *f, const struct sl_tiers *tiers) {
+    struct sl_expert_ref refs[SL_MAX_EXPERTS];
+    uint32_t n = f->hp->n_expert;
+    for (uint32_t i = 0; i < f->hp->n_layer; i++) {
+        const struct sl_layer_weights *w = &f->layers[i];
+        if (w->routed_layer == SL_NO_ROUTED_LAYER)
+            continue;
+        if (tiers)
+            sl_tiers_refs(tiers, w->routed_layer, refs);
+        enum sl_status st = sl_device_upload(f->dev, f->a.refs + (size_t)i * n,
+                                             tiers ? refs : w->experts, n * sizeof refs[0]);
+        if (st != SL_OK)
+            return st;
+    }
+    return SL_OK;
+}
+
+enum sl_status sl_forward_place(struct sl_forward *f) {
+    const struct sl_tiers *tiers = f->fetch ? sl_fetch_tiers(f->fetch) : NULL;
+    f->resident = !f->fetch || (tiers && sl_tiers_complete(tiers));
+    if (!f->resident || !f->plan->reads_back)
+        return SL_OK;
+    uint32_t version = tiers ? sl_tiers_version(tiers) : 1;
+    if (version == f->refs_version)
+        return SL_OK;
+    enum sl_status st = upload_refs(f, tiers);
+    if (st == SL_OK)
+        f->refs_version = version;
+    return st;
+}
+
+bool sl_forward_wants_graph(const struct sl_forward *f) {
+    const struct sl_step *s = &f->step;
+    return f->resident && f->dev->caps.graphs && !f->no_graphs && !s->keep_all &&
+           s->n_rows <= SL_FORWARD_GRAPHS && s->n_decode == s->n_rows && s->n_out == s->n_rows;
+}
+
+/* ---- the end of a step ---- */
+
+enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
+                                    float **out_logits) {
+    enum sl_status st = SL_OK;
+    *out_logits = logits;
+    routes = routes && f->plan->reads_back && f->resident && f->hp->n_expert;
+    if (routes)
+        st = sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids, f->a.expert_ids,
+                            ids_at(f, f->hp->n_layer) * sizeof *f->host_ids);
+    if (st == SL_OK && f->plan->reads_back && logits) {
+        *out_logits = f->host_logits;
+        st = sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_logits, logits,
+                            (size_t)n * f->hp->n_vocab * sizeof(float));
+    }
+    if (st == SL_OK)
+        st = wait_for_ops(f->dev);
+    if (st == SL_OK && routes)
+        count_routes(f);
+    return st;
+}

@@ -1,0 +1,139 @@
+/* Which KV pages a slot has: private ones, that its session writes, behind shared ones, that hold
+ * the beginning of its text and are written by nobody any more.
+ *
+ * A page becomes shared when its last position is written: it goes into the prefix tree, where any
+ * session with the same text finds it, now or later. What is found is held, so that it stays; the
+ * rest of the tree stays as long as no page is wanted. */
+#include "engine/engine_internal.h"
+
+#include "common/metrics.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define PAGE SL_KV_PAGE_TOKENS
+
+static void tell_idle(struct sl_engine *e) {
+    sl_kv_set_idle(&e->kv, sl_prefix_n_idle(e->prefixes));
+}
+
+/* A free page, or that of the prefix whose last use is longest ago. */
+static uint32_t take_page(struct sl_engine *e) {
+    uint32_t page = sl_kv_page_take(&e->kv);
+    if (page != SL_KV_NO_PAGE)
+        return page;
+    page = sl_prefix_evict(e->prefixes);
+    if (page != SL_KV_NO_PAGE)
+        sl_count(prefix_evictions_total, 1);
+    return page;
+}
+
+enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_pages,
+                               uint32_t n_tokens) {
+    uint32_t need = (n_tokens + PAGE - 1) / PAGE;
+    assert(need <= e->plan.session_pages);
+    enum sl_status st = SL_OK;
+    while (*n_pages < need && st == SL_OK) {
+        uint32_t page = take_page(e);
+        st = page == SL_KV_NO_PAGE ? SL_ERR_DEVICE_OOM
+                                   : sl_forward_set_page(e->forward, slot, (*n_pages)++, page);
+    }
+    tell_idle(e);
+    return st;
+}
+
+void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages) {
+    while (*n_pages)
+        sl_kv_page_give(&e->kv, sl_forward_page(e->forward, slot, --*n_pages));
+}
+
+/* The node of the session's last shared page. */
+static uint32_t shared_end(const struct sl_engine *e, const struct sl_session *s) {
+    return s->n_shared ? sl_forward_page(e->forward, s->slot, s->n_shared - 1) : SL_PREFIX_ROOT;
+}
+
+/* Pages of the session's text that may be shared, counted from its start. Where prompt rows and
+ * generated rows round differently, only prompt rows make pages that others may take; and a session
+ * that lost its slot takes back no more than that, so that its own generated rows stay such. */
+static uint32_t shareable_pages(const struct sl_engine *e, const struct sl_session *s) {
+    if (s->req->no_cache)
+        return 0;
+    return (e->dev->caps.rows_alike ? s->n_history : s->n_prompt) / PAGE;
+}
+
+/* Of them, those that the session may take from others: its last position is always computed, since
+ * it is that row's logits that choose the next token. */
+static uint32_t adoptable_pages(const struct sl_engine *e, const struct sl_session *s) {
+    uint32_t most = (s->n_history - 1) / PAGE, n = shareable_pages(e, s);
+    return n < most ? n : most;
+}
+
+void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s) {
+    while (s->n_pages > s->n_shared)
+        sl_kv_page_give(&e->kv, sl_forward_page(e->forward, s->slot, --s->n_pages));
+    while (s->n_shared)
+        sl_prefix_release(e->prefixes, sl_forward_page(e->forward, s->slot, --s->n_shared));
+    s->n_pages = s->n_kv = 0;
+    tell_idle(e);
+}
+
+enum sl_status sl_session_publish(struct sl_engine *e, struct sl_session *s) {
+    uint32_t n = shareable_pages(e, s), full = s->n_kv / PAGE;
+    enum sl_status st = SL_OK;
+    /* Pages are shared from the start on without a gap: one that may not be ends it. */
+    while (s->n_shared < full && s->n_shared < n && st == SL_OK) {
+        uint32_t parent = shared_end(e, s), i = s->n_shared++;
+        uint32_t page = sl_forward_page(e->forward, s->slot, i);
+        const uint32_t *ids = s->history + (size_t)i * PAGE;
+        uint32_t node = sl_prefix_find(e->prefixes, parent, ids);
+        if (node == SL_KV_NO_PAGE) {
+            sl_prefix_add(e->prefixes, page, parent, ids);
+        } else { /* another session was faster: the same bits are there twice */
+            sl_prefix_use(e->prefixes, node);
+            sl_kv_page_give(&e->kv, page);
+            st = sl_forward_set_page(e->forward, s->slot, i, node);
+        }
+    }
+    tell_idle(e);
+    return st;
+}
+
+/* Does the session stand before a page that it might take from others? */
+static bool before_a_page(const struct sl_engine *e, const struct sl_session *s) {
+    return s->n_kv == s->n_shared * PAGE && s->n_shared < adoptable_pages(e, s);
+}
+
+enum sl_status sl_session_adopt(struct sl_engine *e, struct sl_session *s) {
+    enum sl_status st = SL_OK;
+    uint32_t had = s->n_shared;
+    while (st == SL_OK && before_a_page(e, s)) {
+        uint32_t node = sl_prefix_find(e->prefixes, shared_end(e, s), s->history + s->n_kv);
+        if (node == SL_KV_NO_PAGE)
+            break;
+        while (s->n_pages > s->n_shared) /* reserved for a step that was given up */
+            sl_kv_page_give(&e->kv, sl_forward_page(e->forward, s->slot, --s->n_pages));
+        sl_prefix_use(e->prefixes, node);
+        st = sl_forward_set_page(e->forward, s->slot, s->n_shared++, node);
+        s->n_pages = s->n_shared;
+        s->n_kv += PAGE;
+    }
+    uint32_t n_tokens = (s->n_shared - had) * PAGE;
+    if (n_tokens) {
+        if (!s->first_done)
+            s->n_cached += n_tokens;
+        sl_count(prefix_hit_tokens_total, n_tokens);
+        tell_idle(e);
+    }
+    return st;
+}
+
+bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
+                        const struct sl_session *leader) {
+    uint32_t page = s->n_shared;
+    if (!before_a_page(e, s) || leader->n_shared != page || leader->n_kv < s->n_kv ||
+        leader->n_kv >= s->n_kv + PAGE || (leader->n_kv == s->n_kv && leader->slot > s->slot) ||
+        page >= shareable_pages(e, leader) || shared_end(e, s) != shared_end(e, leader))
+        return false;
+    return memcmp(s->history + s->n_kv, leader->history + s->n_kv, PAGE * sizeof s->history[0]) ==
+           0;
+}

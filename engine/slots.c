@@ -1,0 +1,43 @@
+/* What the slots are doing: the scheduler publishes it once a step, readers copy. */
+#include "engine/engine_internal.h"
+
+#include "common/clock.h"
+
+#include <string.h>
+
+static struct sl_slot_info look_at(const struct sl_session *s, uint64_t now) {
+    if (!s)
+        return (struct sl_slot_info){.state = SL_SLOT_FREE};
+    struct sl_slot_info i = {
+        .state = s->parked       ? SL_SLOT_PARKED
+                 : s->first_done ? SL_SLOT_DECODE
+                                 : SL_SLOT_PREFILL,
+        .task = s->task,
+        .n_prompt = s->n_prompt,
+        .n_prompt_done = s->first_done || s->n_kv > s->n_prompt ? s->n_prompt : s->n_kv,
+        .n_predicted = sl_session_predicted(s),
+        .n_max = s->n_max,
+    };
+    uint64_t started = s->start_ns ? s->start_ns : now,
+             prompted = s->prompt_ns ? s->prompt_ns : now;
+    i.queue_ns = started - s->submit_ns;
+    i.prefill_ns = prompted - started;
+    i.decode_ns = now - prompted;
+    return i;
+}
+
+void sl_slots_publish(struct sl_engine *e) {
+    uint64_t now = sl_now_ns();
+    pthread_mutex_lock(&e->published_lock);
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        e->published[i] = look_at(e->slots[i], now);
+    pthread_mutex_unlock(&e->published_lock);
+}
+
+uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n) {
+    uint32_t parallel = e->plan.config.parallel;
+    pthread_mutex_lock(&e->published_lock);
+    memcpy(out, e->published, (n < parallel ? n : parallel) * sizeof *out);
+    pthread_mutex_unlock(&e->published_lock);
+    return parallel;
+}

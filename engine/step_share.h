@@ -1,0 +1,34 @@
+/* How many rows each session has in a step, and how many prompt rows may stand beside generated
+ * ones so that these come in time. */
+#ifndef SL_ENGINE_STEP_SHARE_H
+#define SL_ENGINE_STEP_SHARE_H
+
+#include <stdint.h>
+
+struct sl_engine;
+
+/* Prompt rows of a step that also generates: fewer waste the reading of the weights, and no prompt
+ * would ever end. */
+#define SL_MIN_SHARED_ROWS 8u
+
+/* What steps have taken so far. */
+struct sl_pace {
+    double stall_ns;      /* that a step should take at most which generates and prefills */
+    double shared_rows;   /* prompt rows of such a step; 0 = not known yet */
+    double prompt_row_ns; /* what a prompt row costs, in larger slices; 0 = not known yet */
+};
+
+/* A step of n_prompt prompt rows and n_decode generated rows took ns. Its time decides the next
+ * slice: more than the bound, and the slice shrinks by as much at once; less, and it grows, to the
+ * double at most. */
+void sl_pace_learn(struct sl_pace *p, uint32_t n_prompt, uint32_t n_decode, uint64_t ns);
+/* Prompt rows for the next step of which at most `room` have space, beside n_decode generated ones;
+ * n_hungry sessions want some. */
+uint32_t sl_pace_rows(const struct sl_pace *p, uint32_t room, uint32_t n_decode, uint32_t n_hungry);
+
+/* Sets step_rows of every session that runs. Generated rows first, one each; what is left of the
+ * batch, or of the pace, goes to prompts in equal shares, and what a short one does not need to the
+ * others. */
+void sl_share_rows(struct sl_engine *e);
+
+#endif

@@ -1,0 +1,34 @@
+/* The dashboard: a page that is part of the program, and what it shows of the machine beside
+ * /metrics.
+ *
+ * The page itself is public and knows nothing: everything that it shows comes from endpoints that
+ * want the API key, if there is one. It takes nothing from elsewhere, and its
+ * Content-Security-Policy lets it run nothing but its own files: text of a model that got past its
+ * renderer stays text. */
+#ifndef SL_SERVER_DASHBOARD_H
+#define SL_SERVER_DASHBOARD_H
+
+#include <microhttpd.h>
+#include <stddef.h>
+
+struct sl_exchange;
+
+/* A file of web/, embedded (mk/web.mk). */
+struct sl_web_file {
+    const char *name;
+    const char *data;
+    size_t bytes;
+};
+
+/* The answer with this file, from where it is: it takes no memory. NULL: no memory for the rest. */
+struct MHD_Response *sl_dashboard_response(const struct sl_web_file *f);
+const char *sl_dashboard_content_type(const struct sl_web_file *f);
+
+/* GET /, GET /dashboard/NAME */
+void sl_dashboard_handle(struct sl_exchange *ex);
+/* GET /v1/sluice/machine: what does not change while the model serves. */
+void sl_machine_handle(struct sl_exchange *ex);
+/* GET /v1/sluice/experts: where every expert is (engine/expert_map.h). */
+void sl_experts_handle(struct sl_exchange *ex);
+
+#endif

@@ -1,0 +1,21 @@
+/* What is looked at before a request's body is read: is it framed in one way only, who sends it,
+ * from which web page. On the connection's thread, with the headers in. */
+#ifndef SL_SERVER_GUARD_H
+#define SL_SERVER_GUARD_H
+
+#include "server/internal.h"
+
+/* False, with ex->error: headers that another program on the way could read differently (RFC 9112,
+ * sections 5 and 6). The connection must end with the answer. */
+bool sl_guard_framing(struct sl_exchange *ex, const char *version);
+
+/* Needs no API key, or has a right one. */
+bool sl_guard_key(const struct sl_exchange *ex);
+
+/* The web page's origin if --cors-origin allows it, for Access-Control-Allow-Origin; else NULL.
+ * Valid while the connection is. */
+const char *sl_guard_origin(const struct sl_exchange *ex);
+/* A browser's question whether its page may send a request: it carries no key. */
+bool sl_guard_preflight(const struct sl_exchange *ex);
+
+#endif

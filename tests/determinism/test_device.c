@@ -1,0 +1,317 @@
+/* Where experts are decides the speed, never the answer, on a device with memory of its own too:
+ * whole runs on a card (tests/support/card.h), compared bit for bit with plain runs on the CPU,
+ * over budgets of the card's and the host's memory. */
+#include "tests/support/card.h"
+#include "tests/unit/engine/fixture.h"
+
+#include "common/crc.h"
+#include "common/metrics.h"
+#include "engine/engine_internal.h"
+#include "engine/expert_tiers.h"
+
+#define AMPLE_BYTES ((uint64_t)1 << 50)
+#define N_RUNS      8u
+#define N_ANSWER    12u
+#define N_SCORE     40u
+
+struct setting {
+    bool cpu;
+    enum sl_experts_where where;
+    uint32_t device_percent, host_percent; /* of the experts with slots; 0: the least */
+    uint32_t parallel, batch;
+    struct card_config card;
+    bool warm;
+};
+
+struct outcome {
+    struct run *run[N_RUNS];
+    uint32_t logits_crc[N_SCORE];
+    uint64_t steps;
+    struct card_stats card;
+    struct sl_tiers_stats tiers;
+    uint32_t n_slots, n_device_slots, n_experts;
+};
+
+static const char *describe(const struct setting *s) {
+    static char text[160];
+    snprintf(text, sizeof text, "%s%s, device %u %%, host %u %%, %u at once, batch %u%s%s",
+             s->cpu ? "CPU" : "card", s->where == SL_EXPERTS_RESIDENT ? ", resident" : "",
+             s->device_percent, s->host_percent, s->parallel, s->batch,
+             s->card.eager_copies ? ", eager copies" : "",
+             s->card.integrated ? ", integrated" : "");
+    return text;
+}
+
+/* ---- budgets ---- */
+
+/* The smallest budget at *bytes for which share(plan) is enough; others as they are. */
+static void smallest(const struct sl_model *m, struct sl_engine_config *c, struct sl_device *d,
+                     uint64_t *bytes, bool device, uint32_t percent) {
+    struct sl_memory_plan p;
+    *bytes = AMPLE_BYTES;
+    assert_ok(sl_memory_plan_make(m, c, d, &p, &test_err));
+    uint64_t too_small = 0, enough = 2 * (p.total_bytes + p.vram_total_bytes);
+    while (enough - too_small > 1) {
+        *bytes = too_small + (enough - too_small) / 2;
+        bool fits = sl_memory_plan_make(m, c, d, &p, &test_err) == SL_OK;
+        uint32_t n = device ? p.n_device_slots : p.n_slots;
+        *((fits && (uint64_t)n * 100 >= (uint64_t)p.n_experts * percent) ? &enough : &too_small) =
+            *bytes;
+    }
+    *bytes = enough;
+}
+
+static void set_budgets(const struct sl_model *m, struct sl_engine_config *c,
+                        struct card_source *source, const struct setting *s) {
+    struct sl_device *d;
+    c->ram_bytes = c->vram_bytes = AMPLE_BYTES;
+    c->experts = s->where;
+    if (s->where == SL_EXPERTS_RESIDENT)
+        return;
+    assert_ok(source->source.open(&source->source, &d, &test_err));
+    /* The host's slots are as many as the device's leave of use: at most. */
+    if (!s->card.integrated)
+        smallest(m, c, d, &c->vram_bytes, true, s->device_percent);
+    struct sl_memory_plan p;
+    c->ram_bytes = AMPLE_BYTES;
+    assert_ok(sl_memory_plan_make(m, c, d, &p, &test_err));
+    uint32_t most = 100 * p.n_slots / p.n_experts;
+    smallest(m, c, d, &c->ram_bytes, false, s->host_percent < most ? s->host_percent : most);
+    sl_device_close(&d);
+}
+
+/* ---- runs ---- */
+
+static struct run *make_run(const struct sl_model *m, uint32_t i) {
+    static const uint32_t n_prompt[N_RUNS] = {1, 40, 150, 65, 90, 17, 3, 130};
+    struct run *r = new_run(71 + i, n_prompt[i], m->hp.n_vocab, N_ANSWER);
+    r->req.logprobs = true;
+    r->req.ignore_eog = true;
+    if (i % 2) {
+        r->req.sampling.temperature = 1.1f;
+        r->req.sampling.seed = i;
+    }
+    return r;
+}
+
+struct scored {
+    const struct sl_model *m;
+    struct outcome *out;
+};
+
+static bool on_logits(void *ctx, uint32_t pos, const float *logits) {
+    struct scored *s = ctx;
+    s->out->logits_crc[pos] = sl_crc32c(0, logits, s->m->hp.n_vocab * sizeof *logits);
+    return true;
+}
+
+static void run_setting(const struct sl_model *m, const struct setting *s, struct outcome *out) {
+    struct card_source source;
+    card_source_init(&source, &s->card);
+    struct sl_engine_config c = {.n_threads = 2,
+                                 .ctx_tokens = 200,
+                                 .parallel = s->parallel,
+                                 .batch_tokens = s->batch,
+                                 .io = SL_EXPERTS_IO_PREAD,
+                                 .no_warm_up = !s->warm,
+                                 .device_source = s->cpu ? NULL : &source.source};
+    memset(out, 0, sizeof *out);
+    if (s->cpu)
+        c.ram_bytes = AMPLE_BYTES;
+    else
+        set_budgets(m, &c, &source, s);
+    source.stats = (struct card_stats){0};
+    uint64_t promotions = (uint64_t)sl_metric(expert_promotions_total);
+    struct sl_engine *e;
+    enum sl_status st = sl_engine_create(m, &c, NULL, &e, &test_err);
+    if (st != SL_OK)
+        fail_msg("%s: %s", describe(s), test_err.text);
+    for (uint32_t i = 0; s->warm && i < 2000; i++) {
+        if ((uint64_t)sl_metric(expert_promotions_total) >= promotions + e->plan.n_device_slots)
+            break;
+        usleep(5000);
+    }
+    for (uint32_t i = 0; i < N_RUNS; i++) {
+        out->run[i] = make_run(m, i);
+        submit(e, out->run[i]);
+    }
+    for (uint32_t i = 0; i < N_RUNS; i++) {
+        wait_run(out->run[i]);
+        if (out->run[i]->result.status != SL_OK || out->run[i]->n != N_ANSWER)
+            fail_msg("%s: %s", describe(s), out->run[i]->result.err.text);
+    }
+    struct scored scored = {m, out};
+    assert_ok(sl_engine_score(e, out->run[2]->prompt, N_SCORE, on_logits, &scored, &test_err));
+    out->card = source.stats;
+    out->n_slots = e->plan.n_slots;
+    out->n_device_slots = e->plan.n_device_slots;
+    out->n_experts = e->plan.n_experts;
+    if (e->store && sl_fetch_tiers(sl_store_fetch(e->store)))
+        out->tiers = *sl_tiers_stats(sl_fetch_tiers(sl_store_fetch(e->store)));
+    sl_engine_destroy(&e);
+    assert_int_equal(source.n_open, 0);
+    assert_int_equal(source.stats.used_bytes, 0);
+}
+
+static void free_outcome(struct outcome *o) {
+    for (uint32_t i = 0; i < N_RUNS; i++)
+        free_run(o->run[i]);
+}
+
+/* What it took is left in have for the caller. */
+static void check(const struct sl_model *m, const struct setting *s, const struct outcome *want,
+                  struct outcome *have) {
+    run_setting(m, s, have);
+    for (uint32_t i = 0; i < N_RUNS; i++)
+        for (uint32_t j = 0; j < N_ANSWER; j++) {
+            const struct sl_token *a = &want->run[i]->tokens[j], *b = &have->run[i]->tokens[j];
+            if (a->id != b->id || memcmp(&a->logprob, &b->logprob, sizeof a->logprob) != 0)
+                fail_msg("%s: request %u differs at token %u: %u (%.9g), not %u (%.9g)",
+                         describe(s), i, j, b->id, (double)b->logprob, a->id, (double)a->logprob);
+        }
+    for (uint32_t i = 0; i < N_SCORE; i++)
+        if (want->logits_crc[i] != have->logits_crc[i])
+            fail_msg("%s: the logits of position %u differ", describe(s), i);
+    free_outcome(have);
+}
+
+static struct sl_synth_config small(const char *arch) {
+    struct sl_synth_config c = sl_synth_default;
+    c.arch = arch;
+    c.n_layer = 4;
+    c.n_embd = 256;
+    c.n_head = 4;
+    c.n_head_kv = 2;
+    c.head_dim = 32;
+    c.n_ff_expert = 256;
+    c.n_vocab = 640;
+    c.n_ctx = 512;
+    c.n_expert = 13;
+    c.n_expert_used = 3;
+    c.gate = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q6_K}, 2};
+    c.up = (struct sl_synth_types){{SL_DTYPE_Q4_K}, 1};
+    c.down = (struct sl_synth_types){{SL_DTYPE_Q6_K, SL_DTYPE_Q8_0}, 2};
+    return c;
+}
+
+static struct test_model model;
+static struct outcome want;
+
+static int open_subject(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("qwen3moe");
+    open_model(&model, &c);
+    run_setting(model.model, &(struct setting){.cpu = true, .parallel = 1, .batch = 64}, &want);
+    uint32_t distinct = 0;
+    for (uint32_t j = 1; j < N_ANSWER; j++)
+        distinct += want.run[1]->tokens[j].id != want.run[1]->tokens[j - 1].id;
+    assert_true(distinct > N_ANSWER / 3);
+    return 0;
+}
+
+static int close_subject(void **state) {
+    (void)state;
+    free_outcome(&want);
+    close_model(&model);
+    return 0;
+}
+
+static void all_resident(void **state) {
+    (void)state;
+    struct outcome have;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct setting s = {.where = SL_EXPERTS_RESIDENT,
+                            .parallel = i ? 8 : 1,
+                            .batch = i ? 37 : 128,
+                            .card = {.no_graphs = i == 2}};
+        check(model.model, &s, &want, &have);
+        assert_int_equal(have.n_device_slots, 0);
+        if (s.card.no_graphs)
+            assert_int_equal(have.card.n_replays, 0);
+        else
+            assert_true(have.card.n_replays > 8 && have.card.n_graphs <= s.parallel);
+    }
+}
+
+/* Shared experts and a dense first part of the path. */
+static void other_shapes(void **state) {
+    (void)state;
+    static const char *const archs[] = {"qwen2moe", "llama", "qwen3"};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sl_synth_config c = small(archs[i]);
+        struct test_model m;
+        struct outcome plain, have;
+        if (i == 0)
+            c.n_ff_shared = 256;
+        if (i == 2)
+            c.n_expert = c.n_expert_used = 0, c.n_ff = 256;
+        open_model(&m, &c);
+        run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
+        check(m.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 8, .batch = 64},
+              &plain, &have);
+        if (i < 2)
+            check(m.model,
+                  &(struct setting){.where = SL_EXPERTS_STREAMED,
+                                    .device_percent = 40,
+                                    .host_percent = 40,
+                                    .parallel = 8,
+                                    .batch = 64},
+                  &plain, &have);
+        free_outcome(&plain);
+        close_model(&m);
+    }
+}
+
+static void tiers(void **state) {
+    (void)state;
+    static const uint32_t percents[] = {100, 75, 50, 25, 0};
+    for (uint32_t d = 0; d < 5; d++)
+        for (uint32_t h = 0; h < 5; h += 2) {
+            struct setting s = {.where = SL_EXPERTS_STREAMED,
+                                .device_percent = percents[d],
+                                .host_percent = percents[h],
+                                .parallel = (d + h / 2) % 2 ? 8 : 1,
+                                .batch = (d + h) % 3 ? 64 : 150,
+                                .card = {.eager_copies = (d / 2 + h / 2) % 2},
+                                .warm = d < 2 && h < 3};
+            struct outcome have;
+            check(model.model, &s, &want, &have);
+            assert_true(have.n_device_slots * 100 >= have.n_experts * percents[d]);
+            assert_true(have.tiers.promotions > 0);
+            assert_true(have.tiers.device_hits > 0 || percents[d] == 100);
+            assert_true(have.card.up_bytes == have.tiers.up_bytes);
+            assert_true(have.card.down_bytes == have.tiers.down_bytes);
+            if (percents[d] == 100)
+                assert_int_equal(have.tiers.demotions, 0);
+            if (percents[d] == 100 && s.warm) {
+                assert_int_equal(have.tiers.promotions, have.n_experts);
+                assert_true(have.card.n_replays > 0);
+            }
+        }
+}
+
+static void integrated(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct outcome have;
+        struct setting s = {.where = i ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT,
+                            .host_percent = 50,
+                            .parallel = 8,
+                            .batch = 64,
+                            .card = {.integrated = true}};
+        check(model.model, &s, &want, &have);
+        assert_int_equal(have.card.up_bytes, 0);
+        assert_int_equal(have.n_device_slots, 0);
+    }
+}
+
+int main(void) {
+    sl_log_set_level(SL_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_resident),
+        cmocka_unit_test(tiers),
+        cmocka_unit_test(integrated),
+        cmocka_unit_test(other_shapes),
+    };
+    return cmocka_run_group_tests(tests, open_subject, close_subject);
+}

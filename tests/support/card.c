@@ -1,0 +1,591 @@
+#include "tests/support/card.h"
+
+#include "backends/cpu/cpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define MAX_REGIONS 4096u
+
+struct region {
+    char *base; /* as the engine knows it; NULL: free */
+    char *real;
+    size_t bytes;
+    bool host; /* mapped, not allocated */
+};
+
+enum kind { OP, COPY, UPLOAD, AFTER, REPLAY };
+
+struct card;
+
+struct entry {
+    enum kind kind;
+    enum sl_status (*run)(struct card *c, const struct entry *e);
+    union {
+        struct sl_op_embed embed;
+        struct sl_op_rms_norm rms_norm;
+        struct sl_op_matmul matmul;
+        struct sl_op_rope_table rope_table;
+        struct sl_op_rope rope;
+        struct sl_op_kv_write kv_write;
+        struct sl_op_attention attention;
+        struct sl_op_router router;
+        struct sl_op_moe moe;
+        struct sl_op_moe_combine moe_combine;
+        struct sl_op_silu_mul silu_mul;
+        struct sl_op_add_gated add_gated;
+        struct sl_op_gather_rows gather_rows;
+        struct {
+            void *dst;
+            const void *src;
+            size_t bytes;
+        } copy;
+        struct {
+            enum sl_queue other;
+            sl_point point;
+        } after;
+        struct sl_graph *graph;
+    };
+    void *owned; /* freed when it has run */
+};
+
+struct fifo {
+    struct entry *entries;
+    size_t head, n, cap;
+    uint64_t enqueued, done;
+};
+
+struct sl_graph {
+    struct fifo ops;
+};
+
+struct card {
+    struct sl_device base;
+    struct sl_device *cpu;
+    struct card_source *source;
+    struct region regions[MAX_REGIONS];
+    struct fifo queue[SL_QUEUES];
+    struct fifo *recording; /* NULL: ops go to their queue */
+    struct sl_expert_ref *refs;
+    uint64_t memory_bytes, used_bytes;
+    uint64_t n_allocs, n_copies, n_waits;
+    bool lost;
+};
+
+/* The engine, or this card, made a mistake that no test may pass with. */
+static void die(const char *what, const void *p) {
+    fprintf(stderr, "card: %s: %p\n", what, p);
+    abort();
+}
+
+/* ---- addresses ---- */
+
+static struct region *region_at(struct card *c, const void *p) {
+    for (uint32_t i = 0; i < MAX_REGIONS; i++) {
+        struct region *r = &c->regions[i];
+        if (r->base && (const char *)p >= r->base && (const char *)p < r->base + r->bytes)
+            return r;
+    }
+    return NULL;
+}
+
+static void *real(struct card *c, const void *p) {
+    if (!p)
+        return NULL;
+    struct region *r = region_at(c, p);
+    if (!r)
+        die("an op was given an address that is not the device's", p);
+    return r->real + ((const char *)p - r->base);
+}
+
+/* One side of a copy: a device address, or host memory that is mapped. */
+static void *either(struct card *c, const void *p) {
+    if (region_at(c, p))
+        return real(c, p);
+    for (uint32_t i = 0; i < MAX_REGIONS; i++) {
+        struct region *r = &c->regions[i];
+        if (r->base && r->host && (const char *)p >= r->real &&
+            (const char *)p < r->real + r->bytes)
+            return (void *)(uintptr_t)p;
+    }
+    die("a copy was given host memory that is not mapped", p);
+    return NULL;
+}
+
+/* A new region; its base is address space that nobody can touch. */
+static struct region *add_region(struct card *c, void *memory, size_t bytes, bool host) {
+    for (uint32_t i = 0; i < MAX_REGIONS; i++) {
+        struct region *r = &c->regions[i];
+        if (r->base)
+            continue;
+        void *base =
+            mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base == MAP_FAILED)
+            die("no address space", NULL);
+        *r = (struct region){base, memory, bytes, host};
+        return r;
+    }
+    die("too many allocations", NULL);
+    return NULL;
+}
+
+static void drop_region(struct region *r) {
+    munmap(r->base, r->bytes);
+    r->base = NULL;
+}
+
+/* ---- queues ---- */
+
+static struct entry *push(struct fifo *f) {
+    if (f->head && f->head == f->n)
+        f->head = f->n = 0;
+    if (f->n == f->cap) {
+        f->cap = f->cap ? 2 * f->cap : 64;
+        f->entries = realloc(f->entries, f->cap * sizeof *f->entries);
+        if (!f->entries)
+            die("no memory", NULL);
+    }
+    f->enqueued++;
+    struct entry *e = &f->entries[f->n++];
+    memset(e, 0, sizeof *e);
+    return e;
+}
+
+static enum sl_status run_until(struct card *c, enum sl_queue q, uint64_t point);
+
+static enum sl_status run_entry(struct card *c, const struct entry *e) {
+    switch (e->kind) {
+    case OP:
+        return e->run(c, e);
+    case COPY:
+        memcpy(either(c, e->copy.dst), either(c, e->copy.src), e->copy.bytes);
+        return SL_OK;
+    case UPLOAD:
+        memcpy(real(c, e->copy.dst), e->copy.src, e->copy.bytes);
+        return SL_OK;
+    case AFTER:
+        return run_until(c, e->after.other, e->after.point);
+    case REPLAY:
+        for (size_t i = 0; i < e->graph->ops.n; i++) {
+            enum sl_status st = run_entry(c, &e->graph->ops.entries[i]);
+            if (st != SL_OK)
+                return st;
+        }
+        return SL_OK;
+    }
+    return SL_ERR_INVALID;
+}
+
+static enum sl_status run_until(struct card *c, enum sl_queue q, uint64_t point) {
+    struct fifo *f = &c->queue[q];
+    while (f->done < point && f->head < f->n) {
+        struct entry e = f->entries[f->head++];
+        f->done++;
+        enum sl_status st = run_entry(c, &e);
+        free(e.owned);
+        if (st != SL_OK) {
+            c->lost = true;
+            return st;
+        }
+    }
+    return SL_OK;
+}
+
+static enum sl_status run_all(struct card *c, enum sl_queue q) {
+    return run_until(c, q, UINT64_MAX);
+}
+
+/* A wait of the host. */
+static enum sl_status wait_for(struct card *c, enum sl_queue q, uint64_t point) {
+    c->source->stats.n_waits++;
+    if (++c->n_waits == c->source->config.fail_wait)
+        c->lost = true;
+    return c->lost ? SL_ERR_DEVICE_LOST : run_until(c, q, point);
+}
+
+/* ---- memory ---- */
+
+static enum sl_status card_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
+    struct card *c = (struct card *)d;
+    struct card_stats *s = &c->source->stats;
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    s->n_allocs++;
+    if (++c->n_allocs == c->source->config.fail_alloc || bytes > c->memory_bytes - c->used_bytes)
+        return SL_ERR_DEVICE_OOM;
+    void *memory;
+    bytes += !bytes;
+    enum sl_status st = sl_device_alloc(c->cpu, bytes, &memory);
+    if (st != SL_OK)
+        return SL_ERR_DEVICE_OOM;
+    memset(memory, 0xdb, bytes); /* what was never written must not matter */
+    c->used_bytes += bytes;
+    s->used_bytes += bytes;
+    s->most_bytes = s->used_bytes > s->most_bytes ? s->used_bytes : s->most_bytes;
+    *out_addr = add_region(c, memory, bytes, false)->base;
+    return SL_OK;
+}
+
+static void card_free(struct sl_device *d, void *addr, size_t bytes) {
+    struct card *c = (struct card *)d;
+    struct region *r = region_at(c, addr);
+    bytes += !bytes;
+    if (!r || r->host || r->base != addr || r->bytes != bytes)
+        die("freed what was not allocated so", addr);
+    for (uint32_t q = 0; q < SL_QUEUES && !c->lost; q++)
+        (void)!run_all(c, q);
+    sl_device_free(c->cpu, r->real, r->bytes);
+    c->used_bytes -= bytes;
+    c->source->stats.used_bytes -= bytes;
+    drop_region(r);
+}
+
+static enum sl_status card_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {
+    struct card *c = (struct card *)d;
+    *out_free = c->memory_bytes - c->used_bytes;
+    *out_total = c->memory_bytes;
+    return SL_OK;
+}
+
+static enum sl_status card_map_host(struct sl_device *d, void *host, size_t bytes,
+                                    void **out_addr) {
+    struct card *c = (struct card *)d;
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    *out_addr = add_region(c, host, bytes, true)->base;
+    return SL_OK;
+}
+
+static void card_unmap_host(struct sl_device *d, void *host, size_t bytes) {
+    struct card *c = (struct card *)d;
+    for (uint32_t q = 0; q < SL_QUEUES && !c->lost; q++)
+        (void)!run_all(c, q);
+    for (uint32_t i = 0; i < MAX_REGIONS; i++) {
+        struct region *r = &c->regions[i];
+        if (r->base && r->host && r->real == host && r->bytes == bytes) {
+            drop_region(r);
+            return;
+        }
+    }
+    die("unmapped what was not mapped", host);
+}
+
+/* ---- copies ---- */
+
+static enum sl_status card_upload(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+    struct card *c = (struct card *)d;
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
+    e->kind = UPLOAD;
+    e->owned = malloc(bytes);
+    if (!e->owned)
+        die("no memory", NULL);
+    memcpy(e->owned, src, bytes);
+    e->copy.dst = dst;
+    e->copy.src = e->owned;
+    e->copy.bytes = bytes;
+    return SL_OK;
+}
+
+static enum sl_status card_download(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+    struct card *c = (struct card *)d;
+    enum sl_status st = wait_for(c, SL_QUEUE_OPS, UINT64_MAX);
+    if (st == SL_OK)
+        memcpy(dst, real(c, src), bytes);
+    return st;
+}
+
+static enum sl_status card_sync(struct sl_device *d) {
+    struct card *c = (struct card *)d;
+    enum sl_status st = SL_OK;
+    for (uint32_t q = 0; q < SL_QUEUES && st == SL_OK; q++)
+        st = wait_for(c, q, UINT64_MAX);
+    return st;
+}
+
+static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
+                                size_t bytes) {
+    struct card *c = (struct card *)d;
+    struct card_stats *s = &c->source->stats;
+    s->n_copies++;
+    if (++c->n_copies == c->source->config.fail_copy)
+        c->lost = true;
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    either(c, dst); /* a wrong address shows here, where the caller is */
+    either(c, src);
+    s->up_bytes += q == SL_QUEUE_UP ? bytes : 0;
+    s->down_bytes += q == SL_QUEUE_DOWN ? bytes : 0;
+    struct entry *e = push(c->recording && q == SL_QUEUE_OPS ? c->recording : &c->queue[q]);
+    e->kind = COPY;
+    e->copy.dst = dst;
+    e->copy.src = src;
+    e->copy.bytes = bytes;
+    return c->source->config.eager_copies && q != SL_QUEUE_OPS ? run_all(c, q) : SL_OK;
+}
+
+static enum sl_status card_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point) {
+    struct card *c = (struct card *)d;
+    *out_point = c->queue[q].enqueued;
+    return c->lost ? SL_ERR_DEVICE_LOST : SL_OK;
+}
+
+static enum sl_status card_passed(struct sl_device *d, enum sl_queue q, sl_point point) {
+    struct card *c = (struct card *)d;
+    struct fifo *f = &c->queue[q];
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    if (f->done >= point)
+        return SL_OK;
+    /* Time goes by: somebody who only asks gets there too. */
+    enum sl_status st = run_until(c, q, f->done + 1);
+    return st == SL_OK && f->done < point ? SL_AGAIN : st;
+}
+
+static enum sl_status card_await(struct sl_device *d, enum sl_queue q, sl_point point) {
+    return wait_for((struct card *)d, q, point);
+}
+
+static enum sl_status card_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
+                                 sl_point point) {
+    struct card *c = (struct card *)d;
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    struct entry *e = push(&c->queue[q]);
+    e->kind = AFTER;
+    e->after.other = other;
+    e->after.point = point;
+    return SL_OK;
+}
+
+/* ---- graphs ---- */
+
+static enum sl_status card_record(struct sl_device *d) {
+    struct card *c = (struct card *)d;
+    struct sl_graph *g = calloc(1, sizeof *g);
+    if (!g)
+        return SL_ERR_NOMEM;
+    c->recording = &g->ops;
+    return c->lost ? SL_ERR_DEVICE_LOST : SL_OK;
+}
+
+static void release_graph(struct sl_graph *g) {
+    free(g->ops.entries);
+    free(g);
+}
+
+static enum sl_status card_recorded(struct sl_device *d, struct sl_graph **out_graph) {
+    struct card *c = (struct card *)d;
+    struct sl_graph *g = (struct sl_graph *)(void *)c->recording; /* its first member */
+    c->recording = NULL;
+    if (!out_graph || c->lost) {
+        release_graph(g);
+        return c->lost ? SL_ERR_DEVICE_LOST : SL_OK;
+    }
+    c->source->stats.n_graphs++;
+    *out_graph = g;
+    return SL_OK;
+}
+
+static enum sl_status card_replay(struct sl_device *d, struct sl_graph *graph) {
+    struct card *c = (struct card *)d;
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    c->source->stats.n_replays++;
+    struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
+    e->kind = REPLAY;
+    e->graph = graph;
+    return SL_OK;
+}
+
+static void card_graph_free(struct sl_device *d, struct sl_graph *graph) {
+    struct card *c = (struct card *)d;
+    if (!c->lost)
+        (void)!run_all(c, SL_QUEUE_OPS);
+    release_graph(graph);
+}
+
+/* ---- ops ---- */
+
+#define R(field) a.field = real(c, a.field)
+
+/* run_OP translates the addresses and runs the CPU's; card_OP enqueues it. */
+#define CARD_OP(op, translate)                                                                     \
+    static enum sl_status run_##op(struct card *c, const struct entry *e) {                        \
+        struct sl_op_##op a = e->op;                                                               \
+        translate;                                                                                 \
+        return sl_op_##op(c->cpu, &a);                                                             \
+    }                                                                                              \
+    static enum sl_status card_##op(struct sl_device *d, const struct sl_op_##op *a) {             \
+        struct card *c = (struct card *)d;                                                         \
+        if (c->lost)                                                                               \
+            return SL_ERR_DEVICE_LOST;                                                             \
+        c->source->stats.n_ops++;                                                                  \
+        struct entry *e = push(c->recording ? c->recording : &c->queue[SL_QUEUE_OPS]);             \
+        e->kind = OP;                                                                              \
+        e->run = run_##op;                                                                         \
+        e->op = *a;                                                                                \
+        return SL_OK;                                                                              \
+    }
+
+CARD_OP(embed, (R(w.data), R(ids), R(y)))
+CARD_OP(rms_norm, (R(x), R(w), R(y)))
+CARD_OP(rope_table, (R(pos), R(inv_freq), R(table)))
+CARD_OP(rope, (R(x), R(table)))
+CARD_OP(kv_write, (R(kv.k), R(kv.v), R(k), R(v), R(slot)))
+CARD_OP(attention, (R(kv.k), R(kv.v), R(q), R(sinks), R(y), R(page_table), R(row_seq), R(row_len)))
+CARD_OP(router, (R(logits), R(bias), R(ids), R(weights)))
+CARD_OP(moe_combine, (R(pair_y), R(weights), R(y)))
+CARD_OP(silu_mul, (R(gate), R(up), R(y)))
+CARD_OP(add_gated, (R(x), R(gate), R(y)))
+CARD_OP(gather_rows, (R(x), R(rows), R(y)))
+
+static void translate_matmul(struct card *c, struct sl_op_matmul *m) {
+    m->x = real(c, m->x);
+    for (uint32_t i = 0; i < m->n_w; i++) {
+        struct sl_matmul_out *o = &m->out[i];
+        o->w.data = real(c, o->w.data);
+        o->bias = real(c, o->bias);
+        o->y = real(c, o->y);
+    }
+}
+CARD_OP(matmul, translate_matmul(c, &a))
+
+/* Only the experts that are used need be anywhere. */
+static enum sl_status run_moe(struct card *c, const struct entry *e) {
+    struct sl_op_moe a = e->moe;
+    const struct sl_expert_ref *refs = e->owned ? e->owned : real(c, a.device_refs);
+    R(x), R(ids), R(pairs), R(pair_y);
+    memset(c->refs, 0, SL_MAX_EXPERTS * sizeof *c->refs);
+    for (uint32_t i = 0; i < a.n_pairs; i++) {
+        uint32_t id = a.ids[a.pairs ? a.pairs[i] : i];
+        c->refs[id] = (struct sl_expert_ref){real(c, refs[id].gate), real(c, refs[id].up),
+                                             real(c, refs[id].down)};
+    }
+    a.refs = c->refs;
+    a.device_refs = NULL;
+    return sl_op_moe(c->cpu, &a);
+}
+
+static enum sl_status card_moe(struct sl_device *d, const struct sl_op_moe *a) {
+    struct card *c = (struct card *)d;
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    c->source->stats.n_ops++;
+    struct entry *e = push(c->recording ? c->recording : &c->queue[SL_QUEUE_OPS]);
+    e->kind = OP;
+    e->run = run_moe;
+    e->moe = *a;
+    if (a->refs) { /* the host's array is free again when the call returns */
+        e->owned = malloc(a->n_expert * sizeof *a->refs);
+        if (!e->owned)
+            die("no memory", NULL);
+        memcpy(e->owned, a->refs, a->n_expert * sizeof *a->refs);
+    }
+    return SL_OK;
+}
+
+/* ---- the device ---- */
+
+static void card_close(struct sl_device *d) {
+    struct card *c = (struct card *)d;
+    for (uint32_t q = 0; q < SL_QUEUES; q++) {
+        struct fifo *f = &c->queue[q];
+        for (size_t i = f->head; i < f->n; i++)
+            free(f->entries[i].owned);
+        free(f->entries);
+    }
+    for (uint32_t i = 0; i < MAX_REGIONS; i++)
+        if (c->regions[i].base)
+            die("closed with memory that was not given back", c->regions[i].base);
+    sl_device_close(&c->cpu);
+    c->source->n_open--;
+    free(c->refs);
+    free(c);
+}
+
+static enum sl_status card_configure(struct sl_device *d, const struct sl_device_limits *limits) {
+    struct card *c = (struct card *)d;
+    struct sl_err why;
+    return sl_device_configure(c->cpu, limits, &why);
+}
+
+static uint64_t card_scratch_bytes(const struct sl_device *d,
+                                   const struct sl_device_limits *limits) {
+    return sl_device_scratch_bytes(((const struct card *)d)->cpu, limits);
+}
+
+static const struct sl_backend_ops card_ops = {
+    .name = "card",
+    .close = card_close,
+    .configure = card_configure,
+    .scratch_bytes = card_scratch_bytes,
+    .alloc = card_alloc,
+    .free = card_free,
+    .upload = card_upload,
+    .download = card_download,
+    .sync = card_sync,
+    .memory = card_memory,
+    .map_host = card_map_host,
+    .unmap_host = card_unmap_host,
+    .copy = card_copy,
+    .mark = card_mark,
+    .passed = card_passed,
+    .await = card_await,
+    .after = card_after,
+    .record = card_record,
+    .recorded = card_recorded,
+    .replay = card_replay,
+    .graph_free = card_graph_free,
+    .embed = card_embed,
+    .rms_norm = card_rms_norm,
+    .matmul = card_matmul,
+    .rope_table = card_rope_table,
+    .rope = card_rope,
+    .kv_write = card_kv_write,
+    .attention = card_attention,
+    .router = card_router,
+    .moe = card_moe,
+    .moe_combine = card_moe_combine,
+    .silu_mul = card_silu_mul,
+    .add_gated = card_add_gated,
+    .gather_rows = card_gather_rows,
+};
+
+static enum sl_status card_open(const struct sl_device_source *source, struct sl_device **out_dev,
+                                struct sl_err *err) {
+    struct card_source *s = (struct card_source *)(uintptr_t)source;
+    struct card *c = calloc(1, sizeof *c);
+    if (!c || !(c->refs = calloc(SL_MAX_EXPERTS, sizeof *c->refs))) {
+        free(c);
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for a card");
+    }
+    struct sl_cpu_config cpu = {.n_threads = s->config.n_threads ? s->config.n_threads : 2,
+                                .isa = SL_CPU_BEST};
+    enum sl_status st = sl_cpu_open(&cpu, &c->cpu, err);
+    if (st != SL_OK) {
+        free(c->refs);
+        free(c);
+        return st;
+    }
+    c->source = s;
+    c->memory_bytes = s->config.memory_bytes ? s->config.memory_bytes : (uint64_t)1 << 40;
+    c->base.ops = &card_ops;
+    c->base.caps = c->cpu->caps;
+    snprintf(c->base.caps.name, sizeof c->base.caps.name, "card: the CPU in disguise");
+    c->base.caps.host_visible = false;
+    c->base.caps.integrated = s->config.integrated;
+    c->base.caps.mapped_host = true;
+    c->base.caps.graphs = !s->config.no_graphs;
+    c->base.caps.memory_bytes = c->memory_bytes;
+    s->n_open++;
+    *out_dev = &c->base;
+    return SL_OK;
+}
+
+void card_source_init(struct card_source *s, const struct card_config *config) {
+    *s = (struct card_source){.source = {card_open}, .config = *config};
+}

@@ -1,0 +1,41 @@
+/* A graphics card for tests of the engine: the CPU backend behind a device whose memory the host
+ * cannot follow.
+ *
+ * Device addresses lie in mappings without access, so following one on the host faults; memory is
+ * counted and runs out. Queues are late: what is enqueued runs only when somebody waits for it, so
+ * that memory which is reused too early, or a dependency that was forgotten, shows as wrong bytes.
+ * Ops are the CPU's own, so that whole runs can be compared with plain ones byte for byte. */
+#ifndef SL_TESTS_SUPPORT_CARD_H
+#define SL_TESTS_SUPPORT_CARD_H
+
+#include "backends/backend.h"
+#include "engine/engine.h"
+
+struct card_config {
+    uint32_t n_threads;    /* of the CPU behind it; 0 = 2 */
+    uint64_t memory_bytes; /* 0 = 1 TiB */
+    bool eager_copies;     /* what UP and DOWN are given runs at once, while ops are late */
+    bool integrated, no_graphs;
+    /* Faults: the number, from 1, of the call that fails; 0 = none. */
+    uint64_t fail_alloc; /* of alloc: out of memory */
+    uint64_t fail_copy;  /* of copy: the card is lost from then on */
+    uint64_t fail_wait;  /* of download, sync and await: likewise */
+};
+
+/* Read by tests. */
+struct card_stats {
+    uint64_t n_allocs, n_copies, n_waits, n_ops, n_replays, n_graphs;
+    uint64_t up_bytes, down_bytes; /* by copies on those queues */
+    uint64_t used_bytes, most_bytes;
+};
+
+/* A source for sl_engine_config.device_source. The devices it opens are the engine's. */
+struct card_source {
+    struct sl_device_source source; /* first */
+    struct card_config config;
+    struct card_stats stats; /* of all devices opened so far */
+    uint32_t n_open;
+};
+void card_source_init(struct card_source *s, const struct card_config *config);
+
+#endif

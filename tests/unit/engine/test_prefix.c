@@ -1,0 +1,333 @@
+/* Requests that begin alike: what is computed once, and that nobody can tell by the answer. */
+#include "tests/unit/engine/fixture.h"
+
+#include "common/metrics.h"
+#include "engine/engine_internal.h"
+
+#define PAGE SL_KV_PAGE_TOKENS
+
+static struct test_model tiny;
+
+static int setup(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("qwen3moe");
+    open_model(&tiny, &c);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    close_model(&tiny);
+    return 0;
+}
+
+static struct sl_engine *engine_of(uint32_t parallel, uint32_t ctx, uint32_t batch) {
+    struct sl_engine_config c = {
+        .n_threads = 1, .ctx_tokens = ctx, .parallel = parallel, .batch_tokens = batch};
+    return new_engine(&tiny, &c);
+}
+
+/* The first `common` tokens are those of every prompt with this seed; own decides the rest. */
+static struct run *make(uint32_t seed, uint32_t common, uint32_t own, uint32_t n_prompt,
+                        uint32_t max_tokens) {
+    struct run *r = new_run(seed, n_prompt, tiny.model->hp.n_vocab, max_tokens);
+    struct sl_rng rng = {1000003 * own + 17};
+    for (uint32_t i = common; i < n_prompt; i++)
+        r->prompt[i] = sl_rng_below(&rng, tiny.model->hp.n_vocab);
+    r->req.logprobs = true;
+    r->req.ignore_eog = true;
+    r->req.sampling.temperature = 0.9f;
+    r->req.sampling.seed = own;
+    return r;
+}
+
+static struct run *answer(struct sl_engine *e, struct run *r) {
+    submit(e, r);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    return r;
+}
+
+/* The same request, everything computed. */
+static struct run *plain_of(struct sl_engine *e, const struct run *r) {
+    struct run *p = new_run(0, 0, tiny.model->hp.n_vocab, r->req.max_tokens);
+    memcpy(p->prompt, r->prompt, sizeof p->prompt);
+    struct sl_gen_request req = r->req;
+    req.prompt = p->prompt;
+    req.sink = &p->sink;
+    req.engine_private = NULL;
+    req.no_cache = true;
+    p->req = req;
+    return answer(e, p);
+}
+
+static void assert_as_plain(struct sl_engine *e, struct run *r) {
+    struct run *plain = plain_of(e, r);
+    assert_int_equal(plain->result.n_cached, 0);
+    assert_same_tokens(plain, r);
+    free_run(plain);
+}
+
+static void a_prompt_is_computed_once(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(2, 600, 64);
+    static const uint32_t lengths[] = {1, 63, 64, 65, 128, 129, 300};
+    for (uint32_t i = 0; i < 7; i++) {
+        uint32_t n = lengths[i];
+        struct run *first = answer(e, make(10 + i, n, i, n, 20));
+        assert_int_equal(first->result.n_cached, 0);
+        int64_t computed = sl_metric(prompt_tokens_total);
+        int64_t hits = sl_metric(prefix_hit_tokens_total);
+        struct run *again = answer(e, make(10 + i, n, i, n, 20));
+        uint32_t cached = (n - 1) / PAGE * PAGE; /* the last token is always computed */
+        assert_int_equal(again->result.n_cached, cached);
+        assert_int_equal(again->tokens[0].n_cached, cached);
+        assert_int_equal(sl_metric(prompt_tokens_total) - computed, n - cached);
+        assert_int_equal(sl_metric(prefix_hit_tokens_total) - hits, cached);
+        assert_same_tokens(first, again);
+        assert_as_plain(e, again);
+        free_run(first);
+        free_run(again);
+    }
+    assert_int_equal(sl_metric(kv_pages_used), 0);
+    assert_true(sl_metric(kv_pages_cached) > 0);
+    sl_engine_destroy(&e);
+}
+
+/* The next turn of a conversation begins with the last answer: its generated rows serve too. */
+static void an_answer_is_part_of_the_next_prompt(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(2, 600, 64);
+    struct run *first = answer(e, make(30, 100, 1, 100, 150));
+    struct run *next = make(30, 100, 1, 300, 10);
+    for (uint32_t i = 0; i < 150; i++)
+        next->prompt[100 + i] = first->tokens[i].id;
+    answer(e, next);
+    /* The last generated token was never fed: 249 positions are known, three whole pages. */
+    assert_int_equal(next->result.n_cached, 192);
+    assert_as_plain(e, next);
+    free_run(next);
+    free_run(first);
+    sl_engine_destroy(&e);
+}
+
+/* On a device whose two kinds of rows round differently only prompt rows are handed on. */
+static void generated_rows_are_not_handed_on_where_they_differ(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(2, 600, 64);
+    e->dev->caps.rows_alike = false; /* nothing runs yet */
+    struct run *first = answer(e, make(31, 100, 1, 100, 150));
+    struct run *next = make(31, 100, 1, 300, 10);
+    for (uint32_t i = 0; i < 150; i++)
+        next->prompt[100 + i] = first->tokens[i].id;
+    answer(e, next);
+    assert_int_equal(next->result.n_cached, 64);
+    struct run *third = answer(e, make(31, 100, 1, 300, 10));
+    assert_int_equal(third->result.n_cached, 64);
+    free_run(third);
+    free_run(next);
+    free_run(first);
+    sl_engine_destroy(&e);
+}
+
+static void texts_part_where_they_differ(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(8, 600, 64);
+    free_run(answer(e, make(32, 400, 1, 400, 5)));
+    static const uint32_t common[] = {0, 63, 64, 200, 256, 399};
+    for (uint32_t i = 0; i < 6; i++) {
+        struct run *r = answer(e, make(32, common[i], 50 + i, 400, 20));
+        assert_int_equal(r->result.n_cached, common[i] / PAGE * PAGE);
+        assert_as_plain(e, r);
+        free_run(r);
+    }
+    sl_engine_destroy(&e);
+}
+
+static void no_cache_takes_and_leaves_nothing(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(2, 600, 64);
+    int64_t kept = sl_metric(kv_pages_cached);
+    struct run *r = make(33, 300, 1, 300, 80);
+    r->req.no_cache = true;
+    answer(e, r);
+    assert_int_equal(sl_metric(kv_pages_cached), kept);
+    free_run(r);
+    r = answer(e, make(33, 300, 1, 300, 8));
+    assert_int_equal(r->result.n_cached, 0);
+    free_run(r);
+    r = make(33, 300, 1, 300, 8);
+    r->req.no_cache = true;
+    answer(e, r);
+    assert_int_equal(r->result.n_cached, 0);
+    free_run(r);
+    sl_engine_destroy(&e);
+}
+
+/* Choices of one prompt come together: one computes it, the others take over page by page. */
+static void choices_share_their_prompt(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(6, 600, 64);
+    int64_t computed = sl_metric(prompt_tokens_total);
+    struct run *r[6], *slow = make(34, 10, 9, 10, 200);
+    submit(e, slow); /* so that the six are seen together, beside one that generates */
+    for (uint32_t i = 0; i < 5; i++) {
+        r[i] = make(35, 400, 1, 400, 30);
+        r[i]->req.sampling.seed = i;
+        submit(e, r[i]);
+    }
+    uint32_t whole = 0;
+    for (uint32_t i = 0; i < 5; i++) {
+        wait_run(r[i]);
+        assert_int_equal(r[i]->result.status, SL_OK);
+        whole += r[i]->result.n_cached < 384;
+    }
+    assert_int_equal(whole, 1);
+    wait_run(slow);
+    assert_int_equal(sl_metric(prompt_tokens_total) - computed, 10 + 400 + 4 * 16);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_as_plain(e, r[i]);
+        free_run(r[i]);
+    }
+    free_run(slow);
+    sl_engine_destroy(&e);
+}
+
+static void cancel_at_second_slice(struct run *r) {
+    if (r->n_progress == 2)
+        sl_engine_cancel(r->engine, &r->req);
+}
+
+/* Who leads leaves in the middle of its prompt: the others go on from there. */
+static void a_leader_that_leaves(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(4, 600, 50);
+    struct run *lead = make(36, 500, 1, 500, 20), *r[3];
+    lead->on_progress = cancel_at_second_slice;
+    submit(e, lead);
+    for (uint32_t i = 0; i < 3; i++) {
+        r[i] = make(36, 500, 1, 500, 20);
+        submit(e, r[i]);
+    }
+    wait_run(lead);
+    assert_int_equal(lead->result.reason, SL_FINISH_CANCELED);
+    for (uint32_t i = 0; i < 3; i++) {
+        wait_run(r[i]);
+        assert_as_plain(e, r[i]);
+        free_run(r[i]);
+    }
+    free_run(lead);
+    assert_int_equal(sl_metric(kv_pages_used), 0);
+    sl_engine_destroy(&e);
+}
+
+/* A pool of little more than what runs: old texts give way, and come back right. */
+static void old_texts_give_way(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(2, 300, 64); /* 10 pages */
+    int64_t evicted = sl_metric(prefix_evictions_total);
+    for (uint32_t round = 0; round < 3; round++)
+        for (uint32_t i = 0; i < 5; i++) {
+            struct run *r = answer(e, make(40 + i, 200, i, 270, 20));
+            assert_as_plain(e, r);
+            free_run(r);
+        }
+    assert_true(sl_metric(prefix_evictions_total) - evicted > 20);
+    /* What was used last is still there. */
+    struct run *r = answer(e, make(44, 200, 4, 270, 20));
+    assert_int_equal(r->result.n_cached, 256);
+    free_run(r);
+    sl_engine_destroy(&e);
+}
+
+/* Pages beyond the sessions' keep more. */
+static void more_pages_keep_more(void **state) {
+    (void)state;
+    struct sl_engine_config c = {
+        .n_threads = 1, .ctx_tokens = 300, .parallel = 1, .batch_tokens = 64};
+    c.cache_ram_bytes = 4u << 20;
+    struct sl_engine *e = new_engine(&tiny, &c);
+    assert_true(e->plan.cache_pages > 30);
+    for (uint32_t round = 0; round < 2; round++)
+        for (uint32_t i = 0; i < 6; i++) {
+            struct run *r = answer(e, make(50 + i, 200, i, 270, 5));
+            assert_int_equal(r->result.n_cached, round ? 256 : 0);
+            free_run(r);
+        }
+    sl_engine_destroy(&e);
+}
+
+/* Readers that stop take their pages back when they go on. */
+static void parked_sessions_find_their_text_again(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(1, 600, 64);
+    struct run *slow = make(60, 200, 1, 200, 200);
+    slow->hold_at = 150;
+    submit(e, slow);
+    wait_parked(slow);
+    struct run *quick = answer(e, make(61, 100, 1, 100, 5)); /* takes the slot */
+    int64_t rows = sl_metric(step_rows_total);
+    pthread_mutex_lock(&slow->lock);
+    slow->hold_at = 0;
+    slow->parked = false;
+    pthread_mutex_unlock(&slow->lock);
+    sl_engine_resume(e, &slow->req);
+    wait_run(slow);
+    /* 51 more tokens, and of the 348 positions before less than a page again. */
+    assert_true(sl_metric(step_rows_total) - rows < 51 + (int)PAGE);
+    assert_int_equal(slow->result.n_cached, 0);
+    assert_as_plain(e, slow);
+    free_run(slow);
+    free_run(quick);
+    sl_engine_destroy(&e);
+}
+
+/* Many texts with common beginnings on few pages, with cancels and slow readers among them. */
+static void crowds_agree_with_loners(void **state) {
+    (void)state;
+    struct sl_engine *e = engine_of(4, 320, 48);
+    struct sl_rng rng = {5};
+    for (uint32_t round = 0; round < 8; round++) {
+        struct run *r[8];
+        bool cancel[8];
+        for (uint32_t i = 0; i < 8; i++) {
+            uint32_t n = 1 + sl_rng_below(&rng, 280);
+            r[i] = make(70 + sl_rng_below(&rng, 2), sl_rng_below(&rng, n + 1),
+                        sl_rng_below(&rng, 3), n, 1 + sl_rng_below(&rng, 39));
+            r[i]->park_every = sl_rng_below(&rng, 3) ? 0 : 5;
+            cancel[i] = sl_rng_below(&rng, 4) == 0;
+            r[i]->on_progress = cancel[i] ? cancel_at_second_slice : NULL;
+            submit(e, r[i]);
+        }
+        for (uint32_t i = 0; i < 8; i++)
+            wait_run(r[i]);
+        for (uint32_t i = 0; i < 8; i++) {
+            r[i]->on_progress = NULL;
+            if (r[i]->result.status == SL_OK)
+                assert_as_plain(e, r[i]);
+            else
+                assert_true(cancel[i]);
+            free_run(r[i]);
+        }
+    }
+    assert_int_equal(sl_metric(kv_pages_used), 0);
+    sl_engine_destroy(&e);
+}
+
+int main(void) {
+    sl_log_set_level(SL_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_prompt_is_computed_once),
+        cmocka_unit_test(an_answer_is_part_of_the_next_prompt),
+        cmocka_unit_test(generated_rows_are_not_handed_on_where_they_differ),
+        cmocka_unit_test(texts_part_where_they_differ),
+        cmocka_unit_test(no_cache_takes_and_leaves_nothing),
+        cmocka_unit_test(choices_share_their_prompt),
+        cmocka_unit_test(a_leader_that_leaves),
+        cmocka_unit_test(old_texts_give_way),
+        cmocka_unit_test(more_pages_keep_more),
+        cmocka_unit_test(parked_sessions_find_their_text_again),
+        cmocka_unit_test(crowds_agree_with_loners),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,83 @@
+// The server's own API, and the key for it, which lives as long as the tab.
+
+const KEY = 'sluice.key';
+let key = null;
+try { key = sessionStorage.getItem(KEY); } catch { /* no storage here: the key lives as long as the page */ }
+
+export const hasKey = () => !!key;
+export function setKey(value) {
+  key = value;
+  try { if (value) sessionStorage.setItem(KEY, value); else sessionStorage.removeItem(KEY); } catch { /* as above */ }
+}
+
+export class ApiError extends Error {
+  constructor(status, message) { super(message); this.status = status; }
+}
+
+// Called when the server refuses the key, or wants one.
+export const onKeyWanted = { run() {} };
+
+async function failure(response) {
+  let message = `the server answered ${response.status}`;
+  try { message = (await response.json()).error.message || message; } catch { /* not its JSON */ }
+  if (response.status === 401) onKeyWanted.run();
+  return new ApiError(response.status, message);
+}
+
+async function request(path, options = {}) {
+  const headers = { ...options.headers };
+  if (key) headers.Authorization = `Bearer ${key}`;
+  let response;
+  try {
+    response = await fetch(path, { ...options, headers, cache: 'no-store', credentials: 'omit' });
+  } catch (e) {
+    if (e.name === 'AbortError') throw e;
+    throw new ApiError(0, 'the server cannot be reached');
+  }
+  return response;
+}
+
+export async function get(path) {
+  const r = await request(path);
+  if (!r.ok) throw await failure(r);
+  return r.json();
+}
+
+export async function getText(path) {
+  const r = await request(path);
+  if (!r.ok) throw await failure(r);
+  return r.text();
+}
+
+// /health answers with a body whatever its status.
+export async function health() {
+  const r = await request('health');
+  return r.json();
+}
+
+// Posts and reads server-sent events: onData(object), onComment(text). Ends after [DONE].
+export async function stream(path, body, { signal, onData, onComment }) {
+  const r = await request(path, { method: 'POST', body: JSON.stringify(body), signal, headers: { 'Content-Type': 'application/json' } });
+  if (!r.ok) throw await failure(r);
+  const reader = r.body.getReader();
+  const decoder = new TextDecoder();
+  let rest = '', ended = false;
+  const line = (text) => {
+    if (text.startsWith(':')) return onComment(text.slice(1).trim());
+    if (!text.startsWith('data:')) return undefined;
+    const data = text.slice(5).trim();
+    if (data === '[DONE]') { ended = true; return undefined; }
+    const value = JSON.parse(data);
+    if (value.error) throw new ApiError(value.error.code | 0, value.error.message || 'the server gave up');
+    return onData(value);
+  };
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    rest += decoder.decode(value, { stream: true });
+    const lines = rest.split(/\r?\n/);
+    rest = lines.pop();
+    lines.forEach(line);
+  }
+  if (!ended) throw new ApiError(0, 'the connection ended before the answer did');
+}

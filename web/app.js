@@ -1,0 +1,77 @@
+// The page as a whole: which part is shown, the server's state, and the key.
+
+import { get, hasKey, health, onKeyWanted, setKey } from './api.js';
+import { startChat } from './chat.js';
+import { startMachine } from './machine.js';
+
+const $ = (id) => document.getElementById(id);
+
+for (const b of document.querySelectorAll('[data-show]'))
+  b.addEventListener('click', () => {
+    document.body.dataset.view = b.dataset.show;
+    for (const o of document.querySelectorAll('[data-show]')) o.setAttribute('aria-pressed', String(o === b));
+    window.dispatchEvent(new Event('resize')); // what was hidden has a size now
+  });
+
+// ---------------------------------------------------------------- state
+
+const state = $('state');
+function show(kind, text) {
+  if (state.textContent === text && state.dataset.state === kind) return;
+  state.dataset.state = kind;
+  state.textContent = text;
+}
+
+let known = false; // the model's name
+async function look() {
+  let next = 5000;
+  try {
+    const h = await health();
+    if (h.status === 'ok') {
+      show('ok', 'ready');
+      if (!known) {
+        const { data } = await get('v1/models');
+        known = true;
+        $('model').textContent = data[0].id;
+        $('model').title = data[0].id;
+        document.title = `${data[0].id} – Sluice`;
+        $('hello-text').textContent = `You talk to ${data[0].id}, on this machine alone.`;
+      }
+    } else if (h.status === 'loading model') {
+      show('loading', `loading ${Math.round(100 * (h.progress || 0))} %`);
+      next = 500;
+    } else {
+      show('error', h.error || h.status);
+    }
+  } catch (e) {
+    if (e.status !== 401) { show('error', e.message); next = 2000; }
+  }
+  setTimeout(look, next);
+}
+
+// ---------------------------------------------------------------- the key
+
+const dialog = $('key-dialog');
+onKeyWanted.run = () => {
+  if (dialog.open) return;
+  const refused = hasKey();
+  setKey(null);
+  $('key-error').hidden = !refused;
+  $('key-error').textContent = refused ? 'The server did not accept that key.' : '';
+  $('key').value = '';
+  dialog.showModal();
+  $('key').focus();
+};
+$('key-form').addEventListener('submit', async (e) => {
+  e.preventDefault();
+  const value = $('key').value.trim();
+  if (!value) return;
+  setKey(value);
+  dialog.close();
+  try { await get('v1/models'); } catch { return; } // refused: the dialog is open again
+  $('prompt').focus();
+});
+
+startChat();
+startMachine();
+look();
