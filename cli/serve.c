@@ -254,11 +254,13 @@ static void raise_file_limit(void) {
     }
 }
 
-/* A signal to stop that came, or 0 after the time. SIGHUP reads the certificate again. */
-static int wait_signal(struct sl_server *server, const sigset_t *set, long ms) {
+/* A signal to stop that came, or 0 after the time. SIGHUP reads the certificate again; without one
+ * it stops the server, as when its terminal is closed. */
+static int wait_signal(struct sl_server *server, const struct options *o, const sigset_t *set,
+                       long ms) {
     struct timespec ts = {ms / 1000, ms % 1000 * 1000000};
     int sig = sigtimedwait(set, NULL, &ts);
-    if (sig != SIGHUP)
+    if (sig != SIGHUP || !o->server.tls_cert)
         return sig > 0 ? sig : 0;
     struct sl_err err;
     if (sl_server_reload_tls(server, &err) == SL_OK)
@@ -295,8 +297,7 @@ static int serve(struct options *o) {
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
-    if (o->server.tls_cert)
-        sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* in every thread: they are waited for here */
     signal(SIGPIPE, SIG_IGN);
     raise_file_limit();
@@ -326,7 +327,7 @@ static int serve(struct options *o) {
         bool done = atomic_load(&l.done);
         failed = done && l.status != SL_OK;
         if (!failed)
-            sig = wait_signal(l.server, &signals, done ? 3600000 : 20);
+            sig = wait_signal(l.server, o, &signals, done ? 3600000 : 20);
     }
     if (failed)
         sl_error("%s", l.err.text);
@@ -337,7 +338,7 @@ static int serve(struct options *o) {
     sl_server_drain(l.server);
     uint64_t until = sl_now_ns() + (uint64_t)o->drain_s * 1000000000u;
     while (!failed && sl_server_active(l.server) > 0 && sl_now_ns() < until)
-        if (wait_signal(l.server, &signals, 20))
+        if (wait_signal(l.server, o, &signals, 20))
             break;
     if (sl_server_active(l.server) > 0)
         sl_info("canceling %u requests", sl_server_active(l.server));

@@ -174,6 +174,26 @@ it('cancels them at a second signal', async () => {
   assert.match(await c.all, /503|^$/);
 });
 
+it('cancels what has not ended when the grace period has, and ends with 0', async () => {
+  const server = await Server.start(['--drain-s', '1']);
+  const c = server.connect();
+  c.socket.write(request(CHAT, chat({ n: 64, max_tokens: 900, ignore_eos: true })));
+  await server.until('running', 5000 * patience, async () => (await server.metric('sluice_sessions_running')) > 0);
+  const began = Date.now();
+  server.child.kill('SIGTERM');
+  const end = await Promise.race([server.exited, deadline(10000 * patience)]);
+  assert.deepEqual(end, { code: 0, signal: null });
+  assert.ok(Date.now() - began >= 900);
+  assert.match(server.log, /canceling 1 requests/);
+  assert.match(await c.all, /503|^$/);
+});
+
+it('stops when its terminal is closed', async () => {
+  const server = await Server.start();
+  await server.stop('SIGHUP');
+  assert.match(server.log, /stopped/);
+});
+
 it('asks for a key when told to', async () => {
   const server = await Server.start(['--api-key', 'secret']);
   assert.equal((await fetch(`${server.url}/v1/models`)).status, 401);
