@@ -4,10 +4,16 @@
 
 #include "server/errors.h"
 
+#include <stdint.h>
+
 /* Whether a path is this API's, whose errors have a shape of their own. */
 bool sl_anthropic_path(const char *path);
 /* {"type":"error","error":{"type","message"}}; gives the HTTP status, which is 529 for a server
  * that has too much to do. */
 unsigned sl_anthropic_error(struct sl_buf *b, const struct sl_http_error *e);
+
+/* The Model object and a list of this one, as clients of this API expect them. */
+void sl_anthropic_model(struct sl_buf *b, const char *id, int64_t created_s);
+void sl_anthropic_models(struct sl_buf *b, const char *id, int64_t created_s);
 
 #endif

@@ -4,6 +4,7 @@
 #include "server/renderer.h"
 
 #include <string.h>
+#include <time.h>
 
 /* -------------------------------------------------------------------------------------- errors */
 
@@ -52,6 +53,31 @@ unsigned sl_anthropic_error(struct sl_buf *b, const struct sl_http_error *e) {
     sl_buf_puts(b, "}}");
     sl_buf_release(&text);
     return is_overload(e) ? 529 : e->http_status;
+}
+
+/* -------------------------------------------------------------------------------------- models */
+
+void sl_anthropic_model(struct sl_buf *b, const char *id, int64_t created_s) {
+    struct tm tm;
+    time_t t = (time_t)created_s;
+    char created[32] = "";
+    if (gmtime_r(&t, &tm))
+        strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    sl_buf_puts(b, "{\"type\":\"model\",\"id\":");
+    sl_buf_json_text(b, id);
+    sl_buf_puts(b, ",\"display_name\":");
+    sl_buf_json_text(b, id);
+    sl_buf_printf(b, ",\"created_at\":\"%s\"}", created);
+}
+
+void sl_anthropic_models(struct sl_buf *b, const char *id, int64_t created_s) {
+    sl_buf_puts(b, "{\"data\":[");
+    sl_anthropic_model(b, id, created_s);
+    sl_buf_puts(b, "],\"has_more\":false,\"first_id\":");
+    sl_buf_json_text(b, id);
+    sl_buf_puts(b, ",\"last_id\":");
+    sl_buf_json_text(b, id);
+    sl_buf_puts(b, "}");
 }
 
 /* ------------------------------------------------------------------------------------- message */

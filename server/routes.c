@@ -1,5 +1,6 @@
 /* The table of endpoints, and the small ones. */
 #include "server/dashboard.h"
+#include "server/anthropic.h"
 #include "server/internal.h"
 
 #include <stdio.h>
@@ -49,9 +50,20 @@ static void put_model(struct sl_buf *b, const struct sl_served *v) {
     sl_buf_puts(b, "}}");
 }
 
+/* The one path that two APIs share: Anthropic's clients say so in each request. */
+static bool is_anthropic(struct sl_exchange *ex) {
+    return ex->conn &&
+           MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "anthropic-version") != NULL;
+}
+
 static void handle_models(struct sl_exchange *ex) {
+    const struct sl_served *v = ex->server->served;
+    if (is_anthropic(ex)) {
+        sl_anthropic_models(&ex->reply, v->id, v->created_s);
+        return;
+    }
     sl_buf_puts(&ex->reply, "{\"object\":\"list\",\"data\":[");
-    put_model(&ex->reply, ex->server->served);
+    put_model(&ex->reply, v);
     sl_buf_puts(&ex->reply, "]}");
 }
 
@@ -61,6 +73,8 @@ static void handle_model(struct sl_exchange *ex) {
     if (strcmp(id, v->id) != 0)
         sl_http_fail(&ex->error, 404, "model_not_found", "model",
                      "the model '%.100s' does not exist; this server has '%.100s'", id, v->id);
+    else if (is_anthropic(ex))
+        sl_anthropic_model(&ex->reply, v->id, v->created_s);
     else
         put_model(&ex->reply, v);
 }

@@ -12,6 +12,14 @@ const client = skip ? null : new Anthropic(options);
 const user = (content) => [{ role: 'user', content }];
 const ask = { model: 'test', max_tokens: 40, messages: user('What is 2 + 3?'), temperature: 0 };
 
+it('lists and retrieves the model', async () => {
+  const all = [];
+  for await (const m of client.models.list()) all.push(m);
+  assert.deepEqual(all.map((m) => [m.type, m.id, m.display_name]), [['model', 'test', 'test']]);
+  assert.ok(Date.parse(all[0].created_at) > 0);
+  assert.equal((await client.models.retrieve('test')).id, 'test');
+});
+
 it('answers', async () => {
   const r = await client.messages.create(ask);
   assert.match(r.id, /^msg_/);
