@@ -85,6 +85,7 @@ include mk/conformance.mk
 include mk/determinism.mk
 include mk/fault.mk
 include mk/fuzz.mk
+include mk/browser.mk
 include mk/http.mk
 include mk/replay.mk
 include mk/sim.mk

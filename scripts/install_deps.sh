@@ -1,6 +1,6 @@
 #!/bin/sh
-# install_deps.sh build|eval|test|peer|dev
-# Installs what is missing for building, testing, comparing with llama.cpp, or developing, with apt (Debian 12
+# install_deps.sh build|eval|test|browser|peer|dev
+# Installs what is missing for building, testing, testing the dashboard, comparing with llama.cpp, or developing, with apt (Debian 12
 # and relatives). Does nothing, quickly, when everything is there. Needs root or sudo only when something
 # is missing.
 set -eu
@@ -8,6 +8,7 @@ set -eu
 build="gcc make libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libpcre2-dev liburing-dev"
 demo="curl ca-certificates"
 test="$build $demo libcmocka-dev libasan8 libubsan1 libtsan2 python3 python3-jinja2 git"
+browser="chromium fonts-dejavu-core"
 peer="git"
 dev="clang clang-format clang-tidy libclang-rt-14-dev"
 
@@ -15,10 +16,11 @@ case "${1:-build}" in
 build) want="$build $demo" ;;
 eval) want="$build $demo python3" ;;
 test) want="$test" ;;
+browser) want="$test $browser" ;;
 peer) want="$test $peer" ;;
 dev) want="$test $dev" ;;
 *)
-    echo "usage: install_deps.sh build|eval|test|peer|dev" >&2
+    echo "usage: install_deps.sh build|eval|test|browser|peer|dev" >&2
     exit 2
     ;;
 esac
@@ -29,7 +31,7 @@ for p in $want; do
 done
 # Node.js comes from Debian unless some node of at least version 18 is there already.
 case "${1:-build}" in
-test | peer | dev)
+test | browser | peer | dev)
     if ! { command -v node && command -v npm; } >/dev/null 2>&1 ||
         [ "$(node -e 'console.log(+process.versions.node.split(".")[0] >= 18)')" != true ]; then
         missing="$missing nodejs npm"

@@ -130,7 +130,7 @@ function describe() {
   if (!cursor || !layers[cursor.row]) { cellText.textContent = REST; return; }
   const l = layers[cursor.row];
   const p = (HEAT_OF.get(l.heat[cursor.col]) / TOP) ** 2 * 100;
-  const heat = shape.heat ? ` The next token uses it with ${p < 1 ? 'less than 1' : Math.round(p)} % probability.` : '';
+  const heat = shape.heat ? ` Probability that the next token uses it: ${p < 1 ? 'below 1' : Math.round(p)} %.` : '';
   cellText.textContent = `Layer ${l.layer}, expert ${cursor.col}: ${BY_DIGIT.get(l.tiers[cursor.col]).where}.${heat}`;
 }
 

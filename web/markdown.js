@@ -63,7 +63,7 @@ function emphasisEnd(text, at, mark, failed) {
   return -1;
 }
 
-export function inline(text, depth = 0) {
+export function inline(text, depth = 0, links = true) {
   const out = [];
   const failed = new Set();
   let plain = '';
@@ -104,15 +104,15 @@ export function inline(text, depth = 0) {
     } else if (c === '[' || (c === '!' && text[i + 1] === '[')) {
       const image = c === '!';
       if (!failed.has(']') && text.indexOf('](', i) === -1) failed.add(']');
-      const l = depth < MAX_DEPTH && !failed.has(']') ? link(text, i + (image ? 1 : 0)) : null;
+      const l = links && !failed.has(']') ? link(text, i + (image ? 1 : 0)) : null;
       const href = l && safeHref(l.href);
       if (href) {
-        const label = image ? [l.label || 'image'] : inline(l.label, MAX_DEPTH); // no links in links
+        const label = image ? [l.label || 'image'] : inline(l.label, depth + 1, false); // no links in links
         i = push({ t: 'a', href, c: label }, l.end);
         continue;
       }
     } else if (c === '<' || (c === 'h' && text.startsWith('http', i) && !(i && WORD.test(text[i - 1])))) {
-      const m = depth < MAX_DEPTH && /^<?(https?:\/\/[^\s<>"'`]{1,2000})/.exec(text.slice(i, i + 2010));
+      const m = links && /^<?(https?:\/\/[^\s<>"'`]{1,2000})/.exec(text.slice(i, i + 2010));
       if (m) {
         const angle = c === '<' && text[i + m[0].length] === '>';
         const address = angle ? m[1] : m[1].replace(/[.,;:!?*_~]+$/, '').replace(/\)+$/, (p) => (m[1].includes('(') ? p : ''));
@@ -127,7 +127,7 @@ export function inline(text, depth = 0) {
         if (!text.startsWith(mark, i)) continue;
         const end = emphasisEnd(text, i, mark, failed);
         if (end === -1) continue;
-        const inner = inline(text.slice(i + mark.length, end), depth + 1);
+        const inner = inline(text.slice(i + mark.length, end), depth + 1, links);
         i = push(t === 'bi' ? { t: 'b', c: [{ t: 'i', c: inner }] } : { t, c: inner }, end + mark.length);
         continue outer;
       }

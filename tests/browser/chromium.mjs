@@ -121,7 +121,7 @@ export class Page {
     return r.result.value;
   }
 
-  async until(what, ms = 20000, ...args) {
+  async until(what, ms = 60000, ...args) {
     const end = Date.now() + ms;
     for (;;) {
       let value;
@@ -141,7 +141,7 @@ export class Page {
       e.scrollIntoView({ block: 'center' });
       const r = e.getBoundingClientRect();
       return r.width ? [r.x + r.width / 2, r.y + r.height / 2] : null;
-    }, 10000, selector);
+    }, 60000, selector);
     await this.mouse('mousePressed', ...at);
     await this.mouse('mouseReleased', ...at);
   }

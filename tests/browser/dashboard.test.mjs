@@ -26,12 +26,12 @@ const browser = skip ? null : await Browser.launch();
 
 const state = 'document.getElementById("state").textContent === "ready" && document.getElementById("model").textContent !== ""';
 const idle = 'document.getElementById("send").textContent === "Send"';
-const last = (selector) => `[...document.querySelectorAll(".turn.assistant")].at(-1)?.querySelector(${JSON.stringify(selector)})?.innerText ?? ""`;
+const last = (selector) => `([...document.querySelectorAll(".turn.assistant")].at(-1)?.querySelector(${JSON.stringify(selector)})?.innerText ?? "")`;
 
 async function open(options, url = server.url) {
   const p = await browser.page(options);
   await p.open(`${url}/`);
-  await p.until(state, 20000 * patience);
+  await p.until(state);
   return p;
 }
 
@@ -61,13 +61,13 @@ it('loads with no error and nothing from elsewhere', async () => {
 it('streams an answer, tells its speed, and remembers the conversation', async () => {
   const p = await open({});
   await ask(p, 'What is 17 + 25?');
-  await p.until(idle, 60000 * patience);
+  await p.until(idle);
   assert.match(await p.run(last('.body')), /42/);
   assert.match(await p.run(last('.note')), /^\d+ tokens · [\d.,]+ tokens\/s · first after /);
   assert.match(await p.text('#announce'), /42/);
   // The second request carries the first turn.
   await ask(p, 'What is 3 + 4?');
-  await p.until(idle, 60000 * patience);
+  await p.until(idle);
   assert.equal(await p.run('document.querySelectorAll(".turn").length'), 4);
   await p.click('#new-chat');
   assert.equal(await p.run('document.querySelectorAll(".turn").length'), 0);
@@ -84,9 +84,9 @@ it('shows an answer as it comes, and stops it', async () => {
   // A story, asked for many times over: whichever is long enough to be stopped in the middle.
   for (let i = 0; i < 20; i++) {
     await ask(p, 'Tell me a long story.');
-    await p.until(`${last('.body')}.length > 20 || ${idle}`, 60000 * patience);
+    await p.until(`${last('.body')}.length > 20 || ${idle}`);
     await p.key('Escape');
-    await p.until(idle, 10000);
+    await p.until(idle);
     if (/stopped/.test(await p.run(last('.foot')))) break;
   }
   assert.match(await p.run(last('.foot')), /stopped/);
@@ -94,7 +94,7 @@ it('shows an answer as it comes, and stops it', async () => {
   await server.until('the request is canceled', 5000 * patience, async () => await server.metric('sluice_requests_canceled_total') > canceled);
   // And another answer in its place.
   await p.click('.retry');
-  await p.until(`${idle} && ${last('.note')}`, 60000 * patience);
+  await p.until(`${idle} && ${last('.note')}`);
   await done(p);
 });
 
@@ -108,7 +108,7 @@ it('sends the settings', async () => {
   await p.click('#settings-toggle');
   for (const [field, value] of [['#set-system', 'Be brief.'], ['#set-temperature', '0.5'], ['#set-max', '3']]) { await p.click(field); await p.type(value); }
   await ask(p, 'Tell me a story.');
-  await p.until(idle, 60000 * patience);
+  await p.until(idle);
   const [body] = await p.run('window.sent');
   assert.deepEqual(body.messages[0], { role: 'system', content: 'Be brief.' });
   assert.equal(body.temperature, 0.5);
@@ -124,26 +124,28 @@ it('says what went wrong', async () => {
   await p.click('#prompt');
   await p.type(`Sort these: ${'12 34 56 78 '.repeat(900)}`);
   await p.key('Enter');
-  await p.until('document.querySelector(".turn .problem")', 20000 * patience);
+  await p.until('document.querySelector(".turn .problem")');
   assert.match(await p.text('.turn .problem'), /context|tokens/);
   p.problems = p.problems.filter((t) => !/status of 400/.test(t)); // the browser's own line
   await done(p);
 });
 
-// What the renderer makes of text, in the page and under its policy.
-const rendered = (p, text) => p.run(async (t) => {
+// What the renderer makes of each text, in the page and under its policy.
+const rendered = (p, texts) => p.run(async (all) => {
   const { render } = await import('/dashboard/markdown.js');
-  const e = document.createElement('div');
-  e.className = 'body';
-  document.getElementById('log').append(e);
-  render(e, t);
-  await new Promise((r) => setTimeout(r, 50));
-  const out = { html: e.innerHTML, text: e.innerText, tags: [...new Set([...e.querySelectorAll('*')].map((x) => x.tagName.toLowerCase()))].sort(),
-    hrefs: [...e.querySelectorAll('a')].map((a) => [a.getAttribute('href'), a.rel, a.target]),
-    on: [...e.querySelectorAll('*')].flatMap((x) => x.getAttributeNames().filter((n) => n.startsWith('on'))) };
-  e.remove();
-  return out;
-}, text);
+  return Promise.all(all.map(async (t) => {
+    const e = document.createElement('div');
+    e.className = 'body';
+    document.getElementById('log').append(e);
+    render(e, t);
+    await new Promise((r) => setTimeout(r, 200)); // what would run has run
+    const out = { text: e.innerText, tags: [...new Set([...e.querySelectorAll('*')].map((x) => x.tagName.toLowerCase()))].sort(),
+      hrefs: [...e.querySelectorAll('a')].map((a) => [a.getAttribute('href'), a.rel, a.target]),
+      on: [...e.querySelectorAll('*')].flatMap((x) => x.getAttributeNames().filter((n) => n.startsWith('on'))) };
+    e.remove();
+    return out;
+  }));
+}, texts);
 
 it('keeps hostile text inert', async () => {
   const p = await open({});
@@ -156,8 +158,10 @@ it('keeps hostile text inert', async () => {
     '- <iframe src="https://example.com">', '> <style>*{display:none}</style>', '# <object data="x">', '`<img src=x onerror=window.hit=1>`',
     '**<embed src=x>**', '&lt;script&gt;', '[<img src=x onerror=window.hit=1>](https://example.com)', '<a href="javascript:window.hit=1">x</a>'];
   const allowed = new Set('a blockquote br button code del div em h3 h4 h5 hr li ol p pre span strong table tbody td th thead tr ul'.split(' '));
-  for (const text of [...hostile, hostile.join('\n\n'), hostile.join(' ')]) {
-    const r = await rendered(p, text);
+  const texts = [...hostile, hostile.join('\n\n'), hostile.join(' ')];
+  const made = await rendered(p, texts);
+  for (const [i, text] of texts.entries()) {
+    const r = made[i];
     assert.deepEqual(r.tags.filter((t) => !allowed.has(t)), [], text);
     assert.deepEqual(r.on, [], text);
     for (const [href, rel, target] of r.hrefs) {
@@ -167,7 +171,7 @@ it('keeps hostile text inert', async () => {
     }
   }
   assert.equal(await p.run('window.hit'), 0);
-  assert.ok((await rendered(p, hostile[0])).text.includes('<script>window.hit = 1</script>')); // as text, all of it
+  assert.ok(made[0].text.includes('<script>window.hit = 1</script>')); // as text, all of it
   // Should one ever get past the renderer, the policy stops it.
   await p.run(() => {
     const e = document.createElement('div');
@@ -201,12 +205,12 @@ it('keeps what has not changed while an answer grows', async () => {
 
 it('maps the experts of a run, and tells of each', async () => {
   const p = await open({});
-  await p.until('document.getElementById("map").width > 50', 10000 * patience);
+  await p.until('document.getElementById("map").width > 50');
   assert.match(await p.text('#experts-sum'), /^128 in 8 layers: /);
   await ask(p, 'Tell me a short story.');
-  await p.until(idle, 60000 * patience);
-  await p.until('/[1-9]\\d* in RAM, \\d+ on disk/.test(document.getElementById("experts-sum").textContent)', 10000 * patience);
-  await p.until('/RAM \\d/.test(document.getElementById("found-legend").innerText)', 10000 * patience);
+  await p.until(idle);
+  await p.until('/[1-9]\\d* in RAM, \\d+ on disk/.test(document.getElementById("experts-sum").textContent)');
+  await p.until('/RAM \\d/.test(document.getElementById("found-legend").innerText)');
   // Cells of both tiers are drawn: their hues differ.
   const hues = await p.run(() => {
     const c = document.getElementById('map'), { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height);
@@ -225,7 +229,7 @@ it('maps the experts of a run, and tells of each', async () => {
   await p.mouse('mouseMoved', 5, 300);
   await p.run('document.getElementById("map").focus()');
   for (const k of ['ArrowRight', 'ArrowRight', 'ArrowDown']) await p.key(k);
-  assert.match(await p.text('#map-cell'), /^Layer 1, expert 2: .*probability/);
+  assert.match(await p.text('#map-cell'), /^Layer 1, expert 2: (in RAM|on disk)\. Probability that the next token uses it: (below 1|\d+) %\.$/);
   await p.key('End');
   assert.match(await p.text('#map-cell'), /^Layer 1, expert 15: /);
   await p.click('#map-table-box summary');
@@ -238,10 +242,10 @@ it('maps the experts of a run, and tells of each', async () => {
 
 it('shows speed, disk and sessions as they are', async () => {
   const p = await open({});
-  await p.until('document.getElementById("v-sessions").textContent.includes("0 of 2 running")', 10000);
+  await p.until('document.getElementById("v-sessions").textContent.includes("0 of 2 running")');
   const long = server.post('/v1/completions', { prompt: 'a', max_tokens: 900, ignore_eos: true, temperature: 1 });
-  await p.until('document.getElementById("v-sessions").textContent.includes("1 of 2 running")', 15000 * patience);
-  await p.until('Number(document.getElementById("v-decode").textContent) > 0', 15000 * patience);
+  await p.until('document.getElementById("v-sessions").textContent.includes("1 of 2 running")');
+  await p.until('Number(document.getElementById("v-decode").textContent) > 0');
   await long;
   await p.until('/B\\/s/.test(document.getElementById("v-disk").textContent)');
   assert.match(await p.run('document.getElementById("m-kv").getAttribute("aria-valuetext")'), /KV pages used: \d+ of \d+/);
@@ -261,7 +265,7 @@ it('works with the keyboard alone', async () => {
   await p.key('Enter', { shift: true });
   assert.equal(await p.run('document.querySelectorAll(".turn").length'), 0);
   await p.key('Enter');
-  await p.until(`${idle} && ${last('.note')}`, 60000 * patience);
+  await p.until(`${idle} && ${last('.note')}`);
   // Everything that can be clicked is reached by Tab, and seen to be.
   const reached = new Set();
   for (let i = 0; i < 40; i++) {
@@ -278,7 +282,7 @@ for (const [name, options] of [['light', {}], ['dark', { dark: true }], ['a phon
   it(`has labels and contrast: ${name}`, async () => {
     const p = await open(options);
     await ask(p, 'What is 5 + 6?');
-    await p.until(idle, 60000 * patience);
+    await p.until(idle);
     await p.click('#settings-toggle');
     for (const view of options.mobile ? ['chat', 'machine'] : ['both']) {
       if (view === 'machine') await p.click('[data-show=machine]');
@@ -318,27 +322,27 @@ it('heeds the wish for less motion', async () => {
   await done(p);
 });
 
-it('asks for the key, and keeps it for the tab', { skip }, async () => {
+it('asks for the key, and keeps it for the tab', async () => {
   const locked = await Server.start(['--api-key', 'open-sesame']);
   const p = await browser.page({});
   await p.open(`${locked.url}/`);
-  await p.until('document.getElementById("key-dialog").open', 10000 * patience);
+  await p.until('document.getElementById("key-dialog").open');
   assert.equal(await p.run('document.activeElement.id'), 'key');
   await p.type('wrong');
   await p.key('Enter');
-  await p.until('!document.getElementById("key-error").hidden', 10000);
+  await p.until('!document.getElementById("key-error").hidden');
   await p.type('open-sesame');
   await p.key('Enter');
-  await p.until(state, 10000 * patience);
+  await p.until(state);
   await ask(p, 'What is 1 + 1?');
-  await p.until(`${idle} && ${last('.note')}`, 60000 * patience);
+  await p.until(`${idle} && ${last('.note')}`);
   assert.equal(await p.run('sessionStorage.getItem("sluice.key")'), 'open-sesame');
   assert.equal(await p.run('Object.keys(localStorage).some((k) => localStorage[k].includes("sesame"))'), false);
   assert.ok(p.requests.every((u) => !u.includes('sesame')));
   await p.open(`${locked.url}/`);
-  await p.until(state, 10000 * patience);
+  await p.until(state);
   // This server has room for all experts, and the page says so.
-  await p.until('/^All 128 experts are resident in RAM/.test(document.getElementById("resident").textContent)', 10000 * patience);
+  await p.until('/^All 128 experts are resident in RAM/.test(document.getElementById("resident").textContent)');
   assert.ok(await p.run('document.getElementById("card-disk").hidden'));
   assert.ok(p.problems.every((t) => /status of 401/.test(t)), String(p.problems));
   await p.close();
@@ -349,8 +353,8 @@ it('tells when the server is gone', async () => {
   const gone = await Server.start([]);
   const p = await open({}, gone.url);
   await gone.stop();
-  await p.until('document.getElementById("state").dataset.state === "error"', 20000);
-  await p.until('/cannot be reached/.test(document.getElementById("machine-error").textContent)', 20000);
+  await p.until('document.getElementById("state").dataset.state === "error"');
+  await p.until('/cannot be reached/.test(document.getElementById("machine-error").textContent)');
   await p.close();
 });
 
@@ -361,7 +365,7 @@ test('pictures', { skip: skip || (shots ? false : 'SCREENSHOTS names no folder')
     'dashboard-phone': { width: 390, height: 844, dark: true, mobile: true } };
   for (const [name, options] of Object.entries(looks)) {
     const p = await open(options);
-    for (const q of ['Tell me a short story.', 'What is 17 + 25?']) { await ask(p, q); await p.until(idle, 60000); }
+    for (const q of ['Tell me a short story.', 'What is 17 + 25?']) { await ask(p, q); await p.until(idle); }
     for (let i = 0; i < 5; i++) await server.post('/v1/completions', { prompt: 'Once upon a time', max_tokens: 60, temperature: 1 });
     const more = server.post('/v1/completions', { prompt: 'a', max_tokens: 300, ignore_eos: true, temperature: 1 });
     await sleep(3000);
