@@ -2,6 +2,7 @@
 #include "server/chat.h"
 
 #include "server/memory.h"
+#include "server/tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,44 +183,6 @@ static json_t *read_messages(const json_t *body, struct sl_http_error *e) {
     return out;
 }
 
-/* Checks tools, tool_choice; out_tools is borrowed, NULL = none to show. */
-static bool read_tools(const json_t *body, const json_t **out_tools, struct sl_http_error *e) {
-    const json_t *tools = json_object_get(body, "tools");
-    *out_tools = NULL;
-    if (tools && !json_is_null(tools)) {
-        if (!json_is_array(tools))
-            return sl_http_bad(e, "tools", "'tools' must be an array, not %s", sl_json_kind(tools));
-        for (size_t i = 0; i < json_array_size(tools); i++) {
-            const json_t *f = json_object_get(json_array_get(tools, i), "function");
-            char where[48];
-            snprintf(where, sizeof where, "tools[%zu]", i);
-            if (!json_is_object(f) || !json_is_string(json_object_get(f, "name")))
-                return sl_http_bad(e, where, "'%s.function.name' must be a string", where);
-        }
-        if (json_array_size(tools))
-            *out_tools = tools;
-    }
-    const json_t *choice = json_object_get(body, "tool_choice");
-    if (choice && !json_is_null(choice)) {
-        const char *c = json_string_value(choice);
-        if (c && strcmp(c, "none") == 0)
-            *out_tools = NULL;
-        else if (!c && !json_is_object(choice))
-            return sl_http_bad(e, "tool_choice",
-                               "'tool_choice' must be a string or an object, not "
-                               "%s",
-                               sl_json_kind(choice));
-        else if (!c || strcmp(c, "required") == 0)
-            return sl_http_bad(e, "tool_choice",
-                               "'tool_choice' other than 'auto' and 'none' is not supported yet");
-        else if (strcmp(c, "auto") != 0)
-            return sl_http_bad(e, "tool_choice",
-                               "'tool_choice' must be 'auto', 'none', 'required' "
-                               "or a function");
-    }
-    return true;
-}
-
 /* Rewrites the assistants' messages of a copy to a form. False: out of memory. */
 static bool apply_form(json_t *messages, struct form form) {
     bool ok = true;
@@ -259,7 +222,10 @@ static json_t *make_vars(const struct sl_served *v, const json_t *body, const js
     const json_t *generate = json_object_get(body, "add_generation_prompt");
     json_t *vars = json_is_object(kwargs) ? json_copy((json_t *)kwargs) : json_object();
     json_t *base = sl_chat_vars(&v->chat, messages, tools, !json_is_false(generate));
-    bool ok = vars && base && apply_form(json_object_get(base, "messages"), form);
+    json_t *own = json_object_get(base, "messages"); /* a copy, to be changed */
+    bool ok = vars && base && apply_form(own, form) &&
+              (!v->format->short_ids || sl_tools_short_ids(own)) &&
+              (v->format->syntax != SL_CALL_HARMONY || sl_tools_thinking(own));
     if (ok && json_is_string(effort) && !json_object_get(vars, "reasoning_effort"))
         ok = json_object_set(vars, "reasoning_effort", (json_t *)effort) == 0;
     ok = ok && json_object_update(vars, base) == 0;
@@ -285,8 +251,56 @@ static size_t text_bytes(const json_t *v) {
     return n;
 }
 
+/* Renders in the first form that the template takes. */
+static enum sl_status render_forms(struct sl_exchange *ex, const json_t *body,
+                                   const json_t *messages, const json_t *tools, char **out_text,
+                                   size_t *out_len, struct sl_err *first) {
+    static const struct form forms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+    const struct sl_served *v = ex->server->served;
+    size_t n_forms = has_forms(messages) ? 4 : 1;
+    struct sl_template_limits limits = sl_server_template_limits(&ex->server->config);
+    struct sl_err err;
+    enum sl_status st = SL_ERR_INVALID;
+    for (size_t i = 0; i < n_forms && st == SL_ERR_INVALID; i++) {
+        json_t *vars = make_vars(v, body, messages, tools, forms[i]);
+        st = vars ? sl_template_render(v->chat.template, vars, &limits, out_text, out_len,
+                                       i ? &err : first)
+                  : SL_ERR_NOMEM;
+        json_decref(vars);
+    }
+    return st;
+}
+
+static bool has_tool_messages(const json_t *messages) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *m = json_array_get(messages, i);
+        const char *role = json_string_value(json_object_get(m, "role"));
+        if (json_object_get(m, "tool_calls") || strcmp(role, "tool") == 0 ||
+            strcmp(role, "function") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Where the template knows nothing of tools, the server tells the model itself. */
+static enum sl_status render_told(struct sl_exchange *ex, const json_t *body,
+                                  const json_t *messages, const json_t *tools, char **out_text,
+                                  size_t *out_len, struct sl_err *first) {
+    struct sl_err err;
+    enum sl_status st = SL_ERR_INVALID;
+    for (int in_user = 0; in_user < (tools ? 2 : 1) && st == SL_ERR_INVALID; in_user++) {
+        json_t *told = json_deep_copy(messages);
+        st = told && sl_tools_as_text(told, tools, in_user)
+                 ? render_forms(ex, body, told, NULL, out_text, out_len, in_user ? &err : first)
+                 : SL_ERR_NOMEM;
+        json_decref(told);
+    }
+    return st;
+}
+
 /* The rendered prompt, marks inside; malloc'd. NULL: ex->error is set. */
-static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len) {
+static char *render(struct sl_exchange *ex, const json_t *body, const json_t *tools,
+                    size_t *out_len) {
     const struct sl_served *v = ex->server->served;
     struct sl_http_error *e = &ex->error;
     static const struct sl_field fields[] = {
@@ -294,9 +308,7 @@ static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len)
         {"add_generation_prompt", SL_FIELD_BOOL, 0, 0, 0},
     };
     bool without_effect;
-    const json_t *tools;
-    if (!sl_fields_read(body, fields, sizeof fields / sizeof *fields, &without_effect, e) ||
-        !read_tools(body, &tools, e))
+    if (!sl_fields_read(body, fields, sizeof fields / sizeof *fields, &without_effect, e))
         return NULL;
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     if (kwargs && !json_is_null(kwargs) && !json_is_object(kwargs)) {
@@ -313,25 +325,17 @@ static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len)
         json_decref(messages);
         return NULL;
     }
-    static const struct form forms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
-    size_t n_forms = has_forms(messages) ? 4 : 1;
-    struct sl_template_limits limits = sl_server_template_limits(&ex->server->config);
     char *text = NULL;
     if (sl_prompt_may_fit(ex, text_bytes(messages), "messages")) {
-        struct sl_err first = {0}, err;
-        enum sl_status st = SL_ERR_INVALID;
-        for (size_t i = 0; i < n_forms && st == SL_ERR_INVALID; i++) {
-            json_t *vars = make_vars(v, body, messages, tools, forms[i]);
-            st = vars ? sl_template_render(v->chat.template, vars, &limits, &text, out_len,
-                                           i ? &err : &first)
-                      : SL_ERR_NOMEM;
-            json_decref(vars);
-        }
+        struct sl_err err = {0};
+        bool tell = v->format->prompt_hint && (tools || has_tool_messages(messages));
+        enum sl_status st = tell ? render_told(ex, body, messages, tools, &text, out_len, &err)
+                                 : render_forms(ex, body, messages, tools, &text, out_len, &err);
         if (st == SL_ERR_INVALID)
             sl_http_bad(e, "messages", "the model's chat template refuses these messages: %.400s",
-                        first.text);
+                        err.text);
         else if (st != SL_OK)
-            sl_http_from_status(e, st, &first);
+            sl_http_from_status(e, st, &err);
         if (st != SL_OK)
             text = NULL;
     }
@@ -340,17 +344,12 @@ static char *render(struct sl_exchange *ex, const json_t *body, size_t *out_len)
 }
 
 /* The prompt's ids. NULL: ex->error is set. */
-static struct sl_ids *encode(struct sl_exchange *ex, const json_t *body) {
+static struct sl_ids *encode(struct sl_exchange *ex, const char *text, size_t len) {
     const struct sl_served *v = ex->server->served;
-    size_t len;
-    char *text = render(ex, body, &len);
-    if (!text)
-        return NULL;
-    struct sl_ids *prompt = NULL;
     /* Rendered: the template may have printed tools, or anything many times. */
     if (!sl_prompt_may_fit(ex, sl_special_text_bytes(&v->chat.special, text, len), "messages"))
-        goto out;
-    prompt = calloc(1, sizeof *prompt);
+        return NULL;
+    struct sl_ids *prompt = calloc(1, sizeof *prompt);
     if (!prompt) {
         sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
     } else if (!sl_prompt_encode(ex, text, len, prompt)) {
@@ -358,23 +357,96 @@ static struct sl_ids *encode(struct sl_exchange *ex, const json_t *body) {
         free(prompt);
         prompt = NULL;
     }
-out:
-    free(text);
     return prompt;
+}
+
+/* What a conversation asks of its answer. */
+struct wishes {
+    struct sl_tool_use tools;
+    struct sl_content_form form;
+};
+
+static bool read_wishes(const json_t *body, struct wishes *w, struct sl_http_error *e) {
+    if (!sl_tool_use_read(body, &w->tools, e) || !sl_content_form_read(body, &w->form, e))
+        return false;
+    if (w->form.is_grammar && w->tools.callable)
+        return sl_http_bad(e, "grammar",
+                           "'grammar' cannot be given with 'tools': it would have to describe "
+                           "their calls; set 'tool_choice' to 'none'");
+    return true;
+}
+
+static void wishes_release(struct wishes *w) {
+    sl_tool_use_release(&w->tools);
+    sl_content_form_release(&w->form);
+}
+
+/* How the answer is read, and the grammar that binds it, by where the prompt ends. */
+static bool plan_answer(struct sl_exchange *ex, const json_t *body, struct wishes *w,
+                        const char *text, size_t len, struct sl_gen_params *p) {
+    const struct sl_served *v = ex->server->served;
+    struct sl_content_form *form = &w->form;
+    bool fresh = json_is_false(json_object_get(body, "add_generation_prompt"));
+    enum sl_answer_place place = fresh ? SL_ANSWER_FRESH : sl_answer_place(v->format, text, len);
+    bool harmony = v->format->syntax == SL_CALL_HARMONY;
+    struct sl_str header = sl_answer_open_header(v->format, text, fresh ? 0 : len);
+    const json_t *callable = w->tools.callable;
+    bool thinks = v->thinks || place == SL_ANSWER_IN_REASONING;
+    if (w->tools.choice == SL_TOOLS_NONE)
+        callable = NULL;
+    p->header = strndup(header.ptr, header.len);
+    if (!p->header)
+        return sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+    p->tools = json_incref((json_t *)callable);
+    p->splits = thinks || callable;
+    p->split = (struct sl_splitter_config){.format = v->format,
+                                           .tools = callable,
+                                           .thinks = thinks,
+                                           .in_reasoning = place == SL_ANSWER_IN_REASONING,
+                                           .hold_calls = !p->stream,
+                                           .header = {p->header, header.len}};
+    bool before = harmony || (thinks && place != SL_ANSWER_BEHIND_REASONING);
+    if (!w->tools.bound && !(form->field && (before || callable)))
+        return sl_params_bind(p, form, form->rule, form->field, &ex->error);
+
+    struct sl_err err;
+    struct sl_answer_grammar g = {.format = v->format,
+                                  .tok = v->tok,
+                                  .tools = callable,
+                                  .choice = w->tools.choice,
+                                  .parallel = w->tools.parallel,
+                                  .thinks = thinks,
+                                  .place = place,
+                                  .content = form->field ? form->rule : NULL};
+    if (!form->field)
+        sl_json_schema_rules_begin(&form->rules, &form->text);
+    enum sl_status st = sl_answer_grammar(&g, &form->rules, &err);
+    const char *field = w->tools.bound ? "tools" : form->field;
+    if (st == SL_ERR_INVALID)
+        return sl_http_bad(&ex->error, "tools", "'tools': %.440s", err.text);
+    if (st != SL_OK)
+        return sl_http_from_status(&ex->error, st, &err);
+    return sl_params_bind(p, form, "sl-answer", field, &ex->error);
 }
 
 void sl_chat_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body,
                     struct sl_request_about *about) {
     const struct sl_served *v = ex->server->served;
     struct sl_gen_params params = {0};
+    struct wishes wishes = {0};
     struct sl_ids *prompt = NULL;
+    char *text = NULL;
+    size_t len = 0;
     bool ok = sl_prompt_check_model(ex, body) &&
               sl_params_read(body, api, v->info.n_vocab, &params, &ex->error);
     params.about = *about;
     *about = (struct sl_request_about){0};
-    if (!ok)
+    if (!ok || !read_wishes(body, &wishes, &ex->error))
         goto out;
-    prompt = encode(ex, body);
+    text = render(ex, body, wishes.tools.shown, &len);
+    if (!text || !plan_answer(ex, body, &wishes, text, len, &params))
+        goto out;
+    prompt = encode(ex, text, len);
     if (!prompt || !sl_prompt_fits(ex, prompt->n, "messages"))
         goto out;
     /* A model that does not know the fallback's end-of-turn token writes it as text, but not where
@@ -388,14 +460,25 @@ void sl_chat_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body,
     sl_prompt_generate(ex, api, &params, prompt, NULL, 1);
     prompt = NULL;
 out:
+    free(text);
     if (prompt)
         sl_ids_release(prompt);
     free(prompt);
+    wishes_release(&wishes);
     sl_params_release(&params);
 }
 
 bool sl_chat_count(struct sl_exchange *ex, const json_t *body, size_t *out_tokens) {
-    struct sl_ids *prompt = sl_prompt_check_model(ex, body) ? encode(ex, body) : NULL;
+    struct sl_tool_use tools = {0};
+    struct sl_ids *prompt = NULL;
+    char *text = NULL;
+    size_t len;
+    if (sl_prompt_check_model(ex, body) && sl_tool_use_read(body, &tools, &ex->error))
+        text = render(ex, body, tools.shown, &len);
+    if (text)
+        prompt = encode(ex, text, len);
+    sl_tool_use_release(&tools);
+    free(text);
     if (!prompt)
         return false;
     *out_tokens = prompt->n;
@@ -418,7 +501,10 @@ void sl_apply_template_handle(struct sl_exchange *ex) {
     if (!body)
         return;
     size_t len;
-    char *text = render(ex, body, &len);
+    struct sl_tool_use tools = {0};
+    char *text =
+        sl_tool_use_read(body, &tools, &ex->error) ? render(ex, body, tools.shown, &len) : NULL;
+    sl_tool_use_release(&tools);
     if (text) {
         sl_special_unmark(&ex->server->served->chat.special, text, &len);
         sl_buf_puts(&ex->reply, "{\"prompt\":");

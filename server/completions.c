@@ -106,11 +106,14 @@ static void complete(struct sl_exchange *ex, const json_t *body) {
     struct sl_http_error *e = &ex->error;
     struct sl_gen_params params = {0};
     struct prompts prompts = {0};
+    struct sl_content_form form = {0};
     bool echo = false;
     static const struct sl_field fields[] = {{"echo", SL_FIELD_BOOL, 0, 0, 0}};
     const json_t *suffix = json_object_get(body, "suffix");
     if (!sl_prompt_check_model(ex, body) ||
         !sl_params_read(body, SL_API_COMPLETIONS, v->info.n_vocab, &params, e) ||
+        !sl_content_form_read(body, &form, e) ||
+        !sl_params_bind(&params, &form, form.rule, form.field, e) ||
         !sl_fields_read(body, fields, 1, &echo, e))
         goto out;
     if (suffix && !json_is_null(suffix) &&
@@ -133,6 +136,7 @@ static void complete(struct sl_exchange *ex, const json_t *body) {
     prompts = (struct prompts){0};
 out:
     prompts_release(&prompts);
+    sl_content_form_release(&form);
     sl_params_release(&params);
 }
 

@@ -1,35 +1,26 @@
 #include "server/constrain.h"
 
-#include "model/json_schema.h"
 #include "server/fields.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static bool compile(const char *text, size_t len, const char *field, struct sl_grammar **out,
-                    struct sl_http_error *e) {
+static bool add_schema(struct sl_content_form *f, const json_t *schema, const char *field,
+                       struct sl_http_error *e) {
     struct sl_err err;
-    enum sl_status st = sl_grammar_parse(text, len, out, &err);
+    uint32_t rule = 0;
+    sl_json_schema_rules_begin(&f->rules, &f->text);
+    enum sl_status st = sl_json_schema_rules_add(&f->rules, schema, schema, &rule, &err);
     if (st == SL_ERR_INVALID)
         return sl_http_bad(e, field, "'%s': %.440s", field, err.text);
-    return st == SL_OK || sl_http_from_status(e, st, &err);
+    if (st != SL_OK)
+        return sl_http_from_status(e, st, &err);
+    snprintf(f->rule, sizeof f->rule, "r%u", rule);
+    f->field = field;
+    return true;
 }
 
-static bool compile_schema(const json_t *schema, const char *field, struct sl_grammar **out,
-                           struct sl_http_error *e) {
-    struct sl_err err;
-    struct sl_buf text = {0};
-    enum sl_status st = sl_json_schema_grammar(schema, &text, &err);
-    bool ok = st == SL_OK;
-    if (st == SL_ERR_INVALID)
-        sl_http_bad(e, field, "'%s': %.440s", field, err.text);
-    else if (!ok)
-        sl_http_from_status(e, st, &err);
-    ok = ok && compile(text.ptr, text.len, field, out, e);
-    sl_buf_release(&text);
-    return ok;
-}
-
-static bool read_response_format(const json_t *f, struct sl_grammar **out,
+static bool read_response_format(const json_t *f, struct sl_content_form *out,
                                  struct sl_http_error *e) {
     static const char *const field = "response_format";
     if (!json_is_object(f))
@@ -41,8 +32,7 @@ static bool read_response_format(const json_t *f, struct sl_grammar **out,
         return true;
     if (strcmp(type, "json_object") == 0) {
         json_t *any = json_pack("{s:s}", "type", "object");
-        bool ok =
-            any ? compile_schema(any, field, out, e) : sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+        bool ok = any ? add_schema(out, any, field, e) : sl_http_from_status(e, SL_ERR_NOMEM, NULL);
         json_decref(any);
         return ok;
     }
@@ -65,15 +55,14 @@ static bool read_response_format(const json_t *f, struct sl_grammar **out,
         return sl_http_bad(e, "response_format.json_schema.schema",
                            "'response_format.json_schema.schema' must be an object, not %s",
                            sl_json_kind(schema));
-    return compile_schema(schema, "response_format.json_schema.schema", out, e);
+    return add_schema(out, schema, "response_format.json_schema.schema", e);
 }
 
-bool sl_constrain_read(const json_t *body, struct sl_grammar **out_grammar,
-                       struct sl_http_error *e) {
+bool sl_content_form_read(const json_t *body, struct sl_content_form *out,
+                          struct sl_http_error *e) {
     const json_t *format = json_object_get(body, "response_format");
     const json_t *grammar = json_object_get(body, "grammar");
-    *out_grammar = NULL;
-    if (format && !json_is_null(format) && !read_response_format(format, out_grammar, e))
+    if (format && !json_is_null(format) && !read_response_format(format, out, e))
         return false;
     if (!grammar || json_is_null(grammar) ||
         (json_is_string(grammar) && json_string_length(grammar) == 0))
@@ -81,10 +70,34 @@ bool sl_constrain_read(const json_t *body, struct sl_grammar **out_grammar,
     if (!json_is_string(grammar))
         return sl_http_bad(e, "grammar", "'grammar' must be a string, not %s",
                            sl_json_kind(grammar));
-    if (*out_grammar)
+    if (out->field)
         return sl_http_bad(e, "grammar", "'grammar' and 'response_format' cannot both be given");
-    return compile(json_string_value(grammar), json_string_length(grammar), "grammar", out_grammar,
-                   e);
+    sl_buf_put(&out->text, json_string_value(grammar), json_string_length(grammar));
+    sl_buf_puts(&out->text, "\n"); /* a comment may be its end */
+    out->rules.out = &out->text;
+    out->field = "grammar";
+    out->is_grammar = true;
+    snprintf(out->rule, sizeof out->rule, "root");
+    return !out->text.failed || sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+}
+
+void sl_content_form_release(struct sl_content_form *f) {
+    sl_buf_release(&f->text);
+    *f = (struct sl_content_form){0};
+}
+
+bool sl_content_form_compile(const struct sl_content_form *f, const char *rule, const char *field,
+                             struct sl_grammar **out_grammar, struct sl_http_error *e) {
+    struct sl_err err;
+    *out_grammar = NULL;
+    if (!rule[0])
+        return true;
+    enum sl_status st =
+        f->text.failed ? sl_fail(&err, SL_ERR_NOMEM, "out of memory")
+                       : sl_grammar_parse_from(f->text.ptr, f->text.len, rule, out_grammar, &err);
+    if (st == SL_ERR_INVALID)
+        return sl_http_bad(e, field, "'%s': %.440s", field, err.text);
+    return st == SL_OK || sl_http_from_status(e, st, &err);
 }
 
 /* ---- the scheduler's thread ---- */

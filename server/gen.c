@@ -3,6 +3,7 @@
 #include "common/clock.h"
 #include "common/histograms.h"
 #include "server/renderer.h"
+#include "server/tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,8 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
         c->req.sampling.constraint = &c->constrained.base;
     }
     c->req.sampling.seed = p->sampling.seed + index % p->n;
+    if (p->splits && sl_splitter_create(&p->split, sl_choice_part, c, &c->splitter) != SL_OK)
+        return false;
     if (p->logprobs)
         c->ring = malloc(g->ring_tokens * sizeof *c->ring);
     else
@@ -175,7 +178,8 @@ uint64_t sl_gen_memory_bytes(const struct sl_gen *g) {
     bool logprobs = g->params.logprobs;
     /* What an answer repeats of its request is in three events at most before they are sent. */
     uint64_t about = g->params.about.members ? 4 * strlen(g->params.about.members) : 0;
-    uint64_t n = sizeof *g + about, element = logprobs ? sizeof(struct sl_token) : sizeof(uint32_t);
+    uint64_t n = sizeof *g + about + sl_tools_memory_bytes(g->params.tools),
+             element = logprobs ? sizeof(struct sl_token) : sizeof(uint32_t);
     for (uint32_t i = 0; i < g->n_prompts; i++)
         n += g->prompts[i].n * sizeof(uint32_t) + (g->echo ? strlen(g->echo[i]) : 0);
     for (uint32_t i = 0; i < g->n_choices; i++) {
@@ -183,6 +187,8 @@ uint64_t sl_gen_memory_bytes(const struct sl_gen *g) {
         uint64_t tokens =
             g->params.max_tokens && g->params.max_tokens < room ? g->params.max_tokens : room;
         n += sizeof *g->choices + g->ring_tokens * element;
+        if (g->params.splits)
+            n += sl_splitter_memory_bytes(&g->params.split, tokens);
         if (g->keeps_parts) /* else what is shown goes at once */
             n += tokens * ((g->params.stream ? 32 : 16) +
                            (logprobs ? 3 * sizeof(struct sl_logprob_entry) : 0));
@@ -209,6 +215,7 @@ void sl_gen_destroy(struct sl_gen *g) {
         sl_detok_release(&c->detok);
         sl_stop_state_release(&c->stop);
         sl_constrained_release(&c->constrained);
+        sl_splitter_destroy(&c->splitter);
         sl_segments_release(&c->segments);
     }
     free(g->choices);

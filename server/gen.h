@@ -62,13 +62,14 @@ struct sl_choice {
     uint64_t shown_bytes;            /* that passed the stop strings */
     struct sl_logprob_entry *logprobs;
     uint32_t n_logprobs, cap_logprobs;
-    uint32_t n_shown_logprobs;   /* the first of them belong to shown text */
-    uint32_t n_content_logprobs; /* and the first of those to content: the others are unsorted */
-    struct sl_segments segments; /* where kept */
-    bool opened;                 /* the first event, or the echo, is out */
-    uint32_t n_calls;            /* tool calls begun */
-    uint32_t n_unsorted;         /* tokens since the last part */
-    uint32_t n_reasoning;        /* tokens that became reasoning */
+    uint32_t n_shown_logprobs;    /* the first of them belong to shown text */
+    uint32_t n_content_logprobs;  /* and the first of those to content: the others are unsorted */
+    struct sl_splitter *splitter; /* NULL: all is content */
+    struct sl_segments segments;  /* where kept */
+    bool opened;                  /* the first event, or the echo, is out */
+    uint32_t n_calls;             /* tool calls begun */
+    uint32_t n_unsorted;          /* tokens since the last part */
+    uint32_t n_reasoning;         /* tokens that became reasoning */
     struct sl_render_state render;
     bool done;
     enum sl_answer_end end; /* valid when done and not failed */
@@ -134,6 +135,9 @@ void sl_gen_usage(const struct sl_gen *g, struct sl_usage *out);
 /* A name for tool call number `call` of a choice: prefix, then what no other call has. The same
  * whenever it is asked. */
 void sl_call_id(struct sl_buf *b, const struct sl_choice *c, const char *prefix, uint32_t call);
+
+/* The splitter's sink, ctx is a choice. The connection's thread, gen_text.c. */
+void sl_choice_part(void *ctx, const struct sl_part *part);
 
 /* The connection's thread, gen_text.c. Whole answers: takes what there is; true when every choice
  * is done. */

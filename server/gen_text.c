@@ -80,6 +80,14 @@ static void choice_end(struct sl_choice *c, struct sl_str *out_text) {
     show_logprobs(c, true);
 }
 
+/* A control token that the splitter must see. */
+static bool is_marker(const struct sl_served *v, uint32_t id) {
+    for (size_t i = 0; i < v->markers.n; i++)
+        if (v->markers.ids[i] == id)
+            return true;
+    return false;
+}
+
 static void choice_token(struct sl_choice *c, const struct sl_token *token,
                          struct sl_str *out_text) {
     struct sl_gen *g = c->gen;
@@ -89,7 +97,8 @@ static void choice_token(struct sl_choice *c, const struct sl_token *token,
         return;
     uint64_t start_byte = c->text_bytes + c->detok.n_pending, start_char = c->text_chars;
     struct sl_str text;
-    enum sl_status st = sl_detok_push(&c->detok, g->served->tok, token->id, false, &text);
+    bool marker = c->splitter && is_marker(g->served, token->id);
+    enum sl_status st = sl_detok_push(&c->detok, g->served->tok, token->id, marker, &text);
     if (st == SL_OK) {
         count_text(c, text);
         if (g->params.logprobs && !keep_logprobs(c, token, start_byte, start_char))
@@ -177,8 +186,22 @@ static void take_part(struct sl_choice *c, const struct sl_part *part) {
     drop_content_logprobs(c);
 }
 
+void sl_choice_part(void *ctx, const struct sl_part *part) {
+    struct sl_choice *c = ctx;
+    if (!c->gen->failure.http_status)
+        take_part(c, part);
+}
+
 /* The parts of some more text, or of an answer's last. */
 static void split(struct sl_choice *c, struct sl_str text) {
+    if (c->splitter) {
+        enum sl_status st = sl_splitter_push(c->splitter, text.ptr, text.len);
+        if (st == SL_OK && c->done)
+            st = sl_splitter_finish(c->splitter, c->end == SL_END_LENGTH);
+        if (st != SL_OK)
+            choice_fail(c, st, NULL);
+        return;
+    }
     if (text.len || c->n_shown_logprobs > c->n_content_logprobs)
         take_part(c, &(struct sl_part){.kind = SL_PART_CONTENT, .text = text});
 }

@@ -17,6 +17,7 @@
 #include "server/listen.h"
 #include "server/server.h"
 
+#include "model/answer_format.h"
 #include "model/chat.h"
 #include "model/vocab_trie.h"
 
@@ -34,7 +35,10 @@ struct sl_served {
     const struct sl_tokenizer *tok;
     char *id, *path, *arch, *chat_template_text;
     struct sl_chat chat;
-    struct sl_vocab_trie *vocab; /* for constrained answers */
+    struct sl_vocab_trie *vocab;           /* for constrained answers */
+    const struct sl_answer_format *format; /* of reasoning and tool calls */
+    bool thinks;
+    struct sl_ids markers; /* control tokens of the format, whose text the splitter reads */
     uint32_t max_piece_bytes;
     uint32_t n_ctx_train;
     uint64_t size_bytes;

@@ -52,7 +52,6 @@ static const struct sl_field chat_fields[] = {
     {"max_completion_tokens", SL_FIELD_U32, R(max_completion_tokens), 1, INT32_MAX},
     {"logprobs", SL_FIELD_BOOL, R(logprobs), 0, 0},
     {"top_logprobs", SL_FIELD_U32, R(top_logprobs), 0, SL_MAX_TOP_LOGPROBS},
-    {"parallel_tool_calls", SL_FIELD_BOOL, R(without_effect), 0, 0},
 };
 static const struct sl_field completion_fields[] = {
     {"logprobs", SL_FIELD_U32, R(logprobs_count), 0, SL_MAX_TOP_LOGPROBS},
@@ -224,12 +223,18 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
 
     *out = r.p;
     if (!read_stream_options(body, out, e) || !read_stop(body, &out->stop, e) ||
-        !read_logit_bias(body, n_vocab, out, e) || !sl_constrain_read(body, &out->grammar, e))
+        !read_logit_bias(body, n_vocab, out, e))
         return false;
     out->n_own_stop = out->stop.n;
-    if (out->grammar && out->ignore_eos)
-        return sl_http_bad(e, "ignore_eos",
-                           "'ignore_eos' cannot be true with 'response_format' or 'grammar'");
+    return true;
+}
+
+bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form, const char *rule,
+                    const char *field, struct sl_http_error *e) {
+    if (!sl_content_form_compile(form, rule, field, &p->grammar, e))
+        return false;
+    if (p->grammar && p->ignore_eos)
+        return sl_http_bad(e, "ignore_eos", "'ignore_eos' cannot be true with '%.60s'", field);
     return true;
 }
 
@@ -237,6 +242,8 @@ void sl_params_release(struct sl_gen_params *p) {
     free(p->bias);
     sl_stop_set_release(&p->stop);
     sl_grammar_destroy(&p->grammar);
+    json_decref(p->tools);
+    free(p->header);
     free(p->about.members);
     *p = (struct sl_gen_params){0};
 }

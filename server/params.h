@@ -4,7 +4,9 @@
 
 #include "engine/engine.h"
 #include "model/grammar.h"
+#include "server/constrain.h"
 #include "server/fields.h"
+#include "server/splitter.h"
 #include "server/stop.h"
 
 #define SL_MAX_CHOICES 128u
@@ -29,6 +31,10 @@ struct sl_gen_params {
     struct sl_stop_set stop;     /* owned */
     uint32_t n_own_stop;         /* of it, the request's: the first */
     struct sl_grammar *grammar;  /* owned; NULL = any text */
+    bool splits;                 /* answers have parts: */
+    struct sl_splitter_config split;
+    json_t *tools; /* split's; owned */
+    char *header;  /* split's; owned */
     struct sl_request_about about;
 };
 
@@ -39,6 +45,9 @@ enum sl_api { SL_API_CHAT, SL_API_COMPLETIONS, SL_API_RESPONSES, SL_API_MESSAGES
  * release it also after a failure. */
 bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
                     struct sl_gen_params *out, struct sl_http_error *e);
+/* Sets p->grammar to the form's, from this rule ("": there is none). field: the one to blame. */
+bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form, const char *rule,
+                    const char *field, struct sl_http_error *e);
 void sl_params_release(struct sl_gen_params *p);
 
 #endif

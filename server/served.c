@@ -55,6 +55,13 @@ enum sl_status sl_served_create(const struct sl_server_model *m, struct sl_serve
         sl_served_destroy(&v);
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     }
+    v->format = sl_answer_format_find(v->tok, v->chat_template_text, m->chat_template_bytes);
+    v->thinks =
+        sl_answer_format_thinks(v->format, v->tok, v->chat_template_text, m->chat_template_bytes);
+    if (sl_answer_format_markers(v->format, v->tok, &v->markers) != SL_OK) {
+        sl_served_destroy(&v);
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    }
     if (v->chat.fallback)
         sl_warn("the model file has no chat template: chats use ChatML, which may not be what the "
                 "model was trained on");
@@ -71,6 +78,7 @@ void sl_served_destroy(struct sl_served **p) {
         return;
     sl_chat_release(&v->chat);
     sl_vocab_trie_destroy(&v->vocab);
+    sl_ids_release(&v->markers);
     free(v->id);
     free(v->path);
     free(v->arch);

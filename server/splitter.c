@@ -450,6 +450,15 @@ enum sl_status sl_splitter_finish(struct sl_splitter *s, bool cut) {
     return st;
 }
 
+uint64_t sl_splitter_memory_bytes(const struct sl_splitter_config *config, uint64_t n_tokens) {
+    /* Some four bytes a token, in buffers that grow by doubling; a call is there raw, as arguments
+     * and as the fragment that it becomes. A stream holds some of it only. */
+    uint64_t held = config->tools ? n_tokens * 24 : n_tokens * 8;
+    uint64_t most = 6 * (uint64_t)SL_SPLIT_HELD_BYTES;
+    bool whole = config->hold_calls;
+    return sizeof(struct sl_splitter) + (whole || held < most ? held : most);
+}
+
 uint32_t sl_splitter_n_calls(const struct sl_splitter *s) {
     return s->n_calls;
 }

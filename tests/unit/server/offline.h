@@ -16,6 +16,7 @@
 
 /* Everything that a template can see, as JSON. */
 static const char template[] =
+    "{# a family that knows tools, or calls would be text: <tool_call> #}"
     "{{- {'messages': messages, 'tools': tools or [], 'thinking': enable_thinking | default('-'),"
     " 'effort': reasoning_effort | default('-')} | tojson -}}";
 

@@ -527,9 +527,10 @@ static void test_bad_requests(void **state) {
                  BAD, "response_format", "json_schema");
     expect_error(client_post(CHAT, "{\"grammar\":\"root ::= x\"," MESSAGES "}"), 400, BAD,
                  "grammar", "'x' is used and not defined");
-    expect_error(client_post(CHAT, "{\"tools\":[{}]," MESSAGES "}"), 400, BAD, "tools[0]", "name");
+    expect_error(client_post(CHAT, "{\"tools\":[{}]," MESSAGES "}"), 400, BAD, "tools[0]",
+                 "function");
     expect_error(client_post(CHAT, "{\"tool_choice\":\"required\"," MESSAGES "}"), 400, BAD,
-                 "tool_choice", "not supported yet");
+                 "tool_choice", "there are no 'tools'");
     expect_error(client_post(COMP, "{}"), 400, BAD, "prompt", "missing");
     expect_error(client_post(COMP, "{\"prompt\":[]}"), 400, BAD, "prompt", "empty");
     expect_error(client_post(COMP, "{\"prompt\":\"\"}"), 400, BAD, "prompt", "no token");
