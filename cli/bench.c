@@ -100,6 +100,11 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
     b->engine = opened->engine;
     sl_engine_info(b->engine, &b->info);
     wait_filled();
+    if (b->info.apart) {
+        sl_show_progress("measuring the device's memory and its link");
+        sl_device_bandwidth(b->info.device, &b->device, &b->device_why);
+        sl_show_progress("%s", "");
+    }
     bool ok = true;
     for (uint32_t i = 0; ok && i < b->n_tests; i++)
         ok = sl_bench_run(b, &b->tests[i]);
@@ -167,7 +172,9 @@ int sl_cmd_bench(int argc, char **argv) {
                  "only when the\n"
                  "router has spoken, 1 / (memory time + disk time). overlap: perfect look-ahead, 1 "
                  "/ the longer\n"
-                 "of the two. Of a prompt: reading what was not there, or computing it with all "
+                 "of the two. On a GPU the memory is its own, and the link's time for what is not "
+                 "there counts where\nit is longer than the disk's. Of a prompt: reading what was "
+                 "not there, or computing it with all "
                  "experts there\n"
                  "(--resident-prefill), whichever takes longer. No heat is kept unless --heat-file "
                  "says where.\n",

@@ -3,6 +3,7 @@
 #ifndef SL_CLI_BENCH_H
 #define SL_CLI_BENCH_H
 
+#include "cli/device_bandwidth.h"
 #include "cli/open_engine.h"
 
 #define SL_BENCH_MAX_REPS     100u
@@ -18,8 +19,10 @@ struct sl_bench_options {
 /* What the process counted over some runs (common/metrics.h). */
 struct sl_bench_counts {
     uint64_t steps, step_ns;
-    uint64_t experts, expert_bytes; /* computed, each once a layer and step */
-    uint64_t hits, late, misses;
+    uint64_t experts, expert_bytes;         /* computed, each once a layer and step */
+    uint64_t hits, host_hits, late, misses; /* hits: where the device computes */
+    uint64_t promotions, demotions;         /* between the tiers of a device that is apart */
+    uint64_t link_up_bytes, link_down_bytes, link_read_bytes;
     uint64_t missed_bytes;  /* of late and misses */
     uint64_t prefetch_used; /* of hits: read ahead a moment ago */
     uint64_t evictions;
@@ -44,8 +47,10 @@ struct sl_bench {
     const struct sl_model *model;
     struct sl_engine_info info;
     uint32_t n_threads;
-    uint64_t dense_bytes;           /* weights that every token reads */
-    double ram_rate;                /* bytes/s */
+    uint64_t dense_bytes;              /* weights that every token reads */
+    double ram_rate;                   /* bytes/s */
+    struct sl_device_bandwidth device; /* of a device that is apart */
+    struct sl_err device_why;          /* ... why it is not known */
     double disk_before, disk_after; /* bytes/s, just before and after the runs; 0 = not measured */
     struct sl_err disk_why;         /* ... and why */
     uint64_t rss_bytes;             /* the most that was resident */
@@ -62,15 +67,17 @@ bool sl_bench_run(struct sl_bench *b, struct sl_bench_test *t);
 double sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,
                           struct sl_err *why);
 /* The best that the measured bandwidths allow for what the runs of a test touched. 0 = unknown.
- * Decode: causal, a read can start only when the router has spoken: 1 / (T_mem + T_ssd); overlap,
- * perfect look-ahead: 1 / max(T_mem, T_ssd). Prompt: reading what was not there, once a chunk,
- * against computing it with all experts resident, when that is known. */
+ * Decode: causal, a read can start only when the router has spoken: 1 / (T_mem + max(T_link,
+ * T_disk)); overlap, perfect look-ahead: 1 / max(T_mem, T_link, T_disk). The link carries what was
+ * not on a device that is apart. Prompt: reading what was not there, once a chunk, against
+ * computing it with all experts resident, when that is known. */
 struct sl_bench_limits {
-    double mem_s, disk_s;             /* of one step; a prompt test: of one prompt */
+    double mem_s, link_s, disk_s;     /* of one step; a prompt test: of one prompt */
     double compute_s;                 /* of one prompt, all experts resident; 0 = not known */
     double causal_rate, overlap_rate; /* tokens/s; of a prompt test both the same */
     double step_bytes;                /* weights read from memory in a step, or for a prompt */
     double disk_bytes;                /* of experts that were on disk when it began */
+    double link_bytes;                /* of experts that were not on the device, likewise */
     double touched_s;                 /* prompt: reading all touched experts, there or not */
 };
 void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,

@@ -5,6 +5,8 @@
 #include "engine/memory_plan.h"
 #include "streaming/disk_probe.h"
 
+#include <math.h>
+
 /* Of one measurement of the disk. */
 #define DISK_SECONDS 1.0
 /* The measurement's share of a budget at most. */
@@ -52,7 +54,13 @@ void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
     double from_disk = ((double)c->missed_bytes + (double)c->prefetch_used * expert) / n;
     out->disk_bytes = from_disk < touched ? from_disk : touched;
     out->step_bytes = (double)b->dense_bytes + touched;
-    bool disk_known = out->disk_bytes == 0 || disk > 0;
+    bool apart = b->info.apart;
+    uint64_t asked = c->hits + c->host_hits + c->late + c->misses;
+    out->link_bytes = apart && asked ? touched * (double)(asked - c->hits) / (double)asked : 0;
+    double memory = apart ? b->device.memory : b->ram_rate;
+    bool disk_known = (out->disk_bytes == 0 || disk > 0) && (!apart || b->device.link > 0);
+    if (apart && b->device.link > 0)
+        out->link_s = out->link_bytes / b->device.link;
     if (disk > 0) {
         out->disk_s = out->disk_bytes / disk;
         out->touched_s = touched / disk;
@@ -60,14 +68,15 @@ void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
     if (!t->n_gen) {
         if (b->o->resident_prefill > 0)
             out->compute_s = t->n_prompt / (double)b->o->resident_prefill;
-        double s = out->disk_s > out->compute_s ? out->disk_s : out->compute_s;
+        double s = fmax(fmax(out->disk_s, out->link_s), out->compute_s);
         if (disk_known && s > 0)
             out->causal_rate = out->overlap_rate = t->n_prompt / s;
         return;
     }
-    if (b->ram_rate <= 0 || !disk_known)
+    if (memory <= 0 || !disk_known)
         return;
-    out->mem_s = (out->step_bytes - out->disk_bytes) / b->ram_rate;
-    out->causal_rate = t->parallel / (out->mem_s + out->disk_s);
-    out->overlap_rate = t->parallel / (out->mem_s > out->disk_s ? out->mem_s : out->disk_s);
+    out->mem_s = (out->step_bytes - (apart ? out->link_bytes : out->disk_bytes)) / memory;
+    double reading_s = fmax(out->link_s, out->disk_s);
+    out->causal_rate = t->parallel / (out->mem_s + reading_s);
+    out->overlap_rate = t->parallel / fmax(out->mem_s, reading_s);
 }

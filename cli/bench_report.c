@@ -35,6 +35,10 @@ static double ratio(uint64_t a, uint64_t b) {
     return b ? (double)a / (double)b : 0;
 }
 
+static const char *backend(const struct sl_bench *b) {
+    return strncmp(b->info.device, "cuda:", 5) == 0 ? "CUDA" : "CPU";
+}
+
 /* ---- the table ---- */
 
 static void print_row(const struct sl_bench *b, const struct sl_bench_test *t, const char *label,
@@ -51,7 +55,7 @@ static void print_row(const struct sl_bench *b, const struct sl_bench_test *t, c
     }
     /* ± is two bytes and one column. */
     printf("| %-30s | %10s | %10s | %-7s | %7u | %12s | %17s | %8s | %7s | %8s | %7s |\n", label,
-           size, count, "CPU", b->n_threads, t->name, rate, causal, causal_part, overlap,
+           size, count, backend(b), b->n_threads, t->name, rate, causal, causal_part, overlap,
            overlap_part);
 }
 
@@ -84,17 +88,32 @@ static void print_memory(const struct sl_bench *b, const struct sl_bench_test *t
                (l.step_bytes - (double)b->dense_bytes) * 1e-6);
 }
 
+/* Where experts were, and what crossed the link. */
+static void print_tiers(const struct sl_bench_test *t) {
+    const struct sl_bench_counts *c = &t->counts;
+    uint64_t asked = c->hits + c->host_hits + c->late + c->misses;
+    uint64_t tokens = (uint64_t)t->n_reps * t->parallel * (t->n_gen ? t->n_gen + 1 : t->n_prompt);
+    printf("%s tiers: %.1f %% on the device, %.1f %% in host memory, %.1f %% on disk; a token read "
+           "%.2f MB in place, took %.2f MB up and %.2f MB down (%" PRIu64 " experts up, %" PRIu64
+           " down)\n",
+           t->name, 100 * ratio(c->hits, asked), 100 * ratio(c->host_hits, asked),
+           100 * ratio(c->late + c->misses, asked), ratio(c->link_read_bytes, tokens) * 1e-6,
+           ratio(c->link_up_bytes, tokens) * 1e-6, ratio(c->link_down_bytes, tokens) * 1e-6,
+           c->promotions, c->demotions);
+}
+
 static void print_experts(const struct sl_bench *b, const struct sl_bench_test *t) {
     const struct sl_bench_counts *c = &t->counts;
-    uint64_t asked = c->hits + c->late + c->misses;
+    uint64_t asked = c->hits + c->host_hits + c->late + c->misses;
     uint64_t tokens = (uint64_t)t->n_reps * t->parallel * (t->n_gen ? t->n_gen + 1 : t->n_prompt);
     uint64_t stall = c->stall_demand_ns + c->stall_late_ns + c->stall_slot_ns;
     struct sl_bench_limits l;
     sl_bench_limits(b, t, &l);
     printf("%s experts: %.1f %% found in slots (%.1f %% read ahead in time), %.1f %% coming, "
            "%.1f %% on disk; %" PRIu64 " evicted\n",
-           t->name, 100 * ratio(c->hits, asked), 100 * ratio(c->prefetch_used, asked),
-           100 * ratio(c->late, asked), 100 * ratio(c->misses, asked), c->evictions);
+           t->name, 100 * ratio(c->hits + c->host_hits, asked),
+           100 * ratio(c->prefetch_used, asked), 100 * ratio(c->late, asked),
+           100 * ratio(c->misses, asked), c->evictions);
     printf("%s disk: %.2f MB a token, amplification %.4f, %.2f requests and %.3f system calls an "
            "expert, %.2f GB/s while busy with %.0f requests in flight\n",
            t->name, ratio(c->disk_read_bytes, tokens) * 1e-6,
@@ -119,6 +138,12 @@ void sl_bench_print(const struct sl_bench *b) {
     print_table(b);
     printf("\n%s; RAM read rate measured in this run: %.1f GB/s\n", b->info.device,
            b->ram_rate * 1e-9);
+    if (b->info.apart && b->device.memory > 0)
+        printf("the device's memory, measured in this run: %.0f GB/s; from the host to it %.1f "
+               "GB/s\n",
+               b->device.memory * 1e-9, b->device.link * 1e-9);
+    else if (b->info.apart)
+        printf("no ceilings: %s\n", b->device_why.text);
     for (uint32_t i = 0; i < b->n_tests; i++)
         print_memory(b, &b->tests[i]);
     if (b->info.streaming) {
@@ -129,8 +154,14 @@ void sl_bench_print(const struct sl_bench *b) {
                    b->disk_before * 1e-9, b->disk_after * 1e-9);
         else
             printf("no ceilings: the disk was not measured: %s\n", b->disk_why.text);
-        for (uint32_t i = 0; i < b->n_tests; i++)
+        if (b->info.apart)
+            printf("of them on the device: %u slots (%.1f %%)\n", b->info.n_device_slots,
+                   100.0 * b->info.n_device_slots / b->info.n_experts);
+        for (uint32_t i = 0; i < b->n_tests; i++) {
             print_experts(b, &b->tests[i]);
+            if (b->info.apart)
+                print_tiers(&b->tests[i]);
+        }
     }
     printf("most memory resident: %.1f MiB\n", (double)b->rss_bytes / 0x1p20);
 }
@@ -151,7 +182,7 @@ static void put_limits(const struct sl_bench *b, const struct sl_bench_test *t, 
     if (t->n_gen) {
         put(j, "weight_bytes_per_step", l.step_bytes);
         put_n(j, "dense_bytes_per_step", b->dense_bytes);
-        if (b->ram_rate > 0) {
+        if (b->ram_rate > 0 && !b->info.apart) {
             double ram = b->ram_rate / l.step_bytes * t->parallel;
             put(j, "ram_ceiling_ts", ram);
             put(j, "ram_ceiling_reached", t->mean / ram);
@@ -160,6 +191,12 @@ static void put_limits(const struct sl_bench *b, const struct sl_bench_test *t, 
     put(j, "disk_bytes_per_step", l.disk_bytes);
     put(j, "memory_s_per_step", l.mem_s);
     put(j, "disk_s_per_step", l.disk_s);
+    if (b->info.apart) {
+        put(j, "link_bytes_per_step", l.link_bytes);
+        put(j, "link_s_per_step", l.link_s);
+        put(j, "device_bytes_per_s", b->device.memory);
+        put(j, "link_bytes_per_s", b->device.link);
+    }
     if (l.causal_rate > 0) {
         put(j, "causal_ceiling_ts", l.causal_rate);
         put(j, "causal_ceiling_reached", t->mean / l.causal_rate);
@@ -177,14 +214,21 @@ static void put_limits(const struct sl_bench *b, const struct sl_bench_test *t, 
 
 static void put_experts(const struct sl_bench *b, const struct sl_bench_test *t, json_t *j) {
     const struct sl_bench_counts *c = &t->counts;
-    uint64_t asked = c->hits + c->late + c->misses;
+    uint64_t asked = c->hits + c->host_hits + c->late + c->misses;
     uint64_t tokens = (uint64_t)t->n_reps * t->parallel * (t->n_gen ? t->n_gen + 1 : t->n_prompt);
     put_n(j, "expert_hits", c->hits);
+    put_n(j, "expert_host_hits", c->host_hits);
+    put_n(j, "expert_promotions", c->promotions);
+    put_n(j, "expert_demotions", c->demotions);
+    put_n(j, "link_up_bytes", c->link_up_bytes);
+    put_n(j, "link_down_bytes", c->link_down_bytes);
+    put_n(j, "link_read_bytes", c->link_read_bytes);
+    put_n(j, "device_slots", b->info.n_device_slots);
     put_n(j, "expert_late", c->late);
     put_n(j, "expert_misses", c->misses);
     put_n(j, "expert_prefetch_used", c->prefetch_used);
     put_n(j, "expert_evictions", c->evictions);
-    put(j, "expert_hit_share", ratio(c->hits, asked));
+    put(j, "expert_hit_share", ratio(c->hits + c->host_hits, asked));
     put_n(j, "slots", b->info.n_slots);
     put_n(j, "experts", b->info.n_experts);
     put(j, "disk_bytes_per_token", ratio(c->disk_read_bytes, tokens));

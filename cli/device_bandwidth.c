@@ -1,0 +1,93 @@
+#include "cli/device_bandwidth.h"
+
+#include "backends/cuda/cuda.h"
+#include "common/clock.h"
+#include "streaming/slab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LINK_BYTES       ((size_t)256 << 20)
+#define LEAST_BYTES      ((size_t)64 << 20)
+#define MOST_BYTES       ((size_t)1 << 30)
+#define MEASURE_NS       100000000u
+#define COPIES_AT_A_TIME 8u
+
+/* Copies over and over; returns the bytes that were copied in a second. */
+static enum sl_status copy_rate(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
+                                size_t bytes, double *out_rate) {
+    uint64_t n = 0, start = 0, now;
+    enum sl_status st = sl_device_copy(d, q, dst, src, bytes); /* not the first one */
+    if (st == SL_OK)
+        st = sl_device_sync(d);
+    start = now = sl_now_ns();
+    while (st == SL_OK && now - start < MEASURE_NS) {
+        for (uint32_t i = 0; i < COPIES_AT_A_TIME && st == SL_OK; i++, n++)
+            st = sl_device_copy(d, q, dst, src, bytes);
+        if (st == SL_OK)
+            st = sl_device_sync(d);
+        now = sl_now_ns();
+    }
+    if (st == SL_OK)
+        *out_rate = (double)n * (double)bytes / ((double)(now - start) * 1e-9);
+    return st;
+}
+
+static enum sl_status measure_memory(struct sl_device *d, double *out_rate) {
+    uint64_t free_bytes, total_bytes;
+    enum sl_status st = sl_device_memory(d, &free_bytes, &total_bytes);
+    if (st != SL_OK)
+        return st;
+    size_t bytes = free_bytes / 8 < LEAST_BYTES  ? LEAST_BYTES
+                   : free_bytes / 8 > MOST_BYTES ? MOST_BYTES
+                                                 : free_bytes / 8;
+    void *a = NULL, *b = NULL;
+    st = sl_device_alloc(d, bytes, &a);
+    if (st == SL_OK)
+        st = sl_device_alloc(d, bytes, &b);
+    if (st == SL_OK)
+        st = copy_rate(d, SL_QUEUE_OPS, b, a, bytes, out_rate);
+    *out_rate *= 2; /* each byte is read and written */
+    sl_device_free(d, a, bytes);
+    sl_device_free(d, b, bytes);
+    return st;
+}
+
+static enum sl_status measure_link(struct sl_device *d, double *out_rate, struct sl_err *why) {
+    struct sl_slab slab;
+    void *mapped, *there = NULL;
+    enum sl_status st = sl_slab_init(&slab, LINK_BYTES, false, why);
+    if (st != SL_OK)
+        return st;
+    st = sl_device_map_host(d, slab.base, slab.size_bytes, &mapped);
+    if (st == SL_OK) {
+        st = sl_device_alloc(d, LINK_BYTES, &there);
+        if (st == SL_OK)
+            st = copy_rate(d, SL_QUEUE_UP, there, slab.base, LINK_BYTES, out_rate);
+        sl_device_free(d, there, LINK_BYTES);
+        sl_device_unmap_host(d, slab.base, slab.size_bytes);
+    }
+    sl_slab_release(&slab);
+    return st;
+}
+
+void sl_device_bandwidth(const char *name, struct sl_device_bandwidth *out, struct sl_err *why) {
+    struct sl_device_bandwidth b = {0, 0};
+    struct sl_device *d = NULL;
+    *out = b;
+    if (strncmp(name, "cuda:", 5) != 0) {
+        sl_fail(why, SL_ERR_UNSUPPORTED, "%s is measured by nobody", name);
+        return;
+    }
+    const struct sl_cuda_config config = {.ordinal = (uint32_t)strtoul(name + 5, NULL, 10)};
+    if (sl_cuda_open(&config, &d, why) != SL_OK)
+        return;
+    enum sl_status st = measure_memory(d, &b.memory);
+    if (st == SL_OK)
+        st = measure_link(d, &b.link, why);
+    if (st == SL_OK)
+        *out = b;
+    else
+        sl_fail(why, st, "%s: measuring its memory: %s", name, sl_status_text(st));
+    sl_device_close(&d);
+}

@@ -1,0 +1,17 @@
+/* How fast a device that is apart reads its own memory, and how fast the host's reaches it. */
+#ifndef SL_CLI_DEVICE_BANDWIDTH_H
+#define SL_CLI_DEVICE_BANDWIDTH_H
+
+#include "engine/engine.h"
+
+struct sl_device_bandwidth {
+    double memory; /* bytes/s, counting what a copy within the device reads and what it writes */
+    double link;   /* bytes/s from pinned host memory to the device */
+};
+
+/* Measures over some 0.3 s, in memory of its own: 64 MiB to 1 GiB of the device, 256 MiB of the
+ * host. name: of the device that computes, as sl_engine_info gives it; an engine may have it open,
+ * idle. Both rates are 0, and why says so, where they cannot be measured. */
+void sl_device_bandwidth(const char *name, struct sl_device_bandwidth *out, struct sl_err *why);
+
+#endif
