@@ -34,6 +34,15 @@ struct sl_cuda_queue {
     sl_point marked, passed; /* the last one given out, the last one known to have passed */
 };
 
+/* Host memory is registered in pieces, and one copy of the driver's may not cross from one piece to
+ * the next. */
+#define SL_CUDA_MAP_PIECE_BYTES ((size_t)1 << 30)
+#define SL_CUDA_MAX_MAPPED      16u
+struct sl_cuda_mapped {
+    const char *host; /* NULL: free */
+    size_t bytes;
+};
+
 struct sl_cuda {
     struct sl_device base;
     struct sl_cuda_driver driver;
@@ -47,6 +56,7 @@ struct sl_cuda {
     bool lost; /* an error was seen that only a new process gets over: every call is refused */
 
     struct sl_cuda_stage stage;
+    struct sl_cuda_mapped mapped[SL_CUDA_MAX_MAPPED];
     /* Device memory that configure() took: sl_cuda_ops_scratch_bytes() of it, 256-byte aligned.
      * Shared by all ops: what one op leaves there the next may overwrite. */
     void *scratch;

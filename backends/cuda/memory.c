@@ -8,7 +8,6 @@
 #define SEGMENTS   SL_CUDA_STAGE_SEGMENTS
 #define PUSH_ALIGN 256u
 /* The driver refuses 2 GiB in one piece. */
-#define MAP_PIECE_BYTES ((size_t)1 << 30)
 #define MIN_STAGE_BYTES (SEGMENTS * (256u << 10))
 
 static uint64_t address(const void *p) {
@@ -76,19 +75,32 @@ static enum sl_status register_piece(struct sl_cuda *c, char *host, size_t bytes
 }
 
 static void unregister(struct sl_cuda *c, char *host, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += MAP_PIECE_BYTES)
+    for (size_t at = 0; at < bytes; at += SL_CUDA_MAP_PIECE_BYTES)
         if (!sl_cuda_enter(c))
             (void)!sl_cuda_check(c, c->driver.host_unregister(host + at), "unmapping host memory");
 }
 
+static struct sl_cuda_mapped *mapped_at(struct sl_cuda *c, const void *host) {
+    for (uint32_t i = 0; i < SL_CUDA_MAX_MAPPED; i++)
+        if (c->mapped[i].host == host)
+            return &c->mapped[i];
+    return NULL;
+}
+
 enum sl_status sl_cuda_map_host(struct sl_device *d, void *host, size_t bytes, void **out_addr) {
     struct sl_cuda *c = (struct sl_cuda *)d;
+    struct sl_cuda_mapped *entry = mapped_at(c, NULL);
     char *from = host;
+    if (!entry) {
+        sl_error("cuda:%d: more than %u stretches of host memory to map", c->ordinal,
+                 SL_CUDA_MAX_MAPPED);
+        return SL_ERR_INVALID;
+    }
     uint64_t first = 0, here = 0;
     enum sl_status status = sl_cuda_enter(c);
     size_t at = 0;
     while (!status && at < bytes) {
-        size_t n = bytes - at < MAP_PIECE_BYTES ? bytes - at : MAP_PIECE_BYTES;
+        size_t n = bytes - at < SL_CUDA_MAP_PIECE_BYTES ? bytes - at : SL_CUDA_MAP_PIECE_BYTES;
         status = register_piece(c, from + at, n);
         if (status)
             break;
@@ -108,12 +120,16 @@ enum sl_status sl_cuda_map_host(struct sl_device *d, void *host, size_t bytes, v
     }
     sl_debug("cuda:%d: %zu bytes of host memory mapped", c->ordinal, bytes);
     sl_count(device_mapped_bytes, bytes);
+    *entry = (struct sl_cuda_mapped){host, bytes};
     *out_addr = (void *)(uintptr_t)first;
     return SL_OK;
 }
 
 void sl_cuda_unmap_host(struct sl_device *d, void *host, size_t bytes) {
     sl_count(device_mapped_bytes, -(int64_t)bytes);
+    struct sl_cuda_mapped *entry = mapped_at((struct sl_cuda *)d, host);
+    if (entry)
+        entry->host = NULL;
     (void)!sl_cuda_sync(d); /* a lost device has let go of it */
     unregister((struct sl_cuda *)d, host, bytes);
 }

@@ -24,16 +24,34 @@ void sl_cuda_queues_release(struct sl_cuda *c) {
     }
 }
 
+/* Of a stretch that begins at p, as much as lies in one piece of mapped memory; all of it, where p
+ * is the device's. */
+static size_t in_one_piece(const struct sl_cuda *c, const void *p, size_t bytes) {
+    for (uint32_t i = 0; i < SL_CUDA_MAX_MAPPED; i++) {
+        const struct sl_cuda_mapped *m = &c->mapped[i];
+        uintptr_t from = (uintptr_t)m->host, at = (uintptr_t)p;
+        if (!m->host || at < from || at - from >= m->bytes)
+            continue;
+        size_t left = SL_CUDA_MAP_PIECE_BYTES - (at - from) % SL_CUDA_MAP_PIECE_BYTES;
+        return bytes < left ? bytes : left;
+    }
+    return bytes;
+}
+
 enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
                             size_t bytes) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
     /* One address space: the driver sees from the addresses which way it goes. */
-    if (!status)
+    for (size_t done = 0, n; !status && done < bytes; done += n) {
+        char *to = (char *)dst + done;
+        const char *from = (const char *)src + done;
+        n = in_one_piece(c, from, in_one_piece(c, to, bytes - done));
         status = sl_cuda_check(c,
-                               c->driver.copy((uint64_t)(uintptr_t)dst, (uint64_t)(uintptr_t)src,
-                                              bytes, c->queue[q].stream),
+                               c->driver.copy((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, n,
+                                              c->queue[q].stream),
                                "copying");
+    }
     return status;
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -440,6 +441,35 @@ static void *pages(size_t bytes) {
     return p;
 }
 
+/* Mapped memory is registered in pieces of 1 GiB, which no copy of the driver's may cross. */
+static void copies_over_pieces(void **state) {
+    (void)state;
+    struct sl_device *d = opened(0);
+    size_t piece = (size_t)1 << 30, bytes = piece + 8192;
+    char *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char back[64], sent[64];
+    void *seen, *dev;
+    assert_true(host != MAP_FAILED);
+    assert_int_equal(sl_device_map_host(d, host, bytes, &seen), SL_OK);
+    assert_int_equal(sl_device_alloc(d, sizeof sent, &dev), SL_OK);
+    for (uint32_t i = 0; i < sizeof sent; i++)
+        host[piece - 24 + i] = sent[i] = (char)(i * 7 + 1);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, dev, host + piece - 24, sizeof sent), SL_OK);
+    assert_int_equal(sl_device_sync(d), SL_OK);
+    assert_int_equal(sl_device_download(d, back, dev, sizeof back), SL_OK);
+    assert_memory_equal(back, sent, sizeof back);
+    memset(host + piece - 24, 0, sizeof sent);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_DOWN, host + piece - 24, dev, sizeof sent), SL_OK);
+    assert_int_equal(sl_device_sync(d), SL_OK);
+    assert_memory_equal(host + piece - 24, sent, sizeof sent);
+    assert_false(fake->misused);
+    sl_device_unmap_host(d, host, bytes);
+    munmap(host, bytes);
+    sl_device_free(d, dev, sizeof sent);
+    sl_device_close(&d);
+}
+
 /* Copies beside the ops, and who waits for whom. */
 static void queues(void **state) {
     (void)state;
@@ -691,6 +721,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(out_of_memory, reset),
         cmocka_unit_test_setup(lost, reset),
         cmocka_unit_test_setup(kernel_fault, reset),
+        cmocka_unit_test_setup(copies_over_pieces, reset),
         cmocka_unit_test_setup(queues, reset),
         cmocka_unit_test_setup(points, reset),
         cmocka_unit_test_setup(mapping_fails, reset),

@@ -1,0 +1,195 @@
+/* A card that runs out of memory, fails a copy or is lost: the engine says so, gives everything
+ * back and hangs nowhere. */
+#include "tests/support/card.h"
+#include "tests/unit/engine/fixture.h"
+
+#include "engine/engine_internal.h"
+#include "engine/expert_tiers.h"
+
+#define MIB      ((uint64_t)1 << 20)
+#define N_RUNS   3u
+#define N_ANSWER 6u
+
+static struct test_model model;
+
+static int open_subject(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("qwen3moe");
+    c.n_embd = c.n_ff_expert = 256; /* so that experts are most of it */
+    open_model(&model, &c);
+    return 0;
+}
+
+static int close_subject(void **state) {
+    (void)state;
+    close_model(&model);
+    return 0;
+}
+
+static struct sl_engine_config config_for(struct card_source *source, bool streamed) {
+    struct sl_engine_config c = {.n_threads = 1,
+                                 .ctx_tokens = 128,
+                                 .parallel = 2,
+                                 .batch_tokens = 32,
+                                 .queue_max = 8,
+                                 .ram_bytes = 1024 * MIB,
+                                 .vram_bytes = 1024 * MIB,
+                                 .io = SL_EXPERTS_IO_PREAD,
+                                 .no_warm_up = true,
+                                 .device_source = &source->source,
+                                 .experts = streamed ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT};
+    if (!streamed)
+        return c;
+    /* Slots for a half of the experts on the card. */
+    struct sl_device *d;
+    struct sl_memory_plan p;
+    assert_ok(source->source.open(&source->source, &d, &test_err));
+    assert_ok(sl_memory_plan_make(model.model, &c, d, &p, &test_err));
+    assert_int_equal(p.n_device_slots, p.n_experts);
+    c.vram_bytes = p.vram_total_bytes - p.device_slot_bytes / 2;
+    assert_ok(sl_memory_plan_make(model.model, &c, d, &p, &test_err));
+    assert_true(p.n_device_slots < p.n_experts);
+    sl_device_close(&d);
+    return c;
+}
+
+static void all_given_back(const struct card_source *source) {
+    assert_int_equal(source->n_open, 0);
+    assert_int_equal(source->stats.used_bytes, 0);
+}
+
+/* Every allocation in turn. */
+static void no_device_memory(void **state) {
+    (void)state;
+    for (uint32_t streamed = 0; streamed < 2; streamed++) {
+        uint32_t refused = 0;
+        for (uint64_t at = 1;; at++) {
+            struct card_source source;
+            card_source_init(&source, &(struct card_config){.n_threads = 1});
+            struct sl_engine_config c = config_for(&source, streamed);
+            source.config.fail_alloc = at;
+            struct sl_engine *e;
+            enum sl_status st = sl_engine_create(model.model, &c, NULL, &e, &test_err);
+            if (st == SL_OK) {
+                assert_true(source.stats.n_allocs < at);
+                sl_engine_destroy(&e);
+                all_given_back(&source);
+                break;
+            }
+            assert_int_equal(st, SL_ERR_DEVICE_OOM);
+            assert_non_null(strstr(test_err.text, "no memory for"));
+            all_given_back(&source);
+            refused++;
+        }
+        assert_true(refused >= 3); /* KV, weights, activations */
+    }
+}
+
+/* What the card has is less than what is needed: refused before anything is allocated. */
+static void small_card(void **state) {
+    (void)state;
+    struct card_source source;
+    card_source_init(&source,
+                     &(struct card_config){.n_threads = 1, .memory_bytes = 512 * MIB + 4096});
+    struct sl_engine_config c = config_for(&source, false);
+    struct sl_engine *e;
+    c.vram_bytes = 0;
+    assert_int_equal(sl_engine_create(model.model, &c, NULL, &e, &test_err), SL_ERR_CONFIG);
+    assert_non_null(strstr(test_err.text, "--vram "));
+    assert_int_equal(source.stats.n_allocs, 0);
+    c.vram_reserve_bytes = 16 * MIB;
+    assert_ok(sl_engine_create(model.model, &c, NULL, &e, &test_err));
+    sl_engine_destroy(&e);
+    all_given_back(&source);
+}
+
+/* Without the overflow all must fit the card. */
+static void no_overflow(void **state) {
+    (void)state;
+    struct card_source source;
+    card_source_init(&source, &(struct card_config){.n_threads = 1});
+    struct sl_engine_config c = config_for(&source, true);
+    struct sl_engine *e;
+    c.no_overflow = true;
+    assert_int_equal(sl_engine_create(model.model, &c, NULL, &e, &test_err), SL_ERR_CONFIG);
+    assert_non_null(strstr(test_err.text, "--overflow off"));
+    c.experts = SL_EXPERTS_AUTO;
+    assert_int_equal(sl_engine_create(model.model, &c, NULL, &e, &test_err), SL_ERR_CONFIG);
+    assert_non_null(strstr(test_err.text, "--overflow off"));
+    assert_int_equal(source.stats.n_allocs, 0);
+    c.vram_bytes = 1024 * MIB;
+    assert_ok(sl_engine_create(model.model, &c, NULL, &e, &test_err));
+    struct sl_engine_info info;
+    sl_engine_info(e, &info);
+    assert_true(info.apart && !info.streaming);
+    sl_engine_destroy(&e);
+}
+
+/* Runs until the card is lost at the call that config says; every request is answered. */
+static void lose(const struct card_config *config, bool streamed, uint32_t *n_lost) {
+    struct card_source source;
+    card_source_init(&source, &(struct card_config){.n_threads = 1});
+    struct sl_engine_config c = config_for(&source, streamed);
+    source.config = *config;
+    struct sl_engine *e;
+    enum sl_status st = sl_engine_create(model.model, &c, NULL, &e, &test_err);
+    if (st != SL_OK) { /* while the weights were loaded */
+        assert_int_equal(st, SL_ERR_DEVICE_LOST);
+        all_given_back(&source);
+        ++*n_lost;
+        return;
+    }
+    struct run *run[N_RUNS];
+    struct sl_err why = {{0}};
+    bool submitted[N_RUNS];
+    for (uint32_t i = 0; i < N_RUNS; i++) {
+        run[i] = new_run(5 + i, 3 + 20 * i, model.model->hp.n_vocab, N_ANSWER);
+        run[i]->req.ignore_eog = true;
+        run[i]->engine = e;
+        submitted[i] = sl_engine_submit(e, &run[i]->req, &test_err) == SL_OK;
+    }
+    uint32_t n_failed = 0;
+    for (uint32_t i = 0; i < N_RUNS; i++) {
+        if (submitted[i]) {
+            wait_run(run[i]);
+            n_failed += run[i]->result.status == SL_ERR_DEVICE_LOST;
+            assert_true(run[i]->result.status == SL_OK ||
+                        run[i]->result.status == SL_ERR_DEVICE_LOST);
+        }
+        free_run(run[i]);
+    }
+    if (n_failed) {
+        assert_true(sl_engine_failed(e, &why));
+        assert_true(why.text[0] != 0);
+        struct run *late = new_run(9, 4, model.model->hp.n_vocab, N_ANSWER);
+        assert_int_equal(sl_engine_submit(e, &late->req, &test_err), SL_ERR_DEVICE_LOST);
+        free_run(late);
+    }
+    *n_lost += n_failed > 0;
+    sl_engine_destroy(&e);
+    all_given_back(&source);
+}
+
+static void lost_card(void **state) {
+    (void)state;
+    static const uint64_t at[] = {1, 2, 3, 5, 8, 13, 21, 34, 55, 89};
+    uint32_t n_lost = 0;
+    for (uint32_t streamed = 0; streamed < 2; streamed++)
+        for (uint32_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+            lose(&(struct card_config){.n_threads = 1, .fail_copy = at[i]}, streamed, &n_lost);
+            lose(&(struct card_config){.n_threads = 1, .fail_wait = at[i]}, streamed, &n_lost);
+        }
+    print_message("figure: lost in %u of %u runs\n", n_lost, 40u);
+    assert_true(n_lost >= 28);
+}
+
+int main(void) {
+    sl_log_set_level(SL_LOG_ERROR + 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_device_memory),
+        cmocka_unit_test(small_card),
+        cmocka_unit_test(no_overflow),
+        cmocka_unit_test(lost_card),
+    };
+    return cmocka_run_group_tests(tests, open_subject, close_subject);
+}
