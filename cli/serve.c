@@ -411,6 +411,12 @@ int sl_cmd_serve(int argc, char **argv) {
          "uses (default: an eighth of what the plan leaves, none where experts are\n"
          "streamed)",
          false},
+        {SL_ARG_STRING, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
+         "keep such texts in this folder too, and find them again after a restart\n"
+         "(default: in memory only)",
+         false},
+        {SL_ARG_BYTES, 0, "--cache-disk", "SIZE", &o.engine.cache_disk_bytes,
+         "what the files in --cache-dir may take (default 8GiB)", false},
         {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
          "CPU threads that compute (default: all CPUs)", false},
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type,

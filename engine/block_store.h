@@ -62,6 +62,8 @@ struct sl_hash128 sl_block_store_secret(const struct sl_block_store *s);
 
 /* Is there a whole block of that name? */
 bool sl_block_store_has(const struct sl_block_store *s, struct sl_hash128 key);
+/* ... or one on its way to the disk? */
+bool sl_block_store_knows(const struct sl_block_store *s, struct sl_hash128 key);
 /* It was of use. */
 void sl_block_store_touch(struct sl_block_store *s, struct sl_hash128 key);
 /* Are writes worth trying? Not for a while after one has failed. */
@@ -75,6 +77,8 @@ void sl_block_store_give(struct sl_block_store *s, struct sl_block_buf *b);
 /* Hands a buffer with its id over; a write with its payload. In the order of the calls. */
 void sl_block_store_read(struct sl_block_store *s, struct sl_block_buf *b);
 void sl_block_store_write(struct sl_block_store *s, struct sl_block_buf *b);
+/* Clears `user` of all buffers that have this one. */
+void sl_block_store_disown(struct sl_block_store *s, const void *user);
 /* The next that is done, NULL = none yet. */
 struct sl_block_buf *sl_block_store_done(struct sl_block_store *s);
 /* Waits until one is done, or nothing is under way, or the monotonic clock shows until_ns. */

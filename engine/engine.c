@@ -41,11 +41,19 @@ static void log_plan(const struct sl_memory_plan *plan) {
             (double)plan->budget_bytes / 0x1p20, (double)plan->least_bytes / 0x1p20);
 }
 
-/* The tree's secret is of this process alone, so that nobody outside can aim at its buckets. */
+/* The tree's secret is of this process alone, or of the folder where its pages are kept too, so
+ * that nobody outside can aim at its buckets. */
 static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
     struct sl_hash128 secret = {0}, root = {0};
     if (getrandom(&secret, sizeof secret, 0) != (ssize_t)sizeof secret)
         return sl_fail(err, SL_ERR_IO, "the system gives no random numbers: %s", strerror(errno));
+    if (e->plan.config.cache_dir) {
+        enum sl_status st = sl_prefix_disk_open(e, &e->disk, err);
+        if (st != SL_OK)
+            return st;
+    }
+    if (e->disk)
+        sl_prefix_disk_keys(e->disk, &secret, &root);
     return sl_prefix_tree_create(e->plan.n_pages, secret, root, &e->prefixes, err);
 }
 
@@ -146,6 +154,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
         pthread_join(e->thread, NULL);
     }
     sl_forward_destroy(&e->forward);
+    sl_prefix_disk_close(&e->disk);
     sl_prefix_tree_destroy(&e->prefixes);
     sl_store_destroy(&e->store);
     sl_expert_map_destroy(&e->map);

@@ -22,7 +22,8 @@ enum sl_experts_io {
     SL_EXPERTS_IO_PREAD,
 };
 
-#define SL_CACHE_RAM_AUTO UINT64_MAX
+#define SL_CACHE_DISK_DEFAULT ((uint64_t)8 << 30)
+#define SL_CACHE_RAM_AUTO     UINT64_MAX
 
 struct sl_reader;
 struct sl_reader_config;
@@ -79,6 +80,10 @@ struct sl_engine_config {
                                  may come again (those that are idle serve anyway);
                                  SL_CACHE_RAM_AUTO = what the budget can spare */
     enum sl_dtype kv_dtype;   /* SL_DTYPE_F16 or SL_DTYPE_Q8_0 */
+    const char *cache_dir;    /* folder where such text is kept too and found again after a restart;
+                                 NULL = none; borrowed until destroy */
+    uint64_t cache_disk_bytes; /* what its files may take; 0 = 8 GiB */
+    bool cache_read_always;    /* also where computing looks faster: for tests and comparisons */
     const char *record_routes; /* file for the experts that each row chooses, NULL = none */
     const char *trace_file; /* what happened when, for a trace viewer (timeline.h), NULL = none */
     const char *cpu_isa;    /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */

@@ -6,6 +6,7 @@
 #include "engine/expert_map.h"
 #include "engine/expert_store.h"
 #include "engine/forward.h"
+#include "engine/prefix_disk.h"
 #include "engine/prefix_tree.h"
 #include "engine/session.h"
 #include "engine/step_share.h"
@@ -34,6 +35,7 @@ struct sl_engine {
     struct sl_expert_map *map;
     struct sl_kv_pool kv;
     struct sl_prefix_tree *prefixes;
+    struct sl_prefix_disk *disk; /* NULL: prefixes are kept in memory only */
     struct sl_forward *forward;
     struct sl_sampler_space space;
 
@@ -85,6 +87,14 @@ enum sl_status sl_session_publish(struct sl_engine *e, struct sl_session *s) SL_
 /* Before a step: takes what others have computed of the text that comes next. A failure is the
  * device's. */
 enum sl_status sl_session_adopt(struct sl_engine *e, struct sl_session *s) SL_MUST_CHECK;
+/* Pages of the session's text that it may take from others, counted from its start. */
+uint32_t sl_session_adoptable(const struct sl_engine *e, const struct sl_session *s);
+/* Does it stand before one of them? */
+bool sl_session_before_page(const struct sl_engine *e, const struct sl_session *s);
+/* The node of its last shared page, or SL_PREFIX_ROOT. */
+uint32_t sl_session_shared_end(const struct sl_engine *e, const struct sl_session *s);
+/* So many tokens did not have to be computed. */
+void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens);
 /* Is leader, another session in a slot, about to compute the page that s needs next? */
 bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
                         const struct sl_session *leader);

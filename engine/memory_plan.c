@@ -3,6 +3,7 @@
 #include "common/cpus.h"
 #include "engine/expert_map.h"
 #include "engine/forward.h"
+#include "engine/prefix_disk.h"
 #include "engine/prefix_tree.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
@@ -27,8 +28,9 @@
 
 /* Touched of a stack: the scheduler's deepest calls take some 30 KiB. */
 #define STACK_BYTES ((uint64_t)128 << 10)
-/* Beside the compute threads: main, scheduler, and three that read weights at the start. */
-#define OWN_THREADS 5u
+/* Beside the compute threads: main, scheduler, the prefix files', three that read weights at the
+ * start. */
+#define OWN_THREADS 6u
 /* The kernel's own: task and stack of a thread; a page table's 8 bytes for a page of 4 KiB. */
 #define KERNEL_THREAD_BYTES ((uint64_t)32 << 10)
 #define PAGE_TABLE_SHARE    512u
@@ -75,6 +77,8 @@ static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engi
         c->batch_tokens = 512;
     if (!c->queue_max)
         c->queue_max = 256;
+    if (!c->cache_disk_bytes)
+        c->cache_disk_bytes = SL_CACHE_DISK_DEFAULT;
     if (!c->max_stall_ms)
         c->max_stall_ms = DEFAULT_STALL_MS;
     if (c->kv_dtype == SL_DTYPE_F32)
@@ -167,6 +171,8 @@ static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) : 0;
     p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab) +
                     sl_prefix_tree_bytes(p->n_pages);
+    p->prefix_disk_bytes = p->config.cache_dir ? sl_prefix_disk_memory_bytes(p, hp->n_layer) : 0;
+    p->host_bytes += p->prefix_disk_bytes;
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
     p->host_bytes += sl_expert_map_bytes(hp->n_layer, hp->n_expert);
@@ -336,7 +342,10 @@ static void add_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
     add_row(p, "kernel scratch", there, p->scratch_bytes, "%s", dev ? dev->caps.name : "");
     add_row(p, "read back", SL_MEMORY_PINNED, p->pinned_bytes, "logits and chosen experts");
     add_row(p, "loading", SL_MEMORY_HOST, p->load_bytes, "weights on their way to the device");
-    add_row(p, "host tables", SL_MEMORY_HOST, p->host_bytes, "step tables, the sampler, the trace");
+    add_row(p, "prefix files", SL_MEMORY_HOST, p->prefix_disk_bytes,
+            "list and buffers for %.1f MiB on disk", (double)c->cache_disk_bytes / 0x1p20);
+    add_row(p, "host tables", SL_MEMORY_HOST, p->host_bytes - p->prefix_disk_bytes,
+            "step tables, the sampler, the trace");
     add_row(p, "sessions", SL_MEMORY_HOST, p->session_bytes,
             "tokens of %u running and %u waiting requests", c->parallel, c->queue_max);
     uint64_t named = 0;

@@ -52,6 +52,7 @@ struct sl_memory_plan {
     uint64_t kv_bytes;          /* all pages of all layers */
     uint64_t activation_bytes;  /* the layer loop's buffers, logits included */
     uint64_t scratch_bytes;     /* the backend's own */
+    uint64_t prefix_disk_bytes; /* of host_bytes: for prefixes kept on disk */
     uint64_t host_bytes;        /* step tables, sampler */
     uint64_t total_bytes;       /* of the host */
     /* The device's own memory: what is taken, the budget, and one that would do (0 = unknown). */

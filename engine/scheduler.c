@@ -20,6 +20,8 @@
  * so often. */
 #define HEAT_IDLE_NS 1000000000u
 #define HEAT_GAP_NS  10000000000u
+/* At the end, new prefixes are written for so long at most. */
+#define FLUSH_NS 3000000000u
 
 /* ---- rows ---- */
 
@@ -279,19 +281,25 @@ static uint32_t update_gauges(struct sl_engine *e) {
  * session is about to compute waits for it. Who leads is runnable, or follows one that is. */
 static enum sl_status settle(struct sl_engine *e) {
     uint32_t parallel = e->plan.config.parallel;
-    enum sl_status st = SL_OK;
+    enum sl_status st = e->disk ? sl_prefix_disk_poll(e->disk) : SL_OK;
     for (uint32_t i = 0; i < parallel && st == SL_OK; i++)
-        if (e->slots[i] && !e->slots[i]->parked)
+        if (e->slots[i] && !e->slots[i]->parked && !e->slots[i]->loads)
             st = sl_session_adopt(e, e->slots[i]);
     for (uint32_t i = 0; i < parallel; i++) {
         struct sl_session *s = e->slots[i];
         if (!s)
             continue;
         s->follows = false;
-        for (uint32_t j = 0; j < parallel && !s->follows && !s->parked; j++)
+        if (s->parked || s->loads || !sl_session_before_page(e, s))
+            continue;
+        for (uint32_t j = 0; j < parallel && !s->follows; j++)
             s->follows = j != i && e->slots[j] && !e->slots[j]->parked &&
                          sl_session_follows(e, s, e->slots[j]);
+        if (e->disk && !s->follows)
+            sl_prefix_disk_seek(e->disk, s);
     }
+    if (st == SL_OK && e->disk)
+        st = sl_prefix_disk_poll(e->disk); /* asks for what was found */
     return st;
 }
 
@@ -614,6 +622,8 @@ void *sl_scheduler_main(void *arg) {
     }
     finish_all(e, SL_FINISH_CANCELED, SL_ERR_CANCELED, "the engine is shutting down");
     update_gauges(e);
+    if (e->disk && e->dead == SL_OK)
+        sl_prefix_disk_flush(e->disk, FLUSH_NS);
     if (e->store)
         sl_store_quit(e->store);
     sl_activity_close(&e->activity);

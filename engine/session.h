@@ -4,6 +4,7 @@
 #ifndef SL_ENGINE_SESSION_H
 #define SL_ENGINE_SESSION_H
 
+#include "common/siphash.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
 
@@ -30,12 +31,17 @@ struct sl_session {
     uint32_t n_shared;        /* the first of them, in the prefix tree: others may hold them too */
     uint32_t n_cached;        /* tokens of the prompt that were not computed */
     bool follows;             /* another session computes what it needs next */
-    uint32_t step_rows;       /* rows in the step being built or run */
-    uint32_t step_first;      /* the first of them in the step */
-    uint32_t step_out;        /* row of the logits, UINT32_MAX = none */
-    bool parked;              /* pending was refused and waits for resume */
-    uint64_t parked_ns;       /* since when */
-    bool first_done;          /* the prompt has been processed once */
+    bool loads;               /* pages [n_shared, load_end) come from disk: it waits for them */
+    uint32_t load_next;       /* the first that has not been asked for */
+    uint32_t load_end;
+    uint32_t n_loading;         /* asked for and not there yet */
+    struct sl_hash128 load_key; /* of the text before load_next */
+    uint32_t step_rows;         /* rows in the step being built or run */
+    uint32_t step_first;        /* the first of them in the step */
+    uint32_t step_out;          /* row of the logits, UINT32_MAX = none */
+    bool parked;                /* pending was refused and waits for resume */
+    uint64_t parked_ns;         /* since when */
+    bool first_done;            /* the prompt has been processed once */
 
     struct sl_sampler sampler;
     struct sl_token pending; /* sampled, offered, not yet accepted */
@@ -71,7 +77,7 @@ static inline bool sl_session_decodes(const struct sl_session *s) {
 }
 /* Has it rows in the next step? NULL has none. */
 static inline bool sl_session_runs(const struct sl_session *s) {
-    return s && !s->parked && !s->follows;
+    return s && !s->parked && !s->follows && !s->loads;
 }
 static inline uint32_t sl_session_predicted(const struct sl_session *s) {
     return s->n_history - s->n_prompt;

@@ -23,8 +23,11 @@ static uint32_t take_page(struct sl_engine *e) {
     if (page != SL_KV_NO_PAGE)
         return page;
     page = sl_prefix_evict(e->prefixes);
-    if (page != SL_KV_NO_PAGE)
-        sl_count(prefix_evictions_total, 1);
+    if (page == SL_KV_NO_PAGE)
+        return page;
+    sl_count(prefix_evictions_total, 1);
+    if (e->disk)
+        sl_prefix_disk_evicted(e->disk, page);
     return page;
 }
 
@@ -47,8 +50,7 @@ void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages) {
         sl_kv_page_give(&e->kv, sl_forward_page(e->forward, slot, --*n_pages));
 }
 
-/* The node of the session's last shared page. */
-static uint32_t shared_end(const struct sl_engine *e, const struct sl_session *s) {
+uint32_t sl_session_shared_end(const struct sl_engine *e, const struct sl_session *s) {
     return s->n_shared ? sl_forward_page(e->forward, s->slot, s->n_shared - 1) : SL_PREFIX_ROOT;
 }
 
@@ -63,12 +65,14 @@ static uint32_t shareable_pages(const struct sl_engine *e, const struct sl_sessi
 
 /* Of them, those that the session may take from others: its last position is always computed, since
  * it is that row's logits that choose the next token. */
-static uint32_t adoptable_pages(const struct sl_engine *e, const struct sl_session *s) {
+uint32_t sl_session_adoptable(const struct sl_engine *e, const struct sl_session *s) {
     uint32_t most = (s->n_history - 1) / PAGE, n = shareable_pages(e, s);
     return n < most ? n : most;
 }
 
 void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s) {
+    if (e->disk)
+        sl_prefix_disk_forget(e->disk, s);
     while (s->n_pages > s->n_shared)
         sl_kv_page_give(&e->kv, sl_forward_page(e->forward, s->slot, --s->n_pages));
     while (s->n_shared)
@@ -82,12 +86,14 @@ enum sl_status sl_session_publish(struct sl_engine *e, struct sl_session *s) {
     enum sl_status st = SL_OK;
     /* Pages are shared from the start on without a gap: one that may not be ends it. */
     while (s->n_shared < full && s->n_shared < n && st == SL_OK) {
-        uint32_t parent = shared_end(e, s), i = s->n_shared++;
+        uint32_t parent = sl_session_shared_end(e, s), i = s->n_shared++;
         uint32_t page = sl_forward_page(e->forward, s->slot, i);
         const uint32_t *ids = s->history + (size_t)i * PAGE;
         uint32_t node = sl_prefix_find(e->prefixes, parent, ids);
         if (node == SL_KV_NO_PAGE) {
             sl_prefix_add(e->prefixes, page, parent, ids);
+            if (e->disk)
+                sl_prefix_disk_added(e->disk, page);
         } else { /* another session was faster: the same bits are there twice */
             sl_prefix_use(e->prefixes, node);
             sl_kv_page_give(&e->kv, page);
@@ -98,30 +104,36 @@ enum sl_status sl_session_publish(struct sl_engine *e, struct sl_session *s) {
     return st;
 }
 
-/* Does the session stand before a page that it might take from others? */
-static bool before_a_page(const struct sl_engine *e, const struct sl_session *s) {
-    return s->n_kv == s->n_shared * PAGE && s->n_shared < adoptable_pages(e, s);
+bool sl_session_before_page(const struct sl_engine *e, const struct sl_session *s) {
+    return s->n_kv == s->n_shared * PAGE && s->n_shared < sl_session_adoptable(e, s);
+}
+
+void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens) {
+    if (!s->first_done)
+        s->n_cached += n_tokens;
+    sl_count(prefix_hit_tokens_total, n_tokens);
 }
 
 enum sl_status sl_session_adopt(struct sl_engine *e, struct sl_session *s) {
     enum sl_status st = SL_OK;
     uint32_t had = s->n_shared;
-    while (st == SL_OK && before_a_page(e, s)) {
-        uint32_t node = sl_prefix_find(e->prefixes, shared_end(e, s), s->history + s->n_kv);
+    while (st == SL_OK && sl_session_before_page(e, s)) {
+        uint32_t node =
+            sl_prefix_find(e->prefixes, sl_session_shared_end(e, s), s->history + s->n_kv);
         if (node == SL_KV_NO_PAGE)
             break;
         while (s->n_pages > s->n_shared) /* reserved for a step that was given up */
             sl_kv_page_give(&e->kv, sl_forward_page(e->forward, s->slot, --s->n_pages));
         sl_prefix_use(e->prefixes, node);
+        if (e->disk)
+            sl_prefix_disk_used(e->disk, node);
         st = sl_forward_set_page(e->forward, s->slot, s->n_shared++, node);
         s->n_pages = s->n_shared;
         s->n_kv += PAGE;
     }
     uint32_t n_tokens = (s->n_shared - had) * PAGE;
     if (n_tokens) {
-        if (!s->first_done)
-            s->n_cached += n_tokens;
-        sl_count(prefix_hit_tokens_total, n_tokens);
+        sl_session_count_cached(s, n_tokens);
         tell_idle(e);
     }
     return st;
@@ -130,9 +142,11 @@ enum sl_status sl_session_adopt(struct sl_engine *e, struct sl_session *s) {
 bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
                         const struct sl_session *leader) {
     uint32_t page = s->n_shared;
-    if (!before_a_page(e, s) || leader->n_shared != page || leader->n_kv < s->n_kv ||
-        leader->n_kv >= s->n_kv + PAGE || (leader->n_kv == s->n_kv && leader->slot > s->slot) ||
-        page >= shareable_pages(e, leader) || shared_end(e, s) != shared_end(e, leader))
+    if (!sl_session_before_page(e, s) || leader->n_shared != page || leader->n_kv < s->n_kv ||
+        leader->n_kv >= s->n_kv + PAGE ||
+        (leader->n_kv == s->n_kv && leader->slot > s->slot && !leader->loads) ||
+        page >= shareable_pages(e, leader) ||
+        sl_session_shared_end(e, s) != sl_session_shared_end(e, leader))
         return false;
     return memcmp(s->history + s->n_kv, leader->history + s->n_kv, PAGE * sizeof s->history[0]) ==
            0;

@@ -1,0 +1,17 @@
+/* What the bits of a KV page depend on, beside its text, as one hash. */
+#ifndef SL_ENGINE_MODEL_IDENTITY_H
+#define SL_ENGINE_MODEL_IDENTITY_H
+
+#include "backends/backend.h"
+#include "common/siphash.h"
+#include "model/model.h"
+
+/* Of the model: metadata, the files' sizes and times, samples of their bytes; of the KV cache: type
+ * and shape; of the arithmetic: the backend, its version (caps.arithmetic), the C library's, and
+ * where a backend has no version this very program and device. SL_ERR_IO: a file of the model
+ * cannot be read. */
+enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_kv_view *shape,
+                                 const struct sl_device *dev, struct sl_hash128 *out_identity,
+                                 struct sl_err *err) SL_MUST_CHECK;
+
+#endif

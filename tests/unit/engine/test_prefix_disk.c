@@ -1,0 +1,346 @@
+/* Prefixes on disk: engines that start again find them, and answer as if they had computed all. */
+#include "tests/support/folder.h"
+#include "tests/unit/engine/fixture.h"
+
+#include "common/metrics.h"
+#include "engine/engine_internal.h"
+#include "engine/model_identity.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#define PAGE SL_KV_PAGE_TOKENS
+
+static struct test_model tiny;
+static struct folder folder;
+
+static int open_tiny(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("qwen3moe");
+    open_model(&tiny, &c);
+    return 0;
+}
+
+static int close_tiny(void **state) {
+    (void)state;
+    close_model(&tiny);
+    return 0;
+}
+
+static int setup(void **state) {
+    (void)state;
+    open_folder(&folder);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    close_folder(&folder);
+    return 0;
+}
+
+static struct sl_engine_config config(uint32_t parallel) {
+    return (struct sl_engine_config){.n_threads = 1,
+                                     .ctx_tokens = 600,
+                                     .parallel = parallel,
+                                     .batch_tokens = 64,
+                                     .cache_dir = folder.path,
+                                     .cache_disk_bytes = 64 << 20,
+                                     .cache_read_always = true};
+}
+
+static struct sl_engine *start(uint32_t parallel) {
+    struct sl_engine_config c = config(parallel);
+    return new_engine(&tiny, &c);
+}
+
+static struct run *make(uint32_t seed, uint32_t n_prompt, uint32_t max_tokens) {
+    struct run *r = new_run(seed, n_prompt, tiny.model->hp.n_vocab, max_tokens);
+    r->req.logprobs = true;
+    r->req.ignore_eog = true;
+    r->req.sampling.temperature = 0.9f;
+    return r;
+}
+
+static struct run *answer(struct sl_engine *e, struct run *r) {
+    submit(e, r);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    return r;
+}
+
+/* What an engine without any cache answers. */
+static struct run *plain(uint32_t seed, uint32_t n_prompt, uint32_t max_tokens) {
+    struct sl_engine_config c = config(1);
+    c.cache_dir = NULL;
+    struct sl_engine *e = new_engine(&tiny, &c);
+    struct run *r = make(seed, n_prompt, max_tokens);
+    r->req.no_cache = true;
+    answer(e, r);
+    sl_engine_destroy(&e);
+    return r;
+}
+
+static void wait_blocks(int64_t n) {
+    for (uint32_t i = 0; i < 2000 && sl_metric(prefix_disk_blocks) < n; i++)
+        usleep(5000);
+    assert_true(sl_metric(prefix_disk_blocks) >= n);
+}
+
+static void a_restart_finds_what_was_computed(void **state) {
+    (void)state;
+    struct run *want = plain(1, 400, 100);
+    struct sl_engine *e = start(2);
+    struct run *r = answer(e, make(1, 400, 100));
+    assert_same_tokens(want, r);
+    free_run(r);
+    sl_engine_destroy(&e); /* writes the rest: 499 positions are known, 7 pages */
+    static char names[64][256];
+    assert_int_equal(list_folder(&folder, ".kv", names, 64), 7);
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        e = start(2);
+        int64_t computed = sl_metric(prompt_tokens_total);
+        int64_t hits = sl_metric(prefix_disk_hit_tokens_total);
+        r = answer(e, make(1, 400, 100));
+        assert_same_tokens(want, r);
+        assert_int_equal(r->result.n_cached, 384);
+        assert_int_equal(sl_metric(prompt_tokens_total) - computed, 16);
+        assert_int_equal(sl_metric(prefix_disk_hit_tokens_total) - hits, 384);
+        free_run(r);
+        r = answer(e, make(1, 400, 100)); /* from memory now */
+        assert_same_tokens(want, r);
+        assert_int_equal(sl_metric(prefix_disk_hit_tokens_total) - hits, 384);
+        free_run(r);
+        sl_engine_destroy(&e);
+    }
+    free_run(want);
+}
+
+/* What memory had to give up comes back from disk, for several at once. */
+static void eviction_and_back(void **state) {
+    (void)state;
+    struct sl_engine *e = start(3);
+    struct run *want[8];
+    for (uint32_t i = 0; i < 8; i++) { /* 8 x 7 pages, of which 30 fit */
+        want[i] = answer(e, make(10 + i, 400, 60));
+        wait_blocks(7 * (i + 1));
+    }
+    int64_t hits = sl_metric(prefix_disk_hit_tokens_total);
+    for (uint32_t i = 0; i < 8; i += 2) {
+        struct run *r[4];
+        for (uint32_t k = 0; k < 4; k++) { /* two texts, each twice */
+            r[k] = make(10 + i + k % 2, 400, 60);
+            submit(e, r[k]);
+        }
+        for (uint32_t k = 0; k < 4; k++) {
+            wait_run(r[k]);
+            assert_same_tokens(want[i + k % 2], r[k]);
+            assert_int_equal(r[k]->result.n_cached, 384);
+            free_run(r[k]);
+        }
+    }
+    assert_true(sl_metric(prefix_disk_hit_tokens_total) - hits >= 4 * 384);
+    for (uint32_t i = 0; i < 8; i++)
+        free_run(want[i]);
+    assert_int_equal(sl_metric(kv_pages_used), 0);
+    sl_engine_destroy(&e);
+}
+
+/* Damaged, cut and exchanged files are passed over, and what they held is computed. */
+static void damaged_files_do_not_show(void **state) {
+    (void)state;
+    static char names[64][256];
+    char path[512], other[512];
+    struct run *want = plain(2, 400, 40);
+    for (uint32_t kind = 0; kind < 4; kind++) {
+        struct sl_engine *e = start(1);
+        free_run(answer(e, make(2, 400, 40)));
+        sl_engine_destroy(&e);
+        uint32_t n = list_folder(&folder, ".kv", names, 64);
+        assert_int_equal(n, 6);
+        for (uint32_t i = 0; i < n; i++) {
+            path_in(&folder, names[i], path);
+            path_in(&folder, names[(i + 1) % n], other);
+            if (kind == 0)
+                flip_bit(&folder, names[i], 900 + 77 * i);
+            else if (kind == 1)
+                assert_int_equal(truncate(path, 512 + 100 * i), 0);
+            else if (kind == 2 && i % 2 == 0)
+                assert_int_equal(rename(path, other), 0);
+            else if (kind == 3 && i == 3)
+                flip_bit(&folder, names[i], 2000); /* one alone */
+        }
+        int64_t bad = sl_metric(prefix_disk_bad_total);
+        e = start(1);
+        struct run *r = answer(e, make(2, 400, 40));
+        assert_same_tokens(want, r);
+        assert_true(kind == 3 ? r->result.n_cached < 384 : r->result.n_cached == 0 || kind == 2);
+        free_run(r);
+        assert_true(sl_metric(prefix_disk_bad_total) > bad || kind == 2);
+        sl_engine_destroy(&e); /* and writes them again */
+    }
+    free_run(want);
+}
+
+static void cancel_at_once(struct run *r) {
+    sl_engine_cancel(r->engine, &r->req);
+}
+
+/* Clients that leave while their text is read. */
+static void leaving_while_loading(void **state) {
+    (void)state;
+    struct run *want = plain(3, 500, 30);
+    struct sl_engine *e = start(2);
+    free_run(answer(e, make(3, 500, 30)));
+    sl_engine_destroy(&e);
+    for (uint32_t i = 0; i < 20; i++) {
+        e = start(2);
+        struct run *gone = make(3, 500, 30), *stays = make(3, 500, 30);
+        gone->on_progress = cancel_at_once;
+        submit(e, gone);
+        submit(e, stays);
+        usleep(i * 100);
+        sl_engine_cancel(e, &gone->req);
+        wait_run(gone);
+        if (i % 4 == 3) {
+            sl_engine_destroy(&e); /* in the middle of it */
+            assert_int_equal(stays->n_finish, 1);
+        } else {
+            wait_run(stays);
+            assert_same_tokens(want, stays);
+            assert_int_equal(sl_metric(kv_pages_used), 0);
+            sl_engine_destroy(&e);
+        }
+        free_run(gone);
+        free_run(stays);
+    }
+    free_run(want);
+}
+
+/* Killed at any moment, the next process finds a sound folder. */
+static void killed_at_any_moment(void **state) {
+    (void)state;
+    struct run *want = plain(4, 500, 60);
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < 8; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct sl_engine *e = start(1);
+            struct run *r = make(4, 500, 0);
+            submit(e, r);
+            pause();
+            _exit(1);
+        }
+        usleep(10000 + 15000 * i);
+        kill(pid, SIGKILL);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        int64_t bad = sl_metric(prefix_disk_bad_total);
+        struct sl_engine_config c = config(1);
+        c.cache_disk_bytes = 64 << 20;
+        struct sl_engine *e = new_engine(&tiny, &c);
+        struct run *r = answer(e, make(4, 500, 60));
+        assert_same_tokens(want, r);
+        found += r->result.n_cached > 0;
+        assert_int_equal(sl_metric(prefix_disk_bad_total), bad);
+        free_run(r);
+        sl_engine_destroy(&e);
+        if (i < 4) { /* from nothing again, at first */
+            close_folder(&folder);
+            assert_int_equal(mkdir(folder.path, 0700), 0);
+        }
+    }
+    assert_true(found >= 3);
+    free_run(want);
+}
+
+/* Another type, another file, another arithmetic: another text. */
+static void what_bits_depend_on_parts_texts(void **state) {
+    (void)state;
+    struct sl_engine *e = start(1);
+    free_run(answer(e, make(5, 300, 5)));
+    struct sl_hash128 id[6];
+    struct sl_kv_view shape = e->kv.shape;
+    assert_ok(sl_model_identity(tiny.model, &shape, e->dev, &id[0], &test_err));
+    shape.dtype = SL_DTYPE_Q8_0;
+    assert_ok(sl_model_identity(tiny.model, &shape, e->dev, &id[1], &test_err));
+    e->dev->caps.arithmetic++;
+    assert_ok(sl_model_identity(tiny.model, &e->kv.shape, e->dev, &id[2], &test_err));
+    e->dev->caps.arithmetic = 0;
+    assert_ok(sl_model_identity(tiny.model, &e->kv.shape, e->dev, &id[3], &test_err));
+    sl_engine_destroy(&e);
+
+    struct sl_engine_config c = config(1);
+    c.kv_dtype = SL_DTYPE_Q8_0;
+    e = new_engine(&tiny, &c);
+    struct run *r = answer(e, make(5, 300, 5));
+    assert_int_equal(r->result.n_cached, 0);
+    free_run(r);
+    sl_engine_destroy(&e);
+
+    struct test_model other; /* the same shape and size, other weights */
+    struct sl_synth_config sc = tiny_config("qwen3moe");
+    sc.seed++;
+    open_model(&other, &sc);
+    c = config(1);
+    e = new_engine(&other, &c);
+    assert_ok(sl_model_identity(other.model, &e->kv.shape, e->dev, &id[4], &test_err));
+    r = answer(e, make(5, 300, 5));
+    assert_int_equal(r->result.n_cached, 0);
+    free_run(r);
+    sl_engine_destroy(&e);
+    close_model(&other);
+
+    e = start(1);
+    assert_ok(sl_model_identity(tiny.model, &e->kv.shape, e->dev, &id[5], &test_err));
+    r = answer(e, make(5, 300, 5));
+    assert_int_equal(r->result.n_cached, 256);
+    free_run(r);
+    sl_engine_destroy(&e);
+    assert_memory_equal(&id[0], &id[5], sizeof id[0]);
+    for (uint32_t i = 0; i < 5; i++)
+        for (uint32_t k = 0; k < i; k++)
+            assert_memory_not_equal(&id[i], &id[k], sizeof id[0]);
+}
+
+/* A second process on the folder works, with its memory alone. */
+static void a_taken_folder_is_left_alone(void **state) {
+    (void)state;
+    struct sl_engine *e = start(1), *second = start(1);
+    assert_non_null(e->disk);
+    assert_null(second->disk);
+    struct run *a = answer(e, make(6, 300, 20)), *b = answer(second, make(6, 300, 20));
+    assert_same_tokens(a, b);
+    free_run(a);
+    free_run(b);
+    sl_engine_destroy(&second);
+    sl_engine_destroy(&e);
+    struct sl_engine_config c = config(1);
+    c.cache_dir = "/proc/none";
+    assert_int_equal(sl_engine_create(tiny.model, &c, NULL, &e, &test_err), SL_ERR_CONFIG);
+    assert_non_null(strstr(test_err.text, "/proc/none"));
+}
+
+static void reading_must_pay(void **state) {
+    (void)state;
+    assert_true(sl_prefix_disk_pays(0, 0, 5)); /* nothing is known */
+    assert_true(sl_prefix_disk_pays(1e6, 0, 5));
+    assert_true(sl_prefix_disk_pays(0, 1e6, 5));
+    assert_true(sl_prefix_disk_pays(1e6, 1e6, 1));
+    assert_true(sl_prefix_disk_pays(50e6, 1e6, 5));
+    assert_false(sl_prefix_disk_pays(60e6, 1e6, 5));
+}
+
+int main(void) {
+    sl_log_set_level(SL_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_restart_finds_what_was_computed, setup, teardown),
+        cmocka_unit_test_setup_teardown(eviction_and_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged_files_do_not_show, setup, teardown),
+        cmocka_unit_test_setup_teardown(leaving_while_loading, setup, teardown),
+        cmocka_unit_test_setup_teardown(killed_at_any_moment, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_bits_depend_on_parts_texts, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_taken_folder_is_left_alone, setup, teardown),
+        cmocka_unit_test(reading_must_pay),
+    };
+    return cmocka_run_group_tests(tests, open_tiny, close_tiny);
+}
