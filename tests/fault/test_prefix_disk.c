@@ -122,10 +122,9 @@ static void a_full_disk(void **state) {
     expect(e, 1, 0);
     for (uint32_t i = 0; i < 400 && sl_metric(prefix_disk_errors_total) == errors; i++)
         usleep(5000);
-    assert_int_equal(sl_metric(prefix_disk_errors_total), errors + 1);
-    expect(e, 2, 0); /* and nothing more is tried for a while */
+    expect(e, 2, 0); /* and nothing more is tried for a while; two were under way */
     expect(e, 1, 320);
-    assert_int_equal(sl_metric(prefix_disk_errors_total), errors + 1);
+    assert_in_range(sl_metric(prefix_disk_errors_total) - errors, 1, 2);
     assert_int_equal(list_folder(&folder, ".tmp", names, 64), 0);
     assert_int_equal(list_folder(&folder, ".kv", names, 64), 2);
     sl_engine_destroy(&e);

@@ -1,0 +1,259 @@
+/* How prompts and answers share steps: the pace, who gets how many rows, and what time allows. */
+#include "tests/unit/engine/fixture.h"
+
+#include "common/metrics.h"
+#include "engine/engine_internal.h"
+
+#include <math.h>
+
+static struct test_model tiny;
+
+static int setup(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("qwen3moe");
+    open_model(&tiny, &c);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    close_model(&tiny);
+    return 0;
+}
+
+static struct run *make(uint32_t seed, uint32_t n_prompt, uint32_t max_tokens) {
+    struct run *r = new_run(seed, n_prompt, tiny.model->hp.n_vocab, max_tokens);
+    r->req.ignore_eog = true;
+    return r;
+}
+
+/* ---- the pace ---- */
+
+/* Steps on a machine where n prompt rows beside one generated row take cost(n). */
+static double (*cost)(double rows);
+
+static double linear(double rows) { /* computing */
+    return 20e6 + 2e6 * rows;
+}
+static double
+reading(double rows) { /* each row touches experts that no row before it did, at first */
+    return 30e6 + 900e6 * (1 - exp(-rows / 40));
+}
+static double slow(double rows) { /* no slice keeps the bound */
+    return 400e6 + 1e6 * rows;
+}
+
+static uint32_t run_pace(struct sl_pace *p, uint32_t n_steps, double *out_longest_late) {
+    uint32_t rows = 0;
+    *out_longest_late = 0;
+    for (uint32_t i = 0; i < n_steps; i++) {
+        rows = sl_pace_rows(p, 511, 1, 1);
+        assert_true(rows >= SL_MIN_SHARED_ROWS && rows <= 511);
+        double ns = cost(rows);
+        if (i >= n_steps / 2 && ns > *out_longest_late)
+            *out_longest_late = ns;
+        sl_pace_learn(p, rows, 1, (uint64_t)ns);
+    }
+    return rows;
+}
+
+static void slices_follow_the_bound(void **state) {
+    (void)state;
+    double longest;
+    struct sl_pace p = {.stall_ns = 300e6};
+    cost = linear;
+    uint32_t rows = run_pace(&p, 40, &longest);
+    assert_true(longest <= 300e6);
+    assert_in_range(rows, 80, 140); /* 140 would fill the bound */
+    cost = reading; /* the load changes: one step may be too long, not those after it */
+    run_pace(&p, 1, &longest);
+    rows = run_pace(&p, 40, &longest);
+    assert_true(longest <= 300e6);
+    assert_in_range(rows, SL_MIN_SHARED_ROWS, 16);
+    cost = linear; /* and back up */
+    rows = run_pace(&p, 40, &longest);
+    assert_in_range(rows, 80, 140);
+    cost = slow; /* prompts go on all the same, as slowly as they may */
+    rows = run_pace(&p, 40, &longest);
+    assert_int_equal(rows, SL_MIN_SHARED_ROWS);
+    p = (struct sl_pace){.stall_ns = 2000e6};
+    cost = linear;
+    assert_int_equal(run_pace(&p, 40, &longest), 511);
+}
+
+static void the_bound_is_for_those_who_generate(void **state) {
+    (void)state;
+    struct sl_pace p = {.stall_ns = 1e6};
+    sl_pace_learn(&p, 512, 0, 4000000000u);
+    assert_int_equal(sl_pace_rows(&p, 512, 0, 3), 512);
+    assert_int_equal(sl_pace_rows(&p, 511, 1, 3), SL_MIN_SHARED_ROWS);
+    assert_int_equal(sl_pace_rows(&p, 500, 12, 100), 100); /* a row for each, at least */
+    assert_int_equal(sl_pace_rows(&p, 5, 12, 5), 5);
+    struct sl_pace fresh = {.stall_ns = 300e6};
+    assert_in_range(sl_pace_rows(&fresh, 511, 1, 1), SL_MIN_SHARED_ROWS, 100);
+}
+
+/* ---- shares ---- */
+
+static struct run *lengthy[2], *quick[2];
+static uint32_t n_early; /* short ones that ended before any token of the long ones */
+
+static void note_early(struct run *r) {
+    (void)r;
+    n_early += !lengthy[0]->n && !lengthy[1]->n; /* the scheduler's own thread writes them */
+}
+
+/* From the scheduler's thread, so that it sees all four at once. */
+static void submit_all(struct run *r) {
+    submit(r->engine, lengthy[0]);
+    submit(r->engine, lengthy[1]);
+    submit(r->engine, quick[0]);
+    submit(r->engine, quick[1]);
+}
+
+/* Short prompts that come while a long one is computed are through before it. */
+static void short_prompts_do_not_wait_for_long_ones(void **state) {
+    (void)state;
+    struct sl_engine_config c = {
+        .n_threads = 1, .ctx_tokens = 1000, .parallel = 4, .batch_tokens = 32};
+    struct sl_engine *e = new_engine(&tiny, &c);
+    struct run *first = make(9, 5, 1);
+    first->on_progress = submit_all;
+    for (uint32_t i = 0; i < 2; i++) {
+        lengthy[i] = make(1 + i, 900, 1);
+        quick[i] = make(3 + i, 30, 1);
+        quick[i]->on_finish = note_early;
+    }
+    submit(e, first);
+    wait_run(first);
+    free_run(first);
+    for (uint32_t i = 0; i < 2; i++) {
+        wait_run(quick[i]);
+        wait_run(lengthy[i]);
+        assert_int_equal(lengthy[i]->n, 1);
+        free_run(lengthy[i]);
+        free_run(quick[i]);
+    }
+    assert_int_equal(n_early, 2);
+    sl_engine_destroy(&e);
+}
+
+static struct run *beside;
+static uint32_t tokens_at_first_slice, tokens_at_last_slice;
+
+static void note_tokens(struct run *r) {
+    if (r->n_progress == 1)
+        tokens_at_first_slice = beside->n; /* the scheduler's own thread writes it */
+    tokens_at_last_slice = beside->n;
+}
+
+/* While a prompt is computed in slices, one that generates gets a token with every slice. */
+static void answers_go_on_beside_a_prompt(void **state) {
+    (void)state;
+    struct sl_engine_config c = {
+        .n_threads = 1, .ctx_tokens = 1000, .parallel = 2, .batch_tokens = 512, .max_stall_ms = 1};
+    struct sl_engine *e = new_engine(&tiny, &c);
+    assert_true(e->pace.stall_ns == 1e6);
+    beside = make(5, 5, 900);
+    beside->hold_at = 2;
+    submit(e, beside);
+    wait_parked(beside);
+    struct run *prompt = make(6, 900, 1);
+    prompt->on_progress = note_tokens;
+    pthread_mutex_lock(&beside->lock);
+    beside->hold_at = 0;
+    beside->parked = false;
+    pthread_mutex_unlock(&beside->lock);
+    sl_engine_resume(e, &beside->req);
+    submit(e, prompt);
+    wait_run(prompt);
+    assert_true(prompt->n_progress >= 2);
+    assert_true(tokens_at_last_slice - tokens_at_first_slice + 2 >= prompt->n_progress);
+    wait_run(beside);
+    assert_int_equal(beside->n, 900);
+    free_run(beside);
+    free_run(prompt);
+    sl_engine_destroy(&e);
+}
+
+/* ---- deadlines ---- */
+
+static uint64_t in_ms(uint64_t ms) {
+    return sl_now_ns() + ms * 1000000u;
+}
+
+static void assert_timed_out(struct run *r, const char *says) {
+    wait_run(r);
+    assert_int_equal(r->n_finish, 1);
+    assert_int_equal(r->result.reason, SL_FINISH_ERROR);
+    assert_int_equal(r->result.status, SL_ERR_TIMEOUT);
+    assert_non_null(strstr(r->result.err.text, says));
+}
+
+/* Running, waiting for a slot, waiting for its client, come too late, and in time. */
+static void time_runs_out_everywhere(void **state) {
+    (void)state;
+    struct sl_engine_config c = {
+        .n_threads = 1, .ctx_tokens = 1000, .parallel = 1, .batch_tokens = 64};
+    struct sl_engine *e = new_engine(&tiny, &c);
+    int64_t before = sl_metric(requests_timed_out_total);
+    struct run *r = make(10, 20, 4);
+    r->req.deadline_ns = in_ms(600000);
+    submit(e, r);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    free_run(r);
+
+    r = make(11, 20, 4);
+    r->req.deadline_ns = 1;
+    submit(e, r);
+    assert_timed_out(r, "waiting for its turn");
+    free_run(r);
+
+    struct run *parked = make(12, 20, 100); /* nothing else runs: the thread must wake by itself */
+    parked->hold_at = 3;
+    parked->req.deadline_ns = in_ms(150);
+    submit(e, parked);
+    wait_parked(parked);
+    uint64_t start = sl_now_ns();
+    pthread_mutex_lock(&parked->lock);
+    while (!parked->n_finish)
+        pthread_cond_wait(&parked->changed, &parked->lock);
+    pthread_mutex_unlock(&parked->lock);
+    assert_true(sl_now_ns() - start < 5000000000u);
+    assert_timed_out(parked, "still running");
+    free_run(parked);
+
+    struct run *runs = make(13, 20, 0), *waits = make(14, 20, 4);
+    runs->req.deadline_ns = in_ms(250);
+    runs->park_every = 5; /* slow enough never to end before */
+    waits->req.deadline_ns = in_ms(50);
+    struct run *hold = make(15, 900, 0);
+    submit(e, hold);
+    submit(e, waits);
+    submit(e, runs);
+    wait_run(waits);
+    assert_true(waits->result.status == SL_ERR_TIMEOUT || waits->result.status == SL_OK);
+    sl_engine_cancel(e, &hold->req);
+    wait_run(hold);
+    wait_run(runs);
+    assert_true(runs->result.status == SL_ERR_TIMEOUT || runs->n == 980);
+    free_run(hold);
+    free_run(runs);
+    free_run(waits);
+    assert_true(sl_metric(requests_timed_out_total) - before >= 2);
+    assert_int_equal(sl_metric(kv_pages_used), 0);
+    sl_engine_destroy(&e);
+}
+
+int main(void) {
+    sl_log_set_level(SL_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices_follow_the_bound),
+        cmocka_unit_test(the_bound_is_for_those_who_generate),
+        cmocka_unit_test(short_prompts_do_not_wait_for_long_ones),
+        cmocka_unit_test(answers_go_on_beside_a_prompt),
+        cmocka_unit_test(time_runs_out_everywhere),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
