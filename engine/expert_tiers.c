@@ -226,6 +226,10 @@ const struct sl_tiers_stats *sl_tiers_stats(const struct sl_tiers *t) {
     return &t->stats;
 }
 
+const struct sl_cache *sl_tiers_cache(const struct sl_tiers *t) {
+    return t->cache;
+}
+
 /* ---- leases that the device may still be using ---- */
 
 static void let_go(struct sl_tiers *t, const struct kept *k) {

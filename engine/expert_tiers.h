@@ -52,6 +52,8 @@ size_t sl_tiers_host_bytes(const struct sl_expert_layout *layout, uint32_t n_dev
 uint64_t sl_tiers_device_bytes(const struct sl_expert_layout *layout, uint32_t max_rows);
 
 const struct sl_tiers_stats *sl_tiers_stats(const struct sl_tiers *t);
+/* The device's slots; NULL: integrated. */
+const struct sl_cache *sl_tiers_cache(const struct sl_tiers *t);
 /* Are all experts of all layers on the device? Then none will ever leave, until forget. */
 bool sl_tiers_complete(const struct sl_tiers *t);
 /* Where a routed layer's experts are, when the tier is complete: refs [n_expert]. */

@@ -4,6 +4,7 @@
  * generated row per step. Every running session that generates has its row in every step; what is
  * left of the batch goes to prompts in equal shares. Neither shows in the output. */
 #include "engine/engine_internal.h"
+#include "engine/expert_tiers.h"
 
 #include "common/clock.h"
 #include "common/histograms.h"
@@ -567,9 +568,15 @@ static void show_experts(struct sl_engine *e) {
     if (!sl_expert_map_asked(e->map))
         return;
     struct sl_fetch *fetch = e->store ? sl_store_fetch(e->store) : NULL;
-    struct sl_expert_map_tier slots = {SL_TIER_HOST, fetch ? sl_fetch_cache(fetch) : NULL};
-    sl_expert_map_publish(e->map, fetch ? sl_fetch_heat(fetch) : NULL, &slots, fetch ? 1 : 0,
-                          sl_now_ns());
+    if (!fetch) {
+        sl_expert_map_publish(e->map, NULL, NULL, 0, sl_now_ns());
+        return;
+    }
+    const struct sl_tiers *tiers = sl_fetch_tiers(fetch);
+    const struct sl_cache *device = tiers ? sl_tiers_cache(tiers) : NULL;
+    struct sl_expert_map_tier slots[] = {{SL_TIER_HOST, sl_fetch_cache(fetch)},
+                                         {SL_TIER_DEVICE, device}};
+    sl_expert_map_publish(e->map, sl_fetch_heat(fetch), slots, device ? 2 : 1, sl_now_ns());
 }
 
 void *sl_scheduler_main(void *arg) {

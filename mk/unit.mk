@@ -10,10 +10,10 @@ card = $(if $(findstring test_device,$(1)),$(B)/tests/support/card.o)
 -include $(B)/tests/support/card.d
 
 define unit_rule
-$(B)/$(1:%.c=%): $(1) $(foreach l,$(call closure,$(call unit_layer,$(1))),$(B)/lib/libsl_$(l).a)
+$(B)/$(1:%.c=%): $(1) $(call card,$(1)) $(foreach l,$(call closure,$(call unit_layer,$(1))),$(B)/lib/libsl_$(l).a)
 	@mkdir -p $$(@D)
 	$$(call say,cc)
-	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $$(call link_libs,$(call closure,$(call unit_layer,$(1)))) -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(call card,$(1)) $$(call link_libs,$(call closure,$(call unit_layer,$(1)))) -lcmocka $(LDLIBS)
 endef
 $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
 $(B)/tests/unit/backends/test_cuda_host: | $(FAKE_CUDA)

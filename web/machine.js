@@ -52,7 +52,9 @@ function sample(text) {
     peak: v('disk_peak_bytes_per_second'), errors: v('disk_errors_total'),
     demand: stall('demand'), late: stall('late'), slot: stall('slot'),
     running: v('sessions_running'), waiting: v('sessions_waiting'), parked: v('sessions_parked'),
-    pages: v('kv_pages'), used: v('kv_pages_used'), warmups: v('expert_warmups_left'),
+    pages: v('kv_pages'), used: v('kv_pages_used'), kept: v('kv_pages_cached'), warmups: v('expert_warmups_left'),
+    up: v('link_bytes_total{how="up"}'), down: v('link_bytes_total{how="down"}'), inPlace: v('link_bytes_total{how="in place"}'),
+    reused: v('prefix_hit_tokens_total'), rss: m.get('process_resident_memory_bytes') || 0,
   };
 }
 
@@ -200,6 +202,36 @@ function showDisk() {
   $('v-disk-more').textContent = more.join(' · ');
 }
 
+// The link's limit is the highest rate that this page has seen: nothing measures it before.
+let linkPeak = 0;
+function showLink() {
+  const now = history[history.length - 1], was = back(NOW_S), passed = now.t - was.t;
+  $('card-link').hidden = machine.experts.computing !== 'device';
+  if (!(passed > 0) || $('card-link').hidden) return;
+  const [up, down, inPlace] = ['up', 'down', 'inPlace'].map((k) => grown(k, was, now) / passed);
+  const speed = up + down + inPlace;
+  if (passed > 2) linkPeak = Math.max(linkPeak, speed);
+  $('v-link').textContent = perSecond(speed);
+  $('v-link-of').textContent = linkPeak ? `of ${perSecond(linkPeak)}, the highest that this page has seen` : '';
+  meter('m-link', linkPeak ? speed / linkPeak : 0, `Link: ${perSecond(speed)}`);
+  $('v-link-more').textContent = `copied up ${perSecond(up)} · copied down ${perSecond(down)} · read in place ${perSecond(inPlace)}`;
+}
+
+const DOING = { prefill: 'reading its prompt', decode: 'generating', parked: 'paused by its reader' };
+function showSlots(slots) {
+  const busy = slots.filter((s) => s.is_processing);
+  $('slots').hidden = !busy.length;
+  $('slots').replaceChildren(...busy.slice(0, 16).map((s) => {
+    const li = document.createElement('li'), what = document.createElement('span'), how = document.createElement('span');
+    what.textContent = `Request ${s.id_task}: ${DOING[s.state] || s.state}`;
+    how.textContent = s.state === 'prefill' ? `${count(s.n_prompt_tokens_processed)} of ${count(s.n_prompt_tokens)} tokens`
+      : `${count(s.n_predicted)} tokens, ${rate(s.predicted_per_second)}/s`;
+    how.className = 'dim';
+    li.append(what, how);
+    return li;
+  }));
+}
+
 function showSessions() {
   const s = history[history.length - 1], n = machine.sessions.parallel;
   const dots = Math.min(n, 64), waiting = Math.min(s.waiting, 32);
@@ -213,20 +245,21 @@ function showSessions() {
   if (s.parked) parts.push(`${count(s.parked)} paused by their readers`);
   $('v-sessions').textContent = parts.join(', ');
   meter('m-kv', s.pages ? s.used / s.pages : 0, `KV pages used: ${count(s.used)} of ${count(s.pages)}`);
-  $('v-kv').textContent = `${count(s.used)} of ${count(s.pages)} KV pages, ${count(machine.context_tokens)} tokens a session at most`;
+  const kept = s.kept ? `, ${count(s.kept)} kept for prompts that begin alike` : '';
+  $('v-kv').textContent = `${count(s.used)} of ${count(s.pages)} KV pages used${kept}; ${count(machine.context_tokens)} tokens a session at most`;
 }
 
 function showMemory() {
-  const { rows, total_bytes: total, budget_bytes: budget } = machine.memory;
+  const { rows, total_bytes: total, budget_bytes: budget, device_total_bytes: onDevice, device_budget_bytes: deviceBudget } = machine.memory;
   const sorted = [...rows].sort((a, b) => b.bytes - a.bytes);
   const colour = (i) => `var(--m${Math.min(i, 6)})`;
   stackAndLegend($('memory-bar'), null, sorted.map((r, i) => ({ value: r.bytes, colour: colour(i) })));
-  $('memory-sum').textContent = `${bytes(total)} planned of ${bytes(budget)}`;
+  $('memory-plan').textContent = `planned ${bytes(total)} of ${bytes(budget)}${deviceBudget ? `, and ${bytes(onDevice)} of ${bytes(deviceBudget)} on the device` : ''}`;
   $('memory').replaceChildren(...sorted.map((r, i) => {
     const tr = document.createElement('tr'), name = document.createElement('td'), detail = document.createElement('td'), size = document.createElement('td');
     const mark = document.createElement('i');
     mark.style.background = colour(i);
-    name.append(mark, r.what);
+    name.append(mark, r.kind === 'host' ? r.what : `${r.what} (${r.kind})`);
     detail.textContent = r.detail;
     detail.className = 'detail dim';
     size.textContent = bytes(r.bytes);
@@ -250,6 +283,9 @@ function showStatic() {
 function show() {
   showSpeed();
   showSessions();
+  showLink();
+  const { rss } = history[history.length - 1];
+  $('memory-now').textContent = rss ? `${bytes(rss)} resident now, ` : '';
   if (machine.experts.streamed) { showFound(); showStall(); showDisk(); }
 }
 
@@ -262,8 +298,10 @@ async function poll() {
         showStatic();
         startExperts(machine.experts);
       }
-      add(sample(await getText('metrics')));
+      const [text, slots] = await Promise.all([getText('metrics'), get('slots')]);
+      add(sample(text));
       show();
+      showSlots(slots);
       $('machine-error').hidden = true;
     }
   } catch (e) {

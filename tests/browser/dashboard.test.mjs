@@ -246,6 +246,7 @@ it('shows speed, disk and sessions as they are', async () => {
   const long = server.post('/v1/completions', { prompt: 'a', max_tokens: 900, ignore_eos: true, temperature: 1 });
   await p.until('document.getElementById("v-sessions").textContent.includes("1 of 2 running")');
   await p.until('Number(document.getElementById("v-decode").textContent) > 0');
+  await p.until('/^Request \\d+: generating\\n?.*tokens/s.test(document.getElementById("slots").innerText)');
   await long;
   await p.until('/B\\/s/.test(document.getElementById("v-disk").textContent)');
   assert.match(await p.run('document.getElementById("m-kv").getAttribute("aria-valuetext")'), /KV pages used: \d+ of \d+/);
