@@ -388,7 +388,10 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct sl_op_moe op = *a;
     if (d->caps.host_visible && !op.refs)
         op.refs = op.device_refs;
-    return d->ops->moe(d, &op);
+    enum sl_status st = d->ops->moe(d, &op);
+    if (a->beside && !d->caps.beside)
+        a->beside(a->beside_ctx);
+    return st;
 }
 
 enum sl_status sl_op_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a) {

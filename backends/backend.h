@@ -172,6 +172,11 @@ struct sl_op_moe {
         *device_refs; /* [n_expert] in device memory, read when the op runs */
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
+    /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
+     * Where the device can, it computes meanwhile (caps.beside); else this comes after. May block;
+     * must call no op. */
+    void (*beside)(void *ctx);
+    void *beside_ctx;
 };
 
 /* y[t,:] += sum_r weights[t,r] * pair_y[t*k+r,:], r ascending, one fused multiply-add each. */
@@ -218,6 +223,7 @@ struct sl_device_limits {
 struct sl_device_caps {
     char name[64];                     /* "cpu: AMD EPYC 9B45, avx512+vnni, 2 threads" */
     bool host_visible;                 /* the host may follow device addresses */
+    bool beside;                       /* sl_op_moe computes while beside() runs */
     bool integrated;                   /* shares the host's memory */
     bool mapped_host;                  /* kernels can read host memory: sl_device_map_host() */
     bool graphs;                       /* sl_device_record() */

@@ -21,8 +21,6 @@
 #define COLD_TOKENS 16u /* before the first trial */
 /* Hopeless at once: of so many reads less than half were wanted. */
 #define HOPELESS_READS 64u
-/* Rows beyond which the distinct experts of a step are so many that the disk is never idle. */
-#define AHEAD_MAX_ROWS 4u
 /* After so many tokens for which nothing was read, routers are not run early any more. */
 #define QUIET_TOKENS 4u
 /* Fills that one call starts. */
@@ -33,7 +31,7 @@
 /* ---- planning ---- */
 
 static bool may_guess(const struct sl_fetch *f) {
-    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= AHEAD_MAX_ROWS;
+    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
 }
 
 static void rest(struct sl_fetch *f, bool on) {
@@ -77,8 +75,7 @@ static void judge(struct sl_fetch *f) {
             n_used += a->started[i] && f->pair_count[a->ids[i].expert] > 0;
         }
         f->stats.ahead_used += n_used;
-        sl_count(expert_ahead_used_total, n_used);
-        if (a->priority == SL_READ_PREFETCH) {
+        if (a->guess) {
             j->read += n_read;
             j->used += n_used;
         }
@@ -116,7 +113,9 @@ static void plan_prompt(struct sl_fetch *f) {
         if (1.0f - p[e] <= most)
             add(f, next, e);
     f->ahead.layer = next;
+    f->ahead.guess = false;
     f->ahead.priority = SL_READ_DEMAND;
+    f->ahead.budget = UINT32_MAX;
 }
 
 void sl_fetch_ahead_init(struct sl_fetch *f) {
@@ -127,6 +126,7 @@ void sl_fetch_ahead_init(struct sl_fetch *f) {
 }
 
 void sl_fetch_ahead_begin(struct sl_fetch *f) {
+    sl_fetch_pace_layer(f);
     judge(f);
     if (!f->no_lookahead)
         plan_prompt(f);
@@ -136,23 +136,28 @@ void sl_fetch_not_quiet(struct sl_fetch *f) {
     f->judge.quiet_layer = f->judge.layers + QUIET_TOKENS * f->layout->n_layer;
 }
 
-bool sl_fetch_wants_ahead(const struct sl_fetch *f, uint32_t n_decode) {
+bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
     const struct sl_ahead_judge *j = &f->judge;
-    return !f->no_lookahead && n_decode == f->rows.n && may_guess(f) &&
-           f->layer + 1 < f->layout->n_layer && j->on && j->layers < j->quiet_layer;
+    return !f->no_lookahead && may_guess(f) && f->layer + 1 < f->layout->n_layer && j->on &&
+           j->layers < j->quiet_layer;
 }
 
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
     struct sl_ahead *a = &f->ahead;
     a->layer = routed_layer;
-    a->priority = SL_READ_PREFETCH;
+    a->guess = true;
+    /* Held, they go in one call behind the layer's own. */
+    a->priority = f->hold ? SL_READ_DEMAND : SL_READ_PREFETCH;
+    a->budget = sl_fetch_pace_ahead(f, routed_layer);
     a->n = a->cursor = 0;
     memset(f->in_call, 0, f->layout->n_expert);
+    uint32_t k = f->layout->k, n_rows = n / k;
     for (uint32_t i = 0; i < n; i++) {
-        if (f->in_call[ids[i]])
+        uint32_t id = ids[i % n_rows * k + i / n_rows]; /* every row's first choice first */
+        if (f->in_call[id])
             continue;
-        f->in_call[ids[i]] = 1;
-        add(f, routed_layer, ids[i]);
+        f->in_call[id] = 1;
+        add(f, routed_layer, id);
     }
     memset(f->in_call, 0, f->layout->n_expert);
     sl_fetch_pump(f);
@@ -161,9 +166,7 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
 /* ---- reading ---- */
 
 static uint32_t ahead_room(const struct sl_fetch *f) {
-    uint32_t most = f->ahead.priority == SL_READ_DEMAND
-                        ? 2 * sl_fetch_queue_experts(f, f->ahead.layer)
-                        : f->layout->k;
+    uint32_t most = f->ahead.guess ? f->layout->k : 2 * sl_fetch_queue_experts(f, f->ahead.layer);
     return f->n_background < most ? most - f->n_background : 0;
 }
 
@@ -175,6 +178,7 @@ static void pump_ahead(struct sl_fetch *f) {
         uint32_t n = a->n - a->cursor, at = a->cursor;
         n = n < PUMP_BATCH ? n : PUMP_BATCH;
         n = n < room ? n : room;
+        n = n < a->budget ? n : a->budget;
         a->cursor += n;
         uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_LOOKAHEAD, a->ids + at, n,
                                             sl_fetch_now(f), fills);
@@ -184,7 +188,9 @@ static void pump_ahead(struct sl_fetch *f) {
         if (n_fill)
             sl_fetch_not_quiet(f);
         f->stats.ahead_read += n_fill;
-        sl_count(expert_ahead_total, n_fill);
+        a->budget -= n_fill;
+        if (!a->budget)
+            a->n = a->cursor;
     }
 }
 

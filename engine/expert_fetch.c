@@ -18,6 +18,8 @@
 #define BUSY_BYTES (64u << 20)
 /* What computing some experts must take to be worth a wait, and so a system call, of its own. */
 #define SPLIT_NS 30000
+/* Half of the reader's queue is work for the disk for longer than that. */
+#define LONG_NS 5000000
 /* How often a wait looks whether the step is still wanted. */
 #define LOOK_NS 50000000
 
@@ -47,6 +49,8 @@ size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32
 
 static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     size_t n_expert = f->layout->n_expert, n_pairs = (size_t)max_rows * f->layout->k;
+    if (f->timeline)
+        f->traced = calloc(f->n_slots, sizeof *f->traced);
     f->reads = calloc(f->n_slots, sizeof *f->reads);
     f->fills = calloc(f->n_slots, sizeof *f->fills);
     f->background = calloc(f->n_slots, 1);
@@ -64,7 +68,7 @@ static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     f->ahead.started = calloc(n_expert, 1);
     return f->reads && f->fills && f->background && f->warm && f->wanted && f->held &&
            f->pair_count && f->leases && f->new_fills && f->refs && f->in_call && f->pairs &&
-           f->route_ids && f->ahead.ids && f->ahead.started;
+           f->route_ids && f->ahead.ids && f->ahead.started && (!f->timeline || f->traced);
 }
 
 enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_fetch **out_fetch,
@@ -84,9 +88,7 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
     f->most_warm = f->n_slots + config->n_device_slots;
     sl_fetch_ahead_init(f);
     enum sl_status st = SL_OK;
-    if (f->timeline)
-        f->traced = calloc(f->n_slots, sizeof *f->traced);
-    if (!allocate(f, config->max_rows) || (f->timeline && !f->traced))
+    if (!allocate(f, config->max_rows))
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of %u slots", f->n_slots);
     struct sl_heat_config shape = heat_shape(l, config->fingerprint);
     if (st == SL_OK)
@@ -206,7 +208,8 @@ void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
     }
     if (!first)
         return;
-    enum sl_status st = sl_reader_submit(f->reader, first, &f->read_err);
+    enum sl_status st = f->hold ? sl_reader_queue(f->reader, first, &f->read_err)
+                                : sl_reader_submit(f->reader, first, &f->read_err);
     if (st == SL_OK)
         return;
     for (struct sl_read *read = first, *next; read; read = next) {
@@ -281,7 +284,7 @@ static void take(struct sl_fetch *f) {
         n_start += fill->action == SL_FILL_START;
     }
     sl_fetch_start(f, f->new_fills, n_fill, SL_READ_DEMAND, false);
-    if (raised && !n_start)
+    if (raised && !n_start && !f->hold)
         (void)!sl_reader_submit(f->reader, NULL, &f->read_err); /* nothing new: cannot fail */
     count_hits(f, n_taken - n_fill);
     f->stats.misses += n_start;
@@ -307,6 +310,7 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
     assert(routed_layer < f->layout->n_layer && !f->n_held && !f->n_wanted);
     f->layer = routed_layer;
     f->rows = *rows;
+    f->hold = false;
     f->window = sl_fetch_queue_experts(f, routed_layer);
     if (f->n_reading)
         sl_reader_poll(f->reader); /* what was read ahead is a hit if it is there by now */
@@ -315,7 +319,9 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
     if (f->tiers)
         sl_tiers_begin(f);
     sl_fetch_ahead_begin(f);
+    bool held = f->hold = sl_fetch_may_hold(f);
     take(f);
+    sl_fetch_pace_begin(f, held);
     sl_fetch_pump(f);
     if (f->timeline)
         sl_fetch_trace_layer(f);
@@ -412,6 +418,20 @@ static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
     return n_pairs;
 }
 
+/* Between two operations the disk gets more to do, if there is more; what has ended can wait until
+ * somebody has nothing else to do. That is a system call, and the next wait makes one anyway. */
+static void refill(struct sl_fetch *f) {
+    if (f->hold)
+        return;
+    bool more = f->n_wanted || f->ahead.cursor < f->ahead.n || f->warm_cursor < f->n_warm;
+    if (more || sl_reader_has_unstarted(f->reader))
+        sl_reader_poll(f->reader);
+}
+
+static void start_beside(void *ctx) {
+    sl_fetch_pace_beside(ctx);
+}
+
 static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device *dev,
                                 struct sl_op_moe *op) {
     if (f->tiers)
@@ -425,15 +445,26 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
             .down = slot + sl_expert_layout_place(f->layout, f->layer, e, 2),
         };
     }
+    /* A long computation: what the last wait kept back should not wait for its end. */
+    if (f->expert_ns * n > LONG_NS)
+        refill(f);
     bool all = f->dense_call && n == f->n_held && !f->n_wanted;
     op->refs = f->refs;
     op->pairs = all ? NULL : f->pairs;
     op->n_pairs = all ? f->rows.n * f->layout->k : list_pairs(f, n);
-    uint64_t start = sl_fetch_now(f), traced = sl_timeline_now(f->timeline);
+    uint64_t start = sl_fetch_now(f);
+    op->beside = f->hold ? start_beside : NULL;
+    op->beside_ctx = f;
     enum sl_status st = sl_op_moe(dev, op);
-    f->expert_ns = (sl_fetch_now(f) - start) / n;
+    uint64_t ns = sl_fetch_now(f) - start;
+    if (op->beside) {
+        sl_fetch_stalled(f, SL_STALL_DEMAND, start);
+    } else {
+        f->expert_ns = ns / n;
+        sl_fetch_pace_computed(f, ns, n);
+    }
     if (f->timeline)
-        sl_fetch_trace_call(f, traced, n, op->n_pairs);
+        sl_fetch_trace_call(f, start, n, op->n_pairs);
     f->dense_call = false; /* what is left is a part */
     f->stats.calls++;
     for (uint32_t i = 0; i < n; i++)
@@ -441,14 +472,6 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     memmove(f->held, f->held + n, (f->n_held - n) * sizeof *f->held);
     f->n_held -= n;
     return st;
-}
-
-/* Between two operations the disk gets more to do, if there is more; what has ended can wait until
- * somebody has nothing else to do. That is a system call, and the next wait makes one anyway. */
-static void refill(struct sl_fetch *f) {
-    bool more = f->n_wanted || f->ahead.cursor < f->ahead.n || f->warm_cursor < f->n_warm;
-    if (more || sl_reader_has_unstarted(f->reader))
-        sl_reader_poll(f->reader);
 }
 
 /* Nothing to compute: how many reads to wait for. Several at once save system calls; but while they
@@ -464,10 +487,13 @@ static uint32_t reads_to_await(const struct sl_fetch *f) {
 }
 
 static void wait_for_reads(struct sl_fetch *f) {
-    uint32_t n = reads_to_await(f);
     uint64_t start = sl_fetch_now(f);
     enum sl_stall_cause cause = sl_fetch_stall_cause(f);
-    sl_reader_wait(f->reader, n ? n : 1, LOOK_NS);
+    if (!sl_fetch_pace_wait(f)) {
+        uint32_t n = reads_to_await(f);
+        sl_reader_wait(f->reader, n ? n : 1, LOOK_NS);
+    }
+    f->hold = false;
     sl_fetch_stalled(f, cause, start);
 }
 
@@ -479,6 +505,7 @@ static void give_back(struct sl_fetch *f) {
     while (f->n_held)
         drop_held(f, f->n_held - 1);
     f->n_wanted = f->n_loading = 0;
+    f->hold = false; /* what is held goes with the next call, whoever makes it */
     if (f->tiers)
         sl_tiers_give_back(f->tiers);
 }
@@ -487,8 +514,11 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
                             const struct sl_fetch_abort *give_up, uint32_t *out_n_failed,
                             struct sl_err *err) {
     *out_n_failed = 0;
+    sl_fetch_pace_run(f, dev);
     for (;;) {
-        uint32_t n = gather_ready(f, out_n_failed, err);
+        /* What is held goes with a wait, beside the hits or before them. */
+        bool wait = f->hold && !(dev->caps.beside && f->n_held > f->n_loading);
+        uint32_t n = wait ? 0 : gather_ready(f, out_n_failed, err);
         bool due = n || (f->tiers && sl_tiers_pending(f->tiers));
         enum sl_status st = due ? run_ready(f, n, dev, op) : SL_OK;
         bool any = true;

@@ -88,11 +88,15 @@ void sl_fetch_forget(struct sl_fetch *f);
 
 /* ---- looking ahead ---- */
 
-/* Does it pay to run the next layer's router early, for a step with n_decode generated rows? The
- * answer comes from trials of some tokens: how long steps wait for the disk with it and without. */
-bool sl_fetch_wants_ahead(const struct sl_fetch *f, uint32_t n_decode);
-/* The router of that layer, run early, chose these [n]; duplicates are fine. Between begin and run
- * of the layer before. Read on idle disk only. */
+/* Rows beyond which the distinct experts of a step are so many that the disk is never idle. */
+#define SL_FETCH_AHEAD_ROWS 4u
+/* Does it pay to run the next layer's router early, for the step whose layer has begun? Never with
+ * prompt rows or more rows than that. The answer comes from trials of some tokens: how long steps
+ * wait for the disk with it and without. */
+bool sl_fetch_wants_ahead(const struct sl_fetch *f);
+/* The router of that layer, run early, chose these [n], k for each row, surest first; duplicates
+ * are fine. Between begin and run of the layer before. Read behind what that layer needs, no more
+ * than the disk can while a layer is computed. */
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n);
 
 /* ---- when nothing runs ---- */

@@ -9,8 +9,10 @@
 struct sl_ahead {
     uint32_t layer; /* SL_NO_ROUTED_LAYER: nothing */
     uint32_t n, cursor;
+    bool guess; /* by a router that was run early, not for prompt rows */
     enum sl_read_priority priority;
-    struct sl_expert_id *ids; /* [n_expert] */
+    uint32_t budget;          /* reads that may still be started */
+    struct sl_expert_id *ids; /* [n_expert] surest first */
     uint8_t *started;         /* [n_expert] a read was started for it */
 };
 
@@ -30,6 +32,20 @@ struct sl_ahead_judge {
 /* What a slot's read is for, and where it is drawn. */
 struct sl_traced {
     uint16_t layer, expert, lane;
+};
+
+/* How long things take, to choose when to read and how long to wait: expert_pace.c. */
+struct sl_pace {
+    double expert_ns;     /* computing one */
+    double byte_ns;       /* reading one, of a layer's reads together */
+    double request_bytes; /* of this layer's reads */
+    double between_ns;    /* from begin to run */
+    double layer_ns;      /* from layer to layer, not counting waits */
+    uint64_t begun_ns, layer_began_ns, layer_stall_ns;
+    uint64_t reading_ns;       /* since when this layer's reads are with the drive; 0: measured */
+    uint32_t n_requests;       /* of them */
+    bool beside;               /* the device computes while the owner waits */
+    uint32_t rest, rest_waits; /* waits that do not look before they call the kernel */
 };
 
 struct sl_held {
@@ -69,7 +85,9 @@ struct sl_fetch {
     uint32_t n_wanted, n_held, n_loading;
     uint32_t *pair_count; /* [n_expert] pairs of rows that are not lost */
     bool dense_call;      /* all pairs can be run in one call with no list */
+    bool hold;            /* what is started goes to the drive with the layer's first wait */
     uint64_t expert_ns;   /* what each expert of the last call took to compute */
+    struct sl_pace pace;
 
     /* Room for calls. */
     struct sl_lease *leases;    /* [n_expert] */
@@ -110,6 +128,23 @@ void sl_fetch_trace_call(struct sl_fetch *f, uint64_t start_ns, uint32_t n_exper
 void sl_fetch_trace_layer(struct sl_fetch *f);
 
 void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
+
+/* expert_pace.c */
+bool sl_fetch_may_hold(const struct sl_fetch *f);
+/* The layer's reads are queued, held: not submitted. Decides whether to hold them on. */
+void sl_fetch_pace_begin(struct sl_fetch *f, bool held);
+void sl_fetch_pace_run(struct sl_fetch *f, const struct sl_device *dev);
+/* The first wait of a layer that holds its reads, beside the computing of its hits. */
+void sl_fetch_pace_beside(struct sl_fetch *f);
+/* n experts were computed in ns. */
+void sl_fetch_pace_computed(struct sl_fetch *f, uint64_t ns, uint32_t n);
+/* Waits for some of the layer's reads; submits what is held. False: waited for nothing, this is not
+ * for it to decide. */
+bool sl_fetch_pace_wait(struct sl_fetch *f);
+/* Experts of that layer that the drive can read while a layer is computed. */
+uint32_t sl_fetch_pace_ahead(const struct sl_fetch *f, uint32_t routed_layer);
+/* A layer begins, stall_ns: of all waits so far. */
+void sl_fetch_pace_layer(struct sl_fetch *f);
 
 /* expert_ahead.c */
 void sl_fetch_ahead_init(struct sl_fetch *f);

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows at most whose next router is run early. */
-#define AHEAD_ROWS 4u
-
 /* ---- activations ---- */
 
 static void *take(uintptr_t *cursor, uint64_t n, size_t elem_bytes) {
@@ -38,7 +35,7 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     uint64_t rows = p->config.batch_tokens, out = p->n_logit_rows;
     uint64_t n_ff = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
     uint64_t k = hp->n_expert_used;
-    uint64_t ahead = p->streaming ? AHEAD_ROWS : 0;
+    uint64_t ahead = p->streaming ? SL_FETCH_AHEAD_ROWS : 0;
     uint64_t id_layers = p->reads_back ? hp->n_layer : 1;
     uint64_t refs = p->reads_back ? (uint64_t)hp->n_layer * hp->n_expert : 0;
     uintptr_t c = base;
@@ -407,8 +404,7 @@ static enum sl_status look_ahead(struct sl_forward *f, const struct rows *r,
                                  const struct place *where) {
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
-    if (f->plan->reads_back || r->n > AHEAD_ROWS || r->n != r->n_decode ||
-        where->layer + 1 == hp->n_layer || !sl_fetch_wants_ahead(f->fetch, r->n_decode))
+    if (f->plan->reads_back || where->layer + 1 == hp->n_layer || !sl_fetch_wants_ahead(f->fetch))
         return SL_OK;
     const struct sl_layer_weights *next = &f->layers[where->layer + 1];
     if (next->routed_layer == SL_NO_ROUTED_LAYER)

@@ -37,6 +37,7 @@ struct fake {
     uint32_t n_faults;
     struct sl_rng rng;
     uint64_t reorder_ns, sequence;
+    struct sl_io_request *held[MAX_FLYING]; /* [base.n_held] started, not yet the drive's */
     uint32_t n_flying;
     struct flying heap[MAX_FLYING]; /* by end, then by start */
 };
@@ -100,6 +101,12 @@ static uint64_t serve(struct fake *f, const struct sl_io_request *q) {
 
 static void fake_start(struct sl_io *io, struct sl_io_request *q) {
     struct fake *f = (struct fake *)io;
+    assert(io->n_held < MAX_FLYING);
+    f->held[io->n_held++] = q;
+}
+
+/* The drive takes a request, now. */
+static void hand_over(struct fake *f, struct sl_io_request *q) {
     assert(q->fd >= 0 && (uint32_t)q->fd < f->n_files);
     assert((uintptr_t)q->buf % SL_IO_BLOCK_BYTES == 0 && q->offset_bytes % SL_IO_BLOCK_BYTES == 0 &&
            q->len_bytes % SL_IO_BLOCK_BYTES == 0);
@@ -132,16 +139,32 @@ static void fake_start(struct sl_io *io, struct sl_io_request *q) {
     push(f, (struct flying){.end_ns = end, .sequence = f->sequence++, .request = q});
 }
 
+/* One system call for all, as io_uring's. */
 static void fake_flush(struct sl_io *io) {
-    (void)io;
+    struct fake *f = (struct fake *)io;
+    for (uint32_t i = 0; i < io->n_held; i++)
+        hand_over(f, f->held[i]);
+    io->syscalls += io->n_held > 0;
+    io->n_held = 0;
+}
+
+static uint32_t n_ended(const struct fake *f) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->n_flying; i++)
+        n += f->heap[i].end_ns <= f->clock->now_ns;
+    return n;
 }
 
 static uint32_t fake_reap(struct sl_io *io, struct sl_io_request **out, uint32_t max,
                           uint32_t wait_n, int64_t timeout_ns) {
     struct fake *f = (struct fake *)io;
     uint64_t limit = timeout_ns < 0 ? UINT64_MAX : f->clock->now_ns + (uint64_t)timeout_ns;
-    uint32_t n = 0;
-    assert(wait_n <= f->n_flying);
+    uint32_t n = 0, n_held = io->n_held;
+    assert(wait_n <= f->n_flying + n_held);
+    if (wait_n > 0 && n_ended(f) < wait_n) { /* submits and waits in one call */
+        fake_flush(io);
+        io->syscalls += n_held == 0;
+    }
     while (n < max && f->n_flying > 0) {
         uint64_t end = f->heap[0].end_ns;
         if (end > f->clock->now_ns) {
@@ -155,8 +178,14 @@ static uint32_t fake_reap(struct sl_io *io, struct sl_io_request **out, uint32_t
         }
         out[n++] = pop(f);
     }
-    io->syscalls += wait_n > 0;
     return n;
+}
+
+static void fake_look(struct sl_io *io, uint64_t until_ns) {
+    struct fake *f = (struct fake *)io;
+    uint64_t end = f->n_flying > 0 && f->heap[0].end_ns < until_ns ? f->heap[0].end_ns : until_ns;
+    if (end > f->clock->now_ns)
+        f->clock->now_ns = end;
 }
 
 static uint64_t fake_now_ns(struct sl_io *io) {
@@ -180,6 +209,7 @@ static const struct sl_io_ops fake_ops = {
     .flush = fake_flush,
     .reap = fake_reap,
     .now_ns = fake_now_ns,
+    .look = fake_look,
     .describe = fake_describe,
     .destroy = fake_destroy,
 };

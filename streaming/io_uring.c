@@ -1,10 +1,10 @@
 /* The io_uring engine: fixed files, fixed buffers, and one system call to start a batch and wait
  * for the last one.
  *
- * The ring belongs to the thread that first uses it (SINGLE_ISSUER, where the kernel has it):
- * completions are then worked off by that thread when it asks (DEFER_TASKRUN) and interrupt nobody.
- * TASKRUN_FLAG shows in shared memory that there are some, so that a poll in vain is no system
- * call.
+ * The ring belongs to the thread that first uses it (SINGLE_ISSUER, where the kernel has it). The
+ * kernel puts completions into it while that thread computes or looks, by interrupting it for a
+ * microsecond: then seeing them is no system call. DEFER_TASKRUN and COOP_TASKRUN would spare the
+ * interruptions, but with them nothing is to be seen before the thread has asked the kernel.
  *
  * ThreadSanitizer sees neither the kernel's writes nor the ring's ordering. Nothing here needs it
  * to: the ring and the slots' publication stay with one thread. */
@@ -24,18 +24,21 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* liburing 2.3's header has all of these; older ones lack the newest. */
-#ifndef IORING_SETUP_DEFER_TASKRUN
-#define IORING_SETUP_DEFER_TASKRUN (1U << 13)
-#endif
-
 struct uring {
     struct sl_io base;
     struct io_uring ring;
     uint32_t n_files, max_files; /* registered; 0 of max: registration was refused */
     uint32_t n_regions;          /* registered */
-    bool enabled, deferred;
+    bool enabled;
 };
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
 
 static void die(const char *what, int rc) {
     /* Only our own mistakes come here: a ring used by two threads, a bad argument. Requests that
@@ -103,9 +106,18 @@ static uint32_t take(struct uring *u, struct sl_io_request **out, uint32_t max) 
     return n;
 }
 
-static bool work_pending(const struct uring *u) {
-    return (IO_URING_READ_ONCE(*u->ring.sq.kflags) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) !=
-           0;
+/* Looks between two readings of the clock. */
+#define LOOKS 16u
+
+static void uring_look(struct sl_io *io, uint64_t until_ns) {
+    struct uring *u = (struct uring *)io;
+    do {
+        for (uint32_t i = 0; i < LOOKS; i++) {
+            if (io_uring_cq_ready(&u->ring) > 0)
+                return;
+            relax();
+        }
+    } while (sl_now_ns() < until_ns);
 }
 
 static uint32_t uring_reap(struct sl_io *io, struct sl_io_request **out, uint32_t max,
@@ -113,11 +125,8 @@ static uint32_t uring_reap(struct sl_io *io, struct sl_io_request **out, uint32_
     struct uring *u = (struct uring *)io;
     enable(u);
     if (wait_n == 0) {
-        if (work_pending(u)) {
-            int rc = u->base.n_held > 0 ? io_uring_submit_and_get_events(&u->ring)
-                                        : io_uring_get_events(&u->ring);
-            entered(u, rc, "reaping");
-        }
+        if (IO_URING_READ_ONCE(*u->ring.sq.kflags) & IORING_SQ_CQ_OVERFLOW)
+            entered(u, io_uring_get_events(&u->ring), "reaping");
         return take(u, out, max);
     }
     if (io_uring_cq_ready(&u->ring) >= wait_n)
@@ -153,8 +162,8 @@ static int32_t uring_add_file(struct sl_io *io, int fd) {
 
 static void uring_describe(const struct sl_io *io, char *out_text, size_t size) {
     const struct uring *u = (const struct uring *)io;
-    snprintf(out_text, size, "io_uring%s, %s files, %s buffers", u->deferred ? " (deferred)" : "",
-             u->n_files ? "fixed" : "plain", u->n_regions ? "fixed" : "plain");
+    snprintf(out_text, size, "io_uring, %s files, %s buffers", u->n_files ? "fixed" : "plain",
+             u->n_regions ? "fixed" : "plain");
 }
 
 static void uring_destroy(struct sl_io *io) {
@@ -169,6 +178,7 @@ static const struct sl_io_ops uring_ops = {
     .flush = uring_flush,
     .reap = uring_reap,
     .now_ns = uring_now_ns,
+    .look = uring_look,
     .add_file = uring_add_file,
     .describe = uring_describe,
     .destroy = uring_destroy,
@@ -199,16 +209,13 @@ enum sl_status sl_io_uring_create(const struct sl_reader_config *config, struct 
     u->base.ops = &uring_ops;
     /* The best first; each kernel refuses what it does not know with EINVAL. */
     static const unsigned tries[] = {
-        IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
-            IORING_SETUP_TASKRUN_FLAG,
-        IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+        IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER,
         0,
     };
     int rc = -EINVAL;
     for (size_t i = 0; i < sizeof tries / sizeof *tries && rc == -EINVAL; i++) {
         struct io_uring_params p = {.flags = tries[i]};
         rc = io_uring_queue_init_params(config->depth * SL_READER_COPIES, &u->ring, &p);
-        u->deferred = (tries[i] & IORING_SETUP_DEFER_TASKRUN) != 0;
     }
     if (rc < 0) {
         free(u);

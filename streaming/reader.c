@@ -174,7 +174,7 @@ static uint32_t reap(struct sl_reader *r, uint32_t wait_n, int64_t timeout_ns) {
     return total;
 }
 
-enum sl_status sl_reader_submit(struct sl_reader *r, struct sl_read *chain, struct sl_err *err) {
+enum sl_status sl_reader_queue(struct sl_reader *r, struct sl_read *chain, struct sl_err *err) {
     for (const struct sl_read *d = chain; d; d = d->next) {
         if (d->n_extents == 0 || d->n_extents > SL_SLOT_EXTENTS || !d->done ||
             (uint32_t)d->priority >= SL_READ_PRIORITIES ||
@@ -212,9 +212,16 @@ enum sl_status sl_reader_submit(struct sl_reader *r, struct sl_read *chain, stru
         sl_read_push(&r->queue[d->priority], d);
     }
     sl_reader_fill(r);
-    if (!r->delivering) /* a done's submits go out together when the turn ends */
-        r->io->ops->flush(r->io);
     return SL_OK;
+}
+
+enum sl_status sl_reader_submit(struct sl_reader *r, struct sl_read *chain, struct sl_err *err) {
+    enum sl_status st = sl_reader_queue(r, chain, err);
+    if (st == SL_OK && !r->delivering) { /* a done's submits go out when the turn ends */
+        r->io->ops->flush(r->io);
+        publish(r);
+    }
+    return st;
 }
 
 void sl_reader_cancel(struct sl_reader *r, struct sl_read *read) {
@@ -309,6 +316,71 @@ uint32_t sl_reader_wait(struct sl_reader *r, uint32_t min_done, int64_t timeout_
     return done;
 }
 
+uint32_t sl_reader_wait_until(struct sl_reader *r, uint32_t leave, int64_t timeout_ns) {
+    if (r->delivering)
+        return 0;
+    const struct sl_io_ops *ops = r->io->ops;
+    uint64_t start = ops->now_ns(r->io), now = start;
+    sl_reader_fill(r);
+    uint32_t done = deliver(r);
+    sl_reader_fill(r);
+    while (r->n_flying > 0 && (r->n_flying > leave || r->queue[SL_READ_DEMAND].first)) {
+        int64_t left = -1;
+        if (timeout_ns >= 0) {
+            if (now - start >= (uint64_t)timeout_ns)
+                break;
+            left = timeout_ns - (int64_t)(now - start);
+        }
+        uint32_t n = r->n_flying > leave ? r->n_flying - leave : 1;
+        uint32_t low = r->queue[SL_READ_DEMAND].first ? r->n_flying / 2
+                       : sl_reader_has_queued(r)      ? r->config.background_depth / 2
+                                                      : 0;
+        if (r->n_flying > low && n > r->n_flying - low)
+            n = r->n_flying - low; /* the queue must not run dry */
+        reap(r, n, left);
+        sl_reader_fill(r);
+        done += deliver(r);
+        sl_reader_fill(r);
+        now = ops->now_ns(r->io);
+    }
+    ops->flush(r->io);
+    r->stats.wait_ns += now - start;
+    sl_count(disk_wait_ns_total, now - start);
+    publish(r);
+    return done;
+}
+
+uint32_t sl_reader_look(struct sl_reader *r, uint64_t ns) {
+    const struct sl_io_ops *ops = r->io->ops;
+    if (r->delivering || !ops->look)
+        return 0;
+    uint64_t start = ops->now_ns(r->io), now = start;
+    uint32_t done;
+    for (;;) {
+        reap(r, 0, 0);
+        sl_reader_fill(r);
+        done = deliver(r);
+        sl_reader_fill(r);
+        ops->flush(r->io); /* a request that is repeated, or that now has room */
+        if (done > 0 || r->n_flying == 0 || now - start >= ns)
+            break;
+        ops->look(r->io, start + ns);
+        now = ops->now_ns(r->io);
+    }
+    r->stats.wait_ns += now - start;
+    sl_count(disk_wait_ns_total, now - start);
+    publish(r);
+    return done;
+}
+
+bool sl_reader_can_look(const struct sl_reader *r) {
+    return r->io->ops->look != NULL;
+}
+
+uint32_t sl_reader_flying(const struct sl_reader *r) {
+    return r->n_flying;
+}
+
 void sl_reader_close(struct sl_reader **reader) {
     struct sl_reader *r = *reader;
     if (!r)
@@ -338,10 +410,6 @@ void sl_reader_get_stats(const struct sl_reader *r, struct sl_reader_stats *out_
     if (r->n_flying > 0)
         s.busy_ns += r->io->ops->now_ns(r->io) - r->busy_since_ns;
     *out_stats = s;
-}
-
-const char *sl_reader_name(const struct sl_reader *r) {
-    return r->io->ops->name;
 }
 
 void sl_reader_describe(const struct sl_reader *r, char *out_text, size_t size) {

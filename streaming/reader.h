@@ -123,6 +123,10 @@ enum sl_status sl_reader_check_files(struct sl_reader *reader, struct sl_err *er
  */
 enum sl_status sl_reader_submit(struct sl_reader *reader, struct sl_read *chain,
                                 struct sl_err *err) SL_MUST_CHECK;
+/* As submit, but what it starts goes to the drive with the next submit (of NULL, too), poll or
+ * wait: a wait that comes soon starts and waits in one system call. */
+enum sl_status sl_reader_queue(struct sl_reader *reader, struct sl_read *chain,
+                               struct sl_err *err) SL_MUST_CHECK;
 /* Requests not yet started are dropped; done(SL_ERR_CANCELED) follows as soon as the disk has
  * finished with the slot. A read that had all its bytes by then may still end with SL_OK. */
 void sl_reader_cancel(struct sl_reader *reader, struct sl_read *read);
@@ -141,6 +145,18 @@ bool sl_reader_has_unstarted(const struct sl_reader *reader);
  * timeout_ns have passed (< 0: no limit). Returns the number of done calls.
  * min_done > 1 where the caller needs several: it saves system calls. */
 uint32_t sl_reader_wait(struct sl_reader *reader, uint32_t min_done, int64_t timeout_ns);
+
+/* As wait, until no more than leave requests are in flight and nothing urgent waits to be started:
+ * finer than whole reads, for a caller that knows what to do while the last ones come. */
+uint32_t sl_reader_wait_until(struct sl_reader *reader, uint32_t leave, int64_t timeout_ns);
+/* Spins until a read has ended or ns have passed: no system call, unless something else was started
+ * on the way. Returns the number of done calls. Only where can_look; ns 0 looks once. */
+uint32_t sl_reader_look(struct sl_reader *reader, uint64_t ns);
+/* Can ends be seen without a system call? Not with the pread pool. */
+bool sl_reader_can_look(const struct sl_reader *reader);
+/* Requests in flight, of all reads or, with those that were not started, of an outstanding one. */
+uint32_t sl_reader_flying(const struct sl_reader *reader);
+uint32_t sl_reader_requests_left(const struct sl_reader *reader, const struct sl_read *read);
 
 struct sl_reader_stats {
     uint64_t reads; /* ended with SL_OK */
@@ -163,8 +179,6 @@ struct sl_reader_stats {
 };
 
 void sl_reader_get_stats(const struct sl_reader *reader, struct sl_reader_stats *out_stats);
-/* "io_uring", "pread", "fake". */
-const char *sl_reader_name(const struct sl_reader *reader);
 /* How the file is read now, one line for the log: "io_uring, O_DIRECT, fixed buffers". */
 void sl_reader_describe(const struct sl_reader *reader, char *out_text, size_t size);
 /* Bytes read so far from a copy (0: the file itself) of a file; for tests and the log. */

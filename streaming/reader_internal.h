@@ -43,6 +43,9 @@ struct sl_io_ops {
     uint32_t (*reap)(struct sl_io *io, struct sl_io_request **out, uint32_t max, uint32_t wait_n,
                      int64_t timeout_ns);
     uint64_t (*now_ns)(struct sl_io *io);
+    /* Lets time pass until a request has ended, which the next reap with wait_n 0 gives back, or
+     * until_ns, without a system call. NULL: that cannot be seen without one. */
+    void (*look)(struct sl_io *io, uint64_t until_ns);
     /* Registers a file. < 0: use its descriptor. NULL: never registered. */
     int32_t (*add_file)(struct sl_io *io, int fd);
     void (*describe)(const struct sl_io *io, char *out_text, size_t size);

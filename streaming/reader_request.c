@@ -28,6 +28,25 @@ bool sl_reader_has_queued(const struct sl_reader *r) {
     return false;
 }
 
+/* The number of equal pieces of about request_bytes that so many bytes are cut into. */
+static uint64_t n_pieces(const struct sl_reader *r, uint64_t bytes) {
+    uint64_t n = (bytes + r->config.request_bytes / 2) / r->config.request_bytes;
+    return n ? n : 1;
+}
+
+uint32_t sl_reader_requests_left(const struct sl_reader *r, const struct sl_read *read) {
+    uint32_t n = read->n_flying;
+    if (read->state != SL_READ_QUEUED)
+        return n;
+    for (uint32_t i = read->cursor_extent; i < read->n_extents; i++) {
+        const struct sl_extent *e = &read->extent[i];
+        uint64_t all = up(e->offset_bytes + e->size_bytes) - down(e->offset_bytes);
+        uint64_t pieces = n_pieces(r, all), at = i == read->cursor_extent ? read->cursor_bytes : 0;
+        n += (uint32_t)(pieces - at * pieces / all);
+    }
+    return n;
+}
+
 /* The next request of a queued read, without moving its cursor. An extent is cut into equal pieces
  * of about request_bytes, so that none is a crumb. Returns the bytes it ends at in the extent's
  * blocks. */
@@ -36,8 +55,7 @@ static uint64_t cut(const struct sl_reader *r, const struct sl_read *read,
     const struct sl_extent *e = &read->extent[read->cursor_extent];
     uint64_t first = down(e->offset_bytes), end = e->offset_bytes + e->size_bytes;
     uint64_t all = up(end) - first, at = read->cursor_bytes;
-    uint64_t n = (all + r->config.request_bytes / 2) / r->config.request_bytes;
-    uint64_t len = up((all + (n ? n : 1) - 1) / (n ? n : 1));
+    uint64_t n = n_pieces(r, all), len = up((all + n - 1) / n);
     if (len > all - at)
         len = all - at;
 

@@ -176,6 +176,7 @@ static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t
     caps->host_visible = caps->integrated = caps->mapped_host = true;
     caps->rows_alike = true;
     caps->arithmetic = SL_CPU_ARITHMETIC;
+    caps->beside = n_threads > 1;
     long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && page_bytes > 0)
         caps->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;

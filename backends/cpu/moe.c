@@ -376,6 +376,9 @@ enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
             rows_chunk(&r, c);
         r.rows_done = true;
     }
-    sl_pool_run(cpu->pool, run_thread, &r);
+    if (a->beside && d->caps.beside)
+        sl_pool_run_beside(cpu->pool, run_thread, &r, a->beside, a->beside_ctx);
+    else
+        sl_pool_run(cpu->pool, run_thread, &r);
     return SL_OK;
 }

@@ -51,6 +51,7 @@ struct sl_pool {
     void *ctx;
     bool stop;
     uint32_t n_threads;
+    uint32_t n_in_run; /* threads of this run */
     uint64_t spin_ns;
     uint32_t n_started; /* helpers */
     struct helper *helpers;
@@ -215,20 +216,20 @@ uint32_t sl_pool_n_threads(const struct sl_pool *p) {
     return p->n_threads;
 }
 
-void sl_pool_run(struct sl_pool *p, void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads),
-                 void *ctx) {
-    uint32_t n_helpers = p->n_threads - 1;
-    atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
-    if (!n_helpers) {
-        fn(ctx, 0, 1);
-        return;
-    }
+/* Starts the helpers. Returns the word of done when all have returned. */
+static uint32_t start_helpers(struct sl_pool *p,
+                              void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
+                              uint32_t n_in_run) {
     note_cpu(p, 0);
     p->fn = fn;
     p->ctx = ctx;
-    uint32_t target = atomic_load_explicit(&p->done.word, memory_order_relaxed) + n_helpers;
+    p->n_in_run = n_in_run;
+    uint32_t done = atomic_load_explicit(&p->done.word, memory_order_relaxed);
     gate_add(&p->start, 1);
-    fn(ctx, 0, p->n_threads);
+    return done + p->n_threads - 1;
+}
+
+static void await_helpers(struct sl_pool *p, uint32_t target) {
     for (;;) {
         uint32_t now = atomic_load_explicit(&p->done.word, memory_order_acquire);
         if (now == target)
@@ -237,13 +238,39 @@ void sl_pool_run(struct sl_pool *p, void (*fn)(void *ctx, uint32_t thread, uint3
     }
 }
 
+void sl_pool_run(struct sl_pool *p, void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads),
+                 void *ctx) {
+    atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
+    if (p->n_threads == 1) {
+        fn(ctx, 0, 1);
+        return;
+    }
+    uint32_t target = start_helpers(p, fn, ctx, p->n_threads);
+    fn(ctx, 0, p->n_threads);
+    await_helpers(p, target);
+}
+
+void sl_pool_run_beside(struct sl_pool *p,
+                        void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
+                        void (*beside)(void *ctx), void *beside_ctx) {
+    atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
+    if (p->n_threads == 1) {
+        fn(ctx, 0, 1);
+        beside(beside_ctx);
+        return;
+    }
+    uint32_t target = start_helpers(p, fn, ctx, p->n_threads - 1);
+    beside(beside_ctx);
+    await_helpers(p, target);
+}
+
 void sl_pool_barrier(struct sl_pool *p) {
     if (p->n_threads == 1) {
         atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
         return;
     }
     uint32_t phase = atomic_load_explicit(&p->phase.word, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&p->n_arrived, 1, memory_order_acq_rel) + 1 == p->n_threads) {
+    if (atomic_fetch_add_explicit(&p->n_arrived, 1, memory_order_acq_rel) + 1 == p->n_in_run) {
         /* Nobody else is between barriers now: the next phase starts with fresh counters. */
         atomic_store_explicit(&p->n_arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);

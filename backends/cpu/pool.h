@@ -21,6 +21,12 @@ uint32_t sl_pool_n_threads(const struct sl_pool *pool);
 void sl_pool_run(struct sl_pool *pool, void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads),
                  void *ctx);
 
+/* As run, but fn runs on every thread but the caller's, which runs beside(beside_ctx) meanwhile: it
+ * may block. With one thread: fn, then beside. */
+void sl_pool_run_beside(struct sl_pool *pool,
+                        void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
+                        void (*beside)(void *ctx), void *beside_ctx);
+
 /* Inside fn, called by every thread equally often: nobody goes on before all have arrived; writes
  * before it are visible after it. Thread-to-work assignment must never show in results. */
 void sl_pool_barrier(struct sl_pool *pool);

@@ -91,8 +91,15 @@ static enum sl_status sim_moe(struct sl_device *d, const struct sl_op_moe *a) {
         if (gate < s->slab.base || gate >= s->slab.base + s->slab.size_bytes)
             die("expert %u of layer %u is not in a slot", e, s->layer);
     }
+    uint64_t start_ns = s->clock.now_ns;
+    if (a->beside)
+        a->beside(a->beside_ctx);
+    uint64_t beside_ns = s->clock.now_ns - start_ns;
+    s->clock.now_ns = start_ns;
     compute(s, max(mem_ns(s, n_distinct * expert), n_prompt * expert * m->row_byte_ns) +
                    (double)m->call_ns);
+    if (s->clock.now_ns - start_ns < beside_ns)
+        s->clock.now_ns = start_ns + beside_ns;
     return SL_OK;
 }
 
@@ -109,6 +116,7 @@ static void device_init(struct sim_device *d, struct sim *s) {
     struct sl_err err;
     *d = (struct sim_device){.base = {.ops = &sim_ops}, .sim = s};
     d->base.caps.host_visible = true;
+    d->base.caps.beside = true;
     d->base.caps.weight_dtype[SL_DTYPE_F32] = true;
     const struct sl_device_limits limits = {.max_tok = s->max_rows,
                                             .max_n_in = N_EMBD,
@@ -270,7 +278,7 @@ static void look_ahead(struct sim *s, uint32_t i) {
         return;
     copy_ids(t, i + 1, s->next_ids);
     if (s->run->ahead == SIM_GUESS) {
-        if (next->layer != s->layer + 1 || !sl_fetch_wants_ahead(s->fetch, next->n_rows))
+        if (next->layer != s->layer + 1 || !sl_fetch_wants_ahead(s->fetch))
             return;
         for (uint32_t j = 0; j < next->n_rows * t->shape.k; j++)
             if (sl_rng_unit(&s->rng) >= s->run->right)

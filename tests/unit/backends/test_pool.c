@@ -22,6 +22,7 @@ struct job {
     uint32_t plain[MAX_CHUNKS]; /* not atomic: the pool's own ordering must do */
     uint32_t sum[8];
     _Atomic uint32_t seen_threads;
+    uint32_t n_beside;
 };
 
 static struct sl_pool *create(uint32_t n) {
@@ -102,6 +103,45 @@ static uint64_t cpu_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* The caller does something else meanwhile, once; the barriers count those that are left. */
+static void beside(void *ctx) {
+    struct job *j = ctx;
+    j->n_beside++;
+}
+
+static void chunks_and_barriers(void *ctx, uint32_t thread, uint32_t n_threads) {
+    struct job *j = ctx;
+    (void)n_threads;
+    atomic_fetch_or(&j->seen_threads, 1u << thread);
+    for (uint32_t phase = 0; phase < j->n_phases; phase++) {
+        for (uint32_t c; (c = sl_pool_next(j->pool, j->n_chunks)) != UINT32_MAX;)
+            j->plain[c] += c + phase;
+        sl_pool_barrier(j->pool);
+    }
+}
+
+static void runs_beside(void **state) {
+    (void)state;
+    for (uint32_t n = 1; n <= 4; n++) {
+        struct job j = {.pool = create(n), .n_chunks = 23, .n_phases = 5};
+        for (uint32_t run = 1; run <= 300; run++) {
+            memset(j.plain, 0, sizeof j.plain);
+            atomic_store(&j.seen_threads, 0);
+            if (run % 3) {
+                sl_pool_run_beside(j.pool, chunks_and_barriers, &j, beside, &j);
+                assert_int_equal(atomic_load(&j.seen_threads), n == 1 ? 1 : (1u << n) - 2);
+            } else {
+                sl_pool_run(j.pool, chunks_and_barriers, &j);
+                assert_int_equal(atomic_load(&j.seen_threads), (1u << n) - 1);
+            }
+            for (uint32_t c = 0; c < j.n_chunks; c++)
+                assert_int_equal(j.plain[c], 5 * c + 10);
+        }
+        assert_int_equal(j.n_beside, 200);
+        sl_pool_destroy(&j.pool);
+    }
+}
+
 static void sleep_ns(long ns) {
     nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
 }
@@ -163,9 +203,10 @@ static void create_and_destroy(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_chunk_once), cmocka_unit_test(barriers),
-        cmocka_unit_test(wakes_from_sleep), cmocka_unit_test(idle_costs_nothing),
-        cmocka_unit_test(barrier_sleepers), cmocka_unit_test(create_and_destroy),
+        cmocka_unit_test(every_chunk_once),   cmocka_unit_test(barriers),
+        cmocka_unit_test(runs_beside),        cmocka_unit_test(wakes_from_sleep),
+        cmocka_unit_test(idle_costs_nothing), cmocka_unit_test(barrier_sleepers),
+        cmocka_unit_test(create_and_destroy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,11 @@ static enum sl_status rig_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct rig *g = (struct rig *)d;
     const struct sl_routed_layer *l = &g->layout.layers[g->layer];
     g->n_calls++;
-    g->clock.now_ns += g->moe_ns;
+    uint64_t start = g->clock.now_ns;
+    if (a->beside && d->caps.beside)
+        a->beside(a->beside_ctx);
+    if (g->clock.now_ns < start + g->moe_ns)
+        g->clock.now_ns = start + g->moe_ns;
     if (g->moe_status != SL_OK)
         return g->moe_status;
     for (uint32_t i = 0; i < a->n_pairs; i++) {
@@ -126,6 +130,7 @@ struct rig_config {
     uint64_t latency_ns, reorder_seed;
     uint64_t file_bytes; /* 0: all of it */
     bool no_lookahead;
+    uint32_t depth; /* 0: 8, with which queues are always full */
 };
 
 static struct rig *rig_open(const struct rig_config *c) {
@@ -141,13 +146,14 @@ static struct rig *rig_open(const struct rig_config *c) {
     g->clock.now_ns = 1;
     g->moe_ns = 1000;
     assert_ok(sl_fake_open(
-        &(struct sl_fake_config){.clock = &g->clock,
-                                 .reader = {.slab = &g->slab, .depth = 8, .background_depth = 4},
-                                 .reorder_seed = c->reorder_seed,
-                                 .reorder_ns = 300000,
-                                 .drive[0] = {.bytes_per_s = 1000000000,
-                                              .latency_ns = c->latency_ns ? c->latency_ns : 50000,
-                                              .drive_depth = 4}},
+        &(struct sl_fake_config){
+            .clock = &g->clock,
+            .reader = {.slab = &g->slab, .depth = c->depth ? c->depth : 8, .background_depth = 4},
+            .reorder_seed = c->reorder_seed,
+            .reorder_ns = 300000,
+            .drive[0] = {.bytes_per_s = 1000000000,
+                         .latency_ns = c->latency_ns ? c->latency_ns : 50000,
+                         .drive_depth = 4}},
         &g->reader, &test_err));
     uint32_t file;
     assert_ok(sl_fake_add_file(g->reader, SL_READER_FILES, g->data,
@@ -303,14 +309,50 @@ static void hits_run_at_once(void **state) {
     struct rig *g = rig_open(&roomy);
     uint32_t n_failed;
     choose_in_turn(g, 1);
+    g->moe_ns = 10000000; /* longer than reading: the read may not wait for the wait */
     assert_ok(rig_step(g, 0, 1, 1, &n_failed));
     g->ids[2] = 7; /* two hits, one miss */
-    g->moe_ns = 10000000;
     uint64_t stall = sl_fetch_stats(g->fetch)->stall_ns, start = g->clock.now_ns;
     assert_ok(rig_step(g, 0, 1, 1, &n_failed));
     assert_int_equal(sl_fetch_stats(g->fetch)->stall_ns, stall);
     assert_int_equal(g->clock.now_ns - start, 2 * g->moe_ns);
     rig_close(g);
+}
+
+/* Steps of one sequence that miss five or six experts of eight: one system call a layer, whether
+ * the device computes beside it or not, with the hits computed behind the reads. */
+static void few_system_calls(void **state) {
+    (void)state;
+    for (uint32_t beside = 0; beside < 2; beside++) {
+        struct rig *g = rig_open(&(struct rig_config){.shape = {6, 32, 8, {80, 0}}, .depth = 64});
+        struct sl_rng rng = {.state = 12};
+        struct sl_reader_stats from = {0}, to;
+        uint32_t n_failed;
+        g->dev.caps.beside = beside;
+        g->moe_ns = 50000; /* an expert is read in 40 */
+        uint64_t start = 0;
+        for (uint32_t token = 0; token < 60; token++) {
+            if (token == 10) {
+                sl_reader_get_stats(g->reader, &from);
+                start = g->clock.now_ns;
+            }
+            for (uint32_t layer = 0; layer < 6; layer++) {
+                choose(g, &rng, 1);
+                assert_ok(rig_step(g, layer, 1, 1, &n_failed));
+            }
+        }
+        sl_reader_get_stats(g->reader, &to);
+        double reads = (double)(to.reads - from.reads), layers = 50 * 6;
+        double calls = (double)(to.syscalls - from.syscalls);
+        if (reads < 3.5 * layers || calls > 0.25 * reads)
+            fail_msg("%.0f system calls for %.0f reads of %.0f layers", calls, reads, layers);
+        double busy = (double)(to.busy_ns - from.busy_ns);
+        /* What is not hidden behind reading is the last call of each layer, and a little. */
+        double took = (double)(g->clock.now_ns - start);
+        if (took > busy + layers * 1.5 * (double)g->moe_ns)
+            fail_msg("%.0f ns, of which the disk read %.0f", took, busy);
+        rig_close(g);
+    }
 }
 
 static void waves_with_the_least_slots(void **state) {
@@ -561,7 +603,7 @@ static uint32_t wanted_ahead(const struct rig_config *c, bool right, bool same_e
         for (uint32_t layer = 0; layer < 4; layer++) {
             memcpy(next, g->ids + 3, sizeof *next * 3);
             rig_begin(g, layer, 1, 1);
-            if (sl_fetch_wants_ahead(g->fetch, 1)) {
+            if (sl_fetch_wants_ahead(g->fetch)) {
                 wanted += step >= 100;
                 for (uint32_t j = 0; j < 3 && !right; j++)
                     next[j] = (next[j] + 5) % 12;
@@ -721,6 +763,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(misses_then_hits),
         cmocka_unit_test(hits_run_at_once),
+        cmocka_unit_test(few_system_calls),
         cmocka_unit_test(waves_with_the_least_slots),
         cmocka_unit_test(a_failing_read_fails_its_rows_alone),
         cmocka_unit_test(one_error_is_read_over),
