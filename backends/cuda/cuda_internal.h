@@ -14,6 +14,7 @@
 
 #define SL_CUDA_STAGE_SEGMENTS 4u
 #define SL_CUDA_MAX_IMAGES     32u
+#define SL_CUDA_COUNTERS       4096u
 
 /* Pinned host memory that small uploads go through. Segments are filled in turn; a full one is
  * closed with an event and is used again when the event has passed. */
@@ -24,6 +25,50 @@ struct sl_cuda_stage {
     uint32_t segment, used_bytes; /* the one being filled */
     struct CUevent_st *passed[SL_CUDA_STAGE_SEGMENTS];
     bool in_flight[SL_CUDA_STAGE_SEGMENTS];
+};
+
+/* The ops, for lists of them. */
+#define SL_CUDA_OPS(X)                                                                             \
+    X(embed)                                                                                       \
+    X(rms_norm)                                                                                    \
+    X(matmul)                                                                                      \
+    X(rope_table)                                                                                  \
+    X(rope)                                                                                        \
+    X(kv_write)                                                                                    \
+    X(attention)                                                                                   \
+    X(router)                                                                                      \
+    X(moe)                                                                                         \
+    X(moe_combine)                                                                                 \
+    X(silu_mul)                                                                                    \
+    X(add_gated)                                                                                   \
+    X(gather_rows)
+
+/* A copy on the queue of the ops, as an op. */
+struct sl_op_copy {
+    void *dst;
+    const void *src;
+    size_t bytes;
+};
+
+/* An op that is kept while recording. */
+struct sl_cuda_op {
+    enum {
+#define SL_CUDA_OP_KIND(name) SL_CUDA_OP_##name,
+        SL_CUDA_OPS(SL_CUDA_OP_KIND)
+#undef SL_CUDA_OP_KIND
+            SL_CUDA_OP_copy
+    } kind;
+    union {
+#define SL_CUDA_OP_FIELD(name) struct sl_op_##name name;
+        SL_CUDA_OPS(SL_CUDA_OP_FIELD)
+#undef SL_CUDA_OP_FIELD
+        struct sl_op_copy copy;
+    } u;
+};
+struct sl_cuda_recording {
+    bool on;
+    struct sl_cuda_op *op;
+    uint32_t n, room;
 };
 
 /* A stream, and the events of its latest points: point p's is event[p % SL_QUEUE_POINTS], made when
@@ -53,6 +98,7 @@ struct sl_cuda {
     uint32_t cc;             /* compute capability: 90 for 9.0 */
     uint32_t n_sm;           /* multiprocessors */
     uint32_t max_smem_bytes; /* a block may have, opted in */
+    bool early_start;        /* kernels start while those before them end: device.cuh */
     bool lost; /* an error was seen that only a new process gets over: every call is refused */
 
     struct sl_cuda_stage stage;
@@ -61,6 +107,11 @@ struct sl_cuda {
      * Shared by all ops: what one op leaves there the next may overwrite. */
     void *scratch;
     uint64_t scratch_bytes;
+
+    uint32_t
+        *counters; /* device memory, SL_CUDA_COUNTERS zeros; a kernel that counts leaves zeros */
+
+    struct sl_cuda_recording recording;
 
     struct CUmod_st *module[SL_CUDA_MAX_IMAGES];
     uint32_t n_modules;
@@ -124,6 +175,12 @@ enum sl_status sl_cuda_record(struct sl_device *d);
 enum sl_status sl_cuda_recorded(struct sl_device *d, struct sl_graph **out_graph);
 enum sl_status sl_cuda_replay(struct sl_device *d, struct sl_graph *graph);
 void sl_cuda_graph_free(struct sl_device *d, struct sl_graph *graph);
+
+/* Keeps an op of the given kind; args is its argument struct, copied. */
+enum sl_status sl_cuda_keep(struct sl_cuda *c, int kind, const void *args, size_t args_bytes);
+
+/* fuse.c: launches kept ops, several at a time where one kernel does them all to the same bits. */
+enum sl_status sl_cuda_emit(struct sl_cuda *c, const struct sl_cuda_op *op, uint32_t n);
 
 /* launch.c */
 enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err);

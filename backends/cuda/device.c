@@ -112,6 +112,9 @@ void sl_cuda_close(struct sl_device *d) {
                 c->driver.stream_sync(c->queue[q].stream);
         if (c->scratch)
             sl_cuda_free(d, c->scratch, c->scratch_bytes);
+        if (c->counters)
+            sl_cuda_free(d, c->counters, SL_CUDA_COUNTERS * sizeof *c->counters);
+        free(c->recording.op);
         sl_cuda_stage_release(c);
         sl_cuda_modules_unload(c);
         sl_cuda_queues_release(c);
@@ -119,6 +122,26 @@ void sl_cuda_close(struct sl_device *d) {
         c->driver.ctx_release(c->device);
     }
     free(c);
+}
+
+/* Whether this GPU runs code that was built for a compute capability of at least `least`. */
+static bool has_code_from(uint32_t least, uint32_t cc) {
+    bool found = false;
+    for (const char *p = sl_cuda_image_archs; *p;) {
+        char *end;
+        unsigned long arch = strtoul(p, &end, 10);
+        found |= arch >= least && arch <= cc;
+        p = *end ? end + 1 : end;
+    }
+    return found;
+}
+
+static enum sl_status make_counters(struct sl_cuda *c) {
+    static const uint32_t zeros[SL_CUDA_COUNTERS];
+    void *addr = NULL;
+    enum sl_status status = sl_cuda_alloc(&c->base, sizeof zeros, &addr);
+    c->counters = addr;
+    return status ? status : sl_cuda_upload(&c->base, addr, zeros, sizeof zeros);
 }
 
 /* Everything that can fail after the device's struct is there. */
@@ -151,6 +174,7 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
                        info.name, info.cc / 10, info.cc % 10, OLDEST_CC / 10, OLDEST_CC % 10);
     c->cc = info.cc;
     c->n_sm = info.n_sm;
+    c->early_start = d->launch_ex && has_code_from(90, info.cc);
 
     if ((result = d->ctx_retain(&c->ctx, c->device))) {
         c->ctx = NULL;
@@ -173,6 +197,10 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
         return sl_fail(err, status, "cuda:%d: cannot allocate %u KiB of staging: %s", c->ordinal,
                        stage_bytes >> 10, sl_status_text(status));
 
+    status = make_counters(c);
+    if (status)
+        return sl_fail(err, status, "cuda:%d: cannot allocate counters: %s", c->ordinal,
+                       sl_status_text(status));
     snprintf(caps->name, sizeof caps->name, "cuda:%d: %.40s, sm_%u", c->ordinal, info.name,
              info.cc);
     caps->memory_bytes = info.memory_bytes;

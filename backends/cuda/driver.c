@@ -33,7 +33,10 @@ enum sl_status sl_cuda_driver_open(const char *path, struct sl_cuda_driver *out_
             missing = symbol;                                                                      \
     } while (0);
     SL_CU_FUNCTIONS(FIND)
+    const char *needed = missing;
+    SL_CU_NEWER_FUNCTIONS(FIND)
 #undef FIND
+    missing = needed;
     if (missing)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "cuda: %s has no %s: the driver is too old; install a newer one", name,

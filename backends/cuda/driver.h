@@ -56,6 +56,22 @@ enum {
     SL_CU_CAPTURE_RELAXED = 2,
     SL_CU_FUNC_MAX_DYNAMIC_SHARED = 8, /* CUfunction_attribute */
 };
+/* CUlaunchConfig with one CUlaunchAttribute. */
+#define SL_CU_LAUNCH_PROGRAMMATIC_SERIALIZATION 6
+struct sl_cu_launch_attribute {
+    int id;
+    char pad[4];
+    union {
+        int flag;
+        char bytes[64];
+    } value;
+};
+struct sl_cu_launch_config {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, smem_bytes;
+    struct CUstream_st *stream;
+    struct sl_cu_launch_attribute *attributes;
+    unsigned n_attributes;
+};
 /* The `extra` array of cuLaunchKernel: all arguments as one buffer. */
 #define SL_CU_PARAM_POINTER ((void *)0x01)
 #define SL_CU_PARAM_SIZE    ((void *)0x02)
@@ -119,11 +135,18 @@ enum {
        unsigned block_x, unsigned block_y, unsigned block_z, unsigned smem_bytes,                  \
        struct CUstream_st *stream, void **params, void **extra))
 
+/* Functions that older drivers lack: NULL there. */
+#define SL_CU_NEWER_FUNCTIONS(X)                                                                   \
+    X(launch_ex, "cuLaunchKernelEx",                                                               \
+      (const struct sl_cu_launch_config *config, struct CUfunc_st *function, void **params,        \
+       void **extra))
+
 struct sl_cuda_driver {
     void *lib;
     int version; /* 13000 = CUDA 13.0: the newest that this driver supports */
 #define SL_CU_FIELD(field, symbol, args) int(*field) args;
     SL_CU_FUNCTIONS(SL_CU_FIELD)
+    SL_CU_NEWER_FUNCTIONS(SL_CU_FIELD)
 #undef SL_CU_FIELD
 };
 

@@ -1,7 +1,11 @@
-/* Recorded ops: what the stream captured, replayed by one call. */
+/* Recorded ops: kept one by one, launched together into a capture of the stream, where several may
+ * become one kernel (fuse.c), and replayed by one call. */
 #include "backends/cuda/cuda_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+#define FIRST_ROOM 64u
 
 struct sl_graph {
     struct CUgraphExec_st *exec;
@@ -10,34 +14,62 @@ struct sl_graph {
 enum sl_status sl_cuda_record(struct sl_device *d) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
+    c->recording.on = !status;
+    c->recording.n = 0;
+    return status;
+}
+
+enum sl_status sl_cuda_keep(struct sl_cuda *c, int kind, const void *args, size_t args_bytes) {
+    struct sl_cuda_recording *r = &c->recording;
+    if (r->n == r->room) {
+        uint32_t room = r->room ? 2 * r->room : FIRST_ROOM;
+        struct sl_cuda_op *op = realloc(r->op, room * sizeof *op);
+        if (!op)
+            return SL_ERR_NOMEM;
+        r->op = op;
+        r->room = room;
+    }
+    struct sl_cuda_op *op = &r->op[r->n++];
+    op->kind = kind;
+    memcpy(&op->u, args, args_bytes);
+    return SL_OK;
+}
+
+/* Launches what was kept into *out_captured. */
+static enum sl_status capture(struct sl_cuda *c, struct CUgraph_st **out_captured) {
+    enum sl_status status = sl_cuda_enter(c);
     /* Relaxed: what other threads do on other devices meanwhile is no concern of this. */
-    return status ? status
-                  : sl_cuda_check(c, c->driver.capture_begin(c->stream, SL_CU_CAPTURE_RELAXED),
-                                  "recording");
+    if (!status)
+        status = sl_cuda_check(c, c->driver.capture_begin(c->stream, SL_CU_CAPTURE_RELAXED),
+                               "recording");
+    if (status)
+        return status;
+    status = sl_cuda_emit(c, c->recording.op, c->recording.n);
+    enum sl_status ended =
+        sl_cuda_check(c, c->driver.capture_end(c->stream, out_captured), "recording");
+    return status ? status : ended;
 }
 
 enum sl_status sl_cuda_recorded(struct sl_device *d, struct sl_graph **out_graph) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     struct CUgraph_st *captured = NULL;
-    enum sl_status status = sl_cuda_enter(c);
+    struct sl_graph *graph = NULL;
+    c->recording.on = false;
+    if (!out_graph)
+        return SL_OK;
+    enum sl_status status = capture(c, &captured);
+    if (!status && !(graph = calloc(1, sizeof *graph)))
+        status = SL_ERR_NOMEM;
     if (!status)
-        status = sl_cuda_check(c, c->driver.capture_end(c->stream, &captured), "recording");
-    if (status || !out_graph) {
-        if (captured)
-            c->driver.graph_destroy(captured);
-        return status;
-    }
-    struct sl_graph *graph = calloc(1, sizeof *graph);
-    status = graph ? sl_cuda_check(c, c->driver.graph_instantiate(&graph->exec, captured, 0),
-                                   "making a graph")
-                   : SL_ERR_NOMEM;
-    c->driver.graph_destroy(captured);
-    if (status) {
+        status = sl_cuda_check(c, c->driver.graph_instantiate(&graph->exec, captured, 0),
+                               "making a graph");
+    if (captured)
+        c->driver.graph_destroy(captured);
+    if (status)
         free(graph);
-        return status;
-    }
-    *out_graph = graph;
-    return SL_OK;
+    else
+        *out_graph = graph;
+    return status;
 }
 
 enum sl_status sl_cuda_replay(struct sl_device *d, struct sl_graph *graph) {

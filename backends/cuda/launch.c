@@ -125,8 +125,17 @@ enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct s
     }
     void *extra[] = {SL_CU_PARAM_POINTER, (void *)(uintptr_t)args, SL_CU_PARAM_SIZE, &args_bytes,
                      SL_CU_PARAM_END};
-    return sl_cuda_check(c,
-                         c->driver.launch(c->kernel[kernel], grid.x, grid.y, grid.z, block.x,
-                                          block.y, block.z, smem_bytes, c->stream, NULL, extra),
-                         name);
+    int result;
+    if (c->early_start) {
+        struct sl_cu_launch_attribute early = {.id = SL_CU_LAUNCH_PROGRAMMATIC_SERIALIZATION,
+                                               .value.flag = 1};
+        struct sl_cu_launch_config config = {
+            grid.x, grid.y, grid.z, block.x, block.y, block.z, smem_bytes, c->stream, &early, 1,
+        };
+        result = c->driver.launch_ex(&config, c->kernel[kernel], NULL, extra);
+    } else {
+        result = c->driver.launch(c->kernel[kernel], grid.x, grid.y, grid.z, block.x, block.y,
+                                  block.z, smem_bytes, c->stream, NULL, extra);
+    }
+    return sl_cuda_check(c, result, name);
 }

@@ -30,6 +30,28 @@ enum sl_status sl_cuda_kv_write(struct sl_device *d, const struct sl_op_kv_write
                      k);
 }
 
+enum sl_status sl_cuda_qkv(struct sl_cuda *c, const struct sl_cuda_qkv *a) {
+    const struct sl_op_kv_write *w = a->write;
+    const struct sl_op_rms_norm *qn = a->q_norm, *kn = a->k_norm;
+    struct sl_karg_qkv k = {.kv = kv_args(&w->kv),
+                            .q = a->q_rope->x,
+                            .k = a->k_rope->x,
+                            .v = w->v,
+                            .q_norm = qn ? qn->w : NULL,
+                            .k_norm = kn ? kn->w : NULL,
+                            .table = a->q_rope->table,
+                            .slot = w->slot,
+                            .n_heads = a->q_rope->n_heads,
+                            .dim = a->q_rope->head_dim,
+                            .stride_v = w->stride_v,
+                            .n_freq = a->q_rope->n_freq,
+                            .neox = a->q_rope->style == SL_ROPE_NEOX,
+                            .q_eps = qn ? qn->eps : -1,
+                            .k_eps = kn ? kn->eps : -1};
+    struct sl_dim3 grid = {sl_ceil_div(k.n_heads + 2 * w->kv.n_kv_heads, 4), w->n_tok, 1};
+    return SL_LAUNCH(c, SL_KERNEL_fused_qkv, grid, ((struct sl_dim3){128, 1, 1}), 0, k);
+}
+
 /* The tensor-core kernels copy 16 bytes at a time, so rows of K and V must lie on 16-byte
  * boundaries: the size class that they take a call in (0: 64, 1: 128, 2: 256), -1: they do not. All
  * this is the model's alone, so all of a model's rows go one way. */
@@ -43,7 +65,8 @@ static int dim_class(const struct sl_op_attention *a) {
     return dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
 }
 
-/* Single rows [row0, end): in parts that a second kernel joins. */
+/* Single rows [row0, end): in parts, joined by the block that finishes last or by a second kernel.
+ */
 static enum sl_status single_rows(struct sl_cuda *c, const struct sl_op_attention *a,
                                   struct sl_karg_attention *k, int class, uint32_t row0,
                                   uint32_t end) {
@@ -59,11 +82,15 @@ static enum sl_status single_rows(struct sl_cuda *c, const struct sl_op_attentio
     } else if (a->kv.head_dim_v > SL_ATTN_MAX_DIM_V) {
         return SL_ERR_UNSUPPORTED;
     }
+    bool joins = kernel != SL_KERNEL_attention_row && heads <= SL_CUDA_COUNTERS / SL_ATTN_WAVE_ROWS;
+    k->done = joins ? c->counters : NULL;
     for (; row0 < end; row0 += SL_ATTN_WAVE_ROWS) {
         k->row0 = row0;
         k->n_rows = end - row0 < SL_ATTN_WAVE_ROWS ? end - row0 : SL_ATTN_WAVE_ROWS;
         SL_TRY(SL_LAUNCH(c, kernel, ((struct sl_dim3){splits, heads, k->n_rows}),
                          ((struct sl_dim3){128, 1, 1}), smem, *k));
+        if (joins)
+            continue;
         SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_join, ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
                          ((struct sl_dim3){128, 1, 1}), 0, *k));
     }

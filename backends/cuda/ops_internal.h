@@ -47,15 +47,36 @@ struct sl_karg_qx sl_cuda_carve_qx(struct sl_cuda_carve *v, uint64_t rows, uint3
 /* Quantises rows x [n_rows, n_in] as weights of type t want them. */
 enum sl_status sl_cuda_quantize(struct sl_cuda *c, enum sl_dtype t, const float *x, uint32_t n_rows,
                                 uint32_t n_in, const struct sl_karg_qx *to) SL_MUST_CHECK;
-/* Shared memory of the matvec and moe_vec kernels, and of the gemm kernels. */
-uint32_t sl_cuda_vec_smem(enum sl_dtype t, uint32_t n_in);
+/* Shared memory of the decode kernels for `rows` input rows, and of the gemm kernels. */
+uint32_t sl_cuda_vec_smem(enum sl_dtype t, uint32_t n_in, uint32_t rows);
 uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n);
 /* Turing's 64 KiB are too few for the wide tiles. */
 static inline bool sl_cuda_gemm_large_fits(const struct sl_cuda *c) {
     return SL_GEMM_SMEM(SL_GEMM_N_LARGE) <= c->max_smem_bytes;
 }
-/* Output rows that a block of a decode kernel takes, so that n_blocks_wanted or so fill the GPU. */
-uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows);
+/* How a decode kernel cuts rows of n_in: weight rows that a block's warps take at once. */
+uint32_t sl_cuda_vec_at_once(enum sl_dtype t, uint32_t n_in);
+/* Output rows that a block of a decode kernel takes, a multiple of at_once, so that n_rows in all
+ * make about three blocks a multiprocessor, which is what there is room for. */
+uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows, uint32_t at_once);
+/* Fewer rows than these go through the decode kernels, where the bits do not depend on it. */
+#define SL_CUDA_GEMM_MIN_ROWS  (SL_VEC_MAX_TOK + 1)
+#define SL_CUDA_SORT_MIN_PAIRS 65u
+
+/* Fused ops, put in the place of several by fuse.c; what may be fused is decided there. */
+struct sl_cuda_qkv {
+    const struct sl_op_rms_norm *q_norm, *k_norm; /* or NULL */
+    const struct sl_op_rope *q_rope, *k_rope;
+    const struct sl_op_kv_write *write;
+};
+enum sl_status sl_cuda_qkv(struct sl_cuda *c, const struct sl_cuda_qkv *a) SL_MUST_CHECK;
+enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
+                                   const struct sl_op_matmul *a) SL_MUST_CHECK;
+enum sl_status sl_cuda_route(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
+                             const struct sl_op_matmul *logits,
+                             const struct sl_op_router *router) SL_MUST_CHECK;
+enum sl_status sl_cuda_moe_sum(struct sl_cuda *c, const struct sl_op_moe *moe,
+                               const struct sl_op_moe_combine *sum) SL_MUST_CHECK;
 
 uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits);
 uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits);

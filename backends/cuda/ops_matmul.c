@@ -4,9 +4,6 @@
  * decides. Float types: generated rows take the decode kernel, prompt rows the prefill kernel. */
 #include "backends/cuda/ops_internal.h"
 
-/* From this many rows on reading each weight once beats reading it for every row. */
-#define GEMM_MIN_ROWS 5u
-
 struct sl_karg_qx sl_cuda_carve_qx(struct sl_cuda_carve *v, uint64_t rows, uint32_t n_in) {
     uint64_t n = rows * sl_pad_256(n_in);
     struct sl_karg_qx qx;
@@ -23,9 +20,17 @@ enum sl_status sl_cuda_quantize(struct sl_cuda *c, enum sl_dtype t, const float 
     return SL_LAUNCH(c, SL_KERNEL_quantize, grid, ((struct sl_dim3){256, 1, 1}), 0, a);
 }
 
-uint32_t sl_cuda_vec_smem(enum sl_dtype t, uint32_t n_in) {
-    uint32_t n_pad = sl_pad_256(n_in);
-    return sl_cuda_is_float(t) ? n_pad * 4 : n_pad + n_pad / 32 * 4 + n_pad / 16 * 2;
+uint32_t sl_cuda_vec_smem(enum sl_dtype t, uint32_t n_in, uint32_t rows) {
+    return sl_cuda_is_float(t) ? SL_VEC_FLOAT_SMEM(n_in, rows)
+                               : SL_VEC_SMEM(sl_cuda_is_block32(t), sl_pad_256(n_in), rows);
+}
+
+uint32_t sl_cuda_vec_at_once(enum sl_dtype t, uint32_t n_in) {
+    if (sl_cuda_is_float(t))
+        return SL_MATVEC_WARPS * 2;
+    uint32_t items = sl_ceil_div(n_in, 1024); /* that a row's blocks make: vec.cuh */
+    uint32_t split = items > 4 ? 8 : items > 2 ? 4 : items;
+    return SL_MATVEC_WARPS / split * 4;
 }
 
 uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n) {
@@ -34,10 +39,10 @@ uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n) {
     return SL_GEMM_SMEM(tile_n);
 }
 
-uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows) {
-    uint64_t blocks = (uint64_t)c->n_sm * 8;
-    uint64_t rows = (n_rows / blocks + 15) / 16 * 16;
-    return rows < 16 ? 16 : rows > 1024 ? 1024 : (uint32_t)rows;
+uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows, uint32_t at_once) {
+    uint64_t rounds =
+        (n_rows + (uint64_t)c->n_sm * 3 * at_once - 1) / ((uint64_t)c->n_sm * 3 * at_once);
+    return (uint32_t)(rounds < 64 ? rounds : 64) * at_once;
 }
 
 uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits) {
@@ -67,18 +72,54 @@ static uint32_t collect(const struct sl_op_matmul *a, enum sl_dtype t, uint32_t 
     return n;
 }
 
+/* Input rows that a block takes: each weight is then read once for all of them. More shared memory
+ * than this would leave too few blocks on a multiprocessor. */
+#define VEC_SMEM_BYTES (64u << 10)
+
+static uint32_t tok_per_block(enum sl_dtype t, uint32_t n_in, uint32_t n_rows, bool norm) {
+    uint32_t n = n_rows < SL_VEC_MAX_TOK ? n_rows : SL_VEC_MAX_TOK;
+    while (n > 1 && sl_cuda_vec_smem(t, n_in, n) + (norm ? n * n_in * 4 : 0) > VEC_SMEM_BYTES)
+        n--;
+    return n;
+}
+
+/* The first n_rows rows through the decode kernel; norm: of the input, or NULL. */
 static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
-                          uint32_t n_rows) {
-    uint32_t n_in = a->out[0].w.n_in, n_blocks;
+                          uint32_t n_rows, const struct sl_op_rms_norm *norm) {
+    uint32_t n_in = a->out[0].w.n_in, n_blocks, at_once = sl_cuda_vec_at_once(t, n_in);
     uint64_t n_out = 0;
     for (uint32_t i = 0; i < a->n_w; i++)
         n_out += a->out[i].w.dtype == t ? a->out[i].w.n_out : 0;
-    struct sl_karg_matvec k = {
-        .x = a->x, .n_in = n_in, .rows_per_block = sl_cuda_vec_rows(c, n_out * n_rows)};
+    struct sl_karg_matvec k = {.x = norm ? norm->x : a->x,
+                               .n_in = n_in,
+                               .n_tok = n_rows,
+                               .tok_per_block = tok_per_block(t, n_in, n_rows, norm),
+                               .norm.eps = -1};
+    uint32_t smem = sl_cuda_vec_smem(t, n_in, k.tok_per_block);
+    if (norm) {
+        k.norm = (struct sl_karg_norm){norm->w, norm->y, norm->eps};
+        k.norm_at = smem;
+        smem += k.tok_per_block * n_in * 4;
+    }
+    uint32_t n_y = sl_ceil_div(n_rows, k.tok_per_block);
+    k.rows_per_block = sl_cuda_vec_rows(c, n_out * n_y, at_once);
     k.n_mat = collect(a, t, 0, k.rows_per_block, k.mat, k.first, &n_blocks);
-    struct sl_dim3 grid = {n_blocks, n_rows, 1};
-    return SL_LAUNCH(c, SL_KERNEL_BY_TYPE(matvec, t), grid,
-                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), sl_cuda_vec_smem(t, n_in), k);
+    return SL_LAUNCH(c, SL_KERNEL_BY_TYPE(matvec, t), ((struct sl_dim3){n_blocks, n_y, 1}),
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), smem, k);
+}
+
+enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
+                                   const struct sl_op_matmul *a) {
+    for (uint32_t i = 0; i < a->n_w; i++) {
+        enum sl_dtype t = a->out[i].w.dtype;
+        bool done = false;
+        for (uint32_t j = 0; j < i; j++)
+            done |= a->out[j].w.dtype == t;
+        /* The first launch leaves what is normed for the others. */
+        if (!done)
+            SL_TRY(vec(c, a, t, a->n_tok, i ? NULL : norm));
+    }
+    return SL_OK;
 }
 
 static enum sl_status gemm(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
@@ -113,13 +154,13 @@ enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a)
             continue;
         if (sl_cuda_is_float(t)) {
             if (a->n_decode)
-                SL_TRY(vec(c, a, t, a->n_decode));
+                SL_TRY(vec(c, a, t, a->n_decode, NULL));
             if (a->n_decode < a->n_tok)
                 SL_TRY(gemm(c, a, t, &qx, a->n_decode));
             continue;
         }
-        if (a->n_tok < GEMM_MIN_ROWS) {
-            SL_TRY(vec(c, a, t, a->n_tok));
+        if (a->n_tok < SL_CUDA_GEMM_MIN_ROWS) {
+            SL_TRY(vec(c, a, t, a->n_tok, NULL));
             continue;
         }
         int kind = sl_cuda_is_block32(t);

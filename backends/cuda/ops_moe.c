@@ -5,7 +5,6 @@
  * type among the three, generated rows go one way and prompt rows the other. */
 #include "backends/cuda/ops_internal.h"
 
-#define SORT_MIN_PAIRS 65u
 /* Rows an expert gets on average, from which on wide tiles are filled well enough. */
 #define LARGE_MIN_MEAN 48u
 
@@ -69,16 +68,17 @@ static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode
                             .tok_begin = r->tok_begin,
                             .tok_end = r->tok_end,
                             .mode = mode};
-    k.rows_per_block = sl_cuda_vec_rows(r->c, (uint64_t)k.n_out * a->n_pairs);
+    uint32_t at_once = sl_cuda_vec_at_once(t, k.n_in);
     if (mode == SL_MOE_GATE_UP)
-        k.rows_per_block /= 2; /* each is two rows of weights */
+        at_once /= 2; /* each is two rows of weights */
+    k.rows_per_block = sl_cuda_vec_rows(r->c, (uint64_t)k.n_out * a->n_pairs, at_once);
     struct sl_dim3 grid = {sl_ceil_div(k.n_out, k.rows_per_block), a->n_pairs, 1};
     return SL_LAUNCH(r->c, SL_KERNEL_BY_TYPE(moe_vec, t), grid,
-                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), sl_cuda_vec_smem(t, k.n_in),
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), sl_cuda_vec_smem(t, k.n_in, 1),
                      k);
 }
 
-static enum sl_status vec_all(const struct run *r) {
+static enum sl_status vec_gate_up(const struct run *r) {
     const struct sl_op_moe *a = r->a;
     if (a->gate_dtype == a->up_dtype) {
         SL_TRY(vec(r, a->gate_dtype, SL_MOE_GATE_UP));
@@ -86,7 +86,12 @@ static enum sl_status vec_all(const struct run *r) {
         SL_TRY(vec(r, a->gate_dtype, SL_MOE_GATE));
         SL_TRY(vec(r, a->up_dtype, SL_MOE_UP));
     }
-    return vec(r, a->down_dtype, SL_MOE_DOWN);
+    return SL_OK;
+}
+
+static enum sl_status vec_all(const struct run *r) {
+    SL_TRY(vec_gate_up(r));
+    return vec(r, r->a->down_dtype, SL_MOE_DOWN);
 }
 
 static enum sl_status gemm(const struct run *r, enum sl_dtype t, enum sl_moe_mode mode,
@@ -157,18 +162,22 @@ static enum sl_status grouped(const struct run *r) {
     return gemm(r, a->down_dtype, SL_MOE_DOWN, tile_n);
 }
 
-enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
-    struct sl_cuda *c = (struct sl_cuda *)d;
+static enum sl_status begin(struct run *r) {
+    const struct sl_op_moe *a = r->a;
     _Static_assert(sizeof(struct sl_karg_ref) == sizeof(struct sl_expert_ref), "one layout");
-    struct run r = {.c = c, .a = a, .tok_end = a->n_tok};
-    r.l = lay_out(c->scratch, a->n_tok, a->n_pairs, a->n_expert, a->n_embd, a->n_ff);
-    r.refs = a->device_refs;
-    if (!r.refs)
-        SL_TRY(sl_cuda_push(c, a->refs, a->n_expert * sizeof *a->refs, &r.refs));
+    r->tok_end = a->n_tok;
+    r->l = lay_out(r->c->scratch, a->n_tok, a->n_pairs, a->n_expert, a->n_embd, a->n_ff);
+    r->refs = a->device_refs;
+    return r->refs ? SL_OK : sl_cuda_push(r->c, a->refs, a->n_expert * sizeof *a->refs, &r->refs);
+}
+
+enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
+    struct run r = {.c = (struct sl_cuda *)d, .a = a};
+    SL_TRY(begin(&r));
     bool any_float = sl_cuda_is_float(a->gate_dtype) || sl_cuda_is_float(a->up_dtype) ||
                      sl_cuda_is_float(a->down_dtype);
     if (!any_float)
-        return a->n_pairs < SORT_MIN_PAIRS ? vec_all(&r) : grouped(&r);
+        return a->n_pairs < SL_CUDA_SORT_MIN_PAIRS ? vec_all(&r) : grouped(&r);
     if (a->n_decode) {
         r.tok_end = a->n_decode;
         SL_TRY(vec_all(&r));
@@ -179,6 +188,28 @@ enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
         SL_TRY(grouped(&r));
     }
     return SL_OK;
+}
+
+enum sl_status sl_cuda_moe_sum(struct sl_cuda *c, const struct sl_op_moe *a,
+                               const struct sl_op_moe_combine *sum) {
+    struct run r = {.c = c, .a = a};
+    SL_TRY(begin(&r));
+    SL_TRY(vec_gate_up(&r));
+    struct sl_karg_moe k = {.h = r.l.h,
+                            .y = a->pair_y,
+                            .ids = a->ids,
+                            .refs = r.refs,
+                            .n_in = a->n_ff,
+                            .n_out = a->n_embd,
+                            .k = a->k,
+                            .n_pairs = a->n_pairs,
+                            .n_expert = a->n_expert,
+                            .weights = sum->weights,
+                            .sum_y = sum->y};
+    struct sl_dim3 grid = {sl_ceil_div(k.n_out, SL_MOE_DOWN_ROWS), a->n_tok, 1};
+    return SL_LAUNCH(c, SL_KERNEL_BY_TYPE(moe_down, a->down_dtype), grid,
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}),
+                     sl_cuda_vec_smem(a->down_dtype, k.n_in, a->k), k);
 }
 
 enum sl_status sl_cuda_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a) {

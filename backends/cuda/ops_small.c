@@ -48,19 +48,36 @@ enum sl_status sl_cuda_rope(struct sl_device *d, const struct sl_op_rope *a) {
                   128, &k, sizeof k);
 }
 
+static struct sl_karg_router router_args(const struct sl_op_router *a) {
+    return (struct sl_karg_router){.logits = a->logits,
+                                   .bias = a->bias,
+                                   .ids = a->ids,
+                                   .weights = a->weights,
+                                   .n_tok = a->n_tok,
+                                   .n_expert = a->n_expert,
+                                   .k = a->k,
+                                   .sigmoid = a->score == SL_ROUTER_SIGMOID,
+                                   .softmax_topk = a->softmax_topk,
+                                   .normalize = a->normalize,
+                                   .scale = a->scale};
+}
+
 enum sl_status sl_cuda_router(struct sl_device *d, const struct sl_op_router *a) {
-    struct sl_karg_router k = {.logits = a->logits,
-                               .bias = a->bias,
-                               .ids = a->ids,
-                               .weights = a->weights,
-                               .n_tok = a->n_tok,
-                               .n_expert = a->n_expert,
-                               .k = a->k,
-                               .sigmoid = a->score == SL_ROUTER_SIGMOID,
-                               .softmax_topk = a->softmax_topk,
-                               .normalize = a->normalize,
-                               .scale = a->scale};
+    struct sl_karg_router k = router_args(a);
     return launch(d, SL_KERNEL_router, a->n_tok, 1, 128, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_route(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
+                             const struct sl_op_matmul *logits, const struct sl_op_router *router) {
+    struct sl_karg_route k = {.x = norm->x,
+                              .w = logits->out[0].w.data,
+                              .norm = {norm->w, norm->y, norm->eps},
+                              .router = router_args(router),
+                              .done = c->counters,
+                              .n_in = norm->n};
+    struct sl_dim3 grid = {sl_ceil_div(router->n_expert, SL_ROUTE_EXPERTS), router->n_tok, 1};
+    return SL_LAUNCH(c, SL_KERNEL_fused_route, grid, ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}),
+                     norm->n * 4, k);
 }
 
 enum sl_status sl_cuda_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) {

@@ -39,6 +39,7 @@ __device__ __forceinline__ void load_rows(const uint8_t *page, uint32_t from, ui
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     sl_k_attention_row(SL_KERNEL_ARGS(sl_karg_attention, a)) {
+    sl_grid_begin();
     extern __shared__ float shared[];
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v;
     uint32_t row = a.row0 + blockIdx.z;
@@ -143,32 +144,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     sl_k_attention_join(SL_KERNEL_ARGS(sl_karg_attention, a)) {
-    uint32_t dim_v = a.kv.dim_v, head = blockIdx.x, row = a.row0 + blockIdx.y;
-    struct sl_attn_range r = sl_attn_row_range(a, row);
-    uint32_t n = (r.n_pages + r.pages_per_part - 1) / r.pages_per_part;
-    const float *part =
-        a.part + ((size_t)blockIdx.y * a.n_heads + head) * SL_ATTN_SPLITS * (dim_v + 2);
+    sl_grid_begin();
     __shared__ float factor[SL_ATTN_SPLITS + 1];
-    if (threadIdx.x < 32) {
-        uint32_t lane = threadIdx.x;
-        bool mine = lane < n;
-        float m = mine ? part[lane * (dim_v + 2) + dim_v] : -INFINITY;
-        float top = sl_warp_max(m), sink = 0;
-        if (a.sinks) {
-            top = fmaxf(top, a.sinks[head]);
-            sink = sl_dev_exp(a.sinks[head] - top);
-        }
-        float f = mine ? sl_dev_exp(m - top) : 0.0f;
-        float l = sl_warp_sum(mine ? part[lane * (dim_v + 2) + dim_v + 1] * f : 0.0f) + sink;
-        factor[lane] = f;
-        if (lane == 0)
-            factor[SL_ATTN_SPLITS] = 1.0f / l;
-    }
+    uint32_t row = a.row0 + blockIdx.y;
+    uint32_t n = sl_attn_parts(sl_attn_row_range(a, row));
+    if (threadIdx.x < 32)
+        sl_attn_join_factors(a, blockIdx.y, blockIdx.x, n, factor);
     __syncthreads();
-    for (uint32_t i = threadIdx.x; i < dim_v; i += THREADS) {
-        float y = 0;
-        for (uint32_t s = 0; s < n; s++)
-            y = fmaf(part[s * (dim_v + 2) + i], factor[s], y);
-        a.y[((size_t)row * a.n_heads + head) * dim_v + i] = y * factor[SL_ATTN_SPLITS];
-    }
+    sl_attn_join(a, blockIdx.y, blockIdx.x, n, factor, threadIdx.x, THREADS);
 }

@@ -180,11 +180,36 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
         if (lane == 0)
             to[dim_v] = top, to[dim_v + 1] = sum;
     }
+    if (!a.done)
+        return;
+
+    /* The block that finishes these heads last joins their parts. */
+    __shared__ bool last;
+    __shared__ float factors[WARPS][SL_ATTN_SPLITS + 1];
+    uint32_t *done = a.done + blockIdx.z * gridDim.y + blockIdx.y, n = sl_attn_parts(r);
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(done, 1u) == n - 1;
+        if (last)
+            *done = 0;
+    }
+    __syncthreads();
+    if (!last)
+        return;
+    __threadfence();
+    for (uint32_t h = warp; h < n_heads; h += WARPS) {
+        sl_attn_join_factors(a, blockIdx.z, head + h, n, factors[warp]);
+        __syncwarp();
+        sl_attn_join(a, blockIdx.z, head + h, n, factors[warp], lane, 32);
+        __syncwarp();
+    }
 }
 
 #define KERNEL(D)                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS)                                          \
         sl_k_attention_split_##D(SL_KERNEL_ARGS(sl_karg_attention, a)) {                           \
+        sl_grid_begin();                                                                           \
         attention_split<D>(a);                                                                     \
     }
 KERNEL(64)

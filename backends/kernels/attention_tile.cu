@@ -273,6 +273,7 @@ template <int D> __device__ __forceinline__ void attention_tile(const struct sl_
 #define KERNEL(D)                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS)                                          \
         sl_k_attention_tile_##D(SL_KERNEL_ARGS(sl_karg_attention, a)) {                            \
+        sl_grid_begin();                                                                           \
         attention_tile<D>(a);                                                                      \
     }
 KERNEL(64)

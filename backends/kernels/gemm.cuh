@@ -413,6 +413,7 @@ template <int N> struct sl_gemm<SL_DTYPE_BF16, N> : sl_gemm_float<SL_DTYPE_BF16,
 #define SL_GEMM_KERNEL(size, N, NAME)                                                              \
     extern "C" __global__ void __launch_bounds__(256, (N) == SL_GEMM_N_LARGE ? 2 : 3)              \
         sl_k_gemm_##size##_##NAME(SL_KERNEL_ARGS(sl_karg_gemm, a)) {                               \
+        sl_grid_begin();                                                                           \
         sl_gemm<SL_DTYPE_##NAME, (int)(N)> g;                                                      \
         g.run(a);                                                                                  \
     }

@@ -82,14 +82,32 @@ struct sl_karg_ref {
     const void *gate, *up, *down;
 };
 
-/* Decode rows times up to four weights of one type. A block takes SL_MATVEC_ROWS output rows of one
- * weight; first[i] is the first block of weight i. grid (blocks, n_tok). */
-#define SL_MATVEC_WARPS 4u
+/* An RMS norm that a kernel does on its input first, as sl_k_rms_norm would: y gets the result, for
+ * whoever reads it later. eps < 0: none. */
+struct sl_karg_norm {
+    const float *w;
+    float *y;
+    float eps;
+};
+
+/* Decode: vec.cuh. Blocks of SL_MATVEC_WARPS warps. Dynamic shared memory: two stages, `rows` input
+ * rows as the weights want them, and, with a norm, each row in f32 from norm_at on. */
+#define SL_MATVEC_WARPS               8u
+#define SL_VEC_STAGE_BYTES(block32)   ((block32) ? 33280u : 4608u)
+#define SL_VEC_ROW_BYTES(n_pad)       ((n_pad) + (n_pad) / 32 * 4 + (n_pad) / 16 * 2)
+#define SL_VEC_SMEM(b32, n_pad, rows) (SL_VEC_STAGE_BYTES(b32) + (rows)*SL_VEC_ROW_BYTES(n_pad))
+#define SL_VEC_FLOAT_SMEM(n_in, rows) ((rows) * (((n_in) + 3) & ~3u) * 4)
+#define SL_VEC_MAX_TOK                8u
+
+/* Rows times up to four weights of one type. A block takes rows_per_block output rows of one weight
+ * for tok_per_block input rows; first[i] is the first block of weight i. grid (blocks, ceil(n_tok /
+ * tok_per_block)). */
 struct sl_karg_matvec {
     const float *x;
     struct sl_karg_mat mat[4];
     uint32_t first[4];
-    uint32_t n_in, n_mat, rows_per_block;
+    uint32_t n_in, n_mat, rows_per_block, n_tok, tok_per_block, norm_at;
+    struct sl_karg_norm norm;
 };
 
 /* Experts of single pairs: up and gate products with SwiGLU, or the down product.
@@ -98,14 +116,20 @@ struct sl_karg_matvec {
  *   GATE     h[i,:] = gate x             the two halves where gate and up have different types
  *   UP       h[i,:] = silu(h[i,:]) * (up x)
  *   DOWN     y[p,:] = down h[i,:]
- * Pairs of tokens outside [tok_begin, tok_end) are left out. grid (row blocks, n_pairs). */
+ * Pairs of tokens outside [tok_begin, tok_end) are left out. grid (row blocks, n_pairs).
+ * moe_down does DOWN for all k pairs of a token and then sums as moe_combine:
+ * sum_y[t,:] += sum_r weights[t,r] * y[t*k+r,:]. grid (row blocks, n_tok). */
 enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
+#define SL_MOE_DOWN_ROWS  8u
+#define SL_MOE_DOWN_MAX_K 16u
 struct sl_karg_moe {
     const float *x;
     float *h, *y;
     const uint32_t *ids, *pairs;
     const struct sl_karg_ref *refs;
-    uint32_t n_in, n_out, k, n_pairs, tok_begin, tok_end, mode, rows_per_block;
+    uint32_t n_in, n_out, k, n_pairs, tok_begin, tok_end, mode, rows_per_block, n_expert;
+    const float *weights;
+    float *sum_y;
 };
 
 /* Sorts listed pairs by expert and cuts them into tiles of at most tile_n, one block.
@@ -212,6 +236,9 @@ struct sl_karg_attention {
     const uint32_t *page_table, *row_seq, *row_len;
     uint32_t row0, n_rows, n_heads, stride_q, max_pages, window;
     float scale;
+    /* attention_split: [n_rows, gridDim.y] zeros; the last block of a row's heads joins the parts,
+     * and leaves zero. NULL: attention_join is launched after it. */
+    uint32_t *done;
 };
 
 struct sl_karg_router {
@@ -221,6 +248,32 @@ struct sl_karg_router {
     uint32_t n_tok, n_expert, k;
     uint32_t sigmoid, softmax_topk, normalize;
     float scale;
+};
+
+/* Norm, router logits (F32 weights [n_expert, n_in]) and choice of decode rows in one: what
+ * rms_norm, matvec_F32 and router do one after the other. A block takes SL_ROUTE_EXPERTS experts;
+ * the last one of a row (done [n_tok], zeros, left zero) chooses. grid (ceil(n_expert /
+ * SL_ROUTE_EXPERTS), n_tok), dynamic shared memory n_in * 4. */
+#define SL_ROUTE_EXPERTS 8u
+struct sl_karg_route {
+    const float *x, *w;
+    struct sl_karg_norm norm;
+    struct sl_karg_router router;
+    uint32_t *done;
+    uint32_t n_in;
+};
+
+/* Per-head q and k norms (NULL: none), rope of both, and the KV write, in place as the ops do it:
+ * one warp a head; heads are q's, k's, v's. grid (ceil(heads / 4), n_tok), 128 threads. n_freq 0:
+ * no rope. */
+#define SL_QKV_MAX_DIM 256u
+struct sl_karg_qkv {
+    struct sl_karg_kv kv;
+    float *q, *k;
+    const float *v, *q_norm, *k_norm, *table;
+    const uint32_t *slot;
+    uint32_t n_heads, dim, stride_v, n_freq, neox;
+    float q_eps, k_eps; /* below 0: no norm */
 };
 
 struct sl_karg_moe_combine {
@@ -254,6 +307,7 @@ struct sl_karg_gather {
     X(quantize, struct sl_karg_quantize)                                                           \
     SL_KERNEL_TYPES(X, matvec, struct sl_karg_matvec)                                              \
     SL_KERNEL_TYPES(X, moe_vec, struct sl_karg_moe)                                                \
+    SL_KERNEL_TYPES(X, moe_down, struct sl_karg_moe)                                               \
     SL_KERNEL_TYPES(X, gemm_small, struct sl_karg_gemm)                                            \
     SL_KERNEL_TYPES(X, gemm_large, struct sl_karg_gemm)                                            \
     SL_KERNEL_TYPES(X, embed, struct sl_karg_embed)                                                \
@@ -274,7 +328,9 @@ struct sl_karg_gather {
     X(moe_combine, struct sl_karg_moe_combine)                                                     \
     X(silu_mul, struct sl_karg_silu_mul)                                                           \
     X(add_gated, struct sl_karg_add_gated)                                                         \
-    X(gather_rows, struct sl_karg_gather)
+    X(gather_rows, struct sl_karg_gather)                                                          \
+    X(fused_route, struct sl_karg_route)                                                           \
+    X(fused_qkv, struct sl_karg_qkv)
 
 enum sl_kernel {
 #define SL_KERNEL_ENUM(name, args) SL_KERNEL_##name,

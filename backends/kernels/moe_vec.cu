@@ -1,10 +1,12 @@
-/* Decode: experts of single (row, expert) pairs. */
+/* Decode: gate, up or down products of single (row, expert) pairs. */
 #include "backends/kernels/vec.cuh"
 
 template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_moe &a) {
+    using vec = sl_vec<T>;
     extern __shared__ uint4 shared[];
-    __shared__ float2 stage[SL_MATVEC_WARPS][SL_VEC_STAGE];
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    __shared__ float carry[1][32];
+    sl_grid_begin();
+    uint32_t lane = threadIdx.x % 32;
     uint32_t i = blockIdx.y, pair = a.pairs ? a.pairs[i] : i, tok = pair / a.k;
     if (tok < a.tok_begin || tok >= a.tok_end)
         return;
@@ -14,40 +16,44 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
                                           : a.mode == SL_MOE_UP ? ref.up
                                                                 : ref.gate);
     const uint8_t *w1 = both ? (const uint8_t *)ref.up : w0;
-    /* Output rows of a warp: two of gate and the same two of up, or four of one matrix. */
-    uint32_t step = both ? 2 : 4, shift = both ? 0 : 2;
+    /* A group is half of gate and the same half of up, or rows of one matrix. */
+    constexpr uint32_t HALF = vec::GROUP / 2;
+    uint32_t rows = both ? HALF : vec::GROUP, shift = both ? 0 : HALF;
     uint32_t begin = blockIdx.x * a.rows_per_block;
     uint32_t end = min(begin + a.rows_per_block, a.n_out);
+    uint32_t g0 = begin / rows, g1 = (end + rows - 1) / rows;
+    size_t row_bytes = vec::row_bytes(a.n_in);
+    auto row = [&](uint32_t group, uint32_t r) {
+        uint32_t o = group * rows + (r < HALF ? r : r - HALF + shift);
+        return (r < HALF ? w0 : w1) + min(o, a.n_out - 1) * row_bytes;
+    };
+    vec::prefetch(a.n_in, g0, g1, row);
 
-    sl_vec<T> v;
-    v.load(down ? a.h + (size_t)i * a.n_in : a.x + (size_t)tok * a.n_in, a.n_in, shared);
+    const float *x = down ? a.h + (size_t)i * a.n_in : a.x + (size_t)tok * a.n_in;
+    vec v;
+    v.load([&](uint32_t) { return x; }, 1, a.n_in, shared);
     __syncthreads();
-    size_t row_bytes = sl_vec<T>::row_bytes(a.n_in);
     float *h = a.h + (size_t)i * a.n_out, *y = a.y + (size_t)pair * a.n_out;
-    for (uint32_t r0 = begin + warp * step; r0 < end; r0 += SL_MATVEC_WARPS * step) {
-        const uint8_t *row[4];
-#pragma unroll
-        for (uint32_t r = 0; r < 4; r++)
-            row[r] =
-                (r < 2 ? w0 : w1) + min(r0 + (r < 2 ? r : r - 2 + shift), a.n_out - 1) * row_bytes;
-        float total = v.dot(row, stage[warp]);
-        float other = sl_shfl(total, (int)(lane + 2) & 31);
-        uint32_t o = r0 + lane;
-        if (lane >= step || o >= end)
-            continue;
-        if (both)
-            h[o] = sl_dev_silu(total) * other;
-        else if (a.mode == SL_MOE_GATE)
-            h[o] = total;
-        else if (a.mode == SL_MOE_UP)
-            h[o] = sl_dev_silu(h[o]) * total;
-        else
-            y[o] = total;
-    }
+    v.run(
+        g0, g1, 1, carry, row, [](uint32_t, uint32_t) { return 0u; },
+        [&](uint32_t group, uint32_t, uint32_t r, float total, bool valid) {
+            float other = sl_shfl(total, (int)(lane + HALF) & 31);
+            uint32_t o = group * rows + r;
+            if (!valid || r >= rows || o >= end)
+                return;
+            if (both)
+                h[o] = sl_dev_silu(total) * other;
+            else if (a.mode == SL_MOE_GATE)
+                h[o] = total;
+            else if (a.mode == SL_MOE_UP)
+                h[o] = sl_dev_silu(h[o]) * total;
+            else
+                y[o] = total;
+        });
 }
 
 #define KERNEL(NAME)                                                                               \
-    extern "C" __global__ void __launch_bounds__(SL_MATVEC_WARPS * 32)                             \
+    extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS, 3)                                \
         sl_k_moe_vec_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                      \
         moe_vec<SL_DTYPE_##NAME>(a);                                                               \
     }

@@ -61,4 +61,32 @@ __device__ __forceinline__ void sl_quantize_group(const float *x, uint32_t n_in,
         out.sum += sl_shfl_xor(out.sum, 2);
 }
 
+/* One head of one row to the KV type, by n_threads of which this is `thread`. Q8_0: a warp a block of
+ * 32 (backends/cpu/kv.c has the rule). */
+__device__ __forceinline__ void sl_kv_write_head(const float *x, uint8_t *to, uint32_t dim, bool q8, uint32_t thread,
+                                                 uint32_t n_threads) {
+    if (!q8) {
+        for (uint32_t i = thread; i < dim; i += n_threads)
+            ((__half *)to)[i] = __float2half_rn(x[i]);
+        return;
+    }
+    uint32_t lane = thread % 32;
+    for (uint32_t b = thread / 32; b < dim / 32; b += n_threads / 32) {
+        float v = x[b * 32 + lane], most = v == v ? fabsf(v) : 0.0f;
+        most = sl_warp_max(most);
+        float d = most / 127.0f;
+        d = d < 65504.0f ? d : 65504.0f;
+        __half d16 = __float2half_rn(d);
+        float stored = __half2float(d16);
+        float inv = stored > 0 ? 1.0f / stored : 0.0f;
+        v = v * inv;
+        v = v < 127.0f ? v : 127.0f; /* also a NaN */
+        v = v > -127.0f ? v : -127.0f;
+        uint8_t *out = to + b * 34;
+        if (lane == 0)
+            *(__half *)out = d16;
+        out[2 + lane] = (uint8_t)__float2int_rn(v);
+    }
+}
+
 #endif

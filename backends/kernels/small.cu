@@ -1,9 +1,11 @@
 /* The ops that go element by element or row by row, the router, and sorting pairs by expert. */
 #include "backends/kernels/quant.cuh"
 #include "backends/kernels/quantize.cuh"
+#include "backends/kernels/router.cuh"
 #include "common/limits.h"
 
 extern "C" __global__ void sl_k_fill(SL_KERNEL_ARGS(sl_karg_fill, a)) {
+    sl_grid_begin();
     uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < a.n)
         a.dst[i] = a.value;
@@ -34,6 +36,7 @@ template <bool B32> __device__ void quantize(const struct sl_karg_quantize &a) {
 }
 extern "C" __global__ void __launch_bounds__(256)
     sl_k_quantize(SL_KERNEL_ARGS(sl_karg_quantize, a)) {
+    sl_grid_begin();
     if (a.block32)
         quantize<true>(a);
     else
@@ -82,47 +85,27 @@ template <int T> __device__ __forceinline__ void embed_float(const struct sl_kar
 #define EMBED(NAME)                                                                                \
     extern "C" __global__ void __launch_bounds__(128)                                              \
         sl_k_embed_##NAME(SL_KERNEL_ARGS(sl_karg_embed, a)) {                                      \
+        sl_grid_begin();                                                                           \
         embed<SL_DTYPE_##NAME>(a);                                                                 \
     }
 #define EMBED_FLOAT(NAME)                                                                          \
     extern "C" __global__ void __launch_bounds__(128)                                              \
         sl_k_embed_##NAME(SL_KERNEL_ARGS(sl_karg_embed, a)) {                                      \
+        sl_grid_begin();                                                                           \
         embed_float<SL_DTYPE_##NAME>(a);                                                           \
     }
 SL_QUANT_TYPES(EMBED)
 SL_FLOAT_TYPES(EMBED_FLOAT)
 
-/* Sum over a block of whole warps; every thread gets the same bits. shared: 32 floats. */
-__device__ __forceinline__ float block_sum(float v, float *shared) {
-    v = sl_warp_sum(v);
-    if (threadIdx.x % 32 == 0)
-        shared[threadIdx.x / 32] = v;
-    __syncthreads();
-    v = 0;
-    for (uint32_t i = 0; i < blockDim.x / 32; i++)
-        v += shared[i];
-    __syncthreads();
-    return v;
-}
-__device__ __forceinline__ float block_max(float v, float *shared) {
-    v = sl_warp_max(v);
-    if (threadIdx.x % 32 == 0)
-        shared[threadIdx.x / 32] = v;
-    __syncthreads();
-    for (uint32_t i = 0; i < blockDim.x / 32; i++)
-        v = fmaxf(v, shared[i]);
-    __syncthreads();
-    return v;
-}
-
 extern "C" __global__ void sl_k_rms_norm(SL_KERNEL_ARGS(sl_karg_rms_norm, a)) {
+    sl_grid_begin();
     __shared__ float shared[32];
     const float *x = a.x + (size_t)blockIdx.x * a.stride_x;
     float *y = a.y + (size_t)blockIdx.x * a.stride_y;
     float sum = 0;
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
         sum = fmaf(x[i], x[i], sum);
-    sum = block_sum(sum, shared);
+    sum = sl_block_sum(sum, shared);
     float inv = 1.0f / sqrtf(sum / (float)a.n + a.eps);
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
         float v = x[i] * inv;
@@ -131,6 +114,7 @@ extern "C" __global__ void sl_k_rms_norm(SL_KERNEL_ARGS(sl_karg_rms_norm, a)) {
 }
 
 extern "C" __global__ void sl_k_rope_table(SL_KERNEL_ARGS(sl_karg_rope_table, a)) {
+    sl_grid_begin();
     size_t t = blockIdx.x;
     for (uint32_t i = threadIdx.x; i < a.n_freq; i += blockDim.x) {
         double s, c;
@@ -142,6 +126,7 @@ extern "C" __global__ void sl_k_rope_table(SL_KERNEL_ARGS(sl_karg_rope_table, a)
 }
 
 extern "C" __global__ void sl_k_rope(SL_KERNEL_ARGS(sl_karg_rope, a)) {
+    sl_grid_begin();
     size_t t = blockIdx.x;
     uint32_t n = blockIdx.y * blockDim.x + threadIdx.x;
     if (n >= a.n_heads * a.n_freq)
@@ -155,156 +140,29 @@ extern "C" __global__ void sl_k_rope(SL_KERNEL_ARGS(sl_karg_rope, a)) {
     x[other] = fmaf(u, s, v * c);
 }
 
-/* One block a row and KV head; Q8_0: a warp a block of 32 (backends/cpu/kv.c has the rule). */
-__device__ __forceinline__ void write_head(const float *x, uint8_t *to, uint32_t dim, bool q8) {
-    if (!q8) {
-        for (uint32_t i = threadIdx.x; i < dim; i += blockDim.x)
-            ((__half *)to)[i] = __float2half_rn(x[i]);
-        return;
-    }
-    uint32_t lane = threadIdx.x % 32;
-    for (uint32_t b = threadIdx.x / 32; b < dim / 32; b += blockDim.x / 32) {
-        float v = x[b * 32 + lane], most = v == v ? fabsf(v) : 0.0f;
-        most = sl_warp_max(most);
-        float d = most / 127.0f;
-        d = d < 65504.0f ? d : 65504.0f;
-        __half d16 = __float2half_rn(d);
-        float stored = __half2float(d16);
-        float inv = stored > 0 ? 1.0f / stored : 0.0f;
-        v = v * inv;
-        v = v < 127.0f ? v : 127.0f; /* also a NaN */
-        v = v > -127.0f ? v : -127.0f;
-        uint8_t *out = to + b * 34;
-        if (lane == 0)
-            *(__half *)out = d16;
-        out[2 + lane] = (uint8_t)__float2int_rn(v);
-    }
-}
+/* One block a row and KV head. */
 extern "C" __global__ void __launch_bounds__(64)
     sl_k_kv_write(SL_KERNEL_ARGS(sl_karg_kv_write, a)) {
+    sl_grid_begin();
     size_t t = blockIdx.x, h = blockIdx.y, page = a.slot[t] / 64, pos = a.slot[t] % 64;
     size_t k_row = a.kv.q8 ? a.kv.dim_k / 32 * 34 : a.kv.dim_k * 2;
     size_t v_row = a.kv.q8 ? a.kv.dim_v / 32 * 34 : a.kv.dim_v * 2;
-    write_head(a.k + t * a.stride_k + h * a.kv.dim_k,
+    sl_kv_write_head(a.k + t * a.stride_k + h * a.kv.dim_k,
                (uint8_t *)a.kv.k + page * a.kv.k_page_bytes + (h * 64 + pos) * k_row, a.kv.dim_k,
-               a.kv.q8);
-    write_head(a.v + t * a.stride_v + h * a.kv.dim_v,
+               a.kv.q8, threadIdx.x, blockDim.x);
+    sl_kv_write_head(a.v + t * a.stride_v + h * a.kv.dim_v,
                (uint8_t *)a.kv.v + page * a.kv.v_page_bytes + (h * 64 + pos) * v_row, a.kv.dim_v,
-               a.kv.q8);
+               a.kv.q8, threadIdx.x, blockDim.x);
 }
 
-/* Larger first, then the lower index. */
-__device__ __forceinline__ bool before(float v, int i, float w, int j) {
-    return v > w || (v == w && i < j);
-}
-
-/* One block a row. Scores, then k rounds of taking the largest. */
+/* One block a row. */
 extern "C" __global__ void __launch_bounds__(128) sl_k_router(SL_KERNEL_ARGS(sl_karg_router, a)) {
-    __shared__ float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], shared[32],
-        weight[SL_MAX_EXPERTS_USED];
-    __shared__ int chosen[SL_MAX_EXPERTS_USED];
-    __shared__ float best_key[4];
-    __shared__ int best_id[4];
-    size_t t = blockIdx.x;
-    const float *x = a.logits + t * a.n_expert;
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-
-    float max = -INFINITY, sum = 1;
-    if (!a.sigmoid && !a.softmax_topk) {
-        for (uint32_t i = threadIdx.x; i < a.n_expert; i += 128)
-            max = x[i] > max ? x[i] : max;
-        max = block_max(max, shared);
-        /* The sum in the definition's order: partial i % 16, then a tree. */
-        for (uint32_t i = threadIdx.x; i < a.n_expert; i += 128)
-            score[i] = sl_dev_exp(x[i] - max);
-        __syncthreads();
-        if (warp == 0) {
-            float part = 0;
-            if (lane < 16)
-                for (uint32_t i = lane; i < a.n_expert; i += 16)
-                    part += score[i];
-#pragma unroll
-            for (int m = 8; m; m /= 2)
-                part += sl_shfl_xor(part, m);
-            if (lane == 0)
-                shared[0] = part;
-        }
-        __syncthreads();
-        sum = shared[0];
-    }
-    for (uint32_t i = threadIdx.x; i < a.n_expert; i += 128) {
-        float s = a.softmax_topk ? x[i] : a.sigmoid ? sl_dev_sigmoid(x[i]) : score[i] / sum;
-        score[i] = s;
-        float v = a.bias ? s + a.bias[i] : s;
-        key[i] = v == v ? v : -INFINITY;
-    }
-    __syncthreads();
-    /* Each thread keeps its best of those that are left; only the winner looks again. */
-    float mine = -INFINITY;
-    int id = INT32_MAX;
-    for (uint32_t i = threadIdx.x; i < a.n_expert; i += 128)
-        if (id == INT32_MAX || before(key[i], (int)i, mine, id))
-            mine = key[i], id = (int)i;
-    for (uint32_t r = 0; r < a.k; r++) {
-        float v = mine;
-        int at = id;
-#pragma unroll
-        for (int m = 16; m; m /= 2) {
-            float w = sl_shfl_xor(v, m);
-            int j = sl_shfl_xor(at, m);
-            if (before(w, j, v, at))
-                v = w, at = j;
-        }
-        if (lane == 0)
-            best_key[warp] = v, best_id[warp] = at;
-        __syncthreads();
-        v = best_key[0], at = best_id[0];
-        for (int i = 1; i < 4; i++)
-            if (before(best_key[i], best_id[i], v, at))
-                v = best_key[i], at = best_id[i];
-        if (threadIdx.x == 0)
-            chosen[r] = at;
-        if (id == at) {
-            /* The next of this thread's own behind the one just taken. */
-            float next = -INFINITY;
-            int next_id = INT32_MAX;
-            for (uint32_t i = threadIdx.x; i < a.n_expert; i += 128)
-                if (before(v, at, key[i], (int)i) &&
-                    (next_id == INT32_MAX || before(key[i], (int)i, next, next_id)))
-                    next = key[i], next_id = (int)i;
-            mine = next, id = next_id;
-        }
-        __syncthreads();
-    }
-    if (threadIdx.x != 0)
-        return;
-    /* k is small; the definition's order of sums. */
-    for (uint32_t r = 0; r < a.k; r++)
-        weight[r] = score[chosen[r]];
-    if (a.softmax_topk) {
-        float top = -INFINITY, total = 0;
-        for (uint32_t r = 0; r < a.k; r++)
-            top = weight[r] > top ? weight[r] : top;
-        for (uint32_t r = 0; r < a.k; r++)
-            total += weight[r] = sl_dev_exp(weight[r] - top);
-        for (uint32_t r = 0; r < a.k; r++)
-            weight[r] /= total;
-    }
-    if (a.normalize) {
-        float total = 0;
-        for (uint32_t r = 0; r < a.k; r++)
-            total += weight[r];
-        if (total != 0)
-            for (uint32_t r = 0; r < a.k; r++)
-                weight[r] /= total;
-    }
-    for (uint32_t r = 0; r < a.k; r++) {
-        a.ids[t * a.k + r] = (uint32_t)chosen[r];
-        a.weights[t * a.k + r] = weight[r] * a.scale;
-    }
+    sl_grid_begin();
+    sl_route_row<128>(a, blockIdx.x);
 }
 
 extern "C" __global__ void sl_k_moe_combine(SL_KERNEL_ARGS(sl_karg_moe_combine, a)) {
+    sl_grid_begin();
     size_t t = blockIdx.x, i = (size_t)blockIdx.y * blockDim.x + threadIdx.x;
     if (i >= a.n)
         return;
@@ -315,12 +173,14 @@ extern "C" __global__ void sl_k_moe_combine(SL_KERNEL_ARGS(sl_karg_moe_combine, 
 }
 
 extern "C" __global__ void sl_k_silu_mul(SL_KERNEL_ARGS(sl_karg_silu_mul, a)) {
+    sl_grid_begin();
     uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < a.n)
         a.y[i] = sl_dev_silu(a.gate[i]) * a.up[i];
 }
 
 extern "C" __global__ void sl_k_add_gated(SL_KERNEL_ARGS(sl_karg_add_gated, a)) {
+    sl_grid_begin();
     size_t t = blockIdx.x, i = (size_t)blockIdx.y * blockDim.x + threadIdx.x;
     if (i >= a.n)
         return;
@@ -329,6 +189,7 @@ extern "C" __global__ void sl_k_add_gated(SL_KERNEL_ARGS(sl_karg_add_gated, a)) 
 }
 
 extern "C" __global__ void sl_k_gather_rows(SL_KERNEL_ARGS(sl_karg_gather, a)) {
+    sl_grid_begin();
     size_t j = blockIdx.x, i = (size_t)blockIdx.y * blockDim.x + threadIdx.x;
     if (i < a.n)
         a.y[j * a.n + i] = a.x[(size_t)a.rows[j] * a.n + i];
@@ -338,6 +199,7 @@ static_assert(SL_MAX_EXPERTS == 1024, "a thread an expert");
 /* One block. Pairs of an expert may come in any order: a row's result does not depend on it. */
 extern "C" __global__ void __launch_bounds__(1024)
     sl_k_moe_sort(SL_KERNEL_ARGS(sl_karg_moe_sort, a)) {
+    sl_grid_begin();
     __shared__ uint32_t count[SL_MAX_EXPERTS], start[SL_MAX_EXPERTS], tile_start[SL_MAX_EXPERTS];
     __shared__ uint32_t warp_sum[2][32];
     uint32_t e = threadIdx.x, lane = e % 32, warp = e / 32;

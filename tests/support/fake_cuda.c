@@ -710,3 +710,16 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     return enqueue(stream,
                    (struct operation){.kind = FILL, .dst = to, .bytes = a.n * 4, .value = a.value});
 }
+
+int cuLaunchKernelEx(const struct sl_cu_launch_config *config, struct CUfunc_st *function,
+                     void **params, void **extra);
+int cuLaunchKernelEx(const struct sl_cu_launch_config *config, struct CUfunc_st *function,
+                     void **params, void **extra) {
+    if (config->n_attributes != 1 ||
+        config->attributes->id != SL_CU_LAUNCH_PROGRAMMATIC_SERIALIZATION ||
+        config->attributes->value.flag != 1)
+        return wrong();
+    return cuLaunchKernel(function, config->grid_x, config->grid_y, config->grid_z, config->block_x,
+                          config->block_y, config->block_z, config->smem_bytes, config->stream,
+                          params, extra);
+}

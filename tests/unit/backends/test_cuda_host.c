@@ -608,9 +608,10 @@ static void graphs(void **state) {
     assert_int_equal(sl_device_recorded(d, &graph), SL_ERR_INVALID);
     assert_int_equal(sl_device_replay(d, NULL), SL_ERR_INVALID);
     fill(d, addr, 1);
+    host[1] = 2;
     assert_int_equal(sl_device_record(d), SL_OK);
     assert_int_equal(sl_device_record(d), SL_ERR_INVALID);
-    fill(d, addr, 2);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, addr, host + 1, 4), SL_OK);
     assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, (char *)addr + 4, host, 4), SL_OK);
     /* What would wait for kept ops, or lie among them, is refused, and spoils nothing. */
     uint64_t calls = fake->n_calls;
@@ -639,17 +640,18 @@ static void graphs(void **state) {
 
     /* Dropped; spoiled on the way; and no memory for it: the device is as it was. */
     assert_int_equal(sl_device_record(d), SL_OK);
-    fill(d, addr, 3);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, addr, host, 4), SL_OK);
     assert_int_equal(sl_device_recorded(d, NULL), SL_OK);
     static const struct {
         const char *symbol;
         int result;
         enum sl_status status;
-    } cases[] = {{"cuStreamEndCapture", SL_CU_CAPTURE_FIRST + 1, SL_ERR_INVALID},
+    } cases[] = {{"cuMemcpyAsync", SL_CU_OUT_OF_MEMORY, SL_ERR_DEVICE_OOM},
+                 {"cuStreamEndCapture", SL_CU_CAPTURE_FIRST + 1, SL_ERR_INVALID},
                  {"cuGraphInstantiateWithFlags", SL_CU_OUT_OF_MEMORY, SL_ERR_DEVICE_OOM}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(sl_device_record(d), SL_OK);
-        fill(d, addr, 4);
+        assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, addr, host, 4), SL_OK);
         fake->fail_symbol = cases[i].symbol;
         fake->fail_result = cases[i].result;
         assert_int_equal(sl_device_recorded(d, &graph), cases[i].status);
@@ -662,6 +664,166 @@ static void graphs(void **state) {
     free(host);
     sl_device_close(&d);
     assert_int_equal(fake->live_objects, 0);
+    assert_false(fake->misused);
+}
+
+/* A layer's ops for one row, with room for what tests vary. */
+struct layer_ops {
+    struct sl_op_rms_norm norm, q_norm, k_norm, ffn_norm;
+    struct sl_op_matmul qkv, out, logits;
+    struct sl_op_rope q_rope, k_rope;
+    struct sl_op_kv_write write;
+    struct sl_op_router router;
+    struct sl_op_moe moe;
+    struct sl_op_moe_combine sum;
+};
+
+/* Addresses that are told apart and never followed: the fake runs no kernel but one. */
+static float *at(uintptr_t i) {
+    return (float *)(0x100000 * i);
+}
+
+static struct layer_ops layer_ops(uint32_t rows) {
+    enum { N = 512, HEADS = 8, KV = 2, DIM = 64, EXPERTS = 16, K = 4, FF = 256 };
+    struct sl_kv_view kv = {at(20), at(21), SL_DTYPE_F16,      KV,
+                            DIM,    DIM,    64 * KV * DIM * 2, 64 * KV * DIM * 2};
+    struct layer_ops l = {
+        .norm = {at(1), at(2), at(3), rows, N, N, N, 1e-5f},
+        .qkv = {at(3),
+                rows,
+                rows,
+                3,
+                {{{SL_DTYPE_Q4_K, N, HEADS * DIM, at(4)}, NULL, at(5), false},
+                 {{SL_DTYPE_Q4_K, N, KV * DIM, at(6)}, NULL, at(7), false},
+                 {{SL_DTYPE_Q6_K, N, KV * DIM, at(8)}, NULL, at(9), false}}},
+        .q_norm = {at(5), at(10), at(5), rows * HEADS, DIM, DIM, DIM, 1e-5f},
+        .k_norm = {at(7), at(11), at(7), rows * KV, DIM, DIM, DIM, 1e-5f},
+        .q_rope = {at(5), at(12), rows, HEADS, DIM, HEADS * DIM, DIM / 2, SL_ROPE_NEOX},
+        .k_rope = {at(7), at(12), rows, KV, DIM, KV * DIM, DIM / 2, SL_ROPE_NEOX},
+        .write = {kv, at(7), at(9), (uint32_t *)at(13), rows, KV * DIM, KV * DIM},
+        .out = {at(14), rows, rows, 1, {{{SL_DTYPE_Q4_K, N, N, at(15)}, NULL, at(1), true}}},
+        .ffn_norm = {at(1), at(16), at(3), rows, N, N, N, 1e-5f},
+        .logits =
+            {at(3), rows, rows, 1, {{{SL_DTYPE_F32, N, EXPERTS, at(17)}, NULL, at(18), false}}},
+        .router = {.logits = at(18),
+                   .ids = (uint32_t *)at(19),
+                   .weights = at(22),
+                   .n_tok = rows,
+                   .n_expert = EXPERTS,
+                   .k = K,
+                   .normalize = true,
+                   .scale = 1},
+        .moe = {.x = at(3),
+                .ids = (uint32_t *)at(19),
+                .pair_y = at(23),
+                .device_refs = (const struct sl_expert_ref *)at(24),
+                .gate_dtype = SL_DTYPE_Q4_K,
+                .up_dtype = SL_DTYPE_Q4_K,
+                .down_dtype = SL_DTYPE_Q6_K,
+                .n_tok = rows,
+                .n_decode = rows,
+                .k = K,
+                .n_pairs = rows * K,
+                .n_expert = EXPERTS,
+                .n_embd = N,
+                .n_ff = FF},
+        .sum = {at(23), at(22), at(1), rows, K, N}};
+    return l;
+}
+
+/* The kernels that a recorded layer becomes: names with spaces between. */
+static const char *launched(struct sl_device *d, const struct layer_ops *l) {
+    static char names[2048];
+    struct sl_graph *graph = NULL;
+    uint64_t before = fake->n_launches;
+    assert_int_equal(sl_device_record(d), SL_OK);
+    assert_int_equal(sl_op_rms_norm(d, &l->norm), SL_OK);
+    assert_int_equal(sl_op_matmul(d, &l->qkv), SL_OK);
+    assert_int_equal(sl_op_rms_norm(d, &l->q_norm), SL_OK);
+    assert_int_equal(sl_op_rms_norm(d, &l->k_norm), SL_OK);
+    assert_int_equal(sl_op_rope(d, &l->q_rope), SL_OK);
+    assert_int_equal(sl_op_rope(d, &l->k_rope), SL_OK);
+    assert_int_equal(sl_op_kv_write(d, &l->write), SL_OK);
+    assert_int_equal(sl_op_matmul(d, &l->out), SL_OK);
+    assert_int_equal(sl_op_rms_norm(d, &l->ffn_norm), SL_OK);
+    assert_int_equal(sl_op_matmul(d, &l->logits), SL_OK);
+    assert_int_equal(sl_op_router(d, &l->router), SL_OK);
+    assert_int_equal(sl_op_moe(d, &l->moe), SL_OK);
+    assert_int_equal(sl_op_moe_combine(d, &l->sum), SL_OK);
+    assert_int_equal(fake->n_launches, before); /* kept */
+    assert_int_equal(sl_device_recorded(d, &graph), SL_OK);
+    sl_graph_free(d, &graph);
+    names[0] = 0;
+    for (uint64_t i = before; i < fake->n_launches; i++) {
+        strcat(names, *names ? " " : "");
+        strcat(names, fake->launch[i % FAKE_CUDA_MAX_LAUNCHES].kernel + strlen("sl_k_"));
+    }
+    return names;
+}
+
+/* What one kernel may do for several ops, and what must stay apart. */
+static void fused(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    const struct sl_device_limits limits = {.max_tok = 64,
+                                            .max_n_in = 512,
+                                            .max_pairs = 256,
+                                            .max_n_embd = 512,
+                                            .max_n_ff = 256,
+                                            .max_expert = 16,
+                                            .max_heads = 8,
+                                            .max_head_dim = 64};
+    if (sl_device_configure(d, &limits, &err))
+        fail_msg("%s", err.text);
+    struct layer_ops l = layer_ops(1);
+    assert_string_equal(launched(d, &l),
+                        "matvec_Q4_K matvec_Q6_K fused_qkv matvec_Q4_K fused_route "
+                        "moe_vec_Q4_K moe_down_Q6_K");
+    /* More rows: norms are kernels of their own, the router's is not. */
+    l = layer_ops(4);
+    assert_string_equal(launched(d, &l),
+                        "rms_norm matvec_Q4_K matvec_Q6_K fused_qkv matvec_Q4_K fused_route "
+                        "moe_vec_Q4_K moe_down_Q6_K");
+    /* Prompt rows. */
+    l = layer_ops(1);
+    l.qkv.n_decode = l.out.n_decode = l.logits.n_decode = l.moe.n_decode = 0;
+    assert_string_equal(launched(d, &l),
+                        "rms_norm matvec_Q4_K matvec_Q6_K fused_qkv matvec_Q4_K rms_norm "
+                        "gemm_small_F32 router moe_vec_Q4_K moe_vec_Q6_K moe_combine");
+    /* An input that is not the norm's output; an output over the norm's input. */
+    l = layer_ops(1);
+    l.qkv.x = at(30);
+    assert_non_null(strstr(launched(d, &l), "rms_norm matvec_Q4_K matvec_Q6_K fused_qkv"));
+    l = layer_ops(1);
+    l.qkv.out[2].y = at(1);
+    l.write.v = at(1);
+    assert_non_null(strstr(launched(d, &l), "rms_norm matvec_Q4_K matvec_Q6_K fused_qkv"));
+    /* Norms over whole rows of heads; two tables; k from elsewhere. */
+    l = layer_ops(1);
+    l.q_norm.n_rows = 1;
+    l.q_norm.n = l.q_norm.stride_x = l.q_norm.stride_y = 512;
+    assert_non_null(strstr(launched(d, &l), "matvec_Q6_K rms_norm rms_norm fused_qkv"));
+    l = layer_ops(1);
+    l.k_rope.table = at(31);
+    assert_non_null(strstr(launched(d, &l), "matvec_Q6_K rms_norm rms_norm rope rope kv_write"));
+    l = layer_ops(1);
+    l.write.k = at(32);
+    assert_non_null(strstr(launched(d, &l), "matvec_Q6_K rms_norm rms_norm rope rope kv_write"));
+    /* A router that reads other logits, or weights of another type; listed pairs; another sum. */
+    l = layer_ops(1);
+    l.router.logits = at(33);
+    assert_non_null(strstr(launched(d, &l), "matvec_Q4_K matvec_F32 router moe_vec_Q4_K"));
+    l = layer_ops(1);
+    l.logits.out[0].w.dtype = SL_DTYPE_F16;
+    assert_non_null(strstr(launched(d, &l), "matvec_Q4_K matvec_F16 router moe_vec_Q4_K"));
+    l = layer_ops(1);
+    l.moe.pairs = (uint32_t *)at(34);
+    assert_non_null(strstr(launched(d, &l), "moe_vec_Q4_K moe_vec_Q6_K moe_combine"));
+    l = layer_ops(1);
+    l.sum.pair_y = at(35);
+    assert_non_null(strstr(launched(d, &l), "moe_vec_Q4_K moe_vec_Q6_K moe_combine"));
+    sl_device_close(&d);
     assert_false(fake->misused);
 }
 
@@ -726,6 +888,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(points, reset),
         cmocka_unit_test_setup(mapping_fails, reset),
         cmocka_unit_test_setup(graphs, reset),
+        cmocka_unit_test_setup(fused, reset),
         cmocka_unit_test_setup(free_memory, reset),
         cmocka_unit_test(typed_kernels),
     };

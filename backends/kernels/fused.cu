@@ -1,0 +1,114 @@
+/* What graphs put in the place of several ops (backends/cuda/fuse.c): the same bits, fewer launches. */
+#include "backends/kernels/router.cuh"
+#include "backends/kernels/vec.cuh"
+
+/* The F32 matrix of sl_vec_float: a warp a group of GROUP rows, so eight warps take 16; here eight
+ * warps have one row each, read before the input is there. */
+extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
+    sl_k_fused_route(SL_KERNEL_ARGS(sl_karg_route, a)) {
+    extern __shared__ uint4 shared[];
+    __shared__ bool last;
+    constexpr int AHEAD = 8; /* rounds of 256 elements in registers: 2048 */
+    float *x = (float *)shared;
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = a.n_in;
+    uint32_t e = blockIdx.x * SL_ROUTE_EXPERTS + warp, row = blockIdx.y;
+    bool mine = e < a.router.n_expert;
+    const uint8_t *w = (const uint8_t *)(a.w + (size_t)(mine ? e : 0) * n);
+    float ahead[AHEAD][8];
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++)
+        if (lane * 8 + (uint32_t)j * 256 + 8 <= n)
+            sl_vec_float<SL_DTYPE_F32>::load8(w + (lane * 8 + (size_t)j * 256) * 4, ahead[j]);
+    sl_grid_begin();
+
+    sl_vec_norm(a.norm, a.x + (size_t)row * n, n, x,
+                blockIdx.x == 0 ? a.norm.y + (size_t)row * n : NULL);
+    float sum = 0;
+    uint32_t i = lane * 8;
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++, i += 256)
+        if (i + 8 <= n)
+#pragma unroll
+            for (int c = 0; c < 8; c++)
+                sum = fmaf(ahead[j][c], x[i + (uint32_t)c], sum);
+        else
+            break;
+    for (; i + 8 <= n; i += 256) {
+        float more[8];
+        sl_vec_float<SL_DTYPE_F32>::load8(w + (size_t)i * 4, more);
+#pragma unroll
+        for (int c = 0; c < 8; c++)
+            sum = fmaf(more[c], x[i + (uint32_t)c], sum);
+    }
+    for (; i < n; i++)
+        sum = fmaf(((const float *)w)[i], x[i], sum);
+    sum = sl_warp_sum(sum);
+    if (mine && lane == 0)
+        ((float *)a.router.logits)[(size_t)row * a.router.n_expert + e] = sum;
+    /* Whose count completes the row has all of its logits before it. */
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        last = atomicAdd(&a.done[row], 1u) == gridDim.x - 1;
+        if (last)
+            a.done[row] = 0;
+    }
+    __syncthreads();
+    if (!last)
+        return;
+    __threadfence();
+    sl_route_row<SL_VEC_THREADS>(a.router, row);
+}
+
+/* Norm of one head as sl_k_rms_norm sums it with 32 threads, then rope, then back and to the cache. */
+extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(sl_karg_qkv, a)) {
+    __shared__ float heads[4][SL_QKV_MAX_DIM];
+    sl_grid_begin();
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_kv = a.kv.n_kv_heads;
+    uint32_t head = blockIdx.x * 4 + warp;
+    size_t t = blockIdx.y;
+    if (head >= a.n_heads + 2 * n_kv)
+        return;
+    bool is_q = head < a.n_heads, is_v = head >= a.n_heads + n_kv;
+    uint32_t h = is_q ? head : is_v ? head - a.n_heads - n_kv : head - a.n_heads;
+    uint32_t dim = is_v ? a.kv.dim_v : a.dim;
+    float *x = heads[warp];
+    const float *from = is_q   ? a.q + (t * a.n_heads + h) * dim
+                        : is_v ? a.v + t * a.stride_v + (size_t)h * dim
+                               : a.k + (t * n_kv + h) * dim;
+    const float *w = is_q ? a.q_norm : a.k_norm;
+    float eps = is_v ? -1.0f : is_q ? a.q_eps : a.k_eps, sum = 0;
+    for (uint32_t i = lane; i < dim; i += 32) {
+        float v = from[i];
+        x[i] = v;
+        sum = fmaf(v, v, sum);
+    }
+    if (eps >= 0) {
+        sum = sl_warp_sum(sum);
+        float inv = 1.0f / sqrtf(sum / (float)dim + eps);
+        for (uint32_t i = lane; i < dim; i += 32) {
+            float v = x[i] * inv;
+            x[i] = w ? v * w[i] : v;
+        }
+    }
+    __syncwarp();
+    if (!is_v) {
+        for (uint32_t i = lane; i < a.n_freq; i += 32) {
+            const float *cs = a.table + (t * a.n_freq + i) * 2;
+            uint32_t at = a.neox ? i : 2 * i, other = a.neox ? i + a.n_freq : 2 * i + 1;
+            float u = x[at], v = x[other], c = cs[0], s = cs[1];
+            x[at] = fmaf(u, c, -(v * s));
+            x[other] = fmaf(u, s, v * c);
+        }
+        __syncwarp();
+        float *to = (float *)from;
+        for (uint32_t i = lane; i < dim; i += 32)
+            to[i] = x[i];
+    }
+    if (is_q)
+        return;
+    uint32_t slot = a.slot[t], row_bytes = a.kv.q8 ? dim / 32 * 34 : dim * 2;
+    uint8_t *page = is_v ? (uint8_t *)a.kv.v + slot / 64 * a.kv.v_page_bytes
+                         : (uint8_t *)a.kv.k + slot / 64 * a.kv.k_page_bytes;
+    sl_kv_write_head(x, page + ((size_t)h * 64 + slot % 64) * row_bytes, dim, a.kv.q8, lane, 32);
+}

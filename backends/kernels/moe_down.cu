@@ -1,0 +1,60 @@
+/* Decode: the down products of all experts of a row, and their weighted sum in router order. */
+#include "backends/kernels/vec.cuh"
+
+template <int T> __device__ __forceinline__ void moe_down(const struct sl_karg_moe &a) {
+    using vec = sl_vec<T>;
+    constexpr uint32_t PIECES = SL_MOE_DOWN_ROWS / vec::GROUP; /* groups of one expert */
+    extern __shared__ uint4 shared[];
+    __shared__ float carry[1][32], product[SL_MOE_DOWN_MAX_K][SL_MOE_DOWN_ROWS];
+    __shared__ const uint8_t *down[SL_MOE_DOWN_MAX_K];
+    uint32_t tok = blockIdx.y, begin = blockIdx.x * SL_MOE_DOWN_ROWS, n_groups = a.k * PIECES;
+    size_t row_bytes = vec::row_bytes(a.n_in);
+    /* Groups go through the experts first, so that one after the other has all warps at work. */
+    auto row = [&](uint32_t group, uint32_t r) {
+        uint32_t o = begin + group / a.k * vec::GROUP + r;
+        return down[group % a.k] + min(o, a.n_out - 1) * row_bytes;
+    };
+    /* The choice was made two kernels ago and has been seen by the one before, so its experts can be
+     * asked for already; what is used is read again after the wait. */
+    if (threadIdx.x < a.k) {
+        uint32_t id = *(volatile const uint32_t *)&a.ids[tok * a.k + threadIdx.x];
+        down[threadIdx.x] = (const uint8_t *)a.refs[min(id, a.n_expert - 1)].down;
+    }
+    __syncthreads();
+    if (down[threadIdx.x / 32 / vec::split(a.n_in) % a.k])
+        vec::prefetch(a.n_in, 0, n_groups, row);
+    sl_grid_begin();
+    __syncthreads();
+    if (threadIdx.x < a.k)
+        down[threadIdx.x] = (const uint8_t *)a.refs[a.ids[tok * a.k + threadIdx.x]].down;
+
+    const float *h = a.h + (size_t)tok * a.k * a.n_in;
+    vec v;
+    v.load([&](uint32_t e) { return h + (size_t)e * a.n_in; }, a.k, a.n_in, shared);
+    __syncthreads();
+    v.run(
+        0, n_groups, 1, carry, row, [&](uint32_t group, uint32_t) { return group % a.k; },
+        [&](uint32_t group, uint32_t, uint32_t r, float total, bool valid) {
+            uint32_t in_block = group / a.k * vec::GROUP + r, o = begin + in_block;
+            if (!valid || group >= n_groups || o >= a.n_out)
+                return;
+            product[group % a.k][in_block] = total;
+            a.y[((size_t)tok * a.k + group % a.k) * a.n_out + o] = total;
+        });
+    __syncthreads();
+    uint32_t o = begin + threadIdx.x;
+    if (threadIdx.x >= SL_MOE_DOWN_ROWS || o >= a.n_out)
+        return;
+    float y = a.sum_y[(size_t)tok * a.n_out + o];
+    for (uint32_t e = 0; e < a.k; e++)
+        y = fmaf(product[e][threadIdx.x], a.weights[tok * a.k + e], y);
+    a.sum_y[(size_t)tok * a.n_out + o] = y;
+}
+
+#define KERNEL(NAME)                                                                               \
+    extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS, 3)                                \
+        sl_k_moe_down_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                     \
+        moe_down<SL_DTYPE_##NAME>(a);                                                              \
+    }
+SL_QUANT_TYPES(KERNEL)
+SL_FLOAT_TYPES(KERNEL)

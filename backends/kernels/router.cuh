@@ -1,0 +1,142 @@
+/* Choosing experts, and what blocks do together. */
+#ifndef SL_BACKENDS_KERNELS_ROUTER_CUH
+#define SL_BACKENDS_KERNELS_ROUTER_CUH
+
+#include "backends/kernels/device.cuh"
+#include "common/limits.h"
+
+/* Sum over a block of whole warps; every thread gets the same bits. shared: 32 floats. */
+__device__ __forceinline__ float sl_block_sum(float v, float *shared) {
+    v = sl_warp_sum(v);
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = 0;
+    for (uint32_t i = 0; i < blockDim.x / 32; i++)
+        v += shared[i];
+    __syncthreads();
+    return v;
+}
+__device__ __forceinline__ float sl_block_max(float v, float *shared) {
+    v = sl_warp_max(v);
+    if (threadIdx.x % 32 == 0)
+        shared[threadIdx.x / 32] = v;
+    __syncthreads();
+    for (uint32_t i = 0; i < blockDim.x / 32; i++)
+        v = fmaxf(v, shared[i]);
+    __syncthreads();
+    return v;
+}
+
+/* Larger first, then the lower index. */
+__device__ __forceinline__ bool sl_before(float v, int i, float w, int j) {
+    return v > w || (v == w && i < j);
+}
+
+/* Row t, by a block of THREADS. Scores, then k rounds of taking the largest. */
+template <int THREADS>
+__device__ __forceinline__ void sl_route_row(const struct sl_karg_router &a, size_t t) {
+    __shared__ float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], shared[32],
+        weight[SL_MAX_EXPERTS_USED];
+    __shared__ int chosen[SL_MAX_EXPERTS_USED];
+    __shared__ float best_key[THREADS / 32];
+    __shared__ int best_id[THREADS / 32];
+    const float *x = a.logits + t * a.n_expert;
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+
+    float max = -INFINITY, sum = 1;
+    if (!a.sigmoid && !a.softmax_topk) {
+        for (uint32_t i = threadIdx.x; i < a.n_expert; i += THREADS)
+            max = x[i] > max ? x[i] : max;
+        max = sl_block_max(max, shared);
+        /* The sum in the definition's order: partial i % 16, then a tree. */
+        for (uint32_t i = threadIdx.x; i < a.n_expert; i += THREADS)
+            score[i] = sl_dev_exp(x[i] - max);
+        __syncthreads();
+        if (warp == 0) {
+            float part = 0;
+            if (lane < 16)
+                for (uint32_t i = lane; i < a.n_expert; i += 16)
+                    part += score[i];
+#pragma unroll
+            for (int m = 8; m; m /= 2)
+                part += sl_shfl_xor(part, m);
+            if (lane == 0)
+                shared[0] = part;
+        }
+        __syncthreads();
+        sum = shared[0];
+    }
+    for (uint32_t i = threadIdx.x; i < a.n_expert; i += THREADS) {
+        float s = a.softmax_topk ? x[i] : a.sigmoid ? sl_dev_sigmoid(x[i]) : score[i] / sum;
+        score[i] = s;
+        float v = a.bias ? s + a.bias[i] : s;
+        key[i] = v == v ? v : -INFINITY;
+    }
+    __syncthreads();
+    /* Each thread keeps its best of those that are left; only the winner looks again. */
+    float mine = -INFINITY;
+    int id = INT32_MAX;
+    for (uint32_t i = threadIdx.x; i < a.n_expert; i += THREADS)
+        if (id == INT32_MAX || sl_before(key[i], (int)i, mine, id))
+            mine = key[i], id = (int)i;
+    for (uint32_t r = 0; r < a.k; r++) {
+        float v = mine;
+        int at = id;
+#pragma unroll
+        for (int m = 16; m; m /= 2) {
+            float w = sl_shfl_xor(v, m);
+            int j = sl_shfl_xor(at, m);
+            if (sl_before(w, j, v, at))
+                v = w, at = j;
+        }
+        if (lane == 0)
+            best_key[warp] = v, best_id[warp] = at;
+        __syncthreads();
+        v = best_key[0], at = best_id[0];
+        for (int i = 1; i < THREADS / 32; i++)
+            if (sl_before(best_key[i], best_id[i], v, at))
+                v = best_key[i], at = best_id[i];
+        if (threadIdx.x == 0)
+            chosen[r] = at;
+        if (id == at) {
+            /* The next of this thread's own behind the one just taken. */
+            float next = -INFINITY;
+            int next_id = INT32_MAX;
+            for (uint32_t i = threadIdx.x; i < a.n_expert; i += THREADS)
+                if (sl_before(v, at, key[i], (int)i) &&
+                    (next_id == INT32_MAX || sl_before(key[i], (int)i, next, next_id)))
+                    next = key[i], next_id = (int)i;
+            mine = next, id = next_id;
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x != 0)
+        return;
+    /* k is small; the definition's order of sums. */
+    for (uint32_t r = 0; r < a.k; r++)
+        weight[r] = score[chosen[r]];
+    if (a.softmax_topk) {
+        float top = -INFINITY, total = 0;
+        for (uint32_t r = 0; r < a.k; r++)
+            top = weight[r] > top ? weight[r] : top;
+        for (uint32_t r = 0; r < a.k; r++)
+            total += weight[r] = sl_dev_exp(weight[r] - top);
+        for (uint32_t r = 0; r < a.k; r++)
+            weight[r] /= total;
+    }
+    if (a.normalize) {
+        float total = 0;
+        for (uint32_t r = 0; r < a.k; r++)
+            total += weight[r];
+        if (total != 0)
+            for (uint32_t r = 0; r < a.k; r++)
+                weight[r] /= total;
+    }
+    for (uint32_t r = 0; r < a.k; r++) {
+        a.ids[t * a.k + r] = (uint32_t)chosen[r];
+        a.weights[t * a.k + r] = weight[r] * a.scale;
+    }
+}
+
+#endif
