@@ -86,6 +86,7 @@ include mk/determinism.mk
 include mk/fault.mk
 include mk/fuzz.mk
 include mk/browser.mk
+include mk/monitoring.mk
 include mk/http.mk
 include mk/replay.mk
 include mk/sim.mk

@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Whatever deploy/monitoring and the documentation ask of /metrics is there, with the labels they use.
+
+usage: check.py SLUICE
+
+Starts the server on the demo model (or SLUICE_TEST_MODEL), asks it something, takes its /metrics, and looks
+up every metric, label and label value of every expression: the Grafana dashboard's, the alerts', and the
+names in docs/OBSERVABILITY.md. With promtool at hand the expressions are parsed by it as well. TAP."""
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MONITORING = os.path.join(ROOT, "deploy", "monitoring")
+# What Prometheus adds to every series of a target, and the one series that is its own.
+TARGET_LABELS = {"job", "instance"}
+OF_PROMETHEUS = {"up"}
+WORDS = {"by", "without", "on", "ignoring", "group_left", "group_right", "and", "or", "unless", "bool", "offset",
+         "inf", "nan", "sum", "min", "max", "avg", "count", "stddev", "topk", "bottomk", "quantile"}
+TOKEN = re.compile(r"""(?P<space>\s+)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<range>\[[^\]]*\])|
+                       (?P<name>[A-Za-z_:][A-Za-z0-9_:]*)|(?P<number>[0-9][0-9.eE]*[smhdwy]?)|
+                       (?P<op>=~|!~|!=|==|>=|<=|[-+*/%^<>=(){},])""", re.X)
+
+
+def tokens(expr):
+    at = 0
+    while at < len(expr):
+        m = TOKEN.match(expr, at)
+        if not m:
+            raise ValueError(f"cannot be read from '{expr[at:at + 20]}' on")
+        at = m.end()
+        if m.lastgroup != "space":
+            yield m.lastgroup, m.group()
+
+
+def asked(expr):
+    """[(metric, [(label, operator, value)])] and the labels of groupings."""
+    t = list(tokens(expr)) + [("end", "")] * 3
+    depth, found, grouped, i = 0, [], set(), 0
+    while t[i][0] != "end":
+        kind, text = t[i]
+        depth += (text == "(") - (text == ")")
+        if depth < 0:
+            raise ValueError("a ) too many")
+        if kind == "name" and text.lower() in WORDS:
+            if t[i + 1][1] == "(" and text in ("by", "without", "on", "ignoring"):
+                i += 2
+                while t[i][1] != ")":
+                    if t[i][0] == "end":
+                        raise ValueError("a list of labels has no end")
+                    if t[i][0] == "name" and text in ("by", "on"):
+                        grouped.add(t[i][1])
+                    i += 1
+        elif kind == "name" and t[i + 1][1] != "(":
+            matchers = []
+            if t[i + 1][1] == "{":
+                i += 2
+                while t[i][1] != "}":
+                    if t[i][0] == "end":
+                        raise ValueError("a list of matchers has no end")
+                    if t[i][0] == "name":
+                        matchers.append((t[i][1], t[i + 1][1], json.loads(t[i + 2][1])))
+                        i += 2
+                    i += 1
+            found.append((text, matchers))
+        i += 1
+    if depth:
+        raise ValueError("a ( too many")
+    return found, grouped
+
+
+def parse_metrics(text):
+    """{name: [{label: value}]}"""
+    series = {}
+    for line in text.splitlines():
+        m = re.match(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})? [-+0-9.eEINFNan]+$", line)
+        if line.startswith("#") or not line:
+            continue
+        if not m:
+            raise ValueError(f"/metrics has a line that Prometheus could not read: {line}")
+        series.setdefault(m.group(1), []).append(dict(re.findall(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"', m.group(2) or "")))
+    return series
+
+
+def problems(expr, series):
+    plain = expr.replace("$__rate_interval", "1m").replace("$instance", ".*")
+    try:
+        found, grouped = asked(plain)
+    except ValueError as e:
+        return [str(e)]
+    out, labels = [], set(TARGET_LABELS)
+    for name, matchers in found:
+        if name in OF_PROMETHEUS:
+            continue
+        if name not in series:
+            out.append(f"there is no metric {name}")
+            continue
+        for s in series[name]:
+            labels |= set(s)
+        for label, op, value in matchers:
+            if label in TARGET_LABELS:
+                continue
+            fits = {"=": lambda v: v == value, "=~": lambda v: re.fullmatch(value, v)}.get(op, lambda v: True)
+            if not any(label in s and fits(s[label]) for s in series[name]):
+                out.append(f"{name} has no {label}{op}\"{value}\"")
+    out += [f"nothing in it has a label {g}" for g in sorted(grouped - labels)]
+    return out
+
+
+def dashboard_expressions(path):
+    with open(path, encoding="utf-8") as f:
+        board = json.load(f)
+    ids = [p["id"] for p in board["panels"]]
+    assert len(ids) == len(set(ids)), "two panels have one id"
+    for p in board["panels"]:
+        assert p["gridPos"]["x"] + p["gridPos"]["w"] <= 24, p["title"]
+        for t in p.get("targets", []):
+            yield f"{p['title']} ({t['refId']})", t["expr"]
+    for v in board["templating"]["list"]:
+        m = re.match(r"label_values\((\w+), (\w+)\)", v.get("definition", ""))
+        if m:
+            yield f"variable {v['name']}", m.group(1)
+
+
+def alert_expressions(path):
+    with open(path, encoding="utf-8") as f:
+        for m in re.finditer(r"- alert: (\S+)\n\s+expr: (.*)", f.read()):
+            yield m.group(1), m.group(2)
+
+
+def documented(path):
+    """Each name in the document as an expression; labels as they are written there."""
+    with open(path, encoding="utf-8") as f:
+        for m in sorted(set(re.findall(r"(?:sluice|process)_[a-z_]+(?:\{[a-z]+=(?:\"[^\"]*\")?\})?", f.read()))):
+            yield m, re.sub(r"\{([a-z]+)=\}", r'{\1=~".*"}', m)
+
+
+def promtool(expressions):
+    tool = shutil.which("promtool")
+    if not tool:
+        return None
+    with tempfile.NamedTemporaryFile("w", suffix=".yml") as f:
+        json.dump({"groups": [{"name": "check", "rules": [
+            {"record": f"check:{i}", "expr": e.replace("$__rate_interval", "1m").replace("$instance", ".*")}
+            for i, e in enumerate(expressions)]}]}, f)
+        f.flush()
+        p = subprocess.run([tool, "check", "rules", f.name], capture_output=True, text=True)
+    return p.stdout + p.stderr if p.returncode else ""
+
+
+def live_metrics(sluice):
+    model = os.environ.get("SLUICE_TEST_MODEL", os.path.join(ROOT, "demo", "demo.gguf"))
+    # Experts streamed: what only streaming counts is counted.
+    args = [sluice, "serve", "-m", model, "--port", "0", "--ctx", "256", "--experts", "streamed"]
+    with tempfile.TemporaryFile("w+") as log:
+        child = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=log)
+        try:
+            url = None
+            for _ in range(1200):
+                log.seek(0)
+                m = re.search(r"listening on (http://\S*:\d+)", log.read())
+                try:
+                    if m and urllib.request.urlopen(m.group(1) + "/health").status == 200:
+                        url = m.group(1)
+                        break
+                except OSError:
+                    pass
+                if child.poll() is not None:
+                    break
+                time.sleep(0.1)
+            if not url:
+                log.seek(0)
+                sys.exit("the server did not become ready:\n" + log.read()[-2000:])
+            body = json.dumps({"messages": [{"role": "user", "content": "What is 1 + 1?"}], "max_tokens": 5}).encode()
+            urllib.request.urlopen(url + "/v1/chat/completions", body).read()
+            return urllib.request.urlopen(url + "/metrics").read().decode()
+        finally:
+            child.terminate()
+            child.wait(60)
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    series = parse_metrics(live_metrics(sys.argv[1]))
+    n = 0
+
+    def report(name, wrong, skip=""):
+        nonlocal n
+        n += 1
+        print(f"{'not ok' if wrong else 'ok'} {n} - {name}{' # SKIP ' + skip if skip else ''}")
+        for w in wrong:
+            print(f"  {w}")
+
+    # The check itself can fail.
+    bad = ["sluice_none", 'sluice_expert_lookups_total{found="nowhere"}', "sum by (color) (sluice_requests_total)", "rate(sluice_requests_total[1m]",
+           'sluice_requests_total{instance="x"']
+    report("the check finds what is wrong", [f"{b} passed" for b in bad if not problems(b, series)])
+    every = []
+    boards = glob.glob(os.path.join(MONITORING, "grafana", "dashboards", "*.json"))
+    report("there is a dashboard", [] if boards else ["none"])
+    sources = [(os.path.basename(b), dashboard_expressions(b)) for b in boards]
+    sources.append(("alerts.yml", alert_expressions(os.path.join(MONITORING, "alerts.yml"))))
+    sources.append(("OBSERVABILITY.md", documented(os.path.join(ROOT, "docs", "OBSERVABILITY.md"))))
+    for source, expressions in sources:
+        expressions = list(expressions)
+        known = series
+        if source == "OBSERVABILITY.md":  # speaks of a histogram by its name alone
+            known = {**series, **{s[:-7]: [{}] for s in series if s.endswith("_bucket")}}
+        wrong = [f"{name}: {e}: {w}" for name, e in expressions for w in problems(e, known)]
+        report(f"{source}: {len(expressions)} expressions", wrong if expressions else ["none was found"])
+        if source != "OBSERVABILITY.md":
+            every += [e for _, e in expressions]
+    said = promtool(every)
+    report("promtool reads them", [said] if said else [], "" if said is not None else "there is no promtool")
+    print(f"1..{n}")
+
+
+main()
