@@ -29,7 +29,7 @@ static bool see(struct sl_automaton *a, uint64_t place) {
             return false;
         i = (i + 1) & (SL_A_SEEN_SLOTS - 1);
     }
-    if (a->n_seen == SL_A_SEEN_SLOTS / 2 || ++a->work > SL_A_MAX_WORK) {
+    if (a->n_seen == SL_A_SEEN_SLOTS / 2 || ++a->work > a->max_work) {
         a->failed = true;
         return false;
     }
@@ -150,7 +150,7 @@ uint32_t sl_a_step(struct sl_automaton *a, uint32_t state, uint32_t cls) {
     uint32_t first = a->states[state].first, n = a->states[state].n;
     set_begin(a);
     a->work += n;
-    if (a->work > SL_A_MAX_WORK)
+    if (a->work > a->max_work)
         a->failed = true;
     for (uint32_t i = 0; i < n && !a->failed; i++) {
         uint64_t place = a->places[first + i];
@@ -276,6 +276,10 @@ static void forget(struct sl_automaton *a) {
 }
 
 void sl_a_begin(struct sl_automaton *a) {
+    uint32_t debt = a->debt + a->work;
+    a->debt = debt > SL_A_FREE_WORK ? debt - SL_A_FREE_WORK : 0;
+    uint32_t left = a->debt < SL_A_MAX_DEBT ? SL_A_MAX_DEBT - a->debt : 0;
+    a->max_work = left < SL_A_MAX_WORK ? left : SL_A_MAX_WORK;
     a->work = 0;
     a->failed = false;
     if (a->n_states > SL_A_MAX_STATES / 2 || a->n_places > SL_A_MAX_PLACES / 2 ||

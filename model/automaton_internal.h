@@ -18,7 +18,12 @@
 #define SL_A_SET_PLACES  4096u /* places of one state at most */
 /* Work of one call, in places looked at (about 30 ns each). */
 #define SL_A_MAX_WORK 3000000u
-#define SL_A_MASKS    32u
+/* Of all calls together: what each may take without being counted, and how much more there may be.
+ * A grammar that needs much for every token would hold up everybody else's answers again and again;
+ * so it may a few times (some 0.2 s), then its answer fails. Usual ones stay far below. */
+#define SL_A_FREE_WORK 10000u
+#define SL_A_MAX_DEBT  6000000u
+#define SL_A_MASKS     32u
 
 /* A place: the node to come, the step within its character, the stack. */
 #define SL_A_PLACE(frame, node, sub)                                                               \
@@ -67,7 +72,8 @@ struct sl_automaton {
     uint32_t *seen_used;
     uint32_t n_seen;
     uint64_t *todo;
-    uint32_t work;
+    uint32_t work, max_work; /* of the call */
+    uint32_t debt;           /* of the calls before it */
     bool failed;
 
     /* Sets of tokens. */

@@ -122,6 +122,7 @@ struct sl_link {
     int fd;
     bool busy;                   /* there is an exchange */
     uint64_t since_ns;           /* that there is none */
+    bool hung_up;                /* at the watcher's last look */
     struct sl_link *prev, *next; /* server.links; all under list_lock */
 };
 

@@ -1,6 +1,7 @@
 /* The watcher: libmicrohttpd does not look at a suspended connection's socket, so a client that
  * leaves while it waits would not be noticed. One thread looks at all of them five times a second,
- * asks silent streams for a keep-alive comment, and ends headers and uploads that crawl.
+ * asks silent streams for a keep-alive comment, and ends headers and uploads that crawl or whose
+ * client left.
  *
  * A client that shuts down only its sending side counts as gone too, as with other servers: the two
  * cannot be told apart. */
@@ -11,6 +12,7 @@
 
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -18,10 +20,17 @@
 #define UPLOAD_MIN_BYTES 1024u /* per second, in every stretch of timeout_s */
 #define UPLOAD_MAX_TIMES 10u   /* of timeout_s, for a whole body */
 
+/* What is looked at: an exchange that waits for its answer, or a connection whose request is not
+ * all here. */
+struct watched {
+    struct sl_exchange *ex;
+    struct sl_link *link;
+};
+
 struct watch_set {
     struct pollfd *fds;
-    struct sl_exchange **exchanges;
-    uint32_t cap;
+    struct watched *who;
+    uint32_t n, cap;
 };
 
 static bool reserve(struct watch_set *w, uint32_t n) {
@@ -31,13 +40,29 @@ static bool reserve(struct watch_set *w, uint32_t n) {
     struct pollfd *fds = realloc(w->fds, cap * sizeof *fds);
     if (fds)
         w->fds = fds;
-    struct sl_exchange **exchanges = realloc(w->exchanges, cap * sizeof *exchanges);
-    if (exchanges)
-        w->exchanges = exchanges;
-    if (!fds || !exchanges)
+    struct watched *who = realloc(w->who, cap * sizeof *who);
+    if (who)
+        w->who = who;
+    if (!fds || !who)
         return false;
     w->cap = cap;
     return true;
+}
+
+static void add(struct watch_set *w, int fd, struct sl_exchange *ex, struct sl_link *link) {
+    if (fd < 0 || !reserve(w, w->n + 1))
+        return;
+    w->fds[w->n] = (struct pollfd){.fd = fd, .events = POLLRDHUP};
+    w->who[w->n++] = (struct watched){ex, link};
+}
+
+/* The client has closed its side before its request was all here. libmicrohttpd misses that when
+ * the end comes together with data. Twice in a row and nothing left to read: nobody is at it. */
+static void check_hang_up(struct sl_link *l, bool hung_up) {
+    int unread = 0;
+    if (hung_up && l->hung_up && ioctl(l->fd, FIONREAD, &unread) == 0 && unread == 0)
+        shutdown(l->fd, SHUT_RDWR);
+    l->hung_up = hung_up;
 }
 
 /* A body that was fast at first and then trickles holds its share of the server's limit from
@@ -69,34 +94,43 @@ static void check_keepalive(const struct sl_server *s, struct sl_exchange *ex, u
 
 /* libmicrohttpd's time-out begins anew with each byte: headers that trickle would hold a connection
  * for ever. Idle for one time-out, and as long again for the headers. */
-static void check_heads(const struct sl_server *s, uint64_t now) {
+static void check_heads(const struct sl_server *s, struct watch_set *w, uint64_t now) {
     uint64_t most_ns = 2 * (uint64_t)s->config.timeout_s * 1000000000u;
-    for (struct sl_link *l = s->links; l; l = l->next)
-        if (!l->busy && now > l->since_ns + most_ns)
+    for (struct sl_link *l = s->links; l; l = l->next) {
+        if (l->busy)
+            continue;
+        if (now > l->since_ns + most_ns)
             shutdown(l->fd, SHUT_RDWR);
+        else
+            add(w, l->fd, NULL, l);
+    }
 }
 
 static void tick(struct sl_server *s, struct watch_set *w) {
     uint64_t now = sl_now_ns();
     /* The lock is held to the end: it keeps the exchanges alive and their sockets open. */
     pthread_mutex_lock(&s->list_lock);
-    check_heads(s, now);
-    uint32_t n = 0;
+    w->n = 0;
+    check_heads(s, w, now);
     for (struct sl_exchange *ex = s->exchanges; ex; ex = ex->next) {
         if (atomic_load(&ex->collecting)) {
             check_upload(s, ex, now);
+            if (ex->link)
+                add(w, ex->fd, NULL, ex->link);
             continue;
         }
         check_keepalive(s, ex, now);
-        if (ex->fd < 0 || !reserve(w, n + 1))
-            continue;
-        w->fds[n] = (struct pollfd){.fd = ex->fd, .events = POLLRDHUP};
-        w->exchanges[n++] = ex;
+        add(w, ex->fd, ex, NULL);
     }
-    if (n && poll(w->fds, n, 0) > 0)
-        for (uint32_t i = 0; i < n; i++)
-            if (w->fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL))
-                sl_exchange_abandon(w->exchanges[i]);
+    if (!w->n || poll(w->fds, w->n, 0) < 0)
+        w->n = 0;
+    for (uint32_t i = 0; i < w->n; i++) {
+        bool hung_up = w->fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL);
+        if (w->who[i].link)
+            check_hang_up(w->who[i].link, hung_up);
+        else if (hung_up)
+            sl_exchange_abandon(w->who[i].ex);
+    }
     pthread_mutex_unlock(&s->list_lock);
 }
 
@@ -121,7 +155,7 @@ static void *watcher(void *arg) {
     }
     pthread_mutex_unlock(&s->watch_lock);
     free(w.fds);
-    free(w.exchanges);
+    free(w.who);
     return NULL;
 }
 

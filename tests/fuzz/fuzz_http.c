@@ -80,7 +80,10 @@ static bool receive(int fd, char head[16], size_t *n, uint64_t until) {
     for (;;) {
         uint64_t now = sl_now_ns();
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        if (poll(&p, 1, now < until ? (int)((until - now) / 1000000u) + 1 : 0) <= 0)
+        int ready = poll(&p, 1, now < until ? (int)((until - now) / 1000000u) + 1 : 0);
+        if (ready < 0 && errno == EINTR) /* libFuzzer's timer */
+            continue;
+        if (ready <= 0)
             return true;
         ssize_t got = recv(fd, buf, sizeof buf, 0);
         if (got <= 0)

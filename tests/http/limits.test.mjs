@@ -154,6 +154,19 @@ it('closes headers and bodies that crawl', async () => {
   assert.ok(took.every((ms) => ms > 1500), took.join());
 });
 
+it('closes at once what is cut off in its headers or body', async () => {
+  const head = `POST ${CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n`;
+  const slow = await Server.start(['--timeout-s', '30']);
+  for (const bytes of ['GET /health HTTP/1.1\r\nHost', head, `${head}{"messages":`]) {
+    const c = slow.connect();
+    const began = Date.now();
+    c.socket.end(bytes);
+    assert.equal(statuses(await c.all).filter((s) => s < 400).length, 0);
+    assert.ok(Date.now() - began < 3000 * patience, `${Date.now() - began} ms`);
+  }
+  await slow.stop();
+});
+
 it('keeps an idle connection for its time, then closes it', async () => {
   const c = server.connect();
   c.socket.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n');

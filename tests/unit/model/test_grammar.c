@@ -357,6 +357,40 @@ static void test_sets(void **state) {
     }
 }
 
+/* Each token's set is worked out within a call's bound, but all together would hold up others: the
+ * answer fails, and not before it has taken what it may. */
+static void test_debt(void **state) {
+    (void)state;
+    char text[512] = "root ::= x{0,75} x{0,75} \"!\"\nx ::= \"a\"";
+    for (char c = 'b'; c <= 'z'; c++)
+        sprintf(text + strlen(text), " | \"%c\"", c);
+    struct sl_tokenizer *tok = make_tokenizer(false);
+    struct sl_vocab_trie *t;
+    assert_int_equal(sl_vocab_trie_create(tok, &t), SL_OK);
+    struct sl_grammar *g = compile(text);
+    struct sl_automaton *a;
+    struct sl_cursor c;
+    struct sl_err err = {""};
+    uint32_t eog = 256, n = 0;
+    assert_int_equal(sl_automaton_create(g, t, &eog, 1, &a), SL_OK);
+    assert_int_equal(sl_cursor_init(&c, a, NULL), SL_OK);
+    enum sl_status st = SL_OK;
+    const uint64_t *set;
+    for (; n < 150 && st == SL_OK; n++) {
+        st = sl_cursor_mask(&c, &set, &err);
+        if (st == SL_OK)
+            st = sl_cursor_push_bytes(&c, "a", 1, &err);
+    }
+    assert_int_equal(st, SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "ambiguous"));
+    assert_in_range(n, 20, 149);
+    sl_cursor_release(&c);
+    sl_automaton_destroy(&a);
+    sl_grammar_destroy(&g);
+    sl_vocab_trie_destroy(&t);
+    sl_tokenizer_destroy(&tok);
+}
+
 static void test_apply(void **state) {
     (void)state;
     uint64_t seed = 99;
@@ -384,6 +418,7 @@ int main(void) {
         cmocka_unit_test(test_takes),     cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_ambiguous), cmocka_unit_test(test_forgets),
         cmocka_unit_test(test_sets),      cmocka_unit_test(test_apply),
+        cmocka_unit_test(test_debt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
