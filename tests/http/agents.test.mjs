@@ -112,6 +112,19 @@ it('gives one prompt to requests that differ in the accounting header only', asy
   for (const hash of ['00001', 'a much longer one than the other']) assert.equal(await count(claude(hash, question).system), without);
 });
 
+it('finds the prefix again although that header changed', async () => {
+  const long = (hash) => {
+    const body = claude(hash, question, { stream: false, max_tokens: 4 });
+    body.system[2].text = 'Answer in as few words as you can. '.repeat(20);
+    return body;
+  };
+  const ask = async (hash) => (await (await server.post('/v1/messages?beta=true', long(hash), { headers: claudeHeaders })).json()).usage;
+  const first = await ask('00001'), second = await ask('00002');
+  assert.equal(first.cache_read_input_tokens, 0);
+  assert.ok(second.cache_read_input_tokens >= 64, JSON.stringify(second));
+  assert.equal(second.input_tokens + second.cache_read_input_tokens, first.input_tokens);
+});
+
 it('names conversations for Claude Code', async () => {
   const schema = { type: 'object', properties: { title: { type: 'string', maxLength: 20 } }, required: ['title'], additionalProperties: false };
   const r = await server.post('/v1/messages?beta=true', claude('00003', question, { tools: [], thinking: { type: 'disabled' }, stream: false, temperature: 1, max_tokens: 200,
