@@ -358,6 +358,9 @@ uint32_t sl_tokenizer_bos(const struct sl_tokenizer *t) {
 uint32_t sl_tokenizer_eos(const struct sl_tokenizer *t) {
     return t->eos;
 }
+uint32_t sl_tokenizer_fim(const struct sl_tokenizer *t, enum sl_fim mark) {
+    return t->fim[mark];
+}
 const char *sl_tokenizer_kind(const struct sl_tokenizer *t) {
     return t->kind;
 }

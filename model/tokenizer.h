@@ -56,6 +56,10 @@ uint32_t sl_tokenizer_n_vocab(const struct sl_tokenizer *tok);
 #define SL_NO_TOKEN UINT32_MAX
 uint32_t sl_tokenizer_bos(const struct sl_tokenizer *tok);
 uint32_t sl_tokenizer_eos(const struct sl_tokenizer *tok);
+/* The marks of a prompt that asks for the text between two others: the first two stand in front of
+ * what comes before and after the gap, the third in front of the answer. */
+enum sl_fim { SL_FIM_PREFIX, SL_FIM_SUFFIX, SL_FIM_MIDDLE, SL_FIM_COUNT };
+uint32_t sl_tokenizer_fim(const struct sl_tokenizer *tok, enum sl_fim mark);
 /* End of generation: EOS, EOT, EOM and the well-known end-of-turn control tokens. */
 bool sl_tokenizer_is_eog(const struct sl_tokenizer *tok, uint32_t id);
 bool sl_tokenizer_is_control(const struct sl_tokenizer *tok, uint32_t id);

@@ -127,26 +127,30 @@ struct role {
     const char *keys[2]; /* the second is an older name that wins when both are there */
     const char *const *texts;
     size_t n_texts;
-    bool ends; /* ends a generation */
+    bool ends;   /* ends a generation */
+    uint8_t fim; /* 1 + enum sl_fim, or 0 */
 };
 static const struct role roles[] = {
-    {{"tokenizer.ggml.eot_token_id"}, eot_texts, COUNT(eot_texts), true},
-    {{"tokenizer.ggml.eom_token_id"}, eom_texts, COUNT(eom_texts), true},
+    {{"tokenizer.ggml.eot_token_id"}, eot_texts, COUNT(eot_texts), true, 0},
+    {{"tokenizer.ggml.eom_token_id"}, eom_texts, COUNT(eom_texts), true, 0},
     {{"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"},
      fim_pre_texts,
      COUNT(fim_pre_texts),
-     false},
+     false,
+     1 + SL_FIM_PREFIX},
     {{"tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"},
      fim_suf_texts,
      COUNT(fim_suf_texts),
-     false},
+     false,
+     1 + SL_FIM_SUFFIX},
     {{"tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"},
      fim_mid_texts,
      COUNT(fim_mid_texts),
-     false},
-    {{"tokenizer.ggml.fim_pad_token_id"}, fim_pad_texts, COUNT(fim_pad_texts), true},
-    {{"tokenizer.ggml.fim_rep_token_id"}, fim_rep_texts, COUNT(fim_rep_texts), true},
-    {{"tokenizer.ggml.fim_sep_token_id"}, fim_sep_texts, COUNT(fim_sep_texts), true},
+     false,
+     1 + SL_FIM_MIDDLE},
+    {{"tokenizer.ggml.fim_pad_token_id"}, fim_pad_texts, COUNT(fim_pad_texts), true, 0},
+    {{"tokenizer.ggml.fim_rep_token_id"}, fim_rep_texts, COUNT(fim_rep_texts), true, 0},
+    {{"tokenizer.ggml.fim_sep_token_id"}, fim_sep_texts, COUNT(fim_sep_texts), true, 0},
 };
 
 /* A role's id: from the file, else the lowest id among the well-known texts. */
@@ -169,6 +173,8 @@ static enum sl_status assign_role(struct sl_tokenizer *t, const struct sl_gguf *
     }
     if (id != SL_NO_TOKEN && r->ends)
         t->attr[id] |= SL_ATTR_EOG;
+    if (r->fim)
+        t->fim[r->fim - 1] = id;
     return SL_OK;
 }
 

@@ -109,7 +109,8 @@ struct sl_tokenizer {
     size_t *piece; /* [n_vocab + 1] offsets into pieces */
     uint32_t max_token_bytes;
 
-    uint32_t bos, eos, unk; /* or SL_NO_TOKEN */
+    uint32_t bos, eos, unk;     /* or SL_NO_TOKEN */
+    uint32_t fim[SL_FIM_COUNT]; /* likewise */
     bool add_bos, add_eos, add_space_prefix;
 
     struct sl_matcher special, user; /* all special tokens; those that are always parsed */

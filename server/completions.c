@@ -42,6 +42,42 @@ static bool ids_to_text(const struct sl_tokenizer *tok, const uint32_t *ids, siz
     return ok && !out->failed;
 }
 
+/* ids[at...] moves up and `id` goes there. */
+static bool insert_id(struct sl_ids *ids, size_t at, uint32_t id) {
+    if (ids->n == ids->cap) {
+        size_t cap = ids->cap ? 2 * ids->cap : 16;
+        uint32_t *p = realloc(ids->ids, cap * sizeof *p);
+        if (!p)
+            return false;
+        ids->ids = p;
+        ids->cap = cap;
+    }
+    memmove(ids->ids + at + 1, ids->ids + at, (ids->n++ - at) * sizeof *ids->ids);
+    ids->ids[at] = id;
+    return true;
+}
+
+/* From the ids of what stands before a gap, the prompt that asks for what is in it:
+ * [BOS] PREFIX before SUFFIX after MIDDLE. */
+static bool fill_in_the_middle(struct sl_exchange *ex, const json_t *suffix, struct sl_ids *ids) {
+    const struct sl_tokenizer *tok = ex->server->served->tok;
+    struct sl_ids after = {0};
+    if (!sl_prompt_may_fit(ex, json_string_length(suffix), "suffix") ||
+        !sl_prompt_encode(ex, json_string_value(suffix), json_string_length(suffix), &after)) {
+        sl_ids_release(&after);
+        return false;
+    }
+    uint32_t bos = sl_tokenizer_bos(tok);
+    bool has_bos = ids->n && ids->ids[0] == bos;
+    bool ok = insert_id(ids, has_bos, sl_tokenizer_fim(tok, SL_FIM_PREFIX)) &&
+              insert_id(ids, ids->n, sl_tokenizer_fim(tok, SL_FIM_SUFFIX));
+    for (size_t i = after.n && after.ids[0] == bos; ok && i < after.n; i++)
+        ok = insert_id(ids, ids->n, after.ids[i]);
+    ok = ok && insert_id(ids, ids->n, sl_tokenizer_fim(tok, SL_FIM_MIDDLE));
+    sl_ids_release(&after);
+    return ok || sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+}
+
 /* v: a string or an array of ids */
 static bool read_prompt(struct sl_exchange *ex, const json_t *v, const char *field,
                         struct prompts *p, uint32_t i) {
@@ -73,7 +109,30 @@ static bool read_prompt(struct sl_exchange *ex, const json_t *v, const char *fie
     return sl_prompt_fits(ex, p->ids[i].n, field);
 }
 
+/* `suffix` that is not empty, or NULL. */
+static bool read_suffix(struct sl_exchange *ex, const json_t *body, const json_t **out) {
+    const json_t *suffix = json_object_get(body, "suffix");
+    *out = NULL;
+    if (!suffix || json_is_null(suffix))
+        return true;
+    if (!json_is_string(suffix))
+        return sl_http_bad(&ex->error, "suffix", "'suffix' must be a string, not %s",
+                           sl_json_kind(suffix));
+    if (json_string_length(suffix) == 0)
+        return true;
+    for (int mark = 0; mark < SL_FIM_COUNT; mark++)
+        if (sl_tokenizer_fim(ex->server->served->tok, (enum sl_fim)mark) == SL_NO_TOKEN)
+            return sl_http_bad(&ex->error, "suffix",
+                               "'suffix' is not supported by this model: it has no tokens for "
+                               "filling in the middle");
+    *out = suffix;
+    return true;
+}
+
 static bool read_prompts(struct sl_exchange *ex, const json_t *body, bool echo, struct prompts *p) {
+    const json_t *suffix;
+    if (!read_suffix(ex, body, &suffix))
+        return false;
     const json_t *v = json_object_get(body, "prompt");
     if (!v || json_is_null(v))
         return sl_http_bad(&ex->error, "prompt", "'prompt' is missing");
@@ -97,6 +156,9 @@ static bool read_prompts(struct sl_exchange *ex, const json_t *body, bool echo, 
             snprintf(field, sizeof field, "prompt[%u]", i);
         if (!read_prompt(ex, several ? json_array_get(v, i) : v, field, p, i))
             return false;
+        if (suffix && (!fill_in_the_middle(ex, suffix, &p->ids[i]) ||
+                       !sl_prompt_fits(ex, p->ids[i].n, "suffix")))
+            return false;
     }
     return true;
 }
@@ -109,18 +171,12 @@ static void complete(struct sl_exchange *ex, const json_t *body) {
     struct sl_content_form form = {0};
     bool echo = false;
     static const struct sl_field fields[] = {{"echo", SL_FIELD_BOOL, 0, 0, 0}};
-    const json_t *suffix = json_object_get(body, "suffix");
     if (!sl_prompt_check_model(ex, body) ||
         !sl_params_read(body, SL_API_COMPLETIONS, v->info.n_vocab, &params, e) ||
         !sl_content_form_read(body, &form, e) ||
         !sl_params_bind(&params, &form, form.rule, form.field, e) ||
         !sl_fields_read(body, fields, 1, &echo, e))
         goto out;
-    if (suffix && !json_is_null(suffix) &&
-        (!json_is_string(suffix) || json_string_length(suffix))) {
-        sl_http_bad(e, "suffix", "'suffix' is not supported");
-        goto out;
-    }
     if (echo && params.logprobs) {
         sl_http_bad(e, "echo", "'echo' together with 'logprobs' is not supported yet");
         goto out;

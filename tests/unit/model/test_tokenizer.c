@@ -212,6 +212,8 @@ static void test_eog_by_name(void **state) {
     assert_true(sl_tokenizer_is_eog(t, pad));
     assert_true(sl_tokenizer_is_control(t, prefix));
     assert_false(sl_tokenizer_is_eog(t, prefix));
+    assert_int_equal(sl_tokenizer_fim(t, SL_FIM_PREFIX), prefix);
+    assert_int_equal(sl_tokenizer_fim(t, SL_FIM_SUFFIX), SL_NO_TOKEN);
     sl_tokenizer_destroy(&t);
 
     start_bpe(&v, "qwen2");
@@ -219,7 +221,9 @@ static void test_eog_by_name(void **state) {
     end = add(&v, "<|end|>", NORMAL);
     uint32_t named = add(&v, "named", NORMAL);
     sl_gguf_write_u32(&v.w, "tokenizer.ggml.eot_token_id", named);
+    sl_gguf_write_u32(&v.w, "tokenizer.ggml.fim_mid_token_id", named);
     t = finish(&v);
+    assert_int_equal(sl_tokenizer_fim(t, SL_FIM_MIDDLE), named);
     assert_true(sl_tokenizer_is_eog(t, end));
     assert_true(sl_tokenizer_is_control(t, end));
     assert_true(sl_tokenizer_is_eog(t, named));

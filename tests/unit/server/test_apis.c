@@ -143,8 +143,7 @@ static void test_responses_errors(void **state) {
                  "input[0].output", "a string or an array");
 }
 
-/* -------------------------------------------------------------------------------------- messages
- */
+/* ------------------------------------------------------------------------------------ messages */
 
 static void test_messages(void **state) {
     (void)state;
@@ -255,8 +254,35 @@ static void test_count_tokens(void **state) {
     done(&answer);
 }
 
-/* ---------------------------------------------------------------------------------------- errors
- */
+/* -------------------------------------------------------------------------- fill in the middle */
+
+static void test_suffix(void **state) {
+    (void)state;
+    static const char ask[] = "{'prompt':['ab',[99]],'suffix':'d'}";
+    refuse(sl_completions_handle, ask, "suffix", "no tokens for filling");
+    refuse(sl_completions_handle, "{'prompt':'ab','suffix':3}", "suffix", "a number");
+    uint32_t marks[] = {fake_word(&tok, "<PRE>"), fake_word(&tok, "<SUF>"),
+                        fake_word(&tok, "<MID>")};
+    for (int bos = 0; bos < 2; bos++) {
+        tok.add_bos = bos;
+        server.served->chat.prepend_bos = bos;
+        struct sl_exchange ex;
+        run(&ex, sl_completions_handle, ask);
+        assert_non_null(ex.gen);
+        const uint32_t want[] = {FAKE_BOS, marks[0], 'a', 'b', marks[1], 'd', marks[2]};
+        const struct sl_ids *got = ex.gen->prompts;
+        assert_int_equal(got[0].n, 6 + bos);
+        assert_memory_equal(got[0].ids, want + 1 - bos, (6u + (size_t)bos) * sizeof *want);
+        const uint32_t ids[] = {marks[0], 99, marks[1], 'd', marks[2]}; /* as given: no BOS */
+        assert_int_equal(got[1].n, 5);
+        assert_memory_equal(got[1].ids, ids, sizeof ids);
+        done(&ex);
+    }
+    tok.add_bos = server.served->chat.prepend_bos = false;
+    tok.n_words = 0;
+}
+
+/* -------------------------------------------------------------------------------------- errors */
 
 static void test_error_shapes(void **state) {
     (void)state;
@@ -319,7 +345,7 @@ int main(void) {
         cmocka_unit_test(test_responses_errors), cmocka_unit_test(test_messages),
         cmocka_unit_test(test_billing_header),   cmocka_unit_test(test_messages_errors),
         cmocka_unit_test(test_count_tokens),     cmocka_unit_test(test_error_shapes),
-        cmocka_unit_test(test_rename),
+        cmocka_unit_test(test_rename),           cmocka_unit_test(test_suffix),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
