@@ -226,7 +226,8 @@ static int plan(struct options *o) {
 }
 
 int sl_cmd_plan(int argc, char **argv) {
-    struct options o = {.memory = SL_ENGINE_OPTIONS_DEFAULT};
+    struct options o = {.memory = SL_ENGINE_OPTIONS_DEFAULT,
+                        .engine = {.cache_ram_bytes = SL_CACHE_RAM_AUTO}};
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
          "the GGUF file (also as the only argument)", false},
@@ -247,6 +248,12 @@ int sl_cmd_plan(int argc, char **argv) {
         {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
          "CPU threads that compute (default: all CPUs)", false},
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 (default) or q8_0", false},
+        {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &o.engine.cache_ram_bytes,
+         "memory for texts that may come again", false},
+        {SL_ARG_STRING, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
+         "with what keeping them in a folder takes of memory", false},
+        {SL_ARG_BYTES, 0, "--cache-disk", "SIZE", &o.engine.cache_disk_bytes,
+         "and on disk (default 8GiB)", false},
         {SL_ARG_U32, 0, "--max-body-mib", "MIB", &o.max_body_mib, "largest request body", false},
         {SL_ARG_U32, 0, "--max-connections", "N", &o.server.max_connections, "open connections",
          false},

@@ -192,10 +192,52 @@ static void expected_hits(void **state) {
     close_model(&m);
 }
 
+/* Pages for prefixes: out of what a resident model leaves, and never at the experts' cost. */
+static void prefixes_take_what_is_left(void **state) {
+    (void)state;
+    struct sl_synth_config sc = mixed();
+    struct test_model m;
+    open_model(&m, &sc);
+    struct sl_memory_plan without, p;
+    struct sl_engine_config c = streamed(4096 * MIB);
+    c.experts = SL_EXPERTS_RESIDENT;
+    assert_ok(sl_memory_plan_make(m.model, &c, NULL, &without, &test_err));
+    assert_int_equal(without.cache_pages, 0);
+    c.cache_ram_bytes = SL_CACHE_RAM_AUTO;
+    assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
+    assert_in_range(p.cache_pages, 1, without.n_pages); /* no more than the sessions' */
+    assert_int_equal(p.n_pages, without.n_pages + p.cache_pages);
+    assert_true(p.total_bytes > without.total_bytes && p.total_bytes <= p.budget_bytes);
+    assert_int_equal(p.least_bytes, without.least_bytes);
+    for (uint64_t more = 0; more < 4; more++) { /* where little is left it takes little */
+        c.ram_bytes = without.least_bytes + more * MIB / 4;
+        assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
+        assert_true(p.total_bytes <= p.budget_bytes);
+    }
+    c.experts = SL_EXPERTS_STREAMED;
+    assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
+    assert_int_equal(p.cache_pages, 0);
+    c.cache_ram_bytes = 3 * MIB; /* asked for: counted with what must be there */
+    c.ram_bytes = least_of(m.model, c);
+    assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
+    uint64_t page = (uint64_t)(p.k_page_bytes + p.v_page_bytes) * m.model->hp.n_layer;
+    assert_true(p.cache_pages > 0 && p.cache_pages * page <= 3 * MIB);
+    uint64_t before = p.total_bytes;
+    c.ram_bytes = 4096 * MIB;
+    c.experts = SL_EXPERTS_RESIDENT;
+    assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
+    before = p.total_bytes;
+    c.cache_dir = "/tmp/folder";
+    assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
+    assert_true(p.prefix_disk_bytes > 0 && p.total_bytes > before + p.prefix_disk_bytes - MIB);
+    close_model(&m);
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_works_and_less_does_not),
+        cmocka_unit_test(prefixes_take_what_is_left),
         cmocka_unit_test(slots_by_class),
         cmocka_unit_test(every_part_counts),
         cmocka_unit_test(rows_of_the_caller),

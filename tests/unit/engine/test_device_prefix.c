@@ -1,0 +1,93 @@
+/* Prefixes on a device whose memory the host cannot follow: pages go to the folder and come back by
+ * copies, and answers are the CPU's. */
+#include "tests/support/card.h"
+#include "tests/support/folder.h"
+#include "tests/unit/engine/fixture.h"
+
+#include "common/metrics.h"
+#include "engine/engine_internal.h"
+
+static struct test_model tiny;
+static struct folder folder;
+static struct card_source source;
+
+static int setup(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("qwen3moe");
+    open_model(&tiny, &c);
+    open_folder(&folder);
+    card_source_init(&source, &(struct card_config){.n_threads = 1});
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    close_folder(&folder);
+    close_model(&tiny);
+    return 0;
+}
+
+static struct sl_engine *start(bool on_card, bool rows_alike) {
+    struct sl_engine_config c = {.n_threads = 1,
+                                 .ctx_tokens = 600,
+                                 .parallel = 3,
+                                 .batch_tokens = 64,
+                                 .cache_dir = on_card ? folder.path : NULL,
+                                 .cache_disk_bytes = 64 << 20,
+                                 .cache_read_always = true,
+                                 .experts = SL_EXPERTS_RESIDENT,
+                                 .ram_bytes = (uint64_t)1 << 40,
+                                 .device_source = on_card ? &source.source : NULL};
+    struct sl_engine *e = new_engine(&tiny, &c);
+    e->dev->caps.rows_alike = rows_alike; /* nothing runs yet */
+    return e;
+}
+
+static struct run *ask(struct sl_engine *e, const struct run *before, uint32_t n_prompt,
+                       uint32_t n_answer) {
+    struct run *r = new_run(77, n_prompt, tiny.model->hp.n_vocab, n_answer);
+    for (uint32_t i = 0; before && i < before->n && 150 + i < n_prompt; i++)
+        r->prompt[150 + i] = before->tokens[i].id;
+    r->req.logprobs = r->req.ignore_eog = true;
+    submit(e, r);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    return r;
+}
+
+static void pages_of_a_card(void **state) {
+    (void)state;
+    struct sl_engine *cpu = start(false, true);
+    struct run *want = ask(cpu, NULL, 150, 120), *want_next = ask(cpu, want, 400, 20);
+    sl_engine_destroy(&cpu);
+    for (uint32_t alike = 0; alike < 2; alike++) {
+        /* Of the first answer's text, only its prompt's pages where the rows are not alike. */
+        uint32_t known = alike ? 256 : 128;
+        for (uint32_t pass = 0; pass < 3; pass++) {
+            struct sl_engine *e = start(true, alike);
+            int64_t disk = sl_metric(prefix_disk_hit_tokens_total);
+            struct run *r = ask(e, NULL, 150, 120);
+            assert_same_tokens(want, r);
+            assert_int_equal(r->result.n_cached, pass ? 128 : 0);
+            free_run(r);
+            r = ask(e, want, 400, 20);
+            assert_same_tokens(want_next, r);
+            assert_int_equal(r->result.n_cached, pass ? 384 : known);
+            free_run(r);
+            disk = sl_metric(prefix_disk_hit_tokens_total) - disk;
+            assert_true(pass ? disk > 0 : disk == 0);
+            assert_int_equal(sl_metric(kv_pages_used), 0);
+            sl_engine_destroy(&e);
+        }
+        close_folder(&folder);
+        assert_int_equal(mkdir(folder.path, 0700), 0);
+    }
+    free_run(want);
+    free_run(want_next);
+}
+
+int main(void) {
+    sl_log_set_level(SL_LOG_ERROR);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_of_a_card)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
