@@ -5,12 +5,14 @@
 # The folder whose archive a target links, with those below it; model unless said here.
 FUZZ_LAYER_http := server
 FUZZ_LAYER_json := server
+FUZZ_LAYER_splitter := server
 FUZZ_LAYER_routes := expert_cache
 # More libFuzzer arguments of a target, such as -max_len=4096.
 FUZZ_ARGS_gguf := -max_len=16384
 FUZZ_ARGS_grammar := -max_len=2048
 FUZZ_ARGS_http := -max_len=8192 -dict=tests/fuzz/http.dict
 FUZZ_ARGS_schema := -max_len=4096
+FUZZ_ARGS_splitter := -max_len=2048
 FUZZ_ARGS_template := -max_len=4096 -dict=tests/fuzz/template.dict
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang

@@ -146,7 +146,7 @@ static struct reply client_request(const char *method, const char *path, const c
     return client_end(client_begin_on(fd, method, path, headers, body));
 }
 
-static struct reply client_get(const char *path) {
+__attribute__((unused)) static struct reply client_get(const char *path) {
     return client_request("GET", path, "", NULL);
 }
 static struct reply client_post(const char *path, const char *body) {
