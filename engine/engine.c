@@ -52,6 +52,12 @@ static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
         if (st != SL_OK)
             return st;
     }
+    if (e->plan.ram_pages) {
+        uint64_t page = (e->plan.k_page_bytes + e->plan.v_page_bytes) * e->model->hp.n_layer;
+        enum sl_status st = sl_prefix_ram_create(e, e->plan.ram_pages, page, &e->ram, err);
+        if (st != SL_OK)
+            return st;
+    }
     if (e->disk)
         sl_prefix_disk_keys(e->disk, &secret, &root);
     return sl_prefix_tree_create(e->plan.n_pages, secret, root, &e->prefixes, err);
@@ -155,6 +161,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
     }
     sl_forward_destroy(&e->forward);
     sl_prefix_disk_close(&e->disk);
+    sl_prefix_ram_destroy(&e->ram);
     sl_prefix_tree_destroy(&e->prefixes);
     sl_store_destroy(&e->store);
     sl_expert_map_destroy(&e->map);

@@ -7,6 +7,7 @@
 #include "engine/expert_store.h"
 #include "engine/forward.h"
 #include "engine/prefix_disk.h"
+#include "engine/prefix_ram.h"
 #include "engine/prefix_tree.h"
 #include "engine/session.h"
 #include "engine/step_share.h"
@@ -35,6 +36,7 @@ struct sl_engine {
     struct sl_expert_map *map;
     struct sl_kv_pool kv;
     struct sl_prefix_tree *prefixes;
+    struct sl_prefix_ram *ram; /* NULL: the pool's pages are in RAM themselves, or none was given */
     struct sl_prefix_disk *disk; /* NULL: prefixes are kept in memory only */
     struct sl_forward *forward;
     struct sl_sampler_space space;
@@ -79,6 +81,9 @@ enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_p
                                uint32_t n_tokens) SL_MUST_CHECK;
 /* Gives all of them back. */
 void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages);
+/* Copies a page of all layers, K then V each, to or from the host, and waits for it. */
+enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host,
+                            bool to_device) SL_MUST_CHECK;
 /* Gives all of a session's pages back; the shared ones stay in the prefix tree. It then has no KV.
  */
 void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s);

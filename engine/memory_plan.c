@@ -4,6 +4,7 @@
 #include "engine/expert_map.h"
 #include "engine/forward.h"
 #include "engine/prefix_disk.h"
+#include "engine/prefix_ram.h"
 #include "engine/prefix_tree.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
@@ -121,10 +122,11 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan
     uint64_t room = n_pages * SL_KV_PAGE_TOKENS < UINT32_MAX
                         ? (UINT32_MAX - 1) / SL_KV_PAGE_TOKENS - n_pages
                         : 0;
-    uint64_t cached = c->cache_ram_bytes == SL_CACHE_RAM_AUTO
-                          ? 0
-                          : c->cache_ram_bytes / (page_bytes + sl_prefix_tree_bytes(1));
+    uint64_t given = c->cache_ram_bytes == SL_CACHE_RAM_AUTO ? 0 : c->cache_ram_bytes;
+    uint64_t cached = p->apart ? 0 : given / (page_bytes + sl_prefix_tree_bytes(1));
     p->cache_pages = (uint32_t)(cached < room ? cached : room);
+    p->ram_pages = p->apart ? sl_prefix_ram_slots(given, page_bytes) : 0;
+    p->prefix_ram_bytes = sl_prefix_ram_bytes(p->ram_pages, page_bytes);
     n_pages += p->cache_pages;
     if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
         return sl_fail(
@@ -172,7 +174,7 @@ static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
     p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab) +
                     sl_prefix_tree_bytes(p->n_pages);
     p->prefix_disk_bytes = p->config.cache_dir ? sl_prefix_disk_memory_bytes(p, hp->n_layer) : 0;
-    p->host_bytes += p->prefix_disk_bytes;
+    p->host_bytes += p->prefix_disk_bytes + p->prefix_ram_bytes;
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
     p->host_bytes += sl_expert_map_bytes(hp->n_layer, hp->n_expert);
@@ -296,7 +298,7 @@ static enum sl_status plan_experts(const struct sl_model *model, const struct sl
  * slots have all of that, and a page of theirs saves more. As many as the sessions' at most. */
 static uint64_t spare_for_cache(const struct sl_memory_plan *p) {
     uint64_t needed = sl_plan_fixed_bytes(p);
-    if (p->streaming || p->apart || p->budget_bytes <= needed)
+    if (p->streaming || p->budget_bytes <= needed)
         return 0;
     uint64_t share = (p->budget_bytes - needed) / CACHE_SHARE;
     return share < p->kv_bytes ? share : p->kv_bytes;
@@ -342,9 +344,12 @@ static void add_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
     add_row(p, "kernel scratch", there, p->scratch_bytes, "%s", dev ? dev->caps.name : "");
     add_row(p, "read back", SL_MEMORY_PINNED, p->pinned_bytes, "logits and chosen experts");
     add_row(p, "loading", SL_MEMORY_HOST, p->load_bytes, "weights on their way to the device");
+    add_row(p, "prefix copies", SL_MEMORY_HOST, p->prefix_ram_bytes,
+            "%u pages that the device gave up", p->ram_pages);
     add_row(p, "prefix files", SL_MEMORY_HOST, p->prefix_disk_bytes,
             "list and buffers for %.1f MiB on disk", (double)c->cache_disk_bytes / 0x1p20);
-    add_row(p, "host tables", SL_MEMORY_HOST, p->host_bytes - p->prefix_disk_bytes,
+    add_row(p, "host tables", SL_MEMORY_HOST,
+            p->host_bytes - p->prefix_disk_bytes - p->prefix_ram_bytes,
             "step tables, the sampler, the trace");
     add_row(p, "sessions", SL_MEMORY_HOST, p->session_bytes,
             "tokens of %u running and %u waiting requests", c->parallel, c->queue_max);
@@ -399,8 +404,6 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
                           : c->vram_bytes ? c->vram_bytes
                           : memory        ? memory
                                           : UINT64_MAX;
-    if (p.apart)
-        c->cache_ram_bytes = 0; /* its pages would not be in RAM */
     st = plan_all(model, dev, &p, err);
     if (st != SL_OK) {
         out_plan->least_bytes = p.least_bytes;

@@ -10,7 +10,7 @@
 #include "engine/engine.h"
 #include "engine/expert_layout.h"
 
-#define SL_PLAN_MAX_ROWS 24u
+#define SL_PLAN_MAX_ROWS 32u
 
 struct sl_memory_plan {
     /* The configuration with every 0 replaced by what it stands for. */
@@ -21,6 +21,7 @@ struct sl_memory_plan {
     uint32_t session_pages;            /* KV pages of one session at ctx_tokens */
     uint32_t n_pages;                  /* in the pool: parallel * session_pages + cache_pages */
     uint32_t cache_pages;              /* more than sessions can ever hold at once */
+    uint32_t ram_pages;                /* copies in the host's memory, where the pool is apart */
     size_t k_page_bytes, v_page_bytes; /* of one layer */
 
     bool reads_back;  /* the host cannot follow device addresses */
@@ -52,6 +53,7 @@ struct sl_memory_plan {
     uint64_t kv_bytes;          /* all pages of all layers */
     uint64_t activation_bytes;  /* the layer loop's buffers, logits included */
     uint64_t scratch_bytes;     /* the backend's own */
+    uint64_t prefix_ram_bytes;  /* of host_bytes: ram_pages with their list */
     uint64_t prefix_disk_bytes; /* of host_bytes: for prefixes kept on disk */
     uint64_t host_bytes;        /* step tables, sampler */
     uint64_t total_bytes;       /* of the host */

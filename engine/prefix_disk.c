@@ -138,29 +138,12 @@ void sl_prefix_disk_used(struct sl_prefix_disk *d, uint32_t node) {
     sl_block_store_touch(d->store, sl_prefix_key(d->e->prefixes, node));
 }
 
-/* ---- between pages and buffers ---- */
-
-/* Moves a page's parts, layer by layer K then V, from or to the buffer. */
-static enum sl_status move_page(struct sl_prefix_disk *d, uint32_t page, uint8_t *payload,
-                                bool to_device) {
-    struct sl_engine *e = d->e;
-    enum sl_status st = SL_OK;
-    for (uint32_t l = 0; l < e->kv.n_layer && st == SL_OK; l++) {
-        struct sl_kv_view v = sl_kv_layer(&e->kv, l);
-        char *part[2] = {(char *)v.k + v.k_page_bytes * page, (char *)v.v + v.v_page_bytes * page};
-        size_t bytes[2] = {v.k_page_bytes, v.v_page_bytes};
-        for (int i = 0; i < 2 && st == SL_OK; i++) {
-            st = to_device ? sl_device_upload(e->dev, part[i], payload, bytes[i])
-                           : sl_device_download(e->dev, payload, part[i], bytes[i]);
-            payload += bytes[i];
-        }
-    }
-    return st == SL_OK ? sl_device_sync(e->dev) : st;
-}
+/* ---- writing ---- */
 
 /* Writes go while half of the buffers are free for prompts that wait. */
 static enum sl_status write_new(struct sl_prefix_disk *d) {
-    struct sl_prefix_tree *t = d->e->prefixes;
+    struct sl_engine *e = d->e;
+    struct sl_prefix_tree *t = e->prefixes;
     enum sl_status st = SL_OK;
     while (st == SL_OK && d->first != NONE && sl_block_store_writable(d->store) &&
            sl_block_store_n_free(d->store) > sl_block_store_n_buffers(d->store) / 2) {
@@ -176,7 +159,7 @@ static enum sl_status write_new(struct sl_prefix_disk *d) {
         b->id =
             (struct sl_block_id){.root = d->root, .key = key, .parent = sl_prefix_key(t, parent)};
         memcpy(b->id.ids, sl_prefix_ids(t, page), sizeof b->id.ids);
-        st = move_page(d, page, b->payload, false);
+        st = sl_page_copy(e, page, b->payload, false);
         if (st != SL_OK) {
             sl_block_store_give(d->store, b);
             break;
@@ -257,7 +240,8 @@ static enum sl_status was_read(struct sl_prefix_disk *d, struct sl_block_buf *b)
     if (b->status == SL_OK && b->number == s->n_shared) {
         st = sl_slot_reserve(e, s->slot, &s->n_pages, s->n_kv + PAGE);
         if (st == SL_OK)
-            st = move_page(d, sl_forward_page(e->forward, s->slot, s->n_shared), b->payload, true);
+            st = sl_page_copy(e, sl_forward_page(e->forward, s->slot, s->n_shared), b->payload,
+                              true);
         if (st != SL_OK)
             return st;
         s->n_kv += PAGE;

@@ -160,6 +160,10 @@ void sl_prefix_release(struct sl_prefix_tree *t, uint32_t node) {
     t->n_idle++;
 }
 
+uint32_t sl_prefix_oldest(const struct sl_prefix_tree *t) {
+    return t->oldest;
+}
+
 uint32_t sl_prefix_evict(struct sl_prefix_tree *t) {
     uint32_t node = t->oldest;
     if (node == NONE)

@@ -46,6 +46,8 @@ void sl_prefix_add(struct sl_prefix_tree *t, uint32_t page, uint32_t parent, con
 void sl_prefix_use(struct sl_prefix_tree *t, uint32_t node);
 /* One less, after all below it that the same user had. */
 void sl_prefix_release(struct sl_prefix_tree *t, uint32_t node);
+/* The node that evict would take; SL_KV_NO_PAGE: all are in use. */
+uint32_t sl_prefix_oldest(const struct sl_prefix_tree *t);
 /* Takes the node out that nobody uses and whose last use is longest ago, always a leaf, and returns
  * its page; SL_KV_NO_PAGE: all are in use. */
 uint32_t sl_prefix_evict(struct sl_prefix_tree *t);

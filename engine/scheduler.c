@@ -283,9 +283,13 @@ static uint32_t update_gauges(struct sl_engine *e) {
 static enum sl_status settle(struct sl_engine *e) {
     uint32_t parallel = e->plan.config.parallel;
     enum sl_status st = e->disk ? sl_prefix_disk_poll(e->disk) : SL_OK;
-    for (uint32_t i = 0; i < parallel && st == SL_OK; i++)
-        if (e->slots[i] && !e->slots[i]->parked && !e->slots[i]->loads)
-            st = sl_session_adopt(e, e->slots[i]);
+    for (uint32_t i = 0; i < parallel && st == SL_OK; i++) {
+        if (!e->slots[i] || e->slots[i]->parked || e->slots[i]->loads)
+            continue;
+        st = sl_session_adopt(e, e->slots[i]);
+        if (st == SL_OK && e->ram)
+            st = sl_prefix_ram_adopt(e->ram, e->slots[i]);
+    }
     for (uint32_t i = 0; i < parallel; i++) {
         struct sl_session *s = e->slots[i];
         if (!s)

@@ -17,29 +17,48 @@ static void tell_idle(struct sl_engine *e) {
     sl_kv_set_idle(&e->kv, sl_prefix_n_idle(e->prefixes));
 }
 
+enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host, bool to_device) {
+    enum sl_status st = SL_OK;
+    for (uint32_t l = 0; l < e->kv.n_layer && st == SL_OK; l++) {
+        struct sl_kv_view v = sl_kv_layer(&e->kv, l);
+        char *part[2] = {(char *)v.k + v.k_page_bytes * page, (char *)v.v + v.v_page_bytes * page};
+        size_t bytes[2] = {v.k_page_bytes, v.v_page_bytes};
+        for (int i = 0; i < 2 && st == SL_OK; i++) {
+            st = to_device ? sl_device_upload(e->dev, part[i], host, bytes[i])
+                           : sl_device_download(e->dev, host, part[i], bytes[i]);
+            host += bytes[i];
+        }
+    }
+    return st == SL_OK ? sl_device_sync(e->dev) : st;
+}
+
 /* A free page, or that of the prefix whose last use is longest ago. */
-static uint32_t take_page(struct sl_engine *e) {
-    uint32_t page = sl_kv_page_take(&e->kv);
-    if (page != SL_KV_NO_PAGE)
-        return page;
-    page = sl_prefix_evict(e->prefixes);
-    if (page == SL_KV_NO_PAGE)
-        return page;
+static enum sl_status take_page(struct sl_engine *e, uint32_t *out_page) {
+    *out_page = sl_kv_page_take(&e->kv);
+    if (*out_page != SL_KV_NO_PAGE)
+        return SL_OK;
+    uint32_t node = sl_prefix_oldest(e->prefixes);
+    if (node == SL_KV_NO_PAGE)
+        return SL_ERR_DEVICE_OOM;
+    enum sl_status st = e->ram ? sl_prefix_ram_keep(e->ram, node) : SL_OK;
+    if (st != SL_OK)
+        return st;
+    *out_page = sl_prefix_evict(e->prefixes);
     sl_count(prefix_evictions_total, 1);
     if (e->disk)
-        sl_prefix_disk_evicted(e->disk, page);
-    return page;
+        sl_prefix_disk_evicted(e->disk, node);
+    return SL_OK;
 }
 
 enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_pages,
                                uint32_t n_tokens) {
-    uint32_t need = (n_tokens + PAGE - 1) / PAGE;
+    uint32_t need = (n_tokens + PAGE - 1) / PAGE, page;
     assert(need <= e->plan.session_pages);
     enum sl_status st = SL_OK;
     while (*n_pages < need && st == SL_OK) {
-        uint32_t page = take_page(e);
-        st = page == SL_KV_NO_PAGE ? SL_ERR_DEVICE_OOM
-                                   : sl_forward_set_page(e->forward, slot, (*n_pages)++, page);
+        st = take_page(e, &page);
+        if (st == SL_OK)
+            st = sl_forward_set_page(e->forward, slot, (*n_pages)++, page);
     }
     tell_idle(e);
     return st;

@@ -86,8 +86,61 @@ static void pages_of_a_card(void **state) {
     free_run(want_next);
 }
 
+/* What the card gives up for others stays in the host's memory, as far as that goes. */
+static void pages_of_a_card_in_ram(void **state) {
+    (void)state;
+    struct sl_engine_config c = {.n_threads = 1,
+                                 .ctx_tokens = 300,
+                                 .parallel = 1,
+                                 .batch_tokens = 64,
+                                 .cache_ram_bytes = 2 << 20,
+                                 .experts = SL_EXPERTS_RESIDENT,
+                                 .ram_bytes = (uint64_t)1 << 40,
+                                 .device_source = &source.source};
+    struct sl_engine *e = new_engine(&tiny, &c);
+    uint32_t room = e->plan.ram_pages;
+    assert_true(!e->plan.cache_pages && room >= 20 && e->plan.prefix_ram_bytes <= 2 << 20);
+    struct run *want[6];
+    for (uint32_t i = 0; i < 6; i++) { /* 4 pages each, of which 5 fit the card */
+        want[i] = new_run(500 + i, 270, tiny.model->hp.n_vocab, 20);
+        want[i]->req.logprobs = want[i]->req.ignore_eog = true;
+        submit(e, want[i]);
+        wait_run(want[i]);
+    }
+    int64_t hits = sl_metric(prefix_ram_hit_tokens_total);
+    for (uint32_t round = 0; round < 3; round++)
+        for (uint32_t i = 0; i < 6; i++) {
+            struct run *r = new_run(500 + i, 270, tiny.model->hp.n_vocab, 20);
+            r->req.logprobs = r->req.ignore_eog = true;
+            submit(e, r);
+            wait_run(r);
+            assert_same_tokens(want[i], r);
+            if (room >= 24)
+                assert_int_equal(r->result.n_cached, 256);
+            free_run(r);
+        }
+    assert_true(sl_metric(prefix_ram_hit_tokens_total) - hits >= 6 * 256);
+    assert_int_equal(sl_metric(kv_pages_used), 0);
+    for (uint32_t i = 0; i < 6; i++)
+        free_run(want[i]);
+    sl_engine_destroy(&e);
+    c.cache_ram_bytes =
+        60000; /* room for one or two: nothing goes wrong when they are pushed out */
+    e = new_engine(&tiny, &c);
+    assert_in_range(e->plan.ram_pages, 1, 2);
+    for (uint32_t i = 0; i < 12; i++) {
+        struct run *r = new_run(500 + i % 3, 270, tiny.model->hp.n_vocab, 20);
+        submit(e, r);
+        wait_run(r);
+        assert_int_equal(r->result.status, SL_OK);
+        free_run(r);
+    }
+    sl_engine_destroy(&e);
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_of_a_card)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_of_a_card),
+                                       cmocka_unit_test(pages_of_a_card_in_ram)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,31 @@
+/* The prefix tree's home in the host's memory, for devices with memory of their own: pages that the
+ * device needs for others are copied out, and copied in again when their text comes.
+ *
+ * The scheduler's; copies are waited for, which takes a fraction of what computing a page does. */
+#ifndef SL_ENGINE_PREFIX_RAM_H
+#define SL_ENGINE_PREFIX_RAM_H
+
+#include "common/status.h"
+
+#include <stdint.h>
+
+struct sl_engine;
+struct sl_session;
+struct sl_prefix_ram;
+
+/* Slots that so much memory has room for, and what create allocates for them. */
+uint32_t sl_prefix_ram_slots(uint64_t bytes, uint64_t page_bytes);
+uint64_t sl_prefix_ram_bytes(uint32_t n_slots, uint64_t page_bytes);
+
+/* page_bytes: keys and values of a page, all layers. */
+enum sl_status sl_prefix_ram_create(struct sl_engine *e, uint32_t n_slots, uint64_t page_bytes,
+                                    struct sl_prefix_ram **out_ram,
+                                    struct sl_err *err) SL_MUST_CHECK;
+void sl_prefix_ram_destroy(struct sl_prefix_ram **r);
+
+/* The node is about to lose its page. A failure is the device's. */
+enum sl_status sl_prefix_ram_keep(struct sl_prefix_ram *r, uint32_t node) SL_MUST_CHECK;
+/* Before a step: takes what is known of the text that comes next. A failure is the device's. */
+enum sl_status sl_prefix_ram_adopt(struct sl_prefix_ram *r, struct sl_session *s) SL_MUST_CHECK;
+
+#endif
