@@ -1,9 +1,8 @@
 /* What the machine would allow: bytes that the runs touched over bandwidths of the same run. */
 #include "cli/bench.h"
 
-#include "engine/expert_layout.h"
+#include "engine/expert_speed.h"
 #include "engine/memory_plan.h"
-#include "streaming/disk_probe.h"
 
 #include <math.h>
 
@@ -14,25 +13,9 @@
 
 double sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,
                           struct sl_err *why) {
-    struct sl_expert_layout layout = {0};
     struct sl_disk_speed speed = {0};
-    enum sl_status st = sl_expert_layout_make(m, &layout, why);
-    uint32_t bytes = 0; /* the largest matrix of an expert */
-    for (uint32_t l = 0; st == SL_OK && l < layout.n_layer; l++)
-        for (uint32_t x = 0; x < SL_EXPERT_EXTENTS; x++)
-            if (layout.layers[l].extent[x].size_bytes > bytes)
-                bytes = layout.layers[l].extent[x].size_bytes;
-    sl_expert_layout_release(&layout);
-    if (st == SL_OK && !bytes)
-        st = sl_fail(why, SL_ERR_UNSUPPORTED, "the model has no routed experts");
-    if (st == SL_OK && config->ram_bytes &&
-        sl_disk_probe_bytes(bytes) > config->ram_bytes / BUDGET_PART)
-        st = sl_fail(why, SL_ERR_NOMEM, "measuring takes %.0f MiB, too much of the budget",
-                     (double)sl_disk_probe_bytes(bytes) / 0x1p20);
-    struct sl_reader_config reader = sl_memory_plan_reader(config);
-    if (st == SL_OK)
-        st = sl_disk_bandwidth(sl_gguf_file_path(m->gguf, 0), reader.kind, bytes, DISK_SECONDS,
-                               &speed, why);
+    uint64_t most = config->ram_bytes ? config->ram_bytes / BUDGET_PART : UINT64_MAX;
+    enum sl_status st = sl_store_disk_speed(m, config, DISK_SECONDS, most, &speed, why);
     return st == SL_OK ? speed.bytes_per_s : 0;
 }
 

@@ -9,7 +9,7 @@
 #include "engine/memory_budget.h"
 #include "engine/plan_speed.h"
 #include "model/tokenizer.h"
-#include "streaming/disk_probe.h"
+#include "engine/expert_speed.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -60,12 +60,10 @@ static void measure(struct report *r) {
         r->ram_rate = sl_ram_read_bandwidth(r->plan.n_threads, RAM_SECONDS, room);
     }
     if (!r->disk_given && r->plan.streaming) {
-        struct sl_reader_config reader = sl_memory_plan_reader(&r->plan.config);
         struct sl_disk_speed speed;
         sl_show_progress("measuring how fast the disk can be read");
-        if (sl_disk_bandwidth(sl_gguf_file_path(r->model->gguf, r->layout.layers[0].extent[0].file),
-                              reader.kind, r->layout.layers[0].extent[0].size_bytes, DISK_SECONDS,
-                              &speed, &err) == SL_OK)
+        if (sl_store_disk_speed(r->model, &r->plan.config, DISK_SECONDS, UINT64_MAX, &speed,
+                                &err) == SL_OK)
             r->disk_rate = speed.bytes_per_s;
         else
             sl_warn("the disk's speed is not known (--disk-bandwidth gives it): %s", err.text);

@@ -1,6 +1,7 @@
 #include "engine/expert_store.h"
 
 #include "common/log.h"
+#include "engine/expert_speed.h"
 #include "engine/expert_tiers.h"
 #include "engine/heat_store.h"
 
@@ -40,8 +41,8 @@ static bool mirror_path(const char *mirror, const char *path, uint32_t n_files, 
     return snprintf(out, size, "%.*s/%s", (int)n, mirror, name) < (int)size;
 }
 
-static void add_mirrors(struct sl_store *s, const struct sl_gguf *gguf) {
-    const struct sl_engine_config *c = &s->plan->config;
+static void add_mirrors(struct sl_reader *reader, const struct sl_engine_config *c,
+                        const struct sl_gguf *gguf) {
     char path[4096];
     for (uint32_t m = 0; m < c->n_mirrors; m++)
         for (uint32_t i = 0; i < sl_gguf_n_files(gguf); i++) {
@@ -49,10 +50,28 @@ static void add_mirrors(struct sl_store *s, const struct sl_gguf *gguf) {
             if (!mirror_path(c->mirrors[m], sl_gguf_file_path(gguf, i), sl_gguf_n_files(gguf), path,
                              sizeof path))
                 sl_fail(&why, SL_ERR_CONFIG, "%s: too long a path", c->mirrors[m]);
-            else if (sl_reader_add_mirror(s->reader, i, path, &why) == SL_OK)
+            else if (sl_reader_add_mirror(reader, i, path, &why) == SL_OK)
                 continue;
             sl_warn("the mirror is not used: %s", why.text);
         }
+}
+
+static enum sl_status add_files(struct sl_reader *reader, const struct sl_engine_config *c,
+                                const struct sl_gguf *gguf, struct sl_err *err) {
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < sl_gguf_n_files(gguf) && st == SL_OK; i++) {
+        uint32_t file;
+        const char *path = sl_gguf_file_path(gguf, i);
+        st = sl_reader_add_file(reader, path, &file, err);
+        if (st == SL_OK && sl_reader_file_bytes(reader, file) != sl_gguf_file_bytes(gguf, i))
+            st = sl_fail(err, SL_ERR_CORRUPT,
+                         "%s: has %" PRIu64 " bytes and had %" PRIu64 " a moment ago: is it still "
+                         "being written?",
+                         path, sl_reader_file_bytes(reader, file), sl_gguf_file_bytes(gguf, i));
+    }
+    if (st == SL_OK)
+        add_mirrors(reader, c, gguf);
+    return st;
 }
 
 static enum sl_status open_files(struct sl_store *s, const struct sl_gguf *gguf,
@@ -63,19 +82,44 @@ static enum sl_status open_files(struct sl_store *s, const struct sl_gguf *gguf,
     if (c->reader_source)
         return c->reader_source->open(c->reader_source, &rc, &s->reader, err);
     enum sl_status st = sl_reader_open(&rc, &s->reader, err);
-    for (uint32_t i = 0; i < sl_gguf_n_files(gguf) && st == SL_OK; i++) {
-        uint32_t file;
-        const char *path = sl_gguf_file_path(gguf, i);
-        st = sl_reader_add_file(s->reader, path, &file, err);
-        if (st == SL_OK && sl_reader_file_bytes(s->reader, file) != sl_gguf_file_bytes(gguf, i))
-            st = sl_fail(err, SL_ERR_CORRUPT,
-                         "%s: has %" PRIu64 " bytes and had %" PRIu64 " a moment ago: is it still "
-                         "being written?",
-                         path, sl_reader_file_bytes(s->reader, file), sl_gguf_file_bytes(gguf, i));
-    }
-    if (st == SL_OK)
-        add_mirrors(s, gguf);
-    return st;
+    return st == SL_OK ? add_files(s->reader, c, gguf, err) : st;
+}
+
+/* ---- the disk's speed ---- */
+
+struct probed {
+    const struct sl_engine_config *config;
+    const struct sl_gguf *gguf;
+};
+
+static enum sl_status add_probed(void *ctx, struct sl_reader *reader, struct sl_err *err) {
+    const struct probed *p = ctx;
+    return add_files(reader, p->config, p->gguf, err);
+}
+
+enum sl_status sl_store_disk_speed(const struct sl_model *model,
+                                   const struct sl_engine_config *config, double seconds,
+                                   uint64_t most_bytes, struct sl_disk_speed *out_speed,
+                                   struct sl_err *err) {
+    struct sl_expert_layout layout = {0};
+    enum sl_status st = sl_expert_layout_make(model, &layout, err);
+    uint32_t bytes = 0; /* the largest matrix of an expert */
+    for (uint32_t l = 0; st == SL_OK && l < layout.n_layer; l++)
+        for (uint32_t x = 0; x < SL_EXPERT_EXTENTS; x++)
+            if (layout.layers[l].extent[x].size_bytes > bytes)
+                bytes = layout.layers[l].extent[x].size_bytes;
+    sl_expert_layout_release(&layout);
+    if (st != SL_OK)
+        return st;
+    if (!bytes)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "the model has no routed experts");
+    if (sl_disk_probe_bytes(bytes) > most_bytes)
+        return sl_fail(err, SL_ERR_NOMEM, "measuring takes %.0f MiB, too much of the budget",
+                       (double)sl_disk_probe_bytes(bytes) / 0x1p20);
+    struct probed p = {config, model->gguf};
+    const struct sl_disk_files files = {
+        .reader = sl_memory_plan_reader(config), .add = add_probed, .ctx = &p};
+    return sl_disk_bandwidth(&files, bytes, seconds, out_speed, err);
 }
 
 /* ---- create ---- */

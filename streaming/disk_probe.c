@@ -14,7 +14,7 @@ struct probe {
     struct sl_reader *reader;
     struct sl_rng rng;
     struct sl_slot_layout layout;
-    uint64_t file_bytes;
+    uint64_t total_bytes; /* of the files that are large enough */
     uint32_t extent_bytes;
     uint32_t n_flying;
     bool refill;
@@ -23,10 +23,29 @@ struct probe {
     struct sl_read read[AT_ONCE];
 };
 
+/* 0: too small to be read from. */
+static uint64_t usable_bytes(const struct probe *p, uint32_t file) {
+    uint64_t bytes = sl_reader_file_bytes(p->reader, file);
+    return bytes < 16u * (uint64_t)p->extent_bytes ? 0 : bytes;
+}
+
+static uint32_t pick_file(struct probe *p) {
+    uint64_t at = sl_rng_u64(&p->rng) % p->total_bytes, bytes;
+    uint32_t file = 0;
+    while ((bytes = usable_bytes(p, file)) <= at) {
+        at -= bytes;
+        file++;
+    }
+    return file;
+}
+
 static void submit(struct probe *p, struct sl_read *d) {
+    uint32_t file = pick_file(p);
+    uint64_t places =
+        (sl_reader_file_bytes(p->reader, file) - p->extent_bytes) / SL_EXTENT_ALIGN_BYTES;
     for (uint32_t i = 0; i < EXTENTS; i++) {
-        uint64_t places = (p->file_bytes - p->extent_bytes) / SL_EXTENT_ALIGN_BYTES;
         d->extent[i] = (struct sl_extent){
+            .file = file,
             .offset_bytes = sl_rng_u64(&p->rng) % (places + 1) * SL_EXTENT_ALIGN_BYTES,
             .size_bytes = p->extent_bytes,
             .place_bytes = p->layout.place_bytes[i],
@@ -98,7 +117,25 @@ size_t sl_disk_probe_bytes(uint32_t extent_bytes) {
            ((extent_bytes ? extent_bytes : 1u << 20) + 2 * SL_IO_BLOCK_BYTES);
 }
 
-enum sl_status sl_disk_bandwidth(const char *path, enum sl_io_kind kind, uint32_t extent_bytes,
+static enum sl_status open_files(struct probe *p, const struct sl_disk_files *files,
+                                 const struct sl_slab *slab, struct sl_err *err) {
+    struct sl_reader_config c = files->reader;
+    c.slab = slab;
+    enum sl_status st = sl_reader_open(&c, &p->reader, err);
+    if (st == SL_OK)
+        st = files->add(files->ctx, p->reader, err);
+    if (st != SL_OK)
+        return st;
+    for (uint32_t i = 0; i < sl_reader_n_files(p->reader); i++)
+        p->total_bytes += usable_bytes(p, i);
+    if (!p->total_bytes)
+        return sl_fail(err, SL_ERR_INVALID,
+                       "no file has the %" PRIu64 " bytes that measuring a disk takes",
+                       16u * (uint64_t)p->extent_bytes);
+    return SL_OK;
+}
+
+enum sl_status sl_disk_bandwidth(const struct sl_disk_files *files, uint32_t extent_bytes,
                                  double seconds, struct sl_disk_speed *out_speed,
                                  struct sl_err *err) {
     struct probe *p = calloc(1, sizeof *p);
@@ -109,22 +146,11 @@ enum sl_status sl_disk_bandwidth(const char *path, enum sl_io_kind kind, uint32_
     p->extent_bytes = extent_bytes ? extent_bytes : 1u << 20;
     p->err = err;
     const uint32_t sizes[EXTENTS] = {p->extent_bytes, p->extent_bytes, p->extent_bytes};
-    uint32_t file;
     enum sl_status st = sl_slot_layout_init(&p->layout, sizes, EXTENTS, SL_EXTENT_ALIGN_BYTES, err);
     if (st == SL_OK)
         st = sl_slab_init(&slab, (size_t)AT_ONCE * p->layout.slot_bytes, false, err);
-    struct sl_reader_config c = {.kind = kind, .slab = &slab};
     if (st == SL_OK)
-        st = sl_reader_open(&c, &p->reader, err);
-    if (st == SL_OK)
-        st = sl_reader_add_file(p->reader, path, &file, err);
-    if (st == SL_OK) {
-        p->file_bytes = sl_reader_file_bytes(p->reader, file);
-        if (p->file_bytes < 16u * (uint64_t)p->extent_bytes)
-            st = sl_fail(err, SL_ERR_INVALID,
-                         "%s: %" PRIu64 " bytes are too few to measure a disk with", path,
-                         p->file_bytes);
-    }
+        st = open_files(p, files, &slab, err);
     if (st == SL_OK) {
         for (uint32_t i = 0; i < AT_ONCE; i++) {
             p->read[i].slot = slab.base + (size_t)i * p->layout.slot_bytes;

@@ -10,12 +10,20 @@ struct sl_disk_speed {
     uint32_t expert_bytes; /* that it was measured with */
 };
 
+/* What is read, and how. */
+struct sl_disk_files {
+    struct sl_reader_config reader; /* as it will be; the slab is the probe's own */
+    /* Adds files, and their mirrors. */
+    enum sl_status (*add)(void *ctx, struct sl_reader *reader, struct sl_err *err);
+    void *ctx;
+};
+
 /* Reads experts (three extents of extent_bytes, 0: 1 MiB, far apart, at odd offsets) from random
- * places of the file, with the reader's own defaults, for about seconds; the first third of it one
- * by one. Takes about 100 MiB of memory meanwhile. O_DIRECT: what the page cache holds does not
- * count, unless the file system refuses it. SL_ERR_INVALID: a file below 16 extents. SL_ERR_IO,
- * SL_ERR_NOMEM. */
-enum sl_status sl_disk_bandwidth(const char *path, enum sl_io_kind kind, uint32_t extent_bytes,
+ * places of the files, each file by its share of the bytes, for about seconds; the first third of
+ * it one by one. Files below 16 extents are left out. Takes about 100 MiB of memory meanwhile.
+ * O_DIRECT: what the page cache holds does not count, unless the file system refuses it.
+ * SL_ERR_INVALID: no other files. SL_ERR_IO, SL_ERR_NOMEM; add's. */
+enum sl_status sl_disk_bandwidth(const struct sl_disk_files *files, uint32_t extent_bytes,
                                  double seconds, struct sl_disk_speed *out_speed,
                                  struct sl_err *err) SL_MUST_CHECK;
 /* The memory that a measurement with these extents takes for what it reads. */

@@ -112,6 +112,7 @@ enum sl_status sl_reader_add_file(struct sl_reader *reader, const char *path, ui
  */
 enum sl_status sl_reader_add_mirror(struct sl_reader *reader, uint32_t file, const char *path,
                                     struct sl_err *err) SL_MUST_CHECK;
+uint32_t sl_reader_n_files(const struct sl_reader *reader);
 uint64_t sl_reader_file_bytes(const struct sl_reader *reader, uint32_t file);
 /* Whether the files are still what was opened (size, time of last change): one fstat each. A mirror
  * that is not is dropped with a warning. SL_ERR_CORRUPT: a file without another copy changed. */

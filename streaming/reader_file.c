@@ -212,6 +212,10 @@ enum sl_status sl_reader_add_mirror(struct sl_reader *r, uint32_t file, const ch
     return st;
 }
 
+uint32_t sl_reader_n_files(const struct sl_reader *r) {
+    return r->n_files;
+}
+
 uint64_t sl_reader_file_bytes(const struct sl_reader *r, uint32_t file) {
     return file < r->n_files ? r->files[file].size_bytes : 0;
 }

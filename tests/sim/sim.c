@@ -290,7 +290,7 @@ static void look_ahead(struct sim *s, uint32_t i) {
 /* Sums over the measured steps. */
 struct sums {
     double time_ns, dense_ns, touched_ns, touched_bytes, used_bytes, disk_bytes, bound_ns;
-    uint64_t n_steps, read_ahead, used_ahead, calls, waits;
+    uint64_t n_steps, read_ahead, used_ahead, calls, reads, syscalls;
 };
 
 /* The least time in which anybody could have run the layers so far, given what each of them had to
@@ -396,7 +396,8 @@ static void run_layer(struct sim *s, struct sim_device *dev, uint32_t i, struct 
     sum->read_ahead += fs->ahead_read - before.ahead_read;
     sum->used_ahead += fs->ahead_used - before.ahead_used;
     sum->calls += fs->calls - before.calls;
-    sum->waits += disk.syscalls - disk_before.syscalls;
+    sum->reads += disk.reads - disk_before.reads;
+    sum->syscalls += disk.syscalls - disk_before.syscalls;
 }
 
 void sim_run(const struct sim_run *run, struct sim_result *out_result) {
@@ -434,7 +435,8 @@ void sim_run(const struct sim_run *run, struct sim_result *out_result) {
         .read_ahead = (double)sum.read_ahead / n,
         .used_ahead = (double)sum.used_ahead / n,
         .calls = (double)sum.calls / n,
-        .waits = (double)sum.waits / n,
+        .reads = (double)sum.reads / n,
+        .syscalls = (double)sum.syscalls / n,
     };
     close_sim(&s);
 }

@@ -66,7 +66,8 @@ struct sim_result {
     double bound_ns;
     double amplification;          /* bytes from disk over bytes that were used */
     double read_ahead, used_ahead; /* experts of a step */
-    double calls, waits;           /* sl_op_moe; waits for the disk */
+    double calls;                  /* of sl_op_moe */
+    double reads, syscalls;        /* experts read; system calls that the reader would make */
 };
 
 /* Wrong behaviour (an expert computed that is not there, a pair computed twice or never, a read

@@ -32,6 +32,10 @@
 /* Look-ahead by guesses must not cost more than this of the speed without. */
 #define BAR_GUESS 98.0
 
+/* System calls of an expert read, where a layer reads so many: one call a layer, and a little. */
+#define BAR_SYSCALLS 0.25
+#define CALLS_READS  4.4
+
 static const struct sim_shape qwen3 = {"qwen3-30b, 2.5 MiB",       48,        128, 8,
                                        {{884736, 884736, 884736}}, 12u << 20, 0,   250u << 20};
 static const struct sim_shape olmoe = {
@@ -96,6 +100,7 @@ static void open_synth(const struct sl_trace_synth *c, struct replay_trace *out_
 /* ---- decoding ---- */
 
 struct score {
+    double syscalls; /* an expert read, by one sequence whose layers read enough; 0: they do not */
     double causal, can_causal, best_causal, overlap, can_overlap, best_overlap;
 };
 
@@ -115,6 +120,9 @@ static struct score decode_line(struct sim_run run) {
                       .can_causal = over(c.mem_ns + c.disk_ns, c.bound_ns),
                       .best_causal = over(c.bound_ns, c.step_ns),
                       .best_overlap = 100};
+    if (run.trace->steps[run.trace->n_steps - 1].n_rows == 1 &&
+        c.reads >= CALLS_READS * run.shape->n_layer)
+        s.syscalls = c.syscalls / c.reads;
     printf("# %5.1f%% %5.1f %8.2f %7.1f %6.1f %6.1f ", 100 * share, 100 * c.hit_share,
            c.step_ns / 1e6, s.causal, s.can_causal, s.best_causal);
     if (run.share == 0) { /* no slot is ever free to read ahead into */
@@ -134,7 +142,8 @@ static struct score decode_line(struct sim_run run) {
     return s;
 }
 
-static uint32_t n_overlap_reached, n_causal_reached;
+static uint32_t n_overlap_reached, n_causal_reached, n_syscalls;
+static double most_syscalls;
 
 static void decode(const char *kind, const struct sim_shape *shape,
                    const struct sim_machine *machine, const struct replay_trace *t,
@@ -156,6 +165,8 @@ static void decode(const char *kind, const struct sim_shape *shape,
             causal = min(causal, s.causal);
         }
         best_causal = min(best_causal, s.best_causal);
+        n_syscalls += s.syscalls > 0;
+        most_syscalls = max(most_syscalls, s.syscalls);
         best_overlap = min(best_overlap, s.best_overlap);
         if (s.can_overlap >= CAN_REACH) {
             n_can++;
@@ -330,6 +341,11 @@ static void run_all(void) {
     snprintf(what, sizeof what, "runs in which the overlap ceiling could be reached: %u",
              n_overlap_reached);
     check(n_overlap_reached >= 60, what);
+    snprintf(what, sizeof what,
+             "%u runs of one sequence whose layers read %.1f experts or more: at most %.3f system "
+             "calls an expert (bar %.2f)",
+             n_syscalls, CALLS_READS, most_syscalls, BAR_SYSCALLS);
+    check(n_syscalls >= 10 && most_syscalls <= BAR_SYSCALLS, what);
     guesses(&olmoe, &nvme, 300);
     guesses(&mixed, &cloud, 300);
     prompts(&qwen3, every, 5, 4);
