@@ -23,7 +23,7 @@ const BY_DIGIT = new Map(TIERS.map((t) => [t.digit, t]));
 let shape = null;  // of /v1/sluice/machine
 let layers = [];   // of /v1/sluice/experts
 let before = null; // the tiers that were shown last, by layer
-let changed = new Set();
+let come = new Set(); // cells whose expert is nearer than it was
 let grid = null;
 let cursor = null; // { row, col }: layer and expert
 let palette = null;
@@ -104,14 +104,14 @@ function draw(flash) {
   }
   const c = canvas.getContext('2d');
   c.clearRect(0, 0, canvas.width, canvas.height);
-  const side = grid.cell - grid.gap, edge = Math.max(1, Math.round(grid.cell / 8));
+  const side = grid.cell - grid.gap, edge = Math.max(1, Math.round(grid.cell / 11));
   const hottest = Math.max(16, ...layers.map((l) => Math.max(...[...l.heat].map((d) => HEAT_OF.get(d))))); // colours are relative to it
   layers.forEach((l, row) => {
     for (let col = 0; col < l.tiers.length; col++) {
       const { x, y } = placeOf(row, col);
       c.fillStyle = palette.get(l.tiers[col])[Math.round(HEAT_OF.get(l.heat[col]) * TOP / hottest)];
       c.fillRect(x, y, side, side);
-      if (flash && changed.has(row * shape.per_layer + col)) {
+      if (flash && come.has(row * shape.per_layer + col)) {
         c.strokeStyle = palette.change;
         c.lineWidth = edge;
         c.strokeRect(x + edge / 2, y + edge / 2, side - edge, side - edge);
@@ -221,14 +221,14 @@ function onPointer(e) {
 const isShown = () => document.visibilityState === 'visible' && box.offsetParent !== null;
 
 function take(data) {
-  changed = new Set();
+  come = new Set();
   if (before && before.length === data.layers.length)
     data.layers.forEach((l, row) => {
-      if (l.tiers !== before[row]) for (let i = 0; i < l.tiers.length; i++) if (l.tiers[i] !== before[row][i]) changed.add(row * shape.per_layer + i);
+      if (l.tiers !== before[row]) for (let i = 0; i < l.tiers.length; i++) if (l.tiers[i] > before[row][i]) come.add(row * shape.per_layer + i);
     });
   before = data.layers.map((l) => l.tiers);
   layers = data.layers;
-  const flash = changed.size > 0 && !still.matches;
+  const flash = come.size > 0 && !still.matches;
   draw(flash);
   if (flash) setTimeout(draw, 400);
   showSums();

@@ -63,6 +63,7 @@ export class Browser {
     const { targetId } = await this.send('Target.createTarget', { url: 'about:blank', browserContextId });
     const { sessionId } = await this.send('Target.attachToTarget', { targetId, flatten: true });
     const p = new Page(this, sessionId, targetId);
+    p.context = browserContextId;
     this.sessions.set(sessionId, p);
     for (const d of ['Page', 'Runtime', 'Network', 'Log']) await p.send(`${d}.enable`);
     await p.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: scale, mobile });

@@ -189,6 +189,61 @@ it('keeps hostile text inert', async () => {
   await done(p);
 });
 
+// A server that says what it is told to, in place of the real one: the page's own fetch is replaced.
+const scripted = (p, chunks) => p.run((list) => {
+  const real = window.fetch;
+  window.fetch = (path, o) => {
+    if (path !== 'v1/chat/completions') return real(path, o);
+    const bytes = new TextEncoder().encode(list.map((c) => (typeof c === 'string' ? c : `data: ${JSON.stringify(c)}\n\n`)).join(''));
+    return Promise.resolve(new Response(new ReadableStream({ async start(s) {
+      for (let i = 0; i < bytes.length; i += 7) { s.enqueue(bytes.slice(i, i + 7)); if (i % 700 === 0) await new Promise((r) => setTimeout(r, 1)); } // in the middle of everything
+      s.close();
+    } }), { status: 200 }));
+  };
+}, chunks);
+const delta = (d, finish_reason = null) => ({ choices: [{ index: 0, delta: d, finish_reason }] });
+
+it('folds reasoning, and shows code, lists, tables and links', async () => {
+  const p = await open({});
+  await scripted(p, [': prompt 3/9\n\n', delta({ role: 'assistant' }), delta({ reasoning_content: 'Let me <b>think</b>' }), delta({ reasoning_content: ' – über alles.' }),
+    delta({ content: '# Title\n\n```py\nprint("<b>")\n```\n\n- one\n- **two**\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n' }),
+    delta({ content: '[link](https://example.com/x) <script>window.hit = 1</script> <img src=x onerror="window.hit = 1">' }), delta({}, 'stop'), 'data: [DONE]\n\n']);
+  await ask(p, 'Show me.');
+  await p.until(`${idle} && document.querySelector(".turn.assistant .retry")`);
+  const q = (s) => p.run((x) => document.querySelector(`.turn.assistant ${x}`)?.textContent ?? null, s);
+  assert.equal(await p.run('document.querySelector(".reasoning").open'), false);
+  assert.equal(await q('.thoughts'), 'Let me <b>think</b> – über alles.');
+  assert.equal(await q('.code code'), 'print("<b>")');
+  assert.equal(await q('.code .head button'), 'Copy');
+  assert.equal(await q('li strong'), 'two');
+  assert.equal(await q('td.r'), '2');
+  assert.ok((await q('.body')).includes('<script>window.hit = 1</script> <img src=x onerror="window.hit = 1">'));
+  assert.equal(await p.run('window.hit'), undefined);
+  assert.equal(await p.run('document.querySelector(".turn.assistant .body a").rel'), 'noopener noreferrer nofollow');
+  // Copied as it is.
+  await p.browser.send('Browser.grantPermissions', { permissions: ['clipboardReadWrite', 'clipboardSanitizedWrite'], origin: server.url, browserContextId: p.context });
+  await p.click('.code .head button');
+  await p.until('document.querySelector(".code .head button").textContent === "Copied"');
+  assert.equal(await p.run('navigator.clipboard.readText()'), 'print("<b>")');
+  assert.deepEqual(await p.run(labelProblems), []);
+  assert.deepEqual(await p.run(contrastProblems), []);
+  await done(p);
+});
+
+it('keeps what came before an answer broke off', async () => {
+  for (const [end, want] of [[[{ error: { message: 'the disk is gone', type: 'server_error', code: 500 } }], /the disk is gone \(500\)/],
+    [[], /the connection ended before the answer did/], [['data: {"broken\n\n'], /this page failed/]]) {
+    const p = await open({});
+    await scripted(p, [delta({ content: 'Half an ans' }), ...end]);
+    await ask(p, 'Well?');
+    await p.until('document.querySelector(".turn .problem")');
+    assert.match(await p.text('.turn .problem'), want);
+    assert.equal(await p.run(last('.body')), 'Half an ans');
+    assert.equal(await p.text('.retry'), 'Try again');
+    await done(p);
+  }
+});
+
 it('keeps what has not changed while an answer grows', async () => {
   const p = await open({});
   const same = await p.run(async () => {

@@ -30,6 +30,7 @@ whole = post(CHAT, {'messages': user, 'max_tokens': 5})
 corpus = {
     'health': get(b'/health'),
     'slots': get(b'/slots') , 'props': get(b'/props'), 'metrics': get(b'/metrics'), 'model': get(b'/v1/models/m'),
+    'dashboard': get(b'/'), 'file': get(b'/dashboard/app.js'), 'machine': get(b'/v1/sluice/machine'), 'experts': get(b'/v1/sluice/experts'),
     'head': get(b'/v1/models', method=b'HEAD'),
     'options': get(b'/v1/chat/completions', b'Origin: key\r\nAccess-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: a\r\n', method=b'OPTIONS'),
     'http10': get(b'/health', version=b'HTTP/1.0'), 'http2': b'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
