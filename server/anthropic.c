@@ -325,8 +325,13 @@ static json_t *translate(const json_t *body, struct sl_http_error *e) {
     static const struct sl_field fields[] = {{"service_tier", SL_FIELD_STRING, 0, 0, 0},
                                              {"metadata", SL_FIELD_OBJECT, 0, 0, 0}};
     static const char *const same[] = {"model", "stream", "temperature", "top_p", "top_k"};
-    static const char *const extensions[] = {
-        "min_p", "seed", "cache_prompt", "presence_penalty", "frequency_penalty", "repeat_penalty"};
+    static const char *const extensions[] = {"min_p",
+                                             "seed",
+                                             "cache_prompt",
+                                             "timeout_s",
+                                             "presence_penalty",
+                                             "frequency_penalty",
+                                             "repeat_penalty"};
     bool unused;
     struct sl_translation t;
     json_t *chat = NULL;

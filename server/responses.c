@@ -223,6 +223,7 @@ static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_err
                                              "seed",
                                              "stop",
                                              "cache_prompt",
+                                             "timeout_s",
                                              "presence_penalty",
                                              "frequency_penalty",
                                              "repeat_penalty",

@@ -119,6 +119,10 @@ test('a request ends when its time is over', { skip }, async () => {
   assert.equal((await ask(server, { messages: body.messages, max_tokens: 2, timeout_s: 600 })).status, 200);
   assert.ok(await server.metric('sluice_requests_timed_out_total') >= 2);
 
+  for (const [path, more] of [['/v1/responses', { input: body.messages[0].content, max_output_tokens: 1500 }],
+                              ['/v1/messages', { messages: body.messages, max_tokens: 1500, model: 'test' }]])
+    assert.equal((await server.post(path, { ...more, timeout_s: 0.001 })).status, 504, path);
+
   const strict = await Server.start(['--request-timeout-s', '1', '--ctx', '4096']);
   const r = await ask(strict, { ...body, max_tokens: 3900, timeout_s: 600 }); // the shorter of the two holds
   assert.ok(r.status === 504 || r.json.usage.completion_tokens === 3900);
