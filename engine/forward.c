@@ -1,6 +1,5 @@
 #include "engine/forward_internal.h"
 
-#include "common/log.h"
 #include "engine/rope_freq.h"
 
 #include <assert.h>
@@ -178,8 +177,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
     struct sl_forward *f = *pf;
     if (!f)
         return;
-    for (uint32_t i = 0; i < SL_FORWARD_GRAPHS; i++)
-        sl_graph_free(f->dev, &f->graphs[i]);
+    sl_forward_drop_graphs(f);
     if (f->arena)
         sl_device_free(f->dev, f->arena, f->arena_bytes);
     free(f->layers);
@@ -195,6 +193,14 @@ void sl_forward_destroy(struct sl_forward **pf) {
 }
 
 /* ---- one step ---- */
+
+enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status st) {
+    if (st == SL_OK)
+        return SL_OK;
+    if (where->layer == UINT32_MAX)
+        return sl_fail(where->err, st, "%s: %s", op, sl_status_text(st));
+    return sl_fail(where->err, st, "layer %u, %s: %s", where->layer, op, sl_status_text(st));
+}
 
 struct sl_step *sl_forward_begin(struct sl_forward *f) {
     f->step.n_rows = f->step.n_decode = f->step.n_out = f->step.n_failed = 0;
@@ -216,37 +222,7 @@ uint32_t sl_forward_page(const struct sl_forward *f, uint32_t seq, uint32_t inde
     return f->host_pages[(size_t)seq * f->plan->session_pages + index];
 }
 
-/* Where in the step an op failed. */
-struct place {
-    struct sl_err *err;
-    uint32_t layer; /* UINT32_MAX outside the layers */
-    const struct sl_abort *give_up;
-};
-
-static enum sl_status at(const struct place *where, const char *op, enum sl_status st) {
-    if (st == SL_OK)
-        return SL_OK;
-    if (where->layer == UINT32_MAX)
-        return sl_fail(where->err, st, "%s: %s", op, sl_status_text(st));
-    return sl_fail(where->err, st, "layer %u, %s: %s", where->layer, op, sl_status_text(st));
-}
-
-#define TRY(op, call)                                                                              \
-    do {                                                                                           \
-        enum sl_status try_st = at(where, op, call);                                               \
-        if (try_st != SL_OK)                                                                       \
-            return try_st;                                                                         \
-    } while (0)
-
-/* The rows that a block works on: all of the step's, or in the last layer those that go on. */
-struct rows {
-    float *x;
-    uint32_t n, n_decode;
-    const uint32_t *of_step; /* [n] which of the step's rows they are; NULL = all */
-    uint8_t *failed;         /* [n] */
-};
-
-static enum sl_status rms_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
                                uint32_t n_rows, uint32_t n) {
     return sl_op_rms_norm(f->dev, &(struct sl_op_rms_norm){.x = x,
                                                            .w = w,
@@ -261,8 +237,8 @@ static enum sl_status rms_norm(struct sl_forward *f, const float *x, const float
 static enum sl_status head_norm(struct sl_forward *f, float *x, const float *w, bool row,
                                 uint32_t n_tok, uint32_t n_head) {
     uint32_t dim = f->hp->head_dim_k;
-    return row ? rms_norm(f, x, w, x, n_tok, n_head * dim)
-               : rms_norm(f, x, w, x, n_tok * n_head, dim);
+    return row ? sl_forward_norm(f, x, w, x, n_tok, n_head * dim)
+               : sl_forward_norm(f, x, w, x, n_tok * n_head, dim);
 }
 
 static enum sl_status rope(struct sl_forward *f, float *x, uint32_t n_tok, uint32_t n_head) {
@@ -281,56 +257,60 @@ static enum sl_status rope(struct sl_forward *f, float *x, uint32_t n_tok, uint3
 
 /* q, k, v of all rows; k and v go to the cache. */
 static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_weights *w,
-                                  const struct place *where) {
+                                  const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
-    TRY("attention norm", rms_norm(f, a->x, w->attn_norm, a->h, s->n_rows, hp->n_embd));
-    TRY("q, k, v",
-        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
-                                                    .n_tok = s->n_rows,
-                                                    .n_decode = s->n_decode,
-                                                    .n_w = 3,
-                                                    .out = {{w->q, w->q_bias, a->q, false},
-                                                            {w->k, w->k_bias, a->k, false},
-                                                            {w->v, w->v_bias, a->v, false}}}));
+    SL_FORWARD_TRY("attention norm",
+                   sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, hp->n_embd));
+    SL_FORWARD_TRY("q, k, v", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                                       .x = a->h,
+                                                       .n_tok = s->n_rows,
+                                                       .n_decode = s->n_decode,
+                                                       .n_w = 3,
+                                                       .out = {{w->q, w->q_bias, a->q, false},
+                                                               {w->k, w->k_bias, a->k, false},
+                                                               {w->v, w->v_bias, a->v, false}}}));
     if (w->q_norm)
-        TRY("q norm", head_norm(f, a->q, w->q_norm, w->q_norm_row, s->n_rows, hp->n_head));
+        SL_FORWARD_TRY("q norm",
+                       head_norm(f, a->q, w->q_norm, w->q_norm_row, s->n_rows, hp->n_head));
     if (w->k_norm)
-        TRY("k norm", head_norm(f, a->k, w->k_norm, w->k_norm_row, s->n_rows, hp->n_head_kv));
+        SL_FORWARD_TRY("k norm",
+                       head_norm(f, a->k, w->k_norm, w->k_norm_row, s->n_rows, hp->n_head_kv));
     if (hp->n_rot) {
-        TRY("rope", rope(f, a->q, s->n_rows, hp->n_head));
-        TRY("rope", rope(f, a->k, s->n_rows, hp->n_head_kv));
+        SL_FORWARD_TRY("rope", rope(f, a->q, s->n_rows, hp->n_head));
+        SL_FORWARD_TRY("rope", rope(f, a->k, s->n_rows, hp->n_head_kv));
     }
-    TRY("kv write", sl_op_kv_write(f->dev, &(struct sl_op_kv_write){
-                                               .kv = sl_kv_layer(f->kv, where->layer),
-                                               .k = a->k,
-                                               .v = a->v,
-                                               .slot = f->on_device.slot,
-                                               .n_tok = s->n_rows,
-                                               .stride_k = hp->n_head_kv * hp->head_dim_k,
-                                               .stride_v = hp->n_head_kv * hp->head_dim_v}));
+    SL_FORWARD_TRY("kv write",
+                   sl_op_kv_write(f->dev, &(struct sl_op_kv_write){
+                                              .kv = sl_kv_layer(f->kv, where->layer),
+                                              .k = a->k,
+                                              .v = a->v,
+                                              .slot = f->on_device.slot,
+                                              .n_tok = s->n_rows,
+                                              .stride_k = hp->n_head_kv * hp->head_dim_k,
+                                              .stride_v = hp->n_head_kv * hp->head_dim_v}));
     return SL_OK;
 }
 
-static enum sl_status attend(struct sl_forward *f, const struct place *where) {
+static enum sl_status attend(struct sl_forward *f, const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
-    TRY("attention",
-        sl_op_attention(f->dev, &(struct sl_op_attention){.kv = sl_kv_layer(f->kv, where->layer),
-                                                          .q = a->q,
-                                                          .y = a->attn,
-                                                          .page_table = a->page_table,
-                                                          .row_seq = f->on_device.row_seq,
-                                                          .row_len = f->on_device.row_len,
-                                                          .n_tok = s->n_rows,
-                                                          .n_decode = s->n_decode,
-                                                          .n_heads = hp->n_head,
-                                                          .stride_q = hp->n_head * hp->head_dim_k,
-                                                          .max_pages = f->plan->session_pages,
-                                                          .window = hp->window,
-                                                          .scale = hp->attn_scale}));
+    SL_FORWARD_TRY("attention", sl_op_attention(f->dev, &(struct sl_op_attention){
+                                                            .kv = sl_kv_layer(f->kv, where->layer),
+                                                            .q = a->q,
+                                                            .y = a->attn,
+                                                            .page_table = a->page_table,
+                                                            .row_seq = f->on_device.row_seq,
+                                                            .row_len = f->on_device.row_len,
+                                                            .n_tok = s->n_rows,
+                                                            .n_decode = s->n_decode,
+                                                            .n_heads = hp->n_head,
+                                                            .stride_q = hp->n_head * hp->head_dim_k,
+                                                            .max_pages = f->plan->session_pages,
+                                                            .window = hp->window,
+                                                            .scale = hp->attn_scale}));
     return SL_OK;
 }
 
@@ -340,215 +320,8 @@ static enum sl_status gather(struct sl_forward *f, const float *x, float *y, uin
                     .x = x, .rows = f->on_device.out_rows, .y = y, .n_out = f->step.n_out, .n = n});
 }
 
-static enum sl_status dense_ffn(struct sl_forward *f, const struct sl_layer_weights *w,
-                                const struct rows *r, const struct place *where) {
-    struct sl_activations *a = &f->a;
-    TRY("FFN gate, up",
-        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
-                                                    .n_tok = r->n,
-                                                    .n_decode = r->n_decode,
-                                                    .n_w = 2,
-                                                    .out = {{w->gate, NULL, a->gate, false},
-                                                            {w->up, NULL, a->up, false}}}));
-    TRY("FFN", sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
-                                                               (size_t)r->n * w->gate.n_out}));
-    TRY("FFN down",
-        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->gate,
-                                                    .n_tok = r->n,
-                                                    .n_decode = r->n_decode,
-                                                    .n_w = 1,
-                                                    .out = {{w->down, NULL, r->x, true}}}));
-    return SL_OK;
-}
-
-static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer, uint32_t n_rows) {
-    const struct sl_hparams *hp = f->hp;
-    const struct sl_layer_weights *w = &f->layers[layer];
-    return (struct sl_op_router){
-        .logits = f->a.router,
-        .bias = w->router_bias,
-        .ids = sl_forward_ids(f, layer),
-        .weights = f->a.weights,
-        .n_tok = n_rows,
-        .n_expert = hp->n_expert,
-        .k = hp->n_expert_used,
-        .score = hp->router_kind == SL_ROUTER_KIND_SIGMOID ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
-        .softmax_topk = hp->router_softmax_topk,
-        .normalize = hp->router_normalize,
-        .scale = hp->router_scale};
-}
-
-/* The shared expert's share of the rows, into shared_y; its first products are there already. */
-static enum sl_status shared_expert(struct sl_forward *f, const struct sl_layer_weights *w,
-                                    const struct rows *r, const struct place *where) {
-    struct sl_activations *a = &f->a;
-    uint64_t start = sl_timeline_now(f->timeline);
-    TRY("shared expert",
-        sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
-                                                        (size_t)r->n * w->shared_gate.n_out}));
-    TRY("shared expert",
-        sl_op_matmul(f->dev,
-                     &(struct sl_op_matmul){.x = a->gate,
-                                            .n_tok = r->n,
-                                            .n_decode = r->n_decode,
-                                            .n_w = 1,
-                                            .out = {{w->shared_down, NULL, a->shared_y, false}}}));
-    sl_timeline_since(f->timeline, "shared expert", start, {"rows", r->n});
-    return SL_OK;
-}
-
-/* Runs the next layer's router on this layer's input, where that pays, so that the disk has
- * something to do while this layer is computed. What it chooses is a guess: it changes what is read
- * early and nothing else. */
-static enum sl_status look_ahead(struct sl_forward *f, const struct rows *r,
-                                 const struct place *where) {
-    const struct sl_hparams *hp = f->hp;
-    struct sl_activations *a = &f->a;
-    if (f->plan->reads_back || where->layer + 1 == hp->n_layer || !sl_fetch_wants_ahead(f->fetch))
-        return SL_OK;
-    const struct sl_layer_weights *next = &f->layers[where->layer + 1];
-    if (next->routed_layer == SL_NO_ROUTED_LAYER)
-        return SL_OK;
-    uint64_t start = sl_timeline_now(f->timeline);
-    TRY("early router", rms_norm(f, r->x, next->ffn_norm, a->next_h, r->n, hp->n_embd));
-    TRY("early router",
-        sl_op_matmul(f->dev,
-                     &(struct sl_op_matmul){.x = a->next_h,
-                                            .n_tok = r->n,
-                                            .n_decode = r->n_decode,
-                                            .n_w = 1,
-                                            .out = {{next->router, NULL, a->next_router, false}}}));
-    struct sl_op_router op = router_op(f, where->layer + 1, r->n);
-    op.logits = a->next_router;
-    op.ids = a->next_ids;
-    op.weights = a->next_weights;
-    TRY("early router", sl_op_router(f->dev, &op));
-    sl_timeline_since(f->timeline, "early router", start, {"rows", r->n});
-    sl_fetch_ahead(f->fetch, next->routed_layer, a->next_ids, r->n * hp->n_expert_used);
-    return SL_OK;
-}
-
-static bool asked_to_stop(void *ctx) {
-    const struct sl_abort *give_up = ctx;
-    return give_up->asked(give_up);
-}
-
-/* The routed experts, as they arrive. Ends what sl_fetch_begin began, whatever happened since. */
-static enum sl_status fetch_experts(struct sl_forward *f, const struct rows *r,
-                                    struct sl_op_moe *op, const struct place *where) {
-    struct sl_fetch_abort stop = {asked_to_stop, (void *)where->give_up};
-    struct sl_err why = {{0}};
-    uint32_t n_failed;
-    enum sl_status st =
-        sl_fetch_run(f->fetch, f->dev, op, where->give_up ? &stop : NULL, &n_failed, &why);
-    if (st == SL_ERR_CANCELED)
-        return sl_fail(where->err, st, "%s", why.text);
-    TRY("experts", st);
-    if (!n_failed)
-        return SL_OK;
-    if (!f->step.n_failed)
-        sl_fail(where->err, SL_ERR_IO, "%s", why.text);
-    f->step.n_failed += n_failed;
-    for (uint32_t i = 0; r->of_step && i < r->n; i++)
-        f->row_failed[r->of_step[i]] = r->failed[i];
-    return SL_OK;
-}
-
-/* Prompt rows that will go through the next layer's FFN: of the last layer's only those that go on
- * to the logits. */
-static uint32_t next_prompt_rows(const struct sl_forward *f, const struct rows *r,
-                                 const struct place *where) {
-    const struct sl_step *s = &f->step;
-    if (where->layer + 2 != f->hp->n_layer || s->keep_all || s->n_out >= s->n_rows)
-        return r->n - r->n_decode;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < s->n_out; i++)
-        n += s->out_rows[i] >= s->n_decode;
-    return n;
-}
-
-static enum sl_status moe_ffn(struct sl_forward *f, const struct sl_layer_weights *w,
-                              const struct rows *r, const struct place *where) {
-    const struct sl_hparams *hp = f->hp;
-    struct sl_activations *a = &f->a;
-    bool shared = w->shared_gate.data != NULL;
-    /* The shared expert's first products read the same input as the router. */
-    struct sl_op_matmul in = {.x = a->h, .n_tok = r->n, .n_decode = r->n_decode};
-    in.out[in.n_w++] = (struct sl_matmul_out){w->router, NULL, a->router, false};
-    if (shared) {
-        in.out[in.n_w++] = (struct sl_matmul_out){w->shared_gate, NULL, a->gate, false};
-        in.out[in.n_w++] = (struct sl_matmul_out){w->shared_up, NULL, a->up, false};
-        if (w->shared_router.data)
-            in.out[in.n_w++] =
-                (struct sl_matmul_out){w->shared_router, NULL, a->shared_weight, false};
-    }
-    uint64_t start = sl_timeline_now(f->timeline);
-    TRY("router", sl_op_matmul(f->dev, &in));
-    struct sl_op_router choose = router_op(f, where->layer, r->n);
-    TRY("router", sl_op_router(f->dev, &choose));
-    sl_timeline_since(f->timeline, "router", start, {"rows", r->n});
-    const uint32_t *chosen = choose.ids;
-    if (!f->resident && f->plan->reads_back)
-        TRY("reading the router's choice", sl_forward_read_ids(f, where->layer, r->n, &chosen));
-    struct sl_op_moe op = {.x = a->h,
-                           .ids = choose.ids,
-                           .pair_y = a->pair_y,
-                           .refs = f->plan->reads_back ? NULL : w->experts,
-                           .device_refs = f->a.refs + (size_t)where->layer * hp->n_expert,
-                           .gate_dtype = w->expert_gate,
-                           .up_dtype = w->expert_up,
-                           .down_dtype = w->expert_down,
-                           .n_tok = r->n,
-                           .n_decode = r->n_decode,
-                           .k = hp->n_expert_used,
-                           .n_pairs = r->n * hp->n_expert_used,
-                           .n_expert = hp->n_expert,
-                           .n_embd = hp->n_embd,
-                           .n_ff = hp->n_ff_expert};
-    if (!f->resident) {
-        op.device_refs = NULL;
-        sl_fetch_begin(f->fetch, w->routed_layer,
-                       &(struct sl_fetch_rows){chosen, r->n, r->n_decode, r->failed,
-                                               next_prompt_rows(f, r, where)});
-        enum sl_status st = look_ahead(f, r, where);
-        if (st == SL_OK && shared)
-            st = shared_expert(f, w, r, where);
-        enum sl_status run = fetch_experts(f, r, &op, where);
-        if (st != SL_OK || run != SL_OK)
-            return st != SL_OK ? st : run;
-    } else {
-        start = sl_timeline_now(f->timeline);
-        TRY("experts", sl_op_moe(f->dev, &op));
-        sl_timeline_since(f->timeline, "experts", start, {"pairs", op.n_pairs});
-        enum sl_status st = shared ? shared_expert(f, w, r, where) : SL_OK;
-        if (st != SL_OK)
-            return st;
-    }
-    TRY("expert sum", sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = a->pair_y,
-                                                                            .weights = a->weights,
-                                                                            .y = r->x,
-                                                                            .n_tok = r->n,
-                                                                            .k = hp->n_expert_used,
-                                                                            .n = hp->n_embd}));
-    if (!f->resident ||
-        !f->plan->reads_back) /* else sl_forward_read_routes does it for all layers */
-        sl_forward_count_routes(f, where->layer, r->n, r->of_step, chosen);
-    if (!shared)
-        return SL_OK;
-    TRY("shared expert",
-        sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
-                                    .x = a->shared_y,
-                                    .gate = w->shared_router.data ? a->shared_weight : NULL,
-                                    .y = r->x,
-                                    .n_tok = r->n,
-                                    .n = hp->n_embd}));
-    return SL_OK;
-}
-
-/* One layer. In the last one only the rows that go on to the logits pass the attention output and
- * the FFN; r tells which buffer they are in. */
-static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
-                                const struct place *where) {
+enum sl_status sl_forward_attention(struct sl_forward *f, struct sl_rows *r,
+                                    const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     const struct sl_layer_weights *w = &f->layers[where->layer];
     struct sl_activations *a = &f->a;
@@ -560,17 +333,19 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     const float *attn = a->attn;
-    bool cut = last && !s->keep_all && s->n_out < s->n_rows;
-    if (cut && s->n_out == 0)
+    bool cut = where->layer + 1 == hp->n_layer && !s->keep_all && s->n_out < s->n_rows;
+    if (cut && s->n_out == 0) {
+        r->n = 0;
         return SL_OK;
+    }
     st = attend(f, where);
     if (st != SL_OK)
         return st;
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     if (cut) {
-        TRY("gather", gather(f, a->x, a->out_x, hp->n_embd));
-        TRY("gather", gather(f, a->attn, a->out_attn, hp->n_head * hp->head_dim_v));
+        SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, hp->n_embd));
+        SL_FORWARD_TRY("gather", gather(f, a->attn, a->out_attn, hp->n_head * hp->head_dim_v));
         attn = a->out_attn;
         r->x = a->out_x;
         r->n = s->n_out;
@@ -582,25 +357,37 @@ static enum sl_status run_layer(struct sl_forward *f, bool last, struct rows *r,
         while (r->n_decode < s->n_out && s->out_rows[r->n_decode] < s->n_decode)
             r->n_decode++;
     }
-    TRY("attention out",
+    SL_FORWARD_TRY(
+        "attention out",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = attn,
                                                     .n_tok = r->n,
                                                     .n_decode = r->n_decode,
                                                     .n_w = 1,
                                                     .out = {{w->out, w->out_bias, r->x, true}}}));
-    TRY("FFN norm", rms_norm(f, r->x, w->ffn_norm, a->h, r->n, hp->n_embd));
+    SL_FORWARD_TRY("FFN norm", sl_forward_norm(f, r->x, w->ffn_norm, a->h, r->n, hp->n_embd));
     sl_timeline_since(f->timeline, "attention", start, {"rows", s->n_rows});
-    return w->routed_layer != SL_NO_ROUTED_LAYER ? moe_ffn(f, w, r, where)
-                                                 : dense_ffn(f, w, r, where);
+    return SL_OK;
 }
 
-static enum sl_status run_output(struct sl_forward *f, const float *x, uint32_t n,
-                                 uint32_t n_decode, float **out_logits, const struct place *where) {
+static enum sl_status run_layer(struct sl_forward *f, struct sl_rows *r,
+                                const struct sl_place *where) {
+    enum sl_status st = sl_forward_attention(f, r, where);
+    if (st != SL_OK || !r->n)
+        return st;
+    return f->layers[where->layer].routed_layer != SL_NO_ROUTED_LAYER
+               ? sl_forward_moe_ffn(f, r, where)
+               : sl_forward_dense_ffn(f, r, where);
+}
+
+enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
+                                 uint32_t n_decode, float **out_logits,
+                                 const struct sl_place *where) {
     struct sl_activations *a = &f->a;
     assert(n <= f->plan->n_logit_rows);
     uint64_t start = sl_timeline_now(f->timeline);
-    TRY("output norm", rms_norm(f, x, f->output_norm, a->h, n, f->hp->n_embd));
-    TRY("output",
+    SL_FORWARD_TRY("output norm", sl_forward_norm(f, x, f->output_norm, a->h, n, f->hp->n_embd));
+    SL_FORWARD_TRY(
+        "output",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
                                                     .n_tok = n,
                                                     .n_decode = n_decode,
@@ -611,35 +398,44 @@ static enum sl_status run_output(struct sl_forward *f, const float *x, uint32_t 
     return SL_OK;
 }
 
-/* All ops of the step. *out_logits: in the device's memory; NULL when nobody wants any. */
-static enum sl_status compute(struct sl_forward *f, float **out_logits, struct place *where) {
+enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
+    const struct sl_step *s = &f->step;
+    SL_FORWARD_TRY("embedding", sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
+                                                                          .ids = f->on_device.ids,
+                                                                          .y = a->x,
+                                                                          .n_tok = s->n_rows,
+                                                                          .scale = 1}));
+    if (hp->n_rot)
+        SL_FORWARD_TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
+                                                                  .pos = f->on_device.pos,
+                                                                  .inv_freq = a->inv_freq,
+                                                                  .table = a->rope_table,
+                                                                  .n_tok = s->n_rows,
+                                                                  .n_freq = hp->n_rot / 2,
+                                                                  .mscale = f->rope_mscale}));
+    return SL_OK;
+}
+
+enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
+                                  struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
     struct sl_step *s = &f->step;
     const struct sl_abort *give_up = where->give_up;
     *out_logits = NULL;
-    TRY("embedding", sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
-                                                               .ids = f->on_device.ids,
-                                                               .y = a->x,
-                                                               .n_tok = s->n_rows,
-                                                               .scale = 1}));
-    if (hp->n_rot)
-        TRY("rope table",
-            sl_op_rope_table(f->dev, &(struct sl_op_rope_table){.pos = f->on_device.pos,
-                                                                .inv_freq = a->inv_freq,
-                                                                .table = a->rope_table,
-                                                                .n_tok = s->n_rows,
-                                                                .n_freq = hp->n_rot / 2,
-                                                                .mscale = f->rope_mscale}));
-    struct rows r = {a->x, s->n_rows, s->n_decode, NULL, f->row_failed};
+    enum sl_status st = sl_forward_embed(f, where);
+    if (st != SL_OK)
+        return st;
+    struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
     for (uint32_t i = 0; i < hp->n_layer; i++) {
         if (give_up && give_up->asked(give_up)) {
-            TRY("canceled step", sl_device_sync(f->dev));
+            SL_FORWARD_TRY("canceled step", sl_device_sync(f->dev));
             return sl_fail(where->err, SL_ERR_CANCELED, "canceled");
         }
         where->layer = i;
         uint64_t start = sl_timeline_now(f->timeline);
-        enum sl_status st = run_layer(f, i + 1 == hp->n_layer, &r, where);
+        st = run_layer(f, &r, where);
         sl_timeline_since(f->timeline, "layer", start, {"layer", i});
         if (st != SL_OK)
             return st;
@@ -649,60 +445,38 @@ static enum sl_status compute(struct sl_forward *f, float **out_logits, struct p
     where->layer = UINT32_MAX;
     if (s->keep_all || !s->n_out || s->n_failed == s->n_rows)
         return SL_OK;
-    return run_output(f, r.x, r.n, r.n_decode, out_logits, where);
-}
-
-/* The same as a graph, which is recorded when a step of this shape comes for the first time. */
-static enum sl_status replay(struct sl_forward *f, float **out_logits, struct place *where) {
-    struct sl_graph **graph = &f->graphs[f->step.n_rows - 1];
-    *out_logits = f->a.logits;
-    if (!*graph) {
-        where->give_up = NULL; /* a part of a step is no graph */
-        TRY("recording the step", sl_device_record(f->dev));
-        enum sl_status st = compute(f, out_logits, where);
-        enum sl_status end = sl_device_recorded(f->dev, st == SL_OK ? graph : NULL);
-        if (st != SL_OK)
-            return st;
-        if (end == SL_ERR_DEVICE_OOM || end == SL_ERR_UNSUPPORTED) {
-            sl_warn("%s keeps no graphs of steps (%s): decoding will be slower", f->dev->caps.name,
-                    sl_status_text(end));
-            f->no_graphs = true;
-            return compute(f, out_logits, where);
-        }
-        TRY("recording the step", end);
-    }
-    TRY("the step", sl_device_replay(f->dev, *graph));
-    return SL_OK;
+    return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
 }
 
 enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_up,
                               float **out_logits, struct sl_err *err) {
     struct sl_step *s = &f->step;
-    struct place place = {err, UINT32_MAX, give_up}, *where = &place;
+    struct sl_place place = {err, UINT32_MAX, give_up}, *where = &place;
     assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
     assert(s->keep_all || s->n_out <= f->plan->n_logit_rows);
     memset(f->row_failed, 0, s->n_rows);
-    TRY("placing experts", sl_forward_place(f));
-    TRY("step tables",
-        sl_device_upload(f->dev, f->a.tables, f->host_tables, tables_elems(f->plan) * (size_t)4));
+    SL_FORWARD_TRY("placing experts", sl_forward_place(f));
+    SL_FORWARD_TRY("step tables", sl_device_upload(f->dev, f->a.tables, f->host_tables,
+                                                   tables_elems(f->plan) * (size_t)4));
     float *logits;
-    enum sl_status st =
-        sl_forward_wants_graph(f) ? replay(f, &logits, where) : compute(f, &logits, where);
+    enum sl_status st = sl_forward_wants_graph(f) ? sl_forward_replay(f, &logits, where)
+                                                  : sl_forward_compute(f, &logits, where);
     if (st != SL_OK)
         return st;
-    TRY("reading back the step", sl_forward_read_back(f, true, logits, s->n_out, out_logits));
+    SL_FORWARD_TRY("reading back the step",
+                   sl_forward_read_back(f, true, logits, s->n_out, out_logits));
     return SL_OK;
 }
 
 enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
                                  float **out_logits, struct sl_err *err) {
     assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
-    struct place where = {err, UINT32_MAX, NULL};
+    struct sl_place where = {err, UINT32_MAX, NULL};
     float *logits;
     enum sl_status st =
-        run_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, &logits, &where);
+        sl_forward_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, &logits, &where);
     if (st != SL_OK)
         return st;
     st = sl_forward_read_back(f, false, logits, n, out_logits);
-    return st == SL_OK ? SL_OK : at(&where, "reading back the logits", st);
+    return st == SL_OK ? SL_OK : sl_forward_at(&where, "reading back the logits", st);
 }

@@ -59,21 +59,30 @@ uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer) {
     return f->a.expert_ids + (f->plan->reads_back ? ids_at(f, layer) : 0);
 }
 
-enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
-                                   const uint32_t **out_ids) {
-    uint32_t *to = f->host_ids + ids_at(f, layer), n_ids = n * f->hp->n_expert_used;
-    *out_ids = to;
-    enum sl_status st =
-        sl_device_copy(f->dev, SL_QUEUE_OPS, to, sl_forward_ids(f, layer), n_ids * sizeof *to);
-    if (st == SL_OK)
-        st = wait_for_ops(f->dev);
+enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) {
+    return sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids + ids_at(f, layer),
+                          sl_forward_ids(f, layer),
+                          (size_t)n * f->hp->n_expert_used * sizeof *f->host_ids);
+}
+
+enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
+                                    const uint32_t **out_ids) {
+    const uint32_t *ids = f->host_ids + ids_at(f, layer), n_ids = n * f->hp->n_expert_used;
+    *out_ids = ids;
+    enum sl_status st = wait_for_ops(f->dev);
     for (uint32_t i = 0; i < n_ids && st == SL_OK; i++)
-        if (to[i] >= f->hp->n_expert) {
-            sl_error("%s: a router chose expert %u of %u", f->dev->caps.name, to[i],
+        if (ids[i] >= f->hp->n_expert) {
+            sl_error("%s: a router chose expert %u of %u", f->dev->caps.name, ids[i],
                      f->hp->n_expert);
             st = SL_ERR_DEVICE_LOST;
         }
     return st;
+}
+
+enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
+                                   const uint32_t **out_ids) {
+    enum sl_status st = sl_forward_send_ids(f, layer, n);
+    return st == SL_OK ? sl_forward_await_ids(f, layer, n, out_ids) : st;
 }
 
 /* How many bytes of routed experts the layer reads: each touched expert once. */
@@ -146,7 +155,7 @@ enum sl_status sl_forward_place(struct sl_forward *f) {
 
 bool sl_forward_wants_graph(const struct sl_forward *f) {
     const struct sl_step *s = &f->step;
-    return f->resident && f->dev->caps.graphs && !f->no_graphs && !s->keep_all &&
+    return f->plan->reads_back && f->dev->caps.graphs && !f->no_graphs && !s->keep_all &&
            s->n_rows <= SL_FORWARD_GRAPHS && s->n_decode == s->n_rows && s->n_out == s->n_rows;
 }
 

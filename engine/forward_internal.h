@@ -85,9 +85,76 @@ struct sl_forward {
      * decided anew for each step. */
     bool resident;
     uint32_t refs_version; /* of the tiers, when a.refs was written; 0: never */
-    struct sl_graph *graphs[SL_FORWARD_GRAPHS]; /* whole steps of [i + 1] generated rows */
-    bool no_graphs;
+    /* Of steps of [i + 1] generated rows: [n_layer + 1] parts, each up to where the host must know
+     * what a router chose; where all experts are resident, one whole. NULL: none yet. */
+    struct sl_graph **graphs[SL_FORWARD_GRAPHS];
+    bool graphs_whole; /* of which kind they are */
+    bool no_graphs;    /* the device has no room for them */
 };
+
+/* Where in the step an op failed. */
+struct sl_place {
+    struct sl_err *err;
+    uint32_t layer; /* UINT32_MAX outside the layers */
+    const struct sl_abort *give_up;
+};
+
+/* The rows that a block works on: all of the step's, or in the last layer those that go on. */
+struct sl_rows {
+    float *x;
+    uint32_t n, n_decode;
+    const uint32_t *of_step; /* [n] which of the step's rows they are; NULL = all */
+    uint8_t *failed;         /* [n] */
+};
+
+enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status st);
+/* In a function with `where`: returns the op's failure, with its place. */
+#define SL_FORWARD_TRY(op, call)                                                                   \
+    do {                                                                                           \
+        enum sl_status try_st = sl_forward_at(where, op, call);                                    \
+        if (try_st != SL_OK)                                                                       \
+            return try_st;                                                                         \
+    } while (0)
+
+/* forward.c: the parts of a step. */
+enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+                               uint32_t n_rows, uint32_t n) SL_MUST_CHECK;
+enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
+/* The first half of a layer, up to the FFN's norm. In the last layer only the rows that go on to
+ * the logits pass the attention output and the FFN; r tells which buffer they are in, none is left
+ * when nobody wants logits. */
+enum sl_status sl_forward_attention(struct sl_forward *f, struct sl_rows *r,
+                                    const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
+                                 uint32_t n_decode, float **out_logits,
+                                 const struct sl_place *where) SL_MUST_CHECK;
+/* All ops of the step. *out_logits: in the device's memory; NULL when nobody wants any. */
+enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
+                                  struct sl_place *where) SL_MUST_CHECK;
+
+/* forward_ffn.c: the second half of a layer. */
+enum sl_status sl_forward_dense_ffn(struct sl_forward *f, const struct sl_rows *r,
+                                    const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_moe_ffn(struct sl_forward *f, const struct sl_rows *r,
+                                  const struct sl_place *where) SL_MUST_CHECK;
+/* ... and its parts: the router; the shared expert, if the layer has one, into shared_y (its first
+ * products come from the router's call); the routed experts as they arrive, chosen [n, k] in host
+ * memory; their sum. */
+enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
+                                const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
+                                 const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
+                                const uint32_t *chosen, bool shared,
+                                const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
+                               const struct sl_place *where) SL_MUST_CHECK;
+
+/* forward_graphs.c: the same as sl_forward_compute with the ops in graphs, which are recorded when
+ * a step of this shape comes for the first time. Only where sl_forward_wants_graph. */
+enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits,
+                                 struct sl_place *where) SL_MUST_CHECK;
+void sl_forward_drop_graphs(struct sl_forward *f);
 
 /* forward_device.c: decides f->resident, and sees to it that a.refs says where experts are. */
 enum sl_status sl_forward_place(struct sl_forward *f) SL_MUST_CHECK;
@@ -99,6 +166,10 @@ uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer);
 /* Waits for the ids of a layer's n rows and gives them in host memory. */
 enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
                                    const uint32_t **out_ids) SL_MUST_CHECK;
+/* The two parts of it: enqueues the copy; waits, and looks whether the ids are sound. */
+enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) SL_MUST_CHECK;
+enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
+                                    const uint32_t **out_ids) SL_MUST_CHECK;
 /* Counts, and records if that was asked for, which experts the n rows of a layer chose; of_step
  * [n]: which of the step's rows they are, NULL = all; ids [n, k] in host memory. */
 void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n,
