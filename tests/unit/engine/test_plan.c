@@ -233,6 +233,34 @@ static void prefixes_take_what_is_left(void **state) {
     close_model(&m);
 }
 
+/* Names of devices are checked before anything is opened; one that is not there is named. */
+static void devices_by_name(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"",        "gpu",     "cuda:", "cuda:x", "cuda:-1",
+                                        "cuda:64", "cuda:1x", "CUDA",  "cpu:0"};
+    struct sl_synth_config sc = mixed();
+    struct test_model m;
+    open_model(&m, &sc);
+    struct sl_memory_plan p;
+    char name[64];
+    struct sl_engine_config c = streamed(256 * MIB);
+    for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        c.device = wrong[i];
+        assert_int_equal(sl_engine_plan(m.model, &c, &p, name, &test_err), SL_ERR_CONFIG);
+        assert_non_null(strstr(test_err.text, "auto, cpu, cuda or cuda:N"));
+    }
+    c.device = "cuda:63"; /* no machine has so many */
+    assert_int_equal(sl_engine_plan(m.model, &c, &p, name, &test_err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(test_err.text, "cuda"));
+    c.cpu_isa = "c";
+    assert_int_equal(sl_engine_plan(m.model, &c, &p, name, &test_err), SL_ERR_CONFIG);
+    c.device = "auto"; /* an instruction set means the CPU */
+    assert_ok(sl_engine_plan(m.model, &c, &p, name, &test_err));
+    assert_int_equal(strncmp(name, "cpu:", 4), 0);
+    assert_false(p.apart);
+    close_model(&m);
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
@@ -244,6 +272,7 @@ int main(void) {
         cmocka_unit_test(a_dense_model),
         cmocka_unit_test(ceilings),
         cmocka_unit_test(expected_hits),
+        cmocka_unit_test(devices_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
