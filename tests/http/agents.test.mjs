@@ -63,6 +63,19 @@ it('answers Codex', async () => {
   assert.ok(again.at(-1).response.usage.input_tokens > last.response.usage.input_tokens);
 });
 
+it('takes back what Codex did with its tools', async () => {
+  const input = [...opening,
+    { type: 'reasoning', summary: [{ type: 'summary_text', text: 'Look first.' }], encrypted_content: 'sluice-reasoning:I should look.' },
+    { type: 'function_call', name: 'shell', arguments: '{"command":["ls"],"workdir":"/tmp"}', call_id: 'call_1' },
+    { type: 'function_call', name: 'shell', arguments: '{"command":["pwd"]}', call_id: 'call_2' },
+    { type: 'function_call_output', call_id: 'call_1', output: '{"output":"a\\n","metadata":{"exit_code":0}}' },
+    { type: 'function_call_output', call_id: 'call_2', output: [{ type: 'input_text', text: '/tmp' }] },
+    { type: 'custom_tool_call', status: 'completed', call_id: 'call_3', name: 'apply_patch', input: '*** Begin Patch\n*** End Patch' },
+    { type: 'custom_tool_call_output', call_id: 'call_3', output: 'Done!' }];
+  const all = await events(await server.post('/v1/responses', { ...codex(input), max_output_tokens: 20 }, { headers: codexHeaders }));
+  assert.ok(['response.completed', 'response.incomplete'].includes(all.at(-1).type));
+});
+
 // ---- Claude Code: /v1/messages
 
 const claude = (hash, messages, extra = {}) => ({
@@ -99,6 +112,18 @@ it('answers Claude Code', async () => {
   const text = all.filter((e) => e.delta?.type === 'text_delta').map((e) => e.delta.text).join('');
   const next = [...question, { role: 'assistant', content: [{ type: 'text', text }] }, { role: 'user', content: [{ type: 'text', text: 'What is 3 + 4?' }] }];
   await events(await server.post('/v1/messages?beta=true', claude('00002', next), { headers: claudeHeaders }));
+});
+
+it('takes back what Claude Code did with its tools', async () => {
+  const messages = [...question,
+    { role: 'assistant', content: [{ type: 'thinking', thinking: 'Look first.', signature: 'x' }, { type: 'text', text: 'I look.' },
+                                   { type: 'tool_use', id: 'toolu_1', name: 'Bash', input: { command: 'ls' } }, { type: 'tool_use', id: 'toolu_2', name: 'Bash', input: { command: 'pwd' } }] },
+    { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: 'a' },
+                              { type: 'tool_result', tool_use_id: 'toolu_2', is_error: true, content: [{ type: 'text', text: 'no' }], cache_control: { type: 'ephemeral' } },
+                              { type: 'text', text: '<system-reminder>Go on.</system-reminder>' }] },
+    { role: 'system', content: 'The user is in a hurry.' }];
+  const all = await events(await server.post('/v1/messages?beta=true', claude('00004', messages, { max_tokens: 20 }), { headers: claudeHeaders }));
+  assert.equal(all.at(-1).type, 'message_stop');
 });
 
 it('gives one prompt to requests that differ in the accounting header only', async () => {

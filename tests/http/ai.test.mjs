@@ -35,6 +35,22 @@ it('generates what keeps to a schema', async () => {
   assert.equal(typeof r.output.sum, 'number');
 });
 
+it('runs a tool and goes on with what it gave', async () => {
+  const asked = [];
+  const inputSchema = ai.jsonSchema({ type: 'object', properties: { days: { type: 'integer', minimum: 1, maximum: 9 } }, required: ['days'], additionalProperties: false });
+  const tools = { weather: ai.tool({ description: 'Gives the weather.', inputSchema, execute: async (input) => { asked.push(input); return 'sunny'; } }) };
+  const r = await ai.generateText({ ...ask, prompt: 'What is the weather?', maxOutputTokens: 200, tools, stopWhen: ai.stepCountIs(2),
+                                    prepareStep: ({ stepNumber }) => ({ toolChoice: stepNumber ? 'none' : { type: 'tool', toolName: 'weather' } }) });
+  assert.equal(r.steps.length, 2);
+  assert.equal(r.steps[0].finishReason, 'tool-calls');
+  assert.ok(asked.length >= 1 && asked.every((a) => a.days >= 1 && a.days <= 9), JSON.stringify(asked));
+  assert.equal(r.steps[0].toolResults[0].output, 'sunny');
+  assert.equal(r.steps[1].toolCalls.length, 0);
+  const stream = ai.streamText({ ...ask, prompt: 'What is the weather?', maxOutputTokens: 200, tools, toolChoice: 'required', onError: ({ error }) => { throw error; } });
+  const calls = await stream.toolCalls;
+  assert.ok(calls.length >= 1 && calls.every((c) => c.toolName === 'weather' && c.input.days >= 1 && c.input.days <= 9));
+});
+
 it('hands errors on', async () => {
   await assert.rejects(ai.generateText({ ...ask, model: provider('gpt-9') }), (e) => ai.APICallError.isInstance(e) && e.statusCode === 404);
   await assert.rejects(ai.generateText({ ...ask, temperature: 5 }), (e) => ai.APICallError.isInstance(e) && e.statusCode === 400 && /temperature/.test(e.message));

@@ -93,6 +93,47 @@ it('takes a conversation with thinking', async () => {
   assert.equal(r.role, 'assistant');
 });
 
+const weather = { name: 'weather', description: 'Gives the weather.', input_schema: { type: 'object', properties: { city: { type: 'string', maxLength: 12 }, days: { type: 'integer', minimum: 1, maximum: 9 } },
+                                                                                     required: ['city', 'days'], additionalProperties: false } };
+const time = { name: 'time', input_schema: { type: 'object', properties: { zone: { enum: ['UTC', 'CET'] } }, required: ['zone'], additionalProperties: false } };
+const fits = (input) => {
+  assert.deepEqual(Object.keys(input), ['city', 'days']);
+  assert.ok(typeof input.city === 'string' && input.city.length <= 12 && Number.isInteger(input.days) && input.days >= 1 && input.days <= 9, JSON.stringify(input));
+};
+const tooled = { ...ask, max_tokens: 300, messages: user('What is the weather in Paris?'), tools: [weather, time] };
+
+it('calls the tool that it must call, and goes on with its result', async () => {
+  const r = await client.messages.create({ ...tooled, tool_choice: { type: 'tool', name: 'weather', disable_parallel_tool_use: true } });
+  assert.equal(r.stop_reason, 'tool_use');
+  const calls = r.content.filter((c) => c.type === 'tool_use');
+  assert.equal(calls.length, 1);
+  assert.match(calls[0].id, /^toolu_/);
+  assert.equal(calls[0].name, 'weather');
+  fits(calls[0].input);
+  const messages = [...tooled.messages, { role: 'assistant', content: r.content },
+                    ...user([{ type: 'tool_result', tool_use_id: calls[0].id, content: 'sunny' }])];
+  const next = await client.messages.create({ ...tooled, messages, max_tokens: 20, tool_choice: { type: 'none' } });
+  assert.ok(next.content.every((c) => c.type === 'text'));
+  const open = await client.messages.create({ ...tooled, messages, max_tokens: 5, tool_choice: { type: 'auto' } });
+  assert.ok(open.usage.input_tokens + open.usage.cache_read_input_tokens > r.usage.input_tokens);
+  assert.ok(open.usage.cache_read_input_tokens >= 64); // of the first question
+});
+
+it('streams a call as it is made', async () => {
+  const stream = client.messages.stream({ ...tooled, tool_choice: { type: 'any' }, temperature: 1 });
+  let json = '', n = 0;
+  stream.on('inputJson', (part) => { json += part; n++; });
+  const final = await stream.finalMessage();
+  const calls = final.content.filter((c) => c.type === 'tool_use');
+  assert.ok(calls.length >= 1 && n > 1);
+  assert.equal(final.stop_reason, 'tool_use');
+  if (calls.length === 1) assert.deepEqual(JSON.parse(json), calls[0].input);
+  for (const c of calls) {
+    if (c.name === 'weather') fits(c.input);
+    else assert.ok(['UTC', 'CET'].includes(c.input.zone));
+  }
+});
+
 it('raises the client\'s error classes', async () => {
   const is = (kind, type, message) => (e) => e instanceof kind && e.error.type === 'error' && e.error.error.type === type && message.test(e.error.error.message);
   await assert.rejects(client.messages.create({ ...ask, model: 'claude' }), is(Anthropic.NotFoundError, 'not_found_error', /'test'/));

@@ -85,6 +85,43 @@ it('takes its own output back as input', async () => {
   assert.ok(r.usage.input_tokens > first.usage.input_tokens);
 });
 
+const parameters = { type: 'object', properties: { city: { type: 'string', maxLength: 12 }, days: { type: 'integer', minimum: 1, maximum: 9 } }, required: ['city', 'days'], additionalProperties: false };
+const tooled = { ...ask, input: 'What is the weather in Paris?', max_output_tokens: 300, parallel_tool_calls: false,
+                 tools: [{ type: 'web_search' }, { type: 'function', name: 'weather', description: 'Gives the weather.', strict: true, parameters }] };
+const fits = (text) => {
+  const v = JSON.parse(text);
+  assert.deepEqual(Object.keys(v), ['city', 'days']);
+  assert.ok(typeof v.city === 'string' && v.city.length <= 12 && Number.isInteger(v.days) && v.days >= 1 && v.days <= 9, text);
+};
+
+it('calls the function that it must call, and goes on with its output', async () => {
+  const r = await client.responses.create({ ...tooled, tool_choice: { type: 'function', name: 'weather' } });
+  assert.equal(r.status, 'completed');
+  const calls = r.output.filter((o) => o.type === 'function_call');
+  assert.equal(calls.length, 1);
+  assert.match(calls[0].call_id, /^call_/);
+  assert.equal(calls[0].name, 'weather');
+  fits(calls[0].arguments);
+  const input = [{ role: 'user', content: tooled.input }, ...r.output, { type: 'function_call_output', call_id: calls[0].call_id, output: 'sunny' }];
+  const next = await client.responses.create({ ...tooled, input, max_output_tokens: 20, tool_choice: 'none' });
+  assert.ok(next.output.every((o) => o.type === 'message'));
+});
+
+it('streams a call as it is made', async () => {
+  const events = [];
+  const stream = client.responses.stream({ ...tooled, tool_choice: 'required', temperature: 1 });
+  stream.on('event', (e) => events.push(e));
+  const final = await stream.finalResponse();
+  const call = final.output.find((o) => o.type === 'function_call');
+  fits(call.arguments);
+  const deltas = events.filter((e) => e.type === 'response.function_call_arguments.delta' && e.item_id === call.id);
+  assert.ok(deltas.length > 1);
+  assert.equal(deltas.map((e) => e.delta).join(''), call.arguments);
+  const done = events.find((e) => e.type === 'response.function_call_arguments.done');
+  assert.equal(done.arguments, call.arguments);
+  assert.equal(done.name, 'weather');
+});
+
 it('raises the client\'s error classes', async () => {
   const bad = (param, message) => (e) => e instanceof OpenAI.BadRequestError && e.param === param && message.test(e.message);
   await assert.rejects(client.responses.create({ ...ask, model: 'gpt-9' }), (e) => e instanceof OpenAI.NotFoundError && e.code === 'model_not_found');
