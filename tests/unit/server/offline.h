@@ -24,21 +24,27 @@ static struct sl_tokenizer tok;
 static struct sl_engine *engine;
 static struct sl_server server;
 
+/* Serves with a chat template. */
+static bool serve(const char *source) {
+    struct sl_err err;
+    struct sl_server_model m = {.engine = engine,
+                                .tokenizer = &tok,
+                                .id = "m",
+                                .chat_template = source,
+                                .chat_template_bytes = strlen(source)};
+    sl_served_destroy(&server.served);
+    return sl_served_create(&m, &server.served, &err) == SL_OK;
+}
+
 static int setup(void **state) {
     (void)state;
-    struct sl_err err;
     fake_tokenizer_init(&tok);
     engine = fake_engine_create();
     engine->ctx_tokens = 4096;
     engine->queue_max = 0; /* refused there */
-    struct sl_server_model m = {.engine = engine,
-                                .tokenizer = &tok,
-                                .id = "m",
-                                .chat_template = template,
-                                .chat_template_bytes = sizeof template - 1};
     server.config = (struct sl_server_config){0};
     sl_server_defaults(&server.config);
-    return sl_served_create(&m, &server.served, &err) == SL_OK ? 0 : -1;
+    return serve(template) ? 0 : -1;
 }
 
 static int teardown(void **state) {

@@ -254,6 +254,44 @@ static void test_count_tokens(void **state) {
     done(&answer);
 }
 
+/* ---------------------------------------------------------------------------- reluctant templates
+ */
+
+/* Orders first if at all, then user and assistant by turns: as Mistral's and Gemma's want it. */
+#define BY_TURNS                                                                                   \
+    "{%- set ns = namespace(want='user') -%}{%- for m in messages -%}"                             \
+    "{%- if m.role == 'system' and loop.first and takes_system -%}"                                \
+    "{%- elif m.role != ns.want -%}{{- raise_exception('not the turn of ' + m.role) -}}"           \
+    "{%- else -%}{%- set ns.want = 'assistant' if ns.want == 'user' else 'user' -%}{%- endif -%}"  \
+    "{%- endfor -%}{{- {'messages': messages} | tojson -}}"
+
+static void test_shapes(void **state) {
+    (void)state;
+    static const char ask[] =
+        "{'messages':[{'role':'system','content':'a'},{'role':'user','content':'b'},"
+        "{'role':'user','content':'c'},{'role':'system','content':'d'},"
+        "{'role':'assistant','content':'e'},{'role':'system','content':'f'}]}";
+    /* One that takes all gets all. */
+    expect(sl_chat_handle, ask,
+           "{'messages':[{'role':'system','content':'a'},{'role':'user','content':'b'},"
+           "{'role':'user','content':'c'},{'role':'system','content':'d'},"
+           "{'role':'assistant','content':'e'},{'role':'system','content':'f'}]}");
+    assert_true(serve("{%- set takes_system = true -%}" BY_TURNS));
+    expect(
+        sl_chat_handle, ask,
+        "{'messages':[{'role':'system','content':'a'},{'role':'user','content':'b\\n\\nc\\n\\nd'},"
+        "{'role':'assistant','content':'e'},{'role':'user','content':'f'}]}");
+    assert_true(serve("{%- set takes_system = false -%}" BY_TURNS));
+    expect(sl_chat_handle, ask,
+           "{'messages':[{'role':'user','content':'a\\n\\nb\\n\\nc\\n\\nd'},"
+           "{'role':'assistant','content':'e'},{'role':'user','content':'f'}]}");
+    /* What no shape helps is refused with the words of the first. */
+    refuse(sl_chat_handle,
+           "{'messages':[{'role':'assistant','content':'b'},{'role':'system','content':'c'}]}",
+           "messages", "not the turn of assistant");
+    assert_true(serve(template));
+}
+
 /* -------------------------------------------------------------------------- fill in the middle */
 
 static void test_suffix(void **state) {
@@ -346,6 +384,7 @@ int main(void) {
         cmocka_unit_test(test_billing_header),   cmocka_unit_test(test_messages_errors),
         cmocka_unit_test(test_count_tokens),     cmocka_unit_test(test_error_shapes),
         cmocka_unit_test(test_rename),           cmocka_unit_test(test_suffix),
+        cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
