@@ -203,7 +203,7 @@ static int plan(struct options *o) {
     if (st == SL_OK)
         st = sl_expert_layout_make(r.model, &r.layout, &err);
     if (st == SL_OK)
-        st = sl_serve_plan(r.model, &o->engine, &o->server, &memory, &r.plan, r.device, &err);
+        st = sl_serve_plan(r.model, tok, &o->engine, &o->server, &memory, &r.plan, r.device, &err);
     if (st == SL_OK)
         st = sl_plan_speed_make(r.model, &r.plan, o->engine.heat_file, &r.speed, &err);
     int rc;

@@ -114,7 +114,8 @@ static bool prepare(struct loader *l, struct options *o) {
     if (st == SL_OK)
         st = sl_tokenizer_create(l->model->gguf, &l->tok, &l->err);
     if (st == SL_OK)
-        st = sl_serve_plan(l->model, &l->config, &o->server, &l->memory, &plan, NULL, &l->err);
+        st = sl_serve_plan(l->model, l->tok, &l->config, &o->server, &l->memory, &plan, NULL,
+                           &l->err);
     if (st != SL_OK)
         sl_error("%s", l->err.text);
     return st == SL_OK;

@@ -1,5 +1,6 @@
 #include "cli/serve_memory.h"
 
+#include "model/vocab_trie.h"
 #include "server/memory.h"
 
 /* Of what the least plan leaves, one part in so many goes to the server. */
@@ -15,14 +16,17 @@ static void add_server(struct sl_process_memory *m, const struct sl_server_confi
                           (double)s->worker_bytes / 0x1p20);
 }
 
-enum sl_status sl_serve_plan(const struct sl_model *model, struct sl_engine_config *config,
-                             struct sl_server_config *server, struct sl_process_memory *m,
-                             struct sl_memory_plan *out_plan, char out_device[64],
-                             struct sl_err *err) {
+enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_tokenizer *tok,
+                             struct sl_engine_config *config, struct sl_server_config *server,
+                             struct sl_process_memory *m, struct sl_memory_plan *out_plan,
+                             char out_device[64], struct sl_err *err) {
     struct sl_server_config least = *server;
     sl_server_fit(&least, SL_SERVER_LEAST_BYTES);
     *m = (struct sl_process_memory){.n = 0};
     add_server(m, &least);
+    sl_process_memory_add(m, "vocabulary", sl_vocab_trie_most_bytes(tok),
+                          "%u tokens as a tree, for answers that a grammar binds",
+                          sl_tokenizer_n_vocab(tok));
     sl_process_memory_apply(m, config);
     enum sl_status st = sl_engine_plan(model, config, out_plan, out_device, err);
     if (st != SL_OK)

@@ -11,9 +11,9 @@
  * (rows in m, borrowed) and ram_bytes (what is free, if it was 0), and the plan. The server gets
  * SL_SERVER_LEAST_BYTES and a share of what is not needed: little where experts could use it, more
  * where they are all resident. When it does not fit: SL_ERR_CONFIG, out_plan->least_bytes would. */
-enum sl_status sl_serve_plan(const struct sl_model *model, struct sl_engine_config *config,
-                             struct sl_server_config *server, struct sl_process_memory *m,
-                             struct sl_memory_plan *out_plan, char out_device[64],
-                             struct sl_err *err) SL_MUST_CHECK;
+enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_tokenizer *tok,
+                             struct sl_engine_config *config, struct sl_server_config *server,
+                             struct sl_process_memory *m, struct sl_memory_plan *out_plan,
+                             char out_device[64], struct sl_err *err) SL_MUST_CHECK;
 
 #endif

@@ -287,6 +287,14 @@ void sl_a_begin(struct sl_automaton *a) {
         forget(a);
 }
 
+bool sl_a_again(struct sl_automaton *a) {
+    uint32_t n_states = a->n_states, n_places = a->n_places, n_frames = a->n_frames;
+    forget(a);
+    a->work = 0;
+    a->failed = false;
+    return a->n_states < n_states || a->n_places < n_places || a->n_frames < n_frames;
+}
+
 static size_t row_cells(const struct sl_automaton *a) {
     size_t n = (size_t)SL_A_MAX_STATES * a->n_cls;
     size_t least = SL_A_MAX_FRAMES + SL_A_MAX_STATES; /* forget's scratch */
@@ -378,13 +386,19 @@ static void link_cursor(struct sl_cursor *c) {
     c->a->cursors = c;
 }
 
+static uint32_t enter_start(struct sl_automaton *a) {
+    set_begin(a);
+    enter(a, a->g->rule_start[a->g->root], 0);
+    return a->failed ? SL_A_UNKNOWN : intern(a);
+}
+
 enum sl_status sl_cursor_init(struct sl_cursor *c, struct sl_automaton *a, struct sl_err *err) {
     *c = (struct sl_cursor){0};
     sl_a_begin(a);
     if (a->start == SL_A_UNKNOWN) {
-        set_begin(a);
-        enter(a, a->g->rule_start[a->g->root], 0);
-        uint32_t start = a->failed ? SL_A_UNKNOWN : intern(a);
+        uint32_t start = enter_start(a);
+        if (start == SL_A_UNKNOWN && sl_a_again(a))
+            start = enter_start(a);
         if (start == SL_A_UNKNOWN)
             return sl_a_too_much(err);
         a->start = start;
@@ -412,21 +426,26 @@ void sl_cursor_release(struct sl_cursor *c) {
     *c = (struct sl_cursor){0};
 }
 
+/* SL_A_UNKNOWN: too much. */
+static uint32_t walk_bytes(struct sl_automaton *a, uint32_t state, const char *bytes, size_t len) {
+    for (size_t i = 0; i < len && state != SL_A_DEAD && state != SL_A_UNKNOWN; i++) {
+        uint32_t cls = a->g->byte_class[(uint8_t)bytes[i]];
+        uint32_t to = a->row[(size_t)state * a->n_cls + cls];
+        state = to == SL_A_UNKNOWN ? sl_a_step(a, state, cls) : to;
+    }
+    return state;
+}
+
 static enum sl_status push(struct sl_cursor *c, const char *bytes, size_t len, struct sl_err *err) {
     struct sl_automaton *a = c->a;
     sl_a_begin(a);
-    uint32_t state = c->state;
-    for (size_t i = 0; i < len; i++) {
-        uint32_t cls = a->g->byte_class[(uint8_t)bytes[i]];
-        uint32_t to = a->row[(size_t)state * a->n_cls + cls];
-        if (to == SL_A_UNKNOWN)
-            to = sl_a_step(a, state, cls);
-        if (to == SL_A_UNKNOWN)
-            return sl_a_too_much(err);
-        if (to == SL_A_DEAD)
-            return sl_fail(err, SL_ERR_INVALID, "the grammar does not allow this text here");
-        state = to;
-    }
+    uint32_t state = walk_bytes(a, c->state, bytes, len);
+    if (state == SL_A_UNKNOWN && sl_a_again(a))
+        state = walk_bytes(a, c->state, bytes, len);
+    if (state == SL_A_UNKNOWN)
+        return sl_a_too_much(err);
+    if (state == SL_A_DEAD)
+        return sl_fail(err, SL_ERR_INVALID, "the grammar does not allow this text here");
     c->state = state;
     return SL_OK;
 }

@@ -87,6 +87,9 @@ struct sl_automaton {
 uint32_t sl_a_step(struct sl_automaton *a, uint32_t state, uint32_t cls);
 /* Makes room for a call's work: forgets when half of some memory is used. */
 void sl_a_begin(struct sl_automaton *a);
+/* A call has failed. True: there was something kept that another attempt does without, and now it
+ * is forgotten, so that what ran before does not decide. States get other numbers. */
+bool sl_a_again(struct sl_automaton *a);
 enum sl_status sl_a_too_much(struct sl_err *err);
 
 #endif

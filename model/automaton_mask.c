@@ -118,7 +118,7 @@ enum sl_status sl_cursor_mask(struct sl_cursor *c, const uint64_t **out_set, str
     a->states[a->mask_state[slot]].mask = SL_A_MASKS;
     a->mask_state[slot] = SL_A_DEAD;
     uint64_t *set = a->masks + (size_t)slot * v->n_words;
-    if (!fill(a, c->state, first, set))
+    if (!fill(a, c->state, first, set) && !(sl_a_again(a) && fill(a, c->state, first, set)))
         return sl_a_too_much(err);
     bool complete = a->states[c->state].complete;
     for (uint32_t i = 0; i < a->n_eog; i++) {

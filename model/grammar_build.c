@@ -279,6 +279,13 @@ static bool covers_plain(const struct sl_crange *r, uint32_t n) {
     return true;
 }
 
+static uint32_t hash_class(const struct sl_gclass *c) {
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < 256; i++)
+        h = (h ^ c->lead[i]) * 0x9e3779b97f4a7c15u + (h >> 29);
+    return (uint32_t)(h >> 32);
+}
+
 static enum sl_status add_class(struct sl_grammar *g, const struct sl_crange *r, uint32_t n,
                                 uint16_t *out_cls, struct sl_err *err) {
     struct class_builder b = {g, r, n, err, SL_OK};
@@ -297,11 +304,16 @@ static enum sl_status add_class(struct sl_grammar *g, const struct sl_crange *r,
     }
     if (b.status != SL_OK)
         return b.status;
-    for (uint32_t i = 0; i < g->n_classes; i++)
+    if (!g->class_slots && !(g->class_slots = calloc(SL_G_CLASS_SLOTS, sizeof *g->class_slots)))
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    uint32_t slot = hash_class(&c) & (SL_G_CLASS_SLOTS - 1);
+    for (; g->class_slots[slot]; slot = (slot + 1) & (SL_G_CLASS_SLOTS - 1)) {
+        uint32_t i = g->class_slots[slot] - 1u;
         if (memcmp(g->classes[i].lead, c.lead, sizeof c.lead) == 0) {
             *out_cls = (uint16_t)i;
             return SL_OK;
         }
+    }
     if (g->n_classes == SL_G_MAX_CLS)
         return sl_fail(err, SL_ERR_INVALID, "the grammar has more than %u character classes",
                        SL_G_MAX_CLS);
@@ -309,6 +321,7 @@ static enum sl_status add_class(struct sl_grammar *g, const struct sl_crange *r,
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     g->classes[g->n_classes] = c;
     *out_cls = (uint16_t)g->n_classes++;
+    g->class_slots[slot] = (uint16_t)g->n_classes;
     return SL_OK;
 }
 
@@ -388,6 +401,7 @@ void sl_grammar_destroy(struct sl_grammar **p) {
     free(g->nodes);
     free(g->rule_start);
     free(g->classes);
+    free(g->class_slots);
     free(g->subs);
     free(g);
     *p = NULL;

@@ -33,10 +33,11 @@ struct sl_gnode {
 };
 
 /* Steps within a character. */
-#define SL_G_DEAD     0xffffu
-#define SL_G_DONE     0xfffeu /* the character is complete */
-#define SL_G_MAX_SUBS (1u << 14)
-#define SL_G_MAX_CLS  4096u
+#define SL_G_DEAD        0xffffu
+#define SL_G_DONE        0xfffeu /* the character is complete */
+#define SL_G_MAX_SUBS    (1u << 14)
+#define SL_G_MAX_CLS     4096u
+#define SL_G_CLASS_SLOTS 8192u
 
 struct sl_gclass {
     uint16_t lead[256]; /* by first byte: SL_G_DEAD, SL_G_DONE or a sub */
@@ -55,6 +56,8 @@ struct sl_grammar {
     uint32_t root; /* a rule */
     struct sl_gclass *classes;
     uint32_t n_classes, cap_classes;
+    uint16_t *class_slots; /* [SL_G_CLASS_SLOTS] class + 1 by its table's hash, 0 = free; while it
+                              is built */
     struct sl_gsub *subs;
     uint32_t n_subs, cap_subs;
     uint32_t whole_sub[4]; /* by bytes to come: 1 + the sub that takes any; 0 = not built */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define MAX_RULES 65536u
 
@@ -26,6 +27,7 @@ struct parser {
     struct sl_err *err;
     struct name *names; /* open addressing; ptr NULL = free */
     uint32_t n_names, n_slots;
+    uint64_t seed;            /* of names' hashes */
     struct sl_crange *ranges; /* of the class being read */
     uint32_t cap_ranges;
 };
@@ -99,15 +101,19 @@ static uint32_t name_at(struct parser *p, bool *out_is_rule) {
     return (uint32_t)(end - from);
 }
 
-static uint32_t hash_name(const char *s, uint32_t n) {
-    uint32_t h = 2166136261u;
-    for (uint32_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)s[i]) * 16777619u;
-    return h;
+/* Seeded: a stranger's names must not all fall into one slot. */
+static uint32_t hash_name(uint64_t seed, const char *s, uint32_t n) {
+    uint64_t h = seed;
+    for (uint32_t i = 0; i < n; i++) {
+        h = (h ^ (unsigned char)s[i]) * 0x9e3779b97f4a7c15u;
+        h ^= h >> 32;
+    }
+    return (uint32_t)(h >> 16);
 }
 
-static struct name *slot_of(struct name *names, uint32_t n_slots, const char *s, uint32_t len) {
-    uint32_t i = hash_name(s, len) & (n_slots - 1);
+static struct name *slot_of(const struct parser *p, struct name *names, uint32_t n_slots,
+                            const char *s, uint32_t len) {
+    uint32_t i = hash_name(p->seed, s, len) & (n_slots - 1);
     while (names[i].ptr && !(names[i].len == len && memcmp(names[i].ptr, s, len) == 0))
         i = (i + 1) & (n_slots - 1);
     return &names[i];
@@ -122,12 +128,12 @@ static enum sl_status find_name(struct parser *p, const char *s, uint32_t len,
             return sl_fail(p->err, SL_ERR_NOMEM, "out of memory");
         for (uint32_t i = 0; i < p->n_slots; i++)
             if (p->names[i].ptr)
-                *slot_of(bigger, n, p->names[i].ptr, p->names[i].len) = p->names[i];
+                *slot_of(p, bigger, n, p->names[i].ptr, p->names[i].len) = p->names[i];
         free(p->names);
         p->names = bigger;
         p->n_slots = n;
     }
-    struct name *e = slot_of(p->names, p->n_slots, s, len);
+    struct name *e = slot_of(p, p->names, p->n_slots, s, len);
     if (!e->ptr) {
         if (p->n_names == MAX_RULES)
             return sl_fail(p->err, SL_ERR_INVALID, "the grammar has more than %u rules", MAX_RULES);
@@ -495,6 +501,8 @@ enum sl_status sl_grammar_parse_from(const char *text, size_t len, const char *s
         return sl_fail(err, SL_ERR_INVALID, "the grammar has %zu bytes; the most is %u", len,
                        SL_GRAMMAR_MAX_TEXT_BYTES);
     struct parser p = {.text = text, .start = start, .len = len, .err = err};
+    if (getrandom(&p.seed, sizeof p.seed, 0) < 0)
+        p.seed = (uintptr_t)&p; /* as good as nothing better */
     p.g = calloc(1, sizeof *p.g);
     if (!p.g)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
@@ -507,6 +515,8 @@ enum sl_status sl_grammar_parse_from(const char *text, size_t len, const char *s
         st = sl_g_finish(p.g, err);
     free(p.names);
     free(p.ranges);
+    free(p.g->class_slots);
+    p.g->class_slots = NULL;
     if (st != SL_OK) {
         sl_grammar_destroy(&p.g);
         return st;

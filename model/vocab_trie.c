@@ -126,6 +126,16 @@ static bool copy_texts(struct sl_vocab_trie *t, const struct sl_tokenizer *tok) 
     return true;
 }
 
+uint64_t sl_vocab_trie_most_bytes(const struct sl_tokenizer *tok) {
+    char buf[SL_GRAMMAR_TOKEN_BYTES];
+    uint64_t n_vocab = sl_tokenizer_n_vocab(tok), text = 0;
+    for (uint32_t id = 0; id < n_vocab; id++)
+        text += grammar_text(tok, id, buf).len;
+    return sizeof(struct sl_vocab_trie) + text * (1 + sizeof(struct sl_vocab_node)) +
+           2 * sizeof(struct sl_vocab_node) + (n_vocab + 1) * 3 * sizeof(uint32_t) +
+           (SL_VOCAB_PLAIN_MAX * ((n_vocab + 63) / 64) + 1) * sizeof(uint64_t);
+}
+
 enum sl_status sl_vocab_trie_create(const struct sl_tokenizer *tok,
                                     struct sl_vocab_trie **out_trie) {
     struct sl_vocab_trie *t = calloc(1, sizeof *t);

@@ -47,6 +47,9 @@ enum sl_status sl_vocab_trie_create(const struct sl_tokenizer *tok,
                                     struct sl_vocab_trie **out_trie) SL_MUST_CHECK;
 void sl_vocab_trie_destroy(struct sl_vocab_trie **trie);
 
+/* What one may hold at most, before it is made: as if no two tokens had a first byte in common. */
+uint64_t sl_vocab_trie_most_bytes(const struct sl_tokenizer *tok);
+
 static inline struct sl_str sl_vocab_text(const struct sl_vocab_trie *t, uint32_t id) {
     return (struct sl_str){t->bytes + t->offset[id], t->offset[id + 1] - t->offset[id]};
 }

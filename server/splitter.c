@@ -117,7 +117,7 @@ bool sl_split_call_name(struct sl_splitter *s, const char *name, size_t len) {
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)name[i];
         bool ok = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                  c >= 0x80 || strchr("_-.:/", c);
+                  c >= 0x80 || (c && strchr("_-.:/", c));
         if (!ok)
             return false;
     }

@@ -1,4 +1,11 @@
-import os, sys
+#!/usr/bin/env python3
+"""Writes the fixed corpus of fuzz_splitter: a call in each family's form, read in several ways, cut
+off, broken, and inputs that were trouble.
+
+usage: corpus_splitter.py FOLDER"""
+import os
+import sys
+
 out = sys.argv[1]
 os.makedirs(out, exist_ok=True)
 BAR, LOW = '｜', '▁'
@@ -28,4 +35,7 @@ n = 0
 for i, name in enumerate(names):
     t = texts[name].encode()
     for how, body in [(3, t), (3 | 8 | 32, t), (1 | 16 | 64, t[:len(t) * 2 // 3]), (1 | 8, t.replace(b'"', b"'", 1)), (0, t)]:
-        open(f'{out}/{n:03}', 'wb').write(bytes([i, how]) + body); n += 1
+        open(f'{out}/{n:03}', 'wb').write(bytes([i, how]) + body)
+        n += 1
+# A zero byte is no name.
+open(f'{out}/{n:03}', 'wb').write(bytes([6, 9]) + b'[TOOL_CALLS]\0[ARGS]{}')

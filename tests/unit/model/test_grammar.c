@@ -413,11 +413,63 @@ static void test_apply(void **state) {
     }
 }
 
+/* A text that fits the automaton's memory alone fits it too when another was followed before. */
+static void test_what_ran_before(void **state) {
+    (void)state;
+    struct sl_grammar *g = compile("root ::= \"x\" ([ab]?){1000} | \"y\" ([cd]?){1000}");
+    struct sl_automaton *a;
+    char first[140], second[256];
+    memset(first, 'a', sizeof first);
+    memset(second, 'c', sizeof second);
+    first[0] = 'x';
+    second[0] = 'y';
+    for (int before = 0; before < 2; before++) {
+        struct sl_cursor c;
+        assert_int_equal(sl_automaton_create(g, NULL, NULL, 0, &a), SL_OK);
+        if (before) {
+            assert_int_equal(sl_cursor_init(&c, a, NULL), SL_OK);
+            assert_int_equal(sl_cursor_push_bytes(&c, first, sizeof first, NULL), SL_OK);
+            sl_cursor_release(&c);
+        }
+        assert_int_equal(sl_cursor_init(&c, a, NULL), SL_OK);
+        assert_int_equal(sl_cursor_push_bytes(&c, second, sizeof second, NULL), SL_OK);
+        sl_cursor_release(&c);
+        sl_automaton_destroy(&a);
+    }
+    sl_grammar_destroy(&g);
+}
+
+/* Control tokens in a grammar: taken by number, and by nothing that is text. */
+static void test_control_tokens(void **state) {
+    (void)state;
+    char token[SL_GRAMMAR_TOKEN_BYTES], other[SL_GRAMMAR_TOKEN_BYTES];
+    sl_grammar_token(1234, token);
+    sl_grammar_token(1235, other);
+    assert_true(matches_n("root ::= <[1234]>", token, sizeof token));
+    assert_false(matches_n("root ::= <[1234]>", other, sizeof other));
+    assert_false(matches_n("root ::= .*", token, sizeof token));
+    assert_false(matches_n("root ::= [^a]*", token, sizeof token));
+    assert_false(matches("root ::= <[1234]>", "<[1234]>"));
+    static const char *const bad[] = {"root ::= <1234>", "root ::= <[]>", "root ::= <[12]",
+                                      "root ::= <[-1]>", "root ::= <[9999999999]>"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct sl_grammar *g = NULL;
+        struct sl_err err = {""};
+        assert_int_equal(sl_grammar_parse(bad[i], strlen(bad[i]), &g, &err), SL_ERR_INVALID);
+        assert_non_null(strstr(err.text, "line 1"));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_takes),     cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_ambiguous), cmocka_unit_test(test_forgets),
-        cmocka_unit_test(test_sets),      cmocka_unit_test(test_apply),
+        cmocka_unit_test(test_what_ran_before),
+        cmocka_unit_test(test_control_tokens),
+        cmocka_unit_test(test_takes),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_ambiguous),
+        cmocka_unit_test(test_forgets),
+        cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_apply),
         cmocka_unit_test(test_debt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
