@@ -15,11 +15,15 @@ ssize_t __wrap_read(int fd, void *bytes, size_t n);
 
 /* Only the store's thread is disturbed. */
 static _Thread_local int is_store = -1;
-static atomic_long room_bytes;   /* what can still be written; then write_errno */
-static atomic_int write_errno;   /* 0: all is well */
-static atomic_int read_errno;    /* 0: all is well */
-static atomic_int read_delay_us; /* of every read */
-static atomic_int write_delay_us;
+static atomic_long room_bytes;              /* what can still be written; then write_errno */
+static atomic_int write_errno;              /* 0: all is well */
+static atomic_int read_errno;               /* 0: all is well */
+static atomic_bool hold_reads, hold_writes; /* until the test lets go */
+
+static void wait_while(atomic_bool *held) {
+    while (atomic_load(held))
+        usleep(1000);
+}
 
 static bool on_store_thread(void) {
     if (is_store < 0) {
@@ -33,7 +37,7 @@ static bool on_store_thread(void) {
 ssize_t __wrap_write(int fd, const void *bytes, size_t n) {
     if (!on_store_thread())
         return __real_write(fd, bytes, n);
-    usleep((useconds_t)atomic_load(&write_delay_us));
+    wait_while(&hold_writes);
     if (!atomic_load(&write_errno))
         return __real_write(fd, bytes, n);
     long room = atomic_load(&room_bytes);
@@ -50,7 +54,7 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n) {
 ssize_t __wrap_read(int fd, void *bytes, size_t n) {
     if (!on_store_thread())
         return __real_read(fd, bytes, n);
-    usleep((useconds_t)atomic_load(&read_delay_us));
+    wait_while(&hold_reads);
     if (atomic_load(&read_errno)) {
         errno = atomic_load(&read_errno);
         return -1;
@@ -64,8 +68,8 @@ static int setup(void **state) {
     (void)state;
     atomic_store(&write_errno, 0);
     atomic_store(&read_errno, 0);
-    atomic_store(&read_delay_us, 0);
-    atomic_store(&write_delay_us, 0);
+    atomic_store(&hold_reads, false);
+    atomic_store(&hold_writes, false);
     open_folder(&folder);
     return 0;
 }
@@ -120,7 +124,7 @@ static void a_full_disk(void **state) {
     atomic_store(&write_errno, ENOSPC);
     int64_t errors = sl_metric(prefix_disk_errors_total);
     expect(e, 1, 0);
-    for (uint32_t i = 0; i < 400 && sl_metric(prefix_disk_errors_total) == errors; i++)
+    for (uint32_t i = 0; i < 4000 && sl_metric(prefix_disk_errors_total) == errors; i++)
         usleep(5000);
     expect(e, 2, 0); /* and nothing more is tried for a while; two were under way */
     expect(e, 1, 320);
@@ -155,19 +159,17 @@ static void a_crawling_disk(void **state) {
     struct sl_engine *e = start();
     expect(e, 4, 0);
     sl_engine_destroy(&e);
-    atomic_store(&read_delay_us, 300000);
+    atomic_store(&hold_reads, true);
     e = start();
     struct run *waits = new_run(4, 330, model.model->hp.n_vocab, 20);
     submit(e, waits);
     expect(e, 5, 0);
     assert_int_equal(waits->n_finish, 0);
-    uint64_t asked = sl_now_ns();
     sl_engine_cancel(e, &waits->req);
-    wait_run(waits);
+    wait_run(waits); /* the disk still has not answered */
     assert_int_equal(waits->result.reason, SL_FINISH_CANCELED);
-    assert_true(sl_now_ns() - asked < 1000000000u);
     free_run(waits);
-    atomic_store(&read_delay_us, 0);
+    atomic_store(&hold_reads, false);
     expect(e, 4, 320); /* from the disk or from what was read for nobody */
     sl_engine_destroy(&e);
 }
@@ -175,7 +177,7 @@ static void a_crawling_disk(void **state) {
 /* Pages whose memory is wanted before the disk had them are lost to it, and that is all. */
 static void a_disk_that_cannot_keep_up(void **state) {
     (void)state;
-    atomic_store(&write_delay_us, 20000);
+    atomic_store(&hold_writes, true);
     struct sl_engine *e = start_with(2);
     int64_t dropped = sl_metric(prefix_disk_dropped_total);
     for (uint32_t i = 0; i < 12; i++)
@@ -185,7 +187,7 @@ static void a_disk_that_cannot_keep_up(void **state) {
     assert_same_tokens(plain, r);
     free_run(plain);
     free_run(r);
-    atomic_store(&write_delay_us, 0);
+    atomic_store(&hold_writes, false);
     sl_engine_destroy(&e);
 }
 

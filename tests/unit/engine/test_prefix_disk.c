@@ -83,7 +83,7 @@ static struct run *plain(uint32_t seed, uint32_t n_prompt, uint32_t max_tokens) 
 }
 
 static void wait_blocks(int64_t n) {
-    for (uint32_t i = 0; i < 2000 && sl_metric(prefix_disk_blocks) < n; i++)
+    for (uint32_t i = 0; i < 12000 && sl_metric(prefix_disk_blocks) < n; i++)
         usleep(5000);
     assert_true(sl_metric(prefix_disk_blocks) >= n);
 }
