@@ -57,8 +57,9 @@ static inline bool sl_cuda_gemm_large_fits(const struct sl_cuda *c) {
 /* How a decode kernel cuts rows of n_in: weight rows that a block's warps take at once. */
 uint32_t sl_cuda_vec_at_once(enum sl_dtype t, uint32_t n_in);
 /* Output rows that a block of a decode kernel takes, a multiple of at_once, so that n_rows in all
- * make about three blocks a multiprocessor, which is what there is room for. */
-uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows, uint32_t at_once);
+ * make no more blocks than the multiprocessors have room for, `blocks` each. */
+uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows, uint32_t at_once,
+                          uint32_t blocks);
 /* Fewer rows than these go through the decode kernels, where the bits do not depend on it. */
 #define SL_CUDA_GEMM_MIN_ROWS  (SL_VEC_MAX_TOK + 1)
 #define SL_CUDA_SORT_MIN_PAIRS 65u

@@ -39,9 +39,9 @@ uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n) {
     return SL_GEMM_SMEM(tile_n);
 }
 
-uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows, uint32_t at_once) {
-    uint64_t rounds =
-        (n_rows + (uint64_t)c->n_sm * 3 * at_once - 1) / ((uint64_t)c->n_sm * 3 * at_once);
+uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows, uint32_t at_once,
+                          uint32_t blocks) {
+    uint64_t round = (uint64_t)c->n_sm * blocks * at_once, rounds = (n_rows + round - 1) / round;
     return (uint32_t)(rounds < 64 ? rounds : 64) * at_once;
 }
 
@@ -102,7 +102,7 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
         smem += k.tok_per_block * n_in * 4;
     }
     uint32_t n_y = sl_ceil_div(n_rows, k.tok_per_block);
-    k.rows_per_block = sl_cuda_vec_rows(c, n_out * n_y, at_once);
+    k.rows_per_block = sl_cuda_vec_rows(c, n_out * n_y, at_once, SL_MATVEC_BLOCKS);
     k.n_mat = collect(a, t, 0, k.rows_per_block, k.mat, k.first, &n_blocks);
     return SL_LAUNCH(c, SL_KERNEL_BY_TYPE(matvec, t), ((struct sl_dim3){n_blocks, n_y, 1}),
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), smem, k);

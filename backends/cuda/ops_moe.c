@@ -71,7 +71,8 @@ static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode
     uint32_t at_once = sl_cuda_vec_at_once(t, k.n_in);
     if (mode == SL_MOE_GATE_UP)
         at_once /= 2; /* each is two rows of weights */
-    k.rows_per_block = sl_cuda_vec_rows(r->c, (uint64_t)k.n_out * a->n_pairs, at_once);
+    k.rows_per_block =
+        sl_cuda_vec_rows(r->c, (uint64_t)k.n_out * a->n_pairs, at_once, SL_MOE_VEC_BLOCKS);
     struct sl_dim3 grid = {sl_ceil_div(k.n_out, k.rows_per_block), a->n_pairs, 1};
     return SL_LAUNCH(r->c, SL_KERNEL_BY_TYPE(moe_vec, t), grid,
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), sl_cuda_vec_smem(t, k.n_in, 1),
@@ -204,6 +205,7 @@ enum sl_status sl_cuda_moe_sum(struct sl_cuda *c, const struct sl_op_moe *a,
                             .k = a->k,
                             .n_pairs = a->n_pairs,
                             .n_expert = a->n_expert,
+                            .k_inverse = sl_ceil_div(65536, a->k),
                             .weights = sum->weights,
                             .sum_y = sum->y};
     struct sl_dim3 grid = {sl_ceil_div(k.n_out, SL_MOE_DOWN_ROWS), a->n_tok, 1};

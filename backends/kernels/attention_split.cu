@@ -25,8 +25,10 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v, row = a.row0 + blockIdx.z;
     struct sl_attn_range r = sl_attn_row_range(a, row);
     uint32_t p0 = blockIdx.x * r.pages_per_part, p1 = min(p0 + r.pages_per_part, r.n_pages);
-    if (p0 >= r.n_pages)
+    if (p0 >= r.n_pages) {
+        sl_grid_begin();
         return;
+    }
     uint32_t group = a.n_heads / a.kv.n_kv_heads;
     uint32_t blocks = (group + SL_ATTN_HEAD_BLOCK - 1) / SL_ATTN_HEAD_BLOCK;
     uint32_t kv_head = blockIdx.y / blocks, in_group = blockIdx.y % blocks * SL_ATTN_HEAD_BLOCK;
@@ -56,6 +58,16 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
         }
         sl_copy_commit();
     };
+    /* What no kernel writes was read before the wait; what lies there of K and V is asked for. */
+    for (uint32_t t = p0; t < min(p0 + 2, p1); t++)
+        for (uint32_t i = threadIdx.x * 128; i < 64 * 2 * dim_k; i += THREADS * 128)
+            sl_prefetch((const uint8_t *)a.kv.k + pages[t] * a.kv.k_page_bytes +
+                        (size_t)kv_head * 64 * dim_k * 2 + i);
+    for (uint32_t t = p0; t < min(p0 + 2, p1); t++)
+        for (uint32_t i = threadIdx.x * 128; i < 64 * 2 * dim_v; i += THREADS * 128)
+            sl_prefetch((const uint8_t *)a.kv.v + pages[t] * a.kv.v_page_bytes +
+                        (size_t)kv_head * 64 * dim_v * 2 + i);
+    sl_grid_begin();
     copy(p0);
 
     /* This lane's queries: head g, elements 2 quad, + 1, + 8, + 9 of each sixteen. */
@@ -75,10 +87,21 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
         most = fmaxf(most, sl_shfl_xor(most, 2));
         float down = sl_attn_query_scale(most, factor);
         factor *= a.scale;
+        /* The warps share the splitting, and hand the fragments around. */
+        __shared__ uint4 fragment[D / 16][32];
+#pragma unroll
+        for (int i = 0; i < D / 16; i++)
+            if (i % WARPS == (int)warp) {
+                uint4 f;
+                sl_split_f16(x[4 * i] * down, x[4 * i + 1] * down, f.x, f.y);
+                sl_split_f16(x[4 * i + 2] * down, x[4 * i + 3] * down, f.z, f.w);
+                fragment[i][lane] = f;
+            }
+        __syncthreads();
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
-            sl_split_f16(x[4 * i] * down, x[4 * i + 1] * down, q[i][0], q[i][1]);
-            sl_split_f16(x[4 * i + 2] * down, x[4 * i + 3] * down, q[i][2], q[i][3]);
+            uint4 f = fragment[i][lane];
+            q[i][0] = f.x, q[i][1] = f.y, q[i][2] = f.z, q[i][3] = f.w;
         }
     }
     float m = -INFINITY, l = 0, o[D / 8][4];
@@ -209,7 +232,6 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
 #define KERNEL(D)                                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS)                                          \
         sl_k_attention_split_##D(SL_KERNEL_ARGS(sl_karg_attention, a)) {                           \
-        sl_grid_begin();                                                                           \
         attention_split<D>(a);                                                                     \
     }
 KERNEL(64)

@@ -19,10 +19,12 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
     for (int j = 0; j < AHEAD; j++)
         if (lane * 8 + (uint32_t)j * 256 + 8 <= n)
             sl_vec_float<SL_DTYPE_F32>::load8(w + (lane * 8 + (size_t)j * 256) * 4, ahead[j]);
+    struct sl_vec_norm norm;
+    norm.fetch(a.norm, n);
     sl_grid_begin();
 
-    sl_vec_norm(a.norm, a.x + (size_t)row * n, n, x,
-                blockIdx.x == 0 ? a.norm.y + (size_t)row * n : NULL);
+    norm.run(a.norm, a.x + (size_t)row * n, n, x,
+             blockIdx.x == 0 ? a.norm.y + (size_t)row * n : NULL);
     float sum = 0;
     uint32_t i = lane * 8;
 #pragma unroll
@@ -63,12 +65,13 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
 /* Norm of one head as sl_k_rms_norm sums it with 32 threads, then rope, then back and to the cache. */
 extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(sl_karg_qkv, a)) {
     __shared__ float heads[4][SL_QKV_MAX_DIM];
-    sl_grid_begin();
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_kv = a.kv.n_kv_heads;
     uint32_t head = blockIdx.x * 4 + warp;
     size_t t = blockIdx.y;
-    if (head >= a.n_heads + 2 * n_kv)
+    if (head >= a.n_heads + 2 * n_kv) {
+        sl_grid_begin();
         return;
+    }
     bool is_q = head < a.n_heads, is_v = head >= a.n_heads + n_kv;
     uint32_t h = is_q ? head : is_v ? head - a.n_heads - n_kv : head - a.n_heads;
     uint32_t dim = is_v ? a.kv.dim_v : a.dim;
@@ -78,27 +81,47 @@ extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(
                                : a.k + (t * n_kv + h) * dim;
     const float *w = is_q ? a.q_norm : a.k_norm;
     float eps = is_v ? -1.0f : is_q ? a.q_eps : a.k_eps, sum = 0;
-    for (uint32_t i = lane; i < dim; i += 32) {
-        float v = from[i];
-        x[i] = v;
-        sum = fmaf(v, v, sum);
+    constexpr int PER = SL_QKV_MAX_DIM / 32;
+    float v[PER], by[PER], c[PER / 2], s[PER / 2];
+    /* Weights, and the slot, which no kernel writes, before the grid's wait; all else at once. */
+#pragma unroll
+    for (int j = 0; j < PER; j++)
+        by[j] = eps >= 0 && w && lane + 32 * (uint32_t)j < dim ? __ldg(w + lane + 32 * j) : 1.0f;
+    uint32_t slot = is_q ? 0 : a.slot[t];
+    sl_grid_begin();
+#pragma unroll
+    for (int j = 0; j < PER; j++)
+        v[j] = lane + 32 * (uint32_t)j < dim ? from[lane + 32 * j] : 0.0f;
+#pragma unroll
+    for (int j = 0; j < PER / 2; j++) {
+        uint32_t i = lane + 32 * (uint32_t)j;
+        float2 cs = !is_v && i < a.n_freq ? ((const float2 *)a.table)[t * a.n_freq + i]
+                                          : make_float2(1, 0);
+        c[j] = cs.x, s[j] = cs.y;
     }
-    if (eps >= 0) {
-        sum = sl_warp_sum(sum);
-        float inv = 1.0f / sqrtf(sum / (float)dim + eps);
-        for (uint32_t i = lane; i < dim; i += 32) {
-            float v = x[i] * inv;
-            x[i] = w ? v * w[i] : v;
-        }
+#pragma unroll
+    for (int j = 0; j < PER; j++)
+        sum = fmaf(v[j], v[j], sum);
+    float inv = 1;
+    if (eps >= 0)
+        inv = 1.0f / sqrtf(sl_warp_sum(sum) / (float)dim + eps);
+#pragma unroll
+    for (int j = 0; j < PER; j++) {
+        uint32_t i = lane + 32 * (uint32_t)j;
+        if (i < dim)
+            x[i] = eps < 0 ? v[j] : w ? v[j] * inv * by[j] : v[j] * inv;
     }
     __syncwarp();
     if (!is_v) {
-        for (uint32_t i = lane; i < a.n_freq; i += 32) {
-            const float *cs = a.table + (t * a.n_freq + i) * 2;
+#pragma unroll
+        for (int j = 0; j < PER / 2; j++) {
+            uint32_t i = lane + 32 * (uint32_t)j;
+            if (i >= a.n_freq)
+                break;
             uint32_t at = a.neox ? i : 2 * i, other = a.neox ? i + a.n_freq : 2 * i + 1;
-            float u = x[at], v = x[other], c = cs[0], s = cs[1];
-            x[at] = fmaf(u, c, -(v * s));
-            x[other] = fmaf(u, s, v * c);
+            float e = x[at], f = x[other];
+            x[at] = fmaf(e, c[j], -(f * s[j]));
+            x[other] = fmaf(e, s[j], f * c[j]);
         }
         __syncwarp();
         float *to = (float *)from;
@@ -107,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(
     }
     if (is_q)
         return;
-    uint32_t slot = a.slot[t], row_bytes = a.kv.q8 ? dim / 32 * 34 : dim * 2;
+    uint32_t row_bytes = a.kv.q8 ? dim / 32 * 34 : dim * 2;
     uint8_t *page = is_v ? (uint8_t *)a.kv.v + slot / 64 * a.kv.v_page_bytes
                          : (uint8_t *)a.kv.k + slot / 64 * a.kv.k_page_bytes;
     sl_kv_write_head(x, page + ((size_t)h * 64 + slot % 64) * row_bytes, dim, a.kv.q8, lane, 32);

@@ -97,7 +97,10 @@ struct sl_karg_norm {
 #define SL_VEC_ROW_BYTES(n_pad)       ((n_pad) + (n_pad) / 32 * 4 + (n_pad) / 16 * 2)
 #define SL_VEC_SMEM(b32, n_pad, rows) (SL_VEC_STAGE_BYTES(b32) + (rows)*SL_VEC_ROW_BYTES(n_pad))
 #define SL_VEC_FLOAT_SMEM(n_in, rows) ((rows) * (((n_in) + 3) & ~3u) * 4)
-#define SL_VEC_MAX_TOK                8u
+/* Blocks that a multiprocessor has registers for. */
+#define SL_MATVEC_BLOCKS  2u
+#define SL_MOE_VEC_BLOCKS 3u
+#define SL_VEC_MAX_TOK    8u
 
 /* Rows times up to four weights of one type. A block takes rows_per_block output rows of one weight
  * for tok_per_block input rows; first[i] is the first block of weight i. grid (blocks, ceil(n_tok /
@@ -128,6 +131,7 @@ struct sl_karg_moe {
     const uint32_t *ids, *pairs;
     const struct sl_karg_ref *refs;
     uint32_t n_in, n_out, k, n_pairs, tok_begin, tok_end, mode, rows_per_block, n_expert;
+    uint32_t k_inverse; /* moe_down: 65536 / k, rounded up */
     const float *weights;
     float *sum_y;
 };

@@ -8,38 +8,51 @@ template <int T> __device__ __forceinline__ void moe_down(const struct sl_karg_m
     __shared__ float carry[1][32], product[SL_MOE_DOWN_MAX_K][SL_MOE_DOWN_ROWS];
     __shared__ const uint8_t *down[SL_MOE_DOWN_MAX_K];
     uint32_t tok = blockIdx.y, begin = blockIdx.x * SL_MOE_DOWN_ROWS, n_groups = a.k * PIECES;
-    size_t row_bytes = vec::row_bytes(a.n_in);
-    /* Groups go through the experts first, so that one after the other has all warps at work. */
+    uint32_t row_bytes = vec::row_bytes(a.n_in);
+    /* Groups go through the experts first, so that one after the other has all warps at work. The
+     * multiplication divides by k, which is at most 16, and groups fewer than 128. */
+    auto piece = [&](uint32_t group) { return group * a.k_inverse >> 16; };
     auto row = [&](uint32_t group, uint32_t r) {
-        uint32_t o = begin + group / a.k * vec::GROUP + r;
-        return down[group % a.k] + min(o, a.n_out - 1) * row_bytes;
+        uint32_t p = piece(group), o = begin + p * vec::GROUP + r;
+        return down[group - p * a.k] + (size_t)min(o, a.n_out - 1) * row_bytes;
     };
-    /* The choice was made two kernels ago and has been seen by the one before, so its experts can be
-     * asked for already; what is used is read again after the wait. */
+    /* The choice was made two kernels ago and the kernel before this one has seen it, so its experts
+     * are very likely in place. What is begun with them is dropped if they turn out to be others. */
+    const uint8_t *mine = NULL;
     if (threadIdx.x < a.k) {
         uint32_t id = *(volatile const uint32_t *)&a.ids[tok * a.k + threadIdx.x];
-        down[threadIdx.x] = (const uint8_t *)a.refs[min(id, a.n_expert - 1)].down;
+        down[threadIdx.x] = mine = (const uint8_t *)a.refs[min(id, a.n_expert - 1)].down;
     }
-    __syncthreads();
-    if (down[threadIdx.x / 32 / vec::split(a.n_in) % a.k])
-        vec::prefetch(a.n_in, 0, n_groups, row);
+    bool begun = __syncthreads_and(threadIdx.x >= a.k || mine);
+    vec v(a.n_in);
+    typename vec::item it;
+    if (begun)
+        v.fetch_first(it, 0, n_groups, row);
     sl_grid_begin();
-    __syncthreads();
+    const uint8_t *now = mine;
     if (threadIdx.x < a.k)
-        down[threadIdx.x] = (const uint8_t *)a.refs[a.ids[tok * a.k + threadIdx.x]].down;
+        now = (const uint8_t *)a.refs[a.ids[tok * a.k + threadIdx.x]].down;
+    begun = __syncthreads_and(begun && now == mine);
+    if (!begun) {
+        if (threadIdx.x < a.k)
+            down[threadIdx.x] = now;
+        __syncthreads();
+        v.fetch_first(it, 0, n_groups, row);
+    }
 
     const float *h = a.h + (size_t)tok * a.k * a.n_in;
-    vec v;
-    v.load([&](uint32_t e) { return h + (size_t)e * a.n_in; }, a.k, a.n_in, shared);
+    v.load([&](uint32_t e) { return h + (size_t)e * a.n_in; }, a.k, shared);
     __syncthreads();
     v.run(
-        0, n_groups, 1, carry, row, [&](uint32_t group, uint32_t) { return group % a.k; },
+        0, n_groups, 1, carry, it, row,
+        [&](uint32_t group, uint32_t) { return group - piece(group) * a.k; },
         [&](uint32_t group, uint32_t, uint32_t r, float total, bool valid) {
-            uint32_t in_block = group / a.k * vec::GROUP + r, o = begin + in_block;
-            if (!valid || group >= n_groups || o >= a.n_out)
+            uint32_t p = piece(group), e = group - p * a.k, in_block = p * vec::GROUP + r;
+            uint32_t o = begin + in_block;
+            if (!valid || o >= a.n_out)
                 return;
-            product[group % a.k][in_block] = total;
-            a.y[((size_t)tok * a.k + group % a.k) * a.n_out + o] = total;
+            product[e][in_block] = total;
+            a.y[((size_t)tok * a.k + e) * a.n_out + o] = total;
         });
     __syncthreads();
     uint32_t o = begin + threadIdx.x;
@@ -52,7 +65,7 @@ template <int T> __device__ __forceinline__ void moe_down(const struct sl_karg_m
 }
 
 #define KERNEL(NAME)                                                                               \
-    extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS, 3)                                \
+    extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS, SL_MOE_VEC_BLOCKS)                                \
         sl_k_moe_down_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                     \
         moe_down<SL_DTYPE_##NAME>(a);                                                              \
     }

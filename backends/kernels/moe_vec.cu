@@ -22,20 +22,21 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
     uint32_t begin = blockIdx.x * a.rows_per_block;
     uint32_t end = min(begin + a.rows_per_block, a.n_out);
     uint32_t g0 = begin / rows, g1 = (end + rows - 1) / rows;
-    size_t row_bytes = vec::row_bytes(a.n_in);
+    uint32_t row_bytes = vec::row_bytes(a.n_in);
     auto row = [&](uint32_t group, uint32_t r) {
         uint32_t o = group * rows + (r < HALF ? r : r - HALF + shift);
-        return (r < HALF ? w0 : w1) + min(o, a.n_out - 1) * row_bytes;
+        return (r < HALF ? w0 : w1) + (size_t)min(o, a.n_out - 1) * row_bytes;
     };
-    vec::prefetch(a.n_in, g0, g1, row);
+    vec v(a.n_in);
+    typename vec::item it;
+    v.fetch_first(it, g0, g1, row);
 
     const float *x = down ? a.h + (size_t)i * a.n_in : a.x + (size_t)tok * a.n_in;
-    vec v;
-    v.load([&](uint32_t) { return x; }, 1, a.n_in, shared);
+    v.load([&](uint32_t) { return x; }, 1, shared);
     __syncthreads();
     float *h = a.h + (size_t)i * a.n_out, *y = a.y + (size_t)pair * a.n_out;
     v.run(
-        g0, g1, 1, carry, row, [](uint32_t, uint32_t) { return 0u; },
+        g0, g1, 1, carry, it, row, [](uint32_t, uint32_t) { return 0u; },
         [&](uint32_t group, uint32_t, uint32_t r, float total, bool valid) {
             float other = sl_shfl(total, (int)(lane + HALF) & 31);
             uint32_t o = group * rows + r;
@@ -53,7 +54,7 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
 }
 
 #define KERNEL(NAME)                                                                               \
-    extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS, 3)                                \
+    extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS, SL_MOE_VEC_BLOCKS)                                \
         sl_k_moe_vec_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                      \
         moe_vec<SL_DTYPE_##NAME>(a);                                                               \
     }

@@ -49,9 +49,11 @@ template <int N> __device__ __forceinline__ void sl_words(const uint8_t *p, uint
         lo = hi;
     }
 }
-/* 16 bytes that lie on a 16-byte boundary whenever the matrix does. */
+/* 16 bytes that lie on a 16-byte boundary whenever the matrix does. ALIGNED: 1: they do, 0: they may
+ * not, -1: look. Who reads several looks once: a branch for each would make one wait for another. */
+template <int ALIGNED = -1>
 __device__ __forceinline__ void sl_words16(const uint8_t *p, uint32_t (&out)[4]) {
-    if (((uintptr_t)p & 15) == 0) {
+    if (ALIGNED == 1 || (ALIGNED == -1 && ((uintptr_t)p & 15) == 0)) {
         uint4 v = __ldg((const uint4 *)p);
         out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
     } else {
@@ -138,7 +140,7 @@ template <int T> struct sl_quant;
 
 template <bool MIN> struct sl_quant_32 {
     static constexpr int ELEMS = 32;
-    static constexpr bool HAS_MIN = MIN, SUB16 = false;
+    static constexpr bool HAS_MIN = MIN, SUB16 = false, WIDE = false;
 };
 
 template <> struct sl_quant<SL_DTYPE_Q4_0> : sl_quant_32<false> {
@@ -264,7 +266,7 @@ template <> struct sl_quant<SL_DTYPE_MXFP4> : sl_quant_32<false> {
 
 template <bool MIN, bool S16> struct sl_quant_256 {
     static constexpr int ELEMS = 256;
-    static constexpr bool HAS_MIN = MIN, SUB16 = S16;
+    static constexpr bool HAS_MIN = MIN, SUB16 = S16, WIDE = false;
 };
 
 /* Two-bit fields: unit u takes 16 bytes of half u / 4, at segment u % 2, fields 2v and 2v + 1 with
@@ -341,17 +343,19 @@ __device__ __forceinline__ void sl_scales_6bit(const uint32_t (&head)[4], int c,
     u.min_a = (int)(mn & 255), u.min_b = (int)(mn >> 8);
 }
 template <> struct sl_quant<SL_DTYPE_Q4_K> : sl_quant_256<true, false> {
+    static constexpr bool WIDE = true; /* whole blocks of 16 bytes: unit<ALIGNED> */
     static constexpr int BYTES = 144; /* d dmin scales[12] qs[128] */
     __device__ static void scales(const uint8_t *b, float &d, float &dmin) {
         uint32_t w = sl_word(b);
         d = sl_f16(w & 0xffff);
         dmin = sl_f16(w >> 16);
     }
+    template <int ALIGNED = -1>
     __device__ static void unit(const uint8_t *b, int n, struct sl_unit &u) {
         int c = n / 2, seg = n % 2;
         uint32_t head[4], w[4];
-        sl_words16(b, head);
-        sl_words16(b + 16 + 16 * n, w);
+        sl_words16<ALIGNED>(b, head);
+        sl_words16<ALIGNED>(b + 16 + 16 * n, w);
         sl_nibbles(w, u);
         u.group_a = 4 * c + seg;
         u.group_b = u.group_a + 2;
@@ -359,18 +363,20 @@ template <> struct sl_quant<SL_DTYPE_Q4_K> : sl_quant_256<true, false> {
     }
 };
 template <> struct sl_quant<SL_DTYPE_Q5_K> : sl_quant_256<true, false> {
+    static constexpr bool WIDE = true; /* whole blocks of 16 bytes: unit<ALIGNED> */
     static constexpr int BYTES = 176; /* d dmin scales[12] qh[32] qs[128] */
     __device__ static void scales(const uint8_t *b, float &d, float &dmin) {
         uint32_t w = sl_word(b);
         d = sl_f16(w & 0xffff);
         dmin = sl_f16(w >> 16);
     }
+    template <int ALIGNED = -1>
     __device__ static void unit(const uint8_t *b, int n, struct sl_unit &u) {
         int c = n / 2, seg = n % 2;
         uint32_t head[4], w[4], h[4];
-        sl_words16(b, head);
-        sl_words16(b + 48 + 16 * n, w);
-        sl_words16(b + 16 + 16 * seg, h);
+        sl_words16<ALIGNED>(b, head);
+        sl_words16<ALIGNED>(b + 48 + 16 * n, w);
+        sl_words16<ALIGNED>(b + 16 + 16 * seg, h);
         sl_nibbles(w, u);
         for (int i = 0; i < 4; i++) {
             u.a[i] |= (h[i] >> (2 * c) & 0x01010101u) << 4;

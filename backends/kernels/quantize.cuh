@@ -11,12 +11,10 @@ struct sl_quantized {
     int sum; /* of the lane's 16 (256-element blocks) or 32 elements */
 };
 
-/* One warp quantises group g of a row of n_in; what is beyond n_in is zeros. */
-template <bool BLOCK32>
-__device__ __forceinline__ void sl_quantize_group(const float *x, uint32_t n_in, uint32_t g,
-                                                  uint32_t lane, struct sl_quantized &out) {
+/* A lane's elements of group g of a row of n_in; what is beyond n_in is zeros. */
+__device__ __forceinline__ void sl_quantize_fetch(const float *x, uint32_t n_in, uint32_t g,
+                                                  uint32_t lane, float (&v)[8]) {
     uint32_t at = g * 256 + lane * 8;
-    float v[8];
     if (at < n_in) {
         const float *p = x + at;
         if (((uintptr_t)p & 15) == 0) {
@@ -33,6 +31,11 @@ __device__ __forceinline__ void sl_quantize_group(const float *x, uint32_t n_in,
         for (int i = 0; i < 8; i++)
             v[i] = 0;
     }
+}
+
+/* One warp quantises a group. */
+template <bool BLOCK32>
+__device__ __forceinline__ void sl_quantize_values(const float (&v)[8], struct sl_quantized &out) {
     /* As bits, infinities and NaN are above all numbers. */
     int bits = 0;
 #pragma unroll
@@ -59,6 +62,13 @@ __device__ __forceinline__ void sl_quantize_group(const float *x, uint32_t n_in,
     out.sum += sl_shfl_xor(out.sum, 1);
     if (BLOCK32)
         out.sum += sl_shfl_xor(out.sum, 2);
+}
+template <bool BLOCK32>
+__device__ __forceinline__ void sl_quantize_group(const float *x, uint32_t n_in, uint32_t g,
+                                                  uint32_t lane, struct sl_quantized &out) {
+    float v[8];
+    sl_quantize_fetch(x, n_in, g, lane, v);
+    sl_quantize_values<BLOCK32>(v, out);
 }
 
 /* One head of one row to the KV type, by n_threads of which this is `thread`. Q8_0: a warp a block of

@@ -33,14 +33,89 @@ __device__ __forceinline__ bool sl_before(float v, int i, float w, int j) {
     return v > w || (v == w && i < j);
 }
 
-/* Row t, by a block of THREADS. Scores, then k rounds of taking the largest. */
+/* chosen[r] = the index of the r-th of n keys, r < k; many keys: k rounds of taking the largest. */
+template <int THREADS>
+__device__ __forceinline__ void sl_top_rounds(const float *key, uint32_t n, uint32_t k,
+                                              int *chosen) {
+    __shared__ float best_key[THREADS / 32];
+    __shared__ int best_id[THREADS / 32];
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    /* Each thread keeps its best of those that are left; only the winner looks again. */
+    float mine = -INFINITY;
+    int id = INT32_MAX;
+    for (uint32_t i = threadIdx.x; i < n; i += THREADS)
+        if (id == INT32_MAX || sl_before(key[i], (int)i, mine, id))
+            mine = key[i], id = (int)i;
+    for (uint32_t r = 0; r < k; r++) {
+        float v = mine;
+        int at = id;
+#pragma unroll
+        for (int m = 16; m; m /= 2) {
+            float w = sl_shfl_xor(v, m);
+            int j = sl_shfl_xor(at, m);
+            if (sl_before(w, j, v, at))
+                v = w, at = j;
+        }
+        if (lane == 0)
+            best_key[warp] = v, best_id[warp] = at;
+        __syncthreads();
+        v = best_key[0], at = best_id[0];
+        for (int i = 1; i < THREADS / 32; i++)
+            if (sl_before(best_key[i], best_id[i], v, at))
+                v = best_key[i], at = best_id[i];
+        if (threadIdx.x == 0)
+            chosen[r] = at;
+        if (id == at) {
+            /* The next of this thread's own behind the one just taken. */
+            float next = -INFINITY;
+            int next_id = INT32_MAX;
+            for (uint32_t i = threadIdx.x; i < n; i += THREADS)
+                if (sl_before(v, at, key[i], (int)i) &&
+                    (next_id == INT32_MAX || sl_before(key[i], (int)i, next, next_id)))
+                    next = key[i], next_id = (int)i;
+            mine = next, id = next_id;
+        }
+        __syncthreads();
+    }
+}
+
+/* The same for few keys: each thread counts those before its own. */
+template <int THREADS>
+__device__ __forceinline__ void sl_top_ranks(const float *key, uint32_t n, uint32_t k,
+                                             int *chosen) {
+    for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
+        float mine = key[i];
+        uint32_t rank = 0;
+#pragma unroll 8
+        for (uint32_t j = 0; j < n; j++)
+            rank += sl_before(key[j], (int)j, mine, (int)i);
+        if (rank < k)
+            chosen[rank] = (int)i;
+    }
+    __syncthreads();
+}
+
+#define SL_TOP_FEW 256u
+
+/* Divides k weights by their sum, taken in ascending order; unless_zero: not by 0. One warp. */
+__device__ __forceinline__ void sl_share_out(float *weight, uint32_t k, uint32_t lane,
+                                             bool unless_zero) {
+    float total = 0;
+    for (uint32_t r = 0; r < k; r++)
+        total += weight[r];
+    __syncwarp();
+    if (!unless_zero || total != 0)
+        for (uint32_t r = lane; r < k; r += 32)
+            weight[r] /= total;
+    __syncwarp();
+}
+
+/* Row t, by a block of THREADS: scores, then the k largest. */
 template <int THREADS>
 __device__ __forceinline__ void sl_route_row(const struct sl_karg_router &a, size_t t) {
     __shared__ float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], shared[32],
         weight[SL_MAX_EXPERTS_USED];
     __shared__ int chosen[SL_MAX_EXPERTS_USED];
-    __shared__ float best_key[THREADS / 32];
-    __shared__ int best_id[THREADS / 32];
     const float *x = a.logits + t * a.n_expert;
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 
@@ -74,66 +149,29 @@ __device__ __forceinline__ void sl_route_row(const struct sl_karg_router &a, siz
         key[i] = v == v ? v : -INFINITY;
     }
     __syncthreads();
-    /* Each thread keeps its best of those that are left; only the winner looks again. */
-    float mine = -INFINITY;
-    int id = INT32_MAX;
-    for (uint32_t i = threadIdx.x; i < a.n_expert; i += THREADS)
-        if (id == INT32_MAX || sl_before(key[i], (int)i, mine, id))
-            mine = key[i], id = (int)i;
-    for (uint32_t r = 0; r < a.k; r++) {
-        float v = mine;
-        int at = id;
-#pragma unroll
-        for (int m = 16; m; m /= 2) {
-            float w = sl_shfl_xor(v, m);
-            int j = sl_shfl_xor(at, m);
-            if (sl_before(w, j, v, at))
-                v = w, at = j;
-        }
-        if (lane == 0)
-            best_key[warp] = v, best_id[warp] = at;
-        __syncthreads();
-        v = best_key[0], at = best_id[0];
-        for (int i = 1; i < THREADS / 32; i++)
-            if (sl_before(best_key[i], best_id[i], v, at))
-                v = best_key[i], at = best_id[i];
-        if (threadIdx.x == 0)
-            chosen[r] = at;
-        if (id == at) {
-            /* The next of this thread's own behind the one just taken. */
-            float next = -INFINITY;
-            int next_id = INT32_MAX;
-            for (uint32_t i = threadIdx.x; i < a.n_expert; i += THREADS)
-                if (sl_before(v, at, key[i], (int)i) &&
-                    (next_id == INT32_MAX || sl_before(key[i], (int)i, next, next_id)))
-                    next = key[i], next_id = (int)i;
-            mine = next, id = next_id;
-        }
-        __syncthreads();
-    }
-    if (threadIdx.x != 0)
+    if (a.n_expert <= SL_TOP_FEW)
+        sl_top_ranks<THREADS>(key, a.n_expert, a.k, chosen);
+    else
+        sl_top_rounds<THREADS>(key, a.n_expert, a.k, chosen);
+    if (warp != 0)
         return;
-    /* k is small; the definition's order of sums. */
-    for (uint32_t r = 0; r < a.k; r++)
+    /* A lane a choice; sums go through all in the definition's order in every lane. */
+    for (uint32_t r = lane; r < a.k; r += 32)
         weight[r] = score[chosen[r]];
+    __syncwarp();
     if (a.softmax_topk) {
-        float top = -INFINITY, total = 0;
+        float top = -INFINITY;
         for (uint32_t r = 0; r < a.k; r++)
             top = weight[r] > top ? weight[r] : top;
-        for (uint32_t r = 0; r < a.k; r++)
-            total += weight[r] = sl_dev_exp(weight[r] - top);
-        for (uint32_t r = 0; r < a.k; r++)
-            weight[r] /= total;
+        __syncwarp();
+        for (uint32_t r = lane; r < a.k; r += 32)
+            weight[r] = sl_dev_exp(weight[r] - top);
+        __syncwarp();
+        sl_share_out(weight, a.k, lane, false);
     }
-    if (a.normalize) {
-        float total = 0;
-        for (uint32_t r = 0; r < a.k; r++)
-            total += weight[r];
-        if (total != 0)
-            for (uint32_t r = 0; r < a.k; r++)
-                weight[r] /= total;
-    }
-    for (uint32_t r = 0; r < a.k; r++) {
+    if (a.normalize)
+        sl_share_out(weight, a.k, lane, true);
+    for (uint32_t r = lane; r < a.k; r += 32) {
         a.ids[t * a.k + r] = (uint32_t)chosen[r];
         a.weights[t * a.k + r] = weight[r] * a.scale;
     }

@@ -10,9 +10,8 @@
  * Work comes in groups of GROUP weight rows. What differs between callers they give as functions:
  *   row(group, r)                    where weight row r < GROUP of a group begins
  *   input(group, t)                  which input row pass t of n_pass multiplies it with
- *   out(group, t, r, total, lane)    called by all lanes of a warp at once, with a group, a row and
- *                                    its product in each; those of a group are in adjacent lanes.
- *                                    Groups at and beyond the end come along: not to be stored */
+ *   out(group, t, r, total, valid)   called by all lanes of a warp at once: lane l < GROUP has row
+ *                                    r = l and its product, and is valid */
 #ifndef SL_BACKENDS_KERNELS_VEC_CUH
 #define SL_BACKENDS_KERNELS_VEC_CUH
 
@@ -21,36 +20,65 @@
 
 #define SL_VEC_THREADS (SL_MATVEC_WARPS * 32)
 
-/* sum_i x[i]^2 / n as sl_k_rms_norm sums it with 256 threads, and y = x / sqrt(.. + eps) * w to
- * shared memory, and to `copy` unless it is NULL. Ends with a barrier. */
+/* A row's norm as sl_k_rms_norm does it with 256 threads, to shared memory, and to `copy` unless it is
+ * NULL. What of the weights a thread needs it asks for before the grid's wait, the first AHEAD. */
 static_assert(SL_VEC_THREADS == 256, "the order of the sum");
-__device__ __forceinline__ void sl_vec_norm(const struct sl_karg_norm &a, const float *x,
-                                            uint32_t n, float *to, float *copy) {
-    __shared__ float part[SL_MATVEC_WARPS];
-    float sum = 0;
-    for (uint32_t i = threadIdx.x; i < n; i += SL_VEC_THREADS) {
-        float v = x[i];
-        to[i] = v;
-        sum = fmaf(v, v, sum);
-    }
-    sum = sl_warp_sum(sum);
-    if (threadIdx.x % 32 == 0)
-        part[threadIdx.x / 32] = sum;
-    __syncthreads();
-    sum = 0;
+struct sl_vec_norm {
+    static constexpr int AHEAD = 8;
+    float w[AHEAD];
+
+    __device__ __forceinline__ void fetch(const struct sl_karg_norm &a, uint32_t n) {
 #pragma unroll
-    for (int i = 0; i < (int)SL_MATVEC_WARPS; i++)
-        sum += part[i];
-    float inv = 1.0f / sqrtf(sum / (float)n + a.eps);
-    for (uint32_t i = threadIdx.x; i < n; i += SL_VEC_THREADS) {
-        float v = to[i] * inv;
-        v = a.w ? v * a.w[i] : v;
-        to[i] = v;
-        if (copy)
-            copy[i] = v;
+        for (int j = 0; j < AHEAD; j++) {
+            uint32_t i = threadIdx.x + (uint32_t)j * SL_VEC_THREADS;
+            w[j] = a.w && i < n ? __ldg(a.w + i) : 1.0f;
+        }
     }
-    __syncthreads();
-}
+    /* Ends with a barrier. */
+    __device__ __forceinline__ void run(const struct sl_karg_norm &a, const float *x, uint32_t n,
+                                        float *to, float *copy) const {
+        __shared__ float part[SL_MATVEC_WARPS];
+        float sum = 0, v[AHEAD];
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            uint32_t i = threadIdx.x + (uint32_t)j * SL_VEC_THREADS;
+            v[j] = i < n ? x[i] : 0.0f;
+        }
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++)
+            sum = fmaf(v[j], v[j], sum);
+        for (uint32_t i = threadIdx.x + AHEAD * SL_VEC_THREADS; i < n; i += SL_VEC_THREADS)
+            sum = fmaf(x[i], x[i], sum);
+        sum = sl_warp_sum(sum);
+        if (threadIdx.x % 32 == 0)
+            part[threadIdx.x / 32] = sum;
+        __syncthreads();
+        sum = 0;
+#pragma unroll
+        for (int i = 0; i < (int)SL_MATVEC_WARPS; i++)
+            sum += part[i];
+        float inv = 1.0f / sqrtf(sum / (float)n + a.eps);
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            uint32_t i = threadIdx.x + (uint32_t)j * SL_VEC_THREADS;
+            if (i >= n)
+                break;
+            float y = v[j] * inv;
+            y = a.w ? y * w[j] : y;
+            to[i] = y;
+            if (copy)
+                copy[i] = y;
+        }
+        for (uint32_t i = threadIdx.x + AHEAD * SL_VEC_THREADS; i < n; i += SL_VEC_THREADS) {
+            float y = x[i] * inv;
+            y = a.w ? y * a.w[i] : y;
+            to[i] = y;
+            if (copy)
+                copy[i] = y;
+        }
+        __syncthreads();
+    }
+};
 
 template <int T> struct sl_vec {
     using quant = sl_quant<T>;
@@ -67,31 +95,47 @@ template <int T> struct sl_vec {
     const int16_t *sum; /* [n_pad / 16], or [n_pad / 32] */
     uint32_t n_in, n_pad;
 
-    /* Warps that share a row's blocks. */
+    /* log2 of how many warps share a row's blocks. */
     __device__ __forceinline__ static uint32_t split(uint32_t n) {
         uint32_t items = (n / quant::ELEMS + ITEM - 1) / ITEM;
-        return items > 4 ? 8 : items > 2 ? 4 : items;
+        return items > 4 ? 3 : items > 2 ? 2 : items - 1;
     }
-    __device__ __forceinline__ static size_t row_bytes(uint32_t n) {
-        return (size_t)(n / quant::ELEMS) * quant::BYTES;
+    __device__ __forceinline__ static uint32_t row_bytes(uint32_t n) {
+        return n / quant::ELEMS * quant::BYTES;
     }
 
+    __device__ __forceinline__ explicit sl_vec(uint32_t n) : n_in(n), n_pad((n + 255) & ~255u) {
+    }
     /* Input rows from(i), i < n_rows. Then a barrier. */
     template <class FROM>
-    __device__ __forceinline__ void load(FROM from, uint32_t n_rows, uint32_t n, void *shared) {
-        uint32_t lane = threadIdx.x % 32;
-        n_in = n, n_pad = (n + 255) & ~255u;
+    __device__ __forceinline__ void load(FROM from, uint32_t n_rows, void *shared) {
+        uint32_t lane = threadIdx.x % 32, n = n_in;
         stage = (float2 *)shared;
         uint32_t *to_q = (uint32_t *)((char *)shared + SL_VEC_STAGE_BYTES(B32));
         float *to_d = (float *)(to_q + (size_t)n_rows * (n_pad / 4));
         int16_t *to_sum = (int16_t *)(to_d + (size_t)n_rows * (n_pad / 32));
         q = to_q, d = to_d, sum = to_sum;
-        uint32_t groups = n_pad / 256;
-        for (uint32_t i = threadIdx.x / 32; i < n_rows * groups; i += SL_MATVEC_WARPS) {
-            uint32_t row = i / groups, g = i % groups;
+        uint32_t groups = n_pad / 256, row = 0, g = threadIdx.x / 32;
+        auto settle = [&] { /* the group after a row's last is the next row's */
+            while (row < n_rows && g >= groups)
+                g -= groups, row++;
+        };
+        settle();
+        float ahead[8];
+        if (row < n_rows)
+            sl_quantize_fetch(from(row), n, g, lane, ahead);
+        while (row < n_rows) {
             struct sl_quantized v;
-            sl_quantize_group<B32>(from(row), n, g, lane, v);
+            float x[8];
             uint32_t at = row * groups + g;
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                x[i] = ahead[i];
+            g += SL_MATVEC_WARPS;
+            settle();
+            if (row < n_rows)
+                sl_quantize_fetch(from(row), n, g, lane, ahead);
+            sl_quantize_values<B32>(x, v);
             *(uint2 *)(to_q + at * 64 + lane * 2) = make_uint2(v.q[0], v.q[1]);
             if (B32 && lane % 4 == 0) {
                 to_d[at * 8 + lane / 4] = v.d;
@@ -102,18 +146,6 @@ template <int T> struct sl_vec {
             if (!B32 && lane == 0)
                 to_d[at] = v.d;
         }
-    }
-
-    /* Asks for what this warp will read of a group first. */
-    template <class ROW>
-    __device__ __forceinline__ static void prefetch(uint32_t n, uint32_t begin, uint32_t end,
-                                                    ROW row) {
-        uint32_t s = split(n), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        uint32_t group = begin + warp / s;
-        constexpr uint32_t BYTES = ITEM * quant::BYTES;
-        uint32_t at = warp % s * BYTES + lane % 8 * 128;
-        if (group < end && lane % 8 * 128 < BYTES && at < row_bytes(n))
-            sl_prefetch(row(group, lane / 8) + at);
     }
 
     /* Products of 32 elements with the input's elements from `at` on. */
@@ -148,6 +180,21 @@ template <int T> struct sl_vec {
         uint32_t blk;
         bool valid;
     };
+    template <int ALIGNED>
+    __device__ __forceinline__ static void fetch_unit(const uint8_t *b, int n, struct sl_unit &u) {
+        if constexpr (quant::WIDE)
+            quant::template unit<ALIGNED>(b, n, u);
+        else
+            quant::unit(b, n, u);
+    }
+    template <int ALIGNED>
+    __device__ __forceinline__ void fetch_units(struct item &it,
+                                                const uint8_t *const (&b)[4]) const {
+        uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            fetch_unit<ALIGNED>(b[r], B32 ? 0 : (int)(lane % 8), it.u[r]);
+    }
     template <class ROW>
     __device__ __forceinline__ void fetch(struct item &it, uint32_t group, uint32_t first,
                                           ROW row) const {
@@ -156,16 +203,40 @@ template <int T> struct sl_vec {
         it.valid = it.blk < n_blocks;
         if (!it.valid)
             return;
-        size_t at = (size_t)it.blk * quant::BYTES;
+        const uint8_t *b[4];
+        uintptr_t all = 0;
 #pragma unroll
         for (int r = 0; r < 4; r++) {
-            const uint8_t *b = row(group, (uint32_t)r) + at;
-            quant::unit(b, B32 ? 0 : (int)(lane % 8), it.u[r]);
-            if (B32)
-                quant::scales(b, it.dw[B32 ? r : 0], it.dmin[B32 ? r : 0]);
+            b[r] = row(group, (uint32_t)r) + (size_t)it.blk * quant::BYTES;
+            all |= (uintptr_t)b[r];
         }
-        if (!B32)
-            quant::scales(row(group, lane / 2 % 4) + at, it.dw[0], it.dmin[0]);
+        if (quant::WIDE && (all & 15) == 0)
+            fetch_units<1>(it, b);
+        else
+            fetch_units<0>(it, b);
+        if (B32) {
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+                quant::scales(b[r], it.dw[B32 ? r : 0], it.dmin[B32 ? r : 0]);
+        } else {
+            const uint8_t *lo = lane & 2 ? b[1] : b[0], *hi = lane & 2 ? b[3] : b[2];
+            quant::scales(lane & 4 ? hi : lo, it.dw[0], it.dmin[0]);
+        }
+    }
+    /* What this warp begins with in groups [begin, end). */
+    template <class ROW>
+    __device__ __forceinline__ void fetch_first(struct item &it, uint32_t begin, uint32_t end,
+                                                ROW row) const {
+        uint32_t s = split(n_in), warp = threadIdx.x / 32;
+        fetch(it, min(begin + (warp >> s), end - 1), (warp & ((1u << s) - 1)) * ITEM, row);
+    }
+    /* Asks for what this warp will read next, into the L2 cache. */
+    template <class ROW>
+    __device__ __forceinline__ void prefetch(uint32_t group, uint32_t first, ROW row) const {
+        uint32_t lane = threadIdx.x % 32;
+        uint32_t at = first * quant::BYTES + lane % 8 * 128;
+        if (lane % 8 * 128 < ITEM * quant::BYTES && at < row_bytes(n_in))
+            sl_prefetch(row(group, lane / 8) + at);
     }
     /* One input row's products with an item, to the stage. */
     __device__ __forceinline__ void multiply(const struct item &it, uint32_t in,
@@ -207,39 +278,52 @@ template <int T> struct sl_vec {
             of[1] = make_float2(-(it.dmin[0] * dx), (float)im);
     }
 
-    /* Groups [begin, end); all warps of the block. carry: [n_pass][32] in shared memory, used where
-     * rows are longer than all warps take at once. */
+    /* The warps that share a row meet. */
+    __device__ __forceinline__ static void meet(uint32_t s, uint32_t warp) {
+        if (s == 0)
+            __syncwarp();
+        else
+            asm volatile("bar.sync %0, %1;" ::"r"(1 + (warp >> s)), "r"(32u << s) : "memory");
+    }
+
+    /* Groups [begin, end); all warps of the block; `it` has been begun by fetch_first(). carry:
+     * [n_pass][32] in shared memory, used where rows are longer than all warps take at once. */
     template <class ROW, class IN, class OUT>
     __device__ __forceinline__ void run(uint32_t begin, uint32_t end, uint32_t n_pass,
-                                        float (*carry)[32], ROW row, IN input, OUT out) const {
-        uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-        uint32_t s = split(n_in), at_once = SL_MATVEC_WARPS / s, n_blocks = n_in / quant::ELEMS;
-        uint32_t step = s * ITEM, parity = 0;
-        for (uint32_t g0 = begin; g0 < end; g0 += at_once) {
-            uint32_t group = g0 + warp / s;
+                                        float (*carry)[32], struct item &it, ROW row, IN input,
+                                        OUT out) const {
+        uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_blocks = n_in / quant::ELEMS;
+        uint32_t s = split(n_in), share = warp & ((1u << s) - 1), team = warp >> s;
+        uint32_t at_once = SL_MATVEC_WARPS >> s, step = ITEM << s, parity = 0;
+        for (uint32_t group = begin + team; group < end; group += at_once) {
             for (uint32_t first = 0; first < n_blocks; first += step) {
-                struct item it;
-                fetch(it, min(group, end - 1), first + warp % s * ITEM, row);
+                if (group != begin + team || first)
+                    fetch(it, group, first + share * ITEM, row);
+                if (group + at_once < end && !first)
+                    prefetch(group + at_once, share * ITEM, row);
                 for (uint32_t t = 0; t < n_pass; t++) {
-                    multiply(it, input(min(group, end - 1), t),
-                             stage + parity * STAGE + warp * GROUP * STRIDE);
-                    __syncthreads();
-                    if (warp == (g0 / at_once + t) % SL_MATVEC_WARPS) {
-                        /* Lane l joins row l % 4 of the l / 4th group. */
-                        uint32_t of = lane / 4 < at_once ? lane / 4 : 0;
-                        float total = first ? carry[t][lane] : 0.0f;
-                        for (uint32_t w = 0; w < s; w++) {
-                            const float2 *v = stage + parity * STAGE +
-                                              ((of * s + w) * GROUP + lane % 4) * STRIDE;
-                            uint32_t from = first + w * ITEM;
-                            uint32_t n = from < n_blocks ? min(ITEM, n_blocks - from) : 0;
+                    multiply(it, input(group, t), stage + parity * STAGE + warp * GROUP * STRIDE);
+                    meet(s, warp);
+                    if (share == (t & ((1u << s) - 1))) {
+                        /* Lane l joins row l % 4. */
+                        float total = first ? carry[t][team * 4 + lane % 4] : 0.0f;
+                        const float2 *v = stage + parity * STAGE +
+                                          ((team << s) * GROUP + lane % 4) * STRIDE;
+                        uint32_t left = n_blocks - first;
+                        for (uint32_t w = 0; w < 1u << s && left; w++) {
+                            uint32_t n = min(ITEM, left);
 #pragma unroll 4
                             for (uint32_t j = 0; j < n * KINDS; j++)
                                 total = fmaf(v[j].x, v[j].y, total);
+                            v += GROUP * STRIDE;
+                            left -= n;
                         }
-                        carry[t][lane] = total;
-                        if (first + step >= n_blocks)
-                            out(g0 + of, t, lane % 4, total, lane < 4 * at_once);
+                        if (first + step < n_blocks) {
+                            if (lane < 4)
+                                carry[t][team * 4 + lane] = total;
+                        } else {
+                            out(group, t, lane % 4, total, lane < 4);
+                        }
                     }
                     parity ^= 1;
                 }
@@ -255,15 +339,16 @@ template <int T> struct sl_vec_float {
     const float *x;
     uint32_t n_in, n_pad;
 
-    __device__ __forceinline__ static uint32_t split(uint32_t) {
-        return 1;
+    __device__ __forceinline__ static uint32_t row_bytes(uint32_t n) {
+        return n * SIZE;
     }
-    __device__ __forceinline__ static size_t row_bytes(uint32_t n) {
-        return (size_t)n * SIZE;
+    struct item {};
+    __device__ __forceinline__ explicit sl_vec_float(uint32_t n)
+        : n_in(n), n_pad((n + 3) & ~3u) {
     }
     template <class FROM>
-    __device__ __forceinline__ void load(FROM from, uint32_t n_rows, uint32_t n, void *shared) {
-        n_in = n, n_pad = (n + 3) & ~3u;
+    __device__ __forceinline__ void load(FROM from, uint32_t n_rows, void *shared) {
+        uint32_t n = n_in;
         for (uint32_t r = 0; r < n_rows; r++) {
             float *to = (float *)shared + (size_t)r * n_pad;
             const float *p = from(r);
@@ -273,10 +358,10 @@ template <int T> struct sl_vec_float {
         x = (float *)shared;
     }
     template <class ROW>
-    __device__ __forceinline__ static void prefetch(uint32_t n, uint32_t begin, uint32_t end,
-                                                    ROW row) {
+    __device__ __forceinline__ void fetch_first(struct item &, uint32_t begin, uint32_t end,
+                                                ROW row) const {
         uint32_t group = begin + threadIdx.x / 32, lane = threadIdx.x % 32;
-        for (uint32_t at = lane / 2 * 128; group < end && at < row_bytes(n); at += 16 * 128)
+        for (uint32_t at = lane / 2 * 128; group < end && at < row_bytes(n_in); at += 16 * 128)
             sl_prefetch(row(group, lane % 2) + at);
     }
     __device__ __forceinline__ static void load8(const uint8_t *p, float (&w)[8]) {
@@ -327,7 +412,8 @@ template <int T> struct sl_vec_float {
     }
     template <class ROW, class IN, class OUT>
     __device__ __forceinline__ void run(uint32_t begin, uint32_t end, uint32_t n_pass,
-                                        float (*)[32], ROW row, IN input, OUT out) const {
+                                        float (*)[32], struct item &, ROW row, IN input,
+                                        OUT out) const {
         uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         for (uint32_t group = begin + warp; group < end; group += SL_MATVEC_WARPS) {
             const uint8_t *rows[2] = {row(group, 0), row(group, 1)};
@@ -339,8 +425,10 @@ template <int T> struct sl_vec_float {
     }
 };
 
-template <> struct sl_vec<SL_DTYPE_F32> : sl_vec_float<SL_DTYPE_F32> {};
-template <> struct sl_vec<SL_DTYPE_F16> : sl_vec_float<SL_DTYPE_F16> {};
-template <> struct sl_vec<SL_DTYPE_BF16> : sl_vec_float<SL_DTYPE_BF16> {};
+#define SL_VEC_FLOAT(NAME)                                                                         \
+    template <> struct sl_vec<SL_DTYPE_##NAME> : sl_vec_float<SL_DTYPE_##NAME> {                   \
+        using sl_vec_float<SL_DTYPE_##NAME>::sl_vec_float;                                         \
+    };
+SL_FLOAT_TYPES(SL_VEC_FLOAT)
 
 #endif

@@ -149,20 +149,23 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
             uint32_t seq = c->rows[r].seq, len = c->rows[r].len, kvh = h / s->group;
             uint32_t lo = s->window && len > s->window ? len - s->window : 0;
             const float *q = c->q + (size_t)r * c->stride_q + (size_t)h * s->dim_k;
-            /* Tensor cores take a query in fixed point too, relative to its own largest element. */
+            /* Tensor cores take a query as two f16 relative to its own largest element: 22 bits of
+             * each, the last at 2^-24 of the largest. So an element is off by 2^-22 of itself,
+             * which the roundings below allow for, or by 2^-25 of the largest. */
             double q_max = 0;
             for (uint32_t i = 0; i < s->dim_k && !conf_checking(); i++)
                 q_max = fmax(q_max, fabs((double)q[i]));
-            double max = c->sinks ? (double)c->sinks[h] : -INFINITY, err = 0;
+            double max = c->sinks ? (double)c->sinks[h] : -INFINITY, err = 0, fixed = 0;
             for (uint32_t j = lo; j < len; j++) {
                 const double *kj = k[seq] + j * n_k + (size_t)kvh * s->dim_k;
-                double dot = 0, mag = 0;
+                double dot = 0, mag = 0, k_size = 0;
                 for (uint32_t i = 0; i < s->dim_k; i++)
-                    dot += (double)q[i] * kj[i],
-                        mag += fmax(fabs((double)q[i]), q_max) * fabs(kj[i]);
+                    dot += (double)q[i] * kj[i], mag += fabs((double)q[i] * kj[i]),
+                        k_size += fabs(kj[i]);
                 score[j] = dot * scale;
                 max = fmax(max, score[j]);
                 err = fmax(err, mag * scale);
+                fixed = fmax(fixed, q_max * k_size * scale);
             }
             double sum = c->sinks ? exp((double)c->sinks[h] - max) : 0;
             for (uint32_t i = 0; i < s->dim_v; i++)
@@ -181,7 +184,7 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
             }
             /* Scores are off by (dim/16 + 6) roundings of their magnitude; exp makes that relative;
              * then about one rounding a position in the worst case, far fewer in truth. */
-            double rel = 2 * (err * (s->dim_k / 16.0 + 6) + fabs(max) + 1) * 0x1p-24 +
+            double rel = 2 * (err * (s->dim_k / 16.0 + 6) + fixed / 2 + fabs(max) + 1) * 0x1p-24 +
                          (len - lo + 16.0) * 0x1p-24;
             for (uint32_t i = 0; i < s->dim_v; i++) {
                 ref[i] /= sum;
