@@ -3,7 +3,8 @@
  *
  * One layer of one step:
  *
- *     sl_fetch_begin(f, layer, &rows);     leases what is there, starts reading what is not
+ *     sl_fetch_begin(f, layer, &rows);     leases what is there, starts reading what is not, or
+ *                                          leaves that to run, where it costs no time
  *     sl_fetch_ahead(f, next, ids, n);     optional: what the next layer will probably need
  *     ... other work of the layer (the shared expert) ...
  *     sl_fetch_run(f, dev, &op, ...);      hits at once, then each expert as it arrives
@@ -123,7 +124,7 @@ struct sl_fetch_stats {
     uint64_t late;         /* ... being read ahead, and waited for */
     uint64_t misses;       /* ... read on demand */
     uint64_t needed_bytes; /* of misses and late ones */
-    uint64_t stall_ns;     /* waiting for reads, nothing to compute */
+    uint64_t stall_ns;     /* waiting for reads, with nothing to compute but hits beside */
     uint64_t stall_cause_ns[SL_STALL_CAUSES]; /* the same by cause */
     uint64_t calls;                           /* of sl_op_moe */
     uint64_t waves;      /* times that a layer found fewer slots than experts to read */

@@ -129,10 +129,11 @@ void sl_fetch_trace_layer(struct sl_fetch *f);
 
 void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
 
-/* expert_pace.c */
+/* expert_pace.c. May the reads that are about to be started wait for the layer's first wait? */
 bool sl_fetch_may_hold(const struct sl_fetch *f);
 /* The layer's reads are queued, held: not submitted. Decides whether to hold them on. */
 void sl_fetch_pace_begin(struct sl_fetch *f, bool held);
+/* Run begins. */
 void sl_fetch_pace_run(struct sl_fetch *f, const struct sl_device *dev);
 /* The first wait of a layer that holds its reads, beside the computing of its hits. */
 void sl_fetch_pace_beside(struct sl_fetch *f);
@@ -143,7 +144,7 @@ void sl_fetch_pace_computed(struct sl_fetch *f, uint64_t ns, uint32_t n);
 bool sl_fetch_pace_wait(struct sl_fetch *f);
 /* Experts of that layer that the drive can read while a layer is computed. */
 uint32_t sl_fetch_pace_ahead(const struct sl_fetch *f, uint32_t routed_layer);
-/* A layer begins, stall_ns: of all waits so far. */
+/* A layer begins: how long did the one before compute? */
 void sl_fetch_pace_layer(struct sl_fetch *f);
 
 /* expert_ahead.c */

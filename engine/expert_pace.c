@@ -9,7 +9,7 @@
  * reads start at once, the hits are computed, and then comes the wait. */
 #include "engine/expert_fetch_internal.h"
 
-/* The longest spin, and its least. */
+/* The longest spin; and what is added to twice the time expected. */
 #define LOOK_MOST_NS  1000000u
 #define LOOK_LEAST_NS 50000u
 /* After a spin in vain so many waits go without; after each further one twice as many, up to: */

@@ -39,7 +39,8 @@ struct sl_io_ops {
     void (*start)(struct sl_io *io, struct sl_io_request *request);
     void (*flush)(struct sl_io *io);
     /* Up to max ended requests. Blocks until wait_n (<= those in flight; 0: does not block) have
-     * ended or timeout_ns (< 0: no limit) have passed. Implies flush. */
+     * ended or timeout_ns (< 0: no limit) have passed. When it blocks, it flushes too, in the same
+     * call. */
     uint32_t (*reap)(struct sl_io *io, struct sl_io_request **out, uint32_t max, uint32_t wait_n,
                      int64_t timeout_ns);
     uint64_t (*now_ns)(struct sl_io *io);
