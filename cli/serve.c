@@ -461,7 +461,7 @@ int sl_cmd_serve(int argc, char **argv) {
         .usage = "sluice serve -m MODEL.gguf [options]",
         .notes = "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages,\n"
                  "/v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /apply-template,\n"
-                 "/props, /health, /metrics.\n"
+                 "/props, /slots, /health, /metrics.\n"
                  "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),

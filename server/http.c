@@ -440,5 +440,6 @@ void sl_http_stop(struct sl_server *s) {
         s->daemons[i] = NULL;
     }
     sl_listen_release(&s->listen);
-    sl_tls_release();
+    if (s->config.tls_cert)
+        sl_tls_release();
 }

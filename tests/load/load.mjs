@@ -42,35 +42,35 @@ const firsts = []; // ms to the first
 const counts = { streams: 0, busy: 0, tokens: 0, aborted: 0, garbage: 0 };
 let stop = false;
 
-// One stream: { status, text, done }. onTokens(n, ms): n events came with one read, so long after the read before.
+// One stream: { status, content, done }. onTokens(n, ms, first): n tokens came with one read, so long after the read
+// before. While it runs tokens are only counted, so that this process takes little time; they are read at the end.
+const MARK = '"delta":{"content":';
 const stream = (port, body, onTokens = () => {}) => new Promise((resolve) => {
   const socket = net.connect(port, '127.0.0.1', () => socket.write(request(CHAT, body)));
-  let raw = '', content = '', status = 0, done = false, last = performance.now(), first = true;
+  const parts = [];
+  let tail = '', last = performance.now(), first = true;
   socket.setNoDelay(true);
   socket.setEncoding('utf8');
   socket.on('error', () => {});
   socket.on('data', (d) => {
     const now = performance.now();
-    raw += d;
-    if (!status) status = Number(/^HTTP\/1\.1 (\d+)/.exec(raw)?.[1] ?? 0);
+    parts.push(d);
+    const text = tail + d;
     let n = 0;
-    for (let end; (end = raw.indexOf('\n\n')) >= 0; raw = raw.slice(end + 2)) {
-      const at = raw.indexOf('data: ');
-      if (at < 0 || at > end) continue;
-      const event = raw.slice(at + 6, end);
-      if (event === '[DONE]') done = true;
-      else if (event.includes('"delta":{"content":')) {
-        content += JSON.parse(event).choices[0].delta.content;
-        n++;
-      } else if (event.includes('"error"')) content += event;
-    }
+    for (let at = -1; (at = text.indexOf(MARK, at + 1)) >= 0;) n++;
+    tail = text.slice(1 - MARK.length);
     if (n) {
       onTokens(n, now - last, first);
       first = false;
       last = now;
     }
   });
-  socket.on('close', () => resolve({ status, content, done }));
+  socket.on('close', () => {
+    const all = parts.join('');
+    let content = '';
+    for (const m of all.matchAll(/^data: (\{.*)$/gm)) content += JSON.parse(m[1]).choices?.[0]?.delta?.content ?? (m[1].includes('"error"') ? m[1] : '');
+    resolve({ status: Number(/^HTTP\/1\.1 (\d+)/.exec(all)?.[1] ?? 0), content, done: all.includes('data: [DONE]') });
+  });
 });
 
 const streamer = async (port, want) => {
