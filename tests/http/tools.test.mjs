@@ -36,7 +36,7 @@ const tools = [
 ];
 const validate = Object.fromEntries(Object.entries(skip ? {} : schemas).map(([k, v]) => [k, ajv.compile(v)]));
 const question = [{ role: 'user', content: 'What will the weather be in Rome?' }];
-const ask = (extra) => ({ model: 'test', messages: question, tools, max_tokens: 500, ...extra });
+const ask = (extra) => ({ model: 'test', messages: question, tools, max_tokens: 250, ...extra });
 const named = (name) => ({ type: 'function', function: { name } });
 
 function check(call) {
@@ -71,7 +71,7 @@ async function gather(body) {
   return out;
 }
 
-for (const seed of [1, 2, 3, 4])
+for (const seed of [1, 2])
   it(`calls some function when it must, seed ${seed}`, async () => {
     const r = await client.chat.completions.create(ask({ tool_choice: 'required', temperature: 1, seed, parallel_tool_calls: seed % 2 === 0 }));
     const { message, finish_reason } = r.choices[0];
@@ -116,16 +116,17 @@ it('makes several calls in one answer', async () => {
   // The model would stop after one, or go on: a bias leads it to a second.
   let most = 0;
   for (const seed of [11, 12, 13, 14, 15, 16]) {
-    const r = await client.chat.completions.create(ask({ tools: [tools[2]], tool_choice: 'required', temperature: 2, seed, max_tokens: 300 }));
+    const r = await client.chat.completions.create(ask({ tools: [tools[2]], tool_choice: 'required', temperature: 2, seed, max_tokens: 200 }));
     const calls = r.choices[0].message.tool_calls ?? [];
     if (r.choices[0].finish_reason === 'tool_calls') calls.forEach(check);
     most = Math.max(most, calls.length);
+    if (most > 1) break;
   }
   assert.ok(most > 1, `at most ${most} calls`);
 });
 
 it('may say something instead, and is held to strict functions if it calls', async () => {
-  for (const seed of [1, 2, 3, 4, 5, 6]) {
+  for (const seed of [1, 2, 3]) {
     const { choices: [{ message, finish_reason }] } = await client.chat.completions.create(ask({ tool_choice: 'auto', temperature: 1, seed, max_tokens: 60 }));
     assert.ok(['stop', 'length', 'tool_calls'].includes(finish_reason));
     assert.ok(!(message.content ?? '').includes('<tool_call>') || finish_reason === 'length');
@@ -154,7 +155,7 @@ it('goes the whole round: call, result, answer', async () => {
 it('holds content to a response_format beside tools', async () => {
   const schema = { type: 'object', properties: { a: { enum: [1, 2] } }, required: ['a'] };
   const response_format = { type: 'json_schema', json_schema: { name: 'x', schema } };
-  for (const seed of [1, 2, 3]) {
+  for (const seed of [1, 2]) {
     const { choices: [{ message, finish_reason }] } = await client.chat.completions.create(ask({ tools: [tools[2]], response_format, temperature: 1, seed }));
     if (finish_reason === 'stop') assert.ok([1, 2].includes(JSON.parse(message.content).a));
     else if (finish_reason === 'tool_calls') message.tool_calls.forEach(check);
