@@ -34,6 +34,8 @@ static const char *error_type(const struct sl_http_error *e) {
         return "request_too_large";
     case 429:
         return "rate_limit_error";
+    case 504:
+        return "timeout_error";
     default:
         break;
     }

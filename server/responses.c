@@ -224,6 +224,7 @@ static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_err
                                              "stop",
                                              "cache_prompt",
                                              "timeout_s",
+                                             "timeout_s",
                                              "presence_penalty",
                                              "frequency_penalty",
                                              "repeat_penalty",

@@ -174,6 +174,10 @@ static void test_messages(void **state) {
              "'stop_sequences':['x'],'top_k':5",
              "{'thinking':true,'effort':'high','tools':[{'type':'function','function':{'name':'f',"
              "'description':'d','parameters':{'type':'object'}}}]}");
+    refuse(sl_messages_handle,
+           "{'model':'m','max_tokens':9,'messages':[{'role':'user','content':'q'}],'timeout_s':-1}",
+           "timeout_s", "'timeout_s'");
+    refuse(sl_responses_handle, "{'input':'q','timeout_s':'x'}", "timeout_s", "'timeout_s'");
     MESSAGES("'messages':[{'role':'user','content':'q'}],'thinking':{'type':'disabled'},"
              "'tool_choice':{'type':'any'}",
              "{'thinking':false,'tools':[]}");
@@ -338,6 +342,7 @@ static void test_error_shapes(void **state) {
         {429, "queue_full", 429, "rate_limit_error"},
         {500, NULL, 500, "api_error"},
         {503, "overloaded", 529, "overloaded_error"},
+        {504, "deadline_exceeded", 504, "timeout_error"},
         {503, "model_loading", 529, "overloaded_error"},
         {503, "peer_lost", 503, "api_error"},
         {400, "context_length_exceeded", 400, "invalid_request_error"},
