@@ -119,15 +119,17 @@ def main():
         s = Server(model, folder, o)
         s.ask(ids[:600], cache_prompt=False)
         first, text, known = s.ask(ids)
-        assert len(want) == 8 and text == want and known >= o.tokens - 64, (known, text, want)
+        assert len(want) == 8 and text == want and known >= 256, (known, text, want)
         out["disk"].append(first)
+        from_disk = known
         s.stop()
         shutil.rmtree(folder)
     base = statistics.median(out["computed"])
     for k, v in out.items():
         print(f"{k:9} {statistics.median(v) * 1e3:9.1f} ms to the first token   {base / statistics.median(v):7.1f} x"
               f"   ({', '.join(f'{x * 1e3:.1f}' for x in v)})")
-    print(f"{o.tokens} tokens, {size / 2**20:.1f} MiB of pages, page cache {'dropped' if dropped else 'kept'}")
+    print(f"{o.tokens} tokens, {size / 2**20:.1f} MiB of pages, page cache {'dropped' if dropped else 'kept'}, "
+          f"{from_disk} tokens from disk")
     if o.json:
         with open(o.json, "w") as f:
             json.dump(out, f)

@@ -13,6 +13,8 @@
 #define NONE UINT32_MAX
 /* A page is read unless that takes longer than this share of computing it. */
 #define PAYS 0.8
+/* Read before a disk's speed is known. */
+#define PROBE_PAGES 4u
 /* Each time that reading was refused its measured cost counts so much less, so that a disk that was
  * slow once is tried again. */
 #define FORGIVE 0.9
@@ -201,6 +203,10 @@ void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s) {
         d->read_page_ns *= FORGIVE;
         return;
     }
+    /* Of a disk that nobody knows yet a few pages tell whether the rest is worth it. */
+    if (d->read_page_ns <= 0 && e->pace.prompt_row_ns > 0 && end - s->n_shared > PROBE_PAGES &&
+        !e->plan.config.cache_read_always)
+        end = s->n_shared + PROBE_PAGES;
     s->load_next = s->n_shared;
     s->load_end = end;
     s->loads = true;
