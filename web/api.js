@@ -2,11 +2,13 @@
 
 const KEY = 'sluice.key';
 let key = null;
+let refused = false; // the server wants another key, or one at all: nothing is asked until there is one
 try { key = sessionStorage.getItem(KEY); } catch { /* no storage here: the key lives as long as the page */ }
 
 export const hasKey = () => !!key;
 export function setKey(value) {
   key = value;
+  refused = false;
   try { if (value) sessionStorage.setItem(KEY, value); else sessionStorage.removeItem(KEY); } catch { /* as above */ }
 }
 
@@ -17,15 +19,19 @@ export class ApiError extends Error {
 // Called when the server refuses the key, or wants one.
 export const onKeyWanted = { run() {} };
 
-async function failure(response) {
+async function failure(response, sent) {
   let message = `the server answered ${response.status}`;
   try { message = (await response.json()).error.message || message; } catch { /* not its JSON */ }
-  if (response.status === 401) onKeyWanted.run();
+  if (response.status === 401 && sent === key && !refused) { // not of an answer that comes late, after the key was changed
+    refused = true;
+    onKeyWanted.run();
+  }
   return new ApiError(response.status, message);
 }
 
 async function request(path, options = {}) {
-  const headers = { ...options.headers };
+  if (refused) throw new ApiError(401, 'this server wants an API key');
+  const headers = { ...options.headers }, sent = key;
   if (key) headers.Authorization = `Bearer ${key}`;
   let response;
   try {
@@ -34,31 +40,31 @@ async function request(path, options = {}) {
     if (e.name === 'AbortError') throw e;
     throw new ApiError(0, 'the server cannot be reached');
   }
+  return { response, sent };
+}
+
+async function answered(path, options) {
+  const { response, sent } = await request(path, options);
+  if (!response.ok) throw await failure(response, sent);
   return response;
 }
 
 export async function get(path) {
-  const r = await request(path);
-  if (!r.ok) throw await failure(r);
-  return r.json();
+  return (await answered(path)).json();
 }
 
 export async function getText(path) {
-  const r = await request(path);
-  if (!r.ok) throw await failure(r);
-  return r.text();
+  return (await answered(path)).text();
 }
 
 // /health answers with a body whatever its status.
 export async function health() {
-  const r = await request('health');
-  return r.json();
+  return (await fetch('health', { cache: 'no-store', credentials: 'omit' })).json();
 }
 
 // Posts and reads server-sent events: onData(object), onComment(text). Ends after [DONE].
 export async function stream(path, body, { signal, onData, onComment }) {
-  const r = await request(path, { method: 'POST', body: JSON.stringify(body), signal, headers: { 'Content-Type': 'application/json' } });
-  if (!r.ok) throw await failure(r);
+  const r = await answered(path, { method: 'POST', body: JSON.stringify(body), signal, headers: { 'Content-Type': 'application/json' } });
   const reader = r.body.getReader();
   const decoder = new TextDecoder();
   let rest = '', ended = false;

@@ -44,7 +44,8 @@ async function look() {
       show('error', h.error || h.status);
     }
   } catch (e) {
-    if (e.status !== 401) { show('error', e.message); next = 2000; }
+    if (e.status === 401) next = 500;
+    else { show('error', e instanceof TypeError ? 'the server cannot be reached' : e.message); next = 2000; }
   }
   setTimeout(look, next);
 }
@@ -55,7 +56,6 @@ const dialog = $('key-dialog');
 onKeyWanted.run = () => {
   if (dialog.open) return;
   const refused = hasKey();
-  setKey(null);
   $('key-error').hidden = !refused;
   $('key-error').textContent = refused ? 'The server did not accept that key.' : '';
   $('key').value = '';
