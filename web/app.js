@@ -53,15 +53,17 @@ async function look() {
 // ---------------------------------------------------------------- the key
 
 const dialog = $('key-dialog');
-onKeyWanted.run = () => {
+function askForKey(refused) {
   if (dialog.open) return;
-  const refused = hasKey();
+  $('key-open').hidden = false; // for those who close the dialog
   $('key-error').hidden = !refused;
   $('key-error').textContent = refused ? 'The server did not accept that key.' : '';
   $('key').value = '';
   dialog.showModal();
   $('key').focus();
-};
+}
+onKeyWanted.run = () => askForKey(hasKey());
+$('key-open').addEventListener('click', () => askForKey(false));
 $('key-form').addEventListener('submit', async (e) => {
   e.preventDefault();
   const value = $('key').value.trim();

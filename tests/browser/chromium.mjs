@@ -165,7 +165,7 @@ export class Page {
   }
 
   async close() {
-    await this.browser.send('Target.closeTarget', { targetId: this.targetId });
+    await this.browser.send('Target.disposeBrowserContext', { browserContextId: this.context }); // with its connections
     this.browser.sessions.delete(this.sessionId);
   }
 }
