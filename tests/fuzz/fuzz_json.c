@@ -3,6 +3,7 @@
  * byte chooses the endpoint. */
 #include "tests/unit/server/fake_engine.c"
 
+#include "server/memory.h"
 #include "server/renderer.h"
 
 #include <jansson.h>
@@ -36,6 +37,9 @@ static void init(void) {
     if (sl_served_create(&m, &server.served, &err) != SL_OK)
         abort();
     server.config.buffer_tokens = 16;
+    sl_server_defaults(&server.config);
+    if (sl_server_json_units(&server.config) < 10000)
+        abort(); /* it would refuse everything at once */
     json_object_seed(1);
 }
 
