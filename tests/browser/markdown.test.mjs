@@ -77,7 +77,7 @@ test('reads any beginning of a text', () => {
 
 // Work that grew with the square of the length would take minutes here.
 test('takes no more than time in proportion', () => {
-  const n = 200000;
+  const n = 100000;
   const hard = ['*', '**', '_', '~~', '`', '[', '![', '](', '[](', '<', '<http', 'http', '\\', '*a ', '**a ', '_a_', '*_', '`` ` ', '> ', '- ', '1. ', '#', '# ', ' ',
     '\n', '\n\n', '- a\n', '- a\n\n', '  - a\n', '> a\n', '|', '|-', '|a|\n|-|\n', '```\n', '~~~', '\t', '- \n', '[a](', 'https://e.org/(', '*a*b', '**a*b'];
   for (const unit of hard) {
@@ -85,6 +85,6 @@ test('takes no more than time in proportion', () => {
     parse(unit.repeat(Math.ceil(n / unit.length)));
     parse(`# ${unit.repeat(Math.ceil(n / unit.length))}x`);
     parse(`- a\n${unit.repeat(Math.ceil(n / unit.length))}\n  b`);
-    assert.ok(performance.now() - start < 20000, JSON.stringify(unit));
+    assert.ok(performance.now() - start < 10000, JSON.stringify(unit));
   }
 });
