@@ -13,9 +13,17 @@
 #define GROUP_BYTES (32u << 20)
 /* Warm experts that one call copies up. */
 #define WARM_BATCH 8u
+/* Experts that pass through the window in one layer, in layers' top-k. */
+#define WINDOW_TOP_K 2u
 /* Slots begin at whole blocks on the device too. */
 #define ALIGN_BYTES 4096u
 #define NO_SLOT     UINT32_MAX
+
+/* A fill of a device slot that has been decided and not yet begun, for held expert `held`. */
+struct move {
+    struct sl_fill fill;
+    uint32_t held;
+};
 
 /* A lease that the device may still be using. */
 struct kept {
@@ -49,10 +57,17 @@ struct sl_tiers {
 
     struct sl_held *hits; /* [n_expert] leased on the device, not yet computed */
     uint32_t n_hits;
+    char *window; /* [n_window] room for any expert, for one use; NULL: none */
+    uint32_t n_window, n_window_used;
+    size_t window_slot_bytes;
+    struct move *moves;    /* [n_expert] of the call that runs */
+    uint16_t *once;        /* [n_window] experts that it copied into the window */
     struct sl_held *group; /* [n_expert] copied up by the call that runs */
     uint32_t n_group;
-    uint32_t *dev_pairs; /* [max_rows * k] in the device's memory */
-    size_t pairs_bytes;
+    /* What calls of the op read: refs [n_expert], then lists of pairs [max_rows * k]; here, and in
+     * the device's memory. */
+    void *args, *dev_args;
+    size_t args_bytes;
     struct sl_tiers_stats stats;
 };
 
@@ -67,17 +82,36 @@ static uint32_t kept_cap(const struct sl_expert_layout *l) {
     return 4 * l->n_expert + 4 * WARM_BATCH;
 }
 
-size_t sl_tiers_host_bytes(const struct sl_expert_layout *l, uint32_t n_slots) {
+static size_t args_bytes(const struct sl_expert_layout *l, uint32_t max_rows) {
+    return l->n_expert * sizeof(struct sl_expert_ref) + (size_t)max_rows * l->k * sizeof(uint32_t);
+}
+
+/* Where the lists of pairs begin. */
+static uint32_t *arg_pairs(const struct sl_tiers *t, void *args) {
+    return (uint32_t *)((char *)args + t->layout->n_expert * sizeof(struct sl_expert_ref));
+}
+
+size_t sl_tiers_host_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32_t max_rows) {
     struct sl_heat_config shape = {.n_layer = l->n_layer, .n_expert = l->n_expert, .k = l->k};
     struct sl_tiers *t;
     return sizeof *t + (size_t)l->n_layer * l->n_expert * sizeof *t->at +
-           l->n_expert * (sizeof *t->hits + sizeof *t->group + sizeof *t->going_down) +
-           kept_cap(l) * sizeof *t->kept + sl_cache_bytes(&shape, n_slots) +
+           l->n_expert *
+               (sizeof *t->hits + sizeof *t->group + sizeof *t->moves + sizeof *t->going_down) +
+           WINDOW_TOP_K * l->k * sizeof *t->once + kept_cap(l) * sizeof *t->kept +
+           sl_cache_bytes(&shape, n_slots) + args_bytes(l, max_rows) +
            n_slots * sizeof(struct sl_expert_id); /* of the warm-up's list */
 }
 
+static size_t largest_slot(const struct sl_expert_layout *l) {
+    uint32_t most = 0;
+    for (uint32_t c = 0; c < l->n_class; c++)
+        if (l->classes[c].slot.slot_bytes > most)
+            most = l->classes[c].slot.slot_bytes;
+    return most;
+}
+
 uint64_t sl_tiers_device_bytes(const struct sl_expert_layout *l, uint32_t max_rows) {
-    return ALIGN_BYTES + (uint64_t)max_rows * l->k * sizeof(uint32_t);
+    return ALIGN_BYTES + (uint64_t)WINDOW_TOP_K * l->k * largest_slot(l) + args_bytes(l, max_rows);
 }
 
 /* ---- create, destroy ---- */
@@ -89,7 +123,9 @@ static enum sl_status create_cache(struct sl_tiers *t, const uint32_t *class_slo
     for (uint32_t c = 0; c < l->n_class; c++)
         slot_bytes[c] = l->classes[c].slot.slot_bytes;
     size_t bytes = sl_slots_size_bytes(slot_bytes, class_slots, l->n_class);
-    t->memory_bytes = bytes + ALIGN_BYTES;
+    t->n_window = WINDOW_TOP_K * l->k;
+    t->window_slot_bytes = largest_slot(l);
+    t->memory_bytes = bytes + ALIGN_BYTES + t->n_window * t->window_slot_bytes;
     enum sl_status st = sl_device_alloc(t->dev, t->memory_bytes, &t->memory);
     if (st != SL_OK) {
         t->memory = NULL;
@@ -97,6 +133,7 @@ static enum sl_status create_cache(struct sl_tiers *t, const uint32_t *class_slo
                        (double)bytes / 0x1p20, t->dev->caps.name);
     }
     uintptr_t base = ((uintptr_t)t->memory + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    t->window = (char *)base + bytes;
     const struct sl_slab place = {.base = (uint8_t *)base, .size_bytes = bytes};
     st = sl_slots_init(&t->slots, &place, 0, slot_bytes, class_slots, l->n_class, err);
     return st == SL_OK ? sl_cache_create(&(struct sl_cache_config){.heat = t->heat,
@@ -125,8 +162,10 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
     t->hits = calloc(l->n_expert, sizeof *t->hits);
     t->group = calloc(l->n_expert, sizeof *t->group);
     t->going_down = calloc(l->n_expert, sizeof *t->going_down);
+    t->moves = calloc(l->n_expert, sizeof *t->moves);
+    t->once = calloc(WINDOW_TOP_K * l->k, sizeof *t->once);
     enum sl_status st = SL_OK;
-    if (!t->at || !t->kept || !t->hits || !t->group || !t->going_down)
+    if (!t->at || !t->kept || !t->hits || !t->group || !t->going_down || !t->moves || !t->once)
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the table of device slots");
     else
         memset(t->at, 0xff, t->n_all * sizeof *t->at);
@@ -142,14 +181,16 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
         t->slab = config->slab;
         t->mapped = mapped;
     }
-    t->pairs_bytes = (size_t)config->max_rows * l->k * sizeof *t->dev_pairs;
-    void *pairs;
+    t->args_bytes = args_bytes(l, config->max_rows);
+    t->args = malloc(t->args_bytes);
+    if (st == SL_OK && !t->args)
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory for a list of pairs");
     if (st == SL_OK) {
-        st = sl_device_alloc(t->dev, t->pairs_bytes, &pairs);
-        if (st != SL_OK)
+        st = sl_device_alloc(t->dev, t->args_bytes, &t->dev_args);
+        if (st != SL_OK) {
+            t->dev_args = NULL;
             st = sl_fail(err, st, "no memory for a list of pairs on %s", t->dev->caps.name);
-        else
-            t->dev_pairs = pairs;
+        }
     }
     if (st == SL_OK && config->class_slots)
         st = create_cache(t, config->class_slots, err);
@@ -168,8 +209,9 @@ void sl_tiers_destroy(struct sl_tiers **pt) {
     (void)!sl_device_sync(t->dev); /* a lost device has nothing under way */
     if (t->slab)
         sl_device_unmap_host(t->dev, t->slab->base, t->slab->size_bytes);
-    if (t->dev_pairs)
-        sl_device_free(t->dev, t->dev_pairs, t->pairs_bytes);
+    if (t->dev_args)
+        sl_device_free(t->dev, t->dev_args, t->args_bytes);
+    free(t->args);
     if (t->memory)
         sl_device_free(t->dev, t->memory, t->memory_bytes);
     if (t->cache)
@@ -179,6 +221,8 @@ void sl_tiers_destroy(struct sl_tiers **pt) {
     free(t->hits);
     free(t->group);
     free(t->going_down);
+    free(t->moves);
+    free(t->once);
     free(t);
     *pt = NULL;
 }
@@ -371,6 +415,7 @@ void sl_tiers_begin(struct sl_fetch *f) {
     uint64_t now = sl_fetch_now(f);
     assert(!t->n_hits);
     settle(t, now);
+    t->n_window_used = 0;
     uint32_t keep_n = 0;
     for (uint32_t i = 0; i < f->n_wanted; i++) {
         struct sl_expert_id id = f->wanted[i];
@@ -413,45 +458,80 @@ static enum sl_status claim(struct sl_fetch *f, struct sl_expert_id id, bool wai
     return SL_OK;
 }
 
-/* Takes a ready host expert up if that pays; its device lease is then the last of the group. */
-static enum sl_status consider(struct sl_fetch *f, const struct sl_held *h) {
+/* Takes held expert i, which is ready in the host, up if that pays: at once when several rows need
+ * it, else when the group's other copies have been enqueued, since its slot may have to be emptied
+ * first. *out_up: it does; then its device lease is, or will be, in the group. */
+static enum sl_status consider(struct sl_fetch *f, uint32_t i, uint32_t *n_moves, bool *out_up) {
     struct sl_tiers *t = f->tiers;
+    const struct sl_held *h = &f->held[i];
     struct sl_fill fill;
-    bool got;
+    *out_up = false;
     if (!t->cache)
         return SL_OK;
     if (f->pair_count[h->id.expert] > 1) {
-        TRY(claim(f, h->id, f->rows.n > f->rows.n_decode && !t->n_group, &fill, &got));
-        if (!got)
+        TRY(claim(f, h->id, f->rows.n > f->rows.n_decode && !t->n_group, &fill, out_up));
+        if (!*out_up)
             return SL_OK;
         TRY(copy_up(f, &fill, h->lease.slot));
         t->group[t->n_group++] = (struct sl_held){h->id, fill.lease};
         return SL_OK;
     }
-    if (!sl_cache_prefetch(t->cache, SL_PREFETCH_MOVE, &h->id, 1, sl_fetch_now(f), &fill))
-        return SL_OK;
-    TRY(copy_up(f, &fill, h->lease.slot));
-    t->group[t->n_group++] = (struct sl_held){h->id, pin(t->cache, h->id, sl_fetch_now(f))};
+    *out_up = sl_cache_prefetch(t->cache, SL_PREFETCH_MOVE, &h->id, 1, sl_fetch_now(f), &fill);
+    if (*out_up)
+        t->moves[(*n_moves)++] = (struct move){fill, i};
     return SL_OK;
 }
 
-/* Calls the op for the experts that are marked in f->in_call, all of which have their refs. */
-static enum sl_status call(struct sl_fetch *f, bool all, uint32_t n_experts, struct sl_op_moe *op) {
+static enum sl_status make_moves(struct sl_fetch *f, uint32_t n_moves) {
+    struct sl_tiers *t = f->tiers;
+    for (uint32_t i = 0; i < n_moves; i++) {
+        const struct sl_held *h = &f->held[t->moves[i].held];
+        TRY(copy_up(f, &t->moves[i].fill, h->lease.slot));
+        t->group[t->n_group++] = (struct sl_held){h->id, pin(t->cache, h->id, sl_fetch_now(f))};
+    }
+    return SL_OK;
+}
+
+/* Copies an expert for this one use. On an H200 the copy engine carries 55 GB/s over the link, and
+ * kernels that read a few experts in place some 38. Nobody else writes to the place before the next
+ * layer's ids have been read back. */
+static enum sl_status copy_for_once(struct sl_fetch *f, const struct sl_held *h,
+                                    const char **out_place) {
+    struct sl_tiers *t = f->tiers;
+    char *place = t->window + t->n_window_used++ * t->window_slot_bytes;
+    size_t from, bytes;
+    payload(t, h->id, &from, &bytes);
+    TRY(sl_device_copy(t->dev, SL_QUEUE_UP, place + from,
+                       sl_slots_at(f->slots, h->lease.slot) + from, bytes));
+    t->stats.up_bytes += bytes;
+    sl_count(link_up_bytes_total, bytes);
+    *out_place = place;
+    return SL_OK;
+}
+
+/* Adds the pairs of the experts that are marked in f->in_call to the arguments; their number. */
+static uint32_t list_pairs(struct sl_fetch *f, uint32_t n_before) {
+    uint32_t n = sl_fetch_list_pairs(f);
+    memset(f->in_call, 0, f->layout->n_expert);
+    memcpy(arg_pairs(f->tiers, f->tiers->args) + n_before, f->pairs, n * sizeof *f->pairs);
+    return n;
+}
+
+/* Calls the op for n listed pairs that begin at `first`, or for all. */
+static enum sl_status call(struct sl_fetch *f, bool all, uint32_t first, uint32_t n,
+                           uint32_t n_experts, struct sl_op_moe *op) {
     struct sl_tiers *t = f->tiers;
     uint64_t start = sl_fetch_now(f);
-    uint32_t n = all ? f->rows.n * f->layout->k : sl_fetch_list_pairs(f);
-    memset(f->in_call, 0, f->layout->n_expert);
-    op->refs = f->refs;
-    op->pairs = all ? NULL : t->dev_pairs;
-    op->n_pairs = n;
-    if (!n)
+    op->refs = NULL;
+    op->device_refs = t->dev_args;
+    op->pairs = all ? NULL : arg_pairs(t, t->dev_args) + first;
+    op->n_pairs = all ? f->rows.n * f->layout->k : n;
+    if (!op->n_pairs)
         return SL_OK; /* the rows that needed them are lost */
-    if (!all)
-        TRY(sl_device_upload(t->dev, t->dev_pairs, f->pairs, n * sizeof *f->pairs));
     TRY(sl_op_moe(t->dev, op));
     f->stats.calls++;
     if (f->timeline)
-        sl_fetch_trace_call(f, start, n_experts, n);
+        sl_fetch_trace_call(f, start, n_experts, op->n_pairs);
     return SL_OK;
 }
 
@@ -468,36 +548,40 @@ static enum sl_status point_after(struct sl_fetch *f, sl_point *out_point) {
                : SL_OK;
 }
 
-/* Computes the hits and the first n of held: what is there or read in place at once, then what was
- * copied up. */
-static enum sl_status run_group(struct sl_fetch *f, uint32_t n, bool last, struct sl_op_moe *op) {
+/* What is copied for one use is computed after the copies: its refs are there, its mark is not. */
+static enum sl_status begin_copies(struct sl_fetch *f, uint32_t n, uint32_t *out_n_now,
+                                   uint32_t *out_n_once) {
     struct sl_tiers *t = f->tiers;
-    uint32_t n_now = t->n_hits, e_bytes = 0;
-    sl_point up = 0, done;
+    uint32_t n_moves = 0;
+    *out_n_now = t->n_hits;
+    *out_n_once = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t before = t->n_group;
-        struct sl_held *h = &f->held[i];
-        TRY(consider(f, h));
-        if (t->n_group > before)
+        const struct sl_held *h = &f->held[i];
+        uint32_t pairs = f->pair_count[h->id.expert];
+        bool up;
+        TRY(consider(f, i, &n_moves, &up));
+        if (up)
             continue;
+        if (pairs == 1 && t->n_window_used < t->n_window) {
+            const char *place;
+            TRY(copy_for_once(f, h, &place));
+            f->refs[h->id.expert] = ref_in(t, h->id, place);
+            t->once[(*out_n_once)++] = (uint16_t)h->id.expert;
+            continue;
+        }
+        uint64_t bytes = pairs * t->layout->layers[h->id.layer].expert_bytes;
         add(f, h->id, t->mapped + (sl_slots_at(f->slots, h->lease.slot) - t->slab->base));
-        n_now++;
-        e_bytes = (uint32_t)t->layout->layers[h->id.layer].expert_bytes;
-        t->stats.in_place_bytes += (uint64_t)f->pair_count[h->id.expert] * e_bytes;
-        sl_count(link_read_bytes_total, (uint64_t)f->pair_count[h->id.expert] * e_bytes);
+        ++*out_n_now;
+        t->stats.in_place_bytes += bytes;
+        sl_count(link_read_bytes_total, bytes);
     }
-    for (uint32_t i = 0; i < t->n_hits; i++)
-        add(f, t->hits[i].id, device_slot(t, t->hits[i].lease.slot));
-    bool all = f->dense_call && last && !f->n_wanted && n == f->n_held;
-    if (n_now)
-        TRY(call(f, all && !t->n_group, n_now, op));
-    if (t->n_group) {
-        TRY(up_done(t, &up));
-        for (uint32_t i = 0; i < t->n_group; i++)
-            add(f, t->group[i].id, device_slot(t, t->group[i].lease.slot));
-        TRY(call(f, all && !n_now, t->n_group, op));
-    }
-    f->dense_call = false;
+    return make_moves(f, n_moves);
+}
+
+/* Keeps the leases of all that the calls of this group use. */
+static enum sl_status keep_group(struct sl_fetch *f, uint32_t n) {
+    struct sl_tiers *t = f->tiers;
+    sl_point done;
     TRY(point_after(f, &done));
     for (; t->n_hits; t->n_hits--)
         TRY(keep(t, t->hits[t->n_hits - 1].lease, false, SL_QUEUE_OPS, done));
@@ -508,6 +592,41 @@ static enum sl_status run_group(struct sl_fetch *f, uint32_t n, bool last, struc
     memmove(f->held, f->held + n, (f->n_held - n) * sizeof *f->held);
     f->n_held -= n;
     return SL_OK;
+}
+
+/* Computes the hits and the first n of held: what is there or read in place at once, then what is
+ * copied up. */
+static enum sl_status run_group(struct sl_fetch *f, uint32_t n, bool last, struct sl_op_moe *op) {
+    struct sl_tiers *t = f->tiers;
+    uint32_t n_now, n_once, n_first = 0, n_second = 0;
+    TRY(begin_copies(f, n, &n_now, &n_once));
+    uint32_t n_up = t->n_group + n_once;
+    bool all = f->dense_call && last && !f->n_wanted && n == f->n_held && (!n_now || !n_up);
+    for (uint32_t i = 0; i < t->n_hits; i++)
+        add(f, t->hits[i].id, device_slot(t, t->hits[i].lease.slot));
+    if (n_now && !all)
+        n_first = list_pairs(f, 0);
+    for (uint32_t i = 0; i < n_once; i++)
+        f->in_call[t->once[i]] = 1;
+    for (uint32_t i = 0; i < t->n_group; i++)
+        add(f, t->group[i].id, device_slot(t, t->group[i].lease.slot));
+    if (n_up && !all)
+        n_second = list_pairs(f, n_first);
+    memset(f->in_call, 0, f->layout->n_expert);
+    /* One upload for both calls, so that the second need not wait for more than its copies. */
+    size_t refs_bytes = f->layout->n_expert * sizeof *f->refs;
+    memcpy(t->args, f->refs, refs_bytes);
+    TRY(sl_device_upload(t->dev, t->dev_args, t->args,
+                         refs_bytes + (n_first + n_second) * sizeof *f->pairs));
+    if (n_now)
+        TRY(call(f, all, 0, n_first, n_now, op));
+    if (n_up) {
+        sl_point up;
+        TRY(up_done(t, &up));
+        TRY(call(f, all, n_first, n_second, n_up, op));
+    }
+    f->dense_call = false;
+    return keep_group(f, n);
 }
 
 enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {

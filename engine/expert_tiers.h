@@ -4,9 +4,10 @@
  * reads land where kernels can read. Above them is a second cache with the same heat:
  *
  * - What is on the device is leased there and needs nothing of the host.
- * - What is in a host slot is read in place by the kernels when one row needs it, or copied up
- *   first: when its heat is clearly above that of the coldest expert there, or when several rows
- *   need it and reading in place would cross the link for each of them.
+ * - What is in a host slot is copied up first: into a slot of its own when its heat is clearly
+ * above that of the coldest expert there, or when several rows need it and reading in place would
+ * cross the link for each of them; else into a small window for this one use, which costs the link
+ * no more than reading in place. When the window is full the kernels read it in place.
  * - What must leave the device goes down to a host slot, if the host has not got it and its heat
  *   earns it one. Host slots whose expert is on the device are the first to be given to others, so
  *   that the tiers together hold as much as they can.
@@ -48,7 +49,8 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
 /* Waits for the device; before the slab is released. NULL is fine. */
 void sl_tiers_destroy(struct sl_tiers **t);
 /* For the plan: the host's tables, and the device's memory beyond its slots. */
-size_t sl_tiers_host_bytes(const struct sl_expert_layout *layout, uint32_t n_device_slots);
+size_t sl_tiers_host_bytes(const struct sl_expert_layout *layout, uint32_t n_device_slots,
+                           uint32_t max_rows);
 uint64_t sl_tiers_device_bytes(const struct sl_expert_layout *layout, uint32_t max_rows);
 
 const struct sl_tiers_stats *sl_tiers_stats(const struct sl_tiers *t);

@@ -91,7 +91,7 @@ enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_
     struct sl_err device_err;
     enum sl_status device_st = p->apart ? device_slots(l, p, &device_err) : SL_OK;
     if (p->reads_back)
-        base += sl_tiers_host_bytes(l, p->n_device_slots);
+        base += sl_tiers_host_bytes(l, p->n_device_slots, rows);
     if (p->reads_back && !p->apart)
         base += sl_tiers_device_bytes(l, rows);
     uint64_t least = 0;

@@ -12,7 +12,7 @@
 #define PREFETCH_PROBABILITY 0.5f
 /* An expert moves between tiers when it is worth so much more than the one that goes for it: what
  * is known of either is an estimate, and moving both for nothing costs the link. */
-#define MOVE_GAIN 1.25f
+#define MOVE_GAIN 2.0f
 
 static struct pool *pool_of(struct sl_cache *c, uint32_t layer) {
     return &c->pools[c->layers[layer].pool];

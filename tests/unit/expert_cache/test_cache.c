@@ -591,6 +591,52 @@ static void stale_leases_assert(void **state) {
     expect_abort(ready_without_pin);
 }
 
+/* Two tiers: what is elsewhere goes first, whatever its heat; an expert moves in only for one that
+ * is clearly colder, and the fill names the one that goes. */
+static void tiers_move_experts(void **state) {
+    (void)state;
+    struct rig r;
+    open_rig(&r, 2, 8, 2, 4);
+    /* Layer 0: experts 0 and 1 hot, 2 less so, 3 never. */
+    for (uint32_t i = 0; i < 400; i++) {
+        uint16_t often[] = {0, 1}, seldom[] = {1, 2};
+        sl_heat_route(r.heat, 0, i % 4 ? often : seldom, 1, 2, SL_PHASE_DECODE);
+        sl_heat_route(r.heat, 1, (uint16_t[]){4, 5}, 1, 2, SL_PHASE_DECODE);
+    }
+    for (uint16_t e = 0; e < 4; e++)
+        load(&r, 0, e);
+    expect_usage(&r, 0, 0, 4, 0, 0);
+
+    /* A cold one does not move in, a hot one takes the coldest one's slot. */
+    struct sl_expert_id cold = id(0, 7), hot = id(1, 4);
+    assert_int_equal(sl_cache_prefetch(r.cache, SL_PREFETCH_MOVE, &cold, 1, 0, r.fills), 0);
+    assert_int_equal(sl_cache_prefetch(r.cache, SL_PREFETCH_MOVE, &hot, 1, 0, r.fills), 1);
+    assert_true(r.fills[0].evicted);
+    assert_int_equal(r.fills[0].victim.layer, 0);
+    assert_int_equal(r.fills[0].victim.expert, 3);
+    assert_true(sl_cache_has(r.cache, hot) && !sl_cache_is_ready(r.cache, hot));
+    sl_cache_filled(r.cache, r.fills[0].lease, SL_OK, 0);
+    assert_true(sl_cache_is_ready(r.cache, hot));
+    assert_false(sl_cache_has(r.cache, id(0, 3)));
+
+    /* The hottest is on the device too: now it goes before all others, and warming up may take it.
+     */
+    sl_cache_elsewhere(r.cache, id(0, 0), true);
+    assert_int_equal(sl_cache_prefetch(r.cache, SL_PREFETCH_WARMUP, &cold, 1, 0, r.fills), 1);
+    assert_true(r.fills[0].evicted);
+    assert_int_equal(r.fills[0].victim.expert, 0);
+    sl_cache_filled(r.cache, r.fills[0].lease, SL_OK, 0);
+    /* Without such a one warming up takes free slots alone. */
+    sl_cache_elsewhere(r.cache, id(0, 0), false);
+    struct sl_expert_id other = id(0, 6);
+    assert_int_equal(sl_cache_prefetch(r.cache, SL_PREFETCH_WARMUP, &other, 1, 0, r.fills), 0);
+    sl_cache_forget(r.cache);
+    assert_int_equal(sl_cache_prefetch(r.cache, SL_PREFETCH_MOVE, &cold, 1, 0, r.fills), 1);
+    assert_false(r.fills[0].evicted); /* it was free */
+    sl_cache_filled(r.cache, r.fills[0].lease, SL_OK, 0);
+    close_rig(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(miss_fill_hit),
@@ -609,6 +655,7 @@ int main(void) {
         cmocka_unit_test(classes_do_not_mix),
         cmocka_unit_test(split_shares_alike),
         cmocka_unit_test(refuses_bad_configurations),
+        cmocka_unit_test(tiers_move_experts),
         cmocka_unit_test(stale_leases_assert),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
