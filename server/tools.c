@@ -49,6 +49,33 @@ static const json_t *chosen(const json_t *choice, const struct sl_tool_use *u,
     return tool;
 }
 
+/* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [...]}} */
+static bool read_allowed(const json_t *choice, struct sl_tool_use *u, struct sl_http_error *e) {
+    static const char *const field = "tool_choice.allowed_tools";
+    const json_t *allowed = json_object_get(choice, "allowed_tools");
+    const json_t *tools = json_object_get(allowed, "tools");
+    const char *mode = json_string_value(json_object_get(allowed, "mode"));
+    if (!mode || (strcmp(mode, "auto") != 0 && strcmp(mode, "required") != 0))
+        return sl_http_bad(e, field, "'%s.mode' must be 'auto' or 'required'", field);
+    if (!json_array_size(tools) || json_array_size(tools) > SL_MAX_TOOLS)
+        return sl_http_bad(e, field, "'%s.tools' must be an array of 1 to %u functions", field,
+                           SL_MAX_TOOLS);
+    u->choice = strcmp(mode, "auto") == 0 ? SL_TOOLS_AUTO : SL_TOOLS_REQUIRED;
+    u->only_some = true;
+    u->callable = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = chosen(json_array_get(tools, i), u, e);
+        if (!tool)
+            return false;
+        const char *name =
+            json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
+        if (!function_named(u->callable, name) &&
+            json_array_append(u->callable, (json_t *)tool) != 0)
+            return sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+    }
+    return true;
+}
+
 static bool read_choice(const json_t *choice, struct sl_tool_use *u, struct sl_http_error *e) {
     static const char *const field = "tool_choice";
     const char *word = json_string_value(choice);
@@ -66,6 +93,9 @@ static bool read_choice(const json_t *choice, struct sl_tool_use *u, struct sl_h
     else if (word && strcmp(word, "auto") != 0)
         return sl_http_bad(e, field,
                            "'tool_choice' must be 'auto', 'none', 'required' or a function");
+    if (json_is_object(choice) && json_string_value(json_object_get(choice, "type")) &&
+        strcmp(json_string_value(json_object_get(choice, "type")), "allowed_tools") == 0)
+        return read_allowed(choice, u, e);
     if (json_is_object(choice)) {
         const json_t *tool = chosen(choice, u, e);
         if (!tool)
@@ -104,7 +134,8 @@ bool sl_tool_use_read(const json_t *body, struct sl_tool_use *out, struct sl_htt
     if (out->shown && !out->callable)
         out->callable = json_incref((json_t *)out->shown);
     out->bound = out->choice == SL_TOOLS_REQUIRED ||
-                 (out->choice == SL_TOOLS_AUTO && (!out->parallel || any_strict(out->callable)));
+                 (out->choice == SL_TOOLS_AUTO &&
+                  (!out->parallel || out->only_some || any_strict(out->callable)));
     return true;
 }
 

@@ -13,7 +13,8 @@ struct sl_tool_use {
     json_t *callable;    /* of it what may be called: an array, owned; NULL = none */
     enum sl_tool_choice choice;
     bool parallel;
-    bool bound; /* calls are held to a grammar */
+    bool only_some; /* not all that are shown may be called */
+    bool bound;     /* calls are held to a grammar */
 };
 
 /* Checks `tools`, `tool_choice` and `parallel_tool_calls`. False: e names the field, and the tool.

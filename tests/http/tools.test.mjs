@@ -134,6 +134,14 @@ it('may say something instead, and is held to strict functions if it calls', asy
   }
 });
 
+it('calls only what is allowed', async () => {
+  for (const seed of [1, 2]) {
+    const tool_choice = { type: 'allowed_tools', allowed_tools: { mode: 'required', tools: [named('now')] } };
+    const r = await client.chat.completions.create(ask({ tool_choice, temperature: 1, seed, parallel_tool_calls: false }));
+    assert.deepEqual(r.choices[0].message.tool_calls.map((c) => c.function.name), ['now']);
+  }
+});
+
 it('calls nothing when told not to', async () => {
   const none = await client.chat.completions.create(ask({ tool_choice: 'none', temperature: 0, max_tokens: 20 }));
   const without = await client.chat.completions.create(ask({ tools: undefined, temperature: 0, max_tokens: 20 }));
@@ -180,6 +188,8 @@ const refused = [
   ['tool_choice', { tool_choice: named('other') }, "'other'"],
   ['tool_choice', { tool_choice: 'required', tools: undefined }, 'tools'],
   ['tool_choice', { tool_choice: { type: 'function' } }, 'function'],
+  ['tool_choice.allowed_tools', { tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'all', tools: [named('now')] } } }, 'mode'],
+  ['tool_choice', { tool_choice: { type: 'allowed_tools', allowed_tools: { mode: 'auto', tools: [named('other')] } } }, "'other'"],
   ['parallel_tool_calls', { parallel_tool_calls: 'no' }, 'true or false'],
   ['grammar', { grammar: 'root ::= "a"' }, 'tools'],
   ['tools', { tools: [{ type: 'function', function: { name: 'f', strict: true, parameters: { type: 'object', not: {} } } }] }, "'f': not"],
