@@ -1,5 +1,5 @@
 #!/bin/bash
-# Conformance of the CUDA backend on a machine with a GPU, in one call.
+# Conformance and speed of the CUDA backend on a machine with a GPU, in one call.
 #
 #   bench/h200.sh pack DIR          where Sluice builds: builds the conformance programs with their kernels
 #                                   (CUDA_ARCHS, default 90) and puts them with what they need into DIR
@@ -7,7 +7,8 @@
 #                                   smaller part under compute-sanitizer where that is installed. Prints a table;
 #                                   the table and the logs go to OUT (default: a new folder under /tmp)
 #   bench/h200.sh here [OUT]        both on one machine
-# ONLY="matmul moe" keeps to those programs. SANITIZE=0 leaves the sanitizer out. Exit status 1: something failed.
+# ONLY="matmul moe" keeps to those programs. SANITIZE=0 leaves the sanitizer out, BENCH=0 bench_token, which times whole
+# steps of a Qwen3-30B-A3B shape (20 GB of device memory). Exit status 1: something failed.
 set -euo pipefail
 
 pack() {
@@ -15,12 +16,13 @@ pack() {
     dir=$(cd "$1" && pwd)
     cd "$(dirname "$0")/.."
     export CUDA_ARCHS="${CUDA_ARCHS:-90}"
-    make -j"$(nproc)" WITH_CUDA=1 MODE=release $(ls tests/conformance/test_*.c | sed 's,\(.*\)\.c,build/release/\1,')
+    make -j"$(nproc)" WITH_CUDA=1 MODE=release build/release/bench/bench_token \
+        $(ls tests/conformance/test_*.c | sed 's,\(.*\)\.c,build/release/\1,')
     rm -rf "$dir"/h200.tar.* "$dir/bin"
     mkdir "$dir/bin"
-    cp build/release/tests/conformance/test_* "$dir/bin/"
+    cp build/release/tests/conformance/test_* build/release/bench/bench_token "$dir/bin/"
     rm -f "$dir"/bin/*.d
-    strip --strip-debug "$dir"/bin/test_*
+    strip --strip-debug "$dir"/bin/*
     cp "$(ldd "$dir/bin/test_matmul" | awk '/libcmocka/ { print $3 }')" "$dir/bin/"
     cp bench/h200.sh "$dir/"
     dirty=$(git status --porcelain --untracked-files=no | head -c1)
@@ -85,6 +87,12 @@ run() {
         [ "$status" = 0 ] || rc=1
     done < <(parts)
 
+    if [ "${BENCH:-1}" = 1 ]; then
+        status=0
+        timeout 120 "$dir/bench_token" >"$out/token.txt" 2>&1 || status=$?
+        { echo && cat "$out/token.txt"; } >>"$table"
+        [ "$status" = 0 ] && ! grep -q "BITS DIFFER" "$out/token.txt" || rc=1
+    fi
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
     if [ "${SANITIZE:-1}" = 1 ] && [ -n "$sanitizer" ]; then
         echo >>"$table"
@@ -128,7 +136,7 @@ here)
     rm -r "$here"
     ;;
 *)
-    sed -n 's/^# \{0,1\}//p' "$0" | head -14
+    sed -n 's/^# \{0,1\}//p' "$0" | head -15
     exit 2
     ;;
 esac

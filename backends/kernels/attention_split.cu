@@ -46,14 +46,19 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
             const uint8_t *v = (const uint8_t *)a.kv.v + page * a.kv.v_page_bytes +
                                ((size_t)kv_head * 64 + warp * ROWS) * dim_v * 2;
             __half *to = mine + t % STAGES * 2 * ROWS * STRIDE;
+            /* A lane copies the same 16 bytes of every 32 / (D / 8)th row. */
+            constexpr uint32_t LANES = D / 8, STEP = 32 / LANES;
+            uint32_t j0 = lane / LANES, at = lane % LANES * 8;
+            k += ((size_t)j0 * dim_k + at) * 2;
+            v += ((size_t)j0 * dim_v + at) * 2;
+            to += j0 * STRIDE + at;
 #pragma unroll
-            for (uint32_t i = lane; i < ROWS * (D / 8); i += 32) {
-                uint32_t j = i / (D / 8), at = i % (D / 8) * 8;
-                bool valid = from + j >= r.lo && from + j < r.len;
-                sl_copy16(to + j * STRIDE + at, k + ((size_t)j * dim_k + at) * 2,
-                          valid && at < dim_k);
-                sl_copy16(to + (ROWS + j) * STRIDE + at, v + ((size_t)j * dim_v + at) * 2,
-                          valid && at < dim_v);
+            for (uint32_t j = 0; j < ROWS; j += STEP) {
+                bool valid = from + j0 + j >= r.lo && from + j0 + j < r.len;
+                sl_copy16(to + j * STRIDE, k, valid && at < dim_k);
+                sl_copy16(to + (ROWS + j) * STRIDE, v, valid && at < dim_v);
+                k += STEP * dim_k * 2;
+                v += STEP * dim_v * 2;
             }
         }
         sl_copy_commit();

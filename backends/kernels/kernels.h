@@ -99,7 +99,7 @@ struct sl_karg_norm {
 #define SL_VEC_FLOAT_SMEM(n_in, rows) ((rows) * (((n_in) + 3) & ~3u) * 4)
 /* Blocks that a multiprocessor has registers for. */
 #define SL_MATVEC_BLOCKS  2u
-#define SL_MOE_VEC_BLOCKS 3u
+#define SL_MOE_VEC_BLOCKS 2u
 #define SL_VEC_MAX_TOK    8u
 
 /* Rows times up to four weights of one type. A block takes rows_per_block output rows of one weight

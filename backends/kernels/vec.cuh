@@ -311,9 +311,19 @@ template <int T> struct sl_vec {
                                           ((team << s) * GROUP + lane % 4) * STRIDE;
                         uint32_t left = n_blocks - first;
                         for (uint32_t w = 0; w < 1u << s && left; w++) {
-                            uint32_t n = min(ITEM, left);
+                            uint32_t n = min(ITEM, left), j = 0;
+                            /* Eight are read before the first is used. */
+                            for (; j + 8 <= n * KINDS; j += 8) {
+                                float2 f[8];
+#pragma unroll
+                                for (int i = 0; i < 8; i++)
+                                    f[i] = v[j + (uint32_t)i];
+#pragma unroll
+                                for (int i = 0; i < 8; i++)
+                                    total = fmaf(f[i].x, f[i].y, total);
+                            }
 #pragma unroll 4
-                            for (uint32_t j = 0; j < n * KINDS; j++)
+                            for (; j < n * KINDS; j++)
                                 total = fmaf(v[j].x, v[j].y, total);
                             v += GROUP * STRIDE;
                             left -= n;
