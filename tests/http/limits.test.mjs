@@ -58,9 +58,11 @@ const smuggling = {
   'a chunk beyond 64 bits': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1000000000000000f\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
   'a chunk longer than it says': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
 };
-for (const [name, bytes] of Object.entries(smuggling))
+// All at once: some wait for the time-out of a request that never comes to its end.
+const refusals = missing ? {} : Object.fromEntries(Object.entries(smuggling).map(([name, bytes]) => [name, raw(bytes)]));
+for (const name of Object.keys(smuggling))
   it(`refuses ${name}`, async () => {
-    const text = await raw(bytes);
+    const text = await refusals[name];
     // libmicrohttpd 0.9.75 writes the head of its own errors twice: the status, not how often, is looked at.
     const got = new Set(statuses(text));
     assert.ok(got.size <= 1 && [...got].every((s) => s >= 400), text);
