@@ -134,12 +134,13 @@ static enum sl_status open_and_plan(const struct sl_model *model,
                                     struct sl_err *err) {
     struct sl_device *dev = NULL;
     struct sl_engine_config planned = *config;
-    bool cpu = !config->device_source && (!name || strcmp(name, "cpu") == 0);
-    uint64_t before = cpu ? 0 : held_bytes();
+    /* The CPU has no driver, and what a test brings is to take what the test says. */
+    bool driver = !config->device_source && name && strcmp(name, "cpu") != 0;
+    uint64_t before = driver ? held_bytes() : 0;
     enum sl_status st = open_named(config, name, &dev, err);
     if (st != SL_OK)
         return st;
-    if (!dev->caps.host_visible) {
+    if (driver) {
         planned.driver_bytes = driver_bytes(before, held_bytes());
         planned.process_bytes += planned.driver_bytes;
     }
