@@ -444,6 +444,7 @@ static void *pages(size_t bytes) {
 /* Mapped memory is registered in pieces of 1 GiB, which no copy of the driver's may cross. */
 static void copies_over_pieces(void **state) {
     (void)state;
+    need_kernels();
     struct sl_device *d = opened(0);
     size_t piece = (size_t)1 << 30, bytes = piece + 8192;
     char *host = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
