@@ -47,8 +47,8 @@ struct sl_engine_options {
          "--overflow",                                                                             \
          "ON",                                                                                     \
          &(o)->overflow,                                                                           \
-         "on: experts that a GPU has no room for stay in pinned host memory, where it\n"           \
-         "reads them in place; off: refuse such a model (default on)",                             \
+         "on: experts that a GPU has no room for stay in pinned host memory, within its\n"         \
+         "reach; off: refuse such a model (default on)",                                           \
          false},                                                                                   \
         {SL_ARG_BYTES,                                                                             \
          0,                                                                                        \

@@ -1,0 +1,113 @@
+/* Inside the tier of the device: expert_tiers.c has its slots and copies, expert_tiers_layer.c what
+ * one layer of one step does with them. */
+#ifndef SL_ENGINE_EXPERT_TIERS_INTERNAL_H
+#define SL_ENGINE_EXPERT_TIERS_INTERNAL_H
+
+#include "engine/expert_fetch_internal.h"
+#include "engine/expert_tiers.h"
+
+#define SL_TIERS_NO_SLOT UINT32_MAX
+
+/* A fill of a device slot that has been decided and not yet begun, for held expert `held`. */
+struct sl_tiers_move {
+    struct sl_fill fill;
+    uint32_t held;
+};
+
+/* A lease that the device may still be using. */
+struct sl_tiers_kept {
+    struct sl_lease lease;
+    bool host;
+    enum sl_queue queue;
+    sl_point point; /* 0: none was marked; past when the next router has been read back */
+};
+
+struct sl_tiers {
+    struct sl_device *dev;
+    const struct sl_expert_layout *layout;
+    const struct sl_slab *slab;
+    struct sl_heat *heat;
+    struct sl_cache *host;
+    struct sl_cache *cache; /* NULL: integrated */
+    struct sl_slots slots;  /* device addresses */
+    void *memory;
+    size_t memory_bytes;
+    char *mapped; /* the slab, as kernels see it */
+    uint32_t *at; /* [n_layer, n_expert] device slot, or SL_TIERS_NO_SLOT */
+    uint32_t n_on, n_all, version;
+    uint32_t warm_cursor;
+
+    struct sl_tiers_kept *kept; /* a ring */
+    uint32_t kept_head, n_kept, kept_cap;
+    struct sl_lease *going_down; /* [n_expert] fills of host slots by copies down */
+    uint32_t n_going_down;
+    bool up_open; /* copies up of this layer whose slots are not leased */
+    sl_point up_point;
+
+    struct sl_held *hits; /* [n_expert] leased on the device, not yet computed */
+    uint32_t n_hits;
+    char *window; /* [n_window] room for any expert, for one use; NULL: none */
+    uint32_t n_window, n_window_used;
+    size_t window_slot_bytes;
+    struct sl_tiers_move *moves; /* [n_expert] of the call that runs */
+    uint16_t *once;              /* [n_window] experts that it copied into the window */
+    struct sl_held *group;       /* [n_expert] copied up by the call that runs */
+    uint32_t n_group;
+    /* What calls of the op read: refs [n_expert], then lists of pairs [max_rows * k]; here, and in
+     * the device's memory. */
+    void *args, *dev_args;
+    size_t args_bytes;
+    struct sl_tiers_stats stats;
+};
+
+/* In a function that returns a status: returns the call's failure. */
+#define SL_TIERS_TRY(call)                                                                         \
+    do {                                                                                           \
+        enum sl_status try_st = (call);                                                            \
+        if (try_st != SL_OK)                                                                       \
+            return try_st;                                                                         \
+    } while (0)
+
+/* Where the lists of pairs begin. */
+static inline uint32_t *sl_tiers_arg_pairs(const struct sl_tiers *t, void *args) {
+    return (uint32_t *)((char *)args + t->layout->n_expert * sizeof(struct sl_expert_ref));
+}
+
+static inline uint32_t *sl_tiers_at(const struct sl_tiers *t, struct sl_expert_id id) {
+    return &t->at[(size_t)id.layer * t->layout->n_expert + id.expert];
+}
+
+static inline struct sl_expert_ref sl_tiers_ref(const struct sl_tiers *t, struct sl_expert_id id,
+                                                const char *slot) {
+    return (struct sl_expert_ref){
+        .gate = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 0),
+        .up = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 1),
+        .down = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 2),
+    };
+}
+
+static inline char *sl_tiers_slot(const struct sl_tiers *t, uint32_t slot) {
+    return (char *)sl_slots_at(&t->slots, slot);
+}
+
+/* Gives back what is kept: all has run. */
+void sl_tiers_settle(struct sl_tiers *t, uint64_t now_ns);
+/* Of the oldest, as far as their points have passed. */
+enum sl_status sl_tiers_settle_passed(struct sl_tiers *t) SL_MUST_CHECK;
+/* Keeps a lease until that point of the queue, 0: until the next router has been read back. */
+enum sl_status sl_tiers_keep(struct sl_tiers *t, struct sl_lease lease, bool host,
+                             enum sl_queue queue, sl_point point) SL_MUST_CHECK;
+/* The stretch of a slot from its first payload byte to the last. */
+void sl_tiers_payload(const struct sl_tiers *t, struct sl_expert_id id, size_t *out_from,
+                      size_t *out_bytes);
+/* Copies an expert from its host slot to the device slot of a fill that has been started, and what
+ * is in that slot down first, if it is worth a slot there. The slot counts as filled: all ops
+ * enqueued after sl_tiers_up_done see it. */
+enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_fill *fill,
+                                uint32_t host_slot) SL_MUST_CHECK;
+/* Ops enqueued from now on run after the copies up so far. */
+enum sl_status sl_tiers_up_done(struct sl_tiers *t, sl_point *out_point) SL_MUST_CHECK;
+/* Pins what is there and ready. */
+struct sl_lease sl_tiers_pin(struct sl_cache *c, struct sl_expert_id id, uint64_t now_ns);
+
+#endif
