@@ -69,8 +69,10 @@ static void measure(struct report *r) {
             sl_warn("the disk's speed is not known (--disk-bandwidth gives it): %s", err.text);
     }
     sl_show_progress("%s", "");
-    r->ceilings = sl_ceilings(r->speed.dense_bytes, r->speed.routed_bytes, r->speed.hit_share,
-                              r->ram_rate, r->disk_rate);
+    if (!r->plan
+             .apart) /* else RAM's speed is not what counts; `sluice bench` measures the device */
+        r->ceilings = sl_ceilings(r->speed.dense_bytes, r->speed.routed_bytes, r->speed.hit_share,
+                                  r->ram_rate, r->disk_rate);
 }
 
 /* ---- output ---- */

@@ -114,7 +114,9 @@ enum sl_status sl_plan_speed_make(const struct sl_model *model, const struct sl_
         if (!use)
             st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of experts");
         for (uint32_t c = 0; c < l.n_class && st == SL_OK; c++) {
-            uint32_t n = plan->class_slots[c];
+            uint32_t all_slots = l.classes[c].n_layer * l.n_expert;
+            uint32_t n = plan->class_slots[c] + plan->device_class_slots[c];
+            n = n < all_slots ? n : all_slots;
             double bytes = class_token_bytes(&l, c);
             hits += bytes * (heat ? class_hits(&l, c, n, heat, use) : uniform_hits(&l, c, n));
             resident += bytes * uniform_hits(&l, c, n);
