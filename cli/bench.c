@@ -173,11 +173,12 @@ int sl_cmd_bench(int argc, char **argv) {
                  "router has spoken, 1 / (memory time + disk time). overlap: perfect look-ahead, 1 "
                  "/ the longer\n"
                  "of the two. On a GPU the memory is its own, and the link's time for what is not "
-                 "there counts where\nit is longer than the disk's. Of a prompt: reading what was "
-                 "not there, or computing it with all "
-                 "experts there\n"
-                 "(--resident-prefill), whichever takes longer. No heat is kept unless --heat-file "
-                 "says where.\n",
+                 "there counts\n"
+                 "where it is longer than the disk's. Of a prompt: reading what was not there, or "
+                 "computing it\n"
+                 "with all experts there (--resident-prefill), whichever takes longer. No heat is "
+                 "kept unless\n"
+                 "--heat-file says where.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .positional = "MODEL",

@@ -12,7 +12,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *about;
 } commands[] = {
-    {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI-style API)"},
+    {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI's and Anthropic's APIs)"},
     {"run", sl_cmd_run, "chat with a model in the terminal"},
     {"plan", sl_cmd_plan, "say what a memory budget gives: slots, speed to expect, the least"},
     {"inspect", sl_cmd_inspect, "say what a GGUF file holds"},

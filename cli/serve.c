@@ -459,10 +459,11 @@ int sl_cmd_serve(int argc, char **argv) {
         .name = "serve",
         .about = "Serves a model over HTTP, as OpenAI's and Anthropic's APIs do.",
         .usage = "sluice serve -m MODEL.gguf [options]",
-        .notes = "Endpoints: /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages,\n"
-                 "/v1/messages/count_tokens, /v1/models, /tokenize, /detokenize, /apply-template,\n"
-                 "/props, /slots, /health, /metrics.\n"
-                 "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
+        .notes =
+            "Endpoints: / (the dashboard), /v1/chat/completions, /v1/completions, /v1/responses,\n"
+            "/v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize,\n"
+            "/apply-template, /props, /slots, /health, /metrics.\n"
+            "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .positional = "MODEL",

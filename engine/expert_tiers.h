@@ -5,9 +5,9 @@
  *
  * - What is on the device is leased there and needs nothing of the host.
  * - What is in a host slot is copied up first: into a slot of its own when its heat is clearly
- * above that of the coldest expert there, or when several rows need it and reading in place would
- * cross the link for each of them; else into a small window for this one use, which costs the link
- * no more than reading in place. When the window is full the kernels read it in place.
+ *   above that of the coldest expert there, or when several rows need it and reading in place would
+ *   cross the link for each of them; else into a small window for this one use, which costs the
+ *   link no more than reading in place. When the window is full the kernels read it in place.
  * - What must leave the device goes down to a host slot, if the host has not got it and its heat
  *   earns it one. Host slots whose expert is on the device are the first to be given to others, so
  *   that the tiers together hold as much as they can.

@@ -83,7 +83,8 @@ grep -q '^data: \[DONE\]' "$answer" || {
 cat <<TEXT
 
 The server is running (pid $pid, log $log):
-  API       $url/v1        (OpenAI-style: chat/completions, completions, models)
+  page      $url/          (chat, and a map of the experts)
+  API       $url/v1        (OpenAI's and Anthropic's: chat/completions, responses, messages, models)
   health    $url/health
   metrics   $url/metrics
 Ask it something else:

@@ -1,13 +1,13 @@
 #!/bin/sh
 # install_deps.sh build|eval|test|browser|peer|dev
-# Installs what is missing for building, testing, testing the dashboard, comparing with llama.cpp, or developing, with apt (Debian 12
-# and relatives). Does nothing, quickly, when everything is there. Needs root or sudo only when something
-# is missing.
+# Installs what is missing for building, asking the demo model its questions, testing, testing the dashboard, comparing
+# with llama.cpp, or developing, with apt (Debian 12 and relatives). Does nothing, quickly, when everything is there.
+# Needs root or sudo only when something is missing.
 set -eu
 
 build="gcc make libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libpcre2-dev liburing-dev"
 demo="curl ca-certificates"
-test="$build $demo libcmocka-dev libasan8 libubsan1 libtsan2 python3 python3-jinja2 git"
+test="$build $demo libcmocka-dev libasan8 libubsan1 libtsan2 openssl python3 python3-jinja2 git"
 browser="chromium fonts-dejavu-core"
 peer="git"
 dev="clang clang-format clang-tidy libclang-rt-14-dev"
