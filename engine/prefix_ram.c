@@ -82,6 +82,8 @@ enum sl_status sl_prefix_ram_keep(struct sl_prefix_ram *r, uint32_t node) {
     r->kept[slot].parent = sl_prefix_key(t, sl_prefix_parent(t, node));
     memcpy(r->kept[slot].ids, sl_prefix_ids(t, node), sizeof r->kept[slot].ids);
     enum sl_status st = sl_page_copy(r->e, node, r->data + slot * r->page_bytes, false);
+    if (st != SL_OK) /* nobody may find what has not arrived */
+        sl_block_index_remove(&r->index, slot);
     sl_gauge(prefix_ram_pages, r->index.n_blocks);
     return st;
 }

@@ -586,12 +586,13 @@ static void show_experts(struct sl_engine *e) {
 void *sl_scheduler_main(void *arg) {
     struct sl_engine *e = arg;
     uint32_t n_running = 0;
+    bool stepped = false; /* who follows is looked at again: who led may have ended or parked */
     uint64_t started_ns = sl_now_ns();
     show_experts(e);
     for (;;) {
         pthread_mutex_lock(&e->lock);
         e->idle_ns = sl_now_ns();
-        while (!e->poked && !n_running && !(e->waiting.n && can_admit(e)) &&
+        while (!e->poked && !n_running && !stepped && !(e->waiting.n && can_admit(e)) &&
                sl_now_ns() < e->next_deadline_ns)
             wait_for_work(e);
         e->poked = false;
@@ -621,7 +622,8 @@ void *sl_scheduler_main(void *arg) {
         show_experts(e);
         if (stop)
             break;
-        if (n_running) {
+        stepped = n_running > 0;
+        if (stepped) {
             run_step(e);
             uint64_t last = e->heat_saved_ns ? e->heat_saved_ns : started_ns;
             keep_heat(e, sl_now_ns(), last + e->heat_busy_ns);

@@ -221,6 +221,56 @@ static void a_leader_that_leaves(void **state) {
     sl_engine_destroy(&e);
 }
 
+/* Within half a minute, so that a run that nobody goes on with is a failure and not a hang. */
+static bool finishes(struct run *r) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 30;
+    int rc = 0;
+    pthread_mutex_lock(&r->lock);
+    while (!r->n_finish && rc == 0)
+        rc = pthread_cond_timedwait(&r->changed, &r->lock, &until);
+    bool finished = r->n_finish > 0;
+    pthread_mutex_unlock(&r->lock);
+    return finished;
+}
+
+/* Its two are submitted between two steps, so that they are admitted together. */
+static void submit_both(struct run *first) {
+    struct run **r = first->user;
+    submit(first->engine, r[0]);
+    submit(first->engine, r[1]);
+}
+
+/* Who follows goes on when who led has nothing left to do after that step, and nobody else stirs
+ * the scheduler: it has had all its tokens, or its client does not read. */
+static void a_leader_that_needs_no_other_step(void **state) {
+    (void)state;
+    for (uint32_t parks = 0; parks < 2; parks++) {
+        struct sl_engine *e = engine_of(2, 600, 256);
+        struct run *r[2] = {make(37, 200, 1, 200, 1 + 4 * parks), make(37, 200, 1, 200, 5)};
+        struct run *first = make(38, 10, 1, 10, 1);
+        first->user = r;
+        first->on_finish = submit_both;
+        r[0]->hold_at = parks;
+        submit(e, first);
+        assert_true(finishes(r[1]));
+        assert_int_equal(r[1]->result.n_cached, 192);
+        if (parks) {
+            r[0]->hold_at = 0;
+            sl_engine_resume(e, &r[0]->req);
+        }
+        wait_run(r[0]);
+        wait_run(first);
+        assert_as_plain(e, r[0]);
+        assert_as_plain(e, r[1]);
+        free_run(r[0]);
+        free_run(r[1]);
+        free_run(first);
+        sl_engine_destroy(&e);
+    }
+}
+
 /* A pool of little more than what runs: old texts give way, and come back right. */
 static void old_texts_give_way(void **state) {
     (void)state;
@@ -324,6 +374,7 @@ int main(void) {
         cmocka_unit_test(no_cache_takes_and_leaves_nothing),
         cmocka_unit_test(choices_share_their_prompt),
         cmocka_unit_test(a_leader_that_leaves),
+        cmocka_unit_test(a_leader_that_needs_no_other_step),
         cmocka_unit_test(old_texts_give_way),
         cmocka_unit_test(more_pages_keep_more),
         cmocka_unit_test(parked_sessions_find_their_text_again),
