@@ -7,7 +7,7 @@
  * steps. Weights are random bytes; the graph's logits are compared with the single ops', bit by
  * bit.
  *
- * Usage: bench_token [--seconds S] [--layers N] [--parts] [--prefill] [--decode] */
+ * Usage: bench_token [--seconds S] [--layers N] [--parts] [--prefill] [--decode] [--cpu] */
 #include "backends/cpu/cpu.h"
 #include "backends/cuda/cuda.h"
 #include "common/clock.h"
