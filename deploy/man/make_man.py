@@ -17,14 +17,18 @@ def help_of(program, *command):
     return subprocess.run([program, *command, "--help"], stdout=subprocess.PIPE, check=True, text=True).stdout.rstrip().split("\n")
 
 
+OPTION = re.compile(r"  (-\w, |    )?(--?[a-z].*?)(?:  +(.*))?$")
+
+
 def options(lines):
-    """Turns the body of a help text into roff: headings, options with their texts, plain lines."""
+    """Turns the body of a help text into roff: headings, options with their texts, paragraphs."""
     out = []
-    for line in lines:
-        heading = re.fullmatch(r"([A-Z][A-Za-z ]*):?", line)
-        option = re.match(r"  (-\w, |    )?(--?[a-z].*?)(?:  +(.*))?$", line)
+    begun = False  # a paragraph, by the line before
+    for line, after in zip(lines, lines[1:] + [""]):
+        option = OPTION.match(line)
+        heading = line[:1].isupper() and OPTION.match(after)
         if heading:
-            out.append(f".SS {escape(heading[1])}")
+            out.append(f".SS {escape(line.rstrip(':'))}")
         elif option:
             name = (option[1] or "").strip() + (" " if (option[1] or "").strip() else "") + option[2]
             out += [".TP", f"\\fB{escape(name)}\\fR"]
@@ -32,9 +36,10 @@ def options(lines):
                 out.append(escape(option[3]))
         elif line.strip():
             if not line.startswith("   "):
-                out.append(".PP" if not out or not out[-1].startswith(".PP") else "")
+                out += [".br" if line.startswith(" ") else ".PP"] if line.startswith(" ") or not begun else []
             out.append(escape(line.strip()))
-    return [o for o in out if o]
+        begun = bool(line.strip()) and not heading and not option
+    return out
 
 
 def page(name, title, version, lines):
