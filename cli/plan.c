@@ -267,7 +267,8 @@ int sl_cmd_plan(int argc, char **argv) {
         .usage = "sluice plan -m MODEL [--ram 2GiB] [--ctx 8192] [--parallel 4] [--json]",
         .notes = "The ceilings are arithmetic: bytes over bandwidth, KV and latency left out. "
                  "Causal: a read\nstarts when the router has spoken; overlap: with perfect "
-                 "look-ahead. Exit code 1: it does not fit.\n",
+                 "look-ahead. They are a CPU's:\n`sluice bench` has those of a GPU. Exit code 1: "
+                 "it does not fit.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .positional = "MODEL",
