@@ -253,26 +253,38 @@ void sl_tiers_payload(const struct sl_tiers *t, struct sl_expert_id id, size_t *
                  l->extent[SL_EXPERT_EXTENTS - 1].size_bytes - *out_from;
 }
 
+void sl_tiers_leave(struct sl_tiers *t, struct sl_expert_id id) {
+    *sl_tiers_at(t, id) = SL_TIERS_NO_SLOT;
+    t->n_on--;
+    sl_cache_elsewhere(t->host, id, false);
+}
+
+static enum sl_status send_down(struct sl_tiers *t, uint8_t *to, const char *from, size_t bytes) {
+    sl_point point;
+    if (t->up_open)
+        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_DOWN, SL_QUEUE_UP, t->up_point));
+    SL_TIERS_TRY(sl_device_copy(t->dev, SL_QUEUE_DOWN, to, from, bytes));
+    SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_DOWN, &point));
+    return sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_DOWN, point);
+}
+
 /* The expert that loses its slot goes down to the host, if it is worth a slot there. */
 static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, const char *slot) {
     struct sl_tiers *t = f->tiers;
     struct sl_fill fill;
-    *sl_tiers_at(t, id) = SL_TIERS_NO_SLOT;
-    t->n_on--;
-    sl_cache_elsewhere(t->host, id, false);
+    sl_tiers_leave(t, id);
     if (sl_cache_has(t->host, id) || t->n_going_down == t->layout->n_expert ||
         !sl_cache_prefetch(t->host, SL_PREFETCH_MOVE, &id, 1, sl_fetch_now(f), &fill))
         return SL_OK;
-    t->going_down[t->n_going_down++] = fill.lease;
     size_t from, bytes;
-    sl_point point;
     sl_tiers_payload(t, id, &from, &bytes);
-    if (t->up_open)
-        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_DOWN, SL_QUEUE_UP, t->up_point));
-    SL_TIERS_TRY(sl_device_copy(t->dev, SL_QUEUE_DOWN,
-                                sl_slots_at(f->slots, fill.lease.slot) + from, slot + from, bytes));
-    SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_DOWN, &point));
-    SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_DOWN, point));
+    enum sl_status st =
+        send_down(t, sl_slots_at(f->slots, fill.lease.slot) + from, slot + from, bytes);
+    if (st != SL_OK) {
+        sl_cache_filled(t->host, fill.lease, st, sl_fetch_now(f));
+        return st;
+    }
+    t->going_down[t->n_going_down++] = fill.lease;
     t->stats.demotions++;
     t->stats.down_bytes += bytes;
     sl_count(expert_demotions_total, 1);
@@ -353,6 +365,10 @@ void sl_tiers_warm(struct sl_fetch *f) {
             st = sl_device_mark(t->dev, SL_QUEUE_UP, &point);
         if (st == SL_OK)
             st = sl_tiers_keep(t, lease, true, SL_QUEUE_UP, point);
+        if (st != SL_OK) { /* a copy may have begun all the same */
+            (void)!sl_device_sync(t->dev);
+            sl_cache_release(t->host, &lease, 1);
+        }
         n++;
     }
     if (n && st == SL_OK)

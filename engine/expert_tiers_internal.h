@@ -50,6 +50,7 @@ struct sl_tiers {
     uint32_t n_window, n_window_used;
     size_t window_slot_bytes;
     struct sl_tiers_move *moves; /* [n_expert] of the call that runs */
+    uint32_t n_moves, n_moved;   /* decided; of them begun */
     uint16_t *once;              /* [n_window] experts that it copied into the window */
     struct sl_held *group;       /* [n_expert] copied up by the call that runs */
     uint32_t n_group;
@@ -105,6 +106,8 @@ void sl_tiers_payload(const struct sl_tiers *t, struct sl_expert_id id, size_t *
  * enqueued after sl_tiers_up_done see it. */
 enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_fill *fill,
                                 uint32_t host_slot) SL_MUST_CHECK;
+/* The expert's device slot is another's. */
+void sl_tiers_leave(struct sl_tiers *t, struct sl_expert_id id);
 /* Ops enqueued from now on run after the copies up so far. */
 enum sl_status sl_tiers_up_done(struct sl_tiers *t, sl_point *out_point) SL_MUST_CHECK;
 /* Pins what is there and ready. */

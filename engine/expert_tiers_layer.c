@@ -61,7 +61,7 @@ static enum sl_status claim(struct sl_fetch *f, struct sl_expert_id id, bool wai
 /* Takes held expert i, which is ready in the host, up if that pays: at once when several rows need
  * it, else when the group's other copies have been enqueued, since its slot may have to be emptied
  * first. *out_up: it does; then its device lease is, or will be, in the group. */
-static enum sl_status consider(struct sl_fetch *f, uint32_t i, uint32_t *n_moves, bool *out_up) {
+static enum sl_status consider(struct sl_fetch *f, uint32_t i, bool *out_up) {
     struct sl_tiers *t = f->tiers;
     const struct sl_held *h = &f->held[i];
     struct sl_fill fill;
@@ -78,15 +78,16 @@ static enum sl_status consider(struct sl_fetch *f, uint32_t i, uint32_t *n_moves
     }
     *out_up = sl_cache_prefetch(t->cache, SL_PREFETCH_MOVE, &h->id, 1, sl_fetch_now(f), &fill);
     if (*out_up)
-        t->moves[(*n_moves)++] = (struct sl_tiers_move){fill, i};
+        t->moves[t->n_moves++] = (struct sl_tiers_move){fill, i};
     return SL_OK;
 }
 
-static enum sl_status make_moves(struct sl_fetch *f, uint32_t n_moves) {
+static enum sl_status make_moves(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
-    for (uint32_t i = 0; i < n_moves; i++) {
-        const struct sl_held *h = &f->held[t->moves[i].held];
-        SL_TIERS_TRY(sl_tiers_copy_up(f, &t->moves[i].fill, h->lease.slot));
+    while (t->n_moved < t->n_moves) {
+        const struct sl_tiers_move *m = &t->moves[t->n_moved++];
+        const struct sl_held *h = &f->held[m->held];
+        SL_TIERS_TRY(sl_tiers_copy_up(f, &m->fill, h->lease.slot));
         t->group[t->n_group++] =
             (struct sl_held){h->id, sl_tiers_pin(t->cache, h->id, sl_fetch_now(f))};
     }
@@ -153,14 +154,14 @@ static enum sl_status point_after(struct sl_fetch *f, sl_point *out_point) {
 static enum sl_status begin_copies(struct sl_fetch *f, uint32_t n, uint32_t *out_n_now,
                                    uint32_t *out_n_once) {
     struct sl_tiers *t = f->tiers;
-    uint32_t n_moves = 0;
+    t->n_moves = t->n_moved = 0;
     *out_n_now = t->n_hits;
     *out_n_once = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct sl_held *h = &f->held[i];
         uint32_t pairs = f->pair_count[h->id.expert];
         bool up;
-        SL_TIERS_TRY(consider(f, i, &n_moves, &up));
+        SL_TIERS_TRY(consider(f, i, &up));
         if (up)
             continue;
         if (pairs == 1 && t->n_window_used < t->n_window) {
@@ -176,7 +177,7 @@ static enum sl_status begin_copies(struct sl_fetch *f, uint32_t n, uint32_t *out
         t->stats.in_place_bytes += bytes;
         sl_count(link_read_bytes_total, bytes);
     }
-    return make_moves(f, n_moves);
+    return make_moves(f);
 }
 
 /* Keeps the leases of all that the calls of this group use. */
@@ -188,11 +189,15 @@ static enum sl_status keep_group(struct sl_fetch *f, uint32_t n) {
         SL_TIERS_TRY(sl_tiers_keep(t, t->hits[t->n_hits - 1].lease, false, SL_QUEUE_OPS, done));
     for (; t->n_group; t->n_group--)
         SL_TIERS_TRY(sl_tiers_keep(t, t->group[t->n_group - 1].lease, false, SL_QUEUE_OPS, done));
-    for (uint32_t i = 0; i < n; i++)
-        SL_TIERS_TRY(sl_tiers_keep(t, f->held[i].lease, true, SL_QUEUE_OPS, done));
-    memmove(f->held, f->held + n, (f->n_held - n) * sizeof *f->held);
-    f->n_held -= n;
-    return SL_OK;
+    enum sl_status st = SL_OK;
+    uint32_t n_kept = 0;
+    while (n_kept < n && st == SL_OK) {
+        st = sl_tiers_keep(t, f->held[n_kept].lease, true, SL_QUEUE_OPS, done);
+        n_kept += st == SL_OK;
+    }
+    memmove(f->held, f->held + n_kept, (f->n_held - n_kept) * sizeof *f->held);
+    f->n_held -= n_kept;
+    return st;
 }
 
 /* Computes the hits and the first n of held: what is there or read in place at once, then what is
@@ -230,7 +235,7 @@ static enum sl_status run_group(struct sl_fetch *f, uint32_t n, bool last, struc
     return keep_group(f, n);
 }
 
-enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
+static enum sl_status run_groups(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
     SL_TIERS_TRY(sl_tiers_settle_passed(f->tiers));
     uint32_t most = n;
     if (f->rows.n > f->rows.n_decode) {
@@ -243,4 +248,25 @@ enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *o
         n -= m;
     } while (n);
     return SL_OK;
+}
+
+/* A call has failed, and the device may go on: nothing of the call stays behind. Its leases are
+ * given back next, so no copy and no op may still be using them. */
+static void abandon(struct sl_fetch *f, enum sl_status why) {
+    struct sl_tiers *t = f->tiers;
+    (void)!sl_device_sync(t->dev); /* a lost device has nothing under way */
+    for (; t->n_moved < t->n_moves; t->n_moved++) {
+        const struct sl_fill *fill = &t->moves[t->n_moved].fill;
+        if (fill->evicted)
+            sl_tiers_leave(t, fill->victim);
+        sl_cache_filled(t->cache, fill->lease, why, sl_fetch_now(f));
+    }
+    memset(f->in_call, 0, f->layout->n_expert);
+}
+
+enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
+    enum sl_status st = run_groups(f, n, op);
+    if (st != SL_OK)
+        abandon(f, st);
+    return st;
 }

@@ -614,9 +614,11 @@ void *sl_scheduler_main(void *arg) {
             admit(e);
             struct sl_err err;
             enum sl_status st = settle(e);
-            if (st != SL_OK)
-                break_down(e, st,
-                           (sl_fail(&err, st, "the page table: %s", sl_status_text(st)), &err));
+            if (st != SL_OK) { /* no page is certain now: no further step */
+                sl_fail(&err, st, "the page table: %s", sl_status_text(st));
+                break_down(e, st, &err);
+                finish_all(e, SL_FINISH_ERROR, st, err.text);
+            }
         }
         n_running = update_gauges(e);
         show_experts(e);

@@ -183,13 +183,66 @@ static void lost_card(void **state) {
     assert_true(n_lost >= 28);
 }
 
+static void run_all(struct sl_engine *e, struct run *run[N_RUNS]) {
+    for (uint32_t i = 0; i < N_RUNS; i++) {
+        run[i] = new_run(5 + i, 3 + 20 * i, model.model->hp.n_vocab, N_ANSWER);
+        run[i]->req.ignore_eog = run[i]->req.logprobs = true;
+        submit(e, run[i]);
+    }
+    for (uint32_t i = 0; i < N_RUNS; i++)
+        wait_run(run[i]);
+}
+
+static void free_all(struct run *run[N_RUNS]) {
+    for (uint32_t i = 0; i < N_RUNS; i++)
+        free_run(run[i]);
+}
+
+/* A copy or a call that is refused costs its step: all other answers are what they would be. */
+static void refused_call(void **state) {
+    (void)state;
+    struct run *plain[N_RUNS], *run[N_RUNS];
+    uint32_t n_refused = 0;
+    for (uint64_t at = 0; at < 260; at += at < 60 ? 1 : 7) {
+        struct card_source source;
+        card_source_init(&source, &(struct card_config){.n_threads = 1});
+        struct sl_engine_config c = config_for(&source, true);
+        source.config.refuse = at;
+        struct sl_engine *e;
+        assert_ok(sl_engine_create(model.model, &c, NULL, &e, &test_err));
+        uint32_t n_rounds = 0;
+        for (uint32_t round = 0; round < 2; round++) {
+            uint32_t n_failed = 0;
+            run_all(e, run);
+            for (uint32_t i = 0; i < N_RUNS; i++) {
+                n_failed += run[i]->result.status != SL_OK;
+                if (run[i]->result.status != SL_OK)
+                    assert_int_equal(run[i]->result.status, SL_ERR_DEVICE_OOM);
+                else if (at)
+                    assert_same_tokens(plain[i], run[i]);
+            }
+            n_rounds += n_failed > 0;
+            if (at || round)
+                free_all(run);
+            else
+                memcpy(plain, run, sizeof plain);
+        }
+        assert_true(n_rounds <= (at > 0));
+        n_refused += n_rounds;
+        sl_engine_destroy(&e);
+        all_given_back(&source);
+    }
+    free_all(plain);
+    print_message("figure: refused in %u runs\n", n_refused);
+    assert_true(n_refused >= 59);
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR + 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_device_memory),
-        cmocka_unit_test(small_card),
-        cmocka_unit_test(no_overflow),
-        cmocka_unit_test(lost_card),
+        cmocka_unit_test(no_device_memory), cmocka_unit_test(small_card),
+        cmocka_unit_test(no_overflow),      cmocka_unit_test(lost_card),
+        cmocka_unit_test(refused_call),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);
 }

@@ -70,7 +70,7 @@ struct card {
     struct fifo *recording; /* NULL: ops go to their queue */
     struct sl_expert_ref *refs;
     uint64_t memory_bytes, used_bytes;
-    uint64_t n_allocs, n_copies, n_waits;
+    uint64_t n_allocs, n_copies, n_waits, n_refusable;
     bool lost;
 };
 
@@ -315,6 +315,8 @@ static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst,
         c->lost = true;
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
+    if (++c->n_refusable == c->source->config.refuse)
+        return SL_ERR_DEVICE_OOM;
     either(c, dst); /* a wrong address shows here, where the caller is */
     either(c, src);
     s->up_bytes += q == SL_QUEUE_UP ? bytes : 0;
@@ -474,6 +476,8 @@ static enum sl_status card_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct card *c = (struct card *)d;
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
+    if (++c->n_refusable == c->source->config.refuse)
+        return SL_ERR_DEVICE_OOM;
     c->source->stats.n_ops++;
     struct entry *e = push(c->recording ? c->recording : &c->queue[SL_QUEUE_OPS]);
     e->kind = OP;

@@ -19,6 +19,7 @@ struct card_config {
     /* Faults: the number, from 1, of the call that fails; 0 = none. */
     uint64_t fail_alloc; /* of alloc: out of memory */
     uint64_t fail_copy;  /* of copy: the card is lost from then on */
+    uint64_t refuse;     /* of copy or moe: no memory for it; goes on */
     uint64_t fail_wait;  /* of download, sync and await: likewise */
 };
 
