@@ -4,6 +4,7 @@
 
 #define MAX_DEPTH 8u
 #define MAX_WORK  1000u /* schemas looked at: references can multiply */
+#define MAX_ENUM  1000u /* values of an enum looked at; more of them are of any type */
 
 uint32_t sl_json_type_of(const json_t *v) {
     switch (json_typeof(v)) {
@@ -66,8 +67,9 @@ static uint32_t types_of(const json_t *root, const json_t *s, uint32_t depth, ui
     const json_t *values = json_object_get(s, "enum"), *one = json_object_get(s, "const");
     if (one)
         types &= sl_json_type_of(one);
-    uint32_t of_values = json_array_size(values) ? 0 : SL_JSON_ANY;
-    for (size_t i = 0; i < json_array_size(values); i++)
+    size_t n_values = json_array_size(values);
+    uint32_t of_values = n_values && n_values <= MAX_ENUM ? 0 : SL_JSON_ANY;
+    for (size_t i = 0; of_values != SL_JSON_ANY && i < n_values; i++)
         of_values |= sl_json_type_of(json_array_get(values, i));
     types &= of_values;
     for (size_t k = 0; k < 2; k++) {

@@ -329,7 +329,6 @@ static json_t *translate(const json_t *body, struct sl_http_error *e) {
                                              "seed",
                                              "cache_prompt",
                                              "timeout_s",
-                                             "timeout_s",
                                              "presence_penalty",
                                              "frequency_penalty",
                                              "repeat_penalty"};

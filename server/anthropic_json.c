@@ -1,6 +1,7 @@
 /* The bodies, events and errors of Anthropic's Messages API.
  * Source: Anthropic API reference: the Message object, "Streaming messages", "Errors". */
 #include "server/anthropic.h"
+#include "server/json_scan.h"
 #include "server/renderer.h"
 
 #include <string.h>
@@ -133,14 +134,19 @@ static void put_call_head(struct sl_buf *b, const struct sl_choice *c, uint32_t 
 }
 
 /* A call's arguments are an object here, not its text: what is none (the answer was cut off) is
- * shown as an empty one, as streams' clients do. */
+ * shown as an empty one, as streams' clients do. Not parsed: digits stay as the model wrote them.
+ */
 static void put_input(struct sl_buf *b, const struct sl_buf *arguments) {
-    json_t *v = json_loadb(arguments->ptr ? arguments->ptr : "", arguments->len, 0, NULL);
-    if (json_is_object(v))
+    struct sl_json_scan scan = {0};
+    size_t taken = 0;
+    bool object =
+        arguments->len && arguments->ptr[0] == '{' &&
+        sl_json_scan(&scan, arguments->ptr, arguments->len, &taken) == SL_JSON_SCAN_DONE &&
+        taken == arguments->len;
+    if (object)
         sl_buf_put(b, arguments->ptr, arguments->len);
     else
         sl_buf_puts(b, "{}");
-    json_decref(v);
 }
 
 static void put_block(struct sl_buf *b, const struct sl_choice *c, const struct sl_segment *g) {

@@ -7,6 +7,8 @@
 #include "server/responses.h"
 #include "server/translate.h"
 
+#include "model/answer_grammar.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,6 +163,9 @@ static bool read_tools(struct sl_translation *t, const json_t *body, const json_
         return true;
     if (!json_is_array(tools))
         return sl_http_bad(e, "tools", "'tools' must be an array, not %s", sl_json_kind(tools));
+    if (json_array_size(tools) > SL_MAX_TOOLS)
+        return sl_http_bad(e, "tools", "'tools' holds %zu tools; at most %u are supported",
+                           json_array_size(tools), SL_MAX_TOOLS);
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *tool = json_array_get(tools, i);
         const char *type = json_string_value(json_object_get(tool, "type"));
@@ -199,8 +204,10 @@ static bool read_tool_choice(struct sl_translation *t, const json_t *body, const
     }
     if (type && strcmp(type, "allowed_tools") == 0) {
         *allowed = json_object_get(choice, "tools");
-        if (!json_is_array(*allowed))
-            return sl_http_bad(e, "tool_choice.tools", "'tool_choice.tools' must be an array");
+        if (!json_is_array(*allowed) || json_array_size(*allowed) > SL_MAX_TOOLS)
+            return sl_http_bad(e, "tool_choice.tools",
+                               "'tool_choice.tools' must be an array of at most %u tools",
+                               SL_MAX_TOOLS);
         sl_translate_copy(t, choice, "mode", "tool_choice");
         return true;
     }
@@ -223,7 +230,6 @@ static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_err
                                              "seed",
                                              "stop",
                                              "cache_prompt",
-                                             "timeout_s",
                                              "timeout_s",
                                              "presence_penalty",
                                              "frequency_penalty",

@@ -392,8 +392,7 @@ static bool step(struct sl_splitter *s) {
     }
 }
 
-/* Bytes at the end that are the start of a character. */
-static size_t unfinished(const char *text, size_t n) {
+size_t sl_split_unfinished(const char *text, size_t n) {
     for (size_t k = 1; k <= 3 && k <= n; k++) {
         unsigned char c = (unsigned char)text[n - k];
         if (c < 0x80)
@@ -407,7 +406,7 @@ static size_t unfinished(const char *text, size_t n) {
 static enum sl_status run(struct sl_splitter *s) {
     s->n = s->held.len - s->pos;
     if (!s->ended && s->n)
-        s->n -= unfinished(sl_split_text(s), s->n);
+        s->n -= sl_split_unfinished(sl_split_text(s), s->n);
     while (step(s))
         ;
     if (s->pos == s->held.len) {

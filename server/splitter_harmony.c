@@ -54,7 +54,7 @@ static bool header_step(struct sl_splitter *s) {
         return false;
     if (m == SL_SPLIT_NO) {
         /* Not to be taken for a header again. */
-        sl_split_take(s, at);
+        sl_split_take(s, at - sl_split_unfinished(sl_split_text(s), at));
         return sl_split_call_fail(s);
     }
     struct sl_str header = {sl_split_text(s), at};

@@ -87,6 +87,8 @@ static inline const char *sl_split_text(const struct sl_splitter *s) {
 
 /* ---- splitter.c ---- */
 void sl_split_emit(struct sl_splitter *s, enum sl_part_kind kind, const char *text, size_t len);
+/* Bytes at the end of text that are the start of a character: no part is cut in one. */
+size_t sl_split_unfinished(const char *text, size_t n);
 /* The first n bytes of the text are taken. */
 void sl_split_take(struct sl_splitter *s, size_t n);
 /* White space from byte `from` on: the index of the first other byte. */

@@ -172,7 +172,9 @@ static bool pass_step(struct sl_splitter *s) {
     size_t taken, room = SL_SPLIT_HELD_BYTES -
                          (s->raw.len < SL_SPLIT_HELD_BYTES ? s->raw.len : SL_SPLIT_HELD_BYTES);
     bool bounded = !s->config->hold_calls;
-    size_t n = bounded && s->n > room ? room : s->n;
+    size_t n = s->n;
+    if (bounded && n > room)
+        n = room - sl_split_unfinished(sl_split_text(s), room);
     if (s->n == 0)
         return false;
     enum sl_json_scan_result r =

@@ -65,21 +65,28 @@ static bool calls_as_text(json_t *message) {
     return set_text(message, "content", &b);
 }
 
-/* A tool's result becomes the user's, and joins those before it: roles take turns. */
-static bool result_as_text(json_t *messages, size_t i, bool joins, bool result) {
-    json_t *message = json_array_get(messages, i);
-    json_t *to = joins ? json_array_get(messages, i - 1) : message;
-    struct sl_buf b = {0};
-    if (joins) {
-        put_string(&b, json_object_get(to, "content"));
-        sl_buf_puts(&b, "\n");
-    }
-    sl_buf_puts(&b, result ? "<tool_response>\n" : "");
-    put_string(&b, json_object_get(message, "content"));
-    sl_buf_puts(&b, result ? "\n</tool_response>" : "");
-    return set_text(to, "content", &b) &&
-           json_object_set_new(to, "role", json_string("user")) == 0 &&
-           (!joins || json_array_remove(messages, i) == 0);
+/* Results of tools become the user's, and join each other and the user's words behind them: roles
+ * take turns. The text is kept until all is there, so that many results cost no more than few. */
+struct turn {
+    json_t *message; /* the first one; borrowed, NULL = none is open */
+    struct sl_buf text;
+};
+
+static void turn_add(struct turn *t, json_t *message, bool result) {
+    if (t->message)
+        sl_buf_puts(&t->text, "\n");
+    else
+        t->message = message;
+    sl_buf_puts(&t->text, result ? "<tool_response>\n" : "");
+    put_string(&t->text, json_object_get(message, "content"));
+    sl_buf_puts(&t->text, result ? "\n</tool_response>" : "");
+}
+
+static bool turn_end(struct turn *t) {
+    json_t *m = t->message;
+    t->message = NULL;
+    return !m || (set_text(m, "content", &t->text) &&
+                  json_object_set_new(m, "role", json_string("user")) == 0);
 }
 
 static bool add_hint(json_t *messages, const json_t *tools, bool in_user_message) {
@@ -115,20 +122,26 @@ static bool add_hint(json_t *messages, const json_t *tools, bool in_user_message
 }
 
 bool sl_tools_as_text(json_t *messages, const json_t *tools, bool in_user_message) {
-    bool before = false, ok = true; /* the message before is made of a result */
-    for (size_t i = 0; i < json_array_size(messages) && ok;) {
+    struct turn turn = {0};
+    size_t n = 0; /* messages that stay */
+    bool ok = true;
+    for (size_t i = 0; i < json_array_size(messages) && ok; i++) {
         json_t *m = json_array_get(messages, i);
-        bool result = is_role(m, "tool") || is_role(m, "function");
-        size_t n = json_array_size(messages);
-        if (result || (before && is_role(m, "user"))) {
-            ok = result_as_text(messages, i, before, result);
-            before = result;
+        bool result = is_role(m, "tool") || is_role(m, "function"), joins = turn.message != NULL;
+        if (result || (joins && is_role(m, "user"))) {
+            turn_add(&turn, m, result);
+            ok = result || turn_end(&turn);
+            if (joins)
+                continue;
         } else {
-            before = false;
-            ok = !json_object_get(m, "tool_calls") || calls_as_text(m);
+            ok = turn_end(&turn) && (!json_object_get(m, "tool_calls") || calls_as_text(m));
         }
-        i += json_array_size(messages) == n;
+        ok = ok && (n == i || json_array_set(messages, n, m) == 0);
+        n++;
     }
+    ok = turn_end(&turn) && ok;
+    while (ok && json_array_size(messages) > n)
+        ok = json_array_remove(messages, json_array_size(messages) - 1) == 0;
     return ok && (!tools || add_hint(messages, tools, in_user_message));
 }
 

@@ -112,8 +112,16 @@ static void test_responses_fields(void **state) {
               "{'tools':[{'type':'function','function':{'name':'g'}}]}");
 }
 
+#define FOUR(s) s s s s
+#define MANY    FOUR(FOUR(FOUR(FOUR("0,")))) "0"
+
 static void test_responses_errors(void **state) {
     (void)state;
+    /* Before each of one list is looked for in the other. */
+    NO_RESPONSES("'input':'x','tools':[" MANY "]", "tools", "at most 256");
+    NO_RESPONSES("'input':'x','tool_choice':{'type':'allowed_tools','mode':'auto','tools':[" MANY
+                 "]}",
+                 "tool_choice.tools", "at most 256");
     NO_RESPONSES("'model':'m'", "input", "absent");
     NO_RESPONSES("'input':[]", "input", "at least one");
     NO_RESPONSES("'input':'x','previous_response_id':'resp_1'", "previous_response_id",

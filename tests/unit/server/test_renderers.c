@@ -284,6 +284,14 @@ static void test_messages_whole(void **state) {
     expect_at(v, "stop_reason", "'max_tokens'");
     json_decref(v);
     done(&ex);
+    /* What a parser has no room for is an object as well. */
+    static const struct said large[] = {
+        {SL_PART_CALL, "f"}, {SL_PART_ARGUMENTS, "{\"a\":18446744073709551616,\"b\":\"\\u0000\"}"}};
+    begin_message(&ex, false);
+    say(ex.gen, large, 2, SL_END_STOP);
+    sl_buf_put(&ex.gen->out, "", 1);
+    assert_non_null(strstr(ex.gen->out.ptr, "\"input\":{\"a\":18446744073709551616,"));
+    done(&ex);
     begin_message(&ex, false);
     ex.gen->choices[0].stop.which = 1;
     say(ex.gen, NULL, 0, SL_END_STOP_STRING);

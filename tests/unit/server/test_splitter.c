@@ -32,6 +32,8 @@ static void note(void *ctx, const struct sl_part *p) {
     }
     if (p->kind == SL_PART_ARGUMENTS)
         assert_int_equal(p->call + 1, l->n_calls);
+    if (p->text.len) /* a part begins with a character */
+        assert_int_not_equal((unsigned char)p->text.ptr[0] & 0xc0, 0x80);
     bool joins = l->kind == (int)p->kind && p->kind != SL_PART_CALL;
     if (!joins)
         sl_buf_puts(&l->text, p->kind == SL_PART_CONTENT     ? "\nC:"
@@ -394,11 +396,42 @@ static void cut_at_random(void **state) {
     json_decref(t);
 }
 
+/* Where a bound is reached nothing is cut in a character: a stream could not show its halves. */
+static void bounds_keep_characters_whole(void **state) {
+    (void)state;
+    json_t *t = tools();
+    struct setting header = {.format = "harmony"}, early = {.format = "hermes"};
+    for (uint32_t shift = 0; shift < 3; shift++) {
+        struct sl_buf b = {0};
+        sl_buf_printf(&b, "<|channel|>%.*s", (int)shift, "ab");
+        for (uint32_t i = 0; i < 300; i++)
+            sl_buf_puts(&b, LOW);
+        char *got = split(&header, t, b.ptr, b.len, 0, shift == 1);
+        assert_int_equal(strlen(got), b.len + 3);
+        assert_memory_equal(got + 3, b.ptr, b.len);
+        free(got);
+        sl_buf_clear(&b);
+        sl_buf_printf(&b, "<tool_call>{\"x\": \"%.*s", (int)shift, "ab");
+        while (b.len < SL_SPLIT_HELD_BYTES + 100)
+            sl_buf_puts(&b, LOW);
+        got = split(&early, t, b.ptr, b.len, 0, shift == 1);
+        assert_int_equal(strlen(got), b.len + 3);
+        assert_memory_equal(got + 3, b.ptr, b.len);
+        free(got);
+        sl_buf_release(&b);
+    }
+    json_decref(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_every_family),   cmocka_unit_test(goes_on_with_the_prompts_header),
-        cmocka_unit_test(without_tools),        cmocka_unit_test(gives_back_what_does_not_parse),
-        cmocka_unit_test(breaks_in_the_middle), cmocka_unit_test(text_behind_calls_is_content),
+        cmocka_unit_test(reads_every_family),
+        cmocka_unit_test(goes_on_with_the_prompts_header),
+        cmocka_unit_test(bounds_keep_characters_whole),
+        cmocka_unit_test(without_tools),
+        cmocka_unit_test(gives_back_what_does_not_parse),
+        cmocka_unit_test(breaks_in_the_middle),
+        cmocka_unit_test(text_behind_calls_is_content),
         cmocka_unit_test(cut_at_random),
     };
     return cmocka_run_group_tests_name("the splitter", tests, NULL, NULL);

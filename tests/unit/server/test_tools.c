@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "model/answer_format.h"
 #include "server/server.h"
+#include "server/tools.h"
 
 #include "client.h"
 
@@ -279,10 +280,54 @@ static void scripted_answers(void **state) {
             check_answer(&answers[i], stream);
 }
 
+static void expect_told(const char *given, const char *want) {
+    json_t *got = json_loads(given, 0, NULL), *wanted = json_loads(want, 0, NULL);
+    assert_true(got && wanted && sl_tools_as_text(got, NULL, false));
+    if (!json_equal(got, wanted))
+        json_dumpf(got, stderr, 0);
+    assert_true(json_equal(got, wanted));
+    json_decref(got);
+    json_decref(wanted);
+}
+
+#define ROLE(role, text) "{\"role\":\"" role "\",\"content\":\"" text "\"}"
+#define RESPONSE(text)   "<tool_response>\\n" text "\\n</tool_response>"
+#define CALLING                                                                                    \
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]}"
+#define CALLED                                                                                     \
+    ROLE("assistant",                                                                              \
+         "<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {}}\\n</tool_call>")
+
+static void results_as_text(void **state) {
+    (void)state;
+    expect_told("[]", "[]");
+    expect_told(
+        "[" ROLE("user", "q") "," CALLING "," ROLE("tool", "a") "," ROLE("function", "b") "," ROLE(
+            "user", "c") "," ROLE("user", "d") "," CALLING "," ROLE("tool", "e") "]",
+        "[" ROLE("user", "q") "," CALLED
+                              "," ROLE("user", RESPONSE("a") "\\n" RESPONSE("b") "\\nc") "," ROLE(
+                                  "user", "d") "," CALLED "," ROLE("user", RESPONSE("e")) "]");
+    expect_told("[" ROLE("tool", "a") "," ROLE("tool", "b") "," CALLING "," ROLE(
+                    "tool", "") "," ROLE("user", "c") "," ROLE("tool", "d") "]",
+                "[" ROLE("user", RESPONSE("a") "\\n" RESPONSE("b")) "," CALLED "," ROLE(
+                    "user", RESPONSE("") "\\nc") "," ROLE("user", RESPONSE("d")) "]");
+
+    /* Each may be copied a few times, not once for each that follows. */
+    json_t *many = json_array();
+    for (uint32_t i = 0; i < 400000; i++)
+        json_array_append_new(many, json_pack("{s:s,s:s}", "role", "tool", "content", ""));
+    assert_true(sl_tools_as_text(many, NULL, false));
+    assert_int_equal(json_array_size(many), 1);
+    assert_int_equal(json_string_length(json_object_get(json_array_get(many, 0), "content")),
+                     400000 * (sizeof "<tool_response>\n\n</tool_response>\n" - 1) - 1);
+    json_decref(many);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_templates),
         cmocka_unit_test(scripted_answers),
+        cmocka_unit_test(results_as_text),
     };
     return cmocka_run_group_tests_name("tools", tests, NULL, NULL);
 }
