@@ -1,6 +1,7 @@
 /* Calls in each family's form, as rules. */
 #include "model/answer_grammar_internal.h"
 
+#include "model/grammar.h"
 #include "model/json_types.h"
 
 #include <string.h>
@@ -200,13 +201,17 @@ static enum sl_status put_parameter(struct sl_answer_rules *c, uint32_t i, const
     return SL_OK;
 }
 
-static bool listed(const json_t *names, const char *name) {
-    for (size_t i = 0; i < json_array_size(names); i++) {
-        const char *n = json_string_value(json_array_get(names, i));
-        if (n && strcmp(n, name) == 0)
-            return true;
+/* Names as the members of an object, for lists that a stranger made long. NULL: out of memory. */
+static json_t *set_of(const json_t *names) {
+    json_t *set = json_object();
+    for (size_t i = 0; set && i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        if (name && json_object_set_new_nocheck(set, name, json_true()) != 0) {
+            json_decref(set);
+            set = NULL;
+        }
     }
-    return false;
+    return set;
 }
 
 /* Properties in the schema's order; those that are not required may be left out. */
@@ -230,12 +235,20 @@ static enum sl_status put_parameters(struct sl_answer_rules *c, uint32_t i, uint
         st = put_parameter(c, i, NULL, NULL, text_rule, b);
     if (json_is_object(p) && !properties)
         sl_buf_puts(b, "{0,16} ");
+    json_t *required = set_of(json_object_get(p, "required"));
+    if (!required)
+        return sl_fail(c->err, SL_ERR_NOMEM, "out of memory");
     json_object_foreach((json_t *)properties, key, s) {
+        if (st == SL_OK && c->b->len + b->len > SL_GRAMMAR_MAX_TEXT_BYTES) {
+            sl_fail(c->err, SL_ERR_INVALID, "its parameters make too large a grammar");
+            st = blame(c, i, SL_ERR_INVALID);
+        }
         if (st != SL_OK)
             break;
         st = put_parameter(c, i, key, s, text_rule, b);
-        sl_buf_puts(b, listed(json_object_get(p, "required"), key) ? " " : "? ");
+        sl_buf_puts(b, json_object_get(required, key) ? " " : "? ");
     }
+    json_decref(required);
     return st;
 }
 

@@ -363,6 +363,34 @@ static void refuses_schemas(void **state) {
     sl_buf_release(&text);
 }
 
+/* Of so many parameters none may be looked for among all of the others. */
+static void bounds_parameters(void **state) {
+    (void)state;
+    struct sl_tokenizer tok;
+    struct sl_err err;
+    init_tokenizer(&tok, false);
+    json_t *tools = parse("[{'function':{'name':'f','parameters':{'properties':{}}}}]");
+    json_t *p =
+        json_object_get(json_object_get(json_array_get(tools, 0), "function"), "parameters");
+    json_t *properties = json_object_get(p, "properties"), *required = json_array();
+    json_object_set_new(p, "required", required);
+    for (uint32_t i = 0; i < 200000; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%u", i);
+        json_object_set_new(properties, name, json_pack("{s:s}", "type", "string"));
+        json_array_append_new(required, json_string(name));
+    }
+    struct sl_answer_grammar g = {.format = sl_answer_format_named("qwen3-coder"),
+                                  .tok = &tok,
+                                  .tools = tools,
+                                  .choice = SL_TOOLS_REQUIRED};
+    struct sl_buf text = {0};
+    assert_int_equal(build(&g, &text, &err), SL_ERR_INVALID);
+    assert_non_null(strstr(err.text, "the function 'f': its parameters make too large a grammar"));
+    sl_buf_release(&text);
+    json_decref(tools);
+}
+
 static void checks_tools(void **state) {
     (void)state;
     static const struct {
@@ -399,9 +427,8 @@ static void checks_tools(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_family),
-        cmocka_unit_test(usual_texts),
-        cmocka_unit_test(refuses_schemas),
+        cmocka_unit_test(every_family),    cmocka_unit_test(usual_texts),
+        cmocka_unit_test(refuses_schemas), cmocka_unit_test(bounds_parameters),
         cmocka_unit_test(checks_tools),
     };
     return cmocka_run_group_tests_name("answer grammars", tests, NULL, NULL);
