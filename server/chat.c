@@ -36,6 +36,24 @@ static bool apply_form(json_t *messages, struct form form) {
     return ok;
 }
 
+/* Arguments that came as text are parsed for most templates: as bounded as the body itself. */
+static bool arguments_fit(const json_t *messages, uint32_t units, struct sl_http_error *e) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const json_t *calls = json_object_get(json_array_get(messages, i), "tool_calls");
+        for (size_t k = 0; k < json_array_size(calls); k++) {
+            const json_t *f = json_object_get(json_array_get(calls, k), "function");
+            const json_t *a = json_object_get(f, "arguments");
+            if (json_is_string(a) &&
+                !sl_json_take_units(json_string_value(a), json_string_length(a), &units))
+                return sl_http_bad(e, "messages",
+                                   "'messages': the arguments of tool calls, up to call %zu of "
+                                   "message %zu, hold too many values or nest too deep",
+                                   k, i);
+        }
+    }
+    return true;
+}
+
 static bool has_forms(const json_t *messages) {
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *m = json_array_get(messages, i);
@@ -174,7 +192,8 @@ static char *render(struct sl_exchange *ex, const json_t *body, const json_t *to
         return NULL;
     }
     char *text = NULL;
-    if (sl_prompt_may_fit(ex, text_bytes(messages), "messages")) {
+    if (arguments_fit(messages, sl_server_json_units(&ex->server->config), e) &&
+        sl_prompt_may_fit(ex, text_bytes(messages), "messages")) {
         struct sl_err err = {0};
         bool tell = v->format->prompt_hint && (tools || has_tool_messages(messages));
         enum sl_status st = tell ? render_told(ex, body, messages, tools, &text, out_len, &err)

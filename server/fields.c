@@ -99,7 +99,8 @@ bool sl_fields_read(const json_t *body, const struct sl_field *fields, uint32_t 
 
 /* Depth and size when parsed, by brackets, colons and commas outside strings: an upper bound for
  * valid JSON, and invalid JSON is refused by the parser afterwards. */
-static bool within_limits(const char *s, size_t len, uint32_t max_units, struct sl_http_error *e) {
+static bool within_limits(const char *s, size_t len, uint32_t max_units, uint32_t *out_units,
+                          struct sl_http_error *e) {
     uint32_t depth = 0, units = 0;
     bool in_string = false;
     for (size_t i = 0; i < len; i++) {
@@ -143,6 +144,16 @@ static bool within_limits(const char *s, size_t len, uint32_t max_units, struct 
                                "small objects",
                                max_units, max_units / 10);
     }
+    *out_units = units;
+    return true;
+}
+
+bool sl_json_take_units(const char *text, size_t len, uint32_t *units) {
+    struct sl_http_error unused;
+    uint32_t n;
+    if (!within_limits(text, len, *units, &n, &unused))
+        return false;
+    *units -= n;
     return true;
 }
 
@@ -152,7 +163,8 @@ json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
         sl_http_bad(e, NULL, "the request has no body; send a JSON object");
         return NULL;
     }
-    if (!within_limits(body, len, max_units, e))
+    uint32_t units;
+    if (!within_limits(body, len, max_units, &units, e))
         return NULL;
     json_error_t je;
     json_t *v = json_loadb(body, len, JSON_DECODE_ANY, &je);

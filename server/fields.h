@@ -41,5 +41,8 @@ const char *sl_json_kind(const json_t *v);
  * it. The caller owns the result (json_decref). NULL: e is set. */
 json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
                              struct sl_http_error *e);
+/* The same bounds for JSON in a string of a body: what it would take when parsed comes off *units.
+ * False: it nests too deep, or would take more than is left. */
+bool sl_json_take_units(const char *text, size_t len, uint32_t *units);
 
 #endif

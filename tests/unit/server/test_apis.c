@@ -390,6 +390,20 @@ static void test_rename(void **state) {
     free(quotes);
 }
 
+/* JSON in a string takes memory as well, once it is parsed for a template. */
+static void test_large_arguments(void **state) {
+    (void)state;
+    struct sl_buf b = {0};
+    sl_buf_puts(&b, "{'messages':[{'role':'assistant','tool_calls':[{'function':{'name':'f',"
+                    "'arguments':'{\\'a\\':[");
+    for (uint32_t i = 0; i < 400000; i++)
+        sl_buf_puts(&b, "{},");
+    sl_buf_puts(&b, "0]}'}}]}]}");
+    sl_buf_put(&b, "", 1);
+    refuse(sl_chat_handle, b.ptr, "messages", "hold too many values");
+    sl_buf_release(&b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_responses_input),  cmocka_unit_test(test_responses_fields),
@@ -397,7 +411,7 @@ int main(void) {
         cmocka_unit_test(test_billing_header),   cmocka_unit_test(test_messages_errors),
         cmocka_unit_test(test_count_tokens),     cmocka_unit_test(test_error_shapes),
         cmocka_unit_test(test_rename),           cmocka_unit_test(test_suffix),
-        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_shapes),           cmocka_unit_test(test_large_arguments),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
