@@ -5,7 +5,6 @@
 #include "model/json_types.h"
 
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SPACE_AFTER_CLOSE 64u /* between a value's end and the next tag */
@@ -209,38 +208,58 @@ static bool string_step(struct sl_splitter *s) {
 }
 
 /* Python's words, which models write for JSON's. */
-static json_t *python_word(const char *text, size_t len) {
-    if (len == 4 && memcmp(text, "True", 4) == 0)
-        return json_true();
-    if (len == 5 && memcmp(text, "False", 5) == 0)
-        return json_false();
-    return len == 4 && memcmp(text, "None", 4) == 0 ? json_null() : NULL;
+static const char *python_word(const char *text, size_t len) {
+    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (len == strlen(words[i][0]) && memcmp(text, words[i][0], len) == 0)
+            return words[i][1];
+    return NULL;
 }
 
+/* The type of the one JSON value that text is, which goes to s->fragment; 0: it is none. */
+static uint32_t json_value(struct sl_splitter *s, const char *text, size_t len) {
+    struct sl_json_scan scan = {0};
+    size_t taken;
+    sl_buf_clear(&s->fragment);
+    sl_json_scan_put(&scan, text, len, &taken, &s->fragment);
+    if (taken < len || !sl_json_scan_may_end(&scan))
+        return 0;
+    switch (text[0]) {
+    case '{':
+        return SL_JSON_OBJECT;
+    case '[':
+        return SL_JSON_ARRAY;
+    case '"':
+        return SL_JSON_STRING;
+    case 'n':
+        return SL_JSON_NULL;
+    case 't':
+    case 'f':
+        return SL_JSON_BOOLEAN;
+    default:
+        return SL_JSON_NUMBER;
+    }
+}
+
+/* Digits stay as the model wrote them. */
 static void put_value(struct sl_splitter *s, const char *text, size_t len) {
-    const char *from = text;
+    const char *from = text, *word;
     size_t n = len;
     while (n && is_space(*from))
         from++, n--;
     while (n && is_space(from[n - 1]))
         n--;
-    json_t *v = json_loadb(from, n, JSON_DECODE_ANY, NULL);
-    if (!v && !(s->types & SL_JSON_STRING))
-        v = python_word(from, n);
+    if (!(s->types & SL_JSON_STRING) && (word = python_word(from, n)) != NULL)
+        from = word, n = strlen(word);
+    uint32_t type = json_value(s, from, n);
     /* A text in quotation marks is JSON only where the key or the type says that it is none. */
-    bool json = v && (sl_json_type_of(v) & s->types) && (!json_is_string(v) || s->f->typed);
-    char *written = json ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    if (written && (json_is_boolean(v) || json_is_null(v)))
-        sl_split_call_arguments(s, written, strlen(written));
-    else if (json)
-        sl_split_call_arguments(s, from, n); /* as the model wrote it, digits and all */
-    else {
-        sl_split_call_arguments(s, "\"", 1);
-        put_string(s, text, len);
-        sl_split_call_arguments(s, "\"", 1);
+    if ((type & s->types) && (type != SL_JSON_STRING || s->f->typed)) {
+        sl_split_call_arguments(s, s->fragment.ptr, s->fragment.len);
+        return;
     }
-    free(written);
-    json_decref(v);
+    sl_split_call_arguments(s, "\"", 1);
+    put_string(s, text, len);
+    sl_split_call_arguments(s, "\"", 1);
 }
 
 static bool value_step(struct sl_splitter *s) {

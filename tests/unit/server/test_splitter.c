@@ -321,6 +321,22 @@ static void breaks_in_the_middle(void **state) {
           "\nF:now\nA:{}\nC:, {\"nam: \"now\"}]");
 }
 
+/* A value is what the model wrote, also where a parser has no room for it. */
+static void values_of_any_size(void **state) {
+    (void)state;
+#define CALL_WITH(key, text)                                                                       \
+    "<function=get_weather>\n<parameter=" key ">\n" text "\n</parameter>\n</function>"
+    both("qwen3-coder", CALL_WITH("days", "18446744073709551616"),
+         "\nF:get_weather\nA:{\"days\": 18446744073709551616}");
+    both("qwen3-coder", CALL_WITH("days", "1e999"), "\nF:get_weather\nA:{\"days\": 1e999}");
+    both("qwen3-coder", CALL_WITH("days", "1e"), "\nF:get_weather\nA:{\"days\": \"1e\"}");
+    both("qwen3-coder", CALL_WITH("days", "1 2"), "\nF:get_weather\nA:{\"days\": \"1 2\"}");
+    both("qwen3-coder", CALL_WITH("days", ""), "\nF:get_weather\nA:{\"days\": \"\"}");
+    both("qwen3-coder", CALL_WITH("tags", "[None]"), "\nF:get_weather\nA:{\"tags\": \"[None]\"}");
+    both("qwen3-coder", CALL_WITH("opt", "None"), "\nF:get_weather\nA:{\"opt\": \"None\"}");
+    both("qwen3-coder", CALL_WITH("opt", "null"), "\nF:get_weather\nA:{\"opt\": null}");
+}
+
 static void text_behind_calls_is_content(void **state) {
     (void)state;
     both("hermes", "<tool_call>{\"name\": \"now\"}</tool_call>\n\nDone. ",
@@ -428,6 +444,7 @@ int main(void) {
         cmocka_unit_test(reads_every_family),
         cmocka_unit_test(goes_on_with_the_prompts_header),
         cmocka_unit_test(bounds_keep_characters_whole),
+        cmocka_unit_test(values_of_any_size),
         cmocka_unit_test(without_tools),
         cmocka_unit_test(gives_back_what_does_not_parse),
         cmocka_unit_test(breaks_in_the_middle),
