@@ -90,8 +90,10 @@ class Server:
             c.close()
 
     def metric(self, name):
-        m = re.search(rf"^{name} (\S+)$", self.get("/metrics")[1], re.M)
-        return float(m.group(1)) if m else 0.0
+        m = re.search(rf"^{re.escape(name)} (\S+)$", self.get("/metrics")[1], re.M)
+        if not m:
+            raise Failed(f"the server has no metric {name}")
+        return float(m.group(1))
 
     def usage(self):
         with open(f"/proc/{self.child.pid}/status", encoding="ascii") as f:
@@ -349,7 +351,8 @@ def main():
         settle(server, wrong)
         disk = {name: server.metric(f"sluice_{name}") for name in
                 ("disk_reads_total", "disk_reads_failed_total", "disk_errors_total", "disk_retries_total",
-                 "expert_hits_total", "expert_misses_total", "predicted_tokens_total")}
+                 "predicted_tokens_total",
+                 *(f'expert_lookups_total{{found="{where}"}}' for where in ("device", "coming", "disk")))}
         peak = server.group.peak_bytes()
         out = judge(samples, wrong)
         server.stop()
