@@ -43,6 +43,16 @@ enum sl_split_match sl_split_at(const struct sl_splitter *s, size_t at, const ch
     return n == len ? SL_SPLIT_YES : s->ended ? SL_SPLIT_NO : SL_SPLIT_MAYBE;
 }
 
+bool sl_split_close(struct sl_splitter *s, size_t at, const char *marker) {
+    enum sl_split_match m = sl_split_at(s, at, marker);
+    if (m == SL_SPLIT_MAYBE)
+        return false;
+    if (m == SL_SPLIT_YES)
+        sl_split_take(s, at + strlen(marker));
+    s->state = SL_SPLIT_NEXT;
+    return true;
+}
+
 enum sl_split_match sl_split_find(const struct sl_splitter *s, size_t from, size_t most,
                                   const char *const *markers, uint32_t n, size_t *out_at,
                                   uint32_t *out_which) {

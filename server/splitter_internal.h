@@ -97,6 +97,10 @@ size_t sl_split_space(const struct sl_splitter *s, size_t from);
 enum sl_split_match { SL_SPLIT_NO, SL_SPLIT_MAYBE, SL_SPLIT_YES };
 /* Does a marker (NULL: never) stand at byte `at`? At the answer's end there is no MAYBE. */
 enum sl_split_match sl_split_at(const struct sl_splitter *s, size_t at, const char *marker);
+/* A call is over: takes the text up to the marker at byte `at`, where that stands (models forget to
+ * close what they opened: that costs nothing), and goes on to what comes next. False: more text
+ * must come. */
+bool sl_split_close(struct sl_splitter *s, size_t at, const char *marker);
 /* The first of markers [n] from byte `from` on, which starts below byte `most`. YES: *out_at and
  * *out_which; MAYBE: one may begin at *out_at; NO: none below most, *out_at is where to end. */
 enum sl_split_match sl_split_find(const struct sl_splitter *s, size_t from, size_t most,

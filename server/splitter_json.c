@@ -227,16 +227,8 @@ static bool more_step(struct sl_splitter *s) {
     return true;
 }
 
-/* Models forget to close what they opened: that costs nothing. */
 static bool close_step(struct sl_splitter *s) {
-    size_t at = sl_split_space(s, 0);
-    enum sl_split_match m = sl_split_at(s, at, s->f->call_close);
-    if (m == SL_SPLIT_MAYBE)
-        return false;
-    if (m == SL_SPLIT_YES)
-        sl_split_take(s, at + strlen(s->f->call_close));
-    s->state = SL_SPLIT_NEXT;
-    return true;
+    return sl_split_close(s, sl_split_space(s, 0), s->f->call_close);
 }
 
 bool sl_split_json(struct sl_splitter *s) {

@@ -94,15 +94,7 @@ static bool close_step(struct sl_splitter *s) {
         if (m == SL_SPLIT_YES)
             at = sl_split_space(s, at + strlen(f->fence_close));
     }
-    if (f->call_close) {
-        enum sl_split_match m = sl_split_at(s, at, f->call_close);
-        if (m == SL_SPLIT_MAYBE)
-            return false;
-        if (m == SL_SPLIT_YES)
-            sl_split_take(s, at + strlen(f->call_close));
-    }
-    s->state = SL_SPLIT_NEXT;
-    return true;
+    return sl_split_close(s, at, f->call_close);
 }
 
 bool sl_split_named(struct sl_splitter *s) {

@@ -289,16 +289,7 @@ void sl_split_tagged_cut(struct sl_splitter *s) {
 }
 
 static bool close_step(struct sl_splitter *s) {
-    if (s->f->function_close && s->f->call_close) {
-        size_t at = sl_split_space(s, 0);
-        enum sl_split_match m = sl_split_at(s, at, s->f->call_close);
-        if (m == SL_SPLIT_MAYBE)
-            return false;
-        if (m == SL_SPLIT_YES)
-            sl_split_take(s, at + strlen(s->f->call_close));
-    }
-    s->state = SL_SPLIT_NEXT;
-    return true;
+    return sl_split_close(s, sl_split_space(s, 0), s->f->function_close ? s->f->call_close : NULL);
 }
 
 bool sl_split_tagged(struct sl_splitter *s) {
