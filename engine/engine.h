@@ -38,10 +38,15 @@ struct sl_reader_source {
 
 struct sl_device;
 
-/* Opens the device that computes in place of the one that `device` names: for tests. */
+/* Devices that one model's layers are divided over, at most. */
+#define SL_MAX_STAGES 8u
+
+/* Opens the devices that compute in place of those that `device` names, one after the other by
+ * index: for tests. */
 struct sl_device_source {
-    enum sl_status (*open)(const struct sl_device_source *source, struct sl_device **out_device,
-                           struct sl_err *err);
+    enum sl_status (*open)(const struct sl_device_source *source, uint32_t index,
+                           struct sl_device **out_device, struct sl_err *err);
+    uint32_t n_devices; /* 0 = 1 */
 };
 
 enum sl_experts_where {
@@ -90,7 +95,10 @@ struct sl_engine_config {
     /* What computes: "cpu" (also NULL), "cuda" or "cuda:N", or "auto": the first GPU if there is
      * one that the model's dense weights fit, else the CPU. */
     const char *device;
-    const struct sl_device_source *device_source; /* NULL = the one that `device` names */
+    const struct sl_device_source *device_source; /* NULL = those that `device` names */
+    /* Several devices: how many layers each has, in their order, "20,28"; NULL or "auto" = by the
+     * memory of each. */
+    const char *split;
 
     /* Memory: the most that the process may ever have resident; 0 = what is free now, less a
      * reserve (engine/memory_budget.h). process_bytes of it are the caller's own (what it holds
@@ -103,6 +111,9 @@ struct sl_engine_config {
     /* A card's own memory: the most to take of it; 0 = what is free now, less the reserve (0 = the
      * default). Nothing for a device that computes in the host's memory. */
     uint64_t vram_bytes, vram_reserve_bytes;
+    uint64_t vram_each[SL_MAX_STAGES]; /* [n_vram] for each of several devices, in place of
+                                          vram_bytes; n_vram 0 = vram_bytes for each */
+    uint32_t n_vram;
     uint64_t driver_bytes; /* of process_bytes: what opening the device took; set by create */
     bool no_overflow; /* on a card: refuse what does not fit it, rather than keep experts in pinned
                          memory of the host */

@@ -9,6 +9,7 @@
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "engine/weights.h"
+#include "model/model_slice.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -384,7 +385,8 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
         return st;
 
     /* Scoring asks for every position's logits, 16 at a time; generation for one per session. */
-    p.n_logit_rows = max_u32(c->parallel, c->batch_tokens < 16 ? c->batch_tokens : 16);
+    if (sl_model_has_output(model))
+        p.n_logit_rows = max_u32(c->parallel, c->batch_tokens < 16 ? c->batch_tokens : 16);
     uint32_t n_ff = max_u32(hp->n_ff, max_u32(hp->n_ff_expert, hp->n_ff_shared));
     p.limits = (struct sl_device_limits){
         .max_tok = c->batch_tokens,

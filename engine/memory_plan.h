@@ -17,7 +17,8 @@ struct sl_memory_plan {
     struct sl_engine_config config;
     struct sl_device_limits limits;
     uint32_t n_threads;                /* that compute */
-    uint32_t n_logit_rows;             /* rows of one step that may ask for logits */
+    uint32_t n_logit_rows;             /* rows of one step that may ask for logits; 0 in
+                                          a slice that gives none */
     uint32_t session_pages;            /* KV pages of one session at ctx_tokens */
     uint32_t n_pages;                  /* in the pool: parallel * session_pages + cache_pages */
     uint32_t cache_pages;              /* more than sessions can ever hold at once */

@@ -52,7 +52,7 @@ static enum sl_status open_named(const struct sl_engine_config *config, const ch
                                  struct sl_device **out_dev, struct sl_err *err) {
     uint32_t ordinal;
     if (config->device_source)
-        return config->device_source->open(config->device_source, out_dev, err);
+        return config->device_source->open(config->device_source, 0, out_dev, err);
     if (!name || strcmp(name, "cpu") == 0)
         return open_cpu(config, out_dev, err);
     if (!parse_cuda(name, &ordinal))

@@ -1,6 +1,7 @@
 #include "engine/plan_speed.h"
 
 #include "engine/heat_store.h"
+#include "model/model_slice.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +21,9 @@ struct sl_ceilings sl_ceilings(uint64_t dense_bytes, uint64_t routed_bytes, doub
 }
 
 uint64_t sl_dense_token_bytes(const struct sl_model *m) {
-    uint64_t n = m->global[SL_G_OUTPUT]->size_bytes + m->global[SL_G_OUTPUT_NORM]->size_bytes;
+    uint64_t n = 0;
+    if (sl_model_has_output(m))
+        n = m->global[SL_G_OUTPUT]->size_bytes + m->global[SL_G_OUTPUT_NORM]->size_bytes;
     for (uint32_t i = 0; i < m->hp.n_layer; i++)
         for (uint32_t r = 0; r < SL_L_COUNT; r++)
             if (m->layers[i].t[r] && r != SL_L_EXPERTS_GATE && r != SL_L_EXPERTS_UP &&

@@ -24,6 +24,7 @@ struct sl_hparams {
     uint32_t n_ff_shared; /* shared expert, 0 = none */
     uint32_t n_expert, n_expert_used;
     uint32_t n_layer_dense_lead; /* first layers with a dense FFN in a MoE model */
+    uint32_t first_layer;        /* of a slice (model_slice.h), in the whole model; else 0 */
     float norm_eps;
     /* RoPE */
     enum sl_rope_kind rope_kind;

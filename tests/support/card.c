@@ -559,8 +559,9 @@ static const struct sl_backend_ops card_ops = {
     .gather_rows = card_gather_rows,
 };
 
-static enum sl_status card_open(const struct sl_device_source *source, struct sl_device **out_dev,
-                                struct sl_err *err) {
+static enum sl_status card_open(const struct sl_device_source *source, uint32_t index,
+                                struct sl_device **out_dev, struct sl_err *err) {
+    (void)index;
     struct card_source *s = (struct card_source *)(uintptr_t)source;
     struct card *c = calloc(1, sizeof *c);
     if (!c || !(c->refs = calloc(SL_MAX_EXPERTS, sizeof *c->refs))) {
@@ -591,5 +592,6 @@ static enum sl_status card_open(const struct sl_device_source *source, struct sl
 }
 
 void card_source_init(struct card_source *s, const struct card_config *config) {
-    *s = (struct card_source){.source = {card_open}, .config = *config};
+    *s = (struct card_source){.source = {.open = card_open, .n_devices = config->n_cards},
+                              .config = *config};
 }

@@ -28,7 +28,7 @@ static void shows_three_tiers(void **state) {
     /* A third of the experts fit the card. */
     struct sl_device *d;
     struct sl_memory_plan plan;
-    assert_ok(source.source.open(&source.source, &d, &test_err));
+    assert_ok(source.source.open(&source.source, 0, &d, &test_err));
     assert_ok(sl_memory_plan_make(m.model, &c, d, &plan, &test_err));
     c.vram_bytes = plan.vram_total_bytes - plan.device_slot_bytes * 2 / 3;
     sl_device_close(&d);

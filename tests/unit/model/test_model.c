@@ -1,6 +1,6 @@
 /* Models from small GGUFs built in memory: each architecture as it should be, and each way in which
  * keys and tensors can be wrong. */
-#include "model/model.h"
+#include "model/model_slice.h"
 #include "tests/support/gguf_builder.h"
 
 #include <math.h>
@@ -673,6 +673,51 @@ static void test_rope_freqs(void **state) {
     free(file);
 }
 
+static void test_slices(void **state) {
+    (void)state;
+    for (uint32_t tied = 0; tied < 2; tied++) {
+        uint8_t *file;
+        struct sl_err err;
+        struct sl_model *m = open_model("qwen3moe", &(struct edit){.tied = tied}, &file), s, part;
+        m->hp.n_layer_dense_lead = 2;
+        assert_true(sl_model_has_input(m) && sl_model_has_output(m));
+        for (uint32_t first = 0; first <= LAYERS; first++)
+            for (uint32_t n = 0; n <= LAYERS + 1; n++) {
+                enum sl_status st = sl_model_slice(m, first, n, &s, &err);
+                if (!n || first + n > LAYERS) {
+                    assert_int_equal(st, SL_ERR_INVALID);
+                    assert_non_null(strstr(err.text, "there are 3"));
+                    continue;
+                }
+                assert_int_equal(st, SL_OK);
+                assert_int_equal(s.hp.n_layer, n);
+                assert_int_equal(s.hp.first_layer, first);
+                uint32_t lead = first < 2 ? 2 - first : 0;
+                assert_int_equal(s.hp.n_layer_dense_lead, lead < n ? lead : n);
+                assert_int_equal(sl_model_has_input(&s), first == 0);
+                assert_int_equal(sl_model_has_output(&s), first + n == LAYERS);
+                assert_ptr_equal(s.global[SL_G_OUTPUT],
+                                 first + n == LAYERS ? m->global[SL_G_OUTPUT] : NULL);
+                assert_int_equal(s.global[SL_G_OUTPUT_NORM] != NULL, first + n == LAYERS);
+                for (uint32_t l = 0; l < n; l++)
+                    assert_ptr_equal(s.layers[l].t[SL_L_ROUTER],
+                                     m->layers[first + l].t[SL_L_ROUTER]);
+                assert_true(sl_model_fingerprint(&s) == sl_model_fingerprint(m));
+                /* The last layer of a slice, once more a slice. */
+                assert_int_equal(sl_model_slice(&s, n - 1, 1, &part, &err), SL_OK);
+                assert_int_equal(part.hp.first_layer, first + n - 1);
+                assert_int_equal(sl_model_has_output(&part), first + n == LAYERS);
+                assert_int_equal(sl_model_has_input(&part), first == 0 && n == 1);
+                sl_model_slice_release(&s);
+                assert_null(s.layers);
+            }
+        assert_int_equal(sl_model_slice(m, UINT32_MAX, 2, &s, &err), SL_ERR_INVALID);
+        assert_int_equal(sl_model_slice(m, 1, UINT32_MAX, &s, &err), SL_ERR_INVALID);
+        sl_model_close(&m);
+        free(file);
+    }
+}
+
 static void test_not_a_model(void **state) {
     (void)state;
     struct sl_gguf *g = NULL;
@@ -711,13 +756,21 @@ static void test_not_a_model(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_qwen3moe),           cmocka_unit_test(test_other_archs),
-        cmocka_unit_test(test_arch_list),          cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_missing_keys),       cmocka_unit_test(test_absurd_keys),
-        cmocka_unit_test(test_router_keys),        cmocka_unit_test(test_rope_scaling),
-        cmocka_unit_test(test_per_layer_arrays),   cmocka_unit_test(test_missing_tensors),
-        cmocka_unit_test(test_unexpected_tensors), cmocka_unit_test(test_shapes_and_types),
-        cmocka_unit_test(test_vocabulary),         cmocka_unit_test(test_rope_freqs),
+        cmocka_unit_test(test_qwen3moe),
+        cmocka_unit_test(test_other_archs),
+        cmocka_unit_test(test_arch_list),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_missing_keys),
+        cmocka_unit_test(test_absurd_keys),
+        cmocka_unit_test(test_router_keys),
+        cmocka_unit_test(test_rope_scaling),
+        cmocka_unit_test(test_per_layer_arrays),
+        cmocka_unit_test(test_missing_tensors),
+        cmocka_unit_test(test_unexpected_tensors),
+        cmocka_unit_test(test_shapes_and_types),
+        cmocka_unit_test(test_vocabulary),
+        cmocka_unit_test(test_rope_freqs),
+        cmocka_unit_test(test_slices),
         cmocka_unit_test(test_not_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,39 @@
+/* The model cut into stages: runs of whole layers, a device and a memory plan for each.
+ *
+ * Every stage has a slice of the model that everything in the engine takes as a model. What all of
+ * them share is the same in every plan: config.parallel, ctx_tokens, batch_tokens, session_pages
+ * and n_pages, so that a page's number means the same text on every device. What the process holds
+ * once (the caller's bytes, sessions, the sampler, the prefix tree) is in the first stage's plan.
+ */
+#ifndef SL_ENGINE_STAGE_PLAN_H
+#define SL_ENGINE_STAGE_PLAN_H
+
+#include "engine/memory_plan.h"
+#include "model/model_slice.h"
+
+struct sl_stage_plan {
+    struct sl_model model; /* a slice; the whole model where there is one stage */
+    struct sl_device *dev; /* whoever takes it sets NULL here */
+    struct sl_memory_plan plan;
+};
+
+struct sl_stage_plans {
+    uint32_t n;
+    struct sl_stage_plan *at; /* [n] heap, in the order of layers; does not move */
+    /* All of them as one: sums of bytes, slots and experts, the rows of every stage. With one stage
+     * that stage's plan. */
+    struct sl_memory_plan whole;
+};
+
+/* Opens the devices that the configuration names, divides the layers over them and plans for each;
+ * budgets that are left open become what is free now. model is borrowed until release. Bad
+ * settings: SL_ERR_CONFIG. A plan that does not fit: SL_ERR_CONFIG, out_plans->whole's least
+ * budgets are set (0 for other errors), and nothing is left open. */
+enum sl_status sl_stage_plans_open(const struct sl_model *model,
+                                   const struct sl_engine_config *config,
+                                   struct sl_stage_plans *out_plans,
+                                   struct sl_err *err) SL_MUST_CHECK;
+/* Closes the devices that are still there; also a zeroed one. */
+void sl_stage_plans_release(struct sl_stage_plans *plans);
+
+#endif
