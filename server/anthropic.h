@@ -6,8 +6,12 @@
 
 #include <stdint.h>
 
-/* Whether a path is this API's, whose errors have a shape of their own. */
-bool sl_anthropic_path(const char *path);
+struct sl_exchange;
+
+/* Whether the client speaks this API, whose errors have a shape of their own: by the path, or, as
+ * /v1/models belongs to two APIs, by the header that its clients send with each request.
+ * Connection's thread. */
+bool sl_anthropic_client(const struct sl_exchange *ex);
 /* {"type":"error","error":{"type","message"}}; gives the HTTP status, which is 529 for a server
  * that has too much to do. */
 unsigned sl_anthropic_error(struct sl_buf *b, const struct sl_http_error *e);

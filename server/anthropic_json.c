@@ -1,6 +1,7 @@
 /* The bodies, events and errors of Anthropic's Messages API.
  * Source: Anthropic API reference: the Message object, "Streaming messages", "Errors". */
 #include "server/anthropic.h"
+#include "server/internal.h"
 #include "server/json_scan.h"
 #include "server/renderer.h"
 
@@ -9,10 +10,16 @@
 
 /* -------------------------------------------------------------------------------------- errors */
 
-bool sl_anthropic_path(const char *path) {
+static bool is_own_path(const char *path) {
     static const char messages[] = "/v1/messages";
     size_t n = sizeof messages - 1;
     return strncmp(path, messages, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+bool sl_anthropic_client(const struct sl_exchange *ex) {
+    return is_own_path(ex->path) ||
+           (ex->conn &&
+            MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "anthropic-version") != NULL);
 }
 
 static bool is_overload(const struct sl_http_error *e) {

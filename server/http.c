@@ -78,7 +78,7 @@ static enum MHD_Result send_reply(struct sl_exchange *ex) {
         status = ex->error.http_status;
         ex->content_type = "application/json";
         sl_buf_clear(&ex->reply);
-        if (sl_anthropic_path(ex->path))
+        if (sl_anthropic_client(ex))
             status = sl_anthropic_error(&ex->reply, &ex->error);
         else
             sl_http_error_json(&ex->reply, &ex->error);

@@ -144,20 +144,7 @@ static bool read_reasoning(struct sl_translation *t, const json_t *body, struct 
 
 /* -------------------------------------------------------------------------------------- tools */
 
-/* allowed: NULL, or the `tools` of tool_choice's allowed_tools. */
-static bool is_allowed(const json_t *allowed, const char *name) {
-    if (!allowed)
-        return true;
-    for (size_t i = 0; i < json_array_size(allowed); i++) {
-        const char *n = json_string_value(json_object_get(json_array_get(allowed, i), "name"));
-        if (n && strcmp(n, name) == 0)
-            return true;
-    }
-    return false;
-}
-
-static bool read_tools(struct sl_translation *t, const json_t *body, const json_t *allowed,
-                       struct sl_http_error *e) {
+static bool read_tools(struct sl_translation *t, const json_t *body, struct sl_http_error *e) {
     const json_t *tools = json_object_get(body, "tools");
     if (!sl_json_given(tools))
         return true;
@@ -177,24 +164,75 @@ static bool read_tools(struct sl_translation *t, const json_t *body, const json_
         const json_t *name;
         if (!sl_want_string(tool, "name", where.text, &name, e))
             return false;
-        if (is_allowed(allowed, json_string_value(name)))
-            sl_translate_tool(t, name, json_object_get(tool, "description"),
-                              json_object_get(tool, "parameters"), json_object_get(tool, "strict"));
+        sl_translate_tool(t, name, json_object_get(tool, "description"),
+                          json_object_get(tool, "parameters"), json_object_get(tool, "strict"));
     }
     return true;
 }
 
-/* tool_choice: a mode, a function, or a mode over some of the tools. */
-static bool read_tool_choice(struct sl_translation *t, const json_t *body, const json_t **allowed,
+/* Whether a function of this name is among those of 'tools'. */
+static bool is_offered(const struct sl_translation *t, const char *name) {
+    for (size_t i = 0; i < json_array_size(t->tools); i++) {
+        const json_t *f = json_object_get(json_array_get(t->tools, i), "function");
+        if (sl_json_is(json_object_get(f, "name"), name))
+            return true;
+    }
+    return false;
+}
+
+/* tool_choice.tools: those that may be called. The others stay in the prompt, which is what this
+ * choice is for: the beginning that is known already stays the same. Types of tools that are
+ * skipped in 'tools' are skipped here. */
+static bool read_allowed(struct sl_translation *t, const json_t *choice, struct sl_http_error *e) {
+    static const char *const modes[] = {"auto", "required", NULL};
+    const json_t *tools = json_object_get(choice, "tools"), *mode = json_object_get(choice, "mode");
+    if (!json_is_array(tools) || json_array_size(tools) > SL_MAX_TOOLS)
+        return sl_http_bad(e, "tool_choice.tools",
+                           "'tool_choice.tools' must be an array of at most %u tools",
+                           SL_MAX_TOOLS);
+    if (!sl_json_one_of(mode, modes))
+        return sl_http_bad(e, "tool_choice.mode",
+                           "'tool_choice.mode' must be 'auto' or 'required'");
+    json_t *functions = json_array();
+    for (size_t i = 0; functions && i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i), *name;
+        const json_t *type = json_object_get(tool, "type");
+        struct sl_where where = sl_where_index("tool_choice.tools", i);
+        bool ok = json_is_string(type);
+        if (!ok)
+            sl_http_bad(e, where.text, "'%s.type' must be a string", where.text);
+        if (ok && !sl_json_is(type, "function"))
+            continue;
+        ok = ok && sl_want_string(tool, "name", where.text, &name, e);
+        if (ok && !is_offered(t, json_string_value(name)))
+            ok = sl_http_bad(e, where.text,
+                             "'%s' names the function '%.128s', which is not in 'tools'",
+                             where.text, json_string_value(name));
+        if (!ok) {
+            json_decref(functions);
+            return false;
+        }
+        if (json_array_append_new(functions, sl_translated_function(name)) != 0)
+            t->failed = true;
+    }
+    if (json_array_size(functions))
+        sl_translate_allow(t, mode, functions);
+    else /* only tools of OpenAI's own machines */
+        sl_translate_set(t, "tool_choice", json_string("none"));
+    json_decref(functions);
+    return true;
+}
+
+/* tool_choice: a mode, a function, or a mode over some of the tools. After the tools. */
+static bool read_tool_choice(struct sl_translation *t, const json_t *body,
                              struct sl_http_error *e) {
     const json_t *choice = json_object_get(body, "tool_choice");
-    *allowed = NULL;
+    const json_t *type = json_object_get(choice, "type");
     if (!sl_json_given(choice) || json_is_string(choice)) {
         sl_translate_copy(t, body, "tool_choice", "tool_choice");
         return true;
     }
-    const char *type = json_string_value(json_object_get(choice, "type"));
-    if (type && strcmp(type, "function") == 0) {
+    if (sl_json_is(type, "function")) {
         const json_t *name = json_object_get(choice, "name");
         if (!json_is_string(name))
             return sl_http_bad(e, "tool_choice.name", "'tool_choice.name' must be a string, not %s",
@@ -202,15 +240,8 @@ static bool read_tool_choice(struct sl_translation *t, const json_t *body, const
         sl_translate_choose(t, name);
         return true;
     }
-    if (type && strcmp(type, "allowed_tools") == 0) {
-        *allowed = json_object_get(choice, "tools");
-        if (!json_is_array(*allowed) || json_array_size(*allowed) > SL_MAX_TOOLS)
-            return sl_http_bad(e, "tool_choice.tools",
-                               "'tool_choice.tools' must be an array of at most %u tools",
-                               SL_MAX_TOOLS);
-        sl_translate_copy(t, choice, "mode", "tool_choice");
-        return true;
-    }
+    if (sl_json_is(type, "allowed_tools"))
+        return read_allowed(t, choice, e);
     return sl_http_bad(e, "tool_choice",
                        "'tool_choice' must be 'auto', 'none', 'required', a function or "
                        "allowed_tools");
@@ -222,7 +253,6 @@ static bool read_tool_choice(struct sl_translation *t, const json_t *body, const
 static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_error *e) {
     struct raw r = {0};
     struct sl_translation t;
-    const json_t *allowed;
     static const char *const same[] = {"model", "stream", "temperature", "top_p",
                                        "parallel_tool_calls"};
     static const char *const extensions[] = {"top_k",
@@ -246,9 +276,8 @@ static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_err
     for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
         sl_translate_copy(&t, body, extensions[i], extensions[i]);
     sl_translate_copy(&t, body, "max_output_tokens", "max_completion_tokens");
-    if (!read_text(&t, body, e) || !read_reasoning(&t, body, e) ||
-        !read_tool_choice(&t, body, &allowed, e) || !read_tools(&t, body, allowed, e) ||
-        !sl_responses_input(&t, body, e))
+    if (!read_text(&t, body, e) || !read_reasoning(&t, body, e) || !read_tools(&t, body, e) ||
+        !read_tool_choice(&t, body, e) || !sl_responses_input(&t, body, e))
         goto out;
     if (!t.tools) /* those of OpenAI's own machines were all there were */
         json_object_del(t.chat, "tool_choice");

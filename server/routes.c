@@ -50,15 +50,9 @@ static void put_model(struct sl_buf *b, const struct sl_served *v) {
     sl_buf_puts(b, "}}");
 }
 
-/* The one path that two APIs share: Anthropic's clients say so in each request. */
-static bool is_anthropic(struct sl_exchange *ex) {
-    return ex->conn &&
-           MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "anthropic-version") != NULL;
-}
-
 static void handle_models(struct sl_exchange *ex) {
     const struct sl_served *v = ex->server->served;
-    if (is_anthropic(ex)) {
+    if (sl_anthropic_client(ex)) {
         sl_anthropic_models(&ex->reply, v->id, v->created_s);
         return;
     }
@@ -73,7 +67,7 @@ static void handle_model(struct sl_exchange *ex) {
     if (strcmp(id, v->id) != 0)
         sl_http_fail(&ex->error, 404, "model_not_found", "model",
                      "the model '%.100s' does not exist; this server has '%.100s'", id, v->id);
-    else if (is_anthropic(ex))
+    else if (sl_anthropic_client(ex))
         sl_anthropic_model(&ex->reply, v->id, v->created_s);
     else
         put_model(&ex->reply, v);

@@ -199,11 +199,29 @@ void sl_translate_tool(struct sl_translation *t, const json_t *name, const json_
     append(t, t->tools, tool);
 }
 
-void sl_translate_choose(struct sl_translation *t, const json_t *name) {
+json_t *sl_translated_function(const json_t *name) {
     json_t *function = json_object(), *choice = json_object();
-    set(t, function, "name", json_incref((json_t *)name));
-    set(t, choice, "type", json_string("function"));
-    set(t, choice, "function", function);
+    if (json_object_set(function, "name", (json_t *)name) == 0 &&
+        json_object_set_new(choice, "type", json_string("function")) == 0 &&
+        json_object_set(choice, "function", function) == 0) {
+        json_decref(function);
+        return choice;
+    }
+    json_decref(function);
+    json_decref(choice);
+    return NULL;
+}
+
+void sl_translate_choose(struct sl_translation *t, const json_t *name) {
+    set(t, t->chat, "tool_choice", sl_translated_function(name));
+}
+
+void sl_translate_allow(struct sl_translation *t, const json_t *mode, const json_t *functions) {
+    json_t *allowed = json_object(), *choice = json_object();
+    set(t, allowed, "mode", json_incref((json_t *)mode));
+    set(t, allowed, "tools", json_incref((json_t *)functions));
+    set(t, choice, "type", json_string("allowed_tools"));
+    set(t, choice, "allowed_tools", allowed);
     set(t, t->chat, "tool_choice", choice);
 }
 

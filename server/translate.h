@@ -51,8 +51,12 @@ void sl_translate_end_turn(struct sl_translation *t);
 /* A function that may be called. NULL: not given. */
 void sl_translate_tool(struct sl_translation *t, const json_t *name, const json_t *description,
                        const json_t *parameters, const json_t *strict);
-/* tool_choice for one function. */
+/* tool_choice for one function, or for some of them (each as sl_translated_function gives it); mode
+ * is "auto" or "required". */
 void sl_translate_choose(struct sl_translation *t, const json_t *name);
+void sl_translate_allow(struct sl_translation *t, const json_t *mode, const json_t *functions);
+/* {"type":"function","function":{"name":...}}; NULL: out of memory. */
+json_t *sl_translated_function(const json_t *name);
 /* response_format for a schema; name and strict as above. */
 void sl_translate_schema(struct sl_translation *t, const json_t *name, const json_t *schema,
                          const json_t *strict);

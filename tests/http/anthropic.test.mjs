@@ -147,6 +147,10 @@ it('raises the client\'s error classes', async () => {
   const stranger = new Anthropic({ ...options, apiKey: 'wrong' });
   await assert.rejects(stranger.messages.create(ask), is(Anthropic.AuthenticationError, 'authentication_error', /API key/));
   await assert.rejects(stranger.messages.countTokens({ model: 'test', messages: ask.messages }), is(Anthropic.AuthenticationError, 'authentication_error', /API key/));
+  await assert.rejects(client.models.retrieve('claude'), is(Anthropic.NotFoundError, 'not_found_error', /'test'/));
+  await assert.rejects(stranger.models.list(), is(Anthropic.AuthenticationError, 'authentication_error', /API key/));
+  const openai = await fetch(`${server.url}/v1/models/claude`, { headers: { Authorization: 'Bearer sk-test' } });
+  assert.equal((await openai.json()).error.code, 'model_not_found'); // OpenAI's shape for OpenAI's clients
   const r = await fetch(`${server.url}/v1/messages`, { headers: { 'x-api-key': 'sk-test', 'anthropic-version': '2023-06-01' } });
   assert.equal(r.status, 405);
   assert.equal((await r.json()).type, 'error');

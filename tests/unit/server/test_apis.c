@@ -109,7 +109,12 @@ static void test_responses_fields(void **state) {
     RESPONSES("'input':'q','tools':[{'type':'function','name':'f'},{'type':'function','name':'g'}],"
               "'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{'type':'function',"
               "'name':'g'}]}",
-              "{'tools':[{'type':'function','function':{'name':'g'}}]}");
+              "{'tools':[{'type':'function','function':{'name':'f'}},{'type':'function','function':"
+              "{'name':'g'}}]}"); /* all are shown, so that the prompt stays the same */
+    RESPONSES("'input':'q','tools':[{'type':'web_search'},{'type':'function','name':'f'}],"
+              "'tool_choice':{'type':'allowed_tools','mode':'required','tools':["
+              "{'type':'web_search'}]}",
+              "{'tools':[]}");
 }
 
 #define FOUR(s) s s s s
@@ -122,6 +127,15 @@ static void test_responses_errors(void **state) {
     NO_RESPONSES("'input':'x','tool_choice':{'type':'allowed_tools','mode':'auto','tools':[" MANY
                  "]}",
                  "tool_choice.tools", "at most 256");
+#define ALLOW(mode, tools)                                                                         \
+    "'input':'x','tools':[{'type':'function','name':'f'}],'tool_choice':{'type':'allowed_tools',"  \
+    "'mode':" mode ",'tools':[" tools "]}"
+    NO_RESPONSES(ALLOW("'auto'", "{'type':'function','name':'f'},{'type':'function','name':'g'}"),
+                 "tool_choice.tools[1]", "'g', which is not in 'tools'");
+    NO_RESPONSES(ALLOW("'auto'", "{'type':'function'}"), "tool_choice.tools[0].name", "a string");
+    NO_RESPONSES(ALLOW("'auto'", "5"), "tool_choice.tools[0]", "type");
+    NO_RESPONSES(ALLOW("'all'", ""), "tool_choice.mode", "'required'");
+#undef ALLOW
     NO_RESPONSES("'model':'m'", "input", "absent");
     NO_RESPONSES("'input':[]", "input", "at least one");
     NO_RESPONSES("'input':'x','previous_response_id':'resp_1'", "previous_response_id",
@@ -367,8 +381,14 @@ static void test_error_shapes(void **state) {
         json_decref(v);
         sl_buf_release(&b);
     }
-    assert_true(sl_anthropic_path("/v1/messages") && sl_anthropic_path("/v1/messages/x"));
-    assert_false(sl_anthropic_path("/v1/messagesx") || sl_anthropic_path("/v1/responses"));
+    struct sl_exchange ex = {.path = (char[]){"/v1/messages"}}; /* without a connection: by path */
+    assert_true(sl_anthropic_client(&ex));
+    ex.path = (char[]){"/v1/messages/x"};
+    assert_true(sl_anthropic_client(&ex));
+    ex.path = (char[]){"/v1/messagesx"};
+    assert_false(sl_anthropic_client(&ex));
+    ex.path = (char[]){"/v1/responses"};
+    assert_false(sl_anthropic_client(&ex));
 }
 
 static void test_rename(void **state) {
