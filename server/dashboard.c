@@ -1,12 +1,15 @@
 #include "server/dashboard.h"
 
 #include "common/clock.h"
+#include "common/siphash.h"
 #include "common/version.h"
 #include "engine/expert_map.h"
 #include "server/internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* mk/web.mk */
 extern const struct sl_web_file sl_dashboard_files[];
@@ -23,16 +26,63 @@ static const char *const page_headers[][2] = {
     {"Referrer-Policy", "no-referrer"},
     {"Cross-Origin-Opener-Policy", "same-origin"},
     {"Cross-Origin-Resource-Policy", "same-origin"},
-    /* The files are one program of several parts: never of two versions. */
+    /* The files are one program of several parts: never of two versions. What has not changed
+     * costs no more than the question (ETag). */
     {"Cache-Control", "no-cache"},
 };
 
-struct MHD_Response *sl_dashboard_response(const struct sl_web_file *f) {
+/* Weak, for one tag stands for both encodings. */
+static void make_tag(const struct sl_web_file *f, char out[24]) {
+    struct sl_hash128 none = {0}; /* no secret: the files are public */
+    snprintf(out, 24, "W/\"%016llx\"",
+             (unsigned long long)sl_siphash128(none, f->data, f->bytes).lo);
+}
+
+/* Whether If-None-Match names this tag, or any. */
+static bool is_known(const char *none_match, const char *tag) {
+    if (!none_match)
+        return false;
+    none_match += strspn(none_match, " \t");
+    return *none_match == '*' || strstr(none_match, tag + 2);
+}
+
+/* Whether Accept-Encoding has gzip, or anything, with a weight that is not 0. */
+static bool takes_gzip(const char *accept) {
+    while (accept && *accept) {
+        accept += strspn(accept, " \t,");
+        size_t n = strcspn(accept, " \t,;"), end = strcspn(accept, ",");
+        bool named = (n == 4 && strncasecmp(accept, "gzip", 4) == 0) || (n == 1 && *accept == '*');
+        const char *q = named ? memchr(accept, '=', end) : NULL;
+        if (named && (!q || strtod(q + 1, NULL) > 0))
+            return true;
+        accept += end;
+    }
+    return false;
+}
+
+struct MHD_Response *sl_dashboard_response(const struct sl_exchange *ex, unsigned *out_status) {
+    const struct sl_web_file *f = ex->file;
+    char tag[24];
+    make_tag(f, tag);
+    bool known =
+        is_known(MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "If-None-Match"), tag);
+    bool gzip = !known && takes_gzip(MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND,
+                                                                 "Accept-Encoding"));
+    *out_status = known ? 304 : 200;
     /* libmicrohttpd takes no const; what is persistent it only reads. */
-    struct MHD_Response *r = MHD_create_response_from_buffer(f->bytes, (void *)(uintptr_t)f->data,
-                                                             MHD_RESPMEM_PERSISTENT);
+    struct MHD_Response *r = MHD_create_response_from_buffer(
+        known  ? 0
+        : gzip ? f->gzip_bytes
+               : f->bytes,
+        (void *)(uintptr_t)(gzip ? f->gzip : f->data), MHD_RESPMEM_PERSISTENT);
     for (size_t i = 0; r && i < sizeof page_headers / sizeof *page_headers; i++)
         MHD_add_response_header(r, page_headers[i][0], page_headers[i][1]);
+    if (!r)
+        return NULL;
+    MHD_add_response_header(r, "ETag", tag);
+    MHD_add_response_header(r, "Vary", "Accept-Encoding");
+    if (gzip)
+        MHD_add_response_header(r, "Content-Encoding", "gzip");
     return r;
 }
 

@@ -18,10 +18,15 @@ struct sl_web_file {
     const char *name;
     const char *data;
     size_t bytes;
+    const char *gzip; /* the same, compressed */
+    size_t gzip_bytes;
 };
 
-/* The answer with this file, from where it is: it takes no memory. NULL: no memory for the rest. */
-struct MHD_Response *sl_dashboard_response(const struct sl_web_file *f);
+/* The answer with ex->file, from where it is: it takes no memory. Compressed where the client takes
+ * that; 304 and nothing where it has this version already. NULL: no memory for the rest.
+ * Connection's thread.
+ * source: RFC 9110, 8.8.3 (ETag), 12.5.3 (Accept-Encoding), 13.1.2 (If-None-Match) */
+struct MHD_Response *sl_dashboard_response(const struct sl_exchange *ex, unsigned *out_status);
 const char *sl_dashboard_content_type(const struct sl_web_file *f);
 
 /* GET /, GET /dashboard/NAME */

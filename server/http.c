@@ -85,8 +85,10 @@ static enum MHD_Result send_reply(struct sl_exchange *ex) {
     } else if (ex->allow) {
         status = 204; /* OPTIONS */
     }
-    if (ex->file && status == 200)
-        return queue_response(ex, status, sl_dashboard_response(ex->file));
+    if (ex->file && status == 200) {
+        struct MHD_Response *page = sl_dashboard_response(ex, &status);
+        return queue_response(ex, status, page);
+    }
     char *ptr = ex->reply.ptr;
     size_t len = ex->reply.failed ? 0 : ex->reply.len;
     ex->reply = (struct sl_buf){0};

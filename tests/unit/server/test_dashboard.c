@@ -100,6 +100,74 @@ static void serves_the_page(void **state) {
     reply_free(&r);
 }
 
+/* What a client has already is not sent again; what it takes compressed is sent so. */
+static void saves_what_is_known(void **state) {
+    (void)state;
+    start(&(struct sl_server_config){0}, false);
+    struct reply plain = client_get("/dashboard/app.js");
+    assert_int_equal(plain.status, 200);
+    assert_null(strstr(plain.head, "Content-Encoding"));
+    expect_head(&plain, "Vary: Accept-Encoding\r\n");
+    expect_head(&plain, "Cache-Control: no-cache\r\n");
+    char tag[32] = "", headers[128];
+    assert_int_equal(sscanf(strstr(plain.head, "ETag: "), "ETag: %31s", tag), 1);
+    assert_memory_equal(tag, "W/\"", 3);
+
+    static const struct {
+        const char *accept;
+        bool gzip;
+    } cases[] = {{"gzip", true},
+                 {"deflate, GZIP;q=0.5, br", true},
+                 {"*", true},
+                 {"gzip;q=0", false},
+                 {"br, gzip ; q=0.000", false},
+                 {"xgzip, gzipx", false},
+                 {"identity", false},
+                 {"", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(headers, sizeof headers, "Accept-Encoding: %s\r\n", cases[i].accept);
+        struct reply r = client_request("GET", "/dashboard/app.js", headers, NULL);
+        assert_int_equal(r.status, 200);
+        if ((strstr(r.head, "Content-Encoding: gzip\r\n") != NULL) != cases[i].gzip)
+            fail_msg("Accept-Encoding: %s", cases[i].accept);
+        expect_head(&r, tag); /* one tag for both */
+        if (cases[i].gzip) {
+            assert_memory_equal(r.body, "\x1f\x8b\x08", 3);
+            uint32_t n; /* RFC 1952: the size of what is in it comes last */
+            memcpy(&n, r.body + r.body_len - 4, 4);
+            assert_int_equal(n, plain.body_len);
+            assert_true(r.body_len < plain.body_len * 2 / 3);
+        } else {
+            assert_int_equal(r.body_len, plain.body_len);
+            assert_memory_equal(r.body, plain.body, plain.body_len);
+        }
+        reply_free(&r);
+    }
+
+    static const char *const known[] = {"%s", "\"x\", %s", " *"};
+    for (size_t i = 0; i < 3; i++) {
+        int n = snprintf(headers, sizeof headers, "Accept-Encoding: gzip\r\nIf-None-Match: ");
+        n += snprintf(headers + n, sizeof headers - (size_t)n, known[i], tag);
+        snprintf(headers + n, sizeof headers - (size_t)n, "\r\n");
+        struct reply r = client_request("GET", "/dashboard/app.js", headers, NULL);
+        assert_int_equal(r.status, 304);
+        assert_int_equal(r.body_len, 0);
+        assert_null(strstr(r.head, "Content-Encoding"));
+        expect_head(&r, tag);
+        expect_head(&r, "Cache-Control: no-cache\r\n");
+        reply_free(&r);
+    }
+    static const char other[] = "If-None-Match: W/\"0123\"\r\n";
+    struct reply r = client_request("GET", "/dashboard/app.js", other, NULL);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    snprintf(headers, sizeof headers, "If-None-Match: %s\r\n", tag); /* of another file */
+    r = client_request("GET", "/", headers, NULL);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    reply_free(&plain);
+}
+
 /* What it shows does need both. */
 static void guards_what_it_shows(void **state) {
     (void)state;
@@ -187,6 +255,7 @@ static void bounds_what_waits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(serves_the_page, setup, teardown),
+        cmocka_unit_test_setup_teardown(saves_what_is_known, setup, teardown),
         cmocka_unit_test_setup_teardown(guards_what_it_shows, setup, teardown),
         cmocka_unit_test_setup_teardown(describes_the_machine, setup, teardown),
         cmocka_unit_test_setup_teardown(maps_the_experts, setup, teardown),
