@@ -349,10 +349,11 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **socket_
     bool begins = what == MHD_CONNECTION_NOTIFY_STARTED;
     sl_count(http_connections, begins ? 1 : -1);
     if (begins) {
+        sl_listen_begun(&s->listen);
         link_begin(s, conn, socket_cls);
     } else {
         link_end(s, socket_cls);
-        sl_listen_count(&s->listen, -1);
+        sl_listen_ended(&s->listen);
     }
 }
 

@@ -22,7 +22,8 @@
 
 #define SEND_BUFFER_BYTES 131072 /* of a socket: what a client that does not read can pile up */
 #define BACKLOG           1024
-#define ACCEPTS_IN_TURN   64u /* of one listener, before the others have theirs */
+#define ACCEPTS_IN_TURN   64u  /* of one listener, before the others have theirs */
+#define LOST_AFTER_MS     1000 /* a connection begins in far less: its thread never waits for work */
 
 /* ------------------------------------------------------------------------------------------ TCP */
 
@@ -208,14 +209,35 @@ static void wake(struct sl_listen *l) {
     (void)n; /* full: it is awake */
 }
 
-void sl_listen_count(struct sl_listen *l, int change) {
-    uint32_t before = atomic_fetch_add(&l->n_connections, (uint32_t)change);
-    if (change < 0 && before >= l->max_connections)
-        wake(l);
+/* The order of the two: at no time is a connection counted by none. */
+void sl_listen_begun(struct sl_listen *l) {
+    atomic_fetch_add(&l->n_open, 1);
+    atomic_fetch_sub(&l->n_handed, 1);
 }
 
 static bool is_full(struct sl_listen *l) {
-    return atomic_load(&l->n_connections) >= l->max_connections;
+    int32_t handed = atomic_load(&l->n_handed);
+    return atomic_load(&l->n_open) + (uint32_t)(handed > 0 ? handed : 0) >= l->max_connections;
+}
+
+void sl_listen_ended(struct sl_listen *l) {
+    bool full = is_full(l);
+    atomic_fetch_sub(&l->n_open, 1);
+    if (full)
+        wake(l);
+}
+
+/* libmicrohttpd drops a connection without a word when it has no memory for it. While all are taken
+ * nothing is handed over: what has not begun by the second look is lost, and counted no more. Had
+ * it been late and not lost, n_handed stays one below 0, which counts as 0. */
+static void forget_lost(struct sl_listen *l, int32_t *seen) {
+    int32_t handed = atomic_load(&l->n_handed);
+    if (handed > 0 && handed == *seen) {
+        atomic_fetch_sub(&l->n_handed, handed);
+        sl_warn("%d connections were dropped for want of memory", handed);
+        handed = 0;
+    }
+    *seen = handed;
 }
 
 /* False: no more file descriptors or memory; better ask again in a while. */
@@ -232,10 +254,10 @@ static bool accept_some(struct sl_listen *l, const struct sl_listener *from) {
         }
         /* Counted from here on, so that no more are taken than there may be; closed there on a
          * failure. */
-        sl_listen_count(l, 1);
+        atomic_fetch_add(&l->n_handed, 1);
         if (MHD_add_connection(from->is_tcp ? l->tcp_daemon : l->unix_daemon, fd,
                                (struct sockaddr *)&a, len) != MHD_YES)
-            sl_listen_count(l, -1);
+            atomic_fetch_sub(&l->n_handed, 1);
     }
     return true;
 }
@@ -243,15 +265,22 @@ static bool accept_some(struct sl_listen *l, const struct sl_listener *from) {
 static void *acceptor(void *arg) {
     struct sl_listen *l = arg;
     bool starved = false, told = false;
+    int32_t unbegun = 0;
     while (!atomic_load(&l->stop)) {
         struct pollfd fds[SL_SERVER_MAX_HOSTS + 2] = {{.fd = l->wake_fd, .events = POLLIN}};
         uint32_t n = 0;
         for (uint32_t i = 0; i < l->n && !starved && !is_full(l); i++)
             fds[++n] = (struct pollfd){.fd = l->listeners[i].fd, .events = POLLIN};
-        if (poll(fds, n + 1, starved ? 100 : -1) < 0 && errno != EINTR) {
+        bool full = is_full(l);
+        int ready = poll(fds, n + 1, starved ? 100 : full ? LOST_AFTER_MS / 2 : -1);
+        if (ready < 0 && errno != EINTR) {
             sl_error("cannot wait for connections: %s", strerror(errno));
             break;
         }
+        if (full && ready == 0)
+            forget_lost(l, &unbegun);
+        else
+            unbegun = 0;
         uint64_t count;
         if (fds[0].revents && read(l->wake_fd, &count, sizeof count) < 0)
             continue; /* somebody else's wake-up was taken with an earlier one */

@@ -28,7 +28,8 @@ struct sl_listen {
 
     struct MHD_Daemon *tcp_daemon, *unix_daemon; /* who gets the connections; borrowed */
     uint32_t max_connections;
-    _Atomic uint32_t n_connections;
+    _Atomic uint32_t n_open;  /* begun and not ended, as libmicrohttpd tells */
+    _Atomic int32_t n_handed; /* given to it and not begun: a moment each, unless it lost one */
     int wake_fd; /* an eventfd: stop, or a connection has closed while all were taken */
     atomic_bool stop;
     pthread_t thread;
@@ -46,7 +47,8 @@ enum sl_status sl_listen_start(struct sl_listen *l, struct sl_err *err) SL_MUST_
 void sl_listen_close(struct sl_listen *l);
 /* After that, when the daemons have stopped. wake_fd = -1: nothing was opened. */
 void sl_listen_release(struct sl_listen *l);
-/* A connection has begun (change 1) or ended (change -1). Any thread. */
-void sl_listen_count(struct sl_listen *l, int change);
+/* libmicrohttpd has begun or ended a connection that it was given. Any thread. */
+void sl_listen_begun(struct sl_listen *l);
+void sl_listen_ended(struct sl_listen *l);
 
 #endif

@@ -149,7 +149,7 @@ static struct reply client_request(const char *method, const char *path, const c
 __attribute__((unused)) static struct reply client_get(const char *path) {
     return client_request("GET", path, "", NULL);
 }
-static struct reply client_post(const char *path, const char *body) {
+__attribute__((unused)) static struct reply client_post(const char *path, const char *body) {
     return client_request("POST", path, "", body);
 }
 
