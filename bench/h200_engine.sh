@@ -2,11 +2,11 @@
 # The engine on a machine with a GPU, in one call: answers against the CPU's, and speed beside its ceilings.
 #
 #   bench/h200_engine.sh pack DIR       where Sluice builds: `make dist` with kernels for CUDA_ARCHS (default 90), into DIR
-#   bench/h200_engine.sh run DIR [OUT]  where the GPU is (python3 with numpy; no compiler, no library needed): unpacks
-#                                       it, makes the model of Qwen3-30B-A3B's shape (18.2 GiB, below MODELS, default
+#   bench/h200_engine.sh run DIR [OUT]  where the GPU is (python3; no compiler, no library needed): unpacks it,
+#                                       makes the model of Qwen3-30B-A3B's shape (18.2 GiB, below MODELS, default
 #                                       /tmp) unless it is there, and runs the parts; what they print goes to OUT too
 # PARTS="same resident eight streamed quarter disk" (default: all of them) and REPS (default 2) choose what is run.
-# Exit status 1: an answer differed or a part failed.
+# Ends with how much passed, failed and was skipped. Exit status 1: something failed; 77: there is no GPU to use.
 set -uo pipefail
 
 pack() {
@@ -17,30 +17,52 @@ pack() {
     export CUDA_ARCHS="${CUDA_ARCHS:-90}" WITH_CUDA=1
     make dist
     cp dist/sluice-*-linux-x86_64.tar.gz "$dir/sluice.tar.gz"
-    cp bench/h200_engine.sh "$dir/"
+    cp bench/h200_engine.sh bench/logprobs.py "$dir/"
     dirty=$(git status --porcelain --untracked-files=no | head -c1)
     echo "commit $(git rev-parse --short=10 HEAD)${dirty:+ with uncommitted changes}, kernels for sm $CUDA_ARCHS" >"$dir/about"
     ls -l "$dir"
 }
 
 say() { printf '\n== %s\n' "$*"; }
+n_passed=0 n_failed=0 n_skipped=0
 failed() {
     echo "FAILED: $*"
-    rc=1
+    n_failed=$((n_failed + 1))
+}
+passed() { n_passed=$((n_passed + 1)); }
+summary() {
+    printf '\n%d passed, %d failed, %d skipped\n' "$n_passed" "$n_failed" "$n_skipped"
+    [ "$n_failed" = 0 ]
 }
 
-# The largest difference between two files of log-probabilities, and whether they are the same to the bit.
-differ() {
-    python3 - "$1" "$2" <<'PY'
-import sys, numpy as np
-a, b = np.load(sys.argv[1]), np.load(sys.argv[2])
-print("  %d positions x %d: largest difference of a log-probability %.2e, mean %.2e, best token differs at %d; %s" % (
-    *a.shape, np.abs(a - b).max(), np.abs(a - b).mean(), (a.argmax(1) != b.argmax(1)).sum(),
-    "the same bits" if a.tobytes() == b.tobytes() else "not the same bits"))
-PY
+# near DEFINITION OTHER [BAR]: how far apart two files of log-probabilities are; beyond the bar is a failure.
+near() { python3 "$logprobs" "$@" && passed || failed "$2 is too far from $1"; }
+
+same_bits() {
+    if cmp -s "$1" "$2"; then
+        echo "  $3: the same bits"
+        passed
+    else
+        [[ $1 != *.npy ]] || python3 "$logprobs" "$1" "$2"
+        failed "$3 differs"
+    fi
 }
 
-same_bits() { cmp -s "$1" "$2" && echo "  $3: the same bits" || { differ "$1" "$2"; failed "$3 differs"; }; }
+# Small models of all float types and of quantised ones, each with what it is held to (bench/logprobs.py).
+small_models() {
+    local sizes="--experts 8 --top-k 2 --vocab 1024" f32="-t F32 --embd-type F32 --output-type F32"
+    cat <<MODELS
+f32 --arch qwen3moe $f32 $sizes
+f32 --arch qwen2moe $f32 $sizes
+f32 --arch olmoe $f32 $sizes --embd 256 --heads 4 --kv-heads 4 --head-dim 64
+f32 --arch llama $f32 $sizes --rope-freqs --head-dim 128
+f32 --arch qwen3 $f32 --experts 0 --top-k 0 --vocab 1024 --heads 3 --kv-heads 3 --head-dim 96
+f32 --arch qwen3moe -t F16 --embd-type F16 --output-type F16 $sizes
+f32 --arch qwen3moe -t BF16 --embd-type BF16 --output-type BF16 $sizes
+quantised --arch qwen3moe -t Q4_K --down Q6_K,Q4_K --attn Q4_K,Q5_K $sizes --expert-ff 256
+quantised --arch qwen2moe -t Q8_0 $sizes
+MODELS
+}
 
 # vram SHARE: --vram that gives this share of the experts slots; ram SHARE likewise of --ram beside it.
 budget() {
@@ -74,6 +96,7 @@ for t in json.load(open(sys.argv[1])):
             print(", %s %d" % (k[7:], t[k]), end="")
     print()
 PY
+        passed
     else
         tail -5 "$log.err"
         failed "$1"
@@ -81,7 +104,6 @@ PY
 }
 
 run() {
-    rc=0
     out=${2:-$(mktemp -d /tmp/h200.XXXXXX)}
     mkdir -p "$out"
     models=${MODELS:-/tmp}
@@ -89,12 +111,20 @@ run() {
     dir=$(mktemp -d /tmp/h200engine.XXXXXX)
     tar -C "$dir" -xzf "$1/sluice.tar.gz" || exit 1
     sluice=$(echo "$dir"/*/bin/sluice)
+    logprobs=$1/logprobs.py
     export XDG_CACHE_HOME=$dir
     date -u +"%Y-%m-%d %H:%M UTC"
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || echo "nvidia-smi does not work"
     cat "$1/about"
     "$sluice" --version
     parts=" ${PARTS:-same resident eight streamed quarter disk} "
+    if ! "$sluice" plan -m "$(echo "$dir"/*/demo/demo.gguf)" --device cuda >/dev/null 2>"$out/no-device"; then
+        grep -m1 . "$out/no-device"
+        rm -rf "$dir"
+        n_skipped=$(wc -w <<<"$parts")
+        summary
+        return 77
+    fi
 
     if [[ $parts == *" same "* ]]; then
         say "answers of the demo model"
@@ -109,7 +139,7 @@ run() {
             { tail -3 "$out/$1.err"; failed "run $1"; }; }
         score cpu --device cpu
         score cuda --device cuda --experts resident
-        [ -f "$out/cuda.npy" ] && echo " the CPU beside the GPU:" && differ "$out/cpu.npy" "$out/cuda.npy"
+        [ -f "$out/cuda.npy" ] && echo " the CPU beside the GPU:" && near "$out/cpu.npy" "$out/cuda.npy" quantised
         answer cuda-answer --device cuda --experts resident
         least=$("$sluice" plan -m "$demo" --device cuda --experts streamed --vram 1MiB --json 2>/dev/null |
             python3 -c 'import json, sys; print(json.load(sys.stdin)["vram_least_bytes"] >> 20)')
@@ -125,9 +155,27 @@ run() {
                 same_bits "$out/cuda-answer.txt" "$out/$name-answer.txt" "answered with $name"
             done
         done
+        echo " small models, the CPU beside the GPU:"
+        python3 -c 'import array, random; r = random.Random(3)
+array.array("i", [r.randrange(1024) for _ in range(184)]).tofile(open("'"$dir"'/ids", "wb"))'
+        while read -r bar synth; do
+            echo " $synth"
+            # shellcheck disable=SC2086
+            "$sluice" synth -q -o "$dir/small.gguf" $synth || failed "synth $synth"
+            rm -f "$out"/small-*.npy
+            for device in cpu cuda; do
+                "$sluice" score -m "$dir/small.gguf" --ids "$dir/ids" --device $device --logprobs "$out/small-$device.npy" \
+                    >"$out/small.log" 2>&1 || tail -3 "$out/small.log"
+            done
+            near "$out/small-cpu.npy" "$out/small-cuda.npy" "$bar"
+        done < <(small_models)
         rm -f "$out"/*.npy
     fi
-    [[ $parts == " same " ]] && return "$rc"
+    if [[ $parts == " same " ]]; then
+        rm -rf "$dir"
+        summary
+        return
+    fi
 
     if [ ! -f "$big" ]; then
         say "the model"
@@ -150,14 +198,14 @@ run() {
         bench half-on-disk --vram "${vram}MiB" --ram "${least}MiB" -p 512 -n 32 -b 2048
     fi
     rm -rf "$dir"
-    return "$rc"
+    summary
 }
 
 case "${1:-}" in
 pack) pack "${2:?where to?}" ;;
-run) run "${2:?from where?}" "${3:-}" 2>&1 | tee "${3:-/tmp}/engine.txt"; exit "${PIPESTATUS[0]}" ;;
+run) mkdir -p "${3:-/tmp}"; run "${2:?from where?}" "${3:-}" 2>&1 | tee "${3:-/tmp}/engine.txt"; exit "${PIPESTATUS[0]}" ;;
 *)
-    sed -n 's/^# \{0,1\}//p' "$0" | head -11
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac
