@@ -1,6 +1,7 @@
-/* Chat templates: a bounded interpreter of the Jinja2 that Hugging Face runs (sandboxed, immutable,
+/* Chat templates: a bounded interpreter of the Jinja2 that Hugging Face runs (sandboxed,
  * trim_blocks and lstrip_blocks on, loop controls, generation blocks; raise_exception,
- * strftime_now, tojson, namespace, macros).
+ * strftime_now, tojson, namespace, macros). The lists and dictionaries that a template makes it may
+ * change, with append, pop, update and their like; what it is given it may not.
  *
  * A template comes from a stranger's file: it has no access to anything but its arguments, and
  * steps, recursion, allocation and output are bounded.

@@ -132,11 +132,12 @@ static struct sl_jv fn_range(struct sl_jrt *rt, struct sl_jv self, struct sl_jv 
     return (struct sl_jv){.type = SL_J_RANGE, .r = r};
 }
 
-/* dict(mapping or pairs, key=value ...) into d. */
-static void fill_dict(struct sl_jrt *rt, struct sl_jdict *d, const struct sl_jargv *all,
-                      const char *what) {
+void sl_j_dict_fill(struct sl_jrt *rt, struct sl_jdict *d, const struct sl_jargv *all,
+                    const char *what) {
     if (all->n_pos > 1)
         sl_j_fail(rt, "%s() takes at most one positional argument", what);
+    if (all->n_pos && all->pos[0].type == SL_J_UNDEF)
+        sl_j_undef_fail(rt, all->pos[0]);
     if (all->n_pos && all->pos[0].type == SL_J_DICT) {
         for (size_t i = 0; i < all->pos[0].d->n; i++)
             sl_j_dict_set(rt, d, all->pos[0].d->e[i].key, all->pos[0].d->e[i].val);
@@ -157,7 +158,7 @@ static struct sl_jv fn_dict(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *
                             const struct sl_jargv *all) {
     (void)self, (void)arg;
     struct sl_jv d = sl_j_dict_new(rt);
-    fill_dict(rt, d.d, all, "dict");
+    sl_j_dict_fill(rt, d.d, all, "dict");
     return d;
 }
 
@@ -165,7 +166,7 @@ static struct sl_jv fn_namespace(struct sl_jrt *rt, struct sl_jv self, struct sl
                                  const struct sl_jargv *all) {
     (void)self, (void)arg;
     struct sl_jv d = sl_j_dict_new(rt);
-    fill_dict(rt, d.d, all, "namespace");
+    sl_j_dict_fill(rt, d.d, all, "namespace");
     d.type = SL_J_NS;
     return d;
 }

@@ -90,8 +90,12 @@ static struct sl_jv eval_compare(struct sl_jrt *rt, struct sl_jframe *f, const s
 
 static struct sl_jv eval_concat(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
     struct sl_jout o = {0};
+    struct sl_jv *part = sl_j_alloc_n(rt, n->n, sizeof *part);
     for (uint32_t i = 0; i < n->n; i++)
-        sl_j_put_str(rt, &o, sl_j_eval(rt, f, n->list[i]));
+        part[i] = sl_j_eval(rt, f, n->list[i]);
+    /* Text only now: an operand may have changed one before it. */
+    for (uint32_t i = 0; i < n->n; i++)
+        sl_j_put_str(rt, &o, part[i]);
     return sl_j_out_str(rt, &o);
 }
 

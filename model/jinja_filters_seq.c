@@ -205,13 +205,8 @@ FILTER(f_items) {
 
 /* ---- sorting ---- */
 
-struct sort_item {
-    struct sl_jv key, val;
-};
-
-/* Stable merge sort, comparing only with <, as Python does. */
-static void merge_sort(struct sl_jrt *rt, struct sort_item *v, struct sort_item *tmp, size_t n,
-                       bool reverse) {
+static void merge_sort(struct sl_jrt *rt, struct sl_jsort_item *v, struct sl_jsort_item *tmp,
+                       size_t n, bool reverse) {
     if (n < 2)
         return;
     size_t half = n / 2, i = 0, j = half, k = 0;
@@ -228,9 +223,13 @@ static void merge_sort(struct sl_jrt *rt, struct sort_item *v, struct sort_item 
     memcpy(v, tmp, k * sizeof *v);
 }
 
-static struct sl_jv sort_by(struct sl_jrt *rt, struct sort_item *v, size_t n, bool reverse) {
-    struct sl_jv out = sl_j_list_new(rt, SL_J_LIST, n);
+void sl_j_sort(struct sl_jrt *rt, struct sl_jsort_item *v, size_t n, bool reverse) {
     merge_sort(rt, v, sl_j_alloc_n(rt, n, sizeof *v), n, reverse);
+}
+
+static struct sl_jv sort_by(struct sl_jrt *rt, struct sl_jsort_item *v, size_t n, bool reverse) {
+    struct sl_jv out = sl_j_list_new(rt, SL_J_LIST, n);
+    sl_j_sort(rt, v, n, reverse);
     for (size_t i = 0; i < n; i++)
         sl_j_list_push(rt, out.l, v[i].val);
     return out;
@@ -253,7 +252,7 @@ FILTER(f_sort) {
     } else {
         one = path_of(rt, arg[2], sl_j_missing());
     }
-    struct sort_item *items = sl_j_alloc_n(rt, in.l->n, sizeof *items);
+    struct sl_jsort_item *items = sl_j_alloc_n(rt, in.l->n, sizeof *items);
     for (size_t i = 0; i < in.l->n; i++) {
         items[i].val = in.l->v[i];
         items[i].key = sl_j_list_new(rt, SL_J_LIST, n_paths);
@@ -277,7 +276,7 @@ FILTER(f_dictsort) {
         sl_j_undef_fail(rt, v);
     if (v.type != SL_J_DICT)
         sl_j_fail(rt, "dictsort wants a mapping, not %s", sl_j_type_name(v));
-    struct sort_item *items = sl_j_alloc_n(rt, v.d->n, sizeof *items);
+    struct sl_jsort_item *items = sl_j_alloc_n(rt, v.d->n, sizeof *items);
     for (size_t i = 0; i < v.d->n; i++) {
         items[i].val = sl_j_pair(rt, v.d->e[i].key, v.d->e[i].val);
         items[i].key = fold_case(rt, by_value ? v.d->e[i].val : v.d->e[i].key, sensitive);
@@ -290,12 +289,12 @@ FILTER(f_groupby) {
     struct sl_jv in = sl_j_to_list(rt, v), out = sl_j_list_new(rt, SL_J_LIST, 0);
     struct path path = path_of(rt, arg[0], arg[1]);
     bool sensitive = flag(rt, arg[2]);
-    struct sort_item *items = sl_j_alloc_n(rt, in.l->n, sizeof *items);
+    struct sl_jsort_item *items = sl_j_alloc_n(rt, in.l->n, sizeof *items);
     for (size_t i = 0; i < in.l->n; i++) {
         items[i].val = in.l->v[i];
         items[i].key = fold_case(rt, follow(rt, &path, in.l->v[i]), sensitive);
     }
-    merge_sort(rt, items, sl_j_alloc_n(rt, in.l->n, sizeof *items), in.l->n, false);
+    sl_j_sort(rt, items, in.l->n, false);
     for (size_t i = 0; i < in.l->n;) {
         struct sl_jv members = sl_j_list_new(rt, SL_J_LIST, 0);
         size_t first = i;
@@ -337,18 +336,30 @@ FILTER(f_max) {
 
 /* ---- the rest ---- */
 
+struct unique_state {
+    struct path path;
+    struct sl_jdict *seen;
+    bool case_sensitive;
+};
+
+static bool unique_step(struct sl_jrt *rt, void *state, struct sl_jv *item) {
+    struct unique_state *s = state;
+    struct sl_jv key = fold_case(rt, follow(rt, &s->path, *item), s->case_sensitive);
+    if (sl_j_dict_get(rt, s->seen, key))
+        return false;
+    sl_j_dict_set(rt, s->seen, key, sl_j_none());
+    return true;
+}
+
 FILTER(f_unique) {
     UNUSED;
-    struct path path = path_of(rt, arg[1], sl_j_missing());
-    struct sl_jv seen = sl_j_dict_new(rt), out = sl_j_list_new(rt, SL_J_LIST, 0), item;
-    for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item);) {
-        struct sl_jv key = fold_case(rt, follow(rt, &path, item), flag(rt, arg[0]));
-        if (sl_j_dict_get(rt, seen.d, key))
-            continue;
-        sl_j_dict_set(rt, seen.d, key, sl_j_none());
-        sl_j_list_push(rt, out.l, item);
-    }
-    return sl_j_iter_over(rt, out);
+    struct unique_state *s = sl_j_alloc(rt, sizeof *s);
+    s->path = path_of(rt, arg[1], sl_j_missing());
+    s->seen = sl_j_dict_new(rt).d;
+    s->case_sensitive = flag(rt, arg[0]);
+    if (!sl_j_iterable(v))
+        return failing(rt, "unique wants something that can be iterated");
+    return sl_j_iter_map(rt, v, unique_step, s);
 }
 
 FILTER(f_list) {
@@ -398,6 +409,8 @@ FILTER(f_reverse) {
     UNUSED;
     if (v.type == SL_J_STR)
         return sl_j_slice(rt, v, sl_j_none(), sl_j_none(), sl_j_int(-1));
+    if (v.type == SL_J_LIST)
+        return sl_j_iter_back(rt, v);
     struct sl_jv l = reversed(rt, v);
     return reversible(v) ? sl_j_iter_over(rt, l) : l;
 }

@@ -5,13 +5,24 @@
 
 #include <string.h>
 
-enum iter_kind { IT_EMPTY, IT_LIST, IT_STR, IT_DICT, IT_RANGE, IT_STEP, IT_ITER, IT_LOOP };
+enum iter_kind {
+    IT_EMPTY, /* also one that has come to its end: what is added later does not revive it */
+    IT_LIST,
+    IT_BACK,
+    IT_STR,
+    IT_DICT,
+    IT_RANGE,
+    IT_STEP,
+    IT_ITER,
+    IT_LOOP
+};
 
 struct sl_jiter {
     enum iter_kind kind;
     struct sl_jv src;
-    size_t i;
-    char what; /* IT_DICT: 'k', 'v', 'i' */
+    size_t i;           /* IT_BACK: items left */
+    char what;          /* IT_DICT: 'k', 'v', 'i' */
+    uint64_t n_changes; /* IT_DICT: of the dictionary, when it began */
     struct sl_jiter *inner;
     sl_j_step_fn *step;
     void *state;
@@ -67,7 +78,15 @@ struct sl_jiter *sl_j_iter(struct sl_jrt *rt, struct sl_jv v) {
     default:
         sl_j_fail(rt, "'%s' object is not iterable", sl_j_type_name(v));
     }
+    if (it->kind == IT_DICT)
+        it->n_changes = it->src.d->n_changes;
     return it;
+}
+
+struct sl_jv sl_j_iter_back(struct sl_jrt *rt, struct sl_jv list) {
+    struct sl_jiter *it = sl_j_alloc(rt, sizeof *it);
+    *it = (struct sl_jiter){.kind = IT_BACK, .src = list, .i = list.l->n};
+    return (struct sl_jv){.type = SL_J_ITER, .it = it};
 }
 
 struct sl_jv sl_j_iter_over(struct sl_jrt *rt, struct sl_jv list) {
@@ -85,6 +104,33 @@ static struct sl_jv dict_item(struct sl_jrt *rt, const struct sl_jentry *e, char
     return what == 'k' ? e->key : what == 'v' ? e->val : sl_j_pair(rt, e->key, e->val);
 }
 
+/* The list may have become longer or shorter meanwhile. */
+static bool next_of_list(struct sl_jiter *it, struct sl_jv *out) {
+    const struct sl_jlist *l = it->src.l;
+    size_t i = it->kind == IT_BACK ? it->i - 1 : it->i; /* behind the first: SIZE_MAX */
+    if (i >= l->n) {
+        it->kind = IT_EMPTY;
+        return false;
+    }
+    *out = l->v[i];
+    it->i = it->kind == IT_BACK ? i : i + 1;
+    return true;
+}
+
+/* Python also allows keys to come and go as long as their number is the same. What is gone through
+ * then depends on how its dictionaries are built. */
+static bool next_of_dict(struct sl_jrt *rt, struct sl_jiter *it, struct sl_jv *out) {
+    const struct sl_jdict *d = it->src.d;
+    if (it->n_changes != d->n_changes)
+        sl_j_fail(rt, "the dictionary's keys changed while it was gone through");
+    if (it->i >= d->n) {
+        it->kind = IT_EMPTY;
+        return false;
+    }
+    *out = dict_item(rt, &d->e[it->i++], it->what);
+    return true;
+}
+
 bool sl_j_next(struct sl_jrt *rt, struct sl_jiter *it, struct sl_jv *out) {
     bool more = false;
     sl_j_work(rt, 1);
@@ -93,10 +139,8 @@ bool sl_j_next(struct sl_jrt *rt, struct sl_jiter *it, struct sl_jv *out) {
     case IT_ITER:
         return false;
     case IT_LIST:
-        if (it->i >= it->src.l->n)
-            return false;
-        *out = it->src.l->v[it->i++];
-        return true;
+    case IT_BACK:
+        return next_of_list(it, out);
     case IT_STR: {
         uint32_t cp;
         const struct sl_jstr *s = it->src.s;
@@ -108,10 +152,7 @@ bool sl_j_next(struct sl_jrt *rt, struct sl_jiter *it, struct sl_jv *out) {
         return true;
     }
     case IT_DICT:
-        if (it->i >= it->src.d->n)
-            return false;
-        *out = dict_item(rt, &it->src.d->e[it->i++], it->what);
-        return true;
+        return next_of_dict(rt, it, out);
     case IT_RANGE:
         if ((int64_t)it->i >= it->src.r->n)
             return false;

@@ -113,6 +113,30 @@ static void put_dict(struct dump *d, const struct sl_jdict *dict, unsigned level
     sl_j_put_char(d->rt, &d->o, '}');
 }
 
+static void put_list(struct dump *d, const struct sl_jlist *l, unsigned level) {
+    sl_j_put_char(d->rt, &d->o, '[');
+    for (size_t i = 0; i < l->n; i++) {
+        if (i)
+            sl_j_put(d->rt, &d->o, d->item_sep->p, d->item_sep->len);
+        newline(d, level + 1);
+        put_value(d, l->v[i], level + 1);
+    }
+    if (l->n)
+        newline(d, level);
+    sl_j_put_char(d->rt, &d->o, ']');
+}
+
+static void put_container(struct dump *d, struct sl_jv v, unsigned level) {
+    struct sl_jopen open;
+    if (!sl_j_open(d->rt, &open, v.type == SL_J_DICT ? (const void *)v.d : v.l))
+        sl_j_fail(d->rt, "a %s that contains itself cannot be written as JSON", sl_j_type_name(v));
+    if (v.type == SL_J_DICT)
+        put_dict(d, v.d, level);
+    else
+        put_list(d, v.l, level);
+    sl_j_close(d->rt);
+}
+
 static void put_value(struct dump *d, struct sl_jv v, unsigned level) {
     sl_j_work(d->rt, 1);
     sl_j_deeper(d->rt);
@@ -130,19 +154,8 @@ static void put_value(struct dump *d, struct sl_jv v, unsigned level) {
         break;
     case SL_J_LIST:
     case SL_J_TUPLE:
-        sl_j_put_char(d->rt, &d->o, '[');
-        for (size_t i = 0; i < v.l->n; i++) {
-            if (i)
-                sl_j_put(d->rt, &d->o, d->item_sep->p, d->item_sep->len);
-            newline(d, level + 1);
-            put_value(d, v.l->v[i], level + 1);
-        }
-        if (v.l->n)
-            newline(d, level);
-        sl_j_put_char(d->rt, &d->o, ']');
-        break;
     case SL_J_DICT:
-        put_dict(d, v.d, level);
+        put_container(d, v, level);
         break;
     default:
         sl_j_fail(d->rt, "an object of type %s cannot be written as JSON", sl_j_type_name(v));

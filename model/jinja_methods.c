@@ -1,4 +1,4 @@
-/* Methods of strings, lists, dictionaries and the loop variable.
+/* Methods of strings, numbers and the loop variable.
  * Source: Python's documentation of the built-in types. */
 #include "model/jinja_ast.h"
 #include "model/jinja_unicode.h"
@@ -545,105 +545,7 @@ const struct sl_jfunc sl_j_str_methods[] = {
     {NULL, NULL, NULL, 0, false},
 };
 
-/* ---- dictionaries, lists, numbers, loop ---- */
-
-static struct sl_jv view(struct sl_jrt *rt, struct sl_jv self, char what) {
-    struct sl_jview *v = sl_j_alloc(rt, sizeof *v);
-    *v = (struct sl_jview){self.d, what};
-    return (struct sl_jv){.type = SL_J_VIEW, .view = v};
-}
-
-METHOD(dict_keys) {
-    UNUSED;
-    return view(rt, self, 'k');
-}
-
-METHOD(dict_values) {
-    UNUSED;
-    return view(rt, self, 'v');
-}
-
-METHOD(dict_items) {
-    UNUSED;
-    return view(rt, self, 'i');
-}
-
-METHOD(dict_get) {
-    UNUSED;
-    struct sl_jv *p = sl_j_dict_get(rt, self.d, arg[0]);
-    return p ? *p : given(arg[1]) ? arg[1] : sl_j_none();
-}
-
-METHOD(dict_copy) {
-    UNUSED;
-    struct sl_jv d = sl_j_dict_new(rt);
-    for (size_t i = 0; i < self.d->n; i++)
-        sl_j_dict_set(rt, d.d, self.d->e[i].key, self.d->e[i].val);
-    return d;
-}
-
-METHOD(refused) {
-    UNUSED;
-    sl_j_fail(rt, "this method is not available in a template");
-}
-
-const struct sl_jfunc sl_j_dict_methods[] = {
-    {"items", dict_items, "", 0, false},    {"get", dict_get, "key,default", 1, false},
-    {"keys", dict_keys, "", 0, false},      {"values", dict_values, "", 0, false},
-    {"copy", dict_copy, "", 0, false},      {"fromkeys", refused, NULL, 0, false},
-    {"update", refused, NULL, 0, true},     {"pop", refused, NULL, 0, true},
-    {"popitem", refused, NULL, 0, true},    {"clear", refused, NULL, 0, true},
-    {"setdefault", refused, NULL, 0, true}, {NULL, NULL, NULL, 0, false},
-};
-
-METHOD(list_count) {
-    UNUSED;
-    struct sl_jv v;
-    int64_t n = 0;
-    for (struct sl_jiter *it = sl_j_iter(rt, self); sl_j_next(rt, it, &v);)
-        n += sl_j_equal(rt, v, arg[0]);
-    return sl_j_int(n);
-}
-
-METHOD(list_index) {
-    UNUSED;
-    int64_t n = sl_j_length(rt, self), i = 0;
-    int64_t start = given(arg[1]) ? sl_j_need_int(rt, arg[1], "start") : 0;
-    int64_t stop = given(arg[2]) ? sl_j_need_int(rt, arg[2], "stop") : n;
-    struct sl_jv v;
-    start = start < 0 ? (start < -n ? 0 : start + n) : start;
-    stop = stop < 0 ? (stop < -n ? 0 : stop + n) : stop;
-    for (struct sl_jiter *it = sl_j_iter(rt, self); sl_j_next(rt, it, &v); i++)
-        if (i >= start && i < stop && sl_j_equal(rt, v, arg[0]))
-            return sl_j_int(i);
-    sl_j_fail(rt, "the value is not in the %s", sl_j_type_name(self));
-}
-
-METHOD(list_copy) {
-    UNUSED;
-    return sl_j_to_list(rt, self);
-}
-
-const struct sl_jfunc sl_j_list_methods[] = {
-    {"index", list_index, "value,start,stop", 1, false},
-    {"count", list_count, "value", 1, false},
-    {"copy", list_copy, "", 0, false},
-    {"append", refused, NULL, 0, true},
-    {"extend", refused, NULL, 0, true},
-    {"insert", refused, NULL, 0, true},
-    {"pop", refused, NULL, 0, true},
-    {"remove", refused, NULL, 0, true},
-    {"clear", refused, NULL, 0, true},
-    {"sort", refused, NULL, 0, true},
-    {"reverse", refused, NULL, 0, true},
-    {NULL, NULL, NULL, 0, false},
-};
-
-const struct sl_jfunc sl_j_tuple_methods[] = {
-    {"index", list_index, "value,start,stop", 1, false},
-    {"count", list_count, "value", 1, false},
-    {NULL, NULL, NULL, 0, false},
-};
+/* ---- numbers, loop ---- */
 
 METHOD(number_is_integer) {
     UNUSED;

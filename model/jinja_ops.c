@@ -202,10 +202,13 @@ bool sl_j_contains(struct sl_jrt *rt, struct sl_jv seq, struct sl_jv item) {
 /* ---- members ---- */
 
 static struct sl_jv bind_method(struct sl_jrt *rt, struct sl_jv self, const struct sl_jfunc *fn) {
-    if (fn->unsafe) {
-        static const char hint[] = "changing a list or dictionary is not allowed in a template";
-        return sl_j_undef_hint(rt, hint);
-    }
+    if (fn->changes && (self.type == SL_J_DICT ? self.d->frozen : self.l->frozen))
+        return sl_j_undef_hint(
+            rt, self.type == SL_J_DICT
+                    ? "this dictionary was given to the template, which may change only what it "
+                      "made itself, such as a copy: dict(it)"
+                    : "this list was given to the template, which may change only what it made "
+                      "itself, such as a copy: it|list");
     struct sl_jmethod *m = sl_j_alloc(rt, sizeof *m);
     *m = (struct sl_jmethod){self, fn};
     return (struct sl_jv){.type = SL_J_METHOD, .meth = m};

@@ -285,6 +285,21 @@ void sl_j_put_str_repr(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jst
     sl_j_put_char(rt, o, quote);
 }
 
+bool sl_j_open(struct sl_jrt *rt, struct sl_jopen *o, const void *p) {
+    uint64_t n = 0;
+    for (const struct sl_jopen *q = rt->open; q; q = q->up, n++)
+        if (q->p == p)
+            return false;
+    sl_j_work(rt, n >> 4);
+    *o = (struct sl_jopen){p, rt->open};
+    rt->open = o;
+    return true;
+}
+
+void sl_j_close(struct sl_jrt *rt) {
+    rt->open = rt->open->up;
+}
+
 static void put_items(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jlist *l) {
     for (size_t i = 0; i < l->n; i++) {
         if (i)
@@ -306,6 +321,11 @@ static void put_dict(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jdict
 }
 
 static void put_view(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jview *v) {
+    struct sl_jopen open;
+    if (!sl_j_open(rt, &open, v)) {
+        sl_j_puts(rt, o, "...");
+        return;
+    }
     sl_j_puts(rt, o,
               v->what == 'k'   ? "dict_keys(["
               : v->what == 'v' ? "dict_values(["
@@ -320,6 +340,7 @@ static void put_view(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jview
                                        : sl_j_pair(rt, e->key, e->val));
     }
     sl_j_puts(rt, o, "])");
+    sl_j_close(rt);
 }
 
 static void put_range(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jrange *r) {
@@ -327,6 +348,27 @@ static void put_range(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jran
     snprintf(buf, sizeof buf, r->step == 1 ? "range(%lld, %lld)" : "range(%lld, %lld, %lld)",
              (long long)r->start, (long long)r->stop, (long long)r->step);
     sl_j_puts(rt, o, buf);
+}
+
+/* One that contains itself is written as dots inside of itself. */
+static void put_container(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v) {
+    bool is_list = v.type == SL_J_LIST || v.type == SL_J_TUPLE;
+    struct sl_jopen open;
+    if (v.type == SL_J_NS)
+        sl_j_puts(rt, o, "<Namespace ");
+    if (!sl_j_open(rt, &open, is_list ? (const void *)v.l : v.d)) {
+        sl_j_puts(rt, o, v.type == SL_J_LIST ? "[...]" : is_list ? "(...)" : "{...}");
+    } else if (is_list) {
+        sl_j_put_char(rt, o, v.type == SL_J_LIST ? '[' : '(');
+        put_items(rt, o, v.l);
+        sl_j_puts(rt, o, v.type == SL_J_LIST ? "]" : v.l->n == 1 ? ",)" : ")");
+        sl_j_close(rt);
+    } else {
+        put_dict(rt, o, v.d);
+        sl_j_close(rt);
+    }
+    if (v.type == SL_J_NS)
+        sl_j_put_char(rt, o, '>');
 }
 
 void sl_j_put_repr(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v) {
@@ -359,22 +401,10 @@ void sl_j_put_repr(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v) {
             sl_j_put_char(rt, o, ')');
         break;
     case SL_J_LIST:
-        sl_j_put_char(rt, o, '[');
-        put_items(rt, o, v.l);
-        sl_j_put_char(rt, o, ']');
-        break;
     case SL_J_TUPLE:
-        sl_j_put_char(rt, o, '(');
-        put_items(rt, o, v.l);
-        sl_j_puts(rt, o, v.l->n == 1 ? ",)" : ")");
-        break;
     case SL_J_DICT:
-        put_dict(rt, o, v.d);
-        break;
     case SL_J_NS:
-        sl_j_puts(rt, o, "<Namespace ");
-        put_dict(rt, o, v.d);
-        sl_j_put_char(rt, o, '>');
+        put_container(rt, o, v);
         break;
     case SL_J_RANGE:
         put_range(rt, o, v.r);

@@ -229,6 +229,47 @@ static void dict_index(struct sl_jrt *rt, struct sl_jdict *d) {
     }
 }
 
+/* The place in the index of entry `at`. */
+static size_t index_place(const struct sl_jdict *d, size_t at) {
+    size_t i = d->e[at].hash & (d->n_index - 1);
+    while (d->index[i] != at + 1)
+        i = (i + 1) & (d->n_index - 1);
+    return i;
+}
+
+/* Empties a place and closes the gap, so that no search ends early. */
+static void index_remove(struct sl_jdict *d, size_t hole) {
+    size_t mask = d->n_index - 1;
+    d->index[hole] = 0;
+    for (size_t i = (hole + 1) & mask; d->index[i]; i = (i + 1) & mask) {
+        size_t home = d->e[d->index[i] - 1].hash & mask;
+        if (((i - home) & mask) < ((i - hole) & mask))
+            continue; /* its search does not come by the hole */
+        d->index[hole] = d->index[i];
+        d->index[i] = 0;
+        hole = i;
+    }
+}
+
+void sl_j_dict_remove(struct sl_jrt *rt, struct sl_jdict *d, const struct sl_jv *val) {
+    const char *entry = (const char *)val - offsetof(struct sl_jentry, val);
+    size_t at = (size_t)((const struct sl_jentry *)entry - d->e);
+    bool last = at + 1 == d->n;
+    if (d->index)
+        index_remove(d, index_place(d, at));
+    if (!last) {
+        sl_j_work(rt, (d->n - at) >> 4);
+        memmove(&d->e[at], &d->e[at + 1], (d->n - at - 1) * sizeof *d->e);
+    }
+    if (d->index && !last) {
+        sl_j_work(rt, d->n_index >> 5);
+        for (size_t i = 0; i < d->n_index; i++)
+            d->index[i] -= d->index[i] > at;
+    }
+    d->n--;
+    d->n_changes++;
+}
+
 void sl_j_dict_set(struct sl_jrt *rt, struct sl_jdict *d, struct sl_jv key, struct sl_jv val) {
     uint64_t h = hash(rt, key);
     struct sl_jentry *e = dict_find(rt, d, key, h);
@@ -249,6 +290,7 @@ void sl_j_dict_set(struct sl_jrt *rt, struct sl_jdict *d, struct sl_jv key, stru
             dict_index(rt, d);
     }
     d->e[d->n++] = (struct sl_jentry){key, val, h};
+    d->n_changes++;
     if (d->index) {
         size_t i = h & (d->n_index - 1);
         while (d->index[i])
@@ -272,6 +314,7 @@ static struct sl_jv from_json(struct sl_jrt *rt, const json_t *j, unsigned depth
              it = json_object_iter_next((json_t *)j, it))
             sl_j_dict_set(rt, d.d, sl_j_cstr(rt, json_object_iter_key(it)),
                           from_json(rt, json_object_iter_value(it), depth + 1));
+        d.d->frozen = true;
         return d;
     }
     case JSON_ARRAY: {
@@ -279,6 +322,7 @@ static struct sl_jv from_json(struct sl_jrt *rt, const json_t *j, unsigned depth
         struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, n);
         for (size_t i = 0; i < n; i++)
             sl_j_list_push(rt, l.l, from_json(rt, json_array_get(j, i), depth + 1));
+        l.l->frozen = true;
         return l;
     }
     case JSON_STRING:

@@ -1,7 +1,9 @@
 /* Values of the template interpreter and the state of one rendering.
  *
- * Values are small and passed by copy; what they point to is immutable (namespaces excepted) and
- * lives in the rendering's arena, in the template, or in the caller's JSON. Functions that can fail
+ * Values are small and passed by copy; what they point to lives in the rendering's arena, in the
+ * template, or in the caller's JSON. All of it is immutable but namespaces, and the lists and
+ * dictionaries that the template itself made: two names of one of those see each other's changes,
+ * as in Python. A literal is a new list each time it is evaluated. Functions that can fail
  * take the rendering and leave through sl_j_fail, which jumps to sl_template_render: nothing on the
  * way owns anything but arena memory.
  * Source: the Python data model, as far as Jinja templates can see it. */
@@ -77,7 +79,8 @@ struct sl_jstr {
 struct sl_jlist {
     struct sl_jv *v;
     size_t n, cap;
-    bool group; /* of |groupby: its two items have the names grouper and list */
+    bool group;  /* of |groupby: its two items have the names grouper and list */
+    bool frozen; /* the caller's: a template may not change it */
 };
 struct sl_jentry {
     struct sl_jv key, val;
@@ -86,8 +89,10 @@ struct sl_jentry {
 struct sl_jdict {
     struct sl_jentry *e; /* in order of insertion */
     size_t n, cap;
-    uint32_t *index; /* open addressing, entry + 1; NULL while small */
-    size_t n_index;  /* a power of two */
+    uint32_t *index;    /* open addressing, entry + 1; NULL while small */
+    size_t n_index;     /* a power of two */
+    uint64_t n_changes; /* keys that came or went, so that iterators notice */
+    bool frozen;        /* the caller's: a template may not change it */
 };
 struct sl_jrange {
     int64_t start, stop, step, n;
@@ -122,7 +127,7 @@ struct sl_jfunc {
     sl_j_method_fn *fn;
     const char *params; /* "old,new,count" */
     uint8_t n_required;
-    bool unsafe; /* methods: would change the object, refused by the sandbox */
+    bool changes; /* methods: the object, which must be the template's own */
 };
 struct sl_jmethod {
     struct sl_jv self;
@@ -133,6 +138,12 @@ struct sl_jout { /* text being written */
     char *p;
     size_t len, cap;
     bool final; /* the rendering's own output: malloc'd, has its own limit */
+};
+
+/* A container that is being written out, so that one which contains itself is noticed. */
+struct sl_jopen {
+    const void *p;
+    const struct sl_jopen *up;
 };
 
 /* One rendering. */
@@ -150,6 +161,7 @@ struct sl_jrt {
     struct sl_jdict *vars;     /* the caller's variables over the global functions */
     struct sl_jdict *exported; /* set at top level; only kept for templates with blocks */
     struct sl_jframe *root;
+    const struct sl_jopen *open;
 };
 
 _Noreturn void sl_j_fail(struct sl_jrt *rt, const char *fmt, ...) SL_PRINTF(2, 3);
@@ -192,8 +204,10 @@ struct sl_jv sl_j_dict_new(struct sl_jrt *rt);
 void sl_j_dict_set(struct sl_jrt *rt, struct sl_jdict *d, struct sl_jv key, struct sl_jv val);
 /* NULL when absent. Fails for a key that cannot be hashed. */
 struct sl_jv *sl_j_dict_get(struct sl_jrt *rt, const struct sl_jdict *d, struct sl_jv key);
+/* Takes out the entry of a value that sl_j_dict_get found; those behind it move up. */
+void sl_j_dict_remove(struct sl_jrt *rt, struct sl_jdict *d, const struct sl_jv *val);
 bool sl_j_hashable(struct sl_jv v);
-/* Copies the JSON value; strings are borrowed. */
+/* Copies the JSON value, for reading only; strings are borrowed. */
 struct sl_jv sl_j_from_json(struct sl_jrt *rt, const json_t *j);
 
 /* ---- what Python says of values (jinja_value.c) ---- */
@@ -211,6 +225,10 @@ int64_t sl_j_length(struct sl_jrt *rt, struct sl_jv v); /* fails like len() */
 bool sl_j_has_length(struct sl_jv v);
 
 /* ---- text (jinja_text.c) ---- */
+/* Opens a container that is written out, or says that it is open already. `o` is the caller's and
+ * lives until sl_j_close. */
+bool sl_j_open(struct sl_jrt *rt, struct sl_jopen *o, const void *p);
+void sl_j_close(struct sl_jrt *rt);
 void sl_j_put(struct sl_jrt *rt, struct sl_jout *o, const char *p, size_t len);
 void sl_j_put_char(struct sl_jrt *rt, struct sl_jout *o, char c);
 void sl_j_put_cp(struct sl_jrt *rt, struct sl_jout *o, uint32_t cp);
@@ -268,6 +286,8 @@ bool sl_j_next(struct sl_jrt *rt, struct sl_jiter *it, struct sl_jv *out);
 struct sl_jv sl_j_to_list(struct sl_jrt *rt, struct sl_jv v); /* always a new list */
 /* A one-pass value over the list. */
 struct sl_jv sl_j_iter_over(struct sl_jrt *rt, struct sl_jv list);
+/* The same from a list's end to its start. */
+struct sl_jv sl_j_iter_back(struct sl_jrt *rt, struct sl_jv list);
 /* Lazy: each item is passed through fn, which says whether to keep it and may replace it. */
 typedef bool sl_j_step_fn(struct sl_jrt *rt, void *state, struct sl_jv *item);
 struct sl_jv sl_j_iter_map(struct sl_jrt *rt, struct sl_jv src, sl_j_step_fn *fn, void *state);
@@ -295,6 +315,14 @@ const struct sl_jfunc *sl_j_find_filter(const char *p, size_t len);
 const struct sl_jfunc *sl_j_find_test(const char *p, size_t len);
 /* The method of this name that a value of this type has, or NULL. */
 const struct sl_jfunc *sl_j_find_method(enum sl_j_type type, const struct sl_jstr *name);
+/* dict(mapping or pairs, key=value ...) into d; `what` is the function that was called so. */
+void sl_j_dict_fill(struct sl_jrt *rt, struct sl_jdict *d, const struct sl_jargv *all,
+                    const char *what);
+/* Sorts by the keys, stably, comparing only with <, as Python does (jinja_filters_seq.c). */
+struct sl_jsort_item {
+    struct sl_jv key, val;
+};
+void sl_j_sort(struct sl_jrt *rt, struct sl_jsort_item *v, size_t n, bool reverse);
 /* Tables end in a NULL name. */
 extern const struct sl_jfunc sl_j_globals[];
 extern const struct sl_jfunc sl_j_filters_text[], sl_j_filters_seq[], sl_j_filters_num[];

@@ -7,9 +7,11 @@ usage: corpus_template.py FOLDER"""
 import hashlib
 import json
 import os
+import random
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "templates"))
+import mutation
 import oracle
 import snippets
 
@@ -37,6 +39,16 @@ EVIL = [
     b"{% set x %}{% call m() %}{% endset %}", b"{% block a %}{% block a %}{% endblock %}{% endblock %}",
     b"{{ loop }}{{ loop() }}{% for a in l %}{{ loop.length.x }}{{ loop.changed(loop) }}{% endfor %}",
     b"{% for a in l %}{% set ns = namespace(l=loop) %}{% for b in ns.l %}{{ b }}{% endfor %}{% endfor %}",
+    b"{% set a = [1] %}{% for x in a %}{% set _ = a.append(x) %}{% endfor %}",
+    b"{% set a = [] %}{% for i in range(900) %}{% set _ = a.append(a) %}{% endfor %}{{ a }}{{ [a] == [a[0]] }}"
+    b"{{ a.copy() == a }}",
+    b"{% set d = {} %}{% set _ = d.update(me=d, l=[d]) %}{{ d }}{{ d.values() }}{{ d == d.copy() }}{{ d|tojson }}",
+    b"{% set a = [2, 1] %}{% macro k(x) %}{{ a.sort(key=k) }}{{ a.append(x) }}{% endmacro %}{{ a.sort(key=k) }}",
+    b"{% set a = [1] %}{% set _ = a.extend(a|map('string')|map('upper')) %}",
+    b"{% set a = [1, 2, 3] %}{% for x in a|reverse if a.pop() %}{{ x }}{{ loop.length }}{% endfor %}{{ a.insert(-9, a) }}{{ a }}",
+    b"{% set d = {} %}{% for i in range(400) %}{% set _ = d.update({i * 7919 % 512: d}) %}{% set _ = d.pop(i // 2, 0) %}"
+    b"{% endfor %}{% for k in d %}{% set _ = d.popitem() %}{% endfor %}",
+    b"{% set a = [] %}{% set f = a.append %}{% for x in [f, a.pop, a.insert, {}.update, {}.pop] %}{{ x(0, 1) }}{% endfor %}",
     b"{{ strftime_now('%9999999d%Ez%Oy%+%-') }}", b"{{ dict(a=dict)|tojson }}{{ {}[{}] }}{{ {{}: 1} }}",
 ]
 
@@ -53,6 +65,8 @@ def main():
     for i in range(0, len(good), 12):
         seeds.append(b"\n".join(good[i:i + 12]) + b"\0" + variables)
     seeds += bad[::3]
+    seeds += [t.encode() + b"\0" + variables for t in mutation.programs(random.Random(1), 12)]
+    seeds += ["".join(mutation.SNIPPETS[i::16]).encode() for i in range(16)]
     for s in seeds:
         with open(os.path.join(folder, hashlib.sha256(s).hexdigest()[:16]), "wb") as f:
             f.write(s)

@@ -1,5 +1,6 @@
 """Renders chat templates with Python's Jinja2 under the settings that transformers uses: the
-reference that model/chat_template.c is compared with."""
+reference that model/chat_template.c is compared with. In one thing it allows more than those: a
+template may change the lists and dictionaries that it made itself, as some in circulation do."""
 import datetime
 import json
 import warnings
@@ -36,8 +37,30 @@ def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False)
                       sort_keys=sort_keys)
 
 
+def containers(value, found):
+    """The lists and dictionaries in a value, by id."""
+    if isinstance(value, (list, dict)):
+        found[id(value)] = value
+        for v in value.values() if isinstance(value, dict) else value:
+            containers(v, found)
+    return found
+
+
+class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+    given = {}  # of the variables of the rendering
+    CHANGES = ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort",
+               "popitem", "setdefault", "update")
+
+    def is_safe_attribute(self, obj, attr, value):
+        if not isinstance(obj, (list, dict)):
+            return super().is_safe_attribute(obj, attr, value)
+        if id(obj) in self.given and attr in self.CHANGES:
+            return False  # older versions of Jinja forget some of them
+        return jinja2.sandbox.SandboxedEnvironment.is_safe_attribute(self, obj, attr, value)
+
+
 def environment(now):
-    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    env = Environment(
         trim_blocks=True, lstrip_blocks=True,
         extensions=[GenerationTag, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
@@ -56,6 +79,7 @@ class Oracle:
         try:
             if self.last is None or self.last[0] != source:
                 self.last = (source, self.env.from_string(source))
+            self.env.given = containers(variables, {})
             text = self.last[1].render(**variables)
             text.encode("utf-8")
             return "ok", text

@@ -18,6 +18,7 @@ except ImportError:
     sys.exit(77)
 
 import conversations
+import mutation
 import oracle
 import snippets
 
@@ -71,14 +72,15 @@ def compare(theirs, ours, source, variables):
 
 def main():
     ours, theirs, tally = Ours(sys.argv[1]), oracle.Oracle(NOW), Tally()
-    todo = snippets.templates()
-    differences = []
-    for source in todo:
-        d = compare(theirs, ours, source, snippets.VARS)
-        if d:
-            differences.append(f"{source!r}\n{d}")
-    tally.line(not differences, f"language: {len(todo)} snippets, {len(differences)} differ",
-               differences[:40])
+    for what, todo in (("language", snippets.templates()), ("changes", mutation.SNIPPETS),
+                       ("changes at random", mutation.programs(random.Random(7), 600))):
+        differences = []
+        for source in todo:
+            d = compare(theirs, ours, source, snippets.VARS)
+            if d:
+                differences.append(f"{source!r}\n{d}")
+        tally.line(not differences, f"{what}: {len(todo)} snippets, {len(differences)} differ",
+                   differences[:40])
 
     alive = [e for e in snippets.REFUSED
              if ours.render("{{ " + e + " }}", snippets.VARS)[0] != "error"]

@@ -116,6 +116,46 @@ static void test_strings_share_safely(void **state) {
        "xy xy1 xy2");
 }
 
+static void test_own_values_change(void **state) {
+    (void)state;
+    is("{% set a = [1] %}{% set b = a %}{% set _ = b.append(2) %}{{ a }}{{ a.pop(0) }}{{ b }}",
+       "[1, 2]1[2]");
+    is("{% set d = {'x': 1} %}{% set _ = d.update(y=2) %}{{ d }}{{ d.pop('x') }}{{ d }}",
+       "{'x': 1, 'y': 2}1{'y': 2}");
+    is("{% for i in l %}{% set a = [] %}{% set _ = a.append(i) %}{{ a }}{% endfor %}", "[3][1][2]");
+    is("{% set a = [] %}{% set _ = a.append(a) %}{{ a }}", "[[...]]");
+    /* What is given stays, whatever holds it; a copy is the template's own. */
+    fails("{{ l.append(1) }}", "line 1, column 6: this list was given to the template");
+    fails("{{ [l][0].append(1) }}", "this list was given to the template");
+    fails("{{ messages[0].pop('role') }}", "this dictionary was given to the template");
+    is("{% set a = l | list %}{% set _ = a.append(9) %}{{ a }}{{ l }}", "[3, 1, 2, 9][3, 1, 2]");
+    fails("{% set d = {'a': 1} %}{% for k in d %}{% set _ = d.update(b=1) %}{% endfor %}",
+          "the dictionary's keys changed");
+    fails("{% set a = [] %}{% set _ = a.append(a) %}{{ a|tojson }}", "contains itself");
+}
+
+/* A literal is evaluated anew in each rendering: nothing of one reaches another. */
+static void test_renderings_share_no_list(void **state) {
+    (void)state;
+    static const char source[] =
+        "{% macro m(x=[0], y={'k': []}) %}{% set _ = x.append(1) %}{% set _ = y.k.append(2) %}"
+        "{{ x }}{{ y }}{% endmacro %}{% set a = [[1], 2] %}{% set _ = a[0].append(3) %}{{ a }}"
+        "{{ m() }}";
+    static const char want[] = "[[1, 3], 2][0, 1]{'k': [2]}";
+    struct sl_template *t = NULL;
+    assert_int_equal(sl_template_compile(source, strlen(source), &t, &err), SL_OK);
+    json_t *vars = json_object();
+    for (int i = 0; i < 3; i++) {
+        char *out = NULL;
+        size_t len = 0;
+        assert_int_equal(sl_template_render(t, vars, NULL, &out, &len, &err), SL_OK);
+        assert_string_equal(out, want);
+        free(out);
+    }
+    json_decref(vars);
+    sl_template_destroy(&t);
+}
+
 static void test_errors_have_places(void **state) {
     (void)state;
     fails("a\nb {{ 1 + }}", "line 2, column 10: expected an expression, got }}");
@@ -127,7 +167,6 @@ static void test_errors_have_places(void **state) {
           "roles must alternate");
     fails("{{ x|nope }}", "no filter is named 'nope'");
     fails("{% include 'secret' %}", "not available");
-    fails("{{ l.append(1) }}", "not allowed");
     fails("{{ ''.__class__.__mro__ }}", "has no attribute '__class__'");
     fails("{{ 9223372036854775807 + 1 }}", "64-bit");
     fails("bad \xff byte", "not valid UTF-8 (byte 4)");
@@ -161,6 +200,11 @@ static void test_limits(void **state) {
             "{% endfor %}",
             l, "1048576 bytes");
     limited("{{ [0] * 4611686018427387904 }}", l, "1048576 bytes");
+    limited("{% set a = [] %}{% for i in range(99999) %}{% set _ = a.append(i) %}{% endfor %}", l,
+            "1048576 bytes");
+    limited("{% set a = [1] %}{% set _ = a.extend(a | map('string')) %}", l, "1048576 bytes");
+    limited("{% set d = {} %}{% for i in range(99999) %}{% set _ = d.update({i: i}) %}{% endfor %}",
+            l, "1048576 bytes");
     /* The same with the defaults: still an error, soon and without the memory. */
     fails("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "nested deeper");
     fails("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
@@ -219,7 +263,7 @@ static void *render_often(void *arg) {
             j->bad++;
             continue;
         }
-        j->bad += strcmp(out, "5 3é 1é 2é GRÜßE") != 0;
+        j->bad += strcmp(out, "5 3é 1é 2é GRÜßE[['x', 5]]") != 0;
         free(out);
     }
     return NULL;
@@ -228,7 +272,8 @@ static void *render_often(void *arg) {
 static void test_threads(void **state) {
     (void)state;
     static const char source[] = "{{ n }}{% for x in l %} {{ x }}{{ 'é' }}{% endfor %}"
-                                 "{{ ' GRÜßE'[0:6] }}";
+                                 "{{ ' GRÜßE'[0:6] }}{% set a = [['x']] %}"
+                                 "{% set _ = a[0].append(n) %}{{ a }}";
     struct sl_template *t;
     json_t *vars = json_loads(VARS, 0, NULL);
     assert_int_equal(sl_template_compile(source, strlen(source), &t, &err), SL_OK);
@@ -276,6 +321,8 @@ int main(void) {
         cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_strings_share_safely),
         cmocka_unit_test(test_errors_have_places),
+        cmocka_unit_test(test_own_values_change),
+        cmocka_unit_test(test_renderings_share_no_list),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_deep_sources),
         cmocka_unit_test(test_clock),
