@@ -74,6 +74,8 @@ struct sl_engine {
 
 /* scheduler.c: the thread's body; arg is the engine. */
 void *sl_scheduler_main(void *arg);
+/* Whether what failed takes the engine down, and not only what it was done for. */
+bool sl_is_fatal(enum sl_status st);
 /* slot_pages.c: takes KV pages for a slot that holds *n_pages, until it has those of n_tokens
  * positions; *n_pages is kept up to date, also on a failure. SL_ERR_DEVICE_OOM cannot happen while
  * every slot keeps to ctx_tokens. */
@@ -81,7 +83,8 @@ enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_p
                                uint32_t n_tokens) SL_MUST_CHECK;
 /* Gives all of them back. */
 void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages);
-/* Copies a page of all layers, K then V each, to or from the host, and waits for it. */
+/* Copies a page of all layers, K then V each, to or from the host, and waits for it. A failure that
+ * is not fatal leaves a page with anything in it. */
 enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host,
                             bool to_device) SL_MUST_CHECK;
 /* Gives all of a session's pages back; the shared ones stay in the prefix tree. It then has no KV.

@@ -164,7 +164,9 @@ static enum sl_status write_new(struct sl_prefix_disk *d) {
         st = sl_page_copy(e, page, b->payload, false);
         if (st != SL_OK) {
             sl_block_store_give(d->store, b);
-            break;
+            set_copy(d, page, COPY_NONE);
+            sl_count(prefix_disk_dropped_total, 1);
+            return sl_is_fatal(st) ? st : SL_OK;
         }
         set_copy(d, page, COPY_UNDER_WAY);
         sl_block_store_write(d->store, b);
@@ -190,7 +192,7 @@ void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s) {
     uint32_t most = sl_session_adoptable(e, s), end = s->n_shared;
     struct sl_hash128 key = sl_prefix_key(e->prefixes, sl_session_shared_end(e, s));
     s->load_key = key;
-    while (end < most) {
+    while (end < most && !s->load_failed) {
         key = sl_prefix_extend(e->prefixes, key, s->history + (size_t)end * PAGE);
         if (!sl_block_store_has(d->store, key))
             break;
@@ -232,8 +234,29 @@ static void read_more(struct sl_prefix_disk *d) {
     }
 }
 
-static enum sl_status was_read(struct sl_prefix_disk *d, struct sl_block_buf *b) {
+/* The session's next page is what was read. Where the copy fails it stays to be computed. */
+static enum sl_status take_in(struct sl_prefix_disk *d, struct sl_session *s, uint8_t *payload) {
     struct sl_engine *e = d->e;
+    enum sl_status st = sl_slot_reserve(e, s->slot, &s->n_pages, s->n_kv + PAGE);
+    if (st == SL_OK) {
+        uint32_t page = sl_forward_page(e->forward, s->slot, s->n_shared);
+        enum sl_status copied = sl_page_copy(e, page, payload, true);
+        if (copied != SL_OK) {
+            s->load_end = s->load_next;
+            s->load_failed = true;
+            return sl_is_fatal(copied) ? copied : SL_OK;
+        }
+        s->n_kv += PAGE;
+        st = sl_session_publish(e, s);
+        sl_count(prefix_disk_hit_tokens_total, PAGE);
+        sl_session_count_cached(s, PAGE);
+    }
+    if (!sl_is_fatal(st))
+        s->page_status = st;
+    return sl_is_fatal(st) ? st : SL_OK;
+}
+
+static enum sl_status was_read(struct sl_prefix_disk *d, struct sl_block_buf *b) {
     struct sl_session *s = b->user;
     if (b->status == SL_OK) {
         double ns = (double)b->took_ns;
@@ -243,20 +266,10 @@ static enum sl_status was_read(struct sl_prefix_disk *d, struct sl_block_buf *b)
         return SL_OK; /* left meanwhile */
     s->n_loading--;
     enum sl_status st = SL_OK;
-    if (b->status == SL_OK && b->number == s->n_shared) {
-        st = sl_slot_reserve(e, s->slot, &s->n_pages, s->n_kv + PAGE);
-        if (st == SL_OK)
-            st = sl_page_copy(e, sl_forward_page(e->forward, s->slot, s->n_shared), b->payload,
-                              true);
-        if (st != SL_OK)
-            return st;
-        s->n_kv += PAGE;
-        st = sl_session_publish(e, s);
-        sl_count(prefix_disk_hit_tokens_total, PAGE);
-        sl_session_count_cached(s, PAGE);
-    } else {
+    if (b->status == SL_OK && b->number == s->n_shared)
+        st = take_in(d, s, b->payload);
+    else
         s->load_end = s->load_next; /* the rest is computed */
-    }
     s->loads = s->n_loading || s->load_next < s->load_end;
     return st;
 }

@@ -108,13 +108,12 @@ enum sl_status sl_prefix_ram_adopt(struct sl_prefix_ram *r, struct sl_session *s
         /* Most recent, so that making room for it does not push it out. */
         sl_block_index_touch(&r->index, slot);
         st = sl_slot_reserve(e, s->slot, &s->n_pages, s->n_kv + PAGE);
-        if (st == SL_OK && find(r, parent, s->history + s->n_kv) != slot)
+        if (st != SL_OK || find(r, parent, s->history + s->n_kv) != slot)
             break; /* a cache of one slot */
-        if (st == SL_OK)
-            st = sl_page_copy(e, sl_forward_page(e->forward, s->slot, s->n_shared),
-                              r->data + slot * r->page_bytes, true);
+        st = sl_page_copy(e, sl_forward_page(e->forward, s->slot, s->n_shared),
+                          r->data + slot * r->page_bytes, true);
         if (st != SL_OK)
-            break;
+            return sl_is_fatal(st) ? st : SL_OK; /* the page is the session's: it is computed */
         s->n_kv += PAGE;
         st = sl_session_publish(e, s);
         sl_session_count_cached(s, PAGE);

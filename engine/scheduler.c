@@ -278,17 +278,37 @@ static uint32_t update_gauges(struct sl_engine *e) {
     return running;
 }
 
+/* A session whose pages are not certain any more ends; it takes the others along only where the
+ * device is lost. */
+static enum sl_status check_pages(struct sl_engine *e, struct sl_session *s, enum sl_status st) {
+    if (sl_is_fatal(st))
+        return st;
+    if (s->page_status != SL_OK)
+        st = s->page_status;
+    if (st != SL_OK) {
+        struct sl_err err;
+        sl_fail(&err, st, "the page table: %s", sl_status_text(st));
+        finish(e, s, SL_FINISH_ERROR, st, err.text);
+    }
+    return SL_OK;
+}
+
 /* Before a step: each session takes what is known of its text, and one whose next page another
- * session is about to compute waits for it. Who leads is runnable, or follows one that is. */
+ * session is about to compute waits for it. Who leads is runnable, or follows one that is. A
+ * failure is the device's loss. */
 static enum sl_status settle(struct sl_engine *e) {
     uint32_t parallel = e->plan.config.parallel;
     enum sl_status st = e->disk ? sl_prefix_disk_poll(e->disk) : SL_OK;
     for (uint32_t i = 0; i < parallel && st == SL_OK; i++) {
-        if (!e->slots[i] || e->slots[i]->parked || e->slots[i]->loads)
+        struct sl_session *s = e->slots[i];
+        if (!s)
             continue;
-        st = sl_session_adopt(e, e->slots[i]);
-        if (st == SL_OK && e->ram)
-            st = sl_prefix_ram_adopt(e->ram, e->slots[i]);
+        if (s->page_status == SL_OK && !s->parked && !s->loads) {
+            st = sl_session_adopt(e, s);
+            if (st == SL_OK && e->ram)
+                st = sl_prefix_ram_adopt(e->ram, s);
+        }
+        st = check_pages(e, s, st);
     }
     for (uint32_t i = 0; i < parallel; i++) {
         struct sl_session *s = e->slots[i];
@@ -387,7 +407,7 @@ static void break_down(struct sl_engine *e, enum sl_status st, const struct sl_e
     pthread_mutex_unlock(&e->lock);
 }
 
-static bool is_fatal(enum sl_status st) {
+bool sl_is_fatal(enum sl_status st) {
     return st == SL_ERR_DEVICE_LOST || st == SL_ERR_CORRUPT;
 }
 
@@ -404,7 +424,7 @@ enum sl_status sl_step_run(struct sl_engine *e, struct sl_step *step,
 }
 
 static void step_failed(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
-    if (is_fatal(st))
+    if (sl_is_fatal(st))
         break_down(e, st, err);
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (e->slots[i] && e->slots[i]->step_rows)
@@ -525,7 +545,7 @@ static void run_job(struct sl_engine *e, struct sl_score_job *job) {
         busy = busy || e->slots[i];
     enum sl_status st = busy ? sl_fail(job->err, SL_AGAIN, "cannot score while requests run")
                              : sl_score_run(e, job);
-    if (is_fatal(st))
+    if (sl_is_fatal(st))
         break_down(e, st, job->err);
     end_job(e, job, st);
 }

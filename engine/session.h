@@ -36,6 +36,8 @@ struct sl_session {
     uint32_t load_end;
     uint32_t n_loading;         /* asked for and not there yet */
     struct sl_hash128 load_key; /* of the text before load_next */
+    bool load_failed;           /* a page could not be copied in: no more are asked for */
+    enum sl_status page_status; /* not SL_OK: its pages are uncertain, it ends before the step */
     uint32_t step_rows;         /* rows in the step being built or run */
     uint32_t step_first;        /* the first of them in the step */
     uint32_t step_out;          /* row of the logits, UINT32_MAX = none */

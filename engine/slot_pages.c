@@ -41,7 +41,7 @@ static enum sl_status take_page(struct sl_engine *e, uint32_t *out_page) {
     if (node == SL_KV_NO_PAGE)
         return SL_ERR_DEVICE_OOM;
     enum sl_status st = e->ram ? sl_prefix_ram_keep(e->ram, node) : SL_OK;
-    if (st != SL_OK)
+    if (sl_is_fatal(st)) /* else it is not kept, and computed when it is asked for again */
         return st;
     *out_page = sl_prefix_evict(e->prefixes);
     sl_count(prefix_evictions_total, 1);

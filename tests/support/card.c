@@ -278,6 +278,8 @@ static enum sl_status card_upload(struct sl_device *d, void *dst, const void *sr
     struct card *c = (struct card *)d;
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
+    if (bytes == c->source->config.refuse_up_bytes)
+        return SL_ERR_DEVICE_OOM;
     struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
     e->kind = UPLOAD;
     e->owned = malloc(bytes);
@@ -293,6 +295,8 @@ static enum sl_status card_upload(struct sl_device *d, void *dst, const void *sr
 static enum sl_status card_download(struct sl_device *d, void *dst, const void *src, size_t bytes) {
     struct card *c = (struct card *)d;
     enum sl_status st = wait_for(c, SL_QUEUE_OPS, UINT64_MAX);
+    if (st == SL_OK && bytes == c->source->config.refuse_down_bytes)
+        return SL_ERR_DEVICE_OOM;
     if (st == SL_OK)
         memcpy(dst, real(c, src), bytes);
     return st;

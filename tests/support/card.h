@@ -21,7 +21,9 @@ struct card_config {
     uint64_t fail_alloc; /* of alloc: out of memory */
     uint64_t fail_copy;  /* of copy: the card is lost from then on */
     uint64_t refuse;     /* of copy or moe: no memory for it; goes on */
-    uint64_t fail_wait;  /* of download, sync and await: likewise */
+    /* Uploads and downloads of so many bytes are refused likewise, read at each; 0 = none. */
+    _Atomic uint64_t refuse_up_bytes, refuse_down_bytes;
+    uint64_t fail_wait; /* of download, sync and await: likewise */
 };
 
 /* Read by tests. */

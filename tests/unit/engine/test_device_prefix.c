@@ -138,9 +138,71 @@ static void pages_of_a_card_in_ram(void **state) {
     sl_engine_destroy(&e);
 }
 
+/* A card that is short of memory for a moment refuses copies of pages: what was to be copied is
+ * computed, or not kept, and nobody's answer ends. Where an entry of the page table does not
+ * arrive, that session ends and the others go on. */
+static void refused_copies(void **state) {
+    (void)state;
+    struct sl_engine *e = start(true, true);
+    uint64_t page = e->plan.k_page_bytes;
+    struct run *want = ask(e, NULL, 150, 120);
+    sl_engine_destroy(&e); /* written on the way */
+
+    source.config.refuse_up_bytes = page;
+    e = start(true, true);
+    struct run *r = ask(e, NULL, 150, 120);
+    assert_same_tokens(want, r);
+    assert_int_equal(r->result.n_cached, 0);
+    free_run(r);
+    source.config.refuse_up_bytes = 0;
+    sl_engine_destroy(&e);
+
+    close_folder(&folder);
+    assert_int_equal(mkdir(folder.path, 0700), 0);
+    source.config.refuse_down_bytes = page;
+    e = start(true, true);
+    int64_t dropped = sl_metric(prefix_disk_dropped_total);
+    r = ask(e, NULL, 150, 120);
+    assert_same_tokens(want, r);
+    free_run(r);
+    r = ask(e, NULL, 150, 120); /* they are in the tree all the same */
+    assert_int_equal(r->result.n_cached, 128);
+    free_run(r);
+    sl_engine_destroy(&e);
+    assert_true(sl_metric(prefix_disk_dropped_total) > dropped);
+    source.config.refuse_down_bytes = 0;
+
+    /* One is in mid-answer; another's beginning is known, but its entries are refused. */
+    e = start(true, true);
+    free_run(ask(e, NULL, 150, 2));
+    struct run *first = new_run(900, 70, tiny.model->hp.n_vocab, 200);
+    struct run *second = new_run(77, 150, tiny.model->hp.n_vocab, 20);
+    first->req.ignore_eog = true;
+    first->hold_at = 5;
+    submit(e, first);
+    wait_parked(first);
+    source.config.refuse_up_bytes = sizeof(uint32_t);
+    submit(e, second);
+    wait_run(second);
+    assert_int_equal(second->result.status, SL_ERR_DEVICE_OOM);
+    assert_non_null(strstr(second->result.err.text, "page table"));
+    source.config.refuse_up_bytes = 0;
+    free_run(second);
+    first->hold_at = 0;
+    wait_run(first);
+    assert_int_equal(first->result.status, SL_OK);
+    assert_int_equal(first->n, 200);
+    free_run(first);
+    free_run(ask(e, NULL, 150, 20));
+    assert_int_equal(sl_metric(kv_pages_used), 0);
+    sl_engine_destroy(&e);
+    free_run(want);
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {cmocka_unit_test(pages_of_a_card),
-                                       cmocka_unit_test(pages_of_a_card_in_ram)};
+                                       cmocka_unit_test(pages_of_a_card_in_ram),
+                                       cmocka_unit_test(refused_copies)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
