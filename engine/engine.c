@@ -2,7 +2,7 @@
 
 #include "common/log.h"
 #include "common/metrics.h"
-#include "engine/open_device.h"
+#include "engine/stage_plan.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,13 +16,16 @@
 enum sl_status sl_engine_plan(const struct sl_model *model, const struct sl_engine_config *config,
                               struct sl_memory_plan *out_plan, char out_device[64],
                               struct sl_err *err) {
-    struct sl_device *dev = NULL;
-    enum sl_status st = sl_engine_open_device(model, config, &dev, out_plan, err);
+    struct sl_stage_plans plans;
+    enum sl_status st = sl_stage_plans_open(model, config, &plans, err);
+    out_plan->least_bytes = plans.whole.least_bytes;
+    out_plan->vram_least_bytes = plans.whole.vram_least_bytes;
     if (st != SL_OK)
         return st;
+    *out_plan = plans.whole;
     if (out_device)
-        memcpy(out_device, dev->caps.name, 64);
-    sl_device_close(&dev);
+        sl_stage_plans_device(out_plan, out_device);
+    sl_stage_plans_release(&plans);
     return SL_OK;
 }
 
@@ -66,9 +69,16 @@ static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
                             struct sl_progress *progress, struct sl_err *err) {
     const struct sl_hparams *hp = &e->model->hp;
-    enum sl_status st = sl_engine_open_device(e->model, config, &e->dev, &e->plan, err);
+    struct sl_stage_plans plans;
+    enum sl_status st = sl_stage_plans_open(e->model, config, &plans, err);
+    if (st == SL_OK && plans.n > 1)
+        st = sl_fail(err, SL_ERR_UNSUPPORTED, "several devices: not yet");
     if (st != SL_OK)
         return st;
+    e->dev = plans.at[0].dev;
+    plans.at[0].dev = NULL;
+    e->plan = plans.whole;
+    sl_stage_plans_release(&plans);
     const struct sl_engine_config *c = &e->plan.config;
     if (hp->n_ctx_train && c->ctx_tokens > hp->n_ctx_train)
         sl_warn("the context of %u tokens is longer than the %u that the model was trained for",

@@ -70,6 +70,7 @@ struct sl_plan_row {
     char detail[96];
     uint64_t bytes;
     enum sl_memory_kind kind;
+    uint32_t stage; /* of several devices, the one that it is for, from 1; 0 = not one's alone */
 };
 
 struct sl_engine_config {

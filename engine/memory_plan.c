@@ -102,8 +102,8 @@ static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engi
     return SL_OK;
 }
 
-static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan *p,
-                              struct sl_err *err) {
+static enum sl_status plan_kv(const struct sl_hparams *hp, uint32_t n_layer_whole,
+                              struct sl_memory_plan *p, struct sl_err *err) {
     const struct sl_engine_config *c = &p->config;
     const struct sl_dtype_info *t = sl_dtype_info(c->kv_dtype);
     if (c->kv_dtype != SL_DTYPE_F16 && c->kv_dtype != SL_DTYPE_Q8_0)
@@ -118,7 +118,8 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan
     p->k_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_k);
     p->v_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_v);
     p->session_pages = (c->ctx_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
-    uint64_t page_bytes = (p->k_page_bytes + p->v_page_bytes) * hp->n_layer;
+    uint64_t layer_page_bytes = p->k_page_bytes + p->v_page_bytes;
+    uint64_t page_bytes = layer_page_bytes * n_layer_whole; /* on all devices together */
     uint64_t n_pages = (uint64_t)p->session_pages * c->parallel;
     uint64_t room = n_pages * SL_KV_PAGE_TOKENS < UINT32_MAX
                         ? (UINT32_MAX - 1) / SL_KV_PAGE_TOKENS - n_pages
@@ -127,7 +128,7 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan
     uint64_t cached = p->apart ? 0 : given / (page_bytes + sl_prefix_tree_bytes(1));
     p->cache_pages = (uint32_t)(cached < room ? cached : room);
     p->ram_pages = p->apart ? sl_prefix_ram_slots(given, page_bytes) : 0;
-    p->prefix_ram_bytes = sl_prefix_ram_bytes(p->ram_pages, page_bytes);
+    p->prefix_ram_bytes = p->stage ? 0 : sl_prefix_ram_bytes(p->ram_pages, page_bytes);
     n_pages += p->cache_pages;
     if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
         return sl_fail(
@@ -136,7 +137,7 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, struct sl_memory_plan
             "of them",
             c->parallel, c->ctx_tokens);
     p->n_pages = (uint32_t)n_pages;
-    p->kv_bytes = page_bytes * n_pages;
+    p->kv_bytes = layer_page_bytes * hp->n_layer * n_pages;
     return SL_OK;
 }
 
@@ -167,26 +168,39 @@ uint64_t sl_plan_fixed_device_bytes(const struct sl_memory_plan *p) {
     return p->apart ? computing_bytes(p) : 0;
 }
 
+/* Of several stages each has a thread. */
+static uint64_t n_stacks(const struct sl_memory_plan *p) {
+    uint64_t stage = p->n_stages > 1 ? 1 : 0;
+    return p->stage ? stage : (uint64_t)p->n_threads + OWN_THREADS + stage;
+}
+
+/* What the process has once, however many devices compute. */
+static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *p) {
+    const struct sl_engine_config *c = &p->config;
+    p->prefix_disk_bytes = c->cache_dir ? sl_prefix_disk_memory_bytes(p, whole->n_layer) : 0;
+    p->host_bytes += sl_sampler_space_bytes(whole->n_vocab) + sl_prefix_tree_bytes(p->n_pages) +
+                     p->prefix_disk_bytes + p->prefix_ram_bytes +
+                     sl_expert_map_bytes(whole->n_layer, whole->n_expert);
+    p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
+    p->process_bytes = c->process_bytes;
+    if (c->trace_file)
+        p->host_bytes += SL_TIMELINE_MEMORY_BYTES;
+    p->session_bytes = ((uint64_t)c->parallel + c->queue_max) *
+                       (sizeof(struct sl_session) + 32 + (uint64_t)c->ctx_tokens * 4);
+}
+
 /* Everything but the slots, for the weights that are resident. */
-static void plan_fixed(const struct sl_hparams *hp, const struct sl_device *dev,
-                       struct sl_memory_plan *p) {
+static void plan_fixed(const struct sl_hparams *hp, const struct sl_hparams *whole,
+                       const struct sl_device *dev, struct sl_memory_plan *p) {
     p->activation_bytes = sl_forward_activation_bytes(hp, p);
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) : 0;
-    p->host_bytes = sl_forward_host_bytes(hp, p) + sl_sampler_space_bytes(hp->n_vocab) +
-                    sl_prefix_tree_bytes(p->n_pages);
-    p->prefix_disk_bytes = p->config.cache_dir ? sl_prefix_disk_memory_bytes(p, hp->n_layer) : 0;
-    p->host_bytes += p->prefix_disk_bytes + p->prefix_ram_bytes;
+    p->host_bytes = sl_forward_host_bytes(hp, p);
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
-    p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
-    p->host_bytes += sl_expert_map_bytes(hp->n_layer, hp->n_expert);
-    p->process_bytes = p->config.process_bytes;
-    if (p->config.trace_file)
-        p->host_bytes += SL_TIMELINE_MEMORY_BYTES;
-    p->session_bytes = ((uint64_t)p->config.parallel + p->config.queue_max) *
-                       (sizeof(struct sl_session) + 32 + (uint64_t)p->config.ctx_tokens * 4);
-    uint64_t n_threads = (uint64_t)p->n_threads + OWN_THREADS;
+    if (!p->stage)
+        plan_process(whole, p);
+    uint64_t n_threads = n_stacks(p);
     p->thread_bytes = n_threads * STACK_BYTES;
-    p->slack_bytes = SLACK_BYTES;
+    p->slack_bytes = p->stage ? 0 : SLACK_BYTES;
     if (!p->apart)
         p->slack_bytes += huge_tail(p->weight_bytes) + huge_tail(p->kv_bytes) +
                           huge_tail(p->activation_bytes) + huge_tail(p->scratch_bytes);
@@ -208,13 +222,18 @@ uint64_t sl_plan_name_least(uint64_t bytes) {
     return (bytes + VARIES_BYTES + MIB - 1) / MIB * MIB;
 }
 
+/* What is planned for: the layers, those of all devices together, and the device. */
+struct subject {
+    const struct sl_model *model, *whole;
+    const struct sl_device *dev; /* NULL = none is known */
+};
+
 /* The plan with the experts in slots. */
-static enum sl_status plan_streaming(const struct sl_model *model, const struct sl_device *dev,
-                                     const struct sl_expert_layout *l, struct sl_memory_plan *p,
-                                     struct sl_err *err) {
+static enum sl_status plan_streaming(const struct subject *s, const struct sl_expert_layout *l,
+                                     struct sl_memory_plan *p, struct sl_err *err) {
     p->streaming = true;
-    enum sl_status st = plan_weights(model, false, &p->weight_bytes, err);
-    plan_fixed(&model->hp, dev, p);
+    enum sl_status st = plan_weights(s->model, false, &p->weight_bytes, err);
+    plan_fixed(&s->model->hp, &s->whole->hp, s->dev, p);
     return st == SL_OK ? sl_plan_slots(l, p, err) : st;
 }
 
@@ -252,17 +271,17 @@ static bool needs_less(const struct sl_memory_plan *a, const struct sl_memory_pl
 
 /* Decides where the experts are. The least that would do is that of the way that needs less, where
  * both are allowed. */
-static enum sl_status plan_experts(const struct sl_model *model, const struct sl_device *dev,
-                                   struct sl_memory_plan *p, struct sl_err *err) {
+static enum sl_status plan_experts(const struct subject *s, struct sl_memory_plan *p,
+                                   struct sl_err *err) {
     struct sl_expert_layout l;
-    enum sl_status st = plan_weights(model, true, &p->weight_bytes, err);
+    enum sl_status st = plan_weights(s->model, true, &p->weight_bytes, err);
     if (st != SL_OK)
         return st;
-    plan_fixed(&model->hp, dev, p);
+    plan_fixed(&s->model->hp, &s->whole->hp, s->dev, p);
     p->least_bytes = sl_plan_name_least(sl_plan_fixed_bytes(p));
     p->vram_least_bytes = p->apart ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
     bool fits = sl_plan_fixed_bytes(p) <= p->budget_bytes && sl_plan_fits_device(p);
-    st = sl_expert_layout_make(model, &l, err);
+    st = sl_expert_layout_make(s->model, &l, err);
     if (st != SL_OK)
         return st;
     p->n_class = l.n_class;
@@ -273,7 +292,7 @@ static enum sl_status plan_experts(const struct sl_model *model, const struct sl
         where = SL_EXPERTS_RESIDENT;
     struct sl_memory_plan streamed = *p;
     if (where != SL_EXPERTS_RESIDENT)
-        st = plan_streaming(model, dev, &l, &streamed, err);
+        st = plan_streaming(s, &l, &streamed, err);
     bool less = where != SL_EXPERTS_RESIDENT && needs_less(&streamed, p);
     if (where == SL_EXPERTS_STREAMED || (where == SL_EXPERTS_AUTO && !fits && less)) {
         *p = streamed;
@@ -305,23 +324,23 @@ static uint64_t spare_for_cache(const struct sl_memory_plan *p) {
     return share < p->kv_bytes ? share : p->kv_bytes;
 }
 
-static enum sl_status plan_all(const struct sl_model *model, const struct sl_device *dev,
-                               struct sl_memory_plan *p, struct sl_err *err) {
-    enum sl_status st = plan_kv(&model->hp, p, err);
+static enum sl_status plan_all(const struct subject *s, struct sl_memory_plan *p,
+                               struct sl_err *err) {
+    enum sl_status st = plan_kv(&s->model->hp, s->whole->hp.n_layer, p, err);
     if (st == SL_OK)
-        st = plan_experts(model, dev, p, err);
+        st = plan_experts(s, p, err);
     if (st != SL_OK || p->config.cache_ram_bytes != SL_CACHE_RAM_AUTO)
         return st;
     uint64_t least = p->least_bytes; /* one could do without */
     p->config.cache_ram_bytes = spare_for_cache(p);
     if (!p->config.cache_ram_bytes)
         return SL_OK;
-    st = plan_all(model, dev, p, err);
+    st = plan_all(s, p, err);
     p->least_bytes = least;
     return st;
 }
 
-static void add_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
+static void add_stage_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
     const struct sl_engine_config *c = &p->config;
     enum sl_memory_kind there = p->apart ? SL_MEMORY_DEVICE : SL_MEMORY_HOST;
     uint64_t resident_experts = p->streaming ? 0 : p->expert_bytes;
@@ -344,6 +363,12 @@ static void add_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
             c->batch_tokens, p->n_logit_rows);
     add_row(p, "kernel scratch", there, p->scratch_bytes, "%s", dev ? dev->caps.name : "");
     add_row(p, "read back", SL_MEMORY_PINNED, p->pinned_bytes, "logits and chosen experts");
+    for (uint32_t i = 0; i < p->n_rows && p->n_stages > 1; i++)
+        p->rows[i].stage = p->stage + 1;
+}
+
+static void add_process_rows(struct sl_memory_plan *p) {
+    const struct sl_engine_config *c = &p->config;
     add_row(p, "loading", SL_MEMORY_HOST, p->load_bytes, "weights on their way to the device");
     add_row(p, "prefix copies", SL_MEMORY_HOST, p->prefix_ram_bytes,
             "%u pages that the device gave up", p->ram_pages);
@@ -355,17 +380,18 @@ static void add_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
     add_row(p, "sessions", SL_MEMORY_HOST, p->session_bytes,
             "tokens of %u running and %u waiting requests", c->parallel, c->queue_max);
     uint64_t named = 0;
-    for (uint32_t i = 0; i < c->n_process_rows; i++) {
+    for (uint32_t i = 0; i < c->n_process_rows && !p->stage; i++) {
         add_row(p, c->process_rows[i].what, SL_MEMORY_HOST, c->process_rows[i].bytes, "%s",
                 c->process_rows[i].detail);
         named += c->process_rows[i].bytes;
     }
-    add_row(p, "driver", SL_MEMORY_HOST, c->driver_bytes, "what opening the device took");
+    if (!p->stage)
+        add_row(p, "driver", SL_MEMORY_HOST, c->driver_bytes, "what opening %s took",
+                p->n_stages > 1 ? "the devices" : "the device");
     named += c->driver_bytes;
     if (p->process_bytes > named)
         add_row(p, "process", SL_MEMORY_HOST, p->process_bytes - named, "what the caller holds");
-    add_row(p, "threads", SL_MEMORY_HOST, p->thread_bytes, "stacks of %u",
-            p->n_threads + OWN_THREADS);
+    add_row(p, "threads", SL_MEMORY_HOST, p->thread_bytes, "stacks of %u", (uint32_t)n_stacks(p));
     add_row(p, "kernel", SL_MEMORY_HOST, p->kernel_bytes,
             "page tables, threads, registered "
             "buffers");
@@ -376,8 +402,35 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    const struct sl_device *dev, struct sl_memory_plan *out_plan,
                                    struct sl_err *err) {
-    const struct sl_hparams *hp = &model->hp;
-    struct sl_memory_plan p = {.config = *config};
+    const struct sl_plan_place whole = {.whole = model, .n_stages = 1};
+    return sl_memory_plan_make_stage(model, &whole, config, dev, out_plan, err);
+}
+
+static void describe_stage(const struct sl_hparams *hp, const struct sl_device *dev,
+                           struct sl_memory_plan *p) {
+    struct sl_plan_stage *s = &p->stages[p->stage];
+    *s = (struct sl_plan_stage){.first_layer = hp->first_layer,
+                                .n_layer = hp->n_layer,
+                                .streaming = p->streaming,
+                                .n_device_slots = p->n_device_slots,
+                                .n_slots = p->n_slots,
+                                .n_experts = p->n_experts,
+                                .vram_total_bytes = p->vram_total_bytes,
+                                .vram_budget_bytes = p->vram_budget_bytes,
+                                .vram_least_bytes = p->vram_least_bytes,
+                                .ram_bytes = p->total_bytes};
+    if (dev)
+        memcpy(s->device, dev->caps.name, sizeof s->device);
+}
+
+enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
+                                         const struct sl_plan_place *place,
+                                         const struct sl_engine_config *config,
+                                         const struct sl_device *dev,
+                                         struct sl_memory_plan *out_plan, struct sl_err *err) {
+    const struct sl_hparams *hp = &slice->hp;
+    struct sl_memory_plan p = {
+        .config = *config, .stage = place->stage, .n_stages = place->n_stages};
     struct sl_engine_config *c = &p.config;
     p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
     enum sl_status st = resolve_config(hp, c, err);
@@ -385,7 +438,7 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
         return st;
 
     /* Scoring asks for every position's logits, 16 at a time; generation for one per session. */
-    if (sl_model_has_output(model))
+    if (sl_model_has_output(slice))
         p.n_logit_rows = max_u32(c->parallel, c->batch_tokens < 16 ? c->batch_tokens : 16);
     uint32_t n_ff = max_u32(hp->n_ff, max_u32(hp->n_ff_expert, hp->n_ff_shared));
     p.limits = (struct sl_device_limits){
@@ -406,13 +459,15 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
                           : c->vram_bytes ? c->vram_bytes
                           : memory        ? memory
                                           : UINT64_MAX;
-    st = plan_all(model, dev, &p, err);
+    st = plan_all(&(struct subject){slice, place->whole, dev}, &p, err);
     if (st != SL_OK) {
         out_plan->least_bytes = p.least_bytes;
         out_plan->vram_least_bytes = p.vram_least_bytes;
         return st;
     }
-    add_rows(&p, dev);
+    add_stage_rows(&p, dev);
+    add_process_rows(&p);
+    describe_stage(hp, dev, &p);
     c->process_rows = NULL; /* borrowed for this call */
     c->n_process_rows = 0;
     *out_plan = p;

@@ -10,12 +10,25 @@
 #include "engine/engine.h"
 #include "engine/expert_layout.h"
 
-#define SL_PLAN_MAX_ROWS 32u
+#define SL_PLAN_MAX_ROWS 128u
+
+/* Where a run of the model's layers is computed, and what of that device's memory it takes. */
+struct sl_plan_stage {
+    char device[64];
+    uint32_t first_layer, n_layer;
+    bool streaming;
+    uint32_t n_device_slots, n_slots, n_experts;
+    uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes; /* 0 unless it is apart */
+    uint64_t ram_bytes;                                             /* of the host, for it */
+};
 
 struct sl_memory_plan {
     /* The configuration with every 0 replaced by what it stands for. */
     struct sl_engine_config config;
     struct sl_device_limits limits;
+    /* One of n_stages devices that the layers are divided over, or all of them (stage_plan.h).
+     * What the process has once is in the plan of stage 0 alone. */
+    uint32_t stage, n_stages;
     uint32_t n_threads;                /* that compute */
     uint32_t n_logit_rows;             /* rows of one step that may ask for logits; 0 in
                                           a slice that gives none */
@@ -61,6 +74,7 @@ struct sl_memory_plan {
     /* The device's own memory: what is taken, the budget, and one that would do (0 = unknown). */
     uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes;
 
+    struct sl_plan_stage stages[SL_MAX_STAGES]; /* [n_stages]; of one stage's plan its own is set */
     uint32_t n_rows;
     /* They sum to total_bytes, those of kind DEVICE to vram_total_bytes. */
     struct sl_plan_row rows[SL_PLAN_MAX_ROWS];
@@ -77,6 +91,19 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    const struct sl_device *dev, struct sl_memory_plan *out_plan,
                                    struct sl_err *err) SL_MUST_CHECK;
+
+/* Which of the stages of which model a plan is for. */
+struct sl_plan_place {
+    const struct sl_model *whole;
+    uint32_t stage, n_stages;
+};
+/* The same for a slice of place->whole: with what the process has once in stage 0's plan only, and
+ * pages in the host's memory counted with all of the model's layers. config->cache_ram_bytes must
+ * not be SL_CACHE_RAM_AUTO where there are several stages. */
+enum sl_status
+sl_memory_plan_make_stage(const struct sl_model *slice, const struct sl_plan_place *place,
+                          const struct sl_engine_config *config, const struct sl_device *dev,
+                          struct sl_memory_plan *out_plan, struct sl_err *err) SL_MUST_CHECK;
 
 /* The plan that sl_engine_create would carry out: with its device, and without ram_bytes or
  * vram_bytes with what is free now. out_device: the device's name, may be NULL. When the budget is

@@ -1,96 +1,390 @@
 #include "engine/stage_plan.h"
 
+#include "common/log.h"
 #include "engine/open_device.h"
+#include "engine/stage_costs.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers between commas, so many at most; 0: it is no such list. */
-static uint32_t parse_split(const char *text, uint32_t out[SL_MAX_STAGES]) {
-    for (uint32_t n = 0; n < SL_MAX_STAGES; n++) {
-        char *end;
-        unsigned long v = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
-        if (!v || v > SL_MAX_LAYERS || (*end && *end != ','))
-            return 0;
-        out[n] = (uint32_t)v;
-        if (!*end)
-            return n + 1;
-        text = end + 1;
-    }
-    return 0;
+/* Of what is left when everything is resident, one part in so many goes to the prefix cache; as for
+ * one device (memory_plan.c). */
+#define CACHE_SHARE 8u
+/* How often a split is chosen anew because a stage's plan took more than its bound. */
+#define MAX_CHOICES 8u
+
+static uint64_t add_sat(uint64_t a, uint64_t b) {
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static enum sl_status split_layers(const struct sl_model *model,
-                                   const struct sl_engine_config *config, uint32_t n_stages,
-                                   uint32_t out_layers[SL_MAX_STAGES], struct sl_err *err) {
-    uint32_t all = model->hp.n_layer, sum = 0;
-    if (!config->split || strcmp(config->split, "auto") == 0) {
-        for (uint32_t i = 0; i < n_stages; i++)
-            out_layers[i] = all * (i + 1) / n_stages - all * i / n_stages;
+/* ---- all plans as one ---- */
+
+static void add_bytes(const struct sl_memory_plan *p, struct sl_memory_plan *w) {
+    w->weight_bytes += p->weight_bytes;
+    w->expert_bytes += p->expert_bytes;
+    w->slot_bytes += p->slot_bytes;
+    w->stream_bytes += p->stream_bytes;
+    w->device_slot_bytes += p->device_slot_bytes;
+    w->pinned_bytes += p->pinned_bytes;
+    w->thread_bytes += p->thread_bytes;
+    w->kernel_bytes += p->kernel_bytes;
+    w->slack_bytes += p->slack_bytes;
+    w->kv_bytes += p->kv_bytes;
+    w->activation_bytes += p->activation_bytes;
+    w->scratch_bytes += p->scratch_bytes;
+    w->host_bytes += p->host_bytes;
+    w->total_bytes += p->total_bytes;
+    w->least_bytes += p->least_bytes;
+    w->vram_total_bytes += p->vram_total_bytes;
+    w->vram_least_bytes += p->vram_least_bytes;
+    w->vram_budget_bytes = add_sat(w->vram_budget_bytes, p->vram_budget_bytes);
+}
+
+/* Rows of the process are summed, those of a stage stay its own. */
+static void add_row(const struct sl_plan_row *row, struct sl_memory_plan *w) {
+    for (uint32_t i = 0; !row->stage && i < w->n_rows; i++) {
+        struct sl_plan_row *r = &w->rows[i];
+        if (r->stage || strcmp(r->what, row->what) != 0)
+            continue;
+        r->bytes += row->bytes;
+        if (strcmp(row->what, "threads") == 0)
+            snprintf(r->detail, sizeof r->detail, "all stacks");
+        return;
+    }
+    if (w->n_rows < SL_PLAN_MAX_ROWS)
+        w->rows[w->n_rows++] = *row;
+}
+
+static void add_rows(const struct sl_stage_plans *plans, bool of_stages, struct sl_memory_plan *w) {
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_memory_plan *p = &plans->at[i].plan;
+        for (uint32_t k = 0; k < p->n_rows; k++)
+            if ((p->rows[k].stage != 0) == of_stages)
+                add_row(&p->rows[k], w);
+    }
+}
+
+/* Classes are numbered by their first layer, so that a slice may number them otherwise. */
+static void add_slots(const struct sl_expert_layout *whole, const struct sl_expert_layout *slice,
+                      const struct sl_memory_plan *p, struct sl_memory_plan *w) {
+    for (uint32_t c = 0; c < slice->n_class; c++)
+        for (uint32_t k = 0; k < whole->n_class; k++)
+            if (memcmp(&slice->classes[c].slot, &whole->classes[k].slot,
+                       sizeof whole->classes[k].slot) == 0) {
+                /* Where a stage has all of them resident each is as good as in a slot. */
+                w->class_slots[k] +=
+                    p->streaming ? p->class_slots[c] : slice->classes[c].n_layer * slice->n_expert;
+                w->device_class_slots[k] += p->device_class_slots[c];
+                break;
+            }
+    w->n_slots += p->n_slots;
+    w->n_device_slots += p->n_device_slots;
+    w->n_experts += p->n_experts;
+    w->streaming |= p->streaming;
+}
+
+static enum sl_status join(const struct sl_model *model, uint64_t ram_bytes,
+                           struct sl_stage_plans *plans, struct sl_err *err) {
+    struct sl_expert_layout whole, slice;
+    struct sl_memory_plan *w = &plans->whole;
+    enum sl_status st = sl_expert_layout_make(model, &whole, err);
+    if (st != SL_OK)
+        return st;
+    *w = plans->at[0].plan;
+    w->n_class = whole.n_class;
+    w->n_logit_rows = plans->at[plans->n - 1].plan.n_logit_rows;
+    w->budget_bytes = w->config.ram_bytes = ram_bytes;
+    w->n_slots = w->n_device_slots = w->n_experts = w->n_rows = 0;
+    w->streaming = false;
+    memset(w->class_slots, 0, sizeof w->class_slots);
+    memset(w->device_class_slots, 0, sizeof w->device_class_slots);
+    for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
+        const struct sl_memory_plan *p = &plans->at[i].plan;
+        w->stages[i] = p->stages[i];
+        if (i)
+            add_bytes(p, w);
+        st = sl_expert_layout_make(&plans->at[i].model, &slice, err);
+        if (st != SL_OK)
+            break;
+        add_slots(&whole, &slice, p, w);
+        sl_expert_layout_release(&slice);
+    }
+    add_rows(plans, true, w);
+    add_rows(plans, false, w);
+    sl_expert_layout_release(&whole);
+    return st;
+}
+
+/* ---- several stages ---- */
+
+struct planner {
+    const struct sl_model *model;
+    struct sl_engine_config config; /* with budgets; no cache that is left open */
+    struct sl_stage_plans *plans;   /* devices are open */
+};
+
+static enum sl_status plan_stage(const struct planner *r, uint32_t i, uint64_t ram_bytes,
+                                 struct sl_err *err) {
+    struct sl_stage_plan *s = &r->plans->at[i];
+    struct sl_engine_config c = r->config;
+    struct sl_plan_place place = {r->model, i, r->plans->n};
+    c.ram_bytes = ram_bytes;
+    c.vram_bytes = r->config.vram_each[i];
+    return sl_memory_plan_make_stage(&s->model, &place, &c, s->dev, &s->plan, err);
+}
+
+/* What every stage needs of its own memory, with all of the host's that it can use. The first
+ * failure counts; the least budgets of all are added up in any case. */
+static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
+    struct sl_stage_plans *plans = r->plans;
+    struct sl_err why;
+    enum sl_status first = SL_OK;
+    plans->whole.least_bytes = plans->whole.vram_least_bytes = 0;
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_stage_plan *s = &plans->at[i];
+        enum sl_status st = plan_stage(r, i, UINT64_MAX, &why);
+        if (st != SL_OK && first == SL_OK) {
+            first =
+                sl_fail(err, st, "layers %u to %u of %u, on %s: %.300s", s->model.hp.first_layer,
+                        s->model.hp.first_layer + s->model.hp.n_layer - 1, r->model->hp.n_layer,
+                        s->dev->caps.name, why.text);
+            if (!s->plan.least_bytes)
+                return first; /* no budget would do */
+        }
+        plans->whole.least_bytes += s->plan.least_bytes;
+        plans->whole.vram_least_bytes += s->plan.vram_least_bytes;
+    }
+    return first;
+}
+
+static enum sl_status refuse_host(const struct planner *r, uint64_t ram_bytes, struct sl_err *err) {
+    double least = (double)r->plans->whole.least_bytes / 0x1p20;
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "a budget of %.1f MiB is too small for %u devices: at least %.0f MiB of the "
+                   "host's memory are needed: --ram %.0fMiB; less with a smaller context, fewer "
+                   "sessions or a smaller batch",
+                   (double)ram_bytes / 0x1p20, r->plans->n, least, least);
+}
+
+/* Divides the host's memory: to each stage the least, and of the rest a part by what it could use
+ * of it (slots for the experts that its card has no room for). */
+static enum sl_status plan_with_host(const struct planner *r, struct sl_err *err) {
+    struct sl_stage_plans *plans = r->plans;
+    uint64_t ram = r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX;
+    uint64_t least = plans->whole.least_bytes, budget[SL_MAX_STAGES];
+    uint64_t all = 0, want[SL_MAX_STAGES];
+    if (ram < least)
+        return refuse_host(r, ram, err);
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_memory_plan *p = &plans->at[i].plan;
+        want[i] = p->total_bytes > p->least_bytes ? p->total_bytes - p->least_bytes : 0;
+        all += want[i];
+    }
+    uint64_t rest = ram - least, more = rest > all ? (rest - all) / plans->n : 0;
+    double share = rest < all ? (double)rest / (double)all : 1;
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
+        uint64_t part = share < 1 ? (uint64_t)(share * (double)want[i]) : want[i];
+        budget[i] = plans->at[i].plan.least_bytes + part + more;
+        st = plan_stage(r, i, budget[i], err);
+    }
+    return st;
+}
+
+static enum sl_status plan_both(const struct planner *r, struct sl_err *err) {
+    enum sl_status st = plan_alone(r, err);
+    return st == SL_OK ? plan_with_host(r, err) : st;
+}
+
+static enum sl_status cut(const struct planner *r, const struct sl_split *split,
+                          struct sl_err *err) {
+    uint32_t first = 0;
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < split->n && st == SL_OK; i++) {
+        st = sl_model_slice(r->model, first, split->n_layer[i], &r->plans->at[i].model, err);
+        first += split->n_layer[i];
+    }
+    return st;
+}
+
+static enum sl_status refuse_split(const struct planner *r, uint64_t least, struct sl_err *err) {
+    r->plans->whole.vram_least_bytes = least * r->plans->n;
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "the model does not fit the memory of %u devices, however its layers are "
+                   "divided: with %.0f MiB on each it does: --vram %.0fMiB; less with a smaller "
+                   "context, fewer sessions or a smaller batch",
+                   r->plans->n, (double)least / 0x1p20, (double)least / 0x1p20);
+}
+
+/* Divides the layers, and plans each stage with all of the host's memory that it can use. */
+static enum sl_status divide(const struct planner *r, const struct sl_split *given,
+                             struct sl_err *err) {
+    struct sl_stage_costs costs = {0};
+    struct sl_split split = *given;
+    enum sl_status st = SL_OK;
+    if (!given->n)
+        st = sl_stage_costs_make(r->model, &r->config, r->plans, &costs, err);
+    for (uint32_t i = 0; st == SL_OK && i < MAX_CHOICES; i++) {
+        uint64_t least = 0;
+        if (!given->n)
+            st = sl_split_choose(&costs.model, costs.cards, r->plans->n, &split, &least);
+        if (st == SL_ERR_CONFIG)
+            st = refuse_split(r, (least + 0xfffff) >> 20 << 20, err);
+        else if (st != SL_OK)
+            st = sl_fail(err, st, "no memory for dividing the layers");
+        if (st == SL_OK)
+            st = cut(r, &split, err);
+        if (st != SL_OK)
+            break;
+        st = plan_alone(r, err);
+        if (st != SL_ERR_CONFIG || given->n || !sl_stage_costs_raise(&costs, r->plans))
+            break;
+        st = SL_OK;
+    }
+    sl_stage_costs_release(&costs);
+    return st;
+}
+
+/* Pages for text that may come again, out of what is left where all experts are resident. */
+static uint64_t spare_for_cache(const struct planner *r) {
+    uint64_t ram = r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX, total = 0, kv = 0;
+    for (uint32_t i = 0; i < r->plans->n; i++) {
+        const struct sl_memory_plan *p = &r->plans->at[i].plan;
+        if (p->streaming)
+            return 0;
+        total += p->total_bytes;
+        kv += p->kv_bytes;
+    }
+    uint64_t share = ram > total ? (ram - total) / CACHE_SHARE : 0;
+    return share < kv ? share : kv;
+}
+
+static enum sl_status plan_several(struct planner *r, const struct sl_split *split,
+                                   struct sl_err *err) {
+    struct sl_stage_plans *plans = r->plans;
+    bool cache_open = r->config.cache_ram_bytes == SL_CACHE_RAM_AUTO;
+    if (cache_open)
+        r->config.cache_ram_bytes = 0;
+    enum sl_status st = divide(r, split, err);
+    if (st == SL_OK)
+        st = plan_with_host(r, err);
+    if (st != SL_OK)
+        return st;
+    uint64_t least = plans->whole.least_bytes;
+    if (cache_open && (r->config.cache_ram_bytes = spare_for_cache(r)) != 0) {
+        st = plan_both(r, err);
+        if (st == SL_ERR_CONFIG) { /* least budgets are rounded up: it was a little too much */
+            r->config.cache_ram_bytes = 0;
+            st = plan_both(r, err);
+        }
+    }
+    if (st == SL_OK)
+        st = join(r->model, r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX, plans, err);
+    plans->whole.least_bytes = least; /* one could do without the cache */
+    return st;
+}
+
+/* ---- opening ---- */
+
+static enum sl_status open_and_plan(const struct sl_model *model,
+                                    const struct sl_engine_config *config,
+                                    const struct sl_split *split, struct sl_stage_plans *out_plans,
+                                    struct sl_err *err) {
+    struct sl_device_names names;
+    struct sl_device *dev[SL_MAX_STAGES] = {0};
+    struct sl_stage_plans p = {0};
+    struct planner r = {.model = model, .plans = &p};
+    enum sl_status st = sl_device_names(config, model->hp.n_layer, split->n, &names, err);
+    if (st != SL_OK)
+        return st;
+    p.n = names.n;
+    p.at = calloc(p.n, sizeof *p.at);
+    if (!p.at)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the plans of %u devices", p.n);
+    st = sl_devices_open(config, &names, dev, &r.config, err);
+    for (uint32_t i = 0; i < p.n; i++) {
+        p.at[i].dev = dev[i];
+        p.at[i].model = *model;
+    }
+    if (st == SL_OK && p.n == 1) {
+        st = sl_memory_plan_make(model, &r.config, dev[0], &p.at->plan, err);
+        p.whole = p.at->plan;
+    } else if (st == SL_OK) {
+        st = plan_several(&r, split, err);
+        r.config.process_rows = NULL; /* borrowed for this call */
+    }
+    if (st == SL_OK) {
+        *out_plans = p;
         return SL_OK;
     }
-    uint32_t n = parse_split(config->split, out_layers);
-    for (uint32_t i = 0; i < n; i++)
-        sum += out_layers[i];
-    if (n != n_stages || sum != all)
-        return sl_fail(err, SL_ERR_CONFIG,
-                       "split '%s': must be %u numbers of layers, one for each device, that sum to "
-                       "the model's %u",
-                       config->split, n_stages, all);
-    return SL_OK;
+    out_plans->whole.least_bytes = p.whole.least_bytes;
+    out_plans->whole.vram_least_bytes = p.whole.vram_least_bytes;
+    sl_stage_plans_release(&p);
+    return st;
 }
 
-static enum sl_status open_stage(const struct sl_model *model,
-                                 const struct sl_engine_config *config, uint32_t index,
-                                 uint32_t first, uint32_t n, struct sl_stage_plan *s,
-                                 struct sl_err *err) {
+/* A GPU, where there is one that the model fits, else the CPU. */
+static enum sl_status open_any(const struct sl_model *model, const struct sl_engine_config *config,
+                               const struct sl_split *split, struct sl_stage_plans *out_plans,
+                               struct sl_err *err) {
     struct sl_engine_config c = *config;
-    if (config->n_vram)
-        c.vram_bytes = config->vram_each[index];
-    enum sl_status st = sl_model_slice(model, first, n, &s->model, err);
-    if (st == SL_OK && config->device_source)
-        st = config->device_source->open(config->device_source, index, &s->dev, err);
-    return st == SL_OK ? sl_memory_plan_make(&s->model, &c, s->dev, &s->plan, err) : st;
+    struct sl_err why;
+    if (!config->cpu_isa || !*config->cpu_isa) {
+        c.device = "cuda";
+        if (open_and_plan(model, &c, split, out_plans, &why) == SL_OK) {
+            sl_info("computing on %s: it was found and the model fits (--device sets it)",
+                    out_plans->at[0].dev->caps.name);
+            return SL_OK;
+        }
+        sl_info("computing on the CPU (--device sets it): %s", why.text);
+    }
+    out_plans->whole.least_bytes = out_plans->whole.vram_least_bytes = 0;
+    c.device = "cpu";
+    return open_and_plan(model, &c, split, out_plans, err);
 }
 
 enum sl_status sl_stage_plans_open(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    struct sl_stage_plans *out_plans, struct sl_err *err) {
-    struct sl_stage_plans p = {.n = 1};
-    uint32_t layers[SL_MAX_STAGES], first = 0;
+    struct sl_split split;
+    struct sl_device_names names;
+    out_plans->n = 0;
+    out_plans->at = NULL;
     out_plans->whole.least_bytes = out_plans->whole.vram_least_bytes = 0;
-    if (config->device_source && config->device_source->n_devices)
-        p.n = config->device_source->n_devices;
-    p.at = calloc(p.n, sizeof *p.at);
-    if (!p.at)
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for the plans of %u devices", p.n);
-    enum sl_status st = split_layers(model, config, p.n, layers, err);
-    if (st == SL_OK && p.n == 1) {
-        p.at->model = *model;
-        st = sl_engine_open_device(model, config, &p.at->dev, &p.at->plan, err);
-    }
-    for (uint32_t i = 0; i < p.n && p.n > 1 && st == SL_OK; i++) {
-        st = open_stage(model, config, i, first, layers[i], &p.at[i], err);
-        first += layers[i];
-    }
-    if (st != SL_OK) {
-        out_plans->whole.least_bytes = p.at->plan.least_bytes;
-        out_plans->whole.vram_least_bytes = p.at->plan.vram_least_bytes;
-        sl_stage_plans_release(&p);
+    enum sl_status st = sl_split_parse(config->split, model->hp.n_layer, &split, err);
+    if (st != SL_OK)
         return st;
-    }
-    p.whole = p.at->plan;
-    *out_plans = p;
-    return SL_OK;
+    bool any = config->device && strcmp(config->device, "auto") == 0 && !config->device_source;
+    if (!any)
+        return open_and_plan(model, config, &split, out_plans, err);
+    st = sl_device_names(config, model->hp.n_layer, split.n, &names, err);
+    return st == SL_OK ? open_any(model, config, &split, out_plans, err) : st;
 }
 
 void sl_stage_plans_release(struct sl_stage_plans *plans) {
     for (uint32_t i = 0; plans->at && i < plans->n; i++) {
-        if (plans->at[i].dev)
-            sl_device_close(&plans->at[i].dev);
+        sl_device_close(&plans->at[i].dev);
         sl_model_slice_release(&plans->at[i].model);
     }
     free(plans->at);
     plans->at = NULL;
     plans->n = 0;
+}
+
+void sl_stage_plans_device(const struct sl_memory_plan *whole, char out_name[64]) {
+    const char *first = whole->stages[0].device, *kind = strstr(first, ": ");
+    bool alike = kind != NULL;
+    for (uint32_t i = 1; i < whole->n_stages && alike; i++) {
+        const char *other = strstr(whole->stages[i].device, ": ");
+        alike = other && strcmp(other, kind) == 0;
+    }
+    if (whole->n_stages <= 1)
+        snprintf(out_name, 64, "%s", first);
+    else if (alike)
+        snprintf(out_name, 64, "%u x %.50s", whole->n_stages, kind + 2);
+    else
+        snprintf(out_name, 64, "%.28s + %.28s%s", first, whole->stages[1].device,
+                 whole->n_stages > 2 ? " ..." : "");
 }

@@ -36,4 +36,7 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
 /* Closes the devices that are still there; also a zeroed one. */
 void sl_stage_plans_release(struct sl_stage_plans *plans);
 
+/* What computes, for people: the device's name, or "2 x NVIDIA H200, sm_90". */
+void sl_stage_plans_device(const struct sl_memory_plan *whole, char out_name[64]);
+
 #endif

@@ -123,8 +123,8 @@ static void rows_of_the_caller(void **state) {
     struct sl_synth_config sc = mixed();
     struct test_model m;
     open_model(&m, &sc);
-    struct sl_plan_row rows[] = {{"server", "for tests", 3 * MIB, SL_MEMORY_HOST},
-                                 {"other", "", MIB, SL_MEMORY_HOST}};
+    struct sl_plan_row rows[] = {{"server", "for tests", 3 * MIB, SL_MEMORY_HOST, 0},
+                                 {"other", "", MIB, SL_MEMORY_HOST, 0}};
     struct sl_engine_config c = streamed(1024 * MIB);
     c.process_rows = rows;
     c.n_process_rows = 2;
@@ -247,7 +247,7 @@ static void devices_by_name(void **state) {
     for (uint32_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         c.device = wrong[i];
         assert_int_equal(sl_engine_plan(m.model, &c, &p, name, &test_err), SL_ERR_CONFIG);
-        assert_non_null(strstr(test_err.text, "auto, cpu, cuda or cuda:N"));
+        assert_non_null(strstr(test_err.text, "auto, cpu, cuda, cuda:N"));
     }
     c.device = "cuda:63"; /* no machine has so many */
     assert_int_equal(sl_engine_plan(m.model, &c, &p, name, &test_err), SL_ERR_UNSUPPORTED);

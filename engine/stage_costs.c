@@ -1,0 +1,155 @@
+#include "engine/stage_costs.h"
+
+#include "engine/expert_tiers.h"
+#include "engine/plan_speed.h"
+
+#include <stdlib.h>
+
+struct measure {
+    const struct sl_model *model;
+    struct sl_engine_config config;
+    const struct sl_device *dev;
+    struct sl_memory_plan plan; /* of the slice that was looked at last */
+};
+
+static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
+                           enum sl_experts_where where, struct sl_err *err) {
+    struct sl_model slice;
+    enum sl_status st = sl_model_slice(m->model, first, n, &slice, err);
+    if (st != SL_OK)
+        return st;
+    /* As the last of several: what the process has once is not the device's. */
+    const struct sl_plan_place place = {m->model, 1, 2};
+    m->config.experts = where;
+    return sl_memory_plan_make_stage(&slice, &place, &m->config, m->dev, &m->plan, err);
+}
+
+/* What a stage has besides its layers, and what one of them adds: activations grow with layers. */
+static enum sl_status look_at_stage(struct measure *m, uint64_t *out_activations,
+                                    uint64_t *out_scratch, struct sl_err *err) {
+    enum sl_status st = look(m, 0, 1, SL_EXPERTS_RESIDENT, err);
+    uint64_t one = m->plan.activation_bytes;
+    if (st == SL_OK)
+        st = look(m, 0, 2, SL_EXPERTS_RESIDENT, err);
+    uint64_t both = m->plan.activation_bytes, layer = both > one ? both - one : 0;
+    if (m->model->hp.n_layer == 2)
+        layer = 0; /* the second has the logits too; counting them as a layer's is wrong */
+    *out_activations = one > layer ? one - layer : 0;
+    *out_scratch = m->plan.scratch_bytes;
+    return st;
+}
+
+static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stage_activations,
+                                    struct sl_split_layer *out, uint64_t *in_out_ahead,
+                                    struct sl_err *err) {
+    enum sl_status st = look(m, i, 1, SL_EXPERTS_RESIDENT, err);
+    if (st != SL_OK)
+        return st;
+    struct sl_memory_plan *p = &m->plan;
+    uint64_t weights = p->weight_bytes - p->expert_bytes, activations = p->activation_bytes;
+    out->expert_bytes = p->expert_bytes;
+    out->fixed_bytes = p->kv_bytes + activations -
+                       (stage_activations < activations ? stage_activations : activations);
+    if (p->expert_bytes) {
+        st = look(m, i, 1, SL_EXPERTS_STREAMED, err);
+        if (st != SL_OK)
+            return st;
+        weights = p->weight_bytes > weights ? p->weight_bytes : weights;
+        uint64_t ahead = p->activation_bytes > activations ? p->activation_bytes - activations : 0;
+        *in_out_ahead = ahead > *in_out_ahead ? ahead : *in_out_ahead;
+    }
+    out->fixed_bytes += weights;
+    struct sl_model slice;
+    st = sl_model_slice(m->model, i, 1, &slice, err);
+    if (st == SL_OK) {
+        out->dense_token_bytes = (double)sl_dense_token_bytes(&slice);
+        out->routed_token_bytes = (double)out->expert_bytes * slice.hp.n_expert_used /
+                                  (slice.hp.n_expert ? slice.hp.n_expert : 1);
+    }
+    return st;
+}
+
+/* Slots for the top-k of a layer of every class, and what comes with them. */
+static enum sl_status least_slots(const struct sl_model *model, uint32_t batch_tokens,
+                                  uint64_t *out_bytes, struct sl_err *err) {
+    struct sl_expert_layout l;
+    enum sl_status st = sl_expert_layout_make(model, &l, err);
+    if (st != SL_OK)
+        return st;
+    *out_bytes = l.n_layer ? sl_tiers_device_bytes(&l, batch_tokens) : 0;
+    for (uint32_t c = 0; c < l.n_class; c++)
+        *out_bytes += (uint64_t)l.classes[c].slot.slot_bytes * l.k;
+    sl_expert_layout_release(&l);
+    return SL_OK;
+}
+
+static void take_cards(const struct sl_engine_config *config, const struct sl_stage_plans *plans,
+                       uint64_t stage_bytes, struct sl_stage_costs *c) {
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_device_caps *caps = &plans->at[i].dev->caps;
+        bool apart = !caps->host_visible && !caps->integrated;
+        uint64_t memory = caps->memory_bytes ? caps->memory_bytes : UINT64_MAX;
+        c->cards[i].budget_bytes = !apart                 ? UINT64_MAX
+                                   : config->vram_each[i] ? config->vram_each[i]
+                                                          : memory;
+        c->cards[i].bytes_per_s = caps->memory_bytes_per_s;
+        c->cards[i].stage_bytes = stage_bytes;
+    }
+}
+
+enum sl_status sl_stage_costs_make(const struct sl_model *model,
+                                   const struct sl_engine_config *config,
+                                   const struct sl_stage_plans *plans,
+                                   struct sl_stage_costs *out_costs, struct sl_err *err) {
+    uint32_t n_layer = model->hp.n_layer;
+    struct sl_stage_costs c = {.model = {.n_layer = n_layer, .experts = config->experts}};
+    struct measure *m = calloc(1, sizeof *m);
+    c.layers = calloc(n_layer, sizeof *c.layers);
+    uint64_t activations = 0, scratch = 0, ahead = 0;
+    enum sl_status st = m && c.layers ? SL_OK
+                                      : sl_fail(err, SL_ERR_NOMEM,
+                                                "no memory for a table of the "
+                                                "model's layers");
+    if (st == SL_OK) {
+        *m = (struct measure){.model = model, .config = *config, .dev = plans->at[0].dev};
+        m->config.ram_bytes = m->config.vram_bytes = UINT64_MAX;
+        m->config.no_overflow = false;
+        st = look_at_stage(m, &activations, &scratch, err);
+    }
+    for (uint32_t i = 0; i < n_layer && st == SL_OK; i++)
+        st = look_at_layer(m, i, activations, &c.layers[i], &ahead, err);
+    if (st == SL_OK)
+        st = least_slots(model, m->plan.config.batch_tokens, &c.model.least_slot_bytes, err);
+    free(m);
+    if (st != SL_OK) {
+        sl_stage_costs_release(&c);
+        return st;
+    }
+    c.model.layers = c.layers;
+    c.model.least_slot_bytes += ahead;
+    uint64_t stage_bytes = activations + scratch;
+    if (config->no_overflow) { /* slots for all of them, where it has to be slots */
+        stage_bytes += config->experts == SL_EXPERTS_STREAMED ? c.model.least_slot_bytes : 0;
+        c.model.experts = SL_EXPERTS_RESIDENT;
+    }
+    take_cards(config, plans, stage_bytes, &c);
+    *out_costs = c;
+    return SL_OK;
+}
+
+bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_plans *plans) {
+    bool any = false;
+    for (uint32_t i = 0; i < plans->n; i++) {
+        uint64_t least = plans->at[i].plan.vram_least_bytes, budget = costs->cards[i].budget_bytes;
+        if (least <= budget)
+            continue;
+        costs->cards[i].stage_bytes += least - budget;
+        any = true;
+    }
+    return any;
+}
+
+void sl_stage_costs_release(struct sl_stage_costs *costs) {
+    free(costs->layers);
+    costs->layers = NULL;
+}
