@@ -82,6 +82,13 @@ $(FAKE_CUDA): tests/support/fake_cuda.c tests/support/fake_cuda.h backends/cuda/
 	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -fPIC -shared -o $@ $<
 
+# One that stands before a real driver, or that one, and fails when told to.
+FAULTY_CUDA := $(B)/tests/support/faulty/libcuda.so.1
+$(FAULTY_CUDA): tests/support/faulty_cuda.c tests/support/fake_cuda.h backends/cuda/driver.h mk/cuda.mk
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) -fPIC -shared -o $@ $<
+
 .PHONY: kernels
 ## make kernels             CUDA kernels alone (CUDA_ARCHS=90 for quick ones; WITH_CUDA=0 leaves them out)
 kernels: $(CUDA_FATBIN)

@@ -62,6 +62,9 @@ bool sl_http_from_status(struct sl_http_error *e, enum sl_status status, const s
         return sl_http_fail(e, 503, "canceled", NULL, "the server is shutting down");
     case SL_ERR_PEER_LOST:
         return sl_http_fail(e, 503, "peer_lost", NULL, "%s", text);
+    case SL_ERR_DEVICE_LOST: /* until somebody starts the server anew; another one may answer */
+        return sl_http_fail(e, 503, "device_lost", NULL, "%s", text);
+    case SL_ERR_DEVICE_OOM:
     case SL_ERR_NOMEM:
         return sl_http_fail(e, 503, "out_of_memory", NULL, "%s", text);
     default:

@@ -30,6 +30,7 @@ struct fake_cuda {
     bool integrated[FAKE_CUDA_MAX_DEVICES];
     bool cannot_map;            /* devices do not read host memory */
     size_t memory_bytes;        /* of each device */
+    bool zeroed;                /* memory begins as zeros, and so no kernel's result is wild */
     int init_result;            /* of cuInit */
     int module_result;          /* of cuModuleLoadData */
     const char *missing_kernel; /* cuModuleGetFunction does not find it */

@@ -367,6 +367,7 @@ static void test_error_shapes(void **state) {
         {504, "deadline_exceeded", 504, "timeout_error"},
         {503, "model_loading", 529, "overloaded_error"},
         {503, "peer_lost", 503, "api_error"},
+        {503, "device_lost", 503, "api_error"},
         {400, "context_length_exceeded", 400, "invalid_request_error"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

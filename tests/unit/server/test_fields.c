@@ -104,7 +104,8 @@ static void test_error_shape(void **state) {
         {SL_ERR_CONTEXT_FULL, 400, "invalid_request_error"},
         {SL_AGAIN, 429, "rate_limit_error"},
         {SL_ERR_IO, 500, "server_error"},
-        {SL_ERR_DEVICE_LOST, 500, "server_error"},
+        {SL_ERR_DEVICE_LOST, 503, "unavailable_error"},
+        {SL_ERR_DEVICE_OOM, 503, "unavailable_error"},
         {SL_ERR_CANCELED, 503, "unavailable_error"},
     };
     for (size_t i = 0; i < sizeof map / sizeof *map; i++) {

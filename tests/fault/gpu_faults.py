@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""A GPU that is lost or full while the real binary works on it: what clients, /health, the log and the exit say of it,
+and that nothing hangs. Prints TAP.
+
+usage: gpu_faults.py SLUICE MODEL FAULTY_FOLDER DRIVER [OPTION...]
+
+FAULTY_FOLDER holds tests/support/faulty_cuda.c as libcuda.so.1, which brings the faults about in the DRIVER behind it:
+the real one, or tests/support/fake_cuda.so, whose kernels do nothing. The kernels that fault, and the memory that runs
+out, are then real, or that one's. OPTIONs are added to every command."""
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+PATIENCE_S = 20
+N_CLIENTS = 4
+PLAN = ["plan", "--ram-bandwidth", "1", "--disk-bandwidth", "1"]  # unmeasured
+STREAMED = ["--experts", "streamed"]  # with the least --vram, found out
+
+
+class Server:
+    """A server whose driver fails once `trigger` exists."""
+
+    def __init__(self, t, fault, options):
+        self.trigger = os.path.join(t.folder, "trigger")
+        self.clear()
+        self.errors, self.ended, self.chunks = [], 0, 0
+        self.log = tempfile.TemporaryFile("w+", dir=t.folder)
+        self.child = subprocess.Popen([t.sluice, "serve", "-m", t.model, "--port", "0", "-c", "512", "--heat-file", "off"] +
+                                      options, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log,
+                                      env=t.env(f"{fault} {self.trigger}"))
+
+    def clear(self):
+        if os.path.exists(self.trigger):
+            os.unlink(self.trigger)
+
+    def fail_now(self):
+        with open(self.trigger, "w", encoding="ascii"):
+            pass
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def get(self, path, body=None, timeout=PATIENCE_S):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        c.request("POST" if body else "GET", path, json.dumps(body) if body else None)
+        r = c.getresponse()
+        return r.status, r.read().decode("utf-8", "replace")
+
+    def wait(self, until, what, seconds=PATIENCE_S):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if until():
+                return
+            time.sleep(0.02)
+        raise AssertionError(f"{what}: not within {seconds} s")
+
+    def listening(self):
+        m = re.search(r"listening on http://[^ ]*:(\d+)", self.said())
+        if m:
+            self.port = int(m.group(1))
+        return m or self.child.poll() is not None
+
+    def loaded(self):
+        """Until it is ready, or has failed."""
+        self.wait(self.listening, "listening")
+        self.wait(self.settled, "loading", 60)
+
+    def settled(self):
+        try:
+            return "loading" not in self.get("/health")[1]
+        except OSError:  # it may be about to end
+            time.sleep(0.2)
+            return self.child.poll() is not None
+
+    def client(self, stop):
+        """Streams answers until one ends with an error."""
+        while not stop.is_set():
+            try:
+                c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+                c.request("POST", "/v1/completions", json.dumps({"prompt": "Tell me a story about a river. " * 4,
+                                                                 "stream": True, "max_tokens": 200, "temperature": 1}))
+                r = c.getresponse()
+                text = ""
+                for line in iter(r.readline, b""):
+                    text = line.decode("utf-8", "replace").strip() or text
+                    self.chunks += line.startswith(b"data:")
+                if '"error"' in text:
+                    self.errors.append(f"{r.status} {text}")
+                    return
+                if text != "data: [DONE]":
+                    self.errors.append(f"an answer that just stops: {r.status} {text}")
+                    return
+                self.ended += 1
+            except OSError as e:
+                self.errors.append(f"no answer: {e}")
+                return
+
+    def load(self):
+        self.stop = threading.Event()
+        self.clients = [threading.Thread(target=self.client, args=(self.stop,), daemon=True) for _ in range(N_CLIENTS)]
+        for c in self.clients:
+            c.start()
+        self.wait(lambda: self.chunks > 40, "the first tokens")
+
+    def end(self):
+        """What is wrong with how it ends."""
+        start = time.monotonic()
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGTERM)
+        try:
+            code = self.child.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+            return [f"no end within {PATIENCE_S} s of SIGTERM"]
+        finally:
+            self.seconds = time.monotonic() - start
+        problems = [] if code in (0, 1) else [f"it ended with {code}"]
+        if re.search("Sanitizer|runtime error|assert", self.said()):
+            problems.append("its log has a sanitizer's report or an assertion")
+        return problems
+
+
+class Tests:
+    def __init__(self, sluice, model, faulty, driver, options, folder):
+        self.sluice, self.model, self.faulty, self.driver = sluice, model, faulty, driver
+        self.options, self.folder = options, folder
+        self.n = self.failed = 0
+
+    def env(self, fault):
+        path = os.environ.get("LD_LIBRARY_PATH", "")
+        return dict(os.environ, LD_LIBRARY_PATH=self.faulty + (":" + path if path else ""), FAULTY_CUDA=fault,
+                    FAULTY_CUDA_DRIVER=self.driver)
+
+    def report(self, name, problems, log=""):
+        self.n += 1
+        self.failed += bool(problems)
+        print(f"{'not ok' if problems else 'ok'} {self.n} - {name}", flush=True)
+        for p in problems:
+            print(f"# {p}", flush=True)
+        if problems:
+            print("\n".join("# | " + line for line in log[-1500:].splitlines()), flush=True)
+
+    def run(self, argv, fault=""):
+        p = subprocess.run([self.sluice] + argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           env=self.env(fault), timeout=60, check=False)
+        return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
+
+    def device(self):
+        """Why there is none to be tested, or nothing."""
+        code, _, err = self.run(PLAN + ["-m", self.model] + self.options)
+        said = err.strip().splitlines()[-1] if code else ""
+        if said and ": cuda:" not in said:
+            sys.exit(said)
+        return said
+
+    def streamed(self):
+        """Options with which experts go up and down between the tiers."""
+        _, out, _ = self.run(PLAN + ["-m", self.model, "-c", "512", "--vram", "1MiB", "--json"] + STREAMED + self.options)
+        return STREAMED + ["--vram", f"{(json.loads(out)['vram_least_bytes'] >> 20) + 2}MiB"] + self.options
+
+    def faulted(self, name, fault, options, at_start=False):
+        """A kernel faults: every answer ends with an error, /health says it, the exit is clean."""
+        s = Server(self, fault, options)
+        problems = []
+        try:
+            if at_start:  # it is not ready then, and does not stay
+                s.fail_now()
+                s.wait(lambda: s.child.poll() is not None, "the end of the start", 60)
+                if s.child.returncode != 1:
+                    problems.append(f"the start ended with {s.child.returncode}")
+            else:
+                s.loaded()
+                s.load()
+                s.fail_now()
+                s.wait(lambda: len(s.errors) == N_CLIENTS, "an error for every client")
+                problems += [f"a client was told: {e[:300]}" for e in s.errors if "device" not in e]
+                s.wait(lambda: "device" in s.get("/health")[1], "/health naming the device")
+                for what, got in (("/health", s.get("/health")), ("a new request", s.get("/v1/completions", {"prompt": "a"}))):
+                    if got[0] != 503 or "device" not in got[1]:
+                        problems.append(f"{what}: {got[0]} {got[1][:300]}")
+                if s.get("/metrics")[0] != 200:
+                    problems.append("/metrics does not answer")
+            if "faulty_cuda: a kernel" not in s.said() or "the device is given up" not in s.said():
+                problems.append("the log does not say that a kernel faulted and the device is given up")
+        except (AssertionError, OSError) as e:
+            problems.append(str(e))
+        problems += s.end()
+        self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
+
+    def full(self, name, options, at_start=False):
+        """All memory is gone while it serves: all was taken before, so answers go on."""
+        s = Server(self, "full", options)
+        problems = []
+        try:
+            if at_start:
+                s.fail_now()
+            s.loaded()
+            if s.child.poll() is None:
+                s.load()
+                s.fail_now()
+                s.wait(lambda: "faulty_cuda: took" in s.said(), "the memory being taken")
+                before = s.ended
+                s.wait(lambda: s.ended >= before + 2 * N_CLIENTS or s.errors, "answers", 60)
+                s.stop.set()
+                for c in s.clients:
+                    c.join(PATIENCE_S)
+                health = s.get("/health")
+                if s.errors or health[0] != 200:
+                    problems.append(f"/health: {health[0]} {health[1][:200]}; clients: {s.errors[:2]}")
+            else:
+                problems.append(f"the server ended with {s.child.returncode}")
+        except (AssertionError, OSError) as e:
+            problems.append(str(e))
+        problems += s.end()
+        self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
+
+    def allocations(self, name, options):
+        """Each allocation of a start finds no memory: refused, naming what there was no memory for."""
+        problems = []
+        argv = ["run", "-m", self.model, "-q", "-n", "8", "--temp", "0", "-p", "a", "--heat-file", "off"] + options
+        want = self.run(argv)
+        refused = 0
+        for n in range(1, 200):
+            code, out, err = self.run(argv, f"full-alloc {n}")
+            if "faulty_cuda: took" not in err:
+                break
+            last = err.strip().splitlines()[-1]
+            if code == 1 and re.search("no memory|cannot allocate|out of device memory", last):
+                refused += 1
+            elif code != 0 or out != want[1]:  # what is left may do for a small one
+                problems.append(f"allocation {n}: exit code {code}: {last[:300]}")
+        if want[0] or not refused or n == 199:
+            problems.append(f"exit code {want[0]} without a fault, {refused} of {n - 1} refused: {want[2][-300:]}")
+        self.report(f"{name}: {n - 1} allocations, {refused} refused", problems)
+
+
+def main():
+    if len(sys.argv) < 5:
+        sys.exit(__doc__)
+    with tempfile.TemporaryDirectory(prefix="sluice-gpu-") as folder:
+        t = Tests(*[os.path.abspath(a) for a in sys.argv[1:5]], ["--device", "cuda"] + sys.argv[5:], folder)
+        why = t.device()
+        if why:
+            print(f"1..0 # SKIP {why}")
+            sys.exit(77)
+        streamed = t.streamed()
+        t.faulted("a kernel traps among answers, experts resident", "trap", t.options)
+        t.faulted("a kernel traps among answers, experts in tiers", "trap", streamed)
+        t.faulted("a kernel writes to address 0 among answers", "illegal", streamed)
+        t.faulted("the first kernel traps", "trap", t.options, at_start=True)
+        t.full("memory runs out among answers, experts resident", t.options)
+        t.full("memory runs out among answers, experts in tiers", streamed)
+        t.full("memory runs out before the first kernel", streamed, at_start=True)
+        t.allocations("experts resident", t.options)
+        t.allocations("experts in tiers", streamed)
+        print(f"1..{t.n}")
+        sys.exit(1 if t.failed else 0)
+
+
+main()
