@@ -15,59 +15,110 @@
  * cache hands out in a burst would pass for its limit. */
 #define PEAK_NS 250000000u
 
-void sl_activity_init(struct sl_activity *a, struct sl_fetch *fetch, const struct sl_reader *reader,
-                      uint32_t n_experts) {
-    *a = (struct sl_activity){.fetch = fetch, .reader = reader};
-    sl_gauge(experts, n_experts);
-    struct sl_expert_use none;
-    sl_activity_take(a, 0, 0, 0, 0, &none);
-    a->all = (struct sl_activity_sums){0};
+/* ---- sources ---- */
+
+/* Gauges are sums over the sources. */
+static void tell_slots(struct sl_activity_source *s, const struct sl_cache_usage *now) {
+    const struct sl_cache_usage *was = &s->slots_seen;
+    sl_count(expert_slots_free, (int64_t)now->free - was->free);
+    sl_count(expert_slots_loading, (int64_t)now->loading - was->loading);
+    sl_count(expert_slots_ready, (int64_t)now->ready - was->ready);
+    sl_count(expert_slots_failed, (int64_t)now->failed - was->failed);
+    s->slots_seen = *now;
 }
 
-/* ---- sums ---- */
-
-static void count_slots(struct sl_activity *a) {
-    struct sl_cache_usage u;
-    sl_cache_usage(sl_fetch_cache(a->fetch), &u);
-    sl_gauge(expert_slots_free, u.free);
-    sl_gauge(expert_slots_loading, u.loading);
-    sl_gauge(expert_slots_ready, u.ready);
-    sl_gauge(expert_slots_failed, u.failed);
+static void tell_warmups(struct sl_activity_source *s, uint32_t left) {
+    sl_count(expert_warmups_left, (int64_t)left - s->warmups_seen);
+    s->warmups_seen = left;
 }
 
-static void take_fetch(struct sl_activity *a, struct sl_expert_use *use) {
-    struct sl_activity_sums *all = &a->all;
-    const struct sl_fetch_stats *f = sl_fetch_stats(a->fetch), *was = &a->fetch_seen;
-    use->hits = f->hits - was->hits;
-    use->late = f->late - was->late;
-    use->misses = f->misses - was->misses;
-    use->stall_ns = f->stall_ns - was->stall_ns;
+void sl_activity_source_init(struct sl_activity_source *s, struct sl_fetch *fetch,
+                             const struct sl_reader *reader) {
+    *s = (struct sl_activity_source){.fetch = fetch, .reader = reader};
+    struct sl_activity_sums before = {0}; /* nobody's step */
+    sl_activity_look(s, 0, true, &before);
+}
+
+void sl_activity_source_release(struct sl_activity_source *s) {
+    static const struct sl_cache_usage none;
+    if (!s->fetch)
+        return;
+    tell_slots(s, &none);
+    tell_warmups(s, 0);
+    s->fetch = NULL;
+}
+
+static void look_at_fetch(struct sl_activity_source *s, struct sl_activity_sums *sums) {
+    const struct sl_fetch_stats *f = sl_fetch_stats(s->fetch), *was = &s->fetch_seen;
+    sums->use.hits += f->hits - was->hits;
+    sums->use.late += f->late - was->late;
+    sums->use.misses += f->misses - was->misses;
+    sums->use.stall_ns += f->stall_ns - was->stall_ns;
     for (uint32_t i = 0; i < SL_STALL_CAUSES; i++)
-        all->stall_ns[i] += f->stall_cause_ns[i] - was->stall_cause_ns[i];
+        sums->stall_ns[i] += f->stall_cause_ns[i] - was->stall_cause_ns[i];
     sl_count(expert_missed_bytes_total, f->needed_bytes - was->needed_bytes);
     sl_count(expert_waves_total, f->waves - was->waves);
-    a->fetch_seen = *f;
-    sl_gauge(expert_warmups_left, sl_fetch_warm_up_left(a->fetch));
+    s->fetch_seen = *f;
+    tell_warmups(s, sl_fetch_warm_up_left(s->fetch));
 }
 
-static void take_cache(struct sl_activity *a) {
-    struct sl_activity_sums *all = &a->all;
-    const struct sl_cache_stats *c = sl_fetch_cache_stats(a->fetch), *was = &a->cache_seen;
+static void look_at_cache(struct sl_activity_source *s, struct sl_activity_sums *sums) {
+    const struct sl_cache_stats *c = sl_fetch_cache_stats(s->fetch), *was = &s->cache_seen;
     uint64_t evictions = c->evictions - was->evictions;
     uint64_t used = c->prefetch_used - was->prefetch_used;
     uint64_t late = c->prefetch_late - was->prefetch_late;
     uint64_t wasted = c->prefetch_wasted - was->prefetch_wasted;
-    all->evictions += evictions;
-    all->prefetches += c->prefetches - was->prefetches;
-    all->prefetch_used += used;
-    all->prefetch_late += late;
-    all->prefetch_wasted += wasted;
+    sums->evictions += evictions;
+    sums->prefetches += c->prefetches - was->prefetches;
+    sums->prefetch_used += used;
+    sums->prefetch_late += late;
+    sums->prefetch_wasted += wasted;
     sl_count(expert_evictions_total, evictions);
     sl_count(prefetch_used_total, used);
     sl_count(prefetch_late_total, late);
     sl_count(prefetch_wasted_total, wasted);
     sl_count(prefetch_refused_total, c->prefetch_refused - was->prefetch_refused);
-    a->cache_seen = *c;
+    s->cache_seen = *c;
+}
+
+static void look_at_reader(struct sl_activity_source *s, struct sl_activity_sums *sums) {
+    struct sl_reader_stats r;
+    const struct sl_reader_stats *was = &s->reader_seen;
+    sl_reader_get_stats(s->reader, &r);
+    uint64_t busy = r.busy_ns - was->busy_ns, flight = r.flight_ns - was->flight_ns;
+    sums->use.read_bytes += r.read_bytes - was->read_bytes;
+    sums->needed_bytes += r.needed_bytes - was->needed_bytes;
+    sums->disk_busy_ns += busy;
+    sums->disk_flight_ns += flight;
+    sl_count(disk_busy_ns_total, busy);
+    sl_count(disk_flight_ns_total, flight);
+    s->reader_seen = r;
+}
+
+void sl_activity_look(struct sl_activity_source *s, uint64_t n_experts, bool idle,
+                      struct sl_activity_sums *sums) {
+    if (!s->fetch) {
+        sums->use.hits += n_experts;
+        sl_count(expert_hits_total, n_experts);
+        return;
+    }
+    look_at_fetch(s, sums);
+    look_at_cache(s, sums);
+    look_at_reader(s, sums);
+    uint64_t now = sl_now_ns();
+    if (idle || now - s->gauges_ns >= GAUGES_NS) {
+        struct sl_cache_usage u;
+        s->gauges_ns = now;
+        sl_cache_usage(sl_fetch_cache(s->fetch), &u);
+        tell_slots(s, &u);
+    }
+}
+
+/* ---- sums ---- */
+
+void sl_activity_init(struct sl_activity *a, bool streaming, uint32_t n_experts) {
+    *a = (struct sl_activity){.streaming = streaming};
+    sl_gauge(experts, n_experts);
 }
 
 static void take_peak(struct sl_activity *a, uint64_t busy_ns, uint64_t bytes) {
@@ -83,20 +134,22 @@ static void take_peak(struct sl_activity *a, uint64_t busy_ns, uint64_t bytes) {
     a->peak_busy_ns = a->peak_bytes = 0;
 }
 
-static void take_reader(struct sl_activity *a, struct sl_expert_use *use) {
-    struct sl_activity_sums *all = &a->all;
-    struct sl_reader_stats r;
-    const struct sl_reader_stats *was = &a->reader_seen;
-    sl_reader_get_stats(a->reader, &r);
-    use->read_bytes = r.read_bytes - was->read_bytes;
-    uint64_t busy = r.busy_ns - was->busy_ns, flight = r.flight_ns - was->flight_ns;
-    all->needed_bytes += r.needed_bytes - was->needed_bytes;
-    all->disk_busy_ns += busy;
-    all->disk_flight_ns += flight;
-    sl_count(disk_busy_ns_total, busy);
-    sl_count(disk_flight_ns_total, flight);
-    take_peak(a, busy, use->read_bytes);
-    a->reader_seen = r;
+void sl_activity_add(struct sl_activity_sums *all, const struct sl_activity_sums *found) {
+    for (uint32_t i = 0; i < SL_STALL_CAUSES; i++)
+        all->stall_ns[i] += found->stall_ns[i];
+    all->use.hits += found->use.hits;
+    all->use.late += found->use.late;
+    all->use.misses += found->use.misses;
+    all->use.read_bytes += found->use.read_bytes;
+    all->use.stall_ns += found->use.stall_ns;
+    all->needed_bytes += found->needed_bytes;
+    all->disk_busy_ns += found->disk_busy_ns;
+    all->disk_flight_ns += found->disk_flight_ns;
+    all->evictions += found->evictions;
+    all->prefetches += found->prefetches;
+    all->prefetch_used += found->prefetch_used;
+    all->prefetch_late += found->prefetch_late;
+    all->prefetch_wasted += found->prefetch_wasted;
 }
 
 static void count_step(struct sl_activity *a, uint32_t n_rows, uint32_t n_decode, uint64_t ns,
@@ -116,11 +169,6 @@ static void count_step(struct sl_activity *a, uint32_t n_rows, uint32_t n_decode
     all->prefill_bytes += prefill_bytes;
     all->decode_bytes += decode_bytes;
     all->idle_bytes += use->read_bytes - prefill_bytes - decode_bytes;
-    all->use.hits += use->hits;
-    all->use.late += use->late;
-    all->use.misses += use->misses;
-    all->use.read_bytes += use->read_bytes;
-    all->use.stall_ns += use->stall_ns;
     sl_count(disk_prefill_bytes_total, prefill_bytes);
     sl_count(disk_decode_bytes_total, decode_bytes);
     sl_count(disk_idle_bytes_total, use->read_bytes - prefill_bytes - decode_bytes);
@@ -153,7 +201,7 @@ static void describe(const struct sl_activity *a, const struct sl_activity_sums 
                      " of prompts (%.1f/s)",
                      (double)ns * 1e-9, decode, rate(decode, now->decode_ns - was->decode_ns),
                      prompt, rate(prompt, now->prompt_ns - was->prompt_ns));
-    if (!a->fetch || n < 0 || (size_t)n >= size)
+    if (!a->streaming || n < 0 || (size_t)n >= size)
         return;
     uint64_t bytes = now->use.read_bytes - was->use.read_bytes;
     uint64_t busy = now->disk_busy_ns - was->disk_busy_ns;
@@ -186,24 +234,12 @@ static void log_line(struct sl_activity *a, const char *head, const struct sl_ac
     sl_info("%s%s", head, text);
 }
 
-void sl_activity_take(struct sl_activity *a, uint32_t n_rows, uint32_t n_decode, uint64_t n_experts,
-                      uint64_t ns, struct sl_expert_use *out_use) {
-    struct sl_expert_use use = {0};
+void sl_activity_take(struct sl_activity *a, uint32_t n_rows, uint32_t n_decode, uint64_t ns,
+                      const struct sl_activity_sums *found) {
     uint64_t now = sl_now_ns();
-    if (a->fetch) {
-        take_fetch(a, &use);
-        take_cache(a);
-        take_reader(a, &use);
-        if (!n_rows || now - a->gauges_ns >= GAUGES_NS) {
-            a->gauges_ns = now;
-            count_slots(a);
-        }
-    } else {
-        use.hits = n_experts;
-        sl_count(expert_hits_total, n_experts);
-    }
-    count_step(a, n_rows, n_decode, ns, &use);
-    *out_use = use;
+    sl_activity_add(&a->all, found);
+    take_peak(a, found->disk_busy_ns, found->use.read_bytes);
+    count_step(a, n_rows, n_decode, ns, &found->use);
     if (!n_rows)
         return;
     if (!a->line_ns)

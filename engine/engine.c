@@ -2,7 +2,7 @@
 
 #include "common/log.h"
 #include "common/metrics.h"
-#include "engine/stage_plan.h"
+#include "engine/route_recorder.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -66,62 +66,130 @@ static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
     return sl_prefix_tree_create(e->plan.n_pages, secret, root, &e->prefixes, err);
 }
 
+/* Loads the stages' weights one after the other: of the whole so much is done. */
+struct part_progress {
+    struct sl_progress base;
+    struct sl_progress *whole;
+    uint64_t before_bytes, whole_bytes;
+};
+
+static bool report_part(struct sl_progress *p, uint64_t done_bytes, uint64_t total_bytes) {
+    (void)total_bytes;
+    const struct part_progress *part = (const struct part_progress *)p;
+    return part->whole->report(part->whole, part->before_bytes + done_bytes, part->whole_bytes);
+}
+
+static enum sl_status load_stages(struct sl_engine *e, struct sl_progress *progress,
+                                  struct sl_err *err) {
+    struct part_progress part = {.base = {report_part}, .whole = progress};
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        part.whole_bytes += e->stages[i].plan->weight_bytes;
+    for (uint32_t i = 0; i < e->n_stages && st == SL_OK; i++) {
+        struct sl_progress *own = e->n_stages > 1 && progress ? &part.base : progress;
+        st = sl_stage_load(&e->stages[i], own, e->routes, err);
+        part.before_bytes += e->stages[i].plan->weight_bytes;
+    }
+    return st;
+}
+
+/* Devices, KV and expert stores. */
+static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
+    enum sl_status st = SL_OK;
+    e->stages = calloc(e->plans.n, sizeof *e->stages);
+    if (!e->stages)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for %u stages", e->plans.n);
+    for (uint32_t i = 0; i < e->plans.n && st == SL_OK; i++) {
+        e->n_stages = i + 1;
+        st = sl_stage_open(&e->stages[i], i, e->plans.n, &e->plans.at[i], e->timeline, err);
+    }
+    return st;
+}
+
+static enum sl_status map_experts(struct sl_engine *e, struct sl_err *err) {
+    enum sl_status st =
+        sl_expert_map_create(e->model, e->plan.apart ? SL_TIER_DEVICE : SL_TIER_HOST,
+                             !e->plan.streaming, e->n_stages, &e->map, err);
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < e->n_stages; i++) {
+        struct sl_stage *s = &e->stages[i];
+        s->map = e->map;
+        s->part = (struct sl_expert_map_part){.index = i, .first = first};
+        for (uint32_t l = 0; l < s->model->hp.n_layer; l++)
+            s->part.n += sl_model_layer_is_moe(s->model, l);
+        first += s->part.n;
+    }
+    return st;
+}
+
+static enum sl_status make_tables(struct sl_engine *e, struct sl_err *err) {
+    const struct sl_engine_config *c = &e->plan.config;
+    const struct sl_memory_plan *last = &e->plans.at[e->plans.n - 1].plan;
+    bool several = e->plans.n > 1;
+    uint32_t n_lanes = sl_plan_lanes(&e->plan);
+    e->slots = calloc(c->parallel, sizeof *e->slots);
+    e->published = calloc(c->parallel, sizeof *e->published);
+    e->lanes = calloc(n_lanes, sizeof *e->lanes);
+    e->flying = calloc(n_lanes, sizeof *e->flying);
+    bool ok = e->slots && e->published && e->lanes && e->flying &&
+              sl_sampler_space_init(&e->space, e->model->hp.n_vocab) == SL_OK &&
+              sl_page_table_init(&e->pages, c->parallel, e->plan.session_pages) == SL_OK;
+    for (uint32_t i = 0; i < n_lanes && ok; i++) {
+        ok = sl_lane_init(&e->lanes[i], i, last, e->model->hp.n_embd, several) == SL_OK;
+        e->n_lanes += ok;
+    }
+    return ok ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "no memory for the scheduler's tables");
+}
+
+static enum sl_status open_records(struct sl_engine *e, struct sl_err *err) {
+    const struct sl_engine_config *c = &e->plan.config;
+    enum sl_status st = SL_OK;
+    if (c->trace_file)
+        st = sl_timeline_open(c->trace_file, SL_TIMELINE_MAX_BYTES, &e->timeline, err);
+    if (st == SL_OK && c->record_routes)
+        st = sl_route_recorder_open(c->record_routes, e->model, &e->routes, err);
+    return st;
+}
+
+/* Something has passed through all stages, or was read in the background. */
+static void arrived(void *ctx) {
+    struct sl_engine *e = ctx;
+    pthread_mutex_lock(&e->lock);
+    e->poked = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+}
+
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
                             struct sl_progress *progress, struct sl_err *err) {
     const struct sl_hparams *hp = &e->model->hp;
-    struct sl_stage_plans plans;
-    enum sl_status st = sl_stage_plans_open(e->model, config, &plans, err);
-    if (st == SL_OK && plans.n > 1)
-        st = sl_fail(err, SL_ERR_UNSUPPORTED, "several devices: not yet");
+    enum sl_status st = sl_stage_plans_open(e->model, config, &e->plans, err);
     if (st != SL_OK)
         return st;
-    e->dev = plans.at[0].dev;
-    plans.at[0].dev = NULL;
-    e->plan = plans.whole;
-    sl_stage_plans_release(&plans);
+    e->plan = e->plans.whole;
     const struct sl_engine_config *c = &e->plan.config;
     if (hp->n_ctx_train && c->ctx_tokens > hp->n_ctx_train)
         sl_warn("the context of %u tokens is longer than the %u that the model was trained for",
                 c->ctx_tokens, hp->n_ctx_train);
     log_plan(&e->plan);
     e->pace.stall_ns = c->max_stall_ms * 1e6;
-    e->slots = calloc(c->parallel, sizeof *e->slots);
-    e->published = calloc(c->parallel, sizeof *e->published);
-    if (!e->slots || !e->published || sl_sampler_space_init(&e->space, hp->n_vocab) != SL_OK)
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for the scheduler's tables");
-    if (c->trace_file)
-        st = sl_timeline_open(c->trace_file, SL_TIMELINE_MAX_BYTES, &e->timeline, err);
+    st = make_tables(e, err);
     if (st == SL_OK)
-        st = sl_device_configure(e->dev, &e->plan.limits, err);
-    if (st != SL_OK)
-        return st;
-    struct sl_kv_view shape = {.dtype = c->kv_dtype,
-                               .n_kv_heads = hp->n_head_kv,
-                               .head_dim_k = hp->head_dim_k,
-                               .head_dim_v = hp->head_dim_v,
-                               .k_page_bytes = e->plan.k_page_bytes,
-                               .v_page_bytes = e->plan.v_page_bytes};
-    st = sl_kv_init(&e->kv, e->dev, &shape, hp->n_layer, e->plan.n_pages, err);
+        st = open_records(e, err);
+    if (st == SL_OK)
+        st = sl_kv_pages_init(&e->kv, e->plan.n_pages, err);
+    if (st == SL_OK)
+        st = open_stages(e, err);
     if (st == SL_OK)
         st = open_prefixes(e, err);
-    /* The store first: what it remembers of the files covers the loading too. */
-    if (st == SL_OK && e->plan.streaming)
-        st = sl_store_create(e->model, &e->plan, e->dev, e->timeline, &e->store, err);
     if (st == SL_OK)
-        st = sl_weights_load(e->model, !e->plan.streaming, e->dev, &sl_weights_system_io, progress,
-                             &e->weights, err);
-    if (st == SL_OK && e->store)
-        st = sl_store_check_files(e->store, err);
+        st = load_stages(e, progress, err);
     if (st == SL_OK)
-        st = sl_forward_create(e->model, &e->plan, e->dev, e->weights, &e->kv,
-                               e->store ? sl_store_fetch(e->store) : NULL, e->timeline, &e->forward,
-                               err);
-    if (st == SL_OK)
-        sl_activity_init(&e->activity, e->store ? sl_store_fetch(e->store) : NULL,
-                         e->store ? sl_store_reader(e->store) : NULL, e->plan.n_experts);
-    if (st == SL_OK)
-        st = sl_expert_map_create(e->model, e->plan.apart ? SL_TIER_DEVICE : SL_TIER_HOST,
-                                  !e->plan.streaming, &e->map, err);
+        st = map_experts(e, err);
+    if (st == SL_OK) {
+        sl_activity_init(&e->activity, e->plan.streaming, e->plan.n_experts);
+        st = sl_pipeline_open(e->stages, e->n_stages, arrived, e, &e->pipeline, err);
+    }
     return st;
 }
 
@@ -169,17 +237,24 @@ void sl_engine_destroy(struct sl_engine **pe) {
         pthread_mutex_unlock(&e->lock);
         pthread_join(e->thread, NULL);
     }
-    sl_forward_destroy(&e->forward);
+    sl_pipeline_close(&e->pipeline);
     sl_prefix_disk_close(&e->disk);
     sl_prefix_ram_destroy(&e->ram);
     sl_prefix_tree_destroy(&e->prefixes);
-    sl_store_destroy(&e->store);
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        sl_stage_close(&e->stages[i]);
+    free(e->stages);
+    sl_stage_plans_release(&e->plans);
     sl_expert_map_destroy(&e->map);
     sl_timeline_close(&e->timeline);
-    sl_weights_destroy(&e->weights);
-    sl_kv_release(&e->kv);
+    sl_route_recorder_close(&e->routes);
+    for (uint32_t i = 0; i < e->n_lanes; i++)
+        sl_lane_release(&e->lanes[i]);
+    free(e->lanes);
+    free(e->flying);
+    sl_page_table_release(&e->pages);
+    sl_kv_pages_release(&e->kv);
     sl_sampler_space_release(&e->space);
-    sl_device_close(&e->dev);
     free(e->slots);
     free(e->published);
     pthread_mutex_destroy(&e->published_lock);
@@ -205,8 +280,7 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
                                    .streaming = p->streaming,
                                    .n_slots = p->n_slots,
                                    .n_experts = p->n_experts};
-    memcpy(out->device, e->dev->caps.name, sizeof out->device);
-    out->device[sizeof out->device - 1] = 0;
+    sl_stage_plans_device(p, out->device);
 }
 
 void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out) {

@@ -3,13 +3,11 @@
 #define SL_ENGINE_ENGINE_INTERNAL_H
 
 #include "engine/activity.h"
-#include "engine/expert_map.h"
-#include "engine/expert_store.h"
-#include "engine/forward.h"
 #include "engine/prefix_disk.h"
 #include "engine/prefix_ram.h"
 #include "engine/prefix_tree.h"
 #include "engine/session.h"
+#include "engine/stage.h"
 #include "engine/step_share.h"
 #include "engine/timeline.h"
 
@@ -28,23 +26,32 @@ struct sl_score_job {
 
 struct sl_engine {
     const struct sl_model *model;
-    struct sl_memory_plan plan;
-    struct sl_device *dev;
-    struct sl_weights *weights;
-    struct sl_timeline *timeline; /* NULL: no trace */
-    struct sl_store *store;       /* NULL: all experts are resident */
+    struct sl_stage_plans plans;
+    struct sl_memory_plan plan;       /* of all stages together */
+    struct sl_timeline *timeline;     /* NULL: no trace */
+    struct sl_route_recorder *routes; /* NULL = none */
+    struct sl_stage *stages;          /* [n_stages] */
+    uint32_t n_stages;
     struct sl_expert_map *map;
-    struct sl_kv_pool kv;
+    struct sl_kv_pages kv;
+    struct sl_page_table pages; /* of the slots */
     struct sl_prefix_tree *prefixes;
     struct sl_prefix_ram *ram; /* NULL: the pool's pages are in RAM themselves, or none was given */
     struct sl_prefix_disk *disk; /* NULL: prefixes are kept in memory only */
-    struct sl_forward *forward;
     struct sl_sampler_space space;
+    struct sl_pipeline *pipeline;
+    struct sl_lane *lanes; /* [n_lanes] */
+    uint32_t n_lanes;
 
     /* The scheduler thread's own. */
     struct sl_session **slots;      /* [parallel], NULL = free */
     struct sl_session_list waiting; /* for a slot, in the order of their turns */
     struct sl_session_list swapped; /* parked without KV */
+    struct sl_lane **flying;        /* [n_lanes] under way, the first sent first */
+    uint32_t n_flying;
+    struct sl_passage show; /* a look at the experts */
+    uint32_t turn;          /* the slot that comes first in the next step */
+    uint64_t ended_ns;      /* when the last step ended */
     struct sl_activity activity;
     struct sl_pace pace;
     uint64_t next_deadline_ns; /* the first of all sessions', UINT64_MAX = none */
@@ -83,18 +90,17 @@ enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_p
                                uint32_t n_tokens) SL_MUST_CHECK;
 /* Gives all of them back. */
 void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages);
-/* Copies a page of all layers, K then V each, to or from the host, and waits for it. A failure that
- * is not fatal leaves a page with anything in it. */
+/* Copies a page of all layers, K then V each, to or from the host, after all steps that are under
+ * way, and waits for it. A failure that is not fatal leaves a page with anything in it. */
 enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host,
                             bool to_device) SL_MUST_CHECK;
 /* Gives all of a session's pages back; the shared ones stay in the prefix tree. It then has no KV.
  */
 void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s);
-/* After a step: shares the pages that have become full. A failure is the device's. */
-enum sl_status sl_session_publish(struct sl_engine *e, struct sl_session *s) SL_MUST_CHECK;
-/* Before a step: takes what others have computed of the text that comes next. A failure is the
- * device's. */
-enum sl_status sl_session_adopt(struct sl_engine *e, struct sl_session *s) SL_MUST_CHECK;
+/* After a step: shares the pages that have become full. */
+void sl_session_publish(struct sl_engine *e, struct sl_session *s);
+/* Before a step: takes what others have computed of the text that comes next. */
+void sl_session_adopt(struct sl_engine *e, struct sl_session *s);
 /* Pages of the session's text that it may take from others, counted from its start. */
 uint32_t sl_session_adoptable(const struct sl_engine *e, const struct sl_session *s);
 /* Does it stand before one of them? */
@@ -106,14 +112,29 @@ void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens);
 /* Is leader, another session in a slot, about to compute the page that s needs next? */
 bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
                         const struct sl_session *leader);
-/* scheduler.c: adds the row of position pos of a slot to the step. */
+/* scheduler.c, for steps: ends a session wherever it is; picks its next token from a row of logits;
+ * ends what was canceled and what is out of time; nothing can run any more. */
+void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_reason reason,
+                       enum sl_status status, const char *text);
+void sl_session_sample(struct sl_engine *e, struct sl_session *s, float *logits);
+void sl_sessions_sweep(struct sl_engine *e);
+void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err);
+/* steps.c: adds the row of position pos of a slot to the step. */
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id);
-/* sl_forward_run, and whether what it computed came from the files that were opened; run again when
- * a changed copy had to be dropped. SL_ERR_CORRUPT: it did not. */
-enum sl_status sl_step_run(struct sl_engine *e, struct sl_step *step,
-                           const struct sl_abort *give_up, float **out_logits,
-                           struct sl_err *err) SL_MUST_CHECK;
+/* Sends the lane's step, with what has changed in the page table, and ends it when it is done. */
+void sl_step_send(struct sl_engine *e, struct sl_lane *l, const struct sl_abort *give_up);
+/* Could a step be made now? */
+bool sl_steps_wanted(const struct sl_engine *e);
+/* Makes one of what can run and sends it; with one stage it has then been done. False: nothing can
+ * run, or no lane is free. */
+bool sl_steps_start(struct sl_engine *e);
+/* Ends those that are done. False: there was none. */
+bool sl_steps_end(struct sl_engine *e);
+/* A session leaves its slot: what steps under way still compute of it is nobody's. */
+void sl_steps_forget(struct sl_engine *e, const struct sl_session *s);
+/* Gives up what is under way and waits for it. */
+void sl_steps_drain(struct sl_engine *e);
 /* slots.c: what the slots are doing now, for sl_engine_slots. */
 void sl_slots_publish(struct sl_engine *e);
 /* score.c: on the scheduler thread, with no session alive. */

@@ -34,13 +34,14 @@ static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_mode
                                 uint32_t model_layer, struct sl_err *err) {
     struct sl_routed_layer *r = &l->layers[l->n_layer];
     uint32_t size_bytes[SL_EXPERT_EXTENTS];
-    r->model_layer = model_layer;
+    r->model_layer = model->hp.first_layer + model_layer;
     for (uint32_t i = 0; i < SL_EXPERT_EXTENTS; i++) {
         const struct sl_gguf_tensor *t = model->layers[model_layer].t[role_of_extent[i]];
         uint64_t bytes = t->size_bytes / l->n_expert;
         if (bytes > UINT32_MAX)
             return sl_fail(err, SL_ERR_UNSUPPORTED,
-                           "layer %u: experts of more than 4 GiB cannot be streamed", model_layer);
+                           "layer %u: experts of more than 4 GiB cannot be streamed",
+                           r->model_layer);
         r->extent[i].offset_bytes = t->offset_bytes;
         r->extent[i].size_bytes = size_bytes[i] = (uint32_t)bytes;
         r->extent[i].file = t->file;

@@ -16,7 +16,7 @@
 #define SL_NO_ROUTED_LAYER UINT32_MAX
 
 struct sl_routed_layer {
-    uint32_t model_layer;
+    uint32_t model_layer; /* of the whole model */
     uint32_t size_class;
     uint64_t expert_bytes; /* payload of one expert */
     struct {
@@ -37,7 +37,7 @@ struct sl_expert_layout {
     uint32_t n_class;
     struct sl_routed_layer *layers; /* [n_layer] */
     uint8_t *layer_class;           /* [n_layer] */
-    uint32_t *routed_of;            /* [model's n_layer] routed layer or SL_NO_ROUTED_LAYER */
+    uint32_t *routed_of; /* [n_layer of the model or slice] routed layer or SL_NO_ROUTED_LAYER */
     struct sl_expert_class classes[SL_SLAB_CLASSES];
     uint64_t total_bytes; /* payload of all experts of all layers */
     uint64_t token_bytes; /* payload that one token's routing touches: k experts of each layer */

@@ -12,10 +12,11 @@
 struct sl_expert_map {
     struct sl_expert_map_shape shape;
     uint32_t *model_layer;
-    atomic_bool asked;
+    uint32_t n_parts;
+    atomic_uint asked; /* a bit for each part */
     pthread_mutex_t lock;
-    /* Under lock; the scheduler alone writes. */
-    uint64_t seen_ns;
+    /* Under lock; a part's thread alone writes what is the part's. */
+    uint64_t seen_ns[SL_MAX_STAGES];
     uint8_t *cells; /* [n_layer, n_expert] */
 };
 
@@ -42,7 +43,7 @@ static enum sl_status take_shape(const struct sl_expert_layout *l, struct sl_exp
 }
 
 enum sl_status sl_expert_map_create(const struct sl_model *model, enum sl_tier computing,
-                                    bool resident, struct sl_expert_map **out_map,
+                                    bool resident, uint32_t n_parts, struct sl_expert_map **out_map,
                                     struct sl_err *err) {
     struct sl_expert_layout layout;
     enum sl_status st = sl_expert_layout_make(model, &layout, err);
@@ -51,7 +52,8 @@ enum sl_status sl_expert_map_create(const struct sl_model *model, enum sl_tier c
     struct sl_expert_map *m = calloc(1, sizeof *m);
     if (m) {
         pthread_mutex_init(&m->lock, NULL);
-        atomic_init(&m->asked, true); /* the first look is the engine's own */
+        m->n_parts = n_parts;
+        atomic_init(&m->asked, UINT32_MAX); /* the first look is the engine's own */
         m->shape.has_heat = !resident;
         m->shape.computing = computing;
     }
@@ -84,14 +86,16 @@ const struct sl_expert_map_shape *sl_expert_map_shape(const struct sl_expert_map
 uint64_t sl_expert_map_read(struct sl_expert_map *m, uint8_t *out_cells) {
     pthread_mutex_lock(&m->lock);
     memcpy(out_cells, m->cells, n_cells(m));
-    uint64_t seen_ns = m->seen_ns;
+    uint64_t seen_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < m->n_parts; i++)
+        seen_ns = m->seen_ns[i] < seen_ns ? m->seen_ns[i] : seen_ns;
     pthread_mutex_unlock(&m->lock);
-    atomic_store(&m->asked, true);
+    atomic_store(&m->asked, UINT32_MAX);
     return seen_ns;
 }
 
-bool sl_expert_map_asked(const struct sl_expert_map *m) {
-    return atomic_load_explicit(&m->asked, memory_order_relaxed);
+bool sl_expert_map_asked(const struct sl_expert_map *m, uint32_t part) {
+    return atomic_load_explicit(&m->asked, memory_order_relaxed) >> part & 1;
 }
 
 static uint32_t heat_step(float probability) {
@@ -99,12 +103,13 @@ static uint32_t heat_step(float probability) {
     return (uint32_t)lrintf(sqrtf(p < 1 ? p : 1) * (SL_EXPERT_HEAT_STEPS - 1));
 }
 
-static void look_at_layer(struct sl_expert_map *m, uint32_t layer, const struct sl_heat *heat,
-                          const struct sl_expert_map_tier *tiers, uint32_t n_tiers) {
+static void look_at_layer(struct sl_expert_map *m, uint32_t first, uint32_t layer,
+                          const struct sl_heat *heat, const struct sl_expert_map_tier *tiers,
+                          uint32_t n_tiers) {
     const float *p = heat ? sl_heat_layer(heat, layer) : NULL;
-    uint8_t *cells = m->cells + (size_t)layer * m->shape.n_expert;
+    uint8_t *cells = m->cells + (size_t)(first + layer) * m->shape.n_expert;
     for (uint32_t i = 0; i < m->shape.n_expert; i++) {
-        enum sl_tier tier = n_tiers ? SL_TIER_DISK : sl_expert_cell_tier(cells[i]);
+        enum sl_tier tier = n_tiers ? SL_TIER_DISK : m->shape.computing;
         struct sl_expert_id id = {(uint16_t)layer, (uint16_t)i};
         for (uint32_t t = 0; t < n_tiers; t++)
             if (sl_cache_is_ready(tiers[t].cache, id))
@@ -113,14 +118,14 @@ static void look_at_layer(struct sl_expert_map *m, uint32_t layer, const struct 
     }
 }
 
-void sl_expert_map_publish(struct sl_expert_map *m, const struct sl_heat *heat,
-                           const struct sl_expert_map_tier *tiers, uint32_t n_tiers,
-                           uint64_t now_ns) {
+void sl_expert_map_publish(struct sl_expert_map *m, const struct sl_expert_map_part *part,
+                           const struct sl_heat *heat, const struct sl_expert_map_tier *tiers,
+                           uint32_t n_tiers, uint64_t now_ns) {
     /* Before the look: who asks while it lasts gets another one. */
-    atomic_store(&m->asked, false);
+    atomic_fetch_and(&m->asked, ~(1u << part->index));
     pthread_mutex_lock(&m->lock);
-    for (uint32_t layer = 0; layer < m->shape.n_layer; layer++)
-        look_at_layer(m, layer, heat, tiers, n_tiers);
-    m->seen_ns = now_ns;
+    for (uint32_t layer = 0; layer < part->n; layer++)
+        look_at_layer(m, part->first, layer, heat, tiers, n_tiers);
+    m->seen_ns[part->index] = now_ns;
     pthread_mutex_unlock(&m->lock);
 }

@@ -1,10 +1,12 @@
 /* Where every routed expert is and how likely its layer uses it next, for people to look at.
  *
- * Caches and heat belong to the scheduler, so it alone can look at them: between two steps, and
- * only when somebody has asked since it looked last. Nobody waits for it: who asks gets what it saw
- * before, with its age, and finds a fresh picture the next time. A look costs some 12 ns an expert.
+ * Caches and heat belong to the threads that run steps, so they alone can look at them, each at the
+ * layers that it runs, its part: between two steps, and only when somebody has asked since it
+ * looked last. Nobody waits for them: who asks gets what they saw before, with its age, and finds a
+ * fresh picture the next time. A look costs some 12 ns an expert.
  *
- * Threads: publish is the scheduler's, the rest any. Nothing is allocated after create. */
+ * Threads: publish is that of the part's thread, the rest any. Nothing is allocated after create.
+ */
 #ifndef SL_ENGINE_EXPERT_MAP_H
 #define SL_ENGINE_EXPERT_MAP_H
 
@@ -37,9 +39,10 @@ struct sl_expert_map_shape {
 
 struct sl_expert_map;
 
-/* resident: every expert is in the computing tier and stays there. */
+/* resident: every expert is in the computing tier and stays there. n_parts, at most SL_MAX_STAGES:
+ * of the layers. */
 enum sl_status sl_expert_map_create(const struct sl_model *model, enum sl_tier computing,
-                                    bool resident, struct sl_expert_map **out_map,
+                                    bool resident, uint32_t n_parts, struct sl_expert_map **out_map,
                                     struct sl_err *err) SL_MUST_CHECK;
 void sl_expert_map_destroy(struct sl_expert_map **map);
 /* What create allocates at most, for the memory plan. */
@@ -47,21 +50,26 @@ size_t sl_expert_map_bytes(uint32_t n_layer, uint32_t n_expert);
 const struct sl_expert_map_shape *sl_expert_map_shape(const struct sl_expert_map *m);
 
 /* Copies the cells [n_layer, n_expert] as they were seen last and asks for another look; gives when
- * that was (sl_now_ns's clock). */
+ * that was (sl_now_ns's clock), of the part that looked longest ago. */
 uint64_t sl_expert_map_read(struct sl_expert_map *m, uint8_t *out_cells);
 
-/* Has somebody asked since the last publish? */
-bool sl_expert_map_asked(const struct sl_expert_map *m);
+/* Routed layers [first, first + n) of the shape. */
+struct sl_expert_map_part {
+    uint32_t index; /* among the parts */
+    uint32_t first, n;
+};
+/* Has somebody asked since the part's last publish? */
+bool sl_expert_map_asked(const struct sl_expert_map *m, uint32_t part);
 /* A tier of slots over the disk. */
 struct sl_expert_map_tier {
     enum sl_tier tier;
     const struct sl_cache *cache;
 };
-/* An expert that is in several tiers is shown in the last of them. heat and caches have the map's
- * shape. n_tiers 0: all experts are where they were at create, heat may be NULL. */
-void sl_expert_map_publish(struct sl_expert_map *m, const struct sl_heat *heat,
-                           const struct sl_expert_map_tier *tiers, uint32_t n_tiers,
-                           uint64_t now_ns);
+/* An expert that is in several tiers is shown in the last of them. heat and caches have the part's
+ * shape. n_tiers 0: all of its experts are in the computing tier, heat may be NULL. */
+void sl_expert_map_publish(struct sl_expert_map *m, const struct sl_expert_map_part *part,
+                           const struct sl_heat *heat, const struct sl_expert_map_tier *tiers,
+                           uint32_t n_tiers, uint64_t now_ns);
 
 /* ---- of a running engine; any thread ---- */
 

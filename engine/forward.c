@@ -15,23 +15,15 @@ static void *take(uintptr_t *cursor, uint64_t n, size_t elem_bytes) {
 }
 
 static uint32_t tables_elems(const struct sl_memory_plan *p) {
-    return 5 * p->config.batch_tokens + p->n_logit_rows;
-}
-
-static struct sl_step lay_tables(const struct sl_memory_plan *p, uint32_t *base) {
-    uint32_t rows = p->config.batch_tokens;
-    return (struct sl_step){.ids = base,
-                            .pos = (int32_t *)(base + rows),
-                            .slot = base + 2 * rows,
-                            .row_seq = base + 3 * rows,
-                            .row_len = base + 4 * rows,
-                            .out_rows = base + 5 * rows};
+    return sl_step_elems(p->config.batch_tokens, p->n_logit_rows);
 }
 
 /* Lays the buffers out from base on; returns the end. */
 static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_plan *p,
                          uintptr_t base, struct sl_activations *a) {
     uint64_t rows = p->config.batch_tokens, out = p->n_logit_rows;
+    /* The host reads them while other steps run, from here where it can. */
+    uint64_t logit_rows = p->reads_back ? out : out * sl_plan_lanes(p);
     uint64_t n_ff = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
     uint64_t k = hp->n_expert_used;
     uint64_t ahead = p->streaming ? SL_FETCH_AHEAD_ROWS : 0;
@@ -57,7 +49,7 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
     a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);
-    a->logits = take(&c, out * hp->n_vocab, 4);
+    a->logits = take(&c, logit_rows * hp->n_vocab, 4);
     a->rope_table = take(&c, rows * hp->n_rot, 4);
     a->inv_freq = take(&c, hp->n_rot / 2, 4);
     a->expert_ids = take(&c, id_layers * rows * k, 4);
@@ -75,8 +67,8 @@ uint64_t sl_forward_activation_bytes(const struct sl_hparams *hp,
 
 uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan) {
     uint64_t refs = plan->streaming ? 0 : (uint64_t)hp->n_layer * hp->n_expert + 1;
-    return (tables_elems(plan) + (uint64_t)plan->config.parallel * plan->session_pages) * 4 +
-           plan->config.batch_tokens + plan->n_logit_rows +
+    return sl_page_table_bytes(plan->config.parallel, plan->session_pages) +
+           plan->config.batch_tokens + plan->n_logit_rows + 1 +
            (uint64_t)hp->n_layer * sizeof(struct sl_layer_weights) +
            refs * sizeof(struct sl_expert_ref);
 }
@@ -116,29 +108,27 @@ done:
     return st;
 }
 
-enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_memory_plan *plan,
-                                 struct sl_device *dev, const struct sl_weights *weights,
-                                 const struct sl_kv_pool *kv, struct sl_fetch *fetch,
-                                 struct sl_timeline *timeline, struct sl_forward **out_forward,
-                                 struct sl_err *err) {
+enum sl_status sl_forward_create(const struct sl_forward_config *config,
+                                 struct sl_forward **out_forward, struct sl_err *err) {
+    const struct sl_memory_plan *plan = config->plan;
+    struct sl_device *dev = config->dev;
     struct sl_forward *f = calloc(1, sizeof *f);
     if (!f)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the layer loop");
-    f->hp = &model->hp;
+    f->hp = &config->model->hp;
     f->plan = plan;
     f->dev = dev;
-    f->kv = kv;
-    f->fetch = fetch;
-    f->timeline = timeline;
-    enum sl_status st = sl_forward_bind(f, model, weights, err);
+    f->kv = config->kv;
+    f->fetch = config->fetch;
+    f->timeline = config->timeline;
+    f->routes = config->routes;
+    enum sl_status st = sl_forward_bind(f, config->model, config->weights, err);
     if (st != SL_OK)
         goto fail;
-    size_t pages = (size_t)plan->config.parallel * plan->session_pages;
-    f->host_tables = calloc(tables_elems(plan), 4);
-    f->host_pages = calloc(pages, 4);
     f->row_failed = calloc(plan->config.batch_tokens, 1);
-    f->out_failed = calloc(plan->n_logit_rows, 1);
-    if (!f->host_tables || !f->host_pages || !f->row_failed || !f->out_failed) {
+    f->out_failed = calloc(plan->n_logit_rows + 1, 1);
+    st = sl_page_table_init(&f->pages, plan->config.parallel, plan->session_pages);
+    if (st != SL_OK || !f->row_failed || !f->out_failed) {
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
         goto fail;
     }
@@ -158,12 +148,8 @@ enum sl_status sl_forward_create(const struct sl_model *model, const struct sl_m
     lay_out(f->hp, plan, (uintptr_t)f->arena, &f->a);
     if (dev->caps.host_visible)
         memset(f->arena, 0, f->arena_bytes); /* page faults now, not at the first token */
-    f->step = lay_tables(plan, f->host_tables);
-    f->step.failed = f->row_failed;
-    f->on_device = lay_tables(plan, f->a.tables);
-    st = init_rope(f, model, weights, err);
-    if (st == SL_OK && plan->config.record_routes)
-        st = sl_route_recorder_open(plan->config.record_routes, model, &f->routes, err);
+    f->on_device = sl_step_lay(f->a.tables, plan->config.batch_tokens);
+    st = init_rope(f, config->model, config->weights, err);
     if (st != SL_OK)
         goto fail;
     *out_forward = f;
@@ -182,12 +168,10 @@ void sl_forward_destroy(struct sl_forward **pf) {
         sl_device_free(f->dev, f->arena, f->arena_bytes);
     free(f->layers);
     free(f->refs);
-    free(f->host_tables);
-    free(f->host_pages);
+    sl_page_table_release(&f->pages);
     free(f->row_failed);
     free(f->out_failed);
     sl_forward_unmap_host(f);
-    sl_route_recorder_close(&f->routes);
     free(f);
     *pf = NULL;
 }
@@ -199,27 +183,30 @@ enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum 
         return SL_OK;
     if (where->layer == UINT32_MAX)
         return sl_fail(where->err, st, "%s: %s", op, sl_status_text(st));
-    return sl_fail(where->err, st, "layer %u, %s: %s", where->layer, op, sl_status_text(st));
+    return sl_fail(where->err, st, "layer %u, %s: %s", where->first_layer + where->layer, op,
+                   sl_status_text(st));
 }
 
-struct sl_step *sl_forward_begin(struct sl_forward *f) {
-    f->step.n_rows = f->step.n_decode = f->step.n_out = f->step.n_failed = 0;
-    f->step.n_experts = 0;
-    f->step.keep_all = false;
-    return &f->step;
+/* What cannot be written now is written before the next step. */
+enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_table *changes) {
+    struct sl_page_table *t = &f->pages;
+    sl_page_table_add(t, changes);
+    for (uint32_t i = 0; i < t->n_seq; i++) {
+        struct sl_page_range *r = &t->changed[i];
+        size_t at = (size_t)i * t->n_pages + r->first;
+        if (r->first == r->end)
+            continue;
+        enum sl_status st = sl_device_upload(f->dev, f->a.page_table + at, t->pages + at,
+                                             (r->end - r->first) * sizeof *t->pages);
+        if (st != SL_OK)
+            return st;
+        *r = (struct sl_page_range){0, 0};
+    }
+    return SL_OK;
 }
 
-enum sl_status sl_forward_set_page(struct sl_forward *f, uint32_t seq, uint32_t index,
-                                   uint32_t page) {
-    assert(seq < f->plan->config.parallel && index < f->plan->session_pages);
-    size_t i = (size_t)seq * f->plan->session_pages + index;
-    f->host_pages[i] = page;
-    return sl_device_upload(f->dev, f->a.page_table + i, f->host_pages + i, sizeof page);
-}
-
-uint32_t sl_forward_page(const struct sl_forward *f, uint32_t seq, uint32_t index) {
-    assert(seq < f->plan->config.parallel && index < f->plan->session_pages);
-    return f->host_pages[(size_t)seq * f->plan->session_pages + index];
+float *sl_forward_x(const struct sl_forward *f) {
+    return f->a.x;
 }
 
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
@@ -333,7 +320,7 @@ enum sl_status sl_forward_attention(struct sl_forward *f, struct sl_rows *r,
     if (!f->resident)
         sl_fetch_poll(f->fetch);
     const float *attn = a->attn;
-    bool cut = where->layer + 1 == hp->n_layer && !s->keep_all && s->n_out < s->n_rows;
+    bool cut = sl_forward_cuts(f, where->layer);
     if (cut && s->n_out == 0) {
         r->n = 0;
         return SL_OK;
@@ -383,18 +370,20 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
                                  uint32_t n_decode, float **out_logits,
                                  const struct sl_place *where) {
     struct sl_activations *a = &f->a;
+    float *logits = a->logits;
+    if (!f->plan->reads_back)
+        logits += (size_t)f->step.lane * f->plan->n_logit_rows * f->hp->n_vocab;
     assert(n <= f->plan->n_logit_rows);
     uint64_t start = sl_timeline_now(f->timeline);
     SL_FORWARD_TRY("output norm", sl_forward_norm(f, x, f->output_norm, a->h, n, f->hp->n_embd));
-    SL_FORWARD_TRY(
-        "output",
-        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->h,
-                                                    .n_tok = n,
-                                                    .n_decode = n_decode,
-                                                    .n_w = 1,
-                                                    .out = {{f->output, NULL, a->logits, false}}}));
+    SL_FORWARD_TRY("output", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                                      .x = a->h,
+                                                      .n_tok = n,
+                                                      .n_decode = n_decode,
+                                                      .n_w = 1,
+                                                      .out = {{f->output, NULL, logits, false}}}));
     sl_timeline_since(f->timeline, "logits", start, {"rows", n});
-    *out_logits = a->logits;
+    *out_logits = logits;
     return SL_OK;
 }
 
@@ -402,11 +391,13 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
     const struct sl_step *s = &f->step;
-    SL_FORWARD_TRY("embedding", sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
-                                                                          .ids = f->on_device.ids,
-                                                                          .y = a->x,
-                                                                          .n_tok = s->n_rows,
-                                                                          .scale = 1}));
+    if (f->embd.data)
+        SL_FORWARD_TRY("embedding",
+                       sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
+                                                                 .ids = f->on_device.ids,
+                                                                 .y = a->x,
+                                                                 .n_tok = s->n_rows,
+                                                                 .scale = 1}));
     if (hp->n_rot)
         SL_FORWARD_TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
                                                                   .pos = f->on_device.pos,
@@ -436,42 +427,52 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
         where->layer = i;
         uint64_t start = sl_timeline_now(f->timeline);
         st = run_layer(f, &r, where);
-        sl_timeline_since(f->timeline, "layer", start, {"layer", i});
+        sl_timeline_since(f->timeline, "layer", start, {"layer", hp->first_layer + i});
         if (st != SL_OK)
             return st;
         if (s->n_failed == s->n_rows)
             break; /* nothing is left that anybody could use */
     }
     where->layer = UINT32_MAX;
-    if (s->keep_all || !s->n_out || s->n_failed == s->n_rows)
+    if (!f->output.data || s->keep_all || !s->n_out || s->n_failed == s->n_rows)
         return SL_OK;
     return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
 }
 
-enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_abort *give_up,
-                              float **out_logits, struct sl_err *err) {
+enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_step *step,
+                              const struct sl_abort *give_up, float **out_logits,
+                              struct sl_err *err) {
     struct sl_step *s = &f->step;
-    struct sl_place place = {err, UINT32_MAX, give_up}, *where = &place;
+    struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, give_up}, *where = &place;
+    *s = *step;
     assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
-    assert(s->keep_all || s->n_out <= f->plan->n_logit_rows);
-    memset(f->row_failed, 0, s->n_rows);
+    assert(s->keep_all || !f->output.data || s->n_out <= f->plan->n_logit_rows);
+    memcpy(f->row_failed, s->failed, s->n_rows);
     SL_FORWARD_TRY("placing experts", sl_forward_place(f));
-    SL_FORWARD_TRY("step tables", sl_device_upload(f->dev, f->a.tables, f->host_tables,
+    SL_FORWARD_TRY("step tables", sl_device_upload(f->dev, f->a.tables, s->tables,
                                                    tables_elems(f->plan) * (size_t)4));
     float *logits;
     enum sl_status st = sl_forward_wants_graph(f) ? sl_forward_replay(f, &logits, where)
                                                   : sl_forward_compute(f, &logits, where);
     if (st != SL_OK)
         return st;
+    if (!f->output.data)
+        logits = NULL;
     SL_FORWARD_TRY("reading back the step",
                    sl_forward_read_back(f, true, logits, s->n_out, out_logits));
     return SL_OK;
 }
 
+void sl_forward_end(const struct sl_forward *f, struct sl_step *step) {
+    memcpy(step->failed, f->row_failed, step->n_rows);
+    step->n_failed = f->step.n_failed;
+    step->n_experts = f->step.n_experts;
+}
+
 enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
                                  float **out_logits, struct sl_err *err) {
     assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
-    struct sl_place where = {err, UINT32_MAX, NULL};
+    struct sl_place where = {err, UINT32_MAX, f->hp->first_layer, NULL};
     float *logits;
     enum sl_status st =
         sl_forward_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, &logits, &where);

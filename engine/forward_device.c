@@ -13,8 +13,9 @@ static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory
 }
 
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    uint64_t bytes = logits_bytes(hp, p) + (uint64_t)hp->n_layer * p->config.batch_tokens *
-                                               hp->n_expert_used * sizeof(uint32_t);
+    uint64_t bytes =
+        sl_plan_lanes(p) * logits_bytes(hp, p) +
+        (uint64_t)hp->n_layer * p->config.batch_tokens * hp->n_expert_used * sizeof(uint32_t);
     return (bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES * SL_IO_BLOCK_BYTES;
 }
 
@@ -32,7 +33,8 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, struct sl_err *err) {
                        f->dev->caps.name, mib, sl_status_text(st));
     }
     f->host_logits = (float *)(void *)f->pinned.base;
-    f->host_ids = (uint32_t *)(void *)(f->pinned.base + logits_bytes(f->hp, f->plan));
+    f->host_ids = (uint32_t *)(void *)(f->pinned.base +
+                                       sl_plan_lanes(f->plan) * logits_bytes(f->hp, f->plan));
     return SL_OK;
 }
 
@@ -103,7 +105,8 @@ void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n_ro
     sl_count(expert_reads_total, touched);
     sl_count(expert_read_bytes_total, touched * f->layers[layer].expert_bytes);
     if (f->routes)
-        sl_route_recorder_layer(f->routes, &f->step, layer, n_rows, of_step, ids);
+        sl_route_recorder_layer(f->routes, &f->step, f->hp->first_layer + layer, n_rows, of_step,
+                                ids);
 }
 
 /* Of all layers at once, when nobody had to know them earlier. */
@@ -112,8 +115,7 @@ static void count_routes(struct sl_forward *f) {
     for (uint32_t i = 0; i < f->hp->n_layer; i++) {
         if (f->layers[i].routed_layer == SL_NO_ROUTED_LAYER)
             continue;
-        /* The last layer's FFN has only the rows that go on to the logits. */
-        bool cut = i + 1 == f->hp->n_layer && !s->keep_all && s->n_out < s->n_rows;
+        bool cut = sl_forward_cuts(f, i);
         sl_forward_count_routes(f, i, cut ? s->n_out : s->n_rows, cut ? s->out_rows : NULL,
                                 f->host_ids + ids_at(f, i));
     }
@@ -170,8 +172,8 @@ enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *lo
         st = sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids, f->a.expert_ids,
                             ids_at(f, f->hp->n_layer) * sizeof *f->host_ids);
     if (st == SL_OK && f->plan->reads_back && logits) {
-        *out_logits = f->host_logits;
-        st = sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_logits, logits,
+        *out_logits = f->host_logits + f->step.lane * logits_bytes(f->hp, f->plan) / sizeof(float);
+        st = sl_device_copy(f->dev, SL_QUEUE_OPS, *out_logits, logits,
                             (size_t)n * f->hp->n_vocab * sizeof(float));
     }
     if (st == SL_OK)

@@ -126,7 +126,7 @@ static enum sl_status fetch_experts(struct sl_forward *f, const struct sl_rows *
 static uint32_t next_prompt_rows(const struct sl_forward *f, const struct sl_rows *r,
                                  const struct sl_place *where) {
     const struct sl_step *s = &f->step;
-    if (where->layer + 2 != f->hp->n_layer || s->keep_all || s->n_out >= s->n_rows)
+    if (!sl_forward_cuts(f, where->layer + 1))
         return r->n - r->n_decode;
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_out; i++)

@@ -42,6 +42,8 @@ static enum sl_status part(struct sl_forward *f, uint32_t from, uint32_t to,
         return st;
     if (to == f->hp->n_layer) {
         float *logits;
+        if (!f->output.data)
+            return SL_OK;
         where->layer = UINT32_MAX;
         return sl_forward_output(f, r.x, r.n, r.n_decode, &logits, where);
     }

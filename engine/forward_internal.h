@@ -41,7 +41,7 @@ struct sl_activations {
     float *pair_y;        /* [B * k, n_embd] */
     float *out_x;         /* [L, n_embd] the rows that go on to the logits */
     float *out_attn;      /* [L, n_head * head_dim_v] */
-    float *logits;        /* [L, n_vocab] */
+    float *logits;        /* [L, n_vocab]; where the host can read them [lanes, L, n_vocab] */
     float *rope_table;    /* [B, n_rot/2, 2] */
     float *inv_freq;      /* [n_rot/2] */
     /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
@@ -59,27 +59,26 @@ struct sl_forward {
     const struct sl_hparams *hp;
     const struct sl_memory_plan *plan;
     struct sl_device *dev;
-    const struct sl_kv_pool *kv;
+    const struct sl_kv_data *kv;
     struct sl_layer_weights *layers; /* [n_layer] */
     struct sl_timeline *timeline;    /* NULL: no trace */
     struct sl_fetch *fetch;          /* NULL: all experts are resident */
     struct sl_expert_ref *refs;      /* all layers' resident experts */
-    struct sl_weight embd, output;
+    struct sl_weight embd, output;   /* without data in a slice that lacks them */
     const float *output_norm;
     struct sl_route_recorder *routes; /* NULL = none */
     void *arena;
     size_t arena_bytes;
     struct sl_activations a;
     float rope_mscale;
-    struct sl_step step;      /* its arrays are in host_tables */
-    struct sl_step on_device; /* its arrays alone: their copies in a.tables */
-    uint32_t *host_tables;
-    uint32_t *host_pages; /* [parallel, session_pages] */
-    uint8_t *row_failed;  /* [B] of the step: its expert could not be read */
-    uint8_t *out_failed;  /* [L] the same of the rows that go on to the logits */
+    struct sl_step step;        /* the one that is being run; its arrays are the caller's */
+    struct sl_step on_device;   /* its arrays alone: their copies in a.tables */
+    struct sl_page_table pages; /* as on the device, but for what is still to be written */
+    uint8_t *row_failed;        /* [B] of the step: its expert could not be read */
+    uint8_t *out_failed;        /* [L] the same of the rows that go on to the logits */
     /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
     struct sl_slab pinned;
-    float *host_logits; /* [L, n_vocab] */
+    float *host_logits; /* [lanes] x [L, n_vocab], each rounded up to 64 bytes */
     uint32_t *host_ids; /* [n_layer, B, k], as expert_ids */
     /* All experts are where the device computes, so that no layer waits for what routers chose:
      * decided anew for each step. */
@@ -95,7 +94,8 @@ struct sl_forward {
 /* Where in the step an op failed. */
 struct sl_place {
     struct sl_err *err;
-    uint32_t layer; /* UINT32_MAX outside the layers */
+    uint32_t layer;       /* UINT32_MAX outside the layers */
+    uint32_t first_layer; /* of the slice */
     const struct sl_abort *give_up;
 };
 
@@ -106,6 +106,13 @@ struct sl_rows {
     const uint32_t *of_step; /* [n] which of the step's rows they are; NULL = all */
     uint8_t *failed;         /* [n] */
 };
+
+/* In the last layer of the model only the rows that go on to the logits pass the attention output
+ * and the FFN. Is this layer cut so? */
+static inline bool sl_forward_cuts(const struct sl_forward *f, uint32_t layer) {
+    const struct sl_step *s = &f->step;
+    return f->output.data && layer + 1 == f->hp->n_layer && !s->keep_all && s->n_out < s->n_rows;
+}
 
 enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status st);
 /* In a function with `where`: returns the op's failure, with its place. */
@@ -119,16 +126,17 @@ enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum 
 /* forward.c: the parts of a step. */
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
                                uint32_t n_rows, uint32_t n) SL_MUST_CHECK;
+/* Input rows from ids, where the slice has the first layer; what all layers need of positions. */
 enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
-/* The first half of a layer, up to the FFN's norm. In the last layer only the rows that go on to
- * the logits pass the attention output and the FFN; r tells which buffer they are in, none is left
- * when nobody wants logits. */
+/* The first half of a layer, up to the FFN's norm. In a layer that is cut r tells which buffer its
+ * rows are in; none is left when nobody wants logits. */
 enum sl_status sl_forward_attention(struct sl_forward *f, struct sl_rows *r,
                                     const struct sl_place *where) SL_MUST_CHECK;
 enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
                                  uint32_t n_decode, float **out_logits,
                                  const struct sl_place *where) SL_MUST_CHECK;
-/* All ops of the step. *out_logits: in the device's memory; NULL when nobody wants any. */
+/* All ops of the step. *out_logits: in the device's memory; NULL when nobody wants any, and in a
+ * slice that gives none. */
 enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
                                   struct sl_place *where) SL_MUST_CHECK;
 

@@ -1,7 +1,8 @@
-/* Paged KV: one pool of pages, each holding SL_KV_PAGE_TOKENS positions of one session over all
- * layers. A session's pages need not be neighbours; its page table says where they are.
+/* Paged KV: pages that hold SL_KV_PAGE_TOKENS positions of one session each, over all layers. A
+ * session's pages need not be neighbours; its page table says where they are.
  *
- * Owned by the scheduler thread; no locks. */
+ * Which pages are taken is one list for the whole model, the scheduler's. Their keys and values are
+ * with the layers: every stage has those of its own, under the same numbers. No locks. */
 #ifndef SL_ENGINE_KV_H
 #define SL_ENGINE_KV_H
 
@@ -9,29 +10,44 @@
 
 #define SL_KV_NO_PAGE UINT32_MAX
 
-struct sl_kv_pool {
-    struct sl_device *dev;
-    void *data; /* [n_layer] x ([n_pages] K pages, [n_pages] V pages) */
-    size_t data_bytes, layer_bytes;
-    struct sl_kv_view shape; /* k, v unset */
-    uint32_t n_layer, n_pages;
+struct sl_kv_pages {
+    uint32_t n_pages;
     uint32_t n_free;
     uint32_t n_idle;      /* taken, and kept for their text alone */
     uint32_t *free_pages; /* a stack: [n_free] */
 };
 
+enum sl_status sl_kv_pages_init(struct sl_kv_pages *pages, uint32_t n_pages,
+                                struct sl_err *err) SL_MUST_CHECK;
+void sl_kv_pages_release(struct sl_kv_pages *pages);
+/* SL_KV_NO_PAGE when all are taken. */
+uint32_t sl_kv_page_take(struct sl_kv_pages *pages);
+void sl_kv_page_give(struct sl_kv_pages *pages, uint32_t page);
+/* Of the pages that are taken so many are used by no session: for the gauges. */
+void sl_kv_set_idle(struct sl_kv_pages *pages, uint32_t n_idle);
+
+/* The keys and values of a stage's layers. */
+struct sl_kv_data {
+    struct sl_device *dev;
+    void *data; /* [n_layer] x ([n_pages] K pages, [n_pages] V pages) */
+    size_t data_bytes, layer_bytes;
+    struct sl_kv_view shape; /* k, v unset */
+    uint32_t n_layer, n_pages;
+};
+
 /* Allocates all pages on dev and touches them, so that no page fault or out-of-memory comes later.
  * shape: dtype, heads, head sizes and page bytes. */
-enum sl_status sl_kv_init(struct sl_kv_pool *pool, struct sl_device *dev,
-                          const struct sl_kv_view *shape, uint32_t n_layer, uint32_t n_pages,
-                          struct sl_err *err) SL_MUST_CHECK;
-void sl_kv_release(struct sl_kv_pool *pool);
-
-struct sl_kv_view sl_kv_layer(const struct sl_kv_pool *pool, uint32_t layer);
-/* SL_KV_NO_PAGE when all are taken. */
-uint32_t sl_kv_page_take(struct sl_kv_pool *pool);
-void sl_kv_page_give(struct sl_kv_pool *pool, uint32_t page);
-/* Of the pages that are taken so many are used by no session: for the gauges. */
-void sl_kv_set_idle(struct sl_kv_pool *pool, uint32_t n_idle);
+enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
+                               const struct sl_kv_view *shape, uint32_t n_layer, uint32_t n_pages,
+                               struct sl_err *err) SL_MUST_CHECK;
+void sl_kv_data_release(struct sl_kv_data *kv);
+struct sl_kv_view sl_kv_layer(const struct sl_kv_data *kv, uint32_t layer);
+/* Bytes of one page, all layers. */
+static inline size_t sl_kv_data_page_bytes(const struct sl_kv_data *kv) {
+    return (kv->shape.k_page_bytes + kv->shape.v_page_bytes) * kv->n_layer;
+}
+/* Copies a page of all layers, K then V each, to or from the host, and waits for it. */
+enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, uint32_t page, uint8_t *host,
+                               bool to_device) SL_MUST_CHECK;
 
 #endif

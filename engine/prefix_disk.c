@@ -76,7 +76,7 @@ enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **
     if (st == SL_OK)
         st = sl_block_store_open(&c, &d->store, err);
     if (st == SL_OK)
-        st = sl_model_identity(e->model, &e->kv.shape, e->dev, &d->root, err);
+        st = sl_model_identity(e->model, &e->stages->kv.shape, e->stages->dev, &d->root, err);
     if (st != SL_OK) {
         sl_prefix_disk_close(&d);
         if (st == SL_AGAIN)
@@ -239,15 +239,15 @@ static enum sl_status take_in(struct sl_prefix_disk *d, struct sl_session *s, ui
     struct sl_engine *e = d->e;
     enum sl_status st = sl_slot_reserve(e, s->slot, &s->n_pages, s->n_kv + PAGE);
     if (st == SL_OK) {
-        uint32_t page = sl_forward_page(e->forward, s->slot, s->n_shared);
+        uint32_t page = sl_page_table_get(&e->pages, s->slot, s->n_shared);
         enum sl_status copied = sl_page_copy(e, page, payload, true);
         if (copied != SL_OK) {
             s->load_end = s->load_next;
             s->load_failed = true;
             return sl_is_fatal(copied) ? copied : SL_OK;
         }
-        s->n_kv += PAGE;
-        st = sl_session_publish(e, s);
+        s->n_kv = s->n_fed = s->n_kv + PAGE;
+        sl_session_publish(e, s);
         sl_count(prefix_disk_hit_tokens_total, PAGE);
         sl_session_count_cached(s, PAGE);
     }

@@ -110,12 +110,12 @@ enum sl_status sl_prefix_ram_adopt(struct sl_prefix_ram *r, struct sl_session *s
         st = sl_slot_reserve(e, s->slot, &s->n_pages, s->n_kv + PAGE);
         if (st != SL_OK || find(r, parent, s->history + s->n_kv) != slot)
             break; /* a cache of one slot */
-        st = sl_page_copy(e, sl_forward_page(e->forward, s->slot, s->n_shared),
+        st = sl_page_copy(e, sl_page_table_get(&e->pages, s->slot, s->n_shared),
                           r->data + slot * r->page_bytes, true);
         if (st != SL_OK)
             return sl_is_fatal(st) ? st : SL_OK; /* the page is the session's: it is computed */
-        s->n_kv += PAGE;
-        st = sl_session_publish(e, s);
+        s->n_kv = s->n_fed = s->n_kv + PAGE;
+        sl_session_publish(e, s);
         sl_session_count_cached(s, PAGE);
         sl_count(prefix_ram_hit_tokens_total, PAGE);
     }

@@ -1,7 +1,7 @@
 #include "engine/route_recorder.h"
 
 #include "common/log.h"
-#include "engine/forward.h"
+#include "engine/step.h"
 #include "expert_cache/trace.h"
 
 #include <errno.h>

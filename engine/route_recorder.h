@@ -1,5 +1,6 @@
 /* Records which experts each row chose, layer by layer as they ran, in the format of
- * expert_cache/trace.h. Used by the scheduler thread alone.
+ * expert_cache/trace.h. Used by one thread at a time: where the layers are divided over devices,
+ * one step is under way at a time while routes are recorded.
  *
  * The sequence of a record is the session's slot: a position that does not continue the slot's last
  * one starts another session. Prompt rows are marked as prefill. */

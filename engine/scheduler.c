@@ -4,7 +4,6 @@
  * generated row per step. Every running session that generates has its row in every step; what is
  * left of the batch goes to prompts in equal shares. Neither shows in the output. */
 #include "engine/engine_internal.h"
-#include "engine/expert_tiers.h"
 
 #include "common/clock.h"
 #include "common/histograms.h"
@@ -24,24 +23,12 @@
 /* At the end, new prefixes are written for so long at most. */
 #define FLUSH_NS 3000000000u
 
-/* ---- rows ---- */
-
-void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
-                     uint32_t id) {
-    uint32_t i = step->n_rows++;
-    uint32_t page = sl_forward_page(e->forward, slot, pos / SL_KV_PAGE_TOKENS);
-    step->ids[i] = id;
-    step->pos[i] = (int32_t)pos;
-    step->slot[i] = page * SL_KV_PAGE_TOKENS + pos % SL_KV_PAGE_TOKENS;
-    step->row_seq[i] = slot;
-    step->row_len[i] = pos + 1;
-}
-
 /* ---- the end of a session ---- */
 
 static void leave_slot(struct sl_engine *e, struct sl_session *s) {
     if (s->slot == SL_NO_SLOT)
         return;
+    sl_steps_forget(e, s);
     sl_session_leave_pages(e, s);
     e->slots[s->slot] = NULL;
     s->slot = SL_NO_SLOT;
@@ -49,8 +36,8 @@ static void leave_slot(struct sl_engine *e, struct sl_session *s) {
 }
 
 /* Takes the session out of wherever it is, tells the sink, frees it. */
-static void finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_reason reason,
-                   enum sl_status status, const char *text) {
+void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_reason reason,
+                       enum sl_status status, const char *text) {
     uint64_t now = sl_now_ns();
     struct sl_gen_result result = {.reason = reason,
                                    .status = status,
@@ -112,21 +99,21 @@ static bool offer(struct sl_engine *e, struct sl_session *s) {
     s->parked = false;
     if (st != SL_OK) {
         bool canceled = st == SL_ERR_CANCELED;
-        finish(e, s, canceled ? SL_FINISH_CANCELED : SL_FINISH_ERROR, st,
-               canceled ? "the receiver of the tokens asked to stop"
-                        : "the receiver of the tokens failed");
+        sl_session_finish(e, s, canceled ? SL_FINISH_CANCELED : SL_FINISH_ERROR, st,
+                          canceled ? "the receiver of the tokens asked to stop"
+                                   : "the receiver of the tokens failed");
         return false;
     }
     s->history[s->n_history++] = s->pending.id;
     sl_count(predicted_tokens_total, 1);
     if (!s->pending.eog && s->n_history < s->n_max)
         return true;
-    finish(e, s, s->pending.eog ? SL_FINISH_STOP : SL_FINISH_LENGTH, SL_OK, NULL);
+    sl_session_finish(e, s, s->pending.eog ? SL_FINISH_STOP : SL_FINISH_LENGTH, SL_OK, NULL);
     return false;
 }
 
 /* Picks the next token from a row of logits and offers it. */
-static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
+void sl_session_sample(struct sl_engine *e, struct sl_session *s, float *logits) {
     struct sl_token *t = &s->pending;
     double lse = 0;
     t->n_top = 0;
@@ -146,11 +133,12 @@ static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
         st = sl_sampler_pick(&s->sampler, &e->space, logits, s->history, s->n_history, &id);
     if (st != SL_OK) {
         const struct sl_constraint *bound = s->req->sampling.constraint;
-        finish(e, s, SL_FINISH_ERROR, st,
-               bound && bound->err.text[0] ? bound->err.text
-                                           : "no token can be chosen: the model's logits are not "
-                                             "finite (damaged weights?), or "
-                                             "logit_bias forbids every token");
+        sl_session_finish(e, s, SL_FINISH_ERROR, st,
+                          bound && bound->err.text[0]
+                              ? bound->err.text
+                              : "no token can be chosen: the model's logits are not "
+                                "finite (damaged weights?), or "
+                                "logit_bias forbids every token");
         return;
     }
     t->id = id;
@@ -165,12 +153,13 @@ static void sample(struct sl_engine *e, struct sl_session *s, float *logits) {
 static void sweep_one(struct sl_engine *e, struct sl_session *s, uint64_t now) {
     uint64_t deadline = s->req->deadline_ns;
     if (atomic_load(&s->cancel)) {
-        finish(e, s, SL_FINISH_CANCELED, SL_ERR_CANCELED, "canceled");
+        sl_session_finish(e, s, SL_FINISH_CANCELED, SL_ERR_CANCELED, "canceled");
     } else if (deadline && now >= deadline) {
         sl_count(requests_timed_out_total, 1);
-        finish(e, s, SL_FINISH_ERROR, SL_ERR_TIMEOUT,
-               s->start_ns ? "the request's time is over: it was still running"
-                           : "the request's time is over: it was still waiting for its turn");
+        sl_session_finish(e, s, SL_FINISH_ERROR, SL_ERR_TIMEOUT,
+                          s->start_ns
+                              ? "the request's time is over: it was still running"
+                              : "the request's time is over: it was still waiting for its turn");
     } else if (deadline && deadline < e->next_deadline_ns) {
         e->next_deadline_ns = deadline;
     }
@@ -184,7 +173,7 @@ static void sweep_list(struct sl_engine *e, struct sl_session_list *l, uint64_t 
 }
 
 /* Ends what was canceled and what is out of time, wherever it is. */
-static void sweep(struct sl_engine *e) {
+void sl_sessions_sweep(struct sl_engine *e) {
     uint64_t now = sl_now_ns();
     e->next_deadline_ns = UINT64_MAX;
     sweep_list(e, &e->waiting, now);
@@ -288,7 +277,7 @@ static enum sl_status check_pages(struct sl_engine *e, struct sl_session *s, enu
     if (st != SL_OK) {
         struct sl_err err;
         sl_fail(&err, st, "the page table: %s", sl_status_text(st));
-        finish(e, s, SL_FINISH_ERROR, st, err.text);
+        sl_session_finish(e, s, SL_FINISH_ERROR, st, err.text);
     }
     return SL_OK;
 }
@@ -304,8 +293,8 @@ static enum sl_status settle(struct sl_engine *e) {
         if (!s)
             continue;
         if (s->page_status == SL_OK && !s->parked && !s->loads) {
-            st = sl_session_adopt(e, s);
-            if (st == SL_OK && e->ram)
+            sl_session_adopt(e, s);
+            if (e->ram)
                 st = sl_prefix_ram_adopt(e->ram, s);
         }
         st = check_pages(e, s, st);
@@ -328,78 +317,8 @@ static enum sl_status settle(struct sl_engine *e) {
     return st;
 }
 
-/* ---- a step ---- */
-
-/* Adds the rows of the sessions that generate, or of those that do not. */
-static enum sl_status add_rows(struct sl_engine *e, struct sl_step *step, bool decode) {
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
-        struct sl_session *s = e->slots[i];
-        if (!s || !s->step_rows || sl_session_decodes(s) != decode)
-            continue;
-        uint32_t end = s->n_kv + s->step_rows;
-        enum sl_status st = sl_slot_reserve(e, s->slot, &s->n_pages, end);
-        if (st != SL_OK)
-            return st;
-        s->step_first = step->n_rows;
-        for (uint32_t pos = s->n_kv; pos < end; pos++)
-            sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
-        if (end == s->n_history) {
-            s->step_out = step->n_out;
-            step->out_rows[step->n_out++] = step->n_rows - 1;
-        }
-    }
-    return SL_OK;
-}
-
-struct step_abort {
-    struct sl_abort base;
-    struct sl_engine *e;
-};
-
-/* Asked between layers and while a step waits for the disk. Who has canceled is answered at once,
- * whatever else the step still does: its rows go on, but nobody looks at them, and its KV pages are
- * given to no other session before the step ends. The step is given up when none of its rows is
- * wanted any more. */
-static bool all_canceled(const struct sl_abort *a) {
-    struct sl_engine *e = ((const struct step_abort *)a)->e;
-    if (atomic_load_explicit(&e->stop, memory_order_relaxed))
-        return true;
-    if (!atomic_exchange(&e->cancel_asked, false) && sl_now_ns() < e->next_deadline_ns)
-        return false;
-    pthread_mutex_lock(&e->lock);
-    sl_session_splice(&e->waiting, &e->inbox);
-    pthread_mutex_unlock(&e->lock);
-    sweep(e);
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        if (e->slots[i] && e->slots[i]->step_rows)
-            return false;
-    return true;
-}
-
-static void count_step(struct sl_engine *e, const struct sl_step *step, uint64_t ns) {
-    uint32_t n_prompt = step->n_rows - step->n_decode;
-    uint64_t prompt_ns = ns * n_prompt / step->n_rows;
-    sl_count(steps_total, 1);
-    sl_count(step_rows_total, step->n_rows);
-    sl_count(prompt_tokens_total, n_prompt);
-    sl_count(prefill_ns_total, prompt_ns);
-    sl_count(decode_ns_total, ns - prompt_ns);
-    sl_pace_learn(&e->pace, n_prompt, step->n_decode, ns);
-}
-
-/* Counts what the step took and gives each session its share. */
-static void account(struct sl_engine *e, const struct sl_step *step, uint64_t ns) {
-    struct sl_expert_use use;
-    sl_activity_take(&e->activity, step->n_rows, step->n_decode, step->n_experts, ns, &use);
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
-        struct sl_session *s = e->slots[i];
-        if (s && s->step_rows)
-            sl_expert_use_share(&use, s->step_first, s->step_rows, step->n_rows, &s->use);
-    }
-}
-
 /* The device is lost, or the model's files are not what they were: nothing runs any more. */
-static void break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
+void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
     pthread_mutex_lock(&e->lock);
     e->dead = st;
     e->dead_err = *err;
@@ -411,121 +330,19 @@ bool sl_is_fatal(enum sl_status st) {
     return st == SL_ERR_DEVICE_LOST || st == SL_ERR_CORRUPT;
 }
 
-enum sl_status sl_step_run(struct sl_engine *e, struct sl_step *step,
-                           const struct sl_abort *give_up, float **out_logits, struct sl_err *err) {
-    enum sl_status st;
-    do {
-        step->n_failed = 0;
-        st = sl_forward_run(e->forward, give_up, out_logits, err);
-        if (st == SL_OK && e->store)
-            st = sl_store_verify(e->store, err);
-    } while (st == SL_AGAIN);
-    return st;
-}
-
-static void step_failed(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
-    if (sl_is_fatal(st))
-        break_down(e, st, err);
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        if (e->slots[i] && e->slots[i]->step_rows)
-            finish(e, e->slots[i], SL_FINISH_ERROR, st, err->text);
-}
-
-/* Ends the sessions of which a row was lost. */
-static void finish_failed(struct sl_engine *e, const struct sl_step *step,
-                          const struct sl_err *err) {
-    for (uint32_t i = 0; i < e->plan.config.parallel && step->n_failed; i++) {
-        struct sl_session *s = e->slots[i];
-        if (s && s->step_rows && memchr(step->failed + s->step_first, 1, s->step_rows))
-            finish(e, s, SL_FINISH_ERROR, SL_ERR_IO, err->text);
-    }
-}
-
-/* After a step, before anything is sampled: what has become full is shared. */
-static enum sl_status publish(struct sl_engine *e) {
-    enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < e->plan.config.parallel && st == SL_OK; i++) {
-        struct sl_session *s = e->slots[i];
-        if (!s || !s->step_rows)
-            continue;
-        s->n_kv += s->step_rows;
-        st = sl_session_publish(e, s);
-    }
-    return st;
-}
-
-static void step_done(struct sl_engine *e, float *logits) {
-    uint64_t now = sl_now_ns();
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
-        struct sl_session *s = e->slots[i];
-        if (!s || !s->step_rows)
-            continue;
-        s->step_rows = 0;
-        struct sl_token_sink *sink = s->req->sink;
-        if (!s->first_done) {
-            if (sink->progress)
-                sink->progress(sink, s->n_kv, s->n_prompt);
-            if (s->n_kv >= s->n_prompt) {
-                s->first_done = true;
-                s->prompt_ns = now;
-            }
-        }
-        if (s->step_out != UINT32_MAX && !atomic_load(&s->cancel))
-            sample(e, s, logits + (size_t)s->step_out * e->space.n_vocab);
-    }
-}
-
-static void run_step(struct sl_engine *e) {
-    uint64_t start = sl_now_ns();
-    sl_share_rows(e);
-    struct sl_step *step = sl_forward_begin(e->forward);
-    struct sl_err err = {{0}};
-    enum sl_status st = add_rows(e, step, true);
-    step->n_decode = step->n_rows;
-    if (st == SL_OK)
-        st = add_rows(e, step, false);
-    if (st != SL_OK)
-        sl_fail(&err, st, "no KV page for a running session: %s", sl_status_text(st));
-    struct step_abort give_up = {{all_canceled}, e};
-    float *logits = NULL;
-    if (st == SL_OK) {
-        st = sl_step_run(e, step, &give_up.base, &logits, &err);
-        account(e, step, sl_now_ns() - start);
-        sl_timeline_since(e->timeline, "step", start, {"rows", step->n_rows},
-                          {"generated", step->n_decode});
-    }
-    if (st == SL_ERR_CANCELED)
-        return; /* the next sweep finishes them */
-    if (st != SL_OK) {
-        step_failed(e, st, &err);
-        return;
-    }
-    count_step(e, step, sl_now_ns() - start);
-    finish_failed(e, step, &err);
-    st = publish(e);
-    if (st != SL_OK) {
-        sl_fail(&err, st, "the page table: %s", sl_status_text(st));
-        step_failed(e, st, &err);
-        return;
-    }
-    start = sl_timeline_now(e->timeline);
-    step_done(e, logits);
-    sl_timeline_since(e->timeline, "sample", start, {"rows", step->n_out});
-}
-
 /* ---- the thread ---- */
 
 static void finish_list(struct sl_engine *e, struct sl_session_list *l,
                         enum sl_finish_reason reason, enum sl_status st, const char *text) {
     while (l->head)
-        finish(e, l->head, reason, st, text);
+        sl_session_finish(e, l->head, reason, st, text);
 }
 
 static void finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum sl_status st,
                        const char *text) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (e->slots[i])
-            finish(e, e->slots[i], reason, st, text);
+            sl_session_finish(e, e->slots[i], reason, st, text);
     finish_list(e, &e->swapped, reason, st, text);
     finish_list(e, &e->waiting, reason, st, text);
 }
@@ -543,41 +360,68 @@ static void run_job(struct sl_engine *e, struct sl_score_job *job) {
     bool busy = e->waiting.n || e->swapped.n;
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         busy = busy || e->slots[i];
+    if (!busy) { /* what is left of canceled ones */
+        sl_steps_drain(e);
+        sl_steps_end(e);
+    }
     enum sl_status st = busy ? sl_fail(job->err, SL_AGAIN, "cannot score while requests run")
                              : sl_score_run(e, job);
     if (sl_is_fatal(st))
-        break_down(e, st, job->err);
+        sl_engine_break_down(e, st, job->err);
     end_job(e, job, st);
 }
 
 /* Has the heat written when that is due. Returns when it will be, UINT64_MAX for never. */
 static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
-    if (!e->store || !sl_store_heat_unsaved(e->store))
+    struct sl_store *store = e->n_stages == 1 ? e->stages->store : NULL;
+    if (!store || !sl_store_heat_unsaved(store))
         return UINT64_MAX;
     if (now < due)
         return due;
-    sl_store_save_heat(e->store);
+    sl_store_save_heat(store);
     e->heat_saved_ns = now;
     /* While an earlier save is still being written there is none. */
-    return sl_store_heat_unsaved(e->store) ? now + HEAT_IDLE_NS : UINT64_MAX;
+    return sl_store_heat_unsaved(store) ? now + HEAT_IDLE_NS : UINT64_MAX;
 }
 
-/* Nothing runs. Under the lock, which is open while this waits or reads in the background. */
+/* With one stage the scheduler's thread is that stage's. */
+static bool has_background(const struct sl_engine *e) {
+    const struct sl_fetch *fetch = e->n_stages == 1 ? sl_stage_fetch(e->stages) : NULL;
+    return fetch && sl_fetch_has_background(fetch);
+}
+
+static void read_in_background(struct sl_engine *e) {
+    struct sl_activity_sums found = {0};
+    sl_stage_idle(e->stages, BACKGROUND_NS, &found);
+    sl_activity_take(&e->activity, 0, 0, 0, &found);
+    if (e->timeline)
+        sl_timeline_pause(e->timeline, false);
+}
+
+/* What other stages' threads have read. */
+static void count_background(struct sl_engine *e) {
+    struct sl_activity_sums found = {0};
+    if (e->n_stages == 1)
+        return;
+    sl_pipeline_background(e->pipeline, &found);
+    sl_activity_take(&e->activity, 0, 0, 0, &found);
+}
+
+/* There is nothing to send. Under the lock, which is open while this waits or reads in the
+ * background. */
 static void wait_for_work(struct sl_engine *e) {
-    struct sl_fetch *fetch = e->store ? sl_store_fetch(e->store) : NULL;
-    uint64_t now = sl_now_ns(), due = e->idle_ns + HEAT_IDLE_NS;
-    if (e->heat_saved_ns && e->heat_saved_ns + HEAT_GAP_NS > due)
-        due = e->heat_saved_ns + HEAT_GAP_NS;
-    due = keep_heat(e, now, due);
+    uint64_t now = sl_now_ns(), due = UINT64_MAX;
+    if (!e->n_flying) {
+        due = e->idle_ns + HEAT_IDLE_NS;
+        if (e->heat_saved_ns && e->heat_saved_ns + HEAT_GAP_NS > due)
+            due = e->heat_saved_ns + HEAT_GAP_NS;
+        due = keep_heat(e, now, due);
+    }
     if (e->next_deadline_ns < due)
         due = e->next_deadline_ns;
-    if (fetch && sl_fetch_has_background(fetch)) {
+    if (!e->n_flying && has_background(e)) {
         pthread_mutex_unlock(&e->lock);
-        sl_fetch_idle(fetch, BACKGROUND_NS);
-        struct sl_expert_use use;
-        sl_activity_take(&e->activity, 0, 0, 0, 0, &use);
-        if (e->timeline)
-            sl_timeline_pause(e->timeline, false);
+        read_in_background(e);
         pthread_mutex_lock(&e->lock);
     } else if (due == UINT64_MAX) {
         pthread_cond_wait(&e->wake, &e->lock);
@@ -587,80 +431,29 @@ static void wait_for_work(struct sl_engine *e) {
     }
 }
 
-/* Shows where the experts are to those who have asked since the last time. */
-static void show_experts(struct sl_engine *e) {
-    if (!sl_expert_map_asked(e->map))
-        return;
-    struct sl_fetch *fetch = e->store ? sl_store_fetch(e->store) : NULL;
-    if (!fetch) {
-        sl_expert_map_publish(e->map, NULL, NULL, 0, sl_now_ns());
-        return;
-    }
-    const struct sl_tiers *tiers = sl_fetch_tiers(fetch);
-    const struct sl_cache *device = tiers ? sl_tiers_cache(tiers) : NULL;
-    struct sl_expert_map_tier slots[] = {{SL_TIER_HOST, sl_fetch_cache(fetch)},
-                                         {SL_TIER_DEVICE, device}};
-    sl_expert_map_publish(e->map, sl_fetch_heat(fetch), slots, device ? 2 : 1, sl_now_ns());
+/* Something to be done at every stage that nobody waits for. */
+static void show_at_stage(struct sl_passage *p, struct sl_stage *stage) {
+    (void)p;
+    sl_stage_show_experts(stage);
 }
 
-void *sl_scheduler_main(void *arg) {
-    struct sl_engine *e = arg;
-    uint32_t n_running = 0;
-    bool stepped = false; /* who follows is looked at again: who led may have ended or parked */
-    uint64_t started_ns = sl_now_ns();
-    show_experts(e);
-    for (;;) {
-        pthread_mutex_lock(&e->lock);
-        e->idle_ns = sl_now_ns();
-        while (!e->poked && !n_running && !stepped && !(e->waiting.n && can_admit(e)) &&
-               sl_now_ns() < e->next_deadline_ns)
-            wait_for_work(e);
-        e->poked = false;
-        sl_session_splice(&e->waiting, &e->inbox);
-        struct sl_score_job *job = e->job;
-        bool stop = atomic_load(&e->stop);
-        enum sl_status dead = e->dead;
-        pthread_mutex_unlock(&e->lock);
+static void show_experts(struct sl_engine *e) {
+    e->show.at_stage = show_at_stage;
+    bool asked = false;
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        asked = asked || sl_expert_map_asked(e->map, i);
+    if (asked && sl_pipeline_done(e->pipeline, &e->show))
+        sl_pipeline_send(e->pipeline, &e->show);
+}
 
-        sweep(e);
-        if (dead != SL_OK) {
-            if (job)
-                end_job(e, job, sl_fail(job->err, dead, "%s", e->dead_err.text));
-            finish_all(e, SL_FINISH_ERROR, dead, e->dead_err.text);
-        } else if (!stop) {
-            if (job)
-                run_job(e, job);
-            offer_resumed(e);
-            admit(e);
-            struct sl_err err;
-            enum sl_status st = settle(e);
-            if (st != SL_OK) { /* no page is certain now: no further step */
-                sl_fail(&err, st, "the page table: %s", sl_status_text(st));
-                break_down(e, st, &err);
-                finish_all(e, SL_FINISH_ERROR, st, err.text);
-            }
-        }
-        n_running = update_gauges(e);
-        show_experts(e);
-        if (stop)
-            break;
-        stepped = n_running > 0;
-        if (stepped) {
-            run_step(e);
-            uint64_t last = e->heat_saved_ns ? e->heat_saved_ns : started_ns;
-            keep_heat(e, sl_now_ns(), last + e->heat_busy_ns);
-        }
-        n_running = update_gauges(e);
-        sl_slots_publish(e);
-        if (e->timeline)
-            sl_timeline_pause(e->timeline, !n_running);
-    }
+static void finish_everything(struct sl_engine *e) {
     finish_all(e, SL_FINISH_CANCELED, SL_ERR_CANCELED, "the engine is shutting down");
+    sl_steps_drain(e);
+    sl_steps_end(e);
     update_gauges(e);
     if (e->disk && e->dead == SL_OK)
         sl_prefix_disk_flush(e->disk, FLUSH_NS);
-    if (e->store)
-        sl_store_quit(e->store);
+    sl_pipeline_close(&e->pipeline);
     sl_activity_close(&e->activity);
     pthread_mutex_lock(&e->lock);
     if (e->job) {
@@ -670,5 +463,70 @@ void *sl_scheduler_main(void *arg) {
         pthread_cond_broadcast(&e->job_done);
     }
     pthread_mutex_unlock(&e->lock);
+}
+
+/* Everything but steps: who is done, who comes, who goes on. */
+static void tend(struct sl_engine *e, struct sl_score_job *job, enum sl_status dead) {
+    if (dead != SL_OK) {
+        if (job)
+            end_job(e, job, sl_fail(job->err, dead, "%s", e->dead_err.text));
+        finish_all(e, SL_FINISH_ERROR, dead, e->dead_err.text);
+        return;
+    }
+    if (job)
+        run_job(e, job);
+    offer_resumed(e);
+    admit(e);
+    struct sl_err err;
+    enum sl_status st = settle(e);
+    if (st != SL_OK) { /* no page is certain now: no further step */
+        sl_fail(&err, st, "the page table: %s", sl_status_text(st));
+        sl_engine_break_down(e, st, &err);
+        finish_all(e, SL_FINISH_ERROR, st, err.text);
+    }
+}
+
+void *sl_scheduler_main(void *arg) {
+    struct sl_engine *e = arg;
+    bool wanted = false;  /* a step could be made */
+    bool stepped = false; /* who follows is looked at again: who led may have ended or parked */
+    uint64_t started_ns = sl_now_ns();
+    show_experts(e);
+    for (;;) {
+        pthread_mutex_lock(&e->lock);
+        e->idle_ns = sl_now_ns();
+        while (!e->poked && !wanted && !stepped && !(e->waiting.n && can_admit(e)) &&
+               sl_now_ns() < e->next_deadline_ns)
+            wait_for_work(e);
+        e->poked = false;
+        sl_session_splice(&e->waiting, &e->inbox);
+        struct sl_score_job *job = e->job;
+        bool stop = atomic_load(&e->stop);
+        enum sl_status dead = e->dead;
+        pthread_mutex_unlock(&e->lock);
+
+        stepped = sl_steps_end(e);
+        sl_sessions_sweep(e);
+        if (dead != SL_OK || !stop)
+            tend(e, job, dead);
+        update_gauges(e);
+        count_background(e);
+        show_experts(e);
+        if (stop)
+            break;
+        while (e->dead == SL_OK && sl_steps_start(e))
+            ;
+        stepped = sl_steps_end(e) || stepped;
+        if (stepped) {
+            uint64_t last = e->heat_saved_ns ? e->heat_saved_ns : started_ns;
+            keep_heat(e, sl_now_ns(), last + e->heat_busy_ns);
+        }
+        uint32_t n_running = update_gauges(e);
+        wanted = e->dead == SL_OK && sl_steps_wanted(e);
+        sl_slots_publish(e);
+        if (e->timeline)
+            sl_timeline_pause(e->timeline, !n_running);
+    }
+    finish_everything(e);
     return NULL;
 }

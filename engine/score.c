@@ -12,17 +12,35 @@ static bool stopping(const struct sl_abort *a) {
     return atomic_load_explicit(&((const struct score_abort *)a)->e->stop, memory_order_relaxed);
 }
 
+/* Logits of some rows of the step, asked of the last stage. */
+struct rows_logits {
+    struct sl_passage passage; /* first */
+    uint32_t first, n;
+    float *logits;
+    struct sl_err *err;
+    enum sl_status status;
+};
+
+static void logits_at_stage(struct sl_passage *p, struct sl_stage *stage) {
+    struct rows_logits *r = (struct rows_logits *)(void *)p;
+    if (sl_stage_is_last(stage))
+        r->status = sl_forward_logits(stage->forward, r->first, r->n, &r->logits, r->err);
+}
+
 /* Hands over the logits of the step's rows, which start at position first. */
 static enum sl_status hand_over(struct sl_engine *e, struct sl_score_job *job, uint32_t first,
                                 uint32_t n) {
+    uint32_t most = e->stages[e->n_stages - 1].plan->n_logit_rows;
     for (uint32_t i = 0; i < n;) {
-        uint32_t m = n - i < e->plan.n_logit_rows ? n - i : e->plan.n_logit_rows;
-        float *logits;
-        enum sl_status st = sl_forward_logits(e->forward, i, m, &logits, job->err);
-        if (st != SL_OK)
-            return st;
+        uint32_t m = n - i < most ? n - i : most;
+        struct rows_logits r = {
+            .passage = {.at_stage = logits_at_stage}, .first = i, .n = m, .err = job->err};
+        sl_pipeline_send(e->pipeline, &r.passage);
+        sl_pipeline_wait(e->pipeline, &r.passage);
+        if (r.status != SL_OK)
+            return r.status;
         for (uint32_t j = 0; j < m; j++)
-            if (!job->on_logits(job->ctx, first + i + j, logits + (size_t)j * e->space.n_vocab))
+            if (!job->on_logits(job->ctx, first + i + j, r.logits + (size_t)j * e->space.n_vocab))
                 return sl_fail(job->err, SL_ERR_CANCELED, "scoring was canceled");
         i += m;
     }
@@ -37,17 +55,18 @@ enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) {
         st = sl_fail(job->err, st, "no KV pages to score %u tokens", job->n_ids);
     for (uint32_t pos = 0; pos < job->n_ids && st == SL_OK;) {
         uint32_t n = job->n_ids - pos < batch ? job->n_ids - pos : batch;
-        struct sl_step *step = sl_forward_begin(e->forward);
-        step->keep_all = true;
+        struct sl_lane *l = e->lanes;
+        sl_lane_begin(l);
+        l->step.keep_all = true;
         for (uint32_t i = 0; i < n; i++)
-            sl_step_add_row(e, step, 0, pos + i, job->ids[pos + i]);
-        float *none;
+            sl_step_add_row(e, &l->step, 0, pos + i, job->ids[pos + i]);
         uint64_t start = sl_now_ns();
-        st = sl_step_run(e, step, &give_up.base, &none, job->err);
-        struct sl_expert_use use;
-        sl_activity_take(&e->activity, n, 0, step->n_experts, sl_now_ns() - start, &use);
-        if (st == SL_OK && step->n_failed)
-            st = SL_ERR_IO; /* the run has said why */
+        sl_step_send(e, l, &give_up.base);
+        sl_pipeline_wait(e->pipeline, &l->passage);
+        sl_activity_take(&e->activity, n, 0, sl_now_ns() - start, &l->found);
+        st = l->status == SL_OK && l->step.n_failed ? SL_ERR_IO : l->status;
+        if (st != SL_OK)
+            *job->err = l->err;
         if (st == SL_OK)
             st = hand_over(e, job, pos, n);
         pos += n;

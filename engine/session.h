@@ -27,6 +27,7 @@ struct sl_session {
     uint32_t n_prompt, n_max; /* n_max: prompt and answer at most */
     uint32_t n_history;       /* prompt and accepted tokens */
     uint32_t n_kv;            /* positions of the history whose KV is written */
+    uint32_t n_fed;           /* those and the ones that steps under way are about to write */
     uint32_t n_pages;         /* pages held */
     uint32_t n_shared;        /* the first of them, in the prefix tree: others may hold them too */
     uint32_t n_cached;        /* tokens of the prompt that were not computed */
@@ -38,9 +39,8 @@ struct sl_session {
     struct sl_hash128 load_key; /* of the text before load_next */
     bool load_failed;           /* a page could not be copied in: no more are asked for */
     enum sl_status page_status; /* not SL_OK: its pages are uncertain, it ends before the step */
-    uint32_t step_rows;         /* rows in the step being built or run */
-    uint32_t step_first;        /* the first of them in the step */
-    uint32_t step_out;          /* row of the logits, UINT32_MAX = none */
+    bool chosen;                /* for the step being built */
+    uint32_t step_rows;         /* rows in it */
     bool parked;                /* pending was refused and waits for resume */
     uint64_t parked_ns;         /* since when */
     bool first_done;            /* the prompt has been processed once */
@@ -69,15 +69,15 @@ void sl_session_splice(struct sl_session_list *to, struct sl_session_list *from)
 enum sl_status sl_session_create(struct sl_gen_request *r, uint32_t n_vocab, uint32_t ctx_tokens,
                                  struct sl_session **out_session, struct sl_err *err) SL_MUST_CHECK;
 
-/* Rows still to be fed: positions of the history without KV. */
+/* Rows still to be fed. */
 static inline uint32_t sl_session_todo(const struct sl_session *s) {
-    return s->n_history - s->n_kv;
+    return s->n_history - s->n_fed;
 }
 /* Are the next rows generated ones? (A session never feeds both kinds in one step.) */
 static inline bool sl_session_decodes(const struct sl_session *s) {
-    return s->n_kv >= s->n_prompt;
+    return s->n_fed >= s->n_prompt;
 }
-/* Has it rows in the next step? NULL has none. */
+/* Does it go on, in the next step or in one that is under way? NULL does not. */
 static inline bool sl_session_runs(const struct sl_session *s) {
     return s && !s->parked && !s->follows && !s->loads;
 }

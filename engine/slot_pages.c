@@ -17,19 +17,27 @@ static void tell_idle(struct sl_engine *e) {
     sl_kv_set_idle(&e->kv, sl_prefix_n_idle(e->prefixes));
 }
 
+/* A copy on its way through the stages, each with its layers' part. */
+struct page_copy {
+    struct sl_passage passage; /* first */
+    uint32_t page;
+    uint8_t *host; /* of the next stage's part */
+    bool to_device;
+    enum sl_status status;
+};
+
+static void copy_at_stage(struct sl_passage *p, struct sl_stage *stage) {
+    struct page_copy *c = (struct page_copy *)(void *)p;
+    if (c->status == SL_OK)
+        c->status = sl_kv_page_copy(&stage->kv, c->page, c->host, c->to_device);
+    c->host += sl_kv_data_page_bytes(&stage->kv);
+}
+
 enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host, bool to_device) {
-    enum sl_status st = SL_OK;
-    for (uint32_t l = 0; l < e->kv.n_layer && st == SL_OK; l++) {
-        struct sl_kv_view v = sl_kv_layer(&e->kv, l);
-        char *part[2] = {(char *)v.k + v.k_page_bytes * page, (char *)v.v + v.v_page_bytes * page};
-        size_t bytes[2] = {v.k_page_bytes, v.v_page_bytes};
-        for (int i = 0; i < 2 && st == SL_OK; i++) {
-            st = to_device ? sl_device_upload(e->dev, part[i], host, bytes[i])
-                           : sl_device_download(e->dev, host, part[i], bytes[i]);
-            host += bytes[i];
-        }
-    }
-    return st == SL_OK ? sl_device_sync(e->dev) : st;
+    struct page_copy c = {{.at_stage = copy_at_stage}, page, host, to_device, SL_OK};
+    sl_pipeline_send(e->pipeline, &c.passage);
+    sl_pipeline_wait(e->pipeline, &c.passage);
+    return c.status;
 }
 
 /* A free page, or that of the prefix whose last use is longest ago. */
@@ -58,7 +66,7 @@ enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_p
     while (*n_pages < need && st == SL_OK) {
         st = take_page(e, &page);
         if (st == SL_OK)
-            st = sl_forward_set_page(e->forward, slot, (*n_pages)++, page);
+            sl_page_table_set(&e->pages, slot, (*n_pages)++, page);
     }
     tell_idle(e);
     return st;
@@ -66,11 +74,11 @@ enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_p
 
 void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages) {
     while (*n_pages)
-        sl_kv_page_give(&e->kv, sl_forward_page(e->forward, slot, --*n_pages));
+        sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, slot, --*n_pages));
 }
 
 uint32_t sl_session_shared_end(const struct sl_engine *e, const struct sl_session *s) {
-    return s->n_shared ? sl_forward_page(e->forward, s->slot, s->n_shared - 1) : SL_PREFIX_ROOT;
+    return s->n_shared ? sl_page_table_get(&e->pages, s->slot, s->n_shared - 1) : SL_PREFIX_ROOT;
 }
 
 /* Pages of the session's text that may be shared, counted from its start. Where prompt rows and
@@ -79,7 +87,7 @@ uint32_t sl_session_shared_end(const struct sl_engine *e, const struct sl_sessio
 static uint32_t shareable_pages(const struct sl_engine *e, const struct sl_session *s) {
     if (s->req->no_cache)
         return 0;
-    return (e->dev->caps.rows_alike ? s->n_history : s->n_prompt) / PAGE;
+    return (e->stages->dev->caps.rows_alike ? s->n_history : s->n_prompt) / PAGE;
 }
 
 /* Of them, those that the session may take from others: its last position is always computed, since
@@ -93,20 +101,19 @@ void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s) {
     if (e->disk)
         sl_prefix_disk_forget(e->disk, s);
     while (s->n_pages > s->n_shared)
-        sl_kv_page_give(&e->kv, sl_forward_page(e->forward, s->slot, --s->n_pages));
+        sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, s->slot, --s->n_pages));
     while (s->n_shared)
-        sl_prefix_release(e->prefixes, sl_forward_page(e->forward, s->slot, --s->n_shared));
-    s->n_pages = s->n_kv = 0;
+        sl_prefix_release(e->prefixes, sl_page_table_get(&e->pages, s->slot, --s->n_shared));
+    s->n_pages = s->n_kv = s->n_fed = 0;
     tell_idle(e);
 }
 
-enum sl_status sl_session_publish(struct sl_engine *e, struct sl_session *s) {
+void sl_session_publish(struct sl_engine *e, struct sl_session *s) {
     uint32_t n = shareable_pages(e, s), full = s->n_kv / PAGE;
-    enum sl_status st = SL_OK;
     /* Pages are shared from the start on without a gap: one that may not be ends it. */
-    while (s->n_shared < full && s->n_shared < n && st == SL_OK) {
+    while (s->n_shared < full && s->n_shared < n) {
         uint32_t parent = sl_session_shared_end(e, s), i = s->n_shared++;
-        uint32_t page = sl_forward_page(e->forward, s->slot, i);
+        uint32_t page = sl_page_table_get(&e->pages, s->slot, i);
         const uint32_t *ids = s->history + (size_t)i * PAGE;
         uint32_t node = sl_prefix_find(e->prefixes, parent, ids);
         if (node == SL_KV_NO_PAGE) {
@@ -116,15 +123,15 @@ enum sl_status sl_session_publish(struct sl_engine *e, struct sl_session *s) {
         } else { /* another session was faster: the same bits are there twice */
             sl_prefix_use(e->prefixes, node);
             sl_kv_page_give(&e->kv, page);
-            st = sl_forward_set_page(e->forward, s->slot, i, node);
+            sl_page_table_set(&e->pages, s->slot, i, node);
         }
     }
     tell_idle(e);
-    return st;
 }
 
 bool sl_session_before_page(const struct sl_engine *e, const struct sl_session *s) {
-    return s->n_kv == s->n_shared * PAGE && s->n_shared < sl_session_adoptable(e, s);
+    return s->n_kv == s->n_shared * PAGE && s->n_fed == s->n_kv &&
+           s->n_shared < sl_session_adoptable(e, s);
 }
 
 void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens) {
@@ -133,29 +140,27 @@ void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens) {
     sl_count(prefix_hit_tokens_total, n_tokens);
 }
 
-enum sl_status sl_session_adopt(struct sl_engine *e, struct sl_session *s) {
-    enum sl_status st = SL_OK;
+void sl_session_adopt(struct sl_engine *e, struct sl_session *s) {
     uint32_t had = s->n_shared;
-    while (st == SL_OK && sl_session_before_page(e, s)) {
+    while (sl_session_before_page(e, s)) {
         uint32_t node =
             sl_prefix_find(e->prefixes, sl_session_shared_end(e, s), s->history + s->n_kv);
         if (node == SL_KV_NO_PAGE)
             break;
         while (s->n_pages > s->n_shared) /* reserved for a step that was given up */
-            sl_kv_page_give(&e->kv, sl_forward_page(e->forward, s->slot, --s->n_pages));
+            sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, s->slot, --s->n_pages));
         sl_prefix_use(e->prefixes, node);
         if (e->disk)
             sl_prefix_disk_used(e->disk, node);
-        st = sl_forward_set_page(e->forward, s->slot, s->n_shared++, node);
+        sl_page_table_set(&e->pages, s->slot, s->n_shared++, node);
         s->n_pages = s->n_shared;
-        s->n_kv += PAGE;
+        s->n_kv = s->n_fed = s->n_kv + PAGE;
     }
     uint32_t n_tokens = (s->n_shared - had) * PAGE;
     if (n_tokens) {
         sl_session_count_cached(s, n_tokens);
         tell_idle(e);
     }
-    return st;
 }
 
 bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,

@@ -39,7 +39,7 @@ uint32_t sl_pace_rows(const struct sl_pace *p, uint32_t room, uint32_t n_decode,
 /* Rows that a session wants beside its one generated row: the rest of its prompt, or after it lost
  * its slot of its answer. */
 static uint32_t rows_wanted(const struct sl_session *s) {
-    return sl_session_decodes(s) ? sl_session_todo(s) : s->n_prompt - s->n_kv;
+    return sl_session_decodes(s) ? sl_session_todo(s) : s->n_prompt - s->n_fed;
 }
 
 /* Gives every session that generates its row; returns how many, and how many others want rows. */
@@ -51,8 +51,7 @@ static uint32_t share_generated(struct sl_engine *e, uint32_t *out_hungry) {
         if (!s)
             continue;
         s->step_rows = 0;
-        s->step_out = UINT32_MAX;
-        if (!sl_session_runs(s))
+        if (!s->chosen)
             continue;
         if (sl_session_todo(s) == 1) {
             s->step_rows = 1;
@@ -64,21 +63,21 @@ static uint32_t share_generated(struct sl_engine *e, uint32_t *out_hungry) {
     return n_decode;
 }
 
-void sl_share_rows(struct sl_engine *e) {
+void sl_share_rows(struct sl_engine *e, uint32_t n_beside) {
     uint32_t parallel = e->plan.config.parallel, n_hungry;
     uint32_t n_decode = share_generated(e, &n_hungry);
     if (!n_hungry)
         return;
     /* The batch has room for a row of every session, so there is at least one for each. */
-    uint32_t left =
-        sl_pace_rows(&e->pace, e->plan.config.batch_tokens - n_decode, n_decode, n_hungry);
+    uint32_t left = sl_pace_rows(&e->pace, e->plan.config.batch_tokens - n_decode,
+                                 n_decode + n_beside, n_hungry);
     bool gave = true;
     while (n_hungry && gave) {
         gave = false;
         uint32_t share = left / n_hungry;
         for (uint32_t i = 0; i < parallel; i++) {
             struct sl_session *s = e->slots[i];
-            if (!sl_session_runs(s) || s->step_rows || rows_wanted(s) > share)
+            if (!s || !s->chosen || s->step_rows || rows_wanted(s) > share)
                 continue;
             s->step_rows = rows_wanted(s);
             left -= s->step_rows;
@@ -88,7 +87,7 @@ void sl_share_rows(struct sl_engine *e) {
     }
     for (uint32_t i = 0; i < parallel && n_hungry; i++) {
         struct sl_session *s = e->slots[i];
-        if (!sl_session_runs(s) || s->step_rows)
+        if (!s || !s->chosen || s->step_rows)
             continue;
         s->step_rows = left / n_hungry;
         left -= s->step_rows;

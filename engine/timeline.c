@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +18,15 @@
 #define WRITE_NS    500000000u
 
 /* tid of what is drawn; lanes of reads follow. */
-enum { TRACK_STEPS = 1, TRACK_READS = 100 };
+enum { TRACK_STEPS = 1, TRACK_STAGES = 2, TRACK_READS = 100 };
+
+/* Where this thread draws. */
+static _Thread_local uint64_t own_track = TRACK_STEPS;
 
 static const char tail[] = "\n]}\n";
 
 struct sl_timeline {
+    pthread_mutex_t lock;
     int fd;
     bool ended; /* full, or the disk refused: nothing more is recorded */
     uint64_t start_ns, written_ns;
@@ -192,6 +197,7 @@ enum sl_status sl_timeline_open(const char *path, uint64_t max_bytes,
     }
     snprintf(t->path, sizeof t->path, "%s", path);
     memset(t->free_lanes, 0xff, sizeof t->free_lanes);
+    pthread_mutex_init(&t->lock, NULL);
     t->max_bytes = max_bytes;
     t->start_ns = sl_now_ns();
     put(t, head);
@@ -213,47 +219,71 @@ void sl_timeline_close(struct sl_timeline **timeline) {
         sl_info("%s: %llu reads are not drawn: more than %u were under way", t->path,
                 (unsigned long long)t->n_undrawn, SL_TIMELINE_LANES);
     close(t->fd);
+    pthread_mutex_destroy(&t->lock);
     free(t);
     *timeline = NULL;
 }
 
 void sl_timeline_pause(struct sl_timeline *t, bool all) {
-    if (t->ended)
-        return;
-    if (all || t->n > BUFFER_BYTES / 2 || sl_now_ns() - t->written_ns >= WRITE_NS)
+    pthread_mutex_lock(&t->lock);
+    if (!t->ended && (all || t->n > BUFFER_BYTES / 2 || sl_now_ns() - t->written_ns >= WRITE_NS))
         flush(t);
+    pthread_mutex_unlock(&t->lock);
 }
 
 /* ---- events ---- */
 
 void sl_timeline_span(struct sl_timeline *t, const char *name, uint64_t start_ns, uint64_t end_ns,
                       const struct sl_timeline_arg *args) {
-    put_span(t, TRACK_STEPS, name, start_ns, end_ns, args);
+    pthread_mutex_lock(&t->lock);
+    put_span(t, own_track, name, start_ns, end_ns, args);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void name_track(struct sl_timeline *t, uint64_t track, const char *name, uint64_t number) {
+    if (!begin(t))
+        return;
+    put(t, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":");
+    put_u64(t, track);
+    put(t, ",\"args\":{\"name\":\"");
+    put(t, name);
+    put(t, " ");
+    put_u64(t, number);
+    put(t, "\"}}");
+}
+
+void sl_timeline_stage(struct sl_timeline *t, uint32_t i) {
+    own_track = TRACK_STAGES + (uint64_t)i;
+    pthread_mutex_lock(&t->lock);
+    name_track(t, own_track, "stage", i + 1u);
+    pthread_mutex_unlock(&t->lock);
 }
 
 void sl_timeline_request(struct sl_timeline *t, uint64_t start_ns, uint64_t end_ns,
                          const struct sl_timeline_arg *args) {
     static const struct sl_timeline_arg none[SL_TIMELINE_ARGS];
+    pthread_mutex_lock(&t->lock);
     uint64_t id = t->n_requests++;
-    for (int end = 0; end < 2; end++) {
-        if (!begin(t))
-            return;
+    for (int end = 0; end < 2 && begin(t); end++) {
         put_head(t, "request", end ? "e" : "b", TRACK_STEPS, end ? end_ns : start_ns);
         put(t, ",\"cat\":\"request\",\"id\":");
         put_u64(t, id);
         put_args(t, end ? none : args);
     }
+    pthread_mutex_unlock(&t->lock);
 }
 
 void sl_timeline_counter(struct sl_timeline *t, const char *name, uint64_t at_ns,
                          const struct sl_timeline_arg *args) {
-    if (!begin(t))
-        return;
-    put_head(t, name, "C", TRACK_STEPS, at_ns);
-    put_args(t, args);
+    pthread_mutex_lock(&t->lock);
+    if (begin(t)) {
+        put_head(t, name, "C", own_track, at_ns);
+        put_args(t, args);
+    }
+    pthread_mutex_unlock(&t->lock);
 }
 
-uint16_t sl_timeline_lane(struct sl_timeline *t) {
+static uint16_t take_lane(struct sl_timeline *t) {
     for (uint32_t i = 0; i < SL_TIMELINE_LANES / 64; i++) {
         if (!t->free_lanes[i])
             continue;
@@ -265,23 +295,28 @@ uint16_t sl_timeline_lane(struct sl_timeline *t) {
     return SL_NO_LANE;
 }
 
+uint16_t sl_timeline_lane(struct sl_timeline *t) {
+    pthread_mutex_lock(&t->lock);
+    uint16_t lane = take_lane(t);
+    pthread_mutex_unlock(&t->lock);
+    return lane;
+}
+
 static void name_lane(struct sl_timeline *t, uint16_t lane) {
     uint64_t bit = (uint64_t)1 << (lane % 64);
-    if ((t->named_lanes[lane / 64] & bit) || !begin(t))
+    if (t->named_lanes[lane / 64] & bit)
         return;
     t->named_lanes[lane / 64] |= bit;
-    put(t, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":");
-    put_u64(t, TRACK_READS + (uint64_t)lane);
-    put(t, ",\"args\":{\"name\":\"reads ");
-    put_u64(t, lane + 1u);
-    put(t, "\"}}");
+    name_track(t, TRACK_READS + (uint64_t)lane, "reads", lane + 1u);
 }
 
 void sl_timeline_read(struct sl_timeline *t, uint16_t lane, const char *name, uint64_t start_ns,
                       uint64_t end_ns, const struct sl_timeline_arg *args) {
     if (lane == SL_NO_LANE)
         return;
+    pthread_mutex_lock(&t->lock);
     t->free_lanes[lane / 64] |= (uint64_t)1 << (lane % 64);
     name_lane(t, lane);
     put_span(t, TRACK_READS + (uint64_t)lane, name, start_ns, end_ns, args);
+    pthread_mutex_unlock(&t->lock);
 }

@@ -11,7 +11,8 @@
  * ends it likewise. Nothing is allocated after open; all names are string literals without quotes
  * and backslashes. Where t is NULL, recording is off and costs a branch.
  *
- * Threads: one at a time. */
+ * Threads: any, under a lock of its own. A thread's spans go to its track; lanes and pauses are as
+ * calls come. */
 #ifndef SL_ENGINE_TIMELINE_H
 #define SL_ENGINE_TIMELINE_H
 
@@ -41,6 +42,9 @@ enum sl_status sl_timeline_open(const char *path, uint64_t max_bytes,
 /* Writes what is gathered. */
 void sl_timeline_close(struct sl_timeline **timeline);
 
+/* The calling thread's spans from now on go to a track of stage i; until then, and for good where a
+ * model has one stage, to that of the steps. */
+void sl_timeline_stage(struct sl_timeline *t, uint32_t i);
 /* Something that took from start_ns to end_ns of sl_now_ns, by the thread that computes. Spans that
  * lie in each other are drawn so. args [SL_TIMELINE_ARGS]. */
 void sl_timeline_span(struct sl_timeline *t, const char *name, uint64_t start_ns, uint64_t end_ns,

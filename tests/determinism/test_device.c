@@ -68,7 +68,7 @@ static void set_budgets(const struct sl_model *m, struct sl_engine_config *c,
     c->experts = s->where;
     if (s->where == SL_EXPERTS_RESIDENT)
         return;
-    assert_ok(source->source.open(&source->source, &d, &test_err));
+    assert_ok(source->source.open(&source->source, 0, &d, &test_err));
     /* The host's slots are as many as the device's leave of use: at most. */
     if (!s->card.integrated)
         smallest(m, c, d, &c->vram_bytes, true, s->device_percent);
@@ -146,8 +146,8 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
     out->n_slots = e->plan.n_slots;
     out->n_device_slots = e->plan.n_device_slots;
     out->n_experts = e->plan.n_experts;
-    if (e->store && sl_fetch_tiers(sl_store_fetch(e->store)))
-        out->tiers = *sl_tiers_stats(sl_fetch_tiers(sl_store_fetch(e->store)));
+    if (e->stages->store && sl_fetch_tiers(sl_store_fetch(e->stages->store)))
+        out->tiers = *sl_tiers_stats(sl_fetch_tiers(sl_store_fetch(e->stages->store)));
     sl_engine_destroy(&e);
     assert_int_equal(source.n_open, 0);
     assert_int_equal(source.stats.used_bytes, 0);

@@ -152,8 +152,8 @@ struct scored {
 static bool on_logits(void *ctx, uint32_t pos, const float *logits) {
     struct scored *s = ctx;
     s->out->logits_crc[pos] = sl_crc32c(0, logits, s->e->model->hp.n_vocab * sizeof *logits);
-    if (s->e->store) {
-        const struct sl_reader *r = sl_store_reader(s->e->store);
+    if (s->e->stages->store) {
+        const struct sl_reader *r = sl_store_reader(s->e->stages->store);
         s->file_bytes = sl_reader_copy_bytes(r, 0, 0);
         s->mirror_bytes = sl_reader_copy_bytes(r, 0, 1);
     }

@@ -43,7 +43,7 @@ static struct sl_engine_config config_for(struct card_source *source, bool strea
     /* Slots for a half of the experts on the card. */
     struct sl_device *d;
     struct sl_memory_plan p;
-    assert_ok(source->source.open(&source->source, &d, &test_err));
+    assert_ok(source->source.open(&source->source, 0, &d, &test_err));
     assert_ok(sl_memory_plan_make(model.model, &c, d, &p, &test_err));
     assert_int_equal(p.n_device_slots, p.n_experts);
     c.vram_bytes = p.vram_total_bytes - p.device_slot_bytes / 2;

@@ -39,7 +39,7 @@ static struct sl_engine *start(bool on_card, bool rows_alike) {
                                  .ram_bytes = (uint64_t)1 << 40,
                                  .device_source = on_card ? &source.source : NULL};
     struct sl_engine *e = new_engine(&tiny, &c);
-    e->dev->caps.rows_alike = rows_alike; /* nothing runs yet */
+    e->stages->dev->caps.rows_alike = rows_alike; /* nothing runs yet */
     return e;
 }
 
@@ -181,7 +181,7 @@ static void refused_copies(void **state) {
     first->hold_at = 5;
     submit(e, first);
     wait_parked(first);
-    source.config.refuse_up_bytes = sizeof(uint32_t);
+    source.config.refuse_up_bytes = 3 * sizeof(uint32_t);
     submit(e, second);
     wait_run(second);
     assert_int_equal(second->result.status, SL_ERR_DEVICE_OOM);

@@ -51,7 +51,7 @@ static void shows_tiers_and_heat(void **state) {
         sl_heat_route(heat, 1, used, 1, 2, SL_PHASE_DECODE);
 
     struct sl_expert_map *map;
-    assert_ok(sl_expert_map_create(m.model, SL_TIER_DEVICE, false, &map, &test_err));
+    assert_ok(sl_expert_map_create(m.model, SL_TIER_DEVICE, false, 1, &map, &test_err));
     const struct sl_expert_map_shape *shape = sl_expert_map_shape(map);
     assert_int_equal(shape->n_layer, LAYERS);
     assert_int_equal(shape->n_expert, EXPERTS);
@@ -59,12 +59,13 @@ static void shows_tiers_and_heat(void **state) {
     assert_int_equal(shape->model_layer[2], 2);
     assert_true(shape->has_heat);
     const struct sl_expert_map_tier tiers[] = {{SL_TIER_HOST, host}, {SL_TIER_DEVICE, device}};
-    sl_expert_map_publish(map, heat, tiers, 2, 77);
-    assert_false(sl_expert_map_asked(map));
+    static const struct sl_expert_map_part all = {0, 0, LAYERS};
+    sl_expert_map_publish(map, &all, heat, tiers, 2, 77);
+    assert_false(sl_expert_map_asked(map, 0));
 
     uint8_t cells[LAYERS * EXPERTS];
     assert_int_equal(sl_expert_map_read(map, cells), 77);
-    assert_true(sl_expert_map_asked(map));
+    assert_true(sl_expert_map_asked(map, 0));
     for (uint32_t l = 0; l < LAYERS; l++)
         for (uint32_t x = 0; x < EXPERTS; x++) {
             enum sl_tier want = SL_TIER_DISK;
@@ -135,10 +136,10 @@ static void shows_an_engine(void **state) {
     look(e, cells);
     assert_int_equal(sl_engine_expert_shape(e)->computing, SL_TIER_HOST);
     struct sl_cache_usage u; /* the engine is idle and will look no more: nothing else runs */
-    while (sl_expert_map_asked(e->map))
+    while (sl_expert_map_asked(e->map, 0))
         usleep(500);
     pthread_mutex_lock(&e->lock);
-    sl_cache_usage(sl_fetch_cache(sl_store_fetch(e->store)), &u);
+    sl_cache_usage(sl_fetch_cache(sl_store_fetch(e->stages->store)), &u);
     pthread_mutex_unlock(&e->lock);
     assert_true(u.ready > 0);
     assert_int_equal(count(cells, sizeof cells, SL_TIER_HOST), u.ready);
@@ -159,7 +160,7 @@ static void looks_only_when_asked(void **state) {
     struct sl_engine *e = small_engine(&m, SL_EXPERTS_STREAMED);
     uint8_t cells[LAYERS * EXPERTS];
     look(e, cells);
-    while (sl_expert_map_asked(e->map))
+    while (sl_expert_map_asked(e->map, 0))
         usleep(500);
     uint64_t start = sl_now_ns();
     generate(e, 1, 20);

@@ -30,8 +30,10 @@ static void kv_pages(void **state) {
                                .head_dim_v = 64,
                                .k_page_bytes = 2 * 64 * 32 * 2,
                                .v_page_bytes = 2 * 64 * 64 * 2};
-    struct sl_kv_pool pool;
-    assert_ok(sl_kv_init(&pool, d, &shape, 3, 10, &test_err));
+    struct sl_kv_pages pool;
+    struct sl_kv_data kv;
+    assert_ok(sl_kv_pages_init(&pool, 10, &test_err));
+    assert_ok(sl_kv_data_init(&kv, d, &shape, 3, 10, &test_err));
     uint32_t page[10];
     bool taken[10] = {false};
     for (uint32_t i = 0; i < 10; i++) {
@@ -49,14 +51,15 @@ static void kv_pages(void **state) {
     assert_int_equal(sl_metric(kv_pages_used), 0);
     /* Layers and their two parts do not overlap and end where the pool ends. */
     for (uint32_t l = 0; l < 3; l++) {
-        struct sl_kv_view v = sl_kv_layer(&pool, l);
+        struct sl_kv_view v = sl_kv_layer(&kv, l);
         assert_int_equal((char *)v.v - (char *)v.k, 10 * shape.k_page_bytes);
         char *end = (char *)v.v + 10 * shape.v_page_bytes;
-        assert_ptr_equal(end, l < 2 ? sl_kv_layer(&pool, l + 1).k
-                                    : (void *)((char *)pool.data + pool.data_bytes));
+        assert_ptr_equal(end, l < 2 ? sl_kv_layer(&kv, l + 1).k
+                                    : (void *)((char *)kv.data + kv.data_bytes));
     }
-    sl_kv_release(&pool);
-    sl_kv_release(&pool); /* again is fine */
+    sl_kv_pages_release(&pool);
+    sl_kv_data_release(&kv);
+    sl_kv_data_release(&kv); /* again is fine */
     sl_device_close(&d);
 }
 

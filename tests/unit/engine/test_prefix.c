@@ -115,7 +115,7 @@ static void an_answer_is_part_of_the_next_prompt(void **state) {
 static void generated_rows_are_not_handed_on_where_they_differ(void **state) {
     (void)state;
     struct sl_engine *e = engine_of(2, 600, 64);
-    e->dev->caps.rows_alike = false; /* nothing runs yet */
+    e->stages->dev->caps.rows_alike = false; /* nothing runs yet */
     struct run *first = answer(e, make(31, 100, 1, 100, 150));
     struct run *next = make(31, 100, 1, 300, 10);
     for (uint32_t i = 0; i < 150; i++)

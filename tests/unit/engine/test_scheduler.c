@@ -204,10 +204,10 @@ static void a_failing_op_fails_its_step_only(void **state) {
     struct sl_engine_config c = config(2, 200);
     struct sl_engine *e = new_engine(&tiny, &c);
     /* Before the first submit the scheduler's thread does not look at it. */
-    failing_ops = *e->dev->ops;
+    failing_ops = *e->stages->dev->ops;
     real_moe = failing_ops.moe;
     failing_ops.moe = moe_or_failure;
-    e->dev->ops = &failing_ops;
+    e->stages->dev->ops = &failing_ops;
     struct run *alone = make(5, 20, 10);
     submit(e, alone);
     wait_run(alone);
@@ -275,10 +275,10 @@ static void a_lost_device_is_told_to_all(void **state) {
     (void)state;
     struct sl_engine_config c = config(2, 200);
     struct sl_engine *e = new_engine(&tiny, &c);
-    failing_ops = *e->dev->ops;
+    failing_ops = *e->stages->dev->ops;
     real_moe = failing_ops.moe;
     failing_ops.moe = moe_or_late_failure;
-    e->dev->ops = &failing_ops;
+    e->stages->dev->ops = &failing_ops;
     test_engine_of_device = e;
     atomic_store(&job_first, false);
     atomic_store(&fail_in_calls, 0);

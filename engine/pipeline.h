@@ -1,0 +1,48 @@
+/* Several stages at work at once: a thread for each, and what passes through all of them in order.
+ *
+ * Steps and everything else that a stage must do between two steps (copies of pages, looks at its
+ * experts) go the same way, so whatever is sent later finds every stage as the earlier left it.
+ * With one stage there is no thread: what is sent has been done when send returns.
+ *
+ * A stage's thread owns its device, its reader and all that hangs on them. Between passages, while
+ * nothing is under way, it reads experts in the background.
+ *
+ * Threads: send, wait and done are the scheduler's. */
+#ifndef SL_ENGINE_PIPELINE_H
+#define SL_ENGINE_PIPELINE_H
+
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sl_pipeline;
+struct sl_stage;
+struct sl_activity_sums;
+
+/* First in what is sent. Borrowed from send until done. */
+struct sl_passage {
+    /* What is done at each stage, on its thread. */
+    void (*at_stage)(struct sl_passage *p, struct sl_stage *stage);
+    /* The pipeline's. */
+    struct sl_passage *next;
+    bool under_way;
+};
+
+/* arrived: called on a stage's thread when a passage is done and after reading in the background.
+ * Starts the threads; stages [n] are borrowed until close. */
+enum sl_status sl_pipeline_open(struct sl_stage *stages, uint32_t n, void (*arrived)(void *ctx),
+                                void *ctx, struct sl_pipeline **out_pipeline,
+                                struct sl_err *err) SL_MUST_CHECK;
+/* Waits for what is under way, then has every stage end its reading (sl_stage_quit) and joins. */
+void sl_pipeline_close(struct sl_pipeline **p);
+
+void sl_pipeline_send(struct sl_pipeline *p, struct sl_passage *passage);
+bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_passage *passage);
+void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_passage *passage);
+/* Is anything under way? */
+bool sl_pipeline_busy(struct sl_pipeline *p);
+/* Adds what stages found while they read in the background, since the last call. */
+void sl_pipeline_background(struct sl_pipeline *p, struct sl_activity_sums *inout_found);
+
+#endif

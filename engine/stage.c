@@ -1,0 +1,204 @@
+#include "engine/stage.h"
+
+#include "engine/expert_tiers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- open, close ---- */
+
+static enum sl_status open_kv(struct sl_stage *s, struct sl_err *err) {
+    const struct sl_hparams *hp = &s->model->hp;
+    struct sl_kv_view shape = {.dtype = s->plan->config.kv_dtype,
+                               .n_kv_heads = hp->n_head_kv,
+                               .head_dim_k = hp->head_dim_k,
+                               .head_dim_v = hp->head_dim_v,
+                               .k_page_bytes = s->plan->k_page_bytes,
+                               .v_page_bytes = s->plan->v_page_bytes};
+    return sl_kv_data_init(&s->kv, s->dev, &shape, hp->n_layer, s->plan->n_pages, err);
+}
+
+enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stages,
+                             struct sl_stage_plan *p, struct sl_timeline *timeline,
+                             struct sl_err *err) {
+    *s = (struct sl_stage){.index = index,
+                           .n_stages = n_stages,
+                           .model = &p->model,
+                           .plan = &p->plan,
+                           .dev = p->dev,
+                           .timeline = timeline};
+    p->dev = NULL;
+    enum sl_status st = sl_device_configure(s->dev, &s->plan->limits, err);
+    if (st == SL_OK)
+        st = open_kv(s, err);
+    if (st == SL_OK && s->plan->streaming)
+        st = sl_store_create(s->model, s->plan, s->dev, timeline, &s->store, err);
+    return st;
+}
+
+enum sl_status sl_stage_load(struct sl_stage *s, struct sl_progress *progress,
+                             struct sl_route_recorder *routes, struct sl_err *err) {
+    enum sl_status st = sl_weights_load(s->model, !s->plan->streaming, s->dev,
+                                        &sl_weights_system_io, progress, &s->weights, err);
+    if (st == SL_OK && s->store)
+        st = sl_store_check_files(s->store, err);
+    if (st == SL_OK)
+        st = sl_forward_create(&(struct sl_forward_config){.model = s->model,
+                                                           .plan = s->plan,
+                                                           .dev = s->dev,
+                                                           .weights = s->weights,
+                                                           .kv = &s->kv,
+                                                           .fetch = sl_stage_fetch(s),
+                                                           .timeline = s->timeline,
+                                                           .routes = routes},
+                               &s->forward, err);
+    if (st == SL_OK)
+        sl_activity_source_init(&s->activity, sl_stage_fetch(s),
+                                s->store ? sl_store_reader(s->store) : NULL);
+    return st;
+}
+
+void sl_stage_quit(struct sl_stage *s) {
+    if (s->store)
+        sl_store_quit(s->store);
+}
+
+void sl_stage_close(struct sl_stage *s) {
+    sl_activity_source_release(&s->activity);
+    sl_forward_destroy(&s->forward);
+    sl_store_destroy(&s->store);
+    sl_weights_destroy(&s->weights);
+    sl_kv_data_release(&s->kv);
+    if (s->dev)
+        sl_device_close(&s->dev);
+}
+
+/* ---- between steps ---- */
+
+void sl_stage_idle(struct sl_stage *s, int64_t timeout_ns, struct sl_activity_sums *found) {
+    sl_fetch_idle(sl_stage_fetch(s), timeout_ns);
+    sl_activity_look(&s->activity, 0, true, found);
+}
+
+void sl_stage_show_experts(struct sl_stage *s) {
+    if (!sl_expert_map_asked(s->map, s->part.index))
+        return;
+    struct sl_fetch *fetch = sl_stage_fetch(s);
+    if (!fetch) {
+        sl_expert_map_publish(s->map, &s->part, NULL, NULL, 0, sl_now_ns());
+        return;
+    }
+    const struct sl_tiers *tiers = sl_fetch_tiers(fetch);
+    const struct sl_cache *device = tiers ? sl_tiers_cache(tiers) : NULL;
+    struct sl_expert_map_tier slots[] = {{SL_TIER_HOST, sl_fetch_cache(fetch)},
+                                         {SL_TIER_DEVICE, device}};
+    sl_expert_map_publish(s->map, &s->part, sl_fetch_heat(fetch), slots, device ? 2 : 1,
+                          sl_now_ns());
+}
+
+/* ---- a step ---- */
+
+static size_t x_bytes(const struct sl_stage *s, const struct sl_lane *l) {
+    return (size_t)l->step.n_rows * s->model->hp.n_embd * sizeof *l->x;
+}
+
+/* The step's rows through the layers of this stage, and whether what was computed came from the
+ * files that were opened; run again when a changed copy had to be dropped. SL_ERR_CORRUPT: it did
+ * not. */
+static enum sl_status run_layers(struct sl_stage *s, struct sl_lane *l) {
+    enum sl_status st;
+    do {
+        st = SL_OK;
+        if (s->index)
+            st = sl_device_upload(s->dev, sl_forward_x(s->forward), l->x, x_bytes(s, l));
+        if (st != SL_OK)
+            return sl_fail(&l->err, st, "taking over %u rows at layer %u: %s", l->step.n_rows,
+                           s->model->hp.first_layer, sl_status_text(st));
+        st = sl_forward_run(s->forward, &l->step, l->abort, &l->logits, &l->err);
+        if (st == SL_OK && s->store)
+            st = sl_store_verify(s->store, &l->err);
+    } while (st == SL_AGAIN);
+    return st;
+}
+
+static enum sl_status hand_over(struct sl_stage *s, struct sl_lane *l) {
+    enum sl_status st = sl_device_download(s->dev, l->x, sl_forward_x(s->forward), x_bytes(s, l));
+    if (st == SL_OK)
+        st = sl_device_sync(s->dev);
+    return st == SL_OK
+               ? st
+               : sl_fail(&l->err, st, "handing over %u rows after layer %u: %s", l->step.n_rows,
+                         s->model->hp.first_layer + s->model->hp.n_layer - 1, sl_status_text(st));
+}
+
+/* A step that has failed goes on through the other stages for its pages' sake alone. */
+static void run_lane(struct sl_passage *p, struct sl_stage *s) {
+    struct sl_lane *l = (struct sl_lane *)(void *)p;
+    enum sl_status st = sl_forward_set_pages(s->forward, &l->pages);
+    if (st != SL_OK && l->status == SL_OK)
+        l->status = sl_fail(&l->err, st, "the page table: %s", sl_status_text(st));
+    if (l->status != SL_OK || l->step.n_failed == l->step.n_rows)
+        return;
+    uint64_t n_experts = l->step.n_experts, start = sl_timeline_now(s->timeline);
+    l->status = run_layers(s, l);
+    if (l->status == SL_OK) {
+        sl_forward_end(s->forward, &l->step);
+        if (!sl_stage_is_last(s) && l->step.n_failed < l->step.n_rows)
+            l->status = hand_over(s, l);
+    }
+    sl_activity_look(&s->activity, l->step.n_experts - n_experts, false, &l->found);
+    sl_timeline_since(s->timeline, "step", start, {"rows", l->step.n_rows},
+                      {"generated", l->step.n_decode});
+}
+
+/* ---- lanes ---- */
+
+enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_memory_plan *plan,
+                            uint32_t n_embd, bool several) {
+    const struct sl_engine_config *c = &plan->config;
+    memset(l, 0, sizeof *l);
+    atomic_init(&l->give_up.unwanted, false);
+    l->passage.at_stage = run_lane;
+    uint32_t *tables = calloc(sl_step_elems(c->batch_tokens, plan->n_logit_rows), sizeof *tables);
+    l->step = sl_step_lay(tables, c->batch_tokens);
+    l->step.lane = index;
+    l->failed = l->step.failed = calloc(c->batch_tokens, 1);
+    l->shares = calloc(c->parallel, sizeof *l->shares);
+    enum sl_status st = sl_page_table_init(&l->pages, c->parallel, plan->session_pages);
+    if (several)
+        l->x = malloc((size_t)c->batch_tokens * n_embd * sizeof *l->x);
+    if (st == SL_OK && tables && l->failed && l->shares && (l->x || !several))
+        return SL_OK;
+    sl_lane_release(l);
+    return SL_ERR_NOMEM;
+}
+
+void sl_lane_release(struct sl_lane *l) {
+    free(l->step.tables);
+    free(l->failed);
+    free(l->shares);
+    free(l->x);
+    sl_page_table_release(&l->pages);
+    memset(l, 0, sizeof *l);
+}
+
+uint64_t sl_lanes_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan) {
+    const struct sl_engine_config *c = &plan->config;
+    uint32_t n = sl_plan_lanes(plan), most_out = c->parallel > 16 ? c->parallel : 16;
+    uint64_t pages = sl_page_table_bytes(c->parallel, plan->session_pages);
+    uint64_t x = n > 1 ? (uint64_t)c->batch_tokens * hp->n_embd * sizeof(float) : 0;
+    uint64_t lane = sizeof(struct sl_lane) +
+                    sl_step_elems(c->batch_tokens, most_out) * sizeof(uint32_t) + c->batch_tokens +
+                    c->parallel * sizeof(struct sl_lane_share) + pages + x;
+    return pages + n * lane;
+}
+
+void sl_lane_begin(struct sl_lane *l) {
+    sl_step_begin(&l->step);
+    l->status = SL_OK;
+    l->err.text[0] = 0;
+    l->logits = NULL;
+    l->found = (struct sl_activity_sums){0};
+    l->n_beside = 0;
+    atomic_store(&l->give_up.unwanted, false);
+}

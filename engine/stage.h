@@ -1,0 +1,104 @@
+/* A stage: a run of the model's layers, the device that computes them, and all that hangs on it.
+ *
+ * One model has one stage or several, a device each; what a stage hands to the next is the rows'
+ * hidden states. Owned by one thread: the scheduler's, or with several stages one of its own
+ * (pipeline.h). */
+#ifndef SL_ENGINE_STAGE_H
+#define SL_ENGINE_STAGE_H
+
+#include "engine/activity.h"
+#include "engine/expert_map.h"
+#include "engine/expert_store.h"
+#include "engine/forward.h"
+#include "engine/pipeline.h"
+#include "engine/stage_plan.h"
+
+#include <stdatomic.h>
+
+struct sl_session;
+
+struct sl_stage {
+    uint32_t index, n_stages;
+    const struct sl_model *model; /* a slice, where there are several */
+    const struct sl_memory_plan *plan;
+    struct sl_device *dev;
+    struct sl_weights *weights;
+    struct sl_store *store; /* NULL: all experts are resident */
+    struct sl_kv_data kv;
+    struct sl_forward *forward;
+    struct sl_timeline *timeline; /* NULL: no trace */
+    struct sl_activity_source activity;
+    struct sl_expert_map *map; /* of all stages; set before the first step */
+    struct sl_expert_map_part part;
+};
+
+/* Configures the device and opens the expert store: what the store remembers of the files then
+ * covers the loading too. p->dev is taken over. Close also a stage that failed to open. */
+enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stages,
+                             struct sl_stage_plan *p, struct sl_timeline *timeline,
+                             struct sl_err *err) SL_MUST_CHECK;
+/* Loads the weights and binds them. routes: NULL, or who records what routers choose. */
+enum sl_status sl_stage_load(struct sl_stage *s, struct sl_progress *progress,
+                             struct sl_route_recorder *routes, struct sl_err *err) SL_MUST_CHECK;
+/* Ends all reading and saves the heat, on the stage's thread: no step follows. */
+void sl_stage_quit(struct sl_stage *s);
+void sl_stage_close(struct sl_stage *s);
+
+static inline struct sl_fetch *sl_stage_fetch(const struct sl_stage *s) {
+    return s->store ? sl_store_fetch(s->store) : NULL;
+}
+static inline bool sl_stage_is_last(const struct sl_stage *s) {
+    return s->index + 1 == s->n_stages;
+}
+
+/* Reads experts in the background, for so long at most. */
+void sl_stage_idle(struct sl_stage *s, int64_t timeout_ns, struct sl_activity_sums *inout_found);
+/* Shows where the experts are to those who have asked since the last time. */
+void sl_stage_show_experts(struct sl_stage *s);
+
+/* ---- steps ---- */
+
+/* What of a step is whose. */
+struct sl_lane_share {
+    struct sl_session *s; /* NULL: nobody's, or it has left */
+    uint32_t first, rows; /* of the step */
+    uint32_t out;         /* its row of the logits, UINT32_MAX = none */
+};
+
+/* Gives a step up when the scheduler says so, from any thread. */
+struct sl_lane_abort {
+    struct sl_abort base;
+    atomic_bool unwanted;
+};
+
+/* A step on its way through the stages, with tables of its own. */
+struct sl_lane {
+    struct sl_passage passage; /* first */
+    struct sl_step step;
+    struct sl_page_table pages; /* changes that come with it */
+    float *x;        /* [max rows, n_embd] host memory: hidden states between stages; NULL
+                        with one stage */
+    uint8_t *failed; /* step.failed */
+    const struct sl_abort *abort;
+    /* Set on the way. */
+    enum sl_status status;
+    struct sl_err err; /* also of the first row that failed */
+    float *logits;     /* [n_out, n_vocab] host memory; NULL: none */
+    struct sl_activity_sums found;
+    /* The scheduler's. */
+    bool flying;
+    struct sl_lane_abort give_up;
+    uint64_t start_ns;
+    uint32_t n_beside;            /* sessions that generate in other steps meanwhile */
+    struct sl_lane_share *shares; /* [parallel], by slot */
+};
+
+enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_memory_plan *plan,
+                            uint32_t n_embd, bool several) SL_MUST_CHECK;
+void sl_lane_release(struct sl_lane *l);
+/* For the plan: all lanes and the page table that they take changes from, once for all stages. */
+uint64_t sl_lanes_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
+/* Empties it for the next step. */
+void sl_lane_begin(struct sl_lane *l);
+
+#endif

@@ -1,0 +1,69 @@
+/* The rows of one step, and the page table that tells where their sessions' KV is: host memory,
+ * filled by the scheduler and read by the stages that the step passes through.
+ *
+ * A step that is under way has tables of its own, so that the scheduler can fill the next one. Page
+ * tables travel the same way: what has changed since the last step goes with the next, so that
+ * every stage sees each step with the pages that it was made for. */
+#ifndef SL_ENGINE_STEP_H
+#define SL_ENGINE_STEP_H
+
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Rows [0, n_decode) are generated rows, the others prompt rows; rows of one session ascend in
+ * position. The arrays from ids to out_rows lie one behind the other in tables. */
+struct sl_step {
+    uint32_t lane; /* which of those that may be under way at once */
+    uint32_t n_rows, n_decode;
+    uint32_t n_out;     /* rows whose logits are wanted, at most plan.n_logit_rows */
+    bool keep_all;      /* keep all rows' hidden states for sl_forward_logits; n_out is ignored */
+    uint32_t *tables;   /* where the arrays begin */
+    uint32_t *ids;      /* [n_rows] token */
+    int32_t *pos;       /* [n_rows] position in its session */
+    uint32_t *slot;     /* [n_rows] KV position: page * SL_KV_PAGE_TOKENS + index */
+    uint32_t *row_seq;  /* [n_rows] session's row of the page table */
+    uint32_t *row_len;  /* [n_rows] positions that the row attends to, itself included */
+    uint32_t *out_rows; /* [n_out] ascending */
+    /* Set by the run: */
+    uint8_t *failed;    /* [n_rows] an expert that the row needs could not be read: its logits and
+                           KV positions are undefined */
+    uint32_t n_failed;  /* and why, of the first: in the run's err */
+    uint64_t n_experts; /* routed experts computed, each once a layer */
+};
+
+/* Elements of the tables with room for so many rows and rows of logits. */
+static inline uint32_t sl_step_elems(uint32_t max_rows, uint32_t max_out) {
+    return 5 * max_rows + max_out;
+}
+/* The arrays over a block of so many elements; everything else is zero. */
+struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows);
+/* Empties it. */
+void sl_step_begin(struct sl_step *step);
+/* The row of a token at position pos of the session in that row of the page table, whose KV goes to
+ * that page. */
+void sl_step_add(struct sl_step *step, uint32_t seq, uint32_t pos, uint32_t page, uint32_t id);
+
+/* Which page has which positions of a session: [n_seq, n_pages]. */
+struct sl_page_table {
+    uint32_t n_seq, n_pages;
+    uint32_t *pages;
+    struct sl_page_range {
+        uint32_t first, end; /* first == end: nothing */
+    } * changed;             /* [n_seq] what was set since it was last taken */
+};
+
+enum sl_status sl_page_table_init(struct sl_page_table *t, uint32_t n_seq,
+                                  uint32_t n_pages) SL_MUST_CHECK;
+void sl_page_table_release(struct sl_page_table *t);
+size_t sl_page_table_bytes(uint32_t n_seq, uint32_t n_pages);
+void sl_page_table_set(struct sl_page_table *t, uint32_t seq, uint32_t index, uint32_t page);
+uint32_t sl_page_table_get(const struct sl_page_table *t, uint32_t seq, uint32_t index);
+/* Moves what has changed to `to`, of the same shape, which has then these changes and no others. */
+void sl_page_table_take(struct sl_page_table *t, struct sl_page_table *to);
+/* Sets in t what has changed in changes. */
+void sl_page_table_add(struct sl_page_table *t, const struct sl_page_table *changes);
+
+#endif

@@ -1,0 +1,290 @@
+/* Steps: which sessions' rows go into the next one, on its way through the stages, and what becomes
+ * of its outcome.
+ *
+ * With one stage a step has been done when it is sent. With several, so many steps are under way at
+ * once, each with other sessions, or with later rows of the same prompt: all of them keep to the
+ * order in which they were sent at every stage, so a row finds the KV of those before it. */
+#include "engine/engine_internal.h"
+
+#include "common/clock.h"
+#include "common/metrics.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* ---- rows ---- */
+
+void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
+                     uint32_t id) {
+    sl_step_add(step, slot, pos, sl_page_table_get(&e->pages, slot, pos / SL_KV_PAGE_TOKENS), id);
+}
+
+/* Adds the rows of the sessions that generate, or of those that do not. */
+static enum sl_status add_rows(struct sl_engine *e, struct sl_lane *l, bool decode) {
+    struct sl_step *step = &l->step;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        struct sl_session *s = e->slots[i];
+        if (!s || !s->step_rows || sl_session_decodes(s) != decode)
+            continue;
+        uint32_t end = s->n_fed + s->step_rows;
+        l->shares[i] = (struct sl_lane_share){s, step->n_rows, s->step_rows, UINT32_MAX};
+        enum sl_status st = sl_slot_reserve(e, s->slot, &s->n_pages, end);
+        if (st != SL_OK)
+            return st;
+        for (uint32_t pos = s->n_fed; pos < end; pos++)
+            sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
+        if (end == s->n_history) {
+            l->shares[i].out = step->n_out;
+            step->out_rows[step->n_out++] = step->n_rows - 1;
+        }
+    }
+    return SL_OK;
+}
+
+/* Rows are fed when their step is sent, and from then on no longer to do. */
+static void mark_fed(struct sl_engine *e, const struct sl_lane *l) {
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (l->shares[i].s)
+            l->shares[i].s->n_fed += l->shares[i].rows;
+}
+
+/* ---- which sessions ---- */
+
+static bool can_feed(const struct sl_session *s) {
+    return sl_session_runs(s) && sl_session_todo(s);
+}
+
+static struct sl_lane *free_lane(const struct sl_engine *e) {
+    /* What is recorded is in the order of one device. */
+    if (e->n_flying && e->routes)
+        return NULL;
+    for (uint32_t i = 0; i < e->n_lanes; i++)
+        if (!e->lanes[i].flying)
+            return &e->lanes[i];
+    return NULL;
+}
+
+bool sl_steps_wanted(const struct sl_engine *e) {
+    if (!free_lane(e))
+        return false;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (can_feed(e->slots[i]))
+            return true;
+    return false;
+}
+
+/* All that can, where one step is under way at a time; else so many that every lane gets as many,
+ * and no stage waits while another has all of the work. */
+static void choose(struct sl_engine *e, struct sl_lane *l) {
+    uint32_t parallel = e->plan.config.parallel, n_running = 0, n_chosen = 0;
+    for (uint32_t i = 0; i < parallel; i++)
+        n_running += sl_session_runs(e->slots[i]);
+    uint32_t most = (n_running + e->n_lanes - 1) / e->n_lanes, first = e->turn % parallel;
+    for (uint32_t j = 0; j < parallel; j++) {
+        uint32_t i = (first + j) % parallel;
+        struct sl_session *s = e->slots[i];
+        if (!s)
+            continue;
+        s->chosen = n_chosen < most && can_feed(s);
+        n_chosen += s->chosen;
+        if (s->chosen)
+            e->turn = i + 1;
+        else
+            l->n_beside += sl_session_runs(s) && s->first_done;
+    }
+}
+
+/* ---- giving up ---- */
+
+struct step_abort {
+    struct sl_abort base;
+    struct sl_engine *e;
+    const struct sl_lane *lane;
+};
+
+static bool is_wanted(const struct sl_engine *e, const struct sl_lane *l) {
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (l->shares[i].s)
+            return true;
+    return false;
+}
+
+/* Asked between layers and while a step waits for the disk, on the scheduler's own thread. Who has
+ * canceled is answered at once, whatever else the step still does: its rows go on, but nobody looks
+ * at them, and its KV pages are given to no other session before the step ends. The step is given
+ * up when none of its rows is wanted any more. */
+static bool all_canceled(const struct sl_abort *a) {
+    const struct step_abort *abort = (const struct step_abort *)a;
+    struct sl_engine *e = abort->e;
+    if (atomic_load_explicit(&e->stop, memory_order_relaxed))
+        return true;
+    if (!atomic_exchange(&e->cancel_asked, false) && sl_now_ns() < e->next_deadline_ns)
+        return false;
+    pthread_mutex_lock(&e->lock);
+    sl_session_splice(&e->waiting, &e->inbox);
+    pthread_mutex_unlock(&e->lock);
+    sl_sessions_sweep(e);
+    return !is_wanted(e, abort->lane);
+}
+
+/* The same on a stage's thread, while the scheduler's looks after the sessions. */
+static bool lane_unwanted(const struct sl_abort *a) {
+    return atomic_load_explicit(&((const struct sl_lane_abort *)a)->unwanted, memory_order_relaxed);
+}
+
+void sl_steps_forget(struct sl_engine *e, const struct sl_session *s) {
+    for (uint32_t i = 0; i < e->n_flying; i++) {
+        struct sl_lane *l = e->flying[i];
+        if (l->shares[s->slot].s != s)
+            continue;
+        l->shares[s->slot].s = NULL;
+        if (!is_wanted(e, l))
+            atomic_store(&l->give_up.unwanted, true);
+    }
+}
+
+/* ---- the outcome ---- */
+
+static void step_failed(struct sl_engine *e, struct sl_lane *l) {
+    if (sl_is_fatal(l->status))
+        sl_engine_break_down(e, l->status, &l->err);
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (l->shares[i].s)
+            sl_session_finish(e, l->shares[i].s, SL_FINISH_ERROR, l->status, l->err.text);
+}
+
+/* Ends the sessions of which a row was lost. */
+static void finish_failed(struct sl_engine *e, struct sl_lane *l) {
+    for (uint32_t i = 0; i < e->plan.config.parallel && l->step.n_failed; i++) {
+        struct sl_lane_share *a = &l->shares[i];
+        if (a->s && memchr(l->step.failed + a->first, 1, a->rows))
+            sl_session_finish(e, a->s, SL_FINISH_ERROR, SL_ERR_IO, l->err.text);
+    }
+}
+
+/* Before anything is sampled: what has become full is shared. */
+static void publish(struct sl_engine *e, const struct sl_lane *l) {
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        const struct sl_lane_share *a = &l->shares[i];
+        if (!a->s)
+            continue;
+        a->s->n_kv += a->rows;
+        sl_session_publish(e, a->s);
+    }
+}
+
+static void step_done(struct sl_engine *e, struct sl_lane *l) {
+    uint64_t now = sl_now_ns();
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        const struct sl_lane_share *a = &l->shares[i];
+        struct sl_session *s = a->s;
+        if (!s)
+            continue;
+        struct sl_token_sink *sink = s->req->sink;
+        if (!s->first_done) {
+            if (sink->progress)
+                sink->progress(sink, s->n_kv, s->n_prompt);
+            if (s->n_kv >= s->n_prompt) {
+                s->first_done = true;
+                s->prompt_ns = now;
+            }
+        }
+        if (a->out != UINT32_MAX && !atomic_load(&s->cancel))
+            sl_session_sample(e, s, l->logits + (size_t)a->out * e->space.n_vocab);
+    }
+}
+
+/* Counts what the step took and gives each session its share. Of steps that ran beside each other
+ * each counts the time since the one before it ended. */
+static void account(struct sl_engine *e, const struct sl_lane *l, uint64_t now) {
+    const struct sl_step *step = &l->step;
+    uint64_t ns = now - (l->start_ns > e->ended_ns ? l->start_ns : e->ended_ns);
+    e->ended_ns = now;
+    sl_activity_take(&e->activity, step->n_rows, step->n_decode, ns, &l->found);
+    for (uint32_t i = 0; i < e->plan.config.parallel && step->n_rows; i++) {
+        const struct sl_lane_share *a = &l->shares[i];
+        if (a->s)
+            sl_expert_use_share(&l->found.use, a->first, a->rows, step->n_rows, &a->s->use);
+    }
+    if (l->status != SL_OK)
+        return;
+    uint32_t n_prompt = step->n_rows - step->n_decode;
+    uint64_t prompt_ns = ns * n_prompt / step->n_rows;
+    sl_count(steps_total, 1);
+    sl_count(step_rows_total, step->n_rows);
+    sl_count(prompt_tokens_total, n_prompt);
+    sl_count(prefill_ns_total, prompt_ns);
+    sl_count(decode_ns_total, ns - prompt_ns);
+    sl_pace_learn(&e->pace, n_prompt, step->n_decode + l->n_beside, now - l->start_ns);
+}
+
+static void end_step(struct sl_engine *e, struct sl_lane *l) {
+    account(e, l, sl_now_ns());
+    if (l->status == SL_ERR_CANCELED)
+        return; /* the next sweep finishes them */
+    if (l->status != SL_OK) {
+        step_failed(e, l);
+        return;
+    }
+    finish_failed(e, l);
+    publish(e, l);
+    uint64_t start = sl_timeline_now(e->timeline);
+    step_done(e, l);
+    sl_timeline_since(e->timeline, "sample", start, {"rows", l->step.n_out});
+}
+
+/* ---- under way ---- */
+
+void sl_step_send(struct sl_engine *e, struct sl_lane *l, const struct sl_abort *give_up) {
+    sl_page_table_take(&e->pages, &l->pages);
+    l->abort = give_up;
+    sl_pipeline_send(e->pipeline, &l->passage);
+}
+
+bool sl_steps_end(struct sl_engine *e) {
+    bool any = false;
+    while (e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->passage)) {
+        struct sl_lane *l = e->flying[0];
+        any = true;
+        end_step(e, l); /* sessions that leave meanwhile are forgotten in this lane too */
+        l->flying = false;
+        memmove(e->flying, e->flying + 1, --e->n_flying * sizeof *e->flying);
+    }
+    return any;
+}
+
+bool sl_steps_start(struct sl_engine *e) {
+    struct sl_lane *l = sl_steps_wanted(e) ? free_lane(e) : NULL;
+    if (!l)
+        return false;
+    sl_lane_begin(l);
+    memset(l->shares, 0, e->plan.config.parallel * sizeof *l->shares);
+    l->start_ns = sl_now_ns();
+    choose(e, l);
+    sl_share_rows(e, l->n_beside);
+    enum sl_status st = add_rows(e, l, true);
+    l->step.n_decode = l->step.n_rows;
+    if (st == SL_OK)
+        st = add_rows(e, l, false);
+    e->flying[e->n_flying++] = l;
+    l->flying = true;
+    mark_fed(e, l);
+    if (st != SL_OK) {
+        l->status =
+            sl_fail(&l->err, st, "no KV page for a running session: %s", sl_status_text(st));
+    } else if (e->n_stages == 1) {
+        struct step_abort give_up = {{all_canceled}, e, l};
+        sl_step_send(e, l, &give_up.base);
+    } else {
+        l->give_up.base.asked = lane_unwanted;
+        sl_step_send(e, l, &l->give_up.base);
+    }
+    return true;
+}
+
+void sl_steps_drain(struct sl_engine *e) {
+    for (uint32_t i = 0; i < e->n_flying; i++)
+        atomic_store(&e->flying[i]->give_up.unwanted, true);
+    for (uint32_t i = 0; i < e->n_flying; i++)
+        sl_pipeline_wait(e->pipeline, &e->flying[i]->passage);
+}
