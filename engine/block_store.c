@@ -18,6 +18,8 @@
 #define MAX_BLOCKS ((uint32_t)1 << 18)
 /* After a failed write the disk is left alone for so long. */
 #define QUIET_NS 60000000000u
+/* Closing waits so long for what is under way. A disk that hangs is left alone then. */
+#define CLOSE_NS 2000000000u
 
 struct sl_block_store {
     uint64_t disk_bytes, block_bytes;
@@ -41,6 +43,9 @@ struct sl_block_store {
     struct sl_block_buf *todo, **todo_end, *done, **done_end;
     uint32_t n_under_way;
     bool quit;
+    bool waking;   /* the thread is in wake */
+    bool ended;    /* it touches nothing any more */
+    bool given_up; /* nobody else has it any more: its thread releases it */
 };
 
 static uint32_t max_blocks(uint64_t disk_bytes, uint64_t block_bytes) {
@@ -95,6 +100,16 @@ static void do_write(struct sl_block_store *s, struct sl_block_buf *b) {
     b->error = ok ? 0 : errno;
 }
 
+static void release(struct sl_block_store *s) {
+    for (uint32_t i = 0; i < N_BUFFERS; i++)
+        free(s->bufs[i].block);
+    sl_block_index_release(&s->index);
+    sl_block_folder_close(&s->folder);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
 static void *store_main(void *arg) {
     struct sl_block_store *s = arg;
     pthread_mutex_lock(&s->lock);
@@ -123,12 +138,19 @@ static void *store_main(void *arg) {
         s->done_end = &b->next;
         pthread_cond_broadcast(&s->changed);
         if (s->wake && !s->quit) {
+            s->waking = true;
             pthread_mutex_unlock(&s->lock);
             s->wake(s->ctx);
             pthread_mutex_lock(&s->lock);
+            s->waking = false;
         }
     }
+    s->ended = true;
+    bool given_up = s->given_up;
+    pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
+    if (given_up)
+        release(s);
     return NULL;
 }
 
@@ -220,25 +242,34 @@ enum sl_status sl_block_store_open(const struct sl_block_store_config *config,
     return SL_OK;
 }
 
+/* Whether the thread has come to its end. Where it has not, the disk hangs: the thread has the
+ * store for itself, calls nobody, and releases it if the disk ever answers. */
+static bool end_thread(struct sl_block_store *s) {
+    uint64_t until_ns = sl_now_ns() + CLOSE_NS;
+    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    pthread_mutex_lock(&s->lock);
+    s->quit = true;
+    pthread_cond_broadcast(&s->changed);
+    while (!s->ended && (s->waking || sl_now_ns() < until_ns))
+        pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    bool ended = s->ended;
+    s->given_up = !ended;
+    if (!ended) {
+        pthread_detach(s->thread);
+        sl_warn("the disk under %s does not answer: it is waited for no longer", s->folder.path);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (ended)
+        pthread_join(s->thread, NULL);
+    return ended;
+}
+
 void sl_block_store_close(struct sl_block_store **ps) {
     struct sl_block_store *s = *ps;
-    if (!s)
-        return;
-    if (s->started) {
-        pthread_mutex_lock(&s->lock);
-        s->quit = true;
-        pthread_cond_broadcast(&s->changed);
-        pthread_mutex_unlock(&s->lock);
-        pthread_join(s->thread, NULL);
-    }
-    for (uint32_t i = 0; i < N_BUFFERS; i++)
-        free(s->bufs[i].block);
-    sl_block_index_release(&s->index);
-    sl_block_folder_close(&s->folder);
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
-    free(s);
     *ps = NULL;
+    if (!s || (s->started && !end_thread(s)))
+        return;
+    release(s);
 }
 
 /* ---- the owner's side ---- */

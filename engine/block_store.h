@@ -52,7 +52,9 @@ struct sl_block_buf {
 enum sl_status sl_block_store_open(const struct sl_block_store_config *config,
                                    struct sl_block_store **out_store,
                                    struct sl_err *err) SL_MUST_CHECK;
-/* Ends what is under way; buffers that are done are dropped. */
+/* Ends what is under way; buffers that are done are dropped. Where the disk does not answer within
+ * two seconds the store is given up: its thread, memory and lock on the folder go when the disk
+ * answers, or with the process. */
 void sl_block_store_close(struct sl_block_store **s);
 /* What open allocates at most. */
 uint64_t sl_block_store_bytes(uint64_t disk_bytes, uint64_t block_bytes);

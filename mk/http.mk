@@ -3,7 +3,8 @@
 HTTP_TESTS := $(wildcard tests/http/*.test.mjs)
 
 .PHONY: test-http
-## make test-http           official npm clients and raw sockets against the binary (needs Node.js)
+## make test-http           official npm clients and raw sockets against the binary (needs Node.js); a sanitizer's
+##                          (MODE=asan|tsan): its report is a failed test
 test-http: $(B)/sluice tests/http/node_modules/.package-lock.json
 	@MODE=$(MODE) $(TAP_SIDE) $(foreach t,$(HTTP_TESTS),"node --test-reporter=tap $(t)")
 

@@ -3,10 +3,12 @@
 #include "tests/fault/faulty.h"
 #include "tests/support/folder.h"
 
+#include "common/clock.h"
 #include "engine/engine_internal.h"
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <sys/file.h>
 
 ssize_t __real_write(int fd, const void *bytes, size_t n);
 ssize_t __wrap_write(int fd, const void *bytes, size_t n);
@@ -191,6 +193,47 @@ static void a_disk_that_cannot_keep_up(void **state) {
     sl_engine_destroy(&e);
 }
 
+static bool is_unlocked(void) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/lock", folder.path);
+    int fd = open(path, O_RDWR);
+    bool free = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    close(fd);
+    return free;
+}
+
+/* What never answers delays the end by a few seconds and no more; what it does later harms nobody.
+ */
+static void a_disk_that_hangs(void **state) {
+    (void)state;
+    for (uint32_t writes = 0; writes < 2; writes++) {
+        struct sl_engine *e = start();
+        if (!writes) { /* there is something to read */
+            expect(e, 6, 0);
+            sl_engine_destroy(&e);
+            atomic_store(&hold_reads, true);
+            e = start();
+        } else {
+            atomic_store(&hold_writes, true);
+        }
+        struct run *r = new_run(6 + writes, 330, model.model->hp.n_vocab, 20);
+        submit(e, r);
+        if (writes)
+            wait_run(r);
+        usleep(50000); /* the disk has been asked */
+        uint64_t began = sl_now_ns();
+        sl_engine_destroy(&e);
+        assert_in_range(sl_now_ns() - began, 1900000000u, 15000000000u);
+        assert_int_equal(r->n_finish, 1);
+        free_run(r);
+        atomic_store(&hold_reads, false);
+        atomic_store(&hold_writes, false);
+        for (uint32_t i = 0; i < 4000 && !is_unlocked(); i++)
+            usleep(5000); /* it wakes, finds that it was given up, and lets go of all it has */
+        assert_true(is_unlocked());
+    }
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
@@ -198,6 +241,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_disk_that_cannot_be_read, setup, teardown),
         cmocka_unit_test_setup_teardown(a_crawling_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(a_disk_that_cannot_keep_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_disk_that_hangs, setup, teardown),
     };
     return cmocka_run_group_tests(tests, setup_model, teardown_model);
 }

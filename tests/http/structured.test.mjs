@@ -29,7 +29,9 @@ function check(schema, validate, choice) {
   complete++;
 }
 
-for (const [name, schema] of Object.entries(schemas))
+// Under TSan, whose business is threads and not schemas, every fifth: the whole of them takes nine minutes.
+const chosen = Object.entries(schemas).filter((_, i) => patience < 10 || i % 5 === 0);
+for (const [name, schema] of chosen)
   it(`answers in the form of ${name}`, async () => {
     const validate = ajv.compile(schema);
     const r = await client.chat.completions.create(ask({ response_format: format(schema), temperature: 0 }));
