@@ -139,6 +139,50 @@ enum sl_status sl_device_after(struct sl_device *d, enum sl_queue q, enum sl_que
     return q == other ? SL_OK : d->ops->after(d, q, other, point);
 }
 
+static enum sl_status check_peer(const struct sl_device *d, const struct sl_device *other,
+                                 const char *what) {
+    TRY(check_not_recording(d, what));
+    if (d->ops != other->ops)
+        return UNSUPPORTED("%s: %s and %s are devices of different kinds", what, d->caps.name,
+                           other->caps.name);
+    return SL_OK;
+}
+
+enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other) {
+    TRY(check_peer(d, other, "peer_open"));
+    return d->ops->peer_open(d, other);
+}
+
+enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
+                                   const void *src, size_t bytes) {
+    TRY(check_peer(d, other, "copy_from"));
+    if (bytes && (!dst || !src))
+        return INVALID("copy_from: %zu bytes from %p to %p", bytes, src, dst);
+    return bytes ? d->ops->copy_from(d, dst, other, src, bytes) : SL_OK;
+}
+
+enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
+    TRY(check_not_recording(d, "signal_create"));
+    return d->ops->signal_create(d, out_signal);
+}
+
+void sl_signal_free(struct sl_device *d, struct sl_signal **signal) {
+    if (*signal)
+        d->ops->signal_free(d, *signal);
+    *signal = NULL;
+}
+
+enum sl_status sl_signal_raise(struct sl_device *d, struct sl_signal *signal) {
+    TRY(check_not_recording(d, "signal_raise"));
+    return d->ops->signal_raise(d, signal);
+}
+
+enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
+                                struct sl_signal *signal) {
+    TRY(check_peer(d, maker, "signal_follow"));
+    return d == maker ? SL_OK : d->ops->signal_follow(d, signal);
+}
+
 enum sl_status sl_device_record(struct sl_device *d) {
     TRY(check_not_recording(d, "record"));
     if (!d->caps.graphs)

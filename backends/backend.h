@@ -244,6 +244,8 @@ enum sl_queue { SL_QUEUE_OPS, SL_QUEUE_UP, SL_QUEUE_DOWN, SL_QUEUES };
 typedef uint64_t sl_point;
 /* Recorded ops, the backend's own. */
 struct sl_graph;
+/* What one device tells others: the backend's own. */
+struct sl_signal;
 
 /* The table that a backend fills. Every entry is required; backends/immediate.h has those of a
  * device that executes at once. The device struct is the backend's own with struct sl_device first.
@@ -274,6 +276,14 @@ struct sl_backend_ops {
     enum sl_status (*recorded)(struct sl_device *d, struct sl_graph **out_graph); /* NULL: drop */
     enum sl_status (*replay)(struct sl_device *d, struct sl_graph *graph);
     void (*graph_free)(struct sl_device *d, struct sl_graph *graph);
+
+    enum sl_status (*peer_open)(struct sl_device *d, struct sl_device *other);
+    enum sl_status (*copy_from)(struct sl_device *d, void *dst, struct sl_device *other,
+                                const void *src, size_t bytes);
+    enum sl_status (*signal_create)(struct sl_device *d, struct sl_signal **out_signal);
+    void (*signal_free)(struct sl_device *d, struct sl_signal *signal);
+    enum sl_status (*signal_raise)(struct sl_device *d, struct sl_signal *signal);
+    enum sl_status (*signal_follow)(struct sl_device *d, struct sl_signal *signal);
 
     enum sl_status (*embed)(struct sl_device *d, const struct sl_op_embed *a);
     enum sl_status (*rms_norm)(struct sl_device *d, const struct sl_op_rms_norm *a);
@@ -349,6 +359,37 @@ enum sl_status sl_device_recorded(struct sl_device *d, struct sl_graph **out_gra
 enum sl_status sl_device_replay(struct sl_device *d, struct sl_graph *graph) SL_MUST_CHECK;
 /* Waits for its replays; frees and nulls *graph; NULL is fine. */
 void sl_graph_free(struct sl_device *d, struct sl_graph **graph);
+
+/* ---- several devices ----
+ *
+ * Each device has an owner of its own, a thread; these calls let one device take what another has
+ * computed without either thread waiting for the other's queue. A call takes the device whose owner
+ * makes it first, and touches of the other nothing that its owner's calls change, so that both may
+ * be at work. Devices of one backend only: SL_ERR_UNSUPPORTED otherwise, and nothing has happened.
+ * Not while ops are recorded. */
+
+/* Before the first copy: lets d read other's memory, directly where the hardware can and through
+ * the driver's own buffers where not. Neither device is in use meanwhile. SL_ERR_UNSUPPORTED: there
+ * is no way; go through memory of the host. */
+enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other) SL_MUST_CHECK;
+/* Enqueues on d's OPS a copy out of other's memory. It waits for nothing by itself: what computes
+ * src must have been followed. Both sides are borrowed until it has run. */
+enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
+                                   const void *src, size_t bytes) SL_MUST_CHECK;
+
+/* A signal is raised by the device that made it, when all that is on its OPS by then has run; it
+ * may be raised again and again. What other devices enqueue on OPS after they follow it runs after
+ * the latest raise that happened before the call (one that was never raised holds nobody up): who
+ * raises must tell who follows, by a lock or an atomic, and must not raise again before that one
+ * has followed. Nothing is allocated but by create. */
+enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) SL_MUST_CHECK;
+/* Frees and nulls *signal; NULL is fine. d: the device that made it. Nobody follows it any more;
+ * who followed it goes on waiting for what it stood for. */
+void sl_signal_free(struct sl_device *d, struct sl_signal **signal);
+enum sl_status sl_signal_raise(struct sl_device *d, struct sl_signal *signal) SL_MUST_CHECK;
+/* maker: the device that made it. */
+enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
+                                struct sl_signal *signal) SL_MUST_CHECK;
 
 enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) SL_MUST_CHECK;
 enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) SL_MUST_CHECK;

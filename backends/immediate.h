@@ -1,5 +1,6 @@
 /* The queue entries of struct sl_backend_ops for a device that executes at once in the host's
- * memory: every point has passed, copies are done when the call returns, mapping changes nothing.
+ * memory: every point has passed, every signal is raised, copies are done when the call returns,
+ * mapping changes nothing.
  * There are no graphs: caps.graphs stays false. */
 #ifndef SL_BACKENDS_IMMEDIATE_H
 #define SL_BACKENDS_IMMEDIATE_H
@@ -19,6 +20,12 @@ enum sl_status sl_immediate_record(struct sl_device *d);
 enum sl_status sl_immediate_recorded(struct sl_device *d, struct sl_graph **out_graph);
 enum sl_status sl_immediate_replay(struct sl_device *d, struct sl_graph *graph);
 void sl_immediate_graph_free(struct sl_device *d, struct sl_graph *graph);
+enum sl_status sl_immediate_peer_open(struct sl_device *d, struct sl_device *other);
+enum sl_status sl_immediate_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
+                                      const void *src, size_t bytes);
+enum sl_status sl_immediate_signal_create(struct sl_device *d, struct sl_signal **out_signal);
+void sl_immediate_signal_free(struct sl_device *d, struct sl_signal *signal);
+enum sl_status sl_immediate_signal(struct sl_device *d, struct sl_signal *signal);
 
 /* Initialisers of struct sl_backend_ops. */
 #define SL_IMMEDIATE_QUEUES                                                                        \
@@ -26,6 +33,9 @@ void sl_immediate_graph_free(struct sl_device *d, struct sl_graph *graph);
     .copy = sl_immediate_copy, .mark = sl_immediate_mark, .passed = sl_immediate_passed,           \
     .await = sl_immediate_passed, .after = sl_immediate_after, .record = sl_immediate_record,      \
     .recorded = sl_immediate_recorded, .replay = sl_immediate_replay,                              \
-    .graph_free = sl_immediate_graph_free
+    .graph_free = sl_immediate_graph_free, .peer_open = sl_immediate_peer_open,                    \
+    .copy_from = sl_immediate_copy_from, .signal_create = sl_immediate_signal_create,              \
+    .signal_free = sl_immediate_signal_free, .signal_raise = sl_immediate_signal,                  \
+    .signal_follow = sl_immediate_signal
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "backends/cpu/cpu.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ struct region {
     bool host; /* mapped, not allocated */
 };
 
-enum kind { OP, COPY, UPLOAD, AFTER, REPLAY };
+enum kind { OP, COPY, UPLOAD, AFTER, REPLAY, PEER_COPY, FOLLOW, NOTHING };
 
 struct card;
 
@@ -41,7 +42,12 @@ struct entry {
             void *dst;
             const void *src;
             size_t bytes;
+            struct card *from; /* PEER_COPY: whose memory src is in */
         } copy;
+        struct {
+            struct card *of;
+            uint64_t point; /* of its OPS */
+        } follow;
         struct {
             enum sl_queue other;
             sl_point point;
@@ -61,16 +67,24 @@ struct sl_graph {
     struct fifo ops;
 };
 
+/* Raised when its card has done so many ops: written by who raises, read by who follows. */
+struct sl_signal {
+    struct card *of;
+    uint64_t point;
+};
+
 struct card {
     struct sl_device base;
     struct sl_device *cpu;
     struct card_source *source;
+    struct card *next; /* of the source's that are open */
+    uint32_t index;
     struct region regions[MAX_REGIONS];
     struct fifo queue[SL_QUEUES];
     struct fifo *recording; /* NULL: ops go to their queue */
     struct sl_expert_ref *refs;
     uint64_t memory_bytes, used_bytes;
-    uint64_t n_allocs, n_copies, n_waits, n_refusable;
+    uint64_t n_allocs, n_copies, n_waits, n_refusable, n_peer_copies;
     bool lost;
 };
 
@@ -78,6 +92,23 @@ struct card {
 static void die(const char *what, const void *p) {
     fprintf(stderr, "card: %s: %p\n", what, p);
     abort();
+}
+
+/* Cards of one source have one lock: what one waits for another one's thread may have to run. */
+static struct card *enter(struct sl_device *d) {
+    struct card *c = (struct card *)d;
+    pthread_mutex_lock(&c->source->lock);
+    return c;
+}
+static void leave(struct card *const *c) {
+    pthread_mutex_unlock(&(*c)->source->lock);
+}
+#define ENTER(d) struct card *c __attribute__((cleanup(leave))) = enter(d)
+
+/* Is n the number of the call that fails, on this card? */
+static bool fails(const struct card *c, uint64_t n, uint64_t fail) {
+    uint32_t only = c->source->config.fail_card;
+    return n == fail && (!only || only == c->index + 1);
 }
 
 /* ---- addresses ---- */
@@ -167,6 +198,17 @@ static enum sl_status run_entry(struct card *c, const struct entry *e) {
         return SL_OK;
     case AFTER:
         return run_until(c, e->after.other, e->after.point);
+    case FOLLOW: {
+        struct card *of = e->follow.of;
+        if (of->lost && of->queue[SL_QUEUE_OPS].done < e->follow.point)
+            return SL_ERR_DEVICE_LOST;
+        return run_until(of, SL_QUEUE_OPS, e->follow.point);
+    }
+    case PEER_COPY:
+        memcpy(real(c, e->copy.dst), real(e->copy.from, e->copy.src), e->copy.bytes);
+        return SL_OK;
+    case NOTHING:
+        return SL_OK;
     case REPLAY:
         for (size_t i = 0; i < e->graph->ops.n; i++) {
             enum sl_status st = run_entry(c, &e->graph->ops.entries[i]);
@@ -200,7 +242,7 @@ static enum sl_status run_all(struct card *c, enum sl_queue q) {
 /* A wait of the host. */
 static enum sl_status wait_for(struct card *c, enum sl_queue q, uint64_t point) {
     c->source->stats.n_waits++;
-    if (++c->n_waits == c->source->config.fail_wait)
+    if (fails(c, ++c->n_waits, c->source->config.fail_wait))
         c->lost = true;
     return c->lost ? SL_ERR_DEVICE_LOST : run_until(c, q, point);
 }
@@ -208,12 +250,13 @@ static enum sl_status wait_for(struct card *c, enum sl_queue q, uint64_t point) 
 /* ---- memory ---- */
 
 static enum sl_status card_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     struct card_stats *s = &c->source->stats;
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
     s->n_allocs++;
-    if (++c->n_allocs == c->source->config.fail_alloc || bytes > c->memory_bytes - c->used_bytes)
+    if (fails(c, ++c->n_allocs, c->source->config.fail_alloc) ||
+        bytes > c->memory_bytes - c->used_bytes)
         return SL_ERR_DEVICE_OOM;
     void *memory;
     bytes += !bytes;
@@ -229,7 +272,7 @@ static enum sl_status card_alloc(struct sl_device *d, size_t bytes, void **out_a
 }
 
 static void card_free(struct sl_device *d, void *addr, size_t bytes) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     struct region *r = region_at(c, addr);
     bytes += !bytes;
     if (!r || r->host || r->base != addr || r->bytes != bytes)
@@ -243,7 +286,7 @@ static void card_free(struct sl_device *d, void *addr, size_t bytes) {
 }
 
 static enum sl_status card_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     *out_free = c->memory_bytes - c->used_bytes;
     *out_total = c->memory_bytes;
     return SL_OK;
@@ -251,7 +294,7 @@ static enum sl_status card_memory(struct sl_device *d, uint64_t *out_free, uint6
 
 static enum sl_status card_map_host(struct sl_device *d, void *host, size_t bytes,
                                     void **out_addr) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
     *out_addr = add_region(c, host, bytes, true)->base;
@@ -259,7 +302,7 @@ static enum sl_status card_map_host(struct sl_device *d, void *host, size_t byte
 }
 
 static void card_unmap_host(struct sl_device *d, void *host, size_t bytes) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     for (uint32_t q = 0; q < SL_QUEUES && !c->lost; q++)
         (void)!run_all(c, q);
     for (uint32_t i = 0; i < MAX_REGIONS; i++) {
@@ -275,7 +318,7 @@ static void card_unmap_host(struct sl_device *d, void *host, size_t bytes) {
 /* ---- copies ---- */
 
 static enum sl_status card_upload(struct sl_device *d, void *dst, const void *src, size_t bytes) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
     if (bytes == c->source->config.refuse_up_bytes)
@@ -293,7 +336,7 @@ static enum sl_status card_upload(struct sl_device *d, void *dst, const void *sr
 }
 
 static enum sl_status card_download(struct sl_device *d, void *dst, const void *src, size_t bytes) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     enum sl_status st = wait_for(c, SL_QUEUE_OPS, UINT64_MAX);
     if (st == SL_OK && bytes == c->source->config.refuse_down_bytes)
         return SL_ERR_DEVICE_OOM;
@@ -303,7 +346,7 @@ static enum sl_status card_download(struct sl_device *d, void *dst, const void *
 }
 
 static enum sl_status card_sync(struct sl_device *d) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     enum sl_status st = SL_OK;
     for (uint32_t q = 0; q < SL_QUEUES && st == SL_OK; q++)
         st = wait_for(c, q, UINT64_MAX);
@@ -312,14 +355,14 @@ static enum sl_status card_sync(struct sl_device *d) {
 
 static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
                                 size_t bytes) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     struct card_stats *s = &c->source->stats;
     s->n_copies++;
-    if (++c->n_copies == c->source->config.fail_copy)
+    if (fails(c, ++c->n_copies, c->source->config.fail_copy))
         c->lost = true;
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
-    if (++c->n_refusable == c->source->config.refuse)
+    if (fails(c, ++c->n_refusable, c->source->config.refuse))
         return SL_ERR_DEVICE_OOM;
     either(c, dst); /* a wrong address shows here, where the caller is */
     either(c, src);
@@ -334,13 +377,13 @@ static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst,
 }
 
 static enum sl_status card_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     *out_point = c->queue[q].enqueued;
     return c->lost ? SL_ERR_DEVICE_LOST : SL_OK;
 }
 
 static enum sl_status card_passed(struct sl_device *d, enum sl_queue q, sl_point point) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     struct fifo *f = &c->queue[q];
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
@@ -357,7 +400,7 @@ static enum sl_status card_await(struct sl_device *d, enum sl_queue q, sl_point 
 
 static enum sl_status card_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
                                  sl_point point) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
     struct entry *e = push(&c->queue[q]);
@@ -367,10 +410,103 @@ static enum sl_status card_after(struct sl_device *d, enum sl_queue q, enum sl_q
     return SL_OK;
 }
 
+/* ---- other cards ---- */
+
+static enum sl_status card_peer_open(struct sl_device *d, struct sl_device *other) {
+    ENTER(d);
+    (void)other;
+    return c->lost ? SL_ERR_DEVICE_LOST : c->source->config.no_peers ? SL_ERR_UNSUPPORTED : SL_OK;
+}
+
+static enum sl_status card_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
+                                     const void *src, size_t bytes) {
+    ENTER(d);
+    if (c->source->config.no_peers)
+        die("copied from another card, which was refused", src);
+    c->source->stats.n_peer_copies++;
+    if (fails(c, ++c->n_peer_copies, c->source->config.fail_peer))
+        c->lost = true;
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    struct card *from = (struct card *)other;
+    real(c, dst); /* a wrong address shows here, where the caller is */
+    real(from, src);
+    struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
+    e->kind = PEER_COPY;
+    e->copy.dst = dst;
+    e->copy.src = src;
+    e->copy.bytes = bytes;
+    e->copy.from = from;
+    return SL_OK;
+}
+
+static enum sl_status card_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
+    ENTER(d);
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    *out_signal = calloc(1, sizeof **out_signal);
+    if (!*out_signal)
+        die("no memory", NULL);
+    (*out_signal)->of = c;
+    c->source->stats.n_signals++;
+    return SL_OK;
+}
+
+static void card_signal_free(struct sl_device *d, struct sl_signal *signal) {
+    ENTER(d);
+    if (signal->of != c)
+        die("a signal was freed by another card", signal);
+    c->source->stats.n_signals--;
+    free(signal);
+}
+
+/* The signal itself is not under the lock: whether raising happened before following is for the
+ * caller to see to, and for the thread sanitizer to prove. */
+static enum sl_status card_signal_raise(struct sl_device *d, struct sl_signal *signal) {
+    uint64_t point;
+    {
+        ENTER(d);
+        if (signal->of != c)
+            die("a signal was raised by another card", signal);
+        if (c->lost)
+            return SL_ERR_DEVICE_LOST;
+        point = c->queue[SL_QUEUE_OPS].enqueued;
+    }
+    signal->point = point;
+    return SL_OK;
+}
+
+static enum sl_status card_signal_follow(struct sl_device *d, struct sl_signal *signal) {
+    uint64_t point = signal->point;
+    ENTER(d);
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
+    e->kind = FOLLOW;
+    e->follow.of = signal->of;
+    e->follow.point = point;
+    return SL_OK;
+}
+
+/* A card that is closed: what others were to wait for has been done or is lost. */
+static void forget(struct card *c) {
+    struct card **at = &c->source->cards;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    for (struct card *o = c->source->cards; o; o = o->next)
+        for (size_t i = o->queue[SL_QUEUE_OPS].head; i < o->queue[SL_QUEUE_OPS].n; i++) {
+            struct entry *e = &o->queue[SL_QUEUE_OPS].entries[i];
+            if ((e->kind == FOLLOW && e->follow.of == c) ||
+                (e->kind == PEER_COPY && e->copy.from == c))
+                e->kind = NOTHING;
+        }
+}
+
 /* ---- graphs ---- */
 
 static enum sl_status card_record(struct sl_device *d) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     struct sl_graph *g = calloc(1, sizeof *g);
     if (!g)
         return SL_ERR_NOMEM;
@@ -384,7 +520,7 @@ static void release_graph(struct sl_graph *g) {
 }
 
 static enum sl_status card_recorded(struct sl_device *d, struct sl_graph **out_graph) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     struct sl_graph *g = (struct sl_graph *)(void *)c->recording; /* its first member */
     c->recording = NULL;
     if (!out_graph || c->lost) {
@@ -397,7 +533,7 @@ static enum sl_status card_recorded(struct sl_device *d, struct sl_graph **out_g
 }
 
 static enum sl_status card_replay(struct sl_device *d, struct sl_graph *graph) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
     c->source->stats.n_replays++;
@@ -408,7 +544,7 @@ static enum sl_status card_replay(struct sl_device *d, struct sl_graph *graph) {
 }
 
 static void card_graph_free(struct sl_device *d, struct sl_graph *graph) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     if (!c->lost)
         (void)!run_all(c, SL_QUEUE_OPS);
     release_graph(graph);
@@ -426,7 +562,7 @@ static void card_graph_free(struct sl_device *d, struct sl_graph *graph) {
         return sl_op_##op(c->cpu, &a);                                                             \
     }                                                                                              \
     static enum sl_status card_##op(struct sl_device *d, const struct sl_op_##op *a) {             \
-        struct card *c = (struct card *)d;                                                         \
+        ENTER(d);                                                                                  \
         if (c->lost)                                                                               \
             return SL_ERR_DEVICE_LOST;                                                             \
         c->source->stats.n_ops++;                                                                  \
@@ -477,10 +613,10 @@ static enum sl_status run_moe(struct card *c, const struct entry *e) {
 }
 
 static enum sl_status card_moe(struct sl_device *d, const struct sl_op_moe *a) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
-    if (++c->n_refusable == c->source->config.refuse)
+    if (fails(c, ++c->n_refusable, c->source->config.refuse))
         return SL_ERR_DEVICE_OOM;
     c->source->stats.n_ops++;
     struct entry *e = push(c->recording ? c->recording : &c->queue[SL_QUEUE_OPS]);
@@ -500,6 +636,9 @@ static enum sl_status card_moe(struct sl_device *d, const struct sl_op_moe *a) {
 
 static void card_close(struct sl_device *d) {
     struct card *c = (struct card *)d;
+    pthread_mutex_t *lock = &c->source->lock;
+    pthread_mutex_lock(lock);
+    forget(c);
     for (uint32_t q = 0; q < SL_QUEUES; q++) {
         struct fifo *f = &c->queue[q];
         for (size_t i = f->head; i < f->n; i++)
@@ -513,10 +652,11 @@ static void card_close(struct sl_device *d) {
     c->source->n_open--;
     free(c->refs);
     free(c);
+    pthread_mutex_unlock(lock);
 }
 
 static enum sl_status card_configure(struct sl_device *d, const struct sl_device_limits *limits) {
-    struct card *c = (struct card *)d;
+    ENTER(d);
     struct sl_err why;
     return sl_device_configure(c->cpu, limits, &why);
 }
@@ -548,6 +688,12 @@ static const struct sl_backend_ops card_ops = {
     .recorded = card_recorded,
     .replay = card_replay,
     .graph_free = card_graph_free,
+    .peer_open = card_peer_open,
+    .copy_from = card_copy_from,
+    .signal_create = card_signal_create,
+    .signal_free = card_signal_free,
+    .signal_raise = card_signal_raise,
+    .signal_follow = card_signal_follow,
     .embed = card_embed,
     .rms_norm = card_rms_norm,
     .matmul = card_matmul,
@@ -565,7 +711,6 @@ static const struct sl_backend_ops card_ops = {
 
 static enum sl_status card_open(const struct sl_device_source *source, uint32_t index,
                                 struct sl_device **out_dev, struct sl_err *err) {
-    (void)index;
     struct card_source *s = (struct card_source *)(uintptr_t)source;
     struct card *c = calloc(1, sizeof *c);
     if (!c || !(c->refs = calloc(SL_MAX_EXPERTS, sizeof *c->refs))) {
@@ -584,18 +729,32 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
     c->memory_bytes = s->config.memory_bytes ? s->config.memory_bytes : (uint64_t)1 << 40;
     c->base.ops = &card_ops;
     c->base.caps = c->cpu->caps;
-    snprintf(c->base.caps.name, sizeof c->base.caps.name, "card: the CPU in disguise");
+    c->index = index;
+    if (s->config.n_cards > 1)
+        snprintf(c->base.caps.name, sizeof c->base.caps.name, "card:%u: the CPU in disguise",
+                 index);
+    else
+        snprintf(c->base.caps.name, sizeof c->base.caps.name, "card: the CPU in disguise");
     c->base.caps.host_visible = false;
     c->base.caps.integrated = s->config.integrated;
     c->base.caps.mapped_host = true;
     c->base.caps.graphs = !s->config.no_graphs;
     c->base.caps.memory_bytes = c->memory_bytes;
+    pthread_mutex_lock(&s->lock);
     s->n_open++;
+    c->next = s->cards;
+    s->cards = c;
+    pthread_mutex_unlock(&s->lock);
     *out_dev = &c->base;
     return SL_OK;
 }
 
 void card_source_init(struct card_source *s, const struct card_config *config) {
+    pthread_mutexattr_t recursive;
     *s = (struct card_source){.source = {.open = card_open, .n_devices = config->n_cards},
                               .config = *config};
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&s->lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
 }

@@ -4,12 +4,19 @@
  * Device addresses lie in mappings without access, so following one on the host faults; memory is
  * counted and runs out. Queues are late: what is enqueued runs only when somebody waits for it, so
  * that memory which is reused too early, or a dependency that was forgotten, shows as wrong bytes.
- * Ops are the CPU's own, so that whole runs can be compared with plain ones byte for byte. */
+ * Ops are the CPU's own, so that whole runs can be compared with plain ones byte for byte.
+ *
+ * A source may have several cards, for a thread each. One that follows another's signal runs that
+ * one's queue as far as it must. */
 #ifndef SL_TESTS_SUPPORT_CARD_H
 #define SL_TESTS_SUPPORT_CARD_H
 
 #include "backends/backend.h"
 #include "engine/engine.h"
+
+#include <pthread.h>
+
+struct card;
 
 struct card_config {
     uint32_t n_threads;    /* of the CPU behind it; 0 = 2 */
@@ -24,6 +31,9 @@ struct card_config {
     /* Uploads and downloads of so many bytes are refused likewise, read at each; 0 = none. */
     _Atomic uint64_t refuse_up_bytes, refuse_down_bytes;
     uint64_t fail_wait; /* of download, sync and await: likewise */
+    uint64_t fail_peer; /* of copies from other cards: likewise */
+    uint32_t fail_card; /* the one whose calls are counted, from 1; 0 = each counts its own */
+    bool no_peers;      /* cards cannot read one another's memory */
 };
 
 /* Read by tests. */
@@ -31,6 +41,8 @@ struct card_stats {
     uint64_t n_allocs, n_copies, n_waits, n_ops, n_replays, n_graphs;
     uint64_t up_bytes, down_bytes; /* by copies on those queues */
     uint64_t used_bytes, most_bytes;
+    uint64_t n_peer_copies;
+    int64_t n_signals; /* not freed */
 };
 
 /* A source for sl_engine_config.device_source. The devices it opens are the engine's. */
@@ -39,6 +51,8 @@ struct card_source {
     struct card_config config;
     struct card_stats stats; /* of all devices opened so far */
     uint32_t n_open;
+    pthread_mutex_t lock; /* of all cards, recursive; stats are the cards' while threads run */
+    struct card *cards;   /* open */
 };
 void card_source_init(struct card_source *s, const struct card_config *config);
 
