@@ -6,7 +6,7 @@ HTTP_TESTS := $(wildcard tests/http/*.test.mjs)
 ## make test-http           official npm clients and raw sockets against the binary (needs Node.js); a sanitizer's
 ##                          (MODE=asan|tsan): its report is a failed test
 test-http: $(B)/sluice tests/http/node_modules/.package-lock.json
-	@MODE=$(MODE) $(TAP_SIDE) $(foreach t,$(HTTP_TESTS),"node --test-reporter=tap $(t)")
+	@MODE=$(MODE) $(TAP_SIDE) $(if $(filter tsan,$(MODE)),--timeout 2400) $(foreach t,$(HTTP_TESTS),"node --test-reporter=tap $(t)")
 
 tests/http/node_modules/.package-lock.json: tests/http/package-lock.json
 	-cd tests/http && npm ci --no-audit --no-fund --silent

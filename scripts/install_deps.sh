@@ -1,7 +1,8 @@
 #!/bin/sh
-# install_deps.sh build|eval|test|browser|peer|dev
-# Installs what is missing for building, asking the demo model its questions, testing, testing the dashboard, comparing
-# with llama.cpp, or developing, with apt (Debian 12 and relatives). Does nothing, quickly, when everything is there.
+# install_deps.sh build|eval|test|browser|monitoring|peer|dev
+# Installs what is missing for building, asking the demo model its questions, testing, testing the dashboard or the alerts,
+# comparing with llama.cpp, or developing, with apt (Debian 12 and relatives). Does nothing, quickly, when everything is
+# there.
 # Needs root or sudo only when something is missing.
 set -eu
 
@@ -9,6 +10,7 @@ build="gcc make libc6-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev libpc
 demo="curl ca-certificates"
 test="$build $demo libcmocka-dev libasan8 libubsan1 libtsan2 openssl python3 python3-jinja2 git"
 browser="chromium fonts-dejavu-core"
+monitoring="prometheus" # for promtool; where systemd runs, the package starts a Prometheus of its own
 peer="git"
 dev="clang clang-format clang-tidy libclang-rt-14-dev"
 
@@ -17,10 +19,11 @@ build) want="$build $demo" ;;
 eval) want="$build $demo python3" ;;
 test) want="$test" ;;
 browser) want="$test $browser" ;;
+monitoring) want="$test $monitoring" ;;
 peer) want="$test $peer" ;;
 dev) want="$test $dev" ;;
 *)
-    echo "usage: install_deps.sh build|eval|test|browser|peer|dev" >&2
+    echo "usage: install_deps.sh build|eval|test|browser|monitoring|peer|dev" >&2
     exit 2
     ;;
 esac
@@ -31,7 +34,7 @@ for p in $want; do
 done
 # Node.js comes from Debian unless some node of at least version 18 is there already.
 case "${1:-build}" in
-test | browser | peer | dev)
+test | browser | monitoring | peer | dev)
     if ! { command -v node && command -v npm; } >/dev/null 2>&1 ||
         [ "$(node -e 'console.log(+process.versions.node.split(".")[0] >= 18)')" != true ]; then
         missing="$missing nodejs npm"

@@ -5,7 +5,9 @@ usage: check.py SLUICE
 
 Starts the server on the demo model (or SLUICE_TEST_MODEL), asks it something, takes its /metrics, and looks
 up every metric, label and label value of every expression: the Grafana dashboard's, the alerts', and the
-names in docs/OBSERVABILITY.md. With promtool at hand the expressions are parsed by it as well. TAP."""
+names in docs/OBSERVABILITY.md. Each alert must have unit tests in which it fires and in which it is silent. With
+promtool at hand (Debian's package prometheus; make test-alerts installs it) it parses the expressions and runs those
+tests. TAP."""
 import glob
 import json
 import os
@@ -14,7 +16,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.error
 import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -155,10 +159,51 @@ def promtool(expressions):
     return p.stdout + p.stderr if p.returncode else ""
 
 
+def untested_alerts(alerts, tests):
+    """Alerts without a test that has them fire, or without one that has them silent."""
+    with open(tests, encoding="utf-8") as f:
+        text = f.read()
+    fires = set(re.findall(r"alertname: (\S+)\n\s+exp_alerts:\n", text))
+    silent = set(re.findall(r"alertname: (\S+)\n\s+exp_alerts: \[\]\n", text))
+    return [f"{name} has no test in which it {what}" for name, _ in alert_expressions(alerts)
+            for what, names in (("fires", fires), ("is silent", silent)) if name not in names]
+
+
+def alert_tests(tests):
+    tool = shutil.which("promtool")
+    if not tool:
+        return None
+    p = subprocess.run([tool, "test", "rules", tests], capture_output=True, text=True)
+    return p.stdout + p.stderr if p.returncode else ""
+
+
+def fill_queue(url, body):
+    """Asks until somebody is refused: that status is counted from then on."""
+    refused = threading.Event()
+
+    def ask():
+        try:
+            urllib.request.urlopen(url, body).read()
+        except urllib.error.HTTPError as e:
+            if e.code == 429:
+                refused.set()
+
+    for _ in range(20):
+        clients = [threading.Thread(target=ask) for _ in range(16)]
+        for c in clients:
+            c.start()
+        for c in clients:
+            c.join()
+        if refused.is_set():
+            return
+    sys.exit("320 requests did not fill a queue of one")
+
+
 def live_metrics(sluice):
     model = os.environ.get("SLUICE_TEST_MODEL", os.path.join(ROOT, "demo", "demo.gguf"))
     # Experts streamed: what only streaming counts is counted.
-    args = [sluice, "serve", "-m", model, "--port", "0", "--ctx", "256", "--experts", "streamed"]
+    args = [sluice, "serve", "-m", model, "--port", "0", "--ctx", "256", "--experts", "streamed", "--parallel", "1",
+            "--queue", "1"]
     with tempfile.TemporaryFile("w+") as log:
         child = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=log)
         try:
@@ -180,6 +225,7 @@ def live_metrics(sluice):
                 sys.exit("the server did not become ready:\n" + log.read()[-2000:])
             body = json.dumps({"messages": [{"role": "user", "content": "What is 1 + 1?"}], "max_tokens": 5}).encode()
             urllib.request.urlopen(url + "/v1/chat/completions", body).read()
+            fill_queue(url + "/v1/chat/completions", body)
             return urllib.request.urlopen(url + "/metrics").read().decode()
         finally:
             child.terminate()
@@ -219,7 +265,12 @@ def main():
         if source != "OBSERVABILITY.md":
             every += [e for _, e in expressions]
     said = promtool(every)
-    report("promtool reads them", [said] if said else [], "" if said is not None else "there is no promtool")
+    no_tool = "" if said is not None else "there is no promtool"
+    report("promtool reads them", [said] if said else [], no_tool)
+    alerts, tests = os.path.join(MONITORING, "alerts.yml"), os.path.join(ROOT, "tests", "monitoring", "alerts_test.yml")
+    report("every alert is tested", untested_alerts(alerts, tests))
+    said = alert_tests(tests)
+    report("alerts fire and are silent when they should", [said] if said else [], no_tool)
     print(f"1..{n}")
 
 
