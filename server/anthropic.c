@@ -299,13 +299,15 @@ static bool read_output_config(struct sl_translation *t, const json_t *body,
         sl_translate_copy(t, config, "effort", "reasoning_effort");
     }
     const json_t *format = json_object_get(config, "format");
-    if (!sl_json_given(format))
+    const char *where = "output_config.format";
+    if (!sl_json_given(format)) {
         format = json_object_get(body, "output_format");
+        where = "output_format";
+    }
     if (!sl_json_given(format))
         return true;
     if (!sl_json_is(json_object_get(format, "type"), "json_schema"))
-        return sl_http_bad(e, "output_config.format",
-                           "'output_config.format.type' must be 'json_schema'");
+        return sl_http_bad(e, where, "'%s.type' must be 'json_schema'", where);
     sl_translate_schema(t, NULL, json_object_get(format, "schema"), NULL);
     return true;
 }

@@ -4,6 +4,7 @@
 #include "server/memory.h"
 #include "server/messages.h"
 #include "server/tools.h"
+#include "server/translate.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -164,18 +165,26 @@ static enum sl_status render_told(struct sl_exchange *ex, const json_t *body,
     return st;
 }
 
+const char *const sl_reasoning_efforts[] = {"none", "minimal", "low", "medium",
+                                            "high", "xhigh",   "max", NULL};
+
 /* The rendered prompt, marks inside; malloc'd. NULL: ex->error is set. */
 static char *render(struct sl_exchange *ex, const json_t *body, const json_t *tools,
                     size_t *out_len) {
     const struct sl_served *v = ex->server->served;
     struct sl_http_error *e = &ex->error;
     static const struct sl_field fields[] = {
-        {"reasoning_effort", SL_FIELD_STRING, 0, 0, 0},
         {"add_generation_prompt", SL_FIELD_BOOL, 0, 0, 0},
     };
     bool without_effect;
     if (!sl_fields_read(body, fields, sizeof fields / sizeof *fields, &without_effect, e))
         return NULL;
+    const json_t *effort = json_object_get(body, "reasoning_effort");
+    if (sl_json_given(effort) && !sl_json_one_of(effort, sl_reasoning_efforts)) {
+        sl_http_bad(e, "reasoning_effort",
+                    "'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max");
+        return NULL;
+    }
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     if (kwargs && !json_is_null(kwargs) && !json_is_object(kwargs)) {
         sl_http_bad(e, "chat_template_kwargs", "'chat_template_kwargs' must be an object, not %s",

@@ -6,6 +6,9 @@
 #include "server/params.h"
 #include "server/prompt.h"
 
+/* What `reasoning_effort` may be; ends with NULL. Templates take of it what they know. */
+extern const char *const sl_reasoning_efforts[];
+
 /* Checks the body, renders and encodes it, and starts ex->gen, or sets ex->error. about is what the
  * renderer wants to know of the request; taken over, also after a failure. */
 void sl_chat_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body,

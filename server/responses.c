@@ -120,8 +120,6 @@ static bool read_text(struct sl_translation *t, const json_t *body, struct sl_ht
 }
 
 static bool read_reasoning(struct sl_translation *t, const json_t *body, struct sl_http_error *e) {
-    static const char *const efforts[] = {"none", "minimal", "low", "medium",
-                                          "high", "xhigh",   "max", NULL};
     const json_t *reasoning = json_object_get(body, "reasoning");
     if (!sl_json_given(reasoning))
         return true;
@@ -131,7 +129,7 @@ static bool read_reasoning(struct sl_translation *t, const json_t *body, struct 
     const json_t *effort = json_object_get(reasoning, "effort");
     if (!sl_json_given(effort))
         return true;
-    if (!sl_json_one_of(effort, efforts))
+    if (!sl_json_one_of(effort, sl_reasoning_efforts))
         return sl_http_bad(e, "reasoning.effort",
                            "'reasoning.effort' must be none, minimal, low, medium, high, xhigh or "
                            "max");
@@ -228,7 +226,8 @@ static bool read_tool_choice(struct sl_translation *t, const json_t *body,
                              struct sl_http_error *e) {
     const json_t *choice = json_object_get(body, "tool_choice");
     const json_t *type = json_object_get(choice, "type");
-    if (!sl_json_given(choice) || json_is_string(choice)) {
+    static const char *const words[] = {"auto", "none", "required", NULL};
+    if (!sl_json_given(choice) || sl_json_one_of(choice, words)) {
         sl_translate_copy(t, body, "tool_choice", "tool_choice");
         return true;
     }

@@ -1,0 +1,114 @@
+// Every field that an endpoint knows, with every kind of value that it does not take: 400, and the field's name in the
+// error. null is as if the field were not there, and unknown fields are ignored.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { missing, Server } from './server.mjs';
+
+const it = (name, run) => test(name, { skip: missing }, run);
+const server = missing ? null : await Server.start();
+
+const values = [true, false, 0, -7, 1.5, 1e300, 4294967296, 'x', '', [], [5], {}, { x: 5 }];
+const is = {
+  bool: (v) => typeof v === 'boolean',
+  int: (from, to = 2147483647) => (v) => Number.isInteger(v) && v >= from && v <= to,
+  number: (from, to) => (v) => typeof v === 'number' && v >= from && v <= to,
+  string: (v) => typeof v === 'string',
+  object: (v) => typeof v === 'object' && !Array.isArray(v),
+  texts: (v) => typeof v === 'object' && !Array.isArray(v) && Object.values(v).every((x) => typeof x === 'string'),
+  array: (v) => Array.isArray(v) && v.length === 0,
+  nothing: () => false,
+};
+
+const sampling = {
+  stream: is.bool, temperature: is.number(0, 2), top_p: is.number(0, 1), top_k: is.int(-1), min_p: is.number(0, 1), typical_p: is.number(0, 1), seed: (v) => Number.isInteger(v) && Math.abs(v) < 2 ** 63,
+  presence_penalty: is.number(-2, 2), frequency_penalty: is.number(-2, 2), repeat_penalty: is.number(0.01, 100), repeat_last_n: is.int(-1), max_tokens: is.int(1),
+  stop: (v) => (typeof v === 'string' && v !== '') || (Array.isArray(v) && v.length === 0), logit_bias: (v) => is.object(v) && !('x' in v), n: is.int(1, 128), ignore_eos: is.bool, cache_prompt: is.bool,
+  timeout_s: is.number(0.001, 86400), user: is.string, metadata: is.object, service_tier: is.string, store: is.bool, response_format: is.nothing, grammar: (v) => v === '', stream_options: is.nothing,
+  safety_identifier: is.string, prompt_cache_key: is.string,
+};
+const endpoints = {
+  '/v1/chat/completions': [{ messages: [{ role: 'user', content: 'x' }] }, {
+    ...sampling, messages: is.nothing, model: (v) => is.string(v), max_completion_tokens: is.int(1), logprobs: is.bool, top_logprobs: is.nothing, tools: is.array, tool_choice: is.nothing,
+    parallel_tool_calls: is.bool, reasoning_effort: is.nothing, chat_template_kwargs: is.object, add_generation_prompt: is.bool, modalities: is.nothing, functions: is.nothing, function_call: is.nothing,
+  }],
+  '/v1/completions': [{ prompt: 'x' }, {
+    ...sampling, prompt: (v) => is.string(v) || (Array.isArray(v) && v.length === 1), model: is.string, logprobs: is.int(0, 20), echo: is.bool, suffix: (v) => v === '', best_of: is.int(1, 1),
+  }],
+  '/v1/responses': [{ input: 'x' }, {
+    input: is.string, model: is.string, stream: is.bool, temperature: sampling.temperature, top_p: sampling.top_p, top_k: sampling.top_k, min_p: sampling.min_p, seed: sampling.seed, stop: sampling.stop,
+    presence_penalty: sampling.presence_penalty, frequency_penalty: sampling.frequency_penalty, repeat_penalty: sampling.repeat_penalty, cache_prompt: is.bool, timeout_s: sampling.timeout_s,
+    max_output_tokens: is.int(1), max_tool_calls: is.int(1), top_logprobs: is.int(0, 20), parallel_tool_calls: is.bool, store: is.bool, background: (v) => v === false, instructions: is.string, metadata: is.texts,
+    user: is.string, safety_identifier: is.string, service_tier: is.string, prompt_cache_key: is.string, truncation: is.nothing, previous_response_id: is.nothing, conversation: is.nothing, prompt: is.nothing,
+    include: is.array, text: is.object, reasoning: is.object, tools: is.array, tool_choice: is.nothing, chat_template_kwargs: is.object,
+  }],
+  '/v1/messages': [{ model: 'test', max_tokens: 1, messages: [{ role: 'user', content: 'x' }] }, {
+    messages: is.nothing, model: is.string, max_tokens: is.int(1), system: (v) => is.string(v) || (Array.isArray(v) && v.length === 0), stream: is.bool, temperature: sampling.temperature, top_p: sampling.top_p, top_k: sampling.top_k,
+    stop_sequences: is.array, metadata: is.object, service_tier: is.string, thinking: is.nothing, output_config: is.object, output_format: is.nothing, tools: is.array, tool_choice: is.nothing,
+    min_p: sampling.min_p, seed: sampling.seed, cache_prompt: is.bool, timeout_s: sampling.timeout_s, presence_penalty: sampling.presence_penalty, frequency_penalty: sampling.frequency_penalty, repeat_penalty: sampling.repeat_penalty,
+  }],
+  '/tokenize': [{ content: 'x' }, { content: is.string, add_special: is.bool, parse_special: is.bool, with_pieces: is.bool }],
+  '/detokenize': [{ tokens: [1] }, { tokens: (v) => Array.isArray(v) }],
+  '/apply-template': [{ messages: [{ role: 'user', content: 'x' }] }, { messages: is.nothing, add_generation_prompt: is.bool, chat_template_kwargs: is.object, reasoning_effort: is.nothing, tools: is.array }],
+};
+// Of a message's fields those that say what is read.
+const counted = ['messages', 'model', 'system', 'thinking', 'output_config', 'output_format', 'tools', 'tool_choice'];
+endpoints['/v1/messages/count_tokens'] = [endpoints['/v1/messages'][0], Object.fromEntries(counted.map((f) => [f, endpoints['/v1/messages'][1][f]]))];
+
+const ask = async (path, body) => {
+  const r = await server.post(path, body);
+  return { status: r.status, text: await r.text() };
+};
+// The error names the field itself or a part of it: tools[0].function.name.
+const names = (said, field) => new RegExp(`'${field}['.[]`).test(said);
+
+for (const [path, [base, fields]] of Object.entries(endpoints))
+  it(`${path} names each bad field`, async () => {
+    const wrong = [];
+    for (const [field, takes] of Object.entries(fields))
+      for (const value of values.filter((v) => !takes(v))) {
+        const { status, text } = await ask(path, { ...base, [field]: value });
+        const { error } = JSON.parse(text.startsWith('{') ? text : '{}');
+        const param = error && 'param' in error; // Anthropic's errors have none
+        if (status !== 400 || !names(error.message, field) || (param && !(error.param ?? '').startsWith(field))) wrong.push(`${field}: ${JSON.stringify(value)}: ${status} ${text.slice(0, 160)}`);
+      }
+    assert.deepEqual(wrong, []);
+  });
+
+it('takes null for a field that is not there, and ignores what it does not know', async () => {
+  for (const [path, [base, fields]] of Object.entries(endpoints)) {
+    const nulls = Object.fromEntries(Object.keys(fields).filter((f) => !(f in base)).map((f) => [f, null]));
+    const limit = path === '/v1/responses' ? { max_output_tokens: 1 } : { max_tokens: 1 };
+    const { status, text } = await ask(path, { ...nulls, ...base, ...limit, unheard_of: { a: [1] } });
+    assert.equal(status, 200, `${path}: ${text.slice(0, 300)}`);
+  }
+});
+
+it('says which part of a list is wrong', async () => {
+  const chat = '/v1/chat/completions';
+  const messages = [{ role: 'user', content: 'x' }];
+  for (const [body, param, word] of [
+    [{ messages: [...messages, 5] }, 'messages[1]', 'object'],
+    [{ messages: [{ role: 'king', content: 'x' }] }, 'messages[0].role', 'system'],
+    [{ messages: [{ role: 'user', content: 5 }] }, 'messages[0].content', 'number'],
+    [{ messages: [{ role: 'user', content: [{ type: 'text' }] }] }, 'messages[0].content[0]', 'text'],
+    [{ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:,' } }] }] }, 'messages[0].content[0]', 'text only'],
+    [{ messages: [{ role: 'user', content: [{ type: 'input_audio' }] }] }, 'messages[0].content[0]', 'text only'],
+    [{ messages, stop: ['a', ''] }, 'stop', 'stop[1]'],
+    [{ messages, logit_bias: { 7: 'x' } }, 'logit_bias', '7'],
+    [{ messages, stream: true, stream_options: { include_usage: 1 } }, 'stream_options.include_usage', 'true or false'],
+    [{ messages, logprobs: true, top_logprobs: 21 }, 'top_logprobs', '20'],
+    [{ messages, reasoning_effort: 'enormous' }, 'reasoning_effort', 'high'],
+    [{ messages, response_format: { type: 'json_schema', json_schema: { name: 'x', strict: 'yes', schema: {} } } }, 'response_format.json_schema.strict', 'true or false'],
+  ]) {
+    const { status, text } = await ask(chat, body);
+    const { error } = JSON.parse(text);
+    assert.equal(status, 400, `${JSON.stringify(body)}: ${text.slice(0, 200)}`);
+    assert.ok(error.param.startsWith(param), `${JSON.stringify(body)}: ${text}`);
+    assert.ok(error.message.includes(word), text);
+  }
+  const { status, text } = await ask(chat, { messages, model: 'another' });
+  assert.equal(status, 404);
+  assert.equal(JSON.parse(text).error.param, 'model');
+});
+
+it('ends cleanly', () => server.stop());
