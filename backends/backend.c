@@ -397,6 +397,20 @@ enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
     return d->ops->router(d, a);
 }
 
+static enum sl_status check_placed(const struct sl_device *d, const struct sl_op_moe *a,
+                                   uint64_t n_all) {
+    if (!d->caps.moe_placed || d->recording)
+        return INVALID("moe: placed pairs%s", d->recording ? " recorded" : " on this device");
+    if (a->n_pairs > SL_MOE_MAX_PLACED || a->n_decode != a->n_tok || a->pairs || a->refs)
+        return INVALID("moe: %u placed pairs; at most %u, of generated rows, and no other list",
+                       a->n_pairs, SL_MOE_MAX_PLACED);
+    for (uint32_t i = 0; i < a->n_pairs; i++)
+        if (a->placed[i].pair >= n_all || (i && a->placed[i].pair <= a->placed[i - 1].pair))
+            return INVALID("moe: pair %u of the list is %u: not ascending below %llu", i,
+                           a->placed[i].pair, (unsigned long long)n_all);
+    return SL_OK;
+}
+
 enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     TRY(check_rows(d, "moe", a->n_tok, a->n_decode));
     TRY(check_dtype(d, "moe", a->gate_dtype, a->n_embd));
@@ -411,12 +425,14 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
         return INVALID("moe: %llu pairs of %u x %u; the device was configured for %u of %u x %u",
                        (unsigned long long)n_all, a->n_embd, a->n_ff, d->limits.max_pairs,
                        d->limits.max_n_embd, d->limits.max_n_ff);
-    if (a->pairs ? a->n_pairs > n_all : a->n_pairs != n_all)
+    if (a->pairs || a->placed ? a->n_pairs > n_all : a->n_pairs != n_all)
         return INVALID("moe: %u pairs listed of %llu", a->n_pairs, (unsigned long long)n_all);
     if (!a->n_pairs)
         return SL_OK;
-    if (!a->x || !a->ids || !a->pair_y || (!a->refs && !a->device_refs))
+    if (!a->x || !a->ids || !a->pair_y || (!a->refs && !a->device_refs && !a->placed))
         return INVALID("moe: a NULL argument");
+    if (a->placed)
+        TRY(check_placed(d, a, n_all));
     if (d->recording && !a->device_refs)
         return INVALID("moe: recorded with refs in host memory");
     if (d->caps.host_visible) {

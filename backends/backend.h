@@ -156,6 +156,13 @@ struct sl_expert_ref {
     const void *gate, *up, *down;
 };
 
+/* A pair, and where its expert is. */
+struct sl_placed_pair {
+    struct sl_expert_ref ref;
+    uint32_t pair;
+};
+#define SL_MOE_MAX_PLACED 16u
+
 /* For each listed pair p = t*k + r, with e = ids[p]:
  *   pair_y[p,:] = down_e( silu(gate_e x[t]) * (up_e x[t]) )          (SwiGLU, Shazeer 2020)
  * x [n_tok, n_embd]; ids [n_tok, k] < n_expert; pair_y [n_tok*k, n_embd].
@@ -170,6 +177,9 @@ struct sl_op_moe {
     const struct sl_expert_ref *refs; /* [n_expert] in host memory, or NULL and */
     const struct sl_expert_ref
         *device_refs; /* [n_expert] in device memory, read when the op runs */
+    /* [n_pairs] in host memory, instead of pairs and refs: so few that they travel with the launch
+     * (caps.moe_placed). Generated rows alone, at most SL_MOE_MAX_PLACED pairs. */
+    const struct sl_placed_pair *placed;
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
     /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
@@ -227,6 +237,10 @@ struct sl_device_caps {
     bool integrated;                   /* shares the host's memory */
     bool mapped_host;                  /* kernels can read host memory: sl_device_map_host() */
     bool graphs;                       /* sl_device_record() */
+    bool moe_placed;                   /* sl_op_moe takes placed */
+    bool told;                         /* what copies on OPS of at most SL_TOLD_MAX_BYTES, whole
+                                          words, write to mapped memory the host sees word by word,
+                                          while the queue runs on */
     bool rows_alike;                   /* generated and prompt rows give the same bits */
     uint32_t arithmetic;               /* raised whenever any op's result changes in a bit, so that
                                           what an older program kept on disk is not used; 0 = not
@@ -337,6 +351,8 @@ void sl_device_unmap_host(struct sl_device *d, void *host, size_t bytes);
  * the host's own address; both sides are borrowed until the copy has run. */
 enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
                               size_t bytes) SL_MUST_CHECK;
+
+#define SL_TOLD_MAX_BYTES 2048u
 
 /* Points are kept in a ring: marking waits for the oldest one when SL_QUEUE_POINTS are open. */
 #define SL_QUEUE_POINTS 256u

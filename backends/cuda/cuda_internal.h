@@ -86,6 +86,7 @@ struct sl_cuda_queue {
 struct sl_cuda_mapped {
     const char *host; /* NULL: free */
     size_t bytes;
+    uint64_t device; /* as kernels see it */
 };
 
 struct sl_cuda {

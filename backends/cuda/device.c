@@ -205,7 +205,7 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
              info.cc);
     caps->memory_bytes = info.memory_bytes;
     caps->integrated = info.integrated;
-    caps->graphs = true;
+    caps->graphs = caps->moe_placed = caps->told = true;
     sl_cuda_ops_caps(c, caps);
     sl_debug("cuda:%d: %s, %llu MiB, %s, %u multiprocessors, driver for CUDA %d.%d", c->ordinal,
              info.name, (unsigned long long)(info.memory_bytes >> 20),

@@ -120,7 +120,7 @@ enum sl_status sl_cuda_map_host(struct sl_device *d, void *host, size_t bytes, v
     }
     sl_debug("cuda:%d: %zu bytes of host memory mapped", c->ordinal, bytes);
     sl_count(device_mapped_bytes, bytes);
-    *entry = (struct sl_cuda_mapped){host, bytes};
+    *entry = (struct sl_cuda_mapped){host, bytes, first};
     *out_addr = (void *)(uintptr_t)first;
     return SL_OK;
 }

@@ -68,6 +68,12 @@ static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode
                             .tok_begin = r->tok_begin,
                             .tok_end = r->tok_end,
                             .mode = mode};
+    _Static_assert(SL_MOE_PLACED == SL_MOE_MAX_PLACED, "one limit");
+    for (; a->placed && k.n_placed < a->n_pairs; k.n_placed++) {
+        const struct sl_placed_pair *p = &a->placed[k.n_placed];
+        k.placed[k.n_placed] =
+            (struct sl_karg_placed){{p->ref.gate, p->ref.up, p->ref.down}, p->pair};
+    }
     uint32_t at_once = sl_cuda_vec_at_once(t, k.n_in);
     if (mode == SL_MOE_GATE_UP)
         at_once /= 2; /* each is two rows of weights */
@@ -169,7 +175,9 @@ static enum sl_status begin(struct run *r) {
     r->tok_end = a->n_tok;
     r->l = lay_out(r->c->scratch, a->n_tok, a->n_pairs, a->n_expert, a->n_embd, a->n_ff);
     r->refs = a->device_refs;
-    return r->refs ? SL_OK : sl_cuda_push(r->c, a->refs, a->n_expert * sizeof *a->refs, &r->refs);
+    return r->refs || a->placed
+               ? SL_OK
+               : sl_cuda_push(r->c, a->refs, a->n_expert * sizeof *a->refs, &r->refs);
 }
 
 enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
@@ -178,7 +186,7 @@ enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
     bool any_float = sl_cuda_is_float(a->gate_dtype) || sl_cuda_is_float(a->up_dtype) ||
                      sl_cuda_is_float(a->down_dtype);
     if (!any_float)
-        return a->n_pairs < SL_CUDA_SORT_MIN_PAIRS ? vec_all(&r) : grouped(&r);
+        return a->placed || a->n_pairs < SL_CUDA_SORT_MIN_PAIRS ? vec_all(&r) : grouped(&r);
     if (a->n_decode) {
         r.tok_end = a->n_decode;
         SL_TRY(vec_all(&r));

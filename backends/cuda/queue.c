@@ -2,6 +2,8 @@
 #include "backends/cuda/cuda_internal.h"
 #include "common/log.h"
 
+#define TELL_THREADS 128u
+
 enum sl_status sl_cuda_queues_init(struct sl_cuda *c) {
     for (int q = 0; q < SL_QUEUES; q++) {
         int result = c->driver.stream_create(&c->queue[q].stream, SL_CU_STREAM_NON_BLOCKING);
@@ -38,10 +40,34 @@ static size_t in_one_piece(const struct sl_cuda *c, const void *p, size_t bytes)
     return bytes;
 }
 
+/* The address under which kernels know a stretch of mapped memory; 0: it is not all mapped. */
+static uint64_t mapped_address(const struct sl_cuda *c, const void *p, size_t bytes) {
+    for (uint32_t i = 0; i < SL_CUDA_MAX_MAPPED; i++) {
+        const struct sl_cuda_mapped *m = &c->mapped[i];
+        uintptr_t from = (uintptr_t)m->host, at = (uintptr_t)p;
+        if (m->host && at >= from && at - from < m->bytes && bytes <= m->bytes - (at - from))
+            return m->device + (at - from);
+    }
+    return 0;
+}
+
+/* A few words for the host: a kernel's stores are there sooner than what a copy engine carries. */
+static enum sl_status tell(struct sl_cuda *c, uint64_t dst, const void *src, size_t bytes) {
+    struct sl_karg_tell k = {(const uint32_t *)src, (uint32_t *)(uintptr_t)dst,
+                             (uint32_t)(bytes / sizeof(uint32_t))};
+    return sl_cuda_launch(c, SL_KERNEL_tell, (struct sl_dim3){1, 1, 1},
+                          (struct sl_dim3){TELL_THREADS, 1, 1}, 0, &k, sizeof k);
+}
+
 enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
                             size_t bytes) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
+    bool words = bytes && bytes <= SL_TOLD_MAX_BYTES && bytes % sizeof(uint32_t) == 0 &&
+                 ((uintptr_t)dst | (uintptr_t)src) % sizeof(uint32_t) == 0;
+    uint64_t there = !status && q == SL_QUEUE_OPS && words ? mapped_address(c, dst, bytes) : 0;
+    if (there && !mapped_address(c, src, bytes))
+        return tell(c, there, src, bytes);
     /* One address space: the driver sees from the addresses which way it goes. */
     for (size_t done = 0, n; !status && done < bytes; done += n) {
         char *to = (char *)dst + done;

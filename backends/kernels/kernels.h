@@ -120,11 +120,17 @@ struct sl_karg_matvec {
  *   UP       h[i,:] = silu(h[i,:]) * (up x)
  *   DOWN     y[p,:] = down h[i,:]
  * Pairs of tokens outside [tok_begin, tok_end) are left out. grid (row blocks, n_pairs).
+ * n_placed: pair i and where its expert is are in placed[i] instead of pairs, ids and refs.
  * moe_down does DOWN for all k pairs of a token and then sums as moe_combine:
  * sum_y[t,:] += sum_r weights[t,r] * y[t*k+r,:]. grid (row blocks, n_tok). */
 enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
 #define SL_MOE_DOWN_ROWS  8u
 #define SL_MOE_DOWN_MAX_K 16u
+#define SL_MOE_PLACED     16u
+struct sl_karg_placed {
+    struct sl_karg_ref ref;
+    uint32_t pair;
+};
 struct sl_karg_moe {
     const float *x;
     float *h, *y;
@@ -134,6 +140,8 @@ struct sl_karg_moe {
     uint32_t k_inverse; /* moe_down: 65536 / k, rounded up */
     const float *weights;
     float *sum_y;
+    uint32_t n_placed;
+    struct sl_karg_placed placed[SL_MOE_PLACED];
 };
 
 /* Sorts listed pairs by expert and cuts them into tiles of at most tile_n, one block.
@@ -305,6 +313,14 @@ struct sl_karg_gather {
     uint32_t n_out, n;
 };
 
+/* dst[i] = src[i], i < n: a small copy to the host's memory, which sees each word as it comes. One
+ * block. */
+struct sl_karg_tell {
+    const uint32_t *src;
+    uint32_t *dst;
+    uint32_t n;
+};
+
 /* X(name, argument struct) for each kernel. */
 #define SL_KERNELS(X)                                                                              \
     X(fill, struct sl_karg_fill)                                                                   \
@@ -333,6 +349,7 @@ struct sl_karg_gather {
     X(silu_mul, struct sl_karg_silu_mul)                                                           \
     X(add_gated, struct sl_karg_add_gated)                                                         \
     X(gather_rows, struct sl_karg_gather)                                                          \
+    X(tell, struct sl_karg_tell)                                                                   \
     X(fused_route, struct sl_karg_route)                                                           \
     X(fused_qkv, struct sl_karg_qkv)
 

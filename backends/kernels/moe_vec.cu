@@ -7,10 +7,11 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
     __shared__ float carry[1][32];
     sl_grid_begin();
     uint32_t lane = threadIdx.x % 32;
-    uint32_t i = blockIdx.y, pair = a.pairs ? a.pairs[i] : i, tok = pair / a.k;
+    uint32_t i = blockIdx.y, pair = a.n_placed ? a.placed[i].pair : a.pairs ? a.pairs[i] : i;
+    uint32_t tok = pair / a.k;
     if (tok < a.tok_begin || tok >= a.tok_end)
         return;
-    const struct sl_karg_ref ref = a.refs[a.ids[pair]];
+    const struct sl_karg_ref ref = a.n_placed ? a.placed[i].ref : a.refs[a.ids[pair]];
     bool both = a.mode == SL_MOE_GATE_UP, down = a.mode == SL_MOE_DOWN;
     const uint8_t *w0 = (const uint8_t *)(down                  ? ref.down
                                           : a.mode == SL_MOE_UP ? ref.up

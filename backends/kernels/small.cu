@@ -195,6 +195,12 @@ extern "C" __global__ void sl_k_gather_rows(SL_KERNEL_ARGS(sl_karg_gather, a)) {
         a.y[j * a.n + i] = a.x[(size_t)a.rows[j] * a.n + i];
 }
 
+extern "C" __global__ void sl_k_tell(SL_KERNEL_ARGS(sl_karg_tell, a)) {
+    sl_grid_begin();
+    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
+        *(volatile uint32_t *)&a.dst[i] = a.src[i];
+}
+
 static_assert(SL_MAX_EXPERTS == 1024, "a thread an expert");
 /* One block. Pairs of an expert may come in any order: a row's result does not depend on it. */
 extern "C" __global__ void __launch_bounds__(1024)

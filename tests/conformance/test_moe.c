@@ -25,9 +25,23 @@ static size_t part_bytes(enum sl_dtype t, uint32_t n_in, uint32_t n_out) {
     return sl_dtype_row_bytes(t, n_in) * n_out;
 }
 
+/* Few listed pairs of generated rows go with the launch, where the device takes them so. */
+static void place(const struct sl_device *d, const struct moe_case *c, struct sl_op_moe *op,
+                  struct sl_placed_pair *placed) {
+    if (!d->caps.moe_placed || !c->op.pairs || op->n_pairs > SL_MOE_MAX_PLACED ||
+        op->n_decode != op->n_tok)
+        return;
+    for (uint32_t i = 0; i < op->n_pairs; i++)
+        placed[i] = (struct sl_placed_pair){op->refs[c->op.ids[c->op.pairs[i]]], c->op.pairs[i]};
+    op->placed = placed;
+    op->pairs = NULL;
+    op->refs = NULL;
+}
+
 static void run(struct sl_device *d, const void *ctx, void *out) {
     const struct moe_case *c = ctx;
     struct sl_op_moe op = c->op;
+    struct sl_placed_pair placed[SL_MOE_MAX_PLACED];
     size_t up_bytes = part_bytes(op.up_dtype, op.n_embd, op.n_ff);
     size_t gate_bytes = part_bytes(op.gate_dtype, op.n_embd, op.n_ff);
     size_t down_bytes = part_bytes(op.down_dtype, op.n_ff, op.n_embd);
@@ -45,6 +59,7 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     op.pairs = op.pairs ? conf_put(d, op.pairs, (size_t)op.n_pairs * 4) : NULL;
     float *y = calloc(n_y, 4); /* pairs that are not listed stay as they are */
     op.pair_y = conf_put(d, y, n_y * 4);
+    place(d, c, &op, placed);
     conf_ok(sl_op_moe(d, &op));
     conf_get(d, out, op.pair_y, n_y * 4);
     free(refs);
@@ -168,6 +183,10 @@ static void test_pairs(void) {
             for (uint32_t j = 0; j < n_embd; j++)
                 assert_true(y[p * n_embd + j] == (listed ? all[p * n_embd + j] : 0.0f));
         }
+        struct moe_case few = some;
+        few.op.n_decode = few.op.n_tok;
+        few.op.n_pairs = some.op.n_pairs < SL_MOE_MAX_PLACED ? some.op.n_pairs : SL_MOE_MAX_PLACED;
+        case_of("few pairs of generated rows", &few);
         float *row = conf_host((size_t)c.op.k * n_embd * 4);
         for (uint32_t t = 0; t < c.op.n_tok; t += 1 + t / 2) {
             struct moe_case alone = c;

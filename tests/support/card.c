@@ -540,7 +540,7 @@ static enum sl_status card_replay(struct sl_device *d, struct sl_graph *graph) {
     struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
     e->kind = REPLAY;
     e->graph = graph;
-    return SL_OK;
+    return c->source->config.told ? run_all(c, SL_QUEUE_OPS) : SL_OK;
 }
 
 static void card_graph_free(struct sl_device *d, struct sl_graph *graph) {
@@ -600,15 +600,23 @@ CARD_OP(matmul, translate_matmul(c, &a))
 static enum sl_status run_moe(struct card *c, const struct entry *e) {
     struct sl_op_moe a = e->moe;
     const struct sl_expert_ref *refs = e->owned ? e->owned : real(c, a.device_refs);
+    const struct sl_placed_pair *placed = a.placed ? e->owned : NULL;
+    uint32_t pairs[SL_MOE_MAX_PLACED];
     R(x), R(ids), R(pairs), R(pair_y);
     memset(c->refs, 0, SL_MAX_EXPERTS * sizeof *c->refs);
     for (uint32_t i = 0; i < a.n_pairs; i++) {
-        uint32_t id = a.ids[a.pairs ? a.pairs[i] : i];
-        c->refs[id] = (struct sl_expert_ref){real(c, refs[id].gate), real(c, refs[id].up),
-                                             real(c, refs[id].down)};
+        uint32_t pair = placed ? placed[i].pair : a.pairs ? a.pairs[i] : i, id = a.ids[pair];
+        const struct sl_expert_ref *ref = placed ? &placed[i].ref : &refs[id];
+        if (placed)
+            pairs[i] = pair;
+        c->refs[id] =
+            (struct sl_expert_ref){real(c, ref->gate), real(c, ref->up), real(c, ref->down)};
     }
+    if (placed)
+        a.pairs = pairs;
     a.refs = c->refs;
     a.device_refs = NULL;
+    a.placed = NULL;
     return sl_op_moe(c->cpu, &a);
 }
 
@@ -623,11 +631,14 @@ static enum sl_status card_moe(struct sl_device *d, const struct sl_op_moe *a) {
     e->kind = OP;
     e->run = run_moe;
     e->moe = *a;
-    if (a->refs) { /* the host's array is free again when the call returns */
-        e->owned = malloc(a->n_expert * sizeof *a->refs);
+    /* The host's array is free again when the call returns. */
+    const void *mine = a->placed ? (const void *)a->placed : a->refs;
+    size_t bytes = a->placed ? a->n_pairs * sizeof *a->placed : a->n_expert * sizeof *a->refs;
+    if (mine) {
+        e->owned = malloc(bytes);
         if (!e->owned)
             die("no memory", NULL);
-        memcpy(e->owned, a->refs, a->n_expert * sizeof *a->refs);
+        memcpy(e->owned, mine, bytes);
     }
     return SL_OK;
 }
@@ -738,6 +749,8 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
     c->base.caps.host_visible = false;
     c->base.caps.integrated = s->config.integrated;
     c->base.caps.mapped_host = true;
+    c->base.caps.moe_placed = !s->config.no_placed;
+    c->base.caps.told = s->config.told;
     c->base.caps.graphs = !s->config.no_graphs;
     c->base.caps.memory_bytes = c->memory_bytes;
     pthread_mutex_lock(&s->lock);

@@ -23,7 +23,8 @@ struct card_config {
     uint32_t n_cards;      /* that the source has, all alike; 0 = 1 */
     uint64_t memory_bytes; /* 0 = 1 TiB */
     bool eager_copies;     /* what UP and DOWN are given runs at once, while ops are late */
-    bool integrated, no_graphs;
+    bool integrated, no_graphs, no_placed;
+    bool told; /* replays run at once, and the host sees what they copied: caps.told */
     /* Faults: the number, from 1, of the call that fails; 0 = none. */
     uint64_t fail_alloc; /* of alloc: out of memory */
     uint64_t fail_copy;  /* of copy: the card is lost from then on */
