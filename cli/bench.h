@@ -22,6 +22,7 @@ struct sl_bench_counts {
     uint64_t experts, expert_bytes;         /* computed, each once a layer and step */
     uint64_t hits, host_hits, late, misses; /* hits: where the device computes */
     uint64_t promotions, demotions;         /* between the tiers of a device that is apart */
+    uint64_t early, early_used;             /* copied to that before their layer asked */
     uint64_t link_up_bytes, link_down_bytes, link_read_bytes;
     uint64_t missed_bytes;  /* of late and misses */
     uint64_t prefetch_used; /* of hits: read ahead a moment ago */

@@ -95,11 +95,11 @@ static void print_tiers(const struct sl_bench_test *t) {
     uint64_t tokens = (uint64_t)t->n_reps * t->parallel * (t->n_gen ? t->n_gen + 1 : t->n_prompt);
     printf("%s tiers: %.1f %% on the device, %.1f %% in host memory, %.1f %% on disk; a token read "
            "%.2f MB in place, took %.2f MB up and %.2f MB down (%" PRIu64 " experts up, %" PRIu64
-           " down)\n",
+           " down; %" PRIu64 " copied early, %" PRIu64 " of them wanted)\n",
            t->name, 100 * ratio(c->hits, asked), 100 * ratio(c->host_hits, asked),
            100 * ratio(c->late + c->misses, asked), ratio(c->link_read_bytes, tokens) * 1e-6,
            ratio(c->link_up_bytes, tokens) * 1e-6, ratio(c->link_down_bytes, tokens) * 1e-6,
-           c->promotions, c->demotions);
+           c->promotions, c->demotions, c->early, c->early_used);
 }
 
 static void print_experts(const struct sl_bench *b, const struct sl_bench_test *t) {
@@ -220,6 +220,8 @@ static void put_experts(const struct sl_bench *b, const struct sl_bench_test *t,
     put_n(j, "expert_host_hits", c->host_hits);
     put_n(j, "expert_promotions", c->promotions);
     put_n(j, "expert_demotions", c->demotions);
+    put_n(j, "expert_early", c->early);
+    put_n(j, "expert_early_used", c->early_used);
     put_n(j, "link_up_bytes", c->link_up_bytes);
     put_n(j, "link_down_bytes", c->link_down_bytes);
     put_n(j, "link_read_bytes", c->link_read_bytes);

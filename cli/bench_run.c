@@ -118,6 +118,8 @@ static struct sl_bench_counts count_now(void) {
         .host_hits = READ(expert_host_hits_total),
         .promotions = READ(expert_promotions_total),
         .demotions = READ(expert_demotions_total),
+        .early = READ(expert_early_total) + READ(expert_guessed_total),
+        .early_used = READ(expert_early_used_total) + READ(expert_guessed_used_total),
         .link_up_bytes = READ(link_up_bytes_total),
         .link_down_bytes = READ(link_down_bytes_total),
         .link_read_bytes = READ(link_read_bytes_total),

@@ -142,6 +142,12 @@ bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
            j->layers < j->quiet_layer;
 }
 
+bool sl_fetch_wants_guess(const struct sl_fetch *f, uint32_t n_rows) {
+    const struct sl_ahead_judge *j = &f->judge;
+    return !f->no_lookahead && f->tiers && n_rows <= SL_FETCH_AHEAD_ROWS &&
+           (sl_tiers_guesses(f->tiers) || j->layers < j->quiet_layer);
+}
+
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
     struct sl_ahead *a = &f->ahead;
     a->layer = routed_layer;
@@ -160,6 +166,10 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
         add(f, routed_layer, id);
     }
     memset(f->in_call, 0, f->layout->n_expert);
+    if (f->tiers)
+        sl_tiers_guess(f, a->ids, a->n);
+    if (f->tiers && !(f->judge.on && f->judge.layers < f->judge.quiet_layer))
+        a->n = 0; /* what is on disk is not read early now */
     sl_fetch_pump(f);
 }
 

@@ -481,6 +481,8 @@ static uint32_t reads_to_await(const struct sl_fetch *f) {
     uint32_t n = f->n_loading;
     if (is_wave(f))
         return (n + 3) / 4;
+    if (f->tiers && f->rows.n == f->rows.n_decode)
+        return 1; /* it goes up while the others are read */
     if (f->n_wanted || n > 2 * f->layout->k)
         return n / 2;
     return n > 1 && (n - 1) * f->expert_ns > SPLIT_NS ? n - 1 : n;
@@ -528,8 +530,11 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
             give_back(f);
             return st;
         }
-        if (!f->n_held && !f->n_wanted)
+        if (!f->n_held && !f->n_wanted) {
+            if (f->tiers)
+                sl_tiers_copy_next(f);
             return SL_OK;
+        }
         if (give_up && give_up->asked(give_up->ctx)) {
             give_back(f);
             return sl_fail(err, SL_ERR_CANCELED, "canceled");
@@ -559,6 +564,10 @@ const struct sl_cache_stats *sl_fetch_cache_stats(const struct sl_fetch *f) {
 
 struct sl_heat *sl_fetch_heat(struct sl_fetch *f) {
     return f->heat;
+}
+
+bool sl_fetch_is_reading(const struct sl_fetch *f) {
+    return f->n_reading > 0;
 }
 
 void sl_fetch_count_hits(struct sl_fetch *f, uint32_t n) {

@@ -95,9 +95,15 @@ void sl_fetch_forget(struct sl_fetch *f);
  * prompt rows or more rows than that. The answer comes from trials of some tokens: how long steps
  * wait for the disk with it and without. */
 bool sl_fetch_wants_ahead(const struct sl_fetch *f);
+/* The same for a device whose memory is apart, decided before a step of n_rows generated rows: what
+ * is in the host's memory may then go up early, too. */
+bool sl_fetch_wants_guess(const struct sl_fetch *f, uint32_t n_rows);
+/* Are reads under way that a guess should follow at once? Else it can wait until the layer's calls
+ * have been made. */
+bool sl_fetch_is_reading(const struct sl_fetch *f);
 /* The router of that layer, run early, chose these [n], k for each row, surest first; duplicates
- * are fine. Between begin and run of the layer before. Read behind what that layer needs, no more
- * than the disk can while a layer is computed. */
+ * are fine. Between begin of the layer before and its own. Read behind what that layer needs, no
+ * more than the disk can while a layer is computed. */
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n);
 
 /* ---- when nothing runs ---- */

@@ -174,6 +174,11 @@ void sl_fetch_pace_beside(struct sl_fetch *f) {
 }
 
 bool sl_fetch_pace_wait(struct sl_fetch *f) {
+    if (f->tiers && is_decode(f) && !f->n_wanted && f->n_loading) {
+        sl_reader_wait(f->reader, 1, LOOK_NS); /* it goes up while the others are read */
+        learn_speed(f, requests_left(f));
+        return true;
+    }
     if (f->tiers || !is_decode(f) || f->n_wanted || !f->n_loading || !sl_reader_can_look(f->reader))
         return false;
     if (!f->hold && sl_reader_look(f->reader, 0) > 0)

@@ -9,8 +9,9 @@
 
 /* Warm experts that one call copies up. */
 #define WARM_BATCH 8u
-/* Experts that pass through the window in one layer, in layers' top-k. */
-#define WINDOW_TOP_K 2u
+/* Slots of the window, in layers' top-k: for prompts a few groups of experts on their way while
+ * another is computed; for generated rows a layer's misses and what the next one may need. */
+#define WINDOW_TOP_K 4u
 /* Slots begin at whole blocks on the device too. */
 #define ALIGN_BYTES 4096u
 
@@ -28,8 +29,9 @@ size_t sl_tiers_host_bytes(const struct sl_expert_layout *l, uint32_t n_slots, u
     return sizeof *t + (size_t)l->n_layer * l->n_expert * sizeof *t->at +
            l->n_expert *
                (sizeof *t->hits + sizeof *t->group + sizeof *t->moves + sizeof *t->going_down) +
-           WINDOW_TOP_K * l->k * sizeof *t->once + kept_cap(l) * sizeof *t->kept +
-           sl_cache_bytes(&shape, n_slots) + args_bytes(l, max_rows) +
+           WINDOW_TOP_K * l->k * (sizeof *t->once + sizeof *t->window.slots) +
+           kept_cap(l) * sizeof *t->kept + sl_cache_bytes(&shape, n_slots) +
+           args_bytes(l, max_rows) +
            n_slots * sizeof(struct sl_expert_id); /* of the warm-up's list */
 }
 
@@ -54,9 +56,9 @@ static enum sl_status create_cache(struct sl_tiers *t, const uint32_t *class_slo
     for (uint32_t c = 0; c < l->n_class; c++)
         slot_bytes[c] = l->classes[c].slot.slot_bytes;
     size_t bytes = sl_slots_size_bytes(slot_bytes, class_slots, l->n_class);
-    t->n_window = WINDOW_TOP_K * l->k;
-    t->window_slot_bytes = largest_slot(l);
-    t->memory_bytes = bytes + ALIGN_BYTES + t->n_window * t->window_slot_bytes;
+    t->window.n = WINDOW_TOP_K * l->k;
+    t->window.slot_bytes = largest_slot(l);
+    t->memory_bytes = bytes + ALIGN_BYTES + t->window.n * t->window.slot_bytes;
     enum sl_status st = sl_device_alloc(t->dev, t->memory_bytes, &t->memory);
     if (st != SL_OK) {
         t->memory = NULL;
@@ -64,7 +66,7 @@ static enum sl_status create_cache(struct sl_tiers *t, const uint32_t *class_slo
                        (double)bytes / 0x1p20, t->dev->caps.name);
     }
     uintptr_t base = ((uintptr_t)t->memory + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    t->window = (char *)base + bytes;
+    t->window.base = (char *)base + bytes;
     const struct sl_slab place = {.base = (uint8_t *)base, .size_bytes = bytes};
     st = sl_slots_init(&t->slots, &place, 0, slot_bytes, class_slots, l->n_class, err);
     return st == SL_OK ? sl_cache_create(&(struct sl_cache_config){.heat = t->heat,
@@ -95,8 +97,10 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
     t->going_down = calloc(l->n_expert, sizeof *t->going_down);
     t->moves = calloc(l->n_expert, sizeof *t->moves);
     t->once = calloc(WINDOW_TOP_K * l->k, sizeof *t->once);
+    t->window.slots = calloc(WINDOW_TOP_K * l->k, sizeof *t->window.slots);
     enum sl_status st = SL_OK;
-    if (!t->at || !t->kept || !t->hits || !t->group || !t->going_down || !t->moves || !t->once)
+    if (!t->at || !t->kept || !t->hits || !t->group || !t->going_down || !t->moves || !t->once ||
+        !t->window.slots)
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the table of device slots");
     else
         memset(t->at, 0xff, t->n_all * sizeof *t->at);
@@ -154,6 +158,7 @@ void sl_tiers_destroy(struct sl_tiers **pt) {
     free(t->going_down);
     free(t->moves);
     free(t->once);
+    free(t->window.slots);
     free(t);
     *pt = NULL;
 }
@@ -194,10 +199,19 @@ static void let_go(struct sl_tiers *t, const struct sl_tiers_kept *k) {
     sl_cache_release(k->host ? t->host : t->cache, &k->lease, 1);
 }
 
-/* All that was enqueued has run. */
+/* All that ops read has run. Copies that no op has waited for may still be under way. */
 void sl_tiers_settle(struct sl_tiers *t, uint64_t now_ns) {
-    for (; t->n_kept; t->n_kept--, t->kept_head = (t->kept_head + 1) % t->kept_cap)
-        let_go(t, &t->kept[t->kept_head]);
+    for (uint32_t n = t->n_kept; n; n--) {
+        struct sl_tiers_kept k = t->kept[t->kept_head];
+        t->kept_head = (t->kept_head + 1) % t->kept_cap;
+        t->n_kept--;
+        if (k.queue == SL_QUEUE_UP && k.point &&
+            sl_device_passed(t->dev, k.queue, k.point) == SL_AGAIN)
+            t->kept[(t->kept_head + t->n_kept++) % t->kept_cap] = k;
+        else
+            let_go(t, &k);
+    }
+    sl_window_settle(&t->window);
     for (; t->n_going_down; t->n_going_down--)
         sl_cache_filled(t->host, t->going_down[t->n_going_down - 1], SL_OK, now_ns);
     t->up_open = false;
@@ -292,18 +306,17 @@ static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, const c
     return SL_OK;
 }
 
-/* Copies an expert from its host slot to the device slot of a fill that has been started. The slot
- * counts as filled: all ops enqueued after sl_tiers_up_done see it. */
-enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_fill *fill,
-                                uint32_t host_slot) {
+/* The slot counts as filled: all ops enqueued after sl_tiers_up_done see it. */
+enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *move) {
     struct sl_tiers *t = f->tiers;
+    const struct sl_fill *fill = &move->fill;
     char *slot = sl_tiers_slot(t, fill->lease.slot);
     size_t from, bytes;
     enum sl_status st = fill->evicted ? demote(f, fill->victim, slot) : SL_OK;
     sl_tiers_payload(t, fill->id, &from, &bytes);
     if (st == SL_OK)
-        st = sl_device_copy(t->dev, SL_QUEUE_UP, slot + from,
-                            sl_slots_at(f->slots, host_slot) + from, bytes);
+        st =
+            sl_device_copy(t->dev, SL_QUEUE_UP, slot + from, (const char *)move->src + from, bytes);
     sl_cache_filled(t->cache, fill->lease, st, sl_fetch_now(f));
     if (st != SL_OK)
         return st;
@@ -314,6 +327,21 @@ enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_fill *fill,
     t->stats.promotions++;
     t->stats.up_bytes += bytes;
     sl_count(expert_promotions_total, 1);
+    sl_count(link_up_bytes_total, move->link ? bytes : 0);
+    return SL_OK;
+}
+
+enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, const void *src,
+                                  struct sl_window_slot *to) {
+    struct sl_tiers *t = f->tiers;
+    size_t from, bytes;
+    sl_tiers_payload(t, id, &from, &bytes);
+    if (to->used)
+        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_OPS, to->used));
+    to->used = 0;
+    SL_TIERS_TRY(sl_device_copy(t->dev, SL_QUEUE_UP, sl_window_at(&t->window, to) + from,
+                                (const char *)src + from, bytes));
+    t->stats.up_bytes += bytes;
     sl_count(link_up_bytes_total, bytes);
     return SL_OK;
 }
@@ -360,7 +388,8 @@ void sl_tiers_warm(struct sl_fetch *f) {
             !sl_cache_prefetch(t->cache, SL_PREFETCH_WARMUP, &id, 1, sl_fetch_now(f), &fill))
             continue;
         struct sl_lease lease = sl_tiers_pin(t->host, id, sl_fetch_now(f));
-        st = sl_tiers_copy_up(f, &fill, lease.slot);
+        const struct sl_tiers_move move = {fill, sl_slots_at(f->slots, lease.slot), true};
+        st = sl_tiers_copy_up(f, &move);
         if (st == SL_OK)
             st = sl_device_mark(t->dev, SL_QUEUE_UP, &point);
         if (st == SL_OK)
@@ -384,6 +413,7 @@ void sl_tiers_forget(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
     (void)!sl_device_sync(t->dev); /* what cannot be waited for any more is told by the next op */
     sl_tiers_give_back(t);
+    sl_tiers_ahead_forget(t);
     sl_tiers_settle(t, sl_fetch_now(f));
     if (t->cache)
         sl_cache_forget(t->cache);

@@ -5,9 +5,9 @@
  *
  * - What is on the device is leased there and needs nothing of the host.
  * - What is in a host slot is copied up first: into a slot of its own when its heat is clearly
- *   above that of the coldest expert there, or when several rows need it and reading in place would
- *   cross the link for each of them; else into a small window for this one use, which costs the
- *   link no more than reading in place. When the window is full the kernels read it in place.
+ *   above that of the coldest expert there; else into a small window for this one use, which costs
+ *   the link less than kernels that read it in place. Between two layers, when the link would idle,
+ *   the window takes what the next layer will probably need.
  * - What must leave the device goes down to a host slot, if the host has not got it and its heat
  *   earns it one. Host slots whose expert is on the device are the first to be given to others, so
  *   that the tiers together hold as much as they can.
@@ -41,6 +41,7 @@ struct sl_tiers_stats {
     uint64_t promotions, demotions;
     uint64_t up_bytes, down_bytes; /* copied */
     uint64_t in_place_bytes;       /* read over the link by kernels, for each row that needs them */
+    uint64_t early, early_used;    /* copied before their layer asked; and wanted by it */
 };
 
 /* Adds the tier to a fetch that holds no expert yet. On a failure the fetch is as it was. */
@@ -76,6 +77,13 @@ bool sl_tiers_pending(const struct sl_tiers *t);
 enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) SL_MUST_CHECK;
 /* Waits for the oldest work that leases are kept for and gives them back. False: there is none. */
 enum sl_status sl_tiers_drain(struct sl_tiers *t, bool *out_any) SL_MUST_CHECK;
+/* All calls of a layer of prompt rows have been made: copies what the next layer will probably
+ * need, as far as the window goes. */
+void sl_tiers_copy_next(struct sl_fetch *f);
+/* Would the next guess be followed? Judged by how many were right. */
+bool sl_tiers_guesses(const struct sl_tiers *t);
+/* The next layer's router, run early, chose these, surest first. After the layer's own copies. */
+void sl_tiers_guess(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n);
 /* Gives up what is leased on the device and not yet computed. */
 void sl_tiers_give_back(struct sl_tiers *t);
 /* Copies the hottest experts of the warm-up that have come to the host into free device slots. */

@@ -1,17 +1,42 @@
 /* Inside the tier of the device: expert_tiers.c has its slots and copies, expert_tiers_layer.c what
- * one layer of one step does with them. */
+ * one layer of one step does with them, expert_tiers_ahead.c what is copied before its layer asks,
+ * expert_window.c the window. */
 #ifndef SL_ENGINE_EXPERT_TIERS_INTERNAL_H
 #define SL_ENGINE_EXPERT_TIERS_INTERNAL_H
 
 #include "engine/expert_fetch_internal.h"
 #include "engine/expert_tiers.h"
+#include "engine/expert_window.h"
 
 #define SL_TIERS_NO_SLOT UINT32_MAX
 
-/* A fill of a device slot that has been decided and not yet begun, for held expert `held`. */
+/* A fill of a device slot that has been decided and not yet begun, of the bytes at src. */
 struct sl_tiers_move {
     struct sl_fill fill;
-    uint32_t held;
+    const void *src;
+    bool link; /* src is in the host's memory */
+};
+
+/* An expert that the group computes from the window. */
+struct sl_tiers_once {
+    struct sl_window_slot *slot;
+    struct sl_expert_id id;
+    const void *src; /* to be copied from here; NULL: was copied early, or is moved from there */
+    bool early;      /* the slot's lease of the host is still to be kept */
+};
+
+/* What one call of the op computes. */
+enum { SL_TIERS_THERE, SL_TIERS_COPIED, SL_TIERS_LAST, SL_TIERS_PIECES };
+struct sl_tiers_piece {
+    uint32_t first, n_pairs, n_experts;
+    sl_point up; /* 0: waits for no copy */
+};
+
+/* Does guessing what the next layer needs pay? Of the copies that guesses began, how many served.
+ */
+struct sl_tiers_judge {
+    uint32_t tried, used;
+    uint32_t rest; /* layers for which nothing is guessed */
 };
 
 /* A lease that the device may still be using. */
@@ -46,14 +71,16 @@ struct sl_tiers {
 
     struct sl_held *hits; /* [n_expert] leased on the device, not yet computed */
     uint32_t n_hits;
-    char *window; /* [n_window] room for any expert, for one use; NULL: none */
-    uint32_t n_window, n_window_used;
-    size_t window_slot_bytes;
-    struct sl_tiers_move *moves; /* [n_expert] of the call that runs */
+    struct sl_window window;
+    struct sl_tiers_judge judge;
+    uint32_t n_layer_copies;     /* that the layer which runs has begun */
+    struct sl_tiers_move *moves; /* [n_expert] of the group that runs */
     uint32_t n_moves, n_moved;   /* decided; of them begun */
-    uint16_t *once;              /* [n_window] experts that it copied into the window */
-    struct sl_held *group;       /* [n_expert] copied up by the call that runs */
+    struct sl_tiers_once *once;  /* [window.n] of the group that runs */
+    uint32_t n_once;
+    struct sl_held *group; /* [n_expert] copied up by the group that runs */
     uint32_t n_group;
+    struct sl_tiers_piece piece[SL_TIERS_PIECES];
     /* What calls of the op read: refs [n_expert], then lists of pairs [max_rows * k]; here, and in
      * the device's memory. */
     void *args, *dev_args;
@@ -101,16 +128,22 @@ enum sl_status sl_tiers_keep(struct sl_tiers *t, struct sl_lease lease, bool hos
 /* The stretch of a slot from its first payload byte to the last. */
 void sl_tiers_payload(const struct sl_tiers *t, struct sl_expert_id id, size_t *out_from,
                       size_t *out_bytes);
-/* Copies an expert from its host slot to the device slot of a fill that has been started, and what
- * is in that slot down first, if it is worth a slot there. The slot counts as filled: all ops
- * enqueued after sl_tiers_up_done see it. */
-enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_fill *fill,
-                                uint32_t host_slot) SL_MUST_CHECK;
+/* Copies an expert to the device slot of a fill that has been started, and what is in that slot
+ * down first, if it is worth a slot there. The slot counts as filled: all ops enqueued after
+ * sl_tiers_up_done see it. */
+enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *move) SL_MUST_CHECK;
+/* Copies the payload of an expert in the host's slot to a slot of the window. */
+enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, const void *src,
+                                  struct sl_window_slot *to) SL_MUST_CHECK;
 /* The expert's device slot is another's. */
 void sl_tiers_leave(struct sl_tiers *t, struct sl_expert_id id);
 /* Ops enqueued from now on run after the copies up so far. */
 enum sl_status sl_tiers_up_done(struct sl_tiers *t, sl_point *out_point) SL_MUST_CHECK;
 /* Pins what is there and ready. */
 struct sl_lease sl_tiers_pin(struct sl_cache *c, struct sl_expert_id id, uint64_t now_ns);
+/* A layer begins: what was copied early and is not wanted frees its place. */
+void sl_tiers_ahead_begin(struct sl_fetch *f);
+/* All has run: nothing is early any more. */
+void sl_tiers_ahead_forget(struct sl_tiers *t);
 
 #endif

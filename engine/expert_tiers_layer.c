@@ -6,16 +6,19 @@
 #include <assert.h>
 #include <string.h>
 
-/* Experts that one call of a prompt's rows copies up: enough for the call to be worth its launches,
- * few enough that the link and the kernels work side by side. */
+/* Bytes that the experts of one call for prompt rows have at most, so that the link and the kernels
+ * work side by side. */
 #define GROUP_BYTES (32u << 20)
+/* What a call for prompt rows takes of the window: the other parts are on their way meanwhile. */
+#define GROUP_PARTS 4u
 
 void sl_tiers_begin(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
     uint64_t now = sl_fetch_now(f);
     assert(!t->n_hits);
     sl_tiers_settle(t, now);
-    t->n_window_used = 0;
+    sl_tiers_ahead_begin(f);
+    t->n_layer_copies = 0;
     uint32_t keep_n = 0;
     for (uint32_t i = 0; i < f->n_wanted; i++) {
         struct sl_expert_id id = f->wanted[i];
@@ -39,156 +42,265 @@ void sl_tiers_give_back(struct sl_tiers *t) {
         sl_cache_release(t->cache, &t->hits[t->n_hits - 1].lease, 1);
     for (; t->n_group; t->n_group--)
         sl_cache_release(t->cache, &t->group[t->n_group - 1].lease, 1);
+    for (; t->n_once; t->n_once--)
+        if (t->once[t->n_once - 1].early)
+            sl_cache_release(t->host, &t->once[t->n_once - 1].slot->host, 1);
 }
 
-/* A device slot for an expert that several rows need; true if there is one. Prompt rows would read
- * it so often that waiting for a slot is cheaper than reading it in place. */
-static enum sl_status claim(struct sl_fetch *f, struct sl_expert_id id, bool wait,
-                            struct sl_fill *out_fill, bool *out_got) {
-    struct sl_tiers *t = f->tiers;
-    struct sl_lease lease;
-    uint32_t n_fill, n_taken;
-    for (bool any = true; any;) {
-        *out_got = sl_cache_acquire_some(t->cache, &id, 1, 1, sl_fetch_now(f), &lease, out_fill,
-                                         &n_fill, &n_taken) == SL_OK;
-        if (*out_got || !wait)
-            return SL_OK;
-        SL_TIERS_TRY(sl_tiers_drain(t, &any));
-    }
-    return SL_OK;
-}
-
-/* Takes held expert i, which is ready in the host, up if that pays: at once when several rows need
- * it, else when the group's other copies have been enqueued, since its slot may have to be emptied
- * first. *out_up: it does; then its device lease is, or will be, in the group. */
-static enum sl_status consider(struct sl_fetch *f, uint32_t i, bool *out_up) {
-    struct sl_tiers *t = f->tiers;
-    const struct sl_held *h = &f->held[i];
-    struct sl_fill fill;
-    *out_up = false;
-    if (!t->cache)
-        return SL_OK;
-    if (f->pair_count[h->id.expert] > 1) {
-        SL_TIERS_TRY(claim(f, h->id, f->rows.n > f->rows.n_decode && !t->n_group, &fill, out_up));
-        if (!*out_up)
-            return SL_OK;
-        SL_TIERS_TRY(sl_tiers_copy_up(f, &fill, h->lease.slot));
-        t->group[t->n_group++] = (struct sl_held){h->id, fill.lease};
-        return SL_OK;
-    }
-    *out_up = sl_cache_prefetch(t->cache, SL_PREFETCH_MOVE, &h->id, 1, sl_fetch_now(f), &fill);
-    if (*out_up)
-        t->moves[t->n_moves++] = (struct sl_tiers_move){fill, i};
-    return SL_OK;
-}
-
-static enum sl_status make_moves(struct sl_fetch *f) {
-    struct sl_tiers *t = f->tiers;
-    while (t->n_moved < t->n_moves) {
-        const struct sl_tiers_move *m = &t->moves[t->n_moved++];
-        const struct sl_held *h = &f->held[m->held];
-        SL_TIERS_TRY(sl_tiers_copy_up(f, &m->fill, h->lease.slot));
-        t->group[t->n_group++] =
-            (struct sl_held){h->id, sl_tiers_pin(t->cache, h->id, sl_fetch_now(f))};
-    }
-    return SL_OK;
-}
-
-/* Copies an expert for this one use. On an H200 the copy engine carries 55 GB/s over the link, and
- * kernels that read a few experts in place some 38. Nobody else writes to the place before the next
- * layer's ids have been read back. */
-static enum sl_status copy_for_once(struct sl_fetch *f, const struct sl_held *h,
-                                    const char **out_place) {
-    struct sl_tiers *t = f->tiers;
-    char *place = t->window + t->n_window_used++ * t->window_slot_bytes;
-    size_t from, bytes;
-    sl_tiers_payload(t, h->id, &from, &bytes);
-    SL_TIERS_TRY(sl_device_copy(t->dev, SL_QUEUE_UP, place + from,
-                                sl_slots_at(f->slots, h->lease.slot) + from, bytes));
-    t->stats.up_bytes += bytes;
-    sl_count(link_up_bytes_total, bytes);
-    *out_place = place;
-    return SL_OK;
-}
-
-/* Adds the pairs of the experts that are marked in f->in_call to the arguments; their number. */
-static uint32_t list_pairs(struct sl_fetch *f, uint32_t n_before) {
-    uint32_t n = sl_fetch_list_pairs(f);
-    memset(f->in_call, 0, f->layout->n_expert);
-    memcpy(sl_tiers_arg_pairs(f->tiers, f->tiers->args) + n_before, f->pairs, n * sizeof *f->pairs);
-    return n;
-}
-
-/* Calls the op for n listed pairs that begin at `first`, or for all. */
-static enum sl_status call(struct sl_fetch *f, bool all, uint32_t first, uint32_t n,
-                           uint32_t n_experts, struct sl_op_moe *op) {
-    struct sl_tiers *t = f->tiers;
-    uint64_t start = sl_fetch_now(f);
-    op->refs = NULL;
-    op->device_refs = t->dev_args;
-    op->pairs = all ? NULL : sl_tiers_arg_pairs(t, t->dev_args) + first;
-    op->n_pairs = all ? f->rows.n * f->layout->k : n;
-    if (!op->n_pairs)
-        return SL_OK; /* the rows that needed them are lost */
-    SL_TIERS_TRY(sl_op_moe(t->dev, op));
-    f->stats.calls++;
-    if (f->timeline)
-        sl_fetch_trace_call(f, start, n_experts, op->n_pairs);
-    return SL_OK;
-}
+/* ---- what goes where ---- */
 
 static void add(struct sl_fetch *f, struct sl_expert_id id, const char *slot) {
     f->refs[id.expert] = sl_tiers_ref(f->tiers, id, slot);
     f->in_call[id.expert] = 1;
 }
 
-/* Prompt rows and waves need their slots again within the layer. */
-static enum sl_status point_after(struct sl_fetch *f, sl_point *out_point) {
+static bool has_prompt(const struct sl_fetch *f) {
+    return f->rows.n > f->rows.n_decode;
+}
+
+/* The device shares the host's memory: kernels read the host's slot. */
+static void read_in_place(struct sl_fetch *f, const struct sl_held *h) {
+    struct sl_tiers *t = f->tiers;
+    uint64_t bytes = f->pair_count[h->id.expert] * t->layout->layers[h->id.layer].expert_bytes;
+    f->refs[h->id.expert] =
+        sl_tiers_ref(t, h->id, t->mapped + (sl_slots_at(f->slots, h->lease.slot) - t->slab->base));
+    t->stats.in_place_bytes += bytes;
+    sl_count(link_read_bytes_total, bytes);
+}
+
+static void take_early(struct sl_tiers *t, struct sl_window_slot *slot) {
+    t->once[t->n_once++] = (struct sl_tiers_once){slot, slot->id, NULL, true};
+    slot->state = SL_WINDOW_TAKEN;
+    t->window.n_early--;
+    t->stats.early_used++;
+    if (slot->guess)
+        sl_count(expert_guessed_used_total, 1);
+    else
+        sl_count(expert_early_used_total, 1);
+}
+
+/* Finds a place on the device for an expert that is ready in the host: the one that it was copied
+ * to early; a slot of its own, where it is clearly hotter than the expert that has it; else one of
+ * the window. False: the window is full. */
+static bool place(struct sl_fetch *f, const struct sl_held *h) {
+    struct sl_tiers *t = f->tiers;
+    const void *src = sl_slots_at(f->slots, h->lease.slot);
+    struct sl_window_slot *early = sl_window_find(&t->window, h->id), *slot;
+    struct sl_fill fill;
+    if (early)
+        take_early(t, early);
+    if (sl_cache_prefetch(t->cache, SL_PREFETCH_MOVE, &h->id, 1, sl_fetch_now(f), &fill)) {
+        t->moves[t->n_moves++] =
+            (struct sl_tiers_move){fill, early ? sl_window_at(&t->window, early) : src, !early};
+        return true;
+    }
+    if (early)
+        return true;
+    if (!(slot = sl_window_room(&t->window)))
+        return false;
+    slot->state = SL_WINDOW_TAKEN;
+    t->once[t->n_once++] = (struct sl_tiers_once){slot, h->id, src, false};
+    return true;
+}
+
+/* Places the first of n held experts, as many as one group takes; their number. */
+static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_n) {
+    struct sl_tiers *t = f->tiers;
+    uint64_t e_bytes = t->layout->layers[f->layer].expert_bytes;
+    uint32_t most = n, i;
+    t->n_moves = t->n_moved = 0;
+    if (has_prompt(f)) {
+        most = t->cache ? t->window.n / GROUP_PARTS : n;
+        most = most * e_bytes < GROUP_BYTES ? most : (uint32_t)(GROUP_BYTES / e_bytes) + 1;
+    }
+    for (i = 0; i < n && i < most; i++) {
+        if (!t->cache) {
+            read_in_place(f, &f->held[i]);
+            continue;
+        }
+        if (place(f, &f->held[i]))
+            continue;
+        if (i)
+            break;
+        /* All of it was taken by groups that nobody has marked the end of. */
+        sl_point done;
+        SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_OPS, &done));
+        sl_window_used(&t->window, done);
+        if (!place(f, &f->held[i]))
+            return SL_ERR_INVALID; /* never: what is early leaves room */
+    }
+    *out_n = i;
+    return SL_OK;
+}
+
+/* ---- copies ---- */
+
+static enum sl_status begin_move(struct sl_fetch *f) {
+    struct sl_tiers *t = f->tiers;
+    const struct sl_tiers_move *m = &t->moves[t->n_moved++];
+    SL_TIERS_TRY(sl_tiers_copy_up(f, m));
+    t->group[t->n_group++] =
+        (struct sl_held){m->fill.id, sl_tiers_pin(t->cache, m->fill.id, sl_fetch_now(f))};
+    return SL_OK;
+}
+
+/* Moves come last, since their slots may have to be emptied first. The last copy has a point of its
+ * own, so that what came before it is computed while it is on its way. */
+static enum sl_status begin_copies(struct sl_fetch *f) {
+    struct sl_tiers *t = f->tiers;
+    uint32_t left = t->n_moves;
+    sl_point early = 0;
+    for (uint32_t i = 0; i < t->n_once; i++) {
+        const struct sl_window_slot *s = t->once[i].slot;
+        left += t->once[i].src != NULL;
+        if (t->once[i].early && s->up > early)
+            early = s->up;
+    }
+    t->n_layer_copies += left;
+    bool split = !has_prompt(f) && left && left + (early != 0) > 1;
+    t->piece[SL_TIERS_COPIED].up = early;
+    for (uint32_t i = 0, m = 0; left; left--) {
+        if (split && left == 1 && (i || m))
+            SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[SL_TIERS_COPIED].up));
+        while (i < t->n_once && !t->once[i].src)
+            i++;
+        if (i == t->n_once) {
+            m++;
+            SL_TIERS_TRY(begin_move(f));
+            continue;
+        }
+        const struct sl_tiers_once *o = &t->once[i++];
+        SL_TIERS_TRY(sl_tiers_copy_once(f, o->id, o->src, o->slot));
+    }
+    return SL_OK;
+}
+
+/* ---- calls ---- */
+
+/* Adds the pairs of the experts that are marked in f->in_call to the arguments. */
+static void end_piece(struct sl_fetch *f, uint32_t which, uint32_t n_experts, uint32_t *n_pairs) {
+    struct sl_tiers *t = f->tiers;
+    struct sl_tiers_piece *p = &t->piece[which];
+    p->first = *n_pairs;
+    p->n_pairs = n_experts ? sl_fetch_list_pairs(f) : 0;
+    p->n_experts = n_experts;
+    memset(f->in_call, 0, f->layout->n_expert);
+    memcpy(sl_tiers_arg_pairs(t, t->args) + p->first, f->pairs, p->n_pairs * sizeof *f->pairs);
+    *n_pairs += p->n_pairs;
+}
+
+/* Which of what comes from the window or has moved is the last copy. */
+static uint32_t last_copy(const struct sl_tiers *t) {
+    if (!t->piece[SL_TIERS_LAST].up)
+        return UINT32_MAX;
+    if (t->n_moves)
+        return t->moves[t->n_moves - 1].fill.id.expert;
+    uint32_t i = t->n_once;
+    while (!t->once[--i].src)
+        ;
+    return t->once[i].id.expert;
+}
+
+/* What is there or read in place; what is copied but the last; the last. */
+static uint32_t make_pieces(struct sl_fetch *f, uint32_t n_placed) {
+    struct sl_tiers *t = f->tiers;
+    uint32_t n_pairs = 0, last = last_copy(t), n_here = t->n_hits, n_copied = 0;
+    for (uint32_t i = 0; i < t->n_hits; i++)
+        add(f, t->hits[i].id, sl_tiers_slot(t, t->hits[i].lease.slot));
+    for (uint32_t i = 0; !t->cache && i < n_placed; i++, n_here++)
+        f->in_call[f->held[i].id.expert] = 1;
+    end_piece(f, SL_TIERS_THERE, n_here, &n_pairs);
+    for (uint32_t i = 0; i < t->n_once; i++)
+        add(f, t->once[i].id, sl_window_at(&t->window, t->once[i].slot));
+    for (uint32_t i = 0; i < t->n_group; i++)
+        add(f, t->group[i].id, sl_tiers_slot(t, t->group[i].lease.slot));
+    if (last != UINT32_MAX)
+        f->in_call[last] = 0;
+    for (uint32_t e = 0; e < f->layout->n_expert; e++)
+        n_copied += f->in_call[e];
+    end_piece(f, SL_TIERS_COPIED, n_copied, &n_pairs);
+    if (last != UINT32_MAX)
+        f->in_call[last] = 1;
+    end_piece(f, SL_TIERS_LAST, last != UINT32_MAX, &n_pairs);
+    return n_pairs;
+}
+
+/* The pairs of a piece with their experts' places, if they are few enough to go with the launch. */
+static void put_placed(const struct sl_fetch *f, const struct sl_tiers_piece *p,
+                       struct sl_placed_pair *out_placed) {
+    const uint32_t *pairs = sl_tiers_arg_pairs(f->tiers, f->tiers->args) + p->first;
+    for (uint32_t i = 0; i < p->n_pairs; i++)
+        out_placed[i] = (struct sl_placed_pair){f->refs[f->rows.ids[pairs[i]]], pairs[i]};
+}
+
+/* Calls the op for one piece. */
+static enum sl_status call(struct sl_fetch *f, const struct sl_tiers_piece *p, bool placed,
+                           struct sl_op_moe *op) {
+    struct sl_tiers *t = f->tiers;
+    struct sl_placed_pair few[SL_MOE_MAX_PLACED];
+    uint64_t start = sl_fetch_now(f);
+    if (!p->n_pairs)
+        return SL_OK; /* the rows that needed them are lost */
+    if (p->up)
+        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, p->up));
+    bool all = !placed && p->n_pairs == f->rows.n * f->layout->k;
+    op->refs = NULL;
+    op->device_refs = placed ? NULL : t->dev_args;
+    op->pairs = placed || all ? NULL : sl_tiers_arg_pairs(t, t->dev_args) + p->first;
+    op->n_pairs = p->n_pairs;
+    op->placed = placed ? few : NULL;
+    if (placed)
+        put_placed(f, p, few);
+    SL_TIERS_TRY(sl_op_moe(t->dev, op));
+    f->stats.calls++;
+    if (f->timeline)
+        sl_fetch_trace_call(f, start, p->n_experts, p->n_pairs);
+    return SL_OK;
+}
+
+/* Many pairs need their lists and the table of places in the device's memory: one upload for all
+ * calls, so that the later ones need not wait for more than their copies. */
+static enum sl_status call_pieces(struct sl_fetch *f, uint32_t n_pairs, struct sl_op_moe *op) {
+    struct sl_tiers *t = f->tiers;
+    bool placed = t->dev->caps.moe_placed && !has_prompt(f);
+    for (uint32_t i = 0; i < SL_TIERS_PIECES; i++)
+        placed &= t->piece[i].n_pairs <= SL_MOE_MAX_PLACED;
+    if (!placed) {
+        size_t refs_bytes = f->layout->n_expert * sizeof *f->refs;
+        memcpy(t->args, f->refs, refs_bytes);
+        SL_TIERS_TRY(sl_device_upload(t->dev, t->dev_args, t->args,
+                                      refs_bytes + n_pairs * sizeof *f->pairs));
+    }
+    for (uint32_t i = 0; i < SL_TIERS_PIECES; i++)
+        SL_TIERS_TRY(call(f, &t->piece[i], placed, op));
+    return SL_OK;
+}
+
+/* ---- groups ---- */
+
+/* Prompt rows, waves and all groups but the last need their slots again within the layer. */
+static enum sl_status point_after(struct sl_fetch *f, bool last, sl_point *out_point) {
     *out_point = 0;
-    return f->rows.n > f->rows.n_decode || f->n_wanted
+    return has_prompt(f) || f->n_wanted || !last
                ? sl_device_mark(f->tiers->dev, SL_QUEUE_OPS, out_point)
                : SL_OK;
 }
 
-/* What is copied for one use is computed after the copies: its refs are there, its mark is not. */
-static enum sl_status begin_copies(struct sl_fetch *f, uint32_t n, uint32_t *out_n_now,
-                                   uint32_t *out_n_once) {
-    struct sl_tiers *t = f->tiers;
-    t->n_moves = t->n_moved = 0;
-    *out_n_now = t->n_hits;
-    *out_n_once = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct sl_held *h = &f->held[i];
-        uint32_t pairs = f->pair_count[h->id.expert];
-        bool up;
-        SL_TIERS_TRY(consider(f, i, &up));
-        if (up)
-            continue;
-        if (pairs == 1 && t->n_window_used < t->n_window) {
-            const char *place;
-            SL_TIERS_TRY(copy_for_once(f, h, &place));
-            f->refs[h->id.expert] = sl_tiers_ref(t, h->id, place);
-            t->once[(*out_n_once)++] = (uint16_t)h->id.expert;
-            continue;
-        }
-        uint64_t bytes = pairs * t->layout->layers[h->id.layer].expert_bytes;
-        add(f, h->id, t->mapped + (sl_slots_at(f->slots, h->lease.slot) - t->slab->base));
-        ++*out_n_now;
-        t->stats.in_place_bytes += bytes;
-        sl_count(link_read_bytes_total, bytes);
-    }
-    return make_moves(f);
-}
-
 /* Keeps the leases of all that the calls of this group use. */
-static enum sl_status keep_group(struct sl_fetch *f, uint32_t n) {
+static enum sl_status keep_group(struct sl_fetch *f, uint32_t n, bool last) {
     struct sl_tiers *t = f->tiers;
     sl_point done;
-    SL_TIERS_TRY(point_after(f, &done));
+    SL_TIERS_TRY(point_after(f, last, &done));
+    sl_window_used(&t->window, done);
     for (; t->n_hits; t->n_hits--)
         SL_TIERS_TRY(sl_tiers_keep(t, t->hits[t->n_hits - 1].lease, false, SL_QUEUE_OPS, done));
     for (; t->n_group; t->n_group--)
         SL_TIERS_TRY(sl_tiers_keep(t, t->group[t->n_group - 1].lease, false, SL_QUEUE_OPS, done));
+    for (; t->n_once; t->n_once--) {
+        const struct sl_tiers_once *o = &t->once[t->n_once - 1];
+        if (o->early)
+            SL_TIERS_TRY(sl_tiers_keep(t, o->slot->host, true, SL_QUEUE_OPS, done));
+    }
     enum sl_status st = SL_OK;
     uint32_t n_kept = 0;
     while (n_kept < n && st == SL_OK) {
@@ -200,52 +312,31 @@ static enum sl_status keep_group(struct sl_fetch *f, uint32_t n) {
     return st;
 }
 
-/* Computes the hits and the first n of held: what is there or read in place at once, then what is
- * copied up. */
-static enum sl_status run_group(struct sl_fetch *f, uint32_t n, bool last, struct sl_op_moe *op) {
+/* Computes the hits and the first of n held experts, *n of which are left then. */
+static enum sl_status run_group(struct sl_fetch *f, uint32_t *n, struct sl_op_moe *op) {
     struct sl_tiers *t = f->tiers;
-    uint32_t n_now, n_once, n_first = 0, n_second = 0;
-    SL_TIERS_TRY(begin_copies(f, n, &n_now, &n_once));
-    uint32_t n_up = t->n_group + n_once;
-    bool all = f->dense_call && last && !f->n_wanted && n == f->n_held && (!n_now || !n_up);
-    for (uint32_t i = 0; i < t->n_hits; i++)
-        add(f, t->hits[i].id, sl_tiers_slot(t, t->hits[i].lease.slot));
-    if (n_now && !all)
-        n_first = list_pairs(f, 0);
-    for (uint32_t i = 0; i < n_once; i++)
-        f->in_call[t->once[i]] = 1;
-    for (uint32_t i = 0; i < t->n_group; i++)
-        add(f, t->group[i].id, sl_tiers_slot(t, t->group[i].lease.slot));
-    if (n_up && !all)
-        n_second = list_pairs(f, n_first);
-    memset(f->in_call, 0, f->layout->n_expert);
-    /* One upload for both calls, so that the second need not wait for more than its copies. */
-    size_t refs_bytes = f->layout->n_expert * sizeof *f->refs;
-    memcpy(t->args, f->refs, refs_bytes);
-    SL_TIERS_TRY(sl_device_upload(t->dev, t->dev_args, t->args,
-                                  refs_bytes + (n_first + n_second) * sizeof *f->pairs));
-    if (n_now)
-        SL_TIERS_TRY(call(f, all, 0, n_first, n_now, op));
-    if (n_up) {
-        sl_point up;
-        SL_TIERS_TRY(sl_tiers_up_done(t, &up));
-        SL_TIERS_TRY(call(f, all, n_first, n_second, n_up, op));
+    uint32_t n_placed;
+    memset(t->piece, 0, sizeof t->piece);
+    SL_TIERS_TRY(place_group(f, *n, &n_placed));
+    SL_TIERS_TRY(begin_copies(f));
+    uint32_t n_new = t->n_moves;
+    for (uint32_t i = 0; i < t->n_once; i++)
+        n_new += t->once[i].src != NULL;
+    if (n_new) {
+        bool all_at_once = has_prompt(f) || (n_new == 1 && !t->piece[SL_TIERS_COPIED].up);
+        uint32_t which = all_at_once ? SL_TIERS_COPIED : SL_TIERS_LAST;
+        SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[which].up));
     }
+    SL_TIERS_TRY(call_pieces(f, make_pieces(f, n_placed), op));
     f->dense_call = false;
-    return keep_group(f, n);
+    *n -= n_placed;
+    return keep_group(f, n_placed, !*n);
 }
 
 static enum sl_status run_groups(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
     SL_TIERS_TRY(sl_tiers_settle_passed(f->tiers));
-    uint32_t most = n;
-    if (f->rows.n > f->rows.n_decode) {
-        uint64_t e_bytes = f->layout->layers[f->layer].expert_bytes;
-        most = (uint32_t)(GROUP_BYTES / e_bytes) + 1;
-    }
     do {
-        uint32_t m = n < most ? n : most;
-        SL_TIERS_TRY(run_group(f, m, m == n, op));
-        n -= m;
+        SL_TIERS_TRY(run_group(f, &n, op));
     } while (n);
     return SL_OK;
 }

@@ -63,18 +63,15 @@ enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
     return SL_OK;
 }
 
-/* Runs the next layer's router on this layer's input, where that pays, so that the disk has
- * something to do while this layer is computed. What it chooses is a guess: it changes what is read
- * early and nothing else. */
-static enum sl_status look_ahead(struct sl_forward *f, const struct sl_rows *r,
-                                 const struct sl_place *where) {
+bool sl_forward_can_guess(const struct sl_forward *f, uint32_t layer) {
+    return layer + 1 < f->hp->n_layer && f->layers[layer + 1].routed_layer != SL_NO_ROUTED_LAYER;
+}
+
+enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r,
+                                const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
-    if (f->plan->reads_back || where->layer + 1 == hp->n_layer || !sl_fetch_wants_ahead(f->fetch))
-        return SL_OK;
     const struct sl_layer_weights *next = &f->layers[where->layer + 1];
-    if (next->routed_layer == SL_NO_ROUTED_LAYER)
-        return SL_OK;
     uint64_t start = sl_timeline_now(f->timeline);
     SL_FORWARD_TRY("early router",
                    sl_forward_norm(f, r->x, next->ffn_norm, a->next_h, r->n, hp->n_embd));
@@ -91,8 +88,20 @@ static enum sl_status look_ahead(struct sl_forward *f, const struct sl_rows *r,
     op.weights = a->next_weights;
     SL_FORWARD_TRY("early router", sl_op_router(f->dev, &op));
     sl_timeline_since(f->timeline, "early router", start, {"rows", r->n});
-    sl_fetch_ahead(f->fetch, next->routed_layer, a->next_ids, r->n * hp->n_expert_used);
     return SL_OK;
+}
+
+/* Where the host sees at once what the early router chooses. */
+static enum sl_status look_ahead(struct sl_forward *f, const struct sl_rows *r,
+                                 const struct sl_place *where) {
+    if (f->plan->reads_back || !sl_forward_can_guess(f, where->layer) ||
+        !sl_fetch_wants_ahead(f->fetch))
+        return SL_OK;
+    enum sl_status st = sl_forward_guess(f, r, where);
+    if (st == SL_OK)
+        sl_fetch_ahead(f->fetch, f->layers[where->layer + 1].routed_layer, f->a.next_ids,
+                       r->n * f->hp->n_expert_used);
+    return st;
 }
 
 static bool asked_to_stop(void *ctx) {
@@ -183,6 +192,8 @@ enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
                    &(struct sl_fetch_rows){chosen, r->n, r->n_decode, r->failed,
                                            next_prompt_rows(f, r, where)});
     enum sl_status st = look_ahead(f, r, where);
+    if (!shared && f->guess && sl_fetch_is_reading(f->fetch)) /* the disk should know at once */
+        sl_forward_follow_guess(f, where->layer, r->n);
     if (st == SL_OK && shared)
         st = sl_forward_shared(f, r, where);
     enum sl_status run = fetch_experts(f, r, &op, where);

@@ -51,6 +51,12 @@ static enum sl_status part(struct sl_forward *f, uint32_t from, uint32_t to,
     if (st != SL_OK)
         return st;
     SL_FORWARD_TRY("reading the router's choice", sl_forward_send_ids(f, to, r.n));
+    if (f->guess && sl_forward_can_guess(f, to)) {
+        st = sl_forward_guess(f, &r, where);
+        if (st != SL_OK)
+            return st;
+        SL_FORWARD_TRY("reading the early router's choice", sl_forward_send_guess(f, to, r.n));
+    }
     return sl_forward_shared(f, &r, where);
 }
 
@@ -88,12 +94,25 @@ enqueue:
 /* Graphs of the other kind go: the experts have become resident, or no longer are. */
 static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
     struct sl_graph ***graphs = &f->graphs[f->step.n_rows - 1];
+    bool guess =
+        !f->resident && f->dev->caps.told && sl_fetch_wants_guess(f->fetch, f->step.n_rows);
     if (f->graphs_whole != f->resident)
         sl_forward_drop_graphs(f);
+    else if (f->guess != guess)
+        sl_forward_drop_graphs(f);
     f->graphs_whole = f->resident;
+    f->guess = guess;
+    f->guessed = UINT32_MAX;
     if (!*graphs && !(*graphs = calloc(f->hp->n_layer + 1, sizeof **graphs)))
         return sl_fail(where->err, SL_ERR_NOMEM, "no memory for the list of a step's parts");
     return SL_OK;
+}
+
+/* Before the part is enqueued whose end tells the host what this layer's router chose. */
+static void expect(struct sl_forward *f, uint32_t layer) {
+    sl_forward_expect_ids(f, layer, f->step.n_rows);
+    if (f->guess && sl_forward_can_guess(f, layer))
+        sl_forward_expect_guess(f, layer, f->step.n_rows);
 }
 
 enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struct sl_place *where) {
@@ -112,7 +131,11 @@ enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struc
             return sl_fail(where->err, SL_ERR_CANCELED, "canceled");
         }
         uint64_t start = sl_timeline_now(f->timeline);
+        if (to < n_layer)
+            expect(f, to);
         st = run_part(f, false, from, to, where);
+        if (st == SL_OK && from && f->guess)
+            sl_forward_follow_guess(f, from - 1, s->n_rows);
         if (st != SL_OK || to == n_layer)
             return st;
         sl_fetch_poll(f->fetch);

@@ -78,8 +78,9 @@ struct sl_forward {
     uint8_t *out_failed;        /* [L] the same of the rows that go on to the logits */
     /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
     struct sl_slab pinned;
-    float *host_logits; /* [lanes] x [L, n_vocab], each rounded up to 64 bytes */
-    uint32_t *host_ids; /* [n_layer, B, k], as expert_ids */
+    float *host_logits;   /* [lanes] x [L, n_vocab], each rounded up to 64 bytes */
+    uint32_t *host_ids;   /* [n_layer, B, k], as expert_ids */
+    uint32_t *host_guess; /* [n_layer, A, k] what each layer's early router chose */
     /* All experts are where the device computes, so that no layer waits for what routers chose:
      * decided anew for each step. */
     bool resident;
@@ -88,6 +89,8 @@ struct sl_forward {
      * what a router chose; where all experts are resident, one whole. NULL: none yet. */
     struct sl_graph **graphs[SL_FORWARD_GRAPHS];
     bool graphs_whole; /* of which kind they are */
+    bool guess;        /* parts of them run the next layer's router early; and the step does */
+    uint32_t guessed;  /* the layer whose guess has been followed */
     bool no_graphs;    /* the device has no room for them */
 };
 
@@ -158,6 +161,13 @@ enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
 enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                const struct sl_place *where) SL_MUST_CHECK;
 
+/* Runs the next layer's router on this layer's input, so that disk and link have something to do
+ * while this layer is computed. What it chooses, in a.next_ids, is a guess: it changes what is read
+ * and copied early and nothing else. Only where the next layer has a router. */
+bool sl_forward_can_guess(const struct sl_forward *f, uint32_t layer);
+enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r,
+                                const struct sl_place *where) SL_MUST_CHECK;
+
 /* forward_graphs.c: the same as sl_forward_compute with the ops in graphs, which are recorded when
  * a step of this shape comes for the first time. Only where sl_forward_wants_graph. */
 enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits,
@@ -174,10 +184,18 @@ uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer);
 /* Waits for the ids of a layer's n rows and gives them in host memory. */
 enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
                                    const uint32_t **out_ids) SL_MUST_CHECK;
-/* The two parts of it: enqueues the copy; waits, and looks whether the ids are sound. */
+/* The parts of it: before the copy is enqueued, be it in a graph; enqueues it; waits, and looks
+ * whether the ids are sound. */
+void sl_forward_expect_ids(struct sl_forward *f, uint32_t layer, uint32_t n);
 enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) SL_MUST_CHECK;
 enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
                                     const uint32_t **out_ids) SL_MUST_CHECK;
+/* The same for what the early router of a layer chose for the next one: before it is enqueued;
+ * enqueues the copy; reads what has come, if it has soon, and has it fetched, once a layer. */
+void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
+enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer,
+                                     uint32_t n) SL_MUST_CHECK;
+void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
 /* Counts, and records if that was asked for, which experts the n rows of a layer chose; of_step
  * [n]: which of the step's rows they are, NULL = all; ids [n, k] in host memory. */
 void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n,

@@ -29,16 +29,17 @@ struct outcome {
     uint64_t steps;
     struct card_stats card;
     struct sl_tiers_stats tiers;
+    uint64_t guesses; /* experts that went up because an early router named them */
     uint32_t n_slots, n_device_slots, n_experts;
 };
 
 static const char *describe(const struct setting *s) {
     static char text[160];
-    snprintf(text, sizeof text, "%s%s, device %u %%, host %u %%, %u at once, batch %u%s%s",
+    snprintf(text, sizeof text, "%s%s, device %u %%, host %u %%, %u at once, batch %u%s%s%s%s",
              s->cpu ? "CPU" : "card", s->where == SL_EXPERTS_RESIDENT ? ", resident" : "",
              s->device_percent, s->host_percent, s->parallel, s->batch,
-             s->card.eager_copies ? ", eager copies" : "",
-             s->card.integrated ? ", integrated" : "");
+             s->card.eager_copies ? ", eager copies" : "", s->card.told ? ", told" : "",
+             s->card.no_placed ? ", nothing placed" : "", s->card.integrated ? ", integrated" : "");
     return text;
 }
 
@@ -122,6 +123,7 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
         set_budgets(m, &c, &source, s);
     source.stats = (struct card_stats){0};
     uint64_t promotions = (uint64_t)sl_metric(expert_promotions_total);
+    uint64_t guessed = (uint64_t)sl_metric(expert_guessed_total);
     struct sl_engine *e;
     enum sl_status st = sl_engine_create(m, &c, NULL, &e, &test_err);
     if (st != SL_OK)
@@ -143,6 +145,7 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
     struct scored scored = {m, out};
     assert_ok(sl_engine_score(e, out->run[2]->prompt, N_SCORE, on_logits, &scored, &test_err));
     out->card = source.stats;
+    out->guesses = (uint64_t)sl_metric(expert_guessed_total) - guessed;
     out->n_slots = e->plan.n_slots;
     out->n_device_slots = e->plan.n_device_slots;
     out->n_experts = e->plan.n_experts;
@@ -265,16 +268,19 @@ static void other_shapes(void **state) {
 static void tiers(void **state) {
     (void)state;
     static const uint32_t percents[] = {100, 75, 50, 25, 0};
+    uint64_t early = 0, early_used = 0, guesses = 0;
     for (uint32_t d = 0; d < 5; d++)
         for (uint32_t h = 0; h < 5; h += 2) {
-            struct setting s = {
-                .where = SL_EXPERTS_STREAMED,
-                .device_percent = percents[d],
-                .host_percent = percents[h],
-                .parallel = (d + h / 2) % 2 ? 8 : 1,
-                .batch = (d + h) % 3 ? 64 : 150,
-                .card = {.eager_copies = (d / 2 + h / 2) % 2, .no_graphs = d == 3 && h == 2},
-                .warm = d < 2 && h < 3};
+            struct setting s = {.where = SL_EXPERTS_STREAMED,
+                                .device_percent = percents[d],
+                                .host_percent = percents[h],
+                                .parallel = (d + h / 2) % 2 ? 8 : 1,
+                                .batch = (d + h) % 3 ? 64 : 150,
+                                .card = {.eager_copies = (d / 2 + h / 2) % 2,
+                                         .no_graphs = d == 3 && h == 2,
+                                         .no_placed = d == 2,
+                                         .told = (d + h / 2) % 3 == 0},
+                                .warm = d < 2 && h < 3};
             struct outcome have;
             check(model.model, &s, &want, &have);
             assert_true(have.n_device_slots * 100 >= have.n_experts * percents[d]);
@@ -283,11 +289,17 @@ static void tiers(void **state) {
             assert_true(have.card.up_bytes == have.tiers.up_bytes);
             assert_true(have.card.down_bytes == have.tiers.down_bytes);
             assert_true(s.card.no_graphs == (have.card.n_replays == 0));
+            early += have.tiers.early;
+            early_used += have.tiers.early_used;
+            guesses += s.card.told && s.parallel == 1 ? have.guesses : 0;
             if (percents[d] == 100)
                 assert_int_equal(have.tiers.demotions, 0);
             if (percents[d] == 100 && s.warm)
                 assert_int_equal(have.tiers.promotions, have.n_experts);
         }
+    /* What was copied early was right and wrong, of prompts and of guesses. */
+    assert_true(early_used > 0 && early_used < early);
+    assert_true(guesses > 0);
 }
 
 static void integrated(void **state) {
