@@ -77,10 +77,20 @@ print(int((dev + share * experts) / 2**20) + 2)
 PY
 }
 
+# What follows runs in a memory cgroup of so many MiB, without swap, where the kernel gives one.
+within=()
+cgroup() {
+    local group=/sys/fs/cgroup/sluice-bench
+    echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir -p $group && echo "$1M" >$group/memory.max && echo 0 >$group/memory.swap.max &&
+        within=(sh -c "echo \$\$ >$group/cgroup.procs && exec \"\$@\"" sh) && echo " in a memory cgroup of $1 MiB" ||
+        echo " NOT in a memory cgroup: none can be made"
+} 2>/dev/null
+
 bench() { # name, arguments: a line per test, the whole in a file
     say "$1"
     local log=$out/$1.json
-    if timeout "${BENCH_SECONDS:-200}" "$sluice" bench -m "$big" --device cuda --json -r "${REPS:-2}" "${@:2}" >"$log" 2>"$log.err"; then
+    if timeout "${BENCH_SECONDS:-200}" "${within[@]}" "$sluice" bench -m "$big" --device cuda --json -r "${REPS:-2}" "${@:2}" >"$log" 2>"$log.err"; then
         python3 - "$log" <<'PY'
 import json, sys
 for t in json.load(open(sys.argv[1])):
@@ -91,7 +101,8 @@ for t in json.load(open(sys.argv[1])):
     for k in ("device_bytes_per_s", "link_bytes_per_s", "disk_before_bytes_per_s"):
         if t.get(k):
             print(", %s %.2f GB/s" % (k.split("_")[0], t[k] * 1e-9), end="")
-    for k in ("expert_hits", "expert_host_hits", "expert_misses", "expert_promotions", "expert_demotions"):
+    for k in ("expert_hits", "expert_host_hits", "expert_misses", "expert_promotions", "expert_demotions",
+              "expert_early", "expert_early_used", "prefetch_used"):
         if t.get(k):
             print(", %s %d" % (k[7:], t[k]), end="")
     print()
@@ -195,7 +206,9 @@ array.array("i", [r.randrange(1024) for _ in range(184)]).tofile(open("'"$dir"'/
         vram=$(budget 0.25)
         least=$("$sluice" plan -m "$big" --device cuda --vram "${vram}MiB" --ram 1MiB --parallel 1 -c 2100 --batch 2048 --json 2>/dev/null |
             python3 -c 'import json, sys; print((json.load(sys.stdin)["least_bytes"] >> 20) + 4480)')
+        cgroup "$least"
         bench half-on-disk --vram "${vram}MiB" --ram "${least}MiB" -p 512 -n 32 -b 2048
+        within=()
     fi
     rm -rf "$dir"
     summary
