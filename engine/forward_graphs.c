@@ -91,16 +91,17 @@ enqueue:
     return SL_OK;
 }
 
-/* Graphs of the other kind go: the experts have become resident, or no longer are. */
+/* Graphs of the other kind go: the experts have become resident, or no longer are; or what the next
+ * layer needs is guessed now, or no longer is, in steps of so few rows that it may be. */
 static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
     struct sl_graph ***graphs = &f->graphs[f->step.n_rows - 1];
     bool guess =
         !f->resident && f->dev->caps.told && sl_fetch_wants_guess(f->fetch, f->step.n_rows);
-    if (f->graphs_whole != f->resident)
-        sl_forward_drop_graphs(f);
-    else if (f->guess != guess)
+    bool may_guess = f->step.n_rows <= SL_FETCH_AHEAD_ROWS;
+    if (f->graphs_whole != f->resident || (may_guess && f->graphs_guess != guess))
         sl_forward_drop_graphs(f);
     f->graphs_whole = f->resident;
+    f->graphs_guess = may_guess ? guess : f->graphs_guess;
     f->guess = guess;
     f->guessed = UINT32_MAX;
     if (!*graphs && !(*graphs = calloc(f->hp->n_layer + 1, sizeof **graphs)))

@@ -88,10 +88,10 @@ struct sl_forward {
     /* Of steps of [i + 1] generated rows: [n_layer + 1] parts, each up to where the host must know
      * what a router chose; where all experts are resident, one whole. NULL: none yet. */
     struct sl_graph **graphs[SL_FORWARD_GRAPHS];
-    bool graphs_whole; /* of which kind they are */
-    bool guess;        /* parts of them run the next layer's router early; and the step does */
-    uint32_t guessed;  /* the layer whose guess has been followed */
-    bool no_graphs;    /* the device has no room for them */
+    bool graphs_whole, graphs_guess; /* of which kind they are */
+    bool guess;                      /* the step's parts run the next layer's router early */
+    uint32_t guessed;                /* the layer whose guess has been followed */
+    bool no_graphs;                  /* the device has no room for them */
 };
 
 /* Where in the step an op failed. */
