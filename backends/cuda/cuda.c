@@ -62,6 +62,12 @@ const struct sl_backend_ops sl_cuda_ops = {.name = "cuda",
                                            .recorded = sl_cuda_recorded,
                                            .replay = sl_cuda_replay,
                                            .graph_free = sl_cuda_graph_free,
+                                           .peer_open = sl_cuda_peer_open,
+                                           .copy_from = sl_cuda_copy_from,
+                                           .signal_create = sl_cuda_signal_create,
+                                           .signal_free = sl_cuda_signal_free,
+                                           .signal_raise = sl_cuda_signal_raise,
+                                           .signal_follow = sl_cuda_signal_follow,
 #define OP(name) .name = name,
                                            SL_CUDA_OPS(OP)
 #undef OP

@@ -1,9 +1,9 @@
 /* What the parts of the CUDA backend share: the device, memory, and how an op launches a kernel.
  *
  * device.c opens and closes; memory.c allocates and stages; queue.c copies beside the ops, marks
- * and orders; graph.c records; launch.c finds and launches kernels; cuda.c holds the op table;
- * ops_*.c are the ops. Ops, uploads and downloads go to one stream, so that what is enqueued later
- * sees what was enqueued before. */
+ * and orders; peer.c takes from other GPUs; graph.c records; launch.c finds and launches kernels;
+ * cuda.c holds the op table; ops_*.c are the ops. Ops, uploads and downloads go to one stream, so
+ * that what is enqueued later sees what was enqueued before. */
 #ifndef SL_BACKENDS_CUDA_CUDA_INTERNAL_H
 #define SL_BACKENDS_CUDA_CUDA_INTERNAL_H
 
@@ -176,6 +176,15 @@ enum sl_status sl_cuda_record(struct sl_device *d);
 enum sl_status sl_cuda_recorded(struct sl_device *d, struct sl_graph **out_graph);
 enum sl_status sl_cuda_replay(struct sl_device *d, struct sl_graph *graph);
 void sl_cuda_graph_free(struct sl_device *d, struct sl_graph *graph);
+
+/* peer.c */
+enum sl_status sl_cuda_peer_open(struct sl_device *d, struct sl_device *other);
+enum sl_status sl_cuda_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
+                                 const void *src, size_t bytes);
+enum sl_status sl_cuda_signal_create(struct sl_device *d, struct sl_signal **out_signal);
+void sl_cuda_signal_free(struct sl_device *d, struct sl_signal *signal);
+enum sl_status sl_cuda_signal_raise(struct sl_device *d, struct sl_signal *signal);
+enum sl_status sl_cuda_signal_follow(struct sl_device *d, struct sl_signal *signal);
 
 /* Keeps an op of the given kind; args is its argument struct, copied. */
 enum sl_status sl_cuda_keep(struct sl_cuda *c, int kind, const void *args, size_t args_bytes);

@@ -29,10 +29,13 @@ enum {
     SL_CU_INVALID_DEVICE = 101,
     SL_CU_INVALID_IMAGE = 200,
     SL_CU_NO_BINARY_FOR_GPU = 209,
+    SL_CU_PEER_ACCESS_UNSUPPORTED = 217,
     SL_CU_UNSUPPORTED_PTX_VERSION = 222,
     SL_CU_NOT_FOUND = 500,
     SL_CU_NOT_READY = 600,
     SL_CU_LAUNCH_OUT_OF_RESOURCES = 701,
+    SL_CU_PEER_ACCESS_ALREADY_ENABLED = 704,
+    SL_CU_TOO_MANY_PEERS = 711,
     SL_CU_HOST_MEMORY_ALREADY_REGISTERED = 712,
     SL_CU_CAPTURE_FIRST = 900, /* what spoils a capture, and leaves the device in use */
     SL_CU_CAPTURE_LAST = 908,
@@ -43,6 +46,8 @@ enum {
     SL_CU_ATTR_MULTIPROCESSORS = 16,
     SL_CU_ATTR_INTEGRATED = 18,
     SL_CU_ATTR_CAN_MAP_HOST = 19,
+    SL_CU_ATTR_MEMORY_KHZ = 36,
+    SL_CU_ATTR_MEMORY_BITS = 37, /* of its bus */
     SL_CU_ATTR_CC_MAJOR = 75,
     SL_CU_ATTR_CC_MINOR = 76,
     SL_CU_ATTR_MAX_SHARED_OPTIN = 97,
@@ -102,6 +107,11 @@ struct sl_cu_launch_config {
       (void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream))                         \
     X(copy, "cuMemcpyAsync",                                                                       \
       (uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st * stream))                     \
+    X(can_access_peer, "cuDeviceCanAccessPeer", (int *can, int device, int peer))                  \
+    X(peer_enable, "cuCtxEnablePeerAccess", (struct CUctx_st * peer, unsigned flags))              \
+    X(copy_peer, "cuMemcpyPeerAsync",                                                              \
+      (uint64_t dst, struct CUctx_st * dst_ctx, uint64_t src, struct CUctx_st * src_ctx,           \
+       size_t bytes, struct CUstream_st * stream))                                                 \
     X(host_register, "cuMemHostRegister_v2", (void *addr, size_t bytes, unsigned flags))           \
     X(host_unregister, "cuMemHostUnregister", (void *addr))                                        \
     X(host_device_pointer, "cuMemHostGetDevicePointer_v2",                                         \

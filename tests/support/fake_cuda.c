@@ -2,6 +2,7 @@
 
 #include "backends/cuda/driver.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@ static struct fake_cuda fake;
 
 struct CUctx_st {
     int refs;
+    int64_t live_bytes;                /* of its device's memory */
+    bool reads[FAKE_CUDA_MAX_DEVICES]; /* memory of these other devices */
 };
 struct operation {
     enum { COPY, FILL, WAIT, OTHER } kind;
@@ -29,12 +32,14 @@ struct operations {
     struct operation *first, **end;
 };
 struct CUstream_st {
+    struct CUctx_st *ctx;
     struct operations queue;
     uint64_t n_queued, n_done;
     struct CUgraph_st *capture;
     struct CUstream_st *next;
 };
 struct CUevent_st {
+    struct CUctx_st *ctx;
     struct CUstream_st *stream; /* NULL: never recorded */
     uint64_t after;             /* passed once this many of its operations have run */
 };
@@ -57,6 +62,7 @@ struct CUfunc_st {
 enum kind { DEVICE, PINNED, MAPPED };
 struct memory {
     char *host;
+    struct CUctx_st *ctx; /* whose */
     size_t bytes;
     enum kind kind;
     struct memory *next;
@@ -68,6 +74,21 @@ static struct memory *memories;
 static struct CUfunc_st *functions;
 static struct CUstream_st *streams;
 static int stuck;
+
+/* Any thread may call, as with the real one: one call at a time. */
+static pthread_mutex_t big_lock = PTHREAD_MUTEX_INITIALIZER;
+static __thread unsigned lock_depth; /* symbols call one another */
+static int lock(void) {
+    if (!lock_depth++)
+        pthread_mutex_lock(&big_lock);
+    return 0;
+}
+static void unlock(const int *guard) {
+    (void)guard;
+    if (!--lock_depth)
+        pthread_mutex_unlock(&big_lock);
+}
+#define LOCKED int guard __attribute__((cleanup(unlock), unused)) = lock()
 
 static void drop(struct operations *list) {
     while (list->first) {
@@ -135,21 +156,30 @@ static int enter(const char *symbol) {
     return fake.fail_result;
 }
 #define ENTER(symbol)                                                                              \
+    LOCKED;                                                                                        \
     do {                                                                                           \
         int enter_result = enter(symbol);                                                          \
         if (enter_result)                                                                          \
             return enter_result;                                                                   \
     } while (0)
 #define ENTER_CONTEXT(symbol)                                                                      \
-    do {                                                                                           \
-        ENTER(symbol);                                                                             \
-        if (!current)                                                                              \
-            return fake.misused = true, 201;                                                       \
-    } while (0)
+    ENTER(symbol);                                                                                 \
+    if (!current)                                                                                  \
+    return fake.misused = true, 201
+/* Of a stream: its context must be the current one. */
+#define ENTER_STREAM(symbol, stream)                                                               \
+    ENTER_CONTEXT(symbol);                                                                         \
+    if (!(stream) || (stream)->ctx != current)                                                     \
+    return wrong()
 
 static int wrong(void) {
     fake.misused = true;
     return SL_CU_INVALID_VALUE;
+}
+
+/* Can the current context's kernels and copies get at it? */
+static bool within_reach(const struct memory *m) {
+    return m->kind != DEVICE || m->ctx == current || current->reads[m->ctx - contexts];
 }
 
 /* Where the device's address of a range of device memory, or of mapped host memory, points; NULL
@@ -157,7 +187,7 @@ static int wrong(void) {
 static char *device_range(uint64_t addr, size_t bytes) {
     for (struct memory *m = memories; m; m = m->next) {
         uint64_t base = (uint64_t)(uintptr_t)m->host + ADDRESS_BIAS;
-        if (m->kind != PINNED && addr >= base && addr - base <= m->bytes &&
+        if (m->kind != PINNED && within_reach(m) && addr >= base && addr - base <= m->bytes &&
             bytes <= m->bytes - (addr - base))
             return m->host + (addr - base);
     }
@@ -168,7 +198,8 @@ static char *device_range(uint64_t addr, size_t bytes) {
 static char *any_range(uint64_t addr, size_t bytes) {
     for (struct memory *m = memories; m; m = m->next) {
         uint64_t base = (uint64_t)(uintptr_t)m->host + (m->kind == DEVICE ? ADDRESS_BIAS : 0);
-        if (addr >= base && addr - base <= m->bytes && bytes <= m->bytes - (addr - base))
+        if (within_reach(m) && addr >= base && addr - base <= m->bytes &&
+            bytes <= m->bytes - (addr - base))
             return m->host + (addr - base);
     }
     return NULL;
@@ -211,10 +242,11 @@ static int run(struct CUstream_st *stream, uint64_t upto) {
     return 0;
 }
 
+/* All streams of the current context. */
 static int run_all(void) {
     int result = 0;
     for (struct CUstream_st *s = streams; s && !result; s = s->next)
-        result = run(s, UINT64_MAX);
+        result = s->ctx == current ? run(s, UINT64_MAX) : 0;
     return result;
 }
 
@@ -303,9 +335,34 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case SL_CU_ATTR_CAN_MAP_HOST:
         *value = !fake.cannot_map;
         return 0;
+    case SL_CU_ATTR_MEMORY_KHZ:
+        *value = 1000000;
+        return fake.no_memory_rate ? SL_CU_INVALID_VALUE : 0;
+    case SL_CU_ATTR_MEMORY_BITS:
+        *value = 4096;
+        return 0;
     default:
         return SL_CU_INVALID_VALUE;
     }
+}
+
+int cuDeviceCanAccessPeer(int *can, int device, int peer);
+int cuDeviceCanAccessPeer(int *can, int device, int peer) {
+    ENTER("cuDeviceCanAccessPeer");
+    *can = !fake.no_peer_access && device != peer;
+    return 0;
+}
+
+int cuCtxEnablePeerAccess(struct CUctx_st *peer, unsigned flags);
+int cuCtxEnablePeerAccess(struct CUctx_st *peer, unsigned flags) {
+    ENTER_CONTEXT("cuCtxEnablePeerAccess");
+    if (fake.no_peer_access || !peer || peer == current || flags)
+        return SL_CU_PEER_ACCESS_UNSUPPORTED;
+    bool *reads = &current->reads[peer - contexts];
+    if (*reads)
+        return SL_CU_PEER_ACCESS_ALREADY_ENABLED;
+    *reads = true;
+    return 0;
 }
 
 int cuDevicePrimaryCtxRetain(struct CUctx_st **ctx, int device);
@@ -319,6 +376,7 @@ int cuDevicePrimaryCtxRetain(struct CUctx_st **ctx, int device) {
 
 int cuDevicePrimaryCtxRelease_v2(int device);
 int cuDevicePrimaryCtxRelease_v2(int device) {
+    LOCKED;
     fake.n_calls++;
     if (contexts[device].refs-- <= 0)
         return wrong();
@@ -337,7 +395,7 @@ int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     ENTER_CONTEXT("cuMemGetInfo_v2");
     *total_bytes = fake.memory_bytes;
-    *free_bytes = fake.memory_bytes - (size_t)fake.live_device_bytes;
+    *free_bytes = fake.memory_bytes - (size_t)current->live_bytes;
     return 0;
 }
 
@@ -351,7 +409,9 @@ static void *add(void *host, size_t bytes, enum kind kind) {
     struct memory *m = calloc(1, sizeof *m);
     if (!m)
         abort();
-    *m = (struct memory){host, bytes, kind, memories};
+    *m = (struct memory){host, current, bytes, kind, memories};
+    if (kind == DEVICE)
+        current->live_bytes += (int64_t)bytes;
     memories = m;
     *live(kind) += (int64_t)bytes;
     return host;
@@ -371,6 +431,8 @@ static int release(const void *host, enum kind kind) {
         if (m->host != host || m->kind != kind)
             continue;
         *live(kind) -= (int64_t)m->bytes;
+        if (kind == DEVICE)
+            m->ctx->live_bytes -= (int64_t)m->bytes;
         *at = m->next;
         if (kind != MAPPED)
             free(m->host);
@@ -385,7 +447,7 @@ int cuMemAlloc_v2(uint64_t *addr, size_t bytes) {
     ENTER_CONTEXT("cuMemAlloc_v2");
     if (!bytes)
         return SL_CU_INVALID_VALUE;
-    if (bytes > fake.memory_bytes - (size_t)fake.live_device_bytes)
+    if (bytes > fake.memory_bytes - (size_t)current->live_bytes)
         return SL_CU_OUT_OF_MEMORY;
     *addr = (uint64_t)(uintptr_t)allocate(bytes, DEVICE) + ADDRESS_BIAS;
     return 0;
@@ -414,7 +476,7 @@ int cuMemFreeHost(void *addr) {
 
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream);
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream) {
-    ENTER_CONTEXT("cuMemcpyHtoDAsync_v2");
+    ENTER_STREAM("cuMemcpyHtoDAsync_v2", stream);
     char *to = device_range(dst, bytes);
     if (!to || !stream)
         return wrong();
@@ -424,7 +486,7 @@ int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUs
 
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream);
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream) {
-    ENTER_CONTEXT("cuMemcpyDtoHAsync_v2");
+    ENTER_STREAM("cuMemcpyDtoHAsync_v2", stream);
     const char *from = device_range(src, bytes);
     if (!from || !stream)
         return wrong();
@@ -434,10 +496,29 @@ int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_
 
 int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st *stream);
 int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st *stream) {
-    ENTER_CONTEXT("cuMemcpyAsync");
+    ENTER_STREAM("cuMemcpyAsync", stream);
     char *to = any_range(dst, bytes), *from = any_range(src, bytes);
     if (!to || !from || !stream)
         return wrong();
+    return enqueue(stream,
+                   (struct operation){.kind = COPY, .dst = to, .src = from, .bytes = bytes});
+}
+
+int cuMemcpyPeerAsync(uint64_t dst, struct CUctx_st *dst_ctx, uint64_t src,
+                      struct CUctx_st *src_ctx, size_t bytes, struct CUstream_st *stream);
+int cuMemcpyPeerAsync(uint64_t dst, struct CUctx_st *dst_ctx, uint64_t src,
+                      struct CUctx_st *src_ctx, size_t bytes, struct CUstream_st *stream) {
+    ENTER_STREAM("cuMemcpyPeerAsync", stream);
+    struct CUctx_st *caller = current;
+    char *to, *from;
+    current = dst_ctx; /* with or without access: without, it goes through the host */
+    to = any_range(dst, bytes);
+    current = src_ctx;
+    from = any_range(src, bytes);
+    current = caller;
+    if (!to || !from || dst_ctx == src_ctx || stream->capture)
+        return wrong();
+    fake.n_peer_copies++;
     return enqueue(stream,
                    (struct operation){.kind = COPY, .dst = to, .src = from, .bytes = bytes});
 }
@@ -476,6 +557,7 @@ int cuStreamCreate(struct CUstream_st **stream, unsigned flags) {
     ENTER_CONTEXT("cuStreamCreate");
     if (!(*stream = calloc(1, sizeof **stream)))
         abort();
+    (*stream)->ctx = current;
     (*stream)->queue.end = &(*stream)->queue.first;
     (*stream)->next = streams;
     streams = *stream;
@@ -485,6 +567,7 @@ int cuStreamCreate(struct CUstream_st **stream, unsigned flags) {
 
 int cuStreamDestroy_v2(struct CUstream_st *stream);
 int cuStreamDestroy_v2(struct CUstream_st *stream) {
+    LOCKED;
     fake.n_calls++;
     for (struct CUstream_st **at = &streams; *at; at = &(*at)->next)
         if (*at == stream) {
@@ -499,7 +582,7 @@ int cuStreamDestroy_v2(struct CUstream_st *stream) {
 
 int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags);
 int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsigned flags) {
-    ENTER_CONTEXT("cuStreamWaitEvent");
+    ENTER_STREAM("cuStreamWaitEvent", stream);
     if (!stream || !event || !event->stream || flags || stream->capture)
         return wrong();
     return enqueue(
@@ -508,7 +591,7 @@ int cuStreamWaitEvent(struct CUstream_st *stream, struct CUevent_st *event, unsi
 
 int cuStreamBeginCapture_v2(struct CUstream_st *stream, int mode);
 int cuStreamBeginCapture_v2(struct CUstream_st *stream, int mode) {
-    ENTER_CONTEXT("cuStreamBeginCapture_v2");
+    ENTER_STREAM("cuStreamBeginCapture_v2", stream);
     if (!stream || stream->capture || mode != SL_CU_CAPTURE_RELAXED)
         return wrong();
     if (!(stream->capture = calloc(1, sizeof *stream->capture)))
@@ -520,6 +603,7 @@ int cuStreamBeginCapture_v2(struct CUstream_st *stream, int mode) {
 
 int cuGraphDestroy(struct CUgraph_st *graph);
 int cuGraphDestroy(struct CUgraph_st *graph) {
+    LOCKED;
     fake.n_calls++;
     drop(&graph->kept);
     free(graph);
@@ -529,6 +613,7 @@ int cuGraphDestroy(struct CUgraph_st *graph) {
 
 int cuStreamEndCapture(struct CUstream_st *stream, struct CUgraph_st **graph);
 int cuStreamEndCapture(struct CUstream_st *stream, struct CUgraph_st **graph) {
+    LOCKED;
     struct CUgraph_st *captured = stream->capture;
     stream->capture = NULL; /* ended, also when it fails */
     int result = captured ? enter("cuStreamEndCapture") : wrong();
@@ -556,6 +641,7 @@ int cuGraphInstantiateWithFlags(struct CUgraphExec_st **exec, struct CUgraph_st 
 
 int cuGraphExecDestroy(struct CUgraphExec_st *exec);
 int cuGraphExecDestroy(struct CUgraphExec_st *exec) {
+    LOCKED;
     fake.n_calls++;
     drop(&exec->kept);
     free(exec);
@@ -565,7 +651,7 @@ int cuGraphExecDestroy(struct CUgraphExec_st *exec) {
 
 int cuGraphLaunch(struct CUgraphExec_st *exec, struct CUstream_st *stream);
 int cuGraphLaunch(struct CUgraphExec_st *exec, struct CUstream_st *stream) {
-    ENTER_CONTEXT("cuGraphLaunch");
+    ENTER_STREAM("cuGraphLaunch", stream);
     if (!exec || !stream || stream->capture)
         return wrong();
     for (const struct operation *o = exec->kept.first; o; o = o->next)
@@ -575,7 +661,7 @@ int cuGraphLaunch(struct CUgraphExec_st *exec, struct CUstream_st *stream) {
 
 int cuStreamSynchronize(struct CUstream_st *stream);
 int cuStreamSynchronize(struct CUstream_st *stream) {
-    ENTER_CONTEXT("cuStreamSynchronize");
+    ENTER_STREAM("cuStreamSynchronize", stream);
     if (!stream || stream->capture)
         return wrong();
     fake.n_waits++;
@@ -588,12 +674,14 @@ int cuEventCreate(struct CUevent_st **event, unsigned flags) {
     ENTER_CONTEXT("cuEventCreate");
     if (!(*event = calloc(1, sizeof **event)))
         abort();
+    (*event)->ctx = current;
     fake.live_objects++;
     return 0;
 }
 
 int cuEventDestroy_v2(struct CUevent_st *event);
 int cuEventDestroy_v2(struct CUevent_st *event) {
+    LOCKED;
     fake.n_calls++;
     free(event);
     fake.live_objects--;
@@ -602,8 +690,8 @@ int cuEventDestroy_v2(struct CUevent_st *event) {
 
 int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream);
 int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream) {
-    ENTER_CONTEXT("cuEventRecord");
-    if (!event || !stream || stream->capture)
+    ENTER_STREAM("cuEventRecord", stream);
+    if (!event || event->ctx != current || stream->capture)
         return wrong();
     event->stream = stream;
     event->after = stream->n_queued;
@@ -639,6 +727,7 @@ int cuModuleLoadData(struct CUmod_st **module, const void *image) {
 
 int cuModuleUnload(struct CUmod_st *module);
 int cuModuleUnload(struct CUmod_st *module) {
+    LOCKED;
     fake.n_calls++;
     free(module);
     fake.live_objects--;
@@ -684,7 +773,7 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
 int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned smem_bytes,
                    struct CUstream_st *stream, void **params, void **extra) {
-    ENTER_CONTEXT("cuLaunchKernel");
+    ENTER_STREAM("cuLaunchKernel", stream);
     if (!function || !stream || params || !extra || extra[0] != SL_CU_PARAM_POINTER ||
         extra[2] != SL_CU_PARAM_SIZE || extra[4] != SL_CU_PARAM_END)
         return wrong();

@@ -5,7 +5,8 @@
  * for them, so that staging memory which is reused too early shows as wrong bytes. Each stream has
  * a queue of its own; a stream that waits for an event runs the other one that far. Device
  * addresses, those of mapped host memory too, are such that following one on the host faults, and
- * every address is checked. */
+ * every address is checked: also whose memory it is, and that a stream is used in its own context.
+ * Any thread may call. */
 #ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
 #define SL_TESTS_SUPPORT_FAKE_CUDA_H
 
@@ -29,6 +30,8 @@ struct fake_cuda {
     int cc[FAKE_CUDA_MAX_DEVICES]; /* 90 for 9.0 */
     bool integrated[FAKE_CUDA_MAX_DEVICES];
     bool cannot_map;            /* devices do not read host memory */
+    bool no_peer_access;        /* nor one another's */
+    bool no_memory_rate;        /* nobody knows how fast their memory is */
     size_t memory_bytes;        /* of each device */
     bool zeroed;                /* memory begins as zeros, and so no kernel's result is wild */
     int init_result;            /* of cuInit */
@@ -43,6 +46,7 @@ struct fake_cuda {
     /* Read by tests. */
     uint64_t n_calls, n_waits, n_to_device, n_queued;
     uint64_t n_mapped; /* pieces of host memory registered */
+    uint64_t n_peer_copies;
     int64_t live_device_bytes, live_pinned_bytes, live_mapped_bytes;
     int64_t live_objects; /* all but memory */
     uint64_t n_launches;

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -863,6 +864,173 @@ static void typed_kernels(void **state) {
     assert_int_equal(sl_kernel_type_index(SL_DTYPE_COUNT), -1);
 }
 
+/* ---- several GPUs ---- */
+
+#define HAND_OVERS 500u
+
+/* What two threads share: rows go from GPU 0 to GPU 1 through one buffer. */
+struct hand_over {
+    struct sl_device *from, *to;
+    struct sl_signal *sent, *taken;
+    void *buffer;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t n_sent, n_taken;
+    uint32_t n_failed;
+};
+
+static void turn_to(struct hand_over *h, const uint32_t *n, uint32_t least) {
+    pthread_mutex_lock(&h->lock);
+    while (*n < least)
+        pthread_cond_wait(&h->changed, &h->lock);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void turn_done(struct hand_over *h, uint32_t *n, enum sl_status status) {
+    pthread_mutex_lock(&h->lock);
+    ++*n;
+    h->n_failed += status != SL_OK;
+    pthread_cond_signal(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void *send_values(void *arg) {
+    struct hand_over *h = arg;
+    for (uint32_t i = 1; i <= HAND_OVERS; i++) {
+        uint32_t value = i * 3;
+        turn_to(h, &h->n_taken, i - 1);
+        enum sl_status status = sl_signal_follow(h->from, h->to, h->taken);
+        if (!status)
+            status = sl_device_upload(h->from, h->buffer, &value, sizeof value);
+        if (!status)
+            status = sl_signal_raise(h->from, h->sent);
+        turn_done(h, &h->n_sent, status);
+    }
+    return NULL;
+}
+
+static void take_values(struct hand_over *h, uint32_t *out_wrong) {
+    void *mine;
+    assert_int_equal(sl_device_alloc(h->to, 4, &mine), SL_OK);
+    for (uint32_t i = 1; i <= HAND_OVERS; i++) {
+        uint32_t got = 0;
+        turn_to(h, &h->n_sent, i);
+        enum sl_status status = sl_signal_follow(h->to, h->from, h->sent);
+        if (!status)
+            status = sl_device_copy_from(h->to, mine, h->from, h->buffer, 4);
+        if (!status)
+            status = sl_signal_raise(h->to, h->taken);
+        turn_done(h, &h->n_taken, status);
+        if (i % 5 == 0 && !status && !sl_device_download(h->to, &got, mine, 4))
+            *out_wrong += got != i * 3;
+    }
+    sl_device_free(h->to, mine, 4);
+}
+
+static void two_gpus(void **state) {
+    need_kernels();
+    for (uint32_t way = 0; way < 3; way++) { /* direct, through the host, twice the same GPU */
+        struct hand_over h = {.n_sent = 0};
+        pthread_t sender;
+        uint32_t wrong = 0;
+        reset(state);
+        fake->n_devices = 2;
+        fake->no_peer_access = way == 1;
+        pthread_mutex_init(&h.lock, NULL);
+        pthread_cond_init(&h.changed, NULL);
+        assert_int_equal(open_gpu(0, 0, &h.from), SL_OK);
+        assert_int_equal(open_gpu(way == 2 ? 0 : 1, 0, &h.to), SL_OK);
+        assert_int_equal(sl_device_peer_open(h.to, h.from), SL_OK);
+        assert_int_equal(sl_device_peer_open(h.to, h.from), SL_OK); /* once more does no harm */
+        assert_int_equal(sl_signal_create(h.from, &h.sent), SL_OK);
+        assert_int_equal(sl_signal_create(h.to, &h.taken), SL_OK);
+        assert_int_equal(sl_device_alloc(h.from, 4, &h.buffer), SL_OK);
+        assert_int_equal(pthread_create(&sender, NULL, send_values, &h), 0);
+        take_values(&h, &wrong);
+        pthread_join(sender, NULL);
+        assert_int_equal(wrong, 0);
+        assert_int_equal(h.n_failed, 0);
+        assert_int_equal(fake->n_peer_copies, way == 2 ? 0 : HAND_OVERS);
+        sl_device_free(h.from, h.buffer, 4);
+        sl_signal_free(h.from, &h.sent);
+        sl_signal_free(h.to, &h.taken);
+        sl_device_close(&h.from);
+        sl_device_close(&h.to);
+        assert_false(fake->misused);
+        assert_int_equal(fake->live_objects, 0);
+        assert_int_equal(fake->live_device_bytes, 0);
+        pthread_cond_destroy(&h.changed);
+        pthread_mutex_destroy(&h.lock);
+    }
+}
+
+/* Each call that several GPUs need fails once: the one that called is given up, or goes on without
+ * where that is possible; the other stays in use. */
+static void peers_fail(void **state) {
+    need_kernels();
+    static const struct {
+        const char *symbol;
+        int result;
+        enum sl_status open, copy, raise, follow;
+    } cases[] = {
+        {"cuDeviceCanAccessPeer", 1, SL_ERR_INVALID, SL_OK, SL_OK, SL_OK},
+        {"cuCtxEnablePeerAccess", SL_CU_PEER_ACCESS_UNSUPPORTED, SL_OK, SL_OK, SL_OK, SL_OK},
+        {"cuCtxEnablePeerAccess", SL_CU_TOO_MANY_PEERS, SL_OK, SL_OK, SL_OK, SL_OK},
+        {"cuCtxEnablePeerAccess", CU_UNKNOWN, SL_ERR_DEVICE_LOST, SL_ERR_DEVICE_LOST, SL_OK,
+         SL_ERR_DEVICE_LOST},
+        {"cuMemcpyPeerAsync", SL_CU_OUT_OF_MEMORY, SL_OK, SL_ERR_DEVICE_OOM, SL_OK, SL_OK},
+        {"cuMemcpyPeerAsync", CU_ILLEGAL_ADDRESS, SL_OK, SL_ERR_DEVICE_LOST, SL_OK,
+         SL_ERR_DEVICE_LOST},
+        {"cuEventRecord", CU_ILLEGAL_ADDRESS, SL_OK, SL_OK, SL_ERR_DEVICE_LOST, SL_OK},
+        {"cuStreamWaitEvent", CU_ILLEGAL_ADDRESS, SL_OK, SL_OK, SL_OK, SL_ERR_DEVICE_LOST},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_device *a, *b;
+        struct sl_signal *s, *none = NULL;
+        void *from, *to;
+        reset(state);
+        fake->n_devices = 2;
+        assert_int_equal(open_gpu(0, 0, &a), SL_OK);
+        assert_int_equal(open_gpu(1, 0, &b), SL_OK);
+        assert_int_equal(sl_device_alloc(a, 64, &from), SL_OK);
+        assert_int_equal(sl_device_alloc(b, 64, &to), SL_OK);
+        assert_int_equal(sl_signal_create(a, &s), SL_OK);
+        fake->fail_symbol = cases[i].symbol;
+        fake->fail_result = cases[i].result;
+        assert_int_equal(sl_device_peer_open(b, a), cases[i].open);
+        assert_int_equal(sl_signal_raise(a, s), cases[i].raise);
+        assert_int_equal(sl_device_copy_from(b, to, a, from, 64), cases[i].copy);
+        assert_int_equal(sl_signal_follow(b, a, s), cases[i].follow);
+        bool a_lost = cases[i].raise != SL_OK;
+        bool b_lost = cases[i].copy == SL_ERR_DEVICE_LOST || cases[i].follow != SL_OK;
+        assert_int_equal(sl_device_sync(a), a_lost ? SL_ERR_DEVICE_LOST : SL_OK);
+        assert_int_equal(sl_device_sync(b), b_lost ? SL_ERR_DEVICE_LOST : SL_OK);
+        fake->fail_symbol = "cuEventCreate";
+        assert_true(sl_signal_create(a, &none) != SL_OK);
+        assert_null(none);
+        fake->fail_symbol = NULL;
+        sl_device_free(a, from, 64);
+        sl_device_free(b, to, 64);
+        sl_signal_free(a, &s);
+        sl_device_close(&a);
+        sl_device_close(&b);
+        assert_false(fake->misused);
+        assert_int_equal(fake->live_objects, 0);
+    }
+}
+
+static void memory_rate(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    assert_true(d->caps.memory_bytes_per_s == UINT64_C(1024000000000));
+    sl_device_close(&d);
+    fake->no_memory_rate = true;
+    d = opened(0);
+    assert_int_equal(d->caps.memory_bytes_per_s, 0);
+    sl_device_close(&d);
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     /* build/MODE/tests/unit/backends/test_cuda_host: the fake driver is beside unit/. */
@@ -891,6 +1059,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(graphs, reset),
         cmocka_unit_test_setup(fused, reset),
         cmocka_unit_test_setup(free_memory, reset),
+        cmocka_unit_test_setup(two_gpus, reset),
+        cmocka_unit_test_setup(peers_fail, reset),
+        cmocka_unit_test_setup(memory_rate, reset),
         cmocka_unit_test(typed_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
