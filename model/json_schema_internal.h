@@ -30,6 +30,28 @@ struct sl_schema {
 
 /* A literal in a grammar. */
 void sl_schema_literal(struct sl_buf *b, const char *bytes, size_t len);
+enum sl_status sl_schema_no_memory(struct sl_schema *c) SL_MUST_CHECK;
+
+/* json_schema.c: the rule of a schema, "r<*out_rule>", written unless an equal schema has one. */
+enum sl_status sl_schema_rule(struct sl_schema *c, const json_t *s,
+                              uint32_t *out_rule) SL_MUST_CHECK;
+/* The name of the rule of an item's or a property's value; s NULL: any value. */
+enum sl_status sl_schema_item(struct sl_schema *c, const json_t *s, char out[24]) SL_MUST_CHECK;
+/* What two keywords such as minLength and maxLength ask for; SL_SCHEMA_NO_MAX: no most. */
+enum sl_status sl_schema_counts(struct sl_schema *c, const json_t *s, const char *least_key,
+                                const char *most_key, uint32_t *out_least,
+                                uint32_t *out_most) SL_MUST_CHECK;
+/* {least,most} of a grammar. */
+void sl_schema_put_counts(struct sl_buf *b, uint32_t least, uint32_t most);
+
+/* json_schema_values.c, json_schema_string.c, json_schema_object.c: what a rule of such a schema
+ * consists of, behind "::=". Flat schemas. */
+enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const json_t *values,
+                                    unsigned types, struct sl_buf *b) SL_MUST_CHECK;
+enum sl_status sl_schema_put_string(struct sl_schema *c, const json_t *s,
+                                    struct sl_buf *b) SL_MUST_CHECK;
+enum sl_status sl_schema_put_object(struct sl_schema *c, const json_t *s,
+                                    struct sl_buf *b) SL_MUST_CHECK;
 
 /* json_schema_number.c: alternatives in parentheses. */
 enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s,
