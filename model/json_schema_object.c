@@ -99,7 +99,8 @@ static enum sl_status read_members(struct sl_schema *c, const json_t *s, json_t 
                        SL_SCHEMA_MAX_RULES);
     json_t *all = NULL, *name, *none = p ? NULL : json_object();
     size_t i;
-    enum sl_status st = !p && !none ? sl_schema_no_memory(c) : sl_schema_copy(c, p ? p : none, &all);
+    enum sl_status st =
+        !p && !none ? sl_schema_no_memory(c) : sl_schema_copy(c, p ? p : none, &all);
     json_decref(none);
     if (st != SL_OK)
         return st;

@@ -121,7 +121,7 @@ static enum sl_status check_beside_values(struct sl_schema *c, const json_t *s, 
 }
 
 enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const json_t *values,
-                                 unsigned types, struct sl_buf *b) {
+                                    unsigned types, struct sl_buf *b) {
     if (!json_is_array(values))
         return sl_fail(c->err, SL_ERR_INVALID, "enum must be an array");
     if (json_array_size(values) > SL_SCHEMA_MAX_ENUM)
