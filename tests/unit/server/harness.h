@@ -49,7 +49,8 @@ static inline void attach(void) {
         fail_msg("%s", err.text);
 }
 
-static inline void set_script(const uint32_t *script, uint32_t n, uint32_t prefill_steps, long step_us) {
+static inline void set_script(const uint32_t *script, uint32_t n, uint32_t prefill_steps,
+                              long step_us) {
     pthread_mutex_lock(&engine->lock);
     engine->script = script;
     engine->n_script = n;
@@ -115,7 +116,7 @@ static inline json_t *parse(const struct reply *r) {
 }
 
 static inline void expect_error(struct reply r, int status, const char *type, const char *param,
-                         const char *part) {
+                                const char *part) {
     if (r.status != status)
         fail_msg("status %d, not %d: %.300s", r.status, status, r.body ? r.body : "");
     json_t *v = parse(&r);

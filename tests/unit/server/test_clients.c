@@ -136,11 +136,8 @@ static void test_200_clients(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        READY(test_client_leaves),
-        READY(test_slow_reader),
-        READY(test_parked_client_leaves),
-        READY(test_keepalive),
-        READY(test_200_clients),
+        READY(test_client_leaves), READY(test_slow_reader), READY(test_parked_client_leaves),
+        READY(test_keepalive),     READY(test_200_clients),
     };
     return cmocka_run_group_tests_name("clients", tests, NULL, NULL);
 }
