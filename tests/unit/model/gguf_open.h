@@ -23,7 +23,7 @@ static inline struct sl_gguf *open_ok(struct gb *b, uint8_t **out_file) {
 
 /* Opening must fail with this status and a text that holds each of the words. */
 static inline void expect_refused(struct gb *b, enum sl_status status, const char *word1,
-                           const char *word2) {
+                                  const char *word2) {
     size_t n;
     struct sl_gguf *g = NULL;
     struct sl_err err = {""};

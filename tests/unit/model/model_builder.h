@@ -1,0 +1,170 @@
+/* Models from small GGUFs built in memory: well formed, or with one thing edited. */
+#ifndef TESTS_UNIT_MODEL_MODEL_BUILDER_H
+#define TESTS_UNIT_MODEL_MODEL_BUILDER_H
+
+#include "model/model.h"
+#include "tests/support/gguf_builder.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+enum { EMBD = 64, HEADS = 4, KV = 2, DIM = 24, FF = 96, FF_EXP = 32, FF_SHARED = 128, EXPERTS = 6 };
+enum { USED = 2, VOCAB = 40, LAYERS = 3 };
+
+/* What differs from a well-formed file. */
+struct edit {
+    const char *no_key, *no_tensor;
+    void (*keys)(struct gb *b); /* more keys */
+    const char *tensor;         /* this one gets another shape or type ... */
+    uint32_t n_dims, dtype;
+    uint64_t ne[4];
+    const char *extra; /* ... and this one is added, F32 [64] */
+    bool tied;
+    uint32_t expert_dtype;
+};
+
+static const char *arch_now; /* for the helpers below */
+static struct gb *gb_now;
+static const struct edit *edit_now;
+
+static inline void key_u32(const char *key, uint32_t v) {
+    char name[96];
+    if (edit_now->no_key && strcmp(edit_now->no_key, key) == 0)
+        return;
+    snprintf(name, sizeof name, "%s.%s", arch_now, key);
+    gb_uint(gb_now, name, v);
+}
+
+static inline void key_f32(const char *key, float v) {
+    char name[96];
+    if (edit_now->no_key && strcmp(edit_now->no_key, key) == 0)
+        return;
+    snprintf(name, sizeof name, "%s.%s", arch_now, key);
+    gb_float(gb_now, name, v);
+}
+
+static inline void tensor(int layer, const char *name, uint32_t dtype, uint64_t a, uint64_t b,
+                          uint64_t c) {
+    char full[80];
+    const struct edit *e = edit_now;
+    uint64_t ne[3] = {a, b, c};
+    if (layer < 0)
+        snprintf(full, sizeof full, "%s", name);
+    else
+        snprintf(full, sizeof full, "blk.%d.%s", layer, name);
+    if (e->no_tensor && strcmp(e->no_tensor, full) == 0)
+        return;
+    if (e->tensor && strcmp(e->tensor, full) == 0)
+        gb_tensor(gb_now, full, e->dtype, e->n_dims, e->ne);
+    else
+        gb_tensor(gb_now, full, dtype, c ? 3 : b ? 2 : 1, ne);
+}
+
+static inline void layer(int l, bool moe) {
+    uint32_t x = edit_now->expert_dtype ? edit_now->expert_dtype : SL_DTYPE_Q8_0;
+    bool qwen3 = strncmp(arch_now, "qwen3", 5) == 0, olmoe = strcmp(arch_now, "olmoe") == 0;
+    tensor(l, "attn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
+    tensor(l, "attn_q.weight", SL_DTYPE_F16, EMBD, HEADS * DIM, 0);
+    tensor(l, "attn_k.weight", SL_DTYPE_F16, EMBD, KV * DIM, 0);
+    tensor(l, "attn_v.weight", SL_DTYPE_F16, EMBD, KV * DIM, 0);
+    tensor(l, "attn_output.weight", SL_DTYPE_F16, HEADS * DIM, EMBD, 0);
+    if (qwen3 || olmoe) {
+        tensor(l, "attn_q_norm.weight", SL_DTYPE_F32, olmoe ? HEADS * DIM : DIM, 0, 0);
+        tensor(l, "attn_k_norm.weight", SL_DTYPE_F32, olmoe ? KV * DIM : DIM, 0, 0);
+    }
+    if (strncmp(arch_now, "qwen2", 5) == 0) {
+        tensor(l, "attn_q.bias", SL_DTYPE_F32, HEADS * DIM, 0, 0);
+        tensor(l, "attn_k.bias", SL_DTYPE_F32, KV * DIM, 0, 0);
+        tensor(l, "attn_v.bias", SL_DTYPE_F32, KV * DIM, 0, 0);
+    }
+    tensor(l, "ffn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
+    if (!moe) {
+        tensor(l, "ffn_gate.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
+        tensor(l, "ffn_up.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
+        tensor(l, "ffn_down.weight", SL_DTYPE_Q4_0, FF, EMBD, 0);
+        return;
+    }
+    tensor(l, "ffn_gate_inp.weight", SL_DTYPE_F32, EMBD, EXPERTS, 0);
+    tensor(l, "ffn_gate_exps.weight", x, EMBD, FF_EXP, EXPERTS);
+    tensor(l, "ffn_up_exps.weight", x, EMBD, FF_EXP, EXPERTS);
+    tensor(l, "ffn_down_exps.weight", SL_DTYPE_Q5_1, FF_EXP, EMBD, EXPERTS);
+    if (strcmp(arch_now, "qwen2moe") == 0) {
+        tensor(l, "ffn_gate_inp_shexp.weight", SL_DTYPE_F32, EMBD, 0, 0);
+        tensor(l, "ffn_gate_shexp.weight", SL_DTYPE_Q8_0, EMBD, FF_SHARED, 0);
+        tensor(l, "ffn_up_shexp.weight", SL_DTYPE_Q8_0, EMBD, FF_SHARED, 0);
+        tensor(l, "ffn_down_shexp.weight", SL_DTYPE_Q8_0, FF_SHARED, EMBD, 0);
+    }
+}
+
+/* arch "mixtral" is llama with experts. */
+static inline uint8_t *build(const char *arch, const struct edit *edit, size_t *out_n) {
+    static const struct edit none;
+    struct gb b = gb_new(3);
+    bool mixtral = strcmp(arch, "mixtral") == 0;
+    bool moe = mixtral || strcmp(arch, "olmoe") == 0 || strstr(arch, "moe");
+    gb_now = &b;
+    arch_now = mixtral ? "llama" : arch;
+    edit_now = edit ? edit : &none;
+    gb_str(&b, "general.architecture", arch_now);
+    key_u32("block_count", LAYERS);
+    key_u32("context_length", 2048);
+    key_u32("embedding_length", EMBD);
+    key_u32("attention.head_count", HEADS);
+    key_u32("attention.head_count_kv", KV);
+    key_u32("attention.key_length", DIM);
+    key_u32("attention.value_length", DIM);
+    key_f32("attention.layer_norm_rms_epsilon", 1e-6f);
+    key_f32("rope.freq_base", 1e6f);
+    key_u32("feed_forward_length", moe ? FF_EXP : FF);
+    if (moe) {
+        key_u32("expert_count", EXPERTS);
+        key_u32("expert_used_count", USED);
+    }
+    if (strncmp(arch_now, "qwen", 4) == 0 && moe)
+        key_u32("expert_feed_forward_length", FF_EXP);
+    if (strcmp(arch_now, "qwen2moe") == 0)
+        key_u32("expert_shared_feed_forward_length", FF_SHARED);
+    if (edit_now->keys)
+        edit_now->keys(&b);
+    tensor(-1, "token_embd.weight", SL_DTYPE_Q8_0, EMBD, VOCAB, 0);
+    tensor(-1, "output_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
+    if (!edit_now->tied)
+        tensor(-1, "output.weight", SL_DTYPE_Q8_0, EMBD, VOCAB, 0);
+    for (int l = 0; l < LAYERS; l++)
+        layer(l, moe);
+    if (edit_now->extra)
+        gb_tensor(&b, edit_now->extra, SL_DTYPE_F32, 1, (uint64_t[]){64});
+    return gb_finish(&b, out_n);
+}
+
+static inline struct sl_model *open_model(const char *arch, const struct edit *edit,
+                                          uint8_t **out_file) {
+    size_t n;
+    struct sl_gguf *g = NULL;
+    struct sl_model *m = NULL;
+    struct sl_err err = {""};
+    *out_file = build(arch, edit, &n);
+    if (sl_gguf_open_memory(*out_file, n, &g, &err) != SL_OK ||
+        sl_model_from_gguf(g, &m, &err) != SL_OK)
+        fail_msg("%s: %s", arch, err.text);
+    return m;
+}
+
+static inline void expect_refused(const char *arch, const struct edit *edit, enum sl_status status,
+                                  const char *word1, const char *word2) {
+    size_t n;
+    struct sl_gguf *g = NULL;
+    struct sl_model *m = NULL;
+    struct sl_err err = {""};
+    uint8_t *file = build(arch, edit, &n);
+    if (sl_gguf_open_memory(file, n, &g, &err) != SL_OK)
+        fail_msg("the container was refused: %s", err.text);
+    enum sl_status st = sl_model_from_gguf(g, &m, &err);
+    if (st != status || !strstr(err.text, word1) || !strstr(err.text, word2))
+        fail_msg("status %d, want %d with '%s' and '%s': %s", st, status, word1, word2, err.text);
+    assert_null(m);
+    free(file);
+}
+
+#endif
