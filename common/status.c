@@ -17,6 +17,8 @@ const char *sl_status_text(enum sl_status status) {
         return "context full";
     case SL_ERR_TIMEOUT:
         return "out of time";
+    case SL_ERR_LIMIT:
+        return "past a limit";
     case SL_ERR_IO:
         return "input/output error";
     case SL_ERR_CORRUPT:

@@ -17,6 +17,7 @@ enum sl_status {
     SL_ERR_CANCELED = -2,
     SL_ERR_CONTEXT_FULL = -3,
     SL_ERR_TIMEOUT = -4,
+    SL_ERR_LIMIT = -5, /* it takes more work than one request may */
     /* weights */
     SL_ERR_IO = -20,
     SL_ERR_CORRUPT = -21,

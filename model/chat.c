@@ -58,6 +58,10 @@ enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, c
     }
     if (sl_template_compile(source, len, &c->template, &c->template_err) != SL_OK)
         c->template = NULL;
+    if (sl_chat_probe(c) != SL_OK) {
+        sl_chat_release(c);
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    }
     return SL_OK;
 }
 

@@ -6,6 +6,13 @@
 #include "model/chat_template.h"
 #include "model/special.h"
 
+/* What a template expects of assistants' messages differs. Those without text and without calls
+ * have an empty one in any form. */
+struct sl_chat_form {
+    bool arguments_as_text; /* calls' arguments: the JSON text they came in, not an object */
+    bool empty_content;     /* absent text beside calls: an empty string, not none */
+};
+
 /* Immutable after init; any thread may use it. */
 struct sl_chat {
     const struct sl_tokenizer *tok; /* borrowed */
@@ -18,6 +25,9 @@ struct sl_chat {
     uint32_t *eog;             /* ids that end an answer */
     uint32_t n_eog;
     bool prepend_bos; /* the file asks for BOS */
+    /* Found by rendering small conversations (chat_probe.c). */
+    struct sl_chat_form form;
+    bool takes_system; /* messages of the system */
 };
 
 extern const char sl_chat_fallback_stop[]; /* "<|im_end|>" */
@@ -34,6 +44,12 @@ void sl_chat_release(struct sl_chat *c);
  * reference; NULL: out of memory. */
 json_t *sl_chat_vars(const struct sl_chat *c, const json_t *messages, const json_t *tools,
                      bool add_generation_prompt);
+/* Sets form and takes_system from how the template renders small conversations with a call: in the
+ * first form that it takes and in which nothing of them is lost or written as Python writes it.
+ * sl_chat_init calls it. Errors: SL_ERR_NOMEM. */
+enum sl_status sl_chat_probe(struct sl_chat *c) SL_MUST_CHECK;
+/* Rewrites messages into the template's form. False: out of memory. */
+bool sl_chat_apply_form(const struct sl_chat_form *form, json_t *messages);
 /* The ids of a rendered text into an empty array, BOS first if the file asks for it and the text
  * lacks it. */
 enum sl_status sl_chat_encode(const struct sl_chat *c, const char *text, size_t len,

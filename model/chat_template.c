@@ -121,6 +121,7 @@ enum sl_status sl_template_render(const struct sl_template *t, const json_t *var
     rt->t = t;
     rt->err = err;
     rt->limits = limits ? *limits : sl_template_default_limits;
+    rt->steps = rt->limits.steps ? *rt->limits.steps : 0;
     rt->hash_seed = hash_seed(rt);
     rt->out = final;
     final->final = true;
@@ -128,6 +129,8 @@ enum sl_status sl_template_render(const struct sl_template *t, const json_t *var
     if (setjmp(rt->jump) == 0)
         render(rt, vars);
     enum sl_status status = rt->status;
+    if (rt->limits.steps)
+        *rt->limits.steps = rt->steps;
     if (status == SL_OK && !final->p) {
         final->p = malloc(1);
         if (!final->p)

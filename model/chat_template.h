@@ -22,6 +22,8 @@ struct sl_template_limits {
     uint32_t max_depth; /* macro calls and nested expressions */
     size_t max_output_bytes;
     size_t max_memory_bytes; /* all values alive in one rendering */
+    uint64_t *steps;         /* NULL, or a count that several renderings share: each adds its steps,
+                                and max_steps is for all of them */
     int64_t now_s;           /* strftime_now's clock (UTC seconds); 0 = the real one */
 };
 /* Sane defaults for prompts of some megabytes. */
@@ -36,8 +38,9 @@ void sl_template_destroy(struct sl_template **t);
 /* Renders with the members of the JSON object `vars` as variables (messages, tools,
  * add_generation_prompt, bos_token, enable_thinking, ...). limits NULL = the defaults.
  * A compiled template is immutable: any thread may render it.
- * out: malloc'd, NUL-terminated, length in out_len. raise_exception in the template:
- * SL_ERR_INVALID with its message; a limit passed: SL_ERR_INVALID naming the limit. */
+ * out: malloc'd, NUL-terminated, length in out_len.
+ * Errors: SL_ERR_INVALID, where the template refuses what it was given: raise_exception's message,
+ * or what cannot be evaluated. SL_ERR_LIMIT, naming the limit. SL_ERR_NOMEM. */
 enum sl_status sl_template_render(const struct sl_template *t, const json_t *vars,
                                   const struct sl_template_limits *limits, char **out,
                                   size_t *out_len, struct sl_err *err) SL_MUST_CHECK;

@@ -27,8 +27,10 @@ static struct sl_j_chunk *add_chunk(struct sl_j_arena *a, size_t size) {
     if (size > a->limit_bytes || a->used_bytes > a->limit_bytes - size)
         return NULL;
     struct sl_j_chunk *c = malloc(size);
-    if (!c)
+    if (!c) {
+        a->no_memory = true;
         return NULL;
+    }
     a->used_bytes += size;
     c->older = a->head;
     a->head = c;

@@ -3,6 +3,7 @@
 #ifndef SL_MODEL_JINJA_ARENA_H
 #define SL_MODEL_JINJA_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct sl_j_chunk;
@@ -13,6 +14,7 @@ struct sl_j_arena {
     size_t used_bytes;  /* asked of malloc so far */
     size_t limit_bytes; /* used_bytes never passes it */
     size_t chunk_bytes; /* size of the next chunk */
+    bool no_memory;     /* it was the machine's memory that did not suffice, not the limit */
 };
 
 void sl_j_arena_init(struct sl_j_arena *a, size_t limit_bytes);

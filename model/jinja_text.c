@@ -23,17 +23,17 @@ static void reserve(struct sl_jrt *rt, struct sl_jout *o, size_t more) {
         return;
     if (o->final &&
         (more > rt->limits.max_output_bytes || o->len > rt->limits.max_output_bytes - more))
-        sl_j_fail(rt, "the rendered text is longer than the limit of %zu bytes",
-                  rt->limits.max_output_bytes);
+        sl_j_limit(rt, "the rendered text is longer than the limit of %zu bytes",
+                   rt->limits.max_output_bytes);
     size_t cap = o->cap ? 2 * o->cap : 64;
     if (more > SIZE_MAX / 4 || o->len > SIZE_MAX / 4)
-        sl_j_fail(rt, "a text is too long");
+        sl_j_limit(rt, "a text is too long");
     if (cap < o->len + more)
         cap = o->len + more;
     if (o->final) {
         char *p = realloc(o->p, cap + 1); /* + 1: the NUL at the end */
         if (!p)
-            sl_j_fail(rt, "out of memory for the rendered text");
+            sl_j_no_memory(rt);
         o->p = p;
     } else {
         char *p = sl_j_alloc(rt, cap);
@@ -50,8 +50,8 @@ void sl_j_put(struct sl_jrt *rt, struct sl_jout *o, const char *p, size_t len) {
     sl_j_work(rt, len >> 8);
     reserve(rt, o, len);
     if (o->final && o->len + len > rt->limits.max_output_bytes)
-        sl_j_fail(rt, "the rendered text is longer than the limit of %zu bytes",
-                  rt->limits.max_output_bytes);
+        sl_j_limit(rt, "the rendered text is longer than the limit of %zu bytes",
+                   rt->limits.max_output_bytes);
     memcpy(o->p + o->len, p, len);
     o->len += len;
 }

@@ -10,28 +10,44 @@
 
 enum { MAX_JSON_DEPTH = 512 };
 
-void sl_j_fail(struct sl_jrt *rt, const char *fmt, ...) {
+static _Noreturn void fail(struct sl_jrt *rt, enum sl_status status, const char *fmt, va_list ap) {
     char text[448];
     unsigned line = 0, col = 0;
-    va_list ap;
-    va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
     if (rt->at)
         sl_j_position(rt->t->source, rt->t->len, rt->at->off, &line, &col);
     if (line)
-        rt->status = sl_fail(rt->err, SL_ERR_INVALID, "chat template line %u, column %u: %s", line,
-                             col, text);
+        rt->status =
+            sl_fail(rt->err, status, "chat template line %u, column %u: %s", line, col, text);
     else
-        rt->status = sl_fail(rt->err, SL_ERR_INVALID, "chat template: %s", text);
+        rt->status = sl_fail(rt->err, status, "chat template: %s", text);
+    longjmp(rt->jump, 1);
+}
+
+void sl_j_fail(struct sl_jrt *rt, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    fail(rt, SL_ERR_INVALID, fmt, ap);
+}
+
+void sl_j_limit(struct sl_jrt *rt, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    fail(rt, SL_ERR_LIMIT, fmt, ap);
+}
+
+void sl_j_no_memory(struct sl_jrt *rt) {
+    rt->status = sl_fail(rt->err, SL_ERR_NOMEM, "out of memory to render a chat template");
     longjmp(rt->jump, 1);
 }
 
 void *sl_j_alloc(struct sl_jrt *rt, size_t size_bytes) {
     void *p = sl_j_arena_alloc(&rt->arena, size_bytes);
+    if (!p && rt->arena.no_memory)
+        sl_j_no_memory(rt);
     if (!p)
-        sl_j_fail(rt, "rendering needs more memory than its limit of %zu bytes",
-                  rt->limits.max_memory_bytes);
+        sl_j_limit(rt, "rendering needs more memory than its limit of %zu bytes",
+                   rt->limits.max_memory_bytes);
     return p;
 }
 
@@ -45,14 +61,14 @@ void *sl_j_alloc_n(struct sl_jrt *rt, size_t n, size_t size_bytes) {
 void sl_j_work(struct sl_jrt *rt, uint64_t steps) {
     rt->steps += steps;
     if (rt->steps > rt->limits.max_steps)
-        sl_j_fail(rt, "rendering takes more than the limit of %llu steps",
-                  (unsigned long long)rt->limits.max_steps);
+        sl_j_limit(rt, "rendering takes more than the limit of %llu steps",
+                   (unsigned long long)rt->limits.max_steps);
 }
 
 void sl_j_deeper(struct sl_jrt *rt) {
     if (++rt->depth > rt->limits.max_depth)
-        sl_j_fail(rt, "calls and expressions are nested deeper than the limit of %u",
-                  rt->limits.max_depth);
+        sl_j_limit(rt, "calls and expressions are nested deeper than the limit of %u",
+                   rt->limits.max_depth);
 }
 
 /* ---- construction ---- */
@@ -280,7 +296,7 @@ void sl_j_dict_set(struct sl_jrt *rt, struct sl_jdict *d, struct sl_jv key, stru
     if (d->n == d->cap) {
         size_t cap = d->cap ? 2 * d->cap : 4;
         if (cap > UINT32_MAX / 8)
-            sl_j_fail(rt, "a dictionary has too many entries");
+            sl_j_limit(rt, "a dictionary has too many entries");
         struct sl_jentry *p = sl_j_alloc_n(rt, cap, sizeof *p);
         if (d->n)
             memcpy(p, d->e, d->n * sizeof *p);
@@ -306,7 +322,7 @@ struct sl_jv *sl_j_dict_get(struct sl_jrt *rt, const struct sl_jdict *d, struct 
 
 static struct sl_jv from_json(struct sl_jrt *rt, const json_t *j, unsigned depth) {
     if (depth > MAX_JSON_DEPTH)
-        sl_j_fail(rt, "the variables are nested deeper than %d", MAX_JSON_DEPTH);
+        sl_j_limit(rt, "the variables are nested deeper than %d", MAX_JSON_DEPTH);
     switch (json_typeof(j)) {
     case JSON_OBJECT: {
         struct sl_jv d = sl_j_dict_new(rt);

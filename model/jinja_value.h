@@ -164,7 +164,10 @@ struct sl_jrt {
     const struct sl_jopen *open;
 };
 
+/* What was given cannot be rendered; a limit was passed. */
 _Noreturn void sl_j_fail(struct sl_jrt *rt, const char *fmt, ...) SL_PRINTF(2, 3);
+_Noreturn void sl_j_limit(struct sl_jrt *rt, const char *fmt, ...) SL_PRINTF(2, 3);
+_Noreturn void sl_j_no_memory(struct sl_jrt *rt); /* of the machine's */
 void *sl_j_alloc(struct sl_jrt *rt, size_t size_bytes);
 void *sl_j_alloc_n(struct sl_jrt *rt, size_t n, size_t size_bytes);
 void sl_j_work(struct sl_jrt *rt, uint64_t steps); /* counts steps; fails past the limit */

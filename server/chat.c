@@ -1,6 +1,7 @@
 /* POST /v1/chat/completions and /apply-template: messages through the model's own template. */
 #include "server/chat.h"
 
+#include "common/metrics.h"
 #include "server/memory.h"
 #include "server/messages.h"
 #include "server/tools.h"
@@ -8,34 +9,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-
-/* What templates expect differs: tool-call arguments as an object or as the text they came in,
- * absent content as none or as an empty string. The usual form is tried first. */
-struct form {
-    bool arguments_as_text, empty_content;
-};
-
-/* Rewrites the assistants' messages of a copy to a form. False: out of memory. */
-static bool apply_form(json_t *messages, struct form form) {
-    bool ok = true;
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        json_t *m = json_array_get(messages, i);
-        if (form.empty_content && json_is_null(json_object_get(m, "content")))
-            ok = ok && json_object_set_new(m, "content", json_string("")) == 0;
-        json_t *calls = json_object_get(m, "tool_calls");
-        for (size_t k = 0; !form.arguments_as_text && k < json_array_size(calls); k++) {
-            json_t *f = json_object_get(json_array_get(calls, k), "function");
-            const json_t *a = json_object_get(f, "arguments");
-            if (!json_is_string(a))
-                continue;
-            json_t *parsed = json_loadb(json_string_value(a), json_string_length(a), 0, NULL);
-            if (json_is_object(parsed))
-                ok = ok && json_object_set(f, "arguments", parsed) == 0;
-            json_decref(parsed);
-        }
-    }
-    return ok;
-}
 
 /* Arguments that came as text are parsed for most templates: as bounded as the body itself. */
 static bool arguments_fit(const json_t *messages, uint32_t units, struct sl_http_error *e) {
@@ -55,25 +28,16 @@ static bool arguments_fit(const json_t *messages, uint32_t units, struct sl_http
     return true;
 }
 
-static bool has_forms(const json_t *messages) {
-    for (size_t i = 0; i < json_array_size(messages); i++) {
-        const json_t *m = json_array_get(messages, i);
-        if (json_is_null(json_object_get(m, "content")) || json_object_get(m, "tool_calls"))
-            return true;
-    }
-    return false;
-}
-
-/* Variables of the template in one form. NULL: out of memory. */
+/* Variables of the template. NULL: out of memory. */
 static json_t *make_vars(const struct sl_served *v, const json_t *body, const json_t *messages,
-                         const json_t *tools, struct form form) {
+                         const json_t *tools) {
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     const json_t *effort = json_object_get(body, "reasoning_effort");
     const json_t *generate = json_object_get(body, "add_generation_prompt");
     json_t *vars = json_is_object(kwargs) ? json_copy((json_t *)kwargs) : json_object();
     json_t *base = sl_chat_vars(&v->chat, messages, tools, !json_is_false(generate));
     json_t *own = json_object_get(base, "messages"); /* a copy, to be changed */
-    bool ok = vars && base && apply_form(own, form) &&
+    bool ok = vars && base && sl_chat_apply_form(&v->chat.form, own) &&
               (!v->format->short_ids || sl_tools_short_ids(own)) &&
               (v->format->syntax != SL_CALL_HARMONY || sl_tools_thinking(own));
     if (ok && json_is_string(effort) && !json_object_get(vars, "reasoning_effort"))
@@ -101,40 +65,58 @@ static size_t text_bytes(const json_t *v) {
     return n;
 }
 
-/* Renders in the first form that the template takes. */
-static enum sl_status render_forms(struct sl_exchange *ex, const json_t *body,
-                                   const json_t *messages, const json_t *tools, char **out_text,
-                                   size_t *out_len, struct sl_err *first) {
-    static const struct form forms[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+/* One rendering, of the several that a request may need (see render_shapes). */
+static enum sl_status render_once(struct sl_exchange *ex, const json_t *body,
+                                  const json_t *messages, const json_t *tools,
+                                  const struct sl_template_limits *limits, char **out_text,
+                                  size_t *out_len, struct sl_err *err) {
     const struct sl_served *v = ex->server->served;
-    size_t n_forms = has_forms(messages) ? 4 : 1;
-    struct sl_template_limits limits = sl_server_template_limits(&ex->server->config);
-    struct sl_err err;
-    enum sl_status st = SL_ERR_INVALID;
-    for (size_t i = 0; i < n_forms && st == SL_ERR_INVALID; i++) {
-        json_t *vars = make_vars(v, body, messages, tools, forms[i]);
-        st = vars ? sl_template_render(v->chat.template, vars, &limits, out_text, out_len,
-                                       i ? &err : first)
-                  : SL_ERR_NOMEM;
-        json_decref(vars);
-    }
+    json_t *vars = make_vars(v, body, messages, tools);
+    enum sl_status st =
+        vars ? sl_template_render(v->chat.template, vars, limits, out_text, out_len, err)
+             : SL_ERR_NOMEM;
+    json_decref(vars);
+    sl_count(template_renders_total, 1);
     return st;
 }
 
-/* As it is; where the template refuses that, in the shapes that more of them take. */
+static bool has_system(const json_t *messages) {
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        const char *role = json_string_value(json_object_get(json_array_get(messages, i), "role"));
+        if (role && strcmp(role, "system") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* As they are; where the template refuses that, in the shapes that more of them take: three
+ * renderings at most, whose steps together keep to the limit. What the template is known to refuse
+ * and what was tried already is left out. The first refusal is the one that is told. */
 static enum sl_status render_shapes(struct sl_exchange *ex, const json_t *body,
                                     const json_t *messages, const json_t *tools, char **out_text,
-                                    size_t *out_len, struct sl_err *first) {
+                                    size_t *out_len, struct sl_err *out_err) {
     struct sl_err err;
-    enum sl_status st = render_forms(ex, body, messages, tools, out_text, out_len, first);
-    for (int shape = SL_SHAPE_ONE_SYSTEM; shape < SL_SHAPE_COUNT && st == SL_ERR_INVALID; shape++) {
-        json_t *m = sl_messages_reshape(messages, (enum sl_messages_shape)shape);
+    uint64_t steps = 0;
+    struct sl_template_limits limits = sl_server_template_limits(&ex->server->config);
+    limits.steps = &steps;
+    json_t *last = NULL;
+    enum sl_status st = SL_ERR_INVALID;
+    bool orders = !ex->server->served->chat.takes_system && has_system(messages);
+    for (int shape = orders ? SL_SHAPE_NO_SYSTEM : SL_SHAPE_AS_SENT;
+         shape < SL_SHAPE_COUNT && st == SL_ERR_INVALID; shape++) {
+        json_t *m = shape == SL_SHAPE_AS_SENT
+                        ? json_incref((json_t *)messages)
+                        : sl_messages_reshape(messages, (enum sl_messages_shape)shape);
         if (!m)
             st = SL_ERR_NOMEM;
-        else if (!json_equal(m, messages))
-            st = render_forms(ex, body, m, tools, out_text, out_len, &err);
-        json_decref(m);
+        else if (!last || !json_equal(m, last))
+            st = render_once(ex, body, m, tools, &limits, out_text, out_len, last ? &err : out_err);
+        if (st == SL_ERR_LIMIT && last)
+            *out_err = err;
+        json_decref(last);
+        last = m;
     }
+    json_decref(last);
     return st;
 }
 
@@ -152,16 +134,13 @@ static bool has_tool_messages(const json_t *messages) {
 /* Where the template knows nothing of tools, the server tells the model itself. */
 static enum sl_status render_told(struct sl_exchange *ex, const json_t *body,
                                   const json_t *messages, const json_t *tools, char **out_text,
-                                  size_t *out_len, struct sl_err *first) {
-    struct sl_err err;
-    enum sl_status st = SL_ERR_INVALID;
-    for (int in_user = 0; in_user < (tools ? 2 : 1) && st == SL_ERR_INVALID; in_user++) {
-        json_t *told = json_deep_copy(messages);
-        st = told && sl_tools_as_text(told, tools, in_user)
-                 ? render_shapes(ex, body, told, NULL, out_text, out_len, in_user ? &err : first)
-                 : SL_ERR_NOMEM;
-        json_decref(told);
-    }
+                                  size_t *out_len, struct sl_err *err) {
+    bool in_user = !ex->server->served->chat.takes_system;
+    json_t *told = json_deep_copy(messages);
+    enum sl_status st = told && sl_tools_as_text(told, tools, in_user)
+                            ? render_shapes(ex, body, told, NULL, out_text, out_len, err)
+                            : SL_ERR_NOMEM;
+    json_decref(told);
     return st;
 }
 
@@ -210,8 +189,16 @@ static char *render(struct sl_exchange *ex, const json_t *body, const json_t *to
         if (st == SL_ERR_INVALID)
             sl_http_bad(e, "messages", "the model's chat template refuses these messages: %.400s",
                         err.text);
+        else if (st == SL_ERR_LIMIT)
+            sl_http_fail(e, 400, "template_limit", "messages",
+                         "these messages are too much for the model's chat template: %.400s",
+                         err.text);
         else if (st != SL_OK)
             sl_http_from_status(e, st, &err);
+        if (st == SL_ERR_INVALID)
+            sl_count(template_refusals_total, 1);
+        else if (st == SL_ERR_LIMIT)
+            sl_count(template_limits_total, 1);
         if (st != SL_OK)
             text = NULL;
     }

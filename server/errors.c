@@ -50,6 +50,7 @@ bool sl_http_from_status(struct sl_http_error *e, enum sl_status status, const s
     const char *text = err && err->text[0] ? err->text : sl_status_text(status);
     switch (status) {
     case SL_ERR_INVALID:
+    case SL_ERR_LIMIT:
         return sl_http_fail(e, 400, NULL, NULL, "%s", text);
     case SL_ERR_CONTEXT_FULL:
         return sl_http_fail(e, 400, "context_length_exceeded", NULL, "%s", text);

@@ -21,8 +21,9 @@ static const char VARS[] =
     ",\"tools\":[],\"add_generation_prompt\":true,\"bos_token\":\"<s>\",\"n\":5,\"l\":[3,1,2]}";
 
 static struct sl_err err;
+static enum sl_status status;
 
-/* The text, to be freed, or NULL with the reason in err. */
+/* The text, to be freed, or NULL with the reason in err and status. */
 static char *render(const char *source, const struct sl_template_limits *limits) {
     struct sl_template *t = NULL;
     char *out = NULL;
@@ -41,7 +42,8 @@ static char *render(const char *source, const struct sl_template_limits *limits)
         assert_int_equal(strlen(out), len);
         return out;
     }
-    assert_int_equal(s, SL_ERR_INVALID);
+    status = s;
+    assert_true(s == SL_ERR_INVALID || s == SL_ERR_LIMIT);
     assert_true(err.text[0] != 0);
     return NULL;
 }
@@ -176,6 +178,7 @@ static void limited(const char *source, struct sl_template_limits limits, const 
     char *out = render(source, &limits);
     if (out)
         fail_msg("%s passed its limit", source);
+    assert_int_equal(status, SL_ERR_LIMIT);
     assert_non_null(strstr(err.text, text));
 }
 
@@ -210,6 +213,35 @@ static void test_limits(void **state) {
     fails("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
           "steps");
     fails("{{ 'x' * 9223372036854775807 }}", "memory");
+}
+
+/* What refuses and what passes a limit are told apart. */
+static void test_kinds_of_errors(void **state) {
+    (void)state;
+    fails("{{ raise_exception('no') }}", "no");
+    assert_int_equal(status, SL_ERR_INVALID);
+    fails("{{ 1 / 0 }}", "division by zero");
+    assert_int_equal(status, SL_ERR_INVALID);
+    fails("{% for i in range(100000) %}{% for j in l * 100 %}{% endfor %}{% endfor %}", "steps");
+    assert_int_equal(status, SL_ERR_LIMIT);
+}
+
+/* Renderings that share a count of steps keep to the limit together. */
+static void test_shared_steps(void **state) {
+    (void)state;
+    static const char source[] = "{% for i in range(1000) %}{% endfor %}";
+    uint64_t steps = 0;
+    struct sl_template_limits l = sl_template_default_limits;
+    l.steps = &steps;
+    free(render(source, &l));
+    uint64_t one = steps;
+    assert_true(one >= 1000);
+    free(render(source, &l));
+    assert_int_equal(steps, 2 * one);
+    l.max_steps = 2 * one + one / 2;
+    limited(source, l, "steps");
+    assert_true(steps > l.max_steps);
+    limited("x", l, "steps");
 }
 
 static void nested(const char *open, const char *mid, const char *close, int n, const char *text) {
@@ -324,6 +356,8 @@ int main(void) {
         cmocka_unit_test(test_own_values_change),
         cmocka_unit_test(test_renderings_share_no_list),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_kinds_of_errors),
+        cmocka_unit_test(test_shared_steps),
         cmocka_unit_test(test_deep_sources),
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_threads),
