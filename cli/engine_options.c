@@ -57,6 +57,40 @@ static const char *default_heat(struct sl_engine_options *o) {
     return n > 0 && n < (int)sizeof o->heat_folder ? o->heat_folder : NULL;
 }
 
+/* "20GiB", or one size for each of several devices. */
+static bool apply_vram(const char *command, const char *text, struct sl_engine_config *config) {
+    uint32_t n = 0;
+    for (const char *at = text; at; n++) {
+        char item[32];
+        const char *end = strchr(at, ',');
+        size_t len = end ? (size_t)(end - at) : strlen(at);
+        bool sound = len < sizeof item && n < SL_MAX_STAGES;
+        if (sound) {
+            memcpy(item, at, len);
+            item[len] = 0;
+            sound = sl_parse_bytes(item, &config->vram_each[n]);
+        }
+        if (!sound) {
+            fprintf(stderr,
+                    "sluice %s: --vram is '%s': must be a size such as 20GiB, or one for each of "
+                    "at most %u devices, as 12GiB,24GiB\n",
+                    command, text, SL_MAX_STAGES);
+            return false;
+        }
+        if (!config->vram_each[n]) {
+            fprintf(stderr,
+                    "sluice %s: --vram 0 leaves nothing: give a size such as 20GiB, or --device "
+                    "cpu\n",
+                    command);
+            return false;
+        }
+        at = end ? end + 1 : NULL;
+    }
+    config->vram_bytes = n ? config->vram_each[0] : 0;
+    config->n_vram = n > 1 ? n : 0;
+    return true;
+}
+
 bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
                              struct sl_engine_config *config) {
     if (o->ram_bytes == 0) {
@@ -77,12 +111,8 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
         warm ? choose(command, "--overflow", o->overflow, on_off, SL_COUNTOF(on_off)) : NULL;
     if (!overflow)
         return false;
-    if (o->vram_bytes == 0) {
-        fprintf(stderr,
-                "sluice %s: --vram 0 leaves nothing: give a size such as 20GiB, or --device cpu\n",
-                command);
+    if (!apply_vram(command, o->vram, config))
         return false;
-    }
     if (o->heat_file && !*o->heat_file) {
         fprintf(stderr, "sluice %s: --heat-file is empty: give a path, or off\n", command);
         return false;
@@ -96,7 +126,7 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
     config->no_lookahead = !ahead->value;
     config->no_warm_up = !warm->value;
     config->device = o->device ? o->device : "auto";
-    config->vram_bytes = o->vram_bytes == UINT64_MAX ? 0 : o->vram_bytes;
+    config->split = o->split;
     config->vram_reserve_bytes = (uint64_t)o->vram_reserve_mib << 20;
     config->no_overflow = !overflow->value;
     if (!o->heat_file)

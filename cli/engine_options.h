@@ -8,14 +8,14 @@
 struct sl_engine_options {
     uint64_t ram_bytes; /* UINT64_MAX = not given */
     const char *device, *experts, *io, *heat_file, *look_ahead, *warm_up, *overflow;
-    uint64_t vram_bytes;       /* UINT64_MAX = not given */
+    const char *split, *vram;
     uint32_t vram_reserve_mib; /* 0 = the default */
     struct sl_arg_list mirrors;
     char heat_folder[4096];
 };
 
 #define SL_ENGINE_OPTIONS_DEFAULT                                                                  \
-    { .ram_bytes = UINT64_MAX, .vram_bytes = UINT64_MAX }
+    { .ram_bytes = UINT64_MAX }
 
 /* Rows for a command's table; o is a struct sl_engine_options *. */
 #define SL_ENGINE_OPTIONS(o)                                                                       \
@@ -25,15 +25,25 @@ struct sl_engine_options {
          "--device",                                                                               \
          "DEVICE",                                                                                 \
          &(o)->device,                                                                             \
-         "what computes: cpu, cuda or cuda:N (the N-th GPU, from 0), or auto: a GPU if\n"          \
-         "there is one that the model fits (default auto)",                                        \
+         "what computes: cpu; cuda or cuda:N, the N-th GPU from 0; cuda:0,1 or cuda:all,\n"        \
+         "several, among which the layers are divided; or auto: a GPU if there is one\n"           \
+         "that the model fits (default auto)",                                                     \
          false},                                                                                   \
-        {SL_ARG_BYTES,                                                                             \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--split",                                                                                \
+         "LAYERS",                                                                                 \
+         &(o)->split,                                                                              \
+         "how many layers each of several GPUs has, as 20,28, or auto: by their memory\n"          \
+         "and its speed (default auto)",                                                           \
+         false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
          0,                                                                                        \
          "--vram",                                                                                 \
          "SIZE",                                                                                   \
-         &(o)->vram_bytes,                                                                         \
-         "most memory to take of a GPU's own (default: what is free, less the reserve)",           \
+         &(o)->vram,                                                                               \
+         "most memory to take of a GPU's own, as 20GiB; 12G,24G for each of several\n"             \
+         "(default: what is free, less the reserve)",                                              \
          false},                                                                                   \
         {SL_ARG_U32,                                                                               \
          0,                                                                                        \

@@ -1,6 +1,7 @@
 /* sluice plan: what `serve` would do with a model and a budget, without loading anything. */
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/device_bandwidth.h"
 #include "cli/engine_options.h"
 #include "cli/open_engine.h"
 #include "cli/ram_bandwidth.h"
@@ -20,7 +21,7 @@
 
 struct options {
     const char *model, *positional, *kv_type;
-    float disk_gb_per_s, ram_gb_per_s;
+    float disk_gb_per_s, ram_gb_per_s, device_gb_per_s, link_gb_per_s;
     uint32_t max_body_mib;
     bool json;
     struct sl_engine_config engine;
@@ -35,12 +36,55 @@ struct report {
     struct sl_memory_plan plan;
     struct sl_plan_speed speed;
     struct sl_ceilings ceilings;
+    double several_tokens_per_s; /* of sessions that keep all of several devices busy */
     char device[64];
-    double ram_rate, disk_rate; /* bytes/s, 0 = not known or not needed */
-    bool ram_given, disk_given;
+    double ram_rate, disk_rate;     /* bytes/s, 0 = not known or not needed */
+    struct sl_device_bandwidth gpu; /* the same of a device that is apart, or of several joined */
+    bool ram_given, disk_given, gpu_given;
 };
 
 /* ---- bandwidths ---- */
+
+/* How fast a stage's device and its link are: given, or measured. False: not known. */
+static bool measure_gpu(const struct report *r, uint32_t stage, struct sl_device_bandwidth *out) {
+    const struct options *o = r->o;
+    struct sl_err err;
+    *out = (struct sl_device_bandwidth){(double)o->device_gb_per_s * 1e9,
+                                        (double)o->link_gb_per_s * 1e9};
+    if (out->memory > 0 && out->link > 0)
+        return true;
+    struct sl_device_bandwidth seen;
+    sl_show_progress("measuring the memory and the link of %s", r->plan.stages[stage].device);
+    sl_device_bandwidth(r->plan.stages[stage].device, &seen, &err);
+    if (seen.memory <= 0)
+        sl_warn("a GPU's speed is not known (--device-bandwidth and --link-bandwidth give it): %s",
+                err.text);
+    out->memory = out->memory > 0 ? out->memory : seen.memory;
+    out->link = out->link > 0 ? out->link : seen.link;
+    return out->memory > 0 && out->link > 0;
+}
+
+/* One sequence passes all devices one after the other; what each takes goes by its layers. */
+static void limit_gpus(struct report *r) {
+    double memory_s = 0, link_s = 0, slowest = 0;
+    uint32_t n_layer = r->model->hp.n_layer;
+    r->gpu_given = r->o->device_gb_per_s > 0 && r->o->link_gb_per_s > 0;
+    for (uint32_t i = 0; i < r->plan.n_stages; i++) {
+        double part = (double)r->plan.stages[i].n_layer / n_layer;
+        struct sl_device_bandwidth b;
+        if (!measure_gpu(r, i, &b))
+            return;
+        memory_s += part / b.memory;
+        link_s += part / b.link;
+        struct sl_tier_rates rates = {b.memory / part, b.link / part, r->disk_rate / part};
+        double rate = sl_ceilings_apart(&r->speed, &rates).overlap_tokens_per_s;
+        slowest = i == 0 || rate < slowest ? rate : slowest;
+    }
+    r->gpu = (struct sl_device_bandwidth){1 / memory_s, 1 / link_s};
+    struct sl_tier_rates rates = {r->gpu.memory, r->gpu.link, r->disk_rate};
+    r->ceilings = sl_ceilings_apart(&r->speed, &rates);
+    r->several_tokens_per_s = r->plan.n_stages > 1 ? slowest : 0;
+}
 
 static void measure(struct report *r) {
     const struct options *o = r->o;
@@ -69,8 +113,9 @@ static void measure(struct report *r) {
             sl_warn("the disk's speed is not known (--disk-bandwidth gives it): %s", err.text);
     }
     sl_show_progress("%s", "");
-    if (!r->plan
-             .apart) /* else RAM's speed is not what counts; `sluice bench` measures the device */
+    if (r->plan.apart)
+        limit_gpus(r);
+    else /* what a GPU computes does not come from RAM at RAM's speed */
         r->ceilings = sl_ceilings(r->speed.dense_bytes, r->speed.routed_bytes, r->speed.hit_share,
                                   r->ram_rate, r->disk_rate);
 }
@@ -85,24 +130,75 @@ static void print_classes(const struct report *r) {
     const struct sl_expert_layout *l = &r->layout;
     if (!l->n_layer)
         return;
-    printf("\n%-10s %10s %10s %10s %12s %10s\n", "experts", "layers", "experts", "slots", "slot",
-           "held");
+    bool apart = r->plan.apart && r->plan.streaming;
+    printf("\n%-10s %10s %10s %10s%s %12s %10s\n", "experts", "layers", "experts",
+           apart ? "host slots" : "slots", apart ? "     device" : "", "slot", "held");
     for (uint32_t c = 0; c < l->n_class; c++) {
         uint32_t n = l->classes[c].n_layer * l->n_expert;
         uint32_t slots = r->plan.streaming ? r->plan.class_slots[c] : n;
-        printf("%-10u %10u %10u %10u %8.2f MiB %8.1f %%\n", c, l->classes[c].n_layer, n, slots,
-               mib(l->classes[c].slot.slot_bytes), 100.0 * slots / n);
+        uint32_t device = apart ? r->plan.device_class_slots[c] : 0;
+        uint32_t held = slots + device < n ? slots + device : n;
+        printf("%-10u %10u %10u %10u", c, l->classes[c].n_layer, n, slots);
+        if (apart)
+            printf(" %10u", device);
+        printf(" %8.2f MiB %8.1f %%\n", mib(l->classes[c].slot.slot_bytes), 100.0 * held / n);
     }
+}
+
+static void print_row(const struct sl_memory_plan *p, uint32_t i) {
+    const struct sl_plan_row *row = &p->rows[i];
+    uint32_t before = i ? p->rows[i - 1].stage : 0;
+    if (p->n_stages > 1 && row->stage && row->stage != before) {
+        const struct sl_plan_stage *s = &p->stages[row->stage - 1];
+        printf("\nlayers %u to %u on %s\n", s->first_layer, s->first_layer + s->n_layer - 1,
+               s->device);
+    } else if (p->n_stages > 1 && !row->stage && before) {
+        printf("\nthe process\n");
+    }
+    printf("%-16s %12.1f  %s%s%s\n", row->what, mib(row->bytes),
+           p->reads_back ? sl_memory_kind_name(row->kind) : "", p->reads_back ? ": " : "",
+           row->detail);
+}
+
+static void print_stages(const struct sl_memory_plan *p) {
+    printf("\n%-16s %12s %12s %12s\n", "devices", "MiB", "budget", "least");
+    for (uint32_t i = 0; i < p->n_stages; i++) {
+        const struct sl_plan_stage *s = &p->stages[i];
+        printf("layers %3u - %-3u %12.1f %12.1f %12.1f  %s\n", s->first_layer,
+               s->first_layer + s->n_layer - 1, mib(s->vram_total_bytes), mib(s->vram_budget_bytes),
+               mib(s->vram_least_bytes), s->device);
+    }
+    printf("smallest that would do, divided so: --vram ");
+    for (uint32_t i = 0; i < p->n_stages; i++)
+        printf("%s%.0fMiB", i ? "," : "", mib(p->stages[i].vram_least_bytes));
+    printf("\n\n");
+}
+
+static void print_rates(const struct report *r) {
+    const struct sl_memory_plan *p = &r->plan;
+    printf("RAM %.1f GB/s%s", r->ram_rate * 1e-9, r->ram_given ? " (given)" : "");
+    if (p->streaming)
+        printf(", disk %.2f GB/s%s", r->disk_rate * 1e-9, r->disk_given ? " (given)" : "");
+    if (r->gpu.memory > 0)
+        printf(", device %.0f GB/s, its link %.1f GB/s%s", r->gpu.memory * 1e-9, r->gpu.link * 1e-9,
+               r->gpu_given ? " (given)" : "");
+    printf("; %s\n", r->device);
+    if (r->ceilings.causal_tokens_per_s > 0)
+        printf("ceilings for one sequence: causal %.1f tokens/s, overlap %.1f tokens/s\n",
+               r->ceilings.causal_tokens_per_s, r->ceilings.overlap_tokens_per_s);
+    if (r->several_tokens_per_s > 0)
+        printf("for sequences one by one that keep all devices busy: %.1f tokens/s\n",
+               r->several_tokens_per_s);
 }
 
 static void print_text(const struct report *r) {
     const struct sl_memory_plan *p = &r->plan;
     printf("%-16s %12s\n", "memory", "MiB");
     for (uint32_t i = 0; i < p->n_rows; i++)
-        printf("%-16s %12.1f  %s%s%s\n", p->rows[i].what, mib(p->rows[i].bytes),
-               p->reads_back ? sl_memory_kind_name(p->rows[i].kind) : "", p->reads_back ? ": " : "",
-               p->rows[i].detail);
-    if (p->apart)
+        print_row(p, i);
+    if (p->apart && p->n_stages > 1)
+        print_stages(p);
+    else if (p->apart)
         printf("%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that would do: --vram %.0fMiB\n",
                "device", mib(p->vram_total_bytes), "its budget", mib(p->vram_budget_bytes),
                "its least", mib(p->vram_least_bytes), mib(p->vram_least_bytes));
@@ -118,23 +214,38 @@ static void print_text(const struct report *r) {
                100 * s->hit_share,
                s->from_heat ? "by the heat of earlier runs" : "by uniform routing",
                (1 - s->hit_share) * mib(s->routed_bytes));
-    printf("RAM %.1f GB/s%s", r->ram_rate * 1e-9, r->ram_given ? " (given)" : "");
-    if (p->streaming)
-        printf(", disk %.2f GB/s%s", r->disk_rate * 1e-9, r->disk_given ? " (given)" : "");
-    printf("; %s\n", r->device);
-    if (r->ceilings.causal_tokens_per_s > 0)
-        printf("ceilings for one sequence: causal %.1f tokens/s, overlap %.1f tokens/s\n",
-               r->ceilings.causal_tokens_per_s, r->ceilings.overlap_tokens_per_s);
+    if (p->apart && p->streaming)
+        printf("expected on the device: %.1f %%; %.1f MiB a token pass its link\n",
+               100 * s->device_share, (1 - s->device_share) * mib(s->routed_bytes));
+    print_rates(r);
 }
 
 static json_t *rows_json(const struct report *r) {
     json_t *rows = json_array();
     for (uint32_t i = 0; i < r->plan.n_rows; i++)
-        json_array_append_new(rows, json_pack("{s:s,s:I,s:s,s:s}", "what", r->plan.rows[i].what,
+        json_array_append_new(rows, json_pack("{s:s,s:I,s:s,s:s,s:I}", "what", r->plan.rows[i].what,
                                               "bytes", (json_int_t)r->plan.rows[i].bytes, "memory",
                                               sl_memory_kind_name(r->plan.rows[i].kind), "detail",
-                                              r->plan.rows[i].detail));
+                                              r->plan.rows[i].detail, "stage",
+                                              (json_int_t)r->plan.rows[i].stage));
     return rows;
+}
+
+static json_t *stages_json(const struct report *r) {
+    json_t *stages = json_array();
+    for (uint32_t i = 0; i < r->plan.n_stages; i++) {
+        const struct sl_plan_stage *s = &r->plan.stages[i];
+        json_array_append_new(
+            stages,
+            json_pack("{s:s,s:I,s:I,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "device", s->device,
+                      "first_layer", (json_int_t)s->first_layer, "layers", (json_int_t)s->n_layer,
+                      "streaming", (int)s->streaming, "device_slots", (json_int_t)s->n_device_slots,
+                      "slots", (json_int_t)s->n_slots, "experts", (json_int_t)s->n_experts,
+                      "vram_budget_bytes", (json_int_t)s->vram_budget_bytes, "vram_total_bytes",
+                      (json_int_t)s->vram_total_bytes, "vram_least_bytes",
+                      (json_int_t)s->vram_least_bytes, "host_bytes", (json_int_t)s->ram_bytes));
+    }
+    return stages;
 }
 
 static json_t *classes_json(const struct report *r) {
@@ -163,7 +274,7 @@ static json_t *plan_json(const struct report *r) {
     const struct sl_plan_speed *s = &r->speed;
     return json_pack(
         "{s:b,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:b,s:o,s:I,s:I,s:f,s:f,s:s,s:f,s:f,s:f,s:f,s:I,"
-        "s:I}",
+        "s:I,s:o,s:f,s:f,s:f,s:f}",
         "fits", 1, "model", sl_gguf_file_path(r->model->gguf, 0), "device", r->device,
         "budget_bytes", (json_int_t)p->budget_bytes, "total_bytes", (json_int_t)p->total_bytes,
         "least_bytes", (json_int_t)p->least_bytes, "vram_budget_bytes",
@@ -175,7 +286,9 @@ static json_t *plan_json(const struct report *r) {
         s->from_heat ? "heat" : "uniform", "ram_bytes_per_s", r->ram_rate, "disk_bytes_per_s",
         r->disk_rate, "causal_ceiling_ts", r->ceilings.causal_tokens_per_s, "overlap_ceiling_ts",
         r->ceilings.overlap_tokens_per_s, "ctx_tokens", (json_int_t)p->config.ctx_tokens,
-        "parallel", (json_int_t)p->config.parallel);
+        "parallel", (json_int_t)p->config.parallel, "stages", stages_json(r),
+        "expected_device_share", s->device_share, "device_bytes_per_s", r->gpu.memory,
+        "link_bytes_per_s", r->gpu.link, "pipelined_ceiling_ts", r->several_tokens_per_s);
 }
 
 /* ---- the command ---- */
@@ -236,6 +349,10 @@ int sl_cmd_plan(int argc, char **argv) {
          "how fast RAM is read (default: measured, half a second)", false},
         {SL_ARG_F32, 0, "--disk-bandwidth", "GB/S", &o.disk_gb_per_s,
          "how fast the model's drive is read (default: measured, half a second)", false},
+        {SL_ARG_F32, 0, "--device-bandwidth", "GB/S", &o.device_gb_per_s,
+         "how fast a GPU reads its own memory (default: measured)", false},
+        {SL_ARG_F32, 0, "--link-bandwidth", "GB/S", &o.link_gb_per_s,
+         "how fast the host's memory reaches a GPU (default: measured)", false},
         {SL_ARG_HEADING, 0, "As for serve", NULL, NULL, NULL, false},
         {SL_ARG_U32, 'c', "--ctx", "TOKENS", &o.engine.ctx_tokens,
          "most tokens of one request (default: the model's, at most 8192)", false},
@@ -265,10 +382,11 @@ int sl_cmd_plan(int argc, char **argv) {
                  "purpose, the slots for experts, the speed to expect at best, and the smallest\n"
                  "budget. Loads nothing.",
         .usage = "sluice plan -m MODEL [--ram 2GiB] [--ctx 8192] [--parallel 4] [--json]",
-        .notes = "The ceilings are arithmetic: bytes over bandwidth, KV and latency left out. "
-                 "Causal: a read\nstarts when the router has spoken; overlap: with perfect "
-                 "look-ahead. They are a CPU's:\n`sluice bench` has those of a GPU. Exit code 1: "
-                 "it does not fit.\n",
+        .notes =
+            "The ceilings are arithmetic: bytes over bandwidth, KV and latency left out. "
+            "Causal: a read\nstarts when the router has spoken; overlap: with perfect "
+            "look-ahead. On a GPU what\nits slots lack passes the link, and the slower of link and "
+            "disk counts. Exit code 1:\nit does not fit.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .positional = "MODEL",
@@ -280,7 +398,8 @@ int sl_cmd_plan(int argc, char **argv) {
     o.model = sl_args_model("plan", o.model, o.positional);
     if (!o.model)
         return 2;
-    if (o.disk_gb_per_s < 0 || o.ram_gb_per_s < 0 || o.max_body_mib > 65536) {
+    if (o.disk_gb_per_s < 0 || o.ram_gb_per_s < 0 || o.device_gb_per_s < 0 || o.link_gb_per_s < 0 ||
+        o.max_body_mib > 65536) {
         fprintf(stderr, "sluice plan: a bandwidth must be above 0, a body at most 65536 MiB\n");
         return 2;
     }

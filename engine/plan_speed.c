@@ -20,6 +20,23 @@ struct sl_ceilings sl_ceilings(uint64_t dense_bytes, uint64_t routed_bytes, doub
     return c;
 }
 
+static double larger_of(double a, double b) {
+    return a > b ? a : b;
+}
+
+struct sl_ceilings sl_ceilings_apart(const struct sl_plan_speed *s, const struct sl_tier_rates *r) {
+    struct sl_ceilings c = {0, 0};
+    double routed = (double)s->routed_bytes, up = (1 - s->device_share) * routed;
+    double read = (1 - s->hit_share) * routed;
+    if (r->memory <= 0 || (up > 0 && r->link <= 0) || (read > 0 && r->disk <= 0))
+        return c;
+    double mem = ((double)s->dense_bytes + s->device_share * routed) / r->memory;
+    double elsewhere = larger_of(up > 0 ? up / r->link : 0, read > 0 ? read / r->disk : 0);
+    c.causal_tokens_per_s = 1 / (mem + elsewhere);
+    c.overlap_tokens_per_s = 1 / larger_of(mem, elsewhere);
+    return c;
+}
+
 uint64_t sl_dense_token_bytes(const struct sl_model *m) {
     uint64_t n = 0;
     if (sl_model_has_output(m))
@@ -104,8 +121,10 @@ enum sl_status sl_plan_speed_make(const struct sl_model *model, const struct sl_
                                   const char *heat_file, struct sl_plan_speed *out_speed,
                                   struct sl_err *err) {
     struct sl_expert_layout l;
-    struct sl_plan_speed s = {
-        .dense_bytes = sl_dense_token_bytes(model), .resident_share = 1, .hit_share = 1};
+    struct sl_plan_speed s = {.dense_bytes = sl_dense_token_bytes(model),
+                              .resident_share = 1,
+                              .hit_share = 1,
+                              .device_share = 1};
     enum sl_status st = sl_expert_layout_make(model, &l, err);
     if (st != SL_OK)
         return st;
@@ -113,21 +132,25 @@ enum sl_status sl_plan_speed_make(const struct sl_model *model, const struct sl_
     if (plan->streaming) {
         struct sl_heat *heat = open_heat(model, &l, heat_file);
         float *use = malloc((size_t)l.n_layer * l.n_expert * sizeof *use);
-        double hits = 0, resident = 0, all = 0;
+        double hits = 0, resident = 0, all = 0, on_device = 0;
         if (!use)
             st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of experts");
         for (uint32_t c = 0; c < l.n_class && st == SL_OK; c++) {
             uint32_t all_slots = l.classes[c].n_layer * l.n_expert;
-            uint32_t n = plan->class_slots[c] + plan->device_class_slots[c];
+            uint32_t device = plan->device_class_slots[c], n = plan->class_slots[c] + device;
             n = n < all_slots ? n : all_slots;
+            device = device < all_slots ? device : all_slots;
             double bytes = class_token_bytes(&l, c);
             hits += bytes * (heat ? class_hits(&l, c, n, heat, use) : uniform_hits(&l, c, n));
+            on_device +=
+                bytes * (heat ? class_hits(&l, c, device, heat, use) : uniform_hits(&l, c, device));
             resident += bytes * uniform_hits(&l, c, n);
             all += bytes;
         }
         s.from_heat = heat != NULL;
         s.hit_share = all > 0 ? hits / all : 1;
         s.resident_share = all > 0 ? resident / all : 1;
+        s.device_share = all > 0 ? on_device / all : 1;
         free(use);
         if (heat)
             sl_heat_destroy(&heat);

@@ -19,6 +19,19 @@ struct sl_ceilings {
 struct sl_ceilings sl_ceilings(uint64_t dense_bytes, uint64_t routed_bytes, double hit_share,
                                double memory_bytes_per_s, double disk_bytes_per_s);
 
+/* The same for a device with memory of its own, which host and disk reach over a link:
+ *
+ *     T_mem = (D + d A) / B_mem    T_link = (1 - d) A / B_link    T_disk = s A / B_disk
+ *     causal  1 / (T_mem + max(T_link, T_disk))     overlap 1 / max(T_mem, T_link, T_disk)
+ *
+ * d: what the device's slots hold of A. Bytes from disk pass the link as they come. */
+struct sl_tier_rates {
+    double memory, link, disk; /* bytes/s; 0 = unknown */
+};
+struct sl_plan_speed;
+struct sl_ceilings sl_ceilings_apart(const struct sl_plan_speed *speed,
+                                     const struct sl_tier_rates *rates);
+
 /* Weights that every token reads: all but the routed experts and the embedding's other rows. */
 uint64_t sl_dense_token_bytes(const struct sl_model *model);
 
@@ -27,6 +40,7 @@ struct sl_plan_speed {
     uint64_t routed_bytes; /* A */
     double resident_share; /* of all routed bytes, what the slots hold */
     double hit_share;      /* of A, expected: v */
+    double device_share;   /* of A, expected in the slots of a device that is apart: d */
     bool from_heat;        /* hit_share is of the heat file's shares, not of uniform routing */
 };
 

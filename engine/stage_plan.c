@@ -74,8 +74,10 @@ static void add_slots(const struct sl_expert_layout *whole, const struct sl_expe
             if (memcmp(&slice->classes[c].slot, &whole->classes[k].slot,
                        sizeof whole->classes[k].slot) == 0) {
                 /* Where a stage has all of them resident each is as good as in a slot. */
-                w->class_slots[k] +=
-                    p->streaming ? p->class_slots[c] : slice->classes[c].n_layer * slice->n_expert;
+                uint32_t all = slice->classes[c].n_layer * slice->n_expert;
+                uint32_t *there = p->apart ? w->device_class_slots : w->class_slots;
+                there[k] += p->streaming ? 0 : all;
+                w->class_slots[k] += p->class_slots[c];
                 w->device_class_slots[k] += p->device_class_slots[c];
                 break;
             }
@@ -135,6 +137,15 @@ static enum sl_status plan_stage(const struct planner *r, uint32_t i, uint64_t r
     return sl_memory_plan_make_stage(&s->model, &place, &c, s->dev, &s->plan, err);
 }
 
+/* Adds to a refusal what every stage of this split needs. */
+static void say_all_leasts(const struct sl_stage_plans *plans, struct sl_err *err) {
+    size_t n = strlen(err->text);
+    for (uint32_t i = 0; i < plans->n && n < sizeof err->text; i++)
+        n += (size_t)snprintf(err->text + n, sizeof err->text - n, "%s%.0fMiB",
+                              i ? "," : "; for all of them: --vram ",
+                              (double)plans->at[i].plan.vram_least_bytes / 0x1p20);
+}
+
 /* What every stage needs of its own memory, with all of the host's that it can use. The first
  * failure counts; the least budgets of all are added up in any case. */
 static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
@@ -144,18 +155,20 @@ static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
     plans->whole.least_bytes = plans->whole.vram_least_bytes = 0;
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_stage_plan *s = &plans->at[i];
+        const struct sl_hparams *hp = &s->model.hp;
         enum sl_status st = plan_stage(r, i, UINT64_MAX, &why);
         if (st != SL_OK && first == SL_OK) {
-            first =
-                sl_fail(err, st, "layers %u to %u of %u, on %s: %.300s", s->model.hp.first_layer,
-                        s->model.hp.first_layer + s->model.hp.n_layer - 1, r->model->hp.n_layer,
-                        s->dev->caps.name, why.text);
+            first = sl_fail(err, st, "layers %u to %u of %u, on %.40s: %.300s", hp->first_layer,
+                            hp->first_layer + hp->n_layer - 1, r->model->hp.n_layer,
+                            s->dev->caps.name, why.text);
             if (!s->plan.least_bytes)
                 return first; /* no budget would do */
         }
         plans->whole.least_bytes += s->plan.least_bytes;
         plans->whole.vram_least_bytes += s->plan.vram_least_bytes;
     }
+    if (first != SL_OK && plans->whole.vram_least_bytes)
+        say_all_leasts(plans, err);
     return first;
 }
 

@@ -20,9 +20,12 @@ $(foreach t,$(FAULT_SRC),$(eval $(call fault_rule,$(t))))
 # The program itself on a GPU that fails; here over a driver without one.
 GPU_FAULTS := "tests/fault/gpu_faults.py $(B)/sluice demo/demo.gguf $(dir $(FAULTY_CUDA)) $(FAKE_CUDA) --vram-reserve-mib 8"
 
+# How it divides a model among several.
+GPU_PLANS := "tests/fault/gpu_plans.py $(B)/sluice demo/demo.gguf $(FAKE_CUDA)"
+
 .PHONY: fault
 ## make fault               whole engines over disks, files, memory and GPUs that fail
 fault: $(FAULT_BIN) $(B)/sluice $(FAULTY_CUDA) $(FAKE_CUDA)
-	$(TAP_SIDE) $(FAULT_BIN) $(GPU_FAULTS)
+	$(TAP_SIDE) $(FAULT_BIN) $(GPU_FAULTS) $(GPU_PLANS)
 
 -include $(FAULT_BIN:=.d)

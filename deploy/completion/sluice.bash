@@ -16,7 +16,8 @@ _sluice() {
     --cpu-isa) mapfile -t COMPREPLY < <(compgen -W "c avx2 avx512 vnni" -- "$cur") && return ;;
     --experts) mapfile -t COMPREPLY < <(compgen -W "auto resident streamed" -- "$cur") && return ;;
     --io) mapfile -t COMPREPLY < <(compgen -W "auto uring pread buffered uring-buffered pread-buffered" -- "$cur") && return ;;
-    --device) mapfile -t COMPREPLY < <(compgen -W "auto cpu cuda" -- "$cur") && return ;;
+    --device) mapfile -t COMPREPLY < <(compgen -W "auto cpu cuda cuda:all" -- "$cur") && return ;;
+    --split) mapfile -t COMPREPLY < <(compgen -W "auto" -- "$cur") && return ;;
     --look-ahead | --warm-up | --overflow) mapfile -t COMPREPLY < <(compgen -W "on off" -- "$cur") && return ;;
     esac
     if [[ $cur == -* ]]; then

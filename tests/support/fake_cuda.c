@@ -141,6 +141,17 @@ struct fake_cuda *fake_cuda_reset(void) {
     return &fake;
 }
 
+/* Opened as the real one would be, by a program that knows nothing of it. */
+__attribute__((constructor)) static void stand_alone(void) {
+    const char *devices = getenv("FAKE_CUDA_DEVICES");
+    fake_cuda_reset();
+    if (!devices)
+        return;
+    int n = atoi(devices);
+    fake.n_devices = n < 0 ? 0 : n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES;
+    fake.zeroed = true;
+}
+
 /* Counts a call and decides whether it fails. */
 static int enter(const char *symbol) {
     fake.n_calls++;

@@ -6,7 +6,10 @@
  * a queue of its own; a stream that waits for an event runs the other one that far. Device
  * addresses, those of mapped host memory too, are such that following one on the host faults, and
  * every address is checked: also whose memory it is, and that a stream is used in its own context.
- * Any thread may call. */
+ * Any thread may call.
+ *
+ * A program that opens it as libcuda.so.1 finds FAKE_CUDA_DEVICES (environment) GPUs, one unless
+ * that is set. */
 #ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
 #define SL_TESTS_SUPPORT_FAKE_CUDA_H
 

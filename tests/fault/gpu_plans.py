@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Which GPUs the real binary takes and how it divides a model among them, over a driver without a GPU. Prints TAP.
+
+usage: gpu_plans.py SLUICE MODEL DRIVER
+
+DRIVER is tests/support/fake_cuda.so: four GPUs of 1 GiB each."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+GIVEN = ["--ram-bandwidth", "20", "--disk-bandwidth", "2", "--device-bandwidth", "1000", "--link-bandwidth", "20"]
+
+
+class Tests:
+    def __init__(self, sluice, model, driver, folder):
+        self.sluice, self.model = sluice, model
+        os.symlink(driver, os.path.join(folder, "libcuda.so.1"))
+        path = os.environ.get("LD_LIBRARY_PATH", "")
+        self.env = dict(os.environ, LD_LIBRARY_PATH=folder + (":" + path if path else ""), FAKE_CUDA_DEVICES="4")
+        self.n = self.failed = 0
+
+    def plan(self, *options, as_json=True):
+        argv = [self.sluice, "plan", "-m", self.model, "--heat-file", "off", "-c", "512", *GIVEN, *options]
+        r = subprocess.run(argv + (["--json"] if as_json else []), env=self.env, capture_output=True, text=True, timeout=60)
+        return r.returncode, json.loads(r.stdout) if as_json and r.stdout else r.stdout, r.stderr
+
+    def check(self, name, good, seen=""):
+        self.n += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.n} - {name}")
+        if not good:
+            print("# " + str(seen).replace("\n", "\n# ")[:1500])
+
+    def divided(self, name, options, devices, layers):
+        """Devices by ordinal, and layers of each (None: as it likes)."""
+        code, p, err = self.plan(*options)
+        if code or not p:
+            return self.check(name, False, err)
+        stages = p["stages"]
+        first = 0
+        good = [s["device"].split(",")[0].split(": ")[0] for s in stages] == [f"cuda:{d}" for d in devices]
+        for i, s in enumerate(stages):
+            good = good and s["first_layer"] == first and s["layers"] > 0 and (layers is None or s["layers"] == layers[i])
+            good = good and s["vram_total_bytes"] <= s["vram_budget_bytes"]
+            first += s["layers"]
+        rows = sum(r["bytes"] for r in p["rows"] if r["memory"] == "device")
+        good = good and first == self.n_layer and rows == p["vram_total_bytes"] == sum(s["vram_total_bytes"] for s in stages)
+        good = good and sum(r["bytes"] for r in p["rows"] if r["memory"] != "device") == p["total_bytes"]
+        return self.check(name, good, json.dumps(p, indent=1)) or p
+
+    def refused(self, name, options, says, code=1):
+        got, _, err = self.plan(*options, as_json=False)
+        self.check(name, got == code and says in err and err.count("\n") == 1, f"{got}: {err}")
+
+
+def main():
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    with tempfile.TemporaryDirectory(prefix="sluice-gpus-") as folder:
+        t = Tests(*[os.path.abspath(a) for a in sys.argv[1:4]], folder)
+        code, p, err = t.plan("--device", "cuda")
+        if code:
+            print(f"1..0 # SKIP {err.strip()}")
+            sys.exit(77)
+        t.n_layer = p["stages"][0]["layers"]
+        t.divided("one GPU", ["--device", "cuda:2"], [2], [t.n_layer])
+        t.divided("all GPUs", ["--device", "cuda:all"], [0, 1, 2, 3], None)
+        t.divided("two by name", ["--device", "cuda:3,1"], [3, 1], None)
+        t.divided("layers by number", ["--device", "cuda:0,1", "--split", f"1,{t.n_layer - 1}"], [0, 1], [1, t.n_layer - 1])
+        t.divided("as many as there are numbers", ["--device", "cuda", "--split", f"2,1,{t.n_layer - 3}"], [0, 1, 2],
+                  [2, 1, t.n_layer - 3])
+        t.divided("auto is said", ["--device", "cuda:0,1", "--split", "auto"], [0, 1], None)
+        p = t.divided("the same one twice", ["--device", "cuda:0,0"], [0, 0], None)
+        free = sum(s["vram_budget_bytes"] for s in p["stages"]) if p else 0
+        t.check("... whose memory is halved", (300 << 20) < free <= (512 << 20), free)
+        p = t.divided("a budget for each", ["--device", "cuda:0,1", "--vram", "300M,400MiB"], [0, 1], None)
+        t.check("... as given", p and [s["vram_budget_bytes"] >> 20 for s in p["stages"]] == [300, 400], p)
+        p = t.divided("one budget for all", ["--device", "cuda:0,1", "--vram", "300M"], [0, 1], None)
+        t.check("... as given", p and [s["vram_budget_bytes"] >> 20 for s in p["stages"]] == [300, 300], p)
+        t.check("ceilings", p and p["causal_ceiling_ts"] > 0 and p["pipelined_ceiling_ts"] > 1.5 * p["causal_ceiling_ts"], p)
+        t.refused("a split of other layers", ["--device", "cuda:0,1", "--split", "1,1"], "must sum to")
+        t.refused("a split for others", ["--device", "cuda:0,1,2", "--split", f"1,{t.n_layer - 1}"], "3 are named")
+        t.refused("a split and no GPUs", ["--split", f"1,{t.n_layer - 1}"], "--device cuda:0,1")
+        t.refused("a split on the CPU", ["--device", "cpu", "--split", f"1,{t.n_layer - 1}"], "--device cuda:0,1")
+        t.refused("no split", ["--device", "cuda:0,1", "--split", "half"], "must be auto")
+        t.refused("three budgets for two", ["--device", "cuda:0,1", "--vram", "1G,1G,1G"], "3 sizes of device memory for 2 devices")
+        t.refused("a budget that is none", ["--device", "cuda:0,1", "--vram", "1G,"], "--vram is '1G,'", 2)
+        t.refused("nothing", ["--vram", "1G,0"], "--vram 0 leaves nothing", 2)
+        t.refused("a GPU that is not there", ["--device", "cuda:0,7"], "there are 4 GPUs")
+        t.refused("no such device", ["--device", "cuda:0;1"], "is unknown")
+        # What is too little says what is not, and that is.
+        for split in ("auto", f"1,{t.n_layer - 1}"):
+            options = ["--device", "cuda:0,1", "--split", split]
+            code, p, err = t.plan(*options, "--vram", "2MiB")
+            t.check(f"too little, split {split}", code == 1 and p and not p["fits"] and p["vram_least_bytes"] > 0, err or p)
+            least = f"{p['vram_least_bytes']}" if p else "0"
+            t.check("... and the least will do", t.plan(*options, "--vram", least)[0] == 0, least)
+        code, text, err = t.plan("--device", "cuda:0,1", as_json=False)
+        t.check("for people", code == 0 and "layers 0 to" in text and "on cuda:1:" in text and "the process" in text and
+                "--vram " in text and "2 x Fake GPU" not in text and "keep all devices busy" in text, text + err)
+        print(f"1..{t.n}")
+        sys.exit(1 if t.failed else 0)
+
+
+main()
