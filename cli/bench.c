@@ -102,7 +102,7 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
     wait_filled();
     if (b->info.apart) {
         sl_show_progress("measuring the device's memory and its link");
-        sl_device_bandwidth(b->info.device, &b->device, &b->device_why);
+        sl_stages_bandwidth(&b->info, &b->device, &b->device_why);
         sl_show_progress("%s", "");
     }
     bool ok = true;

@@ -62,4 +62,10 @@ void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
     double reading_s = fmax(out->link_s, out->disk_s);
     out->causal_rate = t->parallel / (out->mem_s + reading_s);
     out->overlap_rate = t->parallel / fmax(out->mem_s, reading_s);
+    /* Of several devices each has a step of its own at work; the disk is one for all. */
+    double lanes = fmin(t->parallel, b->info.n_stages), most = t->parallel / (lanes * out->disk_s);
+    if (out->disk_s > 0 && lanes > 1) {
+        out->causal_rate = fmin(out->causal_rate, most);
+        out->overlap_rate = fmin(out->overlap_rate, most);
+    }
 }

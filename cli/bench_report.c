@@ -36,7 +36,7 @@ static double ratio(uint64_t a, uint64_t b) {
 }
 
 static const char *backend(const struct sl_bench *b) {
-    return strncmp(b->info.device, "cuda:", 5) == 0 ? "CUDA" : "CPU";
+    return strncmp(b->info.stages[0].device, "cuda:", 5) == 0 ? "CUDA" : "CPU";
 }
 
 /* ---- the table ---- */

@@ -91,3 +91,22 @@ void sl_device_bandwidth(const char *name, struct sl_device_bandwidth *out, stru
         sl_fail(why, st, "%s: measuring its memory: %s", name, sl_status_text(st));
     sl_device_close(&d);
 }
+
+void sl_stages_bandwidth(const struct sl_engine_info *info, struct sl_device_bandwidth *out,
+                         struct sl_err *why) {
+    double memory_s = 0, link_s = 0, layers = 0;
+    *out = (struct sl_device_bandwidth){0, 0};
+    for (uint32_t i = 0; i < info->n_stages; i++)
+        layers += info->stages[i].n_layer;
+    for (uint32_t i = 0; i < info->n_stages; i++) {
+        double part = info->stages[i].n_layer / layers;
+        struct sl_device_bandwidth b;
+        sl_device_bandwidth(info->stages[i].device, &b, why);
+        if (b.memory <= 0 || b.link <= 0)
+            return;
+        memory_s += part / b.memory;
+        link_s += part / b.link;
+    }
+    if (layers > 0)
+        *out = (struct sl_device_bandwidth){1 / memory_s, 1 / link_s};
+}

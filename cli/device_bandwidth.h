@@ -13,5 +13,9 @@ struct sl_device_bandwidth {
  * host. name: of the device that computes, as sl_engine_info gives it; an engine may have it open,
  * idle. Both rates are 0, and why says so, where they cannot be measured. */
 void sl_device_bandwidth(const char *name, struct sl_device_bandwidth *out, struct sl_err *why);
+/* The same of all devices that the layers are divided over: rates at which one sequence's bytes
+ * come, a part of them from each by its layers. */
+void sl_stages_bandwidth(const struct sl_engine_info *info, struct sl_device_bandwidth *out,
+                         struct sl_err *why);
 
 #endif

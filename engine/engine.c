@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -30,11 +31,22 @@ enum sl_status sl_engine_plan(const struct sl_model *model, const struct sl_engi
 }
 
 static void log_plan(const struct sl_memory_plan *plan) {
-    for (uint32_t i = 0; i < plan->n_rows; i++)
-        sl_info("memory: %-14s %10.1f MiB %-6s %s", plan->rows[i].what,
-                (double)plan->rows[i].bytes / 0x1p20,
-                plan->reads_back ? sl_memory_kind_name(plan->rows[i].kind) : "",
-                plan->rows[i].detail);
+    for (uint32_t i = 0; i < plan->n_rows; i++) {
+        const struct sl_plan_row *r = &plan->rows[i];
+        char stage[16] = "";
+        if (r->stage)
+            snprintf(stage, sizeof stage, " %u", r->stage);
+        sl_info("memory: %-14s %10.1f MiB %-6s%s %s", r->what, (double)r->bytes / 0x1p20,
+                plan->reads_back ? sl_memory_kind_name(r->kind) : "", stage, r->detail);
+    }
+    for (uint32_t i = 0; i < plan->n_stages && plan->n_stages > 1; i++) {
+        const struct sl_plan_stage *s = &plan->stages[i];
+        sl_info("memory: device %u: layers %u to %u on %s: %.1f MiB of %.1f MiB, at least %.1f MiB "
+                "are needed",
+                i + 1, s->first_layer, s->first_layer + s->n_layer - 1, s->device,
+                (double)s->vram_total_bytes / 0x1p20, (double)s->vram_budget_bytes / 0x1p20,
+                (double)s->vram_least_bytes / 0x1p20);
+    }
     if (plan->apart)
         sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
                 "total, device", (double)plan->vram_total_bytes / 0x1p20,
@@ -279,7 +291,14 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
                                    .n_device_slots = p->n_device_slots,
                                    .streaming = p->streaming,
                                    .n_slots = p->n_slots,
-                                   .n_experts = p->n_experts};
+                                   .n_experts = p->n_experts,
+                                   .n_stages = p->n_stages};
+    for (uint32_t i = 0; i < p->n_stages; i++) {
+        struct sl_engine_stage *s = &out->stages[i];
+        memcpy(s->device, p->stages[i].device, sizeof s->device);
+        s->first_layer = p->stages[i].first_layer;
+        s->n_layer = p->stages[i].n_layer;
+    }
     sl_stage_plans_device(p, out->device);
 }
 

@@ -151,6 +151,12 @@ struct sl_engine_info {
     bool streaming;              /* routed experts pass through slots */
     uint32_t n_slots, n_experts; /* in all layers; no slots where all are resident */
     uint32_t n_device_slots;     /* in the memory of a device that is apart */
+    /* The devices that the layers are divided over, in their order. */
+    uint32_t n_stages;
+    struct sl_engine_stage {
+        char device[64];
+        uint32_t first_layer, n_layer;
+    } stages[SL_MAX_STAGES];
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
 

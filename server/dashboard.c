@@ -119,6 +119,18 @@ static const char *tier_name(enum sl_tier tier) {
     return names[tier];
 }
 
+/* Which layers are where. */
+static void put_devices(struct sl_buf *b, const struct sl_engine_info *info) {
+    sl_buf_puts(b, ",\"devices\":[");
+    for (uint32_t i = 0; i < info->n_stages; i++) {
+        sl_buf_puts(b, i ? ",{\"name\":" : "{\"name\":");
+        sl_buf_json_text(b, info->stages[i].device);
+        sl_buf_printf(b, ",\"first_layer\":%u,\"layers\":%u}", info->stages[i].first_layer,
+                      info->stages[i].n_layer);
+    }
+    sl_buf_puts(b, "]");
+}
+
 static void put_memory(struct sl_buf *b, const struct sl_engine_memory *m) {
     sl_buf_printf(b,
                   ",\"memory\":{\"budget_bytes\":%llu,\"total_bytes\":%llu,"
@@ -131,7 +143,8 @@ static void put_memory(struct sl_buf *b, const struct sl_engine_memory *m) {
         sl_buf_json_text(b, m->rows[i].what);
         sl_buf_puts(b, ",\"detail\":");
         sl_buf_json_text(b, m->rows[i].detail);
-        sl_buf_printf(b, ",\"kind\":\"%s\",\"bytes\":%llu}", sl_memory_kind_name(m->rows[i].kind),
+        sl_buf_printf(b, ",\"kind\":\"%s\",\"stage\":%u,\"bytes\":%llu}",
+                      sl_memory_kind_name(m->rows[i].kind), m->rows[i].stage,
                       (unsigned long long)m->rows[i].bytes);
     }
     sl_buf_puts(b, "]}");
@@ -149,6 +162,7 @@ void sl_machine_handle(struct sl_exchange *ex) {
     sl_buf_json_text(b, v->arch);
     sl_buf_puts(b, ",\"device\":");
     sl_buf_json_text(b, v->info.device);
+    put_devices(b, &v->info);
     sl_buf_printf(b, ",\"model_bytes\":%llu,\"context_tokens\":%u",
                   (unsigned long long)v->size_bytes, v->info.ctx_tokens);
     sl_buf_printf(b,

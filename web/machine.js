@@ -259,7 +259,7 @@ function showMemory() {
     const tr = document.createElement('tr'), name = document.createElement('td'), detail = document.createElement('td'), size = document.createElement('td');
     const mark = document.createElement('i');
     mark.style.background = colour(i);
-    name.append(mark, r.kind === 'host' ? r.what : `${r.what} (${r.kind})`);
+    name.append(mark, r.kind === 'host' && !r.stage ? r.what : `${r.what} (${r.kind}${r.stage ? ` ${r.stage}` : ''})`);
     detail.textContent = r.detail;
     detail.className = 'detail dim';
     size.textContent = bytes(r.bytes);
@@ -272,7 +272,7 @@ function showMemory() {
 function showStatic() {
   const x = machine.experts;
   $('device').textContent = machine.device;
-  $('device').title = machine.device;
+  $('device').title = machine.devices.map((d) => `layers ${d.first_layer} to ${d.first_layer + d.layers - 1}: ${d.name}`).join('\n');
   for (const id of ['card-found', 'card-disk', 'card-stall']) $(id).hidden = !x.streamed;
   $('card-experts').hidden = !x.layers;
   showMemory();

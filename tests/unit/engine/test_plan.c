@@ -170,6 +170,32 @@ static void ceilings(void **state) {
     assert_true(c.causal_tokens_per_s == 0 && c.overlap_tokens_per_s == 0);
 }
 
+static void ceilings_of_a_gpu(void **state) {
+    (void)state;
+    /* 1 GB dense, 4 GB routed: half on the device, a quarter in host memory, a quarter on disk.
+     * 1,000, 50 and 2 GB/s: 0.003 s, 0.04 s over the link, 0.5 s of disk. */
+    struct sl_plan_speed s = {.dense_bytes = 1000000000,
+                              .routed_bytes = 4000000000,
+                              .hit_share = 0.75,
+                              .device_share = 0.5};
+    struct sl_tier_rates r = {1000e9, 50e9, 2e9};
+    struct sl_ceilings c = sl_ceilings_apart(&s, &r);
+    assert_true(fabs(c.causal_tokens_per_s - 1 / 0.503) < 1e-9);
+    assert_true(fabs(c.overlap_tokens_per_s - 2) < 1e-9);
+    s.hit_share = 1; /* nothing on disk: its speed need not be known */
+    r.disk = 0;
+    c = sl_ceilings_apart(&s, &r);
+    assert_true(fabs(c.causal_tokens_per_s - 1 / 0.043) < 1e-6);
+    assert_true(fabs(c.overlap_tokens_per_s - 25) < 1e-9);
+    s.device_share = 1; /* nor the link's */
+    r.link = 0;
+    assert_true(fabs(sl_ceilings_apart(&s, &r).causal_tokens_per_s - 200) < 1e-6);
+    s.device_share = 0.9;
+    assert_true(sl_ceilings_apart(&s, &r).causal_tokens_per_s == 0); /* not known */
+    r.link = 50e9, s.hit_share = 0.95;
+    assert_true(sl_ceilings_apart(&s, &r).overlap_tokens_per_s == 0);
+}
+
 static void expected_hits(void **state) {
     (void)state;
     struct sl_synth_config sc = tiny_config("qwen3moe");
@@ -184,6 +210,11 @@ static void expected_hits(void **state) {
     assert_false(s.from_heat);
     assert_true(fabs(s.hit_share - 0.5) < 1e-9);
     assert_true(fabs(s.resident_share - 0.5) < 1e-9);
+    assert_true(s.device_share == 0);
+    p.device_class_slots[0] = 6;
+    assert_ok(sl_plan_speed_make(m.model, &p, NULL, &s, &test_err));
+    assert_true(fabs(s.device_share - 6 / 18.0) < 1e-9);
+    assert_true(fabs(s.hit_share - 15 / 18.0) < 1e-9);
     const struct sl_gguf_tensor *const *t = m.model->layers[0].t;
     uint64_t one = (t[SL_L_EXPERTS_GATE]->size_bytes + t[SL_L_EXPERTS_UP]->size_bytes +
                     t[SL_L_EXPERTS_DOWN]->size_bytes) /
@@ -271,6 +302,7 @@ int main(void) {
         cmocka_unit_test(rows_of_the_caller),
         cmocka_unit_test(a_dense_model),
         cmocka_unit_test(ceilings),
+        cmocka_unit_test(ceilings_of_a_gpu),
         cmocka_unit_test(expected_hits),
         cmocka_unit_test(devices_by_name),
     };

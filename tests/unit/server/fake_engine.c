@@ -411,6 +411,9 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
         .ctx_tokens = e->ctx_tokens, .parallel = 4, .queue_max = 17, .batch_tokens = 512};
     out->n_vocab = FAKE_WORDS + FAKE_MAX_WORDS;
     strcpy(out->device, "fake");
+    out->n_stages = 2;
+    for (uint32_t i = 0; i < 2; i++)
+        out->stages[i] = (struct sl_engine_stage){"half \"of\" it", 2 * i, 2};
 }
 
 /* Two layers of experts, one of them in the middle of the model: the first half in memory, hotter

@@ -221,6 +221,12 @@ static void describes_the_machine(void **state) {
     assert_string_equal(what, "weights");
     assert_string_equal(detail, "all \"of\" them");
     assert_int_equal(bytes, 600);
+    int first = 0, n = 0;
+    assert_int_equal(json_unpack(v, "{s:[{s:s},{s:s, s:i, s:i}]}", "devices", "name", &what, "name",
+                                 &detail, "first_layer", &first, "layers", &n),
+                     0);
+    assert_string_equal(detail, "half \"of\" it");
+    assert_true(first == 2 && n == 2);
     json_decref(v);
 }
 
