@@ -21,6 +21,7 @@ struct setting {
     uint32_t parallel, batch;
     struct card_config card;
     bool warm;
+    const char *split; /* over card.n_cards of them */
 };
 
 struct outcome {
@@ -30,31 +31,39 @@ struct outcome {
     struct card_stats card;
     struct sl_tiers_stats tiers;
     uint64_t guesses; /* experts that went up because an early router named them */
-    uint32_t n_slots, n_device_slots, n_experts;
+    uint32_t n_slots, n_device_slots, n_experts, n_stages;
 };
 
 static const char *describe(const struct setting *s) {
     static char text[160];
-    snprintf(text, sizeof text, "%s%s, device %u %%, host %u %%, %u at once, batch %u%s%s%s%s",
-             s->cpu ? "CPU" : "card", s->where == SL_EXPERTS_RESIDENT ? ", resident" : "",
-             s->device_percent, s->host_percent, s->parallel, s->batch,
-             s->card.eager_copies ? ", eager copies" : "", s->card.told ? ", told" : "",
-             s->card.no_placed ? ", nothing placed" : "", s->card.integrated ? ", integrated" : "");
+    snprintf(text, sizeof text, "%s%s%s, device %u %%, host %u %%, %u at once, batch %u%s%s%s%s",
+             s->cpu ? "CPU" : "card ", s->split ? s->split : "",
+             s->where == SL_EXPERTS_RESIDENT ? ", resident" : "", s->device_percent,
+             s->host_percent, s->parallel, s->batch, s->card.eager_copies ? ", eager copies" : "",
+             s->card.told ? ", told" : "", s->card.no_placed ? ", nothing placed" : "",
+             s->card.integrated ? ", integrated" : "");
     return text;
 }
 
 /* ---- budgets ---- */
 
-/* The smallest budget at *bytes for which share(plan) is enough; others as they are. */
+/* d NULL: of the devices that the configuration names. */
+static enum sl_status plan(const struct sl_model *m, const struct sl_engine_config *c,
+                           struct sl_device *d, struct sl_memory_plan *p) {
+    return d ? sl_memory_plan_make(m, c, d, p, &test_err)
+             : sl_engine_plan(m, c, p, NULL, &test_err);
+}
+
+/* The smallest budget at *bytes for which there are slots enough; others as they are. */
 static void smallest(const struct sl_model *m, struct sl_engine_config *c, struct sl_device *d,
                      uint64_t *bytes, bool device, uint32_t percent) {
     struct sl_memory_plan p;
     *bytes = AMPLE_BYTES;
-    assert_ok(sl_memory_plan_make(m, c, d, &p, &test_err));
+    assert_ok(plan(m, c, d, &p));
     uint64_t too_small = 0, enough = 2 * (p.total_bytes + p.vram_total_bytes);
     while (enough - too_small > 1) {
         *bytes = too_small + (enough - too_small) / 2;
-        bool fits = sl_memory_plan_make(m, c, d, &p, &test_err) == SL_OK;
+        bool fits = plan(m, c, d, &p) == SL_OK;
         uint32_t n = device ? p.n_device_slots : p.n_slots;
         *((fits && (uint64_t)n * 100 >= (uint64_t)p.n_experts * percent) ? &enough : &too_small) =
             *bytes;
@@ -64,21 +73,24 @@ static void smallest(const struct sl_model *m, struct sl_engine_config *c, struc
 
 static void set_budgets(const struct sl_model *m, struct sl_engine_config *c,
                         struct card_source *source, const struct setting *s) {
-    struct sl_device *d;
+    struct sl_device *d = NULL;
     c->ram_bytes = c->vram_bytes = AMPLE_BYTES;
     c->experts = s->where;
+    c->split = s->split;
     if (s->where == SL_EXPERTS_RESIDENT)
         return;
-    assert_ok(source->source.open(&source->source, 0, &d, &test_err));
+    if (!s->split)
+        assert_ok(source->source.open(&source->source, 0, &d, &test_err));
     /* The host's slots are as many as the device's leave of use: at most. */
     if (!s->card.integrated)
         smallest(m, c, d, &c->vram_bytes, true, s->device_percent);
     struct sl_memory_plan p;
     c->ram_bytes = AMPLE_BYTES;
-    assert_ok(sl_memory_plan_make(m, c, d, &p, &test_err));
+    assert_ok(plan(m, c, d, &p));
     uint32_t most = 100 * p.n_slots / p.n_experts;
     smallest(m, c, d, &c->ram_bytes, false, s->host_percent < most ? s->host_percent : most);
-    sl_device_close(&d);
+    if (d)
+        sl_device_close(&d);
 }
 
 /* ---- runs ---- */
@@ -104,6 +116,18 @@ static bool on_logits(void *ctx, uint32_t pos, const float *logits) {
     struct scored *s = ctx;
     s->out->logits_crc[pos] = sl_crc32c(0, logits, s->m->hp.n_vocab * sizeof *logits);
     return true;
+}
+
+static void add_tiers(const struct sl_stage *s, struct sl_tiers_stats *sum) {
+    const struct sl_tiers *t = s->store ? sl_fetch_tiers(sl_stage_fetch(s)) : NULL;
+    if (!t)
+        return;
+    const struct sl_tiers_stats *own = sl_tiers_stats(t);
+    sum->device_hits += own->device_hits;
+    sum->promotions += own->promotions;
+    sum->demotions += own->demotions;
+    sum->up_bytes += own->up_bytes;
+    sum->down_bytes += own->down_bytes;
 }
 
 static void run_setting(const struct sl_model *m, const struct setting *s, struct outcome *out) {
@@ -149,8 +173,9 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
     out->n_slots = e->plan.n_slots;
     out->n_device_slots = e->plan.n_device_slots;
     out->n_experts = e->plan.n_experts;
-    if (e->stages->store && sl_fetch_tiers(sl_store_fetch(e->stages->store)))
-        out->tiers = *sl_tiers_stats(sl_fetch_tiers(sl_store_fetch(e->stages->store)));
+    out->n_stages = e->n_stages;
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        add_tiers(&e->stages[i], &out->tiers);
     sl_engine_destroy(&e);
     assert_int_equal(source.n_open, 0);
     assert_int_equal(source.stats.used_bytes, 0);
@@ -317,12 +342,36 @@ static void integrated(void **state) {
     }
 }
 
+/* The layers over several cards, with several steps under way. */
+static void stages(void **state) {
+    (void)state;
+    static const struct {
+        const char *split;
+        uint32_t n, device_percent, host_percent;
+    } over[] = {{"2,2", 2, 101, 0}, {"1,3", 2, 50, 50},  {"1,1,1,1", 4, 101, 0},
+                {"3,1", 2, 100, 0}, {"1,2,1", 3, 25, 0}, {"1,1,1,1", 4, 60, 100}};
+    for (uint32_t i = 0; i < sizeof over / sizeof over[0]; i++)
+        for (uint32_t parallel = 1; parallel <= 8; parallel += parallel == 1 ? 2 : 5) {
+            struct outcome have;
+            struct setting s = {
+                .where = over[i].device_percent > 100 ? SL_EXPERTS_RESIDENT : SL_EXPERTS_STREAMED,
+                .device_percent = over[i].device_percent,
+                .host_percent = over[i].host_percent,
+                .parallel = parallel,
+                .batch = parallel == 3 ? 29 : 64,
+                .card = {.n_threads = 1, .n_cards = over[i].n, .eager_copies = i % 2},
+                .split = over[i].split};
+            check(model.model, &s, &want, &have);
+            assert_int_equal(have.n_stages, over[i].n);
+            assert_true(have.card.n_replays > 0);
+        }
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_resident),
-        cmocka_unit_test(tiers),
-        cmocka_unit_test(integrated),
+        cmocka_unit_test(all_resident), cmocka_unit_test(tiers),
+        cmocka_unit_test(integrated),   cmocka_unit_test(stages),
         cmocka_unit_test(other_shapes),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);
