@@ -99,7 +99,8 @@ static enum sl_status load_stages(struct sl_engine *e, struct sl_progress *progr
         part.whole_bytes += e->stages[i].plan->weight_bytes;
     for (uint32_t i = 0; i < e->n_stages && st == SL_OK; i++) {
         struct sl_progress *own = e->n_stages > 1 && progress ? &part.base : progress;
-        st = sl_stage_load(&e->stages[i], own, e->routes, err);
+        bool by_host = i + 1 < e->n_stages && !e->stages[i + 1].reads_peer;
+        st = sl_stage_load(&e->stages[i], by_host, own, e->routes, err);
         part.before_bytes += e->stages[i].plan->weight_bytes;
     }
     return st;
@@ -114,6 +115,8 @@ static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
     for (uint32_t i = 0; i < e->plans.n && st == SL_OK; i++) {
         e->n_stages = i + 1;
         st = sl_stage_open(&e->stages[i], i, e->plans.n, &e->plans.at[i], e->timeline, err);
+        if (st == SL_OK && i)
+            sl_stage_join(&e->stages[i], &e->stages[i - 1]);
     }
     return st;
 }
@@ -137,7 +140,6 @@ static enum sl_status map_experts(struct sl_engine *e, struct sl_err *err) {
 static enum sl_status make_tables(struct sl_engine *e, struct sl_err *err) {
     const struct sl_engine_config *c = &e->plan.config;
     const struct sl_memory_plan *last = &e->plans.at[e->plans.n - 1].plan;
-    bool several = e->plans.n > 1;
     uint32_t n_lanes = sl_plan_lanes(&e->plan);
     e->slots = calloc(c->parallel, sizeof *e->slots);
     e->published = calloc(c->parallel, sizeof *e->published);
@@ -147,7 +149,7 @@ static enum sl_status make_tables(struct sl_engine *e, struct sl_err *err) {
               sl_sampler_space_init(&e->space, e->model->hp.n_vocab) == SL_OK &&
               sl_page_table_init(&e->pages, c->parallel, e->plan.session_pages) == SL_OK;
     for (uint32_t i = 0; i < n_lanes && ok; i++) {
-        ok = sl_lane_init(&e->lanes[i], i, last, e->model->hp.n_embd, several) == SL_OK;
+        ok = sl_lane_init(&e->lanes[i], i, last) == SL_OK;
         e->n_lanes += ok;
     }
     return ok ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "no memory for the scheduler's tables");

@@ -31,6 +31,7 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     uint64_t refs = p->reads_back ? (uint64_t)hp->n_layer * hp->n_expert : 0;
     uintptr_t c = base;
     a->x = take(&c, rows * hp->n_embd, 4);
+    a->handed = take(&c, out ? 0 : sl_plan_lanes(p) * rows * hp->n_embd, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
     a->q = take(&c, rows * hp->n_head * hp->head_dim_k, 4);
     a->k = take(&c, rows * hp->n_head_kv * hp->head_dim_k, 4);
@@ -133,7 +134,7 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
         goto fail;
     }
     if (plan->reads_back) {
-        st = sl_forward_map_host(f, err);
+        st = sl_forward_map_host(f, config->hand_by_host, err);
         if (st != SL_OK)
             goto fail;
     }
@@ -456,11 +457,20 @@ enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_step *step,
                                                   : sl_forward_compute(f, &logits, where);
     if (st != SL_OK)
         return st;
-    if (!f->output.data)
+    if (!f->output.data) {
         logits = NULL;
+        if (s->n_failed < s->n_rows)
+            SL_FORWARD_TRY("handing over", sl_forward_hand_over(f));
+    }
     SL_FORWARD_TRY("reading back the step",
                    sl_forward_read_back(f, true, logits, s->n_out, out_logits));
     return SL_OK;
+}
+
+const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *out_host) {
+    *out_host = f->host_handed || !f->plan->reads_back;
+    return (f->host_handed ? f->host_handed : f->a.handed) +
+           (size_t)lane * f->plan->config.batch_tokens * f->hp->n_embd;
 }
 
 void sl_forward_end(const struct sl_forward *f, struct sl_step *step) {

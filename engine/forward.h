@@ -2,8 +2,8 @@
  * device.
  *
  * Driven by struct sl_hparams and by which tensor roles a layer has; knows no architecture by name.
- * A slice without the first layer takes the rows' hidden states from sl_forward_x(), where a slice
- * without the last leaves them. Used by one thread, the device's owner. */
+ * A slice without the first layer begins with the rows' hidden states, which the one before it has
+ * handed over. Used by one thread, the device's owner. */
 #ifndef SL_ENGINE_FORWARD_H
 #define SL_ENGINE_FORWARD_H
 
@@ -29,6 +29,7 @@ struct sl_forward_config {
         *fetch; /* where the routed experts come from; NULL: they are among the weights */
     struct sl_timeline *timeline;     /* NULL: no trace */
     struct sl_route_recorder *routes; /* NULL: they are not recorded */
+    bool hand_by_host;                /* what a slice hands over goes to the host's memory */
 };
 
 /* Binds the weights and allocates the activations that the plan counted. Refuses, by name, a tensor
@@ -41,9 +42,12 @@ void sl_forward_destroy(struct sl_forward **f);
  * be written: the next call does that too, and until then no step may run. */
 enum sl_status sl_forward_set_pages(struct sl_forward *f,
                                     const struct sl_page_table *changes) SL_MUST_CHECK;
-/* Hidden states [n_rows, n_embd] in the device's memory: of a slice's input before a run, of its
- * output after it. */
+/* Where a slice without the first layer takes hidden states [n_rows, n_embd] from, in the device's
+ * memory. */
 float *sl_forward_x(const struct sl_forward *f);
+/* Where a slice without the last layer has put those of a step, after its run and until the next in
+ * that lane: in the host's memory or the device's. */
+const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *out_host);
 
 /* Steps that may be under way at once: one for each stage. */
 static inline uint32_t sl_plan_lanes(const struct sl_memory_plan *plan) {

@@ -15,14 +15,27 @@ static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory
     return ((uint64_t)p->n_logit_rows * hp->n_vocab * sizeof(float) + 63) & ~(uint64_t)63;
 }
 
-uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+/* What routers chose, and early routers. */
+static uint64_t ids_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
     uint64_t layer_rows = p->config.batch_tokens + SL_FETCH_AHEAD_ROWS;
-    uint64_t bytes = sl_plan_lanes(p) * logits_bytes(hp, p) +
-                     hp->n_layer * layer_rows * hp->n_expert_used * sizeof(uint32_t);
+    uint64_t bytes = hp->n_layer * layer_rows * hp->n_expert_used * sizeof(uint32_t);
+    return (bytes + 63) & ~(uint64_t)63;
+}
+
+/* What a slice without output hands over, in case the next device cannot read this one's memory. */
+static uint64_t handed_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    return p->n_logit_rows
+               ? 0
+               : (uint64_t)sl_plan_lanes(p) * p->config.batch_tokens * hp->n_embd * sizeof(float);
+}
+
+uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    uint64_t bytes =
+        sl_plan_lanes(p) * logits_bytes(hp, p) + ids_bytes(hp, p) + handed_bytes(hp, p);
     return (bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES * SL_IO_BLOCK_BYTES;
 }
 
-enum sl_status sl_forward_map_host(struct sl_forward *f, struct sl_err *err) {
+enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, struct sl_err *err) {
     void *unused;
     enum sl_status st =
         sl_slab_init(&f->pinned, sl_forward_pinned_bytes(f->hp, f->plan), false, err);
@@ -35,11 +48,13 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, struct sl_err *err) {
         return sl_fail(err, st, "%s cannot write to %.1f MiB of the host's memory: %s",
                        f->dev->caps.name, mib, sl_status_text(st));
     }
+    char *ids = (char *)f->pinned.base + sl_plan_lanes(f->plan) * logits_bytes(f->hp, f->plan);
     f->host_logits = (float *)(void *)f->pinned.base;
-    f->host_ids = (uint32_t *)(void *)(f->pinned.base +
-                                       sl_plan_lanes(f->plan) * logits_bytes(f->hp, f->plan));
+    f->host_ids = (uint32_t *)(void *)ids;
     f->host_guess =
         f->host_ids + (size_t)f->hp->n_layer * f->plan->config.batch_tokens * f->hp->n_expert_used;
+    if (hand_by_host && !f->plan->n_logit_rows)
+        f->host_handed = (float *)(void *)(ids + ids_bytes(f->hp, f->plan));
     return SL_OK;
 }
 
@@ -234,6 +249,16 @@ bool sl_forward_wants_graph(const struct sl_forward *f) {
 }
 
 /* ---- the end of a step ---- */
+
+enum sl_status sl_forward_hand_over(struct sl_forward *f) {
+    bool host;
+    float *to = (float *)(uintptr_t)sl_forward_handed(f, f->step.lane, &host);
+    size_t n = (size_t)f->step.n_rows * f->hp->n_embd;
+    if (f->plan->reads_back)
+        return sl_device_copy(f->dev, SL_QUEUE_OPS, to, f->a.x, n * sizeof *to);
+    memcpy(to, f->a.x, n * sizeof *to); /* it computes where the host reads, at once */
+    return SL_OK;
+}
 
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
                                     float **out_logits) {

@@ -27,6 +27,7 @@ struct sl_layer_weights {
 /* Device buffers, f32 unless said otherwise. B = batch rows, L = logit rows. */
 struct sl_activations {
     float *x;             /* [B, n_embd] residual stream */
+    float *handed;        /* [lanes, B, n_embd] what a slice without output gave, step by step */
     float *h;             /* [B, n_embd] normed input of a block */
     float *q, *k, *v;     /* [B, heads * head_dim] */
     float *attn;          /* [B, n_head * head_dim_v] */
@@ -81,6 +82,7 @@ struct sl_forward {
     float *host_logits;   /* [lanes] x [L, n_vocab], each rounded up to 64 bytes */
     uint32_t *host_ids;   /* [n_layer, B, k], as expert_ids */
     uint32_t *host_guess; /* [n_layer, A, k] what each layer's early router chose */
+    float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */
     /* All experts are where the device computes, so that no layer waits for what routers chose:
      * decided anew for each step. */
     bool resident;
@@ -204,8 +206,11 @@ void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n,
  * can read and write them. routes: also what the routers chose, unless it has been counted. */
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
                                     float **out_logits) SL_MUST_CHECK;
-/* Allocates the pinned block. */
-enum sl_status sl_forward_map_host(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;
+/* A copy of x for the next stage. */
+enum sl_status sl_forward_hand_over(struct sl_forward *f) SL_MUST_CHECK;
+/* Allocates the pinned block. hand_by_host: with room for what is handed over. */
+enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host,
+                                   struct sl_err *err) SL_MUST_CHECK;
 void sl_forward_unmap_host(struct sl_forward *f);
 
 /* bind.c: fills layers, refs, embd, output, output_norm. */

@@ -181,8 +181,7 @@ static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *
     p->prefix_disk_bytes = c->cache_dir ? sl_prefix_disk_memory_bytes(p, whole->n_layer) : 0;
     p->host_bytes += sl_sampler_space_bytes(whole->n_vocab) + sl_prefix_tree_bytes(p->n_pages) +
                      p->prefix_disk_bytes + p->prefix_ram_bytes +
-                     sl_expert_map_bytes(whole->n_layer, whole->n_expert) +
-                     sl_lanes_bytes(whole, p);
+                     sl_expert_map_bytes(whole->n_layer, whole->n_expert) + sl_lanes_bytes(p);
     p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
     p->process_bytes = c->process_bytes;
     if (c->trace_file)

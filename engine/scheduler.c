@@ -438,7 +438,6 @@ static void show_at_stage(struct sl_passage *p, struct sl_stage *stage) {
 }
 
 static void show_experts(struct sl_engine *e) {
-    e->show.at_stage = show_at_stage;
     bool asked = false;
     for (uint32_t i = 0; i < e->n_stages; i++)
         asked = asked || sl_expert_map_asked(e->map, i);
@@ -488,6 +487,7 @@ static void tend(struct sl_engine *e, struct sl_score_job *job, enum sl_status d
 
 void *sl_scheduler_main(void *arg) {
     struct sl_engine *e = arg;
+    e->show.at_stage = show_at_stage;
     bool wanted = false;  /* a step could be made */
     bool stepped = false; /* who follows is looked at again: who led may have ended or parked */
     uint64_t started_ns = sl_now_ns();

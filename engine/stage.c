@@ -36,7 +36,12 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
     return st;
 }
 
-enum sl_status sl_stage_load(struct sl_stage *s, struct sl_progress *progress,
+void sl_stage_join(struct sl_stage *s, struct sl_stage *before) {
+    s->before = before;
+    s->reads_peer = before->plan->reads_back && sl_device_peer_open(s->dev, before->dev) == SL_OK;
+}
+
+enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progress *progress,
                              struct sl_route_recorder *routes, struct sl_err *err) {
     enum sl_status st = sl_weights_load(s->model, !s->plan->streaming, s->dev,
                                         &sl_weights_system_io, progress, &s->weights, err);
@@ -50,7 +55,8 @@ enum sl_status sl_stage_load(struct sl_stage *s, struct sl_progress *progress,
                                                            .kv = &s->kv,
                                                            .fetch = sl_stage_fetch(s),
                                                            .timeline = s->timeline,
-                                                           .routes = routes},
+                                                           .routes = routes,
+                                                           .hand_by_host = by_host},
                                &s->forward, err);
     if (st == SL_OK)
         sl_activity_source_init(&s->activity, sl_stage_fetch(s),
@@ -98,8 +104,14 @@ void sl_stage_show_experts(struct sl_stage *s) {
 
 /* ---- a step ---- */
 
-static size_t x_bytes(const struct sl_stage *s, const struct sl_lane *l) {
-    return (size_t)l->step.n_rows * s->model->hp.n_embd * sizeof *l->x;
+/* The rows' hidden states from the stage before, which has ended. */
+static enum sl_status take_over(struct sl_stage *s, const struct sl_lane *l) {
+    bool host;
+    const float *x = sl_forward_handed(s->before->forward, l->step.lane, &host);
+    size_t bytes = (size_t)l->step.n_rows * s->model->hp.n_embd * sizeof *x;
+    float *to = sl_forward_x(s->forward);
+    return host ? sl_device_upload(s->dev, to, x, bytes)
+                : sl_device_copy_from(s->dev, to, s->before->dev, x, bytes);
 }
 
 /* The step's rows through the layers of this stage, and whether what was computed came from the
@@ -108,9 +120,7 @@ static size_t x_bytes(const struct sl_stage *s, const struct sl_lane *l) {
 static enum sl_status run_layers(struct sl_stage *s, struct sl_lane *l) {
     enum sl_status st;
     do {
-        st = SL_OK;
-        if (s->index)
-            st = sl_device_upload(s->dev, sl_forward_x(s->forward), l->x, x_bytes(s, l));
+        st = s->before ? take_over(s, l) : SL_OK;
         if (st != SL_OK)
             return sl_fail(&l->err, st, "taking over %u rows at layer %u: %s", l->step.n_rows,
                            s->model->hp.first_layer, sl_status_text(st));
@@ -119,16 +129,6 @@ static enum sl_status run_layers(struct sl_stage *s, struct sl_lane *l) {
             st = sl_store_verify(s->store, &l->err);
     } while (st == SL_AGAIN);
     return st;
-}
-
-static enum sl_status hand_over(struct sl_stage *s, struct sl_lane *l) {
-    enum sl_status st = sl_device_download(s->dev, l->x, sl_forward_x(s->forward), x_bytes(s, l));
-    if (st == SL_OK)
-        st = sl_device_sync(s->dev);
-    return st == SL_OK
-               ? st
-               : sl_fail(&l->err, st, "handing over %u rows after layer %u: %s", l->step.n_rows,
-                         s->model->hp.first_layer + s->model->hp.n_layer - 1, sl_status_text(st));
 }
 
 /* A step that has failed goes on through the other stages for its pages' sake alone. */
@@ -141,11 +141,8 @@ static void run_lane(struct sl_passage *p, struct sl_stage *s) {
         return;
     uint64_t n_experts = l->step.n_experts, start = sl_timeline_now(s->timeline);
     l->status = run_layers(s, l);
-    if (l->status == SL_OK) {
+    if (l->status == SL_OK)
         sl_forward_end(s->forward, &l->step);
-        if (!sl_stage_is_last(s) && l->step.n_failed < l->step.n_rows)
-            l->status = hand_over(s, l);
-    }
     sl_activity_look(&s->activity, l->step.n_experts - n_experts, false, &l->found);
     sl_timeline_since(s->timeline, "step", start, {"rows", l->step.n_rows},
                       {"generated", l->step.n_decode});
@@ -153,8 +150,7 @@ static void run_lane(struct sl_passage *p, struct sl_stage *s) {
 
 /* ---- lanes ---- */
 
-enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_memory_plan *plan,
-                            uint32_t n_embd, bool several) {
+enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_memory_plan *plan) {
     const struct sl_engine_config *c = &plan->config;
     memset(l, 0, sizeof *l);
     atomic_init(&l->give_up.unwanted, false);
@@ -165,9 +161,7 @@ enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_m
     l->failed = l->step.failed = calloc(c->batch_tokens, 1);
     l->shares = calloc(c->parallel, sizeof *l->shares);
     enum sl_status st = sl_page_table_init(&l->pages, c->parallel, plan->session_pages);
-    if (several)
-        l->x = malloc((size_t)c->batch_tokens * n_embd * sizeof *l->x);
-    if (st == SL_OK && tables && l->failed && l->shares && (l->x || !several))
+    if (st == SL_OK && tables && l->failed && l->shares)
         return SL_OK;
     sl_lane_release(l);
     return SL_ERR_NOMEM;
@@ -177,19 +171,17 @@ void sl_lane_release(struct sl_lane *l) {
     free(l->step.tables);
     free(l->failed);
     free(l->shares);
-    free(l->x);
     sl_page_table_release(&l->pages);
     memset(l, 0, sizeof *l);
 }
 
-uint64_t sl_lanes_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan) {
+uint64_t sl_lanes_bytes(const struct sl_memory_plan *plan) {
     const struct sl_engine_config *c = &plan->config;
     uint32_t n = sl_plan_lanes(plan), most_out = c->parallel > 16 ? c->parallel : 16;
     uint64_t pages = sl_page_table_bytes(c->parallel, plan->session_pages);
-    uint64_t x = n > 1 ? (uint64_t)c->batch_tokens * hp->n_embd * sizeof(float) : 0;
     uint64_t lane = sizeof(struct sl_lane) +
                     sl_step_elems(c->batch_tokens, most_out) * sizeof(uint32_t) + c->batch_tokens +
-                    c->parallel * sizeof(struct sl_lane_share) + pages + x;
+                    c->parallel * sizeof(struct sl_lane_share) + pages;
     return pages + n * lane;
 }
 

@@ -27,6 +27,8 @@ struct sl_stage {
     struct sl_kv_data kv;
     struct sl_forward *forward;
     struct sl_timeline *timeline; /* NULL: no trace */
+    struct sl_stage *before;      /* NULL: the first */
+    bool reads_peer;              /* the device can copy from the memory of the one before */
     struct sl_activity_source activity;
     struct sl_expert_map *map; /* of all stages; set before the first step */
     struct sl_expert_map_part part;
@@ -37,8 +39,11 @@ struct sl_stage {
 enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stages,
                              struct sl_stage_plan *p, struct sl_timeline *timeline,
                              struct sl_err *err) SL_MUST_CHECK;
-/* Loads the weights and binds them. routes: NULL, or who records what routers choose. */
-enum sl_status sl_stage_load(struct sl_stage *s, struct sl_progress *progress,
+/* Joins it to the stage before it, when both are open and before either is loaded. */
+void sl_stage_join(struct sl_stage *s, struct sl_stage *before);
+/* Loads the weights and binds them. by_host: the next stage cannot copy from its device. routes:
+ * NULL, or who records what routers choose. */
+enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progress *progress,
                              struct sl_route_recorder *routes, struct sl_err *err) SL_MUST_CHECK;
 /* Ends all reading and saves the heat, on the stage's thread: no step follows. */
 void sl_stage_quit(struct sl_stage *s);
@@ -76,9 +81,7 @@ struct sl_lane {
     struct sl_passage passage; /* first */
     struct sl_step step;
     struct sl_page_table pages; /* changes that come with it */
-    float *x;        /* [max rows, n_embd] host memory: hidden states between stages; NULL
-                        with one stage */
-    uint8_t *failed; /* step.failed */
+    uint8_t *failed;            /* step.failed */
     const struct sl_abort *abort;
     /* Set on the way. */
     enum sl_status status;
@@ -93,11 +96,12 @@ struct sl_lane {
     struct sl_lane_share *shares; /* [parallel], by slot */
 };
 
-enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_memory_plan *plan,
-                            uint32_t n_embd, bool several) SL_MUST_CHECK;
+/* plan: the last stage's. */
+enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index,
+                            const struct sl_memory_plan *plan) SL_MUST_CHECK;
 void sl_lane_release(struct sl_lane *l);
 /* For the plan: all lanes and the page table that they take changes from, once for all stages. */
-uint64_t sl_lanes_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
+uint64_t sl_lanes_bytes(const struct sl_memory_plan *plan);
 /* Empties it for the next step. */
 void sl_lane_begin(struct sl_lane *l);
 

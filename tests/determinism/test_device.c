@@ -353,17 +353,21 @@ static void stages(void **state) {
     for (uint32_t i = 0; i < sizeof over / sizeof over[0]; i++)
         for (uint32_t parallel = 1; parallel <= 8; parallel += parallel == 1 ? 2 : 5) {
             struct outcome have;
-            struct setting s = {
-                .where = over[i].device_percent > 100 ? SL_EXPERTS_RESIDENT : SL_EXPERTS_STREAMED,
-                .device_percent = over[i].device_percent,
-                .host_percent = over[i].host_percent,
-                .parallel = parallel,
-                .batch = parallel == 3 ? 29 : 64,
-                .card = {.n_threads = 1, .n_cards = over[i].n, .eager_copies = i % 2},
-                .split = over[i].split};
+            struct setting s = {.where = over[i].device_percent > 100 ? SL_EXPERTS_RESIDENT
+                                                                      : SL_EXPERTS_STREAMED,
+                                .device_percent = over[i].device_percent,
+                                .host_percent = over[i].host_percent,
+                                .parallel = parallel,
+                                .batch = parallel == 3 ? 29 : 64,
+                                .card = {.n_threads = 1,
+                                         .n_cards = over[i].n,
+                                         .eager_copies = i % 2,
+                                         .no_peers = parallel == 8 && i % 3 == 0},
+                                .split = over[i].split};
             check(model.model, &s, &want, &have);
             assert_int_equal(have.n_stages, over[i].n);
             assert_true(have.card.n_replays > 0);
+            assert_true(s.card.no_peers == (have.card.n_peer_copies == 0));
         }
 }
 

@@ -11,6 +11,8 @@
 #define N_ANSWER 6u
 
 static struct test_model model;
+static uint32_t n_cards = 1; /* that the layers are divided over */
+static uint32_t faulty;      /* the one that faults hit, from 1; 0 = each */
 
 static int open_subject(void **state) {
     (void)state;
@@ -38,6 +40,17 @@ static struct sl_engine_config config_for(struct card_source *source, bool strea
                                  .no_warm_up = true,
                                  .device_source = &source->source,
                                  .experts = streamed ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT};
+    if (n_cards > 1) {
+        struct sl_memory_plan p;
+        c.split = "1,2";
+        assert_ok(sl_engine_plan(model.model, &c, &p, NULL, &test_err));
+        for (uint32_t i = 0; i < n_cards && streamed; i++)
+            c.vram_each[c.n_vram++] = p.stages[i].vram_least_bytes + MIB;
+        if (streamed)
+            assert_ok(sl_engine_plan(model.model, &c, &p, NULL, &test_err));
+        assert_true(!streamed || p.n_device_slots < p.n_experts);
+        return c;
+    }
     if (!streamed)
         return c;
     /* Slots for a half of the experts on the card. */
@@ -65,13 +78,14 @@ static void no_device_memory(void **state) {
         uint32_t refused = 0;
         for (uint64_t at = 1;; at++) {
             struct card_source source;
-            card_source_init(&source, &(struct card_config){.n_threads = 1});
+            card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = n_cards});
             struct sl_engine_config c = config_for(&source, streamed);
             source.config.fail_alloc = at;
+            source.config.fail_card = faulty;
             struct sl_engine *e;
             enum sl_status st = sl_engine_create(model.model, &c, NULL, &e, &test_err);
             if (st == SL_OK) {
-                assert_true(source.stats.n_allocs < at);
+                assert_true(faulty || source.stats.n_allocs < at);
                 sl_engine_destroy(&e);
                 all_given_back(&source);
                 break;
@@ -107,7 +121,7 @@ static void small_card(void **state) {
 static void no_overflow(void **state) {
     (void)state;
     struct card_source source;
-    card_source_init(&source, &(struct card_config){.n_threads = 1});
+    card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = n_cards});
     struct sl_engine_config c = config_for(&source, true);
     struct sl_engine *e;
     c.no_overflow = true;
@@ -128,9 +142,11 @@ static void no_overflow(void **state) {
 /* Runs until the card is lost at the call that config says; every request is answered. */
 static void lose(const struct card_config *config, bool streamed, uint32_t *n_lost) {
     struct card_source source;
-    card_source_init(&source, &(struct card_config){.n_threads = 1});
+    card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = n_cards});
     struct sl_engine_config c = config_for(&source, streamed);
     source.config = *config;
+    source.config.n_cards = n_cards;
+    source.config.fail_card = faulty;
     struct sl_engine *e;
     enum sl_status st = sl_engine_create(model.model, &c, NULL, &e, &test_err);
     if (st != SL_OK) { /* while the weights were loaded */
@@ -205,9 +221,10 @@ static void refused_call(void **state) {
     uint32_t n_refused = 0;
     for (uint64_t at = 0; at < 260; at += at < 60 ? 1 : 7) {
         struct card_source source;
-        card_source_init(&source, &(struct card_config){.n_threads = 1});
+        card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = n_cards});
         struct sl_engine_config c = config_for(&source, true);
         source.config.refuse = at;
+        source.config.fail_card = faulty;
         struct sl_engine *e;
         assert_ok(sl_engine_create(model.model, &c, NULL, &e, &test_err));
         uint32_t n_rounds = 0;
@@ -237,12 +254,51 @@ static void refused_call(void **state) {
     assert_true(n_refused >= 59);
 }
 
+/* The same where the layers are divided over two cards and one of them fails. */
+static void of_two(void (*test)(void **state)) {
+    n_cards = 2;
+    for (faulty = 1; faulty <= 2; faulty++)
+        test(NULL);
+    n_cards = 1;
+    faulty = 0;
+}
+
+static void no_device_memory_of_two(void **state) {
+    (void)state;
+    of_two(no_device_memory);
+}
+
+static void lost_card_of_two(void **state) {
+    (void)state;
+    of_two(lost_card);
+}
+
+static void refused_call_of_two(void **state) {
+    (void)state;
+    of_two(refused_call);
+}
+
+/* Copies from card to card. */
+static void lost_between_cards(void **state) {
+    (void)state;
+    uint32_t n_lost = 0;
+    n_cards = faulty = 2;
+    for (uint32_t i = 1; i < 20; i++)
+        lose(&(struct card_config){.n_threads = 1, .fail_peer = i}, i % 2, &n_lost);
+    assert_true(n_lost >= 10);
+    n_cards = 1;
+    faulty = 0;
+}
+
 int main(void) {
+    alarm(300); /* what hangs is a failure */
     sl_log_set_level(SL_LOG_ERROR + 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_device_memory), cmocka_unit_test(small_card),
-        cmocka_unit_test(no_overflow),      cmocka_unit_test(lost_card),
-        cmocka_unit_test(refused_call),
+        cmocka_unit_test(no_device_memory),   cmocka_unit_test(small_card),
+        cmocka_unit_test(no_overflow),        cmocka_unit_test(lost_card),
+        cmocka_unit_test(refused_call),       cmocka_unit_test(no_device_memory_of_two),
+        cmocka_unit_test(lost_card_of_two),   cmocka_unit_test(refused_call_of_two),
+        cmocka_unit_test(lost_between_cards),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);
 }
