@@ -124,10 +124,14 @@ static void add_tiers(const struct sl_stage *s, struct sl_tiers_stats *sum) {
         return;
     const struct sl_tiers_stats *own = sl_tiers_stats(t);
     sum->device_hits += own->device_hits;
+    sum->host_hits += own->host_hits;
     sum->promotions += own->promotions;
     sum->demotions += own->demotions;
     sum->up_bytes += own->up_bytes;
     sum->down_bytes += own->down_bytes;
+    sum->in_place_bytes += own->in_place_bytes;
+    sum->early += own->early;
+    sum->early_used += own->early_used;
 }
 
 static void run_setting(const struct sl_model *m, const struct setting *s, struct outcome *out) {
