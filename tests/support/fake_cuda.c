@@ -778,6 +778,12 @@ struct fill_args {
     uint32_t value;
 };
 
+/* As struct sl_karg_tell. */
+struct tell_args {
+    uint64_t src, dst;
+    uint32_t n;
+};
+
 int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned smem_bytes,
                    struct CUstream_st *stream, void **params, void **extra);
@@ -798,6 +804,15 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     snprintf(l->kernel, sizeof l->kernel, "%s", function->name);
     memcpy(&l->args_bytes, extra[3], sizeof l->args_bytes);
     memcpy(l->args, extra[1], l->args_bytes < sizeof l->args ? l->args_bytes : sizeof l->args);
+    if (strcmp(function->name, "sl_k_tell") == 0) {
+        struct tell_args t;
+        memcpy(&t, extra[1], sizeof t);
+        char *dst = device_range(t.dst, t.n * 4), *src = device_range(t.src, t.n * 4);
+        if (dst && src)
+            return enqueue(
+                stream, (struct operation){.kind = COPY, .dst = dst, .src = src, .bytes = t.n * 4});
+        fake.kernel_fault = ILLEGAL;
+    }
     if (strcmp(function->name, "sl_k_fill") != 0)
         return enqueue(stream, (struct operation){.kind = OTHER});
     struct fill_args a;
