@@ -21,3 +21,9 @@ uninstall:
 ## make dist                dist/sluice-VERSION-linux-x86_64.tar.gz: runs on any current Linux, libraries inside
 dist: man
 	@scripts/make_dist.sh $(MAN)
+
+.PHONY: check-image
+## make check-image         every step of deploy/container/Containerfile, and what comes out under its seccomp profile
+##                          (root, debootstrap, buildah and the network; some minutes)
+check-image:
+	@scripts/check_image.sh

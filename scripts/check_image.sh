@@ -1,0 +1,85 @@
+#!/bin/sh
+# check_image.sh [KEEP]
+# Builds deploy/container/Containerfile and runs what comes out, where there is no container service and no registry: the
+# base image is made by debootstrap, buildah carries out the file's steps (in a chroot, so no kernel feature is needed
+# that a small machine lacks). The image's own ENTRYPOINT then serves the demo model as the image's USER, under the
+# seccomp profile beside the file, and its own HEALTHCHECK must find it healthy. KEEP: a folder for the base system, so
+# that a second run need not fetch it again. Needs root, debootstrap, buildah, python3, curl and the network.
+set -eu
+cd "$(dirname "$0")/.."
+file=deploy/container/Containerfile
+profile=$PWD/deploy/container/seccomp.json
+work=$(mktemp -d)
+base=${1:-$work/base}
+export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=vfs
+b() { buildah --root "$work/storage" --runroot "$work/run" "$@"; }
+server=
+finish() {
+    [ -z "$server" ] || kill "$server" 2>/dev/null || true
+    b umount --all >/dev/null 2>&1 || true
+    b rm --all >/dev/null 2>&1 || true
+    rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 1' INT TERM
+for tool in debootstrap buildah python3 curl; do
+    command -v $tool >/dev/null || { echo "check_image: $tool is not here" >&2; exit 77; }
+done
+
+# The base under the name that the file asks for.
+name=$(sed -n 's/^FROM \([^ ]*\).*/\1/p' $file | sort -u)
+[ "$(echo "$name" | wc -l)" = 1 ] || { echo "check_image: $file has more than one base image" >&2; exit 1; }
+[ -x "$base/bin/sh" ] || debootstrap --variant=minbase bookworm "$base" >"$work/debootstrap.log" 2>&1 ||
+    { tail "$work/debootstrap.log"; exit 1; }
+c=$(b from scratch)
+b add -q "$c" "$base" / >/dev/null
+b commit -q "$c" "localhost/$name" >/dev/null
+b rm "$c" >/dev/null
+sed "s|^FROM $name|FROM localhost/$name|" $file >"$work/Containerfile"
+
+b build --pull-never --format docker --ignorefile .dockerignore -f "$work/Containerfile" -t localhost/sluice . \
+    >"$work/build.log" 2>&1 || { tail -30 "$work/build.log"; exit 1; }
+echo "ok - every step of $file ran"
+
+# What the image says of itself.
+b inspect --type image localhost/sluice >"$work/image.json"
+about() { python3 -c 'import json, sys; c = json.load(open(sys.argv[1]))["Docker"]["config"]; print(eval(sys.argv[2]))' "$work/image.json" "$1"; }
+[ "$(about 'c["User"]')" = 10001 ]
+about '"\n".join(c["Entrypoint"])' >"$work/entrypoint"
+about 'c["Healthcheck"]["Test"][1]' >"$work/health"
+
+c=$(b from --pull-never --security-opt "seccomp=$profile" localhost/sluice)
+mkdir "$work/models"
+cp demo/demo.gguf "$work/models/"
+chmod -R a+rX "$work/models"
+set --
+while read -r word; do set -- "$@" "$word"; done <"$work/entrypoint"
+# The file's port is the machine's here: another one, which the check is told too.
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+b run -v "$work/models:/models:ro" "$c" -- "$@" --port "$port" -m /models/demo.gguf --experts streamed >"$work/server.log" 2>&1 &
+server=$!
+health=$(sed "s|/8080|/$port|" "$work/health")
+for i in $(seq 300); do
+    if b run "$c" -- /bin/sh -c "$health" >/dev/null 2>&1; then healthy=1; break; fi
+    kill -0 $server 2>/dev/null || break
+    sleep 0.2
+done
+[ -n "${healthy:-}" ] || { cat "$work/server.log"; echo "not ok - HEALTHCHECK finds it healthy"; exit 1; }
+echo "ok - HEALTHCHECK finds it healthy"
+
+curl -sf "http://127.0.0.1:$port/v1/chat/completions" -d '{"messages":[{"role":"user","content":"What is 2 + 3?"}],"max_tokens":8,"temperature":0}' |
+    python3 -c 'import json, sys; r = json.load(sys.stdin); assert "5" in r["choices"][0]["message"]["content"], r'
+echo "ok - it answers"
+pid=$(pgrep -f "^/usr/bin/sluice serve .*--port $port " | head -1)
+grep -q '^Uid:.*10001' "/proc/$pid/status"
+grep -q '^Seccomp:.*2' "/proc/$pid/status"
+curl -sf "http://127.0.0.1:$port/metrics" >"$work/metrics"
+grep -q '^sluice_disk_without_io_uring 0$' "$work/metrics"
+! grep -q '^sluice_disk_reads_total 0$' "$work/metrics"
+echo "ok - as user 10001, under the profile, with io_uring"
+kill -TERM "$pid"
+for i in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+! kill -0 "$pid" 2>/dev/null
+grep -q 'stopped' "$work/server.log"
+echo "ok - SIGTERM ends it"
+echo "1..5"
