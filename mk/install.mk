@@ -22,7 +22,10 @@ uninstall:
 dist: man
 	@scripts/make_dist.sh $(MAN)
 
-.PHONY: check-image
+.PHONY: test-deploy check-image
+## make test-deploy         deploy/: the Containerfile's rules and packages, the seccomp profile, the unit
+test-deploy: $(B)/sluice
+	@$(TAP) "tests/deploy/check.py $(B)/sluice"
 ## make check-image         every step of deploy/container/Containerfile, and what comes out under its seccomp profile
 ##                          (root, debootstrap, buildah and the network; some minutes)
 check-image:

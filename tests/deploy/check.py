@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""The files under deploy/ against what they are for, as far as it can be told without the programs that read them.
+
+usage: check.py SLUICE
+
+The Containerfile keeps the usual rules, builds with the packages that scripts/install_deps.sh names, and its image
+has the libraries that the program is linked with; the seccomp profile names system calls that there are, and those
+without which the image does not start or is never healthy; the unit's and the completion's own checkers find nothing.
+TAP."""
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DEPLOY = os.path.join(ROOT, "deploy")
+
+
+def read(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+def instructions(text):
+    """[(NAME, the rest)], with lines joined and comments dropped."""
+    joined, out = "", []
+    for line in text.splitlines():
+        if line.startswith("#") or not line.strip():
+            continue
+        joined += line.rstrip()
+        if joined.endswith("\\"):
+            joined = joined[:-1] + " "
+            continue
+        name, _, rest = joined.partition(" ")
+        out.append((name, rest.strip()))
+        joined = ""
+    return out
+
+
+def installed(run):
+    """Packages of an apt-get install, or None."""
+    m = re.search(r"apt-get install (.*?)(?:&&|$)", run)
+    return [w for w in shlex.split(m.group(1)) if not w.startswith("-")] if m else None
+
+
+def containerfile_faults(text):
+    faults, steps = [], instructions(text)
+    last = max((i for i, (name, _) in enumerate(steps) if name == "FROM"), default=-1)
+    stages = set()
+    for name, rest in steps:
+        if name == "FROM":
+            image, *alias = re.split(r"\s+AS\s+", rest, flags=re.I)
+            if image not in stages and (":" not in image or image.endswith(":latest")):
+                faults.append(f"FROM {image} has no tag")
+            stages.update(alias)
+        if name == "ADD":
+            faults.append("ADD where COPY does")
+        if name == "WORKDIR" and not rest.startswith("/"):
+            faults.append(f"WORKDIR {rest} is not absolute")
+        if name in ("ENTRYPOINT",) and not rest.startswith("["):
+            faults.append(f"{name} is not in exec form, so it would not get SIGTERM")
+        if name == "RUN" and "apt-get install" in rest:
+            for part in ("apt-get update &&", "-y", "--no-install-recommends", "rm -rf /var/lib/apt/lists/*"):
+                if part not in rest:
+                    faults.append(f"RUN apt-get install without '{part}'")
+        if name == "RUN" and re.search(r"\bsudo\b|\bcurl\b[^|]*\|", rest):
+            faults.append(f"RUN {rest}")
+    final = steps[last + 1:]
+    users = [rest for name, rest in final if name == "USER"]
+    if not users or not re.fullmatch(r"[1-9]\d*(:\d+)?", users[-1]):
+        faults.append("the image's USER is not a number other than 0")  # a name cannot be checked by a cluster
+    names = [name for name, _ in final]
+    for one in ("ENTRYPOINT", "HEALTHCHECK"):
+        if names.count(one) != 1:
+            faults.append(f"there are {names.count(one)} {one}")
+    return faults
+
+
+def package_faults(text, sluice):
+    runs = [installed(rest) for name, rest in instructions(text) if name == "RUN"]
+    build, image = [set(p) for p in runs if p]
+    want = set(re.search(r'^build="(.*)"', read("scripts", "install_deps.sh"), re.M).group(1).split())
+    faults = [f"the build lacks {p}" for p in sorted(want - build)]
+    faults += [f"the build has {p}, which scripts/install_deps.sh does not name" for p in sorted(build - want)]
+    linked = subprocess.run(["readelf", "-d", sluice], capture_output=True, text=True, check=True).stdout
+    libs = set(re.findall(r"\(NEEDED\).*\[(lib[a-z0-9_-]+)\.so", linked)) - {"libc", "libm", "libpthread"}
+    for lib in sorted(libs - {"libasan", "libubsan", "libtsan", "libgcc_s"}):
+        if not any(p.startswith(lib) for p in image):
+            faults.append(f"the image lacks {lib}")
+    return faults
+
+
+def profile_faults(profile):
+    faults, allowed = [], set()
+    if profile["defaultAction"] != "SCMP_ACT_ERRNO":
+        faults.append("what is not named is not refused")
+    for rule in profile["syscalls"]:
+        if rule["action"] == "SCMP_ACT_ALLOW":
+            allowed |= set(rule["names"])
+    numbers = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"
+    if os.path.exists(numbers):
+        with open(numbers, encoding="ascii") as f:
+            known = set(re.findall(r"#define __NR_(\w+)", f.read()))
+        faults += [f"there is no system call {n}" for n in sorted(allowed - known)]
+    # To start as the image's user under one runtime or the other, the health check's shell, and reading.
+    needed = {"setuid", "setgid", "setgroups", "setresuid", "setresgid", "capset", "execve", "vfork", "clone", "clone3", "wait4", "io_uring_setup", "io_uring_enter",
+              "io_uring_register", "accept4", "flock", "fdatasync", "renameat2", "madvise"}
+    faults += [f"{n} is refused" for n in sorted(needed - allowed)]
+    never = {"ptrace", "mount", "umount2", "bpf", "init_module", "kexec_load", "reboot", "setns", "unshare", "pivot_root", "process_vm_writev", "userfaultfd", "keyctl"}
+    faults += [f"{n} is allowed" for n in sorted(never & allowed)]
+    return faults
+
+
+def said_by(tool, *args):
+    """What a checker has against a file; None without the checker."""
+    if not shutil.which(tool):
+        return None
+    p = subprocess.run([tool, *args], capture_output=True, text=True)
+    return [] if p.returncode == 0 else [(p.stdout + p.stderr).strip()]
+
+
+def unit_faults(text, sluice):
+    """systemd wants the program to be where the unit says. What it only warns of counts as well."""
+    if not shutil.which("systemd-analyze"):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        unit = os.path.join(folder, "sluice.service")
+        with open(unit, "w", encoding="utf-8") as f:
+            f.write(text.replace("/usr/bin/sluice", os.path.abspath(sluice)))
+        p = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
+        return [line for line in (p.stdout + p.stderr).splitlines() if "sluice" in line]
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    n = 0
+
+    def report(name, wrong):
+        nonlocal n
+        n += 1
+        print(f"{'not ok' if wrong else 'ok'} {n} - {name}{' # SKIP its checker is not here' if wrong is None else ''}")
+        for w in wrong or []:
+            print(f"  {w}")
+
+    unit = read("deploy", "systemd", "sluice.service")
+    text, profile = read("deploy", "container", "Containerfile"), json.loads(read("deploy", "container", "seccomp.json"))
+    # The checks can fail.
+    bad = ["FROM debian\n" + text, text.replace("USER 10001", "USER sluice"), text.replace("USER 10001", ""), text.replace(" --no-install-recommends", "", 1),
+           text.replace("COPY . .", "ADD . ."), text.replace('ENTRYPOINT ["/usr/bin/sluice", ', 'ENTRYPOINT /usr/bin/sluice ["')]
+    passed = [f"case {i} passed" for i, b in enumerate(bad) if not containerfile_faults(b)]
+    passed += [f"without {p} it passed" for p in ("libjansson4", "liburing-dev") if not package_faults(text.replace(f" {p}", ""), sys.argv[1])]
+    less = json.loads(json.dumps(profile).replace('"vfork"', '"vfrok"'))
+    passed += [] if len(profile_faults(less)) >= 1 else ["a misspelt call passed"]
+    passed += [] if unit_faults(unit.replace("RestartSec=", "RestartSecs="), sys.argv[1]) != [] else ["a misspelt setting passed"]
+    report("the checks find what is wrong", passed)
+    report("Containerfile", containerfile_faults(text))
+    report("its packages", package_faults(text, sys.argv[1]))
+    report("seccomp.json", profile_faults(profile))
+    report("sluice.service", unit_faults(unit, sys.argv[1]))
+    report("sluice.bash", said_by("bash", "-n", os.path.join(DEPLOY, "completion", "sluice.bash")))
+    report("make_dist.sh, check_image.sh, install_deps.sh", sum((said_by("sh", "-n", os.path.join(ROOT, "scripts", s)) or [] for s in ("make_dist.sh", "check_image.sh", "install_deps.sh")), []))
+    print(f"1..{n}")
+
+
+main()
