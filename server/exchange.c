@@ -56,6 +56,16 @@ uint64_t sl_exchange_hold_reply(struct sl_exchange *ex, uint64_t bytes) {
     return hold(&ex->server->replies_bytes, &ex->reply_held_bytes, bytes);
 }
 
+bool sl_exchange_hold_more(struct sl_exchange *ex, uint64_t more) {
+    struct sl_server *s = ex->server;
+    atomic_fetch_add(&ex->reply_held_bytes, more);
+    if (atomic_fetch_add(&s->replies_bytes, more) + more <= s->config.max_replies_bytes)
+        return true;
+    atomic_fetch_sub(&s->replies_bytes, more);
+    atomic_fetch_sub(&ex->reply_held_bytes, more);
+    return false;
+}
+
 static void exchange_free(struct sl_exchange *ex) {
     struct sl_server *s = ex->server;
     bool counted = ex->dispatched;

@@ -13,6 +13,9 @@
 
 #define EOG_BIT 0x80000000u
 
+#define TOKEN_TEXT_BYTES      4u          /* of text that a token is expected to be */
+#define STREAM_LOGPROBS_BYTES (32u << 10) /* that a stream's text usually waits for */
+
 /* Unique in this process by the counter, and among processes by the random part. */
 static void make_id(char *out, size_t size) {
     static _Atomic uint64_t counter;
@@ -174,7 +177,7 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_
     return g;
 }
 
-uint64_t sl_gen_memory_bytes(const struct sl_gen *g) {
+uint64_t sl_gen_memory_bytes(struct sl_gen *g) {
     bool logprobs = g->params.logprobs;
     /* What an answer repeats of its request is in three events at most before they are sent. */
     uint64_t about = g->params.about.members ? 4 * strlen(g->params.about.members) : 0;
@@ -187,11 +190,16 @@ uint64_t sl_gen_memory_bytes(const struct sl_gen *g) {
         uint64_t tokens =
             g->params.max_tokens && g->params.max_tokens < room ? g->params.max_tokens : room;
         n += sizeof *g->choices + g->ring_tokens * element;
+        struct sl_choice *c = &g->choices[i];
         if (g->params.splits)
-            n += sl_splitter_memory_bytes(&g->params.split, tokens);
+            c->split_room = sl_splitter_memory_bytes(&g->params.split, tokens);
+        c->text_room = tokens * TOKEN_TEXT_BYTES;
+        c->logprobs_room = !logprobs        ? 0
+                           : g->keeps_parts ? tokens * 3 * sizeof(struct sl_logprob_entry)
+                                            : STREAM_LOGPROBS_BYTES;
         if (g->keeps_parts) /* else what is shown goes at once */
-            n += tokens * ((g->params.stream ? 32 : 16) +
-                           (logprobs ? 3 * sizeof(struct sl_logprob_entry) : 0));
+            n += tokens * (g->params.stream ? 32 : 16);
+        n += c->split_room + c->logprobs_room;
     }
     if (g->automaton) {
         /* Where memory is short, one grammar may be larger than the room for answers: it counts as

@@ -17,6 +17,7 @@ struct sl_logprob_entry {
     struct sl_token token;
     uint64_t start_byte, end_byte; /* in the choice's text */
     uint64_t start_char;
+    uint32_t json_bytes; /* that it becomes, at most */
 };
 
 enum sl_answer_end {
@@ -59,11 +60,15 @@ struct sl_choice {
     struct sl_stop_state stop;
     uint32_t n_predicted;
     uint64_t text_bytes, text_chars; /* that the model made */
+    uint64_t text_json, text_room;   /* of it as JSON; how much of that is counted as held */
+    uint64_t split_room;             /* bytes of the splitter that are counted as held */
     uint64_t shown_bytes;            /* that passed the stop strings */
     struct sl_logprob_entry *logprobs;
     uint32_t n_logprobs, cap_logprobs;
     uint32_t n_shown_logprobs;    /* the first of them belong to shown text */
     uint32_t n_content_logprobs;  /* and the first of those to content: the others are unsorted */
+    uint64_t logprobs_json;       /* bytes that all of them become */
+    uint64_t logprobs_room;       /* bytes of them that are counted as held */
     struct sl_splitter *splitter; /* NULL: all is content */
     struct sl_segments segments;  /* where kept */
     bool opened;                  /* the first event, or the echo, is out */
@@ -106,10 +111,12 @@ struct sl_gen {
 struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_gen_params *params,
                              struct sl_ids *prompts, char **echo, uint32_t n_prompts);
 void sl_gen_destroy(struct sl_gen *g);
-/* What it may come to hold until its client has read the answer. Text counts 16 bytes a token: some
- * four for the text, and its JSON beside it while it is made. A grammar counts with its automaton,
- * as half of the room for answers at most. */
-uint64_t sl_gen_memory_bytes(const struct sl_gen *g);
+/* What it is expected to hold until its client has read the answer, and tells the choices how much
+ * that is for each. Text counts 16 bytes a token: some four for the text, and its JSON beside it
+ * while it is made. A grammar counts with its automaton, as half of the room for answers at most.
+ * What comes to more (long tokens, log-probabilities of text that is held back) is added as it
+ * grows (gen_text.c), and ends the answer with 503 when there is no room for it. */
+uint64_t sl_gen_memory_bytes(struct sl_gen *g);
 
 /* Hands the choices to the engine. False: ex->error is set; those already handed over are
  * canceled. The caller holds a reference to the exchange. */

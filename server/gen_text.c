@@ -1,5 +1,6 @@
 /* A generation on the connection's side: tokens become text, text becomes parts, and parts what
  * the API's renderer makes of them. */
+#include "common/metrics.h"
 #include "server/renderer.h"
 
 #include <stdlib.h>
@@ -7,22 +8,80 @@
 
 /* Events made in one go: enough to fill a socket's buffer, little enough to stay small. */
 #define STREAM_FILL_BYTES 16384u
+/* How much more is counted at once of an answer that is larger than expected. */
+#define HOLD_STEP_BYTES 16384u
+
+static void choice_fail(struct sl_choice *c, enum sl_status st, const struct sl_err *err) {
+    struct sl_gen *g = c->gen;
+    c->done = true;
+    if (!g->failure.http_status)
+        sl_http_from_status(&g->failure, st, err);
+}
 
 /* --------------------------------------------------------------------------- tokens to text */
 
-static bool keep_logprobs(struct sl_choice *c, const struct sl_token *token, uint64_t start_byte,
+/* More is held than was counted for: in steps, so that few tokens do this. */
+static bool hold_more(struct sl_choice *c, uint64_t needed, uint64_t *room, uint32_t cost) {
+    if (needed <= *room)
+        return true;
+    uint64_t more = (needed - *room + HOLD_STEP_BYTES - 1) / HOLD_STEP_BYTES * HOLD_STEP_BYTES;
+    if (!sl_exchange_hold_more(c->gen->ex, more * cost)) {
+        c->done = true;
+        sl_count(answers_outgrown_total, 1);
+        if (!c->gen->failure.http_status)
+            sl_http_fail(&c->gen->failure, 503, "overloaded", NULL,
+                         "the answer has become larger than expected and does not fit beside "
+                         "those that are being made or wait for their clients to read; try again "
+                         "later, or ask for fewer tokens, choices or log-probabilities");
+        return false;
+    }
+    *room += more;
+    return true;
+}
+
+/* "token":...,"logprob":...,"bytes":[...] of a token and of those beside it, at most. */
+static uint32_t logprobs_json(const struct sl_gen *g, const struct sl_token *token) {
+    uint32_t n = 0;
+    for (uint32_t k = 0; k <= token->n_top; k++) {
+        struct sl_str s =
+            sl_tokenizer_piece(g->served->tok, k ? token->top[k - 1].id : token->id, true);
+        n += 80 + 10 * (uint32_t)s.len; /* six a byte as text, four as a number */
+    }
+    return n;
+}
+
+static void keep_logprobs(struct sl_choice *c, const struct sl_token *token, uint64_t start_byte,
                           uint64_t start_char) {
-    if (c->n_logprobs == c->cap_logprobs) {
-        uint32_t cap = c->cap_logprobs ? c->cap_logprobs * 2 : 16;
+    uint32_t json = logprobs_json(c->gen, token), cap = c->cap_logprobs;
+    if (c->n_logprobs == cap)
+        cap = cap ? cap * 2 : 16;
+    /* Growing has the old entries beside the new; JSON grows by doubling too. */
+    uint64_t needed = cap * sizeof *c->logprobs * 3 / 2 + (c->logprobs_json + json) * 2;
+    if (!hold_more(c, needed, &c->logprobs_room, 1))
+        return;
+    if (cap > c->cap_logprobs) {
         struct sl_logprob_entry *p = realloc(c->logprobs, cap * sizeof *p);
-        if (!p)
-            return false;
+        if (!p) {
+            choice_fail(c, SL_ERR_NOMEM, NULL);
+            return;
+        }
         c->logprobs = p;
         c->cap_logprobs = cap;
     }
+    c->logprobs_json += json;
     c->logprobs[c->n_logprobs++] = (struct sl_logprob_entry){
-        *token, start_byte, c->text_bytes + c->detok.n_pending, start_char};
-    return true;
+        *token, start_byte, c->text_bytes + c->detok.n_pending, start_char, json};
+}
+
+/* Entries [from, from + n) go. */
+static void drop_logprobs(struct sl_choice *c, uint32_t from, uint32_t n) {
+    if (!n)
+        return;
+    for (uint32_t i = from; i < from + n; i++)
+        c->logprobs_json -= c->logprobs[i].json_bytes;
+    c->n_logprobs -= n;
+    memmove(c->logprobs + from, c->logprobs + from + n,
+            (c->n_logprobs - from) * sizeof *c->logprobs);
 }
 
 static void show_logprobs(struct sl_choice *c, bool end) {
@@ -33,20 +92,19 @@ static void show_logprobs(struct sl_choice *c, bool end) {
         c->n_shown_logprobs++;
     }
     if (end)
-        c->n_logprobs = c->n_shown_logprobs;
+        drop_logprobs(c, c->n_shown_logprobs, c->n_logprobs - c->n_shown_logprobs);
 }
 
-static void count_text(struct sl_choice *c, struct sl_str text) {
+/* False: there is no room for so much. */
+static bool count_text(struct sl_choice *c, struct sl_str text) {
+    const struct sl_gen *g = c->gen;
     c->text_bytes += text.len;
-    for (size_t i = 0; i < text.len; i++)
-        c->text_chars += ((unsigned char)text.ptr[i] & 0xc0) != 0x80;
-}
-
-static void choice_fail(struct sl_choice *c, enum sl_status st, const struct sl_err *err) {
-    struct sl_gen *g = c->gen;
-    c->done = true;
-    if (!g->failure.http_status)
-        sl_http_from_status(&g->failure, st, err);
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char b = (unsigned char)text.ptr[i];
+        c->text_chars += (b & 0xc0) != 0x80;
+        c->text_json += b == '"' || b == '\\' || b == '\n' || b == '\t' ? 2 : b < 0x20 ? 6 : 1;
+    }
+    return !g->keeps_parts || hold_more(c, c->text_json, &c->text_room, g->params.stream ? 8 : 4);
 }
 
 static void choice_stop(struct sl_choice *c) {
@@ -68,7 +126,8 @@ static void choice_end(struct sl_choice *c, struct sl_str *out_text) {
         choice_fail(c, st, NULL);
         return;
     }
-    count_text(c, text);
+    if (!count_text(c, text))
+        return;
     bool stopped = sl_stop_finish(&c->stop, &c->gen->params.stop, text.ptr, text.len, out_text);
     c->shown_bytes += out_text->len;
     if (stopped) {
@@ -99,15 +158,14 @@ static void choice_token(struct sl_choice *c, const struct sl_token *token,
     struct sl_str text;
     bool marker = c->splitter && is_marker(g->served, token->id);
     enum sl_status st = sl_detok_push(&c->detok, g->served->tok, token->id, marker, &text);
-    if (st == SL_OK) {
-        count_text(c, text);
-        if (g->params.logprobs && !keep_logprobs(c, token, start_byte, start_char))
-            st = SL_ERR_NOMEM;
-    }
     if (st != SL_OK) {
         choice_fail(c, st, NULL);
         return;
     }
+    if (count_text(c, text) && g->params.logprobs)
+        keep_logprobs(c, token, start_byte, start_char);
+    if (c->done)
+        return;
     bool stopped = sl_stop_push(&c->stop, &g->params.stop, text.ptr, text.len, out_text);
     if (c->stop.held.failed) {
         choice_fail(c, SL_ERR_NOMEM, NULL);
@@ -148,10 +206,8 @@ static void sort_logprobs(struct sl_choice *c, bool content) {
     uint32_t drop = c->n_shown_logprobs - c->n_content_logprobs;
     if (!drop)
         return;
-    c->n_logprobs -= drop;
     c->n_shown_logprobs -= drop;
-    struct sl_logprob_entry *from = c->logprobs + c->n_content_logprobs;
-    memmove(from, from + drop, (c->n_logprobs - c->n_content_logprobs) * sizeof *from);
+    drop_logprobs(c, c->n_content_logprobs, drop);
 }
 
 /* Of a stream, when they are written. */
@@ -161,8 +217,7 @@ static void drop_content_logprobs(struct sl_choice *c) {
         return;
     c->n_content_logprobs = 0;
     c->n_shown_logprobs -= n;
-    c->n_logprobs -= n;
-    memmove(c->logprobs, c->logprobs + n, c->n_logprobs * sizeof *c->logprobs);
+    drop_logprobs(c, 0, n);
 }
 
 static void take_part(struct sl_choice *c, const struct sl_part *part) {
@@ -200,6 +255,8 @@ static void split(struct sl_choice *c, struct sl_str text) {
             st = sl_splitter_finish(c->splitter, c->end == SL_END_LENGTH);
         if (st != SL_OK)
             choice_fail(c, st, NULL);
+        else if (!c->done)
+            hold_more(c, sl_splitter_held_bytes(c->splitter), &c->split_room, 1);
         return;
     }
     if (text.len || c->n_shown_logprobs > c->n_content_logprobs)

@@ -171,6 +171,8 @@ void sl_exchange_unref(struct sl_exchange *ex);
 /* What it holds of the server's bodies, or of its replies, is now so much; gives their sum. */
 uint64_t sl_exchange_hold_body(struct sl_exchange *ex, uint64_t bytes);
 uint64_t sl_exchange_hold_reply(struct sl_exchange *ex, uint64_t bytes);
+/* It holds so much more of the server's replies; false: there is no room, and it does not. */
+bool sl_exchange_hold_more(struct sl_exchange *ex, uint64_t more);
 /* There is something to do for the connection's thread. */
 void sl_exchange_wake_locked(struct sl_exchange *ex);
 /* Connection's thread: suspends and returns true, or returns false when there is something to do.

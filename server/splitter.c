@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LEAST_BUFFERS_BYTES 4096u /* of all buffers, however short the answer */
+
 static bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
@@ -27,10 +29,15 @@ void sl_split_take(struct sl_splitter *s, size_t n) {
     s->n -= n;
 }
 
-size_t sl_split_space(const struct sl_splitter *s, size_t from) {
-    while (from < s->n && is_space(sl_split_text(s)[from]))
+static size_t space_end(const struct sl_splitter *s, size_t from, size_t most) {
+    size_t end = s->n < most ? s->n : most;
+    while (from < end && is_space(sl_split_text(s)[from]))
         from++;
     return from;
+}
+
+size_t sl_split_space(const struct sl_splitter *s, size_t from) {
+    return space_end(s, from, from + SL_SPLIT_SPACE_BYTES);
 }
 
 enum sl_split_match sl_split_at(const struct sl_splitter *s, size_t at, const char *marker) {
@@ -211,7 +218,7 @@ static void emit_text(struct sl_splitter *s, enum sl_part_kind kind, size_t n) {
 
 static bool strip(struct sl_splitter *s) {
     if (s->strip)
-        sl_split_take(s, sl_split_space(s, 0));
+        sl_split_take(s, space_end(s, 0, SIZE_MAX));
     s->strip = s->strip && s->n == 0;
     return s->n > 0;
 }
@@ -459,13 +466,17 @@ enum sl_status sl_splitter_finish(struct sl_splitter *s, bool cut) {
     return st;
 }
 
+uint64_t sl_splitter_held_bytes(const struct sl_splitter *s) {
+    return sizeof *s + s->held.cap + s->raw.cap + s->arguments.cap + s->fragment.cap + s->early.cap;
+}
+
 uint64_t sl_splitter_memory_bytes(const struct sl_splitter_config *config, uint64_t n_tokens) {
     /* Some four bytes a token, in buffers that grow by doubling; a call is there raw, as arguments
      * and as the fragment that it becomes. A stream holds some of it only. */
     uint64_t held = config->tools ? n_tokens * 24 : n_tokens * 8;
     uint64_t most = 6 * (uint64_t)SL_SPLIT_HELD_BYTES;
     bool whole = config->hold_calls;
-    return sizeof(struct sl_splitter) + (whole || held < most ? held : most);
+    return sizeof(struct sl_splitter) + LEAST_BUFFERS_BYTES + (whole || held < most ? held : most);
 }
 
 uint32_t sl_splitter_n_calls(const struct sl_splitter *s) {

@@ -41,7 +41,9 @@ enum sl_status sl_splitter_push(struct sl_splitter *s, const char *text, size_t 
 /* The answer's end. cut: at max_tokens, so that an unfinished call is given out as far as it is;
  * otherwise it does not parse. */
 enum sl_status sl_splitter_finish(struct sl_splitter *s, bool cut) SL_MUST_CHECK;
-/* The most that one comes to hold of an answer of so many tokens. */
+/* What it holds now. */
+uint64_t sl_splitter_held_bytes(const struct sl_splitter *s);
+/* The most that one is expected to hold of an answer of so many tokens. */
 uint64_t sl_splitter_memory_bytes(const struct sl_splitter_config *config, uint64_t n_tokens);
 uint32_t sl_splitter_n_calls(const struct sl_splitter *s);
 

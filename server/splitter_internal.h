@@ -11,7 +11,7 @@
 
 #define SL_SPLIT_NAME_BYTES   256u  /* a function's name, a parameter's, with what is around it */
 #define SL_SPLIT_HEADER_BYTES 512u  /* harmony: from <|start|> to <|message|> */
-#define SL_SPLIT_SPACE_BYTES  4096u /* white space before a call that is dropped at most */
+#define SL_SPLIT_SPACE_BYTES  4096u /* white space that is waited behind: more of it is text */
 
 enum sl_split_state {
     SL_SPLIT_START,
@@ -91,7 +91,8 @@ void sl_split_emit(struct sl_splitter *s, enum sl_part_kind kind, const char *te
 size_t sl_split_unfinished(const char *text, size_t n);
 /* The first n bytes of the text are taken. */
 void sl_split_take(struct sl_splitter *s, size_t n);
-/* White space from byte `from` on: the index of the first other byte. */
+/* White space from byte `from` on: the index of the first other byte, or of the white space past
+ * SL_SPLIT_SPACE_BYTES, which then stands where none may. */
 size_t sl_split_space(const struct sl_splitter *s, size_t from);
 
 enum sl_split_match { SL_SPLIT_NO, SL_SPLIT_MAYBE, SL_SPLIT_YES };

@@ -141,10 +141,13 @@ static bool string_arguments(struct sl_splitter *s) {
 }
 
 static bool value_step(struct sl_splitter *s) {
-    sl_split_take(s, sl_split_space(s, 0));
-    if (s->n == 0)
+    size_t at = sl_split_space(s, 0);
+    if (at == s->n)
         return false;
+    sl_split_take(s, at);
     char c = sl_split_text(s)[0];
+    if (c == ' ' || c == '\n' || c == '\t' || c == '\r')
+        return sl_split_call_fail(s);
     if (!keyed(s) && is_key(s, "name"))
         return name_value(s);
     bool arguments = keyed(s) || is_key(s, "arguments") || is_key(s, "parameters");

@@ -439,8 +439,74 @@ static void bounds_keep_characters_whole(void **state) {
     json_decref(t);
 }
 
+static void drop_part(void *ctx, const struct sl_part *p) {
+    *(uint64_t *)ctx += p->text.len;
+}
+
+/* White space that something may follow is waited behind, but not without end: the same parts
+ * however it comes, and what is held stays small. */
+static void white_space_is_bounded(void **state) {
+    (void)state;
+    static const char *const before[][2] = {
+        {"hermes", ""},
+        {"hermes", "Text"},
+        {"hermes", "<think>"},
+        {"hermes", "<tool_call>"},
+        {"hermes", "<tool_call>{\"name\""},
+        {"hermes", "<tool_call>{\"arguments\":"},
+        {"hermes", "<tool_call>{\"name\": \"now\"}"},
+        {"hermes", "<tool_call>{\"name\": \"now\"}</tool_call>"},
+        {"llama3", "{"},
+        {"llama3", "{\"name\": \"now\","},
+        {"mistral", "[TOOL_CALLS]"},
+        {"mistral-args", "[TOOL_CALLS]now"},
+        {"mistral-args", "[TOOL_CALLS]now[ARGS]"},
+        {"deepseek-v3", "<" BAR "tool" LOW "calls" LOW "begin" BAR ">"},
+        {"kimi-k2", "<|tool_calls_section_begin|>"},
+        {"kimi-k2", "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>"},
+        {"qwen3-coder", "<tool_call>"},
+        {"qwen3-coder", "<tool_call>\n<function=now>"},
+        {"glm", "<tool_call>"},
+        {"glm", "<tool_call>now\n"},
+        {"harmony", "<|channel|>analysis<|message|>hm<|end|>"},
+        {"harmony", "<|channel|>commentary to=functions.now<|message|>"},
+    };
+    json_t *t = tools();
+    struct sl_buf b = {0};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        struct setting set = {.format = before[i][0]};
+        sl_buf_clear(&b);
+        sl_buf_puts(&b, before[i][1]);
+        for (int k = 0; k < 9000; k++)
+            sl_buf_puts(&b, k % 7 ? " " : "\n");
+        sl_buf_puts(&b, "{} <tool_call>x");
+        char *whole = split(&set, t, b.ptr, b.len, 0, false);
+        char *bytes = split(&set, t, b.ptr, b.len, 0, true);
+        if (strcmp(whole, bytes) != 0)
+            fail_msg("%s: %s differs by how it comes", before[i][0], before[i][1]);
+        free(whole);
+        free(bytes);
+        /* Tokens of white space alone, for ever. */
+        struct sl_splitter_config config = {
+            .format = sl_answer_format_named(set.format), .tools = t, .thinks = true};
+        struct sl_splitter *s = NULL;
+        uint64_t shown = 0;
+        assert_int_equal(sl_splitter_create(&config, drop_part, &shown, &s), SL_OK);
+        assert_int_equal(sl_splitter_push(s, before[i][1], strlen(before[i][1])), SL_OK);
+        for (int k = 0; k < 4000; k++)
+            assert_int_equal(sl_splitter_push(s, b.ptr + strlen(before[i][1]), 100), SL_OK);
+        if (sl_splitter_held_bytes(s) > 48 << 10)
+            fail_msg("%s behind %s: %llu bytes are held", before[i][0], before[i][1],
+                     (unsigned long long)sl_splitter_held_bytes(s));
+        sl_splitter_destroy(&s);
+    }
+    sl_buf_release(&b);
+    json_decref(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(white_space_is_bounded),
         cmocka_unit_test(reads_every_family),
         cmocka_unit_test(goes_on_with_the_prompts_header),
         cmocka_unit_test(bounds_keep_characters_whole),
