@@ -1,16 +1,25 @@
 #!/usr/bin/env python3
-"""Which GPUs the real binary takes and how it divides a model among them, over a driver without a GPU. Prints TAP.
+"""Which GPUs the real binary takes, how it divides a model among them, and that several run together, over a driver
+without a GPU. Prints TAP.
 
 usage: gpu_plans.py SLUICE MODEL DRIVER
 
 DRIVER is tests/support/fake_cuda.so: four GPUs of 1 GiB each."""
+import http.client
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 GIVEN = ["--ram-bandwidth", "20", "--disk-bandwidth", "2", "--device-bandwidth", "1000", "--link-bandwidth", "20"]
+
+
+TROUBLE = "Sanitizer|runtime error| error "
 
 
 class Tests:
@@ -49,6 +58,49 @@ class Tests:
         good = good and first == self.n_layer and rows == p["vram_total_bytes"] == sum(s["vram_total_bytes"] for s in stages)
         good = good and sum(r["bytes"] for r in p["rows"] if r["memory"] != "device") == p["total_bytes"]
         return self.check(name, good, json.dumps(p, indent=1)) or p
+
+    def runs(self, name, options):
+        argv = [self.sluice, "run", "-m", self.model, "--heat-file", "off", "-p", "hi", "-c", "512", "-q", "--temp", "0", "-n", "12"]
+        r = subprocess.run(argv + options, env=self.env, capture_output=True, text=True, timeout=120)
+        self.check(name, r.returncode == 0 and not re.search(TROUBLE, r.stderr), f"{r.returncode}: {r.stderr[-1200:]}")
+
+    def ask(self, port, i, ended):
+        body = {"prompt": f"{i} " + "a river " * 30 * (i % 3), "max_tokens": 20, "temperature": 1}
+        try:
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            c.request("POST", "/v1/completions", json.dumps(body))
+            r = c.getresponse()
+            if r.status == 200 and json.loads(r.read())["usage"]["completion_tokens"] > 0:
+                ended.append(i)
+        except OSError:  # the log says why
+            pass
+
+    def serves(self, name, options, n=12):
+        """So many requests at once, more than run at once; then it ends as asked."""
+        argv = [self.sluice, "serve", "-m", self.model, "--heat-file", "off", "-c", "512", "--port", "0"] + options
+        with tempfile.TemporaryFile("w+") as log:
+            child = subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+            said, ended, end = "", [], time.monotonic() + 60
+            while "ready after" not in said and child.poll() is None and time.monotonic() < end:
+                time.sleep(0.05)
+                log.seek(0)
+                said = log.read()
+            port = re.search(r"listening on http://[^ ]*:(\d+)", said)
+            clients = [threading.Thread(target=self.ask, args=(int(port.group(1)), i, ended)) for i in range(n)] if port else []
+            for c in clients:
+                c.start()
+            for c in clients:
+                c.join()
+            child.send_signal(signal.SIGTERM)
+            try:
+                code = child.wait(60)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                code = child.wait()
+            log.seek(0)
+            said = log.read()
+        self.check(name, code == 0 and len(ended) == n and not re.search(TROUBLE, said),
+                   f"{code}, {len(ended)} of {n} answers: {said[-1500:]}")
 
     def refused(self, name, options, says, code=1):
         got, _, err = self.plan(*options, as_json=False)
@@ -100,6 +152,13 @@ def main():
         code, text, err = t.plan("--device", "cuda:0,1", as_json=False)
         t.check("for people", code == 0 and "layers 0 to" in text and "on cuda:1:" in text and "the process" in text and
                 "--vram " in text and "2 x Fake GPU" not in text and "keep all devices busy" in text, text + err)
+        # The kernels do nothing here, so answers say nothing; threads, copies and waits are the real ones.
+        t.runs("two GPUs run", ["--device", "cuda:0,1"])
+        t.serves("four GPUs serve", ["--device", "cuda:all"])
+        t.serves("two parts of one serve", ["--device", "cuda:0,0"])
+        tiers = ["--device", "cuda:0,1", "--experts", "streamed"]
+        code, p, err = t.plan(*tiers, "--vram", "1MiB")
+        t.serves("two serve, experts in tiers", tiers + ["--vram", str(p["vram_least_bytes"] // 2 + (1 << 20))])
         print(f"1..{t.n}")
         sys.exit(1 if t.failed else 0)
 

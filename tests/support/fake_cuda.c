@@ -135,7 +135,10 @@ static void clear(void) {
 
 struct fake_cuda *fake_cuda_reset(void) {
     clear();
-    fake = (struct fake_cuda){.n_devices = 1, .memory_bytes = (size_t)1 << 30};
+    const char *devices = getenv("FAKE_CUDA_DEVICES");
+    int n = devices ? atoi(devices) : 1;
+    fake = (struct fake_cuda){.n_devices = n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES,
+                              .memory_bytes = (size_t)1 << 30};
     for (int i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
         fake.cc[i] = 90;
     return &fake;
@@ -143,13 +146,8 @@ struct fake_cuda *fake_cuda_reset(void) {
 
 /* Opened as the real one would be, by a program that knows nothing of it. */
 __attribute__((constructor)) static void stand_alone(void) {
-    const char *devices = getenv("FAKE_CUDA_DEVICES");
     fake_cuda_reset();
-    if (!devices)
-        return;
-    int n = atoi(devices);
-    fake.n_devices = n < 0 ? 0 : n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES;
-    fake.zeroed = true;
+    fake.zeroed = getenv("FAKE_CUDA_DEVICES") != NULL;
 }
 
 /* Counts a call and decides whether it fails. */
