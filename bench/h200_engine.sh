@@ -5,7 +5,7 @@
 #   bench/h200_engine.sh run DIR [OUT]  where the GPU is (python3; no compiler, no library needed): unpacks it,
 #                                       makes the model of Qwen3-30B-A3B's shape (18.2 GiB, below MODELS, default
 #                                       /tmp) unless it is there, and runs the parts; what they print goes to OUT too
-# PARTS="same resident eight streamed quarter disk" (default: all of them) and REPS (default 2) choose what is run.
+# PARTS="same resident eight streamed quarter disk split" (default: all but split, which wants two GPUs) and REPS (default 2) choose what is run.
 # Ends with how much passed, failed and was skipped. Exit status 1: something failed; 77: there is no GPU to use.
 set -uo pipefail
 
@@ -210,8 +210,30 @@ array.array("i", [r.randrange(1024) for _ in range(184)]).tofile(open("'"$dir"'/
         bench half-on-disk --vram "${vram}MiB" --ram "${least}MiB" -p 512 -n 32 -b 2048
         within=()
     fi
+    [[ $parts == *" split "* ]] && split
     rm -rf "$dir"
     summary
+}
+
+# The layers over two GPUs beside one with the same budget: answers of the demo model, then speed with one sequence and
+# with four.
+split() {
+    local demo
+    demo=$(echo "$dir"/*/demo/demo.gguf)
+    say "answers over two GPUs"
+    seq 1 400 | tr '\n' ' ' >"$dir/text"
+    for devices in cuda:0 cuda:0,1 cuda:1,0 cuda:0,0,1,1; do
+        "$sluice" score -m "$demo" --text "$dir/text" --logprobs "$out/$devices.npy" --experts resident --device "$devices" \
+            >/dev/null 2>"$out/$devices.err" || { tail -3 "$out/$devices.err"; failed "score $devices"; }
+        [ -f "$out/$devices.npy" ] && same_bits "$out/cuda:0.npy" "$out/$devices.npy" "scored over $devices"
+    done
+    rm -f "$out"/*.npy
+    local both=(-b 2048 --parallel 1,4 -n 96 --ram 100GiB) vram
+    bench one-resident --experts resident -p 2048 "${both[@]}"
+    bench two-resident --experts resident -p 2048 "${both[@]}" --device cuda:0,1 --split 24,24
+    vram=$(budget 0.25 --parallel 4)
+    bench one-quarter --vram "${vram}MiB" -p 2048 "${both[@]}"
+    bench two-quarter --vram "$((vram / 2))MiB" -p 2048 "${both[@]}" --device cuda:0,1 --split 24,24
 }
 
 case "${1:-}" in

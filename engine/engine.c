@@ -112,11 +112,20 @@ static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
     e->stages = calloc(e->plans.n, sizeof *e->stages);
     if (!e->stages)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for %u stages", e->plans.n);
+    if (e->plans.n > 1 && e->plan.streaming && e->plan.config.heat_file)
+        st = sl_joint_heat_open(e->plan.config.heat_file, e->model, &e->heat, err);
+    struct sl_store_heat known = {.heat = e->heat ? sl_joint_heat(e->heat) : NULL};
     for (uint32_t i = 0; i < e->plans.n && st == SL_OK; i++) {
+        struct sl_stage *s = &e->stages[i];
         e->n_stages = i + 1;
-        st = sl_stage_open(&e->stages[i], i, e->plans.n, &e->plans.at[i], e->timeline, err);
+        st = sl_stage_open(s, i, e->plans.n, &e->plans.at[i], e->heat ? &known : NULL, e->timeline,
+                           err);
+        s->part = (struct sl_expert_map_part){.index = i, .first = known.first};
+        for (uint32_t l = 0; st == SL_OK && l < s->model->hp.n_layer; l++)
+            s->part.n += sl_model_layer_is_moe(s->model, l);
+        known.first += s->part.n;
         if (st == SL_OK && i)
-            sl_stage_join(&e->stages[i], &e->stages[i - 1]);
+            sl_stage_join(s, s - 1);
     }
     return st;
 }
@@ -125,15 +134,8 @@ static enum sl_status map_experts(struct sl_engine *e, struct sl_err *err) {
     enum sl_status st =
         sl_expert_map_create(e->model, e->plan.apart ? SL_TIER_DEVICE : SL_TIER_HOST,
                              !e->plan.streaming, e->n_stages, &e->map, err);
-    uint32_t first = 0;
-    for (uint32_t i = 0; i < e->n_stages; i++) {
-        struct sl_stage *s = &e->stages[i];
-        s->map = e->map;
-        s->part = (struct sl_expert_map_part){.index = i, .first = first};
-        for (uint32_t l = 0; l < s->model->hp.n_layer; l++)
-            s->part.n += sl_model_layer_is_moe(s->model, l);
-        first += s->part.n;
-    }
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        e->stages[i].map = e->map;
     return st;
 }
 
@@ -259,6 +261,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
         sl_stage_close(&e->stages[i]);
     free(e->stages);
     sl_stage_plans_release(&e->plans);
+    sl_joint_heat_close(&e->heat);
     sl_expert_map_destroy(&e->map);
     sl_timeline_close(&e->timeline);
     sl_route_recorder_close(&e->routes);

@@ -3,6 +3,7 @@
 #define SL_ENGINE_ENGINE_INTERNAL_H
 
 #include "engine/activity.h"
+#include "engine/joint_heat.h"
 #include "engine/prefix_disk.h"
 #include "engine/prefix_ram.h"
 #include "engine/prefix_tree.h"
@@ -32,6 +33,7 @@ struct sl_engine {
     struct sl_route_recorder *routes; /* NULL = none */
     struct sl_stage *stages;          /* [n_stages] */
     uint32_t n_stages;
+    struct sl_joint_heat *heat; /* NULL: not kept, or there is one stage */
     struct sl_expert_map *map;
     struct sl_kv_pages kv;
     struct sl_page_table pages; /* of the slots */
@@ -54,10 +56,11 @@ struct sl_engine {
     uint64_t ended_ns;      /* when the last step ended */
     struct sl_activity activity;
     struct sl_pace pace;
-    uint64_t next_deadline_ns; /* the first of all sessions', UINT64_MAX = none */
-    uint64_t idle_ns;          /* since when nothing has been running */
-    uint64_t heat_saved_ns;    /* when the heat was last given to its file; 0 = not yet */
-    uint64_t heat_busy_ns;     /* how often it is while requests run */
+    uint64_t next_deadline_ns;    /* the first of all sessions', UINT64_MAX = none */
+    uint64_t idle_ns;             /* since when nothing has been running */
+    uint64_t n_ended, n_gathered; /* steps that have ended; when the heat was gathered last */
+    uint64_t heat_saved_ns;       /* when the heat was last given to its file; 0 = not yet */
+    uint64_t heat_busy_ns;        /* how often it is while requests run */
 
     pthread_t thread;
     bool thread_started;

@@ -137,8 +137,9 @@ static enum sl_status map_slots(struct sl_store *s, struct sl_err *err) {
 }
 
 enum sl_status sl_store_create(const struct sl_model *model, const struct sl_memory_plan *plan,
-                               struct sl_device *dev, struct sl_timeline *timeline,
-                               struct sl_store **out_store, struct sl_err *err) {
+                               struct sl_device *dev, const struct sl_store_heat *known,
+                               struct sl_timeline *timeline, struct sl_store **out_store,
+                               struct sl_err *err) {
     const struct sl_engine_config *c = &plan->config;
     struct sl_store *s = calloc(1, sizeof *s);
     if (!s)
@@ -168,7 +169,7 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
                                       .max_rows = c->batch_tokens,
                                       .class_slots = plan->apart ? plan->device_class_slots : NULL},
             err);
-    if (st == SL_OK && c->heat_file)
+    if (st == SL_OK && c->heat_file && plan->n_stages <= 1)
         st = sl_heat_store_open(c->heat_file, sl_fetch_heat(s->fetch), &s->heat_file, err);
     if (st != SL_OK) {
         sl_store_destroy(&s);
@@ -177,6 +178,9 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
     char how[256];
     sl_reader_describe(s->reader, how, sizeof how);
     sl_info("experts are read by %s", how);
+    if (known && s->layout.n_layer)
+        sl_heat_take_layers(sl_fetch_heat(s->fetch), 0, known->heat, known->first,
+                            s->layout.n_layer);
     if (!c->no_warm_up)
         sl_fetch_warm_up(s->fetch);
     *out_store = s;

@@ -9,12 +9,21 @@
 
 struct sl_store;
 
+/* What is known of the whole model's experts, where the store has those of a part: its routed
+ * layers from the first on. Such a store keeps no heat file. */
+struct sl_store_heat {
+    const struct sl_heat *heat;
+    uint32_t first;
+};
+
 /* Opens the files, maps and touches the slots, reads the heat file if there is one. Reads no
- * expert. model, plan, dev and timeline (NULL = none) are borrowed until destroy. A mirror that
+ * expert. known: NULL, or where its heat begins. model, plan, dev and timeline (NULL = none) are
+ * borrowed until destroy. A mirror that
  * differs or cannot be read is left out with a warning, and so is a heat file. */
 enum sl_status sl_store_create(const struct sl_model *model, const struct sl_memory_plan *plan,
-                               struct sl_device *dev, struct sl_timeline *timeline,
-                               struct sl_store **out_store, struct sl_err *err) SL_MUST_CHECK;
+                               struct sl_device *dev, const struct sl_store_heat *known,
+                               struct sl_timeline *timeline, struct sl_store **out_store,
+                               struct sl_err *err) SL_MUST_CHECK;
 struct sl_fetch *sl_store_fetch(struct sl_store *s);
 const struct sl_reader *sl_store_reader(const struct sl_store *s);
 /* Whether what was read since the last call came from the files that were opened: called between

@@ -3,6 +3,7 @@
 #include "common/cpus.h"
 #include "engine/expert_map.h"
 #include "engine/forward.h"
+#include "engine/joint_heat.h"
 #include "engine/prefix_disk.h"
 #include "engine/prefix_ram.h"
 #include "engine/prefix_tree.h"
@@ -182,6 +183,8 @@ static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *
     p->host_bytes += sl_sampler_space_bytes(whole->n_vocab) + sl_prefix_tree_bytes(p->n_pages) +
                      p->prefix_disk_bytes + p->prefix_ram_bytes +
                      sl_expert_map_bytes(whole->n_layer, whole->n_expert) + sl_lanes_bytes(p);
+    if (p->n_stages > 1 && c->heat_file)
+        p->host_bytes += sl_joint_heat_bytes(whole);
     p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
     p->process_bytes = c->process_bytes;
     if (c->trace_file)

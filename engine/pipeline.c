@@ -1,5 +1,7 @@
 #include "engine/pipeline.h"
 
+#include "common/clock.h"
+#include "common/cpus.h"
 #include "engine/stage.h"
 
 #include <pthread.h>
@@ -7,6 +9,9 @@
 
 /* A step that comes meanwhile waits at most so long while experts are read in the background. */
 #define BACKGROUND_NS 5000000
+/* Threads look so long for what comes next before they sleep. */
+#define LOOK_OUT_NS 1000000u
+#define LOOKS       64u
 
 /* What waits for one stage, the first sent first. */
 struct worker {
@@ -17,11 +22,14 @@ struct worker {
     pthread_cond_t wake;
     pthread_t thread;
     bool started;
+    atomic_uint n_pushed;
+    uint32_t n_taken; /* the thread's own */
 };
 
 struct sl_pipeline {
     struct sl_stage *stages;
     uint32_t n;
+    bool looks_out; /* there are CPUs to spare */
     void (*arrived)(void *ctx);
     void *ctx;
     pthread_mutex_t lock;
@@ -34,6 +42,12 @@ struct sl_pipeline {
 
 /* ---- the stages' threads ---- */
 
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 static void push(struct worker *w, struct sl_passage *passage) {
     passage->next = NULL;
     if (w->first)
@@ -41,7 +55,19 @@ static void push(struct worker *w, struct sl_passage *passage) {
     else
         w->first = passage;
     w->last = passage;
+    atomic_fetch_add_explicit(&w->n_pushed, 1, memory_order_release);
     pthread_cond_signal(&w->wake);
+}
+
+/* Returns when there is something, or after a while. */
+static void look_out(const struct worker *w) {
+    uint64_t start = w->p->looks_out ? sl_now_ns() : 0;
+    while (start && sl_now_ns() - start < LOOK_OUT_NS)
+        for (uint32_t i = 0; i < LOOKS; i++) {
+            if (atomic_load_explicit(&w->n_pushed, memory_order_acquire) != w->n_taken)
+                return;
+            relax();
+        }
 }
 
 /* Under the lock, which is open meanwhile. */
@@ -60,6 +86,7 @@ static void read_in_background(struct worker *w) {
 static struct sl_passage *next_passage(struct worker *w) {
     struct sl_pipeline *p = w->p;
     struct sl_fetch *fetch = sl_stage_fetch(w->stage);
+    look_out(w);
     pthread_mutex_lock(&p->lock);
     while (!w->first && !p->quit) {
         if (!p->n_under_way && fetch && sl_fetch_has_background(fetch))
@@ -68,8 +95,10 @@ static struct sl_passage *next_passage(struct worker *w) {
             pthread_cond_wait(&w->wake, &p->lock);
     }
     struct sl_passage *passage = w->first;
-    if (passage)
+    if (passage) {
         w->first = passage->next;
+        w->n_taken++;
+    }
     pthread_mutex_unlock(&p->lock);
     return passage;
 }
@@ -80,7 +109,7 @@ static void pass_on(struct worker *w, struct sl_passage *passage) {
     bool last = sl_stage_is_last(w->stage);
     pthread_mutex_lock(&p->lock);
     if (last) {
-        passage->under_way = false;
+        atomic_store_explicit(&passage->under_way, false, memory_order_release);
         p->n_under_way--;
         pthread_cond_signal(&p->done);
         for (uint32_t i = 0; i < p->n && !p->n_under_way; i++)
@@ -127,6 +156,7 @@ enum sl_status sl_pipeline_open(struct sl_stage *stages, uint32_t n, void (*arri
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the stages' queues");
     p->stages = stages;
     p->n = n;
+    p->looks_out = sl_cpus_allowed() > 2 * n + 1;
     p->arrived = arrived;
     p->ctx = ctx;
     pthread_mutex_init(&p->lock, NULL);
@@ -177,31 +207,33 @@ void sl_pipeline_send(struct sl_pipeline *p, struct sl_passage *passage) {
         return;
     }
     pthread_mutex_lock(&p->lock);
-    passage->under_way = true;
+    atomic_store(&passage->under_way, true);
     p->n_under_way++;
     push(&p->workers[0], passage);
     pthread_mutex_unlock(&p->lock);
 }
 
 bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_passage *passage) {
-    pthread_mutex_lock(&p->lock);
-    bool done = !passage->under_way;
-    pthread_mutex_unlock(&p->lock);
-    return done;
+    (void)p;
+    return !atomic_load_explicit(&passage->under_way, memory_order_acquire);
+}
+
+void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_passage *passage) {
+    uint64_t start = p->looks_out ? sl_now_ns() : 0;
+    while (start && sl_now_ns() - start < LOOK_OUT_NS)
+        for (uint32_t i = 0; i < LOOKS; i++) {
+            if (sl_pipeline_done(p, passage))
+                return;
+            relax();
+        }
 }
 
 void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_passage *passage) {
+    sl_pipeline_look_out(p, passage);
     pthread_mutex_lock(&p->lock);
-    while (passage->under_way)
+    while (!sl_pipeline_done(p, passage))
         pthread_cond_wait(&p->done, &p->lock);
     pthread_mutex_unlock(&p->lock);
-}
-
-bool sl_pipeline_busy(struct sl_pipeline *p) {
-    pthread_mutex_lock(&p->lock);
-    bool busy = p->n_under_way;
-    pthread_mutex_unlock(&p->lock);
-    return busy;
 }
 
 void sl_pipeline_background(struct sl_pipeline *p, struct sl_activity_sums *found) {

@@ -13,6 +13,7 @@
 
 #include "common/status.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,7 +27,7 @@ struct sl_passage {
     void (*at_stage)(struct sl_passage *p, struct sl_stage *stage);
     /* The pipeline's. */
     struct sl_passage *next;
-    bool under_way;
+    atomic_bool under_way;
 };
 
 /* arrived: called on a stage's thread when a passage is done and after reading in the background.
@@ -40,8 +41,9 @@ void sl_pipeline_close(struct sl_pipeline **p);
 void sl_pipeline_send(struct sl_pipeline *p, struct sl_passage *passage);
 bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_passage *passage);
 void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_passage *passage);
-/* Is anything under way? */
-bool sl_pipeline_busy(struct sl_pipeline *p);
+/* Looks out for its end for a moment, where there are CPUs to spare: a step of one token takes less
+ * than a millisecond on a fast device, and to be woken costs a good part of that. */
+void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_passage *passage);
 /* Adds what stages found while they read in the background, since the last call. */
 void sl_pipeline_background(struct sl_pipeline *p, struct sl_activity_sums *inout_found);
 

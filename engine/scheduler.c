@@ -374,6 +374,14 @@ static void run_job(struct sl_engine *e, struct sl_score_job *job) {
 /* Has the heat written when that is due. Returns when it will be, UINT64_MAX for never. */
 static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
     struct sl_store *store = e->n_stages == 1 ? e->stages->store : NULL;
+    if (e->heat && e->n_ended > e->n_gathered) {
+        if (now < due)
+            return due;
+        e->n_gathered = e->n_ended;
+        e->heat_saved_ns = now;
+        sl_joint_heat_save(e->heat, e->pipeline, false);
+        return UINT64_MAX;
+    }
     if (!store || !sl_store_heat_unsaved(store))
         return UINT64_MAX;
     if (now < due)
@@ -452,6 +460,8 @@ static void finish_everything(struct sl_engine *e) {
     update_gauges(e);
     if (e->disk && e->dead == SL_OK)
         sl_prefix_disk_flush(e->disk, FLUSH_NS);
+    if (e->heat && e->dead == SL_OK)
+        sl_joint_heat_save(e->heat, e->pipeline, true);
     sl_pipeline_close(&e->pipeline);
     sl_activity_close(&e->activity);
     pthread_mutex_lock(&e->lock);
@@ -493,6 +503,8 @@ void *sl_scheduler_main(void *arg) {
     uint64_t started_ns = sl_now_ns();
     show_experts(e);
     for (;;) {
+        if (!wanted && !stepped && e->n_flying)
+            sl_pipeline_look_out(e->pipeline, &e->flying[0]->passage);
         pthread_mutex_lock(&e->lock);
         e->idle_ns = sl_now_ns();
         while (!e->poked && !wanted && !stepped && !(e->waiting.n && can_admit(e)) &&

@@ -19,8 +19,8 @@ static enum sl_status open_kv(struct sl_stage *s, struct sl_err *err) {
 }
 
 enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stages,
-                             struct sl_stage_plan *p, struct sl_timeline *timeline,
-                             struct sl_err *err) {
+                             struct sl_stage_plan *p, const struct sl_store_heat *known,
+                             struct sl_timeline *timeline, struct sl_err *err) {
     *s = (struct sl_stage){.index = index,
                            .n_stages = n_stages,
                            .model = &p->model,
@@ -32,7 +32,7 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
     if (st == SL_OK)
         st = open_kv(s, err);
     if (st == SL_OK && s->plan->streaming)
-        st = sl_store_create(s->model, s->plan, s->dev, timeline, &s->store, err);
+        st = sl_store_create(s->model, s->plan, s->dev, known, timeline, &s->store, err);
     return st;
 }
 

@@ -35,10 +35,11 @@ struct sl_stage {
 };
 
 /* Configures the device and opens the expert store: what the store remembers of the files then
- * covers the loading too. p->dev is taken over. Close also a stage that failed to open. */
+ * covers the loading too. p->dev is taken over; known is the store's. Close also a stage that
+ * failed to open. */
 enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stages,
-                             struct sl_stage_plan *p, struct sl_timeline *timeline,
-                             struct sl_err *err) SL_MUST_CHECK;
+                             struct sl_stage_plan *p, const struct sl_store_heat *known,
+                             struct sl_timeline *timeline, struct sl_err *err) SL_MUST_CHECK;
 /* Joins it to the stage before it, when both are open and before either is loaded. */
 void sl_stage_join(struct sl_stage *s, struct sl_stage *before);
 /* Loads the weights and binds them. by_host: the next stage cannot copy from its device. routes:

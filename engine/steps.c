@@ -200,6 +200,7 @@ static void account(struct sl_engine *e, const struct sl_lane *l, uint64_t now) 
     const struct sl_step *step = &l->step;
     uint64_t ns = now - (l->start_ns > e->ended_ns ? l->start_ns : e->ended_ns);
     e->ended_ns = now;
+    e->n_ended++;
     sl_activity_take(&e->activity, step->n_rows, step->n_decode, ns, &l->found);
     for (uint32_t i = 0; i < e->plan.config.parallel && step->n_rows; i++) {
         const struct sl_lane_share *a = &l->shares[i];

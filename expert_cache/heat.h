@@ -64,6 +64,11 @@ uint32_t sl_heat_position(const struct sl_heat *heat);
  * less than n only when the stage has fewer experts. O(N log n). */
 uint32_t sl_heat_hottest(const struct sl_heat *heat, uint32_t n, struct sl_expert_id *out_id);
 
+/* Takes over what `from` knows of n layers: layer `first` of h becomes as layer `from_first` of it,
+ * and so on. Both have layers of as many experts. */
+void sl_heat_take_layers(struct sl_heat *h, uint32_t first, const struct sl_heat *from,
+                         uint32_t from_first, uint32_t n);
+
 /* The heat file's image: what a restart needs to warm up. Fixed size for a configuration, all
  * numbers little-endian:
  *   0  8  "SLHEAT" and the version, 1, as u16

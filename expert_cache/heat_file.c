@@ -3,6 +3,7 @@
 #include "expert_cache/bytes.h"
 #include "expert_cache/heat_internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define HEADER_BYTES 32u
@@ -92,4 +93,19 @@ enum sl_status sl_heat_import(struct sl_heat *h, const uint8_t *image, size_t si
         sl_heat_refresh(h, l);
     }
     return SL_OK;
+}
+
+void sl_heat_take_layers(struct sl_heat *h, uint32_t first, const struct sl_heat *from,
+                         uint32_t from_first, uint32_t n) {
+    uint32_t n_expert = h->config.n_expert;
+    assert(n_expert == from->config.n_expert && first + n <= h->config.n_layer &&
+           from_first + n <= from->config.n_layer);
+    size_t at = (size_t)first * n_expert, from_at = (size_t)from_first * n_expert;
+    size_t n_all = (size_t)n * n_expert;
+    memcpy(h->tick + first, from->tick + from_first, n * sizeof *h->tick);
+    memcpy(h->last + at, from->last + from_at, n_all * sizeof *h->last);
+    memcpy(h->fast + at, from->fast + from_at, n_all * sizeof *h->fast);
+    memcpy(h->slow + at, from->slow + from_at, n_all * sizeof *h->slow);
+    for (uint32_t l = first; l < first + n; l++)
+        sl_heat_refresh(h, l);
 }
