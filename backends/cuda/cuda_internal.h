@@ -20,6 +20,7 @@
  * closed with an event and is used again when the event has passed. */
 struct sl_cuda_stage {
     char *host;      /* SL_CUDA_STAGE_SEGMENTS * segment_bytes, pinned */
+    uint64_t seen;   /* as kernels see it */
     uint64_t mirror; /* device memory of the same size: where sl_cuda_push() puts what it got */
     uint32_t segment_bytes;
     uint32_t segment, used_bytes; /* the one being filled */
@@ -165,6 +166,12 @@ enum sl_status sl_cuda_queues_init(struct sl_cuda *c);
 void sl_cuda_queues_release(struct sl_cuda *c);
 enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
                             size_t bytes);
+/* Copies whole words by a kernel on the queue of the ops; both addresses are the device's. */
+enum sl_status sl_cuda_words(struct sl_cuda *c, uint64_t dst, uint64_t src,
+                             size_t bytes) SL_MUST_CHECK;
+static inline bool sl_cuda_are_words(uint64_t dst, uint64_t src, size_t bytes) {
+    return bytes && (dst | src | bytes) % sizeof(uint32_t) == 0;
+}
 enum sl_status sl_cuda_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point);
 enum sl_status sl_cuda_passed(struct sl_device *d, enum sl_queue q, sl_point point);
 enum sl_status sl_cuda_await(struct sl_device *d, enum sl_queue q, sl_point point);

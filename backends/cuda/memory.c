@@ -7,6 +7,8 @@
 
 #define SEGMENTS   SL_CUDA_STAGE_SEGMENTS
 #define PUSH_ALIGN 256u
+/* Uploads up to this size go by a kernel. */
+#define WORDS_BYTES (64u << 10)
 /* The driver refuses 2 GiB in one piece. */
 #define MIN_STAGE_BYTES (SEGMENTS * (256u << 10))
 
@@ -141,11 +143,15 @@ enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes) {
     s->segment_bytes = (uint32_t)(bytes / SEGMENTS / PUSH_ALIGN * PUSH_ALIGN);
     bytes = (size_t)s->segment_bytes * SEGMENTS;
     void *host = NULL, *mirror = NULL;
-    enum sl_status status =
-        sl_cuda_check(c, c->driver.host_alloc(&host, bytes, 0), "allocating pinned memory");
+    enum sl_status status = sl_cuda_check(
+        c, c->driver.host_alloc(&host, bytes, SL_CU_HOST_ALLOC_MAPPED), "allocating pinned memory");
     if (status)
         return status;
     s->host = host;
+    status =
+        sl_cuda_check(c, c->driver.host_device_pointer(&s->seen, host, 0), "mapping pinned memory");
+    if (status)
+        return status;
     sl_debug("cuda:%d: %zu bytes of pinned host memory", c->ordinal, bytes);
     sl_count(device_pinned_bytes, bytes);
     sl_count(device_allocs_total, 1);
@@ -210,6 +216,15 @@ static enum sl_status stage_room(struct sl_cuda *c, size_t bytes, size_t least_b
     return SL_OK;
 }
 
+/* Copies what lies at `at` of the stage. A little goes by a kernel: a copy would wait for the
+ * experts that other queues have given the copy engine. */
+static enum sl_status from_stage(struct sl_cuda *c, uint64_t dst, size_t at, size_t n) {
+    if (n <= WORDS_BYTES && sl_cuda_are_words(dst, at, n) && c->kernel[SL_KERNEL_words])
+        return sl_cuda_words(c, dst, c->stage.seen + at, n);
+    return sl_cuda_check(c, c->driver.copy_to_device(dst, c->stage.host + at, n, c->stream),
+                         "copying to the device");
+}
+
 enum sl_status sl_cuda_upload(struct sl_device *d, void *dst, const void *src, size_t bytes) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
@@ -219,9 +234,7 @@ enum sl_status sl_cuda_upload(struct sl_device *d, void *dst, const void *src, s
         if (status)
             break;
         memcpy(c->stage.host + at, (const char *)src + done, n);
-        status = sl_cuda_check(
-            c, c->driver.copy_to_device(address(dst) + done, c->stage.host + at, n, c->stream),
-            "copying to the device");
+        status = from_stage(c, address(dst) + done, at, n);
         done += n;
     }
     return status;
@@ -241,9 +254,7 @@ enum sl_status sl_cuda_push(struct sl_cuda *c, const void *src, size_t bytes,
     if (status)
         return status;
     memcpy(c->stage.host + at, src, n);
-    status = sl_cuda_check(
-        c, c->driver.copy_to_device(c->stage.mirror + at, c->stage.host + at, n, c->stream),
-        "copying arguments to the device");
+    status = from_stage(c, c->stage.mirror + at, at, n);
     if (!status)
         *out_addr = (const void *)(uintptr_t)(c->stage.mirror + at);
     return status;

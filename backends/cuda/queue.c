@@ -1,8 +1,8 @@
 /* The queues: copies beside the ops, points, and what waits for which. */
-#include "backends/cuda/cuda_internal.h"
+#include "backends/cuda/ops_internal.h"
 #include "common/log.h"
 
-#define TELL_THREADS 128u
+#define WORDS_THREADS 256u
 
 enum sl_status sl_cuda_queues_init(struct sl_cuda *c) {
     for (int q = 0; q < SL_QUEUES; q++) {
@@ -51,23 +51,25 @@ static uint64_t mapped_address(const struct sl_cuda *c, const void *p, size_t by
     return 0;
 }
 
-/* A few words for the host: a kernel's stores are there sooner than what a copy engine carries. */
-static enum sl_status tell(struct sl_cuda *c, uint64_t dst, const void *src, size_t bytes) {
-    struct sl_karg_tell k = {(const uint32_t *)src, (uint32_t *)(uintptr_t)dst,
-                             (uint32_t)(bytes / sizeof(uint32_t))};
-    return sl_cuda_launch(c, SL_KERNEL_tell, (struct sl_dim3){1, 1, 1},
-                          (struct sl_dim3){TELL_THREADS, 1, 1}, 0, &k, sizeof k);
+/* A kernel carries a few words sooner than a copy engine, which may be busy with what other queues
+ * gave it. */
+enum sl_status sl_cuda_words(struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes) {
+    struct sl_karg_words k = {(const uint32_t *)(uintptr_t)src, (uint32_t *)(uintptr_t)dst,
+                              (uint32_t)(bytes / sizeof(uint32_t))};
+    return sl_cuda_launch(c, SL_KERNEL_words,
+                          (struct sl_dim3){sl_ceil_div(k.n, 4 * WORDS_THREADS), 1, 1},
+                          (struct sl_dim3){WORDS_THREADS, 1, 1}, 0, &k, sizeof k);
 }
 
 enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
                             size_t bytes) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
-    bool words = bytes && bytes <= SL_TOLD_MAX_BYTES && bytes % sizeof(uint32_t) == 0 &&
-                 ((uintptr_t)dst | (uintptr_t)src) % sizeof(uint32_t) == 0;
-    uint64_t there = !status && q == SL_QUEUE_OPS && words ? mapped_address(c, dst, bytes) : 0;
+    bool few = bytes <= SL_TOLD_MAX_BYTES &&
+               sl_cuda_are_words((uint64_t)(uintptr_t)dst, (uint64_t)(uintptr_t)src, bytes);
+    uint64_t there = !status && q == SL_QUEUE_OPS && few ? mapped_address(c, dst, bytes) : 0;
     if (there && !mapped_address(c, src, bytes))
-        return tell(c, there, src, bytes);
+        return sl_cuda_words(c, there, (uint64_t)(uintptr_t)src, bytes);
     /* One address space: the driver sees from the addresses which way it goes. */
     for (size_t done = 0, n; !status && done < bytes; done += n) {
         char *to = (char *)dst + done;

@@ -313,9 +313,9 @@ struct sl_karg_gather {
     uint32_t n_out, n;
 };
 
-/* dst[i] = src[i], i < n: a small copy to the host's memory, which sees each word as it comes. One
- * block. */
-struct sl_karg_tell {
+/* dst[i] = src[i], i < n: a small copy from or to the host's memory, which sees each word as it
+ * comes. grid: blocks of 256 threads, as many as are useful. */
+struct sl_karg_words {
     const uint32_t *src;
     uint32_t *dst;
     uint32_t n;
@@ -349,7 +349,7 @@ struct sl_karg_tell {
     X(silu_mul, struct sl_karg_silu_mul)                                                           \
     X(add_gated, struct sl_karg_add_gated)                                                         \
     X(gather_rows, struct sl_karg_gather)                                                          \
-    X(tell, struct sl_karg_tell)                                                                   \
+    X(words, struct sl_karg_words)                                                                 \
     X(fused_route, struct sl_karg_route)                                                           \
     X(fused_qkv, struct sl_karg_qkv)
 

@@ -195,10 +195,10 @@ extern "C" __global__ void sl_k_gather_rows(SL_KERNEL_ARGS(sl_karg_gather, a)) {
         a.y[j * a.n + i] = a.x[(size_t)a.rows[j] * a.n + i];
 }
 
-extern "C" __global__ void sl_k_tell(SL_KERNEL_ARGS(sl_karg_tell, a)) {
+extern "C" __global__ void sl_k_words(SL_KERNEL_ARGS(sl_karg_words, a)) {
     sl_grid_begin();
-    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
-        *(volatile uint32_t *)&a.dst[i] = a.src[i];
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += gridDim.x * blockDim.x)
+        *(volatile uint32_t *)&a.dst[i] = *(const volatile uint32_t *)&a.src[i];
 }
 
 static_assert(SL_MAX_EXPERTS == 1024, "a thread an expert");

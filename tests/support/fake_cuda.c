@@ -196,7 +196,7 @@ static bool within_reach(const struct memory *m) {
 static char *device_range(uint64_t addr, size_t bytes) {
     for (struct memory *m = memories; m; m = m->next) {
         uint64_t base = (uint64_t)(uintptr_t)m->host + ADDRESS_BIAS;
-        if (m->kind != PINNED && within_reach(m) && addr >= base && addr - base <= m->bytes &&
+        if (within_reach(m) && addr >= base && addr - base <= m->bytes &&
             bytes <= m->bytes - (addr - base))
             return m->host + (addr - base);
     }
@@ -471,8 +471,9 @@ int cuMemFree_v2(uint64_t addr) {
 
 int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags);
 int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags) {
-    (void)flags;
     ENTER_CONTEXT("cuMemHostAlloc");
+    if (flags != SL_CU_HOST_ALLOC_MAPPED)
+        return wrong();
     *addr = allocate(bytes, PINNED);
     return 0;
 }
@@ -776,11 +777,24 @@ struct fill_args {
     uint32_t value;
 };
 
-/* As struct sl_karg_tell. */
-struct tell_args {
+/* As struct sl_karg_words. */
+struct words_args {
     uint64_t src, dst;
     uint32_t n;
 };
+
+static int copy_words(struct CUstream_st *stream, const void *args) {
+    struct words_args a;
+    memcpy(&a, args, sizeof a);
+    size_t bytes = a.n * sizeof(uint32_t);
+    char *from = device_range(a.src, bytes), *to = device_range(a.dst, bytes);
+    if (!from || !to) {
+        fake.kernel_fault = ILLEGAL;
+        return enqueue(stream, (struct operation){.kind = OTHER});
+    }
+    return enqueue(stream,
+                   (struct operation){.kind = COPY, .dst = to, .src = from, .bytes = bytes});
+}
 
 int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned smem_bytes,
@@ -802,15 +816,8 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     snprintf(l->kernel, sizeof l->kernel, "%s", function->name);
     memcpy(&l->args_bytes, extra[3], sizeof l->args_bytes);
     memcpy(l->args, extra[1], l->args_bytes < sizeof l->args ? l->args_bytes : sizeof l->args);
-    if (strcmp(function->name, "sl_k_tell") == 0) {
-        struct tell_args t;
-        memcpy(&t, extra[1], sizeof t);
-        char *dst = device_range(t.dst, t.n * 4), *src = device_range(t.src, t.n * 4);
-        if (dst && src)
-            return enqueue(
-                stream, (struct operation){.kind = COPY, .dst = dst, .src = src, .bytes = t.n * 4});
-        fake.kernel_fault = ILLEGAL;
-    }
+    if (strcmp(function->name, "sl_k_words") == 0)
+        return copy_words(stream, extra[1]);
     if (strcmp(function->name, "sl_k_fill") != 0)
         return enqueue(stream, (struct operation){.kind = OTHER});
     struct fill_args a;

@@ -161,7 +161,6 @@ static void opens_and_closes(void **state) {
     assert_string_equal(d->caps.name, "cuda:1: Fake GPU 1, sm_90");
     assert_false(d->caps.host_visible);
     assert_int_equal(d->caps.memory_bytes, 1 << 30);
-    assert_int_equal(d->caps.held_bytes, fake->live_device_bytes);
     assert_true(d->caps.integrated && d->caps.mapped_host && d->caps.graphs);
     struct sl_device_limits limits = {.max_tok = 16, .max_n_in = 256};
     if (sl_device_configure(d, &limits, &err))
@@ -301,6 +300,7 @@ static void launches(void **state) {
     void *addr;
     uint32_t back[1000];
     assert_int_equal(sl_device_alloc(d, sizeof back, &addr), SL_OK);
+    uint64_t first = fake->n_launches;
     struct sl_karg_fill a = {.dst = addr, .n = 1000, .value = 0xabcd1234};
     const struct sl_dim3 grid = {4, 1, 1}, block = {256, 1, 1};
     assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, grid, block, 0, &a, sizeof a), SL_OK);
@@ -308,7 +308,7 @@ static void launches(void **state) {
     assert_int_equal(sl_device_download(d, back, addr, sizeof back), SL_OK);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(back[i], 0xabcd1234);
-    const struct fake_cuda_launch *l = &fake->launch[0];
+    const struct fake_cuda_launch *l = &fake->launch[first];
     assert_string_equal(l->kernel, "sl_k_fill");
     assert_int_equal(l->grid[0], 4);
     assert_int_equal(l->block[0], 256);
@@ -317,7 +317,7 @@ static void launches(void **state) {
     /* Above 48 KiB shared memory is asked for, once; above what there is, refused here. */
     const struct sl_dim3 wide = {3, 5, 7}, tile = {32, 4, 2};
     assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, wide, tile, 100000, &a, sizeof a), SL_OK);
-    l = &fake->launch[1];
+    l = &fake->launch[first + 1];
     assert_int_equal(l->grid[1] * 10 + l->grid[2], 57);
     assert_int_equal(l->block[1] * 10 + l->block[2], 42);
     assert_int_equal(l->smem_bytes, 100000);
@@ -332,6 +332,53 @@ static void launches(void **state) {
                      SL_ERR_INVALID);
     assert_int_equal(sl_device_sync(d), SL_OK);
     sl_device_free(d, addr, sizeof back);
+    assert_false(fake->misused);
+    sl_device_close(&d);
+}
+
+/* A few whole words are carried by a kernel, up from the stage and down to mapped memory; the rest
+ * by the copy engine. */
+static void words(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    size_t page = 4096;
+    uint32_t *host = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint32_t sent[1024];
+    void *addr, *mapped;
+    for (uint32_t i = 0; i < 1024; i++)
+        sent[i] = 7 * i + 1;
+    assert_int_equal(sl_device_map_host(d, host, page, &mapped), SL_OK);
+    assert_int_equal(sl_device_alloc(d, sizeof sent, &addr), SL_OK);
+    static const struct {
+        size_t at, bytes;
+        bool up, down; /* by a kernel? */
+    } cases[] = {{0, 4, true, true},
+                 {8, SL_TOLD_MAX_BYTES, true, true},
+                 {0, 3, false, false},
+                 {2, 8, false, false},
+                 {0, sizeof sent, true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        size_t at = cases[i].at, bytes = cases[i].bytes;
+        uint64_t launches = fake->n_launches, copies = fake->n_to_device;
+        memset(host, 0, page);
+        assert_int_equal(sl_device_upload(d, (char *)addr + at, (char *)sent + at, bytes), SL_OK);
+        assert_int_equal(fake->n_launches - launches, cases[i].up);
+        assert_int_equal(fake->n_to_device - copies, !cases[i].up);
+        launches = fake->n_launches;
+        assert_int_equal(
+            sl_device_copy(d, SL_QUEUE_OPS, (char *)host + at, (char *)addr + at, bytes), SL_OK);
+        assert_int_equal(fake->n_launches - launches, cases[i].down);
+        assert_int_equal(sl_device_sync(d), SL_OK);
+        assert_memory_equal((char *)host + at, (char *)sent + at, bytes);
+    }
+    /* Only the queue of the ops has kernels. */
+    uint64_t launches = fake->n_launches;
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_DOWN, host, addr, 16), SL_OK);
+    assert_int_equal(fake->n_launches, launches);
+    sl_device_free(d, addr, sizeof sent);
+    sl_device_unmap_host(d, host, page);
+    munmap(host, page);
     assert_false(fake->misused);
     sl_device_close(&d);
 }
@@ -400,12 +447,12 @@ static void lost(void **state) {
         fake->fail_symbol = where[i];
         fake->fail_result = CU_ILLEGAL_ADDRESS;
         fake->sticky = true;
-        enum sl_status status = i == 0
-                                    ? sl_cuda_launch(c, SL_KERNEL_fill, one, block, 0, &a, sizeof a)
-                                : i == 1 ? sl_device_upload(d, addr, bytes, sizeof bytes)
-                                : i == 2 ? sl_device_download(d, bytes, addr, sizeof bytes)
-                                : i == 3 ? sl_device_sync(d)
-                                         : sl_device_alloc(d, 64, &addr);
+        enum sl_status status =
+            i == 0   ? sl_cuda_launch(c, SL_KERNEL_fill, one, block, 0, &a, sizeof a)
+            : i == 1 ? sl_device_upload(d, addr, bytes, sizeof bytes - 1) /* no whole words */
+            : i == 2 ? sl_device_download(d, bytes, addr, sizeof bytes)
+            : i == 3 ? sl_device_sync(d)
+                     : sl_device_alloc(d, 64, &addr);
         assert_int_equal(status, SL_ERR_DEVICE_LOST);
         check_lost(d);
     }
@@ -1050,6 +1097,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(copies, reset),
         cmocka_unit_test_setup(many_small, reset),
         cmocka_unit_test_setup(launches, reset),
+        cmocka_unit_test_setup(words, reset),
         cmocka_unit_test_setup(out_of_memory, reset),
         cmocka_unit_test_setup(lost, reset),
         cmocka_unit_test_setup(kernel_fault, reset),
