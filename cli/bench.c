@@ -100,17 +100,17 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
     b->engine = opened->engine;
     sl_engine_info(b->engine, &b->info);
     wait_filled();
-    if (b->info.apart) {
-        sl_show_progress("measuring the device's memory and its link");
-        sl_stages_bandwidth(&b->info, &b->device, &b->device_why);
-        sl_show_progress("%s", "");
-    }
     bool ok = true;
     for (uint32_t i = 0; ok && i < b->n_tests; i++)
         ok = sl_bench_run(b, &b->tests[i]);
     b->rss_bytes = peak_rss();
     sl_engine_destroy(&opened->engine); /* its memory is needed to measure */
     b->engine = NULL;
+    if (ok && b->info.apart) {
+        sl_show_progress("measuring the device's memory and its link");
+        sl_stages_bandwidth(&b->info, &b->device, &b->device_why);
+        sl_show_progress("%s", "");
+    }
     if (ok && b->info.streaming && b->disk_before > 0) {
         sl_show_progress("measuring how fast the disk can be read");
         b->disk_after = sl_bench_disk_rate(b->model, config, &b->disk_why);
