@@ -14,6 +14,8 @@
 #define LOOK_LEAST_NS 50000u
 /* After a spin in vain so many waits go without; after each further one twice as many, up to: */
 #define LOOK_REST_MOST 64u
+/* Requests that may end before the last one of the read that is looked for. */
+#define LOOK_REQUESTS 2
 /* Work between begin and run may delay the reads by this part of their time. */
 #define HOLD_PART 0.01
 /* Computing may take this part of the reading, or the reads start at once. */
@@ -173,10 +175,29 @@ void sl_fetch_pace_beside(struct sl_fetch *f) {
     enter(f, requests_left(f), requests_to_leave(f, f->n_loading));
 }
 
+/* With a tier above: for one read, which goes up while the others go on. Its last request is looked
+ * for: waking up takes a good part of the time that it takes to go up. */
+static void wait_for_one(struct sl_fetch *f) {
+    uint32_t least = UINT32_MAX, flying = sl_reader_flying(f->reader), ended = 0;
+    for (uint32_t i = 0; i < f->n_held; i++) {
+        if (sl_cache_ready(f->cache, f->held[i].lease) != SL_AGAIN)
+            continue;
+        uint32_t n = sl_reader_requests_left(f->reader, &f->reads[f->held[i].lease.slot]);
+        least = n < least ? n : least;
+    }
+    bool may_look = sl_reader_can_look(f->reader) && request_ns(f) > 0;
+    if (may_look && least > 1 && least <= flying)
+        ended = sl_reader_wait_until(f->reader, flying - least + 1, LOOK_NS);
+    if (!ended && may_look)
+        ended = look(f, LOOK_REQUESTS * request_ns(f));
+    if (!ended)
+        sl_reader_wait(f->reader, 1, LOOK_NS);
+    learn_speed(f, requests_left(f));
+}
+
 bool sl_fetch_pace_wait(struct sl_fetch *f) {
     if (f->tiers && is_decode(f) && !f->n_wanted && f->n_loading) {
-        sl_reader_wait(f->reader, 1, LOOK_NS); /* it goes up while the others are read */
-        learn_speed(f, requests_left(f));
+        wait_for_one(f);
         return true;
     }
     if (f->tiers || !is_decode(f) || f->n_wanted || !f->n_loading || !sl_reader_can_look(f->reader))

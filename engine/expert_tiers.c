@@ -9,9 +9,11 @@
 
 /* Warm experts that one call copies up. */
 #define WARM_BATCH 8u
-/* Slots of the window, in layers' top-k: for prompts a few groups of experts on their way while
- * another is computed; for generated rows a layer's misses and what the next one may need. */
-#define WINDOW_TOP_K 4u
+/* Slots of the window: at least so many times a layer's top-k, which is enough for generated rows;
+ * for prompts, whose next layer's experts should keep the link at work while this layer's end and
+ * the next one's attention are computed, up to half of a layer's experts and WINDOW_BYTES. */
+#define WINDOW_TOP_K 2u
+#define WINDOW_BYTES (192u << 20)
 /* Slots begin at whole blocks on the device too. */
 #define ALIGN_BYTES 4096u
 
@@ -23,18 +25,6 @@ static size_t args_bytes(const struct sl_expert_layout *l, uint32_t max_rows) {
     return l->n_expert * sizeof(struct sl_expert_ref) + (size_t)max_rows * l->k * sizeof(uint32_t);
 }
 
-size_t sl_tiers_host_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32_t max_rows) {
-    struct sl_heat_config shape = {.n_layer = l->n_layer, .n_expert = l->n_expert, .k = l->k};
-    struct sl_tiers *t;
-    return sizeof *t + (size_t)l->n_layer * l->n_expert * sizeof *t->at +
-           l->n_expert *
-               (sizeof *t->hits + sizeof *t->group + sizeof *t->moves + sizeof *t->going_down) +
-           WINDOW_TOP_K * l->k * (sizeof *t->once + sizeof *t->window.slots) +
-           kept_cap(l) * sizeof *t->kept + sl_cache_bytes(&shape, n_slots) +
-           args_bytes(l, max_rows) +
-           n_slots * sizeof(struct sl_expert_id); /* of the warm-up's list */
-}
-
 static size_t largest_slot(const struct sl_expert_layout *l) {
     uint32_t most = 0;
     for (uint32_t c = 0; c < l->n_class; c++)
@@ -43,8 +33,26 @@ static size_t largest_slot(const struct sl_expert_layout *l) {
     return most;
 }
 
+static uint32_t window_slots(const struct sl_expert_layout *l) {
+    size_t n = WINDOW_BYTES / largest_slot(l), least = WINDOW_TOP_K * l->k, most = l->n_expert / 2;
+    n = n < most ? n : most;
+    return (uint32_t)(n > least ? n : least);
+}
+
+size_t sl_tiers_host_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32_t max_rows) {
+    struct sl_heat_config shape = {.n_layer = l->n_layer, .n_expert = l->n_expert, .k = l->k};
+    struct sl_tiers *t;
+    return sizeof *t + (size_t)l->n_layer * l->n_expert * sizeof *t->at +
+           l->n_expert *
+               (sizeof *t->hits + sizeof *t->group + sizeof *t->moves + sizeof *t->going_down) +
+           window_slots(l) * (sizeof *t->once + sizeof *t->window.slots) +
+           kept_cap(l) * sizeof *t->kept + sl_cache_bytes(&shape, n_slots) +
+           args_bytes(l, max_rows) +
+           n_slots * sizeof(struct sl_expert_id); /* of the warm-up's list */
+}
+
 uint64_t sl_tiers_device_bytes(const struct sl_expert_layout *l, uint32_t max_rows) {
-    return ALIGN_BYTES + (uint64_t)WINDOW_TOP_K * l->k * largest_slot(l) + args_bytes(l, max_rows);
+    return ALIGN_BYTES + (uint64_t)window_slots(l) * largest_slot(l) + args_bytes(l, max_rows);
 }
 
 /* ---- create, destroy ---- */
@@ -56,7 +64,7 @@ static enum sl_status create_cache(struct sl_tiers *t, const uint32_t *class_slo
     for (uint32_t c = 0; c < l->n_class; c++)
         slot_bytes[c] = l->classes[c].slot.slot_bytes;
     size_t bytes = sl_slots_size_bytes(slot_bytes, class_slots, l->n_class);
-    t->window.n = WINDOW_TOP_K * l->k;
+    t->window.n = window_slots(l);
     t->window.slot_bytes = largest_slot(l);
     t->memory_bytes = bytes + ALIGN_BYTES + t->window.n * t->window.slot_bytes;
     enum sl_status st = sl_device_alloc(t->dev, t->memory_bytes, &t->memory);
@@ -96,8 +104,8 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
     t->group = calloc(l->n_expert, sizeof *t->group);
     t->going_down = calloc(l->n_expert, sizeof *t->going_down);
     t->moves = calloc(l->n_expert, sizeof *t->moves);
-    t->once = calloc(WINDOW_TOP_K * l->k, sizeof *t->once);
-    t->window.slots = calloc(WINDOW_TOP_K * l->k, sizeof *t->window.slots);
+    t->once = calloc(window_slots(l), sizeof *t->once);
+    t->window.slots = calloc(window_slots(l), sizeof *t->window.slots);
     enum sl_status st = SL_OK;
     if (!t->at || !t->kept || !t->hits || !t->group || !t->going_down || !t->moves || !t->once ||
         !t->window.slots)

@@ -202,10 +202,10 @@ static uint32_t last_copy(const struct sl_tiers *t) {
 }
 
 /* What is there or read in place; what is copied but the last; the last. */
-static uint32_t make_pieces(struct sl_fetch *f, uint32_t n_placed) {
+static uint32_t make_pieces(struct sl_fetch *f, uint32_t n_placed, bool hits) {
     struct sl_tiers *t = f->tiers;
-    uint32_t n_pairs = 0, last = last_copy(t), n_here = t->n_hits, n_copied = 0;
-    for (uint32_t i = 0; i < t->n_hits; i++)
+    uint32_t n_pairs = 0, last = last_copy(t), n_here = hits ? t->n_hits : 0, n_copied = 0;
+    for (uint32_t i = 0; i < n_here; i++)
         add(f, t->hits[i].id, sl_tiers_slot(t, t->hits[i].lease.slot));
     for (uint32_t i = 0; !t->cache && i < n_placed; i++, n_here++)
         f->in_call[f->held[i].id.expert] = 1;
@@ -287,12 +287,12 @@ static enum sl_status point_after(struct sl_fetch *f, bool last, sl_point *out_p
 }
 
 /* Keeps the leases of all that the calls of this group use. */
-static enum sl_status keep_group(struct sl_fetch *f, uint32_t n, bool last) {
+static enum sl_status keep_group(struct sl_fetch *f, uint32_t n, bool hits, bool last) {
     struct sl_tiers *t = f->tiers;
     sl_point done;
     SL_TIERS_TRY(point_after(f, last, &done));
     sl_window_used(&t->window, done);
-    for (; t->n_hits; t->n_hits--)
+    for (; hits && t->n_hits; t->n_hits--)
         SL_TIERS_TRY(sl_tiers_keep(t, t->hits[t->n_hits - 1].lease, false, SL_QUEUE_OPS, done));
     for (; t->n_group; t->n_group--)
         SL_TIERS_TRY(sl_tiers_keep(t, t->group[t->n_group - 1].lease, false, SL_QUEUE_OPS, done));
@@ -327,10 +327,13 @@ static enum sl_status run_group(struct sl_fetch *f, uint32_t *n, struct sl_op_mo
         uint32_t which = all_at_once ? SL_TIERS_COPIED : SL_TIERS_LAST;
         SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[which].up));
     }
-    SL_TIERS_TRY(call_pieces(f, make_pieces(f, n_placed), op));
-    f->dense_call = false;
     *n -= n_placed;
-    return keep_group(f, n_placed, !*n);
+    /* Of prompt rows what was copied early comes first: its slots are wanted again. The hits come
+     * when there are copies to wait for. */
+    bool hits = !*n || n_new || !has_prompt(f);
+    SL_TIERS_TRY(call_pieces(f, make_pieces(f, n_placed, hits), op));
+    f->dense_call = false;
+    return keep_group(f, n_placed, hits, !*n);
 }
 
 static enum sl_status run_groups(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
