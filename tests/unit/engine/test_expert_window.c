@@ -1,0 +1,93 @@
+/* The window's slots: who may have one, and when. */
+#include "engine/expert_window.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define N 4u
+
+static struct sl_window_slot slots[N];
+
+static struct sl_window window_of_four(void) {
+    for (uint32_t i = 0; i < N; i++)
+        slots[i] = (struct sl_window_slot){.state = SL_WINDOW_FREE};
+    return (struct sl_window){.base = (char *)4096, .slot_bytes = 64, .slots = slots, .n = N};
+}
+
+static struct sl_window_slot *take(struct sl_window *w) {
+    struct sl_window_slot *s = sl_window_room(w);
+    assert_non_null(s);
+    s->state = SL_WINDOW_TAKEN;
+    return s;
+}
+
+/* Free slots come in turn, so that the one whose last use is oldest comes first. */
+static void in_turn(void **state) {
+    (void)state;
+    struct sl_window w = window_of_four();
+    for (uint32_t i = 0; i < N; i++) {
+        struct sl_window_slot *s = take(&w);
+        assert_ptr_equal(s, &slots[i]);
+        assert_true(sl_window_at(&w, s) == (char *)4096 + 64 * i);
+    }
+    assert_null(sl_window_room(&w));
+    sl_window_used(&w, 7);
+    for (uint32_t i = 0; i < 2 * N; i++) {
+        struct sl_window_slot *s = sl_window_room(&w);
+        assert_ptr_equal(s, &slots[i % N]);
+        assert_true(s->used == 7);
+    }
+}
+
+/* Calls whose end nobody has marked keep their slots until all has run. */
+static void until_settled(void **state) {
+    (void)state;
+    struct sl_window w = window_of_four();
+    take(&w);
+    take(&w);
+    sl_window_used(&w, 0);
+    take(&w);
+    take(&w);
+    assert_null(sl_window_room(&w));
+    sl_window_settle(&w);
+    for (uint32_t i = 0; i < N; i++) {
+        struct sl_window_slot *s = take(&w);
+        assert_true(s->used == 0);
+    }
+}
+
+/* What is early stays through all of that, and is found by its whole name alone. */
+static void early(void **state) {
+    (void)state;
+    struct sl_window w = window_of_four();
+    const struct sl_expert_id id = {3, 5}, other_layer = {2, 5}, other = {3, 6};
+    struct sl_window_slot *s = sl_window_room(&w);
+    s->state = SL_WINDOW_EARLY;
+    s->id = id;
+    w.n_early = 1;
+    for (uint32_t i = 0; i < 2 * N; i++) {
+        struct sl_window_slot *t = take(&w);
+        assert_ptr_not_equal(t, s);
+        if (i % 3 == 2)
+            sl_window_used(&w, i);
+    }
+    sl_window_settle(&w);
+    assert_ptr_equal(sl_window_find(&w, id), s);
+    assert_null(sl_window_find(&w, other_layer));
+    assert_null(sl_window_find(&w, other));
+    s->state = SL_WINDOW_TAKEN;
+    w.n_early = 0;
+    assert_null(sl_window_find(&w, id));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_turn),
+        cmocka_unit_test(until_settled),
+        cmocka_unit_test(early),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
