@@ -24,9 +24,9 @@ static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
     return sl_memory_plan_make_stage(&slice, &place, &m->config, m->dev, &m->plan, err);
 }
 
-/* What a stage has besides its layers, and what one of them adds: activations grow with layers. */
+/* What a stage has besides its layers: activations grow with layers. */
 static enum sl_status look_at_stage(struct measure *m, uint64_t *out_activations,
-                                    uint64_t *out_scratch, struct sl_err *err) {
+                                    struct sl_err *err) {
     enum sl_status st = look(m, 0, 1, SL_EXPERTS_RESIDENT, err);
     uint64_t one = m->plan.activation_bytes;
     if (st == SL_OK)
@@ -35,7 +35,6 @@ static enum sl_status look_at_stage(struct measure *m, uint64_t *out_activations
     if (m->model->hp.n_layer == 2)
         layer = 0; /* the second has the logits too; counting them as a layer's is wrong */
     *out_activations = one > layer ? one - layer : 0;
-    *out_scratch = m->plan.scratch_bytes;
     return st;
 }
 
@@ -83,17 +82,19 @@ static enum sl_status least_slots(const struct sl_model *model, uint32_t batch_t
     return SL_OK;
 }
 
-static void take_cards(const struct sl_engine_config *config, const struct sl_stage_plans *plans,
-                       uint64_t stage_bytes, struct sl_stage_costs *c) {
+static void take_cards(const struct sl_engine_config *config, const struct sl_device_limits *limits,
+                       const struct sl_stage_plans *plans, uint64_t stage_bytes,
+                       struct sl_stage_costs *c) {
     for (uint32_t i = 0; i < plans->n; i++) {
-        const struct sl_device_caps *caps = &plans->at[i].dev->caps;
+        const struct sl_device *dev = plans->at[i].dev;
+        const struct sl_device_caps *caps = &dev->caps;
         bool apart = !caps->host_visible && !caps->integrated;
         uint64_t memory = caps->memory_bytes ? caps->memory_bytes : UINT64_MAX;
         c->cards[i].budget_bytes = !apart                 ? UINT64_MAX
                                    : config->vram_each[i] ? config->vram_each[i]
                                                           : memory;
         c->cards[i].bytes_per_s = caps->memory_bytes_per_s;
-        c->cards[i].stage_bytes = stage_bytes;
+        c->cards[i].stage_bytes = stage_bytes + sl_device_scratch_bytes(dev, limits);
     }
 }
 
@@ -105,7 +106,8 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
     struct sl_stage_costs c = {.model = {.n_layer = n_layer, .experts = config->experts}};
     struct measure *m = calloc(1, sizeof *m);
     c.layers = calloc(n_layer, sizeof *c.layers);
-    uint64_t activations = 0, scratch = 0, ahead = 0;
+    uint64_t activations = 0, ahead = 0;
+    struct sl_device_limits limits;
     enum sl_status st = m && c.layers ? SL_OK
                                       : sl_fail(err, SL_ERR_NOMEM,
                                                 "no memory for a table of the "
@@ -114,12 +116,14 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
         *m = (struct measure){.model = model, .config = *config, .dev = plans->at[0].dev};
         m->config.ram_bytes = m->config.vram_bytes = UINT64_MAX;
         m->config.no_overflow = false;
-        st = look_at_stage(m, &activations, &scratch, err);
+        st = look_at_stage(m, &activations, err);
     }
     for (uint32_t i = 0; i < n_layer && st == SL_OK; i++)
         st = look_at_layer(m, i, activations, &c.layers[i], &ahead, err);
     if (st == SL_OK)
         st = least_slots(model, m->plan.config.batch_tokens, &c.model.least_slot_bytes, err);
+    if (st == SL_OK)
+        limits = m->plan.limits;
     free(m);
     if (st != SL_OK) {
         sl_stage_costs_release(&c);
@@ -127,12 +131,12 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
     }
     c.model.layers = c.layers;
     c.model.least_slot_bytes += ahead;
-    uint64_t stage_bytes = activations + scratch;
+    uint64_t stage_bytes = activations;
     if (config->no_overflow) { /* slots for all of them, where it has to be slots */
         stage_bytes += config->experts == SL_EXPERTS_STREAMED ? c.model.least_slot_bytes : 0;
         c.model.experts = SL_EXPERTS_RESIDENT;
     }
-    take_cards(config, plans, stage_bytes, &c);
+    take_cards(config, &limits, plans, stage_bytes, &c);
     *out_costs = c;
     return SL_OK;
 }

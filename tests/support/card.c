@@ -267,6 +267,8 @@ static enum sl_status card_alloc(struct sl_device *d, size_t bytes, void **out_a
     c->used_bytes += bytes;
     s->used_bytes += bytes;
     s->most_bytes = s->used_bytes > s->most_bytes ? s->used_bytes : s->most_bytes;
+    uint64_t *most_of = &s->most_of[c->index];
+    *most_of = c->used_bytes > *most_of ? c->used_bytes : *most_of;
     *out_addr = add_region(c, memory, bytes, false)->base;
     return SL_OK;
 }

@@ -442,13 +442,78 @@ static void bigger_cards_get_more(void **state) {
     close_model(&m);
 }
 
+/* ---- what is planned is what is taken ---- */
+
+/* Three sessions, prompts of several steps. */
+static void answer(const struct test_model *m, const struct sl_engine_config *c) {
+    struct sl_engine *e = new_engine(m, c);
+    struct run *r[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        r[i] = new_run(i + 1, 20 + 30 * i, m->model->hp.n_vocab, 12);
+        r[i]->req.ignore_eog = true;
+        submit(e, r[i]);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        wait_run(r[i]);
+        if (r[i]->result.status != SL_OK)
+            fail_msg("session %u: %s", i, r[i]->result.err.text);
+        free_run(r[i]);
+    }
+    sl_engine_destroy(&e);
+}
+
+static void cards_hold_what_was_planned(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t n_cards;
+        const char *split;
+        bool streamed;
+    } cases[] = {{1, NULL, false}, {1, NULL, true},    {2, NULL, false}, {2, "1,5", true},
+                 {2, "5,1", true}, {3, "1,4,1", true}, {4, NULL, true},  {4, NULL, false}};
+    struct sl_synth_config sc = mixed(6);
+    struct test_model m;
+    open_model(&m, &sc);
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_engine_config c = over(cases[i].n_cards, cases[i].split);
+        struct sl_stage_plans plans;
+        c.experts = cases[i].streamed ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT;
+        if (cases[i].streamed) { /* the least, so that experts move */
+            c.vram_bytes = MIB;
+            assert_int_equal(sl_stage_plans_open(m.model, &c, &plans, &test_err), SL_ERR_CONFIG);
+            c.vram_bytes = plans.whole.vram_least_bytes; /* of all: more than any one's */
+            assert_ok(sl_stage_plans_open(m.model, &c, &plans, &test_err));
+            c.n_vram = plans.n > 1 ? plans.n : 0;
+            for (uint32_t k = 0; k < plans.n; k++)
+                c.vram_each[k] = plans.at[k].plan.vram_least_bytes;
+            c.vram_bytes = c.vram_each[0];
+            sl_stage_plans_release(&plans);
+        }
+        assert_ok(sl_stage_plans_open(m.model, &c, &plans, &test_err));
+        check(m.model, &c, &plans);
+        source.stats = (struct card_stats){0};
+        answer(&m, &c);
+        for (uint32_t k = 0; k < plans.n; k++) {
+            const struct sl_memory_plan *p = &plans.at[k].plan;
+            uint64_t most = source.stats.most_of[k] + p->scratch_bytes; /* of the CPU behind it */
+            if (most > p->vram_total_bytes || most + 64 * 1024 < p->vram_total_bytes)
+                fail_msg("case %u, card %u of %u: %llu bytes, planned %llu", i, k, plans.n,
+                         (unsigned long long)most, (unsigned long long)p->vram_total_bytes);
+        }
+        sl_stage_plans_release(&plans);
+        assert_int_equal(source.n_open, 0);
+        assert_int_equal(source.stats.used_bytes, 0);
+        assert_int_equal(source.stats.n_signals, 0);
+    }
+    close_model(&m);
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_devices),      cmocka_unit_test(every_split_was_looked_at),
         cmocka_unit_test(what_is_chosen),        cmocka_unit_test(one_device_is_as_ever),
         cmocka_unit_test(splits_that_are_given), cmocka_unit_test(bigger_cards_get_more),
-        cmocka_unit_test(budgets_are_kept),
+        cmocka_unit_test(budgets_are_kept),      cmocka_unit_test(cards_hold_what_was_planned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
