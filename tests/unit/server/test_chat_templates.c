@@ -152,25 +152,27 @@ static void refusals_are_told(void **state) {
     stop();
 }
 
+/* Slicing a range counts its items and does nothing for them, so this is quick. */
+#define STEPS_IN_THOUSANDS(n) "{% for i in range(" n ") %}{% set r = range(1000)[:] %}{% endfor %}"
+
 /* A limit ends it: no other shape is tried, and all that were keep to it together. */
 static void limits_are_told(void **state) {
     (void)state;
-    start("{% for m in messages %}{% if m.content == 'Rome?' %}{% for i in range(100000) %}"
-          "{% for j in range(100000) %}{% endfor %}{% endfor %}{% endif %}{% endfor %}");
+    start("{% for m in messages %}{% if m.content == 'Rome?' %}" STEPS_IN_THOUSANDS(
+        "100000") "{% endif %}{% endfor %}");
     int64_t limits = sl_metric(template_limits_total);
     refuses(SYSTEM "," USER "," USER "," SYSTEM, "\"code\":\"template_limit\"",
             "takes more than the limit of 20000000 steps", 1);
     assert_int_equal(sl_metric(template_limits_total) - limits, 1);
     stop();
-    start("{% for m in messages %}{% if m.content == 'Rome?' %}{% set ns = namespace(a=[]) %}"
-          "{% for i in range(100000) %}{% set _ = ns.a.append('x' * 100000) %}{% endfor %}"
-          "{% endif %}{% endfor %}");
+    start("{% for m in messages %}{% if m.content == 'Rome?' %}{{ 'x' * 4000000000 }}{% endif %}"
+          "{% endfor %}");
     refuses(USER "," USER, "\"code\":\"template_limit\"", "more memory than its limit of", 1);
     stop();
-    /* 100000 x 100 steps and some, then a refusal: the second try would pass the limit. */
-    start("{% for m in messages %}{% if 'Rome?' in m.content %}{% for i in range(100000) %}"
-          "{% for j in range(60) %}{% endfor %}{% endfor %}{{ raise_exception('no') }}"
-          "{% endif %}{% endfor %}");
+    /* 12 million steps, then a refusal: the second try passes the limit. */
+    start("{% for m in messages %}{% if 'Rome?' in m.content %}" STEPS_IN_THOUSANDS(
+        "12000") "{{ raise_exception('no') }}"
+                 "{% endif %}{% endfor %}");
     refuses(SYSTEM "," USER "," USER "," SYSTEM, "\"code\":\"template_limit\"", "20000000 steps",
             2);
     stop();
