@@ -397,7 +397,8 @@ static enum sl_status card_passed(struct sl_device *d, enum sl_queue q, sl_point
 }
 
 static enum sl_status card_await(struct sl_device *d, enum sl_queue q, sl_point point) {
-    return wait_for((struct card *)d, q, point);
+    ENTER(d);
+    return wait_for(c, q, point);
 }
 
 static enum sl_status card_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
