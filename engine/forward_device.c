@@ -112,6 +112,13 @@ static size_t ids_at(const struct sl_forward *f, uint32_t layer) {
     return (size_t)layer * f->step.n_rows * f->hp->n_expert_used;
 }
 
+/* Of all layers; the last one may have fewer rows. */
+static size_t n_step_ids(const struct sl_forward *f) {
+    uint32_t last = f->hp->n_layer - 1;
+    uint32_t n_rows = sl_forward_cuts(f, last) ? f->step.n_out : f->step.n_rows;
+    return ids_at(f, last) + (size_t)n_rows * f->hp->n_expert_used;
+}
+
 uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer) {
     return f->a.expert_ids + (f->plan->reads_back ? ids_at(f, layer) : 0);
 }
@@ -265,9 +272,9 @@ enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *lo
     enum sl_status st = SL_OK;
     *out_logits = logits;
     routes = routes && f->plan->reads_back && f->resident && f->hp->n_expert;
-    if (routes)
+    if (routes && n_step_ids(f))
         st = sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids, f->a.expert_ids,
-                            ids_at(f, f->hp->n_layer) * sizeof *f->host_ids);
+                            n_step_ids(f) * sizeof *f->host_ids);
     if (st == SL_OK && f->plan->reads_back && logits) {
         *out_logits = f->host_logits + f->step.lane * logits_bytes(f->hp, f->plan) / sizeof(float);
         st = sl_device_copy(f->dev, SL_QUEUE_OPS, *out_logits, logits,

@@ -197,7 +197,7 @@ static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *
 static void plan_fixed(const struct sl_hparams *hp, const struct sl_hparams *whole,
                        const struct sl_device *dev, struct sl_memory_plan *p) {
     p->activation_bytes = sl_forward_activation_bytes(hp, p);
-    p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) : 0;
+    p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) + dev->caps.held_bytes : 0;
     p->host_bytes = sl_forward_host_bytes(hp, p);
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     if (!p->stage)

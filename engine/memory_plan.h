@@ -66,7 +66,7 @@ struct sl_memory_plan {
                                    what the process holds to vary in */
     uint64_t kv_bytes;          /* all pages of all layers */
     uint64_t activation_bytes;  /* the layer loop's buffers, logits included */
-    uint64_t scratch_bytes;     /* the backend's own */
+    uint64_t scratch_bytes;     /* the backend's own, what opening the device took with it */
     uint64_t prefix_ram_bytes;  /* of host_bytes: ram_pages with their list */
     uint64_t prefix_disk_bytes; /* of host_bytes: for prefixes kept on disk */
     uint64_t host_bytes;        /* step tables, sampler */

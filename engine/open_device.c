@@ -169,6 +169,7 @@ static enum sl_status free_vram(const struct sl_engine_config *config, struct sl
                     (double)(free_bytes / sharers) / 0x1p20, (double)given / 0x1p20);
     } else if (total_bytes) {
         *in_out_bytes = free_bytes > reserve + sharers ? (free_bytes - reserve) / sharers : 1;
+        *in_out_bytes += dev->caps.held_bytes; /* planned, and not free any more */
         sl_info("memory: %s has %.1f of %.1f MiB free, %.1f MiB of them stay free "
                 "(--vram-reserve-mib), so its budget is %.1f MiB (--vram sets it)",
                 dev->caps.name, (double)free_bytes / 0x1p20, (double)total_bytes / 0x1p20,

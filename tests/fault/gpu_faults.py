@@ -24,6 +24,12 @@ PLAN = ["plan", "--ram-bandwidth", "1", "--disk-bandwidth", "1"]  # unmeasured
 STREAMED = ["--experts", "streamed"]  # with the least --vram, found out
 
 
+def shorten(log):
+    """Errors and what the driver in between said, and the end."""
+    lines = [line for line in log.splitlines() if "info  memory" not in line and "POST /v1" not in line]
+    return "\n".join(lines[-25:])
+
+
 class Server:
     """A server whose driver fails once `trigger` exists."""
 
@@ -147,7 +153,7 @@ class Tests:
         for p in problems:
             print(f"# {p}", flush=True)
         if problems:
-            print("\n".join("# | " + line for line in log[-1500:].splitlines()), flush=True)
+            print("\n".join("# | " + line for line in shorten(log).splitlines()), flush=True)
 
     def run(self, argv, fault=""):
         p = subprocess.run([self.sluice] + argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -195,6 +201,25 @@ class Tests:
             problems.append(str(e))
         problems += s.end()
         self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
+
+    def planned(self, name, options):
+        """What is allocated of the device is what the plan says, and within --vram."""
+        s = Server(self, "trap", options)
+        problems = []
+        try:
+            s.loaded()
+            s.load()
+            m = re.search(r"^sluice_device_memory_bytes (\S+)", s.get("/metrics")[1], re.M)
+            said = re.search(r"total, device +([0-9.]+) MiB of ([0-9.]+)", s.said())
+            held, plan, budget = float(m.group(1)) / (1 << 20), float(said.group(1)), float(said.group(2))
+            name += f" ({held:.1f} MiB, planned {plan:.1f} of {budget:.1f})"
+            if not plan - 1 < held < plan + 0.1 or plan > budget:
+                problems.append("that is not so")
+            s.stop.set()
+        except (AssertionError, OSError) as e:
+            problems.append(str(e))
+        problems += s.end()
+        self.report(name, problems, s.said())
 
     def full(self, name, options, at_start=False):
         """All memory is gone while it serves: all was taken before, so answers go on."""
@@ -253,6 +278,8 @@ def main():
             print(f"1..0 # SKIP {why}")
             sys.exit(77)
         streamed = t.streamed()
+        t.planned("device memory is what was planned, experts resident", t.options)
+        t.planned("device memory is what was planned, experts in tiers", streamed)
         t.faulted("a kernel traps among answers, experts resident", "trap", t.options)
         t.faulted("a kernel traps among answers, experts in tiers", "trap", streamed)
         t.faulted("a kernel writes to address 0 among answers", "illegal", streamed)

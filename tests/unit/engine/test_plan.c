@@ -2,6 +2,7 @@
  * with what; and the ceilings that follow from a plan. */
 #include "tests/unit/engine/fixture.h"
 
+#include "backends/cpu/cpu.h"
 #include "common/dtype.h"
 #include "engine/memory_plan.h"
 #include "engine/plan_speed.h"
@@ -137,6 +138,30 @@ static void rows_of_the_caller(void **state) {
             seen += p.rows[i].bytes;
     assert_int_equal(seen, 5 * MIB); /* 3 and 1 named, the rest as process */
     assert_null(p.config.process_rows);
+    close_model(&m);
+}
+
+/* What a device took when it was opened counts against its budget. */
+static void what_the_device_holds(void **state) {
+    (void)state;
+    struct sl_synth_config sc = mixed();
+    struct test_model m;
+    open_model(&m, &sc);
+    struct sl_device *d;
+    assert_ok(sl_cpu_open(&(struct sl_cpu_config){.n_threads = 1}, &d, &test_err));
+    d->caps.host_visible = d->caps.integrated = false; /* as a card is */
+    struct sl_engine_config c = streamed(1024 * MIB);
+    c.vram_bytes = 1024 * MIB;
+    struct sl_memory_plan p, q;
+    assert_ok(sl_memory_plan_make(m.model, &c, d, &p, &test_err));
+    d->caps.held_bytes = 7 * MIB;
+    assert_ok(sl_memory_plan_make(m.model, &c, d, &q, &test_err));
+    assert_int_equal(q.vram_total_bytes, p.vram_total_bytes + 7 * MIB);
+    assert_int_equal(q.total_bytes, p.total_bytes);
+    c.vram_bytes = p.vram_least_bytes; /* without it this would do */
+    assert_int_equal(sl_memory_plan_make(m.model, &c, d, &q, &test_err), SL_ERR_CONFIG);
+    assert_int_equal(q.vram_least_bytes, p.vram_least_bytes + 7 * MIB);
+    sl_device_close(&d);
     close_model(&m);
 }
 
@@ -300,6 +325,7 @@ int main(void) {
         cmocka_unit_test(slots_by_class),
         cmocka_unit_test(every_part_counts),
         cmocka_unit_test(rows_of_the_caller),
+        cmocka_unit_test(what_the_device_holds),
         cmocka_unit_test(a_dense_model),
         cmocka_unit_test(ceilings),
         cmocka_unit_test(ceilings_of_a_gpu),
