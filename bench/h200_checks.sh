@@ -7,7 +7,7 @@
 #   faults    tests/fault/gpu_faults.py: kernels that fault and memory that runs out under the real binary
 #   memory    device memory beside the plan and --vram, resident and with a quarter of the experts on the card
 #   budget    tests/budget/test_budget.py on the GPU: host memory within --ram, in a cgroup of that size
-#   sanitize  a server under memcheck, racecheck, synccheck and initcheck, experts resident and in tiers
+#   sanitize  a server under memcheck, racecheck, synccheck and initcheck (or those of TOOLS), experts resident and in tiers
 # Ends with how much passed, failed and was skipped. Exit status 1: something failed; 77: there is no GPU to use.
 set -uo pipefail
 
@@ -196,7 +196,7 @@ run() {
         least=$(($(plan_of "$small" 'p["vram_least_bytes"]' --experts streamed --vram 1MiB --parallel 3 -c 512 --batch 128) >> 20))
         demo_least=$(($(plan_of "$demo" 'p["vram_least_bytes"]' --experts streamed --vram 1MiB --parallel 3 -c 512 --batch 128) >> 20))
         if [ -n "$sanitizer" ]; then
-            for tool in memcheck racecheck synccheck initcheck; do
+            for tool in ${TOOLS:-memcheck racecheck synccheck initcheck}; do
                 sanitized $tool "$tool-resident" -m "$small" --experts resident
                 sanitized $tool "$tool-tiers" -m "$small" --experts streamed --vram "$((least + 2))MiB"
             done

@@ -19,7 +19,8 @@ $(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))
 
 .PHONY: conformance
 ## make conformance         every op on every device against its plain-C definition (BACKEND=cuda: on that one)
-conformance: $(CONF_BIN)
-	$(TAP) $(foreach t,$(CONF_BIN),"$(t)$(if $(BACKEND), --backend $(BACKEND))")
+conformance: $(CONF_BIN) $(CUDA_FATBIN)
+	$(TAP) $(foreach t,$(CONF_BIN),"$(t)$(if $(BACKEND), --backend $(BACKEND))") \
+	  "tests/conformance/fatbin_archs.py '$(strip $(CUDA_ARCHS))' $(CUDA_FATBIN)"
 
 -include $(CONF_BIN:=.d) $(B)/tests/conformance/conformance.d

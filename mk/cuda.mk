@@ -19,7 +19,7 @@ ifneq ($(NVCC),)
 ifeq ($(origin CUDA_ARCHS),undefined)
 CUDA_ARCHS := $(or $(strip $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u)),75)
 else ifeq ($(CUDA_ARCHS),all)
-override CUDA_ARCHS := $(filter 75 80 86 89 90 100 120,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code)))
+override CUDA_ARCHS := $(filter 75 80 86 89 90 100 110 120,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code)))
 endif
 CUDA_SRC := $(wildcard backends/kernels/*.cu)
 else
