@@ -4,7 +4,7 @@
 usage: logprobs.py DEFINITION.npy OTHER.npy [f32 | quantised]
 
 DEFINITION is the CPU's. Without a bar the exit status is 0; with one it is 1 beyond it.
-f32        weights that are floats, f16 KV: no log-probability above -12 is off by more than 1e-2, and the likeliest token
+f32        weights that are floats, f16 KV: no log-probability above -12 is off by more than 2e-3, and the likeliest token
            is the same wherever the best two are more than 0.02 apart
 quantised  the mean over positions of KL(DEFINITION || OTHER) is at most 1e-2 nats
 tests/determinism/test_spread.c shows why these: where activations are quantised, one rounding in the last place of a
@@ -16,7 +16,7 @@ import math
 import sys
 
 LIKELY = -12.0
-F32_MAX_DIFFERENCE, CLEARLY_BEST = 1e-2, 0.02
+F32_MAX_DIFFERENCE, CLEARLY_BEST = 2e-3, 0.02
 QUANTISED_MEAN_KL = 1e-2
 
 

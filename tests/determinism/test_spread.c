@@ -20,7 +20,7 @@
 #include <math.h>
 
 /* bench/logprobs.py has the same. */
-#define F32_MAX_DIFFERENCE 1e-2 /* of a log-probability above LIKELY */
+#define F32_MAX_DIFFERENCE 2e-3 /* of a log-probability above LIKELY */
 #define QUANTISED_MEAN_KL  1e-2 /* nats, mean over positions */
 #define LIKELY             -12.0
 
@@ -225,9 +225,9 @@ static void f32_model(void **state) {
     struct sl_rng ids = {3};
     for (uint32_t i = 0; i < text.n; i++)
         text.ids[i] = sl_rng_below(&ids, c.n_vocab);
-    assert_true(apart(m.model, &text, &rounding).worst_likely < F32_MAX_DIFFERENCE / 10);
+    assert_true(apart(m.model, &text, &rounding).worst_likely < F32_MAX_DIFFERENCE / 4);
     struct apart by = apart(m.model, &text, &tolerance);
-    assert_true(by.worst_likely < F32_MAX_DIFFERENCE / 4);
+    assert_true(by.worst_likely < F32_MAX_DIFFERENCE / 2);
     assert_int_equal(by.n_other_best, 0);
     assert_true(apart(m.model, &text, &half).worst_likely > F32_MAX_DIFFERENCE);
     close_model(&m);
