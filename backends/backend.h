@@ -246,6 +246,7 @@ struct sl_device_caps {
                                           what an older program kept on disk is not used; 0 = not
                                           followed: only the very same program's may be */
     uint64_t memory_bytes;             /* 0 = unknown */
+    uint64_t held_bytes;               /* of memory_bytes, taken by opening it: staging */
     uint64_t memory_bytes_per_s;       /* by its data sheet; 0 = unknown */
     bool weight_dtype[SL_DTYPE_COUNT]; /* what matmul, moe and embed take */
     bool kv_dtype[SL_DTYPE_COUNT];

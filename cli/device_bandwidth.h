@@ -9,7 +9,7 @@ struct sl_device_bandwidth {
     double link;   /* bytes/s from pinned host memory to the device */
 };
 
-/* Measures over some 0.3 s, in memory of its own: 64 MiB to 1 GiB of the device, 256 MiB of the
+/* Measures over some 0.3 s, in memory of its own: 64 MiB to 1 GiB of the device, 32 MiB of the
  * host. name: of the device that computes, as sl_engine_info gives it; an engine may have it open,
  * idle. Both rates are 0, and why says so, where they cannot be measured. */
 void sl_device_bandwidth(const char *name, struct sl_device_bandwidth *out, struct sl_err *why);

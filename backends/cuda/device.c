@@ -212,6 +212,8 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
     snprintf(caps->name, sizeof caps->name, "cuda:%d: %.40s, sm_%u", c->ordinal, info.name,
              info.cc);
     caps->memory_bytes = info.memory_bytes;
+    caps->held_bytes = (uint64_t)c->stage.segment_bytes * SL_CUDA_STAGE_SEGMENTS +
+                       SL_CUDA_COUNTERS * sizeof(uint32_t);
     caps->memory_bytes_per_s = memory_rate(d, c->device);
     caps->integrated = info.integrated;
     caps->graphs = caps->moe_placed = caps->told = true;

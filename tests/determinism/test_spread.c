@@ -100,9 +100,10 @@ static enum sl_status moe(struct sl_device *d, const struct sl_op_moe *a) {
     return st;
 }
 
-static enum sl_status open_noisy(const struct sl_device_source *source,
+static enum sl_status open_noisy(const struct sl_device_source *source, uint32_t index,
                                  struct sl_device **out_device, struct sl_err *err) {
     (void)source;
+    (void)index;
     enum sl_status st =
         sl_cpu_open(&(struct sl_cpu_config){.n_threads = 2, .isa = SL_CPU_BEST}, out_device, err);
     if (st)
@@ -147,7 +148,7 @@ static struct logprobs score(const struct sl_model *m, const struct text *text,
                              const struct noise *with) {
     struct logprobs l = {text->n, m->hp.n_vocab,
                          malloc((size_t)text->n * m->hp.n_vocab * sizeof *l.p)};
-    struct sl_device_source source = {open_noisy};
+    struct sl_device_source source = {.open = open_noisy};
     struct sl_engine_config c = {.n_threads = 2,
                                  .ctx_tokens = text->n + 1,
                                  .parallel = 1,

@@ -221,13 +221,11 @@ class Tests:
         problems += s.end()
         self.report(name, problems, s.said())
 
-    def full(self, name, options, at_start=False):
+    def full(self, name, options):
         """All memory is gone while it serves: all was taken before, so answers go on."""
         s = Server(self, "full", options)
         problems = []
         try:
-            if at_start:
-                s.fail_now()
             s.loaded()
             if s.child.poll() is None:
                 s.load()
@@ -286,7 +284,6 @@ def main():
         t.faulted("the first kernel traps", "trap", t.options, at_start=True)
         t.full("memory runs out among answers, experts resident", t.options)
         t.full("memory runs out among answers, experts in tiers", streamed)
-        t.full("memory runs out before the first kernel", streamed, at_start=True)
         t.allocations("experts resident", t.options)
         t.allocations("experts in tiers", streamed)
         print(f"1..{t.n}")

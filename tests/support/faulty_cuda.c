@@ -75,7 +75,13 @@ static int mem_alloc(uint64_t *addr, size_t bytes) {
     return real.mem_alloc(addr, bytes);
 }
 
-/* With the first module, when nothing is being captured. */
+/* Modules end with their context, and a device is opened more than once. */
+static int ctx_retain(struct CUctx_st **ctx, int device) {
+    kernels[0] = kernels[1] = NULL;
+    return real.ctx_retain(ctx, device);
+}
+
+/* With a context's first module, when nothing is being captured. */
 static int module_load(struct CUmod_st **module, const void *image) {
     struct CUmod_st *own;
     int result = real.module_load(module, image);
@@ -101,8 +107,10 @@ static void submission(struct CUstream_st *stream) {
         else
             result =
                 real.launch(kernels[fault == ILLEGAL], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
-        fprintf(stderr, "faulty_cuda: a kernel that %s: %d\n",
-                fault == TRAP ? "traps" : "writes to address 0", result);
+        fprintf(stderr, "faulty_cuda: a kernel that %s\n",
+                fault == TRAP ? "traps" : "writes to address 0");
+        if (result != SL_CU_OK)
+            fatal("it was not taken", "see CUresult");
     }
     fault = NONE;
 }
@@ -166,6 +174,7 @@ __attribute__((constructor)) static void open_real(void) {
     SL_CU_NEWER_FUNCTIONS(FIND)
 #undef FIND
     SET(mem_alloc);
+    SET(ctx_retain);
     SET(module_load);
     SET(launch);
     SET(launch_ex);

@@ -161,6 +161,7 @@ static void opens_and_closes(void **state) {
     assert_string_equal(d->caps.name, "cuda:1: Fake GPU 1, sm_90");
     assert_false(d->caps.host_visible);
     assert_int_equal(d->caps.memory_bytes, 1 << 30);
+    assert_int_equal(d->caps.held_bytes, fake->live_device_bytes);
     assert_true(d->caps.integrated && d->caps.mapped_host && d->caps.graphs);
     struct sl_device_limits limits = {.max_tok = 16, .max_n_in = 256};
     if (sl_device_configure(d, &limits, &err))
