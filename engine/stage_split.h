@@ -2,8 +2,9 @@
  *
  * Without numbers from the user a split is chosen by what a token costs each device: the bytes that
  * its layers read, over its memory's speed, where bytes of experts that it has no room for count
- * for many. The slowest stage is made as fast as it can be, since that is what sessions in flight
- * wait for; among such splits the sum is, which is what one session waits for. A pure function. */
+ * for many, and a little for each layer as such. The slowest stage is made as fast as it can be,
+ * since that is what sessions in flight wait for; among such splits the sum is, which is what one
+ * session waits for. A pure function. */
 #ifndef SL_ENGINE_STAGE_SPLIT_H
 #define SL_ENGINE_STAGE_SPLIT_H
 
