@@ -53,6 +53,15 @@ count() { # how many lines of the log match
     grep -c "$1" "$2" || true
 }
 
+# Tests of all programs, each run under the sanitizer as one more, and the bench as one.
+summary() {
+    awk '/ passed, .* failed on cuda/ { p += $2; f += $4; if (/exit status/ && !$4) f++ }
+        /^(memcheck|racecheck) / { if (/(exit status|cut off)/) f++; else p++ }
+        /^compute-sanitizer is not installed/ { s++ }
+        /^whole steps: / { if (/passed/) p++; else f++ }
+        END { printf "%d passed, %d failed, %d skipped\n", p, f, s }' "$1"
+}
+
 run() {
     out=${2:-$(mktemp -d /tmp/h200.XXXXXX)}
     mkdir -p "$out"
@@ -92,7 +101,12 @@ run() {
         status=0
         timeout 120 "$dir/bench_token" >"$out/token.txt" 2>&1 || status=$?
         { echo && cat "$out/token.txt"; } >>"$table"
-        [ "$status" = 0 ] && ! grep -q "BITS DIFFER" "$out/token.txt" || rc=1
+        if [ "$status" = 0 ] && ! grep -q "BITS DIFFER" "$out/token.txt"; then
+            echo "whole steps: passed" >>"$table"
+        else
+            echo "whole steps: failed, exit status $status" >>"$table"
+            rc=1
+        fi
     fi
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
     if [ "${SANITIZE:-1}" = 1 ] && [ -n "$sanitizer" ]; then
@@ -122,6 +136,9 @@ run() {
         grep -B3 -A3 "^not ok" "$log" | head -40 || true
     done
     rm -f "$out"/*.rc "$out/sanitizer.pids"
+    summary "$table" >"$out/summary"
+    { echo && cat "$out/summary"; } >>"$table"
+    rm "$out/summary"
     cat "$table"
     rm -r "${dir%/bin}"
     return $rc
