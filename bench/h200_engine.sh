@@ -228,12 +228,14 @@ split() {
         [ -f "$out/$devices.npy" ] && same_bits "$out/cuda:0.npy" "$out/$devices.npy" "scored over $devices"
     done
     rm -f "$out"/*.npy
-    local both=(-b 2048 --parallel 1,4 -n 96 --ram 100GiB) vram
-    bench one-resident --experts resident -p 2048 "${both[@]}"
-    bench two-resident --experts resident -p 2048 "${both[@]}" --device cuda:0,1 --split 24,24
-    vram=$(budget 0.25 --parallel 4)
-    bench one-quarter --vram "${vram}MiB" -p 2048 "${both[@]}"
-    bench two-quarter --vram "$((vram / 2))MiB" -p 2048 "${both[@]}" --device cuda:0,1 --split 24,24
+    local both=(--parallel 1,4 -p 2048 -n 96 --ram 100GiB) vram layers
+    vram=$(budget 0.25 --parallel 4 --batch 512)
+    bench one-resident --experts resident "${both[@]}"
+    bench one-quarter --vram "${vram}MiB" "${both[@]}"
+    for layers in 24,24 25,23; do # the second has the output matrix too
+        bench "two-resident-$layers" --experts resident "${both[@]}" --device cuda:0,1 --split $layers
+        bench "two-quarter-$layers" --vram "$((vram / 2))MiB" "${both[@]}" --device cuda:0,1 --split $layers
+    done
 }
 
 case "${1:-}" in
