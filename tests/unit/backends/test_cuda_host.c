@@ -359,6 +359,12 @@ static void words(void **state) {
                  {0, 3, false, false},
                  {2, 8, false, false},
                  {0, sizeof sent, true, false}};
+    /* While a model is loaded, nothing is launched for it. */
+    uint64_t before = fake->n_launches;
+    assert_int_equal(sl_device_upload(d, addr, sent, 4), SL_OK);
+    assert_int_equal(fake->n_launches, before);
+    const struct sl_op_silu_mul op = {addr, addr, addr, 1};
+    assert_int_equal(sl_op_silu_mul(d, &op), SL_OK);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         size_t at = cases[i].at, bytes = cases[i].bytes;
         uint64_t launches = fake->n_launches, copies = fake->n_to_device;
