@@ -22,9 +22,14 @@ static atomic_int write_errno;              /* 0: all is well */
 static atomic_int read_errno;               /* 0: all is well */
 static atomic_bool hold_reads, hold_writes; /* until the test lets go */
 
+static atomic_bool is_held; /* somebody waits */
+
 static void wait_while(atomic_bool *held) {
-    while (atomic_load(held))
+    while (atomic_load(held)) {
+        atomic_store(&is_held, true);
         usleep(1000);
+    }
+    atomic_store(&is_held, false);
 }
 
 static bool on_store_thread(void) {
@@ -220,7 +225,9 @@ static void a_disk_that_hangs(void **state) {
         submit(e, r);
         if (writes)
             wait_run(r);
-        usleep(50000); /* the disk has been asked */
+        for (uint32_t i = 0; i < 4000 && !atomic_load(&is_held); i++)
+            usleep(5000);
+        assert_true(atomic_load(&is_held)); /* the disk has been asked */
         uint64_t began = sl_now_ns();
         sl_engine_destroy(&e);
         assert_in_range(sl_now_ns() - began, 1900000000u, 15000000000u);
