@@ -530,11 +530,13 @@ int main(int argc, char **argv) {
     if (all || want_decode) {
         decode(1, 512);
         decode(1, 4096);
+        decode(2, 512);
         decode(4, 512);
         decode(8, 512);
     }
     if (all || want_parts) {
         each_part(1, 512);
+        each_part(2, 512);
         each_part(8, 512);
     }
     if (all || want_prefill) {

@@ -3,9 +3,6 @@
  * bits, and every buffer that an op writes is written. What does not match goes as it came. */
 #include "backends/cuda/ops_internal.h"
 
-/* Rows up to which doing the norm again in every block is cheaper than a kernel of its own. */
-#define MAX_NORM_ROWS 2u
-
 static bool is(const struct sl_cuda_op *op, uint32_t n, uint32_t i, int kind) {
     return i < n && (int)op[i].kind == kind;
 }
@@ -52,7 +49,7 @@ static enum sl_status try_norm_matmul(struct sl_cuda *c, const struct sl_cuda_op
         return SL_OK;
     const struct sl_op_rms_norm *norm = &op[0].u.rms_norm;
     const struct sl_op_matmul *a = &op[1].u.matmul;
-    if (!reads_norm(norm, a) || a->n_tok > MAX_NORM_ROWS || norm->n > 8192 || norm->n % 4)
+    if (!reads_norm(norm, a) || !sl_cuda_norm_matmul_fits(c, a) || norm->n > 8192 || norm->n % 4)
         return SL_OK;
     *used = 2;
     return sl_cuda_norm_matmul(c, norm, a);

@@ -54,6 +54,19 @@ uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n);
 static inline bool sl_cuda_gemm_large_fits(const struct sl_cuda *c) {
     return SL_GEMM_SMEM(SL_GEMM_N_LARGE) <= c->max_smem_bytes;
 }
+/* Shared memory of the decode kernels on tensor cores: each warp goes through `items` blocks of 256
+ * of a tile; `rows` input rows, `copies` times. */
+struct sl_cuda_mma {
+    uint32_t slots, in_at, smem_bytes;
+};
+struct sl_cuda_mma sl_cuda_mma_smem(enum sl_dtype t, uint32_t n_in, uint32_t items, uint32_t rows);
+/* Whether they take such weights: a type of theirs, rows that make whole tiles of tile_rows, and no
+ * more shared memory than there is. */
+bool sl_cuda_mma_fits(const struct sl_cuda *c, enum sl_dtype t, uint32_t n_in, uint32_t n_out,
+                      uint32_t tile_rows, uint32_t smem_bytes);
+/* How they cut rows of n_in: warps that share a tile, blocks of 256 that each of them takes. */
+uint32_t sl_cuda_mma_split(uint32_t n_in);
+uint32_t sl_cuda_mma_steps(uint32_t n_in);
 /* How a decode kernel cuts rows of n_in: weight rows that a block's warps take at once. */
 uint32_t sl_cuda_vec_at_once(enum sl_dtype t, uint32_t n_in);
 /* Output rows that a block of a decode kernel takes, a multiple of at_once, so that n_rows in all
@@ -73,6 +86,8 @@ struct sl_cuda_qkv {
 enum sl_status sl_cuda_qkv(struct sl_cuda *c, const struct sl_cuda_qkv *a) SL_MUST_CHECK;
 enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
                                    const struct sl_op_matmul *a) SL_MUST_CHECK;
+/* Whether that is faster than the norm alone and then the products. */
+bool sl_cuda_norm_matmul_fits(const struct sl_cuda *c, const struct sl_op_matmul *a);
 enum sl_status sl_cuda_route(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
                              const struct sl_op_matmul *logits,
                              const struct sl_op_router *router) SL_MUST_CHECK;

@@ -25,6 +25,34 @@ uint32_t sl_cuda_vec_smem(enum sl_dtype t, uint32_t n_in, uint32_t rows) {
                                : SL_VEC_SMEM(sl_cuda_is_block32(t), sl_pad_256(n_in), rows);
 }
 
+uint32_t sl_cuda_mma_split(uint32_t n_in) {
+    return n_in >= 2048 ? 8 : n_in >= 1024 ? 4 : 1; /* mma_vec.cuh */
+}
+
+uint32_t sl_cuda_mma_steps(uint32_t n_in) {
+    return sl_ceil_div(n_in / 256, sl_cuda_mma_split(n_in));
+}
+
+struct sl_cuda_mma sl_cuda_mma_smem(enum sl_dtype t, uint32_t n_in, uint32_t items, uint32_t rows) {
+    uint32_t stride = t == SL_DTYPE_Q4_K   ? SL_MMA_STRIDE_Q4_K
+                      : t == SL_DTYPE_Q5_K ? SL_MMA_STRIDE_Q5_K
+                                           : SL_MMA_STRIDE_Q6_K;
+    uint32_t most = SL_MMA_AHEAD + (sl_cuda_mma_split(n_in) > 1);
+    struct sl_cuda_mma m = {.slots = items < most ? items : most};
+    m.in_at = SL_MATVEC_WARPS * m.slots * SL_MMA_TILE * stride;
+    m.smem_bytes = m.in_at + SL_MMA_IN_BYTES(n_in, rows);
+    return m;
+}
+
+/* What the kernels have of shared memory beside what they are launched with. */
+#define MMA_STATIC_SMEM_BYTES 2048u
+
+bool sl_cuda_mma_fits(const struct sl_cuda *c, enum sl_dtype t, uint32_t n_in, uint32_t n_out,
+                      uint32_t tile_rows, uint32_t smem_bytes) {
+    return sl_kernel_has_mma((uint32_t)t) && n_in % 256 == 0 && n_out % tile_rows == 0 &&
+           smem_bytes + MMA_STATIC_SMEM_BYTES <= c->max_smem_bytes;
+}
+
 uint32_t sl_cuda_vec_at_once(enum sl_dtype t, uint32_t n_in) {
     if (sl_cuda_is_float(t))
         return SL_MATVEC_WARPS * 2;
@@ -108,16 +136,81 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), smem, k);
 }
 
+/* Rows from which on the tensor cores' kernel is faster, though inputs are quantised by a kernel of
+ * their own for it. */
+#define MMA_MIN_ROWS 3u
+
+/* Whether it takes a's weights of type t, with how many input rows a block. */
+static uint32_t mma_rows(const struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t) {
+    if (a->n_tok < MMA_MIN_ROWS || a->n_tok > SL_VEC_MAX_TOK)
+        return 0;
+    uint32_t n_in = a->out[0].w.n_in, n = a->n_tok;
+    for (; n; n--) {
+        uint32_t smem = sl_cuda_mma_smem(t, n_in, UINT32_MAX, n).smem_bytes;
+        bool fits = true;
+        for (uint32_t i = 0; i < a->n_w; i++)
+            fits &= a->out[i].w.dtype != t ||
+                    sl_cuda_mma_fits(c, t, n_in, a->out[i].w.n_out, SL_MMA_TILE, smem);
+        if (fits)
+            break;
+    }
+    return n;
+}
+
+/* All rows, quantised in qx, through the decode kernel on tensor cores, `rows` a block. */
+static enum sl_status vec_mma(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
+                              uint32_t rows, const struct sl_karg_qx *qx) {
+    uint32_t n_in = a->out[0].w.n_in, n_y = sl_ceil_div(a->n_tok, rows), n_blocks;
+    uint32_t at_once = SL_MATVEC_WARPS / sl_cuda_mma_split(n_in) * SL_MMA_TILE;
+    uint64_t n_out = 0;
+    for (uint32_t i = 0; i < a->n_w; i++)
+        n_out += a->out[i].w.dtype == t ? a->out[i].w.n_out : 0;
+    struct sl_karg_matvec_mma k = {
+        .qx = *qx, .n_in = n_in, .n_tok = a->n_tok, .tok_per_block = rows};
+    k.rows_per_block = sl_cuda_vec_rows(c, n_out * n_y, at_once, SL_MMA_BLOCKS);
+    struct sl_cuda_mma m =
+        sl_cuda_mma_smem(t, n_in, k.rows_per_block / at_once * sl_cuda_mma_steps(n_in), rows);
+    k.slots = m.slots;
+    k.in_at = m.in_at;
+    k.n_mat = collect(a, t, 0, k.rows_per_block, k.mat, k.first, &n_blocks);
+    return SL_LAUNCH(c, SL_KERNEL_BY_MMA_TYPE(matvec_mma, t), ((struct sl_dim3){n_blocks, n_y, 1}),
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), m.smem_bytes, k);
+}
+
+static enum sl_status norm_quantize(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
+                                    const struct sl_karg_qx *to) {
+    struct sl_karg_norm_quantize k = {norm->x, {norm->w, norm->y, norm->eps}, *to, norm->n};
+    return SL_LAUNCH(c, SL_KERNEL_fused_norm_quantize, ((struct sl_dim3){norm->n_rows, 1, 1}),
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), norm->n * 4, k);
+}
+
+/* Rows up to which doing the norm again in every block is cheaper than a kernel of its own. */
+#define MAX_NORM_ROWS 2u
+
+bool sl_cuda_norm_matmul_fits(const struct sl_cuda *c, const struct sl_op_matmul *a) {
+    return a->n_tok <= MAX_NORM_ROWS || mma_rows(c, a, a->out[0].w.dtype);
+}
+
 enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
                                    const struct sl_op_matmul *a) {
+    struct sl_cuda_carve v = {(uintptr_t)c->scratch, 0};
+    struct sl_karg_qx qx = sl_cuda_carve_qx(&v, a->n_tok, norm->n);
+    bool apart = a->n_tok > MAX_NORM_ROWS;
+    if (apart)
+        SL_TRY(norm_quantize(c, norm, &qx));
     for (uint32_t i = 0; i < a->n_w; i++) {
         enum sl_dtype t = a->out[i].w.dtype;
         bool done = false;
         for (uint32_t j = 0; j < i; j++)
             done |= a->out[j].w.dtype == t;
+        if (done)
+            continue;
+        uint32_t rows = mma_rows(c, a, t);
         /* The first launch leaves what is normed for the others. */
-        if (!done)
-            SL_TRY(vec(c, a, t, a->n_tok, i ? NULL : norm));
+        if (rows)
+            SL_TRY(vec_mma(c, a, t, rows, &qx));
+        else
+            SL_TRY(vec(c, a, t, a->n_tok, i || apart ? NULL : norm));
     }
     return SL_OK;
 }
@@ -159,7 +252,8 @@ enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a)
                 SL_TRY(gemm(c, a, t, &qx, a->n_decode));
             continue;
         }
-        if (a->n_tok < SL_CUDA_GEMM_MIN_ROWS) {
+        uint32_t rows = mma_rows(c, a, t);
+        if (!rows && a->n_tok < SL_CUDA_GEMM_MIN_ROWS) {
             SL_TRY(vec(c, a, t, a->n_tok, NULL));
             continue;
         }
@@ -167,7 +261,10 @@ enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a)
         if (quantized != kind)
             SL_TRY(sl_cuda_quantize(c, t, a->x, a->n_tok, a->out[0].w.n_in, &qx));
         quantized = kind;
-        SL_TRY(gemm(c, a, t, &qx, 0));
+        if (rows)
+            SL_TRY(vec_mma(c, a, t, rows, &qx));
+        else
+            SL_TRY(gemm(c, a, t, &qx, 0));
     }
     return SL_OK;
 }

@@ -5,6 +5,12 @@
  * type among the three, generated rows go one way and prompt rows the other. */
 #include "backends/cuda/ops_internal.h"
 
+/* Pairs from which on tensor cores are faster; rounds of tiles that a block of theirs then makes at
+ * most: experts differ in rows, which many small blocks even out. */
+#define MMA_MIN_PAIRS       16u
+#define MMA_MAX_ROUNDS      4u
+#define MMA_MAX_DOWN_ROUNDS 1u
+
 /* Rows an expert gets on average, from which on wide tiles are filled well enough. */
 #define LARGE_MIN_MEAN 48u
 
@@ -52,6 +58,36 @@ struct run {
     uint32_t tok_begin, tok_end;
 };
 
+/* Output rows of an expert that make a tile: gate and up share one. */
+static uint32_t mma_tile(const struct sl_karg_moe *k) {
+    return k->mode == SL_MOE_GATE_UP ? SL_MMA_TILE / 2 : SL_MMA_TILE;
+}
+
+static uint32_t mma_cols(const struct sl_karg_moe *k) {
+    return k->n_pairs < SL_VEC_MAX_TOK ? k->n_pairs : SL_VEC_MAX_TOK;
+}
+
+static bool mma_fits(const struct run *r, enum sl_dtype t, const struct sl_karg_moe *k) {
+    if (k->n_placed || k->n_pairs < MMA_MIN_PAIRS || k->n_pairs > SL_MOE_MMA_MAX_PAIRS)
+        return false;
+    struct sl_cuda_mma m = sl_cuda_mma_smem(t, k->n_in, UINT32_MAX, mma_cols(k));
+    return sl_cuda_mma_fits(r->c, t, k->n_in, k->n_out, mma_tile(k), m.smem_bytes);
+}
+
+static enum sl_status vec_mma(const struct run *r, enum sl_dtype t, struct sl_karg_moe *k) {
+    uint32_t at_once = SL_MATVEC_WARPS / sl_cuda_mma_split(k->n_in) * mma_tile(k);
+    uint32_t rows = sl_cuda_vec_rows(r->c, (uint64_t)k->n_out * k->n_pairs, at_once, SL_MMA_BLOCKS);
+    uint32_t most = (k->mode == SL_MOE_DOWN ? MMA_MAX_DOWN_ROUNDS : MMA_MAX_ROUNDS) * at_once;
+    k->rows_per_block = rows < most ? rows : most;
+    struct sl_cuda_mma m = sl_cuda_mma_smem(
+        t, k->n_in, k->rows_per_block / at_once * sl_cuda_mma_steps(k->n_in), mma_cols(k));
+    k->slots = m.slots;
+    k->in_at = m.in_at;
+    struct sl_dim3 grid = {k->n_pairs, sl_ceil_div(k->n_out, k->rows_per_block), 1};
+    return SL_LAUNCH(r->c, SL_KERNEL_BY_MMA_TYPE(moe_mma, t), grid,
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), m.smem_bytes, *k);
+}
+
 static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode mode) {
     const struct sl_op_moe *a = r->a;
     bool down = mode == SL_MOE_DOWN;
@@ -74,6 +110,8 @@ static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode
         k.placed[k.n_placed] =
             (struct sl_karg_placed){{p->ref.gate, p->ref.up, p->ref.down}, p->pair};
     }
+    if (mma_fits(r, t, &k))
+        return vec_mma(r, t, &k);
     uint32_t at_once = sl_cuda_vec_at_once(t, k.n_in);
     if (mode == SL_MOE_GATE_UP)
         at_once /= 2; /* each is two rows of weights */
@@ -212,10 +250,17 @@ enum sl_status sl_cuda_moe_sum(struct sl_cuda *c, const struct sl_op_moe *a,
                             .n_out = a->n_embd,
                             .k = a->k,
                             .n_pairs = a->n_pairs,
+                            .tok_end = a->n_tok,
+                            .mode = SL_MOE_DOWN,
                             .n_expert = a->n_expert,
                             .k_inverse = sl_ceil_div(65536, a->k),
                             .weights = sum->weights,
                             .sum_y = sum->y};
+    /* Reading each expert once saves more than the sum's own launch costs. */
+    if (mma_fits(&r, a->down_dtype, &k)) {
+        SL_TRY(vec_mma(&r, a->down_dtype, &k));
+        return sl_cuda_moe_combine(&c->base, sum);
+    }
     struct sl_dim3 grid = {sl_ceil_div(k.n_out, SL_MOE_DOWN_ROWS), a->n_tok, 1};
     return SL_LAUNCH(c, SL_KERNEL_BY_TYPE(moe_down, a->down_dtype), grid,
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}),

@@ -38,6 +38,9 @@ __device__ __forceinline__ float sl_shfl_xor(float v, int mask) {
 __device__ __forceinline__ int sl_shfl_xor(int v, int mask) {
     return __shfl_xor_sync(0xffffffffu, v, mask);
 }
+__device__ __forceinline__ int sl_shfl(int v, int lane) {
+    return __shfl_sync(0xffffffffu, v, lane);
+}
 __device__ __forceinline__ float sl_shfl(float v, int lane) {
     return __shfl_sync(0xffffffffu, v, lane);
 }
@@ -65,6 +68,20 @@ __device__ __forceinline__ void sl_copy16(void *shared, const void *global, bool
                  : "memory");
 #else
     *(uint4 *)shared = valid ? *(const uint4 *)global : make_uint4(0, 0, 0, 0);
+#endif
+}
+/* The same by addresses, shared memory's as sl_shared_address() gives it: no conversion each time. */
+__device__ __forceinline__ uint32_t sl_shared_address(const void *shared) {
+    return (uint32_t)__cvta_generic_to_shared(shared);
+}
+__device__ __forceinline__ void sl_copy16_at(uint32_t shared, uintptr_t global) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+#else
+    uint4 v = *(const uint4 *)global;
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(shared), "r"(v.x), "r"(v.y), "r"(v.z),
+                 "r"(v.w)
+                 : "memory");
 #endif
 }
 __device__ __forceinline__ void sl_copy_wait(void) {
@@ -137,6 +154,25 @@ __device__ __forceinline__ void sl_mma_k32(int c[4], const uint32_t a[4], const 
     sl_mma_k16(e, a[2], a[3], b[1]);
     for (int i = 0; i < 4; i++)
         c[i] += e[i];
+#endif
+}
+
+/* The same with a of unsigned bytes. */
+__device__ __forceinline__ void sl_mma_u8_k32(int c[4], const uint32_t a[4], const uint32_t b[2]) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%10,%10,%10,%10};"
+        : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(0));
+#else
+    for (int h = 0; h < 2; h++) {
+        int e[2] = {0, 0};
+        for (int k = 0; k < 2; k++)
+            asm("mma.sync.aligned.m8n8k16.row.col.s32.u8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+                : "+r"(e[0]), "+r"(e[1])
+                : "r"(a[2 * k + h]), "r"(b[k]));
+        c[2 * h] = e[0], c[2 * h + 1] = e[1];
+    }
 #endif
 }
 

@@ -135,3 +135,20 @@ extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(
                          : (uint8_t *)a.kv.k + slot / 64 * a.kv.k_page_bytes;
     sl_kv_write_head(x, page + ((size_t)h * 64 + slot % 64) * row_bytes, dim, a.kv.q8, lane, 32);
 }
+
+extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
+    sl_k_fused_norm_quantize(SL_KERNEL_ARGS(sl_karg_norm_quantize, a)) {
+    extern __shared__ uint4 shared[];
+    float *x = (float *)shared;
+    uint32_t n = a.n_in, lane = threadIdx.x % 32;
+    size_t row = blockIdx.x;
+    struct sl_vec_norm norm;
+    norm.fetch(a.norm, n);
+    sl_grid_begin();
+    norm.run(a.norm, a.x + row * n, n, x, a.norm.y + row * n);
+    for (uint32_t g = threadIdx.x / 32; g < n / 256; g += SL_MATVEC_WARPS) {
+        struct sl_quantized v;
+        sl_quantize_group<false>(x, n, g, lane, v);
+        sl_quantized_put(a.to, row * (n / 256) + g, lane, v);
+    }
+}

@@ -113,6 +113,32 @@ struct sl_karg_matvec {
     struct sl_karg_norm norm;
 };
 
+/* A few rows on tensor cores, for the types of SL_KERNEL_MMA_TYPES: mma_vec.cuh. Weights in tiles
+ * of SL_MMA_TILE rows, n_out a multiple of it; n_in a multiple of 256. Dynamic shared memory: for
+ * each warp `slots` tiles of a block of 256 (as many as it has to go through, at most SL_MMA_AHEAD,
+ * and one more where warps share tiles), SL_MMA_STRIDE from row to row; input rows from in_at on.
+ */
+#define SL_KERNEL_MMA_TYPES(X, name, args)                                                         \
+    X(name##_Q4_K, args)                                                                           \
+    X(name##_Q5_K, args)                                                                           \
+    X(name##_Q6_K, args)
+#define SL_MMA_BLOCKS               2u /* that a multiprocessor has registers for */
+#define SL_MMA_TILE                 16u
+#define SL_MMA_AHEAD                2u /* items that are on their way while one is multiplied */
+#define SL_MMA_IN_PAD               32u
+#define SL_MMA_STRIDE_Q4_K          160u
+#define SL_MMA_STRIDE_Q5_K          224u
+#define SL_MMA_STRIDE_Q6_K          240u
+#define SL_MMA_IN_BYTES(n_in, rows) ((n_in) / 256 * 8 * 36 + (rows) * ((n_in) + SL_MMA_IN_PAD))
+
+/* As sl_karg_matvec, with rows that are quantised already; at most SL_VEC_MAX_TOK a block. */
+struct sl_karg_matvec_mma {
+    struct sl_karg_qx qx;
+    struct sl_karg_mat mat[4];
+    uint32_t first[4];
+    uint32_t n_in, n_mat, rows_per_block, n_tok, tok_per_block, slots, in_at;
+};
+
 /* Experts of single pairs: up and gate products with SwiGLU, or the down product.
  * Listed pair i (pair p = pairs ? pairs[i] : i) of token p / k:
  *   GATE_UP  h[i,:] = silu(gate x) * (up x)
@@ -120,13 +146,16 @@ struct sl_karg_matvec {
  *   UP       h[i,:] = silu(h[i,:]) * (up x)
  *   DOWN     y[p,:] = down h[i,:]
  * Pairs of tokens outside [tok_begin, tok_end) are left out. grid (row blocks, n_pairs).
- * n_placed: pair i and where its expert is are in placed[i] instead of pairs, ids and refs.
- * moe_down does DOWN for all k pairs of a token and then sums as moe_combine:
- * sum_y[t,:] += sum_r weights[t,r] * y[t*k+r,:]. grid (row blocks, n_tok). */
+ * n_placed (moe_vec): pair i and where its expert is are in placed[i] instead of pairs, ids and
+ * refs. moe_down does DOWN for all k pairs of a token and then sums as moe_combine: sum_y[t,:] +=
+ * sum_r weights[t,r] * y[t*k+r,:]. grid (row blocks, n_tok). moe_mma does what moe_vec does, but
+ * all listed pairs of an expert at once: the block of the first of each SL_VEC_MAX_TOK works, those
+ * of the others end. grid (n_pairs, row blocks), n_pairs at most SL_MOE_MMA_MAX_PAIRS. */
 enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
-#define SL_MOE_DOWN_ROWS  8u
-#define SL_MOE_DOWN_MAX_K 16u
-#define SL_MOE_PLACED     16u
+#define SL_MOE_DOWN_ROWS     8u
+#define SL_MOE_DOWN_MAX_K    16u
+#define SL_MOE_MMA_MAX_PAIRS 64u
+#define SL_MOE_PLACED        16u
 struct sl_karg_placed {
     struct sl_karg_ref ref;
     uint32_t pair;
@@ -137,7 +166,8 @@ struct sl_karg_moe {
     const uint32_t *ids, *pairs;
     const struct sl_karg_ref *refs;
     uint32_t n_in, n_out, k, n_pairs, tok_begin, tok_end, mode, rows_per_block, n_expert;
-    uint32_t k_inverse; /* moe_down: 65536 / k, rounded up */
+    uint32_t k_inverse;    /* moe_down: 65536 / k, rounded up */
+    uint32_t slots, in_at; /* moe_mma: as in matvec_mma */
     const float *weights;
     float *sum_y;
     uint32_t n_placed;
@@ -288,6 +318,15 @@ struct sl_karg_qkv {
     float q_eps, k_eps; /* below 0: no norm */
 };
 
+/* rms_norm of contiguous rows longer than 256 to norm.y, and that quantised for the 256-element
+ * types. grid (rows), SL_MATVEC_WARPS warps, dynamic shared memory n_in * 4. */
+struct sl_karg_norm_quantize {
+    const float *x;
+    struct sl_karg_norm norm;
+    struct sl_karg_qx to;
+    uint32_t n_in;
+};
+
 struct sl_karg_moe_combine {
     const float *pair_y, *weights;
     float *y;
@@ -326,8 +365,10 @@ struct sl_karg_words {
     X(fill, struct sl_karg_fill)                                                                   \
     X(quantize, struct sl_karg_quantize)                                                           \
     SL_KERNEL_TYPES(X, matvec, struct sl_karg_matvec)                                              \
+    SL_KERNEL_MMA_TYPES(X, matvec_mma, struct sl_karg_matvec_mma)                                  \
     SL_KERNEL_TYPES(X, moe_vec, struct sl_karg_moe)                                                \
     SL_KERNEL_TYPES(X, moe_down, struct sl_karg_moe)                                               \
+    SL_KERNEL_MMA_TYPES(X, moe_mma, struct sl_karg_moe)                                            \
     SL_KERNEL_TYPES(X, gemm_small, struct sl_karg_gemm)                                            \
     SL_KERNEL_TYPES(X, gemm_large, struct sl_karg_gemm)                                            \
     SL_KERNEL_TYPES(X, embed, struct sl_karg_embed)                                                \
@@ -351,7 +392,8 @@ struct sl_karg_words {
     X(gather_rows, struct sl_karg_gather)                                                          \
     X(words, struct sl_karg_words)                                                                 \
     X(fused_route, struct sl_karg_route)                                                           \
-    X(fused_qkv, struct sl_karg_qkv)
+    X(fused_qkv, struct sl_karg_qkv)                                                               \
+    X(fused_norm_quantize, struct sl_karg_norm_quantize)
 
 enum sl_kernel {
 #define SL_KERNEL_ENUM(name, args) SL_KERNEL_##name,
@@ -363,6 +405,14 @@ enum sl_kernel {
 /* The kernel of a typed family for a type: SL_KERNEL_BY_TYPE(matvec, SL_DTYPE_Q4_K). */
 #define SL_KERNEL_BY_TYPE(name, dtype)                                                             \
     ((enum sl_kernel)((int)SL_KERNEL_##name##_F32 + sl_kernel_type_index((uint32_t)(dtype))))
+
+/* The same for a family of SL_KERNEL_MMA_TYPES; sl_kernel_has_mma(dtype) says whether it has the
+ * type. */
+#define SL_KERNEL_BY_MMA_TYPE(name, dtype)                                                         \
+    ((enum sl_kernel)((int)SL_KERNEL_##name##_Q4_K + (int)(dtype)-12)) /* numbers 12 to 14 */
+static inline int sl_kernel_has_mma(uint32_t dtype) {
+    return dtype >= 12 && dtype <= 14;
+}
 
 /* Index in SL_KERNEL_TYPES of a GGUF type number; -1 if it is none of ours. */
 static inline int sl_kernel_type_index(uint32_t dtype) {

@@ -71,6 +71,20 @@ __device__ __forceinline__ void sl_quantize_group(const float *x, uint32_t n_in,
     sl_quantize_values<BLOCK32>(v, out);
 }
 
+/* What a lane holds of group `group` of all rows, for a 256-element type. */
+__device__ __forceinline__ void sl_quantized_put(const struct sl_karg_qx &to, size_t group,
+                                                 uint32_t lane, const struct sl_quantized &v) {
+    *(uint2 *)(to.q + group * 256 + lane * 8) = make_uint2(v.q[0], v.q[1]);
+    if (lane == 0)
+        to.d[group] = v.d;
+    if (lane % 2 == 0) {
+        int high = (v.sum + 32) >> 6;
+        int8_t *sum = (int8_t *)to.sum + group * 32 + lane / 2;
+        sum[0] = (int8_t)high;
+        sum[16] = (int8_t)(v.sum - 64 * high);
+    }
+}
+
 /* One head of one row to the KV type, by n_threads of which this is `thread`. Q8_0: a warp a block of
  * 32 (backends/cpu/kv.c has the rule). */
 __device__ __forceinline__ void sl_kv_write_head(const float *x, uint8_t *to, uint32_t dim, bool q8, uint32_t thread,

@@ -20,18 +20,14 @@ template <bool B32> __device__ void quantize(const struct sl_karg_quantize &a) {
     struct sl_quantized v;
     sl_quantize_group<B32>(a.x + row * a.n_in, a.n_in, g, lane, v);
     size_t group = row * n_groups + g;
+    if (!B32) {
+        sl_quantized_put(a.to, group, lane, v);
+        return;
+    }
     *(uint2 *)(a.to.q + group * 256 + lane * 8) = make_uint2(v.q[0], v.q[1]);
-    if (B32 && lane % 4 == 0) {
+    if (lane % 4 == 0) {
         a.to.d[group * 8 + lane / 4] = v.d;
         ((float *)a.to.sum)[group * 8 + lane / 4] = (float)v.sum;
-    }
-    if (!B32 && lane == 0)
-        a.to.d[group] = v.d;
-    if (!B32 && lane % 2 == 0) {
-        int high = (v.sum + 32) >> 6;
-        int8_t *to = (int8_t *)a.to.sum + group * 32 + lane / 2;
-        to[0] = (int8_t)high;
-        to[16] = (int8_t)(v.sum - 64 * high);
     }
 }
 extern "C" __global__ void __launch_bounds__(256)

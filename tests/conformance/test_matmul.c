@@ -11,12 +11,13 @@
 #include <string.h>
 
 #define MAX_TOK  130u
-#define MAX_N_IN 768u
+#define MAX_N_IN 4352u
 
 static const struct sl_device_limits limits = {.max_tok = MAX_TOK, .max_n_in = MAX_N_IN};
 
 struct matmul_case {
     struct sl_op_matmul op; /* pointers are the host's */
+    uint32_t shift;         /* bytes that weights lie behind an aligned address */
 };
 
 static size_t n_values(const struct sl_op_matmul *op) {
@@ -26,12 +27,22 @@ static size_t n_values(const struct sl_op_matmul *op) {
     return n;
 }
 
+/* `bytes` on the device, `shift` behind where it would put them. */
+static void *put_at(struct sl_device *d, const void *src, size_t bytes, uint32_t shift) {
+    uint8_t *all = conf_host(shift + bytes);
+    memset(all, 0, shift);
+    memcpy(all + shift, src, bytes);
+    return (uint8_t *)conf_put(d, all, shift + bytes) + shift;
+}
+
 static void run(struct sl_device *d, const void *ctx, void *out) {
-    struct sl_op_matmul op = ((const struct matmul_case *)ctx)->op;
+    const struct matmul_case *c = ctx;
+    struct sl_op_matmul op = c->op;
     op.x = conf_put(d, op.x, (size_t)op.n_tok * op.out[0].w.n_in * 4);
     for (uint32_t m = 0; m < op.n_w; m++) {
         struct sl_matmul_out *o = &op.out[m];
-        o->w.data = conf_put(d, o->w.data, sl_dtype_row_bytes(o->w.dtype, o->w.n_in) * o->w.n_out);
+        o->w.data =
+            put_at(d, o->w.data, sl_dtype_row_bytes(o->w.dtype, o->w.n_in) * o->w.n_out, c->shift);
         o->bias = o->bias ? conf_put(d, o->bias, (size_t)o->w.n_out * 4) : NULL;
         o->y = conf_put(d, o->add ? o->y : NULL, (size_t)op.n_tok * o->w.n_out * 4);
     }
@@ -77,7 +88,7 @@ static float tolerance(const struct sl_op_matmul *op) {
 static float *case_of(const char *what, const struct sl_op_matmul *op) {
     float *y = conf_host(n_values(op) * 4);
     conf_tolerance(tolerance(op));
-    conf_case(what, run, &(struct matmul_case){*op}, CONF_F32, n_values(op), y);
+    conf_case(what, run, &(struct matmul_case){*op, 0}, CONF_F32, n_values(op), y);
     return y;
 }
 
@@ -112,6 +123,32 @@ static void test_shapes(void) {
             case_of(what, &op);
         }
     }
+}
+
+/* What the tensor cores take for a few rows: whole tiles of output rows; from one block of 256 to
+ * more than all warps of a GPU's block take at once, more tiles than its blocks, weights at any
+ * address. */
+static void test_few_rows(void) {
+    static const uint32_t shapes[][4] = {{256, 48, 8, 0},     {768, 160, 3, 0}, {1280, 64, 5, 0},
+                                         {2048, 12800, 3, 0}, {2304, 80, 8, 0}, {4352, 32, 7, 0},
+                                         {768, 48, 4, 2},     {2304, 32, 6, 1}, {1024, 32, 8, 8},
+                                         {256, 40000, 3, 0},  {768, 16, 1, 3},  {2048, 16, 2, 14}};
+    static const enum sl_dtype types[] = {SL_DTYPE_Q4_K, SL_DTYPE_Q5_K, SL_DTYPE_Q6_K,
+                                          SL_DTYPE_Q8_0};
+    struct sl_rng rng = {8};
+    for (size_t t = 0; t < CONF_COUNT(types); t++)
+        for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
+            const uint32_t *s = shapes[i];
+            char what[96];
+            snprintf(what, sizeof what, "%s [%u, %u] x %u rows, %u bytes on",
+                     sl_dtype_name(types[t]), s[1], s[0], s[2], s[3]);
+            struct matmul_case c = {
+                one(&rng, types[t], WEIGHTS_PLAIN, CONF_PLAIN, s[0], s[1], s[2]), s[3]};
+            c.op.n_decode = s[2];
+            float *y = conf_host(n_values(&c.op) * 4);
+            conf_tolerance(0);
+            conf_case(what, run, &c, CONF_F32, n_values(&c.op), y);
+        }
 }
 
 static void test_adversarial(void) {
@@ -199,7 +236,7 @@ static void test_rows_apart(void) {
         float *all = case_of(sl_dtype_name(t), &op), row[19 * 4];
         for (uint32_t n = 1; n <= 4; n += 3)
             for (uint32_t r = 0; r + n <= n_tok; r += 5) {
-                struct matmul_case c = {op};
+                struct matmul_case c = {op, 0};
                 c.op.x += r * n_in;
                 c.op.n_tok = n;
                 c.op.n_decode = op.n_decode <= r ? 0 : op.n_decode - r < n ? op.n_decode - r : n;
@@ -316,6 +353,7 @@ static void test_embed(void) {
 int main(int argc, char **argv) {
     static const struct conf_test tests[] = {
         {"every type, odd shapes", test_shapes},
+        {"few rows", test_few_rows},
         {"adversarial blocks", test_adversarial},
         {"inputs that are zero, tiny, infinite, NaN", test_special_inputs},
         {"four weights together, bias, add", test_together},

@@ -10,9 +10,9 @@
 #include <string.h>
 
 static const struct sl_device_limits limits = {.max_tok = 70,
-                                               .max_n_in = 512,
+                                               .max_n_in = 2304,
                                                .max_pairs = 70 * 8,
-                                               .max_n_embd = 512,
+                                               .max_n_embd = 2304,
                                                .max_n_ff = 512,
                                                .max_expert = 64};
 
@@ -145,6 +145,10 @@ static const struct shape shapes[] = {
     {SL_DTYPE_F16, SL_DTYPE_BF16, SL_DTYPE_Q4_1, 3, 1, 3, 33, 64},
     {SL_DTYPE_Q6_K, SL_DTYPE_F32, SL_DTYPE_F16, 14, 2, 3, 256, 40},
     {SL_DTYPE_IQ4_XS, SL_DTYPE_Q5_K, SL_DTYPE_IQ4_NL, 2, 6, 6, 256, 288},
+    {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 6, 8, 20, 2304, 256},
+    {SL_DTYPE_Q5_K, SL_DTYPE_Q6_K, SL_DTYPE_Q4_K, 7, 6, 9, 1280, 512},
+    {SL_DTYPE_Q6_K, SL_DTYPE_Q6_K, SL_DTYPE_Q5_K, 32, 2, 3, 256,
+     256}, /* more than eight rows each */
 };
 
 static void test_shapes(void) {
