@@ -1,5 +1,5 @@
-/* From blocks of weights, as they lie in shared memory, to the matrix fragments that tensor cores take, and
- * the quantised input rows that they are multiplied with: mma_vec.cuh says what for. */
+/* From blocks of weights, as they lie in shared memory, to the matrix fragments that tensor cores
+ * take, and the quantised input rows that they are multiplied with: mma_vec.cuh says what for. */
 #ifndef SL_BACKENDS_KERNELS_MMA_FRAG_CUH
 #define SL_BACKENDS_KERNELS_MMA_FRAG_CUH
 

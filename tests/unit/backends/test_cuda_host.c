@@ -837,11 +837,21 @@ static void fused(void **state) {
     assert_string_equal(launched(d, &l),
                         "matvec_Q4_K matvec_Q6_K fused_qkv matvec_Q4_K fused_route "
                         "moe_vec_Q4_K moe_down_Q6_K");
-    /* More rows: norms are kernels of their own, the router's is not. */
+    /* More rows: norms are kernels of their own, the router's is not; tensor cores. */
     l = layer_ops(4);
     assert_string_equal(launched(d, &l),
-                        "rms_norm matvec_Q4_K matvec_Q6_K fused_qkv matvec_Q4_K fused_route "
-                        "moe_vec_Q4_K moe_down_Q6_K");
+                        "fused_norm_quantize matvec_mma_Q4_K matvec_mma_Q6_K fused_qkv quantize "
+                        "matvec_mma_Q4_K fused_route moe_mma_Q4_K moe_mma_Q6_K moe_combine");
+    /* Types that have no such kernels. */
+    for (int i = 0; i < 3; i++)
+        l.qkv.out[i].w.dtype = SL_DTYPE_Q8_0;
+    l.out.out[0].w.dtype = l.moe.down_dtype = SL_DTYPE_IQ4_XS;
+    assert_string_equal(launched(d, &l), "rms_norm matvec_Q8_0 fused_qkv matvec_IQ4_XS fused_route "
+                                         "moe_mma_Q4_K moe_down_IQ4_XS");
+    /* Rows that do not make whole tiles. */
+    l = layer_ops(4);
+    l.out.out[0].w.n_out--;
+    assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_Q4_K fused_route"));
     /* Prompt rows. */
     l = layer_ops(1);
     l.qkv.n_decode = l.out.n_decode = l.logits.n_decode = l.moe.n_decode = 0;
