@@ -94,7 +94,8 @@ static void take_cards(const struct sl_engine_config *config, const struct sl_de
                                    : config->vram_each[i] ? config->vram_each[i]
                                                           : memory;
         c->cards[i].bytes_per_s = caps->memory_bytes_per_s;
-        c->cards[i].stage_bytes = stage_bytes + sl_device_scratch_bytes(dev, limits);
+        c->cards[i].stage_bytes =
+            stage_bytes + sl_device_scratch_bytes(dev, limits) + caps->held_bytes;
     }
 }
 

@@ -231,6 +231,31 @@ static enum sl_status refuse_split(const struct planner *r, uint64_t least, stru
                    r->plans->n, (double)least / 0x1p20, (double)least / 0x1p20);
 }
 
+/* A budget for each card with which the plans fit, from one with which the bounds do. */
+static uint64_t proven_least(const struct planner *r, struct sl_stage_costs *costs,
+                             uint64_t least) {
+    struct planner trial = *r;
+    struct sl_split split;
+    struct sl_err why;
+    for (uint32_t i = 0; i < 2 * MAX_CHOICES; i++) {
+        uint64_t next = 0;
+        least = (least + 0xfffff) >> 20 << 20;
+        for (uint32_t k = 0; k < r->plans->n; k++)
+            trial.config.vram_each[k] = costs->cards[k].budget_bytes = least;
+        enum sl_status st =
+            sl_split_choose(&costs->model, costs->cards, r->plans->n, &split, &next);
+        if (st == SL_OK && cut(&trial, &split, &why) == SL_OK) {
+            if (plan_alone(&trial, &why) == SL_OK || !sl_stage_costs_raise(costs, r->plans))
+                return least;
+            continue;
+        }
+        if (st != SL_ERR_CONFIG)
+            return least;
+        least = next;
+    }
+    return least;
+}
+
 /* Divides the layers, and plans each stage with all of the host's memory that it can use. */
 static enum sl_status divide(const struct planner *r, const struct sl_split *given,
                              struct sl_err *err) {
@@ -244,7 +269,7 @@ static enum sl_status divide(const struct planner *r, const struct sl_split *giv
         if (!given->n)
             st = sl_split_choose(&costs.model, costs.cards, r->plans->n, &split, &least);
         if (st == SL_ERR_CONFIG)
-            st = refuse_split(r, (least + 0xfffff) >> 20 << 20, err);
+            st = refuse_split(r, proven_least(r, &costs, least), err);
         else if (st != SL_OK)
             st = sl_fail(err, st, "no memory for dividing the layers");
         if (st == SL_OK)
@@ -252,7 +277,8 @@ static enum sl_status divide(const struct planner *r, const struct sl_split *giv
         if (st != SL_OK)
             break;
         st = plan_alone(r, err);
-        if (st != SL_ERR_CONFIG || given->n || !sl_stage_costs_raise(&costs, r->plans))
+        if (st != SL_ERR_CONFIG || given->n || i + 1 == MAX_CHOICES ||
+            !sl_stage_costs_raise(&costs, r->plans))
             break;
         st = SL_OK;
     }

@@ -756,6 +756,7 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
     c->base.caps.told = s->config.told;
     c->base.caps.graphs = !s->config.no_graphs;
     c->base.caps.memory_bytes = c->memory_bytes;
+    c->base.caps.held_bytes = s->config.held_bytes;
     pthread_mutex_lock(&s->lock);
     s->n_open++;
     c->next = s->cards;

@@ -22,6 +22,7 @@ struct card_config {
     uint32_t n_threads;    /* of the CPU behind it; 0 = 2 */
     uint32_t n_cards;      /* that the source has, all alike; 0 = 1 */
     uint64_t memory_bytes; /* 0 = 1 TiB */
+    uint64_t held_bytes;   /* said to have been taken by opening it */
     bool eager_copies;     /* what UP and DOWN are given runs at once, while ops are late */
     bool integrated, no_graphs, no_placed;
     bool told; /* replays run at once, and the host sees what they copied: caps.told */

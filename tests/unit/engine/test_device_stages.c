@@ -138,6 +138,7 @@ static void budgets_are_kept(void **state) {
             struct sl_engine_config c = over(n, NULL);
             struct sl_stage_plans seen;
             c.n_vram = n > 1 ? n : 0;
+            source.config.held_bytes = sl_rng_below(&rng, 2) * 3 * MIB;
             for (uint32_t i = 0; i < n; i++)
                 c.vram_each[i] = MIB + sl_rng_below(&rng, 24 * MIB / n);
             c.vram_bytes = c.vram_each[0];
