@@ -1,0 +1,224 @@
+/* A model over several cards: what passes through the stages beside steps (KV pages that are known,
+ * heat, the map of experts, recorded routes), and requests that leave while steps are under way. */
+#include "tests/support/card.h"
+#include "tests/unit/engine/fixture.h"
+
+#include "common/metrics.h"
+#include "engine/engine_internal.h"
+#include "expert_cache/heat.h"
+
+#include <sys/stat.h>
+
+#define LAYERS  4u
+#define EXPERTS 6u
+#define N_RUNS  6u
+
+static struct test_model model;
+static struct card_source source;
+
+static int setup(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("qwen3moe");
+    c.n_layer = LAYERS;
+    open_model(&model, &c);
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    close_model(&model);
+    return 0;
+}
+
+static struct sl_engine_config over(const char *split, uint32_t n_cards) {
+    card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = n_cards});
+    return (struct sl_engine_config){.n_threads = 1,
+                                     .ctx_tokens = 400,
+                                     .parallel = 4,
+                                     .batch_tokens = 48,
+                                     .queue_max = 16,
+                                     .ram_bytes = (uint64_t)1 << 34,
+                                     .vram_bytes = (uint64_t)1 << 34,
+                                     .io = SL_EXPERTS_IO_PREAD,
+                                     .experts = SL_EXPERTS_STREAMED,
+                                     .device_source = &source.source,
+                                     .split = n_cards > 1 ? split : NULL};
+}
+
+static struct run *ask(struct sl_engine *e, uint32_t seed, uint32_t n_prompt, uint32_t n_answer) {
+    struct run *r = new_run(seed, n_prompt, model.model->hp.n_vocab, n_answer);
+    r->req.logprobs = r->req.ignore_eog = true;
+    submit(e, r);
+    return r;
+}
+
+static struct run *answer(struct sl_engine *e, uint32_t seed, uint32_t n_prompt) {
+    struct run *r = ask(e, seed, n_prompt, 20);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    return r;
+}
+
+/* Pages that are known are taken, from the cards and from the host, and the answer stays. */
+static void known_pages(void **state) {
+    (void)state;
+    struct sl_engine_config c = over("1,3", 2);
+    c.cache_ram_bytes = 4u << 20;
+    c.parallel = 1;
+    struct sl_engine *e = new_engine(&model, &c);
+    struct run *first = answer(e, 1, 200), *again = answer(e, 1, 200);
+    assert_true(again->result.n_cached >= 128);
+    assert_same_tokens(first, again);
+    free_run(again);
+    int64_t from_ram = sl_metric(prefix_ram_hit_tokens_total);
+    for (uint32_t i = 2; i < 6; i++) /* push it out of the cards' memory */
+        free_run(answer(e, i, 300));
+    again = answer(e, 1, 200);
+    assert_true(sl_metric(prefix_ram_hit_tokens_total) > from_ram);
+    assert_same_tokens(first, again);
+    free_run(again);
+    free_run(first);
+    sl_engine_destroy(&e);
+    assert_int_equal(source.stats.used_bytes, 0);
+}
+
+/* Whoever leaves in the middle of a step changes nothing for the others, and leaves no page. */
+static void leaving_in_flight(void **state) {
+    (void)state;
+    struct sl_engine_config c = over("1,1,2", 3);
+    struct sl_engine *e = new_engine(&model, &c);
+    struct run *want[N_RUNS];
+    for (uint32_t i = 0; i < N_RUNS; i++)
+        want[i] = answer(e, 50 + i, 30 + 40 * i);
+    for (uint32_t round = 0; round < 8; round++) {
+        struct run *run[N_RUNS], *gone[4];
+        for (uint32_t i = 0; i < N_RUNS; i++) {
+            run[i] = new_run(50 + i, 30 + 40 * i, model.model->hp.n_vocab, 20);
+            run[i]->req.logprobs = run[i]->req.ignore_eog = true;
+            run[i]->req.no_cache = round % 2;
+            submit(e, run[i]);
+            if (i < 4)
+                gone[i] = ask(e, 90 + 4 * round + i, 60 + 70 * i, 100);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            usleep(500 * round + 300 * i);
+            sl_engine_cancel(e, &gone[i]->req);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            wait_run(gone[i]);
+            assert_true(gone[i]->result.reason == SL_FINISH_CANCELED ||
+                        gone[i]->result.status == SL_OK);
+            free_run(gone[i]);
+        }
+        for (uint32_t i = 0; i < N_RUNS; i++) {
+            wait_run(run[i]);
+            assert_same_tokens(want[i], run[i]);
+            free_run(run[i]);
+        }
+    }
+    for (uint32_t i = 0; i < N_RUNS; i++)
+        free_run(want[i]);
+    assert_int_equal(sl_metric(kv_pages_used), 0);
+    struct run *late = ask(e, 7, 300, 90); /* destroy comes in the middle of it */
+    sl_engine_destroy(&e);
+    assert_int_equal(late->n_finish, 1);
+    free_run(late);
+    assert_int_equal(source.stats.used_bytes, 0);
+    assert_int_equal(source.n_open, 0);
+}
+
+/* One heat file, whatever the split; and the map shows the experts of all stages. */
+static void heat_and_map(void **state) {
+    (void)state;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/sluice-heat-%ld", (long)getpid());
+    unlink(path);
+    struct sl_engine_config c = over("1,3", 2);
+    c.heat_file = path;
+    struct sl_engine *e = new_engine(&model, &c);
+    free_run(answer(e, 3, 100));
+    uint8_t cells[LAYERS * EXPERTS];
+    uint32_t n_hot[2] = {0};
+    for (uint32_t tries = 0; tries < 400 && !(n_hot[0] && n_hot[1]); tries++, usleep(2000)) {
+        sl_engine_expert_cells(e, cells);
+        for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
+            n_hot[i >= EXPERTS] += sl_expert_cell_tier(cells[i]) == SL_TIER_DEVICE;
+    }
+    assert_true(n_hot[0] && n_hot[1]);
+    sl_engine_destroy(&e);
+
+    struct sl_heat_config shape = {LAYERS, EXPERTS, 2, sl_model_fingerprint(model.model)};
+    struct sl_heat *heat, *fresh;
+    uint8_t image[4096];
+    assert_true(sl_heat_image_bytes(&shape) <= sizeof image);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    size_t n = fread(image, 1, sizeof image, f);
+    fclose(f);
+    assert_ok(sl_heat_create(&shape, &heat, &test_err));
+    assert_ok(sl_heat_create(&shape, &fresh, &test_err));
+    assert_ok(sl_heat_import(heat, image, n, &test_err));
+    for (uint32_t l = 0; l < LAYERS; l++) { /* every layer has learned */
+        const float *p = sl_heat_layer(heat, l), *was = sl_heat_layer(fresh, l);
+        assert_true(memcmp(p, was, EXPERTS * sizeof *p) != 0);
+    }
+    sl_heat_destroy(&heat);
+    sl_heat_destroy(&fresh);
+
+    /* Another split begins with it, and one card too. */
+    for (uint32_t n_cards = 1; n_cards <= 4; n_cards += 3) {
+        c = over("1,1,1,1", n_cards);
+        c.heat_file = path;
+        e = new_engine(&model, &c);
+        for (uint32_t i = 0; i < e->n_stages; i++) {
+            const struct sl_heat *own = sl_fetch_heat(sl_stage_fetch(&e->stages[i]));
+            uint8_t again[4096];
+            if (n_cards == 1) {
+                sl_heat_export(own, again);
+                assert_memory_equal(again, image, n);
+            } else {
+                assert_int_equal(sl_heat_config(own)->n_layer, 1);
+            }
+        }
+        sl_engine_destroy(&e);
+    }
+    unlink(path);
+}
+
+static size_t record(const char *split, uint32_t n_cards, char *out, size_t size) {
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/sluice-routes-%ld", (long)getpid());
+    struct sl_engine_config c = over(split, n_cards);
+    c.record_routes = path;
+    struct sl_engine *e = new_engine(&model, &c);
+    free_run(answer(e, 3, 100));
+    sl_engine_destroy(&e);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    size_t n = fread(out, 1, size, f);
+    fclose(f);
+    unlink(path);
+    return n;
+}
+
+/* What is recorded is what one card records, to the byte. */
+static void recorded_routes(void **state) {
+    (void)state;
+    static char one[1 << 17], two[1 << 17];
+    size_t n = record(NULL, 1, one, sizeof one);
+    assert_true(n > 1000 && n < sizeof one);
+    assert_int_equal(record("3,1", 2, two, sizeof two), n);
+    assert_memory_equal(one, two, n);
+}
+
+int main(void) {
+    alarm(240); /* what hangs is a failure */
+    sl_log_set_level(SL_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_pages),
+        cmocka_unit_test(leaving_in_flight),
+        cmocka_unit_test(heat_and_map),
+        cmocka_unit_test(recorded_routes),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
