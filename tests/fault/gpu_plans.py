@@ -147,7 +147,10 @@ def main():
             options = ["--device", "cuda:0,1", "--split", split]
             code, p, err = t.plan(*options, "--vram", "2MiB")
             t.check(f"too little, split {split}", code == 1 and p and not p["fits"] and p["vram_least_bytes"] > 0, err or p)
-            least = f"{p['vram_least_bytes']}" if p else "0"
+            each = (p["vram_least_bytes"] // 2,) * 2 if p else (0,)
+            if split != "auto" and p:  # said for this split
+                each = re.search(r"for all of them: --vram (\d+MiB),(\d+MiB)", p["error"]).groups()
+            least = ",".join(str(v) for v in each)
             t.check("... and the least will do", t.plan(*options, "--vram", least)[0] == 0, least)
         code, text, err = t.plan("--device", "cuda:0,1", as_json=False)
         t.check("for people", code == 0 and "layers 0 to" in text and "on cuda:1:" in text and "the process" in text and
