@@ -319,8 +319,8 @@ enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struc
     st = sl_device_alloc(dev, w->layout.total_bytes, &w->alloc);
     if (st != SL_OK) {
         w->alloc = NULL;
-        st = sl_fail(err, st, "no memory for %.2f GiB of weights on %s",
-                     (double)w->layout.total_bytes / 0x1p30, dev->caps.name);
+        st = sl_fail(err, st, "no memory for %.1f MiB of weights on %s",
+                     (double)w->layout.total_bytes / 0x1p20, dev->caps.name);
         goto close_files;
     }
     w->slab = (char *)(uintptr_t)round_up((uintptr_t)w->alloc);
