@@ -315,7 +315,7 @@ static enum sl_status keep_group(struct sl_fetch *f, uint32_t n, bool hits, bool
 /* Computes the hits and the first of n held experts, *n of which are left then. */
 static enum sl_status run_group(struct sl_fetch *f, uint32_t *n, struct sl_op_moe *op) {
     struct sl_tiers *t = f->tiers;
-    uint32_t n_placed;
+    uint32_t n_placed = 0;
     memset(t->piece, 0, sizeof t->piece);
     SL_TIERS_TRY(place_group(f, *n, &n_placed));
     SL_TIERS_TRY(begin_copies(f));

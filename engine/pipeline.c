@@ -9,8 +9,9 @@
 
 /* A step that comes meanwhile waits at most so long while experts are read in the background. */
 #define BACKGROUND_NS 5000000
-/* Threads look so long for what comes next before they sleep. */
-#define LOOK_OUT_NS 1000000u
+/* Threads look so long for what comes next before they sleep: longer than the other stages take for
+ * a generated row, since waking up costs as much as the hand-over itself. */
+#define LOOK_OUT_NS 10000000u
 #define LOOKS       64u
 
 /* What waits for one stage, the first sent first. */
