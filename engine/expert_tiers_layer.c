@@ -239,10 +239,10 @@ static enum sl_status call(struct sl_fetch *f, const struct sl_tiers_piece *p, b
     struct sl_tiers *t = f->tiers;
     struct sl_placed_pair few[SL_MOE_MAX_PLACED];
     uint64_t start = sl_fetch_now(f);
+    if (p->up) /* of lost rows too: what has been copied counts as there when later ops have run */
+        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, p->up));
     if (!p->n_pairs)
         return SL_OK; /* the rows that needed them are lost */
-    if (p->up)
-        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, p->up));
     bool all = !placed && p->n_pairs == f->rows.n * f->layout->k;
     op->refs = NULL;
     op->device_refs = placed ? NULL : t->dev_args;

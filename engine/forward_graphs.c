@@ -148,7 +148,7 @@ enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struc
         if (st != SL_OK)
             return st;
         sl_forward_count_routes(f, to, s->n_rows, NULL, chosen);
-        sl_timeline_since(f->timeline, "layer", start, {"layer", to});
+        sl_timeline_since(f->timeline, "layer", start, {"layer", f->hp->first_layer + to});
         if (s->n_failed == s->n_rows) { /* nothing is left that anybody could use */
             *out_logits = NULL;
             return SL_OK;

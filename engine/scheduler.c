@@ -415,7 +415,7 @@ static void count_background(struct sl_engine *e) {
     sl_activity_take(&e->activity, 0, 0, 0, &found);
 }
 
-/* There is nothing to send. Under the lock, which is open while this waits or reads in the
+/* There is nothing to send. Under the lock, which is open while this waits, saves or reads in the
  * background. */
 static void wait_for_work(struct sl_engine *e) {
     uint64_t now = sl_now_ns(), due = UINT64_MAX;
@@ -423,7 +423,13 @@ static void wait_for_work(struct sl_engine *e) {
         due = e->idle_ns + HEAT_IDLE_NS;
         if (e->heat_saved_ns && e->heat_saved_ns + HEAT_GAP_NS > due)
             due = e->heat_saved_ns + HEAT_GAP_NS;
+        /* The lock is open, since a stage that has something to say takes it before it does its
+         * part of saving. */
+        pthread_mutex_unlock(&e->lock);
         due = keep_heat(e, now, due);
+        pthread_mutex_lock(&e->lock);
+        if (e->poked)
+            return;
     }
     if (e->next_deadline_ns < due)
         due = e->next_deadline_ns;

@@ -211,13 +211,44 @@ static void recorded_routes(void **state) {
     assert_memory_equal(one, two, n);
 }
 
+/* Longer than the scheduler waits, with nothing to do, before it has the heat saved. */
+static void be_slow(struct sl_passage *p, struct sl_stage *stage) {
+    (void)p;
+    if (stage->index == 0)
+        usleep(1400000);
+}
+
+/* The heat is saved when nothing runs, while a stage that has been at something else for long comes
+ * to its end: it says so before it does its part of saving. */
+static void heat_behind_a_slow_stage(void **state) {
+    (void)state;
+    char path[64];
+    struct stat st;
+    snprintf(path, sizeof path, "/tmp/sluice-heat-%ld", (long)getpid());
+    unlink(path);
+    struct sl_engine_config c = over("1,3", 2);
+    c.heat_file = path;
+    c.no_warm_up = true;
+    struct sl_engine *e = new_engine(&model, &c);
+    free_run(answer(e, 3, 20));
+    usleep(50000); /* for the stages' last reads */
+    struct sl_passage slow = {.at_stage = be_slow};
+    sl_pipeline_send(e->pipeline, &slow);
+    sl_pipeline_wait(e->pipeline, &slow);
+    for (uint32_t tries = 0; tries < 500 && stat(path, &st) != 0; tries++)
+        usleep(10000);
+    assert_int_equal(stat(path, &st), 0);
+    free_run(answer(e, 3, 20));
+    sl_engine_destroy(&e);
+    unlink(path);
+}
+
 int main(void) {
     alarm(240); /* what hangs is a failure */
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_pages),
-        cmocka_unit_test(leaving_in_flight),
-        cmocka_unit_test(heat_and_map),
+        cmocka_unit_test(known_pages),     cmocka_unit_test(leaving_in_flight),
+        cmocka_unit_test(heat_and_map),    cmocka_unit_test(heat_behind_a_slow_stage),
         cmocka_unit_test(recorded_routes),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
