@@ -32,6 +32,7 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
     if (st != SL_OK)
         return st;
     config->ram_bytes = out_plan->budget_bytes;
+    config->devices_told = true;
     uint64_t least_bytes = out_plan->least_bytes; /* with the least server */
     uint64_t used = out_plan->streaming ? out_plan->least_bytes : out_plan->total_bytes;
     uint64_t left = out_plan->budget_bytes > used ? out_plan->budget_bytes - used : 0;

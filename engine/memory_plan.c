@@ -344,13 +344,20 @@ static enum sl_status plan_all(const struct subject *s, struct sl_memory_plan *p
     return st;
 }
 
-static void add_stage_rows(struct sl_memory_plan *p, const struct sl_device *dev) {
+/* Of a slice: which of its weights are no layer's. */
+static const char *which_weights(const struct sl_model *m) {
+    static const char *const name[] = {"its layers", "its layers, embedding", "its layers, output",
+                                       "every layer, embedding, output"};
+    return name[sl_model_has_input(m) + 2 * sl_model_has_output(m)];
+}
+
+static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,
+                           const struct sl_device *dev) {
     const struct sl_engine_config *c = &p->config;
     enum sl_memory_kind there = p->apart ? SL_MEMORY_DEVICE : SL_MEMORY_HOST;
     uint64_t resident_experts = p->streaming ? 0 : p->expert_bytes;
     double experts = p->n_experts ? p->n_experts : 1;
-    add_row(p, "dense weights", there, p->weight_bytes - resident_experts,
-            "every layer, embedding, output");
+    add_row(p, "dense weights", there, p->weight_bytes - resident_experts, "%s", which_weights(m));
     add_row(p, "routed experts", there, resident_experts, "%u, all resident", p->n_experts);
     add_row(p, "device slots", there, p->device_slot_bytes, "%u for %u experts, %.0f %%",
             p->n_device_slots, p->n_experts, 100.0 * p->n_device_slots / experts);
@@ -469,7 +476,7 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
         out_plan->vram_least_bytes = p.vram_least_bytes;
         return st;
     }
-    add_stage_rows(&p, dev);
+    add_stage_rows(&p, slice, dev);
     add_process_rows(&p);
     describe_stage(hp, dev, &p);
     c->process_rows = NULL; /* borrowed for this call */

@@ -56,10 +56,11 @@ static enum sl_status parse_ordinals(const char *name, const char *list,
 }
 
 /* All that the driver shows, as far as there are layers for them. */
-static enum sl_status all_gpus(uint32_t most, struct sl_device_names *out, struct sl_err *err) {
+static enum sl_status all_gpus(uint32_t most, bool told, struct sl_device_names *out,
+                               struct sl_err *err) {
     uint32_t n = 0;
     enum sl_status st = sl_cuda_probe(NULL, NULL, 0, &n, err);
-    if (n > most)
+    if (n > most && !told)
         sl_warn("%u GPUs are there: the model's layers are divided over the first %u", n, most);
     for (; st == SL_OK && out->n < n && out->n < most; out->n++)
         out->ordinal[out->n] = out->n;
@@ -90,7 +91,7 @@ enum sl_status sl_device_names(const struct sl_engine_config *config, uint32_t n
     } else if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0) {
         names.n = 1;
     } else if (strcmp(name, "cuda:all") == 0) {
-        st = all_gpus(most, &names, err);
+        st = all_gpus(most, config->devices_told, &names, err);
     } else if (strcmp(name, "cuda") == 0) {
         names.n = n_split ? n_split : 1;
         for (uint32_t i = 0; i < names.n; i++)
@@ -164,16 +165,17 @@ static enum sl_status free_vram(const struct sl_engine_config *config, struct sl
         return sl_fail(err, st, "%s does not say how much memory is free: %s", dev->caps.name,
                        sl_status_text(st));
     if (given) {
-        if (free_bytes && given > free_bytes / sharers)
+        if (!config->devices_told && free_bytes && given > free_bytes / sharers)
             sl_warn("%s: %.0f MiB are free of the %.0f that --vram allows", dev->caps.name,
                     (double)(free_bytes / sharers) / 0x1p20, (double)given / 0x1p20);
     } else if (total_bytes) {
         *in_out_bytes = free_bytes > reserve + sharers ? (free_bytes - reserve) / sharers : 1;
         *in_out_bytes += dev->caps.held_bytes; /* planned, and not free any more */
-        sl_info("memory: %s has %.1f of %.1f MiB free, %.1f MiB of them stay free "
-                "(--vram-reserve-mib), so its budget is %.1f MiB (--vram sets it)",
-                dev->caps.name, (double)free_bytes / 0x1p20, (double)total_bytes / 0x1p20,
-                (double)reserve / 0x1p20, (double)*in_out_bytes / 0x1p20);
+        if (!config->devices_told)
+            sl_info("memory: %s has %.1f of %.1f MiB free, %.1f MiB of them stay free "
+                    "(--vram-reserve-mib), so its budget is %.1f MiB (--vram sets it)",
+                    dev->caps.name, (double)free_bytes / 0x1p20, (double)total_bytes / 0x1p20,
+                    (double)reserve / 0x1p20, (double)*in_out_bytes / 0x1p20);
     }
     return SL_OK; /* 0: it does not know */
 }
@@ -229,7 +231,7 @@ static enum sl_status find_budgets(const struct sl_engine_config *config,
                            dev[apart(dev[i]) ? i : 0]->caps.name,
                            dev[apart(dev[i]) ? 0 : i]->caps.name);
         if (!apart(dev[i])) {
-            if (*vram)
+            if (*vram && !config->devices_told)
                 sl_warn("%s computes in the host's memory: --vram is not used", dev[i]->caps.name);
             *vram = 0;
             continue;

@@ -364,6 +364,19 @@ static enum sl_status open_and_plan(const struct sl_model *model,
     return st;
 }
 
+/* Whoever has a GPU, or gave a budget for one, should see that it is not used, and why. */
+static void tell_cpu(const struct sl_engine_config *config, enum sl_status st,
+                     const struct sl_err *why) {
+    bool given = config->n_vram || config->vram_bytes;
+    if (config->devices_told)
+        return;
+    if (given || st != SL_ERR_UNSUPPORTED) /* that is: no driver, or no GPU for us */
+        sl_warn("computing on the CPU%s (--device sets it): %s",
+                given ? ", --vram is not used" : "", why->text);
+    else
+        sl_info("computing on the CPU (--device sets it): %s", why->text);
+}
+
 /* A GPU, where there is one that the model fits, else the CPU. */
 static enum sl_status open_any(const struct sl_model *model, const struct sl_engine_config *config,
                                const struct sl_split *split, struct sl_stage_plans *out_plans,
@@ -372,12 +385,14 @@ static enum sl_status open_any(const struct sl_model *model, const struct sl_eng
     struct sl_err why;
     if (!config->cpu_isa || !*config->cpu_isa) {
         c.device = "cuda";
-        if (open_and_plan(model, &c, split, out_plans, &why) == SL_OK) {
+        enum sl_status st = open_and_plan(model, &c, split, out_plans, &why);
+        if (st == SL_OK && !c.devices_told)
             sl_info("computing on %s: it was found and the model fits (--device sets it)",
                     out_plans->at[0].dev->caps.name);
+        if (st == SL_OK)
             return SL_OK;
-        }
-        sl_info("computing on the CPU (--device sets it): %s", why.text);
+        tell_cpu(config, st, &why);
+        c.vram_bytes = c.n_vram = 0;
     }
     out_plans->whole.least_bytes = out_plans->whole.vram_least_bytes = 0;
     c.device = "cpu";

@@ -155,6 +155,13 @@ def main():
         code, text, err = t.plan("--device", "cuda:0,1", as_json=False)
         t.check("for people", code == 0 and "layers 0 to" in text and "on cuda:1:" in text and "the process" in text and
                 "--vram " in text and "2 x Fake GPU" not in text and "keep all devices busy" in text, text + err)
+        t.check("... each with the weights it has", "its layers, embedding\n" in text and "its layers, output\n" in text and
+                "every layer" not in text, text)
+        code, text, err = t.plan("--vram", "1M", as_json=False)
+        t.check("no GPU that fits: on the CPU, and why, said once", code == 0 and err.count("\n") == 1 and
+                "computing on the CPU, --vram is not used" in err and "budget of 1.0 MiB of the device's" in err, err)
+        code, text, err = t.plan("--device", "cuda:0,1", "--vram", "2G", as_json=False)
+        t.check("more than is free, said once of each", code == 0 and err.count("that --vram allows") == 2, err)
         # The kernels do nothing here, so answers say nothing; threads, copies and waits are the real ones.
         t.runs("two GPUs run", ["--device", "cuda:0,1"])
         t.serves("four GPUs serve", ["--device", "cuda:all"])
