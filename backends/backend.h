@@ -322,6 +322,11 @@ struct sl_device {
     bool recording;                 /* the front's: between record and recorded */
 };
 
+/* Has it memory of its own, which the host reaches over a link? */
+static inline bool sl_device_is_apart(const struct sl_device *d) {
+    return !d->caps.host_visible && !d->caps.integrated;
+}
+
 /* Closes and nulls *d; NULL is fine. */
 void sl_device_close(struct sl_device **d);
 enum sl_status sl_device_configure(struct sl_device *d, const struct sl_device_limits *limits,

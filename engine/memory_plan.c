@@ -463,7 +463,7 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
         .max_head_dim = max_u32(hp->head_dim_k, hp->head_dim_v),
     };
     p.reads_back = dev && !dev->caps.host_visible;
-    p.apart = dev && !dev->caps.host_visible && !dev->caps.integrated;
+    p.apart = dev && sl_device_is_apart(dev);
     uint64_t memory = dev ? dev->caps.memory_bytes : 0;
     p.budget_bytes = c->ram_bytes ? c->ram_bytes : memory && !p.apart ? memory : UINT64_MAX;
     p.vram_budget_bytes = !p.apart        ? 0

@@ -208,10 +208,6 @@ static uint32_t sharers_of(const struct sl_device_names *names, uint32_t i) {
     return n;
 }
 
-static bool apart(const struct sl_device *d) {
-    return !d->caps.host_visible && !d->caps.integrated;
-}
-
 /* The budgets of devices that are open. */
 static enum sl_status find_budgets(const struct sl_engine_config *config,
                                    const struct sl_device_names *names,
@@ -224,13 +220,13 @@ static enum sl_status find_budgets(const struct sl_engine_config *config,
         *vram = config->n_vram > 1    ? config->vram_each[i]
                 : config->n_vram == 1 ? config->vram_each[0]
                                       : config->vram_bytes;
-        if (apart(dev[i]) != apart(dev[0]))
+        if (sl_device_is_apart(dev[i]) != sl_device_is_apart(dev[0]))
             return sl_fail(err, SL_ERR_UNSUPPORTED,
                            "%s has memory of its own and %s has not: layers are divided over "
                            "devices of one kind",
-                           dev[apart(dev[i]) ? i : 0]->caps.name,
-                           dev[apart(dev[i]) ? 0 : i]->caps.name);
-        if (!apart(dev[i])) {
+                           dev[sl_device_is_apart(dev[i]) ? i : 0]->caps.name,
+                           dev[sl_device_is_apart(dev[i]) ? 0 : i]->caps.name);
+        if (!sl_device_is_apart(dev[i])) {
             if (*vram && !config->devices_told)
                 sl_warn("%s computes in the host's memory: --vram is not used", dev[i]->caps.name);
             *vram = 0;

@@ -88,11 +88,10 @@ static void take_cards(const struct sl_engine_config *config, const struct sl_de
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_device *dev = plans->at[i].dev;
         const struct sl_device_caps *caps = &dev->caps;
-        bool apart = !caps->host_visible && !caps->integrated;
         uint64_t memory = caps->memory_bytes ? caps->memory_bytes : UINT64_MAX;
-        c->cards[i].budget_bytes = !apart                 ? UINT64_MAX
-                                   : config->vram_each[i] ? config->vram_each[i]
-                                                          : memory;
+        c->cards[i].budget_bytes = !sl_device_is_apart(dev) ? UINT64_MAX
+                                   : config->vram_each[i]   ? config->vram_each[i]
+                                                            : memory;
         c->cards[i].bytes_per_s = caps->memory_bytes_per_s;
         c->cards[i].stage_bytes =
             stage_bytes + sl_device_scratch_bytes(dev, limits) + caps->held_bytes;
