@@ -448,9 +448,10 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     if (st != SL_OK)
         return st;
 
-    /* Scoring asks for every position's logits, 16 at a time; generation for one per session. */
+    /* Generation asks for one row's logits per session. */
     if (sl_model_has_output(slice))
-        p.n_logit_rows = max_u32(c->parallel, c->batch_tokens < 16 ? c->batch_tokens : 16);
+        p.n_logit_rows =
+            max_u32(c->parallel, c->batch_tokens < SL_SCORE_ROWS ? c->batch_tokens : SL_SCORE_ROWS);
     uint32_t n_ff = max_u32(hp->n_ff, max_u32(hp->n_ff_expert, hp->n_ff_shared));
     p.limits = (struct sl_device_limits){
         .max_tok = c->batch_tokens,

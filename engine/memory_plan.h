@@ -22,6 +22,9 @@ struct sl_plan_stage {
     uint64_t ram_bytes;                                             /* of the host, for it */
 };
 
+/* Scoring asks for every position's logits: of so many rows at a time, however few sessions. */
+#define SL_SCORE_ROWS 16u
+
 struct sl_memory_plan {
     /* The configuration with every 0 replaced by what it stands for. */
     struct sl_engine_config config;

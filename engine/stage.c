@@ -158,10 +158,10 @@ enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_m
     uint32_t *tables = calloc(sl_step_elems(c->batch_tokens, plan->n_logit_rows), sizeof *tables);
     l->step = sl_step_lay(tables, c->batch_tokens);
     l->step.lane = index;
-    l->failed = l->step.failed = calloc(c->batch_tokens, 1);
+    l->step.failed = calloc(c->batch_tokens, 1);
     l->shares = calloc(c->parallel, sizeof *l->shares);
     enum sl_status st = sl_page_table_init(&l->pages, c->parallel, plan->session_pages);
-    if (st == SL_OK && tables && l->failed && l->shares)
+    if (st == SL_OK && tables && l->step.failed && l->shares)
         return SL_OK;
     sl_lane_release(l);
     return SL_ERR_NOMEM;
@@ -169,7 +169,7 @@ enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_m
 
 void sl_lane_release(struct sl_lane *l) {
     free(l->step.tables);
-    free(l->failed);
+    free(l->step.failed);
     free(l->shares);
     sl_page_table_release(&l->pages);
     memset(l, 0, sizeof *l);
@@ -177,7 +177,9 @@ void sl_lane_release(struct sl_lane *l) {
 
 uint64_t sl_lanes_bytes(const struct sl_memory_plan *plan) {
     const struct sl_engine_config *c = &plan->config;
-    uint32_t n = sl_plan_lanes(plan), most_out = c->parallel > 16 ? c->parallel : 16;
+    uint32_t n = sl_plan_lanes(plan);
+    /* n_logit_rows at most, which plan may not have: it need not be the last stage's. */
+    uint32_t most_out = c->parallel > SL_SCORE_ROWS ? c->parallel : SL_SCORE_ROWS;
     uint64_t pages = sl_page_table_bytes(c->parallel, plan->session_pages);
     uint64_t lane = sizeof(struct sl_lane) +
                     sl_step_elems(c->batch_tokens, most_out) * sizeof(uint32_t) + c->batch_tokens +

@@ -79,10 +79,9 @@ struct sl_lane_abort {
 
 /* A step on its way through the stages, with tables of its own. */
 struct sl_lane {
-    struct sl_passage passage; /* first */
-    struct sl_step step;
+    struct sl_passage passage;  /* first */
+    struct sl_step step;        /* with its tables and failed */
     struct sl_page_table pages; /* changes that come with it */
-    uint8_t *failed;            /* step.failed */
     const struct sl_abort *abort;
     /* Set on the way. */
     enum sl_status status;
