@@ -198,7 +198,7 @@ uint64_t sl_gen_memory_bytes(struct sl_gen *g) {
                            : g->keeps_parts ? tokens * 3 * sizeof(struct sl_logprob_entry)
                                             : STREAM_LOGPROBS_BYTES;
         if (g->keeps_parts) /* else what is shown goes at once */
-            n += tokens * (g->params.stream ? 32 : 16);
+            n += c->text_room * sl_gen_text_cost(g);
         n += c->split_room + c->logprobs_room;
     }
     if (g->automaton) {

@@ -112,11 +112,16 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api, struct sl_
                              struct sl_ids *prompts, char **echo, uint32_t n_prompts);
 void sl_gen_destroy(struct sl_gen *g);
 /* What it is expected to hold until its client has read the answer, and tells the choices how much
- * that is for each. Text counts 16 bytes a token: some four for the text, and its JSON beside it
- * while it is made. A grammar counts with its automaton, as half of the room for answers at most.
- * What comes to more (long tokens, log-probabilities of text that is held back) is added as it
- * grows (gen_text.c), and ends the answer with 503 when there is no room for it. */
+ * that is for each. Text counts four bytes a token, times sl_gen_text_cost. A grammar counts with
+ * its automaton, as half of the room for answers at most. What comes to more (long tokens,
+ * log-probabilities of text that is held back) is added as it grows (gen_text.c), and ends the
+ * answer with 503 when there is no room for it. */
 uint64_t sl_gen_memory_bytes(struct sl_gen *g);
+/* Bytes that are held for each byte of an answer's text that is kept: the text and its JSON, which
+ * grows by doubling; a stream's last event has all of it again. */
+static inline uint32_t sl_gen_text_cost(const struct sl_gen *g) {
+    return g->params.stream ? 8 : 4;
+}
 
 /* Hands the choices to the engine. False: ex->error is set; those already handed over are
  * canceled. The caller holds a reference to the exchange. */

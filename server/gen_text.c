@@ -20,7 +20,8 @@ static void choice_fail(struct sl_choice *c, enum sl_status st, const struct sl_
 
 /* --------------------------------------------------------------------------- tokens to text */
 
-/* More is held than was counted for: in steps, so that few tokens do this. */
+/* More is needed than the room that was counted, each byte of which holds `cost` bytes: in steps,
+ * so that few tokens do this. False: the server has no room, and the choice ends. */
 static bool hold_more(struct sl_choice *c, uint64_t needed, uint64_t *room, uint32_t cost) {
     if (needed <= *room)
         return true;
@@ -104,7 +105,7 @@ static bool count_text(struct sl_choice *c, struct sl_str text) {
         c->text_chars += (b & 0xc0) != 0x80;
         c->text_json += b == '"' || b == '\\' || b == '\n' || b == '\t' ? 2 : b < 0x20 ? 6 : 1;
     }
-    return !g->keeps_parts || hold_more(c, c->text_json, &c->text_room, g->params.stream ? 8 : 4);
+    return !g->keeps_parts || hold_more(c, c->text_json, &c->text_room, sl_gen_text_cost(g));
 }
 
 static void choice_stop(struct sl_choice *c) {
