@@ -11,10 +11,6 @@
                              const struct sl_jargv *all)
 #define UNUSED (void)rt, (void)self, (void)arg, (void)all
 
-static bool given(struct sl_jv v) {
-    return v.type != SL_J_MISSING;
-}
-
 /* The arguments of a method that takes them by position alone. */
 static void count_args(struct sl_jrt *rt, const struct sl_jargv *all, const char *method,
                        uint32_t least, uint32_t most) {
@@ -38,8 +34,8 @@ METHOD(list_count) {
 METHOD(list_index) {
     UNUSED;
     int64_t n = sl_j_length(rt, self), i = 0;
-    int64_t start = given(arg[1]) ? sl_j_need_int(rt, arg[1], "start") : 0;
-    int64_t stop = given(arg[2]) ? sl_j_need_int(rt, arg[2], "stop") : n;
+    int64_t start = sl_j_given(arg[1]) ? sl_j_need_int(rt, arg[1], "start") : 0;
+    int64_t stop = sl_j_given(arg[2]) ? sl_j_need_int(rt, arg[2], "stop") : n;
     struct sl_jv v;
     start = start < 0 ? (start < -n ? 0 : start + n) : start;
     stop = stop < 0 ? (stop < -n ? 0 : stop + n) : stop;
@@ -231,7 +227,7 @@ METHOD(dict_items) {
 METHOD(dict_get) {
     UNUSED;
     struct sl_jv *p = sl_j_dict_get(rt, self.d, arg[0]);
-    return p ? *p : given(arg[1]) ? arg[1] : sl_j_none();
+    return p ? *p : sl_j_given(arg[1]) ? arg[1] : sl_j_none();
 }
 
 METHOD(dict_copy) {

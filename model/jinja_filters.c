@@ -14,12 +14,8 @@
                              const struct sl_jargv *all)
 #define UNUSED (void)rt, (void)v, (void)arg, (void)all
 
-static bool given(struct sl_jv v) {
-    return v.type != SL_J_MISSING;
-}
-
 static bool flag(struct sl_jrt *rt, struct sl_jv v) {
-    return given(v) && sl_j_truth(rt, v);
+    return sl_j_given(v) && sl_j_truth(rt, v);
 }
 
 static const struct sl_jstr *need_str(struct sl_jrt *rt, struct sl_jv v) {
@@ -83,14 +79,14 @@ FILTER(f_title) {
 FILTER(f_trim) {
     UNUSED;
     const struct sl_jstr *chars =
-        given(arg[0]) && arg[0].type != SL_J_NONE ? need_str(rt, arg[0]) : NULL;
+        sl_j_given(arg[0]) && arg[0].type != SL_J_NONE ? need_str(rt, arg[0]) : NULL;
     return sl_j_strip(rt, sl_j_to_str(rt, v), 'b', chars);
 }
 
 FILTER(f_replace) {
     UNUSED;
     int64_t count =
-        given(arg[2]) && arg[2].type != SL_J_NONE ? sl_j_need_int(rt, arg[2], "count") : -1;
+        sl_j_given(arg[2]) && arg[2].type != SL_J_NONE ? sl_j_need_int(rt, arg[2], "count") : -1;
     struct sl_jstr s = *sl_j_to_str(rt, v);
     s.markup = false;
     return sl_j_replace(rt, &s, sl_j_to_str(rt, arg[0]), sl_j_to_str(rt, arg[1]), count);
@@ -122,19 +118,19 @@ FILTER(f_forceescape) {
 FILTER(f_center) {
     UNUSED;
     static const struct sl_jstr space = {.p = " ", .len = 1, .chars = 1};
-    return sl_j_pad(rt, sl_j_to_str(rt, v), given(arg[0]) ? sl_j_need_int(rt, arg[0], "width") : 80,
-                    'c', &space);
+    return sl_j_pad(rt, sl_j_to_str(rt, v),
+                    sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "width") : 80, 'c', &space);
 }
 
 FILTER(f_indent) {
     UNUSED;
     const struct sl_jstr *s = need_str(rt, v), *by;
     struct sl_jout o = {0};
-    if (given(arg[0]) && arg[0].type == SL_J_STR)
+    if (sl_j_given(arg[0]) && arg[0].type == SL_J_STR)
         by = arg[0].s;
     else
         by = sl_j_binary(rt, '*', sl_j_cstr(rt, " "),
-                         sl_j_int(given(arg[0]) ? sl_j_need_int(rt, arg[0], "width") : 4))
+                         sl_j_int(sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "width") : 4))
                  .s;
     bool blank = flag(rt, arg[2]);
     if (flag(rt, arg[1]))
@@ -157,10 +153,11 @@ FILTER(f_indent) {
 FILTER(f_truncate) {
     UNUSED;
     static const struct sl_jstr dots = {.p = "...", .len = 3, .chars = 3};
-    const struct sl_jstr *s = need_str(rt, v), *end = given(arg[2]) ? need_str(rt, arg[2]) : &dots;
-    int64_t length = given(arg[0]) ? sl_j_need_int(rt, arg[0], "length") : 255;
+    const struct sl_jstr *s = need_str(rt, v),
+                         *end = sl_j_given(arg[2]) ? need_str(rt, arg[2]) : &dots;
+    int64_t length = sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "length") : 255;
     int64_t leeway =
-        given(arg[3]) && arg[3].type != SL_J_NONE ? sl_j_need_int(rt, arg[3], "leeway") : 5;
+        sl_j_given(arg[3]) && arg[3].type != SL_J_NONE ? sl_j_need_int(rt, arg[3], "leeway") : 5;
     int64_t n = (int64_t)sl_j_chars(s), n_end = (int64_t)sl_j_chars(end);
     if (length < n_end || leeway < 0)
         sl_j_fail(rt, "truncate wants a length of at least %lld and a leeway of at least 0",
@@ -312,7 +309,7 @@ FILTER(f_xmlattr) {
         for (size_t c = 0; c < k->len; c++)
             if (!k->p[c] || strchr(" \t\n\r\f\v/>=", k->p[c]))
                 sl_j_fail(rt, "invalid character in an attribute name");
-        if (o.len || !given(arg[0]) || sl_j_truth(rt, arg[0]))
+        if (o.len || !sl_j_given(arg[0]) || sl_j_truth(rt, arg[0]))
             sl_j_put_char(rt, &o, ' ');
         sl_j_put_str(rt, &o, sl_j_escape(rt, key));
         sl_j_puts(rt, &o, "=\"");
@@ -367,8 +364,8 @@ static struct sl_jv truncated(struct sl_jrt *rt, double f) {
 
 FILTER(f_int) {
     UNUSED;
-    struct sl_jv fallback = given(arg[0]) ? arg[0] : sl_j_int(0);
-    int64_t i, base = given(arg[1]) ? sl_j_need_int(rt, arg[1], "base") : 10;
+    struct sl_jv fallback = sl_j_given(arg[0]) ? arg[0] : sl_j_int(0);
+    int64_t i, base = sl_j_given(arg[1]) ? sl_j_need_int(rt, arg[1], "base") : 10;
     double f;
     bool over;
     switch (v.type) {
@@ -395,7 +392,7 @@ FILTER(f_int) {
 
 FILTER(f_float) {
     UNUSED;
-    struct sl_jv fallback = given(arg[0]) ? arg[0] : sl_j_float(0);
+    struct sl_jv fallback = sl_j_given(arg[0]) ? arg[0] : sl_j_float(0);
     double f;
     if (v.type == SL_J_UNDEF)
         sl_j_undef_fail(rt, v);
@@ -452,9 +449,9 @@ static struct sl_jv round_int(struct sl_jrt *rt, int64_t i, int64_t digits) {
 
 FILTER(f_round) {
     UNUSED;
-    int64_t digits = given(arg[0]) ? sl_j_need_int(rt, arg[0], "precision") : 0, i;
+    int64_t digits = sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "precision") : 0, i;
     const char *method = "common";
-    if (given(arg[1])) {
+    if (sl_j_given(arg[1])) {
         const struct sl_jstr *m = need_str(rt, arg[1]);
         method = sl_j_str_is(m, "ceil")     ? "ceil"
                  : sl_j_str_is(m, "floor")  ? "floor"

@@ -11,12 +11,8 @@
                              const struct sl_jargv *all)
 #define UNUSED (void)rt, (void)v, (void)arg, (void)all
 
-static bool given(struct sl_jv v) {
-    return v.type != SL_J_MISSING;
-}
-
 static bool flag(struct sl_jrt *rt, struct sl_jv v) {
-    return given(v) && sl_j_truth(rt, v);
+    return sl_j_given(v) && sl_j_truth(rt, v);
 }
 
 /* ---- attribute paths: "a.b.0", several of them with commas ---- */
@@ -29,7 +25,7 @@ struct path {
 
 static struct path path_of(struct sl_jrt *rt, struct sl_jv attribute, struct sl_jv fallback) {
     struct path p = {.fallback = fallback};
-    if (!given(attribute) || attribute.type == SL_J_NONE)
+    if (!sl_j_given(attribute) || attribute.type == SL_J_NONE)
         return p;
     if (attribute.type != SL_J_STR) {
         p.part = sl_j_alloc(rt, sizeof *p.part);
@@ -55,7 +51,7 @@ static struct path path_of(struct sl_jrt *rt, struct sl_jv attribute, struct sl_
 static struct sl_jv follow(struct sl_jrt *rt, const struct path *p, struct sl_jv v) {
     for (size_t i = 0; i < p->n; i++) {
         v = sl_j_getitem(rt, v, p->part[i]);
-        if (v.type == SL_J_UNDEF && given(p->fallback) && p->fallback.type != SL_J_NONE)
+        if (v.type == SL_J_UNDEF && sl_j_given(p->fallback) && p->fallback.type != SL_J_NONE)
             v = p->fallback;
     }
     return v;
@@ -129,7 +125,7 @@ FILTER(f_map) {
         else
             other = true;
     }
-    if (!all->n_pos && given(attribute)) {
+    if (!all->n_pos && sl_j_given(attribute)) {
         if (other)
             return failing(rt, "map got an unexpected keyword argument");
         s->path = path_of(rt, attribute, fallback);
@@ -241,7 +237,7 @@ FILTER(f_sort) {
     bool sensitive = flag(rt, arg[1]);
     struct path one = {0}, *paths = &one;
     size_t n_paths = 1;
-    if (given(arg[2]) && arg[2].type == SL_J_STR) {
+    if (sl_j_given(arg[2]) && arg[2].type == SL_J_STR) {
         const struct sl_jfunc *split = sl_j_find_func(sl_j_str_methods, "split", 5);
         struct sl_jv sep[2] = {sl_j_cstr(rt, ","), sl_j_missing()};
         struct sl_jv names = split->fn(rt, arg[2], sep, NULL);
@@ -266,7 +262,7 @@ FILTER(f_sort) {
 FILTER(f_dictsort) {
     UNUSED;
     bool by_value = false, sensitive = flag(rt, arg[0]);
-    if (given(arg[1])) {
+    if (sl_j_given(arg[1])) {
         if (arg[1].type != SL_J_STR ||
             (!sl_j_str_is(arg[1].s, "key") && !sl_j_str_is(arg[1].s, "value")))
             sl_j_fail(rt, "dictsort sorts by \"key\" or \"value\"");
@@ -418,7 +414,7 @@ FILTER(f_reverse) {
 FILTER(f_join) {
     UNUSED;
     struct path path = path_of(rt, arg[1], sl_j_missing());
-    const struct sl_jstr *sep = given(arg[0]) ? sl_j_to_str(rt, arg[0]) : NULL;
+    const struct sl_jstr *sep = sl_j_given(arg[0]) ? sl_j_to_str(rt, arg[0]) : NULL;
     struct sl_jout o = {0};
     struct sl_jv item;
     bool first = true;
@@ -433,14 +429,14 @@ FILTER(f_join) {
 FILTER(f_default) {
     UNUSED;
     if (v.type == SL_J_UNDEF || (flag(rt, arg[1]) && !sl_j_truth(rt, v)))
-        return given(arg[0]) ? arg[0] : sl_j_cstr(rt, "");
+        return sl_j_given(arg[0]) ? arg[0] : sl_j_cstr(rt, "");
     return v;
 }
 
 FILTER(f_sum) {
     UNUSED;
     struct path path = path_of(rt, arg[0], sl_j_missing());
-    struct sl_jv sum = given(arg[1]) ? arg[1] : sl_j_int(0), item;
+    struct sl_jv sum = sl_j_given(arg[1]) ? arg[1] : sl_j_int(0), item;
     if (sum.type == SL_J_STR)
         sl_j_fail(rt, "strings cannot be summed, use join");
     for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item);)
@@ -460,7 +456,7 @@ FILTER(f_batch) {
         sl_j_list_push(rt, row.l, item);
     }
     if (row.l->n) {
-        bool fill = given(arg[1]) && arg[1].type != SL_J_NONE;
+        bool fill = sl_j_given(arg[1]) && arg[1].type != SL_J_NONE;
         while (fill && (int64_t)row.l->n < n) {
             sl_j_work(rt, 1);
             sl_j_list_push(rt, row.l, arg[1]);
@@ -483,7 +479,7 @@ FILTER(f_slice) {
         sl_j_work(rt, 1);
         for (int64_t k = 0; k < take; k++)
             sl_j_list_push(rt, part.l, in.l->v[at++]);
-        if (given(arg[1]) && arg[1].type != SL_J_NONE && i >= n % slices)
+        if (sl_j_given(arg[1]) && arg[1].type != SL_J_NONE && i >= n % slices)
             sl_j_list_push(rt, part.l, arg[1]);
         sl_j_list_push(rt, out.l, part);
     }

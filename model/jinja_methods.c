@@ -20,10 +20,6 @@ static const struct sl_jstr *need_str(struct sl_jrt *rt, struct sl_jv v) {
     return v.s;
 }
 
-static bool given(struct sl_jv v) {
-    return v.type != SL_J_MISSING;
-}
-
 /* ---- strings ---- */
 
 #define CASE_METHOD(name, kind)                                                                    \
@@ -41,7 +37,7 @@ CASE_METHOD(str_swapcase, 's')
     METHOD(name) {                                                                                 \
         UNUSED;                                                                                    \
         const struct sl_jstr *chars =                                                              \
-            given(arg[0]) && arg[0].type != SL_J_NONE ? need_str(rt, arg[0]) : NULL;               \
+            sl_j_given(arg[0]) && arg[0].type != SL_J_NONE ? need_str(rt, arg[0]) : NULL;          \
         return sl_j_strip(rt, self.s, side, chars);                                                \
     }
 STRIP_METHOD(str_strip, 'b')
@@ -130,10 +126,10 @@ static const char *find_last(struct sl_jrt *rt, const char *begin, const char *e
 }
 
 static struct sl_jv split(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, bool right) {
-    int64_t max = given(arg[1]) ? sl_j_need_int(rt, arg[1], "maxsplit") : -1;
+    int64_t max = sl_j_given(arg[1]) ? sl_j_need_int(rt, arg[1], "maxsplit") : -1;
     if (max < 0)
         max = INT64_MAX;
-    if (!given(arg[0]) || arg[0].type == SL_J_NONE)
+    if (!sl_j_given(arg[0]) || arg[0].type == SL_J_NONE)
         return right ? rsplit_spaces(rt, self.s, max) : split_spaces(rt, self.s, max);
     const struct sl_jstr *sep = need_str(rt, arg[0]);
     struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
@@ -171,7 +167,7 @@ METHOD(str_rsplit) {
 
 METHOD(str_splitlines) {
     UNUSED;
-    return sl_j_splitlines(rt, self.s, given(arg[0]) && sl_j_truth(rt, arg[0]));
+    return sl_j_splitlines(rt, self.s, sl_j_given(arg[0]) && sl_j_truth(rt, arg[0]));
 }
 
 static struct sl_jv three(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b, struct sl_jv c) {
@@ -209,9 +205,9 @@ METHOD(str_rpartition) {
 static bool window(struct sl_jrt *rt, struct sl_jv self, const struct sl_jv *bound,
                    struct sl_jv *out, int64_t *out_start) {
     int64_t n = (int64_t)sl_j_chars(self.s), start = 0, stop = n;
-    if (given(bound[0]) && bound[0].type != SL_J_NONE)
+    if (sl_j_given(bound[0]) && bound[0].type != SL_J_NONE)
         start = sl_j_need_int(rt, bound[0], "start");
-    if (given(bound[1]) && bound[1].type != SL_J_NONE)
+    if (sl_j_given(bound[1]) && bound[1].type != SL_J_NONE)
         stop = sl_j_need_int(rt, bound[1], "end");
     start = start < 0 ? (start < -n ? 0 : start + n) : start;
     stop = stop < 0 ? (stop < -n ? 0 : stop + n) : stop > n ? n : stop;
@@ -298,7 +294,7 @@ METHOD(str_count) {
 METHOD(str_replace) {
     UNUSED;
     return sl_j_replace(rt, self.s, need_str(rt, arg[0]), need_str(rt, arg[1]),
-                        given(arg[2]) ? sl_j_need_int(rt, arg[2], "count") : -1);
+                        sl_j_given(arg[2]) ? sl_j_need_int(rt, arg[2], "count") : -1);
 }
 
 METHOD(str_join) {
@@ -338,7 +334,7 @@ METHOD(str_format_map) {
 static struct sl_jv pad(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, char side) {
     static const struct sl_jstr space = {.p = " ", .len = 1, .chars = 1};
     return sl_j_pad(rt, self.s, sl_j_need_int(rt, arg[0], "width"), side,
-                    given(arg[1]) ? need_str(rt, arg[1]) : &space);
+                    sl_j_given(arg[1]) ? need_str(rt, arg[1]) : &space);
 }
 
 #define PAD_METHOD(name, side)                                                                     \
@@ -378,7 +374,7 @@ METHOD(str_removesuffix) {
 
 METHOD(str_expandtabs) {
     UNUSED;
-    int64_t size = given(arg[0]) ? sl_j_need_int(rt, arg[0], "tabsize") : 8, col = 0;
+    int64_t size = sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "tabsize") : 8, col = 0;
     struct sl_jout o = {0};
     uint32_t cp;
     sl_j_work(rt, self.s->len >> 2);

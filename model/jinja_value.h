@@ -180,6 +180,9 @@ static inline struct sl_jv sl_j_none(void) {
 static inline struct sl_jv sl_j_missing(void) {
     return (struct sl_jv){.type = SL_J_MISSING};
 }
+static inline bool sl_j_given(struct sl_jv v) {
+    return v.type != SL_J_MISSING;
+}
 static inline struct sl_jv sl_j_bool(bool b) {
     return (struct sl_jv){.type = SL_J_BOOL, .b = b};
 }
