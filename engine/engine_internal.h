@@ -125,7 +125,8 @@ void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct s
 /* steps.c: adds the row of position pos of a slot to the step. */
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id);
-/* Sends the lane's step, with what has changed in the page table, and ends it when it is done. */
+/* Sends the lane's step, with what has changed in the page table; with one stage it has then been
+ * done. give_up is borrowed until it is. */
 void sl_step_send(struct sl_engine *e, struct sl_lane *l, const struct sl_abort *give_up);
 /* Could a step be made now? */
 bool sl_steps_wanted(const struct sl_engine *e);

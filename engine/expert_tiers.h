@@ -1,7 +1,7 @@
 /* The tier above the host's slots: routed experts in the memory of a device that is apart.
  *
- * The host's cache and the reader stay as they are; their slots are pinned and mapped, so that disk
- * reads land where kernels can read. Above them is a second cache with the same heat:
+ * The host's cache and the reader stay as they are; their slots are pinned and mapped, so that
+ * copies up begin where disk reads land. Above them is a second cache with the same heat:
  *
  * - What is on the device is leased there and needs nothing of the host.
  * - What is in a host slot is copied up first: into a slot of its own when its heat is clearly
@@ -11,7 +11,8 @@
  * - What must leave the device goes down to a host slot, if the host has not got it and its heat
  *   earns it one. Host slots whose expert is on the device are the first to be given to others, so
  *   that the tiers together hold as much as they can.
- * - An integrated device has no slots of its own: all is read in place.
+ * - An integrated device has no slots of its own: its kernels read all of it in place, in the
+ * host's slots.
  *
  * Queues: a copy up is waited for by the ops after it; a copy down waits for the copy up that
  * filled the slot, and the copy up that overwrites the slot for it. So once what routers chose has
@@ -40,7 +41,7 @@ struct sl_tiers_stats {
     uint64_t device_hits, host_hits; /* where experts were when their layer asked */
     uint64_t promotions, demotions;
     uint64_t up_bytes, down_bytes; /* copied */
-    uint64_t in_place_bytes;       /* read over the link by kernels, for each row that needs them */
+    uint64_t in_place_bytes;       /* integrated: read by kernels, for each row that needs them */
     uint64_t early, early_used;    /* copied before their layer asked; and wanted by it */
 };
 

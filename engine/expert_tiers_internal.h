@@ -57,7 +57,7 @@ struct sl_tiers {
     struct sl_slots slots;  /* device addresses */
     void *memory;
     size_t memory_bytes;
-    char *mapped; /* the slab, as kernels see it */
+    char *mapped; /* the slab, as kernels see it: integrated devices read experts there */
     uint32_t *at; /* [n_layer, n_expert] device slot, or SL_TIERS_NO_SLOT */
     uint32_t n_on, n_all, version;
     uint32_t warm_cursor;

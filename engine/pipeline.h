@@ -7,7 +7,8 @@
  * A stage's thread owns its device, its reader and all that hangs on them. Between passages, while
  * nothing is under way, it reads experts in the background.
  *
- * Threads: send, wait and done are the scheduler's. */
+ * Threads: all calls are the scheduler's; open and close also the engine's maker's, before and
+ * after that one runs. */
 #ifndef SL_ENGINE_PIPELINE_H
 #define SL_ENGINE_PIPELINE_H
 
@@ -31,7 +32,8 @@ struct sl_passage {
 };
 
 /* arrived: called on a stage's thread when a passage is done and after reading in the background.
- * Starts the threads; stages [n] are borrowed until close. */
+ * Starts the threads; stages [n] are borrowed until close. SL_ERR_NOMEM: no memory, or no thread.
+ */
 enum sl_status sl_pipeline_open(struct sl_stage *stages, uint32_t n, void (*arrived)(void *ctx),
                                 void *ctx, struct sl_pipeline **out_pipeline,
                                 struct sl_err *err) SL_MUST_CHECK;

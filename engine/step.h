@@ -38,7 +38,8 @@ struct sl_step {
 static inline uint32_t sl_step_elems(uint32_t max_rows, uint32_t max_out) {
     return 5 * max_rows + max_out;
 }
-/* The arrays over a block of so many elements; everything else is zero. */
+/* The arrays over a block of sl_step_elems elements, which stays the caller's; everything else is
+ * zero, and failed, of max_rows, is still to be set. */
 struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows);
 /* Empties it. */
 void sl_step_begin(struct sl_step *step);
