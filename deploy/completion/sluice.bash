@@ -9,6 +9,11 @@ _sluice() {
         mapfile -t COMPREPLY < <(compgen -W "$text --help --version" -- "$cur")
         return
     fi
+    # What stands on either side of a colon are words of their own to bash.
+    if [[ $cur == : || $prev == : ]] && [[ " ${COMP_WORDS[*]:0:COMP_CWORD}" == *" --device cuda"* ]]; then
+        mapfile -t COMPREPLY < <(compgen -W "all" -- "${cur#:}")
+        return
+    fi
     case $prev in
     -m | --model) mapfile -t COMPREPLY < <(compgen -f -X '!*.gguf' -- "$cur"; compgen -d -- "$cur") && return ;;
     --log-level) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$cur") && return ;;

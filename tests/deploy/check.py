@@ -135,6 +135,13 @@ def unit_faults(text, sluice):
         return [line for line in (p.stdout + p.stderr).splitlines() if "sluice" in line]
 
 
+def completed(words, program):
+    """What sluice.bash offers for the last of the words, as bash has cut them."""
+    script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; echo "${COMPREPLY[*]}"'
+    return subprocess.run(["bash", "-c", script, "-", os.path.join(DEPLOY, "completion", "sluice.bash"), os.path.abspath(program), *words],
+                          capture_output=True, text=True).stdout.strip()
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -163,6 +170,9 @@ def main():
     report("seccomp.json", profile_faults(profile))
     report("sluice.service", unit_faults(unit, sys.argv[1]))
     report("sluice.bash", said_by("bash", "-n", os.path.join(DEPLOY, "completion", "sluice.bash")))
+    asked = [(["pl"], "plan"), (["plan", "--spl"], "--split"), (["serve", "--device", "c"], "cpu cuda cuda:all"), (["run", "--device", "cuda", ":"], "all"),
+             (["run", "--device", "cuda", ":", "a"], "all"), (["serve", "--kv-type", "q"], "q8_0")]
+    report("what it completes", [f"{words}: {got!r}, not {wanted!r}" for words, wanted in asked if (got := completed(words, sys.argv[1])) != wanted])
     report("make_dist.sh, check_image.sh, install_deps.sh", sum((said_by("sh", "-n", os.path.join(ROOT, "scripts", s)) or [] for s in ("make_dist.sh", "check_image.sh", "install_deps.sh")), []))
     print(f"1..{n}")
 
