@@ -29,12 +29,12 @@ static bool read_number(const json_t *v, const struct sl_field *f, double *out,
                         struct sl_http_error *e) {
     const char *what = f->kind == SL_FIELD_F32 ? "a number" : "an integer";
     if (!json_is_number(v))
-        return sl_http_bad(e, f->name, "'%s' must be %s from %g to %g, not %s", f->name, what,
+        return sl_http_bad(e, f->name, "'%s' must be %s from %.10g to %.10g, not %s", f->name, what,
                            f->min, f->max, sl_json_kind(v));
     double x = json_number_value(v);
     if (f->kind == SL_FIELD_U32 && !json_is_integer(v))
-        return sl_http_bad(e, f->name, "'%s' must be an integer from %.0f to %.0f, not %g", f->name,
-                           f->min, f->max, x);
+        return sl_http_bad(e, f->name, "'%s' must be an integer from %.0f to %.0f, not %.10g",
+                           f->name, f->min, f->max, x);
     if (!(x >= f->min && x <= f->max))
         return sl_http_bad(e, f->name, "'%s' must be %s from %.10g to %.10g, not %.10g", f->name,
                            what, f->min, f->max, x);

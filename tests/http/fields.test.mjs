@@ -97,6 +97,7 @@ it('says which part of a list is wrong', async () => {
     [{ messages, logit_bias: { 7: 'x' } }, 'logit_bias', '7'],
     [{ messages, stream: true, stream_options: { include_usage: 1 } }, 'stream_options.include_usage', 'true or false'],
     [{ messages, logprobs: true, top_logprobs: 21 }, 'top_logprobs', '20'],
+    [{ messages, max_tokens: 'many' }, 'max_tokens', 'from 1 to 2147483647, not a string'],
     [{ messages, reasoning_effort: 'enormous' }, 'reasoning_effort', 'high'],
     [{ messages, response_format: { type: 'json_schema', json_schema: { name: 'x', strict: 'yes', schema: {} } } }, 'response_format.json_schema.strict', 'true or false'],
   ]) {
