@@ -85,3 +85,26 @@ enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_k
     *out_identity = sl_siphash_end(&h);
     return SL_OK;
 }
+
+/* A device's name without the number that it has in this machine. */
+static const char *kind_of(const struct sl_device *d) {
+    const char *kind = strstr(d->caps.name, ": ");
+    return kind ? kind : d->caps.name;
+}
+
+static bool alike(const struct sl_device *a, const struct sl_device *b) {
+    return a->ops == b->ops && a->caps.arithmetic == b->caps.arithmetic &&
+           (a->caps.arithmetic || strcmp(kind_of(a), kind_of(b)) == 0);
+}
+
+void sl_model_identity_add(const struct sl_device *first, const struct sl_device *other,
+                           uint32_t first_layer, uint32_t n_layer, struct sl_hash128 *identity) {
+    struct sl_siphash h;
+    if (alike(first, other))
+        return;
+    sl_siphash_init(&h, *identity);
+    add_u64(&h, first_layer);
+    add_u64(&h, n_layer);
+    add_arithmetic(&h, other);
+    *identity = sl_siphash_end(&h);
+}

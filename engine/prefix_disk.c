@@ -77,6 +77,11 @@ enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **
         st = sl_block_store_open(&c, &d->store, err);
     if (st == SL_OK)
         st = sl_model_identity(e->model, &e->stages->kv.shape, e->stages->dev, &d->root, err);
+    for (uint32_t i = 1; i < e->n_stages && st == SL_OK; i++) {
+        const struct sl_stage *s = &e->stages[i];
+        sl_model_identity_add(e->stages->dev, s->dev, s->model->hp.first_layer,
+                              s->model->hp.n_layer, &d->root);
+    }
     if (st != SL_OK) {
         sl_prefix_disk_close(&d);
         if (st == SL_AGAIN)

@@ -311,6 +311,31 @@ static void what_bits_depend_on_parts_texts(void **state) {
             assert_memory_not_equal(&id[i], &id[k], sizeof id[0]);
 }
 
+/* Layers on another card: another text, unless the card is of the same kind. */
+static void what_other_devices_add(void **state) {
+    (void)state;
+    static const struct sl_backend_ops ops = {.name = "cards"};
+    struct sl_device one = {.ops = &ops}, two = one, three = one;
+    snprintf(one.caps.name, sizeof one.caps.name, "card:0: fast, sm_90");
+    snprintf(two.caps.name, sizeof two.caps.name, "card:1: fast, sm_90");
+    snprintf(three.caps.name, sizeof three.caps.name, "card:1: slow, sm_75");
+    const struct sl_hash128 before = {5, 7};
+    struct sl_hash128 id[4] = {before, before, before, before};
+    sl_model_identity_add(&one, &two, 1, 3, &id[0]);
+    assert_memory_equal(&id[0], &before, sizeof before);
+    sl_model_identity_add(&one, &three, 1, 3, &id[1]);
+    sl_model_identity_add(&one, &three, 2, 2, &id[2]);
+    three.caps.arithmetic = 1;
+    sl_model_identity_add(&one, &three, 1, 3, &id[3]);
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t k = 0; k < i; k++)
+            assert_memory_not_equal(&id[i], &id[k], sizeof before);
+    one.caps.arithmetic = 1; /* of one version, whatever they are called */
+    id[3] = before;
+    sl_model_identity_add(&one, &three, 1, 3, &id[3]);
+    assert_memory_equal(&id[3], &before, sizeof before);
+}
+
 /* The bits of a page, as this version of the arithmetic makes them: when this fails because an op's
  * result has changed, raise SL_CPU_ARITHMETIC (backends/cpu/cpu.h) and set the new value here, so
  * that nobody is given pages of the old kind. */
@@ -372,6 +397,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(leaving_while_loading, setup, teardown),
         cmocka_unit_test_setup_teardown(killed_at_any_moment, setup, teardown),
         cmocka_unit_test_setup_teardown(what_bits_depend_on_parts_texts, setup, teardown),
+        cmocka_unit_test(what_other_devices_add),
         cmocka_unit_test_setup_teardown(the_version_stands_for_the_bits, setup, teardown),
         cmocka_unit_test_setup_teardown(a_taken_folder_is_left_alone, setup, teardown),
         cmocka_unit_test(reading_must_pay),
