@@ -128,6 +128,10 @@ static enum sl_status run_layers(struct sl_stage *s, struct sl_lane *l) {
         if (st == SL_OK && s->store)
             st = sl_store_verify(s->store, &l->err);
     } while (st == SL_AGAIN);
+    /* What a step that was given up has left under way must not reach the next one: it would write
+     * over what that is told, and read what the stage before has been given back. */
+    if (st != SL_OK)
+        (void)!sl_device_sync(s->dev); /* a lost device has nothing under way */
     return st;
 }
 

@@ -148,12 +148,12 @@ enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes) {
     if (status)
         return status;
     s->host = host;
+    sl_count(device_pinned_bytes, bytes);
     status =
         sl_cuda_check(c, c->driver.host_device_pointer(&s->seen, host, 0), "mapping pinned memory");
     if (status)
         return status;
     sl_debug("cuda:%d: %zu bytes of pinned host memory", c->ordinal, bytes);
-    sl_count(device_pinned_bytes, bytes);
     sl_count(device_allocs_total, 1);
     status = sl_cuda_alloc(&c->base, bytes, &mirror);
     if (status)
