@@ -119,6 +119,38 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
     return ok;
 }
 
+/* Once the arguments have been read; the exit code. */
+static int bench(const struct sl_bench_options *o, struct sl_engine_options *memory, bool verbose) {
+    struct sl_bench b = {.o = o, .n_threads = o->threads ? o->threads : sl_cpus_allowed()};
+    struct sl_engine_config config = {.n_threads = o->threads,
+                                      .batch_tokens = o->batch,
+                                      .cpu_isa = o->cpu_isa,
+                                      .trace_file = o->trace,
+                                      .record_routes = o->record_routes};
+    if (!plan_tests(&b, &config) || !sl_parse_kv_type("bench", o->kv_type, &config.kv_dtype) ||
+        !sl_engine_options_apply("bench", memory, &config))
+        return 2;
+    if (!memory->heat_file)
+        config.heat_file = NULL; /* random tokens say nothing about what is hot */
+    sl_log_set_level(verbose ? SL_LOG_DEBUG : SL_LOG_ERROR);
+    struct sl_opened opened;
+    if (!sl_open_model("bench", o->model, &opened))
+        return 1;
+    b.model = opened.model;
+    b.dense_bytes = sl_dense_token_bytes(b.model);
+    int rc = 1;
+    if (measure(&b, &config, &opened)) {
+        if (o->json) {
+            rc = sl_bench_print_json(&b);
+        } else {
+            sl_bench_print(&b);
+            rc = fflush(stdout) != 0;
+        }
+    }
+    sl_close_engine(&opened);
+    return rc;
+}
+
 int sl_cmd_bench(int argc, char **argv) {
     struct sl_bench_options o = {.n_prompt = 512, .n_gen = 128, .reps = 3};
     struct sl_engine_options memory = SL_ENGINE_OPTIONS_DEFAULT;
@@ -195,32 +227,5 @@ int sl_cmd_bench(int argc, char **argv) {
         return 2;
     }
     o.json = o.json || (o.format && strcmp(o.format, "json") == 0);
-    struct sl_bench b = {.o = &o, .n_threads = o.threads ? o.threads : sl_cpus_allowed()};
-    struct sl_engine_config config = {.n_threads = o.threads,
-                                      .batch_tokens = o.batch,
-                                      .cpu_isa = o.cpu_isa,
-                                      .trace_file = o.trace,
-                                      .record_routes = o.record_routes};
-    if (!plan_tests(&b, &config) || !sl_parse_kv_type("bench", o.kv_type, &config.kv_dtype) ||
-        !sl_engine_options_apply("bench", &memory, &config))
-        return 2;
-    if (!memory.heat_file)
-        config.heat_file = NULL; /* random tokens say nothing about what is hot */
-    sl_log_set_level(verbose ? SL_LOG_DEBUG : SL_LOG_ERROR);
-    struct sl_opened opened;
-    if (!sl_open_model("bench", o.model, &opened))
-        return 1;
-    b.model = opened.model;
-    b.dense_bytes = sl_dense_token_bytes(b.model);
-    rc = 1;
-    if (measure(&b, &config, &opened)) {
-        if (o.json) {
-            rc = sl_bench_print_json(&b);
-        } else {
-            sl_bench_print(&b);
-            rc = fflush(stdout) != 0;
-        }
-    }
-    sl_close_engine(&opened);
-    return rc;
+    return bench(&o, &memory, verbose);
 }
