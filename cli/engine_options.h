@@ -26,8 +26,8 @@ struct sl_engine_options {
          "DEVICE",                                                                                 \
          &(o)->device,                                                                             \
          "what computes: cpu; cuda or cuda:N, the N-th GPU from 0; cuda:0,1 or cuda:all,\n"        \
-         "several, among which the layers are divided; or auto: a GPU if there is one\n"           \
-         "that the model fits (default auto)",                                                     \
+         "several, among which the layers are divided; or auto: the first GPU if the\n"            \
+         "model fits it, else the CPU (default auto)",                                             \
          false},                                                                                   \
         {SL_ARG_STRING,                                                                            \
          0,                                                                                        \
