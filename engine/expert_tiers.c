@@ -116,9 +116,9 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
     if (st == SL_OK) {
         st = sl_device_map_host(t->dev, config->slab->base, config->slab->size_bytes, &mapped);
         if (st != SL_OK)
-            st = sl_fail(err, st, "%s cannot use %.1f MiB of the host's memory in place: %s",
-                         t->dev->caps.name, (double)config->slab->size_bytes / 0x1p20,
-                         sl_status_text(st));
+            st = sl_fail(
+                err, st, "%s cannot reach %.1f MiB of the host's memory, to be pinned for it: %s",
+                t->dev->caps.name, (double)config->slab->size_bytes / 0x1p20, sl_status_text(st));
     }
     if (st == SL_OK) {
         t->slab = config->slab;

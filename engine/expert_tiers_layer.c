@@ -103,7 +103,7 @@ static bool place(struct sl_fetch *f, const struct sl_held *h) {
     return true;
 }
 
-/* Places the first of n held experts, as many as one group takes; their number. */
+/* Places the first of n held experts, as many as one group takes: *out_n. */
 static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_n) {
     struct sl_tiers *t = f->tiers;
     uint64_t e_bytes = t->layout->layers[f->layer].expert_bytes;
