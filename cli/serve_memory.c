@@ -3,6 +3,8 @@
 #include "model/vocab_trie.h"
 #include "server/memory.h"
 
+#include <string.h>
+
 /* Of what the least plan leaves, one part in so many goes to the server. */
 #define SHARE_STREAMING 32u
 #define SHARE_RESIDENT  2u
@@ -33,6 +35,8 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
         return st;
     config->ram_bytes = out_plan->budget_bytes;
     config->devices_told = true;
+    if (config->device && strcmp(out_plan->config.device, "cpu") == 0)
+        config->device = "cpu";                   /* auto that has decided, and said why */
     uint64_t least_bytes = out_plan->least_bytes; /* with the least server */
     uint64_t used = out_plan->streaming ? out_plan->least_bytes : out_plan->total_bytes;
     uint64_t left = out_plan->budget_bytes > used ? out_plan->budget_bytes - used : 0;

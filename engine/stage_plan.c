@@ -368,8 +368,6 @@ static enum sl_status open_and_plan(const struct sl_model *model,
 static void tell_cpu(const struct sl_engine_config *config, enum sl_status st,
                      const struct sl_err *why) {
     bool given = config->n_vram || config->vram_bytes;
-    if (config->devices_told)
-        return;
     if (given || st != SL_ERR_UNSUPPORTED) /* that is: no driver, or no GPU for us */
         sl_warn("computing on the CPU%s (--device sets it): %s",
                 given ? ", --vram is not used" : "", why->text);
