@@ -267,8 +267,8 @@ enum sl_status sl_tiers_keep(struct sl_tiers *t, struct sl_lease lease, bool hos
 /* ---- copies ---- */
 
 /* The stretch of a slot from its first payload byte to the last. */
-void sl_tiers_payload(const struct sl_tiers *t, struct sl_expert_id id, size_t *out_from,
-                      size_t *out_bytes) {
+static void payload(const struct sl_tiers *t, struct sl_expert_id id, size_t *out_from,
+                    size_t *out_bytes) {
     const struct sl_routed_layer *l = &t->layout->layers[id.layer];
     *out_from = sl_expert_layout_place(t->layout, id.layer, id.expert, 0);
     *out_bytes = sl_expert_layout_place(t->layout, id.layer, id.expert, SL_EXPERT_EXTENTS - 1) +
@@ -299,7 +299,7 @@ static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, const c
         !sl_cache_prefetch(t->host, SL_PREFETCH_MOVE, &id, 1, sl_fetch_now(f), &fill))
         return SL_OK;
     size_t from, bytes;
-    sl_tiers_payload(t, id, &from, &bytes);
+    payload(t, id, &from, &bytes);
     enum sl_status st =
         send_down(t, sl_slots_at(f->slots, fill.lease.slot) + from, slot + from, bytes);
     if (st != SL_OK) {
@@ -314,14 +314,14 @@ static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, const c
     return SL_OK;
 }
 
-/* The slot counts as filled: all ops enqueued after sl_tiers_up_done see it. */
+/* The slot counts as filled: ops see it that run after a later point of SL_QUEUE_UP. */
 enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *move) {
     struct sl_tiers *t = f->tiers;
     const struct sl_fill *fill = &move->fill;
     char *slot = sl_tiers_slot(t, fill->lease.slot);
     size_t from, bytes;
     enum sl_status st = fill->evicted ? demote(f, fill->victim, slot) : SL_OK;
-    sl_tiers_payload(t, fill->id, &from, &bytes);
+    payload(t, fill->id, &from, &bytes);
     if (st == SL_OK)
         st =
             sl_device_copy(t->dev, SL_QUEUE_UP, slot + from, (const char *)move->src + from, bytes);
@@ -343,7 +343,7 @@ enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, co
                                   struct sl_window_slot *to) {
     struct sl_tiers *t = f->tiers;
     size_t from, bytes;
-    sl_tiers_payload(t, id, &from, &bytes);
+    payload(t, id, &from, &bytes);
     if (to->used)
         SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_OPS, to->used));
     to->used = 0;
@@ -355,7 +355,7 @@ enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, co
 }
 
 /* Ops enqueued from now on run after the copies up so far. */
-enum sl_status sl_tiers_up_done(struct sl_tiers *t, sl_point *out_point) {
+static enum sl_status up_done(struct sl_tiers *t, sl_point *out_point) {
     SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, out_point));
     return sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, *out_point);
 }
@@ -409,7 +409,7 @@ void sl_tiers_warm(struct sl_fetch *f) {
         n++;
     }
     if (n && st == SL_OK)
-        st = sl_tiers_up_done(t, &t->up_point);
+        st = up_done(t, &t->up_point);
     t->up_open |= n > 0;
     if (st != SL_OK) { /* the next step will fail alike, and tell */
         sl_debug("warming up the device: %s", sl_status_text(st));

@@ -125,20 +125,15 @@ enum sl_status sl_tiers_settle_passed(struct sl_tiers *t) SL_MUST_CHECK;
 /* Keeps a lease until that point of the queue, 0: until the next router has been read back. */
 enum sl_status sl_tiers_keep(struct sl_tiers *t, struct sl_lease lease, bool host,
                              enum sl_queue queue, sl_point point) SL_MUST_CHECK;
-/* The stretch of a slot from its first payload byte to the last. */
-void sl_tiers_payload(const struct sl_tiers *t, struct sl_expert_id id, size_t *out_from,
-                      size_t *out_bytes);
 /* Copies an expert to the device slot of a fill that has been started, and what is in that slot
- * down first, if it is worth a slot there. The slot counts as filled: all ops enqueued after
- * sl_tiers_up_done see it. */
+ * down first, if it is worth a slot there. The slot counts as filled: ops see it
+ * that run after a later point of SL_QUEUE_UP. */
 enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *move) SL_MUST_CHECK;
 /* Copies the payload of an expert in the host's slot to a slot of the window. */
 enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, const void *src,
                                   struct sl_window_slot *to) SL_MUST_CHECK;
 /* The expert's device slot is another's. */
 void sl_tiers_leave(struct sl_tiers *t, struct sl_expert_id id);
-/* Ops enqueued from now on run after the copies up so far. */
-enum sl_status sl_tiers_up_done(struct sl_tiers *t, sl_point *out_point) SL_MUST_CHECK;
 /* Pins what is there and ready. */
 struct sl_lease sl_tiers_pin(struct sl_cache *c, struct sl_expert_id id, uint64_t now_ns);
 /* A layer begins: what was copied early and is not wanted frees its place. */
