@@ -203,6 +203,10 @@ static bool check_transport(struct options *o) {
                 c->tls_cert ? "--tls-key" : "--tls-cert");
         return false;
     }
+    if (o->unix_mode && !c->unix_socket) {
+        fprintf(stderr, "sluice serve: --unix-mode needs --unix-socket\n");
+        return false;
+    }
     if (o->unix_mode) {
         unsigned long mode = strtoul(o->unix_mode, &end, 8);
         if (*end || !*o->unix_mode || !mode || mode > 0777) {
@@ -226,6 +230,10 @@ static bool check_options(struct options *o) {
         return false;
     if (o->max_body_mib > 65536) {
         fprintf(stderr, "sluice serve: --max-body-mib must be at most 65536\n");
+        return false;
+    }
+    if (o->engine.cache_disk_bytes && !o->engine.cache_dir) {
+        fprintf(stderr, "sluice serve: --cache-disk needs --cache-dir\n");
         return false;
     }
     if (o->api_key && !*o->api_key) {

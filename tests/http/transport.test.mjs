@@ -153,7 +153,7 @@ it('serves on a UNIX socket alone, for its user', async () => {
   assert.ok(!existsSync(at));
 });
 
-it('does not take what is not its own for a socket', async () => {
+it('does not take what is not its own for a socket, nor options that want another', async () => {
   writeFileSync(file('data.txt'), 'mine');
   assert.match(failing('--unix-socket', file('data.txt')), /which is not a socket/);
   assert.equal(readFileSync(file('data.txt'), 'utf8'), 'mine');
@@ -161,6 +161,8 @@ it('does not take what is not its own for a socket', async () => {
   assert.match(failing('--unix-socket', file('x'.repeat(200))), /1 to 107 bytes/);
   assert.match(failing('--host', 'none'), /needs --unix-socket/);
   assert.match(failing('--unix-socket', file('m.sock'), '--unix-mode', '0999'), /--unix-mode/);
+  assert.match(failing('--unix-mode', '0660'), /needs --unix-socket/);
+  assert.match(failing('--cache-disk', '1GiB'), /needs --cache-dir/);
 });
 
 const haveV6 = Object.values(os.networkInterfaces()).flat().some((i) => i.address === '::1');
