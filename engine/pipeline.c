@@ -60,15 +60,26 @@ static void push(struct worker *w, struct sl_passage *passage) {
     pthread_cond_signal(&w->wake);
 }
 
-/* Returns when there is something, or after a while. */
-static void look_out(const struct worker *w) {
-    uint64_t start = w->p->looks_out ? sl_now_ns() : 0;
+/* Returns when ready says so, or after a while. */
+static void look_out(const struct sl_pipeline *p, bool (*ready)(const void *what),
+                     const void *what) {
+    uint64_t start = p->looks_out ? sl_now_ns() : 0;
     while (start && sl_now_ns() - start < LOOK_OUT_NS)
         for (uint32_t i = 0; i < LOOKS; i++) {
-            if (atomic_load_explicit(&w->n_pushed, memory_order_acquire) != w->n_taken)
+            if (ready(what))
                 return;
             relax();
         }
+}
+
+static bool has_more(const void *worker) {
+    const struct worker *w = worker;
+    return atomic_load_explicit(&w->n_pushed, memory_order_acquire) != w->n_taken;
+}
+
+static bool has_passed(const void *passage) {
+    const struct sl_passage *passing = passage;
+    return !atomic_load_explicit(&passing->under_way, memory_order_acquire);
 }
 
 /* Under the lock, which is open meanwhile. */
@@ -87,7 +98,7 @@ static void read_in_background(struct worker *w) {
 static struct sl_passage *next_passage(struct worker *w) {
     struct sl_pipeline *p = w->p;
     struct sl_fetch *fetch = sl_stage_fetch(w->stage);
-    look_out(w);
+    look_out(p, has_more, w);
     pthread_mutex_lock(&p->lock);
     while (!w->first && !p->quit) {
         if (!p->n_under_way && fetch && sl_fetch_has_background(fetch))
@@ -216,17 +227,11 @@ void sl_pipeline_send(struct sl_pipeline *p, struct sl_passage *passage) {
 
 bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_passage *passage) {
     (void)p;
-    return !atomic_load_explicit(&passage->under_way, memory_order_acquire);
+    return has_passed(passage);
 }
 
 void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_passage *passage) {
-    uint64_t start = p->looks_out ? sl_now_ns() : 0;
-    while (start && sl_now_ns() - start < LOOK_OUT_NS)
-        for (uint32_t i = 0; i < LOOKS; i++) {
-            if (sl_pipeline_done(p, passage))
-                return;
-            relax();
-        }
+    look_out(p, has_passed, passage);
 }
 
 void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_passage *passage) {

@@ -9,6 +9,7 @@
 #include "server/internal.h"
 
 #include "client.h"
+#include "json_at.h"
 
 #include <jansson.h>
 #include <setjmp.h>
@@ -85,23 +86,6 @@ static inline int teardown(void **state) {
     return 0;
 }
 
-/* A member by path, "choices.0.message.content". */
-static inline json_t *at(json_t *v, const char *path) {
-    char part[64];
-    while (*path) {
-        size_t n = strcspn(path, ".");
-        snprintf(part, sizeof part, "%.*s", (int)n, path);
-        v = json_is_array(v) ? json_array_get(v, (size_t)atoi(part)) : json_object_get(v, part);
-        path += n + (path[n] == '.');
-    }
-    return v;
-}
-static const char *str_at(json_t *v, const char *path) {
-    const char *s = json_string_value(at(v, path));
-    if (!s)
-        fail_msg("no string at %s", path);
-    return s;
-}
 static inline json_int_t int_at(json_t *v, const char *path) {
     if (!json_is_integer(at(v, path)))
         fail_msg("no integer at %s", path);

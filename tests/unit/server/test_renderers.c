@@ -3,6 +3,8 @@
 
 #include "server/renderer.h"
 
+#include "json_at.h"
+
 #include <string.h>
 
 /* One part of an answer to be written; kind CALL has a name, ARGUMENTS go to the last call. */
@@ -72,25 +74,6 @@ static json_t *events_of(struct sl_buf *b, bool named) {
         json_array_append_new(all, v);
     }
     return all;
-}
-
-/* A member by path, "content.0.text". */
-static json_t *at(json_t *v, const char *path) {
-    char part[64];
-    while (*path) {
-        size_t n = strcspn(path, ".");
-        snprintf(part, sizeof part, "%.*s", (int)n, path);
-        v = json_is_array(v) ? json_array_get(v, (size_t)atoi(part)) : json_object_get(v, part);
-        path += n + (path[n] == '.');
-    }
-    return v;
-}
-
-static const char *str_at(json_t *v, const char *path) {
-    const char *s = json_string_value(at(v, path));
-    if (!s)
-        fail_msg("no string at %s", path);
-    return s;
 }
 
 /* The member equals this JSON (with single quotes). */
