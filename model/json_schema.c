@@ -37,44 +37,9 @@ void sl_schema_literal(struct sl_buf *b, const char *bytes, size_t len) {
     sl_buf_puts(b, "\"");
 }
 
-/* ---- keywords ---- */
+/* ---- counts ---- */
 
-static enum sl_status check_keywords(struct sl_schema *c, const json_t *s) {
-    static const char *const no[] = {"not",
-                                     "if",
-                                     "then",
-                                     "else",
-                                     "dependentRequired",
-                                     "dependentSchemas",
-                                     "dependencies",
-                                     "patternProperties",
-                                     "propertyNames",
-                                     "contains",
-                                     "minContains",
-                                     "maxContains",
-                                     "unevaluatedItems",
-                                     "unevaluatedProperties",
-                                     "$dynamicRef",
-                                     "$recursiveRef"};
-    for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
-        const json_t *v = json_object_get(s, no[i]);
-        /* unevaluatedProperties: false is what generating does anyway. */
-        if (v && !(json_is_false(v) && strncmp(no[i], "unevaluated", 11) == 0))
-            return sl_fail(c->err, SL_ERR_INVALID, "%s: this keyword is not supported", no[i]);
-    }
-    static const char *const counts[] = {"minLength", "maxLength",     "minItems",
-                                         "maxItems",  "minProperties", "maxProperties"};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        const json_t *v = json_object_get(s, counts[i]);
-        if (v && !(json_is_number(v) && json_number_value(v) >= 0 &&
-                   json_number_value(v) == floor(json_number_value(v))))
-            return sl_fail(c->err, SL_ERR_INVALID, "%s must be a whole number from 0 up",
-                           counts[i]);
-    }
-    return sl_schema_check_bounds(c, s);
-}
-
-/* What two such keywords ask for. A most that is out of reach is one that is not there. */
+/* A most that is out of reach is one that is not there. */
 enum sl_status sl_schema_counts(struct sl_schema *c, const json_t *s, const char *least_key,
                                 const char *most_key, uint32_t *out_least, uint32_t *out_most) {
     const json_t *l = json_object_get(s, least_key), *m = json_object_get(s, most_key);
@@ -168,36 +133,6 @@ static enum sl_status put_array(struct sl_schema *c, const json_t *s, struct sl_
 }
 
 /* ---- a schema ---- */
-
-static unsigned implied_types(const json_t *s) {
-    static const struct {
-        const char *key;
-        unsigned types;
-    } keys[] = {{"properties", SL_TYPE_OBJECT},
-                {"required", SL_TYPE_OBJECT},
-                {"additionalProperties", SL_TYPE_OBJECT},
-                {"minProperties", SL_TYPE_OBJECT},
-                {"maxProperties", SL_TYPE_OBJECT},
-                {"items", SL_TYPE_ARRAY},
-                {"prefixItems", SL_TYPE_ARRAY},
-                {"minItems", SL_TYPE_ARRAY},
-                {"maxItems", SL_TYPE_ARRAY},
-                {"uniqueItems", SL_TYPE_ARRAY},
-                {"minLength", SL_TYPE_STRING},
-                {"maxLength", SL_TYPE_STRING},
-                {"pattern", SL_TYPE_STRING},
-                {"format", SL_TYPE_STRING},
-                {"minimum", SL_TYPE_INTEGER | SL_TYPE_FRACTION},
-                {"maximum", SL_TYPE_INTEGER | SL_TYPE_FRACTION},
-                {"exclusiveMinimum", SL_TYPE_INTEGER | SL_TYPE_FRACTION},
-                {"exclusiveMaximum", SL_TYPE_INTEGER | SL_TYPE_FRACTION},
-                {"multipleOf", SL_TYPE_INTEGER | SL_TYPE_FRACTION}};
-    unsigned types = 0;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (json_object_get(s, keys[i].key))
-            types |= keys[i].types;
-    return types ? types : SL_TYPE_ALL;
-}
 
 static enum sl_status put_types(struct sl_schema *c, const json_t *s, unsigned types,
                                 struct sl_buf *b) {
@@ -302,7 +237,7 @@ static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl
     }
     if (json_is_false(s))
         return sl_fail(c->err, SL_ERR_INVALID, "a schema that is false allows nothing");
-    enum sl_status st = check_keywords(c, s);
+    enum sl_status st = sl_schema_check_keywords(c, s);
     unsigned types;
     if (st != SL_OK)
         return st;
@@ -319,7 +254,7 @@ static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl
         st = sl_schema_put_values(c, s, values, types, b);
     else if (!types)
         st = sl_fail(c->err, SL_ERR_INVALID, "type: no type is left that is allowed everywhere");
-    else if (!json_object_get(s, "type") && (types = implied_types(s)) == SL_TYPE_ALL)
+    else if (!json_object_get(s, "type") && (types = sl_schema_implied_types(s)) == SL_TYPE_ALL)
         sl_buf_puts(b, "val");
     else
         st = put_types(c, s, types, b);

@@ -44,6 +44,17 @@ enum sl_status sl_schema_counts(struct sl_schema *c, const json_t *s, const char
 /* {least,most} of a grammar. */
 void sl_schema_put_counts(struct sl_buf *b, uint32_t least, uint32_t most);
 
+/* json_schema_keywords.c */
+
+/* SL_ERR_INVALID names a keyword that is not supported, or whose value cannot be. */
+enum sl_status sl_schema_check_keywords(struct sl_schema *c, const json_t *s) SL_MUST_CHECK;
+/* Types of which a schema's keywords speak; SL_TYPE_ALL when they speak of none. */
+unsigned sl_schema_implied_types(const json_t *s);
+/* SL_ERR_INVALID names a keyword about these types that the values of enum and const would have to
+ * be tried against, and are not. */
+enum sl_status sl_schema_check_beside_values(struct sl_schema *c, const json_t *s,
+                                             unsigned types) SL_MUST_CHECK;
+
 /* json_schema_values.c, json_schema_string.c, json_schema_object.c: what a rule of such a schema
  * consists of, behind "::=". Flat schemas. */
 enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const json_t *values,

@@ -95,31 +95,6 @@ static bool admits(const json_t *s, unsigned types, const json_t *v) {
     return true;
 }
 
-/* Keywords that a listed value would have to be tried against. */
-static enum sl_status check_beside_values(struct sl_schema *c, const json_t *s, unsigned types) {
-    static const struct {
-        const char *key;
-        unsigned types;
-    } keys[] = {{"pattern", SL_TYPE_STRING},
-                {"format", SL_TYPE_STRING},
-                {"multipleOf", SL_TYPE_INTEGER | SL_TYPE_FRACTION},
-                {"properties", SL_TYPE_OBJECT},
-                {"required", SL_TYPE_OBJECT},
-                {"additionalProperties", SL_TYPE_OBJECT},
-                {"minProperties", SL_TYPE_OBJECT},
-                {"maxProperties", SL_TYPE_OBJECT},
-                {"items", SL_TYPE_ARRAY},
-                {"prefixItems", SL_TYPE_ARRAY},
-                {"minItems", SL_TYPE_ARRAY},
-                {"maxItems", SL_TYPE_ARRAY},
-                {"uniqueItems", SL_TYPE_ARRAY}};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (json_object_get(s, keys[i].key) && (types & keys[i].types))
-            return sl_fail(c->err, SL_ERR_INVALID,
-                           "%s: not supported beside enum or const of such values", keys[i].key);
-    return SL_OK;
-}
-
 enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const json_t *values,
                                     unsigned types, struct sl_buf *b) {
     if (!json_is_array(values))
@@ -127,7 +102,7 @@ enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const 
     if (json_array_size(values) > SL_SCHEMA_MAX_ENUM)
         return sl_fail(c->err, SL_ERR_INVALID, "enum: at most %u values are supported",
                        SL_SCHEMA_MAX_ENUM);
-    enum sl_status st = check_beside_values(c, s, types);
+    enum sl_status st = sl_schema_check_beside_values(c, s, types);
     bool any = false;
     for (size_t i = 0; st == SL_OK && i < json_array_size(values); i++) {
         const json_t *v = json_array_get(values, i);
