@@ -24,7 +24,7 @@ static struct sl_tokenizer tok;
 static struct sl_server *server;
 static struct sl_server_config config;
 
-static const char template[] =
+static const char chatml_template[] =
     "{%- for m in messages -%}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' -}}"
     "{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}";
 
@@ -35,19 +35,22 @@ static inline void start_empty(void) {
     client_port = sl_server_port(server);
 }
 
-static inline void attach(void) {
+static inline void attach_template(const char *chat_template) {
     struct sl_err err;
     struct sl_server_model m = {.engine = engine,
                                 .tokenizer = &tok,
                                 .id = "test-model",
                                 .path = "/models/test.gguf",
                                 .arch = "fake",
-                                .chat_template = template,
-                                .chat_template_bytes = sizeof template - 1,
+                                .chat_template = chat_template,
+                                .chat_template_bytes = strlen(chat_template),
                                 .n_ctx_train = 4096,
                                 .fingerprint = 0x123456789abcu};
     if (sl_server_attach(server, &m, &err) != SL_OK)
         fail_msg("%s", err.text);
+}
+static inline void attach(void) {
+    attach_template(chatml_template);
 }
 
 static inline void set_script(const uint32_t *script, uint32_t n, uint32_t prefill_steps,
@@ -62,13 +65,16 @@ static inline void set_script(const uint32_t *script, uint32_t n, uint32_t prefi
     pthread_mutex_unlock(&engine->lock);
 }
 
-static inline int setup(void **state) {
-    (void)state;
+static inline void set_up_engine(void) {
     sl_log_set_level(getenv("VERBOSE") ? SL_LOG_DEBUG : SL_LOG_ERROR);
     config =
         (struct sl_server_config){.keepalive_s = 1, .buffer_tokens = 64, .max_body_bytes = 1 << 20};
-    fake_tokenizer_init(&tok);
     engine = fake_engine_create();
+}
+static inline int setup(void **state) {
+    (void)state;
+    fake_tokenizer_init(&tok);
+    set_up_engine();
     return 0;
 }
 static inline int setup_ready(void **state) {
@@ -84,6 +90,18 @@ static inline int teardown(void **state) {
     assert_int_equal(engine->n_submitted, engine->n_finished);
     fake_engine_destroy(engine);
     return 0;
+}
+
+/* A server with a chat template and room for long prompts. The vocabulary is the caller's. */
+static inline void start(const char *chat_template) {
+    set_up_engine();
+    engine->ctx_tokens = 32768;
+    engine->queue_max = 100;
+    start_empty();
+    attach_template(chat_template);
+}
+static inline void stop(void) {
+    teardown(NULL);
 }
 
 static inline json_int_t int_at(json_t *v, const char *path) {

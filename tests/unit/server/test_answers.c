@@ -225,7 +225,7 @@ static void test_small_endpoints(void **state) {
     expect_error(client_get("/v1/models/other"), 404, "not_found_error", "model", "other");
     r = client_get("/props");
     v = parse(&r);
-    assert_string_equal(str_at(v, "chat_template"), template);
+    assert_string_equal(str_at(v, "chat_template"), chatml_template);
     assert_int_equal(int_at(v, "total_slots"), 4);
     assert_int_equal(int_at(v, "default_generation_settings.n_ctx"), 4096);
     assert_true(json_number_value(at(v, "default_generation_settings.params.temperature")) == 1);

@@ -1,17 +1,10 @@
 /* Conversations through a model's chat template: the form that the template expects, how often it
  * is tried, and what becomes of one that passes a limit. */
-#include "fake_engine.c"
+#include "harness.h"
 
-#include "common/log.h"
 #include "common/metrics.h"
-#include "server/server.h"
 
-#include "client.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <cmocka.h>
 
 #define USER "{\"role\":\"user\",\"content\":\"Rome?\"}"
 #define CALL                                                                                       \
@@ -23,34 +16,6 @@
 #define TOOLS                                                                                      \
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"weather\",\"parameters\":{"        \
     "\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}}}}}]"
-
-static struct sl_tokenizer tok;
-static struct sl_engine *engine;
-static struct sl_server *server;
-
-static void start(const char *template) {
-    struct sl_err err;
-    struct sl_server_config config = {.buffer_tokens = 64};
-    sl_log_set_level(SL_LOG_ERROR);
-    fake_tokenizer_init(&tok);
-    engine = fake_engine_create();
-    engine->ctx_tokens = 32768;
-    if (sl_server_create(&config, &server, &err) != SL_OK)
-        fail_msg("%s", err.text);
-    client_port = sl_server_port(server);
-    struct sl_server_model m = {.engine = engine,
-                                .tokenizer = &tok,
-                                .id = "m",
-                                .chat_template = template,
-                                .chat_template_bytes = strlen(template)};
-    if (sl_server_attach(server, &m, &err) != SL_OK)
-        fail_msg("%s", err.text);
-}
-
-static void stop(void) {
-    sl_server_destroy(&server);
-    fake_engine_destroy(engine);
-}
 
 /* The reply to some messages, and how often they were rendered. */
 static struct reply ask(const char *messages, const char *more, int64_t *out_renders) {
@@ -178,6 +143,12 @@ static void limits_are_told(void **state) {
     stop();
 }
 
+static int vocabulary(void **state) {
+    (void)state;
+    fake_tokenizer_init(&tok);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_template_finds_its_form),
@@ -185,5 +156,5 @@ int main(void) {
         cmocka_unit_test(refusals_are_told),
         cmocka_unit_test(limits_are_told),
     };
-    return cmocka_run_group_tests_name("chat templates", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("chat templates", tests, vocabulary, NULL);
 }

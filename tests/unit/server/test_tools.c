@@ -1,55 +1,18 @@
 /* Tools through the server: the templates of published models find their family and take a
  * conversation with calls, and answers of a scripted engine come out as reasoning and calls. */
-#include "fake_engine.c"
+#include "harness.h"
 
-#include "common/log.h"
 #include "model/answer_format.h"
-#include "server/server.h"
 #include "server/tools.h"
 
-#include "client.h"
-
-#include <jansson.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <cmocka.h>
 
 #define TEMPLATES "../shared/testdata/templates"
-#define CHAT      "/v1/chat/completions"
 #define TOOLS                                                                                      \
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"description\":"    \
     "\"Tells the weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{"         \
     "\"type\":\"string\",\"description\":\"Where\"},\"days\":{\"type\":\"integer\","               \
     "\"description\":\"How long\"}},\"required\":[\"city\"]}}}]"
-
-static struct sl_tokenizer tok;
-static struct sl_engine *engine;
-static struct sl_server *server;
-
-static void start(const char *template, size_t len) {
-    struct sl_err err;
-    struct sl_server_config config = {.buffer_tokens = 64};
-    sl_log_set_level(SL_LOG_ERROR);
-    engine = fake_engine_create();
-    engine->ctx_tokens = 32768;
-    engine->queue_max = 100;
-    if (sl_server_create(&config, &server, &err) != SL_OK)
-        fail_msg("%s", err.text);
-    client_port = sl_server_port(server);
-    struct sl_server_model m = {.engine = engine,
-                                .tokenizer = &tok,
-                                .id = "m",
-                                .chat_template = template,
-                                .chat_template_bytes = len};
-    if (sl_server_attach(server, &m, &err) != SL_OK)
-        fail_msg("%s", err.text);
-}
-
-static void stop(void) {
-    sl_server_destroy(&server);
-    fake_engine_destroy(engine);
-}
 
 static char *read_file(const char *name, size_t *out_len) {
     char path[256];
@@ -98,7 +61,7 @@ static void published_templates(void **state) {
             fail_msg("%s is of the family %s", published[i].file, f->name);
         if (sl_answer_format_thinks(f, &tok, text, len) != published[i].thinks)
             fail_msg("%s thinks, or not", published[i].file);
-        start(text, len);
+        start(text);
         struct reply r = client_post(
             "/apply-template",
             "{" TOOLS ",\"messages\":[{\"role\":\"user\",\"content\":\"Rome?\"},{\"role\":"
@@ -198,7 +161,7 @@ struct answer {
 static void check_answer(const struct answer *a, bool stream) {
     static uint32_t script[1024];
     char reason[32] = "", body[2048];
-    start(a->template, strlen(a->template));
+    start(a->template);
     engine->n_script = encode(a->text, script);
     engine->script = script;
     snprintf(body, sizeof body,
