@@ -51,9 +51,10 @@ struct sl_engine {
     struct sl_session_list swapped; /* parked without KV */
     struct sl_lane **flying;        /* [n_lanes] under way, the first sent first */
     uint32_t n_flying;
-    struct sl_passage show; /* a look at the experts */
-    uint32_t turn;          /* the slot that comes first in the next step */
-    uint64_t ended_ns;      /* when the last step ended */
+    struct sl_passage show;               /* a look at the experts */
+    const struct sl_stage *pages_lost_at; /* where a page's copy found the device lost, or NULL */
+    uint32_t turn;                        /* the slot that comes first in the next step */
+    uint64_t ended_ns;                    /* when the last step ended */
     struct sl_activity activity;
     struct sl_pace pace;
     uint64_t next_deadline_ns;    /* the first of all sessions', UINT64_MAX = none */
@@ -97,6 +98,9 @@ void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages);
  * way, and waits for it. A failure that is not fatal leaves a page with anything in it. */
 enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host,
                             bool to_device) SL_MUST_CHECK;
+/* Writes what went wrong with pages, and on which device if a copy found that lost; returns st. */
+enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status st,
+                             const char *what);
 /* Gives all of a session's pages back; the shared ones stay in the prefix tree. It then has no KV.
  */
 void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s);

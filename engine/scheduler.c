@@ -317,11 +317,14 @@ static enum sl_status settle(struct sl_engine *e) {
     return st;
 }
 
-/* The device is lost, or the model's files are not what they were: nothing runs any more. */
+/* The device is lost, or the model's files are not what they were: nothing runs any more. What
+ * came first is what is said: steps that were behind it fail of it. */
 void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
     pthread_mutex_lock(&e->lock);
-    e->dead = st;
-    e->dead_err = *err;
+    if (e->dead == SL_OK) {
+        e->dead = st;
+        e->dead_err = *err;
+    }
     e->poked = true; /* those that wait or are parked must hear of it */
     pthread_mutex_unlock(&e->lock);
 }
@@ -495,7 +498,7 @@ static void tend(struct sl_engine *e, struct sl_score_job *job, enum sl_status d
     struct sl_err err;
     enum sl_status st = settle(e);
     if (st != SL_OK) { /* no page is certain now: no further step */
-        sl_fail(&err, st, "the page table: %s", sl_status_text(st));
+        sl_pages_fail(e, &err, st, "the page table");
         sl_engine_break_down(e, st, &err);
         finish_all(e, SL_FINISH_ERROR, st, err.text);
     }

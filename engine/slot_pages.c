@@ -24,20 +24,31 @@ struct page_copy {
     uint8_t *host; /* of the next stage's part */
     bool to_device;
     enum sl_status status;
+    const struct sl_stage *failed_at;
 };
 
 static void copy_at_stage(struct sl_passage *p, struct sl_stage *stage) {
     struct page_copy *c = (struct page_copy *)(void *)p;
-    if (c->status == SL_OK)
+    if (c->status == SL_OK) {
         c->status = sl_kv_page_copy(&stage->kv, c->page, c->host, c->to_device);
+        c->failed_at = c->status == SL_OK ? NULL : stage;
+    }
     c->host += sl_kv_data_page_bytes(&stage->kv);
 }
 
 enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host, bool to_device) {
-    struct page_copy c = {{.at_stage = copy_at_stage}, page, host, to_device, SL_OK};
+    struct page_copy c = {{.at_stage = copy_at_stage}, page, host, to_device, SL_OK, NULL};
     sl_pipeline_send(e->pipeline, &c.passage);
     sl_pipeline_wait(e->pipeline, &c.passage);
+    if (sl_is_fatal(c.status))
+        e->pages_lost_at = c.failed_at;
     return c.status;
+}
+
+enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status st,
+                             const char *what) {
+    sl_fail(err, st, "%s: %s", what, sl_status_text(st));
+    return e->pages_lost_at ? sl_stage_blame(e->pages_lost_at, st, err) : st;
 }
 
 /* A free page, or that of the prefix whose last use is longest ago. */

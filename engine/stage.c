@@ -5,6 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- whose failure ---- */
+
+enum sl_status sl_stage_blame(const struct sl_stage *s, enum sl_status st, struct sl_err *err) {
+    char name[sizeof s->dev->caps.name] = "";
+    if (!err || (st != SL_ERR_DEVICE_LOST && st != SL_ERR_DEVICE_OOM))
+        return st;
+    memcpy(name, s->dev->caps.name, strcspn(s->dev->caps.name, " ")); /* "cuda:1: ..." */
+    struct sl_err what = *err;
+    return strstr(what.text, name) ? st : sl_fail(err, st, "%s %s", name, what.text);
+}
+
 /* ---- open, close ---- */
 
 static enum sl_status open_kv(struct sl_stage *s, struct sl_err *err) {
@@ -33,7 +44,7 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
         st = open_kv(s, err);
     if (st == SL_OK && s->plan->streaming)
         st = sl_store_create(s->model, s->plan, s->dev, known, timeline, &s->store, err);
-    return st;
+    return sl_stage_blame(s, st, err);
 }
 
 void sl_stage_join(struct sl_stage *s, struct sl_stage *before) {
@@ -61,7 +72,7 @@ enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progres
     if (st == SL_OK)
         sl_activity_source_init(&s->activity, sl_stage_fetch(s),
                                 s->store ? sl_store_reader(s->store) : NULL);
-    return st;
+    return sl_stage_blame(s, st, err);
 }
 
 void sl_stage_quit(struct sl_stage *s) {
@@ -140,11 +151,12 @@ static void run_lane(struct sl_passage *p, struct sl_stage *s) {
     struct sl_lane *l = (struct sl_lane *)(void *)p;
     enum sl_status st = sl_forward_set_pages(s->forward, &l->pages);
     if (st != SL_OK && l->status == SL_OK)
-        l->status = sl_fail(&l->err, st, "the page table: %s", sl_status_text(st));
+        l->status = sl_stage_blame(
+            s, sl_fail(&l->err, st, "the page table: %s", sl_status_text(st)), &l->err);
     if (l->status != SL_OK || l->step.n_failed == l->step.n_rows)
         return;
     uint64_t n_experts = l->step.n_experts, start = sl_timeline_now(s->timeline);
-    l->status = run_layers(s, l);
+    l->status = sl_stage_blame(s, run_layers(s, l), &l->err);
     if (l->status == SL_OK)
         sl_forward_end(s->forward, &l->step);
     sl_activity_look(&s->activity, l->step.n_experts - n_experts, false, &l->found);

@@ -57,6 +57,9 @@ static inline bool sl_stage_is_last(const struct sl_stage *s) {
     return s->index + 1 == s->n_stages;
 }
 
+/* Has the text of a device's failure say which one's it is; passes the status on. */
+enum sl_status sl_stage_blame(const struct sl_stage *s, enum sl_status st, struct sl_err *err);
+
 /* Reads experts in the background, for so long at most. */
 void sl_stage_idle(struct sl_stage *s, int64_t timeout_ns, struct sl_activity_sums *inout_found);
 /* Shows where the experts are to those who have asked since the last time. */

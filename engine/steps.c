@@ -271,8 +271,7 @@ bool sl_steps_start(struct sl_engine *e) {
     l->flying = true;
     mark_fed(e, l);
     if (st != SL_OK) {
-        l->status =
-            sl_fail(&l->err, st, "no KV page for a running session: %s", sl_status_text(st));
+        l->status = sl_pages_fail(e, &l->err, st, "no KV page for a running session");
     } else if (e->n_stages == 1) {
         struct step_abort give_up = {{all_canceled}, e, l};
         sl_step_send(e, l, &give_up.base);

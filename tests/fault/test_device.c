@@ -71,6 +71,15 @@ static void all_given_back(const struct card_source *source) {
     assert_int_equal(source->stats.used_bytes, 0);
 }
 
+/* Who reads of a failure must know which of the cards it is. */
+static void assert_names_card(const char *text) {
+    char name[24] = "card:";
+    if (faulty && n_cards > 1)
+        snprintf(name, sizeof name, "card:%u:", faulty - 1);
+    if (!strstr(text, name))
+        fail_msg("\"%s\" does not name %s", text, name);
+}
+
 /* Every allocation in turn. */
 static void no_device_memory(void **state) {
     (void)state;
@@ -92,6 +101,7 @@ static void no_device_memory(void **state) {
             }
             assert_int_equal(st, SL_ERR_DEVICE_OOM);
             assert_non_null(strstr(test_err.text, "no memory for"));
+            assert_names_card(test_err.text);
             all_given_back(&source);
             refused++;
         }
@@ -176,7 +186,7 @@ static void lose(const struct card_config *config, bool streamed, uint32_t *n_lo
     }
     if (n_failed) {
         assert_true(sl_engine_failed(e, &why));
-        assert_true(why.text[0] != 0);
+        assert_names_card(why.text);
         struct run *late = new_run(9, 4, model.model->hp.n_vocab, N_ANSWER);
         assert_int_equal(sl_engine_submit(e, &late->req, &test_err), SL_ERR_DEVICE_LOST);
         free_run(late);
