@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""A GPU that is lost or full while the real binary works on it: what clients, /health, the log and the exit say of it,
-and that nothing hangs. Prints TAP.
+"""A GPU that is lost or full while the real binary works on it, or on it and another: what clients, /health, the log and
+the exit say of it, and that nothing hangs. Prints TAP.
 
 usage: gpu_faults.py SLUICE MODEL FAULTY_FOLDER DRIVER [OPTION...]
 
 FAULTY_FOLDER holds tests/support/faulty_cuda.c as libcuda.so.1, which brings the faults about in the DRIVER behind it:
 the real one, or tests/support/fake_cuda.so, whose kernels do nothing. The kernels that fault, and the memory that runs
-out, are then real, or that one's. OPTIONs are added to every command."""
+out, are then real, or that one's; it shows two GPUs. Where a driver shows one, what wants two is skipped. OPTIONs are
+added to every command."""
 import http.client
 import json
 import os
@@ -19,6 +20,7 @@ import threading
 import time
 
 PATIENCE_S = 20
+ENDS_S = 8  # from SIGTERM to the exit, when there is nothing to finish
 N_CLIENTS = 4
 PLAN = ["plan", "--ram-bandwidth", "1", "--disk-bandwidth", "1"]  # unmeasured
 STREAMED = ["--experts", "streamed"]  # with the least --vram, found out
@@ -33,14 +35,14 @@ def shorten(log):
 class Server:
     """A server whose driver fails once `trigger` exists."""
 
-    def __init__(self, t, fault, options):
+    def __init__(self, t, fault, options, env=None):
         self.trigger = os.path.join(t.folder, "trigger")
         self.clear()
         self.errors, self.ended, self.chunks = [], 0, 0
         self.log = tempfile.TemporaryFile("w+", dir=t.folder)
         self.child = subprocess.Popen([t.sluice, "serve", "-m", t.model, "--port", "0", "-c", "512", "--heat-file", "off"] +
                                       options, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log,
-                                      env=t.env(f"{fault} {self.trigger}"))
+                                      env=dict(t.env(f"{fault} {self.trigger}"), **(env or {})))
 
     def clear(self):
         if os.path.exists(self.trigger):
@@ -92,7 +94,7 @@ class Server:
             try:
                 c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
                 c.request("POST", "/v1/completions", json.dumps({"prompt": "Tell me a story about a river. " * 4,
-                                                                 "stream": True, "max_tokens": 200, "temperature": 1}))
+                                                                 "stream": True, "max_tokens": 64, "temperature": 1}))
                 r = c.getresponse()
                 text = ""
                 for line in iter(r.readline, b""):
@@ -114,7 +116,7 @@ class Server:
         self.clients = [threading.Thread(target=self.client, args=(self.stop,), daemon=True) for _ in range(N_CLIENTS)]
         for c in self.clients:
             c.start()
-        self.wait(lambda: self.chunks > 40, "the first tokens")
+        self.wait(lambda: self.chunks > 40 or self.errors, "the first tokens")
 
     def end(self):
         """What is wrong with how it ends."""
@@ -130,6 +132,8 @@ class Server:
         finally:
             self.seconds = time.monotonic() - start
         problems = [] if code in (0, 1) else [f"it ended with {code}"]
+        if self.seconds > ENDS_S:
+            problems.append(f"it ended {self.seconds:.1f} s after SIGTERM")
         if re.search("Sanitizer|runtime error|assert", self.said()):
             problems.append("its log has a sanitizer's report or an assertion")
         return problems
@@ -144,7 +148,7 @@ class Tests:
     def env(self, fault):
         path = os.environ.get("LD_LIBRARY_PATH", "")
         return dict(os.environ, LD_LIBRARY_PATH=self.faulty + (":" + path if path else ""), FAULTY_CUDA=fault,
-                    FAULTY_CUDA_DRIVER=self.driver)
+                    FAULTY_CUDA_DRIVER=self.driver, FAKE_CUDA_DEVICES="2")
 
     def report(self, name, problems, log=""):
         self.n += 1
@@ -160,43 +164,55 @@ class Tests:
                            env=self.env(fault), timeout=60, check=False)
         return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
 
-    def device(self):
-        """Why there is none to be tested, or nothing."""
-        code, _, err = self.run(PLAN + ["-m", self.model] + self.options)
+    def missing(self, devices):
+        """Why they cannot be tested, or nothing."""
+        code, _, err = self.run(PLAN + ["-m", self.model] + self.on(devices))
         said = err.strip().splitlines()[-1] if code else ""
-        if said and ": cuda:" not in said:
+        if said and not re.search(r": cuda:\d+: |there (is|are) ", said):
             sys.exit(said)
         return said
 
-    def streamed(self):
-        """Options with which experts go up and down between the tiers."""
-        _, out, _ = self.run(PLAN + ["-m", self.model, "-c", "512", "--vram", "1MiB", "--json"] + STREAMED + self.options)
-        return STREAMED + ["--vram", f"{(json.loads(out)['vram_least_bytes'] >> 20) + 2}MiB"] + self.options
+    def on(self, devices):
+        return ["--device", devices] + self.options
 
-    def faulted(self, name, fault, options, at_start=False):
-        """A kernel faults: every answer ends with an error, /health says it, the exit is clean."""
-        s = Server(self, fault, options)
+    def streamed(self, devices):
+        """Options with which experts go up and down between the tiers."""
+        _, out, _ = self.run(PLAN + ["-m", self.model, "-c", "512", "--vram", "1MiB", "--json"] + STREAMED + self.on(devices))
+        least = json.loads(out)["vram_least_bytes"] // (1 + devices.count(","))
+        return STREAMED + ["--vram", f"{(least >> 20) + 2}MiB"] + self.on(devices)
+
+    def lost(self, s, gpu):
+        """What a server that has just lost a GPU says wrong."""
+        s.wait(lambda: len(s.errors) == N_CLIENTS, "an error for every client")
+        problems = [f"a client was told: {e[:300]}" for e in s.errors if "device lost" not in e or gpu not in e]
+        s.wait(lambda: "device" in s.get("/health")[1], "/health naming the device")
+        for what, got in (("/health", s.get("/health")), ("a new request", s.get("/v1/completions", {"prompt": "a"}))):
+            named = set(re.findall(r"cuda:\d+", got[1]))
+            if got[0] != 503 or "device lost" not in got[1] or not named or not all(gpu in n for n in named):
+                problems.append(f"{what}: {got[0]} {got[1][:300]}")
+        if s.get("/metrics")[0] != 200:
+            problems.append("/metrics does not answer")
+        return problems
+
+    def faulted(self, name, fault, options, gpu=0, at_start=False, spreads=False):
+        """A kernel faults, or the GPU is gone: every answer ends with an error, /health says it, the exit is clean."""
+        s = Server(self, f"{fault}:{gpu}", options, {"FAKE_CUDA_LOST": "spread"} if spreads else None)
         problems = []
+        told = f"faulty_cuda: GPU {gpu}" + (" is gone" if fault == "gone" else ": a kernel")
+        given_up = rf"cuda:{gpu}: .*the device is given up"
         try:
             if at_start:  # it is not ready then, and does not stay
                 s.fail_now()
                 s.wait(lambda: s.child.poll() is not None, "the end of the start", 60)
-                if s.child.returncode != 1:
+                if s.child.returncode != 1 or f"error cuda:{gpu}: " not in s.said():
                     problems.append(f"the start ended with {s.child.returncode}")
             else:
                 s.loaded()
                 s.load()
                 s.fail_now()
-                s.wait(lambda: len(s.errors) == N_CLIENTS, "an error for every client")
-                problems += [f"a client was told: {e[:300]}" for e in s.errors if "device" not in e]
-                s.wait(lambda: "device" in s.get("/health")[1], "/health naming the device")
-                for what, got in (("/health", s.get("/health")), ("a new request", s.get("/v1/completions", {"prompt": "a"}))):
-                    if got[0] != 503 or "device" not in got[1]:
-                        problems.append(f"{what}: {got[0]} {got[1][:300]}")
-                if s.get("/metrics")[0] != 200:
-                    problems.append("/metrics does not answer")
-            if "faulty_cuda: a kernel" not in s.said() or "the device is given up" not in s.said():
-                problems.append("the log does not say that a kernel faulted and the device is given up")
+                problems += self.lost(s, "cuda:" if spreads else f"cuda:{gpu}")
+            if told not in s.said() or not re.search(given_up, s.said()):
+                problems.append(f"the log does not say that '{told}' and '{given_up}'")
         except (AssertionError, OSError) as e:
             problems.append(str(e))
         problems += s.end()
@@ -221,9 +237,9 @@ class Tests:
         problems += s.end()
         self.report(name, problems, s.said())
 
-    def full(self, name, options):
+    def full(self, name, options, gpu=0):
         """All memory is gone while it serves: all was taken before, so answers go on."""
-        s = Server(self, "full", options)
+        s = Server(self, f"full:{gpu}", options)
         problems = []
         try:
             s.loaded()
@@ -232,7 +248,7 @@ class Tests:
                 s.fail_now()
                 s.wait(lambda: "faulty_cuda: took" in s.said(), "the memory being taken")
                 before = s.ended
-                s.wait(lambda: s.ended >= before + 2 * N_CLIENTS or s.errors, "answers", 60)
+                s.wait(lambda: s.ended >= before + N_CLIENTS or s.errors, "answers", 60)
                 s.stop.set()
                 for c in s.clients:
                     c.join(PATIENCE_S)
@@ -246,18 +262,18 @@ class Tests:
         problems += s.end()
         self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
 
-    def allocations(self, name, options):
-        """Each allocation of a start finds no memory: refused, naming what there was no memory for."""
+    def allocations(self, name, options, gpu=0):
+        """Each allocation of a start finds no memory: refused, naming what there was no memory for, and where."""
         problems = []
         argv = ["run", "-m", self.model, "-q", "-n", "8", "--temp", "0", "-p", "a", "--heat-file", "off"] + options
         want = self.run(argv)
         refused = 0
         for n in range(1, 200):
-            code, out, err = self.run(argv, f"full-alloc {n}")
+            code, out, err = self.run(argv, f"full-alloc:{gpu} {n}")
             if "faulty_cuda: took" not in err:
                 break
             last = err.strip().splitlines()[-1]
-            if code == 1 and re.search("no memory|cannot allocate|out of device memory", last):
+            if code == 1 and re.search("no memory|cannot allocate|out of device memory", last) and f"cuda:{gpu}" in last:
                 refused += 1
             elif code != 0 or out != want[1]:  # what is left may do for a small one
                 problems.append(f"allocation {n}: exit code {code}: {last[:300]}")
@@ -266,26 +282,54 @@ class Tests:
         self.report(f"{name}: {n - 1} allocations, {refused} refused", problems)
 
 
+def one(t):
+    resident, tiers = t.on("cuda"), t.streamed("cuda")
+    t.planned("device memory is what was planned, experts resident", resident)
+    t.planned("device memory is what was planned, experts in tiers", tiers)
+    t.faulted("a kernel traps among answers, experts resident", "trap", resident)
+    t.faulted("a kernel traps among answers, experts in tiers", "trap", tiers)
+    t.faulted("a kernel writes to address 0 among answers", "illegal", tiers)
+    t.faulted("the GPU is gone among answers", "gone", resident)
+    t.faulted("the first kernel traps", "trap", resident, at_start=True)
+    t.full("memory runs out among answers, experts resident", resident)
+    t.full("memory runs out among answers, experts in tiers", tiers)
+    t.allocations("experts resident", resident)
+    t.allocations("experts in tiers", tiers)
+
+
+def two(t):
+    resident, tiers = t.on("cuda:0,1"), t.streamed("cuda:0,1")
+    t.planned("two GPUs: device memory is what was planned, experts in tiers", tiers)
+    for gpu, which in enumerate(("the first", "the second")):
+        t.faulted(f"two GPUs: a kernel traps on {which}, experts resident", "trap", resident, gpu)
+        t.faulted(f"two GPUs: a kernel writes to address 0 on {which}, experts in tiers", "illegal", tiers, gpu)
+        # So that whoever waits for what that GPU computes does so when it is lost.
+        t.faulted(f"two GPUs: a kernel runs long and traps on {which}, experts resident", "late", resident, gpu)
+        t.faulted(f"two GPUs: a kernel runs long and traps on {which}, experts in tiers", "late", tiers, gpu)
+        t.faulted(f"two GPUs: {which} is gone among answers", "gone", resident, gpu)
+        t.faulted(f"two GPUs: the first kernel on {which} traps", "trap", tiers, gpu, at_start=True)
+        t.full(f"two GPUs: memory runs out on {which} among answers", tiers, gpu)
+    t.faulted("two GPUs: a kernel runs long and traps on the first, and takes along who waits for it", "late", resident,
+              spreads=True)
+    t.allocations("two GPUs, the second full, experts resident", resident, 1)
+    t.allocations("two GPUs, the second full, experts in tiers", tiers, 1)
+
+
 def main():
     if len(sys.argv) < 5:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory(prefix="sluice-gpu-") as folder:
-        t = Tests(*[os.path.abspath(a) for a in sys.argv[1:5]], ["--device", "cuda"] + sys.argv[5:], folder)
-        why = t.device()
+        t = Tests(*[os.path.abspath(a) for a in sys.argv[1:5]], sys.argv[5:], folder)
+        why = t.missing("cuda")
         if why:
             print(f"1..0 # SKIP {why}")
             sys.exit(77)
-        streamed = t.streamed()
-        t.planned("device memory is what was planned, experts resident", t.options)
-        t.planned("device memory is what was planned, experts in tiers", streamed)
-        t.faulted("a kernel traps among answers, experts resident", "trap", t.options)
-        t.faulted("a kernel traps among answers, experts in tiers", "trap", streamed)
-        t.faulted("a kernel writes to address 0 among answers", "illegal", streamed)
-        t.faulted("the first kernel traps", "trap", t.options, at_start=True)
-        t.full("memory runs out among answers, experts resident", t.options)
-        t.full("memory runs out among answers, experts in tiers", streamed)
-        t.allocations("experts resident", t.options)
-        t.allocations("experts in tiers", streamed)
+        one(t)
+        why = t.missing("cuda:0,1")
+        if why:
+            t.report(f"two GPUs # SKIP {why}", [])
+        else:
+            two(t)
         print(f"1..{t.n}")
         sys.exit(1 if t.failed else 0)
 

@@ -6,24 +6,32 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define ADDRESS_BIAS  0x1000000000000000ull
 #define ILLEGAL       700
+#define BLOCKED       (-1) /* no result of the driver's: nothing more can run by now */
+#define ASKED_MOST    16
+#define PAUSE_NS      200000
 #define DEVICE_SHARED 232448
 
 static struct fake_cuda fake;
 
 struct CUctx_st {
     int refs;
+    int stuck;                         /* what every further call in it gives, after a fault */
+    int fault;                         /* what a kernel that is still running will end with */
+    uint64_t until_ns;                 /* and when */
     int64_t live_bytes;                /* of its device's memory */
     bool reads[FAKE_CUDA_MAX_DEVICES]; /* memory of these other devices */
 };
 struct operation {
-    enum { COPY, FILL, WAIT, OTHER } kind;
+    enum { NOTHING, COPY, FILL, WAIT, OTHER } kind;
     void *dst;
     const void *src;
     size_t bytes;
     uint32_t value;
+    int fault;                  /* OTHER: ends with this */
     struct CUstream_st *stream; /* WAIT: until this stream */
     uint64_t after;             /* has done so many operations */
     struct operation *next;
@@ -42,6 +50,7 @@ struct CUevent_st {
     struct CUctx_st *ctx;
     struct CUstream_st *stream; /* NULL: never recorded */
     uint64_t after;             /* passed once this many of its operations have run */
+    int asked;                  /* whether it has, how many times since it was recorded */
 };
 /* Captured operations; an executable graph is a copy of them. */
 struct CUgraph_st {
@@ -73,7 +82,7 @@ static _Thread_local struct CUctx_st *current;
 static struct memory *memories;
 static struct CUfunc_st *functions;
 static struct CUstream_st *streams;
-static int stuck;
+static int stuck; /* of the whole driver */
 
 /* Any thread may call, as with the real one: one call at a time. */
 static pthread_mutex_t big_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -89,6 +98,22 @@ static void unlock(const int *guard) {
         pthread_mutex_unlock(&big_lock);
 }
 #define LOCKED int guard __attribute__((cleanup(unlock), unused)) = lock()
+
+static uint64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Lets other threads call while this one has to wait. */
+static void pause_unlocked(void) {
+    unsigned depth = lock_depth;
+    lock_depth = 0;
+    pthread_mutex_unlock(&big_lock);
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    pthread_mutex_lock(&big_lock);
+    lock_depth = depth;
+}
 
 static void drop(struct operations *list) {
     while (list->first) {
@@ -135,9 +160,11 @@ static void clear(void) {
 
 struct fake_cuda *fake_cuda_reset(void) {
     clear();
-    const char *devices = getenv("FAKE_CUDA_DEVICES");
+    const char *devices = getenv("FAKE_CUDA_DEVICES"), *lost = getenv("FAKE_CUDA_LOST");
     int n = devices ? atoi(devices) : 1;
     fake = (struct fake_cuda){.n_devices = n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES,
+                              .fault_device = -1,
+                              .faults_spread = lost && strcmp(lost, "spread") == 0,
                               .memory_bytes = (size_t)1 << 30};
     for (int i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
         fake.cc[i] = 90;
@@ -161,7 +188,7 @@ static int enter(const char *symbol) {
         return 0;
     fake.fail_symbol = NULL;
     if (fake.sticky)
-        stuck = fake.fail_result;
+        *(current ? &current->stuck : &stuck) = fake.fail_result;
     return fake.fail_result;
 }
 #define ENTER(symbol)                                                                              \
@@ -174,7 +201,9 @@ static int enter(const char *symbol) {
 #define ENTER_CONTEXT(symbol)                                                                      \
     ENTER(symbol);                                                                                 \
     if (!current)                                                                                  \
-    return fake.misused = true, 201
+        return fake.misused = true, 201;                                                           \
+    if (current->stuck)                                                                            \
+    return current->stuck
 /* Of a stream: its context must be the current one. */
 #define ENTER_STREAM(symbol, stream)                                                               \
     ENTER_CONTEXT(symbol);                                                                         \
@@ -225,16 +254,47 @@ static int enqueue(struct CUstream_st *stream, struct operation o) {
     return 0;
 }
 
+/* What a context's next kernel ends with; BLOCKED: it is still running. */
+static int kernel_ends(struct CUctx_st *ctx, int fault) {
+    bool here = fake.fault_device < 0 || ctx == &contexts[fake.fault_device];
+    if (fake.kernel_fault && here && !fault) {
+        fault = fake.kernel_fault;
+        fake.kernel_fault = 0;
+    }
+    if (fault && !ctx->fault) {
+        ctx->fault = fault;
+        ctx->until_ns = now_ns() + (uint64_t)fake.fault_after_ms * 1000000u;
+    }
+    if (ctx->fault && now_ns() < ctx->until_ns)
+        return BLOCKED;
+    return ctx->stuck = ctx->fault;
+}
+
+static int run(struct CUstream_st *stream, uint64_t upto);
+
+/* An event of a context that has failed never passes: who waits for it there waits for good,
+ * unless the failure spreads. */
+static int follow(struct CUstream_st *stream, const struct operation *o) {
+    int result = o->stream ? run(o->stream, o->after) : BLOCKED;
+    if (result == 0 || result == BLOCKED || o->stream->ctx == stream->ctx)
+        return result;
+    if (!fake.faults_spread)
+        return BLOCKED;
+    return stream->ctx->stuck = result;
+}
+
 /* Runs what was queued on a stream until `upto` operations have run in all; what it waits for runs
  * first. */
 static int run(struct CUstream_st *stream, uint64_t upto) {
+    int result = 0;
     while (stream->queue.first && stream->n_done < upto) {
         struct operation *o = stream->queue.first;
-        if ((o->kind == FILL || o->kind == OTHER) && fake.kernel_fault)
-            stuck = fake.kernel_fault;
-        if (stuck)
-            return stuck;
-        int result = o->kind == WAIT ? run(o->stream, o->after) : 0;
+        if (stuck || stream->ctx->stuck)
+            return stuck ? stuck : stream->ctx->stuck;
+        if (o->kind == FILL || o->kind == OTHER)
+            result = kernel_ends(stream->ctx, o->fault);
+        else if (o->kind == WAIT)
+            result = follow(stream, o);
         if (result)
             return result;
         if (o->kind == FILL)
@@ -251,11 +311,19 @@ static int run(struct CUstream_st *stream, uint64_t upto) {
     return 0;
 }
 
+/* The same, however long it takes. */
+static int wait_for(struct CUstream_st *stream, uint64_t upto) {
+    int result;
+    while ((result = run(stream, upto)) == BLOCKED)
+        pause_unlocked();
+    return result;
+}
+
 /* All streams of the current context. */
-static int run_all(void) {
+static int wait_for_all(void) {
     int result = 0;
     for (struct CUstream_st *s = streams; s && !result; s = s->next)
-        result = s->ctx == current ? run(s, UINT64_MAX) : 0;
+        result = s->ctx == current ? wait_for(s, UINT64_MAX) : 0;
     return result;
 }
 
@@ -377,6 +445,8 @@ int cuCtxEnablePeerAccess(struct CUctx_st *peer, unsigned flags) {
 int cuDevicePrimaryCtxRetain(struct CUctx_st **ctx, int device);
 int cuDevicePrimaryCtxRetain(struct CUctx_st **ctx, int device) {
     ENTER("cuDevicePrimaryCtxRetain");
+    if (contexts[device].stuck)
+        return contexts[device].stuck;
     contexts[device].refs++;
     fake.live_objects++;
     *ctx = &contexts[device];
@@ -389,6 +459,8 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
     fake.n_calls++;
     if (contexts[device].refs-- <= 0)
         return wrong();
+    if (!contexts[device].refs) /* the next one is another */
+        contexts[device].stuck = contexts[device].fault = 0;
     fake.live_objects--;
     return 0;
 }
@@ -465,7 +537,7 @@ int cuMemAlloc_v2(uint64_t *addr, size_t bytes) {
 int cuMemFree_v2(uint64_t addr);
 int cuMemFree_v2(uint64_t addr) {
     ENTER_CONTEXT("cuMemFree_v2");
-    int result = run_all(); /* as the real one, it waits */
+    int result = wait_for_all(); /* as the real one, it waits */
     return result ? result : release((void *)(uintptr_t)(addr - ADDRESS_BIAS), DEVICE);
 }
 
@@ -575,6 +647,16 @@ int cuStreamCreate(struct CUstream_st **stream, unsigned flags) {
     return 0;
 }
 
+/* Who still waits for what it has not done waits for good. */
+static void forget(const struct CUstream_st *gone) {
+    for (struct CUstream_st *s = streams; s; s = s->next)
+        for (struct operation *o = s->queue.first; o; o = o->next)
+            if (o->kind == WAIT && o->stream == gone) {
+                o->kind = gone->n_done >= o->after ? NOTHING : WAIT;
+                o->stream = NULL;
+            }
+}
+
 int cuStreamDestroy_v2(struct CUstream_st *stream);
 int cuStreamDestroy_v2(struct CUstream_st *stream) {
     LOCKED;
@@ -582,6 +664,7 @@ int cuStreamDestroy_v2(struct CUstream_st *stream) {
     for (struct CUstream_st **at = &streams; *at; at = &(*at)->next)
         if (*at == stream) {
             *at = stream->next;
+            forget(stream);
             drop(&stream->queue);
             free(stream);
             fake.live_objects--;
@@ -675,7 +758,7 @@ int cuStreamSynchronize(struct CUstream_st *stream) {
     if (!stream || stream->capture)
         return wrong();
     fake.n_waits++;
-    return run(stream, UINT64_MAX);
+    return wait_for(stream, UINT64_MAX);
 }
 
 int cuEventCreate(struct CUevent_st **event, unsigned flags);
@@ -705,6 +788,7 @@ int cuEventRecord(struct CUevent_st *event, struct CUstream_st *stream) {
         return wrong();
     event->stream = stream;
     event->after = stream->n_queued;
+    event->asked = 0;
     return 0;
 }
 
@@ -712,13 +796,18 @@ int cuEventSynchronize(struct CUevent_st *event);
 int cuEventSynchronize(struct CUevent_st *event) {
     ENTER_CONTEXT("cuEventSynchronize");
     fake.n_waits++;
-    return event->stream ? run(event->stream, event->after) : 0;
+    return event->stream ? wait_for(event->stream, event->after) : 0;
 }
 
 int cuEventQuery(struct CUevent_st *event);
 int cuEventQuery(struct CUevent_st *event) {
     ENTER_CONTEXT("cuEventQuery");
-    return event->stream && event->stream->n_done < event->after ? SL_CU_NOT_READY : 0;
+    if (!event->stream || event->stream->n_done >= event->after)
+        return 0;
+    if (++event->asked < ASKED_MOST)
+        return SL_CU_NOT_READY;
+    int result = run(event->stream, event->after); /* who asks so often is waiting */
+    return result == BLOCKED ? SL_CU_NOT_READY : result;
 }
 
 int cuModuleLoadData(struct CUmod_st **module, const void *image);
@@ -788,10 +877,8 @@ static int copy_words(struct CUstream_st *stream, const void *args) {
     memcpy(&a, args, sizeof a);
     size_t bytes = a.n * sizeof(uint32_t);
     char *from = device_range(a.src, bytes), *to = device_range(a.dst, bytes);
-    if (!from || !to) {
-        fake.kernel_fault = ILLEGAL;
-        return enqueue(stream, (struct operation){.kind = OTHER});
-    }
+    if (!from || !to)
+        return enqueue(stream, (struct operation){.kind = OTHER, .fault = ILLEGAL});
     return enqueue(stream,
                    (struct operation){.kind = COPY, .dst = to, .src = from, .bytes = bytes});
 }
@@ -823,10 +910,8 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     struct fill_args a;
     memcpy(&a, extra[1], sizeof a);
     char *to = device_range(a.dst, a.n * 4);
-    if (!to) { /* a bad address in a kernel: seen by whoever waits, and by all after that */
-        fake.kernel_fault = ILLEGAL;
-        return enqueue(stream, (struct operation){.kind = OTHER});
-    }
+    if (!to) /* a bad address in a kernel: seen by whoever waits, and by all after that */
+        return enqueue(stream, (struct operation){.kind = OTHER, .fault = ILLEGAL});
     return enqueue(stream,
                    (struct operation){.kind = FILL, .dst = to, .bytes = a.n * 4, .value = a.value});
 }

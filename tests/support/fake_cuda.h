@@ -8,8 +8,12 @@
  * every address is checked: also whose memory it is, and that a stream is used in its own context.
  * Any thread may call.
  *
+ * A fault takes down its device's context and no other. What other contexts wait for of it never
+ * comes: who waits for them then waits for good, as may happen with GPUs. Asking for an event does
+ * not run anything, unless it is asked for again and again.
+ *
  * A program that opens it as libcuda.so.1 finds FAKE_CUDA_DEVICES (environment) GPUs, one unless
- * that is set. */
+ * that is set; with FAKE_CUDA_LOST=spread faults_spread is set. */
 #ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
 #define SL_TESTS_SUPPORT_FAKE_CUDA_H
 
@@ -43,8 +47,11 @@ struct fake_cuda {
     uint64_t fail_at;           /* the number of the call that fails, from 1; 0 = none */
     const char *fail_symbol;    /* or: the first call of this function */
     int fail_result;
-    bool sticky;      /* every later call fails alike, as after a kernel's fault */
+    bool sticky;      /* every later call in this context fails alike, as after a kernel's fault */
     int kernel_fault; /* the next kernel to run fails with this, seen by who waits for it */
+    int fault_device; /* or the next one there; -1: anywhere */
+    int fault_after_ms; /* so long it runs before */
+    bool faults_spread; /* to the contexts that wait for one that has failed */
 
     /* Read by tests. */
     uint64_t n_calls, n_waits, n_to_device, n_queued;

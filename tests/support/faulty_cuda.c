@@ -1,13 +1,16 @@
 /* A CUDA driver that fails when told to: a shared object named libcuda.so.1 that stands between a
  * program and a real driver, so that real faults of a real GPU can be had from a program that
- * knows nothing of it (bench/h200_faults.py).
+ * knows nothing of it (tests/fault/gpu_faults.py).
  *
  *   LD_LIBRARY_PATH=folder of it   the program opens it in the driver's place
  *   FAULTY_CUDA_DRIVER=/path       the real one
  *   FAULTY_CUDA="trap FILE"        once FILE exists, the next submission is a kernel that traps
  *               "illegal FILE"     one that writes to address 0
+ *               "late FILE"        one that traps after LATE_MS, when others wait for it
  *               "full FILE"        all memory that is free is taken before the next submission
  *               "full-alloc N"     likewise before the N-th allocation, from 1
+ *               "gone FILE"        every call fails as if the GPU had fallen off its bus
+ *               "trap:1 FILE"      (any of these) on the second GPU, whatever the others do
  * It says on stderr when it does so, once. Submissions are launches, also those that are captured,
  * and replays of graphs. Kernels of its own come as PTX, which the driver compiles. Over the fake
  * driver (fake_cuda.h) faults of kernels are that one's, so that the scripts run without a GPU. */
@@ -16,6 +19,7 @@
 #include "backends/cuda/driver.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,26 +29,55 @@
 #error "the jumps below are those of x86-64"
 #endif
 
-/* Every symbol is a jump to where its pointer shows: the real driver, or one of ours. */
+#define LATE_MS     300
+#define MAX_DEVICES 16
+#define ANY         (-1)
+#define IS_GONE     999 /* CUDA_ERROR_UNKNOWN */
+
+/* Every symbol is a jump to where its pointer shows: the real driver, or one of ours. Where a GPU
+ * may be gone it first asks for that, with all that functions take in registers kept. */
 #define JUMP(field, symbol, args)                                                                  \
-    __asm__(".globl " symbol "\n.type " symbol ", @function\n" symbol ": jmp *faulty_to_" #field   \
-            "(%rip)\n");                                                                           \
+    __asm__(".globl " symbol "\n.type " symbol ", @function\n" symbol ":\n"                        \
+            "cmpl $0, faulty_may_go(%rip)\n je 1f\n"                                               \
+            "push %rdi\n push %rsi\n push %rdx\n push %rcx\n push %r8\n push %r9\n"                \
+            "sub $8, %rsp\n lea faulty_to_" #field "(%rip), %rdi\n call faulty_gone\n"             \
+            "add $8, %rsp\n pop %r9\n pop %r8\n pop %rcx\n pop %rdx\n pop %rsi\n pop %rdi\n"       \
+            "test %eax, %eax\n jne 2f\n"                                                           \
+            "1: jmp *faulty_to_" #field "(%rip)\n2: ret\n");                                       \
     __attribute__((visibility("hidden"), used)) void *faulty_to_##field;
 SL_CU_FUNCTIONS(JUMP)
 SL_CU_NEWER_FUNCTIONS(JUMP)
+extern __attribute__((visibility("hidden"))) int faulty_may_go;
+int faulty_may_go;
+__attribute__((visibility("hidden"))) int faulty_gone(void *const *to);
+
+enum { TRAP, ILLEGAL, LATE, FULL, FULL_ALLOC, GONE, NONE };
+static const char *const names[NONE] = {"trap", "illegal", "late", "full", "full-alloc", "gone"};
+static const char *const kernel_names[] = {"trapping", "writing", "late"};
+static const char *const kernel_does[] = {"traps", "writes to address 0", "traps when it ends"};
 
 static struct sl_cuda_driver real;
-static enum { NONE, TRAP, ILLEGAL, FULL, FULL_ALLOC } fault;
+static atomic_int fault = NONE;
+static int at_device = ANY;
 static const char *trigger; /* a file */
-static unsigned long at_alloc, n_allocs;
-static struct CUfunc_st *kernels[2];
+static unsigned long at_alloc;
+static atomic_ulong n_allocs;
+static struct CUctx_st *contexts[MAX_DEVICES];
+static struct CUfunc_st *kernels[MAX_DEVICES][3];
+static _Thread_local int device = ANY; /* whose context is current */
 static struct fake_cuda *fake;
 
-static const char ptx[] = ".version 6.3\n.target sm_75\n.address_size 64\n"
-                          ".visible .entry trapping() { trap; ret; }\n"
-                          ".visible .entry writing() {\n"
-                          ".reg .u64 %a; .reg .u32 %v;\n"
-                          "mov.u64 %a, 0; mov.u32 %v, 1; st.global.u32 [%a], %v; ret; }\n";
+static const char ptx[] =
+    ".version 6.3\n.target sm_75\n.address_size 64\n"
+    ".visible .entry trapping() { trap; ret; }\n"
+    ".visible .entry writing() {\n"
+    ".reg .u64 %a; .reg .u32 %v;\n"
+    "mov.u64 %a, 0; mov.u32 %v, 1; st.global.u32 [%a], %v; ret; }\n"
+    ".visible .entry late() {\n"
+    ".reg .u64 %from, %now; .reg .pred %early;\n"
+    "mov.u64 %from, %globaltimer;\n"
+    "again: mov.u64 %now, %globaltimer; sub.u64 %now, %now, %from;\n"
+    "setp.lt.u64 %early, %now, 300000000; @%early bra again; trap; ret; }\n"; /* LATE_MS */
 
 static void fatal(const char *what, const char *more) {
     fprintf(stderr, "faulty_cuda: %s: %s\n", what, more);
@@ -67,52 +100,90 @@ static void fill(void) {
             taken >> 20, free_bytes >> 20, left);
 }
 
+static bool is_here(void) {
+    return device != ANY && (at_device == ANY || at_device == device);
+}
+
 static int mem_alloc(uint64_t *addr, size_t bytes) {
-    if (fault == FULL_ALLOC && ++n_allocs == at_alloc) {
-        fprintf(stderr, "faulty_cuda: allocation %lu, %zu bytes\n", n_allocs, bytes);
+    if (fault == FULL_ALLOC && is_here() && atomic_fetch_add(&n_allocs, 1) + 1 == at_alloc) {
+        fprintf(stderr, "faulty_cuda: allocation %lu, %zu bytes\n", at_alloc, bytes);
         fill();
     }
     return real.mem_alloc(addr, bytes);
 }
 
 /* Modules end with their context, and a device is opened more than once. */
-static int ctx_retain(struct CUctx_st **ctx, int device) {
-    kernels[0] = kernels[1] = NULL;
-    return real.ctx_retain(ctx, device);
+static int ctx_retain(struct CUctx_st **ctx, int of) {
+    if (of < 0 || of >= MAX_DEVICES)
+        fatal("more GPUs than", "MAX_DEVICES");
+    memset(kernels[of], 0, sizeof kernels[of]);
+    int result = real.ctx_retain(ctx, of);
+    contexts[of] = result == SL_CU_OK ? *ctx : NULL;
+    return result;
+}
+
+static int ctx_set_current(struct CUctx_st *ctx) {
+    int result = real.ctx_set_current(ctx);
+    if (result != SL_CU_OK)
+        return result;
+    device = ANY;
+    for (int i = 0; ctx && i < MAX_DEVICES; i++)
+        if (contexts[i] == ctx)
+            device = i;
+    return result;
 }
 
 /* With a context's first module, when nothing is being captured. */
 static int module_load(struct CUmod_st **module, const void *image) {
     struct CUmod_st *own;
     int result = real.module_load(module, image);
-    if (result != SL_CU_OK || kernels[0] || fake || (fault != TRAP && fault != ILLEGAL))
+    if (result != SL_CU_OK || fake || fault > LATE || !is_here() || kernels[device][0])
         return result;
-    if (real.module_load(&own, ptx) != SL_CU_OK ||
-        real.module_function(&kernels[0], own, "trapping") != SL_CU_OK ||
-        real.module_function(&kernels[1], own, "writing") != SL_CU_OK)
+    if (real.module_load(&own, ptx) != SL_CU_OK)
         fatal("the driver does not take", "PTX");
+    for (int i = TRAP; i <= LATE; i++)
+        if (real.module_function(&kernels[device][i], own, kernel_names[i]) != SL_CU_OK)
+            fatal("the driver does not find", kernel_names[i]);
     return result;
+}
+
+/* Once. */
+static bool is_due(int what) {
+    return is_here() && access(trigger, F_OK) == 0 &&
+           atomic_compare_exchange_strong(&fault, &what, NONE);
 }
 
 /* Before each submission to that stream. */
 static void submission(struct CUstream_st *stream) {
-    if (fault == NONE || fault == FULL_ALLOC || access(trigger, F_OK) != 0)
+    int what = fault, result = 0;
+    if (what > FULL || !is_due(what))
         return;
-    if (fault == FULL) {
+    if (what == FULL) {
         fill();
-    } else {
-        int result = 0;
-        if (fake)
-            fake->kernel_fault = fault == TRAP ? 719 : 700;
-        else
-            result =
-                real.launch(kernels[fault == ILLEGAL], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
-        fprintf(stderr, "faulty_cuda: a kernel that %s\n",
-                fault == TRAP ? "traps" : "writes to address 0");
-        if (result != SL_CU_OK)
-            fatal("it was not taken", "see CUresult");
+        return;
     }
-    fault = NONE;
+    if (fake) {
+        fake->fault_device = device;
+        fake->fault_after_ms = what == LATE ? LATE_MS : 0;
+        __atomic_store_n(&fake->kernel_fault, what == ILLEGAL ? 700 : 719, __ATOMIC_RELEASE);
+    } else {
+        result = real.launch(kernels[device][what], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+    }
+    fprintf(stderr, "faulty_cuda: GPU %d: a kernel that %s\n", device, kernel_does[what]);
+    if (result != SL_CU_OK)
+        fatal("it was not taken", "see CUresult");
+}
+
+/* Whether the GPU that a call is for is gone, and what the call then gives. */
+int faulty_gone(void *const *to) {
+    static atomic_bool said;
+    bool ours = to != &faulty_to_error_name && to != &faulty_to_error_string &&
+                to != &faulty_to_ctx_set_current;
+    if (!ours || !is_here() || access(trigger, F_OK) != 0)
+        return 0;
+    if (!atomic_exchange(&said, true))
+        fprintf(stderr, "faulty_cuda: GPU %d is gone\n", device);
+    return IS_GONE;
 }
 
 static int launch(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -135,19 +206,21 @@ static int graph_launch(struct CUgraphExec_st *exec, struct CUstream_st *stream)
 }
 
 static void parse(void) {
-    static const char *const names[] = {"trap ", "illegal ", "full ", "full-alloc "};
-    const char *text = getenv("FAULTY_CUDA");
-    if (!text || !*text)
+    const char *text = getenv("FAULTY_CUDA"), *space = text ? strchr(text, ' ') : NULL;
+    size_t n = text ? strcspn(text, ": ") : 0;
+    if (!n)
         return;
-    for (int i = 0; i < 4; i++)
-        if (strncmp(text, names[i], strlen(names[i])) == 0) {
-            fault = TRAP + (unsigned)i;
-            trigger = text + strlen(names[i]);
-        }
-    if (fault == NONE)
+    for (int i = 0; i < NONE; i++)
+        if (strlen(names[i]) == n && strncmp(text, names[i], n) == 0)
+            fault = i;
+    if (fault == NONE || !space)
         fatal("FAULTY_CUDA is not understood", text);
+    if (text[n] == ':')
+        at_device = atoi(text + n + 1);
+    trigger = space + 1;
     if (fault == FULL_ALLOC)
         at_alloc = strtoul(trigger, NULL, 10);
+    faulty_may_go = fault == GONE;
 }
 
 #define SET(field)                                                                                 \
@@ -175,6 +248,7 @@ __attribute__((constructor)) static void open_real(void) {
 #undef FIND
     SET(mem_alloc);
     SET(ctx_retain);
+    SET(ctx_set_current);
     SET(module_load);
     SET(launch);
     SET(launch_ex);

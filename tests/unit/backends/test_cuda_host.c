@@ -1029,6 +1029,46 @@ static void two_gpus(void **state) {
     }
 }
 
+/* A fault takes one GPU down. The other goes on, but what it waits for of the first never comes: it
+ * does not pass and does not fail, as long as nobody looks after both. */
+static void peer_faults(void **state) {
+    (void)state;
+    need_kernels();
+    fake->n_devices = 2;
+    struct sl_device *a, *b;
+    struct sl_signal *s;
+    void *on_a, *on_b;
+    uint32_t back = 0;
+    sl_point point;
+    assert_int_equal(open_gpu(0, 0, &a), SL_OK);
+    assert_int_equal(open_gpu(1, 0, &b), SL_OK);
+    assert_int_equal(sl_device_alloc(a, 4, &on_a), SL_OK);
+    assert_int_equal(sl_device_alloc(b, 4, &on_b), SL_OK);
+    assert_int_equal(sl_signal_create(a, &s), SL_OK);
+    fake->fault_device = 0;
+    fake->fault_after_ms = 20;
+    fake->kernel_fault = CU_ILLEGAL_ADDRESS;
+    fill(b, on_b, 6); /* of the other: no fault */
+    assert_int_equal(sl_device_download(b, &back, on_b, 4), SL_OK);
+    assert_int_equal(back, 6);
+    fill(a, on_a, 5);
+    assert_int_equal(sl_signal_raise(a, s), SL_OK);
+    assert_int_equal(sl_signal_follow(b, a, s), SL_OK);
+    fill(b, on_b, 7);
+    assert_int_equal(sl_device_mark(b, SL_QUEUE_OPS, &point), SL_OK);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(sl_device_passed(b, SL_QUEUE_OPS, point), SL_AGAIN);
+    assert_int_equal(sl_device_sync(a), SL_ERR_DEVICE_LOST);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(sl_device_passed(b, SL_QUEUE_OPS, point), SL_AGAIN);
+    fake->faults_spread = true;
+    assert_int_equal(sl_device_sync(b), SL_ERR_DEVICE_LOST);
+    sl_signal_free(a, &s);
+    sl_device_close(&a);
+    sl_device_close(&b);
+    assert_false(fake->misused);
+}
+
 /* Each call that several GPUs need fails once: the one that called is given up, or goes on without
  * where that is possible; the other stays in use. */
 static void peers_fail(void **state) {
@@ -1118,6 +1158,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(out_of_memory, reset),
         cmocka_unit_test_setup(lost, reset),
         cmocka_unit_test_setup(kernel_fault, reset),
+        cmocka_unit_test_setup(peer_faults, reset),
         cmocka_unit_test_setup(copies_over_pieces, reset),
         cmocka_unit_test_setup(queues, reset),
         cmocka_unit_test_setup(points, reset),
