@@ -101,6 +101,7 @@ struct sl_cuda {
     uint32_t n_sm;           /* multiprocessors */
     uint32_t max_smem_bytes; /* a block may have, opted in */
     bool early_start;        /* kernels start while those before them end: device.cuh */
+    bool uploaded;           /* by a kernel, and no other kernel has followed */
     bool working;            /* an op has been launched: a model has been loaded */
     bool lost; /* an error was seen that only a new process gets over: every call is refused */
 

@@ -126,7 +126,10 @@ enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct s
     void *extra[] = {SL_CU_PARAM_POINTER, (void *)(uintptr_t)args, SL_CU_PARAM_SIZE, &args_bytes,
                      SL_CU_PARAM_END};
     int result;
-    if (c->early_start) {
+    /* Before it waits for those before it a kernel may read what only uploads write, so it begins
+     * after an upload that was a kernel too. */
+    bool uploads = kernel == SL_KERNEL_words;
+    if (c->early_start && (uploads || !c->uploaded)) {
         struct sl_cu_launch_attribute early = {.id = SL_CU_LAUNCH_PROGRAMMATIC_SERIALIZATION,
                                                .value.flag = 1};
         struct sl_cu_launch_config config = {
@@ -137,6 +140,7 @@ enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct s
         result = c->driver.launch(c->kernel[kernel], grid.x, grid.y, grid.z, block.x, block.y,
                                   block.z, smem_bytes, c->stream, NULL, extra);
     }
-    c->working |= kernel != SL_KERNEL_words && kernel != SL_KERNEL_fill;
+    c->working |= !uploads && kernel != SL_KERNEL_fill;
+    c->uploaded &= uploads;
     return sl_cuda_check(c, result, name);
 }

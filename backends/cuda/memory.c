@@ -219,8 +219,10 @@ static enum sl_status stage_room(struct sl_cuda *c, size_t bytes, size_t least_b
 /* Copies what lies at `at` of the stage. A little goes by a kernel: a copy would wait for the
  * experts that other queues have given the copy engine. While a model is loaded there are none. */
 static enum sl_status from_stage(struct sl_cuda *c, uint64_t dst, size_t at, size_t n) {
-    if (n <= WORDS_BYTES && sl_cuda_are_words(dst, at, n) && c->working)
+    if (n <= WORDS_BYTES && sl_cuda_are_words(dst, at, n) && c->working) {
+        c->uploaded = true;
         return sl_cuda_words(c, dst, c->stage.seen + at, n);
+    }
     return sl_cuda_check(c, c->driver.copy_to_device(dst, c->stage.host + at, n, c->stream),
                          "copying to the device");
 }

@@ -63,7 +63,7 @@ __device__ __forceinline__ void attention_split(const struct sl_karg_attention &
         }
         sl_copy_commit();
     };
-    /* What no kernel writes was read before the wait; what lies there of K and V is asked for. */
+    /* What was uploaded is read before the wait; what lies there of K and V is asked for. */
     for (uint32_t t = p0; t < min(p0 + 2, p1); t++)
         for (uint32_t i = threadIdx.x * 128; i < 64 * 2 * dim_k; i += THREADS * 128)
             sl_prefetch((const uint8_t *)a.kv.k + pages[t] * a.kv.k_page_bytes +

@@ -14,9 +14,10 @@
 #define SL_KERNEL_ARGS(type, name) const __grid_constant__ struct type name
 
 /* Programmatic dependent launch: a kernel may be started while the one before it on its stream still
- * runs. Before sl_grid_wait() returns nothing that earlier kernels write may be read, and nothing
- * written; every kernel calls it, on every path, so that what has waited for one has waited for all.
- * sl_grid_next() lets the next kernel start as soon as all blocks of this one have called it. */
+ * runs. Before sl_grid_wait() returns nothing may be written, and nothing that earlier kernels write
+ * may be read but what was uploaded (whose next kernel is launched to start after it); every kernel
+ * calls it, on every path, so that what has waited for one has waited for all. sl_grid_next() lets
+ * the next kernel start as soon as all blocks of this one have called it. */
 __device__ __forceinline__ void sl_grid_wait(void) {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -924,7 +924,12 @@ int cuLaunchKernelEx(const struct sl_cu_launch_config *config, struct CUfunc_st 
         config->attributes->id != SL_CU_LAUNCH_PROGRAMMATIC_SERIALIZATION ||
         config->attributes->value.flag != 1)
         return wrong();
-    return cuLaunchKernel(function, config->grid_x, config->grid_y, config->grid_z, config->block_x,
-                          config->block_y, config->block_z, config->smem_bytes, config->stream,
-                          params, extra);
+    LOCKED;
+    uint64_t at = fake.n_launches;
+    int result = cuLaunchKernel(function, config->grid_x, config->grid_y, config->grid_z,
+                                config->block_x, config->block_y, config->block_z,
+                                config->smem_bytes, config->stream, params, extra);
+    if (fake.n_launches > at)
+        fake.launch[at % FAKE_CUDA_MAX_LAUNCHES].early = true;
+    return result;
 }

@@ -27,6 +27,7 @@
 struct fake_cuda_launch {
     char kernel[64];
     uint32_t grid[3], block[3], smem_bytes;
+    bool early; /* may start while the one before it runs */
     size_t args_bytes;
     unsigned char args[256]; /* the first of them */
 };
