@@ -8,17 +8,14 @@ __device__ __forceinline__ void matvec_mma(const struct sl_karg_matvec_mma &a) {
     for (uint32_t i = 1; i < a.n_mat; i++)
         m = blockIdx.x >= a.first[i] ? i : m;
     const struct sl_karg_mat mat = a.mat[m];
-    uint32_t per_block = a.rows_per_block / SL_MMA_TILE, n_blocks = a.n_in / 256;
-    uint32_t begin = (blockIdx.x - a.first[m]) * per_block;
-    uint32_t end = min(begin + per_block, mat.n_out / SL_MMA_TILE);
+    uint32_t per_block = a.rows_per_block / SL_MMA_TILE;
+    typename sl_mma_vec<T>::tiles tiles(a.n_in / 256, mat.n_out, SL_MMA_TILE,
+                                        (blockIdx.x - a.first[m]) * per_block, per_block);
     uint32_t tok = blockIdx.y * a.tok_per_block, n = min(a.tok_per_block, a.n_tok - tok);
-    size_t row_bytes = (size_t)n_blocks * sl_frag<T>::BYTES;
     const uint8_t *w = (const uint8_t *)mat.w;
     /* Weights are nobody's output: they are on their way before the input is there. */
     sl_mma_vec<T> v;
-    uint32_t split = v.split(n_blocks);
-    v.begin(shared, a.slots, w, w + 8 * row_bytes, row_bytes * SL_MMA_TILE, n_blocks, split,
-            begin + v.first(split), end);
+    v.begin(shared, a.slots, w, w + 8 * tiles.row_bytes, tiles);
     sl_grid_begin();
 
     struct sl_mma_in in((char *)shared + a.in_at, a.n_in);

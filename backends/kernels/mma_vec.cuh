@@ -45,12 +45,32 @@ template <int T> struct sl_mma_vec {
     __device__ __forceinline__ static uint32_t first(uint32_t log_split) {
         return threadIdx.x / 32 >> log_split;
     }
-    /* Rows r and 8 + r of tile t are at w0 and w1 + r * (bytes of a row) + t * bytes. The first copies
+    /* What a block computes: n_tiles tiles of tile_rows weight rows each from first_tile on, as far as
+     * the n_out rows go; a row has `blocks` blocks of 256. */
+    struct tiles {
+        uint32_t rows, n_blocks, begin, end, log_split;
+        size_t row_bytes;
+
+        __device__ __forceinline__ tiles(uint32_t blocks, uint32_t n_out, uint32_t tile_rows,
+                                         uint32_t first_tile, uint32_t n_tiles) {
+            rows = tile_rows, n_blocks = blocks;
+            begin = first_tile, end = min(begin + n_tiles, n_out / rows);
+            row_bytes = (size_t)n_blocks * frag::BYTES;
+            log_split = split(n_blocks);
+        }
+    };
+    /* Rows r and 8 + r of tile t are at w0 and w1 + (t * of.rows + r) * of.row_bytes. The first copies
      * are on their way then. */
     __device__ __forceinline__ void begin(void *shared, uint32_t n_slots, const uint8_t *w0,
-                                          const uint8_t *w1, size_t bytes, uint32_t blocks,
-                                          uint32_t log_split, uint32_t first_tile,
-                                          uint32_t end_tile) {
+                                          const uint8_t *w1, const struct tiles &of) {
+        begin_warp(shared, n_slots, w0, w1, of.row_bytes * of.rows, of.n_blocks, of.log_split,
+                   of.begin + first(of.log_split), of.end);
+    }
+    /* The same, with this warp's own tiles of `bytes` bytes. */
+    __device__ __forceinline__ void begin_warp(void *shared, uint32_t n_slots, const uint8_t *w0,
+                                               const uint8_t *w1, size_t bytes, uint32_t blocks,
+                                               uint32_t log_split, uint32_t first_tile,
+                                               uint32_t end_tile) {
         uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, piece = lane % PIECES;
         slots = n_slots, ring_bytes = slots * SLOT;
         ring = (uint8_t *)shared + warp * ring_bytes;

@@ -42,14 +42,11 @@ __device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
                                                                 : ref.gate);
     const uint8_t *w1 = (const uint8_t *)ref.up;
     /* Eight rows of gate and the same of up, or 16 rows of one matrix. */
-    uint32_t rows = both ? SL_MMA_TILE / 2 : SL_MMA_TILE, n_blocks = a.n_in / 256;
-    uint32_t begin = blockIdx.y * a.rows_per_block / rows;
-    uint32_t end = min(begin + a.rows_per_block / rows, a.n_out / rows);
-    size_t row_bytes = (size_t)n_blocks * sl_frag<T>::BYTES;
+    uint32_t rows = both ? SL_MMA_TILE / 2 : SL_MMA_TILE;
+    typename sl_mma_vec<T>::tiles tiles(a.n_in / 256, a.n_out, rows, blockIdx.y * a.rows_per_block / rows,
+                                        a.rows_per_block / rows);
     sl_mma_vec<T> v;
-    uint32_t split = v.split(n_blocks);
-    v.begin(shared, a.slots, w0, both ? w1 : w0 + 8 * row_bytes, row_bytes * rows, n_blocks, split,
-            begin + v.first(split), end);
+    v.begin(shared, a.slots, w0, both ? w1 : w0 + 8 * tiles.row_bytes, tiles);
     __syncthreads();
 
     struct sl_mma_in in((char *)shared + a.in_at, a.n_in);
