@@ -85,27 +85,8 @@ enum sl_status sl_schema_pattern(const char *pattern, size_t len, struct sl_buf 
                                  uint32_t *out_least, uint32_t *out_most,
                                  struct sl_err *err) SL_MUST_CHECK;
 
-/* json_schema_merge.c */
+/* json_schema_types.c */
 
-/* Counts work that the size of a schema does not bound: schemas resolved, members copied or
- * compared. SL_ERR_INVALID once there was too much of it for one schema. */
-enum sl_status sl_schema_spend(struct sl_schema *c, uint64_t steps) SL_MUST_CHECK;
-/* json_copy of an object or array, counted. */
-enum sl_status sl_schema_copy(struct sl_schema *c, const json_t *v, json_t **out) SL_MUST_CHECK;
-/* The names in required, each once, as keys of an object; new reference. */
-enum sl_status sl_schema_required(struct sl_schema *c, const json_t *s, json_t **out) SL_MUST_CHECK;
-
-/* A schema without $ref and allOf that takes what s takes; new reference. */
-enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
-                                 json_t **out) SL_MUST_CHECK;
-/* Both flat: what both take; new reference. */
-enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_t *b,
-                               uint32_t depth, json_t **out) SL_MUST_CHECK;
-/* Is there surely no JSON that both take? Both flat. */
-enum sl_status sl_schema_disjoint(struct sl_schema *c, const json_t *a, const json_t *b,
-                                  uint32_t depth, bool *out) SL_MUST_CHECK;
-/* enum or const as an array, NULL when there is neither; borrowed or in *out_new. */
-const json_t *sl_schema_values(const json_t *s, json_t **out_new);
 /* Types that a schema allows: bits. */
 enum {
     SL_TYPE_NULL = 1,
@@ -117,8 +98,36 @@ enum {
     SL_TYPE_OBJECT = 64,
     SL_TYPE_ALL = 127,
 };
+/* The types that type, enum and const leave. SL_ERR_INVALID for a type that does not exist. */
 enum sl_status sl_schema_types(struct sl_schema *c, const json_t *s,
                                unsigned *out_types) SL_MUST_CHECK;
 unsigned sl_schema_type_of(const json_t *value);
+/* Types by their names, for the keyword type; NULL: no memory. New reference. */
+json_t *sl_schema_type_names(unsigned types);
+/* enum or const as an array, NULL when there is neither; borrowed or in *out_new. */
+const json_t *sl_schema_values(const json_t *s, json_t **out_new);
+
+/* json_schema_refs.c */
+
+/* A schema without $ref and allOf that takes what s takes; new reference. */
+enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
+                                 json_t **out) SL_MUST_CHECK;
+
+/* json_schema_merge.c */
+
+/* Counts work that the size of a schema does not bound: schemas resolved, members copied or
+ * compared. SL_ERR_INVALID once there was too much of it for one schema. */
+enum sl_status sl_schema_spend(struct sl_schema *c, uint64_t steps) SL_MUST_CHECK;
+/* json_copy of an object or array, counted. */
+enum sl_status sl_schema_copy(struct sl_schema *c, const json_t *v, json_t **out) SL_MUST_CHECK;
+/* The names in required, each once, as keys of an object; new reference. */
+enum sl_status sl_schema_required(struct sl_schema *c, const json_t *s, json_t **out) SL_MUST_CHECK;
+
+/* Both flat: what both take; new reference. */
+enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_t *b,
+                               uint32_t depth, json_t **out) SL_MUST_CHECK;
+/* Is there surely no JSON that both take? Both flat. */
+enum sl_status sl_schema_disjoint(struct sl_schema *c, const json_t *a, const json_t *b,
+                                  uint32_t depth, bool *out) SL_MUST_CHECK;
 
 #endif

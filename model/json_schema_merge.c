@@ -1,14 +1,8 @@
 /* Schemas as sets: what two of them both take, and whether they exclude each other. */
 #include "model/json_schema_internal.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static enum sl_status no_memory(struct sl_schema *c) {
-    return sl_fail(c->err, SL_ERR_NOMEM, "out of memory");
-}
 
 /* ---- work ---- */
 
@@ -32,7 +26,7 @@ enum sl_status sl_schema_copy(struct sl_schema *c, const json_t *v, json_t **out
     if (st != SL_OK)
         return st;
     *out = json_copy((json_t *)v);
-    return *out ? SL_OK : no_memory(c);
+    return *out ? SL_OK : sl_schema_no_memory(c);
 }
 
 /* json_equal, counted. False as well when there was too much work: what is charged next fails. */
@@ -69,13 +63,13 @@ enum sl_status sl_schema_required(struct sl_schema *c, const json_t *s, json_t *
     const json_t *names = json_object_get(s, "required");
     json_t *name, *set = json_object();
     size_t i;
-    enum sl_status st = set ? sl_schema_spend(c, json_array_size(names)) : no_memory(c);
+    enum sl_status st = set ? sl_schema_spend(c, json_array_size(names)) : sl_schema_no_memory(c);
     if (st == SL_OK)
         json_array_foreach((json_t *)names, i, name) {
             const char *key = json_string_value(name);
             if (key && !json_object_get(set, key) &&
                 json_object_set_new(set, key, json_true()) != 0) {
-                st = no_memory(c);
+                st = sl_schema_no_memory(c);
                 break;
             }
         }
@@ -83,183 +77,6 @@ enum sl_status sl_schema_required(struct sl_schema *c, const json_t *s, json_t *
         *out = set;
     else
         json_decref(set);
-    return st;
-}
-
-/* ---- types ---- */
-
-unsigned sl_schema_type_of(const json_t *v) {
-    switch (json_typeof(v)) {
-    case JSON_NULL:
-        return SL_TYPE_NULL;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return SL_TYPE_BOOLEAN;
-    case JSON_INTEGER:
-        return SL_TYPE_INTEGER;
-    case JSON_REAL:
-        return json_real_value(v) == floor(json_real_value(v)) ? SL_TYPE_INTEGER : SL_TYPE_FRACTION;
-    case JSON_STRING:
-        return SL_TYPE_STRING;
-    case JSON_ARRAY:
-        return SL_TYPE_ARRAY;
-    default:
-        return SL_TYPE_OBJECT;
-    }
-}
-
-static unsigned type_named(const char *name) {
-    static const struct {
-        const char *name;
-        unsigned type;
-    } types[] = {{"null", SL_TYPE_NULL},       {"boolean", SL_TYPE_BOOLEAN},
-                 {"integer", SL_TYPE_INTEGER}, {"number", SL_TYPE_INTEGER | SL_TYPE_FRACTION},
-                 {"string", SL_TYPE_STRING},   {"array", SL_TYPE_ARRAY},
-                 {"object", SL_TYPE_OBJECT}};
-    for (size_t i = 0; name && i < sizeof types / sizeof *types; i++)
-        if (strcmp(name, types[i].name) == 0)
-            return types[i].type;
-    return 0;
-}
-
-const json_t *sl_schema_values(const json_t *s, json_t **out_new) {
-    const json_t *v = json_object_get(s, "const");
-    *out_new = NULL;
-    if (v) {
-        *out_new = json_array();
-        if (*out_new && json_array_append(*out_new, (json_t *)v) != 0) {
-            json_decref(*out_new);
-            *out_new = NULL;
-        }
-        return *out_new;
-    }
-    return json_object_get(s, "enum");
-}
-
-enum sl_status sl_schema_types(struct sl_schema *c, const json_t *s, unsigned *out_types) {
-    const json_t *t = json_object_get(s, "type");
-    unsigned types = t ? 0 : SL_TYPE_ALL;
-    size_t n = json_is_array(t) ? json_array_size(t) : t ? 1 : 0;
-    enum sl_status st = sl_schema_spend(c, n / 8);
-    if (st != SL_OK)
-        return st;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *one = json_is_array(t) ? json_array_get(t, i) : t;
-        unsigned type = type_named(json_string_value(one));
-        if (!type)
-            return sl_fail(c->err, SL_ERR_INVALID,
-                           "type must be null, boolean, integer, number, string, array, object, or "
-                           "an array of them");
-        types |= type;
-    }
-    json_t *own;
-    const json_t *values = sl_schema_values(s, &own), *v;
-    if (json_is_array(values)) {
-        unsigned of_values = 0;
-        size_t i;
-        st = sl_schema_spend(c, json_array_size(values) / 8);
-        if (st == SL_OK)
-            json_array_foreach(values, i, v) of_values |= sl_schema_type_of(v);
-        types &= of_values;
-    }
-    json_decref(own);
-    *out_types = types;
-    return st;
-}
-
-/* ---- references ---- */
-
-/* A JSON pointer in the fragment of a $ref. Source: RFC 6901. */
-static const json_t *find(const json_t *root, const char *ref) {
-    if (*ref++ != '#')
-        return NULL;
-    const json_t *v = root;
-    while (*ref == '/') {
-        char key[512];
-        size_t n = 0;
-        for (ref++; *ref && *ref != '/'; ref++) {
-            char ch = *ref;
-            unsigned hex;
-            if (ch == '~' && (ref[1] == '0' || ref[1] == '1')) {
-                ch = ref[1] == '0' ? '~' : '/';
-                ref++;
-            } else if (ch == '%' && ref[1] && ref[2] && sscanf(ref + 1, "%2x", &hex) == 1) {
-                ch = (char)hex;
-                ref += 2;
-            }
-            if (n + 1 == sizeof key)
-                return NULL;
-            key[n++] = ch;
-        }
-        key[n] = '\0';
-        if (json_is_array(v)) {
-            char *end;
-            unsigned long i = strtoul(key, &end, 10);
-            v = *end || !n ? NULL : json_array_get(v, i);
-        } else {
-            v = json_object_get(v, key);
-        }
-        if (!v)
-            return NULL;
-    }
-    return *ref ? NULL : v;
-}
-
-enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
-                                 json_t **out) {
-    if (depth > SL_SCHEMA_MAX_DEPTH)
-        return sl_fail(c->err, SL_ERR_INVALID,
-                       "$ref or allOf: nested more than %u deep, or in a circle",
-                       SL_SCHEMA_MAX_DEPTH);
-    enum sl_status st = sl_schema_spend(c, 1);
-    if (st != SL_OK)
-        return st;
-    if (json_is_boolean(s)) {
-        *out = json_incref((json_t *)s);
-        return SL_OK;
-    }
-    if (!json_is_object(s))
-        return sl_fail(c->err, SL_ERR_INVALID, "a schema must be an object, true or false");
-    const json_t *ref = json_object_get(s, "$ref"), *all = json_object_get(s, "allOf");
-    if (!ref && !all) {
-        *out = json_incref((json_t *)s);
-        return SL_OK;
-    }
-    if (ref && !json_is_string(ref))
-        return sl_fail(c->err, SL_ERR_INVALID, "$ref must be a string");
-    if (all && !json_is_array(all))
-        return sl_fail(c->err, SL_ERR_INVALID, "allOf must be an array");
-    json_t *sum = NULL;
-    st = sl_schema_copy(c, s, &sum);
-    if (st == SL_OK)
-        st = sl_schema_spend(c, json_string_length(ref) / 16); /* to be walked */
-    if (sum) {
-        json_object_del(sum, "$ref");
-        json_object_del(sum, "allOf");
-    }
-    size_t n = (ref ? 1 : 0) + json_array_size(all);
-    for (size_t i = 0; i < n && st == SL_OK; i++) {
-        const json_t *part = ref && i == 0 ? find(c->root, json_string_value(ref))
-                                           : json_array_get(all, i - (ref ? 1 : 0));
-        if (!part)
-            st = sl_fail(c->err, SL_ERR_INVALID,
-                         "$ref: '%.100s' is not in the schema (only '#' and '#/...' are supported)",
-                         json_string_value(ref));
-        json_t *flat = NULL, *both = NULL;
-        if (st == SL_OK)
-            st = sl_schema_flatten(c, part, depth + 1, &flat);
-        if (st == SL_OK)
-            st = sl_schema_merge(c, sum, flat, depth + 1, &both);
-        json_decref(flat);
-        if (st == SL_OK) {
-            json_decref(sum);
-            sum = both;
-        }
-    }
-    if (st == SL_OK)
-        *out = sum;
-    else
-        json_decref(sum);
     return st;
 }
 
@@ -305,13 +122,13 @@ static json_t *both_of(struct sl_schema *c, json_t *a, json_t *b) {
 /* What a NULL of both_of means. */
 static enum sl_status no_both(struct sl_schema *c) {
     enum sl_status st = sl_schema_spend(c, 0);
-    return st != SL_OK ? st : no_memory(c);
+    return st != SL_OK ? st : sl_schema_no_memory(c);
 }
 
 /* A key that equal values share, and no others. */
 static char *value_text(struct sl_schema *c, const json_t *v, enum sl_status *st) {
     char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
-    *st = text ? sl_schema_spend(c, 1 + strlen(text) / 32) : no_memory(c);
+    *st = text ? sl_schema_spend(c, 1 + strlen(text) / 32) : sl_schema_no_memory(c);
     return text;
 }
 
@@ -323,16 +140,16 @@ static enum sl_status common_values(struct sl_schema *c, const json_t *a, const 
         return sl_fail(c->err, SL_ERR_INVALID, "enum: at most %u values are supported",
                        SL_SCHEMA_MAX_ENUM);
     json_t *common = json_array(), *set = json_object();
-    enum sl_status st = common && set ? SL_OK : no_memory(c);
+    enum sl_status st = common && set ? SL_OK : sl_schema_no_memory(c);
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; st == SL_OK && i < json_array_size(of[k]); i++) {
             json_t *v = json_array_get(of[k], i);
             char *text = value_text(c, v, &st);
             if (st == SL_OK && k == 0 && json_object_set_new(set, text, json_true()) != 0)
-                st = no_memory(c);
+                st = sl_schema_no_memory(c);
             if (st == SL_OK && k == 1 && json_object_get(set, text) &&
                 json_array_append(common, v) != 0)
-                st = no_memory(c);
+                st = sl_schema_no_memory(c);
             free(text);
         }
     json_decref(set);
@@ -341,26 +158,6 @@ static enum sl_status common_values(struct sl_schema *c, const json_t *a, const 
     else
         json_decref(common);
     return st;
-}
-
-static json_t *type_list(unsigned types) {
-    static const struct {
-        const char *name;
-        unsigned type;
-    } names[] = {{"null", SL_TYPE_NULL},
-                 {"boolean", SL_TYPE_BOOLEAN},
-                 {"number", SL_TYPE_INTEGER | SL_TYPE_FRACTION},
-                 {"integer", SL_TYPE_INTEGER},
-                 {"string", SL_TYPE_STRING},
-                 {"array", SL_TYPE_ARRAY},
-                 {"object", SL_TYPE_OBJECT}};
-    json_t *out = json_array();
-    for (size_t i = 0; out && i < sizeof names / sizeof *names; i++)
-        if ((types & names[i].type) == names[i].type) {
-            json_array_append_new(out, json_string(names[i].name));
-            types &= ~names[i].type;
-        }
-    return out;
 }
 
 /* What the one says of a property that only the other names: additionalProperties. */
@@ -386,7 +183,7 @@ static enum sl_status add_properties(struct sl_schema *c, json_t *into, const js
         if (!sum)
             return no_both(c);
         if (json_object_set_new(into, key, sum) != 0)
-            return no_memory(c);
+            return sl_schema_no_memory(c);
     }
     return SL_OK;
 }
@@ -394,7 +191,7 @@ static enum sl_status add_properties(struct sl_schema *c, json_t *into, const js
 static enum sl_status merge_properties(struct sl_schema *c, json_t *out, const json_t *a,
                                        const json_t *b) {
     json_t *p = json_object();
-    enum sl_status st = p ? add_properties(c, p, a, b) : no_memory(c);
+    enum sl_status st = p ? add_properties(c, p, a, b) : sl_schema_no_memory(c);
     /* Those of both are there by now, in the order of a. */
     json_t *only_b = NULL;
     if (st == SL_OK && json_object_get(b, "properties"))
@@ -406,10 +203,10 @@ static enum sl_status merge_properties(struct sl_schema *c, json_t *out, const j
             json_object_del(only_b, key);
     json_t *rest = json_pack("{s:o?}", "properties", only_b);
     if (st == SL_OK && only_b)
-        st = rest ? add_properties(c, p, rest, a) : no_memory(c);
+        st = rest ? add_properties(c, p, rest, a) : sl_schema_no_memory(c);
     json_decref(rest);
     if (st == SL_OK && json_object_set_new(out, "properties", p) != 0)
-        return no_memory(c);
+        return sl_schema_no_memory(c);
     if (st != SL_OK)
         json_decref(p);
     return st;
@@ -488,7 +285,7 @@ static enum sl_status merge_values(struct sl_schema *c, json_t *out, const json_
     if (st != SL_OK)
         return st;
     json_object_del(out, "const");
-    return json_object_set_new(out, "enum", values) == 0 ? SL_OK : no_memory(c);
+    return json_object_set_new(out, "enum", values) == 0 ? SL_OK : sl_schema_no_memory(c);
 }
 
 /* items holds for what comes behind prefixItems. One that stands in a schema without prefixItems
@@ -530,7 +327,7 @@ static enum sl_status merge_prefix(struct sl_schema *c, json_t *out, const json_
             }
         }
         if (!list || json_object_set_new(out, "prefixItems", list) != 0)
-            return no_memory(c);
+            return sl_schema_no_memory(c);
     }
     return SL_OK;
 }
@@ -570,7 +367,7 @@ enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_
                 st = sl_schema_types(c, b, &ty);
             if (st != SL_OK)
                 break;
-            both = type_list(tx & ty);
+            both = sl_schema_type_names(tx & ty);
         } else {
             both = merge_keyword(c, key, x, y, &conflict);
         }
