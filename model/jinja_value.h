@@ -235,6 +235,8 @@ bool sl_j_has_length(struct sl_jv v);
  * lives until sl_j_close. */
 bool sl_j_open(struct sl_jrt *rt, struct sl_jopen *o, const void *p);
 void sl_j_close(struct sl_jrt *rt);
+/* Room for so many bytes more. */
+void sl_j_reserve(struct sl_jrt *rt, struct sl_jout *o, size_t more);
 void sl_j_put(struct sl_jrt *rt, struct sl_jout *o, const char *p, size_t len);
 void sl_j_put_char(struct sl_jrt *rt, struct sl_jout *o, char c);
 void sl_j_put_cp(struct sl_jrt *rt, struct sl_jout *o, uint32_t cp);
@@ -242,10 +244,16 @@ void sl_j_puts(struct sl_jrt *rt, struct sl_jout *o, const char *s);
 void sl_j_put_str(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v);  /* str(v) */
 void sl_j_put_repr(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v); /* repr(v) */
 void sl_j_put_str_repr(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s, bool ascii);
-void sl_j_put_float(struct sl_jrt *rt, struct sl_jout *o, double f);
 /* The written text as a string; the builder must not be used afterwards. */
 struct sl_jv sl_j_out_str(struct sl_jrt *rt, struct sl_jout *o);
 const struct sl_jstr *sl_j_to_str(struct sl_jrt *rt, struct sl_jv v); /* str(v), strings as is */
+
+/* ---- numbers as text (jinja_number.c) ---- */
+void sl_j_put_float(struct sl_jrt *rt, struct sl_jout *o, double f);
+bool sl_j_parse_int(const struct sl_jstr *s, int base, int64_t *out, bool *out_overflow);
+bool sl_j_parse_float(struct sl_jrt *rt, const struct sl_jstr *s, double *out);
+
+/* ---- strings (jinja_str.c) ---- */
 struct sl_jv sl_j_concat(struct sl_jrt *rt, struct sl_jv a,
                          struct sl_jv b);                    /* two strings, a + b */
 struct sl_jv sl_j_escape(struct sl_jrt *rt, struct sl_jv v); /* HTML; markup stays as it is */
@@ -267,8 +275,6 @@ struct sl_jv sl_j_replace(struct sl_jrt *rt, const struct sl_jstr *s, const stru
 struct sl_jv sl_j_splitlines(struct sl_jrt *rt, const struct sl_jstr *s, bool keep);
 struct sl_jv sl_j_pad(struct sl_jrt *rt, const struct sl_jstr *s, int64_t width, char side,
                       const struct sl_jstr *fill);
-bool sl_j_parse_int(const struct sl_jstr *s, int base, int64_t *out, bool *out_overflow);
-bool sl_j_parse_float(struct sl_jrt *rt, const struct sl_jstr *s, double *out);
 /* printf-style % and str.format (jinja_format.c). */
 struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct sl_jv args);
 struct sl_jv sl_j_format(struct sl_jrt *rt, const struct sl_jstr *fmt, const struct sl_jargv *args);
