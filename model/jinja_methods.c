@@ -44,115 +44,11 @@ STRIP_METHOD(str_strip, 'b')
 STRIP_METHOD(str_lstrip, 'l')
 STRIP_METHOD(str_rstrip, 'r')
 
-static struct sl_jv text(struct sl_jrt *rt, const char *from, const char *to) {
-    return sl_j_str(rt, from, (size_t)(to - from));
-}
-
-static void reverse_list(struct sl_jlist *l) {
-    for (size_t i = 0; i < l->n / 2; i++) {
-        struct sl_jv t = l->v[i];
-        l->v[i] = l->v[l->n - 1 - i];
-        l->v[l->n - 1 - i] = t;
-    }
-}
-
-static bool space_at(const char *p, const char *end, unsigned *out_n) {
-    uint32_t cp;
-    *out_n = sl_j_utf8_next(p, end, &cp);
-    return (cp < 0x80 || *out_n > 1) && (sl_j_props(cp) & SL_J_SPACE);
-}
-
-static struct sl_jv split_spaces(struct sl_jrt *rt, const struct sl_jstr *s, int64_t max) {
-    struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
-    const char *p = s->p, *end = p + s->len;
-    unsigned n;
-    sl_j_work(rt, s->len >> 3);
-    for (;;) {
-        while (p < end && space_at(p, end, &n))
-            p += n;
-        if (p == end)
-            return l;
-        const char *from = p;
-        if (max-- == 0) {
-            sl_j_list_push(rt, l.l, text(rt, p, end));
-            return l;
-        }
-        while (p < end && !space_at(p, end, &n))
-            p += n;
-        sl_j_work(rt, 1);
-        sl_j_list_push(rt, l.l, text(rt, from, p));
-    }
-}
-
-static struct sl_jv rsplit_spaces(struct sl_jrt *rt, const struct sl_jstr *s, int64_t max) {
-    struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
-    const char *end = s->p + s->len, *q;
-    unsigned n;
-    sl_j_work(rt, s->len >> 3);
-    for (;;) {
-        while (end > s->p && (q = sl_j_utf8_prev(s->p, end), space_at(q, end, &n)))
-            end = q;
-        if (end == s->p)
-            break;
-        if (max-- == 0) {
-            sl_j_list_push(rt, l.l, text(rt, s->p, end));
-            break;
-        }
-        const char *to = end;
-        while (end > s->p && (q = sl_j_utf8_prev(s->p, end), !space_at(q, end, &n)))
-            end = q;
-        sl_j_work(rt, 1);
-        sl_j_list_push(rt, l.l, text(rt, end, to));
-    }
-    reverse_list(l.l);
-    return l;
-}
-
-/* The last occurrence that ends at or before `end`, or NULL. */
-static const char *find_last(struct sl_jrt *rt, const char *begin, const char *end,
-                             const struct sl_jstr *needle) {
-    if (needle->len > (size_t)(end - begin))
-        return NULL;
-    for (const char *p = end - needle->len;; p--) {
-        if (!memcmp(p, needle->p, needle->len)) {
-            sl_j_work(rt, (uint64_t)(end - p) >> 4);
-            return p;
-        }
-        if (p == begin)
-            break;
-    }
-    sl_j_work(rt, (uint64_t)(end - begin) >> 4);
-    return NULL;
-}
-
 static struct sl_jv split(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, bool right) {
     int64_t max = sl_j_given(arg[1]) ? sl_j_need_int(rt, arg[1], "maxsplit") : -1;
-    if (max < 0)
-        max = INT64_MAX;
-    if (!sl_j_given(arg[0]) || arg[0].type == SL_J_NONE)
-        return right ? rsplit_spaces(rt, self.s, max) : split_spaces(rt, self.s, max);
-    const struct sl_jstr *sep = need_str(rt, arg[0]);
-    struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
-    const char *p = self.s->p, *end = p + self.s->len, *hit;
-    if (!sep->len)
-        sl_j_fail(rt, "empty separator");
-    if (!right) {
-        for (; max > 0 && (hit = sl_j_find(rt, self.s, p, sep)); max--) {
-            sl_j_work(rt, 1);
-            sl_j_list_push(rt, l.l, text(rt, p, hit));
-            p = hit + sep->len;
-        }
-        sl_j_list_push(rt, l.l, text(rt, p, end));
-        return l;
-    }
-    for (; max > 0 && (hit = find_last(rt, p, end, sep)); max--) {
-        sl_j_work(rt, 1);
-        sl_j_list_push(rt, l.l, text(rt, hit + sep->len, end));
-        end = hit;
-    }
-    sl_j_list_push(rt, l.l, text(rt, p, end));
-    reverse_list(l.l);
-    return l;
+    bool spaces = !sl_j_given(arg[0]) || arg[0].type == SL_J_NONE;
+    return sl_j_split(rt, self.s, spaces ? NULL : need_str(rt, arg[0]), max < 0 ? INT64_MAX : max,
+                      right);
 }
 
 METHOD(str_split) {
@@ -170,35 +66,14 @@ METHOD(str_splitlines) {
     return sl_j_splitlines(rt, self.s, sl_j_given(arg[0]) && sl_j_truth(rt, arg[0]));
 }
 
-static struct sl_jv three(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b, struct sl_jv c) {
-    struct sl_jv t = sl_j_list_new(rt, SL_J_TUPLE, 3);
-    sl_j_list_push(rt, t.l, a);
-    sl_j_list_push(rt, t.l, b);
-    sl_j_list_push(rt, t.l, c);
-    return t;
-}
-
-static struct sl_jv partition(struct sl_jrt *rt, struct sl_jv self, struct sl_jv sep_v,
-                              bool right) {
-    const struct sl_jstr *sep = need_str(rt, sep_v);
-    const char *p = self.s->p, *end = p + self.s->len;
-    struct sl_jv empty = sl_j_cstr(rt, "");
-    if (!sep->len)
-        sl_j_fail(rt, "empty separator");
-    const char *hit = right ? find_last(rt, p, end, sep) : sl_j_find(rt, self.s, p, sep);
-    if (!hit)
-        return right ? three(rt, empty, empty, self) : three(rt, self, empty, empty);
-    return three(rt, text(rt, p, hit), sl_j_of_str(sep), text(rt, hit + sep->len, end));
-}
-
 METHOD(str_partition) {
     UNUSED;
-    return partition(rt, self, arg[0], false);
+    return sl_j_partition(rt, self.s, need_str(rt, arg[0]), false);
 }
 
 METHOD(str_rpartition) {
     UNUSED;
-    return partition(rt, self, arg[0], true);
+    return sl_j_partition(rt, self.s, need_str(rt, arg[0]), true);
 }
 
 /* The part of self that optional bounds (characters) select; false when start is past the end. */
@@ -257,7 +132,7 @@ static struct sl_jv find(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg
     int64_t start;
     const char *hit = NULL;
     if (window(rt, self, arg + 1, &part, &start))
-        hit = right ? find_last(rt, part.s->p, part.s->p + part.s->len, needle)
+        hit = right ? sl_j_find_last(rt, part.s->p, part.s->p + part.s->len, needle)
                     : sl_j_find(rt, part.s, part.s->p, needle);
     if (!hit && must)
         sl_j_fail(rt, "substring not found");
@@ -362,14 +237,14 @@ METHOD(str_removeprefix) {
     UNUSED;
     const struct sl_jstr *s = self.s, *x = need_str(rt, arg[0]);
     bool is = x->len <= s->len && !memcmp(s->p, x->p, x->len);
-    return is ? text(rt, s->p + x->len, s->p + s->len) : self;
+    return is ? sl_j_str(rt, s->p + x->len, s->len - x->len) : self;
 }
 
 METHOD(str_removesuffix) {
     UNUSED;
     const struct sl_jstr *s = self.s, *x = need_str(rt, arg[0]);
     bool is = x->len <= s->len && !memcmp(s->p + s->len - x->len, x->p, x->len);
-    return is ? text(rt, s->p, s->p + s->len - x->len) : self;
+    return is ? sl_j_str(rt, s->p, s->len - x->len) : self;
 }
 
 METHOD(str_expandtabs) {

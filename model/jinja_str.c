@@ -107,6 +107,22 @@ const char *sl_j_find(struct sl_jrt *rt, const struct sl_jstr *s, const char *fr
     return hit;
 }
 
+const char *sl_j_find_last(struct sl_jrt *rt, const char *begin, const char *end,
+                           const struct sl_jstr *needle) {
+    if (needle->len > (size_t)(end - begin))
+        return NULL;
+    for (const char *p = end - needle->len;; p--) {
+        if (!memcmp(p, needle->p, needle->len)) {
+            sl_j_work(rt, (uint64_t)(end - p) >> 4);
+            return p;
+        }
+        if (p == begin)
+            break;
+    }
+    sl_j_work(rt, (uint64_t)(end - begin) >> 4);
+    return NULL;
+}
+
 /* Python lowers a capital sigma at the end of a word to the final form. */
 static bool final_sigma(const struct sl_jstr *s, const char *at, const char *after) {
     uint32_t cp;
@@ -232,30 +248,6 @@ struct sl_jv sl_j_replace(struct sl_jrt *rt, const struct sl_jstr *s, const stru
     struct sl_jv r = sl_j_out_str(rt, &o);
     ((struct sl_jstr *)r.s)->markup = s->markup;
     return r;
-}
-
-struct sl_jv sl_j_splitlines(struct sl_jrt *rt, const struct sl_jstr *s, bool keep) {
-    struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
-    const char *p = s->p, *end = p + s->len, *line = p;
-    sl_j_work(rt, s->len >> 4);
-    while (p < end) {
-        uint32_t cp;
-        const char *at = p;
-        p += sl_j_utf8_next(p, end, &cp);
-        if (!(cp >= '\n' && cp <= '\r') && !(cp >= 0x1c && cp <= 0x1e) && cp != 0x85 &&
-            cp != 0x2028 && cp != 0x2029)
-            continue;
-        if (cp == 0x85 && p - at == 1)
-            continue; /* a stray byte, not U+0085 */
-        if (cp == '\r' && p < end && *p == '\n')
-            p++;
-        sl_j_list_push(rt, l.l, sl_j_str(rt, line, (size_t)((keep ? p : at) - line)));
-        sl_j_work(rt, 1);
-        line = p;
-    }
-    if (line < end)
-        sl_j_list_push(rt, l.l, sl_j_str(rt, line, (size_t)(end - line)));
-    return l;
 }
 
 struct sl_jv sl_j_pad(struct sl_jrt *rt, const struct sl_jstr *s, int64_t width, char side,

@@ -265,6 +265,9 @@ bool sl_j_str_is(const struct sl_jstr *a, const char *b);
 /* First occurrence of needle at or after `from` (bytes), or NULL. */
 const char *sl_j_find(struct sl_jrt *rt, const struct sl_jstr *s, const char *from,
                       const struct sl_jstr *needle);
+/* The last occurrence that ends at or before `end`, or NULL. */
+const char *sl_j_find_last(struct sl_jrt *rt, const char *begin, const char *end,
+                           const struct sl_jstr *needle);
 /* Maps to 'u', 'l' or 't' case throughout; 'c': first character title, others lower. */
 struct sl_jv sl_j_str_case(struct sl_jrt *rt, const struct sl_jstr *s, char kind);
 /* side: 'l', 'r', 'b'oth; chars NULL: whitespace. */
@@ -272,9 +275,16 @@ struct sl_jv sl_j_strip(struct sl_jrt *rt, const struct sl_jstr *s, char side,
                         const struct sl_jstr *chars);
 struct sl_jv sl_j_replace(struct sl_jrt *rt, const struct sl_jstr *s, const struct sl_jstr *old,
                           const struct sl_jstr *new_, int64_t count);
-struct sl_jv sl_j_splitlines(struct sl_jrt *rt, const struct sl_jstr *s, bool keep);
 struct sl_jv sl_j_pad(struct sl_jrt *rt, const struct sl_jstr *s, int64_t width, char side,
                       const struct sl_jstr *fill);
+/* Cutting (jinja_split.c): lists of at most max + 1 pieces; sep NULL: at runs of white space.
+ * `right` counts from the end. */
+struct sl_jv sl_j_split(struct sl_jrt *rt, const struct sl_jstr *s, const struct sl_jstr *sep,
+                        int64_t max, bool right);
+struct sl_jv sl_j_splitlines(struct sl_jrt *rt, const struct sl_jstr *s, bool keep);
+/* A tuple: what is before the first (or last) sep, sep, what is behind it. */
+struct sl_jv sl_j_partition(struct sl_jrt *rt, const struct sl_jstr *s, const struct sl_jstr *sep,
+                            bool right);
 /* printf-style % and str.format (jinja_format.c). */
 struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct sl_jv args);
 struct sl_jv sl_j_format(struct sl_jrt *rt, const struct sl_jstr *fmt, const struct sl_jargv *args);
