@@ -206,6 +206,10 @@ _Noreturn void sl_j_undef_fail(struct sl_jrt *rt, struct sl_jv v);
 struct sl_jv sl_j_list_new(struct sl_jrt *rt, enum sl_j_type type, size_t cap);
 void sl_j_list_push(struct sl_jrt *rt, struct sl_jlist *l, struct sl_jv v);
 struct sl_jv sl_j_pair(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b);
+/* Copies the JSON value, for reading only; strings are borrowed. */
+struct sl_jv sl_j_from_json(struct sl_jrt *rt, const json_t *j);
+
+/* ---- dictionaries (jinja_dict.c) ---- */
 struct sl_jv sl_j_dict_new(struct sl_jrt *rt);
 void sl_j_dict_set(struct sl_jrt *rt, struct sl_jdict *d, struct sl_jv key, struct sl_jv val);
 /* NULL when absent. Fails for a key that cannot be hashed. */
@@ -213,8 +217,7 @@ struct sl_jv *sl_j_dict_get(struct sl_jrt *rt, const struct sl_jdict *d, struct 
 /* Takes out the entry of a value that sl_j_dict_get found; those behind it move up. */
 void sl_j_dict_remove(struct sl_jrt *rt, struct sl_jdict *d, const struct sl_jv *val);
 bool sl_j_hashable(struct sl_jv v);
-/* Copies the JSON value, for reading only; strings are borrowed. */
-struct sl_jv sl_j_from_json(struct sl_jrt *rt, const json_t *j);
+bool sl_j_dict_equal(struct sl_jrt *rt, const struct sl_jdict *a, const struct sl_jdict *b);
 
 /* ---- what Python says of values (jinja_value.c) ---- */
 const char *sl_j_type_name(struct sl_jv v); /* "str", "NoneType" ... */
