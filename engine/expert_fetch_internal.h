@@ -1,9 +1,15 @@
-/* Inside expert_fetch.c and expert_ahead.c. */
+/* Inside of fetching: shared by expert_fetch*.c, expert_pace.c, expert_ahead.c, expert_seen.c and
+ * expert_tiers*.c. */
 #ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 #define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 
 #include "engine/expert_fetch.h"
 #include "engine/expert_tiers.h"
+
+/* What computing some experts must take to be worth a wait, and so a system call, of its own. */
+#define SL_FETCH_SPLIT_NS 30000
+/* How often a wait looks whether the step is still wanted. */
+#define SL_FETCH_LOOK_NS 50000000
 
 /* What is being read ahead: experts of one layer, in the order in which they are read. */
 struct sl_ahead {

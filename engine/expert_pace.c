@@ -24,12 +24,8 @@
  * to start it late costs time. With a thread less it may take twice as long. */
 #define CARE        1.1
 #define BESIDE_CARE 2.0
-/* What computing some experts must take to be worth a wait, and so a system call, of its own. */
-#define SPLIT_NS 30000
 /* What is worth reading ahead at least: a drive's latency, and then some. */
 #define AHEAD_BYTES 2097152.0
-/* How often a wait looks whether the step is still wanted. */
-#define LOOK_NS 50000000
 /* Share of a new measurement in the mean, in which it counts as so much more than the mean at most:
  * a drive's hiccup. */
 #define NEW_TIME 0.125
@@ -159,15 +155,15 @@ static void enter(struct sl_fetch *f, uint32_t left, uint32_t to_leave) {
     if (f->hold)
         f->pace.reading_ns = sl_fetch_now(f);
     f->hold = false;
-    sl_reader_wait_until(f->reader, to_leave + others, LOOK_NS);
+    sl_reader_wait_until(f->reader, to_leave + others, SL_FETCH_LOOK_NS);
     learn_speed(f, requests_left(f));
 }
 
 /* What is left is hardly worth a call: whole reads, and no more calls than computing pays for. */
 static void wait_for_whole(struct sl_fetch *f) {
     uint32_t n = f->n_loading;
-    bool split = n > 1 && (n - 1) * f->pace.expert_ns > SPLIT_NS;
-    sl_reader_wait(f->reader, split ? n - 1 : n, LOOK_NS);
+    bool split = n > 1 && (n - 1) * f->pace.expert_ns > SL_FETCH_SPLIT_NS;
+    sl_reader_wait(f->reader, split ? n - 1 : n, SL_FETCH_LOOK_NS);
     learn_speed(f, requests_left(f));
 }
 
@@ -187,11 +183,11 @@ static void wait_for_one(struct sl_fetch *f) {
     }
     bool may_look = sl_reader_can_look(f->reader) && request_ns(f) > 0;
     if (may_look && least > 1 && least <= flying)
-        ended = sl_reader_wait_until(f->reader, flying - least + 1, LOOK_NS);
+        ended = sl_reader_wait_until(f->reader, flying - least + 1, SL_FETCH_LOOK_NS);
     if (!ended && may_look)
         ended = look(f, LOOK_REQUESTS * request_ns(f));
     if (!ended)
-        sl_reader_wait(f->reader, 1, LOOK_NS);
+        sl_reader_wait(f->reader, 1, SL_FETCH_LOOK_NS);
     learn_speed(f, requests_left(f));
 }
 
