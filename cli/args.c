@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,8 +115,14 @@ static void print_help(const struct sl_command *c) {
         printf("\n%s", c->notes);
 }
 
-static int usage_error(const struct sl_command *c) {
-    fprintf(stderr, "usage: %s\nsee 'sluice %s --help'\n", c->usage, c->name);
+int sl_usage_error(const char *command, const char *fmt, ...) {
+    const char *space = command ? " " : "", *name = command ? command : "";
+    fprintf(stderr, "sluice%s%s: ", space, name);
+    va_list ap;
+    va_start(ap, fmt);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "\nTry 'sluice%s%s --help'.\n", space, name);
     return 2;
 }
 
@@ -207,9 +214,8 @@ static int unknown_option(const struct sl_command *c, const char *word, size_t l
         if (c->args[i].kind != SL_ARG_HEADING)
             names[n++] = c->args[i].name;
     const char *near = sl_args_nearest(name, names, n);
-    fprintf(stderr, "sluice %s: unknown option '%s'%s%s%s\n", c->name, name,
-            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-    return usage_error(c);
+    return sl_usage_error(c->name, "unknown option '%s'%s%s%s", name,
+                          near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
@@ -219,10 +225,8 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         char *word = argv[i];
         if (only_positional || word[0] != '-' || !word[1]) {
-            if (!c->positional || have_positional) {
-                fprintf(stderr, "sluice %s: unexpected argument '%s'\n", c->name, word);
-                return usage_error(c);
-            }
+            if (!c->positional || have_positional)
+                return sl_usage_error(c->name, "unexpected argument '%s'", word);
             *c->out_positional = word;
             have_positional = true;
             continue;
@@ -242,44 +246,34 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
             return unknown_option(c, word, len);
         seen[a - c->args] = true;
         if (a->kind == SL_ARG_FLAG) {
-            if (eq) {
-                fprintf(stderr, "sluice %s: %s takes no value\n", c->name, a->name);
-                return usage_error(c);
-            }
+            if (eq)
+                return sl_usage_error(c->name, "%s takes no value", a->name);
             *(bool *)a->out = true;
             continue;
         }
-        if (!eq && i + 1 >= argc) {
-            fprintf(stderr, "sluice %s: %s needs a value: %s\n", c->name, a->name, a->value);
-            return usage_error(c);
-        }
+        if (!eq && i + 1 >= argc)
+            return sl_usage_error(c->name, "%s needs a value: %s", a->name, a->value);
         const char *value = eq ? eq + 1 : argv[++i];
-        if (!store(a, value)) {
-            fprintf(stderr, "sluice %s: %s: '%s' is not %s\n", c->name, a->name, value,
-                    kind_text(a->kind));
-            return usage_error(c);
-        }
+        if (!store(a, value))
+            return sl_usage_error(c->name, "%s: '%s' is not %s", a->name, value,
+                                  kind_text(a->kind));
     }
     for (uint32_t i = 0; i < c->n_args; i++)
-        if (c->args[i].required && !seen[i]) {
-            fprintf(stderr, "sluice %s: %s %s is required\n", c->name, c->args[i].name,
-                    c->args[i].value ? c->args[i].value : "");
-            return usage_error(c);
-        }
-    if (c->positional && c->positional_required && !have_positional) {
-        fprintf(stderr, "sluice %s: %s is missing\n", c->name, c->positional);
-        return usage_error(c);
-    }
+        if (c->args[i].required && !seen[i])
+            return sl_usage_error(c->name, "%s %s is required", c->args[i].name,
+                                  c->args[i].value ? c->args[i].value : "");
+    if (c->positional && c->positional_required && !have_positional)
+        return sl_usage_error(c->name, "%s is missing", c->positional);
     return -1;
 }
 
 const char *sl_args_model(const char *command, const char *option, const char *positional) {
     if (option && positional) {
-        fprintf(stderr, "sluice %s: two models given: %s and %s\n", command, option, positional);
+        sl_usage_error(command, "two models given: %s and %s", option, positional);
         return NULL;
     }
     const char *model = option ? option : positional;
     if (!model)
-        fprintf(stderr, "sluice %s: no model given; say which with -m MODEL.gguf\n", command);
+        sl_usage_error(command, "no model given; say which with -m MODEL.gguf");
     return model;
 }

@@ -2,6 +2,8 @@
 #ifndef SL_CLI_ARGS_H
 #define SL_CLI_ARGS_H
 
+#include "common/status.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -47,6 +49,10 @@ struct sl_command {
 /* Parses argv[1..]; "--x value" and "--x=value" both work, "--" ends the options.
  * Returns -1 to go on; otherwise the exit code: 0 after --help, 2 after an error message. */
 int sl_args_parse(const struct sl_command *command, int argc, char **argv);
+
+/* What is wrong with a command's options, on stderr, and where to read about them. Returns 2, the
+ * exit code. command: NULL = the program itself. */
+int sl_usage_error(const char *command, const char *fmt, ...) SL_PRINTF(2, 3);
 
 /* The model that a command is given: by option (-m) or as its one positional argument. NULL after
  * an error message when there is none or one too many. */

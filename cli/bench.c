@@ -26,10 +26,9 @@ static bool add_decode_tests(struct sl_bench *b) {
         char *end;
         unsigned long v = strtoul(p, &end, 10);
         if (end == p || (*end && *end != ',') || !v || v > 256 || n == SL_BENCH_MAX_PARALLEL) {
-            fprintf(stderr,
-                    "sluice bench: --parallel is '%s': must be up to %u numbers from 1 to 256, as "
-                    "1,8\n",
-                    b->o->parallel, SL_BENCH_MAX_PARALLEL);
+            sl_usage_error("bench",
+                           "--parallel is '%s': must be up to %u numbers from 1 to 256, as 1,8",
+                           b->o->parallel, SL_BENCH_MAX_PARALLEL);
             return false;
         }
         struct sl_bench_test *t = &b->tests[b->n_tests++];
@@ -53,8 +52,8 @@ static bool plan_tests(struct sl_bench *b, struct sl_engine_config *config) {
     if (o->n_gen && !add_decode_tests(b))
         return false;
     if (!b->n_tests || !o->reps || o->reps > SL_BENCH_MAX_REPS) {
-        fprintf(stderr, "sluice bench: nothing to measure: -p or -n must be above 0, -r 1 to %u\n",
-                SL_BENCH_MAX_REPS);
+        sl_usage_error("bench", "nothing to measure: -p or -n must be above 0, -r 1 to %u",
+                       SL_BENCH_MAX_REPS);
         return false;
     }
     config->parallel = 1;
@@ -222,10 +221,8 @@ int sl_cmd_bench(int argc, char **argv) {
     o.model = sl_args_model("bench", o.model, positional);
     if (!o.model)
         return 2;
-    if (o.format && strcmp(o.format, "md") != 0 && strcmp(o.format, "json") != 0) {
-        fprintf(stderr, "sluice bench: --output is '%s': must be md or json\n", o.format);
-        return 2;
-    }
+    if (o.format && strcmp(o.format, "md") != 0 && strcmp(o.format, "json") != 0)
+        return sl_usage_error("bench", "--output is '%s': must be md or json", o.format);
     o.json = o.json || (o.format && strcmp(o.format, "json") == 0);
     return bench(&o, &memory, verbose);
 }

@@ -19,10 +19,14 @@ static const struct choice *choose(const char *command, const char *option, cons
     for (uint32_t i = 0; i < n; i++)
         if (!text || strcmp(text, list[i].name) == 0)
             return &list[i];
-    fprintf(stderr, "sluice %s: %s is '%s': must be ", command, option, text);
+    char names[128] = "";
     for (uint32_t i = 0; i < n; i++)
-        fprintf(stderr, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", list[i].name);
-    fputc('\n', stderr);
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
+                 i == 0      ? ""
+                 : i + 1 < n ? ", "
+                             : " or ",
+                 list[i].name);
+    sl_usage_error(command, "%s is '%s': must be %s", option, text, names);
     return NULL;
 }
 
@@ -71,17 +75,16 @@ static bool apply_vram(const char *command, const char *text, struct sl_engine_c
             sound = sl_parse_bytes(item, &config->vram_each[n]);
         }
         if (!sound) {
-            fprintf(stderr,
-                    "sluice %s: --vram is '%s': must be a size such as 20GiB, or one for each of "
-                    "at most %u devices, as 12GiB,24GiB\n",
-                    command, text, SL_MAX_STAGES);
+            sl_usage_error(command,
+                           "--vram is '%s': must be a size such as 20GiB, or one for each of at "
+                           "most %u devices, as 12GiB,24GiB",
+                           text, SL_MAX_STAGES);
             return false;
         }
         if (!config->vram_each[n]) {
-            fprintf(stderr,
-                    "sluice %s: --vram 0 leaves nothing: give a size such as 20GiB, or --device "
-                    "cpu\n",
-                    command);
+            sl_usage_error(command,
+                           "--vram 0 leaves nothing: give a size such as 20GiB, or --device "
+                           "cpu");
             return false;
         }
         at = end ? end + 1 : NULL;
@@ -91,13 +94,40 @@ static bool apply_vram(const char *command, const char *text, struct sl_engine_c
     return true;
 }
 
+bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *o, bool given,
+                           const char *option) {
+    if (!given || !o->device || strcmp(o->device, "cpu") != 0)
+        return true;
+    sl_usage_error(command,
+                   "%s is about GPUs and means nothing with --device cpu: leave it out, or name "
+                   "GPUs, as in --device cuda:0,1",
+                   option);
+    return false;
+}
+
+/* What is about GPUs, where there may be some. */
+static bool apply_gpu(const char *command, const struct sl_engine_options *o,
+                      struct sl_engine_config *config) {
+    bool reserve = o->vram_reserve_mib != UINT32_MAX;
+    if (!sl_engine_options_gpu(command, o, o->split, "--split") ||
+        !sl_engine_options_gpu(command, o, o->vram, "--vram") ||
+        !sl_engine_options_gpu(command, o, reserve, "--vram-reserve-mib") ||
+        !sl_engine_options_gpu(command, o, o->overflow, "--overflow"))
+        return false;
+    if (!o->vram_reserve_mib) {
+        sl_usage_error(command, "--vram-reserve-mib 0 leaves a GPU's driver nothing: at least 1");
+        return false;
+    }
+    config->split = o->split;
+    config->vram_reserve_bytes = reserve ? (uint64_t)o->vram_reserve_mib << 20 : 0;
+    return apply_vram(command, o->vram, config);
+}
+
 bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
                              struct sl_engine_config *config) {
     if (o->ram_bytes == 0) {
-        fprintf(stderr,
-                "sluice %s: --ram 0 leaves nothing: give a size such as 2GiB, or leave it "
-                "out for what is free\n",
-                command);
+        sl_usage_error(command, "--ram 0 leaves nothing: give a size such as 2GiB, or leave it out "
+                                "for what is free");
         return false;
     }
     const struct choice *where =
@@ -111,10 +141,10 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
         warm ? choose(command, "--overflow", o->overflow, on_off, SL_COUNTOF(on_off)) : NULL;
     if (!overflow)
         return false;
-    if (!apply_vram(command, o->vram, config))
+    if (!apply_gpu(command, o, config))
         return false;
     if (o->heat_file && !*o->heat_file) {
-        fprintf(stderr, "sluice %s: --heat-file is empty: give a path, or off\n", command);
+        sl_usage_error(command, "--heat-file is empty: give a path, or off");
         return false;
     }
     config->ram_bytes = o->ram_bytes == UINT64_MAX ? 0 : o->ram_bytes;
@@ -126,8 +156,6 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
     config->no_lookahead = !ahead->value;
     config->no_warm_up = !warm->value;
     config->device = o->device ? o->device : "auto";
-    config->split = o->split;
-    config->vram_reserve_bytes = (uint64_t)o->vram_reserve_mib << 20;
     config->no_overflow = !overflow->value;
     if (!o->heat_file)
         config->heat_file = default_heat(o);

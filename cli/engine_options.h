@@ -9,13 +9,13 @@ struct sl_engine_options {
     uint64_t ram_bytes; /* UINT64_MAX = not given */
     const char *device, *experts, *io, *heat_file, *look_ahead, *warm_up, *overflow;
     const char *split, *vram;
-    uint32_t vram_reserve_mib; /* 0 = the default */
+    uint32_t vram_reserve_mib; /* UINT32_MAX = not given */
     struct sl_arg_list mirrors;
     char heat_folder[4096];
 };
 
 #define SL_ENGINE_OPTIONS_DEFAULT                                                                  \
-    { .ram_bytes = UINT64_MAX }
+    { .ram_bytes = UINT64_MAX, .vram_reserve_mib = UINT32_MAX }
 
 /* Rows for a command's table; o is a struct sl_engine_options *. */
 #define SL_ENGINE_OPTIONS(o)                                                                       \
@@ -115,6 +115,10 @@ struct sl_engine_options {
             "on or off: read hot experts in the background after the start (default on)", false    \
     }
 
+/* False after an error message: the option was given, and beside --device cpu, where it means
+ * nothing. With auto a GPU may be found. */
+bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *o, bool given,
+                           const char *option);
 /* Fills the configuration; false after an error message. o must outlive the engine. */
 bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
                              struct sl_engine_config *config);

@@ -60,8 +60,7 @@ int main(int argc, char **argv) {
         names[i] = commands[i].name;
     }
     const char *near = sl_args_nearest(argv[1], names, SL_COUNTOF(names));
-    fprintf(stderr, "sluice: unknown %s '%s'%s%s%s\n", argv[1][0] == '-' ? "option" : "command",
-            argv[1], near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-    fprintf(stderr, "see 'sluice --help'\n");
-    return 2;
+    return sl_usage_error(NULL, "unknown %s '%s'%s%s%s", argv[1][0] == '-' ? "option" : "command",
+                          argv[1], near ? "; did you mean '" : "", near ? near : "",
+                          near ? "'?" : "");
 }

@@ -1,5 +1,6 @@
 #include "cli/open_engine.h"
 
+#include "cli/args.h"
 #include "common/clock.h"
 
 #include <stdarg.h>
@@ -14,7 +15,7 @@ bool sl_parse_kv_type(const char *command, const char *text, enum sl_dtype *out_
     else if (strcasecmp(text, "q8_0") == 0)
         *out_dtype = SL_DTYPE_Q8_0;
     else {
-        fprintf(stderr, "sluice %s: --kv-type is '%s': must be f16 or q8_0\n", command, text);
+        sl_usage_error(command, "--kv-type is '%s': must be f16 or q8_0", text);
         return false;
     }
     return true;

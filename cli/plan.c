@@ -400,10 +400,13 @@ int sl_cmd_plan(int argc, char **argv) {
     if (!o.model)
         return 2;
     if (o.disk_gb_per_s < 0 || o.ram_gb_per_s < 0 || o.device_gb_per_s < 0 || o.link_gb_per_s < 0 ||
-        o.max_body_mib > 65536) {
-        fprintf(stderr, "sluice plan: a bandwidth must be above 0, a body at most 65536 MiB\n");
+        o.max_body_mib > 65536)
+        return sl_usage_error("plan", "a bandwidth must be above 0, a body at most 65536 MiB");
+    if (o.engine.cache_disk_bytes && !o.engine.cache_dir)
+        return sl_usage_error("plan", "--cache-disk needs --cache-dir");
+    if (!sl_engine_options_gpu("plan", &o.memory, o.device_gb_per_s > 0, "--device-bandwidth") ||
+        !sl_engine_options_gpu("plan", &o.memory, o.link_gb_per_s > 0, "--link-bandwidth"))
         return 2;
-    }
     o.server.max_body_bytes = (uint64_t)o.max_body_mib << 20;
     if (!sl_parse_kv_type("plan", o.kv_type, &o.engine.kv_dtype) ||
         !sl_engine_options_apply("plan", &o.memory, &o.engine))

@@ -271,10 +271,8 @@ int sl_cmd_score(int argc, char **argv) {
     o.model = sl_args_model("score", o.model, positional);
     if (!o.model)
         return 2;
-    if (!o.ids == !o.text) {
-        fprintf(stderr, "sluice score: give one of --ids and --text\n");
-        return 2;
-    }
+    if (!o.ids == !o.text)
+        return sl_usage_error("score", "give one of --ids and --text");
     struct sl_engine_config config = {.n_threads = o.threads,
                                       .parallel = 1,
                                       .queue_max = 1,

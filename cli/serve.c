@@ -183,7 +183,7 @@ static bool check_transport(struct options *o) {
     struct sl_server_config *c = &o->server;
     char *end;
     if (o->port > 65535) {
-        fprintf(stderr, "sluice serve: --port %u is not a port (0 to 65535)\n", o->port);
+        sl_usage_error("serve", "--port %u is not a port (0 to 65535)", o->port);
         return false;
     }
     c->port = (uint16_t)o->port;
@@ -191,7 +191,7 @@ static bool check_transport(struct options *o) {
     c->n_hosts = o->hosts.n;
     if (o->hosts.n == 1 && strcmp(o->hosts.items[0], "none") == 0) {
         if (!c->unix_socket) {
-            fprintf(stderr, "sluice serve: --host none needs --unix-socket\n");
+            sl_usage_error("serve", "--host none needs --unix-socket");
             return false;
         }
         c->n_hosts = 0;
@@ -199,19 +199,18 @@ static bool check_transport(struct options *o) {
         o->hosts.items[c->n_hosts++] = "127.0.0.1";
     }
     if (!c->tls_cert != !c->tls_key) {
-        fprintf(stderr, "sluice serve: --tls-cert and --tls-key go together; %s is missing\n",
-                c->tls_cert ? "--tls-key" : "--tls-cert");
+        sl_usage_error("serve", "--tls-cert and --tls-key go together; %s is missing",
+                       c->tls_cert ? "--tls-key" : "--tls-cert");
         return false;
     }
     if (o->unix_mode && !c->unix_socket) {
-        fprintf(stderr, "sluice serve: --unix-mode needs --unix-socket\n");
+        sl_usage_error("serve", "--unix-mode needs --unix-socket");
         return false;
     }
     if (o->unix_mode) {
         unsigned long mode = strtoul(o->unix_mode, &end, 8);
         if (*end || !*o->unix_mode || !mode || mode > 0777) {
-            fprintf(stderr, "sluice serve: --unix-mode %s is not a mode such as 0660\n",
-                    o->unix_mode);
+            sl_usage_error("serve", "--unix-mode %s is not a mode such as 0660", o->unix_mode);
             return false;
         }
         c->unix_mode = (uint32_t)mode;
@@ -229,15 +228,15 @@ static bool check_options(struct options *o) {
     if (!check_transport(o))
         return false;
     if (o->max_body_mib > 65536) {
-        fprintf(stderr, "sluice serve: --max-body-mib must be at most 65536\n");
+        sl_usage_error("serve", "--max-body-mib must be at most 65536");
         return false;
     }
     if (o->engine.cache_disk_bytes && !o->engine.cache_dir) {
-        fprintf(stderr, "sluice serve: --cache-disk needs --cache-dir\n");
+        sl_usage_error("serve", "--cache-disk needs --cache-dir");
         return false;
     }
     if (o->api_key && !*o->api_key) {
-        fprintf(stderr, "sluice serve: --api-key is empty: anybody could send that\n");
+        sl_usage_error("serve", "--api-key is empty: anybody could send that");
         return false;
     }
     if (!sl_parse_kv_type("serve", o->kv_type, &o->engine.kv_dtype) ||
@@ -249,8 +248,7 @@ static bool check_options(struct options *o) {
             return true;
         }
     }
-    fprintf(stderr, "sluice serve: --log-level must be error, warn, info or debug, not %s\n",
-            o->log_level);
+    sl_usage_error("serve", "--log-level must be error, warn, info or debug, not %s", o->log_level);
     return false;
 }
 

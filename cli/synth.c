@@ -17,11 +17,14 @@ static bool parse_types(const char *option, const char *text, struct sl_synth_ty
         snprintf(name, sizeof name, "%.*s", (int)(len < 15 ? len : 15), text);
         enum sl_dtype t = sl_dtype_from_name(name);
         if (t == SL_DTYPE_COUNT || types.n == SL_SYNTH_MAX_TYPES) {
-            fprintf(stderr, "sluice synth: %s: '%s' is not a tensor type (known:", option, name);
+            char known[512] = "";
             for (uint32_t i = 0; i < SL_DTYPE_COUNT; i++)
                 if (sl_dtype_info(i))
-                    fprintf(stderr, " %s", sl_dtype_name(i));
-            fprintf(stderr, "), or there are more than %u\n", SL_SYNTH_MAX_TYPES);
+                    snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
+                             sl_dtype_name(i));
+            sl_usage_error("synth",
+                           "%s: '%s' is not a tensor type (known:%s), or there are more than %u",
+                           option, name, known, SL_SYNTH_MAX_TYPES);
             return false;
         }
         types.dtype[types.n++] = t;
@@ -87,10 +90,8 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         c->down = q6;
         return true;
     }
-    fprintf(stderr,
-            "sluice synth: --preset: '%s' is not one of bench-5g, qwen3-30b-a3b, "
-            "mixtral-8x7b\n",
-            name);
+    sl_usage_error("synth", "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b",
+                   name);
     return false;
 }
 
@@ -202,9 +203,9 @@ int sl_cmd_synth(int argc, char **argv) {
     enum sl_status st = sl_synth_write(&c, path, report, &p, &err);
     if (!p.quiet)
         fputc('\n', stderr);
-    if (st) {
+    if (st == SL_ERR_CONFIG)
+        return sl_usage_error("synth", "%s", err.text);
+    if (st)
         fprintf(stderr, "sluice synth: %s\n", err.text);
-        return st == SL_ERR_CONFIG ? 2 : 1;
-    }
-    return 0;
+    return st ? 1 : 0;
 }

@@ -240,10 +240,8 @@ int sl_cmd_tokenize(int argc, char **argv) {
         return list_pre();
     if (!o.splits && !(o.model = sl_args_model("tokenize", o.model, positional)))
         return 2;
-    if (o.file && o.text) {
-        fprintf(stderr, "sluice tokenize: --file and --text exclude each other\n");
-        return 2;
-    }
+    if (o.file && o.text)
+        return sl_usage_error("tokenize", "--file and --text exclude each other");
     struct bytes text = {0};
     if (o.text)
         text = (struct bytes){strdup(o.text), strlen(o.text)};

@@ -103,8 +103,9 @@ class Tests:
                    f"{code}, {len(ended)} of {n} answers: {said[-1500:]}")
 
     def refused(self, name, options, says, code=1):
+        """code 2: an option alone is wrong, and where to read of it follows in a line of its own."""
         got, _, err = self.plan(*options, as_json=False)
-        self.check(name, got == code and says in err and err.count("\n") == 1, f"{got}: {err}")
+        self.check(name, got == code and says in err and err.count("\n") == code, f"{got}: {err}")
 
 
 def main():
@@ -135,7 +136,7 @@ def main():
         t.refused("a split of other layers", ["--device", "cuda:0,1", "--split", "1,1"], "must sum to")
         t.refused("a split for others", ["--device", "cuda:0,1,2", "--split", f"1,{t.n_layer - 1}"], "3 are named")
         t.refused("a split and no GPUs", ["--split", f"1,{t.n_layer - 1}"], "--device cuda:0,1")
-        t.refused("a split on the CPU", ["--device", "cpu", "--split", f"1,{t.n_layer - 1}"], "--device cuda:0,1")
+        t.refused("a split on the CPU", ["--device", "cpu", "--split", f"1,{t.n_layer - 1}"], "--device cuda:0,1", 2)
         t.refused("no split", ["--device", "cuda:0,1", "--split", "half"], "must be auto")
         t.refused("three budgets for two", ["--device", "cuda:0,1", "--vram", "1G,1G,1G"], "3 sizes of device memory for 2 devices")
         t.refused("a budget that is none", ["--device", "cuda:0,1", "--vram", "1G,"], "--vram is '1G,'", 2)
