@@ -3,9 +3,12 @@
 #
 #   bench/h200_checks.sh pack DIR       where Sluice builds: what bench/h200_engine.sh packs, and the tests
 #   bench/h200_checks.sh run DIR [OUT]  where the GPU is (python3, root for the cgroups; no compiler, no library needed)
-# PARTS="faults memory budget sanitize" (default: all of them) chooses what is run:
-#   faults    tests/fault/gpu_faults.py: kernels that fault and memory that runs out under the real binary
+# PARTS="faults memory stages budget sanitize" (default: all of them) chooses what is run:
+#   faults    tests/fault/gpu_faults.py: kernels that fault, GPUs that are gone and memory that runs out under the real
+#             binary, on one GPU and, where there are two, on either of two
 #   memory    device memory beside the plan and --vram, resident and with a quarter of the experts on the card
+#   stages    with the layers over two GPUs: the memory of both cards beside their plans, resident and with a quarter of
+#             the experts on the cards; a server under memcheck and racecheck. Skipped where there is one
 #   budget    tests/budget/test_budget.py on the GPU: host memory within --ram, in a cgroup of that size
 #   sanitize  a server under memcheck, racecheck, synccheck and initcheck (or those of TOOLS), experts resident and in tiers
 # Ends with how much passed, failed and was skipped. Exit status 1: something failed; 77: there is no GPU to use.
@@ -38,16 +41,21 @@ failed() {
 # tap NAME: shows and counts what the program left in OUT/NAME.log.
 tap() {
     grep -E '^(ok|not ok|#|1\.\.0)' "$out/$1.log" || tail -5 "$out/$1.log"
-    n_passed=$((n_passed + $(grep -c '^ok' "$out/$1.log")))
+    local skips
+    skips=$(grep -c '^ok .*# SKIP' "$out/$1.log")
+    n_skipped=$((n_skipped + skips))
+    n_passed=$((n_passed + $(grep -c '^ok' "$out/$1.log") - skips))
     n_failed=$((n_failed + $(grep -c '^not ok' "$out/$1.log")))
     grep -qE '^(ok|not ok)' "$out/$1.log" || failed "$1: no test was run"
+    grep -q '^1\.\.' "$out/$1.log" || failed "$1: it did not come to its end"
 }
 
-# plan_of MODEL KEY ARGS: a number of the plan on the GPU.
+# plan_of MODEL KEY ARGS: a number of the plan on $devices.
 plan_of() {
-    "$sluice" plan -m "$1" --device cuda --json --ram-bandwidth 1 --disk-bandwidth 1 "${@:3}" 2>/dev/null |
+    "$sluice" plan -m "$1" --device "$devices" --json --ram-bandwidth 1 --disk-bandwidth 1 "${@:3}" 2>/dev/null |
         python3 -c 'import json, sys; print(eval(sys.argv[1], {"p": json.load(sys.stdin)}))' "$2"
 }
+devices=cuda
 DEVICE_ROWS='sum(r["bytes"] for r in p["rows"] if r["memory"] == "device" and r["what"] not in ("routed experts", "device slots"))'
 EXPERTS='sum(c["experts"] * c["slot_bytes"] for c in p["classes"])'
 
@@ -106,24 +114,31 @@ sys.exit(bool(bad))
 PY
 }
 
-# memory NAME LIMIT ARGS: what a server at work takes of the card: LIMIT, or that of the plan if it is 0.
+used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; }
+
+# memory NAME LIMIT ARGS: what a server at work takes of $devices: LIMIT in all, or that of the plan if it is 0. Each card's
+# whole use, less its plan, is the driver's: it would show what lies on another card than the plan says.
 memory() {
     local name=$1 limit=$2 before
     shift 2
-    before=$(nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | head -1)
-    if serve "$name" -- -m "$model" --device cuda -c 2048 "$@" && ask 8 64; then
-        python3 - "$url" "$limit" "$before" "$out/$name.log" <<'PY' && passed || failed "$name: more than it may take"
-import re, subprocess, sys, urllib.request
-url, limit, before = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-m = {k: float(v) for k, v in re.findall(r"^(sluice_device_\w+_bytes) ([0-9.e+]+)", urllib.request.urlopen(url + "/metrics").read().decode(), re.M)}
-now = int(subprocess.run("nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits", shell=True, capture_output=True).stdout.split()[0])
-log = open(sys.argv[4]).read()
+    before=$(used)
+    if serve "$name" -- -m "$model" --device "$devices" -c 2048 "$@" && ask 8 64; then
+        python3 - "$url" "$limit" "$before" "$(used)" "$out/$name.log" "${DRIVER_MIB:-1024}" "$name" <<'PY' && passed || failed "$name: not as planned"
+import re, sys, urllib.request
+url, limit, before, now = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(), sys.argv[4].split()
+log, driver, name = open(sys.argv[5]).read(), int(sys.argv[6]), sys.argv[7]
+metrics = urllib.request.urlopen(url + "/metrics").read().decode()
+ours = sum(float(v) for v in re.findall(r"^sluice_device_memory_bytes(?:\{.*\})? ([0-9.e+]+)", metrics, re.M)) / 2**20
 plan = float(re.search(r"total, device +([0-9.]+) MiB", log).group(1))
-ours = m["sluice_device_memory_bytes"] / 2**20
 may = limit or plan
-print("  allocated %.1f MiB, planned %.1f, may take %.1f; the card's whole use rose by %d MiB: %.0f beside ours are the driver's"
-      % (ours, plan, may, now - before, now - before - ours))
-sys.exit(not ours <= plan + 0.1 <= may + 0.2)
+good = plan - 1 <= ours <= plan + 0.1 <= may + 0.2
+print("%s: allocated %.1f MiB, planned %.1f, may take %.1f" % (name, ours, plan, may))
+cards = [(int(c), float(p)) for c, p in re.findall(r"memory: device \d+: layers .* on cuda:(\d+): .*?([0-9.]+) MiB of ", log)] or [(0, plan)]
+for card, part in cards:
+    rose = int(now[card]) - int(before[card])
+    print("  cuda:%d: planned %.1f MiB, its whole use rose by %d: %.0f beside ours are the driver's" % (card, part, rose, rose - part))
+    good = good and -2 <= rose - part <= driver
+sys.exit(not good)
 PY
     else
         failed "$name"
@@ -137,7 +152,7 @@ sanitized() { # TOOL NAME ARGS: one server below a tool, in the background
     (
         start=$(date +%s)
         if serve "$name" "$sanitizer" --tool "$tool" --target-processes all --error-exitcode 9 --print-limit 5 \
-            -- --parallel 3 -c 512 --batch 128 --device cuda "$@" && ask 3 12; then
+            -- --parallel 3 -c 512 --batch 128 --device "$devices" "$@" && ask 3 12; then
             status=0
         else
             status=90
@@ -151,6 +166,29 @@ sanitized() { # TOOL NAME ARGS: one server below a tool, in the background
     jobs+=("$name:$!")
 }
 
+# least_of MODEL: of --vram for each of $devices, in MiB, with a little room, as sanitized serves.
+least_of() {
+    local n=$(($(tr -cd , <<<"$devices" | wc -c) + 1))
+    echo $((($(plan_of "$1" 'p["vram_least_bytes"]' --experts streamed --vram 1MiB --parallel 3 -c 512 --batch 128) / n >> 20) + 2))
+}
+
+# quarter_of MODEL: what $devices take in all with a quarter of the experts, in MiB.
+quarter_of() {
+    echo $((($(plan_of "$1" "$DEVICE_ROWS" -c 2048) + $(plan_of "$1" "$EXPERTS" -c 2048) / 4) >> 20))
+}
+
+sanitize() { # PREFIX TOOLS: servers on $devices below each tool
+    local tool
+    if [ -z "$sanitizer" ]; then
+        skipped "$1sanitize: compute-sanitizer is not installed"
+        return
+    fi
+    for tool in $2; do
+        sanitized "$tool" "$1$tool-resident" -m "$small" --experts resident
+        sanitized "$tool" "$1$tool-tiers" -m "$small" --experts streamed --vram "$(least_of "$small")MiB"
+    done
+}
+
 run() {
     out=${2:-$(mktemp -d /tmp/h200.XXXXXX)}
     dir=$(mktemp -d /tmp/h200checks.XXXXXX)
@@ -162,8 +200,8 @@ run() {
     date -u +"%Y-%m-%d %H:%M UTC"
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || echo "nvidia-smi does not work"
     cat "$1/about"
-    parts=" ${PARTS:-faults memory budget sanitize} "
-    if ! plan_of "$demo" 1 >/dev/null; then
+    parts=" ${PARTS:-faults memory stages budget sanitize} "
+    if ! plan_of "$demo" 1 &>/dev/null; then
         "$sluice" plan -m "$demo" --device cuda 2>&1 | tail -1
         n_skipped=$(wc -w <<<"$parts")
         summary
@@ -172,38 +210,41 @@ run() {
     model=$dir/model.gguf
     "$sluice" synth -q -o "$model" --layers 16 --embd 1024 --heads 16 --kv-heads 4 --head-dim 128 --experts 64 --top-k 8 \
         --expert-ff 512 --vocab 8192 -t Q4_K --down Q6_K || failed "synth"
-    rows=$(plan_of "$model" "$DEVICE_ROWS" -c 2048) experts=$(plan_of "$model" "$EXPERTS" -c 2048)
-    quarter=$(((rows + experts / 4) >> 20))
+    small=$dir/small.gguf
+    "$sluice" synth -q -o "$small" --layers 2 --embd 512 --heads 8 --kv-heads 2 --head-dim 128 --experts 16 --top-k 4 \
+        --expert-ff 256 --vocab 1024 -t Q4_K --down Q6_K,Q4_K || failed "synth"
+    sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+    jobs=()
 
     if [[ $parts == *" memory "* ]]; then
         say "device memory"
+        quarter=$(quarter_of "$model")
         memory resident 0 --experts resident
         memory quarter "$quarter" --vram "${quarter}MiB"
     fi
     if [[ $parts == *" faults "* ]]; then
         say "faults"
         driver=${DRIVER:-$(ldconfig -p | awk '$1 == "libcuda.so.1" && /x86-64/ { print $NF; exit }')}
-        timeout "${FAULTS_SECONDS:-150}" python3 "$1/gpu_faults.py" "$sluice" "$demo" "$1" "$driver" >"$out/faults.log" 2>&1
+        timeout "${FAULTS_SECONDS:-300}" python3 "$1/gpu_faults.py" "$sluice" "$demo" "$1" "$driver" >"$out/faults.log" 2>&1
         tap faults
+    fi
+    if [[ $parts == *" stages "* ]]; then
+        say "layers over two GPUs"
+        if devices=cuda:0,1 plan_of "$demo" 1 &>/dev/null; then
+            devices=cuda:0,1
+            each=$(($(quarter_of "$model") / 2))
+            memory stages-resident 0 --experts resident
+            memory stages-quarter $((2 * each)) --vram "${each}MiB"
+            sanitize stages- "${TOOLS:-memcheck racecheck}"
+            devices=cuda
+        else
+            skipped "stages: $("$sluice" plan -m "$demo" --device cuda:0,1 2>&1 | tail -1)"
+        fi
     fi
     if [[ $parts == *" sanitize "* ]]; then
         say "a server under compute-sanitizer"
-        sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
-        jobs=()
-        small=$dir/small.gguf
-        "$sluice" synth -q -o "$small" --layers 2 --embd 512 --heads 8 --kv-heads 2 --head-dim 128 --experts 16 --top-k 4 \
-            --expert-ff 256 --vocab 1024 -t Q4_K --down Q6_K,Q4_K
-        least=$(($(plan_of "$small" 'p["vram_least_bytes"]' --experts streamed --vram 1MiB --parallel 3 -c 512 --batch 128) >> 20))
-        demo_least=$(($(plan_of "$demo" 'p["vram_least_bytes"]' --experts streamed --vram 1MiB --parallel 3 -c 512 --batch 128) >> 20))
-        if [ -n "$sanitizer" ]; then
-            for tool in ${TOOLS:-memcheck racecheck synccheck initcheck}; do
-                sanitized $tool "$tool-resident" -m "$small" --experts resident
-                sanitized $tool "$tool-tiers" -m "$small" --experts streamed --vram "$((least + 2))MiB"
-            done
-            sanitized memcheck memcheck-demo-tiers -m "$demo" --experts streamed --vram "$((demo_least + 2))MiB"
-        else
-            skipped "compute-sanitizer is not installed"
-        fi
+        sanitize "" "${TOOLS:-memcheck racecheck synccheck initcheck}"
+        [ -z "$sanitizer" ] || sanitized memcheck memcheck-demo-tiers -m "$demo" --experts streamed --vram "$(least_of "$demo")MiB"
     fi
     if [[ $parts == *" budget "* ]]; then # beside the sanitizers: this is about the host's memory
         say "host memory within --ram"
@@ -218,20 +259,18 @@ run() {
             tap budget
         fi
     fi
-    if [[ $parts == *" sanitize "* ]]; then
-        for job in "${jobs[@]}"; do
-            wait "${job#*:}"
-            name=${job%:*}
-            cat "$out/$name.sum"
-            if [ "$(cat "$out/$name.rc")" = 0 ]; then
-                passed
-            else
-                failed "$name"
-                grep -m12 '^=====' "$out/$name.log"
-            fi
-            rm -f "$out/$name.sum" "$out/$name.rc"
-        done
-    fi
+    for job in "${jobs[@]}"; do
+        wait "${job#*:}"
+        name=${job%:*}
+        cat "$out/$name.sum"
+        if [ "$(cat "$out/$name.rc")" = 0 ]; then
+            passed
+        else
+            failed "$name"
+            grep -m12 '^=====' "$out/$name.log"
+        fi
+        rm -f "$out/$name.sum" "$out/$name.rc"
+    done
     rm -rf "$dir"
     summary
 }

@@ -148,7 +148,7 @@ class Tests:
     def env(self, fault):
         path = os.environ.get("LD_LIBRARY_PATH", "")
         return dict(os.environ, LD_LIBRARY_PATH=self.faulty + (":" + path if path else ""), FAULTY_CUDA=fault,
-                    FAULTY_CUDA_DRIVER=self.driver, FAKE_CUDA_DEVICES="2")
+                    FAULTY_CUDA_DRIVER=self.driver, FAKE_CUDA_DEVICES=os.environ.get("FAKE_CUDA_DEVICES", "2"))
 
     def report(self, name, problems, log=""):
         self.n += 1

@@ -4,7 +4,7 @@ without a GPU. Prints TAP.
 
 usage: gpu_plans.py SLUICE MODEL DRIVER
 
-DRIVER is tests/support/fake_cuda.so: four GPUs of 1 GiB each."""
+DRIVER is tests/support/fake_cuda.so: four GPUs, of 1 GiB each unless said otherwise."""
 import http.client
 import json
 import os
@@ -29,6 +29,10 @@ class Tests:
         path = os.environ.get("LD_LIBRARY_PATH", "")
         self.env = dict(os.environ, LD_LIBRARY_PATH=folder + (":" + path if path else ""), FAKE_CUDA_DEVICES="4")
         self.n = self.failed = 0
+
+    def memory(self, mib):
+        """Of each GPU, from now on."""
+        self.env["FAKE_CUDA_MIB"] = mib
 
     def plan(self, *options, as_json=True):
         argv = [self.sluice, "plan", "-m", self.model, "--heat-file", "off", "-c", "512", *GIVEN, *options]
@@ -102,10 +106,10 @@ class Tests:
         self.check(name, code == 0 and len(ended) == n and not re.search(TROUBLE, said),
                    f"{code}, {len(ended)} of {n} answers: {said[-1500:]}")
 
-    def refused(self, name, options, says, code=1):
-        """code 2: an option alone is wrong, and where to read of it follows in a line of its own."""
+    def refused(self, name, options, says, code=1, logged=0):
+        """code 2: an option alone is wrong, and where to read of it follows in a line of its own. logged: lines before it."""
         got, _, err = self.plan(*options, as_json=False)
-        self.check(name, got == code and says in err and err.count("\n") == code, f"{got}: {err}")
+        self.check(name, got == code and says in err and err.count("\n") == code + logged, f"{got}: {err}")
 
 
 def main():
@@ -163,6 +167,18 @@ def main():
                 "computing on the CPU, --vram is not used" in err and "budget of 1.0 MiB of the device's" in err, err)
         code, text, err = t.plan("--device", "cuda:0,1", "--vram", "2G", as_json=False)
         t.check("more than is free, said once of each", code == 0 and err.count("that --vram allows") == 2, err)
+        # Of unlike GPUs the one with less memory gets fewer layers, and what it cannot take is said of it.
+        unlike = ["--device", "cuda:0,1", "--vram-reserve-mib", "8"]
+        for mib, more in (("1024,38", 0), ("38,1024", 1)):
+            t.memory(mib)
+            p = t.divided(f"GPUs of {mib} MiB", unlike, [0, 1], None)
+            t.check("... the larger one has more layers", p and p["stages"][more]["layers"] > p["stages"][1 - more]["layers"], p)
+        t.memory("1024,36")
+        t.refused("half the layers on one that is too small", unlike + ["--split", f"{t.n_layer // 2},{t.n_layer - t.n_layer // 2}"],
+                  "on cuda:1: ")
+        t.memory("1024,10")
+        t.refused("no room to begin with", unlike, "cuda:1: cannot allocate", logged=2)
+        t.memory("1024")
         # The kernels do nothing here, so answers say nothing; threads, copies and waits are the real ones.
         t.runs("two GPUs run", ["--device", "cuda:0,1"])
         t.serves("four GPUs serve", ["--device", "cuda:all"])

@@ -160,14 +160,18 @@ static void clear(void) {
 
 struct fake_cuda *fake_cuda_reset(void) {
     clear();
-    const char *devices = getenv("FAKE_CUDA_DEVICES"), *lost = getenv("FAKE_CUDA_LOST");
+    const char *devices = getenv("FAKE_CUDA_DEVICES"), *lost = getenv("FAKE_CUDA_LOST"),
+               *mib = getenv("FAKE_CUDA_MIB");
     int n = devices ? atoi(devices) : 1;
     fake = (struct fake_cuda){.n_devices = n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES,
                               .fault_device = -1,
-                              .faults_spread = lost && strcmp(lost, "spread") == 0,
-                              .memory_bytes = (size_t)1 << 30};
-    for (int i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
+                              .faults_spread = lost && strcmp(lost, "spread") == 0};
+    for (int i = 0; i < FAKE_CUDA_MAX_DEVICES; i++) {
         fake.cc[i] = 90;
+        fake.memory_bytes[i] = (size_t)(mib ? strtoul(mib, NULL, 10) : 1024) << 20;
+        const char *comma = mib ? strchr(mib, ',') : NULL;
+        mib = comma ? comma + 1 : mib; /* the last one is that of all that follow */
+    }
     return &fake;
 }
 
@@ -384,9 +388,8 @@ int cuDeviceGetName(char *name, int len, int device) {
 
 int cuDeviceTotalMem_v2(size_t *bytes, int device);
 int cuDeviceTotalMem_v2(size_t *bytes, int device) {
-    (void)device;
     ENTER("cuDeviceTotalMem_v2");
-    *bytes = fake.memory_bytes;
+    *bytes = fake.memory_bytes[device];
     return 0;
 }
 
@@ -475,8 +478,8 @@ int cuCtxSetCurrent(struct CUctx_st *ctx) {
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes);
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
     ENTER_CONTEXT("cuMemGetInfo_v2");
-    *total_bytes = fake.memory_bytes;
-    *free_bytes = fake.memory_bytes - (size_t)current->live_bytes;
+    *total_bytes = fake.memory_bytes[current - contexts];
+    *free_bytes = *total_bytes - (size_t)current->live_bytes;
     return 0;
 }
 
@@ -528,7 +531,7 @@ int cuMemAlloc_v2(uint64_t *addr, size_t bytes) {
     ENTER_CONTEXT("cuMemAlloc_v2");
     if (!bytes)
         return SL_CU_INVALID_VALUE;
-    if (bytes > fake.memory_bytes - (size_t)current->live_bytes)
+    if (bytes > fake.memory_bytes[current - contexts] - (size_t)current->live_bytes)
         return SL_CU_OUT_OF_MEMORY;
     *addr = (uint64_t)(uintptr_t)allocate(bytes, DEVICE) + ADDRESS_BIAS;
     return 0;

@@ -13,7 +13,8 @@
  * not run anything, unless it is asked for again and again.
  *
  * A program that opens it as libcuda.so.1 finds FAKE_CUDA_DEVICES (environment) GPUs, one unless
- * that is set; with FAKE_CUDA_LOST=spread faults_spread is set. */
+ * that is set, of FAKE_CUDA_MIB each ("1024,64": the second, and those that follow, have less);
+ * with FAKE_CUDA_LOST=spread faults_spread is set. */
 #ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
 #define SL_TESTS_SUPPORT_FAKE_CUDA_H
 
@@ -37,10 +38,10 @@ struct fake_cuda {
     int n_devices;
     int cc[FAKE_CUDA_MAX_DEVICES]; /* 90 for 9.0 */
     bool integrated[FAKE_CUDA_MAX_DEVICES];
-    bool cannot_map;            /* devices do not read host memory */
-    bool no_peer_access;        /* nor one another's */
-    bool no_memory_rate;        /* nobody knows how fast their memory is */
-    size_t memory_bytes;        /* of each device */
+    bool cannot_map;     /* devices do not read host memory */
+    bool no_peer_access; /* nor one another's */
+    bool no_memory_rate; /* nobody knows how fast their memory is */
+    size_t memory_bytes[FAKE_CUDA_MAX_DEVICES];
     bool zeroed;                /* memory begins as zeros, and so no kernel's result is wild */
     int init_result;            /* of cuInit */
     int module_result;          /* of cuModuleLoadData */

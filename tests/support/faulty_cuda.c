@@ -257,6 +257,9 @@ __attribute__((constructor)) static void open_real(void) {
     fake_cuda_reset_fn *begin = NULL;
     void *found = dlsym(real.lib, "fake_cuda_reset");
     memcpy(&begin, &found, sizeof begin);
-    if (begin)
-        fake = begin(), fake->zeroed = true, fake->memory_bytes = 128u << 20;
+    if (!begin)
+        return;
+    setenv("FAKE_CUDA_MIB", "128", false); /* that is soon full */
+    fake = begin();
+    fake->zeroed = true;
 }

@@ -909,8 +909,8 @@ static void free_memory(void **state) {
     struct sl_device *d = opened(0);
     uint64_t free_bytes, total_bytes;
     assert_int_equal(sl_device_memory(d, &free_bytes, &total_bytes), SL_OK);
-    assert_int_equal(total_bytes, fake->memory_bytes);
-    assert_int_equal(free_bytes, fake->memory_bytes - (size_t)fake->live_device_bytes);
+    assert_int_equal(total_bytes, fake->memory_bytes[0]);
+    assert_int_equal(free_bytes, fake->memory_bytes[0] - (size_t)fake->live_device_bytes);
     sl_device_close(&d);
 }
 
