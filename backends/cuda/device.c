@@ -152,13 +152,11 @@ static enum sl_status make_counters(struct sl_cuda *c) {
     return status ? status : sl_cuda_upload(&c->base, addr, zeros, sizeof zeros);
 }
 
-/* Everything that can fail after the device's struct is there. */
-static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *config,
-                            struct sl_err *err) {
+/* Finds the GPU that is asked for, and what this build can do with it. */
+static enum sl_status find(struct sl_cuda *c, const struct sl_cuda_config *config,
+                           struct sl_cuda_info *out_info, struct sl_err *err) {
     const struct sl_cuda_driver *d = &c->driver;
-    struct sl_device_caps *caps = &c->base.caps;
     char text[256];
-    struct sl_cuda_info info;
     uint32_t n = 0;
     enum sl_status status = count_devices(d, &n, err);
     if (status)
@@ -168,33 +166,42 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
                        config->ordinal, n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
     int result = d->device_get(&c->device, c->ordinal);
     if (!result)
-        result = describe(d, c->device, &info);
+        result = describe(d, c->device, out_info);
     if (!result) {
         c->max_smem_bytes = attribute(d, c->device, SL_CU_ATTR_MAX_SHARED_OPTIN, &result);
-        caps->mapped_host = attribute(d, c->device, SL_CU_ATTR_CAN_MAP_HOST, &result) != 0;
+        c->base.caps.mapped_host = attribute(d, c->device, SL_CU_ATTR_CAN_MAP_HOST, &result) != 0;
     }
     if (result)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda:%d: %s", c->ordinal,
                        sl_cuda_result_text(d, result, text, sizeof text));
-    if (info.cc < OLDEST_CC)
+    if (out_info->cc < OLDEST_CC)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "cuda:%d: %s has compute capability %u.%u; %u.%u is the least", c->ordinal,
-                       info.name, info.cc / 10, info.cc % 10, OLDEST_CC / 10, OLDEST_CC % 10);
-    c->cc = info.cc;
-    c->n_sm = info.n_sm;
-    c->early_start = d->launch_ex && has_code_from(90, info.cc);
+                       out_info->name, out_info->cc / 10, out_info->cc % 10, OLDEST_CC / 10,
+                       OLDEST_CC % 10);
+    c->cc = out_info->cc;
+    c->n_sm = out_info->n_sm;
+    c->early_start = d->launch_ex && has_code_from(90, out_info->cc);
+    return SL_OK;
+}
 
-    if ((result = d->ctx_retain(&c->ctx, c->device))) {
+/* The context, and what ops need in it. */
+static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *config,
+                            const struct sl_cuda_info *info, struct sl_err *err) {
+    const struct sl_cuda_driver *d = &c->driver;
+    char text[256];
+    int result = d->ctx_retain(&c->ctx, c->device);
+    if (result) {
         c->ctx = NULL;
         return sl_fail(err, result == SL_CU_OUT_OF_MEMORY ? SL_ERR_DEVICE_OOM : SL_ERR_DEVICE_LOST,
-                       "cuda:%d: %s gives no context: %s", c->ordinal, info.name,
+                       "cuda:%d: %s gives no context: %s", c->ordinal, info->name,
                        sl_cuda_result_text(d, result, text, sizeof text));
     }
-    status = sl_cuda_enter(c);
+    enum sl_status status = sl_cuda_enter(c);
     if (!status)
         status = sl_cuda_queues_init(c);
     if (status)
-        return sl_fail(err, status, "cuda:%d: %s gives no stream: %s", c->ordinal, info.name,
+        return sl_fail(err, status, "cuda:%d: %s gives no stream: %s", c->ordinal, info->name,
                        sl_status_text(status));
     status = sl_cuda_modules_load(c, err);
     if (status)
@@ -204,25 +211,30 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
     if (status)
         return sl_fail(err, status, "cuda:%d: cannot allocate %u KiB of staging: %s", c->ordinal,
                        stage_bytes >> 10, sl_status_text(status));
-
     status = make_counters(c);
     if (status)
         return sl_fail(err, status, "cuda:%d: cannot allocate counters: %s", c->ordinal,
                        sl_status_text(status));
-    snprintf(caps->name, sizeof caps->name, "cuda:%d: %.40s, sm_%u", c->ordinal, info.name,
-             info.cc);
-    caps->memory_bytes = info.memory_bytes;
+    return SL_OK;
+}
+
+/* What a started device says of itself. */
+static void set_caps(struct sl_cuda *c, const struct sl_cuda_info *info) {
+    struct sl_device_caps *caps = &c->base.caps;
+    int version = c->driver.version;
+    snprintf(caps->name, sizeof caps->name, "cuda:%d: %.40s, sm_%u", c->ordinal, info->name,
+             info->cc);
+    caps->memory_bytes = info->memory_bytes;
     caps->held_bytes = (uint64_t)c->stage.segment_bytes * SL_CUDA_STAGE_SEGMENTS +
                        SL_CUDA_COUNTERS * sizeof(uint32_t);
-    caps->memory_bytes_per_s = memory_rate(d, c->device);
-    caps->integrated = info.integrated;
+    caps->memory_bytes_per_s = memory_rate(&c->driver, c->device);
+    caps->integrated = info->integrated;
     caps->graphs = caps->moe_placed = caps->told = true;
     sl_cuda_ops_caps(c, caps);
     sl_debug("cuda:%d: %s, %llu MiB, %s, %u multiprocessors, driver for CUDA %d.%d", c->ordinal,
-             info.name, (unsigned long long)(info.memory_bytes >> 20),
-             info.integrated ? "integrated" : "discrete", info.n_sm, d->version / 1000,
-             d->version % 1000 / 10);
-    return SL_OK;
+             info->name, (unsigned long long)(info->memory_bytes >> 20),
+             info->integrated ? "integrated" : "discrete", info->n_sm, version / 1000,
+             version % 1000 / 10);
 }
 
 enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_device **out_device,
@@ -241,11 +253,15 @@ enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_devic
     }
     c->base.ops = &sl_cuda_ops;
     c->ordinal = (int)config->ordinal;
-    status = start(c, config, err);
+    struct sl_cuda_info info;
+    status = find(c, config, &info, err);
+    if (!status)
+        status = start(c, config, &info, err);
     if (status) {
         sl_cuda_close(&c->base);
         return status;
     }
+    set_caps(c, &info);
     *out_device = &c->base;
     return SL_OK;
 }
