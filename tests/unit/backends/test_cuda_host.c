@@ -379,14 +379,17 @@ static void words(void **state) {
         assert_int_equal(sl_device_sync(d), SL_OK);
         assert_memory_equal((char *)host + at, (char *)sent + at, bytes);
     }
-    /* What is uploaded may be read as soon as a kernel runs, so the next one starts after it. */
+    /* What is uploaded may be read as soon as a kernel runs, so the next one starts after it.
+     * Without code for the fake's architecture none starts early. */
     static const bool early[] = {true, false, true, true}; /* an upload, three ops */
+    bool may_be_early = strstr(sl_cuda_image_archs, "90") != NULL;
     uint64_t first = fake->n_launches;
     assert_int_equal(sl_device_upload(d, addr, sent, 4), SL_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(sl_op_silu_mul(d, &op), SL_OK);
     for (uint64_t i = 0; i < 4; i++)
-        assert_int_equal(fake->launch[(first + i) % FAKE_CUDA_MAX_LAUNCHES].early, early[i]);
+        assert_int_equal(fake->launch[(first + i) % FAKE_CUDA_MAX_LAUNCHES].early,
+                         may_be_early && early[i]);
     assert_int_equal(sl_device_sync(d), SL_OK);
     /* Only the queue of the ops has kernels. */
     uint64_t launches = fake->n_launches;
