@@ -1,5 +1,6 @@
 #include "engine/heat_store.h"
 
+#include "common/clock.h"
 #include "common/log.h"
 
 #include <errno.h>
@@ -13,6 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* The last save and closing wait so long for the disk, both together. One that hangs is left alone
+ * then. */
+#define END_NS 5000000000u
+
 struct sl_heat_store {
     struct sl_heat *heat;
     char path[4096], beside[4112];
@@ -20,13 +25,22 @@ struct sl_heat_store {
     uint64_t saved_version; /* sum of the layers' when it was saved */
     pthread_t writer;       /* started at the first save */
     bool has_writer;
+    uint64_t end_ns; /* when the end stops waiting; 0 = it has not begun */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     atomic_bool busy; /* the image is the writer's; written under lock */
     bool quit;        /* under lock */
+    bool given_up;    /* likewise: nobody else has it any more, its writer releases it */
     uint8_t *image;   /* whoever saves */
     bool failed;      /* likewise: warned already */
 };
+
+static void release(struct sl_heat_store *s) {
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s->image);
+    free(s);
+}
 
 static uint64_t version_of(const struct sl_heat *heat) {
     uint64_t sum = 0;
@@ -90,7 +104,11 @@ enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the heat file");
     }
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->changed, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     atomic_init(&s->busy, false);
     struct stat about;
     size_t n = strlen(path);
@@ -157,8 +175,21 @@ static void *writer_main(void *arg) {
         atomic_store(&s->busy, false);
         pthread_cond_broadcast(&s->changed);
     }
+    bool given_up = s->given_up;
     pthread_mutex_unlock(&s->lock);
+    if (given_up)
+        release(s);
     return NULL;
+}
+
+/* Under the lock: waits until nothing is being written, but no longer than the end may take. */
+static bool wait_written(struct sl_heat_store *s) {
+    if (!s->end_ns)
+        s->end_ns = sl_now_ns() + END_NS;
+    struct timespec until = {(time_t)(s->end_ns / 1000000000u), (long)(s->end_ns % 1000000000u)};
+    while (atomic_load(&s->busy) && sl_now_ns() < s->end_ns)
+        pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    return !atomic_load(&s->busy);
 }
 
 bool sl_heat_store_unsaved(const struct sl_heat_store *s) {
@@ -171,7 +202,7 @@ void sl_heat_store_save(struct sl_heat_store *s) {
     if (!s->has_writer) {
         s->has_writer = pthread_create(&s->writer, NULL, writer_main, s) == 0;
         if (!s->has_writer)
-            return; /* the end of the run saves without */
+            return; /* the last save does without */
         pthread_setname_np(s->writer, "sl-heat");
     }
     s->saved_version = version_of(s->heat);
@@ -184,30 +215,46 @@ void sl_heat_store_save(struct sl_heat_store *s) {
 
 void sl_heat_store_save_now(struct sl_heat_store *s) {
     pthread_mutex_lock(&s->lock);
-    while (atomic_load(&s->busy))
-        pthread_cond_wait(&s->changed, &s->lock);
+    bool written = wait_written(s);
     pthread_mutex_unlock(&s->lock);
-    if (!sl_heat_store_unsaved(s))
+    if (!written)
         return;
-    s->saved_version = version_of(s->heat);
-    sl_heat_export(s->heat, s->image);
-    write_file(s);
+    sl_heat_store_save(s);
+    if (sl_heat_store_unsaved(s)) { /* no thread was to be had */
+        s->saved_version = version_of(s->heat);
+        sl_heat_export(s->heat, s->image);
+        write_file(s);
+        return;
+    }
+    pthread_mutex_lock(&s->lock);
+    wait_written(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Whether the writer has come to its end. Where it has not, the disk hangs: it has the store for
+ * itself, and releases it if the disk ever answers. */
+static bool end_writer(struct sl_heat_store *s) {
+    pthread_mutex_lock(&s->lock);
+    s->quit = true;
+    pthread_cond_broadcast(&s->changed);
+    bool ends = wait_written(s);
+    s->given_up = !ends;
+    if (!ends) {
+        pthread_detach(s->writer);
+        sl_warn("the disk under %s does not answer: it is waited for no longer, and the next start "
+                "has the heat of the last save that it took",
+                s->path);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (ends)
+        pthread_join(s->writer, NULL);
+    return ends;
 }
 
 void sl_heat_store_close(struct sl_heat_store **ps) {
     struct sl_heat_store *s = *ps;
-    if (!s)
-        return;
-    if (s->has_writer) {
-        pthread_mutex_lock(&s->lock);
-        s->quit = true;
-        pthread_cond_broadcast(&s->changed);
-        pthread_mutex_unlock(&s->lock);
-        pthread_join(s->writer, NULL);
-    }
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
-    free(s->image);
-    free(s);
     *ps = NULL;
+    if (!s || (s->has_writer && !end_writer(s)))
+        return;
+    release(s);
 }

@@ -23,7 +23,9 @@ bool sl_heat_store_unsaved(const struct sl_heat_store *s);
  * Does nothing when nothing was learned since, or while an earlier save is still being written. On
  * the thread that owns heat. */
 void sl_heat_store_save(struct sl_heat_store *s);
-/* The same, and returns when it is written. */
+/* The last save: the same, and returns when it is written. A disk that does not answer is waited
+ * for five seconds, here and in close together; then the store is given up: its thread and memory
+ * go when the disk answers, or with the process. */
 void sl_heat_store_save_now(struct sl_heat_store *s);
 void sl_heat_store_close(struct sl_heat_store **s);
 
