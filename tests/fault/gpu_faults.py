@@ -23,6 +23,7 @@ PATIENCE_S = 20
 ENDS_S = 8  # from SIGTERM to the exit, when there is nothing to finish
 N_CLIENTS = 4
 PLAN = ["plan", "--ram-bandwidth", "1", "--disk-bandwidth", "1"]  # unmeasured
+RUN = ["run", "-q", "-n", "8", "--temp", "0", "-p", "a", "--heat-file", "off"]
 STREAMED = ["--experts", "streamed"]  # with the least --vram, found out
 
 
@@ -38,7 +39,7 @@ class Server:
     def __init__(self, t, fault, options, env=None):
         self.trigger = os.path.join(t.folder, "trigger")
         self.clear()
-        self.errors, self.ended, self.chunks = [], 0, 0
+        self.errors, self.ended, self.chunks, self.clients = [], 0, 0, []
         self.log = tempfile.TemporaryFile("w+", dir=t.folder)
         self.child = subprocess.Popen([t.sluice, "serve", "-m", t.model, "--port", "0", "-c", "512", "--heat-file", "off"] +
                                       options, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log,
@@ -218,6 +219,33 @@ class Tests:
         problems += s.end()
         self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
 
+    def stopped(self, name, options, gpu=0):
+        """SIGTERM while a kernel runs that will fault, and others wait for it: no answer can end, the server does."""
+        s = Server(self, f"late:{gpu}", options)
+        problems = []
+        try:
+            s.loaded()
+            s.load()
+            s.fail_now()
+            s.wait(lambda: f"faulty_cuda: GPU {gpu}" in s.said(), "the kernel's start")
+        except (AssertionError, OSError) as e:
+            problems.append(str(e))
+        problems += s.end()
+        for c in s.clients:
+            c.join(PATIENCE_S)
+        if not s.errors:
+            problems.append("no client was told")
+        self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
+
+    def command(self, name, options, gpu=0):
+        """A kernel faults under sluice run: it says so, and where."""
+        trigger = os.path.join(self.folder, "begun")
+        with open(trigger, "w", encoding="ascii"):
+            code, _, err = self.run(RUN + ["-m", self.model] + options, f"trap:{gpu} {trigger}")
+        last = err.strip().splitlines()[-1]
+        good = code == 1 and "device lost" in last and f"cuda:{gpu}: " in last
+        self.report(name, [] if good else [f"exit code {code}"], err)
+
     def planned(self, name, options):
         """What is allocated of the device is what the plan says, and within --vram."""
         s = Server(self, "trap", options)
@@ -225,7 +253,7 @@ class Tests:
         try:
             s.loaded()
             s.load()
-            m = re.search(r"^sluice_device_memory_bytes (\S+)", s.get("/metrics")[1], re.M)
+            m = re.search(r"^sluice_device_memory_bytes (\S+)", s.get("/metrics")[1], re.M)  # of all devices
             said = re.search(r"total, device +([0-9.]+) MiB of ([0-9.]+)", s.said())
             held, plan, budget = float(m.group(1)) / (1 << 20), float(said.group(1)), float(said.group(2))
             name += f" ({held:.1f} MiB, planned {plan:.1f} of {budget:.1f})"
@@ -265,7 +293,7 @@ class Tests:
     def allocations(self, name, options, gpu=0):
         """Each allocation of a start finds no memory: refused, naming what there was no memory for, and where."""
         problems = []
-        argv = ["run", "-m", self.model, "-q", "-n", "8", "--temp", "0", "-p", "a", "--heat-file", "off"] + options
+        argv = RUN + ["-m", self.model] + options
         want = self.run(argv)
         refused = 0
         for n in range(1, 200):
@@ -309,6 +337,8 @@ def two(t):
         t.faulted(f"two GPUs: {which} is gone among answers", "gone", resident, gpu)
         t.faulted(f"two GPUs: the first kernel on {which} traps", "trap", tiers, gpu, at_start=True)
         t.full(f"two GPUs: memory runs out on {which} among answers", tiers, gpu)
+        t.command(f"two GPUs: the first kernel on {which} traps under sluice run", resident, gpu)
+    t.stopped("two GPUs: SIGTERM while a kernel runs on the first that will trap", resident)
     t.faulted("two GPUs: a kernel runs long and traps on the first, and takes along who waits for it", "late", resident,
               spreads=True)
     t.allocations("two GPUs, the second full, experts resident", resident, 1)

@@ -175,6 +175,13 @@ struct fake_cuda *fake_cuda_reset(void) {
     return &fake;
 }
 
+void fake_cuda_fault(int device, int result, int after_ms) {
+    LOCKED;
+    fake.fault_device = device;
+    fake.fault_after_ms = after_ms;
+    fake.kernel_fault = result;
+}
+
 /* Opened as the real one would be, by a program that knows nothing of it. */
 __attribute__((constructor)) static void stand_alone(void) {
     fake_cuda_reset();

@@ -40,7 +40,8 @@
     __asm__(".globl " symbol "\n.type " symbol ", @function\n" symbol ":\n"                        \
             "cmpl $0, faulty_may_go(%rip)\n je 1f\n"                                               \
             "push %rdi\n push %rsi\n push %rdx\n push %rcx\n push %r8\n push %r9\n"                \
-            "sub $8, %rsp\n lea faulty_to_" #field "(%rip), %rdi\n call faulty_gone\n"             \
+            "sub $8, %rsp\n mov %rdi, %rsi\n lea faulty_to_" #field "(%rip), %rdi\n"               \
+            "call faulty_gone\n"                                                                   \
             "add $8, %rsp\n pop %r9\n pop %r8\n pop %rcx\n pop %rdx\n pop %rsi\n pop %rdi\n"       \
             "test %eax, %eax\n jne 2f\n"                                                           \
             "1: jmp *faulty_to_" #field "(%rip)\n2: ret\n");                                       \
@@ -49,7 +50,7 @@ SL_CU_FUNCTIONS(JUMP)
 SL_CU_NEWER_FUNCTIONS(JUMP)
 extern __attribute__((visibility("hidden"))) int faulty_may_go;
 int faulty_may_go;
-__attribute__((visibility("hidden"))) int faulty_gone(void *const *to);
+__attribute__((visibility("hidden"))) int faulty_gone(void *const *to, void *first);
 
 enum { TRAP, ILLEGAL, LATE, FULL, FULL_ALLOC, GONE, NONE };
 static const char *const names[NONE] = {"trap", "illegal", "late", "full", "full-alloc", "gone"};
@@ -65,7 +66,7 @@ static atomic_ulong n_allocs;
 static struct CUctx_st *contexts[MAX_DEVICES];
 static struct CUfunc_st *kernels[MAX_DEVICES][3];
 static _Thread_local int device = ANY; /* whose context is current */
-static struct fake_cuda *fake;
+static fake_cuda_fault_fn *fake_fault; /* NULL: the driver is a real one */
 
 static const char ptx[] =
     ".version 6.3\n.target sm_75\n.address_size 64\n"
@@ -137,7 +138,7 @@ static int ctx_set_current(struct CUctx_st *ctx) {
 static int module_load(struct CUmod_st **module, const void *image) {
     struct CUmod_st *own;
     int result = real.module_load(module, image);
-    if (result != SL_CU_OK || fake || fault > LATE || !is_here() || kernels[device][0])
+    if (result != SL_CU_OK || fake_fault || fault > LATE || !is_here() || kernels[device][0])
         return result;
     if (real.module_load(&own, ptx) != SL_CU_OK)
         fatal("the driver does not take", "PTX");
@@ -162,20 +163,21 @@ static void submission(struct CUstream_st *stream) {
         fill();
         return;
     }
-    if (fake) {
-        fake->fault_device = device;
-        fake->fault_after_ms = what == LATE ? LATE_MS : 0;
-        __atomic_store_n(&fake->kernel_fault, what == ILLEGAL ? 700 : 719, __ATOMIC_RELEASE);
-    } else {
+    if (fake_fault)
+        fake_fault(device, what == ILLEGAL ? 700 : 719, what == LATE ? LATE_MS : 0);
+    else
         result = real.launch(kernels[device][what], 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
-    }
     fprintf(stderr, "faulty_cuda: GPU %d: a kernel that %s\n", device, kernel_does[what]);
     if (result != SL_CU_OK)
         fatal("it was not taken", "see CUresult");
 }
 
-/* Whether the GPU that a call is for is gone, and what the call then gives. */
-int faulty_gone(void *const *to) {
+/* Whether the GPU that a call is for is gone, and what the call then gives. What frees does so all
+ * the same, so that nothing but the program's own mistakes leaks. */
+int faulty_gone(void *const *to, void *first) {
+    void *const *const frees[] = {&faulty_to_stream_destroy, &faulty_to_event_destroy,
+                                  &faulty_to_graph_destroy,  &faulty_to_graph_exec_destroy,
+                                  &faulty_to_module_unload,  &faulty_to_host_free};
     static atomic_bool said;
     bool ours = to != &faulty_to_error_name && to != &faulty_to_error_string &&
                 to != &faulty_to_ctx_set_current;
@@ -183,6 +185,12 @@ int faulty_gone(void *const *to) {
         return 0;
     if (!atomic_exchange(&said, true))
         fprintf(stderr, "faulty_cuda: GPU %d is gone\n", device);
+    for (size_t i = 0; i < sizeof frees / sizeof *frees; i++)
+        if (to == frees[i]) {
+            int (*release)(void *what);
+            memcpy(&release, to, sizeof release);
+            release(first);
+        }
     return IS_GONE;
 }
 
@@ -255,11 +263,11 @@ __attribute__((constructor)) static void open_real(void) {
     SET(graph_launch);
     parse();
     fake_cuda_reset_fn *begin = NULL;
-    void *found = dlsym(real.lib, "fake_cuda_reset");
-    memcpy(&begin, &found, sizeof begin);
-    if (!begin)
+    void *found[] = {dlsym(real.lib, "fake_cuda_reset"), dlsym(real.lib, "fake_cuda_fault")};
+    memcpy(&begin, &found[0], sizeof begin);
+    memcpy(&fake_fault, &found[1], sizeof fake_fault);
+    if (!fake_fault)
         return;
     setenv("FAKE_CUDA_MIB", "128", false); /* that is soon full */
-    fake = begin();
-    fake->zeroed = true;
+    begin()->zeroed = true;
 }
