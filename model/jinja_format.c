@@ -211,6 +211,67 @@ static struct sl_jv percent_one(struct sl_jrt *rt, struct spec *s, struct sl_jv 
     return format_int(rt, s, i);
 }
 
+/* "(key)", from behind the parenthesis on: the value of that key. */
+static struct sl_jv percent_key(struct sl_jrt *rt, const char **p, const char *end,
+                                struct sl_jv args) {
+    int open = 1;
+    const char *key = *p;
+    for (; *p < end && open; ++*p)
+        open += **p == '(' ? 1 : **p == ')' ? -1 : 0;
+    if (open)
+        sl_j_fail(rt, "incomplete format key");
+    if (args.type != SL_J_DICT)
+        sl_j_fail(rt, "format requires a mapping");
+    struct sl_jv name = sl_j_str(rt, key, (size_t)(*p - 1 - key));
+    struct sl_jv *found = sl_j_dict_get(rt, args.d, name);
+    if (!found)
+        sl_j_fail(rt, "the format names a key that is not there");
+    return *found;
+}
+
+/* Flags, width, precision and type. align: '<', '>', or '=' for a number that is filled with
+ * zeros. */
+static void percent_spec(struct sl_jrt *rt, const char **p, const char *end, struct percent *st,
+                         struct spec *s) {
+    bool zero = false, left = false;
+    *s = (struct spec){.precision = -1};
+    for (; *p < end && **p && strchr("-+ #0", **p); ++*p) {
+        left |= **p == '-';
+        zero |= **p == '0';
+        s->alt |= **p == '#';
+        if (**p == '+' || (**p == ' ' && !s->sign))
+            s->sign = **p;
+    }
+    s->width = read_number(rt, p, end, st);
+    if (s->width < 0) {
+        left = true;
+        s->width = s->width < -MAX_WIDTH ? MAX_WIDTH : -s->width;
+    }
+    if (s->width > MAX_WIDTH)
+        sl_j_fail(rt, "a width in a format string is larger than %d", MAX_WIDTH);
+    if (*p < end && **p == '.') {
+        ++*p;
+        s->precision = read_number(rt, p, end, st);
+        if (s->precision < 0)
+            s->precision = 0;
+    }
+    while (*p < end && (**p == 'h' || **p == 'l' || **p == 'L'))
+        ++*p;
+    if (*p == end)
+        sl_j_fail(rt, "incomplete format");
+    s->type = *(*p)++;
+    zero = zero && !left && strchr("diuxXoeEfFgG", s->type);
+    s->align = left ? '<' : zero ? '=' : '>';
+    s->fill = zero ? '0' : ' ';
+}
+
+static struct sl_jv percent_arg(struct sl_jrt *rt, struct spec *s, struct sl_jv v) {
+    static const struct sl_jstr space = {.p = " ", .len = 1, .chars = 1};
+    bool number = strchr("diuxXoeEfFgG", s->type) != NULL;
+    struct sl_jv t = percent_one(rt, s, v);
+    return number ? t : sl_j_pad(rt, t.s, s->width, s->align == '<' ? 'l' : 'r', &space);
+}
+
 struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct sl_jv args) {
     struct sl_jout o = {0};
     struct percent st = {.args = args};
@@ -221,66 +282,23 @@ struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct s
             break;
         p = mark + 1;
         sl_j_work(rt, 1);
-        struct spec s = {.precision = -1};
-        bool named = false, zero = false, left = false;
+        struct spec s;
         struct sl_jv v = sl_j_missing();
         if (p < end && *p == '(') {
-            int open = 1;
-            const char *key = ++p;
-            for (; p < end && open; p++)
-                open += *p == '(' ? 1 : *p == ')' ? -1 : 0;
-            if (open)
-                sl_j_fail(rt, "incomplete format key");
-            if (args.type != SL_J_DICT)
-                sl_j_fail(rt, "format requires a mapping");
-            struct sl_jv name = sl_j_str(rt, key, (size_t)(p - 1 - key));
-            struct sl_jv *found = sl_j_dict_get(rt, args.d, name);
-            if (!found)
-                sl_j_fail(rt, "the format names a key that is not there");
-            v = *found;
-            named = true;
-        }
-        for (; p < end && *p && strchr("-+ #0", *p); p++) {
-            left |= *p == '-';
-            zero |= *p == '0';
-            s.alt |= *p == '#';
-            if (*p == '+' || (*p == ' ' && !s.sign))
-                s.sign = *p;
-        }
-        s.width = read_number(rt, &p, end, &st);
-        if (s.width < 0) {
-            left = true;
-            s.width = s.width < -MAX_WIDTH ? MAX_WIDTH : -s.width;
-        }
-        if (s.width > MAX_WIDTH)
-            sl_j_fail(rt, "a width in a format string is larger than %d", MAX_WIDTH);
-        if (p < end && *p == '.') {
             p++;
-            s.precision = read_number(rt, &p, end, &st);
-            if (s.precision < 0)
-                s.precision = 0;
+            v = percent_key(rt, &p, end, args);
         }
-        while (p < end && (*p == 'h' || *p == 'l' || *p == 'L'))
-            p++;
-        if (p == end)
-            sl_j_fail(rt, "incomplete format");
-        s.type = *p++;
+        percent_spec(rt, &p, end, &st, &s);
         if (s.type == '%') {
             sl_j_put_char(rt, &o, '%');
             continue;
         }
         if (s.precision > MAX_PRECISION && s.type != 's' && s.type != 'r')
             sl_j_fail(rt, "a precision in a format string is larger than %d", MAX_PRECISION);
-        if (!named)
+        if (!sl_j_given(v))
             v = next_arg(rt, &st);
-        bool number = strchr("diuxXoeEfFgG", s.type) != NULL;
-        s.align = left ? '<' : zero && number ? '=' : '>';
-        s.fill = zero && number && !left ? '0' : ' ';
-        struct sl_jv t = percent_one(rt, &s, v);
-        static const struct sl_jstr space = {.p = " ", .len = 1, .chars = 1};
-        if (!number)
-            t = sl_j_pad(rt, t.s, s.width, left ? 'l' : 'r', &space);
-        sl_j_put(rt, &o, t.s->p, t.s->len);
+        v = percent_arg(rt, &s, v);
+        sl_j_put(rt, &o, v.s->p, v.s->len);
     }
     bool spare = args.type == SL_J_TUPLE
                      ? st.used < args.l->n
