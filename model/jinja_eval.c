@@ -157,6 +157,41 @@ static struct sl_jv eval_func(struct sl_jrt *rt, struct sl_jframe *f, const stru
     return sl_j_call_func(rt, what, n->impl, self, n->args ? &args : NULL);
 }
 
+static struct sl_jv eval_math(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
+    struct sl_jv v = sl_j_eval(rt, f, n->list[0]);
+    for (uint32_t i = 1; i < n->n; i++) {
+        struct sl_jv w = sl_j_eval(rt, f, n->list[i]);
+        rt->at = n->list[i];
+        v = sl_j_binary(rt, n->ops[i - 1], v, w);
+    }
+    return v;
+}
+
+static struct sl_jv eval_logic(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
+    for (uint32_t i = 0;; i++) {
+        struct sl_jv v = sl_j_eval(rt, f, n->list[i]);
+        if (i + 1 == n->n || sl_j_truth(rt, v) == (n->kind == SL_N_OR))
+            return v;
+    }
+}
+
+static struct sl_jv eval_cond(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
+    if (sl_j_truth(rt, sl_j_eval(rt, f, n->a)))
+        return sl_j_eval(rt, f, n->b);
+    if (n->c)
+        return sl_j_eval(rt, f, n->c);
+    return sl_j_undef_hint(rt, "the inline if-expression evaluated to false and no else "
+                               "section was defined");
+}
+
+static struct sl_jv eval_call(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
+    struct sl_jargv args;
+    struct sl_jv v = sl_j_eval(rt, f, n->a);
+    eval_args(rt, f, n->args, &args);
+    rt->at = n;
+    return sl_j_call(rt, v, &args);
+}
+
 static struct sl_jv eval(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
     struct sl_jv v, w;
     switch ((enum sl_j_kind)n->kind) {
@@ -172,22 +207,12 @@ static struct sl_jv eval(struct sl_jrt *rt, struct sl_jframe *f, const struct sl
     case SL_N_DICT:
         return eval_dict(rt, f, n);
     case SL_N_MATH:
-        v = sl_j_eval(rt, f, n->list[0]);
-        for (uint32_t i = 1; i < n->n; i++) {
-            w = sl_j_eval(rt, f, n->list[i]);
-            rt->at = n->list[i];
-            v = sl_j_binary(rt, n->ops[i - 1], v, w);
-        }
-        return v;
+        return eval_math(rt, f, n);
     case SL_N_COMPARE:
         return eval_compare(rt, f, n);
     case SL_N_AND:
     case SL_N_OR:
-        for (uint32_t i = 0;; i++) {
-            v = sl_j_eval(rt, f, n->list[i]);
-            if (i + 1 == n->n || sl_j_truth(rt, v) == (n->kind == SL_N_OR))
-                return v;
-        }
+        return eval_logic(rt, f, n);
     case SL_N_CONCAT:
         return eval_concat(rt, f, n);
     case SL_N_NOT:
@@ -196,12 +221,7 @@ static struct sl_jv eval(struct sl_jrt *rt, struct sl_jframe *f, const struct sl
     case SL_N_POS:
         return eval_sign(rt, f, n);
     case SL_N_COND:
-        if (sl_j_truth(rt, sl_j_eval(rt, f, n->a)))
-            return sl_j_eval(rt, f, n->b);
-        if (n->c)
-            return sl_j_eval(rt, f, n->c);
-        return sl_j_undef_hint(rt, "the inline if-expression evaluated to false and no else "
-                                   "section was defined");
+        return eval_cond(rt, f, n);
     case SL_N_GETATTR:
         v = sl_j_eval(rt, f, n->a);
         rt->at = n;
@@ -213,13 +233,8 @@ static struct sl_jv eval(struct sl_jrt *rt, struct sl_jframe *f, const struct sl
         return sl_j_getitem(rt, v, w);
     case SL_N_SLICE:
         return eval_slice(rt, f, n);
-    case SL_N_CALL: {
-        struct sl_jargv args;
-        v = sl_j_eval(rt, f, n->a);
-        eval_args(rt, f, n->args, &args);
-        rt->at = n;
-        return sl_j_call(rt, v, &args);
-    }
+    case SL_N_CALL:
+        return eval_call(rt, f, n);
     case SL_N_FILTER:
     case SL_N_TEST:
         return eval_func(rt, f, n);

@@ -311,20 +311,54 @@ static enum sl_j_flow exec_with(struct sl_jrt *rt, struct sl_jframe *f, const st
     return flow;
 }
 
+static void exec_output(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
+    for (uint32_t i = 0; i < n->n; i++) {
+        struct sl_jv v = sl_j_eval(rt, f, n->list[i]);
+        rt->at = n->list[i];
+        sl_j_put_str(rt, rt->out, v);
+    }
+}
+
+static enum sl_j_flow exec_set_block(struct sl_jrt *rt, struct sl_jframe *f,
+                                     const struct sl_jnode *n) {
+    enum sl_j_flow flow;
+    sl_j_enter_scope(rt, f, n->scope);
+    struct sl_jv v = capture(rt, f, n->body, n->b, &flow);
+    if (flow == SL_FLOW_NEXT)
+        sl_j_assign(rt, f, n->a, v, n->export_);
+    sl_j_leave_scope(f, n->scope);
+    return flow;
+}
+
+static enum sl_j_flow exec_filter_block(struct sl_jrt *rt, struct sl_jframe *f,
+                                        const struct sl_jnode *n) {
+    enum sl_j_flow flow;
+    sl_j_enter_scope(rt, f, n->scope);
+    struct sl_jv v = capture(rt, f, n->body, n->a, &flow);
+    sl_j_leave_scope(f, n->scope);
+    if (flow == SL_FLOW_NEXT)
+        sl_j_put_str(rt, rt->out, v);
+    return flow;
+}
+
+static void exec_block(struct sl_jrt *rt, const struct sl_jnode *n) {
+    if (n->flag)
+        sl_j_fail(rt, "required block '%.*s' not found",
+                  (int)(n->name->len > 40 ? 40 : n->name->len), n->name->p);
+    struct sl_jframe *f = sl_j_frame(rt, n->scope->unit, NULL);
+    sl_j_enter_scope(rt, f, n->scope);
+    sl_j_exec(rt, f, n->body);
+}
+
 static enum sl_j_flow exec(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
     enum sl_j_flow flow = SL_FLOW_NEXT;
-    struct sl_jv v;
     switch ((enum sl_j_kind)n->kind) {
     case SL_N_BODY:
         for (uint32_t i = 0; i < n->n && flow == SL_FLOW_NEXT; i++)
             flow = sl_j_exec(rt, f, n->list[i]);
         return flow;
     case SL_N_OUTPUT:
-        for (uint32_t i = 0; i < n->n; i++) {
-            v = sl_j_eval(rt, f, n->list[i]);
-            rt->at = n->list[i];
-            sl_j_put_str(rt, rt->out, v);
-        }
+        exec_output(rt, f, n);
         return flow;
     case SL_N_IF:
         return exec_if(rt, f, n);
@@ -334,19 +368,9 @@ static enum sl_j_flow exec(struct sl_jrt *rt, struct sl_jframe *f, const struct 
         sl_j_assign(rt, f, n->a, sl_j_eval(rt, f, n->b), n->export_);
         return flow;
     case SL_N_SETBLOCK:
-        sl_j_enter_scope(rt, f, n->scope);
-        v = capture(rt, f, n->body, n->b, &flow);
-        if (flow == SL_FLOW_NEXT)
-            sl_j_assign(rt, f, n->a, v, n->export_);
-        sl_j_leave_scope(f, n->scope);
-        return flow;
+        return exec_set_block(rt, f, n);
     case SL_N_FILTERBLOCK:
-        sl_j_enter_scope(rt, f, n->scope);
-        v = capture(rt, f, n->body, n->a, &flow);
-        sl_j_leave_scope(f, n->scope);
-        if (flow == SL_FLOW_NEXT)
-            sl_j_put_str(rt, rt->out, v);
-        return flow;
+        return exec_filter_block(rt, f, n);
     case SL_N_MACRO:
         sl_j_assign(rt, f, n->a, macro_value(rt, f, n), n->export_);
         return flow;
@@ -361,12 +385,7 @@ static enum sl_j_flow exec(struct sl_jrt *rt, struct sl_jframe *f, const struct 
         sl_j_leave_scope(f, n->scope);
         return flow;
     case SL_N_BLOCK:
-        if (n->flag)
-            sl_j_fail(rt, "required block '%.*s' not found",
-                      (int)(n->name->len > 40 ? 40 : n->name->len), n->name->p);
-        f = sl_j_frame(rt, n->scope->unit, NULL);
-        sl_j_enter_scope(rt, f, n->scope);
-        sl_j_exec(rt, f, n->body);
+        exec_block(rt, n);
         return flow;
     case SL_N_BREAK:
         return SL_FLOW_BREAK;

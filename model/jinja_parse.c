@@ -423,70 +423,84 @@ static struct sl_jnode *parse_refused(struct sl_jc *c, uint32_t off, const struc
     return n;
 }
 
+static struct sl_jnode *parse_macro(struct sl_jc *c, uint32_t off) {
+    struct sl_jnode *n = sl_jc_node(c, SL_N_MACRO, off);
+    n->a = name_node(c);
+    n->name = n->a->name;
+    n->params = signature(c, true);
+    n->body = simple_body(c, "endmacro", off);
+    return n;
+}
+
+static struct sl_jnode *parse_filter_block(struct sl_jc *c, uint32_t off) {
+    struct sl_jnode *n = sl_jc_node(c, SL_N_FILTERBLOCK, off);
+    n->a = sl_jc_filters(c, NULL, true);
+    n->body = simple_body(c, "endfilter", off);
+    return n;
+}
+
+static struct sl_jnode *parse_generation(struct sl_jc *c, uint32_t off) {
+    struct sl_jnode *n = sl_jc_node(c, SL_N_CALLBLOCK, off);
+    n->params = signature(c, false);
+    n->body = simple_body(c, "endgeneration", off);
+    return n;
+}
+
+static struct sl_jnode *parse_autoescape(struct sl_jc *c, uint32_t off) {
+    struct sl_jnode *n = sl_jc_node(c, SL_N_SCOPE, off), *on = sl_jc_expression(c, true);
+    if (on->kind != SL_N_CONST || on->value.type != SL_J_BOOL || on->value.b)
+        sl_jc_fail(c, off, "{%% autoescape %%} other than false is not supported");
+    n->body = simple_body(c, "endautoescape", off);
+    return n;
+}
+
+static struct sl_jnode *parse_print(struct sl_jc *c, uint32_t off) {
+    struct sl_jnode *n = sl_jc_node(c, SL_N_OUTPUT, off);
+    struct sl_jlist_of l = {0};
+    while (sl_jc_tok(c)->type != SL_T_BLOCK_END) {
+        if (l.n)
+            sl_jc_expect_op(c, ',');
+        sl_jc_push(c, &l, sl_jc_expression(c, true));
+        sl_jc_child(c, n, l.v[l.n - 1]);
+    }
+    n->list = l.v;
+    n->n = l.n;
+    return n;
+}
+
+static struct sl_jnode *parse_break(struct sl_jc *c, uint32_t off) {
+    return sl_jc_node(c, SL_N_BREAK, off);
+}
+
+static struct sl_jnode *parse_continue(struct sl_jc *c, uint32_t off) {
+    return sl_jc_node(c, SL_N_CONTINUE, off);
+}
+
 static struct sl_jnode *parse_tag(struct sl_jc *c, uint32_t off, const struct sl_jstr *tag) {
-#define IS(word) (tag->len == sizeof word - 1 && !memcmp(tag->p, word, sizeof word - 1))
-    struct sl_jnode *n;
-    if (IS("for"))
-        return parse_for(c, off);
-    if (IS("if"))
-        return parse_if(c, off);
-    if (IS("set"))
-        return parse_set(c, off);
-    if (IS("with"))
-        return parse_with(c, off);
-    if (IS("call"))
-        return parse_call_block(c, off);
-    if (IS("block"))
-        return parse_block(c, off);
-    if (IS("macro")) {
-        n = sl_jc_node(c, SL_N_MACRO, off);
-        n->a = name_node(c);
-        n->name = n->a->name;
-        n->params = signature(c, true);
-        n->body = simple_body(c, "endmacro", off);
-        return n;
-    }
-    if (IS("filter")) {
-        n = sl_jc_node(c, SL_N_FILTERBLOCK, off);
-        n->a = sl_jc_filters(c, NULL, true);
-        n->body = simple_body(c, "endfilter", off);
-        return n;
-    }
-    if (IS("generation")) {
-        n = sl_jc_node(c, SL_N_CALLBLOCK, off);
-        n->params = signature(c, false);
-        n->body = simple_body(c, "endgeneration", off);
-        return n;
-    }
-    if (IS("autoescape")) {
-        n = sl_jc_node(c, SL_N_SCOPE, off);
-        struct sl_jnode *on = sl_jc_expression(c, true);
-        if (on->kind != SL_N_CONST || on->value.type != SL_J_BOOL || on->value.b)
-            sl_jc_fail(c, off, "{%% autoescape %%} other than false is not supported");
-        n->body = simple_body(c, "endautoescape", off);
-        return n;
-    }
-    if (IS("print")) {
-        struct sl_jlist_of l = {0};
-        n = sl_jc_node(c, SL_N_OUTPUT, off);
-        while (sl_jc_tok(c)->type != SL_T_BLOCK_END) {
-            if (l.n)
-                sl_jc_expect_op(c, ',');
-            sl_jc_push(c, &l, sl_jc_expression(c, true));
-            sl_jc_child(c, n, l.v[l.n - 1]);
-        }
-        n->list = l.v;
-        n->n = l.n;
-        return n;
-    }
-    if (IS("break"))
-        return sl_jc_node(c, SL_N_BREAK, off);
-    if (IS("continue"))
-        return sl_jc_node(c, SL_N_CONTINUE, off);
-    if (IS("include") || IS("import") || IS("from") || IS("extends"))
-        return parse_refused(c, off, tag);
+    static const struct {
+        const char *name;
+        struct sl_jnode *(*parse)(struct sl_jc *c, uint32_t off);
+    } tags[] = {{"for", parse_for},
+                {"if", parse_if},
+                {"set", parse_set},
+                {"with", parse_with},
+                {"call", parse_call_block},
+                {"block", parse_block},
+                {"macro", parse_macro},
+                {"filter", parse_filter_block},
+                {"generation", parse_generation},
+                {"autoescape", parse_autoescape},
+                {"print", parse_print},
+                {"break", parse_break},
+                {"continue", parse_continue}};
+    static const char *const refused[] = {"include", "import", "from", "extends"};
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
+        if (sl_j_str_is(tag, tags[i].name))
+            return tags[i].parse(c, off);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (sl_j_str_is(tag, refused[i]))
+            return parse_refused(c, off, tag);
     sl_jc_fail(c, off, "unknown tag '%.*s'", (int)(tag->len > 40 ? 40 : tag->len), tag->p);
-#undef IS
 }
 
 static struct sl_jnode *statement(struct sl_jc *c) {

@@ -531,8 +531,27 @@ static void resolve_if(struct walk *w, struct sl_jnode *n) {
         resolve(&in, n->c);
 }
 
-static void resolve(struct walk *w, struct sl_jnode *n) {
+/* Any node whose scope is that around it. */
+static void resolve_expression(struct walk *w, struct sl_jnode *n) {
     struct walk soft = *w;
+    if ((n->kind == SL_N_FILTER || n->kind == SL_N_TEST) && !n->impl && !w->soft)
+        sl_jc_fail(w->c, n->off, "no %s is named '%.*s'",
+                   n->kind == SL_N_FILTER ? "filter" : "test",
+                   (int)(n->name->len > 40 ? 40 : n->name->len), n->name->p);
+    if (n->kind == SL_N_COND) {
+        soft.soft = true;
+        w = &soft;
+    }
+    struct sl_jnode *const child[] = {n->a, n->b, n->c, n->d};
+    for (int i = 0; i < 4; i++)
+        if (child[i])
+            resolve(w, child[i]);
+    for (uint32_t i = 0; i < n->n; i++)
+        resolve(w, n->list[i]);
+    resolve_args(w, n->args);
+}
+
+static void resolve(struct walk *w, struct sl_jnode *n) {
     switch ((enum sl_j_kind)n->kind) {
     case SL_N_NAME:
         resolve_name(w, n);
@@ -579,27 +598,9 @@ static void resolve(struct walk *w, struct sl_jnode *n) {
             sl_jc_fail(w->c, n->off, "{%% %s %%} outside of a loop",
                        n->kind == SL_N_BREAK ? "break" : "continue");
         return;
-    case SL_N_FILTER:
-    case SL_N_TEST:
-        if (!n->impl && !w->soft)
-            sl_jc_fail(w->c, n->off, "no %s is named '%.*s'",
-                       n->kind == SL_N_FILTER ? "filter" : "test",
-                       (int)(n->name->len > 40 ? 40 : n->name->len), n->name->p);
-        break;
-    case SL_N_COND:
-        soft.soft = true;
-        w = &soft;
-        break;
     default:
-        break;
+        resolve_expression(w, n);
     }
-    struct sl_jnode *const child[] = {n->a, n->b, n->c, n->d};
-    for (int i = 0; i < 4; i++)
-        if (child[i])
-            resolve(w, child[i]);
-    for (uint32_t i = 0; i < n->n; i++)
-        resolve(w, n->list[i]);
-    resolve_args(w, n->args);
 }
 
 struct sl_jscope *sl_jc_resolve(struct sl_jc *c, struct sl_jnode *body) {
