@@ -332,24 +332,10 @@ static enum sl_status merge_prefix(struct sl_schema *c, json_t *out, const json_
     return SL_OK;
 }
 
-enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_t *b,
-                               uint32_t depth, json_t **out) {
-    if (depth > SL_SCHEMA_MAX_DEPTH)
-        return sl_fail(c->err, SL_ERR_INVALID, "allOf: nested too deep");
-    if (json_is_true(a) || json_is_false(b)) {
-        *out = json_incref((json_t *)b);
-        return SL_OK;
-    }
-    if (json_is_true(b) || json_is_false(a)) {
-        *out = json_incref((json_t *)a);
-        return SL_OK;
-    }
-    json_t *sum = NULL;
-    enum sl_status st = sl_schema_spend(c, json_object_size(b));
-    if (st == SL_OK)
-        st = sl_schema_copy(c, a, &sum);
-    if (st != SL_OK)
-        return st;
+/* Adds to sum, a copy of a, what b says by keywords that can be merged one by one. */
+static enum sl_status merge_keywords(struct sl_schema *c, json_t *sum, const json_t *a,
+                                     const json_t *b) {
+    enum sl_status st;
     const char *key;
     json_t *y;
     json_object_foreach((json_t *)b, key, y) {
@@ -366,23 +352,40 @@ enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_
             if (st == SL_OK)
                 st = sl_schema_types(c, b, &ty);
             if (st != SL_OK)
-                break;
+                return st;
             both = sl_schema_type_names(tx & ty);
         } else {
             both = merge_keyword(c, key, x, y, &conflict);
         }
-        if (conflict) {
-            st = sl_fail(c->err, SL_ERR_INVALID,
-                         "%.60s: cannot be combined with another %.60s by allOf, anyOf, oneOf or "
-                         "beside $ref",
-                         key, key);
-            break;
-        }
-        if (!both || json_object_set_new(sum, key, both) != 0) {
-            st = no_both(c);
-            break;
-        }
+        if (conflict)
+            return sl_fail(c->err, SL_ERR_INVALID,
+                           "%.60s: cannot be combined with another %.60s by allOf, anyOf, oneOf or "
+                           "beside $ref",
+                           key, key);
+        if (!both || json_object_set_new(sum, key, both) != 0)
+            return no_both(c);
     }
+    return SL_OK;
+}
+
+enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_t *b,
+                               uint32_t depth, json_t **out) {
+    if (depth > SL_SCHEMA_MAX_DEPTH)
+        return sl_fail(c->err, SL_ERR_INVALID, "allOf: nested too deep");
+    if (json_is_true(a) || json_is_false(b)) {
+        *out = json_incref((json_t *)b);
+        return SL_OK;
+    }
+    if (json_is_true(b) || json_is_false(a)) {
+        *out = json_incref((json_t *)a);
+        return SL_OK;
+    }
+    json_t *sum = NULL;
+    enum sl_status st = sl_schema_spend(c, json_object_size(b));
+    if (st == SL_OK)
+        st = sl_schema_copy(c, a, &sum);
+    if (st == SL_OK)
+        st = merge_keywords(c, sum, a, b);
     bool values = json_object_get(b, "enum") || json_object_get(b, "const");
     if (st == SL_OK && values)
         st = merge_values(c, sum, a, b);

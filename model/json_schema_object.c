@@ -163,12 +163,51 @@ static void put_members(struct sl_schema *c, const struct member *m, uint32_t n,
     sl_buf_puts(o, " ws\n");
 }
 
+/* The members that may be there, each with the rule of its value. */
+static enum sl_status list_members(struct sl_schema *c, json_t *all, const json_t *required,
+                                   struct member *m, uint32_t *out_n, uint32_t *out_n_required) {
+    enum sl_status st = SL_OK;
+    const char *key;
+    json_t *value;
+    *out_n = *out_n_required = 0;
+    json_object_foreach(all, key, value) {
+        struct member *one = &m[*out_n];
+        if (st != SL_OK)
+            break;
+        one->name = key;
+        one->required = json_object_get(required, key) != NULL;
+        *out_n_required += one->required;
+        if (json_is_false(value) && !one->required)
+            continue; /* must not be there */
+        st = sl_schema_item(c, value, one->value);
+        ++*out_n;
+    }
+    return st;
+}
+
+/* How many others there may be beside n members. Supported where the members decide it, or in a map
+ * of at least one. */
+static enum sl_status count_others(struct sl_schema *c, bool map, uint32_t n, uint32_t n_required,
+                                   uint32_t least, uint32_t most, uint32_t *out_most_more) {
+    if (least > n_required && !(map && least <= 1))
+        return sl_fail(c->err, SL_ERR_INVALID,
+                       "minProperties: supported only where required has as many");
+    *out_most_more = most;
+    if (map || most == SL_SCHEMA_NO_MAX)
+        return SL_OK;
+    if (most < n || n_required > most)
+        return sl_fail(c->err, SL_ERR_INVALID,
+                       "maxProperties: supported only where properties has no more");
+    *out_most_more = most - n;
+    return SL_OK;
+}
+
 enum sl_status sl_schema_put_object(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     const json_t *extra = json_object_get(s, "additionalProperties");
     if (extra && !json_is_boolean(extra) && !json_is_object(extra))
         return sl_fail(c->err, SL_ERR_INVALID, "additionalProperties must be a schema");
-    uint32_t least, most, more_rule = 0, n_required = 0;
-    json_t *all = NULL, *required = NULL, *value;
+    uint32_t least, most, most_more = 0, more_rule = 0, n_required = 0;
+    json_t *all = NULL, *required = NULL;
     enum sl_status st = sl_schema_counts(c, s, "minProperties", "maxProperties", &least, &most);
     if (st == SL_OK)
         st = read_members(c, s, &all);
@@ -178,7 +217,7 @@ enum sl_status sl_schema_put_object(struct sl_schema *c, const json_t *s, struct
         json_decref(all);
         return st;
     }
-    uint32_t n = (uint32_t)json_object_size(all), i = 0;
+    uint32_t n = (uint32_t)json_object_size(all);
     bool more = extra ? !json_is_false(extra) : n == 0;
     if (n == 0 && more && (!extra || json_is_true(extra)) && least == 0 &&
         most == SL_SCHEMA_NO_MAX) {
@@ -188,35 +227,10 @@ enum sl_status sl_schema_put_object(struct sl_schema *c, const json_t *s, struct
         return SL_OK;
     }
     struct member *m = calloc((size_t)n + 1, sizeof *m);
-    const char *key;
-    if (!m)
-        st = sl_schema_no_memory(c);
-    if (m)
-        json_object_foreach(all, key, value) {
-            if (st != SL_OK)
-                break;
-            m[i].name = key;
-            m[i].required = json_object_get(required, key) != NULL;
-            n_required += m[i].required;
-            if (json_is_false(value) && !m[i].required)
-                continue; /* must not be there */
-            st = sl_schema_item(c, value, m[i].value);
-            i++;
-        }
-    n = i;
-    /* Members that decide it, or a map of at least one. */
+    st = m ? list_members(c, all, required, m, &n, &n_required) : sl_schema_no_memory(c);
     bool map = n == 0 && more;
-    if (st == SL_OK && least > n_required && !(map && least <= 1))
-        st = sl_fail(c->err, SL_ERR_INVALID,
-                     "minProperties: supported only where required has as many");
-    uint32_t most_more = most;
-    if (st == SL_OK && !map && most != SL_SCHEMA_NO_MAX) {
-        if (most < n || n_required > most)
-            st = sl_fail(c->err, SL_ERR_INVALID,
-                         "maxProperties: supported only where properties has no more");
-        else
-            most_more = most - n;
-    }
+    if (st == SL_OK)
+        st = count_others(c, map, n, n_required, least, most, &most_more);
     if (st == SL_OK && more)
         st = other_member(c, all, !extra || json_is_true(extra) ? NULL : extra, &more_rule);
     if (st == SL_OK && c->n_rules + n + 1 > SL_SCHEMA_MAX_RULES)

@@ -318,6 +318,27 @@ static enum sl_status quantifier(struct regex *x, struct span *span) {
     return SL_OK;
 }
 
+/* Behind the opening parenthesis. */
+static enum sl_status group(struct regex *x, struct span *out) {
+    if (*x->p == '?') {
+        if (x->p[1] != ':')
+            return bad(x, "of the groups with (? only (?: is supported");
+        x->p += 2;
+    }
+    if (++x->groups > MAX_GROUPS)
+        return bad(x, "groups are nested too deep");
+    sl_buf_puts(x->b, "(");
+    enum sl_status st = alternatives(x, out);
+    if (st != SL_OK)
+        return st;
+    if (*x->p != ')')
+        return bad(x, *x->p ? "^ and $ are supported at the ends only" : "a ')' is missing");
+    x->p++;
+    x->groups--;
+    sl_buf_puts(x->b, " )");
+    return SL_OK;
+}
+
 static enum sl_status atom(struct regex *x, struct span *out) {
     enum sl_status st = SL_OK;
     struct set s = {.n = 0};
@@ -327,23 +348,7 @@ static enum sl_status atom(struct regex *x, struct span *out) {
     switch (*x->p) {
     case '(':
         x->p++;
-        if (*x->p == '?') {
-            if (x->p[1] != ':')
-                return bad(x, "of the groups with (? only (?: is supported");
-            x->p += 2;
-        }
-        if (++x->groups > MAX_GROUPS)
-            return bad(x, "groups are nested too deep");
-        sl_buf_puts(x->b, "(");
-        st = alternatives(x, out);
-        if (st != SL_OK)
-            return st;
-        if (*x->p != ')')
-            return bad(x, *x->p ? "^ and $ are supported at the ends only" : "a ')' is missing");
-        x->p++;
-        x->groups--;
-        sl_buf_puts(x->b, " )");
-        return SL_OK;
+        return group(x, out);
     case '[':
         x->p++;
         st = char_class(x, &s);
