@@ -106,10 +106,8 @@ const struct sl_jfunc *sl_j_find_method(enum sl_j_type type, const struct sl_jst
 
 /* ---- global functions ---- */
 
-static struct sl_jv fn_range(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg,
-                             const struct sl_jargv *all) {
+SL_J_FUNC(fn_range, self) {
     struct sl_jrange *r = sl_j_alloc(rt, sizeof *r);
-    (void)self;
     if (all->n_kw)
         sl_j_fail(rt, "range() takes no keyword arguments");
     r->start = 0;
@@ -154,26 +152,20 @@ void sl_j_dict_fill(struct sl_jrt *rt, struct sl_jdict *d, const struct sl_jargv
         sl_j_dict_set(rt, d, sl_j_of_str(all->kw_name[i]), all->kw[i]);
 }
 
-static struct sl_jv fn_dict(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg,
-                            const struct sl_jargv *all) {
-    (void)self, (void)arg;
+SL_J_FUNC(fn_dict, self) {
     struct sl_jv d = sl_j_dict_new(rt);
     sl_j_dict_fill(rt, d.d, all, "dict");
     return d;
 }
 
-static struct sl_jv fn_namespace(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg,
-                                 const struct sl_jargv *all) {
-    (void)self, (void)arg;
+SL_J_FUNC(fn_namespace, self) {
     struct sl_jv d = sl_j_dict_new(rt);
     sl_j_dict_fill(rt, d.d, all, "namespace");
     d.type = SL_J_NS;
     return d;
 }
 
-static struct sl_jv fn_raise(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg,
-                             const struct sl_jargv *all) {
-    (void)self, (void)all;
+SL_J_FUNC(fn_raise, self) {
     const struct sl_jstr *s = sl_j_to_str(rt, arg[0]);
     sl_j_fail(rt, "%.*s", (int)(s->len > 4096 ? 4096 : s->len), s->p);
 }
@@ -216,9 +208,7 @@ struct sl_jv sl_j_strftime(struct sl_jrt *rt, const struct sl_jstr *fmt, int64_t
     return sl_j_out_str(rt, &o);
 }
 
-static struct sl_jv fn_strftime(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg,
-                                const struct sl_jargv *all) {
-    (void)self, (void)all;
+SL_J_FUNC(fn_strftime, self) {
     if (arg[0].type != SL_J_STR)
         sl_j_fail(rt, "strftime_now() wants a string");
     return sl_j_strftime(rt, arg[0].s, rt->limits.now_s ? rt->limits.now_s : (int64_t)time(NULL));

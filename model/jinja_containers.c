@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-#define METHOD(name)                                                                               \
-    static struct sl_jv name(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg,              \
-                             const struct sl_jargv *all)
-#define UNUSED (void)rt, (void)self, (void)arg, (void)all
-
 /* The arguments of a method that takes them by position alone. */
 static void count_args(struct sl_jrt *rt, const struct sl_jargv *all, const char *method,
                        uint32_t least, uint32_t most) {
@@ -22,8 +17,7 @@ static void count_args(struct sl_jrt *rt, const struct sl_jargv *all, const char
 
 /* ---- lists that stay as they are ---- */
 
-METHOD(list_count) {
-    UNUSED;
+SL_J_FUNC(list_count, self) {
     struct sl_jv v;
     int64_t n = 0;
     for (struct sl_jiter *it = sl_j_iter(rt, self); sl_j_next(rt, it, &v);)
@@ -31,8 +25,7 @@ METHOD(list_count) {
     return sl_j_int(n);
 }
 
-METHOD(list_index) {
-    UNUSED;
+SL_J_FUNC(list_index, self) {
     int64_t n = sl_j_length(rt, self), i = 0;
     int64_t start = sl_j_given(arg[1]) ? sl_j_need_int(rt, arg[1], "start") : 0;
     int64_t stop = sl_j_given(arg[2]) ? sl_j_need_int(rt, arg[2], "stop") : n;
@@ -45,8 +38,7 @@ METHOD(list_index) {
     sl_j_fail(rt, "the value is not in the %s", sl_j_type_name(self));
 }
 
-METHOD(list_copy) {
-    UNUSED;
+SL_J_FUNC(list_copy, self) {
     return sl_j_to_list(rt, self);
 }
 
@@ -66,15 +58,13 @@ static struct sl_jv take_item(struct sl_jrt *rt, struct sl_jlist *l, size_t at) 
     return v;
 }
 
-METHOD(list_append) {
-    UNUSED;
+SL_J_FUNC(list_append, self) {
     count_args(rt, all, "append", 1, 1);
     sl_j_list_push(rt, self.l, all->pos[0]);
     return sl_j_none();
 }
 
-METHOD(list_extend) {
-    UNUSED;
+SL_J_FUNC(list_extend, self) {
     count_args(rt, all, "extend", 1, 1);
     struct sl_jv from = all->pos[0], item;
     if (from.type == SL_J_LIST || from.type == SL_J_TUPLE) {
@@ -89,8 +79,7 @@ METHOD(list_extend) {
     return sl_j_none();
 }
 
-METHOD(list_insert) {
-    UNUSED;
+SL_J_FUNC(list_insert, self) {
     count_args(rt, all, "insert", 2, 2);
     struct sl_jlist *l = self.l;
     int64_t n = (int64_t)l->n, at = sl_j_need_int(rt, all->pos[0], "the index of insert()");
@@ -102,8 +91,7 @@ METHOD(list_insert) {
     return sl_j_none();
 }
 
-METHOD(list_pop) {
-    UNUSED;
+SL_J_FUNC(list_pop, self) {
     count_args(rt, all, "pop", 0, 1);
     int64_t n = (int64_t)self.l->n;
     int64_t at = all->n_pos ? sl_j_need_int(rt, all->pos[0], "the index of pop()") : -1;
@@ -113,8 +101,7 @@ METHOD(list_pop) {
     return take_item(rt, self.l, (size_t)at);
 }
 
-METHOD(list_remove) {
-    UNUSED;
+SL_J_FUNC(list_remove, self) {
     count_args(rt, all, "remove", 1, 1);
     for (size_t i = 0; i < self.l->n; i++) {
         sl_j_work(rt, 1);
@@ -126,15 +113,13 @@ METHOD(list_remove) {
     sl_j_fail(rt, "the value to remove is not in the list");
 }
 
-METHOD(list_clear) {
-    UNUSED;
+SL_J_FUNC(list_clear, self) {
     count_args(rt, all, "clear", 0, 0);
     self.l->n = 0;
     return sl_j_none();
 }
 
-METHOD(list_reverse) {
-    UNUSED;
+SL_J_FUNC(list_reverse, self) {
     count_args(rt, all, "reverse", 0, 0);
     struct sl_jlist *l = self.l;
     sl_j_work(rt, l->n >> 4);
@@ -147,8 +132,7 @@ METHOD(list_reverse) {
 }
 
 /* sort(key=a function, reverse=a truth) */
-METHOD(list_sort) {
-    UNUSED;
+SL_J_FUNC(list_sort, self) {
     struct sl_jv key = sl_j_none();
     struct sl_jlist *l = self.l, whole = *l;
     bool reverse = false;
@@ -209,37 +193,31 @@ static struct sl_jv view(struct sl_jrt *rt, struct sl_jv self, char what) {
     return (struct sl_jv){.type = SL_J_VIEW, .view = v};
 }
 
-METHOD(dict_keys) {
-    UNUSED;
+SL_J_FUNC(dict_keys, self) {
     return view(rt, self, 'k');
 }
 
-METHOD(dict_values) {
-    UNUSED;
+SL_J_FUNC(dict_values, self) {
     return view(rt, self, 'v');
 }
 
-METHOD(dict_items) {
-    UNUSED;
+SL_J_FUNC(dict_items, self) {
     return view(rt, self, 'i');
 }
 
-METHOD(dict_get) {
-    UNUSED;
+SL_J_FUNC(dict_get, self) {
     struct sl_jv *p = sl_j_dict_get(rt, self.d, arg[0]);
     return p ? *p : sl_j_given(arg[1]) ? arg[1] : sl_j_none();
 }
 
-METHOD(dict_copy) {
-    UNUSED;
+SL_J_FUNC(dict_copy, self) {
     struct sl_jv d = sl_j_dict_new(rt);
     for (size_t i = 0; i < self.d->n; i++)
         sl_j_dict_set(rt, d.d, self.d->e[i].key, self.d->e[i].val);
     return d;
 }
 
-METHOD(dict_fromkeys) {
-    UNUSED;
+SL_J_FUNC(dict_fromkeys, self) {
     count_args(rt, all, "fromkeys", 1, 2);
     struct sl_jv d = sl_j_dict_new(rt), key;
     struct sl_jv value = all->n_pos > 1 ? all->pos[1] : sl_j_none();
@@ -250,14 +228,12 @@ METHOD(dict_fromkeys) {
 
 /* ---- dictionaries that change ---- */
 
-METHOD(dict_update) {
-    UNUSED;
+SL_J_FUNC(dict_update, self) {
     sl_j_dict_fill(rt, self.d, all, "update");
     return sl_j_none();
 }
 
-METHOD(dict_pop) {
-    UNUSED;
+SL_J_FUNC(dict_pop, self) {
     count_args(rt, all, "pop", 1, 2);
     struct sl_jv *p = sl_j_dict_get(rt, self.d, all->pos[0]);
     if (!p && all->n_pos < 2)
@@ -269,8 +245,7 @@ METHOD(dict_pop) {
     return v;
 }
 
-METHOD(dict_popitem) {
-    UNUSED;
+SL_J_FUNC(dict_popitem, self) {
     count_args(rt, all, "popitem", 0, 0);
     if (!self.d->n)
         sl_j_fail(rt, "popitem(): dictionary is empty");
@@ -280,8 +255,7 @@ METHOD(dict_popitem) {
     return pair;
 }
 
-METHOD(dict_setdefault) {
-    UNUSED;
+SL_J_FUNC(dict_setdefault, self) {
     count_args(rt, all, "setdefault", 1, 2);
     struct sl_jv *p = sl_j_dict_get(rt, self.d, all->pos[0]);
     if (p)
@@ -291,8 +265,7 @@ METHOD(dict_setdefault) {
     return value;
 }
 
-METHOD(dict_clear) {
-    UNUSED;
+SL_J_FUNC(dict_clear, self) {
     count_args(rt, all, "clear", 0, 0);
     *self.d = (struct sl_jdict){.n_changes = self.d->n_changes + (self.d->n > 0)};
     return sl_j_none();

@@ -9,41 +9,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FILTER(name)                                                                               \
-    static struct sl_jv name(struct sl_jrt *rt, struct sl_jv v, struct sl_jv *arg,                 \
-                             const struct sl_jargv *all)
-#define UNUSED (void)rt, (void)v, (void)arg, (void)all
-
-static bool flag(struct sl_jrt *rt, struct sl_jv v) {
-    return sl_j_given(v) && sl_j_truth(rt, v);
-}
-
-static const struct sl_jstr *need_str(struct sl_jrt *rt, struct sl_jv v) {
-    if (v.type == SL_J_UNDEF)
-        sl_j_undef_fail(rt, v);
-    if (v.type != SL_J_STR)
-        sl_j_fail(rt, "a string is wanted here, not %s", sl_j_type_name(v));
-    return v.s;
-}
-
-FILTER(f_upper) {
-    UNUSED;
+SL_J_FUNC(f_upper, v) {
     return sl_j_str_case(rt, sl_j_to_str(rt, v), 'u');
 }
 
-FILTER(f_lower) {
-    UNUSED;
+SL_J_FUNC(f_lower, v) {
     return sl_j_str_case(rt, sl_j_to_str(rt, v), 'l');
 }
 
-FILTER(f_capitalize) {
-    UNUSED;
+SL_J_FUNC(f_capitalize, v) {
     return sl_j_str_case(rt, sl_j_to_str(rt, v), 'c');
 }
 
 /* Jinja's own title: a word begins after white space or one of - ( { [ <. */
-FILTER(f_title) {
-    UNUSED;
+SL_J_FUNC(f_title, v) {
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     struct sl_jout o = {0};
     const char *p = s->p, *end = p + s->len;
@@ -76,15 +55,13 @@ FILTER(f_title) {
     return sl_j_out_str(rt, &o);
 }
 
-FILTER(f_trim) {
-    UNUSED;
+SL_J_FUNC(f_trim, v) {
     const struct sl_jstr *chars =
-        sl_j_given(arg[0]) && arg[0].type != SL_J_NONE ? need_str(rt, arg[0]) : NULL;
+        sl_j_given(arg[0]) && arg[0].type != SL_J_NONE ? sl_j_need_str(rt, arg[0]) : NULL;
     return sl_j_strip(rt, sl_j_to_str(rt, v), 'b', chars);
 }
 
-FILTER(f_replace) {
-    UNUSED;
+SL_J_FUNC(f_replace, v) {
     int64_t count =
         sl_j_given(arg[2]) && arg[2].type != SL_J_NONE ? sl_j_need_int(rt, arg[2], "count") : -1;
     struct sl_jstr s = *sl_j_to_str(rt, v);
@@ -92,39 +69,33 @@ FILTER(f_replace) {
     return sl_j_replace(rt, &s, sl_j_to_str(rt, arg[0]), sl_j_to_str(rt, arg[1]), count);
 }
 
-FILTER(f_string) {
-    UNUSED;
+SL_J_FUNC(f_string, v) {
     return sl_j_of_str(sl_j_to_str(rt, v));
 }
 
-FILTER(f_safe) {
-    UNUSED;
+SL_J_FUNC(f_safe, v) {
     return sl_j_markup(rt, v);
 }
 
-FILTER(f_escape) {
-    UNUSED;
+SL_J_FUNC(f_escape, v) {
     return sl_j_escape(rt, v);
 }
 
-FILTER(f_forceescape) {
-    UNUSED;
+SL_J_FUNC(f_forceescape, v) {
     struct sl_jstr *s = sl_j_alloc(rt, sizeof *s);
     *s = *sl_j_to_str(rt, v);
     s->markup = false;
     return sl_j_escape(rt, sl_j_of_str(s));
 }
 
-FILTER(f_center) {
-    UNUSED;
+SL_J_FUNC(f_center, v) {
     static const struct sl_jstr space = {.p = " ", .len = 1, .chars = 1};
     return sl_j_pad(rt, sl_j_to_str(rt, v),
                     sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "width") : 80, 'c', &space);
 }
 
-FILTER(f_indent) {
-    UNUSED;
-    const struct sl_jstr *s = need_str(rt, v), *by;
+SL_J_FUNC(f_indent, v) {
+    const struct sl_jstr *s = sl_j_need_str(rt, v), *by;
     struct sl_jout o = {0};
     if (sl_j_given(arg[0]) && arg[0].type == SL_J_STR)
         by = arg[0].s;
@@ -132,8 +103,8 @@ FILTER(f_indent) {
         by = sl_j_binary(rt, '*', sl_j_cstr(rt, " "),
                          sl_j_int(sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "width") : 4))
                  .s;
-    bool blank = flag(rt, arg[2]);
-    if (flag(rt, arg[1]))
+    bool blank = sl_j_truth(rt, arg[2]);
+    if (sl_j_truth(rt, arg[1]))
         sl_j_put(rt, &o, by->p, by->len);
     /* A newline more, so that a last empty line counts as one. */
     struct sl_jstr *more = (struct sl_jstr *)sl_j_concat(rt, v, sl_j_cstr(rt, "\n")).s;
@@ -150,11 +121,10 @@ FILTER(f_indent) {
     return sl_j_out_str(rt, &o);
 }
 
-FILTER(f_truncate) {
-    UNUSED;
+SL_J_FUNC(f_truncate, v) {
     static const struct sl_jstr dots = {.p = "...", .len = 3, .chars = 3};
-    const struct sl_jstr *s = need_str(rt, v),
-                         *end = sl_j_given(arg[2]) ? need_str(rt, arg[2]) : &dots;
+    const struct sl_jstr *s = sl_j_need_str(rt, v),
+                         *end = sl_j_given(arg[2]) ? sl_j_need_str(rt, arg[2]) : &dots;
     int64_t length = sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "length") : 255;
     int64_t leeway =
         sl_j_given(arg[3]) && arg[3].type != SL_J_NONE ? sl_j_need_int(rt, arg[3], "leeway") : 5;
@@ -165,7 +135,7 @@ FILTER(f_truncate) {
     if (n <= length || n - length <= leeway)
         return v;
     struct sl_jv head = sl_j_substr(rt, s, 0, (size_t)(length - n_end));
-    if (!flag(rt, arg[1])) {
+    if (!sl_j_truth(rt, arg[1])) {
         const char *space = memrchr(head.s->p, ' ', head.s->len);
         if (space)
             head = sl_j_str(rt, head.s->p, (size_t)(space - head.s->p));
@@ -173,8 +143,7 @@ FILTER(f_truncate) {
     return sl_j_concat(rt, head, sl_j_of_str(end));
 }
 
-FILTER(f_wordcount) {
-    UNUSED;
+SL_J_FUNC(f_wordcount, v) {
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     int64_t n = 0;
     bool in_word = false;
@@ -189,8 +158,7 @@ FILTER(f_wordcount) {
     return sl_j_int(n);
 }
 
-FILTER(f_format) {
-    UNUSED;
+SL_J_FUNC(f_format, v) {
     const struct sl_jstr *fmt = sl_j_to_str(rt, v);
     if (all->n_pos && all->n_kw)
         sl_j_fail(rt, "format cannot take positional and keyword arguments at the same time");
@@ -207,8 +175,7 @@ FILTER(f_format) {
 }
 
 /* Tags and comments go, runs of white space become one space, the common entities characters. */
-FILTER(f_striptags) {
-    UNUSED;
+SL_J_FUNC(f_striptags, v) {
     static const struct {
         const char *name, *text;
     } entity[] = {{"&amp;", "&"},  {"&lt;", "<"},  {"&gt;", ">"},  {"&quot;", "\""},
@@ -272,8 +239,7 @@ static void quote(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s,
     }
 }
 
-FILTER(f_urlencode) {
-    UNUSED;
+SL_J_FUNC(f_urlencode, v) {
     struct sl_jout o = {0};
     struct sl_jv pair;
     bool first = true;
@@ -296,8 +262,7 @@ FILTER(f_urlencode) {
     return sl_j_out_str(rt, &o);
 }
 
-FILTER(f_xmlattr) {
-    UNUSED;
+SL_J_FUNC(f_xmlattr, v) {
     struct sl_jout o = {0};
     if (v.type != SL_J_DICT)
         sl_j_fail(rt, "xmlattr wants a mapping, not %s", sl_j_type_name(v));
@@ -305,7 +270,7 @@ FILTER(f_xmlattr) {
         struct sl_jv key = v.d->e[i].key, val = v.d->e[i].val;
         if (val.type == SL_J_NONE || val.type == SL_J_UNDEF)
             continue;
-        const struct sl_jstr *k = need_str(rt, key);
+        const struct sl_jstr *k = sl_j_need_str(rt, key);
         for (size_t c = 0; c < k->len; c++)
             if (!k->p[c] || strchr(" \t\n\r\f\v/>=", k->p[c]))
                 sl_j_fail(rt, "invalid character in an attribute name");
@@ -319,8 +284,7 @@ FILTER(f_xmlattr) {
     return sl_j_out_str(rt, &o);
 }
 
-FILTER(f_refused) {
-    UNUSED;
+SL_J_FUNC(f_refused, v) {
     sl_j_fail(rt, "this filter is not available in chat templates");
 }
 
@@ -362,8 +326,7 @@ static struct sl_jv truncated(struct sl_jrt *rt, double f) {
     return sl_j_int((int64_t)f);
 }
 
-FILTER(f_int) {
-    UNUSED;
+SL_J_FUNC(f_int, v) {
     struct sl_jv fallback = sl_j_given(arg[0]) ? arg[0] : sl_j_int(0);
     int64_t i, base = sl_j_given(arg[1]) ? sl_j_need_int(rt, arg[1], "base") : 10;
     double f;
@@ -390,8 +353,7 @@ FILTER(f_int) {
     }
 }
 
-FILTER(f_float) {
-    UNUSED;
+SL_J_FUNC(f_float, v) {
     struct sl_jv fallback = sl_j_given(arg[0]) ? arg[0] : sl_j_float(0);
     double f;
     if (v.type == SL_J_UNDEF)
@@ -401,8 +363,7 @@ FILTER(f_float) {
     return v.type == SL_J_STR && sl_j_parse_float(rt, v.s, &f) ? sl_j_float(f) : fallback;
 }
 
-FILTER(f_abs) {
-    UNUSED;
+SL_J_FUNC(f_abs, v) {
     int64_t i;
     if (v.type == SL_J_UNDEF)
         sl_j_undef_fail(rt, v);
@@ -447,12 +408,11 @@ static struct sl_jv round_int(struct sl_jrt *rt, int64_t i, int64_t digits) {
     return sl_j_int((int64_t)x);
 }
 
-FILTER(f_round) {
-    UNUSED;
+SL_J_FUNC(f_round, v) {
     int64_t digits = sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "precision") : 0, i;
     const char *method = "common";
     if (sl_j_given(arg[1])) {
-        const struct sl_jstr *m = need_str(rt, arg[1]);
+        const struct sl_jstr *m = sl_j_need_str(rt, arg[1]);
         method = sl_j_str_is(m, "ceil")     ? "ceil"
                  : sl_j_str_is(m, "floor")  ? "floor"
                  : sl_j_str_is(m, "common") ? "common"
@@ -473,11 +433,10 @@ FILTER(f_round) {
     return sl_j_binary(rt, '/', truncated(rt, scaled), unit);
 }
 
-FILTER(f_filesizeformat) {
-    UNUSED;
+SL_J_FUNC(f_filesizeformat, v) {
     static const char letter[] = "kMGTPEZY";
     struct sl_jv bytes_v = f_float(rt, v, (struct sl_jv[]){sl_j_none()}, all);
-    bool binary = flag(rt, arg[0]);
+    bool binary = sl_j_truth(rt, arg[0]);
     double base = binary ? 1024 : 1000, unit = base;
     char buf[512];
     if (bytes_v.type != SL_J_FLOAT)

@@ -6,15 +6,6 @@
 
 #include <string.h>
 
-#define FILTER(name)                                                                               \
-    static struct sl_jv name(struct sl_jrt *rt, struct sl_jv v, struct sl_jv *arg,                 \
-                             const struct sl_jargv *all)
-#define UNUSED (void)rt, (void)v, (void)arg, (void)all
-
-static bool flag(struct sl_jrt *rt, struct sl_jv v) {
-    return sl_j_given(v) && sl_j_truth(rt, v);
-}
-
 /* ---- attribute paths: "a.b.0", several of them with commas ---- */
 
 struct path {
@@ -32,9 +23,8 @@ static struct path path_of(struct sl_jrt *rt, struct sl_jv attribute, struct sl_
         p.part[p.n++] = attribute;
         return p;
     }
-    const struct sl_jfunc *split = sl_j_find_func(sl_j_str_methods, "split", 5);
-    struct sl_jv sep[2] = {sl_j_cstr(rt, "."), sl_j_missing()};
-    struct sl_jv parts = split->fn(rt, attribute, sep, NULL);
+    static const struct sl_jstr dot = {.p = ".", .len = 1, .chars = 1};
+    struct sl_jv parts = sl_j_split(rt, attribute.s, &dot, INT64_MAX, false);
     p.part = parts.l->v;
     p.n = parts.l->n;
     for (size_t i = 0; i < p.n; i++) {
@@ -109,8 +99,7 @@ static struct sl_jargv args_after(const struct sl_jargv *all, uint32_t n) {
     return a;
 }
 
-FILTER(f_map) {
-    UNUSED;
+SL_J_FUNC(f_map, v) {
     struct call_state *s = sl_j_alloc(rt, sizeof *s);
     *s = (struct call_state){.what = "filter"};
     if (!sl_j_truth(rt, v))
@@ -168,28 +157,23 @@ static struct sl_jv selecting(struct sl_jrt *rt, struct sl_jv v, const struct sl
     return sl_j_iter_map(rt, v, select_step, s);
 }
 
-FILTER(f_select) {
-    UNUSED;
+SL_J_FUNC(f_select, v) {
     return selecting(rt, v, all, false, false);
 }
 
-FILTER(f_reject) {
-    UNUSED;
+SL_J_FUNC(f_reject, v) {
     return selecting(rt, v, all, false, true);
 }
 
-FILTER(f_selectattr) {
-    UNUSED;
+SL_J_FUNC(f_selectattr, v) {
     return selecting(rt, v, all, true, false);
 }
 
-FILTER(f_rejectattr) {
-    UNUSED;
+SL_J_FUNC(f_rejectattr, v) {
     return selecting(rt, v, all, true, true);
 }
 
-FILTER(f_items) {
-    UNUSED;
+SL_J_FUNC(f_items, v) {
     if (v.type == SL_J_UNDEF)
         return empty_iter(rt);
     if (v.type != SL_J_DICT)
@@ -231,10 +215,9 @@ static struct sl_jv sort_by(struct sl_jrt *rt, struct sl_jsort_item *v, size_t n
     return out;
 }
 
-FILTER(f_sort) {
-    UNUSED;
+SL_J_FUNC(f_sort, v) {
     struct sl_jv in = sl_j_to_list(rt, v);
-    bool sensitive = flag(rt, arg[1]);
+    bool sensitive = sl_j_truth(rt, arg[1]);
     struct path one = {0}, *paths = &one;
     size_t n_paths = 1;
     if (sl_j_given(arg[2]) && arg[2].type == SL_J_STR) {
@@ -256,12 +239,11 @@ FILTER(f_sort) {
             sl_j_list_push(rt, items[i].key.l,
                            fold_case(rt, follow(rt, &paths[k], in.l->v[i]), sensitive));
     }
-    return sort_by(rt, items, in.l->n, flag(rt, arg[0]));
+    return sort_by(rt, items, in.l->n, sl_j_truth(rt, arg[0]));
 }
 
-FILTER(f_dictsort) {
-    UNUSED;
-    bool by_value = false, sensitive = flag(rt, arg[0]);
+SL_J_FUNC(f_dictsort, v) {
+    bool by_value = false, sensitive = sl_j_truth(rt, arg[0]);
     if (sl_j_given(arg[1])) {
         if (arg[1].type != SL_J_STR ||
             (!sl_j_str_is(arg[1].s, "key") && !sl_j_str_is(arg[1].s, "value")))
@@ -277,14 +259,13 @@ FILTER(f_dictsort) {
         items[i].val = sl_j_pair(rt, v.d->e[i].key, v.d->e[i].val);
         items[i].key = fold_case(rt, by_value ? v.d->e[i].val : v.d->e[i].key, sensitive);
     }
-    return sort_by(rt, items, v.d->n, flag(rt, arg[2]));
+    return sort_by(rt, items, v.d->n, sl_j_truth(rt, arg[2]));
 }
 
-FILTER(f_groupby) {
-    UNUSED;
+SL_J_FUNC(f_groupby, v) {
     struct sl_jv in = sl_j_to_list(rt, v), out = sl_j_list_new(rt, SL_J_LIST, 0);
     struct path path = path_of(rt, arg[0], arg[1]);
-    bool sensitive = flag(rt, arg[2]);
+    bool sensitive = sl_j_truth(rt, arg[2]);
     struct sl_jsort_item *items = sl_j_alloc_n(rt, in.l->n, sizeof *items);
     for (size_t i = 0; i < in.l->n; i++) {
         items[i].val = in.l->v[i];
@@ -308,7 +289,7 @@ FILTER(f_groupby) {
 
 static struct sl_jv extreme(struct sl_jrt *rt, struct sl_jv v, struct sl_jv *arg, int op) {
     struct path path = path_of(rt, arg[1], sl_j_missing());
-    bool sensitive = flag(rt, arg[0]), any = false;
+    bool sensitive = sl_j_truth(rt, arg[0]), any = false;
     struct sl_jv item, best = sl_j_missing(), best_key = best;
     for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item); any = true) {
         struct sl_jv key = fold_case(rt, follow(rt, &path, item), sensitive);
@@ -320,13 +301,11 @@ static struct sl_jv extreme(struct sl_jrt *rt, struct sl_jv v, struct sl_jv *arg
     return any ? best : sl_j_undef_hint(rt, "No aggregated item, sequence was empty.");
 }
 
-FILTER(f_min) {
-    UNUSED;
+SL_J_FUNC(f_min, v) {
     return extreme(rt, v, arg, '<');
 }
 
-FILTER(f_max) {
-    UNUSED;
+SL_J_FUNC(f_max, v) {
     return extreme(rt, v, arg, '>');
 }
 
@@ -347,29 +326,25 @@ static bool unique_step(struct sl_jrt *rt, void *state, struct sl_jv *item) {
     return true;
 }
 
-FILTER(f_unique) {
-    UNUSED;
+SL_J_FUNC(f_unique, v) {
     struct unique_state *s = sl_j_alloc(rt, sizeof *s);
     s->path = path_of(rt, arg[1], sl_j_missing());
     s->seen = sl_j_dict_new(rt).d;
-    s->case_sensitive = flag(rt, arg[0]);
+    s->case_sensitive = sl_j_truth(rt, arg[0]);
     if (!sl_j_iterable(v))
         return failing(rt, "unique wants something that can be iterated");
     return sl_j_iter_map(rt, v, unique_step, s);
 }
 
-FILTER(f_list) {
-    UNUSED;
+SL_J_FUNC(f_list, v) {
     return sl_j_to_list(rt, v);
 }
 
-FILTER(f_length) {
-    UNUSED;
+SL_J_FUNC(f_length, v) {
     return sl_j_int(sl_j_length(rt, v));
 }
 
-FILTER(f_first) {
-    UNUSED;
+SL_J_FUNC(f_first, v) {
     struct sl_jv item;
     if (sl_j_next(rt, sl_j_iter(rt, v), &item))
         return item;
@@ -390,8 +365,7 @@ static struct sl_jv reversed(struct sl_jrt *rt, struct sl_jv v) {
     return l;
 }
 
-FILTER(f_last) {
-    UNUSED;
+SL_J_FUNC(f_last, v) {
     if (!reversible(v))
         sl_j_fail(rt, "'%s' object is not reversible", sl_j_type_name(v));
     if (sl_j_length(rt, v) == 0)
@@ -401,8 +375,7 @@ FILTER(f_last) {
     return sl_j_getitem(rt, v, sl_j_int(-1));
 }
 
-FILTER(f_reverse) {
-    UNUSED;
+SL_J_FUNC(f_reverse, v) {
     if (v.type == SL_J_STR)
         return sl_j_slice(rt, v, sl_j_none(), sl_j_none(), sl_j_int(-1));
     if (v.type == SL_J_LIST)
@@ -411,8 +384,7 @@ FILTER(f_reverse) {
     return reversible(v) ? sl_j_iter_over(rt, l) : l;
 }
 
-FILTER(f_join) {
-    UNUSED;
+SL_J_FUNC(f_join, v) {
     struct path path = path_of(rt, arg[1], sl_j_missing());
     const struct sl_jstr *sep = sl_j_given(arg[0]) ? sl_j_to_str(rt, arg[0]) : NULL;
     struct sl_jout o = {0};
@@ -426,15 +398,13 @@ FILTER(f_join) {
     return sl_j_out_str(rt, &o);
 }
 
-FILTER(f_default) {
-    UNUSED;
-    if (v.type == SL_J_UNDEF || (flag(rt, arg[1]) && !sl_j_truth(rt, v)))
+SL_J_FUNC(f_default, v) {
+    if (v.type == SL_J_UNDEF || (sl_j_truth(rt, arg[1]) && !sl_j_truth(rt, v)))
         return sl_j_given(arg[0]) ? arg[0] : sl_j_cstr(rt, "");
     return v;
 }
 
-FILTER(f_sum) {
-    UNUSED;
+SL_J_FUNC(f_sum, v) {
     struct path path = path_of(rt, arg[0], sl_j_missing());
     struct sl_jv sum = sl_j_given(arg[1]) ? arg[1] : sl_j_int(0), item;
     if (sum.type == SL_J_STR)
@@ -444,8 +414,7 @@ FILTER(f_sum) {
     return sum;
 }
 
-FILTER(f_batch) {
-    UNUSED;
+SL_J_FUNC(f_batch, v) {
     int64_t n = sl_j_need_int(rt, arg[0], "the size of a batch");
     struct sl_jv out = sl_j_list_new(rt, SL_J_LIST, 0), row = sl_j_list_new(rt, SL_J_LIST, 0), item;
     for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item);) {
@@ -466,8 +435,7 @@ FILTER(f_batch) {
     return sl_j_iter_over(rt, out);
 }
 
-FILTER(f_slice) {
-    UNUSED;
+SL_J_FUNC(f_slice, v) {
     int64_t slices = sl_j_need_int(rt, arg[0], "the number of slices");
     struct sl_jv in = sl_j_to_list(rt, v), out = sl_j_list_new(rt, SL_J_LIST, 0);
     int64_t n = (int64_t)in.l->n, at = 0;
@@ -486,8 +454,7 @@ FILTER(f_slice) {
     return sl_j_iter_over(rt, out);
 }
 
-FILTER(f_attr) {
-    UNUSED;
+SL_J_FUNC(f_attr, v) {
     if (arg[0].type != SL_J_STR)
         sl_j_fail(rt, "the name of an attribute must be a string");
     if (v.type == SL_J_DICT && !sl_j_find_method(SL_J_DICT, arg[0].s))

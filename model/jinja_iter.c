@@ -29,20 +29,7 @@ struct sl_jiter {
 };
 
 bool sl_j_iterable(struct sl_jv v) {
-    switch (v.type) {
-    case SL_J_UNDEF:
-    case SL_J_STR:
-    case SL_J_LIST:
-    case SL_J_TUPLE:
-    case SL_J_DICT:
-    case SL_J_RANGE:
-    case SL_J_VIEW:
-    case SL_J_ITER:
-    case SL_J_LOOP:
-        return true;
-    default:
-        return false;
-    }
+    return v.type == SL_J_ITER || sl_j_has_length(v);
 }
 
 struct sl_jiter *sl_j_iter(struct sl_jrt *rt, struct sl_jv v) {

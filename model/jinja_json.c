@@ -168,7 +168,7 @@ struct sl_jv sl_j_tojson(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg
                          const struct sl_jargv *all) {
     struct dump d = {.rt = rt};
     (void)all;
-    d.ascii = arg[0].type != SL_J_MISSING && sl_j_truth(rt, arg[0]);
+    d.ascii = sl_j_truth(rt, arg[0]);
     if (arg[1].type == SL_J_STR) {
         d.indent = arg[1].s;
     } else if (arg[1].type != SL_J_MISSING && arg[1].type != SL_J_NONE) {
@@ -184,7 +184,7 @@ struct sl_jv sl_j_tojson(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg
         d.item_sep = two.l->v[0].s;
         d.key_sep = two.l->v[1].s;
     }
-    d.sort = arg[3].type != SL_J_MISSING && sl_j_truth(rt, arg[3]);
+    d.sort = sl_j_truth(rt, arg[3]);
     put_value(&d, self, 0);
     return sl_j_out_str(rt, &d.o);
 }

@@ -7,24 +7,10 @@
 #include <math.h>
 #include <string.h>
 
-#define METHOD(name)                                                                               \
-    static struct sl_jv name(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg,              \
-                             const struct sl_jargv *all)
-#define UNUSED (void)rt, (void)self, (void)arg, (void)all
-
-static const struct sl_jstr *need_str(struct sl_jrt *rt, struct sl_jv v) {
-    if (v.type == SL_J_UNDEF)
-        sl_j_undef_fail(rt, v);
-    if (v.type != SL_J_STR)
-        sl_j_fail(rt, "a string is wanted here, not %s", sl_j_type_name(v));
-    return v.s;
-}
-
 /* ---- strings ---- */
 
 #define CASE_METHOD(name, kind)                                                                    \
-    METHOD(name) {                                                                                 \
-        UNUSED;                                                                                    \
+    SL_J_FUNC(name, self) {                                                                        \
         return sl_j_str_case(rt, self.s, kind);                                                    \
     }
 CASE_METHOD(str_upper, 'u')
@@ -34,10 +20,9 @@ CASE_METHOD(str_capitalize, 'c')
 CASE_METHOD(str_swapcase, 's')
 
 #define STRIP_METHOD(name, side)                                                                   \
-    METHOD(name) {                                                                                 \
-        UNUSED;                                                                                    \
+    SL_J_FUNC(name, self) {                                                                        \
         const struct sl_jstr *chars =                                                              \
-            sl_j_given(arg[0]) && arg[0].type != SL_J_NONE ? need_str(rt, arg[0]) : NULL;          \
+            sl_j_given(arg[0]) && arg[0].type != SL_J_NONE ? sl_j_need_str(rt, arg[0]) : NULL;     \
         return sl_j_strip(rt, self.s, side, chars);                                                \
     }
 STRIP_METHOD(str_strip, 'b')
@@ -47,33 +32,28 @@ STRIP_METHOD(str_rstrip, 'r')
 static struct sl_jv split(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, bool right) {
     int64_t max = sl_j_given(arg[1]) ? sl_j_need_int(rt, arg[1], "maxsplit") : -1;
     bool spaces = !sl_j_given(arg[0]) || arg[0].type == SL_J_NONE;
-    return sl_j_split(rt, self.s, spaces ? NULL : need_str(rt, arg[0]), max < 0 ? INT64_MAX : max,
-                      right);
+    return sl_j_split(rt, self.s, spaces ? NULL : sl_j_need_str(rt, arg[0]),
+                      max < 0 ? INT64_MAX : max, right);
 }
 
-METHOD(str_split) {
-    UNUSED;
+SL_J_FUNC(str_split, self) {
     return split(rt, self, arg, false);
 }
 
-METHOD(str_rsplit) {
-    UNUSED;
+SL_J_FUNC(str_rsplit, self) {
     return split(rt, self, arg, true);
 }
 
-METHOD(str_splitlines) {
-    UNUSED;
-    return sl_j_splitlines(rt, self.s, sl_j_given(arg[0]) && sl_j_truth(rt, arg[0]));
+SL_J_FUNC(str_splitlines, self) {
+    return sl_j_splitlines(rt, self.s, sl_j_truth(rt, arg[0]));
 }
 
-METHOD(str_partition) {
-    UNUSED;
-    return sl_j_partition(rt, self.s, need_str(rt, arg[0]), false);
+SL_J_FUNC(str_partition, self) {
+    return sl_j_partition(rt, self.s, sl_j_need_str(rt, arg[0]), false);
 }
 
-METHOD(str_rpartition) {
-    UNUSED;
-    return sl_j_partition(rt, self.s, need_str(rt, arg[0]), true);
+SL_J_FUNC(str_rpartition, self) {
+    return sl_j_partition(rt, self.s, sl_j_need_str(rt, arg[0]), true);
 }
 
 /* The part of self that optional bounds (characters) select; false when start is past the end. */
@@ -106,7 +86,7 @@ static struct sl_jv affix(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *ar
         n = arg[0].l->n;
     }
     for (size_t i = 0; i < n; i++) {
-        const struct sl_jstr *s = need_str(rt, v[i]);
+        const struct sl_jstr *s = sl_j_need_str(rt, v[i]);
         sl_j_work(rt, 1 + (s->len >> 8));
         if (in && s->len <= part.s->len &&
             !memcmp(part.s->p + (at_end ? part.s->len - s->len : 0), s->p, s->len))
@@ -115,19 +95,17 @@ static struct sl_jv affix(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *ar
     return sl_j_bool(false);
 }
 
-METHOD(str_startswith) {
-    UNUSED;
+SL_J_FUNC(str_startswith, self) {
     return affix(rt, self, arg, false);
 }
 
-METHOD(str_endswith) {
-    UNUSED;
+SL_J_FUNC(str_endswith, self) {
     return affix(rt, self, arg, true);
 }
 
 static struct sl_jv find(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, bool right,
                          bool must) {
-    const struct sl_jstr *needle = need_str(rt, arg[0]);
+    const struct sl_jstr *needle = sl_j_need_str(rt, arg[0]);
     struct sl_jv part;
     int64_t start;
     const char *hit = NULL;
@@ -141,8 +119,7 @@ static struct sl_jv find(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg
 }
 
 #define FIND_METHOD(name, right, must)                                                             \
-    METHOD(name) {                                                                                 \
-        UNUSED;                                                                                    \
+    SL_J_FUNC(name, self) {                                                                        \
         return find(rt, self, arg, right, must);                                                   \
     }
 FIND_METHOD(str_find, false, false)
@@ -150,9 +127,8 @@ FIND_METHOD(str_rfind, true, false)
 FIND_METHOD(str_index, false, true)
 FIND_METHOD(str_rindex, true, true)
 
-METHOD(str_count) {
-    UNUSED;
-    const struct sl_jstr *needle = need_str(rt, arg[0]);
+SL_J_FUNC(str_count, self) {
+    const struct sl_jstr *needle = sl_j_need_str(rt, arg[0]);
     struct sl_jv part;
     int64_t start, n = 0;
     if (!window(rt, self, arg + 1, &part, &start))
@@ -166,19 +142,17 @@ METHOD(str_count) {
     return sl_j_int(n);
 }
 
-METHOD(str_replace) {
-    UNUSED;
-    return sl_j_replace(rt, self.s, need_str(rt, arg[0]), need_str(rt, arg[1]),
+SL_J_FUNC(str_replace, self) {
+    return sl_j_replace(rt, self.s, sl_j_need_str(rt, arg[0]), sl_j_need_str(rt, arg[1]),
                         sl_j_given(arg[2]) ? sl_j_need_int(rt, arg[2], "count") : -1);
 }
 
-METHOD(str_join) {
-    UNUSED;
+SL_J_FUNC(str_join, self) {
     struct sl_jout o = {0};
     struct sl_jv v;
     bool first = true;
     for (struct sl_jiter *it = sl_j_iter(rt, arg[0]); sl_j_next(rt, it, &v); first = false) {
-        const struct sl_jstr *s = need_str(rt, v);
+        const struct sl_jstr *s = sl_j_need_str(rt, v);
         if (!first)
             sl_j_put(rt, &o, self.s->p, self.s->len);
         sl_j_put(rt, &o, s->p, s->len);
@@ -186,13 +160,11 @@ METHOD(str_join) {
     return sl_j_out_str(rt, &o);
 }
 
-METHOD(str_format) {
-    UNUSED;
+SL_J_FUNC(str_format, self) {
     return sl_j_format(rt, self.s, all);
 }
 
-METHOD(str_format_map) {
-    UNUSED;
+SL_J_FUNC(str_format_map, self) {
     if (all->n_pos != 1 || all->n_kw || all->pos[0].type != SL_J_DICT)
         sl_j_fail(rt, "format_map() takes one mapping");
     const struct sl_jdict *d = all->pos[0].d;
@@ -209,20 +181,18 @@ METHOD(str_format_map) {
 static struct sl_jv pad(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg, char side) {
     static const struct sl_jstr space = {.p = " ", .len = 1, .chars = 1};
     return sl_j_pad(rt, self.s, sl_j_need_int(rt, arg[0], "width"), side,
-                    sl_j_given(arg[1]) ? need_str(rt, arg[1]) : &space);
+                    sl_j_given(arg[1]) ? sl_j_need_str(rt, arg[1]) : &space);
 }
 
 #define PAD_METHOD(name, side)                                                                     \
-    METHOD(name) {                                                                                 \
-        UNUSED;                                                                                    \
+    SL_J_FUNC(name, self) {                                                                        \
         return pad(rt, self, arg, side);                                                           \
     }
 PAD_METHOD(str_center, 'c')
 PAD_METHOD(str_ljust, 'l')
 PAD_METHOD(str_rjust, 'r')
 
-METHOD(str_zfill) {
-    UNUSED;
+SL_J_FUNC(str_zfill, self) {
     static const struct sl_jstr zero = {.p = "0", .len = 1, .chars = 1};
     int64_t width = sl_j_need_int(rt, arg[0], "width");
     const struct sl_jstr *s = self.s;
@@ -233,22 +203,19 @@ METHOD(str_zfill) {
     return sl_j_pad(rt, s, width, 'r', &zero);
 }
 
-METHOD(str_removeprefix) {
-    UNUSED;
-    const struct sl_jstr *s = self.s, *x = need_str(rt, arg[0]);
+SL_J_FUNC(str_removeprefix, self) {
+    const struct sl_jstr *s = self.s, *x = sl_j_need_str(rt, arg[0]);
     bool is = x->len <= s->len && !memcmp(s->p, x->p, x->len);
     return is ? sl_j_str(rt, s->p + x->len, s->len - x->len) : self;
 }
 
-METHOD(str_removesuffix) {
-    UNUSED;
-    const struct sl_jstr *s = self.s, *x = need_str(rt, arg[0]);
+SL_J_FUNC(str_removesuffix, self) {
+    const struct sl_jstr *s = self.s, *x = sl_j_need_str(rt, arg[0]);
     bool is = x->len <= s->len && !memcmp(s->p + s->len - x->len, x->p, x->len);
     return is ? sl_j_str(rt, s->p, s->len - x->len) : self;
 }
 
-METHOD(str_expandtabs) {
-    UNUSED;
+SL_J_FUNC(str_expandtabs, self) {
     int64_t size = sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "tabsize") : 8, col = 0;
     struct sl_jout o = {0};
     uint32_t cp;
@@ -268,8 +235,7 @@ METHOD(str_expandtabs) {
     return sl_j_out_str(rt, &o);
 }
 
-METHOD(str_casefold) {
-    UNUSED;
+SL_J_FUNC(str_casefold, self) {
     /* Folding differs from lowering for a few letters only; none that a template compares. */
     return sl_j_str_case(rt, self.s, 'l');
 }
@@ -286,8 +252,7 @@ static struct sl_jv all_have(const struct sl_jstr *s, unsigned props, bool empty
 }
 
 #define IS_METHOD(name, props, empty)                                                              \
-    METHOD(name) {                                                                                 \
-        UNUSED;                                                                                    \
+    SL_J_FUNC(name, self) {                                                                        \
         sl_j_work(rt, self.s->len >> 2);                                                           \
         return all_have(self.s, props, empty);                                                     \
     }
@@ -299,8 +264,7 @@ IS_METHOD(str_isnumeric, SL_J_NUMERIC, false)
 IS_METHOD(str_isspace, SL_J_SPACE, false)
 IS_METHOD(str_isprintable, SL_J_PRINTABLE, true)
 
-METHOD(str_isascii) {
-    UNUSED;
+SL_J_FUNC(str_isascii, self) {
     sl_j_work(rt, self.s->len >> 4);
     for (size_t i = 0; i < self.s->len; i++)
         if ((unsigned char)self.s->p[i] >= 0x80)
@@ -321,18 +285,15 @@ static struct sl_jv is_case(struct sl_jrt *rt, const struct sl_jstr *s, unsigned
     return sl_j_bool(any);
 }
 
-METHOD(str_isupper) {
-    UNUSED;
+SL_J_FUNC(str_isupper, self) {
     return is_case(rt, self.s, SL_J_UPPER, SL_J_LOWER | SL_J_TITLE);
 }
 
-METHOD(str_islower) {
-    UNUSED;
+SL_J_FUNC(str_islower, self) {
     return is_case(rt, self.s, SL_J_LOWER, SL_J_UPPER | SL_J_TITLE);
 }
 
-METHOD(str_istitle) {
-    UNUSED;
+SL_J_FUNC(str_istitle, self) {
     uint32_t cp;
     bool any = false, in_word = false;
     sl_j_work(rt, self.s->len >> 2);
@@ -354,8 +315,7 @@ METHOD(str_istitle) {
     return sl_j_bool(any);
 }
 
-METHOD(str_isidentifier) {
-    UNUSED;
+SL_J_FUNC(str_isidentifier, self) {
     uint32_t cp;
     const char *p = self.s->p, *end = p + self.s->len;
     sl_j_work(rt, self.s->len >> 2);
@@ -418,15 +378,13 @@ const struct sl_jfunc sl_j_str_methods[] = {
 
 /* ---- numbers, loop ---- */
 
-METHOD(number_is_integer) {
-    UNUSED;
+SL_J_FUNC(number_is_integer, self) {
     if (self.type != SL_J_FLOAT)
         sl_j_fail(rt, "'%s' object has no method is_integer", sl_j_type_name(self));
     return sl_j_bool(isfinite(self.f) && self.f == floor(self.f));
 }
 
-METHOD(number_bit_length) {
-    UNUSED;
+SL_J_FUNC(number_bit_length, self) {
     int64_t i;
     if (!sl_j_as_int(self, &i))
         sl_j_fail(rt, "'float' object has no method bit_length");
@@ -440,15 +398,13 @@ const struct sl_jfunc sl_j_number_methods[] = {
     {NULL, NULL, NULL, 0, false},
 };
 
-METHOD(loop_cycle) {
-    UNUSED;
+SL_J_FUNC(loop_cycle, self) {
     if (!all->n_pos || all->n_kw)
         sl_j_fail(rt, "no items for cycling given");
     return all->pos[self.loop->index0 % all->n_pos];
 }
 
-METHOD(loop_changed) {
-    UNUSED;
+SL_J_FUNC(loop_changed, self) {
     struct sl_jv now = sl_j_list_new(rt, SL_J_TUPLE, all->n_pos);
     for (uint32_t i = 0; i < all->n_pos; i++)
         sl_j_list_push(rt, now.l, all->pos[i]);

@@ -5,9 +5,7 @@
 #include <string.h>
 
 #define TEST(name, expr)                                                                           \
-    static struct sl_jv name(struct sl_jrt *rt, struct sl_jv v, struct sl_jv *arg,                 \
-                             const struct sl_jargv *all) {                                         \
-        (void)rt, (void)arg, (void)all;                                                            \
+    SL_J_FUNC(name, v) {                                                                           \
         return sl_j_bool(expr);                                                                    \
     }
 

@@ -229,6 +229,14 @@ int64_t sl_j_need_int(struct sl_jrt *rt, struct sl_jv v, const char *what) {
     return i;
 }
 
+const struct sl_jstr *sl_j_need_str(struct sl_jrt *rt, struct sl_jv v) {
+    if (v.type == SL_J_UNDEF)
+        sl_j_undef_fail(rt, v);
+    if (v.type != SL_J_STR)
+        sl_j_fail(rt, "a string is wanted here, not %s", sl_j_type_name(v));
+    return v.s;
+}
+
 bool sl_j_has_length(struct sl_jv v) {
     switch (v.type) {
     case SL_J_UNDEF:

@@ -120,6 +120,12 @@ struct sl_jargv { /* arguments of a call */
 };
 typedef struct sl_jv sl_j_method_fn(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg,
                                     const struct sl_jargv *all);
+/* Begins the definition of one, which need not use all that it is given. */
+#define SL_J_FUNC(name, self)                                                                      \
+    static struct sl_jv name(__attribute__((unused)) struct sl_jrt *rt,                            \
+                             __attribute__((unused)) struct sl_jv self,                            \
+                             __attribute__((unused)) struct sl_jv *arg,                            \
+                             __attribute__((unused)) const struct sl_jargv *all)
 /* A filter, test, method or global function. With params NULL, `arg` is NULL and the function
  * reads `all`; otherwise arg has one value per parameter, MISSING where none was given. */
 struct sl_jfunc {
@@ -220,8 +226,8 @@ bool sl_j_hashable(struct sl_jv v);
 bool sl_j_dict_equal(struct sl_jrt *rt, const struct sl_jdict *a, const struct sl_jdict *b);
 
 /* ---- what Python says of values (jinja_value.c) ---- */
-const char *sl_j_type_name(struct sl_jv v); /* "str", "NoneType" ... */
-bool sl_j_truth(struct sl_jrt *rt, struct sl_jv v);
+const char *sl_j_type_name(struct sl_jv v);         /* "str", "NoneType" ... */
+bool sl_j_truth(struct sl_jrt *rt, struct sl_jv v); /* of an argument that is not given: false */
 bool sl_j_equal(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b);
 /* op: '<', '>', SL_OP_LE, SL_OP_GE */
 bool sl_j_order(struct sl_jrt *rt, int op, struct sl_jv a, struct sl_jv b);
@@ -230,6 +236,8 @@ bool sl_j_as_int(struct sl_jv v, int64_t *out); /* int or bool */
 double sl_j_as_double(struct sl_jv v);          /* of a number */
 /* An argument that must be an integer (or bool); `what` names it. */
 int64_t sl_j_need_int(struct sl_jrt *rt, struct sl_jv v, const char *what);
+/* One that must be a string. */
+const struct sl_jstr *sl_j_need_str(struct sl_jrt *rt, struct sl_jv v);
 int64_t sl_j_length(struct sl_jrt *rt, struct sl_jv v); /* fails like len() */
 bool sl_j_has_length(struct sl_jv v);
 
