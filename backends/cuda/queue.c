@@ -114,35 +114,32 @@ enum sl_status sl_cuda_mark(struct sl_device *d, enum sl_queue q, sl_point *out_
     return status;
 }
 
-enum sl_status sl_cuda_passed(struct sl_device *d, enum sl_queue q, sl_point point) {
-    struct sl_cuda *c = (struct sl_cuda *)d;
+/* Asks the driver for a point, unless it is known to have passed. */
+static enum sl_status see_point(struct sl_cuda *c, enum sl_queue q, sl_point point,
+                                int (*ask)(struct CUevent_st *event), const char *what) {
     struct sl_cuda_queue *queue = &c->queue[q];
     enum sl_status status = check_point(c, q, point);
     if (!status)
         status = sl_cuda_enter(c);
     if (status || point <= queue->passed)
         return status;
-    int result = c->driver.event_query(event_of(queue, point));
+    int result = ask(event_of(queue, point));
     if (result == SL_CU_NOT_READY)
         return SL_AGAIN;
-    status = sl_cuda_check(c, result, "asking for a point");
+    status = sl_cuda_check(c, result, what);
     if (!status)
         queue->passed = point;
     return status;
 }
 
+enum sl_status sl_cuda_passed(struct sl_device *d, enum sl_queue q, sl_point point) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    return see_point(c, q, point, c->driver.event_query, "asking for a point");
+}
+
 enum sl_status sl_cuda_await(struct sl_device *d, enum sl_queue q, sl_point point) {
     struct sl_cuda *c = (struct sl_cuda *)d;
-    struct sl_cuda_queue *queue = &c->queue[q];
-    enum sl_status status = check_point(c, q, point);
-    if (!status)
-        status = sl_cuda_enter(c);
-    if (status || point <= queue->passed)
-        return status;
-    status = sl_cuda_check(c, c->driver.event_sync(event_of(queue, point)), "waiting for a point");
-    if (!status)
-        queue->passed = point;
-    return status;
+    return see_point(c, q, point, c->driver.event_sync, "waiting for a point");
 }
 
 enum sl_status sl_cuda_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
