@@ -79,6 +79,22 @@ uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits) {
     return v.used_bytes;
 }
 
+/* Whether no weight before the i-th has its type: those of one type go together. */
+static bool is_first_of_type(const struct sl_op_matmul *a, uint32_t i) {
+    for (uint32_t j = 0; j < i; j++)
+        if (a->out[j].w.dtype == a->out[i].w.dtype)
+            return false;
+    return true;
+}
+
+/* Rows of all weights of type t. */
+static uint64_t rows_of_type(const struct sl_op_matmul *a, enum sl_dtype t) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < a->n_w; i++)
+        n += a->out[i].w.dtype == t ? a->out[i].w.n_out : 0;
+    return n;
+}
+
 /* Weights of a's list that have type t, as the kernels take them; rows row0 on. */
 static uint32_t collect(const struct sl_op_matmul *a, enum sl_dtype t, uint32_t row0,
                         uint32_t rows_per_block, struct sl_karg_mat *mat, uint32_t *first,
@@ -115,9 +131,7 @@ static uint32_t tok_per_block(enum sl_dtype t, uint32_t n_in, uint32_t n_rows, b
 static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
                           uint32_t n_rows, const struct sl_op_rms_norm *norm) {
     uint32_t n_in = a->out[0].w.n_in, n_blocks, at_once = sl_cuda_vec_at_once(t, n_in);
-    uint64_t n_out = 0;
-    for (uint32_t i = 0; i < a->n_w; i++)
-        n_out += a->out[i].w.dtype == t ? a->out[i].w.n_out : 0;
+    uint64_t n_out = rows_of_type(a, t);
     struct sl_karg_matvec k = {.x = norm ? norm->x : a->x,
                                .n_in = n_in,
                                .n_tok = n_rows,
@@ -162,9 +176,7 @@ static enum sl_status vec_mma(struct sl_cuda *c, const struct sl_op_matmul *a, e
                               uint32_t rows, const struct sl_karg_qx *qx) {
     uint32_t n_in = a->out[0].w.n_in, n_y = sl_ceil_div(a->n_tok, rows), n_blocks;
     uint32_t at_once = SL_MATVEC_WARPS / sl_cuda_mma_split(n_in) * SL_MMA_TILE;
-    uint64_t n_out = 0;
-    for (uint32_t i = 0; i < a->n_w; i++)
-        n_out += a->out[i].w.dtype == t ? a->out[i].w.n_out : 0;
+    uint64_t n_out = rows_of_type(a, t);
     struct sl_karg_matvec_mma k = {
         .qx = *qx, .n_in = n_in, .n_tok = a->n_tok, .tok_per_block = rows};
     k.rows_per_block = sl_cuda_vec_rows(c, n_out * n_y, at_once, SL_MMA_BLOCKS);
@@ -200,10 +212,7 @@ enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_nor
         SL_TRY(norm_quantize(c, norm, &qx));
     for (uint32_t i = 0; i < a->n_w; i++) {
         enum sl_dtype t = a->out[i].w.dtype;
-        bool done = false;
-        for (uint32_t j = 0; j < i; j++)
-            done |= a->out[j].w.dtype == t;
-        if (done)
+        if (!is_first_of_type(a, i))
             continue;
         uint32_t rows = mma_rows(c, a, t);
         /* The first launch leaves what is normed for the others. */
@@ -218,9 +227,7 @@ enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_nor
 static enum sl_status gemm(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
                            const struct sl_karg_qx *qx, uint32_t row0) {
     uint32_t n_in = a->out[0].w.n_in, n_rows = a->n_tok - row0, n_blocks;
-    uint64_t n_out = 0;
-    for (uint32_t i = 0; i < a->n_w; i++)
-        n_out += a->out[i].w.dtype == t ? a->out[i].w.n_out : 0;
+    uint64_t n_out = rows_of_type(a, t);
     /* Wide tiles when there are enough to give every multiprocessor one. */
     bool large =
         sl_cuda_gemm_large_fits(c) && n_out / SL_GEMM_M * (n_rows / SL_GEMM_N_LARGE) >= c->n_sm;
@@ -240,10 +247,7 @@ enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a)
     int quantized = -1; /* the kind that qx holds: block32 or not */
     for (uint32_t i = 0; i < a->n_w; i++) {
         enum sl_dtype t = a->out[i].w.dtype;
-        bool done = false;
-        for (uint32_t j = 0; j < i; j++)
-            done |= a->out[j].w.dtype == t;
-        if (done)
+        if (!is_first_of_type(a, i))
             continue;
         if (sl_cuda_is_float(t)) {
             if (a->n_decode)
