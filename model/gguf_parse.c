@@ -92,26 +92,27 @@ static enum sl_status need(struct reader *r, uint64_t n) {
     return SL_OK;
 }
 
-static enum sl_status read_u32(struct reader *r, uint32_t *out) {
-    enum sl_status st = need(r, 4);
+static enum sl_status read_bytes(struct reader *r, void *out, uint64_t n) {
+    enum sl_status st = need(r, n);
     if (st != SL_OK)
         return st;
-    uint32_t v;
-    memcpy(&v, r->f->meta + r->pos, 4);
-    *out = le32toh(v);
-    r->pos += 4;
+    memcpy(out, r->f->meta + r->pos, n);
+    r->pos += n;
     return SL_OK;
 }
 
+static enum sl_status read_u32(struct reader *r, uint32_t *out) {
+    enum sl_status st = read_bytes(r, out, sizeof *out);
+    if (st == SL_OK)
+        *out = le32toh(*out);
+    return st;
+}
+
 static enum sl_status read_u64(struct reader *r, uint64_t *out) {
-    enum sl_status st = need(r, 8);
-    if (st != SL_OK)
-        return st;
-    uint64_t v;
-    memcpy(&v, r->f->meta + r->pos, 8);
-    *out = le64toh(v);
-    r->pos += 8;
-    return SL_OK;
+    enum sl_status st = read_bytes(r, out, sizeof *out);
+    if (st == SL_OK)
+        *out = le64toh(*out);
+    return st;
 }
 
 static enum sl_status read_str(struct reader *r, uint64_t max_bytes, struct sl_str *out) {
