@@ -177,6 +177,10 @@ struct fake_cuda *fake_cuda_reset(void) {
 
 void fake_cuda_fault(int device, int result, int after_ms) {
     LOCKED;
+    if (after_ms < 0) {
+        contexts[device].stuck = result;
+        return;
+    }
     fake.fault_device = device;
     fake.fault_after_ms = after_ms;
     fake.kernel_fault = result;

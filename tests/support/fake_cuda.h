@@ -69,7 +69,8 @@ struct fake_cuda {
 /* Found by dlsym: forgets everything, and returns the state that the symbols work on. */
 typedef struct fake_cuda *fake_cuda_reset_fn(void);
 struct fake_cuda *fake_cuda_reset(void);
-/* Sets kernel_fault, fault_device and fault_after_ms while any thread may call. */
+/* Sets kernel_fault, fault_device and fault_after_ms while any thread may call; with after_ms below
+ * 0 the device fails now, and nothing that is queued on it runs. */
 typedef void fake_cuda_fault_fn(int device, int result, int after_ms);
 void fake_cuda_fault(int device, int result, int after_ms);
 

@@ -183,8 +183,11 @@ int faulty_gone(void *const *to, void *first) {
                 to != &faulty_to_ctx_set_current;
     if (!ours || !is_here() || access(trigger, F_OK) != 0)
         return 0;
-    if (!atomic_exchange(&said, true))
+    if (!atomic_exchange(&said, true)) {
         fprintf(stderr, "faulty_cuda: GPU %d is gone\n", device);
+        if (fake_fault)
+            fake_fault(device, IS_GONE, -1);
+    }
     for (size_t i = 0; i < sizeof frees / sizeof *frees; i++)
         if (to == frees[i]) {
             int (*release)(void *what);
