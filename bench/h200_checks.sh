@@ -196,7 +196,7 @@ run() {
     sluice=$(echo "$dir"/*/libexec/sluice)
     "$sluice" --version >/dev/null 2>&1 || sluice=$(echo "$dir"/*/bin/sluice)
     demo=$(echo "$dir"/*/demo/demo.gguf)
-    export XDG_CACHE_HOME=$dir
+    export XDG_CACHE_HOME=$dir CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi numbers them
     date -u +"%Y-%m-%d %H:%M UTC"
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || echo "nvidia-smi does not work"
     cat "$1/about"

@@ -319,6 +319,7 @@ def one(t):
     t.faulted("a kernel writes to address 0 among answers", "illegal", tiers)
     t.faulted("the GPU is gone among answers", "gone", resident)
     t.faulted("the first kernel traps", "trap", resident, at_start=True)
+    t.faulted("a kernel runs long and traps where two stages have one GPU", "late", t.on("cuda:0,0"))
     t.full("memory runs out among answers, experts resident", resident)
     t.full("memory runs out among answers, experts in tiers", tiers)
     t.allocations("experts resident", resident)
