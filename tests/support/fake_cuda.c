@@ -162,8 +162,10 @@ struct fake_cuda *fake_cuda_reset(void) {
     clear();
     const char *devices = getenv("FAKE_CUDA_DEVICES"), *lost = getenv("FAKE_CUDA_LOST"),
                *mib = getenv("FAKE_CUDA_MIB");
+    const char *peers = getenv("FAKE_CUDA_PEERS");
     int n = devices ? atoi(devices) : 1;
     fake = (struct fake_cuda){.n_devices = n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES,
+                              .no_peer_access = peers && strcmp(peers, "0") == 0,
                               .fault_device = -1,
                               .faults_spread = lost && strcmp(lost, "spread") == 0};
     for (int i = 0; i < FAKE_CUDA_MAX_DEVICES; i++) {
