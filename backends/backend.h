@@ -320,6 +320,8 @@ struct sl_device {
     struct sl_device_caps caps;
     struct sl_device_limits limits; /* zero until configured */
     bool recording;                 /* the front's: between record and recorded */
+    _Atomic uint64_t own_bytes;     /* the backend's: allocated in the device's own memory; for any
+                                       thread to read */
 };
 
 /* Has it memory of its own, which the host reaches over a link? */

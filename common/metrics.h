@@ -1,4 +1,5 @@
-/* Process-wide counters and gauges from one table (metrics.def). Relaxed atomics: any thread. */
+/* Counters and gauges: process-wide from one table (metrics.def), and of each stage that a model's
+ * layers are divided over from another (stage_metrics.def). Relaxed atomics: any thread. */
 #ifndef SL_COMMON_METRICS_H
 #define SL_COMMON_METRICS_H
 
@@ -22,5 +23,26 @@ extern struct sl_metrics sl_metrics;
 
 /* Writes all of them in Prometheus' text format, version 0.0.4. */
 void sl_metrics_write(FILE *out);
+
+/* Owned by whoever has the stage. */
+struct sl_stage_metrics {
+#define SL_STAGE_METRIC(kind, field, name, help) _Atomic int64_t field;
+#include "common/stage_metrics.def"
+#undef SL_STAGE_METRIC
+};
+
+#define sl_stage_count(metrics, field, n)                                                          \
+    atomic_fetch_add_explicit(&(metrics)->field, (int64_t)(n), memory_order_relaxed)
+#define sl_stage_gauge(metrics, field, n)                                                          \
+    atomic_store_explicit(&(metrics)->field, (int64_t)(n), memory_order_relaxed)
+
+/* One stage as it is written: stages are counted from 1. device: the label's text; it ends before
+ * ": ", if that is in it. */
+struct sl_stage_shown {
+    const char *device;
+    const struct sl_stage_metrics *metrics;
+};
+/* Writes those of n stages, each metric of all of them under one head. */
+void sl_stage_metrics_write(FILE *out, const struct sl_stage_shown *stages, uint32_t n);
 
 #endif

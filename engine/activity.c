@@ -33,8 +33,8 @@ static void tell_warmups(struct sl_activity_source *s, uint32_t left) {
 }
 
 void sl_activity_source_init(struct sl_activity_source *s, struct sl_fetch *fetch,
-                             const struct sl_reader *reader) {
-    *s = (struct sl_activity_source){.fetch = fetch, .reader = reader};
+                             const struct sl_reader *reader, struct sl_stage_metrics *shown) {
+    *s = (struct sl_activity_source){.fetch = fetch, .reader = reader, .shown = shown};
     struct sl_activity_sums before = {0}; /* nobody's step */
     sl_activity_look(s, 0, true, &before);
 }
@@ -50,16 +50,32 @@ void sl_activity_source_release(struct sl_activity_source *s) {
 
 static void look_at_fetch(struct sl_activity_source *s, struct sl_activity_sums *sums) {
     const struct sl_fetch_stats *f = sl_fetch_stats(s->fetch), *was = &s->fetch_seen;
-    sums->use.hits += f->hits - was->hits;
-    sums->use.late += f->late - was->late;
-    sums->use.misses += f->misses - was->misses;
-    sums->use.stall_ns += f->stall_ns - was->stall_ns;
+    uint64_t hits = f->hits - was->hits, host_hits = f->host_hits - was->host_hits;
+    uint64_t late = f->late - was->late, misses = f->misses - was->misses;
+    uint64_t stall_ns = f->stall_ns - was->stall_ns;
+    sums->use.hits += hits;
+    sums->use.late += late;
+    sums->use.misses += misses;
+    sums->use.stall_ns += stall_ns;
+    sl_stage_count(s->shown, expert_hits_total, hits - host_hits);
+    sl_stage_count(s->shown, expert_host_hits_total, host_hits);
+    sl_stage_count(s->shown, expert_late_total, late);
+    sl_stage_count(s->shown, expert_misses_total, misses);
+    sl_stage_count(s->shown, stall_ns_total, stall_ns);
     for (uint32_t i = 0; i < SL_STALL_CAUSES; i++)
         sums->stall_ns[i] += f->stall_cause_ns[i] - was->stall_cause_ns[i];
     sl_count(expert_missed_bytes_total, f->needed_bytes - was->needed_bytes);
     sl_count(expert_waves_total, f->waves - was->waves);
     s->fetch_seen = *f;
     tell_warmups(s, sl_fetch_warm_up_left(s->fetch));
+}
+
+static void look_at_tiers(struct sl_activity_source *s, const struct sl_tiers *tiers) {
+    const struct sl_tiers_stats *t = sl_tiers_stats(tiers), *was = &s->tiers_seen;
+    sl_stage_count(s->shown, link_up_bytes_total, t->link_up_bytes - was->link_up_bytes);
+    sl_stage_count(s->shown, link_down_bytes_total, t->down_bytes - was->down_bytes);
+    sl_stage_count(s->shown, link_read_bytes_total, t->in_place_bytes - was->in_place_bytes);
+    s->tiers_seen = *t;
 }
 
 static void look_at_cache(struct sl_activity_source *s, struct sl_activity_sums *sums) {
@@ -100,9 +116,12 @@ void sl_activity_look(struct sl_activity_source *s, uint64_t n_experts, bool idl
     if (!s->fetch) {
         sums->use.hits += n_experts;
         sl_count(expert_hits_total, n_experts);
+        sl_stage_count(s->shown, expert_hits_total, n_experts);
         return;
     }
     look_at_fetch(s, sums);
+    if (sl_fetch_tiers(s->fetch))
+        look_at_tiers(s, sl_fetch_tiers(s->fetch));
     look_at_cache(s, sums);
     look_at_reader(s, sums);
     uint64_t now = sl_now_ns();

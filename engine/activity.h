@@ -7,8 +7,10 @@
 #ifndef SL_ENGINE_ACTIVITY_H
 #define SL_ENGINE_ACTIVITY_H
 
+#include "common/metrics.h"
 #include "engine/engine.h"
 #include "engine/expert_fetch.h"
+#include "engine/expert_tiers.h"
 
 /* Sums over some time. */
 struct sl_activity_sums {
@@ -25,18 +27,20 @@ struct sl_activity_sums {
 struct sl_activity_source {
     struct sl_fetch *fetch;         /* NULL: all experts are resident */
     const struct sl_reader *reader; /* the fetch's */
+    struct sl_stage_metrics *shown; /* of its stage */
     /* The counters when they were last looked at. */
     struct sl_fetch_stats fetch_seen;
     struct sl_cache_stats cache_seen;
     struct sl_reader_stats reader_seen;
+    struct sl_tiers_stats tiers_seen;
     struct sl_cache_usage slots_seen; /* what is in the gauges of this source */
     uint32_t warmups_seen;
     uint64_t gauges_ns; /* when slots were counted last */
 };
 
-/* fetch and reader are borrowed; both NULL where all experts are resident. */
+/* All are borrowed; fetch and reader NULL where all experts are resident. */
 void sl_activity_source_init(struct sl_activity_source *s, struct sl_fetch *fetch,
-                             const struct sl_reader *reader);
+                             const struct sl_reader *reader, struct sl_stage_metrics *shown);
 /* Takes its part of the gauges back. Also a zeroed one; before the fetch is gone. */
 void sl_activity_source_release(struct sl_activity_source *s);
 /* Adds to sums what has happened since the last call: in a step, which computed so many routed

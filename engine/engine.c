@@ -106,6 +106,13 @@ static enum sl_status load_stages(struct sl_engine *e, struct sl_progress *progr
     return st;
 }
 
+static void show_plan(struct sl_stage *s) {
+    sl_stage_gauge(&s->shown, layers, s->model->hp.n_layer);
+    sl_stage_gauge(&s->shown, memory_budget_bytes, s->plan->vram_budget_bytes);
+    sl_stage_gauge(&s->shown, device_slots, s->plan->n_device_slots);
+    sl_stage_gauge(&s->shown, host_slots, s->plan->n_slots);
+}
+
 /* Devices, KV and expert stores. */
 static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
     enum sl_status st = SL_OK;
@@ -120,6 +127,7 @@ static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
         e->n_stages = i + 1;
         st = sl_stage_open(s, i, e->plans.n, &e->plans.at[i], e->heat ? &known : NULL, e->timeline,
                            err);
+        show_plan(s);
         s->part = (struct sl_expert_map_part){.index = i, .first = known.first};
         for (uint32_t l = 0; st == SL_OK && l < s->model->hp.n_layer; l++)
             s->part.n += sl_model_layer_is_moe(s->model, l);
@@ -303,8 +311,19 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
         memcpy(s->device, p->stages[i].device, sizeof s->device);
         s->first_layer = p->stages[i].first_layer;
         s->n_layer = p->stages[i].n_layer;
+        s->n_slots = p->stages[i].n_slots;
+        s->n_device_slots = p->stages[i].n_device_slots;
+        s->vram_total_bytes = p->stages[i].vram_total_bytes;
+        s->vram_budget_bytes = p->stages[i].vram_budget_bytes;
     }
     sl_stage_plans_device(p, out->device);
+}
+
+const struct sl_stage_metrics *sl_engine_stage_metrics(struct sl_engine *e, uint32_t stage) {
+    struct sl_stage *s = &e->stages[stage];
+    sl_stage_gauge(&s->shown, memory_bytes,
+                   atomic_load_explicit(&s->dev->own_bytes, memory_order_relaxed));
+    return &s->shown;
 }
 
 void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out) {

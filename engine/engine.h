@@ -159,9 +159,15 @@ struct sl_engine_info {
     struct sl_engine_stage {
         char device[64];
         uint32_t first_layer, n_layer;
+        uint32_t n_slots, n_device_slots;
+        uint64_t vram_total_bytes, vram_budget_bytes; /* 0 unless it is apart */
     } stages[SL_MAX_STAGES];
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);
+
+struct sl_stage_metrics;
+/* What a stage has and has done, as of now; the engine's, for its life. Any thread. */
+const struct sl_stage_metrics *sl_engine_stage_metrics(struct sl_engine *e, uint32_t stage);
 
 /* What one of the sessions that run at once is doing. */
 enum sl_slot_state {

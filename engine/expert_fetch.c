@@ -109,6 +109,7 @@ static void list_wanted(struct sl_fetch *f) {
 /* Found in host slots: what the CPU computes with, and what a device that is apart does not. */
 static void count_hits(struct sl_fetch *f, uint32_t n) {
     f->stats.hits += n;
+    f->stats.host_hits += f->tiers ? n : 0;
     if (f->tiers)
         sl_count(expert_host_hits_total, n);
     else

@@ -127,6 +127,7 @@ enum sl_stall_cause {
 
 struct sl_fetch_stats {
     uint64_t hits;         /* experts that were in their slot when their layer asked */
+    uint64_t host_hits;    /* ... in the host's memory, while a device that is apart computes */
     uint64_t late;         /* ... being read ahead, and waited for */
     uint64_t misses;       /* ... read on demand */
     uint64_t needed_bytes; /* of misses and late ones */

@@ -335,6 +335,7 @@ enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *
     t->stats.promotions++;
     t->stats.up_bytes += bytes;
     sl_count(expert_promotions_total, 1);
+    t->stats.link_up_bytes += move->link ? bytes : 0;
     sl_count(link_up_bytes_total, move->link ? bytes : 0);
     return SL_OK;
 }
@@ -350,6 +351,7 @@ enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, co
     SL_TIERS_TRY(sl_device_copy(t->dev, SL_QUEUE_UP, sl_window_at(&t->window, to) + from,
                                 (const char *)src + from, bytes));
     t->stats.up_bytes += bytes;
+    t->stats.link_up_bytes += bytes;
     sl_count(link_up_bytes_total, bytes);
     return SL_OK;
 }

@@ -41,6 +41,7 @@ struct sl_tiers_stats {
     uint64_t device_hits, host_hits; /* where experts were when their layer asked */
     uint64_t promotions, demotions;
     uint64_t up_bytes, down_bytes; /* copied */
+    uint64_t link_up_bytes;        /* of up_bytes: not from elsewhere on the device */
     uint64_t in_place_bytes;       /* integrated: read by kernels, for each row that needs them */
     uint64_t early, early_used;    /* copied before their layer asked; and wanted by it */
 };

@@ -1,5 +1,6 @@
 #include "engine/stage.h"
 
+#include "common/clock.h"
 #include "engine/expert_tiers.h"
 
 #include <stdlib.h>
@@ -71,7 +72,7 @@ enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progres
                                &s->forward, err);
     if (st == SL_OK)
         sl_activity_source_init(&s->activity, sl_stage_fetch(s),
-                                s->store ? sl_store_reader(s->store) : NULL);
+                                s->store ? sl_store_reader(s->store) : NULL, &s->shown);
     return sl_stage_blame(s, st, err);
 }
 
@@ -156,10 +157,13 @@ static void run_lane(struct sl_passage *p, struct sl_stage *s) {
     if (l->status != SL_OK || l->step.n_failed == l->step.n_rows)
         return;
     uint64_t n_experts = l->step.n_experts, start = sl_timeline_now(s->timeline);
+    uint64_t began_ns = sl_now_ns();
     l->status = sl_stage_blame(s, run_layers(s, l), &l->err);
     if (l->status == SL_OK)
         sl_forward_end(s->forward, &l->step);
     sl_activity_look(&s->activity, l->step.n_experts - n_experts, false, &l->found);
+    sl_stage_count(&s->shown, steps_total, 1);
+    sl_stage_count(&s->shown, busy_ns_total, sl_now_ns() - began_ns);
     sl_timeline_since(s->timeline, "step", start, {"rows", l->step.n_rows},
                       {"generated", l->step.n_decode});
 }

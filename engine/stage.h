@@ -30,6 +30,7 @@ struct sl_stage {
     struct sl_stage *before;      /* NULL: the first */
     bool reads_peer;              /* the device can copy from the memory of the one before */
     struct sl_activity_source activity;
+    struct sl_stage_metrics shown;
     struct sl_expert_map *map; /* of all stages; set before the first step */
     struct sl_expert_map_part part;
 };

@@ -2,6 +2,7 @@
 #include "common/histograms.h"
 #include "common/metrics.h"
 #include "common/version.h"
+#include "server/dashboard.h"
 #include "server/internal.h"
 
 #include <dirent.h>
@@ -41,6 +42,7 @@ void sl_props_handle(struct sl_exchange *ex) {
     put_text(b, "model_path", v->path);
     put_text(b, "architecture", v->arch);
     put_text(b, "device", v->info.device);
+    sl_devices_put(b, &v->info);
     put_text(b, "build_info", "sluice " SL_VERSION);
     sl_buf_printf(
         b,
@@ -172,6 +174,18 @@ static void write_process(FILE *out, const struct sl_server *s) {
             (long long)cpu.tv_sec, cpu.tv_nsec);
 }
 
+/* Once the model is loaded. */
+static void write_stages(FILE *out, const struct sl_server *s) {
+    struct sl_stage_shown stages[SL_MAX_STAGES];
+    if ((enum sl_server_state)atomic_load(&s->state) != SL_SERVER_READY)
+        return;
+    const struct sl_engine_info *info = &s->served->info;
+    for (uint32_t i = 0; i < info->n_stages; i++)
+        stages[i] = (struct sl_stage_shown){info->stages[i].device,
+                                            sl_engine_stage_metrics(s->served->engine, i)};
+    sl_stage_metrics_write(out, stages, info->n_stages);
+}
+
 void sl_metrics_handle(struct sl_exchange *ex) {
     char *text = NULL;
     size_t len = 0;
@@ -179,6 +193,7 @@ void sl_metrics_handle(struct sl_exchange *ex) {
     if (f) {
         write_answers(f);
         sl_metrics_write(f);
+        write_stages(f, ex->server);
         sl_histograms_write(f);
         write_process(f, ex->server);
         fclose(f);

@@ -119,14 +119,17 @@ static const char *tier_name(enum sl_tier tier) {
     return names[tier];
 }
 
-/* Which layers are where. */
-static void put_devices(struct sl_buf *b, const struct sl_engine_info *info) {
+void sl_devices_put(struct sl_buf *b, const struct sl_engine_info *info) {
     sl_buf_puts(b, ",\"devices\":[");
     for (uint32_t i = 0; i < info->n_stages; i++) {
+        const struct sl_engine_stage *s = &info->stages[i];
         sl_buf_puts(b, i ? ",{\"name\":" : "{\"name\":");
-        sl_buf_json_text(b, info->stages[i].device);
-        sl_buf_printf(b, ",\"first_layer\":%u,\"layers\":%u}", info->stages[i].first_layer,
-                      info->stages[i].n_layer);
+        sl_buf_json_text(b, s->device);
+        sl_buf_printf(b,
+                      ",\"first_layer\":%u,\"layers\":%u,\"budget_bytes\":%llu,"
+                      "\"total_bytes\":%llu,\"device_slots\":%u,\"host_slots\":%u}",
+                      s->first_layer, s->n_layer, (unsigned long long)s->vram_budget_bytes,
+                      (unsigned long long)s->vram_total_bytes, s->n_device_slots, s->n_slots);
     }
     sl_buf_puts(b, "]");
 }
@@ -162,7 +165,7 @@ void sl_machine_handle(struct sl_exchange *ex) {
     sl_buf_json_text(b, v->arch);
     sl_buf_puts(b, ",\"device\":");
     sl_buf_json_text(b, v->info.device);
-    put_devices(b, &v->info);
+    sl_devices_put(b, &v->info);
     sl_buf_printf(b, ",\"model_bytes\":%llu,\"context_tokens\":%u",
                   (unsigned long long)v->size_bytes, v->info.ctx_tokens);
     sl_buf_printf(b,

@@ -12,6 +12,8 @@
 #include <stddef.h>
 
 struct sl_exchange;
+struct sl_buf;
+struct sl_engine_info;
 
 /* A file of web/, embedded (mk/web.mk). */
 struct sl_web_file {
@@ -33,6 +35,9 @@ const char *sl_dashboard_content_type(const struct sl_web_file *f);
 void sl_dashboard_handle(struct sl_exchange *ex);
 /* GET /v1/sluice/machine: what does not change while the model serves. */
 void sl_machine_handle(struct sl_exchange *ex);
+/* ,"devices":[...]: which layers are on which, and what each may take of its own memory (0: it
+ * computes in the host's) and was planned with. For /props too. */
+void sl_devices_put(struct sl_buf *b, const struct sl_engine_info *info);
 /* GET /v1/sluice/experts: where every expert is (engine/expert_map.h). */
 void sl_experts_handle(struct sl_exchange *ex);
 

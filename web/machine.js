@@ -272,7 +272,7 @@ function showMemory() {
 function showStatic() {
   const x = machine.experts;
   $('device').textContent = machine.device;
-  $('device').title = machine.devices.map((d) => `layers ${d.first_layer} to ${d.first_layer + d.layers - 1}: ${d.name}`).join('\n');
+  $('device').title = machine.devices.map((d) => `layers ${d.first_layer} to ${d.first_layer + d.layers - 1}: ${d.name}${d.budget_bytes ? `, ${bytes(d.total_bytes)} of ${bytes(d.budget_bytes)} planned` : ''}`).join('\n');
   for (const id of ['card-found', 'card-disk', 'card-stall']) $(id).hidden = !x.streamed;
   $('card-experts').hidden = !x.layers;
   showMemory();

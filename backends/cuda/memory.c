@@ -35,6 +35,7 @@ enum sl_status sl_cuda_alloc(struct sl_device *d, size_t bytes, void **out_addr)
     sl_debug("cuda:%d: %zu bytes of device memory at 0x%llx", c->ordinal, bytes,
              (unsigned long long)addr);
     sl_count(device_memory_bytes, bytes);
+    d->own_bytes += bytes;
     sl_count(device_allocs_total, 1);
     *out_addr = (void *)(uintptr_t)addr;
     return SL_OK;
@@ -43,6 +44,7 @@ enum sl_status sl_cuda_alloc(struct sl_device *d, size_t bytes, void **out_addr)
 void sl_cuda_free(struct sl_device *d, void *addr, size_t bytes) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     sl_count(device_memory_bytes, -(int64_t)bytes);
+    d->own_bytes -= bytes;
     /* A lost device's memory went with it. cuMemFree waits for what was enqueued. */
     if (!sl_cuda_enter(c))
         (void)!sl_cuda_check(c, c->driver.mem_free(address(addr)), "freeing device memory");

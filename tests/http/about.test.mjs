@@ -93,6 +93,23 @@ it('writes metrics that Prometheus can read', async () => {
   }
 });
 
+it('shows each stage, and stages add up', async () => {
+  await (await server.post(CHAT, chat())).json();
+  const p = await json('/props'), { text, of } = await metrics();
+  assert.deepEqual(p.devices.map((d) => [d.first_layer, d.layers > 0, d.total_bytes <= d.budget_bytes]), [[0, true, true]]);
+  assert.equal(p.devices[0].name, p.device);
+  const stage = `{stage="1",device="${p.device.split(': ')[0]}"`;
+  assert.equal(of(`sluice_stage_layers${stage}}`), p.devices[0].layers);
+  assert.equal(of(`sluice_stage_steps_total${stage}}`) > 0, true);
+  const busy = of(`sluice_stage_busy_seconds_total${stage}}`), steps = of('sluice_prefill_seconds_total') + of('sluice_decode_seconds_total');
+  assert.ok(busy > 0 && steps > 0, `${busy} ${steps}`);
+  for (const found of ['device', 'host', 'coming', 'disk'])
+    assert.equal(of(`sluice_stage_expert_lookups_total${stage},found="${found}"}`), of(`sluice_expert_lookups_total{found="${found}"}`), found);
+  assert.ok(of(`sluice_stage_expert_lookups_total${stage},found="device"}`) > 0);
+  assert.ok(text.includes(`sluice_stage_memory_bytes${stage}} ${of('sluice_device_memory_bytes')}\n`));
+  assert.equal(of(`sluice_stage_memory_budget_bytes${stage}}`), p.devices[0].budget_bytes);
+});
+
 it('answers HEAD as GET, without a body', async () => {
   for (const path of ['/health', '/props', '/slots', '/metrics', '/v1/models', '/v1/models/test']) {
     const r = await fetch(server.url + path, { method: 'HEAD' });

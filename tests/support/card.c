@@ -265,6 +265,7 @@ static enum sl_status card_alloc(struct sl_device *d, size_t bytes, void **out_a
         return SL_ERR_DEVICE_OOM;
     memset(memory, 0xdb, bytes); /* what was never written must not matter */
     c->used_bytes += bytes;
+    c->base.own_bytes += bytes;
     s->used_bytes += bytes;
     s->most_bytes = s->used_bytes > s->most_bytes ? s->used_bytes : s->most_bytes;
     uint64_t *most_of = &s->most_of[c->index];
@@ -283,6 +284,7 @@ static void card_free(struct sl_device *d, void *addr, size_t bytes) {
         (void)!run_all(c, q);
     sl_device_free(c->cpu, r->real, r->bytes);
     c->used_bytes -= bytes;
+    c->base.own_bytes -= bytes;
     c->source->stats.used_bytes -= bytes;
     drop_region(r);
 }

@@ -172,6 +172,7 @@ static void opens_and_closes(void **state) {
     /* Counted by kind, and what is counted is what the driver gave. */
     assert_int_equal(sl_metric(device_memory_bytes) - device_bytes, fake->live_device_bytes);
     assert_int_equal(sl_metric(device_pinned_bytes) - pinned_bytes, fake->live_pinned_bytes);
+    assert_int_equal(d->own_bytes, fake->live_device_bytes);
     sl_device_close(&d);
     assert_null(d);
     assert_int_equal(fake->live_objects, 0);

@@ -92,6 +92,48 @@ static void every_name_has_one_head(void **state) {
     free(text);
 }
 
+/* Of all stages under one head, with labels of their own in front. */
+static void stages(void **state) {
+    (void)state;
+    static struct sl_stage_metrics of[2];
+    sl_stage_gauge(&of[0], layers, 3);
+    sl_stage_gauge(&of[1], memory_bytes, 1ll << 40);
+    sl_stage_count(&of[0], expert_misses_total, 2);
+    sl_stage_count(&of[0], expert_misses_total, 5);
+    sl_stage_count(&of[1], busy_ns_total, 2500000000);
+    const struct sl_stage_shown shown[] = {{"cuda:0: A \"GPU\", sm_90", &of[0]},
+                                           {"a\"b\\c\nd", &of[1]}};
+    char *text = NULL;
+    size_t len;
+    for (uint32_t n = 0; n <= 2; n++) {
+        FILE *f = open_memstream(&text, &len);
+        assert_non_null(f);
+        sl_stage_metrics_write(f, shown, n);
+        assert_int_equal(fclose(f), 0);
+        uint32_t n_metrics = 0, n_heads = 0;
+#define SL_STAGE_METRIC(kind, field, name, help)                                                   \
+    n_metrics++;                                                                                   \
+    n_heads += *help != 0;
+#include "common/stage_metrics.def"
+#undef SL_STAGE_METRIC
+        assert_int_equal(occurrences(text, "# TYPE "), n_heads);
+        assert_int_equal(occurrences(text, "{stage=\""), n * n_metrics);
+        assert_int_equal(occurrences(text, "\n"), 2 * n_heads + n * n_metrics);
+        if (n < 2)
+            free(text);
+    }
+    static const char *const lines[] = {
+        "# TYPE sluice_stage_layers gauge\nsluice_stage_layers{stage=\"1\",device=\"cuda:0\"} 3\n"
+        "sluice_stage_layers{stage=\"2\",device=\"a\\\"b\\\\c\\nd\"} 0\n",
+        "\nsluice_stage_memory_bytes{stage=\"2\",device=\"a\\\"b\\\\c\\nd\"} 1099511627776\n",
+        "\nsluice_stage_expert_lookups_total{stage=\"1\",device=\"cuda:0\",found=\"disk\"} 7\n",
+        "\nsluice_stage_busy_seconds_total{stage=\"2\",device=\"a\\\"b\\\\c\\nd\"} 2.500000000\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (!strstr(text, lines[i]))
+            fail_msg("%s is not in\n%s", lines[i], text);
+    free(text);
+}
+
 /* Buckets add up, each value is in the first that is not below it, and the sum is exact. */
 static void histograms(void **state) {
     (void)state;
@@ -140,6 +182,7 @@ int main(void) {
         cmocka_unit_test(values),
         cmocka_unit_test(labels_share_one_head),
         cmocka_unit_test(every_name_has_one_head),
+        cmocka_unit_test(stages),
         cmocka_unit_test(histograms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

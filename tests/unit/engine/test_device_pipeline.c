@@ -3,8 +3,10 @@
 #include "tests/support/card.h"
 #include "tests/unit/engine/fixture.h"
 
+#include "common/clock.h"
 #include "common/metrics.h"
 #include "engine/engine_internal.h"
+#include "engine/memory_plan.h"
 #include "expert_cache/heat.h"
 
 #include <sys/stat.h>
@@ -125,6 +127,81 @@ static void leaving_in_flight(void **state) {
     free_run(late);
     assert_int_equal(source.stats.used_bytes, 0);
     assert_int_equal(source.n_open, 0);
+}
+
+/* The least that each card must have, to a few KiB: not for all experts by far. */
+static uint64_t fewest_slots(const struct sl_engine_config *config) {
+    static struct sl_memory_plan plan;
+    struct sl_engine_config c = *config;
+    uint64_t low = 0, high = (uint64_t)64 << 20;
+    while (high - low > 4096) {
+        c.vram_bytes = low + (high - low) / 2;
+        if (sl_engine_plan(model.model, &c, &plan, NULL, &test_err) == SL_OK)
+            high = c.vram_bytes;
+        else
+            low = c.vram_bytes;
+    }
+    return high;
+}
+
+/* What each stage shows of itself adds up to what is counted of all, and to what the cards gave. */
+static void stages_are_shown(void **state) {
+    (void)state;
+    enum { STAGES = 3, SUMS = 7 };
+    struct sl_engine_config c = over("1,2,1", STAGES);
+    c.no_warm_up = true;
+    c.vram_bytes = fewest_slots(&c);
+    int64_t before[SUMS + 1], sums[SUMS + 1] = {0};
+#define ALL_COUNTED                                                                                \
+    {sl_metric(expert_hits_total),     sl_metric(expert_host_hits_total),                          \
+     sl_metric(expert_late_total),     sl_metric(expert_misses_total),                             \
+     sl_metric(link_up_bytes_total),   sl_metric(link_down_bytes_total),                           \
+     sl_metric(link_read_bytes_total), sl_metric(steps_total)}
+    memcpy(before, (int64_t[])ALL_COUNTED, sizeof before);
+    uint64_t began = sl_now_ns();
+    struct sl_engine *e = new_engine(&model, &c);
+    struct run *runs[N_RUNS];
+    for (uint32_t i = 0; i < N_RUNS; i++)
+        runs[i] = ask(e, 20 + i, 30 + 20 * i, 30);
+    for (uint32_t i = 0; i < N_RUNS; i++) {
+        wait_run(runs[i]);
+        assert_int_equal(runs[i]->result.status, SL_OK);
+        free_run(runs[i]);
+    }
+    uint64_t wall = sl_now_ns() - began, bytes = 0;
+    struct sl_engine_info info;
+    sl_engine_info(e, &info);
+    assert_int_equal(info.n_stages, STAGES);
+    for (uint32_t i = 0; i < STAGES; i++) {
+        const struct sl_stage_metrics *m = sl_engine_stage_metrics(e, i);
+        const struct sl_engine_stage *s = &info.stages[i];
+        assert_int_equal(m->layers, s->n_layer);
+        assert_int_equal(m->memory_budget_bytes, s->vram_budget_bytes);
+        assert_int_equal(s->vram_budget_bytes, c.vram_bytes);
+        assert_true(m->memory_bytes > 0 && m->memory_bytes <= m->memory_budget_bytes);
+        assert_int_equal(m->memory_bytes, source.stats.most_of[i]); /* nothing was given back */
+        assert_true(m->device_slots > 0 && m->host_slots > 0);
+        assert_int_equal(m->device_slots, s->n_device_slots);
+        assert_int_equal(m->host_slots, s->n_slots);
+        assert_true(m->busy_ns_total > 0 && (uint64_t)m->busy_ns_total <= wall);
+        assert_true(m->stall_ns_total >= 0 && m->stall_ns_total <= m->busy_ns_total);
+        assert_true(m->expert_misses_total > 0 && m->link_up_bytes_total > 0);
+        const int64_t own[SUMS] = {m->expert_hits_total,    m->expert_host_hits_total,
+                                   m->expert_late_total,    m->expert_misses_total,
+                                   m->link_up_bytes_total,  m->link_down_bytes_total,
+                                   m->link_read_bytes_total};
+        for (uint32_t k = 0; k < SUMS; k++)
+            sums[k] += own[k];
+        assert_int_equal(m->steps_total, sl_metric(steps_total) - before[SUMS]);
+        bytes += (uint64_t)m->memory_bytes;
+    }
+    const int64_t all[SUMS + 1] = ALL_COUNTED;
+#undef ALL_COUNTED
+    for (uint32_t k = 0; k < SUMS; k++)
+        assert_int_equal(sums[k], all[k] - before[k]);
+    assert_int_equal(bytes, source.stats.used_bytes);
+    assert_true(sums[0] > 100 && sums[1] > 100);
+    sl_engine_destroy(&e);
 }
 
 /* One heat file, whatever the split; and the map shows the experts of all stages. */
@@ -249,7 +326,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_pages),     cmocka_unit_test(leaving_in_flight),
         cmocka_unit_test(heat_and_map),    cmocka_unit_test(heat_behind_a_slow_stage),
-        cmocka_unit_test(recorded_routes),
+        cmocka_unit_test(recorded_routes), cmocka_unit_test(stages_are_shown),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

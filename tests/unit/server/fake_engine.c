@@ -4,6 +4,7 @@
  * The tokenizer: ids 0-255 are bytes, then control tokens, then the words that a test registers.
  * The engine: every request gets the script's tokens, one a step, all requests in turn; time per
  * step, prefill, failures and parking are as the test says. */
+#include "common/metrics.h"
 #include "engine/engine.h"
 #include "engine/expert_map.h"
 #include "model/tokenizer.h"
@@ -413,7 +414,19 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
     strcpy(out->device, "fake");
     out->n_stages = 2;
     for (uint32_t i = 0; i < 2; i++)
-        out->stages[i] = (struct sl_engine_stage){"half \"of\" it", 2 * i, 2};
+        out->stages[i] = (struct sl_engine_stage){.device = "half \"of\" it",
+                                                  .first_layer = 2 * i,
+                                                  .n_layer = 2,
+                                                  .n_slots = 5,
+                                                  .n_device_slots = 3 + i,
+                                                  .vram_total_bytes = 70 + i,
+                                                  .vram_budget_bytes = 80 + i};
+}
+const struct sl_stage_metrics *sl_engine_stage_metrics(struct sl_engine *e, uint32_t stage) {
+    static struct sl_stage_metrics shown[2];
+    (void)e;
+    sl_stage_gauge(&shown[stage], memory_bytes, 60 + stage);
+    return &shown[stage];
 }
 
 /* Two layers of experts, one of them in the middle of the model: the first half in memory, hotter

@@ -221,12 +221,19 @@ static void describes_the_machine(void **state) {
     assert_string_equal(what, "weights");
     assert_string_equal(detail, "all \"of\" them");
     assert_int_equal(bytes, 600);
-    int first = 0, n = 0;
-    assert_int_equal(json_unpack(v, "{s:[{s:s},{s:s, s:i, s:i}]}", "devices", "name", &what, "name",
-                                 &detail, "first_layer", &first, "layers", &n),
-                     0);
+    json_t *other = get_json("/props"), *devices = json_object_get(v, "devices");
+    assert_int_equal(json_array_size(devices), 2);
+    assert_true(json_equal(json_object_get(other, "devices"), devices));
+    json_decref(other);
+    int first = 0, n = 0, total = 0, on_device = 0, in_host = 0;
+    assert_int_equal(
+        json_unpack(json_array_get(devices, 1), "{s:s, s:i, s:i, s:i, s:i, s:i, s:i !}", "name",
+                    &detail, "first_layer", &first, "layers", &n, "budget_bytes", &budget,
+                    "total_bytes", &total, "device_slots", &on_device, "host_slots", &in_host),
+        0);
     assert_string_equal(detail, "half \"of\" it");
-    assert_true(first == 2 && n == 2);
+    assert_true(first == 2 && n == 2 && budget == 81 && total == 71);
+    assert_true(on_device == 4 && in_host == 5);
     json_decref(v);
 }
 
