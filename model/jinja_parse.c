@@ -104,8 +104,7 @@ struct sl_j_token *sl_jc_next(struct sl_jc *c) {
 }
 
 static bool tok_is_name(const struct sl_j_token *t, const char *name) {
-    return t->type == SL_T_NAME &&
-           (!name || (t->u.s->len == strlen(name) && !memcmp(t->u.s->p, name, t->u.s->len)));
+    return t->type == SL_T_NAME && (!name || sl_j_str_is(t->u.s, name));
 }
 
 bool sl_jc_is_op(struct sl_jc *c, int op) {
@@ -264,7 +263,7 @@ static struct sl_jnode *name_node(struct sl_jc *c) {
     n->name = sl_jc_expect_name(c);
     static const char *const constant[] = {"true", "false", "none", "True", "False", "None"};
     for (size_t i = 0; i < sizeof constant / sizeof *constant; i++)
-        if (n->name->len == strlen(constant[i]) && !memcmp(n->name->p, constant[i], n->name->len))
+        if (sl_j_str_is(n->name, constant[i]))
             sl_jc_fail(c, off, "cannot assign to '%s'", constant[i]);
     return n;
 }
@@ -338,8 +337,7 @@ static struct sl_jparams *signature(struct sl_jc *c, bool present) {
             sl_jc_expect_op(c, ',');
         struct sl_jnode *name = name_node(c), *fallback = NULL;
         for (uint32_t i = 0; i < names.n; i++)
-            if (names.v[i]->name->len == name->name->len &&
-                !memcmp(names.v[i]->name->p, name->name->p, name->name->len))
+            if (sl_j_str_eq(names.v[i]->name, name->name))
                 sl_jc_fail(c, name->off, "the parameter '%.*s' is there twice",
                            (int)name->name->len, name->name->p);
         if (sl_jc_skip_op(c, '=')) {
@@ -407,8 +405,7 @@ static struct sl_jnode *parse_block(struct sl_jc *c, uint32_t off) {
         sl_jc_fail(c, off, "scoped blocks are not supported");
     n->flag = sl_jc_skip_name(c, "required");
     n->body = simple_body(c, "endblock", off);
-    if (sl_jc_is_name(c, NULL) && sl_jc_tok(c)->u.s->len == n->name->len &&
-        !memcmp(sl_jc_tok(c)->u.s->p, n->name->p, n->name->len))
+    if (sl_jc_is_name(c, NULL) && sl_j_str_eq(sl_jc_tok(c)->u.s, n->name))
         sl_jc_next(c);
     c->has_blocks = true;
     return n;

@@ -96,8 +96,8 @@ static struct sl_jnode *compare(struct sl_jc *c) {
             op = t->op;
         } else if (sl_jc_is_name(c, "in")) {
             op = SL_OP_IN;
-        } else if (sl_jc_is_name(c, "not") && look->type == SL_T_NAME && look->u.s->len == 2 &&
-                   !memcmp(look->u.s->p, "in", 2)) {
+        } else if (sl_jc_is_name(c, "not") && look->type == SL_T_NAME &&
+                   sl_j_str_is(look->u.s, "in")) {
             op = SL_OP_NOTIN;
             sl_jc_next(c);
         } else {
@@ -293,8 +293,7 @@ static struct sl_jargs *call_args(struct sl_jc *c, struct sl_jnode *owner) {
             name->name = sl_jc_next(c)->u.s;
             sl_jc_next(c);
             for (uint32_t i = 0; i < names.n; i++)
-                if (names.v[i]->name->len == name->name->len &&
-                    !memcmp(names.v[i]->name->p, name->name->p, name->name->len))
+                if (sl_j_str_eq(names.v[i]->name, name->name))
                     sl_jc_fail(c, name->off, "the argument '%.*s' is there twice",
                                (int)name->name->len, name->name->p);
             sl_jc_push(c, &names, name);

@@ -45,14 +45,6 @@ struct walk {
     uint32_t loops; /* loops of this unit around us */
 };
 
-static bool same_name(const struct sl_jstr *a, const struct sl_jstr *b) {
-    return a->len == b->len && !memcmp(a->p, b->p, a->len);
-}
-
-static bool name_is(const struct sl_jstr *a, const char *b) {
-    return a->len == strlen(b) && !memcmp(a->p, b, a->len);
-}
-
 static struct sl_junit *unit_new(struct sl_jc *c, struct sl_junit *parent) {
     struct sl_junit *u = sl_jc_alloc(c, sizeof *u);
     u->parent = parent;
@@ -71,7 +63,7 @@ static struct symbols *symbols_new(struct sl_jc *c, struct symbols *parent, stru
 static uint32_t ident_of(struct sl_jc *c, struct symbols *s, const struct sl_jstr *name) {
     struct frame_names *f = s->names;
     uint32_t i = 0;
-    while (i < f->n && !same_name(f->v[i].name, name))
+    while (i < f->n && !sl_j_str_eq(f->v[i].name, name))
         i++;
     if (i == f->n) {
         if (f->n == MAX_VARIABLES)
@@ -101,7 +93,7 @@ static uint32_t ident_of(struct sl_jc *c, struct symbols *s, const struct sl_jst
 
 static struct sym *sym_find(struct symbols *s, const struct sl_jstr *name, uint32_t *out_slot) {
     for (uint32_t i = 0; i < s->n; i++)
-        if ((s->v[i].has & HAS_REF) && same_name(s->names->v[i].name, name)) {
+        if ((s->v[i].has & HAS_REF) && sl_j_str_eq(s->names->v[i].name, name)) {
             *out_slot = s->names->v[i].slot;
             return &s->v[i];
         }
@@ -310,7 +302,7 @@ static int reads_list(struct sl_jnode *const *v, uint32_t n, const char *name) {
 static int assigns(const struct sl_jnode *t, const char *name) {
     int r = 0;
     if (t->kind == SL_N_NAME)
-        return name_is(t->name, name) ? -1 : 0;
+        return sl_j_str_is(t->name, name) ? -1 : 0;
     for (uint32_t i = 0; t->kind == SL_N_TUPLE && i < t->n && !r; i++)
         r = assigns(t->list[i], name);
     return r;
@@ -320,7 +312,7 @@ static int assigns(const struct sl_jnode *t, const char *name) {
 static int reads(const struct sl_jnode *n, const char *name) {
     int r = 0;
     if (n->kind == SL_N_NAME)
-        return name_is(n->name, name);
+        return sl_j_str_is(n->name, name);
     if (n->kind == SL_N_BLOCK)
         return 0;
     if (n->kind == SL_N_SET || n->kind == SL_N_FOR || n->kind == SL_N_SETBLOCK) {
@@ -475,7 +467,7 @@ static void resolve_macro(struct walk *w, struct sl_jnode *n) {
     for (int s = 0; s < 3; s++) {
         bool is_param = false;
         for (uint32_t i = 0; i < p->n; i++)
-            if (same_name(p->name[i]->name, &special[s])) {
+            if (sl_j_str_eq(p->name[i]->name, &special[s])) {
                 is_param = true;
                 if (s == 0 && !p->fallback[i] && reads(n->body, "caller") > 0)
                     sl_jc_fail(w->c, p->name[i]->off,
