@@ -142,6 +142,31 @@ static enum sl_status run_moe(void *ctx, uint32_t i) {
     return sl_op_moe(dev, &op);
 }
 
+/* A router's choices for N_SETS steps of so many rows; how many experts these touch together. */
+static double draw_choices(uint32_t *ids, uint32_t n_rows) {
+    struct sl_rng rng = {n_rows};
+    double touched = 0;
+    for (size_t t = 0; t < (size_t)N_SETS * n_rows; t++)
+        for (uint32_t k = 0; k < TOP_K; k++) { /* distinct within a row */
+            bool again;
+            do {
+                ids[t * TOP_K + k] = sl_rng_below(&rng, N_EXPERT);
+                again = false;
+                for (uint32_t j = 0; j < k; j++)
+                    again |= ids[t * TOP_K + j] == ids[t * TOP_K + k];
+            } while (again);
+        }
+    for (uint32_t s = 0; s < N_SETS; s++) {
+        bool seen[N_EXPERT] = {false};
+        for (uint32_t i = 0; i < n_rows * TOP_K; i++) {
+            uint32_t e = ids[(size_t)s * n_rows * TOP_K + i];
+            touched += !seen[e];
+            seen[e] = true;
+        }
+    }
+    return touched;
+}
+
 static void moes(const float *x, float *y, enum sl_dtype up, enum sl_dtype down) {
     uint64_t n = (uint64_t)N_EMBD * N_FF;
     size_t up_bytes = sl_dtype_row_bytes(up, N_EMBD) * N_FF,
@@ -156,28 +181,9 @@ static void moes(const float *x, float *y, enum sl_dtype up, enum sl_dtype down)
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         size_t n_ids = (size_t)N_SETS * rows[r] * TOP_K;
         uint32_t *host = malloc(n_ids * 4), *ids = memory(n_ids * 4);
-        struct sl_rng rng = {rows[r]};
-        double touched = 0;
         if (!host)
             exit(1);
-        for (size_t t = 0; t < n_ids / TOP_K; t++)
-            for (uint32_t k = 0; k < TOP_K; k++) { /* distinct within a row */
-                bool again;
-                do {
-                    host[t * TOP_K + k] = sl_rng_below(&rng, N_EXPERT);
-                    again = false;
-                    for (uint32_t j = 0; j < k; j++)
-                        again |= host[t * TOP_K + j] == host[t * TOP_K + k];
-                } while (again);
-            }
-        for (uint32_t s = 0; s < N_SETS; s++) {
-            bool seen[N_EXPERT] = {false};
-            for (uint32_t i = 0; i < rows[r] * TOP_K; i++) {
-                uint32_t e = host[(size_t)s * rows[r] * TOP_K + i];
-                touched += !seen[e];
-                seen[e] = true;
-            }
-        }
+        double touched = draw_choices(host, rows[r]);
         check(sl_device_upload(dev, ids, host, n_ids * 4), "upload");
         free(host);
         struct moe m = {{.x = x,

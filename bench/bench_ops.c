@@ -224,6 +224,22 @@ static void kv_write(void *ctx) {
     check(sl_op_kv_write(a->b->d, &w), "kv_write");
 }
 
+/* The first layer with ops, 64 rows at a time, the others with copies. */
+static void fill_kv(struct attention *a, uint32_t n_pages) {
+    uint32_t rows = a->op.n_tok;
+    a->op.n_tok = 64;
+    for (uint32_t at = 0; at < n_pages * SL_KV_PAGE_TOKENS; at += 64) {
+        for (uint32_t i = 0; i < 64; i++)
+            a->slot[i] = at + i;
+        kv_write(a);
+    }
+    a->op.n_tok = rows;
+    for (uint32_t l = 1; l < a->n_layers; l++) {
+        memcpy(a->k + l * a->layer_bytes, a->k, a->layer_bytes);
+        memcpy(a->v + l * a->layer_bytes, a->v, a->layer_bytes);
+    }
+}
+
 /* n_seq sequences of ctx positions; rows of them go: one each (generated), or the last n_rows of
  * one sequence (a prompt's slice). */
 static void bench_attention(const struct bench *b, enum sl_dtype dtype, uint32_t n_seq,
@@ -262,19 +278,7 @@ static void bench_attention(const struct bench *b, enum sl_dtype dtype, uint32_t
         .stride_q = N_HEADS * HEAD_DIM,
         .max_pages = n_pages,
         .scale = 0.088f};
-    /* Fills the first layer with ops, 512 rows at a time, the others with copies. */
-    for (uint32_t at = 0; at < n_pages * n_seq * SL_KV_PAGE_TOKENS; at += 64) {
-        for (uint32_t i = 0; i < 64; i++)
-            a.slot[i] = at + i;
-        uint32_t rows = a.op.n_tok;
-        a.op.n_tok = 64;
-        kv_write(&a);
-        a.op.n_tok = rows;
-    }
-    for (uint32_t l = 1; l < a.n_layers; l++) {
-        memcpy(a.k + l * a.layer_bytes, a.k, a.layer_bytes);
-        memcpy(a.v + l * a.layer_bytes, a.v, a.layer_bytes);
-    }
+    fill_kv(&a, n_pages * n_seq);
     double positions = 0;
     for (uint32_t i = 0; i < n; i++)
         positions += len[i];

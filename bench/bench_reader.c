@@ -404,6 +404,34 @@ static void compute(uint64_t ns) {
 
 enum who { OWNER, OWNER_4, THREAD };
 
+/* The reads of a turn, to the reader or to the thread that has it. */
+static void hand_over(struct handoff *h, enum who who, struct sl_read *chain) {
+    h->load.n_done = h->n_ended = 0;
+    if (who == THREAD) {
+        pthread_mutex_lock(&h->lock);
+        h->chain = chain;
+        pthread_cond_signal(&h->work);
+        pthread_mutex_unlock(&h->lock);
+    } else if (sl_reader_submit(h->load.reader, chain, &err) != SL_OK) {
+        die("submitting");
+    }
+}
+
+/* Waits until more than these have ended; how many that are. */
+static uint32_t await_more(struct handoff *h, enum who who, uint32_t computed) {
+    if (who != THREAD) {
+        if (h->load.n_done == computed)
+            sl_reader_wait(h->load.reader, who == OWNER ? 1 : 4, -1);
+        return h->load.n_done;
+    }
+    pthread_mutex_lock(&h->lock);
+    while (h->n_ended == computed)
+        pthread_cond_wait(&h->ended, &h->lock);
+    uint32_t ready = h->n_ended;
+    pthread_mutex_unlock(&h->lock);
+    return ready;
+}
+
 /* Turns of a layer: n experts are wanted, each costs compute_ns once it is there. */
 static void layer_turn(enum who who, uint32_t n, uint64_t compute_ns, struct result *r) {
     static struct handoff h;
@@ -431,28 +459,9 @@ static void layer_turn(enum who who, uint32_t n, uint64_t compute_ns, struct res
             h.load.read[i].next = i > 0 ? &h.load.read[i - 1] : NULL;
         }
         uint32_t computed = 0;
-        h.load.n_done = h.n_ended = 0;
-        if (who == THREAD) {
-            pthread_mutex_lock(&h.lock);
-            h.chain = &h.load.read[n - 1];
-            pthread_cond_signal(&h.work);
-            pthread_mutex_unlock(&h.lock);
-        } else if (sl_reader_submit(h.load.reader, &h.load.read[n - 1], &err) != SL_OK) {
-            die("submitting");
-        }
+        hand_over(&h, who, &h.load.read[n - 1]);
         while (computed < n) {
-            uint32_t ready;
-            if (who == THREAD) {
-                pthread_mutex_lock(&h.lock);
-                while (h.n_ended == computed)
-                    pthread_cond_wait(&h.ended, &h.lock);
-                ready = h.n_ended;
-                pthread_mutex_unlock(&h.lock);
-            } else {
-                if (h.load.n_done == computed)
-                    sl_reader_wait(h.load.reader, who == OWNER ? 1 : 4, -1);
-                ready = h.load.n_done;
-            }
+            uint32_t ready = await_more(&h, who, computed);
             for (; computed < ready; computed++) {
                 compute(compute_ns);
                 if (who != THREAD)
