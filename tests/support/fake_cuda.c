@@ -361,7 +361,7 @@ int cuDriverGetVersion(int *version) {
 
 int cuGetErrorName(int result, const char **text);
 int cuGetErrorName(int result, const char **text) {
-    static char name[32];
+    static _Thread_local char name[32];
     if (result == 999)
         return SL_CU_INVALID_VALUE; /* one that it cannot name */
     snprintf(name, sizeof name, "FAKE_ERROR_%d", result);
