@@ -6,150 +6,15 @@
  * Each function of the program (the template, a macro, a call block, a recursive loop, a loop's
  * condition, a block) is a unit: an array of slots. A scope's variables have slots in its unit.
  * Source: the behaviour of Jinja2's symbol analysis ("Scoping Behavior" in its documentation). */
-#include "model/jinja_ast.h"
-
-#include <string.h>
-
-enum { MAX_VARIABLES = 4096 }; /* of one scope; they are searched one by one */
-
-struct ident { /* a variable of one scope; branches of an if share it */
-    const struct sl_jstr *name;
-    uint32_t slot;
-};
-
-struct frame_names {
-    struct sl_junit *unit;
-    struct ident *v;
-    uint32_t n, cap;
-};
-
-enum { HAS_REF = 1, HAS_LOAD = 2, STORED = 4 };
-struct sym { /* of the ident with the same index */
-    uint8_t has;
-    uint8_t load;
-    uint32_t alias_hops, alias_slot;
-};
-
-struct symbols {
-    struct symbols *parent;
-    struct frame_names *names; /* shared by copies */
-    struct sym *v;
-    uint32_t n, cap;
-};
+#include "model/jinja_symbols.h"
 
 struct walk {
     struct sl_jc *c;
-    struct symbols *sym;
+    struct sl_jsymbols *sym;
     bool soft;      /* in an if: an unknown filter only fails when reached */
     bool top;       /* assignments are seen by blocks */
     uint32_t loops; /* loops of this unit around us */
 };
-
-static struct sl_junit *unit_new(struct sl_jc *c, struct sl_junit *parent) {
-    struct sl_junit *u = sl_jc_alloc(c, sizeof *u);
-    u->parent = parent;
-    return u;
-}
-
-static struct symbols *symbols_new(struct sl_jc *c, struct symbols *parent, struct sl_junit *unit) {
-    struct symbols *s = sl_jc_alloc(c, sizeof *s);
-    s->parent = parent;
-    s->names = sl_jc_alloc(c, sizeof *s->names);
-    s->names->unit = unit ? unit : parent->names->unit;
-    return s;
-}
-
-/* The index of a name in its scope, made when new. */
-static uint32_t ident_of(struct sl_jc *c, struct symbols *s, const struct sl_jstr *name) {
-    struct frame_names *f = s->names;
-    uint32_t i = 0;
-    while (i < f->n && !sl_j_str_eq(f->v[i].name, name))
-        i++;
-    if (i == f->n) {
-        if (f->n == MAX_VARIABLES)
-            sl_jc_fail(c, (uint32_t)0, "more than %d variables in one scope", MAX_VARIABLES);
-        if (f->n == f->cap) {
-            uint32_t cap = f->cap ? 2 * f->cap : 8;
-            struct ident *v = sl_jc_alloc(c, cap * sizeof *v);
-            if (f->n)
-                memcpy(v, f->v, f->n * sizeof *v);
-            f->v = v;
-            f->cap = cap;
-        }
-        f->v[f->n++] = (struct ident){name, f->unit->n_slots++};
-    }
-    if (i >= s->cap) {
-        uint32_t cap = 2 * i + 8;
-        struct sym *v = sl_jc_alloc(c, cap * sizeof *v);
-        if (s->n)
-            memcpy(v, s->v, s->n * sizeof *v);
-        s->v = v;
-        s->cap = cap;
-    }
-    if (i >= s->n)
-        s->n = i + 1;
-    return i;
-}
-
-static struct sym *sym_find(struct symbols *s, const struct sl_jstr *name, uint32_t *out_slot) {
-    for (uint32_t i = 0; i < s->n; i++)
-        if ((s->v[i].has & HAS_REF) && sl_j_str_eq(s->names->v[i].name, name)) {
-            *out_slot = s->names->v[i].slot;
-            return &s->v[i];
-        }
-    return NULL;
-}
-
-/* Looks outwards from s; hops counts the units between `from` and the variable's. */
-static bool find_ref(struct symbols *s, const struct sl_junit *from, const struct sl_jstr *name,
-                     uint32_t *out_hops, uint32_t *out_slot) {
-    for (; s; s = s->parent) {
-        if (!sym_find(s, name, out_slot))
-            continue;
-        *out_hops = 0;
-        for (const struct sl_junit *u = from; u != s->names->unit; u = u->parent)
-            ++*out_hops;
-        return true;
-    }
-    return false;
-}
-
-static uint32_t define(struct sl_jc *c, struct symbols *s, const struct sl_jstr *name,
-                       enum sl_j_load load) {
-    uint32_t i = ident_of(c, s, name);
-    s->v[i].has |= HAS_REF | HAS_LOAD;
-    s->v[i].load = (uint8_t)load;
-    return s->names->v[i].slot;
-}
-
-static uint32_t declare_param(struct sl_jc *c, struct symbols *s, const struct sl_jstr *name) {
-    uint32_t slot = define(c, s, name, SL_L_PARAM), i = ident_of(c, s, name);
-    s->v[i].has |= STORED;
-    return slot;
-}
-
-static void set_alias(struct symbols *s, uint32_t i, uint32_t hops, uint32_t slot) {
-    s->v[i].has |= HAS_LOAD;
-    s->v[i].load = SL_L_ALIAS;
-    s->v[i].alias_hops = hops;
-    s->v[i].alias_slot = slot;
-}
-
-static void store(struct sl_jc *c, struct symbols *s, const struct sl_jstr *name) {
-    uint32_t i = ident_of(c, s, name), hops, slot;
-    s->v[i].has |= STORED;
-    if (s->v[i].has & HAS_REF)
-        return;
-    define(c, s, name, SL_L_UNDEFINED);
-    if (s->parent && find_ref(s->parent, s->names->unit, name, &hops, &slot))
-        set_alias(s, i, hops, slot);
-}
-
-static void load(struct sl_jc *c, struct symbols *s, const struct sl_jstr *name) {
-    uint32_t hops, slot;
-    if (!find_ref(s, s->names->unit, name, &hops, &slot))
-        define(c, s, name, SL_L_RESOLVE);
-}
 
 /* ---- what a scope mentions ---- */
 
@@ -171,63 +36,20 @@ static void mention_target(struct walk *w, const struct sl_jnode *n, bool param)
         for (uint32_t i = 0; i < n->n; i++)
             mention_target(w, n->list[i], param);
     } else if (n->kind == SL_N_NSREF) {
-        load(w->c, w->sym, n->a->name);
+        sl_jc_symbol_load(w->c, w->sym, n->a->name);
     } else if (param) {
-        declare_param(w->c, w->sym, n->name);
+        sl_jc_symbol_param(w->c, w->sym, n->name);
     } else {
-        store(w->c, w->sym, n->name);
-    }
-}
-
-static struct symbols *copy_symbols(struct sl_jc *c, const struct symbols *s) {
-    struct symbols *r = sl_jc_alloc(c, sizeof *r);
-    *r = *s;
-    r->v = sl_jc_alloc(c, (s->cap ? s->cap : 1) * sizeof *r->v);
-    if (s->n)
-        memcpy(r->v, s->v, s->n * sizeof *r->v);
-    return r;
-}
-
-/* A variable that some branches set and others do not starts as what it is outside. */
-static void merge_branches(struct walk *w, struct symbols *base, struct symbols **branch,
-                           uint32_t n) {
-    uint32_t n_ident = base->names->n, hops, slot;
-    uint8_t *count = sl_jc_alloc(w->c, n_ident + 1);
-    for (uint32_t b = 0; b < n; b++)
-        for (uint32_t i = 0; i < branch[b]->n; i++)
-            if ((branch[b]->v[i].has & STORED) && !(i < base->n && (base->v[i].has & STORED)))
-                count[i]++;
-    for (uint32_t b = 0; b < n; b++)
-        for (uint32_t i = 0; i < branch[b]->n; i++) {
-            struct sym from = branch[b]->v[i];
-            if (!from.has)
-                continue;
-            uint32_t k = ident_of(w->c, base, base->names->v[i].name); /* may move base->v */
-            struct sym *to = &base->v[k];
-            uint8_t had = to->has;
-            if (from.has & HAS_LOAD)
-                *to = from;
-            to->has = had | from.has;
-        }
-    for (uint32_t i = 0; i < n_ident; i++) {
-        if (!count[i] || count[i] == n)
-            continue;
-        if (base->parent &&
-            find_ref(base->parent, base->names->unit, base->names->v[i].name, &hops, &slot)) {
-            set_alias(base, i, hops, slot);
-        } else {
-            base->v[i].has |= HAS_LOAD;
-            base->v[i].load = SL_L_RESOLVE;
-        }
+        sl_jc_symbol_store(w->c, w->sym, n->name);
     }
 }
 
 /* The arms of an if, as Jinja nests them: body, all the elifs (each an if of its own), else. */
 static void mention_if(struct walk *w, const struct sl_jnode *n, uint32_t from, bool is_elif) {
-    struct symbols *base = w->sym, *branch[3];
+    struct sl_jsymbols *base = w->sym, *branch[3];
     mention(w, n->list[from]);
     for (int b = 0; b < 3; b++) {
-        w->sym = branch[b] = copy_symbols(w->c, base);
+        w->sym = branch[b] = sl_jc_symbols_copy(w->c, base);
         if (b == 0)
             mention(w, n->list[from + 1]);
         for (uint32_t i = from + 2; b == 1 && !is_elif && i + 1 < n->n; i += 2)
@@ -236,7 +58,7 @@ static void mention_if(struct walk *w, const struct sl_jnode *n, uint32_t from, 
             mention(w, n->c);
     }
     w->sym = base;
-    merge_branches(w, base, branch, 3);
+    sl_jc_symbols_merge(w->c, base, branch, 3);
 }
 
 static void mention_list(struct walk *w, const struct sl_jnode *n) {
@@ -247,13 +69,13 @@ static void mention_list(struct walk *w, const struct sl_jnode *n) {
 static void mention(struct walk *w, const struct sl_jnode *n) {
     switch ((enum sl_j_kind)n->kind) {
     case SL_N_NAME:
-        load(w->c, w->sym, n->name);
+        sl_jc_symbol_load(w->c, w->sym, n->name);
         return;
     case SL_N_IF:
         mention_if(w, n, 0, false);
         return;
     case SL_N_MACRO:
-        store(w->c, w->sym, n->name);
+        sl_jc_symbol_store(w->c, w->sym, n->name);
         return;
     case SL_N_SET:
         mention(w, n->b);
@@ -352,12 +174,7 @@ static int reads(const struct sl_jnode *n, const char *name) {
 static void resolve(struct walk *w, struct sl_jnode *n);
 
 static void resolve_name(struct walk *w, struct sl_jnode *n) {
-    if (!find_ref(w->sym, w->sym->names->unit, n->name, &n->hops, &n->slot)) {
-        /* A name that the analysis did not meet, as in a set block's filter: look it up here. */
-        uint32_t slot = define(w->c, w->sym, n->name, SL_L_RESOLVE);
-        n->hops = 0;
-        n->slot = slot;
-    }
+    sl_jc_symbol_find(w->c, w->sym, n->name, &n->hops, &n->slot);
 }
 
 static void resolve_target(struct walk *w, struct sl_jnode *n) {
@@ -380,25 +197,9 @@ static void resolve_args(struct walk *w, struct sl_jargs *a) {
         resolve(w, a->star2);
 }
 
-static struct sl_jscope *scope_of(struct walk *w, struct symbols *s) {
-    struct sl_jscope *r = sl_jc_alloc(w->c, sizeof *r);
-    r->unit = s->names->unit;
-    r->enter = sl_jc_alloc(w->c, (s->n + 1) * sizeof *r->enter);
-    for (uint32_t i = 0; i < s->n; i++)
-        if (s->v[i].has & HAS_LOAD)
-            r->enter[r->n_enter++] = (struct sl_j_enter){
-                .load = (enum sl_j_load)s->v[i].load,
-                .slot = s->names->v[i].slot,
-                .name = s->names->v[i].name,
-                .from_hops = s->v[i].alias_hops,
-                .from_slot = s->v[i].alias_slot,
-            };
-    return r;
-}
-
 static struct walk inner(struct walk *w, struct sl_junit *unit) {
     struct walk r = {.c = w->c, .loops = unit ? 0 : w->loops};
-    r.sym = symbols_new(w->c, w->sym, unit);
+    r.sym = sl_jc_symbols(w->c, w->sym, unit);
     return r;
 }
 
@@ -419,17 +220,17 @@ static void forbid_loop_target(struct walk *w, const struct sl_jnode *n) {
 
 static void resolve_for(struct walk *w, struct sl_jnode *n) {
     static const struct sl_jstr loop_name = {.p = "loop", .len = 4, .chars = 4};
-    struct sl_junit *own = n->flag ? unit_new(w->c, w->sym->names->unit) : NULL;
+    struct sl_junit *own = n->flag ? sl_jc_unit(w->c, sl_jc_unit_of(w->sym)) : NULL;
     forbid_loop_target(w, n->a);
     struct walk body = inner(w, own);
     body.loops++;
     if (n->flag || reads(n->body, "loop") > 0)
-        n->loop_slot = (int32_t)declare_param(w->c, body.sym, &loop_name);
+        n->loop_slot = (int32_t)sl_jc_symbol_param(w->c, body.sym, &loop_name);
     mention_target(&body, n->a, true);
     mention(&body, n->body);
     resolve_target(&body, n->a);
     if (n->d) {
-        struct walk test = inner(w, unit_new(w->c, w->sym->names->unit));
+        struct walk test = inner(w, sl_jc_unit(w->c, sl_jc_unit_of(w->sym)));
         /* The condition runs as a function of where the loop stands; in a recursive loop that is
          * still the surroundings, since only they outlive one level. */
         n->test_target = clone_target(w->c, n->a);
@@ -437,17 +238,17 @@ static void resolve_for(struct walk *w, struct sl_jnode *n) {
         mention(&test, n->d);
         resolve_target(&test, n->test_target);
         resolve(&test, n->d);
-        n->test_scope = scope_of(&test, test.sym);
+        n->test_scope = sl_jc_scope_of(test.c, test.sym);
     }
     resolve(w, n->b);
     resolve(&body, n->body);
-    n->scope = scope_of(&body, body.sym);
+    n->scope = sl_jc_scope_of(body.c, body.sym);
     if (n->else_body) {
         struct walk other = inner(w, own);
         other.loops = own ? 0 : w->loops;
         mention(&other, n->else_body);
         resolve(&other, n->else_body);
-        n->else_scope = scope_of(&other, other.sym);
+        n->else_scope = sl_jc_scope_of(other.c, other.sym);
     }
 }
 
@@ -455,11 +256,11 @@ static void resolve_macro(struct walk *w, struct sl_jnode *n) {
     static const struct sl_jstr special[] = {{.p = "caller", .len = 6, .chars = 6},
                                              {.p = "kwargs", .len = 6, .chars = 6},
                                              {.p = "varargs", .len = 7, .chars = 7}};
-    struct walk m = inner(w, unit_new(w->c, w->sym->names->unit));
+    struct walk m = inner(w, sl_jc_unit(w->c, sl_jc_unit_of(w->sym)));
     struct sl_jparams *p = n->params;
     int32_t *slot[] = {&p->caller_slot, &p->kwargs_slot, &p->varargs_slot};
     for (uint32_t i = 0; i < p->n; i++)
-        declare_param(w->c, m.sym, p->name[i]->name);
+        sl_jc_symbol_param(w->c, m.sym, p->name[i]->name);
     for (uint32_t i = 0; i < p->n; i++)
         if (p->fallback[i])
             mention(&m, p->fallback[i]);
@@ -475,7 +276,7 @@ static void resolve_macro(struct walk *w, struct sl_jnode *n) {
                 p->explicit_caller |= s == 0;
             }
         if (!is_param && reads(n->body, special[s].p) > 0)
-            *slot[s] = (int32_t)declare_param(w->c, m.sym, &special[s]);
+            *slot[s] = (int32_t)sl_jc_symbol_param(w->c, m.sym, &special[s]);
     }
     for (uint32_t i = 0; i < p->n; i++) {
         resolve_name(&m, p->name[i]);
@@ -483,7 +284,7 @@ static void resolve_macro(struct walk *w, struct sl_jnode *n) {
             resolve(&m, p->fallback[i]);
     }
     resolve(&m, n->body);
-    n->scope = scope_of(&m, m.sym);
+    n->scope = sl_jc_scope_of(m.c, m.sym);
 }
 
 /* A body with variables of its own in the same unit. */
@@ -502,16 +303,16 @@ static void resolve_inner(struct walk *w, struct sl_jnode *n, struct sl_jnode *f
     resolve(&in, n->body);
     if (filter)
         resolve(&in, filter);
-    n->scope = scope_of(&in, in.sym);
+    n->scope = sl_jc_scope_of(in.c, in.sym);
 }
 
 static void resolve_block(struct walk *w, struct sl_jnode *n) {
     /* A block sees no scope around it, only the top level's variables. */
     struct walk b = {.c = w->c};
-    b.sym = symbols_new(w->c, NULL, unit_new(w->c, NULL));
+    b.sym = sl_jc_symbols(w->c, NULL, sl_jc_unit(w->c, NULL));
     mention(&b, n->body);
     resolve(&b, n->body);
-    n->scope = scope_of(&b, b.sym);
+    n->scope = sl_jc_scope_of(b.c, b.sym);
 }
 
 static void resolve_if(struct walk *w, struct sl_jnode *n) {
@@ -597,8 +398,8 @@ static void resolve(struct walk *w, struct sl_jnode *n) {
 
 struct sl_jscope *sl_jc_resolve(struct sl_jc *c, struct sl_jnode *body) {
     struct walk w = {.c = c, .top = true};
-    w.sym = symbols_new(c, NULL, unit_new(c, NULL));
+    w.sym = sl_jc_symbols(c, NULL, sl_jc_unit(c, NULL));
     mention(&w, body);
     resolve(&w, body);
-    return scope_of(&w, w.sym);
+    return sl_jc_scope_of(w.c, w.sym);
 }
