@@ -186,10 +186,10 @@ static void was_written(struct sl_prefix_disk *d, const struct sl_block_buf *b) 
 
 /* ---- reading ---- */
 
-bool sl_prefix_disk_pays(double read_page_ns, double prompt_row_ns, uint32_t n) {
-    if (read_page_ns <= 0 || prompt_row_ns <= 0)
+bool sl_prefix_disk_pays(double read_page_ns, double row_cost_ns, uint32_t n) {
+    if (read_page_ns <= 0 || row_cost_ns <= 0)
         return true; /* try it and see */
-    return n * read_page_ns < PAYS * n * PAGE * prompt_row_ns;
+    return n * read_page_ns < PAYS * n * PAGE * row_cost_ns;
 }
 
 void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s) {
@@ -205,13 +205,14 @@ void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s) {
     }
     if (end == s->n_shared)
         return;
+    double row_ns = sl_pace_row_cost_ns(&e->pace);
     if (!e->plan.config.cache_read_always &&
-        !sl_prefix_disk_pays(d->read_page_ns, e->pace.prompt_row_ns, end - s->n_shared)) {
+        !sl_prefix_disk_pays(d->read_page_ns, row_ns, end - s->n_shared)) {
         d->read_page_ns *= FORGIVE;
         return;
     }
     /* Of a disk that nobody knows yet a few pages tell whether the rest is worth it. */
-    if (d->read_page_ns <= 0 && e->pace.prompt_row_ns > 0 && end - s->n_shared > PROBE_PAGES &&
+    if (d->read_page_ns <= 0 && row_ns > 0 && end - s->n_shared > PROBE_PAGES &&
         !e->plan.config.cache_read_always)
         end = s->n_shared + PROBE_PAGES;
     s->load_next = s->n_shared;

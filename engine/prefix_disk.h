@@ -44,6 +44,6 @@ enum sl_status sl_prefix_disk_poll(struct sl_prefix_disk *d) SL_MUST_CHECK;
 void sl_prefix_disk_flush(struct sl_prefix_disk *d, uint64_t most_ns);
 
 /* Whether reading n pages is faster than computing them, as far as both are known. */
-bool sl_prefix_disk_pays(double read_page_ns, double prompt_row_ns, uint32_t n);
+bool sl_prefix_disk_pays(double read_page_ns, double row_cost_ns, uint32_t n);
 
 #endif

@@ -4,13 +4,19 @@
 #define TELLING_ROWS 16u
 /* Before anything is known. */
 #define FIRST_SHARED_ROWS 64u
+/* Of the costs of earlier steps, with each step. */
+#define COST_KEPT 0.75
 /* A slice is aimed a little below the bound: steps differ. */
 #define AIM 0.85
 
-void sl_pace_learn(struct sl_pace *p, uint32_t n_prompt, uint32_t n_decode, uint64_t ns) {
+void sl_pace_learn(struct sl_pace *p, uint32_t n_prompt, uint32_t n_decode, uint64_t ns,
+                   uint64_t cost_ns) {
     if (n_prompt >= TELLING_ROWS) {
         double row = (double)ns / n_prompt;
         p->prompt_row_ns = p->prompt_row_ns > 0 ? 0.5 * (p->prompt_row_ns + row) : row;
+        /* Sums, for the costs of single steps mean little: the end of two may be seen at once. */
+        p->cost_ns = COST_KEPT * p->cost_ns + (double)cost_ns;
+        p->cost_rows = COST_KEPT * p->cost_rows + n_prompt;
     }
     if (!n_prompt || !n_decode || !ns)
         return;
@@ -21,6 +27,10 @@ void sl_pace_learn(struct sl_pace *p, uint32_t n_prompt, uint32_t n_decode, uint
         p->shared_rows = n_prompt * (fits < 2 ? fits : 2);
     if (p->shared_rows < SL_MIN_SHARED_ROWS)
         p->shared_rows = SL_MIN_SHARED_ROWS;
+}
+
+double sl_pace_row_cost_ns(const struct sl_pace *p) {
+    return p->cost_rows > 0 ? p->cost_ns / p->cost_rows : 0;
 }
 
 uint32_t sl_pace_rows(const struct sl_pace *p, uint32_t room, uint32_t n_decode,

@@ -15,13 +15,20 @@ struct sl_engine;
 struct sl_pace {
     double stall_ns;      /* that a step should take at most which generates and prefills */
     double shared_rows;   /* prompt rows of such a step; 0 = not known yet */
-    double prompt_row_ns; /* what a prompt row costs, in larger slices; 0 = not known yet */
+    double prompt_row_ns; /* what a prompt row takes, in larger slices; 0 = not known yet */
+    double cost_ns,
+        cost_rows; /* sl_pace_row_cost_ns: of the latest such steps, the older the less */
 };
 
-/* A step of n_prompt prompt rows and n_decode generated rows took ns. Its time decides the next
- * slice: more than the bound, and the slice shrinks by as much at once; less, and it grows, to the
- * double at most. */
-void sl_pace_learn(struct sl_pace *p, uint32_t n_prompt, uint32_t n_decode, uint64_t ns);
+/* A step of n_prompt prompt rows and n_decode generated rows took ns, cost_ns of them after the
+ * step before it ended. Its time decides the next slice: more than the bound, and the slice
+ * shrinks by as much at once; less, and it grows, to the double at most. */
+void sl_pace_learn(struct sl_pace *p, uint32_t n_prompt, uint32_t n_decode, uint64_t ns,
+                   uint64_t cost_ns);
+/* What a prompt row costs: by so much all that there is to compute takes longer. Less than what it
+ * takes where several steps are under way: each of them takes as long as all of them together. 0 =
+ * not known yet. */
+double sl_pace_row_cost_ns(const struct sl_pace *p);
 /* Prompt rows for the next step of which at most `room` have space, beside n_decode generated ones;
  * n_hungry sessions want some. */
 uint32_t sl_pace_rows(const struct sl_pace *p, uint32_t room, uint32_t n_decode, uint32_t n_hungry);

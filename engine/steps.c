@@ -216,7 +216,7 @@ static void account(struct sl_engine *e, const struct sl_lane *l, uint64_t now) 
     sl_count(prompt_tokens_total, n_prompt);
     sl_count(prefill_ns_total, prompt_ns);
     sl_count(decode_ns_total, ns - prompt_ns);
-    sl_pace_learn(&e->pace, n_prompt, step->n_decode + l->n_beside, now - l->start_ns);
+    sl_pace_learn(&e->pace, n_prompt, step->n_decode + l->n_beside, now - l->start_ns, ns);
 }
 
 static void end_step(struct sl_engine *e, struct sl_lane *l) {

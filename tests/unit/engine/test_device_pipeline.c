@@ -129,6 +129,23 @@ static void leaving_in_flight(void **state) {
     assert_int_equal(source.n_open, 0);
 }
 
+/* What is learned of a prompt whose slices were under way together: each takes longer than it
+ * costs. With one card it is the same. */
+static void what_a_prompt_costs(void **state) {
+    (void)state;
+    for (uint32_t n_cards = 1; n_cards <= 3; n_cards += 2) {
+        struct sl_engine_config c = over("1,2,1", n_cards);
+        c.experts = SL_EXPERTS_RESIDENT;
+        struct sl_engine *e = new_engine(&model, &c);
+        free_run(answer(e, 3, 370));
+        double cost = sl_pace_row_cost_ns(&e->pace), took = e->pace.prompt_row_ns;
+        assert_true(cost > 0 && took > 0);
+        if (n_cards > 1)
+            assert_true(cost < 0.8 * took);
+        sl_engine_destroy(&e);
+    }
+}
+
 /* The least that each card must have, to a few KiB: not for all experts by far. */
 static uint64_t fewest_slots(const struct sl_engine_config *config) {
     static struct sl_memory_plan plan;
@@ -324,9 +341,10 @@ int main(void) {
     alarm(240); /* what hangs is a failure */
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_pages),     cmocka_unit_test(leaving_in_flight),
-        cmocka_unit_test(heat_and_map),    cmocka_unit_test(heat_behind_a_slow_stage),
-        cmocka_unit_test(recorded_routes), cmocka_unit_test(stages_are_shown),
+        cmocka_unit_test(known_pages),         cmocka_unit_test(leaving_in_flight),
+        cmocka_unit_test(heat_and_map),        cmocka_unit_test(heat_behind_a_slow_stage),
+        cmocka_unit_test(recorded_routes),     cmocka_unit_test(stages_are_shown),
+        cmocka_unit_test(what_a_prompt_costs),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -52,7 +52,7 @@ static uint32_t run_pace(struct sl_pace *p, uint32_t n_steps, double *out_longes
         double ns = cost(rows);
         if (i >= n_steps / 2 && ns > *out_longest_late)
             *out_longest_late = ns;
-        sl_pace_learn(p, rows, 1, (uint64_t)ns);
+        sl_pace_learn(p, rows, 1, (uint64_t)ns, (uint64_t)ns);
     }
     return rows;
 }
@@ -84,13 +84,50 @@ static void slices_follow_the_bound(void **state) {
 static void the_bound_is_for_those_who_generate(void **state) {
     (void)state;
     struct sl_pace p = {.stall_ns = 1e6};
-    sl_pace_learn(&p, 512, 0, 4000000000u);
+    sl_pace_learn(&p, 512, 0, 4000000000u, 4000000000u);
     assert_int_equal(sl_pace_rows(&p, 512, 0, 3), 512);
     assert_int_equal(sl_pace_rows(&p, 511, 1, 3), SL_MIN_SHARED_ROWS);
     assert_int_equal(sl_pace_rows(&p, 500, 12, 100), 100); /* a row for each, at least */
     assert_int_equal(sl_pace_rows(&p, 5, 12, 5), 5);
     struct sl_pace fresh = {.stall_ns = 300e6};
     assert_in_range(sl_pace_rows(&fresh, 511, 1, 1), SL_MIN_SHARED_ROWS, 100);
+}
+
+/* A long prompt through several stages that take as long each, and as many steps under way: each
+ * step takes as long as all of them, and costs its time at one stage. seen: so many of their ends
+ * are seen at once. */
+static void prompt_through(struct sl_pace *p, uint32_t n_stages, uint32_t n_slices, uint32_t seen) {
+    const uint64_t slice_ns = 100000000u;
+    uint64_t ended = 0, end[64] = {0};
+    for (uint32_t i = 0; i < n_slices; i++) {
+        uint64_t start = i < n_stages ? 0 : end[i - n_stages];
+        uint32_t last = i - i % seen + seen - 1;
+        end[i] = (n_stages + last) * slice_ns + i % seen;
+        sl_pace_learn(p, 512, 0, end[i] - start, end[i] - (start > ended ? start : ended));
+        ended = end[i];
+    }
+}
+
+static void what_rows_cost_beside_others(void **state) {
+    (void)state;
+    const double row_ns = 100e6 / 512, page_ns = row_ns * SL_KV_PAGE_TOKENS;
+    struct sl_pace fresh = {0};
+    assert_true(sl_pace_row_cost_ns(&fresh) == 0);
+    for (uint32_t n_stages = 1; n_stages <= 8; n_stages *= 2)
+        for (uint32_t seen = 1; seen <= 2 && seen <= n_stages; seen++) {
+            struct sl_pace p = {0};
+            prompt_through(&p, n_stages, 40, seen);
+            assert_in_range(sl_pace_row_cost_ns(&p), 0.85 * row_ns, 1.15 * row_ns);
+            assert_in_range(p.prompt_row_ns, 0.85 * n_stages * row_ns,
+                            (n_stages + seen - 0.85) * row_ns);
+            /* A disk that takes a little longer than computing, and one that takes a little less.
+             */
+            double costs = sl_pace_row_cost_ns(&p);
+            assert_false(sl_prefix_disk_pays(1.1 * page_ns, costs, 10));
+            assert_true(sl_prefix_disk_pays(0.6 * page_ns, costs, 10));
+            prompt_through(&p, n_stages, 1, 1); /* alone it costs what it takes */
+            assert_true(sl_pace_row_cost_ns(&p) >= 0.99 * costs);
+        }
 }
 
 /* ---- shares ---- */
@@ -251,6 +288,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slices_follow_the_bound),
         cmocka_unit_test(the_bound_is_for_those_who_generate),
+        cmocka_unit_test(what_rows_cost_beside_others),
         cmocka_unit_test(short_prompts_do_not_wait_for_long_ones),
         cmocka_unit_test(answers_go_on_beside_a_prompt),
         cmocka_unit_test(time_runs_out_everywhere),
