@@ -95,6 +95,7 @@ class Tests:
                 c.start()
             for c in clients:
                 c.join()
+            seen = self.ask_metrics(int(port.group(1))) if port else ""
             child.send_signal(signal.SIGTERM)
             try:
                 code = child.wait(60)
@@ -105,6 +106,33 @@ class Tests:
             said = log.read()
         self.check(name, code == 0 and len(ended) == n and not re.search(TROUBLE, said),
                    f"{code}, {len(ended)} of {n} answers: {said[-1500:]}")
+        self.shows(name, seen, said)
+
+    def ask_metrics(self, port):
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        c.request("GET", "/metrics")
+        return c.getresponse().read().decode()
+
+    def shows(self, name, metrics, said):
+        """Each GPU's part of what is counted, by the names and budgets that the log has."""
+        def of(what, labels=""):
+            return [(d, float(v)) for d, v in re.findall(
+                rf'^sluice_stage_{what}{{stage="\d",device="([^"]+)"{labels}}} (\S+)$', metrics, re.M)]
+
+        def all_of(what):
+            return sum(float(v) for v in re.findall(rf"^sluice_{what} (\S+)$", metrics, re.M))
+
+        planned = re.findall(r"memory: device \d: layers .* on (cuda:\d): .*: ([\d.]+) MiB of ([\d.]+) MiB,", said)
+        have, most, busy = of("memory_bytes"), of("memory_budget_bytes"), of("busy_seconds_total")
+        good = len(planned) > 1 and [d for d, _ in have] == [d for d, _, _ in planned]
+        good = good and all(abs(v / 2**20 - float(plan)) <= 1 for (_, v), (_, plan, _) in zip(have, planned))
+        good = good and all(abs(v / 2**20 - float(budget)) <= 0.1 for (_, v), (_, _, budget) in zip(most, planned))
+        good = good and sum(v for _, v in have) == all_of("device_memory_bytes") and all(v > 0 for _, v in busy)
+        good = good and all_of('expert_lookups_total{found="device"}') > 0
+        for found in ("device", "host", "coming", "disk"):
+            label = f'found="{found}"'
+            good = good and sum(v for _, v in of("expert_lookups_total", "," + label)) == all_of(f"expert_lookups_total{{{label}}}")
+        self.check(f"... and each is shown: {name}", good, f"{planned} {have} {most} {busy}")
 
     def refused(self, name, options, says, code=1, logged=0):
         """code 2: an option alone is wrong, and where to read of it follows in a line of its own. logged: lines before it."""
