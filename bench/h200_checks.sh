@@ -116,8 +116,8 @@ PY
 
 used() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; }
 
-# memory NAME LIMIT ARGS: what a server at work takes of $devices: LIMIT in all, or that of the plan if it is 0. Each card's
-# whole use, less its plan, is the driver's: it would show what lies on another card than the plan says.
+# memory NAME LIMIT ARGS: what a server at work takes of $devices: LIMIT in all, or that of the plan if it is 0; and of each
+# card what its stage is planned to take. The card's whole use, less that, is the driver's.
 memory() {
     local name=$1 limit=$2 before
     shift 2
@@ -128,7 +128,8 @@ import re, sys, urllib.request
 url, limit, before, now = sys.argv[1], int(sys.argv[2]), sys.argv[3].split(), sys.argv[4].split()
 log, driver, name = open(sys.argv[5]).read(), int(sys.argv[6]), sys.argv[7]
 metrics = urllib.request.urlopen(url + "/metrics").read().decode()
-ours = sum(float(v) for v in re.findall(r"^sluice_device_memory_bytes(?:\{.*\})? ([0-9.e+]+)", metrics, re.M)) / 2**20
+ours = float(re.search(r"^sluice_device_memory_bytes (\S+)", metrics, re.M).group(1)) / 2**20
+held = {int(c): float(v) / 2**20 for c, v in re.findall(r'^sluice_stage_memory_bytes\{.*device="cuda:(\d+)"\} (\S+)', metrics, re.M)}
 plan = float(re.search(r"total, device +([0-9.]+) MiB", log).group(1))
 may = limit or plan
 good = plan - 1 <= ours <= plan + 0.1 <= may + 0.2
@@ -136,8 +137,9 @@ print("%s: allocated %.1f MiB, planned %.1f, may take %.1f" % (name, ours, plan,
 cards = [(int(c), float(p)) for c, p in re.findall(r"memory: device \d+: layers .* on cuda:(\d+): .*?([0-9.]+) MiB of ", log)] or [(0, plan)]
 for card, part in cards:
     rose = int(now[card]) - int(before[card])
-    print("  cuda:%d: planned %.1f MiB, its whole use rose by %d: %.0f beside ours are the driver's" % (card, part, rose, rose - part))
-    good = good and -2 <= rose - part <= driver
+    print("  cuda:%d: allocated %.1f MiB, planned %.1f; its whole use rose by %d: %.0f beside ours are the driver's"
+          % (card, held[card], part, rose, rose - part))
+    good = good and part - 1 <= held[card] <= part + 0.1 and -2 <= rose - part <= driver
 sys.exit(not good)
 PY
     else

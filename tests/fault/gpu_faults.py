@@ -254,12 +254,18 @@ class Tests:
         try:
             s.loaded()
             s.load()
-            m = re.search(r"^sluice_device_memory_bytes (\S+)", s.get("/metrics")[1], re.M)  # of all devices
+            metrics = s.get("/metrics")[1]
+            m = re.search(r"^sluice_device_memory_bytes (\S+)", metrics, re.M)
             said = re.search(r"total, device +([0-9.]+) MiB of ([0-9.]+)", s.said())
             held, plan, budget = float(m.group(1)) / (1 << 20), float(said.group(1)), float(said.group(2))
             name += f" ({held:.1f} MiB, planned {plan:.1f} of {budget:.1f})"
             if not plan - 1 < held < plan + 0.1 or plan > budget:
                 problems.append("that is not so")
+            of_stage = dict(re.findall(r'^sluice_stage_memory_bytes\{stage="(\d+)".*\} (\S+)', metrics, re.M))
+            for stage, part in re.findall(r"memory: device (\d+): layers .*?([0-9.]+) MiB of ", s.said()):
+                held = float(of_stage[stage]) / (1 << 20)
+                if not float(part) - 1 < held < float(part) + 0.1:
+                    problems.append(f"stage {stage} holds {held:.1f} MiB, planned {part}")
             s.stop.set()
         except (AssertionError, OSError) as e:
             problems.append(str(e))
