@@ -183,6 +183,10 @@ enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
     return d == maker ? SL_OK : d->ops->signal_follow(d, signal);
 }
 
+void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal) {
+    maker->ops->signal_release(signal);
+}
+
 enum sl_status sl_device_record(struct sl_device *d) {
     TRY(check_not_recording(d, "record"));
     if (!d->caps.graphs)

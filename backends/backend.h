@@ -299,6 +299,7 @@ struct sl_backend_ops {
     void (*signal_free)(struct sl_device *d, struct sl_signal *signal);
     enum sl_status (*signal_raise)(struct sl_device *d, struct sl_signal *signal);
     enum sl_status (*signal_follow)(struct sl_device *d, struct sl_signal *signal);
+    void (*signal_release)(struct sl_signal *signal);
 
     enum sl_status (*embed)(struct sl_device *d, const struct sl_op_embed *a);
     enum sl_status (*rms_norm)(struct sl_device *d, const struct sl_op_rms_norm *a);
@@ -405,7 +406,7 @@ enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_dev
  * may be raised again and again. What other devices enqueue on OPS after they follow it runs after
  * the latest raise that happened before the call (one that was never raised holds nobody up): who
  * raises must tell who follows, by a lock or an atomic, and must not raise again before that one
- * has followed. Nothing is allocated but by create. */
+ * has followed. Nothing is allocated but by create. SL_ERR_UNSUPPORTED: the driver is too old. */
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) SL_MUST_CHECK;
 /* Frees and nulls *signal; NULL is fine. d: the device that made it. Nobody follows it any more;
  * who followed it goes on waiting for what it stood for. */
@@ -414,6 +415,9 @@ enum sl_status sl_signal_raise(struct sl_device *d, struct sl_signal *signal) SL
 /* maker: the device that made it. */
 enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
                                 struct sl_signal *signal) SL_MUST_CHECK;
+/* The latest raise will not come, since its device failed: those who follow go on, with whatever is
+ * there. By who raised it; touches no device. maker: the device that made it. */
+void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal);
 
 enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) SL_MUST_CHECK;
 enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) SL_MUST_CHECK;

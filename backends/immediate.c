@@ -86,6 +86,10 @@ enum sl_status sl_immediate_signal(struct sl_device *d, struct sl_signal *signal
     return SL_OK;
 }
 
+void sl_immediate_signal_release(struct sl_signal *signal) {
+    (void)signal;
+}
+
 void sl_immediate_graph_free(struct sl_device *d, struct sl_graph *graph) {
     (void)d, (void)graph;
 }

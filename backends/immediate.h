@@ -26,6 +26,7 @@ enum sl_status sl_immediate_copy_from(struct sl_device *d, void *dst, struct sl_
 enum sl_status sl_immediate_signal_create(struct sl_device *d, struct sl_signal **out_signal);
 void sl_immediate_signal_free(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_immediate_signal(struct sl_device *d, struct sl_signal *signal);
+void sl_immediate_signal_release(struct sl_signal *signal);
 
 /* Initialisers of struct sl_backend_ops. */
 #define SL_IMMEDIATE_QUEUES                                                                        \
@@ -36,6 +37,6 @@ enum sl_status sl_immediate_signal(struct sl_device *d, struct sl_signal *signal
     .graph_free = sl_immediate_graph_free, .peer_open = sl_immediate_peer_open,                    \
     .copy_from = sl_immediate_copy_from, .signal_create = sl_immediate_signal_create,              \
     .signal_free = sl_immediate_signal_free, .signal_raise = sl_immediate_signal,                  \
-    .signal_follow = sl_immediate_signal
+    .signal_follow = sl_immediate_signal, .signal_release = sl_immediate_signal_release
 
 #endif

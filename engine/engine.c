@@ -133,7 +133,7 @@ static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
             s->part.n += sl_model_layer_is_moe(s->model, l);
         known.first += s->part.n;
         if (st == SL_OK && i)
-            sl_stage_join(s, s - 1);
+            st = sl_stage_join(s, s - 1, err);
     }
     return st;
 }

@@ -440,31 +440,39 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
     return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
 }
 
-enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_step *step,
-                              const struct sl_abort *give_up, float **out_logits,
-                              struct sl_err *err) {
+enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,
+                                const struct sl_abort *give_up, struct sl_err *err) {
     struct sl_step *s = &f->step;
     struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, give_up}, *where = &place;
     *s = *step;
+    f->n_experts = 0;
     assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
     assert(s->keep_all || !f->output.data || s->n_out <= f->plan->n_logit_rows);
     memcpy(f->row_failed, s->failed, s->n_rows);
     SL_FORWARD_TRY("placing experts", sl_forward_place(f));
     SL_FORWARD_TRY("step tables", sl_device_upload(f->dev, f->a.tables, s->tables,
                                                    tables_elems(f->plan) * (size_t)4));
-    float *logits;
-    enum sl_status st = sl_forward_wants_graph(f) ? sl_forward_replay(f, &logits, where)
-                                                  : sl_forward_compute(f, &logits, where);
-    if (st != SL_OK)
+    enum sl_status st = sl_forward_wants_graph(f) ? sl_forward_replay(f, &f->logits, where)
+                                                  : sl_forward_compute(f, &f->logits, where);
+    if (st != SL_OK || f->output.data)
         return st;
-    if (!f->output.data) {
-        logits = NULL;
-        if (s->n_failed < s->n_rows)
-            SL_FORWARD_TRY("handing over", sl_forward_hand_over(f));
-    }
-    SL_FORWARD_TRY("reading back the step",
-                   sl_forward_read_back(f, true, logits, s->n_out, out_logits));
+    f->logits = NULL;
+    if (s->n_failed < s->n_rows)
+        SL_FORWARD_TRY("handing over", sl_forward_hand_over(f));
     return SL_OK;
+}
+
+enum sl_status sl_forward_finish(struct sl_forward *f, float **out_logits, uint64_t *out_n_experts,
+                                 struct sl_err *err) {
+    struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, NULL}, *where = &place;
+    SL_FORWARD_TRY("reading back the step",
+                   sl_forward_read_back(f, true, f->logits, f->step.n_out, out_logits));
+    *out_n_experts = f->n_experts;
+    return SL_OK;
+}
+
+bool sl_forward_is_brief(const struct sl_forward *f) {
+    return sl_forward_wants_graph(f) && !f->routes; /* they are recorded in order */
 }
 
 const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *out_host) {
@@ -473,10 +481,9 @@ const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *
            (size_t)lane * f->plan->config.batch_tokens * f->hp->n_embd;
 }
 
-void sl_forward_end(const struct sl_forward *f, struct sl_step *step) {
+void sl_forward_mark_failed(const struct sl_forward *f, struct sl_step *step) {
     memcpy(step->failed, f->row_failed, step->n_rows);
     step->n_failed = f->step.n_failed;
-    step->n_experts = f->step.n_experts;
 }
 
 enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,

@@ -60,17 +60,25 @@ struct sl_abort {
     bool (*asked)(const struct sl_abort *a);
 };
 
-/* Runs a step that has at least one row and room for no more than the plan's. Rows that are marked
- * as failed, by the layers before, take part and mean nothing. The step is as it was afterwards,
- * until sl_forward_end, so that it can be run again. out_logits: [n_out, n_vocab] in host memory,
- * valid and writable until the next run in the step's lane; NULL when every row has failed, and
- * from a slice that has no output. A failing op: its status, with layer and op in err. Rows whose
- * experts cannot be read do not fail the step: see sl_step.failed. */
-enum sl_status sl_forward_run(struct sl_forward *f, const struct sl_step *step,
-                              const struct sl_abort *give_up, float **out_logits,
-                              struct sl_err *err) SL_MUST_CHECK;
-/* Adds to the step what its last run found: failed rows and the count of experts. */
-void sl_forward_end(const struct sl_forward *f, struct sl_step *step);
+/* Runs a step that has at least one row and room for no more than the plan's: start enqueues all of
+ * it, and finish waits for its end. Between them it is known which rows have failed, and a slice
+ * without output has enqueued what it hands over. Rows that are marked as failed, by the layers
+ * before, take part and mean nothing. The step itself is as it was, until sl_forward_mark_failed,
+ * so that it can be started again. A failing op: its status, with layer and op in err; then there
+ * is nothing to finish. Rows whose experts cannot be read do not fail the step: see sl_step.failed.
+ */
+enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,
+                                const struct sl_abort *give_up, struct sl_err *err) SL_MUST_CHECK;
+/* out_logits: [n_out, n_vocab] in host memory, valid and writable until the next run in the step's
+ * lane; NULL when every row has failed, and from a slice that has no output. out_n_experts: routed
+ * experts computed, each once a layer. */
+enum sl_status sl_forward_finish(struct sl_forward *f, float **out_logits, uint64_t *out_n_experts,
+                                 struct sl_err *err) SL_MUST_CHECK;
+/* Adds to the step which rows the run that was started last has found to fail. */
+void sl_forward_mark_failed(const struct sl_forward *f, struct sl_step *step);
+/* Whether steps like this one are enqueued in one go, or nearly: the next slice's device had better
+ * wait for it than the host. */
+bool sl_forward_is_brief(const struct sl_forward *f);
 /* After a run with keep_all: logits of rows [first, first + n), n at most plan.n_logit_rows. */
 enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
                                  float **out_logits, struct sl_err *err) SL_MUST_CHECK;

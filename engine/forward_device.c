@@ -193,7 +193,7 @@ void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n_ro
         touched += !(seen[e / 64] >> (e % 64) & 1);
         seen[e / 64] |= (uint64_t)1 << (e % 64);
     }
-    f->step.n_experts += touched;
+    f->n_experts += touched;
     if (f->fetch && f->resident)
         sl_fetch_count_hits(f->fetch, touched);
     sl_count(expert_reads_total, touched);

@@ -74,6 +74,8 @@ struct sl_forward {
     float rope_mscale;
     struct sl_step step;        /* the one that is being run; its arrays are the caller's */
     struct sl_step on_device;   /* its arrays alone: their copies in a.tables */
+    uint64_t n_experts;         /* routed experts that it computes, each once a layer */
+    float *logits;              /* its, where they are computed; NULL: none */
     struct sl_page_table pages; /* as on the device, but for what is still to be written */
     uint8_t *row_failed;        /* [B] of the step: its expert could not be read */
     uint8_t *out_failed;        /* [L] the same of the rows that go on to the logits */

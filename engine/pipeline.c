@@ -23,6 +23,7 @@ struct worker {
     pthread_cond_t wake;
     pthread_t thread;
     bool started;
+    bool passed_on; /* what it is at has gone on already: the thread's own */
     atomic_uint n_pushed;
     uint32_t n_taken; /* the thread's own */
 };
@@ -115,23 +116,32 @@ static struct sl_passage *next_passage(struct worker *w) {
     return passage;
 }
 
-/* On to the next stage, or done. */
-static void pass_on(struct worker *w, struct sl_passage *passage) {
+/* The stage has done with it: on to the next one, or done. */
+static void leave(struct worker *w, struct sl_passage *passage) {
     struct sl_pipeline *p = w->p;
-    bool last = sl_stage_is_last(w->stage);
     pthread_mutex_lock(&p->lock);
-    if (last) {
+    if (!w->passed_on && !sl_stage_is_last(w->stage))
+        push(w + 1, passage);
+    w->passed_on = false;
+    bool done = !--passage->n_left;
+    if (done) {
         atomic_store_explicit(&passage->under_way, false, memory_order_release);
         p->n_under_way--;
         pthread_cond_signal(&p->done);
         for (uint32_t i = 0; i < p->n && !p->n_under_way; i++)
             pthread_cond_signal(&p->workers[i].wake); /* there is time for reading */
-    } else {
-        push(w + 1, passage);
     }
     pthread_mutex_unlock(&p->lock);
-    if (last)
+    if (done)
         p->arrived(p->ctx);
+}
+
+void sl_pipeline_pass_on(struct sl_passage *passage, const struct sl_stage *stage) {
+    struct worker *w = &passage->pipeline->workers[stage->index];
+    pthread_mutex_lock(&w->p->lock);
+    push(w + 1, passage);
+    pthread_mutex_unlock(&w->p->lock);
+    w->passed_on = true;
 }
 
 static void *stage_main(void *arg) {
@@ -140,7 +150,7 @@ static void *stage_main(void *arg) {
         sl_timeline_stage(w->stage->timeline, w->stage->index);
     for (struct sl_passage *passage; (passage = next_passage(w));) {
         passage->at_stage(passage, w->stage);
-        pass_on(w, passage);
+        leave(w, passage);
     }
     sl_stage_quit(w->stage);
     return NULL;
@@ -218,6 +228,8 @@ void sl_pipeline_send(struct sl_pipeline *p, struct sl_passage *passage) {
         passage->at_stage(passage, p->stages);
         return;
     }
+    passage->pipeline = p;
+    passage->n_left = p->n;
     pthread_mutex_lock(&p->lock);
     atomic_store(&passage->under_way, true);
     p->n_under_way++;

@@ -27,7 +27,9 @@ struct sl_passage {
     /* What is done at each stage, on its thread. */
     void (*at_stage)(struct sl_passage *p, struct sl_stage *stage);
     /* The pipeline's. */
+    struct sl_pipeline *pipeline;
     struct sl_passage *next;
+    uint32_t n_left; /* stages that have not done with it, under the pipeline's lock */
     atomic_bool under_way;
 };
 
@@ -41,6 +43,9 @@ enum sl_status sl_pipeline_open(struct sl_stage *stages, uint32_t n, void (*arri
 void sl_pipeline_close(struct sl_pipeline **p);
 
 void sl_pipeline_send(struct sl_pipeline *p, struct sl_passage *passage);
+/* From at_stage, once at most, where a stage follows: that one begins now, beside the rest of what
+ * this one does. The passage is done when both are. */
+void sl_pipeline_pass_on(struct sl_passage *passage, const struct sl_stage *stage);
 bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_passage *passage);
 void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_passage *passage);
 /* Looks out for its end for a moment, where there are CPUs to spare: a step of one token takes less

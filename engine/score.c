@@ -63,6 +63,7 @@ enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) {
         uint64_t start = sl_now_ns();
         sl_step_send(e, l, &give_up.base);
         sl_pipeline_wait(e->pipeline, &l->passage);
+        sl_lane_end(l);
         sl_activity_take(&e->activity, n, 0, sl_now_ns() - start, &l->found);
         st = l->status == SL_OK && l->step.n_failed ? SL_ERR_IO : l->status;
         if (st != SL_OK)

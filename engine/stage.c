@@ -48,9 +48,18 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
     return sl_stage_blame(s, st, err);
 }
 
-void sl_stage_join(struct sl_stage *s, struct sl_stage *before) {
+enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before, struct sl_err *err) {
     s->before = before;
     s->reads_peer = before->plan->reads_back && sl_device_peer_open(s->dev, before->dev) == SL_OK;
+    for (uint32_t i = 0; s->reads_peer && i < sl_plan_lanes(s->plan); i++) {
+        enum sl_status st = sl_signal_create(before->dev, &before->handed[i]);
+        if (st == SL_ERR_UNSUPPORTED)
+            break;
+        if (st != SL_OK)
+            return sl_fail(err, st, "joining %s to %s: %s", s->dev->caps.name,
+                           before->dev->caps.name, sl_status_text(st));
+    }
+    return SL_OK;
 }
 
 enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progress *progress,
@@ -87,6 +96,8 @@ void sl_stage_close(struct sl_stage *s) {
     sl_store_destroy(&s->store);
     sl_weights_destroy(&s->weights);
     sl_kv_data_release(&s->kv);
+    for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
+        sl_signal_free(s->dev, &s->handed[i]);
     if (s->dev)
         sl_device_close(&s->dev);
 }
@@ -116,35 +127,109 @@ void sl_stage_show_experts(struct sl_stage *s) {
 
 /* ---- a step ---- */
 
-/* The rows' hidden states from the stage before, which has ended. */
+/* The rows' hidden states from the stage before. */
 static enum sl_status take_over(struct sl_stage *s, const struct sl_lane *l) {
     bool host;
     const float *x = sl_forward_handed(s->before->forward, l->step.lane, &host);
     size_t bytes = (size_t)l->step.n_rows * s->model->hp.n_embd * sizeof *x;
     float *to = sl_forward_x(s->forward);
+    enum sl_status st =
+        l->follows ? sl_signal_follow(s->dev, s->before->dev, s->before->handed[l->step.lane])
+                   : SL_OK;
+    if (st != SL_OK)
+        return st;
     return host ? sl_device_upload(s->dev, to, x, bytes)
                 : sl_device_copy_from(s->dev, to, s->before->dev, x, bytes);
 }
 
-/* The step's rows through the layers of this stage, and whether what was computed came from the
- * files that were opened; run again when a changed copy had to be dropped. SL_ERR_CORRUPT: it did
- * not. */
-static enum sl_status run_layers(struct sl_stage *s, struct sl_lane *l) {
+/* What a step that was given up has left under way must not reach the next one: it would write over
+ * what that is told, and read what the stage before has been given back. */
+static enum sl_status abandon(struct sl_stage *s, enum sl_status st) {
+    (void)!sl_device_sync(s->dev); /* a lost device has nothing under way */
+    return st;
+}
+
+/* Enqueues the step's rows through the layers of this stage, from the files that were opened: again
+ * when a changed copy had to be dropped. SL_ERR_CORRUPT: they have changed. */
+static enum sl_status start_layers(struct sl_stage *s, struct sl_lane *l) {
     enum sl_status st;
     do {
         st = s->before ? take_over(s, l) : SL_OK;
         if (st != SL_OK)
             return sl_fail(&l->err, st, "taking over %u rows at layer %u: %s", l->step.n_rows,
                            s->model->hp.first_layer, sl_status_text(st));
-        st = sl_forward_run(s->forward, &l->step, l->abort, &l->logits, &l->err);
-        if (st == SL_OK && s->store)
+        st = sl_forward_start(s->forward, &l->step, l->abort, &l->err);
+        if (st == SL_OK && s->store) /* all that it needs has been read */
             st = sl_store_verify(s->store, &l->err);
+        if (st != SL_OK)
+            st = abandon(s, st);
     } while (st == SL_AGAIN);
-    /* What a step that was given up has left under way must not reach the next one: it would write
-     * over what that is told, and read what the stage before has been given back. */
-    if (st != SL_OK)
-        (void)!sl_device_sync(s->dev); /* a lost device has nothing under way */
     return st;
+}
+
+/* Has the next stage's device wait for this one's, where it can: its thread enqueues meanwhile. */
+static enum sl_status pass_on_early(struct sl_stage *s, struct sl_lane *l, bool *out_passed) {
+    struct sl_signal *handed = s->handed[l->step.lane];
+    *out_passed = false;
+    if (!handed || !sl_forward_is_brief(s->forward) || l->step.n_failed == l->step.n_rows)
+        return SL_OK;
+    enum sl_status st = sl_signal_raise(s->dev, handed);
+    if (st != SL_OK)
+        return abandon(s, sl_fail(&l->err, st, "handing over: %s", sl_status_text(st)));
+    l->follows = true;
+    *out_passed = true;
+    sl_pipeline_pass_on(&l->passage, s);
+    return SL_OK;
+}
+
+/* Waits for the step's end, and notes what came of it where nobody else writes: in `rest`, if the
+ * step has gone on. */
+static void finish_layers(struct sl_stage *s, struct sl_lane *l, struct sl_lane_rest *rest) {
+    uint64_t n_experts = 0;
+    float *logits;
+    struct sl_err *err = rest ? &rest->err : &l->err;
+    enum sl_status st = sl_forward_finish(s->forward, &logits, &n_experts, err);
+    if (st != SL_OK)
+        st = sl_stage_blame(s, abandon(s, st), err);
+    sl_activity_look(&s->activity, n_experts, false, rest ? &rest->found : &l->found);
+    if (rest) {
+        rest->status = st;
+        if (st != SL_OK)
+            sl_signal_release(s->dev, s->handed[l->step.lane]);
+    } else {
+        l->status = st;
+        l->logits = logits;
+    }
+}
+
+/* At work from when it began, or the stage before ended, whose device it waited for till then. */
+static void count_busy(struct sl_stage *s, uint64_t began_ns, const struct sl_lane_rest *before) {
+    uint64_t ended_ns = before ? atomic_load(&before->ended_ns) : 0;
+    sl_stage_count(&s->shown, steps_total, 1);
+    sl_stage_count(&s->shown, busy_ns_total,
+                   sl_now_ns() - (ended_ns > began_ns ? ended_ns : began_ns));
+}
+
+static void run_rows(struct sl_stage *s, struct sl_lane *l) {
+    uint64_t start = sl_timeline_now(s->timeline), began_ns = sl_now_ns();
+    uint32_t n_rows = l->step.n_rows, n_decode = l->step.n_decode;
+    struct sl_lane_rest *before = l->follows ? &l->rest[s->index - 1] : NULL;
+    bool passed = false;
+    enum sl_status st = start_layers(s, l);
+    if (st == SL_OK) {
+        sl_forward_mark_failed(s->forward, &l->step);
+        st = pass_on_early(s, l, &passed);
+    }
+    if (st == SL_OK)
+        finish_layers(s, l, passed ? &l->rest[s->index] : NULL);
+    else
+        l->status = sl_stage_blame(s, st, &l->err);
+    if (passed)
+        atomic_store(&l->rest[s->index].ended_ns, sl_now_ns());
+    else
+        l->follows = false;
+    count_busy(s, began_ns, before);
+    sl_timeline_since(s->timeline, "step", start, {"rows", n_rows}, {"generated", n_decode});
 }
 
 /* A step that has failed goes on through the other stages for its pages' sake alone. */
@@ -154,18 +239,8 @@ static void run_lane(struct sl_passage *p, struct sl_stage *s) {
     if (st != SL_OK && l->status == SL_OK)
         l->status = sl_stage_blame(
             s, sl_fail(&l->err, st, "the page table: %s", sl_status_text(st)), &l->err);
-    if (l->status != SL_OK || l->step.n_failed == l->step.n_rows)
-        return;
-    uint64_t n_experts = l->step.n_experts, start = sl_timeline_now(s->timeline);
-    uint64_t began_ns = sl_now_ns();
-    l->status = sl_stage_blame(s, run_layers(s, l), &l->err);
-    if (l->status == SL_OK)
-        sl_forward_end(s->forward, &l->step);
-    sl_activity_look(&s->activity, l->step.n_experts - n_experts, false, &l->found);
-    sl_stage_count(&s->shown, steps_total, 1);
-    sl_stage_count(&s->shown, busy_ns_total, sl_now_ns() - began_ns);
-    sl_timeline_since(s->timeline, "step", start, {"rows", l->step.n_rows},
-                      {"generated", l->step.n_decode});
+    if (l->status == SL_OK && l->step.n_failed < l->step.n_rows)
+        run_rows(s, l);
 }
 
 /* ---- lanes ---- */
@@ -214,5 +289,18 @@ void sl_lane_begin(struct sl_lane *l) {
     l->logits = NULL;
     l->found = (struct sl_activity_sums){0};
     l->n_beside = 0;
+    l->follows = false;
+    memset(l->rest, 0, sizeof l->rest);
     atomic_store(&l->give_up.unwanted, false);
+}
+
+void sl_lane_end(struct sl_lane *l) {
+    for (uint32_t i = SL_MAX_STAGES; i-- > 0;) { /* the first that failed is who is to blame */
+        const struct sl_lane_rest *r = &l->rest[i];
+        sl_activity_add(&l->found, &r->found);
+        if (r->status == SL_OK)
+            continue;
+        l->status = r->status;
+        l->err = r->err;
+    }
 }

@@ -29,6 +29,9 @@ struct sl_stage {
     struct sl_timeline *timeline; /* NULL: no trace */
     struct sl_stage *before;      /* NULL: the first */
     bool reads_peer;              /* the device can copy from the memory of the one before */
+    /* [lanes] raised when a step's rows have been handed over; NULL: the next stage's device cannot
+     * wait for that by itself, so the step goes on when it has ended. */
+    struct sl_signal *handed[SL_MAX_STAGES];
     struct sl_activity_source activity;
     struct sl_stage_metrics shown;
     struct sl_expert_map *map; /* of all stages; set before the first step */
@@ -42,7 +45,8 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
                              struct sl_stage_plan *p, const struct sl_store_heat *known,
                              struct sl_timeline *timeline, struct sl_err *err) SL_MUST_CHECK;
 /* Joins it to the stage before it, when both are open and before either is loaded. */
-void sl_stage_join(struct sl_stage *s, struct sl_stage *before);
+enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before,
+                             struct sl_err *err) SL_MUST_CHECK;
 /* Loads the weights and binds them. by_host: the next stage cannot copy from its device. routes:
  * NULL, or who records what routers choose. */
 enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progress *progress,
@@ -81,6 +85,14 @@ struct sl_lane_abort {
     atomic_bool unwanted;
 };
 
+/* What a stage finds of a step that has gone on already. */
+struct sl_lane_rest {
+    enum sl_status status;
+    struct sl_err err;
+    struct sl_activity_sums found;
+    _Atomic uint64_t ended_ns; /* read by the next stage, which may be later or earlier */
+};
+
 /* A step on its way through the stages, with tables of its own. */
 struct sl_lane {
     struct sl_passage passage;  /* first */
@@ -92,6 +104,8 @@ struct sl_lane {
     struct sl_err err; /* also of the first row that failed */
     float *logits;     /* [n_out, n_vocab] host memory; NULL: none */
     struct sl_activity_sums found;
+    bool follows; /* the stage before has not ended yet: its signal says when */
+    struct sl_lane_rest rest[SL_MAX_STAGES];
     /* The scheduler's. */
     bool flying;
     struct sl_lane_abort give_up;
@@ -108,5 +122,7 @@ void sl_lane_release(struct sl_lane *l);
 uint64_t sl_lanes_bytes(const struct sl_memory_plan *plan);
 /* Empties it for the next step. */
 void sl_lane_begin(struct sl_lane *l);
+/* When it has been through all stages: adds to status, err and found what they found later. */
+void sl_lane_end(struct sl_lane *l);
 
 #endif

@@ -18,7 +18,6 @@ struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows) {
 
 void sl_step_begin(struct sl_step *s) {
     s->n_rows = s->n_decode = s->n_out = s->n_failed = 0;
-    s->n_experts = 0;
     s->keep_all = false;
 }
 

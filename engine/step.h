@@ -31,7 +31,6 @@ struct sl_step {
     uint8_t *failed;    /* [n_rows] an expert that the row needs could not be read: its logits and
                            KV positions are undefined */
     uint32_t n_failed;  /* and why, of the first: in the run's err */
-    uint64_t n_experts; /* routed experts computed, each once a layer */
 };
 
 /* Elements of the tables with room for so many rows and rows of logits. */

@@ -247,6 +247,7 @@ bool sl_steps_end(struct sl_engine *e) {
     while (e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->passage)) {
         struct sl_lane *l = e->flying[0];
         any = true;
+        sl_lane_end(l);
         end_step(e, l); /* sessions that leave meanwhile are forgotten in this lane too */
         l->flying = false;
         memmove(e->flying, e->flying + 1, --e->n_flying * sizeof *e->flying);

@@ -68,6 +68,7 @@ const struct sl_backend_ops sl_cuda_ops = {.name = "cuda",
                                            .signal_free = sl_cuda_signal_free,
                                            .signal_raise = sl_cuda_signal_raise,
                                            .signal_follow = sl_cuda_signal_follow,
+                                           .signal_release = sl_cuda_signal_release,
 #define OP(name) .name = name,
                                            SL_CUDA_OPS(OP)
 #undef OP

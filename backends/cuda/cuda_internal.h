@@ -102,6 +102,7 @@ struct sl_cuda {
     uint32_t max_smem_bytes; /* a block may have, opted in */
     bool early_start;        /* kernels start while those before them end: device.cuh */
     bool uploaded;           /* by a kernel, and no other kernel has followed */
+    uint32_t reads;          /* a bit for each GPU whose memory kernels reach, by its number */
     bool working;            /* an op has been launched: a model has been loaded */
     bool lost; /* an error was seen that only a new process gets over: every call is refused */
 
@@ -194,6 +195,7 @@ enum sl_status sl_cuda_signal_create(struct sl_device *d, struct sl_signal **out
 void sl_cuda_signal_free(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_cuda_signal_raise(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_cuda_signal_follow(struct sl_device *d, struct sl_signal *signal);
+void sl_cuda_signal_release(struct sl_signal *signal);
 
 /* Keeps an op of the given kind; args is its argument struct, copied. */
 enum sl_status sl_cuda_keep(struct sl_cuda *c, int kind, const void *args, size_t args_bytes);

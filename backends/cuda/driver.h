@@ -56,9 +56,11 @@ enum {
 enum {
     SL_CU_STREAM_NON_BLOCKING = 1,
     SL_CU_EVENT_NO_TIMING = 2,
+    SL_CU_HOST_ALLOC_PORTABLE = 1,
     SL_CU_HOST_ALLOC_MAPPED = 2,
     SL_CU_HOST_REGISTER_PORTABLE = 1,
     SL_CU_HOST_REGISTER_MAPPED = 2,
+    SL_CU_WAIT_FOR_AT_LEAST = 0, /* of word_wait; differences count, so that values may wrap */
     SL_CU_CAPTURE_RELAXED = 2,
     SL_CU_FUNC_MAX_DYNAMIC_SHARED = 8, /* CUfunction_attribute */
 };
@@ -150,7 +152,11 @@ struct sl_cu_launch_config {
 #define SL_CU_NEWER_FUNCTIONS(X)                                                                   \
     X(launch_ex, "cuLaunchKernelEx",                                                               \
       (const struct sl_cu_launch_config *config, struct CUfunc_st *function, void **params,        \
-       void **extra))
+       void **extra))                                                                              \
+    X(word_write, "cuStreamWriteValue32_v2",                                                       \
+      (struct CUstream_st * stream, uint64_t addr, uint32_t value, unsigned flags))                \
+    X(word_wait, "cuStreamWaitValue32_v2",                                                         \
+      (struct CUstream_st * stream, uint64_t addr, uint32_t value, unsigned flags))
 
 struct sl_cuda_driver {
     void *lib;

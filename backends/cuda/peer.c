@@ -1,16 +1,23 @@
-/* What one GPU takes from another: copies out of its memory, and signals, an event each.
+/* What one GPU takes from another: copies out of its memory, and signals.
  *
  * Each device is its owner's, a thread; what is read here of another device (its context) is set
- * when it is opened and stays. An event may be waited for from any context. */
+ * when it is opened and stays.
+ *
+ * A signal is a word of pinned host memory, which queues of any context write and wait for: an
+ * event of a GPU that has failed might never pass, but a word the host can write too. */
 #include "backends/cuda/cuda_internal.h"
 #include "common/log.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 struct sl_signal {
-    struct CUevent_st *event;
-    bool raised; /* ever: written by who raises, who tells those that follow */
+    _Atomic uint32_t *word; /* counts the raises that have run */
+    uint32_t raised;        /* enqueued: written by who raises, who tells those that follow */
 };
+
+/* Copies of so much go by a kernel, which begins sooner than a copy engine. */
+#define FEW_BYTES (64u << 10)
 
 enum sl_status sl_cuda_peer_open(struct sl_device *d, struct sl_device *other) {
     struct sl_cuda *c = (struct sl_cuda *)d;
@@ -28,6 +35,7 @@ enum sl_status sl_cuda_peer_open(struct sl_device *d, struct sl_device *other) {
     case SL_CU_OK:
     case SL_CU_PEER_ACCESS_ALREADY_ENABLED:
         sl_debug("cuda:%d: reads cuda:%d directly", c->ordinal, o->ordinal);
+        c->reads |= o->ordinal < 32 ? 1u << o->ordinal : 0;
         return SL_OK;
     case SL_CU_PEER_ACCESS_UNSUPPORTED:
     case SL_CU_TOO_MANY_PEERS:
@@ -48,6 +56,9 @@ enum sl_status sl_cuda_copy_from(struct sl_device *d, void *dst, struct sl_devic
     enum sl_status status = sl_cuda_enter(c);
     if (status)
         return status;
+    bool direct = c->ctx == o->ctx || (o->ordinal < 32 && c->reads >> o->ordinal & 1);
+    if (direct && bytes <= FEW_BYTES && sl_cuda_are_words(to, from, bytes))
+        return sl_cuda_words(c, to, from, bytes);
     int result = c->ctx == o->ctx ? c->driver.copy(to, from, bytes, c->stream)
                                   : c->driver.copy_peer(to, c->ctx, from, o->ctx, bytes, c->stream);
     return sl_cuda_check(c, result, "copying from another GPU");
@@ -58,42 +69,60 @@ enum sl_status sl_cuda_signal_create(struct sl_device *d, struct sl_signal **out
     enum sl_status status = sl_cuda_enter(c);
     if (status)
         return status;
+    if (!c->driver.word_write || !c->driver.word_wait)
+        return SL_ERR_UNSUPPORTED;
     struct sl_signal *s = calloc(1, sizeof *s);
     if (!s)
         return SL_ERR_NOMEM;
-    status = sl_cuda_check(c, c->driver.event_create(&s->event, SL_CU_EVENT_NO_TIMING),
-                           "creating an event");
-    if (status)
+    void *word;
+    unsigned flags = SL_CU_HOST_ALLOC_PORTABLE | SL_CU_HOST_ALLOC_MAPPED;
+    status = sl_cuda_check(c, c->driver.host_alloc(&word, sizeof *s->word, flags),
+                           "allocating a word of pinned memory");
+    if (status) {
         free(s);
-    else
-        *out_signal = s;
-    return status;
+        return status;
+    }
+    s->word = word;
+    atomic_init(s->word, 0);
+    *out_signal = s;
+    return SL_OK;
 }
 
 void sl_cuda_signal_free(struct sl_device *d, struct sl_signal *signal) {
     struct sl_cuda *c = (struct sl_cuda *)d;
-    /* Of a lost device too: who waits for it keeps what it needs. */
-    c->driver.ctx_set_current(c->ctx);
-    c->driver.event_destroy(signal->event);
+    c->driver.ctx_set_current(c->ctx); /* of a lost device too */
+    c->driver.host_free((void *)signal->word);
     free(signal);
+}
+
+/* One address space: the word has one address, whoever asks. */
+static uint64_t address_of(const struct sl_signal *signal) {
+    return (uint64_t)(uintptr_t)signal->word;
 }
 
 enum sl_status sl_cuda_signal_raise(struct sl_device *d, struct sl_signal *signal) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
     if (!status)
-        status =
-            sl_cuda_check(c, c->driver.event_record(signal->event, c->stream), "raising a signal");
+        status = sl_cuda_check(
+            c, c->driver.word_write(c->stream, address_of(signal), signal->raised + 1, 0),
+            "raising a signal");
     if (!status)
-        signal->raised = true;
+        signal->raised++;
     return status;
 }
 
 enum sl_status sl_cuda_signal_follow(struct sl_device *d, struct sl_signal *signal) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
-    if (status || !signal->raised)
+    if (status)
         return status;
-    return sl_cuda_check(c, c->driver.stream_wait(c->stream, signal->event, 0),
-                         "following another GPU");
+    return sl_cuda_check(
+        c,
+        c->driver.word_wait(c->stream, address_of(signal), signal->raised, SL_CU_WAIT_FOR_AT_LEAST),
+        "following another GPU");
+}
+
+void sl_cuda_signal_release(struct sl_signal *signal) {
+    atomic_store(signal->word, signal->raised);
 }

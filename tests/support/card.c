@@ -493,6 +493,11 @@ static enum sl_status card_signal_follow(struct sl_device *d, struct sl_signal *
     return SL_OK;
 }
 
+/* Who follows a lost card is told so in any case. */
+static void card_signal_release(struct sl_signal *signal) {
+    (void)signal;
+}
+
 /* A card that is closed: what others were to wait for has been done or is lost. */
 static void forget(struct card *c) {
     struct card **at = &c->source->cards;
@@ -710,6 +715,7 @@ static const struct sl_backend_ops card_ops = {
     .signal_free = card_signal_free,
     .signal_raise = card_signal_raise,
     .signal_follow = card_signal_follow,
+    .signal_release = card_signal_release,
     .embed = card_embed,
     .rms_norm = card_rms_norm,
     .matmul = card_matmul,

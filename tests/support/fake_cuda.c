@@ -26,7 +26,7 @@ struct CUctx_st {
     bool reads[FAKE_CUDA_MAX_DEVICES]; /* memory of these other devices */
 };
 struct operation {
-    enum { NOTHING, COPY, FILL, WAIT, OTHER } kind;
+    enum { NOTHING, COPY, FILL, WAIT, SET, UNTIL, OTHER } kind;
     void *dst;
     const void *src;
     size_t bytes;
@@ -43,6 +43,7 @@ struct CUstream_st {
     struct CUctx_st *ctx;
     struct operations queue;
     uint64_t n_queued, n_done;
+    bool running;
     struct CUgraph_st *capture;
     struct CUstream_st *next;
 };
@@ -300,6 +301,37 @@ static int follow(struct CUstream_st *stream, const struct operation *o) {
     return stream->ctx->stuck = result;
 }
 
+static bool reached(const struct operation *o) {
+    uint32_t now = __atomic_load_n((const uint32_t *)o->src, __ATOMIC_ACQUIRE);
+    return (int32_t)(now - o->value) >= 0;
+}
+
+/* A word may be written by any stream, and by the host. */
+static int until(struct CUstream_st *stream, const struct operation *o) {
+    int failed = 0;
+    for (struct CUstream_st *s = streams; s && !reached(o); s = s->next) {
+        int result = s->running ? 0 : run(s, UINT64_MAX);
+        failed = result && result != BLOCKED ? result : failed;
+    }
+    if (reached(o))
+        return 0;
+    return failed && fake.faults_spread ? stream->ctx->stuck = failed : BLOCKED;
+}
+
+static int run_next(struct CUstream_st *stream, const struct operation *o) {
+    switch (o->kind) {
+    case FILL:
+    case OTHER:
+        return kernel_ends(stream->ctx, o->fault);
+    case WAIT:
+        return follow(stream, o);
+    case UNTIL:
+        return until(stream, o);
+    default:
+        return 0;
+    }
+}
+
 /* Runs what was queued on a stream until `upto` operations have run in all; what it waits for runs
  * first. */
 static int run(struct CUstream_st *stream, uint64_t upto) {
@@ -308,10 +340,9 @@ static int run(struct CUstream_st *stream, uint64_t upto) {
         struct operation *o = stream->queue.first;
         if (stuck || stream->ctx->stuck)
             return stuck ? stuck : stream->ctx->stuck;
-        if (o->kind == FILL || o->kind == OTHER)
-            result = kernel_ends(stream->ctx, o->fault);
-        else if (o->kind == WAIT)
-            result = follow(stream, o);
+        stream->running = true;
+        result = run_next(stream, o);
+        stream->running = false;
         if (result)
             return result;
         if (o->kind == FILL)
@@ -319,6 +350,8 @@ static int run(struct CUstream_st *stream, uint64_t upto) {
                 memcpy((char *)o->dst + 4 * i, &o->value, 4);
         else if (o->kind == COPY)
             memmove(o->dst, o->src, o->bytes);
+        else if (o->kind == SET)
+            __atomic_store_n((uint32_t *)o->dst, o->value, __ATOMIC_RELEASE);
         stream->queue.first = o->next;
         if (!stream->queue.first)
             stream->queue.end = &stream->queue.first;
@@ -560,7 +593,7 @@ int cuMemFree_v2(uint64_t addr) {
 int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags);
 int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags) {
     ENTER_CONTEXT("cuMemHostAlloc");
-    if (flags != SL_CU_HOST_ALLOC_MAPPED)
+    if (!(flags & SL_CU_HOST_ALLOC_MAPPED) || flags > 3)
         return wrong();
     *addr = allocate(bytes, PINNED);
     return 0;
@@ -824,6 +857,28 @@ int cuEventQuery(struct CUevent_st *event) {
         return SL_CU_NOT_READY;
     int result = run(event->stream, event->after); /* who asks so often is waiting */
     return result == BLOCKED ? SL_CU_NOT_READY : result;
+}
+
+int cuStreamWriteValue32_v2(struct CUstream_st *stream, uint64_t addr, uint32_t value,
+                            unsigned flags);
+int cuStreamWriteValue32_v2(struct CUstream_st *stream, uint64_t addr, uint32_t value,
+                            unsigned flags) {
+    ENTER_STREAM("cuStreamWriteValue32_v2", stream);
+    char *word = any_range(addr, sizeof value);
+    if (flags || !word)
+        return wrong();
+    return enqueue(stream, (struct operation){.kind = SET, .dst = word, .value = value});
+}
+
+int cuStreamWaitValue32_v2(struct CUstream_st *stream, uint64_t addr, uint32_t value,
+                           unsigned flags);
+int cuStreamWaitValue32_v2(struct CUstream_st *stream, uint64_t addr, uint32_t value,
+                           unsigned flags) {
+    ENTER_STREAM("cuStreamWaitValue32_v2", stream);
+    char *word = any_range(addr, sizeof value);
+    if (flags != SL_CU_WAIT_FOR_AT_LEAST || !word)
+        return wrong();
+    return enqueue(stream, (struct operation){.kind = UNTIL, .src = word, .value = value});
 }
 
 int cuModuleLoadData(struct CUmod_st **module, const void *image);
