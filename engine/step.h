@@ -28,9 +28,9 @@ struct sl_step {
     uint32_t *row_len;  /* [n_rows] positions that the row attends to, itself included */
     uint32_t *out_rows; /* [n_out] ascending */
     /* Set by the run: */
-    uint8_t *failed;    /* [n_rows] an expert that the row needs could not be read: its logits and
-                           KV positions are undefined */
-    uint32_t n_failed;  /* and why, of the first: in the run's err */
+    uint8_t *failed;   /* [n_rows] an expert that the row needs could not be read: its logits and
+                          KV positions are undefined */
+    uint32_t n_failed; /* and why, of the first: in the run's err */
 };
 
 /* Elements of the tables with room for so many rows and rows of logits. */
