@@ -38,6 +38,15 @@ function parse(text) {
   return m;
 }
 
+// Of each of several devices: time in steps and waiting for experts, memory.
+function stages(m) {
+  return machine.devices.length < 2 ? [] : machine.devices.map((d, i) => {
+    const v = (name) => m.get(`sluice_stage_${name}{stage="${i + 1}",device="${shortName(d)}"}`) || 0;
+    return { busy: v('busy_seconds_total'), stall: v('stall_seconds_total'), memory: v('memory_bytes') };
+  });
+}
+const shortName = (device) => device.name.split(': ')[0];
+
 function sample(text) {
   const m = parse(text);
   const v = (name) => m.get(`sluice_${name}`) || 0;
@@ -54,7 +63,7 @@ function sample(text) {
     running: v('sessions_running'), waiting: v('sessions_waiting'), parked: v('sessions_parked'),
     pages: v('kv_pages'), used: v('kv_pages_used'), kept: v('kv_pages_cached'), warmups: v('expert_warmups_left'),
     up: v('link_bytes_total{how="up"}'), down: v('link_bytes_total{how="down"}'), inPlace: v('link_bytes_total{how="in place"}'),
-    reused: v('prefix_hit_tokens_total'), rss: m.get('process_resident_memory_bytes') || 0,
+    stages: stages(m), reused: v('prefix_hit_tokens_total'), rss: m.get('process_resident_memory_bytes') || 0,
   };
 }
 
@@ -249,12 +258,26 @@ function showSessions() {
   $('v-kv').textContent = `${count(s.used)} of ${count(s.pages)} KV pages used${kept}; ${count(machine.context_tokens)} tokens a session at most`;
 }
 
+function showDevices() {
+  const now = history[history.length - 1], from = back(NOW_S), s = now.t - from.t;
+  $('devices').replaceChildren(...machine.devices.map((d, i) => {
+    const li = document.createElement('li'), what = document.createElement('span'), how = document.createElement('span');
+    const part = (name) => percent(s > 0 ? Math.min(1, (now.stages[i][name] - from.stages[i][name]) / s) : 0);
+    what.textContent = `${shortName(d)}: layers ${d.first_layer} to ${d.first_layer + d.layers - 1}`;
+    how.textContent = `busy ${part('busy')}${machine.experts.streamed ? `, ${part('stall')} waiting for experts` : ''}`
+      + (d.budget_bytes ? `; ${bytes(now.stages[i].memory)} of ${bytes(d.budget_bytes)}` : '');
+    how.className = 'dim';
+    li.append(what, how);
+    return li;
+  }));
+}
+
 function showMemory() {
   const { rows, total_bytes: total, budget_bytes: budget, device_total_bytes: onDevice, device_budget_bytes: deviceBudget } = machine.memory;
   const sorted = [...rows].sort((a, b) => b.bytes - a.bytes);
   const colour = (i) => `var(--m${Math.min(i, 6)})`;
   stackAndLegend($('memory-bar'), null, sorted.map((r, i) => ({ value: r.bytes, colour: colour(i) })));
-  $('memory-plan').textContent = `planned ${bytes(total)} of ${bytes(budget)}${deviceBudget ? `, and ${bytes(onDevice)} of ${bytes(deviceBudget)} on the device` : ''}`;
+  $('memory-plan').textContent = `planned ${bytes(total)} of ${bytes(budget)}${deviceBudget ? `, and ${bytes(onDevice)} of ${bytes(deviceBudget)} on ${machine.devices.length > 1 ? 'devices' : 'the device'}` : ''}`;
   $('memory').replaceChildren(...sorted.map((r, i) => {
     const tr = document.createElement('tr'), name = document.createElement('td'), detail = document.createElement('td'), size = document.createElement('td');
     const mark = document.createElement('i');
@@ -275,6 +298,7 @@ function showStatic() {
   $('device').title = machine.devices.map((d) => `layers ${d.first_layer} to ${d.first_layer + d.layers - 1}: ${d.name}${d.budget_bytes ? `, ${bytes(d.total_bytes)} of ${bytes(d.budget_bytes)} planned` : ''}`).join('\n');
   for (const id of ['card-found', 'card-disk', 'card-stall']) $(id).hidden = !x.streamed;
   $('card-experts').hidden = !x.layers;
+  $('card-devices').hidden = machine.devices.length < 2;
   showMemory();
 }
 
@@ -284,6 +308,7 @@ function show() {
   showSpeed();
   showSessions();
   showLink();
+  if (machine.devices.length > 1) showDevices();
   const { rss } = history[history.length - 1];
   $('memory-now').textContent = rss ? `${bytes(rss)} resident now, ` : '';
   if (machine.experts.streamed) { showFound(); showStall(); showDisk(); }

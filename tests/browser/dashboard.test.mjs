@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { mkdirSync } from 'node:fs';
+import http from 'node:http';
 import { missing, patience, Server, sleep } from '../http/server.mjs';
 import { Browser, missingBrowser } from './chromium.mjs';
 import { contrastProblems, labelProblems } from './checks.mjs';
@@ -424,6 +425,49 @@ more('tells when the server is gone', async () => {
 });
 
 // SCREENSHOTS=docs/images make test-browser: the pictures of docs/DASHBOARD.md.
+// The real server, but for two devices that it has not: what it says of its one passes through `change`.
+async function before(change) {
+  const proxy = http.createServer(async (q, r) => {
+    const from = await fetch(server.url + q.url);
+    const body = Buffer.from(await from.arrayBuffer());
+    r.writeHead(from.status, { 'content-type': from.headers.get('content-type') ?? 'text/plain' });
+    r.end(from.ok ? change(q.url, body) : body);
+  });
+  await new Promise((listening) => proxy.listen(0, '127.0.0.1', listening));
+  proxy.unref();
+  return proxy;
+}
+
+it('tells several devices apart, and shows no card of one', async () => {
+  const one = await open({});
+  await one.until('document.getElementById("memory").rows.length > 4');
+  assert.equal(await one.run('document.getElementById("card-devices").hidden'), true);
+  await done(one);
+  const devices = [0, 1].map((i) => ({ name: `cuda:${i}: A <b>GPU</b>, sm_90`, first_layer: 3 * i, layers: 3 + 2 * i, budget_bytes: 2 ** 30 * (i + 1), total_bytes: 2 ** 20, device_slots: 9, host_slots: 3 }));
+  const began = performance.now();
+  const proxy = await before((url, body) => {
+    if (url === '/v1/sluice/machine') return JSON.stringify({ ...JSON.parse(body), devices });
+    if (url !== '/metrics') return body;
+    const seconds = (performance.now() - began) / 1000;
+    const lines = devices.flatMap((d, i) => [['busy_seconds_total', 100 + seconds * (i ? 0.25 : 0.75)], ['stall_seconds_total', seconds / 10], ['memory_bytes', 2 ** 28 * (i + 1)]]
+      .map(([name, v]) => `sluice_stage_${name}{stage="${i + 1}",device="cuda:${i}"} ${v.toFixed(9)}`));
+    return `${body.toString().replace(/^sluice_stage_.*\n/gm, '')}${lines.join('\n')}\n`;
+  });
+  const p = await open({}, `http://127.0.0.1:${proxy.address().port}`);
+  const rows = 'document.getElementById("devices").children';
+  await p.until(`${rows}.length === 2 && !/busy 0 %/.test(${rows}[0].innerText)`);
+  const text = await p.run(`[...${rows}].map((r) => r.innerText)`);
+  assert.match(text[0], /^cuda:0: layers 0 to 2\s*busy (\d+) %, \d+(\.\d)? % waiting for experts; 256 MiB of 1\.0 GiB$/);
+  assert.match(text[1], /^cuda:1: layers 3 to 7\s*busy (\d+) %, .*; 512 MiB of 2\.0 GiB$/);
+  const share = (t) => Number(/busy ([\d.]+) %/.exec(t)[1]);
+  assert.ok(share(text[0]) > 1.5 * share(text[1]), String(text));
+  assert.match(await p.run('document.getElementById("device").title'), /layers 3 to 7: cuda:1: A <b>GPU<\/b>, sm_90, 1\.0 MiB of 2\.0 GiB planned/);
+  assert.deepEqual(p.problems, []);
+  await p.close();
+  proxy.closeAllConnections();
+  proxy.close();
+});
+
 if (shots) it('takes pictures', async () => {
   mkdirSync(shots, { recursive: true });
   const looks = { 'dashboard-dark': { width: 1360, height: 900, dark: true }, 'dashboard-light': { width: 1360, height: 900 },
