@@ -24,7 +24,7 @@ extern struct sl_metrics sl_metrics;
 /* Writes all of them in Prometheus' text format, version 0.0.4. */
 void sl_metrics_write(FILE *out);
 
-/* Owned by whoever has the stage. */
+/* Owned by whoever has the stage; one thread at a time counts, any may read. */
 struct sl_stage_metrics {
 #define SL_STAGE_METRIC(kind, field, name, help) _Atomic int64_t field;
 #include "common/stage_metrics.def"
@@ -32,7 +32,10 @@ struct sl_stage_metrics {
 };
 
 #define sl_stage_count(metrics, field, n)                                                          \
-    atomic_fetch_add_explicit(&(metrics)->field, (int64_t)(n), memory_order_relaxed)
+    atomic_store_explicit(&(metrics)->field,                                                       \
+                          atomic_load_explicit(&(metrics)->field, memory_order_relaxed) +          \
+                              (int64_t)(n),                                                        \
+                          memory_order_relaxed)
 #define sl_stage_gauge(metrics, field, n)                                                          \
     atomic_store_explicit(&(metrics)->field, (int64_t)(n), memory_order_relaxed)
 
