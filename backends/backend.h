@@ -300,6 +300,10 @@ struct sl_backend_ops {
     enum sl_status (*signal_raise)(struct sl_device *d, struct sl_signal *signal);
     enum sl_status (*signal_follow)(struct sl_device *d, struct sl_signal *signal);
     void (*signal_release)(struct sl_signal *signal);
+    /* NULL, all three: none can. */
+    enum sl_status (*relay_open)(struct sl_device *d, struct sl_device *other);
+    void (*relay_close)(struct sl_device *d);
+    void (*relay_use)(struct sl_device *d, bool use);
 
     enum sl_status (*embed)(struct sl_device *d, const struct sl_op_embed *a);
     enum sl_status (*rms_norm)(struct sl_device *d, const struct sl_op_rms_norm *a);
@@ -418,6 +422,17 @@ enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
 /* The latest raise will not come, since its device failed: those who follow go on, with whatever is
  * there. By who raised it; touches no device. maker: the device that made it. */
 void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal);
+
+/* A relay: large copies of SL_QUEUE_UP may go to d over the host's link to `other` too, and from
+ * there over a faster one between the two. Takes SL_RELAY_BYTES of other's memory. Neither device
+ * is in use meanwhile; one relay a device. SL_ERR_UNSUPPORTED: there is no faster link. */
+#define SL_RELAY_BYTES ((size_t)2 << 20)
+enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other) SL_MUST_CHECK;
+/* Before either device is closed; where there is none, too. */
+void sl_device_relay_close(struct sl_device *d);
+/* Copies from now on may use it or may not, which is how it begins: it pays while the other device
+ * has nothing to copy. Says nothing where there is none. */
+void sl_device_relay_use(struct sl_device *d, bool use);
 
 enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) SL_MUST_CHECK;
 enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) SL_MUST_CHECK;
