@@ -160,7 +160,8 @@ static enum sl_status take_over(struct sl_stage *s, const struct sl_lane *l) {
 }
 
 /* What a step that was given up has left under way must not reach the next one: it would write over
- * what that is told, and read what the stage before has been given back. */
+ * what that is told, and read what the stage before has been given back. Nor may it wait for a
+ * signal for longer than the step is under way: then that may be freed. */
 static enum sl_status abandon(struct sl_stage *s, enum sl_status st) {
     (void)!sl_device_sync(s->dev); /* a lost device has nothing under way */
     return st;
@@ -173,9 +174,10 @@ static enum sl_status start_layers(struct sl_stage *s, struct sl_lane *l) {
     do {
         st = s->before ? take_over(s, l) : SL_OK;
         if (st != SL_OK)
-            return sl_fail(&l->err, st, "taking over %u rows at layer %u: %s", l->step.n_rows,
-                           s->model->hp.first_layer, sl_status_text(st));
-        st = sl_forward_start(s->forward, &l->step, l->abort, &l->err);
+            st = sl_fail(&l->err, st, "taking over %u rows at layer %u: %s", l->step.n_rows,
+                         s->model->hp.first_layer, sl_status_text(st));
+        else
+            st = sl_forward_start(s->forward, &l->step, l->abort, &l->err);
         if (st == SL_OK && s->store) /* all that it needs has been read */
             st = sl_store_verify(s->store, &l->err);
         if (st != SL_OK)
@@ -219,12 +221,21 @@ static void finish_layers(struct sl_stage *s, struct sl_lane *l, struct sl_lane_
     }
 }
 
-/* At work from when it began, or the stage before ended, whose device it waited for till then. */
-static void count_busy(struct sl_stage *s, uint64_t began_ns, const struct sl_lane_rest *before) {
-    uint64_t ended_ns = before ? atomic_load(&before->ended_ns) : 0;
+/* Before the step has gone on. What it asked for and read is its all the same. */
+static void fail_layers(struct sl_stage *s, struct sl_lane *l, enum sl_status st) {
+    sl_activity_look(&s->activity, 0, false, &l->found);
+    l->status = sl_stage_blame(s, st, &l->err);
+}
+
+/* At work from when it began, or the stage before ended, whose device it waited for till then. If
+ * that one's thread has not seen its end yet, all of the time is counted there. */
+static void count_busy(struct sl_stage *s, uint64_t began_ns, uint64_t ended_ns,
+                       const struct sl_lane_rest *before) {
+    uint64_t before_ns = before ? atomic_load(&before->ended_ns) : began_ns;
+    uint64_t from_ns = before_ns > began_ns ? before_ns : began_ns;
     sl_stage_count(&s->shown, steps_total, 1);
-    sl_stage_count(&s->shown, busy_ns_total,
-                   sl_now_ns() - (ended_ns > began_ns ? ended_ns : began_ns));
+    if (before_ns && ended_ns > from_ns)
+        sl_stage_count(&s->shown, busy_ns_total, ended_ns - from_ns);
 }
 
 static void run_rows(struct sl_stage *s, struct sl_lane *l) {
@@ -242,12 +253,13 @@ static void run_rows(struct sl_stage *s, struct sl_lane *l) {
     if (st == SL_OK)
         finish_layers(s, l, passed ? &l->rest[s->index] : NULL);
     else
-        l->status = sl_stage_blame(s, st, &l->err);
+        fail_layers(s, l, st);
+    uint64_t ended_ns = sl_now_ns();
     if (passed)
-        atomic_store(&l->rest[s->index].ended_ns, sl_now_ns());
+        atomic_store(&l->rest[s->index].ended_ns, ended_ns);
     else
         l->follows = false;
-    count_busy(s, began_ns, before);
+    count_busy(s, began_ns, ended_ns, before);
     sl_timeline_since(s->timeline, "step", start, {"rows", n_rows}, {"generated", n_decode});
 }
 

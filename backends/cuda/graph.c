@@ -37,6 +37,7 @@ enum sl_status sl_cuda_keep(struct sl_cuda *c, int kind, const void *args, size_
 
 /* Launches what was kept into *out_captured. */
 static enum sl_status capture(struct sl_cuda *c, struct CUgraph_st **out_captured) {
+    bool uploaded = c->uploaded; /* nothing of this runs now */
     enum sl_status status = sl_cuda_enter(c);
     /* Relaxed: what other threads do on other devices meanwhile is no concern of this. */
     if (!status)
@@ -45,6 +46,7 @@ static enum sl_status capture(struct sl_cuda *c, struct CUgraph_st **out_capture
     if (status)
         return status;
     status = sl_cuda_emit(c, c->recording.op, c->recording.n);
+    c->uploaded = uploaded;
     enum sl_status ended =
         sl_cuda_check(c, c->driver.capture_end(c->stream, out_captured), "recording");
     return status ? status : ended;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define MAX_REGIONS 4096u
 
@@ -46,6 +47,7 @@ struct entry {
         } copy;
         struct {
             struct card *of;
+            const struct sl_signal *signal;
             uint64_t point; /* of its OPS */
         } follow;
         struct {
@@ -401,6 +403,9 @@ static enum sl_status card_passed(struct sl_device *d, enum sl_queue q, sl_point
 }
 
 static enum sl_status card_await(struct sl_device *d, enum sl_queue q, sl_point point) {
+    const struct card *late = (const struct card *)d;
+    if (late->index + 1 == late->source->config.late_card)
+        usleep(1000);
     ENTER(d);
     return wait_for(c, q, point);
 }
@@ -435,6 +440,8 @@ static enum sl_status card_copy_from(struct sl_device *d, void *dst, struct sl_d
         c->lost = true;
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
+    if (fails(c, c->n_peer_copies, c->source->config.refuse_peer))
+        return SL_ERR_DEVICE_OOM;
     struct card *from = (struct card *)other;
     real(c, dst); /* a wrong address shows here, where the caller is */
     real(from, src);
@@ -463,6 +470,11 @@ static void card_signal_free(struct sl_device *d, struct sl_signal *signal) {
     ENTER(d);
     if (signal->of != c)
         die("a signal was freed by another card", signal);
+    for (const struct card *o = c->source->cards; o; o = o->next)
+        for (size_t i = o->queue[SL_QUEUE_OPS].head; !o->lost && i < o->queue[SL_QUEUE_OPS].n; i++)
+            if (o->queue[SL_QUEUE_OPS].entries[i].kind == FOLLOW &&
+                o->queue[SL_QUEUE_OPS].entries[i].follow.signal == signal)
+                die("a signal was freed that a card waits for", signal);
     c->source->stats.n_signals--;
     free(signal);
 }
@@ -491,6 +503,7 @@ static enum sl_status card_signal_follow(struct sl_device *d, struct sl_signal *
     struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
     e->kind = FOLLOW;
     e->follow.of = signal->of;
+    e->follow.signal = signal;
     e->follow.point = point;
     return SL_OK;
 }

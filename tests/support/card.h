@@ -32,10 +32,12 @@ struct card_config {
     uint64_t refuse;     /* of copy or moe: no memory for it; goes on */
     /* Uploads and downloads of so many bytes are refused likewise, read at each; 0 = none. */
     _Atomic uint64_t refuse_up_bytes, refuse_down_bytes;
-    uint64_t fail_wait; /* of download, sync and await: likewise */
-    uint64_t fail_peer; /* of copies from other cards: likewise */
-    uint32_t fail_card; /* the one whose calls are counted, from 1; 0 = each counts its own */
-    bool no_peers;      /* cards cannot read one another's memory */
+    uint64_t fail_wait;   /* of download, sync and await: likewise */
+    uint64_t fail_peer;   /* of copies from other cards: likewise */
+    uint64_t refuse_peer; /* of the same: no memory for it; goes on */
+    uint32_t fail_card;   /* the one whose calls are counted, from 1; 0 = each counts its own */
+    uint32_t late_card;   /* whose thread comes late to what it awaits, by 1 ms; from 1, 0 = none */
+    bool no_peers;        /* cards cannot read one another's memory */
 };
 
 /* Read by tests. */

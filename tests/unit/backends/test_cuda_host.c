@@ -389,6 +389,17 @@ static void words(void **state) {
         assert_int_equal(sl_op_silu_mul(d, &op), SL_OK);
     for (uint64_t i = 0; i < 4; i++)
         assert_int_equal(fake->launch[(first + i) % FAKE_CUDA_MAX_LAUNCHES].early, early[i]);
+    /* Ops that were recorded for a graph that came to nothing did not follow the upload. */
+    struct sl_graph *graph = NULL;
+    assert_int_equal(sl_device_upload(d, addr, sent, 4), SL_OK);
+    assert_int_equal(sl_device_record(d), SL_OK);
+    assert_int_equal(sl_op_silu_mul(d, &op), SL_OK);
+    fake->fail_symbol = "cuGraphInstantiateWithFlags";
+    fake->fail_result = SL_CU_OUT_OF_MEMORY;
+    assert_int_equal(sl_device_recorded(d, &graph), SL_ERR_DEVICE_OOM);
+    first = fake->n_launches;
+    assert_int_equal(sl_op_silu_mul(d, &op), SL_OK);
+    assert_false(fake->launch[first % FAKE_CUDA_MAX_LAUNCHES].early);
     assert_int_equal(sl_device_sync(d), SL_OK);
     /* Only the queue of the ops has kernels. */
     uint64_t launches = fake->n_launches;

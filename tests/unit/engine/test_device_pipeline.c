@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/metrics.h"
 #include "engine/engine_internal.h"
+#include "engine/forward_internal.h"
 #include "engine/memory_plan.h"
 #include "expert_cache/heat.h"
 
@@ -337,14 +338,119 @@ static void heat_behind_a_slow_stage(void **state) {
     unlink(path);
 }
 
+/* The hand-over of a generated row is refused when the next card waits for it already: that step's
+ * row is lost, nothing waits for the signal any more, and the next answer is what it would be. */
+static void refused_hand_over(void **state) {
+    (void)state;
+    for (uint32_t at = 1; at <= 9; at += 4) {
+        struct sl_engine_config c = over("1,2,1", 3);
+        source.config.fail_card = 2;
+        source.config.refuse_peer = at;
+        struct sl_engine *e = new_engine(&model, &c);
+        struct run *r = ask(e, 5, 30, 20);
+        wait_run(r);
+        assert_int_equal(r->result.status, SL_ERR_DEVICE_OOM);
+        assert_int_equal(r->result.n_predicted, at - 1);
+        free_run(r);
+        if (at == 5) {
+            struct run *plain = answer(e, 5, 30);
+            source.config.refuse_peer = 0;
+            struct run *again = answer(e, 5, 30);
+            assert_same_tokens(plain, again);
+            free_run(plain);
+            free_run(again);
+        }
+        sl_engine_destroy(&e);
+        assert_int_equal(source.stats.used_bytes, 0);
+        assert_int_equal(source.stats.n_signals, 0);
+    }
+}
+
+/* A stage in the middle that keeps no graphs goes on only when it has ended; those around it need
+ * not know. */
+static void one_without_graphs(void **state) {
+    (void)state;
+    struct sl_engine_config c = over("1,1,1,1", 4);
+    struct sl_engine *e = new_engine(&model, &c);
+    struct run *all = answer(e, 8, 60);
+    e->stages[1].forward->no_graphs = true; /* nothing is under way */
+    struct run *fewer = answer(e, 8, 60);
+    assert_same_tokens(all, fewer);
+    free_run(all);
+    free_run(fewer);
+    sl_engine_destroy(&e);
+    assert_int_equal(source.n_open, 0);
+}
+
+/* One sequence is at one stage at a time, also where the next one waits for it by itself and has
+ * ended before the thread of the first has seen that its own part has. */
+static void busy_one_after_another(void **state) {
+    (void)state;
+    struct sl_engine_config c = over("3,1", 2);
+    c.experts = SL_EXPERTS_RESIDENT;
+    source.config.late_card = 1;
+    struct sl_engine *e = new_engine(&model, &c);
+    int64_t was[2] = {0}, busy[2];
+    bool apart = false;
+    for (uint32_t tries = 0; tries < 8 && !apart;
+         tries++) { /* the second's thread may be late too */
+        uint64_t began = sl_now_ns();
+        struct run *r = ask(e, 4, 30, 100);
+        wait_run(r);
+        assert_int_equal(r->result.status, SL_OK);
+        int64_t wall = (int64_t)(sl_now_ns() - began);
+        for (uint32_t i = 0; i < 2; i++) {
+            int64_t now = sl_engine_stage_metrics(e, i)->busy_ns_total;
+            busy[i] = now - was[i];
+            was[i] = now;
+        }
+        assert_true(busy[0] > 0 && busy[1] >= 0 && busy[0] + busy[1] <= wall);
+        apart = busy[1] < busy[0] / 50;
+        free_run(r);
+    }
+    assert_true(apart && was[1] > 0);
+    sl_engine_destroy(&e);
+}
+
+/* What a step that failed had asked for is counted with it, not with the next one. */
+static void failed_steps_are_counted(void **state) {
+    (void)state;
+    uint64_t n_failed = 0, n_missed = 0;
+    for (uint32_t at = 1; at < 40; at += 6) {
+        struct sl_engine_config c = over(NULL, 1);
+        c.no_warm_up = true;
+        c.vram_bytes = fewest_slots(&c);
+        source.config.refuse = at;
+        struct sl_engine *e = new_engine(&model, &c);
+        struct run *r = ask(e, 5, 30, 3);
+        wait_run(r);
+        n_failed += r->result.status == SL_ERR_DEVICE_OOM;
+        const struct sl_fetch_stats *found = sl_fetch_stats(sl_stage_fetch(&e->stages[0]));
+        const struct sl_stage_metrics *shown = sl_engine_stage_metrics(e, 0);
+        n_missed += r->result.status != SL_OK ? found->misses : 0;
+        assert_int_equal(shown->expert_misses_total, found->misses);
+        assert_int_equal(shown->expert_hits_total + shown->expert_host_hits_total, found->hits);
+        free_run(r);
+        sl_engine_destroy(&e);
+    }
+    assert_true(n_failed >= 5 && n_missed > 0);
+}
+
 int main(void) {
     alarm(240); /* what hangs is a failure */
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_pages),         cmocka_unit_test(leaving_in_flight),
-        cmocka_unit_test(heat_and_map),        cmocka_unit_test(heat_behind_a_slow_stage),
-        cmocka_unit_test(recorded_routes),     cmocka_unit_test(stages_are_shown),
+        cmocka_unit_test(known_pages),
+        cmocka_unit_test(leaving_in_flight),
+        cmocka_unit_test(heat_and_map),
+        cmocka_unit_test(heat_behind_a_slow_stage),
+        cmocka_unit_test(recorded_routes),
+        cmocka_unit_test(stages_are_shown),
         cmocka_unit_test(what_a_prompt_costs),
+        cmocka_unit_test(refused_hand_over),
+        cmocka_unit_test(one_without_graphs),
+        cmocka_unit_test(busy_one_after_another),
+        cmocka_unit_test(failed_steps_are_counted),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
