@@ -412,8 +412,8 @@ enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_dev
  * raises must tell who follows, by a lock or an atomic, and must not raise again before that one
  * has followed. Nothing is allocated but by create. SL_ERR_UNSUPPORTED: the driver is too old. */
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) SL_MUST_CHECK;
-/* Frees and nulls *signal; NULL is fine. d: the device that made it. Nobody follows it any more;
- * who followed it goes on waiting for what it stood for. */
+/* Frees and nulls *signal; NULL is fine. d: the device that made it. Nobody waits for it any more:
+ * what was enqueued behind it has run, or its device is lost. */
 void sl_signal_free(struct sl_device *d, struct sl_signal **signal);
 enum sl_status sl_signal_raise(struct sl_device *d, struct sl_signal *signal) SL_MUST_CHECK;
 /* maker: the device that made it. */

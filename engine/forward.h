@@ -45,8 +45,9 @@ enum sl_status sl_forward_set_pages(struct sl_forward *f,
 /* Where a slice without the first layer takes hidden states [n_rows, n_embd] from, in the device's
  * memory. */
 float *sl_forward_x(const struct sl_forward *f);
-/* Where a slice without the last layer has put those of a step, after its run and until the next in
- * that lane: in the host's memory or the device's. */
+/* Where a slice without the last layer puts those of a step, until the next in that lane: in the
+ * host's memory, for who waits until the run is finished, or in the device's, for who waits until
+ * what start has enqueued there has run. */
 const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *out_host);
 
 /* Steps that may be under way at once: one for each stage. */

@@ -1,4 +1,5 @@
 /* Several stages at work at once: a thread for each, and what passes through all of them in order.
+ * It may be at two at once: at a stage that has passed it on, for the rest, and at the next.
  *
  * Steps and everything else that a stage must do between two steps (copies of pages, looks at its
  * experts) go the same way, so whatever is sent later finds every stage as the earlier left it.
@@ -7,8 +8,8 @@
  * A stage's thread owns its device, its reader and all that hangs on them. Between passages, while
  * nothing is under way, it reads experts in the background.
  *
- * Threads: all calls are the scheduler's; open and close also the engine's maker's, before and
- * after that one runs. */
+ * Threads: all calls are the scheduler's but sl_pipeline_pass_on, a stage's thread's; open and
+ * close also the engine's maker's, before and after that one runs. */
 #ifndef SL_ENGINE_PIPELINE_H
 #define SL_ENGINE_PIPELINE_H
 
@@ -24,7 +25,8 @@ struct sl_activity_sums;
 
 /* First in what is sent. Borrowed from send until done. */
 struct sl_passage {
-    /* What is done at each stage, on its thread. */
+    /* What is done at each stage, on its thread. If it passes this on, what it touches from then on
+     * of what is sent must be no other stage's. */
     void (*at_stage)(struct sl_passage *p, struct sl_stage *stage);
     /* The pipeline's. */
     struct sl_pipeline *pipeline;

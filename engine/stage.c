@@ -67,10 +67,11 @@ enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by, struct sl
         return SL_OK;
     enum sl_status st = sl_device_relay_open(s->dev, by->dev);
     s->relays = st == SL_OK;
-    return st == SL_OK || st == SL_ERR_UNSUPPORTED
-               ? SL_OK
-               : sl_fail(err, st, "copying to %s by way of %s: %s", s->dev->caps.name,
-                         by->dev->caps.name, sl_status_text(st));
+    if (st == SL_OK || st == SL_ERR_UNSUPPORTED)
+        return SL_OK;
+    return sl_fail(err, st, "%scopying to %s by way of %s: %s",
+                   st == SL_ERR_DEVICE_OOM ? "no memory for " : "", s->dev->caps.name,
+                   by->dev->caps.name, sl_status_text(st));
 }
 
 void sl_stage_leave_relay(struct sl_stage *s) {

@@ -611,6 +611,10 @@ int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags) {
 int cuMemFreeHost(void *addr);
 int cuMemFreeHost(void *addr) {
     ENTER_CONTEXT("cuMemFreeHost");
+    for (const struct CUstream_st *s = streams; s; s = s->next)
+        for (const struct operation *o = s->queue.first; o && !s->ctx->stuck; o = o->next)
+            if (o->kind == UNTIL && o->src == addr)
+                return wrong(); /* a word that a stream still waits for */
     return release(addr, PINNED);
 }
 
