@@ -37,6 +37,7 @@ enum {
     SL_CU_PEER_ACCESS_ALREADY_ENABLED = 704,
     SL_CU_TOO_MANY_PEERS = 711,
     SL_CU_HOST_MEMORY_ALREADY_REGISTERED = 712,
+    SL_CU_NOT_SUPPORTED = 801,
     SL_CU_CAPTURE_FIRST = 900, /* what spoils a capture, and leaves the device in use */
     SL_CU_CAPTURE_LAST = 908,
 };

@@ -64,6 +64,15 @@ enum sl_status sl_cuda_copy_from(struct sl_device *d, void *dst, struct sl_devic
     return sl_cuda_check(c, result, "copying from another GPU");
 }
 
+/* A driver may have the calls and refuse them: that of a virtual machine's, for one. */
+static enum sl_status try_word(struct sl_cuda *c, void *word) {
+    int result = c->driver.word_write(c->stream, (uint64_t)(uintptr_t)word, 0, 0);
+    if (!result)
+        result = c->driver.stream_sync(c->stream);
+    return result == SL_CU_NOT_SUPPORTED ? SL_ERR_UNSUPPORTED
+                                         : sl_cuda_check(c, result, "writing a signal's word");
+}
+
 enum sl_status sl_cuda_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
@@ -84,6 +93,12 @@ enum sl_status sl_cuda_signal_create(struct sl_device *d, struct sl_signal **out
     }
     s->word = word;
     atomic_init(s->word, 0);
+    status = try_word(c, word);
+    if (status) {
+        c->driver.host_free(word);
+        free(s);
+        return status;
+    }
     *out_signal = s;
     return SL_OK;
 }

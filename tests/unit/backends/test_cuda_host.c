@@ -1157,6 +1157,31 @@ static void peers_fail(void **state) {
     }
 }
 
+/* A driver that refuses to write words has no signals, and no device is lost for it. */
+static void no_signals(void **state) {
+    static const struct {
+        int result;
+        enum sl_status status, after;
+    } cases[] = {{801, SL_ERR_UNSUPPORTED, SL_OK},
+                 {CU_ILLEGAL_ADDRESS, SL_ERR_DEVICE_LOST, SL_ERR_DEVICE_LOST}};
+    need_kernels();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_device *d;
+        struct sl_signal *s = NULL;
+        reset(state);
+        assert_int_equal(open_gpu(0, 0, &d), SL_OK);
+        int64_t pinned = fake->live_pinned_bytes;
+        fake->fail_symbol = "cuStreamWriteValue32_v2";
+        fake->fail_result = cases[i].result;
+        assert_int_equal(sl_signal_create(d, &s), cases[i].status);
+        assert_null(s);
+        assert_int_equal(fake->live_pinned_bytes, pinned);
+        assert_int_equal(sl_device_sync(d), cases[i].after);
+        sl_device_close(&d);
+        assert_false(fake->misused);
+    }
+}
+
 /* A large copy of the queue up goes half by way of the other GPU, and is in order there as any
  * other: behind what was to come first, before what comes later; small ones, other queues' and
  * those while it is not in use do not. A relay that fails is left, and the copy is made all the
@@ -1271,6 +1296,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(free_memory, reset),
         cmocka_unit_test_setup(two_gpus, reset),
         cmocka_unit_test_setup(peers_fail, reset),
+        cmocka_unit_test_setup(no_signals, reset),
         cmocka_unit_test_setup(relays, reset),
         cmocka_unit_test_setup(memory_rate, reset),
         cmocka_unit_test(typed_kernels),
