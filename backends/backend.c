@@ -161,19 +161,15 @@ enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_dev
     return bytes ? d->ops->copy_from(d, dst, other, src, bytes) : SL_OK;
 }
 
-enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other) {
+enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,
+                                    const atomic_bool *busy) {
     TRY(check_peer(d, other, "relay_open"));
-    return d->ops->relay_open ? d->ops->relay_open(d, other) : SL_ERR_UNSUPPORTED;
+    return d->ops->relay_open ? d->ops->relay_open(d, other, busy) : SL_ERR_UNSUPPORTED;
 }
 
 void sl_device_relay_close(struct sl_device *d) {
     if (d->ops->relay_close)
         d->ops->relay_close(d);
-}
-
-void sl_device_relay_use(struct sl_device *d, bool use) {
-    if (d->ops->relay_use)
-        d->ops->relay_use(d, use);
 }
 
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) {

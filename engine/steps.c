@@ -239,7 +239,6 @@ static void end_step(struct sl_engine *e, struct sl_lane *l) {
 void sl_step_send(struct sl_engine *e, struct sl_lane *l, const struct sl_abort *give_up) {
     sl_page_table_take(&e->pages, &l->pages);
     l->abort = give_up;
-    l->alone = e->n_flying <= 1; /* itself, where it is counted */
     sl_pipeline_send(e->pipeline, &l->passage);
 }
 

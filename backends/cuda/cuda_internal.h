@@ -92,8 +92,9 @@ struct sl_cuda_mapped {
 
 /* relay.c: another GPU whose link copies to this one use too. */
 struct sl_cuda_relay {
-    struct sl_cuda *by; /* NULL: none */
-    bool on, failed;
+    struct sl_cuda *by;      /* NULL: none */
+    const atomic_bool *busy; /* the other has copies of its own */
+    bool failed;
     void *buffer;               /* [SL_RELAY_BYTES] of the other's memory */
     struct CUstream_st *stream; /* of the other's context, but used by this one's owner */
     struct CUevent_st *begun;   /* on SL_QUEUE_UP: the queue has come to the copy */
@@ -209,9 +210,9 @@ enum sl_status sl_cuda_signal_follow(struct sl_device *d, struct sl_signal *sign
 void sl_cuda_signal_release(struct sl_signal *signal);
 
 /* relay.c */
-enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other);
+enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other,
+                                  const atomic_bool *busy);
 void sl_cuda_relay_close(struct sl_device *d);
-void sl_cuda_relay_use(struct sl_device *d, bool use);
 /* Is such a copy one for sl_cuda_relay_copy, which is then in order on the queue as any other? */
 bool sl_cuda_relays(const struct sl_cuda *c, enum sl_queue q, size_t bytes);
 enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes);

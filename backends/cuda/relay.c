@@ -52,7 +52,8 @@ static enum sl_status open_there(struct sl_cuda *c, const struct sl_cuda *other)
     return status;
 }
 
-enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other) {
+enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other,
+                                  const atomic_bool *busy) {
     struct sl_cuda *c = (struct sl_cuda *)d, *o = (struct sl_cuda *)other;
     struct sl_cuda_relay *r = &c->relay;
     enum sl_status status = sl_cuda_enter(c);
@@ -61,6 +62,7 @@ enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other) 
     if (r->by || c->ctx == o->ctx || !has_direct_link(c, o))
         return SL_ERR_UNSUPPORTED;
     r->by = o;
+    r->busy = busy;
     status = sl_cuda_alloc(other, SL_RELAY_BYTES, &r->buffer);
     if (!status)
         status = open_there(c, o);
@@ -95,13 +97,10 @@ void sl_cuda_relay_close(struct sl_device *d) {
     memset(r, 0, sizeof *r);
 }
 
-void sl_cuda_relay_use(struct sl_device *d, bool use) {
-    struct sl_cuda_relay *r = &((struct sl_cuda *)d)->relay;
-    r->on = use && r->by && !r->failed;
-}
-
 bool sl_cuda_relays(const struct sl_cuda *c, enum sl_queue q, size_t bytes) {
-    return c->relay.on && q == SL_QUEUE_UP && bytes >= LEAST_BYTES;
+    const struct sl_cuda_relay *r = &c->relay;
+    return r->by && !r->failed && q == SL_QUEUE_UP && bytes >= LEAST_BYTES &&
+           !atomic_load_explicit(r->busy, memory_order_relaxed);
 }
 
 /* Through the buffer, in as many pieces as it takes; a CUresult. The first one need not wait for
@@ -127,7 +126,6 @@ static void give_up(struct sl_cuda *c) {
     sl_warn("cuda:%d: nothing is copied by way of cuda:%d any more, which fails", c->ordinal,
             c->relay.by->ordinal);
     c->driver.stream_sync(c->relay.stream);
-    c->relay.on = false;
     c->relay.failed = true;
 }
 

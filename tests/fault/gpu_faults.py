@@ -243,8 +243,8 @@ class Tests:
         trigger = os.path.join(self.folder, "begun")
         with open(trigger, "w", encoding="ascii"):
             code, _, err = self.run(RUN + ["-m", self.model] + options, f"trap:{gpu} {trigger}")
-        last = err.strip().splitlines()[-1]
-        good = code == 1 and "device lost" in last and f"cuda:{gpu}: " in last
+        said = [line for line in err.splitlines() if line.startswith("sluice run: ")]
+        good = code == 1 and len(said) == 1 and "device lost" in said[0] and f"cuda:{gpu}: " in said[0]
         self.report(name, [] if good else [f"exit code {code}"], err)
 
     def planned(self, name, options):

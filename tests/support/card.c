@@ -514,7 +514,9 @@ static void card_signal_release(struct sl_signal *signal) {
 }
 
 /* Takes what a relay takes; copies go their usual way. */
-static enum sl_status card_relay_open(struct sl_device *d, struct sl_device *other) {
+static enum sl_status card_relay_open(struct sl_device *d, struct sl_device *other,
+                                      const atomic_bool *busy) {
+    (void)busy;
     struct card *c = (struct card *)d;
     enum sl_status st = sl_device_alloc(other, SL_RELAY_BYTES, &c->relay);
     c->relay_by = st == SL_OK ? other : NULL;
@@ -526,10 +528,6 @@ static void card_relay_close(struct sl_device *d) {
     if (c->relay_by)
         sl_device_free(c->relay_by, c->relay, SL_RELAY_BYTES);
     c->relay_by = NULL;
-}
-
-static void card_relay_use(struct sl_device *d, bool use) {
-    (void)d, (void)use;
 }
 
 /* A card that is closed: what others were to wait for has been done or is lost. */
@@ -752,7 +750,6 @@ static const struct sl_backend_ops card_ops = {
     .signal_release = card_signal_release,
     .relay_open = card_relay_open,
     .relay_close = card_relay_close,
-    .relay_use = card_relay_use,
     .embed = card_embed,
     .rms_norm = card_rms_norm,
     .matmul = card_matmul,

@@ -1199,13 +1199,14 @@ static void relays(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_device *a, *b;
         void *on_a, *seen;
+        atomic_bool busy = false;
         reset(state);
         fake->n_devices = 2;
         fake->no_direct_link = cases[i].no_link;
         assert_int_equal(open_gpu(0, 0, &a), SL_OK);
         assert_int_equal(open_gpu(cases[i].same ? 0 : 1, 0, &b), SL_OK);
         int64_t before = fake->live_device_bytes;
-        assert_int_equal(sl_device_relay_open(a, b), cases[i].open);
+        assert_int_equal(sl_device_relay_open(a, b, &busy), cases[i].open);
         bool there = cases[i].open == SL_OK;
         assert_int_equal(fake->live_device_bytes - before, there ? SL_RELAY_BYTES : 0);
         uint8_t *host = (uint8_t *)pages(BYTES), *got = malloc(BYTES);
@@ -1217,7 +1218,7 @@ static void relays(void **state) {
             sl_point point;
             for (size_t k = 0; k < BYTES; k++)
                 host[k] = (uint8_t)(k % 251 + turn);
-            sl_device_relay_use(a, turn != 3);
+            atomic_store(&busy, turn == 3);
             fill(a, on_a, 7); /* later than the copy, unless it waits */
             assert_int_equal(sl_device_mark(a, SL_QUEUE_OPS, &point), SL_OK);
             assert_int_equal(sl_device_after(a, SL_QUEUE_UP, SL_QUEUE_OPS, point), SL_OK);
