@@ -40,7 +40,7 @@ class Server:
         self.trigger = os.path.join(t.folder, "trigger")
         self.clear()
         self.errors, self.ended, self.chunks, self.clients = [], 0, 0, []
-        self.log = tempfile.TemporaryFile("w+", dir=t.folder)
+        self.log = tempfile.TemporaryFile("a+", dir=t.folder)  # appended to, wherever it is read
         self.child = subprocess.Popen([t.sluice, "serve", "-m", t.model, "--port", "0", "-c", "512", "--heat-file", "off"] +
                                       options, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log,
                                       env=dict(t.env(f"{fault} {self.trigger}"), **dict(env)))
