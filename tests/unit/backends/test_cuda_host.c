@@ -1182,77 +1182,6 @@ static void no_signals(void **state) {
     }
 }
 
-/* A large copy of the queue up goes half by way of the other GPU, and is in order there as any
- * other: behind what was to come first, before what comes later; small ones, other queues' and
- * those while it is not in use do not. A relay that fails is left, and the copy is made all the
- * same. */
-static void relays(void **state) {
-    need_kernels();
-    enum { MIB = 1 << 20, BYTES = 6 * MIB };
-    static const struct {
-        bool same, no_link, fails;
-        enum sl_status open;
-    } cases[] = {{false, false, false, SL_OK},
-                 {false, false, true, SL_OK},
-                 {true, false, false, SL_ERR_UNSUPPORTED},
-                 {false, true, false, SL_ERR_UNSUPPORTED}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sl_device *a, *b;
-        void *on_a, *seen;
-        atomic_bool busy = false;
-        reset(state);
-        fake->n_devices = 2;
-        fake->no_direct_link = cases[i].no_link;
-        assert_int_equal(open_gpu(0, 0, &a), SL_OK);
-        assert_int_equal(open_gpu(cases[i].same ? 0 : 1, 0, &b), SL_OK);
-        int64_t before = fake->live_device_bytes;
-        assert_int_equal(sl_device_relay_open(a, b, &busy), cases[i].open);
-        bool there = cases[i].open == SL_OK;
-        assert_int_equal(fake->live_device_bytes - before, there ? SL_RELAY_BYTES : 0);
-        uint8_t *host = (uint8_t *)pages(BYTES), *got = malloc(BYTES);
-        assert_int_equal(sl_device_map_host(a, host, BYTES, &seen), SL_OK);
-        assert_int_equal(sl_device_alloc(a, BYTES, &on_a), SL_OK);
-        for (uint32_t turn = 0; turn < 4; turn++) {
-            struct sl_cuda *c = (struct sl_cuda *)a;
-            size_t bytes = turn == 2 ? MIB / 4 : BYTES - 4096;
-            sl_point point;
-            for (size_t k = 0; k < BYTES; k++)
-                host[k] = (uint8_t)(k % 251 + turn);
-            atomic_store(&busy, turn == 3);
-            fill(a, on_a, 7); /* later than the copy, unless it waits */
-            assert_int_equal(sl_device_mark(a, SL_QUEUE_OPS, &point), SL_OK);
-            assert_int_equal(sl_device_after(a, SL_QUEUE_UP, SL_QUEUE_OPS, point), SL_OK);
-            uint64_t queued = fake->n_queued;
-            if (cases[i].fails && turn == 1) {
-                fake->fail_symbol = "cuStreamWaitEvent";
-                fake->fail_result = CU_ILLEGAL_ADDRESS;
-            }
-            assert_int_equal(sl_device_copy(a, SL_QUEUE_UP, on_a, host, bytes), SL_OK);
-            bool failed = cases[i].fails && turn >= 1;
-            bool relayed = there && turn < 2 && !failed;
-            if (!failed) /* its own part, two waits, two pieces there and on */
-                assert_int_equal(fake->n_queued - queued, relayed ? 7 : 1);
-            assert_int_equal(c->relay.failed, failed);
-            assert_int_equal(sl_device_mark(a, SL_QUEUE_UP, &point), SL_OK);
-            assert_int_equal(sl_device_after(a, SL_QUEUE_OPS, SL_QUEUE_UP, point), SL_OK);
-            assert_int_equal(sl_device_download(a, got, on_a, bytes), SL_OK);
-            assert_memory_equal(got, host, bytes);
-        }
-        assert_int_equal(sl_device_sync(b), SL_OK);
-        sl_device_free(a, on_a, BYTES);
-        sl_device_unmap_host(a, host, BYTES);
-        munmap(host, BYTES);
-        free(got);
-        sl_device_relay_close(a);
-        assert_int_equal(fake->live_device_bytes, before);
-        sl_device_relay_close(a); /* nothing to do */
-        sl_device_close(&a);
-        sl_device_close(&b);
-        assert_false(fake->misused);
-        assert_int_equal(fake->live_objects, 0);
-    }
-}
-
 static void memory_rate(void **state) {
     (void)state;
     need_kernels();
@@ -1298,7 +1227,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(two_gpus, reset),
         cmocka_unit_test_setup(peers_fail, reset),
         cmocka_unit_test_setup(no_signals, reset),
-        cmocka_unit_test_setup(relays, reset),
         cmocka_unit_test_setup(memory_rate, reset),
         cmocka_unit_test(typed_kernels),
     };
