@@ -5,7 +5,6 @@
 #include "common/log.h"
 
 #include <math.h>
-#include <string.h>
 #include <unistd.h>
 
 #define INVALID(...)     (sl_error(__VA_ARGS__), SL_ERR_INVALID)

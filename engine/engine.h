@@ -159,8 +159,8 @@ struct sl_engine_info {
     struct sl_engine_stage {
         char device[64];
         uint32_t first_layer, n_layer;
-        uint32_t n_slots, n_device_slots;
-        uint64_t vram_total_bytes, vram_budget_bytes; /* 0 unless it is apart */
+        uint32_t n_slots, n_device_slots;             /* as above, of its layers */
+        uint64_t vram_total_bytes, vram_budget_bytes; /* planned, allowed; 0 unless it is apart */
     } stages[SL_MAX_STAGES];
 };
 void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out);

@@ -10,7 +10,6 @@
 #include "common/log.h"
 #include "common/metrics.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

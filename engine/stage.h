@@ -33,8 +33,8 @@ struct sl_stage {
      * wait for that by itself, so the step goes on when it has ended. */
     struct sl_signal *handed[SL_MAX_STAGES];
     struct sl_activity_source activity;
-    struct sl_stage_metrics shown;
-    struct sl_expert_map *map; /* of all stages; set before the first step */
+    struct sl_stage_metrics shown; /* counted by the stage's thread, read by any */
+    struct sl_expert_map *map;     /* of all stages; set before the first step */
     struct sl_expert_map_part part;
 };
 

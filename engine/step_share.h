@@ -16,8 +16,8 @@ struct sl_pace {
     double stall_ns;      /* that a step should take at most which generates and prefills */
     double shared_rows;   /* prompt rows of such a step; 0 = not known yet */
     double prompt_row_ns; /* what a prompt row takes, in larger slices; 0 = not known yet */
-    double cost_ns,
-        cost_rows; /* sl_pace_row_cost_ns: of the latest such steps, the older the less */
+    /* Sums over the latest such steps, of which the older count less: sl_pace_row_cost_ns. */
+    double cost_ns, cost_rows;
 };
 
 /* A step of n_prompt prompt rows and n_decode generated rows took ns, cost_ns of them after the

@@ -9,7 +9,6 @@
 #include "common/clock.h"
 #include "common/metrics.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* ---- rows ---- */

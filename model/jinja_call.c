@@ -2,7 +2,6 @@
 #include "model/jinja_ast.h"
 #include "model/jinja_value.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 

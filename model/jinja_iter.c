@@ -3,8 +3,6 @@
 #include "model/jinja_unicode.h"
 #include "model/jinja_value.h"
 
-#include <string.h>
-
 enum iter_kind {
     IT_EMPTY, /* also one that has come to its end: what is added later does not revive it */
     IT_LIST,

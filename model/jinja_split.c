@@ -2,8 +2,6 @@
 #include "model/jinja_unicode.h"
 #include "model/jinja_value.h"
 
-#include <string.h>
-
 static struct sl_jv text(struct sl_jrt *rt, const char *from, const char *to) {
     return sl_j_str(rt, from, (size_t)(to - from));
 }

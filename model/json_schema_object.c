@@ -3,7 +3,6 @@
 
 #include "common/utf8.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
