@@ -148,6 +148,14 @@ static uint64_t open_files(void) {
     return n > 3 ? n - 3 : 0; /* ".", "..", and the folder itself */
 }
 
+/* So that who looks at metrics alone sees what /health says. */
+static void write_state(FILE *out, const struct sl_server *s) {
+    struct sl_err why;
+    write_gauge(out, "sluice_failed",
+                "1: nothing is answered until the server is started anew; /health says why",
+                sl_server_failed(s, &why));
+}
+
 /* Under the names that Prometheus' own libraries use. */
 static void write_process(FILE *out, const struct sl_server *s) {
     unsigned long long size = 0, resident = 0;
@@ -191,6 +199,7 @@ void sl_metrics_handle(struct sl_exchange *ex) {
     size_t len = 0;
     FILE *f = open_memstream(&text, &len);
     if (f) {
+        write_state(f, ex->server);
         write_answers(f);
         sl_metrics_write(f);
         write_stages(f, ex->server);

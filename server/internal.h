@@ -207,6 +207,10 @@ enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) SL_MUST_CH
 void sl_http_quiesce(struct sl_server *s);
 void sl_http_stop(struct sl_server *s);
 
+/* routes.c: nothing can be answered until the server is started anew: the model could not be
+ * loaded, its files were changed, or a device is lost. out_why is written then. Any thread. */
+bool sl_server_failed(const struct sl_server *s, struct sl_err *out_why);
+
 /* about.c: what the server says of itself */
 void sl_props_handle(struct sl_exchange *ex);
 void sl_slots_handle(struct sl_exchange *ex);

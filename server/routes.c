@@ -7,16 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool sl_server_failed(const struct sl_server *s, struct sl_err *out_why) {
+    enum sl_server_state state = (enum sl_server_state)atomic_load(&s->state);
+    if (state == SL_SERVER_FAILED)
+        *out_why = s->fail_err;
+    return state == SL_SERVER_FAILED ||
+           (state == SL_SERVER_READY && sl_engine_failed(s->served->engine, out_why));
+}
+
 static void handle_health(struct sl_exchange *ex) {
     struct sl_server *s = ex->server;
     enum sl_server_state state = (enum sl_server_state)atomic_load(&s->state);
     struct sl_buf *b = &ex->reply;
     struct sl_err why;
-    bool failed = state == SL_SERVER_FAILED;
-    if (failed)
-        why = s->fail_err;
-    else if (state == SL_SERVER_READY)
-        failed = sl_engine_failed(s->served->engine, &why);
+    bool failed = sl_server_failed(s, &why);
     if (atomic_load(&s->draining)) {
         ex->reply_status = 503;
         sl_buf_puts(b, "{\"status\":\"shutting down\"}");

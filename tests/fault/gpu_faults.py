@@ -191,8 +191,9 @@ class Tests:
             named = set(re.findall(r"cuda:\d+", got[1]))
             if got[0] != 503 or "device lost" not in got[1] or not named or not all(gpu in n for n in named):
                 problems.append(f"{what}: {got[0]} {got[1][:300]}")
-        if s.get("/metrics")[0] != 200:
-            problems.append("/metrics does not answer")
+        status, metrics = s.get("/metrics")
+        if status != 200 or "\nsluice_failed 1\n" not in metrics:
+            problems.append(f"/metrics: {status}, and sluice_failed is not 1")
         return problems
 
     def faulted(self, name, fault, options, gpu=0, at_start=False, **fake):

@@ -32,7 +32,14 @@ static void test_life(void **state) {
     assert_int_equal(r.status, 200);
     reply_free(&r);
 
+    r = client_get("/metrics");
+    assert_non_null(strstr(r.body, "\nsluice_failed 0\n"));
+    reply_free(&r);
     atomic_store(&engine->failed, true);
+    r = client_get("/metrics");
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body, "\nsluice_failed 1\n"));
+    reply_free(&r);
     r = client_get("/health");
     assert_int_equal(r.status, 503);
     v = parse(&r);
