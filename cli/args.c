@@ -100,9 +100,10 @@ static void print_help(const struct sl_command *c) {
             n = snprintf(left, sizeof left, "      %s", a->name);
         if (a->value && n > 0 && (size_t)n < sizeof left)
             snprintf(left + n, sizeof left - (size_t)n, " %s", a->value);
-        printf("%-30s", left);
-        if (strlen(left) >= 30)
-            printf("\n%-30s", "");
+        if (strlen(left) < 29) /* two spaces at least part it from its text */
+            printf("%-30s", left);
+        else
+            printf("%s\n%-30s", left, "");
         for (const char *p = a->help; *p; p++)
             if (*p == '\n')
                 printf("\n%-30s", "");

@@ -2,6 +2,7 @@
 """Writes man pages from what `sluice --help` and `sluice COMMAND --help` print, so that they cannot drift apart.
 
 usage: make_man.py SLUICE OUTDIR"""
+import itertools
 import os
 import re
 import subprocess
@@ -43,9 +44,10 @@ def options(lines):
 
 
 def page(name, title, version, lines):
-    what = lines[0].rstrip(".")
+    about = list(itertools.takewhile(str.strip, lines))
+    what = re.split(r"[.:;](?:\s|$)", " ".join(about))[0]
     usage = [l[len("usage: "):] if l.startswith("usage: ") else l.strip() for l in lines if re.match(r"usage: |       sluice ", l)]
-    body = [l for l in lines[1:] if not re.match(r"usage: |       sluice ", l)]
+    body = [about[0][0].upper() + about[0][1:]] + about[1:] + [l for l in lines[len(about):] if not re.match(r"usage: |       sluice ", l)]
     roff = [f'.TH {title} 1 "" "sluice {version}" "Sluice"', ".SH NAME", f"{escape(name)} \\- {escape(what[0].lower() + what[1:])}", ".SH SYNOPSIS"]
     for u in usage:
         roff += [".nf", escape(u), ".fi"]

@@ -5,7 +5,8 @@ usage: check.py SLUICE
 
 The Containerfile keeps the usual rules, builds with the packages that scripts/install_deps.sh names, and its image
 has the libraries that the program is linked with; the seccomp profile names system calls that there are, and those
-without which the image does not start or is never healthy; the unit's and the completion's own checkers find nothing.
+without which the image does not start or is never healthy; the unit's and the completion's own checkers find nothing; man
+pages have all that --help has.
 TAP."""
 import json
 import os
@@ -135,6 +136,28 @@ def unit_faults(text, sluice):
         return [line for line in (p.stdout + p.stderr).splitlines() if "sluice" in line]
 
 
+def man_faults(program, folder):
+    """Of the pages: every option of --help with its text, a name that is no more than a phrase, and nothing that man warns of."""
+    faults = []
+    subprocess.run([os.path.join(DEPLOY, "man", "make_man.py"), os.path.abspath(program), folder], check=True)
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), encoding="utf-8") as f:
+            page = f.read().replace("\\-", "-")
+        what = re.search(r"^\.SH NAME\n(.*)\n\.SH SYNOPSIS$", page, re.M)
+        if not what or len(what.group(1)) > 90 or not re.search(r"^\.SH DESCRIPTION\n(\.PP\n)?[A-Z]", page, re.M):
+            faults.append(f"{name}: NAME or DESCRIPTION is not what the help begins with")
+        command = name.removesuffix(".1").partition("-")[2]
+        text = subprocess.run([program, *filter(None, [command]), "--help"], capture_output=True, text=True, check=True).stdout
+        wanted = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)", text, re.M) if command else []
+        told = re.findall(r"^\.TP\n\\fB(?:-\w, )?(--[a-z-]+)(?: \S+)?\\fR\n[^.\n]", page, re.M)
+        if told != wanted:
+            faults.append(f"{name}: not an option with its text: {' '.join(sorted(set(wanted) ^ set(told))) or 'their order'}")
+        if shutil.which("man"):
+            p = subprocess.run(["man", "--warnings", "-l", os.path.join(folder, name)], capture_output=True, text=True)
+            faults += [f"{name}: {p.stderr.strip()}"] if p.returncode or p.stderr.strip() else []
+    return faults
+
+
 def completed(words, program):
     """What sluice.bash offers for the last of the words, as bash has cut them."""
     script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sluice; echo "${COMPREPLY[*]}"'
@@ -173,6 +196,8 @@ def main():
     asked = [(["pl"], "plan"), (["plan", "--spl"], "--split"), (["serve", "--device", "c"], "cpu cuda cuda:all"), (["run", "--device", "cuda", ":"], "all"),
              (["run", "--device", "cuda", ":", "a"], "all"), (["serve", "--kv-type", "q"], "q8_0")]
     report("what it completes", [f"{words}: {got!r}, not {wanted!r}" for words, wanted in asked if (got := completed(words, sys.argv[1])) != wanted])
+    with tempfile.TemporaryDirectory() as folder:
+        report("man pages", man_faults(sys.argv[1], folder))
     report("make_dist.sh, check_image.sh, install_deps.sh", sum((said_by("sh", "-n", os.path.join(ROOT, "scripts", s)) or [] for s in ("make_dist.sh", "check_image.sh", "install_deps.sh")), []))
     print(f"1..{n}")
 
