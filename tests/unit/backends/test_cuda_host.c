@@ -1,68 +1,12 @@
 /* The CUDA backend's host side over a fake driver: what it says when there is no GPU, what it
- * leaves behind when something fails, and that staging memory is never reused too early. */
-#include "tests/support/fake_cuda.h"
+ * leaves behind when something fails, and that staging memory is never reused too early. Several
+ * GPUs: test_cuda_peers.c. */
+#include "tests/unit/backends/cuda_fixture.h"
 
-#include "backends/cuda/cuda_internal.h"
-#include "backends/cuda/images.h"
 #include "common/metrics.h"
 #include "common/rng.h"
 
-#include <dlfcn.h>
-#include <limits.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
-
-#define CU_UNKNOWN         999
-#define CU_ILLEGAL_ADDRESS 700
-
-static char driver_path[PATH_MAX];
-static struct fake_cuda *fake;
-static struct sl_err err;
-
-static int reset(void **state) {
-    (void)state;
-    void *lib = dlopen(driver_path, RTLD_NOW | RTLD_LOCAL);
-    fake_cuda_reset_fn *fn = NULL;
-    void *found = lib ? dlsym(lib, "fake_cuda_reset") : NULL;
-    memcpy(&fn, &found, sizeof fn);
-    if (!fn) {
-        print_error("no fake driver at %s: %s\n", driver_path, dlerror());
-        return -1;
-    }
-    fake = fn();
-    memset(&err, 0, sizeof err);
-    return 0;
-}
-
-/* Most of this wants kernels in the build, as opening does. */
-static void need_kernels(void) {
-    if (sl_cuda_n_images)
-        return;
-    print_message("built without nvcc\n");
-    skip();
-}
-
-static enum sl_status open_gpu(uint32_t ordinal, uint32_t stage_bytes, struct sl_device **out) {
-    struct sl_cuda_config config = {
-        .ordinal = ordinal, .driver_path = driver_path, .stage_bytes = stage_bytes};
-    return sl_cuda_open(&config, out, &err);
-}
-
-static struct sl_device *opened(uint32_t stage_bytes) {
-    struct sl_device *d = NULL;
-    if (open_gpu(0, stage_bytes, &d))
-        fail_msg("%s", err.text);
-    return d;
-}
 
 static void assert_says(const char *part) {
     if (!strstr(err.text, part))
@@ -505,13 +449,6 @@ static void kernel_fault(void **state) {
     check_lost(d);
 }
 
-static void fill(struct sl_device *d, void *addr, uint32_t value) {
-    struct sl_karg_fill a = {.dst = addr, .n = 1, .value = value};
-    const struct sl_dim3 one = {1, 1, 1}, block = {32, 1, 1};
-    assert_int_equal(
-        sl_cuda_launch((struct sl_cuda *)d, SL_KERNEL_fill, one, block, 0, &a, sizeof a), SL_OK);
-}
-
 static void *pages(size_t bytes) {
     void *p = aligned_alloc(4096, bytes);
     assert_non_null(p);
@@ -951,237 +888,6 @@ static void typed_kernels(void **state) {
     assert_int_equal(sl_kernel_type_index(SL_DTYPE_COUNT), -1);
 }
 
-/* ---- several GPUs ---- */
-
-#define HAND_OVERS 500u
-
-/* What two threads share: rows go from GPU 0 to GPU 1 through one buffer. */
-struct hand_over {
-    struct sl_device *from, *to;
-    struct sl_signal *sent, *taken;
-    void *buffer;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    uint32_t n_sent, n_taken;
-    uint32_t n_failed;
-};
-
-static void turn_to(struct hand_over *h, const uint32_t *n, uint32_t least) {
-    pthread_mutex_lock(&h->lock);
-    while (*n < least)
-        pthread_cond_wait(&h->changed, &h->lock);
-    pthread_mutex_unlock(&h->lock);
-}
-
-static void turn_done(struct hand_over *h, uint32_t *n, enum sl_status status) {
-    pthread_mutex_lock(&h->lock);
-    ++*n;
-    h->n_failed += status != SL_OK;
-    pthread_cond_signal(&h->changed);
-    pthread_mutex_unlock(&h->lock);
-}
-
-static void *send_values(void *arg) {
-    struct hand_over *h = arg;
-    for (uint32_t i = 1; i <= HAND_OVERS; i++) {
-        uint32_t value = i * 3;
-        turn_to(h, &h->n_taken, i - 1);
-        enum sl_status status = sl_signal_follow(h->from, h->to, h->taken);
-        if (!status)
-            status = sl_device_upload(h->from, h->buffer, &value, sizeof value);
-        if (!status)
-            status = sl_signal_raise(h->from, h->sent);
-        turn_done(h, &h->n_sent, status);
-    }
-    return NULL;
-}
-
-static void take_values(struct hand_over *h, uint32_t *out_wrong) {
-    void *mine;
-    assert_int_equal(sl_device_alloc(h->to, 4, &mine), SL_OK);
-    for (uint32_t i = 1; i <= HAND_OVERS; i++) {
-        uint32_t got = 0;
-        turn_to(h, &h->n_sent, i);
-        enum sl_status status = sl_signal_follow(h->to, h->from, h->sent);
-        if (!status)
-            status = sl_device_copy_from(h->to, mine, h->from, h->buffer, 4);
-        if (!status)
-            status = sl_signal_raise(h->to, h->taken);
-        turn_done(h, &h->n_taken, status);
-        if (i % 5 == 0 && !status && !sl_device_download(h->to, &got, mine, 4))
-            *out_wrong += got != i * 3;
-    }
-    sl_device_free(h->to, mine, 4);
-}
-
-static void two_gpus(void **state) {
-    need_kernels();
-    for (uint32_t way = 0; way < 3; way++) { /* direct, through the host, twice the same GPU */
-        struct hand_over h = {.n_sent = 0};
-        pthread_t sender;
-        uint32_t wrong = 0;
-        reset(state);
-        fake->n_devices = 2;
-        fake->no_peer_access = way == 1;
-        pthread_mutex_init(&h.lock, NULL);
-        pthread_cond_init(&h.changed, NULL);
-        assert_int_equal(open_gpu(0, 0, &h.from), SL_OK);
-        assert_int_equal(open_gpu(way == 2 ? 0 : 1, 0, &h.to), SL_OK);
-        assert_int_equal(sl_device_peer_open(h.to, h.from), SL_OK);
-        assert_int_equal(sl_device_peer_open(h.to, h.from), SL_OK); /* once more does no harm */
-        assert_int_equal(sl_signal_create(h.from, &h.sent), SL_OK);
-        assert_int_equal(sl_signal_create(h.to, &h.taken), SL_OK);
-        assert_int_equal(sl_device_alloc(h.from, 4, &h.buffer), SL_OK);
-        assert_int_equal(pthread_create(&sender, NULL, send_values, &h), 0);
-        take_values(&h, &wrong);
-        pthread_join(sender, NULL);
-        assert_int_equal(wrong, 0);
-        assert_int_equal(h.n_failed, 0);
-        assert_int_equal(fake->n_peer_copies, way == 1 ? HAND_OVERS : 0);
-        sl_device_free(h.from, h.buffer, 4);
-        sl_signal_free(h.from, &h.sent);
-        sl_signal_free(h.to, &h.taken);
-        sl_device_close(&h.from);
-        sl_device_close(&h.to);
-        assert_false(fake->misused);
-        assert_int_equal(fake->live_objects, 0);
-        assert_int_equal(fake->live_device_bytes, 0);
-        pthread_cond_destroy(&h.changed);
-        pthread_mutex_destroy(&h.lock);
-    }
-}
-
-/* A fault takes one GPU down. The other goes on, but what it waits for of the first never comes: it
- * does not pass and does not fail, until the host releases it or the failure spreads. */
-static void peer_faults(void **state) {
-    need_kernels();
-    for (int spreads = 0; spreads < 2; spreads++) {
-        struct sl_device *a, *b;
-        struct sl_signal *s;
-        void *on_a, *on_b;
-        uint32_t back = 0;
-        sl_point point;
-        reset(state);
-        fake->n_devices = 2;
-        assert_int_equal(open_gpu(0, 0, &a), SL_OK);
-        assert_int_equal(open_gpu(1, 0, &b), SL_OK);
-        assert_int_equal(sl_device_alloc(a, 4, &on_a), SL_OK);
-        assert_int_equal(sl_device_alloc(b, 4, &on_b), SL_OK);
-        assert_int_equal(sl_signal_create(a, &s), SL_OK);
-        fake->fault_device = 0;
-        fake->fault_after_ms = 20;
-        fake->kernel_fault = CU_ILLEGAL_ADDRESS;
-        fill(b, on_b, 6); /* of the other: no fault */
-        assert_int_equal(sl_device_download(b, &back, on_b, 4), SL_OK);
-        assert_int_equal(back, 6);
-        fill(a, on_a, 5);
-        assert_int_equal(sl_signal_raise(a, s), SL_OK);
-        assert_int_equal(sl_signal_follow(b, a, s), SL_OK);
-        fill(b, on_b, 7);
-        assert_int_equal(sl_device_mark(b, SL_QUEUE_OPS, &point), SL_OK);
-        for (int i = 0; i < 100; i++)
-            assert_int_equal(sl_device_passed(b, SL_QUEUE_OPS, point), SL_AGAIN);
-        assert_int_equal(sl_device_sync(a), SL_ERR_DEVICE_LOST);
-        for (int i = 0; i < 100; i++)
-            assert_int_equal(sl_device_passed(b, SL_QUEUE_OPS, point), SL_AGAIN);
-        fake->faults_spread = spreads;
-        if (!spreads)
-            sl_signal_release(a, s);
-        assert_int_equal(sl_device_sync(b), spreads ? SL_ERR_DEVICE_LOST : SL_OK);
-        if (!spreads) {
-            assert_int_equal(sl_device_download(b, &back, on_b, 4), SL_OK);
-            assert_int_equal(back, 7);
-        }
-        sl_signal_free(a, &s);
-        sl_device_close(&a);
-        sl_device_close(&b);
-        assert_false(fake->misused);
-    }
-}
-
-/* Each call that several GPUs need fails once: the one that called is given up, or goes on without
- * where that is possible; the other stays in use. */
-static void peers_fail(void **state) {
-    need_kernels();
-    static const struct {
-        const char *symbol;
-        int result;
-        enum sl_status open, copy, raise, follow;
-    } cases[] = {
-        {"cuDeviceCanAccessPeer", 1, SL_ERR_INVALID, SL_OK, SL_OK, SL_OK},
-        {"cuCtxEnablePeerAccess", SL_CU_PEER_ACCESS_UNSUPPORTED, SL_OK, SL_OK, SL_OK, SL_OK},
-        {"cuCtxEnablePeerAccess", SL_CU_TOO_MANY_PEERS, SL_OK, SL_OK, SL_OK, SL_OK},
-        {"cuCtxEnablePeerAccess", CU_UNKNOWN, SL_ERR_DEVICE_LOST, SL_ERR_DEVICE_LOST, SL_OK,
-         SL_ERR_DEVICE_LOST},
-        {"cuMemcpyPeerAsync", SL_CU_OUT_OF_MEMORY, SL_OK, SL_ERR_DEVICE_OOM, SL_OK, SL_OK},
-        {"cuMemcpyPeerAsync", CU_ILLEGAL_ADDRESS, SL_OK, SL_ERR_DEVICE_LOST, SL_OK,
-         SL_ERR_DEVICE_LOST},
-        {"cuLaunchKernel", CU_ILLEGAL_ADDRESS, SL_OK, SL_ERR_DEVICE_LOST, SL_OK,
-         SL_ERR_DEVICE_LOST},
-        {"cuStreamWriteValue32_v2", CU_ILLEGAL_ADDRESS, SL_OK, SL_OK, SL_ERR_DEVICE_LOST, SL_OK},
-        {"cuStreamWaitValue32_v2", CU_ILLEGAL_ADDRESS, SL_OK, SL_OK, SL_OK, SL_ERR_DEVICE_LOST},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sl_device *a, *b;
-        struct sl_signal *s, *none = NULL;
-        void *from, *to;
-        reset(state);
-        fake->n_devices = 2;
-        assert_int_equal(open_gpu(0, 0, &a), SL_OK);
-        assert_int_equal(open_gpu(1, 0, &b), SL_OK);
-        assert_int_equal(sl_device_alloc(a, 64, &from), SL_OK);
-        assert_int_equal(sl_device_alloc(b, 64, &to), SL_OK);
-        assert_int_equal(sl_signal_create(a, &s), SL_OK);
-        fake->fail_symbol = cases[i].symbol;
-        fake->fail_result = cases[i].result;
-        assert_int_equal(sl_device_peer_open(b, a), cases[i].open);
-        assert_int_equal(sl_signal_raise(a, s), cases[i].raise);
-        size_t bytes = strstr(cases[i].symbol, "cuMemcpy") ? 63 : 64; /* whole words: a kernel */
-        assert_int_equal(sl_device_copy_from(b, to, a, from, bytes), cases[i].copy);
-        assert_int_equal(sl_signal_follow(b, a, s), cases[i].follow);
-        bool a_lost = cases[i].raise != SL_OK;
-        bool b_lost = cases[i].copy == SL_ERR_DEVICE_LOST || cases[i].follow != SL_OK;
-        assert_int_equal(sl_device_sync(a), a_lost ? SL_ERR_DEVICE_LOST : SL_OK);
-        assert_int_equal(sl_device_sync(b), b_lost ? SL_ERR_DEVICE_LOST : SL_OK);
-        fake->fail_symbol = "cuMemHostAlloc";
-        assert_true(sl_signal_create(a, &none) != SL_OK);
-        assert_null(none);
-        fake->fail_symbol = NULL;
-        sl_device_free(a, from, 64);
-        sl_device_free(b, to, 64);
-        sl_signal_free(a, &s);
-        sl_device_close(&a);
-        sl_device_close(&b);
-        assert_false(fake->misused);
-        assert_int_equal(fake->live_objects, 0);
-    }
-}
-
-/* A driver that refuses to write words has no signals, and no device is lost for it. */
-static void no_signals(void **state) {
-    static const struct {
-        int result;
-        enum sl_status status, after;
-    } cases[] = {{801, SL_ERR_UNSUPPORTED, SL_OK},
-                 {CU_ILLEGAL_ADDRESS, SL_ERR_DEVICE_LOST, SL_ERR_DEVICE_LOST}};
-    need_kernels();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sl_device *d;
-        struct sl_signal *s = NULL;
-        reset(state);
-        assert_int_equal(open_gpu(0, 0, &d), SL_OK);
-        int64_t pinned = fake->live_pinned_bytes;
-        fake->fail_symbol = "cuStreamWriteValue32_v2";
-        fake->fail_result = cases[i].result;
-        assert_int_equal(sl_signal_create(d, &s), cases[i].status);
-        assert_null(s);
-        assert_int_equal(fake->live_pinned_bytes, pinned);
-        assert_int_equal(sl_device_sync(d), cases[i].after);
-        sl_device_close(&d);
-        assert_false(fake->misused);
-    }
-}
-
 static void memory_rate(void **state) {
     (void)state;
     need_kernels();
@@ -1196,12 +902,8 @@ static void memory_rate(void **state) {
 
 int main(int argc, char **argv) {
     (void)argc;
-    /* build/MODE/tests/unit/backends/test_cuda_host: the fake driver is beside unit/. */
-    char *slash = realpath(argv[0], driver_path) ? strrchr(driver_path, '/') : NULL;
-    if (!slash)
+    if (!find_driver(argv[0]))
         return 1;
-    snprintf(slash, sizeof driver_path - (size_t)(slash - driver_path),
-             "/../../support/fake_cuda.so");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(no_gpu, reset),
         cmocka_unit_test_setup(probe, reset),
@@ -1216,7 +918,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(out_of_memory, reset),
         cmocka_unit_test_setup(lost, reset),
         cmocka_unit_test_setup(kernel_fault, reset),
-        cmocka_unit_test_setup(peer_faults, reset),
         cmocka_unit_test_setup(copies_over_pieces, reset),
         cmocka_unit_test_setup(queues, reset),
         cmocka_unit_test_setup(points, reset),
@@ -1224,9 +925,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(graphs, reset),
         cmocka_unit_test_setup(fused, reset),
         cmocka_unit_test_setup(free_memory, reset),
-        cmocka_unit_test_setup(two_gpus, reset),
-        cmocka_unit_test_setup(peers_fail, reset),
-        cmocka_unit_test_setup(no_signals, reset),
         cmocka_unit_test_setup(memory_rate, reset),
         cmocka_unit_test(typed_kernels),
     };

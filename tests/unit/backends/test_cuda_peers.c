@@ -1,0 +1,251 @@
+/* Several GPUs over a fake driver: rows handed from one to another, and what each does when another
+ * one, or a call of its own, fails. */
+#include "tests/unit/backends/cuda_fixture.h"
+
+#include <pthread.h>
+
+#define HAND_OVERS 500u
+
+/* What two threads share: rows go from GPU 0 to GPU 1 through one buffer. */
+struct hand_over {
+    struct sl_device *from, *to;
+    struct sl_signal *sent, *taken;
+    void *buffer;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t n_sent, n_taken;
+    uint32_t n_failed;
+};
+
+static void turn_to(struct hand_over *h, const uint32_t *n, uint32_t least) {
+    pthread_mutex_lock(&h->lock);
+    while (*n < least)
+        pthread_cond_wait(&h->changed, &h->lock);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void turn_done(struct hand_over *h, uint32_t *n, enum sl_status status) {
+    pthread_mutex_lock(&h->lock);
+    ++*n;
+    h->n_failed += status != SL_OK;
+    pthread_cond_signal(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void *send_values(void *arg) {
+    struct hand_over *h = arg;
+    for (uint32_t i = 1; i <= HAND_OVERS; i++) {
+        uint32_t value = i * 3;
+        turn_to(h, &h->n_taken, i - 1);
+        enum sl_status status = sl_signal_follow(h->from, h->to, h->taken);
+        if (!status)
+            status = sl_device_upload(h->from, h->buffer, &value, sizeof value);
+        if (!status)
+            status = sl_signal_raise(h->from, h->sent);
+        turn_done(h, &h->n_sent, status);
+    }
+    return NULL;
+}
+
+static void take_values(struct hand_over *h, uint32_t *out_wrong) {
+    void *mine;
+    assert_int_equal(sl_device_alloc(h->to, 4, &mine), SL_OK);
+    for (uint32_t i = 1; i <= HAND_OVERS; i++) {
+        uint32_t got = 0;
+        turn_to(h, &h->n_sent, i);
+        enum sl_status status = sl_signal_follow(h->to, h->from, h->sent);
+        if (!status)
+            status = sl_device_copy_from(h->to, mine, h->from, h->buffer, 4);
+        if (!status)
+            status = sl_signal_raise(h->to, h->taken);
+        turn_done(h, &h->n_taken, status);
+        if (i % 5 == 0 && !status && !sl_device_download(h->to, &got, mine, 4))
+            *out_wrong += got != i * 3;
+    }
+    sl_device_free(h->to, mine, 4);
+}
+
+static void two_gpus(void **state) {
+    need_kernels();
+    for (uint32_t way = 0; way < 3; way++) { /* direct, through the host, twice the same GPU */
+        struct hand_over h = {.n_sent = 0};
+        pthread_t sender;
+        uint32_t wrong = 0;
+        reset(state);
+        fake->n_devices = 2;
+        fake->no_peer_access = way == 1;
+        pthread_mutex_init(&h.lock, NULL);
+        pthread_cond_init(&h.changed, NULL);
+        assert_int_equal(open_gpu(0, 0, &h.from), SL_OK);
+        assert_int_equal(open_gpu(way == 2 ? 0 : 1, 0, &h.to), SL_OK);
+        assert_int_equal(sl_device_peer_open(h.to, h.from), SL_OK);
+        assert_int_equal(sl_device_peer_open(h.to, h.from), SL_OK); /* once more does no harm */
+        assert_int_equal(sl_signal_create(h.from, &h.sent), SL_OK);
+        assert_int_equal(sl_signal_create(h.to, &h.taken), SL_OK);
+        assert_int_equal(sl_device_alloc(h.from, 4, &h.buffer), SL_OK);
+        assert_int_equal(pthread_create(&sender, NULL, send_values, &h), 0);
+        take_values(&h, &wrong);
+        pthread_join(sender, NULL);
+        assert_int_equal(wrong, 0);
+        assert_int_equal(h.n_failed, 0);
+        assert_int_equal(fake->n_peer_copies, way == 1 ? HAND_OVERS : 0);
+        sl_device_free(h.from, h.buffer, 4);
+        sl_signal_free(h.from, &h.sent);
+        sl_signal_free(h.to, &h.taken);
+        sl_device_close(&h.from);
+        sl_device_close(&h.to);
+        assert_false(fake->misused);
+        assert_int_equal(fake->live_objects, 0);
+        assert_int_equal(fake->live_device_bytes, 0);
+        pthread_cond_destroy(&h.changed);
+        pthread_mutex_destroy(&h.lock);
+    }
+}
+
+/* Two GPUs, some memory on each, and a signal that the first raises for the second. */
+struct pair {
+    struct sl_device *a, *b;
+    struct sl_signal *s;
+    void *on_a, *on_b;
+    size_t bytes;
+};
+
+static struct pair open_pair(void **state, size_t bytes) {
+    struct pair p = {.bytes = bytes};
+    reset(state);
+    fake->n_devices = 2;
+    assert_int_equal(open_gpu(0, 0, &p.a), SL_OK);
+    assert_int_equal(open_gpu(1, 0, &p.b), SL_OK);
+    assert_int_equal(sl_device_alloc(p.a, bytes, &p.on_a), SL_OK);
+    assert_int_equal(sl_device_alloc(p.b, bytes, &p.on_b), SL_OK);
+    assert_int_equal(sl_signal_create(p.a, &p.s), SL_OK);
+    return p;
+}
+
+static void close_pair(struct pair *p) {
+    sl_device_free(p->a, p->on_a, p->bytes);
+    sl_device_free(p->b, p->on_b, p->bytes);
+    sl_signal_free(p->a, &p->s);
+    sl_device_close(&p->a);
+    sl_device_close(&p->b);
+    assert_false(fake->misused);
+    assert_int_equal(fake->live_objects, 0);
+}
+
+/* A fault takes one GPU down. The other goes on, but what it waits for of the first never comes: it
+ * does not pass and does not fail, until the host releases it or the failure spreads. */
+static void peer_faults(void **state) {
+    need_kernels();
+    for (int spreads = 0; spreads < 2; spreads++) {
+        struct pair p = open_pair(state, 4);
+        uint32_t back = 0;
+        sl_point point;
+        fake->fault_device = 0;
+        fake->fault_after_ms = 20;
+        fake->kernel_fault = CU_ILLEGAL_ADDRESS;
+        fill(p.b, p.on_b, 6); /* of the other: no fault */
+        assert_int_equal(sl_device_download(p.b, &back, p.on_b, 4), SL_OK);
+        assert_int_equal(back, 6);
+        fill(p.a, p.on_a, 5);
+        assert_int_equal(sl_signal_raise(p.a, p.s), SL_OK);
+        assert_int_equal(sl_signal_follow(p.b, p.a, p.s), SL_OK);
+        fill(p.b, p.on_b, 7);
+        assert_int_equal(sl_device_mark(p.b, SL_QUEUE_OPS, &point), SL_OK);
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(sl_device_passed(p.b, SL_QUEUE_OPS, point), SL_AGAIN);
+        assert_int_equal(sl_device_sync(p.a), SL_ERR_DEVICE_LOST);
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(sl_device_passed(p.b, SL_QUEUE_OPS, point), SL_AGAIN);
+        fake->faults_spread = spreads;
+        if (!spreads)
+            sl_signal_release(p.a, p.s);
+        assert_int_equal(sl_device_sync(p.b), spreads ? SL_ERR_DEVICE_LOST : SL_OK);
+        if (!spreads) {
+            assert_int_equal(sl_device_download(p.b, &back, p.on_b, 4), SL_OK);
+            assert_int_equal(back, 7);
+        }
+        close_pair(&p);
+    }
+}
+
+/* Each call that several GPUs need fails once: the one that called is given up, or goes on without
+ * where that is possible; the other stays in use. */
+static void peers_fail(void **state) {
+    need_kernels();
+    static const struct {
+        const char *symbol;
+        int result;
+        enum sl_status open, copy, raise, follow;
+    } cases[] = {
+        {"cuDeviceCanAccessPeer", 1, SL_ERR_INVALID, SL_OK, SL_OK, SL_OK},
+        {"cuCtxEnablePeerAccess", SL_CU_PEER_ACCESS_UNSUPPORTED, SL_OK, SL_OK, SL_OK, SL_OK},
+        {"cuCtxEnablePeerAccess", SL_CU_TOO_MANY_PEERS, SL_OK, SL_OK, SL_OK, SL_OK},
+        {"cuCtxEnablePeerAccess", CU_UNKNOWN, SL_ERR_DEVICE_LOST, SL_ERR_DEVICE_LOST, SL_OK,
+         SL_ERR_DEVICE_LOST},
+        {"cuMemcpyPeerAsync", SL_CU_OUT_OF_MEMORY, SL_OK, SL_ERR_DEVICE_OOM, SL_OK, SL_OK},
+        {"cuMemcpyPeerAsync", CU_ILLEGAL_ADDRESS, SL_OK, SL_ERR_DEVICE_LOST, SL_OK,
+         SL_ERR_DEVICE_LOST},
+        {"cuLaunchKernel", CU_ILLEGAL_ADDRESS, SL_OK, SL_ERR_DEVICE_LOST, SL_OK,
+         SL_ERR_DEVICE_LOST},
+        {"cuStreamWriteValue32_v2", CU_ILLEGAL_ADDRESS, SL_OK, SL_OK, SL_ERR_DEVICE_LOST, SL_OK},
+        {"cuStreamWaitValue32_v2", CU_ILLEGAL_ADDRESS, SL_OK, SL_OK, SL_OK, SL_ERR_DEVICE_LOST},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pair p = open_pair(state, 64);
+        struct sl_signal *none = NULL;
+        fake->fail_symbol = cases[i].symbol;
+        fake->fail_result = cases[i].result;
+        assert_int_equal(sl_device_peer_open(p.b, p.a), cases[i].open);
+        assert_int_equal(sl_signal_raise(p.a, p.s), cases[i].raise);
+        size_t bytes = strstr(cases[i].symbol, "cuMemcpy") ? 63 : 64; /* whole words: a kernel */
+        assert_int_equal(sl_device_copy_from(p.b, p.on_b, p.a, p.on_a, bytes), cases[i].copy);
+        assert_int_equal(sl_signal_follow(p.b, p.a, p.s), cases[i].follow);
+        bool a_lost = cases[i].raise != SL_OK;
+        bool b_lost = cases[i].copy == SL_ERR_DEVICE_LOST || cases[i].follow != SL_OK;
+        assert_int_equal(sl_device_sync(p.a), a_lost ? SL_ERR_DEVICE_LOST : SL_OK);
+        assert_int_equal(sl_device_sync(p.b), b_lost ? SL_ERR_DEVICE_LOST : SL_OK);
+        fake->fail_symbol = "cuMemHostAlloc";
+        assert_true(sl_signal_create(p.a, &none) != SL_OK);
+        assert_null(none);
+        fake->fail_symbol = NULL;
+        close_pair(&p);
+    }
+}
+
+/* A driver that refuses to write words has no signals, and no device is lost for it. */
+static void no_signals(void **state) {
+    static const struct {
+        int result;
+        enum sl_status status, after;
+    } cases[] = {{801, SL_ERR_UNSUPPORTED, SL_OK},
+                 {CU_ILLEGAL_ADDRESS, SL_ERR_DEVICE_LOST, SL_ERR_DEVICE_LOST}};
+    need_kernels();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_device *d;
+        struct sl_signal *s = NULL;
+        reset(state);
+        assert_int_equal(open_gpu(0, 0, &d), SL_OK);
+        int64_t pinned = fake->live_pinned_bytes;
+        fake->fail_symbol = "cuStreamWriteValue32_v2";
+        fake->fail_result = cases[i].result;
+        assert_int_equal(sl_signal_create(d, &s), cases[i].status);
+        assert_null(s);
+        assert_int_equal(fake->live_pinned_bytes, pinned);
+        assert_int_equal(sl_device_sync(d), cases[i].after);
+        sl_device_close(&d);
+        assert_false(fake->misused);
+    }
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    if (!find_driver(argv[0]))
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(two_gpus, reset),
+        cmocka_unit_test_setup(peer_faults, reset),
+        cmocka_unit_test_setup(peers_fail, reset),
+        cmocka_unit_test_setup(no_signals, reset),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
