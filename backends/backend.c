@@ -160,6 +160,17 @@ enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_dev
     return bytes ? d->ops->copy_from(d, dst, other, src, bytes) : SL_OK;
 }
 
+enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,
+                                    const atomic_bool *busy) {
+    TRY(check_peer(d, other, "relay_open"));
+    return d->ops->relay_open ? d->ops->relay_open(d, other, busy) : SL_ERR_UNSUPPORTED;
+}
+
+void sl_device_relay_close(struct sl_device *d) {
+    if (d->ops->relay_close)
+        d->ops->relay_close(d);
+}
+
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
     TRY(check_not_recording(d, "signal_create"));
     return d->ops->signal_create(d, out_signal);

@@ -24,6 +24,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -300,6 +301,10 @@ struct sl_backend_ops {
     enum sl_status (*signal_raise)(struct sl_device *d, struct sl_signal *signal);
     enum sl_status (*signal_follow)(struct sl_device *d, struct sl_signal *signal);
     void (*signal_release)(struct sl_signal *signal);
+    /* NULL, both: none can. */
+    enum sl_status (*relay_open)(struct sl_device *d, struct sl_device *other,
+                                 const atomic_bool *busy);
+    void (*relay_close)(struct sl_device *d);
 
     enum sl_status (*embed)(struct sl_device *d, const struct sl_op_embed *a);
     enum sl_status (*rms_norm)(struct sl_device *d, const struct sl_op_rms_norm *a);
@@ -418,6 +423,16 @@ enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
 /* The latest raise will not come, since its device failed: those who follow go on, with whatever is
  * there. By who raised it; touches no device. maker: the device that made it. */
 void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal);
+
+/* A relay: large copies of SL_QUEUE_UP may go to d over the host's link to `other` too, and from
+ * there over a faster one between the two, while *busy, other's own work, is false: borrowed until
+ * close, read at each copy. Takes SL_RELAY_BYTES of other's memory. Neither device is in use
+ * meanwhile; one relay a device. SL_ERR_UNSUPPORTED: there is no faster link. */
+#define SL_RELAY_BYTES ((size_t)2 << 20)
+enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,
+                                    const atomic_bool *busy) SL_MUST_CHECK;
+/* Before either device is closed; where there is none, too. */
+void sl_device_relay_close(struct sl_device *d);
 
 enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) SL_MUST_CHECK;
 enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) SL_MUST_CHECK;

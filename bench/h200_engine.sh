@@ -5,7 +5,7 @@
 #   bench/h200_engine.sh run DIR [OUT]  where the GPU is (python3; no compiler, no library needed): unpacks it,
 #                                       makes the model of Qwen3-30B-A3B's shape (18.2 GiB, below MODELS, default
 #                                       /tmp) unless it is there, and runs the parts; what they print goes to OUT too
-# PARTS="same resident eight streamed quarter disk split" (default: all but split, which wants two GPUs) and REPS (default 2) choose what is run.
+# PARTS="same resident eight streamed quarter disk answers split" (default: all but the last two, which want two GPUs or more) and REPS (default 2) choose what is run.
 # Ends with how much passed, failed and was skipped. Exit status 1: something failed; 77: there is no GPU to use.
 set -uo pipefail
 
@@ -17,7 +17,7 @@ pack() {
     export CUDA_ARCHS="${CUDA_ARCHS:-90}" WITH_CUDA=1
     make dist
     cp dist/sluice-*-linux-x86_64.tar.gz "$dir/sluice.tar.gz"
-    cp bench/h200_engine.sh bench/logprobs.py "$dir/"
+    cp bench/h200_engine.sh bench/logprobs.py bench/answers.py "$dir/"
     dirty=$(git status --porcelain --untracked-files=no | head -c1)
     echo "commit $(git rev-parse --short=10 HEAD)${dirty:+ with uncommitted changes}, kernels for sm $CUDA_ARCHS" >"$dir/about"
     ls -l "$dir"
@@ -122,7 +122,7 @@ run() {
     dir=$(mktemp -d /tmp/h200engine.XXXXXX)
     tar -C "$dir" -xzf "$1/sluice.tar.gz" || exit 1
     sluice=$(echo "$dir"/*/bin/sluice)
-    logprobs=$1/logprobs.py
+    logprobs=$1/logprobs.py answers=$1/answers.py
     export XDG_CACHE_HOME=$dir
     date -u +"%Y-%m-%d %H:%M UTC"
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || echo "nvidia-smi does not work"
@@ -210,24 +210,48 @@ array.array("i", [r.randrange(1024) for _ in range(184)]).tofile(open("'"$dir"'/
         bench half-on-disk --vram "${vram}MiB" --ram "${least}MiB" -p 512 -n 32 -b 2048
         within=()
     fi
+    [[ $parts == *" answers "* ]] && several
     [[ $parts == *" split "* ]] && split
     rm -rf "$dir"
     summary
 }
 
-# The layers over two GPUs beside one with the same budget: answers of the demo model, then speed with one sequence and
-# with four.
-split() {
-    local demo
+# The same answers over several GPUs as over one: of the demo model, and of the large one, whose experts are large enough
+# to come over two links.
+several() {
+    local demo devices name args vram half all=cuda:0,1
+    [ "$(nvidia-smi -L | wc -l)" -lt 4 ] || all=cuda:0,1,2,3
     demo=$(echo "$dir"/*/demo/demo.gguf)
-    say "answers over two GPUs"
+    say "answers of the demo model over several GPUs"
     seq 1 400 | tr '\n' ' ' >"$dir/text"
-    for devices in cuda:0 cuda:0,1 cuda:1,0 cuda:0,0,1,1; do
+    for devices in cuda:0 cuda:0,1 cuda:1,0 cuda:0,0,1,1 $all; do
         "$sluice" score -m "$demo" --text "$dir/text" --logprobs "$out/$devices.npy" --experts resident --device "$devices" \
             >/dev/null 2>"$out/$devices.err" || { tail -3 "$out/$devices.err"; failed "score $devices"; }
-        [ -f "$out/$devices.npy" ] && same_bits "$out/cuda:0.npy" "$out/$devices.npy" "scored over $devices"
+        [ "$devices" = cuda:0 ] || same_bits "$out/cuda:0.npy" "$out/$devices.npy" "scored over $devices"
     done
     rm -f "$out"/*.npy
+    say "answers of the large model over several GPUs"
+    vram=$(budget 0.25 --parallel 4 --batch 512)
+    half=$((vram / 2))
+    while read -r name args; do
+        # shellcheck disable=SC2086
+        python3 "$answers" "$out/$name.answers" "$sluice" -m "$big" -c 2048 --parallel 4 --ram 100GiB $args 2>"$out/$name.err" ||
+            { tail -3 "$out/$name.err"; failed "$name"; }
+        [ "$name" = resident ] || same_bits "$out/resident.answers" "$out/$name.answers" "$name"
+    done <<RUNS
+resident --device cuda:0 --experts resident
+tiers --device cuda:0 --vram ${vram}MiB
+two-resident --device cuda:0,1 --split 25,23 --experts resident
+two-tiers --device cuda:0,1 --split 24,24 --vram ${half}MiB
+two-tiers-turned --device cuda:1,0 --split 25,23 --vram ${half}MiB
+all-resident --device $all --experts resident
+all-tiers --device $all --vram $((half * 2 / $(tr , '\n' <<<$all | wc -l) + 512))MiB
+RUNS
+    rm -f "$out"/*.answers
+}
+
+# The layers over two GPUs beside one with the same budget, with one sequence and with four.
+split() {
     local both=(--parallel 1,4 -p 2048 -n 96 --ram 100GiB) vram layers
     vram=$(budget 0.25 --parallel 4 --batch 512)
     bench one-resident --experts resident "${both[@]}"

@@ -134,6 +134,8 @@ static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
         if (st == SL_OK && i)
             st = sl_stage_join(s, s - 1, err);
     }
+    for (uint32_t i = 0; i < e->n_stages && e->n_stages > 1 && st == SL_OK; i++)
+        st = sl_stage_relay(&e->stages[i], &e->stages[(i + 1) % e->n_stages], err);
     return st;
 }
 
@@ -264,6 +266,8 @@ void sl_engine_destroy(struct sl_engine **pe) {
     sl_prefix_disk_close(&e->disk);
     sl_prefix_ram_destroy(&e->ram);
     sl_prefix_tree_destroy(&e->prefixes);
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        sl_stage_leave_relay(&e->stages[i]);
     for (uint32_t i = 0; i < e->n_stages; i++)
         sl_stage_close(&e->stages[i]);
     free(e->stages);

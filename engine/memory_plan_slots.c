@@ -32,11 +32,17 @@ static enum sl_status refuse_device(const struct sl_memory_plan *p, uint32_t n_l
         (double)least / 0x1p20, (double)p->vram_least_bytes / 0x1p20);
 }
 
+/* Of the device's memory, what comes with slots for experts: with several stages also the room in
+ * which another one's copies may stop over. */
+static uint64_t beside_slots(const struct sl_expert_layout *l, const struct sl_memory_plan *p) {
+    return sl_tiers_device_bytes(l, p->config.batch_tokens) +
+           (p->n_stages > 1 ? SL_RELAY_BYTES : 0);
+}
+
 static enum sl_status device_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,
                                    struct sl_err *err) {
     struct sl_cache_class classes[SL_SLAB_CLASSES];
-    uint64_t least = 0, fixed = sl_plan_fixed_device_bytes(p) +
-                                sl_tiers_device_bytes(l, p->config.batch_tokens);
+    uint64_t least = 0, fixed = sl_plan_fixed_device_bytes(p) + beside_slots(l, p);
     for (uint32_t c = 0; c < l->n_class; c++) {
         classes[c] = (struct sl_cache_class){.n_expert = l->classes[c].n_layer * l->n_expert,
                                              .slot_bytes = l->classes[c].slot.slot_bytes};
@@ -48,7 +54,7 @@ static enum sl_status device_slots(const struct sl_expert_layout *l, struct sl_m
     enum sl_status st = sl_cache_split(classes, l->n_class, l->k, p->vram_budget_bytes - fixed,
                                        p->device_class_slots, err);
     p->n_device_slots = 0;
-    p->device_slot_bytes = sl_tiers_device_bytes(l, p->config.batch_tokens);
+    p->device_slot_bytes = beside_slots(l, p);
     for (uint32_t c = 0; c < l->n_class && st == SL_OK; c++) {
         p->n_device_slots += p->device_class_slots[c];
         p->device_slot_bytes += (uint64_t)p->device_class_slots[c] * l->classes[c].slot.slot_bytes;

@@ -62,6 +62,24 @@ enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before, struct
     return SL_OK;
 }
 
+enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by, struct sl_err *err) {
+    if (!s->store || !s->plan->apart)
+        return SL_OK;
+    enum sl_status st = sl_device_relay_open(s->dev, by->dev, &by->busy);
+    s->relays = st == SL_OK;
+    if (st == SL_OK || st == SL_ERR_UNSUPPORTED)
+        return SL_OK;
+    return sl_fail(err, st, "%scopying to %s by way of %s: %s",
+                   st == SL_ERR_DEVICE_OOM ? "no memory for " : "", s->dev->caps.name,
+                   by->dev->caps.name, sl_status_text(st));
+}
+
+void sl_stage_leave_relay(struct sl_stage *s) {
+    if (s->relays)
+        sl_device_relay_close(s->dev);
+    s->relays = false;
+}
+
 enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progress *progress,
                              struct sl_route_recorder *routes, struct sl_err *err) {
     enum sl_status st = sl_weights_load(s->model, !s->plan->streaming, s->dev,
@@ -226,15 +244,19 @@ static void run_rows(struct sl_stage *s, struct sl_lane *l) {
     uint32_t n_rows = l->step.n_rows, n_decode = l->step.n_decode;
     struct sl_lane_rest *before = l->follows ? &l->rest[s->index - 1] : NULL;
     bool passed = false;
+    atomic_store_explicit(&s->busy, true, memory_order_relaxed);
     enum sl_status st = start_layers(s, l);
     if (st == SL_OK) {
         sl_forward_mark_failed(s->forward, &l->step);
         st = pass_on_early(s, l, &passed);
     }
+    if (passed) /* all but the last layer's copies have been made */
+        atomic_store_explicit(&s->busy, false, memory_order_relaxed);
     if (st == SL_OK)
         finish_layers(s, l, passed ? &l->rest[s->index] : NULL);
     else
         fail_layers(s, l, st);
+    atomic_store_explicit(&s->busy, false, memory_order_relaxed);
     uint64_t ended_ns = sl_now_ns();
     if (passed)
         atomic_store(&l->rest[s->index].ended_ns, ended_ns);

@@ -32,6 +32,8 @@ struct sl_stage {
     /* [lanes] raised when a step's rows have been handed over; NULL: the next stage's device cannot
      * wait for that by itself, so the step goes on when it has ended. */
     struct sl_signal *handed[SL_MAX_STAGES];
+    bool relays;      /* its copies may go by way of another stage's device */
+    atomic_bool busy; /* with a step: what it copies itself is not to be held up */
     struct sl_activity_source activity;
     struct sl_stage_metrics shown; /* counted by the stage's thread, read by any */
     struct sl_expert_map *map;     /* of all stages; set before the first step */
@@ -47,6 +49,11 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
 /* Joins it to the stage before it, when both are open and before either is loaded. */
 enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before,
                              struct sl_err *err) SL_MUST_CHECK;
+/* Lets its copies of experts go by way of the other's device too, where the two have a fast link
+ * between them: while that one has no step. When all are open; leave before any is closed. */
+enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by,
+                              struct sl_err *err) SL_MUST_CHECK;
+void sl_stage_leave_relay(struct sl_stage *s);
 /* Loads the weights and binds them. by_host: the next stage cannot copy from its device. routes:
  * NULL, or who records what routers choose. */
 enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progress *progress,

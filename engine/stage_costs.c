@@ -75,7 +75,7 @@ static enum sl_status least_slots(const struct sl_model *model, uint32_t batch_t
     enum sl_status st = sl_expert_layout_make(model, &l, err);
     if (st != SL_OK)
         return st;
-    *out_bytes = l.n_layer ? sl_tiers_device_bytes(&l, batch_tokens) : 0;
+    *out_bytes = l.n_layer ? sl_tiers_device_bytes(&l, batch_tokens) + SL_RELAY_BYTES : 0;
     for (uint32_t c = 0; c < l.n_class; c++)
         *out_bytes += (uint64_t)l.classes[c].slot.slot_bytes * l.k;
     sl_expert_layout_release(&l);

@@ -69,6 +69,8 @@ const struct sl_backend_ops sl_cuda_ops = {.name = "cuda",
                                            .signal_raise = sl_cuda_signal_raise,
                                            .signal_follow = sl_cuda_signal_follow,
                                            .signal_release = sl_cuda_signal_release,
+                                           .relay_open = sl_cuda_relay_open,
+                                           .relay_close = sl_cuda_relay_close,
 #define OP(name) .name = name,
                                            SL_CUDA_OPS(OP)
 #undef OP

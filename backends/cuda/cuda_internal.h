@@ -90,6 +90,17 @@ struct sl_cuda_mapped {
     uint64_t device; /* as kernels see it */
 };
 
+/* relay.c: another GPU whose link copies to this one use too. */
+struct sl_cuda_relay {
+    struct sl_cuda *by;      /* NULL: none */
+    const atomic_bool *busy; /* the other has copies of its own */
+    bool failed;
+    void *buffer;               /* [SL_RELAY_BYTES] of the other's memory */
+    struct CUstream_st *stream; /* of the other's context, but used by this one's owner */
+    struct CUevent_st *begun;   /* on SL_QUEUE_UP: the queue has come to the copy */
+    struct CUevent_st *ended;   /* on stream */
+};
+
 struct sl_cuda {
     struct sl_device base;
     struct sl_cuda_driver driver;
@@ -117,6 +128,7 @@ struct sl_cuda {
         *counters; /* device memory, SL_CUDA_COUNTERS zeros; a kernel that counts leaves zeros */
 
     struct sl_cuda_recording recording;
+    struct sl_cuda_relay relay;
 
     struct CUmod_st *module[SL_CUDA_MAX_IMAGES];
     uint32_t n_modules;
@@ -196,6 +208,14 @@ void sl_cuda_signal_free(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_cuda_signal_raise(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_cuda_signal_follow(struct sl_device *d, struct sl_signal *signal);
 void sl_cuda_signal_release(struct sl_signal *signal);
+
+/* relay.c */
+enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other,
+                                  const atomic_bool *busy);
+void sl_cuda_relay_close(struct sl_device *d);
+/* Is such a copy one for sl_cuda_relay_copy, which is then in order on the queue as any other? */
+bool sl_cuda_relays(const struct sl_cuda *c, enum sl_queue q, size_t bytes);
+enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes);
 
 /* Keeps an op of the given kind; args is its argument struct, copied. */
 enum sl_status sl_cuda_keep(struct sl_cuda *c, int kind, const void *args, size_t args_bytes);

@@ -61,7 +61,8 @@ enum {
     SL_CU_HOST_ALLOC_MAPPED = 2,
     SL_CU_HOST_REGISTER_PORTABLE = 1,
     SL_CU_HOST_REGISTER_MAPPED = 2,
-    SL_CU_WAIT_FOR_AT_LEAST = 0, /* of word_wait; differences count, so that values may wrap */
+    SL_CU_P2P_NATIVE_ATOMICS = 3, /* CUdevice_P2PAttribute */
+    SL_CU_WAIT_FOR_AT_LEAST = 0,  /* of word_wait; differences count, so that values may wrap */
     SL_CU_CAPTURE_RELAXED = 2,
     SL_CU_FUNC_MAX_DYNAMIC_SHARED = 8, /* CUfunction_attribute */
 };
@@ -157,7 +158,8 @@ struct sl_cu_launch_config {
     X(word_write, "cuStreamWriteValue32_v2",                                                       \
       (struct CUstream_st * stream, uint64_t addr, uint32_t value, unsigned flags))                \
     X(word_wait, "cuStreamWaitValue32_v2",                                                         \
-      (struct CUstream_st * stream, uint64_t addr, uint32_t value, unsigned flags))
+      (struct CUstream_st * stream, uint64_t addr, uint32_t value, unsigned flags))                \
+    X(p2p_attribute, "cuDeviceGetP2PAttribute", (int *value, int attribute, int from, int to))
 
 struct sl_cuda_driver {
     void *lib;

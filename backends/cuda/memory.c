@@ -45,9 +45,13 @@ void sl_cuda_free(struct sl_device *d, void *addr, size_t bytes) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     sl_count(device_memory_bytes, -(int64_t)bytes);
     d->own_bytes -= bytes;
-    /* A lost device's memory went with it. cuMemFree waits for what was enqueued. */
-    if (!sl_cuda_enter(c))
-        (void)!sl_cuda_check(c, c->driver.mem_free(address(addr)), "freeing device memory");
+    /* A lost device's memory went with it, and so may have that of one which worked with it: no
+     * news to anybody. cuMemFree waits for what was enqueued. */
+    if (sl_cuda_enter(c))
+        return;
+    int result = c->driver.mem_free(address(addr));
+    if (result)
+        sl_debug("cuda:%d: freeing device memory: error %d", c->ordinal, result);
 }
 
 enum sl_status sl_cuda_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {

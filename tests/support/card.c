@@ -88,6 +88,8 @@ struct card {
     uint64_t memory_bytes, used_bytes;
     uint64_t n_allocs, n_copies, n_waits, n_refusable, n_peer_copies;
     bool lost;
+    struct sl_device *relay_by; /* NULL: none */
+    void *relay;
 };
 
 /* The engine, or this card, made a mistake that no test may pass with. */
@@ -511,6 +513,23 @@ static void card_signal_release(struct sl_signal *signal) {
     (void)signal;
 }
 
+/* Takes what a relay takes; copies go their usual way. */
+static enum sl_status card_relay_open(struct sl_device *d, struct sl_device *other,
+                                      const atomic_bool *busy) {
+    (void)busy;
+    struct card *c = (struct card *)d;
+    enum sl_status st = sl_device_alloc(other, SL_RELAY_BYTES, &c->relay);
+    c->relay_by = st == SL_OK ? other : NULL;
+    return st;
+}
+
+static void card_relay_close(struct sl_device *d) {
+    struct card *c = (struct card *)d;
+    if (c->relay_by)
+        sl_device_free(c->relay_by, c->relay, SL_RELAY_BYTES);
+    c->relay_by = NULL;
+}
+
 /* A card that is closed: what others were to wait for has been done or is lost. */
 static void forget(struct card *c) {
     struct card **at = &c->source->cards;
@@ -729,6 +748,8 @@ static const struct sl_backend_ops card_ops = {
     .signal_raise = card_signal_raise,
     .signal_follow = card_signal_follow,
     .signal_release = card_signal_release,
+    .relay_open = card_relay_open,
+    .relay_close = card_relay_close,
     .embed = card_embed,
     .rms_norm = card_rms_norm,
     .matmul = card_matmul,

@@ -479,6 +479,15 @@ int cuDeviceCanAccessPeer(int *can, int device, int peer) {
     return 0;
 }
 
+int cuDeviceGetP2PAttribute(int *value, int attribute, int from, int to);
+int cuDeviceGetP2PAttribute(int *value, int attribute, int from, int to) {
+    ENTER("cuDeviceGetP2PAttribute");
+    if (attribute != SL_CU_P2P_NATIVE_ATOMICS || from == to)
+        return SL_CU_INVALID_VALUE;
+    *value = !fake.no_peer_access && !fake.no_direct_link;
+    return 0;
+}
+
 int cuCtxEnablePeerAccess(struct CUctx_st *peer, unsigned flags);
 int cuCtxEnablePeerAccess(struct CUctx_st *peer, unsigned flags) {
     ENTER_CONTEXT("cuCtxEnablePeerAccess");

@@ -40,6 +40,7 @@ struct fake_cuda {
     bool integrated[FAKE_CUDA_MAX_DEVICES];
     bool cannot_map;     /* devices do not read host memory */
     bool no_peer_access; /* nor one another's */
+    bool no_direct_link; /* or only over PCIe */
     bool no_memory_rate; /* nobody knows how fast their memory is */
     size_t memory_bytes[FAKE_CUDA_MAX_DEVICES];
     bool zeroed;                /* memory begins as zeros, and so no kernel's result is wild */

@@ -3,6 +3,7 @@
 #include "tests/unit/backends/cuda_fixture.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define HAND_OVERS 500u
 
@@ -237,15 +238,118 @@ static void no_signals(void **state) {
     }
 }
 
+struct relay_case {
+    bool same, no_link, fails;
+    enum sl_status open;
+};
+
+struct relay {
+    struct sl_device *a, *b;
+    atomic_bool busy;
+    void *on_a, *moved;
+    uint8_t *host, *got;
+};
+
+enum { RELAY_BYTES = 6 << 20 };
+
+static void open_relay(void **state, const struct relay_case *is, struct relay *r) {
+    void *seen;
+    reset(state);
+    fake->n_devices = 2;
+    fake->no_direct_link = is->no_link;
+    assert_int_equal(open_gpu(0, 0, &r->a), SL_OK);
+    assert_int_equal(open_gpu(is->same ? 0 : 1, 0, &r->b), SL_OK);
+    int64_t before = fake->live_device_bytes;
+    assert_int_equal(sl_device_relay_open(r->a, r->b, &r->busy), is->open);
+    assert_int_equal(fake->live_device_bytes - before, is->open == SL_OK ? SL_RELAY_BYTES : 0);
+    r->host = aligned_alloc(4096, RELAY_BYTES);
+    r->got = malloc(RELAY_BYTES);
+    assert_true(r->host && r->got);
+    assert_int_equal(sl_device_map_host(r->a, r->host, RELAY_BYTES, &seen), SL_OK);
+    assert_int_equal(sl_device_alloc(r->a, RELAY_BYTES, &r->on_a), SL_OK);
+    assert_int_equal(sl_device_alloc(r->a, RELAY_BYTES, &r->moved), SL_OK);
+}
+
+static void close_relay(struct relay *r) {
+    sl_device_free(r->a, r->on_a, RELAY_BYTES);
+    sl_device_free(r->a, r->moved, RELAY_BYTES);
+    sl_device_unmap_host(r->a, r->host, RELAY_BYTES);
+    free(r->host);
+    free(r->got);
+    sl_device_relay_close(r->a);
+    sl_device_relay_close(r->a); /* nothing to do */
+    sl_device_close(&r->a);
+    sl_device_close(&r->b);
+    assert_false(fake->misused);
+    assert_int_equal(fake->live_objects, 0);
+    assert_int_equal(fake->live_device_bytes, 0);
+}
+
+/* Up, behind an op that writes the same place, and on to another place while that is under way;
+ * what comes of both. n: of calls that the first is enqueued by. */
+static void relay_turn(struct relay *r, uint8_t first, size_t bytes, bool busy, uint64_t n) {
+    sl_point point;
+    void *freed;
+    for (size_t i = 0; i < RELAY_BYTES; i++)
+        r->host[i] = (uint8_t)(i % 251 + first);
+    atomic_store(&r->busy, busy);
+    fill(r->a, r->on_a, 7); /* later than the copy, unless that waits */
+    assert_int_equal(sl_device_mark(r->a, SL_QUEUE_OPS, &point), SL_OK);
+    assert_int_equal(sl_device_after(r->a, SL_QUEUE_UP, SL_QUEUE_OPS, point), SL_OK);
+    uint64_t queued = fake->n_queued;
+    assert_int_equal(sl_device_copy(r->a, SL_QUEUE_UP, r->on_a, r->host, bytes), SL_OK);
+    assert_int_equal(fake->n_queued - queued, n);
+    atomic_store(&r->busy, false);
+    assert_int_equal(sl_device_alloc(r->b, 64, &freed), SL_OK);
+    assert_int_equal(sl_device_copy(r->a, SL_QUEUE_UP, r->moved, r->on_a, bytes), SL_OK);
+    sl_device_free(r->b, freed, 64); /* what is enqueued on the other GPU runs now, if it may */
+    assert_int_equal(sl_device_mark(r->a, SL_QUEUE_UP, &point), SL_OK);
+    assert_int_equal(sl_device_after(r->a, SL_QUEUE_OPS, SL_QUEUE_UP, point), SL_OK);
+    assert_int_equal(sl_device_download(r->a, r->got, r->on_a, bytes), SL_OK);
+    assert_memory_equal(r->got, r->host, bytes);
+    assert_int_equal(sl_device_download(r->a, r->got, r->moved, bytes), SL_OK);
+    assert_memory_equal(r->got, r->host, bytes);
+}
+
+/* A large copy of the queue up goes half by way of the other GPU, and is in order as any other:
+ * behind what was to come first, before what comes later. Small ones, and those while the other is
+ * busy, do not. A relay that fails is left, and the copy is made all the same. */
+static void relays(void **state) {
+    need_kernels();
+    static const struct relay_case cases[] = {{false, false, false, SL_OK},
+                                              {false, false, true, SL_OK},
+                                              {true, false, false, SL_ERR_UNSUPPORTED},
+                                              {false, true, false, SL_ERR_UNSUPPORTED}};
+    enum { LARGE = RELAY_BYTES - 4096, SMALL = 256 << 10 };
+    /* By two ways: its own part, two waits, and two pieces there and on. */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct relay r = {0};
+        open_relay(state, &cases[i], &r);
+        uint64_t n = cases[i].open == SL_OK ? 7 : 1;
+        relay_turn(&r, 0, LARGE, false, n);
+        relay_turn(&r, 1, SMALL, false, 1);
+        relay_turn(&r, 2, LARGE, true, 1);
+        if (cases[i].fails) { /* halfway, and it is not tried again */
+            fake->fail_symbol = "cuStreamWaitEvent";
+            fake->fail_result = CU_ILLEGAL_ADDRESS;
+            assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, LARGE), SL_OK);
+            fake->fail_symbol = NULL;
+        }
+        assert_int_equal(((struct sl_cuda *)r.a)->relay.failed, cases[i].fails);
+        relay_turn(&r, 3, LARGE, false, cases[i].fails ? 1 : n);
+        assert_int_equal(sl_device_sync(r.b), SL_OK);
+        close_relay(&r);
+    }
+}
+
 int main(int argc, char **argv) {
     (void)argc;
     if (!find_driver(argv[0]))
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(two_gpus, reset),
-        cmocka_unit_test_setup(peer_faults, reset),
-        cmocka_unit_test_setup(peers_fail, reset),
-        cmocka_unit_test_setup(no_signals, reset),
+        cmocka_unit_test_setup(two_gpus, reset),   cmocka_unit_test_setup(peer_faults, reset),
+        cmocka_unit_test_setup(peers_fail, reset), cmocka_unit_test_setup(no_signals, reset),
+        cmocka_unit_test_setup(relays, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
