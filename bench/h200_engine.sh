@@ -98,9 +98,9 @@ for t in json.load(open(sys.argv[1])):
     if "causal_ceiling_ts" in t:
         print(", causal ceiling %.1f (%.0f %%), overlap %.1f (%.0f %%)" % (t["causal_ceiling_ts"],
               100 * t["causal_ceiling_reached"], t["overlap_ceiling_ts"], 100 * t["overlap_ceiling_reached"]), end="")
-    for k in ("device_bytes_per_s", "link_bytes_per_s", "disk_before_bytes_per_s"):
+    for k in ("device_bytes_per_s", "link_bytes_per_s", "disk_bytes_per_s", "disk_busy_bytes_per_s"):
         if t.get(k):
-            print(", %s %.2f GB/s" % (k.split("_")[0], t[k] * 1e-9), end="")
+            print(", %s %.2f GB/s" % (k[:-len("_bytes_per_s")].replace("_", " "), t[k] * 1e-9), end="")
     for k in ("expert_hits", "expert_host_hits", "expert_misses", "expert_promotions", "expert_demotions",
               "expert_early", "expert_early_used", "prefetch_used"):
         if t.get(k):

@@ -147,7 +147,7 @@ def against_mmap(o, result):
         d = r["sluice"]["decode"]
         say(f"round {i + 1}: " + ", ".join(f"{n} {r[n]['decode_ts']:.3f} t/s" for n in sides if r[n])
             + f", sluice {d['avg_ts']:.2f} t/s, causal {d['causal_ceiling_ts']:.2f}, "
-              f"disk {d['disk_before_bytes_per_s'] * 1e-9:.2f} and {d['disk_after_bytes_per_s'] * 1e-9:.2f} GB/s")
+              f"disk {d['disk_bytes_per_s'] * 1e-9:.2f} GB/s")
     mine = [r["sluice"]["decode"] for r in rounds]
     print(f"\n{o.limit} MiB for each, page cache counted, {o.threads} threads, medians of {o.rounds} alternating rounds:\n")
     print(f"| decode | t/s | sluice is faster by |\n|---|--:|--:|")
@@ -161,7 +161,7 @@ def against_mmap(o, result):
     print("\n| sluice decode, each round | t/s | causal ceiling | reached (bar 85 %) | overlap ceiling | reached | disk GB/s | hits "
           "| read/needed bytes | calls per expert read |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for i, d in enumerate(mine):
-        disk = (d["disk_before_bytes_per_s"] + d["disk_after_bytes_per_s"]) / 2e9
+        disk = d["disk_bytes_per_s"] * 1e-9
         print(f"| {i + 1} | {d['avg_ts']:.2f} | {d['causal_ceiling_ts']:.2f} | {100 * d['causal_ceiling_reached']:.0f} % | "
               f"{d['overlap_ceiling_ts']:.2f} | {100 * d['overlap_ceiling_reached']:.0f} % | {disk:.2f} | "
               f"{100 * d['expert_hit_share']:.0f} % | {d['read_amplification']:.3f} | {d['syscalls_per_expert']:.2f} |")

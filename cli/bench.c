@@ -8,6 +8,7 @@
 #include "common/cpus.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "engine/expert_speed.h"
 #include "engine/plan_speed.h"
 
 #include <stdio.h>
@@ -16,6 +17,8 @@
 #include <sys/resource.h>
 #include <time.h>
 
+/* What measuring the disk may take of a budget at most: one of so many parts. */
+#define BUDGET_PART 4u
 /* Longest that the tests wait for the slots to be filled in the background. */
 #define FILL_NS 60000000000u
 
@@ -82,6 +85,19 @@ static uint64_t peak_rss(void) {
     return getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss << 10 : 0;
 }
 
+/* Measuring the disk beside the engine takes memory of the budget. */
+static void plan_disk(struct sl_bench *b, const struct sl_engine_config *config,
+                      struct sl_process_memory *beside) {
+    uint64_t bytes = sl_store_probe_bytes(b->model);
+    if (config->ram_bytes && bytes > config->ram_bytes / BUDGET_PART) {
+        (void)sl_fail(&b->disk_why, SL_ERR_NOMEM,
+                      "measuring takes %.0f MiB, too much of the budget", (double)bytes / 0x1p20);
+        return;
+    }
+    sl_process_memory_add(beside, "disk measurement", bytes, "between the runs");
+    b->disk = config;
+}
+
 /* Everything between opening the model and closing it. */
 static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
                     struct sl_opened *opened) {
@@ -89,12 +105,11 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
     sl_show_progress("measuring how fast RAM can be read");
     b->ram_rate =
         sl_ram_read_bandwidth(b->n_threads, 1.0, sl_process_memory_room(config->ram_bytes));
-    if (stream) {
-        sl_show_progress("measuring how fast the disk can be read");
-        b->disk_before = sl_bench_disk_rate(b->model, config, &b->disk_why);
-    }
     sl_show_progress("%s", "");
-    if (!sl_start_engine("bench", config, NULL, opened))
+    struct sl_process_memory beside = {.n = 0};
+    if (stream)
+        plan_disk(b, config, &beside);
+    if (!sl_start_engine("bench", config, &beside, opened))
         return false;
     b->engine = opened->engine;
     sl_engine_info(b->engine, &b->info);
@@ -108,11 +123,6 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
     if (ok && b->info.apart) {
         sl_show_progress("measuring the device's memory and its link");
         sl_stages_bandwidth(&b->info, &b->device, &b->device_why);
-        sl_show_progress("%s", "");
-    }
-    if (ok && b->info.streaming && b->disk_before > 0) {
-        sl_show_progress("measuring how fast the disk can be read");
-        b->disk_after = sl_bench_disk_rate(b->model, config, &b->disk_why);
         sl_show_progress("%s", "");
     }
     return ok;
@@ -195,21 +205,22 @@ int sl_cmd_bench(int argc, char **argv) {
         .name = "bench",
         .about = "Measures prompt and decode speed.",
         .usage = "sluice bench -m MODEL [-p 512] [-n 128] [options]",
-        .notes = "Prompts and answers are random tokens. The ceilings beside a rate come from the "
-                 "same run: the\n"
-                 "weights that its steps touched (each expert once a step, KV is left out), the "
-                 "RAM and disk rates\n"
-                 "measured around it, and where its experts were found. causal: a read can start "
-                 "only when the\n"
-                 "router has spoken, 1 / (memory time + disk time). overlap: perfect look-ahead, 1 "
-                 "/ the longer\n"
-                 "of the two. On a GPU the memory is its own, and the link's time for what is not "
-                 "there counts\n"
-                 "where it is longer than the disk's. Of a prompt: reading what was not there, or "
-                 "computing it\n"
-                 "with all experts there (--resident-prefill), whichever takes longer. No heat is "
-                 "kept unless\n"
-                 "--heat-file says where.\n",
+        .notes =
+            "Prompts and answers are random tokens. The ceilings beside a rate come from the "
+            "same run: the\n"
+            "weights that its steps touched (each expert once a step, KV is left out), the "
+            "RAM and disk rates\n"
+            "measured around its runs, and where its experts were found. causal: a read can start "
+            "only when the\n"
+            "router has spoken, 1 / (memory time + disk time). overlap: perfect look-ahead, 1 "
+            "/ the longer\n"
+            "of the two. On a GPU the memory is its own, and the link's time for what is not "
+            "there counts\n"
+            "where it is longer than the disk's. Of a prompt: reading what was not there, or "
+            "computing it\n"
+            "with all experts there (--resident-prefill), whichever takes longer. No heat is "
+            "kept unless\n"
+            "--heat-file says where.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .positional = "MODEL",

@@ -7,21 +7,18 @@
 #include <math.h>
 
 /* Of one measurement of the disk. */
-#define DISK_SECONDS 1.0
-/* The measurement's share of a budget at most. */
-#define BUDGET_PART 4u
+#define DISK_SECONDS 0.5
 
-double sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,
-                          struct sl_err *why) {
+bool sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,
+                        struct sl_bench_disk *disk, struct sl_err *why) {
     struct sl_disk_speed speed = {0};
-    uint64_t most = config->ram_bytes ? config->ram_bytes / BUDGET_PART : UINT64_MAX;
-    enum sl_status st = sl_store_disk_speed(m, config, DISK_SECONDS, most, &speed, why);
-    return st == SL_OK ? speed.bytes_per_s : 0;
-}
-
-static double disk_rate(const struct sl_bench *b) {
-    return b->disk_before && b->disk_after ? 0.5 * (b->disk_before + b->disk_after)
-                                           : b->disk_before;
+    if (sl_store_disk_speed(m, config, DISK_SECONDS, &speed, why) != SL_OK)
+        return false;
+    disk->least = disk->n ? fmin(disk->least, speed.bytes_per_s) : speed.bytes_per_s;
+    disk->most = fmax(disk->most, speed.bytes_per_s);
+    disk->sum += speed.bytes_per_s;
+    disk->n++;
+    return true;
 }
 
 void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
@@ -31,7 +28,7 @@ void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
     double n = t->n_gen ? (double)c->steps : (double)t->n_reps;
     if (n == 0)
         return;
-    double disk = disk_rate(b), touched = (double)c->expert_bytes / n;
+    double disk = t->disk.n ? t->disk.sum / t->disk.n : 0, touched = (double)c->expert_bytes / n;
     /* What was read ahead and in time counts as found on disk: that is where it was. */
     double expert = c->experts ? (double)c->expert_bytes / (double)c->experts : 0;
     double from_disk = ((double)c->missed_bytes + (double)c->prefetch_used * expert) / n;

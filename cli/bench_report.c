@@ -120,6 +120,9 @@ static void print_experts(const struct sl_bench *b, const struct sl_bench_test *
            ratio(c->disk_read_bytes, c->disk_needed_bytes), ratio(c->disk_requests, c->disk_reads),
            ratio(c->disk_syscalls, c->disk_reads), ratio(c->disk_read_bytes, c->disk_busy_ns),
            ratio(c->disk_flight_ns, c->disk_busy_ns));
+    if (t->disk.n)
+        printf("%s disk: %.2f GB/s with its queue full, measured around the runs (%.2f to %.2f)\n",
+               t->name, t->disk.sum / t->disk.n * 1e-9, t->disk.least * 1e-9, t->disk.most * 1e-9);
     printf("%s stalled %.1f %% of the time (demand %.1f, late %.1f, slot %.1f)\n", t->name,
            100 * ratio(stall, c->step_ns), 100 * ratio(c->stall_demand_ns, c->step_ns),
            100 * ratio(c->stall_late_ns, c->step_ns), 100 * ratio(c->stall_slot_ns, c->step_ns));
@@ -149,10 +152,7 @@ void sl_bench_print(const struct sl_bench *b) {
     if (b->info.streaming) {
         printf("experts are streamed: %u slots for %u (%.1f %%)\n", b->info.n_slots,
                b->info.n_experts, 100.0 * b->info.n_slots / b->info.n_experts);
-        if (b->disk_before > 0)
-            printf("disk read rate measured before the tests %.2f GB/s, after %.2f GB/s\n",
-                   b->disk_before * 1e-9, b->disk_after * 1e-9);
-        else
+        if (!b->disk)
             printf("no ceilings: the disk was not measured: %s\n", b->disk_why.text);
         if (b->info.apart)
             printf("of them on the device: %u slots (%.1f %%)\n", b->info.n_device_slots,
@@ -242,9 +242,10 @@ static void put_experts(const struct sl_bench *b, const struct sl_bench_test *t,
     put(j, "stall_share_demand", ratio(c->stall_demand_ns, c->step_ns));
     put(j, "stall_share_late", ratio(c->stall_late_ns, c->step_ns));
     put(j, "stall_share_slot", ratio(c->stall_slot_ns, c->step_ns));
-    if (b->disk_before > 0) {
-        put(j, "disk_before_bytes_per_s", b->disk_before);
-        put(j, "disk_after_bytes_per_s", b->disk_after);
+    if (t->disk.n) {
+        put(j, "disk_bytes_per_s", t->disk.sum / t->disk.n);
+        put(j, "disk_least_bytes_per_s", t->disk.least);
+        put(j, "disk_most_bytes_per_s", t->disk.most);
     }
 }
 

@@ -153,6 +153,14 @@ static void add_counts(struct sl_bench_counts *sum, const struct sl_bench_counts
 
 /* ---- a test ---- */
 
+static void measure_disk(struct sl_bench *b, struct sl_bench_test *t) {
+    if (!b->disk || !b->info.streaming)
+        return;
+    sl_show_progress("%s: measuring how fast the disk can be read", t->name);
+    if (!sl_bench_disk_rate(b->model, b->disk, &t->disk, &b->disk_why))
+        b->disk = NULL;
+}
+
 static bool run_rep(struct sl_bench *b, struct sl_bench_test *t, struct sequence *seq,
                     uint32_t *ids, struct sl_rng *rng) {
     /* Decoding n tokens: one comes out of the prompt's only row, n more out of n steps. */
@@ -197,9 +205,11 @@ bool sl_bench_run(struct sl_bench *b, struct sl_bench_test *t) {
         warm.n_gen = t->n_gen > 8 ? 8 : t->n_gen;
         ok = run_rep(b, &warm, seq, ids, &rng);
     }
+    measure_disk(b, t);
     for (uint32_t r = 0; ok && r < o->reps; r++) {
         sl_show_progress("%s: run %u of %u", t->name, r + 1, o->reps);
         ok = run_rep(b, t, seq, ids, &rng);
+        measure_disk(b, t);
     }
     sl_show_progress("%s", "");
     if (ok)

@@ -106,8 +106,7 @@ static void measure(struct report *r) {
     if (!r->disk_given && r->plan.streaming) {
         struct sl_disk_speed speed;
         sl_show_progress("measuring how fast the disk can be read");
-        if (sl_store_disk_speed(r->model, &r->plan.config, DISK_SECONDS, UINT64_MAX, &speed,
-                                &err) == SL_OK)
+        if (sl_store_disk_speed(r->model, &r->plan.config, DISK_SECONDS, &speed, &err) == SL_OK)
             r->disk_rate = speed.bytes_per_s;
         else
             sl_warn("the disk's speed is not known (--disk-bandwidth gives it): %s", err.text);

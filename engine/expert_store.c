@@ -97,25 +97,35 @@ static enum sl_status add_probed(void *ctx, struct sl_reader *reader, struct sl_
     return add_files(reader, p->config, p->gguf, err);
 }
 
-enum sl_status sl_store_disk_speed(const struct sl_model *model,
-                                   const struct sl_engine_config *config, double seconds,
-                                   uint64_t most_bytes, struct sl_disk_speed *out_speed,
-                                   struct sl_err *err) {
+/* Of an expert; 0: the model has none. */
+static enum sl_status largest_matrix(const struct sl_model *model, uint32_t *out_bytes,
+                                     struct sl_err *err) {
     struct sl_expert_layout layout = {0};
     enum sl_status st = sl_expert_layout_make(model, &layout, err);
-    uint32_t bytes = 0; /* the largest matrix of an expert */
+    *out_bytes = 0;
     for (uint32_t l = 0; st == SL_OK && l < layout.n_layer; l++)
         for (uint32_t x = 0; x < SL_EXPERT_EXTENTS; x++)
-            if (layout.layers[l].extent[x].size_bytes > bytes)
-                bytes = layout.layers[l].extent[x].size_bytes;
+            if (layout.layers[l].extent[x].size_bytes > *out_bytes)
+                *out_bytes = layout.layers[l].extent[x].size_bytes;
     sl_expert_layout_release(&layout);
+    return st;
+}
+
+uint64_t sl_store_probe_bytes(const struct sl_model *model) {
+    struct sl_err err;
+    uint32_t bytes;
+    return largest_matrix(model, &bytes, &err) == SL_OK && bytes ? sl_disk_probe_bytes(bytes) : 0;
+}
+
+enum sl_status sl_store_disk_speed(const struct sl_model *model,
+                                   const struct sl_engine_config *config, double seconds,
+                                   struct sl_disk_speed *out_speed, struct sl_err *err) {
+    uint32_t bytes;
+    enum sl_status st = largest_matrix(model, &bytes, err);
     if (st != SL_OK)
         return st;
     if (!bytes)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "the model has no routed experts");
-    if (sl_disk_probe_bytes(bytes) > most_bytes)
-        return sl_fail(err, SL_ERR_NOMEM, "measuring takes %.0f MiB, too much of the budget",
-                       (double)sl_disk_probe_bytes(bytes) / 0x1p20);
     struct probed p = {config, model->gguf};
     const struct sl_disk_files files = {
         .reader = sl_memory_plan_reader(config), .add = add_probed, .ctx = &p};
