@@ -127,12 +127,14 @@ int sl_usage_error(const char *command, const char *fmt, ...) {
     return 2;
 }
 
-static bool parse_unsigned(const char *text, uint64_t max, uint64_t *out) {
+/* Decimal; with hex "0x" too. A leading zero is no octal. */
+static bool parse_unsigned(const char *text, bool hex, uint64_t max, uint64_t *out) {
     char *end;
     errno = 0;
     if (!isdigit((unsigned char)text[0]))
         return false;
-    unsigned long long v = strtoull(text, &end, 0);
+    hex = hex && text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    unsigned long long v = strtoull(text, &end, hex ? 16 : 10);
     if (*end || errno || v > max)
         return false;
     *out = v;
@@ -144,15 +146,16 @@ static bool store(const struct sl_arg *a, const char *text) {
     uint64_t u;
     switch (a->kind) {
     case SL_ARG_STRING:
+    case SL_ARG_TEXT:
         *(const char **)a->out = text;
         return true;
     case SL_ARG_U32:
-        if (!parse_unsigned(text, UINT32_MAX, &u))
+        if (!parse_unsigned(text, false, UINT32_MAX, &u))
             return false;
         *(uint32_t *)a->out = (uint32_t)u;
         return true;
     case SL_ARG_U64:
-        return parse_unsigned(text, UINT64_MAX, (uint64_t *)a->out);
+        return parse_unsigned(text, true, UINT64_MAX, (uint64_t *)a->out);
     case SL_ARG_BYTES:
         return sl_parse_bytes(text, (uint64_t *)a->out);
     case SL_ARG_F32: {
@@ -177,20 +180,76 @@ static bool store(const struct sl_arg *a, const char *text) {
     return false;
 }
 
-static const char *kind_text(enum sl_arg_kind kind) {
-    switch (kind) {
+/* ---- which numbers ---- */
+
+static double stored_number(const struct sl_arg *a) {
+    switch (a->kind) {
     case SL_ARG_U32:
+        return *(const uint32_t *)a->out;
     case SL_ARG_U64:
-        return "a whole number";
-    case SL_ARG_F32:
-        return "a number";
     case SL_ARG_BYTES:
-        return "a size such as 512MiB or 2GiB";
-    case SL_ARG_LIST:
-        return "taken: it may be given three times at most";
+        return (double)*(const uint64_t *)a->out;
+    case SL_ARG_F32:
+        return (double)*(const float *)a->out;
     default:
-        return "a text";
+        return 0;
     }
+}
+
+static bool is_number(enum sl_arg_kind kind) {
+    return kind == SL_ARG_U32 || kind == SL_ARG_U64 || kind == SL_ARG_F32 || kind == SL_ARG_BYTES;
+}
+
+/* NULL: none. A list of numbers may have the name that one number has elsewhere. */
+static const struct sl_arg_limit *limit_of(const struct sl_command *c, const struct sl_arg *a) {
+    if (!is_number(a->kind))
+        return NULL;
+    for (uint32_t i = 0; i < c->n_limits; i++)
+        if (strcmp(c->limits[i].name, a->name) == 0)
+            return &c->limits[i];
+    return NULL;
+}
+
+/* "a whole number from 2 to 16777216, or 0 for the model's own" into buf. */
+static const char *allowed(const struct sl_arg *a, const struct sl_arg_limit *l, char *buf,
+                           size_t size) {
+    static const char *const kinds[] = {
+        [SL_ARG_U32] = "a whole number",
+        [SL_ARG_U64] = "a whole number",
+        [SL_ARG_F32] = "a number",
+        [SL_ARG_BYTES] = "a size such as 512MiB or 2GiB",
+    };
+    struct sl_arg_limit own = {.most = a->kind == SL_ARG_U32 ? (double)UINT32_MAX : HUGE_VAL};
+    char range[96] = "";
+    if (!l && a->kind != SL_ARG_F32)
+        l = &own;
+    if (l && l->least == SL_ARG_ABOVE_0)
+        snprintf(range, sizeof range, " above 0");
+    else if (l && isinf(l->most))
+        snprintf(range, sizeof range, l->least > 0 ? " of at least %.10g" : " from %.10g up",
+                 l->least);
+    else if (l)
+        snprintf(range, sizeof range, " from %.10g to %.10g", l->least, l->most);
+    snprintf(buf, size, "%s%s%s%s", kinds[a->kind], range, l && l->zero ? ", or 0 for " : "",
+             l && l->zero ? l->zero : "");
+    return buf;
+}
+
+/* Stores a value that was given; -1, or 2 after an error message. */
+static int take(const struct sl_command *c, const struct sl_arg *a, const char *text) {
+    if (!*text && (a->kind == SL_ARG_STRING || a->kind == SL_ARG_LIST))
+        return sl_usage_error(c->name, "%s is empty: must be %s", a->name, a->value);
+    const struct sl_arg_limit *l = limit_of(c, a);
+    bool stored = store(a, text);
+    double v = stored ? stored_number(a) : 0;
+    if (stored && (!l || (v == 0 && l->zero) || (v >= l->least && v <= l->most)))
+        return -1;
+    if (a->kind == SL_ARG_LIST)
+        return sl_usage_error(c->name, "%s %s is one too many: at most %u may be given", a->name,
+                              text, SL_ARG_LIST_MAX);
+    char must_be[256];
+    return sl_usage_error(c->name, "%s is '%s': must be %s", a->name, text,
+                          allowed(a, l, must_be, sizeof must_be));
 }
 
 static const struct sl_arg *find(const struct sl_command *c, const char *word, size_t len) {
@@ -228,6 +287,8 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
         if (only_positional || word[0] != '-' || !word[1]) {
             if (!c->positional || have_positional)
                 return sl_usage_error(c->name, "unexpected argument '%s'", word);
+            if (!*word)
+                return sl_usage_error(c->name, "%s is empty", c->positional);
             *c->out_positional = word;
             have_positional = true;
             continue;
@@ -255,9 +316,9 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
         if (!eq && i + 1 >= argc)
             return sl_usage_error(c->name, "%s needs a value: %s", a->name, a->value);
         const char *value = eq ? eq + 1 : argv[++i];
-        if (!store(a, value))
-            return sl_usage_error(c->name, "%s: '%s' is not %s", a->name, value,
-                                  kind_text(a->kind));
+        int rc = take(c, a, value);
+        if (rc >= 0)
+            return rc;
     }
     for (uint32_t i = 0; i < c->n_args; i++)
         if (c->args[i].required && !seen[i])

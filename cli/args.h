@@ -9,7 +9,8 @@
 
 enum sl_arg_kind {
     SL_ARG_FLAG,    /* bool: --x sets true */
-    SL_ARG_STRING,  /* const char * */
+    SL_ARG_STRING,  /* const char *, not empty */
+    SL_ARG_TEXT,    /* the same, may be empty */
     SL_ARG_U32,     /* uint32_t, decimal */
     SL_ARG_U64,     /* uint64_t, decimal or 0x */
     SL_ARG_F32,     /* float */
@@ -34,6 +35,15 @@ struct sl_arg {
     bool required;
 };
 
+/* Which numbers an option takes, where those of its kind are too many. */
+struct sl_arg_limit {
+    const char *name;   /* "--ctx" */
+    double least, most; /* both included; INFINITY: no upper bound */
+    const char *zero;   /* what 0 means although it is below least, NULL = it is refused too */
+};
+/* As the least: any number above 0. */
+#define SL_ARG_ABOVE_0 1e-30
+
 struct sl_command {
     const char *name;  /* "serve" */
     const char *about; /* one line */
@@ -41,13 +51,18 @@ struct sl_command {
     const char *notes; /* printed at the end of --help, may be NULL */
     const struct sl_arg *args;
     uint32_t n_args;
+    const struct sl_arg_limit *limits; /* [n_limits], may name options that the command lacks */
+    uint32_t n_limits;
     const char *positional; /* placeholder of one optional positional argument, NULL = none */
     const char **out_positional;
     bool positional_required;
 };
 
 /* Parses argv[1..]; "--x value" and "--x=value" both work, "--" ends the options.
- * Returns -1 to go on; otherwise the exit code: 0 after --help, 2 after an error message. */
+ * Returns -1 to go on; otherwise the exit code: 0 after --help, 2 after an error message.
+ *
+ * Exit codes of all commands: 2 for what the words of the command line show to be wrong, before
+ * anything is opened; 1 for what fails afterwards, a file that is named and not there included. */
 int sl_args_parse(const struct sl_command *command, int argc, char **argv);
 
 /* What is wrong with a command's options, on stderr, and where to read about them. Returns 2, the

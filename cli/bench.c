@@ -21,14 +21,16 @@
 #define BUDGET_PART 4u
 /* Longest that the tests wait for the slots to be filled in the background. */
 #define FILL_NS 60000000000u
+/* Of a test: what is generated fits the context with those around it. */
+#define MAX_TOKENS (SL_MAX_CTX_TOKENS - 3)
 
 /* "1,8" to tests; false after an error message. */
 static bool add_decode_tests(struct sl_bench *b) {
     const char *p = b->o->parallel ? b->o->parallel : "1";
-    for (uint32_t n = 0; *p; n++) {
-        char *end;
-        unsigned long v = strtoul(p, &end, 10);
-        if (end == p || (*end && *end != ',') || !v || v > 256 || n == SL_BENCH_MAX_PARALLEL) {
+    for (uint32_t n = 0; p; n++) {
+        char *end = NULL;
+        unsigned long v = *p >= '0' && *p <= '9' ? strtoul(p, &end, 10) : 0;
+        if (!v || (*end && *end != ',') || v > 256 || n == SL_BENCH_MAX_PARALLEL) {
             sl_usage_error("bench",
                            "--parallel is '%s': must be up to %u numbers from 1 to 256, as 1,8",
                            b->o->parallel, SL_BENCH_MAX_PARALLEL);
@@ -40,7 +42,7 @@ static bool add_decode_tests(struct sl_bench *b) {
             snprintf(t->name, sizeof t->name, "tg%u", t->n_gen);
         else
             snprintf(t->name, sizeof t->name, "tg%u x%u", t->n_gen, t->parallel);
-        p = *end ? end + 1 : end;
+        p = *end ? end + 1 : NULL;
     }
     return true;
 }
@@ -54,9 +56,8 @@ static bool plan_tests(struct sl_bench *b, struct sl_engine_config *config) {
     }
     if (o->n_gen && !add_decode_tests(b))
         return false;
-    if (!b->n_tests || !o->reps || o->reps > SL_BENCH_MAX_REPS) {
-        sl_usage_error("bench", "nothing to measure: -p or -n must be above 0, -r 1 to %u",
-                       SL_BENCH_MAX_REPS);
+    if (!b->n_tests) {
+        sl_usage_error("bench", "nothing to measure: --n-prompt or --n-gen must be above 0");
         return false;
     }
     config->parallel = 1;
@@ -201,6 +202,13 @@ int sl_cmd_bench(int argc, char **argv) {
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
         SL_ENGINE_OPTIONS(&memory),
     };
+    static const struct sl_arg_limit limits[] = {
+        SL_ENGINE_LIMITS,
+        {"--n-prompt", 0, MAX_TOKENS, NULL},
+        {"--n-gen", 0, MAX_TOKENS, NULL},
+        {"--repetitions", 1, SL_BENCH_MAX_REPS, NULL},
+        {"--resident-prefill", SL_ARG_ABOVE_0, INFINITY, NULL},
+    };
     const struct sl_command command = {
         .name = "bench",
         .about = "Measures prompt and decode speed.",
@@ -223,6 +231,8 @@ int sl_cmd_bench(int argc, char **argv) {
             "--heat-file says where.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .limits = limits,
+        .n_limits = SL_COUNTOF(limits),
         .positional = "MODEL",
         .out_positional = &positional,
     };

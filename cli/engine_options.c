@@ -1,6 +1,8 @@
 #include "cli/engine_options.h"
 
 #include "common/log.h"
+#include "engine/open_device.h"
+#include "engine/stage_split.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,6 +41,12 @@ static const struct choice ios[] = {
     {"auto", SL_EXPERTS_IO_AUTO, false},           {"uring", SL_EXPERTS_IO_URING, false},
     {"pread", SL_EXPERTS_IO_PREAD, false},         {"buffered", SL_EXPERTS_IO_AUTO, true},
     {"uring-buffered", SL_EXPERTS_IO_URING, true}, {"pread-buffered", SL_EXPERTS_IO_PREAD, true},
+};
+static const struct choice isas[] = {
+    {"c", SL_CPU_C, false},
+    {"avx2", SL_CPU_AVX2, false},
+    {"avx512", SL_CPU_AVX512, false},
+    {"vnni", SL_CPU_VNNI, false},
 };
 static const struct choice on_off[] = {{"on", 1, false}, {"off", 0, false}};
 
@@ -105,6 +113,20 @@ bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *
     return false;
 }
 
+/* Whether the devices have sound names, and as many as there are budgets and parts of a split. How
+ * many "cuda:all" are shows when the driver is asked. */
+static bool check_devices(const char *command, const struct sl_engine_config *config) {
+    struct sl_split split;
+    struct sl_device_names names;
+    struct sl_err err;
+    enum sl_status st = sl_split_parse(config->split, 0, &split, &err);
+    if (st == SL_OK && strcmp(config->device, "cuda:all") != 0)
+        st = sl_device_names(config, SL_MAX_STAGES, split.n, &names, &err);
+    if (st != SL_OK)
+        sl_usage_error(command, "%s", err.text);
+    return st == SL_OK;
+}
+
 /* What is about GPUs, where there may be some. */
 static bool apply_gpu(const char *command, const struct sl_engine_options *o,
                       struct sl_engine_config *config) {
@@ -114,13 +136,24 @@ static bool apply_gpu(const char *command, const struct sl_engine_options *o,
         !sl_engine_options_gpu(command, o, reserve, "--vram-reserve-mib") ||
         !sl_engine_options_gpu(command, o, o->overflow, "--overflow"))
         return false;
-    if (!o->vram_reserve_mib) {
-        sl_usage_error(command, "--vram-reserve-mib 0 leaves a GPU's driver nothing: at least 1");
-        return false;
-    }
     config->split = o->split;
     config->vram_reserve_bytes = reserve ? (uint64_t)o->vram_reserve_mib << 20 : 0;
-    return apply_vram(command, o->vram, config);
+    return apply_vram(command, o->vram, config) && check_devices(command, config);
+}
+
+static bool check_isa(const char *command, const char *isa, const char *device) {
+    if (!isa)
+        return true;
+    if (!choose(command, "--cpu-isa", isa, isas, SL_COUNTOF(isas)))
+        return false;
+    if (device && strncmp(device, "cuda", 4) == 0) {
+        sl_usage_error(command,
+                       "--cpu-isa is about the CPU and means nothing with --device %s: leave one "
+                       "of them out",
+                       device);
+        return false;
+    }
+    return true;
 }
 
 bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
@@ -141,12 +174,9 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
         warm ? choose(command, "--overflow", o->overflow, on_off, SL_COUNTOF(on_off)) : NULL;
     if (!overflow)
         return false;
-    if (!apply_gpu(command, o, config))
+    config->device = o->device ? o->device : "auto";
+    if (!apply_gpu(command, o, config) || !check_isa(command, config->cpu_isa, o->device))
         return false;
-    if (o->heat_file && !*o->heat_file) {
-        sl_usage_error(command, "--heat-file is empty: give a path, or off");
-        return false;
-    }
     config->ram_bytes = o->ram_bytes == UINT64_MAX ? 0 : o->ram_bytes;
     config->experts = (enum sl_experts_where)where->value;
     config->io = (enum sl_experts_io)io->value;
@@ -155,7 +185,6 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
     config->n_mirrors = o->mirrors.n;
     config->no_lookahead = !ahead->value;
     config->no_warm_up = !warm->value;
-    config->device = o->device ? o->device : "auto";
     config->no_overflow = !overflow->value;
     if (!o->heat_file)
         config->heat_file = default_heat(o);

@@ -3,7 +3,10 @@
 #define SL_CLI_ENGINE_OPTIONS_H
 
 #include "cli/args.h"
+#include "backends/cpu/cpu.h"
 #include "engine/engine.h"
+
+#include <math.h>
 
 struct sl_engine_options {
     uint64_t ram_bytes; /* UINT64_MAX = not given */
@@ -113,6 +116,18 @@ struct sl_engine_options {
     {                                                                                              \
         SL_ARG_STRING, 0, "--warm-up", "ON", &(o)->warm_up,                                        \
             "on or off: read hot experts in the background after the start (default on)", false    \
+    }
+
+/* Which numbers they take, and those that several commands have beside them: rows for a command's
+ * limits. */
+#define SL_ENGINE_LIMITS                                                                           \
+    {"--ctx", 2, SL_MAX_CTX_TOKENS, "the model's own, at most 8192"},                              \
+        {"--parallel", 1, SL_MAX_PARALLEL, NULL}, {"--queue", 1, SL_MAX_QUEUE, NULL},              \
+        {"--batch", 1, SL_MAX_BATCH_TOKENS, NULL},                                                 \
+        {"--threads", 1, SL_CPU_MAX_THREADS, "all CPUs"},                                          \
+        {"--cache-disk", SL_ARG_ABOVE_0, INFINITY, NULL}, {"--max-body-mib", 1, 65536, NULL},      \
+        {"--max-connections", 1, 1u << 20, NULL}, {                                                \
+        "--vram-reserve-mib", 1, 1u << 24, NULL                                                    \
     }
 
 /* False after an error message: the option was given, and beside --device cpu, where it means

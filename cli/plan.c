@@ -7,14 +7,15 @@
 #include "cli/ram_bandwidth.h"
 #include "cli/serve_memory.h"
 #include "common/log.h"
+#include "engine/expert_speed.h"
 #include "engine/memory_budget.h"
 #include "engine/plan_speed.h"
 #include "model/tokenizer.h"
-#include "engine/expert_speed.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define DISK_SECONDS 0.5
 #define RAM_SECONDS  0.5
@@ -303,6 +304,15 @@ static int refuse(const struct report *r, const struct sl_err *err) {
     return 1;
 }
 
+/* What serve would find wrong with folders that are named, or, of mirrors, go on without. */
+static enum sl_status check_folders(const struct report *r, struct sl_err *err) {
+    const struct sl_engine_config *c = &r->o->engine;
+    struct stat about;
+    if (c->cache_dir && stat(c->cache_dir, &about) == 0 && !S_ISDIR(about.st_mode))
+        return sl_fail(err, SL_ERR_CONFIG, "--cache-dir %s: must be a folder", c->cache_dir);
+    return sl_store_check_mirrors(r->model, c, err);
+}
+
 static int plan(struct options *o) {
     struct report r = {.o = o};
     struct sl_opened opened;
@@ -313,7 +323,9 @@ static int plan(struct options *o) {
         return 1;
     r.model = opened.model;
     /* Open as in serve, so that what is measured is what serve will hold. */
-    enum sl_status st = sl_tokenizer_create(r.model->gguf, &tok, &err);
+    enum sl_status st = check_folders(&r, &err);
+    if (st == SL_OK)
+        st = sl_tokenizer_create(r.model->gguf, &tok, &err);
     if (st == SL_OK)
         st = sl_expert_layout_make(r.model, &r.layout, &err);
     if (st == SL_OK)
@@ -335,6 +347,22 @@ static int plan(struct options *o) {
     sl_tokenizer_destroy(&tok);
     sl_close_engine(&opened);
     return rc || fflush(stdout) != 0;
+}
+
+static bool check_options(struct options *o) {
+    o->model = sl_args_model("plan", o->model, o->positional);
+    if (!o->model)
+        return false;
+    if (o->engine.cache_disk_bytes && !o->engine.cache_dir) {
+        sl_usage_error("plan", "--cache-disk needs --cache-dir");
+        return false;
+    }
+    o->server.max_body_bytes = (uint64_t)o->max_body_mib << 20;
+    const struct sl_engine_options *m = &o->memory;
+    return sl_engine_options_gpu("plan", m, o->device_gb_per_s > 0, "--device-bandwidth") &&
+           sl_engine_options_gpu("plan", m, o->link_gb_per_s > 0, "--link-bandwidth") &&
+           sl_parse_kv_type("plan", o->kv_type, &o->engine.kv_dtype) &&
+           sl_engine_options_apply("plan", &o->memory, &o->engine);
 }
 
 int sl_cmd_plan(int argc, char **argv) {
@@ -375,6 +403,13 @@ int sl_cmd_plan(int argc, char **argv) {
          false},
         SL_ENGINE_OPTIONS(&o.memory),
     };
+    static const struct sl_arg_limit limits[] = {
+        SL_ENGINE_LIMITS,
+        {"--ram-bandwidth", SL_ARG_ABOVE_0, INFINITY, NULL},
+        {"--disk-bandwidth", SL_ARG_ABOVE_0, INFINITY, NULL},
+        {"--device-bandwidth", SL_ARG_ABOVE_0, INFINITY, NULL},
+        {"--link-bandwidth", SL_ARG_ABOVE_0, INFINITY, NULL},
+    };
     const struct sl_command command = {
         .name = "plan",
         .about = "Says what `sluice serve` would do with a model and a budget: every byte by\n"
@@ -389,26 +424,15 @@ int sl_cmd_plan(int argc, char **argv) {
             "disk counts. Exit code 1:\nit does not fit.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .limits = limits,
+        .n_limits = SL_COUNTOF(limits),
         .positional = "MODEL",
         .out_positional = &o.positional,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
-    o.model = sl_args_model("plan", o.model, o.positional);
-    if (!o.model)
-        return 2;
-    if (o.disk_gb_per_s < 0 || o.ram_gb_per_s < 0 || o.device_gb_per_s < 0 || o.link_gb_per_s < 0 ||
-        o.max_body_mib > 65536)
-        return sl_usage_error("plan", "a bandwidth must be above 0, a body at most 65536 MiB");
-    if (o.engine.cache_disk_bytes && !o.engine.cache_dir)
-        return sl_usage_error("plan", "--cache-disk needs --cache-dir");
-    if (!sl_engine_options_gpu("plan", &o.memory, o.device_gb_per_s > 0, "--device-bandwidth") ||
-        !sl_engine_options_gpu("plan", &o.memory, o.link_gb_per_s > 0, "--link-bandwidth"))
-        return 2;
-    o.server.max_body_bytes = (uint64_t)o.max_body_mib << 20;
-    if (!sl_parse_kv_type("plan", o.kv_type, &o.engine.kv_dtype) ||
-        !sl_engine_options_apply("plan", &o.memory, &o.engine))
+    if (!check_options(&o))
         return 2;
     sl_log_set_level(SL_LOG_WARN);
     return plan(&o);

@@ -250,8 +250,8 @@ int sl_cmd_run(int argc, char **argv) {
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &model, "the GGUF file (also as the only argument)",
          false},
-        {SL_ARG_STRING, 'p', "--prompt", "TEXT", &prompt, "ask this, print the answer, end", false},
-        {SL_ARG_STRING, 's', "--system", "TEXT", &system, "system message", false},
+        {SL_ARG_TEXT, 'p', "--prompt", "TEXT", &prompt, "ask this, print the answer, end", false},
+        {SL_ARG_TEXT, 's', "--system", "TEXT", &system, "system message", false},
         {SL_ARG_FLAG, 0, "--raw", NULL, &c.raw, "continue the text as it is: no chat template",
          false},
         {SL_ARG_U32, 'n', "--max-tokens", "N", &c.max_tokens,
@@ -281,6 +281,13 @@ int sl_cmd_run(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--kv-type", "TYPE", &kv_type, "f16 or q8_0 (default f16)", false},
         SL_ENGINE_OPTIONS(&memory),
     };
+    static const struct sl_arg_limit limits[] = {
+        SL_ENGINE_LIMITS,
+        {"--temp", 0, INFINITY, NULL},
+        {"--top-p", 0, 1, NULL},
+        {"--min-p", 0, 1, NULL},
+        {"--repeat-penalty", SL_ARG_ABOVE_0, INFINITY, NULL},
+    };
     const struct sl_command command = {
         .name = "run",
         .about = "Chats with a model in the terminal; answers are streamed.",
@@ -288,6 +295,8 @@ int sl_cmd_run(int argc, char **argv) {
         .notes = "Without -p, each line of standard input is a turn of one conversation.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .limits = limits,
+        .n_limits = SL_COUNTOF(limits),
         .positional = "MODEL",
         .out_positional = &positional,
     };

@@ -39,19 +39,19 @@ struct scoring {
     uint64_t shown_ns;
 };
 
-static bool fail(const char *what, const char *path) {
-    fprintf(stderr, "sluice score: %s '%s': %s\n", what, path, strerror(errno));
+static bool fail(const char *option, const char *path, const char *what) {
+    fprintf(stderr, "sluice score: %s %s: %s: %s\n", option, path, what, strerror(errno));
     return false;
 }
 
-static bool read_file(const char *path, char **out, size_t *out_n) {
+static bool read_file(const char *option, const char *path, char **out, size_t *out_n) {
     FILE *f = fopen(path, "rb");
     struct stat info;
     if (!f)
-        return fail("cannot open", path);
+        return fail(option, path, "cannot be opened");
     if (fstat(fileno(f), &info) != 0 || !S_ISREG(info.st_mode) || info.st_size > MAX_INPUT_BYTES) {
-        fprintf(stderr, "sluice score: '%s' must be a regular file of at most %u MiB\n", path,
-                MAX_INPUT_BYTES >> 20);
+        fprintf(stderr, "sluice score: %s %s: must be a regular file of at most %u MiB\n", option,
+                path, MAX_INPUT_BYTES >> 20);
         fclose(f);
         return false;
     }
@@ -61,7 +61,7 @@ static bool read_file(const char *path, char **out, size_t *out_n) {
     fclose(f);
     if (!ok) {
         free(*out);
-        return fail("cannot read", path);
+        return fail(option, path, "cannot be read");
     }
     return true;
 }
@@ -70,13 +70,14 @@ static bool read_file(const char *path, char **out, size_t *out_n) {
 static bool read_ids(const char *path, struct sl_ids *out) {
     char *bytes;
     size_t n;
-    if (!read_file(path, &bytes, &n))
+    if (!read_file("--ids", path, &bytes, &n))
         return false;
     out->n = out->cap = n / 4;
     out->ids = malloc(n + 4);
     if (n % 4 || !out->ids) {
-        fprintf(stderr, "sluice score: '%s' has %zu bytes: must be int32 values, 4 bytes each\n",
-                path, n);
+        fprintf(stderr,
+                "sluice score: --ids %s: has %zu bytes: must be int32 values, 4 bytes each\n", path,
+                n);
         free(bytes);
         return false;
     }
@@ -93,7 +94,7 @@ static bool encode_text(const struct options *o, const struct sl_model *model, s
     size_t n;
     struct sl_tokenizer *tok = NULL;
     struct sl_err err;
-    if (!read_file(o->text, &text, &n))
+    if (!read_file("--text", o->text, &text, &n))
         return false;
     enum sl_status st = sl_tokenizer_create(model->gguf, &tok, &err);
     if (st == SL_OK) {
@@ -160,7 +161,7 @@ static bool score_chunks(struct scoring *s, struct sl_engine *engine, uint32_t c
         if (st != SL_OK) {
             sl_show_progress("%s", "");
             if (s->write_failed)
-                return fail("cannot write", s->o->logprobs);
+                return fail("--logprobs", s->o->logprobs, "cannot be written");
             fprintf(stderr, "sluice score: %s\n", err.text);
             return false;
         }
@@ -204,7 +205,7 @@ static int score(const struct options *o, struct sl_opened *opened, const struct
         s.row = malloc(s.n_vocab * sizeof *s.row);
         s.npy = fopen(o->logprobs, "wb");
         if (!s.npy || !s.row || !write_npy_header(s.npy, s.n_ids, s.n_vocab)) {
-            fail("cannot write", o->logprobs);
+            fail("--logprobs", o->logprobs, "cannot be written");
             goto out;
         }
     }
@@ -212,7 +213,7 @@ static int score(const struct options *o, struct sl_opened *opened, const struct
     bool ok = score_chunks(&s, opened->engine, config->ctx_tokens);
     double seconds = (double)(sl_now_ns() - start) * 1e-9;
     if (s.npy && fclose(s.npy) != 0 && ok)
-        ok = fail("cannot write", o->logprobs);
+        ok = fail("--logprobs", o->logprobs, "cannot be written");
     s.npy = NULL;
     if (ok)
         rc = print_result(&s, o, config->ctx_tokens, seconds);
@@ -256,12 +257,17 @@ int sl_cmd_score(int argc, char **argv) {
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
         SL_ENGINE_OPTIONS(&memory),
     };
+    static const struct sl_arg_limit limits[] = {
+        SL_ENGINE_LIMITS,
+    };
     const struct sl_command command = {
         .name = "score",
         .about = "Computes perplexity and log-probabilities of a text.",
         .usage = "sluice score -m MODEL (--ids FILE | --text FILE) [options]",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .limits = limits,
+        .n_limits = SL_COUNTOF(limits),
         .positional = "MODEL",
         .out_positional = &positional,
     };

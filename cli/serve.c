@@ -1,4 +1,5 @@
 /* sluice serve: binds the port, loads the model behind it, serves until told to stop. */
+#include "cli/api_keys.h"
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/engine_options.h"
@@ -6,6 +7,7 @@
 #include "cli/serve_memory.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/utf8.h"
 #include "server/server.h"
 
 #include <errno.h>
@@ -16,9 +18,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/un.h>
 #include <time.h>
 
-#define MAX_API_KEYS 64u
+/* A year: as good as never. */
+#define MAX_SECONDS 31536000
 
 struct options {
     const char *model, *positional, *alias, *kv_type, *log_level, *api_key, *api_key_file;
@@ -143,49 +147,19 @@ static void *load_main(void *arg) {
     return NULL;
 }
 
-/* Keys, one a line; empty lines and lines that start with # are skipped. */
-static bool read_keys(const char *path, char **keys, uint32_t *n) {
-    FILE *f = fopen(path, "r");
-    if (!f) {
-        fprintf(stderr, "sluice serve: cannot read --api-key-file %s: %s\n", path, strerror(errno));
-        return false;
-    }
-    char line[512];
-    bool ok = true;
-    while (ok && fgets(line, sizeof line, f)) {
-        if (strlen(line) == sizeof line - 1 && line[sizeof line - 2] != '\n') {
-            fprintf(stderr, "sluice serve: %s holds a line of more than %zu bytes\n", path,
-                    sizeof line - 2); /* its halves would be two keys */
-            ok = false;
-            break;
-        }
-        line[strcspn(line, "\r\n")] = '\0';
-        if (!line[0] || line[0] == '#')
-            continue;
-        if (*n == MAX_API_KEYS) {
-            fprintf(stderr, "sluice serve: %s holds more than %u keys\n", path, MAX_API_KEYS);
-            ok = false;
-        } else {
-            ok = (keys[*n] = strdup(line)) != NULL;
-            *n += ok;
-        }
-    }
-    fclose(f);
-    if (ok && *n == 0) {
-        fprintf(stderr, "sluice serve: --api-key-file %s holds no key\n", path);
-        ok = false;
-    }
-    return ok;
+/* A scheme, "://", a host and perhaps a port, with nothing behind. Source: RFC 6454, section 6.2.
+ */
+static bool is_origin(const char *text) {
+    const char *host = strstr(text, "://");
+    if (strcmp(text, "*") == 0 || strcmp(text, "null") == 0)
+        return true;
+    return host && host > text && host[3] && !strpbrk(host + 3, "/?# ,") && !strchr(text, ' ');
 }
 
 /* Where to listen, and how: from options to the server's configuration. */
 static bool check_transport(struct options *o) {
     struct sl_server_config *c = &o->server;
     char *end;
-    if (o->port > 65535) {
-        sl_usage_error("serve", "--port %u is not a port (0 to 65535)", o->port);
-        return false;
-    }
     c->port = (uint16_t)o->port;
     c->hosts = o->hosts.items;
     c->n_hosts = o->hosts.n;
@@ -215,6 +189,19 @@ static bool check_transport(struct options *o) {
         }
         c->unix_mode = (uint32_t)mode;
     }
+    if (c->unix_socket && strlen(c->unix_socket) >= sizeof(struct sockaddr_un){0}.sun_path) {
+        sl_usage_error("serve", "--unix-socket is '%s': must be a path of at most %zu bytes",
+                       c->unix_socket, sizeof(struct sockaddr_un){0}.sun_path - 1);
+        return false;
+    }
+    for (uint32_t i = 0; i < o->cors_origins.n; i++)
+        if (!is_origin(o->cors_origins.items[i])) {
+            sl_usage_error("serve",
+                           "--cors-origin is '%s': must be * or what browsers send, such as "
+                           "https://chat.example or http://localhost:3000",
+                           o->cors_origins.items[i]);
+            return false;
+        }
     c->cors_origins = o->cors_origins.items;
     c->n_cors_origins = o->cors_origins.n;
     return true;
@@ -227,16 +214,12 @@ static bool check_options(struct options *o) {
         return false;
     if (!check_transport(o))
         return false;
-    if (o->max_body_mib > 65536) {
-        sl_usage_error("serve", "--max-body-mib must be at most 65536");
+    if (o->alias && sl_utf8_valid_prefix(o->alias, strlen(o->alias)) != strlen(o->alias)) {
+        sl_usage_error("serve", "--alias '%s' is not UTF-8, as JSON must be", o->alias);
         return false;
     }
     if (o->engine.cache_disk_bytes && !o->engine.cache_dir) {
         sl_usage_error("serve", "--cache-disk needs --cache-dir");
-        return false;
-    }
-    if (o->api_key && !*o->api_key) {
-        sl_usage_error("serve", "--api-key is empty: anybody could send that");
         return false;
     }
     if (!sl_parse_kv_type("serve", o->kv_type, &o->engine.kv_dtype) ||
@@ -415,8 +398,8 @@ int sl_cmd_serve(int argc, char **argv) {
          false},
         {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &o.engine.cache_ram_bytes,
          "memory for texts that may come again, beside the KV pages that no request\n"
-         "uses (default: an eighth of what the plan leaves, none where experts are\n"
-         "streamed)",
+         "uses; 0 = none (default: an eighth of what the plan leaves, none where\n"
+         "experts are streamed)",
          false},
         {SL_ARG_STRING, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
          "keep such texts in this folder too, and find them again after a restart\n"
@@ -461,6 +444,16 @@ int sl_cmd_serve(int argc, char **argv) {
         {SL_ARG_STRING, 0, "--log-level", "LEVEL", &o.log_level,
          "error, warn, info (default) or debug", false},
     };
+    static const struct sl_arg_limit limits[] = {
+        SL_ENGINE_LIMITS,
+        {"--port", 0, 65535, NULL},
+        {"--max-stall-ms", 1, 3600000, NULL},
+        {"--timeout-s", 1, MAX_SECONDS, NULL},
+        {"--stall-s", 1, MAX_SECONDS, NULL},
+        {"--request-timeout-s", 1, MAX_SECONDS, "no limit"},
+        {"--buffer-tokens", 1, SL_MAX_CTX_TOKENS, NULL},
+        {"--drain-s", 0, MAX_SECONDS, NULL},
+    };
     const struct sl_command command = {
         .name = "serve",
         .about = "Serves a model over HTTP, as OpenAI's and Anthropic's APIs do.",
@@ -472,6 +465,8 @@ int sl_cmd_serve(int argc, char **argv) {
             "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .limits = limits,
+        .n_limits = SL_COUNTOF(limits),
         .positional = "MODEL",
         .out_positional = &o.positional,
     };
@@ -482,19 +477,15 @@ int sl_cmd_serve(int argc, char **argv) {
         return 2;
     o.server.max_body_bytes = (uint64_t)o.max_body_mib << 20;
 
-    char *keys[MAX_API_KEYS + 1];
-    uint32_t n_keys = 0;
-    if (o.api_key && (keys[n_keys] = strdup(o.api_key))) {
-        n_keys++;
-        memset((char *)(uintptr_t)o.api_key, '*', strlen(o.api_key)); /* for ps */
-    }
-    rc = 2;
-    if (!o.api_key_file || read_keys(o.api_key_file, keys, &n_keys)) {
-        o.server.api_keys = (const char *const *)keys;
-        o.server.n_api_keys = n_keys;
+    struct sl_api_keys keys = {.n = 0};
+    if (o.api_key)
+        sl_api_keys_take(&keys, o.api_key);
+    rc = 1;
+    if (!o.api_key_file || sl_api_keys_read(&keys, o.api_key_file)) {
+        o.server.api_keys = (const char *const *)keys.key;
+        o.server.n_api_keys = keys.n;
         rc = serve(&o);
     }
-    while (n_keys)
-        free(keys[--n_keys]);
+    sl_api_keys_release(&keys);
     return rc;
 }

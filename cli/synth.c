@@ -206,6 +206,6 @@ int sl_cmd_synth(int argc, char **argv) {
     if (st == SL_ERR_CONFIG)
         return sl_usage_error("synth", "%s", err.text);
     if (st)
-        fprintf(stderr, "sluice synth: %s\n", err.text);
+        fprintf(stderr, "sluice synth: %s%s\n", st == SL_ERR_IO ? "--out " : "", err.text);
     return st ? 1 : 0;
 }

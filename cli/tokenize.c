@@ -45,7 +45,8 @@ static bool read_all(const char *path, struct bytes *out) {
         fclose(f);
     return true;
 failed:
-    fprintf(stderr, "sluice tokenize: cannot read '%s': %s\n", path, strerror(errno));
+    fprintf(stderr, "sluice tokenize: %s%s: cannot be read: %s\n", f == stdin ? "" : "--file ",
+            f == stdin ? "standard input" : path, strerror(errno));
     if (f && f != stdin)
         fclose(f);
     free(out->ptr);
@@ -91,7 +92,8 @@ static int write_ids(const char *path, const struct sl_ids *ids) {
     if (f && fclose(f) != 0)
         ok = false;
     if (!ok)
-        fprintf(stderr, "sluice tokenize: cannot write '%s': %s\n", path, strerror(errno));
+        fprintf(stderr, "sluice tokenize: --ids-out %s: cannot be written: %s\n", path,
+                strerror(errno));
     return !ok;
 }
 
@@ -190,6 +192,15 @@ static int print_splits(const char *name, const struct bytes *text) {
     return rc;
 }
 
+static bool known_split(const char *name) {
+    size_t len;
+    const char *known;
+    for (uint32_t i = 0; (known = sl_pretok_name_at(i, &len)); i++)
+        if (strlen(name) == len && memcmp(name, known, len) == 0)
+            return true;
+    return false;
+}
+
 static int list_pre(void) {
     size_t len;
     const char *name;
@@ -209,7 +220,7 @@ int sl_cmd_tokenize(int argc, char **argv) {
         {SL_ARG_HEADING, 0, "Text (standard input unless given)", NULL, NULL, NULL, false},
         {SL_ARG_STRING, 'f', "--file", "TEXT", &o.file, "read the text from a file, - is stdin",
          false},
-        {SL_ARG_STRING, 't', "--text", "S", &o.text, "the text itself", false},
+        {SL_ARG_TEXT, 't', "--text", "S", &o.text, "the text itself", false},
         {SL_ARG_FLAG, 0, "--special", NULL, &o.special,
          "control tokens written in the text become their ids", false},
         {SL_ARG_FLAG, 0, "--no-bos", NULL, &o.no_bos,
@@ -242,6 +253,9 @@ int sl_cmd_tokenize(int argc, char **argv) {
         return 2;
     if (o.file && o.text)
         return sl_usage_error("tokenize", "--file and --text exclude each other");
+    if (o.splits && !known_split(o.splits))
+        return sl_usage_error("tokenize", "--splits is '%s': must be one that --list-pre prints",
+                              o.splits);
     struct bytes text = {0};
     if (o.text)
         text = (struct bytes){strdup(o.text), strlen(o.text)};

@@ -41,6 +41,13 @@ struct sl_device;
 /* Devices that one model's layers are divided over, at most. */
 #define SL_MAX_STAGES 8u
 
+/* The most of what a configuration says: every product of these stays in range, every mistake is
+ * seen. */
+#define SL_MAX_CTX_TOKENS   (1u << 24)
+#define SL_MAX_PARALLEL     1024u
+#define SL_MAX_BATCH_TOKENS 16384u
+#define SL_MAX_QUEUE        65536u
+
 /* Opens the devices that compute in place of those that `device` names, one after the other by
  * index: for tests. */
 struct sl_device_source {

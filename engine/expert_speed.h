@@ -1,4 +1,5 @@
-/* How fast the disk gives a model's experts: measured for plan and bench. Any thread. */
+/* What plan and bench ask of a model's files where no engine runs: how fast they give experts, and
+ * whether its mirrors are there. Any thread. */
 #ifndef SL_ENGINE_EXPERT_SPEED_H
 #define SL_ENGINE_EXPERT_SPEED_H
 
@@ -14,5 +15,11 @@ enum sl_status sl_store_disk_speed(const struct sl_model *model,
                                    struct sl_err *err) SL_MUST_CHECK;
 /* 0: no routed experts. */
 uint64_t sl_store_probe_bytes(const struct sl_model *model);
+
+/* Whether every mirror that config names has the model's files, as far as their sizes tell; opens
+ * none. SL_ERR_IO, SL_ERR_CORRUPT: which has not. */
+enum sl_status sl_store_check_mirrors(const struct sl_model *model,
+                                      const struct sl_engine_config *config,
+                                      struct sl_err *err) SL_MUST_CHECK;
 
 #endif

@@ -5,10 +5,12 @@
 #include "engine/expert_tiers.h"
 #include "engine/heat_store.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct sl_store {
     const struct sl_memory_plan *plan;
@@ -54,6 +56,29 @@ static void add_mirrors(struct sl_reader *reader, const struct sl_engine_config 
                 continue;
             sl_warn("the mirror is not used: %s", why.text);
         }
+}
+
+enum sl_status sl_store_check_mirrors(const struct sl_model *model,
+                                      const struct sl_engine_config *c, struct sl_err *err) {
+    const struct sl_gguf *gguf = model->gguf;
+    char path[4096];
+    for (uint32_t m = 0; m < c->n_mirrors; m++)
+        for (uint32_t i = 0; i < sl_gguf_n_files(gguf); i++) {
+            struct stat about;
+            const char *mirror = c->mirrors[m];
+            if (!mirror_path(mirror, sl_gguf_file_path(gguf, i), sl_gguf_n_files(gguf), path,
+                             sizeof path))
+                return sl_fail(err, SL_ERR_CONFIG, "--mirror %s: too long a path", mirror);
+            if (stat(path, &about) != 0)
+                return sl_fail(err, SL_ERR_IO, "--mirror %s: %s: %s", mirror, path,
+                               strerror(errno));
+            if ((uint64_t)about.st_size != sl_gguf_file_bytes(gguf, i) && !S_ISBLK(about.st_mode))
+                return sl_fail(err, SL_ERR_CORRUPT,
+                               "--mirror %s: %s has %" PRIu64 " bytes, the model's file %" PRIu64
+                               ": it is no copy",
+                               mirror, path, (uint64_t)about.st_size, sl_gguf_file_bytes(gguf, i));
+        }
+    return SL_OK;
 }
 
 static enum sl_status add_files(struct sl_reader *reader, const struct sl_engine_config *c,

@@ -18,12 +18,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bounds that keep every product below in range and every mistake visible. */
-#define MAX_CTX_TOKENS   (1u << 24)
-#define MAX_PARALLEL     1024u
-#define MAX_BATCH_TOKENS 16384u
-#define MAX_QUEUE        65536u
-
 /* A person who reads along does not notice a pause of so long. */
 #define DEFAULT_STALL_MS 300u
 
@@ -87,18 +81,18 @@ static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engi
         c->max_stall_ms = DEFAULT_STALL_MS;
     if (c->kv_dtype == SL_DTYPE_F32)
         c->kv_dtype = SL_DTYPE_F16; /* a zeroed configuration */
-    if (c->ctx_tokens < 2 || c->ctx_tokens > MAX_CTX_TOKENS)
+    if (c->ctx_tokens < 2 || c->ctx_tokens > SL_MAX_CTX_TOKENS)
         return sl_fail(err, SL_ERR_CONFIG, "context of %u tokens: must be 2 to %u", c->ctx_tokens,
-                       MAX_CTX_TOKENS);
-    if (c->parallel > MAX_PARALLEL)
+                       SL_MAX_CTX_TOKENS);
+    if (c->parallel > SL_MAX_PARALLEL)
         return sl_fail(err, SL_ERR_CONFIG, "%u parallel sessions: at most %u", c->parallel,
-                       MAX_PARALLEL);
-    if (c->batch_tokens > MAX_BATCH_TOKENS)
+                       SL_MAX_PARALLEL);
+    if (c->batch_tokens > SL_MAX_BATCH_TOKENS)
         return sl_fail(err, SL_ERR_CONFIG, "batch of %u tokens: at most %u", c->batch_tokens,
-                       MAX_BATCH_TOKENS);
-    if (c->queue_max > MAX_QUEUE)
+                       SL_MAX_BATCH_TOKENS);
+    if (c->queue_max > SL_MAX_QUEUE)
         return sl_fail(err, SL_ERR_CONFIG, "queue of %u requests: at most %u", c->queue_max,
-                       MAX_QUEUE);
+                       SL_MAX_QUEUE);
     /* Every running session must get its row into every step. */
     c->batch_tokens = max_u32(c->batch_tokens, c->parallel);
     return SL_OK;

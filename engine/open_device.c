@@ -34,7 +34,7 @@ static enum sl_status open_cpu(const struct sl_engine_config *config, struct sl_
 
 static enum sl_status unknown_device(const char *name, struct sl_err *err) {
     return sl_fail(err, SL_ERR_CONFIG,
-                   "device '%s' is unknown: must be auto, cpu, cuda, cuda:N, cuda:N,M,... (at most "
+                   "--device is '%s': must be auto, cpu, cuda, cuda:N, cuda:N,M,... (at most "
                    "%u) or cuda:all",
                    name, SL_MAX_STAGES);
 }
@@ -71,8 +71,8 @@ static enum sl_status check_counts(const struct sl_engine_config *config, uint32
                                    struct sl_err *err) {
     if (config->n_vram > 1 && config->n_vram != n)
         return sl_fail(err, SL_ERR_CONFIG,
-                       "%u sizes of device memory for %u device%s: give one for all, or one for "
-                       "each",
+                       "--vram: %u sizes of device memory for %u device%s: give one for all, or "
+                       "one for each",
                        config->n_vram, n, n == 1 ? "" : "s");
     return SL_OK;
 }

@@ -37,7 +37,8 @@ enum sl_status sl_route_recorder_open(const char *path, const struct sl_model *m
     if (st == SL_OK) {
         r->file = fopen(path, "wb");
         if (!r->file || fwrite(header, sizeof header, 1, r->file) != 1)
-            st = sl_fail(err, SL_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+            st = sl_fail(err, SL_ERR_IO, "--record-routes %s: cannot be written: %s", path,
+                         strerror(errno));
     }
     if (st != SL_OK) {
         if (r->file)

@@ -24,17 +24,18 @@ enum sl_status sl_split_parse(const char *text, uint32_t n_layer, struct sl_spli
         char *end = NULL;
         unsigned long v = *at >= '0' && *at <= '9' ? strtoul(at, &end, 10) : 0;
         if (!v || v > SL_MAX_LAYERS || (*end && *end != ',') || s.n == SL_MAX_STAGES)
-            return sl_fail(err, SL_ERR_CONFIG,
-                           "split '%.60s': must be auto, or how many layers each device has, as in "
-                           "20,28 (at most %u devices)",
-                           text, SL_MAX_STAGES);
+            return sl_fail(
+                err, SL_ERR_CONFIG,
+                "--split is '%.60s': must be auto, or how many layers each device has, as "
+                "in 20,28 (at most %u devices)",
+                text, SL_MAX_STAGES);
         s.n_layer[s.n] = (uint32_t)v;
         sum += (uint32_t)v;
         at = *end ? end + 1 : NULL;
     }
-    if (sum != n_layer)
+    if (n_layer && sum != n_layer)
         return sl_fail(err, SL_ERR_CONFIG,
-                       "split '%.60s' is of %u layers, and the model has %u: the numbers must sum "
+                       "--split %.60s is of %u layers, and the model has %u: the numbers must sum "
                        "to that",
                        text, sum, n_layer);
     *out_split = s;

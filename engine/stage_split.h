@@ -15,7 +15,8 @@ struct sl_split {
     uint32_t n; /* 0 = none are given: "auto" or NULL */
     uint32_t n_layer[SL_MAX_STAGES];
 };
-/* SL_ERR_CONFIG: it is no such list, or the numbers do not sum to the model's layers. */
+/* SL_ERR_CONFIG: it is no such list, or the numbers do not sum to the model's layers (n_layer 0:
+ * not known yet). */
 enum sl_status sl_split_parse(const char *text, uint32_t n_layer, struct sl_split *out_split,
                               struct sl_err *err) SL_MUST_CHECK;
 

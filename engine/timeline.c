@@ -192,8 +192,7 @@ enum sl_status sl_timeline_open(const char *path, uint64_t max_bytes,
     t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (t->fd < 0) {
         free(t);
-        return sl_fail(err, SL_ERR_IO, "%s: the trace cannot be written: %s", path,
-                       strerror(errno));
+        return sl_fail(err, SL_ERR_IO, "--trace %s: cannot be written: %s", path, strerror(errno));
     }
     snprintf(t->path, sizeof t->path, "%s", path);
     memset(t->free_lanes, 0xff, sizeof t->free_lanes);
@@ -203,7 +202,7 @@ enum sl_status sl_timeline_open(const char *path, uint64_t max_bytes,
     put(t, head);
     if (!flush(t)) {
         sl_timeline_close(&t);
-        return sl_fail(err, SL_ERR_IO, "%s: the trace cannot be written", path);
+        return sl_fail(err, SL_ERR_IO, "--trace %s: cannot be written", path);
     }
     *out_timeline = t;
     return SL_OK;

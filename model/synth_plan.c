@@ -129,8 +129,8 @@ static enum sl_status check(const struct sl_synth_config *c, const struct traits
     const struct traits *tr = find_traits(c->arch);
     if (!tr)
         return sl_fail(err, SL_ERR_CONFIG,
-                       "architecture '%s' cannot be synthesised; known: qwen3moe, qwen2moe, olmoe, "
-                       "llama, qwen3, qwen2",
+                       "--arch is '%s': must be qwen3moe, qwen2moe, olmoe, "
+                       "llama, qwen3 or qwen2",
                        c->arch);
     const struct {
         const char *name;
@@ -153,18 +153,27 @@ static enum sl_status check(const struct sl_synth_config *c, const struct traits
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-            return sl_fail(err, SL_ERR_CONFIG, "%s %u is not in %u..%u for %s", ranges[i].name,
-                           ranges[i].value, ranges[i].min, ranges[i].max, c->arch);
+            return sl_fail(err, SL_ERR_CONFIG, "--%s is %u: must be from %u to %u for %s",
+                           ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, c->arch);
     if (c->n_head % c->n_head_kv)
-        return sl_fail(err, SL_ERR_CONFIG, "heads %u is not a multiple of kv-heads %u", c->n_head,
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--heads is %u: must be a multiple of --kv-heads, which is %u", c->n_head,
                        c->n_head_kv);
     if (c->head_dim % 2)
-        return sl_fail(err, SL_ERR_CONFIG, "head-dim %u is odd", c->head_dim);
+        return sl_fail(err, SL_ERR_CONFIG, "--head-dim is %u: must be even", c->head_dim);
     if (c->n_expert && !tr->moe && strcmp(c->arch, "llama") != 0)
         return sl_fail(err, SL_ERR_CONFIG, "%s has no experts: leave out --experts", c->arch);
-    if (!(c->locality >= 0 && c->locality <= 1) || !(c->stay >= 0 && c->stay <= 1) ||
-        !(c->skew >= 0 && c->skew <= 100))
-        return sl_fail(err, SL_ERR_CONFIG, "locality and stay are in 0..1, skew in 0..100");
+    const struct {
+        const char *name;
+        float value, max;
+    } shares[] = {{"locality", c->locality, 1},
+                  {"stay", c->stay, 1},
+                  {"skew", c->skew, 100},
+                  {"yarn", c->yarn_factor, 1024}};
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
+        if (!(shares[i].value >= 0 && shares[i].value <= shares[i].max))
+            return sl_fail(err, SL_ERR_CONFIG, "--%s is %g: must be from 0 to %g", shares[i].name,
+                           (double)shares[i].value, (double)shares[i].max);
     *out = tr;
     return SL_OK;
 }

@@ -58,7 +58,7 @@ static enum sl_status open_tcp(struct sl_listen *l, const char *given, uint16_t 
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
     int rc = getaddrinfo(host, service, &hints, &list);
     if (rc != 0)
-        return sl_fail(err, SL_ERR_CONFIG, "cannot find the address of host %s: %s", host,
+        return sl_fail(err, SL_ERR_CONFIG, "--host %s: cannot find its address: %s", host,
                        gai_strerror(rc));
     int saved = 0, fd = -1;
     for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
@@ -80,7 +80,7 @@ static enum sl_status open_tcp(struct sl_listen *l, const char *given, uint16_t 
                        "port %u on %s is in use by another program; choose another with --port",
                        port, host);
     if (fd < 0)
-        return sl_fail(err, SL_ERR_CONFIG, "cannot listen on %s port %u: %s", host, port,
+        return sl_fail(err, SL_ERR_CONFIG, "cannot listen on --host %s --port %u: %s", host, port,
                        strerror(saved));
     l->port = bound_port(fd);
     l->listeners[l->n++] = (struct sl_listener){fd, true};

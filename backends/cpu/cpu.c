@@ -11,12 +11,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define MAX_THREADS 256u
-#define HUGE_BYTES  ((size_t)2 << 20)
+#define HUGE_BYTES ((size_t)2 << 20)
 
 static uint32_t default_threads(void) {
     uint32_t n = sl_cpus_allowed();
-    return n < MAX_THREADS ? n : MAX_THREADS;
+    return n < SL_CPU_MAX_THREADS ? n : SL_CPU_MAX_THREADS;
 }
 
 /* Blocks of at least one huge page are mapped on a huge page's boundary, so that weights and KV do
@@ -197,9 +196,9 @@ enum sl_status sl_cpu_open(const struct sl_cpu_config *config, struct sl_device 
                        "cpu: this machine has no %s; the best it has is %s", sl_cpu_isa_name(isa),
                        sl_cpu_isa_name(best));
     uint32_t n_threads = config->n_threads ? config->n_threads : default_threads();
-    if (n_threads > MAX_THREADS)
+    if (n_threads > SL_CPU_MAX_THREADS)
         return sl_fail(err, SL_ERR_INVALID, "cpu: %u threads asked for; the most is %u", n_threads,
-                       MAX_THREADS);
+                       SL_CPU_MAX_THREADS);
 
     struct sl_cpu *cpu = calloc(1, sizeof *cpu);
     if (!cpu)

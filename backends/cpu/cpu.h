@@ -32,8 +32,10 @@ enum sl_cpu_isa {
     SL_CPU_BEST,   /* the best that this machine has */
 };
 
+#define SL_CPU_MAX_THREADS 256u
+
 struct sl_cpu_config {
-    uint32_t n_threads;  /* 0 = the CPUs this process may run on */
+    uint32_t n_threads;  /* 0 = the CPUs this process may run on, SL_CPU_MAX_THREADS at most */
     enum sl_cpu_isa isa; /* one that the machine lacks is SL_ERR_UNSUPPORTED */
 };
 

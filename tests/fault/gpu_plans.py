@@ -166,15 +166,15 @@ def main():
         t.check("... as given", p and [s["vram_budget_bytes"] >> 20 for s in p["stages"]] == [300, 300], p)
         t.check("ceilings", p and p["causal_ceiling_ts"] > 0 and p["pipelined_ceiling_ts"] > 1.5 * p["causal_ceiling_ts"], p)
         t.refused("a split of other layers", ["--device", "cuda:0,1", "--split", "1,1"], "must sum to")
-        t.refused("a split for others", ["--device", "cuda:0,1,2", "--split", f"1,{t.n_layer - 1}"], "3 are named")
-        t.refused("a split and no GPUs", ["--split", f"1,{t.n_layer - 1}"], "--device cuda:0,1")
+        t.refused("a split for others", ["--device", "cuda:0,1,2", "--split", f"1,{t.n_layer - 1}"], "3 are named", 2)
+        t.refused("a split and no GPUs", ["--split", f"1,{t.n_layer - 1}"], "--device cuda:0,1", 2)
         t.refused("a split on the CPU", ["--device", "cpu", "--split", f"1,{t.n_layer - 1}"], "--device cuda:0,1", 2)
-        t.refused("no split", ["--device", "cuda:0,1", "--split", "half"], "must be auto")
-        t.refused("three budgets for two", ["--device", "cuda:0,1", "--vram", "1G,1G,1G"], "3 sizes of device memory for 2 devices")
+        t.refused("no split", ["--device", "cuda:0,1", "--split", "half"], "must be auto", 2)
+        t.refused("three budgets for two", ["--device", "cuda:0,1", "--vram", "1G,1G,1G"], "3 sizes of device memory for 2 devices", 2)
         t.refused("a budget that is none", ["--device", "cuda:0,1", "--vram", "1G,"], "--vram is '1G,'", 2)
         t.refused("nothing", ["--vram", "1G,0"], "--vram 0 leaves nothing", 2)
         t.refused("a GPU that is not there", ["--device", "cuda:0,7"], "there are 4 GPUs")
-        t.refused("no such device", ["--device", "cuda:0;1"], "is unknown")
+        t.refused("no such device", ["--device", "cuda:0;1"], "must be auto", 2)
         # What is too little says what is not, and that is.
         for split in ("auto", f"1,{t.n_layer - 1}"):
             options = ["--device", "cuda:0,1", "--split", split]

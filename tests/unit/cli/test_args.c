@@ -55,6 +55,9 @@ static void values(void **state) {
     assert_true(got.f32 == -0.5f);
     assert_true(got.flag);
     assert_string_equal(got.positional, "pos");
+    assert_int_equal(PARSE("-m", "x", "--threads", "010", "--seed", "010"), -1); /* not octal */
+    assert_int_equal(got.u32, 10);
+    assert_int_equal(got.u64, 10);
     assert_int_equal(PARSE("-m", "x", "--", "-q"), -1);
     assert_string_equal(got.positional, "-q");
     assert_false(got.flag);
@@ -66,6 +69,9 @@ static void wrong_usage(void **state) {
     assert_int_equal(PARSE("-m"), 2);
     assert_int_equal(PARSE("-m", "x", "--threads", "many"), 2);
     assert_int_equal(PARSE("-m", "x", "--threads", "-1"), 2);
+    assert_int_equal(PARSE("-m", "x", "--threads", "0x10"), 2);
+    assert_int_equal(PARSE("-m", ""), 2);
+    assert_int_equal(PARSE("-m", "x", ""), 2);
     assert_int_equal(PARSE("-m", "x", "--threads", "4294967296"), 2);
     assert_int_equal(PARSE("-m", "x", "--temp", "nan"), 2);
     assert_int_equal(PARSE("-m", "x", "--quiet=yes"), 2);

@@ -1,5 +1,5 @@
 /* What all commands say of options that are wrong: one line with the error, one with where to read
- * about them, and exit code 2. */
+ * about them, and exit code 2; and of what they name and is not there: exit code 1. */
 int sluice_main(int argc, char **argv);
 #define main sluice_main
 #include "cli/main.c"
@@ -77,26 +77,207 @@ static void every_command(void **state) {
 
 static void values(void **state) {
     (void)state;
-    refused("serve --port 65536 m", "--port 65536");
-    refused("serve --port x m", "'x' is not a whole number");
     refused("serve --host none m", "needs --unix-socket");
     refused("serve --tls-cert c m", "--tls-key is missing");
     refused("serve --unix-mode 0600 m", "needs --unix-socket");
     refused("serve --unix-socket s --unix-mode 0999 m", "not a mode");
-    refused("serve --max-body-mib 65537 m", "--max-body-mib");
     refused("serve --cache-disk 1GiB m", "needs --cache-dir");
-    refused("serve --api-key '' m", "--api-key is empty");
     refused("serve --log-level loud m", "--log-level");
-    refused("plan --ram-bandwidth -1 m", "a bandwidth");
+    refused("serve --alias \xff m", "is not UTF-8");
+    static const char *const origins[] = {"chat.example", "https://", "https://a.example/",
+                                          "https://a.example/b", "://a"};
+    char words[160];
+    for (uint32_t i = 0; i < SL_COUNTOF(origins); i++) {
+        snprintf(words, sizeof words, "serve --cors-origin %s m", origins[i]);
+        refused(words, "must be * or what browsers send");
+    }
+    snprintf(words, sizeof words, "serve --unix-socket /%0107d m", 0);
+    refused(words, "must be a path of at most 107 bytes");
+    refused("serve --host a --host b --host c --host d m", "--host d is one too many: at most 3");
     refused("plan --cache-disk 1GiB m", "needs --cache-dir");
     refused("score m", "one of --ids and --text");
     refused("tokenize --file f --text t m", "exclude each other");
+    refused("tokenize --splits none", "--splits is 'none': must be one that --list-pre prints");
     refused("bench -o xml m", "--output is 'xml'");
-    refused("bench --parallel 1,0 m", "--parallel is '1,0'");
     refused("bench -p 0 -n 0 m", "nothing to measure");
+    static const char *const lists[] = {"1,0", "1,", ",1",  "257",
+                                        "-1",  "+1", "1;2", "1,1,1,1,1,1,1,1,1"};
+    for (uint32_t i = 0; i < SL_COUNTOF(lists); i++) {
+        char says[64];
+        snprintf(words, sizeof words, "bench --parallel %s m", lists[i]);
+        snprintf(says, sizeof says, "--parallel is '%s': must be up to 8 numbers", lists[i]);
+        refused(words, says);
+    }
     refused("synth -o f --preset none", "--preset: 'none'");
     refused("synth -o f --type Q9", "'Q9' is not a tensor type");
-    refused("synth -o f --arch none", "none");
+    refused("synth -o f --arch none", "--arch is 'none': must be qwen3moe");
+    refused("synth -o f --layers 0", "--layers is 0: must be from 1 to");
+    refused("synth -o f --yarn -1", "--yarn is -1: must be from 0 to 1024");
+    refused("synth -o f --stay 2", "--stay is 2: must be from 0 to 1");
+    refused("synth -o f --heads 3 --kv-heads 2", "--heads is 3: must be a multiple");
+    refused("synth -o f --head-dim 3", "--head-dim is 3: must be even");
+}
+
+/* Each option that takes a number, with what it does not take: of all commands that have it. */
+static void numbers(void **state) {
+    (void)state;
+    static const struct {
+        const char *commands, *option, *bad, *must_be;
+    } cases[] = {
+        {"serve run plan score", "--ctx", "1 16777217 -1 foo '' 99999999999999999999",
+         "a whole number from 2 to 16777216, or 0 for the model's own"},
+        {"serve run plan score bench", "--threads", "257 -1 foo ''",
+         "a whole number from 1 to 256, or 0 for all CPUs"},
+        {"serve plan", "--parallel", "0 1025 -1 foo ''", "a whole number from 1 to 1024\n"},
+        {"serve plan", "--queue", "0 65537 -1 foo ''", "a whole number from 1 to 65536\n"},
+        {"serve plan score bench", "--batch", "0 16385 -1 foo ''",
+         "a whole number from 1 to 16384\n"},
+        {"serve plan", "--cache-disk", "0 -1 foo ''", "a size such as 512MiB or 2GiB above 0"},
+        {"serve plan", "--cache-ram", "-1 foo '' 1XB 99999999999999999999",
+         "a size such as 512MiB or 2GiB"},
+        {"serve run plan score bench", "--ram", "-1 foo ''", "a size such as 512MiB or 2GiB"},
+        {"serve plan", "--max-body-mib", "0 65537 -1 foo ''", "a whole number from 1 to 65536\n"},
+        {"serve plan", "--max-connections", "0 1048577 4294967295 -1 foo ''",
+         "a whole number from 1 to 1048576\n"},
+        {"serve run plan score bench", "--vram-reserve-mib", "0 4294967295 -1 foo ''",
+         "a whole number from 1 to 16777216\n"},
+        {"serve", "--port", "65536 -1 http ''", "a whole number from 0 to 65535\n"},
+        {"serve", "--max-stall-ms", "0 3600001 -1 foo ''", "a whole number from 1 to 3600000\n"},
+        {"serve", "--timeout-s", "0 31536001 -1 foo ''", "a whole number from 1 to 31536000\n"},
+        {"serve", "--stall-s", "0 31536001 -1 foo ''", "a whole number from 1 to 31536000\n"},
+        {"serve", "--request-timeout-s", "31536001 -1 0.5 ''",
+         "a whole number from 1 to 31536000, or 0 for no limit\n"},
+        {"serve", "--buffer-tokens", "0 16777217 -1 foo ''", "a whole number from 1 to 16777216\n"},
+        {"serve", "--drain-s", "31536001 -1 foo ''", "a whole number from 0 to 31536000\n"},
+        {"run", "--max-tokens", "-1 foo '' 4294967296", "a whole number from 0 to 4294967295\n"},
+        {"run", "--seed", "-1 foo '' 18446744073709551616", "a whole number from 0 up\n"},
+        {"run", "--top-k", "-1 foo ''", "a whole number from 0 to 4294967295\n"},
+        {"run", "--temp", "-1 -0.1 foo nan inf ''", "a number from 0 up\n"},
+        {"run", "--top-p", "-1 1.01 foo ''", "a number from 0 to 1\n"},
+        {"run", "--min-p", "-1 1.01 foo ''", "a number from 0 to 1\n"},
+        {"run", "--repeat-penalty", "0 -1 foo ''", "a number above 0\n"},
+        {"plan", "--ram-bandwidth", "0 -1 foo ''", "a number above 0\n"},
+        {"plan", "--disk-bandwidth", "0 -1 foo ''", "a number above 0\n"},
+        {"plan", "--device-bandwidth", "0 -1 foo ''", "a number above 0\n"},
+        {"plan", "--link-bandwidth", "0 -1 foo ''", "a number above 0\n"},
+        {"bench", "--n-prompt", "16777214 4294967295 -1 foo ''",
+         "a whole number from 0 to 16777213\n"},
+        {"bench", "--n-gen", "16777214 4294967295 -1 foo ''",
+         "a whole number from 0 to 16777213\n"},
+        {"bench", "--repetitions", "0 101 -1 foo ''", "a whole number from 1 to 100\n"},
+        {"bench", "--resident-prefill", "0 -1 foo ''", "a number above 0\n"},
+        {"synth", "--layers", "-1 foo ''", "a whole number from 0 to 4294967295\n"},
+        {"synth", "--skew", "foo ''", "a number\n"},
+    };
+    for (uint32_t i = 0; i < SL_COUNTOF(cases); i++)
+        for (const char *c = cases[i].commands; *c; c += strspn(c, " ")) {
+            size_t len = strcspn(c, " ");
+            for (const char *b = cases[i].bad; *b; b += strspn(b, " ")) {
+                size_t bad = strcspn(b, " ");
+                bool empty = strncmp(b, "''", 2) == 0;
+                char words[160], says[256];
+                snprintf(words, sizeof words, "%.*s%s m %s %.*s", (int)len, c,
+                         strncmp(c, "synth", len) == 0 ? " -o" : "", cases[i].option, (int)bad, b);
+                snprintf(says, sizeof says, "%s is '%.*s': must be %s", cases[i].option,
+                         empty ? 0 : (int)bad, b, cases[i].must_be);
+                refused(words, says);
+                b += bad;
+            }
+            c += len;
+        }
+}
+
+/* No option takes an empty word where a file, a folder or a name is asked for. */
+static void empty_words(void **state) {
+    (void)state;
+    static const struct {
+        const char *command, *options;
+    } cases[] = {
+        {"serve", "--model --alias --host --unix-socket --unix-mode --tls-cert --tls-key "
+                  "--api-key-file --api-key --cors-origin --cache-dir --kv-type --trace "
+                  "--record-routes --cpu-isa --log-level"},
+        {"run", "--model --kv-type --trace --record-routes"},
+        {"plan", "--model --cache-dir --kv-type"},
+        {"score", "--model --ids --text --logprobs --cpu-isa"},
+        {"bench", "--model --parallel --output --trace --record-routes --cpu-isa"},
+        {"inspect", "--model --template-name"},
+        {"tokenize", "--model --file --ids-out --splits"},
+        {"synth", "--out --arch --type --attn --embd-type --output-type"},
+    };
+    char words[128], says[64];
+    for (uint32_t i = 0; i < SL_COUNTOF(cases); i++) {
+        for (const char *o = cases[i].options; *o; o += strspn(o, " ")) {
+            int len = (int)strcspn(o, " ");
+            snprintf(words, sizeof words, "%s %.*s ''", cases[i].command, len, o);
+            snprintf(says, sizeof says, "%.*s is empty: must be ", len, o);
+            refused(words, says);
+            o += len;
+        }
+        if (strcmp(cases[i].command, "synth") != 0) {
+            snprintf(words, sizeof words, "%s ''", cases[i].command);
+            refused(words, "MODEL is empty");
+        }
+    }
+}
+
+/* words: sound as words, and what they name is not there. Exit code 1, and nothing of --help. */
+static void failed(const char *words, const char *says) {
+    char said[2048];
+    int rc = run(words, said, sizeof said);
+    if (rc != 1 || !strstr(said, says) || strstr(said, "--help"))
+        fail_msg("sluice %s: %d, %s", words, rc, said);
+}
+
+static void what_is_not_there(void **state) {
+    (void)state;
+    char model[] = "/tmp/sluice-usage-XXXXXX", words[256], said[2048];
+    int fd = mkstemp(model);
+    assert_true(fd >= 0);
+    close(fd);
+    snprintf(words, sizeof words, "synth -q --vocab 300 -o %s", model);
+    assert_int_equal(run(words, said, sizeof said), 0);
+    static const char *const all[] = {
+        "serve", "run", "plan", "inspect", "tokenize --text t", "score --text t", "bench"};
+    for (uint32_t i = 0; i < SL_COUNTOF(all); i++) {
+        snprintf(words, sizeof words, "%s -m /no/such/model", all[i]);
+        failed(words, "/no/such/model: cannot open");
+        snprintf(words, sizeof words, "%s -m /tmp", all[i]);
+        failed(words, "/tmp: a directory, not a model file");
+    }
+    static const struct {
+        const char *before, *after, *says;
+    } cases[] = {
+        {"serve --api-key-file /no/such", "", "--api-key-file /no/such: cannot be read: No such"},
+        {"serve --api-key-file /tmp", "", "--api-key-file /tmp: cannot be read: Is a directory"},
+        {"serve --api-key-file /dev/null", "", "--api-key-file /dev/null: holds no key"},
+        {"serve --tls-cert /no/such --tls-key /no/such", "--device cpu --port 0",
+         "--tls-cert /no/such: No such"},
+        {"serve --unix-socket /no/such/s --host none", "--device cpu",
+         "--unix-socket /no/such/s: No such"},
+        {"serve --host no.such.invalid", "--device cpu --port 0",
+         "--host no.such.invalid: cannot find its address"},
+        {"plan --mirror /no/such", "", "--mirror /no/such: /no/such/"},
+        {"plan --mirror /dev/null/x.gguf", "", "--mirror /dev/null/x.gguf: "},
+        {"plan --mirror /proc/version", "--mirror /etc/hostname.gguf", "--mirror /proc/version: "},
+        {"plan --cache-dir /dev/null", "", "--cache-dir /dev/null: must be a folder"},
+        {"score --text /no/such", "", "--text /no/such: cannot be opened: No such"},
+        {"score --ids /tmp", "", "--ids /tmp: must be a regular file"},
+        {"score --text /etc/passwd --logprobs /tmp", "--device cpu",
+         "--logprobs /tmp: cannot be written: Is a directory"},
+        {"tokenize --file /no/such", "", "--file /no/such: cannot be read: No such"},
+        {"tokenize --file /tmp", "", "--file /tmp: cannot be read: Is a directory"},
+        {"tokenize --text t --ids-out /tmp", "", "--ids-out /tmp: cannot be written: Is a"},
+        {"run -p t --trace /tmp", "--device cpu", "--trace /tmp: cannot be written: Is a"},
+        {"run -p t --record-routes /tmp", "--device cpu", "--record-routes /tmp: cannot be"},
+        {"inspect --template-name none", "", "no key 'tokenizer.chat_template.none'"},
+    };
+    for (uint32_t i = 0; i < SL_COUNTOF(cases); i++) {
+        snprintf(words, sizeof words, "%s -m %s %s", cases[i].before, model, cases[i].after);
+        failed(words, cases[i].says);
+    }
+    unlink(model);
+    failed("synth -q -o /no/such/file", "--out /no/such/file: No such");
+    failed("synth -q -o /tmp", "--out /tmp: Is a directory");
 }
 
 static const char *const engines[] = {"serve", "run", "plan", "score", "bench"};
@@ -118,9 +299,33 @@ static void of_the_engine(void **state) {
     refused_with_engine("--io fast", "--io is 'fast'");
     refused_with_engine("--look-ahead maybe", "must be on or off");
     refused_with_engine("--heat-file ''", "--heat-file is empty");
+    refused_with_engine("--mirror ''", "--mirror is empty");
+    refused_with_engine("--device ''", "--device is empty");
+    static const char *const devices[] = {
+        "foo",     "0",        "-1",      "cuda:", "cuda:64", "cuda0",
+        "cuda:0,", "cuda:0;1", "cuda:-1", "CUDA",  "cuda:a",  "cuda:0,1,2,3,4,5,6,7,8"};
+    for (uint32_t i = 0; i < SL_COUNTOF(devices); i++) {
+        char options[64], says[96];
+        snprintf(options, sizeof options, "--device %s", devices[i]);
+        snprintf(says, sizeof says, "--device is '%s': must be auto, cpu, cuda,", devices[i]);
+        refused_with_engine(options, says);
+    }
+    refused_with_engine("--device cuda:0,1 --split 1,x", "--split is '1,x': must be auto");
+    refused_with_engine("--device cuda:0,1 --split 0,1", "--split is '0,1': must be auto");
+    refused_with_engine("--device cuda:0,1 --split 1,1,1", "is for 3 devices, and 2 are named");
+    refused_with_engine("--split 2,2", "name them, as in --device cuda:0,1");
+    refused_with_engine("--device cuda:0,1 --vram 1G,1G,1G",
+                        "--vram: 3 sizes of device memory for 2 devices");
     refused_with_engine("--vram 1G,x", "--vram is '1G,x'");
     refused_with_engine("--vram 0", "--vram 0 leaves nothing");
-    refused_with_engine("--vram-reserve-mib 0", "at least 1");
+    static const char *const with_isa[] = {"serve", "score --text t", "bench"};
+    for (uint32_t i = 0; i < SL_COUNTOF(with_isa); i++) {
+        char words[64];
+        snprintf(words, sizeof words, "%s m --cpu-isa sse", with_isa[i]);
+        refused(words, "--cpu-isa is 'sse': must be c, avx2, avx512 or vnni");
+        snprintf(words, sizeof words, "%s m --cpu-isa c --device cuda:0", with_isa[i]);
+        refused(words, "means nothing with --device cuda:0");
+    }
 }
 
 /* What GPUs have and the CPU has not; where auto takes the CPU they are for another machine. */
@@ -151,7 +356,12 @@ static void of_gpus(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_command), cmocka_unit_test(values),
-                                       cmocka_unit_test(of_the_engine), cmocka_unit_test(of_gpus)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_command),
+                                       cmocka_unit_test(values),
+                                       cmocka_unit_test(numbers),
+                                       cmocka_unit_test(empty_words),
+                                       cmocka_unit_test(what_is_not_there),
+                                       cmocka_unit_test(of_the_engine),
+                                       cmocka_unit_test(of_gpus)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
