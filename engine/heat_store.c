@@ -2,16 +2,15 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "engine/heat_read.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The last save and closing wait so long for the disk, both together. One that hangs is left alone
@@ -49,60 +48,45 @@ static uint64_t version_of(const struct sl_heat *heat) {
     return sum;
 }
 
-/* Makes the folders that lead to path. */
-static void make_folders(const char *path) {
-    char folder[4096];
-    size_t n = strlen(path);
-    if (n >= sizeof folder)
+/* Into heat, where it fits; else why it is not used is a warning. */
+static void take_over(const struct sl_heat_image *i, struct sl_heat *heat) {
+    struct sl_err why;
+    if (i->error == ENOENT)
         return;
-    memcpy(folder, path, n + 1);
-    for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = 0;
-        mkdir(folder, 0700); /* one that is there is fine; one that cannot be made shows in open */
-        *at = '/';
-    }
+    if (i->error)
+        sl_warn("%s: the heat file cannot be read, starting cold: %s", i->path, strerror(i->error));
+    else if (sl_heat_import(heat, i->bytes, i->have_bytes, &why) != SL_OK)
+        sl_warn("%s: not used, starting cold: %s", i->path, why.text);
+    else
+        sl_debug("%s: heat of an earlier run taken over", i->path);
 }
 
-static void load(struct sl_heat_store *s) {
-    int fd = open(s->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        if (errno != ENOENT)
-            sl_warn("%s: the heat file cannot be read, starting cold: %s", s->path,
-                    strerror(errno));
-        return;
-    }
-    size_t have = 0;
-    ssize_t got = 1;
-    while (got > 0 && have < s->image_bytes) {
-        got = read(fd, s->image + have, s->image_bytes - have);
-        if (got < 0 && errno == EINTR)
-            got = 1;
-        else if (got > 0)
-            have += (size_t)got;
-    }
-    close(fd);
-    struct sl_err why;
-    if (got < 0)
-        sl_warn("%s: the heat file cannot be read, starting cold: %s", s->path, strerror(errno));
-    else if (sl_heat_import(s->heat, s->image, have, &why) != SL_OK)
-        sl_warn("%s: not used, starting cold: %s", s->path, why.text);
-    else
-        sl_debug("%s: heat of an earlier run taken over", s->path);
+/* SL_ERR_NOMEM, or SL_OK: with image->bytes, or NULL after a warning if heat cannot be kept there.
+ */
+static enum sl_status read_image(const char *path, const struct sl_heat *heat, bool make_folders,
+                                 struct sl_heat_image *image) {
+    *image = (struct sl_heat_image){.bytes = NULL};
+    enum sl_status st = sl_heat_read(path, sl_heat_config(heat), make_folders, image);
+    if (st == SL_AGAIN)
+        sl_warn("the disk under %s does not answer: starting cold, and heat is not kept until the "
+                "next start",
+                path);
+    else if (st == SL_ERR_INVALID)
+        sl_warn("the heat file's path is too long: heat is not kept");
+    return st == SL_ERR_NOMEM ? st : SL_OK;
 }
 
 enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
                                   struct sl_heat_store **out_store, struct sl_err *err) {
-    const struct sl_heat_config *shape = sl_heat_config(heat);
     struct sl_heat_store *s = calloc(1, sizeof *s);
-    if (!s)
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for the heat file");
-    s->heat = heat;
-    s->image_bytes = sl_heat_image_bytes(shape);
-    s->image = malloc(s->image_bytes);
-    if (!s->image) {
+    struct sl_heat_image image;
+    if (!s || read_image(path, heat, true, &image) != SL_OK) {
         free(s);
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the heat file");
     }
+    s->heat = heat;
+    s->image = image.bytes;
+    s->image_bytes = image.size_bytes;
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
@@ -110,24 +94,22 @@ enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
     pthread_cond_init(&s->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     atomic_init(&s->busy, false);
-    struct stat about;
-    size_t n = strlen(path);
-    bool folder = (n && path[n - 1] == '/') || (stat(path, &about) == 0 && S_ISDIR(about.st_mode));
-    int len = folder ? snprintf(s->path, sizeof s->path, "%s/%016" PRIx64 ".heat", path,
-                                shape->fingerprint)
-                     : snprintf(s->path, sizeof s->path, "%s", path);
-    if (len < 0 || len >= (int)sizeof s->path) {
-        sl_warn("the heat file's path is too long: heat is not kept");
-        s->path[0] = 0;
-    } else {
+    if (s->image) {
+        memcpy(s->path, image.path, sizeof s->path);
         /* Of this process alone: others may keep heat of the same model. */
         snprintf(s->beside, sizeof s->beside, "%s.%d", s->path, (int)getpid());
-        make_folders(s->path);
-        load(s);
+        take_over(&image, heat);
     }
     s->saved_version = version_of(heat);
     *out_store = s;
     return SL_OK;
+}
+
+void sl_heat_store_peek(const char *path, struct sl_heat *heat) {
+    struct sl_heat_image image;
+    if (read_image(path, heat, false, &image) == SL_OK && image.bytes)
+        take_over(&image, heat);
+    free(image.bytes);
 }
 
 static int write_image(const struct sl_heat_store *s) {

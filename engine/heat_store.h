@@ -12,10 +12,13 @@
 struct sl_heat_store;
 
 /* path: the file, or a folder to keep one file per model in; made if it is not there. Reads it into
- * heat (borrowed until close) if it is there and fits. SL_ERR_NOMEM only. */
+ * heat (borrowed until close) if it is there and fits. A disk that does not answer is waited for
+ * five seconds; then heat is not kept, after a warning. SL_ERR_NOMEM only. */
 enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
                                   struct sl_heat_store **out_store,
                                   struct sl_err *err) SL_MUST_CHECK;
+/* Reads it into heat likewise, for once: makes and keeps nothing. */
+void sl_heat_store_peek(const char *path, struct sl_heat *heat);
 /* Was anything learned since the last save? */
 bool sl_heat_store_unsaved(const struct sl_heat_store *s);
 /* Replaces the file by one with what is known now: written beside it, then renamed, so that a full

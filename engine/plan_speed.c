@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 struct sl_ceilings sl_ceilings(uint64_t dense_bytes, uint64_t routed_bytes, double hit_share,
                                double memory_bytes_per_s, double disk_bytes_per_s) {
@@ -94,12 +93,10 @@ static double class_token_bytes(const struct sl_expert_layout *l, uint32_t class
 /* The heat of an earlier run, or NULL. A file that was not taken over leaves all experts alike. */
 static struct sl_heat *open_heat(const struct sl_model *model, const struct sl_expert_layout *l,
                                  const char *path) {
-    struct stat about;
     struct sl_err why;
     struct sl_heat *heat = NULL;
-    struct sl_heat_store *store = NULL;
-    if (!path || stat(path, &about) != 0)
-        return NULL; /* opening would make its folders */
+    if (!path)
+        return NULL;
     struct sl_heat_config shape = {.n_layer = l->n_layer,
                                    .n_expert = l->n_expert,
                                    .k = l->k,
@@ -107,11 +104,10 @@ static struct sl_heat *open_heat(const struct sl_model *model, const struct sl_e
     if (sl_heat_create(&shape, &heat, &why) != SL_OK)
         return NULL;
     bool differs = false;
-    if (sl_heat_store_open(path, heat, &store, &why) == SL_OK)
-        for (uint32_t i = 0; i < l->n_layer && !differs; i++)
-            for (uint32_t e = 1; e < l->n_expert && !differs; e++)
-                differs = fabsf(sl_heat_layer(heat, i)[e] - sl_heat_layer(heat, i)[0]) > 0;
-    sl_heat_store_close(&store);
+    sl_heat_store_peek(path, heat);
+    for (uint32_t i = 0; i < l->n_layer && !differs; i++)
+        for (uint32_t e = 1; e < l->n_expert && !differs; e++)
+            differs = fabsf(sl_heat_layer(heat, i)[e] - sl_heat_layer(heat, i)[0]) > 0;
     if (!differs)
         sl_heat_destroy(&heat);
     return heat;
