@@ -103,10 +103,6 @@ static void plan_disk(struct sl_bench *b, const struct sl_engine_config *config,
 static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
                     struct sl_opened *opened) {
     bool stream = opened->model->hp.n_expert && config->experts != SL_EXPERTS_RESIDENT;
-    sl_show_progress("measuring how fast RAM can be read");
-    b->ram_rate =
-        sl_ram_read_bandwidth(b->n_threads, 1.0, sl_process_memory_room(config->ram_bytes));
-    sl_show_progress("%s", "");
     struct sl_process_memory beside = {.n = 0};
     if (stream)
         plan_disk(b, config, &beside);
@@ -118,9 +114,18 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
     bool ok = true;
     for (uint32_t i = 0; ok && i < b->n_tests; i++)
         ok = sl_bench_run(b, &b->tests[i]);
-    b->rss_bytes = peak_rss();
+    struct sl_engine_memory planned;
+    sl_engine_memory(b->engine, &planned);
+    b->budget_bytes = planned.budget_bytes;
+    b->rss_bytes = peak_rss();          /* before what measuring RAM takes joins it */
     sl_engine_destroy(&opened->engine); /* its memory is needed to measure */
     b->engine = NULL;
+    if (ok) {
+        sl_show_progress("measuring how fast RAM can be read");
+        b->ram_rate =
+            sl_ram_read_bandwidth(b->n_threads, 1.0, sl_process_memory_room(config->ram_bytes));
+        sl_show_progress("%s", "");
+    }
     if (ok && b->info.apart) {
         sl_show_progress("measuring the device's memory and its link");
         sl_stages_bandwidth(&b->info, &b->device, &b->device_why);

@@ -61,7 +61,8 @@ struct sl_bench {
     struct sl_err device_why;            /* ... why it is not known */
     const struct sl_engine_config *disk; /* how the disk is read; NULL: it cannot be measured, */
     struct sl_err disk_why;              /* ... and why */
-    uint64_t rss_bytes;                  /* the most that was resident */
+    uint64_t budget_bytes;               /* of the host's memory: --ram, or what was free */
+    uint64_t rss_bytes;                  /* the most that was resident while the tests ran */
     struct sl_bench_test tests[1 + SL_BENCH_MAX_PARALLEL];
     uint32_t n_tests;
 };

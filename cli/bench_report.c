@@ -163,7 +163,8 @@ void sl_bench_print(const struct sl_bench *b) {
                 print_tiers(&b->tests[i]);
         }
     }
-    printf("most memory resident: %.1f MiB\n", (double)b->rss_bytes / 0x1p20);
+    printf("most memory resident: %.1f MiB, of a budget of %.1f MiB\n",
+           (double)b->rss_bytes / 0x1p20, (double)b->budget_bytes / 0x1p20);
 }
 
 /* ---- JSON ---- */
@@ -261,13 +262,14 @@ int sl_bench_print_json(const struct sl_bench *b) {
         for (uint32_t r = 0; r < t->n_reps; r++)
             json_array_append_new(samples, json_real(t->rate[r]));
         json_t *j = json_pack(
-            "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:f, s:b, s:I}", "test",
-            t->name, "model", label, "device", b->info.device, "model_size_bytes",
+            "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:f, s:b, s:I, s:I}",
+            "test", t->name, "model", label, "device", b->info.device, "model_size_bytes",
             (json_int_t)bytes, "model_n_params", (json_int_t)params, "n_threads",
             (json_int_t)b->n_threads, "n_prompt", (json_int_t)(t->n_gen ? 0 : t->n_prompt), "n_gen",
             (json_int_t)t->n_gen, "n_parallel", (json_int_t)t->parallel, "avg_ts", t->mean,
             "stddev_ts", t->sd, "samples_ts", samples, "ram_read_bytes_per_s", b->ram_rate,
-            "streamed", (int)b->info.streaming, "peak_rss_bytes", (json_int_t)b->rss_bytes);
+            "streamed", (int)b->info.streaming, "peak_rss_bytes", (json_int_t)b->rss_bytes,
+            "budget_bytes", (json_int_t)b->budget_bytes);
         if (j)
             put_limits(b, t, j);
         if (j && b->info.streaming)

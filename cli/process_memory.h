@@ -19,7 +19,7 @@ void sl_process_memory_add(struct sl_process_memory *m, const char *what, uint64
  * the first row, and gives the rows to the configuration; m is borrowed until create returns. */
 void sl_process_memory_apply(struct sl_process_memory *m, struct sl_engine_config *config);
 
-/* What a measurement before the engine is there may take of a budget; 0 = none was given. */
+/* What a measurement while no engine is there may take of a budget; UINT64_MAX: none was given. */
 uint64_t sl_process_memory_room(uint64_t ram_bytes);
 
 /* malloc's settings, so that what is freed goes back and gaps stay small: before any thread. */

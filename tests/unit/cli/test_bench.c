@@ -1,0 +1,93 @@
+/* What bench says of memory: the engine's own peak, within the budget, not what its measurement of
+ * RAM takes. */
+#include "cli/args.h"
+#include "cli/commands.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+/* Within 400 MiB RAM is read through a buffer of 256 MiB. */
+#define BUDGET     "400MiB"
+#define BUDGET_MIB 400
+#define PEAK_MIB   200 /* of a small model and this program, by far */
+
+static char model[64];
+
+static int write_model(void **state) {
+    (void)state;
+    snprintf(model, sizeof model, "/tmp/sluice-bench-XXXXXX");
+    int fd = mkstemp(model);
+    if (fd < 0)
+        return -1;
+    close(fd);
+    char *argv[] = {(char *)"synth", (char *)"-q", (char *)"--vocab",
+                    (char *)"300",   (char *)"-o", model};
+    return sl_cmd_synth(SL_COUNTOF(argv), argv);
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    return unlink(model);
+}
+
+static json_t *measured(char **argv, int argc) {
+    FILE *kept = tmpfile();
+    int own = dup(STDOUT_FILENO);
+    assert_non_null(kept);
+    fflush(stdout);
+    dup2(fileno(kept), STDOUT_FILENO);
+    int rc = sl_cmd_bench(argc, argv);
+    fflush(stdout);
+    dup2(own, STDOUT_FILENO);
+    close(own);
+    assert_int_equal(rc, 0);
+    rewind(kept);
+    json_t *j = json_loadf(kept, 0, NULL);
+    fclose(kept);
+    assert_non_null(j);
+    return j;
+}
+
+static void peak_without_the_measurement(void **state) {
+    (void)state;
+    if (SANITIZED) {
+        print_message("a sanitizer's own memory is part of the peak\n");
+        skip();
+    }
+    char *argv[] = {(char *)"bench",    (char *)"-m",   model,
+                    (char *)"--ram",    (char *)BUDGET, (char *)"-p",
+                    (char *)"8",        (char *)"-n",   (char *)"4",
+                    (char *)"-r",       (char *)"1",    (char *)"--json",
+                    (char *)"--device", (char *)"cpu",  (char *)"--experts",
+                    (char *)"streamed", (char *)"--io", (char *)"pread"};
+    json_t *list = measured(argv, SL_COUNTOF(argv));
+    assert_int_equal(json_array_size(list), 2);
+    json_t *test = json_array_get(list, 1);
+    json_int_t peak = json_integer_value(json_object_get(test, "peak_rss_bytes"));
+    json_int_t budget = json_integer_value(json_object_get(test, "budget_bytes"));
+    assert_int_equal(budget, (json_int_t)BUDGET_MIB << 20);
+    assert_true(json_real_value(json_object_get(test, "ram_read_bytes_per_s")) > 0);
+    if (peak < 1 << 20 || peak > (json_int_t)PEAK_MIB << 20)
+        fail_msg("peak of %lld bytes", (long long)peak);
+    json_decref(list);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(peak_without_the_measurement, write_model, remove_model)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
