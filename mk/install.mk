@@ -23,9 +23,10 @@ dist: man
 	@scripts/make_dist.sh $(MAN)
 
 .PHONY: test-deploy check-image
-## make test-deploy         deploy/: the Containerfile's rules and packages, the seccomp profile, the unit
+## make test-deploy         deploy/: the Containerfile's rules and packages, the seccomp profile, the unit; where buildah is
+##                          and root runs it, an image of this machine's files under that profile
 test-deploy: $(B)/sluice
-	@$(TAP) "tests/deploy/check.py $(B)/sluice"
+	@$(TAP) "tests/deploy/check.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice"
 ## make check-image         every step of deploy/container/Containerfile, and what comes out under its seccomp profile
 ##                          (root, debootstrap, buildah and the network; some minutes)
 check-image:
