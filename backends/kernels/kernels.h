@@ -156,6 +156,17 @@ enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
 #define SL_MOE_DOWN_MAX_K    16u
 #define SL_MOE_MMA_MAX_PAIRS 64u
 #define SL_MOE_PLACED        16u
+/* moe_pair_up does GATE_UP, moe_pair_sum DOWN and the sum, where n_in is a multiple of 256 and
+ * n_out of the rows of a block (block_vec.cuh): all of a block's weights are in dynamic shared
+ * memory at once, rows_per_block rows of gate and of up, or SL_MOE_DOWN_ROWS rows of each of k
+ * experts, from in_at on the quantised input rows, one or k, and behind them, n_table > 0, where
+ * all n_table experts' gate and up are. grid (n_pairs or n_tok, row blocks), SL_MOE_UP_THREADS or
+ * SL_MOE_SUM_THREADS. */
+#define SL_BLOCK_GROUP_BYTES 304u
+#define SL_MOE_UP_THREADS    128u
+#define SL_MOE_UP_ROWS       16u  /* at most */
+#define SL_MOE_UP_TABLE      256u /* at most */
+#define SL_MOE_SUM_THREADS   256u
 struct sl_karg_placed {
     struct sl_karg_ref ref;
     uint32_t pair;
@@ -168,6 +179,7 @@ struct sl_karg_moe {
     uint32_t n_in, n_out, k, n_pairs, tok_begin, tok_end, mode, rows_per_block, n_expert;
     uint32_t k_inverse;    /* moe_down: 65536 / k, rounded up */
     uint32_t slots, in_at; /* moe_mma: as in matvec_mma */
+    uint32_t n_table;      /* moe_pair_up */
     const float *weights;
     float *sum_y;
     uint32_t n_placed;
@@ -369,6 +381,8 @@ struct sl_karg_words {
     SL_KERNEL_TYPES(X, moe_vec, struct sl_karg_moe)                                                \
     SL_KERNEL_TYPES(X, moe_down, struct sl_karg_moe)                                               \
     SL_KERNEL_MMA_TYPES(X, moe_mma, struct sl_karg_moe)                                            \
+    SL_KERNEL_MMA_TYPES(X, moe_pair_up, struct sl_karg_moe)                                        \
+    SL_KERNEL_MMA_TYPES(X, moe_pair_sum, struct sl_karg_moe)                                       \
     SL_KERNEL_TYPES(X, gemm_small, struct sl_karg_gemm)                                            \
     SL_KERNEL_TYPES(X, gemm_large, struct sl_karg_gemm)                                            \
     SL_KERNEL_TYPES(X, embed, struct sl_karg_embed)                                                \
