@@ -156,17 +156,6 @@ enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
 #define SL_MOE_DOWN_MAX_K    16u
 #define SL_MOE_MMA_MAX_PAIRS 64u
 #define SL_MOE_PLACED        16u
-/* moe_pair_up does GATE_UP, moe_pair_sum DOWN and the sum, where n_in is a multiple of 256 and
- * n_out of the rows of a block (block_vec.cuh): all of a block's weights are in dynamic shared
- * memory at once, rows_per_block rows of gate and of up, or SL_MOE_DOWN_ROWS rows of each of k
- * experts, from in_at on the quantised input rows, one or k, and behind them, n_table > 0, where
- * all n_table experts' gate and up are. grid (n_pairs or n_tok, row blocks), SL_MOE_UP_THREADS or
- * SL_MOE_SUM_THREADS. */
-#define SL_BLOCK_GROUP_BYTES 304u
-#define SL_MOE_UP_THREADS    128u
-#define SL_MOE_UP_ROWS       16u  /* at most */
-#define SL_MOE_UP_TABLE      256u /* at most */
-#define SL_MOE_SUM_THREADS   256u
 struct sl_karg_placed {
     struct sl_karg_ref ref;
     uint32_t pair;
@@ -179,7 +168,6 @@ struct sl_karg_moe {
     uint32_t n_in, n_out, k, n_pairs, tok_begin, tok_end, mode, rows_per_block, n_expert;
     uint32_t k_inverse;    /* moe_down: 65536 / k, rounded up */
     uint32_t slots, in_at; /* moe_mma: as in matvec_mma */
-    uint32_t n_table;      /* moe_pair_up */
     const float *weights;
     float *sum_y;
     uint32_t n_placed;
@@ -265,13 +253,15 @@ struct sl_karg_kv_write {
 };
 
 /* Attention of single rows (decode). Row row0 + r is cut into at most SL_ATTN_SPLITS parts of whole
- * pages; part [rows, n_heads, SL_ATTN_SPLITS, dim_v + 2] holds each part's output, maximum and sum
- * until the combine kernel joins them in ascending order. */
+ * pages; part [rows, n_heads, SL_ATTN_SPLITS, SL_ATTN_PART_FLOATS] holds each part's output,
+ * maximum and sum until they are joined in ascending order. */
 #define SL_ATTN_SPLITS     32u
 #define SL_ATTN_WAVE_ROWS  32u
 #define SL_ATTN_HEAD_BLOCK 8u
 #define SL_ATTN_MAX_DIM_V  512u
-#define SL_ATTN_CHUNK      32u /* positions in shared memory at a time */
+/* The two beside the output make a part begin on 16 bytes, where dim_v is a multiple of four. */
+#define SL_ATTN_PART_FLOATS(dim_v) ((dim_v) + 4u)
+#define SL_ATTN_CHUNK              32u /* positions in shared memory at a time */
 /* Dynamic shared memory: q, scores, K or V as f32. */
 #define SL_ATTN_SMEM(dim_k, dim_max)                                                               \
     ((SL_ATTN_HEAD_BLOCK * ((dim_k) + SL_ATTN_CHUNK + 4u) + SL_ATTN_CHUNK * ((dim_max) + 1u)) * 4u)
@@ -279,10 +269,11 @@ struct sl_karg_kv_write {
  * (row, head) a block: grid (ceil(n_rows / (64 / width)), n_kv_heads * ceil(group / width)), width
  * = min(group, SL_ATTN_HEAD_BLOCK)); part is not used. */
 /* attention_split_DIM does what attention_row does for f16 KV and heads of at most DIM; for each of
- * 4 warps two stages of 16 rows of K and of V. */
-#define SL_ATTN_SPLIT_SMEM(dim) (4u * 2u * 2u * 16u * ((dim) + 8u) * 2u)
-#define SL_ATTN_TILE_PAIRS      64u
-#define SL_ATTN_TILE_SMEM(dim)  ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
+ * 4 warps two stages of 16 rows of K and of V, and, static, queries in f32 and as pairs of f16. */
+#define SL_ATTN_SPLIT_SMEM(dim)        (4u * 2u * 2u * 16u * ((dim) + 8u) * 2u)
+#define SL_ATTN_SPLIT_STATIC_SMEM(dim) ((dim) * (8u * 4u + 16u * 2u) + 1024u)
+#define SL_ATTN_TILE_PAIRS             64u
+#define SL_ATTN_TILE_SMEM(dim)         ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
 struct sl_karg_attention {
     struct sl_karg_kv kv;
     const float *q, *sinks;
@@ -381,8 +372,6 @@ struct sl_karg_words {
     SL_KERNEL_TYPES(X, moe_vec, struct sl_karg_moe)                                                \
     SL_KERNEL_TYPES(X, moe_down, struct sl_karg_moe)                                               \
     SL_KERNEL_MMA_TYPES(X, moe_mma, struct sl_karg_moe)                                            \
-    SL_KERNEL_MMA_TYPES(X, moe_pair_up, struct sl_karg_moe)                                        \
-    SL_KERNEL_MMA_TYPES(X, moe_pair_sum, struct sl_karg_moe)                                       \
     SL_KERNEL_TYPES(X, gemm_small, struct sl_karg_gemm)                                            \
     SL_KERNEL_TYPES(X, gemm_large, struct sl_karg_gemm)                                            \
     SL_KERNEL_TYPES(X, embed, struct sl_karg_embed)                                                \
