@@ -46,7 +46,7 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->next_h = take(&c, ahead * hp->n_embd, 4);
     a->next_router = take(&c, ahead * hp->n_expert, 4);
     a->next_weights = take(&c, ahead * k, 4);
-    a->next_ids = take(&c, ahead * SL_FETCH_GUESSES * k, 4);
+    a->next_ids = take(&c, ahead * k, 4);
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
     a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);

@@ -17,7 +17,7 @@ static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory
 
 /* What routers chose, and early routers. */
 static uint64_t ids_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    uint64_t layer_rows = p->config.batch_tokens + SL_FETCH_GUESSES * SL_FETCH_AHEAD_ROWS;
+    uint64_t layer_rows = p->config.batch_tokens + SL_FETCH_AHEAD_ROWS;
     uint64_t bytes = hp->n_layer * layer_rows * hp->n_expert_used * sizeof(uint32_t);
     return (bytes + 63) & ~(uint64_t)63;
 }
@@ -151,36 +151,27 @@ enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32
 }
 
 static uint32_t *guess_at(const struct sl_forward *f, uint32_t layer) {
-    return f->host_guess +
-           (size_t)layer * SL_FETCH_GUESSES * SL_FETCH_AHEAD_ROWS * f->hp->n_expert_used;
-}
-
-/* Words that the early routers of a layer of n rows tell. */
-static uint32_t guess_words(const struct sl_forward *f, uint32_t layer, uint32_t n) {
-    return sl_forward_can_guess(f, layer, f->guess) * n * f->hp->n_expert_used;
+    return f->host_guess + (size_t)layer * SL_FETCH_AHEAD_ROWS * f->hp->n_expert_used;
 }
 
 void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
-    memset(guess_at(f, layer), 0xff, guess_words(f, layer, n) * sizeof *f->host_guess);
+    memset(guess_at(f, layer), 0xff, n * f->hp->n_expert_used * sizeof *f->host_guess);
 }
 
 enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
     return sl_device_copy(f->dev, SL_QUEUE_OPS, guess_at(f, layer), f->a.next_ids,
-                          guess_words(f, layer, n) * sizeof *f->host_guess);
+                          n * f->hp->n_expert_used * sizeof *f->host_guess);
 }
 
 void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
     const uint32_t *ids = guess_at(f, layer), n_ids = n * f->hp->n_expert_used;
-    uint32_t n_words = guess_words(f, layer, n);
-    if (f->guessed == layer || !n_words || !look(ids, n_words, GUESS_LOOK_NS))
+    if (f->guessed == layer || !sl_forward_can_guess(f, layer) || !look(ids, n_ids, GUESS_LOOK_NS))
         return;
     f->guessed = layer;
-    for (uint32_t i = 0; i < n_words; i++)
+    for (uint32_t i = 0; i < n_ids; i++)
         if (ids[i] >= f->hp->n_expert)
             return; /* the next layer's own choice tells that something is wrong */
-    for (uint32_t i = 0; i < n_words / n_ids; i++)
-        sl_fetch_guess(f->fetch, i, f->layers[layer + sl_fetch_guess_ahead[i]].routed_layer,
-                       ids + (size_t)i * n_ids, n_ids);
+    sl_fetch_ahead(f->fetch, f->layers[layer + 1].routed_layer, ids, n_ids);
 }
 
 enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,

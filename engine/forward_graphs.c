@@ -51,14 +51,12 @@ static enum sl_status part(struct sl_forward *f, uint32_t from, uint32_t to,
     if (st != SL_OK)
         return st;
     SL_FORWARD_TRY("reading the router's choice", sl_forward_send_ids(f, to, r.n));
-    uint32_t n_guesses = sl_forward_can_guess(f, to, f->guess);
-    for (uint32_t i = 0; i < n_guesses; i++) {
-        st = sl_forward_guess(f, &r, i, where);
+    if (f->guess && sl_forward_can_guess(f, to)) {
+        st = sl_forward_guess(f, &r, where);
         if (st != SL_OK)
             return st;
+        SL_FORWARD_TRY("reading the early router's choice", sl_forward_send_guess(f, to, r.n));
     }
-    if (n_guesses)
-        SL_FORWARD_TRY("reading the early routers' choice", sl_forward_send_guess(f, to, r.n));
     return sl_forward_shared(f, &r, where);
 }
 
@@ -97,11 +95,8 @@ enqueue:
  * layer needs is guessed now, or no longer is, in steps of so few rows that it may be. */
 static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
     struct sl_graph ***graphs = &f->graphs[f->step.n_rows - 1];
-    uint32_t guess =
-        !f->resident && f->dev->caps.told ? sl_fetch_guesses(f->fetch, f->step.n_rows) : 0;
-    while (guess * f->step.n_rows * f->hp->n_expert_used * sizeof *f->host_guess >
-           SL_TOLD_MAX_BYTES)
-        guess--;
+    bool guess =
+        !f->resident && f->dev->caps.told && sl_fetch_wants_guess(f->fetch, f->step.n_rows);
     bool may_guess = f->step.n_rows <= SL_FETCH_AHEAD_ROWS;
     if (f->graphs_whole != f->resident || (may_guess && f->graphs_guess != guess))
         sl_forward_drop_graphs(f);
@@ -117,7 +112,7 @@ static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
 /* Before the part is enqueued whose end tells the host what this layer's router chose. */
 static void expect(struct sl_forward *f, uint32_t layer) {
     sl_forward_expect_ids(f, layer, f->step.n_rows);
-    if (sl_forward_can_guess(f, layer, f->guess))
+    if (f->guess && sl_forward_can_guess(f, layer))
         sl_forward_expect_guess(f, layer, f->step.n_rows);
 }
 

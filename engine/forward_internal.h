@@ -48,7 +48,7 @@ struct sl_activations {
     /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
     uint32_t *expert_ids;
     struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
-    uint32_t *next_ids;         /* [SL_FETCH_GUESSES] x [rows, k] */
+    uint32_t *next_ids;         /* [A, k] */
     uint32_t *tables;           /* ids, pos, slot, row_seq, row_len [B each], out_rows [L] */
     uint32_t *page_table;       /* [parallel, session_pages] */
 };
@@ -83,7 +83,7 @@ struct sl_forward {
     struct sl_slab pinned;
     float *host_logits;   /* [lanes] x [L, n_vocab], each rounded up to 64 bytes */
     uint32_t *host_ids;   /* [n_layer, B, k], as expert_ids */
-    uint32_t *host_guess; /* [n_layer, SL_FETCH_GUESSES, A, k] what early routers chose in each */
+    uint32_t *host_guess; /* [n_layer, A, k] what each layer's early router chose */
     float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */
     /* All experts are where the device computes, so that no layer waits for what routers chose:
      * decided anew for each step. */
@@ -92,11 +92,10 @@ struct sl_forward {
     /* Of steps of [i + 1] generated rows: [n_layer + 1] parts, each up to where the host must know
      * what a router chose; where all experts are resident, one whole. NULL: none yet. */
     struct sl_graph **graphs[SL_FORWARD_GRAPHS];
-    bool graphs_whole;     /* of which kind they are */
-    uint32_t graphs_guess; /* ... and with how many early routers */
-    uint32_t guess;        /* routers that each of the step's parts runs early */
-    uint32_t guessed;      /* the layer whose guesses have been followed */
-    bool no_graphs;        /* the device has no room for them */
+    bool graphs_whole, graphs_guess; /* of which kind they are */
+    bool guess;                      /* the step's parts run the next layer's router early */
+    uint32_t guessed;                /* the layer whose guess has been followed */
+    bool no_graphs;                  /* the device has no room for them */
 };
 
 /* Where in the step an op failed. */
@@ -166,12 +165,11 @@ enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
 enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                const struct sl_place *where) SL_MUST_CHECK;
 
-/* Runs a following layer's router on this layer's input, so that disk and link have something to do
+/* Runs the next layer's router on this layer's input, so that disk and link have something to do
  * while this layer is computed. What it chooses, in a.next_ids, is a guess: it changes what is read
- * and copied early and nothing else. How many of `most` guesses (sl_fetch_guess_ahead) a layer can
- * make: up to the first layer that has no router; and number `which` of them. */
-uint32_t sl_forward_can_guess(const struct sl_forward *f, uint32_t layer, uint32_t most);
-enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
+ * and copied early and nothing else. Only where the next layer has a router. */
+bool sl_forward_can_guess(const struct sl_forward *f, uint32_t layer);
+enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r,
                                 const struct sl_place *where) SL_MUST_CHECK;
 
 /* forward_graphs.c: the same as sl_forward_compute with the ops in graphs, which are recorded when
@@ -196,8 +194,8 @@ void sl_forward_expect_ids(struct sl_forward *f, uint32_t layer, uint32_t n);
 enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) SL_MUST_CHECK;
 enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
                                     const uint32_t **out_ids) SL_MUST_CHECK;
-/* The same for what early routers chose in a layer: before they are enqueued; enqueues the copy;
- * reads what has come, if it has soon, and has it fetched, once a layer. */
+/* The same for what the early router of a layer chose for the next one: before it is enqueued;
+ * enqueues the copy; reads what has come, if it has soon, and has it fetched, once a layer. */
 void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
 enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer,
                                      uint32_t n) SL_MUST_CHECK;

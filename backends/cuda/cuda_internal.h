@@ -133,7 +133,7 @@ struct sl_cuda {
     struct CUmod_st *module[SL_CUDA_MAX_IMAGES];
     uint32_t n_modules;
     struct CUfunc_st *kernel[SL_KERNEL_COUNT];
-    uint32_t kernel_smem_bytes[SL_KERNEL_COUNT]; /* dynamic, it may have by now; 0: new */
+    uint32_t kernel_smem_bytes[SL_KERNEL_COUNT]; /* dynamic shared memory it may have by now */
 };
 
 struct sl_dim3 {

@@ -113,6 +113,23 @@ struct sl_karg_matvec {
     struct sl_karg_norm norm;
 };
 
+/* One or two rows times Q4_K weights that begin on 16 bytes (matvec_few_N, N = n_tok), with
+ * sl_karg_matvec's arguments: blocks of SL_FEW_THREADS threads, grid (blocks). Dynamic shared
+ * memory: the block's weights, input rows as int8 with sums of 32, then norm_at bytes for what is
+ * normed and later for terms that wait to be joined, the rows' scales, and 8 sums a row.
+ * rows_per_block * n_tok is at most SL_FEW_THREADS. */
+#define SL_FEW_THREADS                  512u
+#define SL_FEW_MAX_TOK                  2u
+#define SL_FEW_X_BYTES                  272u /* a block of 256, and 16 to spread banks */
+#define SL_FEW_WEIGHT_BYTES(n_in, rows) ((rows) * ((n_in) / 256u) * 144u)
+#define SL_FEW_STAGE_BYTES(n_in, rows, tok, norm)                                                  \
+    ((norm) && (n_in)*4u > (rows) * ((n_in) / 256u + 1u) * 16u                                     \
+         ? (tok) * (n_in)*4u                                                                       \
+         : (tok) * (rows) * ((n_in) / 256u + 1u) * 16u)
+#define SL_FEW_SMEM(n_in, rows, tok, norm)                                                         \
+    (SL_FEW_WEIGHT_BYTES(n_in, rows) + (tok) * ((n_in) / 256u) * (SL_FEW_X_BYTES + 36u) +          \
+     (tok)*32u + SL_FEW_STAGE_BYTES(n_in, rows, tok, norm))
+
 /* A few rows on tensor cores, for the types of SL_KERNEL_MMA_TYPES: mma_vec.cuh. Weights in tiles
  * of SL_MMA_TILE rows, n_out a multiple of it; n_in a multiple of 256. Dynamic shared memory: for
  * each warp `slots` tiles of a block of 256 (as many as it has to go through, at most SL_MMA_AHEAD,
@@ -369,6 +386,8 @@ struct sl_karg_words {
     X(quantize, struct sl_karg_quantize)                                                           \
     SL_KERNEL_TYPES(X, matvec, struct sl_karg_matvec)                                              \
     SL_KERNEL_MMA_TYPES(X, matvec_mma, struct sl_karg_matvec_mma)                                  \
+    X(matvec_few_1, struct sl_karg_matvec)                                                         \
+    X(matvec_few_2, struct sl_karg_matvec)                                                         \
     SL_KERNEL_TYPES(X, moe_vec, struct sl_karg_moe)                                                \
     SL_KERNEL_TYPES(X, moe_down, struct sl_karg_moe)                                               \
     SL_KERNEL_MMA_TYPES(X, moe_mma, struct sl_karg_moe)                                            \

@@ -938,8 +938,6 @@ int cuModuleGetFunction(struct CUfunc_st **function, struct CUmod_st *module, co
 int cuFuncSetAttribute(struct CUfunc_st *function, int attribute, int value);
 int cuFuncSetAttribute(struct CUfunc_st *function, int attribute, int value) {
     ENTER_CONTEXT("cuFuncSetAttribute");
-    if (attribute == SL_CU_FUNC_SHARED_CARVEOUT)
-        return value >= -1 && value <= 100 ? 0 : SL_CU_INVALID_VALUE;
     if (attribute != SL_CU_FUNC_MAX_DYNAMIC_SHARED || value > DEVICE_SHARED)
         return SL_CU_INVALID_VALUE;
     function->smem_bytes = value;
