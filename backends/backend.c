@@ -171,6 +171,10 @@ void sl_device_relay_close(struct sl_device *d) {
         d->ops->relay_close(d);
 }
 
+bool sl_device_reaches(const struct sl_device *d, const struct sl_device *other) {
+    return d != other && d->ops == other->ops && d->ops->reaches && d->ops->reaches(d, other);
+}
+
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
     TRY(check_not_recording(d, "signal_create"));
     return d->ops->signal_create(d, out_signal);
@@ -501,4 +505,24 @@ enum sl_status sl_op_gather_rows(struct sl_device *d, const struct sl_op_gather_
     if (!a->x || !a->rows || !a->y)
         return INVALID("gather_rows: a NULL argument");
     return d->ops->gather_rows(d, a);
+}
+
+static enum sl_status check_lanes(const struct sl_device *d, const char *op, bool complete,
+                                  uint32_t n, uint32_t stride) {
+    TRY(check_rows(d, op, 1, 0));
+    if (!complete)
+        return INVALID("%s: a NULL argument", op);
+    return n <= stride ? SL_OK : INVALID("%s: %u words in a lane of %u", op, n, stride);
+}
+
+enum sl_status sl_op_hand(struct sl_device *d, const struct sl_op_hand *a) {
+    bool complete = a->x && a->to && a->raised && a->lane && a->turn;
+    TRY(check_lanes(d, "hand", complete, a->n, a->stride));
+    return d->ops->hand ? d->ops->hand(d, a) : SL_ERR_UNSUPPORTED;
+}
+
+enum sl_status sl_op_take(struct sl_device *d, const struct sl_op_take *a) {
+    bool complete = a->from && a->x && a->raised && a->released && a->lane && a->turn;
+    TRY(check_lanes(d, "take", complete, a->n, a->stride));
+    return d->ops->take ? d->ops->take(d, a) : SL_ERR_UNSUPPORTED;
 }

@@ -219,6 +219,32 @@ struct sl_op_gather_rows {
     uint32_t n_out, n;
 };
 
+/* Rows of one device to another (sl_device_reaches()), in their queues' own time. The receiver's
+ * memory has room for each of several lanes, and a word each; a lane's word says which of the turns
+ * that went through it has come. Turns ascend, by differences, so that they may wrap.
+ *
+ * to[lane * stride + i] = x[i], i < n; then, for whoever looks from that device, raised[lane] =
+ * turn lane and turn are device memory, so that both may differ from one replay to the next. */
+struct sl_op_hand {
+    const float *x; /* [n] */
+    float *to;      /* [lanes, stride] the other device's, as raised [lanes] */
+    uint32_t *raised;
+    const uint32_t *lane, *turn;
+    uint32_t n, stride;
+};
+
+/* Waits until raised[lane], or released[lane] in the host's memory, has reached turn; then
+ * x[i] = from[lane * stride + i], i < n. The queue waits, and what else the device has to do on it:
+ * who hands must not need it. Released: x is whatever is there. */
+struct sl_op_take {
+    const float *from; /* [lanes, stride] */
+    float *x;          /* [n] */
+    const uint32_t *raised;
+    const uint32_t *released; /* [lanes] mapped, as sl_device_map_host() gave it */
+    const uint32_t *lane, *turn;
+    uint32_t n, stride;
+};
+
 /* The largest calls that will be made, so that scratch is allocated once. */
 struct sl_device_limits {
     uint32_t max_tok;    /* rows per call */
@@ -305,6 +331,8 @@ struct sl_backend_ops {
     enum sl_status (*relay_open)(struct sl_device *d, struct sl_device *other,
                                  const atomic_bool *busy);
     void (*relay_close)(struct sl_device *d);
+    /* NULL, as hand and take: no op writes to another device's memory. */
+    bool (*reaches)(const struct sl_device *d, const struct sl_device *other);
 
     enum sl_status (*embed)(struct sl_device *d, const struct sl_op_embed *a);
     enum sl_status (*rms_norm)(struct sl_device *d, const struct sl_op_rms_norm *a);
@@ -319,6 +347,8 @@ struct sl_backend_ops {
     enum sl_status (*silu_mul)(struct sl_device *d, const struct sl_op_silu_mul *a);
     enum sl_status (*add_gated)(struct sl_device *d, const struct sl_op_add_gated *a);
     enum sl_status (*gather_rows)(struct sl_device *d, const struct sl_op_gather_rows *a);
+    enum sl_status (*hand)(struct sl_device *d, const struct sl_op_hand *a);
+    enum sl_status (*take)(struct sl_device *d, const struct sl_op_take *a);
 };
 
 struct sl_device {
@@ -406,6 +436,10 @@ enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other)
  * src must have been followed. Both sides are borrowed until it has run. */
 enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
                                    const void *src, size_t bytes) SL_MUST_CHECK;
+/* After peer_open: whether d's ops write to other's memory themselves, so that sl_op_hand of d and
+ * sl_op_take of other do. Never where both are one GPU: what waits there could be in the way of
+ * what it waits for. */
+bool sl_device_reaches(const struct sl_device *d, const struct sl_device *other);
 
 /* A signal is raised by the device that made it, when all that is on its OPS by then has run; it
  * may be raised again and again. What other devices enqueue on OPS after they follow it runs after
@@ -450,5 +484,8 @@ enum sl_status sl_op_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *
 enum sl_status sl_op_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) SL_MUST_CHECK;
 enum sl_status sl_op_gather_rows(struct sl_device *d,
                                  const struct sl_op_gather_rows *a) SL_MUST_CHECK;
+/* SL_ERR_UNSUPPORTED: the device hands to no other. */
+enum sl_status sl_op_hand(struct sl_device *d, const struct sl_op_hand *a) SL_MUST_CHECK;
+enum sl_status sl_op_take(struct sl_device *d, const struct sl_op_take *a) SL_MUST_CHECK;
 
 #endif

@@ -131,7 +131,7 @@ static void print_classes(const struct report *r) {
     if (!l->n_layer)
         return;
     bool apart = r->plan.apart && r->plan.streaming;
-    printf("\n%-10s %10s %10s %10s%s %12s %10s\n", "experts", "layers", "experts",
+    printf("\n%-10s %10s %10s %10s%s %12s %10s\n", "class", "layers", "experts",
            apart ? "host slots" : "slots", apart ? "     device" : "", "slot", "held");
     for (uint32_t c = 0; c < l->n_class; c++) {
         uint32_t n = l->classes[c].n_layer * l->n_expert;

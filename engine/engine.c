@@ -102,6 +102,8 @@ static enum sl_status load_stages(struct sl_engine *e, struct sl_progress *progr
         st = sl_stage_load(&e->stages[i], by_host, own, e->routes, err);
         part.before_bytes += e->stages[i].plan->weight_bytes;
     }
+    if (st == SL_OK)
+        sl_stages_link(e->stages, e->n_stages);
     return st;
 }
 

@@ -82,7 +82,7 @@ static void judge(struct sl_fetch *f) {
     }
     a->layer = SL_NO_ROUTED_LAYER;
     a->n = a->cursor = 0;
-    if (!j->prev_rows)
+    if (!j->prev_rows || f->tiers) /* with a tier above: expert_guess.c */
         return;
     j->layers++;
     if (j->window < TRIAL_WINDOWS && j->on && j->read >= HOPELESS_READS && 2 * j->used < j->read)
@@ -128,6 +128,7 @@ void sl_fetch_ahead_init(struct sl_fetch *f) {
 void sl_fetch_ahead_begin(struct sl_fetch *f) {
     sl_fetch_pace_layer(f);
     judge(f);
+    sl_fetch_guess_begin(f);
     if (!f->no_lookahead)
         plan_prompt(f);
 }
@@ -142,19 +143,11 @@ bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
            j->layers < j->quiet_layer;
 }
 
-bool sl_fetch_wants_guess(const struct sl_fetch *f, uint32_t n_rows) {
-    const struct sl_ahead_judge *j = &f->judge;
-    return !f->no_lookahead && f->tiers && n_rows <= SL_FETCH_AHEAD_ROWS &&
-           (sl_tiers_guesses(f->tiers) || j->layers < j->quiet_layer);
-}
-
-void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
+void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,
+                         uint32_t n) {
     struct sl_ahead *a = &f->ahead;
     a->layer = routed_layer;
     a->guess = true;
-    /* Held, they go in one call behind the layer's own. */
-    a->priority = f->hold ? SL_READ_DEMAND : SL_READ_PREFETCH;
-    a->budget = sl_fetch_pace_ahead(f, routed_layer);
     a->n = a->cursor = 0;
     memset(f->in_call, 0, f->layout->n_expert);
     uint32_t k = f->layout->k, n_rows = n / k;
@@ -166,10 +159,14 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
         add(f, routed_layer, id);
     }
     memset(f->in_call, 0, f->layout->n_expert);
-    if (f->tiers)
-        sl_tiers_guess(f, a->ids, a->n);
-    if (f->tiers && !(f->judge.on && f->judge.layers < f->judge.quiet_layer))
-        a->n = 0; /* what is on disk is not read early now */
+}
+
+void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
+    struct sl_ahead *a = &f->ahead;
+    sl_fetch_ahead_list(f, routed_layer, ids, n);
+    /* Held, they go in one call behind the layer's own. */
+    a->priority = f->hold ? SL_READ_DEMAND : SL_READ_PREFETCH;
+    a->budget = sl_fetch_pace_ahead(f, routed_layer);
     sl_fetch_pump(f);
 }
 
@@ -233,6 +230,7 @@ void sl_fetch_pump(struct sl_fetch *f) {
     if (f->quitting || f->n_wanted)
         return; /* this layer's own come first */
     pump_ahead(f);
+    sl_fetch_guess_pump(f);
     pump_warm(f);
 }
 

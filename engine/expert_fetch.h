@@ -95,12 +95,22 @@ void sl_fetch_forget(struct sl_fetch *f);
  * prompt rows or more rows than that. The answer comes from trials of some tokens: how long steps
  * wait for the disk with it and without. */
 bool sl_fetch_wants_ahead(const struct sl_fetch *f);
-/* The same for a device whose memory is apart, decided before a step of n_rows generated rows: what
- * is in the host's memory may then go up early, too. */
-bool sl_fetch_wants_guess(const struct sl_fetch *f, uint32_t n_rows);
-/* Are reads under way that a guess should follow at once? Else it can wait until the layer's calls
- * have been made. */
+/* For a device whose memory is apart: routers of several following layers may be run early on one
+ * layer's input, as many layers ahead as sl_fetch_guess_ahead says, nearest first. How many of them
+ * pay in a step of n_rows generated rows? The first helps the link too; the others the disk. */
+#define SL_FETCH_GUESSES 3u
+#define SL_FETCH_REACH   4u /* the farthest */
+extern const uint8_t sl_fetch_guess_ahead[SL_FETCH_GUESSES];
+uint32_t sl_fetch_guesses(const struct sl_fetch *f, uint32_t n_rows);
+/* Does the layer that has begun wait for reads, so that guesses should follow at once? Else they
+ * can wait until the layer's calls have been made. */
 bool sl_fetch_is_reading(const struct sl_fetch *f);
+/* Guess number `which` of the layer that has begun: the router of routed_layer, run early, chose
+ * these [n], k for each row, surest first. Between begin of the layer and the next one's. What is
+ * in no slot is read while the disk would have nothing to do, if such guesses have been right often
+ * enough, and given up when its layer does not want it; the next layer's also go up early. */
+void sl_fetch_guess(struct sl_fetch *f, uint32_t which, uint32_t routed_layer, const uint32_t *ids,
+                    uint32_t n);
 /* The router of that layer, run early, chose these [n], k for each row, surest first; duplicates
  * are fine. Between begin of the layer before and its own. Read behind what that layer needs, no
  * more than the disk can while a layer is computed. */

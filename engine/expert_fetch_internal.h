@@ -35,6 +35,38 @@ struct sl_ahead_judge {
     uint32_t prev_rows; /* of the layer before; 0: it does not count */
 };
 
+/* What a router that was run early chose. */
+struct sl_guess {
+    uint32_t layer; /* SL_NO_ROUTED_LAYER: nothing */
+    uint32_t n_rows;
+    uint16_t *ids;   /* [n_rows, k] surest first */
+    uint8_t *absent; /* [n_rows, k] it was in no slot then */
+};
+
+/* How often guesses of one distance and rank were right, of those that were absent. */
+struct sl_guess_rank {
+    float right;
+    uint32_t n;
+};
+
+struct sl_guess_read {
+    struct sl_expert_id id;
+    struct sl_lease fill;
+};
+
+/* Reading what early routers chose for the next layers: expert_guess.c. */
+struct sl_guesses {
+    struct sl_guess made[SL_FETCH_GUESSES][SL_FETCH_REACH]; /* by which, by layer % REACH */
+    struct sl_guess_rank *rank;                             /* [SL_FETCH_GUESSES, k] */
+    struct sl_expert_id *planned;                           /* nearest layer first */
+    struct sl_guess_read *started;                          /* for layers that have not begun */
+    uint32_t n_planned, n_started;
+    bool on; /* something comes from disk often enough */
+    uint32_t tokens, reads;
+    uint64_t seen_reads;
+    void *memory; /* of all of it */
+};
+
 /* What a slot's read is for, and where it is drawn. */
 struct sl_traced {
     uint16_t layer, expert, lane;
@@ -105,6 +137,7 @@ struct sl_fetch {
 
     struct sl_ahead ahead;
     struct sl_ahead_judge judge;
+    struct sl_guesses guesses;
     struct sl_expert_id *warm; /* [most_warm] hottest first */
     uint32_t most_warm;        /* slots of all tiers */
     uint32_t n_warm, warm_cursor;
@@ -159,7 +192,20 @@ void sl_fetch_ahead_init(struct sl_fetch *f);
 void sl_fetch_ahead_begin(struct sl_fetch *f);
 /* Something was read for a token: looking ahead may pay. */
 void sl_fetch_not_quiet(struct sl_fetch *f);
+/* Lists in f->ahead what a router that was run early chose, without what is on the device. */
+void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,
+                         uint32_t n);
 /* Starts reads ahead and warm-up reads as far as the queue has room for them. */
 void sl_fetch_pump(struct sl_fetch *f);
+
+/* expert_guess.c */
+bool sl_fetch_guess_create(struct sl_fetch *f);
+void sl_fetch_guess_destroy(struct sl_fetch *f);
+size_t sl_fetch_guess_bytes(uint32_t k);
+/* The layer has begun: which guesses of it were right? Gives up what nobody wants. */
+void sl_fetch_guess_begin(struct sl_fetch *f);
+void sl_fetch_guess_forget(struct sl_fetch *f);
+/* Starts reads of what is planned, a few at a time. */
+void sl_fetch_guess_pump(struct sl_fetch *f);
 
 #endif

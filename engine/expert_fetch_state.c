@@ -26,7 +26,7 @@ size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32
                     sizeof *f->ahead.ids + 1;
     size_t pair = sizeof *f->pairs + sizeof *f->route_ids;
     return sizeof *f + slot * n_slots + expert * l->n_expert + pair * max_rows * l->k +
-           sl_heat_bytes(&shape) + sl_cache_bytes(&shape, n_slots);
+           sl_fetch_guess_bytes(l->k) + sl_heat_bytes(&shape) + sl_cache_bytes(&shape, n_slots);
 }
 
 static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
@@ -50,7 +50,8 @@ static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     f->ahead.started = calloc(n_expert, 1);
     return f->reads && f->fills && f->background && f->warm && f->wanted && f->held &&
            f->pair_count && f->leases && f->new_fills && f->refs && f->in_call && f->pairs &&
-           f->route_ids && f->ahead.ids && f->ahead.started && (!f->timeline || f->traced);
+           f->route_ids && f->ahead.ids && f->ahead.started && (!f->timeline || f->traced) &&
+           sl_fetch_guess_create(f);
 }
 
 enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_fetch **out_fetch,
@@ -116,6 +117,7 @@ void sl_fetch_forget(struct sl_fetch *f) {
     sl_cache_forget(f->cache);
     f->ahead.layer = SL_NO_ROUTED_LAYER;
     f->ahead.n = f->ahead.cursor = 0;
+    sl_fetch_guess_forget(f);
 }
 
 void sl_fetch_destroy(struct sl_fetch **pf) {
@@ -144,6 +146,7 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
     free(f->traced);
     free(f->ahead.ids);
     free(f->ahead.started);
+    sl_fetch_guess_destroy(f);
     free(f);
     *pf = NULL;
 }
@@ -163,7 +166,7 @@ struct sl_heat *sl_fetch_heat(struct sl_fetch *f) {
 }
 
 bool sl_fetch_is_reading(const struct sl_fetch *f) {
-    return f->n_reading > 0;
+    return f->n_loading > 0;
 }
 
 void sl_fetch_count_hits(struct sl_fetch *f, uint32_t n) {

@@ -32,6 +32,9 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     uintptr_t c = base;
     a->x = take(&c, rows * hp->n_embd, 4);
     a->handed = take(&c, out ? 0 : sl_plan_lanes(p) * rows * hp->n_embd, 4);
+    uint64_t takes = p->reads_back && hp->first_layer ? sl_plan_lanes(p) : 0;
+    a->taken = take(&c, takes * sl_forward_taken_elems(hp), 4);
+    a->raised = take(&c, takes, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
     a->q = take(&c, rows * hp->n_head * hp->head_dim_k, 4);
     a->k = take(&c, rows * hp->n_head_kv * hp->head_dim_k, 4);
@@ -46,7 +49,7 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->next_h = take(&c, ahead * hp->n_embd, 4);
     a->next_router = take(&c, ahead * hp->n_expert, 4);
     a->next_weights = take(&c, ahead * k, 4);
-    a->next_ids = take(&c, ahead * k, 4);
+    a->next_ids = take(&c, ahead * SL_FETCH_GUESSES * k, 4);
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
     a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);
@@ -150,6 +153,9 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
     if (dev->caps.host_visible)
         memset(f->arena, 0, f->arena_bytes); /* page faults now, not at the first token */
     f->on_device = sl_step_lay(f->a.tables, plan->config.batch_tokens);
+    st = sl_forward_init_turns(f, err);
+    if (st != SL_OK)
+        goto fail;
     st = init_rope(f, config->model, config->weights, err);
     if (st != SL_OK)
         goto fail;
@@ -204,10 +210,6 @@ enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_t
         *r = (struct sl_page_range){0, 0};
     }
     return SL_OK;
-}
-
-float *sl_forward_x(const struct sl_forward *f) {
-    return f->a.x;
 }
 
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
@@ -407,7 +409,7 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
                                                                   .n_tok = s->n_rows,
                                                                   .n_freq = hp->n_rot / 2,
                                                                   .mscale = f->rope_mscale}));
-    return SL_OK;
+    return sl_forward_takes(f, s) ? sl_forward_take(f, where) : SL_OK;
 }
 
 enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
@@ -435,6 +437,8 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
             break; /* nothing is left that anybody could use */
     }
     where->layer = UINT32_MAX;
+    if (sl_forward_hands(f) && s->n_failed < s->n_rows)
+        return sl_forward_hand(f, where);
     if (!f->output.data || s->keep_all || !s->n_out || s->n_failed == s->n_rows)
         return SL_OK;
     return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
@@ -449,6 +453,7 @@ enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step
     assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
     assert(s->keep_all || !f->output.data || s->n_out <= f->plan->n_logit_rows);
     memcpy(f->row_failed, s->failed, s->n_rows);
+    sl_forward_begin_turn(f);
     SL_FORWARD_TRY("placing experts", sl_forward_place(f));
     SL_FORWARD_TRY("step tables", sl_device_upload(f->dev, f->a.tables, s->tables,
                                                    tables_elems(f->plan) * (size_t)4));
@@ -457,7 +462,7 @@ enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step
     if (st != SL_OK || f->output.data)
         return st;
     f->logits = NULL;
-    if (s->n_failed < s->n_rows)
+    if (s->n_failed < s->n_rows && !sl_forward_hands(f))
         SL_FORWARD_TRY("handing over", sl_forward_hand_over(f));
     return SL_OK;
 }
@@ -469,16 +474,6 @@ enum sl_status sl_forward_finish(struct sl_forward *f, float **out_logits, uint6
                    sl_forward_read_back(f, true, f->logits, f->step.n_out, out_logits));
     *out_n_experts = f->n_experts;
     return SL_OK;
-}
-
-bool sl_forward_is_brief(const struct sl_forward *f) {
-    return sl_forward_wants_graph(f) && !f->routes; /* they are recorded in order */
-}
-
-const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *out_host) {
-    *out_host = f->host_handed || !f->plan->reads_back;
-    return (f->host_handed ? f->host_handed : f->a.handed) +
-           (size_t)lane * f->plan->config.batch_tokens * f->hp->n_embd;
 }
 
 void sl_forward_mark_failed(const struct sl_forward *f, struct sl_step *step) {

@@ -50,6 +50,19 @@ float *sl_forward_x(const struct sl_forward *f);
  * what start has enqueued there has run. */
 const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *out_host);
 
+/* Has few generated rows go from one slice to the next by the devices' own ops: the first writes
+ * them into the other's memory and raises a word there, which the other has been waiting for. Their
+ * devices reach one another so (sl_device_reaches()), and next's has no other slice, whose ops the
+ * waiting would hold up. When both are made and neither has run. */
+void sl_forward_link(struct sl_forward *f, struct sl_forward *next);
+/* Whether the step that was started last goes on so, when all of it is enqueued. */
+bool sl_forward_hands(const struct sl_forward *f);
+/* Whether this one comes so, and nothing has to be copied to sl_forward_x(). */
+bool sl_forward_takes(const struct sl_forward *f, const struct sl_step *step);
+/* What was started last in that lane will not be handed on, since the device failed: the next one's
+ * goes on with whatever is there. Touches no device. */
+void sl_forward_release(struct sl_forward *f, uint32_t lane);
+
 /* Steps that may be under way at once: one for each stage. */
 static inline uint32_t sl_plan_lanes(const struct sl_memory_plan *plan) {
     return plan->n_stages > 1 ? plan->n_stages : 1;

@@ -17,7 +17,7 @@ static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory
 
 /* What routers chose, and early routers. */
 static uint64_t ids_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    uint64_t layer_rows = p->config.batch_tokens + SL_FETCH_AHEAD_ROWS;
+    uint64_t layer_rows = p->config.batch_tokens + SL_FETCH_GUESSES * SL_FETCH_AHEAD_ROWS;
     uint64_t bytes = hp->n_layer * layer_rows * hp->n_expert_used * sizeof(uint32_t);
     return (bytes + 63) & ~(uint64_t)63;
 }
@@ -29,19 +29,24 @@ static uint64_t handed_bytes(const struct sl_hparams *hp, const struct sl_memory
                : (uint64_t)sl_plan_lanes(p) * p->config.batch_tokens * hp->n_embd * sizeof(float);
 }
 
+/* Turns that the slice before cannot hand on. */
+static uint64_t released_bytes(const struct sl_hparams *hp) {
+    return hp->first_layer ? (SL_MAX_STAGES * sizeof(uint32_t) + 63) & ~(uint64_t)63 : 0;
+}
+
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    uint64_t bytes =
-        sl_plan_lanes(p) * logits_bytes(hp, p) + ids_bytes(hp, p) + handed_bytes(hp, p);
+    uint64_t bytes = sl_plan_lanes(p) * logits_bytes(hp, p) + ids_bytes(hp, p) +
+                     released_bytes(hp) + handed_bytes(hp, p);
     return (bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES * SL_IO_BLOCK_BYTES;
 }
 
 enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, struct sl_err *err) {
-    void *unused;
+    void *seen;
     enum sl_status st =
         sl_slab_init(&f->pinned, sl_forward_pinned_bytes(f->hp, f->plan), false, err);
     if (st != SL_OK)
         return st;
-    st = sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &unused);
+    st = sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &seen);
     if (st != SL_OK) {
         double mib = (double)f->pinned.size_bytes / 0x1p20;
         sl_slab_release(&f->pinned);
@@ -53,8 +58,16 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, stru
     f->host_ids = (uint32_t *)(void *)ids;
     f->host_guess =
         f->host_ids + (size_t)f->hp->n_layer * f->plan->config.batch_tokens * f->hp->n_expert_used;
+    char *released = ids + ids_bytes(f->hp, f->plan);
+    if (f->hp->first_layer) {
+        size_t at = (size_t)(released - (char *)f->pinned.base);
+        f->host_released = (_Atomic uint32_t *)(void *)released;
+        f->released = (const uint32_t *)(const void *)((const char *)seen + at);
+        for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
+            atomic_init(&f->host_released[i], 0);
+    }
     if (hand_by_host && !f->plan->n_logit_rows)
-        f->host_handed = (float *)(void *)(ids + ids_bytes(f->hp, f->plan));
+        f->host_handed = (float *)(void *)(released + released_bytes(f->hp));
     return SL_OK;
 }
 
@@ -151,27 +164,36 @@ enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32
 }
 
 static uint32_t *guess_at(const struct sl_forward *f, uint32_t layer) {
-    return f->host_guess + (size_t)layer * SL_FETCH_AHEAD_ROWS * f->hp->n_expert_used;
+    return f->host_guess +
+           (size_t)layer * SL_FETCH_GUESSES * SL_FETCH_AHEAD_ROWS * f->hp->n_expert_used;
+}
+
+/* Words that the early routers of a layer of n rows tell. */
+static uint32_t guess_words(const struct sl_forward *f, uint32_t layer, uint32_t n) {
+    return sl_forward_can_guess(f, layer, f->guess) * n * f->hp->n_expert_used;
 }
 
 void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
-    memset(guess_at(f, layer), 0xff, n * f->hp->n_expert_used * sizeof *f->host_guess);
+    memset(guess_at(f, layer), 0xff, guess_words(f, layer, n) * sizeof *f->host_guess);
 }
 
 enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
     return sl_device_copy(f->dev, SL_QUEUE_OPS, guess_at(f, layer), f->a.next_ids,
-                          n * f->hp->n_expert_used * sizeof *f->host_guess);
+                          guess_words(f, layer, n) * sizeof *f->host_guess);
 }
 
 void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
     const uint32_t *ids = guess_at(f, layer), n_ids = n * f->hp->n_expert_used;
-    if (f->guessed == layer || !sl_forward_can_guess(f, layer) || !look(ids, n_ids, GUESS_LOOK_NS))
+    uint32_t n_words = guess_words(f, layer, n);
+    if (f->guessed == layer || !n_words || !look(ids, n_words, GUESS_LOOK_NS))
         return;
     f->guessed = layer;
-    for (uint32_t i = 0; i < n_ids; i++)
+    for (uint32_t i = 0; i < n_words; i++)
         if (ids[i] >= f->hp->n_expert)
             return; /* the next layer's own choice tells that something is wrong */
-    sl_fetch_ahead(f->fetch, f->layers[layer + 1].routed_layer, ids, n_ids);
+    for (uint32_t i = 0; i < n_words / n_ids; i++)
+        sl_fetch_guess(f->fetch, i, f->layers[layer + sl_fetch_guess_ahead[i]].routed_layer,
+                       ids + (size_t)i * n_ids, n_ids);
 }
 
 enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
@@ -250,22 +272,11 @@ enum sl_status sl_forward_place(struct sl_forward *f) {
 }
 
 bool sl_forward_wants_graph(const struct sl_forward *f) {
-    const struct sl_step *s = &f->step;
-    return f->plan->reads_back && f->dev->caps.graphs && !f->no_graphs && !s->keep_all &&
-           s->n_rows <= SL_FORWARD_GRAPHS && s->n_decode == s->n_rows && s->n_out == s->n_rows;
+    return f->plan->reads_back && f->dev->caps.graphs && !f->no_graphs &&
+           sl_forward_is_few(&f->step);
 }
 
 /* ---- the end of a step ---- */
-
-enum sl_status sl_forward_hand_over(struct sl_forward *f) {
-    bool host;
-    float *to = (float *)(uintptr_t)sl_forward_handed(f, f->step.lane, &host);
-    size_t n = (size_t)f->step.n_rows * f->hp->n_embd;
-    if (f->plan->reads_back)
-        return sl_device_copy(f->dev, SL_QUEUE_OPS, to, f->a.x, n * sizeof *to);
-    memcpy(to, f->a.x, n * sizeof *to); /* it computes where the host reads, at once */
-    return SL_OK;
-}
 
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
                                     float **out_logits) {

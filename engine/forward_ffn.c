@@ -63,15 +63,20 @@ enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
     return SL_OK;
 }
 
-bool sl_forward_can_guess(const struct sl_forward *f, uint32_t layer) {
-    return layer + 1 < f->hp->n_layer && f->layers[layer + 1].routed_layer != SL_NO_ROUTED_LAYER;
+uint32_t sl_forward_can_guess(const struct sl_forward *f, uint32_t layer, uint32_t most) {
+    uint32_t n = 0;
+    while (n < most && layer + sl_fetch_guess_ahead[n] < f->hp->n_layer &&
+           f->layers[layer + sl_fetch_guess_ahead[n]].routed_layer != SL_NO_ROUTED_LAYER)
+        n++;
+    return n;
 }
 
-enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r,
+enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
                                 const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
-    const struct sl_layer_weights *next = &f->layers[where->layer + 1];
+    uint32_t layer = where->layer + sl_fetch_guess_ahead[which];
+    const struct sl_layer_weights *next = &f->layers[layer];
     uint64_t start = sl_timeline_now(f->timeline);
     SL_FORWARD_TRY("early router",
                    sl_forward_norm(f, r->x, next->ffn_norm, a->next_h, r->n, hp->n_embd));
@@ -82,9 +87,9 @@ enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r,
                                             .n_decode = r->n_decode,
                                             .n_w = 1,
                                             .out = {{next->router, NULL, a->next_router, false}}}));
-    struct sl_op_router op = router_op(f, where->layer + 1, r->n);
+    struct sl_op_router op = router_op(f, layer, r->n);
     op.logits = a->next_router;
-    op.ids = a->next_ids;
+    op.ids = a->next_ids + (size_t)which * r->n * hp->n_expert_used;
     op.weights = a->next_weights;
     SL_FORWARD_TRY("early router", sl_op_router(f->dev, &op));
     sl_timeline_since(f->timeline, "early router", start, {"rows", r->n});
@@ -94,10 +99,10 @@ enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r,
 /* Where the host sees at once what the early router chooses. */
 static enum sl_status look_ahead(struct sl_forward *f, const struct sl_rows *r,
                                  const struct sl_place *where) {
-    if (f->plan->reads_back || !sl_forward_can_guess(f, where->layer) ||
+    if (f->plan->reads_back || !sl_forward_can_guess(f, where->layer, 1) ||
         !sl_fetch_wants_ahead(f->fetch))
         return SL_OK;
-    enum sl_status st = sl_forward_guess(f, r, where);
+    enum sl_status st = sl_forward_guess(f, r, 0, where);
     if (st == SL_OK)
         sl_fetch_ahead(f->fetch, f->layers[where->layer + 1].routed_layer, f->a.next_ids,
                        r->n * f->hp->n_expert_used);

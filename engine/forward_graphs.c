@@ -42,21 +42,23 @@ static enum sl_status part(struct sl_forward *f, uint32_t from, uint32_t to,
         return st;
     if (to == f->hp->n_layer) {
         float *logits;
-        if (!f->output.data)
-            return SL_OK;
         where->layer = UINT32_MAX;
+        if (!f->output.data)
+            return sl_forward_hands(f) ? sl_forward_hand(f, where) : SL_OK;
         return sl_forward_output(f, r.x, r.n, r.n_decode, &logits, where);
     }
     st = sl_forward_route(f, &r, where);
     if (st != SL_OK)
         return st;
     SL_FORWARD_TRY("reading the router's choice", sl_forward_send_ids(f, to, r.n));
-    if (f->guess && sl_forward_can_guess(f, to)) {
-        st = sl_forward_guess(f, &r, where);
+    uint32_t n_guesses = sl_forward_can_guess(f, to, f->guess);
+    for (uint32_t i = 0; i < n_guesses; i++) {
+        st = sl_forward_guess(f, &r, i, where);
         if (st != SL_OK)
             return st;
-        SL_FORWARD_TRY("reading the early router's choice", sl_forward_send_guess(f, to, r.n));
     }
+    if (n_guesses)
+        SL_FORWARD_TRY("reading the early routers' choice", sl_forward_send_guess(f, to, r.n));
     return sl_forward_shared(f, &r, where);
 }
 
@@ -95,8 +97,11 @@ enqueue:
  * layer needs is guessed now, or no longer is, in steps of so few rows that it may be. */
 static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
     struct sl_graph ***graphs = &f->graphs[f->step.n_rows - 1];
-    bool guess =
-        !f->resident && f->dev->caps.told && sl_fetch_wants_guess(f->fetch, f->step.n_rows);
+    uint32_t guess =
+        !f->resident && f->dev->caps.told ? sl_fetch_guesses(f->fetch, f->step.n_rows) : 0;
+    while (guess * f->step.n_rows * f->hp->n_expert_used * sizeof *f->host_guess >
+           SL_TOLD_MAX_BYTES)
+        guess--;
     bool may_guess = f->step.n_rows <= SL_FETCH_AHEAD_ROWS;
     if (f->graphs_whole != f->resident || (may_guess && f->graphs_guess != guess))
         sl_forward_drop_graphs(f);
@@ -112,7 +117,7 @@ static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
 /* Before the part is enqueued whose end tells the host what this layer's router chose. */
 static void expect(struct sl_forward *f, uint32_t layer) {
     sl_forward_expect_ids(f, layer, f->step.n_rows);
-    if (f->guess && sl_forward_can_guess(f, layer))
+    if (sl_forward_can_guess(f, layer, f->guess))
         sl_forward_expect_guess(f, layer, f->step.n_rows);
 }
 

@@ -7,6 +7,8 @@
 #include "engine/route_recorder.h"
 #include "streaming/slab.h"
 
+#include <stdatomic.h>
+
 /* One layer's weights as device addresses; data == NULL / pointer NULL = the layer has none. */
 struct sl_layer_weights {
     const float *attn_norm, *ffn_norm;
@@ -28,6 +30,8 @@ struct sl_layer_weights {
 struct sl_activations {
     float *x;             /* [B, n_embd] residual stream */
     float *handed;        /* [lanes, B, n_embd] what a slice without output gave, step by step */
+    float *taken;         /* [lanes, SL_FORWARD_GRAPHS, n_embd] what the slice before hands to it */
+    uint32_t *raised;     /* [lanes] the turn that has come last: sl_op_take */
     float *h;             /* [B, n_embd] normed input of a block */
     float *q, *k, *v;     /* [B, heads * head_dim] */
     float *attn;          /* [B, n_head * head_dim_v] */
@@ -48,8 +52,8 @@ struct sl_activations {
     /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
     uint32_t *expert_ids;
     struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
-    uint32_t *next_ids;         /* [A, k] */
-    uint32_t *tables;           /* ids, pos, slot, row_seq, row_len [B each], out_rows [L] */
+    uint32_t *next_ids;         /* [SL_FETCH_GUESSES] x [rows, k] */
+    uint32_t *tables;           /* ids, pos, slot, row_seq, row_len [B each], turn, out_rows [L] */
     uint32_t *page_table;       /* [parallel, session_pages] */
 };
 
@@ -83,8 +87,14 @@ struct sl_forward {
     struct sl_slab pinned;
     float *host_logits;   /* [lanes] x [L, n_vocab], each rounded up to 64 bytes */
     uint32_t *host_ids;   /* [n_layer, B, k], as expert_ids */
-    uint32_t *host_guess; /* [n_layer, A, k] what each layer's early router chose */
+    uint32_t *host_guess; /* [n_layer, SL_FETCH_GUESSES, A, k] what early routers chose in each */
     float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */
+    _Atomic uint32_t *host_released; /* [lanes] turns that will not come */
+    const uint32_t *released;        /* the same as the device sees it */
+    /* The slices that it takes rows from and hands them to by ops; NULL: it does not. */
+    struct sl_forward *before, *next;
+    uint32_t turn[SL_MAX_STAGES]; /* by lane: the last that it handed on; the next one's thread
+                                     reads it when the step has come there */
     /* All experts are where the device computes, so that no layer waits for what routers chose:
      * decided anew for each step. */
     bool resident;
@@ -92,10 +102,11 @@ struct sl_forward {
     /* Of steps of [i + 1] generated rows: [n_layer + 1] parts, each up to where the host must know
      * what a router chose; where all experts are resident, one whole. NULL: none yet. */
     struct sl_graph **graphs[SL_FORWARD_GRAPHS];
-    bool graphs_whole, graphs_guess; /* of which kind they are */
-    bool guess;                      /* the step's parts run the next layer's router early */
-    uint32_t guessed;                /* the layer whose guess has been followed */
-    bool no_graphs;                  /* the device has no room for them */
+    bool graphs_whole;     /* of which kind they are */
+    uint32_t graphs_guess; /* ... and with how many early routers */
+    uint32_t guess;        /* routers that each of the step's parts runs early */
+    uint32_t guessed;      /* the layer whose guesses have been followed */
+    bool no_graphs;        /* the device has no room for them */
 };
 
 /* Where in the step an op failed. */
@@ -114,6 +125,17 @@ struct sl_rows {
     uint8_t *failed;         /* [n] */
 };
 
+/* Of one lane of what comes from the slice before. */
+static inline uint32_t sl_forward_taken_elems(const struct sl_hparams *hp) {
+    return SL_FORWARD_GRAPHS * hp->n_embd;
+}
+
+/* Is this a step of few generated rows, and nothing else? */
+static inline bool sl_forward_is_few(const struct sl_step *s) {
+    return !s->keep_all && s->n_rows <= SL_FORWARD_GRAPHS && s->n_decode == s->n_rows &&
+           s->n_out == s->n_rows;
+}
+
 /* In the last layer of the model only the rows that go on to the logits pass the attention output
  * and the FFN. Is this layer cut so? */
 static inline bool sl_forward_cuts(const struct sl_forward *f, uint32_t layer) {
@@ -129,6 +151,15 @@ enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum 
         if (try_st != SL_OK)                                                                       \
             return try_st;                                                                         \
     } while (0)
+
+/* forward_hand.c: what goes from slice to slice. No turn has come yet. */
+enum sl_status sl_forward_init_turns(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;
+/* Sets what the step's table says of it. */
+void sl_forward_begin_turn(struct sl_forward *f);
+/* The op that waits for the rows from the slice before. */
+enum sl_status sl_forward_take(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
+/* The op that hands them on. */
+enum sl_status sl_forward_hand(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
 
 /* forward.c: the parts of a step. */
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
@@ -165,11 +196,12 @@ enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
 enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                const struct sl_place *where) SL_MUST_CHECK;
 
-/* Runs the next layer's router on this layer's input, so that disk and link have something to do
+/* Runs a following layer's router on this layer's input, so that disk and link have something to do
  * while this layer is computed. What it chooses, in a.next_ids, is a guess: it changes what is read
- * and copied early and nothing else. Only where the next layer has a router. */
-bool sl_forward_can_guess(const struct sl_forward *f, uint32_t layer);
-enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r,
+ * and copied early and nothing else. How many of `most` guesses (sl_fetch_guess_ahead) a layer can
+ * make: up to the first layer that has no router; and number `which` of them. */
+uint32_t sl_forward_can_guess(const struct sl_forward *f, uint32_t layer, uint32_t most);
+enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
                                 const struct sl_place *where) SL_MUST_CHECK;
 
 /* forward_graphs.c: the same as sl_forward_compute with the ops in graphs, which are recorded when
@@ -194,8 +226,8 @@ void sl_forward_expect_ids(struct sl_forward *f, uint32_t layer, uint32_t n);
 enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) SL_MUST_CHECK;
 enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
                                     const uint32_t **out_ids) SL_MUST_CHECK;
-/* The same for what the early router of a layer chose for the next one: before it is enqueued;
- * enqueues the copy; reads what has come, if it has soon, and has it fetched, once a layer. */
+/* The same for what early routers chose in a layer: before they are enqueued; enqueues the copy;
+ * reads what has come, if it has soon, and has it fetched, once a layer. */
 void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
 enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer,
                                      uint32_t n) SL_MUST_CHECK;

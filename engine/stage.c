@@ -8,11 +8,16 @@
 
 /* ---- whose failure ---- */
 
+/* "cuda:1:" of "cuda:1: NVIDIA H200, sm_90" */
+static size_t device_name_bytes(const struct sl_device *d) {
+    return strcspn(d->caps.name, " ");
+}
+
 enum sl_status sl_stage_blame(const struct sl_stage *s, enum sl_status st, struct sl_err *err) {
     char name[sizeof s->dev->caps.name] = "";
     if (!err || (st != SL_ERR_DEVICE_LOST && st != SL_ERR_DEVICE_OOM))
         return st;
-    memcpy(name, s->dev->caps.name, strcspn(s->dev->caps.name, " ")); /* "cuda:1: ..." */
+    memcpy(name, s->dev->caps.name, device_name_bytes(s->dev));
     struct sl_err what = *err;
     return strstr(what.text, name) ? st : sl_fail(err, st, "%s %s", name, what.text);
 }
@@ -51,6 +56,8 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
 enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before, struct sl_err *err) {
     s->before = before;
     s->reads_peer = before->plan->reads_back && sl_device_peer_open(s->dev, before->dev) == SL_OK;
+    s->reached = s->reads_peer && sl_device_peer_open(before->dev, s->dev) == SL_OK &&
+                 sl_device_reaches(before->dev, s->dev);
     for (uint32_t i = 0; s->reads_peer && i < sl_plan_lanes(s->plan); i++) {
         enum sl_status st = sl_signal_create(before->dev, &before->handed[i]);
         if (st == SL_ERR_UNSUPPORTED)
@@ -103,6 +110,21 @@ enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progres
     return sl_stage_blame(s, st, err);
 }
 
+static bool same_device(const struct sl_stage *a, const struct sl_stage *b) {
+    size_t n = device_name_bytes(a->dev);
+    return n == device_name_bytes(b->dev) && !memcmp(a->dev->caps.name, b->dev->caps.name, n);
+}
+
+void sl_stages_link(struct sl_stage *stages, uint32_t n) {
+    for (uint32_t i = 1; i < n; i++) {
+        bool alone = true;
+        for (uint32_t j = 0; j < n; j++)
+            alone &= j == i || !same_device(&stages[i], &stages[j]);
+        if (stages[i].reached && alone)
+            sl_forward_link(stages[i - 1].forward, stages[i].forward);
+    }
+}
+
 void sl_stage_quit(struct sl_stage *s) {
     if (s->store)
         sl_store_quit(s->store);
@@ -148,6 +170,8 @@ void sl_stage_show_experts(struct sl_stage *s) {
 /* The rows' hidden states from the stage before. */
 static enum sl_status take_over(struct sl_stage *s, const struct sl_lane *l) {
     bool host;
+    if (sl_forward_takes(s->forward, &l->step))
+        return SL_OK;
     const float *x = sl_forward_handed(s->before->forward, l->step.lane, &host);
     size_t bytes = (size_t)l->step.n_rows * s->model->hp.n_embd * sizeof *x;
     float *to = sl_forward_x(s->forward);
@@ -190,10 +214,12 @@ static enum sl_status start_layers(struct sl_stage *s, struct sl_lane *l) {
 /* Has the next stage's device wait for this one's, where it can: its thread enqueues meanwhile. */
 static enum sl_status pass_on_early(struct sl_stage *s, struct sl_lane *l, bool *out_passed) {
     struct sl_signal *handed = s->handed[l->step.lane];
+    bool hands = sl_forward_hands(s->forward);
     *out_passed = false;
-    if (!handed || !sl_forward_is_brief(s->forward) || l->step.n_failed == l->step.n_rows)
+    if ((!hands && (!handed || !sl_forward_is_brief(s->forward))) ||
+        l->step.n_failed == l->step.n_rows)
         return SL_OK;
-    enum sl_status st = sl_signal_raise(s->dev, handed);
+    enum sl_status st = hands ? SL_OK : sl_signal_raise(s->dev, handed);
     if (st != SL_OK)
         return abandon(s, sl_fail(&l->err, st, "handing over: %s", sl_status_text(st)));
     l->follows = true;
@@ -214,7 +240,9 @@ static void finish_layers(struct sl_stage *s, struct sl_lane *l, struct sl_lane_
     sl_activity_look(&s->activity, n_experts, false, rest ? &rest->found : &l->found);
     if (rest) {
         rest->status = st;
-        if (st != SL_OK)
+        if (st != SL_OK && sl_forward_hands(s->forward))
+            sl_forward_release(s->forward, l->step.lane);
+        else if (st != SL_OK)
             sl_signal_release(s->dev, s->handed[l->step.lane]);
     } else {
         l->status = st;

@@ -29,6 +29,7 @@ struct sl_stage {
     struct sl_timeline *timeline; /* NULL: no trace */
     struct sl_stage *before;      /* NULL: the first */
     bool reads_peer;              /* the device can copy from the memory of the one before */
+    bool reached;                 /* and that one's ops write to its memory */
     /* [lanes] raised when a step's rows have been handed over; NULL: the next stage's device cannot
      * wait for that by itself, so the step goes on when it has ended. */
     struct sl_signal *handed[SL_MAX_STAGES];
@@ -58,6 +59,8 @@ void sl_stage_leave_relay(struct sl_stage *s);
  * NULL, or who records what routers choose. */
 enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progress *progress,
                              struct sl_route_recorder *routes, struct sl_err *err) SL_MUST_CHECK;
+/* Has them hand rows on by ops where they can, when all are loaded. */
+void sl_stages_link(struct sl_stage *stages, uint32_t n);
 /* Ends all reading and saves the heat, on the stage's thread: no step follows. */
 void sl_stage_quit(struct sl_stage *s);
 void sl_stage_close(struct sl_stage *s);

@@ -13,7 +13,8 @@ struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows) {
                             .slot = tables + 2 * max_rows,
                             .row_seq = tables + 3 * max_rows,
                             .row_len = tables + 4 * max_rows,
-                            .out_rows = tables + 5 * max_rows};
+                            .turn = tables + 5 * max_rows,
+                            .out_rows = tables + 5 * max_rows + SL_STEP_TURNS};
 }
 
 void sl_step_begin(struct sl_step *s) {

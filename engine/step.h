@@ -26,6 +26,7 @@ struct sl_step {
     uint32_t *slot;     /* [n_rows] KV position: page * SL_KV_PAGE_TOKENS + index */
     uint32_t *row_seq;  /* [n_rows] session's row of the page table */
     uint32_t *row_len;  /* [n_rows] positions that the row attends to, itself included */
+    uint32_t *turn;     /* [SL_STEP_TURNS] the stages': which turns it waits for and hands on */
     uint32_t *out_rows; /* [n_out] ascending */
     /* Set by the run: */
     uint8_t *failed;   /* [n_rows] an expert that the row needs could not be read: its logits and
@@ -33,9 +34,13 @@ struct sl_step {
     uint32_t n_failed; /* and why, of the first: in the run's err */
 };
 
+/* What is in turn: the step's lane; the turn by which the stage before handed its rows on there;
+ * the turn of the stage that it is at (sl_op_take, sl_op_hand). Each stage writes its own. */
+enum { SL_STEP_LANE, SL_STEP_TAKES, SL_STEP_HANDS, SL_STEP_TURNS };
+
 /* Elements of the tables with room for so many rows and rows of logits. */
 static inline uint32_t sl_step_elems(uint32_t max_rows, uint32_t max_out) {
-    return 5 * max_rows + max_out;
+    return 5 * max_rows + SL_STEP_TURNS + max_out;
 }
 /* The arrays over a block of sl_step_elems elements, which stays the caller's; everything else is
  * zero, and failed, of max_rows, is still to be set. */

@@ -27,6 +27,7 @@ struct sl_io_request {
     uint32_t tries, interrupts;
     uint32_t tried_copies; /* bits */
     uint64_t started_ns;
+    bool guess;           /* when it was started */
     uint64_t ahead_bytes; /* in flight on the same copy when it was started, itself included */
     struct sl_io_request *next; /* free list; the pread pool's queues */
 };
@@ -105,7 +106,8 @@ struct sl_reader {
     struct sl_read_list queue[SL_READ_PRIORITIES]; /* reads with something left to start */
     struct sl_read_list finished;                  /* whose done is due */
     uint32_t n_outstanding, n_flying;
-    bool started; /* a read was submitted: no more files */
+    uint64_t guess_bytes; /* of guesses in flight */
+    bool started;         /* a read was submitted: no more files */
     bool delivering;
     uint64_t busy_since_ns;
     struct sl_reader_stats stats;

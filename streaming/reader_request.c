@@ -86,6 +86,8 @@ static void start(struct sl_reader *r, struct sl_io_request *q) {
     lane->flying_bytes += q->len_bytes;
     q->ahead_bytes = lane->flying_bytes;
     q->started_ns = r->io->ops->now_ns(r->io);
+    q->guess = q->read->priority == SL_READ_GUESS;
+    r->guess_bytes += q->guess ? q->len_bytes : 0;
     if (r->n_flying++ == 0)
         r->busy_since_ns = q->started_ns;
     if (r->n_flying > r->stats.max_flying)
@@ -101,16 +103,19 @@ static void start(struct sl_reader *r, struct sl_io_request *q) {
 }
 
 /* The most urgent read with something to start, or NULL. Reads in the background only fill up what
- * background_depth leaves, so that a demand never waits behind more than that. */
+ * background_depth leaves, so that a demand never waits behind more than that. Guesses may be
+ * wrong, so few of their requests are in flight, but those also while a demand is: when it ends,
+ * the drive has something to do until its end has been seen. */
 static struct sl_read *next_read(const struct sl_reader *r) {
     if (r->queue[SL_READ_DEMAND].first)
         return r->queue[SL_READ_DEMAND].first;
     if (r->n_flying >= r->config.background_depth * r->n_lanes)
         return NULL;
-    for (uint32_t p = SL_READ_DEMAND + 1; p < SL_READ_PRIORITIES; p++)
-        if (r->queue[p].first)
-            return r->queue[p].first;
-    return NULL;
+    if (r->queue[SL_READ_PREFETCH].first)
+        return r->queue[SL_READ_PREFETCH].first;
+    if (r->queue[SL_READ_GUESS].first)
+        return r->guess_bytes < r->config.guess_bytes ? r->queue[SL_READ_GUESS].first : NULL;
+    return r->queue[SL_READ_WARMUP].first;
 }
 
 void sl_reader_fill(struct sl_reader *r) {
@@ -237,6 +242,7 @@ void sl_reader_complete(struct sl_reader *r, struct sl_io_request *q) {
     uint64_t now = r->io->ops->now_ns(r->io);
     lane->flying--;
     lane->flying_bytes -= q->len_bytes;
+    r->guess_bytes -= q->guess ? q->len_bytes : 0;
     r->stats.flight_ns += now - q->started_ns;
     if (--r->n_flying == 0)
         r->stats.busy_ns += now - r->busy_since_ns;

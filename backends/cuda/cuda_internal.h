@@ -42,7 +42,9 @@ struct sl_cuda_stage {
     X(moe_combine)                                                                                 \
     X(silu_mul)                                                                                    \
     X(add_gated)                                                                                   \
-    X(gather_rows)
+    X(gather_rows)                                                                                 \
+    X(hand)                                                                                        \
+    X(take)
 
 /* A copy on the queue of the ops, as an op. */
 struct sl_op_copy {
@@ -133,7 +135,7 @@ struct sl_cuda {
     struct CUmod_st *module[SL_CUDA_MAX_IMAGES];
     uint32_t n_modules;
     struct CUfunc_st *kernel[SL_KERNEL_COUNT];
-    uint32_t kernel_smem_bytes[SL_KERNEL_COUNT]; /* dynamic shared memory it may have by now */
+    uint32_t kernel_smem_bytes[SL_KERNEL_COUNT]; /* dynamic, it may have by now; 0: new */
 };
 
 struct sl_dim3 {
@@ -208,6 +210,7 @@ void sl_cuda_signal_free(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_cuda_signal_raise(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_cuda_signal_follow(struct sl_device *d, struct sl_signal *signal);
 void sl_cuda_signal_release(struct sl_signal *signal);
+bool sl_cuda_reaches(const struct sl_device *d, const struct sl_device *other);
 
 /* relay.c */
 enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other,
@@ -247,5 +250,7 @@ enum sl_status sl_cuda_moe_combine(struct sl_device *d, const struct sl_op_moe_c
 enum sl_status sl_cuda_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a);
 enum sl_status sl_cuda_add_gated(struct sl_device *d, const struct sl_op_add_gated *a);
 enum sl_status sl_cuda_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a);
+enum sl_status sl_cuda_hand(struct sl_device *d, const struct sl_op_hand *a);
+enum sl_status sl_cuda_take(struct sl_device *d, const struct sl_op_take *a);
 
 #endif

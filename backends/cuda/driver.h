@@ -65,6 +65,7 @@ enum {
     SL_CU_WAIT_FOR_AT_LEAST = 0,  /* of word_wait; differences count, so that values may wrap */
     SL_CU_CAPTURE_RELAXED = 2,
     SL_CU_FUNC_MAX_DYNAMIC_SHARED = 8, /* CUfunction_attribute */
+    SL_CU_FUNC_SHARED_CARVEOUT = 9, /* a hint: percent of what L1 cache and shared memory share */
 };
 /* CUlaunchConfig with one CUlaunchAttribute. */
 #define SL_CU_LAUNCH_PROGRAMMATIC_SERIALIZATION 6

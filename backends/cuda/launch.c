@@ -89,7 +89,7 @@ enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err) {
                            i < c->n_modules ? sl_cuda_images[i].name : DEFAULT_IMAGE, symbol);
         if (result)
             return image_error(c, result, sl_cuda_images[i].name, err);
-        c->kernel_smem_bytes[k] = PLAIN_SMEM_BYTES;
+        c->kernel_smem_bytes[k] = 0;
     }
     return SL_OK;
 }
@@ -97,6 +97,35 @@ enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err) {
 void sl_cuda_modules_unload(struct sl_cuda *c) {
     while (c->n_modules)
         c->driver.module_unload(c->module[--c->n_modules]);
+}
+
+/* What a kernel must be told before it is launched with so much shared memory. */
+static enum sl_status prepare(struct sl_cuda *c, enum sl_kernel kernel, uint32_t smem_bytes) {
+    const char *name = names[kernel];
+    uint32_t *has = &c->kernel_smem_bytes[kernel];
+    if (!*has) {
+        /* Multiprocessors split one memory into cache and shared memory. Blocks of two kernels that
+         * want different splits do not run side by side there, so the second would not start early.
+         * Only a hint: its result does not matter. */
+        if (c->early_start)
+            c->driver.func_set_attribute(c->kernel[kernel], SL_CU_FUNC_SHARED_CARVEOUT, 100);
+        *has = PLAIN_SMEM_BYTES;
+    }
+    if (smem_bytes <= *has)
+        return SL_OK;
+    if (smem_bytes > c->max_smem_bytes) {
+        sl_error("cuda:%d: %s needs %u bytes of shared memory; this GPU has %u a block", c->ordinal,
+                 name, smem_bytes, c->max_smem_bytes);
+        return SL_ERR_UNSUPPORTED;
+    }
+    enum sl_status status =
+        sl_cuda_check(c,
+                      c->driver.func_set_attribute(c->kernel[kernel], SL_CU_FUNC_MAX_DYNAMIC_SHARED,
+                                                   (int)smem_bytes),
+                      name);
+    if (!status)
+        *has = smem_bytes;
+    return status;
 }
 
 enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct sl_dim3 grid,
@@ -108,21 +137,9 @@ enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct s
     enum sl_status status = sl_cuda_enter(c);
     if (status)
         return status;
-    if (smem_bytes > c->kernel_smem_bytes[kernel]) {
-        if (smem_bytes > c->max_smem_bytes) {
-            sl_error("cuda:%d: %s needs %u bytes of shared memory; this GPU has %u a block",
-                     c->ordinal, name, smem_bytes, c->max_smem_bytes);
-            return SL_ERR_UNSUPPORTED;
-        }
-        status =
-            sl_cuda_check(c,
-                          c->driver.func_set_attribute(
-                              c->kernel[kernel], SL_CU_FUNC_MAX_DYNAMIC_SHARED, (int)smem_bytes),
-                          name);
-        if (status)
-            return status;
-        c->kernel_smem_bytes[kernel] = smem_bytes;
-    }
+    status = prepare(c, kernel, smem_bytes);
+    if (status)
+        return status;
     void *extra[] = {SL_CU_PARAM_POINTER, (void *)(uintptr_t)args, SL_CU_PARAM_SIZE, &args_bytes,
                      SL_CU_PARAM_END};
     int result;

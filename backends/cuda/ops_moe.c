@@ -11,6 +11,14 @@
 #define MMA_MAX_ROUNDS      4u
 #define MMA_MAX_DOWN_ROUNDS 1u
 
+/* Kernels that have all of a block's weights in shared memory: the most pairs for which they are
+ * faster than tensor cores; what a block takes at most, so that two fit, and what it has beside
+ * what it is launched with. */
+#define PAIR_UP_MAX_PAIRS      64u
+#define PAIR_SUM_MAX_PAIRS     16u
+#define PAIR_SMEM_BYTES        (100u << 10)
+#define PAIR_STATIC_SMEM_BYTES 2048u
+
 /* Rows an expert gets on average, from which on wide tiles are filled well enough. */
 #define LARGE_MIN_MEAN 48u
 
@@ -74,6 +82,50 @@ static bool mma_fits(const struct run *r, enum sl_dtype t, const struct sl_karg_
     return sl_cuda_mma_fits(r->c, t, k->n_in, k->n_out, mma_tile(k), m.smem_bytes);
 }
 
+/* Shared memory of the kernels that have a block's weights there at once: `parts` matrices' rows
+ * and `inputs` input rows; 0: they do not take such weights. */
+static uint32_t pair_smem(const struct run *r, enum sl_dtype t, struct sl_karg_moe *k,
+                          uint32_t parts, uint32_t inputs) {
+    uint32_t rows = k->rows_per_block;
+    if (!sl_kernel_has_mma((uint32_t)t) || k->n_in % 256 || k->n_out % rows)
+        return 0;
+    uint64_t part_bytes = (rows * sl_dtype_row_bytes(t, k->n_in) + 15) & ~(uint64_t)15;
+    uint64_t bytes = parts * part_bytes + k->n_table * 16 +
+                     (uint64_t)inputs * (k->n_in / 256) * SL_BLOCK_GROUP_BYTES;
+    k->in_at = (uint32_t)(parts * part_bytes);
+    return bytes <= PAIR_SMEM_BYTES && bytes + PAIR_STATIC_SMEM_BYTES <= r->c->max_smem_bytes
+               ? (uint32_t)bytes
+               : 0;
+}
+
+/* Gate and up of pairs; *done: whether these kernels take them, and it is. */
+static enum sl_status pair_up(const struct run *r, enum sl_dtype t, struct sl_karg_moe k,
+                              bool *done) {
+    k.rows_per_block = SL_MOE_UP_ROWS;
+    k.n_table = !k.n_placed && k.n_expert <= SL_MOE_UP_TABLE ? k.n_expert : 0;
+    uint32_t bytes =
+        k.mode == SL_MOE_GATE_UP && k.n_pairs <= PAIR_UP_MAX_PAIRS ? pair_smem(r, t, &k, 2, 1) : 0;
+    *done = bytes > 0;
+    if (!*done)
+        return SL_OK;
+    struct sl_dim3 grid = {k.n_pairs, k.n_out / SL_MOE_UP_ROWS, 1};
+    return SL_LAUNCH(r->c, SL_KERNEL_BY_MMA_TYPE(moe_pair_up, t), grid,
+                     ((struct sl_dim3){SL_MOE_UP_THREADS, 1, 1}), bytes, k);
+}
+
+/* Down of all pairs and their sum. */
+static enum sl_status pair_sum(const struct run *r, enum sl_dtype t, struct sl_karg_moe k,
+                               bool *done) {
+    k.rows_per_block = SL_MOE_DOWN_ROWS;
+    uint32_t bytes = k.n_pairs <= PAIR_SUM_MAX_PAIRS ? pair_smem(r, t, &k, k.k, k.k) : 0;
+    *done = bytes > 0;
+    if (!*done)
+        return SL_OK;
+    struct sl_dim3 grid = {r->a->n_tok, k.n_out / SL_MOE_DOWN_ROWS, 1};
+    return SL_LAUNCH(r->c, SL_KERNEL_BY_MMA_TYPE(moe_pair_sum, t), grid,
+                     ((struct sl_dim3){SL_MOE_SUM_THREADS, 1, 1}), bytes, k);
+}
+
 static enum sl_status vec_mma(const struct run *r, enum sl_dtype t, struct sl_karg_moe *k) {
     uint32_t at_once = SL_MATVEC_WARPS / sl_cuda_mma_split(k->n_in) * mma_tile(k);
     uint32_t rows = sl_cuda_vec_rows(r->c, (uint64_t)k->n_out * k->n_pairs, at_once, SL_MMA_BLOCKS);
@@ -103,13 +155,18 @@ static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode
                             .n_pairs = a->n_pairs,
                             .tok_begin = r->tok_begin,
                             .tok_end = r->tok_end,
-                            .mode = mode};
+                            .mode = mode,
+                            .n_expert = a->n_expert};
     _Static_assert(SL_MOE_PLACED == SL_MOE_MAX_PLACED, "one limit");
     for (; a->placed && k.n_placed < a->n_pairs; k.n_placed++) {
         const struct sl_placed_pair *p = &a->placed[k.n_placed];
         k.placed[k.n_placed] =
             (struct sl_karg_placed){{p->ref.gate, p->ref.up, p->ref.down}, p->pair};
     }
+    bool done;
+    SL_TRY(pair_up(r, t, k, &done));
+    if (done)
+        return SL_OK;
     if (mma_fits(r, t, &k))
         return vec_mma(r, t, &k);
     uint32_t at_once = sl_cuda_vec_at_once(t, k.n_in);
@@ -256,6 +313,10 @@ enum sl_status sl_cuda_moe_sum(struct sl_cuda *c, const struct sl_op_moe *a,
                             .k_inverse = sl_ceil_div(65536, a->k),
                             .weights = sum->weights,
                             .sum_y = sum->y};
+    bool done;
+    SL_TRY(pair_sum(&r, a->down_dtype, k, &done));
+    if (done)
+        return SL_OK;
     /* Reading each expert once saves more than the sum's own launch costs. */
     if (mma_fits(&r, a->down_dtype, &k)) {
         SL_TRY(vec_mma(&r, a->down_dtype, &k));

@@ -94,3 +94,14 @@ enum sl_status sl_cuda_gather_rows(struct sl_device *d, const struct sl_op_gathe
     struct sl_karg_gather k = {a->x, a->rows, a->y, a->n_out, a->n};
     return launch(d, SL_KERNEL_gather_rows, a->n_out, sl_ceil_div(a->n, 256), 256, &k, sizeof k);
 }
+
+enum sl_status sl_cuda_hand(struct sl_device *d, const struct sl_op_hand *a) {
+    struct sl_karg_hand k = {a->x, a->to, a->raised, a->lane, a->turn, a->n, a->stride};
+    return launch(d, SL_KERNEL_hand, 1, 1, 1024, &k, sizeof k);
+}
+
+enum sl_status sl_cuda_take(struct sl_device *d, const struct sl_op_take *a) {
+    struct sl_karg_take k = {a->from, a->x,    a->raised, a->released,
+                             a->lane, a->turn, a->n,      a->stride};
+    return launch(d, SL_KERNEL_take, 1, 1, 1024, &k, sizeof k);
+}

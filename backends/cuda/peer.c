@@ -48,6 +48,15 @@ enum sl_status sl_cuda_peer_open(struct sl_device *d, struct sl_device *other) {
     }
 }
 
+static bool is_direct(const struct sl_cuda *c, const struct sl_cuda *o) {
+    return o->ordinal < 32 && c->reads >> o->ordinal & 1;
+}
+
+bool sl_cuda_reaches(const struct sl_device *d, const struct sl_device *other) {
+    const struct sl_cuda *c = (const struct sl_cuda *)d, *o = (const struct sl_cuda *)other;
+    return c->ctx != o->ctx && is_direct(c, o);
+}
+
 enum sl_status sl_cuda_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
                                  const void *src, size_t bytes) {
     struct sl_cuda *c = (struct sl_cuda *)d;
@@ -56,8 +65,8 @@ enum sl_status sl_cuda_copy_from(struct sl_device *d, void *dst, struct sl_devic
     enum sl_status status = sl_cuda_enter(c);
     if (status)
         return status;
-    bool direct = c->ctx == o->ctx || (o->ordinal < 32 && c->reads >> o->ordinal & 1);
-    if (direct && bytes <= FEW_BYTES && sl_cuda_are_words(to, from, bytes))
+    if ((c->ctx == o->ctx || is_direct(c, o)) && bytes <= FEW_BYTES &&
+        sl_cuda_are_words(to, from, bytes))
         return sl_cuda_words(c, to, from, bytes);
     int result = c->ctx == o->ctx ? c->driver.copy(to, from, bytes, c->stream)
                                   : c->driver.copy_peer(to, c->ctx, from, o->ctx, bytes, c->stream);

@@ -33,6 +33,18 @@ __device__ __forceinline__ void sl_grid_begin(void) {
     sl_grid_next();
 }
 
+/* A word between devices, or a device and the host. What this thread wrote before, and the threads
+ * that it has met at a barrier, is there for who has seen the word. */
+__device__ __forceinline__ void sl_raise_word(uint32_t *word, uint32_t value) {
+    __threadfence_system();
+    *(volatile uint32_t *)word = value;
+}
+__device__ __forceinline__ uint32_t sl_see_word(const uint32_t *word) {
+    uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+
 __device__ __forceinline__ float sl_shfl_xor(float v, int mask) {
     return __shfl_xor_sync(0xffffffffu, v, mask);
 }
@@ -49,6 +61,19 @@ __device__ __forceinline__ float sl_shfl(float v, int lane) {
 /* sum of four products of signed bytes, plus c */
 __device__ __forceinline__ int sl_dp4a(int a, int b, int c) {
     return __dp4a(a, b, c);
+}
+/* The same with unsigned bytes in a. */
+__device__ __forceinline__ int sl_dp4a_u8(uint32_t a, uint32_t b, int c) {
+    int out;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    return out;
+}
+/* sum of two products of signed halves of a with signed bytes of b, its lower or its upper two, plus c */
+__device__ __forceinline__ int sl_dp2a_lo(uint32_t a, uint32_t b, int c) {
+    return __dp2a_lo((int)a, (int)b, c);
+}
+__device__ __forceinline__ int sl_dp2a_hi(uint32_t a, uint32_t b, int c) {
+    return __dp2a_hi((int)a, (int)b, c);
 }
 /* Bytes of (hi:lo) by the nibbles of sel (0..7). */
 __device__ __forceinline__ uint32_t sl_perm(uint32_t lo, uint32_t hi, uint32_t sel) {
@@ -219,17 +244,6 @@ __device__ __forceinline__ float sl_warp_max(float v) {
     for (int m = 16; m; m /= 2)
         v = fmaxf(v, sl_shfl_xor(v, m));
     return v;
-}
-/* The largest of the lanes' numbers; every lane gets it. */
-__device__ __forceinline__ int sl_warp_max_int(int v) {
-#if __CUDA_ARCH__ >= 800
-    return __reduce_max_sync(0xffffffffu, v);
-#else
-#pragma unroll
-    for (int m = 16; m; m /= 2)
-        v = max(v, sl_shfl_xor(v, m));
-    return v;
-#endif
 }
 
 #endif

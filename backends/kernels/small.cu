@@ -197,6 +197,34 @@ extern "C" __global__ void sl_k_words(SL_KERNEL_ARGS(sl_karg_words, a)) {
         *(volatile uint32_t *)&a.dst[i] = *(const volatile uint32_t *)&a.src[i];
 }
 
+/* Rows to another device: its sl_k_take waits for the word. */
+extern "C" __global__ void __launch_bounds__(1024) sl_k_hand(SL_KERNEL_ARGS(sl_karg_hand, a)) {
+    sl_grid_begin();
+    uint32_t lane = *a.lane;
+    float *to = a.to + (size_t)lane * a.stride;
+    for (uint32_t i = threadIdx.x; i < a.n; i += 1024)
+        to[i] = a.x[i];
+    __syncthreads();
+    if (threadIdx.x == 0)
+        sl_raise_word(&a.raised[lane], *a.turn);
+}
+
+/* Looks at its own device's memory; at the host's, which is far, only now and then: that word comes
+ * when the other device has failed. */
+#define LOOKS 64u
+extern "C" __global__ void __launch_bounds__(1024) sl_k_take(SL_KERNEL_ARGS(sl_karg_take, a)) {
+    sl_grid_begin();
+    uint32_t lane = *a.lane, turn = *a.turn, looks = 0;
+    if (threadIdx.x == 0)
+        while ((int32_t)(sl_see_word(&a.raised[lane]) - turn) < 0)
+            if (++looks % LOOKS == 0 && (int32_t)(sl_see_word(&a.released[lane]) - turn) >= 0)
+                break;
+    __syncthreads();
+    const float *from = a.from + (size_t)lane * a.stride;
+    for (uint32_t i = threadIdx.x; i < a.n; i += 1024)
+        a.x[i] = from[i];
+}
+
 static_assert(SL_MAX_EXPERTS == 1024, "a thread an expert");
 /* One block. Pairs of an expert may come in any order: a row's result does not depend on it. */
 extern "C" __global__ void __launch_bounds__(1024)

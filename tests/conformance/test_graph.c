@@ -34,6 +34,8 @@ static const struct shape shapes[] = {
      SL_DTYPE_F16, true, false},
     {256, 4, 1, 96, 20, 7, 3, 256, SL_DTYPE_F16, SL_DTYPE_Q6_K, SL_DTYPE_F16, SL_DTYPE_BF16,
      SL_DTYPE_F16, true, true},
+    {512, 8, 2, 64, 32, 24, 12, 512, SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q5_K, SL_DTYPE_Q5_K,
+     SL_DTYPE_F16, true, true},
 };
 
 struct graph_case {

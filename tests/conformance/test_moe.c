@@ -13,16 +13,25 @@ static const struct sl_device_limits limits = {.max_tok = 70,
                                                .max_n_in = 2304,
                                                .max_pairs = 70 * 8,
                                                .max_n_embd = 2304,
-                                               .max_n_ff = 512,
+                                               .max_n_ff = 768,
                                                .max_expert = 64};
 
 struct moe_case {
     struct sl_op_moe op; /* pointers are the host's, refs apart */
     const void *gate, *up, *down;
+    uint32_t shift; /* bytes by which experts' matrices miss the start of their memory */
 };
 
 static size_t part_bytes(enum sl_dtype t, uint32_t n_in, uint32_t n_out) {
     return sl_dtype_row_bytes(t, n_in) * n_out;
+}
+
+/* A copy on the device, `shift` bytes into its memory. */
+static const uint8_t *put_at(struct sl_device *d, const void *w, size_t bytes, uint32_t shift) {
+    uint8_t *host = conf_host(bytes + shift);
+    memset(host, 0, shift);
+    memcpy(host + shift, w, bytes);
+    return (const uint8_t *)conf_put(d, host, bytes + shift) + shift;
 }
 
 /* Few listed pairs of generated rows go with the launch, where the device takes them so. */
@@ -47,9 +56,9 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     size_t down_bytes = part_bytes(op.down_dtype, op.n_ff, op.n_embd);
     size_t n_y = (size_t)op.n_tok * op.k * op.n_embd;
     struct sl_expert_ref *refs = malloc(op.n_expert * sizeof *refs);
-    const uint8_t *gate = conf_put(d, c->gate, gate_bytes * op.n_expert);
-    const uint8_t *up = conf_put(d, c->up, up_bytes * op.n_expert);
-    const uint8_t *down = conf_put(d, c->down, down_bytes * op.n_expert);
+    const uint8_t *gate = put_at(d, c->gate, gate_bytes * op.n_expert, c->shift);
+    const uint8_t *up = put_at(d, c->up, up_bytes * op.n_expert, c->shift);
+    const uint8_t *down = put_at(d, c->down, down_bytes * op.n_expert, c->shift);
     for (uint32_t e = 0; e < op.n_expert; e++)
         refs[e] =
             (struct sl_expert_ref){gate + e * gate_bytes, up + e * up_bytes, down + e * down_bytes};
@@ -149,6 +158,8 @@ static const struct shape shapes[] = {
     {SL_DTYPE_Q5_K, SL_DTYPE_Q6_K, SL_DTYPE_Q4_K, 7, 6, 9, 1280, 512},
     {SL_DTYPE_Q6_K, SL_DTYPE_Q6_K, SL_DTYPE_Q5_K, 32, 2, 3, 256,
      256}, /* more than eight rows each */
+    {SL_DTYPE_Q5_K, SL_DTYPE_Q5_K, SL_DTYPE_Q5_K, 3, 4, 8, 768, 512},
+    {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 2, 8, 12, 2048, 768},
 };
 
 static void test_shapes(void) {
@@ -159,6 +170,27 @@ static void test_shapes(void) {
         struct moe_case c = make(&rng, &shapes[i]);
         for (uint32_t k = 0; k < 3; k++) { /* prompt rows, generated rows, both */
             c.op.n_decode = c.op.n_tok * k / 2;
+            case_of(what, &c);
+        }
+    }
+}
+
+/* Few generated rows, wherever experts lie. */
+static void test_addresses(void) {
+    struct sl_rng rng = {4};
+    static const struct shape of[] = {
+        {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 1, 4, 6, 768, 256},
+        {SL_DTYPE_Q6_K, SL_DTYPE_Q6_K, SL_DTYPE_Q5_K, 2, 2, 3, 256, 256},
+        {SL_DTYPE_Q5_K, SL_DTYPE_Q5_K, SL_DTYPE_Q4_K, 2, 2, 3, 512, 256},
+    };
+    static const uint32_t shifts[] = {2, 4, 8, 15};
+    for (size_t i = 0; i < CONF_COUNT(of); i++) {
+        struct moe_case c = make(&rng, &of[i]);
+        c.op.n_decode = c.op.n_tok;
+        for (size_t s = 0; s < CONF_COUNT(shifts); s++) {
+            char what[32];
+            c.shift = shifts[s];
+            snprintf(what, sizeof what, "shape %zu, %u bytes in", i, c.shift);
             case_of(what, &c);
         }
     }
@@ -251,6 +283,7 @@ int main(int argc, char **argv) {
     static const struct conf_test tests[] = {
         {"type mixes and shapes", test_shapes},
         {"listed pairs, a row alone", test_pairs},
+        {"experts at any address", test_addresses},
         {"against double", test_against_double},
     };
     return conf_main(argc, argv, "moe", &limits, tests, CONF_COUNT(tests));

@@ -366,12 +366,14 @@ static void stages(void **state) {
                                 .card = {.n_threads = 1,
                                          .n_cards = over[i].n,
                                          .eager_copies = i % 2,
-                                         .no_peers = parallel == 8 && i % 3 == 0},
+                                         .no_peers = parallel == 8 && i % 3 == 0,
+                                         .no_hands = parallel == 3 && i % 2},
                                 .split = over[i].split};
             check(model.model, &s, &want, &have);
             assert_int_equal(have.n_stages, over[i].n);
             assert_true(have.card.n_replays > 0);
             assert_true(s.card.no_peers == (have.card.n_peer_copies == 0));
+            assert_true((s.card.no_peers || s.card.no_hands) == (have.card.n_takes == 0));
         }
 }
 

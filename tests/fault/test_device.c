@@ -288,14 +288,19 @@ static void refused_call_of_two(void **state) {
     of_two(refused_call);
 }
 
-/* Copies from card to card. */
+/* Copies from card to card, and rows that one hands and the other waits for. */
 static void lost_between_cards(void **state) {
     (void)state;
-    uint32_t n_lost = 0;
+    uint32_t n_lost = 0, n_lost_handing = 0;
     n_cards = faulty = 2;
     for (uint32_t i = 1; i < 20; i++)
-        lose(&(struct card_config){.n_threads = 1, .fail_peer = i}, i % 2, &n_lost);
-    assert_true(n_lost >= 10);
+        lose(&(struct card_config){.n_threads = 1, .fail_peer = i, .no_hands = true}, i % 2,
+             &n_lost);
+    for (uint32_t i = 1; i < 20; i++) {
+        faulty = 1 + i % 2;
+        lose(&(struct card_config){.n_threads = 1, .fail_hand = i}, i % 4 < 2, &n_lost_handing);
+    }
+    assert_true(n_lost >= 10 && n_lost_handing >= 10);
     n_cards = 1;
     faulty = 0;
 }

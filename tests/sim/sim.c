@@ -267,9 +267,45 @@ static void copy_ids(const struct replay_trace *t, uint32_t step, uint32_t *out)
         out[i] = t->ids[s->rows_at + i];
 }
 
+/* Most wrong guesses are no strays: what another token chose in that layer. */
+static uint32_t wrong_id(struct sim *s, uint32_t i) {
+    const struct replay_trace *t = s->run->trace;
+    if (sl_rng_unit(&s->rng) < 0.1)
+        return sl_rng_below(&s->rng, t->shape.n_expert);
+    uint32_t back = (1 + sl_rng_below(&s->rng, 16)) * t->shape.n_layer;
+    const struct replay_step *other = &t->steps[i >= back ? i - back : i];
+    return t->ids[other->rows_at + sl_rng_below(&s->rng, other->n_rows * t->shape.k)];
+}
+
+/* What forward_graphs.c tells of the layers to come. Of measured routers the k-th choice is right
+ * half as often as the first at a distance of 4 layers, two thirds at 1. */
+static void look_far(struct sim *s, uint32_t i) {
+    const struct replay_trace *t = s->run->trace;
+    uint32_t k = t->shape.k, n = sl_fetch_guesses(s->fetch, t->steps[i].n_rows);
+    for (uint32_t which = 0; which < n; which++) {
+        uint32_t d = sl_fetch_guess_ahead[which];
+        if (i + d >= t->n_steps || t->steps[i + d].layer != s->layer + d ||
+            t->steps[i + d].phase != SL_PHASE_DECODE)
+            return;
+        const struct replay_step *next = &t->steps[i + d];
+        copy_ids(t, i + d, s->next_ids);
+        for (uint32_t j = 0; j < next->n_rows * k; j++) {
+            double rank = (double)(j % k + 1) / k;
+            double right = s->run->right * (1 - (0.3 + 0.05 * d) * rank * rank);
+            if (sl_rng_unit(&s->rng) >= right)
+                s->next_ids[j] = wrong_id(s, i + d);
+        }
+        sl_fetch_guess(s->fetch, which, next->layer, s->next_ids, next->n_rows * k);
+    }
+}
+
 /* What forward.c tells of the next layer before it runs this one. */
 static void look_ahead(struct sim *s, uint32_t i) {
     const struct replay_trace *t = s->run->trace;
+    if (s->run->ahead == SIM_FAR && t->steps[i].phase == SL_PHASE_DECODE) {
+        look_far(s, i);
+        return;
+    }
     if (s->run->ahead < SIM_GUESS || i + 1 == t->n_steps || t->steps[i].phase != SL_PHASE_DECODE ||
         t->steps[i + 1].phase != SL_PHASE_DECODE)
         return;

@@ -39,6 +39,8 @@ struct entry {
         struct sl_op_silu_mul silu_mul;
         struct sl_op_add_gated add_gated;
         struct sl_op_gather_rows gather_rows;
+        struct sl_op_hand hand;
+        struct sl_op_take take;
         struct {
             void *dst;
             const void *src;
@@ -85,8 +87,9 @@ struct card {
     struct fifo queue[SL_QUEUES];
     struct fifo *recording; /* NULL: ops go to their queue */
     struct sl_expert_ref *refs;
+    struct card *taken_from; /* whose sl_op_hand its sl_op_take wait for; NULL: nobody's */
     uint64_t memory_bytes, used_bytes;
-    uint64_t n_allocs, n_copies, n_waits, n_refusable, n_peer_copies;
+    uint64_t n_allocs, n_copies, n_waits, n_refusable, n_peer_copies, n_handed;
     bool lost;
     struct sl_device *relay_by; /* NULL: none */
     void *relay;
@@ -530,12 +533,21 @@ static void card_relay_close(struct sl_device *d) {
     c->relay_by = NULL;
 }
 
+static bool card_reaches(const struct sl_device *d, const struct sl_device *other) {
+    struct card *c = (struct card *)(uintptr_t)d, *to = (struct card *)(uintptr_t)other;
+    bool can = !c->source->config.no_peers && !c->source->config.no_hands;
+    to->taken_from = can ? c : NULL; /* who asks is going to hand */
+    return can;
+}
+
 /* A card that is closed: what others were to wait for has been done or is lost. */
 static void forget(struct card *c) {
     struct card **at = &c->source->cards;
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
+    for (struct card *o = c->source->cards; o; o = o->next)
+        o->taken_from = o->taken_from == c ? NULL : o->taken_from;
     for (struct card *o = c->source->cards; o; o = o->next)
         for (size_t i = o->queue[SL_QUEUE_OPS].head; i < o->queue[SL_QUEUE_OPS].n; i++) {
             struct entry *e = &o->queue[SL_QUEUE_OPS].entries[i];
@@ -626,6 +638,63 @@ CARD_OP(moe_combine, (R(pair_y), R(weights), R(y)))
 CARD_OP(silu_mul, (R(gate), R(up), R(y)))
 CARD_OP(add_gated, (R(x), R(gate), R(y)))
 CARD_OP(gather_rows, (R(x), R(rows), R(y)))
+
+/* Addresses of another card. */
+static void *real_of_other(struct card *c, const void *p) {
+    for (struct card *o = c->source->cards; o; o = o->next)
+        if (o != c && region_at(o, p))
+            return real(o, p);
+    die("rows were handed to what is no other card's", p);
+    return NULL;
+}
+
+static enum sl_status run_hand(struct card *c, const struct entry *e) {
+    struct sl_op_hand a = e->hand;
+    if (fails(c, ++c->n_handed, c->source->config.fail_hand))
+        return SL_ERR_DEVICE_LOST;
+    R(x), R(lane), R(turn);
+    memcpy((float *)real_of_other(c, a.to) + (size_t)*a.lane * a.stride, a.x, a.n * sizeof *a.x);
+    ((uint32_t *)real_of_other(c, a.raised))[*a.lane] = *a.turn;
+    return SL_OK;
+}
+
+static bool has_come(const struct sl_op_take *a) {
+    uint32_t released = __atomic_load_n(&a->released[*a->lane], __ATOMIC_ACQUIRE);
+    return (int32_t)(a->raised[*a->lane] - *a->turn) >= 0 || (int32_t)(released - *a->turn) >= 0;
+}
+
+/* The one that hands runs as far as it must. */
+static enum sl_status run_take(struct card *c, const struct entry *e) {
+    struct sl_op_take a = e->take;
+    struct card *by = c->taken_from;
+    R(from), R(x), R(raised), R(released), R(lane), R(turn);
+    while (by && !by->lost && !has_come(&a)) {
+        struct fifo *f = &by->queue[SL_QUEUE_OPS];
+        if (f->head == f->n)
+            die("waits for rows that nobody hands", e->take.from);
+        (void)!run_until(by, SL_QUEUE_OPS, f->done + 1);
+    }
+    if (fails(c, ++c->n_handed, c->source->config.fail_hand) || !has_come(&a))
+        return SL_ERR_DEVICE_LOST;
+    c->source->stats.n_takes++;
+    memcpy(a.x, a.from + (size_t)*a.lane * a.stride, a.n * sizeof *a.x);
+    return SL_OK;
+}
+
+/* Enqueues one; run does its addresses. */
+#define CARD_OP_BETWEEN(op)                                                                        \
+    static enum sl_status card_##op(struct sl_device *d, const struct sl_op_##op *a) {             \
+        ENTER(d);                                                                                  \
+        if (c->lost)                                                                               \
+            return SL_ERR_DEVICE_LOST;                                                             \
+        struct entry *e = push(c->recording ? c->recording : &c->queue[SL_QUEUE_OPS]);             \
+        e->kind = OP;                                                                              \
+        e->run = run_##op;                                                                         \
+        e->op = *a;                                                                                \
+        return SL_OK;                                                                              \
+    }
+CARD_OP_BETWEEN(hand)
+CARD_OP_BETWEEN(take)
 
 static void translate_matmul(struct card *c, struct sl_op_matmul *m) {
     m->x = real(c, m->x);
@@ -750,6 +819,7 @@ static const struct sl_backend_ops card_ops = {
     .signal_release = card_signal_release,
     .relay_open = card_relay_open,
     .relay_close = card_relay_close,
+    .reaches = card_reaches,
     .embed = card_embed,
     .rms_norm = card_rms_norm,
     .matmul = card_matmul,
@@ -763,6 +833,8 @@ static const struct sl_backend_ops card_ops = {
     .silu_mul = card_silu_mul,
     .add_gated = card_add_gated,
     .gather_rows = card_gather_rows,
+    .hand = card_hand,
+    .take = card_take,
 };
 
 static enum sl_status card_open(const struct sl_device_source *source, uint32_t index,

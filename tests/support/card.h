@@ -35,9 +35,11 @@ struct card_config {
     uint64_t fail_wait;   /* of download, sync and await: likewise */
     uint64_t fail_peer;   /* of copies from other cards: likewise */
     uint64_t refuse_peer; /* of the same: no memory for it; goes on */
+    uint64_t fail_hand;   /* of rows handed to or taken from other cards, as it runs: lost */
     uint32_t fail_card;   /* the one whose calls are counted, from 1; 0 = each counts its own */
     uint32_t late_card;   /* whose thread comes late to what it awaits, by 1 ms; from 1, 0 = none */
     bool no_peers;        /* cards cannot read one another's memory */
+    bool no_hands;        /* they can, but their ops write none of it */
 };
 
 /* Read by tests. */
@@ -46,8 +48,8 @@ struct card_stats {
     uint64_t up_bytes, down_bytes; /* by copies on those queues */
     uint64_t used_bytes, most_bytes;
     uint64_t most_of[SL_MAX_STAGES]; /* bytes, of each card */
-    uint64_t n_peer_copies;
-    int64_t n_signals; /* not freed */
+    uint64_t n_peer_copies, n_takes; /* takes: sl_op_take that have run */
+    int64_t n_signals;               /* not freed */
 };
 
 /* A source for sl_engine_config.device_source. The devices it opens are the engine's. */

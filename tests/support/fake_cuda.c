@@ -26,7 +26,7 @@ struct CUctx_st {
     bool reads[FAKE_CUDA_MAX_DEVICES]; /* memory of these other devices */
 };
 struct operation {
-    enum { NOTHING, COPY, FILL, WAIT, SET, UNTIL, OTHER } kind;
+    enum { NOTHING, COPY, FILL, WAIT, SET, UNTIL, HAND, TAKE, OTHER } kind;
     void *dst;
     const void *src;
     size_t bytes;
@@ -34,6 +34,10 @@ struct operation {
     int fault;                  /* OTHER: ends with this */
     struct CUstream_st *stream; /* WAIT: until this stream */
     uint64_t after;             /* has done so many operations */
+    /* HAND, TAKE: dst and src are those of lane 0. */
+    uint32_t *raised;
+    const uint32_t *released, *lane, *turn;
+    uint32_t stride;
     struct operation *next;
 };
 struct operations {
@@ -301,9 +305,15 @@ static int follow(struct CUstream_st *stream, const struct operation *o) {
     return stream->ctx->stuck = result;
 }
 
+static bool is_at_least(const uint32_t *word, uint32_t value) {
+    return (int32_t)(__atomic_load_n(word, __ATOMIC_ACQUIRE) - value) >= 0;
+}
+
 static bool reached(const struct operation *o) {
-    uint32_t now = __atomic_load_n((const uint32_t *)o->src, __ATOMIC_ACQUIRE);
-    return (int32_t)(now - o->value) >= 0;
+    if (o->kind == UNTIL)
+        return is_at_least(o->src, o->value);
+    return is_at_least(&o->raised[*o->lane], *o->turn) ||
+           is_at_least(&o->released[*o->lane], *o->turn);
 }
 
 /* A word may be written by any stream, and by the host. */
@@ -327,9 +337,23 @@ static int run_next(struct CUstream_st *stream, const struct operation *o) {
         return follow(stream, o);
     case UNTIL:
         return until(stream, o);
+    case HAND:
+        return kernel_ends(stream->ctx, 0);
+    case TAKE: {
+        int result = until(stream, o);
+        return result ? result : kernel_ends(stream->ctx, 0);
+    }
     default:
         return 0;
     }
+}
+
+static void hand_over(const struct operation *o) {
+    size_t at = (size_t)*o->lane * o->stride * sizeof(float);
+    size_t from = o->kind == TAKE ? at : 0, to = o->kind == HAND ? at : 0;
+    memcpy((char *)o->dst + to, (const char *)o->src + from, o->bytes);
+    if (o->kind == HAND)
+        __atomic_store_n(&o->raised[*o->lane], *o->turn, __ATOMIC_RELEASE);
 }
 
 /* Runs what was queued on a stream until `upto` operations have run in all; what it waits for runs
@@ -352,6 +376,8 @@ static int run(struct CUstream_st *stream, uint64_t upto) {
             memmove(o->dst, o->src, o->bytes);
         else if (o->kind == SET)
             __atomic_store_n((uint32_t *)o->dst, o->value, __ATOMIC_RELEASE);
+        else if (o->kind == HAND || o->kind == TAKE)
+            hand_over(o);
         stream->queue.first = o->next;
         if (!stream->queue.first)
             stream->queue.end = &stream->queue.first;
@@ -938,6 +964,8 @@ int cuModuleGetFunction(struct CUfunc_st **function, struct CUmod_st *module, co
 int cuFuncSetAttribute(struct CUfunc_st *function, int attribute, int value);
 int cuFuncSetAttribute(struct CUfunc_st *function, int attribute, int value) {
     ENTER_CONTEXT("cuFuncSetAttribute");
+    if (attribute == SL_CU_FUNC_SHARED_CARVEOUT)
+        return value >= -1 && value <= 100 ? 0 : SL_CU_INVALID_VALUE;
     if (attribute != SL_CU_FUNC_MAX_DYNAMIC_SHARED || value > DEVICE_SHARED)
         return SL_CU_INVALID_VALUE;
     function->smem_bytes = value;
@@ -967,6 +995,55 @@ static int copy_words(struct CUstream_st *stream, const void *args) {
                    (struct operation){.kind = COPY, .dst = to, .src = from, .bytes = bytes});
 }
 
+/* As struct sl_karg_hand and struct sl_karg_take. */
+struct hand_args {
+    uint64_t x, to, raised, lane, turn;
+    uint32_t n, stride;
+};
+struct take_args {
+    uint64_t from, x, raised, released, lane, turn;
+    uint32_t n, stride;
+};
+
+/* Each needs what it uses of lane 0. */
+static int enqueue_lane(struct CUstream_st *stream, struct operation o) {
+    bool all = o.dst && o.src && o.raised && o.lane && o.turn && (o.released || o.kind == HAND);
+    return enqueue(stream, all ? o : (struct operation){.kind = OTHER, .fault = ILLEGAL});
+}
+
+static uint32_t *word_at(uint64_t addr) {
+    return (uint32_t *)(void *)device_range(addr, sizeof(uint32_t));
+}
+
+static int hand(struct CUstream_st *stream, const void *args) {
+    struct hand_args a;
+    memcpy(&a, args, sizeof a);
+    size_t bytes = a.n * sizeof(float);
+    return enqueue_lane(stream, (struct operation){.kind = HAND,
+                                                   .dst = device_range(a.to, bytes),
+                                                   .src = device_range(a.x, bytes),
+                                                   .bytes = bytes,
+                                                   .raised = word_at(a.raised),
+                                                   .lane = word_at(a.lane),
+                                                   .turn = word_at(a.turn),
+                                                   .stride = a.stride});
+}
+
+static int take(struct CUstream_st *stream, const void *args) {
+    struct take_args a;
+    memcpy(&a, args, sizeof a);
+    size_t bytes = a.n * sizeof(float);
+    return enqueue_lane(stream, (struct operation){.kind = TAKE,
+                                                   .dst = device_range(a.x, bytes),
+                                                   .src = device_range(a.from, bytes),
+                                                   .bytes = bytes,
+                                                   .raised = word_at(a.raised),
+                                                   .released = word_at(a.released),
+                                                   .lane = word_at(a.lane),
+                                                   .turn = word_at(a.turn),
+                                                   .stride = a.stride});
+}
+
 int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned smem_bytes,
                    struct CUstream_st *stream, void **params, void **extra);
@@ -989,6 +1066,10 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     memcpy(l->args, extra[1], l->args_bytes < sizeof l->args ? l->args_bytes : sizeof l->args);
     if (strcmp(function->name, "sl_k_words") == 0)
         return copy_words(stream, extra[1]);
+    if (strcmp(function->name, "sl_k_hand") == 0)
+        return hand(stream, extra[1]);
+    if (strcmp(function->name, "sl_k_take") == 0)
+        return take(stream, extra[1]);
     if (strcmp(function->name, "sl_k_fill") != 0)
         return enqueue(stream, (struct operation){.kind = OTHER});
     struct fill_args a;

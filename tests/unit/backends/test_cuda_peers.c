@@ -238,6 +238,171 @@ static void no_signals(void **state) {
     }
 }
 
+/* ---- rows handed on by ops ---- */
+
+enum { HAND_LANES = 2, HAND_WORDS = 6, HAND_STRIDE = 8 };
+
+struct handing {
+    struct sl_device *a, *b;
+    struct sl_graph *hands, *takes;
+    struct sl_op_hand hand;
+    struct sl_op_take take;
+    uint32_t *turn_a, *turn_b, *host;
+};
+
+static void *new_memory(struct sl_device *d, size_t bytes) {
+    static const char zeros[512];
+    void *p;
+    assert_true(bytes <= sizeof zeros);
+    assert_int_equal(sl_device_alloc(d, bytes, &p), SL_OK);
+    assert_int_equal(sl_device_upload(d, p, zeros, bytes), SL_OK);
+    return p;
+}
+
+static const size_t hand_bytes = HAND_LANES * HAND_STRIDE * sizeof(float);
+
+static void open_handing(void **state, struct handing *h) {
+    void *released, *host = aligned_alloc(4096, 4096);
+    reset(state);
+    fake->n_devices = 2;
+    assert_non_null(host);
+    memset(host, 0, 4096);
+    assert_int_equal(open_gpu(0, 0, &h->a), SL_OK);
+    assert_int_equal(open_gpu(1, 0, &h->b), SL_OK);
+    assert_false(sl_device_reaches(h->a, h->b));
+    assert_int_equal(sl_device_peer_open(h->a, h->b), SL_OK);
+    assert_true(sl_device_reaches(h->a, h->b));
+    assert_int_equal(sl_device_map_host(h->b, host, 4096, &released), SL_OK);
+    h->host = host;
+    h->turn_a = new_memory(h->a, 8);
+    h->turn_b = new_memory(h->b, 8);
+    h->hand = (struct sl_op_hand){.x = new_memory(h->a, HAND_WORDS * sizeof(float)),
+                                  .to = new_memory(h->b, hand_bytes),
+                                  .raised = new_memory(h->b, HAND_LANES * sizeof(uint32_t)),
+                                  .lane = h->turn_a,
+                                  .turn = h->turn_a + 1,
+                                  .n = HAND_WORDS,
+                                  .stride = HAND_STRIDE};
+    h->take = (struct sl_op_take){.from = h->hand.to,
+                                  .x = new_memory(h->b, HAND_WORDS * sizeof(float)),
+                                  .raised = h->hand.raised,
+                                  .released = released,
+                                  .lane = h->turn_b,
+                                  .turn = h->turn_b + 1,
+                                  .n = HAND_WORDS,
+                                  .stride = HAND_STRIDE};
+    h->a->limits.max_tok = h->b->limits.max_tok = 1;
+    assert_int_equal(sl_device_record(h->a), SL_OK);
+    assert_int_equal(sl_op_hand(h->a, &h->hand), SL_OK);
+    assert_int_equal(sl_device_recorded(h->a, &h->hands), SL_OK);
+    assert_int_equal(sl_device_record(h->b), SL_OK);
+    assert_int_equal(sl_op_take(h->b, &h->take), SL_OK);
+    assert_int_equal(sl_device_recorded(h->b, &h->takes), SL_OK);
+}
+
+static void close_handing(struct handing *h) {
+    sl_graph_free(h->a, &h->hands);
+    sl_graph_free(h->b, &h->takes);
+    sl_device_free(h->a, h->turn_a, 8);
+    sl_device_free(h->a, (void *)(uintptr_t)h->hand.x, HAND_WORDS * sizeof(float));
+    sl_device_free(h->b, h->turn_b, 8);
+    sl_device_free(h->b, h->hand.to, hand_bytes);
+    sl_device_free(h->b, h->hand.raised, HAND_LANES * sizeof(uint32_t));
+    sl_device_free(h->b, h->take.x, HAND_WORDS * sizeof(float));
+    sl_device_unmap_host(h->b, h->host, 4096);
+    free(h->host);
+    sl_device_close(&h->a);
+    sl_device_close(&h->b);
+    assert_false(fake->misused);
+    assert_int_equal(fake->live_objects, 0);
+}
+
+static void upload_turn(struct sl_device *d, uint32_t *to, uint32_t lane, uint32_t turn) {
+    uint32_t both[2] = {lane, turn};
+    assert_int_equal(sl_device_upload(d, to, both, sizeof both), SL_OK);
+}
+
+static void still_waits(struct sl_device *d, sl_point point) {
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(sl_device_passed(d, SL_QUEUE_OPS, point), SL_AGAIN);
+}
+
+/* The same two graphs for every turn of every lane; who takes is enqueued first, and waits. */
+static void handed_in_graphs(void **state) {
+    need_kernels();
+    struct handing h;
+    open_handing(state, &h);
+    for (uint32_t i = 0; i < 6; i++) {
+        float row[HAND_WORDS], got[HAND_WORDS];
+        sl_point point;
+        uint32_t lane = i % HAND_LANES, turn = 1 + i / HAND_LANES;
+        for (uint32_t k = 0; k < HAND_WORDS; k++)
+            row[k] = (float)(100 * i + k);
+        upload_turn(h.b, h.turn_b, lane, turn);
+        assert_int_equal(sl_device_replay(h.b, h.takes), SL_OK);
+        assert_int_equal(sl_device_mark(h.b, SL_QUEUE_OPS, &point), SL_OK);
+        still_waits(h.b, point);
+        upload_turn(h.a, h.turn_a, lane, turn);
+        assert_int_equal(sl_device_upload(h.a, (void *)(uintptr_t)h.hand.x, row, sizeof row),
+                         SL_OK);
+        assert_int_equal(sl_device_replay(h.a, h.hands), SL_OK);
+        assert_int_equal(sl_device_download(h.b, got, h.take.x, sizeof got), SL_OK);
+        assert_memory_equal(got, row, sizeof row);
+    }
+    close_handing(&h);
+}
+
+/* A fault of the one that was to hand: the other waits until the host releases it, and stays in
+ * use; or fails with it. */
+static void who_hands_faults(void **state) {
+    need_kernels();
+    for (int spreads = 0; spreads < 2; spreads++) {
+        struct handing h;
+        sl_point point;
+        float got[HAND_WORDS];
+        open_handing(state, &h);
+        upload_turn(h.a, h.turn_a, 1, 5);
+        upload_turn(h.b, h.turn_b, 1, 5);
+        fake->fault_device = 0;
+        fake->fault_after_ms = 20;
+        fake->kernel_fault = CU_ILLEGAL_ADDRESS;
+        assert_int_equal(sl_device_replay(h.a, h.hands), SL_OK);
+        assert_int_equal(sl_device_replay(h.b, h.takes), SL_OK);
+        assert_int_equal(sl_device_mark(h.b, SL_QUEUE_OPS, &point), SL_OK);
+        still_waits(h.b, point);
+        assert_int_equal(sl_device_sync(h.a), SL_ERR_DEVICE_LOST);
+        __atomic_store_n(&h.host[1], 4, __ATOMIC_RELEASE); /* of a turn before */
+        still_waits(h.b, point);
+        fake->faults_spread = spreads;
+        if (!spreads)
+            __atomic_store_n(&h.host[1], 5, __ATOMIC_RELEASE);
+        assert_int_equal(sl_device_sync(h.b), spreads ? SL_ERR_DEVICE_LOST : SL_OK);
+        if (!spreads)
+            assert_int_equal(sl_device_download(h.b, got, h.take.x, sizeof got), SL_OK);
+        close_handing(&h);
+    }
+}
+
+/* One GPU twice, and GPUs that reach one another through the host alone. */
+static void who_does_not_reach(void **state) {
+    need_kernels();
+    for (int same = 0; same < 2; same++) {
+        struct sl_device *a, *b;
+        reset(state);
+        fake->n_devices = 2;
+        fake->no_peer_access = !same;
+        assert_int_equal(open_gpu(0, 0, &a), SL_OK);
+        assert_int_equal(open_gpu(same ? 0 : 1, 0, &b), SL_OK);
+        assert_int_equal(sl_device_peer_open(a, b), SL_OK);
+        assert_false(sl_device_reaches(a, b));
+        assert_false(sl_device_reaches(a, a));
+        sl_device_close(&a);
+        sl_device_close(&b);
+    }
+}
+
+/* ---- copies by way of another ---- */
+
 struct relay_case {
     bool same, no_link, fails;
     enum sl_status open;
@@ -347,8 +512,13 @@ int main(int argc, char **argv) {
     if (!find_driver(argv[0]))
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(two_gpus, reset),   cmocka_unit_test_setup(peer_faults, reset),
-        cmocka_unit_test_setup(peers_fail, reset), cmocka_unit_test_setup(no_signals, reset),
+        cmocka_unit_test_setup(two_gpus, reset),
+        cmocka_unit_test_setup(peer_faults, reset),
+        cmocka_unit_test_setup(peers_fail, reset),
+        cmocka_unit_test_setup(no_signals, reset),
+        cmocka_unit_test_setup(handed_in_graphs, reset),
+        cmocka_unit_test_setup(who_hands_faults, reset),
+        cmocka_unit_test_setup(who_does_not_reach, reset),
         cmocka_unit_test_setup(relays, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

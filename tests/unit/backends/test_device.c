@@ -158,6 +158,18 @@ static void refusals(void **state) {
     REFUSES(rope, rope, n_tok, 9, SL_ERR_INVALID);
     REFUSES(rope, rope, style, (enum sl_rope_style)7, SL_ERR_UNSUPPORTED);
 
+    /* The CPU hands rows to no other device. */
+    float to[64];
+    uint32_t words[3] = {0};
+    struct sl_op_hand hand = {f, to, words, words + 1, words + 2, 64, 64};
+    assert_int_equal(sl_op_hand(d, &hand), SL_ERR_UNSUPPORTED);
+    REFUSES(hand, hand, raised, NULL, SL_ERR_INVALID);
+    REFUSES(hand, hand, n, 65, SL_ERR_INVALID);
+    struct sl_op_take take = {f, to, words, words, words + 1, words + 2, 64, 64};
+    assert_int_equal(sl_op_take(d, &take), SL_ERR_UNSUPPORTED);
+    REFUSES(take, take, released, NULL, SL_ERR_INVALID);
+    REFUSES(take, take, stride, 63, SL_ERR_INVALID);
+
     struct sl_op_router router = {f, NULL, ids, y, 2, 16, 4, SL_ROUTER_SOFTMAX, false, true, 1};
     assert_int_equal(sl_op_router(d, &router), SL_OK);
     REFUSES(router, router, k, 0, SL_ERR_INVALID);

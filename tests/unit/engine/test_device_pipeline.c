@@ -346,6 +346,7 @@ static void refused_hand_over(void **state) {
         struct sl_engine_config c = over("1,2,1", 3);
         source.config.fail_card = 2;
         source.config.refuse_peer = at;
+        source.config.no_hands = true; /* rows are copied, not handed on */
         struct sl_engine *e = new_engine(&model, &c);
         struct run *r = ask(e, 5, 30, 20);
         wait_run(r);

@@ -625,6 +625,84 @@ static uint32_t wanted_ahead(const struct rig_config *c, bool right, bool same_e
     return wanted;
 }
 
+/* Steps of one row through four layers; the guesses that each layer makes are right, or wrong. */
+static void guessed_steps(struct rig *g, struct sl_rng *rng, uint32_t n, bool right) {
+    uint32_t ids[4][3], guess[3], n_failed;
+    for (uint32_t step = 0; step < n; step++) {
+        for (uint32_t layer = 0; layer < 4; layer++) {
+            choose(g, rng, 1);
+            memcpy(ids[layer], g->ids, sizeof ids[layer]);
+        }
+        for (uint32_t layer = 0; layer < 4; layer++) {
+            memcpy(g->ids, ids[layer], sizeof ids[layer]);
+            rig_begin(g, layer, 1, 1);
+            for (uint32_t w = 0; w < sl_fetch_guesses(g->fetch, 1); w++) {
+                uint32_t to = layer + sl_fetch_guess_ahead[w];
+                for (uint32_t j = 0, e = 0; j < 3 && to < 4; j++, e++) {
+                    while (!right && (e == ids[to][0] || e == ids[to][1] || e == ids[to][2]))
+                        e++;
+                    guess[j] = right ? ids[to][j] : (e + step) % 12;
+                }
+                if (to < 4)
+                    sl_fetch_guess(g->fetch, w, to, guess, 3);
+            }
+            assert_ok(rig_finish(g, 1, 1, &n_failed));
+            g->clock.now_ns += 100000;
+            sl_fetch_poll(g->fetch);
+        }
+    }
+}
+
+static void guesses_are_followed_while_they_are_right(void **state) {
+    (void)state;
+    struct rig_config c = {.shape = {4, 12, 3, {16, 0}}};
+    struct rig *g = rig_open(&c);
+    struct sl_rng rng = {.state = 12};
+    const struct sl_fetch_stats *s = sl_fetch_stats(g->fetch);
+    struct sl_reader_stats r;
+    guessed_steps(g, &rng, 60, true);
+    assert_true(s->ahead_read > 100 && s->ahead_used == s->ahead_read);
+    /* They turn wrong: what has not come when its layer begins is given up, and soon nothing is
+     * read for them. */
+    struct sl_fetch_stats before = *s;
+    guessed_steps(g, &rng, 60, false);
+    sl_reader_get_stats(g->reader, &r);
+    assert_true(r.canceled > 0 && s->failed == 0);
+    uint64_t wrong = s->ahead_read - before.ahead_read;
+    assert_true(wrong > 0 && s->ahead_used - before.ahead_used < wrong);
+    before = *s;
+    guessed_steps(g, &rng, 30, false);
+    assert_true(s->ahead_read - before.ahead_read < 30);
+    /* And right again. */
+    guessed_steps(g, &rng, 60, true);
+    before = *s;
+    guessed_steps(g, &rng, 30, true);
+    assert_true(s->ahead_read - before.ahead_read > 50);
+    sl_fetch_forget(g->fetch);
+    rig_close(g);
+}
+
+static void guesses_that_were_never_right_are_not_read(void **state) {
+    (void)state;
+    struct rig_config c = {.shape = {4, 12, 3, {16, 0}}};
+    struct rig *g = rig_open(&c);
+    struct sl_rng rng = {.state = 13};
+    assert_int_equal(sl_fetch_guesses(g->fetch, SL_FETCH_AHEAD_ROWS + 1), 0);
+    guessed_steps(g, &rng, 100, false);
+    assert_true(sl_fetch_stats(g->fetch)->ahead_read < 60);
+    assert_int_equal(sl_fetch_guesses(g->fetch, 1), SL_FETCH_GUESSES);
+    rig_close(g);
+    /* Nothing comes from disk any more: farther routers are not run early. */
+    g = rig_open(&roomy);
+    guessed_steps(g, &rng, 100, true);
+    assert_int_equal(sl_fetch_guesses(g->fetch, 1), 0);
+    rig_close(g);
+    c.no_lookahead = true;
+    g = rig_open(&c);
+    assert_int_equal(sl_fetch_guesses(g->fetch, 1), 0);
+    rig_close(g);
+}
+
 static void looking_ahead_goes_on_while_it_pays(void **state) {
     (void)state;
     struct rig_config c = {.shape = {4, 12, 3, {16, 0}}};
@@ -777,6 +855,8 @@ int main(void) {
         cmocka_unit_test(prompts_read_the_next_layer),
         cmocka_unit_test(reads_ahead_may_fail),
         cmocka_unit_test(looking_ahead_goes_on_while_it_pays),
+        cmocka_unit_test(guesses_are_followed_while_they_are_right),
+        cmocka_unit_test(guesses_that_were_never_right_are_not_read),
         cmocka_unit_test(warm_up_fills_free_slots),
         cmocka_unit_test(demand_overtakes_warm_up),
         cmocka_unit_test(storms),

@@ -1,0 +1,179 @@
+/* Decode: experts of single (row, expert) pairs, for few rows. */
+#include "backends/kernels/block_vec.cuh"
+
+/* Groups of an input row that a warp asks for before it quantises the first. */
+template <int AHEAD, bool SUM32>
+__device__ __forceinline__ void quantize(const float (&first)[AHEAD][8], const float *x,
+                                         uint32_t n_in, uint32_t g, uint32_t step, uint32_t end,
+                                         struct sl_block_group *to) {
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++, g += step)
+        if (g < end)
+            sl_block_put<SUM32>(first[i], to + g);
+    for (; g < end; g += step) {
+        float v[8];
+        sl_quantize_fetch(x, n_in, g, threadIdx.x % 32, v);
+        sl_block_put<SUM32>(v, to + g);
+    }
+}
+
+/* Rows of gate and the same of up, for one pair: a thread has the same block of both. */
+template <int T> __device__ __forceinline__ void moe_pair_up(const struct sl_karg_moe &a) {
+    using block = sl_block<T>;
+    constexpr uint32_t THREADS = SL_MOE_UP_THREADS, WARPS = THREADS / 32;
+    extern __shared__ uint4 shared[];
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = a.rows_per_block;
+    uint32_t n_blocks = a.n_in / 256, row_bytes = n_blocks * block::BYTES;
+    uint32_t bytes = rows * row_bytes, i = blockIdx.x, begin = blockIdx.y * rows;
+    uint8_t *gate = (uint8_t *)shared, *up = gate + ((bytes + 15) & ~15u);
+    struct sl_block_group *in = (struct sl_block_group *)(gate + a.in_at);
+    const void **table = (const void **)(in + n_blocks);
+    /* Where experts are, no kernel writes: it is looked up before the choice is known. */
+    for (uint32_t e = threadIdx.x; e < a.n_table; e += THREADS) {
+        table[2 * e] = a.refs[e].gate;
+        table[2 * e + 1] = a.refs[e].up;
+    }
+    __syncthreads();
+    sl_grid_wait();
+
+    uint32_t pair = a.n_placed ? a.placed[i].pair : a.pairs ? a.pairs[i] : i, tok = pair / a.k;
+    if (tok < a.tok_begin || tok >= a.tok_end) {
+        sl_grid_next();
+        return;
+    }
+    uint32_t id = a.n_placed ? 0 : a.ids[pair];
+    const float *x = a.x + (size_t)tok * a.n_in;
+    float ahead[2][8];
+#pragma unroll
+    for (uint32_t g = 0; g < 2; g++)
+        sl_quantize_fetch(x, a.n_in, warp + g * WARPS, lane, ahead[g]);
+    const void *w[2];
+    if (a.n_placed)
+        w[0] = a.placed[i].ref.gate, w[1] = a.placed[i].ref.up;
+    else if (a.n_table)
+        w[0] = table[2 * id], w[1] = table[2 * id + 1];
+    else
+        w[0] = a.refs[id].gate, w[1] = a.refs[id].up;
+    size_t skip = (size_t)begin * row_bytes;
+    sl_block_copy(gate, (const uint8_t *)w[0] + skip, bytes, threadIdx.x, THREADS);
+    sl_block_copy(up, (const uint8_t *)w[1] + skip, bytes, threadIdx.x, THREADS);
+    sl_grid_next();
+    quantize<2, block::HAS_MIN>(ahead, x, a.n_in, warp, WARPS, n_blocks, in);
+    sl_copy_wait();
+    __syncthreads();
+
+    for (uint32_t j = threadIdx.x; j < rows * n_blocks; j += THREADS) {
+        uint32_t row = j / n_blocks, at = j * block::BYTES;
+        const uint8_t *const of[2] = {gate + at, up + at};
+        struct sl_block_sums v[2];
+        block::dot(of, in + (j - row * n_blocks), v);
+        sl_block_store<T>(gate + at, row, v[0]);
+        sl_block_store<T>(up + at, row, v[1]);
+    }
+    __syncthreads();
+    if (warp)
+        return;
+    static_assert(SL_MOE_UP_ROWS <= 16, "a lane a row of both");
+    uint32_t row = lane % 16;
+    float total = 0;
+    if (row < rows)
+        total = sl_block_join<T>((lane < 16 ? gate : up) + row * row_bytes, row, n_blocks);
+    float other = sl_shfl(total, (int)(lane + 16) & 31);
+    if (lane < rows)
+        a.h[(size_t)i * a.n_out + begin + lane] = sl_dev_silu(total) * other;
+}
+
+/* The down products of all experts of a row, and their weighted sum in router order. */
+template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_karg_moe &a) {
+    using block = sl_block<T>;
+    constexpr uint32_t THREADS = SL_MOE_SUM_THREADS, WARPS = THREADS / 32, ROWS = SL_MOE_DOWN_ROWS;
+    constexpr uint32_t PER_WARP = (SL_MOE_DOWN_MAX_K + WARPS - 1) / WARPS, AHEAD = 3;
+    extern __shared__ uint4 shared[];
+    __shared__ float product[SL_MOE_DOWN_MAX_K][ROWS], weight[SL_MOE_DOWN_MAX_K];
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t n_blocks = a.n_in / 256, row_bytes = n_blocks * block::BYTES, bytes = ROWS * row_bytes;
+    uint32_t tok = blockIdx.x, begin = blockIdx.y * ROWS, groups = a.k * n_blocks;
+    uint8_t *w = (uint8_t *)shared;
+    struct sl_block_group *in = (struct sl_block_group *)(w + a.in_at);
+    static_assert(ROWS % 8 == 0, "an expert's rows end where 16 bytes do");
+
+    /* The choice was made two kernels ago and the kernel before this one has seen it, so its experts
+     * are very likely in place. What is begun with them is dropped if they turn out to be others. */
+    const uint8_t *begun[PER_WARP];
+    auto copy = [&](uint32_t e, const uint8_t *from) {
+        sl_block_copy(w + e * bytes, from + (size_t)begin * row_bytes, bytes, lane, 32);
+    };
+#pragma unroll
+    for (uint32_t j = 0; j < PER_WARP; j++) {
+        uint32_t e = warp + j * WARPS;
+        begun[j] = NULL;
+        if (e >= a.k)
+            break;
+        uint32_t id = *(volatile const uint32_t *)&a.ids[tok * a.k + e];
+        begun[j] = (const uint8_t *)a.refs[min(id, a.n_expert - 1)].down;
+        if (begun[j])
+            copy(e, begun[j]);
+    }
+    sl_grid_begin();
+    uint32_t o = begin + threadIdx.x;
+    float y = threadIdx.x < ROWS ? a.sum_y[(size_t)tok * a.n_out + o] : 0.0f, ahead[AHEAD][8];
+    const float *h = a.h + (size_t)tok * a.k * a.n_in; /* all k rows are one */
+#pragma unroll
+    for (uint32_t g = 0; g < AHEAD; g++)
+        sl_quantize_fetch(h, groups * 256, warp + g * WARPS, lane, ahead[g]);
+    if (threadIdx.x < a.k)
+        weight[threadIdx.x] = a.weights[tok * a.k + threadIdx.x];
+#pragma unroll
+    for (uint32_t j = 0; j < PER_WARP; j++) {
+        uint32_t e = warp + j * WARPS;
+        if (e >= a.k)
+            break;
+        const uint8_t *now = (const uint8_t *)a.refs[a.ids[tok * a.k + e]].down;
+        if (now != begun[j]) {
+            sl_copy_wait();
+            __syncwarp();
+            copy(e, now);
+        }
+    }
+    quantize<AHEAD, block::HAS_MIN>(ahead, h, groups * 256, warp, WARPS, groups, in);
+    sl_copy_wait();
+    __syncthreads();
+
+    for (uint32_t first = 0; first < groups * ROWS; first += THREADS) {
+        uint32_t j = first + threadIdx.x;
+        uint32_t row = j / n_blocks, e = row / ROWS; /* row: of all experts' */
+        if (j < groups * ROWS) {
+            struct sl_block_sums v[1];
+            const uint8_t *const of[1] = {w + j * block::BYTES};
+            block::dot(of, in + (e * n_blocks + j - row * n_blocks), v);
+            sl_block_store<T>(w + j * block::BYTES, row, v[0]);
+        }
+    }
+    __syncthreads();
+    static_assert(SL_MOE_DOWN_MAX_K * ROWS <= THREADS, "a thread a product");
+    if (threadIdx.x < a.k * ROWS) {
+        uint32_t row = threadIdx.x, e = row / ROWS, r = row % ROWS;
+        float total = sl_block_join<T>(w + row * row_bytes, row, n_blocks);
+        product[e][r] = total;
+        a.y[((size_t)tok * a.k + e) * a.n_out + begin + r] = total;
+    }
+    __syncthreads();
+    if (threadIdx.x >= ROWS)
+        return;
+    for (uint32_t e = 0; e < a.k; e++)
+        y = fmaf(product[e][threadIdx.x], weight[e], y);
+    a.sum_y[(size_t)tok * a.n_out + o] = y;
+}
+
+#define KERNEL(NAME)                                                                               \
+    extern "C" __global__ void __launch_bounds__(SL_MOE_UP_THREADS, 6)                             \
+        sl_k_moe_pair_up_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                  \
+        moe_pair_up<SL_DTYPE_##NAME>(a);                                                           \
+    }                                                                                              \
+    extern "C" __global__ void __launch_bounds__(SL_MOE_SUM_THREADS, 4)                            \
+        sl_k_moe_pair_sum_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                 \
+        moe_pair_sum<SL_DTYPE_##NAME>(a);                                                          \
+    }
+KERNEL(Q4_K)
+KERNEL(Q5_K)
+KERNEL(Q6_K)
