@@ -35,8 +35,9 @@ const uint8_t sl_fetch_guess_ahead[SL_FETCH_GUESSES] = {1, 2, SL_FETCH_REACH};
 #define NEW_GUESS (1.0f / 64)
 /* Reads that are with the reader at once, so that it has the next when one ends. */
 #define AT_ONCE 2u
-/* Early routers of layers beyond the next pay when at least one expert a token comes from disk:
- * counted over so many tokens. */
+/* Early routers of layers beyond the next pay when at least one expert a token comes from disk, and
+ * go on until it is half of one: counted over so many tokens. To change is to record the graphs of
+ * steps anew. */
 #define COUNT_TOKENS 32u
 
 /* ---- memory ---- */
@@ -96,7 +97,7 @@ static void count_reads(struct sl_fetch *f) {
     g->seen_reads = reads;
     if (f->layer || ++g->tokens < COUNT_TOKENS)
         return;
-    g->on = g->reads >= g->tokens;
+    g->on = g->reads >= (g->on ? g->tokens / 2 : g->tokens);
     if (f->tiers)
         sl_gauge(expert_ahead_on, g->on);
     g->tokens = g->reads = 0;

@@ -274,11 +274,11 @@ static void guesses(const struct sim_shape *shape, const struct sim_machine *mac
     replay_close(&t);
 }
 
-/* Several layers guessed at once, half of the experts in slots: the disk works while layers pass
- * that miss nothing. When guesses are bad they are not followed. */
+/* Several layers guessed at once: the disk works while layers pass that miss nothing. Bad guesses
+ * are not followed, and where the disk is never idle nothing is gained. */
 static void far_guesses(const struct sim_shape *shape, const struct sim_machine *machine,
                         uint32_t n_tokens) {
-    static const double rights[] = {1, 0.9, 0.6, 0};
+    static const double rights[] = {1, 0.9, 0.6, 0}, shares[] = {0.1, 0.25, 0.5, 0.75};
     struct replay_trace t;
     open_synth(&(struct sl_trace_synth){.kind = SL_TRACE_LOCALITY,
                                         .n_layer = shape->n_layer,
@@ -288,31 +288,41 @@ static void far_guesses(const struct sim_shape *shape, const struct sim_machine 
                                         .n_tokens = n_tokens,
                                         .seed = 6},
                &t);
-    struct sim_run run = {
-        .shape = shape, .machine = machine, .trace = &t, .share = 0.5, .phase = SL_PHASE_DECODE};
-    struct sim_result without, with;
-    double speed[4], least = 1000;
-    sim_run(&run, &without);
-    run.ahead = SIM_FAR;
-    printf("#\n# %s; %s; layers up to %u ahead guessed: %.1f experts read a token, %.1f %% of the "
-           "causal ceiling without\n# surest  speed  ceiling   early   used  from disk / used\n",
-           shape->name, machine->name, SL_FETCH_REACH, without.reads,
-           over(without.mem_ns + without.disk_ns, without.step_ns));
-    for (size_t j = 0; j < sizeof rights / sizeof *rights; j++) {
-        run.right = rights[j];
-        sim_run(&run, &with);
-        speed[j] = over(without.step_ns, with.step_ns);
-        least = min(least, speed[j]);
-        printf("# %5.0f%% %6.1f %8.1f %7.1f %6.1f %17.3f\n", 100 * rights[j], speed[j],
-               over(with.mem_ns + with.disk_ns, with.step_ns), with.read_ahead, with.used_ahead,
-               with.amplification);
+    printf(
+        "#\n# %s; %s; layers up to %u ahead guessed, by the share of right ones among the surest "
+        "of the next layer\n# slots surest  speed  ceiling  without   read  early   used  from "
+        "disk "
+        "/ used\n",
+        shape->name, machine->name, SL_FETCH_REACH);
+    double half = 0, least = 1000;
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        struct sim_run run = {.shape = shape,
+                              .machine = machine,
+                              .trace = &t,
+                              .share = shares[i],
+                              .phase = SL_PHASE_DECODE};
+        struct sim_result without, with;
+        sim_run(&run, &without);
+        run.ahead = SIM_FAR;
+        for (size_t j = 0; j < sizeof rights / sizeof *rights; j++) {
+            run.right = rights[j];
+            sim_run(&run, &with);
+            double speed = over(without.step_ns, with.step_ns);
+            half = shares[i] == 0.5 && j == 0 ? speed : half;
+            least = min(least, speed);
+            printf("# %4.0f%% %5.0f%% %6.1f %8.1f %8.1f %6.1f %6.1f %6.1f %17.3f\n",
+                   100 * shares[i], 100 * rights[j], speed,
+                   over(with.mem_ns + with.disk_ns, with.step_ns),
+                   over(without.mem_ns + without.disk_ns, without.step_ns), without.reads,
+                   with.read_ahead, with.used_ahead, with.amplification);
+        }
     }
     char what[200];
     snprintf(what, sizeof what,
-             "layers ahead guessed, %s; %s: %.1f %% when they are mostly right (bar %.0f), least "
-             "%.1f %% (bar %.0f)",
-             shape->name, machine->name, speed[0], BAR_FAR, least, BAR_GUESS);
-    check(speed[0] >= BAR_FAR && least >= BAR_GUESS, what);
+             "layers ahead guessed, %s; %s: half in slots, mostly right %.1f %% (bar %.0f), least "
+             "of all %.1f %% (bar %.0f)",
+             shape->name, machine->name, half, BAR_FAR, least, BAR_GUESS);
+    check(half >= BAR_FAR && least >= BAR_GUESS, what);
     replay_close(&t);
 }
 
