@@ -1,6 +1,7 @@
 #include "engine/block_store.h"
 
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/block_folder.h"
@@ -216,11 +217,7 @@ enum sl_status sl_block_store_open(const struct sl_block_store_config *config,
     s->todo_end = &s->todo;
     s->done_end = &s->done;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sl_cond_init(&s->changed);
     enum sl_status st =
         sl_block_index_init(&s->index, max_blocks(config->disk_bytes, config->block_bytes), err);
     if (st == SL_OK)
@@ -246,12 +243,11 @@ enum sl_status sl_block_store_open(const struct sl_block_store_config *config,
  * store for itself, calls nobody, and releases it if the disk ever answers. */
 static bool end_thread(struct sl_block_store *s) {
     uint64_t until_ns = sl_now_ns() + CLOSE_NS;
-    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
     pthread_mutex_lock(&s->lock);
     s->quit = true;
     pthread_cond_broadcast(&s->changed);
     while (!s->ended && (s->waking || sl_now_ns() < until_ns))
-        pthread_cond_timedwait(&s->changed, &s->lock, &until);
+        sl_cond_wait_until(&s->changed, &s->lock, until_ns);
     bool ended = s->ended;
     s->given_up = !ended;
     if (!ended) {
@@ -422,10 +418,9 @@ struct sl_block_buf *sl_block_store_done(struct sl_block_store *s) {
 }
 
 void sl_block_store_wait(struct sl_block_store *s, uint64_t until_ns) {
-    struct timespec until = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
     pthread_mutex_lock(&s->lock);
     while (!s->done && s->n_under_way)
-        if (pthread_cond_timedwait(&s->changed, &s->lock, &until) != 0)
+        if (sl_cond_wait_until(&s->changed, &s->lock, until_ns) != 0)
             break;
     pthread_mutex_unlock(&s->lock);
 }

@@ -1,5 +1,6 @@
 #include "engine/engine_internal.h"
 
+#include "common/cond.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/route_recorder.h"
@@ -229,11 +230,7 @@ enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_en
     e->model = model;
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->published_lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sl_cond_init(&e->wake);
     pthread_cond_init(&e->job_done, NULL);
     atomic_init(&e->stop, false);
     atomic_init(&e->cancel_asked, false);

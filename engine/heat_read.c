@@ -1,6 +1,7 @@
 #include "engine/heat_read.h"
 
 #include "common/clock.h"
+#include "common/cond.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -102,10 +103,9 @@ static void *reader_main(void *arg) {
 /* Whether the thread came to its end in time. Where it did not, what is read is its own. */
 static bool wait_read(struct heat_read *r, pthread_t thread) {
     uint64_t end_ns = sl_now_ns() + READ_NS;
-    struct timespec until = {(time_t)(end_ns / 1000000000u), (long)(end_ns % 1000000000u)};
     pthread_mutex_lock(&r->lock);
     while (!r->done && sl_now_ns() < end_ns)
-        pthread_cond_timedwait(&r->changed, &r->lock, &until);
+        sl_cond_wait_until(&r->changed, &r->lock, end_ns);
     bool done = r->done;
     r->given_up = !done;
     if (!done)
@@ -131,11 +131,7 @@ static struct heat_read *new_read(const char *given, const struct sl_heat_config
     r->fingerprint = shape->fingerprint;
     r->make_folders = folders;
     pthread_mutex_init(&r->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sl_cond_init(&r->changed);
     return r;
 }
 

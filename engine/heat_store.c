@@ -1,6 +1,7 @@
 #include "engine/heat_store.h"
 
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/log.h"
 #include "engine/heat_read.h"
 
@@ -88,11 +89,7 @@ enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
     s->image = image.bytes;
     s->image_bytes = image.size_bytes;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sl_cond_init(&s->changed);
     atomic_init(&s->busy, false);
     if (s->image) {
         memcpy(s->path, image.path, sizeof s->path);
@@ -168,9 +165,8 @@ static void *writer_main(void *arg) {
 static bool wait_written(struct sl_heat_store *s) {
     if (!s->end_ns)
         s->end_ns = sl_now_ns() + END_NS;
-    struct timespec until = {(time_t)(s->end_ns / 1000000000u), (long)(s->end_ns % 1000000000u)};
     while (atomic_load(&s->busy) && sl_now_ns() < s->end_ns)
-        pthread_cond_timedwait(&s->changed, &s->lock, &until);
+        sl_cond_wait_until(&s->changed, &s->lock, s->end_ns);
     return !atomic_load(&s->busy);
 }
 

@@ -6,6 +6,7 @@
 #include "engine/engine_internal.h"
 
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/histograms.h"
 #include "common/log.h"
 #include "common/metrics.h"
@@ -442,8 +443,7 @@ static void wait_for_work(struct sl_engine *e) {
     } else if (due == UINT64_MAX) {
         pthread_cond_wait(&e->wake, &e->lock);
     } else {
-        struct timespec until = {(time_t)(due / 1000000000u), (long)(due % 1000000000u)};
-        pthread_cond_timedwait(&e->wake, &e->lock, &until);
+        sl_cond_wait_until(&e->wake, &e->lock, due);
     }
 }
 

@@ -1,5 +1,6 @@
 #include "server/server.h"
 
+#include "common/cond.h"
 #include "common/log.h"
 #include "server/gen.h"
 #include "server/internal.h"
@@ -23,11 +24,7 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
     pthread_mutex_init(&s->jobs_lock, NULL);
     pthread_cond_init(&s->jobs_cond, NULL);
     pthread_mutex_init(&s->watch_lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->watch_cond, &attr);
-    pthread_condattr_destroy(&attr);
+    sl_cond_init(&s->watch_cond);
     json_object_seed(0); /* before threads: it is not safe to be first in two */
 
     enum sl_status st = sl_jobs_start(s, err);

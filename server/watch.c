@@ -6,6 +6,7 @@
  * A client that shuts down only its sending side counts as gone too, as with other servers: the two
  * cannot be told apart. */
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/log.h"
 #include "server/gen.h"
 #include "server/internal.h"
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #define TICK_NS          200000000u
 #define UPLOAD_MIN_BYTES 1024u /* per second, in every stretch of timeout_s */
@@ -139,14 +139,7 @@ static void *watcher(void *arg) {
     struct watch_set w = {0};
     pthread_mutex_lock(&s->watch_lock);
     while (!s->watch_stop) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += TICK_NS;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_nsec -= 1000000000;
-            until.tv_sec++;
-        }
-        pthread_cond_timedwait(&s->watch_cond, &s->watch_lock, &until);
+        sl_cond_wait_until(&s->watch_cond, &s->watch_lock, sl_now_ns() + TICK_NS);
         if (s->watch_stop)
             break;
         pthread_mutex_unlock(&s->watch_lock);

@@ -2,6 +2,7 @@
 #include "streaming/reader_internal.h"
 
 #include "common/clock.h"
+#include "common/cond.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -99,19 +100,14 @@ static void pool_flush(struct sl_io *io) {
 static uint32_t pool_reap(struct sl_io *io, struct sl_io_request **out, uint32_t max,
                           uint32_t wait_n, int64_t timeout_ns) {
     struct pool *p = (struct pool *)io;
-    struct timespec until = {0};
-    if (wait_n > 0 && timeout_ns >= 0) {
-        uint64_t t = sl_now_ns() + (uint64_t)timeout_ns;
-        until.tv_sec = (time_t)(t / 1000000000u);
-        until.tv_nsec = (long)(t % 1000000000u);
-    }
+    uint64_t until_ns = wait_n > 0 && timeout_ns >= 0 ? sl_now_ns() + (uint64_t)timeout_ns : 0;
     pthread_mutex_lock(&p->lock);
     hand_over(p);
     p->wanted = wait_n;
     int rc = 0;
     while (p->n_ended < wait_n && rc != ETIMEDOUT)
         rc = timeout_ns < 0 ? pthread_cond_wait(&p->ended, &p->lock)
-                            : pthread_cond_timedwait(&p->ended, &p->lock, &until);
+                            : sl_cond_wait_until(&p->ended, &p->lock, until_ns);
     p->wanted = 0;
     uint32_t n = 0;
     while (n < max && p->ended_first) {
@@ -172,13 +168,9 @@ enum sl_status sl_io_pread_create(const struct sl_reader_config *config, struct 
     }
     p->base.ops = &pool_ops;
     p->threads = threads;
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->work, NULL);
-    pthread_cond_init(&p->ended, &clock);
-    pthread_condattr_destroy(&clock);
+    sl_cond_init(&p->ended);
 
     pthread_attr_t attr;
     pthread_attr_init(&attr);
