@@ -278,23 +278,33 @@ static int unknown_option(const struct sl_command *c, const char *word, size_t l
                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* -m, or the one argument. */
+static int take_model(const struct sl_command *c, const char *argument) {
+    if (*c->model && argument)
+        return sl_usage_error(c->name, "two models given: %s and %s", *c->model, argument);
+    if (argument)
+        *c->model = argument;
+    if (!*c->model && !c->model_optional)
+        return sl_usage_error(c->name, "no model given; say which with -m MODEL.gguf");
+    return -1;
+}
+
 int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
     bool seen[128] = {false};
-    bool only_positional = false;
-    bool have_positional = false;
+    bool only_arguments = false;
+    const char *argument = NULL;
     for (int i = 1; i < argc; i++) {
         char *word = argv[i];
-        if (only_positional || word[0] != '-' || !word[1]) {
-            if (!c->positional || have_positional)
+        if (only_arguments || word[0] != '-' || !word[1]) {
+            if (!c->model || argument)
                 return sl_usage_error(c->name, "unexpected argument '%s'", word);
             if (!*word)
-                return sl_usage_error(c->name, "%s is empty", c->positional);
-            *c->out_positional = word;
-            have_positional = true;
+                return sl_usage_error(c->name, "MODEL is empty");
+            argument = word;
             continue;
         }
         if (strcmp(word, "--") == 0) {
-            only_positional = true;
+            only_arguments = true;
             continue;
         }
         if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0) {
@@ -324,18 +334,5 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
         if (c->args[i].required && !seen[i])
             return sl_usage_error(c->name, "%s %s is required", c->args[i].name,
                                   c->args[i].value ? c->args[i].value : "");
-    if (c->positional && c->positional_required && !have_positional)
-        return sl_usage_error(c->name, "%s is missing", c->positional);
-    return -1;
-}
-
-const char *sl_args_model(const char *command, const char *option, const char *positional) {
-    if (option && positional) {
-        sl_usage_error(command, "two models given: %s and %s", option, positional);
-        return NULL;
-    }
-    const char *model = option ? option : positional;
-    if (!model)
-        sl_usage_error(command, "no model given; say which with -m MODEL.gguf");
-    return model;
+    return c->model ? take_model(c, argument) : -1;
 }

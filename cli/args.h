@@ -53,9 +53,9 @@ struct sl_command {
     uint32_t n_args;
     const struct sl_arg_limit *limits; /* [n_limits], may name options that the command lacks */
     uint32_t n_limits;
-    const char *positional; /* placeholder of one optional positional argument, NULL = none */
-    const char **out_positional;
-    bool positional_required;
+    const char **model; /* where -m writes: the one argument beside options goes there too; NULL:
+                           the command takes none */
+    bool model_optional;
 };
 
 /* Parses argv[1..]; "--x value" and "--x=value" both work, "--" ends the options.
@@ -68,10 +68,6 @@ int sl_args_parse(const struct sl_command *command, int argc, char **argv);
 /* What is wrong with a command's options, on stderr, and where to read about them. Returns 2, the
  * exit code. command: NULL = the program itself. */
 int sl_usage_error(const char *command, const char *fmt, ...) SL_PRINTF(2, 3);
-
-/* The model that a command is given: by option (-m) or as its one positional argument. NULL after
- * an error message when there is none or one too many. */
-const char *sl_args_model(const char *command, const char *option, const char *positional);
 
 /* The candidate nearest to word by edit distance, or NULL when none is near. */
 const char *sl_args_nearest(const char *word, const char *const *candidates, uint32_t n);

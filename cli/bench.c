@@ -142,8 +142,7 @@ static int bench(const struct sl_bench_options *o, struct sl_engine_options *mem
                                       .cpu_isa = o->cpu_isa,
                                       .trace_file = o->trace,
                                       .record_routes = o->record_routes};
-    if (!plan_tests(&b, &config) || !sl_parse_kv_type("bench", o->kv_type, &config.kv_dtype) ||
-        !sl_engine_options_apply("bench", memory, &config))
+    if (!plan_tests(&b, &config) || !sl_engine_options_apply("bench", memory, &config))
         return 2;
     if (!memory->heat_file)
         config.heat_file = NULL; /* random tokens say nothing about what is hot */
@@ -169,7 +168,6 @@ static int bench(const struct sl_bench_options *o, struct sl_engine_options *mem
 int sl_cmd_bench(int argc, char **argv) {
     struct sl_bench_options o = {.n_prompt = 512, .n_gen = 128, .reps = 3};
     struct sl_engine_options memory = SL_ENGINE_OPTIONS_DEFAULT;
-    const char *positional = NULL;
     bool verbose = false;
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
@@ -195,7 +193,6 @@ int sl_cmd_bench(int argc, char **argv) {
         {SL_ARG_U32, 't', "--threads", "N", &o.threads, "threads; 0 = all CPUs (default 0)", false},
         {SL_ARG_U32, 'b', "--batch", "N", &o.batch, "rows of one step at most (default 512)",
          false},
-        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 or q8_0 (default f16)", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa,
          "c, avx2, avx512 or vnni (default: the best)", false},
         {SL_ARG_STRING, 0, "--trace", "FILE", &o.trace,
@@ -238,15 +235,11 @@ int sl_cmd_bench(int argc, char **argv) {
         .n_args = SL_COUNTOF(args),
         .limits = limits,
         .n_limits = SL_COUNTOF(limits),
-        .positional = "MODEL",
-        .out_positional = &positional,
+        .model = &o.model,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
-    o.model = sl_args_model("bench", o.model, positional);
-    if (!o.model)
-        return 2;
     if (o.format && strcmp(o.format, "md") != 0 && strcmp(o.format, "json") != 0)
         return sl_usage_error("bench", "--output is '%s': must be md or json", o.format);
     o.json = o.json || (o.format && strcmp(o.format, "json") == 0);

@@ -10,7 +10,7 @@
 #define SL_BENCH_MAX_PARALLEL 8u /* entries of --parallel */
 
 struct sl_bench_options {
-    const char *model, *parallel, *format, *kv_type, *cpu_isa, *record_routes, *trace;
+    const char *model, *parallel, *format, *cpu_isa, *record_routes, *trace;
     uint32_t n_prompt, n_gen, reps, threads, batch;
     float resident_prefill; /* tokens/s of the prompt with all experts resident; 0 = not known */
     bool json, no_warmup;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 struct choice {
@@ -156,6 +157,16 @@ static bool check_isa(const char *command, const char *isa, const char *device) 
     return true;
 }
 
+static bool apply_kv_type(const char *command, const char *text, struct sl_engine_config *config) {
+    if (!text || strcasecmp(text, "f16") == 0)
+        config->kv_dtype = SL_DTYPE_F16;
+    else if (strcasecmp(text, "q8_0") == 0)
+        config->kv_dtype = SL_DTYPE_Q8_0;
+    else
+        return sl_usage_error(command, "--kv-type is '%s': must be f16 or q8_0", text) == 0;
+    return true;
+}
+
 bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
                              struct sl_engine_config *config) {
     if (o->ram_bytes == 0) {
@@ -163,6 +174,8 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
                                 "for what is free");
         return false;
     }
+    if (!apply_kv_type(command, o->kv_type, config))
+        return false;
     const struct choice *where =
         choose(command, "--experts", o->experts, experts, SL_COUNTOF(experts));
     const struct choice *io = where ? choose(command, "--io", o->io, ios, SL_COUNTOF(ios)) : NULL;

@@ -11,7 +11,7 @@
 struct sl_engine_options {
     uint64_t ram_bytes; /* UINT64_MAX = not given */
     const char *device, *experts, *io, *heat_file, *look_ahead, *warm_up, *overflow;
-    const char *split, *vram;
+    const char *split, *vram, *kv_type;
     uint32_t vram_reserve_mib; /* UINT32_MAX = not given */
     struct sl_arg_list mirrors;
     char heat_folder[4096];
@@ -71,6 +71,13 @@ struct sl_engine_options {
          "most of the host's memory that the process may ever take, as 2GiB or 1500M;\n"           \
          "what does not fit is refused before anything is loaded (default: what is\n"              \
          "free, less 512 MiB or 5 % of it)",                                                       \
+         false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--kv-type",                                                                              \
+         "TYPE",                                                                                   \
+         &(o)->kv_type,                                                                            \
+         "how keys and values are kept: f16, or q8_0 in half the memory (default f16)",            \
          false},                                                                                   \
         {SL_ARG_STRING,                                                                            \
          0,                                                                                        \

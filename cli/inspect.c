@@ -414,11 +414,10 @@ static void print_report(const struct sl_inspect *in) {
 }
 
 int sl_cmd_inspect(int argc, char **argv) {
-    const char *path = NULL, *option_path = NULL, *template_name = NULL;
+    const char *path = NULL, *template_name = NULL;
     bool json = false, kv = false, tensors = false, template = false;
     const struct sl_arg args[] = {
-        {SL_ARG_STRING, 'm', "--model", "FILE", &option_path, "the file, as in other commands",
-         false},
+        {SL_ARG_STRING, 'm', "--model", "FILE", &path, "the file, as in other commands", false},
         {SL_ARG_FLAG, 0, "--kv", NULL, &kv, "list every key", false},
         {SL_ARG_FLAG, 0, "--tensors", NULL, &tensors, "list every tensor", false},
         {SL_ARG_FLAG, 0, "--template", NULL, &template, "print the chat template whole", false},
@@ -435,15 +434,11 @@ int sl_cmd_inspect(int argc, char **argv) {
         .usage = "sluice inspect MODEL.gguf [options]",
         .args = args,
         .n_args = SL_COUNTOF(args),
-        .positional = "MODEL",
-        .out_positional = &path,
+        .model = &path,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
-    path = sl_args_model("inspect", option_path, path);
-    if (!path)
-        return 2;
     static struct sl_inspect in; /* 32 KiB of layers: not for the stack */
     struct sl_err err;
     if (sl_inspect_open(path, &in, &err) != SL_OK) {

@@ -1,25 +1,11 @@
 #include "cli/open_engine.h"
 
-#include "cli/args.h"
 #include "common/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
-
-bool sl_parse_kv_type(const char *command, const char *text, enum sl_dtype *out_dtype) {
-    if (!text || strcasecmp(text, "f16") == 0)
-        *out_dtype = SL_DTYPE_F16;
-    else if (strcasecmp(text, "q8_0") == 0)
-        *out_dtype = SL_DTYPE_Q8_0;
-    else {
-        sl_usage_error(command, "--kv-type is '%s': must be f16 or q8_0", text);
-        return false;
-    }
-    return true;
-}
 
 void sl_show_progress(const char *fmt, ...) {
     if (!isatty(STDERR_FILENO))

@@ -12,8 +12,6 @@ struct sl_opened {
     struct sl_engine *engine;
 };
 
-/* "f16" or "q8_0"; false after printing an error. NULL = f16. */
-bool sl_parse_kv_type(const char *command, const char *text, enum sl_dtype *out_dtype);
 /* Opens the model's file; false after printing an error. */
 bool sl_open_model(const char *command, const char *path, struct sl_opened *out);
 /* Plans, loads and starts the engine, when all else that the command needs is open: its memory is

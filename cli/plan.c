@@ -21,7 +21,7 @@
 #define RAM_SECONDS  0.5
 
 struct options {
-    const char *model, *positional, *kv_type;
+    const char *model;
     float disk_gb_per_s, ram_gb_per_s, device_gb_per_s, link_gb_per_s;
     uint32_t max_body_mib;
     bool json;
@@ -350,9 +350,6 @@ static int plan(struct options *o) {
 }
 
 static bool check_options(struct options *o) {
-    o->model = sl_args_model("plan", o->model, o->positional);
-    if (!o->model)
-        return false;
     if (o->engine.cache_disk_bytes && !o->engine.cache_dir) {
         sl_usage_error("plan", "--cache-disk needs --cache-dir");
         return false;
@@ -361,7 +358,6 @@ static bool check_options(struct options *o) {
     const struct sl_engine_options *m = &o->memory;
     return sl_engine_options_gpu("plan", m, o->device_gb_per_s > 0, "--device-bandwidth") &&
            sl_engine_options_gpu("plan", m, o->link_gb_per_s > 0, "--link-bandwidth") &&
-           sl_parse_kv_type("plan", o->kv_type, &o->engine.kv_dtype) &&
            sl_engine_options_apply("plan", &o->memory, &o->engine);
 }
 
@@ -391,7 +387,6 @@ int sl_cmd_plan(int argc, char **argv) {
          "most tokens of one step (default 512)", false},
         {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
          "CPU threads that compute (default: all CPUs)", false},
-        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 (default) or q8_0", false},
         {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &o.engine.cache_ram_bytes,
          "memory for texts that may come again", false},
         {SL_ARG_STRING, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
@@ -426,8 +421,7 @@ int sl_cmd_plan(int argc, char **argv) {
         .n_args = SL_COUNTOF(args),
         .limits = limits,
         .n_limits = SL_COUNTOF(limits),
-        .positional = "MODEL",
-        .out_positional = &o.positional,
+        .model = &o.model,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)

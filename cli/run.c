@@ -3,6 +3,8 @@
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/open_engine.h"
+#include "common/clock.h"
+#include "common/cond.h"
 #include "common/log.h"
 #include "model/chat.h"
 
@@ -13,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* How often it is looked whether ctrl-C was pressed. */
+#define INTERRUPT_NS 50000000u
 
 struct chat {
     struct sl_opened o;
@@ -75,14 +80,7 @@ static void wait_done(struct sl_engine *e, struct sl_gen_request *r, struct answ
     bool canceled = false;
     pthread_mutex_lock(&a->lock);
     while (!a->done) {
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 50000000;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_nsec -= 1000000000;
-            until.tv_sec++;
-        }
-        pthread_cond_timedwait(&a->cond, &a->lock, &until);
+        sl_cond_wait_until(&a->cond, &a->lock, sl_now_ns() + INTERRUPT_NS);
         if (interrupted && !canceled && !a->done) {
             canceled = true;
             /* The engine may call finish at once, which takes the lock. */
@@ -135,7 +133,7 @@ static bool ask(struct chat *c, const char *line) {
     struct sl_ids ids = {0};
     struct answer a = {.sink = {push, NULL, finish}, .tok = c->tok};
     pthread_mutex_init(&a.lock, NULL);
-    pthread_cond_init(&a.cond, NULL);
+    sl_cond_init(&a.cond);
     json_array_append_new(c->messages, json_pack("{s:s,s:s}", "role", "user", "content", line));
     if (!render(c, line, &ids))
         goto out;
@@ -241,7 +239,7 @@ static bool open_chat(struct chat *c) {
 }
 
 int sl_cmd_run(int argc, char **argv) {
-    const char *model = NULL, *positional = NULL, *prompt = NULL, *system = NULL, *kv_type = NULL;
+    const char *model = NULL, *prompt = NULL, *system = NULL;
     struct sl_engine_config config = {.parallel = 1, .queue_max = 1};
     struct sl_engine_options memory = SL_ENGINE_OPTIONS_DEFAULT;
     struct chat c = {.sampling = sl_sampling_default};
@@ -278,7 +276,6 @@ int sl_cmd_run(int argc, char **argv) {
          false},
         {SL_ARG_STRING, 0, "--record-routes", "FILE", &config.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
-        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &kv_type, "f16 or q8_0 (default f16)", false},
         SL_ENGINE_OPTIONS(&memory),
     };
     static const struct sl_arg_limit limits[] = {
@@ -297,17 +294,12 @@ int sl_cmd_run(int argc, char **argv) {
         .n_args = SL_COUNTOF(args),
         .limits = limits,
         .n_limits = SL_COUNTOF(limits),
-        .positional = "MODEL",
-        .out_positional = &positional,
+        .model = &model,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
-    model = sl_args_model("run", model, positional);
-    if (!model)
-        return 2;
-    if (!sl_parse_kv_type("run", kv_type, &config.kv_dtype) ||
-        !sl_engine_options_apply("run", &memory, &config))
+    if (!sl_engine_options_apply("run", &memory, &config))
         return 2;
     sl_log_set_level(SL_LOG_WARN); /* the terminal belongs to the conversation */
     if (!sl_open_model("run", model, &c.o))

@@ -20,7 +20,7 @@
 #define MAX_INPUT_BYTES (256u << 20)
 
 struct options {
-    const char *model, *ids, *text, *logprobs, *kv_type, *cpu_isa;
+    const char *model, *ids, *text, *logprobs, *cpu_isa;
     uint32_t threads, ctx, batch;
     bool json, no_bos;
 };
@@ -229,7 +229,6 @@ out:
 int sl_cmd_score(int argc, char **argv) {
     struct options o = {0};
     struct sl_engine_options memory = SL_ENGINE_OPTIONS_DEFAULT;
-    const char *positional = NULL;
     bool verbose = false;
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
@@ -251,7 +250,6 @@ int sl_cmd_score(int argc, char **argv) {
          "(default: the text's length or the model's context, whichever is less)",
          false},
         {SL_ARG_U32, 'b', "--batch", "N", &o.batch, "tokens computed at once (default 512)", false},
-        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type, "f16 or q8_0 (default f16)", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa,
          "c, avx2, avx512 or vnni; all give the same numbers (default: the best)", false},
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
@@ -268,15 +266,11 @@ int sl_cmd_score(int argc, char **argv) {
         .n_args = SL_COUNTOF(args),
         .limits = limits,
         .n_limits = SL_COUNTOF(limits),
-        .positional = "MODEL",
-        .out_positional = &positional,
+        .model = &o.model,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
-    o.model = sl_args_model("score", o.model, positional);
-    if (!o.model)
-        return 2;
     if (!o.ids == !o.text)
         return sl_usage_error("score", "give one of --ids and --text");
     struct sl_engine_config config = {.n_threads = o.threads,
@@ -284,8 +278,7 @@ int sl_cmd_score(int argc, char **argv) {
                                       .queue_max = 1,
                                       .batch_tokens = o.batch,
                                       .cpu_isa = o.cpu_isa};
-    if (!sl_parse_kv_type("score", o.kv_type, &config.kv_dtype) ||
-        !sl_engine_options_apply("score", &memory, &config))
+    if (!sl_engine_options_apply("score", &memory, &config))
         return 2;
     sl_log_set_level(verbose ? SL_LOG_DEBUG : SL_LOG_WARN);
     struct sl_opened opened;

@@ -25,7 +25,7 @@
 #define MAX_SECONDS 31536000
 
 struct options {
-    const char *model, *positional, *alias, *kv_type, *log_level, *api_key, *api_key_file;
+    const char *model, *alias, *log_level, *api_key, *api_key_file;
     const char *unix_mode;
     struct sl_arg_list hosts, cors_origins;
     uint32_t port, max_body_mib, drain_s;
@@ -209,9 +209,6 @@ static bool check_transport(struct options *o) {
 
 static bool check_options(struct options *o) {
     static const char *const levels[] = {"error", "warn", "info", "debug"};
-    o->model = sl_args_model("serve", o->model, o->positional);
-    if (!o->model)
-        return false;
     if (!check_transport(o))
         return false;
     if (o->alias && sl_utf8_valid_prefix(o->alias, strlen(o->alias)) != strlen(o->alias)) {
@@ -222,8 +219,7 @@ static bool check_options(struct options *o) {
         sl_usage_error("serve", "--cache-disk needs --cache-dir");
         return false;
     }
-    if (!sl_parse_kv_type("serve", o->kv_type, &o->engine.kv_dtype) ||
-        !sl_engine_options_apply("serve", &o->memory, &o->engine))
+    if (!sl_engine_options_apply("serve", &o->memory, &o->engine))
         return false;
     for (int i = SL_LOG_ERROR; i <= SL_LOG_DEBUG; i++) {
         if (strcmp(o->log_level, levels[i]) == 0) {
@@ -409,8 +405,6 @@ int sl_cmd_serve(int argc, char **argv) {
          "what the files in --cache-dir may take (default 8GiB)", false},
         {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
          "CPU threads that compute (default: all CPUs)", false},
-        {SL_ARG_STRING, 0, "--kv-type", "TYPE", &o.kv_type,
-         "how keys and values are kept: f16 (default) or q8_0", false},
         {SL_ARG_STRING, 0, "--trace", "FILE", &o.engine.trace_file,
          "write what happened when, up to 256 MiB of it, for Perfetto\n"
          "(ui.perfetto.dev) or chrome://tracing",
@@ -467,8 +461,7 @@ int sl_cmd_serve(int argc, char **argv) {
         .n_args = SL_COUNTOF(args),
         .limits = limits,
         .n_limits = SL_COUNTOF(limits),
-        .positional = "MODEL",
-        .out_positional = &o.positional,
+        .model = &o.model,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)

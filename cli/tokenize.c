@@ -211,7 +211,6 @@ static int list_pre(void) {
 
 int sl_cmd_tokenize(int argc, char **argv) {
     struct options o = {0};
-    const char *positional = NULL;
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
          "the GGUF file (also as the only argument); one that holds\n"
@@ -241,16 +240,16 @@ int sl_cmd_tokenize(int argc, char **argv) {
         .usage = "sluice tokenize -m FILE [--file TEXT | --text S] [options]",
         .args = args,
         .n_args = SL_COUNTOF(args),
-        .positional = "MODEL",
-        .out_positional = &positional,
+        .model = &o.model,
+        .model_optional = true,
     };
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
     if (o.list_pre)
         return list_pre();
-    if (!o.splits && !(o.model = sl_args_model("tokenize", o.model, positional)))
-        return 2;
+    if (!o.splits && !o.model)
+        return sl_usage_error("tokenize", "no model given; say which with -m MODEL.gguf");
     if (o.file && o.text)
         return sl_usage_error("tokenize", "--file and --text exclude each other");
     if (o.splits && !known_split(o.splits))

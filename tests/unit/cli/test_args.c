@@ -9,18 +9,20 @@
 
 static struct {
     bool flag;
-    const char *text, *positional;
+    const char *text;
     uint32_t u32;
     uint64_t u64, bytes;
     float f32;
 } got;
+
+static bool model_optional;
 
 static int parse(const char *const *words) {
     memset(&got, 0, sizeof got);
     const struct sl_arg args[] = {
         {SL_ARG_FLAG, 'q', "--quiet", NULL, &got.flag, "", false},
         {SL_ARG_HEADING, 0, "numbers:", NULL, NULL, NULL, false},
-        {SL_ARG_STRING, 'm', "--model", "FILE", &got.text, "", true},
+        {SL_ARG_STRING, 'm', "--model", "FILE", &got.text, "", false},
         {SL_ARG_U32, 't', "--threads", "N", &got.u32, "", false},
         {SL_ARG_U64, 0, "--seed", "N", &got.u64, "", false},
         {SL_ARG_BYTES, 0, "--ram", "SIZE", &got.bytes, "", false},
@@ -31,8 +33,8 @@ static int parse(const char *const *words) {
                                  .usage = "",
                                  .args = args,
                                  .n_args = SL_COUNTOF(args),
-                                 .positional = "ARG",
-                                 .out_positional = &got.positional};
+                                 .model = &got.text,
+                                 .model_optional = model_optional};
     char *argv[16] = {(char *)"test"};
     int argc = 1;
     while (words[argc - 1]) {
@@ -46,7 +48,7 @@ static int parse(const char *const *words) {
 static void values(void **state) {
     (void)state;
     assert_int_equal(PARSE("-m", "a.gguf", "--threads=3", "--seed", "0x10", "--ram", "1.5GiB",
-                           "--temp", "-0.5", "-q", "pos"),
+                           "--temp", "-0.5", "-q"),
                      -1);
     assert_string_equal(got.text, "a.gguf");
     assert_int_equal(got.u32, 3);
@@ -54,18 +56,14 @@ static void values(void **state) {
     assert_true(got.bytes == 3ull << 29);
     assert_true(got.f32 == -0.5f);
     assert_true(got.flag);
-    assert_string_equal(got.positional, "pos");
     assert_int_equal(PARSE("-m", "x", "--threads", "010", "--seed", "010"), -1); /* not octal */
     assert_int_equal(got.u32, 10);
     assert_int_equal(got.u64, 10);
-    assert_int_equal(PARSE("-m", "x", "--", "-q"), -1);
-    assert_string_equal(got.positional, "-q");
-    assert_false(got.flag);
 }
 
 static void wrong_usage(void **state) {
     (void)state;
-    assert_int_equal(PARSE("-q"), 2); /* --model is required */
+    assert_int_equal(PARSE("-q"), 2); /* no model */
     assert_int_equal(PARSE("-m"), 2);
     assert_int_equal(PARSE("-m", "x", "--threads", "many"), 2);
     assert_int_equal(PARSE("-m", "x", "--threads", "-1"), 2);
@@ -82,10 +80,19 @@ static void wrong_usage(void **state) {
 
 static void one_model(void **state) {
     (void)state;
-    assert_string_equal(sl_args_model("test", "a", NULL), "a");
-    assert_string_equal(sl_args_model("test", NULL, "b"), "b");
-    assert_null(sl_args_model("test", NULL, NULL));
-    assert_null(sl_args_model("test", "a", "b"));
+    assert_int_equal(PARSE("-m", "a"), -1);
+    assert_string_equal(got.text, "a");
+    assert_int_equal(PARSE("b"), -1);
+    assert_string_equal(got.text, "b");
+    assert_int_equal(PARSE("--", "-q"), -1);
+    assert_string_equal(got.text, "-q");
+    assert_false(got.flag);
+    model_optional = true;
+    assert_int_equal(PARSE("-q"), -1);
+    assert_null(got.text);
+    model_optional = false;
+    assert_int_equal(PARSE("-m", "a", "b"), 2);
+    assert_int_equal(PARSE("a", "b"), 2);
 }
 
 static void nearest(void **state) {

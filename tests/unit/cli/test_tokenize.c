@@ -90,7 +90,7 @@ static void test_errors(void **state) {
     assert_int_equal(RUN("-m", model, "--file", "/nonexistent"), 1);
     assert_int_equal(RUN("-m", model, "--file", "/"), 1);
     assert_int_equal(RUN("-m", model, "--text", "a", "--ids-out", "/nonexistent/ids"), 1);
-    assert_int_equal(RUN("--splits", "nonexistent", "--text", "a"), 1);
+    assert_int_equal(RUN("--splits", "nonexistent", "--text", "a"), 2);
     write_file(text, "not a model", 11);
     assert_int_equal(RUN("-m", text, "--text", "a"), 1);
 }
