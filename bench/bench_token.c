@@ -294,6 +294,10 @@ static enum sl_status part_attention(const struct layer *l) {
                                                           .max_pages = PAGES,
                                                           .scale = 0.088f});
 }
+static enum sl_status part_rope_attention(const struct layer *l) {
+    enum sl_status st = part_rope_kv(l);
+    return st ? st : part_attention(l);
+}
 static enum sl_status part_out(const struct layer *l) {
     return matmul1(attn, l->o, x, true);
 }
@@ -347,21 +351,24 @@ static const struct part {
     const char *name;
     part_fn *run;
     bool once; /* a step, not a layer */
-} parts[] = {{"embedding, rope table", part_embed, true},
-             {"norm, q/k/v", part_qkv, false},
-             {"q/k norm, rope, KV write", part_rope_kv, false},
-             {"attention", part_attention, false},
-             {"attention out, residual", part_out, false},
-             {"norm, router", part_router, false},
-             {"experts, sum", part_experts, false},
-             {"norm, output", part_output, true}};
+    bool also; /* others together, as a graph fuses them */
+} parts[] = {{"embedding, rope table", part_embed, true, false},
+             {"norm, q/k/v", part_qkv, false, false},
+             {"q/k norm, rope, KV write", part_rope_kv, false, false},
+             {"attention", part_attention, false, false},
+             {"the last two as one", part_rope_attention, false, true},
+             {"attention out, residual", part_out, false, false},
+             {"norm, router", part_router, false, false},
+             {"experts, sum", part_experts, false, false},
+             {"norm, output", part_output, true, false}};
 #define N_PARTS (sizeof parts / sizeof *parts)
 
 static void step(void) {
     check(part_embed(NULL), "embedding");
     for (uint32_t l = 0; l < n_layer; l++)
         for (size_t p = 1; p + 1 < N_PARTS; p++)
-            check(parts[p].run(&layers[l]), parts[p].name);
+            if (!parts[p].also)
+                check(parts[p].run(&layers[l]), parts[p].name);
     check(part_output(NULL), "output");
 }
 
@@ -485,7 +492,7 @@ static void prefill(uint32_t rows) {
             check(parts[p].run(&layers[l]), parts[p].name);
         check(sl_device_sync(dev), "sync");
         double one = (double)(sl_now_ns() - start) * 1e-9 / n_layer;
-        total += one * (parts[p].once ? 1 : n_layer);
+        total += parts[p].also ? 0 : one * (parts[p].once ? 1 : n_layer);
         printf("  %-26s %8.1f us\n", parts[p].name, one * 1e6);
     }
     printf("  all parts %.1f us\n", total * 1e6);
@@ -531,12 +538,14 @@ int main(int argc, char **argv) {
         decode(1, 512);
         decode(1, 4096);
         decode(2, 512);
+        decode(2, 4096);
         decode(4, 512);
         decode(8, 512);
     }
     if (all || want_parts) {
         each_part(1, 512);
         each_part(2, 512);
+        each_part(4, 512);
         each_part(8, 512);
     }
     if (all || want_prefill) {

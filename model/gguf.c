@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -430,84 +429,6 @@ enum sl_status sl_gguf_kv_fail(const struct sl_gguf *g, const struct sl_gguf_kv 
     return sl_fail(err, status, "%s: byte %" PRIu64 ": key '%s': %s",
                    sl_gguf_short_path(g->files[0].path, path, sizeof path),
                    sl_gguf_kv_offset(g, kv), sl_str_escape(kv->key, key, sizeof key), text);
-}
-
-static bool is_integer(enum sl_gguf_type t) {
-    return t <= SL_GGUF_I32 || t == SL_GGUF_U64 || t == SL_GGUF_I64;
-}
-
-enum sl_status sl_gguf_get_u32(const struct sl_gguf *g, const char *key, uint32_t *out,
-                               struct sl_err *err) {
-    const struct sl_gguf_kv *kv = sl_gguf_kv_find(g, key);
-    if (!kv)
-        return SL_AGAIN;
-    if (!is_integer(kv->type))
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "not an integer");
-    int64_t v = sl_gguf_elem_i64(kv->type, kv->data, 0);
-    if (v < 0 || v > UINT32_MAX)
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "%" PRId64 " is out of range", v);
-    *out = (uint32_t)v;
-    return SL_OK;
-}
-
-enum sl_status sl_gguf_get_f32(const struct sl_gguf *g, const char *key, float *out,
-                               struct sl_err *err) {
-    const struct sl_gguf_kv *kv = sl_gguf_kv_find(g, key);
-    if (!kv)
-        return SL_AGAIN;
-    if (kv->type != SL_GGUF_F32 && kv->type != SL_GGUF_F64)
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "not a floating-point number");
-    double v = sl_gguf_elem_f64(kv->type, kv->data, 0);
-    if (!isfinite(v) || fabs(v) > (double)__FLT_MAX__)
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "%g is not a finite float", v);
-    *out = (float)v;
-    return SL_OK;
-}
-
-enum sl_status sl_gguf_get_bool(const struct sl_gguf *g, const char *key, bool *out,
-                                struct sl_err *err) {
-    const struct sl_gguf_kv *kv = sl_gguf_kv_find(g, key);
-    if (!kv)
-        return SL_AGAIN;
-    if (kv->type != SL_GGUF_BOOL)
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "not a boolean");
-    *out = *(const uint8_t *)kv->data != 0;
-    return SL_OK;
-}
-
-enum sl_status sl_gguf_get_str(const struct sl_gguf *g, const char *key, struct sl_str *out,
-                               struct sl_err *err) {
-    const struct sl_gguf_kv *kv = sl_gguf_kv_find(g, key);
-    if (!kv)
-        return SL_AGAIN;
-    if (kv->type != SL_GGUF_STRING)
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "not a string");
-    out->ptr = kv->data;
-    out->len = (size_t)kv->data_bytes;
-    return SL_OK;
-}
-
-bool sl_gguf_str_next(struct sl_gguf_str_iter *it, struct sl_str *out) {
-    const struct sl_gguf_kv *kv = it->kv;
-    if (kv->type != SL_GGUF_ARRAY || kv->elem_type != SL_GGUF_STRING || it->index >= kv->n_elems)
-        return false;
-    const uint8_t *p = (const uint8_t *)kv->data + it->offset_bytes;
-    uint64_t len; /* checked when the file was opened */
-    memcpy(&len, p, 8);
-    len = le64toh(len);
-    out->ptr = (const char *)p + 8;
-    out->len = (size_t)len;
-    it->offset_bytes += 8 + len;
-    it->index++;
-    return true;
-}
-
-double sl_gguf_array_f64(const struct sl_gguf_kv *kv, uint64_t i) {
-    return sl_gguf_elem_f64(kv->elem_type, kv->data, i);
-}
-
-int64_t sl_gguf_array_i64(const struct sl_gguf_kv *kv, uint64_t i) {
-    return sl_gguf_elem_i64(kv->elem_type, kv->data, i);
 }
 
 /* Multiply and fold eight bytes at a time: a checksum against mix-ups, not against attackers. */

@@ -37,7 +37,7 @@ void sl_gguf_file_release(struct sl_gguf_file *f);
 /* The path, or its last 120 bytes after "...", so that the rest of an error text has room. */
 const char *sl_gguf_short_path(const char *path, char *buf, size_t size);
 
-/* Little-endian payload element i of a numeric type. */
+/* Little-endian payload element i of a numeric type (gguf_value.c). */
 double sl_gguf_elem_f64(enum sl_gguf_type type, const void *data, uint64_t i);
 int64_t sl_gguf_elem_i64(enum sl_gguf_type type, const void *data, uint64_t i);
 

@@ -3,7 +3,6 @@
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -483,74 +482,4 @@ const char *sl_str_escape(struct sl_str s, char *buf, size_t size) {
     }
     buf[n] = 0;
     return buf;
-}
-
-#define LOAD(T, conv, bits)                                                                        \
-    do {                                                                                           \
-        uint##bits##_t u_;                                                                         \
-        T v_;                                                                                      \
-        memcpy(&u_, p + i * sizeof u_, sizeof u_);                                                 \
-        u_ = conv(u_);                                                                             \
-        memcpy(&v_, &u_, sizeof v_);                                                               \
-        return (RESULT)v_;                                                                         \
-    } while (0)
-
-double sl_gguf_elem_f64(enum sl_gguf_type type, const void *data, uint64_t i) {
-#define RESULT double
-    const uint8_t *p = data;
-    switch (type) {
-    case SL_GGUF_F32:
-        LOAD(float, le32toh, 32);
-    case SL_GGUF_F64:
-        LOAD(double, le64toh, 64);
-    case SL_GGUF_U64:
-        LOAD(uint64_t, le64toh, 64);
-    default:
-        return (double)sl_gguf_elem_i64(type, data, i);
-    }
-#undef RESULT
-}
-
-static int64_t clamp_i64(double v) {
-    if (isnan(v))
-        return 0;
-    if (v >= 0x1p63)
-        return INT64_MAX;
-    return v < -0x1p63 ? INT64_MIN : (int64_t)v;
-}
-
-int64_t sl_gguf_elem_i64(enum sl_gguf_type type, const void *data, uint64_t i) {
-#define RESULT int64_t
-    const uint8_t *p = data;
-    switch (type) {
-    case SL_GGUF_U8:
-    case SL_GGUF_BOOL:
-        return p[i];
-    case SL_GGUF_I8:
-        return (int8_t)p[i];
-    case SL_GGUF_U16:
-        LOAD(uint16_t, le16toh, 16);
-    case SL_GGUF_I16:
-        LOAD(int16_t, le16toh, 16);
-    case SL_GGUF_U32:
-        LOAD(uint32_t, le32toh, 32);
-    case SL_GGUF_I32:
-        LOAD(int32_t, le32toh, 32);
-    case SL_GGUF_I64:
-        LOAD(int64_t, le64toh, 64);
-    case SL_GGUF_U64: {
-        uint64_t u;
-        memcpy(&u, p + i * 8, 8);
-        u = le64toh(u);
-        return u > INT64_MAX ? INT64_MAX : (int64_t)u;
-    }
-    case SL_GGUF_F32:
-    case SL_GGUF_F64:
-        return clamp_i64(sl_gguf_elem_f64(type, data, i));
-    case SL_GGUF_STRING:
-    case SL_GGUF_ARRAY:
-        break;
-    }
-    return 0;
-#undef RESULT
 }

@@ -164,7 +164,7 @@ struct sl_jnode *sl_jc_parse(struct sl_jc *c); /* a BODY */
 /* Gives each name its slot; returns the scope of the whole template. */
 struct sl_jscope *sl_jc_resolve(struct sl_jc *c, struct sl_jnode *body);
 
-/* Between jinja_parse.c (statements) and jinja_parse_expr.c. */
+/* Of jinja_compile.c, for jinja_parse.c (statements) and jinja_parse_expr.c, and between these. */
 struct sl_jnode *sl_jc_node(struct sl_jc *c, enum sl_j_kind kind, uint32_t off);
 /* Sets depth from a child; fails when the tree gets too deep. */
 void sl_jc_child(struct sl_jc *c, struct sl_jnode *n, const struct sl_jnode *child);

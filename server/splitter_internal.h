@@ -85,6 +85,10 @@ static inline const char *sl_split_text(const struct sl_splitter *s) {
     return s->held.ptr + s->pos;
 }
 
+static inline bool sl_split_is_space(char c) {
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
 /* ---- splitter.c ---- */
 void sl_split_emit(struct sl_splitter *s, enum sl_part_kind kind, const char *text, size_t len);
 /* Bytes at the end of text that are the start of a character: no part is cut in one. */
@@ -108,6 +112,7 @@ enum sl_split_match sl_split_find(const struct sl_splitter *s, size_t from, size
                                   const char *const *markers, uint32_t n, size_t *out_at,
                                   uint32_t *out_which);
 
+/* ---- splitter_calls.c ---- */
 /* A call begins with the byte that comes; what was given out stays. */
 void sl_split_call_begin(struct sl_splitter *s);
 /* Takes a name's characters; false: it is no function's name, or not one that the state needs. */
@@ -122,15 +127,16 @@ void sl_split_call_done(struct sl_splitter *s);
 bool sl_split_call_fail(struct sl_splitter *s);
 /* The state in which a call's text behind call_open is read. */
 enum sl_split_state sl_split_call_state(const struct sl_splitter *s);
+/* The tool's `function` object by its name; NULL: none. */
+const json_t *sl_split_tool(const json_t *tools, const char *name);
 
+/* ---- splitter_json.c, splitter_named.c, splitter_tagged.c, splitter_harmony.c: a step each ----
+ */
 bool sl_split_json(struct sl_splitter *s);
 bool sl_split_named(struct sl_splitter *s);
 bool sl_split_tagged(struct sl_splitter *s);
 /* Cut in the middle of a value. */
 void sl_split_tagged_cut(struct sl_splitter *s);
 bool sl_split_harmony(struct sl_splitter *s);
-
-/* The tool's `function` object by its name; NULL: none. */
-const json_t *sl_split_tool(const json_t *tools, const char *name);
 
 #endif

@@ -3,7 +3,8 @@
 
 uint64_t sl_cuda_attention_scratch(const struct sl_device_limits *limits) {
     uint64_t rows = limits->max_tok < SL_ATTN_WAVE_ROWS ? limits->max_tok : SL_ATTN_WAVE_ROWS;
-    return rows * limits->max_heads * SL_ATTN_SPLITS * (limits->max_head_dim + 2) * 4;
+    return rows * limits->max_heads * SL_ATTN_SPLITS * SL_ATTN_PART_FLOATS(limits->max_head_dim) *
+           4;
 }
 
 static struct sl_karg_kv kv_args(const struct sl_kv_view *kv) {
@@ -58,11 +59,40 @@ enum sl_status sl_cuda_qkv(struct sl_cuda *c, const struct sl_cuda_qkv *a) {
 static int dim_class(const struct sl_op_attention *a) {
     const struct sl_kv_view *kv = &a->kv;
     uint32_t dim = kv->head_dim_k > kv->head_dim_v ? kv->head_dim_k : kv->head_dim_v;
-    uintptr_t addresses = (uintptr_t)kv->k | (uintptr_t)kv->v | kv->k_page_bytes | kv->v_page_bytes;
+    uintptr_t addresses =
+        (uintptr_t)kv->k | (uintptr_t)kv->v | kv->k_page_bytes | kv->v_page_bytes | (uintptr_t)a->y;
     if (kv->dtype != SL_DTYPE_F16 || dim > 256 || kv->head_dim_k % 8 || kv->head_dim_v % 8 ||
         addresses % 16)
         return -1;
     return dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
+}
+
+/* How single rows go: which kernel, and whether its last block joins the parts. */
+struct single {
+    enum sl_kernel kernel;
+    struct sl_dim3 grid; /* z: rows */
+    uint32_t smem_bytes;
+    bool joins;
+};
+
+static enum sl_status plan_single(const struct sl_cuda *c, const struct sl_op_attention *a,
+                                  int class, struct single *out) {
+    uint32_t group = a->n_heads / a->kv.n_kv_heads;
+    uint32_t heads = a->kv.n_kv_heads * sl_ceil_div(group, SL_ATTN_HEAD_BLOCK);
+    uint32_t dim = a->kv.head_dim_k > a->kv.head_dim_v ? a->kv.head_dim_k : a->kv.head_dim_v;
+    uint32_t splits = a->max_pages < SL_ATTN_SPLITS ? a->max_pages : SL_ATTN_SPLITS;
+    *out = (struct single){.kernel = SL_KERNEL_attention_row,
+                           .grid = {splits, heads, 0},
+                           .smem_bytes = SL_ATTN_SMEM(a->kv.head_dim_k, dim)};
+    if (class >= 0 && SL_ATTN_SPLIT_SMEM(64u << class) + SL_ATTN_SPLIT_STATIC_SMEM(64u << class) <=
+                          c->max_smem_bytes) {
+        out->kernel = (enum sl_kernel)((int)SL_KERNEL_attention_split_64 + class);
+        out->smem_bytes = SL_ATTN_SPLIT_SMEM(64u << class);
+        out->joins = heads <= SL_CUDA_COUNTERS / SL_ATTN_WAVE_ROWS;
+    } else if (a->kv.head_dim_v > SL_ATTN_MAX_DIM_V) {
+        return SL_ERR_UNSUPPORTED;
+    }
+    return SL_OK;
 }
 
 /* Single rows [row0, end): in parts, joined by the block that finishes last or by a second kernel.
@@ -70,26 +100,14 @@ static int dim_class(const struct sl_op_attention *a) {
 static enum sl_status single_rows(struct sl_cuda *c, const struct sl_op_attention *a,
                                   struct sl_karg_attention *k, int class, uint32_t row0,
                                   uint32_t end) {
-    uint32_t group = a->n_heads / a->kv.n_kv_heads;
-    uint32_t heads = a->kv.n_kv_heads * sl_ceil_div(group, SL_ATTN_HEAD_BLOCK);
-    uint32_t dim = a->kv.head_dim_k > a->kv.head_dim_v ? a->kv.head_dim_k : a->kv.head_dim_v;
-    uint32_t splits = a->max_pages < SL_ATTN_SPLITS ? a->max_pages : SL_ATTN_SPLITS;
-    enum sl_kernel kernel = SL_KERNEL_attention_row;
-    uint32_t smem = SL_ATTN_SMEM(a->kv.head_dim_k, dim);
-    if (class >= 0 && SL_ATTN_SPLIT_SMEM(64u << class) <= c->max_smem_bytes) {
-        kernel = (enum sl_kernel)((int)SL_KERNEL_attention_split_64 + class);
-        smem = SL_ATTN_SPLIT_SMEM(64u << class);
-    } else if (a->kv.head_dim_v > SL_ATTN_MAX_DIM_V) {
-        return SL_ERR_UNSUPPORTED;
-    }
-    bool joins = kernel != SL_KERNEL_attention_row && heads <= SL_CUDA_COUNTERS / SL_ATTN_WAVE_ROWS;
-    k->done = joins ? c->counters : NULL;
+    struct single s;
+    SL_TRY(plan_single(c, a, class, &s));
+    k->done = s.joins ? c->counters : NULL;
     for (; row0 < end; row0 += SL_ATTN_WAVE_ROWS) {
         k->row0 = row0;
-        k->n_rows = end - row0 < SL_ATTN_WAVE_ROWS ? end - row0 : SL_ATTN_WAVE_ROWS;
-        SL_TRY(SL_LAUNCH(c, kernel, ((struct sl_dim3){splits, heads, k->n_rows}),
-                         ((struct sl_dim3){128, 1, 1}), smem, *k));
-        if (joins)
+        k->n_rows = s.grid.z = end - row0 < SL_ATTN_WAVE_ROWS ? end - row0 : SL_ATTN_WAVE_ROWS;
+        SL_TRY(SL_LAUNCH(c, s.kernel, s.grid, ((struct sl_dim3){128, 1, 1}), s.smem_bytes, *k));
+        if (s.joins)
             continue;
         SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_join, ((struct sl_dim3){a->n_heads, k->n_rows, 1}),
                          ((struct sl_dim3){128, 1, 1}), 0, *k));
@@ -97,21 +115,26 @@ static enum sl_status single_rows(struct sl_cuda *c, const struct sl_op_attentio
     return SL_OK;
 }
 
+static struct sl_karg_attention attention_args(const struct sl_cuda *c,
+                                               const struct sl_op_attention *a) {
+    return (struct sl_karg_attention){.kv = kv_args(&a->kv),
+                                      .q = a->q,
+                                      .sinks = a->sinks,
+                                      .y = a->y,
+                                      .part = c->scratch,
+                                      .page_table = a->page_table,
+                                      .row_seq = a->row_seq,
+                                      .row_len = a->row_len,
+                                      .n_heads = a->n_heads,
+                                      .stride_q = a->stride_q,
+                                      .max_pages = a->max_pages,
+                                      .window = a->window,
+                                      .scale = a->scale};
+}
+
 enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attention *a) {
     struct sl_cuda *c = (struct sl_cuda *)d;
-    struct sl_karg_attention k = {.kv = kv_args(&a->kv),
-                                  .q = a->q,
-                                  .sinks = a->sinks,
-                                  .y = a->y,
-                                  .part = c->scratch,
-                                  .page_table = a->page_table,
-                                  .row_seq = a->row_seq,
-                                  .row_len = a->row_len,
-                                  .n_heads = a->n_heads,
-                                  .stride_q = a->stride_q,
-                                  .max_pages = a->max_pages,
-                                  .window = a->window,
-                                  .scale = a->scale};
+    struct sl_karg_attention k = attention_args(c, a);
     int class = dim_class(a);
     /* What the tiles need of shared memory not every GPU has. */
     if (class < 0 || SL_ATTN_TILE_SMEM(64u << class) > c->max_smem_bytes)

@@ -151,12 +151,15 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
 }
 
 /* Rows from which on the tensor cores' kernel is faster, though inputs are quantised by a kernel of
- * their own for it. */
-#define MMA_MIN_ROWS 3u
+ * their own for it: that counts less where there are many weights. */
+#define MMA_MIN_ROWS      3u
+#define MMA_MIN_ROWS_MANY 2u
+#define MMA_MANY_OUT      32768u
 
 /* Whether it takes a's weights of type t, with how many input rows a block. */
 static uint32_t mma_rows(const struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t) {
-    if (a->n_tok < MMA_MIN_ROWS || a->n_tok > SL_VEC_MAX_TOK)
+    uint32_t least = rows_of_type(a, t) < MMA_MANY_OUT ? MMA_MIN_ROWS : MMA_MIN_ROWS_MANY;
+    if (a->n_tok < least || a->n_tok > SL_VEC_MAX_TOK)
         return 0;
     uint32_t n_in = a->out[0].w.n_in, n = a->n_tok;
     for (; n; n--) {
@@ -189,6 +192,53 @@ static enum sl_status vec_mma(struct sl_cuda *c, const struct sl_op_matmul *a, e
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), m.smem_bytes, k);
 }
 
+/* Output rows that a block of matvec_few takes, so that the multiprocessors have one or two blocks
+ * each and a kernel that starts early still has room beside them. 0: it does not take a's weights
+ * of type t. */
+#define FEW_SMEM_BYTES (100u << 10)
+#define FEW_ROUNDS     2u
+
+static uint32_t few_rows(const struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
+                         bool norm) {
+    uint32_t n_in = a->out[0].w.n_in, most = SL_FEW_THREADS / a->n_tok;
+    uint32_t room = c->max_smem_bytes < FEW_SMEM_BYTES ? c->max_smem_bytes : FEW_SMEM_BYTES;
+    if (t != SL_DTYPE_Q4_K || a->n_tok > SL_FEW_MAX_TOK || n_in % 256)
+        return 0;
+    for (uint32_t i = 0; i < a->n_w; i++)
+        if (a->out[i].w.dtype == t && (uintptr_t)a->out[i].w.data % 16)
+            return 0;
+    while (most && SL_FEW_SMEM(n_in, most, a->n_tok, norm) > room)
+        most--;
+    for (uint32_t round = 1; round <= FEW_ROUNDS; round++) {
+        uint32_t budget = c->n_sm * round, rows = sl_ceil_div(rows_of_type(a, t), budget);
+        for (; rows && rows <= most; rows++) {
+            uint32_t blocks = 0;
+            for (uint32_t i = 0; i < a->n_w; i++)
+                blocks += a->out[i].w.dtype == t ? sl_ceil_div(a->out[i].w.n_out, rows) : 0;
+            if (blocks <= budget)
+                return rows;
+        }
+    }
+    return 0;
+}
+
+static enum sl_status vec_few(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
+                              uint32_t rows, const struct sl_op_rms_norm *norm) {
+    uint32_t n_in = a->out[0].w.n_in, n_blocks;
+    struct sl_karg_matvec k = {.x = norm ? norm->x : a->x,
+                               .n_in = n_in,
+                               .n_tok = a->n_tok,
+                               .rows_per_block = rows,
+                               .norm_at = SL_FEW_STAGE_BYTES(n_in, rows, a->n_tok, norm != NULL),
+                               .norm.eps = -1};
+    if (norm)
+        k.norm = (struct sl_karg_norm){norm->w, norm->y, norm->eps};
+    k.n_mat = collect(a, t, 0, rows, k.mat, k.first, &n_blocks);
+    return SL_LAUNCH(c, (enum sl_kernel)(SL_KERNEL_matvec_few_1 + a->n_tok - 1),
+                     ((struct sl_dim3){n_blocks, 1, 1}), ((struct sl_dim3){SL_FEW_THREADS, 1, 1}),
+                     SL_FEW_SMEM(n_in, rows, a->n_tok, norm != NULL), k);
+}
+
 static enum sl_status norm_quantize(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
                                     const struct sl_karg_qx *to) {
     struct sl_karg_norm_quantize k = {norm->x, {norm->w, norm->y, norm->eps}, *to, norm->n};
@@ -199,27 +249,39 @@ static enum sl_status norm_quantize(struct sl_cuda *c, const struct sl_op_rms_no
 /* Rows up to which doing the norm again in every block is cheaper than a kernel of its own. */
 #define MAX_NORM_ROWS 2u
 
+static bool any_mma(const struct sl_cuda *c, const struct sl_op_matmul *a) {
+    for (uint32_t i = 0; i < a->n_w; i++)
+        if (!few_rows(c, a, a->out[i].w.dtype, false) && mma_rows(c, a, a->out[i].w.dtype))
+            return true;
+    return false;
+}
+
 bool sl_cuda_norm_matmul_fits(const struct sl_cuda *c, const struct sl_op_matmul *a) {
-    return a->n_tok <= MAX_NORM_ROWS || mma_rows(c, a, a->out[0].w.dtype);
+    enum sl_dtype t = a->out[0].w.dtype;
+    return a->n_tok <= MAX_NORM_ROWS || few_rows(c, a, t, true) || mma_rows(c, a, t);
 }
 
 enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
                                    const struct sl_op_matmul *a) {
     struct sl_cuda_carve v = {(uintptr_t)c->scratch, 0};
     struct sl_karg_qx qx = sl_cuda_carve_qx(&v, a->n_tok, norm->n);
-    bool apart = a->n_tok > MAX_NORM_ROWS;
+    bool apart =
+        any_mma(c, a) || (a->n_tok > MAX_NORM_ROWS && !few_rows(c, a, a->out[0].w.dtype, true));
     if (apart)
         SL_TRY(norm_quantize(c, norm, &qx));
     for (uint32_t i = 0; i < a->n_w; i++) {
         enum sl_dtype t = a->out[i].w.dtype;
+        /* The first launch leaves what is normed for the others. */
+        const struct sl_op_rms_norm *own = i || apart ? NULL : norm;
         if (!is_first_of_type(a, i))
             continue;
-        uint32_t rows = mma_rows(c, a, t);
-        /* The first launch leaves what is normed for the others. */
-        if (rows)
+        uint32_t few = few_rows(c, a, t, own != NULL), rows = mma_rows(c, a, t);
+        if (few)
+            SL_TRY(vec_few(c, a, t, few, own));
+        else if (rows)
             SL_TRY(vec_mma(c, a, t, rows, &qx));
         else
-            SL_TRY(vec(c, a, t, a->n_tok, i || apart ? NULL : norm));
+            SL_TRY(vec(c, a, t, a->n_tok, own));
     }
     return SL_OK;
 }
@@ -256,7 +318,11 @@ enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a)
                 SL_TRY(gemm(c, a, t, &qx, a->n_decode));
             continue;
         }
-        uint32_t rows = mma_rows(c, a, t);
+        uint32_t few = few_rows(c, a, t, false), rows = mma_rows(c, a, t);
+        if (few) {
+            SL_TRY(vec_few(c, a, t, few, NULL));
+            continue;
+        }
         if (!rows && a->n_tok < SL_CUDA_GEMM_MIN_ROWS) {
             SL_TRY(vec(c, a, t, a->n_tok, NULL));
             continue;

@@ -121,9 +121,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
         }
     }
-    float *part = a.part + ((size_t)blockIdx.z * a.n_heads + head) * SL_ATTN_SPLITS * (dim_v + 2) +
-                  blockIdx.x * (dim_v + 2);
-    size_t next = (size_t)SL_ATTN_SPLITS * (dim_v + 2);
+    float *part = sl_attn_part(a, blockIdx.z, head) + blockIdx.x * SL_ATTN_PART_FLOATS(dim_v);
+    size_t next = (size_t)SL_ATTN_SPLITS * SL_ATTN_PART_FLOATS(dim_v);
 #pragma unroll
     for (int d = 0; d < DIMS; d++) {
         uint32_t i = threadIdx.x + THREADS * (uint32_t)d;

@@ -24,22 +24,29 @@ __device__ __forceinline__ uint32_t sl_attn_parts(const struct sl_attn_range &r)
     return (r.n_pages + r.pages_per_part - 1) / r.pages_per_part;
 }
 
+/* Where part 0 of a head of row row0 + wave_row is kept; the next is SL_ATTN_PART_FLOATS on. */
+__device__ __forceinline__ float *sl_attn_part(const struct sl_karg_attention &a, uint32_t wave_row,
+                                               uint32_t head) {
+    return a.part +
+           ((size_t)wave_row * a.n_heads + head) * SL_ATTN_SPLITS * SL_ATTN_PART_FLOATS(a.kv.dim_v);
+}
+
 /* Joining a head's n parts of row row0 + wave_row, in ascending order. One warp: what each part counts,
  * and, last, one over the sum. */
 __device__ __forceinline__ void sl_attn_join_factors(const struct sl_karg_attention &a,
                                                      uint32_t wave_row, uint32_t head, uint32_t n,
                                                      float *factor) {
-    uint32_t dim_v = a.kv.dim_v, lane = threadIdx.x % 32;
-    const float *part = a.part + ((size_t)wave_row * a.n_heads + head) * SL_ATTN_SPLITS * (dim_v + 2);
+    uint32_t dim_v = a.kv.dim_v, lane = threadIdx.x % 32, next = SL_ATTN_PART_FLOATS(dim_v);
+    const float *part = sl_attn_part(a, wave_row, head);
     bool mine = lane < n;
-    float m = mine ? part[lane * (dim_v + 2) + dim_v] : -INFINITY;
+    float m = mine ? part[lane * next + dim_v] : -INFINITY;
     float top = sl_warp_max(m), sink = 0;
     if (a.sinks) {
         top = fmaxf(top, a.sinks[head]);
         sink = sl_dev_exp(a.sinks[head] - top);
     }
     float f = mine ? sl_dev_exp(m - top) : 0.0f;
-    float l = sl_warp_sum(mine ? part[lane * (dim_v + 2) + dim_v + 1] * f : 0.0f) + sink;
+    float l = sl_warp_sum(mine ? part[lane * next + dim_v + 1] * f : 0.0f) + sink;
     factor[lane] = f;
     if (lane == 0)
         factor[SL_ATTN_SPLITS] = 1.0f / l;
@@ -47,13 +54,13 @@ __device__ __forceinline__ void sl_attn_join_factors(const struct sl_karg_attent
 __device__ __forceinline__ void sl_attn_join(const struct sl_karg_attention &a, uint32_t wave_row,
                                              uint32_t head, uint32_t n, const float *factor,
                                              uint32_t thread, uint32_t n_threads) {
-    uint32_t dim_v = a.kv.dim_v;
-    const float *part = a.part + ((size_t)wave_row * a.n_heads + head) * SL_ATTN_SPLITS * (dim_v + 2);
+    uint32_t dim_v = a.kv.dim_v, next = SL_ATTN_PART_FLOATS(dim_v);
+    const float *part = sl_attn_part(a, wave_row, head);
     float *to = a.y + ((size_t)(a.row0 + wave_row) * a.n_heads + head) * dim_v;
     for (uint32_t i = thread; i < dim_v; i += n_threads) {
         float y = 0;
         for (uint32_t s = 0; s < n; s++)
-            y = fmaf(part[s * (dim_v + 2) + i], factor[s], y);
+            y = fmaf(part[s * next + i], factor[s], y);
         to[i] = y * factor[SL_ATTN_SPLITS];
     }
 }

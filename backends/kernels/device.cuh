@@ -245,5 +245,16 @@ __device__ __forceinline__ float sl_warp_max(float v) {
         v = fmaxf(v, sl_shfl_xor(v, m));
     return v;
 }
+/* The largest of the lanes' numbers; every lane gets it. */
+__device__ __forceinline__ int sl_warp_max_int(int v) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xffffffffu, v);
+#else
+#pragma unroll
+    for (int m = 16; m; m /= 2)
+        v = max(v, sl_shfl_xor(v, m));
+    return v;
+#endif
+}
 
 #endif

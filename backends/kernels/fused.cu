@@ -1,4 +1,5 @@
 /* What graphs put in the place of several ops (backends/cuda/fuse.c): the same bits, fewer launches. */
+#include "backends/kernels/heads.cuh"
 #include "backends/kernels/router.cuh"
 #include "backends/kernels/vec.cuh"
 
@@ -29,12 +30,15 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
     uint32_t i = lane * 8;
 #pragma unroll
     for (int j = 0; j < AHEAD; j++, i += 256)
-        if (i + 8 <= n)
+        if (i + 8 <= n) {
+            float4 lo = *(const float4 *)(x + i), hi = *(const float4 *)(x + i + 4);
+            float in[8] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
 #pragma unroll
             for (int c = 0; c < 8; c++)
-                sum = fmaf(ahead[j][c], x[i + (uint32_t)c], sum);
-        else
+                sum = fmaf(ahead[j][c], in[c], sum);
+        } else {
             break;
+        }
     for (; i + 8 <= n; i += 256) {
         float more[8];
         sl_vec_float<SL_DTYPE_F32>::load8(w + (size_t)i * 4, more);
@@ -48,23 +52,24 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
     if (mine && lane == 0)
         ((float *)a.router.logits)[(size_t)row * a.router.n_expert + e] = sum;
     /* Whose count completes the row has all of its logits before it. */
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
+        __threadfence(); /* the whole block's, which the barrier has brought here */
         last = atomicAdd(&a.done[row], 1u) == gridDim.x - 1;
         if (last)
             a.done[row] = 0;
+        __threadfence();
     }
     __syncthreads();
     if (!last)
         return;
-    __threadfence();
     sl_route_row<SL_VEC_THREADS>(a.router, row);
 }
 
-/* Norm of one head as sl_k_rms_norm sums it with 32 threads, then rope, then back and to the cache. */
+/* Norm of one head, then rope, then back and to the cache. */
 extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(sl_karg_qkv, a)) {
-    __shared__ float heads[4][SL_QKV_MAX_DIM];
+    constexpr int MAX = SL_QKV_MAX_DIM;
+    __shared__ float heads[4][MAX];
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n_kv = a.kv.n_kv_heads;
     uint32_t head = blockIdx.x * 4 + warp;
     size_t t = blockIdx.y;
@@ -76,64 +81,25 @@ extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(
     uint32_t h = is_q ? head : is_v ? head - a.n_heads - n_kv : head - a.n_heads;
     uint32_t dim = is_v ? a.kv.dim_v : a.dim;
     float *x = heads[warp];
-    const float *from = is_q   ? a.q + (t * a.n_heads + h) * dim
-                        : is_v ? a.v + t * a.stride_v + (size_t)h * dim
-                               : a.k + (t * n_kv + h) * dim;
-    const float *w = is_q ? a.q_norm : a.k_norm;
-    float eps = is_v ? -1.0f : is_q ? a.q_eps : a.k_eps, sum = 0;
-    constexpr int PER = SL_QKV_MAX_DIM / 32;
-    float v[PER], by[PER], c[PER / 2], s[PER / 2];
+    float *at = is_q ? a.q + (t * a.n_heads + h) * dim : a.k + (t * n_kv + h) * dim;
     /* Weights, and the slot, which no kernel writes, before the grid's wait; all else at once. */
-#pragma unroll
-    for (int j = 0; j < PER; j++)
-        by[j] = eps >= 0 && w && lane + 32 * (uint32_t)j < dim ? __ldg(w + lane + 32 * j) : 1.0f;
+    struct sl_head_norm<MAX> norm;
+    norm.fetch(is_q ? a.q_norm : a.k_norm, is_v ? -1.0f : is_q ? a.q_eps : a.k_eps, dim);
     uint32_t slot = is_q ? 0 : a.slot[t];
     sl_grid_begin();
-#pragma unroll
-    for (int j = 0; j < PER; j++)
-        v[j] = lane + 32 * (uint32_t)j < dim ? from[lane + 32 * j] : 0.0f;
-#pragma unroll
-    for (int j = 0; j < PER / 2; j++) {
-        uint32_t i = lane + 32 * (uint32_t)j;
-        float2 cs = !is_v && i < a.n_freq ? ((const float2 *)a.table)[t * a.n_freq + i]
-                                          : make_float2(1, 0);
-        c[j] = cs.x, s[j] = cs.y;
-    }
-#pragma unroll
-    for (int j = 0; j < PER; j++)
-        sum = fmaf(v[j], v[j], sum);
-    float inv = 1;
-    if (eps >= 0)
-        inv = 1.0f / sqrtf(sl_warp_sum(sum) / (float)dim + eps);
-#pragma unroll
-    for (int j = 0; j < PER; j++) {
-        uint32_t i = lane + 32 * (uint32_t)j;
-        if (i < dim)
-            x[i] = eps < 0 ? v[j] : w ? v[j] * inv * by[j] : v[j] * inv;
-    }
-    __syncwarp();
+    struct sl_head<MAX> v;
+    struct sl_head_rope<MAX> rope;
+    v.fetch(is_v ? a.v + t * a.stride_v + (size_t)h * dim : at, dim);
+    rope.fetch(a.table + t * a.n_freq * 2, is_v ? 0 : a.n_freq, a.neox);
+    v.norm(norm, dim);
+    v.put(x);
     if (!is_v) {
-#pragma unroll
-        for (int j = 0; j < PER / 2; j++) {
-            uint32_t i = lane + 32 * (uint32_t)j;
-            if (i >= a.n_freq)
-                break;
-            uint32_t at = a.neox ? i : 2 * i, other = a.neox ? i + a.n_freq : 2 * i + 1;
-            float e = x[at], f = x[other];
-            x[at] = fmaf(e, c[j], -(f * s[j]));
-            x[other] = fmaf(e, s[j], f * c[j]);
-        }
-        __syncwarp();
-        float *to = (float *)from;
+        v.turn(x, rope);
         for (uint32_t i = lane; i < dim; i += 32)
-            to[i] = x[i];
+            at[i] = x[i];
     }
-    if (is_q)
-        return;
-    uint32_t row_bytes = a.kv.q8 ? dim / 32 * 34 : dim * 2;
-    uint8_t *page = is_v ? (uint8_t *)a.kv.v + slot / 64 * a.kv.v_page_bytes
-                         : (uint8_t *)a.kv.k + slot / 64 * a.kv.k_page_bytes;
-    sl_kv_write_head(x, page + ((size_t)h * 64 + slot % 64) * row_bytes, dim, a.kv.q8, lane, 32);
+    if (!is_q)
+        sl_kv_write_slot(a.kv, slot, h, is_v, x);
 }
 
 extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)

@@ -113,6 +113,23 @@ struct sl_karg_matvec {
     struct sl_karg_norm norm;
 };
 
+/* One or two rows times Q4_K weights that begin on 16 bytes (matvec_few_N, N = n_tok), with
+ * sl_karg_matvec's arguments: blocks of SL_FEW_THREADS threads, grid (blocks). Dynamic shared
+ * memory: the block's weights, input rows as int8 with sums of 32, then norm_at bytes for what is
+ * normed and later for terms that wait to be joined, the rows' scales, and 8 sums a row.
+ * rows_per_block * n_tok is at most SL_FEW_THREADS. */
+#define SL_FEW_THREADS                  512u
+#define SL_FEW_MAX_TOK                  2u
+#define SL_FEW_X_BYTES                  272u /* a block of 256, and 16 to spread banks */
+#define SL_FEW_WEIGHT_BYTES(n_in, rows) ((rows) * ((n_in) / 256u) * 144u)
+#define SL_FEW_STAGE_BYTES(n_in, rows, tok, norm)                                                  \
+    ((norm) && (n_in)*4u > (rows) * ((n_in) / 256u + 1u) * 16u                                     \
+         ? (tok) * (n_in)*4u                                                                       \
+         : (tok) * (rows) * ((n_in) / 256u + 1u) * 16u)
+#define SL_FEW_SMEM(n_in, rows, tok, norm)                                                         \
+    (SL_FEW_WEIGHT_BYTES(n_in, rows) + (tok) * ((n_in) / 256u) * (SL_FEW_X_BYTES + 36u) +          \
+     (tok)*32u + SL_FEW_STAGE_BYTES(n_in, rows, tok, norm))
+
 /* A few rows on tensor cores, for the types of SL_KERNEL_MMA_TYPES: mma_vec.cuh. Weights in tiles
  * of SL_MMA_TILE rows, n_out a multiple of it; n_in a multiple of 256. Dynamic shared memory: for
  * each warp `slots` tiles of a block of 256 (as many as it has to go through, at most SL_MMA_AHEAD,
@@ -265,13 +282,15 @@ struct sl_karg_kv_write {
 };
 
 /* Attention of single rows (decode). Row row0 + r is cut into at most SL_ATTN_SPLITS parts of whole
- * pages; part [rows, n_heads, SL_ATTN_SPLITS, dim_v + 2] holds each part's output, maximum and sum
- * until the combine kernel joins them in ascending order. */
+ * pages; part [rows, n_heads, SL_ATTN_SPLITS, SL_ATTN_PART_FLOATS] holds each part's output,
+ * maximum and sum until they are joined in ascending order. */
 #define SL_ATTN_SPLITS     32u
 #define SL_ATTN_WAVE_ROWS  32u
 #define SL_ATTN_HEAD_BLOCK 8u
 #define SL_ATTN_MAX_DIM_V  512u
-#define SL_ATTN_CHUNK      32u /* positions in shared memory at a time */
+/* The two beside the output make a part begin on 16 bytes, where dim_v is a multiple of four. */
+#define SL_ATTN_PART_FLOATS(dim_v) ((dim_v) + 4u)
+#define SL_ATTN_CHUNK              32u /* positions in shared memory at a time */
 /* Dynamic shared memory: q, scores, K or V as f32. */
 #define SL_ATTN_SMEM(dim_k, dim_max)                                                               \
     ((SL_ATTN_HEAD_BLOCK * ((dim_k) + SL_ATTN_CHUNK + 4u) + SL_ATTN_CHUNK * ((dim_max) + 1u)) * 4u)
@@ -279,10 +298,11 @@ struct sl_karg_kv_write {
  * (row, head) a block: grid (ceil(n_rows / (64 / width)), n_kv_heads * ceil(group / width)), width
  * = min(group, SL_ATTN_HEAD_BLOCK)); part is not used. */
 /* attention_split_DIM does what attention_row does for f16 KV and heads of at most DIM; for each of
- * 4 warps two stages of 16 rows of K and of V. */
-#define SL_ATTN_SPLIT_SMEM(dim) (4u * 2u * 2u * 16u * ((dim) + 8u) * 2u)
-#define SL_ATTN_TILE_PAIRS      64u
-#define SL_ATTN_TILE_SMEM(dim)  ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
+ * 4 warps two stages of 16 rows of K and of V, and, static, queries in f32 and as pairs of f16. */
+#define SL_ATTN_SPLIT_SMEM(dim)        (4u * 2u * 2u * 16u * ((dim) + 8u) * 2u)
+#define SL_ATTN_SPLIT_STATIC_SMEM(dim) ((dim) * (8u * 4u + 16u * 2u) + 1024u)
+#define SL_ATTN_TILE_PAIRS             64u
+#define SL_ATTN_TILE_SMEM(dim)         ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
 struct sl_karg_attention {
     struct sl_karg_kv kv;
     const float *q, *sinks;
@@ -394,6 +414,8 @@ struct sl_karg_take {
     X(quantize, struct sl_karg_quantize)                                                           \
     SL_KERNEL_TYPES(X, matvec, struct sl_karg_matvec)                                              \
     SL_KERNEL_MMA_TYPES(X, matvec_mma, struct sl_karg_matvec_mma)                                  \
+    X(matvec_few_1, struct sl_karg_matvec)                                                         \
+    X(matvec_few_2, struct sl_karg_matvec)                                                         \
     SL_KERNEL_TYPES(X, moe_vec, struct sl_karg_moe)                                                \
     SL_KERNEL_TYPES(X, moe_down, struct sl_karg_moe)                                               \
     SL_KERNEL_MMA_TYPES(X, moe_mma, struct sl_karg_moe)                                            \

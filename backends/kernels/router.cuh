@@ -110,9 +110,120 @@ __device__ __forceinline__ void sl_share_out(float *weight, uint32_t k, uint32_t
     __syncwarp();
 }
 
+/* Integers in the order of the numbers, -0 as 0 and NaN as -infinity. */
+__device__ __forceinline__ int sl_ordered(float v) {
+    int bits = __float_as_int(v == v ? v + 0.0f : -INFINITY);
+    return bits ^ (bits >> 31 & 0x7fffffff);
+}
+__device__ __forceinline__ float sl_of_ordered(int v) {
+    return __int_as_float(v ^ (v >> 31 & 0x7fffffff));
+}
+
+#define SL_TOP_WARP 16u /* choices that one warp makes */
+
+/* Row t, by one warp: lane l has experts l + 32 j, j < PER; k at most SL_TOP_WARP. No barriers, and what
+ * else the definition adds up in order is added in that order. weight: [SL_TOP_WARP] in shared memory. */
+template <int PER>
+__device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, size_t t,
+                                              float *weight) {
+    uint32_t lane = threadIdx.x % 32, n = a.n_expert;
+    const float *x = a.logits + t * n;
+    float score[PER];
+    int key[PER];
+#pragma unroll
+    for (int j = 0; j < PER; j++)
+        score[j] = lane + 32 * (uint32_t)j < n ? __ldcg(x + lane + 32 * j) : -INFINITY;
+    if (a.sigmoid && !a.softmax_topk) {
+#pragma unroll
+        for (int j = 0; j < PER; j++)
+            score[j] = sl_dev_sigmoid(score[j]);
+    } else if (!a.softmax_topk) {
+        int most = sl_ordered(-INFINITY);
+#pragma unroll
+        for (int j = 0; j < PER; j++)
+            most = max(most, sl_ordered(score[j]));
+        float max = sl_of_ordered(sl_warp_max_int(most)), sum = 0;
+        /* Partial sum i % 16 in ascending order, then a tree. */
+#pragma unroll
+        for (int j = 0; j < PER; j++) {
+            score[j] = lane + 32 * (uint32_t)j < n ? sl_dev_exp(score[j] - max) : 0.0f;
+            sum += score[j];
+            sum += sl_shfl(score[j], (int)(lane ^ 16));
+        }
+#pragma unroll
+        for (int m = 8; m; m /= 2)
+            sum += sl_shfl_xor(sum, m);
+        sum = sl_shfl(sum, 0);
+#pragma unroll
+        for (int j = 0; j < PER; j++)
+            score[j] = score[j] / sum;
+    }
+#pragma unroll
+    for (int j = 0; j < PER; j++) {
+        uint32_t i = lane + 32 * (uint32_t)j;
+        key[j] = i >= n ? INT32_MIN : sl_ordered(a.bias ? score[j] + a.bias[i] : score[j]);
+    }
+    int chosen = 0;
+    for (uint32_t r = 0; r < a.k; r++) {
+        int best = key[0], at = (int)lane;
+#pragma unroll
+        for (int j = 1; j < PER; j++)
+            if (key[j] > best)
+                best = key[j], at = (int)lane + 32 * j;
+        int top = sl_warp_max_int(best);
+        at = -sl_warp_max_int(best == top ? -at : INT32_MIN);
+        chosen = r == lane ? at : chosen;
+#pragma unroll
+        for (int j = 0; j < PER; j++)
+            if (at == (int)lane + 32 * j) {
+                weight[r] = score[j];
+                key[j] = INT32_MIN;
+            }
+    }
+    __syncwarp();
+    float w = lane < a.k ? weight[lane] : 0.0f;
+    auto total = [&] {
+        float sum = 0;
+#pragma unroll
+        for (int r = 0; r < (int)SL_TOP_WARP; r++) {
+            float v = sl_shfl(w, r);
+            sum = (uint32_t)r < a.k ? sum + v : sum;
+        }
+        return sum;
+    };
+    if (a.softmax_topk) {
+        w = sl_dev_exp(w - sl_of_ordered(sl_warp_max_int(sl_ordered(lane < a.k ? w : -INFINITY))));
+        w = w / total();
+    }
+    if (a.normalize) {
+        float sum = total();
+        w = sum != 0 ? w / sum : w;
+    }
+    if (lane < a.k) {
+        a.ids[t * a.k + lane] = (uint32_t)chosen;
+        a.weights[t * a.k + lane] = w * a.scale;
+    }
+}
+
 /* Row t, by a block of THREADS: scores, then the k largest. */
 template <int THREADS>
+__device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, size_t t);
+
+template <int THREADS>
 __device__ __forceinline__ void sl_route_row(const struct sl_karg_router &a, size_t t) {
+    __shared__ float weight[SL_TOP_WARP];
+    if (a.n_expert > SL_TOP_FEW || a.k > SL_TOP_WARP) {
+        sl_route_block<THREADS>(a, t);
+    } else if (threadIdx.x < 32) {
+        if (a.n_expert <= 128)
+            sl_route_warp<4>(a, t, weight);
+        else
+            sl_route_warp<8>(a, t, weight);
+    }
+}
+
+template <int THREADS>
+__device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, size_t t) {
     __shared__ float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], shared[32],
         weight[SL_MAX_EXPERTS_USED];
     __shared__ int chosen[SL_MAX_EXPERTS_USED];

@@ -794,8 +794,20 @@ static void fused(void **state) {
         fail_msg("%s", err.text);
     struct layer_ops l = layer_ops(1);
     assert_string_equal(launched(d, &l),
-                        "matvec_Q4_K matvec_Q6_K fused_qkv matvec_Q4_K fused_route "
+                        "matvec_few_1 matvec_Q6_K fused_qkv matvec_few_1 fused_route "
                         "moe_pair_up_Q4_K moe_pair_sum_Q6_K");
+    l = layer_ops(2);
+    assert_non_null(
+        strstr(launched(d, &l), "matvec_few_2 matvec_Q6_K fused_qkv matvec_few_2 fused"));
+    /* Weights that begin anywhere; more of them than multiprocessors can hold. */
+    l = layer_ops(1);
+    l.out.out[0].w.data = (const char *)l.out.out[0].w.data + 2;
+    assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_Q4_K fused_route"));
+    l = layer_ops(2);
+    l.out.out[0].w.n_out = 1u << 20;
+    assert_non_null(strstr(launched(d, &l), "fused_qkv quantize matvec_mma_Q4_K fused_route"));
+    l.out.n_tok = l.out.n_decode = 1;
+    assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_Q4_K fused_route"));
     /* More rows: norms are kernels of their own, the router's is not; tensor cores. */
     l = layer_ops(5);
     assert_string_equal(launched(d, &l),
@@ -819,16 +831,16 @@ static void fused(void **state) {
     l = layer_ops(1);
     l.qkv.n_decode = l.out.n_decode = l.logits.n_decode = l.moe.n_decode = 0;
     assert_string_equal(launched(d, &l),
-                        "rms_norm matvec_Q4_K matvec_Q6_K fused_qkv matvec_Q4_K rms_norm "
+                        "rms_norm matvec_few_1 matvec_Q6_K fused_qkv matvec_few_1 rms_norm "
                         "gemm_small_F32 router moe_pair_up_Q4_K moe_vec_Q6_K moe_combine");
     /* An input that is not the norm's output; an output over the norm's input. */
     l = layer_ops(1);
     l.qkv.x = at(30);
-    assert_non_null(strstr(launched(d, &l), "rms_norm matvec_Q4_K matvec_Q6_K fused_qkv"));
+    assert_non_null(strstr(launched(d, &l), "rms_norm matvec_few_1 matvec_Q6_K fused_qkv"));
     l = layer_ops(1);
     l.qkv.out[2].y = at(1);
     l.write.v = at(1);
-    assert_non_null(strstr(launched(d, &l), "rms_norm matvec_Q4_K matvec_Q6_K fused_qkv"));
+    assert_non_null(strstr(launched(d, &l), "rms_norm matvec_few_1 matvec_Q6_K fused_qkv"));
     /* Norms over whole rows of heads; two tables; k from elsewhere. */
     l = layer_ops(1);
     l.q_norm.n_rows = 1;
@@ -843,10 +855,10 @@ static void fused(void **state) {
     /* A router that reads other logits, or weights of another type; listed pairs; another sum. */
     l = layer_ops(1);
     l.router.logits = at(33);
-    assert_non_null(strstr(launched(d, &l), "matvec_Q4_K matvec_F32 router moe_pair_up_Q4_K"));
+    assert_non_null(strstr(launched(d, &l), "matvec_few_1 matvec_F32 router moe_pair_up_Q4_K"));
     l = layer_ops(1);
     l.logits.out[0].w.dtype = SL_DTYPE_F16;
-    assert_non_null(strstr(launched(d, &l), "matvec_Q4_K matvec_F16 router moe_pair_up_Q4_K"));
+    assert_non_null(strstr(launched(d, &l), "matvec_few_1 matvec_F16 router moe_pair_up_Q4_K"));
     l = layer_ops(1);
     l.moe.pairs = (uint32_t *)at(34);
     assert_non_null(strstr(launched(d, &l), "moe_pair_up_Q4_K moe_vec_Q6_K moe_combine"));
