@@ -1,8 +1,8 @@
-/* Decode: one or two generated rows times Q4_K weights, where a multiprocessor can hold its whole share
- * of them: it is on its way to shared memory before the input is there, and what remains then is
- * arithmetic. A thread takes one block of 256 of one weight row for all input rows; threads of the
- * weight rows then join their blocks one after the other. Sums are integers up to there, so the bits are
- * those of vec.cuh. */
+/* Decode: one or two generated rows times Q4_K weights, where a multiprocessor can hold its whole
+ * share of them: it is on its way to shared memory before the input is there, and what remains then
+ * is arithmetic. A thread takes one block of 256 of one weight row for all input rows; threads of
+ * the weight rows then join their blocks one after the other. Sums are integers up to there, so the
+ * bits are those of vec.cuh. */
 #include "backends/kernels/quant.cuh"
 #include "backends/kernels/quantize.cuh"
 
@@ -14,8 +14,8 @@ static_assert(THREADS == 512, "a norm takes 256");
 /* Norms as sl_k_rms_norm does them with 256 threads: a half of the block a row. */
 #define NORM_AHEAD 8
 
-/* The input rows as int8, in shared memory; a block of 256 is SL_FEW_X_BYTES long, so that neighbours
- * lie in other banks. */
+/* The input rows as int8, in shared memory; a block of 256 is SL_FEW_X_BYTES long, so that
+ * neighbours lie in other banks. */
 struct few_in {
     uint8_t *q; /* [T][n_blocks][SL_FEW_X_BYTES] */
     int *sum;   /* [T][n_blocks][8], of 32 elements each */

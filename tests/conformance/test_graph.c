@@ -12,9 +12,9 @@
 #define PAGES    3u /* a sequence */
 
 static const struct sl_device_limits limits = {.max_tok = MAX_ROWS,
-                                               .max_n_in = 2304,
+                                               .max_n_in = 2560,
                                                .max_pairs = 128,
-                                               .max_n_embd = 2304,
+                                               .max_n_embd = 2560,
                                                .max_n_ff = 1280,
                                                .max_expert = 300,
                                                .max_heads = 12,
@@ -32,6 +32,8 @@ static const struct shape shapes[] = {
      SL_DTYPE_Q8_0, false, true},
     {768, 6, 6, 32, 16, 33, 10, 96, SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, SL_DTYPE_MXFP4, SL_DTYPE_Q8_0,
      SL_DTYPE_F16, true, false},
+    {2560, 8, 2, 128, 64, 16, 4, 256, SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K,
+     SL_DTYPE_F16, true, true},
     {256, 4, 1, 96, 20, 7, 3, 256, SL_DTYPE_F16, SL_DTYPE_Q6_K, SL_DTYPE_F16, SL_DTYPE_BF16,
      SL_DTYPE_F16, true, true},
     {512, 8, 2, 64, 32, 24, 12, 512, SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q5_K, SL_DTYPE_Q5_K,
