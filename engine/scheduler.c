@@ -503,6 +503,11 @@ static void tend(struct sl_engine *e, struct sl_score_job *job, enum sl_status d
     }
 }
 
+/* Seen before the stage that ended it says so: who went to sleep then would have to be woken. */
+static bool step_has_ended(const struct sl_engine *e) {
+    return e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->passage);
+}
+
 void *sl_scheduler_main(void *arg) {
     struct sl_engine *e = arg;
     e->show.at_stage = show_at_stage;
@@ -515,8 +520,8 @@ void *sl_scheduler_main(void *arg) {
             sl_pipeline_look_out(e->pipeline, &e->flying[0]->passage);
         pthread_mutex_lock(&e->lock);
         e->idle_ns = sl_now_ns();
-        while (!e->poked && !wanted && !stepped && !(e->waiting.n && can_admit(e)) &&
-               sl_now_ns() < e->next_deadline_ns)
+        while (!e->poked && !wanted && !stepped && !step_has_ended(e) &&
+               !(e->waiting.n && can_admit(e)) && sl_now_ns() < e->next_deadline_ns)
             wait_for_work(e);
         e->poked = false;
         sl_session_splice(&e->waiting, &e->inbox);
