@@ -31,7 +31,8 @@ struct both {
 };
 
 static void make_both(struct sl_device *d, uint32_t n, struct both *out) {
-    uint32_t raised[N_LANES], *turn = conf_put(d, NULL, 2 * sizeof *turn);
+    uint32_t raised[N_LANES], first[2] = {0, UINT32_MAX - 4};
+    uint32_t *turn = conf_put(d, first, sizeof first);
     void *released;
     for (uint32_t i = 0; i < N_LANES; i++)
         raised[i] = UINT32_MAX - 4;
