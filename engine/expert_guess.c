@@ -93,8 +93,11 @@ static bool may_guess(const struct sl_fetch *f) {
 static void count_reads(struct sl_fetch *f) {
     struct sl_guesses *g = &f->guesses;
     uint64_t reads = f->stats.misses + f->stats.ahead_read;
-    g->reads += (uint32_t)(reads - g->seen_reads);
+    uint32_t n = (uint32_t)(reads - g->seen_reads);
     g->seen_reads = reads;
+    if (!may_guess(f))
+        return; /* what prompts read does not count */
+    g->reads += n;
     if (f->layer || ++g->tokens < COUNT_TOKENS)
         return;
     g->on = g->reads >= (g->on ? g->tokens / 2 : g->tokens);
@@ -159,11 +162,11 @@ static void unplan(struct sl_guesses *g, uint32_t layer) {
 
 void sl_fetch_guess_begin(struct sl_fetch *f) {
     struct sl_guesses *g = &f->guesses;
+    count_reads(f);
     if (!may_guess(f)) {
         sl_fetch_guess_forget(f);
         return;
     }
-    count_reads(f);
     for (uint32_t i = 0; i < SL_FETCH_GUESSES; i++)
         judge(f, i);
     settle_started(f);
