@@ -116,10 +116,12 @@ static void judge(struct sl_fetch *f, uint32_t which) {
         struct sl_guess_rank *r = &f->guesses.rank[which * k + i % k];
         if (!made->absent[i])
             continue;
+        bool right = f->pair_count[made->ids[i]] > 0;
         r->n += r->n < UINT32_MAX;
         float share = 1.0f / (float)r->n;
-        r->right += ((f->pair_count[made->ids[i]] > 0) - r->right) *
-                    (share > NEW_GUESS ? share : NEW_GUESS);
+        r->right += (right - r->right) * (share > NEW_GUESS ? share : NEW_GUESS);
+        f->stats.guessed[which]++;
+        f->stats.guessed_right[which] += right;
     }
 }
 

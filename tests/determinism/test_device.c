@@ -31,6 +31,7 @@ struct outcome {
     struct card_stats card;
     struct sl_tiers_stats tiers;
     uint64_t guesses; /* experts that went up because an early router named them */
+    uint64_t guessed[SL_FETCH_GUESSES], right[SL_FETCH_GUESSES]; /* of those on disk */
     uint32_t n_slots, n_device_slots, n_experts, n_stages;
 };
 
@@ -178,8 +179,14 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
     out->n_device_slots = e->plan.n_device_slots;
     out->n_experts = e->plan.n_experts;
     out->n_stages = e->n_stages;
-    for (uint32_t i = 0; i < e->n_stages; i++)
+    for (uint32_t i = 0; i < e->n_stages; i++) {
         add_tiers(&e->stages[i], &out->tiers);
+        for (uint32_t w = 0; w < SL_FETCH_GUESSES && e->stages[i].store; w++) {
+            const struct sl_fetch_stats *f = sl_fetch_stats(sl_stage_fetch(&e->stages[i]));
+            out->guessed[w] += f->guessed[w];
+            out->right[w] += f->guessed_right[w];
+        }
+    }
     sl_engine_destroy(&e);
     assert_int_equal(source.n_open, 0);
     assert_int_equal(source.stats.used_bytes, 0);
@@ -331,6 +338,21 @@ static void tiers(void **state) {
     assert_true(guesses > 0);
 }
 
+/* Early routers of one sequence name experts that are on disk, of the next layer more often than
+ * chance would, and of the one after it; answers stay. */
+static void guesses_from_disk(void **state) {
+    (void)state;
+    struct outcome have;
+    const struct setting s = {.where = SL_EXPERTS_STREAMED,
+                              .host_percent = 35,
+                              .parallel = 1,
+                              .batch = 64,
+                              .card.told = true};
+    check(model.model, &s, &want, &have);
+    assert_true(have.right[0] * 13 > have.guessed[0] * 3);
+    assert_true(have.guessed[0] > 10 && have.guessed[1] > 10 && have.right[1] > 0);
+}
+
 static void integrated(void **state) {
     (void)state;
     for (uint32_t i = 0; i < 2; i++) {
@@ -380,8 +402,11 @@ static void stages(void **state) {
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_resident), cmocka_unit_test(tiers),
-        cmocka_unit_test(integrated),   cmocka_unit_test(stages),
+        cmocka_unit_test(all_resident),
+        cmocka_unit_test(tiers),
+        cmocka_unit_test(guesses_from_disk),
+        cmocka_unit_test(integrated),
+        cmocka_unit_test(stages),
         cmocka_unit_test(other_shapes),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);
