@@ -22,6 +22,14 @@ void sl_siphash_init(struct sl_siphash *s, struct sl_hash128 key);
 void sl_siphash_add(struct sl_siphash *s, const void *data, size_t size_bytes);
 struct sl_hash128 sl_siphash_end(struct sl_siphash *s);
 
+/* How many buckets a table of n hashes has: a power of two, 64 at least. */
+static inline uint32_t sl_hash_buckets(uint32_t n) {
+    uint32_t buckets = 64;
+    while (buckets < n && buckets < (1u << 30))
+        buckets *= 2;
+    return buckets;
+}
+
 struct sl_hash128 sl_siphash128(struct sl_hash128 key, const void *data, size_t size_bytes);
 
 #endif

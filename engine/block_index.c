@@ -6,21 +6,14 @@
 
 #define NONE SL_NO_BLOCK
 
-static uint32_t bucket_count(uint32_t max_blocks) {
-    uint32_t n = 64;
-    while (n < max_blocks && n < (1u << 30))
-        n *= 2;
-    return n;
-}
-
 uint64_t sl_block_index_bytes(uint32_t max_blocks) {
     return (uint64_t)max_blocks * sizeof(struct sl_block_entry) +
-           (uint64_t)bucket_count(max_blocks) * sizeof(uint32_t);
+           (uint64_t)sl_hash_buckets(max_blocks) * sizeof(uint32_t);
 }
 
 enum sl_status sl_block_index_init(struct sl_block_index *x, uint32_t max_blocks,
                                    struct sl_err *err) {
-    uint32_t n_buckets = bucket_count(max_blocks);
+    uint32_t n_buckets = sl_hash_buckets(max_blocks);
     *x = (struct sl_block_index){.max_blocks = max_blocks, .bucket_mask = n_buckets - 1};
     x->entries = calloc(max_blocks, sizeof *x->entries);
     x->buckets = malloc(n_buckets * sizeof *x->buckets);

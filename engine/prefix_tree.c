@@ -25,23 +25,16 @@ struct sl_prefix_tree {
     struct node *nodes; /* [n_pages] */
 };
 
-static uint32_t bucket_count(uint32_t n_pages) {
-    uint32_t n = 64;
-    while (n < n_pages && n < (1u << 30))
-        n *= 2;
-    return n;
-}
-
 uint64_t sl_prefix_tree_bytes(uint32_t n_pages) {
     return sizeof(struct sl_prefix_tree) + (uint64_t)n_pages * sizeof(struct node) +
-           (uint64_t)bucket_count(n_pages) * sizeof(uint32_t);
+           (uint64_t)sl_hash_buckets(n_pages) * sizeof(uint32_t);
 }
 
 enum sl_status sl_prefix_tree_create(uint32_t n_pages, struct sl_hash128 secret,
                                      struct sl_hash128 root, struct sl_prefix_tree **out_tree,
                                      struct sl_err *err) {
     struct sl_prefix_tree *t = calloc(1, sizeof *t);
-    uint32_t n_buckets = bucket_count(n_pages);
+    uint32_t n_buckets = sl_hash_buckets(n_pages);
     if (t) {
         t->nodes = calloc(n_pages, sizeof *t->nodes);
         t->buckets = malloc(n_buckets * sizeof *t->buckets);

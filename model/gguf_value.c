@@ -81,17 +81,30 @@ int64_t sl_gguf_elem_i64(enum sl_gguf_type type, const void *data, uint64_t i) {
 
 /* ---- keys ---- */
 
-static bool is_integer(enum sl_gguf_type t) {
-    return t <= SL_GGUF_I32 || t == SL_GGUF_U64 || t == SL_GGUF_I64;
+#define ONE(type) (1u << (type))
+#define INTEGERS                                                                                   \
+    (ONE(SL_GGUF_U8) | ONE(SL_GGUF_I8) | ONE(SL_GGUF_U16) | ONE(SL_GGUF_I16) | ONE(SL_GGUF_U32) |  \
+     ONE(SL_GGUF_I32) | ONE(SL_GGUF_U64) | ONE(SL_GGUF_I64))
+#define FLOATS (ONE(SL_GGUF_F32) | ONE(SL_GGUF_F64))
+
+/* A key whose value is of one of these types. */
+static enum sl_status find(const struct sl_gguf *g, const char *key, uint32_t types,
+                           const char *kind, const struct sl_gguf_kv **out_kv, struct sl_err *err) {
+    const struct sl_gguf_kv *kv = sl_gguf_kv_find(g, key);
+    if (!kv)
+        return SL_AGAIN;
+    if (!(types & ONE(kv->type)))
+        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "not %s", kind);
+    *out_kv = kv;
+    return SL_OK;
 }
 
 enum sl_status sl_gguf_get_u32(const struct sl_gguf *g, const char *key, uint32_t *out,
                                struct sl_err *err) {
-    const struct sl_gguf_kv *kv = sl_gguf_kv_find(g, key);
-    if (!kv)
-        return SL_AGAIN;
-    if (!is_integer(kv->type))
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "not an integer");
+    const struct sl_gguf_kv *kv = NULL;
+    enum sl_status st = find(g, key, INTEGERS, "an integer", &kv, err);
+    if (st != SL_OK)
+        return st;
     int64_t v = sl_gguf_elem_i64(kv->type, kv->data, 0);
     if (v < 0 || v > UINT32_MAX)
         return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "%" PRId64 " is out of range", v);
@@ -101,11 +114,10 @@ enum sl_status sl_gguf_get_u32(const struct sl_gguf *g, const char *key, uint32_
 
 enum sl_status sl_gguf_get_f32(const struct sl_gguf *g, const char *key, float *out,
                                struct sl_err *err) {
-    const struct sl_gguf_kv *kv = sl_gguf_kv_find(g, key);
-    if (!kv)
-        return SL_AGAIN;
-    if (kv->type != SL_GGUF_F32 && kv->type != SL_GGUF_F64)
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "not a floating-point number");
+    const struct sl_gguf_kv *kv = NULL;
+    enum sl_status st = find(g, key, FLOATS, "a floating-point number", &kv, err);
+    if (st != SL_OK)
+        return st;
     double v = sl_gguf_elem_f64(kv->type, kv->data, 0);
     if (!isfinite(v) || fabs(v) > (double)__FLT_MAX__)
         return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "%g is not a finite float", v);
@@ -115,25 +127,20 @@ enum sl_status sl_gguf_get_f32(const struct sl_gguf *g, const char *key, float *
 
 enum sl_status sl_gguf_get_bool(const struct sl_gguf *g, const char *key, bool *out,
                                 struct sl_err *err) {
-    const struct sl_gguf_kv *kv = sl_gguf_kv_find(g, key);
-    if (!kv)
-        return SL_AGAIN;
-    if (kv->type != SL_GGUF_BOOL)
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "not a boolean");
-    *out = *(const uint8_t *)kv->data != 0;
-    return SL_OK;
+    const struct sl_gguf_kv *kv = NULL;
+    enum sl_status st = find(g, key, ONE(SL_GGUF_BOOL), "a boolean", &kv, err);
+    if (st == SL_OK)
+        *out = *(const uint8_t *)kv->data != 0;
+    return st;
 }
 
 enum sl_status sl_gguf_get_str(const struct sl_gguf *g, const char *key, struct sl_str *out,
                                struct sl_err *err) {
-    const struct sl_gguf_kv *kv = sl_gguf_kv_find(g, key);
-    if (!kv)
-        return SL_AGAIN;
-    if (kv->type != SL_GGUF_STRING)
-        return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "not a string");
-    out->ptr = kv->data;
-    out->len = (size_t)kv->data_bytes;
-    return SL_OK;
+    const struct sl_gguf_kv *kv = NULL;
+    enum sl_status st = find(g, key, ONE(SL_GGUF_STRING), "a string", &kv, err);
+    if (st == SL_OK)
+        *out = (struct sl_str){kv->data, (size_t)kv->data_bytes};
+    return st;
 }
 
 bool sl_gguf_str_next(struct sl_gguf_str_iter *it, struct sl_str *out) {
