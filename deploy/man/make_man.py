@@ -43,6 +43,10 @@ def options(lines):
     return out
 
 
+# Of every command: cli/args.h.
+EXIT_STATUS = [".SH EXIT STATUS", "0: done. 1: it failed at work. 2: the words of the command line are wrong; nothing was opened."]
+
+
 def page(name, title, version, lines):
     about = list(itertools.takewhile(str.strip, lines))
     what = re.split(r"[.:;](?:\s|$)", " ".join(about))[0]
@@ -51,7 +55,7 @@ def page(name, title, version, lines):
     roff = [f'.TH {title} 1 "" "sluice {version}" "Sluice"', ".SH NAME", f"{escape(name)} \\- {escape(what[0].lower() + what[1:])}", ".SH SYNOPSIS"]
     for u in usage:
         roff += [".nf", escape(u), ".fi"]
-    return "\n".join(roff + [".SH DESCRIPTION"] + options(body)) + "\n"
+    return "\n".join(roff + [".SH DESCRIPTION"] + options(body) + EXIT_STATUS) + "\n"
 
 
 def main():
