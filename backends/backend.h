@@ -234,7 +234,7 @@ struct sl_op_hand {
 };
 
 /* Waits until raised[lane], or released[lane] in the host's memory, has reached turn; then
- * x[i] = from[lane * stride + i], i < n. The queue waits, and what else the device has to do on it:
+ * x[i] = from[lane * stride + i], i < n. The queue waits, and what else is to run on it:
  * who hands must not need it. Released: x is whatever is there. */
 struct sl_op_take {
     const float *from; /* [lanes, stride] */
@@ -243,6 +243,8 @@ struct sl_op_take {
     const uint32_t *released; /* [lanes] mapped, as sl_device_map_host() gave it */
     const uint32_t *lane, *turn;
     uint32_t n, stride;
+    bool alone; /* nothing else has to run on the device meanwhile: the next op may take all of it,
+                   to be at the ready */
 };
 
 /* The largest calls that will be made, so that scratch is allocated once. */

@@ -75,18 +75,20 @@ void sl_forward_begin_turn(struct sl_forward *f) {
         turn[SL_STEP_HANDS] = ++f->turn[lane];
 }
 
+/* Where experts are copied, the one that hands may wait for copies by way of this device. */
 enum sl_status sl_forward_take(struct sl_forward *f, const struct sl_place *where) {
     const struct sl_activations *a = &f->a;
     const uint32_t *turn = f->on_device.turn;
-    SL_FORWARD_TRY("taking over", sl_op_take(f->dev, &(struct sl_op_take){
-                                                         .from = a->taken,
-                                                         .x = a->x,
-                                                         .raised = a->raised,
-                                                         .released = f->released,
-                                                         .lane = turn + SL_STEP_LANE,
-                                                         .turn = turn + SL_STEP_TAKES,
-                                                         .n = f->step.n_rows * f->hp->n_embd,
-                                                         .stride = sl_forward_taken_elems(f->hp)}));
+    SL_FORWARD_TRY("taking over",
+                   sl_op_take(f->dev, &(struct sl_op_take){.from = a->taken,
+                                                           .x = a->x,
+                                                           .raised = a->raised,
+                                                           .released = f->released,
+                                                           .lane = turn + SL_STEP_LANE,
+                                                           .turn = turn + SL_STEP_TAKES,
+                                                           .n = f->step.n_rows * f->hp->n_embd,
+                                                           .stride = sl_forward_taken_elems(f->hp),
+                                                           .alone = !f->fetch}));
     return SL_OK;
 }
 

@@ -101,7 +101,7 @@ enum sl_status sl_cuda_hand(struct sl_device *d, const struct sl_op_hand *a) {
 }
 
 enum sl_status sl_cuda_take(struct sl_device *d, const struct sl_op_take *a) {
-    struct sl_karg_take k = {a->from, a->x,    a->raised, a->released,
-                             a->lane, a->turn, a->n,      a->stride};
+    struct sl_karg_take k = {a->from, a->x, a->raised, a->released, a->lane,
+                             a->turn, a->n, a->stride, a->alone};
     return launch(d, SL_KERNEL_take, 1, 1, 1024, &k, sizeof k);
 }

@@ -406,6 +406,7 @@ struct sl_karg_take {
     const uint32_t *raised, *released;
     const uint32_t *lane, *turn;
     uint32_t n, stride;
+    uint32_t alone;
 };
 
 /* X(name, argument struct) for each kernel. */

@@ -210,16 +210,20 @@ extern "C" __global__ void __launch_bounds__(1024) sl_k_hand(SL_KERNEL_ARGS(sl_k
 }
 
 /* Looks at its own device's memory; at the host's, which is far, only now and then: that word comes
- * when the other device has failed. */
+ * when the other device has failed. One block waits; where the next kernel's are let in meanwhile,
+ * they may fill all multiprocessors, and a kernel of another stream finds no room. */
 #define LOOKS 64u
 extern "C" __global__ void __launch_bounds__(1024) sl_k_take(SL_KERNEL_ARGS(sl_karg_take, a)) {
-    sl_grid_begin();
+    sl_grid_wait();
+    if (a.alone)
+        sl_grid_next();
     uint32_t lane = *a.lane, turn = *a.turn, looks = 0;
     if (threadIdx.x == 0)
         while ((int32_t)(sl_see_word(&a.raised[lane]) - turn) < 0)
             if (++looks % LOOKS == 0 && (int32_t)(sl_see_word(&a.released[lane]) - turn) >= 0)
                 break;
     __syncthreads();
+    sl_grid_next();
     const float *from = a.from + (size_t)lane * a.stride;
     for (uint32_t i = threadIdx.x; i < a.n; i += 1024)
         a.x[i] = from[i];

@@ -54,7 +54,8 @@ static void make_both(struct sl_device *d, uint32_t n, struct both *out) {
                                     .lane = turn,
                                     .turn = turn + 1,
                                     .n = n,
-                                    .stride = STRIDE};
+                                    .stride = STRIDE,
+                                    .alone = n % 2};
 }
 
 static void submit(struct sl_device *d, const struct both *b) {

@@ -1002,7 +1002,7 @@ struct hand_args {
 };
 struct take_args {
     uint64_t from, x, raised, released, lane, turn;
-    uint32_t n, stride;
+    uint32_t n, stride, alone;
 };
 
 /* Each needs what it uses of lane 0. */
