@@ -116,12 +116,17 @@ static enum sl_status pair_up(const struct run *r, enum sl_dtype t, struct sl_ka
 /* Down of all pairs and their sum. */
 static enum sl_status pair_sum(const struct run *r, enum sl_dtype t, struct sl_karg_moe k,
                                bool *done) {
-    k.rows_per_block = SL_MOE_DOWN_ROWS;
-    uint32_t bytes = k.n_pairs <= PAIR_SUM_MAX_PAIRS ? pair_smem(r, t, &k, k.k, k.k) : 0;
-    *done = bytes > 0;
-    if (!*done)
+    uint32_t bytes = 0;
+    *done = false;
+    if (k.n_pairs > PAIR_SUM_MAX_PAIRS)
         return SL_OK;
-    struct sl_dim3 grid = {r->a->n_tok, k.n_out / SL_MOE_DOWN_ROWS, 1};
+    for (k.rows_per_block = SL_MOE_SUM_ROWS; k.rows_per_block >= 8; k.rows_per_block /= 2)
+        if ((bytes = pair_smem(r, t, &k, k.k, k.k)))
+            break;
+    if (!bytes)
+        return SL_OK;
+    *done = true;
+    struct sl_dim3 grid = {r->a->n_tok, k.n_out / k.rows_per_block, 1};
     return SL_LAUNCH(r->c, SL_KERNEL_BY_MMA_TYPE(moe_pair_sum, t), grid,
                      ((struct sl_dim3){SL_MOE_SUM_THREADS, 1, 1}), bytes, k);
 }

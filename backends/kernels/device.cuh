@@ -75,6 +75,15 @@ __device__ __forceinline__ int sl_dp2a_lo(uint32_t a, uint32_t b, int c) {
 __device__ __forceinline__ int sl_dp2a_hi(uint32_t a, uint32_t b, int c) {
     return __dp2a_hi((int)a, (int)b, c);
 }
+/* Four numbers of -128 to 127 as signed bytes, v[0] the lowest. */
+__device__ __forceinline__ uint32_t sl_pack_s8(int v0, int v1, int v2, int v3) {
+    uint32_t out;
+    asm("{\n .reg .b32 t;\n cvt.pack.sat.s8.s32.b32 t, %4, %3, 0;\n"
+        " cvt.pack.sat.s8.s32.b32 %0, %2, %1, t;\n}"
+        : "=r"(out)
+        : "r"(v0), "r"(v1), "r"(v2), "r"(v3));
+    return out;
+}
 /* Bytes of (hi:lo) by the nibbles of sel (0..7). */
 __device__ __forceinline__ uint32_t sl_perm(uint32_t lo, uint32_t hi, uint32_t sel) {
     return __byte_perm(lo, hi, sel);

@@ -183,7 +183,8 @@ enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
 #define SL_MOE_UP_THREADS    128u
 #define SL_MOE_UP_ROWS       16u  /* at most */
 #define SL_MOE_UP_TABLE      256u /* at most */
-#define SL_MOE_SUM_THREADS   256u
+#define SL_MOE_SUM_THREADS   512u
+#define SL_MOE_SUM_ROWS      16u /* at most, a multiple of 8 */
 struct sl_karg_placed {
     struct sl_karg_ref ref;
     uint32_t pair;

@@ -86,82 +86,75 @@ template <int T> __device__ __forceinline__ void moe_pair_up(const struct sl_kar
 /* The down products of all experts of a row, and their weighted sum in router order. */
 template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_karg_moe &a) {
     using block = sl_block<T>;
-    constexpr uint32_t THREADS = SL_MOE_SUM_THREADS, WARPS = THREADS / 32, ROWS = SL_MOE_DOWN_ROWS;
-    constexpr uint32_t PER_WARP = (SL_MOE_DOWN_MAX_K + WARPS - 1) / WARPS, AHEAD = 3;
+    constexpr uint32_t THREADS = SL_MOE_SUM_THREADS, WARPS = THREADS / 32, AHEAD = 2;
     extern __shared__ uint4 shared[];
-    __shared__ float product[SL_MOE_DOWN_MAX_K][ROWS], weight[SL_MOE_DOWN_MAX_K];
-    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t n_blocks = a.n_in / 256, row_bytes = n_blocks * block::BYTES, bytes = ROWS * row_bytes;
-    uint32_t tok = blockIdx.x, begin = blockIdx.y * ROWS, groups = a.k * n_blocks;
+    __shared__ float product[SL_MOE_DOWN_MAX_K * SL_MOE_SUM_ROWS], weight[SL_MOE_DOWN_MAX_K];
+    uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = a.rows_per_block;
+    uint32_t n_blocks = a.n_in / 256, row_bytes = n_blocks * block::BYTES, bytes = rows * row_bytes;
+    uint32_t tok = blockIdx.x, begin = blockIdx.y * rows, groups = a.k * n_blocks;
     uint8_t *w = (uint8_t *)shared;
     struct sl_block_group *in = (struct sl_block_group *)(w + a.in_at);
-    static_assert(ROWS % 8 == 0, "an expert's rows end where 16 bytes do");
+    static_assert(SL_MOE_SUM_ROWS % 8 == 0, "an expert's rows end where 16 bytes do");
+    static_assert(SL_MOE_DOWN_MAX_K <= WARPS, "a warp or more an expert");
 
     /* The choice was made two kernels ago and the kernel before this one has seen it, so its experts
-     * are very likely in place. What is begun with them is dropped if they turn out to be others. */
-    const uint8_t *begun[PER_WARP];
-    auto copy = [&](uint32_t e, const uint8_t *from) {
-        sl_block_copy(w + e * bytes, from + (size_t)begin * row_bytes, bytes, lane, 32);
+     * are very likely in place. What is begun with them is dropped if they turn out to be others.
+     * `share` warps copy an expert's rows. */
+    uint32_t share = WARPS / a.k, e_copy = warp % a.k, begun = UINT32_MAX;
+    const uint32_t *choice = &a.ids[tok * a.k + e_copy];
+    auto copy = [&](const uint8_t *from) {
+        sl_block_copy(w + e_copy * bytes, from + (size_t)begin * row_bytes, bytes,
+                      warp / a.k * 32 + lane, share * 32);
     };
-#pragma unroll
-    for (uint32_t j = 0; j < PER_WARP; j++) {
-        uint32_t e = warp + j * WARPS;
-        begun[j] = NULL;
-        if (e >= a.k)
-            break;
-        uint32_t id = *(volatile const uint32_t *)&a.ids[tok * a.k + e];
-        begun[j] = (const uint8_t *)a.refs[min(id, a.n_expert - 1)].down;
-        if (begun[j])
-            copy(e, begun[j]);
+    bool copies = warp < share * a.k;
+    if (copies) {
+        uint32_t id = *(volatile const uint32_t *)choice;
+        const uint8_t *from = (const uint8_t *)a.refs[min(id, a.n_expert - 1)].down;
+        if (from) {
+            copy(from);
+            begun = id;
+        }
     }
     sl_grid_begin();
-    uint32_t o = begin + threadIdx.x;
-    float y = threadIdx.x < ROWS ? a.sum_y[(size_t)tok * a.n_out + o] : 0.0f, ahead[AHEAD][8];
+    uint32_t id = *choice;
     const float *h = a.h + (size_t)tok * a.k * a.n_in; /* all k rows are one */
+    float ahead[AHEAD][8];
 #pragma unroll
     for (uint32_t g = 0; g < AHEAD; g++)
         sl_quantize_fetch(h, groups * 256, warp + g * WARPS, lane, ahead[g]);
+    uint32_t o = begin + threadIdx.x;
+    float y = threadIdx.x < rows ? a.sum_y[(size_t)tok * a.n_out + o] : 0.0f;
     if (threadIdx.x < a.k)
         weight[threadIdx.x] = a.weights[tok * a.k + threadIdx.x];
-#pragma unroll
-    for (uint32_t j = 0; j < PER_WARP; j++) {
-        uint32_t e = warp + j * WARPS;
-        if (e >= a.k)
-            break;
-        const uint8_t *now = (const uint8_t *)a.refs[a.ids[tok * a.k + e]].down;
-        if (now != begun[j]) {
-            sl_copy_wait();
-            __syncwarp();
-            copy(e, now);
-        }
+    if (copies && id != begun) {
+        sl_copy_wait();
+        __syncwarp();
+        copy((const uint8_t *)a.refs[id].down);
     }
     quantize<AHEAD, block::HAS_MIN>(ahead, h, groups * 256, warp, WARPS, groups, in);
     sl_copy_wait();
     __syncthreads();
 
-    for (uint32_t first = 0; first < groups * ROWS; first += THREADS) {
-        uint32_t j = first + threadIdx.x;
-        uint32_t row = j / n_blocks, e = row / ROWS; /* row: of all experts' */
-        if (j < groups * ROWS) {
-            struct sl_block_sums v[1];
-            const uint8_t *const of[1] = {w + j * block::BYTES};
-            block::dot(of, in + (e * n_blocks + j - row * n_blocks), v);
-            sl_block_store<T>(w + j * block::BYTES, row, v[0]);
-        }
+    for (uint32_t j = threadIdx.x; j < groups * rows; j += THREADS) {
+        uint32_t row = j / n_blocks, e = row / rows; /* row: of all experts' */
+        const uint8_t *const of[1] = {w + j * block::BYTES};
+        struct sl_block_sums v[1];
+        block::dot(of, in + (e * n_blocks + j - row * n_blocks), v);
+        sl_block_store<T>(w + j * block::BYTES, row, v[0]);
     }
     __syncthreads();
-    static_assert(SL_MOE_DOWN_MAX_K * ROWS <= THREADS, "a thread a product");
-    if (threadIdx.x < a.k * ROWS) {
-        uint32_t row = threadIdx.x, e = row / ROWS, r = row % ROWS;
+    static_assert(SL_MOE_DOWN_MAX_K * SL_MOE_SUM_ROWS <= THREADS, "a thread a product");
+    if (threadIdx.x < a.k * rows) {
+        uint32_t row = threadIdx.x, e = row / rows;
         float total = sl_block_join<T>(w + row * row_bytes, row, n_blocks);
-        product[e][r] = total;
-        a.y[((size_t)tok * a.k + e) * a.n_out + begin + r] = total;
+        product[row] = total;
+        a.y[((size_t)tok * a.k + e) * a.n_out + begin + row - e * rows] = total;
     }
     __syncthreads();
-    if (threadIdx.x >= ROWS)
+    if (threadIdx.x >= rows)
         return;
     for (uint32_t e = 0; e < a.k; e++)
-        y = fmaf(product[e][threadIdx.x], weight[e], y);
+        y = fmaf(product[e * rows + threadIdx.x], weight[e], y);
     a.sum_y[(size_t)tok * a.n_out + o] = y;
 }
 
@@ -170,7 +163,7 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
         sl_k_moe_pair_up_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                  \
         moe_pair_up<SL_DTYPE_##NAME>(a);                                                           \
     }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(SL_MOE_SUM_THREADS, 4)                            \
+    extern "C" __global__ void __launch_bounds__(SL_MOE_SUM_THREADS, 2)                            \
         sl_k_moe_pair_sum_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                 \
         moe_pair_sum<SL_DTYPE_##NAME>(a);                                                          \
     }
