@@ -8,10 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void sl_api_keys_take(struct sl_api_keys *k, const char *key) {
-    k->key[k->n] = strdup(key);
-    k->n += k->key[k->n] != NULL;
+bool sl_api_keys_take(struct sl_api_keys *k, const char *key) {
+    if (!(k->key[k->n] = strdup(key))) {
+        fprintf(stderr, "sluice serve: --api-key: %s\n", strerror(ENOMEM));
+        return false;
+    }
+    k->n++;
     memset((char *)(uintptr_t)key, '*', strlen(key));
+    return true;
 }
 
 static SL_PRINTF(2, 3) bool wrong(const char *path, const char *fmt, ...) {

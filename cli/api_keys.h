@@ -13,8 +13,9 @@ struct sl_api_keys {
 };
 
 /* Copies the key of --api-key and writes asterisks over it where it stands, among the words of the
- * command line that others on the machine see. Call it before the file is read. */
-void sl_api_keys_take(struct sl_api_keys *k, const char *key);
+ * command line that others on the machine see. Call it before the file is read, which may fill the
+ * list. False after an error message: a server that was to ask for a key must not start without. */
+bool sl_api_keys_take(struct sl_api_keys *k, const char *key);
 /* Adds those of a file, one a line; empty lines and lines that start with # are skipped. False
  * after an error message: it cannot be read, holds none, or too many of both. */
 bool sl_api_keys_read(struct sl_api_keys *k, const char *path);

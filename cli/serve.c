@@ -471,10 +471,9 @@ int sl_cmd_serve(int argc, char **argv) {
     o.server.max_body_bytes = (uint64_t)o.max_body_mib << 20;
 
     struct sl_api_keys keys = {.n = 0};
-    if (o.api_key)
-        sl_api_keys_take(&keys, o.api_key);
     rc = 1;
-    if (!o.api_key_file || sl_api_keys_read(&keys, o.api_key_file)) {
+    if ((!o.api_key || sl_api_keys_take(&keys, o.api_key)) &&
+        (!o.api_key_file || sl_api_keys_read(&keys, o.api_key_file))) {
         o.server.api_keys = (const char *const *)keys.key;
         o.server.n_api_keys = keys.n;
         rc = serve(&o);

@@ -1,5 +1,5 @@
-/* Inside of fetching: shared by expert_fetch*.c, expert_pace.c, expert_ahead.c, expert_seen.c and
- * expert_tiers*.c. */
+/* Inside of fetching: shared by expert_fetch*.c, expert_pace.c, expert_ahead.c, expert_guess.c,
+ * expert_seen.c and expert_tiers*.c. */
 #ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 #define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 
@@ -160,13 +160,12 @@ void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
 
 /* expert_seen.c: what a wait that begins now is for, and its end. */
 enum sl_stall_cause sl_fetch_stall_cause(const struct sl_fetch *f);
+void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
 /* expert_seen.c: the trace; not called without one. */
 void sl_fetch_trace_read(struct sl_fetch *f, uint32_t slot, enum sl_status status);
 void sl_fetch_trace_call(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
                          uint32_t n_pairs);
 void sl_fetch_trace_layer(struct sl_fetch *f);
-
-void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
 
 /* expert_pace.c. May the reads that are about to be started wait for the layer's first wait? */
 bool sl_fetch_may_hold(const struct sl_fetch *f);

@@ -19,8 +19,6 @@
 
 #include "common/metrics.h"
 
-#include "common/metrics.h"
-
 #include <stdlib.h>
 #include <string.h>
 

@@ -248,25 +248,25 @@ static enum sl_status norm_quantize(struct sl_cuda *c, const struct sl_op_rms_no
 
 /* Rows up to which doing the norm again in every block is cheaper than a kernel of its own. */
 #define MAX_NORM_ROWS 2u
+_Static_assert(SL_FEW_MAX_TOK <= MAX_NORM_ROWS, "matvec_few norms its own input");
 
+/* The first launch would be the one that norms. */
 static bool any_mma(const struct sl_cuda *c, const struct sl_op_matmul *a) {
     for (uint32_t i = 0; i < a->n_w; i++)
-        if (!few_rows(c, a, a->out[i].w.dtype, false) && mma_rows(c, a, a->out[i].w.dtype))
+        if (!few_rows(c, a, a->out[i].w.dtype, i == 0) && mma_rows(c, a, a->out[i].w.dtype))
             return true;
     return false;
 }
 
 bool sl_cuda_norm_matmul_fits(const struct sl_cuda *c, const struct sl_op_matmul *a) {
-    enum sl_dtype t = a->out[0].w.dtype;
-    return a->n_tok <= MAX_NORM_ROWS || few_rows(c, a, t, true) || mma_rows(c, a, t);
+    return a->n_tok <= MAX_NORM_ROWS || mma_rows(c, a, a->out[0].w.dtype);
 }
 
 enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
                                    const struct sl_op_matmul *a) {
     struct sl_cuda_carve v = {(uintptr_t)c->scratch, 0};
     struct sl_karg_qx qx = sl_cuda_carve_qx(&v, a->n_tok, norm->n);
-    bool apart =
-        any_mma(c, a) || (a->n_tok > MAX_NORM_ROWS && !few_rows(c, a, a->out[0].w.dtype, true));
+    bool apart = a->n_tok > MAX_NORM_ROWS || any_mma(c, a);
     if (apart)
         SL_TRY(norm_quantize(c, norm, &qx));
     for (uint32_t i = 0; i < a->n_w; i++) {

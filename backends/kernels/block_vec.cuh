@@ -81,12 +81,6 @@ __device__ __forceinline__ int sl_dot16(const uint32_t (&w)[4], const uint4 &x, 
     c = sl_dp4a_u8(w[2], x.z, c);
     return sl_dp4a_u8(w[3], x.w, c);
 }
-__device__ __forceinline__ int sl_byte_u(uint32_t v, int i) {
-    return (int)(v >> (8 * i) & 255);
-}
-__device__ __forceinline__ int sl_byte_s(uint32_t v, int i) {
-    return (int)(int8_t)(v >> (8 * i));
-}
 
 /* Q4_K and Q5_K: d dmin scales[12] (high bits [32]) qs[128]. */
 template <int HIGH_BYTES> struct sl_block_k45 {
@@ -172,18 +166,6 @@ template <> struct sl_block<SL_DTYPE_Q6_K> {
     static constexpr bool HAS_MIN = false;
     static constexpr uint32_t BYTES = 210;
 
-    /* N words that begin `shift` bits into the word at w. */
-    template <int N>
-    __device__ __forceinline__ static void words(const uint32_t *w, uint32_t shift,
-                                                 uint32_t (&out)[N]) {
-        uint32_t lo = w[0];
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            uint32_t hi = w[i + 1];
-            out[i] = sl_funnel(lo, hi, shift);
-            lo = hi;
-        }
-    }
     /* 16 elements, their high bits in field FIELD of h; low bits are in the high nibbles of l for
      * fields 2 and 3. */
     template <int FIELD>
@@ -203,11 +185,11 @@ template <> struct sl_block<SL_DTYPE_Q6_K> {
     __device__ __forceinline__ static void dot(const uint8_t *const (&w)[N],
                                                const struct sl_block_group *x,
                                                struct sl_block_sums (&out)[N]) {
-        const uint32_t *at[N];
+        const uint8_t *at[N];
         uint32_t shift[N];
 #pragma unroll
         for (int m = 0; m < N; m++) {
-            at[m] = (const uint32_t *)((uintptr_t)w[m] & ~(uintptr_t)3);
+            at[m] = (const uint8_t *)((uintptr_t)w[m] & ~(uintptr_t)3);
             shift[m] = (uint32_t)((uintptr_t)w[m] & 2) * 8;
             out[m].d = sl_f16(*(const uint16_t *)(w[m] + 208)) * x->d;
             out[m].sum = out[m].min = 0;
@@ -218,7 +200,7 @@ template <> struct sl_block<SL_DTYPE_Q6_K> {
             uint4 s = sl_smem16(x->sum + half * 8);
 #pragma unroll
             for (int m = 0; m < N; m++) {
-                words<2>(at[m] + 48 + half * 2, shift[m], sc[m]);
+                sl_smem_words<2>(at[m] + 192 + half * 8, shift[m], sc[m]);
                 int over = sl_dp2a_hi(s.y, sc[m][0], sl_dp2a_lo(s.x, sc[m][0], 0));
                 over = sl_dp2a_hi(s.w, sc[m][1], sl_dp2a_lo(s.z, sc[m][1], over));
                 out[m].sum -= 32 * over;
@@ -232,13 +214,13 @@ template <> struct sl_block<SL_DTYPE_Q6_K> {
 #pragma unroll
                 for (int m = 0; m < N; m++) {
                     uint32_t h[4], l0[4], l1[4];
-                    words<4>(at[m] + 32 + half * 8 + seg * 4, shift[m], h);
-                    words<4>(at[m] + half * 16 + seg * 4, shift[m], l0);
-                    words<4>(at[m] + half * 16 + 8 + seg * 4, shift[m], l1);
-                    out[m].sum += sl_byte_s(sc[m][0], seg) * group<0>(l0, h, e[0]);
-                    out[m].sum += sl_byte_s(sc[m][0], seg + 2) * group<1>(l1, h, e[1]);
-                    out[m].sum += sl_byte_s(sc[m][1], seg) * group<2>(l0, h, e[2]);
-                    out[m].sum += sl_byte_s(sc[m][1], seg + 2) * group<3>(l1, h, e[3]);
+                    sl_smem_words<4>(at[m] + 128 + half * 32 + seg * 16, shift[m], h);
+                    sl_smem_words<4>(at[m] + half * 64 + seg * 16, shift[m], l0);
+                    sl_smem_words<4>(at[m] + half * 64 + 32 + seg * 16, shift[m], l1);
+                    out[m].sum += sl_byte(sc[m][0], seg) * group<0>(l0, h, e[0]);
+                    out[m].sum += sl_byte(sc[m][0], seg + 2) * group<1>(l1, h, e[1]);
+                    out[m].sum += sl_byte(sc[m][1], seg) * group<2>(l0, h, e[2]);
+                    out[m].sum += sl_byte(sc[m][1], seg + 2) * group<3>(l1, h, e[3]);
                 }
             }
         }

@@ -92,6 +92,26 @@ __device__ __forceinline__ uint32_t sl_perm(uint32_t lo, uint32_t hi, uint32_t s
 __device__ __forceinline__ uint32_t sl_funnel(uint32_t lo, uint32_t hi, uint32_t shift) {
     return __funnelshift_r(lo, hi, shift);
 }
+/* Byte i of v, signed and unsigned. */
+__device__ __forceinline__ int sl_byte(uint32_t v, int i) {
+    return (int)(int8_t)(v >> (8 * i));
+}
+__device__ __forceinline__ int sl_byte_u(uint32_t v, int i) {
+    return (int)(v >> (8 * i) & 255);
+}
+/* N words of shared memory that begin `shift` bits into the word at p. One more is read. */
+template <int N>
+__device__ __forceinline__ void sl_smem_words(const uint8_t *p, uint32_t shift,
+                                              uint32_t (&out)[N]) {
+    const uint32_t *w = (const uint32_t *)p;
+    uint32_t lo = w[0];
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        uint32_t hi = w[i + 1];
+        out[i] = sl_funnel(lo, hi, shift);
+        lo = hi;
+    }
+}
 
 /* 16 bytes from device to shared memory, behind the threads' back where the GPU can; zeros when
  * !valid. Then commit_and_wait, then a barrier. */

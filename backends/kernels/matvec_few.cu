@@ -104,20 +104,12 @@ __device__ __forceinline__ void quantize_rows(const struct few_in &in, const flo
     }
 }
 
-/* a's bytes are unsigned. */
-__device__ __forceinline__ int dot_u8(uint32_t a, uint32_t b, int c) {
-    int d;
-    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-    return d;
-}
-__device__ __forceinline__ int dot_u8(const uint4 &a, uint32_t mask, const uint4 &b, int c) {
-    c = dot_u8(a.x & mask, b.x, c);
-    c = dot_u8(a.y & mask, b.y, c);
-    c = dot_u8(a.z & mask, b.z, c);
-    return dot_u8(a.w & mask, b.w, c);
-}
-__device__ __forceinline__ int byte_of(uint32_t v, int i) {
-    return (int)(v >> (8 * i) & 255);
+/* 16 bytes of weights under a mask, unsigned, with 16 of input. */
+__device__ __forceinline__ int dot_masked(const uint4 &w, uint32_t mask, const uint4 &x, int c) {
+    c = sl_dp4a_u8(w.x & mask, x.x, c);
+    c = sl_dp4a_u8(w.y & mask, x.y, c);
+    c = sl_dp4a_u8(w.z & mask, x.z, c);
+    return sl_dp4a_u8(w.w & mask, x.w, c);
 }
 
 /* What block b of the input adds to a sum with the weights at w: two products. */
@@ -142,11 +134,11 @@ __device__ __forceinline__ void dot_block(const uint8_t *w, const struct few_in 
             int low = 0, high = 0; /* 16 times the sum */
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                low = dot_u8(q[h], 0x0f0f0f0fu, *(const uint4 *)(x + h * 16), low);
-                high = dot_u8(q[h], 0xf0f0f0f0u, *(const uint4 *)(x + 32 + h * 16), high);
+                low = dot_masked(q[h], 0x0f0f0f0fu, *(const uint4 *)(x + h * 16), low);
+                high = dot_masked(q[h], 0xf0f0f0f0u, *(const uint4 *)(x + 32 + h * 16), high);
             }
-            sum[t] += byte_of(scale[c / 2], c % 2 * 2) * low +
-                      byte_of(scale[c / 2], c % 2 * 2 + 1) * (high >> 4);
+            sum[t] += sl_byte_u(scale[c / 2], c % 2 * 2) * low +
+                      sl_byte_u(scale[c / 2], c % 2 * 2 + 1) * (high >> 4);
         }
     }
     float d = sl_f16(head.x & 0xffff), dmin = sl_f16(head.x >> 16);
@@ -157,8 +149,8 @@ __device__ __forceinline__ void dot_block(const uint8_t *w, const struct few_in 
         int min = 0;
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            min += byte_of(least[h], 0) * s[h].x + byte_of(least[h], 1) * s[h].y +
-                   byte_of(least[h], 2) * s[h].z + byte_of(least[h], 3) * s[h].w;
+            min += sl_byte_u(least[h], 0) * s[h].x + sl_byte_u(least[h], 1) * s[h].y +
+                   sl_byte_u(least[h], 2) * s[h].z + sl_byte_u(least[h], 3) * s[h].w;
         float dx = in.d[at];
         out[t] = make_float4(d * dx, (float)sum[t], -(dmin * dx), (float)min);
     }

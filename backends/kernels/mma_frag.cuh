@@ -93,23 +93,6 @@ __device__ __forceinline__ void sl_smem_words(const uint8_t *p, uint32_t (&out)[
         out[0] = v.x, out[1 % N] = v.y;
     }
 }
-/* N words that begin `shift` bits into the word at p. One more is read. */
-template <int N>
-__device__ __forceinline__ void sl_smem_words(const uint8_t *p, uint32_t shift,
-                                              uint32_t (&out)[N]) {
-    const uint32_t *w = (const uint32_t *)p;
-    uint32_t lo = w[0];
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        uint32_t hi = w[i + 1];
-        out[i] = sl_funnel(lo, hi, shift);
-        lo = hi;
-    }
-}
-/* Byte i of v, signed. */
-__device__ __forceinline__ int sl_byte(uint32_t v, int i) {
-    return (int)(int8_t)(v >> (8 * i));
-}
 
 /* What a block of 256 comes to: exact integers, and the floats that they are multiplied with. */
 struct sl_mma_sums {

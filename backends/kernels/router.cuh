@@ -207,22 +207,6 @@ __device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, si
 
 /* Row t, by a block of THREADS: scores, then the k largest. */
 template <int THREADS>
-__device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, size_t t);
-
-template <int THREADS>
-__device__ __forceinline__ void sl_route_row(const struct sl_karg_router &a, size_t t) {
-    __shared__ float weight[SL_TOP_WARP];
-    if (a.n_expert > SL_TOP_FEW || a.k > SL_TOP_WARP) {
-        sl_route_block<THREADS>(a, t);
-    } else if (threadIdx.x < 32) {
-        if (a.n_expert <= 128)
-            sl_route_warp<4>(a, t, weight);
-        else
-            sl_route_warp<8>(a, t, weight);
-    }
-}
-
-template <int THREADS>
 __device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, size_t t) {
     __shared__ float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], shared[32],
         weight[SL_MAX_EXPERTS_USED];
@@ -285,6 +269,20 @@ __device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, s
     for (uint32_t r = lane; r < a.k; r += 32) {
         a.ids[t * a.k + r] = (uint32_t)chosen[r];
         a.weights[t * a.k + r] = weight[r] * a.scale;
+    }
+}
+
+/* Row t, by one warp of the block where that can. */
+template <int THREADS>
+__device__ __forceinline__ void sl_route_row(const struct sl_karg_router &a, size_t t) {
+    __shared__ float weight[SL_TOP_WARP];
+    if (a.n_expert > SL_TOP_FEW || a.k > SL_TOP_WARP) {
+        sl_route_block<THREADS>(a, t);
+    } else if (threadIdx.x < 32) {
+        if (a.n_expert <= 128)
+            sl_route_warp<4>(a, t, weight);
+        else
+            sl_route_warp<8>(a, t, weight);
     }
 }
 

@@ -227,19 +227,24 @@ static void decode_synth(enum sl_trace_kind kind, const char *name, const struct
 
 /* ---- look-ahead that guesses ---- */
 
-static void guesses(const struct sim_shape *shape, const struct sim_machine *machine,
-                    uint32_t n_tokens) {
-    static const double rights[] = {0.95, 0.8, 0.6, 0.3, 0};
-    static const double shares[] = {0.1, 0.25, 0.5, 0.75};
-    struct replay_trace t;
+static void open_sequence(const struct sim_shape *shape, uint32_t n_tokens, uint64_t seed,
+                          struct replay_trace *out) {
     open_synth(&(struct sl_trace_synth){.kind = SL_TRACE_LOCALITY,
                                         .n_layer = shape->n_layer,
                                         .n_expert = shape->n_expert,
                                         .k = shape->k,
                                         .n_sequences = 1,
                                         .n_tokens = n_tokens,
-                                        .seed = 5},
-               &t);
+                                        .seed = seed},
+               out);
+}
+
+static void guesses(const struct sim_shape *shape, const struct sim_machine *machine,
+                    uint32_t n_tokens) {
+    static const double rights[] = {0.95, 0.8, 0.6, 0.3, 0};
+    static const double shares[] = {0.1, 0.25, 0.5, 0.75};
+    struct replay_trace t;
+    open_sequence(shape, n_tokens, 5, &t);
     printf("#\n# %s; %s; speed with the next layer guessed, percent of the speed without, by the "
            "share of right guesses\n# slots ",
            shape->name, machine->name);
@@ -280,19 +285,11 @@ static void far_guesses(const struct sim_shape *shape, const struct sim_machine 
                         uint32_t n_tokens) {
     static const double rights[] = {1, 0.9, 0.6, 0}, shares[] = {0.1, 0.25, 0.5, 0.75};
     struct replay_trace t;
-    open_synth(&(struct sl_trace_synth){.kind = SL_TRACE_LOCALITY,
-                                        .n_layer = shape->n_layer,
-                                        .n_expert = shape->n_expert,
-                                        .k = shape->k,
-                                        .n_sequences = 1,
-                                        .n_tokens = n_tokens,
-                                        .seed = 6},
-               &t);
+    open_sequence(shape, n_tokens, 6, &t);
     printf(
         "#\n# %s; %s; layers up to %u ahead guessed, by the share of right ones among the surest "
-        "of the next layer\n# slots surest  speed  ceiling  without   read  early   used  from "
-        "disk "
-        "/ used\n",
+        "of the next layer\n# slots surest  speed  ceiling  without   read  early   used  "
+        "from disk / used\n",
         shape->name, machine->name, SL_FETCH_REACH);
     double half = 0, least = 1000;
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
