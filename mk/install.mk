@@ -6,6 +6,7 @@ MAN := build/man
 
 .PHONY: man install uninstall dist
 man: $(B)/sluice
+	@command -v python3 >/dev/null || { echo "man pages are written by python3, which is not here: apt-get install python3" >&2; exit 1; }
 	@deploy/man/make_man.py $(B)/sluice $(MAN)
 ## make install             program, man pages, completion (PREFIX=/usr/local, DESTDIR=)
 install: $(B)/sluice man
@@ -23,10 +24,10 @@ dist: man
 	@scripts/make_dist.sh $(MAN)
 
 .PHONY: test-deploy check-image
-## make test-deploy         deploy/: the Containerfile's rules and packages, the seccomp profile, the unit; where buildah is
-##                          and root runs it, an image of this machine's files under that profile
+## make test-deploy         what the documents point at; deploy/: the Containerfile's rules and packages, the seccomp profile,
+##                          the unit; where buildah is and root runs it, an image of this machine's files under that profile
 test-deploy: $(B)/sluice
-	@$(TAP) "tests/deploy/check.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice"
+	@$(TAP) tests/docs/check.py "tests/deploy/check.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice"
 ## make check-image         every step of deploy/container/Containerfile, and what comes out under its seccomp profile
 ##                          (root, debootstrap, buildah and the network; some minutes)
 check-image:

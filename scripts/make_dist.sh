@@ -41,8 +41,9 @@ RUN
 chmod 755 "$out/bin/sluice"
 cp "$man"/*.1 "$out/share/man/man1/"
 cp deploy/completion/sluice.bash "$out/share/bash-completion/completions/sluice"
-cp -r README.md LICENSE deploy "$out/"
-mkdir -p "$out/demo"
-cp demo/demo.gguf "$out/demo/"
+# With all that one of them links to (tests/docs/check.py).
+documents="README.md CONTRIBUTING.md LICENSE docs deploy bench/results demo/README.md"
+# shellcheck disable=SC2086
+cp -r --parents $documents demo/demo.gguf "$out/"
 tar -C dist -czf "dist/$name.tar.gz" --owner=0 --group=0 "$name"
 ls -l "dist/$name.tar.gz"

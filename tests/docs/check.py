@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""What the documents point at: links and their headings, files and make's targets that they name; and that the tarball
+of `make dist` has every file which its own documents link to. Pages of other hosts are not asked for.
+
+usage: check.py
+
+TAP."""
+import glob
+import os
+import re
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DOCUMENTS = ["*.md", "docs/*.md", "deploy/*.md", "demo/*.md"]
+SOURCE_FOLDERS = ["backends", "bench", "cli", "common", "demo", "deploy", "docs", "engine", "expert_cache", "mk", "model", "scripts",
+                  "server", "streaming", "tests", "web"]
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def documents(root):
+    return sorted(os.path.relpath(p, root) for pattern in DOCUMENTS for p in glob.glob(os.path.join(root, pattern)))
+
+
+def anchors(text):
+    """Of the headings, as GitHub makes them: lower case, hyphens for spaces, no other punctuation, a number from the second of a kind on."""
+    names, seen = set(), {}
+    for heading in re.findall(r"^#+ +(.*?)\s*$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M):
+        heading = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        names.add(f"{name}-{seen[name]}" if name in seen else name)
+        seen[name] = seen.get(name, 0) + 1
+    return names
+
+
+def links(text):
+    """(path, anchor) of each link within the tree."""
+    found = re.findall(r"\]\(([^)\s]+)\)", text)
+    return [link.partition("#")[::2] for link in found if not re.match(r"[a-z]+:", link)]
+
+
+def link_faults(root, names):
+    faults = []
+    for name in names:
+        for path, anchor in links(read(root, name)):
+            target = os.path.normpath(os.path.join(os.path.dirname(name), path)) if path else name
+            if not os.path.exists(os.path.join(root, target)):
+                faults.append(f"{name}: there is no {target}")
+            elif anchor and anchor not in anchors(read(root, target)):
+                faults.append(f"{name}: {target} has no heading #{anchor}")
+    return faults
+
+
+def file_faults(root, names, known):
+    """Of `folder/name.ext`, from the root or from any folder, as in `kernels/x.cu`."""
+    faults = []
+    for name in names:
+        for path in re.findall(r"`([\w.-]+(?:/[\w.-]+)+\.(?:c|h|cu|cuh|py|sh|md|mk|mjs|json|txt|def))`", read(root, name)):
+            if not path.startswith("build/") and not any(f == path or f.endswith("/" + path) for f in known):
+                faults.append(f"{name}: there is no {path}")
+    return faults
+
+
+def target_faults(root, names, targets):
+    said = [(name, t) for name in names for t in re.findall(r"(?:`|^    )make ([a-z][a-z-]*)", read(root, name), re.M)]
+    return [f"{name}: make has no target {t}" for name, t in said if t not in targets]
+
+
+def packed(root):
+    """What make_dist.sh copies as it is, whole folders among it."""
+    return re.search(r'^documents="(.*)"$', read(root, "scripts/make_dist.sh"), re.M)[1].split()
+
+
+def pack_faults(root, names, inside):
+    def has(path):
+        return any(path == i or path.startswith(i + "/") for i in inside)
+
+    return [f"{name} is in the tarball, {target} is not" for name in names if has(name) for path, _ in links(read(root, name))
+            if path and not has(target := os.path.normpath(os.path.join(os.path.dirname(name), path)))]
+
+
+def bad_faults():
+    """The checks on documents that are wrong in one point each."""
+    cases = [("[a](none.md)", 1), ("[a](#none)", 1), ("[a](README.md#other)", 1), ("# A `b`, c\n\n[a](README.md#a-b-c)", 0), ("# A\n# A\n[a](#a-1)", 0),
+             ("`server/none.c`", 1), ("`kernels/x.cu`", 0), ("`make none`", 1), ("    make all", 0), ("[a](https://example.org/)", 0)]
+    out = []
+    for text, wanted in cases:
+        with tempfile.TemporaryDirectory() as root:
+            with open(os.path.join(root, "README.md"), "w", encoding="utf-8") as f:
+                f.write(text)
+            got = link_faults(root, ["README.md"]) + file_faults(root, ["README.md"], ["backends/kernels/x.cu"]) + target_faults(root, ["README.md"], {"all"})
+            out += [] if len(got) == wanted else [f"{text!r}: {got}"]
+    names = documents(ROOT)
+    out += [] if pack_faults(ROOT, names, ["README.md", "docs"]) and pack_faults(ROOT, names, ["docs"]) else ["a tarball without what is linked passed"]
+    return out
+
+
+def main():
+    names = documents(ROOT)
+    known = [os.path.relpath(os.path.join(folder, f), ROOT) for top in SOURCE_FOLDERS for folder, inner, files in os.walk(os.path.join(ROOT, top))
+             for f in files if "node_modules" not in folder]
+    rules = "\n".join(read(ROOT, p) for p in ["Makefile", *(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "mk", "*.mk")))])
+    targets = set(re.findall(r"^([a-z][a-z-]*)(?=[ :])[^=\n]*:(?!=)", rules, re.M)) | set(" ".join(re.findall(r"^\.PHONY:(.*)", rules, re.M)).split())
+    checks = [("the checks find what is wrong", bad_faults()), ("links", link_faults(ROOT, names)), ("files", file_faults(ROOT, names, known)),
+              ("make's targets", target_faults(ROOT, names, targets)), ("what the tarball's documents link to is in it", pack_faults(ROOT, names, packed(ROOT)))]
+    for n, (name, faults) in enumerate(checks, 1):
+        print(f"{'not ok' if faults else 'ok'} {n} - {name}")
+        for fault in faults:
+            print(f"  {fault}")
+    print(f"1..{len(checks)}")
+
+
+main()
