@@ -6,6 +6,8 @@ endif
 B := build/$(MODE)
 .DEFAULT_GOAL := all
 JOBS := $(shell nproc)
+# Of a make within this one: as many as was asked for, else JOBS.
+SUBJOBS = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS))
 # What is made is named; V=1 shows the commands.
 ifndef V
 .SILENT:

@@ -25,7 +25,8 @@ static const struct {
 static void print_usage(FILE *out) {
     fprintf(out, "sluice " SL_VERSION
                  ": serves Mixture-of-Experts models that are larger than memory\n\n"
-                 "usage: sluice COMMAND [options]\n\n");
+                 "usage: sluice COMMAND [options]\n"
+                 "       sluice --version\n\n");
     for (uint32_t i = 0; i < SL_COUNTOF(commands); i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].about);
     fprintf(out, "\n'sluice COMMAND --help' says more. Start with:\n"

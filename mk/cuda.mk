@@ -72,7 +72,7 @@ $(shell cmp -s $(CUDA_IMAGES).new $(CUDA_IMAGES) || cp $(CUDA_IMAGES).new $(CUDA
 $(B)/backends/cuda/images.o: $(CUDA_IMAGES) $(CUDA_FATBIN)
 	$(call say,as)
 	$(CC) -c -o $@ $<
-	$(if $(CUDA_FATBIN),,@echo "  no nvcc: built without CUDA kernels")
+	$(if $(CUDA_FATBIN),,@echo "  $(if $(filter 0,$(WITH_CUDA)),WITH_CUDA=0,no nvcc): built without CUDA kernels")
 OBJ += $(B)/backends/cuda/images.o
 
 # A driver for tests: libcuda's symbols over host memory.

@@ -6,7 +6,7 @@ PORT ?= 8080
 ## make demo                install what is missing, build, serve the demo model, ask it a question
 demo:
 	@scripts/install_deps.sh build
-	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all
+	@$(MAKE) --no-print-directory $(SUBJOBS) MODE=release all
 	@PORT=$(PORT) scripts/demo.sh start build/release/sluice $(DEMO_MODEL)
 
 ## make demo-stop           stop the demo's server
@@ -16,5 +16,5 @@ demo-stop:
 ## make eval                ask the demo model its 500 held-out questions over HTTP
 eval:
 	@scripts/install_deps.sh eval
-	@$(MAKE) --no-print-directory -j$(JOBS) MODE=release all
+	@$(MAKE) --no-print-directory $(SUBJOBS) MODE=release all
 	@scripts/with_server.sh build/release/sluice $(DEMO_MODEL) -- demo/eval.py

@@ -47,9 +47,9 @@ COUNTS := build/test.counts
 test:
 	@scripts/install_deps.sh test
 	@mkdir -p build; rm -f $(COUNTS)
-	@$(SUBMAKE) -j$(JOBS) MODE=release test-programs
-	@$(SUBMAKE) -j$(JOBS) MODE=asan test-programs
-	@$(SUBMAKE) -j$(JOBS) MODE=tsan tsan-programs
+	@$(SUBMAKE) $(SUBJOBS) MODE=release test-programs
+	@$(SUBMAKE) $(SUBJOBS) MODE=asan test-programs
+	@$(SUBMAKE) $(SUBJOBS) MODE=tsan tsan-programs
 	@rc=0; \
 	echo "== release"; $(SUBMAKE) MODE=release SUMMARY=$(COUNTS) test-parts || rc=1; \
 	echo "== ASan and UBSan"; $(SUBMAKE) MODE=asan SUMMARY=$(COUNTS) test-parts || rc=1; \

@@ -241,8 +241,8 @@ enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_devic
                             struct sl_err *err) {
     if (!sl_cuda_n_images)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "cuda: this build has no CUDA kernels: it was made without nvcc; build it "
-                       "with the CUDA toolkit, or use the CPU");
+                       "cuda: this build has no CUDA kernels: it was made without nvcc or with "
+                       "WITH_CUDA=0; build it with the CUDA toolkit, or use the CPU");
     struct sl_cuda *c = calloc(1, sizeof *c);
     if (!c)
         return sl_fail(err, SL_ERR_NOMEM, "cuda: out of memory");

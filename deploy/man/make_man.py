@@ -45,6 +45,7 @@ def options(lines):
 
 # Of every command: cli/args.h.
 EXIT_STATUS = [".SH EXIT STATUS", "0: done. 1: it failed at work. 2: the words of the command line are wrong; nothing was opened."]
+EXIT_STATUS_OF = {"sluice-run": ["130: the answer to \\-p was interrupted."]}
 
 
 def page(name, title, version, lines):
@@ -55,7 +56,7 @@ def page(name, title, version, lines):
     roff = [f'.TH {title} 1 "" "sluice {version}" "Sluice"', ".SH NAME", f"{escape(name)} \\- {escape(what[0].lower() + what[1:])}", ".SH SYNOPSIS"]
     for u in usage:
         roff += [".nf", escape(u), ".fi"]
-    return "\n".join(roff + [".SH DESCRIPTION"] + options(body) + EXIT_STATUS) + "\n"
+    return "\n".join(roff + [".SH DESCRIPTION"] + options(body) + EXIT_STATUS + EXIT_STATUS_OF.get(name, [])) + "\n"
 
 
 def main():
