@@ -45,6 +45,7 @@ kv
 norm
 rope
 router --test values --test numbers
+hand
 graph
 PARTS
 }
