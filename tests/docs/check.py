@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What the documents point at: links and their headings, files and make's targets that they name; and that the tarball
-of `make dist` has every file which its own documents link to. Pages of other hosts are not asked for.
+"""What the documents point at: links and their headings, files and make's targets that they name; that those of the API name
+all fields of requests; and that the tarball of `make dist` has every file which its own documents link to. Pages of other
+hosts are not asked for.
 
 usage: check.py
 
@@ -69,6 +70,13 @@ def target_faults(root, names, targets):
     return [f"{name}: make has no target {t}" for name, t in said if t not in targets]
 
 
+def field_faults(root, sources):
+    """Fields that requests may have, by the tables of server/fields.h, and that no document of the API names."""
+    told = "".join(read(root, f"docs/{name}.md") for name in ("API", "STRUCTURED", "TOOLS"))
+    known = sorted(set(re.findall(r'\{"([a-z_]+)",\s*SL_FIELD_', sources)))
+    return [f"no document of the API names the field {name}" for name in known if not re.search(rf"\b{name}\b", told)] if known else ["no fields were found"]
+
+
 def packed(root):
     """What make_dist.sh copies as it is, whole folders among it."""
     return re.search(r'^documents="(.*)"$', read(root, "scripts/make_dist.sh"), re.M)[1].split()
@@ -93,6 +101,7 @@ def bad_faults():
                 f.write(text)
             got = link_faults(root, ["README.md"]) + file_faults(root, ["README.md"], ["backends/kernels/x.cu"]) + target_faults(root, ["README.md"], {"all"})
             out += [] if len(got) == wanted else [f"{text!r}: {got}"]
+    out += [] if field_faults(ROOT, '{"never_heard_of",\n SL_FIELD_BOOL') and field_faults(ROOT, "") else ["a field of which nothing is said passed"]
     names = documents(ROOT)
     out += [] if pack_faults(ROOT, names, ["README.md", "docs"]) and pack_faults(ROOT, names, ["docs"]) else ["a tarball without what is linked passed"]
     return out
@@ -104,8 +113,10 @@ def main():
              for f in files if "node_modules" not in folder]
     rules = "\n".join(read(ROOT, p) for p in ["Makefile", *(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "mk", "*.mk")))])
     targets = set(re.findall(r"^([a-z][a-z-]*)(?=[ :])[^=\n]*:(?!=)", rules, re.M)) | set(" ".join(re.findall(r"^\.PHONY:(.*)", rules, re.M)).split())
+    sources = "".join(read(ROOT, os.path.relpath(p, ROOT)) for p in glob.glob(os.path.join(ROOT, "server", "*.c")))
     checks = [("the checks find what is wrong", bad_faults()), ("links", link_faults(ROOT, names)), ("files", file_faults(ROOT, names, known)),
-              ("make's targets", target_faults(ROOT, names, targets)), ("what the tarball's documents link to is in it", pack_faults(ROOT, names, packed(ROOT)))]
+              ("make's targets", target_faults(ROOT, names, targets)), ("fields of requests", field_faults(ROOT, sources)),
+              ("what the tarball's documents link to is in it", pack_faults(ROOT, names, packed(ROOT)))]
     for n, (name, faults) in enumerate(checks, 1):
         print(f"{'not ok' if faults else 'ok'} {n} - {name}")
         for fault in faults:
