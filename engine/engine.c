@@ -115,6 +115,19 @@ static void show_plan(struct sl_stage *s) {
     sl_stage_gauge(&s->shown, host_slots, s->plan->n_slots);
 }
 
+/* Each lets its copies go by way of the next that copies experts too. */
+static enum sl_status open_relays(struct sl_engine *e, struct sl_err *err) {
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < e->n_stages && st == SL_OK; i++) {
+        uint32_t by = (i + 1) % e->n_stages;
+        while (by != i && !sl_stage_copies(&e->stages[by]))
+            by = (by + 1) % e->n_stages;
+        if (by != i && sl_stage_copies(&e->stages[i]))
+            st = sl_stage_relay(&e->stages[i], &e->stages[by], err);
+    }
+    return st;
+}
+
 /* Devices, KV and expert stores. */
 static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
     enum sl_status st = SL_OK;
@@ -137,9 +150,7 @@ static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
         if (st == SL_OK && i)
             st = sl_stage_join(s, s - 1, err);
     }
-    for (uint32_t i = 0; i < e->n_stages && e->n_stages > 1 && st == SL_OK; i++)
-        st = sl_stage_relay(&e->stages[i], &e->stages[(i + 1) % e->n_stages], err);
-    return st;
+    return st == SL_OK ? open_relays(e, err) : st;
 }
 
 static enum sl_status map_experts(struct sl_engine *e, struct sl_err *err) {

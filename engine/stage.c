@@ -70,8 +70,6 @@ enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before, struct
 }
 
 enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by, struct sl_err *err) {
-    if (!s->store || !s->plan->apart)
-        return SL_OK;
     enum sl_status st = sl_device_relay_open(s->dev, by->dev, &by->busy);
     s->relays = st == SL_OK;
     if (st == SL_OK || st == SL_ERR_UNSUPPORTED)

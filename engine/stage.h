@@ -51,7 +51,9 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
 enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before,
                              struct sl_err *err) SL_MUST_CHECK;
 /* Lets its copies of experts go by way of the other's device too, where the two have a fast link
- * between them: while that one has no step. When all are open; leave before any is closed. */
+ * between them: while that one has no step. Both copy experts: memory for it is planned on such
+ * devices alone, and no op that waits for rows may fill them (sl_op_take.alone). When all are open;
+ * leave before any is closed. */
 enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by,
                               struct sl_err *err) SL_MUST_CHECK;
 void sl_stage_leave_relay(struct sl_stage *s);
@@ -67,6 +69,10 @@ void sl_stage_close(struct sl_stage *s);
 
 static inline struct sl_fetch *sl_stage_fetch(const struct sl_stage *s) {
     return s->store ? sl_store_fetch(s->store) : NULL;
+}
+/* Do experts go from the host's slots to its device's? */
+static inline bool sl_stage_copies(const struct sl_stage *s) {
+    return s->store && s->plan->apart;
 }
 static inline bool sl_stage_is_last(const struct sl_stage *s) {
     return s->index + 1 == s->n_stages;
