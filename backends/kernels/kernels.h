@@ -175,10 +175,9 @@ enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
 #define SL_MOE_PLACED        16u
 /* moe_pair_up does GATE_UP, moe_pair_sum DOWN and the sum, where n_in is a multiple of 256 and
  * n_out of the rows of a block (block_vec.cuh): all of a block's weights are in dynamic shared
- * memory at once, rows_per_block rows of gate and of up, or SL_MOE_DOWN_ROWS rows of each of k
- * experts, from in_at on the quantised input rows, one or k, and behind them, n_table > 0, where
- * all n_table experts' gate and up are. grid (n_pairs or n_tok, row blocks), SL_MOE_UP_THREADS or
- * SL_MOE_SUM_THREADS. */
+ * memory at once, rows_per_block rows of gate and of up, or of each of k experts' down, from in_at
+ * on the quantised input rows, one or k, and behind them, n_table > 0, where all n_table experts'
+ * gate and up are. grid (n_pairs or n_tok, row blocks), SL_MOE_UP_THREADS or SL_MOE_SUM_THREADS. */
 #define SL_BLOCK_GROUP_BYTES 304u
 #define SL_MOE_UP_THREADS    128u
 #define SL_MOE_UP_ROWS       16u  /* at most */
