@@ -30,10 +30,6 @@
 
 /* ---- planning ---- */
 
-static bool may_guess(const struct sl_fetch *f) {
-    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
-}
-
 static void rest(struct sl_fetch *f, bool on) {
     struct sl_ahead_judge *j = &f->judge;
     j->on = on;
@@ -67,7 +63,7 @@ static void judge(struct sl_fetch *f) {
         j->rows[j->on] += j->prev_rows;
     }
     j->seen_stall_ns = f->stats.stall_ns;
-    j->prev_rows = may_guess(f) ? f->rows.n : 0;
+    j->prev_rows = sl_fetch_may_guess(f) ? f->rows.n : 0;
     if (a->layer == f->layer) {
         uint32_t n_read = 0, n_used = 0;
         for (uint32_t i = 0; i < a->cursor; i++) {
@@ -139,8 +135,8 @@ void sl_fetch_not_quiet(struct sl_fetch *f) {
 
 bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
     const struct sl_ahead_judge *j = &f->judge;
-    return !f->no_lookahead && may_guess(f) && f->layer + 1 < f->layout->n_layer && j->on &&
-           j->layers < j->quiet_layer;
+    return !f->no_lookahead && sl_fetch_may_guess(f) && f->layer + 1 < f->layout->n_layer &&
+           j->on && j->layers < j->quiet_layer;
 }
 
 void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,

@@ -147,8 +147,7 @@ struct sl_fetch_stats {
     uint64_t waves;      /* times that a layer found fewer slots than experts to read */
     uint64_t ahead_read; /* experts read ahead */
     uint64_t ahead_used; /* ... and then asked for by their layer */
-    /* Experts that each guess named while they were in no slot, and those that their layer wanted.
-     */
+    /* Experts that each guess named while they were in no slot, and those that were wanted. */
     uint64_t guessed[SL_FETCH_GUESSES], guessed_right[SL_FETCH_GUESSES];
     uint64_t failed; /* demanded experts that could not be read */
 };

@@ -149,6 +149,11 @@ static inline uint64_t sl_fetch_now(const struct sl_fetch *f) {
     return f->now_ns(f->clock);
 }
 
+/* Is this a layer of few generated rows, and nothing else? For those routers are run early. */
+static inline bool sl_fetch_may_guess(const struct sl_fetch *f) {
+    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
+}
+
 /* Experts of the layer that keep the disk's queue full in this step. */
 uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer);
 /* Lists in f->pairs the pairs of the experts that are marked in f->in_call, ascending; returns

@@ -83,17 +83,13 @@ void sl_fetch_guess_forget(struct sl_fetch *f) {
 
 /* ---- a layer begins ---- */
 
-static bool may_guess(const struct sl_fetch *f) {
-    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
-}
-
 /* Does enough come from disk for farther guesses to pay? */
 static void count_reads(struct sl_fetch *f) {
     struct sl_guesses *g = &f->guesses;
     uint64_t reads = f->stats.misses + f->stats.ahead_read;
     uint32_t n = (uint32_t)(reads - g->seen_reads);
     g->seen_reads = reads;
-    if (!may_guess(f))
+    if (!sl_fetch_may_guess(f))
         return; /* what prompts read does not count */
     g->reads += n;
     if (f->layer || ++g->tokens < COUNT_TOKENS)
@@ -163,7 +159,7 @@ static void unplan(struct sl_guesses *g, uint32_t layer) {
 void sl_fetch_guess_begin(struct sl_fetch *f) {
     struct sl_guesses *g = &f->guesses;
     count_reads(f);
-    if (!may_guess(f)) {
+    if (!sl_fetch_may_guess(f)) {
         sl_fetch_guess_forget(f);
         return;
     }

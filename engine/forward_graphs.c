@@ -93,12 +93,13 @@ enqueue:
     return SL_OK;
 }
 
-/* Graphs of the other kind go: the experts have become resident, or no longer are; or what the next
- * layer needs is guessed now, or no longer is, in steps of so few rows that it may be. */
+/* Graphs of the other kind go: the experts have become resident, or no longer are; or other layers
+ * are guessed than before, in steps of so few rows that they may be. */
 static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
     struct sl_graph ***graphs = &f->graphs[f->step.n_rows - 1];
     uint32_t guess =
         !f->resident && f->dev->caps.told ? sl_fetch_guesses(f->fetch, f->step.n_rows) : 0;
+    /* The host must hear of all guesses without a copy: the farthest are left out. */
     while (guess * f->step.n_rows * f->hp->n_expert_used * sizeof *f->host_guess >
            SL_TOLD_MAX_BYTES)
         guess--;
