@@ -17,7 +17,11 @@ endif
 
 ifneq ($(NVCC),)
 ifeq ($(origin CUDA_ARCHS),undefined)
-CUDA_ARCHS := $(or $(strip $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u)),75)
+CUDA_ARCHS := $(strip $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u))
+ifeq ($(CUDA_ARCHS),)
+CUDA_ARCHS := 75
+CUDA_NO_GPU := 1
+endif
 else ifeq ($(CUDA_ARCHS),all)
 override CUDA_ARCHS := $(filter 75 80 86 89 90 100 110 120,$(patsubst sm_%,%,$(shell $(NVCC) --list-gpu-code)))
 endif
@@ -73,6 +77,7 @@ $(B)/backends/cuda/images.o: $(CUDA_IMAGES) $(CUDA_FATBIN)
 	$(call say,as)
 	$(CC) -c -o $@ $<
 	$(if $(CUDA_FATBIN),,@echo "  $(if $(filter 0,$(WITH_CUDA)),WITH_CUDA=0,no nvcc): built without CUDA kernels")
+	$(if $(CUDA_NO_GPU),@echo "  no GPU here: CUDA kernels for sm_75 alone; newer GPUs are slower with them: make CUDA_ARCHS=all")
 OBJ += $(B)/backends/cuda/images.o
 
 # A driver for tests: libcuda's symbols over host memory.
