@@ -70,6 +70,15 @@ static const char *default_heat(struct sl_engine_options *o) {
     return n > 0 && n < (int)sizeof o->heat_folder ? o->heat_folder : NULL;
 }
 
+/* A budget that only a forgotten unit makes; false with the error said. */
+static bool has_unit(const char *command, const char *option, uint64_t bytes) {
+    if (bytes >= 1 << 20)
+        return true;
+    sl_usage_error(command, "%s is %llu bytes: a size has a unit, as 2GiB or 1500M", option,
+                   (unsigned long long)bytes);
+    return false;
+}
+
 /* "20GiB", or one size for each of several devices. */
 static bool apply_vram(const char *command, const char *text, struct sl_engine_config *config) {
     uint32_t n = 0;
@@ -96,6 +105,8 @@ static bool apply_vram(const char *command, const char *text, struct sl_engine_c
                            "cpu");
             return false;
         }
+        if (!has_unit(command, "--vram", config->vram_each[n]))
+            return false;
         at = end ? end + 1 : NULL;
     }
     config->vram_bytes = n ? config->vram_each[0] : 0;
@@ -174,7 +185,7 @@ bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
                                 "for what is free");
         return false;
     }
-    if (!apply_kv_type(command, o->kv_type, config))
+    if (!has_unit(command, "--ram", o->ram_bytes) || !apply_kv_type(command, o->kv_type, config))
         return false;
     const struct choice *where =
         choose(command, "--experts", o->experts, experts, SL_COUNTOF(experts));

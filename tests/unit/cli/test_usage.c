@@ -318,6 +318,9 @@ static void of_the_engine(void **state) {
                         "--vram: 3 sizes of device memory for 2 devices");
     refused_with_engine("--vram 1G,x", "--vram is '1G,x'");
     refused_with_engine("--vram 0", "--vram 0 leaves nothing");
+    refused_with_engine("--ram 32", "--ram is 32 bytes: a size has a unit, as 2GiB");
+    refused_with_engine("--vram 24", "--vram is 24 bytes: a size has a unit");
+    refused_with_engine("--device cuda:0,1 --vram 24G,24", "--vram is 24 bytes");
     static const char *const with_isa[] = {"serve", "score --text t", "bench"};
     for (uint32_t i = 0; i < SL_COUNTOF(with_isa); i++) {
         char words[64];
