@@ -6,6 +6,11 @@
 #include "engine/engine_internal.h"
 #include "engine/expert_tiers.h"
 
+#if defined(__SANITIZE_THREAD__)
+#define ALARM_SECONDS 1200
+#else
+#define ALARM_SECONDS 300
+#endif
 #define MIB      ((uint64_t)1 << 20)
 #define N_RUNS   3u
 #define N_ANSWER 6u
@@ -306,7 +311,7 @@ static void lost_between_cards(void **state) {
 }
 
 int main(void) {
-    alarm(300); /* what hangs is a failure */
+    alarm(ALARM_SECONDS); /* what hangs is a failure */
     sl_log_set_level(SL_LOG_ERROR + 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_device_memory),   cmocka_unit_test(small_card),
