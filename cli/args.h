@@ -11,6 +11,7 @@ enum sl_arg_kind {
     SL_ARG_FLAG,    /* bool: --x sets true */
     SL_ARG_STRING,  /* const char *, not empty */
     SL_ARG_TEXT,    /* the same, may be empty */
+    SL_ARG_OUTPUT,  /* const char *, a file to write: no file that the model or another option is */
     SL_ARG_U32,     /* uint32_t, decimal */
     SL_ARG_U64,     /* uint64_t, decimal or 0x */
     SL_ARG_F32,     /* float */

@@ -195,11 +195,11 @@ int sl_cmd_bench(int argc, char **argv) {
          false},
         {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa,
          "c, avx2, avx512 or vnni (default: the best)", false},
-        {SL_ARG_STRING, 0, "--trace", "FILE", &o.trace,
+        {SL_ARG_OUTPUT, 0, "--trace", "FILE", &o.trace,
          "write what happened when, up to 256 MiB of it, for Perfetto\n"
          "(ui.perfetto.dev) or chrome://tracing",
          false},
-        {SL_ARG_STRING, 0, "--record-routes", "FILE", &o.record_routes,
+        {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &o.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_FLAG, 'v', "--verbose", NULL, &verbose, "log what is loaded", false},
         SL_ENGINE_OPTIONS(&memory),

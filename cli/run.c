@@ -270,11 +270,11 @@ int sl_cmd_run(int argc, char **argv) {
         {SL_ARG_U32, 't', "--threads", "N", &config.n_threads, "0 = all CPUs (default 0)", false},
         {SL_ARG_U32, 'c', "--ctx", "N", &config.ctx_tokens,
          "context, tokens; 0 = the model's, at most 8192 (default 0)", false},
-        {SL_ARG_STRING, 0, "--trace", "FILE", &config.trace_file,
+        {SL_ARG_OUTPUT, 0, "--trace", "FILE", &config.trace_file,
          "write what happened when, up to 256 MiB of it, for Perfetto\n"
          "(ui.perfetto.dev) or chrome://tracing",
          false},
-        {SL_ARG_STRING, 0, "--record-routes", "FILE", &config.record_routes,
+        {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &config.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
         SL_ENGINE_OPTIONS(&memory),
     };

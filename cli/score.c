@@ -239,7 +239,7 @@ int sl_cmd_score(int argc, char **argv) {
         {SL_ARG_FLAG, 0, "--no-bos", NULL, &o.no_bos,
          "leave out the BOS that the model asks for in front of a text", false},
         {SL_ARG_HEADING, 0, "Output", NULL, NULL, NULL, false},
-        {SL_ARG_STRING, 0, "--logprobs", "OUT.npy", &o.logprobs,
+        {SL_ARG_OUTPUT, 0, "--logprobs", "OUT.npy", &o.logprobs,
          "write the log-probabilities after every position, float32 [positions, vocabulary]",
          false},
         {SL_ARG_FLAG, 0, "--json", NULL, &o.json, "print a JSON object", false},

@@ -405,11 +405,11 @@ int sl_cmd_serve(int argc, char **argv) {
          "what the files in --cache-dir may take (default 8GiB)", false},
         {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
          "CPU threads that compute (default: all CPUs)", false},
-        {SL_ARG_STRING, 0, "--trace", "FILE", &o.engine.trace_file,
+        {SL_ARG_OUTPUT, 0, "--trace", "FILE", &o.engine.trace_file,
          "write what happened when, up to 256 MiB of it, for Perfetto\n"
          "(ui.perfetto.dev) or chrome://tracing",
          false},
-        {SL_ARG_STRING, 0, "--record-routes", "FILE", &o.engine.record_routes,
+        {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &o.engine.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "ISA", &o.engine.cpu_isa,
          "force c, avx2, avx512 or vnni (default: the best there is)", false},

@@ -113,7 +113,7 @@ int sl_cmd_synth(int argc, char **argv) {
         return 2;
 
     const struct sl_arg args[] = {
-        {SL_ARG_STRING, 'o', "--out", "FILE", &path, "the file to write", true},
+        {SL_ARG_OUTPUT, 'o', "--out", "FILE", &path, "the file to write", true},
         {SL_ARG_STRING, 0, "--preset", "NAME", &preset,
          "start from bench-5g, qwen3-30b-a3b or mixtral-8x7b", false},
         {SL_ARG_U64, 0, "--seed", "N", &c.seed, "the same seed gives the same bytes (default 1)",

@@ -227,7 +227,7 @@ int sl_cmd_tokenize(int argc, char **argv) {
         {SL_ARG_HEADING, 0, "Output (ids on one line unless given)", NULL, NULL, NULL, false},
         {SL_ARG_FLAG, 0, "--pieces", NULL, &o.pieces, "print each id with its text", false},
         {SL_ARG_FLAG, 0, "--json", NULL, &o.json, "print a JSON object", false},
-        {SL_ARG_STRING, 0, "--ids-out", "FILE", &o.ids_out,
+        {SL_ARG_OUTPUT, 0, "--ids-out", "FILE", &o.ids_out,
          "write the ids as little-endian int32, as 'sluice score --ids' reads them", false},
         {SL_ARG_HEADING, 0, "Pre-splitting alone (no model needed)", NULL, NULL, NULL, false},
         {SL_ARG_STRING, 0, "--splits", "NAME", &o.splits,

@@ -282,6 +282,39 @@ static void what_is_not_there(void **state) {
 
 static const char *const engines[] = {"serve", "run", "plan", "score", "bench"};
 
+/* What is to be written is no file that is read: it is refused, and the file is as it was. */
+static void what_would_be_overwritten(void **state) {
+    (void)state;
+    char file[] = "/tmp/sluice-usage-XXXXXX", link_to[64], words[256], says[128], content[8] = "";
+    int fd = mkstemp(file);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "content", 7), 7);
+    snprintf(link_to, sizeof link_to, "%s.link", file);
+    assert_int_equal(link(file, link_to), 0);
+    static const struct {
+        const char *before, *after, *says;
+    } cases[] = {
+        {"run -p t --trace", "-m", "--trace is '%s', which is the model"},
+        {"bench --record-routes", "-m", "--record-routes is '%s', which is the model"},
+        {"serve --record-routes", "-m", "--record-routes is '%s', which is the model"},
+        {"score --ids i --logprobs", "", "--logprobs is '%s', which is the model"},
+        {"score -m m --logprobs", "--ids", "--logprobs is '%s', which --ids names too"},
+        {"tokenize --text t --ids-out", "-m", "--ids-out is '%s', which is the model"},
+        {"tokenize -m m --ids-out", "--file", "--ids-out is '%s', which --file names too"},
+    };
+    for (uint32_t i = 0; i < SL_COUNTOF(cases); i++) {
+        snprintf(words, sizeof words, "%s %s %s %s", cases[i].before, link_to, cases[i].after,
+                 file);
+        snprintf(says, sizeof says, cases[i].says, link_to);
+        refused(words, says);
+    }
+    assert_int_equal(pread(fd, content, sizeof content, 0), 7);
+    assert_string_equal(content, "content");
+    close(fd);
+    unlink(link_to);
+    unlink(file);
+}
+
 static void refused_with_engine(const char *options, const char *says) {
     char words[128];
     for (uint32_t i = 0; i < SL_COUNTOF(engines); i++) {
@@ -359,12 +392,10 @@ static void of_gpus(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_command),
-                                       cmocka_unit_test(values),
-                                       cmocka_unit_test(numbers),
-                                       cmocka_unit_test(empty_words),
-                                       cmocka_unit_test(what_is_not_there),
-                                       cmocka_unit_test(of_the_engine),
-                                       cmocka_unit_test(of_gpus)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_command),     cmocka_unit_test(values),
+        cmocka_unit_test(numbers),           cmocka_unit_test(empty_words),
+        cmocka_unit_test(what_is_not_there), cmocka_unit_test(what_would_be_overwritten),
+        cmocka_unit_test(of_the_engine),     cmocka_unit_test(of_gpus)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
