@@ -3,6 +3,8 @@
  * GPUs: test_cuda_peers.c. */
 #include "tests/unit/backends/cuda_fixture.h"
 
+#include <unistd.h>
+
 #include "common/metrics.h"
 #include "common/rng.h"
 
@@ -904,6 +906,37 @@ static void typed_kernels(void **state) {
     assert_int_equal(sl_kernel_type_index(SL_DTYPE_COUNT), -1);
 }
 
+/* What opening a GPU of this compute capability logs. */
+static void opening_says(uint32_t cc, char *said, size_t size) {
+    FILE *kept = tmpfile();
+    int own = dup(STDERR_FILENO);
+    assert_non_null(kept);
+    fake->cc[0] = (int)cc;
+    fflush(stderr);
+    dup2(fileno(kept), STDERR_FILENO);
+    struct sl_device *d = NULL;
+    enum sl_status status = open_gpu(0, 0, &d);
+    sl_device_close(&d);
+    fflush(stderr);
+    dup2(own, STDERR_FILENO);
+    close(own);
+    rewind(kept);
+    said[fread(said, 1, size - 1, kept)] = '\0';
+    fclose(kept);
+    assert_int_equal(status, SL_OK);
+}
+
+static void kernels_of_another_generation(void **state) {
+    (void)state;
+    char said[1024];
+    need_kernels();
+    opening_says((uint32_t)strtoul(sl_cuda_image_archs, NULL, 10), said, sizeof said);
+    assert_null(strstr(said, "CUDA_ARCHS"));
+    opening_says(255, said, sizeof said);
+    assert_non_null(strstr(said, "not for sm_255"));
+    assert_non_null(strstr(said, "CUDA_ARCHS=255"));
+}
+
 static void memory_rate(void **state) {
     (void)state;
     need_kernels();
@@ -941,6 +974,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(graphs, reset),
         cmocka_unit_test_setup(fused, reset),
         cmocka_unit_test_setup(free_memory, reset),
+        cmocka_unit_test_setup(kernels_of_another_generation, reset),
         cmocka_unit_test_setup(memory_rate, reset),
         cmocka_unit_test(typed_kernels),
     };
