@@ -184,7 +184,7 @@ static enum sl_status find(struct sl_cuda *c, const struct sl_cuda_config *confi
     c->early_start = d->launch_ex && has_code_from(90, out_info->cc);
     /* Machine code runs on later GPUs of its own generation. */
     if (!has_code_from(c->cc / 10 * 10, c->cc))
-        sl_warn("cuda:%d: the kernels of this build are for sm_%s, not for sm_%u: the driver "
+        sl_info("cuda:%d: the kernels of this build are for sm_%s, not for sm_%u: the driver "
                 "compiles them at the start, and they are slower; build with CUDA_ARCHS=%u, or all",
                 c->ordinal, sl_cuda_image_archs, c->cc, c->cc);
     return SL_OK;
