@@ -1,9 +1,8 @@
 /* The CUDA backend's host side over a fake driver: what it says when there is no GPU, what it
  * leaves behind when something fails, and that staging memory is never reused too early. Several
  * GPUs: test_cuda_peers.c. */
+#include "tests/support/capture.h"
 #include "tests/unit/backends/cuda_fixture.h"
-
-#include <unistd.h>
 
 #include "common/metrics.h"
 #include "common/rng.h"
@@ -908,19 +907,12 @@ static void typed_kernels(void **state) {
 
 /* What opening a GPU of this compute capability logs. */
 static void opening_says(uint32_t cc, char *said, size_t size) {
-    FILE *kept = tmpfile();
-    int own = dup(STDERR_FILENO);
-    assert_non_null(kept);
     fake->cc[0] = (int)cc;
-    fflush(stderr);
-    dup2(fileno(kept), STDERR_FILENO);
     struct sl_device *d = NULL;
+    struct capture c = capture_begin(stderr);
     enum sl_status status = open_gpu(0, 0, &d);
     sl_device_close(&d);
-    fflush(stderr);
-    dup2(own, STDERR_FILENO);
-    close(own);
-    rewind(kept);
+    FILE *kept = capture_end(&c);
     said[fread(said, 1, size - 1, kept)] = '\0';
     fclose(kept);
     assert_int_equal(status, SL_OK);

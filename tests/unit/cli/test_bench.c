@@ -2,6 +2,7 @@
  * RAM takes. */
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "tests/support/capture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,17 +46,10 @@ static int remove_model(void **state) {
 }
 
 static json_t *measured(char **argv, int argc) {
-    FILE *kept = tmpfile();
-    int own = dup(STDOUT_FILENO);
-    assert_non_null(kept);
-    fflush(stdout);
-    dup2(fileno(kept), STDOUT_FILENO);
+    struct capture c = capture_begin(stdout);
     int rc = sl_cmd_bench(argc, argv);
-    fflush(stdout);
-    dup2(own, STDOUT_FILENO);
-    close(own);
+    FILE *kept = capture_end(&c);
     assert_int_equal(rc, 0);
-    rewind(kept);
     json_t *j = json_loadf(kept, 0, NULL);
     fclose(kept);
     assert_non_null(j);

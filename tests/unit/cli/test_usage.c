@@ -4,6 +4,7 @@ int sluice_main(int argc, char **argv);
 #define main sluice_main
 #include "cli/main.c"
 #undef main
+#include "tests/support/capture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,16 +22,9 @@ static int run(const char *words, char *said, size_t size) {
     snprintf(copy, sizeof copy, "%s", words);
     for (char *w = strtok(copy, " "); w && argc <= MAX_WORDS; w = strtok(NULL, " "))
         argv[argc++] = strcmp(w, "''") == 0 ? w + 2 : w;
-    FILE *kept = tmpfile();
-    int own = dup(STDERR_FILENO);
-    assert_non_null(kept);
-    fflush(stderr);
-    dup2(fileno(kept), STDERR_FILENO);
+    struct capture c = capture_begin(stderr);
     int rc = sluice_main(argc, argv);
-    fflush(stderr);
-    dup2(own, STDERR_FILENO);
-    close(own);
-    rewind(kept);
+    FILE *kept = capture_end(&c);
     size_t n = fread(said, 1, size - 1, kept);
     said[n] = '\0';
     fclose(kept);
