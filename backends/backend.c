@@ -507,6 +507,15 @@ enum sl_status sl_op_gather_rows(struct sl_device *d, const struct sl_op_gather_
     return d->ops->gather_rows(d, a);
 }
 
+enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max *a) {
+    TRY(check_rows(d, "block_max", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->max)
+        return INVALID("block_max: a NULL argument");
+    return d->ops->block_max(d, a);
+}
+
 static enum sl_status check_lanes(const struct sl_device *d, const char *op, bool complete,
                                   uint32_t n, uint32_t stride) {
     TRY(check_rows(d, op, 1, 0));

@@ -219,6 +219,16 @@ struct sl_op_gather_rows {
     uint32_t n_out, n;
 };
 
+/* max[t,b] = the largest of x[t,i] over block b of the row, i in [b*B, min(b*B + B, n)), B =
+ * SL_BLOCK_MAX_ELEMS: NaN where one of them is NaN, and +0 above -0 (IEEE 754-2019's maximum)
+ * x [n_tok, n]; max [n_tok, ceil(n / B)] */
+#define SL_BLOCK_MAX_ELEMS 64u
+struct sl_op_block_max {
+    const float *x;
+    float *max;
+    uint32_t n_tok, n;
+};
+
 /* Rows of one device to another (sl_device_reaches()), in their queues' own time. The receiver's
  * memory has room for each of several lanes, and a word each; a lane's word says which of the turns
  * that went through it has come. Turns ascend, by differences, so that they may wrap.
@@ -349,6 +359,7 @@ struct sl_backend_ops {
     enum sl_status (*silu_mul)(struct sl_device *d, const struct sl_op_silu_mul *a);
     enum sl_status (*add_gated)(struct sl_device *d, const struct sl_op_add_gated *a);
     enum sl_status (*gather_rows)(struct sl_device *d, const struct sl_op_gather_rows *a);
+    enum sl_status (*block_max)(struct sl_device *d, const struct sl_op_block_max *a);
     enum sl_status (*hand)(struct sl_device *d, const struct sl_op_hand *a);
     enum sl_status (*take)(struct sl_device *d, const struct sl_op_take *a);
 };
@@ -486,6 +497,7 @@ enum sl_status sl_op_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *
 enum sl_status sl_op_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) SL_MUST_CHECK;
 enum sl_status sl_op_gather_rows(struct sl_device *d,
                                  const struct sl_op_gather_rows *a) SL_MUST_CHECK;
+enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max *a) SL_MUST_CHECK;
 /* SL_ERR_UNSUPPORTED: the device hands to no other. */
 enum sl_status sl_op_hand(struct sl_device *d, const struct sl_op_hand *a) SL_MUST_CHECK;
 enum sl_status sl_op_take(struct sl_device *d, const struct sl_op_take *a) SL_MUST_CHECK;

@@ -44,8 +44,8 @@ static uint32_t n_layer = MAX_LAYER;
 static double seconds = 0.3;
 static struct layer layers[MAX_LAYER];
 static struct sl_weight embedding, output;
-static float *output_norm, *x, *h, *q, *k, *v, *attn, *logits, *router, *weights, *pair_y, *table,
-    *inv_freq;
+static float *output_norm, *x, *h, *q, *k, *v, *attn, *logits, *maxima, *router, *weights, *pair_y,
+    *table, *inv_freq;
 static uint32_t *ids, *slot, *row_seq, *row_len, *pages, *expert_ids;
 static int32_t *pos;
 
@@ -170,6 +170,7 @@ static void make_model(void) {
     v = floats((size_t)MAX_TOK * N_KV * DIM, 0);
     attn = floats((size_t)MAX_TOK * N_HEAD * DIM, 0);
     logits = memory((size_t)MAX_DECODE * N_VOCAB * 4);
+    maxima = memory((size_t)MAX_DECODE * (N_VOCAB / SL_BLOCK_MAX_ELEMS) * 4);
     router = memory((size_t)MAX_TOK * N_EXPERT * 4);
     weights = floats((size_t)MAX_TOK * TOP_K, 0.1f);
     pair_y = memory((size_t)MAX_TOK * TOP_K * N_EMBD * 4);
@@ -337,13 +338,15 @@ static enum sl_status part_experts(const struct layer *l) {
 }
 static enum sl_status part_output(const struct layer *l) {
     (void)l;
-    enum sl_status st = norm(x, output_norm, h, n_decode ? n_tok : 1, N_EMBD);
-    return st ? st
-              : sl_op_matmul(dev, &(struct sl_op_matmul){.x = h,
-                                                         .n_tok = n_decode ? n_tok : 1,
-                                                         .n_decode = n_decode,
-                                                         .n_w = 1,
-                                                         .out = {{output, NULL, logits, false}}});
+    uint32_t rows = n_decode ? n_tok : 1;
+    enum sl_status st = norm(x, output_norm, h, rows, N_EMBD);
+    if (!st)
+        st = sl_op_matmul(dev, &(struct sl_op_matmul){.x = h,
+                                                      .n_tok = rows,
+                                                      .n_decode = n_decode,
+                                                      .n_w = 1,
+                                                      .out = {{output, NULL, logits, false}}});
+    return st ? st : sl_op_block_max(dev, &(struct sl_op_block_max){logits, maxima, rows, N_VOCAB});
 }
 
 typedef enum sl_status part_fn(const struct layer *l);
@@ -360,7 +363,7 @@ static const struct part {
              {"attention out, residual", part_out, false, false},
              {"norm, router", part_router, false, false},
              {"experts, sum", part_experts, false, false},
-             {"norm, output", part_output, true, false}};
+             {"norm, output, maxima", part_output, true, false}};
 #define N_PARTS (sizeof parts / sizeof *parts)
 
 static void step(void) {

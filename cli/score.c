@@ -128,7 +128,7 @@ static bool write_npy_header(FILE *f, uint32_t rows, uint32_t cols) {
 
 static bool on_logits(void *ctx, uint32_t pos, const float *logits) {
     struct scoring *s = ctx;
-    double lse = sl_log_sum_exp(logits, s->n_vocab);
+    double lse = sl_log_sum_exp(logits, NULL, s->n_vocab);
     if (pos + 1 < s->n_chunk) {
         double nll = lse - (double)logits[s->ids[s->first + pos + 1]];
         s->nll += nll;

@@ -123,7 +123,7 @@ bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
  * ends what was canceled and what is out of time; nothing can run any more. */
 void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_reason reason,
                        enum sl_status status, const char *text);
-void sl_session_sample(struct sl_engine *e, struct sl_session *s, float *logits);
+void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row);
 void sl_sessions_sweep(struct sl_engine *e);
 void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err);
 /* steps.c: adds the row of position pos of a slot to the step. */

@@ -53,6 +53,7 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
     a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);
+    a->block_max = take(&c, p->reads_back ? sl_forward_maxima(hp, p->n_logit_rows) : 0, 4);
     a->logits = take(&c, logit_rows * hp->n_vocab, 4);
     a->rope_table = take(&c, rows * hp->n_rot, 4);
     a->inv_freq = take(&c, hp->n_rot / 2, 4);
@@ -385,6 +386,13 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
                                                       .n_decode = n_decode,
                                                       .n_w = 1,
                                                       .out = {{f->output, NULL, logits, false}}}));
+    if (sl_forward_has_maxima(f))
+        SL_FORWARD_TRY("maxima of the logits",
+                       sl_op_block_max(f->dev, &(struct sl_op_block_max){
+                                                   .x = logits,
+                                                   .max = logits - sl_forward_maxima(f->hp, n),
+                                                   .n_tok = n,
+                                                   .n = f->hp->n_vocab}));
     sl_timeline_since(f->timeline, "logits", start, {"rows", n});
     *out_logits = logits;
     return SL_OK;
@@ -467,8 +475,8 @@ enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step
     return SL_OK;
 }
 
-enum sl_status sl_forward_finish(struct sl_forward *f, float **out_logits, uint64_t *out_n_experts,
-                                 struct sl_err *err) {
+enum sl_status sl_forward_finish(struct sl_forward *f, struct sl_logits *out_logits,
+                                 uint64_t *out_n_experts, struct sl_err *err) {
     struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, NULL}, *where = &place;
     SL_FORWARD_TRY("reading back the step",
                    sl_forward_read_back(f, true, f->logits, f->step.n_out, out_logits));
@@ -490,6 +498,8 @@ enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t 
         sl_forward_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, &logits, &where);
     if (st != SL_OK)
         return st;
-    st = sl_forward_read_back(f, false, logits, n, out_logits);
+    struct sl_logits read = {0};
+    st = sl_forward_read_back(f, false, logits, n, &read);
+    *out_logits = read.rows;
     return st == SL_OK ? SL_OK : sl_forward_at(&where, "reading back the logits", st);
 }

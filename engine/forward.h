@@ -12,6 +12,7 @@
 #include "engine/memory_plan.h"
 #include "engine/step.h"
 #include "engine/timeline.h"
+#include "engine/vocab_pass.h"
 #include "engine/weights.h"
 
 struct sl_forward;
@@ -74,6 +75,13 @@ struct sl_abort {
     bool (*asked)(const struct sl_abort *a);
 };
 
+/* Logits in host memory, valid and writable until the next run in the step's lane. */
+struct sl_logits {
+    float *rows;            /* [n_out, n_vocab]; NULL: none */
+    const float *block_max; /* [n_out, SL_VOCAB_BLOCKS(n_vocab)] the maxima of the rows' blocks
+                               (sl_op_block_max); NULL: nobody has looked for them */
+};
+
 /* Runs a step that has at least one row and room for no more than the plan's: start enqueues all of
  * it, and finish waits for its end. Between them it is known which rows have failed, and a slice
  * without output has enqueued what it hands over. Rows that are marked as failed, by the layers
@@ -83,11 +91,10 @@ struct sl_abort {
  */
 enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,
                                 const struct sl_abort *give_up, struct sl_err *err) SL_MUST_CHECK;
-/* out_logits: [n_out, n_vocab] in host memory, valid and writable until the next run in the step's
- * lane; NULL when every row has failed, and from a slice that has no output. out_n_experts: routed
- * experts computed, each once a layer. */
-enum sl_status sl_forward_finish(struct sl_forward *f, float **out_logits, uint64_t *out_n_experts,
-                                 struct sl_err *err) SL_MUST_CHECK;
+/* out_logits: rows is NULL when every row has failed, and from a slice that has no output.
+ * out_n_experts: routed experts computed, each once a layer. */
+enum sl_status sl_forward_finish(struct sl_forward *f, struct sl_logits *out_logits,
+                                 uint64_t *out_n_experts, struct sl_err *err) SL_MUST_CHECK;
 /* Adds to the step which rows the run that was started last has found to fail. */
 void sl_forward_mark_failed(const struct sl_forward *f, struct sl_step *step);
 /* Whether steps like this one are enqueued in one go, or nearly: the next slice's device had better

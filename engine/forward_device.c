@@ -11,8 +11,14 @@
 
 /* ---- pinned memory ---- */
 
+static uint64_t maxima_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    return (sl_forward_maxima(hp, p->n_logit_rows) * sizeof(float) + 63) & ~(uint64_t)63;
+}
+
+/* Of one lane: as on the device the maxima are right before the logits. */
 static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    return ((uint64_t)p->n_logit_rows * hp->n_vocab * sizeof(float) + 63) & ~(uint64_t)63;
+    uint64_t bytes = (uint64_t)p->n_logit_rows * hp->n_vocab * sizeof(float);
+    return maxima_bytes(hp, p) + ((bytes + 63) & ~(uint64_t)63);
 }
 
 /* What routers chose, and early routers. */
@@ -278,19 +284,27 @@ bool sl_forward_wants_graph(const struct sl_forward *f) {
 
 /* ---- the end of a step ---- */
 
+/* The n rows, and their maxima if there are any. */
+static enum sl_status send_logits(struct sl_forward *f, const float *logits, uint32_t n,
+                                  struct sl_logits *out) {
+    size_t n_max = sl_forward_has_maxima(f) ? sl_forward_maxima(f->hp, n) : 0;
+    char *lane = (char *)f->host_logits + f->step.lane * logits_bytes(f->hp, f->plan);
+    out->rows = (float *)(void *)(lane + maxima_bytes(f->hp, f->plan));
+    out->block_max = n_max ? out->rows - n_max : NULL;
+    return sl_device_copy(f->dev, SL_QUEUE_OPS, out->rows - n_max, logits - n_max,
+                          (n_max + (size_t)n * f->hp->n_vocab) * sizeof(float));
+}
+
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
-                                    float **out_logits) {
+                                    struct sl_logits *out_logits) {
     enum sl_status st = SL_OK;
-    *out_logits = logits;
+    *out_logits = (struct sl_logits){logits, NULL};
     routes = routes && f->plan->reads_back && f->resident && f->hp->n_expert;
     if (routes && n_step_ids(f))
         st = sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids, f->a.expert_ids,
                             n_step_ids(f) * sizeof *f->host_ids);
-    if (st == SL_OK && f->plan->reads_back && logits) {
-        *out_logits = f->host_logits + f->step.lane * logits_bytes(f->hp, f->plan) / sizeof(float);
-        st = sl_device_copy(f->dev, SL_QUEUE_OPS, *out_logits, logits,
-                            (size_t)n * f->hp->n_vocab * sizeof(float));
-    }
+    if (st == SL_OK && f->plan->reads_back && logits)
+        st = send_logits(f, logits, n, out_logits);
     if (st == SL_OK)
         st = wait_for_ops(f->dev);
     if (st == SL_OK && routes)

@@ -46,6 +46,8 @@ struct sl_activations {
     float *pair_y;        /* [B * k, n_embd] */
     float *out_x;         /* [L, n_embd] the rows that go on to the logits */
     float *out_attn;      /* [L, n_head * head_dim_v] */
+    float *block_max;     /* [L, blocks of n_vocab], right before the logits, where these are read
+                             back: those of n rows are the last n, so that one copy brings both */
     float *logits;        /* [L, n_vocab]; where the host can read them [lanes, L, n_vocab] */
     float *rope_table;    /* [B, n_rot/2, 2] */
     float *inv_freq;      /* [n_rot/2] */
@@ -56,6 +58,11 @@ struct sl_activations {
     uint32_t *tables;           /* ids, pos, slot, row_seq, row_len [B each], turn, out_rows [L] */
     uint32_t *page_table;       /* [parallel, session_pages] */
 };
+
+/* Floats of the maxima of n rows of logits. */
+static inline size_t sl_forward_maxima(const struct sl_hparams *hp, uint32_t n) {
+    return (size_t)n * SL_VOCAB_BLOCKS(hp->n_vocab);
+}
 
 /* Generated rows of a step at most that is kept as a graph. */
 #define SL_FORWARD_GRAPHS 16u
@@ -85,7 +92,7 @@ struct sl_forward {
     uint8_t *out_failed;        /* [L] the same of the rows that go on to the logits */
     /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
     struct sl_slab pinned;
-    float *host_logits;   /* [lanes] x [L, n_vocab], each rounded up to 64 bytes */
+    float *host_logits;   /* [lanes] x block_max and logits, each rounded up to 64 bytes */
     uint32_t *host_ids;   /* [n_layer, B, k], as expert_ids */
     uint32_t *host_guess; /* [n_layer, SL_FETCH_GUESSES, A, k] what early routers chose in each */
     float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */
@@ -236,10 +243,15 @@ void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
  * [n]: which of the step's rows they are, NULL = all; ids [n, k] in host memory. */
 void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n,
                              const uint32_t *of_step, const uint32_t *ids);
+/* Are the maxima of the step's logits found where the logits are? Not for scoring, which needs all
+ * of them, nor where the host computes. */
+static inline bool sl_forward_has_maxima(const struct sl_forward *f) {
+    return f->plan->reads_back && !f->step.keep_all;
+}
 /* The end of a step: waits, and gives the n rows of logits (NULL = none are wanted) where the host
  * can read and write them. routes: also what the routers chose, unless it has been counted. */
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
-                                    float **out_logits) SL_MUST_CHECK;
+                                    struct sl_logits *out_logits) SL_MUST_CHECK;
 /* A copy of x for the next stage. */
 enum sl_status sl_forward_hand_over(struct sl_forward *f) SL_MUST_CHECK;
 /* Allocates the pinned block. hand_by_host: with room for what is handed over. */

@@ -13,13 +13,16 @@ const struct sl_sampling sl_sampling_default = {
 };
 
 #define BLOCK SL_VOCAB_BLOCK
+/* Single logits are changed and their blocks looked at again while these are at most such a part of
+ * all blocks: then that is less than half of looking at all. */
+#define CHANGES_PART 4u
 
 enum sl_status sl_sampler_space_init(struct sl_sampler_space *space, uint32_t n_vocab) {
     *space = (struct sl_sampler_space){.n_vocab = n_vocab, .pass = sl_vocab_pass_best()};
     space->key = malloc(n_vocab * sizeof *space->key);
     space->mass = malloc(n_vocab * sizeof *space->mass);
     space->raw = malloc(n_vocab * sizeof *space->raw);
-    space->block_max = malloc((n_vocab / BLOCK + 1) * sizeof *space->block_max);
+    space->block_max = malloc(SL_VOCAB_BLOCKS(n_vocab) * sizeof *space->block_max);
     space->id = malloc(n_vocab * sizeof *space->id);
     space->order = malloc(n_vocab * sizeof *space->order);
     space->count = calloc(n_vocab, sizeof *space->count);
@@ -46,7 +49,7 @@ void sl_sampler_space_release(struct sl_sampler_space *space) {
 }
 
 uint64_t sl_sampler_space_bytes(uint32_t n_vocab) {
-    return (uint64_t)n_vocab * 6 * 4 + (n_vocab / BLOCK + 1) * (uint64_t)4 +
+    return (uint64_t)n_vocab * 6 * 4 + SL_VOCAB_BLOCKS(n_vocab) * (uint64_t)4 +
            SL_SAMPLER_BUCKETS * (4 + 8);
 }
 
@@ -83,14 +86,35 @@ void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set) {
     s->rng.state = set->seed;
 }
 
-double sl_log_sum_exp(const float *logits, uint32_t n) {
+static void take_maxima(struct sl_sampler_space *sp, const float *block_max) {
+    memcpy(sp->block_max, block_max, SL_VOCAB_BLOCKS(sp->n_vocab) * sizeof *block_max);
+}
+
+/* The largest logit, NaN when any is NaN. known: the space has the blocks' maxima; else it gets
+ * them. */
+static float find_max(struct sl_sampler_space *sp, const float *logits, bool known) {
+    return known ? sp->pass->max(sp->block_max, SL_VOCAB_BLOCKS(sp->n_vocab), sp->key)
+                 : sp->pass->max(logits, sp->n_vocab, sp->block_max);
+}
+
+/* A logit has changed: its block's maximum. */
+static void renew_max(struct sl_sampler_space *sp, const float *logits, uint32_t id) {
+    uint32_t at = id / BLOCK * BLOCK, left = sp->n_vocab - at;
+    float without_nan;
+    sp->block_max[id / BLOCK] =
+        sp->pass->max(logits + at, left < BLOCK ? left : BLOCK, &without_nan);
+}
+
+double sl_log_sum_exp(const float *logits, const float *block_max, uint32_t n) {
     const struct sl_vocab_pass *pass = sl_vocab_pass_best();
     enum { PART = 16 * SL_VOCAB_BLOCK };
-    float part[PART], block_max[PART / SL_VOCAB_BLOCK];
+    float part[PART], part_max[PART / SL_VOCAB_BLOCK];
+    const float *all = block_max ? block_max : logits; /* whose maximum is the logits' */
+    uint32_t n_all = block_max ? SL_VOCAB_BLOCKS(n) : n;
     float max = -INFINITY;
     double total = 0;
-    for (uint32_t i = 0; i < n; i += PART) {
-        float m = pass->max(logits + i, n - i < PART ? n - i : PART, block_max);
+    for (uint32_t i = 0; i < n_all; i += PART) {
+        float m = pass->max(all + i, n_all - i < PART ? n_all - i : PART, part_max);
         if (isnan(m))
             return (double)m;
         max = m > max ? m : max;
@@ -135,8 +159,10 @@ static void sort_by_key(const float *key, uint32_t *order, uint32_t n) {
     }
 }
 
+/* Below 0 only beside maxima that are no logit's. */
 static inline uint32_t bucket_of(float key, float scale) {
     float b = key * scale;
+    b = b < 0 ? 0 : b;
     return b < (float)(SL_SAMPLER_BUCKETS - 1) ? (uint32_t)b : SL_SAMPLER_BUCKETS - 1;
 }
 
@@ -260,7 +286,7 @@ static void prune(struct set *c, float floor) {
 /* A logit that at least k candidates reach: the k-th largest of the blocks' maxima, which are
  * candidates themselves. */
 static float kth_floor(struct sl_sampler_space *sp, float max, uint32_t n, uint32_t k) {
-    uint32_t n_blocks = (n + BLOCK - 1) / BLOCK;
+    uint32_t n_blocks = SL_VOCAB_BLOCKS(n);
     if (k > n_blocks)
         return -INFINITY;
     for (uint32_t i = 0; i < n_blocks; i++)
@@ -347,17 +373,26 @@ static uint32_t draw(struct set *c, float temperature, struct sl_rng *rng) {
     return c->all ? last : sp->id[last];
 }
 
-static void apply_bias(const struct sl_sampling *s, float *logits) {
-    for (uint32_t i = 0; i < s->n_logit_bias; i++)
+/* ---- changes of single logits; known: the space has their blocks' maxima ---- */
+
+static void apply_bias(const struct sl_sampling *s, struct sl_sampler_space *sp, float *logits,
+                       bool known) {
+    for (uint32_t i = 0; i < s->n_logit_bias; i++) {
         logits[s->logit_bias[i].token] += s->logit_bias[i].bias;
+        if (known)
+            renew_max(sp, logits, s->logit_bias[i].token);
+    }
+}
+
+/* So many of the last tokens are penalised. */
+static uint32_t n_penalised(const struct sl_sampling *s, uint32_t n_history) {
+    if (s->repeat_penalty == 1 && s->presence_penalty == 0 && s->frequency_penalty == 0)
+        return 0;
+    return n_history < s->repeat_last_n ? n_history : s->repeat_last_n;
 }
 
 static void apply_penalties(const struct sl_sampling *s, struct sl_sampler_space *sp, float *logits,
-                            const uint32_t *history, uint32_t n_history) {
-    if (s->repeat_penalty == 1 && s->presence_penalty == 0 && s->frequency_penalty == 0)
-        return;
-    uint32_t n = n_history < s->repeat_last_n ? n_history : s->repeat_last_n;
-    const uint32_t *seen = history + (n_history - n);
+                            bool known, const uint32_t *seen, uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         sp->count[seen[i]]++;
     for (uint32_t i = 0; i < n; i++) {
@@ -368,46 +403,75 @@ static void apply_penalties(const struct sl_sampling *s, struct sl_sampler_space
         float l = logits[id];
         l = l > 0 ? l / s->repeat_penalty : l * s->repeat_penalty;
         logits[id] = l - (float)count * s->frequency_penalty - s->presence_penalty;
+        if (known)
+            renew_max(sp, logits, id);
     }
 }
 
+/* Bias and penalties. Returns whether the space has the blocks' maxima afterwards: not of many
+ * changes, where looking at all logits once is less, and not when a constraint follows, whose
+ * changes are anywhere. */
+static bool change_logits(const struct sl_sampling *s, struct sl_sampler_space *sp, float *logits,
+                          const float *block_max, const uint32_t *history, uint32_t n_history) {
+    uint32_t n_seen = n_penalised(s, n_history);
+    uint64_t n_changes = (uint64_t)s->n_logit_bias + n_seen;
+    bool known =
+        block_max && !s->constraint && n_changes <= SL_VOCAB_BLOCKS(sp->n_vocab) / CHANGES_PART;
+    if (known)
+        take_maxima(sp, block_max);
+    apply_bias(s, sp, logits, known);
+    apply_penalties(s, sp, logits, known, history + (n_history - n_seen), n_seen);
+    return known;
+}
+
+/* ---- picking ---- */
+
+/* The first of the largest logits. */
+static enum sl_status pick_largest(const struct sl_sampler_space *sp, const float *logits,
+                                   float max, uint32_t *out_id) {
+    uint32_t block = 0;
+    while (sp->block_max[block] != max)
+        block++;
+    for (uint32_t i = block * BLOCK; i < sp->n_vocab; i++)
+        if (logits[i] == max) {
+            *out_id = i;
+            return SL_OK;
+        }
+    return SL_ERR_INVALID;
+}
+
 static enum sl_status pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
-                           uint32_t *out_id) {
+                           bool known, uint32_t *out_id) {
     const struct sl_sampling *set = &s->set;
     struct set c = {space, logits, space->n_vocab, true, 0};
-    c.max = space->pass->max(logits, space->n_vocab, space->block_max);
+    c.max = find_max(space, logits, known);
     if (!isfinite(c.max))
         return SL_ERR_INVALID;
-    if (set->temperature == 0) {
-        uint32_t i = 0;
-        while (space->block_max[i / BLOCK] != c.max)
-            i += BLOCK;
-        while (logits[i] != c.max)
-            i++;
-        *out_id = i;
-        return SL_OK;
-    }
+    if (set->temperature == 0)
+        return pick_largest(space, logits, c.max, out_id);
     filter_top_k(&c, set->top_k);
     filter_typical(&c, set->typical_p);
     filter_top_p(&c, set->top_p);
     filter_min_p(&c, set->min_p);
+    if (!c.n) /* maxima that are no logit's */
+        return SL_ERR_INVALID;
     *out_id = draw(&c, set->temperature, &s->rng);
     return SL_OK;
 }
 
 enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
-                               const uint32_t *history, uint32_t n_history, uint32_t *out_id) {
+                               const float *block_max, const uint32_t *history, uint32_t n_history,
+                               uint32_t *out_id) {
     struct sl_constraint *bound = s->set.constraint;
-    apply_bias(&s->set, logits);
-    apply_penalties(&s->set, space, logits, history, n_history);
+    bool known = change_logits(&s->set, space, logits, block_max, history, n_history);
     enum sl_status st = bound ? bound->mask(bound, logits, space->n_vocab) : SL_OK;
     if (st == SL_OK)
-        st = pick(s, space, logits, out_id);
+        st = pick(s, space, logits, known, out_id);
     return st == SL_OK && bound ? bound->accept(bound, *out_id) : st;
 }
 
-void sl_top_logprobs(const float *logits, double lse, struct sl_sampler_space *space,
-                     uint32_t n_top, struct sl_token *out_token) {
+void sl_top_logprobs(const float *logits, const float *block_max, double lse,
+                     struct sl_sampler_space *space, uint32_t n_top, struct sl_token *out_token) {
     uint32_t n = space->n_vocab;
     if (n_top > SL_MAX_TOP_LOGPROBS)
         n_top = SL_MAX_TOP_LOGPROBS;
@@ -416,7 +480,9 @@ void sl_top_logprobs(const float *logits, double lse, struct sl_sampler_space *s
     out_token->n_top = n_top;
     if (!n_top)
         return;
-    float max = space->pass->max(logits, n, space->block_max);
+    if (block_max)
+        take_maxima(space, block_max);
+    float max = find_max(space, logits, block_max != NULL);
     float floor = kth_floor(space, max, n, n_top);
     uint32_t m = 0; /* candidates: id[] ascending, key[] beside it */
     for (uint32_t i = 0; i < n; i++) {

@@ -5,6 +5,10 @@
  * works on what the one before left, renormalised, and leaves at least one candidate. Equal
  * candidates go by lower id. Temperature 0 takes the largest logit after bias and penalties.
  *
+ * A device that has written the logits may have written the maxima of their blocks too
+ * (sl_op_block_max): then what is far below the largest need not be looked at. With maxima or
+ * without, answers are the same.
+ *
  * Every random number is one sl_rng_unit per token: the same seed reproduces the answer.
  * source: top-k Fan et al. 2018; top-p Holtzman et al. 2019; typical Meister et al. 2022; min-p
  * Nguyen et al. 2024; repeat penalty CTRL, Keskar et al. 2019. */
@@ -44,17 +48,20 @@ struct sl_sampler {
 };
 void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set);
 
-/* Picks a token. logits [n_vocab] are changed. history: the session's tokens so far, prompt
- * included, for the penalties. SL_ERR_INVALID: the logits hold NaN or +infinity, or nothing but
- * forbidden tokens. A constraint's error is passed on; when this returns it has the token. */
+/* Picks a token. logits [n_vocab] are changed. block_max [SL_VOCAB_BLOCKS(n_vocab)]: the maxima of
+ * their blocks, NULL: not known. history: the session's tokens so far, prompt included, for the
+ * penalties. SL_ERR_INVALID: the logits hold NaN or +infinity, or nothing but forbidden tokens, or
+ * maxima that none of them reaches. A constraint's error is passed on; when this returns it has the
+ * token. */
 enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
-                               const uint32_t *history, uint32_t n_history,
+                               const float *block_max, const uint32_t *history, uint32_t n_history,
                                uint32_t *out_id) SL_MUST_CHECK;
 
 /* Log-probabilities at temperature 1 without any filter. Not after sl_sampler_pick, which changes
- * the logits. lse = sl_log_sum_exp(logits). Top: the n_top most likely, best first. */
-double sl_log_sum_exp(const float *logits, uint32_t n);
-void sl_top_logprobs(const float *logits, double lse, struct sl_sampler_space *space,
-                     uint32_t n_top, struct sl_token *out_token);
+ * the logits. block_max as above. lse = sl_log_sum_exp(). Top: the n_top most likely, best first;
+ * fewer where maxima are no logit's. */
+double sl_log_sum_exp(const float *logits, const float *block_max, uint32_t n);
+void sl_top_logprobs(const float *logits, const float *block_max, double lse,
+                     struct sl_sampler_space *space, uint32_t n_top, struct sl_token *out_token);
 
 #endif

@@ -113,16 +113,17 @@ static bool offer(struct sl_engine *e, struct sl_session *s) {
 }
 
 /* Picks the next token from a row of logits and offers it. */
-void sl_session_sample(struct sl_engine *e, struct sl_session *s, float *logits) {
+void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row) {
     struct sl_token *t = &s->pending;
+    float *logits = row->rows;
     double lse = 0;
     t->n_top = 0;
     t->logprob = 0;
     t->use = &s->use;
     t->n_cached = s->n_cached;
     if (s->req->logprobs) {
-        lse = sl_log_sum_exp(logits, e->space.n_vocab);
-        sl_top_logprobs(logits, lse, &e->space, s->req->n_top_logprobs, t);
+        lse = sl_log_sum_exp(logits, row->block_max, e->space.n_vocab);
+        sl_top_logprobs(logits, row->block_max, lse, &e->space, s->req->n_top_logprobs, t);
         memcpy(e->space.raw, logits, e->space.n_vocab * sizeof *logits);
     }
     uint32_t id = 0;
@@ -130,7 +131,8 @@ void sl_session_sample(struct sl_engine *e, struct sl_session *s, float *logits)
     if (s->req->forced)
         id = s->req->forced[sl_session_predicted(s)];
     else
-        st = sl_sampler_pick(&s->sampler, &e->space, logits, s->history, s->n_history, &id);
+        st = sl_sampler_pick(&s->sampler, &e->space, logits, row->block_max, s->history,
+                             s->n_history, &id);
     if (st != SL_OK) {
         const struct sl_constraint *bound = s->req->sampling.constraint;
         sl_session_finish(e, s, SL_FINISH_ERROR, st,

@@ -230,7 +230,7 @@ static enum sl_status pass_on_early(struct sl_stage *s, struct sl_lane *l, bool 
  * step has gone on. */
 static void finish_layers(struct sl_stage *s, struct sl_lane *l, struct sl_lane_rest *rest) {
     uint64_t n_experts = 0;
-    float *logits;
+    struct sl_logits logits = {0};
     struct sl_err *err = rest ? &rest->err : &l->err;
     enum sl_status st = sl_forward_finish(s->forward, &logits, &n_experts, err);
     if (st != SL_OK)
@@ -346,7 +346,7 @@ void sl_lane_begin(struct sl_lane *l) {
     sl_step_begin(&l->step);
     l->status = SL_OK;
     l->err.text[0] = 0;
-    l->logits = NULL;
+    l->logits = (struct sl_logits){0};
     l->found = (struct sl_activity_sums){0};
     l->n_beside = 0;
     l->follows = false;

@@ -118,7 +118,7 @@ struct sl_lane {
     /* Set on the way. */
     enum sl_status status;
     struct sl_err err; /* also of the first row that failed */
-    float *logits;     /* [n_out, n_vocab] host memory; NULL: none */
+    struct sl_logits logits;
     struct sl_activity_sums found;
     bool follows; /* the stage before has not ended yet: its signal says when */
     struct sl_lane_rest rest[SL_MAX_STAGES];

@@ -172,6 +172,12 @@ static void publish(struct sl_engine *e, const struct sl_lane *l) {
     }
 }
 
+static struct sl_logits row_of(const struct sl_logits *l, uint32_t row, uint32_t n_vocab) {
+    size_t blocks = SL_VOCAB_BLOCKS(n_vocab);
+    return (struct sl_logits){l->rows + (size_t)row * n_vocab,
+                              l->block_max ? l->block_max + row * blocks : NULL};
+}
+
 static void step_done(struct sl_engine *e, struct sl_lane *l) {
     uint64_t now = sl_now_ns();
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
@@ -188,8 +194,10 @@ static void step_done(struct sl_engine *e, struct sl_lane *l) {
                 s->prompt_ns = now;
             }
         }
-        if (a->out != UINT32_MAX && !atomic_load(&s->cancel))
-            sl_session_sample(e, s, l->logits + (size_t)a->out * e->space.n_vocab);
+        if (a->out == UINT32_MAX || atomic_load(&s->cancel))
+            continue;
+        struct sl_logits row = row_of(&l->logits, a->out, e->space.n_vocab);
+        sl_session_sample(e, s, &row);
     }
 }
 

@@ -5,10 +5,11 @@
 #ifndef SL_ENGINE_VOCAB_PASS_H
 #define SL_ENGINE_VOCAB_PASS_H
 
-#include <stdint.h>
+#include "backends/backend.h"
 
 /* Elements whose maximum is kept, and whose sum is formed in float before it joins a double. */
-#define SL_VOCAB_BLOCK 64u
+#define SL_VOCAB_BLOCK     SL_BLOCK_MAX_ELEMS
+#define SL_VOCAB_BLOCKS(n) (((n) + SL_VOCAB_BLOCK - 1) / SL_VOCAB_BLOCK)
 
 struct sl_vocab_pass {
     /* The largest of x[0..n), NaN when any is NaN; out_block_max [ceil(n / SL_VOCAB_BLOCK)]. */

@@ -6,6 +6,7 @@ BENCH_BIN := $(BENCH_SRC:%.c=$(B)/%)
 BENCH_LAYER_reader := streaming
 BENCH_LAYER_server := server engine model backends expert_cache streaming
 BENCH_LAYER_grammar := model
+BENCH_LAYER_sampler := engine model backends expert_cache streaming
 bench_libs = $(foreach l,$(or $(BENCH_LAYER_$(1:bench/bench_%.c=%)),backends) common,$(B)/lib/libsl_$(l).a)
 
 define bench_rule

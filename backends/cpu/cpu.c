@@ -141,6 +141,7 @@ static const struct sl_backend_ops cpu_ops = {
     .silu_mul = sl_cpu_silu_mul,
     .add_gated = sl_cpu_add_gated,
     .gather_rows = sl_cpu_gather_rows,
+    .block_max = sl_cpu_block_max,
 };
 
 static void fill_kernels(struct sl_cpu_kernels *k, enum sl_cpu_isa isa) {

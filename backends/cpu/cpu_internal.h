@@ -126,6 +126,7 @@ enum sl_status sl_cpu_moe_combine(struct sl_device *d, const struct sl_op_moe_co
 enum sl_status sl_cpu_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a);
 enum sl_status sl_cpu_add_gated(struct sl_device *d, const struct sl_op_add_gated *a);
 enum sl_status sl_cpu_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a);
+enum sl_status sl_cpu_block_max(struct sl_device *d, const struct sl_op_block_max *a);
 uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 
 /* Each fills its entries of the table. */

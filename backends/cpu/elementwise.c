@@ -2,6 +2,7 @@
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
 
+#include <math.h>
 #include <string.h>
 
 static void silu_mul_c(const float *gate, const float *up, float *y, size_t n) {
@@ -128,5 +129,33 @@ static void gather_rows(void *ctx, uint32_t begin, uint32_t end) {
 enum sl_status sl_cpu_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a) {
     struct sl_op_gather_rows copy = *a;
     sl_cpu_for_rows((struct sl_cpu *)d, a->n_out, a->n, gather_rows, &copy);
+    return SL_OK;
+}
+
+static float max_of(const float *x, uint32_t n) {
+    float top = -INFINITY;
+    bool nan = false;
+    for (uint32_t i = 0; i < n; i++) {
+        nan = nan || isnan(x[i]);
+        if (x[i] > top || (x[i] == top && !signbit(x[i])))
+            top = x[i];
+    }
+    return nan ? NAN : top;
+}
+
+static void block_max(void *ctx, uint32_t begin, uint32_t end) {
+    const struct sl_op_block_max *a = ctx;
+    uint32_t n_blocks = (a->n + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS;
+    for (size_t t = begin; t < end; t++)
+        for (uint32_t b = 0; b < n_blocks; b++) {
+            uint32_t at = b * SL_BLOCK_MAX_ELEMS, left = a->n - at;
+            a->max[t * n_blocks + b] =
+                max_of(a->x + t * a->n + at, left < SL_BLOCK_MAX_ELEMS ? left : SL_BLOCK_MAX_ELEMS);
+        }
+}
+
+enum sl_status sl_cpu_block_max(struct sl_device *d, const struct sl_op_block_max *a) {
+    struct sl_op_block_max copy = *a;
+    sl_cpu_for_rows((struct sl_cpu *)d, a->n_tok, a->n, block_max, &copy);
     return SL_OK;
 }

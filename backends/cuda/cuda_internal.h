@@ -43,6 +43,7 @@ struct sl_cuda_stage {
     X(silu_mul)                                                                                    \
     X(add_gated)                                                                                   \
     X(gather_rows)                                                                                 \
+    X(block_max)                                                                                   \
     X(hand)                                                                                        \
     X(take)
 
@@ -250,6 +251,7 @@ enum sl_status sl_cuda_moe_combine(struct sl_device *d, const struct sl_op_moe_c
 enum sl_status sl_cuda_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a);
 enum sl_status sl_cuda_add_gated(struct sl_device *d, const struct sl_op_add_gated *a);
 enum sl_status sl_cuda_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a);
+enum sl_status sl_cuda_block_max(struct sl_device *d, const struct sl_op_block_max *a);
 enum sl_status sl_cuda_hand(struct sl_device *d, const struct sl_op_hand *a);
 enum sl_status sl_cuda_take(struct sl_device *d, const struct sl_op_take *a);
 

@@ -95,6 +95,13 @@ enum sl_status sl_cuda_gather_rows(struct sl_device *d, const struct sl_op_gathe
     return launch(d, SL_KERNEL_gather_rows, a->n_out, sl_ceil_div(a->n, 256), 256, &k, sizeof k);
 }
 
+enum sl_status sl_cuda_block_max(struct sl_device *d, const struct sl_op_block_max *a) {
+    struct sl_karg_block_max k = {a->x, a->max, a->n};
+    uint32_t n_blocks = sl_ceil_div(a->n, SL_BLOCK_MAX_ELEMS);
+    return launch(d, SL_KERNEL_block_max, a->n_tok, sl_ceil_div(n_blocks, SL_BLOCK_MAX_WARPS),
+                  SL_BLOCK_MAX_WARPS * 32, &k, sizeof k);
+}
+
 enum sl_status sl_cuda_hand(struct sl_device *d, const struct sl_op_hand *a) {
     struct sl_karg_hand k = {a->x, a->to, a->raised, a->lane, a->turn, a->n, a->stride};
     return launch(d, SL_KERNEL_hand, 1, 1, 1024, &k, sizeof k);

@@ -274,6 +274,10 @@ __device__ __forceinline__ float sl_warp_max(float v) {
         v = fmaxf(v, sl_shfl_xor(v, m));
     return v;
 }
+/* Whether it is so in any lane of a warp. */
+__device__ __forceinline__ bool sl_warp_any(bool is) {
+    return __any_sync(0xffffffffu, is) != 0;
+}
 /* The largest of the lanes' numbers; every lane gets it. */
 __device__ __forceinline__ int sl_warp_max_int(int v) {
 #if __CUDA_ARCH__ >= 800

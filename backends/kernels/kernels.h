@@ -392,6 +392,15 @@ struct sl_karg_words {
     uint32_t n;
 };
 
+/* As struct sl_op_block_max: a warp takes 64 elements, SL_BLOCK_MAX_WARPS of them a block. grid
+ * (rows, ceil(n / 64 / SL_BLOCK_MAX_WARPS)). */
+#define SL_BLOCK_MAX_WARPS 8u
+struct sl_karg_block_max {
+    const float *x;
+    float *max;
+    uint32_t n;
+};
+
 /* As struct sl_op_hand and struct sl_op_take. grid: one block. */
 struct sl_karg_hand {
     const float *x;
@@ -443,6 +452,7 @@ struct sl_karg_take {
     X(silu_mul, struct sl_karg_silu_mul)                                                           \
     X(add_gated, struct sl_karg_add_gated)                                                         \
     X(gather_rows, struct sl_karg_gather)                                                          \
+    X(block_max, struct sl_karg_block_max)                                                         \
     X(words, struct sl_karg_words)                                                                 \
     X(hand, struct sl_karg_hand)                                                                   \
     X(take, struct sl_karg_take)                                                                   \

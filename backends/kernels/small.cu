@@ -191,6 +191,23 @@ extern "C" __global__ void sl_k_gather_rows(SL_KERNEL_ARGS(sl_karg_gather, a)) {
         a.y[j * a.n + i] = a.x[(size_t)a.rows[j] * a.n + i];
 }
 
+/* A few loads a thread and no more: the logits were written just now, and come from the L2 cache. */
+extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS * 32)
+    sl_k_block_max(SL_KERNEL_ARGS(sl_karg_block_max, a)) {
+    sl_grid_begin();
+    uint32_t lane = threadIdx.x % 32, n_blocks = a.n / 64 + (a.n % 64 != 0);
+    uint32_t b = blockIdx.y * SL_BLOCK_MAX_WARPS + threadIdx.x / 32, i = b * 64 + lane;
+    size_t t = blockIdx.x;
+    if (b >= n_blocks)
+        return;
+    const float *x = a.x + t * a.n;
+    float u = i < a.n ? x[i] : -INFINITY, v = i + 32 < a.n ? x[i + 32] : -INFINITY;
+    bool nan = sl_warp_any(u != u || v != v); /* fmaxf gives the other one */
+    float top = sl_warp_max(fmaxf(u, v));
+    if (lane == 0)
+        a.max[t * n_blocks + b] = nan ? NAN : top;
+}
+
 extern "C" __global__ void sl_k_words(SL_KERNEL_ARGS(sl_karg_words, a)) {
     sl_grid_begin();
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += gridDim.x * blockDim.x)

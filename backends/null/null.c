@@ -73,6 +73,7 @@ NOTHING(moe_combine)
 NOTHING(silu_mul)
 NOTHING(add_gated)
 NOTHING(gather_rows)
+NOTHING(block_max)
 
 static enum sl_status null_router(struct sl_device *d, const struct sl_op_router *a) {
     (void)d;
@@ -109,6 +110,7 @@ static const struct sl_backend_ops null_ops = {
     .silu_mul = null_silu_mul,
     .add_gated = null_add_gated,
     .gather_rows = null_gather_rows,
+    .block_max = null_block_max,
 };
 
 enum sl_status sl_null_open(struct sl_device **out_device, struct sl_err *err) {

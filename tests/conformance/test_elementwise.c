@@ -1,8 +1,9 @@
-/* sl_op_silu_mul, sl_op_add_gated, sl_op_moe_combine, sl_op_gather_rows */
+/* sl_op_silu_mul, sl_op_add_gated, sl_op_moe_combine, sl_op_gather_rows, sl_op_block_max */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct sl_device_limits limits = {.max_tok = 600, .max_pairs = 5000};
@@ -176,10 +177,91 @@ static void gather(void) {
         }
 }
 
+/* ---- block_max ---- */
+
+#define N_BLOCKS(n) (((n) + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS)
+
+struct block_case {
+    const float *x;
+    uint32_t n_tok, n;
+};
+
+static void run_block_max(struct sl_device *d, const void *ctx, void *out) {
+    const struct block_case *c = ctx;
+    size_t bytes = (size_t)c->n_tok * N_BLOCKS(c->n) * sizeof(float);
+    float *max = conf_put(d, NULL, bytes);
+    conf_ok(sl_op_block_max(d, &(struct sl_op_block_max){
+                                   .x = conf_put(d, c->x, (size_t)c->n_tok * c->n * sizeof(float)),
+                                   .max = max,
+                                   .n_tok = c->n_tok,
+                                   .n = c->n}));
+    conf_get(d, out, max, bytes);
+}
+
+/* Sorted, +0 behind -0 and NaN last, as fmaxf and > are not used. */
+static int by_value(const void *pa, const void *pb) {
+    float a = *(const float *)pa, b = *(const float *)pb;
+    if (isnan(a) || isnan(b))
+        return (isnan(a) != 0) - (isnan(b) != 0);
+    if (a == b)
+        return (signbit(b) != 0) - (signbit(a) != 0);
+    return a < b ? -1 : 1;
+}
+
+static void check_block_max(const char *what, const float *x, uint32_t n_tok, uint32_t n) {
+    struct block_case c = {x, n_tok, n};
+    size_t n_max = (size_t)n_tok * N_BLOCKS(n);
+    float *max = conf_host(n_max * sizeof *max);
+    conf_case(what, run_block_max, &c, CONF_F32, n_max, max);
+    for (size_t i = 0; i < n_max && conf_checking(); i++) {
+        float sorted[SL_BLOCK_MAX_ELEMS];
+        size_t at = i % N_BLOCKS(n) * SL_BLOCK_MAX_ELEMS, left = n - at;
+        size_t m = left < SL_BLOCK_MAX_ELEMS ? left : SL_BLOCK_MAX_ELEMS;
+        memcpy(sorted, x + i / N_BLOCKS(n) * n + at, m * sizeof *x);
+        qsort(sorted, m, sizeof *sorted, by_value);
+        if (isnan(sorted[m - 1]))
+            assert_true(isnan(max[i]));
+        else
+            assert_memory_equal(&max[i], &sorted[m - 1], sizeof *max);
+    }
+}
+
+static void block_max(void) {
+    static const uint32_t more[] = {127, 128, 129, 511, 513, 151936};
+    static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY, 0.0f, -0.0f};
+    for (size_t i = 0; i < CONF_COUNT(sizes) + CONF_COUNT(more); i++)
+        for (int fill = 0; fill < CONF_N_FILL; fill++) {
+            uint32_t n = i < CONF_COUNT(sizes) ? sizes[i] : more[i - CONF_COUNT(sizes)];
+            uint32_t n_tok = n > 2000 ? 3 : 8;
+            struct sl_rng rng = {n + (uint32_t)fill};
+            float *x = conf_host((size_t)n_tok * n * sizeof *x);
+            conf_fill(&rng, (enum conf_fill)fill, x, (size_t)n_tok * n);
+            for (uint32_t j = 0; j < n_tok * (n / 500 + 1); j++)
+                x[sl_rng_below(&rng, n_tok * n)] = odd[sl_rng_below(&rng, CONF_COUNT(odd))];
+            char what[64];
+            snprintf(what, sizeof what, "%u rows of %u, fill %d", n_tok, n, fill);
+            check_block_max(what, x, n_tok, n);
+        }
+}
+
+/* Rows that are the same all through, or but for one element: the last, the first, one within. */
+static void block_max_plain(void) {
+    static const float all[] = {-INFINITY, NAN, -0.0f, 0.0f, -3.5f, -0x1p-140f};
+    static const float one[] = {-0.0f, 0.0f, -3.25f, NAN, INFINITY};
+    for (size_t a = 0; a < CONF_COUNT(all); a++)
+        for (size_t o = 0; o < CONF_COUNT(one); o++) {
+            enum { N = 131, ROWS = 4 };
+            float *x = conf_host(ROWS * N * sizeof *x);
+            for (uint32_t i = 0; i < ROWS * N; i++)
+                x[i] = all[a];
+            x[N + N - 1] = x[2 * N] = x[3 * N + 33] = x[3 * N + 100] = one[o];
+            check_block_max("one among equals", x, ROWS, N);
+        }
+}
+
 int main(int argc, char **argv) {
-    static const struct conf_test tests[] = {{"silu_mul", silu_mul},
-                                             {"add_gated", add_gated},
-                                             {"moe_combine", moe_combine},
-                                             {"gather_rows", gather}};
+    static const struct conf_test tests[] = {
+        {"silu_mul", silu_mul},  {"add_gated", add_gated}, {"moe_combine", moe_combine},
+        {"gather_rows", gather}, {"block_max", block_max}, {"block_max_plain", block_max_plain}};
     return conf_main(argc, argv, "elementwise", &limits, tests, CONF_COUNT(tests));
 }

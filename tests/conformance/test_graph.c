@@ -46,9 +46,9 @@ struct graph_case {
 };
 
 /* What ops write. */
-enum { X, H, Q, K, V, ATTN, LOGITS, IDS, WEIGHTS, PAIR_Y, KV_K, KV_V, N_BUFFERS };
-static const char *const names[N_BUFFERS] = {"x",      "h",   "q",       "k",      "v",    "attn",
-                                             "logits", "ids", "weights", "pair_y", "KV k", "KV v"};
+enum { X, H, Q, K, V, ATTN, LOGITS, IDS, WEIGHTS, PAIR_Y, MAX, KV_K, KV_V, N_BUFFERS };
+static const char *const names[N_BUFFERS] = {
+    "x", "h", "q", "k", "v", "attn", "logits", "ids", "weights", "pair_y", "max", "KV k", "KV v"};
 
 struct layer {
     void *buffer[N_BUFFERS], *start[N_BUFFERS]; /* start: in host memory */
@@ -61,6 +61,7 @@ struct layer {
     struct sl_op_router router;
     struct sl_op_moe moe;
     struct sl_op_moe_combine sum;
+    struct sl_op_block_max max;
     bool head_norms;
 };
 
@@ -90,7 +91,8 @@ static void make_buffers(struct sl_device *d, struct sl_rng *rng, const struct g
                            s->n_expert,
                            s->k,
                            s->k,
-                           (size_t)s->k * s->n_embd};
+                           (size_t)s->k * s->n_embd,
+                           (s->n_expert + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS};
     for (int b = 0; b < N_BUFFERS; b++) {
         l->bytes[b] = b < KV_K ? n[b] * c->rows * 4
                                : sl_dtype_row_bytes(s->kv, s->dim) * s->n_kv * SL_KV_PAGE_TOKENS *
@@ -196,6 +198,7 @@ static void make_ops(struct sl_device *d, struct sl_rng *rng, const struct graph
                                 .n_embd = n,
                                 .n_ff = s->n_ff};
     l->sum = (struct sl_op_moe_combine){l->buffer[PAIR_Y], l->buffer[WEIGHTS], x, rows, s->k, n};
+    l->max = (struct sl_op_block_max){l->buffer[LOGITS], l->buffer[MAX], rows, s->n_expert};
 }
 
 static void submit(struct sl_device *d, const struct layer *l) {
@@ -215,6 +218,7 @@ static void submit(struct sl_device *d, const struct layer *l) {
     conf_ok(sl_op_router(d, &l->router));
     conf_ok(sl_op_moe(d, &l->moe));
     conf_ok(sl_op_moe_combine(d, &l->sum));
+    conf_ok(sl_op_block_max(d, &l->max));
 }
 
 /* out[b]: whether buffer b of the replay has the single ops' bits. */

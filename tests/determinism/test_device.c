@@ -9,6 +9,8 @@
 #include "engine/engine_internal.h"
 #include "engine/expert_tiers.h"
 
+#include <math.h>
+
 #define AMPLE_BYTES ((uint64_t)1 << 50)
 #define N_RUNS      8u
 #define N_ANSWER    12u
@@ -99,12 +101,22 @@ static void set_budgets(const struct sl_model *m, struct sl_engine_config *c,
 static struct run *make_run(const struct sl_model *m, uint32_t i) {
     static const uint32_t n_prompt[N_RUNS] = {1, 40, 150, 65, 90, 17, 3, 130};
     struct run *r = new_run(71 + i, n_prompt[i], m->hp.n_vocab, N_ANSWER);
+    static const struct sl_logit_bias bias[] = {{3, 2.5f}, {641, -INFINITY}};
     r->req.logprobs = true;
+    r->req.n_top_logprobs = 5;
     r->req.ignore_eog = true;
+    /* Some of what the sampler does with the maxima that a card has found. */
+    struct sl_sampling *s = &r->req.sampling;
     if (i % 2) {
-        r->req.sampling.temperature = 1.1f;
-        r->req.sampling.seed = i;
+        s->temperature = 1.1f;
+        s->seed = i;
     }
+    s->top_k = i == 3 ? 20 : 0;
+    s->top_p = i == 5 ? 0.9f : 1;
+    s->repeat_penalty = i == 4 || i == 6 ? 1.4f : 1;
+    s->repeat_last_n = i == 4 ? 2 : UINT32_MAX; /* few changes, and many */
+    s->logit_bias = bias;
+    s->n_logit_bias = i == 7 ? 2 : 0;
     return r;
 }
 
@@ -207,7 +219,12 @@ static void check(const struct sl_model *m, const struct setting *s, const struc
             if (a->id != b->id || memcmp(&a->logprob, &b->logprob, sizeof a->logprob) != 0)
                 fail_msg("%s: request %u differs at token %u: %u (%.9g), not %u (%.9g)",
                          describe(s), i, j, b->id, (double)b->logprob, a->id, (double)a->logprob);
+            assert_int_equal(a->n_top, 5);
+            assert_int_equal(b->n_top, 5);
+            assert_memory_equal(a->top, b->top, 5 * sizeof *a->top);
         }
+    /* The card has looked at each row that was sampled from, and at none that was scored. */
+    assert_int_equal(have->card.n_maxima, N_RUNS * N_ANSWER);
     for (uint32_t i = 0; i < N_SCORE; i++)
         if (want->logits_crc[i] != have->logits_crc[i])
             fail_msg("%s: the logits of position %u differ", describe(s), i);
@@ -223,7 +240,7 @@ static struct sl_synth_config small(const char *arch) {
     c.n_head_kv = 2;
     c.head_dim = 32;
     c.n_ff_expert = 256;
-    c.n_vocab = 640;
+    c.n_vocab = 650; /* the last block is short */
     c.n_ctx = 512;
     c.n_expert = 13;
     c.n_expert_used = 3;

@@ -39,6 +39,7 @@ struct entry {
         struct sl_op_silu_mul silu_mul;
         struct sl_op_add_gated add_gated;
         struct sl_op_gather_rows gather_rows;
+        struct sl_op_block_max block_max;
         struct sl_op_hand hand;
         struct sl_op_take take;
         struct {
@@ -638,6 +639,7 @@ CARD_OP(moe_combine, (R(pair_y), R(weights), R(y)))
 CARD_OP(silu_mul, (R(gate), R(up), R(y)))
 CARD_OP(add_gated, (R(x), R(gate), R(y)))
 CARD_OP(gather_rows, (R(x), R(rows), R(y)))
+CARD_OP(block_max, (R(x), R(max), c->source->stats.n_maxima += a.n_tok))
 
 /* Addresses of another card. */
 static void *real_of_other(struct card *c, const void *p) {
@@ -833,6 +835,7 @@ static const struct sl_backend_ops card_ops = {
     .silu_mul = card_silu_mul,
     .add_gated = card_add_gated,
     .gather_rows = card_gather_rows,
+    .block_max = card_block_max,
     .hand = card_hand,
     .take = card_take,
 };

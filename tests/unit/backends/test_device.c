@@ -158,6 +158,13 @@ static void refusals(void **state) {
     REFUSES(rope, rope, n_tok, 9, SL_ERR_INVALID);
     REFUSES(rope, rope, style, (enum sl_rope_style)7, SL_ERR_UNSUPPORTED);
 
+    struct sl_op_block_max max = {f, y, 2, 65};
+    assert_int_equal(sl_op_block_max(d, &max), SL_OK);
+    REFUSES(block_max, max, x, NULL, SL_ERR_INVALID);
+    REFUSES(block_max, max, max, NULL, SL_ERR_INVALID);
+    REFUSES(block_max, max, n_tok, 9, SL_ERR_INVALID);
+    REFUSES(block_max, max, n, 0, SL_OK);
+
     /* The CPU hands rows to no other device. */
     float to[64];
     uint32_t words[3] = {0};

@@ -122,7 +122,8 @@ static void check_distribution(const struct sl_sampling *s, const float *logits,
     for (uint32_t i = 0; i < N_DRAWS; i++) {
         uint32_t id;
         memcpy(work, logits, n_vocab * sizeof *work);
-        assert_int_equal(sl_sampler_pick(&sampler, &space, work, history, n_history, &id), SL_OK);
+        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, history, n_history, &id),
+                         SL_OK);
         assert_true(id < n_vocab);
         if (p[id] == 0)
             fail_msg("token %u was drawn, the reference leaves it out (of %u kept)", id, n);
@@ -257,7 +258,7 @@ static void exact_top_k_with_ties(void **state) {
     for (uint32_t i = 0; i < 2000; i++) {
         uint32_t id;
         memcpy(work, logits, N * sizeof *work);
-        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, 0, &id), SL_OK);
+        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_OK);
         assert_int_equal((id - 1000) % 7000, 0);
         seen[(id - 1000) / 7000]++;
     }
@@ -284,7 +285,7 @@ static void flat_distribution(void **state) {
         uint32_t id;
         for (uint32_t j = 0; j < N; j++)
             work[j] = 1.25f;
-        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, 0, &id), SL_OK);
+        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_OK);
         max = id > max ? id : max;
     }
     assert_in_range(max, 48, 50);
@@ -308,7 +309,7 @@ static void greedy_and_extremes(void **state) {
         s.top_k = t ? 1 : 0;
         sl_sampler_init(&sampler, &s);
         memcpy(work, logits, sizeof work);
-        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, 0, &id), SL_OK);
+        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_OK);
         assert_int_equal(id, 41); /* ties to the lower id */
     }
     s = sl_sampling_default;
@@ -319,16 +320,16 @@ static void greedy_and_extremes(void **state) {
     for (uint32_t i = 0; i < 200; i++) {
         float again[N];
         memcpy(again, work, sizeof work);
-        assert_int_equal(sl_sampler_pick(&sampler, &space, again, NULL, 0, &id), SL_OK);
+        assert_int_equal(sl_sampler_pick(&sampler, &space, again, NULL, NULL, 0, &id), SL_OK);
         assert_int_equal(id % 2, 0); /* what is forbidden stays so */
     }
     work[5] = NAN;
-    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, 0, &id), SL_ERR_INVALID);
+    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_ERR_INVALID);
     for (uint32_t i = 0; i < N; i++)
         work[i] = -INFINITY;
-    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, 0, &id), SL_ERR_INVALID);
+    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_ERR_INVALID);
     work[3] = INFINITY;
-    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, 0, &id), SL_ERR_INVALID);
+    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_ERR_INVALID);
     sl_sampler_space_release(&space);
 }
 
@@ -349,7 +350,7 @@ static void seeds_reproduce(void **state) {
         for (uint32_t i = 0; i < M; i++) {
             uint32_t id;
             memcpy(work, logits, sizeof work);
-            assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, 0, &id), SL_OK);
+            assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_OK);
             if (pass == 0)
                 first[i] = id;
             else if (pass == 1)
@@ -378,10 +379,10 @@ static void logprobs(void **state) {
             max = (double)logits[i] > max ? (double)logits[i] : max;
         for (uint32_t i = 0; i < N; i++)
             sum += exp((double)logits[i] - max);
-        double want = max + log(sum), got = sl_log_sum_exp(logits, N);
+        double want = max + log(sum), got = sl_log_sum_exp(logits, NULL, N);
         assert_true(fabs(want - got) < 1e-6);
         struct sl_token t;
-        sl_top_logprobs(logits, got, &space, 7, &t);
+        sl_top_logprobs(logits, NULL, got, &space, 7, &t);
         assert_int_equal(t.n_top, 7);
         for (uint32_t j = 0; j < 7; j++) {
             uint32_t better = 0;

@@ -1,0 +1,211 @@
+/* The sampler with the maxima of the logits' blocks given: the same answers, to the bit, as when it
+ * looks at all logits itself; and a device that gives wrong ones does no harm. */
+#include "tests/unit/engine/fixture.h"
+
+#include "engine/sampler.h"
+
+#include <math.h>
+
+#define MAX_N   6000u
+#define N_SETS  160u
+#define N_DRAWS 6u
+
+static struct sl_sampler_space space;
+static float logits[MAX_N], work[MAX_N], block_max[SL_VOCAB_BLOCKS(MAX_N)];
+static uint32_t history[300];
+
+/* As sl_op_block_max. */
+static void find_maxima(const float *x, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        float *m = &block_max[i / SL_VOCAB_BLOCK];
+        if (i % SL_VOCAB_BLOCK == 0 || (!isnan(*m) && !(x[i] <= *m)))
+            *m = x[i];
+    }
+}
+
+struct even {
+    struct sl_constraint base;
+    uint32_t n_accepted;
+};
+static enum sl_status mask_odd(struct sl_constraint *c, float *x, uint32_t n) {
+    (void)c;
+    for (uint32_t i = 1; i < n; i += 2)
+        x[i] = -INFINITY;
+    return SL_OK;
+}
+static enum sl_status accept(struct sl_constraint *c, uint32_t token) {
+    struct even *e = (struct even *)c;
+    e->n_accepted++;
+    return token % 2 ? SL_ERR_INVALID : SL_OK;
+}
+
+/* Of every setting now one value, now another, by the bits of a random number. */
+static struct sl_sampling some_sampling(struct sl_rng *rng, uint32_t n, struct sl_logit_bias *bias,
+                                        struct sl_constraint *bound) {
+    static const float temperature[] = {0, 1, 0.4f, 1.7f};
+    static const uint32_t top_k[] = {0, 1, 7, 50};
+    struct sl_sampling s = sl_sampling_default;
+    uint64_t r = sl_rng_u64(rng);
+    s.temperature = temperature[r & 3];
+    s.top_k = top_k[r >> 2 & 3];
+    s.top_p = r >> 4 & 1 ? 0.8f : 1;
+    s.typical_p = (r >> 5 & 3) == 0 ? 0.7f : 1;
+    s.min_p = (r >> 7 & 3) == 0 ? 0.02f : 0;
+    s.repeat_penalty = r >> 9 & 1 ? 1.3f : 1;
+    s.presence_penalty = r >> 10 & 1 ? 0.5f : 0;
+    s.frequency_penalty = r >> 11 & 1 ? 0.25f : 0;
+    s.repeat_last_n = r >> 12 & 1 ? 12 : UINT32_MAX; /* few changes, and many */
+    s.n_logit_bias = (uint32_t)(r >> 13) % 5;
+    s.logit_bias = bias;
+    for (uint32_t i = 0; i < s.n_logit_bias; i++)
+        bias[i] = (struct sl_logit_bias){sl_rng_below(rng, n),
+                                         r >> 17 & 1 ? -INFINITY : 4 - 2 * (float)i};
+    s.constraint = (r >> 18 & 7) == 0 ? bound : NULL;
+    s.seed = r;
+    return s;
+}
+
+/* With the maxima and without; what came. */
+static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
+    struct sl_sampler a, b;
+    enum sl_status st = SL_OK;
+    sl_sampler_init(&a, s);
+    sl_sampler_init(&b, s);
+    find_maxima(logits, n);
+    for (uint32_t i = 0; i < N_DRAWS; i++) {
+        uint32_t id_a = UINT32_MAX, id_b = UINT32_MAX;
+        memcpy(work, logits, n * sizeof *work);
+        st = sl_sampler_pick(&a, &space, work, NULL, history, 250 + i, &id_a);
+        memcpy(work, logits, n * sizeof *work);
+        assert_int_equal(sl_sampler_pick(&b, &space, work, block_max, history, 250 + i, &id_b), st);
+        assert_int_equal(id_a, id_b);
+    }
+    return st;
+}
+
+static void open_space(uint32_t n, struct sl_rng *rng) {
+    assert_int_equal(sl_sampler_space_init(&space, n), SL_OK);
+    for (uint32_t i = 0; i < sizeof history / sizeof *history; i++)
+        history[i] = sl_rng_below(rng, n < 90 ? n : 90); /* some of them often */
+}
+
+/* Wide and flat ones, with ties and forbidden tokens. */
+static void fill(struct sl_rng *rng, uint32_t n, uint32_t kind) {
+    for (uint32_t i = 0; i < n; i++) {
+        float u = (float)sl_rng_unit(rng) - 0.5f;
+        logits[i] = kind % 3 == 0 ? 30 * u : kind % 3 == 1 ? 60 * u * u * u : floorf(12 * u);
+        if (kind % 4 == 1 && sl_rng_below(rng, 3))
+            logits[i] = -INFINITY;
+    }
+    logits[sl_rng_below(rng, n)] = 3;
+}
+
+static void picks(void **state) {
+    (void)state;
+    static const uint32_t sizes[] = {1, 2, 63, 64, 65, 128, 1000, MAX_N};
+    struct even even = {.base = {.mask = mask_odd, .accept = accept}};
+    for (uint32_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        struct sl_rng rng = {k};
+        uint32_t n = sizes[k], n_picked = 0;
+        open_space(n, &rng);
+        for (uint32_t i = 0; i < N_SETS; i++) {
+            struct sl_logit_bias bias[4];
+            struct sl_sampling s = some_sampling(&rng, n, bias, &even.base);
+            fill(&rng, n, i);
+            n_picked += draw_both(&s, n) == SL_OK;
+        }
+        assert_true(n_picked > N_SETS / 2);
+        sl_sampler_space_release(&space);
+    }
+    assert_true(even.n_accepted > N_SETS);
+}
+
+/* The refusals, wherever in a block what is not finite is; a bias of it is forbidding. */
+static void not_finite(void **state) {
+    (void)state;
+    static const float odd[] = {NAN, INFINITY, -NAN};
+    struct sl_rng rng = {9};
+    uint32_t n = 1000;
+    open_space(n, &rng);
+    for (uint32_t i = 0; i < 300; i++) {
+        struct sl_logit_bias bias[4];
+        struct sl_sampling s = some_sampling(&rng, n, bias, NULL);
+        fill(&rng, n, i);
+        uint32_t at = i % 5 ? sl_rng_below(&rng, n) : n - 1;
+        logits[at] = odd[i % 3];
+        if (i % 2 && s.n_logit_bias)
+            bias[0].token = at; /* the block of the NaN is looked at again */
+        assert_int_equal(draw_both(&s, n), SL_ERR_INVALID);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        logits[i] = -INFINITY;
+    assert_int_equal(draw_both(&sl_sampling_default, n), SL_ERR_INVALID);
+    sl_sampler_space_release(&space);
+}
+
+static void logprobs(void **state) {
+    (void)state;
+    static const uint32_t sizes[] = {1, 64, 65, 1000, 1024, 1025, MAX_N};
+    for (uint32_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        struct sl_rng rng = {k};
+        uint32_t n = sizes[k];
+        open_space(n, &rng);
+        for (uint32_t i = 0; i < 60; i++) {
+            struct sl_token a = {0}, b = {0};
+            fill(&rng, n, i);
+            if (i % 20 == 19)
+                logits[sl_rng_below(&rng, n)] = i % 40 == 19 ? NAN : INFINITY;
+            find_maxima(logits, n);
+            double lse_a = sl_log_sum_exp(logits, NULL, n),
+                   lse_b = sl_log_sum_exp(logits, block_max, n);
+            assert_true(isnan(lse_a) ? isnan(lse_b) : lse_a == lse_b);
+            sl_top_logprobs(logits, NULL, lse_a, &space, i % 21, &a);
+            sl_top_logprobs(logits, block_max, lse_b, &space, i % 21, &b);
+            assert_int_equal(a.n_top, b.n_top);
+            assert_memory_equal(a.top, b.top, a.n_top * sizeof *a.top);
+        }
+        sl_sampler_space_release(&space);
+    }
+}
+
+/* Maxima that are none: whoever takes them finds no token, or one of the vocabulary. */
+static void wrong_maxima(void **state) {
+    (void)state;
+    static const float off[] = {5, -5, 1e30f, -1e30f};
+    struct sl_rng rng = {4};
+    uint32_t n = 1000, n_refused = 0;
+    open_space(n, &rng);
+    for (uint32_t i = 0; i < 400; i++) {
+        struct sl_logit_bias bias[4];
+        struct sl_sampling s = some_sampling(&rng, n, bias, NULL);
+        struct sl_sampler sampler;
+        uint32_t id = UINT32_MAX;
+        struct sl_token t;
+        fill(&rng, n, i);
+        find_maxima(logits, n);
+        for (uint32_t b = 0; b < SL_VOCAB_BLOCKS(n); b++)
+            block_max[b] += off[i / 4 % 4] * (i % 3 ? 1 : (float)sl_rng_unit(&rng));
+        sl_top_logprobs(logits, block_max, sl_log_sum_exp(logits, block_max, n), &space, 20, &t);
+        assert_true(t.n_top <= 20);
+        for (uint32_t j = 0; j < t.n_top; j++)
+            assert_true(t.top[j].id < n);
+        s.temperature = i % 4 ? s.temperature : 0;
+        sl_sampler_init(&sampler, &s);
+        enum sl_status st =
+            sl_sampler_pick(&sampler, &space, logits, block_max, history, 20 * (i % 2), &id);
+        assert_true(st == SL_OK ? id < n : st == SL_ERR_INVALID);
+        n_refused += st != SL_OK;
+    }
+    assert_true(n_refused > 50); /* so they are what is looked at */
+    sl_sampler_space_release(&space);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(picks),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(logprobs),
+        cmocka_unit_test(wrong_maxima),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
