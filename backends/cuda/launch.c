@@ -99,6 +99,12 @@ void sl_cuda_modules_unload(struct sl_cuda *c) {
         c->driver.module_unload(c->module[--c->n_modules]);
 }
 
+/* Kernels that only steps with prompt rows have: long ones, which want the cache. */
+static bool is_of_prompts(enum sl_kernel kernel) {
+    return (kernel >= SL_KERNEL_BY_TYPE(gemm_small, 0) && kernel < SL_KERNEL_BY_TYPE(embed, 0)) ||
+           (kernel >= SL_KERNEL_attention_tile_64 && kernel <= SL_KERNEL_attention_tile_256);
+}
+
 /* What a kernel must be told before it is launched with so much shared memory. */
 static enum sl_status prepare(struct sl_cuda *c, enum sl_kernel kernel, uint32_t smem_bytes) {
     const char *name = names[kernel];
@@ -107,7 +113,7 @@ static enum sl_status prepare(struct sl_cuda *c, enum sl_kernel kernel, uint32_t
         /* Multiprocessors split one memory into cache and shared memory. Blocks of two kernels that
          * want different splits do not run side by side there, so the second would not start early.
          * Only a hint: its result does not matter. */
-        if (c->early_start)
+        if (c->early_start && !is_of_prompts(kernel))
             c->driver.func_set_attribute(c->kernel[kernel], SL_CU_FUNC_SHARED_CARVEOUT, 100);
         *has = PLAIN_SMEM_BYTES;
     }
