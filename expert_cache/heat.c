@@ -258,12 +258,14 @@ static float slow_of(const struct sl_heat *h, struct sl_expert_id id) {
     return h->slow[(size_t)id.layer * h->config.n_expert + id.expert];
 }
 
-/* Colder first; equal heat: the later expert counts as colder, so that the list is one list. */
+/* Colder first; equal heat: the later expert counts as colder, so that the list is one list. By
+ * numbers before layers: while nothing is known, what is warmed up first is a share of every layer
+ * instead of all of the first ones. */
 static int colder(const struct sl_heat *h, struct sl_expert_id a, struct sl_expert_id b) {
     float x = slow_of(h, a), y = slow_of(h, b);
     if (x != y)
         return x < y;
-    return a.layer != b.layer ? a.layer > b.layer : a.expert > b.expert;
+    return a.expert != b.expert ? a.expert > b.expert : a.layer > b.layer;
 }
 
 static void sift_down(const struct sl_heat *h, struct sl_expert_id *heap, uint32_t n, uint32_t at) {

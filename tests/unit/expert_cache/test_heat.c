@@ -237,6 +237,19 @@ static void hottest_first(void **state) {
     sl_heat_destroy(&h);
 }
 
+static void a_share_of_every_layer_while_nothing_is_known(void **state) {
+    (void)state;
+    struct sl_heat *h = create(&shape);
+    struct sl_expert_id ids[22];
+    uint32_t of_layer[4] = {0};
+    assert_int_equal(sl_heat_hottest(h, 22, ids), 22);
+    for (uint32_t i = 0; i < 22; i++)
+        of_layer[ids[i].layer]++;
+    for (uint32_t l = 0; l < 4; l++)
+        assert_int_equal(of_layer[l], l < 2 ? 6 : 5);
+    sl_heat_destroy(&h);
+}
+
 /* ---- the file ---- */
 
 static uint8_t *used_image(size_t *out_size) {
@@ -378,6 +391,7 @@ int main(void) {
         cmocka_unit_test(time_runs_over),
         cmocka_unit_test(position_and_version),
         cmocka_unit_test(hottest_first),
+        cmocka_unit_test(a_share_of_every_layer_while_nothing_is_known),
         cmocka_unit_test(survives_a_restart),
         cmocka_unit_test(refuses_what_is_not_its_file),
         cmocka_unit_test(any_rates_will_do),
