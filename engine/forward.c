@@ -15,7 +15,7 @@ static void *take(uintptr_t *cursor, uint64_t n, size_t elem_bytes) {
 }
 
 static uint32_t tables_elems(const struct sl_memory_plan *p) {
-    return sl_step_elems(p->config.batch_tokens, p->n_logit_rows);
+    return sl_step_elems(sl_forward_table_rows(p->config.batch_tokens), p->n_logit_rows);
 }
 
 /* Lays the buffers out from base on; returns the end. */
@@ -74,6 +74,7 @@ uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memo
     uint64_t refs = plan->streaming ? 0 : (uint64_t)hp->n_layer * hp->n_expert + 1;
     return sl_page_table_bytes(plan->config.parallel, plan->session_pages) +
            plan->config.batch_tokens + plan->n_logit_rows + 1 +
+           tables_elems(plan) * sizeof(uint32_t) +
            (uint64_t)hp->n_layer * sizeof(struct sl_layer_weights) +
            refs * sizeof(struct sl_expert_ref);
 }
@@ -132,8 +133,9 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
         goto fail;
     f->row_failed = calloc(plan->config.batch_tokens, 1);
     f->out_failed = calloc(plan->n_logit_rows + 1, 1);
+    f->tables = calloc(tables_elems(plan), sizeof *f->tables);
     st = sl_page_table_init(&f->pages, plan->config.parallel, plan->session_pages);
-    if (st != SL_OK || !f->row_failed || !f->out_failed) {
+    if (st != SL_OK || !f->row_failed || !f->out_failed || !f->tables) {
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
         goto fail;
     }
@@ -153,7 +155,6 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
     lay_out(f->hp, plan, (uintptr_t)f->arena, &f->a);
     if (dev->caps.host_visible)
         memset(f->arena, 0, f->arena_bytes); /* page faults now, not at the first token */
-    f->on_device = sl_step_lay(f->a.tables, plan->config.batch_tokens);
     st = sl_forward_init_turns(f, err);
     if (st != SL_OK)
         goto fail;
@@ -179,6 +180,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
     sl_page_table_release(&f->pages);
     free(f->row_failed);
     free(f->out_failed);
+    free(f->tables);
     sl_forward_unmap_host(f);
     free(f);
     *pf = NULL;
@@ -452,6 +454,16 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
     return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
 }
 
+/* What the ops read of a step. */
+static enum sl_status upload_tables(struct sl_forward *f) {
+    const struct sl_step *s = &f->step;
+    uint32_t room = sl_forward_table_rows(s->n_rows);
+    uint32_t n_out = f->output.data && !s->keep_all ? s->n_out : 0;
+    size_t n = sl_step_pack(s, room, n_out, f->tables);
+    f->on_device = sl_step_lay(f->a.tables, room);
+    return sl_device_upload(f->dev, f->a.tables, f->tables, n * sizeof *f->tables);
+}
+
 enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,
                                 const struct sl_abort *give_up, struct sl_err *err) {
     struct sl_step *s = &f->step;
@@ -463,8 +475,7 @@ enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step
     memcpy(f->row_failed, s->failed, s->n_rows);
     sl_forward_begin_turn(f);
     SL_FORWARD_TRY("placing experts", sl_forward_place(f));
-    SL_FORWARD_TRY("step tables", sl_device_upload(f->dev, f->a.tables, s->tables,
-                                                   tables_elems(f->plan) * (size_t)4));
+    SL_FORWARD_TRY("step tables", upload_tables(f));
     enum sl_status st = sl_forward_wants_graph(f) ? sl_forward_replay(f, &f->logits, where)
                                                   : sl_forward_compute(f, &f->logits, where);
     if (st != SL_OK || f->output.data)

@@ -55,7 +55,7 @@ struct sl_activations {
     uint32_t *expert_ids;
     struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
     uint32_t *next_ids;         /* [SL_FETCH_GUESSES] x [rows, k] */
-    uint32_t *tables;           /* ids, pos, slot, row_seq, row_len [B each], turn, out_rows [L] */
+    uint32_t *tables;           /* of a step: sl_forward_table_rows(), L */
     uint32_t *page_table;       /* [parallel, session_pages] */
 };
 
@@ -66,6 +66,12 @@ static inline size_t sl_forward_maxima(const struct sl_hparams *hp, uint32_t n) 
 
 /* Generated rows of a step at most that is kept as a graph. */
 #define SL_FORWARD_GRAPHS 16u
+
+/* Rows that the device's tables have room for in a step of n: as many in all that are graphs, which
+ * have the tables' addresses. */
+static inline uint32_t sl_forward_table_rows(uint32_t n) {
+    return (n + SL_FORWARD_GRAPHS - 1) / SL_FORWARD_GRAPHS * SL_FORWARD_GRAPHS;
+}
 
 struct sl_forward {
     const struct sl_hparams *hp;
@@ -85,6 +91,7 @@ struct sl_forward {
     float rope_mscale;
     struct sl_step step;        /* the one that is being run; its arrays are the caller's */
     struct sl_step on_device;   /* its arrays alone: their copies in a.tables */
+    uint32_t *tables;           /* as they go there */
     uint64_t n_experts;         /* routed experts that it computes, each once a layer */
     float *logits;              /* its, where they are computed; NULL: none */
     struct sl_page_table pages; /* as on the device, but for what is still to be written */

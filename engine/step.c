@@ -17,6 +17,21 @@ struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows) {
                             .out_rows = tables + 5 * max_rows + SL_STEP_TURNS};
 }
 
+uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out,
+                      uint32_t *out_tables) {
+    struct sl_step to = sl_step_lay(out_tables, max_rows);
+    size_t bytes = s->n_rows * sizeof *s->ids;
+    assert(s->n_rows <= max_rows);
+    memcpy(to.ids, s->ids, bytes);
+    memcpy(to.pos, s->pos, bytes);
+    memcpy(to.slot, s->slot, bytes);
+    memcpy(to.row_seq, s->row_seq, bytes);
+    memcpy(to.row_len, s->row_len, bytes);
+    memcpy(to.turn, s->turn, SL_STEP_TURNS * sizeof *s->turn);
+    memcpy(to.out_rows, s->out_rows, n_out * sizeof *s->out_rows);
+    return sl_step_elems(max_rows, n_out);
+}
+
 void sl_step_begin(struct sl_step *s) {
     s->n_rows = s->n_decode = s->n_out = s->n_failed = 0;
     s->keep_all = false;

@@ -45,6 +45,11 @@ static inline uint32_t sl_step_elems(uint32_t max_rows, uint32_t max_out) {
 /* The arrays over a block of sl_step_elems elements, which stays the caller's; everything else is
  * zero, and failed, of max_rows, is still to be set. */
 struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows);
+/* Copies the rows that there are, and the first n_out of out_rows, to tables of their own with room
+ * for max_rows, as sl_step_lay() lays them; what lies between is left alone. Returns how many
+ * elements, from the first, that takes: a step of few rows has tables of few. */
+uint32_t sl_step_pack(const struct sl_step *step, uint32_t max_rows, uint32_t n_out,
+                      uint32_t *out_tables);
 /* Empties it. */
 void sl_step_begin(struct sl_step *step);
 /* The row of a token at position pos of the session in that row of the page table, whose KV goes to
