@@ -171,6 +171,10 @@ void sl_device_relay_close(struct sl_device *d) {
         d->ops->relay_close(d);
 }
 
+bool sl_device_relay_lost(const struct sl_device *d) {
+    return d->ops->relay_lost && d->ops->relay_lost(d);
+}
+
 bool sl_device_reaches(const struct sl_device *d, const struct sl_device *other) {
     return d != other && d->ops == other->ops && d->ops->reaches && d->ops->reaches(d, other);
 }

@@ -339,10 +339,11 @@ struct sl_backend_ops {
     enum sl_status (*signal_raise)(struct sl_device *d, struct sl_signal *signal);
     enum sl_status (*signal_follow)(struct sl_device *d, struct sl_signal *signal);
     void (*signal_release)(struct sl_signal *signal);
-    /* NULL, both: none can. */
+    /* NULL, all three: none can. */
     enum sl_status (*relay_open)(struct sl_device *d, struct sl_device *other,
                                  const atomic_bool *busy);
     void (*relay_close)(struct sl_device *d);
+    bool (*relay_lost)(const struct sl_device *d);
     /* NULL, as hand and take: no op writes to another device's memory. */
     bool (*reaches)(const struct sl_device *d, const struct sl_device *other);
 
@@ -474,12 +475,20 @@ void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal);
 /* A relay: large copies of SL_QUEUE_UP may go to d over the host's link to `other` too, and from
  * there over a faster one between the two, while *busy, other's own work, is false: borrowed until
  * close, read at each copy. Takes SL_RELAY_BYTES of other's memory. Neither device is in use
- * meanwhile; one relay a device. SL_ERR_UNSUPPORTED: there is no faster link. */
+ * meanwhile; one relay a device. SL_ERR_UNSUPPORTED: there is no faster link, or there are no
+ * signals.
+ *
+ * A failure of `other` holds nobody up: who waits for d goes on with what has come, and is told
+ * SL_ERR_DEVICE_LOST. From then on d takes no more work, as if lost; waiting and freeing are as
+ * ever.
+ */
 #define SL_RELAY_BYTES ((size_t)2 << 20)
 enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,
                                     const atomic_bool *busy) SL_MUST_CHECK;
 /* Before either device is closed; where there is none, too. */
 void sl_device_relay_close(struct sl_device *d);
+/* Is a SL_ERR_DEVICE_LOST of d the other device's? By any thread. */
+bool sl_device_relay_lost(const struct sl_device *d);
 
 enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) SL_MUST_CHECK;
 enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) SL_MUST_CHECK;

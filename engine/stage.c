@@ -17,7 +17,9 @@ enum sl_status sl_stage_blame(const struct sl_stage *s, enum sl_status st, struc
     char name[sizeof s->dev->caps.name] = "";
     if (!err || (st != SL_ERR_DEVICE_LOST && st != SL_ERR_DEVICE_OOM))
         return st;
-    memcpy(name, s->dev->caps.name, device_name_bytes(s->dev));
+    bool by_other = st == SL_ERR_DEVICE_LOST && s->relay_by && sl_device_relay_lost(s->dev);
+    const struct sl_device *dev = by_other ? s->relay_by->dev : s->dev;
+    memcpy(name, dev->caps.name, device_name_bytes(dev));
     struct sl_err what = *err;
     return strstr(what.text, name) ? st : sl_fail(err, st, "%s %s", name, what.text);
 }
@@ -71,7 +73,7 @@ enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before, struct
 
 enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by, struct sl_err *err) {
     enum sl_status st = sl_device_relay_open(s->dev, by->dev, &by->busy);
-    s->relays = st == SL_OK;
+    s->relay_by = st == SL_OK ? by : NULL;
     if (st == SL_OK || st == SL_ERR_UNSUPPORTED)
         return SL_OK;
     return sl_fail(err, st, "%scopying to %s by way of %s: %s",
@@ -80,9 +82,9 @@ enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by, struct sl
 }
 
 void sl_stage_leave_relay(struct sl_stage *s) {
-    if (s->relays)
+    if (s->relay_by)
         sl_device_relay_close(s->dev);
-    s->relays = false;
+    s->relay_by = NULL;
 }
 
 enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progress *progress,

@@ -33,8 +33,8 @@ struct sl_stage {
     /* [lanes] raised when a step's rows have been handed over; NULL: the next stage's device cannot
      * wait for that by itself, so the step goes on when it has ended. */
     struct sl_signal *handed[SL_MAX_STAGES];
-    bool relays;      /* its copies may go by way of another stage's device */
-    atomic_bool busy; /* with a step: what it copies itself is not to be held up */
+    struct sl_stage *relay_by; /* its copies may go by way of that one's device; NULL: none */
+    atomic_bool busy;          /* with a step: what it copies itself is not to be held up */
     struct sl_activity_source activity;
     struct sl_stage_metrics shown; /* counted by the stage's thread, read by any */
     struct sl_expert_map *map;     /* of all stages; set before the first step */

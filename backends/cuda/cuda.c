@@ -71,6 +71,7 @@ const struct sl_backend_ops sl_cuda_ops = {.name = "cuda",
                                            .signal_release = sl_cuda_signal_release,
                                            .relay_open = sl_cuda_relay_open,
                                            .relay_close = sl_cuda_relay_close,
+                                           .relay_lost = sl_cuda_relay_lost,
                                            .reaches = sl_cuda_reaches,
 #define OP(name) .name = name,
                                            SL_CUDA_OPS(OP)

@@ -95,13 +95,15 @@ struct sl_cuda_mapped {
 
 /* relay.c: another GPU whose link copies to this one use too. */
 struct sl_cuda_relay {
-    struct sl_cuda *by;      /* NULL: none */
-    const atomic_bool *busy; /* the other has copies of its own */
-    bool failed;
+    struct sl_cuda *by;         /* NULL: none */
+    const atomic_bool *busy;    /* the other has copies of its own */
+    bool failed;                /* nothing goes that way any more */
+    atomic_bool lost;           /* nor has come what was under way; for any thread to read */
+    uint64_t look_ns;           /* when the other is to be looked at again */
     void *buffer;               /* [SL_RELAY_BYTES] of the other's memory */
     struct CUstream_st *stream; /* of the other's context, but used by this one's owner */
-    struct CUevent_st *begun;   /* on SL_QUEUE_UP: the queue has come to the copy */
-    struct CUevent_st *ended;   /* on stream */
+    struct sl_signal *begun;    /* raised on SL_QUEUE_UP: the queue has come to the copy */
+    struct sl_signal *ended;    /* on stream, made by the other */
 };
 
 struct sl_cuda {
@@ -160,8 +162,11 @@ enum sl_status sl_cuda_push(struct sl_cuda *c, const void *src_host, size_t byte
 /* Turns a CUresult into a status; logs the first one of a failure with `what`. Errors after which
  * the context is of no more use mark the device lost. */
 enum sl_status sl_cuda_check(struct sl_cuda *c, int result, const char *what) SL_MUST_CHECK;
-/* Makes the device's context the calling thread's; refuses a lost device. */
+/* Makes the device's context the calling thread's, to enqueue something; refuses a lost device, and
+ * one that has lost what was to come by another (sl_cuda_came_whole). */
 enum sl_status sl_cuda_enter(struct sl_cuda *c) SL_MUST_CHECK;
+/* The same to wait or to free: refuses a lost device alone. */
+enum sl_status sl_cuda_enter_to_end(struct sl_cuda *c) SL_MUST_CHECK;
 
 /* device.c */
 void sl_cuda_close(struct sl_device *d);
@@ -211,6 +216,12 @@ void sl_cuda_signal_free(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_cuda_signal_raise(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_cuda_signal_follow(struct sl_device *d, struct sl_signal *signal);
 void sl_cuda_signal_release(struct sl_signal *signal);
+/* The same on any stream of the context that is current; CUresults. */
+int sl_cuda_raise_on(const struct sl_cuda *c, struct CUstream_st *stream, struct sl_signal *signal);
+int sl_cuda_follow_on(const struct sl_cuda *c, struct CUstream_st *stream,
+                      const struct sl_signal *signal);
+/* Has a raise not run yet? */
+bool sl_cuda_signal_is_out(const struct sl_signal *signal);
 bool sl_cuda_reaches(const struct sl_device *d, const struct sl_device *other);
 
 /* relay.c */
@@ -220,6 +231,17 @@ void sl_cuda_relay_close(struct sl_device *d);
 /* Is such a copy one for sl_cuda_relay_copy, which is then in order on the queue as any other? */
 bool sl_cuda_relays(const struct sl_cuda *c, enum sl_queue q, size_t bytes);
 enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes);
+/* As the driver's event_sync and stream_sync, CUresults: but if the other GPU fails meanwhile, what
+ * is waited for goes on without what was to come by way of it. */
+int sl_cuda_await_event(struct sl_cuda *c, struct CUevent_st *event);
+int sl_cuda_await_stream(struct sl_cuda *c, struct CUstream_st *stream);
+/* Something is not ready: looks, now and then, whether that is because the other GPU failed. */
+void sl_cuda_relay_watch(struct sl_cuda *c);
+/* Of what has ended: SL_ERR_DEVICE_LOST if it went on without. */
+static inline enum sl_status sl_cuda_came_whole(const struct sl_cuda *c) {
+    return c->relay.lost ? SL_ERR_DEVICE_LOST : SL_OK;
+}
+bool sl_cuda_relay_lost(const struct sl_device *d);
 
 /* Keeps an op of the given kind; args is its argument struct, copied. */
 enum sl_status sl_cuda_keep(struct sl_cuda *c, int kind, const void *args, size_t args_bytes);

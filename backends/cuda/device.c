@@ -37,10 +37,15 @@ enum sl_status sl_cuda_check(struct sl_cuda *c, int result, const char *what) {
     }
 }
 
-enum sl_status sl_cuda_enter(struct sl_cuda *c) {
+enum sl_status sl_cuda_enter_to_end(struct sl_cuda *c) {
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
     return sl_cuda_check(c, c->driver.ctx_set_current(c->ctx), "making the context current");
+}
+
+enum sl_status sl_cuda_enter(struct sl_cuda *c) {
+    enum sl_status status = sl_cuda_came_whole(c);
+    return status ? status : sl_cuda_enter_to_end(c);
 }
 
 /* Adds an attribute to what is known of a GPU; keeps the first error. */

@@ -125,6 +125,7 @@ struct sl_cu_launch_config {
     X(stream_create, "cuStreamCreate", (struct CUstream_st * *stream, unsigned flags))             \
     X(stream_destroy, "cuStreamDestroy_v2", (struct CUstream_st * stream))                         \
     X(stream_sync, "cuStreamSynchronize", (struct CUstream_st * stream))                           \
+    X(stream_query, "cuStreamQuery", (struct CUstream_st * stream))                                \
     X(stream_wait, "cuStreamWaitEvent",                                                            \
       (struct CUstream_st * stream, struct CUevent_st * event, unsigned flags))                    \
     X(capture_begin, "cuStreamBeginCapture_v2", (struct CUstream_st * stream, int mode))           \

@@ -85,8 +85,8 @@ enum sl_status sl_cuda_replay(struct sl_device *d, struct sl_graph *graph) {
 void sl_cuda_graph_free(struct sl_device *d, struct sl_graph *graph) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     /* The driver keeps what is still running; waiting makes "freed" mean it. */
-    if (!sl_cuda_enter(c))
-        (void)!sl_cuda_check(c, c->driver.stream_sync(c->stream), "waiting for the device");
+    if (!sl_cuda_enter_to_end(c))
+        (void)!sl_cuda_check(c, sl_cuda_await_stream(c, c->stream), "waiting for the device");
     c->driver.graph_exec_destroy(graph->exec);
     free(graph);
 }

@@ -47,7 +47,7 @@ void sl_cuda_free(struct sl_device *d, void *addr, size_t bytes) {
     d->own_bytes -= bytes;
     /* A lost device's memory went with it, and so may have that of one which worked with it: no
      * news to anybody. cuMemFree waits for what was enqueued. */
-    if (sl_cuda_enter(c))
+    if (sl_cuda_enter_to_end(c))
         return;
     int result = c->driver.mem_free(address(addr));
     if (result)
@@ -84,7 +84,7 @@ static enum sl_status register_piece(struct sl_cuda *c, char *host, size_t bytes
 
 static void unregister(struct sl_cuda *c, char *host, size_t bytes) {
     for (size_t at = 0; at < bytes; at += SL_CUDA_MAP_PIECE_BYTES)
-        if (!sl_cuda_enter(c))
+        if (!sl_cuda_enter_to_end(c))
             (void)!sl_cuda_check(c, c->driver.host_unregister(host + at), "unmapping host memory");
 }
 
@@ -199,7 +199,7 @@ static enum sl_status next_segment(struct sl_cuda *c) {
     if (!s->in_flight[s->segment])
         return SL_OK;
     sl_count(device_stage_waits_total, 1);
-    status = sl_cuda_check(c, c->driver.event_sync(s->passed[s->segment]), "waiting for a copy");
+    status = sl_cuda_check(c, sl_cuda_await_event(c, s->passed[s->segment]), "waiting for a copy");
     if (!status)
         s->in_flight[s->segment] = false;
     return status;
@@ -269,10 +269,10 @@ enum sl_status sl_cuda_push(struct sl_cuda *c, const void *src, size_t bytes,
 }
 
 static enum sl_status wait_for(struct sl_cuda *c, enum sl_queue q) {
-    enum sl_status status = sl_cuda_enter(c);
+    enum sl_status status = sl_cuda_enter_to_end(c);
     if (!status)
         status =
-            sl_cuda_check(c, c->driver.stream_sync(c->queue[q].stream), "waiting for the device");
+            sl_cuda_check(c, sl_cuda_await_stream(c, c->queue[q].stream), "waiting for the device");
     if (status)
         return status;
     c->queue[q].passed = c->queue[q].marked;
@@ -282,10 +282,11 @@ static enum sl_status wait_for(struct sl_cuda *c, enum sl_queue q) {
 }
 
 enum sl_status sl_cuda_sync(struct sl_device *d) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = SL_OK;
     for (int q = 0; q < SL_QUEUES && !status; q++)
-        status = wait_for((struct sl_cuda *)d, (enum sl_queue)q);
-    return status;
+        status = wait_for(c, (enum sl_queue)q);
+    return status ? status : sl_cuda_came_whole(c);
 }
 
 /* One segment at a time, through the stage: the destination need not be pinned. */
@@ -302,6 +303,8 @@ enum sl_status sl_cuda_download(struct sl_device *d, void *dst_host, const void 
                 "copying from the device");
         if (!status)
             status = wait_for(c, SL_QUEUE_OPS);
+        if (!status)
+            status = sl_cuda_came_whole(c);
         if (!status)
             memcpy((char *)dst_host + done, c->stage.host + at, n);
         done += n;

@@ -124,27 +124,36 @@ static uint64_t address_of(const struct sl_signal *signal) {
     return (uint64_t)(uintptr_t)signal->word;
 }
 
+int sl_cuda_raise_on(const struct sl_cuda *c, struct CUstream_st *stream,
+                     struct sl_signal *signal) {
+    int result = c->driver.word_write(stream, address_of(signal), signal->raised + 1, 0);
+    if (!result)
+        signal->raised++;
+    return result;
+}
+
+int sl_cuda_follow_on(const struct sl_cuda *c, struct CUstream_st *stream,
+                      const struct sl_signal *signal) {
+    return c->driver.word_wait(stream, address_of(signal), signal->raised, SL_CU_WAIT_FOR_AT_LEAST);
+}
+
 enum sl_status sl_cuda_signal_raise(struct sl_device *d, struct sl_signal *signal) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
-    if (!status)
-        status = sl_cuda_check(
-            c, c->driver.word_write(c->stream, address_of(signal), signal->raised + 1, 0),
-            "raising a signal");
-    if (!status)
-        signal->raised++;
-    return status;
+    return status ? status
+                  : sl_cuda_check(c, sl_cuda_raise_on(c, c->stream, signal), "raising a signal");
 }
 
 enum sl_status sl_cuda_signal_follow(struct sl_device *d, struct sl_signal *signal) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
-    if (status)
-        return status;
-    return sl_cuda_check(
-        c,
-        c->driver.word_wait(c->stream, address_of(signal), signal->raised, SL_CU_WAIT_FOR_AT_LEAST),
-        "following another GPU");
+    return status
+               ? status
+               : sl_cuda_check(c, sl_cuda_follow_on(c, c->stream, signal), "following another GPU");
+}
+
+bool sl_cuda_signal_is_out(const struct sl_signal *signal) {
+    return (int32_t)(signal->raised - atomic_load(signal->word)) > 0;
 }
 
 void sl_cuda_signal_release(struct sl_signal *signal) {

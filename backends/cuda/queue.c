@@ -120,30 +120,39 @@ enum sl_status sl_cuda_mark(struct sl_device *d, enum sl_queue q, sl_point *out_
 
 /* Asks the driver for a point, unless it is known to have passed. */
 static enum sl_status see_point(struct sl_cuda *c, enum sl_queue q, sl_point point,
-                                int (*ask)(struct CUevent_st *event), const char *what) {
+                                int (*ask)(struct sl_cuda *c, struct CUevent_st *event),
+                                const char *what) {
     struct sl_cuda_queue *queue = &c->queue[q];
     enum sl_status status = check_point(c, q, point);
     if (!status)
-        status = sl_cuda_enter(c);
+        status = sl_cuda_enter_to_end(c);
     if (status || point <= queue->passed)
         return status;
-    int result = ask(event_of(queue, point));
+    int result = ask(c, event_of(queue, point));
     if (result == SL_CU_NOT_READY)
         return SL_AGAIN;
     status = sl_cuda_check(c, result, what);
-    if (!status)
-        queue->passed = point;
-    return status;
+    if (status)
+        return status;
+    queue->passed = point;
+    return sl_cuda_came_whole(c);
+}
+
+static int query(struct sl_cuda *c, struct CUevent_st *event) {
+    int result = c->driver.event_query(event);
+    if (result == SL_CU_NOT_READY)
+        sl_cuda_relay_watch(c);
+    return result;
 }
 
 enum sl_status sl_cuda_passed(struct sl_device *d, enum sl_queue q, sl_point point) {
     struct sl_cuda *c = (struct sl_cuda *)d;
-    return see_point(c, q, point, c->driver.event_query, "asking for a point");
+    return see_point(c, q, point, query, "asking for a point");
 }
 
 enum sl_status sl_cuda_await(struct sl_device *d, enum sl_queue q, sl_point point) {
     struct sl_cuda *c = (struct sl_cuda *)d;
-    return see_point(c, q, point, c->driver.event_sync, "waiting for a point");
+    return see_point(c, q, point, sl_cuda_await_event, "waiting for a point");
 }
 
 enum sl_status sl_cuda_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,

@@ -196,9 +196,9 @@ class Tests:
             problems.append(f"/metrics: {status}, and sluice_failed is not 1")
         return problems
 
-    def faulted(self, name, fault, options, gpu=0, at_start=False, **fake):
+    def faulted(self, name, fault, options, gpu=0, at_start=False, soon=False, **fake):
         """A kernel faults, or the GPU is gone: every answer ends with an error, /health says it, the exit is clean.
-        fake: environment of a fake driver."""
+        soon: before the first answer. fake: environment of a fake driver."""
         s = Server(self, f"{fault}:{gpu}", options, fake)
         problems = []
         told = f"faulty_cuda: GPU {gpu}" + (" is gone" if fault == "gone" else ": a kernel")
@@ -210,10 +210,12 @@ class Tests:
                 if s.child.returncode != 1 or f"error cuda:{gpu}: " not in s.said():
                     problems.append(f"the start ended with {s.child.returncode}")
             else:
+                if soon:
+                    s.fail_now()
                 s.loaded()
                 s.load()
                 s.fail_now()
-                problems += self.lost(s, "cuda:" if "FAKE_CUDA_LOST" in fake else f"cuda:{gpu}")
+                problems += self.lost(s, "cuda:" if fake.get("FAKE_CUDA_LOST") == "spread" else f"cuda:{gpu}")
             if told not in s.said() or not re.search(given_up, s.said()):
                 problems.append(f"the log does not say that '{told}' and '{given_up}'")
         except (AssertionError, OSError) as e:
@@ -353,8 +355,21 @@ def two(t):
                   FAKE_CUDA_LOST="spread")
         t.faulted("two GPUs that cannot read each other: a kernel runs long and traps on the first", "late", resident,
                   FAKE_CUDA_PEERS="0")
+        relayed(t)
     t.allocations("two GPUs, the second full, experts resident", resident, 1)
     t.allocations("two GPUs, the second full, experts in tiers", tiers, 1)
+
+
+def relayed(t):
+    """Experts large enough to be copied by way of the other GPU."""
+    small, t.model = t.model, os.path.join(t.folder, "large.gguf")
+    subprocess.run([t.sluice, "synth", "-q", "-o", t.model, "--layers", "4", "--expert-ff", "832", "--experts", "24", "--top-k",
+                    "4"], check=True)
+    tiers = t.streamed("cuda:0,1")
+    for gpu, which in enumerate(("the first", "the second")):
+        t.faulted(f"two GPUs: {which} is lost while it copies to the other", "late", tiers + ["--no-warmup"], gpu, soon=True,
+                  FAKE_CUDA_LOST="copying")
+    t.model = small
 
 
 def main():

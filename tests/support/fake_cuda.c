@@ -31,6 +31,7 @@ struct operation {
     const void *src;
     size_t bytes;
     uint32_t value;
+    bool to_other;              /* COPY: to another device's memory */
     int fault;                  /* OTHER: ends with this */
     struct CUstream_st *stream; /* WAIT: until this stream */
     uint64_t after;             /* has done so many operations */
@@ -47,6 +48,7 @@ struct CUstream_st {
     struct CUctx_st *ctx;
     struct operations queue;
     uint64_t n_queued, n_done;
+    int asked; /* whether all that has run, how many times in a row it had not */
     bool running;
     struct CUgraph_st *capture;
     struct CUstream_st *next;
@@ -172,7 +174,8 @@ struct fake_cuda *fake_cuda_reset(void) {
     fake = (struct fake_cuda){.n_devices = n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES,
                               .no_peer_access = peers && strcmp(peers, "0") == 0,
                               .fault_device = -1,
-                              .faults_spread = lost && strcmp(lost, "spread") == 0};
+                              .faults_spread = lost && strcmp(lost, "spread") == 0,
+                              .copies_fault = lost && strcmp(lost, "copying") == 0};
     for (int i = 0; i < FAKE_CUDA_MAX_DEVICES; i++) {
         fake.cc[i] = 90;
         fake.memory_bytes[i] = (size_t)(mib ? strtoul(mib, NULL, 10) : 1024) << 20;
@@ -265,6 +268,16 @@ static char *any_range(uint64_t addr, size_t bytes) {
     return NULL;
 }
 
+/* Is it the memory of a device that is not the current one? */
+static bool is_anothers(uint64_t addr) {
+    for (const struct memory *m = memories; m; m = m->next) {
+        uint64_t base = (uint64_t)(uintptr_t)m->host + ADDRESS_BIAS;
+        if (m->kind == DEVICE && m->ctx != current && addr >= base && addr - base < m->bytes)
+            return true;
+    }
+    return false;
+}
+
 static int enqueue(struct CUstream_st *stream, struct operation o) {
     if (stream->capture) {
         append(&stream->capture->kept, o);
@@ -276,8 +289,8 @@ static int enqueue(struct CUstream_st *stream, struct operation o) {
     return 0;
 }
 
-/* What a context's next kernel ends with; BLOCKED: it is still running. */
-static int kernel_ends(struct CUctx_st *ctx, int fault) {
+/* What the next of a context that may fault ends with; BLOCKED: it is still running. */
+static int ends(struct CUctx_st *ctx, int fault) {
     bool here = fake.fault_device < 0 || ctx == &contexts[fake.fault_device];
     if (fake.kernel_fault && here && !fault) {
         fault = fake.kernel_fault;
@@ -290,6 +303,10 @@ static int kernel_ends(struct CUctx_st *ctx, int fault) {
     if (ctx->fault && now_ns() < ctx->until_ns)
         return BLOCKED;
     return ctx->stuck = ctx->fault;
+}
+
+static int kernel_ends(struct CUctx_st *ctx, int fault) {
+    return fault || !fake.copies_fault ? ends(ctx, fault) : 0;
 }
 
 static int run(struct CUstream_st *stream, uint64_t upto);
@@ -333,6 +350,8 @@ static int run_next(struct CUstream_st *stream, const struct operation *o) {
     case FILL:
     case OTHER:
         return kernel_ends(stream->ctx, o->fault);
+    case COPY:
+        return fake.copies_fault && o->to_other ? ends(stream->ctx, 0) : 0;
     case WAIT:
         return follow(stream, o);
     case UNTIL:
@@ -670,8 +689,10 @@ int cuMemcpyAsync(uint64_t dst, uint64_t src, size_t bytes, struct CUstream_st *
     char *to = any_range(dst, bytes), *from = any_range(src, bytes);
     if (!to || !from || !stream)
         return wrong();
-    return enqueue(stream,
-                   (struct operation){.kind = COPY, .dst = to, .src = from, .bytes = bytes});
+    return enqueue(
+        stream,
+        (struct operation){
+            .kind = COPY, .dst = to, .src = from, .bytes = bytes, .to_other = is_anothers(dst)});
 }
 
 int cuMemcpyPeerAsync(uint64_t dst, struct CUctx_st *dst_ctx, uint64_t src,
@@ -751,6 +772,8 @@ int cuStreamDestroy_v2(struct CUstream_st *stream) {
     fake.n_calls++;
     for (struct CUstream_st **at = &streams; *at; at = &(*at)->next)
         if (*at == stream) {
+            if (!stream->ctx->stuck && run(stream, UINT64_MAX) == BLOCKED)
+                fake.misused = true; /* it is gone when that has run: never */
             *at = stream->next;
             forget(stream);
             drop(&stream->queue);
@@ -847,6 +870,18 @@ int cuStreamSynchronize(struct CUstream_st *stream) {
         return wrong();
     fake.n_waits++;
     return wait_for(stream, UINT64_MAX);
+}
+
+int cuStreamQuery(struct CUstream_st *stream);
+int cuStreamQuery(struct CUstream_st *stream) {
+    ENTER_STREAM("cuStreamQuery", stream);
+    if (stream->n_done < stream->n_queued && ++stream->asked < ASKED_MOST)
+        return SL_CU_NOT_READY;
+    int result = run(stream, UINT64_MAX); /* who asks so often is waiting */
+    if (result == BLOCKED)
+        return SL_CU_NOT_READY;
+    stream->asked = 0;
+    return result;
 }
 
 int cuEventCreate(struct CUevent_st **event, unsigned flags);

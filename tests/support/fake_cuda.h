@@ -14,7 +14,8 @@
  *
  * A program that opens it as libcuda.so.1 finds FAKE_CUDA_DEVICES (environment) GPUs, one unless
  * that is set, of FAKE_CUDA_MIB each ("1024,64": the second, and those that follow, have less);
- * with FAKE_CUDA_LOST=spread faults_spread is set, with FAKE_CUDA_PEERS=0 no_peer_access. */
+ * with FAKE_CUDA_LOST=spread faults_spread is set, with FAKE_CUDA_LOST=copying copies_fault, with
+ * FAKE_CUDA_PEERS=0 no_peer_access. */
 #ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
 #define SL_TESTS_SUPPORT_FAKE_CUDA_H
 
@@ -55,6 +56,7 @@ struct fake_cuda {
     int fault_device; /* or the next one there; -1: anywhere */
     int fault_after_ms; /* so long it runs before */
     bool faults_spread; /* to the contexts that wait for one that has failed */
+    bool copies_fault;  /* it is no kernel that fails, but the next copy to another device */
 
     /* Read by tests. */
     uint64_t n_calls, n_waits, n_to_device, n_queued;

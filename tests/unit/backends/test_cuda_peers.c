@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #define HAND_OVERS 500u
 
@@ -435,18 +436,23 @@ static void open_relay(void **state, const struct relay_case *is, struct relay *
     assert_int_equal(sl_device_alloc(r->a, RELAY_BYTES, &r->moved), SL_OK);
 }
 
-static void close_relay(struct relay *r) {
+/* Also where one of the two has failed: its memory goes with it. */
+static void close_faulted(struct relay *r) {
+    sl_device_relay_close(r->a);
+    sl_device_relay_close(r->a); /* nothing to do */
     sl_device_free(r->a, r->on_a, RELAY_BYTES);
     sl_device_free(r->a, r->moved, RELAY_BYTES);
     sl_device_unmap_host(r->a, r->host, RELAY_BYTES);
     free(r->host);
     free(r->got);
-    sl_device_relay_close(r->a);
-    sl_device_relay_close(r->a); /* nothing to do */
     sl_device_close(&r->a);
     sl_device_close(&r->b);
     assert_false(fake->misused);
     assert_int_equal(fake->live_objects, 0);
+}
+
+static void close_relay(struct relay *r) {
+    close_faulted(r);
     assert_int_equal(fake->live_device_bytes, 0);
 }
 
@@ -486,16 +492,16 @@ static void relays(void **state) {
                                               {true, false, false, SL_ERR_UNSUPPORTED},
                                               {false, true, false, SL_ERR_UNSUPPORTED}};
     enum { LARGE = RELAY_BYTES - 4096, SMALL = 256 << 10 };
-    /* By two ways: its own part, two waits, and two pieces there and on. */
+    /* By two ways: its own part, two raises, two waits, and two pieces there and on. */
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct relay r = {0};
         open_relay(state, &cases[i], &r);
-        uint64_t n = cases[i].open == SL_OK ? 7 : 1;
+        uint64_t n = cases[i].open == SL_OK ? 9 : 1;
         relay_turn(&r, 0, LARGE, false, n);
         relay_turn(&r, 1, SMALL, false, 1);
         relay_turn(&r, 2, LARGE, true, 1);
         if (cases[i].fails) { /* halfway, and it is not tried again */
-            fake->fail_symbol = "cuStreamWaitEvent";
+            fake->fail_symbol = "cuStreamWaitValue32_v2";
             fake->fail_result = CU_ILLEGAL_ADDRESS;
             assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, LARGE), SL_OK);
             fake->fail_symbol = NULL;
@@ -505,6 +511,117 @@ static void relays(void **state) {
         assert_int_equal(sl_device_sync(r.b), SL_OK);
         close_relay(&r);
     }
+}
+
+static void break_gpu(int device) {
+    fake_cuda_fault_fn *fn = NULL;
+    void *found = dlsym(dlopen(driver_path, RTLD_NOW | RTLD_LOCAL), "fake_cuda_fault");
+    memcpy(&fn, &found, sizeof fn);
+    assert_non_null(fn);
+    fn(device, CU_UNKNOWN, -1);
+}
+
+/* How a wait for a device may be made: each tells that what it was for is lost. */
+static enum sl_status ask_for_point(struct relay *r, sl_point point) {
+    enum sl_status status = SL_AGAIN;
+    for (int i = 0; i < 2000 && status == SL_AGAIN; i++) { /* some 2 s */
+        status = sl_device_passed(r->a, SL_QUEUE_UP, point);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return status;
+}
+static enum sl_status await_point(struct relay *r, sl_point point) {
+    return sl_device_await(r->a, SL_QUEUE_UP, point);
+}
+static enum sl_status sync_device(struct relay *r, sl_point point) {
+    (void)point;
+    return sl_device_sync(r->a);
+}
+static enum sl_status download_it(struct relay *r, sl_point point) {
+    enum sl_status status = sl_device_after(r->a, SL_QUEUE_OPS, SL_QUEUE_UP, point);
+    return status ? status : sl_device_download(r->a, r->got, r->on_a, 4);
+}
+
+/* The other GPU fails while a copy by way of it is under way: who waits for that goes on, is told
+ * and knows whose failure it was; the device takes no more work. */
+static void relay_faults(void **state) {
+    need_kernels();
+    enum sl_status (*const waits[])(struct relay *, sl_point) = {ask_for_point, await_point,
+                                                                 sync_device, download_it};
+    static const struct relay_case direct = {false, false, false, SL_OK};
+    for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
+        struct relay r = {0};
+        sl_point point;
+        open_relay(state, &direct, &r);
+        relay_turn(&r, 0, RELAY_BYTES, false, 9);
+        assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
+        assert_int_equal(sl_device_mark(r.a, SL_QUEUE_UP, &point), SL_OK);
+        break_gpu(1);
+        assert_int_equal(sl_device_sync(r.b), SL_ERR_DEVICE_LOST);
+        assert_int_equal(waits[i](&r, point), SL_ERR_DEVICE_LOST);
+        assert_true(sl_device_relay_lost(r.a));
+        assert_false(((struct sl_cuda *)r.a)->lost);
+        uint64_t queued = fake->n_queued;
+        assert_int_equal(sl_device_copy(r.a, SL_QUEUE_OPS, r.on_a, r.host, 4), SL_ERR_DEVICE_LOST);
+        assert_int_equal(sl_device_mark(r.a, SL_QUEUE_OPS, &point), SL_ERR_DEVICE_LOST);
+        assert_int_equal(fake->n_queued, queued);
+        assert_int_equal(sl_device_sync(r.a), SL_ERR_DEVICE_LOST);
+        close_faulted(&r);
+    }
+}
+
+/* Nothing by way of the other GPU is under way when that one fails: no harm is done. */
+static void relay_faults_idle(void **state) {
+    need_kernels();
+    static const struct relay_case direct = {false, false, false, SL_OK};
+    struct relay r = {0};
+    open_relay(state, &direct, &r);
+    relay_turn(&r, 0, RELAY_BYTES, false, 9);
+    break_gpu(1);
+    memset(r.host, 5, RELAY_BYTES);
+    assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
+    assert_int_equal(sl_device_sync(r.a), SL_OK);
+    assert_int_equal(sl_device_download(r.a, r.got, r.on_a, RELAY_BYTES), SL_OK);
+    assert_memory_equal(r.got, r.host, RELAY_BYTES);
+    assert_false(sl_device_relay_lost(r.a));
+    close_faulted(&r);
+}
+
+/* The GPU that the copy is for fails before it has come to it: what was enqueued on the other one
+ * waits for that, and is let go at the end, when that one frees what it lent. */
+static void relayed_faults(void **state) {
+    need_kernels();
+    static const struct relay_case direct = {false, false, false, SL_OK};
+    struct relay r = {0};
+    open_relay(state, &direct, &r);
+    assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.moved, r.host, 4096), SL_OK);
+    assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
+    break_gpu(0);
+    assert_int_equal(sl_device_sync(r.a), SL_ERR_DEVICE_LOST);
+    assert_false(sl_device_relay_lost(r.a)); /* its own */
+    assert_int_equal(sl_device_sync(r.b), SL_OK);
+    close_faulted(&r);
+}
+
+/* A driver that does not write words. */
+static void no_relay(void **state) {
+    need_kernels();
+    struct relay r = {0};
+    reset(state);
+    fake->n_devices = 2;
+    assert_int_equal(open_gpu(0, 0, &r.a), SL_OK);
+    assert_int_equal(open_gpu(1, 0, &r.b), SL_OK);
+    int64_t objects = fake->live_objects, bytes = fake->live_device_bytes;
+    fake->fail_symbol = "cuStreamWriteValue32_v2";
+    fake->fail_result = SL_CU_NOT_SUPPORTED;
+    assert_int_equal(sl_device_relay_open(r.a, r.b, &r.busy), SL_ERR_UNSUPPORTED);
+    assert_int_equal(fake->live_objects, objects);
+    assert_int_equal(fake->live_device_bytes, bytes);
+    assert_int_equal(sl_device_sync(r.a), SL_OK);
+    assert_int_equal(sl_device_sync(r.b), SL_OK);
+    sl_device_close(&r.a);
+    sl_device_close(&r.b);
+    assert_false(fake->misused);
 }
 
 int main(int argc, char **argv) {
@@ -520,6 +637,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(who_hands_faults, reset),
         cmocka_unit_test_setup(who_does_not_reach, reset),
         cmocka_unit_test_setup(relays, reset),
+        cmocka_unit_test_setup(relay_faults, reset),
+        cmocka_unit_test_setup(relay_faults_idle, reset),
+        cmocka_unit_test_setup(relayed_faults, reset),
+        cmocka_unit_test_setup(no_relay, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
