@@ -14,6 +14,8 @@ struct slot {
     struct sl_expert_id id; /* also of a free slot: any expert of its class */
     uint8_t state;          /* enum slot_state */
     uint8_t kind;           /* enum fill_kind; becomes demand when first leased */
+    bool again;             /* loading what it held already */
+    uint8_t kind_before;    /* ... and of this kind; becomes demand likewise */
     uint32_t generation;
     uint32_t pins;
     uint32_t next_free;     /* in the pool's list of free slots */

@@ -203,6 +203,7 @@ static void take_present(struct sl_cache *c, struct sl_expert_id id, uint32_t in
         return;
     }
     assert(s->state == SLOT_LOADING);
+    s->kind_before = FILL_DEMAND;
     c->stats.waits++;
     if (s->kind == FILL_DEMAND) {
         add_fill(c, id, *out_lease, SL_FILL_WAIT, index, out_fill, n_fill);
@@ -365,10 +366,44 @@ uint32_t sl_cache_prefetch(struct sl_cache *c, enum sl_prefetch kind, const stru
     return n_fill;
 }
 
+bool sl_cache_refill(struct sl_cache *c, uint32_t slot, struct sl_expert_id *out_id,
+                     struct sl_lease *out_lease) {
+    assert(slot < c->n_slots);
+    struct slot *s = &c->slots[slot];
+    if (s->state != SLOT_READY || s->pins > 0)
+        return false;
+    set_evictable(c, s, false);
+    s->state = SLOT_LOADING;
+    s->again = true;
+    s->kind_before = s->kind;
+    s->kind = FILL_DEMAND; /* it is not for a prefetch that it loads */
+    *out_id = s->id;
+    *out_lease = (struct sl_lease){slot, s->generation};
+    return true;
+}
+
+static void refilled(struct sl_cache *c, struct slot *s, enum sl_status result) {
+    s->again = false;
+    s->kind = s->kind_before;
+    if (result == SL_OK) {
+        s->state = SLOT_READY;
+        return;
+    }
+    s->state = SLOT_FAILED;
+    s->failure = result;
+    c->slot_of[expert_at(c, s->id)] = SL_SLOT_NONE;
+    c->stats.prefetch_wasted += s->kind == FILL_LOOKAHEAD;
+}
+
 void sl_cache_filled(struct sl_cache *c, struct sl_lease lease, enum sl_status result,
                      uint64_t now_ns) {
     struct slot *s = leased(c, lease);
     assert(s->state == SLOT_LOADING && result != SL_AGAIN);
+    if (s->again) {
+        refilled(c, s, result);
+        settle(c, lease.slot);
+        return;
+    }
     uint64_t took_ns = now_ns > s->start_ns ? now_ns - s->start_ns : 0;
     c->stats.fill_ns += took_ns;
     if (took_ns > c->stats.fill_max_ns)

@@ -24,6 +24,7 @@
  * sl_cache_prefetch may be called between any two steps.
  *
  * States of a slot: free -> loading -> ready -> (evicted) free, or loading -> failed -> free.
+ *   Ready -> loading again is sl_cache_refill's.
  * - A lease pins its slot and names the slot's generation, which changes each time the slot is
  *   given to an expert. A stale lease asserts.
  * - Loading and leased slots are never evicted. An acquire of a loading expert shares its fill.
@@ -166,6 +167,12 @@ uint32_t sl_cache_prefetch(struct sl_cache *cache, enum sl_prefetch kind,
 /* The end of a started fill: SL_OK publishes the slot, an error does not and tells all leases. */
 void sl_cache_filled(struct sl_cache *cache, struct sl_lease lease, enum sl_status result,
                      uint64_t now_ns);
+
+/* Starts to fill a slot again with the expert that is in it, for a measurement: where that is ready
+ * and not leased. It is loading until sl_cache_filled, which is owed; an error then forgets it.
+ * Counts as no fill, and changes nothing of what is evicted next. False: nothing was started. */
+bool sl_cache_refill(struct sl_cache *cache, uint32_t slot, struct sl_expert_id *out_id,
+                     struct sl_lease *out_lease);
 
 /* Whether a faster tier has the expert too: then its slot here is the first to go. */
 void sl_cache_elsewhere(struct sl_cache *cache, struct sl_expert_id id, bool elsewhere);

@@ -191,6 +191,73 @@ static void failed_fill_is_told_and_forgotten(void **state) {
     close_rig(&r);
 }
 
+/* ---- filled again with the same ---- */
+
+static struct sl_lease refill(struct rig *r, uint32_t slot, uint16_t layer, uint16_t expert) {
+    struct sl_expert_id what;
+    struct sl_lease l;
+    assert_true(sl_cache_refill(r->cache, slot, &what, &l));
+    assert_int_equal(what.layer, layer);
+    assert_int_equal(what.expert, expert);
+    assert_int_equal(l.slot, slot);
+    return l;
+}
+
+static void refilled_is_as_before(void **state) {
+    (void)state;
+    struct rig r;
+    struct sl_expert_id what;
+    struct sl_lease none;
+    open_rig(&r, 2, 8, 2, 4);
+    uint32_t a = load(&r, 0, 4), b = load(&r, 1, 5);
+    struct sl_lease held = acquire_one(&r, 1, 5), ahead;
+    assert_int_equal(sl_cache_prefetch(r.cache, SL_PREFETCH_LOOKAHEAD,
+                                       (struct sl_expert_id[]){id(0, 6)}, 1, 0, r.fills),
+                     1);
+    ahead = r.fills[0].lease;
+    for (uint32_t i = 0; i < 4; i++) /* leased, loading, free: left alone */
+        if (i != a)
+            assert_false(sl_cache_refill(r.cache, i, &what, &none));
+    sl_cache_filled(r.cache, ahead, SL_OK, 7);
+    struct sl_cache_stats before = *stats(&r);
+    struct sl_lease l = refill(&r, a, 0, 4);
+    refill(&r, ahead.slot, 0, 6);
+    assert_false(sl_cache_refill(r.cache, a, &what, &none));
+    assert_false(sl_cache_is_ready(r.cache, id(0, 4)));
+    expect_usage(&r, 1, 2, 1, 1, 0);
+    sl_cache_filled(r.cache, l, SL_OK, 1000);
+    sl_cache_filled(r.cache, ahead, SL_OK, 1000);
+    assert_true(sl_cache_is_ready(r.cache, id(0, 4)));
+    assert_memory_equal(stats(&r), &before, sizeof before);
+    expect_usage(&r, 1, 0, 3, 1, 0);
+    load(&r, 0, 6); /* it was read ahead, and still is */
+    assert_int_equal(stats(&r)->prefetch_used, before.prefetch_used + 1);
+    sl_cache_release(r.cache, &held, 1);
+    refill(&r, b, 1, 5);
+    sl_cache_filled(r.cache, held, SL_OK, 0);
+    close_rig(&r);
+}
+
+static void failed_refill_forgets(void **state) {
+    (void)state;
+    struct rig r;
+    open_rig(&r, 1, 8, 1, 2);
+    uint32_t a = load(&r, 0, 4);
+    struct sl_lease l = refill(&r, a, 0, 4), shares = acquire_one(&r, 0, 4);
+    assert_int_equal(r.fills[0].action, SL_FILL_WAIT);
+    sl_cache_filled(r.cache, l, SL_ERR_IO, 0);
+    assert_int_equal(sl_cache_ready(r.cache, shares), SL_ERR_IO);
+    expect_usage(&r, 1, 0, 0, 1, 1);
+    sl_cache_release(r.cache, &shares, 1);
+    expect_usage(&r, 2, 0, 0, 0, 0);
+    assert_int_equal(stats(&r)->fills_failed, 0); /* nobody had asked for it */
+    acquire_one(&r, 0, 4);
+    assert_int_equal(r.fills[0].action, SL_FILL_START);
+    sl_cache_filled(r.cache, r.leases[0], SL_OK, 0);
+    sl_cache_release(r.cache, r.leases, 1);
+    close_rig(&r);
+}
+
 /* ---- too few slots ---- */
 
 static void all_or_nothing(void **state) {
@@ -643,6 +710,8 @@ int main(void) {
         cmocka_unit_test(second_asker_shares_the_fill),
         cmocka_unit_test(released_while_loading),
         cmocka_unit_test(failed_fill_is_told_and_forgotten),
+        cmocka_unit_test(refilled_is_as_before),
+        cmocka_unit_test(failed_refill_forgets),
         cmocka_unit_test(all_or_nothing),
         cmocka_unit_test(waves),
         cmocka_unit_test(some_of_none),

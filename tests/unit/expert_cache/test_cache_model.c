@@ -24,6 +24,8 @@ struct ref_slot {
     enum sl_status failure;
     bool lookahead, warmup; /* nobody has leased it since */
     uint32_t wished;        /* the layer's version for which a look-ahead wanted it */
+    bool again;             /* loading what it held; then it was: */
+    bool lookahead_before, warmup_before;
 };
 
 struct model {
@@ -38,6 +40,9 @@ struct model {
     uint32_t n_held;
     struct sl_cache_stats stats;
 };
+
+static uint64_t seen_evictions, seen_again, seen_failed, seen_late, seen_used, seen_refused,
+    seen_refills;
 
 static uint32_t below(struct model *m, uint32_t n) {
     return sl_rng_below(&m->rng, n);
@@ -120,7 +125,7 @@ static void expect_present(struct model *m, struct sl_expert_id id, struct sl_le
         m->stats.waits++;
         m->stats.prefetch_late += s->lookahead;
     }
-    s->lookahead = s->warmup = false;
+    s->lookahead = s->warmup = s->lookahead_before = s->warmup_before = false;
 }
 
 static const struct sl_fill *fill_of(const struct sl_fill *fills, uint32_t n, uint32_t index) {
@@ -265,17 +270,42 @@ static void do_filled(struct model *m) {
     static const enum sl_status ends[] = {SL_OK, SL_OK,     SL_OK,          SL_OK,
                                           SL_OK, SL_ERR_IO, SL_ERR_CORRUPT, SL_ERR_CANCELED};
     enum sl_status end = ends[below(m, 8)];
+    bool again = s->again;
     sl_cache_filled(m->cache, (struct sl_lease){i, s->generation}, end, 0);
+    if (again) {
+        s->again = false;
+        s->lookahead = s->lookahead_before;
+        s->warmup = s->warmup_before;
+    }
     if (end == SL_OK) {
         s->state = REF_READY;
-        m->stats.fills++;
+        m->stats.fills += !again;
         return;
     }
-    m->stats.fills_canceled += end == SL_ERR_CANCELED;
-    m->stats.fills_failed += end != SL_ERR_CANCELED;
+    m->stats.fills_canceled += !again && end == SL_ERR_CANCELED;
+    m->stats.fills_failed += !again && end != SL_ERR_CANCELED;
     m->stats.prefetch_wasted += s->lookahead;
     s->failure = end;
     s->state = s->pins ? REF_FAILED : REF_FREE;
+}
+
+static void do_refill(struct model *m) {
+    uint32_t i = below(m, n_slots(m));
+    struct ref_slot *s = &m->slots[i];
+    struct sl_expert_id id;
+    struct sl_lease lease;
+    assert_int_equal(sl_cache_refill(m->cache, i, &id, &lease), evictable(s));
+    if (!evictable(s))
+        return;
+    assert_true(same(id, s->id));
+    assert_int_equal(lease.slot, i);
+    assert_int_equal(lease.generation, s->generation);
+    s->state = REF_LOADING;
+    s->again = true;
+    s->lookahead_before = s->lookahead;
+    s->warmup_before = s->warmup;
+    s->lookahead = s->warmup = false;
+    seen_refills++;
 }
 
 static void do_release(struct model *m) {
@@ -338,8 +368,6 @@ static void compare(struct model *m) {
     }
 }
 
-static uint64_t seen_evictions, seen_again, seen_failed, seen_late, seen_used, seen_refused;
-
 static void run_seed(uint64_t seed) {
     struct sl_err err = {""};
     struct model *m = calloc(1, sizeof *m);
@@ -363,7 +391,7 @@ static void run_seed(uint64_t seed) {
                                  .class_slots = m->class_slots};
     assert_int_equal(sl_cache_create(&cc, &m->cache, &err), SL_OK);
     for (uint32_t step = 0; step < 1500; step++) {
-        switch (below(m, 10)) {
+        switch (below(m, 11)) {
         case 0:
             do_prefetch(m);
             break;
@@ -380,6 +408,9 @@ static void run_seed(uint64_t seed) {
         case 5:
         case 6:
             do_release(m);
+            break;
+        case 7:
+            do_refill(m);
             break;
         default:
             do_filled(m);
@@ -404,7 +435,7 @@ static void random_calls_match_the_reference(void **state) {
         run_seed(seed);
     /* The calls must have reached what they are meant to reach. */
     assert_true(seen_evictions > 5000 && seen_again > 1000 && seen_failed > 1000);
-    assert_true(seen_late > 100 && seen_used > 100 && seen_refused > 1000);
+    assert_true(seen_late > 100 && seen_used > 100 && seen_refused > 1000 && seen_refills > 1000);
 }
 
 int main(void) {
