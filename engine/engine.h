@@ -323,4 +323,15 @@ enum sl_status sl_engine_score(struct sl_engine *e, const uint32_t *ids, uint32_
                                bool (*on_logits)(void *ctx, uint32_t pos, const float *logits),
                                void *ctx, struct sl_err *err) SL_MUST_CHECK;
 
+/* How fast the disk gives experts to the slots that they are computed from, bytes of payload a
+ * second: for about seconds (above 0, up to 60) experts that are in slots are read again to where
+ * they are, by the reader that steps use, with its queue full. Blocks; requests that come meanwhile
+ * wait. Takes no memory, moves no expert and changes no answer; the metrics count what is read as
+ * read between steps. An expert that could be read before and now cannot is read again when it is
+ * needed.
+ * SL_AGAIN: requests run. SL_ERR_UNSUPPORTED: all experts are resident, or so few are in slots, yet
+ * or with such a budget, that the queue would not be full. SL_ERR_IO: one could not be read. */
+enum sl_status sl_engine_disk_speed(struct sl_engine *e, double seconds, double *out_bytes_per_s,
+                                    struct sl_err *err) SL_MUST_CHECK;
+
 #endif

@@ -14,13 +14,12 @@
 
 #include <pthread.h>
 
-/* A caller waiting in sl_engine_score. */
-struct sl_score_job {
-    const uint32_t *ids;
-    uint32_t n_ids;
-    bool (*on_logits)(void *ctx, uint32_t pos, const float *logits);
-    void *ctx;
-    struct sl_err *err;
+/* Work for the scheduler's thread while no session is alive, whose caller waits for it: job.c. The
+ * first member of what it takes. */
+struct sl_job {
+    enum sl_status (*run)(struct sl_engine *e, struct sl_job *job); /* on that thread */
+    const char *what;                                               /* "score" */
+    struct sl_err *err;                                             /* the caller's */
     enum sl_status status;
     bool done;
 };
@@ -67,7 +66,7 @@ struct sl_engine {
     bool thread_started;
     pthread_mutex_t lock;
     pthread_cond_t wake;     /* the scheduler's */
-    pthread_cond_t job_done; /* score's callers' */
+    pthread_cond_t job_done; /* jobs' callers' */
     /* Under lock. */
     struct sl_session_list inbox; /* submitted, not yet seen by the scheduler */
     uint32_t n_waiting;           /* inbox and waiting together */
@@ -76,7 +75,7 @@ struct sl_engine {
     bool poked;                   /* something changed since the scheduler last looked */
     enum sl_status dead;          /* not SL_OK: nothing can run any more, dead_err says why */
     struct sl_err dead_err;
-    struct sl_score_job *job;
+    struct sl_job *job; /* NULL: none */
     pthread_mutex_t published_lock;
     struct sl_slot_info *published; /* [parallel], under published_lock: slots.c */
     atomic_bool stop;               /* written under lock, read between layers without */
@@ -145,7 +144,11 @@ void sl_steps_forget(struct sl_engine *e, const struct sl_session *s);
 void sl_steps_drain(struct sl_engine *e);
 /* slots.c: what the slots are doing now, for sl_engine_slots. */
 void sl_slots_publish(struct sl_engine *e);
-/* score.c: on the scheduler thread, with no session alive. */
-enum sl_status sl_score_run(struct sl_engine *e, struct sl_score_job *job) SL_MUST_CHECK;
+/* job.c. The caller's side: has it done and waits. SL_AGAIN: requests run, or another job. Else the
+ * job's own errors; err has the text. */
+enum sl_status sl_job_do(struct sl_engine *e, struct sl_job *job) SL_MUST_CHECK;
+/* On the scheduler's thread: does it, unless sessions are alive; ends it undone. */
+void sl_job_run(struct sl_engine *e, struct sl_job *job);
+void sl_job_end(struct sl_engine *e, struct sl_job *job, enum sl_status st);
 
 #endif

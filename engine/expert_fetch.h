@@ -125,6 +125,17 @@ void sl_fetch_warm_up(struct sl_fetch *f);
 bool sl_fetch_has_background(const struct sl_fetch *f);
 void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns);
 
+/* How fast the disk gives experts to the slots, bytes of payload a second: random ones that are in
+ * slots are read again into the same slots, as many at once as keep the reader's queue full, for
+ * about seconds. Between steps. Waits first for what is being read or copied. Nothing is evicted
+ * and no heat, count of the cache or answer changes; only the reader counts what it reads. Slots
+ * that are leased are left alone. An expert that cannot be read again is forgotten, since its slot
+ * may hold anything. SL_ERR_UNSUPPORTED: too few experts are in slots. SL_ERR_CANCELED: given up.
+ * SL_ERR_IO and the device's errors. */
+enum sl_status sl_fetch_disk_speed(struct sl_fetch *f, double seconds,
+                                   const struct sl_fetch_abort *give_up, double *out_bytes_per_s,
+                                   struct sl_err *err) SL_MUST_CHECK;
+
 /* ---- looking in ---- */
 
 /* What a step that has nothing to compute waits for. */

@@ -1,5 +1,5 @@
 /* Inside of fetching: shared by expert_fetch*.c, expert_pace.c, expert_ahead.c, expert_guess.c,
- * expert_seen.c and expert_tiers*.c. */
+ * expert_probe.c, expert_seen.c and expert_tiers*.c. */
 #ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 #define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 

@@ -385,14 +385,20 @@ bool sl_tiers_warming(const struct sl_fetch *f) {
     return t->cache && t->warm_cursor < f->n_warm && t->warm_cursor < f->warm_cursor;
 }
 
+enum sl_status sl_tiers_rest(struct sl_fetch *f) {
+    struct sl_tiers *t = f->tiers;
+    enum sl_status st = t->n_kept || t->n_going_down ? sl_device_sync(t->dev) : SL_OK;
+    if (st == SL_OK)
+        sl_tiers_settle(t, sl_fetch_now(f));
+    return st;
+}
+
 void sl_tiers_warm(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
     struct sl_fill fill;
     sl_point point;
     uint32_t n = 0;
-    enum sl_status st = t->n_kept || t->n_going_down ? sl_device_sync(t->dev) : SL_OK;
-    if (st == SL_OK)
-        sl_tiers_settle(t, sl_fetch_now(f)); /* nothing runs, so it is soon */
+    enum sl_status st = sl_tiers_rest(f);
     while (st == SL_OK && n < WARM_BATCH && sl_tiers_warming(f)) {
         struct sl_expert_id id = f->warm[t->warm_cursor];
         if (sl_cache_has(t->host, id) && !sl_cache_is_ready(t->host, id) && !sl_tiers_has(t, id))

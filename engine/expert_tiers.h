@@ -88,6 +88,8 @@ bool sl_tiers_guesses(const struct sl_tiers *t);
 void sl_tiers_guess(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n);
 /* Gives up what is leased on the device and not yet computed. */
 void sl_tiers_give_back(struct sl_tiers *t);
+/* Nothing runs, so it is soon: waits for what is being copied and gives its leases back. */
+enum sl_status sl_tiers_rest(struct sl_fetch *f) SL_MUST_CHECK;
 /* Copies the hottest experts of the warm-up that have come to the host into free device slots. */
 void sl_tiers_warm(struct sl_fetch *f);
 bool sl_tiers_warming(const struct sl_fetch *f);

@@ -352,30 +352,6 @@ static void finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum s
     finish_list(e, &e->waiting, reason, st, text);
 }
 
-static void end_job(struct sl_engine *e, struct sl_score_job *job, enum sl_status st) {
-    pthread_mutex_lock(&e->lock);
-    job->status = st;
-    job->done = true;
-    e->job = NULL;
-    pthread_cond_broadcast(&e->job_done);
-    pthread_mutex_unlock(&e->lock);
-}
-
-static void run_job(struct sl_engine *e, struct sl_score_job *job) {
-    bool busy = e->waiting.n || e->swapped.n;
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        busy = busy || e->slots[i];
-    if (!busy) { /* what is left of canceled ones */
-        sl_steps_drain(e);
-        sl_steps_end(e);
-    }
-    enum sl_status st = busy ? sl_fail(job->err, SL_AGAIN, "cannot score while requests run")
-                             : sl_score_run(e, job);
-    if (sl_is_fatal(st))
-        sl_engine_break_down(e, st, job->err);
-    end_job(e, job, st);
-}
-
 /* Has the heat written when that is due. Returns when it will be, UINT64_MAX for never. */
 static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
     struct sl_store *store = e->n_stages == 1 ? e->stages->store : NULL;
@@ -475,25 +451,22 @@ static void finish_everything(struct sl_engine *e) {
     sl_pipeline_close(&e->pipeline);
     sl_activity_close(&e->activity);
     pthread_mutex_lock(&e->lock);
-    if (e->job) {
-        e->job->status = sl_fail(e->job->err, SL_ERR_CANCELED, "the engine is shutting down");
-        e->job->done = true;
-        e->job = NULL;
-        pthread_cond_broadcast(&e->job_done);
-    }
+    struct sl_job *job = e->job;
     pthread_mutex_unlock(&e->lock);
+    if (job)
+        sl_job_end(e, job, sl_fail(job->err, SL_ERR_CANCELED, "the engine is shutting down"));
 }
 
 /* Everything but steps: who is done, who comes, who goes on. */
-static void tend(struct sl_engine *e, struct sl_score_job *job, enum sl_status dead) {
+static void tend(struct sl_engine *e, struct sl_job *job, enum sl_status dead) {
     if (dead != SL_OK) {
         if (job)
-            end_job(e, job, sl_fail(job->err, dead, "%s", e->dead_err.text));
+            sl_job_end(e, job, sl_fail(job->err, dead, "%s", e->dead_err.text));
         finish_all(e, SL_FINISH_ERROR, dead, e->dead_err.text);
         return;
     }
     if (job)
-        run_job(e, job);
+        sl_job_run(e, job);
     offer_resumed(e);
     admit(e);
     struct sl_err err;
@@ -527,7 +500,7 @@ void *sl_scheduler_main(void *arg) {
             wait_for_work(e);
         e->poked = false;
         sl_session_splice(&e->waiting, &e->inbox);
-        struct sl_score_job *job = e->job;
+        struct sl_job *job = e->job;
         bool stop = atomic_load(&e->stop);
         enum sl_status dead = e->dead;
         pthread_mutex_unlock(&e->lock);

@@ -149,6 +149,19 @@ void sl_stage_idle(struct sl_stage *s, int64_t timeout_ns, struct sl_activity_su
     sl_activity_look(&s->activity, 0, true, found);
 }
 
+enum sl_status sl_stage_disk_speed(struct sl_stage *s, double seconds,
+                                   const struct sl_fetch_abort *give_up, double *out_bytes_per_s,
+                                   struct sl_activity_sums *found, struct sl_err *err) {
+    if (!s->store)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "no expert is read from disk: all are resident");
+    uint64_t start = sl_timeline_now(s->timeline);
+    enum sl_status st =
+        sl_fetch_disk_speed(sl_stage_fetch(s), seconds, give_up, out_bytes_per_s, err);
+    sl_activity_look(&s->activity, 0, true, found); /* no step's */
+    sl_timeline_since(s->timeline, "measuring the disk", start, {NULL, 0});
+    return sl_stage_blame(s, st, err);
+}
+
 void sl_stage_show_experts(struct sl_stage *s) {
     if (!sl_expert_map_asked(s->map, s->part.index))
         return;

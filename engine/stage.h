@@ -83,6 +83,12 @@ enum sl_status sl_stage_blame(const struct sl_stage *s, enum sl_status st, struc
 
 /* Reads experts in the background, for so long at most. */
 void sl_stage_idle(struct sl_stage *s, int64_t timeout_ns, struct sl_activity_sums *inout_found);
+/* How fast the disk gives experts to the stage's slots: sl_fetch_disk_speed, and its errors.
+ * SL_ERR_UNSUPPORTED: all of them are resident, too. */
+enum sl_status sl_stage_disk_speed(struct sl_stage *s, double seconds,
+                                   const struct sl_fetch_abort *give_up, double *out_bytes_per_s,
+                                   struct sl_activity_sums *inout_found,
+                                   struct sl_err *err) SL_MUST_CHECK;
 /* Shows where the experts are to those who have asked since the last time. */
 void sl_stage_show_experts(struct sl_stage *s);
 

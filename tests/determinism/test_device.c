@@ -23,6 +23,7 @@ struct setting {
     uint32_t parallel, batch;
     struct card_config card;
     bool warm;
+    bool measure;      /* how fast the disk is, between two of the runs and before the text */
     const char *split; /* over card.n_cards of them */
 };
 
@@ -35,6 +36,7 @@ struct outcome {
     uint64_t guesses; /* experts that went up because an early router named them */
     uint64_t guessed[SL_FETCH_GUESSES], right[SL_FETCH_GUESSES]; /* of those on disk */
     uint32_t n_slots, n_device_slots, n_experts, n_stages;
+    uint32_t n_measured;
 };
 
 static const char *describe(const struct setting *s) {
@@ -147,6 +149,17 @@ static void add_tiers(const struct sl_stage *s, struct sl_tiers_stats *sum) {
     sum->early_used += own->early_used;
 }
 
+/* Too few slots is fine. */
+static uint32_t measure_disk(struct sl_engine *e) {
+    double rate = 0;
+    enum sl_status st = sl_engine_disk_speed(e, 0.01, &rate, &test_err);
+    if (st != SL_ERR_UNSUPPORTED) {
+        assert_ok(st);
+        assert_true(rate > 0);
+    }
+    return st == SL_OK;
+}
+
 static void run_setting(const struct sl_model *m, const struct setting *s, struct outcome *out) {
     struct card_source source;
     card_source_init(&source, &s->card);
@@ -176,13 +189,20 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
     }
     for (uint32_t i = 0; i < N_RUNS; i++) {
         out->run[i] = make_run(m, i);
-        submit(e, out->run[i]);
+        if (!s->measure || i + 1 < N_RUNS)
+            submit(e, out->run[i]);
     }
     for (uint32_t i = 0; i < N_RUNS; i++) {
+        if (s->measure && i + 1 == N_RUNS) {
+            out->n_measured += measure_disk(e);
+            submit(e, out->run[i]);
+        }
         wait_run(out->run[i]);
         if (out->run[i]->result.status != SL_OK || out->run[i]->n != N_ANSWER)
             fail_msg("%s: %s", describe(s), out->run[i]->result.err.text);
     }
+    if (s->measure)
+        out->n_measured += measure_disk(e);
     struct scored scored = {m, out};
     assert_ok(sl_engine_score(e, out->run[2]->prompt, N_SCORE, on_logits, &scored, &test_err));
     out->card = source.stats;
@@ -321,7 +341,7 @@ static void other_shapes(void **state) {
 static void tiers(void **state) {
     (void)state;
     static const uint32_t percents[] = {100, 75, 50, 25, 0};
-    uint64_t early = 0, early_used = 0, guesses = 0;
+    uint64_t early = 0, early_used = 0, guesses = 0, measured = 0;
     for (uint32_t d = 0; d < 5; d++)
         for (uint32_t h = 0; h < 5; h += 2) {
             struct setting s = {.where = SL_EXPERTS_STREAMED,
@@ -333,7 +353,8 @@ static void tiers(void **state) {
                                          .no_graphs = d == 3 && h == 2,
                                          .no_placed = d == 2,
                                          .told = (d + h / 2) % 3 == 0},
-                                .warm = d < 2 && h < 3};
+                                .warm = d < 2 && h < 3,
+                                .measure = d % 2};
             struct outcome have;
             check(model.model, &s, &want, &have);
             assert_true(have.n_device_slots * 100 >= have.n_experts * percents[d]);
@@ -345,6 +366,7 @@ static void tiers(void **state) {
             early += have.tiers.early;
             early_used += have.tiers.early_used;
             guesses += s.card.told && s.parallel == 1 ? have.guesses : 0;
+            measured += have.n_measured;
             if (percents[d] == 100)
                 assert_int_equal(have.tiers.demotions, 0);
             if (percents[d] == 100 && s.warm)
@@ -353,6 +375,7 @@ static void tiers(void **state) {
     /* What was copied early was right and wrong, of prompts and of guesses. */
     assert_true(early_used > 0 && early_used < early);
     assert_true(guesses > 0);
+    assert_true(measured >= 4);
 }
 
 /* Early routers of one sequence name experts that are on disk, of the next layer more often than
@@ -378,10 +401,12 @@ static void integrated(void **state) {
                             .host_percent = 50,
                             .parallel = 8,
                             .batch = 64,
-                            .card = {.integrated = true}};
+                            .card = {.integrated = true},
+                            .measure = true};
         check(model.model, &s, &want, &have);
         assert_int_equal(have.card.up_bytes, 0);
         assert_int_equal(have.n_device_slots, 0);
+        assert_int_equal(have.n_measured, i ? 2 : 0);
     }
 }
 
@@ -392,7 +417,9 @@ static void stages(void **state) {
         const char *split;
         uint32_t n, device_percent, host_percent;
     } over[] = {{"2,2", 2, 101, 0}, {"1,3", 2, 50, 50},  {"1,1,1,1", 4, 101, 0},
-                {"3,1", 2, 100, 0}, {"1,2,1", 3, 25, 0}, {"1,1,1,1", 4, 60, 100}};
+                {"3,1", 2, 100, 0}, {"1,2,1", 3, 25, 0}, {"1,1,1,1", 4, 60, 100},
+                {"2,2", 2, 0, 100}};
+    uint32_t measured = 0;
     for (uint32_t i = 0; i < sizeof over / sizeof over[0]; i++)
         for (uint32_t parallel = 1; parallel <= 8; parallel += parallel == 1 ? 2 : 5) {
             struct outcome have;
@@ -407,13 +434,16 @@ static void stages(void **state) {
                                          .eager_copies = i % 2,
                                          .no_peers = parallel == 8 && i % 3 == 0,
                                          .no_hands = parallel == 3 && i % 2},
+                                .measure = parallel == 3,
                                 .split = over[i].split};
             check(model.model, &s, &want, &have);
+            measured += have.n_measured;
             assert_int_equal(have.n_stages, over[i].n);
             assert_true(have.card.n_replays > 0);
             assert_true(s.card.no_peers == (have.card.n_peer_copies == 0));
             assert_true((s.card.no_peers || s.card.no_hands) == (have.card.n_takes == 0));
         }
+    assert_true(measured >= 2);
 }
 
 int main(void) {

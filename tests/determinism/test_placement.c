@@ -1,7 +1,8 @@
 /* Where experts are decides the speed, never the answer: whole runs with all experts resident,
  * compared bit for bit with runs whose experts pass through slots, over budgets, ways of reading,
- * threads, look-ahead, mirrors, batches and heat. Compared are ids, log-probabilities of the chosen
- * and of the likeliest tokens, and every logit of a scored text. */
+ * threads, look-ahead, mirrors, batches, heat, and measurements of the disk in between. Compared
+ * are ids, log-probabilities of the chosen and of the likeliest tokens, and every logit of a scored
+ * text. */
 #include "tests/support/budget.h"
 
 #include "common/crc.h"
@@ -21,7 +22,7 @@
 #define N_ANSWER 24u
 #endif
 
-static uint64_t total_tokens, total_logits;
+static uint64_t total_tokens, total_logits, total_measured;
 
 /* ---- models ---- */
 
@@ -98,6 +99,7 @@ struct setting {
     enum io io;
     uint32_t threads, parallel, batch;
     bool no_ahead, mirror, park;
+    bool measure;       /* how fast the disk is, before the last text */
     const char *heat;   /* folder */
     bool wait_for_warm; /* begin when the warm-up has read something */
 };
@@ -114,9 +116,10 @@ static const char *describe(const struct setting *s) {
         snprintf(text, sizeof text, "resident, %u threads, %u at once", s->threads, s->parallel);
     else
         snprintf(text, sizeof text,
-                 "%u %% of the experts, %s, %u threads, %u at once, batch %u%s%s%s%s", s->percent,
+                 "%u %% of the experts, %s, %u threads, %u at once, batch %u%s%s%s%s%s", s->percent,
                  io[s->io], s->threads, s->parallel, s->batch, s->no_ahead ? "" : ", look-ahead",
-                 s->mirror ? ", mirror" : "", s->heat ? ", heat" : "", s->park ? ", parked" : "");
+                 s->mirror ? ", mirror" : "", s->heat ? ", heat" : "", s->park ? ", parked" : "",
+                 s->measure ? ", measured" : "");
     return text;
 }
 
@@ -166,6 +169,17 @@ static void wait_for_metric(uint64_t before) {
     assert_true((uint64_t)sl_metric(expert_warmups_total) > before);
 }
 
+/* False: the slots are too few. */
+static bool measure_disk(struct sl_engine *e) {
+    double rate = 0;
+    enum sl_status st = sl_engine_disk_speed(e, 0.02, &rate, &test_err);
+    if (st == SL_ERR_UNSUPPORTED)
+        return false;
+    assert_ok(st);
+    assert_true(rate > 0);
+    return true;
+}
+
 /* False when this machine lacks the way of reading. */
 static bool run_setting(const struct subject *s, const struct setting *t, struct outcome *out) {
     const char *mirrors[] = {s->mirror};
@@ -212,6 +226,8 @@ static bool run_setting(const struct subject *s, const struct setting *t, struct
         if (r->result.status != SL_OK || r->n != N_ANSWER)
             fail_msg("%s: %s: %u tokens: %s", s->name, describe(t), r->n, r->result.err.text);
     }
+    if (t->measure)
+        total_measured += measure_disk(e);
     struct scored scored = {.e = e, .out = out};
     assert_ok(sl_engine_score(e, out->run[4]->prompt, N_SCORE, on_logits, &scored, &test_err));
     if (n_slots) {
@@ -296,7 +312,8 @@ static void compare_all(struct subject *s) {
                                 .batch = batches[(b + 2 * io) % 3],
                                 .no_ahead = (b + io) % 2,
                                 .mirror = (b / 2 + io) % 2,
-                                .park = b % 2 && io == 1};
+                                .park = b % 2 && io == 1,
+                                .measure = b % 2};
             check(s, &t, &want);
         }
     /* Cold, and warm with the heat that it leaves. */
@@ -409,6 +426,7 @@ static void enough_was_compared(void **state) {
     (void)state;
     print_message("figure: %llu tokens and the logits of %llu positions compared\n",
                   (unsigned long long)total_tokens, (unsigned long long)total_logits);
+    assert_true(total_measured >= 4);
 #ifndef __SANITIZE_ADDRESS__
     assert_true(total_tokens >= 10000);
 #endif

@@ -160,14 +160,17 @@ static void a_changed_model_ends_service(void **state) {
 /* Changed while nothing runs: the first request notices. Scoring too. */
 static void a_change_in_between_is_seen(void **state) {
     (void)state;
-    for (uint32_t turn = 0; turn < 2; turn++) {
+    for (uint32_t turn = 0; turn < 3; turn++) {
         struct place p;
         open_place(&p);
-        struct sl_engine_config c = streamed_config(25);
+        struct sl_engine_config c = streamed_config(turn == 2 ? 100 : 25);
         struct sl_engine *e = engine_at(&p, &c);
         expect_clean(e);
         spoil(p.path);
-        if (turn == 0) {
+        double rate;
+        if (turn == 2) /* reads what has changed into slots that were right */
+            assert_ok(sl_engine_disk_speed(e, 0.02, &rate, &test_err));
+        if (turn != 1) {
             struct run *r = run_one(e, 2);
             assert_failed(r, 2, SL_ERR_CORRUPT, "start again with the model as it is now");
             assert_int_equal(r->n, 0);
