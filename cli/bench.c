@@ -8,7 +8,6 @@
 #include "common/cpus.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "engine/expert_speed.h"
 #include "engine/plan_speed.h"
 
 #include <stdio.h>
@@ -17,8 +16,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-/* What measuring the disk may take of a budget at most: one of so many parts. */
-#define BUDGET_PART 4u
 /* Longest that the tests wait for the slots to be filled in the background. */
 #define FILL_NS 60000000000u
 /* Of a test: what is generated fits the context with those around it. */
@@ -86,27 +83,10 @@ static uint64_t peak_rss(void) {
     return getrusage(RUSAGE_SELF, &u) == 0 ? (uint64_t)u.ru_maxrss << 10 : 0;
 }
 
-/* Measuring the disk beside the engine takes memory of the budget. */
-static void plan_disk(struct sl_bench *b, const struct sl_engine_config *config,
-                      struct sl_process_memory *beside) {
-    uint64_t bytes = sl_store_probe_bytes(b->model);
-    if (config->ram_bytes && bytes > config->ram_bytes / BUDGET_PART) {
-        (void)sl_fail(&b->disk_why, SL_ERR_NOMEM,
-                      "measuring takes %.0f MiB, too much of the budget", (double)bytes / 0x1p20);
-        return;
-    }
-    sl_process_memory_add(beside, "disk measurement", bytes, "between the runs");
-    b->disk = config;
-}
-
 /* Everything between opening the model and closing it. */
 static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
                     struct sl_opened *opened) {
-    bool stream = opened->model->hp.n_expert && config->experts != SL_EXPERTS_RESIDENT;
-    struct sl_process_memory beside = {.n = 0};
-    if (stream)
-        plan_disk(b, config, &beside);
-    if (!sl_start_engine("bench", config, &beside, opened))
+    if (!sl_start_engine("bench", config, NULL, opened))
         return false;
     b->engine = opened->engine;
     sl_engine_info(b->engine, &b->info);
@@ -220,17 +200,18 @@ int sl_cmd_bench(int argc, char **argv) {
             "same run: the\n"
             "weights that its steps touched (each expert once a step, KV is left out), the "
             "RAM and disk rates\n"
-            "measured around its runs, and where its experts were found. causal: a read can start "
-            "only when the\n"
-            "router has spoken, 1 / (memory time + disk time). overlap: perfect look-ahead, 1 "
-            "/ the longer\n"
-            "of the two. On a GPU the memory is its own, and the link's time for what is not "
-            "there counts\n"
-            "where it is longer than the disk's. Of a prompt: reading what was not there, or "
-            "computing it\n"
-            "with all experts there (--resident-prefill), whichever takes longer. No heat is "
-            "kept unless\n"
-            "--heat-file says where.\n",
+            "measured around its runs (the disk's by reading experts that are in slots again, to "
+            "where they\n"
+            "are), and where its experts were found. causal: a read can start only when the "
+            "router has spoken,\n"
+            "1 / (memory time + disk time). overlap: perfect look-ahead, 1 / the longer of the "
+            "two. On a GPU\n"
+            "the memory is its own, and the link's time for what is not there counts where it "
+            "is longer than the\n"
+            "disk's. Of a prompt: reading what was not there, or computing it with all experts "
+            "there\n"
+            "(--resident-prefill), whichever takes longer. No heat is kept unless --heat-file "
+            "says where.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .limits = limits,

@@ -32,7 +32,8 @@ struct sl_bench_counts {
     uint64_t disk_busy_ns, disk_flight_ns;
 };
 
-/* The disk's rate, bytes/s, before, between and after the runs of a test: others may use it too. */
+/* The disk's rate, bytes/s, before, between and after the runs of a test: others may use it too.
+ * Not before the first where slots are still empty then. */
 struct sl_bench_disk {
     uint32_t n; /* 0: not measured */
     double sum, least, most;
@@ -55,14 +56,13 @@ struct sl_bench {
     const struct sl_model *model;
     struct sl_engine_info info;
     uint32_t n_threads;
-    uint64_t dense_bytes;                /* weights that every token reads */
-    double ram_rate;                     /* bytes/s */
-    struct sl_device_bandwidth device;   /* of a device that is apart */
-    struct sl_err device_why;            /* ... why it is not known */
-    const struct sl_engine_config *disk; /* how the disk is read; NULL: it cannot be measured, */
-    struct sl_err disk_why;              /* ... and why */
-    uint64_t budget_bytes;               /* of the host's memory: --ram, or what was free */
-    uint64_t rss_bytes;                  /* the most that was resident while the tests ran */
+    uint64_t dense_bytes;              /* weights that every token reads */
+    double ram_rate;                   /* bytes/s */
+    struct sl_device_bandwidth device; /* of a device that is apart */
+    struct sl_err device_why;          /* ... why it is not known */
+    struct sl_err disk_why;            /* why the disk could not be measured last */
+    uint64_t budget_bytes;             /* of the host's memory: --ram, or what was free */
+    uint64_t rss_bytes;                /* the most that was resident while the tests ran */
     struct sl_bench_test tests[1 + SL_BENCH_MAX_PARALLEL];
     uint32_t n_tests;
 };
@@ -71,10 +71,9 @@ struct sl_bench {
 bool sl_bench_run(struct sl_bench *b, struct sl_bench_test *t);
 
 /* bench_limits.c */
-/* Measures the rate at which the model's file is read, as config says, while the engine has nothing
- * to do. Takes sl_store_probe_bytes of memory. False, and why: it cannot be measured. */
-bool sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,
-                        struct sl_bench_disk *disk, struct sl_err *why);
+/* Measures the rate at which the engine, which has nothing to do, reads experts into its slots;
+ * leaves disk as it is, and says why, where it cannot. */
+void sl_bench_disk_rate(struct sl_bench *b, struct sl_bench_disk *disk);
 /* The best that the measured bandwidths allow for what the runs of a test touched. 0 = unknown.
  * Decode: causal, a read can start only when the router has spoken: 1 / (T_mem + max(T_link,
  * T_disk)); overlap, perfect look-ahead: 1 / max(T_mem, T_link, T_disk). The link carries what was

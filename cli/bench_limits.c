@@ -1,7 +1,6 @@
 /* What the machine would allow: bytes that the runs touched over bandwidths of the same run. */
 #include "cli/bench.h"
 
-#include "engine/expert_speed.h"
 #include "engine/memory_plan.h"
 
 #include <math.h>
@@ -9,16 +8,14 @@
 /* Of one measurement of the disk. */
 #define DISK_SECONDS 0.5
 
-bool sl_bench_disk_rate(const struct sl_model *m, const struct sl_engine_config *config,
-                        struct sl_bench_disk *disk, struct sl_err *why) {
-    struct sl_disk_speed speed = {0};
-    if (sl_store_disk_speed(m, config, DISK_SECONDS, &speed, why) != SL_OK)
-        return false;
-    disk->least = disk->n ? fmin(disk->least, speed.bytes_per_s) : speed.bytes_per_s;
-    disk->most = fmax(disk->most, speed.bytes_per_s);
-    disk->sum += speed.bytes_per_s;
+void sl_bench_disk_rate(struct sl_bench *b, struct sl_bench_disk *disk) {
+    double rate;
+    if (sl_engine_disk_speed(b->engine, DISK_SECONDS, &rate, &b->disk_why) != SL_OK)
+        return;
+    disk->least = disk->n ? fmin(disk->least, rate) : rate;
+    disk->most = fmax(disk->most, rate);
+    disk->sum += rate;
     disk->n++;
-    return true;
 }
 
 void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,

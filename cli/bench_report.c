@@ -123,6 +123,8 @@ static void print_experts(const struct sl_bench *b, const struct sl_bench_test *
     if (t->disk.n)
         printf("%s disk: %.2f GB/s with its queue full, measured around the runs (%.2f to %.2f)\n",
                t->name, t->disk.sum / t->disk.n * 1e-9, t->disk.least * 1e-9, t->disk.most * 1e-9);
+    else if (l.disk_bytes > 0)
+        printf("%s: no ceilings: the disk was not measured: %s\n", t->name, b->disk_why.text);
     printf("%s stalled %.1f %% of the time (demand %.1f, late %.1f, slot %.1f)\n", t->name,
            100 * ratio(stall, c->step_ns), 100 * ratio(c->stall_demand_ns, c->step_ns),
            100 * ratio(c->stall_late_ns, c->step_ns), 100 * ratio(c->stall_slot_ns, c->step_ns));
@@ -152,8 +154,6 @@ void sl_bench_print(const struct sl_bench *b) {
     if (b->info.streaming) {
         printf("experts are streamed: %u slots for %u (%.1f %%)\n", b->info.n_slots,
                b->info.n_experts, 100.0 * b->info.n_slots / b->info.n_experts);
-        if (!b->disk)
-            printf("no ceilings: the disk was not measured: %s\n", b->disk_why.text);
         if (b->info.apart)
             printf("of them on the device: %u slots (%.1f %%)\n", b->info.n_device_slots,
                    100.0 * b->info.n_device_slots / b->info.n_experts);

@@ -154,11 +154,10 @@ static void add_counts(struct sl_bench_counts *sum, const struct sl_bench_counts
 /* ---- a test ---- */
 
 static void measure_disk(struct sl_bench *b, struct sl_bench_test *t) {
-    if (!b->disk || !b->info.streaming)
+    if (!b->info.streaming)
         return;
     sl_show_progress("%s: measuring how fast the disk can be read", t->name);
-    if (!sl_bench_disk_rate(b->model, b->disk, &t->disk, &b->disk_why))
-        b->disk = NULL;
+    sl_bench_disk_rate(b, &t->disk);
 }
 
 static bool run_rep(struct sl_bench *b, struct sl_bench_test *t, struct sequence *seq,

@@ -1,4 +1,4 @@
-/* What plan and bench ask of a model's files where no engine runs: how fast they give experts, and
+/* What plan asks of a model's files where no engine runs: how fast they give experts, and
  * whether its mirrors are there. Any thread. */
 #ifndef SL_ENGINE_EXPERT_SPEED_H
 #define SL_ENGINE_EXPERT_SPEED_H
@@ -7,14 +7,13 @@
 #include "streaming/disk_probe.h"
 
 /* How fast experts of the model's files and mirrors come, read as config says; the largest matrices
- * are taken. Takes sl_store_probe_bytes of memory meanwhile. SL_ERR_UNSUPPORTED: no routed experts;
- * else the errors of sl_disk_bandwidth. */
+ * are taken, and memory as sl_disk_bandwidth says, whose errors else come. SL_ERR_UNSUPPORTED: no
+ * routed experts. An engine that runs measures with its own reader and slots: sl_engine_disk_speed.
+ */
 enum sl_status sl_store_disk_speed(const struct sl_model *model,
                                    const struct sl_engine_config *config, double seconds,
                                    struct sl_disk_speed *out_speed,
                                    struct sl_err *err) SL_MUST_CHECK;
-/* 0: no routed experts. */
-uint64_t sl_store_probe_bytes(const struct sl_model *model);
 
 /* Whether every mirror that config names has the model's files, as far as their sizes tell; opens
  * none. SL_ERR_IO, SL_ERR_CORRUPT: which has not. */

@@ -136,12 +136,6 @@ static enum sl_status largest_matrix(const struct sl_model *model, uint32_t *out
     return st;
 }
 
-uint64_t sl_store_probe_bytes(const struct sl_model *model) {
-    struct sl_err err;
-    uint32_t bytes;
-    return largest_matrix(model, &bytes, &err) == SL_OK && bytes ? sl_disk_probe_bytes(bytes) : 0;
-}
-
 enum sl_status sl_store_disk_speed(const struct sl_model *model,
                                    const struct sl_engine_config *config, double seconds,
                                    struct sl_disk_speed *out_speed, struct sl_err *err) {

@@ -111,12 +111,6 @@ static enum sl_status measure(struct probe *p, double seconds, struct sl_disk_sp
     return p->status;
 }
 
-size_t sl_disk_probe_bytes(uint32_t extent_bytes) {
-    /* Each extent may begin and end inside a block. */
-    return (size_t)AT_ONCE * EXTENTS *
-           ((extent_bytes ? extent_bytes : 1u << 20) + 2 * SL_IO_BLOCK_BYTES);
-}
-
 static enum sl_status open_files(struct probe *p, const struct sl_disk_files *files,
                                  const struct sl_slab *slab, struct sl_err *err) {
     struct sl_reader_config c = files->reader;

@@ -26,7 +26,5 @@ struct sl_disk_files {
 enum sl_status sl_disk_bandwidth(const struct sl_disk_files *files, uint32_t extent_bytes,
                                  double seconds, struct sl_disk_speed *out_speed,
                                  struct sl_err *err) SL_MUST_CHECK;
-/* The memory that a measurement with these extents takes for what it reads. */
-size_t sl_disk_probe_bytes(uint32_t extent_bytes);
 
 #endif

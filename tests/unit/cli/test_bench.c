@@ -1,5 +1,5 @@
 /* What bench says of memory: the engine's own peak, within the budget, not what its measurement of
- * RAM takes. */
+ * RAM takes; and of the disk: its rate, measured where experts are streamed and slots hold some. */
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "tests/support/capture.h"
@@ -80,8 +80,40 @@ static void peak_without_the_measurement(void **state) {
     json_decref(list);
 }
 
+static double disk_rate(json_t *list, uint32_t test) {
+    return json_real_value(json_object_get(json_array_get(list, test), "disk_bytes_per_s"));
+}
+
+static void disk_where_experts_are_streamed(void **state) {
+    (void)state;
+    static const char *const where[] = {"streamed", "resident"};
+    for (uint32_t i = 0; i < 2; i++) {
+        char *argv[] = {(char *)"bench",     (char *)"-m",    model,
+                        (char *)"--ram",     (char *)BUDGET,  (char *)"-p",
+                        (char *)"8",         (char *)"-n",    (char *)"2",
+                        (char *)"-r",        (char *)"1",     (char *)"--json",
+                        (char *)"--device",  (char *)"cpu",   (char *)"--no-warmup",
+                        (char *)"--experts", (char *)where[i]};
+        json_t *list = measured(argv, SL_COUNTOF(argv));
+        assert_int_equal(json_array_size(list), 2);
+        for (uint32_t t = 0; t < 2; t++) {
+            if (i == 0)
+                assert_true(disk_rate(list, t) > 0);
+            else
+                assert_null(json_object_get(json_array_get(list, t), "disk_bytes_per_s"));
+            /* What the measurement read is no run's. */
+            double per_token =
+                json_real_value(json_object_get(json_array_get(list, t), "disk_bytes_per_token"));
+            assert_true(per_token < 64e6);
+        }
+        json_decref(list);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(peak_without_the_measurement, write_model, remove_model)};
+        cmocka_unit_test_setup_teardown(peak_without_the_measurement, write_model, remove_model),
+        cmocka_unit_test_setup_teardown(disk_where_experts_are_streamed, write_model,
+                                        remove_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
