@@ -85,12 +85,12 @@ static double run(const struct request *q, bool given, uint64_t *out_ids) {
         float *x = work + row * n_vocab;
         const float *m = given ? maxima + row * SL_VOCAB_BLOCKS(n_vocab) : NULL;
         uint32_t id;
+        float logit;
         double start = now_us();
-        if (q->logprobs) {
+        if (q->logprobs)
             sl_top_logprobs(x, m, sl_log_sum_exp(x, m, n_vocab), &space, 5, &top);
-            memcpy(space.raw, x, n_vocab * sizeof *x);
-        }
-        if (sl_sampler_pick(&sampler, &space, x, m, history, N_SEEN, &id) != SL_OK)
+        if (sl_sampler_pick(&sampler, &space, x, m, history, N_SEEN, &id,
+                            q->logprobs ? &logit : NULL) != SL_OK)
             exit(1);
         total += now_us() - start;
         *out_ids = *out_ids * 31 + id;

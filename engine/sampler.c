@@ -21,15 +21,15 @@ enum sl_status sl_sampler_space_init(struct sl_sampler_space *space, uint32_t n_
     *space = (struct sl_sampler_space){.n_vocab = n_vocab, .pass = sl_vocab_pass_best()};
     space->key = malloc(n_vocab * sizeof *space->key);
     space->mass = malloc(n_vocab * sizeof *space->mass);
-    space->raw = malloc(n_vocab * sizeof *space->raw);
+    space->spare = malloc(n_vocab * sizeof *space->spare);
     space->block_max = malloc(SL_VOCAB_BLOCKS(n_vocab) * sizeof *space->block_max);
     space->id = malloc(n_vocab * sizeof *space->id);
     space->order = malloc(n_vocab * sizeof *space->order);
     space->count = calloc(n_vocab, sizeof *space->count);
     space->bucket_n = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_n);
     space->bucket_mass = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_mass);
-    if (space->key && space->mass && space->raw && space->block_max && space->id && space->order &&
-        space->count && space->bucket_n && space->bucket_mass)
+    if (space->key && space->mass && space->spare && space->block_max && space->id &&
+        space->order && space->count && space->bucket_n && space->bucket_mass)
         return SL_OK;
     sl_sampler_space_release(space);
     return SL_ERR_NOMEM;
@@ -38,7 +38,7 @@ enum sl_status sl_sampler_space_init(struct sl_sampler_space *space, uint32_t n_
 void sl_sampler_space_release(struct sl_sampler_space *space) {
     free(space->key);
     free(space->mass);
-    free(space->raw);
+    free(space->spare);
     free(space->block_max);
     free(space->id);
     free(space->order);
@@ -123,8 +123,7 @@ double sl_log_sum_exp(const float *logits, const float *block_max, uint32_t n) {
         return (double)max;
     for (uint32_t i = 0; i < n; i += PART) {
         uint32_t m = n - i < PART ? n - i : PART;
-        pass->exp(logits + i, max, 1, part, m);
-        total += pass->sum(part, m);
+        total += pass->exp_sum(logits + i, max, 1, part, m, NULL);
     }
     return (double)max + log(total);
 }
@@ -220,7 +219,8 @@ static uint32_t select_best(struct sl_sampler_space *sp, const float *key, const
 
 struct set {
     struct sl_sampler_space *sp;
-    float *logit; /* [n]; at first the request's logits themselves, later compacted */
+    float *logit; /* [n]; at first the request's logits themselves, */
+    float *left;  /* later what filters have left, here */
     uint32_t n;
     bool all; /* id[i] == i */
     float max;
@@ -251,9 +251,10 @@ static void keep(struct set *c, uint32_t kept) {
     }
     for (uint32_t j = 0; j < kept; j++) {
         uint32_t i = sp->order[j];
-        c->logit[j] = c->logit[i];
+        c->left[j] = c->logit[i];
         sp->id[j] = c->all ? i : sp->id[i];
     }
+    c->logit = c->left;
     c->n = kept;
     c->all = false;
 }
@@ -275,11 +276,14 @@ static void prune(struct set *c, float floor) {
         for (uint32_t i = b; i < end; i++) {
             float l = c->logit[i];
             sp->id[kept] = c->all ? i : sp->id[i];
-            c->logit[kept] = l;
+            c->left[kept] = l;
             kept += l >= floor;
         }
     }
-    c->all = c->all && kept == c->n;
+    if (kept == c->n)
+        return;
+    c->logit = c->left;
+    c->all = false;
     c->n = kept;
 }
 
@@ -312,8 +316,7 @@ static void filter_top_p(struct set *c, float p) {
     if (p >= 1)
         return;
     struct sl_sampler_space *sp = c->sp;
-    sp->pass->exp(c->logit, c->max, 1, sp->mass, c->n);
-    double total = sp->pass->sum(sp->mass, c->n);
+    double total = sp->pass->exp_sum(c->logit, c->max, 1, sp->mass, c->n, NULL);
     /* All the candidates that have less than an equal share of the mass to be dropped have,
      * together, less than that mass: none of them is needed. */
     double share = (1 - (double)p) * total / c->n;
@@ -328,8 +331,7 @@ static void filter_typical(struct set *c, float p) {
     if (p >= 1)
         return;
     struct sl_sampler_space *sp = c->sp;
-    sp->pass->exp(c->logit, c->max, 1, sp->mass, c->n);
-    double total = sp->pass->sum(sp->mass, c->n), weighted = 0;
+    double total = sp->pass->exp_sum(c->logit, c->max, 1, sp->mass, c->n, NULL), weighted = 0;
     for (uint32_t i = 0; i < c->n; i++)
         if (sp->mass[i] > 0)
             weighted += (double)sp->mass[i] * (double)(c->max - c->logit[i]);
@@ -350,11 +352,12 @@ static uint32_t draw(struct set *c, float temperature, struct sl_rng *rng) {
     struct sl_sampler_space *sp = c->sp;
     /* Capped: next to nothing must not become 0 times infinity at the largest logit. */
     float inv_t = temperature > 1e-30f ? 1 / temperature : 1e30f;
-    sp->pass->exp(c->logit, c->max, inv_t, sp->mass, c->n);
-    double left = sl_rng_unit(rng) * sp->pass->sum(sp->mass, c->n);
+    float *block_sum = sp->key;
+    double total = sp->pass->exp_sum(c->logit, c->max, inv_t, sp->mass, c->n, block_sum);
+    double left = sl_rng_unit(rng) * total;
     uint32_t i = 0, last = UINT32_MAX;
-    for (; i + BLOCK <= c->n; i += BLOCK) { /* the same block sums as in the total */
-        double block = sp->pass->sum(sp->mass + i, BLOCK);
+    for (; i + BLOCK <= c->n; i += BLOCK) {
+        double block = (double)block_sum[i / BLOCK];
         if (left < block)
             break;
         left -= block;
@@ -440,10 +443,11 @@ static enum sl_status pick_largest(const struct sl_sampler_space *sp, const floa
     return SL_ERR_INVALID;
 }
 
+/* left [n_vocab] is written, and may be the logits. */
 static enum sl_status pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
-                           bool known, uint32_t *out_id) {
+                           float *left, bool known, uint32_t *out_id) {
     const struct sl_sampling *set = &s->set;
-    struct set c = {space, logits, space->n_vocab, true, 0};
+    struct set c = {space, logits, left, space->n_vocab, true, 0};
     c.max = find_max(space, logits, known);
     if (!isfinite(c.max))
         return SL_ERR_INVALID;
@@ -461,12 +465,17 @@ static enum sl_status pick(struct sl_sampler *s, struct sl_sampler_space *space,
 
 enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
                                const float *block_max, const uint32_t *history, uint32_t n_history,
-                               uint32_t *out_id) {
+                               uint32_t *out_id, float *out_logit) {
     struct sl_constraint *bound = s->set.constraint;
+    bool changes = bound || s->set.n_logit_bias || n_penalised(&s->set, n_history);
+    if (changes && out_logit)
+        memcpy(space->spare, logits, space->n_vocab * sizeof *logits);
     bool known = change_logits(&s->set, space, logits, block_max, history, n_history);
     enum sl_status st = bound ? bound->mask(bound, logits, space->n_vocab) : SL_OK;
     if (st == SL_OK)
-        st = pick(s, space, logits, known, out_id);
+        st = pick(s, space, logits, changes ? logits : space->spare, known, out_id);
+    if (st == SL_OK && out_logit)
+        *out_logit = (changes ? space->spare : logits)[*out_id];
     return st == SL_OK && bound ? bound->accept(bound, *out_id) : st;
 }
 

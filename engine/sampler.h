@@ -25,7 +25,7 @@ struct sl_sampler_space {
     const struct sl_vocab_pass *pass;
     float *key, *mass;    /* [n_vocab] */
     uint32_t *id, *order; /* [n_vocab] */
-    float *raw;           /* [n_vocab] a row's logits as they came, for log-probabilities */
+    float *spare;         /* [n_vocab] a row's logits as they came, or what filters left of them */
     float *block_max;     /* [ceil(n_vocab / SL_VOCAB_BLOCK)] */
     uint32_t *count;      /* [n_vocab], all 0 between calls */
     uint32_t *bucket_n;   /* [SL_SAMPLER_BUCKETS] */
@@ -48,18 +48,19 @@ struct sl_sampler {
 };
 void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set);
 
-/* Picks a token. logits [n_vocab] are changed. block_max [SL_VOCAB_BLOCKS(n_vocab)]: the maxima of
+/* Picks a token. logits [n_vocab] are changed where there is a bias, a penalty or a constraint, and
+ * else only read. block_max [SL_VOCAB_BLOCKS(n_vocab)]: the maxima of
  * their blocks, NULL: not known. history: the session's tokens so far, prompt included, for the
  * penalties. SL_ERR_INVALID: the logits hold NaN or +infinity, or nothing but forbidden tokens, or
  * maxima that none of them reaches. A constraint's error is passed on; when this returns it has the
- * token. */
+ * token. out_logit: its logit as it came; NULL: not wanted. */
 enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
                                const float *block_max, const uint32_t *history, uint32_t n_history,
-                               uint32_t *out_id) SL_MUST_CHECK;
+                               uint32_t *out_id, float *out_logit) SL_MUST_CHECK;
 
-/* Log-probabilities at temperature 1 without any filter. Not after sl_sampler_pick, which changes
- * the logits. block_max as above. lse = sl_log_sum_exp(). Top: the n_top most likely, best first;
- * fewer where maxima are no logit's. */
+/* Log-probabilities at temperature 1 without any filter. Not after sl_sampler_pick, which may
+ * change the logits. block_max as above. lse = sl_log_sum_exp(). Top: the n_top most likely, best
+ * first; fewer where maxima are no logit's. */
 double sl_log_sum_exp(const float *logits, const float *block_max, uint32_t n);
 void sl_top_logprobs(const float *logits, const float *block_max, double lse,
                      struct sl_sampler_space *space, uint32_t n_top, struct sl_token *out_token);

@@ -124,15 +124,17 @@ void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct s
     if (s->req->logprobs) {
         lse = sl_log_sum_exp(logits, row->block_max, e->space.n_vocab);
         sl_top_logprobs(logits, row->block_max, lse, &e->space, s->req->n_top_logprobs, t);
-        memcpy(e->space.raw, logits, e->space.n_vocab * sizeof *logits);
     }
     uint32_t id = 0;
+    float logit = 0;
     enum sl_status st = SL_OK;
-    if (s->req->forced)
+    if (s->req->forced) {
         id = s->req->forced[sl_session_predicted(s)];
-    else
+        logit = logits[id];
+    } else {
         st = sl_sampler_pick(&s->sampler, &e->space, logits, row->block_max, s->history,
-                             s->n_history, &id);
+                             s->n_history, &id, s->req->logprobs ? &logit : NULL);
+    }
     if (st != SL_OK) {
         const struct sl_constraint *bound = s->req->sampling.constraint;
         sl_session_finish(e, s, SL_FINISH_ERROR, st,
@@ -145,7 +147,7 @@ void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct s
     }
     t->id = id;
     if (s->req->logprobs)
-        t->logprob = (float)((double)e->space.raw[id] - lse);
+        t->logprob = (float)((double)logit - lse);
     t->eog = sl_session_is_eog(s, id);
     offer(e, s);
 }

@@ -17,6 +17,10 @@ struct sl_vocab_pass {
     double (*sum)(const float *x, uint32_t n);
     /* y[i] = exp((x[i] - max) * inv_t); no x may be above max. */
     void (*exp)(const float *x, float max, float inv_t, float *y, uint32_t n);
+    /* The same, and sum(y, n), while y is at hand; out_block_sum [n / SL_VOCAB_BLOCK]: the sum
+     * of each whole block, as sum() has it; NULL: not wanted. */
+    double (*exp_sum)(const float *x, float max, float inv_t, float *y, uint32_t n,
+                      float *out_block_sum);
 };
 
 extern const struct sl_vocab_pass sl_vocab_pass_c, sl_vocab_pass_avx2, sl_vocab_pass_avx512;

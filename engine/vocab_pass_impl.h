@@ -42,19 +42,22 @@ static inline float pass_max(const float *x, uint32_t n, float *out_block_max) {
     return any_nan ? NAN : best;
 }
 
+static inline float block_sum(const float *x) {
+    float lane[16] = {0};
+    for (uint32_t j = 0; j < SL_VOCAB_BLOCK; j += 16)
+        for (uint32_t l = 0; l < 16; l++)
+            lane[l] += x[j + l];
+    for (uint32_t w = 8; w; w /= 2)
+        for (uint32_t l = 0; l < w; l++)
+            lane[l] += lane[l + w];
+    return lane[0];
+}
+
 static inline double pass_sum(const float *x, uint32_t n) {
     double total = 0;
     uint32_t i = 0;
-    for (; i + SL_VOCAB_BLOCK <= n; i += SL_VOCAB_BLOCK) {
-        float lane[16] = {0};
-        for (uint32_t j = 0; j < SL_VOCAB_BLOCK; j += 16)
-            for (uint32_t l = 0; l < 16; l++)
-                lane[l] += x[i + j + l];
-        for (uint32_t w = 8; w; w /= 2)
-            for (uint32_t l = 0; l < w; l++)
-                lane[l] += lane[l + w];
-        total += (double)lane[0];
-    }
+    for (; i + SL_VOCAB_BLOCK <= n; i += SL_VOCAB_BLOCK)
+        total += (double)block_sum(x + i);
     for (; i < n; i++)
         total += (double)x[i];
     return total;
@@ -64,6 +67,23 @@ static inline void pass_exp(const float *restrict x, float max, float inv_t, flo
                             uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
         y[i] = sl_exp_neg((x[i] - max) * inv_t);
+}
+
+static inline double pass_exp_sum(const float *restrict x, float max, float inv_t,
+                                  float *restrict y, uint32_t n, float *restrict out_block_sum) {
+    double total = 0;
+    uint32_t i = 0;
+    for (; i + SL_VOCAB_BLOCK <= n; i += SL_VOCAB_BLOCK) {
+        pass_exp(x + i, max, inv_t, y + i, SL_VOCAB_BLOCK);
+        float sum = block_sum(y + i);
+        if (out_block_sum)
+            out_block_sum[i / SL_VOCAB_BLOCK] = sum;
+        total += (double)sum;
+    }
+    pass_exp(x + i, max, inv_t, y + i, n - i);
+    for (uint32_t j = i; j < n; j++)
+        total += (double)y[j];
+    return total;
 }
 
 #endif

@@ -122,8 +122,8 @@ static void check_distribution(const struct sl_sampling *s, const float *logits,
     for (uint32_t i = 0; i < N_DRAWS; i++) {
         uint32_t id;
         memcpy(work, logits, n_vocab * sizeof *work);
-        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, history, n_history, &id),
-                         SL_OK);
+        assert_int_equal(
+            sl_sampler_pick(&sampler, &space, work, NULL, history, n_history, &id, NULL), SL_OK);
         assert_true(id < n_vocab);
         if (p[id] == 0)
             fail_msg("token %u was drawn, the reference leaves it out (of %u kept)", id, n);
@@ -258,7 +258,7 @@ static void exact_top_k_with_ties(void **state) {
     for (uint32_t i = 0; i < 2000; i++) {
         uint32_t id;
         memcpy(work, logits, N * sizeof *work);
-        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_OK);
+        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id, NULL), SL_OK);
         assert_int_equal((id - 1000) % 7000, 0);
         seen[(id - 1000) / 7000]++;
     }
@@ -285,7 +285,7 @@ static void flat_distribution(void **state) {
         uint32_t id;
         for (uint32_t j = 0; j < N; j++)
             work[j] = 1.25f;
-        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_OK);
+        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id, NULL), SL_OK);
         max = id > max ? id : max;
     }
     assert_in_range(max, 48, 50);
@@ -309,7 +309,7 @@ static void greedy_and_extremes(void **state) {
         s.top_k = t ? 1 : 0;
         sl_sampler_init(&sampler, &s);
         memcpy(work, logits, sizeof work);
-        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_OK);
+        assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id, NULL), SL_OK);
         assert_int_equal(id, 41); /* ties to the lower id */
     }
     s = sl_sampling_default;
@@ -320,16 +320,19 @@ static void greedy_and_extremes(void **state) {
     for (uint32_t i = 0; i < 200; i++) {
         float again[N];
         memcpy(again, work, sizeof work);
-        assert_int_equal(sl_sampler_pick(&sampler, &space, again, NULL, NULL, 0, &id), SL_OK);
+        assert_int_equal(sl_sampler_pick(&sampler, &space, again, NULL, NULL, 0, &id, NULL), SL_OK);
         assert_int_equal(id % 2, 0); /* what is forbidden stays so */
     }
     work[5] = NAN;
-    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_ERR_INVALID);
+    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id, NULL),
+                     SL_ERR_INVALID);
     for (uint32_t i = 0; i < N; i++)
         work[i] = -INFINITY;
-    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_ERR_INVALID);
+    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id, NULL),
+                     SL_ERR_INVALID);
     work[3] = INFINITY;
-    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_ERR_INVALID);
+    assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id, NULL),
+                     SL_ERR_INVALID);
     sl_sampler_space_release(&space);
 }
 
@@ -350,7 +353,8 @@ static void seeds_reproduce(void **state) {
         for (uint32_t i = 0; i < M; i++) {
             uint32_t id;
             memcpy(work, logits, sizeof work);
-            assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id), SL_OK);
+            assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id, NULL),
+                             SL_OK);
             if (pass == 0)
                 first[i] = id;
             else if (pass == 1)
@@ -410,6 +414,17 @@ static void fast_exp_is_near(void **state) {
     assert_true(sl_exp_neg(-INFINITY) == 0);
 }
 
+/* exp and sum in one pass are exp and then sum. */
+static void sums_agree(const struct sl_vocab_pass *p, const float *x, float max, const float *want,
+                       double sum, uint32_t n) {
+    static float y[7000], block[7000 / SL_VOCAB_BLOCK + 1];
+    assert_true(p->exp_sum(x, max, 0.8f, y, n, block) == sum);
+    assert_memory_equal(y, want, n * sizeof *y);
+    for (uint32_t i = 0; i + SL_VOCAB_BLOCK <= n; i += SL_VOCAB_BLOCK)
+        assert_true((double)block[i / SL_VOCAB_BLOCK] == p->sum(want + i, SL_VOCAB_BLOCK));
+    assert_true(p->exp_sum(x, max, 0.8f, y, n, NULL) == sum);
+}
+
 /* Every build of the passes gives the same bits. */
 static void passes_agree(void **state) {
     (void)state;
@@ -427,6 +442,7 @@ static void passes_agree(void **state) {
         float max = all[0]->max(x, n, block_a);
         all[0]->exp(x, max, 0.8f, a, n);
         double sum = all[0]->sum(a, n);
+        sums_agree(all[0], x, max, a, sum, n);
         double plain = 0;
         for (uint32_t i = 0; i < n; i++)
             plain += (double)a[i];
@@ -439,6 +455,7 @@ static void passes_agree(void **state) {
             all[v]->exp(x, max, 0.8f, b, n);
             assert_memory_equal(a, b, n * sizeof(float));
             assert_true(all[v]->sum(b, n) == sum);
+            sums_agree(all[v], x, max, a, sum, n);
             x[n - 1] = NAN;
             assert_true(isnan(all[v]->max(x, n, block_b)));
             x[n - 1] = -1;

@@ -65,7 +65,12 @@ static struct sl_sampling some_sampling(struct sl_rng *rng, uint32_t n, struct s
     return s;
 }
 
-/* With the maxima and without; what came. */
+static bool changes(const struct sl_sampling *s) {
+    return s->constraint || s->n_logit_bias || s->repeat_penalty != 1 || s->presence_penalty != 0 ||
+           s->frequency_penalty != 0;
+}
+
+/* With the maxima and without, with the token's logit asked for and without; what came. */
 static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
     struct sl_sampler a, b;
     enum sl_status st = SL_OK;
@@ -74,11 +79,15 @@ static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
     find_maxima(logits, n);
     for (uint32_t i = 0; i < N_DRAWS; i++) {
         uint32_t id_a = UINT32_MAX, id_b = UINT32_MAX;
+        float logit = NAN;
         memcpy(work, logits, n * sizeof *work);
-        st = sl_sampler_pick(&a, &space, work, NULL, history, 250 + i, &id_a);
+        st = sl_sampler_pick(&a, &space, work, NULL, history, 250 + i, &id_a, NULL);
         memcpy(work, logits, n * sizeof *work);
-        assert_int_equal(sl_sampler_pick(&b, &space, work, block_max, history, 250 + i, &id_b), st);
+        assert_int_equal(
+            sl_sampler_pick(&b, &space, work, block_max, history, 250 + i, &id_b, &logit), st);
         assert_int_equal(id_a, id_b);
+        assert_true(st != SL_OK || logit == logits[id_b]);
+        assert_true(changes(s) || memcmp(work, logits, n * sizeof *work) == 0);
     }
     return st;
 }
@@ -192,7 +201,7 @@ static void wrong_maxima(void **state) {
         s.temperature = i % 4 ? s.temperature : 0;
         sl_sampler_init(&sampler, &s);
         enum sl_status st =
-            sl_sampler_pick(&sampler, &space, logits, block_max, history, 20 * (i % 2), &id);
+            sl_sampler_pick(&sampler, &space, logits, block_max, history, 20 * (i % 2), &id, NULL);
         assert_true(st == SL_OK ? id < n : st == SL_ERR_INVALID);
         n_refused += st != SL_OK;
     }
