@@ -7,37 +7,59 @@
 
 #include <math.h>
 
-static inline float pass_max(const float *x, uint32_t n, float *out_block_max) {
-    float best = -INFINITY;
-    uint32_t any_nan = 0, i = 0;
-    for (; i + SL_VOCAB_BLOCK <= n; i += SL_VOCAB_BLOCK) {
-        float lane[16];
-        uint32_t nan[16] = {0};
+static inline float larger(float a, float b) {
+    return b > a ? b : a;
+}
+
+/* In loops of fixed lengths, which compilers make vector instructions of: with one length that
+ * halves, and a pass that looks for NaN by comparing, it was four times as slow. */
+static inline float max_of_lanes(const float *lane) {
+    float eight[8], four[4];
+    for (uint32_t l = 0; l < 8; l++)
+        eight[l] = larger(lane[l], lane[l + 8]);
+    for (uint32_t l = 0; l < 4; l++)
+        four[l] = larger(eight[l], eight[l + 4]);
+    return larger(larger(four[0], four[2]), larger(four[1], four[3]));
+}
+
+/* The largest of a block without its NaN; inout_top [16]: of the bits without the sign. */
+static inline float block_max(const float *x, uint32_t *inout_top) {
+    float lane[16];
+    uint32_t bits[SL_VOCAB_BLOCK];
+    for (uint32_t l = 0; l < 16; l++)
+        lane[l] = -INFINITY;
+    for (uint32_t j = 0; j < SL_VOCAB_BLOCK; j += 16)
         for (uint32_t l = 0; l < 16; l++)
-            lane[l] = -INFINITY;
-        for (uint32_t j = 0; j < SL_VOCAB_BLOCK; j += 16)
-            for (uint32_t l = 0; l < 16; l++) {
-                float v = x[i + j + l];
-                lane[l] = v > lane[l] ? v : lane[l];
-                nan[l] |= v != v;
-            }
-        for (uint32_t w = 8; w; w /= 2)
-            for (uint32_t l = 0; l < w; l++) {
-                lane[l] = lane[l + w] > lane[l] ? lane[l + w] : lane[l];
-                nan[l] |= nan[l + w];
-            }
-        out_block_max[i / SL_VOCAB_BLOCK] = lane[0];
-        best = lane[0] > best ? lane[0] : best;
-        any_nan |= nan[0];
-    }
-    if (i < n) {
-        float top = -INFINITY;
-        for (uint32_t j = i; j < n; j++) {
-            top = x[j] > top ? x[j] : top;
-            any_nan |= x[j] != x[j];
+            lane[l] = larger(lane[l], x[j + l]);
+    memcpy(bits, x, sizeof bits);
+    for (uint32_t j = 0; j < SL_VOCAB_BLOCK; j += 16)
+        for (uint32_t l = 0; l < 16; l++) {
+            uint32_t b = bits[j + l] & 0x7fffffffu;
+            inout_top[l] = b > inout_top[l] ? b : inout_top[l];
         }
-        out_block_max[i / SL_VOCAB_BLOCK] = top;
-        best = top > best ? top : best;
+    return max_of_lanes(lane);
+}
+
+static inline float pass_max(const float *x, uint32_t n, float *out_block_max) {
+    const uint32_t infinity = 0x7f800000u; /* NaN is above */
+    float best = -INFINITY;
+    bool any_nan = false;
+    uint32_t top[16] = {0}, i = 0;
+    for (; i + SL_VOCAB_BLOCK <= n; i += SL_VOCAB_BLOCK) {
+        float max = block_max(x + i, top);
+        out_block_max[i / SL_VOCAB_BLOCK] = max;
+        best = larger(best, max);
+    }
+    for (uint32_t l = 0; l < 16; l++)
+        any_nan = any_nan || top[l] > infinity;
+    if (i < n) {
+        float max = -INFINITY;
+        for (uint32_t j = i; j < n; j++) {
+            max = larger(max, x[j]);
+            any_nan = any_nan || isnan(x[j]);
+        }
+        out_block_max[i / SL_VOCAB_BLOCK] = max;
+        best = larger(best, max);
     }
     return any_nan ? NAN : best;
 }
