@@ -179,6 +179,10 @@ bool sl_device_reaches(const struct sl_device *d, const struct sl_device *other)
     return d != other && d->ops == other->ops && d->ops->reaches && d->ops->reaches(d, other);
 }
 
+bool sl_device_is_same(const struct sl_device *d, const struct sl_device *other) {
+    return d == other || (d->ops == other->ops && d->ops->same && d->ops->same(d, other));
+}
+
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
     TRY(check_not_recording(d, "signal_create"));
     return d->ops->signal_create(d, out_signal);

@@ -346,6 +346,8 @@ struct sl_backend_ops {
     bool (*relay_lost)(const struct sl_device *d);
     /* NULL, as hand and take: no op writes to another device's memory. */
     bool (*reaches)(const struct sl_device *d, const struct sl_device *other);
+    /* NULL: each is a piece of hardware of its own. */
+    bool (*same)(const struct sl_device *d, const struct sl_device *other);
 
     enum sl_status (*embed)(struct sl_device *d, const struct sl_op_embed *a);
     enum sl_status (*rms_norm)(struct sl_device *d, const struct sl_op_rms_norm *a);
@@ -454,6 +456,8 @@ enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_dev
  * sl_op_take of other do. Never where both are one GPU: what waits there could be in the way of
  * what it waits for. */
 bool sl_device_reaches(const struct sl_device *d, const struct sl_device *other);
+/* Are both one piece of hardware, opened twice? By any thread. */
+bool sl_device_is_same(const struct sl_device *d, const struct sl_device *other);
 
 /* A signal is raised by the device that made it, when all that is on its OPS by then has run; it
  * may be raised again and again. What other devices enqueue on OPS after they follow it runs after

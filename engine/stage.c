@@ -110,16 +110,11 @@ enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progres
     return sl_stage_blame(s, st, err);
 }
 
-static bool same_device(const struct sl_stage *a, const struct sl_stage *b) {
-    size_t n = device_name_bytes(a->dev);
-    return n == device_name_bytes(b->dev) && !memcmp(a->dev->caps.name, b->dev->caps.name, n);
-}
-
 void sl_stages_link(struct sl_stage *stages, uint32_t n) {
     for (uint32_t i = 1; i < n; i++) {
         bool alone = true;
         for (uint32_t j = 0; j < n; j++)
-            alone &= j == i || !same_device(&stages[i], &stages[j]);
+            alone &= j == i || !sl_device_is_same(stages[i].dev, stages[j].dev);
         if (stages[i].reached && alone)
             sl_forward_link(stages[i - 1].forward, stages[i].forward);
     }

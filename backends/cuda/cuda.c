@@ -73,6 +73,7 @@ const struct sl_backend_ops sl_cuda_ops = {.name = "cuda",
                                            .relay_close = sl_cuda_relay_close,
                                            .relay_lost = sl_cuda_relay_lost,
                                            .reaches = sl_cuda_reaches,
+                                           .same = sl_cuda_same,
 #define OP(name) .name = name,
                                            SL_CUDA_OPS(OP)
 #undef OP

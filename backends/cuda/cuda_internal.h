@@ -222,6 +222,7 @@ int sl_cuda_follow_on(const struct sl_cuda *c, struct CUstream_st *stream,
                       const struct sl_signal *signal);
 /* Has a raise not run yet? */
 bool sl_cuda_signal_is_out(const struct sl_signal *signal);
+bool sl_cuda_same(const struct sl_device *d, const struct sl_device *other);
 bool sl_cuda_reaches(const struct sl_device *d, const struct sl_device *other);
 
 /* relay.c */

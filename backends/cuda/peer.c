@@ -52,6 +52,11 @@ static bool is_direct(const struct sl_cuda *c, const struct sl_cuda *o) {
     return o->ordinal < 32 && c->reads >> o->ordinal & 1;
 }
 
+/* A GPU has one context, its primary one, however often it is opened. */
+bool sl_cuda_same(const struct sl_device *d, const struct sl_device *other) {
+    return ((const struct sl_cuda *)d)->ctx == ((const struct sl_cuda *)other)->ctx;
+}
+
 bool sl_cuda_reaches(const struct sl_device *d, const struct sl_device *other) {
     const struct sl_cuda *c = (const struct sl_cuda *)d, *o = (const struct sl_cuda *)other;
     return c->ctx != o->ctx && is_direct(c, o);

@@ -541,6 +541,12 @@ static bool card_reaches(const struct sl_device *d, const struct sl_device *othe
     return can;
 }
 
+static bool card_same(const struct sl_device *d, const struct sl_device *other) {
+    const struct card *c = (const struct card *)d, *o = (const struct card *)other;
+    uint32_t n = c->source->config.n_apart;
+    return c->source == o->source && (n ? c->index % n == o->index % n : c->index == o->index);
+}
+
 /* A card that is closed: what others were to wait for has been done or is lost. */
 static void forget(struct card *c) {
     struct card **at = &c->source->cards;
@@ -822,6 +828,7 @@ static const struct sl_backend_ops card_ops = {
     .relay_open = card_relay_open,
     .relay_close = card_relay_close,
     .reaches = card_reaches,
+    .same = card_same,
     .embed = card_embed,
     .rms_norm = card_rms_norm,
     .matmul = card_matmul,

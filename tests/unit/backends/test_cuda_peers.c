@@ -397,6 +397,8 @@ static void who_does_not_reach(void **state) {
         assert_int_equal(sl_device_peer_open(a, b), SL_OK);
         assert_false(sl_device_reaches(a, b));
         assert_false(sl_device_reaches(a, a));
+        assert_int_equal(sl_device_is_same(a, b), same);
+        assert_true(sl_device_is_same(b, b));
         sl_device_close(&a);
         sl_device_close(&b);
     }

@@ -367,6 +367,21 @@ static void refused_hand_over(void **state) {
     }
 }
 
+/* Rows are handed on by ops to cards that have one stage alone: on another one the stage that waits
+ * could hold up the stage it waits for. */
+static void cards_with_two_stages(void **state) {
+    (void)state;
+    for (uint32_t n_apart = 2; n_apart <= 3; n_apart++) {
+        struct sl_engine_config c = over("1,2,1", 3);
+        source.config.n_apart = n_apart; /* 2: the last card is the first one again */
+        struct sl_engine *e = new_engine(&model, &c);
+        assert_ptr_equal(e->stages[0].forward->next, e->stages[1].forward);
+        assert_ptr_equal(e->stages[1].forward->next, n_apart == 3 ? e->stages[2].forward : NULL);
+        free_run(answer(e, 2, 30));
+        sl_engine_destroy(&e);
+    }
+}
+
 /* A stage in the middle that keeps no graphs goes on only when it has ended; those around it need
  * not know. */
 static void one_without_graphs(void **state) {
@@ -449,6 +464,7 @@ int main(void) {
         cmocka_unit_test(stages_are_shown),
         cmocka_unit_test(what_a_prompt_costs),
         cmocka_unit_test(refused_hand_over),
+        cmocka_unit_test(cards_with_two_stages),
         cmocka_unit_test(one_without_graphs),
         cmocka_unit_test(busy_one_after_another),
         cmocka_unit_test(failed_steps_are_counted),
