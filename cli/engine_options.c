@@ -51,23 +51,25 @@ static const struct choice isas[] = {
 };
 static const struct choice on_off[] = {{"on", 1, false}, {"off", 0, false}};
 
-/* sluice/heat/ in the user's cache folder, when that is there or can be made; else heat is not
- * kept. The store makes the folders below it. */
-static const char *default_heat(struct sl_engine_options *o) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+/* sluice/heat/ in the folder `cache` of `base`, if that is there and the name is not too long. */
+static const char *heat_below(struct sl_engine_options *o, const char *base, const char *cache) {
+    static const char heat[] = "/sluice/heat/";
     struct stat about;
-    int n = 0;
-    if (cache && cache[0] == '/' && stat(cache, &about) == 0 && S_ISDIR(about.st_mode))
-        n = snprintf(o->heat_folder, sizeof o->heat_folder, "%s/sluice/heat/", cache);
-    else if (home && home[0] == '/') {
-        n = snprintf(o->heat_folder, sizeof o->heat_folder, "%s/.cache", home);
-        if (n > 0 && n < (int)sizeof o->heat_folder && stat(o->heat_folder, &about) == 0 &&
-            S_ISDIR(about.st_mode))
-            n = snprintf(o->heat_folder, sizeof o->heat_folder, "%s/.cache/sluice/heat/", home);
-        else
-            n = 0;
-    }
-    return n > 0 && n < (int)sizeof o->heat_folder ? o->heat_folder : NULL;
+    if (!base || base[0] != '/')
+        return NULL;
+    int n = snprintf(o->heat_folder, sizeof o->heat_folder, "%s%s", base, cache);
+    if (n < 0 || (size_t)n + sizeof heat > sizeof o->heat_folder ||
+        stat(o->heat_folder, &about) != 0 || !S_ISDIR(about.st_mode))
+        return NULL;
+    memcpy(o->heat_folder + n, heat, sizeof heat);
+    return o->heat_folder;
+}
+
+/* In the user's cache folder, when that is there; else heat is not kept. The store makes the
+ * folders below it. */
+static const char *default_heat(struct sl_engine_options *o) {
+    const char *found = heat_below(o, getenv("XDG_CACHE_HOME"), "");
+    return found ? found : heat_below(o, getenv("HOME"), "/.cache");
 }
 
 /* A budget that only a forgotten unit makes; false with the error said. */

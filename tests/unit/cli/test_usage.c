@@ -4,12 +4,14 @@ int sluice_main(int argc, char **argv);
 #define main sluice_main
 #include "cli/main.c"
 #undef main
+#include "cli/engine_options.h"
 #include "tests/support/capture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -46,6 +48,43 @@ static void refused(const char *words, const char *says) {
     if (rc != 2 || strncmp(said, head, strlen(head)) != 0 || !end || strcmp(end, tail) != 0 ||
         !strstr(said, says))
         fail_msg("sluice %s: %d, %s", words, rc, said);
+}
+
+static const char *heat_with(struct sl_engine_options *o, const char *cache, const char *home) {
+    struct sl_engine_config config = {0};
+    assert_int_equal(cache ? setenv("XDG_CACHE_HOME", cache, 1) : unsetenv("XDG_CACHE_HOME"), 0);
+    assert_int_equal(home ? setenv("HOME", home, 1) : unsetenv("HOME"), 0);
+    assert_true(sl_engine_options_apply("run", o, &config));
+    return config.heat_file;
+}
+
+/* The user's cache folder, if there is one whose name leaves room; else no heat is kept. */
+static void heat_by_default(void **state) {
+    (void)state;
+    struct sl_engine_options o = SL_ENGINE_OPTIONS_DEFAULT;
+    char home[] = "/tmp/sluice-usage-XXXXXX", cache[64], wanted[96];
+    static char padded[sizeof o.heat_folder + 64];
+    assert_non_null(mkdtemp(home));
+    snprintf(cache, sizeof cache, "%s/.cache", home);
+    assert_null(heat_with(&o, NULL, NULL));
+    assert_null(heat_with(&o, NULL, home)); /* without .cache */
+    assert_null(heat_with(&o, cache, NULL));
+    assert_int_equal(mkdir(cache, 0700), 0);
+    snprintf(wanted, sizeof wanted, "%s/sluice/heat/", cache);
+    assert_string_equal(heat_with(&o, NULL, home), wanted);
+    assert_string_equal(heat_with(&o, cache, "/none"), wanted);
+    assert_string_equal(heat_with(&o, "relative", home), wanted);
+    /* The longest name that leaves room, and one more; both are the same folder. */
+    size_t most = sizeof o.heat_folder - sizeof "/sluice/heat/";
+    for (size_t n = most; n <= most + 1; n++) {
+        memset(padded, '/', n);
+        memcpy(padded + n - strlen(cache), cache, strlen(cache) + 1);
+        const char *found = heat_with(&o, padded, NULL);
+        assert_int_equal(found != NULL, n == most);
+        assert_true(!found || strstr(found, wanted));
+    }
+    rmdir(cache);
+    rmdir(home);
 }
 
 static void every_command(void **state) {
@@ -386,10 +425,14 @@ static void of_gpus(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_command),     cmocka_unit_test(values),
-        cmocka_unit_test(numbers),           cmocka_unit_test(empty_words),
-        cmocka_unit_test(what_is_not_there), cmocka_unit_test(what_would_be_overwritten),
-        cmocka_unit_test(of_the_engine),     cmocka_unit_test(of_gpus)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(heat_by_default),
+                                       cmocka_unit_test(every_command),
+                                       cmocka_unit_test(values),
+                                       cmocka_unit_test(numbers),
+                                       cmocka_unit_test(empty_words),
+                                       cmocka_unit_test(what_is_not_there),
+                                       cmocka_unit_test(what_would_be_overwritten),
+                                       cmocka_unit_test(of_the_engine),
+                                       cmocka_unit_test(of_gpus)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
