@@ -1,5 +1,7 @@
 #include "engine/sampler.h"
 
+#include "engine/sampler_select.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,93 +130,6 @@ double sl_log_sum_exp(const float *logits, const float *block_max, uint32_t n) {
     return (double)max + log(total);
 }
 
-/* ---- selection ---- */
-
-static inline bool before(const float *key, uint32_t a, uint32_t b) {
-    return key[a] < key[b] || (key[a] == key[b] && a < b);
-}
-
-static void sift_down(const float *key, uint32_t *order, uint32_t root, uint32_t n) {
-    uint32_t v = order[root];
-    for (uint32_t child; (child = 2 * root + 1) < n; root = child) {
-        if (child + 1 < n && before(key, order[child], order[child + 1]))
-            child++;
-        if (!before(key, v, order[child]))
-            break;
-        order[root] = order[child];
-    }
-    order[root] = v;
-}
-
-/* Sorts candidate numbers by (key, number): heapsort, since one crowded bucket must not be slow. */
-static void sort_by_key(const float *key, uint32_t *order, uint32_t n) {
-    for (uint32_t i = n / 2; i-- > 0;)
-        sift_down(key, order, i, n);
-    for (uint32_t end = n; end-- > 1;) {
-        uint32_t top = order[0];
-        order[0] = order[end];
-        order[end] = top;
-        sift_down(key, order, 0, end);
-    }
-}
-
-/* Below 0 only beside maxima that are no logit's. */
-static inline uint32_t bucket_of(float key, float scale) {
-    float b = key * scale;
-    b = b < 0 ? 0 : b;
-    return b < (float)(SL_SAMPLER_BUCKETS - 1) ? (uint32_t)b : SL_SAMPLER_BUCKETS - 1;
-}
-
-/* Marks the best candidates in order[]: those of the smallest key (>= 0, +infinity allowed, ties to
- * the lower number), as many as it takes to reach `limit`: in number when mass is NULL, in summed
- * mass otherwise; at least one, at most n. Returns how many; they are in order[0..), unsorted.
- *
- * No sort of the whole: one pass counts candidates in fine buckets of the key, the bucket in which
- * the limit falls is the only one sorted. */
-static uint32_t select_best(struct sl_sampler_space *sp, const float *key, const float *mass,
-                            uint32_t n, double limit) {
-    float range = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        float k = key[i] < 64.0f ? key[i] : 64.0f; /* beyond lies nothing worth fine buckets */
-        range = k > range ? k : range;
-    }
-    float scale = range > 0 ? (float)(SL_SAMPLER_BUCKETS - 1) / range : 0;
-    memset(sp->bucket_n, 0, SL_SAMPLER_BUCKETS * sizeof *sp->bucket_n);
-    if (mass)
-        memset(sp->bucket_mass, 0, SL_SAMPLER_BUCKETS * sizeof *sp->bucket_mass);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t b = scale > 0 ? bucket_of(key[i], scale) : 0;
-        sp->bucket_n[b]++;
-        if (mass)
-            sp->bucket_mass[b] += (double)mass[i];
-    }
-    double sum = 0;
-    uint32_t edge = 0; /* the bucket in which the limit falls */
-    for (; edge + 1 < SL_SAMPLER_BUCKETS; edge++) {
-        double part = mass ? sp->bucket_mass[edge] : (double)sp->bucket_n[edge];
-        if (sum + part >= limit && sp->bucket_n[edge])
-            break;
-        sum += part;
-    }
-    uint32_t kept = 0, n_edge = 0;
-    uint32_t *edge_list = sp->order + n; /* filled downwards: the two lists hold n together */
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t b = scale > 0 ? bucket_of(key[i], scale) : 0;
-        if (b < edge)
-            sp->order[kept++] = i;
-        else if (b == edge)
-            *(edge_list - ++n_edge) = i;
-    }
-    edge_list -= n_edge;
-    sort_by_key(key, edge_list, n_edge);
-    for (uint32_t j = 0; j < n_edge && (sum < limit || !kept); j++) {
-        uint32_t i = edge_list[j];
-        sum += mass ? (double)mass[i] : 1;
-        sp->order[kept++] = i; /* never overtakes the reading: kept <= n - n_edge + j */
-    }
-    return kept;
-}
-
 /* ---- the candidate set: id[0..n) with logits key[], by ascending id ---- */
 
 struct set {
@@ -226,37 +141,28 @@ struct set {
     float max;
 };
 
-static int id_order(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Keeps the candidates listed in order[0..kept). */
-static void keep(struct set *c, uint32_t kept) {
+/* Keeps the candidates that sl_select_best() has cut off by sp->key: n of them. */
+static void keep(struct set *c, uint32_t n, struct sl_cut cut) {
     struct sl_sampler_space *sp = c->sp;
-    if (kept == c->n)
+    uint32_t kept = 0;
+    if (n == c->n)
         return;
-    /* order[] is two ascending parts at most, but the edge's is by key: sort where it is small,
-     * mark and sweep where it is not. */
-    if (kept < 256) {
-        qsort(sp->order, kept, sizeof *sp->order, id_order);
-    } else {
-        memset(sp->key, 0, c->n * sizeof *sp->key);
-        for (uint32_t j = 0; j < kept; j++)
-            sp->key[sp->order[j]] = 1;
-        uint32_t j = 0;
-        for (uint32_t i = 0; i < c->n; i++)
-            if (sp->key[i] != 0)
-                sp->order[j++] = i;
-    }
-    for (uint32_t j = 0; j < kept; j++) {
-        uint32_t i = sp->order[j];
-        c->left[j] = c->logit[i];
-        sp->id[j] = c->all ? i : sp->id[i];
+    for (uint32_t i = 0; i < c->n; i++) {
+        float l = c->logit[i];
+        sp->id[kept] = c->all ? i : sp->id[i];
+        c->left[kept] = l;
+        kept += sl_cut_has(cut, sp->key, i);
     }
     c->logit = c->left;
-    c->n = kept;
     c->all = false;
+    c->n = kept;
+}
+
+/* By sp->key: as many as it takes to reach the limit, in number or in mass. */
+static void keep_best(struct set *c, const float *mass, double limit) {
+    struct sl_cut cut;
+    uint32_t n = sl_select_best(c->sp, c->sp->key, mass, c->n, limit, &cut);
+    keep(c, n, cut);
 }
 
 static void keys_from_max(struct set *c) {
@@ -295,12 +201,12 @@ static float kth_floor(struct sl_sampler_space *sp, float max, uint32_t n, uint3
         return -INFINITY;
     for (uint32_t i = 0; i < n_blocks; i++)
         sp->key[i] = max - sp->block_max[i];
-    select_best(sp, sp->key, NULL, n_blocks, k);
+    struct sl_cut cut;
+    sl_select_best(sp, sp->key, NULL, n_blocks, k, &cut);
     float floor = max;
-    for (uint32_t j = 0; j < k; j++) {
-        float l = sp->block_max[sp->order[j]];
-        floor = l < floor ? l : floor;
-    }
+    for (uint32_t i = 0; i < n_blocks; i++)
+        if (sp->key[i] <= cut.key && sp->block_max[i] < floor)
+            floor = sp->block_max[i];
     return floor;
 }
 
@@ -309,7 +215,7 @@ static void filter_top_k(struct set *c, uint32_t k) {
         return;
     prune(c, kth_floor(c->sp, c->max, c->n, k));
     keys_from_max(c);
-    keep(c, select_best(c->sp, c->sp->key, NULL, c->n, k));
+    keep_best(c, NULL, k);
 }
 
 static void filter_top_p(struct set *c, float p) {
@@ -323,7 +229,7 @@ static void filter_top_p(struct set *c, float p) {
     prune(c, c->max + (float)log(share) - 1e-3f);
     sp->pass->exp(c->logit, c->max, 1, sp->mass, c->n);
     keys_from_max(c);
-    keep(c, select_best(sp, sp->key, sp->mass, c->n, (double)p * total));
+    keep_best(c, sp->mass, (double)p * total);
 }
 
 /* Keeps the tokens whose surprise is nearest to the expected one. */
@@ -339,7 +245,7 @@ static void filter_typical(struct set *c, float p) {
     float mean = (float)(weighted / total);
     for (uint32_t i = 0; i < c->n; i++)
         sp->key[i] = fabsf(c->max - c->logit[i] - mean);
-    keep(c, select_best(sp, sp->key, sp->mass, c->n, (double)p * total));
+    keep_best(c, sp->mass, (double)p * total);
     c->max = sp->pass->max(c->logit, c->n, sp->block_max);
 }
 
@@ -504,8 +410,13 @@ void sl_top_logprobs(const float *logits, const float *block_max, double lse,
             space->key[m++] = max - logits[i];
         }
     }
-    uint32_t kept = select_best(space, space->key, NULL, m, n_top);
-    sort_by_key(space->key, space->order, kept);
+    struct sl_cut cut;
+    sl_select_best(space, space->key, NULL, m, n_top, &cut);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < m && kept < n_top; i++)
+        if (sl_cut_has(cut, space->key, i))
+            space->order[kept++] = i;
+    sl_sort_by_key(space->key, space->order, kept);
     for (uint32_t j = 0; j < kept; j++) {
         uint32_t id = space->id[space->order[j]];
         out_token->top[j].id = id;
