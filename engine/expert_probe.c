@@ -111,10 +111,14 @@ static enum sl_status fill_queue(struct probe *p) {
                    n, LEAST_EXPERTS);
 }
 
+/* The reader may take more when it knows how fast each copy of the files is. */
 static void wait_for(struct probe *p, uint32_t n) {
-    sl_reader_wait(p->fetch->reader, n, SL_FETCH_LOOK_NS);
+    struct sl_reader *r = p->fetch->reader;
+    sl_reader_wait(r, n, SL_FETCH_LOOK_NS);
     if (p->status == SL_OK && p->give_up->asked(p->give_up->ctx))
         p->status = sl_fail(p->err, SL_ERR_CANCELED, "canceled");
+    if (p->status == SL_OK && !sl_reader_has_unstarted(r))
+        submit(p);
 }
 
 static enum sl_status measure(struct probe *p, double seconds, double *out_rate) {

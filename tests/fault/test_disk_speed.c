@@ -89,14 +89,14 @@ static void measured_between_runs(void **state) {
 static void what_fails_is_forgotten(void **state) {
     (void)state;
     uint32_t n_lost = 0, n_failed = 0;
-    for (uint32_t turn = 0; turn < 6; turn++) {
+    for (uint32_t turn = 0; turn < layout.n_layer; turn++) {
         struct disk d = new_disk();
         struct sl_engine *e = engine_on(&d, 100);
         expect_clean(e);
         struct run *last = make_run(0);
         last->user = &d;
         last->on_finish = inject;
-        uint32_t layer = turn % layout.n_layer, expert = 0;
+        uint32_t layer = turn, expert = 0;
         while (!look(e).ready[layer * layout.n_expert + expert])
             expert++;
         d.faults[0] = at_expert(layer, expert, 2);
@@ -246,6 +246,33 @@ static void two_at_once(void **state) {
     sl_engine_destroy(&e);
 }
 
+static void the_trace_shows_it(void **state) {
+    (void)state;
+    char path[] = "/tmp/sluice-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    struct disk d = new_disk();
+    struct sl_engine_config c = streamed_config(100);
+    c.reader_source = &d.base;
+    c.trace_file = path;
+    struct sl_engine *e = new_engine(&model, &c);
+    expect_clean(e);
+    double rate;
+    assert_ok(sl_engine_disk_speed(e, SECONDS, &rate, &test_err));
+    expect_clean(e);
+    sl_engine_destroy(&e);
+    FILE *f = fdopen(fd, "r");
+    assert_non_null(f);
+    uint32_t n = 0;
+    static char line[1 << 16];
+    while (fgets(line, sizeof line, f))
+        for (const char *at = line; (at = strstr(at, "\"measuring the disk\"")) != NULL; at++)
+            n++;
+    assert_int_equal(n, 1);
+    fclose(f);
+    unlink(path);
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     alarm(300); /* a hang is a failure */
@@ -255,6 +282,7 @@ int main(void) {
         cmocka_unit_test(the_other_copy_is_measured),
         cmocka_unit_test(what_cannot_be_measured),
         cmocka_unit_test(two_at_once),
+        cmocka_unit_test(the_trace_shows_it),
     };
     return cmocka_run_group_tests(tests, setup_model, teardown_model);
 }
