@@ -210,8 +210,9 @@ int sl_cmd_bench(int argc, char **argv) {
             "is longer than the\n"
             "disk's. Of a prompt: reading what was not there, or computing it with all experts "
             "there\n"
-            "(--resident-prefill), whichever takes longer. No heat is kept unless --heat-file "
-            "says where.\n",
+            "(--resident-prefill), whichever takes longer. No heat is kept, and --split auto "
+            "goes by none,\n"
+            "unless --heat-file says where.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
         .limits = limits,

@@ -37,8 +37,9 @@ struct sl_engine_options {
          "--split",                                                                                \
          "LAYERS",                                                                                 \
          &(o)->split,                                                                              \
-         "how many layers each of several GPUs has, as 20,28, or auto: by their memory\n"          \
-         "and its speed (default auto)",                                                           \
+         "how many layers each of several GPUs has, as 20,28, or auto: by their memory,\n"         \
+         "its speed, and which layers the heat of earlier runs says need less of it\n"             \
+         "(default auto)",                                                                         \
          false},                                                                                   \
         {SL_ARG_STRING,                                                                            \
          0,                                                                                        \

@@ -168,6 +168,8 @@ static void print_stages(const struct sl_memory_plan *p) {
                s->first_layer + s->n_layer - 1, mib(s->vram_total_bytes), mib(s->vram_budget_bytes),
                mib(s->vram_least_bytes), s->device);
     }
+    if (p->split_by_heat)
+        printf("divided by the heat of earlier runs, too\n");
     printf("smallest that would do, divided so: --vram ");
     for (uint32_t i = 0; i < p->n_stages; i++)
         printf("%s%.0fMiB", i ? "," : "", mib(p->stages[i].vram_least_bytes));
@@ -274,7 +276,7 @@ static json_t *plan_json(const struct report *r) {
     const struct sl_plan_speed *s = &r->speed;
     return json_pack(
         "{s:b,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:b,s:o,s:I,s:I,s:f,s:f,s:s,s:f,s:f,s:f,s:f,s:I,"
-        "s:I,s:o,s:f,s:f,s:f,s:f}",
+        "s:I,s:o,s:b,s:f,s:f,s:f,s:f}",
         "fits", 1, "model", sl_gguf_file_path(r->model->gguf, 0), "device", r->device,
         "budget_bytes", (json_int_t)p->budget_bytes, "total_bytes", (json_int_t)p->total_bytes,
         "least_bytes", (json_int_t)p->least_bytes, "vram_budget_bytes",
@@ -286,9 +288,10 @@ static json_t *plan_json(const struct report *r) {
         s->from_heat ? "heat" : "uniform", "ram_bytes_per_s", r->ram_rate, "disk_bytes_per_s",
         r->disk_rate, "causal_ceiling_ts", r->ceilings.causal_tokens_per_s, "overlap_ceiling_ts",
         r->ceilings.overlap_tokens_per_s, "ctx_tokens", (json_int_t)p->config.ctx_tokens,
-        "parallel", (json_int_t)p->config.parallel, "stages", stages_json(r),
-        "expected_device_share", s->device_share, "device_bytes_per_s", r->gpu.memory,
-        "link_bytes_per_s", r->gpu.link, "pipelined_ceiling_ts", r->several_tokens_per_s);
+        "parallel", (json_int_t)p->config.parallel, "stages", stages_json(r), "split_by_heat",
+        (int)p->split_by_heat, "expected_device_share", s->device_share, "device_bytes_per_s",
+        r->gpu.memory, "link_bytes_per_s", r->gpu.link, "pipelined_ceiling_ts",
+        r->several_tokens_per_s);
 }
 
 /* ---- the command ---- */

@@ -36,8 +36,9 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
     config->ram_bytes = out_plan->budget_bytes;
     config->devices_told = true;
     if (config->device && strcmp(out_plan->config.device, "cpu") == 0)
-        config->device = "cpu";                   /* auto that has decided, and said why */
-    uint64_t least_bytes = out_plan->least_bytes; /* with the least server */
+        config->device = "cpu";                     /* auto that has decided, and said why */
+    config->heat_file = out_plan->config.heat_file; /* NULL after a disk that does not answer */
+    uint64_t least_bytes = out_plan->least_bytes;   /* with the least server */
     uint64_t used = out_plan->streaming ? out_plan->least_bytes : out_plan->total_bytes;
     uint64_t left = out_plan->budget_bytes > used ? out_plan->budget_bytes - used : 0;
     uint64_t more = left / (out_plan->streaming ? SHARE_STREAMING : SHARE_RESIDENT);

@@ -47,6 +47,8 @@ static void log_plan(const struct sl_memory_plan *plan) {
                 (double)s->vram_total_bytes / 0x1p20, (double)s->vram_budget_bytes / 0x1p20,
                 (double)s->vram_least_bytes / 0x1p20);
     }
+    if (plan->split_by_heat)
+        sl_info("memory: the layers are divided by the heat of earlier runs, too");
     if (plan->apart)
         sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
                 "total, device", (double)plan->vram_total_bytes / 0x1p20,

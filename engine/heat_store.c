@@ -62,6 +62,12 @@ static void take_over(const struct sl_heat_image *i, struct sl_heat *heat) {
         sl_debug("%s: heat of an earlier run taken over", i->path);
 }
 
+static void warn_silent(const char *path) {
+    sl_warn("the disk under %s does not answer: starting cold, and heat is not kept until the next "
+            "start",
+            path);
+}
+
 /* SL_ERR_NOMEM, or SL_OK: with image->bytes, or NULL after a warning if heat cannot be kept there.
  */
 static enum sl_status read_image(const char *path, const struct sl_heat *heat, bool make_folders,
@@ -69,9 +75,7 @@ static enum sl_status read_image(const char *path, const struct sl_heat *heat, b
     *image = (struct sl_heat_image){.bytes = NULL};
     enum sl_status st = sl_heat_read(path, sl_heat_config(heat), make_folders, image);
     if (st == SL_AGAIN)
-        sl_warn("the disk under %s does not answer: starting cold, and heat is not kept until the "
-                "next start",
-                path);
+        warn_silent(path);
     else if (st == SL_ERR_INVALID)
         sl_warn("the heat file's path is too long: heat is not kept");
     return st == SL_ERR_NOMEM ? st : SL_OK;
@@ -107,6 +111,18 @@ void sl_heat_store_peek(const char *path, struct sl_heat *heat) {
     if (read_image(path, heat, false, &image) == SL_OK && image.bytes)
         take_over(&image, heat);
     free(image.bytes);
+}
+
+enum sl_status sl_heat_store_ask(const char *path, struct sl_heat *heat) {
+    struct sl_heat_image image = {.bytes = NULL};
+    struct sl_err why;
+    enum sl_status st = sl_heat_read(path, sl_heat_config(heat), false, &image);
+    if (st == SL_AGAIN)
+        warn_silent(path);
+    if (st == SL_OK)
+        st = image.error ? SL_ERR_IO : sl_heat_import(heat, image.bytes, image.have_bytes, &why);
+    free(image.bytes);
+    return st;
 }
 
 static int write_image(const struct sl_heat_store *s) {

@@ -19,6 +19,10 @@ enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
                                   struct sl_err *err) SL_MUST_CHECK;
 /* Reads it into heat likewise, for once: makes and keeps nothing. */
 void sl_heat_store_peek(const char *path, struct sl_heat *heat);
+/* The same for whoever asks before a store is opened: SL_OK: heat has what the file holds.
+ * SL_AGAIN: the disk does not answer, which was a warning; do not ask again. Any other: there is
+ * none that can be used, heat is as it was, and whoever opens the store will say why. */
+enum sl_status sl_heat_store_ask(const char *path, struct sl_heat *heat) SL_MUST_CHECK;
 /* Was anything learned since the last save? */
 bool sl_heat_store_unsaved(const struct sl_heat_store *s);
 /* Replaces the file by one with what is known now: written beside it, then renamed, so that a full

@@ -77,6 +77,7 @@ struct sl_memory_plan {
     /* The device's own memory: what is taken, the budget, and one that would do (0 = unknown). */
     uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes;
 
+    bool split_by_heat; /* the layers are divided by the heat of earlier runs, too */
     struct sl_plan_stage stages[SL_MAX_STAGES]; /* [n_stages]; of one stage's plan its own is set */
     uint32_t n_rows;
     /* They sum to total_bytes, those of kind DEVICE to vram_total_bytes. */

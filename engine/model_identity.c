@@ -92,7 +92,7 @@ static const char *kind_of(const struct sl_device *d) {
     return kind ? kind : d->caps.name;
 }
 
-static bool alike(const struct sl_device *a, const struct sl_device *b) {
+bool sl_devices_alike(const struct sl_device *a, const struct sl_device *b) {
     return a->ops == b->ops && a->caps.arithmetic == b->caps.arithmetic &&
            (a->caps.arithmetic || strcmp(kind_of(a), kind_of(b)) == 0);
 }
@@ -100,7 +100,7 @@ static bool alike(const struct sl_device *a, const struct sl_device *b) {
 void sl_model_identity_add(const struct sl_device *first, const struct sl_device *other,
                            uint32_t first_layer, uint32_t n_layer, struct sl_hash128 *identity) {
     struct sl_siphash h;
-    if (alike(first, other))
+    if (sl_devices_alike(first, other))
         return;
     sl_siphash_init(&h, *identity);
     add_u64(&h, first_layer);

@@ -13,6 +13,8 @@
 enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_kv_view *shape,
                                  const struct sl_device *dev, struct sl_hash128 *out_identity,
                                  struct sl_err *err) SL_MUST_CHECK;
+/* Whether both give the same bits for the same ops. */
+bool sl_devices_alike(const struct sl_device *a, const struct sl_device *b);
 /* Adds that n_layer layers from first_layer on are computed by another device than that of the
  * identity, first: nothing where both give the same bits, so that such may divide layers anyhow. */
 void sl_model_identity_add(const struct sl_device *first, const struct sl_device *other,

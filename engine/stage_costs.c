@@ -1,6 +1,7 @@
 #include "engine/stage_costs.h"
 
 #include "engine/expert_tiers.h"
+#include "engine/heat_store.h"
 #include "engine/plan_speed.h"
 
 #include <stdlib.h>
@@ -141,6 +142,55 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
     return SL_OK;
 }
 
+/* ---- routing that is known ---- */
+
+/* heat's layers are those with routed experts, as the layout's. */
+static void rank(struct sl_stage_costs *c, const struct sl_expert_layout *l,
+                 const struct sl_heat *heat) {
+    const float *uses[SL_MAX_LAYERS] = {NULL};
+    uint8_t size_class[SL_MAX_LAYERS] = {0};
+    double bytes[SL_MAX_LAYERS];
+    for (uint32_t i = 0; i < c->model.n_layer; i++) {
+        uint32_t at = l->routed_of[i];
+        bytes[i] = c->layers[i].routed_token_bytes;
+        if (at == SL_NO_ROUTED_LAYER)
+            continue;
+        uses[i] = sl_heat_rates(heat, at);
+        size_class[i] = l->layer_class[at];
+    }
+    const struct sl_split_routing routing = {
+        .n_layer = c->model.n_layer,
+        .n_expert = l->n_expert,
+        .uses = uses,
+        .size_class = size_class,
+        .routed_token_bytes = bytes,
+    };
+    if (sl_split_heat_create(&routing, &c->heat) == SL_OK)
+        c->model.heat = c->heat;
+}
+
+bool sl_stage_costs_add_heat(struct sl_stage_costs *costs, const struct sl_model *model,
+                             const char *heat_file) {
+    struct sl_expert_layout l;
+    struct sl_heat *heat = NULL;
+    struct sl_err why;
+    enum sl_status st = sl_expert_layout_make(model, &l, &why);
+    if (st != SL_OK)
+        return true;
+    const struct sl_heat_config shape = {.n_layer = l.n_layer,
+                                         .n_expert = l.n_expert,
+                                         .k = l.k,
+                                         .fingerprint = sl_model_fingerprint(model)};
+    if (l.n_layer && sl_heat_create(&shape, &heat, &why) == SL_OK) {
+        st = sl_heat_store_ask(heat_file, heat);
+        if (st == SL_OK)
+            rank(costs, &l, heat);
+        sl_heat_destroy(&heat);
+    }
+    sl_expert_layout_release(&l);
+    return st != SL_AGAIN;
+}
+
 bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_plans *plans) {
     bool any = false;
     for (uint32_t i = 0; i < plans->n; i++) {
@@ -154,6 +204,7 @@ bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_pl
 }
 
 void sl_stage_costs_release(struct sl_stage_costs *costs) {
+    sl_split_heat_destroy(&costs->heat);
     free(costs->layers);
     costs->layers = NULL;
 }

@@ -2,6 +2,7 @@
 
 #include "common/log.h"
 #include "engine/open_device.h"
+#include "engine/model_identity.h"
 #include "engine/stage_costs.h"
 
 #include <inttypes.h>
@@ -125,6 +126,7 @@ struct planner {
     const struct sl_model *model;
     struct sl_engine_config config; /* with budgets; no cache that is left open */
     struct sl_stage_plans *plans;   /* devices are open */
+    bool heat_asked, by_heat;       /* routing that is known had a part in the split */
 };
 
 static enum sl_status plan_stage(const struct planner *r, uint32_t i, uint64_t ram_bytes,
@@ -256,9 +258,34 @@ static uint64_t proven_least(const struct planner *r, struct sl_stage_costs *cos
     return least;
 }
 
+static bool all_alike(const struct sl_stage_plans *plans) {
+    bool alike = true;
+    for (uint32_t i = 1; i < plans->n; i++)
+        alike &= sl_devices_alike(plans->at[0].dev, plans->at[i].dev);
+    return alike;
+}
+
+/* Where experts have to be elsewhere, what is known of routing says of which layers that costs
+ * more. It is not asked where it does not matter. Nor where devices give other bits than one
+ * another: there the split shows in the answers and in the names of kept prefixes, so it must not
+ * change from start to start. */
+static enum sl_status choose(struct planner *r, struct sl_stage_costs *costs,
+                             struct sl_split *out_split, uint64_t *out_least) {
+    const struct sl_split_model *m = &costs->model;
+    uint32_t n = r->plans->n;
+    enum sl_status st = sl_split_choose(m, costs->cards, n, out_split, out_least);
+    if (st != SL_OK || r->heat_asked || !r->config.heat_file ||
+        !sl_split_lacks_room(m, costs->cards, out_split) || !all_alike(r->plans))
+        return st;
+    r->heat_asked = true;
+    if (!sl_stage_costs_add_heat(costs, r->model, r->config.heat_file))
+        r->config.heat_file = NULL; /* a disk that hangs is waited for once */
+    r->by_heat = m->heat != NULL;
+    return m->heat ? sl_split_choose(m, costs->cards, n, out_split, out_least) : st;
+}
+
 /* Divides the layers, and plans each stage with all of the host's memory that it can use. */
-static enum sl_status divide(const struct planner *r, const struct sl_split *given,
-                             struct sl_err *err) {
+static enum sl_status divide(struct planner *r, const struct sl_split *given, struct sl_err *err) {
     struct sl_stage_costs costs = {0};
     struct sl_split split = *given;
     enum sl_status st = SL_OK;
@@ -267,7 +294,7 @@ static enum sl_status divide(const struct planner *r, const struct sl_split *giv
     for (uint32_t i = 0; st == SL_OK && i < MAX_CHOICES; i++) {
         uint64_t least = 0;
         if (!given->n)
-            st = sl_split_choose(&costs.model, costs.cards, r->plans->n, &split, &least);
+            st = choose(r, &costs, &split, &least);
         if (st == SL_ERR_CONFIG)
             st = refuse_split(r, proven_least(r, &costs, least), err);
         else if (st != SL_OK)
@@ -322,6 +349,7 @@ static enum sl_status plan_several(struct planner *r, const struct sl_split *spl
     if (st == SL_OK)
         st = join(r->model, r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX, plans, err);
     plans->whole.least_bytes = least; /* one could do without the cache */
+    plans->whole.split_by_heat = r->by_heat;
     return st;
 }
 

@@ -75,19 +75,28 @@ static uint64_t least_bytes(const struct search *s, uint32_t card, uint32_t from
     return resident ? whole : streamed;
 }
 
+/* Of the experts of layers that fit, the part that the card has room for. */
+static double room_share(const struct search *s, uint32_t card, uint32_t from, uint32_t to) {
+    uint64_t budget = s->cards[card].budget_bytes, whole = whole_bytes(s, card, from, to);
+    uint64_t experts = s->upto[to].expert - s->upto[from].expert;
+    bool in_slots = s->model->experts == SL_EXPERTS_STREAMED || whole > budget;
+    if (!experts || !in_slots)
+        return 1;
+    uint64_t room = budget - (whole - experts + s->model->least_slot_bytes);
+    return room < experts ? (double)room / (double)experts : 1;
+}
+
 /* What a token costs there; INFINITY where the layers do not fit. */
 static double cost(const struct search *s, uint32_t card, uint32_t from, uint32_t to) {
     const struct sl_split_card *c = &s->cards[card];
-    uint64_t experts = s->upto[to].expert - s->upto[from].expert;
-    uint64_t whole = whole_bytes(s, card, from, to);
     if (least_bytes(s, card, from, to) > c->budget_bytes)
         return INFINITY;
-    double speed = s->speeds_known ? (double)c->bytes_per_s : 1, here = 1;
-    if (whole > c->budget_bytes) /* so there are experts, and slots for some of them */
-        here = (double)(c->budget_bytes - (whole - experts + s->model->least_slot_bytes)) /
-               (double)experts;
+    double speed = s->speeds_known ? (double)c->bytes_per_s : 1;
+    double here = room_share(s, card, from, to);
     double dense = s->upto[to].dense_token - s->upto[from].dense_token;
     double routed = s->upto[to].routed_token - s->upto[from].routed_token;
+    if (here < 1 && s->model->heat)
+        here = sl_split_heat_hits(s->model->heat, from, to, here);
     double besides = (to - from) * LAYER_SECONDS + (to == s->model->n_layer) * OUTPUT_SECONDS;
     if (!s->speeds_known)
         besides = 0;
@@ -123,7 +132,7 @@ static double fill(const struct search *s, struct table *t,
             t->next[to] = INFINITY;
             t->cut[c][to] = 0;
             for (uint32_t from = 0; from < to; from++) {
-                if (isinf(t->best[from]))
+                if (!(t->best[from] < t->next[to])) /* neither kind of joining makes less of it */
                     continue;
                 double v = stage(s, c, from, to);
                 v = v > most ? INFINITY : join(t->best[from], v);
@@ -159,6 +168,22 @@ static void add_up(struct search *s) {
     s->speeds_known = true;
     for (uint32_t c = 0; c < s->n_cards; c++)
         s->speeds_known &= s->cards[c].bytes_per_s != 0;
+}
+
+bool sl_split_lacks_room(const struct sl_split_model *model, const struct sl_split_card *cards,
+                         const struct sl_split *split) {
+    bool lacks = false;
+    for (uint32_t c = 0, i = 0; c < split->n; c++) {
+        uint64_t fixed = cards[c].stage_bytes, experts = 0;
+        for (uint32_t end = i + split->n_layer[c]; i < end; i++) {
+            fixed += model->layers[i].fixed_bytes;
+            experts += model->layers[i].expert_bytes;
+        }
+        if (model->experts == SL_EXPERTS_STREAMED)
+            fixed += model->least_slot_bytes;
+        lacks |= experts && fixed + experts > cards[c].budget_bytes;
+    }
+    return lacks;
 }
 
 enum sl_status sl_split_choose(const struct sl_split_model *model,

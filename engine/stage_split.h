@@ -2,13 +2,16 @@
  *
  * Without numbers from the user a split is chosen by what a token costs each device: the bytes that
  * its layers read, over its memory's speed, where bytes of experts that it has no room for count
- * for many, and a little for each layer as such. The slowest stage is made as fast as it can be,
- * since that is what sessions in flight wait for; among such splits the sum is, which is what one
- * session waits for. A pure function. */
+ * for many, and a little for each layer as such. Which part of its reads a card has room for is the
+ * part of the experts that it has room for; where an earlier run's routing is known, that of the
+ * experts used most (split_heat.h), so that layers that use a few experts much count for less. The
+ * slowest stage is made as fast as it can be, since that is what sessions in flight wait for; among
+ * such splits the sum is, which is what one session waits for. A pure function. */
 #ifndef SL_ENGINE_STAGE_SPLIT_H
 #define SL_ENGINE_STAGE_SPLIT_H
 
 #include "engine/engine.h"
+#include "engine/split_heat.h"
 
 /* Numbers of layers, "20,28". */
 struct sl_split {
@@ -32,7 +35,8 @@ struct sl_split_model {
                                             last one */
     /* Of a stage that keeps experts elsewhere: slots for one layer's top-k, and tables. */
     uint64_t least_slot_bytes;
-    enum sl_experts_where experts; /* RESIDENT: all of them have to fit */
+    enum sl_experts_where experts;    /* RESIDENT: all of them have to fit */
+    const struct sl_split_heat *heat; /* NULL: all experts of a layer are used alike */
 };
 struct sl_split_card {
     uint64_t budget_bytes; /* UINT64_MAX = no bound */
@@ -45,5 +49,8 @@ struct sl_split_card {
 enum sl_status sl_split_choose(const struct sl_split_model *model,
                                const struct sl_split_card *cards, uint32_t n_cards,
                                struct sl_split *out_split, uint64_t *out_least_bytes) SL_MUST_CHECK;
+/* Whether some card has no room for all experts of its layers. */
+bool sl_split_lacks_room(const struct sl_split_model *model, const struct sl_split_card *cards,
+                         const struct sl_split *split);
 
 #endif

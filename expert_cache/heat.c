@@ -246,6 +246,11 @@ const float *sl_heat_layer(const struct sl_heat *h, uint32_t layer) {
     return h->probability + (size_t)layer * h->config.n_expert;
 }
 
+const float *sl_heat_rates(const struct sl_heat *h, uint32_t layer) {
+    assert(layer < h->config.n_layer);
+    return h->slow + (size_t)layer * h->config.n_expert;
+}
+
 uint32_t sl_heat_version(const struct sl_heat *h, uint32_t layer) {
     return h->version[layer];
 }

@@ -55,6 +55,10 @@ void sl_heat_route(struct sl_heat *heat, uint32_t layer, const uint16_t *ids, ui
 float sl_heat_probability(const struct sl_heat *heat, struct sl_expert_id id);
 /* The same for all experts of a layer [n_expert]; valid until its next route. */
 const float *sl_heat_layer(const struct sl_heat *heat, uint32_t layer);
+/* How often each of a layer's experts was used of late, by the slow count: the part of ticks
+ * [n_expert]; valid until its next route. For comparing layers over a long time, where the state of
+ * the moment does not matter. */
+const float *sl_heat_rates(const struct sl_heat *heat, uint32_t layer);
 /* Changes whenever the layer's probabilities do. */
 uint32_t sl_heat_version(const struct sl_heat *heat, uint32_t layer);
 /* The layer that was routed last; n_layer - 1 at the start, so that layer 0 is next. */

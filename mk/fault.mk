@@ -7,6 +7,7 @@ FAULT_LIBS := $(call link_libs,$(call closure,engine))
 WRAP_test_hang := pread
 WRAP_test_prefix_disk := read write
 WRAP_test_heat_disk := write fsync stat read
+WRAP_test_device_heat := stat
 WRAP_test_nomem := malloc calloc realloc posix_memalign aligned_alloc strdup free mmap munmap pthread_create
 
 define fault_rule

@@ -9,7 +9,9 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -20,6 +22,15 @@ GIVEN = ["--ram-bandwidth", "20", "--disk-bandwidth", "2", "--device-bandwidth",
 
 
 TROUBLE = "Sanitizer|runtime error| error "
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
 
 
 class Tests:
@@ -38,6 +49,21 @@ class Tests:
         argv = [self.sluice, "plan", "-m", self.model, "--heat-file", "off", "-c", "512", *GIVEN, *options]
         r = subprocess.run(argv + (["--json"] if as_json else []), env=self.env, capture_output=True, text=True, timeout=60)
         return r.returncode, json.loads(r.stdout) if as_json and r.stdout else r.stdout, r.stderr
+
+    def heat(self, path, few):
+        """As a run leaves it, where layers of `few` use few experts and the others all alike."""
+        argv = [self.sluice, "run", "-m", self.model, "--heat-file", path, "--device", "cpu", "--experts", "streamed", "-p", "a",
+                "-c", "512", "-q", "-n", "1"]
+        subprocess.run(argv, capture_output=True, timeout=120)
+        with open(path, "rb") as f:
+            image = bytearray(f.read())
+        n_layer, n_expert, k = struct.unpack_from("<III", image, 16)
+        for layer in range(n_layer):
+            rates = [60000 if e < k else 50 for e in range(n_expert)] if layer in few else [65535 * k // n_expert] * n_expert
+            struct.pack_into(f"<I{n_expert}H", image, 32 + layer * (4 + 2 * n_expert), 4096, *rates)
+        struct.pack_into("<I", image, len(image) - 4, crc32c(image[:-4]))
+        with open(path, "wb") as f:
+            f.write(image)
 
     def check(self, name, good, seen=""):
         self.n += 1
@@ -108,6 +134,24 @@ class Tests:
                    f"{code}, {len(ended)} of {n} answers: {said[-1500:]}")
         self.shows(name, seen, said)
 
+    def logs(self, name, options, heat, layers):
+        """What serve and bench say of how many layers each has."""
+        own = heat + "-own"  # they keep what they see
+        for command in (["serve", "--port", "0", "-c", "512"], ["bench", "-v", "-p", "10", "-n", "10", "-r", "1"]):
+            argv = [self.sluice, *command, "-m", self.model, *options, "--heat-file", own]
+            shutil.copy(heat, own)
+            with tempfile.TemporaryFile("w+") as log:
+                child = subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+                said, end = "", time.monotonic() + 60
+                while "memory: total, host" not in said and child.poll() is None and time.monotonic() < end:
+                    time.sleep(0.05)
+                    log.seek(0)
+                    said = log.read()
+                child.send_signal(signal.SIGTERM)
+                child.wait(60)
+            got = [int(b) - int(a) + 1 for a, b in re.findall(r"device \d: layers (\d+) to (\d+) on", said)]
+            self.check(f"{name}, {command[0]}", got == layers and "by the heat of earlier runs, too" in said, f"{got}: {said[-1500:]}")
+
     def ask_metrics(self, port):
         c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         c.request("GET", "/metrics")
@@ -138,6 +182,36 @@ class Tests:
         """code 2: an option alone is wrong, and where to read of it follows in a line of its own. logged: lines before it."""
         got, _, err = self.plan(*options, as_json=False)
         self.check(name, got == code and says in err and err.count("\n") == code + logged, f"{got}: {err}")
+
+
+def known_routing(t, folder):
+    """The GPU whose layers use few experts gets more of them, and every command says the same."""
+    t.model, n = os.path.join(folder, "skewed.gguf"), 8
+    subprocess.run([t.sluice, "synth", "-q", "-o", t.model, "--layers", str(n), "--experts", "64", "--top-k", "8", "--expert-ff", "256",
+                    "-t", "Q4_0"], check=True, timeout=60)
+    tiers = ["--device", "cuda:0,1", "--experts", "streamed"]
+    code, p, err = t.plan(*tiers, "--vram", "1MiB")
+    room = tiers + ["--vram", str(p["vram_least_bytes"] // 2 + (8 << 20))]  # of the 27 MiB that half of the experts take
+    code, cold, err = t.plan(*room)
+    t.check("no heat", code == 0 and cold["split_by_heat"] is False, err or cold)
+    for few, more in ((range(n // 2), 0), (range(n // 2, n), 1)):
+        file = os.path.join(folder, f"heat{more}")
+        known = room + ["--heat-file", file]
+        t.heat(file, few)
+        code, p, err = t.plan(*known)
+        t.check("GPUs of different kinds are divided without heat", code == 0 and not p["split_by_heat"] and
+                [s["layers"] for s in p["stages"]] == [s["layers"] for s in cold["stages"]], err or p)
+        t.env["FAKE_CUDA_NAME"] = "Fake GPU"
+        code, p, err = t.plan(*known)
+        got = [s["layers"] for s in p["stages"]] if p else err
+        t.check(f"layers {few.start} to {few.stop - 1} use few experts: their GPU has more", code == 0 and p["split_by_heat"] is True
+                and got[more] > cold["stages"][more]["layers"], got)
+        code, text, err = t.plan(*known, as_json=False)
+        t.check("... and people are told", code == 0 and "divided by the heat of earlier runs, too\n" in text, text + err)
+        code, p, err = t.plan(*known, "--split", "4,4")
+        t.check("... a split that is given stays", code == 0 and not p["split_by_heat"] and p["stages"][0]["layers"] == 4, err or p)
+        t.logs("... and it is divided so", room, file, got)
+        del t.env["FAKE_CUDA_NAME"]
 
 
 def main():
@@ -214,6 +288,7 @@ def main():
         tiers = ["--device", "cuda:0,1", "--experts", "streamed"]
         code, p, err = t.plan(*tiers, "--vram", "1MiB")
         t.serves("two serve, experts in tiers", tiers + ["--vram", str(p["vram_least_bytes"] // 2 + (1 << 20))])
+        known_routing(t, folder)
         print(f"1..{t.n}")
         sys.exit(1 if t.failed else 0)
 
