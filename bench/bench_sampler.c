@@ -55,7 +55,7 @@ static void make_rows(void) {
 
 struct request {
     const char *name;
-    float temperature, top_p, penalty;
+    float temperature, top_p, typical_p, penalty;
     uint32_t top_k;
     bool logprobs;
 };
@@ -70,6 +70,7 @@ static double run(const struct request *q, bool given, uint64_t *out_ids) {
     double total = 0;
     set.temperature = q->temperature;
     set.top_p = q->top_p;
+    set.typical_p = q->typical_p;
     set.top_k = q->top_k;
     set.repeat_penalty = q->penalty;
     sl_sampler_init(&sampler, &set);
@@ -101,12 +102,13 @@ static double run(const struct request *q, bool given, uint64_t *out_ids) {
 
 int main(int argc, char **argv) {
     static const struct request requests[] = {
-        {"greedy", 0, 1, 1, 0, false},
-        {"greedy, 64 tokens penalised", 0, 1, 1.1f, 0, false},
-        {"greedy, top log-probabilities", 0, 1, 1, 0, true},
-        {"temperature 0.7, top-k 40", 0.7f, 1, 1, 40, false},
-        {"temperature 0.7, top-p 0.9", 0.7f, 0.9f, 1, 0, false},
-        {"temperature 1", 1, 1, 1, 0, false},
+        {"greedy", 0, 1, 1, 1, 0, false},
+        {"greedy, 64 tokens penalised", 0, 1, 1, 1.1f, 0, false},
+        {"greedy, top log-probabilities", 0, 1, 1, 1, 0, true},
+        {"temperature 0.7, top-k 40", 0.7f, 1, 1, 1, 40, false},
+        {"temperature 0.7, top-p 0.9", 0.7f, 0.9f, 1, 1, 0, false},
+        {"temperature 0.7, typical 0.9", 0.7f, 1, 0.9f, 1, 0, false},
+        {"temperature 1", 1, 1, 1, 1, 0, false},
     };
     if (argc > 1)
         n_vocab = (uint32_t)strtoul(argv[1], NULL, 10);
