@@ -338,6 +338,29 @@ static enum sl_status plan_all(const struct subject *s, struct sl_memory_plan *p
     return st;
 }
 
+enum sl_status sl_plan_refuse_cache(uint64_t cache_bytes, uint64_t budget_bytes,
+                                    uint64_t least_bytes, uint64_t least_without_bytes,
+                                    struct sl_err *err) {
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "a budget of %.1f MiB leaves at most %.1f MiB for --cache-ram, not %.1f: lower "
+                   "that, or give --ram %.0fMiB",
+                   (double)budget_bytes / 0x1p20,
+                   (double)(budget_bytes - least_without_bytes) / 0x1p20,
+                   (double)cache_bytes / 0x1p20, (double)least_bytes / 0x1p20);
+}
+
+/* A plan begun like this one failed: would it do without the pages that were asked for? */
+static enum sl_status blame_cache(const struct subject *s, struct sl_memory_plan *p,
+                                  uint64_t least_bytes, struct sl_err *err) {
+    struct sl_err other;
+    uint64_t asked = p->config.cache_ram_bytes;
+    p->config.cache_ram_bytes = 0;
+    if (!asked || asked == SL_CACHE_RAM_AUTO || plan_all(s, p, &other) != SL_OK ||
+        p->least_bytes > p->budget_bytes)
+        return SL_ERR_CONFIG;
+    return sl_plan_refuse_cache(asked, p->budget_bytes, least_bytes, p->least_bytes, err);
+}
+
 /* Of a slice: which of its weights are no layer's. */
 static const char *which_weights(const struct sl_model *m) {
     static const char *const name[] = {"its layers", "its layers, embedding", "its layers, output",
@@ -465,7 +488,11 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
                           : c->vram_bytes ? c->vram_bytes
                           : memory        ? memory
                                           : UINT64_MAX;
-    st = plan_all(&(struct subject){slice, place->whole, dev}, &p, err);
+    const struct subject subject = {slice, place->whole, dev};
+    struct sl_memory_plan begun = p;
+    st = plan_all(&subject, &p, err);
+    if (st == SL_ERR_CONFIG && place->n_stages == 1)
+        st = blame_cache(&subject, &begun, p.least_bytes, err);
     if (st != SL_OK) {
         out_plan->least_bytes = p.least_bytes;
         out_plan->vram_least_bytes = p.vram_least_bytes;

@@ -17,6 +17,12 @@ uint64_t sl_plan_name_least(uint64_t bytes);
  * it has none. */
 bool sl_plan_fits_device(const struct sl_memory_plan *p);
 
+/* The budget would do, but for the pages that --cache-ram asks for: what the plans need with them
+ * and without. */
+enum sl_status sl_plan_refuse_cache(uint64_t cache_bytes, uint64_t budget_bytes,
+                                    uint64_t least_bytes, uint64_t least_without_bytes,
+                                    struct sl_err *err);
+
 /* memory_plan_slots.c: divides what the budgets leave over the size classes. SL_ERR_CONFIG when
  * they leave too little; the least budgets are set before that. */
 enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,

@@ -79,12 +79,13 @@ static enum sl_status refuse_host(const struct sl_memory_plan *p, uint32_t n_lea
                    "a budget of %.1f MiB is too small: at least %.0f MiB are needed (dense "
                    "weights %.1f, KV cache %.1f, %u slots for experts %.1f, the process %.1f, "
                    "the rest %.1f): --ram %.0fMiB; less with a smaller context, fewer sessions "
-                   "or a smaller batch",
+                   "or a smaller batch%s",
                    (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
                    (double)weights / 0x1p20, (double)kv / 0x1p20, n_least, (double)least / 0x1p20,
                    (double)p->process_bytes / 0x1p20,
                    (double)(p->least_bytes - weights - kv - least - p->process_bytes) / 0x1p20,
-                   (double)p->least_bytes / 0x1p20);
+                   (double)p->least_bytes / 0x1p20,
+                   p->cache_pages || p->ram_pages ? ", or without --cache-ram" : "");
 }
 
 enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,

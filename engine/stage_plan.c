@@ -1,6 +1,7 @@
 #include "engine/stage_plan.h"
 
 #include "common/log.h"
+#include "engine/memory_plan_internal.h"
 #include "engine/open_device.h"
 #include "engine/model_identity.h"
 #include "engine/stage_costs.h"
@@ -327,6 +328,23 @@ static uint64_t spare_for_cache(const struct planner *r) {
     return share < kv ? share : kv;
 }
 
+/* Would it do without the pages that were asked for? */
+static enum sl_status blame_cache(const struct planner *r, const struct sl_split *split,
+                                  struct sl_err *err) {
+    struct planner without = *r;
+    struct sl_err other;
+    struct sl_memory_plan *whole = &r->plans->whole;
+    uint64_t least = whole->least_bytes, vram_least = whole->vram_least_bytes;
+    without.config.cache_ram_bytes = 0;
+    if (r->config.cache_ram_bytes && r->config.ram_bytes &&
+        divide(&without, split, &other) == SL_OK && plan_with_host(&without, &other) == SL_OK)
+        (void)!sl_plan_refuse_cache(r->config.cache_ram_bytes, r->config.ram_bytes, least,
+                                    whole->least_bytes, err);
+    whole->least_bytes = least;
+    whole->vram_least_bytes = vram_least;
+    return SL_ERR_CONFIG;
+}
+
 static enum sl_status plan_several(struct planner *r, const struct sl_split *split,
                                    struct sl_err *err) {
     struct sl_stage_plans *plans = r->plans;
@@ -336,6 +354,8 @@ static enum sl_status plan_several(struct planner *r, const struct sl_split *spl
     enum sl_status st = divide(r, split, err);
     if (st == SL_OK)
         st = plan_with_host(r, err);
+    if (st == SL_ERR_CONFIG)
+        st = blame_cache(r, split, err);
     if (st != SL_OK)
         return st;
     uint64_t least = plans->whole.least_bytes;

@@ -454,6 +454,27 @@ static void bigger_cards_get_more(void **state) {
     close_model(&m);
 }
 
+/* More pages for the cache than the budget has room for: that is said, not that it is too small. */
+static void too_large_a_cache(void **state) {
+    (void)state;
+    struct sl_synth_config sc = mixed(6);
+    struct test_model m;
+    struct sl_stage_plans plans;
+    open_model(&m, &sc);
+    struct sl_engine_config c = over(2, NULL);
+    c.ram_bytes = 1024 * MIB;
+    c.cache_ram_bytes = 2048 * MIB;
+    assert_int_equal(sl_stage_plans_open(m.model, &c, &plans, &test_err), SL_ERR_CONFIG);
+    assert_non_null(strstr(test_err.text, "for --cache-ram, not 2048.0: lower that"));
+    c.ram_bytes = plans.whole.least_bytes;
+    assert_ok(sl_stage_plans_open(m.model, &c, &plans, &test_err));
+    sl_stage_plans_release(&plans);
+    c.ram_bytes = 1 * MIB;
+    assert_int_equal(sl_stage_plans_open(m.model, &c, &plans, &test_err), SL_ERR_CONFIG);
+    assert_null(strstr(test_err.text, "--cache-ram"));
+    close_model(&m);
+}
+
 /* ---- what is planned is what is taken ---- */
 
 /* Three sessions, prompts of several steps. */
@@ -540,6 +561,7 @@ int main(void) {
         cmocka_unit_test(what_is_chosen),        cmocka_unit_test(one_device_is_as_ever),
         cmocka_unit_test(splits_that_are_given), cmocka_unit_test(bigger_cards_get_more),
         cmocka_unit_test(budgets_are_kept),      cmocka_unit_test(cards_hold_what_was_planned),
+        cmocka_unit_test(too_large_a_cache),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -278,6 +278,21 @@ static void prefixes_take_what_is_left(void **state) {
     assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
     uint64_t page = (uint64_t)(p.k_page_bytes + p.v_page_bytes) * m.model->hp.n_layer;
     assert_true(p.cache_pages > 0 && p.cache_pages * page <= 3 * MIB);
+    c.cache_ram_bytes = 8192 * MIB; /* too much: that is said, and no other budget is to blame */
+    c.ram_bytes = 4096 * MIB;
+    assert_int_equal(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err), SL_ERR_CONFIG);
+    double leaves = 0, asked = 0, ram = 0;
+    assert_int_equal(sscanf(test_err.text,
+                            "a budget of 4096.0 MiB leaves at most %lf MiB for --cache-ram, not "
+                            "%lf: lower that, or give --ram %lfMiB",
+                            &leaves, &asked, &ram),
+                     3);
+    assert_true(leaves > 1024 && leaves < 4096 && asked == 8192 &&
+                ram == (double)(p.least_bytes / MIB));
+    c.ram_bytes = p.least_bytes;
+    assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
+    least_of(m.model, c); /* says --ram */
+    c.cache_ram_bytes = 3 * MIB;
     uint64_t before = p.total_bytes;
     c.ram_bytes = 4096 * MIB;
     c.experts = SL_EXPERTS_RESIDENT;
