@@ -7,13 +7,17 @@
 
 #include <stdlib.h>
 
+static void drop_graphs_of(struct sl_forward *f, uint32_t n_rows) {
+    struct sl_graph ***graphs = &f->graphs[n_rows - 1];
+    for (uint32_t i = 0; *graphs && i <= f->hp->n_layer; i++)
+        sl_graph_free(f->dev, &(*graphs)[i]);
+    free(*graphs);
+    *graphs = NULL;
+}
+
 void sl_forward_drop_graphs(struct sl_forward *f) {
-    for (uint32_t i = 0; i < SL_FORWARD_GRAPHS; i++) {
-        for (uint32_t j = 0; f->graphs[i] && j <= f->hp->n_layer; j++)
-            sl_graph_free(f->dev, &f->graphs[i][j]);
-        free(f->graphs[i]);
-        f->graphs[i] = NULL;
-    }
+    for (uint32_t n = 1; n <= SL_FORWARD_GRAPHS; n++)
+        drop_graphs_of(f, n);
 }
 
 /* The layer at or after this one whose router the host must hear, or n_layer. */
@@ -93,21 +97,21 @@ enqueue:
     return SL_OK;
 }
 
-/* Graphs of the other kind go: the experts have become resident, or no longer are; or other layers
- * are guessed than before, in steps of so few rows that they may be. */
+/* Graphs of the other kind go: the experts have become resident, or no longer are; or in steps of
+ * so many rows other layers are guessed than before. */
 static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
-    struct sl_graph ***graphs = &f->graphs[f->step.n_rows - 1];
-    uint32_t guess =
-        !f->resident && f->dev->caps.told ? sl_fetch_guesses(f->fetch, f->step.n_rows) : 0;
+    uint32_t n_rows = f->step.n_rows, *made_with = &f->graphs_guess[n_rows - 1];
+    struct sl_graph ***graphs = &f->graphs[n_rows - 1];
+    uint32_t guess = !f->resident && f->dev->caps.told ? sl_fetch_guesses(f->fetch, n_rows) : 0;
     /* The host must hear of all guesses without a copy: the farthest are left out. */
-    while (guess * f->step.n_rows * f->hp->n_expert_used * sizeof *f->host_guess >
-           SL_TOLD_MAX_BYTES)
+    while (guess * n_rows * f->hp->n_expert_used * sizeof *f->host_guess > SL_TOLD_MAX_BYTES)
         guess--;
-    bool may_guess = f->step.n_rows <= SL_FETCH_AHEAD_ROWS;
-    if (f->graphs_whole != f->resident || (may_guess && f->graphs_guess != guess))
+    if (f->graphs_whole != f->resident)
         sl_forward_drop_graphs(f);
+    else if (*made_with != guess)
+        drop_graphs_of(f, n_rows);
     f->graphs_whole = f->resident;
-    f->graphs_guess = may_guess ? guess : f->graphs_guess;
+    *made_with = guess;
     f->guess = guess;
     f->guessed = UINT32_MAX;
     if (!*graphs && !(*graphs = calloc(f->hp->n_layer + 1, sizeof **graphs)))

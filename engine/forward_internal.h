@@ -116,11 +116,11 @@ struct sl_forward {
     /* Of steps of [i + 1] generated rows: [n_layer + 1] parts, each up to where the host must know
      * what a router chose; where all experts are resident, one whole. NULL: none yet. */
     struct sl_graph **graphs[SL_FORWARD_GRAPHS];
-    bool graphs_whole;     /* of which kind they are */
-    uint32_t graphs_guess; /* ... and with how many early routers */
-    uint32_t guess;        /* routers that each of the step's parts runs early */
-    uint32_t guessed;      /* the layer whose guesses have been followed */
-    bool no_graphs;        /* the device has no room for them */
+    bool graphs_whole;                        /* of which kind they are */
+    uint32_t graphs_guess[SL_FORWARD_GRAPHS]; /* ... and, by rows, with how many early routers */
+    uint32_t guess;                           /* routers that each of the step's parts runs early */
+    uint32_t guessed;                         /* the layer whose guesses have been followed */
+    bool no_graphs;                           /* the device has no room for them */
 };
 
 /* Where in the step an op failed. */

@@ -398,6 +398,46 @@ static void one_without_graphs(void **state) {
     assert_int_equal(source.n_open, 0);
 }
 
+/* Of so many experts a row that what early routers choose for three rows can be told at once, and
+ * for four not all: steps of either kind keep their graphs when steps of the other come between. */
+static void graphs_by_rows(void **state) {
+    (void)state;
+    struct sl_synth_config sc = tiny_config("qwen3moe");
+    struct test_model many;
+    struct sl_memory_plan least;
+    sc.n_layer = LAYERS;
+    sc.n_expert = 64;
+    sc.n_expert_used = 48;
+    open_model(&many, &sc);
+    struct sl_engine_config c = over(NULL, 1);
+    source.config.told = true;
+    c.ram_bytes = c.vram_bytes = 1;
+    assert_int_equal(sl_engine_plan(many.model, &c, &least, NULL, &test_err), SL_ERR_CONFIG);
+    c.ram_bytes = least.least_bytes; /* so that all steps read from disk, and guess */
+    c.vram_bytes = least.vram_least_bytes;
+    struct sl_engine *e = new_engine(&many, &c);
+    bool kept = false;
+    for (uint32_t round = 0; round < 8 && !kept; round++) {
+        uint64_t before = source.stats.n_graphs;
+        struct run *r[4];
+        for (uint32_t i = 0; i < 4; i++) {
+            r[i] = new_run(i + 1, 20, many.model->hp.n_vocab, i ? 24 : 12);
+            r[i]->req.ignore_eog = true;
+            submit(e, r[i]);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            wait_run(r[i]);
+            assert_int_equal(r[i]->result.status, SL_OK);
+            free_run(r[i]);
+        }
+        const struct sl_forward *f = e->stages[0].forward;
+        kept = f->graphs_guess[2] > f->graphs_guess[3] && source.stats.n_graphs == before;
+    }
+    assert_true(kept);
+    sl_engine_destroy(&e);
+    close_model(&many);
+}
+
 /* One sequence is at one stage at a time, also where the next one waits for it by itself and has
  * ended before the thread of the first has seen that its own part has. */
 static void busy_one_after_another(void **state) {
@@ -466,6 +506,7 @@ int main(void) {
         cmocka_unit_test(refused_hand_over),
         cmocka_unit_test(cards_with_two_stages),
         cmocka_unit_test(one_without_graphs),
+        cmocka_unit_test(graphs_by_rows),
         cmocka_unit_test(busy_one_after_another),
         cmocka_unit_test(failed_steps_are_counted),
     };
