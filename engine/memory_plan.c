@@ -457,8 +457,10 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
                                          const struct sl_device *dev,
                                          struct sl_memory_plan *out_plan, struct sl_err *err) {
     const struct sl_hparams *hp = &slice->hp;
-    struct sl_memory_plan p = {
-        .config = *config, .stage = place->stage, .n_stages = place->n_stages};
+    struct sl_memory_plan p = {.config = *config,
+                               .stage = place->stage,
+                               .n_stages = place->n_stages,
+                               .copies_alone = place->copies_alone};
     struct sl_engine_config *c = &p.config;
     p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
     enum sl_status st = resolve_config(hp, c, err);

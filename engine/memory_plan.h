@@ -32,6 +32,7 @@ struct sl_memory_plan {
     /* One of n_stages devices that the layers are divided over, or all of them (stage_plan.h).
      * What the process has once is in the plan of stage 0 alone. */
     uint32_t stage, n_stages;
+    bool copies_alone;                 /* no other stage copies experts to its device */
     uint32_t n_threads;                /* that compute */
     uint32_t n_logit_rows;             /* rows of one step that may ask for logits; 0 in
                                           a slice that gives none */
@@ -100,6 +101,7 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
 struct sl_plan_place {
     const struct sl_model *whole;
     uint32_t stage, n_stages;
+    bool copies_alone; /* no other stage copies experts, so that none's stop over here */
 };
 /* The same for a slice of place->whole: with what the process has once in stage 0's plan only, and
  * pages in the host's memory counted with all of the model's layers. config->cache_ram_bytes must

@@ -20,7 +20,7 @@ static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
     if (st != SL_OK)
         return st;
     /* As the last of several: what the process has once is not the device's. */
-    const struct sl_plan_place place = {m->model, 1, 2};
+    const struct sl_plan_place place = {m->model, 1, 2, false};
     m->config.experts = where;
     return sl_memory_plan_make_stage(&slice, &place, &m->config, m->dev, &m->plan, err);
 }

@@ -131,10 +131,10 @@ struct planner {
 };
 
 static enum sl_status plan_stage(const struct planner *r, uint32_t i, uint64_t ram_bytes,
-                                 struct sl_err *err) {
+                                 bool copies_alone, struct sl_err *err) {
     struct sl_stage_plan *s = &r->plans->at[i];
     struct sl_engine_config c = r->config;
-    struct sl_plan_place place = {r->model, i, r->plans->n};
+    struct sl_plan_place place = {r->model, i, r->plans->n, copies_alone};
     c.ram_bytes = ram_bytes;
     c.vram_bytes = r->config.vram_each[i];
     return sl_memory_plan_make_stage(&s->model, &place, &c, s->dev, &s->plan, err);
@@ -149,6 +149,31 @@ static void say_all_leasts(const struct sl_stage_plans *plans, struct sl_err *er
                               (double)plans->at[i].plan.vram_least_bytes / 0x1p20);
 }
 
+/* Of the stages that have been planned the one that copies experts, n if there are none or several.
+ */
+static uint32_t only_copier(const struct sl_stage_plans *plans) {
+    uint32_t only = plans->n, n = 0;
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_memory_plan *p = &plans->at[i].plan;
+        if (p->streaming && p->apart) {
+            only = i;
+            n++;
+        }
+    }
+    return n == 1 ? only : plans->n;
+}
+
+/* Again, without what others' copies would take there. */
+static enum sl_status plan_only_copier(const struct planner *r, uint32_t i, struct sl_err *err) {
+    struct sl_memory_plan *p = &r->plans->at[i].plan, *whole = &r->plans->whole;
+    whole->least_bytes -= p->least_bytes;
+    whole->vram_least_bytes -= p->vram_least_bytes;
+    enum sl_status st = plan_stage(r, i, UINT64_MAX, true, err);
+    whole->least_bytes += p->least_bytes;
+    whole->vram_least_bytes += p->vram_least_bytes;
+    return st;
+}
+
 /* What every stage needs of its own memory, with all of the host's that it can use. The first
  * failure counts; the least budgets of all are added up in any case. */
 static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
@@ -159,7 +184,7 @@ static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_stage_plan *s = &plans->at[i];
         const struct sl_hparams *hp = &s->model.hp;
-        enum sl_status st = plan_stage(r, i, UINT64_MAX, &why);
+        enum sl_status st = plan_stage(r, i, UINT64_MAX, false, &why);
         if (st != SL_OK && first == SL_OK) {
             first = sl_fail(err, st, "layers %u to %u of %u, on %.40s: %.300s", hp->first_layer,
                             hp->first_layer + hp->n_layer - 1, r->model->hp.n_layer,
@@ -172,7 +197,8 @@ static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
     }
     if (first != SL_OK && plans->whole.vram_least_bytes)
         say_all_leasts(plans, err);
-    return first;
+    uint32_t only = first == SL_OK ? only_copier(plans) : plans->n;
+    return only < plans->n ? plan_only_copier(r, only, err) : first;
 }
 
 static enum sl_status refuse_host(const struct planner *r, uint64_t ram_bytes, struct sl_err *err) {
@@ -204,7 +230,7 @@ static enum sl_status plan_with_host(const struct planner *r, struct sl_err *err
     for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
         uint64_t part = share < 1 ? (uint64_t)(share * (double)want[i]) : want[i];
         budget[i] = plans->at[i].plan.least_bytes + part + more;
-        st = plan_stage(r, i, budget[i], err);
+        st = plan_stage(r, i, budget[i], plans->at[i].plan.copies_alone, err);
     }
     return st;
 }

@@ -529,20 +529,16 @@ static void cards_hold_what_was_planned(void **state) {
         }
         assert_ok(sl_stage_plans_open(m.model, &c, &plans, &test_err));
         check(m.model, &c, &plans);
-        uint32_t n_streamed = 0;
         for (uint32_t k = 0; k < plans.n; k++) {
             bool streamed = cases[i].streamed && !(cases[i].resident >> k & 1);
             assert_int_equal(plans.at[k].plan.streaming, streamed);
-            n_streamed += streamed;
         }
         source.stats = (struct card_stats){0};
         answer(&m, &c);
         for (uint32_t k = 0; k < plans.n; k++) {
             const struct sl_memory_plan *p = &plans.at[k].plan;
             uint64_t most = source.stats.most_of[k] + p->scratch_bytes; /* of the CPU behind it */
-            /* Where nobody else copies experts nobody's stop over. */
-            uint64_t unused = p->streaming && plans.n > 1 && n_streamed == 1 ? SL_RELAY_BYTES : 0;
-            if (most > p->vram_total_bytes || most + unused + 64 * 1024 < p->vram_total_bytes)
+            if (most > p->vram_total_bytes || most + 64 * 1024 < p->vram_total_bytes)
                 fail_msg("case %u, card %u of %u: %llu bytes, planned %llu", i, k, plans.n,
                          (unsigned long long)most, (unsigned long long)p->vram_total_bytes);
         }
