@@ -2,12 +2,16 @@
  * wide, 32 heads of 128 over 4 KV heads, 128 experts of 768 with Q4_K gate and up and Q6_K down,
  * top-8, a vocabulary of 151,936. The ops are engine/forward.c's, in its order.
  *
+ * --attention and --output: another type of q/k/v/o and of the output matrix, of Q4_0, Q5_0, Q8_0,
+ * Q4_K, Q5_K, Q6_K, IQ4_NL.
+ *
  * Prints: decode steps replayed as a graph and submitted op by op, with the bytes that they must
  * read and the bandwidth that this makes; each part of a layer alone, as a chain of 48; prompt
  * steps. Weights are random bytes; the graph's logits are compared with the single ops', bit by
  * bit.
  *
- * Usage: bench_token [--seconds S] [--layers N] [--parts] [--prefill] [--decode] [--cpu] */
+ * Usage: bench_token [--seconds S] [--layers N] [--parts] [--prefill] [--decode] [--cpu]
+ *        [--attention TYPE] [--output TYPE] */
 #include "backends/cpu/cpu.h"
 #include "backends/cuda/cuda.h"
 #include "common/clock.h"
@@ -42,6 +46,7 @@ struct layer {
 static struct sl_device *dev;
 static uint32_t n_layer = MAX_LAYER;
 static double seconds = 0.3;
+static enum sl_dtype attn_type = SL_DTYPE_Q4_K, output_type = SL_DTYPE_Q6_K;
 static struct layer layers[MAX_LAYER];
 static struct sl_weight embedding, output;
 static float *output_norm, *x, *h, *q, *k, *v, *attn, *logits, *maxima, *router, *weights, *pair_y,
@@ -84,7 +89,7 @@ static const uint8_t *pattern(enum sl_dtype t) {
     size_t scale = t == SL_DTYPE_Q6_K ? 208 : 0;
     for (size_t b = 0; t != SL_DTYPE_F32 && b + info->block_bytes <= PATTERN;
          b += info->block_bytes)
-        for (size_t i = 0; i < (t == SL_DTYPE_Q4_K ? 4 : 2); i++)
+        for (size_t i = 0; i < (t == SL_DTYPE_Q4_K || t == SL_DTYPE_Q5_K ? 4 : 2); i++)
             ((uint8_t *)host)[b + scale + i] &= 0x1f;
     uint8_t *p = memory(PATTERN);
     put(p, host, PATTERN);
@@ -125,10 +130,10 @@ static float *floats(size_t n, float around) {
 }
 
 static void make_layer(struct layer *l) {
-    l->q = weight(SL_DTYPE_Q4_K, N_EMBD, N_HEAD * DIM);
-    l->k = weight(SL_DTYPE_Q4_K, N_EMBD, N_KV * DIM);
-    l->v = weight(SL_DTYPE_Q4_K, N_EMBD, N_KV * DIM);
-    l->o = weight(SL_DTYPE_Q4_K, N_HEAD * DIM, N_EMBD);
+    l->q = weight(attn_type, N_EMBD, N_HEAD * DIM);
+    l->k = weight(attn_type, N_EMBD, N_KV * DIM);
+    l->v = weight(attn_type, N_EMBD, N_KV * DIM);
+    l->o = weight(attn_type, N_HEAD * DIM, N_EMBD);
     l->router = weight(SL_DTYPE_F32, N_EMBD, N_EXPERT);
     l->attn_norm = floats(N_EMBD, 1);
     l->q_norm = floats(DIM, 1);
@@ -161,7 +166,7 @@ static void make_model(void) {
     for (uint32_t i = 0; i < n_layer; i++)
         make_layer(&layers[i]);
     embedding = weight(SL_DTYPE_Q4_K, N_EMBD, N_VOCAB);
-    output = weight(SL_DTYPE_Q6_K, N_EMBD, N_VOCAB);
+    output = weight(output_type, N_EMBD, N_VOCAB);
     output_norm = floats(N_EMBD, 1);
     x = memory((size_t)MAX_TOK * N_EMBD * 4);
     h = memory((size_t)MAX_TOK * N_EMBD * 4);
@@ -434,9 +439,9 @@ static uint64_t logits_hash(void) {
 
 /* Bytes of weights and KV that a step must read; experts as the router chose them. */
 static double step_bytes(uint32_t len) {
-    double attn_bytes =
-        (double)sl_dtype_row_bytes(SL_DTYPE_Q4_K, N_EMBD) * (N_HEAD + 2 * N_KV) * DIM +
-        (double)sl_dtype_row_bytes(SL_DTYPE_Q4_K, N_HEAD * DIM) * N_EMBD + 4.0 * N_EMBD * N_EXPERT;
+    double attn_bytes = (double)sl_dtype_row_bytes(attn_type, N_EMBD) * (N_HEAD + 2 * N_KV) * DIM +
+                        (double)sl_dtype_row_bytes(attn_type, N_HEAD * DIM) * N_EMBD +
+                        4.0 * N_EMBD * N_EXPERT;
     double expert = 2.0 * (double)sl_dtype_row_bytes(SL_DTYPE_Q4_K, N_EMBD) * N_FF +
                     (double)sl_dtype_row_bytes(SL_DTYPE_Q6_K, N_FF) * N_EMBD;
     uint32_t *host = malloc((size_t)n_tok * TOP_K * 4), touched = 0;
@@ -450,7 +455,7 @@ static double step_bytes(uint32_t len) {
     }
     free(host);
     return n_layer * (attn_bytes + touched * expert + 4.0 * N_KV * DIM * len * n_tok) +
-           (double)sl_dtype_row_bytes(SL_DTYPE_Q6_K, N_EMBD) * N_VOCAB;
+           (double)sl_dtype_row_bytes(output_type, N_EMBD) * N_VOCAB;
 }
 
 static void decode(uint32_t rows, uint32_t len) {
@@ -502,6 +507,19 @@ static void prefill(uint32_t rows) {
     fflush(stdout);
 }
 
+/* Those whose scales pattern() finds. */
+static enum sl_dtype type_of(const char *name) {
+    static const enum sl_dtype types[] = {SL_DTYPE_Q4_0,  SL_DTYPE_Q5_0, SL_DTYPE_Q8_0,
+                                          SL_DTYPE_Q4_K,  SL_DTYPE_Q5_K, SL_DTYPE_Q6_K,
+                                          SL_DTYPE_IQ4_NL};
+    enum sl_dtype t = sl_dtype_from_name(name);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i] == t)
+            return t;
+    fprintf(stderr, "bench_token: no weights of type '%s' here\n", name);
+    exit(2);
+}
+
 int main(int argc, char **argv) {
     bool cpu = false, all = true, want_parts = false, want_prefill = false, want_decode = false;
     for (int i = 1; i < argc; i++)
@@ -509,6 +527,10 @@ int main(int argc, char **argv) {
             seconds = atof(argv[++i]);
         else if (strcmp(argv[i], "--layers") == 0 && i + 1 < argc)
             n_layer = (uint32_t)atoi(argv[++i]);
+        else if (strcmp(argv[i], "--attention") == 0 && i + 1 < argc)
+            attn_type = type_of(argv[++i]);
+        else if (strcmp(argv[i], "--output") == 0 && i + 1 < argc)
+            output_type = type_of(argv[++i]);
         else if (strcmp(argv[i], "--cpu") == 0)
             cpu = true;
         else if (strcmp(argv[i], "--parts") == 0)

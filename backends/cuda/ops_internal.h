@@ -54,19 +54,21 @@ uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n);
 static inline bool sl_cuda_gemm_large_fits(const struct sl_cuda *c) {
     return SL_GEMM_SMEM(SL_GEMM_N_LARGE) <= c->max_smem_bytes;
 }
-/* Shared memory of the decode kernels on tensor cores: each warp goes through `items` blocks of 256
- * of a tile; `rows` input rows, `copies` times. */
+/* Shared memory of the decode kernels on tensor cores: `split` warps share a tile, each goes
+ * through `items` blocks of 256 of tiles; `rows` input rows. */
 struct sl_cuda_mma {
     uint32_t slots, in_at, smem_bytes;
 };
-struct sl_cuda_mma sl_cuda_mma_smem(enum sl_dtype t, uint32_t n_in, uint32_t items, uint32_t rows);
-/* Whether they take such weights: a type of theirs, rows that make whole tiles of tile_rows, and no
- * more shared memory than there is. */
+struct sl_cuda_mma sl_cuda_mma_smem(enum sl_dtype t, uint32_t n_in, uint32_t split, uint32_t items,
+                                    uint32_t rows);
+/* Whether they take such weights: a type of SL_KERNEL_MMA_TYPES, rows that make whole tiles of
+ * tile_rows, and no more shared memory than there is. */
 bool sl_cuda_mma_fits(const struct sl_cuda *c, enum sl_dtype t, uint32_t n_in, uint32_t n_out,
                       uint32_t tile_rows, uint32_t smem_bytes);
-/* How they cut rows of n_in: warps that share a tile, blocks of 256 that each of them takes. */
+/* How they cut rows of n_in: warps that share a tile (those of SL_KERNEL_MMA_TYPES), blocks of 256
+ * that each of them takes. */
 uint32_t sl_cuda_mma_split(uint32_t n_in);
-uint32_t sl_cuda_mma_steps(uint32_t n_in);
+uint32_t sl_cuda_mma_steps(uint32_t n_in, uint32_t split);
 /* How a decode kernel cuts rows of n_in: weight rows that a block's warps take at once. */
 uint32_t sl_cuda_vec_at_once(enum sl_dtype t, uint32_t n_in);
 /* Output rows that a block of a decode kernel takes, a multiple of at_once, so that n_rows in all

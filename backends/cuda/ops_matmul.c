@@ -29,18 +29,21 @@ uint32_t sl_cuda_mma_split(uint32_t n_in) {
     return n_in >= 2048 ? 8 : n_in >= 1024 ? 4 : 1; /* mma_vec.cuh */
 }
 
-uint32_t sl_cuda_mma_steps(uint32_t n_in) {
-    return sl_ceil_div(n_in / 256, sl_cuda_mma_split(n_in));
+uint32_t sl_cuda_mma_steps(uint32_t n_in, uint32_t split) {
+    return sl_ceil_div(n_in / 256, split);
 }
 
-struct sl_cuda_mma sl_cuda_mma_smem(enum sl_dtype t, uint32_t n_in, uint32_t items, uint32_t rows) {
+struct sl_cuda_mma sl_cuda_mma_smem(enum sl_dtype t, uint32_t n_in, uint32_t split, uint32_t items,
+                                    uint32_t rows) {
     uint32_t stride = t == SL_DTYPE_Q4_K   ? SL_MMA_STRIDE_Q4_K
                       : t == SL_DTYPE_Q5_K ? SL_MMA_STRIDE_Q5_K
-                                           : SL_MMA_STRIDE_Q6_K;
-    uint32_t most = SL_MMA_AHEAD + (sl_cuda_mma_split(n_in) > 1);
+                      : t == SL_DTYPE_Q6_K ? SL_MMA_STRIDE_Q6_K
+                                           : SL_MMA_STRIDE_Q8_0;
+    uint32_t most = SL_MMA_AHEAD + (split > 1);
     struct sl_cuda_mma m = {.slots = items < most ? items : most};
     m.in_at = SL_MATVEC_WARPS * m.slots * SL_MMA_TILE * stride;
-    m.smem_bytes = m.in_at + SL_MMA_IN_BYTES(n_in, rows);
+    m.smem_bytes = m.in_at + (t == SL_DTYPE_Q8_0 ? SL_MMA_IN32_BYTES(n_in, rows)
+                                                 : SL_MMA_IN_BYTES(n_in, rows));
     return m;
 }
 
@@ -156,18 +159,34 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
 #define MMA_MIN_ROWS_MANY 2u
 #define MMA_MANY_OUT      32768u
 
+/* Warps that share a tile of n_out output rows in all. Q8_0: none where all warps of a block on
+ * each multiprocessor have one of their own; it has eight joins an item to share. */
+static uint32_t mma_split(const struct sl_cuda *c, enum sl_dtype t, uint32_t n_in, uint64_t n_out) {
+    if (t == SL_DTYPE_Q8_0 && n_out >= (uint64_t)c->n_sm * SL_MATVEC_WARPS * SL_MMA_TILE)
+        return 1;
+    return sl_cuda_mma_split(n_in);
+}
+
+/* Whether it takes a weight, with so much shared memory. Q8_0 needs no whole tiles (mma_q8.cuh). */
+static bool mma_takes(const struct sl_cuda *c, const struct sl_weight *w, uint32_t smem_bytes) {
+    if (w->dtype != SL_DTYPE_Q8_0)
+        return sl_cuda_mma_fits(c, w->dtype, w->n_in, w->n_out, SL_MMA_TILE, smem_bytes);
+    return w->n_in % 256 == 0 && w->n_out >= SL_MMA_TILE && (uintptr_t)w->data % 16 == 0 &&
+           smem_bytes + MMA_STATIC_SMEM_BYTES <= c->max_smem_bytes;
+}
+
 /* Whether it takes a's weights of type t, with how many input rows a block. */
 static uint32_t mma_rows(const struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t) {
-    uint32_t least = rows_of_type(a, t) < MMA_MANY_OUT ? MMA_MIN_ROWS : MMA_MIN_ROWS_MANY;
+    uint64_t n_out = rows_of_type(a, t);
+    uint32_t least = n_out < MMA_MANY_OUT ? MMA_MIN_ROWS : MMA_MIN_ROWS_MANY;
     if (a->n_tok < least || a->n_tok > SL_VEC_MAX_TOK)
         return 0;
-    uint32_t n_in = a->out[0].w.n_in, n = a->n_tok;
+    uint32_t n_in = a->out[0].w.n_in, split = mma_split(c, t, n_in, n_out), n = a->n_tok;
     for (; n; n--) {
-        uint32_t smem = sl_cuda_mma_smem(t, n_in, UINT32_MAX, n).smem_bytes;
+        uint32_t smem = sl_cuda_mma_smem(t, n_in, split, UINT32_MAX, n).smem_bytes;
         bool fits = true;
         for (uint32_t i = 0; i < a->n_w; i++)
-            fits &= a->out[i].w.dtype != t ||
-                    sl_cuda_mma_fits(c, t, n_in, a->out[i].w.n_out, SL_MMA_TILE, smem);
+            fits &= a->out[i].w.dtype != t || mma_takes(c, &a->out[i].w, smem);
         if (fits)
             break;
     }
@@ -178,17 +197,20 @@ static uint32_t mma_rows(const struct sl_cuda *c, const struct sl_op_matmul *a, 
 static enum sl_status vec_mma(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
                               uint32_t rows, const struct sl_karg_qx *qx) {
     uint32_t n_in = a->out[0].w.n_in, n_y = sl_ceil_div(a->n_tok, rows), n_blocks;
-    uint32_t at_once = SL_MATVEC_WARPS / sl_cuda_mma_split(n_in) * SL_MMA_TILE;
     uint64_t n_out = rows_of_type(a, t);
+    uint32_t split = mma_split(c, t, n_in, n_out), at_once = SL_MATVEC_WARPS / split * SL_MMA_TILE;
     struct sl_karg_matvec_mma k = {
         .qx = *qx, .n_in = n_in, .n_tok = a->n_tok, .tok_per_block = rows};
     k.rows_per_block = sl_cuda_vec_rows(c, n_out * n_y, at_once, SL_MMA_BLOCKS);
-    struct sl_cuda_mma m =
-        sl_cuda_mma_smem(t, n_in, k.rows_per_block / at_once * sl_cuda_mma_steps(n_in), rows);
+    struct sl_cuda_mma m = sl_cuda_mma_smem(
+        t, n_in, split, k.rows_per_block / at_once * sl_cuda_mma_steps(n_in, split), rows);
     k.slots = m.slots;
     k.in_at = m.in_at;
+    k.log_split = split == 8 ? 3 : split == 4 ? 2 : 0;
     k.n_mat = collect(a, t, 0, k.rows_per_block, k.mat, k.first, &n_blocks);
-    return SL_LAUNCH(c, SL_KERNEL_BY_MMA_TYPE(matvec_mma, t), ((struct sl_dim3){n_blocks, n_y, 1}),
+    enum sl_kernel kernel =
+        t == SL_DTYPE_Q8_0 ? SL_KERNEL_matvec_mma_Q8_0 : SL_KERNEL_BY_MMA_TYPE(matvec_mma, t);
+    return SL_LAUNCH(c, kernel, ((struct sl_dim3){n_blocks, n_y, 1}),
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), m.smem_bytes, k);
 }
 
@@ -239,9 +261,12 @@ static enum sl_status vec_few(struct sl_cuda *c, const struct sl_op_matmul *a, e
                      SL_FEW_SMEM(n_in, rows, a->n_tok, norm != NULL), k);
 }
 
-static enum sl_status norm_quantize(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
+/* t: how the products want the input. */
+static enum sl_status norm_quantize(struct sl_cuda *c, enum sl_dtype t,
+                                    const struct sl_op_rms_norm *norm,
                                     const struct sl_karg_qx *to) {
-    struct sl_karg_norm_quantize k = {norm->x, {norm->w, norm->y, norm->eps}, *to, norm->n};
+    struct sl_karg_norm_quantize k = {
+        norm->x, {norm->w, norm->y, norm->eps}, *to, norm->n, sl_cuda_is_block32(t)};
     return SL_LAUNCH(c, SL_KERNEL_fused_norm_quantize, ((struct sl_dim3){norm->n_rows, 1, 1}),
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), norm->n * 4, k);
 }
@@ -250,12 +275,14 @@ static enum sl_status norm_quantize(struct sl_cuda *c, const struct sl_op_rms_no
 #define MAX_NORM_ROWS 2u
 _Static_assert(SL_FEW_MAX_TOK <= MAX_NORM_ROWS, "matvec_few norms its own input");
 
-/* The first launch would be the one that norms. */
-static bool any_mma(const struct sl_cuda *c, const struct sl_op_matmul *a) {
-    for (uint32_t i = 0; i < a->n_w; i++)
-        if (!few_rows(c, a, a->out[i].w.dtype, i == 0) && mma_rows(c, a, a->out[i].w.dtype))
-            return true;
-    return false;
+/* The first weight that goes through tensor cores if the first launch is not the one that norms;
+ * a->n_w: none. */
+static uint32_t first_mma(const struct sl_cuda *c, const struct sl_op_matmul *a) {
+    uint32_t i = 0;
+    while (i < a->n_w &&
+           (few_rows(c, a, a->out[i].w.dtype, i == 0) || !mma_rows(c, a, a->out[i].w.dtype)))
+        i++;
+    return i;
 }
 
 bool sl_cuda_norm_matmul_fits(const struct sl_cuda *c, const struct sl_op_matmul *a) {
@@ -266,9 +293,13 @@ enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_nor
                                    const struct sl_op_matmul *a) {
     struct sl_cuda_carve v = {(uintptr_t)c->scratch, 0};
     struct sl_karg_qx qx = sl_cuda_carve_qx(&v, a->n_tok, norm->n);
-    bool apart = a->n_tok > MAX_NORM_ROWS || any_mma(c, a);
-    if (apart)
-        SL_TRY(norm_quantize(c, norm, &qx));
+    uint32_t mma = first_mma(c, a);
+    bool apart = mma < a->n_w;
+    int quantized = -1; /* the kind that qx holds: block32 or not */
+    if (apart) {
+        SL_TRY(norm_quantize(c, a->out[mma].w.dtype, norm, &qx));
+        quantized = sl_cuda_is_block32(a->out[mma].w.dtype);
+    }
     for (uint32_t i = 0; i < a->n_w; i++) {
         enum sl_dtype t = a->out[i].w.dtype;
         /* The first launch leaves what is normed for the others. */
@@ -276,12 +307,18 @@ enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_nor
         if (!is_first_of_type(a, i))
             continue;
         uint32_t few = few_rows(c, a, t, own != NULL), rows = mma_rows(c, a, t);
-        if (few)
+        if (few) {
             SL_TRY(vec_few(c, a, t, few, own));
-        else if (rows)
-            SL_TRY(vec_mma(c, a, t, rows, &qx));
-        else
+            continue;
+        }
+        if (!rows) {
             SL_TRY(vec(c, a, t, a->n_tok, own));
+            continue;
+        }
+        if (quantized != sl_cuda_is_block32(t))
+            SL_TRY(sl_cuda_quantize(c, t, a->x, a->n_tok, norm->n, &qx));
+        quantized = sl_cuda_is_block32(t);
+        SL_TRY(vec_mma(c, a, t, rows, &qx));
     }
     return SL_OK;
 }

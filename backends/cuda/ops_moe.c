@@ -78,7 +78,8 @@ static uint32_t mma_cols(const struct sl_karg_moe *k) {
 static bool mma_fits(const struct run *r, enum sl_dtype t, const struct sl_karg_moe *k) {
     if (k->n_placed || k->n_pairs < MMA_MIN_PAIRS || k->n_pairs > SL_MOE_MMA_MAX_PAIRS)
         return false;
-    struct sl_cuda_mma m = sl_cuda_mma_smem(t, k->n_in, UINT32_MAX, mma_cols(k));
+    uint32_t split = sl_cuda_mma_split(k->n_in);
+    struct sl_cuda_mma m = sl_cuda_mma_smem(t, k->n_in, split, UINT32_MAX, mma_cols(k));
     return sl_cuda_mma_fits(r->c, t, k->n_in, k->n_out, mma_tile(k), m.smem_bytes);
 }
 
@@ -132,12 +133,13 @@ static enum sl_status pair_sum(const struct run *r, enum sl_dtype t, struct sl_k
 }
 
 static enum sl_status vec_mma(const struct run *r, enum sl_dtype t, struct sl_karg_moe *k) {
-    uint32_t at_once = SL_MATVEC_WARPS / sl_cuda_mma_split(k->n_in) * mma_tile(k);
+    uint32_t split = sl_cuda_mma_split(k->n_in), at_once = SL_MATVEC_WARPS / split * mma_tile(k);
     uint32_t rows = sl_cuda_vec_rows(r->c, (uint64_t)k->n_out * k->n_pairs, at_once, SL_MMA_BLOCKS);
     uint32_t most = (k->mode == SL_MOE_DOWN ? MMA_MAX_DOWN_ROUNDS : MMA_MAX_ROUNDS) * at_once;
     k->rows_per_block = rows < most ? rows : most;
     struct sl_cuda_mma m = sl_cuda_mma_smem(
-        t, k->n_in, k->rows_per_block / at_once * sl_cuda_mma_steps(k->n_in), mma_cols(k));
+        t, k->n_in, split, k->rows_per_block / at_once * sl_cuda_mma_steps(k->n_in, split),
+        mma_cols(k));
     k->slots = m.slots;
     k->in_at = m.in_at;
     struct sl_dim3 grid = {k->n_pairs, sl_ceil_div(k->n_out, k->rows_per_block), 1};

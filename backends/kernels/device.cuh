@@ -261,6 +261,11 @@ __device__ __forceinline__ float sl_dev_silu(float x) {
     return x / (1.0f + sl_dev_exp(-x));
 }
 
+/* `threads` threads of a block, whole warps, meet at its barrier `id` (1 to 15). */
+__device__ __forceinline__ void sl_meet(uint32_t id, uint32_t threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 /* Sum over the lanes of a warp; every lane gets the same bits. */
 __device__ __forceinline__ float sl_warp_sum(float v) {
 #pragma unroll

@@ -102,19 +102,30 @@ extern "C" __global__ void __launch_bounds__(128) sl_k_fused_qkv(SL_KERNEL_ARGS(
         sl_kv_write_slot(a.kv, slot, h, is_v, x);
 }
 
+/* A normed row in shared memory. */
+template <bool BLOCK32>
+__device__ __forceinline__ void quantize_row(const float *x, uint32_t n, size_t row,
+                                             const struct sl_karg_qx &to) {
+    uint32_t lane = threadIdx.x % 32;
+    for (uint32_t g = threadIdx.x / 32; g < n / 256; g += SL_MATVEC_WARPS) {
+        struct sl_quantized v;
+        sl_quantize_group<BLOCK32>(x, n, g, lane, v);
+        sl_quantized_put<BLOCK32>(to, row * (n / 256) + g, lane, v);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
     sl_k_fused_norm_quantize(SL_KERNEL_ARGS(sl_karg_norm_quantize, a)) {
     extern __shared__ uint4 shared[];
     float *x = (float *)shared;
-    uint32_t n = a.n_in, lane = threadIdx.x % 32;
+    uint32_t n = a.n_in;
     size_t row = blockIdx.x;
     struct sl_vec_norm norm;
     norm.fetch(a.norm, n);
     sl_grid_begin();
     norm.run(a.norm, a.x + row * n, n, x, a.norm.y + row * n);
-    for (uint32_t g = threadIdx.x / 32; g < n / 256; g += SL_MATVEC_WARPS) {
-        struct sl_quantized v;
-        sl_quantize_group<false>(x, n, g, lane, v);
-        sl_quantized_put(a.to, row * (n / 256) + g, lane, v);
-    }
+    if (a.block32)
+        quantize_row<true>(x, n, row, a.to);
+    else
+        quantize_row<false>(x, n, row, a.to);
 }

@@ -147,13 +147,19 @@ struct sl_karg_matvec {
 #define SL_MMA_STRIDE_Q5_K          224u
 #define SL_MMA_STRIDE_Q6_K          240u
 #define SL_MMA_IN_BYTES(n_in, rows) ((n_in) / 256 * 8 * 36 + (rows) * ((n_in) + SL_MMA_IN_PAD))
+/* matvec_mma has Q8_0 too: mma_q8.cuh. Rows of 256-groups as above, which begin on 16 bytes; any
+ * n_out from SL_MMA_TILE on; 2^log_split warps share a tile, 0: slots for SL_MMA_AHEAD. */
+#define SL_MMA_STRIDE_Q8_0            272u
+#define SL_MMA_IN32_PAD               16u
+#define SL_MMA_IN32_BYTES(n_in, rows) ((n_in) + (rows) * ((n_in) + SL_MMA_IN32_PAD))
 
-/* As sl_karg_matvec, with rows that are quantised already; at most SL_VEC_MAX_TOK a block. */
+/* As sl_karg_matvec, with rows that are quantised already; at most SL_VEC_MAX_TOK a block.
+ * log_split: of Q8_0; the others go by n_in. */
 struct sl_karg_matvec_mma {
     struct sl_karg_qx qx;
     struct sl_karg_mat mat[4];
     uint32_t first[4];
-    uint32_t n_in, n_mat, rows_per_block, n_tok, tok_per_block, slots, in_at;
+    uint32_t n_in, n_mat, rows_per_block, n_tok, tok_per_block, slots, in_at, log_split;
 };
 
 /* Experts of single pairs: up and gate products with SwiGLU, or the down product.
@@ -350,13 +356,13 @@ struct sl_karg_qkv {
     float q_eps, k_eps; /* below 0: no norm */
 };
 
-/* rms_norm of contiguous rows longer than 256 to norm.y, and that quantised for the 256-element
- * types. grid (rows), SL_MATVEC_WARPS warps, dynamic shared memory n_in * 4. */
+/* rms_norm of contiguous rows longer than 256, a multiple of it, to norm.y, and that quantised;
+ * block32: which rule. grid (rows), SL_MATVEC_WARPS warps, dynamic shared memory n_in * 4. */
 struct sl_karg_norm_quantize {
     const float *x;
     struct sl_karg_norm norm;
     struct sl_karg_qx to;
-    uint32_t n_in;
+    uint32_t n_in, block32;
 };
 
 struct sl_karg_moe_combine {
@@ -424,6 +430,7 @@ struct sl_karg_take {
     X(quantize, struct sl_karg_quantize)                                                           \
     SL_KERNEL_TYPES(X, matvec, struct sl_karg_matvec)                                              \
     SL_KERNEL_MMA_TYPES(X, matvec_mma, struct sl_karg_matvec_mma)                                  \
+    X(matvec_mma_Q8_0, struct sl_karg_matvec_mma)                                                  \
     X(matvec_few_1, struct sl_karg_matvec)                                                         \
     X(matvec_few_2, struct sl_karg_matvec)                                                         \
     SL_KERNEL_TYPES(X, moe_vec, struct sl_karg_moe)                                                \

@@ -222,7 +222,7 @@ template <int T> struct sl_mma_vec {
     }
     /* The warps that share a tile meet. */
     __device__ __forceinline__ void meet(void) const {
-        asm volatile("bar.sync %0, %1;" ::"r"(1 + team), "r"(32u << s) : "memory");
+        sl_meet(1 + team, 32u << s);
     }
 
     /* All that begin() named; input rows in.q[0..n), 1 <= n <= 8. out(tile, total) by

@@ -75,10 +75,18 @@ __device__ __forceinline__ void sl_quantize_group(const float *x, uint32_t n_in,
     sl_quantize_values<BLOCK32>(v, out);
 }
 
-/* What a lane holds of group `group` of all rows, for a 256-element type. */
+/* What a lane holds of group `group` of all rows. */
+template <bool BLOCK32>
 __device__ __forceinline__ void sl_quantized_put(const struct sl_karg_qx &to, size_t group,
                                                  uint32_t lane, const struct sl_quantized &v) {
     *(uint2 *)(to.q + group * 256 + lane * 8) = make_uint2(v.q[0], v.q[1]);
+    if (BLOCK32) {
+        if (lane % 4 == 0) {
+            to.d[group * 8 + lane / 4] = v.d;
+            ((float *)to.sum)[group * 8 + lane / 4] = (float)v.sum;
+        }
+        return;
+    }
     if (lane == 0)
         to.d[group] = v.d;
     if (lane % 2 == 0) {

@@ -19,16 +19,7 @@ template <bool B32> __device__ void quantize(const struct sl_karg_quantize &a) {
         return;
     struct sl_quantized v;
     sl_quantize_group<B32>(a.x + row * a.n_in, a.n_in, g, lane, v);
-    size_t group = row * n_groups + g;
-    if (!B32) {
-        sl_quantized_put(a.to, group, lane, v);
-        return;
-    }
-    *(uint2 *)(a.to.q + group * 256 + lane * 8) = make_uint2(v.q[0], v.q[1]);
-    if (lane % 4 == 0) {
-        a.to.d[group * 8 + lane / 4] = v.d;
-        ((float *)a.to.sum)[group * 8 + lane / 4] = (float)v.sum;
-    }
+    sl_quantized_put<B32>(a.to, row * n_groups + g, lane, v);
 }
 extern "C" __global__ void __launch_bounds__(256)
     sl_k_quantize(SL_KERNEL_ARGS(sl_karg_quantize, a)) {

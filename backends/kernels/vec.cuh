@@ -283,7 +283,7 @@ template <int T> struct sl_vec {
         if (s == 0)
             __syncwarp();
         else
-            asm volatile("bar.sync %0, %1;" ::"r"(1 + (warp >> s)), "r"(32u << s) : "memory");
+            sl_meet(1 + (warp >> s), 32u << s);
     }
 
     /* Groups [begin, end); all warps of the block; `it` has been begun by fetch_first(). carry:

@@ -36,6 +36,10 @@ static const struct shape shapes[] = {
      SL_DTYPE_F16, true, true},
     {256, 4, 1, 96, 20, 7, 3, 256, SL_DTYPE_F16, SL_DTYPE_Q6_K, SL_DTYPE_F16, SL_DTYPE_BF16,
      SL_DTYPE_F16, true, true},
+    {512, 8, 2, 64, 32, 16, 4, 256, SL_DTYPE_Q8_0, SL_DTYPE_Q6_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K,
+     SL_DTYPE_F16, true, true},
+    {1024, 12, 3, 64, 32, 16, 4, 256, SL_DTYPE_Q4_K, SL_DTYPE_Q8_0, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K,
+     SL_DTYPE_F16, true, true},
     {512, 8, 2, 64, 32, 24, 12, 512, SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q5_K, SL_DTYPE_Q5_K,
      SL_DTYPE_F16, true, true},
 };

@@ -154,6 +154,45 @@ static void test_few_rows(void) {
         }
 }
 
+/* Q8_0 through tensor cores: every number of rows, warps that share tiles and (from 16,896 output
+ * rows on with 132 multiprocessors) warps that do not, last tiles that reach back into the one
+ * before, output rows fewer than a tile, several weights with tails, and rows that they do not
+ * take. */
+static void test_few_rows_q8(void) {
+    static const uint32_t shapes[][3] = {{256, 16, 0},  {512, 31, 0},   {1280, 40, 0},
+                                         {2304, 72, 0}, {2304, 265, 0}, {1024, 15, 0},
+                                         {288, 48, 0},  {1024, 40, 2}};
+    static const uint32_t large[][3] = {{256, 40003, 2}, {1280, 17005, 8}, {2304, 16900, 3}};
+    struct sl_rng rng = {9};
+    for (uint32_t i = 0; i < CONF_COUNT(shapes) * 8 + CONF_COUNT(large); i++) {
+        bool is_large = i >= CONF_COUNT(shapes) * 8;
+        const uint32_t *s = is_large ? large[i - CONF_COUNT(shapes) * 8] : shapes[i / 8];
+        uint32_t n_tok = is_large ? s[2] : i % 8 + 1;
+        struct matmul_case c = {
+            one(&rng, SL_DTYPE_Q8_0, WEIGHTS_PLAIN, CONF_PLAIN, s[0], s[1], n_tok),
+            is_large ? 0 : s[2]};
+        if (!is_large &&
+            i / 8 == 3) { /* 72 rows, and 17 and 33 with what else a product can have */
+            for (uint32_t m = 1; m < 3; m++) {
+                uint32_t n_out = 1 + 16 * m;
+                c.op.out[m] = (struct sl_matmul_out){
+                    .w = {SL_DTYPE_Q8_0, s[0], n_out,
+                          weights(&rng, SL_DTYPE_Q8_0, WEIGHTS_PLAIN, s[0], n_out)},
+                    .bias = inputs(&rng, CONF_PLAIN, n_out),
+                    .y = inputs(&rng, CONF_PLAIN, (size_t)n_tok * n_out),
+                    .add = true};
+            }
+            c.op.n_w = 3;
+        }
+        c.op.n_decode = n_tok;
+        char what[96];
+        snprintf(what, sizeof what, "Q8_0 [%u, %u] x %u rows", s[1], s[0], n_tok);
+        float *y = conf_host(n_values(&c.op) * 4);
+        conf_tolerance(0);
+        conf_case(what, run, &c, CONF_F32, n_values(&c.op), y);
+    }
+}
+
 static void test_adversarial(void) {
     static const uint32_t n_toks[] = {1, 2, 6};
     struct sl_rng rng = {2};
@@ -357,6 +396,7 @@ int main(int argc, char **argv) {
     static const struct conf_test tests[] = {
         {"every type, odd shapes", test_shapes},
         {"few rows", test_few_rows},
+        {"few rows of Q8_0", test_few_rows_q8},
         {"adversarial blocks", test_adversarial},
         {"inputs that are zero, tiny, infinite, NaN", test_special_inputs},
         {"four weights together, bias, add", test_together},

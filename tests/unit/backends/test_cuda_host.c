@@ -818,9 +818,9 @@ static void fused(void **state) {
     assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_Q4_K moe_pair_sum_Q6_K"));
     /* Types that have no such kernels. */
     for (int i = 0; i < 3; i++)
-        l.qkv.out[i].w.dtype = SL_DTYPE_Q8_0;
+        l.qkv.out[i].w.dtype = SL_DTYPE_Q4_0;
     l.out.out[0].w.dtype = l.moe.down_dtype = SL_DTYPE_IQ4_XS;
-    assert_string_equal(launched(d, &l), "rms_norm matvec_Q8_0 fused_qkv matvec_IQ4_XS fused_route "
+    assert_string_equal(launched(d, &l), "rms_norm matvec_Q4_0 fused_qkv matvec_IQ4_XS fused_route "
                                          "moe_pair_up_Q4_K moe_down_IQ4_XS");
     l.moe.gate_dtype = l.moe.up_dtype = SL_DTYPE_IQ4_XS;
     assert_non_null(strstr(launched(d, &l), "fused_route moe_vec_IQ4_XS moe_down_IQ4_XS"));
@@ -828,6 +828,25 @@ static void fused(void **state) {
     l = layer_ops(4);
     l.out.out[0].w.n_out--;
     assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_Q4_K fused_route"));
+    /* Q8_0, whose input is quantised by another rule; it needs no whole tiles. */
+    l = layer_ops(3);
+    l.qkv.out[0].w.dtype = l.qkv.out[1].w.dtype = l.out.out[0].w.dtype = SL_DTYPE_Q8_0;
+    l.out.out[0].w.n_out--;
+    assert_non_null(strstr(launched(d, &l), "fused_norm_quantize matvec_mma_Q8_0 quantize "
+                                            "matvec_mma_Q6_K fused_qkv quantize matvec_mma_Q8_0 "
+                                            "fused_route"));
+    l.qkv.out[0].w.dtype = SL_DTYPE_Q4_K;
+    l.out.out[0].w.data = (const char *)l.out.out[0].w.data + 2;
+    assert_non_null(strstr(launched(d, &l),
+                           "fused_norm_quantize matvec_mma_Q4_K quantize matvec_mma_Q8_0 quantize "
+                           "matvec_mma_Q6_K fused_qkv matvec_Q8_0 fused_route"));
+    l = layer_ops(2);
+    l.out.out[0].w.dtype = SL_DTYPE_Q8_0;
+    assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_Q8_0 fused_route"));
+    l.out.out[0].w.n_out = 1u << 20;
+    assert_non_null(strstr(launched(d, &l), "fused_qkv quantize matvec_mma_Q8_0 fused_route"));
+    l.out.out[0].w.n_out = 15;
+    assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_Q8_0 fused_route"));
     /* Prompt rows. */
     l = layer_ops(1);
     l.qkv.n_decode = l.out.n_decode = l.logits.n_decode = l.moe.n_decode = 0;
