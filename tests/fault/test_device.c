@@ -269,6 +269,31 @@ static void refused_call(void **state) {
     assert_true(n_refused >= 59);
 }
 
+/* Measuring the disk waits for copies that were under way, and hears of it first. */
+static void lost_before_a_measurement(void **state) {
+    (void)state;
+    struct card_source source;
+    struct run *run[N_RUNS];
+    card_source_init(&source, &(struct card_config){.n_threads = 1});
+    struct sl_engine_config c = config_for(&source, true);
+    source.stats = (struct card_stats){0};
+    struct sl_engine *e;
+    assert_ok(sl_engine_create(model.model, &c, NULL, &e, &test_err));
+    run_all(e, run);
+    free_all(run);
+    source.config.fail_wait = source.stats.n_waits + 1;
+    double rate = -1;
+    assert_int_equal(sl_engine_disk_speed(e, 0.01, &rate, &test_err), SL_ERR_DEVICE_LOST);
+    assert_names_card(test_err.text);
+    assert_true(rate < 0);
+    struct sl_err why;
+    assert_true(sl_engine_failed(e, &why));
+    assert_string_equal(why.text, test_err.text);
+    assert_int_equal(sl_engine_disk_speed(e, 0.01, &rate, &test_err), SL_ERR_DEVICE_LOST);
+    sl_engine_destroy(&e);
+    all_given_back(&source);
+}
+
 /* The same where the layers are divided over two cards and one of them fails. */
 static void of_two(void (*test)(void **state)) {
     n_cards = 2;
@@ -318,7 +343,7 @@ int main(void) {
         cmocka_unit_test(no_overflow),        cmocka_unit_test(lost_card),
         cmocka_unit_test(refused_call),       cmocka_unit_test(no_device_memory_of_two),
         cmocka_unit_test(lost_card_of_two),   cmocka_unit_test(refused_call_of_two),
-        cmocka_unit_test(lost_between_cards),
+        cmocka_unit_test(lost_between_cards), cmocka_unit_test(lost_before_a_measurement),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);
 }
