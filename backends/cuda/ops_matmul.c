@@ -155,9 +155,10 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
 
 /* Rows from which on the tensor cores' kernel is faster, though inputs are quantised by a kernel of
  * their own for it: that counts less where there are many weights. */
-#define MMA_MIN_ROWS      3u
-#define MMA_MIN_ROWS_MANY 2u
-#define MMA_MANY_OUT      32768u
+#define MMA_MIN_ROWS           3u
+#define MMA_MIN_ROWS_MANY      2u
+#define MMA_MIN_ROWS_MANY_Q8_0 2u /* as expected, not measured */
+#define MMA_MANY_OUT           32768u
 
 /* Warps that share a tile of n_out output rows in all. Q8_0: none where all warps of a block on
  * each multiprocessor have one of their own; it has eight joins an item to share. */
@@ -178,8 +179,8 @@ static bool mma_takes(const struct sl_cuda *c, const struct sl_weight *w, uint32
 /* Whether it takes a's weights of type t, with how many input rows a block. */
 static uint32_t mma_rows(const struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t) {
     uint64_t n_out = rows_of_type(a, t);
-    uint32_t least = n_out < MMA_MANY_OUT ? MMA_MIN_ROWS : MMA_MIN_ROWS_MANY;
-    if (a->n_tok < least || a->n_tok > SL_VEC_MAX_TOK)
+    uint32_t many = t == SL_DTYPE_Q8_0 ? MMA_MIN_ROWS_MANY_Q8_0 : MMA_MIN_ROWS_MANY;
+    if (a->n_tok < (n_out < MMA_MANY_OUT ? MMA_MIN_ROWS : many) || a->n_tok > SL_VEC_MAX_TOK)
         return 0;
     uint32_t n_in = a->out[0].w.n_in, split = mma_split(c, t, n_in, n_out), n = a->n_tok;
     for (; n; n--) {
