@@ -196,9 +196,9 @@ class Tests:
             problems.append(f"/metrics: {status}, and sluice_failed is not 1")
         return problems
 
-    def faulted(self, name, fault, options, gpu=0, at_start=False, soon=False, **fake):
+    def faulted(self, name, fault, options, gpu=0, at_start=False, **fake):
         """A kernel faults, or the GPU is gone: every answer ends with an error, /health says it, the exit is clean.
-        soon: before the first answer. fake: environment of a fake driver."""
+        fake: environment of a fake driver."""
         s = Server(self, f"{fault}:{gpu}", options, fake)
         problems = []
         told = f"faulty_cuda: GPU {gpu}" + (" is gone" if fault == "gone" else ": a kernel")
@@ -210,14 +210,27 @@ class Tests:
                 if s.child.returncode != 1 or f"error cuda:{gpu}: " not in s.said():
                     problems.append(f"the start ended with {s.child.returncode}")
             else:
-                if soon:
-                    s.fail_now()
                 s.loaded()
                 s.load()
                 s.fail_now()
-                problems += self.lost(s, "cuda:" if fake.get("FAKE_CUDA_LOST") == "spread" else f"cuda:{gpu}")
+                problems += self.lost(s, "cuda:" if "FAKE_CUDA_LOST" in fake else f"cuda:{gpu}")
             if told not in s.said() or not re.search(given_up, s.said()):
                 problems.append(f"the log does not say that '{told}' and '{given_up}'")
+        except (AssertionError, OSError) as e:
+            problems.append(str(e))
+        problems += s.end()
+        self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
+
+    def copying(self, name, options, gpu):
+        """A GPU is lost by way of which experts come to another: the other goes on, and what it computes fails."""
+        s = Server(self, "trap", options, {"FAKE_CUDA_LOST": f"copying:{gpu}"})
+        problems = []
+        try:
+            s.loaded()
+            s.load()
+            problems += self.lost(s, f"cuda:{gpu}")
+            if f"cuda:{1 - gpu} waits for what was to come by way of it" not in s.said():
+                problems.append("the log does not say who waited")
         except (AssertionError, OSError) as e:
             problems.append(str(e))
         problems += s.end()
@@ -367,8 +380,7 @@ def relayed(t):
                     "4"], check=True)
     tiers = t.streamed("cuda:0,1")
     for gpu, which in enumerate(("the first", "the second")):
-        t.faulted(f"two GPUs: {which} is lost while it copies to the other", "late", tiers + ["--no-warmup"], gpu, soon=True,
-                  FAKE_CUDA_LOST="copying")
+        t.copying(f"two GPUs: {which} is lost while it copies to the other", tiers + ["--no-warmup"], gpu)
     t.model = small
 
 

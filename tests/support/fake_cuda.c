@@ -10,6 +10,9 @@
 
 #define ADDRESS_BIAS  0x1000000000000000ull
 #define ILLEGAL       700
+#define LAUNCH_FAILED 719
+#define COPY_LASTS_MS 300
+#define WORDS_BYTES   2048
 #define BLOCKED       (-1) /* no result of the driver's: nothing more can run by now */
 #define ASKED_MOST    16
 #define PAUSE_NS      200000
@@ -174,8 +177,13 @@ struct fake_cuda *fake_cuda_reset(void) {
     fake = (struct fake_cuda){.n_devices = n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES,
                               .no_peer_access = peers && strcmp(peers, "0") == 0,
                               .fault_device = -1,
-                              .faults_spread = lost && strcmp(lost, "spread") == 0,
-                              .copies_fault = lost && strcmp(lost, "copying") == 0};
+                              .faults_spread = lost && strcmp(lost, "spread") == 0};
+    if (lost && strncmp(lost, "copying:", 8) == 0) {
+        fake.copies_fault = true;
+        fake.fault_device = atoi(lost + 8);
+        fake.fault_after_ms = COPY_LASTS_MS;
+        fake.kernel_fault = LAUNCH_FAILED;
+    }
     for (int i = 0; i < FAKE_CUDA_MAX_DEVICES; i++) {
         fake.cc[i] = 90;
         fake.memory_bytes[i] = (size_t)(mib ? strtoul(mib, NULL, 10) : 1024) << 20;
@@ -375,6 +383,20 @@ static void hand_over(const struct operation *o) {
         __atomic_store_n(&o->raised[*o->lane], *o->turn, __ATOMIC_RELEASE);
 }
 
+/* Words of the host's are seen one by one, by whoever looks at them meanwhile. */
+static void copy_bytes(char *dst, const char *src, size_t bytes) {
+    bool words = ((uintptr_t)dst | (uintptr_t)src | bytes) % sizeof(uint32_t) == 0;
+    if (!words || bytes > WORDS_BYTES) {
+        memmove(dst, src, bytes);
+        return;
+    }
+    for (size_t i = 0; i < bytes; i += sizeof(uint32_t)) {
+        uint32_t value;
+        memcpy(&value, src + i, sizeof value);
+        __atomic_store_n((uint32_t *)(void *)(dst + i), value, __ATOMIC_RELEASE);
+    }
+}
+
 /* Runs what was queued on a stream until `upto` operations have run in all; what it waits for runs
  * first. */
 static int run(struct CUstream_st *stream, uint64_t upto) {
@@ -392,7 +414,7 @@ static int run(struct CUstream_st *stream, uint64_t upto) {
             for (size_t i = 0; i < o->bytes / 4; i++)
                 memcpy((char *)o->dst + 4 * i, &o->value, 4);
         else if (o->kind == COPY)
-            memmove(o->dst, o->src, o->bytes);
+            copy_bytes(o->dst, o->src, o->bytes);
         else if (o->kind == SET)
             __atomic_store_n((uint32_t *)o->dst, o->value, __ATOMIC_RELEASE);
         else if (o->kind == HAND || o->kind == TAKE)

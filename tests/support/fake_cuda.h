@@ -14,8 +14,9 @@
  *
  * A program that opens it as libcuda.so.1 finds FAKE_CUDA_DEVICES (environment) GPUs, one unless
  * that is set, of FAKE_CUDA_MIB each ("1024,64": the second, and those that follow, have less);
- * with FAKE_CUDA_LOST=spread faults_spread is set, with FAKE_CUDA_LOST=copying copies_fault, with
- * FAKE_CUDA_PEERS=0 no_peer_access, with FAKE_CUDA_NAME all have that name. */
+ * with FAKE_CUDA_LOST=spread faults_spread is set, with FAKE_CUDA_LOST=copying:1 the second is lost
+ * in its first copy to another, with FAKE_CUDA_PEERS=0 no_peer_access, with FAKE_CUDA_NAME all have
+ * that name. */
 #ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
 #define SL_TESTS_SUPPORT_FAKE_CUDA_H
 
