@@ -221,11 +221,13 @@ struct sl_op_gather_rows {
 
 /* max[t,b] = the largest of x[t,i] over block b of the row, i in [b*B, min(b*B + B, n)), B =
  * SL_BLOCK_MAX_ELEMS: NaN where one of them is NaN, and +0 above -0 (IEEE 754-2019's maximum)
- * x [n_tok, n]; max [n_tok, ceil(n / B)] */
+ * at[t,b] = the first i - b*B whose x[t,i] == max[t,b], zeros being equal; 0 beside NaN
+ * x [n_tok, n]; max [n_tok, ceil(n / B)]; at the same, or NULL: not wanted */
 #define SL_BLOCK_MAX_ELEMS 64u
 struct sl_op_block_max {
     const float *x;
     float *max;
+    uint32_t *at;
     uint32_t n_tok, n;
 };
 

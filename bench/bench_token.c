@@ -51,7 +51,7 @@ static struct layer layers[MAX_LAYER];
 static struct sl_weight embedding, output;
 static float *output_norm, *x, *h, *q, *k, *v, *attn, *logits, *maxima, *router, *weights, *pair_y,
     *table, *inv_freq;
-static uint32_t *ids, *slot, *row_seq, *row_len, *pages, *expert_ids;
+static uint32_t *maxima_at, *ids, *slot, *row_seq, *row_len, *pages, *expert_ids;
 static int32_t *pos;
 
 /* What a step has: rows, and how they are kept. */
@@ -176,6 +176,7 @@ static void make_model(void) {
     attn = floats((size_t)MAX_TOK * N_HEAD * DIM, 0);
     logits = memory((size_t)MAX_DECODE * N_VOCAB * 4);
     maxima = memory((size_t)MAX_DECODE * (N_VOCAB / SL_BLOCK_MAX_ELEMS) * 4);
+    maxima_at = memory((size_t)MAX_DECODE * (N_VOCAB / SL_BLOCK_MAX_ELEMS) * 4);
     router = memory((size_t)MAX_TOK * N_EXPERT * 4);
     weights = floats((size_t)MAX_TOK * TOP_K, 0.1f);
     pair_y = memory((size_t)MAX_TOK * TOP_K * N_EMBD * 4);
@@ -351,7 +352,9 @@ static enum sl_status part_output(const struct layer *l) {
                                                       .n_decode = n_decode,
                                                       .n_w = 1,
                                                       .out = {{output, NULL, logits, false}}});
-    return st ? st : sl_op_block_max(dev, &(struct sl_op_block_max){logits, maxima, rows, N_VOCAB});
+    return st ? st
+              : sl_op_block_max(
+                    dev, &(struct sl_op_block_max){logits, maxima, maxima_at, rows, N_VOCAB});
 }
 
 typedef enum sl_status part_fn(const struct layer *l);

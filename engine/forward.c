@@ -53,7 +53,7 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
     a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);
-    a->block_max = take(&c, p->reads_back ? sl_forward_maxima(hp, p->n_logit_rows) : 0, 4);
+    a->maxima = take(&c, p->reads_back ? 2 * sl_forward_maxima(hp, p->n_logit_rows) : 0, 4);
     a->logits = take(&c, logit_rows * hp->n_vocab, 4);
     a->rope_table = take(&c, rows * hp->n_rot, 4);
     a->inv_freq = take(&c, hp->n_rot / 2, 4);
@@ -388,13 +388,16 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
                                                       .n_decode = n_decode,
                                                       .n_w = 1,
                                                       .out = {{f->output, NULL, logits, false}}}));
+    float *max = logits - sl_forward_maxima(f->hp, n);
     if (sl_forward_has_maxima(f))
-        SL_FORWARD_TRY("maxima of the logits",
-                       sl_op_block_max(f->dev, &(struct sl_op_block_max){
-                                                   .x = logits,
-                                                   .max = logits - sl_forward_maxima(f->hp, n),
-                                                   .n_tok = n,
-                                                   .n = f->hp->n_vocab}));
+        SL_FORWARD_TRY(
+            "maxima of the logits",
+            sl_op_block_max(f->dev, &(struct sl_op_block_max){
+                                        .x = logits,
+                                        .max = max,
+                                        .at = (uint32_t *)(max - sl_forward_maxima(f->hp, n)),
+                                        .n_tok = n,
+                                        .n = f->hp->n_vocab}));
     sl_timeline_since(f->timeline, "logits", start, {"rows", n});
     *out_logits = logits;
     return SL_OK;

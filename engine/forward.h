@@ -75,11 +75,13 @@ struct sl_abort {
     bool (*asked)(const struct sl_abort *a);
 };
 
-/* Logits in host memory, valid and writable until the next run in the step's lane. */
+/* Logits in host memory, valid and writable until the next run in the step's lane. A device whose
+ * memory the host cannot follow finds the maxima of the rows' blocks (sl_op_block_max), [n_out,
+ * SL_VOCAB_BLOCKS(n_vocab)]. */
 struct sl_logits {
-    float *rows;            /* [n_out, n_vocab]; NULL: none */
-    const float *block_max; /* [n_out, SL_VOCAB_BLOCKS(n_vocab)] the maxima of the rows' blocks
-                               (sl_op_block_max); NULL: nobody has looked for them */
+    float *rows;              /* [n_out, n_vocab]; NULL: none */
+    const float *block_max;   /* NULL: not known */
+    const uint32_t *block_at; /* with only_largest, instead of rows: where the maxima are */
 };
 
 /* Runs a step that has at least one row and room for no more than the plan's: start enqueues all of
@@ -91,7 +93,7 @@ struct sl_logits {
  */
 enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,
                                 const struct sl_abort *give_up, struct sl_err *err) SL_MUST_CHECK;
-/* out_logits: rows is NULL when every row has failed, and from a slice that has no output.
+/* out_logits: all NULL when every row has failed, and from a slice that has no output.
  * out_n_experts: routed experts computed, each once a layer. */
 enum sl_status sl_forward_finish(struct sl_forward *f, struct sl_logits *out_logits,
                                  uint64_t *out_n_experts, struct sl_err *err) SL_MUST_CHECK;

@@ -12,7 +12,7 @@
 /* ---- pinned memory ---- */
 
 static uint64_t maxima_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    return (sl_forward_maxima(hp, p->n_logit_rows) * sizeof(float) + 63) & ~(uint64_t)63;
+    return (2 * sl_forward_maxima(hp, p->n_logit_rows) * sizeof(float) + 63) & ~(uint64_t)63;
 }
 
 /* Of one lane: as on the device the maxima are right before the logits. */
@@ -284,21 +284,25 @@ bool sl_forward_wants_graph(const struct sl_forward *f) {
 
 /* ---- the end of a step ---- */
 
-/* The n rows, and their maxima if there are any. */
+/* The n rows, and their maxima if there are any; or the maxima and where they are. */
 static enum sl_status send_logits(struct sl_forward *f, const float *logits, uint32_t n,
                                   struct sl_logits *out) {
     size_t n_max = sl_forward_has_maxima(f) ? sl_forward_maxima(f->hp, n) : 0;
     char *lane = (char *)f->host_logits + f->step.lane * logits_bytes(f->hp, f->plan);
-    out->rows = (float *)(void *)(lane + maxima_bytes(f->hp, f->plan));
-    out->block_max = n_max ? out->rows - n_max : NULL;
-    return sl_device_copy(f->dev, SL_QUEUE_OPS, out->rows - n_max, logits - n_max,
-                          (n_max + (size_t)n * f->hp->n_vocab) * sizeof(float));
+    float *rows = (float *)(void *)(lane + maxima_bytes(f->hp, f->plan));
+    bool largest = n_max && f->step.only_largest;
+    size_t before = largest ? 2 * n_max : n_max, behind = largest ? 0 : (size_t)n * f->hp->n_vocab;
+    *out = (struct sl_logits){.rows = largest ? NULL : rows,
+                              .block_max = n_max ? rows - n_max : NULL,
+                              .block_at = largest ? (uint32_t *)(rows - 2 * n_max) : NULL};
+    return sl_device_copy(f->dev, SL_QUEUE_OPS, rows - before, logits - before,
+                          (before + behind) * sizeof(float));
 }
 
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
                                     struct sl_logits *out_logits) {
     enum sl_status st = SL_OK;
-    *out_logits = (struct sl_logits){logits, NULL};
+    *out_logits = (struct sl_logits){.rows = logits};
     routes = routes && f->plan->reads_back && f->resident && f->hp->n_expert;
     if (routes && n_step_ids(f))
         st = sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids, f->a.expert_ids,

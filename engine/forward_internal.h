@@ -46,11 +46,12 @@ struct sl_activations {
     float *pair_y;        /* [B * k, n_embd] */
     float *out_x;         /* [L, n_embd] the rows that go on to the logits */
     float *out_attn;      /* [L, n_head * head_dim_v] */
-    float *block_max;     /* [L, blocks of n_vocab], right before the logits, where these are read
-                             back: those of n rows are the last n, so that one copy brings both */
-    float *logits;        /* [L, n_vocab]; where the host can read them [lanes, L, n_vocab] */
-    float *rope_table;    /* [B, n_rot/2, 2] */
-    float *inv_freq;      /* [n_rot/2] */
+    float *maxima;     /* 2 x [L, blocks of n_vocab], where logits are read back: of n rows, right
+                          before these, the maxima, and before them where they are, so that one
+                          copy brings what is needed */
+    float *logits;     /* [L, n_vocab]; where the host can read them [lanes, L, n_vocab] */
+    float *rope_table; /* [B, n_rot/2, 2] */
+    float *inv_freq;   /* [n_rot/2] */
     /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
     uint32_t *expert_ids;
     struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
@@ -99,7 +100,7 @@ struct sl_forward {
     uint8_t *out_failed;        /* [L] the same of the rows that go on to the logits */
     /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
     struct sl_slab pinned;
-    float *host_logits;   /* [lanes] x block_max and logits, each rounded up to 64 bytes */
+    float *host_logits;   /* [lanes] x maxima and logits, each rounded up to 64 bytes */
     uint32_t *host_ids;   /* [n_layer, B, k], as expert_ids */
     uint32_t *host_guess; /* [n_layer, SL_FETCH_GUESSES, A, k] what early routers chose in each */
     float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */

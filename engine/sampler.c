@@ -335,13 +335,34 @@ static bool change_logits(const struct sl_sampling *s, struct sl_sampler_space *
 
 /* ---- picking ---- */
 
+/* The first block of the largest logits; max is one of the blocks'. */
+static uint32_t first_block(const float *block_max, float max) {
+    uint32_t block = 0;
+    while (block_max[block] != max)
+        block++;
+    return block;
+}
+
+bool sl_sampling_is_largest(const struct sl_sampling *s) {
+    return s->temperature == 0 && !s->constraint && !s->n_logit_bias && !n_penalised(s, UINT32_MAX);
+}
+
+enum sl_status sl_sampler_largest(struct sl_sampler_space *space, const float *block_max,
+                                  const uint32_t *block_at, uint32_t *out_id) {
+    float max = space->pass->max(block_max, SL_VOCAB_BLOCKS(space->n_vocab), space->key);
+    if (!isfinite(max))
+        return SL_ERR_INVALID;
+    uint32_t block = first_block(block_max, max), at = block_at[block];
+    if (at >= BLOCK || block * BLOCK + at >= space->n_vocab) /* a device that has gone wrong */
+        return SL_ERR_INVALID;
+    *out_id = block * BLOCK + at;
+    return SL_OK;
+}
+
 /* The first of the largest logits. */
 static enum sl_status pick_largest(const struct sl_sampler_space *sp, const float *logits,
                                    float max, uint32_t *out_id) {
-    uint32_t block = 0;
-    while (sp->block_max[block] != max)
-        block++;
-    for (uint32_t i = block * BLOCK; i < sp->n_vocab; i++)
+    for (uint32_t i = first_block(sp->block_max, max) * BLOCK; i < sp->n_vocab; i++)
         if (logits[i] == max) {
             *out_id = i;
             return SL_OK;

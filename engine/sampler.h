@@ -58,6 +58,13 @@ enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *sp
                                const float *block_max, const uint32_t *history, uint32_t n_history,
                                uint32_t *out_id, float *out_logit) SL_MUST_CHECK;
 
+/* Do these settings take the largest logit, whatever came before? */
+bool sl_sampling_is_largest(const struct sl_sampling *set);
+/* Picks it, as sl_sampler_pick() would, from the maxima of the row's blocks and where they are
+ * (sl_op_block_max). SL_ERR_INVALID as there. */
+enum sl_status sl_sampler_largest(struct sl_sampler_space *space, const float *block_max,
+                                  const uint32_t *block_at, uint32_t *out_id) SL_MUST_CHECK;
+
 /* Log-probabilities at temperature 1 without any filter. Not after sl_sampler_pick, which may
  * change the logits. block_max as above. lse = sl_log_sum_exp(). Top: the n_top most likely, best
  * first; fewer where maxima are no logit's. */

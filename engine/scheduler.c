@@ -131,6 +131,8 @@ void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct s
     if (s->req->forced) {
         id = s->req->forced[sl_session_predicted(s)];
         logit = logits[id];
+    } else if (!logits) {
+        st = sl_sampler_largest(&e->space, row->block_max, row->block_at, &id);
     } else {
         st = sl_sampler_pick(&s->sampler, &e->space, logits, row->block_max, s->history,
                              s->n_history, &id, s->req->logprobs ? &logit : NULL);

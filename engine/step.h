@@ -20,6 +20,7 @@ struct sl_step {
     uint32_t n_rows, n_decode;
     uint32_t n_out;     /* rows whose logits are wanted, at most plan.n_logit_rows */
     bool keep_all;      /* keep all rows' hidden states for sl_forward_logits; n_out is ignored */
+    bool only_largest;  /* of the logits nobody needs more than the largest of each row */
     uint32_t *tables;   /* where the arrays begin */
     uint32_t *ids;      /* [n_rows] token */
     int32_t *pos;       /* [n_rows] position in its session */

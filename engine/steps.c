@@ -18,6 +18,11 @@ void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, u
     sl_step_add(step, slot, pos, sl_page_table_get(&e->pages, slot, pos / SL_KV_PAGE_TOKENS), id);
 }
 
+/* Does it need more of a row of logits than the largest? */
+static bool needs_logits(const struct sl_session *s) {
+    return s->req->logprobs || s->req->forced || !sl_sampling_is_largest(&s->sampler.set);
+}
+
 /* Adds the rows of the sessions that generate, or of those that do not. */
 static enum sl_status add_rows(struct sl_engine *e, struct sl_lane *l, bool decode) {
     struct sl_step *step = &l->step;
@@ -35,6 +40,7 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_lane *l, bool deco
         if (end == s->n_history) {
             l->shares[i].out = step->n_out;
             step->out_rows[step->n_out++] = step->n_rows - 1;
+            step->only_largest = step->only_largest && !needs_logits(s);
         }
     }
     return SL_OK;
@@ -173,9 +179,10 @@ static void publish(struct sl_engine *e, const struct sl_lane *l) {
 }
 
 static struct sl_logits row_of(const struct sl_logits *l, uint32_t row, uint32_t n_vocab) {
-    size_t blocks = SL_VOCAB_BLOCKS(n_vocab);
-    return (struct sl_logits){l->rows + (size_t)row * n_vocab,
-                              l->block_max ? l->block_max + row * blocks : NULL};
+    size_t first = (size_t)row * SL_VOCAB_BLOCKS(n_vocab);
+    return (struct sl_logits){.rows = l->rows ? l->rows + (size_t)row * n_vocab : NULL,
+                              .block_max = l->block_max ? l->block_max + first : NULL,
+                              .block_at = l->block_at ? l->block_at + first : NULL};
 }
 
 static void step_done(struct sl_engine *e, struct sl_lane *l) {
@@ -271,6 +278,7 @@ bool sl_steps_start(struct sl_engine *e) {
     l->start_ns = sl_now_ns();
     choose(e, l);
     sl_share_rows(e, l->n_beside);
+    l->step.only_largest = true;
     enum sl_status st = add_rows(e, l, true);
     l->step.n_decode = l->step.n_rows;
     if (st == SL_OK)

@@ -132,7 +132,7 @@ enum sl_status sl_cpu_gather_rows(struct sl_device *d, const struct sl_op_gather
     return SL_OK;
 }
 
-static float max_of(const float *x, uint32_t n) {
+static float max_of(const float *x, uint32_t n, uint32_t *out_at) {
     float top = -INFINITY;
     bool nan = false;
     for (uint32_t i = 0; i < n; i++) {
@@ -140,18 +140,23 @@ static float max_of(const float *x, uint32_t n) {
         if (x[i] > top || (x[i] == top && !signbit(x[i])))
             top = x[i];
     }
+    uint32_t at = 0;
+    while (!nan && x[at] != top)
+        at++;
+    *out_at = at;
     return nan ? NAN : top;
 }
 
 static void block_max(void *ctx, uint32_t begin, uint32_t end) {
     const struct sl_op_block_max *a = ctx;
     uint32_t n_blocks = (a->n + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS;
-    for (size_t t = begin; t < end; t++)
-        for (uint32_t b = 0; b < n_blocks; b++) {
-            uint32_t at = b * SL_BLOCK_MAX_ELEMS, left = a->n - at;
-            a->max[t * n_blocks + b] =
-                max_of(a->x + t * a->n + at, left < SL_BLOCK_MAX_ELEMS ? left : SL_BLOCK_MAX_ELEMS);
-        }
+    for (size_t i = (size_t)begin * n_blocks; i < (size_t)end * n_blocks; i++) {
+        uint32_t from = (uint32_t)(i % n_blocks) * SL_BLOCK_MAX_ELEMS, left = a->n - from, at;
+        const float *x = a->x + i / n_blocks * a->n + from;
+        a->max[i] = max_of(x, left < SL_BLOCK_MAX_ELEMS ? left : SL_BLOCK_MAX_ELEMS, &at);
+        if (a->at)
+            a->at[i] = at;
+    }
 }
 
 enum sl_status sl_cpu_block_max(struct sl_device *d, const struct sl_op_block_max *a) {

@@ -283,6 +283,10 @@ __device__ __forceinline__ float sl_warp_max(float v) {
 __device__ __forceinline__ bool sl_warp_any(bool is) {
     return __any_sync(0xffffffffu, is) != 0;
 }
+/* The first lane of a warp in which it is so; UINT32_MAX: none. */
+__device__ __forceinline__ uint32_t sl_warp_first(bool is) {
+    return (uint32_t)__ffs((int)__ballot_sync(0xffffffffu, is)) - 1u;
+}
 /* The largest of the lanes' numbers; every lane gets it. */
 __device__ __forceinline__ int sl_warp_max_int(int v) {
 #if __CUDA_ARCH__ >= 800

@@ -404,6 +404,7 @@ struct sl_karg_words {
 struct sl_karg_block_max {
     const float *x;
     float *max;
+    uint32_t *at;
     uint32_t n;
 };
 

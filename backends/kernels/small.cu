@@ -195,8 +195,12 @@ extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS * 32)
     float u = i < a.n ? x[i] : -INFINITY, v = i + 32 < a.n ? x[i + 32] : -INFINITY;
     bool nan = sl_warp_any(u != u || v != v); /* fmaxf gives the other one */
     float top = sl_warp_max(fmaxf(u, v));
-    if (lane == 0)
-        a.max[t * n_blocks + b] = nan ? NAN : top;
+    uint32_t first = sl_warp_first(u == top), second = sl_warp_first(v == top);
+    if (lane != 0)
+        return;
+    a.max[t * n_blocks + b] = nan ? NAN : top;
+    if (a.at)
+        a.at[t * n_blocks + b] = nan ? 0 : first < 32 ? first : 32 + second;
 }
 
 extern "C" __global__ void sl_k_words(SL_KERNEL_ARGS(sl_karg_words, a)) {

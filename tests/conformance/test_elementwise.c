@@ -184,18 +184,27 @@ static void gather(void) {
 struct block_case {
     const float *x;
     uint32_t n_tok, n;
+    bool places; /* behind the maxima, as floats */
 };
 
 static void run_block_max(struct sl_device *d, const void *ctx, void *out) {
     const struct block_case *c = ctx;
-    size_t bytes = (size_t)c->n_tok * N_BLOCKS(c->n) * sizeof(float);
-    float *max = conf_put(d, NULL, bytes);
+    size_t n_max = (size_t)c->n_tok * N_BLOCKS(c->n), bytes = n_max * sizeof(float);
+    float *max = conf_put(d, NULL, bytes), *places = (float *)out + n_max;
+    uint32_t *at = c->places ? conf_put(d, NULL, bytes) : NULL;
     conf_ok(sl_op_block_max(d, &(struct sl_op_block_max){
                                    .x = conf_put(d, c->x, (size_t)c->n_tok * c->n * sizeof(float)),
                                    .max = max,
+                                   .at = at,
                                    .n_tok = c->n_tok,
                                    .n = c->n}));
     conf_get(d, out, max, bytes);
+    if (!at)
+        return;
+    uint32_t *host_at = conf_host(bytes);
+    conf_get(d, host_at, at, bytes);
+    for (size_t i = 0; i < n_max; i++)
+        places[i] = (float)host_at[i];
 }
 
 /* Sorted, +0 behind -0 and NaN last, as fmaxf and > are not used. */
@@ -209,10 +218,12 @@ static int by_value(const void *pa, const void *pb) {
 }
 
 static void check_block_max(const char *what, const float *x, uint32_t n_tok, uint32_t n) {
-    struct block_case c = {x, n_tok, n};
+    struct block_case c = {x, n_tok, n, false};
     size_t n_max = (size_t)n_tok * N_BLOCKS(n);
-    float *max = conf_host(n_max * sizeof *max);
+    float *max = conf_host(2 * n_max * sizeof *max);
     conf_case(what, run_block_max, &c, CONF_F32, n_max, max);
+    c.places = true;
+    conf_case(what, run_block_max, &c, CONF_F32, 2 * n_max, max);
     for (size_t i = 0; i < n_max && conf_checking(); i++) {
         float sorted[SL_BLOCK_MAX_ELEMS];
         size_t at = i % N_BLOCKS(n) * SL_BLOCK_MAX_ELEMS, left = n - at;
@@ -223,6 +234,10 @@ static void check_block_max(const char *what, const float *x, uint32_t n_tok, ui
             assert_true(isnan(max[i]));
         else
             assert_memory_equal(&max[i], &sorted[m - 1], sizeof *max);
+        size_t first = 0;
+        while (!isnan(max[i]) && x[i / N_BLOCKS(n) * n + at + first] != max[i])
+            first++;
+        assert_true(max[n_max + i] == (float)first);
     }
 }
 

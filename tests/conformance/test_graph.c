@@ -202,7 +202,7 @@ static void make_ops(struct sl_device *d, struct sl_rng *rng, const struct graph
                                 .n_embd = n,
                                 .n_ff = s->n_ff};
     l->sum = (struct sl_op_moe_combine){l->buffer[PAIR_Y], l->buffer[WEIGHTS], x, rows, s->k, n};
-    l->max = (struct sl_op_block_max){l->buffer[LOGITS], l->buffer[MAX], rows, s->n_expert};
+    l->max = (struct sl_op_block_max){l->buffer[LOGITS], l->buffer[MAX], NULL, rows, s->n_expert};
 }
 
 static void submit(struct sl_device *d, const struct layer *l) {

@@ -25,7 +25,11 @@ struct setting {
     bool warm;
     bool measure;      /* how fast the disk is, between two of the runs and before the text */
     const char *split; /* over card.n_cards of them */
+    bool greedy;       /* all of the requests, and without log-probabilities */
 };
+
+/* Of a token's row with its maxima. */
+#define ROW_BYTES(n) (((n) + SL_VOCAB_BLOCKS(n)) * sizeof(float))
 
 struct outcome {
     struct run *run[N_RUNS];
@@ -100,13 +104,15 @@ static void set_budgets(const struct sl_model *m, struct sl_engine_config *c,
 
 /* ---- runs ---- */
 
-static struct run *make_run(const struct sl_model *m, uint32_t i) {
+static struct run *make_run(const struct sl_model *m, uint32_t i, bool greedy) {
     static const uint32_t n_prompt[N_RUNS] = {1, 40, 150, 65, 90, 17, 3, 130};
     struct run *r = new_run(71 + i, n_prompt[i], m->hp.n_vocab, N_ANSWER);
     static const struct sl_logit_bias bias[] = {{3, 2.5f}, {641, -INFINITY}};
+    r->req.ignore_eog = true;
+    if (greedy)
+        return r;
     r->req.logprobs = true;
     r->req.n_top_logprobs = 5;
-    r->req.ignore_eog = true;
     /* Some of what the sampler does with the maxima that a card has found. */
     struct sl_sampling *s = &r->req.sampling;
     if (i % 2) {
@@ -188,7 +194,7 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
         usleep(5000);
     }
     for (uint32_t i = 0; i < N_RUNS; i++) {
-        out->run[i] = make_run(m, i);
+        out->run[i] = make_run(m, i, s->greedy);
         if (!s->measure || i + 1 < N_RUNS)
             submit(e, out->run[i]);
     }
@@ -239,9 +245,9 @@ static void check(const struct sl_model *m, const struct setting *s, const struc
             if (a->id != b->id || memcmp(&a->logprob, &b->logprob, sizeof a->logprob) != 0)
                 fail_msg("%s: request %u differs at token %u: %u (%.9g), not %u (%.9g)",
                          describe(s), i, j, b->id, (double)b->logprob, a->id, (double)a->logprob);
-            assert_int_equal(a->n_top, 5);
-            assert_int_equal(b->n_top, 5);
-            assert_memory_equal(a->top, b->top, 5 * sizeof *a->top);
+            assert_int_equal(a->n_top, s->greedy ? 0 : 5);
+            assert_int_equal(b->n_top, a->n_top);
+            assert_memory_equal(a->top, b->top, a->n_top * sizeof *a->top);
         }
     /* The card has looked at each row that was sampled from, and at none that was scored. */
     assert_int_equal(have->card.n_maxima, N_RUNS * N_ANSWER);
@@ -307,6 +313,41 @@ static void all_resident(void **state) {
         else
             assert_true(have.card.n_replays > 8 && have.card.n_graphs <= s.parallel);
     }
+}
+
+/* Of steps whose requests all take the largest logit no logits come back. */
+static void greedy(void **state) {
+    (void)state;
+    struct outcome plain, have;
+    uint32_t n_vocab = model.model->hp.n_vocab;
+    run_setting(model.model,
+                &(struct setting){.cpu = true, .parallel = 2, .batch = 64, .greedy = true}, &plain);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct setting s = {.where = i % 2 ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT,
+                            .device_percent = 50,
+                            .host_percent = 50,
+                            .parallel = i < 2 ? 1 : 8,
+                            .batch = i < 2 ? 128 : 37,
+                            .card = {.no_graphs = i == 3, .told = i == 1},
+                            .greedy = true};
+        check(model.model, &s, &plain, &have);
+        uint64_t scored = N_SCORE * n_vocab * sizeof(float);
+        assert_true(have.card.back_bytes < scored + N_RUNS * N_ANSWER * ROW_BYTES(n_vocab));
+    }
+    free_outcome(&plain);
+    check(model.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 1, .batch = 64},
+          &want, &have);
+    assert_true(have.card.back_bytes > N_RUNS * N_ANSWER * ROW_BYTES(n_vocab));
+    struct setting two = {.where = SL_EXPERTS_RESIDENT,
+                          .parallel = 8,
+                          .batch = 64,
+                          .card = {.n_threads = 1, .n_cards = 2},
+                          .split = "2,2",
+                          .greedy = true};
+    run_setting(model.model,
+                &(struct setting){.cpu = true, .parallel = 1, .batch = 64, .greedy = true}, &plain);
+    check(model.model, &two, &plain, &have);
+    free_outcome(&plain);
 }
 
 /* Shared experts and a dense first part of the path. */
@@ -449,11 +490,8 @@ static void stages(void **state) {
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_resident),
-        cmocka_unit_test(tiers),
-        cmocka_unit_test(guesses_from_disk),
-        cmocka_unit_test(integrated),
-        cmocka_unit_test(stages),
+        cmocka_unit_test(all_resident),      cmocka_unit_test(greedy),     cmocka_unit_test(tiers),
+        cmocka_unit_test(guesses_from_disk), cmocka_unit_test(integrated), cmocka_unit_test(stages),
         cmocka_unit_test(other_shapes),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);

@@ -380,6 +380,7 @@ static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst,
     either(c, src);
     s->up_bytes += q == SL_QUEUE_UP ? bytes : 0;
     s->down_bytes += q == SL_QUEUE_DOWN ? bytes : 0;
+    s->back_bytes += q == SL_QUEUE_OPS && !region_at(c, dst) ? bytes : 0;
     struct entry *e = push(c->recording && q == SL_QUEUE_OPS ? c->recording : &c->queue[q]);
     e->kind = COPY;
     e->copy.dst = dst;
@@ -645,7 +646,7 @@ CARD_OP(moe_combine, (R(pair_y), R(weights), R(y)))
 CARD_OP(silu_mul, (R(gate), R(up), R(y)))
 CARD_OP(add_gated, (R(x), R(gate), R(y)))
 CARD_OP(gather_rows, (R(x), R(rows), R(y)))
-CARD_OP(block_max, (R(x), R(max), c->source->stats.n_maxima += a.n_tok))
+CARD_OP(block_max, (R(x), R(max), R(at), c->source->stats.n_maxima += a.n_tok))
 
 /* Addresses of another card. */
 static void *real_of_other(struct card *c, const void *p) {

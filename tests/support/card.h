@@ -52,6 +52,7 @@ struct card_stats {
     uint64_t n_peer_copies, n_takes; /* takes: sl_op_take that have run */
     int64_t n_signals;               /* not freed */
     uint64_t n_maxima;               /* rows of sl_op_block_max that have run */
+    uint64_t back_bytes;             /* by copies on the queue of the ops to the host */
 };
 
 /* A source for sl_engine_config.device_source. The devices it opens are the engine's. */

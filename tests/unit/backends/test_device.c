@@ -158,7 +158,7 @@ static void refusals(void **state) {
     REFUSES(rope, rope, n_tok, 9, SL_ERR_INVALID);
     REFUSES(rope, rope, style, (enum sl_rope_style)7, SL_ERR_UNSUPPORTED);
 
-    struct sl_op_block_max max = {f, y, 2, 65};
+    struct sl_op_block_max max = {f, y, NULL, 2, 65};
     assert_int_equal(sl_op_block_max(d, &max), SL_OK);
     REFUSES(block_max, max, x, NULL, SL_ERR_INVALID);
     REFUSES(block_max, max, max, NULL, SL_ERR_INVALID);
@@ -172,7 +172,7 @@ static void refusals(void **state) {
     assert_int_equal(sl_op_hand(d, &hand), SL_ERR_UNSUPPORTED);
     REFUSES(hand, hand, raised, NULL, SL_ERR_INVALID);
     REFUSES(hand, hand, n, 65, SL_ERR_INVALID);
-    struct sl_op_take take = {f, to, words, words, words + 1, words + 2, 64, 64};
+    struct sl_op_take take = {f, to, words, words, words + 1, words + 2, 64, 64, false};
     assert_int_equal(sl_op_take(d, &take), SL_ERR_UNSUPPORTED);
     REFUSES(take, take, released, NULL, SL_ERR_INVALID);
     REFUSES(take, take, stride, 63, SL_ERR_INVALID);

@@ -12,14 +12,16 @@
 
 static struct sl_sampler_space space;
 static float logits[MAX_N], work[MAX_N], block_max[SL_VOCAB_BLOCKS(MAX_N)];
-static uint32_t history[300];
+static uint32_t history[300], block_at[SL_VOCAB_BLOCKS(MAX_N)];
 
 /* As sl_op_block_max. */
 static void find_maxima(const float *x, uint32_t n) {
     for (uint32_t i = 0; i < n; i++) {
         float *m = &block_max[i / SL_VOCAB_BLOCK];
-        if (i % SL_VOCAB_BLOCK == 0 || (!isnan(*m) && !(x[i] <= *m)))
+        if (i % SL_VOCAB_BLOCK == 0 || (!isnan(*m) && !(x[i] <= *m))) {
             *m = x[i];
+            block_at[i / SL_VOCAB_BLOCK] = isnan(*m) ? 0 : i % SL_VOCAB_BLOCK;
+        }
     }
 }
 
@@ -88,6 +90,16 @@ static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
         assert_int_equal(id_a, id_b);
         assert_true(st != SL_OK || logit == logits[id_b]);
         assert_true(changes(s) || memcmp(work, logits, n * sizeof *work) == 0);
+    }
+    assert_true(s->temperature == 0 || !sl_sampling_is_largest(s));
+    assert_true(!changes(s) || s->repeat_last_n == 0 || !sl_sampling_is_largest(s));
+    if (s->temperature == 0 && !changes(s)) {
+        uint32_t id_a = UINT32_MAX, id_b = UINT32_MAX;
+        assert_true(sl_sampling_is_largest(s));
+        memcpy(work, logits, n * sizeof *work);
+        st = sl_sampler_pick(&a, &space, work, NULL, history, 0, &id_a, NULL);
+        assert_int_equal(sl_sampler_largest(&space, block_max, block_at, &id_b), st);
+        assert_int_equal(id_a, id_b);
     }
     return st;
 }
@@ -206,6 +218,17 @@ static void wrong_maxima(void **state) {
         n_refused += st != SL_OK;
     }
     assert_true(n_refused > 50); /* so they are what is looked at */
+    uint32_t id, last = SL_VOCAB_BLOCKS(n) - 1;
+    find_maxima(logits, n);
+    block_max[last] = 1e6f;
+    block_at[last] = n - 1 - last * SL_VOCAB_BLOCK;
+    assert_int_equal(sl_sampler_largest(&space, block_max, block_at, &id), SL_OK);
+    assert_int_equal(id, n - 1);
+    block_at[last]++; /* beyond the vocabulary */
+    assert_int_equal(sl_sampler_largest(&space, block_max, block_at, &id), SL_ERR_INVALID);
+    block_max[0] = 2e6f;
+    block_at[0] = SL_VOCAB_BLOCK; /* beyond the block */
+    assert_int_equal(sl_sampler_largest(&space, block_max, block_at, &id), SL_ERR_INVALID);
     sl_sampler_space_release(&space);
 }
 
