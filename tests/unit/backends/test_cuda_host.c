@@ -889,6 +889,36 @@ static void fused(void **state) {
     assert_false(fake->misused);
 }
 
+/* A warp for each block of a row, of all rows, and no block of warps without one. */
+static void block_maxima(void **state) {
+    (void)state;
+    need_kernels();
+    static const uint32_t sizes[] = {1, 64, 65, 512, 513, 151936};
+    struct sl_device *d = opened(0);
+    void *x;
+    size_t bytes = 4 * 151936 * sizeof(float);
+    assert_int_equal(sl_device_configure(d, &(struct sl_device_limits){.max_tok = 3}, &err), SL_OK);
+    assert_int_equal(sl_device_alloc(d, bytes, &x), SL_OK);
+    float *max = (float *)x + 3 * 151936;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint32_t n = sizes[i], n_blocks = (n + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS;
+        struct sl_op_block_max op = {x, max, (uint32_t *)max + 3 * n_blocks, 3, n};
+        uint64_t first = fake->n_launches;
+        assert_int_equal(sl_op_block_max(d, &op), SL_OK);
+        assert_int_equal(fake->n_launches - first, 1);
+        const struct fake_cuda_launch *l = &fake->launch[first % FAKE_CUDA_MAX_LAUNCHES];
+        assert_string_equal(l->kernel, "sl_k_block_max");
+        assert_int_equal(l->block[0], 32 * SL_BLOCK_MAX_WARPS);
+        assert_int_equal(l->grid[0], 3);
+        assert_int_equal(l->grid[1], (n_blocks + SL_BLOCK_MAX_WARPS - 1) / SL_BLOCK_MAX_WARPS);
+        struct sl_karg_block_max a;
+        memcpy(&a, l->args, sizeof a);
+        assert_true(a.x == op.x && a.max == op.max && a.at == op.at && a.n == n);
+    }
+    sl_device_free(d, x, bytes);
+    sl_device_close(&d);
+}
+
 static void free_memory(void **state) {
     (void)state;
     need_kernels();
@@ -984,6 +1014,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(mapping_fails, reset),
         cmocka_unit_test_setup(graphs, reset),
         cmocka_unit_test_setup(fused, reset),
+        cmocka_unit_test_setup(block_maxima, reset),
         cmocka_unit_test_setup(free_memory, reset),
         cmocka_unit_test_setup(kernels_of_another_generation, reset),
         cmocka_unit_test_setup(memory_rate, reset),
