@@ -296,7 +296,8 @@ struct sl_gen_request {
     uint64_t deadline_ns;   /* of the monotonic clock (common/clock.h): not finished by then, it
                                fails with SL_ERR_TIMEOUT; 0 = none */
     /* NULL, or max_tokens ids that the answer shall be, whatever the model says (benchmarks,
-     * comparisons): computed and pushed as if they had been sampled. Borrowed until finish. */
+     * comparisons): computed and pushed as if they had been sampled, which takes its time too.
+     * Borrowed until finish. */
     const uint32_t *forced;
     struct sl_sampling sampling;
     bool logprobs;

@@ -112,31 +112,45 @@ static bool offer(struct sl_engine *e, struct sl_session *s) {
     return false;
 }
 
+static enum sl_status choose(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row,
+                             uint32_t *out_id, float *out_logit) {
+    if (!row->rows)
+        return sl_sampler_largest(&e->space, row->block_max, row->block_at, out_id);
+    return sl_sampler_pick(&s->sampler, &e->space, row->rows, row->block_max, s->history,
+                           s->n_history, out_id, s->req->logprobs ? out_logit : NULL);
+}
+
+/* The token that was said beforehand. One is chosen all the same, so that it takes as long as any
+ * other; whatever comes of that does not matter. */
+static void choose_forced(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row,
+                          uint32_t *out_id, float *out_logit) {
+    uint32_t id = s->req->forced[sl_session_predicted(s)], other;
+    float logit = row->rows ? row->rows[id] : 0, unused;
+    if (!s->req->sampling.constraint)
+        (void)!choose(e, s, row, &other, &unused);
+    *out_id = id;
+    *out_logit = logit;
+}
+
 /* Picks the next token from a row of logits and offers it. */
 void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row) {
     struct sl_token *t = &s->pending;
-    float *logits = row->rows;
     double lse = 0;
     t->n_top = 0;
     t->logprob = 0;
     t->use = &s->use;
     t->n_cached = s->n_cached;
     if (s->req->logprobs) {
-        lse = sl_log_sum_exp(logits, row->block_max, e->space.n_vocab);
-        sl_top_logprobs(logits, row->block_max, lse, &e->space, s->req->n_top_logprobs, t);
+        lse = sl_log_sum_exp(row->rows, row->block_max, e->space.n_vocab);
+        sl_top_logprobs(row->rows, row->block_max, lse, &e->space, s->req->n_top_logprobs, t);
     }
     uint32_t id = 0;
     float logit = 0;
     enum sl_status st = SL_OK;
-    if (s->req->forced) {
-        id = s->req->forced[sl_session_predicted(s)];
-        logit = logits[id];
-    } else if (!logits) {
-        st = sl_sampler_largest(&e->space, row->block_max, row->block_at, &id);
-    } else {
-        st = sl_sampler_pick(&s->sampler, &e->space, logits, row->block_max, s->history,
-                             s->n_history, &id, s->req->logprobs ? &logit : NULL);
-    }
+    if (s->req->forced)
+        choose_forced(e, s, row, &id, &logit);
+    else
+        st = choose(e, s, row, &id, &logit);
     if (st != SL_OK) {
         const struct sl_constraint *bound = s->req->sampling.constraint;
         sl_session_finish(e, s, SL_FINISH_ERROR, st,

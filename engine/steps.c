@@ -20,7 +20,7 @@ void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, u
 
 /* Does it need more of a row of logits than the largest? */
 static bool needs_logits(const struct sl_session *s) {
-    return s->req->logprobs || s->req->forced || !sl_sampling_is_largest(&s->sampler.set);
+    return s->req->logprobs || !sl_sampling_is_largest(&s->sampler.set);
 }
 
 /* Adds the rows of the sessions that generate, or of those that do not. */

@@ -590,6 +590,28 @@ static void forced_tokens_are_followed(void **state) {
     for (uint32_t i = 0; i < 7; i++)
         assert_int_equal(r->tokens[i].id, want[i]);
     free_run(r);
+
+    /* The tokens that a request has chosen, forced: their log-probabilities, though others are
+     * chosen meanwhile, by settings that change logits. */
+    struct run *chosen = make(82, 10, 7), *forced = make(82, 10, 7);
+    chosen->req.logprobs = forced->req.logprobs = true;
+    chosen->req.ignore_eog = forced->req.ignore_eog = true;
+    submit(e, chosen);
+    wait_run(chosen);
+    for (uint32_t i = 0; i < 7; i++)
+        want[i] = chosen->tokens[i].id;
+    forced->req.forced = want;
+    forced->req.sampling.temperature = 2;
+    forced->req.sampling.repeat_penalty = 1.5f;
+    submit(e, forced);
+    wait_run(forced);
+    assert_int_equal(forced->n, 7);
+    for (uint32_t i = 0; i < 7; i++) {
+        assert_int_equal(forced->tokens[i].id, want[i]);
+        assert_true(forced->tokens[i].logprob == chosen->tokens[i].logprob);
+    }
+    free_run(chosen);
+    free_run(forced);
     sl_engine_destroy(&e);
 }
 
