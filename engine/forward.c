@@ -372,6 +372,15 @@ static enum sl_status run_layer(struct sl_forward *f, struct sl_rows *r,
                : sl_forward_dense_ffn(f, r, where);
 }
 
+/* To right before the n rows (sl_activations). */
+static enum sl_status find_maxima(struct sl_forward *f, float *logits, uint32_t n) {
+    float *max = logits - sl_forward_maxima(f->hp, n), *at = max - sl_forward_maxima(f->hp, n);
+    return sl_op_block_max(
+        f->dev,
+        &(struct sl_op_block_max){
+            .x = logits, .max = max, .at = (uint32_t *)at, .n_tok = n, .n = f->hp->n_vocab});
+}
+
 enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
                                  uint32_t n_decode, float **out_logits,
                                  const struct sl_place *where) {
@@ -388,16 +397,8 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
                                                       .n_decode = n_decode,
                                                       .n_w = 1,
                                                       .out = {{f->output, NULL, logits, false}}}));
-    float *max = logits - sl_forward_maxima(f->hp, n);
     if (sl_forward_has_maxima(f))
-        SL_FORWARD_TRY(
-            "maxima of the logits",
-            sl_op_block_max(f->dev, &(struct sl_op_block_max){
-                                        .x = logits,
-                                        .max = max,
-                                        .at = (uint32_t *)(max - sl_forward_maxima(f->hp, n)),
-                                        .n_tok = n,
-                                        .n = f->hp->n_vocab}));
+        SL_FORWARD_TRY("maxima of the logits", find_maxima(f, logits, n));
     sl_timeline_since(f->timeline, "logits", start, {"rows", n});
     *out_logits = logits;
     return SL_OK;

@@ -134,8 +134,8 @@ double sl_log_sum_exp(const float *logits, const float *block_max, uint32_t n) {
 
 struct set {
     struct sl_sampler_space *sp;
-    float *logit; /* [n]; at first the request's logits themselves, */
-    float *left;  /* later what filters have left, here */
+    const float *logit; /* [n]; at first the request's logits themselves, */
+    float *left;        /* later what filters have left, here */
     uint32_t n;
     bool all; /* id[i] == i */
     float max;
@@ -418,30 +418,17 @@ void sl_top_logprobs(const float *logits, const float *block_max, double lse,
         return;
     if (block_max)
         take_maxima(space, block_max);
-    float max = find_max(space, logits, block_max != NULL);
-    float floor = kth_floor(space, max, n, n_top);
-    uint32_t m = 0; /* candidates: id[] ascending, key[] beside it */
-    for (uint32_t i = 0; i < n; i++) {
-        if (i % BLOCK == 0 && space->block_max[i / BLOCK] < floor) {
-            i += BLOCK - 1;
-            continue;
-        }
-        if (logits[i] >= floor) {
-            space->id[m] = i;
-            space->key[m++] = max - logits[i];
-        }
+    struct set c = {space, logits, space->spare, n, true, 0};
+    c.max = find_max(space, logits, block_max != NULL);
+    filter_top_k(&c, n_top);
+    keys_from_max(&c);
+    for (uint32_t i = 0; i < c.n; i++)
+        space->order[i] = i;
+    sl_sort_by_key(space->key, space->order, c.n);
+    for (uint32_t j = 0; j < c.n; j++) {
+        uint32_t i = space->order[j];
+        out_token->top[j].id = c.all ? i : space->id[i];
+        out_token->top[j].logprob = (float)((double)c.logit[i] - lse);
     }
-    struct sl_cut cut;
-    sl_select_best(space, space->key, NULL, m, n_top, &cut);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < m && kept < n_top; i++)
-        if (sl_cut_has(cut, space->key, i))
-            space->order[kept++] = i;
-    sl_sort_by_key(space->key, space->order, kept);
-    for (uint32_t j = 0; j < kept; j++) {
-        uint32_t id = space->id[space->order[j]];
-        out_token->top[j].id = id;
-        out_token->top[j].logprob = (float)((double)logits[id] - lse);
-    }
-    out_token->n_top = kept;
+    out_token->n_top = c.n;
 }

@@ -49,11 +49,11 @@ struct sl_sampler {
 void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set);
 
 /* Picks a token. logits [n_vocab] are changed where there is a bias, a penalty or a constraint, and
- * else only read. block_max [SL_VOCAB_BLOCKS(n_vocab)]: the maxima of
- * their blocks, NULL: not known. history: the session's tokens so far, prompt included, for the
- * penalties. SL_ERR_INVALID: the logits hold NaN or +infinity, or nothing but forbidden tokens, or
- * maxima that none of them reaches. A constraint's error is passed on; when this returns it has the
- * token. out_logit: its logit as it came; NULL: not wanted. */
+ * else only read. block_max [SL_VOCAB_BLOCKS(n_vocab)]: the maxima of their blocks; NULL: not
+ * known. history: the session's tokens so far, prompt included, for the penalties. out_logit: the
+ * token's logit as it came; NULL: not wanted. SL_ERR_INVALID: the logits hold NaN or +infinity, or
+ * nothing but forbidden tokens, or the maxima are none of theirs. A constraint's error is passed
+ * on; when this returns it has the token. */
 enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
                                const float *block_max, const uint32_t *history, uint32_t n_history,
                                uint32_t *out_id, float *out_logit) SL_MUST_CHECK;
@@ -67,7 +67,7 @@ enum sl_status sl_sampler_largest(struct sl_sampler_space *space, const float *b
 
 /* Log-probabilities at temperature 1 without any filter. Not after sl_sampler_pick, which may
  * change the logits. block_max as above. lse = sl_log_sum_exp(). Top: the n_top most likely, best
- * first; fewer where maxima are no logit's. */
+ * first; fewer where the maxima are none of the logits'. */
 double sl_log_sum_exp(const float *logits, const float *block_max, uint32_t n);
 void sl_top_logprobs(const float *logits, const float *block_max, double lse,
                      struct sl_sampler_space *space, uint32_t n_top, struct sl_token *out_token);

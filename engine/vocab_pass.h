@@ -14,11 +14,10 @@
 struct sl_vocab_pass {
     /* The largest of x[0..n), NaN when any is NaN; out_block_max [ceil(n / SL_VOCAB_BLOCK)]. */
     float (*max)(const float *x, uint32_t n, float *out_block_max);
-    double (*sum)(const float *x, uint32_t n);
     /* y[i] = exp((x[i] - max) * inv_t); no x may be above max. */
     void (*exp)(const float *x, float max, float inv_t, float *y, uint32_t n);
-    /* The same, and sum(y, n), while y is at hand; out_block_sum [n / SL_VOCAB_BLOCK]: the sum
-     * of each whole block, as sum() has it; NULL: not wanted. */
+    /* The same, and the sum of y while it is at hand; out_block_sum [n / SL_VOCAB_BLOCK]: that of
+     * each whole block; NULL: not wanted. */
     double (*exp_sum)(const float *x, float max, float inv_t, float *y, uint32_t n,
                       float *out_block_sum);
 };

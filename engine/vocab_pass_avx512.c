@@ -1,3 +1,3 @@
 #include "engine/vocab_pass_impl.h"
 
-const struct sl_vocab_pass sl_vocab_pass_avx512 = {pass_max, pass_sum, pass_exp, pass_exp_sum};
+const struct sl_vocab_pass sl_vocab_pass_avx512 = {pass_max, pass_exp, pass_exp_sum};

@@ -75,16 +75,6 @@ static inline float block_sum(const float *x) {
     return lane[0];
 }
 
-static inline double pass_sum(const float *x, uint32_t n) {
-    double total = 0;
-    uint32_t i = 0;
-    for (; i + SL_VOCAB_BLOCK <= n; i += SL_VOCAB_BLOCK)
-        total += (double)block_sum(x + i);
-    for (; i < n; i++)
-        total += (double)x[i];
-    return total;
-}
-
 static inline void pass_exp(const float *restrict x, float max, float inv_t, float *restrict y,
                             uint32_t n) {
     for (uint32_t i = 0; i < n; i++)
