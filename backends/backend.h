@@ -485,9 +485,7 @@ void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal);
  * signals.
  *
  * A failure of `other` holds nobody up: who waits for d goes on with what has come, and is told
- * SL_ERR_DEVICE_LOST. From then on d takes no more work, as if lost; waiting and freeing are as
- * ever.
- */
+ * SL_ERR_DEVICE_LOST. From then on d takes no more work, as if lost; it waits and frees as ever. */
 #define SL_RELAY_BYTES ((size_t)2 << 20)
 enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,
                                     const atomic_bool *busy) SL_MUST_CHECK;

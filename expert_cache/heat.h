@@ -64,8 +64,9 @@ uint32_t sl_heat_version(const struct sl_heat *heat, uint32_t layer);
 /* The layer that was routed last; n_layer - 1 at the start, so that layer 0 is next. */
 uint32_t sl_heat_position(const struct sl_heat *heat);
 
-/* The n hottest experts by the slow count, hottest first; returns how many were written, which is
- * less than n only when the stage has fewer experts. O(N log n). */
+/* The n hottest experts by the slow count, hottest first, and of equally hot ones expert 0 of every
+ * layer before expert 1 of any; returns how many were written, which is less than n only when the
+ * stage has fewer experts. O(N log n). */
 uint32_t sl_heat_hottest(const struct sl_heat *heat, uint32_t n, struct sl_expert_id *out_id);
 
 /* Takes over what `from` knows of n layers: layer `first` of h becomes as layer `from_first` of it,

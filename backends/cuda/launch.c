@@ -99,9 +99,14 @@ void sl_cuda_modules_unload(struct sl_cuda *c) {
         c->driver.module_unload(c->module[--c->n_modules]);
 }
 
-/* Kernels that only steps with prompt rows have: long ones, which want the cache. */
+/* Kernels that only steps with prompt rows have: long ones, which want the cache. By their places
+ * in SL_KERNELS. */
 static bool is_of_prompts(enum sl_kernel kernel) {
-    return (kernel >= SL_KERNEL_BY_TYPE(gemm_small, 0) && kernel < SL_KERNEL_BY_TYPE(embed, 0)) ||
+    _Static_assert(SL_KERNEL_embed_F32 - SL_KERNEL_gemm_large_F32 ==
+                           SL_KERNEL_gemm_large_F32 - SL_KERNEL_gemm_small_F32 &&
+                       SL_KERNEL_attention_tile_256 - SL_KERNEL_attention_tile_64 == 2,
+                   "nothing else is between the families' first and last");
+    return (kernel >= SL_KERNEL_gemm_small_F32 && kernel < SL_KERNEL_embed_F32) ||
            (kernel >= SL_KERNEL_attention_tile_64 && kernel <= SL_KERNEL_attention_tile_256);
 }
 
