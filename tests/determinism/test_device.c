@@ -155,17 +155,6 @@ static void add_tiers(const struct sl_stage *s, struct sl_tiers_stats *sum) {
     sum->early_used += own->early_used;
 }
 
-/* Too few slots is fine. */
-static uint32_t measure_disk(struct sl_engine *e) {
-    double rate = 0;
-    enum sl_status st = sl_engine_disk_speed(e, 0.01, &rate, &test_err);
-    if (st != SL_ERR_UNSUPPORTED) {
-        assert_ok(st);
-        assert_true(rate > 0);
-    }
-    return st == SL_OK;
-}
-
 static void run_setting(const struct sl_model *m, const struct setting *s, struct outcome *out) {
     struct card_source source;
     card_source_init(&source, &s->card);
@@ -200,7 +189,7 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
     }
     for (uint32_t i = 0; i < N_RUNS; i++) {
         if (s->measure && i + 1 == N_RUNS) {
-            out->n_measured += measure_disk(e);
+            out->n_measured += measure_disk(e, 0.01);
             submit(e, out->run[i]);
         }
         wait_run(out->run[i]);
@@ -208,7 +197,7 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
             fail_msg("%s: %s", describe(s), out->run[i]->result.err.text);
     }
     if (s->measure)
-        out->n_measured += measure_disk(e);
+        out->n_measured += measure_disk(e, 0.01);
     struct scored scored = {m, out};
     assert_ok(sl_engine_score(e, out->run[2]->prompt, N_SCORE, on_logits, &scored, &test_err));
     out->card = source.stats;

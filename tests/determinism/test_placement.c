@@ -169,17 +169,6 @@ static void wait_for_metric(uint64_t before) {
     assert_true((uint64_t)sl_metric(expert_warmups_total) > before);
 }
 
-/* False: the slots are too few. */
-static bool measure_disk(struct sl_engine *e) {
-    double rate = 0;
-    enum sl_status st = sl_engine_disk_speed(e, 0.02, &rate, &test_err);
-    if (st == SL_ERR_UNSUPPORTED)
-        return false;
-    assert_ok(st);
-    assert_true(rate > 0);
-    return true;
-}
-
 /* False when this machine lacks the way of reading. */
 static bool run_setting(const struct subject *s, const struct setting *t, struct outcome *out) {
     const char *mirrors[] = {s->mirror};
@@ -227,7 +216,7 @@ static bool run_setting(const struct subject *s, const struct setting *t, struct
             fail_msg("%s: %s: %u tokens: %s", s->name, describe(t), r->n, r->result.err.text);
     }
     if (t->measure)
-        total_measured += measure_disk(e);
+        total_measured += measure_disk(e, 0.02);
     struct scored scored = {.e = e, .out = out};
     assert_ok(sl_engine_score(e, out->run[4]->prompt, N_SCORE, on_logits, &scored, &test_err));
     if (n_slots) {
