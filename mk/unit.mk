@@ -16,7 +16,7 @@ $(B)/$(1:%.c=%): $(1) $(call card,$(1)) $(foreach l,$(call closure,$(call unit_l
 	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -o $$@ $(1) $(call card,$(1)) $$(call link_libs,$(call closure,$(call unit_layer,$(1)))) -lcmocka $(LDLIBS)
 endef
 $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
-$(B)/tests/unit/backends/test_cuda_host $(B)/tests/unit/backends/test_cuda_peers: | $(FAKE_CUDA)
+$(filter $(B)/tests/unit/backends/test_cuda_%,$(UNIT_BIN)): | $(FAKE_CUDA)
 
 .PHONY: unit
 ## make unit                build and run the unit tests (MODE=release|debug|asan|tsan)
