@@ -17,8 +17,7 @@ static inline bool sl_cut_has(struct sl_cut cut, const float *key, uint32_t i) {
 
 /* Cuts off the best of n candidates, at least one: those of the smallest key (>= 0, +infinity
  * allowed, ties to the lower number), as many as it takes to reach `limit`, in number when mass is
- * NULL, in summed mass otherwise. Returns how many are in. Uses order and the buckets of the space.
- */
+ * NULL, in summed mass otherwise. Returns how many are in. Uses the space's order and buckets. */
 uint32_t sl_select_best(struct sl_sampler_space *sp, const float *key, const float *mass,
                         uint32_t n, double limit, struct sl_cut *out_cut);
 /* Sorts candidate numbers by (key, number). */

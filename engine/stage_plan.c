@@ -149,7 +149,7 @@ static void say_all_leasts(const struct sl_stage_plans *plans, struct sl_err *er
                               (double)plans->at[i].plan.vram_least_bytes / 0x1p20);
 }
 
-/* Of the stages that have been planned the one that copies experts, n if there are none or several.
+/* Of the stages that have been planned the one that copies experts; n: there is none, or several.
  */
 static uint32_t only_copier(const struct sl_stage_plans *plans) {
     uint32_t only = plans->n, n = 0;

@@ -25,7 +25,8 @@
 #define OWN_SHARE   10u
 #define ALIGN_BYTES 4096u
 /* Between two looks at the other GPU while something waits: they go through its driver's locks. */
-#define LOOK_NS  10000000u
+#define LOOK_NS 10000000u
+/* Between two at both, when the relay is closed. */
 #define DRAIN_NS 50000
 
 static enum sl_status use_context(struct sl_cuda *c, struct CUctx_st *ctx) {
@@ -102,10 +103,9 @@ static bool is_out(const struct sl_cuda *c) {
 
 void sl_cuda_relay_watch(struct sl_cuda *c) {
     struct sl_cuda_relay *r = &c->relay;
-    uint64_t now_ns = is_out(c) ? sl_now_ns() : 0;
-    if (now_ns <= r->look_ns)
+    if (!is_out(c) || sl_now_ns() <= r->look_ns)
         return;
-    r->look_ns = now_ns + LOOK_NS;
+    r->look_ns = sl_now_ns() + LOOK_NS;
     int there = query_in(c, r->by->ctx, r->stream);
     if (is_failure(there)) {
         char text[256];
@@ -153,8 +153,7 @@ bool sl_cuda_relay_lost(const struct sl_device *d) {
     return ((const struct sl_cuda *)d)->relay.lost;
 }
 
-/* Until neither stream has anything under way; a GPU that has failed holds the other's up no more.
- */
+/* Until neither stream has anything under way; one whose GPU has failed lets the other go on. */
 static void drain(struct sl_cuda *c) {
     struct sl_cuda_relay *r = &c->relay;
     for (;;) {
