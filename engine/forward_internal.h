@@ -185,13 +185,17 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
  * rows are in; none is left when nobody wants logits. */
 enum sl_status sl_forward_attention(struct sl_forward *f, struct sl_rows *r,
                                     const struct sl_place *where) SL_MUST_CHECK;
-enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
-                                 uint32_t n_decode, float **out_logits,
-                                 const struct sl_place *where) SL_MUST_CHECK;
 /* All ops of the step. *out_logits: in the device's memory; NULL when nobody wants any, and in a
  * slice that gives none. */
 enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
                                   struct sl_place *where) SL_MUST_CHECK;
+
+/* forward_output.c: the last norm and the output matrix for n rows [n, n_embd], of which the first
+ * n_decode are generated ones; on a device whose logits are read back also the maxima of their
+ * blocks. *out_logits [n, n_vocab]: in the device's memory. */
+enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
+                                 uint32_t n_decode, float **out_logits,
+                                 const struct sl_place *where) SL_MUST_CHECK;
 
 /* forward_ffn.c: the second half of a layer. */
 enum sl_status sl_forward_dense_ffn(struct sl_forward *f, const struct sl_rows *r,

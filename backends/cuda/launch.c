@@ -102,7 +102,7 @@ void sl_cuda_modules_unload(struct sl_cuda *c) {
 /* What steps with prompt rows spend their time in: kernels that want the cache, by their places in
  * SL_KERNELS, and two that come between them. A few generated rows have these as well, which costs
  * four of them half a percent, but gains prompts three. */
-static bool is_of_prompts(enum sl_kernel kernel) {
+static bool wants_cache(enum sl_kernel kernel) {
     _Static_assert(SL_KERNEL_embed_F32 - SL_KERNEL_gemm_large_F32 ==
                            SL_KERNEL_gemm_large_F32 - SL_KERNEL_gemm_small_F32 &&
                        SL_KERNEL_attention_tile_256 - SL_KERNEL_attention_tile_64 == 2,
@@ -120,7 +120,7 @@ static enum sl_status prepare(struct sl_cuda *c, enum sl_kernel kernel, uint32_t
         /* Multiprocessors split one memory into cache and shared memory. Blocks of two kernels that
          * want different splits do not run side by side there, so the second would not start early.
          * Only a hint: its result does not matter. */
-        if (c->early_start && !is_of_prompts(kernel))
+        if (c->early_start && !wants_cache(kernel))
             c->driver.func_set_attribute(c->kernel[kernel], SL_CU_FUNC_SHARED_CARVEOUT, 100);
         *has = PLAIN_SMEM_BYTES;
     }
