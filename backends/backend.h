@@ -478,11 +478,11 @@ enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
  * there. By who raised it; touches no device. maker: the device that made it. */
 void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal);
 
-/* A relay: large copies of SL_QUEUE_UP may go to d over the host's link to `other` too, and from
- * there over a faster one between the two, while *busy, other's own work, is false: borrowed until
- * close, read at each copy. Takes SL_RELAY_BYTES of other's memory. Neither device is in use
- * meanwhile; one relay a device. SL_ERR_UNSUPPORTED: there is no faster link, or there are no
- * signals.
+/* A relay: large copies of SL_QUEUE_UP from mapped memory may go to d over the host's link to
+ * `other` too, and from there over a faster one between the two, while *busy, other's own work, is
+ * false: borrowed until close, read at each copy. Takes SL_RELAY_BYTES of other's memory. Neither
+ * device is in use meanwhile; one relay a device. SL_ERR_UNSUPPORTED: there is no faster link, or
+ * there are no signals.
  *
  * A failure of `other` holds nobody up: who waits for d goes on with what has come, and is told
  * SL_ERR_DEVICE_LOST. From then on d takes no more work, as if lost; it waits and frees as ever. */

@@ -229,7 +229,8 @@ bool sl_cuda_reaches(const struct sl_device *d, const struct sl_device *other);
 enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other,
                                   const atomic_bool *busy);
 void sl_cuda_relay_close(struct sl_device *d);
-/* Is such a copy one for sl_cuda_relay_copy, which is then in order on the queue as any other? */
+/* Is such a copy one for sl_cuda_relay_copy, which is then in order on the queue as any other? If
+ * it is from the host's memory: within the GPU's own it would go over the link and back. */
 bool sl_cuda_relays(const struct sl_cuda *c, enum sl_queue q, size_t bytes);
 enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes);
 /* As the driver's event_sync and stream_sync, CUresults: but if the other GPU fails meanwhile, what

@@ -75,7 +75,7 @@ enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, void *dst, con
         char *to = (char *)dst + done;
         const char *from = (const char *)src + done;
         n = in_one_piece(c, from, in_one_piece(c, to, bytes - done));
-        if (sl_cuda_relays(c, q, n)) {
+        if (sl_cuda_relays(c, q, n) && mapped_address(c, from, n)) {
             status = sl_cuda_relay_copy(c, (uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, n);
             continue;
         }

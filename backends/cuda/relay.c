@@ -1,6 +1,6 @@
 /* Copies to a GPU by way of another one: the host's memory is read over two links at once, and what
  * comes by the other GPU's goes on over the direct link between them (NVLink), which is several
- * times as fast as either.
+ * times as fast as either. What the GPU has itself takes no link, and does not come so.
  *
  * A copy is cut in two: the first part goes as ever, the rest through a buffer on the other GPU, by
  * a stream of that one. Both are ordered behind what was enqueued on the queue before, and what is
@@ -198,8 +198,8 @@ bool sl_cuda_relays(const struct sl_cuda *c, enum sl_queue q, size_t bytes) {
 }
 
 /* Through the buffer, in as many pieces as it takes; a CUresult. The other's context is current.
- * Nothing is read before the queue has come to this copy: an expert may be moved from where an
- * earlier copy is still writing it. */
+ * Nothing is read or written before the queue has come to this copy: where it goes may still be in
+ * use, and what it reads may still be on its way down. */
 static int by_other(const struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes) {
     const struct sl_cuda_relay *r = &c->relay;
     uint64_t buffer = (uint64_t)(uintptr_t)r->buffer;

@@ -474,7 +474,9 @@ static void relay_turn(struct relay *r, uint8_t first, size_t bytes, bool busy, 
     assert_int_equal(fake->n_queued - queued, n);
     atomic_store(&r->busy, false);
     assert_int_equal(sl_device_alloc(r->b, 64, &freed), SL_OK);
+    queued = fake->n_queued;
     assert_int_equal(sl_device_copy(r->a, SL_QUEUE_UP, r->moved, r->on_a, bytes), SL_OK);
+    assert_int_equal(fake->n_queued - queued, 1); /* within the GPU: by no other */
     sl_device_free(r->b, freed, 64); /* what is enqueued on the other GPU runs now, if it may */
     assert_int_equal(sl_device_mark(r->a, SL_QUEUE_UP, &point), SL_OK);
     assert_int_equal(sl_device_after(r->a, SL_QUEUE_OPS, SL_QUEUE_UP, point), SL_OK);
