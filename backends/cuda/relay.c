@@ -220,6 +220,17 @@ static void give_up(struct sl_cuda *c) {
     c->relay.failed = true;
 }
 
+/* Until the other GPU has done what it was given; one that waits for this GPU, which has failed, is
+ * let go. */
+static void await_other(struct sl_cuda *c) {
+    struct sl_cuda_relay *r = &c->relay;
+    while (query_in(c, r->by->ctx, r->stream) == SL_CU_NOT_READY) {
+        if (is_failure(query_in(c, c->ctx, c->queue[SL_QUEUE_UP].stream)))
+            sl_cuda_signal_release(r->begun);
+        nanosleep(&(struct timespec){.tv_nsec = DRAIN_NS}, NULL);
+    }
+}
+
 enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes) {
     struct sl_cuda_relay *r = &c->relay;
     struct CUstream_st *up = c->queue[SL_QUEUE_UP].stream;
@@ -235,11 +246,14 @@ enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, uint64_t src,
     bool ends = there && sl_cuda_raise_on(c, r->stream, r->ended) == SL_CU_OK;
     if (!whole || !ends)
         give_up(c);
-    if (there && !ends)
-        c->driver.stream_sync(r->stream);
     status = use_context(c, c->ctx);
     if (!status && ends)
         status = sl_cuda_check(c, sl_cuda_follow_on(c, up, r->ended), "ordering two queues");
+    if (there && (!ends || status)) { /* the queue does not wait for it, so this thread does */
+        await_other(c);
+        enum sl_status back = use_context(c, c->ctx);
+        status = status ? status : back;
+    }
     if (!status && r->failed)
         status = sl_cuda_check(c, c->driver.copy(dst + own, src + own, bytes - own, up), "copying");
     return status;

@@ -464,7 +464,7 @@ static void relay_turn(struct relay *r, uint8_t first, size_t bytes, bool busy, 
     sl_point point;
     void *freed;
     for (size_t i = 0; i < RELAY_BYTES; i++)
-        r->host[i] = (uint8_t)(i % 251 + first);
+        r->host[i] = (uint8_t)(i % 199 + first);
     atomic_store(&r->busy, busy);
     fill(r->a, r->on_a, 7); /* later than the copy, unless that waits */
     assert_int_equal(sl_device_mark(r->a, SL_QUEUE_OPS, &point), SL_OK);
@@ -515,6 +515,44 @@ static void relays(void **state) {
         assert_int_equal(sl_device_sync(r.b), SL_OK);
         close_relay(&r);
     }
+}
+
+/* Each call of such a copy is refused once, for want of memory. Then the copy is made all the same,
+ * or nothing of it is under way any more when the device has been waited for: whoever tried may use
+ * both places again. */
+static void relay_refused(void **state) {
+    need_kernels();
+    static const struct relay_case direct = {false, false, false, SL_OK};
+    enum { LEFT = 0xEE };
+    uint32_t n_made = 0, n_refused = 0;
+    bool all = false;
+    for (uint32_t k = 1; !all; k++) {
+        struct relay r = {0};
+        void *freed;
+        open_relay(state, &direct, &r);
+        relay_turn(&r, 0, RELAY_BYTES, false, 9);
+        fake->fail_result = SL_CU_OUT_OF_MEMORY;
+        fake->fail_at = fake->n_calls + k;
+        enum sl_status status = sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES);
+        all = fake->fail_at > fake->n_calls; /* there are no more */
+        fake->fail_at = 0;
+        assert_true(status == SL_OK || status == SL_ERR_DEVICE_OOM);
+        n_made += status == SL_OK;
+        n_refused += status != SL_OK;
+        assert_int_equal(sl_device_sync(r.a), SL_OK);
+        if (status)
+            memset(r.host, LEFT, RELAY_BYTES);
+        assert_int_equal(sl_device_alloc(r.b, 64, &freed), SL_OK);
+        sl_device_free(r.b, freed, 64); /* what is enqueued there runs now, if it may */
+        assert_int_equal(sl_device_download(r.a, r.got, r.on_a, RELAY_BYTES), SL_OK);
+        if (status)
+            assert_null(memchr(r.got, LEFT, RELAY_BYTES));
+        else
+            assert_memory_equal(r.got, r.host, RELAY_BYTES);
+        assert_int_equal(sl_device_sync(r.b), SL_OK);
+        close_relay(&r);
+    }
+    assert_true(n_made > 4 && n_refused > 3);
 }
 
 static void break_gpu(int device) {
@@ -641,6 +679,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(who_hands_faults, reset),
         cmocka_unit_test_setup(who_does_not_reach, reset),
         cmocka_unit_test_setup(relays, reset),
+        cmocka_unit_test_setup(relay_refused, reset),
         cmocka_unit_test_setup(relay_faults, reset),
         cmocka_unit_test_setup(relay_faults_idle, reset),
         cmocka_unit_test_setup(relayed_faults, reset),
