@@ -2,6 +2,7 @@
 
 #include "engine/sampler_select.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -420,7 +421,11 @@ void sl_top_logprobs(const float *logits, const float *block_max, double lse,
         take_maxima(space, block_max);
     struct set c = {space, logits, space->spare, n, true, 0};
     c.max = find_max(space, logits, block_max != NULL);
+    out_token->n_top = 0;
+    if (!isfinite(c.max)) /* keys would be NaN, of which any number may be kept */
+        return;
     filter_top_k(&c, n_top);
+    assert(c.n <= n_top);
     keys_from_max(&c);
     for (uint32_t i = 0; i < c.n; i++)
         space->order[i] = i;

@@ -67,7 +67,8 @@ enum sl_status sl_sampler_largest(struct sl_sampler_space *space, const float *b
 
 /* Log-probabilities at temperature 1 without any filter. Not after sl_sampler_pick, which may
  * change the logits. block_max as above. lse = sl_log_sum_exp(). Top: the n_top most likely, best
- * first; fewer where the maxima are none of the logits'. */
+ * first; fewer where the maxima are none of the logits', none where sl_sampler_pick() refuses them.
+ */
 double sl_log_sum_exp(const float *logits, const float *block_max, uint32_t n);
 void sl_top_logprobs(const float *logits, const float *block_max, double lse,
                      struct sl_sampler_space *space, uint32_t n_top, struct sl_token *out_token);

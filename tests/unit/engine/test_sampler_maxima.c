@@ -189,6 +189,29 @@ static void logprobs(void **state) {
     }
 }
 
+/* Never more than were asked for, and none where the largest is no number. */
+static void logprobs_not_finite(void **state) {
+    (void)state;
+    static const float odd[] = {INFINITY, INFINITY, -INFINITY, NAN};
+    struct sl_rng rng = {5};
+    uint32_t n = 1000, n_none = 0;
+    open_space(n, &rng);
+    for (uint32_t i = 0; i < 1000; i++) {
+        struct sl_token t;
+        uint32_t n_top = 1 + sl_rng_below(&rng, 20);
+        fill(&rng, n, i);
+        for (uint32_t j = 1 + sl_rng_below(&rng, 4); j; j--)
+            logits[sl_rng_below(&rng, n)] = odd[sl_rng_below(&rng, 2 + i % 3)];
+        find_maxima(logits, n);
+        double lse = sl_log_sum_exp(logits, block_max, n);
+        sl_top_logprobs(logits, i % 2 ? block_max : NULL, lse, &space, n_top, &t);
+        assert_int_equal(t.n_top, isfinite(lse) ? n_top : 0);
+        n_none += !t.n_top;
+    }
+    assert_true(n_none > 500 && n_none < 1000);
+    sl_sampler_space_release(&space);
+}
+
 /* Maxima that are none: whoever takes them finds no token, or one of the vocabulary. */
 static void wrong_maxima(void **state) {
     (void)state;
@@ -234,9 +257,8 @@ static void wrong_maxima(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(picks),
-        cmocka_unit_test(not_finite),
-        cmocka_unit_test(logprobs),
+        cmocka_unit_test(picks),        cmocka_unit_test(not_finite),
+        cmocka_unit_test(logprobs),     cmocka_unit_test(logprobs_not_finite),
         cmocka_unit_test(wrong_maxima),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
