@@ -172,6 +172,13 @@ static void submission(struct CUstream_st *stream) {
         fatal("it was not taken", "see CUresult");
 }
 
+/* Nobody gets what was recorded on a GPU that is gone. */
+static void drop_recording(struct CUstream_st *stream) {
+    struct CUgraph_st *recorded = NULL;
+    if (real.capture_end(stream, &recorded) == SL_CU_OK && recorded)
+        real.graph_destroy(recorded);
+}
+
 /* Whether the GPU that a call is for is gone, and what the call then gives. What frees does so all
  * the same, so that nothing but the program's own mistakes leaks. */
 int faulty_gone(void *const *to, void *first) {
@@ -188,6 +195,8 @@ int faulty_gone(void *const *to, void *first) {
         if (fake_fault)
             fake_fault(device, IS_GONE, -1);
     }
+    if (to == &faulty_to_capture_end)
+        drop_recording(first);
     for (size_t i = 0; i < sizeof frees / sizeof *frees; i++)
         if (to == frees[i]) {
             int (*release)(void *what);
