@@ -126,8 +126,10 @@ static enum sl_status see_point(struct sl_cuda *c, enum sl_queue q, sl_point poi
     enum sl_status status = check_point(c, q, point);
     if (!status)
         status = sl_cuda_enter_to_end(c);
-    if (status || point <= queue->passed)
+    if (status)
         return status;
+    if (point <= queue->passed) /* perhaps while it was lost, and somebody else was told */
+        return sl_cuda_came_whole(c);
     int result = ask(c, event_of(queue, point));
     if (result == SL_CU_NOT_READY)
         return SL_AGAIN;

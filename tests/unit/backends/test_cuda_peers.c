@@ -601,6 +601,9 @@ static void relay_faults(void **state) {
         break_gpu(1);
         assert_int_equal(sl_device_sync(r.b), SL_ERR_DEVICE_LOST);
         assert_int_equal(waits[i](&r, point), SL_ERR_DEVICE_LOST);
+        /* Whoever asks later, too. */
+        assert_int_equal(sl_device_passed(r.a, SL_QUEUE_UP, point), SL_ERR_DEVICE_LOST);
+        assert_int_equal(sl_device_await(r.a, SL_QUEUE_UP, point), SL_ERR_DEVICE_LOST);
         assert_true(sl_device_relay_lost(r.a));
         assert_false(((struct sl_cuda *)r.a)->lost);
         uint64_t queued = fake->n_queued;
