@@ -162,7 +162,8 @@ static void test_few_rows_q8(void) {
     static const uint32_t shapes[][3] = {{256, 16, 0},  {512, 31, 0},   {1280, 40, 0},
                                          {2304, 72, 0}, {2304, 265, 0}, {1024, 15, 0},
                                          {288, 48, 0},  {1024, 40, 2}};
-    static const uint32_t large[][3] = {{256, 40003, 2}, {1280, 17005, 8}, {2304, 16900, 3}};
+    static const uint32_t large[][3] = {
+        {256, 40003, 1}, {256, 40003, 2}, {1280, 17005, 8}, {2304, 16900, 3}};
     struct sl_rng rng = {9};
     for (uint32_t i = 0; i < CONF_COUNT(shapes) * 8 + CONF_COUNT(large); i++) {
         bool is_large = i >= CONF_COUNT(shapes) * 8;
