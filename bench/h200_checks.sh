@@ -197,6 +197,7 @@ run() {
     tar -C "$dir" -xzf "$1/sluice.tar.gz" || exit 1
     sluice=$(echo "$dir"/*/libexec/sluice)
     "$sluice" --version >/dev/null 2>&1 || sluice=$(echo "$dir"/*/bin/sluice)
+    trap 'pkill -KILL -f -- "$sluice serve "; exit 143' INT TERM # below a sanitizer they take minutes to end by themselves
     demo=$(echo "$dir"/*/demo/demo.gguf)
     export XDG_CACHE_HOME=$dir CUDA_DEVICE_ORDER=PCI_BUS_ID # as nvidia-smi numbers them
     date -u +"%Y-%m-%d %H:%M UTC"

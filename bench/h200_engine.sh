@@ -250,16 +250,23 @@ RUNS
     rm -f "$out"/*.answers
 }
 
-# The layers over two GPUs beside one with the same budget, with one sequence and with four.
+# The layers over two GPUs beside one with the same budget, with one sequence and with four, twice in turns; and divided by
+# what the heat of such a run says.
 split() {
-    local both=(--parallel 1,4 -p 2048 -n 96 --ram 100GiB) vram layers
+    local both=(--parallel 1,4 -p 2048 -n 96 --ram 100GiB) heat=$dir/heat vram turn layers
     vram=$(budget 0.25 --parallel 4 --batch 512)
-    bench one-resident --experts resident "${both[@]}"
-    bench one-quarter --vram "${vram}MiB" "${both[@]}"
-    for layers in 24,24 25,23; do # the second has the output matrix too
-        bench "two-resident-$layers" --experts resident "${both[@]}" --device cuda:0,1 --split $layers
-        bench "two-quarter-$layers" --vram "$((vram / 2))MiB" "${both[@]}" --device cuda:0,1 --split $layers
+    for turn in 1 2; do
+        bench "one-resident-$turn" --experts resident "${both[@]}"
+        for layers in 25,23 26,22; do # the last stage has the output matrix too
+            bench "two-resident-$layers-$turn" --experts resident "${both[@]}" --device cuda:0,1 --split $layers
+        done
+        bench "one-quarter-$turn" --vram "${vram}MiB" "${both[@]}"
+        for layers in 24,24 25,23; do
+            bench "two-quarter-$layers-$turn" --vram "$((vram / 2))MiB" "${both[@]}" --device cuda:0,1 --split $layers
+        done
     done
+    bench one-quarter-for-heat --vram "${vram}MiB" "${both[@]}" --heat-file "$heat"
+    bench two-quarter-by-heat --vram "$((vram / 2))MiB" "${both[@]}" --device cuda:0,1 --heat-file "$heat"
 }
 
 case "${1:-}" in
