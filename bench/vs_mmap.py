@@ -145,6 +145,8 @@ def against_mmap(o, result):
             sys.exit("sluice did not finish")
         rounds.append(r)
         d = r["sluice"]["decode"]
+        if "disk_bytes_per_s" not in d:
+            sys.exit("too few experts have slots for the disk to be measured: raise --limit")
         say(f"round {i + 1}: " + ", ".join(f"{n} {r[n]['decode_ts']:.3f} t/s" for n in sides if r[n])
             + f", sluice {d['avg_ts']:.2f} t/s, causal {d['causal_ceiling_ts']:.2f}, "
               f"disk {d['disk_bytes_per_s'] * 1e-9:.2f} GB/s")

@@ -1,4 +1,4 @@
-/* How many CPUs there are for us. */
+/* How many CPUs there are for us, and what one does while it looks out for another. */
 #ifndef SL_COMMON_CPUS_H
 #define SL_COMMON_CPUS_H
 
@@ -13,6 +13,15 @@ static inline uint32_t sl_cpus_allowed(void) {
     long n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
                                                          : sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : (uint32_t)n;
+}
+
+/* Between two looks at memory that somebody else will write. */
+static inline void sl_cpu_relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
 }
 
 #endif

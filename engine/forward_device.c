@@ -3,6 +3,7 @@
 #include "engine/forward_internal.h"
 
 #include "common/clock.h"
+#include "common/cpus.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/expert_tiers.h"
@@ -111,9 +112,7 @@ static bool look(const uint32_t *words, uint32_t n, uint64_t most_ns) {
         for (uint32_t i = 0; i < LOOKS; i++) {
             if (all_told(words, n))
                 return true;
-#if defined(__x86_64__)
-            __builtin_ia32_pause();
-#endif
+            sl_cpu_relax();
         }
     } while (sl_now_ns() - start < most_ns);
     return false;

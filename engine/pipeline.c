@@ -44,12 +44,6 @@ struct sl_pipeline {
 
 /* ---- the stages' threads ---- */
 
-static void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 static void push(struct worker *w, struct sl_passage *passage) {
     passage->next = NULL;
     if (w->first)
@@ -69,7 +63,7 @@ static void look_out(const struct sl_pipeline *p, bool (*ready)(const void *what
         for (uint32_t i = 0; i < LOOKS; i++) {
             if (ready(what))
                 return;
-            relax();
+            sl_cpu_relax();
         }
 }
 

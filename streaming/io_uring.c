@@ -11,6 +11,7 @@
 #include "streaming/reader_internal.h"
 
 #include "common/clock.h"
+#include "common/cpus.h"
 #include "common/log.h"
 #include "common/metrics.h"
 
@@ -31,14 +32,6 @@ struct uring {
     uint32_t n_regions;          /* registered */
     bool enabled;
 };
-
-static inline void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 static void die(const char *what, int rc) {
     /* Only our own mistakes come here: a ring used by two threads, a bad argument. Requests that
@@ -115,7 +108,7 @@ static void uring_look(struct sl_io *io, uint64_t until_ns) {
         for (uint32_t i = 0; i < LOOKS; i++) {
             if (io_uring_cq_ready(&u->ring) > 0)
                 return;
-            relax();
+            sl_cpu_relax();
         }
     } while (sl_now_ns() < until_ns);
 }

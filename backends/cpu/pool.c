@@ -62,14 +62,6 @@ struct sl_pool {
 static _Thread_local uint32_t my_thread; /* 0 in whoever calls sl_pool_run */
 static _Thread_local uint64_t moved_ns;
 
-static void pause_cpu(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static void note_cpu(struct sl_pool *p, uint32_t thread) {
     int cpu = sched_getcpu();
     if (atomic_load_explicit(&p->on_cpu[thread], memory_order_relaxed) != cpu)
@@ -109,7 +101,7 @@ static void gate_wait_while(struct sl_pool *p, struct gate *g, uint32_t old) {
         for (int i = 0; i < 32; i++) {
             if (atomic_load_explicit(&g->word, memory_order_acquire) != old)
                 return;
-            pause_cpu();
+            sl_cpu_relax();
         }
         uint64_t now_ns = sl_now_ns();
         if (!start_ns)

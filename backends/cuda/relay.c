@@ -14,6 +14,7 @@
  * On two H200s: 3 MB by one link 67 us, by both 52 with halves (bench/results). */
 #include "backends/cuda/cuda_internal.h"
 #include "common/clock.h"
+#include "common/cpus.h"
 #include "common/log.h"
 
 #include <string.h>
@@ -121,19 +122,13 @@ void sl_cuda_relay_watch(struct sl_cuda *c) {
     (void)!use_context(c, c->ctx);
 }
 
-static void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 int sl_cuda_await_event(struct sl_cuda *c, struct CUevent_st *event) {
     while (is_out(c)) {
         int result = c->driver.event_query(event);
         if (result != SL_CU_NOT_READY)
             return result;
         sl_cuda_relay_watch(c);
-        relax();
+        sl_cpu_relax();
     }
     return c->driver.event_sync(event);
 }
@@ -144,7 +139,7 @@ int sl_cuda_await_stream(struct sl_cuda *c, struct CUstream_st *stream) {
         if (result != SL_CU_NOT_READY)
             return result;
         sl_cuda_relay_watch(c);
-        relax();
+        sl_cpu_relax();
     }
     return c->driver.stream_sync(stream);
 }
