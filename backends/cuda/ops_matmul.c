@@ -157,7 +157,7 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
  * their own for it: that counts less where there are many weights. */
 #define MMA_MIN_ROWS           3u
 #define MMA_MIN_ROWS_MANY      2u
-#define MMA_MIN_ROWS_MANY_Q8_0 2u
+#define MMA_MIN_ROWS_MANY_Q8_0 1u
 #define MMA_MANY_OUT           32768u
 
 /* Warps that share a tile of n_out output rows in all. Q8_0: none where all warps of a block on
