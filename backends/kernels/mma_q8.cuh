@@ -14,7 +14,7 @@
 #ifndef SL_BACKENDS_KERNELS_MMA_Q8_CUH
 #define SL_BACKENDS_KERNELS_MMA_Q8_CUH
 
-#include "backends/kernels/device.cuh"
+#include "backends/kernels/mma_walk.cuh"
 
 /* Input rows in shared memory, quantised for types of 32 elements. Rows of q lie 16 bytes more than
  * a multiple of 128 apart, so that ldmatrix meets every bank once. */
@@ -202,16 +202,11 @@ struct sl_mma_q8 {
      * before that are another's, total) by whole warps. */
     template <bool SHARED, class OUT>
     __device__ __forceinline__ void run(const struct sl_mma_in32 &in, uint32_t n, OUT out) {
-        uint32_t steps = (n_groups + (1u << s) - 1) >> s, at_once = SL_MATVEC_WARPS >> s;
-        uint32_t t = tile, step = 0, slot = 0, turn = 0;
-        /* Where the copies are. */
-        uint32_t ahead_t = t + (steps == 1 ? 2 * at_once : steps == 2 ? at_once : 0);
-        uint32_t ahead_step = steps > 2 ? 2 : 0;
-        uint32_t ahead_slot = SL_MMA_AHEAD == slots ? 0 : SL_MMA_AHEAD;
+        struct sl_mma_walk walk(n_groups, s, tile, slots);
         float total[4] = {0, 0, 0, 0};
-        while (t < end) {
-            uint32_t g = (step << s) + share;
-            uint8_t *mine = ring + slot * SLOT;
+        while (walk.tile < end) {
+            uint32_t g = (walk.step << s) + share;
+            uint8_t *mine = ring + walk.slot * SLOT;
             sl_copy_wait_but_one();
             __syncwarp();
             if (!SHARED)
@@ -224,27 +219,23 @@ struct sl_mma_q8 {
                 __syncwarp();
             /* Into this item's slot, or, where terms wait in it, into that of the item before: who joined
              * those has met the others since. */
-            fetch(ahead_t, ahead_step, ahead_slot);
-            if (SHARED && share == turn) {
+            fetch(walk.ahead_tile, walk.ahead_step, walk.ahead_slot);
+            if (SHARED && share == walk.turn) {
                 const uint8_t *first = mine - share * ring_bytes;
-                uint32_t left = min(n_groups - (step << s), 1u << s);
+                uint32_t left = min(n_groups - (walk.step << s), 1u << s);
                 for (uint32_t i = 0; i < left; i++)
-                    take(first + i * ring_bytes, in, (step << s) + i, total);
+                    take(first + i * ring_bytes, in, (walk.step << s) + i, total);
             }
-            slot = slot + 1 == slots ? 0 : slot + 1;
-            ahead_slot = ahead_slot + 1 == slots ? 0 : ahead_slot + 1;
-            if (++ahead_step == steps)
-                ahead_step = 0, ahead_t += at_once;
-            if (++step < steps)
+            if (!walk.next())
                 continue;
-            if (!SHARED || share == turn) {
-                out(first_row(t), t * SL_MMA_TILE - first_row(t), total);
+            if (!SHARED || share == walk.turn) {
+                uint32_t row = first_row(walk.tile);
+                out(row, walk.tile * SL_MMA_TILE - row, total);
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     total[i] = 0;
             }
-            step = 0, t += at_once;
-            turn = (turn + 1) & ((1u << s) - 1);
+            walk.next_tile();
         }
     }
 };

@@ -16,6 +16,7 @@
 #define SL_BACKENDS_KERNELS_MMA_VEC_CUH
 
 #include "backends/kernels/mma_frag.cuh"
+#include "backends/kernels/mma_walk.cuh"
 
 template <int T> struct sl_mma_vec {
     using frag = sl_frag<T>;
@@ -229,16 +230,11 @@ template <int T> struct sl_mma_vec {
      * whole warps. */
     template <class OUT>
     __device__ __forceinline__ void run(const struct sl_mma_in &in, uint32_t n, OUT out) {
-        uint32_t steps = (n_blocks + (1u << s) - 1) >> s, at_once = SL_MATVEC_WARPS >> s;
-        uint32_t t = tile, step = 0, slot = 0, turn = 0;
-        /* Where the copies are. */
-        uint32_t ahead_t = t + (steps == 1 ? 2 * at_once : steps == 2 ? at_once : 0);
-        uint32_t ahead_step = steps > 2 ? 2 : 0;
-        uint32_t ahead_slot = SL_MMA_AHEAD == slots ? 0 : SL_MMA_AHEAD;
+        struct sl_mma_walk walk(n_blocks, s, tile, slots);
         float total[4] = {0, 0, 0, 0};
-        while (t < end) {
-            uint32_t kb = (step << s) + share;
-            uint8_t *mine = ring + slot * SLOT;
+        while (walk.tile < end) {
+            uint32_t kb = (walk.step << s) + share;
+            uint8_t *mine = ring + walk.slot * SLOT;
             float v[4][TERMS];
             sl_copy_wait_but_one();
             __syncwarp();
@@ -246,9 +242,9 @@ template <int T> struct sl_mma_vec {
                 if (frag::BYTES % 16 == 0 && !aligned)
                     straighten(mine);
                 if (n == 1)
-                    multiply<true>(mine, t, kb, in, n, v);
+                    multiply<true>(mine, walk.tile, kb, in, n, v);
                 else
-                    multiply<false>(mine, t, kb, in, n, v);
+                    multiply<false>(mine, walk.tile, kb, in, n, v);
             }
             __syncwarp();
             if (s) {
@@ -264,33 +260,28 @@ template <int T> struct sl_mma_vec {
             }
             /* Into this item's slot, or, where terms wait in it, into that of the item before: who joined
              * those has met the others since. */
-            fetch(ahead_t, ahead_step, ahead_slot);
+            fetch(walk.ahead_tile, walk.ahead_step, walk.ahead_slot);
             if (!s) {
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     if (i % 2 == 0 || n > 1)
                         add(total[i], v[i]);
-            } else if (share == turn) {
-                uint32_t left = min(n_blocks - (step << s), 1u << s);
+            } else if (share == walk.turn) {
+                uint32_t left = min(n_blocks - (walk.step << s), 1u << s);
                 const uint8_t *from = mine - share * ring_bytes;
                 if (n == 1)
                     join_all<2>(from, left, total);
                 else
                     join_all<1>(from, left, total);
             }
-            slot = slot + 1 == slots ? 0 : slot + 1;
-            ahead_slot = ahead_slot + 1 == slots ? 0 : ahead_slot + 1;
-            if (++ahead_step == steps)
-                ahead_step = 0, ahead_t += at_once;
-            if (++step == steps) {
-                if (!s || share == turn) {
-                    out(t, total);
+            if (walk.next()) {
+                if (!s || share == walk.turn) {
+                    out(walk.tile, total);
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         total[i] = 0;
                 }
-                step = 0, t += at_once;
-                turn = (turn + 1) & ((1u << s) - 1);
+                walk.next_tile();
             }
         }
     }
