@@ -166,6 +166,11 @@ enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other
     return d->ops->relay_open ? d->ops->relay_open(d, other, busy) : SL_ERR_UNSUPPORTED;
 }
 
+void sl_device_relay_end(struct sl_device *d) {
+    if (d->ops->relay_end)
+        d->ops->relay_end(d);
+}
+
 void sl_device_relay_close(struct sl_device *d) {
     if (d->ops->relay_close)
         d->ops->relay_close(d);

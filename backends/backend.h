@@ -341,9 +341,10 @@ struct sl_backend_ops {
     enum sl_status (*signal_raise)(struct sl_device *d, struct sl_signal *signal);
     enum sl_status (*signal_follow)(struct sl_device *d, struct sl_signal *signal);
     void (*signal_release)(struct sl_signal *signal);
-    /* NULL, all three: none can. */
+    /* NULL, all four: none can. */
     enum sl_status (*relay_open)(struct sl_device *d, struct sl_device *other,
                                  const atomic_bool *busy);
+    void (*relay_end)(struct sl_device *d);
     void (*relay_close)(struct sl_device *d);
     bool (*relay_lost)(const struct sl_device *d);
     /* NULL, as hand and take: no op writes to another device's memory. */
@@ -489,7 +490,12 @@ void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal);
 #define SL_RELAY_BYTES ((size_t)2 << 20)
 enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,
                                     const atomic_bool *busy) SL_MUST_CHECK;
-/* Before either device is closed; where there is none, too. */
+/* Nothing goes that way any more, and nothing is under way when it returns, whichever device has
+ * failed. Where there is none, too. */
+void sl_device_relay_end(struct sl_device *d);
+/* Frees what it took, before either device is closed; where there is none, too. Of several relays
+ * all are ended first: freeing waits for whatever is enqueued on a device, also for what another
+ * relay has there, which may be waiting for a device that failed. */
 void sl_device_relay_close(struct sl_device *d);
 /* Is a SL_ERR_DEVICE_LOST of d the other device's? By any thread. */
 bool sl_device_relay_lost(const struct sl_device *d);

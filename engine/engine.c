@@ -279,6 +279,8 @@ void sl_engine_destroy(struct sl_engine **pe) {
     sl_prefix_ram_destroy(&e->ram);
     sl_prefix_tree_destroy(&e->prefixes);
     for (uint32_t i = 0; i < e->n_stages; i++)
+        sl_stage_end_relay(&e->stages[i]);
+    for (uint32_t i = 0; i < e->n_stages; i++)
         sl_stage_leave_relay(&e->stages[i]);
     for (uint32_t i = 0; i < e->n_stages; i++)
         sl_stage_close(&e->stages[i]);

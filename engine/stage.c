@@ -81,6 +81,11 @@ enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by, struct sl
                    by->dev->caps.name, sl_status_text(st));
 }
 
+void sl_stage_end_relay(struct sl_stage *s) {
+    if (s->relay_by)
+        sl_device_relay_end(s->dev);
+}
+
 void sl_stage_leave_relay(struct sl_stage *s) {
     if (s->relay_by)
         sl_device_relay_close(s->dev);

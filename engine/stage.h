@@ -53,9 +53,10 @@ enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before,
 /* Lets its copies of experts go by way of the other's device too, where the two have a fast link
  * between them: while that one has no step. Both copy experts: memory for it is planned on such
  * devices alone, and no op that waits for rows may fill them (sl_op_take.alone). When all are open;
- * leave before any is closed. */
+ * all end theirs before one leaves, and leave before any is closed. */
 enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by,
                               struct sl_err *err) SL_MUST_CHECK;
+void sl_stage_end_relay(struct sl_stage *s);
 void sl_stage_leave_relay(struct sl_stage *s);
 /* Loads the weights and binds them. by_host: the next stage cannot copy from its device. routes:
  * NULL, or who records what routers choose. */

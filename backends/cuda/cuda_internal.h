@@ -228,6 +228,7 @@ bool sl_cuda_reaches(const struct sl_device *d, const struct sl_device *other);
 /* relay.c */
 enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other,
                                   const atomic_bool *busy);
+void sl_cuda_relay_end(struct sl_device *d);
 void sl_cuda_relay_close(struct sl_device *d);
 /* Is such a copy one for sl_cuda_relay_copy, which is then in order on the queue as any other? If
  * it is from the host's memory: within the GPU's own it would go over the link and back. */

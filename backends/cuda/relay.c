@@ -27,7 +27,7 @@
 #define ALIGN_BYTES 4096u
 /* Between two looks at the other GPU while something waits: they go through its driver's locks. */
 #define LOOK_NS 10000000u
-/* Between two at both, when the relay is closed. */
+/* Between two at both, when the relay is ended. */
 #define DRAIN_NS 50000
 
 static enum sl_status use_context(struct sl_cuda *c, struct CUctx_st *ctx) {
@@ -122,26 +122,27 @@ void sl_cuda_relay_watch(struct sl_cuda *c) {
     (void)!use_context(c, c->ctx);
 }
 
-int sl_cuda_await_event(struct sl_cuda *c, struct CUevent_st *event) {
+/* Waits for the event, or without one for the stream, as long as something is out. SL_CU_NOT_READY:
+ * nothing is any more, and the driver may wait for the rest. */
+static int await_watching(struct sl_cuda *c, struct CUevent_st *event, struct CUstream_st *stream) {
     while (is_out(c)) {
-        int result = c->driver.event_query(event);
+        int result = event ? c->driver.event_query(event) : c->driver.stream_query(stream);
         if (result != SL_CU_NOT_READY)
             return result;
         sl_cuda_relay_watch(c);
         sl_cpu_relax();
     }
-    return c->driver.event_sync(event);
+    return SL_CU_NOT_READY;
+}
+
+int sl_cuda_await_event(struct sl_cuda *c, struct CUevent_st *event) {
+    int result = await_watching(c, event, NULL);
+    return result == SL_CU_NOT_READY ? c->driver.event_sync(event) : result;
 }
 
 int sl_cuda_await_stream(struct sl_cuda *c, struct CUstream_st *stream) {
-    while (is_out(c)) {
-        int result = c->driver.stream_query(stream);
-        if (result != SL_CU_NOT_READY)
-            return result;
-        sl_cuda_relay_watch(c);
-        sl_cpu_relax();
-    }
-    return c->driver.stream_sync(stream);
+    int result = await_watching(c, NULL, stream);
+    return result == SL_CU_NOT_READY ? c->driver.stream_sync(stream) : result;
 }
 
 bool sl_cuda_relay_lost(const struct sl_device *d) {
@@ -149,9 +150,11 @@ bool sl_cuda_relay_lost(const struct sl_device *d) {
 }
 
 /* Until neither stream has anything under way; one whose GPU has failed lets the other go on. */
-static void drain(struct sl_cuda *c) {
+void sl_cuda_relay_end(struct sl_device *d) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
     struct sl_cuda_relay *r = &c->relay;
-    for (;;) {
+    r->failed = r->by != NULL;
+    while (r->stream) {
         int here = query_in(c, c->ctx, c->queue[SL_QUEUE_UP].stream);
         int there = query_in(c, r->by->ctx, r->stream);
         if (is_failure(here))
@@ -169,8 +172,8 @@ void sl_cuda_relay_close(struct sl_device *d) {
     struct sl_cuda_relay *r = &c->relay;
     if (!r->by)
         return;
+    sl_cuda_relay_end(d);
     if (r->stream) {
-        drain(c);
         c->driver.ctx_set_current(r->by->ctx);
         c->driver.stream_destroy(r->stream);
     }

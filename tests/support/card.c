@@ -94,6 +94,7 @@ struct card {
     bool lost;
     struct sl_device *relay_by; /* NULL: none */
     void *relay;
+    bool relaying; /* not ended */
 };
 
 /* The engine, or this card, made a mistake that no test may pass with. */
@@ -525,11 +526,23 @@ static enum sl_status card_relay_open(struct sl_device *d, struct sl_device *oth
     struct card *c = (struct card *)d;
     enum sl_status st = sl_device_alloc(other, SL_RELAY_BYTES, &c->relay);
     c->relay_by = st == SL_OK ? other : NULL;
+    c->relaying = st == SL_OK;
+    c->source->n_relaying += c->relaying;
+    c->source->stats.n_relays += c->relaying;
     return st;
+}
+
+static void card_relay_end(struct sl_device *d) {
+    struct card *c = (struct card *)d;
+    c->source->n_relaying -= c->relaying;
+    c->relaying = false;
 }
 
 static void card_relay_close(struct sl_device *d) {
     struct card *c = (struct card *)d;
+    card_relay_end(d);
+    if (c->relay_by && c->source->n_relaying)
+        die("memory is freed on a card where another's copies may be under way", c->relay_by);
     if (c->relay_by)
         sl_device_free(c->relay_by, c->relay, SL_RELAY_BYTES);
     c->relay_by = NULL;
@@ -827,6 +840,7 @@ static const struct sl_backend_ops card_ops = {
     .signal_follow = card_signal_follow,
     .signal_release = card_signal_release,
     .relay_open = card_relay_open,
+    .relay_end = card_relay_end,
     .relay_close = card_relay_close,
     .reaches = card_reaches,
     .same = card_same,

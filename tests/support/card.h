@@ -51,6 +51,7 @@ struct card_stats {
     uint64_t most_of[SL_MAX_STAGES]; /* bytes, of each card */
     uint64_t n_peer_copies, n_takes; /* takes: sl_op_take that have run */
     int64_t n_signals;               /* not freed */
+    uint64_t n_relays;               /* opened */
     uint64_t n_maxima;               /* rows of sl_op_block_max that have run */
     uint64_t back_bytes;             /* by copies on the queue of the ops to the host */
 };
@@ -61,6 +62,7 @@ struct card_source {
     struct card_config config;
     struct card_stats stats; /* of all devices opened so far */
     uint32_t n_open;
+    uint32_t n_relaying;  /* relays that have not been ended */
     pthread_mutex_t lock; /* of all cards, recursive; stats are the cards' while threads run */
     struct card *cards;   /* open */
 };

@@ -648,6 +648,34 @@ static void relayed_faults(void **state) {
     close_faulted(&r);
 }
 
+/* Each GPU's copies go by way of the other, and one fails while such copies are under way that
+ * nobody waits for. */
+static void both_relay(void **state) {
+    need_kernels();
+    for (int lost = 0; lost < 2; lost++) {
+        static const struct relay_case direct = {false, false, false, SL_OK};
+        struct relay r = {0};
+        atomic_bool busy = false;
+        void *on_b, *seen, *host = aligned_alloc(4096, RELAY_BYTES);
+        assert_non_null(host);
+        open_relay(state, &direct, &r);
+        assert_int_equal(sl_device_relay_open(r.b, r.a, &busy), SL_OK);
+        assert_int_equal(sl_device_map_host(r.b, host, RELAY_BYTES, &seen), SL_OK);
+        assert_int_equal(sl_device_alloc(r.b, RELAY_BYTES, &on_b), SL_OK);
+        assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
+        assert_int_equal(sl_device_copy(r.b, SL_QUEUE_UP, on_b, host, RELAY_BYTES), SL_OK);
+        break_gpu(lost);
+        sl_device_relay_end(r.a);
+        sl_device_relay_end(r.b);
+        sl_device_relay_close(r.a);
+        sl_device_relay_close(r.b);
+        sl_device_free(r.b, on_b, RELAY_BYTES);
+        sl_device_unmap_host(r.b, host, RELAY_BYTES);
+        free(host);
+        close_faulted(&r);
+    }
+}
+
 /* A driver that does not write words. */
 static void no_relay(void **state) {
     need_kernels();
@@ -686,6 +714,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(relay_faults, reset),
         cmocka_unit_test_setup(relay_faults_idle, reset),
         cmocka_unit_test_setup(relayed_faults, reset),
+        cmocka_unit_test_setup(both_relay, reset),
         cmocka_unit_test_setup(no_relay, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
