@@ -16,11 +16,19 @@
 #define SL_CUDA_MAX_IMAGES     32u
 #define SL_CUDA_COUNTERS       4096u
 
+/* Signals are words of the stage's memory, a cache line each: of the driver the first small piece
+ * of pinned memory in a context would take 2 MiB that no plan knows, and freeing it waits for all
+ * that is enqueued on any GPU. */
+#define SL_CUDA_WORDS       64u
+#define SL_CUDA_WORD_BYTES  64u
+#define SL_CUDA_WORDS_BYTES (SL_CUDA_WORDS * SL_CUDA_WORD_BYTES)
+
 /* Pinned host memory that small uploads go through. Segments are filled in turn; a full one is
  * closed with an event and is used again when the event has passed. */
 struct sl_cuda_stage {
-    char *host;      /* SL_CUDA_STAGE_SEGMENTS * segment_bytes, pinned */
-    uint64_t seen;   /* as kernels see it */
+    char *host; /* SL_CUDA_STAGE_SEGMENTS * segment_bytes, and SL_CUDA_WORDS_BYTES, pinned */
+    uint64_t words_taken; /* a bit for each */
+    uint64_t seen;        /* as kernels see it */
     uint64_t mirror; /* device memory of the same size: where sl_cuda_push() puts what it got */
     uint32_t segment_bytes;
     uint32_t segment, used_bytes; /* the one being filled */

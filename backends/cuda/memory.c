@@ -149,17 +149,19 @@ enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes) {
     s->segment_bytes = (uint32_t)(bytes / SEGMENTS / PUSH_ALIGN * PUSH_ALIGN);
     bytes = (size_t)s->segment_bytes * SEGMENTS;
     void *host = NULL, *mirror = NULL;
-    enum sl_status status = sl_cuda_check(
-        c, c->driver.host_alloc(&host, bytes, SL_CU_HOST_ALLOC_MAPPED), "allocating pinned memory");
+    unsigned flags = SL_CU_HOST_ALLOC_PORTABLE | SL_CU_HOST_ALLOC_MAPPED;
+    enum sl_status status =
+        sl_cuda_check(c, c->driver.host_alloc(&host, bytes + SL_CUDA_WORDS_BYTES, flags),
+                      "allocating pinned memory");
     if (status)
         return status;
     s->host = host;
-    sl_count(device_pinned_bytes, bytes);
+    sl_count(device_pinned_bytes, bytes + SL_CUDA_WORDS_BYTES);
     status =
         sl_cuda_check(c, c->driver.host_device_pointer(&s->seen, host, 0), "mapping pinned memory");
     if (status)
         return status;
-    sl_debug("cuda:%d: %zu bytes of pinned host memory", c->ordinal, bytes);
+    sl_debug("cuda:%d: %zu bytes of pinned host memory", c->ordinal, bytes + SL_CUDA_WORDS_BYTES);
     sl_count(device_allocs_total, 1);
     status = sl_cuda_alloc(&c->base, bytes, &mirror);
     if (status)
@@ -181,7 +183,7 @@ void sl_cuda_stage_release(struct sl_cuda *c) {
         sl_cuda_free(&c->base, (void *)(uintptr_t)s->mirror, bytes);
     if (s->host) {
         c->driver.host_free(s->host);
-        sl_count(device_pinned_bytes, -(int64_t)bytes);
+        sl_count(device_pinned_bytes, -(int64_t)(bytes + SL_CUDA_WORDS_BYTES));
     }
     memset(s, 0, sizeof *s);
 }

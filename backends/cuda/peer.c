@@ -3,8 +3,9 @@
  * Each device is its owner's, a thread; what is read here of another device (its context) is set
  * when it is opened and stays.
  *
- * A signal is a word of pinned host memory, which queues of any context write and wait for: an
- * event of a GPU that has failed might never pass, but a word the host can write too. */
+ * A signal is a word of pinned host memory (sl_cuda_stage), which queues of any context write and
+ * wait for: an event of a GPU that has failed might never pass, but a word the host can write too.
+ */
 #include "backends/cuda/cuda_internal.h"
 #include "common/log.h"
 
@@ -13,6 +14,7 @@
 
 struct sl_signal {
     _Atomic uint32_t *word; /* counts the raises that have run */
+    uint32_t index;         /* among its device's words */
     uint32_t raised;        /* enqueued: written by who raises, who tells those that follow */
 };
 
@@ -87,6 +89,20 @@ static enum sl_status try_word(struct sl_cuda *c, void *word) {
                                          : sl_cuda_check(c, result, "writing a signal's word");
 }
 
+static char *words(const struct sl_cuda *c) {
+    return c->stage.host + (size_t)c->stage.segment_bytes * SL_CUDA_STAGE_SEGMENTS;
+}
+
+/* SL_CUDA_WORDS: there is none. */
+static uint32_t free_word(const struct sl_cuda *c) {
+    uint32_t i = 0;
+    while (i < SL_CUDA_WORDS && c->stage.words_taken >> i & 1)
+        i++;
+    if (i == SL_CUDA_WORDS)
+        sl_error("cuda:%d: more than %u signals", c->ordinal, SL_CUDA_WORDS);
+    return i;
+}
+
 enum sl_status sl_cuda_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
@@ -94,33 +110,26 @@ enum sl_status sl_cuda_signal_create(struct sl_device *d, struct sl_signal **out
         return status;
     if (!c->driver.word_write || !c->driver.word_wait)
         return SL_ERR_UNSUPPORTED;
-    struct sl_signal *s = calloc(1, sizeof *s);
+    uint32_t i = free_word(c);
+    struct sl_signal *s = i < SL_CUDA_WORDS ? calloc(1, sizeof *s) : NULL;
     if (!s)
         return SL_ERR_NOMEM;
-    void *word;
-    unsigned flags = SL_CU_HOST_ALLOC_PORTABLE | SL_CU_HOST_ALLOC_MAPPED;
-    status = sl_cuda_check(c, c->driver.host_alloc(&word, sizeof *s->word, flags),
-                           "allocating a word of pinned memory");
-    if (status) {
-        free(s);
-        return status;
-    }
-    s->word = word;
+    s->index = i;
+    s->word = (_Atomic uint32_t *)(void *)(words(c) + (size_t)i * SL_CUDA_WORD_BYTES);
     atomic_init(s->word, 0);
-    status = try_word(c, word);
+    status = try_word(c, (void *)s->word);
     if (status) {
-        c->driver.host_free(word);
         free(s);
         return status;
     }
+    c->stage.words_taken |= (uint64_t)1 << i;
     *out_signal = s;
     return SL_OK;
 }
 
 void sl_cuda_signal_free(struct sl_device *d, struct sl_signal *signal) {
     struct sl_cuda *c = (struct sl_cuda *)d;
-    c->driver.ctx_set_current(c->ctx); /* of a lost device too */
-    c->driver.host_free((void *)signal->word);
+    c->stage.words_taken &= ~((uint64_t)1 << signal->index);
     free(signal);
 }
 

@@ -682,9 +682,13 @@ int cuMemHostAlloc(void **addr, size_t bytes, unsigned flags) {
 int cuMemFreeHost(void *addr);
 int cuMemFreeHost(void *addr) {
     ENTER_CONTEXT("cuMemFreeHost");
-    for (const struct CUstream_st *s = streams; s; s = s->next)
+    const struct memory *m = memories;
+    while (m && m->host != addr)
+        m = m->next;
+    for (const struct CUstream_st *s = streams; s && m; s = s->next)
         for (const struct operation *o = s->queue.first; o && !s->ctx->stuck; o = o->next)
-            if (o->kind == UNTIL && o->src == addr)
+            if (o->kind == UNTIL && (const char *)o->src - m->host >= 0 &&
+                (size_t)((const char *)o->src - m->host) < m->bytes)
                 return wrong(); /* a word that a stream still waits for */
     return release(addr, PINNED);
 }

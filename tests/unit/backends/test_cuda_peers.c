@@ -206,7 +206,7 @@ static void peers_fail(void **state) {
         bool b_lost = cases[i].copy == SL_ERR_DEVICE_LOST || cases[i].follow != SL_OK;
         assert_int_equal(sl_device_sync(p.a), a_lost ? SL_ERR_DEVICE_LOST : SL_OK);
         assert_int_equal(sl_device_sync(p.b), b_lost ? SL_ERR_DEVICE_LOST : SL_OK);
-        fake->fail_symbol = "cuMemHostAlloc";
+        fake->fail_symbol = "cuStreamWriteValue32_v2";
         assert_true(sl_signal_create(p.a, &none) != SL_OK);
         assert_null(none);
         fake->fail_symbol = NULL;
@@ -227,16 +227,52 @@ static void no_signals(void **state) {
         struct sl_signal *s = NULL;
         reset(state);
         assert_int_equal(open_gpu(0, 0, &d), SL_OK);
-        int64_t pinned = fake->live_pinned_bytes;
         fake->fail_symbol = "cuStreamWriteValue32_v2";
         fake->fail_result = cases[i].result;
         assert_int_equal(sl_signal_create(d, &s), cases[i].status);
         assert_null(s);
-        assert_int_equal(fake->live_pinned_bytes, pinned);
+        assert_int_equal(((struct sl_cuda *)d)->stage.words_taken, 0);
         assert_int_equal(sl_device_sync(d), cases[i].after);
         sl_device_close(&d);
         assert_false(fake->misused);
     }
+}
+
+/* Signals take nothing of the driver's that opening did not; there are so many and no more, and one
+ * that is free again begins anew. */
+static void many_signals(void **state) {
+    struct sl_device *d;
+    struct sl_signal *s[SL_CUDA_WORDS], *more = NULL;
+    need_kernels();
+    reset(state);
+    assert_int_equal(open_gpu(0, 0, &d), SL_OK);
+    int64_t pinned = fake->live_pinned_bytes;
+    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++)
+        assert_int_equal(sl_signal_create(d, &s[i]), SL_OK);
+    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++) {
+        for (uint32_t k = 0; k <= i; k++)
+            assert_int_equal(sl_signal_raise(d, s[i]), SL_OK);
+        assert_true(sl_cuda_signal_is_out(s[i]));
+    }
+    assert_int_equal(sl_signal_create(d, &more), SL_ERR_NOMEM);
+    assert_null(more);
+    sl_signal_release(d, s[7]);
+    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++) /* each has a word of its own */
+        assert_int_equal(sl_cuda_signal_is_out(s[i]), i != 7);
+    assert_int_equal(sl_device_sync(d), SL_OK);
+    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++)
+        assert_false(sl_cuda_signal_is_out(s[i]));
+    sl_signal_free(d, &s[5]);
+    assert_int_equal(sl_signal_create(d, &s[5]), SL_OK);
+    assert_false(sl_cuda_signal_is_out(s[5]));
+    assert_int_equal(sl_signal_raise(d, s[5]), SL_OK);
+    assert_true(sl_cuda_signal_is_out(s[5]));
+    assert_int_equal(fake->live_pinned_bytes, pinned);
+    for (uint32_t i = 0; i < SL_CUDA_WORDS; i++)
+        sl_signal_free(d, &s[i]);
+    sl_device_close(&d);
+    assert_int_equal(fake->live_pinned_bytes, 0);
+    assert_false(fake->misused);
 }
 
 /* ---- rows handed on by ops ---- */
@@ -706,6 +742,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(peer_faults, reset),
         cmocka_unit_test_setup(peers_fail, reset),
         cmocka_unit_test_setup(no_signals, reset),
+        cmocka_unit_test_setup(many_signals, reset),
         cmocka_unit_test_setup(handed_in_graphs, reset),
         cmocka_unit_test_setup(who_hands_faults, reset),
         cmocka_unit_test_setup(who_does_not_reach, reset),
