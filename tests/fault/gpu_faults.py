@@ -221,15 +221,15 @@ class Tests:
         problems += s.end()
         self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
 
-    def copying(self, name, options, gpu):
+    def copying(self, name, options, gpu, waits, n_gpus=2):
         """A GPU is lost by way of which experts come to another: the other goes on, and what it computes fails."""
-        s = Server(self, "trap", options, {"FAKE_CUDA_LOST": f"copying:{gpu}"})
+        s = Server(self, "trap", options, {"FAKE_CUDA_LOST": f"copying:{gpu}", "FAKE_CUDA_DEVICES": str(n_gpus)})
         problems = []
         try:
             s.loaded()
             s.load()
             problems += self.lost(s, f"cuda:{gpu}")
-            if f"cuda:{1 - gpu} waits for what was to come by way of it" not in s.said():
+            if f"cuda:{waits} waits for what was to come by way of it" not in s.said():
                 problems.append("the log does not say who waited")
         except (AssertionError, OSError) as e:
             problems.append(str(e))
@@ -371,6 +371,7 @@ def two(t):
         relayed(t)
     t.allocations("two GPUs, the second full, experts resident", resident, 1)
     t.allocations("two GPUs, the second full, experts in tiers", tiers, 1)
+    four(t)
 
 
 def relayed(t):
@@ -380,8 +381,26 @@ def relayed(t):
                     "4"], check=True)
     tiers = t.streamed("cuda:0,1")
     for gpu, which in enumerate(("the first", "the second")):
-        t.copying(f"two GPUs: {which} is lost while it copies to the other", tiers + ["--no-warmup"], gpu)
+        t.copying(f"two GPUs: {which} is lost while it copies to the other", tiers + ["--no-warmup"], gpu, 1 - gpu)
+    os.environ["FAKE_CUDA_DEVICES"] = "4"
+    tiers = t.streamed("cuda:0,1,2,3")
+    for gpu in (0, 2):
+        t.copying(f"four GPUs: GPU {gpu} is lost while it copies to the one before", tiers + ["--no-warmup"], gpu, (gpu + 3) % 4, 4)
+    del os.environ["FAKE_CUDA_DEVICES"]
     t.model = small
+
+
+def four(t):
+    """Each GPU has two stages: what one of them waits for may be in the way of the other's."""
+    os.environ.setdefault("FAKE_CUDA_MIB", "256")
+    for devices in ("cuda:0,1,0,1", "cuda:0,0,1,1"):
+        resident, tiers = t.on(devices), t.streamed(devices)
+        t.planned(f"four stages on {devices}: device memory is what was planned, experts in tiers", tiers)
+        for gpu, which in enumerate(("the first", "the second")):
+            t.faulted(f"four stages on {devices}: a kernel runs long and traps on {which}, experts in tiers", "late", tiers, gpu)
+        if os.path.basename(t.driver) == "fake_cuda.so":
+            t.faulted(f"four stages on {devices}: the second is gone among answers, experts in tiers", "gone", tiers, 1)
+            t.stopped(f"four stages on {devices}: SIGTERM while a kernel runs on the first that will trap", resident)
 
 
 def main():

@@ -285,9 +285,11 @@ def main():
         t.runs("two GPUs run", ["--device", "cuda:0,1"])
         t.serves("four GPUs serve", ["--device", "cuda:all"])
         t.serves("two parts of one serve", ["--device", "cuda:0,0"])
-        tiers = ["--device", "cuda:0,1", "--experts", "streamed"]
-        code, p, err = t.plan(*tiers, "--vram", "1MiB")
-        t.serves("two serve, experts in tiers", tiers + ["--vram", str(p["vram_least_bytes"] // 2 + (1 << 20))])
+        for devices in ("0,1", "0,1,0,1", "0,0,1,1"):
+            tiers, n = ["--device", "cuda:" + devices, "--experts", "streamed"], devices.count(",") + 1
+            code, p, err = t.plan(*tiers, "--vram", "1MiB")
+            t.serves(f"{devices} serve, experts in tiers", tiers + ["--vram", str(p["vram_least_bytes"] // n + (1 << 20))])
+        t.serves("two parts of each of two serve", ["--device", "cuda:0,1,0,1"])
         known_routing(t, folder)
         print(f"1..{t.n}")
         sys.exit(1 if t.failed else 0)

@@ -345,7 +345,7 @@ static bool reached(const struct operation *o) {
 static int until(struct CUstream_st *stream, const struct operation *o) {
     int failed = 0;
     for (struct CUstream_st *s = streams; s && !reached(o); s = s->next) {
-        int result = s->running ? 0 : run(s, UINT64_MAX);
+        int result = run(s, UINT64_MAX);
         failed = result && result != BLOCKED ? result : failed;
     }
     if (reached(o))
@@ -398,13 +398,15 @@ static void copy_bytes(char *dst, const char *src, size_t bytes) {
 }
 
 /* Runs what was queued on a stream until `upto` operations have run in all; what it waits for runs
- * first. */
+ * first. That may lead back to it: then it is at the operation that waits. */
 static int run(struct CUstream_st *stream, uint64_t upto) {
     int result = 0;
     while (stream->queue.first && stream->n_done < upto) {
         struct operation *o = stream->queue.first;
         if (stuck || stream->ctx->stuck)
             return stuck ? stuck : stream->ctx->stuck;
+        if (stream->running)
+            return BLOCKED;
         stream->running = true;
         result = run_next(stream, o);
         stream->running = false;
