@@ -117,14 +117,14 @@ static void show_plan(struct sl_stage *s) {
     sl_stage_gauge(&s->shown, host_slots, s->plan->n_slots);
 }
 
-/* Each lets its copies go by way of the next that copies experts too. */
+/* Each lets its copies go by way of the next that copies experts too, where the plan has room. */
 static enum sl_status open_relays(struct sl_engine *e, struct sl_err *err) {
     enum sl_status st = SL_OK;
     for (uint32_t i = 0; i < e->n_stages && st == SL_OK; i++) {
         uint32_t by = (i + 1) % e->n_stages;
-        while (by != i && !sl_stage_copies(&e->stages[by]))
+        while (by != i && !sl_stage_relays(&e->stages[by]))
             by = (by + 1) % e->n_stages;
-        if (by != i && sl_stage_copies(&e->stages[i]))
+        if (by != i && sl_stage_relays(&e->stages[i]))
             st = sl_stage_relay(&e->stages[i], &e->stages[by], err);
     }
     return st;

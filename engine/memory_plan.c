@@ -460,7 +460,7 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     struct sl_memory_plan p = {.config = *config,
                                .stage = place->stage,
                                .n_stages = place->n_stages,
-                               .copies_alone = place->copies_alone};
+                               .relays = place->relays};
     struct sl_engine_config *c = &p.config;
     p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
     enum sl_status st = resolve_config(hp, c, err);

@@ -32,7 +32,7 @@ struct sl_memory_plan {
     /* One of n_stages devices that the layers are divided over, or all of them (stage_plan.h).
      * What the process has once is in the plan of stage 0 alone. */
     uint32_t stage, n_stages;
-    bool copies_alone;                 /* no other stage copies experts to its device */
+    bool relays;                       /* others' copies of experts may stop over on its device */
     uint32_t n_threads;                /* that compute */
     uint32_t n_logit_rows;             /* rows of one step that may ask for logits; 0 in
                                           a slice that gives none */
@@ -101,7 +101,8 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
 struct sl_plan_place {
     const struct sl_model *whole;
     uint32_t stage, n_stages;
-    bool copies_alone; /* no other stage copies experts, so that none's stop over here */
+    bool relays; /* others copy experts too, whose copies may stop over here (sl_device_relay_open)
+                  */
 };
 /* The same for a slice of place->whole: with what the process has once in stage 0's plan only, and
  * pages in the host's memory counted with all of the model's layers. config->cache_ram_bytes must

@@ -32,11 +32,10 @@ static enum sl_status refuse_device(const struct sl_memory_plan *p, uint32_t n_l
         (double)least / 0x1p20, (double)p->vram_least_bytes / 0x1p20);
 }
 
-/* Of the device's memory, what comes with slots for experts: where other stages copy experts too
- * also the room in which one's copies may stop over. */
+/* Of the device's memory, what comes with slots for experts: also the room in which the copies of
+ * one other stage may stop over. */
 static uint64_t beside_slots(const struct sl_expert_layout *l, const struct sl_memory_plan *p) {
-    return sl_tiers_device_bytes(l, p->config.batch_tokens) +
-           (p->n_stages > 1 && !p->copies_alone ? SL_RELAY_BYTES : 0);
+    return sl_tiers_device_bytes(l, p->config.batch_tokens) + (p->relays ? SL_RELAY_BYTES : 0);
 }
 
 static enum sl_status device_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,

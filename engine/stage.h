@@ -71,9 +71,10 @@ void sl_stage_close(struct sl_stage *s);
 static inline struct sl_fetch *sl_stage_fetch(const struct sl_stage *s) {
     return s->store ? sl_store_fetch(s->store) : NULL;
 }
-/* Do experts go from the host's slots to its device's? */
-static inline bool sl_stage_copies(const struct sl_stage *s) {
-    return s->store && s->plan->apart;
+/* Do experts go from the host's slots to its device's, and may they go by way of others', as those'
+ * by way of its? */
+static inline bool sl_stage_relays(const struct sl_stage *s) {
+    return s->store && s->plan->apart && s->plan->relays;
 }
 static inline bool sl_stage_is_last(const struct sl_stage *s) {
     return s->index + 1 == s->n_stages;

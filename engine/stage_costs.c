@@ -20,7 +20,7 @@ static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
     if (st != SL_OK)
         return st;
     /* As the last of several: what the process has once is not the device's. */
-    const struct sl_plan_place place = {m->model, 1, 2, false};
+    const struct sl_plan_place place = {m->model, 1, 2, true};
     m->config.experts = where;
     return sl_memory_plan_make_stage(&slice, &place, &m->config, m->dev, &m->plan, err);
 }
@@ -71,16 +71,24 @@ static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stag
 
 /* Slots for the top-k of a layer of every class, and what comes with them. */
 static enum sl_status least_slots(const struct sl_model *model, uint32_t batch_tokens,
-                                  uint64_t *out_bytes, struct sl_err *err) {
+                                  uint64_t relay_bytes, uint64_t *out_bytes, struct sl_err *err) {
     struct sl_expert_layout l;
     enum sl_status st = sl_expert_layout_make(model, &l, err);
     if (st != SL_OK)
         return st;
-    *out_bytes = l.n_layer ? sl_tiers_device_bytes(&l, batch_tokens) + SL_RELAY_BYTES : 0;
+    *out_bytes = l.n_layer ? sl_tiers_device_bytes(&l, batch_tokens) + relay_bytes : 0;
     for (uint32_t c = 0; c < l.n_class; c++)
         *out_bytes += (uint64_t)l.classes[c].slot.slot_bytes * l.k;
     sl_expert_layout_release(&l);
     return SL_OK;
+}
+
+/* On any of the cards. */
+static uint64_t relay_bytes(const struct sl_stage_plans *plans) {
+    bool any = false;
+    for (uint32_t i = 0; i < plans->n; i++)
+        any = any || sl_stage_may_relay(plans, i);
+    return any ? SL_RELAY_BYTES : 0;
 }
 
 static void take_cards(const struct sl_engine_config *config, const struct sl_device_limits *limits,
@@ -122,7 +130,8 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
     for (uint32_t i = 0; i < n_layer && st == SL_OK; i++)
         st = look_at_layer(m, i, activations, &c.layers[i], &ahead, err);
     if (st == SL_OK)
-        st = least_slots(model, m->plan.config.batch_tokens, &c.model.least_slot_bytes, err);
+        st = least_slots(model, m->plan.config.batch_tokens, relay_bytes(plans),
+                         &c.model.least_slot_bytes, err);
     if (st == SL_OK)
         limits = m->plan.limits;
     free(m);

@@ -123,6 +123,20 @@ static enum sl_status join(const struct sl_model *model, uint64_t ram_bytes,
 
 /* ---- several stages ---- */
 
+static bool has_own_gpu(const struct sl_stage_plans *plans, uint32_t i) {
+    for (uint32_t j = 0; j < plans->n; j++)
+        if (j != i && sl_device_is_same(plans->at[i].dev, plans->at[j].dev))
+            return false;
+    return true;
+}
+
+bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i) {
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < plans->n; j++)
+        n += has_own_gpu(plans, j);
+    return n > 1 && has_own_gpu(plans, i);
+}
+
 struct planner {
     const struct sl_model *model;
     struct sl_engine_config config; /* with budgets; no cache that is left open */
@@ -131,10 +145,10 @@ struct planner {
 };
 
 static enum sl_status plan_stage(const struct planner *r, uint32_t i, uint64_t ram_bytes,
-                                 bool copies_alone, struct sl_err *err) {
+                                 bool relays, struct sl_err *err) {
     struct sl_stage_plan *s = &r->plans->at[i];
     struct sl_engine_config c = r->config;
-    struct sl_plan_place place = {r->model, i, r->plans->n, copies_alone};
+    struct sl_plan_place place = {r->model, i, r->plans->n, relays};
     c.ram_bytes = ram_bytes;
     c.vram_bytes = r->config.vram_each[i];
     return sl_memory_plan_make_stage(&s->model, &place, &c, s->dev, &s->plan, err);
@@ -149,13 +163,13 @@ static void say_all_leasts(const struct sl_stage_plans *plans, struct sl_err *er
                               (double)plans->at[i].plan.vram_least_bytes / 0x1p20);
 }
 
-/* Of the stages that have been planned the one that copies experts; n: there is none, or several.
- */
+/* Of the stages that have been planned the one that copies experts and might relay others' copies;
+ * n: there is none, or several. */
 static uint32_t only_copier(const struct sl_stage_plans *plans) {
     uint32_t only = plans->n, n = 0;
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
-        if (p->streaming && p->apart) {
+        if (p->streaming && p->apart && p->relays) {
             only = i;
             n++;
         }
@@ -168,7 +182,7 @@ static enum sl_status plan_only_copier(const struct planner *r, uint32_t i, stru
     struct sl_memory_plan *p = &r->plans->at[i].plan, *whole = &r->plans->whole;
     whole->least_bytes -= p->least_bytes;
     whole->vram_least_bytes -= p->vram_least_bytes;
-    enum sl_status st = plan_stage(r, i, UINT64_MAX, true, err);
+    enum sl_status st = plan_stage(r, i, UINT64_MAX, false, err);
     whole->least_bytes += p->least_bytes;
     whole->vram_least_bytes += p->vram_least_bytes;
     return st;
@@ -184,7 +198,7 @@ static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_stage_plan *s = &plans->at[i];
         const struct sl_hparams *hp = &s->model.hp;
-        enum sl_status st = plan_stage(r, i, UINT64_MAX, false, &why);
+        enum sl_status st = plan_stage(r, i, UINT64_MAX, sl_stage_may_relay(plans, i), &why);
         if (st != SL_OK && first == SL_OK) {
             first = sl_fail(err, st, "layers %u to %u of %u, on %.40s: %.300s", hp->first_layer,
                             hp->first_layer + hp->n_layer - 1, r->model->hp.n_layer,
@@ -230,7 +244,7 @@ static enum sl_status plan_with_host(const struct planner *r, struct sl_err *err
     for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
         uint64_t part = share < 1 ? (uint64_t)(share * (double)want[i]) : want[i];
         budget[i] = plans->at[i].plan.least_bytes + part + more;
-        st = plan_stage(r, i, budget[i], plans->at[i].plan.copies_alone, err);
+        st = plan_stage(r, i, budget[i], plans->at[i].plan.relays, err);
     }
     return st;
 }

@@ -502,10 +502,25 @@ static void cards_hold_what_was_planned(void **state) {
         const char *split;
         bool streamed;
         uint32_t resident; /* bits: cards that have room for all of theirs all the same */
-    } cases[] = {{1, NULL, false, 0}, {1, NULL, true, 0},    {2, NULL, false, 0},
-                 {2, "1,5", true, 0}, {2, "5,1", true, 0},   {3, "1,4,1", true, 0},
-                 {4, NULL, true, 0},  {4, NULL, false, 0},   {2, "3,3", true, 1},
-                 {2, "3,3", true, 2}, {3, "2,2,2", true, 2}, {3, "2,2,2", true, 5}};
+        uint32_t n_relays; /* stages whose copies go by way of another's card */
+        uint32_t n_apart;  /* pieces of hardware; 0: each card is one */
+    } cases[] = {{1, NULL, false, 0, 0, 0},
+                 {1, NULL, true, 0, 0, 0},
+                 {2, NULL, false, 0, 0, 0},
+                 {2, "1,5", true, 0, 2, 0},
+                 {2, "5,1", true, 0, 2, 0},
+                 {3, "1,4,1", true, 0, 3, 0},
+                 {4, NULL, true, 0, 4, 0},
+                 {4, NULL, false, 0, 0, 0},
+                 {2, "3,3", true, 1, 0, 0},
+                 {2, "3,3", true, 2, 0, 0},
+                 {3, "2,2,2", true, 2, 2, 0},
+                 {3, "2,2,2", true, 5, 0, 0},
+                 /* Not of those that share one. */
+                 {2, "3,3", true, 0, 0, 1},
+                 {3, "2,2,2", true, 0, 0, 2},
+                 {4, NULL, true, 0, 0, 2},
+                 {4, "1,2,2,1", true, 0, 2, 3}};
     struct sl_synth_config sc = mixed(6);
     struct test_model m;
     sc.n_expert = 64; /* more than a card has room for with the least */
@@ -513,6 +528,7 @@ static void cards_hold_what_was_planned(void **state) {
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_engine_config c = over(cases[i].n_cards, cases[i].split);
         struct sl_stage_plans plans;
+        source.config.n_apart = cases[i].n_apart;
         c.experts = cases[i].streamed ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT;
         if (cases[i].streamed) { /* the least, so that experts move */
             c.vram_bytes = MIB;
@@ -535,6 +551,7 @@ static void cards_hold_what_was_planned(void **state) {
         }
         source.stats = (struct card_stats){0};
         answer(&m, &c);
+        assert_int_equal(source.stats.n_relays, cases[i].n_relays);
         for (uint32_t k = 0; k < plans.n; k++) {
             const struct sl_memory_plan *p = &plans.at[k].plan;
             uint64_t most = source.stats.most_of[k] + p->scratch_bytes; /* of the CPU behind it */
