@@ -34,8 +34,8 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
                                    struct sl_stage_plans *out_plans,
                                    struct sl_err *err) SL_MUST_CHECK;
 /* May a stage's copies of experts go by way of others' devices, and theirs by way of its, if they
- * copy any? Where each has a GPU to itself: a GPU has room for the copies of few queues at a time
- * (four on an H200), and one that waits for another GPU is in the way of those behind it, whose
+ * copy any? Where each has a GPU to itself: a GPU runs the copies of few queues at a time
+ * (docs/perf-cuda.md), and one that waits for another GPU is in the way of those behind it, whose
  * stage would not know what it waits for. plans: its devices, open. */
 bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i);
 /* Closes the devices that are still there; also a zeroed one. */
