@@ -3,11 +3,8 @@
 
 #include "common/metrics.h"
 
-#include <math.h>
 #include <string.h>
 
-/* Prompt rows: an expert is read ahead when it is this likely that one of them will choose it. */
-#define AHEAD_PROBABILITY 0.75f
 /* Running routers early is judged by the time that steps then wait for the disk: with, without,
  * without, with, so many tokens each; the better of the two holds for REST_TOKENS. The share of
  * right guesses alone does not tell: where the disk is the bottleneck, one wrong read in five costs
@@ -67,8 +64,9 @@ static void judge(struct sl_fetch *f) {
     if (a->layer == f->layer) {
         uint32_t n_read = 0, n_used = 0;
         for (uint32_t i = 0; i < a->cursor; i++) {
-            n_read += a->started[i];
-            n_used += a->started[i] && f->pair_count[a->ids[i].expert] > 0;
+            bool started = a->started[i].slot != SL_SLOT_NONE;
+            n_read += started;
+            n_used += started && f->pair_count[a->ids[i].expert] > 0;
         }
         f->stats.ahead_used += n_used;
         if (a->guess) {
@@ -76,6 +74,8 @@ static void judge(struct sl_fetch *f) {
             j->used += n_used;
         }
     }
+    if (a->layer != SL_NO_ROUTED_LAYER && !a->guess)
+        sl_fetch_prompt_begin(f);
     a->layer = SL_NO_ROUTED_LAYER;
     a->n = a->cursor = 0;
     if (!j->prev_rows || f->tiers) /* with a tier above: expert_guess.c */
@@ -88,34 +88,15 @@ static void judge(struct sl_fetch *f) {
     sl_gauge(expert_ahead_on, j->on);
 }
 
-static void add(struct sl_fetch *f, uint32_t layer, uint32_t expert) {
+void sl_fetch_ahead_add(struct sl_fetch *f, struct sl_expert_id id) {
     struct sl_ahead *a = &f->ahead;
-    struct sl_expert_id id = {(uint16_t)layer, (uint16_t)expert};
-    if (f->tiers && sl_tiers_has(f->tiers, id))
-        return;
-    a->started[a->n] = 0;
+    a->started[a->n].slot = SL_SLOT_NONE;
     a->ids[a->n++] = id;
-}
-
-/* Prompt rows are many, and an expert that one row in five would choose is chosen by some row of
- * twenty: which ones the next layer will need can be told without its router. */
-static void plan_prompt(struct sl_fetch *f) {
-    uint32_t next = f->layer + 1, n = f->rows.n_next_prompt;
-    if (next == f->layout->n_layer || n < 2)
-        return;
-    const float *p = sl_heat_layer(f->heat, next);
-    float most = powf(1.0f - AHEAD_PROBABILITY, 1.0f / (float)n);
-    for (uint32_t e = 0; e < f->layout->n_expert; e++)
-        if (1.0f - p[e] <= most)
-            add(f, next, e);
-    f->ahead.layer = next;
-    f->ahead.guess = false;
-    f->ahead.priority = SL_READ_DEMAND;
-    f->ahead.budget = UINT32_MAX;
 }
 
 void sl_fetch_ahead_init(struct sl_fetch *f) {
     f->ahead.layer = SL_NO_ROUTED_LAYER;
+    sl_fetch_prompt_init(f);
     /* A cold cache would favour what is tried last. */
     f->judge.window = TRIAL_WINDOWS;
     f->judge.window_end = (uint64_t)COLD_TOKENS * f->layout->n_layer;
@@ -126,7 +107,7 @@ void sl_fetch_ahead_begin(struct sl_fetch *f) {
     judge(f);
     sl_fetch_guess_begin(f);
     if (!f->no_lookahead)
-        plan_prompt(f);
+        sl_fetch_prompt_plan(f);
 }
 
 void sl_fetch_not_quiet(struct sl_fetch *f) {
@@ -152,7 +133,9 @@ void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32
         if (f->in_call[id])
             continue;
         f->in_call[id] = 1;
-        add(f, routed_layer, id);
+        struct sl_expert_id at = {(uint16_t)routed_layer, (uint16_t)id};
+        if (!f->tiers || !sl_tiers_has(f->tiers, at))
+            sl_fetch_ahead_add(f, at);
     }
     memset(f->in_call, 0, f->layout->n_expert);
 }
@@ -168,8 +151,10 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
 
 /* ---- reading ---- */
 
-static uint32_t ahead_room(const struct sl_fetch *f) {
-    uint32_t most = f->ahead.guess ? f->layout->k : 2 * sl_fetch_queue_experts(f, f->ahead.layer);
+static uint32_t ahead_room(struct sl_fetch *f) {
+    if (!f->ahead.guess)
+        return sl_fetch_prompt_room(f);
+    uint32_t most = f->layout->k;
     return f->n_background < most ? most - f->n_background : 0;
 }
 
@@ -177,6 +162,8 @@ static void pump_ahead(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
     struct sl_fill fills[PUMP_BATCH];
     uint32_t room;
+    if (!a->guess)
+        sl_fetch_prompt_look(f);
     while (a->cursor < a->n && (room = ahead_room(f)) > 0) {
         uint32_t n = a->n - a->cursor, at = a->cursor;
         n = n < PUMP_BATCH ? n : PUMP_BATCH;
@@ -186,7 +173,7 @@ static void pump_ahead(struct sl_fetch *f) {
         uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_LOOKAHEAD, a->ids + at, n,
                                             sl_fetch_now(f), fills);
         for (uint32_t i = 0; i < n_fill; i++)
-            a->started[at + fills[i].index] = 1;
+            a->started[at + fills[i].index] = fills[i].lease;
         sl_fetch_start(f, fills, n_fill, a->priority, true);
         if (n_fill)
             sl_fetch_not_quiet(f);

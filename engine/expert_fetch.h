@@ -15,7 +15,7 @@
  *   and sl_op_moe_combine sums in router order, so neither shows in the answer.
  * - A step that needs more experts than there are slots runs in waves: experts that have run give
  *   their slots to those that wait. One layer's top-k slots are enough.
- * - Prompt rows touch nearly every expert, so the next layer's are read behind this layer's
+ * - Prompt rows touch many experts, so the next layer's are read behind this layer's
  *   computation without being asked for, when they are likely enough to be touched.
  * - An expert that cannot be read fails the rows that need it and no others.
  *

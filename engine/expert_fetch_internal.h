@@ -1,5 +1,5 @@
 /* Inside of fetching: shared by expert_fetch*.c, expert_pace.c, expert_ahead.c, expert_guess.c,
- * expert_probe.c, expert_seen.c and expert_tiers*.c. */
+ * expert_probe.c, expert_prompt.c, expert_seen.c and expert_tiers*.c. */
 #ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 #define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 
@@ -19,7 +19,22 @@ struct sl_ahead {
     enum sl_read_priority priority;
     uint32_t budget;          /* reads that may still be started */
     struct sl_expert_id *ids; /* [n_expert] surest first */
-    uint8_t *started;         /* [n_expert] a read was started for it */
+    struct sl_lease *started; /* [n_expert] the fill that was started for it; no slot: none was */
+};
+
+/* Rows of a step by octaves; how many of them would choose an expert by half octaves. */
+#define SL_TOUCH_ROWS 14
+#define SL_TOUCH_USES 28
+
+/* Reading the next layer's experts for prompt rows: expert_prompt.c. */
+struct sl_prompt_ahead {
+    /* What share of such experts was chosen: of those in no slot, then of those in one. */
+    float touched[SL_TOUCH_ROWS][2 * SL_TOUCH_USES];
+    uint32_t octave;      /* of the rows that the plan was made for */
+    uint8_t *cell;        /* [n_expert] of the planned layer: where in touched[octave] */
+    uint32_t n_sure;      /* the first ones of the plan */
+    uint32_t depth_bytes; /* of the others may be on their way */
+    uint32_t n_full;      /* reads under way when no more of them could be started; 0: all were */
 };
 
 /* Whether running the next router early pays, judged by the time spent waiting with and without. */
@@ -136,6 +151,7 @@ struct sl_fetch {
     uint16_t *route_ids;        /* [max_rows * k] */
 
     struct sl_ahead ahead;
+    struct sl_prompt_ahead prompt;
     struct sl_ahead_judge judge;
     struct sl_guesses guesses;
     struct sl_expert_id *warm; /* [most_warm] hottest first */
@@ -192,6 +208,8 @@ void sl_fetch_pace_layer(struct sl_fetch *f);
 
 /* expert_ahead.c */
 void sl_fetch_ahead_init(struct sl_fetch *f);
+/* Adds to what is planned. */
+void sl_fetch_ahead_add(struct sl_fetch *f, struct sl_expert_id id);
 /* The layer has begun: judges what was read ahead for it, and plans the next for prompt rows. */
 void sl_fetch_ahead_begin(struct sl_fetch *f);
 /* Something was read for a token: looking ahead may pay. */
@@ -202,7 +220,24 @@ void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32
 /* Starts reads ahead and warm-up reads as far as the queue has room for them. */
 void sl_fetch_pump(struct sl_fetch *f);
 
+/* expert_prompt.c */
+void sl_fetch_prompt_init(struct sl_fetch *f);
+/* Plans what the next layer's prompt rows will choose. */
+void sl_fetch_prompt_plan(struct sl_fetch *f);
+/* A layer has begun while f->ahead is a plan for prompt rows, of this layer if they have come so
+ * far: learns from what they chose, gives up what they did not. */
+void sl_fetch_prompt_begin(struct sl_fetch *f);
+/* Reads of the plan that may be started now. */
+uint32_t sl_fetch_prompt_room(struct sl_fetch *f);
+/* Somebody looks after the disk, before more is started: has it run dry since the last time, or
+ * hardly done anything? Not after a wait, which sees the end of each read. */
+void sl_fetch_prompt_look(struct sl_fetch *f);
+void sl_fetch_prompt_waited(struct sl_fetch *f);
+
 /* expert_guess.c */
+/* Nobody wants what this fill is for: what is not yet on its way need not come. False: it has
+ * come, or all of it is on its way. */
+bool sl_fetch_give_up(struct sl_fetch *f, struct sl_expert_id id, struct sl_lease fill);
 bool sl_fetch_guess_create(struct sl_fetch *f);
 void sl_fetch_guess_destroy(struct sl_fetch *f);
 size_t sl_fetch_guess_bytes(uint32_t k);

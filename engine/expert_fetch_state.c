@@ -23,7 +23,7 @@ size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32
     size_t slot = sizeof *f->reads + sizeof *f->fills + 1 + sizeof *f->warm + sizeof *f->traced;
     size_t expert = sizeof *f->wanted + sizeof *f->held + sizeof *f->pair_count +
                     sizeof *f->leases + sizeof *f->new_fills + sizeof *f->refs + 1 +
-                    sizeof *f->ahead.ids + 1;
+                    sizeof *f->ahead.ids + sizeof *f->ahead.started + 1;
     size_t pair = sizeof *f->pairs + sizeof *f->route_ids;
     return sizeof *f + slot * n_slots + expert * l->n_expert + pair * max_rows * l->k +
            sl_fetch_guess_bytes(l->k) + sl_heat_bytes(&shape) + sl_cache_bytes(&shape, n_slots);
@@ -47,11 +47,12 @@ static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     f->pairs = calloc(n_pairs, sizeof *f->pairs);
     f->route_ids = calloc(n_pairs, sizeof *f->route_ids);
     f->ahead.ids = calloc(n_expert, sizeof *f->ahead.ids);
-    f->ahead.started = calloc(n_expert, 1);
+    f->ahead.started = calloc(n_expert, sizeof *f->ahead.started);
+    f->prompt.cell = calloc(n_expert, 1);
     return f->reads && f->fills && f->background && f->warm && f->wanted && f->held &&
            f->pair_count && f->leases && f->new_fills && f->refs && f->in_call && f->pairs &&
-           f->route_ids && f->ahead.ids && f->ahead.started && (!f->timeline || f->traced) &&
-           sl_fetch_guess_create(f);
+           f->route_ids && f->ahead.ids && f->ahead.started && f->prompt.cell &&
+           (!f->timeline || f->traced) && sl_fetch_guess_create(f);
 }
 
 enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_fetch **out_fetch,
@@ -146,6 +147,7 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
     free(f->traced);
     free(f->ahead.ids);
     free(f->ahead.started);
+    free(f->prompt.cell);
     sl_fetch_guess_destroy(f);
     free(f);
     *pf = NULL;

@@ -123,12 +123,13 @@ static bool is_coming(const struct sl_fetch *f, struct sl_expert_id id) {
     return sl_cache_has(f->cache, id) && !sl_cache_is_ready(f->cache, id);
 }
 
-/* Its layer does not want it: what is not yet on its way need not come. */
-static void give_up(struct sl_fetch *f, const struct sl_guess_read *s) {
-    struct sl_read *read = &f->reads[s->fill.slot];
-    if (is_coming(f, s->id) && f->fills[s->fill.slot].generation == s->fill.generation &&
-        sl_reader_requests_left(f->reader, read) > read->n_flying)
-        sl_reader_cancel(f->reader, read);
+bool sl_fetch_give_up(struct sl_fetch *f, struct sl_expert_id id, struct sl_lease fill) {
+    struct sl_read *read = &f->reads[fill.slot];
+    if (!is_coming(f, id) || f->fills[fill.slot].generation != fill.generation ||
+        sl_reader_requests_left(f->reader, read) <= read->n_flying)
+        return false;
+    sl_reader_cancel(f->reader, read);
+    return true;
 }
 
 static void settle_started(struct sl_fetch *f) {
@@ -143,7 +144,7 @@ static void settle_started(struct sl_fetch *f) {
         if (s.id.layer == f->layer && f->pair_count[s.id.expert])
             f->stats.ahead_used++;
         else
-            give_up(f, &s);
+            sl_fetch_give_up(f, s.id, s.fill);
     }
     g->n_started = keep;
 }

@@ -23,6 +23,12 @@ static const struct weights weights_of[SL_TRACE_KINDS] = {
                            .topic_stays = 0.99f,
                            .context_stays = 0.8f},
     [SL_TRACE_DRIFT] = {.popularity = 1.0f, .noise = 1.0f},
+    [SL_TRACE_TEXT] = {.popularity = 0.6f,
+                       .topic = 2.5f,
+                       .context = 1.0f,
+                       .noise = 0.63f,
+                       .topic_stays = 0.9998f,
+                       .context_stays = 0.8f},
 };
 
 #define ZIPF_EXPONENT 1.0f

@@ -298,6 +298,75 @@ static void prompts_read_the_next_layer(void **state) {
     }
 }
 
+/* A plan for prompts of which the layer wants little: what has not begun is not read. */
+static void prompts_give_up_what_is_not_wanted(void **state) {
+    (void)state;
+    struct rig_config c = roomy;
+    c.latency_ns = 5000000;
+    struct rig *g = rig_open(&c);
+    struct sl_reader_stats disk;
+    uint32_t n_failed;
+    for (uint32_t p = 0; p < MAX_ROWS * 3; p++)
+        g->ids[p] = p % 3;
+    assert_ok(rig_step(g, 0, MAX_ROWS, 0, &n_failed));
+    const struct sl_fetch_stats *s = sl_fetch_stats(g->fetch);
+    assert_int_equal(s->ahead_read, 12); /* rows that nothing is known of */
+    for (uint32_t p = 0; p < MAX_ROWS * 3; p++)
+        g->ids[p] = 9 + p % 3;
+    assert_ok(rig_step(g, 1, MAX_ROWS, 0, &n_failed));
+    sl_fetch_forget(g->fetch);
+    assert_int_equal(s->ahead_used, 3);
+    sl_reader_get_stats(g->reader, &disk);
+    assert_true(disk.canceled >= 6 && disk.reads <= 3 + 12 - 6);
+    assert_int_equal(disk.failed, 0);
+    rig_close(g);
+}
+
+/* A step that was given up leaves its plan behind: the next one's reads do not wait for it. */
+static void prompts_give_up_with_their_step(void **state) {
+    (void)state;
+    struct rig_config c = roomy;
+    c.latency_ns = 5000000;
+    struct rig *g = rig_open(&c);
+    struct sl_reader_stats disk;
+    uint32_t n_failed;
+    for (uint32_t p = 0; p < MAX_ROWS * 3; p++)
+        g->ids[p] = p % 3;
+    assert_ok(rig_step(g, 1, MAX_ROWS, 0, &n_failed));
+    assert_int_equal(sl_fetch_stats(g->fetch)->ahead_read, 12);
+    assert_ok(rig_step(g, 0, 1, 1, &n_failed));
+    sl_reader_get_stats(g->reader, &disk);
+    assert_true(disk.canceled >= 8);
+    rig_close(g);
+}
+
+/* Texts of different subjects by turns: by its heat each expert is chosen by some of so many rows,
+ * but a text's rows all choose among a quarter of them. */
+static void prompts_learn_how_alike_rows_are(void **state) {
+    (void)state;
+    struct rig *g = rig_open(&(struct rig_config){.shape = {4, 32, 4, {24, 0}}, .depth = 64});
+    struct sl_rng rng = {.state = 8};
+    const struct sl_fetch_stats *s = sl_fetch_stats(g->fetch);
+    uint64_t read = 0, used = 0;
+    g->moe_ns = 2000000;
+    for (uint32_t text = 0; text < 60; text++) {
+        uint32_t n_failed, first = sl_rng_below(&rng, 4) * 8;
+        if (text == 30) {
+            read = s->ahead_read;
+            used = s->ahead_used;
+        }
+        for (uint32_t layer = 0; layer < 4; layer++) {
+            for (uint32_t p = 0; p < MAX_ROWS * 4; p++)
+                g->ids[p] = first + (p + p / 4) % 8;
+            assert_ok(rig_step(g, layer, MAX_ROWS, 0, &n_failed));
+        }
+    }
+    read = s->ahead_read - read;
+    used = s->ahead_used - used;
+    assert_true(read < 30 * 3 * 8 && 2 * used > read); /* all of the quarter, were all absent */
+    rig_close(g);
+}
+
 static void reads_ahead_may_fail(void **state) {
     (void)state;
     struct rig *g = rig_open(&roomy);
@@ -578,6 +647,9 @@ int main(void) {
         cmocka_unit_test(ahead_is_there_in_time),
         cmocka_unit_test(ahead_comes_late),
         cmocka_unit_test(prompts_read_the_next_layer),
+        cmocka_unit_test(prompts_give_up_what_is_not_wanted),
+        cmocka_unit_test(prompts_give_up_with_their_step),
+        cmocka_unit_test(prompts_learn_how_alike_rows_are),
         cmocka_unit_test(reads_ahead_may_fail),
         cmocka_unit_test(looking_ahead_goes_on_while_it_pays),
         cmocka_unit_test(guesses_are_followed_while_they_are_right),
