@@ -238,6 +238,9 @@ enum sl_status sl_cuda_relay_open(struct sl_device *d, struct sl_device *other,
                                   const atomic_bool *busy);
 void sl_cuda_relay_end(struct sl_device *d);
 void sl_cuda_relay_close(struct sl_device *d);
+/* The device is lost: what the other one has been given for it waits no longer, since it might be
+ * in the way of that one's own. */
+void sl_cuda_relay_let_go(struct sl_cuda *c);
 /* Is such a copy one for sl_cuda_relay_copy, which is then in order on the queue as any other? If
  * it is from the host's memory: within the GPU's own it would go over the link and back. */
 bool sl_cuda_relays(const struct sl_cuda *c, enum sl_queue q, size_t bytes);

@@ -31,6 +31,7 @@ enum sl_status sl_cuda_check(struct sl_cuda *c, int result, const char *what) {
         /* A kernel that failed, a card that fell off its bus, an uncorrectable memory error: all
          * leave a context that answers every further call with the same error. */
         c->lost = true;
+        sl_cuda_relay_let_go(c);
         sl_error("cuda:%d: %s: %s; the device is given up, restart to use it again", c->ordinal,
                  what, text);
         return SL_ERR_DEVICE_LOST;

@@ -149,6 +149,11 @@ bool sl_cuda_relay_lost(const struct sl_device *d) {
     return ((const struct sl_cuda *)d)->relay.lost;
 }
 
+void sl_cuda_relay_let_go(struct sl_cuda *c) {
+    if (c->relay.begun)
+        sl_cuda_signal_release(c->relay.begun);
+}
+
 /* Until neither stream has anything under way; one whose GPU has failed lets the other go on. */
 void sl_cuda_relay_end(struct sl_device *d) {
     struct sl_cuda *c = (struct sl_cuda *)d;

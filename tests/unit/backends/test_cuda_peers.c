@@ -669,18 +669,21 @@ static void relay_faults_idle(void **state) {
 }
 
 /* The GPU that the copy is for fails before it has come to it: what was enqueued on the other one
- * waits for that, and is let go at the end, when that one frees what it lent. */
+ * waits for that, and is let go when that is seen. */
 static void relayed_faults(void **state) {
     need_kernels();
     static const struct relay_case direct = {false, false, false, SL_OK};
     struct relay r = {0};
+    void *on_b;
     open_relay(state, &direct, &r);
+    assert_int_equal(sl_device_alloc(r.b, 4, &on_b), SL_OK);
     assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.moved, r.host, 4096), SL_OK);
     assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
     break_gpu(0);
     assert_int_equal(sl_device_sync(r.a), SL_ERR_DEVICE_LOST);
     assert_false(sl_device_relay_lost(r.a)); /* its own */
     assert_int_equal(sl_device_sync(r.b), SL_OK);
+    sl_device_free(r.b, on_b, 4); /* waits for all that is there */
     close_faulted(&r);
 }
 
