@@ -221,9 +221,9 @@ class Tests:
         problems += s.end()
         self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
 
-    def copying(self, name, options, gpu, waits, n_gpus=2):
+    def copying(self, name, options, gpu, waits, **fake):
         """A GPU is lost by way of which experts come to another: the other goes on, and what it computes fails."""
-        s = Server(self, "trap", options, {"FAKE_CUDA_LOST": f"copying:{gpu}", "FAKE_CUDA_DEVICES": str(n_gpus)})
+        s = Server(self, "trap", options, dict(fake, FAKE_CUDA_LOST=f"copying:{gpu}"))
         problems = []
         try:
             s.loaded()
@@ -385,7 +385,7 @@ def relayed(t):
     os.environ["FAKE_CUDA_DEVICES"] = "4"
     tiers = t.streamed("cuda:0,1,2,3")
     for gpu in (0, 2):
-        t.copying(f"four GPUs: GPU {gpu} is lost while it copies to the one before", tiers + ["--no-warmup"], gpu, (gpu + 3) % 4, 4)
+        t.copying(f"four GPUs: GPU {gpu} is lost while it copies to the one before", tiers + ["--no-warmup"], gpu, (gpu + 3) % 4)
     del os.environ["FAKE_CUDA_DEVICES"]
     t.model = small
 
@@ -400,6 +400,8 @@ def four(t):
             t.faulted(f"four stages on {devices}: a kernel runs long and traps on {which}, experts in tiers", "late", tiers, gpu)
         if os.path.basename(t.driver) == "fake_cuda.so":
             t.faulted(f"four stages on {devices}: the second is gone among answers, experts in tiers", "gone", tiers, 1)
+            t.faulted(f"four stages on {devices}, all of a GPU in one queue: a kernel runs long and traps on the first", "late", tiers,
+                      FAKE_CUDA_QUEUES="1")
             t.stopped(f"four stages on {devices}: SIGTERM while a kernel runs on the first that will trap", resident)
 
 

@@ -108,7 +108,7 @@ class Tests:
     def serves(self, name, options, n=12):
         """So many requests at once, more than run at once; then it ends as asked."""
         argv = [self.sluice, "serve", "-m", self.model, "--heat-file", "off", "-c", "512", "--port", "0"] + options
-        with tempfile.TemporaryFile("w+") as log:
+        with tempfile.TemporaryFile("a+") as log:
             child = subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
             said, ended, end = "", [], time.monotonic() + 60
             while "ready after" not in said and child.poll() is None and time.monotonic() < end:
@@ -140,7 +140,7 @@ class Tests:
         for command in (["serve", "--port", "0", "-c", "512"], ["bench", "-v", "-p", "10", "-n", "10", "-r", "1"]):
             argv = [self.sluice, *command, "-m", self.model, *options, "--heat-file", own]
             shutil.copy(heat, own)
-            with tempfile.TemporaryFile("w+") as log:
+            with tempfile.TemporaryFile("a+") as log:
                 child = subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
                 said, end = "", time.monotonic() + 60
                 while "memory: total, host" not in said and child.poll() is None and time.monotonic() < end:
@@ -212,6 +212,22 @@ def known_routing(t, folder):
         t.check("... a split that is given stays", code == 0 and not p["split_by_heat"] and p["stages"][0]["layers"] == 4, err or p)
         t.logs("... and it is divided so", room, file, got)
         del t.env["FAKE_CUDA_NAME"]
+
+
+def one_queue(t, folder):
+    """Each GPU runs all that it is given in one queue, so that what waits for another GPU is in the way of everything behind it:
+    what is waited for must have been enqueued before, also for copies by way of another GPU."""
+    small, t.model = t.model, os.path.join(folder, "large.gguf")
+    subprocess.run([t.sluice, "synth", "-q", "-o", t.model, "--layers", "4", "--expert-ff", "832", "--experts", "24", "--top-k", "4"],
+                   check=True, timeout=60)
+    t.env["FAKE_CUDA_QUEUES"] = "1"
+    for devices in ("0,1", "0,1,2,3", "0,1,0,1", "0,0,1,1"):
+        tiers, n = ["--device", "cuda:" + devices, "--experts", "streamed"], devices.count(",") + 1
+        code, p, err = t.plan(*tiers, "--vram", "1MiB")
+        t.serves(f"{devices} serve with one queue each", tiers + ["--vram", str(p["vram_least_bytes"] // n + (1 << 20))])
+    t.serves("0,1,0,1 serve with one queue each, experts resident", ["--device", "cuda:0,1,0,1"])
+    del t.env["FAKE_CUDA_QUEUES"]
+    t.model = small
 
 
 def main():
@@ -290,6 +306,7 @@ def main():
             code, p, err = t.plan(*tiers, "--vram", "1MiB")
             t.serves(f"{devices} serve, experts in tiers", tiers + ["--vram", str(p["vram_least_bytes"] // n + (1 << 20))])
         t.serves("two parts of each of two serve", ["--device", "cuda:0,1,0,1"])
+        one_queue(t, folder)
         known_routing(t, folder)
         print(f"1..{t.n}")
         sys.exit(1 if t.failed else 0)

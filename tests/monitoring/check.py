@@ -204,7 +204,7 @@ def live_metrics(sluice):
     # Experts streamed: what only streaming counts is counted.
     args = [sluice, "serve", "-m", model, "--port", "0", "--ctx", "256", "--experts", "streamed", "--parallel", "1",
             "--queue", "1"]
-    with tempfile.TemporaryFile("w+") as log:
+    with tempfile.TemporaryFile("a+") as log:
         child = subprocess.Popen(args, stdout=subprocess.DEVNULL, stderr=log)
         try:
             url = None

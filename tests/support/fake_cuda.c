@@ -25,6 +25,7 @@ struct CUctx_st {
     int stuck;                         /* what every further call in it gives, after a fault */
     int fault;                         /* what a kernel that is still running will end with */
     uint64_t until_ns;                 /* and when */
+    int n_streams;                     /* made so far */
     int64_t live_bytes;                /* of its device's memory */
     bool reads[FAKE_CUDA_MAX_DEVICES]; /* memory of these other devices */
 };
@@ -33,6 +34,7 @@ struct operation {
     void *dst;
     const void *src;
     size_t bytes;
+    uint64_t number; /* in the order of enqueuing, everywhere */
     uint32_t value;
     bool to_other;              /* COPY: to another device's memory */
     int fault;                  /* OTHER: ends with this */
@@ -51,6 +53,7 @@ struct CUstream_st {
     struct CUctx_st *ctx;
     struct operations queue;
     uint64_t n_queued, n_done;
+    int line;  /* the context's that it goes through; -1: one of its own */
     int asked; /* whether all that has run, how many times in a row it had not */
     bool running;
     struct CUgraph_st *capture;
@@ -173,8 +176,10 @@ struct fake_cuda *fake_cuda_reset(void) {
     const char *devices = getenv("FAKE_CUDA_DEVICES"), *lost = getenv("FAKE_CUDA_LOST"),
                *mib = getenv("FAKE_CUDA_MIB");
     const char *peers = getenv("FAKE_CUDA_PEERS");
+    const char *queues = getenv("FAKE_CUDA_QUEUES");
     int n = devices ? atoi(devices) : 1;
-    fake = (struct fake_cuda){.n_devices = n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES,
+    fake = (struct fake_cuda){.n_queues = queues ? atoi(queues) : 0,
+                              .n_devices = n < FAKE_CUDA_MAX_DEVICES ? n : FAKE_CUDA_MAX_DEVICES,
                               .no_peer_access = peers && strcmp(peers, "0") == 0,
                               .fault_device = -1,
                               .faults_spread = lost && strcmp(lost, "spread") == 0};
@@ -291,9 +296,9 @@ static int enqueue(struct CUstream_st *stream, struct operation o) {
         append(&stream->capture->kept, o);
         return 0;
     }
+    o.number = fake.n_queued++;
     append(&stream->queue, o);
     stream->n_queued++;
-    fake.n_queued++;
     return 0;
 }
 
@@ -397,6 +402,16 @@ static void copy_bytes(char *dst, const char *src, size_t bytes) {
     }
 }
 
+/* What other streams have put before it into the line that they share. */
+static int run_line(const struct CUstream_st *stream, uint64_t number) {
+    int result = 0;
+    for (struct CUstream_st *s = streams; s && stream->line >= 0; s = s->next)
+        while (s != stream && s->ctx == stream->ctx && s->line == stream->line && !result &&
+               s->queue.first && s->queue.first->number < number)
+            result = run(s, s->n_done + 1);
+    return result;
+}
+
 /* Runs what was queued on a stream until `upto` operations have run in all; what it waits for runs
  * first. That may lead back to it: then it is at the operation that waits. */
 static int run(struct CUstream_st *stream, uint64_t upto) {
@@ -408,7 +423,9 @@ static int run(struct CUstream_st *stream, uint64_t upto) {
         if (stream->running)
             return BLOCKED;
         stream->running = true;
-        result = run_next(stream, o);
+        result = run_line(stream, o->number);
+        if (!result)
+            result = run_next(stream, o);
         stream->running = false;
         if (result)
             return result;
@@ -781,6 +798,7 @@ int cuStreamCreate(struct CUstream_st **stream, unsigned flags) {
     if (!(*stream = calloc(1, sizeof **stream)))
         abort();
     (*stream)->ctx = current;
+    (*stream)->line = fake.n_queues ? current->n_streams++ % fake.n_queues : -1;
     (*stream)->queue.end = &(*stream)->queue.first;
     (*stream)->next = streams;
     streams = *stream;

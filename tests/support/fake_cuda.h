@@ -15,8 +15,8 @@
  * A program that opens it as libcuda.so.1 finds FAKE_CUDA_DEVICES (environment) GPUs, one unless
  * that is set, of FAKE_CUDA_MIB each ("1024,64": the second, and those that follow, have less);
  * with FAKE_CUDA_LOST=spread faults_spread is set, with FAKE_CUDA_LOST=copying:1 the second is lost
- * in its first copy to another, with FAKE_CUDA_PEERS=0 no_peer_access, with FAKE_CUDA_NAME all have
- * that name. */
+ * in its first copy to another, with FAKE_CUDA_PEERS=0 no_peer_access, with FAKE_CUDA_QUEUES
+ * n_queues is set, with FAKE_CUDA_NAME all have that name. */
 #ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
 #define SL_TESTS_SUPPORT_FAKE_CUDA_H
 
@@ -45,6 +45,8 @@ struct fake_cuda {
     bool no_direct_link; /* or only over PCIe */
     bool no_memory_rate; /* nobody knows how fast their memory is */
     size_t memory_bytes[FAKE_CUDA_MAX_DEVICES];
+    int n_queues;               /* that all streams of a context go through, in turn, where what
+                                   waits is in the way of what comes after; 0: each its own */
     bool zeroed;                /* memory begins as zeros, and so no kernel's result is wild */
     int init_result;            /* of cuInit */
     int module_result;          /* of cuModuleLoadData */
