@@ -524,7 +524,7 @@ enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max
     TRY(check_rows(d, "block_max", a->n_tok, 0));
     if (!a->n_tok || !a->n)
         return SL_OK;
-    if (!a->x || !a->max)
+    if (!a->x || !a->max || (a->sum && !a->inv_t))
         return INVALID("block_max: a NULL argument");
     return d->ops->block_max(d, a);
 }

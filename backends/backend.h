@@ -222,12 +222,18 @@ struct sl_op_gather_rows {
 /* max[t,b] = the largest of x[t,i] over block b of the row, i in [b*B, min(b*B + B, n)), B =
  * SL_BLOCK_MAX_ELEMS: NaN where one of them is NaN, and +0 above -0 (IEEE 754-2019's maximum)
  * at[t,b] = the first i - b*B whose x[t,i] == max[t,b], zeros being equal; 0 beside NaN
- * x [n_tok, n]; max [n_tok, ceil(n / B)]; at the same, or NULL: not wanted */
+ * sum[t,b] = the sum over the block of sl_exp_neg((x[t,i] - max[t,b]) * inv_t[t]): 16 sums of every
+ * 16th in order, then of the two halves until one is left; 0 where max[t,b] is not finite or
+ * inv_t[t] is not above 0. So a sampler knows the mass of a block without a look at it.
+ * x [n_tok, n]; max [n_tok, ceil(n / B)]; at and sum the same, or NULL: not wanted; inv_t [n_tok],
+ * with sum */
 #define SL_BLOCK_MAX_ELEMS 64u
 struct sl_op_block_max {
     const float *x;
     float *max;
     uint32_t *at;
+    float *sum;
+    const float *inv_t;
     uint32_t n_tok, n;
 };
 

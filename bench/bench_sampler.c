@@ -2,8 +2,8 @@
  *
  * Rows of logits (152k unless said) such as a model gives, new ones for each token, as a device's
  * copies leave them in host memory; for each kind of request the time of a token, in the thread's
- * own time, when the sampler looks for the blocks' maxima itself and when the device has found them
- * (sl_op_block_max). The tokens are the same. */
+ * own time, when the sampler looks at all of them itself and when the device has found the maxima
+ * and the sums of their blocks (sl_op_block_max). The tokens are the same. */
 #include "common/rng.h"
 #include "engine/sampler.h"
 
@@ -18,7 +18,7 @@
 #define N_SEEN   64u
 
 static uint32_t n_vocab = 151936;
-static float *rows, *work, *maxima;
+static float *rows, *work, *maxima, *sums;
 
 static double now_us(void) {
     struct timespec t;
@@ -41,6 +41,7 @@ static void make_rows(void) {
     rows = array((size_t)N_ROWS * n_vocab);
     work = array((size_t)N_ROWS * n_vocab);
     maxima = array((size_t)N_ROWS * SL_VOCAB_BLOCKS(n_vocab));
+    sums = array((size_t)N_ROWS * SL_VOCAB_BLOCKS(n_vocab));
     for (size_t i = 0; i < (size_t)N_ROWS * n_vocab; i++) {
         float sum = 0;
         for (uint32_t j = 0; j < 4; j++)
@@ -51,6 +52,14 @@ static void make_rows(void) {
     }
     for (size_t t = 0; t < N_ROWS; t++)
         sl_vocab_pass_c.max(rows + t * n_vocab, n_vocab, maxima + t * SL_VOCAB_BLOCKS(n_vocab));
+}
+
+static void sum_blocks(float inv_t) {
+    for (size_t t = 0; t < N_ROWS && inv_t > 0; t++) {
+        size_t first = t * SL_VOCAB_BLOCKS(n_vocab);
+        sl_vocab_pass_c.block_sums(rows + t * n_vocab, maxima + first, inv_t, sums + first,
+                                   n_vocab);
+    }
 }
 
 struct request {
@@ -74,6 +83,8 @@ static double run(const struct request *q, bool given, uint64_t *out_ids) {
     set.top_k = q->top_k;
     set.repeat_penalty = q->penalty;
     sl_sampler_init(&sampler, &set);
+    float sums_at = sl_sampling_sums_at(&set, q->logprobs);
+    sum_blocks(sums_at);
     if (sl_sampler_space_init(&space, n_vocab) != SL_OK)
         exit(1);
     for (uint32_t i = 0; i < N_SEEN; i++)
@@ -84,13 +95,15 @@ static double run(const struct request *q, bool given, uint64_t *out_ids) {
         if (row == 0)
             memcpy(work, rows, (size_t)N_ROWS * n_vocab * sizeof *work);
         float *x = work + row * n_vocab;
-        const float *m = given ? maxima + row * SL_VOCAB_BLOCKS(n_vocab) : NULL;
+        size_t first = row * SL_VOCAB_BLOCKS(n_vocab);
+        struct sl_vocab_blocks b = {.max = maxima + first, .sum = sums + first, .inv_t = sums_at};
+        const struct sl_vocab_blocks *known = given ? &b : NULL;
         uint32_t id;
         float logit;
         double start = now_us();
         if (q->logprobs)
-            sl_top_logprobs(x, m, sl_log_sum_exp(x, m, n_vocab), &space, 5, &top);
-        if (sl_sampler_pick(&sampler, &space, x, m, history, N_SEEN, &id,
+            sl_top_logprobs(&space, x, known, sl_log_sum_exp(x, known, n_vocab), 5, &top);
+        if (sl_sampler_pick(&sampler, &space, x, known, history, N_SEEN, &id,
                             q->logprobs ? &logit : NULL) != SL_OK)
             exit(1);
         total += now_us() - start;
@@ -117,7 +130,9 @@ int main(int argc, char **argv) {
         return 2;
     }
     make_rows();
-    printf("%u logits; us a token, the sampler looking for maxima, and with them given\n", n_vocab);
+    printf(
+        "%u logits; us a token, the sampler looking at all of them, and with their blocks given\n",
+        n_vocab);
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         uint64_t ids[2];
         double own = run(&requests[i], false, &ids[0]), given = run(&requests[i], true, &ids[1]);

@@ -49,8 +49,8 @@ static double seconds = 0.3;
 static enum sl_dtype attn_type = SL_DTYPE_Q4_K, output_type = SL_DTYPE_Q6_K;
 static struct layer layers[MAX_LAYER];
 static struct sl_weight embedding, output;
-static float *output_norm, *x, *h, *q, *k, *v, *attn, *logits, *maxima, *router, *weights, *pair_y,
-    *table, *inv_freq;
+static float *output_norm, *x, *h, *q, *k, *v, *attn, *logits, *maxima, *sums, *sums_at, *router,
+    *weights, *pair_y, *table, *inv_freq;
 static uint32_t *maxima_at, *ids, *slot, *row_seq, *row_len, *pages, *expert_ids;
 static int32_t *pos;
 
@@ -177,6 +177,8 @@ static void make_model(void) {
     logits = memory((size_t)MAX_DECODE * N_VOCAB * 4);
     maxima = memory((size_t)MAX_DECODE * (N_VOCAB / SL_BLOCK_MAX_ELEMS) * 4);
     maxima_at = memory((size_t)MAX_DECODE * (N_VOCAB / SL_BLOCK_MAX_ELEMS) * 4);
+    sums = memory((size_t)MAX_DECODE * (N_VOCAB / SL_BLOCK_MAX_ELEMS) * 4);
+    sums_at = floats(MAX_DECODE, 1);
     router = memory((size_t)MAX_TOK * N_EXPERT * 4);
     weights = floats((size_t)MAX_TOK * TOP_K, 0.1f);
     pair_y = memory((size_t)MAX_TOK * TOP_K * N_EMBD * 4);
@@ -353,8 +355,8 @@ static enum sl_status part_output(const struct layer *l) {
                                                       .n_w = 1,
                                                       .out = {{output, NULL, logits, false}}});
     return st ? st
-              : sl_op_block_max(
-                    dev, &(struct sl_op_block_max){logits, maxima, maxima_at, rows, N_VOCAB});
+              : sl_op_block_max(dev, &(struct sl_op_block_max){logits, maxima, maxima_at, sums,
+                                                               sums_at, rows, N_VOCAB});
 }
 
 typedef enum sl_status part_fn(const struct layer *l);

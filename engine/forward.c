@@ -53,7 +53,7 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
     a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);
-    a->maxima = take(&c, p->reads_back ? 2 * sl_forward_maxima(hp, p->n_logit_rows) : 0, 4);
+    a->blocks = take(&c, p->reads_back ? 3 * sl_forward_blocks(hp, p->n_logit_rows) : 0, 4);
     a->logits = take(&c, logit_rows * hp->n_vocab, 4);
     a->rope_table = take(&c, rows * hp->n_rot, 4);
     a->inv_freq = take(&c, hp->n_rot / 2, 4);
@@ -432,7 +432,7 @@ static enum sl_status upload_tables(struct sl_forward *f) {
     uint32_t room = sl_forward_table_rows(s->n_rows);
     uint32_t n_out = f->output.data && !s->keep_all ? s->n_out : 0;
     size_t n = sl_step_pack(s, room, n_out, f->tables);
-    f->on_device = sl_step_lay(f->a.tables, room);
+    f->on_device = sl_step_lay(f->a.tables, room, n_out);
     return sl_device_upload(f->dev, f->a.tables, f->tables, n * sizeof *f->tables);
 }
 

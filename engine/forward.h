@@ -76,12 +76,12 @@ struct sl_abort {
 };
 
 /* Logits in host memory, valid and writable until the next run in the step's lane. A device whose
- * memory the host cannot follow finds the maxima of the rows' blocks (sl_op_block_max), [n_out,
- * SL_VOCAB_BLOCKS(n_vocab)]. */
+ * memory the host cannot follow tells of the rows' blocks too, [n_out, SL_VOCAB_BLOCKS(n_vocab)]:
+ * maxima, sums at the step's sums_at, and with only_largest, instead of rows and sums, where the
+ * maxima are. */
 struct sl_logits {
-    float *rows;              /* [n_out, n_vocab]; NULL: none */
-    const float *block_max;   /* NULL: not known */
-    const uint32_t *block_at; /* with only_largest, instead of rows: where the maxima are */
+    float *rows; /* [n_out, n_vocab]; NULL: none */
+    struct sl_vocab_blocks blocks;
 };
 
 /* Runs a step that has at least one row and room for no more than the plan's: start enqueues all of

@@ -12,14 +12,14 @@
 
 /* ---- pinned memory ---- */
 
-static uint64_t maxima_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    return (2 * sl_forward_maxima(hp, p->n_logit_rows) * sizeof(float) + 63) & ~(uint64_t)63;
+static uint64_t blocks_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    return (3 * sl_forward_blocks(hp, p->n_logit_rows) * sizeof(float) + 63) & ~(uint64_t)63;
 }
 
-/* Of one lane: as on the device the maxima are right before the logits. */
+/* Of one lane: as on the device, what is known of blocks is right before the logits. */
 static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
     uint64_t bytes = (uint64_t)p->n_logit_rows * hp->n_vocab * sizeof(float);
-    return maxima_bytes(hp, p) + ((bytes + 63) & ~(uint64_t)63);
+    return blocks_bytes(hp, p) + ((bytes + 63) & ~(uint64_t)63);
 }
 
 /* What routers chose, and early routers. */
@@ -283,17 +283,20 @@ bool sl_forward_wants_graph(const struct sl_forward *f) {
 
 /* ---- the end of a step ---- */
 
-/* The n rows, and their maxima if there are any; or the maxima and where they are. */
+/* The n rows, and of their blocks, if they were looked at, all; or the maxima and where they are.
+ */
 static enum sl_status send_logits(struct sl_forward *f, const float *logits, uint32_t n,
                                   struct sl_logits *out) {
-    size_t n_max = sl_forward_has_maxima(f) ? sl_forward_maxima(f->hp, n) : 0;
+    size_t n_blocks = sl_forward_has_blocks(f) ? sl_forward_blocks(f->hp, n) : 0;
     char *lane = (char *)f->host_logits + f->step.lane * logits_bytes(f->hp, f->plan);
-    float *rows = (float *)(void *)(lane + maxima_bytes(f->hp, f->plan));
-    bool largest = n_max && f->step.only_largest;
-    size_t before = largest ? 2 * n_max : n_max, behind = largest ? 0 : (size_t)n * f->hp->n_vocab;
-    *out = (struct sl_logits){.rows = largest ? NULL : rows,
-                              .block_max = n_max ? rows - n_max : NULL,
-                              .block_at = largest ? (uint32_t *)(rows - 2 * n_max) : NULL};
+    float *rows = (float *)(void *)(lane + blocks_bytes(f->hp, f->plan));
+    bool largest = n_blocks && f->step.only_largest;
+    size_t before = (largest ? 2 : 3) * n_blocks, behind = largest ? 0 : (size_t)n * f->hp->n_vocab;
+    *out = (struct sl_logits){.rows = largest ? NULL : rows};
+    if (n_blocks)
+        out->blocks = (struct sl_vocab_blocks){.max = rows - n_blocks,
+                                               .at = (uint32_t *)(rows - 2 * n_blocks),
+                                               .sum = largest ? NULL : rows - 3 * n_blocks};
     return sl_device_copy(f->dev, SL_QUEUE_OPS, rows - before, logits - before,
                           (before + behind) * sizeof(float));
 }

@@ -46,9 +46,9 @@ struct sl_activations {
     float *pair_y;        /* [B * k, n_embd] */
     float *out_x;         /* [L, n_embd] the rows that go on to the logits */
     float *out_attn;      /* [L, n_head * head_dim_v] */
-    float *maxima;     /* 2 x [L, blocks of n_vocab], where logits are read back: of n rows, right
-                          before these, the maxima, and before them where they are, so that one
-                          copy brings what is needed */
+    float *blocks;     /* 3 x [L, blocks of n_vocab], where logits are read back: of n rows, right
+                          before these, the blocks' maxima, before them where they are, and before
+                          that their sums, so that one copy brings what is needed */
     float *logits;     /* [L, n_vocab]; where the host can read them [lanes, L, n_vocab] */
     float *rope_table; /* [B, n_rot/2, 2] */
     float *inv_freq;   /* [n_rot/2] */
@@ -60,8 +60,8 @@ struct sl_activations {
     uint32_t *page_table;       /* [parallel, session_pages] */
 };
 
-/* Floats of the maxima of n rows of logits. */
-static inline size_t sl_forward_maxima(const struct sl_hparams *hp, uint32_t n) {
+/* Blocks of n rows of logits. */
+static inline size_t sl_forward_blocks(const struct sl_hparams *hp, uint32_t n) {
     return (size_t)n * SL_VOCAB_BLOCKS(hp->n_vocab);
 }
 
@@ -255,9 +255,9 @@ void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
  * [n]: which of the step's rows they are, NULL = all; ids [n, k] in host memory. */
 void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n,
                              const uint32_t *of_step, const uint32_t *ids);
-/* Are the maxima of the step's logits found where the logits are? Not for scoring, which needs all
- * of them, nor where the host computes. */
-static inline bool sl_forward_has_maxima(const struct sl_forward *f) {
+/* Are the blocks of the step's logits looked at where the logits are? Not for scoring, which needs
+ * all of them, nor where the host computes. */
+static inline bool sl_forward_has_blocks(const struct sl_forward *f) {
     return f->plan->reads_back && !f->step.keep_all;
 }
 /* The end of a step: waits, and gives the n rows of logits (NULL = none are wanted) where the host

@@ -4,12 +4,16 @@
 #include <assert.h>
 
 /* To right before the n rows (sl_activations). */
-static enum sl_status find_maxima(struct sl_forward *f, float *logits, uint32_t n) {
-    float *max = logits - sl_forward_maxima(f->hp, n), *at = max - sl_forward_maxima(f->hp, n);
-    return sl_op_block_max(
-        f->dev,
-        &(struct sl_op_block_max){
-            .x = logits, .max = max, .at = (uint32_t *)at, .n_tok = n, .n = f->hp->n_vocab});
+static enum sl_status look_at_blocks(struct sl_forward *f, float *logits, uint32_t n) {
+    size_t n_blocks = sl_forward_blocks(f->hp, n);
+    return sl_op_block_max(f->dev,
+                           &(struct sl_op_block_max){.x = logits,
+                                                     .max = logits - n_blocks,
+                                                     .at = (uint32_t *)(logits - 2 * n_blocks),
+                                                     .sum = logits - 3 * n_blocks,
+                                                     .inv_t = f->on_device.sums_at,
+                                                     .n_tok = n,
+                                                     .n = f->hp->n_vocab});
 }
 
 enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
@@ -28,8 +32,8 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
                                                       .n_decode = n_decode,
                                                       .n_w = 1,
                                                       .out = {{f->output, NULL, logits, false}}}));
-    if (sl_forward_has_maxima(f))
-        SL_FORWARD_TRY("maxima of the logits", find_maxima(f, logits, n));
+    if (sl_forward_has_blocks(f))
+        SL_FORWARD_TRY("blocks of the logits", look_at_blocks(f, logits, n));
     sl_timeline_since(f->timeline, "logits", start, {"rows", n});
     *out_logits = logits;
     return SL_OK;

@@ -26,13 +26,14 @@ enum sl_status sl_sampler_space_init(struct sl_sampler_space *space, uint32_t n_
     space->mass = malloc(n_vocab * sizeof *space->mass);
     space->spare = malloc(n_vocab * sizeof *space->spare);
     space->block_max = malloc(SL_VOCAB_BLOCKS(n_vocab) * sizeof *space->block_max);
+    space->block_sum = malloc(SL_VOCAB_BLOCKS(n_vocab) * sizeof *space->block_sum);
     space->id = malloc(n_vocab * sizeof *space->id);
     space->order = malloc(n_vocab * sizeof *space->order);
     space->count = calloc(n_vocab, sizeof *space->count);
     space->bucket_n = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_n);
     space->bucket_mass = malloc(SL_SAMPLER_BUCKETS * sizeof *space->bucket_mass);
-    if (space->key && space->mass && space->spare && space->block_max && space->id &&
-        space->order && space->count && space->bucket_n && space->bucket_mass)
+    if (space->key && space->mass && space->spare && space->block_max && space->block_sum &&
+        space->id && space->order && space->count && space->bucket_n && space->bucket_mass)
         return SL_OK;
     sl_sampler_space_release(space);
     return SL_ERR_NOMEM;
@@ -43,6 +44,7 @@ void sl_sampler_space_release(struct sl_sampler_space *space) {
     free(space->mass);
     free(space->spare);
     free(space->block_max);
+    free(space->block_sum);
     free(space->id);
     free(space->order);
     free(space->count);
@@ -52,7 +54,7 @@ void sl_sampler_space_release(struct sl_sampler_space *space) {
 }
 
 uint64_t sl_sampler_space_bytes(uint32_t n_vocab) {
-    return (uint64_t)n_vocab * 6 * 4 + SL_VOCAB_BLOCKS(n_vocab) * (uint64_t)4 +
+    return (uint64_t)n_vocab * 6 * 4 + SL_VOCAB_BLOCKS(n_vocab) * (uint64_t)8 +
            SL_SAMPLER_BUCKETS * (4 + 8);
 }
 
@@ -89,8 +91,43 @@ void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set) {
     s->rng.state = set->seed;
 }
 
-static void take_maxima(struct sl_sampler_space *sp, const float *block_max) {
-    memcpy(sp->block_max, block_max, SL_VOCAB_BLOCKS(sp->n_vocab) * sizeof *block_max);
+/* ---- blocks of the whole vocabulary ---- */
+
+/* Capped: next to nothing must not become 0 times infinity at the largest logit. */
+static float inverse(float temperature) {
+    return temperature > 1e-30f ? 1 / temperature : 1e30f;
+}
+
+float sl_sampling_sums_at(const struct sl_sampling *s, bool logprobs) {
+    if (logprobs)
+        return 1;
+    if (s->temperature == 0 || s->constraint || s->top_k || s->typical_p < 1)
+        return 0;
+    return s->top_p < 1 ? 1 : inverse(s->temperature);
+}
+
+/* Takes over what is known of the blocks of logits that come; NULL: nothing. Are the maxima? */
+static bool take_blocks(struct sl_sampler_space *sp, const struct sl_vocab_blocks *known) {
+    size_t bytes = SL_VOCAB_BLOCKS(sp->n_vocab) * sizeof *sp->block_max;
+    sp->sums_at = 0;
+    if (!known || !known->max)
+        return false;
+    memcpy(sp->block_max, known->max, bytes);
+    if (known->sum && known->inv_t > 0) {
+        memcpy(sp->block_sum, known->sum, bytes);
+        sp->sums_at = known->inv_t;
+    }
+    return true;
+}
+
+/* A logit has changed: what is known of its block. */
+static void renew_block(struct sl_sampler_space *sp, const float *logits, uint32_t id) {
+    uint32_t b = id / BLOCK, left = sp->n_vocab - b * BLOCK, n = left < BLOCK ? left : BLOCK;
+    const float *x = logits + (size_t)b * BLOCK;
+    float without_nan;
+    sp->block_max[b] = sp->pass->max(x, n, &without_nan);
+    if (sp->sums_at > 0)
+        sp->pass->block_sums(x, &sp->block_max[b], sp->sums_at, &sp->block_sum[b], n);
 }
 
 /* The largest logit, NaN when any is NaN. known: the space has the blocks' maxima; else it gets
@@ -100,33 +137,42 @@ static float find_max(struct sl_sampler_space *sp, const float *logits, bool kno
                  : sp->pass->max(logits, sp->n_vocab, sp->block_max);
 }
 
-/* A logit has changed: its block's maximum. */
-static void renew_max(struct sl_sampler_space *sp, const float *logits, uint32_t id) {
-    uint32_t at = id / BLOCK * BLOCK, left = sp->n_vocab - at;
-    float without_nan;
-    sp->block_max[id / BLOCK] =
-        sp->pass->max(logits + at, left < BLOCK ? left : BLOCK, &without_nan);
+/* The sum of exp((logit - max) * inv_t), and that of each block in sp->key; the blocks' maxima are
+ * known. */
+static double weigh_blocks(struct sl_sampler_space *sp, const float *logits, float max,
+                           float inv_t) {
+    if (sp->sums_at != inv_t)
+        sp->pass->block_sums(logits, sp->block_max, inv_t, sp->block_sum, sp->n_vocab);
+    sp->sums_at = inv_t;
+    return sp->pass->weigh(sp->block_sum, sp->block_max, max, inv_t, sp->key,
+                           SL_VOCAB_BLOCKS(sp->n_vocab));
 }
 
-double sl_log_sum_exp(const float *logits, const float *block_max, uint32_t n) {
+double sl_log_sum_exp(const float *logits, const struct sl_vocab_blocks *known, uint32_t n) {
     const struct sl_vocab_pass *pass = sl_vocab_pass_best();
-    enum { PART = 16 * SL_VOCAB_BLOCK };
-    float part[PART], part_max[PART / SL_VOCAB_BLOCK];
-    const float *all = block_max ? block_max : logits; /* whose maximum is the logits' */
-    uint32_t n_all = block_max ? SL_VOCAB_BLOCKS(n) : n;
-    float max = -INFINITY;
+    enum { PART = SL_VOCAB_BLOCK * SL_VOCAB_BLOCK }; /* what weigh() sums in float */
+    float own_max[PART / BLOCK], own_sum[PART / BLOCK], mass[PART / BLOCK], max = -INFINITY;
+    bool have_max = known && known->max, have_sum = have_max && known->sum && known->inv_t == 1;
     double total = 0;
-    for (uint32_t i = 0; i < n_all; i += PART) {
-        float m = pass->max(all + i, n_all - i < PART ? n_all - i : PART, part_max);
-        if (isnan(m))
-            return (double)m;
-        max = m > max ? m : max;
+    for (uint32_t i = 0; i < n; i += PART) {
+        uint32_t m = n - i < PART ? n - i : PART;
+        float top = have_max ? pass->max(known->max + i / BLOCK, SL_VOCAB_BLOCKS(m), mass)
+                             : pass->max(logits + i, m, own_max);
+        if (isnan(top))
+            return (double)top;
+        max = top > max ? top : max;
     }
     if (!isfinite(max))
         return (double)max;
     for (uint32_t i = 0; i < n; i += PART) {
         uint32_t m = n - i < PART ? n - i : PART;
-        total += pass->exp_sum(logits + i, max, 1, part, m, NULL);
+        const float *block_max = have_max ? known->max + i / BLOCK : own_max;
+        if (!have_max)
+            (void)pass->max(logits + i, m, own_max);
+        if (!have_sum)
+            pass->block_sums(logits + i, block_max, 1, own_sum, m);
+        total += pass->weigh(have_sum ? known->sum + i / BLOCK : own_sum, block_max, max, 1, mass,
+                             SL_VOCAB_BLOCKS(m));
     }
     return (double)max + log(total);
 }
@@ -223,7 +269,8 @@ static void filter_top_p(struct set *c, float p) {
     if (p >= 1)
         return;
     struct sl_sampler_space *sp = c->sp;
-    double total = sp->pass->exp_sum(c->logit, c->max, 1, sp->mass, c->n, NULL);
+    double total = c->all ? weigh_blocks(sp, c->logit, c->max, 1)
+                          : sp->pass->exp_sum(c->logit, c->max, 1, sp->mass, c->n);
     /* All the candidates that have less than an equal share of the mass to be dropped have,
      * together, less than that mass: none of them is needed. */
     double share = (1 - (double)p) * total / c->n;
@@ -238,7 +285,7 @@ static void filter_typical(struct set *c, float p) {
     if (p >= 1)
         return;
     struct sl_sampler_space *sp = c->sp;
-    double total = sp->pass->exp_sum(c->logit, c->max, 1, sp->mass, c->n, NULL), weighted = 0;
+    double total = sp->pass->exp_sum(c->logit, c->max, 1, sp->mass, c->n), weighted = 0;
     for (uint32_t i = 0; i < c->n; i++)
         if (sp->mass[i] > 0)
             weighted += (double)sp->mass[i] * (double)(c->max - c->logit[i]);
@@ -255,42 +302,49 @@ static void filter_min_p(struct set *c, float p) {
         prune(c, c->max + logf(p));
 }
 
-static uint32_t draw(struct set *c, float temperature, struct sl_rng *rng) {
-    struct sl_sampler_space *sp = c->sp;
-    /* Capped: next to nothing must not become 0 times infinity at the largest logit. */
-    float inv_t = temperature > 1e-30f ? 1 / temperature : 1e30f;
-    float *block_sum = sp->key;
-    double total = sp->pass->exp_sum(c->logit, c->max, inv_t, sp->mass, c->n, block_sum);
-    double left = sl_rng_unit(rng) * total;
-    uint32_t i = 0, last = UINT32_MAX;
-    for (; i + BLOCK <= c->n; i += BLOCK) {
-        double block = (double)block_sum[i / BLOCK];
-        if (left < block)
+/* Where a draw falls among n masses: out_left, what is left of it there. Rounding may carry it past
+ * the last: then that is it, with all of it left. */
+static uint32_t fall(const float *mass, uint32_t n, double draw, double *out_left) {
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!(mass[i] > 0))
+            continue;
+        last = i;
+        *out_left = draw;
+        if (draw < (double)mass[i])
             break;
-        left -= block;
+        draw -= (double)mass[i];
     }
-    for (; i < c->n; i++) {
-        if (sp->mass[i] > 0) {
-            last = i;
-            if (left < (double)sp->mass[i])
-                break;
-        }
-        left -= (double)sp->mass[i];
-    }
-    if (last == UINT32_MAX) /* rounding carried the draw past the last candidate */
-        for (last = c->n - 1; last && sp->mass[last] <= 0; last--)
-            ;
-    return c->all ? last : sp->id[last];
+    return last;
 }
 
-/* ---- changes of single logits; known: the space has their blocks' maxima ---- */
+/* unit: from 0 to 1. Of the whole vocabulary, only the block in which it falls is looked at. */
+static uint32_t draw_from_all(struct set *c, float inv_t, double unit) {
+    struct sl_sampler_space *sp = c->sp;
+    double left = unit * weigh_blocks(sp, c->logit, c->max, inv_t);
+    uint32_t b = fall(sp->key, SL_VOCAB_BLOCKS(c->n), left, &left), at = b * BLOCK;
+    uint32_t n = c->n - at < BLOCK ? c->n - at : BLOCK;
+    sp->pass->exp(c->logit + at, sp->block_max[b], inv_t, sp->mass, n);
+    /* In the block's own measure, by which its sum was made. */
+    return at + fall(sp->mass, n, left * (double)sp->block_sum[b] / (double)sp->key[b], &left);
+}
+
+static uint32_t draw(struct set *c, float inv_t, double unit) {
+    struct sl_sampler_space *sp = c->sp;
+    if (c->all)
+        return draw_from_all(c, inv_t, unit);
+    double left = unit * sp->pass->exp_sum(c->logit, c->max, inv_t, sp->mass, c->n);
+    return sp->id[fall(sp->mass, c->n, left, &left)];
+}
+
+/* ---- changes of single logits; known: the space has their blocks ---- */
 
 static void apply_bias(const struct sl_sampling *s, struct sl_sampler_space *sp, float *logits,
                        bool known) {
     for (uint32_t i = 0; i < s->n_logit_bias; i++) {
         logits[s->logit_bias[i].token] += s->logit_bias[i].bias;
         if (known)
-            renew_max(sp, logits, s->logit_bias[i].token);
+            renew_block(sp, logits, s->logit_bias[i].token);
     }
 }
 
@@ -314,7 +368,7 @@ static void apply_penalties(const struct sl_sampling *s, struct sl_sampler_space
         l = l > 0 ? l / s->repeat_penalty : l * s->repeat_penalty;
         logits[id] = l - (float)count * s->frequency_penalty - s->presence_penalty;
         if (known)
-            renew_max(sp, logits, id);
+            renew_block(sp, logits, id);
     }
 }
 
@@ -322,13 +376,12 @@ static void apply_penalties(const struct sl_sampling *s, struct sl_sampler_space
  * changes, where looking at all logits once is less, and not when a constraint follows, whose
  * changes are anywhere. */
 static bool change_logits(const struct sl_sampling *s, struct sl_sampler_space *sp, float *logits,
-                          const float *block_max, const uint32_t *history, uint32_t n_history) {
+                          const struct sl_vocab_blocks *blocks, const uint32_t *history,
+                          uint32_t n_history) {
     uint32_t n_seen = n_penalised(s, n_history);
     uint64_t n_changes = (uint64_t)s->n_logit_bias + n_seen;
-    bool known =
-        block_max && !s->constraint && n_changes <= SL_VOCAB_BLOCKS(sp->n_vocab) / CHANGES_PART;
-    if (known)
-        take_maxima(sp, block_max);
+    bool known = !s->constraint && n_changes <= SL_VOCAB_BLOCKS(sp->n_vocab) / CHANGES_PART;
+    known = take_blocks(sp, known ? blocks : NULL);
     apply_bias(s, sp, logits, known);
     apply_penalties(s, sp, logits, known, history + (n_history - n_seen), n_seen);
     return known;
@@ -348,12 +401,12 @@ bool sl_sampling_is_largest(const struct sl_sampling *s) {
     return s->temperature == 0 && !s->constraint && !s->n_logit_bias && !n_penalised(s, UINT32_MAX);
 }
 
-enum sl_status sl_sampler_largest(struct sl_sampler_space *space, const float *block_max,
-                                  const uint32_t *block_at, uint32_t *out_id) {
-    float max = space->pass->max(block_max, SL_VOCAB_BLOCKS(space->n_vocab), space->key);
+enum sl_status sl_sampler_largest(struct sl_sampler_space *space,
+                                  const struct sl_vocab_blocks *known, uint32_t *out_id) {
+    float max = space->pass->max(known->max, SL_VOCAB_BLOCKS(space->n_vocab), space->key);
     if (!isfinite(max))
         return SL_ERR_INVALID;
-    uint32_t block = first_block(block_max, max), at = block_at[block];
+    uint32_t block = first_block(known->max, max), at = known->at[block];
     if (at >= BLOCK || block * BLOCK + at >= space->n_vocab) /* a device that has gone wrong */
         return SL_ERR_INVALID;
     *out_id = block * BLOCK + at;
@@ -387,18 +440,18 @@ static enum sl_status pick(struct sl_sampler *s, struct sl_sampler_space *space,
     filter_min_p(&c, set->min_p);
     if (!c.n) /* maxima that are no logit's */
         return SL_ERR_INVALID;
-    *out_id = draw(&c, set->temperature, &s->rng);
+    *out_id = draw(&c, inverse(set->temperature), sl_rng_unit(&s->rng));
     return SL_OK;
 }
 
 enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *space, float *logits,
-                               const float *block_max, const uint32_t *history, uint32_t n_history,
-                               uint32_t *out_id, float *out_logit) {
+                               const struct sl_vocab_blocks *blocks, const uint32_t *history,
+                               uint32_t n_history, uint32_t *out_id, float *out_logit) {
     struct sl_constraint *bound = s->set.constraint;
     bool changes = bound || s->set.n_logit_bias || n_penalised(&s->set, n_history);
     if (changes && out_logit)
         memcpy(space->spare, logits, space->n_vocab * sizeof *logits);
-    bool known = change_logits(&s->set, space, logits, block_max, history, n_history);
+    bool known = change_logits(&s->set, space, logits, blocks, history, n_history);
     enum sl_status st = bound ? bound->mask(bound, logits, space->n_vocab) : SL_OK;
     if (st == SL_OK)
         st = pick(s, space, logits, changes ? logits : space->spare, known, out_id);
@@ -407,8 +460,9 @@ enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *sp
     return st == SL_OK && bound ? bound->accept(bound, *out_id) : st;
 }
 
-void sl_top_logprobs(const float *logits, const float *block_max, double lse,
-                     struct sl_sampler_space *space, uint32_t n_top, struct sl_token *out_token) {
+void sl_top_logprobs(struct sl_sampler_space *space, const float *logits,
+                     const struct sl_vocab_blocks *known, double lse, uint32_t n_top,
+                     struct sl_token *out_token) {
     uint32_t n = space->n_vocab;
     if (n_top > SL_MAX_TOP_LOGPROBS)
         n_top = SL_MAX_TOP_LOGPROBS;
@@ -417,10 +471,8 @@ void sl_top_logprobs(const float *logits, const float *block_max, double lse,
     out_token->n_top = n_top;
     if (!n_top)
         return;
-    if (block_max)
-        take_maxima(space, block_max);
     struct set c = {space, logits, space->spare, n, true, 0};
-    c.max = find_max(space, logits, block_max != NULL);
+    c.max = find_max(space, logits, take_blocks(space, known));
     out_token->n_top = 0;
     if (!isfinite(c.max)) /* keys would be NaN, of which any number may be kept */
         return;

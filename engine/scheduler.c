@@ -115,8 +115,8 @@ static bool offer(struct sl_engine *e, struct sl_session *s) {
 static enum sl_status choose(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row,
                              uint32_t *out_id, float *out_logit) {
     if (!row->rows)
-        return sl_sampler_largest(&e->space, row->block_max, row->block_at, out_id);
-    return sl_sampler_pick(&s->sampler, &e->space, row->rows, row->block_max, s->history,
+        return sl_sampler_largest(&e->space, &row->blocks, out_id);
+    return sl_sampler_pick(&s->sampler, &e->space, row->rows, &row->blocks, s->history,
                            s->n_history, out_id, s->req->logprobs ? out_logit : NULL);
 }
 
@@ -141,8 +141,8 @@ void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct s
     t->use = &s->use;
     t->n_cached = s->n_cached;
     if (s->req->logprobs) {
-        lse = sl_log_sum_exp(row->rows, row->block_max, e->space.n_vocab);
-        sl_top_logprobs(row->rows, row->block_max, lse, &e->space, s->req->n_top_logprobs, t);
+        lse = sl_log_sum_exp(row->rows, &row->blocks, e->space.n_vocab);
+        sl_top_logprobs(&e->space, row->rows, &row->blocks, lse, s->req->n_top_logprobs, t);
     }
     uint32_t id = 0;
     float logit = 0;

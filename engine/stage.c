@@ -326,7 +326,7 @@ enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_m
     atomic_init(&l->give_up.unwanted, false);
     l->passage.at_stage = run_lane;
     uint32_t *tables = calloc(sl_step_elems(c->batch_tokens, plan->n_logit_rows), sizeof *tables);
-    l->step = sl_step_lay(tables, c->batch_tokens);
+    l->step = sl_step_lay(tables, c->batch_tokens, plan->n_logit_rows);
     l->step.lane = index;
     l->step.failed = calloc(c->batch_tokens, 1);
     l->shares = calloc(c->parallel, sizeof *l->shares);

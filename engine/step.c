@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows) {
+struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows, uint32_t max_out) {
+    uint32_t *out_rows = tables + 5 * max_rows + SL_STEP_TURNS;
     return (struct sl_step){.tables = tables,
                             .ids = tables,
                             .pos = (int32_t *)(tables + max_rows),
@@ -14,12 +15,13 @@ struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows) {
                             .row_seq = tables + 3 * max_rows,
                             .row_len = tables + 4 * max_rows,
                             .turn = tables + 5 * max_rows,
-                            .out_rows = tables + 5 * max_rows + SL_STEP_TURNS};
+                            .out_rows = out_rows,
+                            .sums_at = (float *)(out_rows + max_out)};
 }
 
 uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out,
                       uint32_t *out_tables) {
-    struct sl_step to = sl_step_lay(out_tables, max_rows);
+    struct sl_step to = sl_step_lay(out_tables, max_rows, n_out);
     size_t bytes = s->n_rows * sizeof *s->ids;
     assert(s->n_rows <= max_rows);
     memcpy(to.ids, s->ids, bytes);
@@ -29,6 +31,7 @@ uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out
     memcpy(to.row_len, s->row_len, bytes);
     memcpy(to.turn, s->turn, SL_STEP_TURNS * sizeof *s->turn);
     memcpy(to.out_rows, s->out_rows, n_out * sizeof *s->out_rows);
+    memcpy(to.sums_at, s->sums_at, n_out * sizeof *s->sums_at);
     return sl_step_elems(max_rows, n_out);
 }
 
@@ -45,6 +48,11 @@ void sl_step_add(struct sl_step *s, uint32_t seq, uint32_t pos, uint32_t page, u
     s->row_seq[i] = seq;
     s->row_len[i] = pos + 1;
     s->failed[i] = 0;
+}
+
+void sl_step_add_out(struct sl_step *s, float sums_at) {
+    s->out_rows[s->n_out] = s->n_rows - 1;
+    s->sums_at[s->n_out++] = sums_at;
 }
 
 enum sl_status sl_page_table_init(struct sl_page_table *t, uint32_t n_seq, uint32_t n_pages) {

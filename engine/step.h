@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* Rows [0, n_decode) are generated rows, the others prompt rows; rows of one session ascend in
- * position. The arrays from ids to out_rows lie one behind the other in tables. */
+ * position. The arrays from ids to sums_at lie one behind the other in tables. */
 struct sl_step {
     uint32_t lane; /* which of those that may be under way at once */
     uint32_t n_rows, n_decode;
@@ -29,6 +29,7 @@ struct sl_step {
     uint32_t *row_len;  /* [n_rows] positions that the row attends to, itself included */
     uint32_t *turn;     /* [SL_STEP_TURNS] the stages': which turns it waits for and hands on */
     uint32_t *out_rows; /* [n_out] ascending */
+    float *sums_at;     /* [n_out] the inverse temperature of their blocks' sums; 0: not wanted */
     /* Set by the run: */
     uint8_t *failed;   /* [n_rows] an expert that the row needs could not be read: its logits and
                           KV positions are undefined */
@@ -41,14 +42,14 @@ enum { SL_STEP_LANE, SL_STEP_TAKES, SL_STEP_HANDS, SL_STEP_TURNS };
 
 /* Elements of the tables with room for so many rows and rows of logits. */
 static inline uint32_t sl_step_elems(uint32_t max_rows, uint32_t max_out) {
-    return 5 * max_rows + SL_STEP_TURNS + max_out;
+    return 5 * max_rows + SL_STEP_TURNS + 2 * max_out;
 }
 /* The arrays over a block of sl_step_elems elements, which stays the caller's; everything else is
  * zero, and failed, of max_rows, is still to be set. */
-struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows);
-/* Copies the rows that there are, and the first n_out of out_rows, to tables of their own with room
- * for max_rows, as sl_step_lay() lays them; what lies between is left alone. Returns how many
- * elements, from the first, that takes: a step of few rows has tables of few. */
+struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows, uint32_t max_out);
+/* Copies the rows that there are, and the first n_out of those with logits, to tables of their own
+ * with room for max_rows and n_out, as sl_step_lay() lays them; what lies between is left alone.
+ * Returns how many elements, from the first, that takes: a step of few rows has tables of few. */
 uint32_t sl_step_pack(const struct sl_step *step, uint32_t max_rows, uint32_t n_out,
                       uint32_t *out_tables);
 /* Empties it. */
@@ -56,6 +57,8 @@ void sl_step_begin(struct sl_step *step);
 /* The row of a token at position pos of the session in that row of the page table, whose KV goes to
  * that page. */
 void sl_step_add(struct sl_step *step, uint32_t seq, uint32_t pos, uint32_t page, uint32_t id);
+/* The row that was added last is one with logits. */
+void sl_step_add_out(struct sl_step *step, float sums_at);
 
 /* Which page has which positions of a session: [n_seq, n_pages]. */
 struct sl_page_table {

@@ -39,7 +39,7 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_lane *l, bool deco
             sl_step_add_row(e, step, s->slot, pos, s->history[pos]);
         if (end == s->n_history) {
             l->shares[i].out = step->n_out;
-            step->out_rows[step->n_out++] = step->n_rows - 1;
+            sl_step_add_out(step, sl_sampling_sums_at(&s->sampler.set, s->req->logprobs));
             step->only_largest = step->only_largest && !needs_logits(s);
         }
     }
@@ -178,11 +178,15 @@ static void publish(struct sl_engine *e, const struct sl_lane *l) {
     }
 }
 
-static struct sl_logits row_of(const struct sl_logits *l, uint32_t row, uint32_t n_vocab) {
+static struct sl_logits row_of(const struct sl_lane *l, uint32_t row, uint32_t n_vocab) {
     size_t first = (size_t)row * SL_VOCAB_BLOCKS(n_vocab);
-    return (struct sl_logits){.rows = l->rows ? l->rows + (size_t)row * n_vocab : NULL,
-                              .block_max = l->block_max ? l->block_max + first : NULL,
-                              .block_at = l->block_at ? l->block_at + first : NULL};
+    const struct sl_vocab_blocks *b = &l->logits.blocks;
+    float *rows = l->logits.rows;
+    return (struct sl_logits){.rows = rows ? rows + (size_t)row * n_vocab : NULL,
+                              .blocks = {.max = b->max ? b->max + first : NULL,
+                                         .at = b->at ? b->at + first : NULL,
+                                         .sum = b->sum ? b->sum + first : NULL,
+                                         .inv_t = l->step.sums_at[row]}};
 }
 
 static void step_done(struct sl_engine *e, struct sl_lane *l) {
@@ -203,7 +207,7 @@ static void step_done(struct sl_engine *e, struct sl_lane *l) {
         }
         if (a->out == UINT32_MAX || atomic_load(&s->cancel))
             continue;
-        struct sl_logits row = row_of(&l->logits, a->out, e->space.n_vocab);
+        struct sl_logits row = row_of(l, a->out, e->space.n_vocab);
         sl_session_sample(e, s, &row);
     }
 }

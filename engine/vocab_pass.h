@@ -16,10 +16,23 @@ struct sl_vocab_pass {
     float (*max)(const float *x, uint32_t n, float *out_block_max);
     /* y[i] = exp((x[i] - max) * inv_t); no x may be above max. */
     void (*exp)(const float *x, float max, float inv_t, float *y, uint32_t n);
-    /* The same, and the sum of y while it is at hand; out_block_sum [n / SL_VOCAB_BLOCK]: that of
-     * each whole block; NULL: not wanted. */
-    double (*exp_sum)(const float *x, float max, float inv_t, float *y, uint32_t n,
-                      float *out_block_sum);
+    /* The same, and the sum of y while it is at hand. */
+    double (*exp_sum)(const float *x, float max, float inv_t, float *y, uint32_t n);
+    /* Of each block the sum of exp((x[i] - its maximum) * inv_t), as sl_op_block_max: block_max,
+     * out_sum [ceil(n / SL_VOCAB_BLOCK)]. */
+    void (*block_sums)(const float *x, const float *block_max, float inv_t, float *out_sum,
+                       uint32_t n);
+    /* out_mass[b] = sum[b] * exp((block_max[b] - max) * inv_t), of n blocks; returns their sum. */
+    double (*weigh)(const float *sum, const float *block_max, float max, float inv_t,
+                    float *out_mass, uint32_t n);
+};
+
+/* What a device found of a row's blocks (sl_op_block_max) [SL_VOCAB_BLOCKS(n_vocab)]. */
+struct sl_vocab_blocks {
+    const float *max;   /* NULL: nothing is known */
+    const uint32_t *at; /* where the maxima are; NULL: not known */
+    const float *sum;   /* at this inv_t; NULL or not above 0: not known */
+    float inv_t;
 };
 
 extern const struct sl_vocab_pass sl_vocab_pass_c, sl_vocab_pass_avx2, sl_vocab_pass_avx512;

@@ -1,6 +1,7 @@
 #include "engine/vocab_pass_impl.h"
 
-const struct sl_vocab_pass sl_vocab_pass_c = {pass_max, pass_exp, pass_exp_sum};
+const struct sl_vocab_pass sl_vocab_pass_c = {pass_max, pass_exp, pass_exp_sum, pass_block_sums,
+                                              pass_weigh};
 
 const struct sl_vocab_pass *sl_vocab_pass_best(void) {
 #if defined(__x86_64__)

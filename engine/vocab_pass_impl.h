@@ -2,7 +2,7 @@
 #ifndef SL_ENGINE_VOCAB_PASS_IMPL_H
 #define SL_ENGINE_VOCAB_PASS_IMPL_H
 
-#include "engine/fast_exp.h"
+#include "common/fast_exp.h"
 #include "engine/vocab_pass.h"
 
 #include <math.h>
@@ -81,16 +81,47 @@ static inline void pass_exp(const float *restrict x, float max, float inv_t, flo
         y[i] = sl_exp_neg((x[i] - max) * inv_t);
 }
 
+/* A block of fewer: the others count nothing. */
+static inline float rest_sum(const float *x, uint32_t n) {
+    float rest[SL_VOCAB_BLOCK] = {0};
+    memcpy(rest, x, n * sizeof *x);
+    return block_sum(rest);
+}
+
+static inline void pass_block_sums(const float *restrict x, const float *restrict block_max,
+                                   float inv_t, float *restrict out_sum, uint32_t n) {
+    for (uint32_t i = 0; i < n; i += SL_VOCAB_BLOCK) {
+        float y[SL_VOCAB_BLOCK], max = block_max[i / SL_VOCAB_BLOCK], sum = 0;
+        if (isfinite(max) && n - i >= SL_VOCAB_BLOCK) {
+            pass_exp(x + i, max, inv_t, y, SL_VOCAB_BLOCK);
+            sum = block_sum(y);
+        } else if (isfinite(max)) {
+            pass_exp(x + i, max, inv_t, y, n - i);
+            sum = rest_sum(y, n - i);
+        }
+        out_sum[i / SL_VOCAB_BLOCK] = sum;
+    }
+}
+
+static inline double pass_weigh(const float *restrict sum, const float *restrict block_max,
+                                float max, float inv_t, float *restrict out_mass, uint32_t n) {
+    double total = 0;
+    uint32_t i = 0;
+    pass_exp(block_max, max, inv_t, out_mass, n);
+    for (uint32_t b = 0; b < n; b++)
+        out_mass[b] *= sum[b];
+    for (; i + SL_VOCAB_BLOCK <= n; i += SL_VOCAB_BLOCK)
+        total += (double)block_sum(out_mass + i);
+    return total + (double)rest_sum(out_mass + i, n - i);
+}
+
 static inline double pass_exp_sum(const float *restrict x, float max, float inv_t,
-                                  float *restrict y, uint32_t n, float *restrict out_block_sum) {
+                                  float *restrict y, uint32_t n) {
     double total = 0;
     uint32_t i = 0;
     for (; i + SL_VOCAB_BLOCK <= n; i += SL_VOCAB_BLOCK) {
         pass_exp(x + i, max, inv_t, y + i, SL_VOCAB_BLOCK);
-        float sum = block_sum(y + i);
-        if (out_block_sum)
-            out_block_sum[i / SL_VOCAB_BLOCK] = sum;
-        total += (double)sum;
+        total += (double)block_sum(y + i);
     }
     pass_exp(x + i, max, inv_t, y + i, n - i);
     for (uint32_t j = i; j < n; j++)

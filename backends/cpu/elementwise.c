@@ -1,6 +1,7 @@
 /* The ops that go element by element, and the exponentials that the router shares. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
+#include "common/fast_exp.h"
 
 #include <math.h>
 #include <string.h>
@@ -147,15 +148,30 @@ static float max_of(const float *x, uint32_t n, uint32_t *out_at) {
     return nan ? NAN : top;
 }
 
+static float sum_of_exp(const float *x, uint32_t n, float max, float inv_t) {
+    float lane[16] = {0};
+    if (!isfinite(max) || !(inv_t > 0))
+        return 0;
+    for (uint32_t i = 0; i < n; i++)
+        lane[i % 16] += sl_exp_neg((x[i] - max) * inv_t);
+    for (uint32_t w = 8; w; w /= 2)
+        for (uint32_t l = 0; l < w; l++)
+            lane[l] += lane[l + w];
+    return lane[0];
+}
+
 static void block_max(void *ctx, uint32_t begin, uint32_t end) {
     const struct sl_op_block_max *a = ctx;
     uint32_t n_blocks = (a->n + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS;
     for (size_t i = (size_t)begin * n_blocks; i < (size_t)end * n_blocks; i++) {
         uint32_t from = (uint32_t)(i % n_blocks) * SL_BLOCK_MAX_ELEMS, left = a->n - from, at;
+        uint32_t n = left < SL_BLOCK_MAX_ELEMS ? left : SL_BLOCK_MAX_ELEMS;
         const float *x = a->x + i / n_blocks * a->n + from;
-        a->max[i] = max_of(x, left < SL_BLOCK_MAX_ELEMS ? left : SL_BLOCK_MAX_ELEMS, &at);
+        a->max[i] = max_of(x, n, &at);
         if (a->at)
             a->at[i] = at;
+        if (a->sum)
+            a->sum[i] = sum_of_exp(x, n, a->max[i], a->inv_t[i / n_blocks]);
     }
 }
 

@@ -97,7 +97,7 @@ enum sl_status sl_cuda_gather_rows(struct sl_device *d, const struct sl_op_gathe
 
 enum sl_status sl_cuda_block_max(struct sl_device *d, const struct sl_op_block_max *a) {
     _Static_assert(SL_BLOCK_MAX_ELEMS == 64, "the kernel has a warp for each block, two a lane");
-    struct sl_karg_block_max k = {a->x, a->max, a->at, a->n};
+    struct sl_karg_block_max k = {a->x, a->max, a->at, a->sum, a->inv_t, a->n};
     uint32_t n_blocks = sl_ceil_div(a->n, SL_BLOCK_MAX_ELEMS);
     return launch(d, SL_KERNEL_block_max, a->n_tok, sl_ceil_div(n_blocks, SL_BLOCK_MAX_WARPS),
                   SL_BLOCK_MAX_WARPS * 32, &k, sizeof k);

@@ -51,6 +51,9 @@ __device__ __forceinline__ float sl_shfl_xor(float v, int mask) {
 __device__ __forceinline__ int sl_shfl_xor(int v, int mask) {
     return __shfl_xor_sync(0xffffffffu, v, mask);
 }
+__device__ __forceinline__ float sl_shfl_down(float v, int lanes) {
+    return __shfl_down_sync(0xffffffffu, v, lanes);
+}
 __device__ __forceinline__ int sl_shfl(int v, int lane) {
     return __shfl_sync(0xffffffffu, v, lane);
 }
@@ -253,6 +256,22 @@ __device__ __forceinline__ float sl_dev_exp(float x) {
     int half = ni >> 1;
     float s1 = __int_as_float((half + 127) << 23), s2 = __int_as_float((ni - half + 127) << 23);
     return p * s1 * s2;
+}
+/* common/fast_exp.h */
+__device__ __forceinline__ float sl_dev_exp_neg(float x) {
+    float clamped = x < -87.0f ? -87.0f : x;
+    float shifted = clamped * 1.44269504f + 12582912.0f;
+    float n = shifted - 12582912.0f;
+    float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.0f / 5040;
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return x < -87.0f ? 0.0f : p * __int_as_float((__float_as_int(shifted) + 127) << 23);
 }
 __device__ __forceinline__ float sl_dev_sigmoid(float x) {
     return 1.0f / (1.0f + sl_dev_exp(-x));

@@ -405,6 +405,8 @@ struct sl_karg_block_max {
     const float *x;
     float *max;
     uint32_t *at;
+    float *sum;
+    const float *inv_t;
     uint32_t n;
 };
 

@@ -182,6 +182,17 @@ extern "C" __global__ void sl_k_gather_rows(SL_KERNEL_ARGS(sl_karg_gather, a)) {
         a.y[j * a.n + i] = a.x[(size_t)a.rows[j] * a.n + i];
 }
 
+/* The sum over a block of 64, of which lane l has the elements l and l + 32, in the definition's
+ * order; in lane 0. */
+__device__ __forceinline__ float block_sum(float u, float v) {
+    float sum = u + sl_shfl_down(u, 16);
+    sum = sum + v + sl_shfl_down(v, 16);
+#pragma unroll
+    for (int w = 8; w; w /= 2)
+        sum += sl_shfl_down(sum, w);
+    return sum;
+}
+
 /* A few loads a thread and no more: the logits were written just now, and come from the L2 cache. */
 extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS * 32)
     sl_k_block_max(SL_KERNEL_ARGS(sl_karg_block_max, a)) {
@@ -196,11 +207,17 @@ extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS * 32)
     bool nan = sl_warp_any(u != u || v != v); /* fmaxf gives the other one */
     float top = sl_warp_max(fmaxf(u, v));
     uint32_t first = sl_warp_first(u == top), second = sl_warp_first(v == top);
+    float sum = 0, inv_t = a.sum ? a.inv_t[t] : 0;
+    if (inv_t > 0 && !nan && fabsf(top) < INFINITY)
+        sum = block_sum(i < a.n ? sl_dev_exp_neg((u - top) * inv_t) : 0,
+                        i + 32 < a.n ? sl_dev_exp_neg((v - top) * inv_t) : 0);
     if (lane != 0)
         return;
     a.max[t * n_blocks + b] = nan ? NAN : top;
     if (a.at)
         a.at[t * n_blocks + b] = nan ? 0 : first < 32 ? first : 32 + second;
+    if (a.sum)
+        a.sum[t * n_blocks + b] = sum;
 }
 
 extern "C" __global__ void sl_k_words(SL_KERNEL_ARGS(sl_karg_words, a)) {

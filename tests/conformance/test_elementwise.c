@@ -184,23 +184,29 @@ static void gather(void) {
 struct block_case {
     const float *x;
     uint32_t n_tok, n;
-    bool places; /* behind the maxima, as floats */
+    const float *inv_t; /* [n_tok] NULL: the maxima alone; else behind them where they are, as
+                           floats, and the sums */
 };
 
 static void run_block_max(struct sl_device *d, const void *ctx, void *out) {
     const struct block_case *c = ctx;
     size_t n_max = (size_t)c->n_tok * N_BLOCKS(c->n), bytes = n_max * sizeof(float);
     float *max = conf_put(d, NULL, bytes), *places = (float *)out + n_max;
-    uint32_t *at = c->places ? conf_put(d, NULL, bytes) : NULL;
-    conf_ok(sl_op_block_max(d, &(struct sl_op_block_max){
-                                   .x = conf_put(d, c->x, (size_t)c->n_tok * c->n * sizeof(float)),
-                                   .max = max,
-                                   .at = at,
-                                   .n_tok = c->n_tok,
-                                   .n = c->n}));
+    float *sum = c->inv_t ? conf_put(d, NULL, bytes) : NULL;
+    uint32_t *at = c->inv_t ? conf_put(d, NULL, bytes) : NULL;
+    conf_ok(sl_op_block_max(
+        d, &(struct sl_op_block_max){
+               .x = conf_put(d, c->x, (size_t)c->n_tok * c->n * sizeof(float)),
+               .max = max,
+               .at = at,
+               .sum = sum,
+               .inv_t = sum ? conf_put(d, c->inv_t, c->n_tok * sizeof(float)) : NULL,
+               .n_tok = c->n_tok,
+               .n = c->n}));
     conf_get(d, out, max, bytes);
     if (!at)
         return;
+    conf_get(d, places + n_max, sum, bytes);
     uint32_t *host_at = conf_host(bytes);
     conf_get(d, host_at, at, bytes);
     for (size_t i = 0; i < n_max; i++)
@@ -217,13 +223,23 @@ static int by_value(const void *pa, const void *pb) {
     return a < b ? -1 : 1;
 }
 
+/* Of a block of m: near what double gives, all of it at the largest. */
+static void check_sum(const float *x, size_t m, float max, float inv_t, float sum) {
+    double want = 0;
+    for (size_t i = 0; i < m && isfinite(max) && inv_t > 0; i++)
+        want += exp(((double)x[i] - (double)max) * (double)inv_t);
+    assert_true(fabs((double)sum - want) <= 1e-4 * want);
+}
+
 static void check_block_max(const char *what, const float *x, uint32_t n_tok, uint32_t n) {
-    struct block_case c = {x, n_tok, n, false};
+    static const float inv_t[] = {1, 0.8f, 0, 0x1p60f, 3, 1.5f, -1, 0.01f};
+    struct block_case c = {x, n_tok, n, NULL};
     size_t n_max = (size_t)n_tok * N_BLOCKS(n);
-    float *max = conf_host(2 * n_max * sizeof *max);
+    float *max = conf_host(3 * n_max * sizeof *max);
+    assert_true(n_tok <= CONF_COUNT(inv_t));
     conf_case(what, run_block_max, &c, CONF_F32, n_max, max);
-    c.places = true;
-    conf_case(what, run_block_max, &c, CONF_F32, 2 * n_max, max);
+    c.inv_t = inv_t;
+    conf_case(what, run_block_max, &c, CONF_F32, 3 * n_max, max);
     for (size_t i = 0; i < n_max && conf_checking(); i++) {
         float sorted[SL_BLOCK_MAX_ELEMS];
         size_t at = i % N_BLOCKS(n) * SL_BLOCK_MAX_ELEMS, left = n - at;
@@ -238,6 +254,8 @@ static void check_block_max(const char *what, const float *x, uint32_t n_tok, ui
         while (!isnan(max[i]) && x[i / N_BLOCKS(n) * n + at + first] != max[i])
             first++;
         assert_true(max[n_max + i] == (float)first);
+        check_sum(x + i / N_BLOCKS(n) * n + at, m, max[i], inv_t[i / N_BLOCKS(n)],
+                  max[2 * n_max + i]);
     }
 }
 

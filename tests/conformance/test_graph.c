@@ -50,7 +50,7 @@ struct graph_case {
 };
 
 /* What ops write. */
-enum { X, H, Q, K, V, ATTN, LOGITS, IDS, WEIGHTS, PAIR_Y, MAX, KV_K, KV_V, N_BUFFERS };
+enum { X, H, Q, K, V, ATTN, LOGITS, IDS, WEIGHTS, PAIR_Y, MAX, SUM, KV_K, KV_V, N_BUFFERS };
 static const char *const names[N_BUFFERS] = {
     "x", "h", "q", "k", "v", "attn", "logits", "ids", "weights", "pair_y", "max", "KV k", "KV v"};
 
@@ -96,6 +96,7 @@ static void make_buffers(struct sl_device *d, struct sl_rng *rng, const struct g
                            s->k,
                            s->k,
                            (size_t)s->k * s->n_embd,
+                           (s->n_expert + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS,
                            (s->n_expert + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS};
     for (int b = 0; b < N_BUFFERS; b++) {
         l->bytes[b] = b < KV_K ? n[b] * c->rows * 4
@@ -202,7 +203,14 @@ static void make_ops(struct sl_device *d, struct sl_rng *rng, const struct graph
                                 .n_embd = n,
                                 .n_ff = s->n_ff};
     l->sum = (struct sl_op_moe_combine){l->buffer[PAIR_Y], l->buffer[WEIGHTS], x, rows, s->k, n};
-    l->max = (struct sl_op_block_max){l->buffer[LOGITS], l->buffer[MAX], NULL, rows, s->n_expert};
+    static const float inv_t[] = {1, 0.7f, 0, 3, 1.25f, 1, 2, 0.5f};
+    assert_true(rows <= CONF_COUNT(inv_t));
+    l->max = (struct sl_op_block_max){.x = l->buffer[LOGITS],
+                                      .max = l->buffer[MAX],
+                                      .sum = l->buffer[SUM],
+                                      .inv_t = conf_put(d, inv_t, rows * sizeof *inv_t),
+                                      .n_tok = rows,
+                                      .n = s->n_expert};
 }
 
 static void submit(struct sl_device *d, const struct layer *l) {

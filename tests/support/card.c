@@ -659,7 +659,7 @@ CARD_OP(moe_combine, (R(pair_y), R(weights), R(y)))
 CARD_OP(silu_mul, (R(gate), R(up), R(y)))
 CARD_OP(add_gated, (R(x), R(gate), R(y)))
 CARD_OP(gather_rows, (R(x), R(rows), R(y)))
-CARD_OP(block_max, (R(x), R(max), R(at), c->source->stats.n_maxima += a.n_tok))
+CARD_OP(block_max, (R(x), R(max), R(at), R(sum), R(inv_t), c->source->stats.n_maxima += a.n_tok))
 
 /* Addresses of another card. */
 static void *real_of_other(struct card *c, const void *p) {

@@ -244,7 +244,9 @@ static void block_maxima(void **state) {
     float *max = (float *)x + 3 * 151936;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         uint32_t n = sizes[i], n_blocks = (n + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS;
-        struct sl_op_block_max op = {x, max, (uint32_t *)max + 3 * n_blocks, 3, n};
+        float *sum = max + 6 * n_blocks;
+        struct sl_op_block_max op = {
+            x, max, (uint32_t *)max + 3 * n_blocks, sum, sum + 3 * n_blocks, 3, n};
         uint64_t first = fake->n_launches;
         assert_int_equal(sl_op_block_max(d, &op), SL_OK);
         assert_int_equal(fake->n_launches - first, 1);
@@ -256,6 +258,7 @@ static void block_maxima(void **state) {
         struct sl_karg_block_max a;
         memcpy(&a, l->args, sizeof a);
         assert_true(a.x == op.x && a.max == op.max && a.at == op.at && a.n == n);
+        assert_true(a.sum == op.sum && a.inv_t == op.inv_t);
     }
     sl_device_free(d, x, bytes);
     sl_device_close(&d);

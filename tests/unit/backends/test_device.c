@@ -158,10 +158,11 @@ static void refusals(void **state) {
     REFUSES(rope, rope, n_tok, 9, SL_ERR_INVALID);
     REFUSES(rope, rope, style, (enum sl_rope_style)7, SL_ERR_UNSUPPORTED);
 
-    struct sl_op_block_max max = {f, y, NULL, 2, 65};
+    struct sl_op_block_max max = {f, y, NULL, NULL, NULL, 2, 65};
     assert_int_equal(sl_op_block_max(d, &max), SL_OK);
     REFUSES(block_max, max, x, NULL, SL_ERR_INVALID);
     REFUSES(block_max, max, max, NULL, SL_ERR_INVALID);
+    REFUSES(block_max, max, sum, y, SL_ERR_INVALID); /* without inv_t */
     REFUSES(block_max, max, n_tok, 9, SL_ERR_INVALID);
     REFUSES(block_max, max, n, 0, SL_OK);
 

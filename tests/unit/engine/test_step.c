@@ -5,21 +5,24 @@
 
 #define MAX_ROWS 200u
 
-static uint32_t tables[5 * MAX_ROWS + SL_STEP_TURNS + MAX_ROWS];
-static uint32_t packed[5 * MAX_ROWS + SL_STEP_TURNS + MAX_ROWS];
+static uint32_t tables[7 * MAX_ROWS + SL_STEP_TURNS];
+static uint32_t packed[7 * MAX_ROWS + SL_STEP_TURNS];
 static uint8_t failed[MAX_ROWS];
 
 /* Every element has a number of its own. */
 static struct sl_step make(uint32_t n_rows, uint32_t n_out) {
-    struct sl_step s = sl_step_lay(tables, MAX_ROWS);
+    struct sl_step s = sl_step_lay(tables, MAX_ROWS, MAX_ROWS);
     s.failed = failed;
     sl_step_begin(&s);
     for (uint32_t i = 0; i < n_rows; i++)
         sl_step_add(&s, 7000 + i, 300 + i, 40 + i, 1000 + i);
     for (uint32_t i = 0; i < SL_STEP_TURNS; i++)
         s.turn[i] = 8000 + i;
-    for (s.n_out = 0; s.n_out < n_out; s.n_out++)
-        s.out_rows[s.n_out] = 9000 + s.n_out;
+    for (uint32_t i = 0; i < n_out; i++) {
+        sl_step_add_out(&s, 0.5f + (float)i);
+        assert_int_equal(s.out_rows[i], n_rows - 1);
+        s.out_rows[i] = 9000 + i;
+    }
     return s;
 }
 
@@ -32,9 +35,9 @@ static void packs(void **state) {
             struct sl_step s = make(n, n_out);
             memset(packed, 0xee, sizeof packed);
             uint32_t used = sl_step_pack(&s, room, n_out, packed);
-            assert_int_equal(used, 5 * room + SL_STEP_TURNS + n_out);
+            assert_int_equal(used, 5 * room + SL_STEP_TURNS + 2 * n_out);
             assert_true(n > 2 || spare || used < 20);
-            struct sl_step p = sl_step_lay(packed, room);
+            struct sl_step p = sl_step_lay(packed, room, n_out);
             assert_memory_equal(p.ids, s.ids, n * sizeof *s.ids);
             assert_memory_equal(p.pos, s.pos, n * sizeof *s.pos);
             assert_memory_equal(p.slot, s.slot, n * sizeof *s.slot);
@@ -42,6 +45,7 @@ static void packs(void **state) {
             assert_memory_equal(p.row_len, s.row_len, n * sizeof *s.row_len);
             assert_memory_equal(p.turn, s.turn, SL_STEP_TURNS * sizeof *s.turn);
             assert_memory_equal(p.out_rows, s.out_rows, n_out * sizeof *s.out_rows);
+            assert_memory_equal(p.sums_at, s.sums_at, n_out * sizeof *s.sums_at);
             for (uint32_t i = used; i < sizeof packed / sizeof *packed; i++)
                 assert_int_equal(packed[i], 0xeeeeeeee);
         }

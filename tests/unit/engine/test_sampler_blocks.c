@@ -1,7 +1,9 @@
-/* The sampler with the maxima of the logits' blocks given: the same answers, to the bit, as when it
- * looks at all logits itself; and a device that gives wrong ones does no harm. */
+/* The sampler with the maxima of the logits' blocks given, or these and the sums: the same answers,
+ * to the bit, as when it looks at all logits itself; and a device that gives wrong ones does no
+ * harm. */
 #include "tests/unit/engine/fixture.h"
 
+#include "backends/cpu/cpu.h"
 #include "engine/sampler.h"
 
 #include <math.h>
@@ -11,18 +13,21 @@
 #define N_DRAWS 6u
 
 static struct sl_sampler_space space;
-static float logits[MAX_N], work[MAX_N], block_max[SL_VOCAB_BLOCKS(MAX_N)];
+static float logits[MAX_N], work[MAX_N];
+static float block_max[SL_VOCAB_BLOCKS(MAX_N)], block_sum[SL_VOCAB_BLOCKS(MAX_N)];
 static uint32_t history[300], block_at[SL_VOCAB_BLOCKS(MAX_N)];
+static struct sl_device *cpu;
 
-/* As sl_op_block_max. */
-static void find_maxima(const float *x, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) {
-        float *m = &block_max[i / SL_VOCAB_BLOCK];
-        if (i % SL_VOCAB_BLOCK == 0 || (!isnan(*m) && !(x[i] <= *m))) {
-            *m = x[i];
-            block_at[i / SL_VOCAB_BLOCK] = isnan(*m) ? 0 : i % SL_VOCAB_BLOCK;
-        }
-    }
+static struct sl_vocab_blocks look(const float *x, uint32_t n, float inv_t) {
+    assert_int_equal(sl_op_block_max(cpu, &(struct sl_op_block_max){.x = x,
+                                                                    .max = block_max,
+                                                                    .at = block_at,
+                                                                    .sum = block_sum,
+                                                                    .inv_t = &inv_t,
+                                                                    .n_tok = 1,
+                                                                    .n = n}),
+                     SL_OK);
+    return (struct sl_vocab_blocks){block_max, block_at, block_sum, inv_t};
 }
 
 struct even {
@@ -72,21 +77,23 @@ static bool changes(const struct sl_sampling *s) {
            s->frequency_penalty != 0;
 }
 
-/* With the maxima and without, with the token's logit asked for and without; what came. */
+/* With the blocks and without, with the token's logit asked for and without; what came. */
 static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
     struct sl_sampler a, b;
     enum sl_status st = SL_OK;
     sl_sampler_init(&a, s);
     sl_sampler_init(&b, s);
-    find_maxima(logits, n);
     for (uint32_t i = 0; i < N_DRAWS; i++) {
+        /* The sums that are asked for, none, and others. */
+        float inv_t = i % 3 == 0 ? sl_sampling_sums_at(s, false) : i % 3 == 1 ? 0 : 0.9f;
+        struct sl_vocab_blocks known = look(logits, n, inv_t);
         uint32_t id_a = UINT32_MAX, id_b = UINT32_MAX;
         float logit = NAN;
         memcpy(work, logits, n * sizeof *work);
         st = sl_sampler_pick(&a, &space, work, NULL, history, 250 + i, &id_a, NULL);
         memcpy(work, logits, n * sizeof *work);
-        assert_int_equal(
-            sl_sampler_pick(&b, &space, work, block_max, history, 250 + i, &id_b, &logit), st);
+        assert_int_equal(sl_sampler_pick(&b, &space, work, &known, history, 250 + i, &id_b, &logit),
+                         st);
         assert_int_equal(id_a, id_b);
         assert_true(st != SL_OK || logit == logits[id_b]);
         assert_true(changes(s) || memcmp(work, logits, n * sizeof *work) == 0);
@@ -95,10 +102,11 @@ static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
     assert_true(!changes(s) || s->repeat_last_n == 0 || !sl_sampling_is_largest(s));
     if (s->temperature == 0 && !changes(s)) {
         uint32_t id_a = UINT32_MAX, id_b = UINT32_MAX;
+        struct sl_vocab_blocks known = look(logits, n, 0);
         assert_true(sl_sampling_is_largest(s));
         memcpy(work, logits, n * sizeof *work);
         st = sl_sampler_pick(&a, &space, work, NULL, history, 0, &id_a, NULL);
-        assert_int_equal(sl_sampler_largest(&space, block_max, block_at, &id_b), st);
+        assert_int_equal(sl_sampler_largest(&space, &known, &id_b), st);
         assert_int_equal(id_a, id_b);
     }
     return st;
@@ -176,12 +184,12 @@ static void logprobs(void **state) {
             fill(&rng, n, i);
             if (i % 20 == 19)
                 logits[sl_rng_below(&rng, n)] = i % 40 == 19 ? NAN : INFINITY;
-            find_maxima(logits, n);
+            struct sl_vocab_blocks known = look(logits, n, i % 3 ? 1 : i % 2 ? 0 : 0.5f);
             double lse_a = sl_log_sum_exp(logits, NULL, n),
-                   lse_b = sl_log_sum_exp(logits, block_max, n);
+                   lse_b = sl_log_sum_exp(logits, &known, n);
             assert_true(isnan(lse_a) ? isnan(lse_b) : lse_a == lse_b);
-            sl_top_logprobs(logits, NULL, lse_a, &space, i % 21, &a);
-            sl_top_logprobs(logits, block_max, lse_b, &space, i % 21, &b);
+            sl_top_logprobs(&space, logits, NULL, lse_a, i % 21, &a);
+            sl_top_logprobs(&space, logits, &known, lse_b, i % 21, &b);
             assert_int_equal(a.n_top, b.n_top);
             assert_memory_equal(a.top, b.top, a.n_top * sizeof *a.top);
         }
@@ -202,9 +210,9 @@ static void logprobs_not_finite(void **state) {
         fill(&rng, n, i);
         for (uint32_t j = 1 + sl_rng_below(&rng, 4); j; j--)
             logits[sl_rng_below(&rng, n)] = odd[sl_rng_below(&rng, 2 + i % 3)];
-        find_maxima(logits, n);
-        double lse = sl_log_sum_exp(logits, block_max, n);
-        sl_top_logprobs(logits, i % 2 ? block_max : NULL, lse, &space, n_top, &t);
+        struct sl_vocab_blocks known = look(logits, n, 1);
+        double lse = sl_log_sum_exp(logits, &known, n);
+        sl_top_logprobs(&space, logits, i % 2 ? &known : NULL, lse, n_top, &t);
         assert_int_equal(t.n_top, isfinite(lse) ? n_top : 0);
         n_none += !t.n_top;
     }
@@ -212,10 +220,10 @@ static void logprobs_not_finite(void **state) {
     sl_sampler_space_release(&space);
 }
 
-/* Maxima that are none: whoever takes them finds no token, or one of the vocabulary. */
-static void wrong_maxima(void **state) {
+/* Maxima and sums that are none: whoever takes them finds no token, or one of the vocabulary. */
+static void wrong_blocks(void **state) {
     (void)state;
-    static const float off[] = {5, -5, 1e30f, -1e30f};
+    static const float off[] = {5, -5, 1e30f, -1e30f}, wrong[] = {1, 0, NAN, INFINITY, -3};
     struct sl_rng rng = {4};
     uint32_t n = 1000, n_refused = 0;
     open_space(n, &rng);
@@ -226,40 +234,63 @@ static void wrong_maxima(void **state) {
         uint32_t id = UINT32_MAX;
         struct sl_token t;
         fill(&rng, n, i);
-        find_maxima(logits, n);
-        for (uint32_t b = 0; b < SL_VOCAB_BLOCKS(n); b++)
+        struct sl_vocab_blocks known = look(logits, n, sl_sampling_sums_at(&s, i % 7 == 0));
+        for (uint32_t b = 0; b < SL_VOCAB_BLOCKS(n); b++) {
+            block_sum[b] *= wrong[i % 5];
             block_max[b] += off[i / 4 % 4] * (i % 3 ? 1 : (float)sl_rng_unit(&rng));
-        sl_top_logprobs(logits, block_max, sl_log_sum_exp(logits, block_max, n), &space, 20, &t);
+        }
+        sl_top_logprobs(&space, logits, &known, sl_log_sum_exp(logits, &known, n), 20, &t);
         assert_true(t.n_top <= 20);
         for (uint32_t j = 0; j < t.n_top; j++)
             assert_true(t.top[j].id < n);
         s.temperature = i % 4 ? s.temperature : 0;
         sl_sampler_init(&sampler, &s);
         enum sl_status st =
-            sl_sampler_pick(&sampler, &space, logits, block_max, history, 20 * (i % 2), &id, NULL);
+            sl_sampler_pick(&sampler, &space, logits, &known, history, 20 * (i % 2), &id, NULL);
         assert_true(st == SL_OK ? id < n : st == SL_ERR_INVALID);
         n_refused += st != SL_OK;
     }
     assert_true(n_refused > 50); /* so they are what is looked at */
     uint32_t id, last = SL_VOCAB_BLOCKS(n) - 1;
-    find_maxima(logits, n);
+    for (uint32_t b = 0; b <= last; b++) { /* a draw goes by the sums */
+        struct sl_sampler sampler;
+        sl_sampler_init(&sampler, &sl_sampling_default);
+        fill(&rng, n, 0);
+        struct sl_vocab_blocks all_in_one = look(logits, n, 1);
+        block_sum[b] = 1e30f;
+        assert_ok(sl_sampler_pick(&sampler, &space, logits, &all_in_one, NULL, 0, &id, NULL));
+        assert_int_equal(id / SL_VOCAB_BLOCK, b);
+    }
+    struct sl_vocab_blocks known = look(logits, n, 0);
     block_max[last] = 1e6f;
     block_at[last] = n - 1 - last * SL_VOCAB_BLOCK;
-    assert_int_equal(sl_sampler_largest(&space, block_max, block_at, &id), SL_OK);
+    assert_int_equal(sl_sampler_largest(&space, &known, &id), SL_OK);
     assert_int_equal(id, n - 1);
     block_at[last]++; /* beyond the vocabulary */
-    assert_int_equal(sl_sampler_largest(&space, block_max, block_at, &id), SL_ERR_INVALID);
+    assert_int_equal(sl_sampler_largest(&space, &known, &id), SL_ERR_INVALID);
     block_max[0] = 2e6f;
     block_at[0] = SL_VOCAB_BLOCK; /* beyond the block */
-    assert_int_equal(sl_sampler_largest(&space, block_max, block_at, &id), SL_ERR_INVALID);
+    assert_int_equal(sl_sampler_largest(&space, &known, &id), SL_ERR_INVALID);
     sl_sampler_space_release(&space);
+}
+
+static int open_cpu(void **state) {
+    (void)state;
+    assert_ok(sl_cpu_open(&(struct sl_cpu_config){.n_threads = 1}, &cpu, &test_err));
+    return sl_device_configure(cpu, &(struct sl_device_limits){.max_tok = 1}, &test_err);
+}
+
+static int close_cpu(void **state) {
+    (void)state;
+    sl_device_close(&cpu);
+    return 0;
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(picks),        cmocka_unit_test(not_finite),
         cmocka_unit_test(logprobs),     cmocka_unit_test(logprobs_not_finite),
-        cmocka_unit_test(wrong_maxima),
+        cmocka_unit_test(wrong_blocks),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }

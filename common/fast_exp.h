@@ -1,6 +1,7 @@
-/* exp for the sampler: plain C that compilers vectorise. */
-#ifndef SL_ENGINE_FAST_EXP_H
-#define SL_ENGINE_FAST_EXP_H
+/* exp for passes over a vocabulary: plain C that compilers vectorise, without fused multiply-adds,
+ * so that it is fast and the same where there are none. */
+#ifndef SL_COMMON_FAST_EXP_H
+#define SL_COMMON_FAST_EXP_H
 
 #include <stdint.h>
 #include <string.h>
