@@ -472,7 +472,8 @@ bool sl_device_is_same(const struct sl_device *d, const struct sl_device *other)
  * may be raised again and again. What other devices enqueue on OPS after they follow it runs after
  * the latest raise that happened before the call (one that was never raised holds nobody up): who
  * raises must tell who follows, by a lock or an atomic, and must not raise again before that one
- * has followed. Nothing is allocated but by create. SL_ERR_UNSUPPORTED: the driver cannot. */
+ * has followed. Nothing is allocated but by create. SL_ERR_UNSUPPORTED: the driver cannot;
+ * SL_ERR_NOMEM: also when a device has 64 of them. */
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) SL_MUST_CHECK;
 /* Frees and nulls *signal; NULL is fine. d: the device that made it. Nobody waits for it any more:
  * what was enqueued behind it has run, or its device is lost. */

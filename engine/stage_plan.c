@@ -163,18 +163,18 @@ static void say_all_leasts(const struct sl_stage_plans *plans, struct sl_err *er
                               (double)plans->at[i].plan.vram_least_bytes / 0x1p20);
 }
 
-/* Of the stages that have been planned the one that copies experts and might relay others' copies;
- * n: there is none, or several. */
-static uint32_t only_copier(const struct sl_stage_plans *plans) {
-    uint32_t only = plans->n, n = 0;
+/* Of the stages that have been planned, those that copy experts and might relay others' copies;
+ * *out_last is one of them. */
+static uint32_t count_copiers(const struct sl_stage_plans *plans, uint32_t *out_last) {
+    uint32_t n = 0;
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
         if (p->streaming && p->apart && p->relays) {
-            only = i;
+            *out_last = i;
             n++;
         }
     }
-    return n == 1 ? only : plans->n;
+    return n;
 }
 
 /* Again, without what others' copies would take there. */
@@ -188,31 +188,45 @@ static enum sl_status plan_only_copier(const struct planner *r, uint32_t i, stru
     return st;
 }
 
+static enum sl_status refuse_stage(const struct planner *r, uint32_t i, enum sl_status st,
+                                   const struct sl_err *why, struct sl_err *err) {
+    const struct sl_stage_plan *s = &r->plans->at[i];
+    const struct sl_hparams *hp = &s->model.hp;
+    return sl_fail(err, st, "layers %u to %u of %u, on %.40s: %.300s", hp->first_layer,
+                   hp->first_layer + hp->n_layer - 1, r->model->hp.n_layer, s->dev->caps.name,
+                   why->text);
+}
+
 /* What every stage needs of its own memory, with all of the host's that it can use. The first
  * failure counts; the least budgets of all are added up in any case. */
 static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
     struct sl_stage_plans *plans = r->plans;
     struct sl_err why;
     enum sl_status first = SL_OK;
+    uint32_t only = plans->n, n_failed = 0;
     plans->whole.least_bytes = plans->whole.vram_least_bytes = 0;
     for (uint32_t i = 0; i < plans->n; i++) {
-        const struct sl_stage_plan *s = &plans->at[i];
-        const struct sl_hparams *hp = &s->model.hp;
+        const struct sl_memory_plan *p = &plans->at[i].plan;
         enum sl_status st = plan_stage(r, i, UINT64_MAX, sl_stage_may_relay(plans, i), &why);
+        n_failed += st != SL_OK;
         if (st != SL_OK && first == SL_OK) {
-            first = sl_fail(err, st, "layers %u to %u of %u, on %.40s: %.300s", hp->first_layer,
-                            hp->first_layer + hp->n_layer - 1, r->model->hp.n_layer,
-                            s->dev->caps.name, why.text);
-            if (!s->plan.least_bytes)
+            only = i;
+            first = refuse_stage(r, i, st, &why, err);
+            if (!p->least_bytes)
                 return first; /* no budget would do */
         }
-        plans->whole.least_bytes += s->plan.least_bytes;
-        plans->whole.vram_least_bytes += s->plan.vram_least_bytes;
+        plans->whole.least_bytes += p->least_bytes;
+        plans->whole.vram_least_bytes += p->vram_least_bytes;
+    }
+    /* One that copies, or would if it were not for lack of room, and no other. */
+    if (count_copiers(plans, &only) + n_failed == 1) {
+        first = plan_only_copier(r, only, &why);
+        if (first != SL_OK)
+            first = refuse_stage(r, only, first, &why, err);
     }
     if (first != SL_OK && plans->whole.vram_least_bytes)
         say_all_leasts(plans, err);
-    uint32_t only = first == SL_OK ? only_copier(plans) : plans->n;
-    return only < plans->n ? plan_only_copier(r, only, err) : first;
+    return first;
 }
 
 static enum sl_status refuse_host(const struct planner *r, uint64_t ram_bytes, struct sl_err *err) {
