@@ -154,8 +154,7 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
 static uint32_t ahead_room(struct sl_fetch *f) {
     if (!f->ahead.guess)
         return sl_fetch_prompt_room(f);
-    uint32_t most = f->layout->k;
-    return f->n_background < most ? most - f->n_background : 0;
+    return f->n_background < f->layout->k ? f->layout->k - f->n_background : 0;
 }
 
 static void pump_ahead(struct sl_fetch *f) {

@@ -22,7 +22,7 @@ struct sl_ahead {
     struct sl_lease *started; /* [n_expert] the fill that was started for it; no slot: none was */
 };
 
-/* Rows of a step by octaves; how many of them would choose an expert by half octaves. */
+/* Rows of a step by octaves, and by half octaves how many of them would choose an expert. */
 #define SL_TOUCH_ROWS 14
 #define SL_TOUCH_USES 28
 
@@ -31,10 +31,10 @@ struct sl_prompt_ahead {
     /* What share of such experts was chosen: of those in no slot, then of those in one. */
     float touched[SL_TOUCH_ROWS][2 * SL_TOUCH_USES];
     uint32_t octave;      /* of the rows that the plan was made for */
-    uint8_t *cell;        /* [n_expert] of the planned layer: where in touched[octave] */
-    uint32_t n_sure;      /* the first ones of the plan */
-    uint32_t depth_bytes; /* of the others may be on their way */
-    uint32_t n_full;      /* reads under way when no more of them could be started; 0: all were */
+    uint8_t *cell;        /* [n_expert] of the planned layer: which of touched[octave] */
+    uint32_t n_sure;      /* of the plan, its first ones, so many are as good as sure */
+    uint32_t depth_bytes; /* of the others so much may be on its way */
+    uint32_t n_full;      /* reads under way when that was reached since the last look; 0: never */
 };
 
 /* Whether running the next router early pays, judged by the time spent waiting with and without. */

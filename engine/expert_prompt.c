@@ -2,9 +2,9 @@
  *
  * Rows are many, and an expert that one row in five would choose is chosen by some row of twenty.
  * But rows of one text choose alike: five hundred of them leave experts alone that as many rows of
- * anything would not. So what is known of an expert, how many of the rows would choose it by its
- * heat, is only where to look: what share of such experts was chosen is counted, and more likely
- * than not must one be to be read.
+ * anything would not. So how many of the rows would choose an expert, by its heat, does not tell
+ * yet how likely it is that any does: what share of such experts was chosen is counted, and those
+ * of a high share are read.
  *
  * - The surest come first. Of those that are as good as sure many are read at once, behind the
  *   demand; what the disk does not get to before their router has spoken, it goes on with.
@@ -18,16 +18,18 @@
 /* Shares in so many steps: experts are taken from the highest one down. */
 #define LEVELS       32u
 #define SURE_LEVEL   29u /* nine in ten */
-#define LIKELY_LEVEL 19u /* three in five */
-/* Share of a new one in the mean. */
+#define LIKELY_LEVEL 19u /* three in five: docs/PERFORMANCE.md has what others cost */
+/* What a new observation weighs in a share. */
 #define NEW_TOUCH (1.0f / 32)
-/* Of a table's first column: log2 of the rows that would choose such an expert. */
+/* Of the table's first column: log2 of how many rows would choose such an expert. */
 #define FIRST_LOG2 (-6.0f)
-/* Bytes of less sure ones on their way: a drive's latency, and what a long operation of a fast
- * disk's machine takes. */
-#define DEPTH_LEAST (1u << 20)
-#define DEPTH_MOST  (64u << 20)
+/* Bytes of less sure ones on their way: from what covers a drive's latency up to what a fast disk
+ * reads during a long operation. */
+#define DEPTH_LEAST_BYTES (1u << 20)
+#define DEPTH_MOST_BYTES  (64u << 20)
+/* A cell for experts that are on the device: never read, never counted. */
 #define NOT_COUNTED UINT8_MAX
+_Static_assert(2 * SL_TOUCH_USES <= NOT_COUNTED, "cells are bytes");
 
 static uint32_t most(uint32_t a, uint32_t b) {
     return a > b ? a : b;
@@ -53,12 +55,12 @@ void sl_fetch_prompt_init(struct sl_fetch *f) {
         float log2_uses = FIRST_LOG2 + 0.5f * ((float)(i % SL_TOUCH_USES) + 0.5f);
         p->touched[i / (2 * SL_TOUCH_USES)][i % (2 * SL_TOUCH_USES)] = 1 - expf(-exp2f(log2_uses));
     }
-    p->depth_bytes = DEPTH_LEAST;
+    p->depth_bytes = DEPTH_LEAST_BYTES;
 }
 
 /* ---- planning ---- */
 
-/* Where each expert of the layer is in the table's row. */
+/* Which column of the table's row each expert of the layer belongs to. */
 static void find_cells(struct sl_fetch *f, uint32_t layer, uint32_t n_rows) {
     const float *heat = sl_heat_layer(f->heat, layer);
     for (uint32_t e = 0; e < f->layout->n_expert; e++) {
@@ -108,13 +110,13 @@ static void learn(struct sl_fetch *f) {
 
 void sl_fetch_prompt_begin(struct sl_fetch *f) {
     const struct sl_ahead *a = &f->ahead;
-    bool came = a->layer == f->layer, any = false;
+    bool came = a->layer == f->layer, gave_up = false;
     if (came)
         learn(f);
     for (uint32_t i = 0; i < a->cursor; i++)
         if (a->started[i].slot != SL_SLOT_NONE && !(came && f->pair_count[a->ids[i].expert]))
-            any |= sl_fetch_give_up(f, a->ids[i], a->started[i]);
-    if (any)
+            gave_up |= sl_fetch_give_up(f, a->ids[i], a->started[i]);
+    if (gave_up)
         sl_reader_poll(f->reader); /* the layer's own want their slots */
 }
 
@@ -123,9 +125,9 @@ void sl_fetch_prompt_begin(struct sl_fetch *f) {
 void sl_fetch_prompt_look(struct sl_fetch *f) {
     struct sl_prompt_ahead *p = &f->prompt;
     if (p->n_full && !f->n_reading)
-        p->depth_bytes = least(2 * p->depth_bytes, DEPTH_MOST);
+        p->depth_bytes = least(2 * p->depth_bytes, DEPTH_MOST_BYTES);
     else if (p->n_full && 2 * f->n_reading > p->n_full)
-        p->depth_bytes = most(p->depth_bytes - p->depth_bytes / 8, DEPTH_LEAST);
+        p->depth_bytes = most(p->depth_bytes - p->depth_bytes / 8, DEPTH_LEAST_BYTES);
     p->n_full = 0;
 }
 
@@ -133,6 +135,7 @@ void sl_fetch_prompt_waited(struct sl_fetch *f) {
     f->prompt.n_full = 0;
 }
 
+/* Of less sure ones; where there is no more, the next look will know. */
 static uint32_t spare_room(struct sl_fetch *f) {
     struct sl_prompt_ahead *p = &f->prompt;
     uint64_t bytes = f->layout->layers[f->ahead.layer].expert_bytes;

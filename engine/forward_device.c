@@ -283,8 +283,7 @@ bool sl_forward_wants_graph(const struct sl_forward *f) {
 
 /* ---- the end of a step ---- */
 
-/* The n rows, and of their blocks, if they were looked at, all; or the maxima and where they are.
- */
+/* The n rows and what is known of their blocks; or, of that, the maxima and where they are. */
 static enum sl_status send_logits(struct sl_forward *f, const float *logits, uint32_t n,
                                   struct sl_logits *out) {
     size_t n_blocks = sl_forward_has_blocks(f) ? sl_forward_blocks(f->hp, n) : 0;

@@ -101,8 +101,7 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
 struct sl_plan_place {
     const struct sl_model *whole;
     uint32_t stage, n_stages;
-    bool relays; /* others copy experts too, whose copies may stop over here (sl_device_relay_open)
-                  */
+    bool relays; /* others copy experts too, and their copies may stop over here */
 };
 /* The same for a slice of place->whole: with what the process has once in stage 0's plan only, and
  * pages in the host's memory counted with all of the model's layers. config->cache_ram_bytes must

@@ -27,8 +27,8 @@ struct sl_sampler_space {
     uint32_t *id, *order; /* [n_vocab] */
     float *spare;         /* [n_vocab] a row's logits as they came, or what filters left of them */
     float *block_max;     /* [SL_VOCAB_BLOCKS(n_vocab)] */
-    float *block_sum;     /* the same, at the inverse temperature */
-    float sums_at;        /* 0: not known yet */
+    float *block_sum;     /* the same, of exponentials at the inverse temperature */
+    float sums_at;        /* that; 0: block_sum is not known */
     uint32_t *count;      /* [n_vocab], all 0 between calls */
     uint32_t *bucket_n;   /* [SL_SAMPLER_BUCKETS] */
     double *bucket_mass;  /* [SL_SAMPLER_BUCKETS] */

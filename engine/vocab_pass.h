@@ -27,12 +27,13 @@ struct sl_vocab_pass {
                     float *out_mass, uint32_t n);
 };
 
-/* What a device found of a row's blocks (sl_op_block_max) [SL_VOCAB_BLOCKS(n_vocab)]. */
+/* What a device found of a row's blocks (sl_op_block_max), each [SL_VOCAB_BLOCKS(n_vocab)] and
+ * borrowed. */
 struct sl_vocab_blocks {
     const float *max;   /* NULL: nothing is known */
-    const uint32_t *at; /* where the maxima are; NULL: not known */
-    const float *sum;   /* at this inv_t; NULL or not above 0: not known */
-    float inv_t;
+    const uint32_t *at; /* where the maxima are, within their blocks; NULL: not known */
+    const float *sum;   /* of exponentials at inv_t; NULL: not known */
+    float inv_t;        /* the inverse temperature of sum; not above 0: sum is not known */
 };
 
 extern const struct sl_vocab_pass sl_vocab_pass_c, sl_vocab_pass_avx2, sl_vocab_pass_avx512;

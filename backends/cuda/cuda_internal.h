@@ -19,7 +19,7 @@
 /* Signals are words of the stage's memory, a cache line each: of the driver the first small piece
  * of pinned memory in a context would take 2 MiB that no plan knows, and freeing it waits for all
  * that is enqueued on any GPU. */
-#define SL_CUDA_WORDS       64u
+#define SL_CUDA_WORDS       64u /* bits of words_taken */
 #define SL_CUDA_WORD_BYTES  64u
 #define SL_CUDA_WORDS_BYTES (SL_CUDA_WORDS * SL_CUDA_WORD_BYTES)
 

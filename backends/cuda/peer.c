@@ -4,8 +4,7 @@
  * when it is opened and stays.
  *
  * A signal is a word of pinned host memory (sl_cuda_stage), which queues of any context write and
- * wait for: an event of a GPU that has failed might never pass, but a word the host can write too.
- */
+ * wait for: an event of a GPU that has failed might never pass; a word the host can write. */
 #include "backends/cuda/cuda_internal.h"
 #include "common/log.h"
 

@@ -158,7 +158,7 @@ void sl_cuda_relay_let_go(struct sl_cuda *c) {
 void sl_cuda_relay_end(struct sl_device *d) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     struct sl_cuda_relay *r = &c->relay;
-    r->failed = r->by != NULL;
+    r->failed = r->by != NULL; /* no more copies go that way */
     while (r->stream) {
         int here = query_in(c, c->ctx, c->queue[SL_QUEUE_UP].stream);
         int there = query_in(c, r->by->ctx, r->stream);
