@@ -225,7 +225,18 @@ bool sl_fetch_has_background(const struct sl_fetch *f) {
     return f->warm_cursor < f->n_warm || f->n_reading > 0 || (f->tiers && sl_tiers_warming(f));
 }
 
+/* What a step that was given up has left: the layers that it was for will not come. */
+static void drop_plans(struct sl_fetch *f) {
+    struct sl_ahead *a = &f->ahead;
+    if (a->layer != SL_NO_ROUTED_LAYER && !a->guess)
+        sl_fetch_prompt_drop(f);
+    a->layer = SL_NO_ROUTED_LAYER;
+    a->n = a->cursor = 0;
+    f->guesses.n_planned = 0;
+}
+
 void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns) {
+    drop_plans(f);
     if (f->tiers)
         sl_tiers_warm(f);
     sl_fetch_pump(f);

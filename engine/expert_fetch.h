@@ -121,7 +121,7 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
 /* Fills free slots with the hottest experts from now on, behind everything else. */
 void sl_fetch_warm_up(struct sl_fetch *f);
 /* Is there background reading to do? Then the owner should call sl_fetch_idle while it has no
- * step: it reads on for at most timeout_ns. */
+ * step: it reads on for at most timeout_ns. Not what a step that was given up had planned. */
 bool sl_fetch_has_background(const struct sl_fetch *f);
 void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns);
 

@@ -227,6 +227,8 @@ void sl_fetch_prompt_plan(struct sl_fetch *f);
 /* A layer has begun while f->ahead is a plan for prompt rows, of this layer if they have come so
  * far: learns from what they chose, gives up what they did not. */
 void sl_fetch_prompt_begin(struct sl_fetch *f);
+/* The plan's layer will not come: gives up all of it. */
+void sl_fetch_prompt_drop(struct sl_fetch *f);
 /* Reads of the plan that may be started now. */
 uint32_t sl_fetch_prompt_room(struct sl_fetch *f);
 /* Somebody looks after the disk, before more is started: has it run dry since the last time, or

@@ -108,16 +108,26 @@ static void learn(struct sl_fetch *f) {
     }
 }
 
-void sl_fetch_prompt_begin(struct sl_fetch *f) {
+/* What was started of the plan; of what has come to its layer, the layer's own are wanted. */
+static void give_up(struct sl_fetch *f, bool came) {
     const struct sl_ahead *a = &f->ahead;
-    bool came = a->layer == f->layer, gave_up = false;
-    if (came)
-        learn(f);
+    bool gave_up = false;
     for (uint32_t i = 0; i < a->cursor; i++)
         if (a->started[i].slot != SL_SLOT_NONE && !(came && f->pair_count[a->ids[i].expert]))
             gave_up |= sl_fetch_give_up(f, a->ids[i], a->started[i]);
     if (gave_up)
-        sl_reader_poll(f->reader); /* the layer's own want their slots */
+        sl_reader_poll(f->reader); /* what is wanted wants their slots */
+}
+
+void sl_fetch_prompt_begin(struct sl_fetch *f) {
+    bool came = f->ahead.layer == f->layer;
+    if (came)
+        learn(f);
+    give_up(f, came);
+}
+
+void sl_fetch_prompt_drop(struct sl_fetch *f) {
+    give_up(f, false);
 }
 
 /* ---- reading ---- */

@@ -340,6 +340,34 @@ static void prompts_give_up_with_their_step(void **state) {
     rig_close(g);
 }
 
+/* Nor is more of it read while nothing runs. */
+static void idle_gives_up_what_a_step_left(void **state) {
+    (void)state;
+    struct rig_config c = roomy;
+    c.latency_ns = 5000000;
+    for (uint32_t generated = 0; generated < 2; generated++) {
+        struct rig *g = rig_open(&c);
+        struct sl_reader_stats from, to;
+        uint32_t n_failed;
+        for (uint32_t p = 0; p < MAX_ROWS * 3; p++)
+            g->ids[p] = p % 3;
+        g->stop_at = 1;
+        assert_int_equal(rig_step(g, 1, MAX_ROWS, generated, &n_failed), SL_ERR_CANCELED);
+        sl_reader_get_stats(g->reader, &from);
+        uint64_t ahead = sl_fetch_stats(g->fetch)->ahead_read;
+        while (sl_fetch_has_background(g->fetch))
+            sl_fetch_idle(g->fetch, 1000000);
+        sl_reader_get_stats(g->reader, &to);
+        assert_int_equal(sl_fetch_stats(g->fetch)->ahead_read, ahead);
+        assert_true(to.canceled >= from.canceled + 8);
+        assert_true(to.reads <= 3 + 12 - 8);
+        g->stop_at = 0;
+        assert_ok(rig_step(g, 0, MAX_ROWS, generated, &n_failed));
+        assert_int_equal(n_failed, 0);
+        rig_close(g);
+    }
+}
+
 /* Texts of different subjects by turns: by its heat each expert is chosen by some of so many rows,
  * but a text's rows all choose among a quarter of them. */
 static void prompts_learn_how_alike_rows_are(void **state) {
@@ -649,6 +677,7 @@ int main(void) {
         cmocka_unit_test(prompts_read_the_next_layer),
         cmocka_unit_test(prompts_give_up_what_is_not_wanted),
         cmocka_unit_test(prompts_give_up_with_their_step),
+        cmocka_unit_test(idle_gives_up_what_a_step_left),
         cmocka_unit_test(prompts_learn_how_alike_rows_are),
         cmocka_unit_test(reads_ahead_may_fail),
         cmocka_unit_test(looking_ahead_goes_on_while_it_pays),
