@@ -302,20 +302,23 @@ static void filter_min_p(struct set *c, float p) {
         prune(c, c->max + logf(p));
 }
 
-/* Where a draw falls among n masses: out_left, what is left of it there. Rounding may carry it past
- * the last: then that is it, with all of it left. */
+/* Where a draw falls among n masses; out_left, what is left of it there. Rounding may carry it past
+ * the last, which may be as good as impossible: then it is the largest, with more than all of it
+ * left. */
 static uint32_t fall(const float *mass, uint32_t n, double draw, double *out_left) {
-    uint32_t last = 0;
+    uint32_t largest = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (!(mass[i] > 0))
             continue;
-        last = i;
-        *out_left = draw;
-        if (draw < (double)mass[i])
-            break;
+        if (draw < (double)mass[i]) {
+            *out_left = draw;
+            return i;
+        }
         draw -= (double)mass[i];
+        largest = mass[i] > mass[largest] ? i : largest;
     }
-    return last;
+    *out_left = INFINITY;
+    return largest;
 }
 
 /* unit: from 0 to 1. Of the whole vocabulary, only the block in which it falls is looked at. */

@@ -274,6 +274,35 @@ static void wrong_blocks(void **state) {
     sl_sampler_space_release(&space);
 }
 
+/* The last draw of all, of tokens of which some are as good as impossible: what rounding leaves
+ * when all masses have been gone through is not theirs. */
+static void no_impossible_tokens(void **state) {
+    (void)state;
+    static const uint64_t seed = 0x31628af67b2131ab; /* whose first number is all ones */
+    struct sl_rng rng = {.state = seed};
+    uint32_t n = 1000;
+    assert_true(sl_rng_unit(&rng) == 1 - 0x1p-53);
+    rng.state = 12;
+    open_space(n, &rng);
+    for (uint32_t i = 0; i < 200; i++) {
+        struct sl_sampler sampler;
+        struct sl_sampling s = sl_sampling_default;
+        uint32_t id;
+        s.seed = seed;
+        s.top_k = i / 2 % 2 ? n - 1 : 0; /* not the whole vocabulary */
+        fill(&rng, n, 0);
+        for (uint32_t j = 0; j < n; j++)
+            if (j % SL_VOCAB_BLOCK >= 60 || j > n - 100)
+                logits[j] = -50; /* e^-38 of what the others have, at the most */
+        struct sl_vocab_blocks known = look(logits, n, 1);
+        sl_sampler_init(&sampler, &s);
+        assert_ok(
+            sl_sampler_pick(&sampler, &space, logits, i % 2 ? &known : NULL, NULL, 0, &id, NULL));
+        assert_true(logits[id] > -50);
+    }
+    sl_sampler_space_release(&space);
+}
+
 static int open_cpu(void **state) {
     (void)state;
     assert_ok(sl_cpu_open(&(struct sl_cpu_config){.n_threads = 1}, &cpu, &test_err));
@@ -290,7 +319,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(picks),        cmocka_unit_test(not_finite),
         cmocka_unit_test(logprobs),     cmocka_unit_test(logprobs_not_finite),
-        cmocka_unit_test(wrong_blocks),
+        cmocka_unit_test(wrong_blocks), cmocka_unit_test(no_impossible_tokens),
     };
     return cmocka_run_group_tests(tests, open_cpu, close_cpu);
 }
