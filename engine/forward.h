@@ -77,8 +77,8 @@ struct sl_abort {
 
 /* Logits in host memory, valid and writable until the next run in the step's lane. A device whose
  * memory the host cannot follow tells of the rows' blocks too, [n_out, SL_VOCAB_BLOCKS(n_vocab)]:
- * maxima, sums at the step's sums_at, and with only_largest, instead of rows and sums, where the
- * maxima are. */
+ * maxima, where they are, and sums at the step's sums_at; with only_largest the former two alone,
+ * and no rows. blocks.inv_t is a row's own (sl_step.sums_at), and not set here. */
 struct sl_logits {
     float *rows; /* [n_out, n_vocab]; NULL: none */
     struct sl_vocab_blocks blocks;

@@ -100,7 +100,7 @@ struct sl_forward {
     uint8_t *out_failed;        /* [L] the same of the rows that go on to the logits */
     /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
     struct sl_slab pinned;
-    float *host_logits;   /* [lanes] x maxima and logits, each rounded up to 64 bytes */
+    float *host_logits;   /* [lanes] x blocks and logits, each rounded up to 64 bytes */
     uint32_t *host_ids;   /* [n_layer, B, k], as expert_ids */
     uint32_t *host_guess; /* [n_layer, SL_FETCH_GUESSES, A, k] what early routers chose in each */
     float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */
@@ -191,8 +191,8 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
                                   struct sl_place *where) SL_MUST_CHECK;
 
 /* forward_output.c: the last norm and the output matrix for n rows [n, n_embd], of which the first
- * n_decode are generated ones; on a device whose logits are read back also the maxima of their
- * blocks. *out_logits [n, n_vocab]: in the device's memory. */
+ * n_decode are generated ones; on a device whose logits are read back also what the sampler
+ * wants to know of their blocks. *out_logits [n, n_vocab]: in the device's memory. */
 enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
                                  uint32_t n_decode, float **out_logits,
                                  const struct sl_place *where) SL_MUST_CHECK;

@@ -51,8 +51,9 @@ struct graph_case {
 
 /* What ops write. */
 enum { X, H, Q, K, V, ATTN, LOGITS, IDS, WEIGHTS, PAIR_Y, MAX, SUM, KV_K, KV_V, N_BUFFERS };
-static const char *const names[N_BUFFERS] = {
-    "x", "h", "q", "k", "v", "attn", "logits", "ids", "weights", "pair_y", "max", "KV k", "KV v"};
+static const char *const names[N_BUFFERS] = {"x",    "h",      "q",    "k",       "v",
+                                             "attn", "logits", "ids",  "weights", "pair_y",
+                                             "max",  "sum",    "KV k", "KV v"};
 
 struct layer {
     void *buffer[N_BUFFERS], *start[N_BUFFERS]; /* start: in host memory */
