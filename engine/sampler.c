@@ -302,11 +302,17 @@ static void filter_min_p(struct set *c, float p) {
         prune(c, c->max + logf(p));
 }
 
+static uint32_t largest(const float *mass, uint32_t n) {
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        best = mass[i] > mass[best] ? i : best;
+    return best;
+}
+
 /* Where a draw falls among n masses; out_left, what is left of it there. Rounding may carry it past
  * the last, which may be as good as impossible: then it is the largest, with more than all of it
  * left. */
 static uint32_t fall(const float *mass, uint32_t n, double draw, double *out_left) {
-    uint32_t largest = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (!(mass[i] > 0))
             continue;
@@ -315,10 +321,9 @@ static uint32_t fall(const float *mass, uint32_t n, double draw, double *out_lef
             return i;
         }
         draw -= (double)mass[i];
-        largest = mass[i] > mass[largest] ? i : largest;
     }
     *out_left = INFINITY;
-    return largest;
+    return largest(mass, n);
 }
 
 /* unit: from 0 to 1. Of the whole vocabulary, only the block in which it falls is looked at. */
