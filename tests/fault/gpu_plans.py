@@ -105,6 +105,12 @@ class Tests:
         except OSError:  # the log says why
             pass
 
+    def in_tiers(self, devices):
+        """Options with little more than the least memory on each of the devices."""
+        options = ["--device", "cuda:" + devices, "--experts", "streamed"]
+        least = self.plan(*options, "--vram", "1MiB")[1]["vram_least_bytes"] // (devices.count(",") + 1)
+        return options + ["--vram", str(least + (1 << 20))]
+
     def serves(self, name, options, n=12):
         """So many requests at once, more than run at once; then it ends as asked."""
         argv = [self.sluice, "serve", "-m", self.model, "--heat-file", "off", "-c", "512", "--port", "0"] + options
@@ -222,9 +228,7 @@ def one_queue(t, folder):
                    check=True, timeout=60)
     t.env["FAKE_CUDA_QUEUES"] = "1"
     for devices in ("0,1", "0,1,2,3", "0,1,0,1", "0,0,1,1"):
-        tiers, n = ["--device", "cuda:" + devices, "--experts", "streamed"], devices.count(",") + 1
-        code, p, err = t.plan(*tiers, "--vram", "1MiB")
-        t.serves(f"{devices} serve with one queue each", tiers + ["--vram", str(p["vram_least_bytes"] // n + (1 << 20))])
+        t.serves(f"{devices} serve with one queue each", t.in_tiers(devices))
     t.serves("0,1,0,1 serve with one queue each, experts resident", ["--device", "cuda:0,1,0,1"])
     del t.env["FAKE_CUDA_QUEUES"]
     t.model = small
@@ -302,9 +306,7 @@ def main():
         t.serves("four GPUs serve", ["--device", "cuda:all"])
         t.serves("two parts of one serve", ["--device", "cuda:0,0"])
         for devices in ("0,1", "0,1,0,1", "0,0,1,1"):
-            tiers, n = ["--device", "cuda:" + devices, "--experts", "streamed"], devices.count(",") + 1
-            code, p, err = t.plan(*tiers, "--vram", "1MiB")
-            t.serves(f"{devices} serve, experts in tiers", tiers + ["--vram", str(p["vram_least_bytes"] // n + (1 << 20))])
+            t.serves(f"{devices} serve, experts in tiers", t.in_tiers(devices))
         t.serves("two parts of each of two serve", ["--device", "cuda:0,1,0,1"])
         one_queue(t, folder)
         known_routing(t, folder)

@@ -298,21 +298,31 @@ static void prompts_read_the_next_layer(void **state) {
     }
 }
 
-/* A plan for prompts of which the layer wants little: what has not begun is not read. */
-static void prompts_give_up_what_is_not_wanted(void **state) {
-    (void)state;
+/* All rows choose the same three. */
+static void choose_three(struct rig *g, uint32_t first) {
+    for (uint32_t p = 0; p < MAX_ROWS * 3; p++)
+        g->ids[p] = first + p % 3;
+}
+
+/* On a disk that takes its time; the rows have chosen the first three. */
+static struct rig *slow_prompts(void) {
     struct rig_config c = roomy;
     c.latency_ns = 5000000;
     struct rig *g = rig_open(&c);
+    choose_three(g, 0);
+    return g;
+}
+
+/* A plan for prompts of which the layer wants little: what has not begun is not read. */
+static void prompts_give_up_what_is_not_wanted(void **state) {
+    (void)state;
+    struct rig *g = slow_prompts();
     struct sl_reader_stats disk;
     uint32_t n_failed;
-    for (uint32_t p = 0; p < MAX_ROWS * 3; p++)
-        g->ids[p] = p % 3;
     assert_ok(rig_step(g, 0, MAX_ROWS, 0, &n_failed));
     const struct sl_fetch_stats *s = sl_fetch_stats(g->fetch);
     assert_int_equal(s->ahead_read, 12); /* rows that nothing is known of */
-    for (uint32_t p = 0; p < MAX_ROWS * 3; p++)
-        g->ids[p] = 9 + p % 3;
+    choose_three(g, 9);
     assert_ok(rig_step(g, 1, MAX_ROWS, 0, &n_failed));
     sl_fetch_forget(g->fetch);
     assert_int_equal(s->ahead_used, 3);
@@ -325,13 +335,9 @@ static void prompts_give_up_what_is_not_wanted(void **state) {
 /* A step that was given up leaves its plan behind: the next one's reads do not wait for it. */
 static void prompts_give_up_with_their_step(void **state) {
     (void)state;
-    struct rig_config c = roomy;
-    c.latency_ns = 5000000;
-    struct rig *g = rig_open(&c);
+    struct rig *g = slow_prompts();
     struct sl_reader_stats disk;
     uint32_t n_failed;
-    for (uint32_t p = 0; p < MAX_ROWS * 3; p++)
-        g->ids[p] = p % 3;
     assert_ok(rig_step(g, 1, MAX_ROWS, 0, &n_failed));
     assert_int_equal(sl_fetch_stats(g->fetch)->ahead_read, 12);
     assert_ok(rig_step(g, 0, 1, 1, &n_failed));
@@ -343,14 +349,10 @@ static void prompts_give_up_with_their_step(void **state) {
 /* Nor is more of it read while nothing runs. */
 static void idle_gives_up_what_a_step_left(void **state) {
     (void)state;
-    struct rig_config c = roomy;
-    c.latency_ns = 5000000;
     for (uint32_t generated = 0; generated < 2; generated++) {
-        struct rig *g = rig_open(&c);
+        struct rig *g = slow_prompts();
         struct sl_reader_stats from, to;
         uint32_t n_failed;
-        for (uint32_t p = 0; p < MAX_ROWS * 3; p++)
-            g->ids[p] = p % 3;
         g->stop_at = 1;
         assert_int_equal(rig_step(g, 1, MAX_ROWS, generated, &n_failed), SL_ERR_CANCELED);
         sl_reader_get_stats(g->reader, &from);
