@@ -23,6 +23,20 @@
 /* At the end, new prefixes are written for so long at most. */
 #define FLUSH_NS 3000000000u
 
+/* ---- what is shown ---- */
+
+static uint32_t update_gauges(struct sl_engine *e) {
+    uint32_t running = 0, parked = e->swapped.n;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        running += sl_session_runs(e->slots[i]);
+        parked += e->slots[i] && e->slots[i]->parked;
+    }
+    sl_gauge(sessions_running, running);
+    sl_gauge(sessions_parked, parked);
+    sl_gauge(sessions_waiting, e->waiting.n);
+    return running;
+}
+
 /* ---- the end of a session ---- */
 
 static void leave_slot(struct sl_engine *e, struct sl_session *s) {
@@ -79,6 +93,9 @@ void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish
     }
     struct sl_token_sink *sink = s->req->sink;
     free(s);
+    /* Whoever has the answer must not find its request shown any more. */
+    update_gauges(e);
+    sl_slots_publish(e);
     sink->finish(sink, &result);
 }
 
@@ -273,18 +290,6 @@ static void admit(struct sl_engine *e) {
             sl_observe(queue_wait, s->start_ns - s->submit_ns);
         }
     }
-}
-
-static uint32_t update_gauges(struct sl_engine *e) {
-    uint32_t running = 0, parked = e->swapped.n;
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
-        running += sl_session_runs(e->slots[i]);
-        parked += e->slots[i] && e->slots[i]->parked;
-    }
-    sl_gauge(sessions_running, running);
-    sl_gauge(sessions_parked, parked);
-    sl_gauge(sessions_waiting, e->waiting.n);
-    return running;
 }
 
 /* A session whose pages are not certain any more ends; it takes the others along only where the

@@ -440,6 +440,49 @@ static void parking_does_not_show(void **state) {
     sl_engine_destroy(&e);
 }
 
+/* What the engine shows of itself when it says that a request has ended: who has its answer must
+ * not find it in there. */
+struct shown {
+    int64_t running, parked, waiting;
+    struct sl_slot_info slot;
+};
+
+static void note_shown(struct run *r) {
+    struct shown *w = r->user;
+    w->running = sl_metric(sessions_running);
+    w->parked = sl_metric(sessions_parked);
+    w->waiting = sl_metric(sessions_waiting);
+    assert_int_equal(sl_engine_slots(r->engine, &w->slot, 1), 1);
+}
+
+static void nothing_is_shown_of_what_has_ended(void **state) {
+    (void)state;
+    struct sl_engine_config c = config(1, 200);
+    struct sl_engine *e = new_engine(&tiny, &c);
+    struct shown running, parked;
+    struct run *runs = make(13, 20, 4), *parks = make(14, 20, 4);
+    runs->user = &running;
+    parks->user = &parked;
+    runs->on_finish = parks->on_finish = note_shown;
+    parks->park_every = 4; /* it ends with the token that was refused, and in no step */
+    submit(e, runs);
+    wait_run(runs);
+    submit(e, parks);
+    wait_run(parks);
+    assert_int_equal(parks->n_pushes, 5);
+    for (int i = 0; i < 2; i++) {
+        const struct shown *w = i ? &parked : &running;
+        assert_int_equal(w->running, 0);
+        assert_int_equal(w->parked, 0);
+        assert_int_equal(w->waiting, 0);
+        assert_int_equal(w->slot.state, SL_SLOT_FREE);
+    }
+    free_run(runs);
+    free_run(parks);
+    pages_all_free();
+    sl_engine_destroy(&e);
+}
+
 /* A parked session costs no steps. */
 static void parked_means_idle(void **state) {
     (void)state;
@@ -684,6 +727,7 @@ int main(void) {
         cmocka_unit_test(cancel_in_queue_and_from_outside),
         cmocka_unit_test(push_can_end_it),
         cmocka_unit_test(parking_does_not_show),
+        cmocka_unit_test(nothing_is_shown_of_what_has_ended),
         cmocka_unit_test(parked_means_idle),
         cmocka_unit_test(parked_sessions_give_way),
         cmocka_unit_test(queue_full_takes_nothing),
