@@ -55,7 +55,11 @@ it('shows what its slots do, and nobody\'s words', async () => {
 });
 
 it('counts answers by endpoint and status, and times', async () => {
-  const before = await metrics();
+  let before; // when the answers to the tests above are counted too: see 'three answers'
+  await server.until('all counted', 5000 * patience, async () => {
+    before = await metrics();
+    return before.of('sluice_request_seconds_count') === before.of('sluice_requests_total');
+  });
   for (let i = 0; i < 3; i++) await (await server.post(CHAT, chat())).json();
   await (await server.post(CHAT, chat({ temperature: 9 }))).json();
   await (await fetch(`${server.url}/nowhere/at/all`)).json();
