@@ -283,7 +283,8 @@ struct sl_token_sink {
     enum sl_status (*push)(struct sl_token_sink *s, const struct sl_token *token);
     /* Prompt progress, may be NULL. */
     void (*progress)(struct sl_token_sink *s, uint32_t n_done, uint32_t n_prompt);
-    /* Exactly once, last; the request is the caller's again. */
+    /* Exactly once, last; the request is the caller's again, and neither the gauges nor
+     * sl_engine_slots show it any more. */
     void (*finish)(struct sl_token_sink *s, const struct sl_gen_result *result);
 };
 

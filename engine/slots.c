@@ -1,4 +1,5 @@
-/* What the slots are doing: the scheduler publishes it once a step, readers copy. */
+/* What the slots are doing: the scheduler publishes it once a step and before it says that a
+ * request has ended; readers copy. */
 #include "engine/engine_internal.h"
 
 #include "common/clock.h"
