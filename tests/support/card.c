@@ -411,7 +411,7 @@ static enum sl_status card_passed(struct sl_device *d, enum sl_queue q, sl_point
 static enum sl_status card_await(struct sl_device *d, enum sl_queue q, sl_point point) {
     const struct card *late = (const struct card *)d;
     if (late->index + 1 == late->source->config.late_card)
-        usleep(1000);
+        late->source->config.come_late();
     ENTER(d);
     return wait_for(c, q, point);
 }

@@ -38,9 +38,10 @@ struct card_config {
     uint64_t refuse_peer; /* of the same: no memory for it; goes on */
     uint64_t fail_hand;   /* of rows handed to or taken from other cards, as it runs: lost */
     uint32_t fail_card;   /* the one whose calls are counted, from 1; 0 = each counts its own */
-    uint32_t late_card;   /* whose thread comes late to what it awaits, by 1 ms; from 1, 0 = none */
-    bool no_peers;        /* cards cannot read one another's memory */
-    bool no_hands;        /* they can, but their ops write none of it */
+    uint32_t late_card;   /* whose thread calls come_late before it awaits; from 1, 0 = none */
+    void (*come_late)(void);
+    bool no_peers; /* cards cannot read one another's memory */
+    bool no_hands; /* they can, but their ops write none of it */
 };
 
 /* Read by tests. */
