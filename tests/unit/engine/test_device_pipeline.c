@@ -234,7 +234,7 @@ static void heat_and_map(void **state) {
     free_run(answer(e, 3, 100));
     uint8_t cells[LAYERS * EXPERTS];
     uint32_t n_hot[2] = {0};
-    for (uint32_t tries = 0; tries < 400 && !(n_hot[0] && n_hot[1]); tries++, usleep(2000)) {
+    for (uint32_t tries = 0; tries < 5000 && !(n_hot[0] && n_hot[1]); tries++, usleep(2000)) {
         sl_engine_expert_cells(e, cells);
         for (uint32_t i = 0; i < LAYERS * EXPERTS; i++)
             n_hot[i >= EXPERTS] += sl_expert_cell_tier(cells[i]) == SL_TIER_DEVICE;
