@@ -130,13 +130,19 @@ static void leaving_in_flight(void **state) {
     assert_int_equal(source.n_open, 0);
 }
 
+static void slowly(void) {
+    usleep(20000);
+}
+
 /* What is learned of a prompt whose slices were under way together: each takes longer than it
- * costs. With one card it is the same. */
+ * costs, since it waits for those before it where a stage is slow. With one card it is the same. */
 static void what_a_prompt_costs(void **state) {
     (void)state;
     for (uint32_t n_cards = 1; n_cards <= 3; n_cards += 2) {
         struct sl_engine_config c = over("1,2,1", n_cards);
         c.experts = SL_EXPERTS_RESIDENT;
+        source.config.late_card = n_cards > 1 ? 2 : 1;
+        source.config.come_late = slowly;
         struct sl_engine *e = new_engine(&model, &c);
         free_run(answer(e, 3, 370));
         double cost = sl_pace_row_cost_ns(&e->pace), took = e->pace.prompt_row_ns;
