@@ -6,8 +6,8 @@
  * tokens, of writing it into logits, and of taking the token, in CPU time. Each answer starts with
  * an automaton that knows nothing yet. */
 #include "common/rng.h"
-#include "model/automaton.h"
-#include "model/json_schema.h"
+#include "model/grammar/automaton.h"
+#include "model/grammar/json_schema.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * own time, when the sampler looks at all of them itself and when the device has found the maxima
  * and the sums of their blocks (sl_op_block_max). The tokens are the same. */
 #include "common/rng.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 
 #include <math.h>
 #include <stdio.h>

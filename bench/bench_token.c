@@ -1,6 +1,6 @@
 /* bench_token: whole steps of a Qwen3-30B-A3B shape on a GPU, without the engine: 48 layers, 2048
  * wide, 32 heads of 128 over 4 KV heads, 128 experts of 768 with Q4_K gate and up and Q6_K down,
- * top-8, a vocabulary of 151,936. The ops are engine/forward.c's, in its order.
+ * top-8, a vocabulary of 151,936. The ops are engine/forward/forward.c's, in its order.
  *
  * --attention and --output: another type of q/k/v/o and of the output matrix, of Q4_0, Q5_0, Q8_0,
  * Q4_K, Q5_K, Q6_K, IQ4_NL.

@@ -8,7 +8,7 @@
 #include "common/cpus.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "engine/plan_speed.h"
+#include "engine/plan/plan_speed.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What the machine would allow: bytes that the runs touched over bandwidths of the same run. */
 #include "cli/bench.h"
 
-#include "engine/memory_plan.h"
+#include "engine/plan/memory_plan.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 #include "cli/engine_options.h"
 
 #include "common/log.h"
-#include "engine/open_device.h"
-#include "engine/stage_split.h"
+#include "engine/plan/open_device.h"
+#include "engine/plan/stage_split.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #ifndef SL_CLI_INSPECT_H
 #define SL_CLI_INSPECT_H
 
-#include "model/model.h"
-#include "model/tokenizer.h"
+#include "model/arch/model.h"
+#include "model/tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 

@@ -7,10 +7,10 @@
 #include "cli/ram_bandwidth.h"
 #include "cli/serve_memory.h"
 #include "common/log.h"
-#include "engine/expert_speed.h"
-#include "engine/memory_budget.h"
-#include "engine/plan_speed.h"
-#include "model/tokenizer.h"
+#include "engine/experts/expert_speed.h"
+#include "engine/plan/memory_budget.h"
+#include "engine/plan/plan_speed.h"
+#include "model/tokenizer/tokenizer.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "cli/process_memory.h"
 
 #include "common/log.h"
-#include "engine/memory_budget.h"
+#include "engine/plan/memory_budget.h"
 
 #include <malloc.h>
 #include <assert.h>

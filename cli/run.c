@@ -6,7 +6,7 @@
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/log.h"
-#include "model/chat.h"
+#include "model/chat/chat.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -5,8 +5,8 @@
 #include "cli/open_engine.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "engine/sampler.h"
-#include "model/tokenizer.h"
+#include "engine/sample/sampler.h"
+#include "model/tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <inttypes.h>

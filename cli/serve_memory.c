@@ -1,6 +1,6 @@
 #include "cli/serve_memory.h"
 
-#include "model/vocab_trie.h"
+#include "model/grammar/vocab_trie.h"
 #include "server/memory.h"
 
 #include <string.h>

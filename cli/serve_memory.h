@@ -4,7 +4,7 @@
 #define SL_CLI_SERVE_MEMORY_H
 
 #include "cli/process_memory.h"
-#include "engine/memory_plan.h"
+#include "engine/plan/memory_plan.h"
 #include "server/server.h"
 
 /* Call when model and tokenizer are open. Fills the limits of server that are 0, config's process_*

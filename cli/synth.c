@@ -1,7 +1,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "common/clock.h"
-#include "model/synth.h"
+#include "model/synth/synth.h"
 
 #include <stdio.h>
 #include <stdlib.h>

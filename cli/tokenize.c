@@ -2,8 +2,8 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "common/utf8.h"
-#include "model/pretokenize.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer/pretokenize.h"
+#include "model/tokenizer/tokenizer.h"
 
 #include <errno.h>
 #include <jansson.h>

@@ -8,7 +8,7 @@
 
 #include "common/dtype.h"
 #include "common/status.h"
-#include "model/model.h"
+#include "model/arch/model.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -110,9 +110,9 @@ struct sl_engine_config {
     const char *split;
 
     /* Memory: the most that the process may ever have resident; 0 = what is free now, less a
-     * reserve (engine/memory_budget.h). process_bytes of it are the caller's own (what it holds
-     * already, server, ...), worked out or measured by the caller; process_rows [n_process_rows]
-     * say for what, as far as they go, borrowed until create returns. */
+     * reserve (engine/plan/memory_budget.h). process_bytes of it are the caller's own (what it
+     * holds already, server, ...), worked out or measured by the caller; process_rows
+     * [n_process_rows] say for what, as far as they go, borrowed until create returns. */
     uint64_t ram_bytes, process_bytes;
     const struct sl_plan_row *process_rows;
     uint32_t n_process_rows;

@@ -2,15 +2,15 @@
 #ifndef SL_ENGINE_ENGINE_INTERNAL_H
 #define SL_ENGINE_ENGINE_INTERNAL_H
 
-#include "engine/activity.h"
-#include "engine/joint_heat.h"
-#include "engine/prefix_disk.h"
-#include "engine/prefix_ram.h"
-#include "engine/prefix_tree.h"
+#include "engine/observe/activity.h"
+#include "engine/experts/joint_heat.h"
+#include "engine/prefix/prefix_disk.h"
+#include "engine/prefix/prefix_ram.h"
+#include "engine/prefix/prefix_tree.h"
 #include "engine/session.h"
-#include "engine/stage.h"
+#include "engine/stage/stage.h"
 #include "engine/step_share.h"
-#include "engine/timeline.h"
+#include "engine/observe/timeline.h"
 
 #include <pthread.h>
 

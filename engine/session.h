@@ -6,7 +6,7 @@
 
 #include "common/siphash.h"
 #include "engine/engine.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 
 #include <stdatomic.h>
 

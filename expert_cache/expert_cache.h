@@ -2,7 +2,7 @@
  * more: it knows slots as indices, starts no read, has no thread and no clock, so that recorded
  * router traces run through it in a test.
  *
- * One layer of one step, as engine/expert_fetch.c drives it (ids distinct, of that layer):
+ * One layer of one step, as engine/experts/expert_fetch.c drives it (ids distinct, of that layer):
  *
  *     sl_heat_route(heat, layer, router_ids, n_rows, k, phase);    once per layer and step
  *     while (some of ids have not run) {
@@ -43,11 +43,11 @@
  * each class the same share of its experts, and never less than one layer's top-k.
  *
  * Tiers: this is one tier; the CPU backend has no more, RAM slots over disk. Two tiers are two
- * caches that share a heat (engine/expert_tiers.c): a miss of the device's asks the host's for a
- * lease, whose own miss is filled from disk first, and whose slot is read in place or is the source
- * of a copy up. sl_cache_elsewhere tells the host's cache what is on the device: such experts go
- * first, so that the two do not hold the same. A fill names the expert that lost its slot, so that
- * it can move down instead of being dropped.
+ * caches that share a heat (engine/experts/expert_tiers.c): a miss of the device's asks the host's
+ * for a lease, whose own miss is filled from disk first, and whose slot is read in place or is the
+ * source of a copy up. sl_cache_elsewhere tells the host's cache what is on the device: such
+ * experts go first, so that the two do not hold the same. A fill names the expert that lost its
+ * slot, so that it can move down instead of being dropped.
  *
  * Threads: no locks; the stage thread that owns it. Nothing allocates after create. */
 #ifndef SL_EXPERT_CACHE_EXPERT_CACHE_H

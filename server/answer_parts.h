@@ -7,7 +7,7 @@
 #define SL_SERVER_ANSWER_PARTS_H
 
 #include "common/buf.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 #include <stdint.h>
 

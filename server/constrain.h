@@ -4,8 +4,8 @@
 #define SL_SERVER_CONSTRAIN_H
 
 #include "engine/engine.h"
-#include "model/automaton.h"
-#include "model/json_schema.h"
+#include "model/grammar/automaton.h"
+#include "model/grammar/json_schema.h"
 #include "server/errors.h"
 
 #include <jansson.h>

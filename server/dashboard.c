@@ -3,7 +3,7 @@
 #include "common/clock.h"
 #include "common/siphash.h"
 #include "common/version.h"
-#include "engine/expert_map.h"
+#include "engine/observe/expert_map.h"
 #include "server/internal.h"
 
 #include <stdio.h>

@@ -38,7 +38,7 @@ void sl_machine_handle(struct sl_exchange *ex);
 /* ,"devices":[...]: which layers are on which, and what each may take of its own memory (0: it
  * computes in the host's) and was planned with. For /props too. */
 void sl_devices_put(struct sl_buf *b, const struct sl_engine_info *info);
-/* GET /v1/sluice/experts: where every expert is (engine/expert_map.h). */
+/* GET /v1/sluice/experts: where every expert is (engine/observe/expert_map.h). */
 void sl_experts_handle(struct sl_exchange *ex);
 
 #endif

@@ -17,9 +17,9 @@
 #include "server/listen.h"
 #include "server/server.h"
 
-#include "model/answer_format.h"
-#include "model/chat.h"
-#include "model/vocab_trie.h"
+#include "model/chat/answer_format.h"
+#include "model/chat/chat.h"
+#include "model/grammar/vocab_trie.h"
 
 #include <microhttpd.h>
 #include <pthread.h>

@@ -6,7 +6,7 @@
 #ifndef SL_SERVER_MEMORY_H
 #define SL_SERVER_MEMORY_H
 
-#include "model/chat_template.h"
+#include "model/jinja/chat_template.h"
 #include "server/server.h"
 
 /* The sum below which limits would refuse what people send: bodies of 300 KiB still pass. */

@@ -3,7 +3,7 @@
 #define SL_SERVER_PARAMS_H
 
 #include "engine/engine.h"
-#include "model/grammar.h"
+#include "model/grammar/grammar.h"
 #include "server/constrain.h"
 #include "server/fields.h"
 #include "server/splitter.h"

@@ -7,7 +7,7 @@
 #include "server/responses.h"
 #include "server/translate.h"
 
-#include "model/answer_grammar.h"
+#include "model/chat/answer_grammar.h"
 
 #include <stdlib.h>
 #include <string.h>

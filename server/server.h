@@ -9,7 +9,7 @@
 #define SL_SERVER_SERVER_H
 
 #include "engine/engine.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer/tokenizer.h"
 
 struct sl_server;
 

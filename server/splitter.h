@@ -9,7 +9,7 @@
 #ifndef SL_SERVER_SPLITTER_H
 #define SL_SERVER_SPLITTER_H
 
-#include "model/answer_format.h"
+#include "model/chat/answer_format.h"
 #include "server/answer_parts.h"
 
 #include <jansson.h>

@@ -2,7 +2,7 @@
  * MiniMax's. They become JSON by what the function's schema says of each parameter. */
 #include "server/splitter_internal.h"
 
-#include "model/json_types.h"
+#include "model/grammar/json_types.h"
 
 #include <jansson.h>
 #include <string.h>

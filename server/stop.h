@@ -6,7 +6,7 @@
 #define SL_SERVER_STOP_H
 
 #include "common/buf.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 #include <stdint.h>
 

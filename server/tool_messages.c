@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The form that Hermes' and Qwen's templates teach; see model/answer_format.c, "generic". */
+/* The form that Hermes' and Qwen's templates teach; see model/chat/answer_format.c, "generic". */
 static const char hint_before[] =
     "You can call functions. These are the functions, each with a JSON schema of its parameters, "
     "one a line:\n<tools>\n";

@@ -4,7 +4,7 @@
 #ifndef SL_SERVER_TOOLS_H
 #define SL_SERVER_TOOLS_H
 
-#include "model/answer_grammar.h"
+#include "model/chat/answer_grammar.h"
 #include "server/errors.h"
 
 /* Zero-initialise; release also after a failure. */

@@ -7,7 +7,7 @@
 #include "common/crc.h"
 #include "common/metrics.h"
 #include "engine/engine_internal.h"
-#include "engine/expert_tiers.h"
+#include "engine/experts/expert_tiers.h"
 
 #include <math.h>
 

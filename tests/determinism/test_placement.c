@@ -8,7 +8,7 @@
 #include "common/crc.h"
 #include "common/metrics.h"
 #include "engine/engine_internal.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer/tokenizer.h"
 
 #include <dirent.h>
 #include <fcntl.h>

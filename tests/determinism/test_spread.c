@@ -15,7 +15,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "engine/engine_internal.h"
-#include "model/tokenizer.h"
+#include "model/tokenizer/tokenizer.h"
 
 #include <math.h>
 

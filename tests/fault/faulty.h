@@ -6,7 +6,7 @@
 #include "tests/support/budget.h"
 
 #include "common/metrics.h"
-#include "engine/expert_layout.h"
+#include "engine/experts/expert_layout.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -4,7 +4,7 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "engine/engine_internal.h"
-#include "engine/expert_tiers.h"
+#include "engine/experts/expert_tiers.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define ALARM_SECONDS 1200

@@ -1,5 +1,5 @@
 /* A GGUF file from a stranger: open it, walk all of it, open it as a model. */
-#include "model/model.h"
+#include "model/arch/model.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * choose among the allowed tokens, and every set of tokens is compared with trying some alone. */
 #include "tests/unit/server/fake_engine.c"
 
-#include "model/automaton.h"
+#include "model/grammar/automaton.h"
 
 #include <stdint.h>
 

@@ -3,8 +3,8 @@
  */
 #include "tests/unit/server/fake_engine.c"
 
-#include "model/automaton.h"
-#include "model/json_schema.h"
+#include "model/grammar/automaton.h"
+#include "model/grammar/json_schema.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* Chat templates from strangers: compiles the input and renders it. A zero byte ends the template;
  * what follows is read as the JSON of its variables, else a small conversation is used. */
-#include "model/chat_template.h"
+#include "model/jinja/chat_template.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,9 +7,9 @@
  * Checked: encoding succeeds, ids are in range, text in UTF-8 comes back the same, and what
  * detokenisation streams is well-formed UTF-8 whatever the ids. */
 #include "common/utf8.h"
-#include "model/gguf_write.h"
-#include "model/pretokenize.h"
-#include "model/tokenizer.h"
+#include "model/gguf/gguf_write.h"
+#include "model/tokenizer/pretokenize.h"
+#include "model/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -43,7 +43,7 @@ function random(seed) {
     };
 }
 
-const code = readFileSync(join(here, "../../model/tokenizer_bpe.c"), "utf8") +
+const code = readFileSync(join(here, "../../model/tokenizer/tokenizer_bpe.c"), "utf8") +
     readFileSync(join(here, "tokenizer_splits.py"), "utf8");
 const words = ("the of and to I'm you're IT'S WE'LL don't They've HTTPServer camelCase snake_case x86_64 " +
     "1234567890 3.14159 $100,000.00 --flag=value foo(bar)[baz]; // naïve Tiếng Việt größer").split(" ");

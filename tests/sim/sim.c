@@ -2,7 +2,7 @@
 
 #include "backends/backend.h"
 #include "common/rng.h"
-#include "engine/expert_fetch.h"
+#include "engine/experts/expert_fetch.h"
 #include "streaming/fake.h"
 
 #include <stdarg.h>

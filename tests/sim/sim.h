@@ -1,6 +1,7 @@
 /* Virtual time: the real cache, fetch, look-ahead and reader's queues over a made-up disk and a
- * made-up device, driven over a router trace as engine/forward.c drives them. Only the clock, the
- * drive (streaming/fake.h) and the device's op are made up; nothing sleeps, nothing is read.
+ * made-up device, driven over a router trace as engine/forward/forward.c drives them. Only the
+ * clock, the drive (streaming/fake.h) and the device's op are made up; nothing sleeps, nothing is
+ * read.
  *
  * The device computes as many bytes per second as its memory delivers: an op takes the bytes of the
  * weights that it reads over mem_bytes_per_s, sl_op_moe those of the distinct experts of the call

@@ -14,7 +14,7 @@
  * --record-routes, with experts of 3 MiB. */
 #include "tests/sim/sim.h"
 
-#include "engine/expert_fetch.h"
+#include "engine/experts/expert_fetch.h"
 #include "expert_cache/trace_synth.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "backends/cpu/cpu.h"
-#include "engine/memory_plan.h"
+#include "engine/plan/memory_plan.h"
 
 #define AMPLE_BYTES ((uint64_t)1 << 50)
 

@@ -11,7 +11,7 @@
 #define SL_TESTS_SUPPORT_GGUF_BUILDER_H
 
 #include "common/dtype.h"
-#include "model/gguf.h"
+#include "model/gguf/gguf.h"
 
 #include <stdint.h>
 #include <stdio.h>

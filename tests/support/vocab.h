@@ -3,8 +3,8 @@
 #ifndef SL_TESTS_SUPPORT_VOCAB_H
 #define SL_TESTS_SUPPORT_VOCAB_H
 
-#include "model/gguf_write.h"
-#include "model/tokenizer.h"
+#include "model/gguf/gguf_write.h"
+#include "model/tokenizer/tokenizer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

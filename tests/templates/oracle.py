@@ -1,5 +1,5 @@
 """Renders chat templates with Python's Jinja2 under the settings that transformers uses: the
-reference that model/chat_template.c is compared with. In one thing it allows more than those: a
+reference that model/jinja/chat_template.c is compared with. In one thing it allows more than those: a
 template may change the lists and dictionaries that it made itself, as some in circulation do."""
 import datetime
 import json

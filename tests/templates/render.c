@@ -2,7 +2,7 @@
  * line, {"template": text, "vars": object, "now": seconds}, and answers each with one line,
  * {"ok": text} or {"error": text}. A request with the same template as the one before does not
  * compile it again. */
-#include "model/chat_template.h"
+#include "model/jinja/chat_template.h"
 
 #include <stdio.h>
 #include <stdlib.h>

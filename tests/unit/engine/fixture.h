@@ -12,7 +12,7 @@
 #include "common/log.h"
 #include "common/rng.h"
 #include "engine/engine.h"
-#include "model/synth.h"
+#include "model/synth/synth.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "engine/block_store.h"
+#include "engine/prefix/block_store.h"
 
 #include <signal.h>
 #include <sys/wait.h>

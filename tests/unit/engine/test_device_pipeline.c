@@ -6,8 +6,8 @@
 #include "common/clock.h"
 #include "common/metrics.h"
 #include "engine/engine_internal.h"
-#include "engine/forward_internal.h"
-#include "engine/memory_plan.h"
+#include "engine/forward/forward_internal.h"
+#include "engine/plan/memory_plan.h"
 #include "expert_cache/heat.h"
 
 #include <sys/stat.h>

@@ -2,9 +2,9 @@
  * a heat file can upset, and plans that go by it where it matters and nowhere else. */
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/heat_store.h"
-#include "engine/stage_plan.h"
-#include "engine/stage_split.h"
+#include "engine/experts/heat_store.h"
+#include "engine/plan/stage_plan.h"
+#include "engine/plan/stage_split.h"
 #include "tests/support/card.h"
 
 #include <float.h>

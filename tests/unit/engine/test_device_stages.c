@@ -2,9 +2,9 @@
  * plans of all stages together keep to the budgets, whatever those are. */
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/open_device.h"
-#include "engine/stage_plan.h"
-#include "engine/stage_split.h"
+#include "engine/plan/open_device.h"
+#include "engine/plan/stage_plan.h"
+#include "engine/plan/stage_split.h"
 #include "tests/support/card.h"
 
 #define MIB ((uint64_t)1 << 20)

@@ -1,5 +1,5 @@
 /* The window's slots: who may have one, and when. */
-#include "engine/expert_window.h"
+#include "engine/experts/expert_window.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

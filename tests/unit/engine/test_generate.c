@@ -2,7 +2,7 @@
  * threads compute must not show in a single bit of the output. */
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 
 static const char *const archs[] = {"qwen3moe", "qwen2moe", "llama", "olmoe", "qwen3"};
 

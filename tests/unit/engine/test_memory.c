@@ -3,10 +3,10 @@
 
 #include "backends/cpu/cpu.h"
 #include "common/metrics.h"
-#include "engine/kv.h"
-#include "engine/memory_plan.h"
-#include "engine/rope_freq.h"
-#include "engine/weights.h"
+#include "engine/forward/kv.h"
+#include "engine/plan/memory_plan.h"
+#include "engine/forward/rope_freq.h"
+#include "engine/forward/weights.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* What is free: MemAvailable and memory cgroups of both versions, on made-up machines. */
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/memory_budget.h"
+#include "engine/plan/memory_budget.h"
 
 #include <errno.h>
 #include <ftw.h>

@@ -4,8 +4,8 @@
 
 #include "backends/cpu/cpu.h"
 #include "common/dtype.h"
-#include "engine/memory_plan.h"
-#include "engine/plan_speed.h"
+#include "engine/plan/memory_plan.h"
+#include "engine/plan/plan_speed.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
 #include "backends/cpu/cpu.h"
 #include "common/metrics.h"
 #include "engine/engine_internal.h"
-#include "engine/model_identity.h"
+#include "engine/prefix/model_identity.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "common/rng.h"
-#include "engine/prefix_tree.h"
+#include "engine/prefix/prefix_tree.h"
 
 #include <stdlib.h>
 #include <string.h>

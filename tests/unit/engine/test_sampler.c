@@ -3,7 +3,7 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "common/fast_exp.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "backends/cpu/cpu.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * in mass, reached and not. */
 #include "tests/unit/engine/fixture.h"
 
-#include "engine/sampler_select.h"
+#include "engine/sample/sampler_select.h"
 
 #include <math.h>
 

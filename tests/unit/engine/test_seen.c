@@ -5,9 +5,9 @@
 
 #include "backends/cpu/cpu.h"
 #include "common/metrics.h"
-#include "engine/activity.h"
+#include "engine/observe/activity.h"
 #include "engine/engine_internal.h"
-#include "engine/memory_plan.h"
+#include "engine/plan/memory_plan.h"
 
 #include <stdatomic.h>
 

@@ -3,8 +3,8 @@
  * the formats. */
 #include "backends/cpu/formats.h"
 #include "common/rng.h"
-#include "model/model.h"
-#include "model/synth.h"
+#include "model/arch/model.h"
+#include "model/synth/synth.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,8 +2,8 @@
 #include "tests/unit/engine/fixture.h"
 
 #include "common/metrics.h"
-#include "engine/memory_plan.h"
-#include "engine/timeline.h"
+#include "engine/plan/memory_plan.h"
+#include "engine/observe/timeline.h"
 
 #include <jansson.h>
 #include <signal.h>

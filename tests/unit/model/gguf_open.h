@@ -2,8 +2,8 @@
 #ifndef TESTS_UNIT_MODEL_GGUF_OPEN_H
 #define TESTS_UNIT_MODEL_GGUF_OPEN_H
 
-#include "model/gguf.h"
-#include "model/gguf_internal.h"
+#include "model/gguf/gguf.h"
+#include "model/gguf/gguf_internal.h"
 #include "tests/support/gguf_builder.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 #ifndef TESTS_UNIT_MODEL_MODEL_BUILDER_H
 #define TESTS_UNIT_MODEL_MODEL_BUILDER_H
 
-#include "model/model.h"
+#include "model/arch/model.h"
 #include "tests/support/gguf_builder.h"
 
 #include <setjmp.h>

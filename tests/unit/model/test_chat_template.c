@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "model/chat_template.h"
+#include "model/jinja/chat_template.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "tests/support/vocab.h"
 
 #include "common/utf8.h"
-#include "model/automaton.h"
+#include "model/grammar/automaton.h"
 
 static struct sl_grammar *compile(const char *text) {
     struct sl_grammar *g = NULL;

@@ -1,7 +1,7 @@
 /* Schemas as grammars: what they take and refuse, down to the edges of bounds, and which keyword an
  * error names. (That whole answers are valid is checked by ajv, in tests/http.) */
-#include "model/automaton.h"
-#include "model/json_schema.h"
+#include "model/grammar/automaton.h"
+#include "model/grammar/json_schema.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The tensors of a model: missing, unexpected, of other shapes and types; slices of its layers. */
-#include "model/model_slice.h"
+#include "model/arch/model_slice.h"
 #include "tests/unit/model/model_builder.h"
 
 static void test_missing_tensors(void **state) {

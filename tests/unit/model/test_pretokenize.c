@@ -1,5 +1,5 @@
 /* Pre-splitting by name. tests/peer/tokenizer_splits.py compares far more text with an oracle. */
-#include "model/pretokenize.h"
+#include "model/tokenizer/pretokenize.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* The tokenizer on text: published vocabularies with their expected ids, where they are, and time
  * on texts chosen to be slow. */
-#include "model/pretokenize.h"
+#include "model/tokenizer/pretokenize.h"
 #include "tests/support/vocab.h"
 
 #include <time.h>

@@ -6,8 +6,8 @@
  * step, prefill, failures and parking are as the test says. */
 #include "common/metrics.h"
 #include "engine/engine.h"
-#include "engine/expert_map.h"
-#include "model/tokenizer.h"
+#include "engine/observe/expert_map.h"
+#include "model/tokenizer/tokenizer.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

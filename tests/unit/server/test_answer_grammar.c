@@ -3,8 +3,8 @@
 #include "tests/unit/server/fake_engine.c"
 
 #include "common/rng.h"
-#include "model/answer_grammar.h"
-#include "model/automaton.h"
+#include "model/chat/answer_grammar.h"
+#include "model/grammar/automaton.h"
 #include "server/splitter.h"
 
 #include <setjmp.h>

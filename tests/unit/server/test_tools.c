@@ -2,7 +2,7 @@
  * conversation with calls, and answers of a scripted engine come out as reasoning and calls. */
 #include "harness.h"
 
-#include "model/answer_format.h"
+#include "model/chat/answer_format.h"
 #include "server/tools.h"
 
 #include <stdio.h>

@@ -1,0 +1,245 @@
+/* Reading before anybody asks: the next layer's experts, and after a start the hottest. */
+#include "engine/experts/expert_fetch_internal.h"
+
+#include "common/metrics.h"
+
+#include <string.h>
+
+/* Running routers early is judged by the time that steps then wait for the disk: with, without,
+ * without, with, so many tokens each; the better of the two holds for REST_TOKENS. The share of
+ * right guesses alone does not tell: where the disk is the bottleneck, one wrong read in five costs
+ * more than the four right ones save. */
+#define TRIAL_TOKENS  6u
+#define TRIAL_WINDOWS 4u
+#define REST_TOKENS   256u
+/* ... if it waits no longer than this part of the other: what it reads in vain pushes out experts
+ * that the windows without it then lack. */
+#define PAYS        0.97
+#define COLD_TOKENS 16u /* before the first trial */
+/* Hopeless at once: of so many reads less than half were wanted. */
+#define HOPELESS_READS 64u
+/* After so many tokens for which nothing was read, routers are not run early any more. */
+#define QUIET_TOKENS 4u
+/* Fills that one call starts. */
+#define PUMP_BATCH 16u
+/* Warm-up reads that are under way at once. */
+#define WARM_READS 8u
+
+/* ---- planning ---- */
+
+static void rest(struct sl_fetch *f, bool on) {
+    struct sl_ahead_judge *j = &f->judge;
+    j->on = on;
+    j->window = TRIAL_WINDOWS;
+    j->window_end = j->layers + REST_TOKENS * f->layout->n_layer;
+}
+
+static void next_window(struct sl_fetch *f) {
+    struct sl_ahead_judge *j = &f->judge;
+    if (j->window + 1 == TRIAL_WINDOWS) {
+        double without = (double)j->stall_ns[0] / (double)j->rows[0];
+        double with = (double)j->stall_ns[1] / (double)j->rows[1];
+        rest(f, with < PAYS * without);
+        return;
+    }
+    if (++j->window >= TRIAL_WINDOWS) {
+        j->window = 0;
+        j->stall_ns[0] = j->stall_ns[1] = j->rows[0] = j->rows[1] = 0;
+        j->read = j->used = 0;
+    }
+    j->on = j->window == 0 || j->window == 3;
+    j->window_end = j->layers + TRIAL_TOKENS * f->layout->n_layer;
+}
+
+/* The layer before has run: what did waiting in it cost, was what was read for this one wanted? */
+static void judge(struct sl_fetch *f) {
+    struct sl_ahead *a = &f->ahead;
+    struct sl_ahead_judge *j = &f->judge;
+    if (j->prev_rows) {
+        j->stall_ns[j->on] += f->stats.stall_ns - j->seen_stall_ns;
+        j->rows[j->on] += j->prev_rows;
+    }
+    j->seen_stall_ns = f->stats.stall_ns;
+    j->prev_rows = sl_fetch_may_guess(f) ? f->rows.n : 0;
+    if (a->layer == f->layer) {
+        uint32_t n_read = 0, n_used = 0;
+        for (uint32_t i = 0; i < a->cursor; i++) {
+            bool started = a->started[i].slot != SL_SLOT_NONE;
+            n_read += started;
+            n_used += started && f->pair_count[a->ids[i].expert] > 0;
+        }
+        f->stats.ahead_used += n_used;
+        if (a->guess) {
+            j->read += n_read;
+            j->used += n_used;
+        }
+    }
+    if (a->layer != SL_NO_ROUTED_LAYER && !a->guess)
+        sl_fetch_prompt_begin(f);
+    a->layer = SL_NO_ROUTED_LAYER;
+    a->n = a->cursor = 0;
+    if (!j->prev_rows || f->tiers) /* with a tier above: expert_guess.c */
+        return;
+    j->layers++;
+    if (j->window < TRIAL_WINDOWS && j->on && j->read >= HOPELESS_READS && 2 * j->used < j->read)
+        rest(f, false);
+    else if (j->layers >= j->window_end)
+        next_window(f);
+    sl_gauge(expert_ahead_on, j->on);
+}
+
+void sl_fetch_ahead_add(struct sl_fetch *f, struct sl_expert_id id) {
+    struct sl_ahead *a = &f->ahead;
+    a->started[a->n].slot = SL_SLOT_NONE;
+    a->ids[a->n++] = id;
+}
+
+void sl_fetch_ahead_init(struct sl_fetch *f) {
+    f->ahead.layer = SL_NO_ROUTED_LAYER;
+    sl_fetch_prompt_init(f);
+    /* A cold cache would favour what is tried last. */
+    f->judge.window = TRIAL_WINDOWS;
+    f->judge.window_end = (uint64_t)COLD_TOKENS * f->layout->n_layer;
+}
+
+void sl_fetch_ahead_begin(struct sl_fetch *f) {
+    sl_fetch_pace_layer(f);
+    judge(f);
+    sl_fetch_guess_begin(f);
+    if (!f->no_lookahead)
+        sl_fetch_prompt_plan(f);
+}
+
+void sl_fetch_not_quiet(struct sl_fetch *f) {
+    f->judge.quiet_layer = f->judge.layers + QUIET_TOKENS * f->layout->n_layer;
+}
+
+bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
+    const struct sl_ahead_judge *j = &f->judge;
+    return !f->no_lookahead && sl_fetch_may_guess(f) && f->layer + 1 < f->layout->n_layer &&
+           j->on && j->layers < j->quiet_layer;
+}
+
+void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,
+                         uint32_t n) {
+    struct sl_ahead *a = &f->ahead;
+    a->layer = routed_layer;
+    a->guess = true;
+    a->n = a->cursor = 0;
+    memset(f->in_call, 0, f->layout->n_expert);
+    uint32_t k = f->layout->k, n_rows = n / k;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t id = ids[i % n_rows * k + i / n_rows]; /* every row's first choice first */
+        if (f->in_call[id])
+            continue;
+        f->in_call[id] = 1;
+        struct sl_expert_id at = {(uint16_t)routed_layer, (uint16_t)id};
+        if (!f->tiers || !sl_tiers_has(f->tiers, at))
+            sl_fetch_ahead_add(f, at);
+    }
+    memset(f->in_call, 0, f->layout->n_expert);
+}
+
+void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
+    struct sl_ahead *a = &f->ahead;
+    sl_fetch_ahead_list(f, routed_layer, ids, n);
+    /* Held, they go in one call behind the layer's own. */
+    a->priority = f->hold ? SL_READ_DEMAND : SL_READ_PREFETCH;
+    a->budget = sl_fetch_pace_ahead(f, routed_layer);
+    sl_fetch_pump(f);
+}
+
+/* ---- reading ---- */
+
+static uint32_t ahead_room(struct sl_fetch *f) {
+    if (!f->ahead.guess)
+        return sl_fetch_prompt_room(f);
+    return f->n_background < f->layout->k ? f->layout->k - f->n_background : 0;
+}
+
+static void pump_ahead(struct sl_fetch *f) {
+    struct sl_ahead *a = &f->ahead;
+    struct sl_fill fills[PUMP_BATCH];
+    uint32_t room;
+    if (!a->guess)
+        sl_fetch_prompt_look(f);
+    while (a->cursor < a->n && (room = ahead_room(f)) > 0) {
+        uint32_t n = a->n - a->cursor, at = a->cursor;
+        n = n < PUMP_BATCH ? n : PUMP_BATCH;
+        n = n < room ? n : room;
+        n = n < a->budget ? n : a->budget;
+        a->cursor += n;
+        uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_LOOKAHEAD, a->ids + at, n,
+                                            sl_fetch_now(f), fills);
+        for (uint32_t i = 0; i < n_fill; i++)
+            a->started[at + fills[i].index] = fills[i].lease;
+        sl_fetch_start(f, fills, n_fill, a->priority, true);
+        if (n_fill)
+            sl_fetch_not_quiet(f);
+        f->stats.ahead_read += n_fill;
+        a->budget -= n_fill;
+        if (!a->budget)
+            a->n = a->cursor;
+    }
+}
+
+/* The next to be warmed up that can be. With a tier above, host slots come back as experts go up;
+ * when none will, the warm-up has ended. */
+static bool next_warm(struct sl_fetch *f) {
+    for (; f->tiers && f->warm_cursor < f->n_warm; f->warm_cursor++)
+        if (!sl_tiers_has(f->tiers, f->warm[f->warm_cursor]) &&
+            !sl_cache_has(f->cache, f->warm[f->warm_cursor]))
+            break;
+    return f->warm_cursor < f->n_warm && f->n_background < WARM_READS;
+}
+
+static void pump_warm(struct sl_fetch *f) {
+    struct sl_fill fills[WARM_READS];
+    while (next_warm(f)) {
+        uint32_t n = f->n_warm - f->warm_cursor, room = WARM_READS - f->n_background;
+        n = f->tiers ? 1 : n < room ? n : room;
+        uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_WARMUP, f->warm + f->warm_cursor,
+                                            n, sl_fetch_now(f), fills);
+        if (f->tiers && !n_fill && sl_tiers_warming(f))
+            return;
+        f->warm_cursor = f->tiers && !n_fill ? f->n_warm : f->warm_cursor + n;
+        sl_fetch_start(f, fills, n_fill, SL_READ_WARMUP, true);
+        sl_count(expert_warmups_total, n_fill);
+    }
+}
+
+void sl_fetch_pump(struct sl_fetch *f) {
+    if (f->quitting || f->n_wanted)
+        return; /* this layer's own come first */
+    pump_ahead(f);
+    sl_fetch_guess_pump(f);
+    pump_warm(f);
+}
+
+void sl_fetch_warm_up(struct sl_fetch *f) {
+    f->n_warm = sl_heat_hottest(f->heat, f->most_warm, f->warm);
+    f->warm_cursor = 0;
+}
+
+bool sl_fetch_has_background(const struct sl_fetch *f) {
+    return f->warm_cursor < f->n_warm || f->n_reading > 0 || (f->tiers && sl_tiers_warming(f));
+}
+
+/* What a step that was given up has left: the layers that it was for will not come. */
+static void drop_plans(struct sl_fetch *f) {
+    struct sl_ahead *a = &f->ahead;
+    if (a->layer != SL_NO_ROUTED_LAYER && !a->guess)
+        sl_fetch_prompt_drop(f);
+    a->layer = SL_NO_ROUTED_LAYER;
+    a->n = a->cursor = 0;
+    f->guesses.n_planned = 0;
+}
+
+void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns) {
+    drop_plans(f);
+    if (f->tiers)
+        sl_tiers_warm(f);
+    sl_fetch_pump(f);
+    if (f->n_reading)
+        sl_reader_wait(f->reader, 1, timeout_ns);
+}

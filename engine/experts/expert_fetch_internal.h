@@ -1,0 +1,252 @@
+/* Inside of fetching: shared by expert_fetch*.c, expert_pace.c, expert_ahead.c, expert_guess.c,
+ * expert_probe.c, expert_prompt.c, expert_seen.c and expert_tiers*.c. */
+#ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
+#define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
+
+#include "engine/experts/expert_fetch.h"
+#include "engine/experts/expert_tiers.h"
+
+/* What computing some experts must take to be worth a wait, and so a system call, of its own. */
+#define SL_FETCH_SPLIT_NS 30000
+/* How often a wait looks whether the step is still wanted. */
+#define SL_FETCH_LOOK_NS 50000000
+
+/* What is being read ahead: experts of one layer, in the order in which they are read. */
+struct sl_ahead {
+    uint32_t layer; /* SL_NO_ROUTED_LAYER: nothing */
+    uint32_t n, cursor;
+    bool guess; /* by a router that was run early, not for prompt rows */
+    enum sl_read_priority priority;
+    uint32_t budget;          /* reads that may still be started */
+    struct sl_expert_id *ids; /* [n_expert] surest first */
+    struct sl_lease *started; /* [n_expert] the fill that was started for it; no slot: none was */
+};
+
+/* Rows of a step by octaves, and by half octaves how many of them would choose an expert. */
+#define SL_TOUCH_ROWS 14
+#define SL_TOUCH_USES 28
+
+/* Reading the next layer's experts for prompt rows: expert_prompt.c. */
+struct sl_prompt_ahead {
+    /* What share of such experts was chosen: of those in no slot, then of those in one. */
+    float touched[SL_TOUCH_ROWS][2 * SL_TOUCH_USES];
+    uint32_t octave;      /* of the rows that the plan was made for */
+    uint8_t *cell;        /* [n_expert] of the planned layer: which of touched[octave] */
+    uint32_t n_sure;      /* of the plan, its first ones, so many are as good as sure */
+    uint32_t depth_bytes; /* of the others so much may be on its way */
+    uint32_t n_full;      /* reads under way when that was reached since the last look; 0: never */
+};
+
+/* Whether running the next router early pays, judged by the time spent waiting with and without. */
+struct sl_ahead_judge {
+    uint64_t layers;      /* begun in steps that might guess */
+    uint64_t quiet_layer; /* nothing was read for long: off from then on */
+    uint32_t window;      /* of the trial; past its last: at rest */
+    uint64_t window_end;  /* in layers */
+    bool on;
+    uint64_t stall_ns[2], rows[2]; /* of the trial: without, with */
+    uint64_t read, used;           /* reads by guesses in the trial, and what was wanted of them */
+    uint64_t seen_stall_ns;
+    uint32_t prev_rows; /* of the layer before; 0: it does not count */
+};
+
+/* What a router that was run early chose. */
+struct sl_guess {
+    uint32_t layer; /* SL_NO_ROUTED_LAYER: nothing */
+    uint32_t n_rows;
+    uint16_t *ids;   /* [n_rows, k] surest first */
+    uint8_t *absent; /* [n_rows, k] it was in no slot then */
+};
+
+/* How often guesses of one distance and rank were right, of those that were absent. */
+struct sl_guess_rank {
+    float right;
+    uint32_t n;
+};
+
+struct sl_guess_read {
+    struct sl_expert_id id;
+    struct sl_lease fill;
+};
+
+/* Reading what early routers chose for the next layers: expert_guess.c. */
+struct sl_guesses {
+    struct sl_guess made[SL_FETCH_GUESSES][SL_FETCH_REACH]; /* by which, by layer % REACH */
+    struct sl_guess_rank *rank;                             /* [SL_FETCH_GUESSES, k] */
+    struct sl_expert_id *planned;                           /* nearest layer first */
+    struct sl_guess_read *started;                          /* for layers that have not begun */
+    uint32_t n_planned, n_started;
+    bool on; /* something comes from disk often enough */
+    uint32_t tokens, reads;
+    uint64_t seen_reads;
+    void *memory; /* of all of it */
+};
+
+/* What a slot's read is for, and where it is drawn. */
+struct sl_traced {
+    uint16_t layer, expert, lane;
+};
+
+/* How long things take, to choose when to read and how long to wait: expert_pace.c. */
+struct sl_pace {
+    double expert_ns;     /* computing one */
+    double byte_ns;       /* reading one, of a layer's reads together */
+    double request_bytes; /* of this layer's reads */
+    double between_ns;    /* from begin to run */
+    double layer_ns;      /* from layer to layer, not counting waits */
+    uint64_t begun_ns, layer_began_ns, layer_stall_ns;
+    uint64_t reading_ns;       /* since when this layer's reads are with the drive; 0: measured */
+    uint32_t n_requests;       /* of them */
+    bool beside;               /* the device computes while the owner waits */
+    uint32_t rest, rest_waits; /* waits that do not look before they call the kernel */
+};
+
+struct sl_held {
+    struct sl_expert_id id;
+    struct sl_lease lease;
+};
+
+struct sl_fetch {
+    const struct sl_expert_layout *layout;
+    const struct sl_slots *slots;
+    struct sl_reader *reader;
+    uint64_t (*now_ns)(void *clock);
+    void *clock;
+    bool no_lookahead, quitting;
+    uint32_t n_slots;
+
+    struct sl_heat *heat;
+    struct sl_cache *cache;
+    struct sl_tiers *tiers; /* NULL: the host's slots are what the device computes from */
+    struct sl_read *reads;  /* [n_slots]: a slot has one read at a time */
+    struct sl_lease *fills; /* [n_slots] which fill its read is for */
+    uint8_t *background;    /* [n_slots] its read was started ahead or to warm up */
+    uint32_t n_reading, n_background;
+    struct sl_timeline *timeline;       /* NULL: no trace */
+    struct sl_traced *traced;           /* [n_slots] by slot, its read; NULL: no trace */
+    struct sl_fetch_stats traced_stats; /* when they were drawn last */
+    struct sl_err read_err;             /* where the reader writes */
+    struct sl_err failed_err;           /* of the read that failed last ... */
+    uint32_t failed_slot;               /* ... into this slot */
+
+    /* The layer that is being run. Experts move from wanted to held to done. */
+    uint32_t layer;
+    uint32_t window; /* demanded experts that may be on their way at once */
+    struct sl_fetch_rows rows;
+    struct sl_expert_id *wanted; /* [n_expert] */
+    struct sl_held *held;        /* [n_expert] leased, not yet run */
+    uint32_t n_wanted, n_held, n_loading;
+    uint32_t *pair_count; /* [n_expert] pairs of rows that are not lost */
+    bool dense_call;      /* all pairs can be run in one call with no list */
+    bool hold;            /* what is started goes to the drive with the layer's first wait */
+    uint64_t expert_ns;   /* what each expert of the last call took to compute */
+    struct sl_pace pace;
+
+    /* Room for calls. */
+    struct sl_lease *leases;    /* [n_expert] */
+    struct sl_fill *new_fills;  /* [n_expert] */
+    struct sl_expert_ref *refs; /* [n_expert] */
+    uint8_t *in_call;           /* [n_expert] */
+    uint32_t *pairs;            /* [max_rows * k] */
+    uint16_t *route_ids;        /* [max_rows * k] */
+
+    struct sl_ahead ahead;
+    struct sl_prompt_ahead prompt;
+    struct sl_ahead_judge judge;
+    struct sl_guesses guesses;
+    struct sl_expert_id *warm; /* [most_warm] hottest first */
+    uint32_t most_warm;        /* slots of all tiers */
+    uint32_t n_warm, warm_cursor;
+
+    struct sl_fetch_stats stats;
+};
+
+static inline uint64_t sl_fetch_now(const struct sl_fetch *f) {
+    return f->now_ns(f->clock);
+}
+
+/* Is this a layer of few generated rows, and nothing else? For those routers are run early. */
+static inline bool sl_fetch_may_guess(const struct sl_fetch *f) {
+    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
+}
+
+/* Experts of the layer that keep the disk's queue full in this step. */
+uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer);
+/* Lists in f->pairs the pairs of the experts that are marked in f->in_call, ascending; returns
+ * their number. */
+uint32_t sl_fetch_list_pairs(struct sl_fetch *f);
+/* Starts the reads of fills with action START; a read that cannot be started ends its fill. */
+void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
+                    enum sl_read_priority priority, bool background);
+
+/* expert_seen.c: what a wait that begins now is for, and its end. */
+enum sl_stall_cause sl_fetch_stall_cause(const struct sl_fetch *f);
+void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
+/* expert_seen.c: the trace; not called without one. */
+void sl_fetch_trace_read(struct sl_fetch *f, uint32_t slot, enum sl_status status);
+void sl_fetch_trace_call(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
+                         uint32_t n_pairs);
+void sl_fetch_trace_layer(struct sl_fetch *f);
+
+/* expert_pace.c. May the reads that are about to be started wait for the layer's first wait? */
+bool sl_fetch_may_hold(const struct sl_fetch *f);
+/* The layer's reads are queued, held: not submitted. Decides whether to hold them on. */
+void sl_fetch_pace_begin(struct sl_fetch *f, bool held);
+/* Run begins. */
+void sl_fetch_pace_run(struct sl_fetch *f, const struct sl_device *dev);
+/* The first wait of a layer that holds its reads, beside the computing of its hits. */
+void sl_fetch_pace_beside(struct sl_fetch *f);
+/* n experts were computed in ns. */
+void sl_fetch_pace_computed(struct sl_fetch *f, uint64_t ns, uint32_t n);
+/* Waits for some of the layer's reads; submits what is held. False: waited for nothing, this is not
+ * for it to decide. */
+bool sl_fetch_pace_wait(struct sl_fetch *f);
+/* Experts of that layer that the drive can read while a layer is computed. */
+uint32_t sl_fetch_pace_ahead(const struct sl_fetch *f, uint32_t routed_layer);
+/* A layer begins: how long did the one before compute? */
+void sl_fetch_pace_layer(struct sl_fetch *f);
+
+/* expert_ahead.c */
+void sl_fetch_ahead_init(struct sl_fetch *f);
+/* Adds to what is planned. */
+void sl_fetch_ahead_add(struct sl_fetch *f, struct sl_expert_id id);
+/* The layer has begun: judges what was read ahead for it, and plans the next for prompt rows. */
+void sl_fetch_ahead_begin(struct sl_fetch *f);
+/* Something was read for a token: looking ahead may pay. */
+void sl_fetch_not_quiet(struct sl_fetch *f);
+/* Lists in f->ahead what a router that was run early chose, without what is on the device. */
+void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,
+                         uint32_t n);
+/* Starts reads ahead and warm-up reads as far as the queue has room for them. */
+void sl_fetch_pump(struct sl_fetch *f);
+
+/* expert_prompt.c */
+void sl_fetch_prompt_init(struct sl_fetch *f);
+/* Plans what the next layer's prompt rows will choose. */
+void sl_fetch_prompt_plan(struct sl_fetch *f);
+/* A layer has begun while f->ahead is a plan for prompt rows, of this layer if they have come so
+ * far: learns from what they chose, gives up what they did not. */
+void sl_fetch_prompt_begin(struct sl_fetch *f);
+/* The plan's layer will not come: gives up all of it. */
+void sl_fetch_prompt_drop(struct sl_fetch *f);
+/* Reads of the plan that may be started now. */
+uint32_t sl_fetch_prompt_room(struct sl_fetch *f);
+/* Somebody looks after the disk, before more is started: has it run dry since the last time, or
+ * hardly done anything? Not after a wait, which sees the end of each read. */
+void sl_fetch_prompt_look(struct sl_fetch *f);
+void sl_fetch_prompt_waited(struct sl_fetch *f);
+
+/* expert_guess.c */
+/* Nobody wants what this fill is for: what is not yet on its way need not come. False: it has
+ * come, or all of it is on its way. */
+bool sl_fetch_give_up(struct sl_fetch *f, struct sl_expert_id id, struct sl_lease fill);
+bool sl_fetch_guess_create(struct sl_fetch *f);
+void sl_fetch_guess_destroy(struct sl_fetch *f);
+size_t sl_fetch_guess_bytes(uint32_t k);
+/* The layer has begun: which guesses of it were right? Gives up what nobody wants. */
+void sl_fetch_guess_begin(struct sl_fetch *f);
+void sl_fetch_guess_forget(struct sl_fetch *f);
+/* Starts reads of what is planned, a few at a time. */
+void sl_fetch_guess_pump(struct sl_fetch *f);
+
+#endif

@@ -1,0 +1,110 @@
+#include "engine/experts/expert_layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const enum sl_layer_role role_of_extent[SL_EXPERT_EXTENTS] = {
+    SL_L_EXPERTS_GATE, SL_L_EXPERTS_UP, SL_L_EXPERTS_DOWN};
+
+/* The class of experts of these sizes; a new one if there is none. */
+static enum sl_status find_class(struct sl_expert_layout *l,
+                                 const uint32_t size_bytes[SL_EXPERT_EXTENTS], uint32_t *out_class,
+                                 struct sl_err *err) {
+    struct sl_slot_layout slot = {0};
+    /* An expert may begin at any byte: its size need not be a multiple of the file's alignment. */
+    enum sl_status st = sl_slot_layout_init(&slot, size_bytes, SL_EXPERT_EXTENTS, 1, err);
+    if (st != SL_OK)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "experts of %u + %u + %u bytes fit no slot",
+                       size_bytes[0], size_bytes[1], size_bytes[2]);
+    for (uint32_t c = 0; c < l->n_class; c++)
+        if (memcmp(&slot, &l->classes[c].slot, sizeof slot) == 0) {
+            *out_class = c;
+            return SL_OK;
+        }
+    if (l->n_class == SL_SLAB_CLASSES)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "the model mixes more than %u sizes of experts: it cannot be streamed",
+                       SL_SLAB_CLASSES);
+    l->classes[l->n_class].slot = slot;
+    *out_class = l->n_class++;
+    return SL_OK;
+}
+
+static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_model *model,
+                                uint32_t model_layer, struct sl_err *err) {
+    struct sl_routed_layer *r = &l->layers[l->n_layer];
+    uint32_t size_bytes[SL_EXPERT_EXTENTS];
+    r->model_layer = model->hp.first_layer + model_layer;
+    for (uint32_t i = 0; i < SL_EXPERT_EXTENTS; i++) {
+        const struct sl_gguf_tensor *t = model->layers[model_layer].t[role_of_extent[i]];
+        uint64_t bytes = t->size_bytes / l->n_expert;
+        if (bytes > UINT32_MAX)
+            return sl_fail(err, SL_ERR_UNSUPPORTED,
+                           "layer %u: experts of more than 4 GiB cannot be streamed",
+                           r->model_layer);
+        r->extent[i].offset_bytes = t->offset_bytes;
+        r->extent[i].size_bytes = size_bytes[i] = (uint32_t)bytes;
+        r->extent[i].file = t->file;
+        r->expert_bytes += bytes;
+    }
+    enum sl_status st = find_class(l, size_bytes, &r->size_class, err);
+    if (st != SL_OK)
+        return st;
+    l->classes[r->size_class].n_layer++;
+    l->layer_class[l->n_layer] = (uint8_t)r->size_class;
+    l->routed_of[model_layer] = l->n_layer++;
+    l->total_bytes += r->expert_bytes * l->n_expert;
+    l->token_bytes += r->expert_bytes * l->k;
+    return SL_OK;
+}
+
+enum sl_status sl_expert_layout_make(const struct sl_model *model,
+                                     struct sl_expert_layout *out_layout, struct sl_err *err) {
+    const struct sl_hparams *hp = &model->hp;
+    struct sl_expert_layout l = {.n_expert = hp->n_expert, .k = hp->n_expert_used};
+    l.layers = calloc(hp->n_layer, sizeof *l.layers);
+    l.layer_class = calloc(hp->n_layer, sizeof *l.layer_class);
+    l.routed_of = calloc(hp->n_layer, sizeof *l.routed_of);
+    enum sl_status st = SL_OK;
+    if (!l.layers || !l.layer_class || !l.routed_of)
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory for the table of experts");
+    for (uint32_t i = 0; i < hp->n_layer && st == SL_OK; i++) {
+        l.routed_of[i] = SL_NO_ROUTED_LAYER;
+        if (sl_model_layer_is_moe(model, i))
+            st = add_layer(&l, model, i, err);
+    }
+    if (st != SL_OK) {
+        sl_expert_layout_release(&l);
+        return st;
+    }
+    *out_layout = l;
+    return SL_OK;
+}
+
+void sl_expert_layout_release(struct sl_expert_layout *layout) {
+    free(layout->layers);
+    free(layout->layer_class);
+    free(layout->routed_of);
+    memset(layout, 0, sizeof *layout);
+}
+
+void sl_expert_layout_read(const struct sl_expert_layout *l, uint32_t routed_layer, uint32_t expert,
+                           struct sl_read *read) {
+    const struct sl_routed_layer *r = &l->layers[routed_layer];
+    const struct sl_slot_layout *slot = &l->classes[r->size_class].slot;
+    read->n_extents = SL_EXPERT_EXTENTS;
+    for (uint32_t i = 0; i < SL_EXPERT_EXTENTS; i++)
+        read->extent[i] = (struct sl_extent){
+            .offset_bytes = r->extent[i].offset_bytes + (uint64_t)expert * r->extent[i].size_bytes,
+            .size_bytes = r->extent[i].size_bytes,
+            .place_bytes = slot->place_bytes[i],
+            .file = r->extent[i].file};
+}
+
+size_t sl_expert_layout_place(const struct sl_expert_layout *l, uint32_t routed_layer,
+                              uint32_t expert, uint32_t extent) {
+    const struct sl_routed_layer *r = &l->layers[routed_layer];
+    return sl_slot_payload_bytes(&l->classes[r->size_class].slot, extent,
+                                 r->extent[extent].offset_bytes +
+                                     (uint64_t)expert * r->extent[extent].size_bytes);
+}

@@ -1,0 +1,277 @@
+#include "engine/experts/expert_store.h"
+
+#include "common/log.h"
+#include "engine/experts/expert_speed.h"
+#include "engine/experts/expert_tiers.h"
+#include "engine/experts/heat_store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct sl_store {
+    const struct sl_memory_plan *plan;
+    struct sl_expert_layout layout;
+    struct sl_slab slab;
+    struct sl_slots slots;
+    struct sl_reader *reader;
+    struct sl_fetch *fetch;
+    struct sl_heat_store *heat_file;   /* NULL: not kept */
+    uint64_t seen_ended, seen_changed; /* of the reader's counts, when verified last */
+};
+
+/* ---- files ---- */
+
+/* Where a mirror has a file of the model: the mirror itself, or of its name in it. */
+static bool mirror_path(const char *mirror, const char *path, uint32_t n_files, char *out,
+                        size_t size) {
+    size_t n = strlen(mirror);
+    const char *name = strrchr(path, '/');
+    name = name ? name + 1 : path;
+    bool one_file = n >= 5 && strcmp(mirror + n - 5, ".gguf") == 0;
+    if (one_file && n_files == 1)
+        return snprintf(out, size, "%s", mirror) < (int)size;
+    if (one_file) { /* any part names its folder */
+        const char *end = strrchr(mirror, '/');
+        n = end ? (size_t)(end - mirror) : 0;
+        if (!end)
+            return snprintf(out, size, "%s", name) < (int)size;
+    }
+    return snprintf(out, size, "%.*s/%s", (int)n, mirror, name) < (int)size;
+}
+
+static void add_mirrors(struct sl_reader *reader, const struct sl_engine_config *c,
+                        const struct sl_gguf *gguf) {
+    char path[4096];
+    for (uint32_t m = 0; m < c->n_mirrors; m++)
+        for (uint32_t i = 0; i < sl_gguf_n_files(gguf); i++) {
+            struct sl_err why;
+            if (!mirror_path(c->mirrors[m], sl_gguf_file_path(gguf, i), sl_gguf_n_files(gguf), path,
+                             sizeof path))
+                sl_fail(&why, SL_ERR_CONFIG, "%s: too long a path", c->mirrors[m]);
+            else if (sl_reader_add_mirror(reader, i, path, &why) == SL_OK)
+                continue;
+            sl_warn("the mirror is not used: %s", why.text);
+        }
+}
+
+enum sl_status sl_store_check_mirrors(const struct sl_model *model,
+                                      const struct sl_engine_config *c, struct sl_err *err) {
+    const struct sl_gguf *gguf = model->gguf;
+    char path[4096];
+    for (uint32_t m = 0; m < c->n_mirrors; m++)
+        for (uint32_t i = 0; i < sl_gguf_n_files(gguf); i++) {
+            struct stat about;
+            const char *mirror = c->mirrors[m];
+            if (!mirror_path(mirror, sl_gguf_file_path(gguf, i), sl_gguf_n_files(gguf), path,
+                             sizeof path))
+                return sl_fail(err, SL_ERR_CONFIG, "--mirror %s: too long a path", mirror);
+            if (stat(path, &about) != 0)
+                return sl_fail(err, SL_ERR_IO, "--mirror %s: %s: %s", mirror, path,
+                               strerror(errno));
+            if ((uint64_t)about.st_size != sl_gguf_file_bytes(gguf, i) && !S_ISBLK(about.st_mode))
+                return sl_fail(err, SL_ERR_CORRUPT,
+                               "--mirror %s: %s has %" PRIu64 " bytes, the model's file %" PRIu64
+                               ": it is no copy",
+                               mirror, path, (uint64_t)about.st_size, sl_gguf_file_bytes(gguf, i));
+        }
+    return SL_OK;
+}
+
+static enum sl_status add_files(struct sl_reader *reader, const struct sl_engine_config *c,
+                                const struct sl_gguf *gguf, struct sl_err *err) {
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < sl_gguf_n_files(gguf) && st == SL_OK; i++) {
+        uint32_t file;
+        const char *path = sl_gguf_file_path(gguf, i);
+        st = sl_reader_add_file(reader, path, &file, err);
+        if (st == SL_OK && sl_reader_file_bytes(reader, file) != sl_gguf_file_bytes(gguf, i))
+            st = sl_fail(err, SL_ERR_CORRUPT,
+                         "%s: has %" PRIu64 " bytes and had %" PRIu64 " a moment ago: is it still "
+                         "being written?",
+                         path, sl_reader_file_bytes(reader, file), sl_gguf_file_bytes(gguf, i));
+    }
+    if (st == SL_OK)
+        add_mirrors(reader, c, gguf);
+    return st;
+}
+
+static enum sl_status open_files(struct sl_store *s, const struct sl_gguf *gguf,
+                                 struct sl_err *err) {
+    const struct sl_engine_config *c = &s->plan->config;
+    struct sl_reader_config rc = sl_memory_plan_reader(c);
+    rc.slab = &s->slab;
+    if (c->reader_source)
+        return c->reader_source->open(c->reader_source, &rc, &s->reader, err);
+    enum sl_status st = sl_reader_open(&rc, &s->reader, err);
+    return st == SL_OK ? add_files(s->reader, c, gguf, err) : st;
+}
+
+/* ---- the disk's speed ---- */
+
+struct probed {
+    const struct sl_engine_config *config;
+    const struct sl_gguf *gguf;
+};
+
+static enum sl_status add_probed(void *ctx, struct sl_reader *reader, struct sl_err *err) {
+    const struct probed *p = ctx;
+    return add_files(reader, p->config, p->gguf, err);
+}
+
+/* Of an expert; 0: the model has none. */
+static enum sl_status largest_matrix(const struct sl_model *model, uint32_t *out_bytes,
+                                     struct sl_err *err) {
+    struct sl_expert_layout layout = {0};
+    enum sl_status st = sl_expert_layout_make(model, &layout, err);
+    *out_bytes = 0;
+    for (uint32_t l = 0; st == SL_OK && l < layout.n_layer; l++)
+        for (uint32_t x = 0; x < SL_EXPERT_EXTENTS; x++)
+            if (layout.layers[l].extent[x].size_bytes > *out_bytes)
+                *out_bytes = layout.layers[l].extent[x].size_bytes;
+    sl_expert_layout_release(&layout);
+    return st;
+}
+
+enum sl_status sl_store_disk_speed(const struct sl_model *model,
+                                   const struct sl_engine_config *config, double seconds,
+                                   struct sl_disk_speed *out_speed, struct sl_err *err) {
+    uint32_t bytes;
+    enum sl_status st = largest_matrix(model, &bytes, err);
+    if (st != SL_OK)
+        return st;
+    if (!bytes)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "the model has no routed experts");
+    struct probed p = {config, model->gguf};
+    const struct sl_disk_files files = {
+        .reader = sl_memory_plan_reader(config), .add = add_probed, .ctx = &p};
+    return sl_disk_bandwidth(&files, bytes, seconds, out_speed, err);
+}
+
+/* ---- create ---- */
+
+static enum sl_status map_slots(struct sl_store *s, struct sl_err *err) {
+    uint32_t slot_bytes[SL_SLAB_CLASSES];
+    for (uint32_t c = 0; c < s->layout.n_class; c++)
+        slot_bytes[c] = s->layout.classes[c].slot.slot_bytes;
+    size_t bytes = sl_slots_size_bytes(slot_bytes, s->plan->class_slots, s->layout.n_class);
+    enum sl_status st = sl_slab_init(&s->slab, bytes, true, err);
+    if (st == SL_OK)
+        st = sl_slots_init(&s->slots, &s->slab, 0, slot_bytes, s->plan->class_slots,
+                           s->layout.n_class, err);
+    return st;
+}
+
+enum sl_status sl_store_create(const struct sl_model *model, const struct sl_memory_plan *plan,
+                               struct sl_device *dev, const struct sl_store_heat *known,
+                               struct sl_timeline *timeline, struct sl_store **out_store,
+                               struct sl_err *err) {
+    const struct sl_engine_config *c = &plan->config;
+    struct sl_store *s = calloc(1, sizeof *s);
+    if (!s)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the expert store");
+    s->plan = plan;
+    enum sl_status st = sl_expert_layout_make(model, &s->layout, err);
+    if (st == SL_OK)
+        st = map_slots(s, err);
+    if (st == SL_OK)
+        st = open_files(s, model->gguf, err);
+    uint64_t fingerprint = sl_model_fingerprint(model);
+    if (st == SL_OK)
+        st = sl_fetch_create(&(struct sl_fetch_config){.layout = &s->layout,
+                                                       .slots = &s->slots,
+                                                       .reader = s->reader,
+                                                       .fingerprint = fingerprint,
+                                                       .max_rows = c->batch_tokens,
+                                                       .n_device_slots = plan->n_device_slots,
+                                                       .no_lookahead = c->no_lookahead,
+                                                       .timeline = timeline},
+                             &s->fetch, err);
+    if (st == SL_OK && plan->reads_back)
+        st = sl_tiers_create(
+            s->fetch,
+            &(struct sl_tiers_config){.dev = dev,
+                                      .slab = &s->slab,
+                                      .max_rows = c->batch_tokens,
+                                      .class_slots = plan->apart ? plan->device_class_slots : NULL},
+            err);
+    if (st == SL_OK && c->heat_file && plan->n_stages <= 1)
+        st = sl_heat_store_open(c->heat_file, sl_fetch_heat(s->fetch), &s->heat_file, err);
+    if (st != SL_OK) {
+        sl_store_destroy(&s);
+        return st;
+    }
+    char how[256];
+    sl_reader_describe(s->reader, how, sizeof how);
+    sl_info("experts are read by %s", how);
+    if (known && s->layout.n_layer)
+        sl_heat_take_layers(sl_fetch_heat(s->fetch), 0, known->heat, known->first,
+                            s->layout.n_layer);
+    if (!c->no_warm_up)
+        sl_fetch_warm_up(s->fetch);
+    *out_store = s;
+    return SL_OK;
+}
+
+struct sl_fetch *sl_store_fetch(struct sl_store *s) {
+    return s->fetch;
+}
+
+const struct sl_reader *sl_store_reader(const struct sl_store *s) {
+    return s->reader;
+}
+
+/* A writer changes a file's time before its bytes, so a file that is as it was after a read was so
+ * during it. Slots are filled by reads that ended well, and by no others. */
+enum sl_status sl_store_verify(struct sl_store *s, struct sl_err *err) {
+    struct sl_reader_stats stats;
+    sl_reader_get_stats(s->reader, &stats);
+    uint64_t ended = stats.reads + stats.failed;
+    if (ended == s->seen_ended && stats.changed_copies == s->seen_changed)
+        return SL_OK;
+    enum sl_status st = sl_reader_check_files(s->reader, err);
+    if (st != SL_OK)
+        return SL_ERR_CORRUPT;
+    sl_reader_get_stats(s->reader, &stats);
+    s->seen_ended = ended;
+    if (stats.changed_copies == s->seen_changed)
+        return SL_OK;
+    s->seen_changed = stats.changed_copies;
+    sl_fetch_forget(s->fetch);
+    return SL_AGAIN;
+}
+
+enum sl_status sl_store_check_files(struct sl_store *s, struct sl_err *err) {
+    return sl_reader_check_files(s->reader, err) == SL_OK ? SL_OK : SL_ERR_CORRUPT;
+}
+
+bool sl_store_heat_unsaved(const struct sl_store *s) {
+    return s->heat_file && sl_heat_store_unsaved(s->heat_file);
+}
+
+void sl_store_save_heat(struct sl_store *s) {
+    if (s->heat_file)
+        sl_heat_store_save(s->heat_file);
+}
+
+void sl_store_quit(struct sl_store *s) {
+    sl_fetch_quit(s->fetch);
+    if (s->heat_file)
+        sl_heat_store_save_now(s->heat_file);
+}
+
+void sl_store_destroy(struct sl_store **ps) {
+    struct sl_store *s = *ps;
+    if (!s)
+        return;
+    sl_heat_store_close(&s->heat_file);
+    sl_fetch_destroy(&s->fetch);
+    sl_reader_close(&s->reader);
+    sl_slab_release(&s->slab);
+    sl_expert_layout_release(&s->layout);
+    free(s);
+    *ps = NULL;
+}

@@ -1,0 +1,99 @@
+/* The tier above the host's slots: routed experts in the memory of a device that is apart.
+ *
+ * The host's cache and the reader stay as they are; their slots are pinned and mapped, so that
+ * copies up begin where disk reads land. Above them is a second cache with the same heat:
+ *
+ * - What is on the device is leased there and needs nothing of the host.
+ * - What is in a host slot is copied up first: into a slot of its own when its heat is clearly
+ *   above that of the coldest expert there; else into a small window for this one use, which costs
+ *   the link less than kernels that read it in place. Between two layers, when the link would idle,
+ *   the window takes what the next layer will probably need.
+ * - What must leave the device goes down to a host slot, if the host has not got it and its heat
+ *   earns it one. Host slots whose expert is on the device are the first to be given to others, so
+ *   that the tiers together hold as much as they can.
+ * - An integrated device has no slots of its own: its kernels read all of it in place, in the
+ * host's slots.
+ *
+ * Queues: a copy up is waited for by the ops after it; a copy down waits for the copy up that
+ * filled the slot, and the copy up that overwrites the slot for it. So once what routers chose has
+ * been read back, all copies and ops of the layers before have run, and leases that were kept for
+ * them can go: nothing else is waited for while there are slots enough.
+ *
+ * Part of the fetch (expert_fetch.h); used by its thread, the device's owner. */
+#ifndef SL_ENGINE_EXPERT_TIERS_H
+#define SL_ENGINE_EXPERT_TIERS_H
+
+#include "backends/backend.h"
+#include "engine/experts/expert_layout.h"
+#include "expert_cache/expert_cache.h"
+
+struct sl_fetch;
+struct sl_tiers;
+
+struct sl_tiers_config {
+    struct sl_device *dev;       /* all are borrowed until destroy */
+    const struct sl_slab *slab;  /* that the fetch's slots are in; is mapped for the device */
+    const uint32_t *class_slots; /* [n_class] on the device; NULL: integrated */
+    uint32_t max_rows;           /* of one step */
+};
+
+struct sl_tiers_stats {
+    uint64_t device_hits, host_hits; /* where experts were when their layer asked */
+    uint64_t promotions, demotions;
+    uint64_t up_bytes, down_bytes; /* copied */
+    uint64_t link_up_bytes;        /* of up_bytes: not from elsewhere on the device */
+    uint64_t in_place_bytes;       /* integrated: read by kernels, for each row that needs them */
+    uint64_t early, early_used;    /* copied before their layer asked; and wanted by it */
+};
+
+/* Adds the tier to a fetch that holds no expert yet. On a failure the fetch is as it was. */
+enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config *config,
+                               struct sl_err *err) SL_MUST_CHECK;
+/* Waits for the device; before the slab is released. NULL is fine. */
+void sl_tiers_destroy(struct sl_tiers **t);
+/* For the plan: the host's tables, and the device's memory beyond its slots. */
+size_t sl_tiers_host_bytes(const struct sl_expert_layout *layout, uint32_t n_device_slots,
+                           uint32_t max_rows);
+uint64_t sl_tiers_device_bytes(const struct sl_expert_layout *layout, uint32_t max_rows);
+
+const struct sl_tiers_stats *sl_tiers_stats(const struct sl_tiers *t);
+/* The device's slots; NULL: integrated. */
+const struct sl_cache *sl_tiers_cache(const struct sl_tiers *t);
+/* Are all experts of all layers on the device? Then none will ever leave, until forget. */
+bool sl_tiers_complete(const struct sl_tiers *t);
+/* Where a routed layer's experts are, when the tier is complete: refs [n_expert]. */
+void sl_tiers_refs(const struct sl_tiers *t, uint32_t routed_layer, struct sl_expert_ref *out_refs);
+/* Counts up whenever what is complete has become so anew: refs of an earlier count are stale. */
+uint32_t sl_tiers_version(const struct sl_tiers *t);
+
+/* ---- for expert_fetch.c and expert_ahead.c ---- */
+
+bool sl_tiers_has(const struct sl_tiers *t, struct sl_expert_id id);
+/* The layer's ids have been read back, so all before has run: gives leases back, and leases what of
+ * the wanted is on the device, which is then wanted no more. */
+void sl_tiers_begin(struct sl_fetch *f);
+/* Are experts on the device leased and not yet computed? */
+bool sl_tiers_pending(const struct sl_tiers *t);
+/* Computes what is leased on the device, and the first n of what the fetch holds, which is ready in
+ * host slots; the leases are kept until the device has used them. */
+enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) SL_MUST_CHECK;
+/* Waits for the oldest work that leases are kept for and gives them back. False: there is none. */
+enum sl_status sl_tiers_drain(struct sl_tiers *t, bool *out_any) SL_MUST_CHECK;
+/* All calls of a layer of prompt rows have been made: copies what the next layer will probably
+ * need, as far as the window goes. */
+void sl_tiers_copy_next(struct sl_fetch *f);
+/* Would the next guess be followed? Judged by how many were right. */
+bool sl_tiers_guesses(const struct sl_tiers *t);
+/* The next layer's router, run early, chose these, surest first. After the layer's own copies. */
+void sl_tiers_guess(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n);
+/* Gives up what is leased on the device and not yet computed. */
+void sl_tiers_give_back(struct sl_tiers *t);
+/* Nothing runs, so it is soon: waits for what is being copied and gives its leases back. */
+enum sl_status sl_tiers_rest(struct sl_fetch *f) SL_MUST_CHECK;
+/* Copies the hottest experts of the warm-up that have come to the host into free device slots. */
+void sl_tiers_warm(struct sl_fetch *f);
+bool sl_tiers_warming(const struct sl_fetch *f);
+/* Waits for the device and forgets all. */
+void sl_tiers_forget(struct sl_fetch *f);
+
+#endif

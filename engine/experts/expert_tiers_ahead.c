@@ -1,0 +1,131 @@
+/* Copies to the device before a layer asks, so that the link works while it would have nothing to
+ * do: for prompt rows the next layer's experts behind this one's computation; for generated rows
+ * what an early router says that the next layer will choose, behind this one's own copies. Both go
+ * to the window, and what turns out not to be wanted is overwritten there. */
+#include "engine/experts/expert_tiers_internal.h"
+
+#include "common/log.h"
+#include "common/metrics.h"
+
+/* Between the last copy that a layer waits for and the first that the next one asks for, the link
+ * idles for about as long as one expert's copy takes on an H200: so one guess, two where the layer
+ * had nothing to copy. A guess pays when more than PAYS_PERCENT are right: a wrong one delays the
+ * next layer's copies by what it takes longer than the link would have idled. More guesses were
+ * slower there, though nine in ten were right. */
+#define GUESSES      1u
+#define GUESSES_IDLE 2u
+#define PAYS_PERCENT 30u
+/* Judged after so many, and again after resting for so many tokens. */
+#define TRIES       128u
+#define REST_TOKENS 256u
+/* Of the window, what may be early: the rest takes copies while this is computed. */
+#define EARLY_PART(n) ((n) - (n) / 4)
+
+/* Nobody waits for the copy, so its lease stays until it has passed. */
+static void drop(struct sl_tiers *t, struct sl_window_slot *s) {
+    s->state = SL_WINDOW_FREE;
+    s->used = 0;
+    t->window.n_early--;
+    if (sl_tiers_keep(t, s->host, true, SL_QUEUE_UP, s->up) != SL_OK)
+        sl_cache_release(t->host, &s->host, 1); /* the device is lost: nothing is under way */
+}
+
+static void judge(struct sl_fetch *f, uint32_t tried, uint32_t used) {
+    struct sl_tiers_judge *j = &f->tiers->judge;
+    j->rest -= j->rest > 0;
+    j->tried += tried;
+    j->used += used;
+    if (j->tried < TRIES)
+        return;
+    if (j->used * 100 < j->tried * PAYS_PERCENT)
+        j->rest = REST_TOKENS * f->layout->n_layer;
+    j->tried = j->used = 0;
+}
+
+void sl_tiers_ahead_begin(struct sl_fetch *f) {
+    struct sl_tiers *t = f->tiers;
+    uint32_t tried = t->window.n_early, used = 0;
+    bool guessed = f->rows.n == f->rows.n_decode;
+    for (uint32_t i = 0; i < t->window.n && t->window.n_early; i++) {
+        struct sl_window_slot *s = &t->window.slots[i];
+        if (s->state != SL_WINDOW_EARLY)
+            continue;
+        if (s->id.layer == f->layer && f->pair_count[s->id.expert] && !sl_tiers_has(t, s->id))
+            used++;
+        else
+            drop(t, s);
+    }
+    if (guessed)
+        judge(f, tried, used);
+}
+
+void sl_tiers_ahead_forget(struct sl_tiers *t) {
+    for (uint32_t i = 0; i < t->window.n; i++)
+        if (t->window.slots[i].state == SL_WINDOW_EARLY)
+            drop(t, &t->window.slots[i]);
+}
+
+/* Pins the expert's host slot and copies it from there. */
+static enum sl_status begin_early(struct sl_fetch *f, struct sl_expert_id id,
+                                  struct sl_window_slot *s) {
+    struct sl_tiers *t = f->tiers;
+    struct sl_lease lease = sl_tiers_pin(t->host, id, sl_fetch_now(f));
+    enum sl_status st = sl_tiers_copy_once(f, id, sl_slots_at(f->slots, lease.slot), s);
+    if (st == SL_OK)
+        st = sl_device_mark(t->dev, SL_QUEUE_UP, &s->up);
+    if (st != SL_OK) {
+        (void)!sl_device_sync(t->dev); /* a copy may have begun all the same */
+        sl_cache_release(t->host, &lease, 1);
+        return st;
+    }
+    s->state = SL_WINDOW_EARLY;
+    s->id = id;
+    s->host = lease;
+    t->window.n_early++;
+    s->guess = f->ahead.guess;
+    t->stats.early++;
+    if (s->guess)
+        sl_count(expert_guessed_total, 1);
+    else
+        sl_count(expert_early_total, 1);
+    return SL_OK;
+}
+
+/* Copies the first `most` of the experts that are ready in the host and not on the device. What
+ * fails costs speed alone; if the device is lost, the next op says so. */
+static void copy_early(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n,
+                       uint32_t most) {
+    struct sl_tiers *t = f->tiers;
+    for (uint32_t i = 0; i < n && most; i++) {
+        struct sl_window_slot *s;
+        if (sl_tiers_has(t, ids[i]) || !sl_cache_is_ready(t->host, ids[i]) ||
+            sl_window_find(&t->window, ids[i]))
+            continue;
+        if (!(s = sl_window_room(&t->window)))
+            return;
+        enum sl_status st = begin_early(f, ids[i], s);
+        if (st != SL_OK) {
+            sl_debug("copying an expert early: %s", sl_status_text(st));
+            return;
+        }
+        most--;
+    }
+}
+
+void sl_tiers_copy_next(struct sl_fetch *f) {
+    const struct sl_ahead *a = &f->ahead;
+    struct sl_tiers *t = f->tiers;
+    uint32_t most = EARLY_PART(t->window.n);
+    if (t->cache && a->layer == f->layer + 1 && !a->guess && t->window.n_early < most)
+        copy_early(f, a->ids, a->n, most - t->window.n_early);
+}
+
+bool sl_tiers_guesses(const struct sl_tiers *t) {
+    return t->cache && !t->judge.rest && t->n_on < t->n_all;
+}
+
+void sl_tiers_guess(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n) {
+    struct sl_tiers *t = f->tiers;
+    if (sl_tiers_guesses(t))
+        copy_early(f, ids, n, t->n_layer_copies ? GUESSES : GUESSES_IDLE);
+}

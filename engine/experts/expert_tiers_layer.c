@@ -1,0 +1,366 @@
+/* One layer of one step over the tiers: what is where, what goes up, and the calls of the op. */
+#include "engine/experts/expert_tiers_internal.h"
+
+#include "common/metrics.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Bytes that the experts of one call for prompt rows have at most, so that the link and the kernels
+ * work side by side. */
+#define GROUP_BYTES (32u << 20)
+/* What a call for prompt rows takes of the window: the other parts are on their way meanwhile. */
+#define GROUP_PARTS 4u
+
+void sl_tiers_begin(struct sl_fetch *f) {
+    struct sl_tiers *t = f->tiers;
+    uint64_t now = sl_fetch_now(f);
+    assert(!t->n_hits);
+    sl_tiers_settle(t, now);
+    sl_tiers_ahead_begin(f);
+    t->n_layer_copies = 0;
+    uint32_t keep_n = 0;
+    for (uint32_t i = 0; i < f->n_wanted; i++) {
+        struct sl_expert_id id = f->wanted[i];
+        if (sl_tiers_has(t, id))
+            t->hits[t->n_hits++] = (struct sl_held){id, sl_tiers_pin(t->cache, id, now)};
+        else
+            f->wanted[keep_n++] = id;
+    }
+    f->n_wanted = keep_n;
+    f->stats.hits += t->n_hits;
+    t->stats.device_hits += t->n_hits;
+    sl_count(expert_hits_total, t->n_hits);
+}
+
+bool sl_tiers_pending(const struct sl_tiers *t) {
+    return t->n_hits > 0;
+}
+
+void sl_tiers_give_back(struct sl_tiers *t) {
+    for (; t->n_hits; t->n_hits--)
+        sl_cache_release(t->cache, &t->hits[t->n_hits - 1].lease, 1);
+    for (; t->n_group; t->n_group--)
+        sl_cache_release(t->cache, &t->group[t->n_group - 1].lease, 1);
+    for (; t->n_once; t->n_once--)
+        if (t->once[t->n_once - 1].early)
+            sl_cache_release(t->host, &t->once[t->n_once - 1].slot->host, 1);
+}
+
+/* ---- what goes where ---- */
+
+static void add(struct sl_fetch *f, struct sl_expert_id id, const char *slot) {
+    f->refs[id.expert] = sl_tiers_ref(f->tiers, id, slot);
+    f->in_call[id.expert] = 1;
+}
+
+static bool has_prompt(const struct sl_fetch *f) {
+    return f->rows.n > f->rows.n_decode;
+}
+
+/* The device shares the host's memory: kernels read the host's slot. */
+static void read_in_place(struct sl_fetch *f, const struct sl_held *h) {
+    struct sl_tiers *t = f->tiers;
+    uint64_t bytes = f->pair_count[h->id.expert] * t->layout->layers[h->id.layer].expert_bytes;
+    f->refs[h->id.expert] =
+        sl_tiers_ref(t, h->id, t->mapped + (sl_slots_at(f->slots, h->lease.slot) - t->slab->base));
+    t->stats.in_place_bytes += bytes;
+    sl_count(link_read_bytes_total, bytes);
+}
+
+static void take_early(struct sl_tiers *t, struct sl_window_slot *slot) {
+    t->once[t->n_once++] = (struct sl_tiers_once){slot, slot->id, NULL, true};
+    slot->state = SL_WINDOW_TAKEN;
+    t->window.n_early--;
+    t->stats.early_used++;
+    if (slot->guess)
+        sl_count(expert_guessed_used_total, 1);
+    else
+        sl_count(expert_early_used_total, 1);
+}
+
+/* Finds a place on the device for an expert that is ready in the host: the one that it was copied
+ * to early; a slot of its own, where it is clearly hotter than the expert that has it; else one of
+ * the window. False: the window is full. */
+static bool place(struct sl_fetch *f, const struct sl_held *h) {
+    struct sl_tiers *t = f->tiers;
+    const void *src = sl_slots_at(f->slots, h->lease.slot);
+    struct sl_window_slot *early = sl_window_find(&t->window, h->id), *slot;
+    struct sl_fill fill;
+    if (early)
+        take_early(t, early);
+    if (sl_cache_prefetch(t->cache, SL_PREFETCH_MOVE, &h->id, 1, sl_fetch_now(f), &fill)) {
+        t->moves[t->n_moves++] =
+            (struct sl_tiers_move){fill, early ? sl_window_at(&t->window, early) : src, !early};
+        return true;
+    }
+    if (early)
+        return true;
+    if (!(slot = sl_window_room(&t->window)))
+        return false;
+    slot->state = SL_WINDOW_TAKEN;
+    t->once[t->n_once++] = (struct sl_tiers_once){slot, h->id, src, false};
+    return true;
+}
+
+/* Places the first of n held experts, as many as one group takes: *out_n. */
+static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_n) {
+    struct sl_tiers *t = f->tiers;
+    uint64_t e_bytes = t->layout->layers[f->layer].expert_bytes;
+    uint32_t most = n, i;
+    t->n_moves = t->n_moved = 0;
+    if (has_prompt(f)) {
+        most = t->cache ? t->window.n / GROUP_PARTS : n;
+        most = most * e_bytes < GROUP_BYTES ? most : (uint32_t)(GROUP_BYTES / e_bytes) + 1;
+    }
+    for (i = 0; i < n && i < most; i++) {
+        if (!t->cache) {
+            read_in_place(f, &f->held[i]);
+            continue;
+        }
+        if (place(f, &f->held[i]))
+            continue;
+        if (i)
+            break;
+        /* All of it was taken by groups that nobody has marked the end of. */
+        sl_point done;
+        SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_OPS, &done));
+        sl_window_used(&t->window, done);
+        if (!place(f, &f->held[i]))
+            return SL_ERR_INVALID; /* never: what is early leaves room */
+    }
+    *out_n = i;
+    return SL_OK;
+}
+
+/* ---- copies ---- */
+
+static enum sl_status begin_move(struct sl_fetch *f) {
+    struct sl_tiers *t = f->tiers;
+    const struct sl_tiers_move *m = &t->moves[t->n_moved++];
+    SL_TIERS_TRY(sl_tiers_copy_up(f, m));
+    t->group[t->n_group++] =
+        (struct sl_held){m->fill.id, sl_tiers_pin(t->cache, m->fill.id, sl_fetch_now(f))};
+    return SL_OK;
+}
+
+/* Moves come last, since their slots may have to be emptied first. The last copy has a point of its
+ * own, so that what came before it is computed while it is on its way. */
+static enum sl_status begin_copies(struct sl_fetch *f) {
+    struct sl_tiers *t = f->tiers;
+    uint32_t left = t->n_moves;
+    sl_point early = 0;
+    for (uint32_t i = 0; i < t->n_once; i++) {
+        const struct sl_window_slot *s = t->once[i].slot;
+        left += t->once[i].src != NULL;
+        if (t->once[i].early && s->up > early)
+            early = s->up;
+    }
+    t->n_layer_copies += left;
+    bool split = !has_prompt(f) && left && left + (early != 0) > 1;
+    t->piece[SL_TIERS_COPIED].up = early;
+    for (uint32_t i = 0, m = 0; left; left--) {
+        if (split && left == 1 && (i || m))
+            SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[SL_TIERS_COPIED].up));
+        while (i < t->n_once && !t->once[i].src)
+            i++;
+        if (i == t->n_once) {
+            m++;
+            SL_TIERS_TRY(begin_move(f));
+            continue;
+        }
+        const struct sl_tiers_once *o = &t->once[i++];
+        SL_TIERS_TRY(sl_tiers_copy_once(f, o->id, o->src, o->slot));
+    }
+    return SL_OK;
+}
+
+/* ---- calls ---- */
+
+/* Adds the pairs of the experts that are marked in f->in_call to the arguments. */
+static void end_piece(struct sl_fetch *f, uint32_t which, uint32_t n_experts, uint32_t *n_pairs) {
+    struct sl_tiers *t = f->tiers;
+    struct sl_tiers_piece *p = &t->piece[which];
+    p->first = *n_pairs;
+    p->n_pairs = n_experts ? sl_fetch_list_pairs(f) : 0;
+    p->n_experts = n_experts;
+    memset(f->in_call, 0, f->layout->n_expert);
+    memcpy(sl_tiers_arg_pairs(t, t->args) + p->first, f->pairs, p->n_pairs * sizeof *f->pairs);
+    *n_pairs += p->n_pairs;
+}
+
+/* Which of what comes from the window or has moved is the last copy. */
+static uint32_t last_copy(const struct sl_tiers *t) {
+    if (!t->piece[SL_TIERS_LAST].up)
+        return UINT32_MAX;
+    if (t->n_moves)
+        return t->moves[t->n_moves - 1].fill.id.expert;
+    uint32_t i = t->n_once;
+    while (!t->once[--i].src)
+        ;
+    return t->once[i].id.expert;
+}
+
+/* What is there or read in place; what is copied but the last; the last. */
+static uint32_t make_pieces(struct sl_fetch *f, uint32_t n_placed, bool hits) {
+    struct sl_tiers *t = f->tiers;
+    uint32_t n_pairs = 0, last = last_copy(t), n_here = hits ? t->n_hits : 0, n_copied = 0;
+    for (uint32_t i = 0; i < n_here; i++)
+        add(f, t->hits[i].id, sl_tiers_slot(t, t->hits[i].lease.slot));
+    for (uint32_t i = 0; !t->cache && i < n_placed; i++, n_here++)
+        f->in_call[f->held[i].id.expert] = 1;
+    end_piece(f, SL_TIERS_THERE, n_here, &n_pairs);
+    for (uint32_t i = 0; i < t->n_once; i++)
+        add(f, t->once[i].id, sl_window_at(&t->window, t->once[i].slot));
+    for (uint32_t i = 0; i < t->n_group; i++)
+        add(f, t->group[i].id, sl_tiers_slot(t, t->group[i].lease.slot));
+    if (last != UINT32_MAX)
+        f->in_call[last] = 0;
+    for (uint32_t e = 0; e < f->layout->n_expert; e++)
+        n_copied += f->in_call[e];
+    end_piece(f, SL_TIERS_COPIED, n_copied, &n_pairs);
+    if (last != UINT32_MAX)
+        f->in_call[last] = 1;
+    end_piece(f, SL_TIERS_LAST, last != UINT32_MAX, &n_pairs);
+    return n_pairs;
+}
+
+/* The pairs of a piece with their experts' places, if they are few enough to go with the launch. */
+static void put_placed(const struct sl_fetch *f, const struct sl_tiers_piece *p,
+                       struct sl_placed_pair *out_placed) {
+    const uint32_t *pairs = sl_tiers_arg_pairs(f->tiers, f->tiers->args) + p->first;
+    for (uint32_t i = 0; i < p->n_pairs; i++)
+        out_placed[i] = (struct sl_placed_pair){f->refs[f->rows.ids[pairs[i]]], pairs[i]};
+}
+
+/* Calls the op for one piece. */
+static enum sl_status call(struct sl_fetch *f, const struct sl_tiers_piece *p, bool placed,
+                           struct sl_op_moe *op) {
+    struct sl_tiers *t = f->tiers;
+    struct sl_placed_pair few[SL_MOE_MAX_PLACED];
+    uint64_t start = sl_fetch_now(f);
+    if (p->up) /* of lost rows too: what has been copied counts as there when later ops have run */
+        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, p->up));
+    if (!p->n_pairs)
+        return SL_OK; /* the rows that needed them are lost */
+    bool all = !placed && p->n_pairs == f->rows.n * f->layout->k;
+    op->refs = NULL;
+    op->device_refs = placed ? NULL : t->dev_args;
+    op->pairs = placed || all ? NULL : sl_tiers_arg_pairs(t, t->dev_args) + p->first;
+    op->n_pairs = p->n_pairs;
+    op->placed = placed ? few : NULL;
+    if (placed)
+        put_placed(f, p, few);
+    SL_TIERS_TRY(sl_op_moe(t->dev, op));
+    f->stats.calls++;
+    if (f->timeline)
+        sl_fetch_trace_call(f, start, p->n_experts, p->n_pairs);
+    return SL_OK;
+}
+
+/* Many pairs need their lists and the table of places in the device's memory: one upload for all
+ * calls, so that the later ones need not wait for more than their copies. */
+static enum sl_status call_pieces(struct sl_fetch *f, uint32_t n_pairs, struct sl_op_moe *op) {
+    struct sl_tiers *t = f->tiers;
+    bool placed = t->dev->caps.moe_placed && !has_prompt(f);
+    for (uint32_t i = 0; i < SL_TIERS_PIECES; i++)
+        placed &= t->piece[i].n_pairs <= SL_MOE_MAX_PLACED;
+    if (!placed) {
+        size_t refs_bytes = f->layout->n_expert * sizeof *f->refs;
+        memcpy(t->args, f->refs, refs_bytes);
+        SL_TIERS_TRY(sl_device_upload(t->dev, t->dev_args, t->args,
+                                      refs_bytes + n_pairs * sizeof *f->pairs));
+    }
+    for (uint32_t i = 0; i < SL_TIERS_PIECES; i++)
+        SL_TIERS_TRY(call(f, &t->piece[i], placed, op));
+    return SL_OK;
+}
+
+/* ---- groups ---- */
+
+/* Prompt rows, waves and all groups but the last need their slots again within the layer. */
+static enum sl_status point_after(struct sl_fetch *f, bool last, sl_point *out_point) {
+    *out_point = 0;
+    return has_prompt(f) || f->n_wanted || !last
+               ? sl_device_mark(f->tiers->dev, SL_QUEUE_OPS, out_point)
+               : SL_OK;
+}
+
+/* Keeps the leases of all that the calls of this group use. */
+static enum sl_status keep_group(struct sl_fetch *f, uint32_t n, bool hits, bool last) {
+    struct sl_tiers *t = f->tiers;
+    sl_point done;
+    SL_TIERS_TRY(point_after(f, last, &done));
+    sl_window_used(&t->window, done);
+    for (; hits && t->n_hits; t->n_hits--)
+        SL_TIERS_TRY(sl_tiers_keep(t, t->hits[t->n_hits - 1].lease, false, SL_QUEUE_OPS, done));
+    for (; t->n_group; t->n_group--)
+        SL_TIERS_TRY(sl_tiers_keep(t, t->group[t->n_group - 1].lease, false, SL_QUEUE_OPS, done));
+    for (; t->n_once; t->n_once--) {
+        const struct sl_tiers_once *o = &t->once[t->n_once - 1];
+        if (o->early)
+            SL_TIERS_TRY(sl_tiers_keep(t, o->slot->host, true, SL_QUEUE_OPS, done));
+    }
+    enum sl_status st = SL_OK;
+    uint32_t n_kept = 0;
+    while (n_kept < n && st == SL_OK) {
+        st = sl_tiers_keep(t, f->held[n_kept].lease, true, SL_QUEUE_OPS, done);
+        n_kept += st == SL_OK;
+    }
+    memmove(f->held, f->held + n_kept, (f->n_held - n_kept) * sizeof *f->held);
+    f->n_held -= n_kept;
+    return st;
+}
+
+/* Computes the hits and the first of n held experts, *n of which are left then. */
+static enum sl_status run_group(struct sl_fetch *f, uint32_t *n, struct sl_op_moe *op) {
+    struct sl_tiers *t = f->tiers;
+    uint32_t n_placed = 0;
+    memset(t->piece, 0, sizeof t->piece);
+    SL_TIERS_TRY(place_group(f, *n, &n_placed));
+    SL_TIERS_TRY(begin_copies(f));
+    uint32_t n_new = t->n_moves;
+    for (uint32_t i = 0; i < t->n_once; i++)
+        n_new += t->once[i].src != NULL;
+    if (n_new) {
+        bool all_at_once = has_prompt(f) || (n_new == 1 && !t->piece[SL_TIERS_COPIED].up);
+        uint32_t which = all_at_once ? SL_TIERS_COPIED : SL_TIERS_LAST;
+        SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[which].up));
+    }
+    *n -= n_placed;
+    /* Of prompt rows what was copied early comes first: its slots are wanted again. The hits come
+     * when there are copies to wait for. */
+    bool hits = !*n || n_new || !has_prompt(f);
+    SL_TIERS_TRY(call_pieces(f, make_pieces(f, n_placed, hits), op));
+    f->dense_call = false;
+    return keep_group(f, n_placed, hits, !*n);
+}
+
+static enum sl_status run_groups(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
+    SL_TIERS_TRY(sl_tiers_settle_passed(f->tiers));
+    do {
+        SL_TIERS_TRY(run_group(f, &n, op));
+    } while (n);
+    return SL_OK;
+}
+
+/* A call has failed, and the device may go on: nothing of the call stays behind. Its leases are
+ * given back next, so no copy and no op may still be using them. */
+static void abandon(struct sl_fetch *f, enum sl_status why) {
+    struct sl_tiers *t = f->tiers;
+    (void)!sl_device_sync(t->dev); /* a lost device has nothing under way */
+    for (; t->n_moved < t->n_moves; t->n_moved++) {
+        const struct sl_fill *fill = &t->moves[t->n_moved].fill;
+        if (fill->evicted)
+            sl_tiers_leave(t, fill->victim);
+        sl_cache_filled(t->cache, fill->lease, why, sl_fetch_now(f));
+    }
+    memset(f->in_call, 0, f->layout->n_expert);
+}
+
+enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
+    enum sl_status st = run_groups(f, n, op);
+    if (st != SL_OK)
+        abandon(f, st);
+    return st;
+}

@@ -1,0 +1,473 @@
+#include "engine/forward/forward_internal.h"
+
+#include "engine/forward/rope_freq.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- activations ---- */
+
+static void *take(uintptr_t *cursor, uint64_t n, size_t elem_bytes) {
+    void *p = (void *)*cursor;
+    *cursor += (n * elem_bytes + 63) & ~(uint64_t)63;
+    return p;
+}
+
+static uint32_t tables_elems(const struct sl_memory_plan *p) {
+    return sl_step_elems(sl_forward_table_rows(p->config.batch_tokens), p->n_logit_rows);
+}
+
+/* Lays the buffers out from base on; returns the end. */
+static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_plan *p,
+                         uintptr_t base, struct sl_activations *a) {
+    uint64_t rows = p->config.batch_tokens, out = p->n_logit_rows;
+    /* The host reads them while other steps run, from here where it can. */
+    uint64_t logit_rows = p->reads_back ? out : out * sl_plan_lanes(p);
+    uint64_t n_ff = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
+    uint64_t k = hp->n_expert_used;
+    uint64_t ahead = p->streaming ? SL_FETCH_AHEAD_ROWS : 0;
+    uint64_t id_layers = p->reads_back ? hp->n_layer : 1;
+    uint64_t refs = p->reads_back ? (uint64_t)hp->n_layer * hp->n_expert : 0;
+    uintptr_t c = base;
+    a->x = take(&c, rows * hp->n_embd, 4);
+    a->handed = take(&c, out ? 0 : sl_plan_lanes(p) * rows * hp->n_embd, 4);
+    uint64_t takes = p->reads_back && hp->first_layer ? sl_plan_lanes(p) : 0;
+    a->taken = take(&c, takes * sl_forward_taken_elems(hp), 4);
+    a->raised = take(&c, takes, 4);
+    a->h = take(&c, rows * hp->n_embd, 4);
+    a->q = take(&c, rows * hp->n_head * hp->head_dim_k, 4);
+    a->k = take(&c, rows * hp->n_head_kv * hp->head_dim_k, 4);
+    a->v = take(&c, rows * hp->n_head_kv * hp->head_dim_v, 4);
+    a->attn = take(&c, rows * hp->n_head * hp->head_dim_v, 4);
+    a->gate = take(&c, rows * n_ff, 4);
+    a->up = take(&c, rows * n_ff, 4);
+    a->shared_y = take(&c, hp->n_ff_shared ? rows * hp->n_embd : 0, 4);
+    a->shared_weight = take(&c, rows, 4);
+    a->router = take(&c, rows * hp->n_expert, 4);
+    a->weights = take(&c, rows * k, 4);
+    a->next_h = take(&c, ahead * hp->n_embd, 4);
+    a->next_router = take(&c, ahead * hp->n_expert, 4);
+    a->next_weights = take(&c, ahead * k, 4);
+    a->next_ids = take(&c, ahead * SL_FETCH_GUESSES * k, 4);
+    a->pair_y = take(&c, rows * k * hp->n_embd, 4);
+    a->out_x = take(&c, out * hp->n_embd, 4);
+    a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);
+    a->blocks = take(&c, p->reads_back ? 3 * sl_forward_blocks(hp, p->n_logit_rows) : 0, 4);
+    a->logits = take(&c, logit_rows * hp->n_vocab, 4);
+    a->rope_table = take(&c, rows * hp->n_rot, 4);
+    a->inv_freq = take(&c, hp->n_rot / 2, 4);
+    a->expert_ids = take(&c, id_layers * rows * k, 4);
+    a->refs = take(&c, refs, sizeof *a->refs);
+    a->tables = take(&c, tables_elems(p), 4);
+    a->page_table = take(&c, (uint64_t)p->config.parallel * p->session_pages, 4);
+    return c;
+}
+
+uint64_t sl_forward_activation_bytes(const struct sl_hparams *hp,
+                                     const struct sl_memory_plan *plan) {
+    struct sl_activations a;
+    return lay_out(hp, plan, 0, &a);
+}
+
+uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan) {
+    uint64_t refs = plan->streaming ? 0 : (uint64_t)hp->n_layer * hp->n_expert + 1;
+    return sl_page_table_bytes(plan->config.parallel, plan->session_pages) +
+           plan->config.batch_tokens + plan->n_logit_rows + 1 +
+           tables_elems(plan) * sizeof(uint32_t) +
+           (uint64_t)hp->n_layer * sizeof(struct sl_layer_weights) +
+           refs * sizeof(struct sl_expert_ref);
+}
+
+/* ---- create, destroy ---- */
+
+static enum sl_status init_rope(struct sl_forward *f, const struct sl_model *model,
+                                const struct sl_weights *weights, struct sl_err *err) {
+    const struct sl_gguf_tensor *t = model->global[SL_G_ROPE_FREQS];
+    uint32_t n = f->hp->n_rot / 2;
+    float *divisors = NULL, *inv_freq = malloc((n + 1) * sizeof *inv_freq);
+    enum sl_status st = inv_freq ? SL_OK : SL_ERR_NOMEM;
+    if (st == SL_OK && t) {
+        if (t->dtype != SL_DTYPE_F32 || t->ne[0] < n) {
+            st = sl_fail(err, SL_ERR_UNSUPPORTED, "tensor 'rope_freqs.weight' is not %u F32 values",
+                         n);
+            goto done;
+        }
+        divisors = malloc((n + 1) * sizeof *divisors);
+        st = divisors ? sl_device_download(f->dev, divisors, sl_weights_addr(weights, t),
+                                           n * sizeof *divisors)
+                      : SL_ERR_NOMEM;
+        if (st == SL_OK)
+            st = sl_device_sync(f->dev);
+    }
+    if (st == SL_OK) {
+        sl_rope_inv_freq(f->hp, divisors, inv_freq, &f->rope_mscale);
+        st = sl_device_upload(f->dev, f->a.inv_freq, inv_freq, n * sizeof *inv_freq);
+    }
+    if (st == SL_OK)
+        st = sl_device_sync(f->dev);
+    if (st != SL_OK)
+        st = sl_fail(err, st, "preparing the RoPE frequencies: %s", sl_status_text(st));
+done:
+    free(divisors);
+    free(inv_freq);
+    return st;
+}
+
+enum sl_status sl_forward_create(const struct sl_forward_config *config,
+                                 struct sl_forward **out_forward, struct sl_err *err) {
+    const struct sl_memory_plan *plan = config->plan;
+    struct sl_device *dev = config->dev;
+    struct sl_forward *f = calloc(1, sizeof *f);
+    if (!f)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the layer loop");
+    f->hp = &config->model->hp;
+    f->plan = plan;
+    f->dev = dev;
+    f->kv = config->kv;
+    f->fetch = config->fetch;
+    f->timeline = config->timeline;
+    f->routes = config->routes;
+    enum sl_status st = sl_forward_bind(f, config->model, config->weights, err);
+    if (st != SL_OK)
+        goto fail;
+    f->row_failed = calloc(plan->config.batch_tokens, 1);
+    f->out_failed = calloc(plan->n_logit_rows + 1, 1);
+    f->tables = calloc(tables_elems(plan), sizeof *f->tables);
+    st = sl_page_table_init(&f->pages, plan->config.parallel, plan->session_pages);
+    if (st != SL_OK || !f->row_failed || !f->out_failed || !f->tables) {
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
+        goto fail;
+    }
+    if (plan->reads_back) {
+        st = sl_forward_map_host(f, config->hand_by_host, err);
+        if (st != SL_OK)
+            goto fail;
+    }
+    f->arena_bytes = plan->activation_bytes;
+    st = sl_device_alloc(dev, f->arena_bytes, &f->arena);
+    if (st != SL_OK) {
+        f->arena = NULL;
+        st = sl_fail(err, st, "no memory for %.1f MiB of activations: lower the batch size",
+                     (double)f->arena_bytes / 0x1p20);
+        goto fail;
+    }
+    lay_out(f->hp, plan, (uintptr_t)f->arena, &f->a);
+    if (dev->caps.host_visible)
+        memset(f->arena, 0, f->arena_bytes); /* page faults now, not at the first token */
+    st = sl_forward_init_turns(f, err);
+    if (st != SL_OK)
+        goto fail;
+    st = init_rope(f, config->model, config->weights, err);
+    if (st != SL_OK)
+        goto fail;
+    *out_forward = f;
+    return SL_OK;
+fail:
+    sl_forward_destroy(&f);
+    return st;
+}
+
+void sl_forward_destroy(struct sl_forward **pf) {
+    struct sl_forward *f = *pf;
+    if (!f)
+        return;
+    sl_forward_drop_graphs(f);
+    if (f->arena)
+        sl_device_free(f->dev, f->arena, f->arena_bytes);
+    free(f->layers);
+    free(f->refs);
+    sl_page_table_release(&f->pages);
+    free(f->row_failed);
+    free(f->out_failed);
+    free(f->tables);
+    sl_forward_unmap_host(f);
+    free(f);
+    *pf = NULL;
+}
+
+/* ---- one step ---- */
+
+enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status st) {
+    if (st == SL_OK)
+        return SL_OK;
+    if (where->layer == UINT32_MAX)
+        return sl_fail(where->err, st, "%s: %s", op, sl_status_text(st));
+    return sl_fail(where->err, st, "layer %u, %s: %s", where->first_layer + where->layer, op,
+                   sl_status_text(st));
+}
+
+/* What cannot be written now is written before the next step. */
+enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_table *changes) {
+    struct sl_page_table *t = &f->pages;
+    sl_page_table_add(t, changes);
+    for (uint32_t i = 0; i < t->n_seq; i++) {
+        struct sl_page_range *r = &t->changed[i];
+        size_t at = (size_t)i * t->n_pages + r->first;
+        if (r->first == r->end)
+            continue;
+        enum sl_status st = sl_device_upload(f->dev, f->a.page_table + at, t->pages + at,
+                                             (r->end - r->first) * sizeof *t->pages);
+        if (st != SL_OK)
+            return st;
+        *r = (struct sl_page_range){0, 0};
+    }
+    return SL_OK;
+}
+
+enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+                               uint32_t n_rows, uint32_t n) {
+    return sl_op_rms_norm(f->dev, &(struct sl_op_rms_norm){.x = x,
+                                                           .w = w,
+                                                           .y = y,
+                                                           .n_rows = n_rows,
+                                                           .n = n,
+                                                           .stride_x = n,
+                                                           .stride_y = n,
+                                                           .eps = f->hp->norm_eps});
+}
+
+static enum sl_status head_norm(struct sl_forward *f, float *x, const float *w, bool row,
+                                uint32_t n_tok, uint32_t n_head) {
+    uint32_t dim = f->hp->head_dim_k;
+    return row ? sl_forward_norm(f, x, w, x, n_tok, n_head * dim)
+               : sl_forward_norm(f, x, w, x, n_tok * n_head, dim);
+}
+
+static enum sl_status rope(struct sl_forward *f, float *x, uint32_t n_tok, uint32_t n_head) {
+    const struct sl_hparams *hp = f->hp;
+    return sl_op_rope(f->dev, &(struct sl_op_rope){.x = x,
+                                                   .table = f->a.rope_table,
+                                                   .n_tok = n_tok,
+                                                   .n_heads = n_head,
+                                                   .head_dim = hp->head_dim_k,
+                                                   .stride = n_head * hp->head_dim_k,
+                                                   .n_freq = hp->n_rot / 2,
+                                                   .style = hp->rope_kind == SL_ROPE_KIND_NORM
+                                                                ? SL_ROPE_NORM
+                                                                : SL_ROPE_NEOX});
+}
+
+/* q, k, v of all rows; k and v go to the cache. */
+static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_weights *w,
+                                  const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    const struct sl_step *s = &f->step;
+    struct sl_activations *a = &f->a;
+    SL_FORWARD_TRY("attention norm",
+                   sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, hp->n_embd));
+    SL_FORWARD_TRY("q, k, v", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                                       .x = a->h,
+                                                       .n_tok = s->n_rows,
+                                                       .n_decode = s->n_decode,
+                                                       .n_w = 3,
+                                                       .out = {{w->q, w->q_bias, a->q, false},
+                                                               {w->k, w->k_bias, a->k, false},
+                                                               {w->v, w->v_bias, a->v, false}}}));
+    if (w->q_norm)
+        SL_FORWARD_TRY("q norm",
+                       head_norm(f, a->q, w->q_norm, w->q_norm_row, s->n_rows, hp->n_head));
+    if (w->k_norm)
+        SL_FORWARD_TRY("k norm",
+                       head_norm(f, a->k, w->k_norm, w->k_norm_row, s->n_rows, hp->n_head_kv));
+    if (hp->n_rot) {
+        SL_FORWARD_TRY("rope", rope(f, a->q, s->n_rows, hp->n_head));
+        SL_FORWARD_TRY("rope", rope(f, a->k, s->n_rows, hp->n_head_kv));
+    }
+    SL_FORWARD_TRY("kv write",
+                   sl_op_kv_write(f->dev, &(struct sl_op_kv_write){
+                                              .kv = sl_kv_layer(f->kv, where->layer),
+                                              .k = a->k,
+                                              .v = a->v,
+                                              .slot = f->on_device.slot,
+                                              .n_tok = s->n_rows,
+                                              .stride_k = hp->n_head_kv * hp->head_dim_k,
+                                              .stride_v = hp->n_head_kv * hp->head_dim_v}));
+    return SL_OK;
+}
+
+static enum sl_status attend(struct sl_forward *f, const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    const struct sl_step *s = &f->step;
+    struct sl_activations *a = &f->a;
+    SL_FORWARD_TRY("attention", sl_op_attention(f->dev, &(struct sl_op_attention){
+                                                            .kv = sl_kv_layer(f->kv, where->layer),
+                                                            .q = a->q,
+                                                            .y = a->attn,
+                                                            .page_table = a->page_table,
+                                                            .row_seq = f->on_device.row_seq,
+                                                            .row_len = f->on_device.row_len,
+                                                            .n_tok = s->n_rows,
+                                                            .n_decode = s->n_decode,
+                                                            .n_heads = hp->n_head,
+                                                            .stride_q = hp->n_head * hp->head_dim_k,
+                                                            .max_pages = f->plan->session_pages,
+                                                            .window = hp->window,
+                                                            .scale = hp->attn_scale}));
+    return SL_OK;
+}
+
+static enum sl_status gather(struct sl_forward *f, const float *x, float *y, uint32_t n) {
+    return sl_op_gather_rows(
+        f->dev, &(struct sl_op_gather_rows){
+                    .x = x, .rows = f->on_device.out_rows, .y = y, .n_out = f->step.n_out, .n = n});
+}
+
+enum sl_status sl_forward_attention(struct sl_forward *f, struct sl_rows *r,
+                                    const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    struct sl_activations *a = &f->a;
+    const struct sl_step *s = &f->step;
+    uint64_t start = sl_timeline_now(f->timeline);
+    enum sl_status st = project_qkv(f, w, where);
+    if (st != SL_OK)
+        return st;
+    if (!f->resident)
+        sl_fetch_poll(f->fetch);
+    const float *attn = a->attn;
+    bool cut = sl_forward_cuts(f, where->layer);
+    if (cut && s->n_out == 0) {
+        r->n = 0;
+        return SL_OK;
+    }
+    st = attend(f, where);
+    if (st != SL_OK)
+        return st;
+    if (!f->resident)
+        sl_fetch_poll(f->fetch);
+    if (cut) {
+        SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, hp->n_embd));
+        SL_FORWARD_TRY("gather", gather(f, a->attn, a->out_attn, hp->n_head * hp->head_dim_v));
+        attn = a->out_attn;
+        r->x = a->out_x;
+        r->n = s->n_out;
+        r->of_step = s->out_rows;
+        r->failed = f->out_failed;
+        for (uint32_t i = 0; i < s->n_out; i++)
+            f->out_failed[i] = f->row_failed[s->out_rows[i]];
+        r->n_decode = 0;
+        while (r->n_decode < s->n_out && s->out_rows[r->n_decode] < s->n_decode)
+            r->n_decode++;
+    }
+    SL_FORWARD_TRY(
+        "attention out",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = attn,
+                                                    .n_tok = r->n,
+                                                    .n_decode = r->n_decode,
+                                                    .n_w = 1,
+                                                    .out = {{w->out, w->out_bias, r->x, true}}}));
+    SL_FORWARD_TRY("FFN norm", sl_forward_norm(f, r->x, w->ffn_norm, a->h, r->n, hp->n_embd));
+    sl_timeline_since(f->timeline, "attention", start, {"rows", s->n_rows});
+    return SL_OK;
+}
+
+static enum sl_status run_layer(struct sl_forward *f, struct sl_rows *r,
+                                const struct sl_place *where) {
+    enum sl_status st = sl_forward_attention(f, r, where);
+    if (st != SL_OK || !r->n)
+        return st;
+    return f->layers[where->layer].routed_layer != SL_NO_ROUTED_LAYER
+               ? sl_forward_moe_ffn(f, r, where)
+               : sl_forward_dense_ffn(f, r, where);
+}
+
+enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_activations *a = &f->a;
+    const struct sl_step *s = &f->step;
+    if (f->embd.data)
+        SL_FORWARD_TRY("embedding",
+                       sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,
+                                                                 .ids = f->on_device.ids,
+                                                                 .y = a->x,
+                                                                 .n_tok = s->n_rows,
+                                                                 .scale = 1}));
+    if (hp->n_rot)
+        SL_FORWARD_TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
+                                                                  .pos = f->on_device.pos,
+                                                                  .inv_freq = a->inv_freq,
+                                                                  .table = a->rope_table,
+                                                                  .n_tok = s->n_rows,
+                                                                  .n_freq = hp->n_rot / 2,
+                                                                  .mscale = f->rope_mscale}));
+    return sl_forward_takes(f, s) ? sl_forward_take(f, where) : SL_OK;
+}
+
+enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
+                                  struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_step *s = &f->step;
+    const struct sl_abort *give_up = where->give_up;
+    *out_logits = NULL;
+    enum sl_status st = sl_forward_embed(f, where);
+    if (st != SL_OK)
+        return st;
+    struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        if (give_up && give_up->asked(give_up)) {
+            SL_FORWARD_TRY("canceled step", sl_device_sync(f->dev));
+            return sl_fail(where->err, SL_ERR_CANCELED, "canceled");
+        }
+        where->layer = i;
+        uint64_t start = sl_timeline_now(f->timeline);
+        st = run_layer(f, &r, where);
+        sl_timeline_since(f->timeline, "layer", start, {"layer", hp->first_layer + i});
+        if (st != SL_OK)
+            return st;
+        if (s->n_failed == s->n_rows)
+            break; /* nothing is left that anybody could use */
+    }
+    where->layer = UINT32_MAX;
+    if (sl_forward_hands(f) && s->n_failed < s->n_rows)
+        return sl_forward_hand(f, where);
+    if (!f->output.data || s->keep_all || !s->n_out || s->n_failed == s->n_rows)
+        return SL_OK;
+    return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
+}
+
+/* What the ops read of a step. */
+static enum sl_status upload_tables(struct sl_forward *f) {
+    const struct sl_step *s = &f->step;
+    uint32_t room = sl_forward_table_rows(s->n_rows);
+    uint32_t n_out = f->output.data && !s->keep_all ? s->n_out : 0;
+    size_t n = sl_step_pack(s, room, n_out, f->tables);
+    f->on_device = sl_step_lay(f->a.tables, room, n_out);
+    return sl_device_upload(f->dev, f->a.tables, f->tables, n * sizeof *f->tables);
+}
+
+enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,
+                                const struct sl_abort *give_up, struct sl_err *err) {
+    struct sl_step *s = &f->step;
+    struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, give_up}, *where = &place;
+    *s = *step;
+    f->n_experts = 0;
+    assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
+    assert(s->keep_all || !f->output.data || s->n_out <= f->plan->n_logit_rows);
+    memcpy(f->row_failed, s->failed, s->n_rows);
+    sl_forward_begin_turn(f);
+    SL_FORWARD_TRY("placing experts", sl_forward_place(f));
+    SL_FORWARD_TRY("step tables", upload_tables(f));
+    enum sl_status st = sl_forward_wants_graph(f) ? sl_forward_replay(f, &f->logits, where)
+                                                  : sl_forward_compute(f, &f->logits, where);
+    if (st != SL_OK || f->output.data)
+        return st;
+    f->logits = NULL;
+    if (s->n_failed < s->n_rows && !sl_forward_hands(f))
+        SL_FORWARD_TRY("handing over", sl_forward_hand_over(f));
+    return SL_OK;
+}
+
+enum sl_status sl_forward_finish(struct sl_forward *f, struct sl_logits *out_logits,
+                                 uint64_t *out_n_experts, struct sl_err *err) {
+    struct sl_place place = {err, UINT32_MAX, f->hp->first_layer, NULL}, *where = &place;
+    SL_FORWARD_TRY("reading back the step",
+                   sl_forward_read_back(f, true, f->logits, f->step.n_out, out_logits));
+    *out_n_experts = f->n_experts;
+    return SL_OK;
+}
+
+void sl_forward_mark_failed(const struct sl_forward *f, struct sl_step *step) {
+    memcpy(step->failed, f->row_failed, step->n_rows);
+    step->n_failed = f->step.n_failed;
+}

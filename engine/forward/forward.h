@@ -1,0 +1,116 @@
+/* The layer loop: one step of rows through the layers of a model, or of a slice of one, on one
+ * device.
+ *
+ * Driven by struct sl_hparams and by which tensor roles a layer has; knows no architecture by name.
+ * A slice without the first layer begins with the rows' hidden states, which the one before it has
+ * handed over. Used by one thread, the device's owner. */
+#ifndef SL_ENGINE_FORWARD_H
+#define SL_ENGINE_FORWARD_H
+
+#include "engine/experts/expert_fetch.h"
+#include "engine/forward/kv.h"
+#include "engine/plan/memory_plan.h"
+#include "engine/forward/step.h"
+#include "engine/observe/timeline.h"
+#include "engine/sample/vocab_pass.h"
+#include "engine/forward/weights.h"
+
+struct sl_forward;
+
+struct sl_route_recorder;
+
+/* All are borrowed until destroy. */
+struct sl_forward_config {
+    const struct sl_model *model;
+    const struct sl_memory_plan *plan;
+    struct sl_device *dev;
+    const struct sl_weights *weights;
+    const struct sl_kv_data *kv;
+    struct sl_fetch
+        *fetch; /* where the routed experts come from; NULL: they are among the weights */
+    struct sl_timeline *timeline;     /* NULL: no trace */
+    struct sl_route_recorder *routes; /* NULL: they are not recorded */
+    bool hand_by_host;                /* what a slice hands over goes to the host's memory */
+};
+
+/* Binds the weights and allocates the activations that the plan counted. Refuses, by name, a tensor
+ * of a type that the device lacks. */
+enum sl_status sl_forward_create(const struct sl_forward_config *config,
+                                 struct sl_forward **out_forward, struct sl_err *err) SL_MUST_CHECK;
+void sl_forward_destroy(struct sl_forward **f);
+
+/* Takes the page table's changes over, for the steps from now on. After a failure they are still to
+ * be written: the next call does that too, and until then no step may run. */
+enum sl_status sl_forward_set_pages(struct sl_forward *f,
+                                    const struct sl_page_table *changes) SL_MUST_CHECK;
+/* Where a slice without the first layer takes hidden states [n_rows, n_embd] from, in the device's
+ * memory. */
+float *sl_forward_x(const struct sl_forward *f);
+/* Where a slice without the last layer puts those of a step, until the next in that lane: in the
+ * host's memory, for who waits until the run is finished, or in the device's, for who waits until
+ * what start has enqueued there has run. */
+const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *out_host);
+
+/* Has few generated rows go from one slice to the next by the devices' own ops: the first writes
+ * them into the other's memory and raises a word there, which the other has been waiting for. Their
+ * devices reach one another so (sl_device_reaches()), and next's has no other slice, whose ops the
+ * waiting would hold up. When both are made and neither has run. */
+void sl_forward_link(struct sl_forward *f, struct sl_forward *next);
+/* Whether the step that was started last goes on so, when all of it is enqueued. */
+bool sl_forward_hands(const struct sl_forward *f);
+/* Whether this one comes so, and nothing has to be copied to sl_forward_x(). */
+bool sl_forward_takes(const struct sl_forward *f, const struct sl_step *step);
+/* What was started last in that lane will not be handed on, since the device failed: the next one's
+ * goes on with whatever is there. Touches no device. */
+void sl_forward_release(struct sl_forward *f, uint32_t lane);
+
+/* Steps that may be under way at once: one for each stage. */
+static inline uint32_t sl_plan_lanes(const struct sl_memory_plan *plan) {
+    return plan->n_stages > 1 ? plan->n_stages : 1;
+}
+
+/* Asked between layers; true gives the step up with SL_ERR_CANCELED (its KV positions are then
+ * undefined and must be written again before use). */
+struct sl_abort {
+    bool (*asked)(const struct sl_abort *a);
+};
+
+/* Logits in host memory, valid and writable until the next run in the step's lane. A device whose
+ * memory the host cannot follow tells of the rows' blocks too, [n_out, SL_VOCAB_BLOCKS(n_vocab)]:
+ * maxima, where they are, and sums at the step's sums_at; with only_largest the former two alone,
+ * and no rows. blocks.inv_t is a row's own (sl_step.sums_at), and not set here. */
+struct sl_logits {
+    float *rows; /* [n_out, n_vocab]; NULL: none */
+    struct sl_vocab_blocks blocks;
+};
+
+/* Runs a step that has at least one row and room for no more than the plan's: start enqueues all of
+ * it, and finish waits for its end. Between them it is known which rows have failed, and a slice
+ * without output has enqueued what it hands over. Rows that are marked as failed, by the layers
+ * before, take part and mean nothing. The step itself is as it was, until sl_forward_mark_failed,
+ * so that it can be started again. A failing op: its status, with layer and op in err; then there
+ * is nothing to finish. Rows whose experts cannot be read do not fail the step: see sl_step.failed.
+ */
+enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,
+                                const struct sl_abort *give_up, struct sl_err *err) SL_MUST_CHECK;
+/* out_logits: all NULL when every row has failed, and from a slice that has no output.
+ * out_n_experts: routed experts computed, each once a layer. */
+enum sl_status sl_forward_finish(struct sl_forward *f, struct sl_logits *out_logits,
+                                 uint64_t *out_n_experts, struct sl_err *err) SL_MUST_CHECK;
+/* Adds to the step which rows the run that was started last has found to fail. */
+void sl_forward_mark_failed(const struct sl_forward *f, struct sl_step *step);
+/* Whether steps like this one are enqueued in one go, or nearly: the next slice's device had better
+ * wait for it than the host. */
+bool sl_forward_is_brief(const struct sl_forward *f);
+/* After a run with keep_all: logits of rows [first, first + n), n at most plan.n_logit_rows. */
+enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
+                                 float **out_logits, struct sl_err *err) SL_MUST_CHECK;
+
+/* For the plan. */
+uint64_t sl_forward_activation_bytes(const struct sl_hparams *hp,
+                                     const struct sl_memory_plan *plan);
+uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
+/* Where results must be read back. */
+uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
+
+#endif

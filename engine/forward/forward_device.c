@@ -1,0 +1,318 @@
+/* What the layer loop does for devices whose memory the host cannot follow: reading back logits and
+ * what routers chose. On the CPU all of it lies where it is. */
+#include "engine/forward/forward_internal.h"
+
+#include "common/clock.h"
+#include "common/cpus.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/experts/expert_tiers.h"
+
+#include <string.h>
+
+/* ---- pinned memory ---- */
+
+static uint64_t blocks_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    return (3 * sl_forward_blocks(hp, p->n_logit_rows) * sizeof(float) + 63) & ~(uint64_t)63;
+}
+
+/* Of one lane: as on the device, what is known of blocks is right before the logits. */
+static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    uint64_t bytes = (uint64_t)p->n_logit_rows * hp->n_vocab * sizeof(float);
+    return blocks_bytes(hp, p) + ((bytes + 63) & ~(uint64_t)63);
+}
+
+/* What routers chose, and early routers. */
+static uint64_t ids_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    uint64_t layer_rows = p->config.batch_tokens + SL_FETCH_GUESSES * SL_FETCH_AHEAD_ROWS;
+    uint64_t bytes = hp->n_layer * layer_rows * hp->n_expert_used * sizeof(uint32_t);
+    return (bytes + 63) & ~(uint64_t)63;
+}
+
+/* What a slice without output hands over, in case the next device cannot read this one's memory. */
+static uint64_t handed_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    return p->n_logit_rows
+               ? 0
+               : (uint64_t)sl_plan_lanes(p) * p->config.batch_tokens * hp->n_embd * sizeof(float);
+}
+
+/* Turns that the slice before cannot hand on. */
+static uint64_t released_bytes(const struct sl_hparams *hp) {
+    return hp->first_layer ? (SL_MAX_STAGES * sizeof(uint32_t) + 63) & ~(uint64_t)63 : 0;
+}
+
+uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    uint64_t bytes = sl_plan_lanes(p) * logits_bytes(hp, p) + ids_bytes(hp, p) +
+                     released_bytes(hp) + handed_bytes(hp, p);
+    return (bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES * SL_IO_BLOCK_BYTES;
+}
+
+enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, struct sl_err *err) {
+    void *seen;
+    enum sl_status st =
+        sl_slab_init(&f->pinned, sl_forward_pinned_bytes(f->hp, f->plan), false, err);
+    if (st != SL_OK)
+        return st;
+    st = sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &seen);
+    if (st != SL_OK) {
+        double mib = (double)f->pinned.size_bytes / 0x1p20;
+        sl_slab_release(&f->pinned);
+        return sl_fail(err, st, "%s cannot write to %.1f MiB of the host's memory: %s",
+                       f->dev->caps.name, mib, sl_status_text(st));
+    }
+    char *ids = (char *)f->pinned.base + sl_plan_lanes(f->plan) * logits_bytes(f->hp, f->plan);
+    f->host_logits = (float *)(void *)f->pinned.base;
+    f->host_ids = (uint32_t *)(void *)ids;
+    f->host_guess =
+        f->host_ids + (size_t)f->hp->n_layer * f->plan->config.batch_tokens * f->hp->n_expert_used;
+    char *released = ids + ids_bytes(f->hp, f->plan);
+    if (f->hp->first_layer) {
+        size_t at = (size_t)(released - (char *)f->pinned.base);
+        f->host_released = (_Atomic uint32_t *)(void *)released;
+        f->released = (const uint32_t *)(const void *)((const char *)seen + at);
+        for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
+            atomic_init(&f->host_released[i], 0);
+    }
+    if (hand_by_host && !f->plan->n_logit_rows)
+        f->host_handed = (float *)(void *)(released + released_bytes(f->hp));
+    return SL_OK;
+}
+
+void sl_forward_unmap_host(struct sl_forward *f) {
+    if (!f->pinned.base)
+        return;
+    sl_device_unmap_host(f->dev, f->pinned.base, f->pinned.size_bytes);
+    sl_slab_release(&f->pinned);
+}
+
+/* No expert has this number: where it stands, the device has not written yet. */
+#define UNTOLD UINT32_MAX
+/* So long the host looks at memory that the device will write, before it asks for the device. */
+#define LOOK_NS 1000000u
+/* What an early router chose comes a few kernels behind what its layer's own did. */
+#define GUESS_LOOK_NS 50000u
+/* Looks between two looks at the clock. */
+#define LOOKS 64u
+
+/* What is told word by word is seen when no word is UNTOLD any more: cheaper by a few microseconds
+ * than a point, which the driver has to wait for. */
+static bool is_told(const struct sl_forward *f, uint32_t n) {
+    return f->dev->caps.told && n * sizeof(uint32_t) <= SL_TOLD_MAX_BYTES;
+}
+
+static bool all_told(const uint32_t *words, uint32_t n) {
+    while (n && __atomic_load_n(&words[n - 1], __ATOMIC_ACQUIRE) != UNTOLD)
+        n--;
+    return !n;
+}
+
+static bool look(const uint32_t *words, uint32_t n, uint64_t most_ns) {
+    uint64_t start = sl_now_ns();
+    do {
+        for (uint32_t i = 0; i < LOOKS; i++) {
+            if (all_told(words, n))
+                return true;
+            sl_cpu_relax();
+        }
+    } while (sl_now_ns() - start < most_ns);
+    return false;
+}
+
+static enum sl_status wait_for_ops(struct sl_device *d) {
+    sl_point point;
+    enum sl_status st = sl_device_mark(d, SL_QUEUE_OPS, &point);
+    return st == SL_OK ? sl_device_await(d, SL_QUEUE_OPS, point) : st;
+}
+
+/* ---- what routers chose ---- */
+
+static size_t ids_at(const struct sl_forward *f, uint32_t layer) {
+    return (size_t)layer * f->step.n_rows * f->hp->n_expert_used;
+}
+
+/* Of all layers; the last one may have fewer rows. */
+static size_t n_step_ids(const struct sl_forward *f) {
+    uint32_t last = f->hp->n_layer - 1;
+    uint32_t n_rows = sl_forward_cuts(f, last) ? f->step.n_out : f->step.n_rows;
+    return ids_at(f, last) + (size_t)n_rows * f->hp->n_expert_used;
+}
+
+uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer) {
+    return f->a.expert_ids + (f->plan->reads_back ? ids_at(f, layer) : 0);
+}
+
+void sl_forward_expect_ids(struct sl_forward *f, uint32_t layer, uint32_t n) {
+    uint32_t n_ids = n * f->hp->n_expert_used;
+    if (is_told(f, n_ids))
+        memset(f->host_ids + ids_at(f, layer), 0xff, n_ids * sizeof *f->host_ids);
+}
+
+enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) {
+    return sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids + ids_at(f, layer),
+                          sl_forward_ids(f, layer),
+                          (size_t)n * f->hp->n_expert_used * sizeof *f->host_ids);
+}
+
+enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
+                                    const uint32_t **out_ids) {
+    const uint32_t *ids = f->host_ids + ids_at(f, layer), n_ids = n * f->hp->n_expert_used;
+    *out_ids = ids;
+    enum sl_status st =
+        is_told(f, n_ids) && look(ids, n_ids, LOOK_NS) ? SL_OK : wait_for_ops(f->dev);
+    for (uint32_t i = 0; i < n_ids && st == SL_OK; i++)
+        if (ids[i] >= f->hp->n_expert) {
+            sl_error("%s: a router chose expert %u of %u", f->dev->caps.name, ids[i],
+                     f->hp->n_expert);
+            st = SL_ERR_DEVICE_LOST;
+        }
+    return st;
+}
+
+static uint32_t *guess_at(const struct sl_forward *f, uint32_t layer) {
+    return f->host_guess +
+           (size_t)layer * SL_FETCH_GUESSES * SL_FETCH_AHEAD_ROWS * f->hp->n_expert_used;
+}
+
+/* Words that the early routers of a layer of n rows tell. */
+static uint32_t guess_words(const struct sl_forward *f, uint32_t layer, uint32_t n) {
+    return sl_forward_can_guess(f, layer, f->guess) * n * f->hp->n_expert_used;
+}
+
+void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
+    memset(guess_at(f, layer), 0xff, guess_words(f, layer, n) * sizeof *f->host_guess);
+}
+
+enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
+    return sl_device_copy(f->dev, SL_QUEUE_OPS, guess_at(f, layer), f->a.next_ids,
+                          guess_words(f, layer, n) * sizeof *f->host_guess);
+}
+
+void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
+    const uint32_t *ids = guess_at(f, layer), n_ids = n * f->hp->n_expert_used;
+    uint32_t n_words = guess_words(f, layer, n);
+    if (f->guessed == layer || !n_words || !look(ids, n_words, GUESS_LOOK_NS))
+        return;
+    f->guessed = layer;
+    for (uint32_t i = 0; i < n_words; i++)
+        if (ids[i] >= f->hp->n_expert)
+            return; /* the next layer's own choice tells that something is wrong */
+    for (uint32_t i = 0; i < n_words / n_ids; i++)
+        sl_fetch_guess(f->fetch, i, f->layers[layer + sl_fetch_guess_ahead[i]].routed_layer,
+                       ids + (size_t)i * n_ids, n_ids);
+}
+
+enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
+                                   const uint32_t **out_ids) {
+    sl_forward_expect_ids(f, layer, n);
+    enum sl_status st = sl_forward_send_ids(f, layer, n);
+    return st == SL_OK ? sl_forward_await_ids(f, layer, n, out_ids) : st;
+}
+
+/* How many bytes of routed experts the layer reads: each touched expert once. */
+void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n_rows,
+                             const uint32_t *of_step, const uint32_t *ids) {
+    uint64_t seen[SL_MAX_EXPERTS / 64] = {0};
+    uint32_t n = n_rows * f->hp->n_expert_used, touched = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t e = ids[i];
+        if (e >= f->hp->n_expert)
+            continue; /* a device that has gone wrong: counts must not make it worse */
+        touched += !(seen[e / 64] >> (e % 64) & 1);
+        seen[e / 64] |= (uint64_t)1 << (e % 64);
+    }
+    f->n_experts += touched;
+    if (f->fetch && f->resident)
+        sl_fetch_count_hits(f->fetch, touched);
+    sl_count(expert_reads_total, touched);
+    sl_count(expert_read_bytes_total, touched * f->layers[layer].expert_bytes);
+    if (f->routes)
+        sl_route_recorder_layer(f->routes, &f->step, f->hp->first_layer + layer, n_rows, of_step,
+                                ids);
+}
+
+/* Of all layers at once, when nobody had to know them earlier. */
+static void count_routes(struct sl_forward *f) {
+    const struct sl_step *s = &f->step;
+    for (uint32_t i = 0; i < f->hp->n_layer; i++) {
+        if (f->layers[i].routed_layer == SL_NO_ROUTED_LAYER)
+            continue;
+        bool cut = sl_forward_cuts(f, i);
+        sl_forward_count_routes(f, i, cut ? s->n_out : s->n_rows, cut ? s->out_rows : NULL,
+                                f->host_ids + ids_at(f, i));
+    }
+}
+
+/* ---- the beginning of a step ---- */
+
+/* Writes the device's table of where experts are. */
+static enum sl_status upload_refs(struct sl_forward *f, const struct sl_tiers *tiers) {
+    struct sl_expert_ref refs[SL_MAX_EXPERTS];
+    uint32_t n = f->hp->n_expert;
+    for (uint32_t i = 0; i < f->hp->n_layer; i++) {
+        const struct sl_layer_weights *w = &f->layers[i];
+        if (w->routed_layer == SL_NO_ROUTED_LAYER)
+            continue;
+        if (tiers)
+            sl_tiers_refs(tiers, w->routed_layer, refs);
+        enum sl_status st = sl_device_upload(f->dev, f->a.refs + (size_t)i * n,
+                                             tiers ? refs : w->experts, n * sizeof refs[0]);
+        if (st != SL_OK)
+            return st;
+    }
+    return SL_OK;
+}
+
+enum sl_status sl_forward_place(struct sl_forward *f) {
+    const struct sl_tiers *tiers = f->fetch ? sl_fetch_tiers(f->fetch) : NULL;
+    f->resident = !f->fetch || (tiers && sl_tiers_complete(tiers));
+    if (!f->resident || !f->plan->reads_back)
+        return SL_OK;
+    uint32_t version = tiers ? sl_tiers_version(tiers) : 1;
+    if (version == f->refs_version)
+        return SL_OK;
+    enum sl_status st = upload_refs(f, tiers);
+    if (st == SL_OK)
+        f->refs_version = version;
+    return st;
+}
+
+bool sl_forward_wants_graph(const struct sl_forward *f) {
+    return f->plan->reads_back && f->dev->caps.graphs && !f->no_graphs &&
+           sl_forward_is_few(&f->step);
+}
+
+/* ---- the end of a step ---- */
+
+/* The n rows and what is known of their blocks; or, of that, the maxima and where they are. */
+static enum sl_status send_logits(struct sl_forward *f, const float *logits, uint32_t n,
+                                  struct sl_logits *out) {
+    size_t n_blocks = sl_forward_has_blocks(f) ? sl_forward_blocks(f->hp, n) : 0;
+    char *lane = (char *)f->host_logits + f->step.lane * logits_bytes(f->hp, f->plan);
+    float *rows = (float *)(void *)(lane + blocks_bytes(f->hp, f->plan));
+    bool largest = n_blocks && f->step.only_largest;
+    size_t before = (largest ? 2 : 3) * n_blocks, behind = largest ? 0 : (size_t)n * f->hp->n_vocab;
+    *out = (struct sl_logits){.rows = largest ? NULL : rows};
+    if (n_blocks)
+        out->blocks = (struct sl_vocab_blocks){.max = rows - n_blocks,
+                                               .at = (uint32_t *)(rows - 2 * n_blocks),
+                                               .sum = largest ? NULL : rows - 3 * n_blocks};
+    return sl_device_copy(f->dev, SL_QUEUE_OPS, rows - before, logits - before,
+                          (before + behind) * sizeof(float));
+}
+
+enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
+                                    struct sl_logits *out_logits) {
+    enum sl_status st = SL_OK;
+    *out_logits = (struct sl_logits){.rows = logits};
+    routes = routes && f->plan->reads_back && f->resident && f->hp->n_expert;
+    if (routes && n_step_ids(f))
+        st = sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids, f->a.expert_ids,
+                            n_step_ids(f) * sizeof *f->host_ids);
+    if (st == SL_OK && f->plan->reads_back && logits)
+        st = send_logits(f, logits, n, out_logits);
+    if (st == SL_OK)
+        st = wait_for_ops(f->dev);
+    if (st == SL_OK && routes)
+        count_routes(f);
+    return st;
+}

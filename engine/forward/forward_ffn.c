@@ -1,0 +1,267 @@
+/* The second half of a layer: a dense FFN, or router, experts and their sum. */
+#include "engine/forward/forward_internal.h"
+
+enum sl_status sl_forward_dense_ffn(struct sl_forward *f, const struct sl_rows *r,
+                                    const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    struct sl_activations *a = &f->a;
+    SL_FORWARD_TRY("FFN gate, up", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                                            .x = a->h,
+                                                            .n_tok = r->n,
+                                                            .n_decode = r->n_decode,
+                                                            .n_w = 2,
+                                                            .out = {{w->gate, NULL, a->gate, false},
+                                                                    {w->up, NULL, a->up, false}}}));
+    SL_FORWARD_TRY("FFN",
+                   sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
+                                                                   (size_t)r->n * w->gate.n_out}));
+    SL_FORWARD_TRY("FFN down", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                                        .x = a->gate,
+                                                        .n_tok = r->n,
+                                                        .n_decode = r->n_decode,
+                                                        .n_w = 1,
+                                                        .out = {{w->down, NULL, r->x, true}}}));
+    return SL_OK;
+}
+
+static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer, uint32_t n_rows) {
+    const struct sl_hparams *hp = f->hp;
+    const struct sl_layer_weights *w = &f->layers[layer];
+    return (struct sl_op_router){
+        .logits = f->a.router,
+        .bias = w->router_bias,
+        .ids = sl_forward_ids(f, layer),
+        .weights = f->a.weights,
+        .n_tok = n_rows,
+        .n_expert = hp->n_expert,
+        .k = hp->n_expert_used,
+        .score = hp->router_kind == SL_ROUTER_KIND_SIGMOID ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
+        .softmax_topk = hp->router_softmax_topk,
+        .normalize = hp->router_normalize,
+        .scale = hp->router_scale};
+}
+
+enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
+                                 const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    struct sl_activations *a = &f->a;
+    if (!w->shared_gate.data)
+        return SL_OK;
+    uint64_t start = sl_timeline_now(f->timeline);
+    SL_FORWARD_TRY(
+        "shared expert",
+        sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
+                                                        (size_t)r->n * w->shared_gate.n_out}));
+    SL_FORWARD_TRY("shared expert",
+                   sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                            .x = a->gate,
+                                            .n_tok = r->n,
+                                            .n_decode = r->n_decode,
+                                            .n_w = 1,
+                                            .out = {{w->shared_down, NULL, a->shared_y, false}}}));
+    sl_timeline_since(f->timeline, "shared expert", start, {"rows", r->n});
+    return SL_OK;
+}
+
+uint32_t sl_forward_can_guess(const struct sl_forward *f, uint32_t layer, uint32_t most) {
+    uint32_t n = 0;
+    while (n < most && layer + sl_fetch_guess_ahead[n] < f->hp->n_layer &&
+           f->layers[layer + sl_fetch_guess_ahead[n]].routed_layer != SL_NO_ROUTED_LAYER)
+        n++;
+    return n;
+}
+
+enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
+                                const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    struct sl_activations *a = &f->a;
+    uint32_t layer = where->layer + sl_fetch_guess_ahead[which];
+    const struct sl_layer_weights *next = &f->layers[layer];
+    uint64_t start = sl_timeline_now(f->timeline);
+    SL_FORWARD_TRY("early router",
+                   sl_forward_norm(f, r->x, next->ffn_norm, a->next_h, r->n, hp->n_embd));
+    SL_FORWARD_TRY("early router",
+                   sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                            .x = a->next_h,
+                                            .n_tok = r->n,
+                                            .n_decode = r->n_decode,
+                                            .n_w = 1,
+                                            .out = {{next->router, NULL, a->next_router, false}}}));
+    struct sl_op_router op = router_op(f, layer, r->n);
+    op.logits = a->next_router;
+    op.ids = a->next_ids + (size_t)which * r->n * hp->n_expert_used;
+    op.weights = a->next_weights;
+    SL_FORWARD_TRY("early router", sl_op_router(f->dev, &op));
+    sl_timeline_since(f->timeline, "early router", start, {"rows", r->n});
+    return SL_OK;
+}
+
+/* Where the host sees at once what the early router chooses. */
+static enum sl_status look_ahead(struct sl_forward *f, const struct sl_rows *r,
+                                 const struct sl_place *where) {
+    if (f->plan->reads_back || !sl_forward_can_guess(f, where->layer, 1) ||
+        !sl_fetch_wants_ahead(f->fetch))
+        return SL_OK;
+    enum sl_status st = sl_forward_guess(f, r, 0, where);
+    if (st == SL_OK)
+        sl_fetch_ahead(f->fetch, f->layers[where->layer + 1].routed_layer, f->a.next_ids,
+                       r->n * f->hp->n_expert_used);
+    return st;
+}
+
+static bool asked_to_stop(void *ctx) {
+    const struct sl_abort *give_up = ctx;
+    return give_up->asked(give_up);
+}
+
+/* The routed experts, as they arrive. Ends what sl_fetch_begin began, whatever happened since. */
+static enum sl_status fetch_experts(struct sl_forward *f, const struct sl_rows *r,
+                                    struct sl_op_moe *op, const struct sl_place *where) {
+    struct sl_fetch_abort stop = {asked_to_stop, (void *)where->give_up};
+    struct sl_err why = {{0}};
+    uint32_t n_failed;
+    enum sl_status st =
+        sl_fetch_run(f->fetch, f->dev, op, where->give_up ? &stop : NULL, &n_failed, &why);
+    if (st == SL_ERR_CANCELED)
+        return sl_fail(where->err, st, "%s", why.text);
+    SL_FORWARD_TRY("experts", st);
+    if (!n_failed)
+        return SL_OK;
+    if (!f->step.n_failed)
+        sl_fail(where->err, SL_ERR_IO, "%s", why.text);
+    f->step.n_failed += n_failed;
+    for (uint32_t i = 0; r->of_step && i < r->n; i++)
+        f->row_failed[r->of_step[i]] = r->failed[i];
+    return SL_OK;
+}
+
+/* Prompt rows that will go through the next layer's FFN: of the last layer's only those that go on
+ * to the logits. */
+static uint32_t next_prompt_rows(const struct sl_forward *f, const struct sl_rows *r,
+                                 const struct sl_place *where) {
+    const struct sl_step *s = &f->step;
+    if (!sl_forward_cuts(f, where->layer + 1))
+        return r->n - r->n_decode;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_out; i++)
+        n += s->out_rows[i] >= s->n_decode;
+    return n;
+}
+
+enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
+                                const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    struct sl_activations *a = &f->a;
+    /* The shared expert's first products read the same input as the router. */
+    struct sl_op_matmul in = {.x = a->h, .n_tok = r->n, .n_decode = r->n_decode};
+    in.out[in.n_w++] = (struct sl_matmul_out){w->router, NULL, a->router, false};
+    if (w->shared_gate.data) {
+        in.out[in.n_w++] = (struct sl_matmul_out){w->shared_gate, NULL, a->gate, false};
+        in.out[in.n_w++] = (struct sl_matmul_out){w->shared_up, NULL, a->up, false};
+        if (w->shared_router.data)
+            in.out[in.n_w++] =
+                (struct sl_matmul_out){w->shared_router, NULL, a->shared_weight, false};
+    }
+    uint64_t start = sl_timeline_now(f->timeline);
+    SL_FORWARD_TRY("router", sl_op_matmul(f->dev, &in));
+    struct sl_op_router choose = router_op(f, where->layer, r->n);
+    SL_FORWARD_TRY("router", sl_op_router(f->dev, &choose));
+    sl_timeline_since(f->timeline, "router", start, {"rows", r->n});
+    return SL_OK;
+}
+
+/* All of the op but where the experts are. */
+static struct sl_op_moe moe_op(const struct sl_forward *f, uint32_t layer,
+                               const struct sl_rows *r) {
+    const struct sl_hparams *hp = f->hp;
+    const struct sl_layer_weights *w = &f->layers[layer];
+    return (struct sl_op_moe){.x = f->a.h,
+                              .ids = sl_forward_ids(f, layer),
+                              .pair_y = f->a.pair_y,
+                              .gate_dtype = w->expert_gate,
+                              .up_dtype = w->expert_up,
+                              .down_dtype = w->expert_down,
+                              .n_tok = r->n,
+                              .n_decode = r->n_decode,
+                              .k = hp->n_expert_used,
+                              .n_pairs = r->n * hp->n_expert_used,
+                              .n_expert = hp->n_expert,
+                              .n_embd = hp->n_embd,
+                              .n_ff = hp->n_ff_expert};
+}
+
+enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
+                                const uint32_t *chosen, bool shared, const struct sl_place *where) {
+    struct sl_op_moe op = moe_op(f, where->layer, r);
+    sl_fetch_begin(f->fetch, f->layers[where->layer].routed_layer,
+                   &(struct sl_fetch_rows){chosen, r->n, r->n_decode, r->failed,
+                                           next_prompt_rows(f, r, where)});
+    enum sl_status st = look_ahead(f, r, where);
+    if (!shared && f->guess && sl_fetch_is_reading(f->fetch)) /* the disk should know at once */
+        sl_forward_follow_guess(f, where->layer, r->n);
+    if (st == SL_OK && shared)
+        st = sl_forward_shared(f, r, where);
+    enum sl_status run = fetch_experts(f, r, &op, where);
+    return st != SL_OK ? st : run;
+}
+
+/* From the device's own memory, where all of them are. */
+static enum sl_status resident_experts(struct sl_forward *f, const struct sl_rows *r,
+                                       const struct sl_place *where) {
+    struct sl_op_moe op = moe_op(f, where->layer, r);
+    if (f->plan->reads_back)
+        op.device_refs = f->a.refs + (size_t)where->layer * f->hp->n_expert;
+    else
+        op.refs = f->layers[where->layer].experts;
+    uint64_t start = sl_timeline_now(f->timeline);
+    SL_FORWARD_TRY("experts", sl_op_moe(f->dev, &op));
+    sl_timeline_since(f->timeline, "experts", start, {"pairs", op.n_pairs});
+    return sl_forward_shared(f, r, where);
+}
+
+enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
+                               const struct sl_place *where) {
+    const struct sl_hparams *hp = f->hp;
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    struct sl_activations *a = &f->a;
+    SL_FORWARD_TRY("expert sum",
+                   sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = a->pair_y,
+                                                                         .weights = a->weights,
+                                                                         .y = r->x,
+                                                                         .n_tok = r->n,
+                                                                         .k = hp->n_expert_used,
+                                                                         .n = hp->n_embd}));
+    if (!w->shared_gate.data)
+        return SL_OK;
+    SL_FORWARD_TRY("shared expert",
+                   sl_op_add_gated(f->dev, &(struct sl_op_add_gated){.x = a->shared_y,
+                                                                     .gate = w->shared_router.data
+                                                                                 ? a->shared_weight
+                                                                                 : NULL,
+                                                                     .y = r->x,
+                                                                     .n_tok = r->n,
+                                                                     .n = hp->n_embd}));
+    return SL_OK;
+}
+
+enum sl_status sl_forward_moe_ffn(struct sl_forward *f, const struct sl_rows *r,
+                                  const struct sl_place *where) {
+    const uint32_t *chosen = sl_forward_ids(f, where->layer);
+    enum sl_status st = sl_forward_route(f, r, where);
+    if (st != SL_OK)
+        return st;
+    if (f->resident) {
+        st = resident_experts(f, r, where);
+    } else {
+        if (f->plan->reads_back)
+            SL_FORWARD_TRY("reading the router's choice",
+                           sl_forward_read_ids(f, where->layer, r->n, &chosen));
+        st = sl_forward_fetch(f, r, chosen, true, where);
+    }
+    if (st == SL_OK)
+        st = sl_forward_join(f, r, where);
+    /* What is resident on a device is read back for all layers at once. */
+    if (st == SL_OK && !(f->resident && f->plan->reads_back))
+        sl_forward_count_routes(f, where->layer, r->n, r->of_step, chosen);
+    return st;
+}

@@ -1,0 +1,167 @@
+/* Steps of generated rows as graphs. Where all experts are resident a step is one graph. Where they
+ * are not, it is cut behind each router: what lies between two of them is one graph, and the host
+ * enqueues the experts in between, when it knows which. */
+#include "engine/forward/forward_internal.h"
+
+#include "common/log.h"
+
+#include <stdlib.h>
+
+static void drop_graphs_of(struct sl_forward *f, uint32_t n_rows) {
+    struct sl_graph ***graphs = &f->graphs[n_rows - 1];
+    for (uint32_t i = 0; *graphs && i <= f->hp->n_layer; i++)
+        sl_graph_free(f->dev, &(*graphs)[i]);
+    free(*graphs);
+    *graphs = NULL;
+}
+
+void sl_forward_drop_graphs(struct sl_forward *f) {
+    for (uint32_t n = 1; n <= SL_FORWARD_GRAPHS; n++)
+        drop_graphs_of(f, n);
+}
+
+/* The layer at or after this one whose router the host must hear, or n_layer. */
+static uint32_t next_cut(const struct sl_forward *f, uint32_t layer) {
+    while (layer < f->hp->n_layer && f->layers[layer].routed_layer == SL_NO_ROUTED_LAYER)
+        layer++;
+    return layer;
+}
+
+/* The ops from the experts' sum of the layer before `from` up to the router of layer `to`; from 0
+ * begins the step, to n_layer ends it. */
+static enum sl_status part(struct sl_forward *f, uint32_t from, uint32_t to,
+                           struct sl_place *where) {
+    const struct sl_step *s = &f->step;
+    struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
+    enum sl_status st;
+    where->layer = from ? from - 1 : UINT32_MAX;
+    st = from ? sl_forward_join(f, &r, where) : sl_forward_embed(f, where);
+    for (uint32_t i = from; i < f->hp->n_layer && i <= to && st == SL_OK; i++) {
+        where->layer = i;
+        st = sl_forward_attention(f, &r, where);
+        if (st == SL_OK && i < to)
+            st = sl_forward_dense_ffn(f, &r, where);
+    }
+    if (st != SL_OK)
+        return st;
+    if (to == f->hp->n_layer) {
+        float *logits;
+        where->layer = UINT32_MAX;
+        if (!f->output.data)
+            return sl_forward_hands(f) ? sl_forward_hand(f, where) : SL_OK;
+        return sl_forward_output(f, r.x, r.n, r.n_decode, &logits, where);
+    }
+    st = sl_forward_route(f, &r, where);
+    if (st != SL_OK)
+        return st;
+    SL_FORWARD_TRY("reading the router's choice", sl_forward_send_ids(f, to, r.n));
+    uint32_t n_guesses = sl_forward_can_guess(f, to, f->guess);
+    for (uint32_t i = 0; i < n_guesses; i++) {
+        st = sl_forward_guess(f, &r, i, where);
+        if (st != SL_OK)
+            return st;
+    }
+    if (n_guesses)
+        SL_FORWARD_TRY("reading the early routers' choice", sl_forward_send_guess(f, to, r.n));
+    return sl_forward_shared(f, &r, where);
+}
+
+/* Enqueues what a graph holds, made by `whole` or else part; recorded first if it is not there. */
+static enum sl_status run_part(struct sl_forward *f, bool whole, uint32_t from, uint32_t to,
+                               struct sl_place *where) {
+    struct sl_graph **graph = &f->graphs[f->step.n_rows - 1][from];
+    const struct sl_abort *give_up = where->give_up;
+    float *logits;
+    if (*graph || f->no_graphs)
+        goto enqueue;
+    where->give_up = NULL; /* a part of a part is no graph */
+    SL_FORWARD_TRY("recording the step", sl_device_record(f->dev));
+    enum sl_status st = whole ? sl_forward_compute(f, &logits, where) : part(f, from, to, where);
+    enum sl_status end = sl_device_recorded(f->dev, st == SL_OK ? graph : NULL);
+    where->give_up = give_up;
+    if (st != SL_OK)
+        return st;
+    if (end == SL_ERR_DEVICE_OOM || end == SL_ERR_UNSUPPORTED || end == SL_ERR_NOMEM) {
+        sl_warn("%s keeps no graphs of steps (%s): decoding will be slower", f->dev->caps.name,
+                sl_status_text(end));
+        f->no_graphs = true;
+    } else {
+        SL_FORWARD_TRY("recording the step", end);
+    }
+enqueue:
+    if (!*graph) {
+        st = whole ? sl_forward_compute(f, &logits, where) : part(f, from, to, where);
+        return st;
+    }
+    SL_FORWARD_TRY("the step", sl_device_replay(f->dev, *graph));
+    return SL_OK;
+}
+
+/* Graphs of the other kind go: the experts have become resident, or no longer are; or in steps of
+ * so many rows other layers are guessed than before. */
+static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
+    uint32_t n_rows = f->step.n_rows, *made_with = &f->graphs_guess[n_rows - 1];
+    struct sl_graph ***graphs = &f->graphs[n_rows - 1];
+    uint32_t guess = !f->resident && f->dev->caps.told ? sl_fetch_guesses(f->fetch, n_rows) : 0;
+    /* The host must hear of all guesses without a copy: the farthest are left out. */
+    while (guess * n_rows * f->hp->n_expert_used * sizeof *f->host_guess > SL_TOLD_MAX_BYTES)
+        guess--;
+    if (f->graphs_whole != f->resident)
+        sl_forward_drop_graphs(f);
+    else if (*made_with != guess)
+        drop_graphs_of(f, n_rows);
+    f->graphs_whole = f->resident;
+    *made_with = guess;
+    f->guess = guess;
+    f->guessed = UINT32_MAX;
+    if (!*graphs && !(*graphs = calloc(f->hp->n_layer + 1, sizeof **graphs)))
+        return sl_fail(where->err, SL_ERR_NOMEM, "no memory for the list of a step's parts");
+    return SL_OK;
+}
+
+/* Before the part is enqueued whose end tells the host what this layer's router chose. */
+static void expect(struct sl_forward *f, uint32_t layer) {
+    sl_forward_expect_ids(f, layer, f->step.n_rows);
+    if (sl_forward_can_guess(f, layer, f->guess))
+        sl_forward_expect_guess(f, layer, f->step.n_rows);
+}
+
+enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struct sl_place *where) {
+    struct sl_step *s = &f->step;
+    uint32_t n_layer = f->hp->n_layer;
+    struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
+    enum sl_status st = prepare(f, where);
+    *out_logits = f->a.logits;
+    if (st != SL_OK || f->resident)
+        return st != SL_OK ? st : run_part(f, true, 0, n_layer, where);
+    for (uint32_t from = 0, to;; from = to + 1) {
+        to = next_cut(f, from);
+        if (where->give_up && where->give_up->asked(where->give_up)) {
+            where->layer = UINT32_MAX;
+            SL_FORWARD_TRY("canceled step", sl_device_sync(f->dev));
+            return sl_fail(where->err, SL_ERR_CANCELED, "canceled");
+        }
+        uint64_t start = sl_timeline_now(f->timeline);
+        if (to < n_layer)
+            expect(f, to);
+        st = run_part(f, false, from, to, where);
+        if (st == SL_OK && from && f->guess)
+            sl_forward_follow_guess(f, from - 1, s->n_rows);
+        if (st != SL_OK || to == n_layer)
+            return st;
+        sl_fetch_poll(f->fetch);
+        const uint32_t *chosen;
+        where->layer = to;
+        SL_FORWARD_TRY("reading the router's choice",
+                       sl_forward_await_ids(f, to, s->n_rows, &chosen));
+        st = sl_forward_fetch(f, &r, chosen, false, where);
+        if (st != SL_OK)
+            return st;
+        sl_forward_count_routes(f, to, s->n_rows, NULL, chosen);
+        sl_timeline_since(f->timeline, "layer", start, {"layer", f->hp->first_layer + to});
+        if (s->n_failed == s->n_rows) { /* nothing is left that anybody could use */
+            *out_logits = NULL;
+            return SL_OK;
+        }
+    }
+}

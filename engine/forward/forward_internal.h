@@ -1,0 +1,278 @@
+/* Inside the layer loop: bound weights and the activation buffers. */
+#ifndef SL_ENGINE_FORWARD_INTERNAL_H
+#define SL_ENGINE_FORWARD_INTERNAL_H
+
+#include "engine/experts/expert_fetch.h"
+#include "engine/forward/forward.h"
+#include "engine/forward/route_recorder.h"
+#include "streaming/slab.h"
+
+#include <stdatomic.h>
+
+/* One layer's weights as device addresses; data == NULL / pointer NULL = the layer has none. */
+struct sl_layer_weights {
+    const float *attn_norm, *ffn_norm;
+    struct sl_weight q, k, v, out;
+    const float *q_bias, *k_bias, *v_bias, *out_bias;
+    const float *q_norm, *k_norm;
+    bool q_norm_row, k_norm_row;     /* over the whole row, not per head */
+    struct sl_weight gate, up, down; /* dense FFN */
+    struct sl_weight router;
+    const float *router_bias;
+    enum sl_dtype expert_gate, expert_up, expert_down;
+    const struct sl_expert_ref *experts; /* [n_expert], host memory; NULL: they are streamed */
+    uint32_t routed_layer;               /* SL_NO_ROUTED_LAYER: a dense FFN */
+    uint64_t expert_bytes;
+    struct sl_weight shared_gate, shared_up, shared_down, shared_router;
+};
+
+/* Device buffers, f32 unless said otherwise. B = batch rows, L = logit rows. */
+struct sl_activations {
+    float *x;             /* [B, n_embd] residual stream */
+    float *handed;        /* [lanes, B, n_embd] what a slice without output gave, step by step */
+    float *taken;         /* [lanes, SL_FORWARD_GRAPHS, n_embd] what the slice before hands to it */
+    uint32_t *raised;     /* [lanes] the turn that has come last: sl_op_take */
+    float *h;             /* [B, n_embd] normed input of a block */
+    float *q, *k, *v;     /* [B, heads * head_dim] */
+    float *attn;          /* [B, n_head * head_dim_v] */
+    float *gate, *up;     /* [B, max(n_ff, n_ff_shared)] */
+    float *shared_y;      /* [B, n_embd] */
+    float *shared_weight; /* [B] */
+    float *router;        /* [B, n_expert] */
+    float *weights;       /* [B, k] */
+    float *next_h;        /* [A, n_embd] input of the next layer's router, run early, of A rows */
+    float *next_router;   /* [A, n_expert] */
+    float *next_weights;  /* [A, k] */
+    float *pair_y;        /* [B * k, n_embd] */
+    float *out_x;         /* [L, n_embd] the rows that go on to the logits */
+    float *out_attn;      /* [L, n_head * head_dim_v] */
+    float *blocks;     /* 3 x [L, blocks of n_vocab], where logits are read back: of n rows, right
+                          before these, the blocks' maxima, before them where they are, and before
+                          that their sums, so that one copy brings what is needed */
+    float *logits;     /* [L, n_vocab]; where the host can read them [lanes, L, n_vocab] */
+    float *rope_table; /* [B, n_rot/2, 2] */
+    float *inv_freq;   /* [n_rot/2] */
+    /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
+    uint32_t *expert_ids;
+    struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
+    uint32_t *next_ids;         /* [SL_FETCH_GUESSES] x [rows, k] */
+    uint32_t *tables;           /* of a step: sl_forward_table_rows(), L */
+    uint32_t *page_table;       /* [parallel, session_pages] */
+};
+
+/* Blocks of n rows of logits. */
+static inline size_t sl_forward_blocks(const struct sl_hparams *hp, uint32_t n) {
+    return (size_t)n * SL_VOCAB_BLOCKS(hp->n_vocab);
+}
+
+/* Generated rows of a step at most that is kept as a graph. */
+#define SL_FORWARD_GRAPHS 16u
+
+/* Rows that the device's tables have room for in a step of n: as many in all that are graphs, which
+ * have the tables' addresses. */
+static inline uint32_t sl_forward_table_rows(uint32_t n) {
+    return (n + SL_FORWARD_GRAPHS - 1) / SL_FORWARD_GRAPHS * SL_FORWARD_GRAPHS;
+}
+
+struct sl_forward {
+    const struct sl_hparams *hp;
+    const struct sl_memory_plan *plan;
+    struct sl_device *dev;
+    const struct sl_kv_data *kv;
+    struct sl_layer_weights *layers; /* [n_layer] */
+    struct sl_timeline *timeline;    /* NULL: no trace */
+    struct sl_fetch *fetch;          /* NULL: all experts are resident */
+    struct sl_expert_ref *refs;      /* all layers' resident experts */
+    struct sl_weight embd, output;   /* without data in a slice that lacks them */
+    const float *output_norm;
+    struct sl_route_recorder *routes; /* NULL = none */
+    void *arena;
+    size_t arena_bytes;
+    struct sl_activations a;
+    float rope_mscale;
+    struct sl_step step;        /* the one that is being run; its arrays are the caller's */
+    struct sl_step on_device;   /* its arrays alone: their copies in a.tables */
+    uint32_t *tables;           /* as they go there */
+    uint64_t n_experts;         /* routed experts that it computes, each once a layer */
+    float *logits;              /* its, where they are computed; NULL: none */
+    struct sl_page_table pages; /* as on the device, but for what is still to be written */
+    uint8_t *row_failed;        /* [B] of the step: its expert could not be read */
+    uint8_t *out_failed;        /* [L] the same of the rows that go on to the logits */
+    /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
+    struct sl_slab pinned;
+    float *host_logits;   /* [lanes] x blocks and logits, each rounded up to 64 bytes */
+    uint32_t *host_ids;   /* [n_layer, B, k], as expert_ids */
+    uint32_t *host_guess; /* [n_layer, SL_FETCH_GUESSES, A, k] what early routers chose in each */
+    float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */
+    _Atomic uint32_t *host_released; /* [lanes] turns that will not come */
+    const uint32_t *released;        /* the same as the device sees it */
+    /* The slices that it takes rows from and hands them to by ops; NULL: it does not. */
+    struct sl_forward *before, *next;
+    uint32_t turn[SL_MAX_STAGES]; /* by lane: the last that it handed on; the next one's thread
+                                     reads it when the step has come there */
+    /* All experts are where the device computes, so that no layer waits for what routers chose:
+     * decided anew for each step. */
+    bool resident;
+    uint32_t refs_version; /* of the tiers, when a.refs was written; 0: never */
+    /* Of steps of [i + 1] generated rows: [n_layer + 1] parts, each up to where the host must know
+     * what a router chose; where all experts are resident, one whole. NULL: none yet. */
+    struct sl_graph **graphs[SL_FORWARD_GRAPHS];
+    bool graphs_whole;                        /* of which kind they are */
+    uint32_t graphs_guess[SL_FORWARD_GRAPHS]; /* ... and, by rows, with how many early routers */
+    uint32_t guess;                           /* routers that each of the step's parts runs early */
+    uint32_t guessed;                         /* the layer whose guesses have been followed */
+    bool no_graphs;                           /* the device has no room for them */
+};
+
+/* Where in the step an op failed. */
+struct sl_place {
+    struct sl_err *err;
+    uint32_t layer;       /* UINT32_MAX outside the layers */
+    uint32_t first_layer; /* of the slice */
+    const struct sl_abort *give_up;
+};
+
+/* The rows that a block works on: all of the step's, or in the last layer those that go on. */
+struct sl_rows {
+    float *x;
+    uint32_t n, n_decode;
+    const uint32_t *of_step; /* [n] which of the step's rows they are; NULL = all */
+    uint8_t *failed;         /* [n] */
+};
+
+/* Of one lane of what comes from the slice before. */
+static inline uint32_t sl_forward_taken_elems(const struct sl_hparams *hp) {
+    return SL_FORWARD_GRAPHS * hp->n_embd;
+}
+
+/* Is this a step of few generated rows, and nothing else? */
+static inline bool sl_forward_is_few(const struct sl_step *s) {
+    return !s->keep_all && s->n_rows <= SL_FORWARD_GRAPHS && s->n_decode == s->n_rows &&
+           s->n_out == s->n_rows;
+}
+
+/* In the last layer of the model only the rows that go on to the logits pass the attention output
+ * and the FFN. Is this layer cut so? */
+static inline bool sl_forward_cuts(const struct sl_forward *f, uint32_t layer) {
+    const struct sl_step *s = &f->step;
+    return f->output.data && layer + 1 == f->hp->n_layer && !s->keep_all && s->n_out < s->n_rows;
+}
+
+enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status st);
+/* In a function with `where`: returns the op's failure, with its place. */
+#define SL_FORWARD_TRY(op, call)                                                                   \
+    do {                                                                                           \
+        enum sl_status try_st = sl_forward_at(where, op, call);                                    \
+        if (try_st != SL_OK)                                                                       \
+            return try_st;                                                                         \
+    } while (0)
+
+/* forward_hand.c: what goes from slice to slice. No turn has come yet. */
+enum sl_status sl_forward_init_turns(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;
+/* Sets what the step's table says of it. */
+void sl_forward_begin_turn(struct sl_forward *f);
+/* The op that waits for the rows from the slice before. */
+enum sl_status sl_forward_take(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
+/* The op that hands them on. */
+enum sl_status sl_forward_hand(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
+
+/* forward.c: the parts of a step. */
+enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+                               uint32_t n_rows, uint32_t n) SL_MUST_CHECK;
+/* Input rows from ids, where the slice has the first layer; what all layers need of positions. */
+enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
+/* The first half of a layer, up to the FFN's norm. In a layer that is cut r tells which buffer its
+ * rows are in; none is left when nobody wants logits. */
+enum sl_status sl_forward_attention(struct sl_forward *f, struct sl_rows *r,
+                                    const struct sl_place *where) SL_MUST_CHECK;
+/* All ops of the step. *out_logits: in the device's memory; NULL when nobody wants any, and in a
+ * slice that gives none. */
+enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
+                                  struct sl_place *where) SL_MUST_CHECK;
+
+/* forward_output.c: the last norm and the output matrix for n rows [n, n_embd], of which the first
+ * n_decode are generated ones; on a device whose logits are read back also what the sampler
+ * wants to know of their blocks. *out_logits [n, n_vocab]: in the device's memory. */
+enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
+                                 uint32_t n_decode, float **out_logits,
+                                 const struct sl_place *where) SL_MUST_CHECK;
+
+/* forward_ffn.c: the second half of a layer. */
+enum sl_status sl_forward_dense_ffn(struct sl_forward *f, const struct sl_rows *r,
+                                    const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_moe_ffn(struct sl_forward *f, const struct sl_rows *r,
+                                  const struct sl_place *where) SL_MUST_CHECK;
+/* ... and its parts: the router; the shared expert, if the layer has one, into shared_y (its first
+ * products come from the router's call); the routed experts as they arrive, chosen [n, k] in host
+ * memory; their sum. */
+enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
+                                const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
+                                 const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
+                                const uint32_t *chosen, bool shared,
+                                const struct sl_place *where) SL_MUST_CHECK;
+enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
+                               const struct sl_place *where) SL_MUST_CHECK;
+
+/* Runs a following layer's router on this layer's input, so that disk and link have something to do
+ * while this layer is computed. What it chooses, in a.next_ids, is a guess: it changes what is read
+ * and copied early and nothing else. How many of `most` guesses (sl_fetch_guess_ahead) a layer can
+ * make: up to the first layer that has no router; and number `which` of them. */
+uint32_t sl_forward_can_guess(const struct sl_forward *f, uint32_t layer, uint32_t most);
+enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
+                                const struct sl_place *where) SL_MUST_CHECK;
+
+/* forward_graphs.c: the same as sl_forward_compute with the ops in graphs, which are recorded when
+ * a step of this shape comes for the first time. Only where sl_forward_wants_graph. */
+enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits,
+                                 struct sl_place *where) SL_MUST_CHECK;
+void sl_forward_drop_graphs(struct sl_forward *f);
+
+/* forward_device.c: decides f->resident, and sees to it that a.refs says where experts are. */
+enum sl_status sl_forward_place(struct sl_forward *f) SL_MUST_CHECK;
+/* Can the step be kept as a graph and be replayed? */
+bool sl_forward_wants_graph(const struct sl_forward *f);
+
+/* forward_device.c: where the router of a layer puts what it chooses in this step. */
+uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer);
+/* Waits for the ids of a layer's n rows and gives them in host memory. */
+enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
+                                   const uint32_t **out_ids) SL_MUST_CHECK;
+/* The parts of it: before the copy is enqueued, be it in a graph; enqueues it; waits, and looks
+ * whether the ids are sound. */
+void sl_forward_expect_ids(struct sl_forward *f, uint32_t layer, uint32_t n);
+enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) SL_MUST_CHECK;
+enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
+                                    const uint32_t **out_ids) SL_MUST_CHECK;
+/* The same for what early routers chose in a layer: before they are enqueued; enqueues the copy;
+ * reads what has come, if it has soon, and has it fetched, once a layer. */
+void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
+enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer,
+                                     uint32_t n) SL_MUST_CHECK;
+void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
+/* Counts, and records if that was asked for, which experts the n rows of a layer chose; of_step
+ * [n]: which of the step's rows they are, NULL = all; ids [n, k] in host memory. */
+void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n,
+                             const uint32_t *of_step, const uint32_t *ids);
+/* Are the blocks of the step's logits looked at where the logits are? Not for scoring, which needs
+ * all of them, nor where the host computes. */
+static inline bool sl_forward_has_blocks(const struct sl_forward *f) {
+    return f->plan->reads_back && !f->step.keep_all;
+}
+/* The end of a step: waits, and gives the n rows of logits (NULL = none are wanted) where the host
+ * can read and write them. routes: also what the routers chose, unless it has been counted. */
+enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
+                                    struct sl_logits *out_logits) SL_MUST_CHECK;
+/* A copy of x for the next stage. */
+enum sl_status sl_forward_hand_over(struct sl_forward *f) SL_MUST_CHECK;
+/* Allocates the pinned block. hand_by_host: with room for what is handed over. */
+enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host,
+                                   struct sl_err *err) SL_MUST_CHECK;
+void sl_forward_unmap_host(struct sl_forward *f);
+
+/* bind.c: fills layers, refs, embd, output, output_norm. */
+enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *model,
+                               const struct sl_weights *weights, struct sl_err *err) SL_MUST_CHECK;
+
+#endif

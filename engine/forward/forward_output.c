@@ -1,0 +1,55 @@
+/* Logits of rows that have been through all layers. */
+#include "engine/forward/forward_internal.h"
+
+#include <assert.h>
+
+/* To right before the n rows (sl_activations). */
+static enum sl_status look_at_blocks(struct sl_forward *f, float *logits, uint32_t n) {
+    size_t n_blocks = sl_forward_blocks(f->hp, n);
+    return sl_op_block_max(f->dev,
+                           &(struct sl_op_block_max){.x = logits,
+                                                     .max = logits - n_blocks,
+                                                     .at = (uint32_t *)(logits - 2 * n_blocks),
+                                                     .sum = logits - 3 * n_blocks,
+                                                     .inv_t = f->on_device.sums_at,
+                                                     .n_tok = n,
+                                                     .n = f->hp->n_vocab});
+}
+
+enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t n,
+                                 uint32_t n_decode, float **out_logits,
+                                 const struct sl_place *where) {
+    struct sl_activations *a = &f->a;
+    float *logits = a->logits;
+    if (!f->plan->reads_back)
+        logits += (size_t)f->step.lane * f->plan->n_logit_rows * f->hp->n_vocab;
+    assert(n <= f->plan->n_logit_rows);
+    uint64_t start = sl_timeline_now(f->timeline);
+    SL_FORWARD_TRY("output norm", sl_forward_norm(f, x, f->output_norm, a->h, n, f->hp->n_embd));
+    SL_FORWARD_TRY("output", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                                      .x = a->h,
+                                                      .n_tok = n,
+                                                      .n_decode = n_decode,
+                                                      .n_w = 1,
+                                                      .out = {{f->output, NULL, logits, false}}}));
+    if (sl_forward_has_blocks(f))
+        SL_FORWARD_TRY("blocks of the logits", look_at_blocks(f, logits, n));
+    sl_timeline_since(f->timeline, "logits", start, {"rows", n});
+    *out_logits = logits;
+    return SL_OK;
+}
+
+enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
+                                 float **out_logits, struct sl_err *err) {
+    assert(f->step.keep_all && first + n <= f->step.n_rows && n <= f->plan->n_logit_rows);
+    struct sl_place where = {err, UINT32_MAX, f->hp->first_layer, NULL};
+    float *logits;
+    enum sl_status st =
+        sl_forward_output(f, f->a.x + (size_t)first * f->hp->n_embd, n, 0, &logits, &where);
+    if (st != SL_OK)
+        return st;
+    struct sl_logits read = {0};
+    st = sl_forward_read_back(f, false, logits, n, &read);
+    *out_logits = read.rows;
+    return st == SL_OK ? SL_OK : sl_forward_at(&where, "reading back the logits", st);
+}

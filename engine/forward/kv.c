@@ -1,0 +1,108 @@
+#include "engine/forward/kv.h"
+
+#include "common/metrics.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- which pages are taken ---- */
+
+static void tell(const struct sl_kv_pages *p) {
+    sl_gauge(kv_pages_used, p->n_pages - p->n_free - p->n_idle);
+    sl_gauge(kv_pages_cached, p->n_idle);
+}
+
+enum sl_status sl_kv_pages_init(struct sl_kv_pages *p, uint32_t n_pages, struct sl_err *err) {
+    memset(p, 0, sizeof *p);
+    p->free_pages = malloc((size_t)n_pages * sizeof *p->free_pages);
+    if (!p->free_pages)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the list of %u KV pages", n_pages);
+    p->n_pages = p->n_free = n_pages;
+    /* The lowest page is on top. */
+    for (uint32_t i = 0; i < n_pages; i++)
+        p->free_pages[i] = n_pages - 1 - i;
+    sl_gauge(kv_pages_total, n_pages);
+    tell(p);
+    return SL_OK;
+}
+
+void sl_kv_pages_release(struct sl_kv_pages *p) {
+    free(p->free_pages);
+    memset(p, 0, sizeof *p);
+}
+
+uint32_t sl_kv_page_take(struct sl_kv_pages *p) {
+    if (!p->n_free)
+        return SL_KV_NO_PAGE;
+    uint32_t page = p->free_pages[--p->n_free];
+    tell(p);
+    return page;
+}
+
+void sl_kv_page_give(struct sl_kv_pages *p, uint32_t page) {
+    assert(page < p->n_pages && p->n_free < p->n_pages);
+    p->free_pages[p->n_free++] = page;
+    tell(p);
+}
+
+void sl_kv_set_idle(struct sl_kv_pages *p, uint32_t n_idle) {
+    p->n_idle = n_idle;
+    tell(p);
+}
+
+/* ---- what is in them ---- */
+
+enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
+                               const struct sl_kv_view *shape, uint32_t n_layer, uint32_t n_pages,
+                               struct sl_err *err) {
+    memset(kv, 0, sizeof *kv);
+    kv->dev = dev;
+    kv->shape = *shape;
+    kv->n_layer = n_layer;
+    kv->n_pages = n_pages;
+    kv->layer_bytes = (shape->k_page_bytes + shape->v_page_bytes) * n_pages;
+    kv->data_bytes = kv->layer_bytes * n_layer;
+    enum sl_status st = sl_device_alloc(dev, kv->data_bytes, &kv->data);
+    if (st != SL_OK) {
+        double mib = (double)kv->data_bytes / 0x1p20;
+        memset(kv, 0, sizeof *kv);
+        return sl_fail(err, st,
+                       "no memory for %.1f MiB of KV cache: lower the context size or the number "
+                       "of parallel sessions, or use KV type q8_0",
+                       mib);
+    }
+    if (dev->caps.host_visible)
+        memset(kv->data, 0, kv->data_bytes);
+    return SL_OK;
+}
+
+void sl_kv_data_release(struct sl_kv_data *kv) {
+    if (kv->data)
+        sl_device_free(kv->dev, kv->data, kv->data_bytes);
+    memset(kv, 0, sizeof *kv);
+}
+
+struct sl_kv_view sl_kv_layer(const struct sl_kv_data *kv, uint32_t layer) {
+    assert(layer < kv->n_layer);
+    struct sl_kv_view v = kv->shape;
+    v.k = (char *)kv->data + kv->layer_bytes * layer;
+    v.v = (char *)v.k + kv->shape.k_page_bytes * kv->n_pages;
+    return v;
+}
+
+enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, uint32_t page, uint8_t *host,
+                               bool to_device) {
+    enum sl_status st = SL_OK;
+    for (uint32_t l = 0; l < kv->n_layer && st == SL_OK; l++) {
+        struct sl_kv_view v = sl_kv_layer(kv, l);
+        char *part[2] = {(char *)v.k + v.k_page_bytes * page, (char *)v.v + v.v_page_bytes * page};
+        size_t bytes[2] = {v.k_page_bytes, v.v_page_bytes};
+        for (int i = 0; i < 2 && st == SL_OK; i++) {
+            st = to_device ? sl_device_upload(kv->dev, part[i], host, bytes[i])
+                           : sl_device_download(kv->dev, host, part[i], bytes[i]);
+            host += bytes[i];
+        }
+    }
+    return st == SL_OK ? sl_device_sync(kv->dev) : st;
+}

@@ -1,0 +1,82 @@
+#include "engine/forward/route_recorder.h"
+
+#include "common/log.h"
+#include "engine/forward/step.h"
+#include "expert_cache/trace.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sl_route_recorder {
+    FILE *file; /* NULL: a write has failed */
+    struct sl_trace_shape shape;
+};
+
+static void give_up(struct sl_route_recorder *r) {
+    sl_warn("recording of routes ends: the file cannot be written: %s", strerror(errno));
+    fclose(r->file);
+    r->file = NULL;
+}
+
+enum sl_status sl_route_recorder_open(const char *path, const struct sl_model *model,
+                                      struct sl_route_recorder **out, struct sl_err *err) {
+    const struct sl_hparams *hp = &model->hp;
+    if (!hp->n_expert)
+        return sl_fail(err, SL_ERR_CONFIG, "routes cannot be recorded: the model has no experts");
+    struct sl_route_recorder *r = calloc(1, sizeof *r);
+    if (!r)
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    r->shape = (struct sl_trace_shape){.fingerprint = sl_model_fingerprint(model),
+                                       .n_layer = hp->n_layer,
+                                       .n_expert = hp->n_expert,
+                                       .k = hp->n_expert_used};
+    uint8_t header[SL_TRACE_HEADER_BYTES];
+    enum sl_status st = sl_trace_write_header(&r->shape, header, err);
+    if (st == SL_OK) {
+        r->file = fopen(path, "wb");
+        if (!r->file || fwrite(header, sizeof header, 1, r->file) != 1)
+            st = sl_fail(err, SL_ERR_IO, "--record-routes %s: cannot be written: %s", path,
+                         strerror(errno));
+    }
+    if (st != SL_OK) {
+        if (r->file)
+            fclose(r->file);
+        free(r);
+        return st;
+    }
+    *out = r;
+    return SL_OK;
+}
+
+void sl_route_recorder_close(struct sl_route_recorder **pr) {
+    struct sl_route_recorder *r = *pr;
+    if (!r)
+        return;
+    if (r->file && fclose(r->file))
+        sl_warn("the recorded routes are not complete: %s", strerror(errno));
+    free(r);
+    *pr = NULL;
+}
+
+void sl_route_recorder_layer(struct sl_route_recorder *r, const struct sl_step *step,
+                             uint32_t layer, uint32_t n_rows, const uint32_t *rows,
+                             const uint32_t *ids) {
+    uint8_t bytes[SL_TRACE_RECORD_BYTES];
+    uint32_t k = r->shape.k;
+    for (uint32_t i = 0; r->file && i < n_rows; i++) {
+        uint32_t row = rows ? rows[i] : i;
+        struct sl_trace_record rec = {.sequence = step->row_seq[row],
+                                      .position_tokens = (uint32_t)step->pos[row],
+                                      .layer = (uint16_t)layer,
+                                      .first_of_step = i == 0,
+                                      .phase = row < step->n_decode ? SL_PHASE_DECODE
+                                                                    : SL_PHASE_PREFILL};
+        for (uint32_t j = 0; j < k; j++)
+            rec.ids[j] = (uint16_t)ids[(size_t)i * k + j];
+        size_t n = sl_trace_write(&r->shape, &rec, bytes);
+        if (fwrite(bytes, n, 1, r->file) != 1)
+            give_up(r);
+    }
+}

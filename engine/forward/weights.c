@@ -1,0 +1,377 @@
+#include "engine/forward/weights.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Two tensors this far apart are read in one go; the bytes between them are wasted. */
+#define MAX_GAP_BYTES (64u << 10)
+#define PIECE_BYTES   (8u << 20)
+#define N_READERS     4u
+/* Reading a piece of this size or less unbuffered gains nothing. */
+#define MIN_DIRECT_BYTES (256u << 10)
+
+static uint64_t round_up(uint64_t n) {
+    return (n + SL_IO_ALIGN_BYTES - 1) & ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
+}
+
+/* ---- layout ---- */
+
+static int tensor_order(const void *pa, const void *pb) {
+    const struct sl_gguf_tensor *a = *(const struct sl_gguf_tensor *const *)pa;
+    const struct sl_gguf_tensor *b = *(const struct sl_gguf_tensor *const *)pb;
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    return (a->offset_bytes > b->offset_bytes) - (a->offset_bytes < b->offset_bytes);
+}
+
+static bool is_expert(enum sl_layer_role role) {
+    return role == SL_L_EXPERTS_GATE || role == SL_L_EXPERTS_UP || role == SL_L_EXPERTS_DOWN;
+}
+
+enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts,
+                                      struct sl_weights_layout *out_layout, struct sl_err *err) {
+    struct sl_weights_layout l = {0};
+    size_t max = (size_t)SL_G_COUNT + (size_t)model->hp.n_layer * SL_L_COUNT;
+    l.tensors = malloc(max * sizeof *l.tensors);
+    l.runs = malloc(max * sizeof *l.runs);
+    if (!l.tensors || !l.runs) {
+        sl_weights_layout_release(&l);
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the list of the model's tensors");
+    }
+    uint32_t n = 0;
+    for (uint32_t g = 0; g < SL_G_COUNT; g++)
+        if (model->global[g])
+            l.tensors[n++] = model->global[g];
+    for (uint32_t i = 0; i < model->hp.n_layer; i++)
+        for (uint32_t r = 0; r < SL_L_COUNT; r++)
+            if (model->layers[i].t[r] && (experts || !is_expert(r)))
+                l.tensors[n++] = model->layers[i].t[r];
+    qsort(l.tensors, n, sizeof *l.tensors, tensor_order);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sl_gguf_tensor *t = l.tensors[i];
+        if (l.n_tensors && l.tensors[l.n_tensors - 1] == t)
+            continue; /* a tied output is the embedding again */
+        l.tensors[l.n_tensors++] = t;
+        struct sl_weight_run *last = l.n_runs ? &l.runs[l.n_runs - 1] : NULL;
+        uint64_t end = t->offset_bytes + t->size_bytes;
+        if (last && last->file == t->file &&
+            t->offset_bytes - (last->offset_bytes + last->size_bytes) <= MAX_GAP_BYTES) {
+            last->size_bytes = end - last->offset_bytes;
+            continue;
+        }
+        uint64_t start = t->offset_bytes & ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
+        uint64_t slab = last ? round_up(last->slab_bytes + last->size_bytes) : 0;
+        l.runs[l.n_runs++] = (struct sl_weight_run){t->file, start, end - start, slab};
+    }
+    if (l.n_runs) {
+        /* The last unbuffered read ends on a whole block; one more block lets the slab start on one
+         * where the device aligns to 64 bytes only. */
+        const struct sl_weight_run *last = &l.runs[l.n_runs - 1];
+        l.total_bytes = round_up(last->slab_bytes + last->size_bytes) + SL_IO_ALIGN_BYTES;
+    }
+    *out_layout = l;
+    return SL_OK;
+}
+
+void sl_weights_layout_release(struct sl_weights_layout *layout) {
+    free(layout->tensors);
+    free(layout->runs);
+    memset(layout, 0, sizeof *layout);
+}
+
+/* ---- loading ---- */
+
+struct sl_weights {
+    struct sl_device *dev;
+    struct sl_weights_layout layout;
+    void *alloc; /* as the device gave it */
+    char *slab;  /* alloc rounded up to SL_IO_ALIGN_BYTES */
+};
+
+static ssize_t system_pread(const struct sl_weights_io *io, int fd, void *buf, size_t n,
+                            off_t offset) {
+    (void)io;
+    return pread(fd, buf, n, offset);
+}
+
+/* Asks mincore about a mapping that is never touched. (preadv2 with RWF_NOWAIT would start a
+ * readahead for what it does not find, and each byte would be read from the disk twice.) */
+static bool system_cached(const struct sl_weights_io *io, int fd, off_t offset, size_t n) {
+    (void)io;
+    unsigned char page[PIECE_BYTES / SL_IO_ALIGN_BYTES + 1];
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE), n_pages = (n + page_bytes - 1) / page_bytes;
+    void *map = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, offset);
+    if (map == MAP_FAILED)
+        return false;
+    size_t have = 0;
+    if (n_pages <= sizeof page && mincore(map, n, page) == 0)
+        for (size_t i = 0; i < n_pages; i++)
+            have += page[i] & 1;
+    munmap(map, n);
+    return have * 10 >= n_pages * 9;
+}
+
+const struct sl_weights_io sl_weights_system_io = {system_pread, system_cached};
+
+struct loader {
+    struct sl_weights *w;
+    const struct sl_gguf *gguf;
+    const struct sl_weights_io *io;
+    struct sl_progress *progress;
+    int *fd;        /* [n_files] through the page cache */
+    int *fd_direct; /* [n_files] unbuffered, -1 where the file system has none */
+    char *buffers;  /* [N_READERS, PIECE_BYTES] on the way to the device; NULL: it is not needed */
+    uint32_t n_buffers_taken; /* under lock */
+    pthread_mutex_t device;   /* held to call it: it is for one thread at a time */
+    pthread_mutex_t lock;
+    /* under lock */
+    uint32_t run; /* next piece: run and offset in it */
+    uint64_t run_done_bytes;
+    uint64_t done_bytes, total_bytes;
+    uint64_t cached_bytes;
+    enum sl_status status;
+    struct sl_err err;
+};
+
+/* The tensor that holds this byte of the file, for error texts. */
+static struct sl_str tensor_at(const struct sl_weights_layout *l, uint32_t file, uint64_t offset) {
+    for (uint32_t i = 0; i < l->n_tensors; i++) {
+        const struct sl_gguf_tensor *t = l->tensors[i];
+        if (t->file == file && offset < t->offset_bytes + t->size_bytes)
+            return t->name;
+    }
+    return (struct sl_str){"?", 1};
+}
+
+static enum sl_status read_failed(struct loader *ld, struct sl_err *err, uint32_t file,
+                                  uint64_t offset, int error) {
+    struct sl_str name = tensor_at(&ld->w->layout, file, offset);
+    int name_len = (int)(name.len < 100 ? name.len : 100);
+    const char *path = sl_gguf_file_path(ld->gguf, file);
+    if (error)
+        return sl_fail(err, SL_ERR_IO, "%s: reading tensor '%.*s' at byte %" PRIu64 ": %s", path,
+                       name_len, name.ptr, offset, strerror(error));
+    return sl_fail(err, SL_ERR_IO,
+                   "%s: ends at byte %" PRIu64 ", inside tensor '%.*s'; the file was %" PRIu64
+                   " bytes long when it was opened: copy it again",
+                   path, offset, name_len, name.ptr, sl_gguf_file_bytes(ld->gguf, file));
+}
+
+/* Fills dst[0..n) from the file. dst and offset share their remainder modulo the I/O alignment;
+ * dst may be written up to the next multiple after n. */
+static enum sl_status read_piece(struct loader *ld, uint32_t file, char *dst, uint64_t offset,
+                                 uint64_t n, uint64_t *out_cached, struct sl_err *err) {
+    uint64_t done = 0;
+    /* What the page cache holds is copied at memory speed; the rest goes around it, so that a
+     * model does not push everything else out of RAM by being in it twice. */
+    bool cached = ld->io->cached(ld->io, ld->fd[file], (off_t)offset, n);
+    if (cached)
+        *out_cached = n;
+    else if (ld->fd_direct[file] >= 0 && n >= MIN_DIRECT_BYTES) {
+        while (done < n) {
+            ssize_t got = ld->io->pread(ld->io, ld->fd_direct[file], dst + done, round_up(n - done),
+                                        (off_t)(offset + done));
+            if (got < 0 && errno == EINTR)
+                continue;
+            if (got <= 0)
+                break; /* the buffered loop below tries again and words the error */
+            done += (uint64_t)got;
+            if (done % SL_IO_ALIGN_BYTES)
+                break; /* end of file or an odd short read */
+        }
+    }
+    while (done < n) {
+        ssize_t got =
+            ld->io->pread(ld->io, ld->fd[file], dst + done, n - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return read_failed(ld, err, file, offset + done, got < 0 ? errno : 0);
+        done += (uint64_t)got;
+    }
+    return SL_OK;
+}
+
+/* Reads n bytes of a run from start on to their place, through buffer (NULL: straight). */
+static enum sl_status load_piece(struct loader *ld, const struct sl_weight_run *run, uint64_t start,
+                                 uint64_t n, char *buffer, uint64_t *out_cached,
+                                 struct sl_err *err) {
+    char *place = ld->w->slab + run->slab_bytes + start;
+    enum sl_status st = read_piece(ld, run->file, buffer ? buffer : place,
+                                   run->offset_bytes + start, n, out_cached, err);
+    if (st != SL_OK || !buffer)
+        return st;
+    pthread_mutex_lock(&ld->device);
+    st = sl_device_upload(ld->w->dev, place, buffer, n);
+    pthread_mutex_unlock(&ld->device);
+    return st == SL_OK ? SL_OK
+                       : sl_fail(err, st, "copying weights to %s: %s", ld->w->dev->caps.name,
+                                 sl_status_text(st));
+}
+
+static void *reader_main(void *arg) {
+    struct loader *ld = arg;
+    const struct sl_weights_layout *l = &ld->w->layout;
+    pthread_mutex_lock(&ld->lock);
+    char *buffer = ld->buffers ? ld->buffers + (size_t)ld->n_buffers_taken++ * PIECE_BYTES : NULL;
+    while (ld->status == SL_OK && ld->run < l->n_runs) {
+        const struct sl_weight_run *run = &l->runs[ld->run];
+        uint64_t start = ld->run_done_bytes;
+        uint64_t n = run->size_bytes - start;
+        if (n > PIECE_BYTES) {
+            n = PIECE_BYTES;
+            ld->run_done_bytes += n;
+        } else {
+            ld->run++;
+            ld->run_done_bytes = 0;
+        }
+        pthread_mutex_unlock(&ld->lock);
+
+        struct sl_err err;
+        uint64_t cached = 0;
+        enum sl_status st = load_piece(ld, run, start, n, buffer, &cached, &err);
+        pthread_mutex_lock(&ld->lock);
+        if (st != SL_OK) {
+            if (ld->status == SL_OK) {
+                ld->status = st;
+                ld->err = err;
+            }
+            break;
+        }
+        ld->done_bytes += n;
+        ld->cached_bytes += cached;
+        if (ld->progress && ld->status == SL_OK &&
+            !ld->progress->report(ld->progress, ld->done_bytes, ld->total_bytes))
+            ld->status = sl_fail(&ld->err, SL_ERR_CANCELED, "loading was canceled");
+    }
+    pthread_mutex_unlock(&ld->lock);
+    return NULL;
+}
+
+static enum sl_status open_files(struct loader *ld, uint32_t n_files, struct sl_err *err) {
+    for (uint32_t i = 0; i < n_files; i++) {
+        const char *path = sl_gguf_file_path(ld->gguf, i);
+        ld->fd[i] = open(path, O_RDONLY | O_CLOEXEC);
+        if (ld->fd[i] < 0)
+            return sl_fail(err, SL_ERR_IO, "%s: %s", path, strerror(errno));
+        ld->fd_direct[i] = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
+        if (ld->fd_direct[i] < 0)
+            sl_debug("%s: no unbuffered reads here (%s), reading through the page cache", path,
+                     strerror(errno));
+    }
+    return SL_OK;
+}
+
+static enum sl_status load_all(struct loader *ld, struct sl_err *err) {
+    uint64_t start_ns = sl_now_ns();
+    for (uint32_t r = 0; r < ld->w->layout.n_runs; r++)
+        ld->total_bytes += ld->w->layout.runs[r].size_bytes;
+    pthread_t thread[N_READERS];
+    uint32_t n_started = 0;
+    while (n_started + 1 < N_READERS && ld->total_bytes > (uint64_t)n_started * PIECE_BYTES &&
+           pthread_create(&thread[n_started], NULL, reader_main, ld) == 0)
+        n_started++;
+    reader_main(ld); /* this thread too: it works even where no thread could be started */
+    for (uint32_t i = 0; i < n_started; i++)
+        pthread_join(thread[i], NULL);
+    if (ld->status != SL_OK)
+        return sl_fail(err, ld->status, "%s", ld->err.text);
+    double s = (double)(sl_now_ns() - start_ns) * 1e-9;
+    sl_debug("read %.2f GiB of weights in %.2f s, %.2f GB/s, %.0f %% of it from the page cache",
+             (double)ld->total_bytes / 0x1p30, s, (double)ld->total_bytes * 1e-9 / s,
+             100.0 * (double)ld->cached_bytes / (double)(ld->total_bytes ? ld->total_bytes : 1));
+    return SL_OK;
+}
+
+enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struct sl_device *dev,
+                               const struct sl_weights_io *io, struct sl_progress *progress,
+                               struct sl_weights **out_weights, struct sl_err *err) {
+    uint32_t n_files = sl_gguf_n_files(model->gguf);
+    struct sl_weights *w = calloc(1, sizeof *w);
+    struct loader ld = {.w = w, .gguf = model->gguf, .io = io, .progress = progress};
+    ld.fd = malloc(n_files * sizeof *ld.fd);
+    ld.fd_direct = malloc(n_files * sizeof *ld.fd_direct);
+    enum sl_status st;
+    _Static_assert(SL_WEIGHTS_LOAD_BYTES == (uint64_t)N_READERS * PIECE_BYTES, "as planned");
+    if (!dev->caps.host_visible)
+        ld.buffers = aligned_alloc(SL_IO_ALIGN_BYTES, SL_WEIGHTS_LOAD_BYTES);
+    if (!w || !ld.fd || !ld.fd_direct || (!dev->caps.host_visible && !ld.buffers)) {
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory to load the weights");
+        goto free_lists;
+    }
+    for (uint32_t i = 0; i < n_files; i++)
+        ld.fd[i] = ld.fd_direct[i] = -1;
+    pthread_mutex_init(&ld.lock, NULL);
+    pthread_mutex_init(&ld.device, NULL);
+    w->dev = dev;
+    st = sl_weights_layout_make(model, experts, &w->layout, err);
+    if (st != SL_OK)
+        goto close_files;
+    st = sl_device_alloc(dev, w->layout.total_bytes, &w->alloc);
+    if (st != SL_OK) {
+        w->alloc = NULL;
+        st = sl_fail(err, st, "no memory for %.1f MiB of weights on %s",
+                     (double)w->layout.total_bytes / 0x1p20, dev->caps.name);
+        goto close_files;
+    }
+    w->slab = (char *)(uintptr_t)round_up((uintptr_t)w->alloc);
+    st = open_files(&ld, n_files, err);
+    if (st == SL_OK)
+        st = load_all(&ld, err);
+    if (st == SL_OK && ld.buffers) {
+        st = sl_device_sync(dev);
+        if (st != SL_OK)
+            st = sl_fail(err, st, "copying weights to %s: %s", dev->caps.name, sl_status_text(st));
+    }
+close_files:
+    for (uint32_t i = 0; i < n_files; i++) {
+        if (ld.fd[i] >= 0)
+            close(ld.fd[i]);
+        if (ld.fd_direct[i] >= 0)
+            close(ld.fd_direct[i]);
+    }
+    pthread_mutex_destroy(&ld.device);
+    pthread_mutex_destroy(&ld.lock);
+free_lists:
+    free(ld.buffers);
+    free(ld.fd);
+    free(ld.fd_direct);
+    if (st != SL_OK) {
+        sl_weights_destroy(&w);
+        return st;
+    }
+    *out_weights = w;
+    return SL_OK;
+}
+
+void sl_weights_destroy(struct sl_weights **pw) {
+    struct sl_weights *w = *pw;
+    if (!w)
+        return;
+    if (w->alloc)
+        sl_device_free(w->dev, w->alloc, w->layout.total_bytes);
+    sl_weights_layout_release(&w->layout);
+    free(w);
+    *pw = NULL;
+}
+
+const void *sl_weights_addr(const struct sl_weights *w, const struct sl_gguf_tensor *tensor) {
+    if (!tensor)
+        return NULL;
+    for (uint32_t i = 0; i < w->layout.n_runs; i++) {
+        const struct sl_weight_run *r = &w->layout.runs[i];
+        if (r->file == tensor->file && tensor->offset_bytes >= r->offset_bytes &&
+            tensor->offset_bytes + tensor->size_bytes <= r->offset_bytes + r->size_bytes)
+            return w->slab + r->slab_bytes + (tensor->offset_bytes - r->offset_bytes);
+    }
+    return NULL;
+}

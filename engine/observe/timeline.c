@@ -1,0 +1,321 @@
+#include "engine/observe/timeline.h"
+
+#include "common/log.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BUFFER_BYTES (512u << 10)
+/* No event is longer: seven names of at most NAME_BYTES and eight numbers. */
+#define EVENT_BYTES 1024u
+#define NAME_BYTES  64u
+#define WRITE_NS    500000000u
+
+/* tid of what is drawn; lanes of reads follow. */
+enum { TRACK_STEPS = 1, TRACK_STAGES = 2, TRACK_READS = 100 };
+
+/* Where this thread draws. */
+static _Thread_local uint64_t own_track = TRACK_STEPS;
+
+static const char tail[] = "\n]}\n";
+
+struct sl_timeline {
+    pthread_mutex_t lock;
+    int fd;
+    bool ended; /* full, or the disk refused: nothing more is recorded */
+    uint64_t start_ns, written_ns;
+    uint64_t end_bytes, max_bytes; /* of the file, without the tail */
+    uint64_t n_requests, n_undrawn;
+    uint64_t free_lanes[SL_TIMELINE_LANES / 64]; /* bits */
+    uint64_t named_lanes[SL_TIMELINE_LANES / 64];
+    size_t n;
+    char path[512];
+    char buffer[BUFFER_BYTES];
+};
+
+_Static_assert(sizeof(struct sl_timeline) <= SL_TIMELINE_MEMORY_BYTES, "more than is planned for");
+
+/* ---- writing ---- */
+
+static bool write_at(int fd, const char *data, size_t n, uint64_t at) {
+    while (n > 0) {
+        ssize_t done = pwrite(fd, data, n, (off_t)at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0) {
+            errno = done < 0 ? errno : EIO;
+            return false;
+        }
+        data += done;
+        n -= (size_t)done;
+        at += (uint64_t)done;
+    }
+    return true;
+}
+
+/* The buffer over the old tail, and a new tail, in one go. */
+static bool flush(struct sl_timeline *t) {
+    size_t n = t->n;
+    t->n = 0;
+    t->written_ns = sl_now_ns();
+    if (n == 0)
+        return true;
+    memcpy(t->buffer + n, tail, sizeof tail - 1);
+    if (write_at(t->fd, t->buffer, n + sizeof tail - 1, t->end_bytes)) {
+        t->end_bytes += n;
+        return true;
+    }
+    int error = errno;
+    t->ended = true;
+    /* As it was before: the tail's blocks are there. */
+    bool whole = ftruncate(t->fd, (off_t)(t->end_bytes + sizeof tail - 1)) == 0 &&
+                 write_at(t->fd, tail, sizeof tail - 1, t->end_bytes);
+    sl_warn("%s: cannot be written: %s; the trace ends here%s", t->path, strerror(error),
+            whole ? "" : " and lacks its closing brackets");
+    return false;
+}
+
+/* Room for one event; false: nothing is recorded any more. */
+static bool begin(struct sl_timeline *t) {
+    if (t->ended)
+        return false;
+    if (t->end_bytes + t->n + EVENT_BYTES + sizeof tail > t->max_bytes) {
+        bool ok = flush(t);
+        t->ended = true;
+        if (ok)
+            sl_warn("%s: has reached %llu MiB; the trace ends here", t->path,
+                    (unsigned long long)(t->max_bytes >> 20));
+        return false;
+    }
+    return t->n + EVENT_BYTES + sizeof tail <= BUFFER_BYTES || flush(t);
+}
+
+static void put(struct sl_timeline *t, const char *text) {
+    size_t n = strlen(text);
+    assert(t->n + n + sizeof tail <= BUFFER_BYTES);
+    memcpy(t->buffer + t->n, text, n);
+    t->n += n;
+}
+
+static void put_name(struct sl_timeline *t, const char *name) {
+    assert(strlen(name) <= NAME_BYTES && !strpbrk(name, "\"\\"));
+    put(t, "\"");
+    put(t, name);
+    put(t, "\"");
+}
+
+/* Formatting by printf would take longer than all the rest. */
+static void put_u64(struct sl_timeline *t, uint64_t x) {
+    char digits[20];
+    size_t n = sizeof digits;
+    do
+        digits[--n] = (char)('0' + x % 10);
+    while (x /= 10);
+    memcpy(t->buffer + t->n, digits + n, sizeof digits - n);
+    t->n += sizeof digits - n;
+}
+
+static void put_i64(struct sl_timeline *t, int64_t x) {
+    if (x < 0)
+        put(t, "-");
+    put_u64(t, x < 0 ? 0 - (uint64_t)x : (uint64_t)x);
+}
+
+/* Microseconds, the format's unit. */
+static void put_us(struct sl_timeline *t, uint64_t ns) {
+    put_u64(t, ns / 1000);
+    char part[5] = {'.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
+                    (char)('0' + ns % 10), 0};
+    put(t, part);
+}
+
+static void put_time(struct sl_timeline *t, uint64_t at_ns) {
+    put_us(t, at_ns > t->start_ns ? at_ns - t->start_ns : 0);
+}
+
+static void put_args(struct sl_timeline *t, const struct sl_timeline_arg *args) {
+    put(t, ",\"args\":{");
+    for (uint32_t i = 0; i < SL_TIMELINE_ARGS && args[i].name; i++) {
+        put(t, i ? "," : "");
+        put_name(t, args[i].name);
+        put(t, ":");
+        put_i64(t, args[i].value);
+    }
+    put(t, "}}");
+}
+
+/* {"name":...,"ph":...,"pid":1,"tid":...,"ts":... */
+static void put_head(struct sl_timeline *t, const char *name, const char *kind, uint64_t track,
+                     uint64_t at_ns) {
+    put(t, ",\n{\"name\":");
+    put_name(t, name);
+    put(t, ",\"ph\":\"");
+    put(t, kind);
+    put(t, "\",\"pid\":1,\"tid\":");
+    put_u64(t, track);
+    put(t, ",\"ts\":");
+    put_time(t, at_ns);
+}
+
+static void put_span(struct sl_timeline *t, uint64_t track, const char *name, uint64_t start_ns,
+                     uint64_t end_ns, const struct sl_timeline_arg *args) {
+    if (!begin(t))
+        return;
+    put_head(t, name, "X", track, start_ns);
+    put(t, ",\"dur\":");
+    put_us(t, end_ns > start_ns ? end_ns - start_ns : 0);
+    put_args(t, args);
+}
+
+/* ---- open, close ---- */
+
+static const char head[] =
+    "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+    "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"sluice\"}},\n"
+    "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":1,\"args\":{\"name\":\"steps\"}},\n"
+    "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,\"tid\":1,\"args\":{\"sort_index\":1}}";
+
+enum sl_status sl_timeline_open(const char *path, uint64_t max_bytes,
+                                struct sl_timeline **out_timeline, struct sl_err *err) {
+    if (max_bytes < (64u << 10))
+        return sl_fail(err, SL_ERR_CONFIG, "a trace of %llu bytes: at least 64 KiB are needed",
+                       (unsigned long long)max_bytes);
+    struct sl_timeline *t = calloc(1, sizeof *t);
+    if (!t)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the trace");
+    t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (t->fd < 0) {
+        free(t);
+        return sl_fail(err, SL_ERR_IO, "--trace %s: cannot be written: %s", path, strerror(errno));
+    }
+    snprintf(t->path, sizeof t->path, "%s", path);
+    memset(t->free_lanes, 0xff, sizeof t->free_lanes);
+    pthread_mutex_init(&t->lock, NULL);
+    t->max_bytes = max_bytes;
+    t->start_ns = sl_now_ns();
+    put(t, head);
+    if (!flush(t)) {
+        sl_timeline_close(&t);
+        return sl_fail(err, SL_ERR_IO, "--trace %s: cannot be written", path);
+    }
+    *out_timeline = t;
+    return SL_OK;
+}
+
+void sl_timeline_close(struct sl_timeline **timeline) {
+    struct sl_timeline *t = *timeline;
+    if (!t)
+        return;
+    if (!t->ended)
+        flush(t);
+    if (t->n_undrawn)
+        sl_info("%s: %llu reads are not drawn: more than %u were under way", t->path,
+                (unsigned long long)t->n_undrawn, SL_TIMELINE_LANES);
+    close(t->fd);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+    *timeline = NULL;
+}
+
+void sl_timeline_pause(struct sl_timeline *t, bool all) {
+    pthread_mutex_lock(&t->lock);
+    if (!t->ended && (all || t->n > BUFFER_BYTES / 2 || sl_now_ns() - t->written_ns >= WRITE_NS))
+        flush(t);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- events ---- */
+
+void sl_timeline_span(struct sl_timeline *t, const char *name, uint64_t start_ns, uint64_t end_ns,
+                      const struct sl_timeline_arg *args) {
+    pthread_mutex_lock(&t->lock);
+    put_span(t, own_track, name, start_ns, end_ns, args);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void name_track(struct sl_timeline *t, uint64_t track, const char *name, uint64_t number) {
+    if (!begin(t))
+        return;
+    put(t, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":");
+    put_u64(t, track);
+    put(t, ",\"args\":{\"name\":\"");
+    put(t, name);
+    put(t, " ");
+    put_u64(t, number);
+    put(t, "\"}}");
+}
+
+void sl_timeline_stage(struct sl_timeline *t, uint32_t i) {
+    own_track = TRACK_STAGES + (uint64_t)i;
+    pthread_mutex_lock(&t->lock);
+    name_track(t, own_track, "stage", i + 1u);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void sl_timeline_request(struct sl_timeline *t, uint64_t start_ns, uint64_t end_ns,
+                         const struct sl_timeline_arg *args) {
+    static const struct sl_timeline_arg none[SL_TIMELINE_ARGS];
+    pthread_mutex_lock(&t->lock);
+    uint64_t id = t->n_requests++;
+    for (int end = 0; end < 2 && begin(t); end++) {
+        put_head(t, "request", end ? "e" : "b", TRACK_STEPS, end ? end_ns : start_ns);
+        put(t, ",\"cat\":\"request\",\"id\":");
+        put_u64(t, id);
+        put_args(t, end ? none : args);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+void sl_timeline_counter(struct sl_timeline *t, const char *name, uint64_t at_ns,
+                         const struct sl_timeline_arg *args) {
+    pthread_mutex_lock(&t->lock);
+    if (begin(t)) {
+        put_head(t, name, "C", own_track, at_ns);
+        put_args(t, args);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+static uint16_t take_lane(struct sl_timeline *t) {
+    for (uint32_t i = 0; i < SL_TIMELINE_LANES / 64; i++) {
+        if (!t->free_lanes[i])
+            continue;
+        uint32_t bit = (uint32_t)__builtin_ctzll(t->free_lanes[i]);
+        t->free_lanes[i] &= t->free_lanes[i] - 1;
+        return (uint16_t)(i * 64 + bit);
+    }
+    t->n_undrawn++;
+    return SL_NO_LANE;
+}
+
+uint16_t sl_timeline_lane(struct sl_timeline *t) {
+    pthread_mutex_lock(&t->lock);
+    uint16_t lane = take_lane(t);
+    pthread_mutex_unlock(&t->lock);
+    return lane;
+}
+
+static void name_lane(struct sl_timeline *t, uint16_t lane) {
+    uint64_t bit = (uint64_t)1 << (lane % 64);
+    if (t->named_lanes[lane / 64] & bit)
+        return;
+    t->named_lanes[lane / 64] |= bit;
+    name_track(t, TRACK_READS + (uint64_t)lane, "reads", lane + 1u);
+}
+
+void sl_timeline_read(struct sl_timeline *t, uint16_t lane, const char *name, uint64_t start_ns,
+                      uint64_t end_ns, const struct sl_timeline_arg *args) {
+    if (lane == SL_NO_LANE)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->free_lanes[lane / 64] |= (uint64_t)1 << (lane % 64);
+    name_lane(t, lane);
+    put_span(t, TRACK_READS + (uint64_t)lane, name, start_ns, end_ns, args);
+    pthread_mutex_unlock(&t->lock);
+}

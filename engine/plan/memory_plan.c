@@ -1,0 +1,510 @@
+#include "engine/plan/memory_plan_internal.h"
+
+#include "common/cpus.h"
+#include "engine/observe/expert_map.h"
+#include "engine/forward/forward.h"
+#include "engine/experts/joint_heat.h"
+#include "engine/prefix/prefix_disk.h"
+#include "engine/prefix/prefix_ram.h"
+#include "engine/prefix/prefix_tree.h"
+#include "engine/sample/sampler.h"
+#include "engine/session.h"
+#include "engine/stage/stage.h"
+#include "engine/forward/weights.h"
+#include "model/arch/model_slice.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A person who reads along does not notice a pause of so long. */
+#define DEFAULT_STALL_MS 300u
+
+/* Of what is left when everything is resident, one part in so many goes to the prefix cache. */
+#define CACHE_SHARE 8u
+
+/* Touched of a stack: the scheduler's deepest calls take some 30 KiB. */
+#define STACK_BYTES ((uint64_t)128 << 10)
+/* Beside the compute threads: main, scheduler, the prefix files', three that read weights at the
+ * start. */
+#define OWN_THREADS 6u
+/* The kernel's own: task and stack of a thread; a page table's 8 bytes for a page of 4 KiB. */
+#define KERNEL_THREAD_BYTES ((uint64_t)32 << 10)
+#define PAGE_TABLE_SHARE    512u
+/* Gaps that malloc leaves, buffers of libc, the plan itself. Peaks seen were below 1.5 MiB. */
+#define SLACK_BYTES ((uint64_t)4 << 20)
+/* What the process holds when it is asked varies by some pages from run to run. */
+#define VARIES_BYTES ((uint64_t)512 << 10)
+#define MIB          ((uint64_t)1 << 20)
+
+static uint32_t max_u32(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+const char *sl_memory_kind_name(enum sl_memory_kind kind) {
+    static const char *const names[] = {
+        [SL_MEMORY_HOST] = "host", [SL_MEMORY_PINNED] = "pinned", [SL_MEMORY_DEVICE] = "device"};
+    return names[kind];
+}
+
+static SL_PRINTF(5, 6) void add_row(struct sl_memory_plan *p, const char *what,
+                                    enum sl_memory_kind kind, uint64_t bytes, const char *fmt,
+                                    ...) {
+    if (!bytes)
+        return;
+    assert(p->n_rows < SL_PLAN_MAX_ROWS);
+    struct sl_plan_row *r = &p->rows[p->n_rows++];
+    r->what = what;
+    r->bytes = bytes;
+    r->kind = kind;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(r->detail, sizeof r->detail, fmt, ap);
+    va_end(ap);
+    *(kind == SL_MEMORY_DEVICE ? &p->vram_total_bytes : &p->total_bytes) += bytes;
+}
+
+static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engine_config *c,
+                                     struct sl_err *err) {
+    if (!c->ctx_tokens)
+        c->ctx_tokens = hp->n_ctx_train && hp->n_ctx_train < 8192 ? hp->n_ctx_train : 8192;
+    if (!c->parallel)
+        c->parallel = 4;
+    if (!c->batch_tokens)
+        c->batch_tokens = 512;
+    if (!c->queue_max)
+        c->queue_max = 256;
+    if (!c->cache_disk_bytes)
+        c->cache_disk_bytes = SL_CACHE_DISK_DEFAULT;
+    if (!c->max_stall_ms)
+        c->max_stall_ms = DEFAULT_STALL_MS;
+    if (c->kv_dtype == SL_DTYPE_F32)
+        c->kv_dtype = SL_DTYPE_F16; /* a zeroed configuration */
+    if (c->ctx_tokens < 2 || c->ctx_tokens > SL_MAX_CTX_TOKENS)
+        return sl_fail(err, SL_ERR_CONFIG, "context of %u tokens: must be 2 to %u", c->ctx_tokens,
+                       SL_MAX_CTX_TOKENS);
+    if (c->parallel > SL_MAX_PARALLEL)
+        return sl_fail(err, SL_ERR_CONFIG, "%u parallel sessions: at most %u", c->parallel,
+                       SL_MAX_PARALLEL);
+    if (c->batch_tokens > SL_MAX_BATCH_TOKENS)
+        return sl_fail(err, SL_ERR_CONFIG, "batch of %u tokens: at most %u", c->batch_tokens,
+                       SL_MAX_BATCH_TOKENS);
+    if (c->queue_max > SL_MAX_QUEUE)
+        return sl_fail(err, SL_ERR_CONFIG, "queue of %u requests: at most %u", c->queue_max,
+                       SL_MAX_QUEUE);
+    /* Every running session must get its row into every step. */
+    c->batch_tokens = max_u32(c->batch_tokens, c->parallel);
+    return SL_OK;
+}
+
+static enum sl_status plan_kv(const struct sl_hparams *hp, uint32_t n_layer_whole,
+                              struct sl_memory_plan *p, struct sl_err *err) {
+    const struct sl_engine_config *c = &p->config;
+    const struct sl_dtype_info *t = sl_dtype_info(c->kv_dtype);
+    if (c->kv_dtype != SL_DTYPE_F16 && c->kv_dtype != SL_DTYPE_Q8_0)
+        return sl_fail(err, SL_ERR_CONFIG, "KV type %s: must be f16 or q8_0",
+                       sl_dtype_name(c->kv_dtype));
+    if (hp->head_dim_k % t->block_elems || hp->head_dim_v % t->block_elems)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "KV type %s needs head sizes divisible by %u, this model has %u and %u: use "
+                       "KV type f16",
+                       t->name, t->block_elems, hp->head_dim_k, hp->head_dim_v);
+    uint64_t rows = (uint64_t)hp->n_head_kv * SL_KV_PAGE_TOKENS;
+    p->k_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_k);
+    p->v_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_v);
+    p->session_pages = (c->ctx_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
+    uint64_t layer_page_bytes = p->k_page_bytes + p->v_page_bytes;
+    uint64_t page_bytes = layer_page_bytes * n_layer_whole; /* on all devices together */
+    uint64_t n_pages = (uint64_t)p->session_pages * c->parallel;
+    uint64_t room = n_pages * SL_KV_PAGE_TOKENS < UINT32_MAX
+                        ? (UINT32_MAX - 1) / SL_KV_PAGE_TOKENS - n_pages
+                        : 0;
+    uint64_t given = c->cache_ram_bytes == SL_CACHE_RAM_AUTO ? 0 : c->cache_ram_bytes;
+    uint64_t cached = p->apart ? 0 : given / (page_bytes + sl_prefix_tree_bytes(1));
+    p->cache_pages = (uint32_t)(cached < room ? cached : room);
+    p->ram_pages = p->apart ? sl_prefix_ram_slots(given, page_bytes) : 0;
+    p->prefix_ram_bytes = p->stage ? 0 : sl_prefix_ram_bytes(p->ram_pages, page_bytes);
+    n_pages += p->cache_pages;
+    if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
+        return sl_fail(
+            err, SL_ERR_CONFIG,
+            "%u sessions of %u tokens are more positions than can be numbered: lower one "
+            "of them",
+            c->parallel, c->ctx_tokens);
+    p->n_pages = (uint32_t)n_pages;
+    p->kv_bytes = layer_page_bytes * hp->n_layer * n_pages;
+    return SL_OK;
+}
+
+/* Bytes of the weights that are resident from the start. */
+static enum sl_status plan_weights(const struct sl_model *model, bool experts, uint64_t *out_bytes,
+                                   struct sl_err *err) {
+    struct sl_weights_layout layout;
+    enum sl_status st = sl_weights_layout_make(model, experts, &layout, err);
+    if (st != SL_OK)
+        return st;
+    *out_bytes = layout.total_bytes;
+    sl_weights_layout_release(&layout);
+    return SL_OK;
+}
+
+/* What a block of this size takes more when it is backed by huge pages; small ones are not. */
+static uint64_t huge_tail(uint64_t bytes) {
+    uint64_t over = bytes % SL_HUGE_PAGE_BYTES;
+    return bytes < SL_HUGE_PAGE_BYTES || !over ? 0 : SL_HUGE_PAGE_BYTES - over;
+}
+
+/* What the device's side takes, wherever its memory is. */
+static uint64_t computing_bytes(const struct sl_memory_plan *p) {
+    return p->weight_bytes + p->kv_bytes + p->activation_bytes + p->scratch_bytes;
+}
+
+uint64_t sl_plan_fixed_device_bytes(const struct sl_memory_plan *p) {
+    return p->apart ? computing_bytes(p) : 0;
+}
+
+/* Of several stages each has a thread. */
+static uint64_t n_stacks(const struct sl_memory_plan *p) {
+    uint64_t stage = p->n_stages > 1 ? 1 : 0;
+    return p->stage ? stage : (uint64_t)p->n_threads + OWN_THREADS + stage;
+}
+
+/* What the process has once, however many devices compute. */
+static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *p) {
+    const struct sl_engine_config *c = &p->config;
+    p->prefix_disk_bytes = c->cache_dir ? sl_prefix_disk_memory_bytes(p, whole->n_layer) : 0;
+    p->host_bytes += sl_sampler_space_bytes(whole->n_vocab) + sl_prefix_tree_bytes(p->n_pages) +
+                     p->prefix_disk_bytes + p->prefix_ram_bytes +
+                     sl_expert_map_bytes(whole->n_layer, whole->n_expert) + sl_lanes_bytes(p);
+    if (p->n_stages > 1 && c->heat_file)
+        p->host_bytes += sl_joint_heat_bytes(whole);
+    p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
+    p->process_bytes = c->process_bytes;
+    if (c->trace_file)
+        p->host_bytes += SL_TIMELINE_MEMORY_BYTES;
+    p->session_bytes = ((uint64_t)c->parallel + c->queue_max) *
+                       (sizeof(struct sl_session) + 32 + (uint64_t)c->ctx_tokens * 4);
+}
+
+/* Everything but the slots, for the weights that are resident. */
+static void plan_fixed(const struct sl_hparams *hp, const struct sl_hparams *whole,
+                       const struct sl_device *dev, struct sl_memory_plan *p) {
+    p->activation_bytes = sl_forward_activation_bytes(hp, p);
+    p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) + dev->caps.held_bytes : 0;
+    p->host_bytes = sl_forward_host_bytes(hp, p);
+    p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
+    if (!p->stage)
+        plan_process(whole, p);
+    uint64_t n_threads = n_stacks(p);
+    p->thread_bytes = n_threads * STACK_BYTES;
+    p->slack_bytes = p->stage ? 0 : SLACK_BYTES;
+    if (!p->apart)
+        p->slack_bytes += huge_tail(p->weight_bytes) + huge_tail(p->kv_bytes) +
+                          huge_tail(p->activation_bytes) + huge_tail(p->scratch_bytes);
+    p->kernel_bytes = 0;
+    uint64_t mapped = sl_plan_fixed_bytes(p);
+    p->kernel_bytes = n_threads * KERNEL_THREAD_BYTES + mapped / PAGE_TABLE_SHARE;
+}
+
+uint64_t sl_plan_fixed_bytes(const struct sl_memory_plan *p) {
+    return (p->apart ? 0 : computing_bytes(p)) + p->host_bytes + p->pinned_bytes + p->load_bytes +
+           p->process_bytes + p->session_bytes + p->thread_bytes + p->slack_bytes + p->kernel_bytes;
+}
+
+bool sl_plan_fits_device(const struct sl_memory_plan *p) {
+    return sl_plan_fixed_device_bytes(p) <= p->vram_budget_bytes;
+}
+
+uint64_t sl_plan_name_least(uint64_t bytes) {
+    return (bytes + VARIES_BYTES + MIB - 1) / MIB * MIB;
+}
+
+/* What is planned for: the layers, those of all devices together, and the device. */
+struct subject {
+    const struct sl_model *model, *whole;
+    const struct sl_device *dev; /* NULL = none is known */
+};
+
+/* The plan with the experts in slots. */
+static enum sl_status plan_streaming(const struct subject *s, const struct sl_expert_layout *l,
+                                     struct sl_memory_plan *p, struct sl_err *err) {
+    p->streaming = true;
+    enum sl_status st = plan_weights(s->model, false, &p->weight_bytes, err);
+    plan_fixed(&s->model->hp, &s->whole->hp, s->dev, p);
+    return st == SL_OK ? sl_plan_slots(l, p, err) : st;
+}
+
+static enum sl_status refuse_resident(const struct sl_memory_plan *p, bool routed,
+                                      struct sl_err *err) {
+    uint64_t weights = p->apart ? 0 : p->weight_bytes, kv = p->apart ? 0 : p->kv_bytes;
+    if (!sl_plan_fits_device(p))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "a budget of %.1f MiB of the device's memory is too small for the whole "
+                       "model: at least %.0f MiB are needed (weights %.1f, KV cache %.1f, "
+                       "activations %.1f, scratch %.1f): --vram %.0fMiB%s",
+                       (double)p->vram_budget_bytes / 0x1p20, (double)p->vram_least_bytes / 0x1p20,
+                       (double)p->weight_bytes / 0x1p20, (double)p->kv_bytes / 0x1p20,
+                       (double)p->activation_bytes / 0x1p20, (double)p->scratch_bytes / 0x1p20,
+                       (double)p->vram_least_bytes / 0x1p20,
+                       !routed                 ? ""
+                       : p->config.no_overflow ? "; its experts could be kept in the host's memory "
+                                                 "too, but for --overflow off"
+                                               : "; its experts could be streamed");
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "a budget of %.1f MiB is too small for the whole model: at least %.0f MiB are "
+                   "needed (weights %.1f, KV cache %.1f, the process %.1f, the rest %.1f): --ram "
+                   "%.0fMiB%s",
+                   (double)p->budget_bytes / 0x1p20, (double)p->least_bytes / 0x1p20,
+                   (double)weights / 0x1p20, (double)kv / 0x1p20, (double)p->process_bytes / 0x1p20,
+                   (double)(p->least_bytes - weights - kv - p->process_bytes) / 0x1p20,
+                   (double)p->least_bytes / 0x1p20,
+                   routed ? "; its experts could be streamed" : "");
+}
+
+/* Which of two plans that do not fit needs less: of the device's memory, where that is apart. */
+static bool needs_less(const struct sl_memory_plan *a, const struct sl_memory_plan *b) {
+    return a->apart ? a->vram_least_bytes < b->vram_least_bytes : a->least_bytes < b->least_bytes;
+}
+
+/* Decides where the experts are. The least that would do is that of the way that needs less, where
+ * both are allowed. */
+static enum sl_status plan_experts(const struct subject *s, struct sl_memory_plan *p,
+                                   struct sl_err *err) {
+    struct sl_expert_layout l;
+    enum sl_status st = plan_weights(s->model, true, &p->weight_bytes, err);
+    if (st != SL_OK)
+        return st;
+    plan_fixed(&s->model->hp, &s->whole->hp, s->dev, p);
+    p->least_bytes = sl_plan_name_least(sl_plan_fixed_bytes(p));
+    p->vram_least_bytes = p->apart ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
+    bool fits = sl_plan_fixed_bytes(p) <= p->budget_bytes && sl_plan_fits_device(p);
+    st = sl_expert_layout_make(s->model, &l, err);
+    if (st != SL_OK)
+        return st;
+    p->n_class = l.n_class;
+    p->n_experts = l.n_layer * l.n_expert;
+    p->expert_bytes = l.total_bytes;
+    enum sl_experts_where where = l.n_layer ? p->config.experts : SL_EXPERTS_RESIDENT;
+    if (p->apart && p->config.no_overflow && where == SL_EXPERTS_AUTO)
+        where = SL_EXPERTS_RESIDENT;
+    struct sl_memory_plan streamed = *p;
+    if (where != SL_EXPERTS_RESIDENT)
+        st = plan_streaming(s, &l, &streamed, err);
+    bool less = where != SL_EXPERTS_RESIDENT && needs_less(&streamed, p);
+    if (where == SL_EXPERTS_STREAMED || (where == SL_EXPERTS_AUTO && !fits && less)) {
+        *p = streamed;
+        if (st == SL_OK && p->apart && p->config.no_overflow && p->n_device_slots < p->n_experts)
+            st = sl_fail(err, SL_ERR_CONFIG,
+                         "the device has room for %u of %u experts, and --overflow off keeps none "
+                         "in the host's memory",
+                         p->n_device_slots, p->n_experts);
+    } else if (!fits) {
+        st = refuse_resident(p, l.n_layer && where == SL_EXPERTS_RESIDENT, err);
+    } else {
+        st = SL_OK;
+        if (less) {
+            p->least_bytes = streamed.least_bytes;
+            p->vram_least_bytes = streamed.vram_least_bytes;
+        }
+    }
+    sl_expert_layout_release(&l);
+    return st;
+}
+
+/* Pages for text that may come again, out of what the plan leaves: where experts are streamed their
+ * slots have all of that, and a page of theirs saves more. As many as the sessions' at most. */
+static uint64_t spare_for_cache(const struct sl_memory_plan *p) {
+    uint64_t needed = sl_plan_fixed_bytes(p);
+    if (p->streaming || p->budget_bytes <= needed)
+        return 0;
+    uint64_t share = (p->budget_bytes - needed) / CACHE_SHARE;
+    return share < p->kv_bytes ? share : p->kv_bytes;
+}
+
+static enum sl_status plan_all(const struct subject *s, struct sl_memory_plan *p,
+                               struct sl_err *err) {
+    enum sl_status st = plan_kv(&s->model->hp, s->whole->hp.n_layer, p, err);
+    if (st == SL_OK)
+        st = plan_experts(s, p, err);
+    if (st != SL_OK || p->config.cache_ram_bytes != SL_CACHE_RAM_AUTO)
+        return st;
+    uint64_t least = p->least_bytes; /* one could do without */
+    p->config.cache_ram_bytes = spare_for_cache(p);
+    if (!p->config.cache_ram_bytes)
+        return SL_OK;
+    st = plan_all(s, p, err);
+    p->least_bytes = least;
+    return st;
+}
+
+enum sl_status sl_plan_refuse_cache(uint64_t cache_bytes, uint64_t budget_bytes,
+                                    uint64_t least_bytes, uint64_t least_without_bytes,
+                                    struct sl_err *err) {
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "a budget of %.1f MiB leaves at most %.1f MiB for --cache-ram, not %.1f: lower "
+                   "that, or give --ram %.0fMiB",
+                   (double)budget_bytes / 0x1p20,
+                   (double)(budget_bytes - least_without_bytes) / 0x1p20,
+                   (double)cache_bytes / 0x1p20, (double)least_bytes / 0x1p20);
+}
+
+/* A plan begun like this one failed: would it do without the pages that were asked for? */
+static enum sl_status blame_cache(const struct subject *s, struct sl_memory_plan *p,
+                                  uint64_t least_bytes, struct sl_err *err) {
+    struct sl_err other;
+    uint64_t asked = p->config.cache_ram_bytes;
+    p->config.cache_ram_bytes = 0;
+    if (!asked || asked == SL_CACHE_RAM_AUTO || plan_all(s, p, &other) != SL_OK ||
+        p->least_bytes > p->budget_bytes)
+        return SL_ERR_CONFIG;
+    return sl_plan_refuse_cache(asked, p->budget_bytes, least_bytes, p->least_bytes, err);
+}
+
+/* Of a slice: which of its weights are no layer's. */
+static const char *which_weights(const struct sl_model *m) {
+    static const char *const name[] = {"its layers", "its layers, embedding", "its layers, output",
+                                       "every layer, embedding, output"};
+    return name[sl_model_has_input(m) + 2 * sl_model_has_output(m)];
+}
+
+static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,
+                           const struct sl_device *dev) {
+    const struct sl_engine_config *c = &p->config;
+    enum sl_memory_kind there = p->apart ? SL_MEMORY_DEVICE : SL_MEMORY_HOST;
+    uint64_t resident_experts = p->streaming ? 0 : p->expert_bytes;
+    double experts = p->n_experts ? p->n_experts : 1;
+    add_row(p, "dense weights", there, p->weight_bytes - resident_experts, "%s", which_weights(m));
+    add_row(p, "routed experts", there, resident_experts, "%u, all resident", p->n_experts);
+    add_row(p, "device slots", there, p->device_slot_bytes, "%u for %u experts, %.0f %%",
+            p->n_device_slots, p->n_experts, 100.0 * p->n_device_slots / experts);
+    add_row(p, "expert slots", p->reads_back ? SL_MEMORY_PINNED : SL_MEMORY_HOST, p->slot_bytes,
+            "%u for %u experts, %.0f %%", p->n_slots, p->n_experts, 100.0 * p->n_slots / experts);
+    add_row(p, "slot tables", SL_MEMORY_HOST, p->stream_bytes, "expert cache and the disk's queue");
+    uint64_t kept = p->kv_bytes / p->n_pages * p->cache_pages;
+    add_row(p, "KV cache", there, p->kv_bytes - kept,
+            "%s, %u sessions of %u tokens, %u pages of %u", sl_dtype_name(c->kv_dtype), c->parallel,
+            c->ctx_tokens, p->n_pages - p->cache_pages, SL_KV_PAGE_TOKENS);
+    add_row(p, "prefix cache", there, kept, "%u more pages, for text that may come again",
+            p->cache_pages);
+    add_row(p, "activations", there, p->activation_bytes, "%u rows a step, %u rows of logits",
+            c->batch_tokens, p->n_logit_rows);
+    add_row(p, "kernel scratch", there, p->scratch_bytes, "%s", dev ? dev->caps.name : "");
+    add_row(p, "read back", SL_MEMORY_PINNED, p->pinned_bytes, "logits and chosen experts");
+    for (uint32_t i = 0; i < p->n_rows && p->n_stages > 1; i++)
+        p->rows[i].stage = p->stage + 1;
+}
+
+static void add_process_rows(struct sl_memory_plan *p) {
+    const struct sl_engine_config *c = &p->config;
+    add_row(p, "loading", SL_MEMORY_HOST, p->load_bytes, "weights on their way to the device");
+    add_row(p, "prefix copies", SL_MEMORY_HOST, p->prefix_ram_bytes,
+            "%u pages that the device gave up", p->ram_pages);
+    add_row(p, "prefix files", SL_MEMORY_HOST, p->prefix_disk_bytes,
+            "list and buffers for %.1f MiB on disk", (double)c->cache_disk_bytes / 0x1p20);
+    add_row(p, "host tables", SL_MEMORY_HOST,
+            p->host_bytes - p->prefix_disk_bytes - p->prefix_ram_bytes,
+            "step tables, the sampler, the trace");
+    add_row(p, "sessions", SL_MEMORY_HOST, p->session_bytes,
+            "tokens of %u running and %u waiting requests", c->parallel, c->queue_max);
+    uint64_t named = 0;
+    for (uint32_t i = 0; i < c->n_process_rows && !p->stage; i++) {
+        add_row(p, c->process_rows[i].what, SL_MEMORY_HOST, c->process_rows[i].bytes, "%s",
+                c->process_rows[i].detail);
+        named += c->process_rows[i].bytes;
+    }
+    if (!p->stage)
+        add_row(p, "driver", SL_MEMORY_HOST, c->driver_bytes, "what opening %s took",
+                p->n_stages > 1 ? "the devices" : "the device");
+    named += c->driver_bytes;
+    if (p->process_bytes > named)
+        add_row(p, "process", SL_MEMORY_HOST, p->process_bytes - named, "what the caller holds");
+    add_row(p, "threads", SL_MEMORY_HOST, p->thread_bytes, "stacks of %u", (uint32_t)n_stacks(p));
+    add_row(p, "kernel", SL_MEMORY_HOST, p->kernel_bytes,
+            "page tables, threads, registered "
+            "buffers");
+    add_row(p, "slack", SL_MEMORY_HOST, p->slack_bytes, "whole huge pages, the allocator's gaps");
+}
+
+enum sl_status sl_memory_plan_make(const struct sl_model *model,
+                                   const struct sl_engine_config *config,
+                                   const struct sl_device *dev, struct sl_memory_plan *out_plan,
+                                   struct sl_err *err) {
+    const struct sl_plan_place whole = {.whole = model, .n_stages = 1};
+    return sl_memory_plan_make_stage(model, &whole, config, dev, out_plan, err);
+}
+
+static void describe_stage(const struct sl_hparams *hp, const struct sl_device *dev,
+                           struct sl_memory_plan *p) {
+    struct sl_plan_stage *s = &p->stages[p->stage];
+    *s = (struct sl_plan_stage){.first_layer = hp->first_layer,
+                                .n_layer = hp->n_layer,
+                                .streaming = p->streaming,
+                                .n_device_slots = p->n_device_slots,
+                                .n_slots = p->n_slots,
+                                .n_experts = p->n_experts,
+                                .vram_total_bytes = p->vram_total_bytes,
+                                .vram_budget_bytes = p->vram_budget_bytes,
+                                .vram_least_bytes = p->vram_least_bytes,
+                                .ram_bytes = p->total_bytes};
+    if (dev)
+        memcpy(s->device, dev->caps.name, sizeof s->device);
+}
+
+enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
+                                         const struct sl_plan_place *place,
+                                         const struct sl_engine_config *config,
+                                         const struct sl_device *dev,
+                                         struct sl_memory_plan *out_plan, struct sl_err *err) {
+    const struct sl_hparams *hp = &slice->hp;
+    struct sl_memory_plan p = {.config = *config,
+                               .stage = place->stage,
+                               .n_stages = place->n_stages,
+                               .relays = place->relays};
+    struct sl_engine_config *c = &p.config;
+    p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
+    enum sl_status st = resolve_config(hp, c, err);
+    if (st != SL_OK)
+        return st;
+
+    /* Generation asks for one row's logits per session. */
+    if (sl_model_has_output(slice))
+        p.n_logit_rows =
+            max_u32(c->parallel, c->batch_tokens < SL_SCORE_ROWS ? c->batch_tokens : SL_SCORE_ROWS);
+    uint32_t n_ff = max_u32(hp->n_ff, max_u32(hp->n_ff_expert, hp->n_ff_shared));
+    p.limits = (struct sl_device_limits){
+        .max_tok = c->batch_tokens,
+        .max_n_in = max_u32(max_u32(hp->n_embd, n_ff), hp->n_head * hp->head_dim_v),
+        .max_pairs = c->batch_tokens * hp->n_expert_used,
+        .max_n_embd = hp->n_embd,
+        .max_n_ff = hp->n_expert ? hp->n_ff_expert : 0,
+        .max_expert = hp->n_expert,
+        .max_heads = hp->n_head,
+        .max_head_dim = max_u32(hp->head_dim_k, hp->head_dim_v),
+    };
+    p.reads_back = dev && !dev->caps.host_visible;
+    p.apart = dev && sl_device_is_apart(dev);
+    uint64_t memory = dev ? dev->caps.memory_bytes : 0;
+    p.budget_bytes = c->ram_bytes ? c->ram_bytes : memory && !p.apart ? memory : UINT64_MAX;
+    p.vram_budget_bytes = !p.apart        ? 0
+                          : c->vram_bytes ? c->vram_bytes
+                          : memory        ? memory
+                                          : UINT64_MAX;
+    const struct subject subject = {slice, place->whole, dev};
+    struct sl_memory_plan begun = p;
+    st = plan_all(&subject, &p, err);
+    if (st == SL_ERR_CONFIG && place->n_stages == 1)
+        st = blame_cache(&subject, &begun, p.least_bytes, err);
+    if (st != SL_OK) {
+        out_plan->least_bytes = p.least_bytes;
+        out_plan->vram_least_bytes = p.vram_least_bytes;
+        return st;
+    }
+    add_stage_rows(&p, slice, dev);
+    add_process_rows(&p);
+    describe_stage(hp, dev, &p);
+    c->process_rows = NULL; /* borrowed for this call */
+    c->n_process_rows = 0;
+    *out_plan = p;
+    return SL_OK;
+}

@@ -1,0 +1,54 @@
+/* What a memory plan promises: the bytes that a token touches, how many of them will be found in
+ * memory, and the two ceilings of decoding that follow from given bandwidths.
+ *
+ *     T_mem = (D + v A) / B_mem      T_disk = s A / B_disk      v + s = 1
+ *     causal  1 / (T_mem + T_disk)   a read can start only when the router has spoken
+ *     overlap 1 / max(T_mem, T_disk) with perfect look-ahead
+ *
+ * A is what one token's routing touches, D the weights that every token reads. */
+#ifndef SL_ENGINE_PLAN_SPEED_H
+#define SL_ENGINE_PLAN_SPEED_H
+
+#include "engine/plan/memory_plan.h"
+
+struct sl_ceilings {
+    double causal_tokens_per_s, overlap_tokens_per_s;
+};
+
+/* hit_share: v. A bandwidth of 0 is unknown; the ceilings that need it are then 0. */
+struct sl_ceilings sl_ceilings(uint64_t dense_bytes, uint64_t routed_bytes, double hit_share,
+                               double memory_bytes_per_s, double disk_bytes_per_s);
+
+/* The same for a device with memory of its own, which host and disk reach over a link:
+ *
+ *     T_mem = (D + d A) / B_mem    T_link = (1 - d) A / B_link    T_disk = s A / B_disk
+ *     causal  1 / (T_mem + max(T_link, T_disk))     overlap 1 / max(T_mem, T_link, T_disk)
+ *
+ * d: what the device's slots hold of A. Bytes from disk pass the link as they come. */
+struct sl_tier_rates {
+    double memory, link, disk; /* bytes/s; 0 = unknown */
+};
+struct sl_plan_speed;
+struct sl_ceilings sl_ceilings_apart(const struct sl_plan_speed *speed,
+                                     const struct sl_tier_rates *rates);
+
+/* Weights that every token reads: all but the routed experts and the embedding's other rows. */
+uint64_t sl_dense_token_bytes(const struct sl_model *model);
+
+struct sl_plan_speed {
+    uint64_t dense_bytes;  /* D */
+    uint64_t routed_bytes; /* A */
+    double resident_share; /* of all routed bytes, what the slots hold */
+    double hit_share;      /* of A, expected: v */
+    double device_share;   /* of A, expected in the slots of a device that is apart: d */
+    bool from_heat;        /* hit_share is of the heat file's shares, not of uniform routing */
+};
+
+/* Expected hits: with uniform routing, slots over experts; with a heat file (NULL = none; a file
+ * that is not there or does not fit is none), the part of its use that the hottest experts which
+ * the slots can hold have. SL_ERR_NOMEM, SL_ERR_UNSUPPORTED as the layout. */
+enum sl_status sl_plan_speed_make(const struct sl_model *model, const struct sl_memory_plan *plan,
+                                  const char *heat_file, struct sl_plan_speed *out_speed,
+                                  struct sl_err *err) SL_MUST_CHECK;
+
+#endif

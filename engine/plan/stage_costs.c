@@ -1,0 +1,219 @@
+#include "engine/plan/stage_costs.h"
+
+#include "engine/experts/expert_tiers.h"
+#include "engine/experts/heat_store.h"
+#include "engine/plan/plan_speed.h"
+
+#include <stdlib.h>
+
+struct measure {
+    const struct sl_model *model;
+    struct sl_engine_config config;
+    const struct sl_device *dev;
+    struct sl_memory_plan plan; /* of the slice that was looked at last */
+};
+
+static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
+                           enum sl_experts_where where, struct sl_err *err) {
+    struct sl_model slice;
+    enum sl_status st = sl_model_slice(m->model, first, n, &slice, err);
+    if (st != SL_OK)
+        return st;
+    /* As the last of several: what the process has once is not the device's. */
+    const struct sl_plan_place place = {m->model, 1, 2, true};
+    m->config.experts = where;
+    return sl_memory_plan_make_stage(&slice, &place, &m->config, m->dev, &m->plan, err);
+}
+
+/* What a stage has besides its layers: activations grow with layers. */
+static enum sl_status look_at_stage(struct measure *m, uint64_t *out_activations,
+                                    struct sl_err *err) {
+    enum sl_status st = look(m, 0, 1, SL_EXPERTS_RESIDENT, err);
+    uint64_t one = m->plan.activation_bytes;
+    if (st == SL_OK)
+        st = look(m, 0, 2, SL_EXPERTS_RESIDENT, err);
+    uint64_t both = m->plan.activation_bytes, layer = both > one ? both - one : 0;
+    if (m->model->hp.n_layer == 2)
+        layer = 0; /* the second has the logits too; counting them as a layer's is wrong */
+    *out_activations = one > layer ? one - layer : 0;
+    return st;
+}
+
+static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stage_activations,
+                                    struct sl_split_layer *out, uint64_t *in_out_ahead,
+                                    struct sl_err *err) {
+    enum sl_status st = look(m, i, 1, SL_EXPERTS_RESIDENT, err);
+    if (st != SL_OK)
+        return st;
+    struct sl_memory_plan *p = &m->plan;
+    uint64_t weights = p->weight_bytes - p->expert_bytes, activations = p->activation_bytes;
+    out->expert_bytes = p->expert_bytes;
+    out->fixed_bytes = p->kv_bytes + activations -
+                       (stage_activations < activations ? stage_activations : activations);
+    if (p->expert_bytes) {
+        st = look(m, i, 1, SL_EXPERTS_STREAMED, err);
+        if (st != SL_OK)
+            return st;
+        weights = p->weight_bytes > weights ? p->weight_bytes : weights;
+        uint64_t ahead = p->activation_bytes > activations ? p->activation_bytes - activations : 0;
+        *in_out_ahead = ahead > *in_out_ahead ? ahead : *in_out_ahead;
+    }
+    out->fixed_bytes += weights;
+    struct sl_model slice;
+    st = sl_model_slice(m->model, i, 1, &slice, err);
+    if (st == SL_OK) {
+        out->dense_token_bytes = (double)sl_dense_token_bytes(&slice);
+        out->routed_token_bytes = (double)out->expert_bytes * slice.hp.n_expert_used /
+                                  (slice.hp.n_expert ? slice.hp.n_expert : 1);
+    }
+    return st;
+}
+
+/* Slots for the top-k of a layer of every class, and what comes with them. */
+static enum sl_status least_slots(const struct sl_model *model, uint32_t batch_tokens,
+                                  uint64_t relay_bytes, uint64_t *out_bytes, struct sl_err *err) {
+    struct sl_expert_layout l;
+    enum sl_status st = sl_expert_layout_make(model, &l, err);
+    if (st != SL_OK)
+        return st;
+    *out_bytes = l.n_layer ? sl_tiers_device_bytes(&l, batch_tokens) + relay_bytes : 0;
+    for (uint32_t c = 0; c < l.n_class; c++)
+        *out_bytes += (uint64_t)l.classes[c].slot.slot_bytes * l.k;
+    sl_expert_layout_release(&l);
+    return SL_OK;
+}
+
+/* On any of the cards. */
+static uint64_t relay_bytes(const struct sl_stage_plans *plans) {
+    bool any = false;
+    for (uint32_t i = 0; i < plans->n; i++)
+        any = any || sl_stage_may_relay(plans, i);
+    return any ? SL_RELAY_BYTES : 0;
+}
+
+static void take_cards(const struct sl_engine_config *config, const struct sl_device_limits *limits,
+                       const struct sl_stage_plans *plans, uint64_t stage_bytes,
+                       struct sl_stage_costs *c) {
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_device *dev = plans->at[i].dev;
+        const struct sl_device_caps *caps = &dev->caps;
+        uint64_t memory = caps->memory_bytes ? caps->memory_bytes : UINT64_MAX;
+        c->cards[i].budget_bytes = !sl_device_is_apart(dev) ? UINT64_MAX
+                                   : config->vram_each[i]   ? config->vram_each[i]
+                                                            : memory;
+        c->cards[i].bytes_per_s = caps->memory_bytes_per_s;
+        c->cards[i].stage_bytes =
+            stage_bytes + sl_device_scratch_bytes(dev, limits) + caps->held_bytes;
+    }
+}
+
+enum sl_status sl_stage_costs_make(const struct sl_model *model,
+                                   const struct sl_engine_config *config,
+                                   const struct sl_stage_plans *plans,
+                                   struct sl_stage_costs *out_costs, struct sl_err *err) {
+    uint32_t n_layer = model->hp.n_layer;
+    struct sl_stage_costs c = {.model = {.n_layer = n_layer, .experts = config->experts}};
+    struct measure *m = calloc(1, sizeof *m);
+    c.layers = calloc(n_layer, sizeof *c.layers);
+    uint64_t activations = 0, ahead = 0;
+    struct sl_device_limits limits;
+    enum sl_status st = m && c.layers ? SL_OK
+                                      : sl_fail(err, SL_ERR_NOMEM,
+                                                "no memory for a table of the "
+                                                "model's layers");
+    if (st == SL_OK) {
+        *m = (struct measure){.model = model, .config = *config, .dev = plans->at[0].dev};
+        m->config.ram_bytes = m->config.vram_bytes = UINT64_MAX;
+        m->config.no_overflow = false;
+        st = look_at_stage(m, &activations, err);
+    }
+    for (uint32_t i = 0; i < n_layer && st == SL_OK; i++)
+        st = look_at_layer(m, i, activations, &c.layers[i], &ahead, err);
+    if (st == SL_OK)
+        st = least_slots(model, m->plan.config.batch_tokens, relay_bytes(plans),
+                         &c.model.least_slot_bytes, err);
+    if (st == SL_OK)
+        limits = m->plan.limits;
+    free(m);
+    if (st != SL_OK) {
+        sl_stage_costs_release(&c);
+        return st;
+    }
+    c.model.layers = c.layers;
+    c.model.least_slot_bytes += ahead;
+    uint64_t stage_bytes = activations;
+    if (config->no_overflow) { /* slots for all of them, where it has to be slots */
+        stage_bytes += config->experts == SL_EXPERTS_STREAMED ? c.model.least_slot_bytes : 0;
+        c.model.experts = SL_EXPERTS_RESIDENT;
+    }
+    take_cards(config, &limits, plans, stage_bytes, &c);
+    *out_costs = c;
+    return SL_OK;
+}
+
+/* ---- routing that is known ---- */
+
+/* heat's layers are those with routed experts, as the layout's. */
+static void rank(struct sl_stage_costs *c, const struct sl_expert_layout *l,
+                 const struct sl_heat *heat) {
+    const float *uses[SL_MAX_LAYERS] = {NULL};
+    uint8_t size_class[SL_MAX_LAYERS] = {0};
+    double bytes[SL_MAX_LAYERS];
+    for (uint32_t i = 0; i < c->model.n_layer; i++) {
+        uint32_t at = l->routed_of[i];
+        bytes[i] = c->layers[i].routed_token_bytes;
+        if (at == SL_NO_ROUTED_LAYER)
+            continue;
+        uses[i] = sl_heat_rates(heat, at);
+        size_class[i] = l->layer_class[at];
+    }
+    const struct sl_split_routing routing = {
+        .n_layer = c->model.n_layer,
+        .n_expert = l->n_expert,
+        .uses = uses,
+        .size_class = size_class,
+        .routed_token_bytes = bytes,
+    };
+    if (sl_split_heat_create(&routing, &c->heat) == SL_OK)
+        c->model.heat = c->heat;
+}
+
+bool sl_stage_costs_add_heat(struct sl_stage_costs *costs, const struct sl_model *model,
+                             const char *heat_file) {
+    struct sl_expert_layout l;
+    struct sl_heat *heat = NULL;
+    struct sl_err why;
+    enum sl_status st = sl_expert_layout_make(model, &l, &why);
+    if (st != SL_OK)
+        return true;
+    const struct sl_heat_config shape = {.n_layer = l.n_layer,
+                                         .n_expert = l.n_expert,
+                                         .k = l.k,
+                                         .fingerprint = sl_model_fingerprint(model)};
+    if (l.n_layer && sl_heat_create(&shape, &heat, &why) == SL_OK) {
+        st = sl_heat_store_ask(heat_file, heat);
+        if (st == SL_OK)
+            rank(costs, &l, heat);
+        sl_heat_destroy(&heat);
+    }
+    sl_expert_layout_release(&l);
+    return st != SL_AGAIN;
+}
+
+bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_plans *plans) {
+    bool any = false;
+    for (uint32_t i = 0; i < plans->n; i++) {
+        uint64_t least = plans->at[i].plan.vram_least_bytes, budget = costs->cards[i].budget_bytes;
+        if (least <= budget)
+            continue;
+        costs->cards[i].stage_bytes += least - budget;
+        any = true;
+    }
+    return any;
+}
+
+void sl_stage_costs_release(struct sl_stage_costs *costs) {
+    sl_split_heat_destroy(&costs->heat);
+    free(costs->layers);
+    costs->layers = NULL;
+}

@@ -1,0 +1,544 @@
+#include "engine/plan/stage_plan.h"
+
+#include "common/log.h"
+#include "engine/plan/memory_plan_internal.h"
+#include "engine/plan/open_device.h"
+#include "engine/prefix/model_identity.h"
+#include "engine/plan/stage_costs.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of what is left when everything is resident, one part in so many goes to the prefix cache; as for
+ * one device (memory_plan.c). */
+#define CACHE_SHARE 8u
+/* How often a split is chosen anew because a stage's plan took more than its bound. */
+#define MAX_CHOICES 8u
+
+static uint64_t add_sat(uint64_t a, uint64_t b) {
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* ---- all plans as one ---- */
+
+static void add_bytes(const struct sl_memory_plan *p, struct sl_memory_plan *w) {
+    w->weight_bytes += p->weight_bytes;
+    w->expert_bytes += p->expert_bytes;
+    w->slot_bytes += p->slot_bytes;
+    w->stream_bytes += p->stream_bytes;
+    w->device_slot_bytes += p->device_slot_bytes;
+    w->pinned_bytes += p->pinned_bytes;
+    w->thread_bytes += p->thread_bytes;
+    w->kernel_bytes += p->kernel_bytes;
+    w->slack_bytes += p->slack_bytes;
+    w->kv_bytes += p->kv_bytes;
+    w->activation_bytes += p->activation_bytes;
+    w->scratch_bytes += p->scratch_bytes;
+    w->host_bytes += p->host_bytes;
+    w->total_bytes += p->total_bytes;
+    w->least_bytes += p->least_bytes;
+    w->vram_total_bytes += p->vram_total_bytes;
+    w->vram_least_bytes += p->vram_least_bytes;
+    w->vram_budget_bytes = add_sat(w->vram_budget_bytes, p->vram_budget_bytes);
+}
+
+/* Rows of the process are summed, those of a stage stay its own. */
+static void add_row(const struct sl_plan_row *row, struct sl_memory_plan *w) {
+    for (uint32_t i = 0; !row->stage && i < w->n_rows; i++) {
+        struct sl_plan_row *r = &w->rows[i];
+        if (r->stage || strcmp(r->what, row->what) != 0)
+            continue;
+        r->bytes += row->bytes;
+        if (strcmp(row->what, "threads") == 0)
+            snprintf(r->detail, sizeof r->detail, "all stacks");
+        return;
+    }
+    if (w->n_rows < SL_PLAN_MAX_ROWS)
+        w->rows[w->n_rows++] = *row;
+}
+
+static void add_rows(const struct sl_stage_plans *plans, bool of_stages, struct sl_memory_plan *w) {
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_memory_plan *p = &plans->at[i].plan;
+        for (uint32_t k = 0; k < p->n_rows; k++)
+            if ((p->rows[k].stage != 0) == of_stages)
+                add_row(&p->rows[k], w);
+    }
+}
+
+/* Classes are numbered by their first layer, so that a slice may number them otherwise. */
+static void add_slots(const struct sl_expert_layout *whole, const struct sl_expert_layout *slice,
+                      const struct sl_memory_plan *p, struct sl_memory_plan *w) {
+    for (uint32_t c = 0; c < slice->n_class; c++)
+        for (uint32_t k = 0; k < whole->n_class; k++)
+            if (memcmp(&slice->classes[c].slot, &whole->classes[k].slot,
+                       sizeof whole->classes[k].slot) == 0) {
+                /* Where a stage has all of them resident each is as good as in a slot. */
+                uint32_t all = slice->classes[c].n_layer * slice->n_expert;
+                uint32_t *there = p->apart ? w->device_class_slots : w->class_slots;
+                there[k] += p->streaming ? 0 : all;
+                w->class_slots[k] += p->class_slots[c];
+                w->device_class_slots[k] += p->device_class_slots[c];
+                break;
+            }
+    w->n_slots += p->n_slots;
+    w->n_device_slots += p->n_device_slots;
+    w->n_experts += p->n_experts;
+    w->streaming |= p->streaming;
+}
+
+static enum sl_status join(const struct sl_model *model, uint64_t ram_bytes,
+                           struct sl_stage_plans *plans, struct sl_err *err) {
+    struct sl_expert_layout whole, slice;
+    struct sl_memory_plan *w = &plans->whole;
+    enum sl_status st = sl_expert_layout_make(model, &whole, err);
+    if (st != SL_OK)
+        return st;
+    *w = plans->at[0].plan;
+    w->n_class = whole.n_class;
+    w->n_logit_rows = plans->at[plans->n - 1].plan.n_logit_rows;
+    w->budget_bytes = w->config.ram_bytes = ram_bytes;
+    w->n_slots = w->n_device_slots = w->n_experts = w->n_rows = 0;
+    w->streaming = false;
+    memset(w->class_slots, 0, sizeof w->class_slots);
+    memset(w->device_class_slots, 0, sizeof w->device_class_slots);
+    for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
+        const struct sl_memory_plan *p = &plans->at[i].plan;
+        w->stages[i] = p->stages[i];
+        if (i)
+            add_bytes(p, w);
+        st = sl_expert_layout_make(&plans->at[i].model, &slice, err);
+        if (st != SL_OK)
+            break;
+        add_slots(&whole, &slice, p, w);
+        sl_expert_layout_release(&slice);
+    }
+    add_rows(plans, true, w);
+    add_rows(plans, false, w);
+    sl_expert_layout_release(&whole);
+    return st;
+}
+
+/* ---- several stages ---- */
+
+static bool has_own_gpu(const struct sl_stage_plans *plans, uint32_t i) {
+    for (uint32_t j = 0; j < plans->n; j++)
+        if (j != i && sl_device_is_same(plans->at[i].dev, plans->at[j].dev))
+            return false;
+    return true;
+}
+
+bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i) {
+    uint32_t n = 0;
+    for (uint32_t j = 0; j < plans->n; j++)
+        n += has_own_gpu(plans, j);
+    return n > 1 && has_own_gpu(plans, i);
+}
+
+struct planner {
+    const struct sl_model *model;
+    struct sl_engine_config config; /* with budgets; no cache that is left open */
+    struct sl_stage_plans *plans;   /* devices are open */
+    bool heat_asked, by_heat;       /* routing that is known had a part in the split */
+};
+
+static enum sl_status plan_stage(const struct planner *r, uint32_t i, uint64_t ram_bytes,
+                                 bool relays, struct sl_err *err) {
+    struct sl_stage_plan *s = &r->plans->at[i];
+    struct sl_engine_config c = r->config;
+    struct sl_plan_place place = {r->model, i, r->plans->n, relays};
+    c.ram_bytes = ram_bytes;
+    c.vram_bytes = r->config.vram_each[i];
+    return sl_memory_plan_make_stage(&s->model, &place, &c, s->dev, &s->plan, err);
+}
+
+/* Adds to a refusal what every stage of this split needs. */
+static void say_all_leasts(const struct sl_stage_plans *plans, struct sl_err *err) {
+    size_t n = strlen(err->text);
+    for (uint32_t i = 0; i < plans->n && n < sizeof err->text; i++)
+        n += (size_t)snprintf(err->text + n, sizeof err->text - n, "%s%.0fMiB",
+                              i ? "," : "; for all of them: --vram ",
+                              (double)plans->at[i].plan.vram_least_bytes / 0x1p20);
+}
+
+/* Of the stages that have been planned, those that copy experts and might relay others' copies;
+ * *out_last is one of them. */
+static uint32_t count_copiers(const struct sl_stage_plans *plans, uint32_t *out_last) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_memory_plan *p = &plans->at[i].plan;
+        if (p->streaming && p->apart && p->relays) {
+            *out_last = i;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Again, without what others' copies would take there. */
+static enum sl_status plan_only_copier(const struct planner *r, uint32_t i, struct sl_err *err) {
+    struct sl_memory_plan *p = &r->plans->at[i].plan, *whole = &r->plans->whole;
+    whole->least_bytes -= p->least_bytes;
+    whole->vram_least_bytes -= p->vram_least_bytes;
+    enum sl_status st = plan_stage(r, i, UINT64_MAX, false, err);
+    whole->least_bytes += p->least_bytes;
+    whole->vram_least_bytes += p->vram_least_bytes;
+    return st;
+}
+
+static enum sl_status refuse_stage(const struct planner *r, uint32_t i, enum sl_status st,
+                                   const struct sl_err *why, struct sl_err *err) {
+    const struct sl_stage_plan *s = &r->plans->at[i];
+    const struct sl_hparams *hp = &s->model.hp;
+    return sl_fail(err, st, "layers %u to %u of %u, on %.40s: %.300s", hp->first_layer,
+                   hp->first_layer + hp->n_layer - 1, r->model->hp.n_layer, s->dev->caps.name,
+                   why->text);
+}
+
+/* What every stage needs of its own memory, with all of the host's that it can use. The first
+ * failure counts; the least budgets of all are added up in any case. */
+static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
+    struct sl_stage_plans *plans = r->plans;
+    struct sl_err why;
+    enum sl_status first = SL_OK;
+    uint32_t only = plans->n, n_failed = 0;
+    plans->whole.least_bytes = plans->whole.vram_least_bytes = 0;
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_memory_plan *p = &plans->at[i].plan;
+        enum sl_status st = plan_stage(r, i, UINT64_MAX, sl_stage_may_relay(plans, i), &why);
+        n_failed += st != SL_OK;
+        if (st != SL_OK && first == SL_OK) {
+            only = i;
+            first = refuse_stage(r, i, st, &why, err);
+            if (!p->least_bytes)
+                return first; /* no budget would do */
+        }
+        plans->whole.least_bytes += p->least_bytes;
+        plans->whole.vram_least_bytes += p->vram_least_bytes;
+    }
+    /* One that copies, or would if it were not for lack of room, and no other. */
+    if (count_copiers(plans, &only) + n_failed == 1) {
+        first = plan_only_copier(r, only, &why);
+        if (first != SL_OK)
+            first = refuse_stage(r, only, first, &why, err);
+    }
+    if (first != SL_OK && plans->whole.vram_least_bytes)
+        say_all_leasts(plans, err);
+    return first;
+}
+
+static enum sl_status refuse_host(const struct planner *r, uint64_t ram_bytes, struct sl_err *err) {
+    double least = (double)r->plans->whole.least_bytes / 0x1p20;
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "a budget of %.1f MiB is too small for %u devices: at least %.0f MiB of the "
+                   "host's memory are needed: --ram %.0fMiB; less with a smaller context, fewer "
+                   "sessions or a smaller batch",
+                   (double)ram_bytes / 0x1p20, r->plans->n, least, least);
+}
+
+/* Divides the host's memory: to each stage the least, and of the rest a part by what it could use
+ * of it (slots for the experts that its card has no room for). */
+static enum sl_status plan_with_host(const struct planner *r, struct sl_err *err) {
+    struct sl_stage_plans *plans = r->plans;
+    uint64_t ram = r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX;
+    uint64_t least = plans->whole.least_bytes, budget[SL_MAX_STAGES];
+    uint64_t all = 0, want[SL_MAX_STAGES];
+    if (ram < least)
+        return refuse_host(r, ram, err);
+    for (uint32_t i = 0; i < plans->n; i++) {
+        const struct sl_memory_plan *p = &plans->at[i].plan;
+        want[i] = p->total_bytes > p->least_bytes ? p->total_bytes - p->least_bytes : 0;
+        all += want[i];
+    }
+    uint64_t rest = ram - least, more = rest > all ? (rest - all) / plans->n : 0;
+    double share = rest < all ? (double)rest / (double)all : 1;
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
+        uint64_t part = share < 1 ? (uint64_t)(share * (double)want[i]) : want[i];
+        budget[i] = plans->at[i].plan.least_bytes + part + more;
+        st = plan_stage(r, i, budget[i], plans->at[i].plan.relays, err);
+    }
+    return st;
+}
+
+static enum sl_status plan_both(const struct planner *r, struct sl_err *err) {
+    enum sl_status st = plan_alone(r, err);
+    return st == SL_OK ? plan_with_host(r, err) : st;
+}
+
+static enum sl_status cut(const struct planner *r, const struct sl_split *split,
+                          struct sl_err *err) {
+    uint32_t first = 0;
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < split->n && st == SL_OK; i++) {
+        st = sl_model_slice(r->model, first, split->n_layer[i], &r->plans->at[i].model, err);
+        first += split->n_layer[i];
+    }
+    return st;
+}
+
+static enum sl_status refuse_split(const struct planner *r, uint64_t least, struct sl_err *err) {
+    r->plans->whole.vram_least_bytes = least * r->plans->n;
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "the model does not fit the memory of %u devices, however its layers are "
+                   "divided: with %.0f MiB on each it does: --vram %.0fMiB; less with a smaller "
+                   "context, fewer sessions or a smaller batch",
+                   r->plans->n, (double)least / 0x1p20, (double)least / 0x1p20);
+}
+
+/* A budget for each card with which the plans fit, from one with which the bounds do. */
+static uint64_t proven_least(const struct planner *r, struct sl_stage_costs *costs,
+                             uint64_t least) {
+    struct planner trial = *r;
+    struct sl_split split;
+    struct sl_err why;
+    for (uint32_t i = 0; i < 2 * MAX_CHOICES; i++) {
+        uint64_t next = 0;
+        least = (least + 0xfffff) >> 20 << 20;
+        for (uint32_t k = 0; k < r->plans->n; k++)
+            trial.config.vram_each[k] = costs->cards[k].budget_bytes = least;
+        enum sl_status st =
+            sl_split_choose(&costs->model, costs->cards, r->plans->n, &split, &next);
+        if (st == SL_OK && cut(&trial, &split, &why) == SL_OK) {
+            if (plan_alone(&trial, &why) == SL_OK || !sl_stage_costs_raise(costs, r->plans))
+                return least;
+            continue;
+        }
+        if (st != SL_ERR_CONFIG)
+            return least;
+        least = next;
+    }
+    return least;
+}
+
+static bool all_alike(const struct sl_stage_plans *plans) {
+    bool alike = true;
+    for (uint32_t i = 1; i < plans->n; i++)
+        alike &= sl_devices_alike(plans->at[0].dev, plans->at[i].dev);
+    return alike;
+}
+
+/* Where experts have to be elsewhere, what is known of routing says of which layers that costs
+ * more. It is not asked where it does not matter. Nor where devices give other bits than one
+ * another: there the split shows in the answers and in the names of kept prefixes, so it must not
+ * change from start to start. */
+static enum sl_status choose(struct planner *r, struct sl_stage_costs *costs,
+                             struct sl_split *out_split, uint64_t *out_least) {
+    const struct sl_split_model *m = &costs->model;
+    uint32_t n = r->plans->n;
+    enum sl_status st = sl_split_choose(m, costs->cards, n, out_split, out_least);
+    if (st != SL_OK || r->heat_asked || !r->config.heat_file ||
+        !sl_split_lacks_room(m, costs->cards, out_split) || !all_alike(r->plans))
+        return st;
+    r->heat_asked = true;
+    if (!sl_stage_costs_add_heat(costs, r->model, r->config.heat_file))
+        r->config.heat_file = NULL; /* a disk that hangs is waited for once */
+    r->by_heat = m->heat != NULL;
+    return m->heat ? sl_split_choose(m, costs->cards, n, out_split, out_least) : st;
+}
+
+/* Divides the layers, and plans each stage with all of the host's memory that it can use. */
+static enum sl_status divide(struct planner *r, const struct sl_split *given, struct sl_err *err) {
+    struct sl_stage_costs costs = {0};
+    struct sl_split split = *given;
+    enum sl_status st = SL_OK;
+    if (!given->n)
+        st = sl_stage_costs_make(r->model, &r->config, r->plans, &costs, err);
+    for (uint32_t i = 0; st == SL_OK && i < MAX_CHOICES; i++) {
+        uint64_t least = 0;
+        if (!given->n)
+            st = choose(r, &costs, &split, &least);
+        if (st == SL_ERR_CONFIG)
+            st = refuse_split(r, proven_least(r, &costs, least), err);
+        else if (st != SL_OK)
+            st = sl_fail(err, st, "no memory for dividing the layers");
+        if (st == SL_OK)
+            st = cut(r, &split, err);
+        if (st != SL_OK)
+            break;
+        st = plan_alone(r, err);
+        if (st != SL_ERR_CONFIG || given->n || i + 1 == MAX_CHOICES ||
+            !sl_stage_costs_raise(&costs, r->plans))
+            break;
+        st = SL_OK;
+    }
+    sl_stage_costs_release(&costs);
+    return st;
+}
+
+/* Pages for text that may come again, out of what is left where all experts are resident. */
+static uint64_t spare_for_cache(const struct planner *r) {
+    uint64_t ram = r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX, total = 0, kv = 0;
+    for (uint32_t i = 0; i < r->plans->n; i++) {
+        const struct sl_memory_plan *p = &r->plans->at[i].plan;
+        if (p->streaming)
+            return 0;
+        total += p->total_bytes;
+        kv += p->kv_bytes;
+    }
+    uint64_t share = ram > total ? (ram - total) / CACHE_SHARE : 0;
+    return share < kv ? share : kv;
+}
+
+/* Would it do without the pages that were asked for? */
+static enum sl_status blame_cache(const struct planner *r, const struct sl_split *split,
+                                  struct sl_err *err) {
+    struct planner without = *r;
+    struct sl_err other;
+    struct sl_memory_plan *whole = &r->plans->whole;
+    uint64_t least = whole->least_bytes, vram_least = whole->vram_least_bytes;
+    without.config.cache_ram_bytes = 0;
+    if (r->config.cache_ram_bytes && r->config.ram_bytes &&
+        divide(&without, split, &other) == SL_OK && plan_with_host(&without, &other) == SL_OK)
+        (void)!sl_plan_refuse_cache(r->config.cache_ram_bytes, r->config.ram_bytes, least,
+                                    whole->least_bytes, err);
+    whole->least_bytes = least;
+    whole->vram_least_bytes = vram_least;
+    return SL_ERR_CONFIG;
+}
+
+static enum sl_status plan_several(struct planner *r, const struct sl_split *split,
+                                   struct sl_err *err) {
+    struct sl_stage_plans *plans = r->plans;
+    bool cache_open = r->config.cache_ram_bytes == SL_CACHE_RAM_AUTO;
+    if (cache_open)
+        r->config.cache_ram_bytes = 0;
+    enum sl_status st = divide(r, split, err);
+    if (st == SL_OK)
+        st = plan_with_host(r, err);
+    if (st == SL_ERR_CONFIG)
+        st = blame_cache(r, split, err);
+    if (st != SL_OK)
+        return st;
+    uint64_t least = plans->whole.least_bytes;
+    if (cache_open && (r->config.cache_ram_bytes = spare_for_cache(r)) != 0) {
+        st = plan_both(r, err);
+        if (st == SL_ERR_CONFIG) { /* least budgets are rounded up: it was a little too much */
+            r->config.cache_ram_bytes = 0;
+            st = plan_both(r, err);
+        }
+    }
+    if (st == SL_OK)
+        st = join(r->model, r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX, plans, err);
+    plans->whole.least_bytes = least; /* one could do without the cache */
+    plans->whole.split_by_heat = r->by_heat;
+    return st;
+}
+
+/* ---- opening ---- */
+
+static enum sl_status open_and_plan(const struct sl_model *model,
+                                    const struct sl_engine_config *config,
+                                    const struct sl_split *split, struct sl_stage_plans *out_plans,
+                                    struct sl_err *err) {
+    struct sl_device_names names;
+    struct sl_device *dev[SL_MAX_STAGES] = {0};
+    struct sl_stage_plans p = {0};
+    struct planner r = {.model = model, .plans = &p};
+    enum sl_status st = sl_device_names(config, model->hp.n_layer, split->n, &names, err);
+    if (st != SL_OK)
+        return st;
+    p.n = names.n;
+    p.at = calloc(p.n, sizeof *p.at);
+    if (!p.at)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the plans of %u devices", p.n);
+    st = sl_devices_open(config, &names, dev, &r.config, err);
+    for (uint32_t i = 0; i < p.n; i++) {
+        p.at[i].dev = dev[i];
+        p.at[i].model = *model;
+    }
+    if (st == SL_OK && p.n == 1) {
+        st = sl_memory_plan_make(model, &r.config, dev[0], &p.at->plan, err);
+        p.whole = p.at->plan;
+    } else if (st == SL_OK) {
+        st = plan_several(&r, split, err);
+        r.config.process_rows = NULL; /* borrowed for this call */
+    }
+    if (st == SL_OK) {
+        *out_plans = p;
+        return SL_OK;
+    }
+    out_plans->whole.least_bytes = p.whole.least_bytes;
+    out_plans->whole.vram_least_bytes = p.whole.vram_least_bytes;
+    sl_stage_plans_release(&p);
+    return st;
+}
+
+/* Whoever has a GPU, or gave a budget for one, should see that it is not used, and why. */
+static void tell_cpu(const struct sl_engine_config *config, enum sl_status st,
+                     const struct sl_err *why) {
+    bool given = config->n_vram || config->vram_bytes;
+    if (given || st != SL_ERR_UNSUPPORTED) /* that is: no driver, or no GPU for us */
+        sl_warn("computing on the CPU%s (--device sets it): %s",
+                given ? ", --vram is not used" : "", why->text);
+    else
+        sl_info("computing on the CPU (--device sets it): %s", why->text);
+}
+
+/* A GPU, where there is one that the model fits, else the CPU. */
+static enum sl_status open_any(const struct sl_model *model, const struct sl_engine_config *config,
+                               const struct sl_split *split, struct sl_stage_plans *out_plans,
+                               struct sl_err *err) {
+    struct sl_engine_config c = *config;
+    struct sl_err why;
+    if (!config->cpu_isa || !*config->cpu_isa) {
+        c.device = "cuda";
+        enum sl_status st = open_and_plan(model, &c, split, out_plans, &why);
+        if (st == SL_OK && !c.devices_told)
+            sl_info("computing on %s: it was found and the model fits (--device sets it)",
+                    out_plans->at[0].dev->caps.name);
+        if (st == SL_OK)
+            return SL_OK;
+        tell_cpu(config, st, &why);
+        c.vram_bytes = c.n_vram = 0;
+    }
+    out_plans->whole.least_bytes = out_plans->whole.vram_least_bytes = 0;
+    c.device = "cpu";
+    return open_and_plan(model, &c, split, out_plans, err);
+}
+
+enum sl_status sl_stage_plans_open(const struct sl_model *model,
+                                   const struct sl_engine_config *config,
+                                   struct sl_stage_plans *out_plans, struct sl_err *err) {
+    struct sl_split split;
+    struct sl_device_names names;
+    out_plans->n = 0;
+    out_plans->at = NULL;
+    out_plans->whole.least_bytes = out_plans->whole.vram_least_bytes = 0;
+    enum sl_status st = sl_split_parse(config->split, model->hp.n_layer, &split, err);
+    if (st != SL_OK)
+        return st;
+    bool any = config->device && strcmp(config->device, "auto") == 0 && !config->device_source;
+    if (!any)
+        return open_and_plan(model, config, &split, out_plans, err);
+    st = sl_device_names(config, model->hp.n_layer, split.n, &names, err);
+    return st == SL_OK ? open_any(model, config, &split, out_plans, err) : st;
+}
+
+void sl_stage_plans_release(struct sl_stage_plans *plans) {
+    for (uint32_t i = 0; plans->at && i < plans->n; i++) {
+        sl_device_close(&plans->at[i].dev);
+        sl_model_slice_release(&plans->at[i].model);
+    }
+    free(plans->at);
+    plans->at = NULL;
+    plans->n = 0;
+}
+
+void sl_stage_plans_device(const struct sl_memory_plan *whole, char out_name[64]) {
+    const char *first = whole->stages[0].device, *kind = strstr(first, ": ");
+    bool alike = kind != NULL;
+    for (uint32_t i = 1; i < whole->n_stages && alike; i++) {
+        const char *other = strstr(whole->stages[i].device, ": ");
+        alike = other && strcmp(other, kind) == 0;
+    }
+    if (whole->n_stages <= 1)
+        snprintf(out_name, 64, "%s", first);
+    else if (alike)
+        snprintf(out_name, 64, "%u x %.50s", whole->n_stages, kind + 2);
+    else
+        snprintf(out_name, 64, "%.28s + %.28s%s", first, whole->stages[1].device,
+                 whole->n_stages > 2 ? " ..." : "");
+}

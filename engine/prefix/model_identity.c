@@ -1,0 +1,110 @@
+#include "engine/prefix/model_identity.h"
+
+#include "common/version.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gnu/libc-version.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Samples of a file: two models of one shape and size differ in all of them. */
+#define N_SAMPLES    16u
+#define SAMPLE_BYTES 4096u
+
+static void add_u64(struct sl_siphash *h, uint64_t v) {
+    sl_siphash_add(h, &v, sizeof v);
+}
+
+static void add_text(struct sl_siphash *h, const char *text) {
+    sl_siphash_add(h, text, strlen(text) + 1);
+}
+
+static void add_times(struct sl_siphash *h, const struct stat *about) {
+    add_u64(h, (uint64_t)about->st_size);
+    add_u64(h, (uint64_t)about->st_mtim.tv_sec);
+    add_u64(h, (uint64_t)about->st_mtim.tv_nsec);
+}
+
+static enum sl_status add_file(struct sl_siphash *h, const char *path, struct sl_err *err) {
+    uint8_t sample[SAMPLE_BYTES];
+    struct stat about;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &about) != 0)
+        goto fail;
+    add_times(h, &about);
+    uint64_t size = (uint64_t)about.st_size;
+    for (uint32_t i = 1; i <= N_SAMPLES; i++) {
+        uint64_t at = size / (N_SAMPLES + 1) * i;
+        ssize_t got = pread(fd, sample, sizeof sample, (off_t)at);
+        if (got < 0)
+            goto fail;
+        sl_siphash_add(h, sample, (size_t)got);
+    }
+    close(fd);
+    return SL_OK;
+fail:
+    sl_fail(err, SL_ERR_IO, "%s cannot be read: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return SL_ERR_IO;
+}
+
+static void add_arithmetic(struct sl_siphash *h, const struct sl_device *dev) {
+    struct stat about;
+    add_text(h, dev->ops->name);
+    add_u64(h, dev->caps.arithmetic);
+    add_text(h, gnu_get_libc_version());
+    if (dev->caps.arithmetic)
+        return;
+    add_text(h, dev->caps.name);
+    add_text(h, SL_VERSION);
+    if (stat("/proc/self/exe", &about) == 0)
+        add_times(h, &about);
+}
+
+enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_kv_view *shape,
+                                 const struct sl_device *dev, struct sl_hash128 *out_identity,
+                                 struct sl_err *err) {
+    const struct sl_gguf *g = model->gguf;
+    struct sl_siphash h;
+    sl_siphash_init(&h, (struct sl_hash128){UINT64_C(0x736c756963652d6b), 1});
+    add_u64(&h, sl_model_fingerprint(model));
+    for (uint32_t i = 0; i < sl_gguf_n_files(g); i++) {
+        enum sl_status st = add_file(&h, sl_gguf_file_path(g, i), err);
+        if (st != SL_OK)
+            return st;
+    }
+    add_text(&h, sl_dtype_name(shape->dtype));
+    const uint64_t numbers[] = {model->hp.n_layer, shape->n_kv_heads,   shape->head_dim_k,
+                                shape->head_dim_v, shape->k_page_bytes, shape->v_page_bytes,
+                                SL_KV_PAGE_TOKENS};
+    sl_siphash_add(&h, numbers, sizeof numbers);
+    add_arithmetic(&h, dev);
+    *out_identity = sl_siphash_end(&h);
+    return SL_OK;
+}
+
+/* A device's name without the number that it has in this machine. */
+static const char *kind_of(const struct sl_device *d) {
+    const char *kind = strstr(d->caps.name, ": ");
+    return kind ? kind : d->caps.name;
+}
+
+bool sl_devices_alike(const struct sl_device *a, const struct sl_device *b) {
+    return a->ops == b->ops && a->caps.arithmetic == b->caps.arithmetic &&
+           (a->caps.arithmetic || strcmp(kind_of(a), kind_of(b)) == 0);
+}
+
+void sl_model_identity_add(const struct sl_device *first, const struct sl_device *other,
+                           uint32_t first_layer, uint32_t n_layer, struct sl_hash128 *identity) {
+    struct sl_siphash h;
+    if (sl_devices_alike(first, other))
+        return;
+    sl_siphash_init(&h, *identity);
+    add_u64(&h, first_layer);
+    add_u64(&h, n_layer);
+    add_arithmetic(&h, other);
+    *identity = sl_siphash_end(&h);
+}

@@ -1,0 +1,310 @@
+#include "engine/prefix/prefix_disk.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "engine/engine_internal.h"
+#include "engine/prefix/model_identity.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE SL_KV_PAGE_TOKENS
+#define NONE UINT32_MAX
+/* A page is read unless that takes longer than this share of computing it. */
+#define PAYS 0.8
+/* Read before a disk's speed is known. */
+#define PROBE_PAGES 4u
+/* Each time that reading was refused its measured cost counts so much less, so that a disk that was
+ * slow once is tried again. */
+#define FORGIVE 0.9
+
+/* Where a page's copy on disk stands. */
+enum copy_state { COPY_NONE, COPY_WANTED, COPY_UNDER_WAY, COPY_THERE };
+
+struct copy {
+    enum copy_state state;
+    uint32_t next, prev; /* of those that are wanted, the first wanted first */
+};
+
+struct sl_prefix_disk {
+    struct sl_engine *e;
+    struct sl_block_store *store;
+    struct sl_hash128 root;
+    struct copy *copies; /* [n_pages] */
+    uint32_t first, last;
+    uint32_t n_pages;
+    double read_page_ns; /* what a page took; 0 = not known yet */
+};
+
+static void wake(void *ctx) {
+    struct sl_engine *e = ctx;
+    pthread_mutex_lock(&e->lock);
+    e->poked = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static uint64_t block_bytes(const struct sl_memory_plan *p, uint32_t n_layer) {
+    return (uint64_t)(p->k_page_bytes + p->v_page_bytes) * n_layer;
+}
+
+uint64_t sl_prefix_disk_memory_bytes(const struct sl_memory_plan *p, uint32_t n_layer) {
+    return sizeof(struct sl_prefix_disk) + (uint64_t)p->n_pages * sizeof(struct copy) +
+           sl_block_store_bytes(p->config.cache_disk_bytes, block_bytes(p, n_layer));
+}
+
+enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **out_disk,
+                                   struct sl_err *err) {
+    struct sl_prefix_disk *d = calloc(1, sizeof *d);
+    *out_disk = NULL;
+    if (!d)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for the prefix cache");
+    d->e = e;
+    d->n_pages = e->plan.n_pages;
+    d->first = d->last = NONE;
+    d->copies = calloc(d->n_pages, sizeof *d->copies);
+    enum sl_status st = d->copies ? SL_OK
+                                  : sl_fail(err, SL_ERR_NOMEM,
+                                            "no memory for the list of "
+                                            "pages to keep");
+    struct sl_block_store_config c = {.folder = e->plan.config.cache_dir,
+                                      .disk_bytes = e->plan.config.cache_disk_bytes,
+                                      .block_bytes = block_bytes(&e->plan, e->model->hp.n_layer),
+                                      .wake = wake,
+                                      .ctx = e};
+    if (st == SL_OK)
+        st = sl_block_store_open(&c, &d->store, err);
+    if (st == SL_OK)
+        st = sl_model_identity(e->model, &e->stages->kv.shape, e->stages->dev, &d->root, err);
+    for (uint32_t i = 1; i < e->n_stages && st == SL_OK; i++) {
+        const struct sl_stage *s = &e->stages[i];
+        sl_model_identity_add(e->stages->dev, s->dev, s->model->hp.first_layer,
+                              s->model->hp.n_layer, &d->root);
+    }
+    if (st != SL_OK) {
+        sl_prefix_disk_close(&d);
+        if (st == SL_AGAIN)
+            sl_warn("%s: prefixes are kept in memory only", err->text);
+        return st == SL_AGAIN ? SL_OK : st;
+    }
+    *out_disk = d;
+    return SL_OK;
+}
+
+void sl_prefix_disk_close(struct sl_prefix_disk **pd) {
+    struct sl_prefix_disk *d = *pd;
+    if (!d)
+        return;
+    sl_block_store_close(&d->store);
+    free(d->copies);
+    free(d);
+    *pd = NULL;
+}
+
+void sl_prefix_disk_keys(const struct sl_prefix_disk *d, struct sl_hash128 *out_secret,
+                         struct sl_hash128 *out_root) {
+    *out_secret = sl_block_store_secret(d->store);
+    *out_root = d->root;
+}
+
+/* ---- which pages are to be written ---- */
+
+static void want(struct sl_prefix_disk *d, uint32_t page) {
+    struct copy *c = &d->copies[page];
+    *c = (struct copy){COPY_WANTED, NONE, d->last};
+    *(d->last == NONE ? &d->first : &d->copies[d->last].next) = page;
+    d->last = page;
+}
+
+static void set_copy(struct sl_prefix_disk *d, uint32_t page, enum copy_state state) {
+    struct copy *c = &d->copies[page];
+    if (c->state == COPY_WANTED) {
+        *(c->prev == NONE ? &d->first : &d->copies[c->prev].next) = c->next;
+        *(c->next == NONE ? &d->last : &d->copies[c->next].prev) = c->prev;
+    }
+    c->state = state;
+}
+
+void sl_prefix_disk_added(struct sl_prefix_disk *d, uint32_t page) {
+    struct sl_hash128 key = sl_prefix_key(d->e->prefixes, page);
+    sl_block_store_touch(d->store, key);
+    if (sl_block_store_knows(d->store, key))
+        set_copy(d, page, COPY_THERE);
+    else
+        want(d, page);
+}
+
+void sl_prefix_disk_evicted(struct sl_prefix_disk *d, uint32_t page) {
+    if (d->copies[page].state == COPY_WANTED)
+        sl_count(prefix_disk_dropped_total, 1);
+    set_copy(d, page, COPY_NONE);
+}
+
+void sl_prefix_disk_used(struct sl_prefix_disk *d, uint32_t node) {
+    sl_block_store_touch(d->store, sl_prefix_key(d->e->prefixes, node));
+}
+
+/* ---- writing ---- */
+
+/* Writes go while half of the buffers are free for prompts that wait. */
+static enum sl_status write_new(struct sl_prefix_disk *d) {
+    struct sl_engine *e = d->e;
+    struct sl_prefix_tree *t = e->prefixes;
+    enum sl_status st = SL_OK;
+    while (st == SL_OK && d->first != NONE && sl_block_store_writable(d->store) &&
+           sl_block_store_n_free(d->store) > sl_block_store_n_buffers(d->store) / 2) {
+        uint32_t page = d->first, parent = sl_prefix_parent(t, page);
+        struct sl_hash128 key = sl_prefix_key(t, page);
+        if (sl_block_store_knows(d->store, key)) {
+            set_copy(d, page, COPY_THERE);
+            continue;
+        }
+        struct sl_block_buf *b = sl_block_store_take(d->store);
+        b->user = NULL;
+        b->number = page;
+        b->id =
+            (struct sl_block_id){.root = d->root, .key = key, .parent = sl_prefix_key(t, parent)};
+        memcpy(b->id.ids, sl_prefix_ids(t, page), sizeof b->id.ids);
+        st = sl_page_copy(e, page, b->payload, false);
+        if (st != SL_OK) {
+            sl_block_store_give(d->store, b);
+            set_copy(d, page, COPY_NONE);
+            sl_count(prefix_disk_dropped_total, 1);
+            return sl_is_fatal(st) ? st : SL_OK;
+        }
+        set_copy(d, page, COPY_UNDER_WAY);
+        sl_block_store_write(d->store, b);
+    }
+    return st;
+}
+
+static void was_written(struct sl_prefix_disk *d, const struct sl_block_buf *b) {
+    if (d->copies[b->number].state == COPY_UNDER_WAY)
+        set_copy(d, b->number, b->status == SL_OK ? COPY_THERE : COPY_NONE);
+}
+
+/* ---- reading ---- */
+
+bool sl_prefix_disk_pays(double read_page_ns, double row_cost_ns, uint32_t n) {
+    if (read_page_ns <= 0 || row_cost_ns <= 0)
+        return true; /* try it and see */
+    return n * read_page_ns < PAYS * n * PAGE * row_cost_ns;
+}
+
+void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s) {
+    struct sl_engine *e = d->e;
+    uint32_t most = sl_session_adoptable(e, s), end = s->n_shared;
+    struct sl_hash128 key = sl_prefix_key(e->prefixes, sl_session_shared_end(e, s));
+    s->load_key = key;
+    while (end < most && !s->load_failed) {
+        key = sl_prefix_extend(e->prefixes, key, s->history + (size_t)end * PAGE);
+        if (!sl_block_store_has(d->store, key))
+            break;
+        end++;
+    }
+    if (end == s->n_shared)
+        return;
+    double row_ns = sl_pace_row_cost_ns(&e->pace);
+    if (!e->plan.config.cache_read_always &&
+        !sl_prefix_disk_pays(d->read_page_ns, row_ns, end - s->n_shared)) {
+        d->read_page_ns *= FORGIVE;
+        return;
+    }
+    /* Of a disk that nobody knows yet a few pages tell whether the rest is worth it. */
+    if (d->read_page_ns <= 0 && row_ns > 0 && end - s->n_shared > PROBE_PAGES &&
+        !e->plan.config.cache_read_always)
+        end = s->n_shared + PROBE_PAGES;
+    s->load_next = s->n_shared;
+    s->load_end = end;
+    s->loads = true;
+}
+
+static void read_more(struct sl_prefix_disk *d) {
+    struct sl_engine *e = d->e;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        struct sl_session *s = e->slots[i];
+        while (s && s->loads && s->load_next < s->load_end) {
+            struct sl_block_buf *b = sl_block_store_take(d->store);
+            if (!b)
+                return;
+            const uint32_t *ids = s->history + (size_t)s->load_next * PAGE;
+            b->user = s;
+            b->number = s->load_next++;
+            b->id = (struct sl_block_id){.root = d->root, .parent = s->load_key};
+            memcpy(b->id.ids, ids, sizeof b->id.ids);
+            b->id.key = s->load_key = sl_prefix_extend(e->prefixes, s->load_key, ids);
+            s->n_loading++;
+            sl_block_store_read(d->store, b);
+        }
+    }
+}
+
+/* The session's next page is what was read. Where the copy fails it stays to be computed. */
+static enum sl_status take_in(struct sl_prefix_disk *d, struct sl_session *s, uint8_t *payload) {
+    struct sl_engine *e = d->e;
+    enum sl_status st = sl_slot_reserve(e, s->slot, &s->n_pages, s->n_kv + PAGE);
+    if (st == SL_OK) {
+        uint32_t page = sl_page_table_get(&e->pages, s->slot, s->n_shared);
+        enum sl_status copied = sl_page_copy(e, page, payload, true);
+        if (copied != SL_OK) {
+            s->load_end = s->load_next;
+            s->load_failed = true;
+            return sl_is_fatal(copied) ? copied : SL_OK;
+        }
+        s->n_kv = s->n_fed = s->n_kv + PAGE;
+        sl_session_publish(e, s);
+        sl_count(prefix_disk_hit_tokens_total, PAGE);
+        sl_session_count_cached(s, PAGE);
+    }
+    if (!sl_is_fatal(st))
+        s->page_status = st;
+    return sl_is_fatal(st) ? st : SL_OK;
+}
+
+static enum sl_status was_read(struct sl_prefix_disk *d, struct sl_block_buf *b) {
+    struct sl_session *s = b->user;
+    if (b->status == SL_OK) {
+        double ns = (double)b->took_ns;
+        d->read_page_ns = d->read_page_ns > 0 ? 0.5 * (d->read_page_ns + ns) : ns;
+    }
+    if (!s)
+        return SL_OK; /* left meanwhile */
+    s->n_loading--;
+    enum sl_status st = SL_OK;
+    if (b->status == SL_OK && b->number == s->n_shared)
+        st = take_in(d, s, b->payload);
+    else
+        s->load_end = s->load_next; /* the rest is computed */
+    s->loads = s->n_loading || s->load_next < s->load_end;
+    return st;
+}
+
+void sl_prefix_disk_forget(struct sl_prefix_disk *d, struct sl_session *s) {
+    if (s->loads)
+        sl_block_store_disown(d->store, s);
+    s->loads = false;
+    s->n_loading = 0;
+}
+
+enum sl_status sl_prefix_disk_poll(struct sl_prefix_disk *d) {
+    struct sl_block_buf *b;
+    enum sl_status st = SL_OK;
+    while (st == SL_OK && (b = sl_block_store_done(d->store))) {
+        if (b->op == SL_BLOCK_WRITE)
+            was_written(d, b);
+        else
+            st = was_read(d, b);
+        sl_block_store_give(d->store, b);
+        read_more(d);
+    }
+    read_more(d);
+    return st == SL_OK ? write_new(d) : st;
+}
+
+void sl_prefix_disk_flush(struct sl_prefix_disk *d, uint64_t most_ns) {
+    uint64_t until = sl_now_ns() + most_ns;
+    while (sl_now_ns() < until && sl_block_store_writable(d->store) &&
+           sl_prefix_disk_poll(d) == SL_OK && d->first != NONE)
+        sl_block_store_wait(d->store, until);
+}

@@ -1,0 +1,288 @@
+/* Tensor names, shapes and types. Names as in ggml docs/gguf.md, "Standardized tensor names". */
+#include "model/arch/arch.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum dim {
+    D_1 = 1, /* zero-filled entries count as 1 too */
+    D_EMBD,
+    D_VOCAB,
+    D_ROT_HALF,
+    D_Q,      /* n_head * head_dim_k */
+    D_K,      /* n_head_kv * head_dim_k */
+    D_V,      /* n_head_kv * head_dim_v */
+    D_O,      /* n_head * head_dim_v */
+    D_Q_NORM, /* head_dim_k, or D_Q where the norm spans the row */
+    D_K_NORM,
+    D_FF,
+    D_FF_EXPERT,
+    D_FF_SHARED,
+    D_EXPERT,
+};
+
+struct rule {
+    const char *name; /* after "blk.N." for layers */
+    uint8_t dim[3];
+    bool f32; /* kernels read it as plain floats; converters never quantise it */
+};
+
+static const struct rule global_rules[SL_G_COUNT] = {
+    [SL_G_TOKEN_EMBD] = {"token_embd.weight", {D_EMBD, D_VOCAB}, false},
+    [SL_G_OUTPUT_NORM] = {"output_norm.weight", {D_EMBD}, true},
+    [SL_G_OUTPUT] = {"output.weight", {D_EMBD, D_VOCAB}, false},
+    [SL_G_ROPE_FREQS] = {"rope_freqs.weight", {D_ROT_HALF}, true},
+};
+
+static const struct rule layer_rules[SL_L_COUNT] = {
+    [SL_L_ATTN_NORM] = {"attn_norm.weight", {D_EMBD}, true},
+    [SL_L_ATTN_Q] = {"attn_q.weight", {D_EMBD, D_Q}, false},
+    [SL_L_ATTN_K] = {"attn_k.weight", {D_EMBD, D_K}, false},
+    [SL_L_ATTN_V] = {"attn_v.weight", {D_EMBD, D_V}, false},
+    [SL_L_ATTN_OUT] = {"attn_output.weight", {D_O, D_EMBD}, false},
+    [SL_L_ATTN_Q_BIAS] = {"attn_q.bias", {D_Q}, true},
+    [SL_L_ATTN_K_BIAS] = {"attn_k.bias", {D_K}, true},
+    [SL_L_ATTN_V_BIAS] = {"attn_v.bias", {D_V}, true},
+    [SL_L_ATTN_OUT_BIAS] = {"attn_output.bias", {D_EMBD}, true},
+    [SL_L_ATTN_Q_NORM] = {"attn_q_norm.weight", {D_Q_NORM}, true},
+    [SL_L_ATTN_K_NORM] = {"attn_k_norm.weight", {D_K_NORM}, true},
+    [SL_L_FFN_NORM] = {"ffn_norm.weight", {D_EMBD}, true},
+    [SL_L_FFN_GATE] = {"ffn_gate.weight", {D_EMBD, D_FF}, false},
+    [SL_L_FFN_UP] = {"ffn_up.weight", {D_EMBD, D_FF}, false},
+    [SL_L_FFN_DOWN] = {"ffn_down.weight", {D_FF, D_EMBD}, false},
+    [SL_L_ROUTER] = {"ffn_gate_inp.weight", {D_EMBD, D_EXPERT}, false},
+    [SL_L_ROUTER_BIAS] = {"exp_probs_b.bias", {D_EXPERT}, true},
+    [SL_L_EXPERTS_GATE] = {"ffn_gate_exps.weight", {D_EMBD, D_FF_EXPERT, D_EXPERT}, false},
+    [SL_L_EXPERTS_UP] = {"ffn_up_exps.weight", {D_EMBD, D_FF_EXPERT, D_EXPERT}, false},
+    [SL_L_EXPERTS_DOWN] = {"ffn_down_exps.weight", {D_FF_EXPERT, D_EMBD, D_EXPERT}, false},
+    [SL_L_SHARED_GATE] = {"ffn_gate_shexp.weight", {D_EMBD, D_FF_SHARED}, false},
+    [SL_L_SHARED_UP] = {"ffn_up_shexp.weight", {D_EMBD, D_FF_SHARED}, false},
+    [SL_L_SHARED_DOWN] = {"ffn_down_shexp.weight", {D_FF_SHARED, D_EMBD}, false},
+    [SL_L_SHARED_ROUTER] = {"ffn_gate_inp_shexp.weight", {D_EMBD, D_1}, false},
+};
+
+static uint64_t dim_value(const struct sl_model *m, unsigned dim) {
+    const struct sl_hparams *hp = &m->hp;
+    switch ((enum dim)dim) {
+    case D_EMBD:
+        return hp->n_embd;
+    case D_VOCAB:
+        return hp->n_vocab;
+    case D_ROT_HALF:
+        return hp->n_rot / 2;
+    case D_Q:
+        return (uint64_t)hp->n_head * hp->head_dim_k;
+    case D_K:
+        return (uint64_t)hp->n_head_kv * hp->head_dim_k;
+    case D_V:
+        return (uint64_t)hp->n_head_kv * hp->head_dim_v;
+    case D_O:
+        return (uint64_t)hp->n_head * hp->head_dim_v;
+    case D_Q_NORM:
+        return m->arch->qk_norm_row ? (uint64_t)hp->n_head * hp->head_dim_k : hp->head_dim_k;
+    case D_K_NORM:
+        return m->arch->qk_norm_row ? (uint64_t)hp->n_head_kv * hp->head_dim_k : hp->head_dim_k;
+    case D_FF:
+        return hp->n_ff;
+    case D_FF_EXPERT:
+        return hp->n_ff_expert;
+    case D_FF_SHARED:
+        return hp->n_ff_shared;
+    case D_EXPERT:
+        return hp->n_expert;
+    case D_1:
+        break;
+    }
+    return 1;
+}
+
+SL_PRINTF(5, 6)
+static enum sl_status fail_tensor(const struct sl_model *m, const struct sl_gguf_tensor *t,
+                                  enum sl_status status, struct sl_err *err, const char *fmt, ...) {
+    char text[256], name[96];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return sl_fail(err, status, "%.160s: tensor '%s': %s", sl_gguf_file_path(m->gguf, t->file),
+                   sl_str_escape(t->name, name, sizeof name), text);
+}
+
+static enum sl_status check_shape(const struct sl_model *m, const struct sl_gguf_tensor *t,
+                                  const struct rule *rule, struct sl_err *err) {
+    uint64_t want[SL_GGUF_MAX_DIMS] = {1, 1, 1, 1};
+    bool same = true;
+    for (unsigned d = 0; d < 3; d++)
+        want[d] = dim_value(m, rule->dim[d]);
+    for (unsigned d = 0; d < SL_GGUF_MAX_DIMS; d++)
+        same = same && t->ne[d] == want[d];
+    if (!same)
+        return fail_tensor(m, t, SL_ERR_CORRUPT, err,
+                           "its shape is [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
+                           "], the hyperparameters ask for [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
+                           t->ne[0], t->ne[1], t->ne[2], t->ne[3], want[0], want[1], want[2]);
+    if (rule->f32 && t->dtype != SL_DTYPE_F32)
+        return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err,
+                           "its type is %s, only F32 is supported here",
+                           sl_dtype_name((uint32_t)t->dtype));
+    return SL_OK;
+}
+
+/* "blk.17.attn_q.weight": the number, and the rest; false for other names. */
+static bool layer_name(struct sl_str name, uint64_t *out_layer, struct sl_str *out_rest) {
+    size_t i = 4;
+    uint64_t n = 0;
+    if (name.len < 6 || memcmp(name.ptr, "blk.", 4) != 0)
+        return false;
+    for (; i < name.len && i < 4 + 9 && name.ptr[i] >= '0' && name.ptr[i] <= '9'; i++)
+        n = n * 10 + (uint64_t)(name.ptr[i] - '0');
+    if (i == 4 || i >= name.len || name.ptr[i] != '.' || (name.ptr[4] == '0' && i > 5))
+        return false;
+    *out_layer = n;
+    out_rest->ptr = name.ptr + i + 1;
+    out_rest->len = name.len - i - 1;
+    return true;
+}
+
+static bool equals(struct sl_str s, const char *text) {
+    return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
+}
+
+static bool ends_with(struct sl_str s, const char *tail) {
+    size_t n = strlen(tail);
+    return s.len >= n && memcmp(s.ptr + s.len - n, tail, n) == 0;
+}
+
+/* Tables that old converters stored and that are computed instead, and statistics of quantisation:
+ * leaving them out changes nothing. */
+static bool ignorable(struct sl_str name, bool in_layer) {
+    static const char *const in_layers[] = {"attn_rot_embd", "attn_rot_embd.weight",
+                                            "attn_rot_embd.freqs", "rope_freqs.weight"};
+    if (ends_with(name, ".in_sum2") || ends_with(name, ".in_sum") || ends_with(name, ".counts"))
+        return true;
+    for (size_t i = 0; in_layer && i < sizeof in_layers / sizeof in_layers[0]; i++)
+        if (equals(name, in_layers[i]))
+            return true;
+    return false;
+}
+
+/* "ffn_gate.3.weight": files from before experts were merged into one tensor. */
+static bool is_single_expert(struct sl_str rest) {
+    static const char *const heads[] = {"ffn_gate.", "ffn_up.", "ffn_down."};
+    for (size_t i = 0; i < 3; i++) {
+        size_t n = strlen(heads[i]);
+        if (rest.len > n && memcmp(rest.ptr, heads[i], n) == 0 && rest.ptr[n] >= '0' &&
+            rest.ptr[n] <= '9')
+            return true;
+    }
+    return false;
+}
+
+static enum sl_status refuse_layer_tensor(const struct sl_model *m, const struct sl_gguf_tensor *t,
+                                          struct sl_str rest, struct sl_err *err) {
+    if (is_single_expert(rest))
+        return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err,
+                           "one tensor per expert is the layout of early 2024; use a newer "
+                           "conversion, with merged ffn_*_exps tensors");
+    if (equals(rest, "ffn_gate_up_exps.weight"))
+        return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err,
+                           "gate and up fused in one tensor is not supported for architecture "
+                           "'%s'; use a conversion that keeps them apart",
+                           m->arch->name);
+    return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err, "architecture '%s' has no such tensor here",
+                       m->arch->name);
+}
+
+static uint64_t required_roles(const struct sl_model *m, uint32_t layer) {
+    bool moe = m->hp.n_expert > 0 && layer >= m->hp.n_layer_dense_lead;
+    return m->arch->always | (moe ? m->arch->moe : m->arch->dense);
+}
+
+static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
+                            struct sl_err *err) {
+    struct sl_str rest;
+    uint64_t layer;
+    if (!layer_name(t->name, &layer, &rest)) {
+        for (unsigned role = 0; role < SL_G_COUNT; role++) {
+            if (!equals(t->name, global_rules[role].name) ||
+                (role == SL_G_ROPE_FREQS && !m->arch->rope_freqs))
+                continue;
+            m->global[role] = t;
+            return SL_OK;
+        }
+        if (ignorable(t->name, false))
+            return SL_OK;
+        return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err, "architecture '%s' has no such tensor",
+                           m->arch->name);
+    }
+    if (ignorable(rest, true))
+        return SL_OK;
+    if (layer >= m->hp.n_layer)
+        return fail_tensor(m, t, SL_ERR_CORRUPT, err,
+                           "key '%s.block_count' declares %" PRIu32 " layers, 0 to %" PRIu32,
+                           m->arch->name, m->hp.n_layer, m->hp.n_layer - 1);
+    uint64_t allowed = required_roles(m, (uint32_t)layer) | m->arch->optional;
+    for (unsigned role = 0; role < SL_L_COUNT; role++) {
+        if (!(allowed & SL_ROLE(role)) || !equals(rest, layer_rules[role].name))
+            continue;
+        m->layers[layer].t[role] = t;
+        return SL_OK;
+    }
+    return refuse_layer_tensor(m, t, rest, err);
+}
+
+/* The vocabulary is the embedding's rows; the tokenizer in the same file must agree. */
+static enum sl_status find_vocab(struct sl_model *m, struct sl_err *err) {
+    const struct sl_gguf_tensor *embd = m->global[SL_G_TOKEN_EMBD];
+    const struct sl_gguf_kv *tokens = sl_gguf_kv_find(m->gguf, "tokenizer.ggml.tokens");
+    if (embd->ne[1] > SL_MAX_VOCAB)
+        return fail_tensor(m, embd, SL_ERR_CORRUPT, err,
+                           "%" PRIu64 " rows, a vocabulary has at most %u", embd->ne[1],
+                           SL_MAX_VOCAB);
+    if (tokens && tokens->type == SL_GGUF_ARRAY && tokens->n_elems != embd->ne[1])
+        return sl_gguf_kv_fail(m->gguf, tokens, SL_ERR_CORRUPT, err,
+                               "%" PRIu64 " tokens, but tensor 'token_embd.weight' has %" PRIu64
+                               " rows",
+                               tokens->n_elems, embd->ne[1]);
+    m->hp.n_vocab = (uint32_t)embd->ne[1];
+    return SL_OK;
+}
+
+static enum sl_status missing(const struct sl_model *m, struct sl_err *err, const char *name) {
+    return sl_fail(err, SL_ERR_CORRUPT, "%.160s: tensor '%s' is missing",
+                   sl_gguf_file_path(m->gguf, 0), name);
+}
+
+enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
+    enum sl_status st = SL_OK;
+    for (uint64_t i = 0; i < sl_gguf_n_tensors(m->gguf) && st == SL_OK; i++)
+        st = place(m, sl_gguf_tensor_at(m->gguf, i), err);
+    if (st != SL_OK)
+        return st;
+    for (unsigned role = SL_G_TOKEN_EMBD; role <= SL_G_OUTPUT_NORM; role++)
+        if (!m->global[role])
+            return missing(m, err, global_rules[role].name);
+    if ((st = find_vocab(m, err)) != SL_OK)
+        return st;
+    if (!m->global[SL_G_OUTPUT])
+        m->global[SL_G_OUTPUT] = m->global[SL_G_TOKEN_EMBD]; /* tied */
+    for (unsigned role = 0; role < SL_G_COUNT && st == SL_OK; role++)
+        if (m->global[role])
+            st = check_shape(m, m->global[role], &global_rules[role], err);
+    for (uint32_t l = 0; l < m->hp.n_layer && st == SL_OK; l++) {
+        uint64_t required = required_roles(m, l);
+        for (unsigned role = 0; role < SL_L_COUNT && st == SL_OK; role++) {
+            const struct sl_gguf_tensor *t = m->layers[l].t[role];
+            if (t) {
+                st = check_shape(m, t, &layer_rules[role], err);
+            } else if (required & SL_ROLE(role)) {
+                char name[64];
+                snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", l, layer_rules[role].name);
+                st = missing(m, err, name);
+            }
+        }
+    }
+    return st;
+}

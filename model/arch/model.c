@@ -1,0 +1,104 @@
+#include "model/arch/arch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sl_arch *const arches[] = {
+    &sl_arch_qwen3moe, &sl_arch_qwen2moe, &sl_arch_olmoe,
+    &sl_arch_llama,    &sl_arch_qwen3,    &sl_arch_qwen2,
+};
+#define N_ARCHES (sizeof arches / sizeof arches[0])
+
+const char *sl_model_arch_at(uint32_t i) {
+    return i < N_ARCHES ? arches[i]->name : NULL;
+}
+
+static enum sl_status find_arch(const struct sl_gguf *g, const struct sl_arch **out_arch,
+                                struct sl_err *err) {
+    struct sl_str name;
+    enum sl_status st = sl_gguf_get_str(g, "general.architecture", &name, err);
+    if (st == SL_AGAIN)
+        return sl_fail(err, SL_ERR_CORRUPT, "%.160s: key 'general.architecture' is missing",
+                       sl_gguf_file_path(g, 0));
+    if (st != SL_OK)
+        return st;
+    char list[200] = "", text[64];
+    size_t n = 0;
+    for (size_t i = 0; i < N_ARCHES; i++) {
+        if (strlen(arches[i]->name) == name.len &&
+            memcmp(arches[i]->name, name.ptr, name.len) == 0) {
+            *out_arch = arches[i];
+            return SL_OK;
+        }
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", arches[i]->name);
+    }
+    return sl_fail(err, SL_ERR_UNSUPPORTED,
+                   "%.160s: architecture '%s' is not supported; these are: %s",
+                   sl_gguf_file_path(g, 0), sl_str_escape(name, text, sizeof text), list);
+}
+
+enum sl_status sl_model_from_gguf(struct sl_gguf *gguf, struct sl_model **out_model,
+                                  struct sl_err *err) {
+    struct sl_model *m = calloc(1, sizeof *m);
+    enum sl_status st;
+    if (!m) {
+        sl_gguf_close(&gguf);
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    }
+    m->gguf = gguf;
+    st = find_arch(gguf, &m->arch, err);
+    if (st == SL_OK && sl_gguf_n_tensors(gguf) == 0)
+        st = sl_fail(err, SL_ERR_INVALID,
+                     "%.160s: the file holds a vocabulary and no weights: it can be tokenized with "
+                     "and inspected, not run",
+                     sl_gguf_file_path(gguf, 0));
+    if (st == SL_OK)
+        st = sl_arch_read_hparams(gguf, m->arch, &m->hp, err);
+    if (st == SL_OK) {
+        m->layers = calloc(m->hp.n_layer, sizeof *m->layers);
+        st = m->layers ? sl_arch_bind(m, err)
+                       : sl_fail(err, SL_ERR_NOMEM, "out of memory for %u layers", m->hp.n_layer);
+    }
+    if (st != SL_OK) {
+        sl_model_close(&m);
+        return st;
+    }
+    *out_model = m;
+    return SL_OK;
+}
+
+enum sl_status sl_model_open(const char *path, struct sl_model **out_model, struct sl_err *err) {
+    struct sl_gguf *gguf;
+    enum sl_status st = sl_gguf_open(path, &gguf, err);
+    return st == SL_OK ? sl_model_from_gguf(gguf, out_model, err) : st;
+}
+
+void sl_model_close(struct sl_model **m) {
+    if (!*m)
+        return;
+    sl_gguf_close(&(*m)->gguf);
+    free((*m)->layers);
+    free(*m);
+    *m = NULL;
+}
+
+const char *sl_model_arch_name(const struct sl_model *m) {
+    return m->arch->name;
+}
+
+uint64_t sl_model_expert_bytes(const struct sl_model *m, uint32_t layer) {
+    static const enum sl_layer_role roles[] = {SL_L_EXPERTS_GATE, SL_L_EXPERTS_UP,
+                                               SL_L_EXPERTS_DOWN};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < 3; i++) {
+        const struct sl_gguf_tensor *t = m->layers[layer].t[roles[i]];
+        if (t)
+            bytes += t->size_bytes / m->hp.n_expert;
+    }
+    return bytes;
+}
+
+uint64_t sl_model_fingerprint(const struct sl_model *m) {
+    return sl_gguf_fingerprint(m->gguf);
+}

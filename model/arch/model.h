@@ -1,0 +1,118 @@
+/* A model as its file describes it: architecture, hyperparameters, and where each tensor is.
+ *
+ * One descriptor (struct sl_arch, a short file arch_<family>.c each) says how to read an
+ * architecture's hyperparameters and which tensors it has. The engine's layer loop is driven by
+ * struct sl_hparams and by which roles are present; it knows no architecture by name. */
+#ifndef SL_MODEL_MODEL_H
+#define SL_MODEL_MODEL_H
+
+#include "common/limits.h"
+#include "model/gguf/gguf.h"
+
+#define SL_MAX_LAYERS 512u
+#define SL_MAX_VOCAB  (1u << 24)
+
+enum sl_rope_kind { SL_ROPE_KIND_NORM, SL_ROPE_KIND_NEOX };
+enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
+
+/* Units: elements and counts unless named otherwise. Zero = absent. */
+struct sl_hparams {
+    uint32_t n_layer, n_ctx_train, n_embd, n_vocab;
+    uint32_t n_head, n_head_kv, head_dim_k, head_dim_v;
+    uint32_t n_ff;        /* dense FFN width; 0 = no dense layer */
+    uint32_t n_ff_expert; /* per routed expert */
+    uint32_t n_ff_shared; /* shared expert, 0 = none */
+    uint32_t n_expert, n_expert_used;
+    uint32_t n_layer_dense_lead; /* first layers with a dense FFN in a MoE model */
+    uint32_t first_layer;        /* of a slice (model_slice.h), in the whole model; else 0 */
+    float norm_eps;
+    /* RoPE */
+    enum sl_rope_kind rope_kind;
+    uint32_t n_rot;
+    float rope_base;
+    float rope_scale;  /* positions are multiplied by it: 1 / the file's linear factor; 1 = none */
+    float yarn_factor; /* context extension, above 1; 0 = no YaRN (the other yarn_ are then moot) */
+    float yarn_ext;    /* weight of the extrapolated frequencies, 1 usually */
+    float yarn_attn;   /* cos and sin are multiplied by yarn_attn * (1 + 0.1 ln yarn_factor) */
+    float yarn_beta_fast, yarn_beta_slow;
+    uint32_t yarn_ctx_orig; /* context before the extension */
+    /* router */
+    enum sl_router_kind router_kind;
+    bool router_softmax_topk; /* softmax over the chosen logits */
+    bool router_normalize;    /* divide the k weights by their sum */
+    float router_scale;       /* 1 = none */
+    uint32_t window;          /* sliding attention window in tokens, all layers; 0 = none */
+    float attn_scale;         /* 1/sqrt(head_dim_k) unless the file says otherwise */
+};
+
+/* Shapes are [n_in, n_out] in GGUF order (innermost first). */
+enum sl_global_role {
+    SL_G_TOKEN_EMBD,  /* token_embd.weight   [n_embd, n_vocab] */
+    SL_G_OUTPUT_NORM, /* output_norm.weight  [n_embd] f32 */
+    SL_G_OUTPUT,      /* output.weight       [n_embd, n_vocab]; tied: the embedding */
+    SL_G_ROPE_FREQS,  /* rope_freqs.weight   [n_rot/2] f32 divisors, optional */
+    SL_G_COUNT
+};
+enum sl_layer_role {
+    SL_L_ATTN_NORM,
+    SL_L_ATTN_Q,
+    SL_L_ATTN_K,
+    SL_L_ATTN_V,
+    SL_L_ATTN_OUT,
+    SL_L_ATTN_Q_BIAS,
+    SL_L_ATTN_K_BIAS,
+    SL_L_ATTN_V_BIAS,
+    SL_L_ATTN_OUT_BIAS,
+    SL_L_ATTN_Q_NORM, /* [head_dim] per head, or [n_head*head_dim] over the whole row (OLMoE) */
+    SL_L_ATTN_K_NORM,
+    SL_L_FFN_NORM,
+    SL_L_FFN_GATE, /* dense FFN */
+    SL_L_FFN_UP,
+    SL_L_FFN_DOWN,
+    SL_L_ROUTER,       /* ffn_gate_inp.weight [n_embd, n_expert] */
+    SL_L_ROUTER_BIAS,  /* exp_probs_b.bias */
+    SL_L_EXPERTS_GATE, /* [n_embd, n_ff_expert, n_expert] */
+    SL_L_EXPERTS_UP,
+    SL_L_EXPERTS_DOWN, /* [n_ff_expert, n_embd, n_expert] */
+    SL_L_SHARED_GATE,
+    SL_L_SHARED_UP,
+    SL_L_SHARED_DOWN,
+    SL_L_SHARED_ROUTER, /* ffn_gate_inp_shexp.weight [n_embd]: sigmoid gate of the shared expert */
+    SL_L_COUNT
+};
+
+struct sl_layer {
+    const struct sl_gguf_tensor *t[SL_L_COUNT]; /* NULL = absent */
+};
+
+struct sl_model {
+    struct sl_gguf *gguf; /* owned */
+    const struct sl_arch *arch;
+    struct sl_hparams hp;
+    const struct sl_gguf_tensor *global[SL_G_COUNT];
+    struct sl_layer *layers; /* [hp.n_layer] */
+};
+
+/* Opens the file(s), finds the architecture, reads and checks every hyperparameter and tensor
+ * shape. Unknown architecture, missing or misshapen tensor, unexpected tensor: SL_ERR_UNSUPPORTED
+ * or SL_ERR_CORRUPT with the name in the text. Reads no tensor data. */
+enum sl_status sl_model_open(const char *path, struct sl_model **out_model,
+                             struct sl_err *err) SL_MUST_CHECK;
+/* Takes gguf over, also when it fails. */
+enum sl_status sl_model_from_gguf(struct sl_gguf *gguf, struct sl_model **out_model,
+                                  struct sl_err *err) SL_MUST_CHECK;
+void sl_model_close(struct sl_model **m);
+
+/* "qwen3moe" */
+const char *sl_model_arch_name(const struct sl_model *m);
+/* The i-th known architecture name, NULL past the end: for help texts. */
+const char *sl_model_arch_at(uint32_t i);
+static inline bool sl_model_layer_is_moe(const struct sl_model *m, uint32_t layer) {
+    return m->layers[layer].t[SL_L_ROUTER] != NULL;
+}
+/* Bytes of one routed expert of a layer (gate + up + down), 0 in a dense layer. */
+uint64_t sl_model_expert_bytes(const struct sl_model *m, uint32_t layer);
+/* A stable 64-bit identity of the model: metadata, tensor table and file sizes. */
+uint64_t sl_model_fingerprint(const struct sl_model *m);
+
+#endif

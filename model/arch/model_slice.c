@@ -1,0 +1,27 @@
+#include "model/arch/model_slice.h"
+
+#include <string.h>
+
+enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t n,
+                              struct sl_model *out_slice, struct sl_err *err) {
+    uint32_t all = m->hp.n_layer;
+    if (!n || first >= all || n > all - first)
+        return sl_fail(err, SL_ERR_INVALID, "%u layers from layer %u on: there are %u", n, first,
+                       all);
+    struct sl_model s = *m;
+    uint32_t dense = m->hp.n_layer_dense_lead;
+    s.layers = m->layers + first;
+    s.hp.n_layer = n;
+    s.hp.first_layer = m->hp.first_layer + first;
+    s.hp.n_layer_dense_lead = dense <= first ? 0 : dense - first < n ? dense - first : n;
+    if (first)
+        s.global[SL_G_TOKEN_EMBD] = NULL;
+    if (first + n < all)
+        s.global[SL_G_OUTPUT_NORM] = s.global[SL_G_OUTPUT] = NULL;
+    *out_slice = s;
+    return SL_OK;
+}
+
+void sl_model_slice_release(struct sl_model *slice) {
+    memset(slice, 0, sizeof *slice);
+}

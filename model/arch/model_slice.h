@@ -1,0 +1,28 @@
+/* A run of a model's layers, seen as a model: what one device computes when the layers are divided
+ * over several.
+ *
+ * A slice has hp.n_layer layers from hp.first_layer of the whole model on, and of the global
+ * tensors those that these layers' device needs: the embedding with the first layer, the last norm
+ * and the output matrix with the last (a tied output is then the embedding, without being the
+ * slice's embedding), the RoPE divisors everywhere. Everything that takes a model takes a slice. */
+#ifndef SL_MODEL_MODEL_SLICE_H
+#define SL_MODEL_MODEL_SLICE_H
+
+#include "model/arch/model.h"
+
+/* Layers [first, first + n) of m, which may be a slice itself; n at least 1. The slice borrows m
+ * and must be gone before it. SL_ERR_INVALID: m has no such layers. */
+enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t n,
+                              struct sl_model *out_slice, struct sl_err *err) SL_MUST_CHECK;
+/* Zeroes it; also a zeroed one. Never sl_model_close a slice. */
+void sl_model_slice_release(struct sl_model *slice);
+
+/* Does it turn ids into rows; does it turn rows into logits? A whole model does both. */
+static inline bool sl_model_has_input(const struct sl_model *m) {
+    return m->global[SL_G_TOKEN_EMBD] != NULL;
+}
+static inline bool sl_model_has_output(const struct sl_model *m) {
+    return m->global[SL_G_OUTPUT] != NULL;
+}
+
+#endif

@@ -1,0 +1,114 @@
+#include "model/chat/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char chatml[] =
+    "{%- for message in messages -%}\n"
+    "{{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}\n"
+    "{%- endfor -%}\n"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}\n";
+const char sl_chat_fallback_stop[] = "<|im_end|>";
+
+static char *token_text(const struct sl_tokenizer *tok, uint32_t id) {
+    struct sl_str s = {"", 0};
+    if (id != SL_NO_TOKEN)
+        s = sl_tokenizer_piece(tok, id, true);
+    char *text = malloc(s.len + 1);
+    if (text) {
+        if (s.len)
+            memcpy(text, s.ptr, s.len);
+        text[s.len] = '\0';
+    }
+    return text;
+}
+
+static enum sl_status scan_vocabulary(struct sl_chat *c) {
+    uint32_t n_vocab = sl_tokenizer_n_vocab(c->tok), n_eog = 0;
+    for (uint32_t id = 0; id < n_vocab; id++)
+        n_eog += sl_tokenizer_is_eog(c->tok, id);
+    c->eog = calloc(n_eog ? n_eog : 1, sizeof *c->eog);
+    if (!c->eog)
+        return SL_ERR_NOMEM;
+    for (uint32_t id = 0; id < n_vocab; id++)
+        if (sl_tokenizer_is_eog(c->tok, id))
+            c->eog[c->n_eog++] = id;
+
+    /* Whether the file asks for BOS shows in what an empty text becomes. */
+    struct sl_ids ids = {0};
+    enum sl_status st = sl_tokenizer_encode(c->tok, "", 0, SL_ENCODE_ADD_SPECIAL, &ids);
+    c->prepend_bos = st == SL_OK && ids.n > 0 && ids.ids[0] == sl_tokenizer_bos(c->tok);
+    sl_ids_release(&ids);
+    return st;
+}
+
+enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, const char *source,
+                            size_t len, struct sl_err *err) {
+    *c = (struct sl_chat){.tok = tok, .fallback = !source || len == 0};
+    c->bos_text = token_text(tok, sl_tokenizer_bos(tok));
+    c->eos_text = token_text(tok, sl_tokenizer_eos(tok));
+    if (!c->bos_text || !c->eos_text || scan_vocabulary(c) != SL_OK ||
+        sl_special_init(&c->special, tok) != SL_OK) {
+        sl_chat_release(c);
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    }
+    if (c->fallback) {
+        source = chatml;
+        len = sizeof chatml - 1;
+    }
+    if (sl_template_compile(source, len, &c->template, &c->template_err) != SL_OK)
+        c->template = NULL;
+    if (sl_chat_probe(c) != SL_OK) {
+        sl_chat_release(c);
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    }
+    return SL_OK;
+}
+
+void sl_chat_release(struct sl_chat *c) {
+    if (c->template)
+        sl_template_destroy(&c->template);
+    sl_special_release(&c->special);
+    free(c->bos_text);
+    free(c->eos_text);
+    free(c->eog);
+    *c = (struct sl_chat){0};
+}
+
+json_t *sl_chat_vars(const struct sl_chat *c, const json_t *messages, const json_t *tools,
+                     bool add_generation_prompt) {
+    json_t *vars = json_object();
+    /* The setters take NULL for a failed value and say so. */
+    bool ok =
+        vars &&
+        json_object_set_new(vars, "messages", sl_special_mark_json(&c->special, messages)) == 0 &&
+        json_object_set_new(vars, "add_generation_prompt", json_boolean(add_generation_prompt)) ==
+            0 &&
+        json_object_set_new_nocheck(vars, "bos_token", json_string_nocheck(c->bos_text)) == 0 &&
+        json_object_set_new_nocheck(vars, "eos_token", json_string_nocheck(c->eos_text)) == 0;
+    if (ok && tools)
+        ok = json_object_set_new(vars, "tools", sl_special_mark_json(&c->special, tools)) == 0;
+    if (ok)
+        return vars;
+    json_decref(vars);
+    return NULL;
+}
+
+enum sl_status sl_chat_encode(const struct sl_chat *c, const char *text, size_t len,
+                              struct sl_ids *out) {
+    enum sl_status st = sl_special_encode(&c->special, c->tok, text, len, out);
+    uint32_t bos = sl_tokenizer_bos(c->tok);
+    if (st != SL_OK || !c->prepend_bos || (out->n > 0 && out->ids[0] == bos))
+        return st;
+    if (out->n == out->cap) {
+        uint32_t *ids = realloc(out->ids, (out->n + 1) * sizeof *ids);
+        if (!ids)
+            return SL_ERR_NOMEM;
+        out->ids = ids;
+        out->cap = out->n + 1;
+    }
+    memmove(out->ids + 1, out->ids, out->n * sizeof *out->ids);
+    out->ids[0] = bos;
+    out->n++;
+    return SL_OK;
+}

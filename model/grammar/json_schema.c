@@ -1,0 +1,377 @@
+#include "model/grammar/json_schema_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* White space is bounded: without that, a model may go on with it for ever. */
+static const char common_rules[] =
+    "ws ::= (\" \" | \"\\n\" [ ]{0,32})?\n"
+    "sp ::= \" \"?\n"
+    "esc ::= [\"\\\\/bfnrt] | \"u\" (\"0\" (\"0\" (\"0\" [1-9a-fA-F] | [1-9a-fA-F] hex) | "
+    "[1-9a-fA-F] hex hex) | [1-9a-cA-CefEF] hex hex hex | [dD] [0-7] hex hex)\n"
+    "hex ::= [0-9a-fA-F]\n"
+    "str ::= \"\\\"\" " SL_SCHEMA_ANY_CHAR "* \"\\\"\"\n"
+    "int ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
+    "num ::= int (\".\" [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?\n"
+    "arr ::= \"[\" ws (val (\",\" ws val)* ws)? \"]\"\n"
+    "obj ::= \"{\" ws (str \":\" sp val (\",\" ws str \":\" sp val)* ws)? \"}\"\n"
+    "val ::= str | num | obj | arr | \"true\" | \"false\" | \"null\"\n";
+
+enum sl_status sl_schema_no_memory(struct sl_schema *c) {
+    return sl_fail(c->err, SL_ERR_NOMEM, "out of memory");
+}
+
+void sl_schema_literal(struct sl_buf *b, const char *bytes, size_t len) {
+    sl_buf_puts(b, "\"");
+    for (size_t i = 0; i < len; i++) {
+        unsigned char ch = (unsigned char)bytes[i];
+        if (ch == '"' || ch == '\\')
+            sl_buf_printf(b, "\\%c", ch);
+        else if (ch < 0x20)
+            sl_buf_printf(b, "\\x%02x", ch);
+        else
+            sl_buf_put(b, bytes + i, 1);
+    }
+    sl_buf_puts(b, "\"");
+}
+
+/* ---- counts ---- */
+
+/* A most that is out of reach is one that is not there. */
+enum sl_status sl_schema_counts(struct sl_schema *c, const json_t *s, const char *least_key,
+                                const char *most_key, uint32_t *out_least, uint32_t *out_most) {
+    const json_t *l = json_object_get(s, least_key), *m = json_object_get(s, most_key);
+    double least = l ? json_number_value(l) : 0, most = m ? json_number_value(m) : INFINITY;
+    if (least > SL_SCHEMA_MAX_COUNT)
+        return sl_fail(c->err, SL_ERR_INVALID, "%s: at most %u is supported", least_key,
+                       SL_SCHEMA_MAX_COUNT);
+    if (most < least)
+        return sl_fail(c->err, SL_ERR_INVALID, "%s is more than %s", least_key, most_key);
+    *out_least = (uint32_t)least;
+    *out_most =
+        m ? (most < SL_SCHEMA_MAX_COUNT ? (uint32_t)most : SL_SCHEMA_MAX_COUNT) : SL_SCHEMA_NO_MAX;
+    return SL_OK;
+}
+
+void sl_schema_put_counts(struct sl_buf *b, uint32_t least, uint32_t most) {
+    sl_buf_printf(b, "{%u,", least);
+    if (most != SL_SCHEMA_NO_MAX)
+        sl_buf_printf(b, "%u", most);
+    sl_buf_puts(b, "}");
+}
+
+/* ---- arrays ---- */
+
+enum sl_status sl_schema_item(struct sl_schema *c, const json_t *s, char out[24]) {
+    uint32_t rule;
+    if (!s || json_is_true(s)) {
+        strcpy(out, "val");
+        return SL_OK;
+    }
+    enum sl_status st = sl_schema_rule(c, s, &rule);
+    if (st == SL_OK)
+        snprintf(out, 24, "r%u", rule);
+    return st;
+}
+
+static enum sl_status put_array(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
+    const json_t *prefix = json_object_get(s, "prefixItems"), *rest = json_object_get(s, "items");
+    if (json_is_array(rest)) { /* drafts 4 to 2019-09 */
+        prefix = rest;
+        rest = json_object_get(s, "additionalItems");
+    }
+    if (prefix && !json_is_array(prefix))
+        return sl_fail(c->err, SL_ERR_INVALID, "prefixItems must be an array");
+    uint32_t least, most, n_prefix = (uint32_t)json_array_size(prefix);
+    enum sl_status st = sl_schema_counts(c, s, "minItems", "maxItems", &least, &most);
+    if (st != SL_OK)
+        return st;
+    if (json_is_true(json_object_get(s, "uniqueItems")) && most > 1)
+        return sl_fail(c->err, SL_ERR_INVALID, "uniqueItems: this keyword is not supported");
+    if (n_prefix > SL_SCHEMA_MAX_DEPTH)
+        return sl_fail(c->err, SL_ERR_INVALID, "prefixItems: at most %u are supported",
+                       SL_SCHEMA_MAX_DEPTH);
+    if (n_prefix > most)
+        n_prefix = most;
+    bool closed = json_is_false(rest);
+    if (closed && least > n_prefix)
+        return sl_fail(c->err, SL_ERR_INVALID, "minItems is more than the items there may be");
+    sl_buf_puts(b, "\"[\" ws");
+    char item[24];
+    uint32_t n_open = 0;
+    for (uint32_t i = 0; i < n_prefix; i++) {
+        st = sl_schema_item(c, json_array_get(prefix, i), item);
+        if (st != SL_OK)
+            return st;
+        if (i >= least) {
+            sl_buf_puts(b, " (");
+            n_open++;
+        }
+        sl_buf_printf(b, "%s %s", i ? " \",\" ws" : "", item);
+    }
+    if (!closed && most > n_prefix) {
+        st = sl_schema_item(c, rest, item);
+        if (st != SL_OK)
+            return st;
+        uint32_t need = least > n_prefix ? least - n_prefix : 0;
+        uint32_t can = most == SL_SCHEMA_NO_MAX ? most : most - n_prefix;
+        if (n_prefix) {
+            sl_buf_printf(b, " (\",\" ws %s)", item);
+            sl_schema_put_counts(b, need, can);
+        } else {
+            sl_buf_printf(b, " (%s (\",\" ws %s)", item, item);
+            sl_schema_put_counts(b, need ? need - 1 : 0, can == SL_SCHEMA_NO_MAX ? can : can - 1);
+            sl_buf_puts(b, need ? ")" : ")?");
+        }
+    }
+    while (n_open--)
+        sl_buf_puts(b, ")?");
+    sl_buf_puts(b, " ws \"]\"");
+    return SL_OK;
+}
+
+/* ---- a schema ---- */
+
+static enum sl_status put_types(struct sl_schema *c, const json_t *s, unsigned types,
+                                struct sl_buf *b) {
+    enum sl_status st = SL_OK;
+    bool any = false;
+    for (unsigned t = 1; t <= SL_TYPE_OBJECT && st == SL_OK; t <<= 1) {
+        if (!(types & t) || (t == SL_TYPE_INTEGER && (types & SL_TYPE_FRACTION)))
+            continue;
+        sl_buf_puts(b, any ? " | " : "");
+        any = true;
+        switch (t) {
+        case SL_TYPE_NULL:
+            sl_buf_puts(b, "\"null\"");
+            break;
+        case SL_TYPE_BOOLEAN:
+            sl_buf_puts(b, "\"true\" | \"false\"");
+            break;
+        case SL_TYPE_INTEGER:
+            st = sl_schema_integer(c, s, b);
+            break;
+        case SL_TYPE_FRACTION:
+            st = sl_schema_number(c, s, b);
+            break;
+        case SL_TYPE_STRING:
+            st = sl_schema_put_string(c, s, b);
+            break;
+        case SL_TYPE_ARRAY:
+            st = put_array(c, s, b);
+            break;
+        default:
+            st = sl_schema_put_object(c, s, b);
+        }
+    }
+    return st;
+}
+
+/* anyOf or oneOf: what stands beside them holds for each alternative. */
+static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const char *key,
+                                  struct sl_buf *b) {
+    const json_t *choices = json_object_get(s, key);
+    size_t n = json_array_size(choices);
+    bool one = strcmp(key, "oneOf") == 0;
+    if (!json_is_array(choices) || n == 0)
+        return sl_fail(c->err, SL_ERR_INVALID, "%s must be an array of schemas", key);
+    if (n > 256)
+        return sl_fail(c->err, SL_ERR_INVALID, "%s: at most 256 alternatives are supported", key);
+    json_t *base = NULL, **flat = calloc(n, sizeof *flat);
+    enum sl_status st = flat ? sl_schema_copy(c, s, &base) : sl_schema_no_memory(c);
+    bool any = false;
+    if (base)
+        json_object_del(base, key);
+    for (size_t i = 0; st == SL_OK && i < n; i++) {
+        json_t *alone = NULL;
+        unsigned types = 0;
+        uint32_t rule;
+        st = sl_schema_flatten(c, json_array_get(choices, i), 0, &alone);
+        if (st == SL_OK)
+            st = sl_schema_merge(c, base, alone, 0, &flat[i]);
+        json_decref(alone);
+        if (st == SL_OK && json_is_object(flat[i]))
+            st = sl_schema_types(c, flat[i], &types);
+        if (st != SL_OK || json_is_false(flat[i]) || (json_is_object(flat[i]) && !types)) {
+            json_decref(flat[i]); /* nothing is allowed by this one */
+            flat[i] = NULL;
+            continue;
+        }
+        for (size_t k = 0; one && st == SL_OK && k < i; k++) {
+            bool disjoint = true;
+            if (!flat[k])
+                continue;
+            st = sl_schema_disjoint(c, flat[k], flat[i], 0, &disjoint);
+            if (st == SL_OK && !disjoint)
+                st = sl_fail(c->err, SL_ERR_INVALID,
+                             "oneOf: alternatives %zu and %zu may hold at once, which is not "
+                             "supported; use anyOf, or tell them apart by a required property with "
+                             "const",
+                             k, i);
+        }
+        if (st == SL_OK)
+            st = sl_schema_rule(c, flat[i], &rule);
+        if (st == SL_OK)
+            sl_buf_printf(b, "%sr%u", any ? " | " : "", rule);
+        any = true;
+        if (!one) { /* oneOf compares with those before */
+            json_decref(flat[i]);
+            flat[i] = NULL;
+        }
+    }
+    for (size_t i = 0; flat && i < n; i++)
+        json_decref(flat[i]);
+    free(flat);
+    json_decref(base);
+    if (st == SL_OK && !any)
+        st = sl_fail(c->err, SL_ERR_INVALID, "%s: nothing is allowed by any alternative", key);
+    return st;
+}
+
+static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
+    if (json_is_true(s)) {
+        sl_buf_puts(b, "val");
+        return SL_OK;
+    }
+    if (json_is_false(s))
+        return sl_fail(c->err, SL_ERR_INVALID, "a schema that is false allows nothing");
+    enum sl_status st = sl_schema_check_keywords(c, s);
+    unsigned types;
+    if (st != SL_OK)
+        return st;
+    if (json_object_get(s, "anyOf"))
+        return put_choices(c, s, "anyOf", b);
+    if (json_object_get(s, "oneOf"))
+        return put_choices(c, s, "oneOf", b);
+    st = sl_schema_types(c, s, &types);
+    if (st != SL_OK)
+        return st;
+    json_t *own;
+    const json_t *values = sl_schema_values(s, &own);
+    if (values)
+        st = sl_schema_put_values(c, s, values, types, b);
+    else if (!types)
+        st = sl_fail(c->err, SL_ERR_INVALID, "type: no type is left that is allowed everywhere");
+    else if (!json_object_get(s, "type") && (types = sl_schema_implied_types(s)) == SL_TYPE_ALL)
+        sl_buf_puts(b, "val");
+    else
+        st = put_types(c, s, types, b);
+    json_decref(own);
+    return st;
+}
+
+struct text_sink {
+    struct sl_schema *c;
+    struct sl_buf text;
+};
+
+static int put_text(const char *bytes, size_t len, void *ctx) {
+    struct text_sink *t = ctx;
+    t->c->work += len;
+    sl_buf_put(&t->text, bytes, len);
+    return t->c->work > SL_SCHEMA_MAX_WORK || t->text.failed ? -1 : 0;
+}
+
+static enum sl_status too_large(struct sl_schema *c) {
+    return sl_fail(c->err, SL_ERR_INVALID, "the schema is too large or too intricate");
+}
+
+/* Equal schemas share a rule, which is also what ends recursion. */
+enum sl_status sl_schema_rule(struct sl_schema *c, const json_t *s, uint32_t *out_rule) {
+    /* Merged schemas share parts, so the text may be far longer than what was read: stopped as it
+     * is written. */
+    struct text_sink t = {.c = c};
+    if (json_dump_callback(s, put_text, &t, JSON_COMPACT | JSON_ENCODE_ANY) != 0 || t.text.failed ||
+        !t.text.len) {
+        sl_buf_release(&t.text);
+        return c->work > SL_SCHEMA_MAX_WORK ? too_large(c) : sl_schema_no_memory(c);
+    }
+    sl_buf_put(&t.text, "", 1);
+    const char *text = t.text.failed ? "" : t.text.ptr;
+    const json_t *known = json_object_get(c->known, text);
+    enum sl_status st = t.text.failed ? sl_schema_no_memory(c) : SL_OK;
+    json_t *flat = NULL;
+    struct sl_buf b = {0};
+    if (known) {
+        *out_rule = (uint32_t)json_integer_value(known);
+        sl_buf_release(&t.text);
+        return SL_OK;
+    }
+    uint32_t rule = c->n_rules++;
+    if (st == SL_OK && json_object_set_new(c->known, text, json_integer(rule)) != 0)
+        st = sl_schema_no_memory(c);
+    sl_buf_release(&t.text);
+    if (st == SL_OK && ++c->depth > SL_SCHEMA_MAX_DEPTH)
+        st = sl_fail(c->err, SL_ERR_INVALID, "the schema is nested more than %u deep",
+                     SL_SCHEMA_MAX_DEPTH);
+    if (st == SL_OK && (c->work > SL_SCHEMA_MAX_WORK || c->n_rules > SL_SCHEMA_MAX_RULES ||
+                        c->out->len > SL_SCHEMA_MAX_TEXT))
+        st = too_large(c);
+    if (st == SL_OK)
+        st = sl_schema_flatten(c, s, 0, &flat);
+    if (st == SL_OK)
+        st = put_schema(c, flat, &b);
+    if (st == SL_OK && c->out->len + b.len > SL_SCHEMA_MAX_TEXT)
+        st = too_large(c);
+    c->depth--;
+    if (st == SL_OK) {
+        sl_buf_printf(c->out, "r%u ::= ", rule);
+        sl_buf_put(c->out, b.ptr ? b.ptr : "", b.len);
+        sl_buf_puts(c->out, "\n");
+        if (b.failed)
+            st = sl_schema_no_memory(c);
+        *out_rule = rule;
+    }
+    sl_buf_release(&b);
+    json_decref(flat);
+    return st;
+}
+
+void sl_json_schema_literal(struct sl_buf *out_text, const char *bytes, size_t len) {
+    sl_schema_literal(out_text, bytes, len);
+}
+
+void sl_json_schema_rules_begin(struct sl_schema_rules *r, struct sl_buf *out_text) {
+    *r = (struct sl_schema_rules){.out = out_text};
+    sl_buf_puts(out_text, common_rules);
+}
+
+enum sl_status sl_json_schema_rules_add(struct sl_schema_rules *r, const json_t *root,
+                                        const json_t *schema, uint32_t *out_rule,
+                                        struct sl_err *err) {
+    struct sl_err unused;
+    struct sl_schema c = {.root = root,
+                          .out = r->out,
+                          .known = json_object(),
+                          .n_rules = r->n_rules,
+                          .work = r->work,
+                          .steps = r->steps,
+                          .err = err ? err : &unused};
+    size_t len = r->out->len;
+    if (!c.known)
+        return sl_schema_no_memory(&c);
+    enum sl_status st = sl_schema_rule(&c, schema, out_rule);
+    json_decref(c.known);
+    if (st == SL_OK && r->out->failed)
+        st = sl_schema_no_memory(&c);
+    if (st != SL_OK && len <= r->out->len)
+        r->out->len = len;
+    r->n_rules = c.n_rules;
+    r->work = c.work;
+    r->steps = c.steps;
+    return st;
+}
+
+enum sl_status sl_json_schema_grammar(const json_t *schema, struct sl_buf *out_text,
+                                      struct sl_err *err) {
+    struct sl_schema_rules r;
+    uint32_t root = 0;
+    sl_json_schema_rules_begin(&r, out_text);
+    enum sl_status st = sl_json_schema_rules_add(&r, schema, schema, &root, err);
+    if (st != SL_OK)
+        return st;
+    sl_buf_printf(out_text, "root ::= r%u\n", root);
+    return out_text->failed ? sl_fail(err, SL_ERR_NOMEM, "out of memory") : SL_OK;
+}

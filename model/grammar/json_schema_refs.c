@@ -1,0 +1,99 @@
+/* $ref and allOf: a schema that says the same without them. */
+#include "model/grammar/json_schema_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A JSON pointer in the fragment of a $ref. Source: RFC 6901. */
+static const json_t *find(const json_t *root, const char *ref) {
+    if (*ref++ != '#')
+        return NULL;
+    const json_t *v = root;
+    while (*ref == '/') {
+        char key[512];
+        size_t n = 0;
+        for (ref++; *ref && *ref != '/'; ref++) {
+            char ch = *ref;
+            unsigned hex;
+            if (ch == '~' && (ref[1] == '0' || ref[1] == '1')) {
+                ch = ref[1] == '0' ? '~' : '/';
+                ref++;
+            } else if (ch == '%' && ref[1] && ref[2] && sscanf(ref + 1, "%2x", &hex) == 1) {
+                ch = (char)hex;
+                ref += 2;
+            }
+            if (n + 1 == sizeof key)
+                return NULL;
+            key[n++] = ch;
+        }
+        key[n] = '\0';
+        if (json_is_array(v)) {
+            char *end;
+            unsigned long i = strtoul(key, &end, 10);
+            v = *end || !n ? NULL : json_array_get(v, i);
+        } else {
+            v = json_object_get(v, key);
+        }
+        if (!v)
+            return NULL;
+    }
+    return *ref ? NULL : v;
+}
+
+enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t depth,
+                                 json_t **out) {
+    if (depth > SL_SCHEMA_MAX_DEPTH)
+        return sl_fail(c->err, SL_ERR_INVALID,
+                       "$ref or allOf: nested more than %u deep, or in a circle",
+                       SL_SCHEMA_MAX_DEPTH);
+    enum sl_status st = sl_schema_spend(c, 1);
+    if (st != SL_OK)
+        return st;
+    if (json_is_boolean(s)) {
+        *out = json_incref((json_t *)s);
+        return SL_OK;
+    }
+    if (!json_is_object(s))
+        return sl_fail(c->err, SL_ERR_INVALID, "a schema must be an object, true or false");
+    const json_t *ref = json_object_get(s, "$ref"), *all = json_object_get(s, "allOf");
+    if (!ref && !all) {
+        *out = json_incref((json_t *)s);
+        return SL_OK;
+    }
+    if (ref && !json_is_string(ref))
+        return sl_fail(c->err, SL_ERR_INVALID, "$ref must be a string");
+    if (all && !json_is_array(all))
+        return sl_fail(c->err, SL_ERR_INVALID, "allOf must be an array");
+    json_t *sum = NULL;
+    st = sl_schema_copy(c, s, &sum);
+    if (st == SL_OK)
+        st = sl_schema_spend(c, json_string_length(ref) / 16); /* to be walked */
+    if (sum) {
+        json_object_del(sum, "$ref");
+        json_object_del(sum, "allOf");
+    }
+    size_t n = (ref ? 1 : 0) + json_array_size(all);
+    for (size_t i = 0; i < n && st == SL_OK; i++) {
+        const json_t *part = ref && i == 0 ? find(c->root, json_string_value(ref))
+                                           : json_array_get(all, i - (ref ? 1 : 0));
+        if (!part)
+            st = sl_fail(c->err, SL_ERR_INVALID,
+                         "$ref: '%.100s' is not in the schema (only '#' and '#/...' are supported)",
+                         json_string_value(ref));
+        json_t *flat = NULL, *both = NULL;
+        if (st == SL_OK)
+            st = sl_schema_flatten(c, part, depth + 1, &flat);
+        if (st == SL_OK)
+            st = sl_schema_merge(c, sum, flat, depth + 1, &both);
+        json_decref(flat);
+        if (st == SL_OK) {
+            json_decref(sum);
+            sum = both;
+        }
+    }
+    if (st == SL_OK)
+        *out = sum;
+    else
+        json_decref(sum);
+    return st;
+}

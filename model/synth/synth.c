@@ -1,0 +1,412 @@
+#include "model/synth/synth.h"
+
+#include "common/rng.h"
+#include "model/gguf/gguf_write.h"
+#include "model/synth/synth_plan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CHUNK_BYTES = 4 << 20, MAX_THREADS = 16, CLUSTER_TOKENS = 64 };
+/* The constant at the head of every embedding: small beside the norm, large enough to carry the
+ * popularity column. */
+static const float embedding_constant = 4;
+/* How far the likeliest successor's logit stands above the others' unit spread. */
+static const float successor_logit = 12;
+
+const struct sl_synth_config sl_synth_default = {
+    .arch = "qwen3moe",
+    .seed = 1,
+    .n_layer = 4,
+    .n_embd = 256,
+    .n_head = 4,
+    .n_head_kv = 2,
+    .head_dim = 64,
+    .n_ff = 512,
+    .n_ff_expert = 128,
+    .n_ff_shared = 256,
+    .n_expert = 8,
+    .n_expert_used = 2,
+    .n_vocab = 1024,
+    .n_ctx = 4096,
+    .attn = {{SL_DTYPE_Q8_0}, 1},
+    .ffn = {{SL_DTYPE_Q8_0}, 1},
+    .gate = {{SL_DTYPE_Q8_0}, 1},
+    .up = {{SL_DTYPE_Q8_0}, 1},
+    .down = {{SL_DTYPE_Q8_0}, 1},
+    .embd = SL_DTYPE_Q8_0,
+    .output = SL_DTYPE_Q8_0,
+    .skew = 1.2f,
+    .locality = 0.87f,
+    .stay = 0.78f,
+    .n_split = 1,
+};
+
+struct job {
+    const struct sl_synth_config *config;
+    struct sl_synth_plan plan;
+    int *fds;
+    uint32_t *chunk_tensor; /* chunk → tensor */
+    uint64_t *chunk_row;    /* chunk → first row */
+    uint64_t n_chunks, total_bytes;
+    uint32_t *predecessor; /* token → the token that it follows in the cycle */
+    bool (*report)(void *ctx, uint64_t done, uint64_t total);
+    void *ctx;
+    atomic_ullong next, done_bytes;
+    atomic_int failed; /* enum sl_status, the first */
+    int error_number;
+};
+
+static struct sl_rng stream(uint64_t seed, uint64_t a, uint64_t b) {
+    struct sl_rng r = {seed * 0x9e3779b97f4a7c15u ^ a * 0xd1342543de82ef95u ^
+                       b * 0xaf251af3b0f025b5u};
+    r.state = sl_rng_u64(&r);
+    return r;
+}
+
+static float unit(struct sl_rng *r) {
+    return (float)((sl_rng_unit(r) * 2 - 1) * 1.7320508);
+}
+
+enum { STREAM_CENTRE = 1 << 20, STREAM_OWN, STREAM_POPULARITY, STREAM_CYCLE };
+
+static uint32_t n_text_tokens(const struct sl_synth_config *c) {
+    return c->n_vocab - 3; /* control tokens stand at the end and follow nothing */
+}
+
+static void embedding(const struct sl_synth_config *c, uint32_t token, float *out) {
+    struct sl_rng centre = stream(c->seed, STREAM_CENTRE, token / CLUSTER_TOKENS);
+    struct sl_rng own = stream(c->seed, STREAM_OWN, token);
+    float a = sqrtf(c->locality), b = sqrtf(1 - c->locality);
+    for (uint32_t i = 0; i < c->n_embd; i++)
+        out[i] = a * unit(&centre) + b * unit(&own);
+    out[0] = embedding_constant;
+}
+
+/* A cycle through all text tokens in runs that stay in a cluster with chance `stay` a step. */
+static bool make_cycle(struct job *j) {
+    const struct sl_synth_config *c = j->config;
+    uint32_t n = n_text_tokens(c), n_clusters = (n + CLUSTER_TOKENS - 1) / CLUSTER_TOKENS;
+    uint32_t *live = malloc(n_clusters * sizeof *live), *used = calloc(n_clusters, sizeof *used);
+    j->predecessor = malloc(c->n_vocab * sizeof *j->predecessor);
+    if (!live || !used || !j->predecessor) {
+        free(live);
+        free(used);
+        return false;
+    }
+    for (uint32_t t = 0; t < c->n_vocab; t++)
+        j->predecessor[t] = UINT32_MAX;
+    for (uint32_t i = 0; i < n_clusters; i++)
+        live[i] = i;
+    struct sl_rng r = stream(c->seed, STREAM_CYCLE, 0);
+    uint32_t first = UINT32_MAX, last = UINT32_MAX, n_live = n_clusters;
+    while (n_live) {
+        uint32_t k = sl_rng_below(&r, n_live), cluster = live[k];
+        uint32_t base = cluster * CLUSTER_TOKENS;
+        uint32_t size = n - base < CLUSTER_TOKENS ? n - base : CLUSTER_TOKENS;
+        do {
+            uint32_t token = base + used[cluster]++;
+            if (first == UINT32_MAX)
+                first = token;
+            j->predecessor[token] = last;
+            last = token;
+        } while (used[cluster] < size && sl_rng_unit(&r) < c->stay);
+        if (used[cluster] == size)
+            live[k] = live[--n_live];
+    }
+    j->predecessor[first] = last;
+    free(live);
+    free(used);
+    return true;
+}
+
+static void structured_row(const struct job *j, const struct sl_synth_tensor *t, uint64_t tensor,
+                           uint64_t row, float *v, float *scratch) {
+    const struct sl_synth_config *c = j->config;
+    struct sl_rng r = stream(c->seed, tensor, row);
+    uint64_t n = t->ne[0];
+    switch (t->fill) {
+    case SL_FILL_EMBEDDING:
+        embedding(c, (uint32_t)row, v);
+        break;
+    case SL_FILL_SUCCESSOR: {
+        uint32_t before = j->predecessor[row];
+        for (uint64_t i = 0; i < n; i++)
+            v[i] = t->std * unit(&r);
+        if (before != UINT32_MAX) {
+            embedding(c, before, scratch);
+            for (uint64_t i = 1; i < n; i++)
+                v[i] += successor_logit / (float)n * scratch[i];
+        }
+        break;
+    }
+    case SL_FILL_ROUTER: {
+        struct sl_rng pop = stream(c->seed, STREAM_POPULARITY + tensor, row);
+        for (uint64_t i = 0; i < n; i++)
+            v[i] = t->std * unit(&r);
+        /* The sum of three uniforms is near enough to a normal. */
+        float g = (unit(&pop) + unit(&pop) + unit(&pop)) * 0.57735f;
+        v[0] = c->skew * t->std * sqrtf((float)n) / embedding_constant * g;
+        break;
+    }
+    case SL_FILL_NORM:
+        for (uint64_t i = 0; i < n; i++)
+            v[i] = 1 + t->std * unit(&r);
+        break;
+    case SL_FILL_ROPE_FREQS:
+        /* Divisors 1 for short wavelengths, 8 for long ones, a ramp between. */
+        for (uint64_t i = 0; i < n; i++) {
+            float x = ((float)i / (float)n - 0.4f) / 0.3f;
+            v[i] = 1 + 7 * fminf(fmaxf(x, 0), 1);
+        }
+        break;
+    case SL_FILL_RANDOM:
+        break;
+    }
+}
+
+static void fill_row(const struct job *j, uint64_t tensor, uint64_t row, uint8_t *out, float *v,
+                     float *scratch) {
+    const struct sl_synth_tensor *t = &j->plan.tensors[tensor];
+    if (t->fill != SL_FILL_RANDOM) {
+        structured_row(j, t, tensor, row, v, scratch);
+        if (sl_synth_encode_row(t->dtype, v, out, t->ne[0]))
+            return;
+    }
+    struct sl_rng r = stream(j->config->seed, tensor, row);
+    sl_synth_random_row(t->dtype, &r, t->std, out, t->ne[0]);
+}
+
+static uint64_t rows_per_chunk(const struct sl_synth_tensor *t) {
+    uint64_t n = CHUNK_BYTES / sl_dtype_row_bytes(t->dtype, t->ne[0]);
+    return n ? n : 1;
+}
+
+static void fail_job(struct job *j, enum sl_status status, int error_number) {
+    int expected = SL_OK;
+    if (atomic_compare_exchange_strong(&j->failed, &expected, (int)status))
+        j->error_number = error_number;
+}
+
+static bool write_all(int fd, const uint8_t *p, size_t n, uint64_t offset) {
+    while (n) {
+        ssize_t w = pwrite(fd, p, n, (off_t)offset);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0)
+            return false;
+        p += w;
+        n -= (size_t)w;
+        offset += (uint64_t)w;
+    }
+    return true;
+}
+
+static void *worker(void *arg) {
+    struct job *j = arg;
+    uint64_t widest = 0, buf_bytes = 0;
+    for (uint32_t i = 0; i < j->plan.n; i++) {
+        const struct sl_synth_tensor *t = &j->plan.tensors[i];
+        uint64_t bytes = rows_per_chunk(t) * sl_dtype_row_bytes(t->dtype, t->ne[0]);
+        widest = t->ne[0] > widest ? t->ne[0] : widest;
+        buf_bytes = bytes > buf_bytes ? bytes : buf_bytes;
+    }
+    uint8_t *buf = malloc(buf_bytes);
+    float *v = malloc(2 * widest * sizeof *v);
+    if (!buf || !v)
+        fail_job(j, SL_ERR_NOMEM, 0);
+    while (!atomic_load(&j->failed)) {
+        uint64_t chunk = atomic_fetch_add(&j->next, 1);
+        if (chunk >= j->n_chunks)
+            break;
+        uint32_t tensor = j->chunk_tensor[chunk];
+        const struct sl_synth_tensor *t = &j->plan.tensors[tensor];
+        uint64_t row = j->chunk_row[chunk], rows = sl_synth_rows(t) - row;
+        if (rows > rows_per_chunk(t))
+            rows = rows_per_chunk(t);
+        size_t row_bytes = sl_dtype_row_bytes(t->dtype, t->ne[0]);
+        for (uint64_t i = 0; i < rows; i++)
+            fill_row(j, tensor, row + i, buf + i * row_bytes, v, v + widest);
+        if (!write_all(j->fds[t->file], buf, rows * row_bytes, t->offset_bytes + row * row_bytes)) {
+            fail_job(j, SL_ERR_IO, errno);
+            break;
+        }
+        uint64_t done = atomic_fetch_add(&j->done_bytes, rows * row_bytes) + rows * row_bytes;
+        if (j->report && !j->report(j->ctx, done, j->total_bytes))
+            fail_job(j, SL_ERR_CANCELED, 0);
+    }
+    free(buf);
+    free(v);
+    return NULL;
+}
+
+static bool make_chunks(struct job *j) {
+    for (int pass = 0; pass < 2; pass++) {
+        uint64_t n = 0;
+        for (uint32_t i = 0; i < j->plan.n; i++) {
+            const struct sl_synth_tensor *t = &j->plan.tensors[i];
+            for (uint64_t row = 0; row < sl_synth_rows(t); row += rows_per_chunk(t), n++)
+                if (pass) {
+                    j->chunk_tensor[n] = i;
+                    j->chunk_row[n] = row;
+                }
+            if (!pass)
+                j->total_bytes += sl_synth_rows(t) * sl_dtype_row_bytes(t->dtype, t->ne[0]);
+        }
+        if (!pass) {
+            j->n_chunks = n;
+            j->chunk_tensor = malloc(n * sizeof *j->chunk_tensor);
+            j->chunk_row = malloc(n * sizeof *j->chunk_row);
+            if (!j->chunk_tensor || !j->chunk_row)
+                return false;
+        }
+    }
+    return true;
+}
+
+static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
+    char key[96];
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    sl_gguf_write_str(w, "general.architecture", c->arch);
+    sl_gguf_write_str(w, "general.name", "synthetic");
+    sl_gguf_write_u32(w, KEY("block_count"), c->n_layer);
+    sl_gguf_write_u32(w, KEY("context_length"), c->n_ctx);
+    sl_gguf_write_u32(w, KEY("embedding_length"), c->n_embd);
+    bool moe = c->n_expert > 0, shared = strcmp(c->arch, "qwen2moe") == 0;
+    /* Mixtral and OLMoE files name an expert's width feed_forward_length. */
+    bool own_key = strncmp(c->arch, "qwen", 4) == 0;
+    sl_gguf_write_u32(w, KEY("feed_forward_length"), moe && !own_key ? c->n_ff_expert : c->n_ff);
+    sl_gguf_write_u32(w, KEY("attention.head_count"), c->n_head);
+    sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->n_head_kv);
+    sl_gguf_write_u32(w, KEY("attention.key_length"), c->head_dim);
+    sl_gguf_write_u32(w, KEY("attention.value_length"), c->head_dim);
+    sl_gguf_write_u32(w, KEY("rope.dimension_count"), c->head_dim);
+    sl_gguf_write_f32(w, KEY("attention.layer_norm_rms_epsilon"), 1e-6f);
+    sl_gguf_write_f32(w, KEY("rope.freq_base"), 1e6f);
+    if (c->yarn_factor > 0) {
+        sl_gguf_write_str(w, KEY("rope.scaling.type"), "yarn");
+        sl_gguf_write_f32(w, KEY("rope.scaling.factor"), c->yarn_factor);
+        sl_gguf_write_u32(w, KEY("rope.scaling.original_context_length"),
+                          (uint32_t)((float)c->n_ctx / c->yarn_factor));
+    }
+    if (moe) {
+        sl_gguf_write_u32(w, KEY("expert_count"), c->n_expert);
+        sl_gguf_write_u32(w, KEY("expert_used_count"), c->n_expert_used);
+        if (own_key)
+            sl_gguf_write_u32(w, KEY("expert_feed_forward_length"), c->n_ff_expert);
+        if (shared)
+            sl_gguf_write_u32(w, KEY("expert_shared_feed_forward_length"), c->n_ff_shared);
+    }
+#undef KEY
+    sl_synth_write_vocab(w, c->n_vocab);
+}
+
+static void file_name(const struct sl_synth_config *c, const char *path, uint32_t i, char *out,
+                      size_t size) {
+    if (c->n_split == 1)
+        snprintf(out, size, "%s", path);
+    else
+        snprintf(out, size, "%s-%05u-of-%05u.gguf", path, i + 1, c->n_split);
+}
+
+/* Creates each file with its header, and turns tensor offsets into file offsets. */
+static enum sl_status write_headers(struct job *j, const char *path, struct sl_err *err) {
+    const struct sl_synth_config *c = j->config;
+    enum sl_status st = SL_OK;
+    for (uint32_t f = 0; f < c->n_split && !st; f++) {
+        struct sl_gguf_writer w;
+        sl_gguf_writer_init(&w);
+        if (f == 0)
+            write_hparams(&w, c);
+        if (c->n_split > 1) {
+            sl_gguf_write_u16(&w, "split.no", (uint16_t)f);
+            sl_gguf_write_u16(&w, "split.count", (uint16_t)c->n_split);
+            sl_gguf_write_i32(&w, "split.tensors.count", (int32_t)j->plan.n);
+        }
+        for (uint32_t i = 0; i < j->plan.n; i++) {
+            struct sl_synth_tensor *t = &j->plan.tensors[i];
+            t->file = (uint32_t)((uint64_t)i * c->n_split / j->plan.n);
+            if (t->file == f)
+                t->offset_bytes = sl_gguf_write_tensor(&w, t->name, t->dtype, t->n_dims, t->ne);
+        }
+        uint8_t *header = NULL;
+        size_t n = 0;
+        uint64_t data_bytes = w.data_bytes;
+        st = sl_gguf_writer_finish(&w, &header, &n);
+        sl_gguf_writer_release(&w);
+        if (st)
+            return sl_fail(err, st, "out of memory");
+        char name[4096];
+        file_name(c, path, f, name, sizeof name);
+        j->fds[f] = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        if (j->fds[f] < 0 || !write_all(j->fds[f], header, n, 0) ||
+            ftruncate(j->fds[f], (off_t)(n + data_bytes)))
+            st = sl_fail(err, SL_ERR_IO, "%s: %s", name, strerror(errno));
+        free(header);
+        for (uint32_t i = 0; i < j->plan.n; i++)
+            if (j->plan.tensors[i].file == f)
+                j->plan.tensors[i].offset_bytes += n;
+    }
+    return st;
+}
+
+static void run_workers(struct job *j) {
+    pthread_t threads[MAX_THREADS];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int n = cpus < 1 ? 1 : cpus > MAX_THREADS ? MAX_THREADS : (int)cpus, started = 0;
+    while (started < n - 1 && pthread_create(&threads[started], NULL, worker, j) == 0)
+        started++;
+    worker(j);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+}
+
+enum sl_status sl_synth_write(const struct sl_synth_config *config, const char *path,
+                              bool (*report)(void *ctx, uint64_t done_bytes, uint64_t total_bytes),
+                              void *ctx, struct sl_err *err) {
+    struct job j = {.config = config, .report = report, .ctx = ctx};
+    enum sl_status st = sl_synth_plan(config, &j.plan, err);
+    if (st) {
+        free(j.plan.tensors);
+        return st;
+    }
+    j.fds = malloc(config->n_split * sizeof *j.fds);
+    for (uint32_t i = 0; j.fds && i < config->n_split; i++)
+        j.fds[i] = -1;
+    if (!j.fds || !make_chunks(&j) || !make_cycle(&j))
+        st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    if (!st)
+        st = write_headers(&j, path, err);
+    if (!st) {
+        run_workers(&j);
+        st = (enum sl_status)atomic_load(&j.failed);
+        if (st == SL_ERR_IO)
+            sl_fail(err, st, "%s: cannot write: %s", path, strerror(j.error_number));
+        else if (st)
+            sl_fail(err, st, "%s: %s", path, sl_status_text(st));
+    }
+    for (uint32_t i = 0; j.fds && i < config->n_split; i++) {
+        char name[4096];
+        if (j.fds[i] < 0)
+            continue;
+        if (close(j.fds[i]) && !st)
+            st = sl_fail(err, SL_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
+        if (st) {
+            file_name(config, path, i, name, sizeof name);
+            unlink(name);
+        }
+    }
+    free(j.fds);
+    free(j.chunk_tensor);
+    free(j.chunk_row);
+    free(j.predecessor);
+    free(j.plan.tensors);
+    return st;
+}

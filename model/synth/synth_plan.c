@@ -1,0 +1,199 @@
+#include "model/synth/synth_plan.h"
+
+#include "model/arch/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What an architecture has besides the common frame. */
+struct traits {
+    const char *arch;
+    bool moe, shared, qkv_bias, qk_norm_head, qk_norm_row;
+};
+
+static const struct traits traits_table[] = {
+    {"qwen3moe", true, false, false, true, false},
+    {"qwen2moe", true, true, true, false, false},
+    {"olmoe", true, false, false, false, true},
+    {"qwen3", false, false, false, true, false},
+    {"qwen2", false, false, true, false, false},
+    {"llama", false, false, false, false, false}, /* with n_expert > 0: Mixtral */
+};
+
+static const struct traits *find_traits(const char *arch) {
+    for (size_t i = 0; i < sizeof traits_table / sizeof *traits_table; i++)
+        if (strcmp(traits_table[i].arch, arch) == 0)
+            return &traits_table[i];
+    return NULL;
+}
+
+/* Appends a tensor; a NULL plan->tensors afterwards means out of memory. */
+static void add(struct sl_synth_plan *p, enum sl_dtype dtype, enum sl_synth_fill fill, float std,
+                uint64_t ne0, uint64_t ne1, uint64_t ne2, const char *suffix, int layer) {
+    if (p->n == p->cap) {
+        uint32_t cap = p->cap ? p->cap * 2 : 64;
+        struct sl_synth_tensor *t =
+            p->cap && !p->tensors ? NULL : realloc(p->tensors, cap * sizeof *t);
+        if (!t)
+            free(p->tensors);
+        p->tensors = t;
+        p->cap = cap;
+    }
+    if (!p->tensors) {
+        p->n++;
+        return;
+    }
+    struct sl_synth_tensor *t = &p->tensors[p->n++];
+    memset(t, 0, sizeof *t);
+    if (layer < 0)
+        snprintf(t->name, sizeof t->name, "%s", suffix);
+    else
+        snprintf(t->name, sizeof t->name, "blk.%d.%s", layer, suffix);
+    t->dtype = sl_synth_fit_dtype(dtype, ne0);
+    t->fill = fill;
+    t->std = std;
+    t->ne[0] = ne0;
+    t->ne[1] = ne1 ? ne1 : 1;
+    t->ne[2] = ne2 ? ne2 : 1;
+    t->n_dims = ne2 ? 3 : ne1 ? 2 : 1;
+}
+
+static void add_norm(struct sl_synth_plan *p, uint64_t n, const char *suffix, int layer) {
+    add(p, SL_DTYPE_F32, SL_FILL_NORM, 0.1f, n, 0, 0, suffix, layer);
+}
+
+static enum sl_dtype pick(const struct sl_synth_types *types, uint32_t layer) {
+    return types->dtype[layer % types->n];
+}
+
+static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c,
+                      const struct traits *tr, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd;
+    uint64_t q = (uint64_t)c->n_head * c->head_dim, kv = (uint64_t)c->n_head_kv * c->head_dim;
+    float in = 1 / sqrtf((float)n);
+    /* Each block adds a share of the residual's size such that all layers together about double
+     * it: enough to matter to the answer, little enough that the embedding still leads routing. */
+    float share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
+    enum sl_dtype attn = pick(&c->attn, l);
+
+    add_norm(p, n, "attn_norm.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, q, 0, "attn_q.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_v.weight", i);
+    add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)q), q, n, 0, "attn_output.weight", i);
+    if (tr->qkv_bias) {
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, q, 0, 0, "attn_q.bias", i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, kv, 0, 0, "attn_k.bias", i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, kv, 0, 0, "attn_v.bias", i);
+    }
+    if (tr->qk_norm_head || tr->qk_norm_row) {
+        add_norm(p, tr->qk_norm_row ? q : c->head_dim, "attn_q_norm.weight", i);
+        add_norm(p, tr->qk_norm_row ? kv : c->head_dim, "attn_k_norm.weight", i);
+    }
+    add_norm(p, n, "ffn_norm.weight", i);
+
+    /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
+    float mid = 0.6f;
+    if (c->n_expert == 0) {
+        uint64_t ff = c->n_ff;
+        enum sl_dtype ffn = pick(&c->ffn, l);
+        add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_up.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, share / (mid * sqrtf((float)ff)), ff, n, 0, "ffn_down.weight",
+            i);
+        return;
+    }
+    uint64_t ff = c->n_ff_expert, ne = c->n_expert;
+    /* The weighted sum of k random outputs shrinks by about sqrt(k). */
+    float down = share * sqrtf((float)c->n_expert_used) / (mid * sqrtf((float)ff));
+    add(p, SL_DTYPE_F32, SL_FILL_ROUTER, 2 * in, n, ne, 0, "ffn_gate_inp.weight", i);
+    add(p, pick(&c->gate, l), SL_FILL_RANDOM, in, n, ff, ne, "ffn_gate_exps.weight", i);
+    add(p, pick(&c->up, l), SL_FILL_RANDOM, in, n, ff, ne, "ffn_up_exps.weight", i);
+    add(p, pick(&c->down, l), SL_FILL_RANDOM, down, ff, n, ne, "ffn_down_exps.weight", i);
+    if (tr->shared) {
+        uint64_t sh = c->n_ff_shared;
+        enum sl_dtype ffn = pick(&c->ffn, l);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, 0, 0, "ffn_gate_inp_shexp.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, in, n, sh, 0, "ffn_gate_shexp.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, in, n, sh, 0, "ffn_up_shexp.weight", i);
+        add(p, ffn, SL_FILL_RANDOM, share / (mid * sqrtf((float)sh)), sh, n, 0,
+            "ffn_down_shexp.weight", i);
+    }
+}
+
+static enum sl_status check(const struct sl_synth_config *c, const struct traits **out,
+                            struct sl_err *err) {
+    const struct traits *tr = find_traits(c->arch);
+    if (!tr)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--arch is '%s': must be qwen3moe, qwen2moe, olmoe, "
+                       "llama, qwen3 or qwen2",
+                       c->arch);
+    const struct {
+        const char *name;
+        uint32_t value, min, max;
+    } ranges[] = {
+        {"layers", c->n_layer, 1, SL_MAX_LAYERS},
+        {"embd", c->n_embd, 8, 65536},
+        {"heads", c->n_head, 1, 1024},
+        {"kv-heads", c->n_head_kv, 1, 1024},
+        {"head-dim", c->head_dim, 2, 1024},
+        {"vocab", c->n_vocab, 300, 1u << 20},
+        {"ctx", c->n_ctx, 1, 1u << 24},
+        {"experts", c->n_expert, tr->moe ? 1 : 0, SL_MAX_EXPERTS},
+        {"top-k", c->n_expert_used, c->n_expert ? 1 : 0,
+         c->n_expert < SL_MAX_EXPERTS_USED ? c->n_expert : SL_MAX_EXPERTS_USED},
+        {"expert-ff", c->n_ff_expert, c->n_expert ? 1 : 0, 1u << 20},
+        {"ff", c->n_ff, c->n_expert ? 0 : 1, 1u << 20},
+        {"shared-ff", c->n_ff_shared, tr->shared ? 1 : 0, 1u << 20},
+        {"split", c->n_split, 1, 999},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
+            return sl_fail(err, SL_ERR_CONFIG, "--%s is %u: must be from %u to %u for %s",
+                           ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, c->arch);
+    if (c->n_head % c->n_head_kv)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--heads is %u: must be a multiple of --kv-heads, which is %u", c->n_head,
+                       c->n_head_kv);
+    if (c->head_dim % 2)
+        return sl_fail(err, SL_ERR_CONFIG, "--head-dim is %u: must be even", c->head_dim);
+    if (c->n_expert && !tr->moe && strcmp(c->arch, "llama") != 0)
+        return sl_fail(err, SL_ERR_CONFIG, "%s has no experts: leave out --experts", c->arch);
+    const struct {
+        const char *name;
+        float value, max;
+    } shares[] = {{"locality", c->locality, 1},
+                  {"stay", c->stay, 1},
+                  {"skew", c->skew, 100},
+                  {"yarn", c->yarn_factor, 1024}};
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
+        if (!(shares[i].value >= 0 && shares[i].value <= shares[i].max))
+            return sl_fail(err, SL_ERR_CONFIG, "--%s is %g: must be from 0 to %g", shares[i].name,
+                           (double)shares[i].value, (double)shares[i].max);
+    *out = tr;
+    return SL_OK;
+}
+
+enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_plan *p,
+                             struct sl_err *err) {
+    const struct traits *tr;
+    memset(p, 0, sizeof *p);
+    enum sl_status st = check(c, &tr, err);
+    if (st)
+        return st;
+    uint64_t n = c->n_embd;
+    add(p, c->embd, SL_FILL_EMBEDDING, 1, n, c->n_vocab, 0, "token_embd.weight", -1);
+    for (uint32_t l = 0; l < c->n_layer; l++)
+        add_layer(p, c, tr, l);
+    add_norm(p, n, "output_norm.weight", -1);
+    if (!c->tied)
+        add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",
+            -1);
+    if (c->rope_freqs)
+        add(p, SL_DTYPE_F32, SL_FILL_ROPE_FREQS, 0, c->head_dim / 2, 0, 0, "rope_freqs.weight", -1);
+    return p->tensors ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "out of memory");
+}
