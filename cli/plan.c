@@ -8,6 +8,7 @@
 #include "cli/serve_memory.h"
 #include "common/log.h"
 #include "engine/experts/expert_speed.h"
+#include "engine/experts/expert_layout.h"
 #include "engine/plan/memory_budget.h"
 #include "engine/plan/plan_speed.h"
 #include "model/tokenizer/tokenizer.h"

@@ -3,14 +3,16 @@
 #define SL_ENGINE_ENGINE_INTERNAL_H
 
 #include "engine/observe/activity.h"
-#include "engine/experts/joint_heat.h"
-#include "engine/prefix/prefix_disk.h"
-#include "engine/prefix/prefix_ram.h"
+#include "engine/stage/joint_heat.h"
+#include "engine/prefix_disk.h"
+#include "engine/prefix_ram.h"
 #include "engine/prefix/prefix_tree.h"
-#include "engine/session.h"
+#include "engine/engine.h"
+#include "engine/plan/stage_plan.h"
+#include "engine/session/session.h"
 #include "engine/stage/stage.h"
 #include "engine/step_share.h"
-#include "engine/observe/timeline.h"
+#include "engine/trace/timeline.h"
 
 #include <pthread.h>
 

@@ -24,10 +24,10 @@ dist: man
 	@scripts/make_dist.sh $(MAN)
 
 .PHONY: test-deploy check-image
-## make test-deploy         what the documents point at; deploy/: the Containerfile's rules and packages, the seccomp profile,
+## make test-deploy         what the documents point at; the checks of the graph; deploy/: the Containerfile's rules and packages, the seccomp profile,
 ##                          the unit; where buildah is and root runs it, an image of this machine's files under that profile
 test-deploy: $(B)/sluice
-	@$(TAP) tests/docs/check.py "tests/deploy/check.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice"
+	@$(TAP) tests/docs/check.py tests/layers/check.py "tests/deploy/check.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice"
 ## make check-image         every step of deploy/container/Containerfile, and what comes out under its seccomp profile
 ##                          (root, debootstrap, buildah and the network; some minutes)
 check-image:

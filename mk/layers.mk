@@ -10,3 +10,29 @@ LAYER_streaming := common
 LAYER_engine   := common model backends expert_cache streaming
 LAYER_server   := common model engine
 LAYER_cli      := common model backends streaming engine server
+
+# The rooms of a folder that has several, and the rooms beside it that each may include and call. A
+# room stands behind those that it uses, so there is no circle; what stands in the folder itself
+# comes last and may use all of them.
+ROOMS := model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
+  engine/types engine/trace engine/sample engine/session engine/experts engine/forward \
+  engine/observe engine/stage engine/prefix engine/plan engine
+
+ROOM_model/gguf      :=
+ROOM_model/arch      := model/gguf
+ROOM_model/tokenizer := model/gguf
+ROOM_model/jinja     :=
+ROOM_model/grammar   := model/tokenizer
+ROOM_model/chat      := model/grammar model/jinja model/tokenizer
+ROOM_model/synth     := model/arch model/gguf
+ROOM_engine/types    :=
+ROOM_engine/trace    :=
+ROOM_engine/sample   := engine/types
+ROOM_engine/session  := engine/sample engine/types
+ROOM_engine/experts  := engine/trace engine/types
+ROOM_engine/forward  := engine/experts engine/sample engine/trace engine/types
+ROOM_engine/observe  := engine/experts engine/types
+ROOM_engine/stage    := engine/experts engine/forward engine/observe engine/trace engine/types
+ROOM_engine/prefix   := engine/forward engine/types
+ROOM_engine/plan     := engine/experts engine/forward engine/observe engine/prefix engine/sample engine/session engine/stage engine/types
+ROOM_engine          := $(filter engine/%,$(ROOMS))

@@ -25,7 +25,7 @@
 
 #include "backends/backend.h"
 #include "engine/experts/expert_layout.h"
-#include "engine/observe/timeline.h"
+#include "engine/trace/timeline.h"
 #include "expert_cache/expert_cache.h"
 #include "streaming/reader.h"
 

@@ -3,7 +3,8 @@
 #ifndef SL_ENGINE_EXPERT_SPEED_H
 #define SL_ENGINE_EXPERT_SPEED_H
 
-#include "engine/engine.h"
+#include "engine/types/config.h"
+#include "model/arch/model.h"
 #include "streaming/disk_probe.h"
 
 /* How fast experts of the model's files and mirrors come, read as config says; the largest matrices

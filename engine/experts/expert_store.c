@@ -23,6 +23,13 @@ struct sl_store {
     uint64_t seen_ended, seen_changed; /* of the reader's counts, when verified last */
 };
 
+struct sl_reader_config sl_store_reader_config(const struct sl_engine_config *config) {
+    static const enum sl_io_kind kinds[] = {[SL_EXPERTS_IO_AUTO] = SL_IO_AUTO,
+                                            [SL_EXPERTS_IO_URING] = SL_IO_URING,
+                                            [SL_EXPERTS_IO_PREAD] = SL_IO_PREAD};
+    return (struct sl_reader_config){.kind = kinds[config->io], .buffered = config->io_buffered};
+}
+
 /* ---- files ---- */
 
 /* Where a mirror has a file of the model: the mirror itself, or of its name in it. */
@@ -102,7 +109,7 @@ static enum sl_status add_files(struct sl_reader *reader, const struct sl_engine
 static enum sl_status open_files(struct sl_store *s, const struct sl_gguf *gguf,
                                  struct sl_err *err) {
     const struct sl_engine_config *c = &s->plan->config;
-    struct sl_reader_config rc = sl_memory_plan_reader(c);
+    struct sl_reader_config rc = sl_store_reader_config(c);
     rc.slab = &s->slab;
     if (c->reader_source)
         return c->reader_source->open(c->reader_source, &rc, &s->reader, err);
@@ -147,7 +154,7 @@ enum sl_status sl_store_disk_speed(const struct sl_model *model,
         return sl_fail(err, SL_ERR_UNSUPPORTED, "the model has no routed experts");
     struct probed p = {config, model->gguf};
     const struct sl_disk_files files = {
-        .reader = sl_memory_plan_reader(config), .add = add_probed, .ctx = &p};
+        .reader = sl_store_reader_config(config), .add = add_probed, .ctx = &p};
     return sl_disk_bandwidth(&files, bytes, seconds, out_speed, err);
 }
 

@@ -3,9 +3,8 @@
 #ifndef SL_ENGINE_EXPERT_STORE_H
 #define SL_ENGINE_EXPERT_STORE_H
 
-#include "engine/engine.h"
 #include "engine/experts/expert_fetch.h"
-#include "engine/plan/memory_plan.h"
+#include "engine/types/plan.h"
 
 struct sl_store;
 
@@ -15,6 +14,9 @@ struct sl_store_heat {
     const struct sl_heat *heat;
     uint32_t first;
 };
+
+/* The queue that the plan counts and the store opens. */
+struct sl_reader_config sl_store_reader_config(const struct sl_engine_config *config);
 
 /* Opens the files, maps and touches the slots, reads the heat file if there is one. Reads no
  * expert. known: NULL, or where its heat begins. model, plan, dev and timeline (NULL = none) are

@@ -9,9 +9,9 @@
 
 #include "engine/experts/expert_fetch.h"
 #include "engine/forward/kv.h"
-#include "engine/plan/memory_plan.h"
+#include "engine/types/plan.h"
 #include "engine/forward/step.h"
-#include "engine/observe/timeline.h"
+#include "engine/trace/timeline.h"
 #include "engine/sample/vocab_pass.h"
 #include "engine/forward/weights.h"
 

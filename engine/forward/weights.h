@@ -7,7 +7,8 @@
 #define SL_ENGINE_WEIGHTS_H
 
 #include "backends/backend.h"
-#include "engine/engine.h"
+#include "engine/types/config.h"
+#include "model/arch/model.h"
 
 #include <sys/types.h>
 

@@ -8,9 +8,9 @@
 #define SL_ENGINE_ACTIVITY_H
 
 #include "common/metrics.h"
-#include "engine/engine.h"
 #include "engine/experts/expert_fetch.h"
 #include "engine/experts/expert_tiers.h"
+#include "engine/types/request.h"
 
 /* Sums over some time. */
 struct sl_activity_sums {

@@ -11,7 +11,8 @@
 #define SL_ENGINE_EXPERT_MAP_H
 
 #include "common/tier.h"
-#include "engine/engine.h"
+#include "engine/types/config.h"
+#include "model/arch/model.h"
 
 struct sl_cache;
 struct sl_heat;
@@ -70,11 +71,5 @@ struct sl_expert_map_tier {
 void sl_expert_map_publish(struct sl_expert_map *m, const struct sl_expert_map_part *part,
                            const struct sl_heat *heat, const struct sl_expert_map_tier *tiers,
                            uint32_t n_tiers, uint64_t now_ns);
-
-/* ---- of a running engine; any thread ---- */
-
-const struct sl_expert_map_shape *sl_engine_expert_shape(const struct sl_engine *e);
-/* As sl_expert_map_read; wakes an engine that has nothing to run, so that it looks. */
-uint64_t sl_engine_expert_cells(struct sl_engine *e, uint8_t *out_cells);
 
 #endif

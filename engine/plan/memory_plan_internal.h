@@ -2,6 +2,7 @@
 #ifndef SL_ENGINE_MEMORY_PLAN_INTERNAL_H
 #define SL_ENGINE_MEMORY_PLAN_INTERNAL_H
 
+#include "engine/experts/expert_layout.h"
 #include "engine/plan/memory_plan.h"
 
 /* Memory registered with io_uring has 16 bytes a page more than a page table's 8: together 1/170,

@@ -2,19 +2,13 @@
 #include "engine/plan/memory_plan_internal.h"
 
 #include "engine/experts/expert_fetch.h"
+#include "engine/experts/expert_store.h"
 #include "engine/experts/expert_tiers.h"
 #include "expert_cache/expert_cache.h"
 
 /* The host's slots beyond the experts that have none on the device, in layers' top-k: experts pass
  * through them on their way up, and those that go down need room before others have left. */
 #define SPARE_TOP_K 4u
-
-struct sl_reader_config sl_memory_plan_reader(const struct sl_engine_config *config) {
-    static const enum sl_io_kind kinds[] = {[SL_EXPERTS_IO_AUTO] = SL_IO_AUTO,
-                                            [SL_EXPERTS_IO_URING] = SL_IO_URING,
-                                            [SL_EXPERTS_IO_PREAD] = SL_IO_PREAD};
-    return (struct sl_reader_config){.kind = kinds[config->io], .buffered = config->io_buffered};
-}
 
 /* ---- the device's ---- */
 
@@ -89,7 +83,7 @@ static enum sl_status refuse_host(const struct sl_memory_plan *p, uint32_t n_lea
 
 enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,
                              struct sl_err *err) {
-    struct sl_reader_config queue = sl_memory_plan_reader(&p->config);
+    struct sl_reader_config queue = sl_store_reader_config(&p->config);
     uint32_t rows = p->config.batch_tokens;
     size_t table = sl_fetch_bytes(l, 1, rows) - sl_fetch_bytes(l, 0, rows);
     struct sl_cache_class classes[SL_SLAB_CLASSES];

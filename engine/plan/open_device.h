@@ -3,7 +3,8 @@
 #define SL_ENGINE_OPEN_DEVICE_H
 
 #include "backends/backend.h"
-#include "engine/engine.h"
+#include "engine/types/config.h"
+#include "model/arch/model.h"
 
 /* What config->device names; "auto" is one device, opened as the CPU. */
 struct sl_device_names {

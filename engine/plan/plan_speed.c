@@ -1,5 +1,6 @@
 #include "engine/plan/plan_speed.h"
 
+#include "engine/experts/expert_layout.h"
 #include "engine/experts/heat_store.h"
 #include "model/arch/model_slice.h"
 

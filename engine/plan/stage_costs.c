@@ -1,8 +1,11 @@
 #include "engine/plan/stage_costs.h"
 
 #include "engine/experts/expert_tiers.h"
+#include "engine/experts/expert_layout.h"
 #include "engine/experts/heat_store.h"
 #include "engine/plan/plan_speed.h"
+
+#include "model/arch/model_slice.h"
 
 #include <stdlib.h>
 

@@ -1,10 +1,13 @@
 #include "engine/plan/stage_plan.h"
 
 #include "common/log.h"
+#include "engine/experts/expert_layout.h"
 #include "engine/plan/memory_plan_internal.h"
 #include "engine/plan/open_device.h"
 #include "engine/prefix/model_identity.h"
 #include "engine/plan/stage_costs.h"
+
+#include "model/arch/model_slice.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -9,21 +9,6 @@
 #define SL_ENGINE_STAGE_PLAN_H
 
 #include "engine/plan/memory_plan.h"
-#include "model/arch/model_slice.h"
-
-struct sl_stage_plan {
-    struct sl_model model; /* a slice; the whole model where there is one stage */
-    struct sl_device *dev; /* whoever takes it sets NULL here */
-    struct sl_memory_plan plan;
-};
-
-struct sl_stage_plans {
-    uint32_t n;
-    struct sl_stage_plan *at; /* [n] heap, in the order of layers; does not move */
-    /* All of them as one: sums of bytes, slots and experts, the rows of every stage. With one stage
-     * that stage's plan. */
-    struct sl_memory_plan whole;
-};
 
 /* Opens the devices that the configuration names, divides the layers over them and plans for each;
  * budgets that are left open become what is free now. model is borrowed until release. Bad

@@ -10,7 +10,8 @@
 #ifndef SL_ENGINE_STAGE_SPLIT_H
 #define SL_ENGINE_STAGE_SPLIT_H
 
-#include "engine/engine.h"
+#include "engine/types/config.h"
+#include "model/arch/model.h"
 #include "engine/plan/split_heat.h"
 
 /* Numbers of layers, "20,28". */

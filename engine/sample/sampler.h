@@ -16,7 +16,7 @@
 #define SL_ENGINE_SAMPLER_H
 
 #include "common/rng.h"
-#include "engine/engine.h"
+#include "engine/types/request.h"
 #include "engine/sample/vocab_pass.h"
 
 /* Work arrays, shared by all requests of one thread. */

@@ -11,7 +11,7 @@
 #include "engine/experts/expert_store.h"
 #include "engine/forward/forward.h"
 #include "engine/stage/pipeline.h"
-#include "engine/plan/stage_plan.h"
+#include "engine/types/plan.h"
 
 #include <stdatomic.h>
 

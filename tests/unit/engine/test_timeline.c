@@ -3,7 +3,7 @@
 
 #include "common/metrics.h"
 #include "engine/plan/memory_plan.h"
-#include "engine/observe/timeline.h"
+#include "engine/trace/timeline.h"
 
 #include <jansson.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-#include "engine/experts/joint_heat.h"
+#include "engine/stage/joint_heat.h"
 
 #include "engine/experts/heat_store.h"
 #include "engine/stage/stage.h"

@@ -1,4 +1,4 @@
-#include "engine/observe/timeline.h"
+#include "engine/trace/timeline.h"
 
 #include "common/log.h"
 

@@ -1,4 +1,4 @@
-#include "engine/session.h"
+#include "engine/session/session.h"
 
 #include "common/clock.h"
 

@@ -1,7 +1,8 @@
-#include "engine/prefix/prefix_ram.h"
+#include "engine/prefix_ram.h"
 
 #include "common/metrics.h"
 #include "engine/prefix/block_index.h"
+#include "engine/prefix/prefix_sizes.h"
 #include "engine/engine_internal.h"
 
 #include <stdlib.h>
@@ -9,31 +10,14 @@
 
 #define PAGE SL_KV_PAGE_TOKENS
 
-/* What a slot holds; entry i of the index is slot i. */
-struct kept {
-    struct sl_hash128 parent;
-    uint32_t ids[PAGE];
-};
-
 struct sl_prefix_ram {
     struct sl_engine *e;
     struct sl_block_index index;
-    struct kept *kept; /* [n_slots] */
-    uint8_t *data;     /* [n_slots, page_bytes] */
+    struct sl_prefix_kept *kept; /* [n_slots]; entry i of the index is slot i */
+    uint8_t *data;               /* [n_slots, page_bytes] */
     uint64_t page_bytes;
 };
-
-uint32_t sl_prefix_ram_slots(uint64_t bytes, uint64_t page_bytes) {
-    uint64_t slot = page_bytes + sizeof(struct kept) + 2 * sl_block_index_bytes(64) / 64;
-    uint64_t n = bytes / slot;
-    return n < SL_NO_BLOCK - 1 ? (uint32_t)n : SL_NO_BLOCK - 1;
-}
-
-uint64_t sl_prefix_ram_bytes(uint32_t n_slots, uint64_t page_bytes) {
-    return n_slots ? sizeof(struct sl_prefix_ram) + sl_block_index_bytes(n_slots) +
-                         n_slots * (sizeof(struct kept) + page_bytes)
-                   : 0;
-}
+_Static_assert(sizeof(struct sl_prefix_ram) <= SL_PREFIX_HOME_BYTES, "the plan counts less");
 
 enum sl_status sl_prefix_ram_create(struct sl_engine *e, uint32_t n_slots, uint64_t page_bytes,
                                     struct sl_prefix_ram **out_ram, struct sl_err *err) {

@@ -5,7 +5,7 @@
 #define SL_ENGINE_SESSION_H
 
 #include "common/siphash.h"
-#include "engine/engine.h"
+#include "engine/types/request.h"
 #include "engine/sample/sampler.h"
 
 #include <stdatomic.h>

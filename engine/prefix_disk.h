@@ -7,7 +7,6 @@
 #define SL_ENGINE_PREFIX_DISK_H
 
 #include "engine/prefix/block_store.h"
-#include "engine/plan/memory_plan.h"
 #include "engine/prefix/prefix_tree.h"
 
 struct sl_engine;
@@ -18,8 +17,6 @@ struct sl_prefix_disk;
 enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **out_disk,
                                    struct sl_err *err) SL_MUST_CHECK;
 void sl_prefix_disk_close(struct sl_prefix_disk **d);
-/* What open allocates at most. */
-uint64_t sl_prefix_disk_memory_bytes(const struct sl_memory_plan *plan, uint32_t n_layer);
 
 /* For the tree: the secret of its keys, and the key of its root, which stands for everything that
  * the bits of a page depend on. */

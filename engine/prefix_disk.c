@@ -1,10 +1,11 @@
-#include "engine/prefix/prefix_disk.h"
+#include "engine/prefix_disk.h"
 
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "engine/engine_internal.h"
 #include "engine/prefix/model_identity.h"
+#include "engine/prefix/prefix_sizes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,23 +20,16 @@
  * slow once is tried again. */
 #define FORGIVE 0.9
 
-/* Where a page's copy on disk stands. */
-enum copy_state { COPY_NONE, COPY_WANTED, COPY_UNDER_WAY, COPY_THERE };
-
-struct copy {
-    enum copy_state state;
-    uint32_t next, prev; /* of those that are wanted, the first wanted first */
-};
-
 struct sl_prefix_disk {
     struct sl_engine *e;
     struct sl_block_store *store;
     struct sl_hash128 root;
-    struct copy *copies; /* [n_pages] */
+    struct sl_prefix_copy *copies; /* [n_pages] */
     uint32_t first, last;
     uint32_t n_pages;
     double read_page_ns; /* what a page took; 0 = not known yet */
 };
+_Static_assert(sizeof(struct sl_prefix_disk) <= SL_PREFIX_HOME_BYTES, "the plan counts less");
 
 static void wake(void *ctx) {
     struct sl_engine *e = ctx;
@@ -43,15 +37,6 @@ static void wake(void *ctx) {
     e->poked = true;
     pthread_cond_signal(&e->wake);
     pthread_mutex_unlock(&e->lock);
-}
-
-static uint64_t block_bytes(const struct sl_memory_plan *p, uint32_t n_layer) {
-    return (uint64_t)(p->k_page_bytes + p->v_page_bytes) * n_layer;
-}
-
-uint64_t sl_prefix_disk_memory_bytes(const struct sl_memory_plan *p, uint32_t n_layer) {
-    return sizeof(struct sl_prefix_disk) + (uint64_t)p->n_pages * sizeof(struct copy) +
-           sl_block_store_bytes(p->config.cache_disk_bytes, block_bytes(p, n_layer));
 }
 
 enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **out_disk,
@@ -70,7 +55,8 @@ enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **
                                             "pages to keep");
     struct sl_block_store_config c = {.folder = e->plan.config.cache_dir,
                                       .disk_bytes = e->plan.config.cache_disk_bytes,
-                                      .block_bytes = block_bytes(&e->plan, e->model->hp.n_layer),
+                                      .block_bytes =
+                                          sl_prefix_page_bytes(&e->plan, e->model->hp.n_layer),
                                       .wake = wake,
                                       .ctx = e};
     if (st == SL_OK)
@@ -111,15 +97,15 @@ void sl_prefix_disk_keys(const struct sl_prefix_disk *d, struct sl_hash128 *out_
 /* ---- which pages are to be written ---- */
 
 static void want(struct sl_prefix_disk *d, uint32_t page) {
-    struct copy *c = &d->copies[page];
-    *c = (struct copy){COPY_WANTED, NONE, d->last};
+    struct sl_prefix_copy *c = &d->copies[page];
+    *c = (struct sl_prefix_copy){SL_COPY_WANTED, NONE, d->last};
     *(d->last == NONE ? &d->first : &d->copies[d->last].next) = page;
     d->last = page;
 }
 
-static void set_copy(struct sl_prefix_disk *d, uint32_t page, enum copy_state state) {
-    struct copy *c = &d->copies[page];
-    if (c->state == COPY_WANTED) {
+static void set_copy(struct sl_prefix_disk *d, uint32_t page, enum sl_prefix_copy_state state) {
+    struct sl_prefix_copy *c = &d->copies[page];
+    if (c->state == SL_COPY_WANTED) {
         *(c->prev == NONE ? &d->first : &d->copies[c->prev].next) = c->next;
         *(c->next == NONE ? &d->last : &d->copies[c->next].prev) = c->prev;
     }
@@ -130,15 +116,15 @@ void sl_prefix_disk_added(struct sl_prefix_disk *d, uint32_t page) {
     struct sl_hash128 key = sl_prefix_key(d->e->prefixes, page);
     sl_block_store_touch(d->store, key);
     if (sl_block_store_knows(d->store, key))
-        set_copy(d, page, COPY_THERE);
+        set_copy(d, page, SL_COPY_THERE);
     else
         want(d, page);
 }
 
 void sl_prefix_disk_evicted(struct sl_prefix_disk *d, uint32_t page) {
-    if (d->copies[page].state == COPY_WANTED)
+    if (d->copies[page].state == SL_COPY_WANTED)
         sl_count(prefix_disk_dropped_total, 1);
-    set_copy(d, page, COPY_NONE);
+    set_copy(d, page, SL_COPY_NONE);
 }
 
 void sl_prefix_disk_used(struct sl_prefix_disk *d, uint32_t node) {
@@ -157,7 +143,7 @@ static enum sl_status write_new(struct sl_prefix_disk *d) {
         uint32_t page = d->first, parent = sl_prefix_parent(t, page);
         struct sl_hash128 key = sl_prefix_key(t, page);
         if (sl_block_store_knows(d->store, key)) {
-            set_copy(d, page, COPY_THERE);
+            set_copy(d, page, SL_COPY_THERE);
             continue;
         }
         struct sl_block_buf *b = sl_block_store_take(d->store);
@@ -169,19 +155,19 @@ static enum sl_status write_new(struct sl_prefix_disk *d) {
         st = sl_page_copy(e, page, b->payload, false);
         if (st != SL_OK) {
             sl_block_store_give(d->store, b);
-            set_copy(d, page, COPY_NONE);
+            set_copy(d, page, SL_COPY_NONE);
             sl_count(prefix_disk_dropped_total, 1);
             return sl_is_fatal(st) ? st : SL_OK;
         }
-        set_copy(d, page, COPY_UNDER_WAY);
+        set_copy(d, page, SL_COPY_UNDER_WAY);
         sl_block_store_write(d->store, b);
     }
     return st;
 }
 
 static void was_written(struct sl_prefix_disk *d, const struct sl_block_buf *b) {
-    if (d->copies[b->number].state == COPY_UNDER_WAY)
-        set_copy(d, b->number, b->status == SL_OK ? COPY_THERE : COPY_NONE);
+    if (d->copies[b->number].state == SL_COPY_UNDER_WAY)
+        set_copy(d, b->number, b->status == SL_OK ? SL_COPY_THERE : SL_COPY_NONE);
 }
 
 /* ---- reading ---- */

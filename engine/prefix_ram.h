@@ -13,10 +13,6 @@ struct sl_engine;
 struct sl_session;
 struct sl_prefix_ram;
 
-/* Slots that so much memory has room for, and what create allocates for them. */
-uint32_t sl_prefix_ram_slots(uint64_t bytes, uint64_t page_bytes);
-uint64_t sl_prefix_ram_bytes(uint32_t n_slots, uint64_t page_bytes);
-
 /* page_bytes: keys and values of a page, all layers. */
 enum sl_status sl_prefix_ram_create(struct sl_engine *e, uint32_t n_slots, uint64_t page_bytes,
                                     struct sl_prefix_ram **out_ram,

@@ -1,0 +1,100 @@
+/* What the plan decided, as plain data: every part of the engine reads its sizes here. Who works it
+ * out: engine/plan/memory_plan.h, and for several devices engine/plan/stage_plan.h. */
+#ifndef SL_ENGINE_TYPES_PLAN_H
+#define SL_ENGINE_TYPES_PLAN_H
+
+#include "backends/backend.h"
+#include "engine/types/config.h"
+#include "model/arch/model.h"
+#include "streaming/slab.h"
+
+#define SL_PLAN_MAX_ROWS 128u
+
+/* Where a run of the model's layers is computed, and what of that device's memory it takes. */
+struct sl_plan_stage {
+    char device[64];
+    uint32_t first_layer, n_layer;
+    bool streaming;
+    uint32_t n_device_slots, n_slots, n_experts;
+    uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes; /* 0 unless it is apart */
+    uint64_t ram_bytes;                                             /* of the host, for it */
+};
+
+/* Scoring asks for every position's logits: of so many rows at a time, however few sessions. */
+#define SL_SCORE_ROWS 16u
+
+struct sl_memory_plan {
+    /* The configuration with every 0 replaced by what it stands for. */
+    struct sl_engine_config config;
+    struct sl_device_limits limits;
+    /* One of n_stages devices that the layers are divided over, or all of them (stage_plan.h).
+     * What the process has once is in the plan of stage 0 alone. */
+    uint32_t stage, n_stages;
+    bool relays;                       /* others' copies of experts may stop over on its device */
+    uint32_t n_threads;                /* that compute */
+    uint32_t n_logit_rows;             /* rows of one step that may ask for logits; 0 in
+                                          a slice that gives none */
+    uint32_t session_pages;            /* KV pages of one session at ctx_tokens */
+    uint32_t n_pages;                  /* in the pool: parallel * session_pages + cache_pages */
+    uint32_t cache_pages;              /* more than sessions can ever hold at once */
+    uint32_t ram_pages;                /* copies in the host's memory, where the pool is apart */
+    size_t k_page_bytes, v_page_bytes; /* of one layer */
+
+    bool reads_back;  /* the host cannot follow device addresses */
+    bool apart;       /* weights, KV and activations are in a device's own memory */
+    bool streaming;   /* routed experts pass through slots */
+    uint32_t n_class; /* size classes of experts; 0 in a dense model */
+    uint32_t class_slots[SL_SLAB_CLASSES]; /* slots of each in host memory; 0 where all experts are
+                                              resident */
+    uint32_t n_slots, n_experts;           /* in all classes, all layers */
+    /* The same in the memory of a device that is apart. */
+    uint32_t device_class_slots[SL_SLAB_CLASSES], n_device_slots;
+
+    uint64_t weight_bytes; /* resident from the start: dense, and routed when not streaming; with
+                              the gaps between them in the file */
+    uint64_t expert_bytes; /* all routed experts, wherever they are */
+    uint64_t slot_bytes;   /* all slots */
+    uint64_t stream_bytes; /* tables of slots, the reader's queue */
+    uint64_t device_slot_bytes; /* all slots of the device */
+    uint64_t pinned_bytes;      /* of the host, for a device to read and write: logits and ids */
+    uint64_t load_bytes;        /* buffers that weights pass through on their way to a device */
+    uint64_t process_bytes;     /* the caller's */
+    uint64_t session_bytes;     /* histories of all requests that may be in at once */
+    uint64_t thread_bytes;      /* stacks */
+    uint64_t kernel_bytes;      /* page tables and alike: no part of RSS, but of a memory cgroup */
+    uint64_t slack_bytes;       /* rounding to huge pages, the allocator's gaps */
+    uint64_t budget_bytes;      /* that all of it must fit */
+    uint64_t least_bytes;       /* a budget that would do, whole MiB: the smallest, and a little for
+                                   what the process holds to vary in */
+    uint64_t kv_bytes;          /* all pages of all layers */
+    uint64_t activation_bytes;  /* the layer loop's buffers, logits included */
+    uint64_t scratch_bytes;     /* the backend's own, what opening the device took with it */
+    uint64_t prefix_ram_bytes;  /* of host_bytes: ram_pages with their list */
+    uint64_t prefix_disk_bytes; /* of host_bytes: for prefixes kept on disk */
+    uint64_t host_bytes;        /* step tables, sampler */
+    uint64_t total_bytes;       /* of the host */
+    /* The device's own memory: what is taken, the budget, and one that would do (0 = unknown). */
+    uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes;
+
+    bool split_by_heat; /* the layers are divided by the heat of earlier runs, too */
+    struct sl_plan_stage stages[SL_MAX_STAGES]; /* [n_stages]; of one stage's plan its own is set */
+    uint32_t n_rows;
+    /* They sum to total_bytes, those of kind DEVICE to vram_total_bytes. */
+    struct sl_plan_row rows[SL_PLAN_MAX_ROWS];
+};
+
+struct sl_stage_plan {
+    struct sl_model model; /* a slice; the whole model where there is one stage */
+    struct sl_device *dev; /* whoever takes it sets NULL here */
+    struct sl_memory_plan plan;
+};
+
+struct sl_stage_plans {
+    uint32_t n;
+    struct sl_stage_plan *at; /* [n] heap, in the order of layers; does not move */
+    /* All of them as one: sums of bytes, slots and experts, the rows of every stage. With one stage
+     * that stage's plan. */
+    struct sl_memory_plan whole;
+};
+
+#endif

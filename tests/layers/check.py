@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Do the checks of the graph find what they are there for? A small tree with two rooms is made, kept clean, then given a
+call upwards, a circle, an include that is not allowed, and a room that nobody has named.
+
+usage: check.py
+
+TAP. Needs a C compiler and nm."""
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CLEAN = {
+    "house/low/low.h": "int low_get(void);\n",
+    "house/low/low.c": '#include "house/low/low.h"\nint low_get(void) { return 1; }\n',
+    "house/high/high.h": "int high_get(void);\n",
+    "house/high/high.c": '#include "house/high/high.h"\n#include "house/low/low.h"\n'
+                         "int high_get(void) { return low_get() + 1; }\n",
+}
+GRAPH = ["house/low:", "house/high: house/low"]
+CASES = [
+    ("a clean tree passes", {}, GRAPH, None),
+    ("a call upwards", {"house/low/low.c": "int high_get(void);\nint low_get(void);\nint low_get(void) { return high_get(); }\n"},
+     GRAPH, "low.o calls high_get of house/high"),
+    ("an include upwards", {"house/low/low.c": '#include "house/high/high.h"\nint low_get(void);\nint low_get(void) { return 1; }\n'},
+     GRAPH, "includes house/high/high.h"),
+    ("a circle in the graph itself", {}, ["house/low: house/high", "house/high: house/low"], "a circle"),
+    ("a room that is not in the graph", {"house/attic/attic.c": "int attic;\n"}, GRAPH, "house/attic holds sources"),
+]
+
+
+def run(changes, graph):
+    with tempfile.TemporaryDirectory(prefix="rooms.") as root:
+        for path, text in {**CLEAN, **changes}.items():
+            full = os.path.join(root, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w", encoding="utf-8") as f:
+                f.write(text)
+        for path in {**CLEAN, **changes}:
+            if path.endswith(".c"):
+                full = os.path.join(root, path)
+                out = os.path.join(root, "build", path[:-2] + ".o")
+                os.makedirs(os.path.dirname(out), exist_ok=True)
+                subprocess.run(["gcc", "-I", root, "-c", "-o", out, full], check=True)
+        return subprocess.run([sys.executable, os.path.join(ROOT, "scripts/check_rooms.py"), root, os.path.join(root, "build"), *graph],
+                              capture_output=True, text=True)
+
+
+print(f"1..{len(CASES)}")
+failed = 0
+for i, (what, changes, graph, want) in enumerate(CASES, 1):
+    r = run(changes, graph)
+    good = r.returncode == 0 if want is None else r.returncode == 1 and want in r.stdout
+    failed += not good
+    print(f"{'ok' if good else 'not ok'} {i} - {what}")
+    if not good:
+        print("# " + (r.stdout + r.stderr).strip().replace("\n", "\n# "))
+sys.exit(1 if failed else 0)
