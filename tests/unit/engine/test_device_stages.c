@@ -2,6 +2,7 @@
  * plans of all stages together keep to the budgets, whatever those are. */
 #include "tests/unit/engine/fixture.h"
 
+#include "model/arch/model_slice.h"
 #include "engine/plan/open_device.h"
 #include "engine/plan/stage_plan.h"
 #include "engine/plan/stage_split.h"
