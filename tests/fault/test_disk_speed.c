@@ -5,6 +5,7 @@
 #include "engine/engine_internal.h"
 
 #include <math.h>
+#include <unistd.h>
 
 #define SECONDS 0.02
 /* Ends by itself, when the read that fails is drawn. */
@@ -21,8 +22,12 @@ static const struct sl_fetch *fetch_of(const struct sl_engine *e) {
     return sl_stage_fetch(e->stages);
 }
 
+/* When nothing is read in the background any more: what was read ahead of a run's last step may
+ * still be on its way when the run has ended. */
 static struct places look(const struct sl_engine *e) {
     struct places p = {.n = 0};
+    while (sl_fetch_has_background(sl_stage_fetch(e->stages)))
+        usleep(200);
     struct sl_heat *heat = sl_fetch_heat(sl_stage_fetch(e->stages));
     assert_true(layout.n_layer * layout.n_expert <= 64);
     for (uint32_t i = 0; i < layout.n_layer * layout.n_expert; i++) {
