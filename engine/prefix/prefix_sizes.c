@@ -4,8 +4,7 @@
 #include "engine/prefix/block_store.h"
 
 uint32_t sl_prefix_ram_slots(uint64_t bytes, uint64_t page_bytes) {
-    uint64_t slot =
-        page_bytes + sizeof(struct sl_prefix_kept) + 2 * sl_block_index_bytes(64) / 64;
+    uint64_t slot = page_bytes + sizeof(struct sl_prefix_kept) + 2 * sl_block_index_bytes(64) / 64;
     uint64_t n = bytes / slot;
     return n < SL_NO_BLOCK - 1 ? (uint32_t)n : SL_NO_BLOCK - 1;
 }
