@@ -6,6 +6,7 @@
 #include "cli/open_engine.h"
 #include "cli/serve_memory.h"
 #include "common/clock.h"
+#include "common/interrupt.h"
 #include "common/log.h"
 #include "common/utf8.h"
 #include "server/server.h"
@@ -294,14 +295,21 @@ static int serve(struct options *o) {
         close_model(&l);
         return 1;
     }
-    if (sl_server_create(&o->server, &l.server, &err) != SL_OK) {
-        sl_error("%s", err.text);
+    enum sl_status st = SL_ERR_CANCELED;
+    if (!sl_interrupt_pending())
+        st = sl_server_create(&o->server, &l.server, &err);
+    if (st != SL_OK) {
+        if (st == SL_ERR_CANCELED)
+            sl_info("stopped before it listened");
+        else
+            sl_error("%s", err.text);
         close_model(&l);
-        return 1;
+        return st == SL_ERR_CANCELED ? 0 : 1;
     }
     say_where(o, l.server);
-    if (pthread_create(&l.thread, NULL, load_main, &l) != 0) {
-        sl_error("cannot start a thread");
+    int rc = pthread_create(&l.thread, NULL, load_main, &l);
+    if (rc != 0) {
+        sl_error("cannot start the thread that loads the model: %s", strerror(rc));
         sl_server_destroy(&l.server);
         close_model(&l);
         return 1;
@@ -315,6 +323,8 @@ static int serve(struct options *o) {
         if (!failed)
             sig = wait_signal(l.server, o, &signals, done ? 3600000 : 20);
     }
+    if (sig)
+        sl_interrupt_note(); /* for what the loading thread may wait for */
     if (failed)
         sl_error("%s", l.err.text);
     else

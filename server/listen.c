@@ -1,20 +1,20 @@
 #include "server/listen.h"
 
 #include "common/log.h"
+#include "server/start_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
 #include <microhttpd.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -48,6 +48,20 @@ static uint16_t bound_port(int fd) {
                                          : ((struct sockaddr_in *)&a)->sin_port);
 }
 
+/* A resolver that does not answer takes half a minute. Nothing is to be cleaned up yet, so SIGINT
+ * and SIGTERM end the process meanwhile as they end any other. */
+static int find_address(const char *host, const char *service, struct addrinfo **out_list) {
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    sigset_t stop, before;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    pthread_sigmask(SIG_UNBLOCK, &stop, &before);
+    int rc = getaddrinfo(host, service, &hints, out_list);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
 static enum sl_status open_tcp(struct sl_listen *l, const char *given, uint16_t port,
                                struct sl_err *err) {
     char host[256], service[8];
@@ -55,8 +69,8 @@ static enum sl_status open_tcp(struct sl_listen *l, const char *given, uint16_t 
     bool bracketed = n > 2 && given[0] == '[' && given[n - 1] == ']'; /* as in a URL */
     snprintf(host, sizeof host, "%.*s", (int)(bracketed ? n - 2 : n), given + bracketed);
     snprintf(service, sizeof service, "%u", port);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *list;
-    int rc = getaddrinfo(host, service, &hints, &list);
+    struct addrinfo *list;
+    int rc = find_address(host, service, &list);
     if (rc != 0)
         return sl_fail(err, SL_ERR_CONFIG, "--host %s: cannot find its address: %s", host,
                        gai_strerror(rc));
@@ -114,32 +128,43 @@ static enum sl_status clear_path(const struct sockaddr_un *a, struct sl_err *err
                    strerror(saved == ECONNREFUSED ? errno : saved));
 }
 
+/* Binds with the mode that the file is to have, so that nothing has to be changed by name later,
+ * when another file may be there. The umask is the process's: no thread that could make a file is
+ * running yet. */
+static int bind_with_mode(int fd, const struct sockaddr_un *a, mode_t mode) {
+    mode_t before = umask(~mode & 0777);
+    int rc = bind(fd, (const struct sockaddr *)a, sizeof *a), saved = errno;
+    umask(before);
+    errno = saved;
+    return rc;
+}
+
 static enum sl_status bind_unix(struct sl_listen *l, int fd, const struct sockaddr_un *a,
-                                unsigned mode, struct sl_err *err) {
+                                mode_t mode, struct sl_err *err) {
     enum sl_status st = clear_path(a, err);
     if (st != SL_OK)
         return st;
-    fchmod(fd, 0); /* Linux: bind makes the file with it, so that nobody comes before chmod */
-    if (bind(fd, (const struct sockaddr *)a, sizeof *a) != 0)
+    struct stat sb;
+    if (bind_with_mode(fd, a, mode) != 0 || listen(fd, BACKLOG) != 0 ||
+        lstat(a->sun_path, &sb) != 0)
         return sl_fail(err, SL_ERR_CONFIG, "cannot listen on --unix-socket %s: %s", a->sun_path,
                        strerror(errno));
-    struct stat sb;
+    if (!S_ISSOCK(sb.st_mode) || (sb.st_mode & 0777 & ~mode))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--unix-socket %s: another program has replaced it; choose a folder in "
+                       "which only this user can make files",
+                       a->sun_path);
     l->unix_path = strdup(a->sun_path);
-    if (!l->unix_path || chmod(a->sun_path, mode) != 0 || listen(fd, BACKLOG) != 0 ||
-        lstat(a->sun_path, &sb) != 0) {
-        st = sl_fail(err, SL_ERR_CONFIG, "cannot listen on --unix-socket %s: %s", a->sun_path,
-                     strerror(errno));
+    if (!l->unix_path) {
         unlink(a->sun_path);
-        free(l->unix_path);
-        l->unix_path = NULL;
-        return st;
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     }
     l->unix_dev = sb.st_dev;
     l->unix_ino = sb.st_ino;
     return SL_OK;
 }
 
-static enum sl_status open_unix(struct sl_listen *l, const char *path, unsigned mode,
+static enum sl_status open_unix(struct sl_listen *l, const char *path, mode_t mode,
                                 struct sl_err *err) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (!*path || strlen(path) >= sizeof a.sun_path)
@@ -153,14 +178,11 @@ static enum sl_status open_unix(struct sl_listen *l, const char *path, unsigned 
     int send_bytes = SEND_BUFFER_BYTES;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     /* Two servers that start at once must not take each other's socket for a dead one's. */
-    char folder[sizeof a.sun_path];
-    memcpy(folder, path, strlen(path) + 1);
-    int lock_fd = open(dirname(folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (lock_fd >= 0)
-        flock(lock_fd, LOCK_EX);
-    enum sl_status st = bind_unix(l, fd, &a, mode, err);
-    if (lock_fd >= 0)
-        close(lock_fd);
+    struct sl_start_lock lock;
+    enum sl_status st = sl_start_lock_take(&lock, path, err);
+    if (st == SL_OK)
+        st = bind_unix(l, fd, &a, mode, err);
+    sl_start_lock_release(&lock);
     if (st == SL_OK)
         l->listeners[l->n++] = (struct sl_listener){fd, false};
     else
@@ -296,8 +318,10 @@ static void *acceptor(void *arg) {
 }
 
 enum sl_status sl_listen_start(struct sl_listen *l, struct sl_err *err) {
-    if (pthread_create(&l->thread, NULL, acceptor, l) != 0)
-        return sl_fail(err, SL_ERR_CONFIG, "cannot start a server thread");
+    int rc = pthread_create(&l->thread, NULL, acceptor, l);
+    if (rc != 0)
+        return sl_fail(err, SL_ERR_CONFIG, "cannot start the thread that accepts connections: %s",
+                       strerror(rc));
     l->started = true;
     return SL_OK;
 }

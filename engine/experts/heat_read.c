@@ -2,6 +2,7 @@
 
 #include "common/clock.h"
 #include "common/cond.h"
+#include "common/interrupt.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -100,12 +101,15 @@ static void *reader_main(void *arg) {
     return NULL;
 }
 
-/* Whether the thread came to its end in time. Where it did not, what is read is its own. */
+/* Whether the thread came to its end in time, and before the start was interrupted. Where it did
+ * not, what is read is its own. */
 static bool wait_read(struct heat_read *r, pthread_t thread) {
-    uint64_t end_ns = sl_now_ns() + READ_NS;
+    const uint64_t poll_ns = SL_INTERRUPT_POLL_MS * (uint64_t)1000000;
+    uint64_t end_ns = sl_now_ns() + READ_NS, now_ns;
     pthread_mutex_lock(&r->lock);
-    while (!r->done && sl_now_ns() < end_ns)
-        sl_cond_wait_until(&r->changed, &r->lock, end_ns);
+    while (!r->done && (now_ns = sl_now_ns()) < end_ns && !sl_interrupt_pending())
+        sl_cond_wait_until(&r->changed, &r->lock,
+                           now_ns + poll_ns < end_ns ? now_ns + poll_ns : end_ns);
     bool done = r->done;
     r->given_up = !done;
     if (!done)
@@ -146,7 +150,7 @@ enum sl_status sl_heat_read(const char *given, const struct sl_heat_config *shap
     if (pthread_create(&thread, NULL, reader_main, r) != 0)
         read_all(r); /* no thread was to be had */
     else if (!wait_read(r, thread))
-        return SL_AGAIN;
+        return sl_interrupt_pending() ? SL_ERR_CANCELED : SL_AGAIN;
     enum sl_status st = r->image.error == ENAMETOOLONG ? SL_ERR_INVALID : SL_OK;
     if (st == SL_OK) {
         *out_image = r->image;

@@ -19,7 +19,8 @@ struct sl_heat_image {
 /* given: the file, or a folder with one file per model (its fingerprint is the name).
  * make_folders: make those that lead to it.
  * SL_AGAIN: the disk did not answer within five seconds; the thread and its memory go when it does,
- *   or with the process. SL_ERR_INVALID: too long a path. SL_ERR_NOMEM.
+ *   or with the process. SL_ERR_CANCELED: the start was interrupted (common/interrupt.h) while the
+ *   disk was waited for, and the same holds. SL_ERR_INVALID: too long a path. SL_ERR_NOMEM.
  * out_image is set with SL_OK alone. */
 enum sl_status sl_heat_read(const char *given, const struct sl_heat_config *shape,
                             bool make_folders, struct sl_heat_image *out_image) SL_MUST_CHECK;

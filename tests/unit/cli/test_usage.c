@@ -286,7 +286,7 @@ static void what_is_not_there(void **state) {
         {"serve --tls-cert /no/such --tls-key /no/such", "--device cpu --port 0",
          "--tls-cert /no/such: No such"},
         {"serve --unix-socket /no/such/s --host none", "--device cpu",
-         "--unix-socket /no/such/s: No such"},
+         "--unix-socket /no/such/s: its lock /no/such/s.lock cannot be taken: No such"},
         {"serve --host no.such.invalid", "--device cpu --port 0",
          "--host no.such.invalid: cannot find its address"},
         {"plan --mirror /no/such", "", "--mirror /no/such: /no/such/"},
