@@ -1,6 +1,7 @@
 #include "cli/args.h"
 #include "cli/commands.h"
 #include "cli/process_memory.h"
+#include "cli/process_start.h"
 #include "common/version.h"
 
 #include <stdbool.h>
@@ -35,6 +36,8 @@ static void print_usage(FILE *out) {
 }
 
 int main(int argc, char **argv) {
+    if (!sl_process_start())
+        return 1;
     sl_process_memory_tune();
     if (argc < 2) {
         print_usage(stderr);

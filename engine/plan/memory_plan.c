@@ -1,6 +1,7 @@
 #include "engine/plan/memory_plan_internal.h"
 
 #include "common/cpus.h"
+#include "common/stack.h"
 #include "engine/observe/expert_map.h"
 #include "engine/forward/forward.h"
 #include "engine/stage/joint_heat.h"
@@ -23,8 +24,9 @@
 /* Of what is left when everything is resident, one part in so many goes to the prefix cache. */
 #define CACHE_SHARE 8u
 
-/* Touched of a stack: the scheduler's deepest calls take some 30 KiB. */
+/* Touched of a stack of SL_STACK_BYTES: the scheduler's deepest calls take some 30 KiB. */
 #define STACK_BYTES ((uint64_t)128 << 10)
+_Static_assert(STACK_BYTES <= SL_STACK_BYTES, "a thread has what is planned for it");
 /* Beside the compute threads: main, scheduler, the prefix files', three that read weights at the
  * start. */
 #define OWN_THREADS 6u
