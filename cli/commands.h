@@ -11,5 +11,6 @@ int sl_cmd_tokenize(int argc, char **argv);
 int sl_cmd_score(int argc, char **argv);
 int sl_cmd_bench(int argc, char **argv);
 int sl_cmd_synth(int argc, char **argv);
+int sl_cmd_health(int argc, char **argv);
 
 #endif

@@ -21,6 +21,7 @@ static const struct {
     {"score", sl_cmd_score, "perplexity and log-probabilities of a text"},
     {"bench", sl_cmd_bench, "measure prompt and decode speed"},
     {"synth", sl_cmd_synth, "write a synthetic model file"},
+    {"health", sl_cmd_health, "ask a running server how it is, for health checks"},
 };
 
 static void print_usage(FILE *out) {

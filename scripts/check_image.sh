@@ -4,7 +4,7 @@
 #
 # Where there is no container service and no registry. The whole check makes the base image by debootstrap, and buildah
 # carries out the file's steps (in a chroot, so no kernel feature is needed that a small machine lacks). The quick one
-# puts the program SLUICE, its libraries and what HEALTHCHECK runs into an empty image, with all that the file says of its
+# puts the program SLUICE and its libraries into an empty image, with all that the file says of its
 # last one. The image's own ENTRYPOINT then serves the demo model as the image's USER, under the seccomp profile beside
 # the file, and its own HEALTHCHECK must find it healthy. KEEP: a folder for the base system, so that a second run need not
 # fetch it again. Needs root, buildah, python3 and curl; the whole check debootstrap and the network too. TAP.
@@ -52,15 +52,16 @@ build_whole() {
 # The same without RUN: programs, libraries and the user are this machine's.
 build_quick() {
     tree=$work/tree
-    mkdir -p "$tree/usr/bin" "$tree/etc" "$tree/tmp" "$tree/var/cache/sluice"
+    mkdir -p "$tree/usr/bin" "$tree/etc" "$tree/tmp" "$tree/var/cache/sluice" "$tree/run/sluice"
     ln -s usr/bin "$tree/bin"
     cp "$quick" "$tree/usr/bin/sluice"
-    for program in sh bash grep; do cp -L "$(command -v $program)" "$tree/usr/bin/$program"; done
+    cp -L "$(command -v sh)" "$tree/usr/bin/sh" # for the try below
     for program in "$tree"/usr/bin/*; do
         ldd "$program" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^[[:space:]]*\(\/[^ ]*\) .*/\1/p'
     done | sort -u | xargs cp -L --parents -t "$tree"
     echo "sluice:x:10001:10001::/var/cache/sluice:/bin/sh" >"$tree/etc/passwd"
     chown 10001 "$tree/var/cache/sluice"
+    chmod 1777 "$tree/run/sluice"
     { echo "FROM scratch"; echo "COPY . /"
       awk '/^FROM/ { text = ""; next } { text = text $0 "\n" } END { printf "%s", text }' $file |
           awk '!run && /^(RUN|COPY)/ { run = 1 } !run; run && !/\\$/ { run = 0 }'; } >"$work/Containerfile"
@@ -78,7 +79,7 @@ b inspect --type image localhost/sluice >"$work/image.json"
 about() { python3 -c 'import json, sys; c = json.load(open(sys.argv[1]))["Docker"]["config"]; print(eval(sys.argv[2]))' "$work/image.json" "$1"; }
 [ "$(about 'c["User"]')" = 10001 ]
 about '"\n".join(c["Entrypoint"])' >"$work/entrypoint"
-about 'c["Healthcheck"]["Test"][1]' >"$work/health"
+about '"\n".join(c["Healthcheck"]["Test"][1:])' >"$work/health"
 
 c=$(b from --pull-never --security-opt "seccomp=$profile" localhost/sluice)
 mkdir "$work/models"
@@ -86,17 +87,18 @@ cp demo/demo.gguf "$work/models/"
 chmod -R a+rX "$work/models"
 set --
 while read -r word; do set -- "$@" "$word"; done <"$work/entrypoint"
-# The file's port is the machine's here: another one, which the check is told too.
+# The file's port is the machine's here: another one, which HEALTHCHECK need not know.
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 b run -v "$work/models:/models:ro" "$c" -- "$@" --port "$port" -m /models/demo.gguf --experts streamed >"$work/server.log" 2>&1 &
 server=$!
-health=$(sed "s|/8080|/$port|" "$work/health")
+set --
+while read -r word; do set -- "$@" "$word"; done <"$work/health"
 for _ in $(seq 300); do
-    if b run "$c" -- /bin/sh -c "$health" >/dev/null 2>&1; then healthy=1; break; fi
+    if b run "$c" -- "$@" >"$work/health.log" 2>&1; then healthy=1; break; fi
     kill -0 $server 2>/dev/null || break
     sleep 0.2
 done
-[ -n "${healthy:-}" ] || { cat "$work/server.log"; echo "not ok - HEALTHCHECK finds it healthy"; exit 1; }
+[ -n "${healthy:-}" ] || { cat "$work/server.log" "$work/health.log"; echo "not ok - HEALTHCHECK finds it healthy"; exit 1; }
 echo "ok - HEALTHCHECK finds it healthy"
 
 curl -sf "http://127.0.0.1:$port/v1/chat/completions" -d '{"messages":[{"role":"user","content":"What is 2 + 3?"}],"max_tokens":8,"temperature":0}' |

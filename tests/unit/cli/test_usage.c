@@ -94,8 +94,11 @@ static void every_command(void **state) {
         const char *name = commands[i].name;
         snprintf(words, sizeof words, "%s --no-such-thing", name);
         refused(words, "unknown option '--no-such-thing'");
-        refused(name, strcmp(name, "synth") == 0 ? "--out FILE is required" : "no model given");
-        if (strcmp(name, "synth") != 0) {
+        bool health = strcmp(name, "health") == 0, synth = strcmp(name, "synth") == 0;
+        refused(name, synth    ? "--out FILE is required"
+                      : health ? "--unix-socket PATH is required"
+                               : "no model given");
+        if (!synth && !health) {
             snprintf(words, sizeof words, "%s a.gguf b.gguf", name);
             refused(words, "unexpected argument 'b.gguf'");
             snprintf(words, sizeof words, "%s -m a.gguf b.gguf", name);
@@ -236,6 +239,7 @@ static void empty_words(void **state) {
         {"inspect", "--model --template-name"},
         {"tokenize", "--model --file --ids-out --splits"},
         {"synth", "--out --arch --type --attn --embd-type --output-type"},
+        {"health", "--unix-socket"},
     };
     char words[128], says[64];
     for (uint32_t i = 0; i < SL_COUNTOF(cases); i++) {
@@ -246,7 +250,7 @@ static void empty_words(void **state) {
             refused(words, says);
             o += len;
         }
-        if (strcmp(cases[i].command, "synth") != 0) {
+        if (strcmp(cases[i].command, "synth") != 0 && strcmp(cases[i].command, "health") != 0) {
             snprintf(words, sizeof words, "%s ''", cases[i].command);
             refused(words, "MODEL is empty");
         }
@@ -309,6 +313,7 @@ static void what_is_not_there(void **state) {
         failed(words, cases[i].says);
     }
     unlink(model);
+    failed("health --unix-socket /no/such/s", "/no/such/s: No such");
     failed("synth -q -o /no/such/file", "--out /no/such/file: No such");
     failed("synth -q -o /tmp", "--out /tmp: Is a directory");
 }
