@@ -5,8 +5,9 @@ usage: check.py SLUICE
 
 The Containerfile keeps the usual rules, builds with the packages that scripts/install_deps.sh names, and its image
 has the libraries that the program is linked with; the seccomp profile names system calls that there are, and those
-without which the image does not start or is never healthy; the unit's and the completion's own checkers find nothing; man
-pages have all that --help has.
+without which the image does not start or is never healthy; nobody but this machine reaches what nginx's and compose's files
+open, and no password is a default; the unit's, nginx's and the completion's own checkers find nothing; man pages have all
+that --help has.
 TAP."""
 import json
 import os
@@ -62,6 +63,8 @@ def containerfile_faults(text):
             faults.append("ADD where COPY does")
         if name == "WORKDIR" and not rest.startswith("/"):
             faults.append(f"WORKDIR {rest} is not absolute")
+        if name == "HEALTHCHECK" and not re.search(r"CMD \[.*\]$", rest):
+            faults.append(f"{name} is not in exec form, so it would need a shell")
         if name in ("ENTRYPOINT",) and not rest.startswith("["):
             faults.append(f"{name} is not in exec form, so it would not get SIGTERM")
         if name == "RUN" and "apt-get install" in rest:
@@ -107,8 +110,8 @@ def profile_faults(profile):
         with open(numbers, encoding="ascii") as f:
             known = set(re.findall(r"#define __NR_(\w+)", f.read()))
         faults += [f"there is no system call {n}" for n in sorted(allowed - known)]
-    # To start as the image's user under one runtime or the other, the health check's shell, and reading.
-    needed = {"setuid", "setgid", "setgroups", "setresuid", "setresgid", "capset", "execve", "vfork", "clone", "clone3", "wait4", "io_uring_setup", "io_uring_enter",
+    # To start as the image's user under one runtime or the other, the program's start and health check, and reading.
+    needed = {"umask", "connect", "sendto", "recvfrom", "poll", "prlimit64", "setuid", "setgid", "setgroups", "setresuid", "setresgid", "capset", "execve", "vfork", "clone", "clone3", "wait4", "io_uring_setup", "io_uring_enter",
               "io_uring_register", "accept4", "flock", "fdatasync", "renameat2", "madvise"}
     faults += [f"{n} is refused" for n in sorted(needed - allowed)]
     never = {"ptrace", "mount", "umount2", "bpf", "init_module", "kexec_load", "reboot", "setns", "unshare", "pivot_root", "process_vm_writev", "userfaultfd", "keyctl"}
@@ -124,7 +127,7 @@ def said_by(tool, *args):
     return [] if p.returncode == 0 else [(p.stdout + p.stderr).strip()]
 
 
-def unit_faults(text, sluice):
+def unit_faults(text, sluice, dropin=""):
     """systemd wants the program to be where the unit says. What it only warns of counts as well."""
     if not shutil.which("systemd-analyze"):
         return None
@@ -132,8 +135,45 @@ def unit_faults(text, sluice):
         unit = os.path.join(folder, "sluice.service")
         with open(unit, "w", encoding="utf-8") as f:
             f.write(text.replace("/usr/bin/sluice", os.path.abspath(sluice)))
-        p = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
+        os.mkdir(unit + ".d")
+        with open(os.path.join(unit + ".d", "dropin.conf"), "w", encoding="utf-8") as f:
+            f.write(dropin)
+        p = subprocess.run(["systemd-analyze", "verify", "--man=no", "sluice.service"], capture_output=True, text=True, env={**os.environ, "SYSTEMD_UNIT_PATH": folder + ":"})
         return [line for line in (p.stdout + p.stderr).splitlines() if "sluice" in line]
+
+
+def unit_rules(text):
+    """What systemd does not ask for."""
+    return [f"the unit lacks {line}" for line in ("LimitCORE=0", "DynamicUser=yes", "UMask=0077", "NoNewPrivileges=yes", "CapabilityBoundingSet=") if line not in text.split("\n")]
+
+
+LOOPBACK = r"(127\.0\.0\.1|\[::1\])"
+
+
+def nginx_rules(text):
+    """It is open to this machine alone: the servers behind it need have no keys."""
+    listens = re.findall(r"^\s*listen\s+([^;]*);", text, re.M)
+    return ([] if listens else ["nothing listens"]) + [f"nginx listens on {at}" for at in listens if not re.match(LOOPBACK + r":\d+$", at)]
+
+
+def nginx_faults(text):
+    nginx = shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin")
+    with tempfile.TemporaryDirectory() as folder:
+        conf = os.path.join(folder, "nginx.conf")
+        with open(conf, "w", encoding="utf-8") as f:
+            f.write(f"pid {folder}/pid; error_log stderr; events {{}} http {{ access_log off; {text} }}\n")
+        return said_by(nginx, "-t", "-q", "-e", "stderr", "-c", conf) if nginx else None
+
+
+def compose_faults(text):
+    services = dict(re.findall(r"^  (\w+):\n((?:    .*\n)+)", text, re.M))
+    ports = [p for body in services.values() for p in re.findall(r"\"([^\"]+)\"", "".join(re.findall(r"^ +ports: (\[.*\])$", body, re.M)))]
+    faults = [f"port {p} is open to others" for p in ports if not re.match(LOOPBACK + ":", p)]
+    if len(services) != 3 or len(ports) != 2 or text.count("ports:") != 2:
+        faults.append(f"{', '.join(services)} with ports {ports}: not what this check knows")
+    if not re.search(r"^ +GF_SECURITY_ADMIN_PASSWORD: \$\{GRAFANA_ADMIN_PASSWORD:\?[^}]+\}$", text, re.M):
+        faults.append("Grafana's admin has a password that is known, or may be empty")
+    return faults + [f"{name} lacks {what}" for name, body in services.items() for what in ("no-new-privileges:true", "cap_drop: [ALL]", "networks:") if what not in body]
 
 
 def man_faults(program, folder):
@@ -180,18 +220,32 @@ def main():
     unit = read("deploy", "systemd", "sluice.service")
     text, profile = read("deploy", "container", "Containerfile"), json.loads(read("deploy", "container", "seccomp.json"))
     # The checks can fail.
-    bad = ["FROM debian\n" + text, text.replace("USER 10001", "USER sluice"), text.replace("USER 10001", ""), text.replace(" --no-install-recommends", "", 1),
+    bad = [re.sub(r'CMD \["/usr/bin/sluice", "health".*', "CMD sluice health", text), "FROM debian\n" + text, text.replace("USER 10001", "USER sluice"), text.replace("USER 10001", ""), text.replace(" --no-install-recommends", "", 1),
            text.replace("COPY . .", "ADD . ."), text.replace('ENTRYPOINT ["/usr/bin/sluice", ', 'ENTRYPOINT /usr/bin/sluice ["')]
     passed = [f"case {i} passed" for i, b in enumerate(bad) if not containerfile_faults(b)]
     passed += [f"without {p} it passed" for p in ("libjansson4", "liburing-dev") if not package_faults(text.replace(f" {p}", ""), sys.argv[1])]
     less = json.loads(json.dumps(profile).replace('"vfork"', '"vfrok"'))
     passed += [] if len(profile_faults(less)) >= 1 else ["a misspelt call passed"]
     passed += [] if unit_faults(unit.replace("RestartSec=", "RestartSecs="), sys.argv[1]) != [] else ["a misspelt setting passed"]
+    dropin = read("deploy", "systemd", "behind-nginx.conf")
+    passed += [] if unit_faults(unit, sys.argv[1], dropin.replace("Group=", "Groups=")) != [] else ["a misspelt setting of a drop-in passed"]
+    nginx, compose = read("deploy", "nginx", "sluice.conf"), read("deploy", "monitoring", "docker-compose.yml")
+    passed += [f"listen {at} passed" for at in ("8080", "0.0.0.0:8080", "[::]:8080", "*:80") if not nginx_rules(nginx.replace("listen 127.0.0.1:8080", f"listen {at}"))]
+    bad = [compose.replace('"127.0.0.1:3000', '"3000'), compose.replace(":?choose one: GRAFANA_ADMIN_PASSWORD=...", ":-admin"), compose.replace("GF_SECURITY_", "GF_"),
+           compose.replace("cap_drop: [ALL]", "", 1), compose.replace("networks: [figures]", "", 1)]
+    passed += [f"compose case {i} passed" for i, b in enumerate(bad) if not compose_faults(b)]
+    passed += [] if unit_rules(unit.replace("LimitCORE=0", "")) else ["a unit that writes core files passed"]
     report("the checks find what is wrong", passed)
     report("Containerfile", containerfile_faults(text))
     report("its packages", package_faults(text, sys.argv[1]))
     report("seccomp.json", profile_faults(profile))
     report("sluice.service", unit_faults(unit, sys.argv[1]))
+    report("behind-nginx.conf", unit_faults(unit, sys.argv[1], dropin))
+    report("sluice-web.conf", said_by("systemd-sysusers", "--dry-run", os.path.join(DEPLOY, "systemd", "sluice-web.conf")))
+    report("what it keeps from others", unit_rules(unit))
+    report("nginx/sluice.conf", nginx_faults(nginx))
+    report("who reaches it", nginx_rules(nginx))
+    report("docker-compose.yml", compose_faults(compose))
     report("sluice.bash", said_by("bash", "-n", os.path.join(DEPLOY, "completion", "sluice.bash")))
     asked = [(["pl"], "plan"), (["plan", "--spl"], "--split"), (["serve", "--device", "c"], "cpu cuda cuda:all"), (["run", "--device", "cuda", ":"], "all"),
              (["run", "--device", "cuda", ":", "a"], "all"), (["serve", "--kv-type", "q"], "q8_0")]
