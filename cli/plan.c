@@ -11,12 +11,12 @@
 #include "engine/experts/expert_layout.h"
 #include "engine/plan/memory_budget.h"
 #include "engine/plan/plan_speed.h"
+#include "engine/prefix/block_folder.h"
 #include "model/tokenizer/tokenizer.h"
 
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define DISK_SECONDS 0.5
 #define RAM_SECONDS  0.5
@@ -311,10 +311,8 @@ static int refuse(const struct report *r, const struct sl_err *err) {
 /* What serve would find wrong with folders that are named, or, of mirrors, go on without. */
 static enum sl_status check_folders(const struct report *r, struct sl_err *err) {
     const struct sl_engine_config *c = &r->o->engine;
-    struct stat about;
-    if (c->cache_dir && stat(c->cache_dir, &about) == 0 && !S_ISDIR(about.st_mode))
-        return sl_fail(err, SL_ERR_CONFIG, "--cache-dir %s: must be a folder", c->cache_dir);
-    return sl_store_check_mirrors(r->model, c, err);
+    enum sl_status st = c->cache_dir ? sl_block_folder_check(c->cache_dir, err) : SL_OK;
+    return st != SL_OK ? st : sl_store_check_mirrors(r->model, c, err);
 }
 
 static int plan(struct options *o) {

@@ -5,6 +5,7 @@
 #include "cli/open_engine.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/output.h"
 #include "engine/sample/sampler.h"
 #include "model/tokenizer/tokenizer.h"
 
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define MAX_INPUT_BYTES (256u << 20)
 
@@ -31,10 +33,11 @@ struct scoring {
     uint32_t n_ids, n_vocab;
     uint32_t first, n_chunk; /* the chunk being scored */
     FILE *npy;
-    float *row;      /* [n_vocab] */
-    double nll;      /* sum of -log p over the scored tokens */
-    double nll2;     /* of their squares */
-    uint32_t scored; /* tokens that had a predecessor in their chunk */
+    struct sl_output out; /* what npy writes to */
+    float *row;           /* [n_vocab] */
+    double nll;           /* sum of -log p over the scored tokens */
+    double nll2;          /* of their squares */
+    uint32_t scored;      /* tokens that had a predecessor in their chunk */
     bool write_failed;
     uint64_t shown_ns;
 };
@@ -109,21 +112,37 @@ static bool encode_text(const struct options *o, const struct sl_model *model, s
     return st == SL_OK;
 }
 
-/* NumPy's format, version 1.0. Source: numpy.lib.format. */
+/* NumPy's format, version 1.0, with a header of HEAD_BYTES where others write 128: what follows
+ * starts at a page, and a file of ours is known for it. Source: numpy.lib.format. */
+#define HEAD_BYTES 4096u
+#define NPY_SHAPE  "{'descr': '<f4', 'fortran_order': False, 'shape': ("
+static const char npy_magic[10] = {(char)0x93,
+                                   'N',
+                                   'U',
+                                   'M',
+                                   'P',
+                                   'Y',
+                                   1,
+                                   0,
+                                   (char)((HEAD_BYTES - 10) & 255),
+                                   (char)((HEAD_BYTES - 10) >> 8)};
+
 static bool write_npy_header(FILE *f, uint32_t rows, uint32_t cols) {
-    char head[128];
-    int n =
-        snprintf(head, sizeof head,
-                 "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRIu32 ", %" PRIu32 "), }",
-                 rows, cols);
-    char pad[128];
-    uint32_t len = ((10 + (uint32_t)n + 1 + 63) & ~63u) - 10; /* data starts at a multiple of 64 */
-    memset(pad, ' ', sizeof pad);
-    pad[len - (uint32_t)n - 1] = '\n';
-    unsigned char magic[10] = {
-        0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)len, (unsigned char)(len >> 8)};
-    return fwrite(magic, sizeof magic, 1, f) == 1 && fwrite(head, (size_t)n, 1, f) == 1 &&
-           fwrite(pad, len - (uint32_t)n, 1, f) == 1;
+    char head[HEAD_BYTES];
+    memset(head, ' ', sizeof head);
+    memcpy(head, npy_magic, sizeof npy_magic);
+    int n = snprintf(head + sizeof npy_magic, 128, NPY_SHAPE "%" PRIu32 ", %" PRIu32 "), }", rows,
+                     cols);
+    head[sizeof npy_magic + (size_t)n] = ' '; /* no NUL */
+    head[sizeof head - 1] = '\n';
+    return fwrite(head, sizeof head, 1, f) == 1;
+}
+
+static bool is_logprobs(int fd, uint64_t size_bytes, const void *ctx) {
+    (void)size_bytes;
+    (void)ctx;
+    return sl_file_has(fd, 0, npy_magic, sizeof npy_magic) &&
+           sl_file_has(fd, sizeof npy_magic, NPY_SHAPE, sizeof NPY_SHAPE - 1);
 }
 
 static bool on_logits(void *ctx, uint32_t pos, const float *logits) {
@@ -194,36 +213,51 @@ static int print_result(const struct scoring *s, const struct options *o, uint32
     return fflush(stdout) != 0;
 }
 
+static bool open_npy(struct scoring *s) {
+    const char *path = s->o->logprobs;
+    struct sl_err err;
+    if (sl_output_open(path, 0666, is_logprobs, NULL, &s->out, &err) != SL_OK) {
+        fprintf(stderr, "sluice score: --logprobs %s\n", err.text);
+        return false;
+    }
+    int fd = dup(s->out.fd); /* the stream's; out's is kept to take back what was written */
+    s->row = malloc(s->n_vocab * sizeof *s->row);
+    s->npy = fd >= 0 && s->row ? fdopen(fd, "wb") : NULL;
+    if (!s->npy && fd >= 0)
+        close(fd);
+    return (s->npy && write_npy_header(s->npy, s->n_ids, s->n_vocab)) ||
+           fail("--logprobs", path, "cannot be written");
+}
+
+/* False after a failed write. Half a matrix is worse than none. */
+static bool close_npy(struct scoring *s, bool whole) {
+    bool ok = !s->npy || fclose(s->npy) == 0;
+    if (!ok && whole)
+        fail("--logprobs", s->o->logprobs, "cannot be written");
+    if (!ok || !whole)
+        sl_output_discard(&s->out, s->o->logprobs);
+    if (s->out.fd >= 0)
+        close(s->out.fd);
+    return ok;
+}
+
 static int score(const struct options *o, struct sl_opened *opened, const struct sl_ids *ids,
                  const struct sl_engine_config *config) {
-    struct scoring s = {
-        .o = o, .ids = ids->ids, .n_ids = (uint32_t)ids->n, .n_vocab = opened->model->hp.n_vocab};
-    int rc = 1;
+    struct scoring s = {.o = o,
+                        .ids = ids->ids,
+                        .n_ids = (uint32_t)ids->n,
+                        .n_vocab = opened->model->hp.n_vocab,
+                        .out = {.fd = -1}};
     if (!sl_start_engine("score", config, NULL, opened))
         return 1;
-    if (o->logprobs) {
-        s.row = malloc(s.n_vocab * sizeof *s.row);
-        s.npy = fopen(o->logprobs, "wb");
-        if (!s.npy || !s.row || !write_npy_header(s.npy, s.n_ids, s.n_vocab)) {
-            fail("--logprobs", o->logprobs, "cannot be written");
-            goto out;
-        }
-    }
     uint64_t start = sl_now_ns();
-    bool ok = score_chunks(&s, opened->engine, config->ctx_tokens);
+    bool ok =
+        (!o->logprobs || open_npy(&s)) && score_chunks(&s, opened->engine, config->ctx_tokens);
     double seconds = (double)(sl_now_ns() - start) * 1e-9;
-    if (s.npy && fclose(s.npy) != 0 && ok)
-        ok = fail("--logprobs", o->logprobs, "cannot be written");
-    s.npy = NULL;
-    if (ok)
-        rc = print_result(&s, o, config->ctx_tokens, seconds);
-out:
-    if (s.npy)
-        fclose(s.npy);
-    if (rc && o->logprobs)
-        remove(o->logprobs); /* half a matrix is worse than none */
+    if (!close_npy(&s, ok))
+        ok = false;
     free(s.row);
-    return rc;
+    return ok ? print_result(&s, o, config->ctx_tokens, seconds) : 1;
 }
 
 int sl_cmd_score(int argc, char **argv) {

@@ -1,6 +1,7 @@
 /* sluice tokenize: text to token ids. */
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "common/output.h"
 #include "common/utf8.h"
 #include "model/tokenizer/pretokenize.h"
 #include "model/tokenizer/tokenizer.h"
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct options {
     const char *model, *file, *text, *ids_out, *splits;
@@ -79,9 +81,38 @@ static int print_json(json_t *root) {
     return rc;
 }
 
+#define MOST_IDS_BYTES (256u << 20) /* as much as `sluice score --ids` reads */
+
+/* There is no room for a mark in a list of ids: it is known by holding ids of this vocabulary and
+ * nothing else. No text, model or picture does. */
+static bool is_ids(int fd, uint64_t size_bytes, const void *tok) {
+    unsigned char le[4096];
+    uint32_t n_vocab = sl_tokenizer_n_vocab(tok);
+    if (size_bytes % 4 || size_bytes > MOST_IDS_BYTES)
+        return false;
+    for (uint64_t at = 0; at < size_bytes;) {
+        ssize_t n = pread(fd, le, sizeof le, (off_t)at);
+        if (n <= 0 || n % 4)
+            return false;
+        for (ssize_t i = 0; i < n; i += 4)
+            if ((le[i] | (uint32_t)le[i + 1] << 8 | (uint32_t)le[i + 2] << 16 |
+                 (uint32_t)le[i + 3] << 24) >= n_vocab)
+                return false;
+        at += (uint64_t)n;
+    }
+    return true;
+}
+
 /* Little-endian int32, as `sluice score --ids` reads them. */
-static int write_ids(const char *path, const struct sl_ids *ids) {
-    FILE *f = fopen(path, "wb");
+static int write_ids(const char *path, const struct sl_tokenizer *tok, const struct sl_ids *ids) {
+    struct sl_output out;
+    struct sl_err err;
+    if (sl_output_open(path, 0666, is_ids, tok, &out, &err) != SL_OK) {
+        fprintf(stderr, "sluice tokenize: --ids-out %s\n", err.text);
+        return 1;
+    }
+    int fd = dup(out.fd); /* the stream's; out's is kept to take back what was written */
+    FILE *f = fd >= 0 ? fdopen(fd, "wb") : NULL;
     bool ok = f != NULL;
     for (size_t i = 0; ok && i < ids->n; i++) {
         uint32_t v = ids->ids[i];
@@ -91,9 +122,14 @@ static int write_ids(const char *path, const struct sl_ids *ids) {
     }
     if (f && fclose(f) != 0)
         ok = false;
-    if (!ok)
+    else if (!f && fd >= 0)
+        close(fd);
+    if (!ok) {
         fprintf(stderr, "sluice tokenize: --ids-out %s: cannot be written: %s\n", path,
                 strerror(errno));
+        sl_output_discard(&out, path);
+    }
+    close(out.fd);
     return !ok;
 }
 
@@ -156,7 +192,7 @@ static int tokenize(const struct options *o, const struct bytes *text) {
         goto out;
     }
     if (o->ids_out) {
-        rc = write_ids(o->ids_out, &ids);
+        rc = write_ids(o->ids_out, tok, &ids);
         if (rc == 0)
             fprintf(stderr, "%zu ids written to %s\n", ids.n, o->ids_out);
     } else

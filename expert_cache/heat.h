@@ -17,6 +17,7 @@
 
 #include "common/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -83,6 +84,11 @@ void sl_heat_take_layers(struct sl_heat *h, uint32_t first, const struct sl_heat
  *  end 4  CRC-32C of all that precedes
  * Reading and writing the file is the caller's. */
 size_t sl_heat_image_bytes(const struct sl_heat_config *config);
+#define SL_HEAT_MARK_BYTES 6u
+/* Whether a file that starts with these n bytes is an image, whole or cut: nothing of it is one
+ * too.
+ */
+bool sl_heat_is_image(const uint8_t *start, size_t n);
 /* Writes sl_heat_image_bytes bytes. */
 void sl_heat_export(const struct sl_heat *heat, uint8_t *out_image);
 /* Takes the rates over from an image, which is untrusted: on any error the heat is as it was.

@@ -12,7 +12,7 @@
 /* An average over more ticks than this says no more than one over as many. */
 #define TICKS_KEPT 4096u
 
-static const char magic[6] = {'S', 'L', 'H', 'E', 'A', 'T'};
+static const char magic[SL_HEAT_MARK_BYTES] = {'S', 'L', 'H', 'E', 'A', 'T'};
 
 static size_t layer_bytes(const struct sl_heat_config *c) {
     return 4 + 2 * (size_t)c->n_expert;
@@ -20,6 +20,10 @@ static size_t layer_bytes(const struct sl_heat_config *c) {
 
 size_t sl_heat_image_bytes(const struct sl_heat_config *c) {
     return HEADER_BYTES + c->n_layer * layer_bytes(c) + 4;
+}
+
+bool sl_heat_is_image(const uint8_t *start, size_t n) {
+    return memcmp(start, magic, n < sizeof magic ? n : sizeof magic) == 0;
 }
 
 void sl_heat_export(const struct sl_heat *h, uint8_t *out_image) {

@@ -13,7 +13,7 @@
 #define STEP_BIT    0x4000u
 #define PREFILL_BIT 0x8000u
 
-static const char magic[7] = {'S', 'L', 'T', 'R', 'A', 'C', 'E'};
+static const char magic[7] = SL_TRACE_MARK; /* without its NUL */
 
 static bool in_range(const struct sl_trace_shape *s) {
     return s->n_layer >= 1 && s->n_layer <= MAX_LAYERS && s->n_expert >= 1 &&

@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SL_TRACE_MARK         "SLTRACE" /* what every trace begins with */
 #define SL_TRACE_MAX_K        64u
 #define SL_TRACE_HEADER_BYTES 32u
 #define SL_TRACE_RECORD_BYTES (10u + 2u * SL_TRACE_MAX_K) /* the largest */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,16 +52,38 @@ static bool find_path(struct heat_read *r) {
     size_t n = strlen(r->given), size = sizeof r->image.path;
     bool folder =
         (n && r->given[n - 1] == '/') || (stat(r->given, &about) == 0 && S_ISDIR(about.st_mode));
+    r->image.named = !folder;
     int len =
         folder ? snprintf(r->image.path, size, "%s/%016" PRIx64 ".heat", r->given, r->fingerprint)
                : snprintf(r->image.path, size, "%s", r->given);
     return len >= 0 && (size_t)len < size;
 }
 
+/* What a symbolic link names is the file, so that a save replaces that and not the link. */
+static void follow_link(struct sl_heat_image *i) {
+    struct stat about;
+    char target[PATH_MAX];
+    if (lstat(i->path, &about) != 0 || !S_ISLNK(about.st_mode))
+        return;
+    if (realpath(i->path, target) && strlen(target) < sizeof i->path)
+        memcpy(i->path, target, strlen(target) + 1);
+    else
+        i->foreign = "a symbolic link to a file that is not there";
+}
+
 static void read_file(struct sl_heat_image *i) {
-    int fd = open(i->path, O_RDONLY | O_CLOEXEC);
+    struct stat about;
+    follow_link(i);
+    if (i->foreign)
+        return;
+    int fd = open(i->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0) {
         i->error = errno;
+        return;
+    }
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+        i->foreign = "not a regular file";
+        close(fd);
         return;
     }
     ssize_t got = 1;
@@ -74,6 +97,8 @@ static void read_file(struct sl_heat_image *i) {
     if (got < 0) {
         i->error = errno;
         i->have_bytes = 0;
+    } else if (!sl_heat_is_image(i->bytes, i->have_bytes)) {
+        i->foreign = "not a heat file: it does not start with SLHEAT";
     }
     close(fd);
 }

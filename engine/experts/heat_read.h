@@ -9,11 +9,13 @@
 
 /* What a file is to hold, and what it held. */
 struct sl_heat_image {
-    char path[4096];   /* of the file, also where there is none yet */
-    uint8_t *bytes;    /* [size_bytes], the caller's to free */
-    size_t size_bytes; /* sl_heat_image_bytes of the shape */
-    size_t have_bytes; /* as many were read; 0 with error */
-    int error;         /* errno of what failed, ENOENT if there is no file; 0: it was read */
+    char path[4096];     /* of the file, also where there is none yet */
+    uint8_t *bytes;      /* [size_bytes], the caller's to free */
+    size_t size_bytes;   /* sl_heat_image_bytes of the shape */
+    size_t have_bytes;   /* as many were read; 0 with error */
+    int error;           /* errno of what failed, ENOENT if there is no file; 0: it was read */
+    const char *foreign; /* not NULL: what is there is no heat file, and why; never write to it */
+    bool named;          /* the path was the file's; else the file was looked for in a folder */
 };
 
 /* given: the file, or a folder with one file per model (its fingerprint is the name).

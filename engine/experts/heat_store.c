@@ -4,9 +4,9 @@
 #include "common/cond.h"
 #include "common/log.h"
 #include "engine/experts/heat_read.h"
+#include "engine/experts/heat_write.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 struct sl_heat_store {
     struct sl_heat *heat;
-    char path[4096], beside[4112];
+    char path[4096]; /* "" = heat is not kept */
     size_t image_bytes;
     uint64_t saved_version; /* sum of the layers' when it was saved */
     pthread_t writer;       /* started at the first save */
@@ -33,6 +33,7 @@ struct sl_heat_store {
     bool given_up;    /* likewise: nobody else has it any more, its writer releases it */
     uint8_t *image;   /* whoever saves */
     bool failed;      /* likewise: warned already */
+    bool swept;       /* likewise: what others left beside it is gone */
 };
 
 static void release(struct sl_heat_store *s) {
@@ -54,7 +55,9 @@ static void take_over(const struct sl_heat_image *i, struct sl_heat *heat) {
     struct sl_err why;
     if (i->error == ENOENT)
         return;
-    if (i->error)
+    if (i->foreign)
+        sl_warn("%s: %s; it stays as it is", i->path, i->foreign);
+    else if (i->error)
         sl_warn("%s: the heat file cannot be read, starting cold: %s", i->path, strerror(i->error));
     else if (sl_heat_import(heat, i->bytes, i->have_bytes, &why) != SL_OK)
         sl_warn("%s: not used, starting cold: %s", i->path, why.text);
@@ -89,18 +92,24 @@ enum sl_status sl_heat_store_open(const char *path, struct sl_heat *heat,
         free(s);
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the heat file");
     }
+    if (image.foreign && image.named) {
+        free(image.bytes);
+        free(s);
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--heat-file %s: %s; it was left as it is: name another file, a folder, or "
+                       "off",
+                       image.path, image.foreign);
+    }
     s->heat = heat;
     s->image = image.bytes;
     s->image_bytes = image.size_bytes;
     pthread_mutex_init(&s->lock, NULL);
     sl_cond_init(&s->changed);
     atomic_init(&s->busy, false);
-    if (s->image) {
-        memcpy(s->path, image.path, sizeof s->path);
-        /* Of this process alone: others may keep heat of the same model. */
-        snprintf(s->beside, sizeof s->beside, "%s.%d", s->path, (int)getpid());
+    if (s->image)
         take_over(&image, heat);
-    }
+    if (s->image && !image.foreign)
+        memcpy(s->path, image.path, sizeof s->path);
     s->saved_version = version_of(heat);
     *out_store = s;
     return SL_OK;
@@ -120,40 +129,23 @@ enum sl_status sl_heat_store_ask(const char *path, struct sl_heat *heat) {
     if (st == SL_AGAIN)
         warn_silent(path);
     if (st == SL_OK)
-        st = image.error ? SL_ERR_IO : sl_heat_import(heat, image.bytes, image.have_bytes, &why);
+        st = image.error || image.foreign
+                 ? SL_ERR_IO
+                 : sl_heat_import(heat, image.bytes, image.have_bytes, &why);
     free(image.bytes);
     return st;
 }
 
-static int write_image(const struct sl_heat_store *s) {
-    int fd = open(s->beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return errno;
-    int error = 0;
-    for (size_t at = 0; at < s->image_bytes && !error;) {
-        ssize_t n = write(fd, s->image + at, s->image_bytes - at);
-        if (n >= 0)
-            at += (size_t)n;
-        else if (errno != EINTR)
-            error = errno;
-    }
-    if (!error && fsync(fd))
-        error = errno;
-    if (close(fd) && !error)
-        error = errno;
-    if (!error && rename(s->beside, s->path))
-        error = errno;
-    if (error)
-        unlink(s->beside);
-    return error;
-}
-
 static void write_file(struct sl_heat_store *s) {
-    int error = write_image(s);
-    if (error && !s->failed)
+    char text[256];
+    if (!s->swept)
+        sl_heat_sweep(s->path);
+    s->swept = true;
+    const char *why = sl_heat_write(s->path, s->image, s->image_bytes, text);
+    if (why && !s->failed)
         sl_warn("%s: the heat file cannot be written, the next start will be cold: %s", s->path,
-                strerror(error));
-    s->failed = error != 0;
+                why);
+    s->failed = why != NULL;
 }
 
 static void *writer_main(void *arg) {

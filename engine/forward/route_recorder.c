@@ -1,6 +1,7 @@
 #include "engine/forward/route_recorder.h"
 
 #include "common/log.h"
+#include "common/output.h"
 #include "engine/forward/step.h"
 #include "expert_cache/trace.h"
 
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct sl_route_recorder {
     FILE *file; /* NULL: a write has failed */
@@ -18,6 +20,24 @@ static void give_up(struct sl_route_recorder *r) {
     sl_warn("recording of routes ends: the file cannot be written: %s", strerror(errno));
     fclose(r->file);
     r->file = NULL;
+}
+
+static bool is_recording(int fd, uint64_t size_bytes, const void *ctx) {
+    (void)size_bytes;
+    (void)ctx;
+    return sl_file_has(fd, 0, SL_TRACE_MARK, sizeof SL_TRACE_MARK - 1);
+}
+
+static enum sl_status open_file(struct sl_route_recorder *r, const char *path, struct sl_err *err) {
+    struct sl_output out;
+    struct sl_err why;
+    if (sl_output_open(path, 0666, is_recording, NULL, &out, &why) != SL_OK)
+        return sl_fail(err, SL_ERR_IO, "--record-routes %s", why.text);
+    r->file = fdopen(out.fd, "wb");
+    if (r->file)
+        return SL_OK;
+    close(out.fd);
+    return sl_fail(err, SL_ERR_NOMEM, "no memory for the recording of routes");
 }
 
 enum sl_status sl_route_recorder_open(const char *path, const struct sl_model *model,
@@ -34,12 +54,12 @@ enum sl_status sl_route_recorder_open(const char *path, const struct sl_model *m
                                        .k = hp->n_expert_used};
     uint8_t header[SL_TRACE_HEADER_BYTES];
     enum sl_status st = sl_trace_write_header(&r->shape, header, err);
-    if (st == SL_OK) {
-        r->file = fopen(path, "wb");
-        if (!r->file || fwrite(header, sizeof header, 1, r->file) != 1)
-            st = sl_fail(err, SL_ERR_IO, "--record-routes %s: cannot be written: %s", path,
-                         strerror(errno));
-    }
+    if (st == SL_OK)
+        st = open_file(r, path, err);
+    /* At once, so that a process that dies leaves a file that the next one knows for its own. */
+    if (st == SL_OK && (fwrite(header, sizeof header, 1, r->file) != 1 || fflush(r->file) != 0))
+        st = sl_fail(err, SL_ERR_IO, "--record-routes %s: cannot be written: %s", path,
+                     strerror(errno));
     if (st != SL_OK) {
         if (r->file)
             fclose(r->file);

@@ -12,7 +12,8 @@
 struct sl_route_recorder;
 struct sl_step;
 
-/* Creates the file. SL_ERR_IO naming it; SL_ERR_CONFIG for a model without experts. */
+/* Creates the file, or replaces an empty one or an earlier recording and no other. SL_ERR_IO naming
+ * it; SL_ERR_CONFIG for a model without experts. */
 enum sl_status sl_route_recorder_open(const char *path, const struct sl_model *model,
                                       struct sl_route_recorder **out_recorder,
                                       struct sl_err *err) SL_MUST_CHECK;

@@ -14,10 +14,11 @@ struct head {
     uint8_t zeros[160];
     struct sl_hash128 check;
 };
+_Static_assert(offsetof(struct head, key) == SL_BLOCK_KEY_AT, "the head's layout is the file's");
 _Static_assert(sizeof(struct head) == SL_BLOCK_HEAD_BYTES, "the head's layout is the file's");
 
 static struct head make_head(uint64_t payload_bytes, const struct sl_block_id *id) {
-    struct head h = {.magic = {'S', 'L', 'U', 'I', 'C', 'E', 'K', 'V'},
+    struct head h = {.magic = SL_BLOCK_MARK, /* without its NUL */
                      .version = VERSION,
                      .head_bytes = SL_BLOCK_HEAD_BYTES,
                      .root = id->root,

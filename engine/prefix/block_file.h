@@ -15,6 +15,10 @@
 #include "engine/forward/kv.h"
 
 #define SL_BLOCK_HEAD_BYTES 512u
+#define SL_BLOCK_MARK_BYTES 8u
+#define SL_BLOCK_MARK       "SLUICEKV" /* what a block begins with */
+#define SL_BLOCK_KEY_MARK   "SLUICEKY" /* what a folder's key begins with */
+#define SL_BLOCK_KEY_AT     32u        /* where a block has its own key */
 
 /* What a block holds; equal in all of it, or another block. */
 struct sl_block_id {

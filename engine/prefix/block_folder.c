@@ -1,4 +1,6 @@
-#include "engine/prefix/block_folder.h"
+#include "engine/prefix/block_folder_internal.h"
+
+#include "engine/prefix/block_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,32 +16,93 @@
 
 /* ---- names ---- */
 
-static void name_of(struct sl_hash128 key, const char *end, char out[SL_BLOCK_NAME_SIZE]) {
-    snprintf(out, SL_BLOCK_NAME_SIZE, "%016" PRIx64 "%016" PRIx64 "%s", key.hi, key.lo, end);
+static void name_of(struct sl_hash128 key, char out[SL_BLOCK_NAME_SIZE]) {
+    snprintf(out, SL_BLOCK_NAME_SIZE, "%016" PRIx64 "%016" PRIx64 ".kv", key.hi, key.lo);
 }
 
-/* The key of "<32 hex digits>.kv". */
-static bool key_of(const char *name, struct sl_hash128 *out_key) {
-    char again[SL_BLOCK_NAME_SIZE];
-    if (strlen(name) != 35 ||
-        sscanf(name, "%16" SCNx64 "%16" SCNx64, &out_key->hi, &out_key->lo) != 2)
-        return false;
-    name_of(*out_key, ".kv", again);
-    return strcmp(name, again) == 0;
+static bool is_hex(const char *text, size_t n) {
+    return strspn(text, "0123456789abcdef") >= n;
+}
+
+bool sl_block_key_of(const char *name, struct sl_hash128 *out_key) {
+    return strlen(name) == 35 && is_hex(name, 32) && strcmp(name + 32, ".kv") == 0 &&
+           sscanf(name, "%16" SCNx64 "%16" SCNx64, &out_key->hi, &out_key->lo) == 2;
 }
 
 void sl_block_folder_name(struct sl_hash128 key, char out[SL_BLOCK_NAME_SIZE]) {
-    name_of(key, ".kv", out);
+    name_of(key, out);
 }
+
+#define TEMP_HEAD "sluice-"
+
+static bool make_temp_name(char out[SL_BLOCK_TEMP_SIZE]) {
+    uint64_t random;
+    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+        return false;
+    snprintf(out, SL_BLOCK_TEMP_SIZE, TEMP_HEAD "%016" PRIx64 ".tmp", random);
+    return true;
+}
+
+/* As they are made now, and as earlier versions made them: "<32 hex digits>.tmp" and "key.tmp". */
+static bool is_temp_name(const char *name) {
+    size_t head = sizeof TEMP_HEAD - 1;
+    if (strncmp(name, TEMP_HEAD, head) == 0)
+        return is_hex(name + head, 16) && strcmp(name + head + 16, ".tmp") == 0;
+    return strcmp(name, "key.tmp") == 0 ||
+           (strlen(name) == 36 && is_hex(name, 32) && strcmp(name + 32, ".tmp") == 0);
+}
+
+/* ---- marks ---- */
+
+/* Both kinds of file begin with eight bytes of their own. A file that a process or a power cut left
+ * behind may be empty, cut, or zeros. */
+static bool starts_as(const uint8_t *start, size_t n, const char *mark) {
+    static const uint8_t zeros[SL_BLOCK_MARK_BYTES];
+    size_t m = n < SL_BLOCK_MARK_BYTES ? n : SL_BLOCK_MARK_BYTES;
+    return memcmp(start, mark, m) == 0 || memcmp(start, zeros, m) == 0;
+}
+
+/* A damaged block whose mark is gone is known by the key that it repeats. */
+static bool is_block(const uint8_t *start, size_t n, const struct sl_hash128 *key) {
+    return starts_as(start, n, SL_BLOCK_MARK) ||
+           (n >= SL_BLOCK_KEY_AT + sizeof *key &&
+            memcmp(start + SL_BLOCK_KEY_AT, key, sizeof *key) == 0);
+}
+
+enum sl_block_entry_kind sl_block_entry_kind(int folder, const char *name) {
+    uint8_t start[64];
+    struct stat about;
+    struct sl_hash128 key;
+    enum sl_block_entry_kind kind = SL_ENTRY_FOREIGN;
+    /* A fifo or a device in the folder must not hold us. */
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return SL_ENTRY_FOREIGN;
+    ssize_t got =
+        fstat(fd, &about) == 0 && S_ISREG(about.st_mode) ? pread(fd, start, sizeof start, 0) : -1;
+    close(fd);
+    size_t n = got > 0 ? (size_t)got : 0;
+    if (got < 0)
+        return SL_ENTRY_FOREIGN;
+    if (strcmp(name, "lock") == 0)
+        kind = about.st_size == 0 ? SL_ENTRY_LOCK : SL_ENTRY_FOREIGN;
+    else if (strcmp(name, "key") == 0)
+        kind = starts_as(start, n, SL_BLOCK_KEY_MARK) ? SL_ENTRY_KEY : SL_ENTRY_FOREIGN;
+    else if (sl_block_key_of(name, &key))
+        kind = is_block(start, n, &key) ? SL_ENTRY_BLOCK : SL_ENTRY_FOREIGN;
+    else if (is_temp_name(name) &&
+             (starts_as(start, n, SL_BLOCK_MARK) || starts_as(start, n, SL_BLOCK_KEY_MARK)))
+        kind = SL_ENTRY_LEFT_OVER;
+    return kind;
+}
+
+/* ---- whole reads and writes ---- */
 
 static uint64_t disk_bytes_of(const struct stat *about) {
     return (uint64_t)about->st_blocks * 512;
 }
 
-/* ---- whole reads and writes ---- */
-
-/* Bytes read, less than asked for at the file's end; negative: errno is set. */
-static ssize_t read_all(int fd, void *to, size_t n) {
+ssize_t sl_block_read_all(int fd, void *to, size_t n) {
     size_t have = 0;
     while (have < n) {
         ssize_t got = read(fd, (char *)to + have, n - have);
@@ -62,110 +125,48 @@ static bool write_all(int fd, const void *from, size_t n) {
     return true;
 }
 
-/* The new file; what is in its place, whatever it is, goes. */
-static int open_new(const struct sl_block_folder *f, const char *name) {
-    unlinkat(f->fd, name, 0);
-    return openat(f->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-}
-
-/* ---- opening ---- */
-
-static bool make_folder(const char *path) {
-    char folder[4096];
-    size_t n = strlen(path);
-    if (!n || n >= sizeof folder) {
-        errno = n ? ENAMETOOLONG : ENOENT;
-        return false;
-    }
-    memcpy(folder, path, n + 1);
-    for (char *at = strchr(folder + 1, '/'); at; at = strchr(at + 1, '/')) {
-        *at = 0;
-        mkdir(folder, 0700); /* one that cannot be made shows in the last */
-        *at = '/';
-    }
+/* Gives a file its name; in the place of another only where that is ours. */
+static bool give_name(int folder, const char *temp, const char *name,
+                      enum sl_block_entry_kind kind) {
     struct stat about;
-    return mkdir(path, 0700) == 0 ||
-           (errno == EEXIST && stat(path, &about) == 0 && S_ISDIR(about.st_mode));
+    if (renameat2(folder, temp, folder, name, RENAME_NOREPLACE) == 0)
+        return true;
+    int error = errno;
+    if (error == EINVAL || error == ENOSYS) /* the file system cannot tell */
+        error = fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) == 0 ? EEXIST : 0;
+    if ((error && error != EEXIST) ||
+        (error == EEXIST && sl_block_entry_kind(folder, name) != kind)) {
+        errno = error;
+        return false;
+    }
+    return renameat(folder, temp, folder, name) == 0;
 }
 
-static enum sl_status refuse(const struct sl_block_folder *f, const char *what,
-                             struct sl_err *err) {
-    return sl_fail(err, SL_ERR_CONFIG, "--cache-dir %s: %s: %s", f->path, what, strerror(errno));
-}
-
-static enum sl_status take_folder(struct sl_block_folder *f, struct sl_err *err) {
-    if (!make_folder(f->path))
-        return refuse(f, "the folder cannot be made", err);
-    f->fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (f->fd < 0)
-        return refuse(f, "the folder cannot be opened", err);
-    f->lock_fd = openat(f->fd, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (f->lock_fd < 0)
-        return refuse(f, "its lock cannot be opened", err);
-    if (flock(f->lock_fd, LOCK_EX | LOCK_NB) == 0)
-        return SL_OK;
-    if (errno != EWOULDBLOCK)
-        return refuse(f, "its lock cannot be taken", err);
-    return sl_fail(err, SL_AGAIN, "--cache-dir %s is in use by another process", f->path);
-}
-
-/* The folder's secret with a hash of itself, so that half a file is known for what it is. */
-struct key_file {
-    char magic[8];
-    struct sl_hash128 secret, check;
-};
-
-static const char key_magic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'K', 'Y'};
-
-static bool read_key(struct sl_block_folder *f) {
-    struct key_file k;
-    int fd = openat(f->fd, "key", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+bool sl_block_write_new(int folder, const char *name, enum sl_block_entry_kind kind,
+                        const void *from, size_t n, bool synced, uint64_t *out_file_bytes) {
+    char temp[SL_BLOCK_TEMP_SIZE];
+    struct stat about;
+    if (!make_temp_name(temp))
+        return false;
+    int fd = openat(folder, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return false;
-    bool whole = read_all(fd, &k, sizeof k) == (ssize_t)sizeof k;
-    close(fd);
-    if (!whole || memcmp(k.magic, key_magic, sizeof k.magic) != 0)
-        return false;
-    struct sl_hash128 check = sl_siphash128(k.secret, k.magic, sizeof k.magic);
-    f->secret = k.secret;
-    return memcmp(&check, &k.check, sizeof check) == 0;
-}
-
-static enum sl_status make_key(struct sl_block_folder *f, struct sl_err *err) {
-    struct key_file k = {.secret = {0}};
-    memcpy(k.magic, key_magic, sizeof k.magic);
-    if (getrandom(&k.secret, sizeof k.secret, 0) != (ssize_t)sizeof k.secret)
-        return refuse(f, "the system gives no random numbers", err);
-    k.check = sl_siphash128(k.secret, k.magic, sizeof k.magic);
-    int fd = open_new(f, "key.tmp");
-    if (fd < 0)
-        return refuse(f, "its key cannot be written", err);
-    bool ok = write_all(fd, &k, sizeof k) && fsync(fd) == 0;
-    ok = close(fd) == 0 && ok;
-    if (!ok || renameat(f->fd, "key.tmp", f->fd, "key") != 0)
-        return refuse(f, "its key cannot be written", err);
-    f->secret = k.secret;
-    return SL_OK;
-}
-
-enum sl_status sl_block_folder_open(struct sl_block_folder *f, const char *path, bool *out_kept,
-                                    struct sl_err *err) {
-    f->fd = f->lock_fd = -1;
-    if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path)
-        return sl_fail(err, SL_ERR_CONFIG, "--cache-dir: the path is too long");
-    enum sl_status st = take_folder(f, err);
-    if (st != SL_OK)
-        return st;
-    *out_kept = read_key(f);
-    return *out_kept ? SL_OK : make_key(f, err);
-}
-
-void sl_block_folder_close(struct sl_block_folder *f) {
-    if (f->lock_fd >= 0)
-        close(f->lock_fd);
-    if (f->fd >= 0)
-        close(f->fd);
-    f->fd = f->lock_fd = -1;
+    bool ok = write_all(fd, from, n) && (!synced || fsync(fd) == 0) && fstat(fd, &about) == 0;
+    int error = errno;
+    if (close(fd) != 0 && ok) {
+        ok = false;
+        error = errno;
+    }
+    if (ok && !give_name(folder, temp, name, kind)) {
+        ok = false;
+        error = errno;
+    }
+    if (ok)
+        *out_file_bytes = disk_bytes_of(&about);
+    else
+        unlinkat(folder, temp, 0);
+    errno = error;
+    return ok;
 }
 
 /* ---- blocks ---- */
@@ -177,9 +178,10 @@ static int by_use(const void *a, const void *b) {
     return x->used.tv_nsec < y->used.tv_nsec ? -1 : x->used.tv_nsec > y->used.tv_nsec;
 }
 
-static bool has_end(const char *name, const char *end) {
-    size_t n = strlen(name), m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
+static void remove_ours(const struct sl_block_folder *f, const char *name,
+                        enum sl_block_entry_kind kind) {
+    if (sl_block_entry_kind(f->fd, name) == kind)
+        unlinkat(f->fd, name, 0);
 }
 
 enum sl_status sl_block_folder_list(const struct sl_block_folder *f, bool keep, size_t most,
@@ -192,15 +194,17 @@ enum sl_status sl_block_folder_list(const struct sl_block_folder *f, bool keep, 
     if (!d) {
         if (fd >= 0)
             close(fd);
-        return refuse(f, "the folder cannot be listed", err);
+        return sl_block_folder_refuse(f, "the folder cannot be listed", err);
     }
     enum sl_status st = SL_OK;
     for (struct dirent *e; st == SL_OK && (e = readdir(d));) {
         struct sl_block_found found;
         struct stat about;
-        bool block = key_of(e->d_name, &found.key);
-        if (has_end(e->d_name, ".tmp") || (block && (!keep || n == most))) {
-            unlinkat(f->fd, e->d_name, 0);
+        bool block = sl_block_key_of(e->d_name, &found.key);
+        if (is_temp_name(e->d_name))
+            remove_ours(f, e->d_name, SL_ENTRY_LEFT_OVER);
+        if (block && (!keep || n == most)) {
+            remove_ours(f, e->d_name, SL_ENTRY_BLOCK);
             continue;
         }
         if (!block || fstatat(f->fd, e->d_name, &about, AT_SYMLINK_NOFOLLOW) != 0 ||
@@ -235,7 +239,7 @@ bool sl_block_folder_read(const struct sl_block_folder *f, struct sl_hash128 key
                           size_t n, uint64_t *out_n) {
     char name[SL_BLOCK_NAME_SIZE];
     struct stat about;
-    name_of(key, ".kv", name);
+    name_of(key, name);
     /* A fifo or a device in the folder must not hold us. */
     int fd = openat(f->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
@@ -247,7 +251,7 @@ bool sl_block_folder_read(const struct sl_block_folder *f, struct sl_hash128 key
         got = 0;
         *out_n = (uint64_t)about.st_size;
     } else {
-        got = read_all(fd, to, n);
+        got = sl_block_read_all(fd, to, n);
         *out_n = (uint64_t)got;
         futimens(fd, NULL);
     }
@@ -259,33 +263,13 @@ bool sl_block_folder_read(const struct sl_block_folder *f, struct sl_hash128 key
 
 bool sl_block_folder_write(const struct sl_block_folder *f, struct sl_hash128 key, const void *from,
                            size_t n, uint64_t *out_file_bytes) {
-    char name[SL_BLOCK_NAME_SIZE], beside[SL_BLOCK_NAME_SIZE];
-    struct stat about;
-    name_of(key, ".kv", name);
-    name_of(key, ".tmp", beside);
-    int fd = open_new(f, beside);
-    if (fd < 0)
-        return false;
-    bool ok = write_all(fd, from, n) && fstat(fd, &about) == 0;
-    int error = errno;
-    if (close(fd) != 0 && ok) {
-        ok = false;
-        error = errno;
-    }
-    if (ok && renameat(f->fd, beside, f->fd, name) != 0) {
-        ok = false;
-        error = errno;
-    }
-    if (ok)
-        *out_file_bytes = disk_bytes_of(&about);
-    else
-        unlinkat(f->fd, beside, 0);
-    errno = error;
-    return ok;
+    char name[SL_BLOCK_NAME_SIZE];
+    name_of(key, name);
+    return sl_block_write_new(f->fd, name, SL_ENTRY_BLOCK, from, n, false, out_file_bytes);
 }
 
 void sl_block_folder_remove(const struct sl_block_folder *f, struct sl_hash128 key) {
     char name[SL_BLOCK_NAME_SIZE];
-    name_of(key, ".kv", name);
-    unlinkat(f->fd, name, 0);
+    name_of(key, name);
+    remove_ours(f, name, SL_ENTRY_BLOCK);
 }

@@ -13,7 +13,9 @@ struct sl_block_entry {
     struct sl_hash128 key;
     uint64_t file_bytes;
     uint32_t newer, older, chain;
-    bool there, whole; /* whole: its file can be read */
+    bool there;
+    bool whole;      /* its file has been written */
+    bool unreadable; /* the disk refused to give it: it stays, and is not asked for again */
 };
 
 struct sl_block_index {

@@ -38,6 +38,7 @@ struct sl_block_store {
 
     pthread_t thread;
     bool started;
+    uint64_t lack_told_ns; /* its own: when it said last that descriptors or memory lack */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under lock */
@@ -66,6 +67,27 @@ static uint64_t file_size(const struct sl_block_store *s) {
     return SL_BLOCK_HEAD_BYTES + s->block_bytes;
 }
 
+/* Of a read that failed: is it this process that lacks something, and not the file? */
+static bool is_own_lack(int error) {
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == EAGAIN;
+}
+
+static void could_not_read(struct sl_block_store *s, struct sl_block_buf *b, const char *name) {
+    b->error = errno;
+    b->status = b->error == ENOENT ? SL_AGAIN : SL_ERR_IO;
+    if (b->status == SL_AGAIN)
+        return;
+    uint64_t now = sl_now_ns();
+    bool lack = is_own_lack(b->error);
+    if (lack && s->lack_told_ns && now - s->lack_told_ns < QUIET_NS)
+        return; /* every block would say the same */
+    if (lack)
+        s->lack_told_ns = now;
+    sl_warn("%s/%s cannot be read, its text is computed again and the file stays: %s",
+            s->folder.path, name, strerror(b->error));
+}
+
+/* Only a block that was read and is wrong is removed: one that could not be read may be sound. */
 static void do_read(struct sl_block_store *s, struct sl_block_buf *b) {
     char name[SL_BLOCK_NAME_SIZE];
     struct sl_err why;
@@ -73,19 +95,16 @@ static void do_read(struct sl_block_store *s, struct sl_block_buf *b) {
     sl_block_folder_name(b->id.key, name);
     b->status = SL_OK;
     if (!sl_block_folder_read(&s->folder, b->id.key, b->block, file_size(s), &n_bytes)) {
-        b->status = errno == ENOENT ? SL_AGAIN : SL_ERR_IO;
-        if (b->status == SL_ERR_IO)
-            sl_warn("%s/%s cannot be read, its text is computed again: %s", s->folder.path, name,
-                    strerror(errno));
-    } else if (sl_block_check(b->block, n_bytes, s->block_bytes, &b->id, s->folder.secret, &why) !=
-               SL_OK) {
-        b->status = SL_ERR_CORRUPT;
-        sl_warn("%s/%s is not used and removed: %s", s->folder.path, name, why.text);
+        could_not_read(s, b, name);
+        return;
     }
-    if (b->status == SL_ERR_IO || b->status == SL_ERR_CORRUPT) {
-        sl_count(prefix_disk_bad_total, 1);
-        sl_block_folder_remove(&s->folder, b->id.key);
-    }
+    b->status = sl_block_check(b->block, n_bytes, s->block_bytes, &b->id, s->folder.secret, &why);
+    if (b->status == SL_OK)
+        return;
+    b->status = SL_ERR_CORRUPT;
+    sl_warn("%s/%s is not used and removed: %s", s->folder.path, name, why.text);
+    sl_count(prefix_disk_bad_total, 1);
+    sl_block_folder_remove(&s->folder, b->id.key);
 }
 
 static void do_write(struct sl_block_store *s, struct sl_block_buf *b) {
@@ -97,8 +116,11 @@ static void do_write(struct sl_block_store *s, struct sl_block_buf *b) {
     }
     sl_block_seal(b->block, s->block_bytes, &b->id, s->folder.secret);
     bool ok = sl_block_folder_write(&s->folder, b->id.key, b->block, file_size(s), &b->file_bytes);
-    b->status = ok ? SL_OK : SL_ERR_IO;
     b->error = ok ? 0 : errno;
+    b->status = ok ? SL_OK : b->error == EEXIST ? SL_AGAIN : SL_ERR_IO;
+    if (b->status == SL_AGAIN)
+        sl_warn("%s: a block is not kept: a file of its name is there that is no block",
+                s->folder.path);
 }
 
 static void release(struct sl_block_store *s) {
@@ -276,7 +298,8 @@ struct sl_hash128 sl_block_store_secret(const struct sl_block_store *s) {
 
 bool sl_block_store_has(const struct sl_block_store *s, struct sl_hash128 key) {
     uint32_t entry = sl_block_index_find(&s->index, key);
-    return entry != SL_NO_BLOCK && s->index.entries[entry].whole;
+    return entry != SL_NO_BLOCK && s->index.entries[entry].whole &&
+           !s->index.entries[entry].unreadable;
 }
 
 bool sl_block_store_knows(const struct sl_block_store *s, struct sl_hash128 key) {
@@ -377,6 +400,8 @@ static void written(struct sl_block_store *s, const struct sl_block_buf *b) {
         return;
     }
     sl_block_index_remove(&s->index, b->entry);
+    if (b->status == SL_AGAIN)
+        return;
     sl_count(prefix_disk_errors_total, 1);
     s->quiet_until_ns = sl_now_ns() + QUIET_NS;
     if (!s->warned)
@@ -391,6 +416,10 @@ static void was_read(struct sl_block_store *s, const struct sl_block_buf *b) {
     if (b->status == SL_OK) {
         sl_count(prefix_disk_reads_total, 1);
         sl_count(prefix_disk_read_bytes_total, file_size(s));
+    } else if (b->status == SL_ERR_IO) {
+        sl_count(prefix_disk_errors_total, 1);
+        if (entry != SL_NO_BLOCK && !is_own_lack(b->error))
+            s->index.entries[entry].unreadable = true;
     } else if (entry != SL_NO_BLOCK && s->index.entries[entry].whole) {
         sl_block_index_remove(&s->index, entry);
     }

@@ -6,8 +6,9 @@
  * checked whenever it is read, so that a process that dies at any moment leaves nothing that harms.
  * A folder has one user at a time, by a lock that ends with the process.
  *
- * In the folder: "lock"; "key", the secret of its hashes; blocks "<32 hex>.kv"; "*.tmp" on their
- * way. Other files are left alone. */
+ * In the folder: "lock"; "key", the secret of its hashes; blocks "<32 hex>.kv"; "sluice-<16
+ * hex>.tmp" on their way. Files that have other names, or do not begin as such files do, are never
+ * written or removed; a folder that is not a store's is refused (block_folder.h). */
 #ifndef SL_ENGINE_BLOCK_STORE_H
 #define SL_ENGINE_BLOCK_STORE_H
 
@@ -34,8 +35,9 @@ struct sl_block_buf {
     void *user; /* the owner's */
     uint32_t number;
 
-    /* When it is done: SL_OK; SL_AGAIN: there was no such file, or no space for it; else an error
-     * that has been logged. */
+    /* When it is done: SL_OK; SL_AGAIN: there was no such file, or no space for it;
+     * SL_ERR_CORRUPT: what was read is not the block, and was removed; SL_ERR_IO: it could not be
+     * read or written, and what was there is as it was. Errors have been logged. */
     enum sl_status status;
     uint64_t took_ns; /* the disk and the check */
 
@@ -44,7 +46,7 @@ struct sl_block_buf {
     uint8_t *block;
     uint32_t entry, n_victims;
     uint64_t file_bytes;
-    int error; /* errno of a write that failed */
+    int error; /* errno of what failed */
     struct sl_hash128 victims[8];
 };
 

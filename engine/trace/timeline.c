@@ -1,10 +1,10 @@
 #include "engine/trace/timeline.h"
 
 #include "common/log.h"
+#include "common/output.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,9 @@ static const char tail[] = "\n]}\n";
 struct sl_timeline {
     pthread_mutex_t lock;
     int fd;
-    bool ended; /* full, or the disk refused: nothing more is recorded */
+    bool stream; /* a pipe or device: written in sequence, with the tail at the end alone */
+    bool ended;  /* full, or the disk refused: nothing more is recorded */
+    bool broken; /* a stream that took no more */
     uint64_t start_ns, written_ns;
     uint64_t end_bytes, max_bytes; /* of the file, without the tail */
     uint64_t n_requests, n_undrawn;
@@ -59,6 +61,32 @@ static bool write_at(int fd, const char *data, size_t n, uint64_t at) {
     return true;
 }
 
+static bool write_on(int fd, const char *data, size_t n) {
+    while (n > 0) {
+        ssize_t done = write(fd, data, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0) {
+            errno = done < 0 ? errno : EIO;
+            return false;
+        }
+        data += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+static bool flush_stream(struct sl_timeline *t, const char *data, size_t n) {
+    if (write_on(t->fd, data, n)) {
+        t->end_bytes += n;
+        return true;
+    }
+    t->ended = t->broken = true;
+    sl_warn("%s: cannot be written: %s; the trace ends here, without its closing brackets", t->path,
+            strerror(errno));
+    return false;
+}
+
 /* The buffer over the old tail, and a new tail, in one go. */
 static bool flush(struct sl_timeline *t) {
     size_t n = t->n;
@@ -66,6 +94,8 @@ static bool flush(struct sl_timeline *t) {
     t->written_ns = sl_now_ns();
     if (n == 0)
         return true;
+    if (t->stream)
+        return flush_stream(t, t->buffer, n);
     memcpy(t->buffer + n, tail, sizeof tail - 1);
     if (write_at(t->fd, t->buffer, n + sizeof tail - 1, t->end_bytes)) {
         t->end_bytes += n;
@@ -181,6 +211,14 @@ static const char head[] =
     "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":1,\"args\":{\"name\":\"steps\"}},\n"
     "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,\"tid\":1,\"args\":{\"sort_index\":1}}";
 
+/* A trace of ours begins with the name of the program. */
+static bool is_trace(int fd, uint64_t size_bytes, const void *ctx) {
+    const char *end = strchr(strchr(head, '\n') + 1, '\n');
+    (void)size_bytes;
+    (void)ctx;
+    return sl_file_has(fd, 0, head, (size_t)(end - head));
+}
+
 enum sl_status sl_timeline_open(const char *path, uint64_t max_bytes,
                                 struct sl_timeline **out_timeline, struct sl_err *err) {
     if (max_bytes < (64u << 10))
@@ -189,11 +227,14 @@ enum sl_status sl_timeline_open(const char *path, uint64_t max_bytes,
     struct sl_timeline *t = calloc(1, sizeof *t);
     if (!t)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the trace");
-    t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (t->fd < 0) {
+    struct sl_output out;
+    struct sl_err why;
+    if (sl_output_open(path, 0666, is_trace, NULL, &out, &why) != SL_OK) {
         free(t);
-        return sl_fail(err, SL_ERR_IO, "--trace %s: cannot be written: %s", path, strerror(errno));
+        return sl_fail(err, SL_ERR_IO, "--trace %s", why.text);
     }
+    t->fd = out.fd;
+    t->stream = !out.regular;
     snprintf(t->path, sizeof t->path, "%s", path);
     memset(t->free_lanes, 0xff, sizeof t->free_lanes);
     pthread_mutex_init(&t->lock, NULL);
@@ -214,6 +255,8 @@ void sl_timeline_close(struct sl_timeline **timeline) {
         return;
     if (!t->ended)
         flush(t);
+    if (t->stream && !t->broken)
+        flush_stream(t, tail, sizeof tail - 1);
     if (t->n_undrawn)
         sl_info("%s: %llu reads are not drawn: more than %u were under way", t->path,
                 (unsigned long long)t->n_undrawn, SL_TIMELINE_LANES);

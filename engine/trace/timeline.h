@@ -35,7 +35,9 @@ struct sl_timeline_arg {
     int64_t value;
 };
 
-/* Replaces the file. SL_ERR_IO, SL_ERR_NOMEM; SL_ERR_CONFIG: max_bytes below 64 KiB. */
+/* Replaces an empty file or an earlier trace, and no other (common/output.h); a pipe or device gets
+ * the trace as a stream, whose closing brackets come at the end. A pipe whose reader is slow slows
+ * steps down. SL_ERR_IO, SL_ERR_NOMEM; SL_ERR_CONFIG: max_bytes below 64 KiB. */
 enum sl_status sl_timeline_open(const char *path, uint64_t max_bytes,
                                 struct sl_timeline **out_timeline,
                                 struct sl_err *err) SL_MUST_CHECK;

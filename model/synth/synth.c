@@ -1,11 +1,11 @@
 #include "model/synth/synth.h"
 
+#include "common/output.h"
 #include "common/rng.h"
 #include "model/gguf/gguf_write.h"
 #include "model/synth/synth_plan.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum { CHUNK_BYTES = 4 << 20, MAX_THREADS = 16, CLUSTER_TOKENS = 64 };
+#define NAME "synthetic" /* general.name of all that is written here */
 /* The constant at the head of every embedding: small beside the norm, large enough to carry the
  * popularity column. */
 static const float embedding_constant = 4;
@@ -52,9 +53,9 @@ const struct sl_synth_config sl_synth_default = {
 struct job {
     const struct sl_synth_config *config;
     struct sl_synth_plan plan;
-    int *fds;
-    uint32_t *chunk_tensor; /* chunk → tensor */
-    uint64_t *chunk_row;    /* chunk → first row */
+    struct sl_output *files; /* [n_split] */
+    uint32_t *chunk_tensor;  /* chunk → tensor */
+    uint64_t *chunk_row;     /* chunk → first row */
     uint64_t n_chunks, total_bytes;
     uint32_t *predecessor; /* token → the token that it follows in the cycle */
     bool (*report)(void *ctx, uint64_t done, uint64_t total);
@@ -234,7 +235,8 @@ static void *worker(void *arg) {
         size_t row_bytes = sl_dtype_row_bytes(t->dtype, t->ne[0]);
         for (uint64_t i = 0; i < rows; i++)
             fill_row(j, tensor, row + i, buf + i * row_bytes, v, v + widest);
-        if (!write_all(j->fds[t->file], buf, rows * row_bytes, t->offset_bytes + row * row_bytes)) {
+        if (!write_all(j->files[t->file].fd, buf, rows * row_bytes,
+                       t->offset_bytes + row * row_bytes)) {
             fail_job(j, SL_ERR_IO, errno);
             break;
         }
@@ -275,7 +277,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     char key[96];
 #define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
     sl_gguf_write_str(w, "general.architecture", c->arch);
-    sl_gguf_write_str(w, "general.name", "synthetic");
+    sl_gguf_write_str(w, "general.name", NAME);
     sl_gguf_write_u32(w, KEY("block_count"), c->n_layer);
     sl_gguf_write_u32(w, KEY("context_length"), c->n_ctx);
     sl_gguf_write_u32(w, KEY("embedding_length"), c->n_embd);
@@ -317,6 +319,29 @@ static void file_name(const struct sl_synth_config *c, const char *path, uint32_
 }
 
 /* Creates each file with its header, and turns tensor offsets into file offsets. */
+/* Whether an earlier run wrote it: a model whose name says that it is synthetic. Every part has it
+ * among its first keys. */
+static bool is_synthetic(int fd, uint64_t size_bytes, const void *ctx) {
+    static const char start[8] = "GGUF\3\0\0", key[] = "general.name";
+    static const char value[] = "\10\0\0\0\11\0\0\0\0\0\0\0" NAME; /* a string of nine bytes */
+    _Static_assert(sizeof NAME == 10, "as value says");
+    char head[256], name[sizeof key + sizeof value - 2];
+    (void)size_bytes;
+    (void)ctx;
+    ssize_t n = pread(fd, head, sizeof head, 0);
+    memcpy(name, key, sizeof key - 1);
+    memcpy(name + sizeof key - 1, value, sizeof value - 1);
+    return n >= (ssize_t)sizeof start && memcmp(head, start, sizeof start) == 0 &&
+           memmem(head, (size_t)n, name, sizeof name);
+}
+
+static enum sl_status open_part(struct job *j, uint32_t f, const char *name, struct sl_err *err) {
+    enum sl_status st = sl_output_open(name, 0644, is_synthetic, NULL, &j->files[f], err);
+    if (st == SL_OK && !j->files[f].regular)
+        st = sl_fail(err, SL_ERR_IO, "%s: cannot be written: a model must be a file", name);
+    return st;
+}
+
 static enum sl_status write_headers(struct job *j, const char *path, struct sl_err *err) {
     const struct sl_synth_config *c = j->config;
     enum sl_status st = SL_OK;
@@ -325,6 +350,8 @@ static enum sl_status write_headers(struct job *j, const char *path, struct sl_e
         sl_gguf_writer_init(&w);
         if (f == 0)
             write_hparams(&w, c);
+        else
+            sl_gguf_write_str(&w, "general.name", NAME);
         if (c->n_split > 1) {
             sl_gguf_write_u16(&w, "split.no", (uint16_t)f);
             sl_gguf_write_u16(&w, "split.count", (uint16_t)c->n_split);
@@ -345,10 +372,10 @@ static enum sl_status write_headers(struct job *j, const char *path, struct sl_e
             return sl_fail(err, st, "out of memory");
         char name[4096];
         file_name(c, path, f, name, sizeof name);
-        j->fds[f] = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        if (j->fds[f] < 0 || !write_all(j->fds[f], header, n, 0) ||
-            ftruncate(j->fds[f], (off_t)(n + data_bytes)))
-            st = sl_fail(err, SL_ERR_IO, "%s: %s", name, strerror(errno));
+        st = open_part(j, f, name, err);
+        if (!st && (!write_all(j->files[f].fd, header, n, 0) ||
+                    ftruncate(j->files[f].fd, (off_t)(n + data_bytes))))
+            st = sl_fail(err, SL_ERR_IO, "%s: cannot be written: %s", name, strerror(errno));
         free(header);
         for (uint32_t i = 0; i < j->plan.n; i++)
             if (j->plan.tensors[i].file == f)
@@ -368,6 +395,23 @@ static void run_workers(struct job *j) {
         pthread_join(threads[i], NULL);
 }
 
+/* After a failure nothing is left: half a model is worse than none. */
+static enum sl_status close_parts(struct job *j, const char *path, enum sl_status st,
+                                  struct sl_err *err) {
+    char name[4096];
+    for (uint32_t i = 0; j->files && i < j->config->n_split; i++) {
+        struct sl_output *f = &j->files[i];
+        file_name(j->config, path, i, name, sizeof name);
+        if (st && f->fd >= 0)
+            sl_output_discard(f, name);
+        if (f->fd < 0 || close(f->fd) == 0 || st)
+            continue;
+        st = sl_fail(err, SL_ERR_IO, "%s: cannot be written: %s", name, strerror(errno));
+        unlink(name);
+    }
+    return st;
+}
+
 enum sl_status sl_synth_write(const struct sl_synth_config *config, const char *path,
                               bool (*report)(void *ctx, uint64_t done_bytes, uint64_t total_bytes),
                               void *ctx, struct sl_err *err) {
@@ -377,10 +421,10 @@ enum sl_status sl_synth_write(const struct sl_synth_config *config, const char *
         free(j.plan.tensors);
         return st;
     }
-    j.fds = malloc(config->n_split * sizeof *j.fds);
-    for (uint32_t i = 0; j.fds && i < config->n_split; i++)
-        j.fds[i] = -1;
-    if (!j.fds || !make_chunks(&j) || !make_cycle(&j))
+    j.files = malloc(config->n_split * sizeof *j.files);
+    for (uint32_t i = 0; j.files && i < config->n_split; i++)
+        j.files[i].fd = -1;
+    if (!j.files || !make_chunks(&j) || !make_cycle(&j))
         st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
     if (!st)
         st = write_headers(&j, path, err);
@@ -388,22 +432,12 @@ enum sl_status sl_synth_write(const struct sl_synth_config *config, const char *
         run_workers(&j);
         st = (enum sl_status)atomic_load(&j.failed);
         if (st == SL_ERR_IO)
-            sl_fail(err, st, "%s: cannot write: %s", path, strerror(j.error_number));
+            sl_fail(err, st, "%s: cannot be written: %s", path, strerror(j.error_number));
         else if (st)
             sl_fail(err, st, "%s: %s", path, sl_status_text(st));
     }
-    for (uint32_t i = 0; j.fds && i < config->n_split; i++) {
-        char name[4096];
-        if (j.fds[i] < 0)
-            continue;
-        if (close(j.fds[i]) && !st)
-            st = sl_fail(err, SL_ERR_IO, "%s: cannot write: %s", path, strerror(errno));
-        if (st) {
-            file_name(config, path, i, name, sizeof name);
-            unlink(name);
-        }
-    }
-    free(j.fds);
+    st = close_parts(&j, path, st, err);
+    free(j.files);
     free(j.chunk_tensor);
     free(j.chunk_row);
     free(j.predecessor);
