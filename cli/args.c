@@ -1,5 +1,7 @@
 #include "cli/args.h"
 
+#include "cli/outputs.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -7,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MAX_WORD 48u
 
@@ -148,7 +149,10 @@ static bool store(const struct sl_arg *a, const char *text) {
     switch (a->kind) {
     case SL_ARG_STRING:
     case SL_ARG_TEXT:
+    case SL_ARG_INPUT:
     case SL_ARG_OUTPUT:
+    case SL_ARG_KEPT:
+    case SL_ARG_FOLDER:
         *(const char **)a->out = text;
         return true;
     case SL_ARG_U32:
@@ -168,6 +172,7 @@ static bool store(const struct sl_arg *a, const char *text) {
         *(float *)a->out = f;
         return true;
     }
+    case SL_ARG_INPUTS:
     case SL_ARG_LIST: {
         struct sl_arg_list *l = a->out;
         if (l->n == SL_ARG_LIST_MAX)
@@ -239,14 +244,14 @@ static const char *allowed(const struct sl_arg *a, const struct sl_arg_limit *l,
 
 /* Stores a value that was given; -1, or 2 after an error message. */
 static int take(const struct sl_command *c, const struct sl_arg *a, const char *text) {
-    if (!*text && (a->kind == SL_ARG_STRING || a->kind == SL_ARG_OUTPUT || a->kind == SL_ARG_LIST))
+    if (!*text && a->kind != SL_ARG_TEXT && !is_number(a->kind))
         return sl_usage_error(c->name, "%s is empty: must be %s", a->name, a->value);
     const struct sl_arg_limit *l = limit_of(c, a);
     bool stored = store(a, text);
     double v = stored ? stored_number(a) : 0;
     if (stored && (!l || (v == 0 && l->zero) || (v >= l->least && v <= l->most)))
         return -1;
-    if (a->kind == SL_ARG_LIST)
+    if (a->kind == SL_ARG_LIST || a->kind == SL_ARG_INPUTS)
         return sl_usage_error(c->name, "%s %s is one too many: at most %u may be given", a->name,
                               text, SL_ARG_LIST_MAX);
     char must_be[256];
@@ -288,33 +293,6 @@ static int take_model(const struct sl_command *c, const char *argument) {
         *c->model = argument;
     if (!*c->model && !c->model_optional)
         return sl_usage_error(c->name, "no model given; say which with -m MODEL.gguf");
-    return -1;
-}
-
-static bool same_file(const char *a, const char *b) {
-    struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev &&
-           x.st_ino == y.st_ino;
-}
-
-/* A slip of the hand must not cost a model of 100 GB. */
-static int check_outputs(const struct sl_command *c) {
-    for (const struct sl_arg *a = c->args; a < c->args + c->n_args; a++) {
-        const char *path = a->kind == SL_ARG_OUTPUT ? *(const char **)a->out : NULL;
-        if (!path)
-            continue;
-        if (c->model && *c->model && same_file(path, *c->model))
-            return sl_usage_error(
-                c->name, "%s is '%s', which is the model: it would be overwritten", a->name, path);
-        for (const struct sl_arg *b = c->args; b < c->args + c->n_args; b++) {
-            bool may_be = b->kind == SL_ARG_STRING || b->kind == SL_ARG_OUTPUT;
-            const char *other = may_be && a != b ? *(const char **)b->out : NULL;
-            if (other && same_file(path, other))
-                return sl_usage_error(c->name,
-                                      "%s is '%s', which %s names too: it would be overwritten",
-                                      a->name, path, b->name);
-        }
-    }
     return -1;
 }
 
@@ -364,5 +342,5 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
             return sl_usage_error(c->name, "%s %s is required", c->args[i].name,
                                   c->args[i].value ? c->args[i].value : "");
     int rc = c->model ? take_model(c, argument) : -1;
-    return rc >= 0 ? rc : check_outputs(c);
+    return rc >= 0 ? rc : sl_outputs_check(c);
 }

@@ -8,15 +8,20 @@
 #include <stdint.h>
 
 enum sl_arg_kind {
-    SL_ARG_FLAG,    /* bool: --x sets true */
-    SL_ARG_STRING,  /* const char *, not empty */
-    SL_ARG_TEXT,    /* the same, may be empty */
-    SL_ARG_OUTPUT,  /* const char *, a file to write: no file that the model or another option is */
-    SL_ARG_U32,     /* uint32_t, decimal */
-    SL_ARG_U64,     /* uint64_t, decimal or 0x */
-    SL_ARG_F32,     /* float */
-    SL_ARG_BYTES,   /* uint64_t: 512, 64KiB, 2GiB, 1.5G (binary units with or without iB) */
-    SL_ARG_LIST,    /* struct sl_arg_list: may be given several times */
+    SL_ARG_FLAG,   /* bool: --x sets true */
+    SL_ARG_STRING, /* const char *, not empty */
+    SL_ARG_TEXT,   /* the same, may be empty */
+    SL_ARG_INPUT,  /* const char *, not empty: a file to read */
+    SL_ARG_INPUTS, /* struct sl_arg_list of files, or folders with files named as the model's */
+    SL_ARG_OUTPUT, /* const char *, not empty: a file to write, compared with all others
+                      (outputs.h) */
+    SL_ARG_KEPT,   /* const char *, not empty: a file or folder of ours that is read and replaced */
+    SL_ARG_FOLDER, /* const char *, not empty: a folder that is ours alone */
+    SL_ARG_U32,    /* uint32_t, decimal */
+    SL_ARG_U64,    /* uint64_t, decimal or 0x */
+    SL_ARG_F32,    /* float */
+    SL_ARG_BYTES,  /* uint64_t: 512, 64KiB, 2GiB, 1.5G (binary units with or without iB) */
+    SL_ARG_LIST,   /* struct sl_arg_list: may be given several times */
     SL_ARG_HEADING, /* a heading in --help; name is its text */
 };
 

@@ -97,7 +97,7 @@ struct sl_engine_options {
          "it (default auto); buffered, uring-buffered, pread-buffered: the same\n"                 \
          "through the page cache",                                                                 \
          false},                                                                                   \
-        {SL_ARG_LIST,                                                                              \
+        {SL_ARG_INPUTS,                                                                            \
          0,                                                                                        \
          "--mirror",                                                                               \
          "PATH",                                                                                   \
@@ -105,7 +105,7 @@ struct sl_engine_options {
          "a copy of the model on another drive, read beside it: a file, or a folder\n"             \
          "with files of the same names; up to three times",                                        \
          false},                                                                                   \
-        {SL_ARG_STRING,                                                                            \
+        {SL_ARG_KEPT,                                                                              \
          0,                                                                                        \
          "--heat-file",                                                                            \
          "PATH",                                                                                   \

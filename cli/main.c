@@ -1,9 +1,11 @@
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/process_limits.h"
 #include "cli/process_memory.h"
 #include "cli/process_start.h"
 #include "common/version.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,9 +38,18 @@ static void print_usage(FILE *out) {
                  "  sluice serve -m MODEL.gguf\n");
 }
 
+/* A command's exit code, or 1 where what it printed did not get through. */
+static int end(int rc) {
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return rc;
+    fprintf(stderr, "sluice: standard output cannot be written: %s\n", strerror(errno));
+    return rc ? rc : 1;
+}
+
 int main(int argc, char **argv) {
     if (!sl_process_start())
         return 1;
+    sl_process_limits_set();
     sl_process_memory_tune();
     if (argc < 2) {
         print_usage(stderr);
@@ -61,7 +72,7 @@ int main(int argc, char **argv) {
     const char *names[SL_COUNTOF(commands)];
     for (uint32_t i = 0; i < SL_COUNTOF(commands); i++) {
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return end(commands[i].run(argc - 1, argv + 1));
         names[i] = commands[i].name;
     }
     const char *near = sl_args_nearest(argv[1], names, SL_COUNTOF(names));

@@ -391,7 +391,7 @@ int sl_cmd_plan(int argc, char **argv) {
          "CPU threads that compute (default: all CPUs)", false},
         {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &o.engine.cache_ram_bytes,
          "memory for texts that may come again", false},
-        {SL_ARG_STRING, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
+        {SL_ARG_FOLDER, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
          "with what keeping them in a folder takes of memory", false},
         {SL_ARG_BYTES, 0, "--cache-disk", "SIZE", &o.engine.cache_disk_bytes,
          "and on disk (default 8GiB)", false},

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/open_engine.h"
+#include "cli/process_limits.h"
 #include "cli/serve_memory.h"
 #include "common/clock.h"
 #include "common/interrupt.h"
@@ -18,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/un.h>
 #include <time.h>
 
@@ -232,13 +232,41 @@ static bool check_options(struct options *o) {
     return false;
 }
 
-/* As many sockets as the system lets us have. */
-static void raise_file_limit(void) {
-    struct rlimit r;
-    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
-        r.rlim_cur = r.rlim_max < 1048576 ? r.rlim_max : 1048576;
-        setrlimit(RLIMIT_NOFILE, &r);
+/* Descriptors of the server itself: listeners, its threads' queues, the certificate when it is read
+ * again, the heat file and blocks as they are read and written, the trace, what is read of /proc.
+ */
+#define OWN_FILES       64u
+#define GPU_FILES       64u /* of a GPU's driver */
+#define MIN_CONNECTIONS 4u
+
+/* How many descriptors it takes beside connections: its own, and every part of the model and of its
+ * mirrors, twice more each while weights are loaded. */
+static uint32_t own_files(const struct loader *l) {
+    const struct sl_engine_config *c = &l->config;
+    uint32_t gpus = !c->device || strcmp(c->device, "cpu") == 0 ? 0 : 1;
+    for (const char *at = gpus ? c->device : ""; *at; at++)
+        gpus += *at == ',';
+    if (gpus && strstr(c->device, "all"))
+        gpus = SL_MAX_STAGES;
+    return OWN_FILES + gpus * GPU_FILES + sl_gguf_n_files(l->model->gguf) * (3 + c->n_mirrors);
+}
+
+/* Connections wait before the server's own work lacks a descriptor. */
+static bool limit_connections(const struct loader *l, struct sl_server_config *c) {
+    uint32_t can = sl_process_files_free(), own = own_files(l), max = sl_process_files_max();
+    if (can < own + MIN_CONNECTIONS) {
+        sl_error("the system lets this process open %u files, and %u are open already: at least %u "
+                 "are needed; raise the limit (ulimit -n, LimitNOFILE=)",
+                 max, max - can, max - can + own + MIN_CONNECTIONS);
+        return false;
     }
+    if (c->max_connections <= can - own)
+        return true;
+    sl_warn("at most %u connections at once, not %u: the system lets this process open %u files "
+            "(ulimit -n, LimitNOFILE=)",
+            can - own, c->max_connections, max);
+    c->max_connections = can - own;
+    return true;
 }
 
 /* A signal to stop that came, or 0 after the time. SIGHUP reads the certificate again; without one
@@ -287,11 +315,10 @@ static int serve(struct options *o) {
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* in every thread: they are waited for here */
     signal(SIGPIPE, SIG_IGN);
-    raise_file_limit();
 
     struct loader l = {.progress = {report}, .opt = o};
     struct sl_err err;
-    if (!prepare(&l, o)) {
+    if (!prepare(&l, o) || !limit_connections(&l, &o->server)) {
         close_model(&l);
         return 1;
     }
@@ -373,12 +400,12 @@ int sl_cmd_serve(int argc, char **argv) {
          "listen on this UNIX socket as well, without TLS", false},
         {SL_ARG_STRING, 0, "--unix-mode", "MODE", &o.unix_mode,
          "who may use it (default 0600: this user)", false},
-        {SL_ARG_STRING, 0, "--tls-cert", "FILE", &o.server.tls_cert,
+        {SL_ARG_INPUT, 0, "--tls-cert", "FILE", &o.server.tls_cert,
          "TLS 1.2 or later with this certificate (PEM, with those that sign it);\n"
          "SIGHUP reads it again",
          false},
-        {SL_ARG_STRING, 0, "--tls-key", "FILE", &o.server.tls_key, "and its key (PEM)", false},
-        {SL_ARG_STRING, 0, "--api-key-file", "FILE", &o.api_key_file,
+        {SL_ARG_INPUT, 0, "--tls-key", "FILE", &o.server.tls_key, "and its key (PEM)", false},
+        {SL_ARG_INPUT, 0, "--api-key-file", "FILE", &o.api_key_file,
          "ask clients for one of these keys, one a line\n"
          "(Authorization: Bearer KEY, or x-api-key: KEY)",
          false},
@@ -407,7 +434,7 @@ int sl_cmd_serve(int argc, char **argv) {
          "uses; 0 = none (default: an eighth of what the plan leaves, none where\n"
          "experts are streamed)",
          false},
-        {SL_ARG_STRING, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
+        {SL_ARG_FOLDER, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
          "keep such texts in this folder too, and find them again after a restart\n"
          "(default: in memory only)",
          false},

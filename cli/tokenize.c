@@ -253,7 +253,7 @@ int sl_cmd_tokenize(int argc, char **argv) {
          "a vocabulary alone will do",
          false},
         {SL_ARG_HEADING, 0, "Text (standard input unless given)", NULL, NULL, NULL, false},
-        {SL_ARG_STRING, 'f', "--file", "TEXT", &o.file, "read the text from a file, - is stdin",
+        {SL_ARG_INPUT, 'f', "--file", "TEXT", &o.file, "read the text from a file, - is stdin",
          false},
         {SL_ARG_TEXT, 't', "--text", "S", &o.text, "the text itself", false},
         {SL_ARG_FLAG, 0, "--special", NULL, &o.special,

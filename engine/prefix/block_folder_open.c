@@ -103,6 +103,8 @@ static enum sl_status check_key(const struct sl_block_folder *f, bool *out_there
 
 static enum sl_status open_folder(struct sl_block_folder *f, bool *out_key, struct sl_err *err) {
     f->fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->fd < 0 && errno == ENOTDIR)
+        return sl_fail(err, SL_ERR_CONFIG, "--cache-dir %s: must be a folder", f->path);
     if (f->fd < 0)
         return sl_block_folder_refuse(f, "the folder cannot be opened", err);
     enum sl_status st = check_owner(f, err);

@@ -19,6 +19,8 @@
 #define MAX_BLOCKS ((uint32_t)1 << 18)
 /* After a failed write the disk is left alone for so long. */
 #define QUIET_NS 60000000000u
+/* Nor is it read for so long when the process had no descriptor or memory for it. */
+#define LACK_NS 1000000000u
 /* Closing waits so long for what is under way. A disk that hangs is left alone then. */
 #define CLOSE_NS 2000000000u
 
@@ -33,7 +35,7 @@ struct sl_block_store {
     struct sl_block_buf bufs[N_BUFFERS];
     struct sl_block_buf *free_bufs;
     uint32_t n_free;
-    uint64_t quiet_until_ns;
+    uint64_t quiet_until_ns, lack_until_ns;
     bool warned;
 
     pthread_t thread;
@@ -298,8 +300,10 @@ struct sl_hash128 sl_block_store_secret(const struct sl_block_store *s) {
 
 bool sl_block_store_has(const struct sl_block_store *s, struct sl_hash128 key) {
     uint32_t entry = sl_block_index_find(&s->index, key);
-    return entry != SL_NO_BLOCK && s->index.entries[entry].whole &&
-           !s->index.entries[entry].unreadable;
+    if (entry == SL_NO_BLOCK || !s->index.entries[entry].whole ||
+        s->index.entries[entry].unreadable)
+        return false;
+    return !s->lack_until_ns || sl_now_ns() >= s->lack_until_ns;
 }
 
 bool sl_block_store_knows(const struct sl_block_store *s, struct sl_hash128 key) {
@@ -414,11 +418,14 @@ static void written(struct sl_block_store *s, const struct sl_block_buf *b) {
 static void was_read(struct sl_block_store *s, const struct sl_block_buf *b) {
     uint32_t entry = sl_block_index_find(&s->index, b->id.key);
     if (b->status == SL_OK) {
+        s->lack_until_ns = 0;
         sl_count(prefix_disk_reads_total, 1);
         sl_count(prefix_disk_read_bytes_total, file_size(s));
     } else if (b->status == SL_ERR_IO) {
         sl_count(prefix_disk_errors_total, 1);
-        if (entry != SL_NO_BLOCK && !is_own_lack(b->error))
+        if (is_own_lack(b->error))
+            s->lack_until_ns = sl_now_ns() + LACK_NS;
+        else if (entry != SL_NO_BLOCK)
             s->index.entries[entry].unreadable = true;
     } else if (entry != SL_NO_BLOCK && s->index.entries[entry].whole) {
         sl_block_index_remove(&s->index, entry);

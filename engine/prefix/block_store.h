@@ -64,7 +64,8 @@ uint64_t sl_block_store_bytes(uint64_t disk_bytes, uint64_t block_bytes);
 /* The key of all hashes over what is in the folder. */
 struct sl_hash128 sl_block_store_secret(const struct sl_block_store *s);
 
-/* Is there a whole block of that name? */
+/* Is there a whole block of that name that is worth reading? Not one that the disk refused to give,
+ * and none for a second after the process lacked a descriptor for a read. */
 bool sl_block_store_has(const struct sl_block_store *s, struct sl_hash128 key);
 /* ... or one on its way to the disk? */
 bool sl_block_store_knows(const struct sl_block_store *s, struct sl_hash128 key);

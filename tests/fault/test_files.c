@@ -6,8 +6,10 @@
 #include "engine/engine_internal.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <linux/loop.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -39,10 +41,7 @@ static void open_place(struct place *p) {
 }
 
 static void close_place(struct place *p) {
-    char left[160];
     sl_model_close(&p->model);
-    snprintf(left, sizeof left, "%s.%d", p->heat, (int)getpid());
-    unlink(left);
     unlink(p->path);
     unlink(p->mirror);
     unlink(p->heat);
@@ -334,17 +333,15 @@ static void damaged_heat_costs_nothing_but_heat(void **state) {
     open_place(&p);
     size_t n = make_heat(&p, good_heat, sizeof good_heat);
     struct sl_rng rng = {5};
-    for (uint32_t turn = 0; turn < 24; turn++) {
+    for (uint32_t turn = 0; turn < 20; turn++) {
         static uint8_t bad[1 << 16];
         size_t bytes = n;
         memcpy(bad, good_heat, n);
         if (turn < 8) /* cut, to nothing at first */
             bytes = turn ? sl_rng_below(&rng, (uint32_t)n) : 0;
-        else if (turn < 20) /* a bit */
-            bad[sl_rng_below(&rng, (uint32_t)n)] ^= (uint8_t)(1u << sl_rng_below(&rng, 8));
-        else /* something else altogether */
-            for (size_t i = 0; i < n; i++)
-                bad[i] = (uint8_t)sl_rng_u64(&rng);
+        else /* a bit, of what follows the mark */
+            bad[SL_HEAT_MARK_BYTES + sl_rng_below(&rng, (uint32_t)n - SL_HEAT_MARK_BYTES)] ^=
+                (uint8_t)(1u << sl_rng_below(&rng, 8));
         write_bytes(p.heat, bad, bytes);
         struct sl_engine_config c = with_heat(p.heat);
         struct sl_engine *e = engine_at(&p, &c);
@@ -371,11 +368,124 @@ static void damaged_heat_costs_nothing_but_heat(void **state) {
     close_place(&p);
 }
 
+/* Files whose names begin with path, the file itself left out. */
+static uint32_t n_beside(const char *path) {
+    char pattern[256];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s?*", path);
+    uint32_t n = glob(pattern, 0, NULL, &found) == 0 ? (uint32_t)found.gl_pathc : 0;
+    globfree(&found);
+    return n;
+}
+
+static void expect_bytes(const char *path, const char *bytes) {
+    char now[64] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, now, sizeof now - 1), strlen(bytes));
+    close(fd);
+    assert_string_equal(now, bytes);
+}
+
+/* What is no heat file is neither read into anything nor replaced, whatever names it. */
+static void a_foreign_file_is_left_alone(void **state) {
+    (void)state;
+    struct place p;
+    struct sl_engine *e = NULL;
+    struct stat about;
+    char folder[160], in_folder[200], other[160];
+    open_place(&p);
+    snprintf(other, sizeof other, "%s/other", p.folder);
+    snprintf(folder, sizeof folder, "%s/heats", p.folder);
+    /* Named as the heat file: refused before anything is computed. */
+    struct sl_engine_config c = with_heat(p.mirror);
+    assert_int_equal(sl_engine_create(p.model, &c, NULL, &e, &test_err), SL_ERR_CONFIG);
+    assert_non_null(strstr(test_err.text, p.mirror));
+    assert_non_null(strstr(test_err.text, "it was left as it is"));
+    assert_int_equal(stat(p.mirror, &about), 0);
+    assert_int_equal(about.st_size, model_size);
+    write_bytes(other, "letters", 7);
+    c = with_heat(other);
+    assert_int_equal(sl_engine_create(p.model, &c, NULL, &e, &test_err), SL_ERR_CONFIG);
+    c = with_heat("/dev/null");
+    assert_int_equal(sl_engine_create(p.model, &c, NULL, &e, &test_err), SL_ERR_CONFIG);
+    assert_int_equal(symlink("nowhere", p.heat), 0);
+    c = with_heat(p.heat);
+    assert_int_equal(sl_engine_create(p.model, &c, NULL, &e, &test_err), SL_ERR_CONFIG);
+    unlink(p.heat);
+    expect_bytes(other, "letters");
+    /* In the place of the model's file in a folder: not kept, and no more than a warning. */
+    assert_int_equal(mkdir(folder, 0700), 0);
+    snprintf(in_folder, sizeof in_folder, "%s/%016llx.heat", folder,
+             (unsigned long long)sl_model_fingerprint(p.model));
+    write_bytes(in_folder, "letters", 7);
+    c = with_heat(folder);
+    e = engine_at(&p, &c);
+    expect_clean(e);
+    sl_engine_destroy(&e);
+    expect_bytes(in_folder, "letters");
+    unlink(in_folder);
+    /* Put there while the engine runs, as a file and as a link to one. */
+    for (uint32_t as_link = 0; as_link < 2; as_link++) {
+        c = with_heat(p.heat);
+        e = engine_at(&p, &c);
+        expect_clean(e);
+        unlink(p.heat); /* it may have been saved */
+        if (as_link)
+            assert_int_equal(symlink(other, p.heat), 0);
+        else
+            write_bytes(p.heat, "letters", 7);
+        sl_engine_destroy(&e);
+        expect_bytes(p.heat, "letters");
+        assert_int_equal(n_beside(p.heat), 1); /* the folder heats/ */
+        unlink(p.heat);
+    }
+    unlink(other);
+    rmdir(folder);
+    close_place(&p);
+}
+
+/* A link to a heat file stays a link, and what a process left that died while it wrote goes, if it
+ * is one of ours. */
+static void links_and_left_overs(void **state) {
+    (void)state;
+    struct place p;
+    char kept[100], left[160], busy[160], foreign[160];
+    struct stat about;
+    open_place(&p);
+    size_t n = make_heat(&p, good_heat, sizeof good_heat);
+    snprintf(kept, sizeof kept, "%s/kept", p.folder);
+    snprintf(left, sizeof left, "%s.sluice-aB3dE9", kept);
+    snprintf(busy, sizeof busy, "%s.sluice-Busy00", kept);
+    snprintf(foreign, sizeof foreign, "%s.sluice-alien0", kept);
+    assert_int_equal(rename(p.heat, kept), 0);
+    assert_int_equal(symlink("kept", p.heat), 0);
+    write_bytes(left, good_heat, n / 2);
+    write_bytes(busy, good_heat, n / 2);
+    write_bytes(foreign, "letters", 7);
+    int held = open(busy, O_RDONLY | O_CLOEXEC); /* somebody is writing it */
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    struct sl_engine_config c = with_heat(p.heat);
+    struct sl_engine *e = engine_at(&p, &c);
+    expect_clean(e);
+    sl_engine_destroy(&e);
+    assert_int_equal(lstat(p.heat, &about), 0);
+    assert_true(S_ISLNK(about.st_mode));
+    assert_int_equal(stat(kept, &about), 0);
+    assert_int_equal(about.st_size, n);
+    assert_int_equal(access(left, F_OK), -1);
+    assert_int_equal(access(busy, F_OK), 0);
+    expect_bytes(foreign, "letters");
+    close(held);
+    unlink(busy);
+    unlink(foreign);
+    unlink(kept);
+    close_place(&p);
+}
+
 /* Leaves the old file as it was, and nothing beside it. */
 static void expect_old_heat(const char *heat, size_t n) {
-    char beside[200];
-    snprintf(beside, sizeof beside, "%s.%d", heat, (int)getpid());
-    assert_int_equal(access(beside, F_OK), -1);
+    assert_int_equal(n_beside(heat), 0);
     int fd = open(heat, O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(read(fd, seen_heat, sizeof seen_heat), n);
@@ -564,6 +674,8 @@ int main(void) {
         cmocka_unit_test(a_replaced_model_serves_on),
         cmocka_unit_test(a_change_while_loading_is_refused),
         cmocka_unit_test(a_changed_copy_does_not_show),
+        cmocka_unit_test(a_foreign_file_is_left_alone),
+        cmocka_unit_test(links_and_left_overs),
         cmocka_unit_test(damaged_heat_costs_nothing_but_heat),
         cmocka_unit_test(a_limit_on_file_sizes_keeps_the_old_heat),
         cmocka_unit_test(a_full_disk_keeps_the_old_heat),

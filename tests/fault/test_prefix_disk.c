@@ -147,15 +147,34 @@ static void a_full_disk(void **state) {
 
 static void a_disk_that_cannot_be_read(void **state) {
     (void)state;
+    static char names[64][256];
+    struct stat was[64], is;
+    char path[512];
     struct sl_engine *e = start();
     expect(e, 3, 0);
     sl_engine_destroy(&e);
-    atomic_store(&read_errno, EIO);
+    uint32_t n = list_folder(&folder, ".kv", names, 64);
+    assert_int_equal(n, 5);
+    for (uint32_t i = 0; i < n; i++) {
+        path_in(&folder, names[i], path);
+        assert_int_equal(stat(path, &was[i]), 0);
+    }
+    static const int errors[] = {EIO, EMFILE, ENOMEM};
+    for (uint32_t k = 0; k < 3; k++) {
+        int64_t bad = sl_metric(prefix_disk_bad_total);
+        atomic_store(&read_errno, errors[k]);
+        e = start();
+        expect(e, 3, 0);
+        atomic_store(&read_errno, 0);
+        sl_engine_destroy(&e);
+        assert_int_equal(sl_metric(prefix_disk_bad_total), bad);
+        for (uint32_t i = 0; i < n; i++) { /* the very files */
+            path_in(&folder, names[i], path);
+            assert_int_equal(stat(path, &is), 0);
+            assert_int_equal(is.st_ino, was[i].st_ino);
+        }
+    }
     e = start();
-    expect(e, 3, 0);
-    sl_engine_destroy(&e);
-    atomic_store(&read_errno, 0);
-    e = start(); /* the file that erred is gone, and was written again with the rest */
     expect(e, 3, 320);
     sl_engine_destroy(&e);
 }

@@ -4,9 +4,11 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "engine/prefix/block_folder.h"
 #include "engine/prefix/block_store.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #define BLOCK_BYTES 6000u
@@ -183,6 +185,184 @@ static void damage_is_noticed(void **state) {
     sl_block_store_close(&s);
 }
 
+static void put_file(const char *name, const char *bytes) {
+    char path[512];
+    path_in(&folder, name, path);
+    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, strlen(bytes)), strlen(bytes));
+    close(fd);
+}
+
+static void expect_file(const char *name, const char *bytes) {
+    char path[512], now[64] = "";
+    path_in(&folder, name, path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        fail_msg("%s is gone", name);
+    assert_true(read(fd, now, sizeof now - 1) >= 0);
+    close(fd);
+    assert_string_equal(now, bytes);
+}
+
+static void expect_refused(const char *path, const char *says) {
+    struct sl_block_store_config c = {
+        .folder = path, .disk_bytes = 1 << 20, .block_bytes = BLOCK_BYTES};
+    struct sl_block_store *s = NULL;
+    struct sl_err err = {{0}};
+    assert_int_equal(sl_block_store_open(&c, &s, &err), SL_ERR_CONFIG);
+    assert_null(s);
+    if (!strstr(err.text, says))
+        fail_msg("%s", err.text);
+    assert_int_equal(sl_block_folder_check(path, &err), SL_ERR_CONFIG);
+}
+
+/* A folder that is not a store's is not touched: nothing is made in it, and nothing goes. */
+static void a_folder_of_others_is_refused(void **state) {
+    (void)state;
+    static char names[64][256];
+    static const char *const theirs[] = {"notes.txt",
+                                         "draft.tmp",
+                                         "key",
+                                         "lock",
+                                         "0123456789abcdef0123456789abcdef.kv",
+                                         "0123456789abcdef0123456789abcdef.tmp",
+                                         "sluice-0123456789abcdef.tmp",
+                                         "key.tmp"};
+    for (uint32_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
+        char path[512];
+        put_file(theirs[i], "my own words");
+        expect_refused(folder.path, theirs[i]);
+        expect_file(theirs[i], "my own words");
+        assert_int_equal(list_folder(&folder, "", names, 64), 3); /* with . and .. */
+        path_in(&folder, theirs[i], path);
+        unlink(path);
+    }
+    char path[512], target[512];
+    path_in(&folder, "key", path);
+    path_in(&folder, "target", target);
+    assert_int_equal(mkdir(path, 0700), 0);
+    expect_refused(folder.path, "'key' in it is not of this program");
+    rmdir(path);
+    assert_int_equal(symlink(target, path), 0);
+    expect_refused(folder.path, "'key' in it is not of this program");
+    unlink(path);
+    assert_int_equal(access(target, F_OK), -1);
+}
+
+/* Foreign files in a store's folder stay, also where they have names as its own. */
+static void files_of_others_stay(void **state) {
+    (void)state;
+    char name[64], path[512];
+    name_of(7, name);
+    struct sl_block_store *s = open_store(1 << 20);
+    assert_int_equal(write_block(s, 1), SL_OK);
+    put_file(name, "my own words"); /* in the way of a block */
+    assert_int_equal(write_block(s, 7), SL_AGAIN);
+    assert_false(has(s, 7));
+    assert_true(sl_block_store_writable(s)); /* that says nothing about the disk */
+    assert_int_equal(write_block(s, 2), SL_OK);
+    sl_block_store_close(&s);
+    static const char *const others[] = {"a.tmp", "key.tmp", "sluice-0123456789abcdef.tmp",
+                                         "0123456789abcdef0123456789abcdef.tmp",
+                                         "0123456789abcdef0123456789abcdef.kv"};
+    for (uint32_t i = 0; i < 5; i++)
+        put_file(others[i], "my own words");
+    for (uint32_t pass = 0; pass < 3; pass++) { /* at ease, with no room, and with a lost key */
+        if (pass == 2) {
+            path_in(&folder, "key", path);
+            assert_int_equal(truncate(path, 20), 0);
+        }
+        s = open_store(pass == 1 ? 4096 : 1 << 20);
+        if (pass == 0) /* taken for a block until it is read */
+            assert_int_equal(read_block(s, 7), SL_ERR_CORRUPT);
+        sl_block_store_close(&s);
+        expect_file(name, "my own words");
+        for (uint32_t i = 0; i < 5; i++)
+            expect_file(others[i], "my own words");
+    }
+    assert_int_equal(bytes_in(&folder, ".kv"), 2 * 4096); /* the blocks went */
+}
+
+/* Who else could write to the folder, or read its secret, could forge what is in it. */
+static void what_others_can_reach_is_refused(void **state) {
+    (void)state;
+    char key[512], lock[512], deep[600];
+    struct stat about;
+    assert_int_equal(chmod(folder.path, 0770), 0);
+    expect_refused(folder.path, "chmod go-w it");
+    assert_int_equal(chmod(folder.path, 0702), 0);
+    expect_refused(folder.path, "chmod go-w it");
+    assert_int_equal(chmod(folder.path, 0755), 0); /* its files are nobody else's to read */
+    struct sl_block_store *s = open_store(1 << 20);
+    sl_block_store_close(&s);
+    path_in(&folder, "key", key);
+    path_in(&folder, "lock", lock);
+    assert_int_equal(stat(key, &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0600);
+    assert_int_equal(stat(lock, &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0600);
+    assert_int_equal(chmod(key, 0640), 0);
+    expect_refused(folder.path, "its key was open to others");
+    assert_int_equal(chmod(key, 0600), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(chown(key, 65534, (gid_t)-1), 0);
+        expect_refused(folder.path, "its key was open to others");
+        assert_int_equal(chown(key, 0, (gid_t)-1), 0);
+        assert_int_equal(chown(folder.path, 65534, (gid_t)-1), 0);
+        expect_refused(folder.path, "belongs to user 65534");
+        assert_int_equal(chown(folder.path, 0, (gid_t)-1), 0);
+    }
+    /* One that is made is for this user alone, whatever the umask. */
+    snprintf(deep, sizeof deep, "%s/a/b", folder.path);
+    mode_t mask = umask(0);
+    struct sl_block_store_config c = {
+        .folder = deep, .disk_bytes = 1 << 20, .block_bytes = BLOCK_BYTES};
+    struct sl_err err = {{0}};
+    assert_int_equal(sl_block_store_open(&c, &s, &err), SL_OK);
+    sl_block_store_close(&s);
+    umask(mask);
+    assert_int_equal(stat(deep, &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0700);
+    for (uint32_t i = 0; i < 2; i++) {
+        snprintf(deep, sizeof deep, "%s/a/b/%s", folder.path, i ? "key" : "lock");
+        unlink(deep);
+    }
+    snprintf(deep, sizeof deep, "%s/a/b", folder.path);
+    rmdir(deep);
+    snprintf(deep, sizeof deep, "%s/a", folder.path);
+    rmdir(deep);
+}
+
+/* A process without a free descriptor cannot read its blocks: they are as good as before. */
+static void no_descriptors(void **state) {
+    (void)state;
+    struct rlimit was, none;
+    struct sl_block_store *s = open_store(1 << 20);
+    for (uint32_t i = 1; i <= 3; i++)
+        assert_int_equal(write_block(s, i), SL_OK);
+    int64_t bad = sl_metric(prefix_disk_bad_total);
+    int lowest = dup(STDIN_FILENO);
+    close(lowest);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    none = (struct rlimit){(rlim_t)lowest, was.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (uint32_t i = 1; i <= 3; i++)
+        assert_int_equal(read_block(s, i), SL_ERR_IO);
+    assert_int_equal(write_block(s, 4), SL_ERR_IO);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_false(has(s, 1)); /* it is left alone for a moment */
+    for (uint32_t i = 0; i < 2000 && !has(s, 1); i++)
+        usleep(5000);
+    for (uint32_t i = 1; i <= 3; i++) {
+        assert_true(has(s, i));
+        assert_int_equal(read_block(s, i), SL_OK);
+    }
+    assert_false(has(s, 4));
+    assert_int_equal(sl_metric(prefix_disk_bad_total), bad);
+    sl_block_store_close(&s);
+}
+
 /* Things of other kinds in a block's place neither hold nor harm. */
 static void strange_things_in_the_folder(void **state) {
     (void)state;
@@ -212,10 +392,15 @@ static void strange_things_in_the_folder(void **state) {
     assert_int_equal(close(open(path, O_CREAT | O_WRONLY, 0600)), 0);
     path_in(&folder, "0123.kv", path);
     assert_int_equal(close(open(path, O_CREAT | O_WRONLY, 0600)), 0);
-    path_in(&folder, "0000000000000001000000000000000f.tmp", path);
-    assert_int_equal(close(open(path, O_CREAT | O_WRONLY, 0600)), 0);
+    /* Half a block, and half a key, of processes that died; made now and by earlier versions. */
+    static const char *const left[] = {"0000000000000001000000000000000f.tmp", "key.tmp",
+                                       "sluice-0123456789abcdef.tmp"};
+    for (uint32_t i = 0; i < 3; i++)
+        put_file(left[i], i == 1 ? "SLUICEKY..." : "SLUICEKV...");
+    put_file("sluice-0123456789abcdee.tmp", "");
     s = open_store(1 << 20);
-    assert_int_equal(access(path, F_OK), -1); /* half a block of a process that died */
+    static char names[64][256];
+    assert_int_equal(list_folder(&folder, ".tmp", names, 64), 0);
     path_in(&folder, "notes.txt", path);
     assert_int_equal(access(path, F_OK), 0);
     assert_int_equal(sl_metric(prefix_disk_blocks), 1);
@@ -292,6 +477,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(damage_is_noticed, setup, teardown),
         cmocka_unit_test_setup_teardown(strange_things_in_the_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lost_key_empties_the_folder, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_folder_of_others_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(files_of_others_stay, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_others_can_reach_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_descriptors, setup, teardown),
         cmocka_unit_test_setup_teardown(one_process_at_a_time, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

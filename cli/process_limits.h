@@ -1,0 +1,15 @@
+/* What the system lets this process open and write. */
+#ifndef SL_CLI_PROCESS_LIMITS_H
+#define SL_CLI_PROCESS_LIMITS_H
+
+#include <stdint.h>
+
+/* Raises the limit on open files to the hard one, and lets a write past the limit on file sizes
+ * fail (EFBIG) instead of ending the process. First thing in main. */
+void sl_process_limits_set(void);
+
+/* The limit on open files, and how many more can be opened. */
+uint32_t sl_process_files_max(void);
+uint32_t sl_process_files_free(void);
+
+#endif
