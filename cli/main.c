@@ -63,11 +63,11 @@ int main(int argc, char **argv) {
         argc = 3;
     } else if (help || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_usage(stdout);
-        return 0;
+        return end(0);
     }
     if (strcmp(argv[1], "--version") == 0) {
         puts("sluice " SL_VERSION);
-        return 0;
+        return end(0);
     }
     const char *names[SL_COUNTOF(commands)];
     for (uint32_t i = 0; i < SL_COUNTOF(commands); i++) {

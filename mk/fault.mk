@@ -25,9 +25,12 @@ GPU_FAULTS := "tests/fault/gpu_faults.py $(B)/sluice demo/demo.gguf $(dir $(FAUL
 # How it divides a model among several.
 GPU_PLANS := "tests/fault/gpu_plans.py $(B)/sluice demo/demo.gguf $(FAKE_CUDA)"
 
+# What it writes, and what it must leave alone; limits on files.
+FILE_FAULTS := "tests/fault/files.py $(B)/sluice"
+
 .PHONY: fault
 ## make fault               whole engines over disks, files, memory and GPUs that fail
 fault: $(FAULT_BIN) $(B)/sluice $(FAULTY_CUDA) $(FAKE_CUDA)
-	$(TAP_SIDE) $(FAULT_BIN) $(GPU_FAULTS) $(GPU_PLANS)
+	$(TAP_SIDE) $(FAULT_BIN) $(FILE_FAULTS) $(GPU_FAULTS) $(GPU_PLANS)
 
 -include $(FAULT_BIN:=.d)

@@ -314,8 +314,80 @@ static void what_is_not_there(void **state) {
     }
     unlink(model);
     failed("health --unix-socket /no/such/s", "/no/such/s: No such");
-    failed("synth -q -o /no/such/file", "--out /no/such/file: No such");
-    failed("synth -q -o /tmp", "--out /tmp: Is a directory");
+    failed("synth -q -o /no/such/file", "--out /no/such/file: cannot be written: No such");
+    failed("synth -q -o /tmp", "--out /tmp: cannot be written: Is a directory");
+}
+
+static void put_file(const char *folder, const char *name, const char *bytes) {
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(bytes, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Of each command: what it writes is compared with the model's other parts, mirrors, keys and other
+ * outputs, there or not, and by whichever path. @ is the folder. */
+static void what_is_read_or_written_twice(void **state) {
+    (void)state;
+    static const char *const files[] = {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "x.gguf",
+                                        "secret", "text"};
+    char at[] = "/tmp/sluice-usage-XXXXXX", words[512], path[160];
+    assert_non_null(mkdtemp(at));
+    for (uint32_t i = 0; i < SL_COUNTOF(files); i++)
+        put_file(at, files[i], "content");
+    snprintf(path, sizeof path, "%s/other", at);
+    assert_int_equal(mkdir(path, 0700), 0);
+    put_file(path, "m-00002-of-00002.gguf", "content");
+    static const struct {
+        const char *words, *says;
+    } cases[] = {
+        {"run -m @/m-00001-of-00002.gguf --trace @/m-00002-of-00002.gguf", "which is the model"},
+        {"run -m @/m-00002-of-00002.gguf --trace @/m-00001-of-00002.gguf", "which is the model"},
+        {"bench -m m --mirror @/x.gguf --record-routes @/x.gguf", "which --mirror reads"},
+        {"serve -m @/m-00001-of-00002.gguf --mirror @/other --trace "
+         "@/other/m-00002-of-00002.gguf",
+         "which --mirror reads"},
+        {"run -m @/m-00001-of-00002.gguf --mirror @/other/m-00001-of-00002.gguf --trace "
+         "@/other/m-00002-of-00002.gguf",
+         "which --mirror reads"},
+        {"serve -m m --tls-cert @/text --tls-key @/secret --trace @/secret", "which --tls-key"},
+        {"serve -m m --tls-cert @/text --tls-key @/secret --trace @/text", "which --tls-cert"},
+        {"serve -m m --api-key-file @/secret --record-routes @/./secret", "--api-key-file names"},
+        {"run -m m --trace @/new --record-routes @/other/../new", "which --record-routes names"},
+        {"score -m m --text @/text --logprobs @/other/../text", "which --text names too"},
+        {"serve -m m --cache-dir @/other --trace @/other/new", "which is in --cache-dir"},
+        {"run -m @/x.gguf --heat-file @/x.gguf", "--heat-file is '"},
+        {"run -m m --mirror @/x.gguf --heat-file @/x.gguf", "which --mirror reads"},
+        {"serve -m m --api-key-file @/secret --heat-file @/secret", "which --api-key-file names"},
+        {"run -m m --heat-file @/new --trace @/new", "names too"},
+        {"run -m m --trace @/new --heat-file @/new", "names too"},
+        {"serve -m m --cache-dir @/other --heat-file @/other", "which --cache-dir names too"},
+    };
+    for (uint32_t i = 0; i < SL_COUNTOF(cases); i++) {
+        size_t n = 0;
+        for (const char *c = cases[i].words; *c; c++)
+            n += (size_t)snprintf(words + n, sizeof words - n, *c == '@' ? "%s" : "%.1s",
+                                  *c == '@' ? at : c);
+        refused(words, cases[i].says);
+    }
+    /* What may be shared. */
+    refused("run --trace /dev/null --record-routes /dev/null", "no model given");
+    snprintf(path, sizeof path, "%s/new", at);
+    assert_int_equal(access(path, F_OK), -1);
+    for (uint32_t i = 0; i < SL_COUNTOF(files); i++) {
+        struct stat about;
+        snprintf(path, sizeof path, "%s/%s", at, files[i]);
+        assert_int_equal(stat(path, &about), 0);
+        assert_int_equal(about.st_size, 7);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/other/m-00002-of-00002.gguf", at);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/other", at);
+    rmdir(path);
+    rmdir(at);
 }
 
 static const char *const engines[] = {"serve", "run", "plan", "score", "bench"};
@@ -437,6 +509,7 @@ int main(void) {
                                        cmocka_unit_test(empty_words),
                                        cmocka_unit_test(what_is_not_there),
                                        cmocka_unit_test(what_would_be_overwritten),
+                                       cmocka_unit_test(what_is_read_or_written_twice),
                                        cmocka_unit_test(of_the_engine),
                                        cmocka_unit_test(of_gpus)};
     return cmocka_run_group_tests(tests, NULL, NULL);
