@@ -177,7 +177,7 @@ int sl_cmd_bench(int argc, char **argv) {
          "c, avx2, avx512 or vnni (default: the best)", false},
         {SL_ARG_OUTPUT, 0, "--trace", "FILE", &o.trace,
          "write what happened when, up to 256 MiB of it, for Perfetto\n"
-         "(ui.perfetto.dev) or chrome://tracing",
+         "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
          false},
         {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &o.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},

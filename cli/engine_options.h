@@ -110,8 +110,9 @@ struct sl_engine_options {
          "--heat-file",                                                                            \
          "PATH",                                                                                   \
          &(o)->heat_file,                                                                          \
-         "which experts were hot, kept from run to run: a file, a folder, or off\n"                \
-         "(default: sluice/heat/ in $XDG_CACHE_HOME or ~/.cache)",                                 \
+         "which experts were hot, kept from run to run: a file, a folder, or off; a file\n"        \
+         "that is no heat file is refused (default: sluice/heat/ in $XDG_CACHE_HOME or\n"          \
+         "~/.cache)",                                                                              \
          false},                                                                                   \
         {SL_ARG_STRING,                                                                            \
          0,                                                                                        \

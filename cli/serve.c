@@ -435,8 +435,8 @@ int sl_cmd_serve(int argc, char **argv) {
          "experts are streamed)",
          false},
         {SL_ARG_FOLDER, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
-         "keep such texts in this folder too, and find them again after a restart\n"
-         "(default: in memory only)",
+         "keep such texts in this folder too, and find them again after a restart; a new\n"
+         "or empty one, or one made so (default: in memory only)",
          false},
         {SL_ARG_BYTES, 0, "--cache-disk", "SIZE", &o.engine.cache_disk_bytes,
          "what the files in --cache-dir may take (default 8GiB)", false},
@@ -444,7 +444,7 @@ int sl_cmd_serve(int argc, char **argv) {
          "CPU threads that compute (default: all CPUs)", false},
         {SL_ARG_OUTPUT, 0, "--trace", "FILE", &o.engine.trace_file,
          "write what happened when, up to 256 MiB of it, for Perfetto\n"
-         "(ui.perfetto.dev) or chrome://tracing",
+         "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
          false},
         {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &o.engine.record_routes,
          "write which experts each token chose, for `make replay TRACE=FILE`", false},
