@@ -6,20 +6,35 @@
 #include "expert_cache/trace.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct sl_route_recorder {
     FILE *file; /* NULL: a write has failed */
+    int fd;     /* of the same file, to cut it; -1: a pipe or device */
     struct sl_trace_shape shape;
 };
+
+/* Half a record at the end would make all of them unreadable. */
+static void keep_whole_records(const struct sl_route_recorder *r) {
+    struct stat about;
+    if (r->fd < 0 || fstat(r->fd, &about) != 0 || about.st_size < SL_TRACE_HEADER_BYTES)
+        return;
+    off_t each = (off_t)sl_trace_record_bytes(&r->shape);
+    off_t part = (about.st_size - (off_t)SL_TRACE_HEADER_BYTES) % each;
+    if (part && ftruncate(r->fd, about.st_size - part) != 0)
+        sl_warn("the recorded routes end within a record: %s", strerror(errno));
+}
 
 static void give_up(struct sl_route_recorder *r) {
     sl_warn("recording of routes ends: the file cannot be written: %s", strerror(errno));
     fclose(r->file);
     r->file = NULL;
+    keep_whole_records(r);
 }
 
 static bool is_recording(int fd, uint64_t size_bytes, const void *ctx) {
@@ -33,6 +48,7 @@ static enum sl_status open_file(struct sl_route_recorder *r, const char *path, s
     struct sl_err why;
     if (sl_output_open(path, 0666, is_recording, NULL, &out, &why) != SL_OK)
         return sl_fail(err, SL_ERR_IO, "--record-routes %s", why.text);
+    r->fd = out.regular ? fcntl(out.fd, F_DUPFD_CLOEXEC, 0) : -1;
     r->file = fdopen(out.fd, "wb");
     if (r->file)
         return SL_OK;
@@ -48,6 +64,7 @@ enum sl_status sl_route_recorder_open(const char *path, const struct sl_model *m
     struct sl_route_recorder *r = calloc(1, sizeof *r);
     if (!r)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    r->fd = -1;
     r->shape = (struct sl_trace_shape){.fingerprint = sl_model_fingerprint(model),
                                        .n_layer = hp->n_layer,
                                        .n_expert = hp->n_expert,
@@ -63,6 +80,8 @@ enum sl_status sl_route_recorder_open(const char *path, const struct sl_model *m
     if (st != SL_OK) {
         if (r->file)
             fclose(r->file);
+        if (r->fd >= 0)
+            close(r->fd);
         free(r);
         return st;
     }
@@ -74,8 +93,12 @@ void sl_route_recorder_close(struct sl_route_recorder **pr) {
     struct sl_route_recorder *r = *pr;
     if (!r)
         return;
-    if (r->file && fclose(r->file))
+    if (r->file && fclose(r->file)) {
         sl_warn("the recorded routes are not complete: %s", strerror(errno));
+        keep_whole_records(r);
+    }
+    if (r->fd >= 0)
+        close(r->fd);
     free(r);
     *pr = NULL;
 }

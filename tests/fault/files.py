@@ -234,6 +234,7 @@ def a_limit_on_file_sizes(t):
     r = t.answer(*STREAMED, "--record-routes", t.at("routes"), "--heat-file", t.at("heat"), limits=limits)
     assert r.returncode == 0 and r.stdout == plain.stdout, (r.returncode, r.stderr)
     assert b"recording of routes ends" in r.stderr or b"recorded routes are not complete" in r.stderr, r.stderr
+    assert len(read(t.at("routes"))) == 32 + 5 * 12  # a header and whole records, of two experts each
     assert b"the heat file cannot be written" in r.stderr and not os.path.exists(t.at("heat")), r.stderr
     assert not [n for n in os.listdir(t.folder) if ".sluice-" in n]
     r = t.run("score", "-m", t.model, "--device", "cpu", "--text", t.file("input", b"text"), "--logprobs", t.at("l.npy"),
