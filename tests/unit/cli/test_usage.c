@@ -319,7 +319,7 @@ static void what_is_not_there(void **state) {
 }
 
 static void put_file(const char *folder, const char *name, const char *bytes) {
-    char path[160];
+    char path[256];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
