@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/engine_options.h"
 #include "cli/open_engine.h"
+#include "common/buf.h"
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/log.h"
@@ -97,15 +98,16 @@ static bool render(struct chat *c, const char *line, struct sl_ids *ids) {
     if (c->raw)
         return sl_tokenizer_encode(c->tok, line, strlen(line),
                                    SL_ENCODE_ADD_SPECIAL | SL_ENCODE_PARSE_SPECIAL, ids) == SL_OK;
-    json_t *vars = sl_chat_vars(&c->model, c->messages, NULL, true);
-    char *text = NULL;
-    size_t len = 0;
+    struct sl_chat_vars vars = {0};
+    struct sl_rendered r = {0};
     enum sl_status st =
-        vars ? sl_template_render(c->model.template, vars, NULL, &text, &len, &err) : SL_ERR_NOMEM;
-    json_decref(vars);
+        sl_chat_vars_init(&c->model, c->messages, NULL, NULL, true, &vars)
+            ? sl_template_render_own(c->model.template, vars.all, vars.own, NULL, &r, &err)
+            : SL_ERR_NOMEM;
+    sl_chat_vars_release(&vars);
     if (st == SL_OK)
-        st = sl_chat_encode(&c->model, text, len, ids);
-    free(text);
+        st = sl_chat_encode(&c->model, &r, ids);
+    sl_rendered_release(&r);
     if (st != SL_OK)
         fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(st));
     return st == SL_OK;

@@ -28,27 +28,24 @@ static bool arguments_fit(const json_t *messages, uint32_t units, struct sl_http
     return true;
 }
 
-/* Variables of the template. NULL: out of memory. */
-static json_t *make_vars(const struct sl_served *v, const json_t *body, const json_t *messages,
-                         const json_t *tools) {
+/* Variables of the template. False: out of memory. */
+static bool make_vars(const struct sl_served *v, const json_t *body, const json_t *messages,
+                      const json_t *tools, struct sl_chat_vars *out) {
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     const json_t *effort = json_object_get(body, "reasoning_effort");
     const json_t *generate = json_object_get(body, "add_generation_prompt");
-    json_t *vars = json_is_object(kwargs) ? json_copy((json_t *)kwargs) : json_object();
-    json_t *base = sl_chat_vars(&v->chat, messages, tools, !json_is_false(generate));
-    json_t *own = json_object_get(base, "messages"); /* a copy, to be changed */
-    bool ok = vars && base && sl_chat_apply_form(&v->chat.form, own) &&
-              (!v->format->short_ids || sl_tools_short_ids(own)) &&
-              (v->format->syntax != SL_CALL_HARMONY || sl_tools_thinking(own));
-    if (ok && json_is_string(effort) && !json_object_get(vars, "reasoning_effort"))
-        ok = json_object_set(vars, "reasoning_effort", (json_t *)effort) == 0;
-    ok = ok && json_object_update(vars, base) == 0;
-    json_decref(base);
-    if (!ok) {
-        json_decref(vars);
-        return NULL;
-    }
-    return vars;
+    if (!sl_chat_vars_init(&v->chat, messages, tools, json_is_object(kwargs) ? kwargs : NULL,
+                           !json_is_false(generate), out))
+        return false;
+    json_t *copy = json_object_get(out->all, "messages"); /* to be changed */
+    bool ok = sl_chat_apply_form(&v->chat.form, copy) &&
+              (!v->format->short_ids || sl_tools_short_ids(copy)) &&
+              (v->format->syntax != SL_CALL_HARMONY || sl_tools_thinking(copy));
+    if (ok && json_is_string(effort) && !json_object_get(out->all, "reasoning_effort"))
+        ok = json_object_set(out->all, "reasoning_effort", (json_t *)effort) == 0;
+    if (!ok)
+        sl_chat_vars_release(out);
+    return ok;
 }
 
 static size_t text_bytes(const json_t *v) {
@@ -68,14 +65,15 @@ static size_t text_bytes(const json_t *v) {
 /* One rendering, of the several that a request may need (see render_shapes). */
 static enum sl_status render_once(struct sl_exchange *ex, const json_t *body,
                                   const json_t *messages, const json_t *tools,
-                                  const struct sl_template_limits *limits, char **out_text,
-                                  size_t *out_len, struct sl_err *err) {
+                                  const struct sl_template_limits *limits, struct sl_rendered *out,
+                                  struct sl_err *err) {
     const struct sl_served *v = ex->server->served;
-    json_t *vars = make_vars(v, body, messages, tools);
+    struct sl_chat_vars vars = {0};
     enum sl_status st =
-        vars ? sl_template_render(v->chat.template, vars, limits, out_text, out_len, err)
-             : SL_ERR_NOMEM;
-    json_decref(vars);
+        make_vars(v, body, messages, tools, &vars)
+            ? sl_template_render_own(v->chat.template, vars.all, vars.own, limits, out, err)
+            : SL_ERR_NOMEM;
+    sl_chat_vars_release(&vars);
     sl_count(template_renders_total, 1);
     return st;
 }
@@ -93,8 +91,8 @@ static bool has_system(const json_t *messages) {
  * renderings at most, whose steps together keep to the limit. What the template is known to refuse
  * and what was tried already is left out. The first refusal is the one that is told. */
 static enum sl_status render_shapes(struct sl_exchange *ex, const json_t *body,
-                                    const json_t *messages, const json_t *tools, char **out_text,
-                                    size_t *out_len, struct sl_err *out_err) {
+                                    const json_t *messages, const json_t *tools,
+                                    struct sl_rendered *out, struct sl_err *out_err) {
     struct sl_err err;
     uint64_t steps = 0;
     struct sl_template_limits limits = sl_server_template_limits(&ex->server->config);
@@ -110,7 +108,7 @@ static enum sl_status render_shapes(struct sl_exchange *ex, const json_t *body,
         if (!m)
             st = SL_ERR_NOMEM;
         else if (!last || !json_equal(m, last))
-            st = render_once(ex, body, m, tools, &limits, out_text, out_len, last ? &err : out_err);
+            st = render_once(ex, body, m, tools, &limits, out, last ? &err : out_err);
         if (st == SL_ERR_LIMIT && last)
             *out_err = err;
         json_decref(last);
@@ -133,12 +131,12 @@ static bool has_tool_messages(const json_t *messages) {
 
 /* Where the template knows nothing of tools, the server tells the model itself. */
 static enum sl_status render_told(struct sl_exchange *ex, const json_t *body,
-                                  const json_t *messages, const json_t *tools, char **out_text,
-                                  size_t *out_len, struct sl_err *err) {
+                                  const json_t *messages, const json_t *tools,
+                                  struct sl_rendered *out, struct sl_err *err) {
     bool in_user = !ex->server->served->chat.takes_system;
     json_t *told = json_deep_copy(messages);
     enum sl_status st = told && sl_tools_as_text(told, tools, in_user)
-                            ? render_shapes(ex, body, told, NULL, out_text, out_len, err)
+                            ? render_shapes(ex, body, told, NULL, out, err)
                             : SL_ERR_NOMEM;
     json_decref(told);
     return st;
@@ -147,9 +145,9 @@ static enum sl_status render_told(struct sl_exchange *ex, const json_t *body,
 const char *const sl_reasoning_efforts[] = {"none", "minimal", "low", "medium",
                                             "high", "xhigh",   "max", NULL};
 
-/* The rendered prompt, marks inside; malloc'd. NULL: ex->error is set. */
-static char *render(struct sl_exchange *ex, const json_t *body, const json_t *tools,
-                    size_t *out_len) {
+/* The rendered prompt, the caller's to release. False: ex->error is set. */
+static bool render(struct sl_exchange *ex, const json_t *body, const json_t *tools,
+                   struct sl_rendered *out) {
     const struct sl_served *v = ex->server->served;
     struct sl_http_error *e = &ex->error;
     static const struct sl_field fields[] = {
@@ -157,35 +155,35 @@ static char *render(struct sl_exchange *ex, const json_t *body, const json_t *to
     };
     bool without_effect;
     if (!sl_fields_read(body, fields, sizeof fields / sizeof *fields, &without_effect, e))
-        return NULL;
+        return false;
     const json_t *effort = json_object_get(body, "reasoning_effort");
     if (sl_json_given(effort) && !sl_json_one_of(effort, sl_reasoning_efforts)) {
         sl_http_bad(e, "reasoning_effort",
                     "'reasoning_effort' must be none, minimal, low, medium, high, xhigh or max");
-        return NULL;
+        return false;
     }
     const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
     if (kwargs && !json_is_null(kwargs) && !json_is_object(kwargs)) {
         sl_http_bad(e, "chat_template_kwargs", "'chat_template_kwargs' must be an object, not %s",
                     sl_json_kind(kwargs));
-        return NULL;
+        return false;
     }
     json_t *messages = sl_messages_read(body, e);
     if (!messages)
-        return NULL;
+        return false;
     if (!v->chat.template) {
         sl_http_fail(e, 500, "chat_template", NULL,
                      "the model's chat template cannot be used: %.400s", v->chat.template_err.text);
         json_decref(messages);
-        return NULL;
+        return false;
     }
-    char *text = NULL;
+    bool ok = false;
     if (arguments_fit(messages, sl_server_json_units(&ex->server->config), e) &&
         sl_prompt_may_fit(ex, text_bytes(messages), "messages")) {
         struct sl_err err = {0};
         bool tell = v->format->prompt_hint && (tools || has_tool_messages(messages));
-        enum sl_status st = tell ? render_told(ex, body, messages, tools, &text, out_len, &err)
-                                 : render_shapes(ex, body, messages, tools, &text, out_len, &err);
+        enum sl_status st = tell ? render_told(ex, body, messages, tools, out, &err)
+                                 : render_shapes(ex, body, messages, tools, out, &err);
         if (st == SL_ERR_INVALID)
             sl_http_bad(e, "messages", "the model's chat template refuses these messages: %.400s",
                         err.text);
@@ -199,28 +197,27 @@ static char *render(struct sl_exchange *ex, const json_t *body, const json_t *to
             sl_count(template_refusals_total, 1);
         else if (st == SL_ERR_LIMIT)
             sl_count(template_limits_total, 1);
-        if (st != SL_OK)
-            text = NULL;
+        ok = st == SL_OK;
     }
     json_decref(messages);
-    return text;
+    return ok;
 }
 
 /* The prompt's ids. NULL: ex->error is set. */
-static struct sl_ids *encode(struct sl_exchange *ex, const char *text, size_t len) {
+static struct sl_ids *encode(struct sl_exchange *ex, const struct sl_rendered *r) {
     const struct sl_served *v = ex->server->served;
     /* Rendered: the template may have printed tools, or anything many times. */
-    if (!sl_prompt_may_fit(ex, sl_special_text_bytes(&v->chat.special, text, len), "messages"))
+    if (!sl_prompt_may_fit(ex, r->len, "messages"))
         return NULL;
     struct sl_ids *prompt = calloc(1, sizeof *prompt);
-    if (!prompt) {
-        sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
-    } else if (!sl_prompt_encode(ex, text, len, prompt)) {
+    enum sl_status st = prompt ? sl_chat_encode(&v->chat, r, prompt) : SL_ERR_NOMEM;
+    if (st == SL_OK)
+        return prompt;
+    sl_http_from_status(&ex->error, st, NULL);
+    if (prompt)
         sl_ids_release(prompt);
-        free(prompt);
-        prompt = NULL;
-    }
-    return prompt;
+    free(prompt);
+    return NULL;
 }
 
 /* What a conversation asks of its answer. */
@@ -298,18 +295,17 @@ void sl_chat_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body,
     struct sl_gen_params params = {0};
     struct wishes wishes = {0};
     struct sl_ids *prompt = NULL;
-    char *text = NULL;
-    size_t len = 0;
+    struct sl_rendered r = {0};
     bool ok = sl_prompt_check_model(ex, body) &&
               sl_params_read(body, api, v->info.n_vocab, &params, &ex->error);
     params.about = *about;
     *about = (struct sl_request_about){0};
     if (!ok || !read_wishes(body, &wishes, &ex->error))
         goto out;
-    text = render(ex, body, wishes.tools.shown, &len);
-    if (!text || !plan_answer(ex, body, &wishes, text, len, &params))
+    if (!render(ex, body, wishes.tools.shown, &r) ||
+        !plan_answer(ex, body, &wishes, r.text, r.len, &params))
         goto out;
-    prompt = encode(ex, text, len);
+    prompt = encode(ex, &r);
     if (!prompt || !sl_prompt_fits(ex, prompt->n, "messages"))
         goto out;
     /* A model that does not know the fallback's end-of-turn token writes it as text, but not where
@@ -323,7 +319,7 @@ void sl_chat_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body,
     sl_prompt_generate(ex, api, &params, prompt, NULL, 1);
     prompt = NULL;
 out:
-    free(text);
+    sl_rendered_release(&r);
     if (prompt)
         sl_ids_release(prompt);
     free(prompt);
@@ -334,14 +330,12 @@ out:
 bool sl_chat_count(struct sl_exchange *ex, const json_t *body, size_t *out_tokens) {
     struct sl_tool_use tools = {0};
     struct sl_ids *prompt = NULL;
-    char *text = NULL;
-    size_t len;
-    if (sl_prompt_check_model(ex, body) && sl_tool_use_read(body, &tools, &ex->error))
-        text = render(ex, body, tools.shown, &len);
-    if (text)
-        prompt = encode(ex, text, len);
+    struct sl_rendered r = {0};
+    if (sl_prompt_check_model(ex, body) && sl_tool_use_read(body, &tools, &ex->error) &&
+        render(ex, body, tools.shown, &r))
+        prompt = encode(ex, &r);
     sl_tool_use_release(&tools);
-    free(text);
+    sl_rendered_release(&r);
     if (!prompt)
         return false;
     *out_tokens = prompt->n;
@@ -363,17 +357,14 @@ void sl_apply_template_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
     if (!body)
         return;
-    size_t len;
     struct sl_tool_use tools = {0};
-    char *text =
-        sl_tool_use_read(body, &tools, &ex->error) ? render(ex, body, tools.shown, &len) : NULL;
-    sl_tool_use_release(&tools);
-    if (text) {
-        sl_special_unmark(&ex->server->served->chat.special, text, &len);
+    struct sl_rendered r = {0};
+    if (sl_tool_use_read(body, &tools, &ex->error) && render(ex, body, tools.shown, &r)) {
         sl_buf_puts(&ex->reply, "{\"prompt\":");
-        sl_buf_json(&ex->reply, text, len);
+        sl_buf_json(&ex->reply, r.text, r.len);
         sl_buf_puts(&ex->reply, "}");
-        free(text);
     }
+    sl_tool_use_release(&tools);
+    sl_rendered_release(&r);
     json_decref(body);
 }

@@ -51,7 +51,7 @@ bool sl_prompt_fits(struct sl_exchange *ex, size_t n_tokens, const char *field) 
 
 bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out) {
     const struct sl_served *v = ex->server->served;
-    enum sl_status st = sl_chat_encode(&v->chat, text, len, out);
+    enum sl_status st = sl_chat_encode_prompt(&v->chat, text, len, out);
     return st == SL_OK || sl_http_from_status(&ex->error, st, NULL);
 }
 

@@ -13,8 +13,8 @@ bool sl_prompt_check_model(struct sl_exchange *ex, const json_t *body);
 bool sl_prompt_may_fit(struct sl_exchange *ex, size_t n_bytes, const char *field);
 /* False with 400 when the prompt leaves no room for an answer. */
 bool sl_prompt_fits(struct sl_exchange *ex, size_t n_tokens, const char *field);
-/* Encodes a rendered text (marks dropped), BOS first if the file asks for it and the text lacks
- * it. */
+/* Encodes a prompt that the client wrote itself, control tokens included, BOS first if the file
+ * asks for it and the text lacks it. Not for a conversation: see sl_chat_encode. */
 bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out);
 /* Reads a JSON array of token ids into out, which is empty; the field is named in errors. The
  * caller releases out also after a failure. */

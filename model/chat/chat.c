@@ -47,8 +47,7 @@ enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, c
     *c = (struct sl_chat){.tok = tok, .fallback = !source || len == 0};
     c->bos_text = token_text(tok, sl_tokenizer_bos(tok));
     c->eos_text = token_text(tok, sl_tokenizer_eos(tok));
-    if (!c->bos_text || !c->eos_text || scan_vocabulary(c) != SL_OK ||
-        sl_special_init(&c->special, tok) != SL_OK) {
+    if (!c->bos_text || !c->eos_text || scan_vocabulary(c) != SL_OK) {
         sl_chat_release(c);
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     }
@@ -68,38 +67,68 @@ enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, c
 void sl_chat_release(struct sl_chat *c) {
     if (c->template)
         sl_template_destroy(&c->template);
-    sl_special_release(&c->special);
     free(c->bos_text);
     free(c->eos_text);
     free(c->eog);
     *c = (struct sl_chat){0};
 }
 
-json_t *sl_chat_vars(const struct sl_chat *c, const json_t *messages, const json_t *tools,
-                     bool add_generation_prompt) {
-    json_t *vars = json_object();
-    /* The setters take NULL for a failed value and say so. */
-    bool ok =
-        vars &&
-        json_object_set_new(vars, "messages", sl_special_mark_json(&c->special, messages)) == 0 &&
-        json_object_set_new(vars, "add_generation_prompt", json_boolean(add_generation_prompt)) ==
-            0 &&
-        json_object_set_new_nocheck(vars, "bos_token", json_string_nocheck(c->bos_text)) == 0 &&
-        json_object_set_new_nocheck(vars, "eos_token", json_string_nocheck(c->eos_text)) == 0;
-    if (ok && tools)
-        ok = json_object_set_new(vars, "tools", sl_special_mark_json(&c->special, tools)) == 0;
-    if (ok)
-        return vars;
-    json_decref(vars);
-    return NULL;
+/* A new string of the template's; borrowed from v->own. NULL: out of memory. */
+static json_t *new_own(struct sl_chat_vars *v, const char *text) {
+    json_t *s = json_string_nocheck(text);
+    return json_array_append_new(v->own, s) == 0 ? s : NULL; /* the array holds it */
 }
 
-enum sl_status sl_chat_encode(const struct sl_chat *c, const char *text, size_t len,
-                              struct sl_ids *out) {
-    enum sl_status st = sl_special_encode(&c->special, c->tok, text, len, out);
+static bool own_roles(struct sl_chat_vars *v, json_t *messages) {
+    static const char *const roles[] = {"system",    "developer", "user",
+                                        "assistant", "tool",      "function"};
+    enum { N = sizeof roles / sizeof *roles };
+    json_t *own[N];
+    for (size_t k = 0; k < N; k++)
+        if (!(own[k] = new_own(v, roles[k])))
+            return false;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_t *m = json_array_get(messages, i);
+        const char *role = json_string_value(json_object_get(m, "role"));
+        size_t k = 0;
+        while (role && k < N && strcmp(role, roles[k]) != 0)
+            k++;
+        if (role && k < N && json_object_set(m, "role", own[k]) != 0)
+            return false;
+    }
+    return true;
+}
+
+bool sl_chat_vars_init(const struct sl_chat *c, const json_t *messages, const json_t *tools,
+                       const json_t *more, bool add_generation_prompt, struct sl_chat_vars *out) {
+    struct sl_chat_vars v = {more ? json_copy((json_t *)more) : json_object(), json_array()};
+    json_t *own = json_deep_copy(messages);
+    /* The setters take NULL for a failed value and say so. */
+    bool ok = v.all && v.own && own && own_roles(&v, own) &&
+              json_object_set(v.all, "messages", own) == 0 &&
+              json_object_set_new(v.all, "add_generation_prompt",
+                                  json_boolean(add_generation_prompt)) == 0 &&
+              json_object_set(v.all, "bos_token", new_own(&v, c->bos_text)) == 0 &&
+              json_object_set(v.all, "eos_token", new_own(&v, c->eos_text)) == 0 &&
+              (!tools || json_object_set(v.all, "tools", (json_t *)tools) == 0);
+    json_decref(own);
+    if (ok)
+        *out = v;
+    else
+        sl_chat_vars_release(&v);
+    return ok;
+}
+
+void sl_chat_vars_release(struct sl_chat_vars *v) {
+    json_decref(v->all);
+    json_decref(v->own);
+    *v = (struct sl_chat_vars){0};
+}
+
+static enum sl_status add_bos(const struct sl_chat *c, struct sl_ids *out) {
     uint32_t bos = sl_tokenizer_bos(c->tok);
-    if (st != SL_OK || !c->prepend_bos || (out->n > 0 && out->ids[0] == bos))
-        return st;
+    if (!c->prepend_bos || (out->n > 0 && out->ids[0] == bos))
+        return SL_OK;
     if (out->n == out->cap) {
         uint32_t *ids = realloc(out->ids, (out->n + 1) * sizeof *ids);
         if (!ids)
@@ -111,4 +140,16 @@ enum sl_status sl_chat_encode(const struct sl_chat *c, const char *text, size_t 
     out->ids[0] = bos;
     out->n++;
     return SL_OK;
+}
+
+enum sl_status sl_chat_encode(const struct sl_chat *c, const struct sl_rendered *r,
+                              struct sl_ids *out) {
+    enum sl_status st = sl_tokenizer_encode_own(c->tok, r->text, r->len, r->own, r->n_own, out);
+    return st == SL_OK ? add_bos(c, out) : st;
+}
+
+enum sl_status sl_chat_encode_prompt(const struct sl_chat *c, const char *text, size_t len,
+                                     struct sl_ids *out) {
+    enum sl_status st = sl_tokenizer_encode(c->tok, text, len, SL_ENCODE_PARSE_SPECIAL, out);
+    return st == SL_OK ? add_bos(c, out) : st;
 }

@@ -4,7 +4,7 @@
 #define SL_MODEL_CHAT_H
 
 #include "model/jinja/chat_template.h"
-#include "model/tokenizer/special.h"
+#include "model/tokenizer/tokenizer.h"
 
 /* What a template expects of assistants' messages differs. Those without text and without calls
  * have an empty one in any form. */
@@ -20,7 +20,6 @@ struct sl_chat {
     struct sl_err template_err;
     bool fallback; /* the file has no template: ChatML, whose end-of-turn text must then also stop
                       an answer (sl_chat_fallback_stop), for such a model may lack the token */
-    struct sl_special special;
     char *bos_text, *eos_text; /* "" when the file names none */
     uint32_t *eog;             /* ids that end an answer */
     uint32_t n_eog;
@@ -39,20 +38,32 @@ enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, c
 /* Also a zeroed one. */
 void sl_chat_release(struct sl_chat *c);
 
-/* The variables that every rendering has: messages and tools (NULL = none) with the control tokens
- * in their strings marked as text (special.h), bos_token, eos_token, add_generation_prompt. New
- * reference; NULL: out of memory. */
-json_t *sl_chat_vars(const struct sl_chat *c, const json_t *messages, const json_t *tools,
-                     bool add_generation_prompt);
+/* What a conversation is rendered with. */
+struct sl_chat_vars {
+    json_t *all; /* an object, the template's variables */
+    json_t *own; /* those of its strings that count as the template's (chat_template.h) */
+};
+/* The variables that every rendering has: a copy of messages, tools (NULL = none; borrowed),
+ * bos_token, eos_token, add_generation_prompt; and those of `more` (an object or NULL) that have
+ * other names. The texts of BOS and EOS and the roles count as the template's, for templates write
+ * '<|' + role + '|>'; of roles only the six that there are. All else is the client's. Until they
+ * are rendered the members may be changed; what takes the place of an own string is not own.
+ * False: out of memory, nothing to release. */
+bool sl_chat_vars_init(const struct sl_chat *c, const json_t *messages, const json_t *tools,
+                       const json_t *more, bool add_generation_prompt, struct sl_chat_vars *out);
+void sl_chat_vars_release(struct sl_chat_vars *v);
 /* Sets form and takes_system from how the template renders small conversations with a call: in the
  * first form that it takes and in which nothing of them is lost or written as Python writes it.
  * sl_chat_init calls it. Errors: SL_ERR_NOMEM. */
 enum sl_status sl_chat_probe(struct sl_chat *c) SL_MUST_CHECK;
 /* Rewrites messages into the template's form. False: out of memory. */
 bool sl_chat_apply_form(const struct sl_chat_form *form, json_t *messages);
-/* The ids of a rendered text into an empty array, BOS first if the file asks for it and the text
- * lacks it. */
-enum sl_status sl_chat_encode(const struct sl_chat *c, const char *text, size_t len,
+/* The ids of a rendered conversation into an empty array, control tokens only where the template
+ * wrote them; BOS first if the file asks for it and the text lacks it. */
+enum sl_status sl_chat_encode(const struct sl_chat *c, const struct sl_rendered *r,
                               struct sl_ids *out_ids) SL_MUST_CHECK;
+/* The same of a whole prompt that somebody wrote by hand: control tokens anywhere. */
+enum sl_status sl_chat_encode_prompt(const struct sl_chat *c, const char *text, size_t len,
+                                     struct sl_ids *out_ids) SL_MUST_CHECK;
 
 #endif

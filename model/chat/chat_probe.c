@@ -64,11 +64,12 @@ static json_t *probe_tools(void) {
 static enum sl_status render(const struct sl_chat *c, json_t *messages, const json_t *tools,
                              char **out_text) {
     size_t len;
-    json_t *vars = messages ? sl_chat_vars(c, messages, tools, true) : NULL;
+    struct sl_chat_vars vars = {0};
     enum sl_status st =
-        vars ? sl_template_render(c->template, vars, &probe_limits, out_text, &len, NULL)
-             : SL_ERR_NOMEM;
-    json_decref(vars);
+        messages && sl_chat_vars_init(c, messages, tools, NULL, true, &vars)
+            ? sl_template_render(c->template, vars.all, &probe_limits, out_text, &len, NULL)
+            : SL_ERR_NOMEM;
+    sl_chat_vars_release(&vars);
     json_decref(messages);
     return st;
 }

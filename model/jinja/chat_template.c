@@ -108,9 +108,46 @@ static uint64_t hash_seed(const void *p) {
     return (x ^ (x >> 31)) * 0x9e3779b97f4a7c15u;
 }
 
+void sl_rendered_release(struct sl_rendered *r) {
+    free(r->text);
+    free(r->own);
+    *r = (struct sl_rendered){0};
+}
+
+/* Moves what was written to out; the runs are the arena's, so they are copied. */
+static enum sl_status take(struct sl_jout *final, struct sl_rendered *out, struct sl_err *err) {
+    size_t n = final->own.n;
+    if (!final->p)
+        final->p = malloc(1);
+    struct sl_span *own = n ? malloc(n * sizeof *own) : NULL;
+    if (!final->p || (n && !own)) {
+        free(own);
+        return sl_fail(err, SL_ERR_NOMEM, "out of memory to render a chat template");
+    }
+    if (n)
+        memcpy(own, final->own.run, n * sizeof *own);
+    final->p[final->len] = 0;
+    *out = (struct sl_rendered){final->p, final->len, own, n};
+    final->p = NULL;
+    return SL_OK;
+}
+
 enum sl_status sl_template_render(const struct sl_template *t, const json_t *vars,
                                   const struct sl_template_limits *limits, char **out,
                                   size_t *out_len, struct sl_err *err) {
+    struct sl_rendered r;
+    enum sl_status status = sl_template_render_own(t, vars, NULL, limits, &r, err);
+    if (status == SL_OK) {
+        free(r.own);
+        *out = r.text;
+        *out_len = r.len;
+    }
+    return status;
+}
+
+enum sl_status sl_template_render_own(const struct sl_template *t, const json_t *vars,
+                                      const json_t *own, const struct sl_template_limits *limits,
+                                      struct sl_rendered *out, struct sl_err *err) {
     struct sl_jrt *rt = calloc(1, sizeof *rt); /* on the heap: it must survive the jump */
     struct sl_jout *final = calloc(1, sizeof *final);
     if (!rt || !final) {
@@ -120,6 +157,7 @@ enum sl_status sl_template_render(const struct sl_template *t, const json_t *var
     }
     rt->t = t;
     rt->err = err;
+    rt->own = own;
     rt->limits = limits ? *limits : sl_template_default_limits;
     rt->steps = rt->limits.steps ? *rt->limits.steps : 0;
     rt->hash_seed = hash_seed(rt);
@@ -131,18 +169,9 @@ enum sl_status sl_template_render(const struct sl_template *t, const json_t *var
     enum sl_status status = rt->status;
     if (rt->limits.steps)
         *rt->limits.steps = rt->steps;
-    if (status == SL_OK && !final->p) {
-        final->p = malloc(1);
-        if (!final->p)
-            status = sl_fail(err, SL_ERR_NOMEM, "out of memory to render a chat template");
-    }
-    if (status == SL_OK) {
-        final->p[final->len] = 0;
-        *out = final->p;
-        *out_len = final->len;
-    } else {
-        free(final->p);
-    }
+    if (status == SL_OK)
+        status = take(final, out, err);
+    free(final->p);
     sl_j_arena_release(&rt->arena);
     free(rt);
     free(final);

@@ -9,6 +9,7 @@
 #ifndef SL_MODEL_CHAT_TEMPLATE_H
 #define SL_MODEL_CHAT_TEMPLATE_H
 
+#include "common/span.h"
 #include "common/status.h"
 
 #include <jansson.h>
@@ -35,6 +36,27 @@ enum sl_status sl_template_compile(const char *source, size_t len,
                                    struct sl_err *err) SL_MUST_CHECK;
 void sl_template_destroy(struct sl_template **t);
 
+/* A prompt mixes the template's text, in which "<|im_end|>" is a control token, with text of
+ * clients, in which it must stay text. Nothing tells them apart once they are mixed, and no mark
+ * put into the client's strings beforehand lasts: templates parse, compare, cut, join and map text.
+ * So the rendering itself keeps track, for each byte of each string, of whether the template wrote
+ * it. Own text is what stands in the template and the strings that the caller names; what is made
+ * of own bytes alone is own. All else is not: the variables, keys included, whatever they were
+ * parsed or unescaped from, and what the interpreter makes up, such as numbers. The default is the
+ * safe one: an operation that loses track makes text in which no control token is seen. Strings
+ * themselves do not change, so lengths, comparisons and slices are as in Python.
+ *
+ * A token counts only if all of its bytes are own (sl_tokenizer_encode_own): client text can
+ * neither hold one nor complete one that the template, or another string, began. How often the
+ * template writes one may still depend on what the client sent, as with the number of messages. */
+struct sl_rendered {
+    char *text; /* malloc'd, NUL-terminated */
+    size_t len;
+    struct sl_span *own; /* malloc'd; ascending, not touching; NULL = none */
+    size_t n_own;
+};
+void sl_rendered_release(struct sl_rendered *r); /* also a zeroed one */
+
 /* Renders with the members of the JSON object `vars` as variables (messages, tools,
  * add_generation_prompt, bos_token, enable_thinking, ...). limits NULL = the defaults.
  * A compiled template is immutable: any thread may render it.
@@ -44,5 +66,11 @@ void sl_template_destroy(struct sl_template **t);
 enum sl_status sl_template_render(const struct sl_template *t, const json_t *vars,
                                   const struct sl_template_limits *limits, char **out,
                                   size_t *out_len, struct sl_err *err) SL_MUST_CHECK;
+/* The same, and which bytes are the template's own. own: an array of strings that count as the
+ * template's where vars holds these very values (not equal ones), or NULL. A few: each string of
+ * vars is compared with all. */
+enum sl_status sl_template_render_own(const struct sl_template *t, const json_t *vars,
+                                      const json_t *own, const struct sl_template_limits *limits,
+                                      struct sl_rendered *out, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

@@ -36,7 +36,7 @@ SL_J_FUNC(f_title, v) {
             if (!(cp && cp < 0x80 && strchr("-({[<", (int)cp)) && !(sl_j_props(cp) & SL_J_SPACE))
                 break;
         }
-        sl_j_put(rt, &o, p, (size_t)(q - p));
+        sl_j_put_part(rt, &o, s, p, (size_t)(q - p));
         p = q;
         if (p == end)
             break;
@@ -46,10 +46,10 @@ SL_J_FUNC(f_title, v) {
             if ((cp && cp < 0x80 && strchr("-({[<", (int)cp)) || (sl_j_props(cp) & SL_J_SPACE))
                 break;
         }
-        struct sl_jstr first = {.p = p, .len = (size_t)(first_end - p), .chars = -1};
-        struct sl_jstr rest = {.p = first_end, .len = (size_t)(q - first_end), .chars = -1};
-        sl_j_put_str(rt, &o, sl_j_str_case(rt, &first, 'u'));
-        sl_j_put_str(rt, &o, sl_j_str_case(rt, &rest, 'l'));
+        struct sl_jv first = sl_j_part(rt, s, p, (size_t)(first_end - p));
+        struct sl_jv rest = sl_j_part(rt, s, first_end, (size_t)(q - first_end));
+        sl_j_put_str(rt, &o, sl_j_str_case(rt, first.s, 'u'));
+        sl_j_put_str(rt, &o, sl_j_str_case(rt, rest.s, 'l'));
         p = q;
     }
     return sl_j_out_str(rt, &o);
@@ -105,7 +105,7 @@ SL_J_FUNC(f_indent, v) {
                  .s;
     bool blank = sl_j_truth(rt, arg[2]);
     if (sl_j_truth(rt, arg[1]))
-        sl_j_put(rt, &o, by->p, by->len);
+        sl_j_put_all(rt, &o, by);
     /* A newline more, so that a last empty line counts as one. */
     struct sl_jstr *more = (struct sl_jstr *)sl_j_concat(rt, v, sl_j_cstr(rt, "\n")).s;
     struct sl_jv lines = sl_j_splitlines(rt, more, false);
@@ -114,8 +114,8 @@ SL_J_FUNC(f_indent, v) {
         if (i)
             sl_j_put_char(rt, &o, '\n');
         if (i && (blank || line->len))
-            sl_j_put(rt, &o, by->p, by->len);
-        sl_j_put(rt, &o, line->p, line->len);
+            sl_j_put_all(rt, &o, by);
+        sl_j_put_all(rt, &o, line);
     }
     (void)s;
     return sl_j_out_str(rt, &o);
@@ -138,7 +138,7 @@ SL_J_FUNC(f_truncate, v) {
     if (!sl_j_truth(rt, arg[1])) {
         const char *space = memrchr(head.s->p, ' ', head.s->len);
         if (space)
-            head = sl_j_str(rt, head.s->p, (size_t)(space - head.s->p));
+            head = sl_j_part(rt, head.s, head.s->p, (size_t)(space - head.s->p));
     }
     return sl_j_concat(rt, head, sl_j_of_str(end));
 }
@@ -192,7 +192,7 @@ SL_J_FUNC(f_striptags, v) {
             close = memchr(p, '>', (size_t)(end - p));
         sl_j_work(rt, *p == '<' ? 1 + ((uint64_t)(end - p) >> 6) : 0);
         if (!close)
-            sl_j_put(rt, &bare, p++, 1);
+            sl_j_put_part(rt, &bare, s, p++, 1);
         else
             p = close + 1;
     }
@@ -214,7 +214,7 @@ SL_J_FUNC(f_striptags, v) {
                 sl_j_puts(rt, &o, entity[e].text);
                 k += strlen(entity[e].name) - 1;
             } else {
-                sl_j_put_char(rt, &o, w->p[k]);
+                sl_j_put_part(rt, &o, w, w->p + k, 1);
             }
         }
     }

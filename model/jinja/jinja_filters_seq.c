@@ -392,7 +392,7 @@ SL_J_FUNC(f_join, v) {
     bool first = true;
     for (struct sl_jiter *it = sl_j_iter(rt, v); sl_j_next(rt, it, &item); first = false) {
         if (!first && sep)
-            sl_j_put(rt, &o, sep->p, sep->len);
+            sl_j_put_all(rt, &o, sep);
         sl_j_put_str(rt, &o, follow(rt, &path, item));
     }
     return sl_j_out_str(rt, &o);

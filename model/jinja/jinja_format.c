@@ -62,7 +62,7 @@ static struct sl_jv format_text(struct sl_jrt *rt, struct sl_jspec *s, const str
     struct sl_jout o = {0};
     for (int64_t i = 0; i < left; i++)
         sl_j_put(rt, &o, one.p, one.len);
-    sl_j_put(rt, &o, t->p, t->len);
+    sl_j_put_all(rt, &o, t);
     for (int64_t i = left > 0 ? left : 0; i < rest; i++)
         sl_j_put(rt, &o, one.p, one.len);
     return sl_j_out_str(rt, &o);
@@ -99,6 +99,7 @@ static struct sl_jv format_value(struct sl_jrt *rt, struct sl_jv v, const struct
 
 struct format {
     struct sl_jrt *rt;
+    const struct sl_jstr *fmt;
     const struct sl_jargv *args;
     int64_t auto_index; /* -1: the fields are numbered by hand */
 };
@@ -164,14 +165,14 @@ static void format_into(struct format *f, struct sl_jout *o, const char *p, cons
     struct sl_jrt *rt = f->rt;
     while (p < end) {
         if ((*p == '{' || *p == '}') && p + 1 < end && p[1] == *p && level == 2) {
-            sl_j_put(rt, o, p, 1);
+            sl_j_put_part(rt, o, f->fmt, p, 1);
             p += 2;
             continue;
         }
         if (*p == '}')
             sl_j_fail(rt, "single '}' encountered in format string");
         if (*p != '{') {
-            sl_j_put(rt, o, p++, 1);
+            sl_j_put_part(rt, o, f->fmt, p++, 1);
             continue;
         }
         if (level == 0)
@@ -208,13 +209,13 @@ static void format_into(struct format *f, struct sl_jout *o, const char *p, cons
             v = sl_jspec_text(rt, &s, v);
         }
         struct sl_jv t = format_value(rt, v, sl_j_out_str(rt, &text).s);
-        sl_j_put(rt, o, t.s->p, t.s->len);
+        sl_j_put_all(rt, o, t.s);
     }
 }
 
 struct sl_jv sl_j_format(struct sl_jrt *rt, const struct sl_jstr *fmt,
                          const struct sl_jargv *args) {
-    struct format f = {.rt = rt, .args = args};
+    struct format f = {.rt = rt, .fmt = fmt, .args = args};
     struct sl_jout o = {0};
     format_into(&f, &o, fmt->p, fmt->p + fmt->len, 2);
     return sl_j_out_str(rt, &o);

@@ -132,7 +132,7 @@ bool sl_j_next(struct sl_jrt *rt, struct sl_jiter *it, struct sl_jv *out) {
         if (it->i >= s->len)
             return false;
         unsigned n = sl_j_utf8_next(s->p + it->i, s->p + s->len, &cp);
-        *out = sl_j_str(rt, s->p + it->i, n);
+        *out = sl_j_part(rt, s, s->p + it->i, n);
         it->i += n;
         return true;
     }

@@ -32,7 +32,7 @@ static void put_string(struct dump *d, const struct sl_jstr *s) {
             p++;
             continue;
         }
-        sl_j_put(rt, &d->o, from, (size_t)(p - from));
+        sl_j_put_part(rt, &d->o, s, from, (size_t)(p - from));
         static const char plain[] = "\"\\\n\r\t\f\b", letter[] = "\"\\nrtfb";
         const char *m = cp && cp < 0x80 ? strchr(plain, (int)cp) : NULL;
         if (m)
@@ -46,7 +46,7 @@ static void put_string(struct dump *d, const struct sl_jstr *s) {
         p += n;
         from = p;
     }
-    sl_j_put(rt, &d->o, from, (size_t)(p - from));
+    sl_j_put_part(rt, &d->o, s, from, (size_t)(p - from));
     sl_j_put_char(rt, &d->o, '"');
 }
 
@@ -66,7 +66,7 @@ static void newline(struct dump *d, unsigned level) {
         return;
     sl_j_put_char(d->rt, &d->o, '\n');
     for (unsigned i = 0; i < level; i++)
-        sl_j_put(d->rt, &d->o, d->indent->p, d->indent->len);
+        sl_j_put_all(d->rt, &d->o, d->indent);
 }
 
 static void put_key(struct dump *d, struct sl_jv key) {
@@ -102,10 +102,10 @@ static void put_dict(struct dump *d, const struct sl_jdict *dict, unsigned level
     sl_j_put_char(d->rt, &d->o, '{');
     for (size_t i = 0; i < dict->n; i++) {
         if (i)
-            sl_j_put(d->rt, &d->o, d->item_sep->p, d->item_sep->len);
+            sl_j_put_all(d->rt, &d->o, d->item_sep);
         newline(d, level + 1);
         put_key(d, dict->e[order[i]].key);
-        sl_j_put(d->rt, &d->o, d->key_sep->p, d->key_sep->len);
+        sl_j_put_all(d->rt, &d->o, d->key_sep);
         put_value(d, dict->e[order[i]].val, level + 1);
     }
     if (dict->n)
@@ -117,7 +117,7 @@ static void put_list(struct dump *d, const struct sl_jlist *l, unsigned level) {
     sl_j_put_char(d->rt, &d->o, '[');
     for (size_t i = 0; i < l->n; i++) {
         if (i)
-            sl_j_put(d->rt, &d->o, d->item_sep->p, d->item_sep->len);
+            sl_j_put_all(d->rt, &d->o, d->item_sep);
         newline(d, level + 1);
         put_value(d, l->v[i], level + 1);
     }

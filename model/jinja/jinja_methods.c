@@ -154,8 +154,8 @@ SL_J_FUNC(str_join, self) {
     for (struct sl_jiter *it = sl_j_iter(rt, arg[0]); sl_j_next(rt, it, &v); first = false) {
         const struct sl_jstr *s = sl_j_need_str(rt, v);
         if (!first)
-            sl_j_put(rt, &o, self.s->p, self.s->len);
-        sl_j_put(rt, &o, s->p, s->len);
+            sl_j_put_all(rt, &o, self.s);
+        sl_j_put_all(rt, &o, s);
     }
     return sl_j_out_str(rt, &o);
 }
@@ -197,7 +197,8 @@ SL_J_FUNC(str_zfill, self) {
     int64_t width = sl_j_need_int(rt, arg[0], "width");
     const struct sl_jstr *s = self.s;
     if (s->len && (*s->p == '-' || *s->p == '+')) {
-        struct sl_jv sign = sl_j_str(rt, s->p, 1), rest = sl_j_str(rt, s->p + 1, s->len - 1);
+        struct sl_jv sign = sl_j_part(rt, s, s->p, 1);
+        struct sl_jv rest = sl_j_part(rt, s, s->p + 1, s->len - 1);
         return sl_j_concat(rt, sign, sl_j_pad(rt, rest.s, width - (width > INT64_MIN), 'r', &zero));
     }
     return sl_j_pad(rt, s, width, 'r', &zero);
@@ -206,13 +207,13 @@ SL_J_FUNC(str_zfill, self) {
 SL_J_FUNC(str_removeprefix, self) {
     const struct sl_jstr *s = self.s, *x = sl_j_need_str(rt, arg[0]);
     bool is = x->len <= s->len && !memcmp(s->p, x->p, x->len);
-    return is ? sl_j_str(rt, s->p + x->len, s->len - x->len) : self;
+    return is ? sl_j_part(rt, s, s->p + x->len, s->len - x->len) : self;
 }
 
 SL_J_FUNC(str_removesuffix, self) {
     const struct sl_jstr *s = self.s, *x = sl_j_need_str(rt, arg[0]);
     bool is = x->len <= s->len && !memcmp(s->p + s->len - x->len, x->p, x->len);
-    return is ? sl_j_str(rt, s->p, s->len - x->len) : self;
+    return is ? sl_j_part(rt, s, s->p, s->len - x->len) : self;
 }
 
 SL_J_FUNC(str_expandtabs, self) {
@@ -227,7 +228,7 @@ SL_J_FUNC(str_expandtabs, self) {
                 sl_j_put_char(rt, &o, ' ');
             sl_j_work(rt, 1);
         } else {
-            sl_j_put(rt, &o, p, n);
+            sl_j_put_part(rt, &o, self.s, p, n);
             col = cp == '\n' || cp == '\r' ? 0 : col + 1;
         }
         p += n;

@@ -130,7 +130,17 @@ static struct sl_jv repeat(struct sl_jrt *rt, struct sl_jv v, int64_t times) {
         for (size_t i = 0; i < total; i += v.s->len)
             memcpy(p + i, v.s->p, v.s->len);
         struct sl_jv r = sl_j_str(rt, p, total);
-        ((struct sl_jstr *)r.s)->markup = v.s->markup;
+        struct sl_jstr *s = (struct sl_jstr *)r.s;
+        s->markup = v.s->markup;
+        if (total && sl_j_is_own(v.s, v.s->p, v.s->len)) {
+            s->own = &sl_j_own_all;
+        } else if (total && v.s->own) {
+            struct sl_jown *own = sl_j_alloc(rt, sizeof *own);
+            *own = (struct sl_jown){.base = p};
+            for (size_t i = 0; i < total; i += v.s->len)
+                sl_j_own_copy(rt, own, i, v.s, v.s->p, v.s->len);
+            s->own = own;
+        }
         return r;
     }
     size_t total;
@@ -378,7 +388,7 @@ struct sl_jv sl_j_slice(struct sl_jrt *rt, struct sl_jv v, struct sl_jv start, s
     at[n] = (uint32_t)k;
     for (int64_t i = 0; i < count; i++) {
         int64_t c = from + i * by;
-        sl_j_put(rt, &o, v.s->p + at[c], at[c + 1] - at[c]);
+        sl_j_put_part(rt, &o, v.s, v.s->p + at[c], at[c + 1] - at[c]);
     }
     return sl_j_out_str(rt, &o);
 }

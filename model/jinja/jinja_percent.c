@@ -144,7 +144,7 @@ struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct s
     struct percent st = {.args = args};
     for (const char *p = fmt->p, *end = p + fmt->len; p < end;) {
         const char *mark = memchr(p, '%', (size_t)(end - p));
-        sl_j_put(rt, &o, p, (size_t)((mark ? mark : end) - p));
+        sl_j_put_part(rt, &o, fmt, p, (size_t)((mark ? mark : end) - p));
         if (!mark)
             break;
         p = mark + 1;
@@ -166,7 +166,7 @@ struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct s
         if (!sl_j_given(v))
             v = next_arg(rt, &st);
         v = percent_arg(rt, &s, v);
-        sl_j_put(rt, &o, v.s->p, v.s->len);
+        sl_j_put_all(rt, &o, v.s);
     }
     bool spare = args.type == SL_J_TUPLE
                      ? st.used < args.l->n

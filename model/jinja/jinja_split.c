@@ -2,8 +2,9 @@
 #include "model/jinja/jinja_unicode.h"
 #include "model/jinja/jinja_value.h"
 
-static struct sl_jv text(struct sl_jrt *rt, const char *from, const char *to) {
-    return sl_j_str(rt, from, (size_t)(to - from));
+static struct sl_jv text(struct sl_jrt *rt, const struct sl_jstr *s, const char *from,
+                         const char *to) {
+    return sl_j_part(rt, s, from, (size_t)(to - from));
 }
 
 static void reverse_list(struct sl_jlist *l) {
@@ -32,13 +33,13 @@ static struct sl_jv split_spaces(struct sl_jrt *rt, const struct sl_jstr *s, int
             return l;
         const char *from = p;
         if (max-- == 0) {
-            sl_j_list_push(rt, l.l, text(rt, p, end));
+            sl_j_list_push(rt, l.l, text(rt, s, p, end));
             return l;
         }
         while (p < end && !space_at(p, end, &n))
             p += n;
         sl_j_work(rt, 1);
-        sl_j_list_push(rt, l.l, text(rt, from, p));
+        sl_j_list_push(rt, l.l, text(rt, s, from, p));
     }
 }
 
@@ -53,14 +54,14 @@ static struct sl_jv rsplit_spaces(struct sl_jrt *rt, const struct sl_jstr *s, in
         if (end == s->p)
             break;
         if (max-- == 0) {
-            sl_j_list_push(rt, l.l, text(rt, s->p, end));
+            sl_j_list_push(rt, l.l, text(rt, s, s->p, end));
             break;
         }
         const char *to = end;
         while (end > s->p && (q = sl_j_utf8_prev(s->p, end), !space_at(q, end, &n)))
             end = q;
         sl_j_work(rt, 1);
-        sl_j_list_push(rt, l.l, text(rt, end, to));
+        sl_j_list_push(rt, l.l, text(rt, s, end, to));
     }
     reverse_list(l.l);
     return l;
@@ -77,18 +78,18 @@ struct sl_jv sl_j_split(struct sl_jrt *rt, const struct sl_jstr *s, const struct
     if (!right) {
         for (; max > 0 && (hit = sl_j_find(rt, s, p, sep)); max--) {
             sl_j_work(rt, 1);
-            sl_j_list_push(rt, l.l, text(rt, p, hit));
+            sl_j_list_push(rt, l.l, text(rt, s, p, hit));
             p = hit + sep->len;
         }
-        sl_j_list_push(rt, l.l, text(rt, p, end));
+        sl_j_list_push(rt, l.l, text(rt, s, p, end));
         return l;
     }
     for (; max > 0 && (hit = sl_j_find_last(rt, p, end, sep)); max--) {
         sl_j_work(rt, 1);
-        sl_j_list_push(rt, l.l, text(rt, hit + sep->len, end));
+        sl_j_list_push(rt, l.l, text(rt, s, hit + sep->len, end));
         end = hit;
     }
-    sl_j_list_push(rt, l.l, text(rt, p, end));
+    sl_j_list_push(rt, l.l, text(rt, s, p, end));
     reverse_list(l.l);
     return l;
 }
@@ -108,12 +109,12 @@ struct sl_jv sl_j_splitlines(struct sl_jrt *rt, const struct sl_jstr *s, bool ke
             continue; /* a stray byte, not U+0085 */
         if (cp == '\r' && p < end && *p == '\n')
             p++;
-        sl_j_list_push(rt, l.l, sl_j_str(rt, line, (size_t)((keep ? p : at) - line)));
+        sl_j_list_push(rt, l.l, text(rt, s, line, keep ? p : at));
         sl_j_work(rt, 1);
         line = p;
     }
     if (line < end)
-        sl_j_list_push(rt, l.l, sl_j_str(rt, line, (size_t)(end - line)));
+        sl_j_list_push(rt, l.l, text(rt, s, line, end));
     return l;
 }
 
@@ -134,5 +135,5 @@ struct sl_jv sl_j_partition(struct sl_jrt *rt, const struct sl_jstr *s, const st
     const char *hit = right ? sl_j_find_last(rt, p, end, sep) : sl_j_find(rt, s, p, sep);
     if (!hit)
         return right ? three(rt, empty, empty, self) : three(rt, self, empty, empty);
-    return three(rt, text(rt, p, hit), sl_j_of_str(sep), text(rt, hit + sep->len, end));
+    return three(rt, text(rt, s, p, hit), sl_j_of_str(sep), text(rt, s, hit + sep->len, end));
 }

@@ -12,6 +12,7 @@ struct sl_jv sl_j_escape(struct sl_jrt *rt, struct sl_jv v) {
         return sl_j_of_str(s);
     sl_j_work(rt, s->len >> 2);
     for (size_t i = 0; i < s->len; i++) {
+        size_t at = o.len;
         char c = s->p[i];
         const char *to = c == '&'    ? "&amp;"
                          : c == '<'  ? "&lt;"
@@ -23,6 +24,8 @@ struct sl_jv sl_j_escape(struct sl_jrt *rt, struct sl_jv v) {
             sl_j_puts(rt, &o, to);
         else
             sl_j_put_char(rt, &o, c);
+        if (sl_j_is_own(s, s->p + i, 1))
+            sl_j_own_add(rt, &o.own, at, o.len);
     }
     return sl_j_markup(rt, sl_j_out_str(rt, &o));
 }
@@ -46,16 +49,20 @@ struct sl_jv sl_j_concat(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
         buf = sl_j_alloc(rt, sizeof *buf);
         *buf = (struct sl_jbuf){.cap = l->buf ? 2 * total : total + 48};
         buf->p = sl_j_alloc(rt, buf->cap);
+        buf->own.base = buf->p;
         memcpy(buf->p, l->p, l->len);
+        sl_j_own_copy(rt, &buf->own, 0, l, l->p, l->len);
         buf->used = l->len;
     }
     memcpy(buf->p + buf->used, r->p, r->len);
+    sl_j_own_copy(rt, &buf->own, buf->used, r, r->p, r->len);
     buf->used += r->len;
     struct sl_jstr *s = sl_j_alloc(rt, sizeof *s);
     *s = (struct sl_jstr){.p = buf->p + buf->used - l->len - r->len,
                           .len = l->len + r->len,
                           .chars = l->chars >= 0 && r->chars >= 0 ? l->chars + r->chars : -1,
                           .buf = buf,
+                          .own = &buf->own,
                           .markup = markup};
     return sl_j_of_str(s);
 }
@@ -81,7 +88,7 @@ struct sl_jv sl_j_substr(struct sl_jrt *rt, const struct sl_jstr *s, size_t from
     sl_j_work(rt, sl_j_chars(s) == s->len ? 1 : s->len >> 4);
     a = char_at(s, from);
     b = from < to ? char_at(s, to) : a;
-    struct sl_jv r = sl_j_str(rt, a, (size_t)(b - a));
+    struct sl_jv r = sl_j_part(rt, s, a, (size_t)(b - a));
     if (from < to)
         ((struct sl_jstr *)r.s)->chars = (int64_t)(to - from);
     return r;
@@ -155,6 +162,7 @@ struct sl_jv sl_j_str_case(struct sl_jrt *rt, const struct sl_jstr *s, char kind
         unsigned n = sl_j_utf8_next(p, end, &cp), m;
         char k = kind;
         unsigned props = cp < 0x80 ? 0 : sl_j_props(cp);
+        size_t at = o.len;
         if (kind == 'c')
             k = p == s->p ? 't' : 'l';
         else if (kind == 't') /* title case of every word */
@@ -174,6 +182,8 @@ struct sl_jv sl_j_str_case(struct sl_jrt *rt, const struct sl_jstr *s, char kind
         } else {
             sl_j_put(rt, &o, p, n);
         }
+        if (sl_j_is_own(s, p, n))
+            sl_j_own_add(rt, &o.own, at, o.len);
         p += n;
     }
     struct sl_jv r = sl_j_out_str(rt, &o);
@@ -216,7 +226,7 @@ struct sl_jv sl_j_strip(struct sl_jrt *rt, const struct sl_jstr *s, char side,
     }
     if ((size_t)(end - p) == s->len)
         return sl_j_of_str(s);
-    struct sl_jv r = sl_j_str(rt, p, (size_t)(end - p));
+    struct sl_jv r = sl_j_part(rt, s, p, (size_t)(end - p));
     ((struct sl_jstr *)r.s)->markup = s->markup;
     return r;
 }
@@ -232,19 +242,19 @@ struct sl_jv sl_j_replace(struct sl_jrt *rt, const struct sl_jstr *s, const stru
         sl_j_work(rt, 1);
         if (!hit)
             break;
-        sl_j_put(rt, &o, p, (size_t)(hit - p));
-        sl_j_put(rt, &o, new_->p, new_->len);
+        sl_j_put_part(rt, &o, s, p, (size_t)(hit - p));
+        sl_j_put_all(rt, &o, new_);
         p = hit + old->len;
         if (!old->len) { /* between all characters, and at both ends */
             uint32_t cp;
             if (p == end)
                 break;
             unsigned n = sl_j_utf8_next(p, end, &cp);
-            sl_j_put(rt, &o, p, n);
+            sl_j_put_part(rt, &o, s, p, n);
             p += n;
         }
     }
-    sl_j_put(rt, &o, p, (size_t)(end - p));
+    sl_j_put_part(rt, &o, s, p, (size_t)(end - p));
     struct sl_jv r = sl_j_out_str(rt, &o);
     ((struct sl_jstr *)r.s)->markup = s->markup;
     return r;
@@ -267,9 +277,9 @@ struct sl_jv sl_j_pad(struct sl_jrt *rt, const struct sl_jstr *s, int64_t width,
         sl_j_fail(rt, "a text of %lld characters passes the memory limit", (long long)width);
     sl_j_reserve(rt, &o, s->len + (size_t)(width - n) * fill->len);
     for (; left > 0; left--)
-        sl_j_put(rt, &o, fill->p, fill->len);
-    sl_j_put(rt, &o, s->p, s->len);
+        sl_j_put_all(rt, &o, fill);
+    sl_j_put_all(rt, &o, s);
     for (; right > 0; right--)
-        sl_j_put(rt, &o, fill->p, fill->len);
+        sl_j_put_all(rt, &o, fill);
     return sl_j_out_str(rt, &o);
 }

@@ -11,7 +11,8 @@
 const struct sl_jstr *sl_jc_str(struct sl_jc *c, const char *p, size_t len) {
     struct sl_jstr *s = sl_jc_alloc(c, sizeof *s);
     /* Counted now: a template's strings are shared by threads and must not change later. */
-    *s = (struct sl_jstr){.p = p, .len = len, .chars = (int64_t)sl_j_utf8_count(p, len)};
+    *s = (struct sl_jstr){
+        .p = p, .len = len, .chars = (int64_t)sl_j_utf8_count(p, len), .own = &sl_j_own_all};
     return s;
 }
 
@@ -69,7 +70,14 @@ void sl_j_puts(struct sl_jrt *rt, struct sl_jout *o, const char *s) {
 }
 
 struct sl_jv sl_j_out_str(struct sl_jrt *rt, struct sl_jout *o) {
-    return sl_j_str(rt, o->p ? o->p : "", o->len);
+    struct sl_jv v = sl_j_str(rt, o->p ? o->p : "", o->len);
+    if (o->own.n) {
+        struct sl_jown *own = sl_j_alloc(rt, sizeof *own);
+        *own = o->own;
+        own->base = v.s->p;
+        ((struct sl_jstr *)v.s)->own = own;
+    }
+    return v;
 }
 
 /* ---- str() and repr() ---- */
@@ -88,9 +96,9 @@ void sl_j_put_str_repr(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jst
         } else if (cp == '\n' || cp == '\r' || cp == '\t') {
             sl_j_puts(rt, o, cp == '\n' ? "\\n" : cp == '\r' ? "\\r" : "\\t");
         } else if (cp >= ' ' && cp < 127) {
-            sl_j_put(rt, o, p, 1);
+            sl_j_put_part(rt, o, s, p, 1);
         } else if (cp >= 127 && !ascii && (sl_j_props(cp) & SL_J_PRINTABLE)) {
-            sl_j_put(rt, o, p, n);
+            sl_j_put_part(rt, o, s, p, n);
         } else {
             snprintf(buf, sizeof buf,
                      cp < 0x100     ? "\\x%02x"
@@ -255,7 +263,7 @@ void sl_j_put_repr(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v) {
 
 void sl_j_put_str(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v) {
     if (v.type == SL_J_STR)
-        sl_j_put(rt, o, v.s->p, v.s->len);
+        sl_j_put_all(rt, o, v.s);
     else if (v.type != SL_J_UNDEF)
         sl_j_put_repr(rt, o, v);
 }

@@ -150,6 +150,14 @@ struct sl_jv sl_j_pair(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
     return t;
 }
 
+/* v, the string j, is the template's own if j itself (not its like) is among those that are. */
+static struct sl_jv own_string(struct sl_jrt *rt, const json_t *j, struct sl_jv v) {
+    for (size_t i = 0; i < json_array_size(rt->own); i++)
+        if (json_array_get(rt->own, i) == j)
+            ((struct sl_jstr *)v.s)->own = &sl_j_own_all;
+    return v;
+}
+
 static struct sl_jv from_json(struct sl_jrt *rt, const json_t *j, unsigned depth) {
     if (depth > MAX_JSON_DEPTH)
         sl_j_limit(rt, "the variables are nested deeper than %d", MAX_JSON_DEPTH);
@@ -172,7 +180,7 @@ static struct sl_jv from_json(struct sl_jrt *rt, const json_t *j, unsigned depth
         return l;
     }
     case JSON_STRING:
-        return sl_j_str(rt, json_string_value(j), json_string_length(j));
+        return own_string(rt, j, sl_j_str(rt, json_string_value(j), json_string_length(j)));
     case JSON_INTEGER:
         return sl_j_int(json_integer_value(j));
     case JSON_REAL:

@@ -10,6 +10,7 @@
 #ifndef SL_MODEL_JINJA_VALUE_H
 #define SL_MODEL_JINJA_VALUE_H
 
+#include "common/span.h"
 #include "common/status.h"
 #include "model/jinja/chat_template.h"
 #include "model/jinja/jinja_arena.h"
@@ -65,16 +66,26 @@ struct sl_jv {
     };
 };
 
+/* Which bytes of a text are the template's own: runs that ascend and do not touch, counted from
+ * `base`. A part of a text shares them, for it lies at the same addresses. */
+struct sl_jown {
+    const char *base;
+    struct sl_span *run;
+    size_t n, cap;
+    bool all; /* every byte, wherever it lies */
+};
 struct sl_jbuf { /* where concatenations grow; strings in it share their beginning */
     char *p;
     size_t used, cap;
+    struct sl_jown own;
 };
 struct sl_jstr {
     const char *p; /* not NUL-terminated */
     size_t len;
-    int64_t chars;       /* code points, -1 when not yet counted */
-    struct sl_jbuf *buf; /* the buffer it lies in, or NULL */
-    bool markup;         /* from |safe or |escape: other text added to it is escaped */
+    int64_t chars;             /* code points, -1 when not yet counted */
+    struct sl_jbuf *buf;       /* the buffer it lies in, or NULL */
+    const struct sl_jown *own; /* NULL: no byte of it is the template's */
+    bool markup;               /* from |safe or |escape: other text added to it is escaped */
 };
 struct sl_jlist {
     struct sl_jv *v;
@@ -143,7 +154,8 @@ struct sl_jmethod {
 struct sl_jout { /* text being written */
     char *p;
     size_t len, cap;
-    bool final; /* the rendering's own output: malloc'd, has its own limit */
+    struct sl_jown own; /* its base is not set */
+    bool final;         /* the rendering's own output: malloc'd, has its own limit */
 };
 
 /* A container that is being written out, so that one which contains itself is noticed. */
@@ -168,6 +180,7 @@ struct sl_jrt {
     struct sl_jdict *exported; /* set at top level; only kept for templates with blocks */
     struct sl_jframe *root;
     const struct sl_jopen *open;
+    const json_t *own; /* strings among the variables that count as the template's, or NULL */
 };
 
 /* What was given cannot be rendered; a limit was passed. */
@@ -212,7 +225,8 @@ _Noreturn void sl_j_undef_fail(struct sl_jrt *rt, struct sl_jv v);
 struct sl_jv sl_j_list_new(struct sl_jrt *rt, enum sl_j_type type, size_t cap);
 void sl_j_list_push(struct sl_jrt *rt, struct sl_jlist *l, struct sl_jv v);
 struct sl_jv sl_j_pair(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b);
-/* Copies the JSON value, for reading only; strings are borrowed. */
+/* Copies the JSON value, for reading only; strings are borrowed, and none is the template's own but
+ * those in rt->own. */
 struct sl_jv sl_j_from_json(struct sl_jrt *rt, const json_t *j);
 
 /* ---- dictionaries (jinja_dict.c) ---- */
@@ -248,6 +262,7 @@ bool sl_j_open(struct sl_jrt *rt, struct sl_jopen *o, const void *p);
 void sl_j_close(struct sl_jrt *rt);
 /* Room for so many bytes more. */
 void sl_j_reserve(struct sl_jrt *rt, struct sl_jout *o, size_t more);
+/* What these four write is not the template's own (jinja_own.c has those that keep track). */
 void sl_j_put(struct sl_jrt *rt, struct sl_jout *o, const char *p, size_t len);
 void sl_j_put_char(struct sl_jrt *rt, struct sl_jout *o, char c);
 void sl_j_put_cp(struct sl_jrt *rt, struct sl_jout *o, uint32_t cp);
@@ -258,6 +273,23 @@ void sl_j_put_str_repr(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jst
 /* The written text as a string; the builder must not be used afterwards. */
 struct sl_jv sl_j_out_str(struct sl_jrt *rt, struct sl_jout *o);
 const struct sl_jstr *sl_j_to_str(struct sl_jrt *rt, struct sl_jv v); /* str(v), strings as is */
+
+/* ---- whose text it is (jinja_own.c) ----
+ * A function that makes a text of others hands on which bytes are the template's with these. One
+ * that does not makes text that can hold no control token, which is safe for any text. */
+extern const struct sl_jown sl_j_own_all;
+/* Bytes [from, to) are the template's; `from` is not below what was added before. */
+void sl_j_own_add(struct sl_jrt *rt, struct sl_jown *own, size_t from, size_t to);
+/* What is the template's among the bytes [p, p + len) of s is so in a copy of them at `at`. */
+void sl_j_own_copy(struct sl_jrt *rt, struct sl_jown *to, size_t at, const struct sl_jstr *s,
+                   const char *p, size_t len);
+/* Whether all of the bytes [p, p + len) of s are the template's. */
+bool sl_j_is_own(const struct sl_jstr *s, const char *p, size_t len);
+/* The bytes [p, p + len) of s: as a string that borrows them, or written. */
+struct sl_jv sl_j_part(struct sl_jrt *rt, const struct sl_jstr *s, const char *p, size_t len);
+void sl_j_put_part(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s, const char *p,
+                   size_t len);
+void sl_j_put_all(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s);
 
 /* ---- numbers as text (jinja_number.c) ---- */
 void sl_j_put_float(struct sl_jrt *rt, struct sl_jout *o, double f);

@@ -310,15 +310,16 @@ void sl_tokenizer_destroy(struct sl_tokenizer **tok) {
     *tok = NULL;
 }
 
-enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *t, const char *text, size_t len,
-                                   unsigned flags, struct sl_ids *out_ids) {
+static enum sl_status encode(const struct sl_tokenizer *t, const char *text, size_t len,
+                             unsigned flags, const struct sl_guard *guard, struct sl_ids *out_ids) {
     if (len > MAX_TEXT_BYTES)
         return SL_ERR_INVALID;
     bool add_special = flags & SL_ENCODE_ADD_SPECIAL;
     size_t n_before = out_ids->n, n_fragments;
     struct sl_fragment *fragments;
-    enum sl_status status = sl_matcher_cut(flags & SL_ENCODE_PARSE_SPECIAL ? &t->special : &t->user,
-                                           t->strip_right, text, len, &fragments, &n_fragments);
+    enum sl_status status =
+        sl_matcher_cut(flags & SL_ENCODE_PARSE_SPECIAL ? &t->special : &t->user, t->strip_right,
+                       guard, text, len, &fragments, &n_fragments);
     if (status != SL_OK)
         return status;
     if (add_special && t->add_bos)
@@ -329,10 +330,10 @@ enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *t, const char *tex
         if (f->token != SL_NO_TOKEN)
             status = sl_ids_push(out_ids, f->token);
         else if (t->model == SL_TOK_BPE)
-            status = sl_bpe_encode(t, text + f->offset, f->len, out_ids);
+            status = sl_bpe_encode(t, text + f->offset, f->len, guard != NULL, out_ids);
         else
             status = sl_spm_encode(t, text + f->offset, f->len,
-                                   after_special && t->add_space_prefix, out_ids);
+                                   after_special && t->add_space_prefix, guard != NULL, out_ids);
         after_special = f->token != SL_NO_TOKEN;
     }
     if (status == SL_OK && add_special && t->add_eos)
@@ -341,6 +342,18 @@ enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *t, const char *tex
     if (status != SL_OK)
         out_ids->n = n_before;
     return status;
+}
+
+enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *t, const char *text, size_t len,
+                                   unsigned flags, struct sl_ids *out_ids) {
+    return encode(t, text, len, flags, NULL, out_ids);
+}
+
+enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char *text, size_t len,
+                                       const struct sl_span *own, size_t n_own,
+                                       struct sl_ids *out_ids) {
+    struct sl_guard guard = {t->attr, own, n_own};
+    return encode(t, text, len, SL_ENCODE_PARSE_SPECIAL, &guard, out_ids);
 }
 
 struct sl_str sl_tokenizer_piece(const struct sl_tokenizer *t, uint32_t id, bool special) {
@@ -371,6 +384,10 @@ bool sl_tokenizer_is_eog(const struct sl_tokenizer *t, uint32_t id) {
 
 bool sl_tokenizer_is_control(const struct sl_tokenizer *t, uint32_t id) {
     return id < t->n_vocab && (t->attr[id] & SL_ATTR_CONTROL);
+}
+
+bool sl_tokenizer_is_guarded(const struct sl_tokenizer *t, uint32_t id) {
+    return sl_tokenizer_guarded(t, id);
 }
 
 uint32_t sl_tokenizer_find(const struct sl_tokenizer *t, const char *text, size_t len) {

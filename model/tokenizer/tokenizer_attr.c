@@ -187,16 +187,27 @@ static void correct_eog(struct sl_tokenizer *t) {
     for (size_t i = 0; i < COUNT(shown_texts); i++) {
         uint32_t id = find(t, shown_texts[i]);
         if (id != SL_NO_TOKEN)
-            t->attr[id] = (uint8_t)((t->attr[id] & SL_ATTR_EOG) | SL_ATTR_USER_DEFINED);
+            t->attr[id] =
+                (uint8_t)((t->attr[id] & SL_ATTR_EOG) | SL_ATTR_USER_DEFINED | SL_ATTR_GUARDED);
     }
     /* Harmony and Solar: a message's end is not the turn's. */
     bool call = is_eog_text(t, "<|call|>") || is_eog_text(t, "<|calls|>");
     if (call && is_eog_text(t, "<|end|>") &&
         (is_eog_text(t, "<|return|>") || is_eog_text(t, "<|flush|>")))
-        t->attr[find(t, "<|end|>")] = SL_ATTR_USER_DEFINED;
+        t->attr[find(t, "<|end|>")] = SL_ATTR_USER_DEFINED | SL_ATTR_GUARDED;
     /* Gemma 4 has "</s>" as an HTML tag. */
     if (is_eog_text(t, "<|tool_response>") && is_eog_text(t, "</s>"))
         t->attr[find(t, "</s>")] = SL_ATTR_NORMAL;
+}
+
+/* One byte cannot be told from the text that it is. */
+static void guard_controls(struct sl_tokenizer *t) {
+    for (uint32_t i = 0; i < t->n_vocab; i++) {
+        if (t->attr[i] & (SL_ATTR_CONTROL | SL_ATTR_UNKNOWN))
+            t->attr[i] |= SL_ATTR_GUARDED;
+        if (sl_strings_get(&t->strings, i).len < 2)
+            t->attr[i] &= (uint8_t)~SL_ATTR_GUARDED;
+    }
 }
 
 static enum sl_status build_matchers(struct sl_tokenizer *t, struct sl_err *err) {
@@ -283,6 +294,7 @@ enum sl_status sl_tokenizer_load_special(struct sl_tokenizer *t, const struct sl
     if (t->eos != SL_NO_TOKEN)
         t->attr[t->eos] |= SL_ATTR_EOG;
     correct_eog(t);
+    guard_controls(t);
     if ((status = load_strip(t, g, err)) != SL_OK)
         return status;
     return build_matchers(t, err);

@@ -13,6 +13,7 @@
 
 struct bpe {
     const struct sl_tokenizer *t;
+    bool guard; /* no guarded tokens */
     struct sl_ids *out;
     /* room for one long word */
     uint32_t *symbol, *next, *prev, *rank;
@@ -44,7 +45,25 @@ static enum sl_status reserve(struct bpe *b, size_t n) {
     return SL_OK;
 }
 
+/* A guarded token that merges lead to: the bytes that they were merged from. */
+static enum sl_status emit_bytes(struct bpe *b, uint32_t symbol) {
+    struct sl_str text = sl_strings_get(&b->t->strings, symbol);
+    const unsigned char *s = (const unsigned char *)text.ptr;
+    enum sl_status status = SL_OK;
+    for (size_t i = 0; i < text.len && status == SL_OK;) {
+        uint32_t n = sl_utf8_len(s + i, text.len - i);
+        int byte = n ? sl_char_to_byte(sl_utf8_get(s + i, n)) : -1;
+        uint32_t id = byte < 0 ? SL_NO_TOKEN : b->t->byte_symbol[byte];
+        if (id < b->t->n_vocab && !sl_tokenizer_guarded(b->t, id))
+            status = sl_ids_push(b->out, id);
+        i += n ? n : 1;
+    }
+    return status;
+}
+
 static enum sl_status emit_symbol(struct bpe *b, uint32_t symbol) {
+    if (b->guard && sl_tokenizer_guarded(b->t, symbol))
+        return emit_bytes(b, symbol);
     if (symbol < b->t->n_vocab)
         return sl_ids_push(b->out, symbol);
     /* Known to the merges but not a token: its bytes, as far as there are tokens that spell them
@@ -173,7 +192,7 @@ static enum sl_status encode_word(void *user, const char *word, size_t len) {
     const unsigned char *s = (const unsigned char *)(b->bytes + (word - b->stand_in));
     if (b->word) {
         uint32_t id = find_word(b, s, len);
-        if (id != SL_NO_TOKEN)
+        if (id != SL_NO_TOKEN && !(b->guard && sl_tokenizer_guarded(b->t, id)))
             return sl_ids_push(b->out, id);
     }
     return len <= SHORT_WORD ? encode_short(b, s, (uint32_t)len) : encode_long(b, s, len);
@@ -207,9 +226,9 @@ static size_t repair(const char *text, size_t len, char *out, char *stand_in) {
     return n;
 }
 
-enum sl_status sl_bpe_encode(const struct sl_tokenizer *t, const char *text, size_t len,
+enum sl_status sl_bpe_encode(const struct sl_tokenizer *t, const char *text, size_t len, bool guard,
                              struct sl_ids *out) {
-    struct bpe b = {.t = t, .out = out, .stand_in = text, .bytes = text};
+    struct bpe b = {.t = t, .guard = guard, .out = out, .stand_in = text, .bytes = text};
     char *repaired = NULL;
     enum sl_status status = SL_ERR_NOMEM;
     if (sl_utf8_valid_prefix(text, len) != len) {

@@ -80,11 +80,19 @@ struct sl_fragment {
     size_t offset, len;
     uint32_t token; /* SL_NO_TOKEN: text */
 };
+/* Which tokens may be found where: those with SL_ATTR_GUARDED only within a span of own. */
+struct sl_guard {
+    const uint8_t *attr;
+    const struct sl_span *own; /* ascending, not touching */
+    size_t n_own;
+};
 /* Cuts text into fragments. Longer tokens win over shorter ones wherever they stand, then the
  * leftmost wins (llama.cpp's order). strip_right[id], when given: white space after it goes.
+ * guard NULL: any token, anywhere.
  * out: malloc'd, the caller frees; NULL with n 0 for an empty text. */
-enum sl_status sl_matcher_cut(const struct sl_matcher *m, const bool *strip_right, const char *text,
-                              size_t len, struct sl_fragment **out, size_t *out_n) SL_MUST_CHECK;
+enum sl_status sl_matcher_cut(const struct sl_matcher *m, const bool *strip_right,
+                              const struct sl_guard *guard, const char *text, size_t len,
+                              struct sl_fragment **out, size_t *out_n) SL_MUST_CHECK;
 
 enum {
     SL_ATTR_NORMAL = 1,
@@ -94,6 +102,7 @@ enum {
     SL_ATTR_BYTE = 16,
     SL_ATTR_UNUSED = 32,
     SL_ATTR_EOG = 64,
+    SL_ATTR_GUARDED = 128, /* sl_tokenizer_is_guarded */
 };
 
 enum sl_tok_model { SL_TOK_BPE, SL_TOK_SPM };
@@ -127,12 +136,16 @@ struct sl_tokenizer {
 
 enum sl_status sl_ids_push(struct sl_ids *ids, uint32_t id) SL_MUST_CHECK;
 
-/* One stretch of plain text. */
-enum sl_status sl_bpe_encode(const struct sl_tokenizer *t, const char *text, size_t len,
+/* One stretch of plain text. guard: no merge makes a guarded token of it. (Without, a file whose
+ * merges or scores lead to one gets it, as in llama.cpp.) */
+enum sl_status sl_bpe_encode(const struct sl_tokenizer *t, const char *text, size_t len, bool guard,
                              struct sl_ids *out) SL_MUST_CHECK;
 /* space: put the space prefix before it. */
 enum sl_status sl_spm_encode(const struct sl_tokenizer *t, const char *text, size_t len, bool space,
-                             struct sl_ids *out) SL_MUST_CHECK;
+                             bool guard, struct sl_ids *out) SL_MUST_CHECK;
+static inline bool sl_tokenizer_guarded(const struct sl_tokenizer *t, uint32_t id) {
+    return id < t->n_vocab && (t->attr[id] & SL_ATTR_GUARDED);
+}
 
 /* Special ids, attributes, end-of-generation set. Reads the file, fills t. */
 enum sl_status sl_tokenizer_load_special(struct sl_tokenizer *t, const struct sl_gguf *g,

@@ -167,9 +167,24 @@ static bool is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+static bool may_stand(const struct sl_guard *g, uint32_t token, size_t from, size_t len) {
+    if (!g || !(g->attr[token] & SL_ATTR_GUARDED))
+        return true;
+    size_t lo = 0, hi = g->n_own; /* the first span that ends behind `from` */
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (g->own[mid].to > from)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo < g->n_own && g->own[lo].from <= from && from + len <= g->own[lo].to;
+}
+
 /* Cuts one text fragment at the tokens of one length, leftmost first. */
 static enum sl_status cut_fragment(const struct sl_matcher *m, const bool *strip_right,
-                                   const char *text, struct sl_fragment f, uint32_t token_len,
+                                   const struct sl_guard *guard, const char *text,
+                                   struct sl_fragment f, uint32_t token_len,
                                    struct fragments *out) {
     size_t done = f.offset, end = f.offset + f.len;
     uint32_t s = 0;
@@ -183,6 +198,8 @@ static enum sl_status cut_fragment(const struct sl_matcher *m, const bool *strip
             continue;
         size_t start = i + 1 - token_len;
         uint32_t token = m->states[o].token;
+        if (!may_stand(guard, token, start, token_len))
+            continue;
         if (start > done && (status = add(out, done, start - done, SL_NO_TOKEN)) != SL_OK)
             return status;
         if ((status = add(out, start, token_len, token)) != SL_OK)
@@ -198,8 +215,9 @@ static enum sl_status cut_fragment(const struct sl_matcher *m, const bool *strip
     return done < end ? add(out, done, end - done, SL_NO_TOKEN) : SL_OK;
 }
 
-enum sl_status sl_matcher_cut(const struct sl_matcher *m, const bool *strip_right, const char *text,
-                              size_t len, struct sl_fragment **out, size_t *out_n) {
+enum sl_status sl_matcher_cut(const struct sl_matcher *m, const bool *strip_right,
+                              const struct sl_guard *guard, const char *text, size_t len,
+                              struct sl_fragment **out, size_t *out_n) {
     *out = NULL;
     *out_n = 0;
     if (len == 0)
@@ -218,7 +236,7 @@ enum sl_status sl_matcher_cut(const struct sl_matcher *m, const bool *strip_righ
             if (f.token != SL_NO_TOKEN || f.len < l)
                 status = add(&next, f.offset, f.len, f.token);
             else
-                status = cut_fragment(m, strip_right, text, f, l, &next);
+                status = cut_fragment(m, strip_right, guard, text, f, l, &next);
         }
         struct fragments swap = now;
         now = next;

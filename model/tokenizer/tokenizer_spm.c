@@ -12,6 +12,7 @@
 
 struct spm {
     const struct sl_tokenizer *t;
+    bool guard; /* no guarded tokens */
     char *text; /* with spaces replaced */
     size_t len;
     /* per symbol; start[n] = len. A symbol merged away has next == itself. */
@@ -20,6 +21,11 @@ struct spm {
     uint32_t *key; /* of the pair that starts here, NONE = none */
     uint64_t *heap;
 };
+
+static uint32_t find_token(const struct spm *m, const char *s, size_t len) {
+    uint32_t id = sl_strings_find(&m->t->strings, s, len);
+    return m->guard && sl_tokenizer_guarded(m->t, id) ? SL_NO_TOKEN : id;
+}
 
 /* Orders scores from high to low as ascending integers below NONE. */
 static uint32_t score_key(float score) {
@@ -43,7 +49,7 @@ static uint32_t pair_key(const struct spm *m, uint32_t left) {
     size_t len = symbol_end(m, right) - m->start[left];
     if (len > m->t->max_token_bytes)
         return NONE;
-    uint32_t id = sl_strings_find(&m->t->strings, m->text + m->start[left], len);
+    uint32_t id = find_token(m, m->text + m->start[left], len);
     return id == SL_NO_TOKEN ? NONE : score_key(m->t->scores[id]);
 }
 
@@ -88,7 +94,7 @@ static enum sl_status emit_all(const struct spm *m, struct sl_ids *out) {
     for (uint32_t i = 0; i != NONE; i = m->next[i]) {
         const char *s = m->text + m->start[i];
         size_t len = symbol_end(m, i) - m->start[i];
-        uint32_t id = sl_strings_find(&m->t->strings, s, len);
+        uint32_t id = find_token(m, s, len);
         enum sl_status status = SL_OK;
         if (id != SL_NO_TOKEN)
             status = sl_ids_push(out, id);
@@ -106,10 +112,10 @@ static enum sl_status emit_all(const struct spm *m, struct sl_ids *out) {
 }
 
 enum sl_status sl_spm_encode(const struct sl_tokenizer *t, const char *text, size_t len, bool space,
-                             struct sl_ids *out) {
+                             bool guard, struct sl_ids *out) {
     if (len == 0 && !space)
         return SL_OK;
-    struct spm m = {.t = t};
+    struct spm m = {.t = t, .guard = guard};
     enum sl_status status = SL_ERR_NOMEM;
     size_t n_spaces = space, n = 0;
     for (size_t i = 0; i < len; i++)
