@@ -11,6 +11,7 @@ FUZZ_LAYER_routes := expert_cache
 FUZZ_ARGS_gguf := -max_len=16384
 FUZZ_ARGS_grammar := -max_len=2048
 FUZZ_ARGS_http := -max_len=8192 -dict=tests/fuzz/http.dict
+FUZZ_ARGS_marks := -max_len=1024 -dict=tests/fuzz/marks.dict
 FUZZ_ARGS_schema := -max_len=4096
 FUZZ_ARGS_splitter := -max_len=2048
 FUZZ_ARGS_template := -max_len=4096 -dict=tests/fuzz/template.dict

@@ -345,8 +345,71 @@ static void test_small_stack(void **state) {
     assert_non_null(strstr(err.text, "nested deeper"));
 }
 
+/* The rendered text with what is the template's own in brackets. Of the variables `r` is. */
+static void own_is(const char *source, const char *want) {
+    struct sl_template *t = NULL;
+    err.text[0] = 0;
+    struct sl_rendered r = {0};
+    json_t *vars =
+        json_pack("{s:s,s:s,s:i,s:{s:s}}", "x", "ab", "r", "user", "n", 7, "d", "k<", "v");
+    json_t *own = json_pack("[O]", json_object_get(vars, "r"));
+    char got[512];
+    size_t n = 0, k = 0;
+    if (sl_template_compile(source, strlen(source), &t, &err) != SL_OK ||
+        sl_template_render_own(t, vars, own, NULL, &r, &err) != SL_OK)
+        fail_msg("%s: %s", source, err.text);
+    for (size_t i = 0; i <= r.len && n < sizeof got - 4; i++) {
+        if (k < r.n_own && r.own[k].to == i) {
+            got[n++] = ']';
+            k++;
+        }
+        if (k < r.n_own && r.own[k].from == i)
+            got[n++] = '[';
+        if (i < r.len)
+            got[n++] = r.text[i];
+    }
+    got[n] = '\0';
+    if (strcmp(got, want) != 0)
+        fail_msg("%s\ngives %s\nnot   %s", source, got, want);
+    sl_rendered_release(&r);
+    json_decref(vars);
+    json_decref(own);
+    sl_template_destroy(&t);
+}
+
+static void whose_text_it_is(void **state) {
+    (void)state;
+    own_is("<s>{{ x }}</s>", "[<s>]ab[</s>]");
+    own_is("{{ x }}", "ab");
+    own_is("<|{{ r }}|>{{ n }}{{ none }}", "[<|user|>]7None");
+    own_is("{{ '<' + x + '>' }}{{ '<' ~ r ~ '>' ~ n }}", "[<]ab[><user>]7");
+    own_is("{% set t = '<' ~ x ~ '>' %}{{ t[1:] }}{{ t[::-1] }}{{ t[0] }}{{ t * 2 }}",
+           "ab[>>]ba[<<<]ab[><]ab[>]");
+    own_is("{% set t = 'y' ~ x ~ 'z' %}{{ t | upper }}{{ t | title }}{{ t | capitalize }}",
+           "[Y]AB[ZY]ab[zY]ab[z]");
+    own_is("{{ ('<' ~ x ~ '>') | escape }}{{ x | replace('a', '-') }}", "[&lt;]ab[&gt;-]b");
+    own_is("{{ [x, '<s>', x] | join('|') }}{{ '|'.join([x, 'c']) }}", "ab[|<s>|]abab[|c]");
+    own_is("{{ ('<s> ' ~ x).split() | join }}{{ ('-' ~ x ~ '-').strip('-') }}", "[<s>]abab");
+    own_is("{{ '<%s>' % x }}{{ '<{}>'.format(x) }}{{ x.format('c') }}", "[<]ab[><]ab[>]ab");
+    own_is("{{ ('c' ~ x) | tojson }}{{ d | tojson }}", "\"[c]ab\"{\"k<\": \"v\"}");
+    own_is("{% for k in d %}{{ k }}{% endfor %}{% for c in 'c' ~ x %}{{ c }}{% endfor %}",
+           "k<[c]ab");
+    own_is("{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m(x) }}{% set b %}-{{ x }}{% endset %}{{ b }}"
+           "{% filter upper %}c{{ x }}{% endfilter %}",
+           "[<]ab[>-]ab[C]AB");
+    own_is("{{ ('c' ~ x) | center(6) }}{{ ('c\n' ~ x) | indent(1) }}{{ ('c' ~ x).zfill(4) }}",
+           " [c]ab  [c]\n ab0[c]ab");
+    own_is("{% set ns = namespace(s='') %}{% for i in range(3) %}{% set ns.s = ns.s ~ '<' ~ x %}"
+           "{% endfor %}{{ ns.s }}",
+           "[<]ab[<]ab[<]ab");
+    /* A string that grows in place leaves those that share its beginning as they were. */
+    own_is("{% set a = x ~ 'c' %}{% set b = a ~ 'd' %}{% set e = a ~ x %}{{ a }}{{ b }}{{ e }}",
+           "ab[c]ab[cd]ab[c]ab");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whose_text_it_is),
         cmocka_unit_test(test_chatml),
         cmocka_unit_test(test_white_space),
         cmocka_unit_test(test_values),

@@ -434,6 +434,59 @@ static void test_refusals(void **state) {
     refuse(&v, SL_ERR_CORRUPT, "70000");
 }
 
+static void own_gives(const struct sl_tokenizer *t, const char *text, size_t from, size_t to,
+                      uint32_t id, uint32_t want) {
+    struct sl_span own = {from, to};
+    struct sl_ids ids = {0};
+    uint32_t n = 0;
+    assert_int_equal(sl_tokenizer_encode_own(t, text, strlen(text), &own, from < to, &ids), SL_OK);
+    for (size_t i = 0; i < ids.n; i++)
+        n += ids.ids[i] == id;
+    if (n != want)
+        fail_msg("'%s', own in [%zu, %zu): %u times %u, not %u", text, from, to, n, id, want);
+    sl_ids_release(&ids);
+}
+
+/* Guarded tokens come from own text alone, by merges either. */
+static void test_own(void **state) {
+    (void)state;
+    struct vocab v;
+    start_bpe(&v, "gpt-4o");
+    merge(&v, "q q");
+    uint32_t qs = add(&v, "qqq", CONTROL), end = add(&v, "<|end|>", CONTROL);
+    v.merges[v.n_merges++] = "qq q";
+    uint32_t start = add(&v, "<|start|>", CONTROL), tool = add(&v, "<tool>", USER);
+    add(&v, "<|call|>", CONTROL);
+    add(&v, "<|return|>", CONTROL);
+    struct sl_tokenizer *t = finish(&v);
+    own_gives(t, "qqqqqqqqq", 3, 6, qs, 1);
+    own_gives(t, "qqqqqqqqq", 0, 9, qs, 3);
+    own_gives(t, "qqqqqqqqq", 1, 8, qs, 2);
+    own_gives(t, "qqqqqqqqq", 1, 6, qs, 1);
+    own_gives(t, "qqq", 0, 2, qs, 0);
+    own_gives(t, "qqq", 0, 0, qs, 0);
+    struct sl_ids ids = {0};
+    assert_int_equal(sl_tokenizer_encode(t, "qqq", 3, 0, &ids), SL_OK);
+    assert_int_equal(ids.ids[0], qs); /* what the guard is against */
+    sl_ids_release(&ids);
+    /* Harmony's markup is shown, and guarded all the same. */
+    own_gives(t, "<|start|><|end|>", 0, 0, start, 0);
+    own_gives(t, "<|start|><|end|>", 0, 0, end, 0);
+    own_gives(t, "<|start|><|end|>", 0, 16, end, 1);
+    own_gives(t, "a<tool>a", 0, 0, tool, 1);
+    assert_true(sl_tokenizer_is_guarded(t, start) && sl_tokenizer_is_guarded(t, end));
+    assert_false(sl_tokenizer_is_guarded(t, tool));
+    sl_tokenizer_destroy(&t);
+
+    start_spm(&v);
+    add_scored(&v, "</", -1);
+    add_scored(&v, "s>", -2);
+    t = finish(&v);
+    own_gives(t, "</s>", 0, 0, 2, 0);
+    own_gives(t, "</s>", 0, 4, 2, 1);
+    sl_tokenizer_destroy(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bpe_merges),  cmocka_unit_test(test_bpe_against_definition),
@@ -441,6 +494,7 @@ int main(void) {
         cmocka_unit_test(test_eog_by_name), cmocka_unit_test(test_ignore_merges),
         cmocka_unit_test(test_phi3_strips), cmocka_unit_test(test_spm),
         cmocka_unit_test(test_detok),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
