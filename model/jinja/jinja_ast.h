@@ -152,11 +152,15 @@ struct sl_jc {
     struct sl_j_token *tok;
     size_t n_tok, pos;
     uint32_t depth;
+    uint64_t work; /* looks at names and nodes beyond one each */
     bool has_blocks;
 };
 
 _Noreturn void sl_jc_fail(struct sl_jc *c, uint32_t off, const char *fmt, ...) SL_PRINTF(3, 4);
 void *sl_jc_alloc(struct sl_jc *c, size_t size_bytes); /* cleared */
+/* Counts what is gone through more than once: names one by one, bodies once for each statement
+ * around them. Fails past a limit of a second or so. */
+void sl_jc_charge(struct sl_jc *c, uint64_t n);
 const struct sl_jstr *sl_jc_str(struct sl_jc *c, const char *p, size_t len);
 
 void sl_jc_lex(struct sl_jc *c);               /* fills tok */

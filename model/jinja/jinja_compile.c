@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* The parser's frames and the evaluator's are some hundred bytes each. */
-enum { MAX_NESTING = 150, MAX_TREE_DEPTH = 400 };
+enum { MAX_NESTING = 150, MAX_TREE_DEPTH = 400, MAX_WORK = 100000000 };
 
 void sl_j_position(const char *source, size_t len, uint32_t off, unsigned *out_line,
                    unsigned *out_col) {
@@ -46,6 +46,17 @@ void *sl_jc_alloc(struct sl_jc *c, size_t size_bytes) {
         longjmp(c->jump, 1);
     }
     return memset(p, 0, size_bytes);
+}
+
+void sl_jc_charge(struct sl_jc *c, uint64_t n) {
+    if (n <= MAX_WORK - c->work) {
+        c->work += n;
+        return;
+    }
+    c->status = sl_fail(c->err, SL_ERR_INVALID,
+                        "chat template: takes too long to compile: it has too many variables, "
+                        "arguments or nested blocks; use a smaller one");
+    longjmp(c->jump, 1);
 }
 
 struct sl_jnode *sl_jc_node(struct sl_jc *c, enum sl_j_kind kind, uint32_t off) {

@@ -177,6 +177,7 @@ static struct sl_jparams *signature(struct sl_jc *c, bool present) {
         if (names.n)
             sl_jc_expect_op(c, ',');
         struct sl_jnode *name = name_node(c), *fallback = NULL;
+        sl_jc_charge(c, names.n);
         for (uint32_t i = 0; i < names.n; i++)
             if (sl_j_str_eq(names.v[i]->name, name->name))
                 sl_jc_fail(c, name->off, "the parameter '%.*s' is there twice",

@@ -292,6 +292,7 @@ static struct sl_jargs *call_args(struct sl_jc *c, struct sl_jnode *owner) {
             struct sl_jnode *name = sl_jc_node(c, SL_N_NAME, sl_jc_tok(c)->off);
             name->name = sl_jc_next(c)->u.s;
             sl_jc_next(c);
+            sl_jc_charge(c, names.n);
             for (uint32_t i = 0; i < names.n; i++)
                 if (sl_j_str_eq(names.v[i]->name, name->name))
                     sl_jc_fail(c, name->off, "the argument '%.*s' is there twice",

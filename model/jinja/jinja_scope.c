@@ -111,13 +111,13 @@ static void mention(struct walk *w, const struct sl_jnode *n) {
 }
 
 /* Whether a body reads `name` before assigning it (in source order), nested scopes included. */
-static int reads(const struct sl_jnode *n, const char *name);
+static int reads(struct sl_jc *c, const struct sl_jnode *n, const char *name);
 
-static int reads_list(struct sl_jnode *const *v, uint32_t n, const char *name) {
+static int reads_list(struct sl_jc *c, struct sl_jnode *const *v, uint32_t n, const char *name) {
     int r = 0;
     for (uint32_t i = 0; i < n && !r; i++)
         if (v[i])
-            r = reads(v[i], name);
+            r = reads(c, v[i], name);
     return r;
 }
 
@@ -131,8 +131,9 @@ static int assigns(const struct sl_jnode *t, const char *name) {
 }
 
 /* 1: reads it; -1: assigns it first; 0: does not mention it. */
-static int reads(const struct sl_jnode *n, const char *name) {
+static int reads(struct sl_jc *c, const struct sl_jnode *n, const char *name) {
     int r = 0;
+    sl_jc_charge(c, 1);
     if (n->kind == SL_N_NAME)
         return sl_j_str_is(n->name, name);
     if (n->kind == SL_N_BLOCK)
@@ -143,28 +144,28 @@ static int reads(const struct sl_jnode *n, const char *name) {
         for (uint32_t i = 0; i < n->n && !r; i += 2)
             r = assigns(n->list[i], name);
         for (uint32_t i = 1; i < n->n && !r; i += 2)
-            r = reads(n->list[i], name);
-        return r ? r : reads(n->body, name);
+            r = reads(c, n->list[i], name);
+        return r ? r : reads(c, n->body, name);
     } else if (n->kind != SL_N_MACRO && n->a) {
-        r = reads(n->a, name);
+        r = reads(c, n->a, name);
     }
     if (n->params && !r)
-        r = reads_list(n->params->fallback, n->params->n, name);
+        r = reads_list(c, n->params->fallback, n->params->n, name);
     for (uint32_t i = 0; n->params && !r && i < n->params->n; i++)
         r = assigns(n->params->name[i], name);
     struct sl_jnode *const child[] = {n->b, n->c, n->d, n->body, n->else_body};
     if (!r)
-        r = reads_list(child, 5, name);
+        r = reads_list(c, child, 5, name);
     if (!r)
-        r = reads_list(n->list, n->n, name);
+        r = reads_list(c, n->list, n->n, name);
     if (n->args) {
         struct sl_jnode *const star[] = {n->args->star, n->args->star2};
         if (!r)
-            r = reads_list(n->args->pos, n->args->n_pos, name);
+            r = reads_list(c, n->args->pos, n->args->n_pos, name);
         if (!r)
-            r = reads_list(n->args->kw, n->args->n_kw, name);
+            r = reads_list(c, n->args->kw, n->args->n_kw, name);
         if (!r)
-            r = reads_list(star, 2, name);
+            r = reads_list(c, star, 2, name);
     }
     return r;
 }
@@ -224,7 +225,7 @@ static void resolve_for(struct walk *w, struct sl_jnode *n) {
     forbid_loop_target(w, n->a);
     struct walk body = inner(w, own);
     body.loops++;
-    if (n->flag || reads(n->body, "loop") > 0)
+    if (n->flag || reads(w->c, n->body, "loop") > 0)
         n->loop_slot = (int32_t)sl_jc_symbol_param(w->c, body.sym, &loop_name);
     mention_target(&body, n->a, true);
     mention(&body, n->body);
@@ -270,12 +271,12 @@ static void resolve_macro(struct walk *w, struct sl_jnode *n) {
         for (uint32_t i = 0; i < p->n; i++)
             if (sl_j_str_eq(p->name[i]->name, &special[s])) {
                 is_param = true;
-                if (s == 0 && !p->fallback[i] && reads(n->body, "caller") > 0)
+                if (s == 0 && !p->fallback[i] && reads(w->c, n->body, "caller") > 0)
                     sl_jc_fail(w->c, p->name[i]->off,
                                "a parameter named 'caller' must have a default");
                 p->explicit_caller |= s == 0;
             }
-        if (!is_param && reads(n->body, special[s].p) > 0)
+        if (!is_param && reads(w->c, n->body, special[s].p) > 0)
             *slot[s] = (int32_t)sl_jc_symbol_param(w->c, m.sym, &special[s]);
     }
     for (uint32_t i = 0; i < p->n; i++) {

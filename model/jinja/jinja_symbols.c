@@ -50,6 +50,7 @@ static uint32_t ident_of(struct sl_jc *c, struct sl_jsymbols *s, const struct sl
     uint32_t i = 0;
     while (i < f->n && !sl_j_str_eq(f->v[i].name, name))
         i++;
+    sl_jc_charge(c, i);
     if (i == f->n) {
         if (f->n == MAX_VARIABLES)
             sl_jc_fail(c, (uint32_t)0, "more than %d variables in one scope", MAX_VARIABLES);
@@ -76,7 +77,9 @@ static uint32_t ident_of(struct sl_jc *c, struct sl_jsymbols *s, const struct sl
     return i;
 }
 
-static struct sym *sym_find(struct sl_jsymbols *s, const struct sl_jstr *name, uint32_t *out_slot) {
+static struct sym *sym_find(struct sl_jc *c, struct sl_jsymbols *s, const struct sl_jstr *name,
+                            uint32_t *out_slot) {
+    sl_jc_charge(c, s->n);
     for (uint32_t i = 0; i < s->n; i++)
         if ((s->v[i].has & HAS_REF) && sl_j_str_eq(s->names->v[i].name, name)) {
             *out_slot = s->names->v[i].slot;
@@ -86,10 +89,10 @@ static struct sym *sym_find(struct sl_jsymbols *s, const struct sl_jstr *name, u
 }
 
 /* Looks outwards from s; hops counts the units between `from` and the variable's. */
-static bool find_ref(struct sl_jsymbols *s, const struct sl_junit *from, const struct sl_jstr *name,
-                     uint32_t *out_hops, uint32_t *out_slot) {
+static bool find_ref(struct sl_jc *c, struct sl_jsymbols *s, const struct sl_junit *from,
+                     const struct sl_jstr *name, uint32_t *out_hops, uint32_t *out_slot) {
     for (; s; s = s->parent) {
-        if (!sym_find(s, name, out_slot))
+        if (!sym_find(c, s, name, out_slot))
             continue;
         *out_hops = 0;
         for (const struct sl_junit *u = from; u != s->names->unit; u = u->parent)
@@ -126,19 +129,19 @@ void sl_jc_symbol_store(struct sl_jc *c, struct sl_jsymbols *s, const struct sl_
     if (s->v[i].has & HAS_REF)
         return;
     define(c, s, name, SL_L_UNDEFINED);
-    if (s->parent && find_ref(s->parent, s->names->unit, name, &hops, &slot))
+    if (s->parent && find_ref(c, s->parent, s->names->unit, name, &hops, &slot))
         set_alias(s, i, hops, slot);
 }
 
 void sl_jc_symbol_load(struct sl_jc *c, struct sl_jsymbols *s, const struct sl_jstr *name) {
     uint32_t hops, slot;
-    if (!find_ref(s, s->names->unit, name, &hops, &slot))
+    if (!find_ref(c, s, s->names->unit, name, &hops, &slot))
         define(c, s, name, SL_L_RESOLVE);
 }
 
 void sl_jc_symbol_find(struct sl_jc *c, struct sl_jsymbols *s, const struct sl_jstr *name,
                        uint32_t *out_hops, uint32_t *out_slot) {
-    if (find_ref(s, s->names->unit, name, out_hops, out_slot))
+    if (find_ref(c, s, s->names->unit, name, out_hops, out_slot))
         return;
     /* A name that the analysis did not meet, as in a set block's filter: look it up here. */
     *out_slot = define(c, s, name, SL_L_RESOLVE);
@@ -148,6 +151,7 @@ void sl_jc_symbol_find(struct sl_jc *c, struct sl_jsymbols *s, const struct sl_j
 struct sl_jsymbols *sl_jc_symbols_copy(struct sl_jc *c, const struct sl_jsymbols *s) {
     struct sl_jsymbols *r = sl_jc_alloc(c, sizeof *r);
     *r = *s;
+    sl_jc_charge(c, s->cap);
     r->v = sl_jc_alloc(c, (s->cap ? s->cap : 1) * sizeof *r->v);
     if (s->n)
         memcpy(r->v, s->v, s->n * sizeof *r->v);
@@ -158,6 +162,7 @@ void sl_jc_symbols_merge(struct sl_jc *c, struct sl_jsymbols *base, struct sl_js
                          uint32_t n) {
     uint32_t n_ident = base->names->n, hops, slot;
     uint8_t *count = sl_jc_alloc(c, n_ident + 1);
+    sl_jc_charge(c, 4u * n_ident);
     for (uint32_t b = 0; b < n; b++)
         for (uint32_t i = 0; i < branch[b]->n; i++)
             if ((branch[b]->v[i].has & STORED) && !(i < base->n && (base->v[i].has & STORED)))
@@ -178,7 +183,7 @@ void sl_jc_symbols_merge(struct sl_jc *c, struct sl_jsymbols *base, struct sl_js
         if (!count[i] || count[i] == n)
             continue;
         if (base->parent &&
-            find_ref(base->parent, base->names->unit, base->names->v[i].name, &hops, &slot)) {
+            find_ref(c, base->parent, base->names->unit, base->names->v[i].name, &hops, &slot)) {
             set_alias(base, i, hops, slot);
         } else {
             base->v[i].has |= HAS_LOAD;
@@ -190,6 +195,7 @@ void sl_jc_symbols_merge(struct sl_jc *c, struct sl_jsymbols *base, struct sl_js
 struct sl_jscope *sl_jc_scope_of(struct sl_jc *c, const struct sl_jsymbols *s) {
     struct sl_jscope *r = sl_jc_alloc(c, sizeof *r);
     r->unit = s->names->unit;
+    sl_jc_charge(c, s->n);
     r->enter = sl_jc_alloc(c, (s->n + 1) * sizeof *r->enter);
     for (uint32_t i = 0; i < s->n; i++)
         if (s->v[i].has & HAS_LOAD)
