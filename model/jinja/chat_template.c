@@ -1,4 +1,5 @@
 #include "model/jinja/chat_template.h"
+#include "common/clock.h"
 #include "common/utf8.h"
 #include "model/jinja/jinja_ast.h"
 #include "model/jinja/jinja_value.h"
@@ -14,6 +15,7 @@ const struct sl_template_limits sl_template_default_limits = {
     .max_depth = 1000,
     .max_output_bytes = 64u << 20,
     .max_memory_bytes = 512u << 20,
+    .max_time_ns = 30000000000u,
 };
 
 /* Line ends become \n, and one at the very end goes, as Jinja does by default. */
@@ -159,7 +161,11 @@ enum sl_status sl_template_render_own(const struct sl_template *t, const json_t 
     rt->err = err;
     rt->own = own;
     rt->limits = limits ? *limits : sl_template_default_limits;
-    rt->steps = rt->limits.steps ? *rt->limits.steps : 0;
+    if (rt->limits.steps)
+        rt->work = *rt->limits.steps < (UINT64_MAX >> 16) ? *rt->limits.steps * SL_J_STEP
+                                                          : UINT64_MAX >> 8;
+    rt->check_at = rt->work; /* the first charge looks at the limits and the watch */
+    rt->start_ns = sl_now_ns();
     rt->hash_seed = hash_seed(rt);
     rt->out = final;
     final->final = true;
@@ -168,7 +174,7 @@ enum sl_status sl_template_render_own(const struct sl_template *t, const json_t 
         render(rt, vars);
     enum sl_status status = rt->status;
     if (rt->limits.steps)
-        *rt->limits.steps = rt->steps;
+        *rt->limits.steps = rt->work / SL_J_STEP + (rt->work % SL_J_STEP > 0);
     if (status == SL_OK)
         status = take(final, out, err);
     free(final->p);

@@ -35,6 +35,7 @@ struct sl_jv sl_j_call_func(struct sl_jrt *rt, const char *what, const struct sl
                   args->n_pos);
     for (unsigned i = 0; i < n; i++)
         arg[i] = i < args->n_pos ? args->pos[i] : sl_j_missing();
+    sl_j_charge_n(rt, args->n_kw + 1u, SL_J_CHAR);
     for (uint32_t k = 0; k < args->n_kw; k++) {
         const struct sl_jstr *kw = args->kw_name[k];
         unsigned i = 0;
@@ -176,6 +177,7 @@ struct sl_jv sl_j_strftime(struct sl_jrt *rt, const struct sl_jstr *fmt, int64_t
     if (!gmtime_r(&t, &tm))
         sl_j_fail(rt, "the time is out of range");
     for (const char *p = fmt->p, *end = p + fmt->len; p < end;) {
+        sl_j_charge(rt, SL_J_DIGITS);
         const char *percent = memchr(p, '%', (size_t)(end - p));
         if (!percent)
             percent = end;

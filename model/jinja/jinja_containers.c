@@ -51,7 +51,7 @@ static struct sl_jv take_item(struct sl_jrt *rt, struct sl_jlist *l, size_t at) 
         l->v++;
         l->cap--;
     } else {
-        sl_j_work(rt, (l->n - at) >> 6);
+        sl_j_charge_n(rt, l->n - at, SL_J_ITEM);
         memmove(&l->v[at], &l->v[at + 1], (l->n - at - 1) * sizeof *l->v);
     }
     l->n--;
@@ -69,7 +69,7 @@ SL_J_FUNC(list_extend, self) {
     struct sl_jv from = all->pos[0], item;
     if (from.type == SL_J_LIST || from.type == SL_J_TUPLE) {
         size_t n = from.l->n; /* it may be the list itself */
-        sl_j_work(rt, n);
+        sl_j_charge_n(rt, n, SL_J_ITEM);
         for (size_t i = 0; i < n; i++)
             sl_j_list_push(rt, self.l, from.l->v[i]);
         return sl_j_none();
@@ -85,7 +85,7 @@ SL_J_FUNC(list_insert, self) {
     int64_t n = (int64_t)l->n, at = sl_j_need_int(rt, all->pos[0], "the index of insert()");
     at = at < 0 ? (at < -n ? 0 : at + n) : at > n ? n : at;
     sl_j_list_push(rt, l, all->pos[1]);
-    sl_j_work(rt, (uint64_t)(n - at) >> 6);
+    sl_j_charge_n(rt, (uint64_t)(n - at), SL_J_ITEM);
     memmove(&l->v[at + 1], &l->v[at], (size_t)(n - at) * sizeof *l->v);
     l->v[at] = all->pos[1];
     return sl_j_none();
@@ -104,7 +104,6 @@ SL_J_FUNC(list_pop, self) {
 SL_J_FUNC(list_remove, self) {
     count_args(rt, all, "remove", 1, 1);
     for (size_t i = 0; i < self.l->n; i++) {
-        sl_j_work(rt, 1);
         if (sl_j_equal(rt, self.l->v[i], all->pos[0])) {
             take_item(rt, self.l, i);
             return sl_j_none();
@@ -122,7 +121,7 @@ SL_J_FUNC(list_clear, self) {
 SL_J_FUNC(list_reverse, self) {
     count_args(rt, all, "reverse", 0, 0);
     struct sl_jlist *l = self.l;
-    sl_j_work(rt, l->n >> 4);
+    sl_j_charge_n(rt, l->n, SL_J_ITEM);
     for (size_t i = 0; i < l->n / 2; i++) {
         struct sl_jv t = l->v[i];
         l->v[i] = l->v[l->n - 1 - i];
@@ -151,13 +150,14 @@ SL_J_FUNC(list_sort, self) {
     *l = (struct sl_jlist){0};
     for (size_t i = 0; i < whole.n; i++) {
         struct sl_jargv one = {.pos = &whole.v[i], .n_pos = 1};
-        sl_j_work(rt, 1);
+        sl_j_charge(rt, SL_J_STEP);
         items[i].val = whole.v[i];
         items[i].key = key.type == SL_J_NONE ? whole.v[i] : sl_j_call(rt, key, &one);
     }
     sl_j_sort(rt, items, whole.n, reverse);
     if (l->v)
         sl_j_fail(rt, "the list was changed while it was sorted");
+    sl_j_charge_n(rt, whole.n, SL_J_ITEM);
     for (size_t i = 0; i < whole.n; i++)
         whole.v[i] = items[i].val;
     *l = whole;

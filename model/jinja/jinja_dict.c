@@ -11,55 +11,63 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 32);
 }
 
-bool sl_j_hashable(struct sl_jv v) {
-    switch (v.type) {
-    case SL_J_LIST:
-    case SL_J_DICT:
-    case SL_J_VIEW:
-        return false;
-    case SL_J_TUPLE:
-        for (size_t i = 0; i < v.l->n; i++)
-            if (!sl_j_hashable(v.l->v[i]))
-                return false;
-        return true;
-    default:
-        return true;
-    }
-}
-
-/* Equal values have equal hashes: 1, 1.0 and true are one key. */
-static uint64_t hash(struct sl_jrt *rt, struct sl_jv v) {
+/* Equal values have equal hashes: 1, 1.0 and true are one key. Returns MISSING, or the value inside
+ * of v that cannot be hashed. */
+static struct sl_jv try_hash(struct sl_jrt *rt, struct sl_jv v, uint64_t *out_hash) {
     uint64_t h = rt->hash_seed;
     int64_t i;
-    if (sl_j_as_int(v, &i))
-        return mix(h ^ (uint64_t)i);
+    sl_j_charge(rt, SL_J_ITEM);
+    if (sl_j_as_int(v, &i)) {
+        *out_hash = mix(h ^ (uint64_t)i);
+        return sl_j_missing();
+    }
     switch (v.type) {
     case SL_J_FLOAT:
         if (v.f >= -9.2e18 && v.f <= 9.2e18 && v.f == floor(v.f))
-            return mix(h ^ (uint64_t)(int64_t)v.f);
-        memcpy(&i, &v.f, sizeof i);
-        return mix(h ^ (uint64_t)i);
+            i = (int64_t)v.f;
+        else
+            memcpy(&i, &v.f, sizeof i);
+        *out_hash = mix(h ^ (uint64_t)i);
+        return sl_j_missing();
     case SL_J_STR:
-        sl_j_work(rt, v.s->len >> 8);
+        sl_j_charge_n(rt, v.s->len, SL_J_SCAN);
         for (size_t k = 0; k < v.s->len; k += 8) {
             uint64_t word = 0;
             memcpy(&word, v.s->p + k, v.s->len - k < 8 ? v.s->len - k : 8);
             h = mix(h ^ word) + k;
         }
-        return mix(h ^ v.s->len);
+        *out_hash = mix(h ^ v.s->len);
+        return sl_j_missing();
     case SL_J_TUPLE:
         sl_j_deeper(rt);
-        for (size_t k = 0; k < v.l->n; k++)
-            h = mix(h ^ hash(rt, v.l->v[k]));
+        for (size_t k = 0; k < v.l->n; k++) {
+            uint64_t inner;
+            struct sl_jv bad = try_hash(rt, v.l->v[k], &inner);
+            if (sl_j_given(bad)) {
+                rt->depth--;
+                return bad;
+            }
+            h = mix(h ^ inner);
+        }
         rt->depth--;
-        return h;
+        *out_hash = h;
+        return sl_j_missing();
     case SL_J_LIST:
     case SL_J_DICT:
     case SL_J_VIEW:
-        sl_j_fail(rt, "unhashable type: '%s'", sl_j_type_name(v));
+        return v;
     default:
-        return mix(h ^ v.type);
+        *out_hash = mix(h ^ v.type);
+        return sl_j_missing();
     }
+}
+
+static uint64_t hash(struct sl_jrt *rt, struct sl_jv v) {
+    uint64_t h = 0;
+    struct sl_jv bad = try_hash(rt, v, &h);
+    if (sl_j_given(bad))
+        sl_j_fail(rt, "unhashable type: '%s'", sl_j_type_name(bad));
+    return h;
 }
 
 struct sl_jv sl_j_dict_new(struct sl_jrt *rt) {
@@ -71,6 +79,7 @@ struct sl_jv sl_j_dict_new(struct sl_jrt *rt) {
 static struct sl_jentry *dict_find(struct sl_jrt *rt, const struct sl_jdict *d, struct sl_jv key,
                                    uint64_t h) {
     if (!d->index) {
+        sl_j_charge_n(rt, d->n, SL_J_SCAN); /* eight at most */
         for (size_t i = 0; i < d->n; i++)
             if (d->e[i].hash == h && sl_j_equal(rt, d->e[i].key, key))
                 return &d->e[i];
@@ -78,38 +87,45 @@ static struct sl_jentry *dict_find(struct sl_jrt *rt, const struct sl_jdict *d, 
     }
     for (size_t i = h & (d->n_index - 1); d->index[i]; i = (i + 1) & (d->n_index - 1)) {
         struct sl_jentry *e = &d->e[d->index[i] - 1];
+        sl_j_charge(rt, SL_J_ITEM); /* each: keys of one hash are possible (NaN, macros) */
         if (e->hash == h && sl_j_equal(rt, e->key, key))
             return e;
     }
     return NULL;
 }
 
+/* Puts entry `at` into the index. */
+static void index_add(struct sl_jrt *rt, struct sl_jdict *d, size_t at) {
+    size_t i = d->e[at].hash & (d->n_index - 1);
+    for (; d->index[i]; i = (i + 1) & (d->n_index - 1))
+        sl_j_charge(rt, SL_J_ITEM);
+    sl_j_charge(rt, SL_J_ITEM);
+    d->index[i] = (uint32_t)(at + 1);
+}
+
 static void dict_index(struct sl_jrt *rt, struct sl_jdict *d) {
     d->n_index = 4 * d->cap;
     d->index = sl_j_alloc_n(rt, d->n_index, sizeof *d->index);
     memset(d->index, 0, d->n_index * sizeof *d->index);
-    for (size_t k = 0; k < d->n; k++) {
-        size_t i = d->e[k].hash & (d->n_index - 1);
-        while (d->index[i])
-            i = (i + 1) & (d->n_index - 1);
-        d->index[i] = (uint32_t)(k + 1);
-    }
+    for (size_t k = 0; k < d->n; k++)
+        index_add(rt, d, k);
 }
 
 /* The place in the index of entry `at`. */
-static size_t index_place(const struct sl_jdict *d, size_t at) {
+static size_t index_place(struct sl_jrt *rt, const struct sl_jdict *d, size_t at) {
     size_t i = d->e[at].hash & (d->n_index - 1);
-    while (d->index[i] != at + 1)
-        i = (i + 1) & (d->n_index - 1);
+    for (; d->index[i] != at + 1; i = (i + 1) & (d->n_index - 1))
+        sl_j_charge(rt, SL_J_ITEM);
     return i;
 }
 
 /* Empties a place and closes the gap, so that no search ends early. */
-static void index_remove(struct sl_jdict *d, size_t hole) {
+static void index_remove(struct sl_jrt *rt, struct sl_jdict *d, size_t hole) {
     size_t mask = d->n_index - 1;
     d->index[hole] = 0;
     for (size_t i = (hole + 1) & mask; d->index[i]; i = (i + 1) & mask) {
         size_t home = d->e[d->index[i] - 1].hash & mask;
+        sl_j_charge(rt, SL_J_ITEM);
         if (((i - home) & mask) < ((i - hole) & mask))
             continue; /* its search does not come by the hole */
         d->index[hole] = d->index[i];
@@ -123,13 +139,13 @@ void sl_j_dict_remove(struct sl_jrt *rt, struct sl_jdict *d, const struct sl_jv 
     size_t at = (size_t)((const struct sl_jentry *)entry - d->e);
     bool last = at + 1 == d->n;
     if (d->index)
-        index_remove(d, index_place(d, at));
+        index_remove(rt, d, index_place(rt, d, at));
     if (!last) {
-        sl_j_work(rt, (d->n - at) >> 4);
+        sl_j_charge_n(rt, d->n - at, SL_J_ITEM);
         memmove(&d->e[at], &d->e[at + 1], (d->n - at - 1) * sizeof *d->e);
     }
     if (d->index && !last) {
-        sl_j_work(rt, d->n_index >> 5);
+        sl_j_charge_n(rt, d->n_index, SL_J_SCAN);
         for (size_t i = 0; i < d->n_index; i++)
             d->index[i] -= d->index[i] > at;
     }
@@ -158,16 +174,20 @@ void sl_j_dict_set(struct sl_jrt *rt, struct sl_jdict *d, struct sl_jv key, stru
     }
     d->e[d->n++] = (struct sl_jentry){key, val, h};
     d->n_changes++;
-    if (d->index) {
-        size_t i = h & (d->n_index - 1);
-        while (d->index[i])
-            i = (i + 1) & (d->n_index - 1);
-        d->index[i] = (uint32_t)d->n;
-    }
+    if (d->index)
+        index_add(rt, d, d->n - 1);
 }
 
 struct sl_jv *sl_j_dict_get(struct sl_jrt *rt, const struct sl_jdict *d, struct sl_jv key) {
     struct sl_jentry *e = dict_find(rt, d, key, hash(rt, key));
+    return e ? &e->val : NULL;
+}
+
+struct sl_jv *sl_j_dict_find(struct sl_jrt *rt, const struct sl_jdict *d, struct sl_jv key) {
+    uint64_t h;
+    if (sl_j_given(try_hash(rt, key, &h)))
+        return NULL;
+    struct sl_jentry *e = dict_find(rt, d, key, h);
     return e ? &e->val : NULL;
 }
 

@@ -44,6 +44,7 @@ static void eval_args(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_ja
     for (size_t i = 0; i < n_star2; i++) {
         if (more.d->e[i].key.type != SL_J_STR)
             sl_j_fail(rt, "keywords must be strings");
+        sl_j_charge_n(rt, a->n_kw + 1u, SL_J_ITEM + more.d->e[i].key.s->len * SL_J_BYTE);
         for (uint32_t k = 0; k < a->n_kw; k++)
             if (sl_j_str_eq(a->kw_name[k], more.d->e[i].key.s))
                 sl_j_fail(rt, "an argument is given twice");
@@ -55,6 +56,7 @@ static void eval_args(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_ja
 }
 
 static struct sl_jv eval_name(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
+    sl_j_charge_n(rt, n->hops, SL_J_SCAN);
     for (uint32_t i = 0; i < n->hops; i++)
         f = f->up;
     struct sl_jv v = f->slot[n->slot];
@@ -245,7 +247,7 @@ static struct sl_jv eval(struct sl_jrt *rt, struct sl_jframe *f, const struct sl
 
 struct sl_jv sl_j_eval(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
     rt->at = n;
-    sl_j_work(rt, 1);
+    sl_j_charge(rt, SL_J_STEP);
     sl_j_deeper(rt);
     struct sl_jv v = eval(rt, f, n);
     rt->depth--;

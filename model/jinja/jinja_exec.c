@@ -12,6 +12,7 @@ struct sl_jframe *sl_j_frame(struct sl_jrt *rt, const struct sl_junit *unit, str
 }
 
 void sl_j_enter_scope(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jscope *s) {
+    sl_j_charge_n(rt, s->n_enter, 2 * SL_J_ITEM); /* also for leaving it */
     for (uint32_t i = 0; i < s->n_enter; i++) {
         const struct sl_j_enter *e = &s->enter[i];
         struct sl_jframe *from = f;
@@ -23,6 +24,7 @@ void sl_j_enter_scope(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_js
             f->slot[e->slot] = sl_j_missing();
             break;
         case SL_L_ALIAS:
+            sl_j_charge_n(rt, e->from_hops, SL_J_SCAN);
             for (uint32_t h = 0; h < e->from_hops; h++)
                 from = from->up;
             f->slot[e->slot] = from->slot[e->from_slot];
@@ -201,6 +203,8 @@ static void bind_params(struct sl_jrt *rt, const struct sl_jmacro *m, struct sl_
     bool found_caller = args->n_pos >= p->n && p->explicit_caller;
     for (uint32_t i = 0; i < p->n; i++) {
         struct sl_jv v = i < args->n_pos ? args->pos[i] : sl_j_missing();
+        sl_j_charge_n(rt, i < args->n_pos ? 1 : args->n_kw + 1u,
+                      SL_J_ITEM + p->name[i]->name->len * SL_J_BYTE);
         for (uint32_t k = 0; i >= args->n_pos && k < args->n_kw; k++)
             if (!kw_used[k] && sl_j_str_eq(args->kw_name[k], p->name[i]->name)) {
                 v = args->kw[k];
@@ -209,6 +213,7 @@ static void bind_params(struct sl_jrt *rt, const struct sl_jmacro *m, struct sl_
         found_caller |= i >= args->n_pos && sl_j_str_is(p->name[i]->name, "caller");
         f->slot[p->name[i]->slot] = v;
     }
+    sl_j_charge_n(rt, args->n_kw, 2 * SL_J_ITEM); /* to look for a caller, and for what is left */
     if (p->caller_slot >= 0 && !found_caller) {
         struct sl_jv caller = sl_j_undef_hint(rt, "No caller defined");
         for (uint32_t k = 0; k < args->n_kw; k++)
@@ -277,6 +282,7 @@ static void exec_call_block(struct sl_jrt *rt, struct sl_jframe *f, const struct
     struct sl_jargs args = *n->a->args;
     struct sl_jnode **kw = sl_j_alloc_n(rt, args.n_kw + 1u, sizeof *kw);
     const struct sl_jstr **names = sl_j_alloc_n(rt, args.n_kw + 1u, sizeof *names);
+    sl_j_charge_n(rt, args.n_kw, SL_J_ITEM);
     for (uint32_t i = 0; i < args.n_kw; i++) {
         if (sl_j_str_is(args.kw_name[i], "caller"))
             sl_j_fail(rt, "the argument 'caller' is there twice");
@@ -401,7 +407,7 @@ static enum sl_j_flow exec(struct sl_jrt *rt, struct sl_jframe *f, const struct 
 
 enum sl_j_flow sl_j_exec(struct sl_jrt *rt, struct sl_jframe *f, const struct sl_jnode *n) {
     rt->at = n;
-    sl_j_work(rt, 1);
+    sl_j_charge(rt, SL_J_STEP);
     sl_j_deeper(rt);
     enum sl_j_flow flow = exec(rt, f, n);
     rt->depth--;

@@ -26,13 +26,13 @@ SL_J_FUNC(f_title, v) {
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     struct sl_jout o = {0};
     const char *p = s->p, *end = p + s->len;
-    sl_j_work(rt, s->len >> 2);
     while (p < end) {
         uint32_t cp;
         const char *q = p;
         unsigned n = 0;
         for (; q < end; q += n) { /* the separators */
             n = sl_j_utf8_next(q, end, &cp);
+            sl_j_charge(rt, SL_J_CHAR);
             if (!(cp && cp < 0x80 && strchr("-({[<", (int)cp)) && !(sl_j_props(cp) & SL_J_SPACE))
                 break;
         }
@@ -43,6 +43,7 @@ SL_J_FUNC(f_title, v) {
         const char *first_end = p + n;
         for (q = first_end; q < end; q += n) {
             n = sl_j_utf8_next(q, end, &cp);
+            sl_j_charge(rt, SL_J_CHAR);
             if ((cp && cp < 0x80 && strchr("-({[<", (int)cp)) || (sl_j_props(cp) & SL_J_SPACE))
                 break;
         }
@@ -128,7 +129,7 @@ SL_J_FUNC(f_truncate, v) {
     int64_t length = sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "length") : 255;
     int64_t leeway =
         sl_j_given(arg[3]) && arg[3].type != SL_J_NONE ? sl_j_need_int(rt, arg[3], "leeway") : 5;
-    int64_t n = (int64_t)sl_j_chars(s), n_end = (int64_t)sl_j_chars(end);
+    int64_t n = (int64_t)sl_j_chars(rt, s), n_end = (int64_t)sl_j_chars(rt, end);
     if (length < n_end || leeway < 0)
         sl_j_fail(rt, "truncate wants a length of at least %lld and a leeway of at least 0",
                   (long long)n_end);
@@ -136,6 +137,7 @@ SL_J_FUNC(f_truncate, v) {
         return v;
     struct sl_jv head = sl_j_substr(rt, s, 0, (size_t)(length - n_end));
     if (!sl_j_truth(rt, arg[1])) {
+        sl_j_charge_n(rt, head.s->len, SL_J_SCAN);
         const char *space = memrchr(head.s->p, ' ', head.s->len);
         if (space)
             head = sl_j_part(rt, head.s, head.s->p, (size_t)(space - head.s->p));
@@ -147,9 +149,9 @@ SL_J_FUNC(f_wordcount, v) {
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     int64_t n = 0;
     bool in_word = false;
-    sl_j_work(rt, s->len >> 2);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
         uint32_t cp;
+        sl_j_charge(rt, SL_J_CHAR);
         p += sl_j_utf8_next(p, end, &cp);
         bool word = cp == '_' || (sl_j_props(cp) & SL_J_ALNUM);
         n += word && !in_word;
@@ -182,15 +184,15 @@ SL_J_FUNC(f_striptags, v) {
                   {"&#34;", "\""}, {"&#39;", "'"}, {"&apos;", "'"}};
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     struct sl_jout bare = {0}, o = {0};
-    sl_j_work(rt, s->len);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
         const char *close = NULL;
+        if (*p == '<') /* looked for twice, and perhaps in vain each time */
+            sl_j_charge_n(rt, (uint64_t)(end - p), 2 * SL_J_SCAN);
         if (end - p >= 7 && !memcmp(p, "<!--", 4) &&
             (close = memmem(p + 4, (size_t)(end - p - 4), "-->", 3)))
             close += 2;
         else if (*p == '<')
             close = memchr(p, '>', (size_t)(end - p));
-        sl_j_work(rt, *p == '<' ? 1 + ((uint64_t)(end - p) >> 6) : 0);
         if (!close)
             sl_j_put_part(rt, &bare, s, p++, 1);
         else
@@ -206,6 +208,7 @@ SL_J_FUNC(f_striptags, v) {
         if (i)
             sl_j_put_char(rt, &o, ' ');
         for (size_t k = 0; k < w->len; k++) {
+            sl_j_charge(rt, SL_J_CHAR);
             size_t e = 0, n = sizeof entity / sizeof *entity;
             while (e < n && !(w->len - k >= strlen(entity[e].name) &&
                               !memcmp(w->p + k, entity[e].name, strlen(entity[e].name))))
@@ -223,7 +226,6 @@ SL_J_FUNC(f_striptags, v) {
 
 static void quote(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s, bool query) {
     char buf[8];
-    sl_j_work(rt, s->len >> 2);
     for (size_t i = 0; i < s->len; i++) {
         unsigned char c = (unsigned char)s->p[i];
         bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z' && c < 0x80) ||
@@ -233,6 +235,7 @@ static void quote(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s,
         } else if (plain) {
             sl_j_put_char(rt, o, (char)c);
         } else {
+            sl_j_charge(rt, 2 * SL_J_STEP);
             snprintf(buf, sizeof buf, "%%%02X", c);
             sl_j_puts(rt, o, buf);
         }
@@ -268,9 +271,11 @@ SL_J_FUNC(f_xmlattr, v) {
         sl_j_fail(rt, "xmlattr wants a mapping, not %s", sl_j_type_name(v));
     for (size_t i = 0; i < v.d->n; i++) {
         struct sl_jv key = v.d->e[i].key, val = v.d->e[i].val;
+        sl_j_charge(rt, SL_J_ITEM);
         if (val.type == SL_J_NONE || val.type == SL_J_UNDEF)
             continue;
         const struct sl_jstr *k = sl_j_need_str(rt, key);
+        sl_j_charge_n(rt, k->len, 2 * SL_J_SCAN);
         for (size_t c = 0; c < k->len; c++)
             if (!k->p[c] || strchr(" \t\n\r\f\v/>=", k->p[c]))
                 sl_j_fail(rt, "invalid character in an attribute name");
@@ -340,7 +345,8 @@ SL_J_FUNC(f_int, v) {
     case SL_J_FLOAT:
         return v.f != v.f ? fallback : truncated(rt, v.f);
     case SL_J_STR:
-        if ((base == 0 || (base >= 2 && base <= 36)) && sl_j_parse_int(v.s, (int)base, &i, &over)) {
+        if ((base == 0 || (base >= 2 && base <= 36)) &&
+            sl_j_parse_int(rt, v.s, (int)base, &i, &over)) {
             if (over)
                 sl_j_fail(rt, "the integer does not fit into 64 bits");
             return sl_j_int(i);
@@ -375,10 +381,13 @@ SL_J_FUNC(f_abs, v) {
 }
 
 /* Half to even, on the exact decimal value: what printf does. */
-static double round_double(double f, int64_t digits) {
+static double round_double(struct sl_jrt *rt, double f, int64_t digits) {
     char buf[700];
+    sl_j_charge(rt, 4 * SL_J_DIGITS);
     if (!isfinite(f) || digits > 330)
         return f;
+    if (digits < -330)
+        return copysign(0.0, f);
     if (digits < 0) {
         double unit = pow(10, (double)-digits), y = f / unit;
         return isinf(unit) ? copysign(0.0, f) : nearbyint(y) * unit;
@@ -426,7 +435,7 @@ SL_J_FUNC(f_round, v) {
         sl_j_fail(rt, "round wants a number, not %s", sl_j_type_name(v));
     if (*method == 'c' && method[1] == 'o')
         return sl_j_as_int(v, &i) ? round_int(rt, i, digits)
-                                  : sl_j_float(round_double(v.f, digits));
+                                  : sl_j_float(round_double(rt, v.f, digits));
     struct sl_jv unit = sl_j_binary(rt, SL_OP_POW, sl_j_int(10), sl_j_int(digits));
     double scaled = sl_j_as_double(sl_j_binary(rt, '*', v, unit));
     scaled = *method == 'c' ? ceil(scaled) : floor(scaled);
@@ -439,6 +448,7 @@ SL_J_FUNC(f_filesizeformat, v) {
     bool binary = sl_j_truth(rt, arg[0]);
     double base = binary ? 1024 : 1000, unit = base;
     char buf[512];
+    sl_j_charge(rt, 2 * SL_J_DIGITS);
     if (bytes_v.type != SL_J_FLOAT)
         sl_j_fail(rt, "filesizeformat wants a number");
     double bytes = bytes_v.f;

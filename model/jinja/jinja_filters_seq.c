@@ -30,9 +30,10 @@ static struct path path_of(struct sl_jrt *rt, struct sl_jv attribute, struct sl_
     for (size_t i = 0; i < p.n; i++) {
         int64_t index;
         bool over, digits = p.part[i].s->len > 0;
+        sl_j_charge_n(rt, p.part[i].s->len, SL_J_SCAN);
         for (size_t k = 0; k < p.part[i].s->len; k++)
             digits &= p.part[i].s->p[k] >= '0' && p.part[i].s->p[k] <= '9';
-        if (digits && sl_j_parse_int(p.part[i].s, 10, &index, &over) && !over)
+        if (digits && sl_j_parse_int(rt, p.part[i].s, 10, &index, &over) && !over)
             p.part[i] = sl_j_int(index);
     }
     return p;
@@ -40,6 +41,7 @@ static struct path path_of(struct sl_jrt *rt, struct sl_jv attribute, struct sl_
 
 static struct sl_jv follow(struct sl_jrt *rt, const struct path *p, struct sl_jv v) {
     for (size_t i = 0; i < p->n; i++) {
+        sl_j_charge(rt, SL_J_STEP);
         v = sl_j_getitem(rt, v, p->part[i]);
         if (v.type == SL_J_UNDEF && sl_j_given(p->fallback) && p->fallback.type != SL_J_NONE)
             v = p->fallback;
@@ -63,6 +65,7 @@ struct call_state {
 
 static bool map_step(struct sl_jrt *rt, void *state, struct sl_jv *item) {
     struct call_state *s = state;
+    sl_j_charge(rt, SL_J_STEP);
     *item =
         s->fn ? sl_j_call_func(rt, s->what, s->fn, *item, &s->args) : follow(rt, &s->path, *item);
     return true;
@@ -70,6 +73,7 @@ static bool map_step(struct sl_jrt *rt, void *state, struct sl_jv *item) {
 
 static bool select_step(struct sl_jrt *rt, void *state, struct sl_jv *item) {
     struct call_state *s = state;
+    sl_j_charge(rt, SL_J_STEP);
     struct sl_jv v = follow(rt, &s->path, *item);
     if (s->fn)
         v = sl_j_call_func(rt, s->what, s->fn, v, &s->args);
@@ -106,6 +110,7 @@ SL_J_FUNC(f_map, v) {
         return empty_iter(rt);
     struct sl_jv attribute = sl_j_missing(), fallback = sl_j_missing();
     bool other = false;
+    sl_j_charge_n(rt, all->n_kw, SL_J_ITEM);
     for (uint32_t i = 0; i < all->n_kw; i++) {
         if (sl_j_str_is(all->kw_name[i], "attribute"))
             attribute = all->kw[i];
@@ -190,10 +195,10 @@ static void merge_sort(struct sl_jrt *rt, struct sl_jsort_item *v, struct sl_jso
     if (n < 2)
         return;
     size_t half = n / 2, i = 0, j = half, k = 0;
+    sl_j_charge_n(rt, n, 2 * SL_J_ITEM);
     merge_sort(rt, v, tmp, half, reverse);
     merge_sort(rt, v + half, tmp, n - half, reverse);
     while (i < half && j < n) {
-        sl_j_work(rt, 1);
         bool right = reverse ? sl_j_order(rt, '<', v[i].key, v[j].key)
                              : sl_j_order(rt, '<', v[j].key, v[i].key);
         tmp[k++] = right ? v[j++] : v[i++];
@@ -233,6 +238,7 @@ SL_J_FUNC(f_sort, v) {
     }
     struct sl_jsort_item *items = sl_j_alloc_n(rt, in.l->n, sizeof *items);
     for (size_t i = 0; i < in.l->n; i++) {
+        sl_j_charge(rt, SL_J_STEP);
         items[i].val = in.l->v[i];
         items[i].key = sl_j_list_new(rt, SL_J_LIST, n_paths);
         for (size_t k = 0; k < n_paths; k++)
@@ -268,6 +274,7 @@ SL_J_FUNC(f_groupby, v) {
     bool sensitive = sl_j_truth(rt, arg[2]);
     struct sl_jsort_item *items = sl_j_alloc_n(rt, in.l->n, sizeof *items);
     for (size_t i = 0; i < in.l->n; i++) {
+        sl_j_charge(rt, SL_J_ITEM);
         items[i].val = in.l->v[i];
         items[i].key = fold_case(rt, follow(rt, &path, in.l->v[i]), sensitive);
     }
@@ -357,6 +364,7 @@ static bool reversible(struct sl_jv v) {
 
 static struct sl_jv reversed(struct sl_jrt *rt, struct sl_jv v) {
     struct sl_jv l = sl_j_to_list(rt, v);
+    sl_j_charge_n(rt, l.l->n, SL_J_ITEM);
     for (size_t i = 0; i < l.l->n / 2; i++) {
         struct sl_jv t = l.l->v[i];
         l.l->v[i] = l.l->v[l.l->n - 1 - i];
@@ -427,7 +435,7 @@ SL_J_FUNC(f_batch, v) {
     if (row.l->n) {
         bool fill = sl_j_given(arg[1]) && arg[1].type != SL_J_NONE;
         while (fill && (int64_t)row.l->n < n) {
-            sl_j_work(rt, 1);
+            sl_j_charge(rt, SL_J_STEP);
             sl_j_list_push(rt, row.l, arg[1]);
         }
         sl_j_list_push(rt, out.l, row);
@@ -444,7 +452,7 @@ SL_J_FUNC(f_slice, v) {
     for (int64_t i = 0; i < slices; i++) {
         int64_t take = n / slices + (i < n % slices);
         struct sl_jv part = sl_j_list_new(rt, SL_J_LIST, (size_t)take + 1);
-        sl_j_work(rt, 1);
+        sl_j_charge(rt, SL_J_STEP + (uint64_t)take * SL_J_ITEM);
         for (int64_t k = 0; k < take; k++)
             sl_j_list_push(rt, part.l, in.l->v[at++]);
         if (sl_j_given(arg[1]) && arg[1].type != SL_J_NONE && i >= n % slices)

@@ -53,11 +53,11 @@ static struct sl_jv format_text(struct sl_jrt *rt, struct sl_jspec *s, const str
     char fill[4];
     if ((s->type && s->type != 's') || s->sign || s->align == '=' || s->alt || s->group)
         sl_j_fail(rt, "invalid format specifier for a string");
-    if (s->precision >= 0 && (size_t)s->precision < sl_j_chars(t))
+    if (s->precision >= 0 && (size_t)s->precision < sl_j_chars(rt, t))
         t = sl_j_substr(rt, t, 0, (size_t)s->precision).s;
     struct sl_jstr one = {.p = fill, .chars = 1};
     one.len = sl_utf8_put(s->fill ? s->fill : ' ', fill);
-    int64_t rest = s->width - (int64_t)sl_j_chars(t);
+    int64_t rest = s->width - (int64_t)sl_j_chars(rt, t);
     int64_t left = s->align == '>' ? rest : s->align == '^' ? rest / 2 : 0;
     struct sl_jout o = {0};
     for (int64_t i = 0; i < left; i++)
@@ -73,6 +73,7 @@ static struct sl_jv format_value(struct sl_jrt *rt, struct sl_jv v, const struct
     int64_t i;
     if (!text->len)
         return sl_j_of_str(sl_j_to_str(rt, v));
+    sl_j_charge(rt, SL_J_STEP);
     parse_spec(rt, text, &s);
     if (v.type == SL_J_STR)
         return format_text(rt, &s, v.s);
@@ -123,13 +124,14 @@ static struct sl_jv format_field(struct format *f, const char *p, const char *en
         index = first.len ? 0 : f->auto_index++;
         if (first.len) {
             f->auto_index = -1;
-            if (!sl_j_parse_int(&first, 10, &index, &over) || over)
+            if (!sl_j_parse_int(rt, &first, 10, &index, &over) || over)
                 sl_j_fail(rt, "a field number is too large");
         }
         if (index >= f->args->n_pos)
             sl_j_fail(rt, "replacement index %lld out of range", (long long)index);
         v = f->args->pos[index];
     } else {
+        sl_j_charge_n(rt, f->args->n_kw, SL_J_ITEM + first.len * SL_J_BYTE);
         for (uint32_t i = 0; i < f->args->n_kw; i++)
             if (sl_j_str_eq(f->args->kw_name[i], &first))
                 v = f->args->kw[i];
@@ -138,7 +140,7 @@ static struct sl_jv format_field(struct format *f, const char *p, const char *en
                       (int)(first.len > 40 ? 40 : first.len), first.p);
     }
     while (q < end) {
-        sl_j_work(rt, 1);
+        sl_j_charge(rt, SL_J_STEP);
         char kind = *q++;
         const char *from = q;
         while (q < end && (kind == '[' ? *q != ']' : *q != '.' && *q != '['))
@@ -150,7 +152,8 @@ static struct sl_jv format_field(struct format *f, const char *p, const char *en
             q++;
             if (q < end && *q != '.' && *q != '[')
                 sl_j_fail(rt, "only '.' or '[' may follow ']' in a format field");
-            if (*from >= '0' && *from <= '9' && sl_j_parse_int(key.s, 10, &index, &over) && !over)
+            if (*from >= '0' && *from <= '9' && sl_j_parse_int(rt, key.s, 10, &index, &over) &&
+                !over)
                 key = sl_j_int(index);
             v = sl_j_getitem(rt, v, key);
         } else {
@@ -163,6 +166,9 @@ static struct sl_jv format_field(struct format *f, const char *p, const char *en
 static void format_into(struct format *f, struct sl_jout *o, const char *p, const char *end,
                         int level) {
     struct sl_jrt *rt = f->rt;
+    /* A character is passed four times at most: as text, to find the end of its field, of the
+     * field's name and of the name's parts. */
+    sl_j_charge_n(rt, (uint64_t)(end - p), 4 * SL_J_SCAN);
     while (p < end) {
         if ((*p == '{' || *p == '}') && p + 1 < end && p[1] == *p && level == 2) {
             sl_j_put_part(rt, o, f->fmt, p, 1);

@@ -118,7 +118,7 @@ static bool next_of_dict(struct sl_jrt *rt, struct sl_jiter *it, struct sl_jv *o
 
 bool sl_j_next(struct sl_jrt *rt, struct sl_jiter *it, struct sl_jv *out) {
     bool more = false;
-    sl_j_work(rt, 1);
+    sl_j_charge(rt, SL_J_STEP);
     switch (it->kind) {
     case IT_EMPTY:
     case IT_ITER:
@@ -141,14 +141,17 @@ bool sl_j_next(struct sl_jrt *rt, struct sl_jiter *it, struct sl_jv *out) {
     case IT_RANGE:
         if ((int64_t)it->i >= it->src.r->n)
             return false;
-        *out = sl_j_int(it->src.r->start + it->src.r->step * (int64_t)it->i++);
+        *out = sl_j_range_at(it->src.r, (int64_t)it->i++);
         return true;
     case IT_LOOP: { /* pairs of the item and the loop itself, as Python's loop context gives */
         struct sl_jv item;
-        if (!sl_j_loop_next(rt, it->src.loop, &item))
-            return false;
-        *out = sl_j_pair(rt, item, it->src);
-        return true;
+        /* A loop over a loop over a loop goes down the C stack. */
+        sl_j_deeper(rt);
+        more = sl_j_loop_next(rt, it->src.loop, &item);
+        rt->depth--;
+        if (more)
+            *out = sl_j_pair(rt, item, it->src);
+        return more;
     }
     case IT_STEP:
         /* A chain of filters on filters goes down the C stack, so it counts as nesting. */
@@ -199,7 +202,9 @@ int64_t sl_j_loop_length(struct sl_jrt *rt, struct sl_jloop *l) {
     if (l->length >= 0)
         return l->length;
     if (l->iterable.type != SL_J_MISSING && sl_j_has_length(l->iterable)) {
+        sl_j_deeper(rt); /* it may be a loop itself */
         l->length = sl_j_length(rt, l->iterable);
+        rt->depth--;
     } else { /* a generator: read the rest to count it */
         struct sl_jv rest = sl_j_to_list(rt, (struct sl_jv){.type = SL_J_ITER, .it = l->it});
         l->it = sl_j_iter(rt, rest);

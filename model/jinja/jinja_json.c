@@ -20,11 +20,11 @@ static void put_string(struct dump *d, const struct sl_jstr *s) {
     struct sl_jrt *rt = d->rt;
     const char *p = s->p, *end = p + s->len, *from = p;
     char buf[16];
-    sl_j_work(rt, s->len >> 4);
     sl_j_put_char(rt, &d->o, '"');
     while (p < end) {
         uint32_t cp = (unsigned char)*p;
         unsigned n = 1;
+        sl_j_charge(rt, 2 * SL_J_SCAN);
         if (cp >= 0x80 && d->ascii)
             n = sl_j_utf8_next(p, end, &cp);
         if ((cp >= ' ' && cp != '"' && cp != '\\' && cp != 127 && cp < 0x80) ||
@@ -33,6 +33,7 @@ static void put_string(struct dump *d, const struct sl_jstr *s) {
             continue;
         }
         sl_j_put_part(rt, &d->o, s, from, (size_t)(p - from));
+        sl_j_charge(rt, 2 * SL_J_STEP);
         static const char plain[] = "\"\\\n\r\t\f\b", letter[] = "\"\\nrtfb";
         const char *m = cp && cp < 0x80 ? strchr(plain, (int)cp) : NULL;
         if (m)
@@ -95,7 +96,6 @@ static void put_dict(struct dump *d, const struct sl_jdict *dict, unsigned level
              d->sort && k > 0 && sl_j_order(d->rt, '<', dict->e[i].key, dict->e[order[k - 1]].key);
              k--) {
             order[k] = order[k - 1];
-            sl_j_work(d->rt, 1);
         }
         order[k] = i;
     }
@@ -138,7 +138,7 @@ static void put_container(struct dump *d, struct sl_jv v, unsigned level) {
 }
 
 static void put_value(struct dump *d, struct sl_jv v, unsigned level) {
-    sl_j_work(d->rt, 1);
+    sl_j_charge(d->rt, SL_J_STEP);
     sl_j_deeper(d->rt);
     switch (v.type) {
     case SL_J_NONE:

@@ -59,7 +59,7 @@ SL_J_FUNC(str_rpartition, self) {
 /* The part of self that optional bounds (characters) select; false when start is past the end. */
 static bool window(struct sl_jrt *rt, struct sl_jv self, const struct sl_jv *bound,
                    struct sl_jv *out, int64_t *out_start) {
-    int64_t n = (int64_t)sl_j_chars(self.s), start = 0, stop = n;
+    int64_t n = (int64_t)sl_j_chars(rt, self.s), start = 0, stop = n;
     if (sl_j_given(bound[0]) && bound[0].type != SL_J_NONE)
         start = sl_j_need_int(rt, bound[0], "start");
     if (sl_j_given(bound[1]) && bound[1].type != SL_J_NONE)
@@ -87,7 +87,8 @@ static struct sl_jv affix(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *ar
     }
     for (size_t i = 0; i < n; i++) {
         const struct sl_jstr *s = sl_j_need_str(rt, v[i]);
-        sl_j_work(rt, 1 + (s->len >> 8));
+        sl_j_charge(rt, SL_J_ITEM);
+        sl_j_charge_n(rt, s->len, SL_J_BYTE);
         if (in && s->len <= part.s->len &&
             !memcmp(part.s->p + (at_end ? part.s->len - s->len : 0), s->p, s->len))
             return sl_j_bool(true);
@@ -114,7 +115,7 @@ static struct sl_jv find(struct sl_jrt *rt, struct sl_jv self, struct sl_jv *arg
                     : sl_j_find(rt, part.s, part.s->p, needle);
     if (!hit && must)
         sl_j_fail(rt, "substring not found");
-    return sl_j_int(hit ? start + (int64_t)sl_j_utf8_count(part.s->p, (size_t)(hit - part.s->p))
+    return sl_j_int(hit ? start + (int64_t)sl_j_count(rt, part.s->p, (size_t)(hit - part.s->p))
                         : -1);
 }
 
@@ -134,9 +135,9 @@ SL_J_FUNC(str_count, self) {
     if (!window(rt, self, arg + 1, &part, &start))
         return sl_j_int(0);
     if (!needle->len)
-        return sl_j_int((int64_t)sl_j_chars(part.s) + 1);
+        return sl_j_int((int64_t)sl_j_chars(rt, part.s) + 1);
     for (const char *p = part.s->p; (p = sl_j_find(rt, part.s, p, needle)); p += needle->len) {
-        sl_j_work(rt, 1);
+        sl_j_charge(rt, SL_J_ITEM);
         n++;
     }
     return sl_j_int(n);
@@ -206,12 +207,14 @@ SL_J_FUNC(str_zfill, self) {
 
 SL_J_FUNC(str_removeprefix, self) {
     const struct sl_jstr *s = self.s, *x = sl_j_need_str(rt, arg[0]);
+    sl_j_charge_n(rt, x->len, SL_J_BYTE);
     bool is = x->len <= s->len && !memcmp(s->p, x->p, x->len);
     return is ? sl_j_part(rt, s, s->p + x->len, s->len - x->len) : self;
 }
 
 SL_J_FUNC(str_removesuffix, self) {
     const struct sl_jstr *s = self.s, *x = sl_j_need_str(rt, arg[0]);
+    sl_j_charge_n(rt, x->len, SL_J_BYTE);
     bool is = x->len <= s->len && !memcmp(s->p + s->len - x->len, x->p, x->len);
     return is ? sl_j_part(rt, s, s->p, s->len - x->len) : self;
 }
@@ -220,13 +223,12 @@ SL_J_FUNC(str_expandtabs, self) {
     int64_t size = sl_j_given(arg[0]) ? sl_j_need_int(rt, arg[0], "tabsize") : 8, col = 0;
     struct sl_jout o = {0};
     uint32_t cp;
-    sl_j_work(rt, self.s->len >> 2);
     for (const char *p = self.s->p, *end = p + self.s->len; p < end;) {
         unsigned n = sl_j_utf8_next(p, end, &cp);
         if (cp == '\t') {
             for (int64_t k = size > 0 ? size - col % size : 0; k > 0; k--, col++)
                 sl_j_put_char(rt, &o, ' ');
-            sl_j_work(rt, 1);
+            sl_j_charge(rt, SL_J_ITEM);
         } else {
             sl_j_put_part(rt, &o, self.s, p, n);
             col = cp == '\n' || cp == '\r' ? 0 : col + 1;
@@ -242,10 +244,12 @@ SL_J_FUNC(str_casefold, self) {
 }
 
 /* All characters have one of the properties, and there is one. */
-static struct sl_jv all_have(const struct sl_jstr *s, unsigned props, bool empty) {
+static struct sl_jv all_have(struct sl_jrt *rt, const struct sl_jstr *s, unsigned props,
+                             bool empty) {
     uint32_t cp;
     for (const char *p = s->p, *end = p + s->len; p < end; p += sl_j_utf8_next(p, end, &cp)) {
         sl_j_utf8_next(p, end, &cp);
+        sl_j_charge(rt, SL_J_CHAR);
         if (!(sl_j_props(cp) & props))
             return sl_j_bool(false);
     }
@@ -254,8 +258,7 @@ static struct sl_jv all_have(const struct sl_jstr *s, unsigned props, bool empty
 
 #define IS_METHOD(name, props, empty)                                                              \
     SL_J_FUNC(name, self) {                                                                        \
-        sl_j_work(rt, self.s->len >> 2);                                                           \
-        return all_have(self.s, props, empty);                                                     \
+        return all_have(rt, self.s, props, empty);                                                 \
     }
 IS_METHOD(str_isalpha, SL_J_ALPHA, false)
 IS_METHOD(str_isalnum, SL_J_ALNUM, false)
@@ -266,7 +269,7 @@ IS_METHOD(str_isspace, SL_J_SPACE, false)
 IS_METHOD(str_isprintable, SL_J_PRINTABLE, true)
 
 SL_J_FUNC(str_isascii, self) {
-    sl_j_work(rt, self.s->len >> 4);
+    sl_j_charge_n(rt, self.s->len, SL_J_SCAN);
     for (size_t i = 0; i < self.s->len; i++)
         if ((unsigned char)self.s->p[i] >= 0x80)
             return sl_j_bool(false);
@@ -276,8 +279,8 @@ SL_J_FUNC(str_isascii, self) {
 static struct sl_jv is_case(struct sl_jrt *rt, const struct sl_jstr *s, unsigned yes, unsigned no) {
     uint32_t cp;
     bool any = false;
-    sl_j_work(rt, s->len >> 2);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
+        sl_j_charge(rt, 2 * SL_J_CHAR);
         p += sl_j_utf8_next(p, end, &cp);
         if (sl_j_props(cp) & no)
             return sl_j_bool(false);
@@ -297,8 +300,8 @@ SL_J_FUNC(str_islower, self) {
 SL_J_FUNC(str_istitle, self) {
     uint32_t cp;
     bool any = false, in_word = false;
-    sl_j_work(rt, self.s->len >> 2);
     for (const char *p = self.s->p, *end = p + self.s->len; p < end;) {
+        sl_j_charge(rt, SL_J_CHAR);
         p += sl_j_utf8_next(p, end, &cp);
         unsigned props = sl_j_props(cp);
         if (props & (SL_J_UPPER | SL_J_TITLE)) {
@@ -319,8 +322,8 @@ SL_J_FUNC(str_istitle, self) {
 SL_J_FUNC(str_isidentifier, self) {
     uint32_t cp;
     const char *p = self.s->p, *end = p + self.s->len;
-    sl_j_work(rt, self.s->len >> 2);
     for (const char *q = p; q < end;) {
+        sl_j_charge(rt, SL_J_CHAR);
         unsigned n = sl_j_utf8_next(q, end, &cp);
         if (cp != '_' && !(sl_j_props(cp) & (q == p ? SL_J_ALPHA : SL_J_ALNUM)))
             return sl_j_bool(false);
@@ -407,6 +410,7 @@ SL_J_FUNC(loop_cycle, self) {
 
 SL_J_FUNC(loop_changed, self) {
     struct sl_jv now = sl_j_list_new(rt, SL_J_TUPLE, all->n_pos);
+    sl_j_charge_n(rt, all->n_pos, SL_J_ITEM);
     for (uint32_t i = 0; i < all->n_pos; i++)
         sl_j_list_push(rt, now.l, all->pos[i]);
     if (self.loop->changed.type != SL_J_MISSING && sl_j_equal(rt, self.loop->changed, now))

@@ -8,11 +8,12 @@
 #include <string.h>
 
 /* The shortest digits that read back as f, nearest to it among those: Python's repr. */
-static void shortest(double f, char digits[24], int *out_exp) {
+static void shortest(struct sl_jrt *rt, double f, char digits[24], int *out_exp) {
     char buf[40];
     int frexp_exp;
     bool power_of_two = fabs(frexp(f, &frexp_exp)) == 0.5;
     for (int p = 1; p <= 17; p++) {
+        sl_j_charge(rt, SL_J_DIGITS);
         snprintf(buf, sizeof buf, "%.*e", p - 1, f);
         bool good = strtod(buf, NULL) == f;
         if (!good && power_of_two && p > 1) {
@@ -55,7 +56,7 @@ void sl_j_put_float(struct sl_jrt *rt, struct sl_jout *o, double f) {
         sl_j_puts(rt, o, "0.0");
         return;
     }
-    shortest(f, digits, &exp);
+    shortest(rt, f, digits, &exp);
     int n = (int)strlen(digits);
     if (exp < -4 || exp >= 16) {
         char buf[16];
@@ -85,10 +86,11 @@ void sl_j_put_float(struct sl_jrt *rt, struct sl_jout *o, double f) {
 }
 
 /* Moves both ends past white space. */
-static void trim(const char **p, const char **end) {
+static void trim(struct sl_jrt *rt, const char **p, const char **end) {
     uint32_t cp;
     while (*p < *end) {
         unsigned n = sl_j_utf8_next(*p, *end, &cp);
+        sl_j_charge(rt, SL_J_CHAR);
         if (!(sl_j_props(cp) & SL_J_SPACE))
             break;
         *p += n;
@@ -96,6 +98,7 @@ static void trim(const char **p, const char **end) {
     while (*p < *end) {
         const char *q = sl_j_utf8_prev(*p, *end);
         sl_j_utf8_next(q, *end, &cp);
+        sl_j_charge(rt, SL_J_CHAR);
         if (!(sl_j_props(cp) & SL_J_SPACE))
             break;
         *end = q;
@@ -104,7 +107,7 @@ static void trim(const char **p, const char **end) {
 
 /* Moves p past 0x, 0o or 0b where the base allows it. Returns the base of the digits that follow,
  * 0: none may. */
-static int digits_base(const char **p, const char *end, int base) {
+static int digits_base(struct sl_jrt *rt, const char **p, const char *end, int base) {
     if (end - *p > 2 && **p == '0') {
         char k = (char)((*p)[1] | 32);
         int prefix = k == 'x' ? 16 : k == 'o' ? 8 : k == 'b' ? 2 : 0;
@@ -117,22 +120,25 @@ static int digits_base(const char **p, const char *end, int base) {
     }
     if (base == 0) { /* as in source: no leading zeros */
         base = 10;
-        if (end - *p > 1 && **p == '0')
+        if (end - *p > 1 && **p == '0') {
+            sl_j_charge_n(rt, (uint64_t)(end - *p), SL_J_SCAN);
             for (const char *q = *p; q < end; q++)
                 if (*q != '0' && *q != '_')
                     return 0;
+        }
     }
     return base;
 }
 
-bool sl_j_parse_int(const struct sl_jstr *s, int base, int64_t *out, bool *out_overflow) {
+bool sl_j_parse_int(struct sl_jrt *rt, const struct sl_jstr *s, int base, int64_t *out,
+                    bool *out_overflow) {
     const char *p = s->p, *end = p + s->len;
     *out_overflow = false;
-    trim(&p, &end);
+    trim(rt, &p, &end);
     bool neg = p < end && *p == '-';
     if (p < end && (*p == '-' || *p == '+'))
         p++;
-    base = digits_base(&p, end, base);
+    base = digits_base(rt, &p, end, base);
     if (base < 2 || base > 36 || p >= end)
         return false;
     uint64_t v = 0, limit = (uint64_t)INT64_MAX + neg;
@@ -140,6 +146,7 @@ bool sl_j_parse_int(const struct sl_jstr *s, int base, int64_t *out, bool *out_o
     while (p < end) {
         uint32_t cp;
         unsigned n = sl_j_utf8_next(p, end, &cp);
+        sl_j_charge(rt, SL_J_CHAR);
         if (cp == '_' && digit_before && p + 1 < end) {
             digit_before = false;
             p++;
@@ -166,6 +173,7 @@ bool sl_j_parse_float(struct sl_jrt *rt, const struct sl_jstr *s, double *out) {
     const struct sl_jstr *t = sl_j_strip(rt, s, 'b', NULL).s;
     if (!t->len || t->len > 4096)
         return false;
+    sl_j_charge(rt, SL_J_DIGITS + t->len * SL_J_STEP);
     char *buf = sl_j_alloc(rt, t->len + 1), *end;
     size_t n = 0;
     uint32_t cp;

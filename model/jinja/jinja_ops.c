@@ -126,7 +126,7 @@ static struct sl_jv repeat(struct sl_jrt *rt, struct sl_jv v, int64_t times) {
         if (__builtin_mul_overflow(v.s->len, (size_t)times, &total))
             total = SIZE_MAX;
         char *p = sl_j_alloc(rt, total);
-        sl_j_work(rt, total >> 8);
+        sl_j_charge_n(rt, v.s->len ? (uint64_t)times : 0, SL_J_ITEM);
         for (size_t i = 0; i < total; i += v.s->len)
             memcpy(p + i, v.s->p, v.s->len);
         struct sl_jv r = sl_j_str(rt, p, total);
@@ -147,7 +147,7 @@ static struct sl_jv repeat(struct sl_jrt *rt, struct sl_jv v, int64_t times) {
     if (__builtin_mul_overflow(v.l->n, (size_t)times, &total))
         total = SIZE_MAX;
     struct sl_jv r = sl_j_list_new(rt, v.type, total);
-    sl_j_work(rt, total);
+    sl_j_charge_n(rt, total, SL_J_ITEM);
     for (size_t i = 0; v.l->n && i < total; i += v.l->n)
         memcpy(r.l->v + i, v.l->v, v.l->n * sizeof *v.l->v);
     r.l->n = total;
@@ -156,7 +156,7 @@ static struct sl_jv repeat(struct sl_jrt *rt, struct sl_jv v, int64_t times) {
 
 static struct sl_jv add_lists(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
     struct sl_jv r = sl_j_list_new(rt, a.type, a.l->n + b.l->n);
-    sl_j_work(rt, a.l->n + b.l->n);
+    sl_j_charge_n(rt, a.l->n + b.l->n, SL_J_ITEM);
     if (a.l->n)
         memcpy(r.l->v, a.l->v, a.l->n * sizeof *r.l->v);
     if (b.l->n)
@@ -230,6 +230,7 @@ static struct sl_jv macro_attr(struct sl_jrt *rt, const struct sl_jnode *n,
         return n->name ? sl_j_of_str(n->name) : sl_j_none();
     if (sl_j_str_is(name, "arguments")) {
         struct sl_jv t = sl_j_list_new(rt, SL_J_TUPLE, n->params->n);
+        sl_j_charge_n(rt, n->params->n, SL_J_ITEM);
         for (uint32_t i = 0; i < n->params->n; i++)
             sl_j_list_push(rt, t.l, sl_j_of_str(n->params->name[i]->name));
         return t;
@@ -295,7 +296,7 @@ static struct sl_jv item(struct sl_jrt *rt, struct sl_jv v, struct sl_jv key) {
     if (v.type == SL_J_UNDEF)
         sl_j_undef_fail(rt, v);
     if (v.type == SL_J_DICT) {
-        struct sl_jv *p = sl_j_hashable(key) ? sl_j_dict_get(rt, v.d, key) : NULL;
+        struct sl_jv *p = sl_j_dict_find(rt, v.d, key);
         return p ? *p : sl_j_missing();
     }
     if (!sl_j_as_int(key, &i) || (!is_sequence(v) && v.type != SL_J_RANGE))
@@ -307,12 +308,13 @@ static struct sl_jv item(struct sl_jrt *rt, struct sl_jv v, struct sl_jv key) {
         return sl_j_missing();
     if (v.type == SL_J_STR)
         return sl_j_substr(rt, v.s, (size_t)i, (size_t)i + 1);
-    return v.type == SL_J_RANGE ? sl_j_int(v.r->start + v.r->step * i) : v.l->v[i];
+    return v.type == SL_J_RANGE ? sl_j_range_at(v.r, i) : v.l->v[i];
 }
 
 struct sl_jv sl_j_getattr(struct sl_jrt *rt, struct sl_jv v, const struct sl_jstr *name) {
     if (v.type == SL_J_UNDEF)
         sl_j_undef_fail(rt, v);
+    sl_j_charge(rt, SL_J_STEP); /* the tables of methods are gone through by name */
     struct sl_jv r = attribute(rt, v, name);
     if (r.type == SL_J_MISSING)
         r = item(rt, v, sl_j_of_str(name));
@@ -321,8 +323,10 @@ struct sl_jv sl_j_getattr(struct sl_jrt *rt, struct sl_jv v, const struct sl_jst
 
 struct sl_jv sl_j_getitem(struct sl_jrt *rt, struct sl_jv v, struct sl_jv key) {
     struct sl_jv r = item(rt, v, key);
-    if (r.type == SL_J_MISSING && key.type == SL_J_STR)
+    if (r.type == SL_J_MISSING && key.type == SL_J_STR) {
+        sl_j_charge(rt, SL_J_STEP);
         r = attribute(rt, v, key.s);
+    }
     return r.type == SL_J_MISSING ? sl_j_undef_member(rt, v, key) : r;
 }
 
@@ -338,6 +342,14 @@ static int64_t bound(struct sl_jrt *rt, struct sl_jv v, int64_t missing, int64_t
     if (i < 0)
         i = i < -n ? lo : i + n;
     return i < lo ? lo : i > hi ? hi : i;
+}
+
+/* Where item i of a range is or would be; its end may lie beyond what 64 bits hold. */
+static int64_t range_end(struct sl_jrt *rt, const struct sl_jrange *r, int64_t i) {
+    __int128 at = (__int128)i * r->step + r->start;
+    if (at < INT64_MIN || at > INT64_MAX)
+        overflow(rt);
+    return (int64_t)at;
 }
 
 struct sl_jv sl_j_slice(struct sl_jrt *rt, struct sl_jv v, struct sl_jv start, struct sl_jv stop,
@@ -358,11 +370,11 @@ struct sl_jv sl_j_slice(struct sl_jrt *rt, struct sl_jv v, struct sl_jv start, s
     int64_t to = bound(rt, stop, by > 0 ? hi : lo, n, lo, hi);
     int64_t count = by > 0 ? (from < to ? (to - from - 1) / by + 1 : 0)
                            : (to < from ? (from - to - 1) / -by + 1 : 0);
-    sl_j_work(rt, (uint64_t)count);
+    sl_j_charge_n(rt, (uint64_t)count, SL_J_STEP);
     if (v.type == SL_J_RANGE) {
         struct sl_jrange *r = sl_j_alloc(rt, sizeof *r);
-        r->start = v.r->start + from * v.r->step;
-        r->stop = v.r->start + to * v.r->step;
+        r->start = range_end(rt, v.r, from);
+        r->stop = range_end(rt, v.r, to);
         r->step = sl_j_int_mul(rt, v.r->step, by);
         r->n = count;
         return (struct sl_jv){.type = SL_J_RANGE, .r = r};
@@ -378,6 +390,7 @@ struct sl_jv sl_j_slice(struct sl_jrt *rt, struct sl_jv v, struct sl_jv start, s
     /* Byte offsets of every character, so that a reversed text is linear. */
     struct sl_jout o = {0};
     uint32_t *at = sl_j_alloc_n(rt, (size_t)n + 1, sizeof *at), cp;
+    sl_j_charge_n(rt, (uint64_t)n, 2 * SL_J_SCAN);
     if (v.s->len > UINT32_MAX)
         sl_j_fail(rt, "text is too long to slice with a step");
     size_t k = 0;

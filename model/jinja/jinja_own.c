@@ -51,7 +51,7 @@ void sl_j_own_copy(struct sl_jrt *rt, struct sl_jown *to, size_t at, const struc
         size_t b = own->run[i].to < end ? own->run[i].to : end;
         sl_j_own_add(rt, to, at + (a - from), at + (b - from));
     }
-    sl_j_work(rt, n >> 4);
+    sl_j_charge_n(rt, n, SL_J_ITEM);
 }
 
 bool sl_j_is_own(const struct sl_jstr *s, const char *p, size_t len) {

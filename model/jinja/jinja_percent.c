@@ -142,13 +142,14 @@ static struct sl_jv percent_arg(struct sl_jrt *rt, struct sl_jspec *s, struct sl
 struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct sl_jv args) {
     struct sl_jout o = {0};
     struct percent st = {.args = args};
+    sl_j_charge_n(rt, fmt->len, 4 * SL_J_SCAN); /* keys, flags and lengths are passed twice */
     for (const char *p = fmt->p, *end = p + fmt->len; p < end;) {
         const char *mark = memchr(p, '%', (size_t)(end - p));
         sl_j_put_part(rt, &o, fmt, p, (size_t)((mark ? mark : end) - p));
         if (!mark)
             break;
         p = mark + 1;
-        sl_j_work(rt, 1);
+        sl_j_charge(rt, SL_J_STEP);
         struct sl_jspec s;
         struct sl_jv v = sl_j_missing();
         if (p < end && *p == '(') {

@@ -42,6 +42,7 @@ const char *sl_jspec_sign(const struct sl_jspec *s, bool negative) {
 
 struct sl_jv sl_jspec_int(struct sl_jrt *rt, const struct sl_jspec *s, int64_t i) {
     char digits[80], grouped[128], prefix[3] = "";
+    sl_j_charge(rt, 4 * SL_J_STEP);
     uint64_t u = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
     int base = s->type == 'x' || s->type == 'X' ? 16 : s->type == 'o' ? 8 : s->type == 'b' ? 2 : 10;
     size_t n = sizeof digits - 1;
@@ -60,6 +61,7 @@ struct sl_jv sl_jspec_int(struct sl_jrt *rt, const struct sl_jspec *s, int64_t i
 
 struct sl_jv sl_jspec_float(struct sl_jrt *rt, const struct sl_jspec *s, double f) {
     char body[1024], grouped[1400], fmt[16];
+    sl_j_charge(rt, 2 * SL_J_DIGITS + (s->precision > 0 ? (uint64_t)s->precision : 0) * SL_J_CHAR);
     bool negative = signbit(f) && f == f;
     char type = s->type == '%' ? 'f' : s->type ? s->type : 'g';
     int precision = (int)(s->precision < 0 ? 6 : s->precision);
@@ -100,14 +102,14 @@ struct sl_jv sl_jspec_text(struct sl_jrt *rt, const struct sl_jspec *s, struct s
     else
         sl_j_put_repr(rt, &o, v);
     struct sl_jv t = sl_j_out_str(rt, &o);
-    if (s->precision >= 0 && (size_t)s->precision < sl_j_chars(t.s))
+    if (s->precision >= 0 && (size_t)s->precision < sl_j_chars(rt, t.s))
         t = sl_j_substr(rt, t.s, 0, (size_t)s->precision);
     return t;
 }
 
 struct sl_jv sl_jspec_char(struct sl_jrt *rt, struct sl_jv v) {
     char buf[4];
-    if (v.type == SL_J_STR && sl_j_chars(v.s) == 1)
+    if (v.type == SL_J_STR && sl_j_chars(rt, v.s) == 1)
         return v;
     int64_t cp = sl_j_need_int(rt, v, "%c");
     if (cp < 0 || cp > 0x10ffff || (cp >= 0xd800 && cp <= 0xdfff))
@@ -120,8 +122,10 @@ struct sl_jv sl_jspec_char(struct sl_jrt *rt, struct sl_jv v) {
 
 int64_t sl_jspec_number(struct sl_jrt *rt, const char **p, const char *end) {
     int64_t n = 0;
-    for (; *p < end && **p >= '0' && **p <= '9'; ++*p)
+    for (; *p < end && **p >= '0' && **p <= '9'; ++*p) {
+        sl_j_charge(rt, SL_J_SCAN);
         if ((n = n * 10 + (**p - '0')) > SL_JSPEC_MAX_WIDTH)
             sl_j_fail(rt, "a width in a format string is larger than %d", SL_JSPEC_MAX_WIDTH);
+    }
     return n;
 }

@@ -4,10 +4,12 @@
 
 static struct sl_jv text(struct sl_jrt *rt, const struct sl_jstr *s, const char *from,
                          const char *to) {
+    sl_j_charge(rt, SL_J_ITEM);
     return sl_j_part(rt, s, from, (size_t)(to - from));
 }
 
-static void reverse_list(struct sl_jlist *l) {
+static void reverse_list(struct sl_jrt *rt, struct sl_jlist *l) {
+    sl_j_charge_n(rt, l->n, SL_J_ITEM);
     for (size_t i = 0; i < l->n / 2; i++) {
         struct sl_jv t = l->v[i];
         l->v[i] = l->v[l->n - 1 - i];
@@ -15,8 +17,9 @@ static void reverse_list(struct sl_jlist *l) {
     }
 }
 
-static bool space_at(const char *p, const char *end, unsigned *out_n) {
+static bool space_at(struct sl_jrt *rt, const char *p, const char *end, unsigned *out_n) {
     uint32_t cp;
+    sl_j_charge(rt, SL_J_CHAR / 2);
     *out_n = sl_j_utf8_next(p, end, &cp);
     return (cp < 0x80 || *out_n > 1) && (sl_j_props(cp) & SL_J_SPACE);
 }
@@ -25,9 +28,8 @@ static struct sl_jv split_spaces(struct sl_jrt *rt, const struct sl_jstr *s, int
     struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
     const char *p = s->p, *end = p + s->len;
     unsigned n;
-    sl_j_work(rt, s->len >> 3);
     for (;;) {
-        while (p < end && space_at(p, end, &n))
+        while (p < end && space_at(rt, p, end, &n))
             p += n;
         if (p == end)
             return l;
@@ -36,9 +38,8 @@ static struct sl_jv split_spaces(struct sl_jrt *rt, const struct sl_jstr *s, int
             sl_j_list_push(rt, l.l, text(rt, s, p, end));
             return l;
         }
-        while (p < end && !space_at(p, end, &n))
+        while (p < end && !space_at(rt, p, end, &n))
             p += n;
-        sl_j_work(rt, 1);
         sl_j_list_push(rt, l.l, text(rt, s, from, p));
     }
 }
@@ -47,9 +48,8 @@ static struct sl_jv rsplit_spaces(struct sl_jrt *rt, const struct sl_jstr *s, in
     struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
     const char *end = s->p + s->len, *q;
     unsigned n;
-    sl_j_work(rt, s->len >> 3);
     for (;;) {
-        while (end > s->p && (q = sl_j_utf8_prev(s->p, end), space_at(q, end, &n)))
+        while (end > s->p && (q = sl_j_utf8_prev(s->p, end), space_at(rt, q, end, &n)))
             end = q;
         if (end == s->p)
             break;
@@ -58,12 +58,11 @@ static struct sl_jv rsplit_spaces(struct sl_jrt *rt, const struct sl_jstr *s, in
             break;
         }
         const char *to = end;
-        while (end > s->p && (q = sl_j_utf8_prev(s->p, end), !space_at(q, end, &n)))
+        while (end > s->p && (q = sl_j_utf8_prev(s->p, end), !space_at(rt, q, end, &n)))
             end = q;
-        sl_j_work(rt, 1);
         sl_j_list_push(rt, l.l, text(rt, s, end, to));
     }
-    reverse_list(l.l);
+    reverse_list(rt, l.l);
     return l;
 }
 
@@ -77,7 +76,6 @@ struct sl_jv sl_j_split(struct sl_jrt *rt, const struct sl_jstr *s, const struct
         sl_j_fail(rt, "empty separator");
     if (!right) {
         for (; max > 0 && (hit = sl_j_find(rt, s, p, sep)); max--) {
-            sl_j_work(rt, 1);
             sl_j_list_push(rt, l.l, text(rt, s, p, hit));
             p = hit + sep->len;
         }
@@ -85,22 +83,21 @@ struct sl_jv sl_j_split(struct sl_jrt *rt, const struct sl_jstr *s, const struct
         return l;
     }
     for (; max > 0 && (hit = sl_j_find_last(rt, p, end, sep)); max--) {
-        sl_j_work(rt, 1);
         sl_j_list_push(rt, l.l, text(rt, s, hit + sep->len, end));
         end = hit;
     }
     sl_j_list_push(rt, l.l, text(rt, s, p, end));
-    reverse_list(l.l);
+    reverse_list(rt, l.l);
     return l;
 }
 
 struct sl_jv sl_j_splitlines(struct sl_jrt *rt, const struct sl_jstr *s, bool keep) {
     struct sl_jv l = sl_j_list_new(rt, SL_J_LIST, 0);
     const char *p = s->p, *end = p + s->len, *line = p;
-    sl_j_work(rt, s->len >> 4);
     while (p < end) {
         uint32_t cp;
         const char *at = p;
+        sl_j_charge(rt, 2 * SL_J_SCAN);
         p += sl_j_utf8_next(p, end, &cp);
         if (!(cp >= '\n' && cp <= '\r') && !(cp >= 0x1c && cp <= 0x1e) && cp != 0x85 &&
             cp != 0x2028 && cp != 0x2029)
@@ -110,7 +107,6 @@ struct sl_jv sl_j_splitlines(struct sl_jrt *rt, const struct sl_jstr *s, bool ke
         if (cp == '\r' && p < end && *p == '\n')
             p++;
         sl_j_list_push(rt, l.l, text(rt, s, line, keep ? p : at));
-        sl_j_work(rt, 1);
         line = p;
     }
     if (line < end)

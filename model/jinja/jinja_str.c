@@ -5,12 +5,14 @@
 
 #include <string.h>
 
+/* Of a search: how much is looked at before it is charged. */
+enum { FIRST_WINDOW = 1024, LAST_WINDOW = 256 << 10 };
+
 struct sl_jv sl_j_escape(struct sl_jrt *rt, struct sl_jv v) {
     const struct sl_jstr *s = sl_j_to_str(rt, v);
     struct sl_jout o = {0};
     if (s->markup)
         return sl_j_of_str(s);
-    sl_j_work(rt, s->len >> 2);
     for (size_t i = 0; i < s->len; i++) {
         size_t at = o.len;
         char c = s->p[i];
@@ -41,14 +43,13 @@ struct sl_jv sl_j_concat(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
     const struct sl_jstr *l = a.s, *r = b.s;
     if (!markup && (!l->len || !r->len))
         return l->len ? a : b;
-    sl_j_work(rt, r->len >> 8);
+    sl_j_charge_n(rt, r->len, SL_J_BYTE);
     struct sl_jbuf *buf = l->buf;
     if (!buf || l->p + l->len != buf->p + buf->used || r->len > buf->cap - buf->used) {
-        sl_j_work(rt, l->len >> 8);
         size_t total = l->len + r->len;
         buf = sl_j_alloc(rt, sizeof *buf);
         *buf = (struct sl_jbuf){.cap = l->buf ? 2 * total : total + 48};
-        buf->p = sl_j_alloc(rt, buf->cap);
+        buf->p = sl_j_alloc(rt, buf->cap); /* and is charged for the copy */
         buf->own.base = buf->p;
         memcpy(buf->p, l->p, l->len);
         sl_j_own_copy(rt, &buf->own, 0, l, l->p, l->len);
@@ -67,17 +68,23 @@ struct sl_jv sl_j_concat(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
     return sl_j_of_str(s);
 }
 
-size_t sl_j_chars(const struct sl_jstr *s) {
+size_t sl_j_count(struct sl_jrt *rt, const char *p, size_t len) {
+    sl_j_charge_n(rt, len, SL_J_SCAN);
+    return sl_j_utf8_count(p, len);
+}
+
+size_t sl_j_chars(struct sl_jrt *rt, const struct sl_jstr *s) {
     if (s->chars < 0) /* only strings of this rendering are not counted yet */
-        ((struct sl_jstr *)s)->chars = (int64_t)sl_j_utf8_count(s->p, s->len);
+        ((struct sl_jstr *)s)->chars = (int64_t)sl_j_count(rt, s->p, s->len);
     return (size_t)s->chars;
 }
 
-static const char *char_at(const struct sl_jstr *s, size_t i) {
+static const char *char_at(struct sl_jrt *rt, const struct sl_jstr *s, size_t i) {
     const char *p = s->p, *end = p + s->len;
     uint32_t cp;
-    if (sl_j_chars(s) == s->len)
+    if (sl_j_chars(rt, s) == s->len)
         return p + i;
+    sl_j_charge_n(rt, i, 2 * SL_J_SCAN);
     for (; i > 0 && p < end; i--)
         p += sl_j_utf8_next(p, end, &cp);
     return p;
@@ -85,9 +92,8 @@ static const char *char_at(const struct sl_jstr *s, size_t i) {
 
 struct sl_jv sl_j_substr(struct sl_jrt *rt, const struct sl_jstr *s, size_t from, size_t to) {
     const char *a, *b;
-    sl_j_work(rt, sl_j_chars(s) == s->len ? 1 : s->len >> 4);
-    a = char_at(s, from);
-    b = from < to ? char_at(s, to) : a;
+    a = char_at(rt, s, from);
+    b = from < to ? char_at(rt, s, to) : a;
     struct sl_jv r = sl_j_part(rt, s, a, (size_t)(b - a));
     if (from < to)
         ((struct sl_jstr *)r.s)->chars = (int64_t)(to - from);
@@ -105,39 +111,59 @@ bool sl_j_str_is(const struct sl_jstr *a, const char *b) {
 const char *sl_j_find(struct sl_jrt *rt, const struct sl_jstr *s, const char *from,
                       const struct sl_jstr *needle) {
     const char *end = s->p + s->len;
-    if (needle->len > (size_t)(end - from))
-        return NULL;
-    if (!needle->len)
+    size_t m = needle->len, window = FIRST_WINDOW;
+    if (!m)
         return from;
-    const char *hit = memmem(from, (size_t)(end - from), needle->p, needle->len);
-    sl_j_work(rt, (uint64_t)((hit ? hit : end) - from) >> 6);
-    return hit;
+    /* Window by window, so that what is charged is what was searched. They overlap by what may be
+     * the start of a hit, and are larger than that: the sum stays linear. */
+    while (m <= (size_t)(end - from)) {
+        size_t left = (size_t)(end - from), n = window + m < left ? window + m : left;
+        const char *hit = memmem(from, n, needle->p, m);
+        sl_j_charge_n(rt, hit ? (size_t)(hit - from) + m : n, SL_J_SCAN);
+        if (hit || n == left)
+            return hit;
+        from += n - m + 1;
+        window = window < LAST_WINDOW ? 2 * window : window;
+        window = window < m ? m : window;
+    }
+    return NULL;
 }
 
 const char *sl_j_find_last(struct sl_jrt *rt, const char *begin, const char *end,
                            const struct sl_jstr *needle) {
-    if (needle->len > (size_t)(end - begin))
+    size_t m = needle->len;
+    if (m > (size_t)(end - begin))
         return NULL;
-    for (const char *p = end - needle->len;; p--) {
-        if (!memcmp(p, needle->p, needle->len)) {
-            sl_j_work(rt, (uint64_t)(end - p) >> 4);
-            return p;
-        }
-        if (p == begin)
-            break;
+    if (!m)
+        return end;
+    /* Where its last byte is, from the end on; each of these costs a comparison. A text in which
+     * many of them nearly match is paid for by its author. */
+    const char *first = begin + m - 1;
+    while (end > first) {
+        size_t left = (size_t)(end - first), n = left < LAST_WINDOW ? left : LAST_WINDOW;
+        const char *from = end - n, *at = memrchr(from, needle->p[m - 1], n);
+        sl_j_charge_n(rt, at ? (size_t)(end - at) : n, SL_J_SCAN);
+        end = at ? at : from;
+        if (!at)
+            continue;
+        sl_j_charge_n(rt, m, SL_J_BYTE);
+        sl_j_charge(rt, SL_J_ITEM);
+        if (!memcmp(at - (m - 1), needle->p, m - 1))
+            return at - (m - 1);
     }
-    sl_j_work(rt, (uint64_t)(end - begin) >> 4);
     return NULL;
 }
 
 /* Python lowers a capital sigma at the end of a word to the final form. */
-static bool final_sigma(const struct sl_jstr *s, const char *at, const char *after) {
+static bool final_sigma(struct sl_jrt *rt, const struct sl_jstr *s, const char *at,
+                        const char *after) {
     uint32_t cp;
     const char *p = at, *end = s->p + s->len;
     bool before = false;
     while (p > s->p) {
         p = sl_j_utf8_prev(s->p, p);
         sl_j_utf8_next(p, end, &cp);
+        sl_j_charge(rt, SL_J_CHAR);
         if (sl_j_props(cp) & SL_J_CASE_IGNORABLE)
             continue;
         before = sl_j_props(cp) & SL_J_CASED;
@@ -145,6 +171,7 @@ static bool final_sigma(const struct sl_jstr *s, const char *at, const char *aft
     }
     for (p = after; before && p < end;) {
         p += sl_j_utf8_next(p, end, &cp);
+        sl_j_charge(rt, SL_J_CHAR);
         if (sl_j_props(cp) & SL_J_CASE_IGNORABLE)
             continue;
         return !(sl_j_props(cp) & SL_J_CASED);
@@ -155,10 +182,10 @@ static bool final_sigma(const struct sl_jstr *s, const char *at, const char *aft
 struct sl_jv sl_j_str_case(struct sl_jrt *rt, const struct sl_jstr *s, char kind) {
     struct sl_jout o = {0};
     bool in_word = false;
-    sl_j_work(rt, s->len >> 2);
     sl_j_reserve(rt, &o, s->len);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
         uint32_t cp, to[3] = {0};
+        sl_j_charge(rt, SL_J_CHAR);
         unsigned n = sl_j_utf8_next(p, end, &cp), m;
         char k = kind;
         unsigned props = cp < 0x80 ? 0 : sl_j_props(cp);
@@ -176,7 +203,7 @@ struct sl_jv sl_j_str_case(struct sl_jrt *rt, const struct sl_jstr *s, char kind
         if (k && (cp < 0x80 || n > 1)) {
             m = sl_j_case(cp, k, to);
             if (k == 'l' && cp == 0x3a3)
-                to[0] = final_sigma(s, p, p + n) ? 0x3c2 : 0x3c3;
+                to[0] = final_sigma(rt, s, p, p + n) ? 0x3c2 : 0x3c3;
             for (unsigned i = 0; i < m; i++)
                 sl_j_put_cp(rt, &o, to[i]);
         } else {
@@ -208,20 +235,20 @@ struct sl_jv sl_j_strip(struct sl_jrt *rt, const struct sl_jstr *s, char side,
                         const struct sl_jstr *chars) {
     const char *p = s->p, *end = p + s->len;
     uint32_t cp;
-    uint64_t each = 1 + (chars ? chars->len >> 4 : 0);
+    uint64_t each = SL_J_CHAR + (chars ? chars->len : 0) * 2 * SL_J_SCAN;
     while (side != 'r' && p < end) {
         unsigned n = sl_j_utf8_next(p, end, &cp);
+        sl_j_charge(rt, each);
         if (!strips(chars, p, n, cp))
             break;
-        sl_j_work(rt, each);
         p += n;
     }
     while (side != 'l' && p < end) {
         const char *q = sl_j_utf8_prev(p, end);
         unsigned n = sl_j_utf8_next(q, end, &cp);
+        sl_j_charge(rt, each);
         if (!strips(chars, q, n, cp))
             break;
-        sl_j_work(rt, each);
         end = q;
     }
     if ((size_t)(end - p) == s->len)
@@ -239,7 +266,7 @@ struct sl_jv sl_j_replace(struct sl_jrt *rt, const struct sl_jstr *s, const stru
         count = INT64_MAX;
     for (; count > 0; count--) {
         const char *hit = sl_j_find(rt, s, p, old);
-        sl_j_work(rt, 1);
+        sl_j_charge(rt, SL_J_STEP);
         if (!hit)
             break;
         sl_j_put_part(rt, &o, s, p, (size_t)(hit - p));
@@ -262,9 +289,9 @@ struct sl_jv sl_j_replace(struct sl_jrt *rt, const struct sl_jstr *s, const stru
 
 struct sl_jv sl_j_pad(struct sl_jrt *rt, const struct sl_jstr *s, int64_t width, char side,
                       const struct sl_jstr *fill) {
-    int64_t n = (int64_t)sl_j_chars(s), left = 0, right = 0;
+    int64_t n = (int64_t)sl_j_chars(rt, s), left = 0, right = 0;
     struct sl_jout o = {0};
-    if (sl_j_chars(fill) != 1)
+    if (sl_j_chars(rt, fill) != 1)
         sl_j_fail(rt, "the fill character must be exactly one character long");
     if (width <= n)
         return sl_j_of_str(s);

@@ -47,7 +47,8 @@ void sl_j_reserve(struct sl_jrt *rt, struct sl_jout *o, size_t more) {
 void sl_j_put(struct sl_jrt *rt, struct sl_jout *o, const char *p, size_t len) {
     if (!len)
         return;
-    sl_j_work(rt, len >> 8);
+    sl_j_charge(rt, SL_J_ITEM);
+    sl_j_charge_n(rt, len, SL_J_BYTE);
     sl_j_reserve(rt, o, len);
     if (o->final && o->len + len > rt->limits.max_output_bytes)
         sl_j_limit(rt, "the rendered text is longer than the limit of %zu bytes",
@@ -83,11 +84,12 @@ struct sl_jv sl_j_out_str(struct sl_jrt *rt, struct sl_jout *o) {
 /* ---- str() and repr() ---- */
 
 void sl_j_put_str_repr(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s, bool ascii) {
+    sl_j_charge_n(rt, s->len, SL_J_SCAN);
     char quote = memchr(s->p, '\'', s->len) && !memchr(s->p, '"', s->len) ? '"' : '\'', buf[12];
     sl_j_put_char(rt, o, quote);
-    sl_j_work(rt, s->len >> 2);
     for (const char *p = s->p, *end = p + s->len; p < end;) {
         uint32_t cp;
+        sl_j_charge(rt, SL_J_CHAR);
         unsigned n = sl_j_utf8_next(p, end, &cp);
         if (cp == (uint32_t)quote || cp == '\\') {
             buf[0] = '\\';
@@ -100,6 +102,7 @@ void sl_j_put_str_repr(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jst
         } else if (cp >= 127 && !ascii && (sl_j_props(cp) & SL_J_PRINTABLE)) {
             sl_j_put_part(rt, o, s, p, n);
         } else {
+            sl_j_charge(rt, 2 * SL_J_STEP);
             snprintf(buf, sizeof buf,
                      cp < 0x100     ? "\\x%02x"
                      : cp < 0x10000 ? "\\u%04x"
@@ -113,11 +116,11 @@ void sl_j_put_str_repr(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jst
 }
 
 bool sl_j_open(struct sl_jrt *rt, struct sl_jopen *o, const void *p) {
-    uint64_t n = 0;
-    for (const struct sl_jopen *q = rt->open; q; q = q->up, n++)
+    for (const struct sl_jopen *q = rt->open; q; q = q->up) {
+        sl_j_charge(rt, SL_J_SCAN);
         if (q->p == p)
             return false;
-    sl_j_work(rt, n >> 4);
+    }
     *o = (struct sl_jopen){p, rt->open};
     rt->open = o;
     return true;
@@ -172,6 +175,7 @@ static void put_view(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jview
 
 static void put_range(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jrange *r) {
     char buf[80];
+    sl_j_charge(rt, 2 * SL_J_STEP);
     snprintf(buf, sizeof buf, r->step == 1 ? "range(%lld, %lld)" : "range(%lld, %lld, %lld)",
              (long long)r->start, (long long)r->stop, (long long)r->step);
     sl_j_puts(rt, o, buf);
@@ -200,7 +204,7 @@ static void put_container(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v) 
 
 void sl_j_put_repr(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v) {
     char buf[64];
-    sl_j_work(rt, 1);
+    sl_j_charge(rt, SL_J_STEP);
     sl_j_deeper(rt);
     switch (v.type) {
     case SL_J_MISSING:
@@ -214,6 +218,7 @@ void sl_j_put_repr(struct sl_jrt *rt, struct sl_jout *o, struct sl_jv v) {
         sl_j_puts(rt, o, v.b ? "True" : "False");
         break;
     case SL_J_INT:
+        sl_j_charge(rt, 2 * SL_J_STEP);
         snprintf(buf, sizeof buf, "%lld", (long long)v.i);
         sl_j_puts(rt, o, buf);
         break;

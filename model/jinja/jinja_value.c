@@ -1,5 +1,6 @@
 /* Values: construction, truth, equality, order. */
 #include "model/jinja/jinja_value.h"
+#include "common/clock.h"
 #include "model/jinja/jinja_ast.h"
 
 #include <stdarg.h>
@@ -7,6 +8,9 @@
 #include <string.h>
 
 enum { MAX_JSON_DEPTH = 512 };
+/* Between two looks at the clock and the watch: some tens of microseconds, a millisecond under
+ * sanitizers. */
+#define CHECK_WORK ((uint64_t)2048 * SL_J_STEP)
 
 static _Noreturn void fail(struct sl_jrt *rt, enum sl_status status, const char *fmt, va_list ap) {
     char text[448];
@@ -46,6 +50,8 @@ void *sl_j_alloc(struct sl_jrt *rt, size_t size_bytes) {
     if (!p)
         sl_j_limit(rt, "rendering needs more memory than its limit of %zu bytes",
                    rt->limits.max_memory_bytes);
+    /* Its pages come from the kernel. Not before: what cannot be had is not work. */
+    sl_j_charge_n(rt, size_bytes, SL_J_FRESH);
     return p;
 }
 
@@ -56,16 +62,40 @@ void *sl_j_alloc_n(struct sl_jrt *rt, size_t n, size_t size_bytes) {
     return sl_j_alloc(rt, total);
 }
 
-void sl_j_work(struct sl_jrt *rt, uint64_t steps) {
-    rt->steps += steps;
-    if (rt->steps > rt->limits.max_steps)
-        sl_j_limit(rt, "rendering takes more than the limit of %llu steps",
+static void check_time(struct sl_jrt *rt) {
+    const struct sl_template_watch *w = &rt->limits.watch;
+    uint64_t most_ns = rt->limits.max_time_ns;
+    if (w->poll) {
+        rt->status = w->poll(w->ctx, rt->err);
+        if (rt->status != SL_OK)
+            longjmp(rt->jump, 1);
+    }
+    if (most_ns && sl_now_ns() - rt->start_ns > most_ns)
+        sl_j_limit(rt,
+                   "rendering takes longer than the limit of %.3g s: shorten the conversation, or "
+                   "start the server with another chat template or a longer limit",
+                   (double)most_ns * 1e-9);
+}
+
+void sl_j_check(struct sl_jrt *rt, uint64_t work) {
+    uint64_t most = rt->limits.max_steps < (UINT64_MAX >> 16) ? rt->limits.max_steps * SL_J_STEP
+                                                              : UINT64_MAX >> 8;
+    if (rt->work > most || work > most - rt->work) {
+        rt->work = most + 1;
+        rt->check_at = rt->work;
+        sl_j_limit(rt,
+                   "rendering takes more than the limit of %llu steps: shorten the conversation, "
+                   "or use a chat template that does less",
                    (unsigned long long)rt->limits.max_steps);
+    }
+    rt->work += work;
+    rt->check_at = most - rt->work < CHECK_WORK ? most + 1 : rt->work + CHECK_WORK;
+    check_time(rt);
 }
 
 void sl_j_deeper(struct sl_jrt *rt) {
     if (++rt->depth > rt->limits.max_depth)
-        sl_j_limit(rt, "calls and expressions are nested deeper than the limit of %u",
+        sl_j_limit(rt, "calls, expressions or values are nested deeper than the limit of %u",
                    rt->limits.max_depth);
 }
 
@@ -161,6 +191,7 @@ static struct sl_jv own_string(struct sl_jrt *rt, const json_t *j, struct sl_jv 
 static struct sl_jv from_json(struct sl_jrt *rt, const json_t *j, unsigned depth) {
     if (depth > MAX_JSON_DEPTH)
         sl_j_limit(rt, "the variables are nested deeper than %d", MAX_JSON_DEPTH);
+    sl_j_charge(rt, SL_J_ITEM);
     switch (json_typeof(j)) {
     case JSON_OBJECT: {
         struct sl_jv d = sl_j_dict_new(rt);
@@ -266,7 +297,7 @@ int64_t sl_j_length(struct sl_jrt *rt, struct sl_jv v) {
     case SL_J_UNDEF:
         return 0;
     case SL_J_STR:
-        return (int64_t)sl_j_chars(v.s);
+        return (int64_t)sl_j_chars(rt, v.s);
     case SL_J_LIST:
     case SL_J_TUPLE:
         return (int64_t)v.l->n;
@@ -334,6 +365,7 @@ static int compare_numbers(struct sl_jv a, struct sl_jv b) {
 
 bool sl_j_equal(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
     bool same = true;
+    sl_j_charge(rt, SL_J_ITEM);
     if (sl_j_is_number(a) && sl_j_is_number(b))
         return compare_numbers(a, b) == 0;
     if (a.type != b.type)
@@ -343,7 +375,7 @@ bool sl_j_equal(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
     case SL_J_NONE:
         return true;
     case SL_J_STR:
-        sl_j_work(rt, a.s->len == b.s->len ? a.s->len >> 8 : 0);
+        sl_j_charge(rt, a.s->len == b.s->len ? a.s->len * SL_J_BYTE : 0);
         return sl_j_str_eq(a.s, b.s);
     case SL_J_LIST:
     case SL_J_TUPLE:
@@ -352,7 +384,6 @@ bool sl_j_equal(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
         if (a.l->n != b.l->n)
             return false;
         sl_j_deeper(rt);
-        sl_j_work(rt, a.l->n);
         for (size_t i = 0; i < a.l->n && same; i++)
             same = sl_j_equal(rt, a.l->v[i], b.l->v[i]);
         rt->depth--;
@@ -361,7 +392,6 @@ bool sl_j_equal(struct sl_jrt *rt, struct sl_jv a, struct sl_jv b) {
         if (a.d == b.d)
             return true;
         sl_j_deeper(rt);
-        sl_j_work(rt, a.d->n);
         same = sl_j_dict_equal(rt, a.d, b.d);
         rt->depth--;
         return same;
@@ -388,6 +418,7 @@ static _Noreturn void cannot_order(struct sl_jrt *rt, int op, struct sl_jv a, st
 
 bool sl_j_order(struct sl_jrt *rt, int op, struct sl_jv a, struct sl_jv b) {
     int r;
+    sl_j_charge(rt, SL_J_ITEM);
     if (sl_j_is_number(a) && sl_j_is_number(b)) {
         r = compare_numbers(a, b);
         if (r == 2)
@@ -395,14 +426,13 @@ bool sl_j_order(struct sl_jrt *rt, int op, struct sl_jv a, struct sl_jv b) {
     } else if (a.type == SL_J_STR && b.type == SL_J_STR) {
         /* UTF-8 bytes sort as the code points do. */
         size_t n = a.s->len < b.s->len ? a.s->len : b.s->len;
-        sl_j_work(rt, n >> 8);
+        sl_j_charge_n(rt, n, SL_J_BYTE);
         r = n ? memcmp(a.s->p, b.s->p, n) : 0;
         r = r < 0 ? -1 : r > 0 ? 1 : a.s->len < b.s->len ? -1 : a.s->len > b.s->len;
     } else if (a.type == b.type && (a.type == SL_J_LIST || a.type == SL_J_TUPLE)) {
         size_t n = a.l->n < b.l->n ? a.l->n : b.l->n;
         sl_j_deeper(rt);
         for (size_t i = 0; i < n; i++) {
-            sl_j_work(rt, 1);
             if (sl_j_equal(rt, a.l->v[i], b.l->v[i]))
                 continue;
             bool is = sl_j_order(rt, op, a.l->v[i], b.l->v[i]);

@@ -172,7 +172,9 @@ struct sl_jrt {
     struct sl_err *err;
     const struct sl_template *t;
     struct sl_template_limits limits;
-    uint64_t steps, hash_seed;
+    uint64_t work;     /* charged so far */
+    uint64_t check_at; /* never below work: what reaches it is looked at by sl_j_check */
+    uint64_t start_ns, hash_seed;
     uint32_t depth;
     const struct sl_jnode *at; /* what is being evaluated, for messages */
     struct sl_jout *out;
@@ -189,8 +191,35 @@ _Noreturn void sl_j_limit(struct sl_jrt *rt, const char *fmt, ...) SL_PRINTF(2, 
 _Noreturn void sl_j_no_memory(struct sl_jrt *rt); /* of the machine's */
 void *sl_j_alloc(struct sl_jrt *rt, size_t size_bytes);
 void *sl_j_alloc_n(struct sl_jrt *rt, size_t n, size_t size_bytes);
-void sl_j_work(struct sl_jrt *rt, uint64_t steps); /* counts steps; fails past the limit */
-void sl_j_deeper(struct sl_jrt *rt);               /* depth + 1; fails past the limit */
+void sl_j_deeper(struct sl_jrt *rt); /* depth + 1; fails past the limit */
+
+/* ---- work ----
+ * Everything that a template can make happen is charged for, before it is done or piece by piece
+ * while it is: what is walked, searched, compared, copied or written, by its length. Nothing whose
+ * length a template chooses is free. The unit is a 256th of a step, so that small pieces count.
+ * Each charge is also where a rendering can end: past its limit of steps or time, or because the
+ * caller's watch says so. So no function works long between two charges. */
+enum {
+    SL_J_BYTE = 1,   /* a byte copied or compared in bulk */
+    SL_J_FRESH = 4,  /* a byte of memory that was not used before */
+    SL_J_SCAN = 8,   /* a byte searched or counted */
+    SL_J_ITEM = 32,  /* an entry of a container looked at, moved or added; a piece of text */
+    SL_J_CHAR = 64,  /* a character decoded and looked up */
+    SL_J_STEP = 256, /* a node evaluated, a function called */
+    SL_J_DIGITS = 16 * SL_J_STEP, /* a number converted from or to text by the C library */
+};
+/* The slow part of sl_j_charge: fails past a limit or as the watch says, or counts. */
+void sl_j_check(struct sl_jrt *rt, uint64_t work);
+static inline void sl_j_charge(struct sl_jrt *rt, uint64_t work) {
+    if (work < rt->check_at - rt->work)
+        rt->work += work;
+    else
+        sl_j_check(rt, work);
+}
+/* For n pieces, without overflow. */
+static inline void sl_j_charge_n(struct sl_jrt *rt, uint64_t n, uint64_t each) {
+    sl_j_charge(rt, n <= (UINT64_MAX >> 16) ? n * each : UINT64_MAX);
+}
 
 /* ---- construction (jinja_value.c) ---- */
 static inline struct sl_jv sl_j_none(void) {
@@ -232,11 +261,11 @@ struct sl_jv sl_j_from_json(struct sl_jrt *rt, const json_t *j);
 /* ---- dictionaries (jinja_dict.c) ---- */
 struct sl_jv sl_j_dict_new(struct sl_jrt *rt);
 void sl_j_dict_set(struct sl_jrt *rt, struct sl_jdict *d, struct sl_jv key, struct sl_jv val);
-/* NULL when absent. Fails for a key that cannot be hashed. */
+/* NULL when absent. Fails for a key that cannot be hashed; sl_j_dict_find does not find it. */
 struct sl_jv *sl_j_dict_get(struct sl_jrt *rt, const struct sl_jdict *d, struct sl_jv key);
+struct sl_jv *sl_j_dict_find(struct sl_jrt *rt, const struct sl_jdict *d, struct sl_jv key);
 /* Takes out the entry of a value that sl_j_dict_get found; those behind it move up. */
 void sl_j_dict_remove(struct sl_jrt *rt, struct sl_jdict *d, const struct sl_jv *val);
-bool sl_j_hashable(struct sl_jv v);
 bool sl_j_dict_equal(struct sl_jrt *rt, const struct sl_jdict *a, const struct sl_jdict *b);
 
 /* ---- what Python says of values (jinja_value.c) ---- */
@@ -293,19 +322,22 @@ void sl_j_put_all(struct sl_jrt *rt, struct sl_jout *o, const struct sl_jstr *s)
 
 /* ---- numbers as text (jinja_number.c) ---- */
 void sl_j_put_float(struct sl_jrt *rt, struct sl_jout *o, double f);
-bool sl_j_parse_int(const struct sl_jstr *s, int base, int64_t *out, bool *out_overflow);
+bool sl_j_parse_int(struct sl_jrt *rt, const struct sl_jstr *s, int base, int64_t *out,
+                    bool *out_overflow);
 bool sl_j_parse_float(struct sl_jrt *rt, const struct sl_jstr *s, double *out);
 
 /* ---- strings (jinja_str.c) ---- */
 struct sl_jv sl_j_concat(struct sl_jrt *rt, struct sl_jv a,
                          struct sl_jv b);                    /* two strings, a + b */
 struct sl_jv sl_j_escape(struct sl_jrt *rt, struct sl_jv v); /* HTML; markup stays as it is */
-size_t sl_j_chars(const struct sl_jstr *s);
+size_t sl_j_chars(struct sl_jrt *rt, const struct sl_jstr *s);
+/* Characters in so many bytes. */
+size_t sl_j_count(struct sl_jrt *rt, const char *p, size_t len);
 /* Characters [from, to) of s; the caller has clamped them. */
 struct sl_jv sl_j_substr(struct sl_jrt *rt, const struct sl_jstr *s, size_t from, size_t to);
 bool sl_j_str_eq(const struct sl_jstr *a, const struct sl_jstr *b);
 bool sl_j_str_is(const struct sl_jstr *a, const char *b);
-/* First occurrence of needle at or after `from` (bytes), or NULL. */
+/* First occurrence of needle at or after `from` (bytes), or NULL. Charges for what was searched. */
 const char *sl_j_find(struct sl_jrt *rt, const struct sl_jstr *s, const char *from,
                       const struct sl_jstr *needle);
 /* The last occurrence that ends at or before `end`, or NULL. */
@@ -342,6 +374,11 @@ struct sl_jv sl_j_slice(struct sl_jrt *rt, struct sl_jv v, struct sl_jv start, s
                         struct sl_jv step);
 int64_t sl_j_int_pow(struct sl_jrt *rt, int64_t base, int64_t exp);
 int64_t sl_j_int_mul(struct sl_jrt *rt, int64_t a, int64_t b);
+
+/* Item i of a range, which has it. */
+static inline struct sl_jv sl_j_range_at(const struct sl_jrange *r, int64_t i) {
+    return sl_j_int((int64_t)((uint64_t)r->start + (uint64_t)r->step * (uint64_t)i));
+}
 
 /* ---- iteration (jinja_iter.c) ---- */
 struct sl_jiter;

@@ -323,28 +323,6 @@ static void test_threads(void **state) {
     sl_template_destroy(&t);
 }
 
-/* Recursion at its limit must fit a thread with a small stack. */
-static void *deepest(void *arg) {
-    *(char **)arg = render("{% macro m(n) %}{% if true %}{% for i in [1] %}{{ [(m(n + 1))] }}"
-                           "{% endfor %}{% endif %}{% endmacro %}{{ m(0) }}",
-                           NULL);
-    return NULL;
-}
-
-static void test_small_stack(void **state) {
-    (void)state;
-    pthread_attr_t attr;
-    pthread_t id;
-    char *out = "unset";
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, 2 << 20);
-    assert_int_equal(pthread_create(&id, &attr, deepest, &out), 0);
-    pthread_join(id, NULL);
-    pthread_attr_destroy(&attr);
-    assert_null(out);
-    assert_non_null(strstr(err.text, "nested deeper"));
-}
-
 /* The rendered text with what is the template's own in brackets. Of the variables `r` is. */
 static void own_is(const char *source, const char *want) {
     struct sl_template *t = NULL;
@@ -424,7 +402,6 @@ int main(void) {
         cmocka_unit_test(test_deep_sources),
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_small_stack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
