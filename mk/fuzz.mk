@@ -15,6 +15,7 @@ FUZZ_ARGS_marks := -max_len=1024 -dict=tests/fuzz/marks.dict
 FUZZ_ARGS_schema := -max_len=4096
 FUZZ_ARGS_splitter := -max_len=2048
 FUZZ_ARGS_template := -max_len=4096 -dict=tests/fuzz/template.dict
+FUZZ_ARGS_template_cost := -max_len=2048 -dict=tests/fuzz/template.dict
 FUZZ_SECONDS ?= 60
 FUZZ_CC ?= clang
 
