@@ -93,16 +93,24 @@ static void wait_done(struct sl_engine *e, struct sl_gen_request *r, struct answ
     pthread_mutex_unlock(&a->lock);
 }
 
+static enum sl_status poll_interrupt(void *ctx, struct sl_err *err) {
+    (void)ctx;
+    return interrupted ? sl_fail(err, SL_ERR_CANCELED, "interrupted") : SL_OK;
+}
+
 static bool render(struct chat *c, const char *line, struct sl_ids *ids) {
     struct sl_err err = {""};
     if (c->raw)
         return sl_tokenizer_encode(c->tok, line, strlen(line),
                                    SL_ENCODE_ADD_SPECIAL | SL_ENCODE_PARSE_SPECIAL, ids) == SL_OK;
+    struct sl_template_limits limits = sl_template_default_limits;
+    limits.watch.poll = poll_interrupt;
+    interrupted = 0;
     struct sl_chat_vars vars = {0};
     struct sl_rendered r = {0};
     enum sl_status st =
         sl_chat_vars_init(&c->model, c->messages, NULL, NULL, true, &vars)
-            ? sl_template_render_own(c->model.template, vars.all, vars.own, NULL, &r, &err)
+            ? sl_template_render_own(c->model.template, vars.all, vars.own, &limits, &r, &err)
             : SL_ERR_NOMEM;
     sl_chat_vars_release(&vars);
     if (st == SL_OK)
@@ -226,7 +234,7 @@ static bool open_chat(struct chat *c) {
     if (st == SL_OK)
         st = sl_gguf_get_str(g, "tokenizer.chat_template", &source, &err);
     if (st == SL_OK || st == SL_AGAIN)
-        st = sl_chat_init(&c->model, c->tok, source.ptr, source.len, &err);
+        st = sl_chat_init(&c->model, c->tok, source.ptr, source.len, NULL, &err);
     if (st == SL_OK && !c->raw && !c->model.template)
         st = sl_fail(&err, SL_ERR_UNSUPPORTED,
                      "the model's chat template cannot be used (--raw does without): %.300s",

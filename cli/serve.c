@@ -13,6 +13,7 @@
 #include "server/server.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -382,7 +383,11 @@ int sl_cmd_serve(int argc, char **argv) {
         .drain_s = 30,
         .memory = SL_ENGINE_OPTIONS_DEFAULT,
         .engine = {.cache_ram_bytes = SL_CACHE_RAM_AUTO},
-        .server = {.timeout_s = 60, .stall_s = 600, .buffer_tokens = 1024},
+        .server = {.timeout_s = 60,
+                   .stall_s = 600,
+                   .template_steps = 20000000,
+                   .template_timeout_s = 30,
+                   .buffer_tokens = 1024},
     };
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
@@ -466,6 +471,11 @@ int sl_cmd_serve(int argc, char **argv) {
          "a request that is not answered after so long, its wait included, ends with\n"
          "a 504 (default: no limit); a request may set less with timeout_s",
          false},
+        {SL_ARG_U64, 0, "--template-steps", "N", &o.server.template_steps,
+         "work that a conversation may make the model's chat template do (default 20000000)",
+         false},
+        {SL_ARG_U32, 0, "--template-timeout-s", "S", &o.server.template_timeout_s,
+         "and how long it may take, where the machine is slower than that (default 30)", false},
         {SL_ARG_U32, 0, "--buffer-tokens", "N", &o.server.buffer_tokens,
          "tokens kept for a client that reads slowly before its request pauses (default 1024)",
          false},
@@ -482,6 +492,8 @@ int sl_cmd_serve(int argc, char **argv) {
         {"--timeout-s", 1, MAX_SECONDS, NULL},
         {"--stall-s", 1, MAX_SECONDS, NULL},
         {"--request-timeout-s", 1, MAX_SECONDS, "no limit"},
+        {"--template-steps", 1000, INFINITY, NULL},
+        {"--template-timeout-s", 1, MAX_SECONDS, NULL},
         {"--buffer-tokens", 1, SL_MAX_CTX_TOKENS, NULL},
         {"--drain-s", 0, MAX_SECONDS, NULL},
     };

@@ -95,7 +95,7 @@ static enum sl_status render_shapes(struct sl_exchange *ex, const json_t *body,
                                     struct sl_rendered *out, struct sl_err *out_err) {
     struct sl_err err;
     uint64_t steps = 0;
-    struct sl_template_limits limits = sl_server_template_limits(&ex->server->config);
+    struct sl_template_limits limits = sl_prompt_template_limits(ex, body);
     limits.steps = &steps;
     json_t *last = NULL;
     enum sl_status st = SL_ERR_INVALID;

@@ -117,6 +117,7 @@ void sl_exchange_abandon(struct sl_exchange *ex) {
     pthread_mutex_lock(&ex->lock);
     if (!ex->gone) {
         ex->gone = true;
+        atomic_store(&ex->canceled, true);
         if (ex->gen)
             sl_gen_cancel_locked(ex->gen);
         if (ex->conn)
@@ -176,6 +177,7 @@ void sl_exchange_complete(struct sl_exchange *ex) {
     bool gone = ex->gone || (ex->dispatched && !ex->replied), working = ex->working;
     ex->conn = NULL;
     ex->gone = true;
+    atomic_store(&ex->canceled, true);
     if (ex->gen)
         sl_gen_cancel_locked(ex->gen);
     pthread_mutex_unlock(&ex->lock);

@@ -92,6 +92,7 @@ struct sl_exchange {
     unsigned http_status;
 
     /* worker or route handler, before it sets `ready` */
+    uint64_t deadline_ns; /* of what a worker does for it; 0 = none, or not known yet */
     struct sl_buf reply;
     unsigned reply_status; /* 0 = 200 */
     const char *content_type;
@@ -103,9 +104,11 @@ struct sl_exchange {
     struct MHD_Connection *conn; /* NULL: the connection is done with it */
     uint32_t refs;
     bool suspended, ready;
-    bool working;   /* a worker has it */
-    bool gone;      /* the client left, or the server gives it up */
-    bool keepalive; /* the watcher asks for a comment on the stream */
+    bool working;          /* a worker has it */
+    bool gone;             /* the client left, or the server gives it up */
+    _Atomic bool canceled; /* gone, or the server is stopping: a worker that is at it gives up. Set
+                              under the lock, read by the worker without it */
+    bool keepalive;        /* the watcher asks for a comment on the stream */
     uint64_t last_out_ns;
 
     struct sl_exchange *prev, *next;  /* server.exchanges, under list_lock */
@@ -197,7 +200,9 @@ enum sl_status sl_watch_start(struct sl_server *s, struct sl_err *err) SL_MUST_C
 void sl_watch_stop(struct sl_server *s);
 
 /* served.c */
-enum sl_status sl_served_create(const struct sl_server_model *m, struct sl_served **out,
+/* watch can end it early, with what it says; NULL: nobody. */
+enum sl_status sl_served_create(const struct sl_server_model *m,
+                                const struct sl_template_watch *watch, struct sl_served **out,
                                 struct sl_err *err) SL_MUST_CHECK;
 void sl_served_destroy(struct sl_served **v);
 

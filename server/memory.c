@@ -117,5 +117,9 @@ struct sl_template_limits sl_server_template_limits(const struct sl_server_confi
     struct sl_template_limits l = sl_template_default_limits;
     l.max_memory_bytes = least(c->worker_bytes / WORKER_TEMPLATE, l.max_memory_bytes);
     l.max_output_bytes = least(c->worker_bytes / WORKER_TEXT, l.max_output_bytes);
+    if (c->template_steps)
+        l.max_steps = c->template_steps;
+    if (c->template_timeout_s)
+        l.max_time_ns = (uint64_t)c->template_timeout_s * 1000000000u;
     return l;
 }

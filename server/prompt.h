@@ -13,6 +13,10 @@ bool sl_prompt_check_model(struct sl_exchange *ex, const json_t *body);
 bool sl_prompt_may_fit(struct sl_exchange *ex, size_t n_bytes, const char *field);
 /* False with 400 when the prompt leaves no room for an answer. */
 bool sl_prompt_fits(struct sl_exchange *ex, size_t n_tokens, const char *field);
+/* The limits of renderings for a request. They end when its client leaves, when the server cancels
+ * it, and when its time (timeout_s of the body, or the server's) is over; ex->deadline_ns is set
+ * for that. */
+struct sl_template_limits sl_prompt_template_limits(struct sl_exchange *ex, const json_t *body);
 /* Encodes a prompt that the client wrote itself, control tokens included, BOS first if the file
  * asks for it and the text lacks it. Not for a conversation: see sl_chat_encode. */
 bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out);

@@ -31,7 +31,8 @@ static uint32_t longest_piece(const struct sl_tokenizer *tok) {
     return longest > UINT32_MAX ? UINT32_MAX : (uint32_t)longest;
 }
 
-enum sl_status sl_served_create(const struct sl_server_model *m, struct sl_served **out,
+enum sl_status sl_served_create(const struct sl_server_model *m,
+                                const struct sl_template_watch *watch, struct sl_served **out,
                                 struct sl_err *err) {
     struct sl_served *v = calloc(1, sizeof *v);
     if (!v)
@@ -49,11 +50,14 @@ enum sl_status sl_served_create(const struct sl_server_model *m, struct sl_serve
     v->arch = copy_text(m->arch);
     v->chat_template_text = copy(m->chat_template, m->chat_template ? m->chat_template_bytes : 0);
     v->max_piece_bytes = longest_piece(v->tok);
-    if (!v->id || !v->path || !v->arch || !v->chat_template_text ||
-        sl_chat_init(&v->chat, v->tok, m->chat_template, m->chat_template_bytes, err) != SL_OK ||
-        sl_vocab_trie_create(v->tok, &v->vocab) != SL_OK) {
+    enum sl_status st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    if (v->id && v->path && v->arch && v->chat_template_text)
+        st = sl_chat_init(&v->chat, v->tok, m->chat_template, m->chat_template_bytes, watch, err);
+    if (st == SL_OK && sl_vocab_trie_create(v->tok, &v->vocab) != SL_OK)
+        st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    if (st != SL_OK) {
         sl_served_destroy(&v);
-        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
+        return st;
     }
     v->format = sl_answer_format_find(v->tok, v->chat_template_text, m->chat_template_bytes);
     v->thinks =

@@ -53,9 +53,18 @@ void sl_server_progress(struct sl_server *s, uint64_t done_bytes, uint64_t total
     atomic_store(&s->done_bytes, done_bytes);
 }
 
+/* While the model is being loaded no request needs it: the load ends as soon as the server does. */
+static enum sl_status poll_attach(void *ctx, struct sl_err *err) {
+    struct sl_server *s = ctx;
+    return atomic_load(&s->draining)
+               ? sl_fail(err, SL_ERR_CANCELED, "the server is stopping: the model was not loaded")
+               : SL_OK;
+}
+
 enum sl_status sl_server_attach(struct sl_server *s, const struct sl_server_model *model,
                                 struct sl_err *err) {
-    enum sl_status st = sl_served_create(model, &s->served, err);
+    const struct sl_template_watch watch = {poll_attach, s};
+    enum sl_status st = sl_served_create(model, &watch, &s->served, err);
     if (st == SL_OK)
         atomic_store(&s->state, SL_SERVER_READY);
     return st;
@@ -79,6 +88,7 @@ void sl_server_cancel(struct sl_server *s) {
     pthread_mutex_lock(&s->list_lock);
     for (struct sl_exchange *ex = s->exchanges; ex; ex = ex->next) {
         pthread_mutex_lock(&ex->lock);
+        atomic_store(&ex->canceled, true);
         if (ex->gen)
             sl_gen_cancel_locked(ex->gen);
         pthread_mutex_unlock(&ex->lock);

@@ -27,17 +27,19 @@ struct sl_server_config {
     const char *tls_key;
     const char *const *cors_origins; /* [n_cors_origins] whose web pages may ask; "*" = all */
     uint32_t n_cors_origins;
-    uint32_t n_http_threads;     /* 0 = 2 */
-    uint32_t n_workers;          /* 0 = 2 */
-    uint64_t max_body_bytes;     /* of one request; 0 = 64 MiB */
-    uint64_t max_bodies_bytes;   /* of all requests together; 0 = 4 times max_body_bytes */
-    uint64_t max_replies_bytes;  /* of all answers, not sent yet; 0 = 256 MiB */
-    uint64_t worker_bytes;       /* what a worker may take for one request; 0 = 2 GiB
-                                    (server/memory.h) */
-    uint32_t max_connections;    /* 0 = 1024 */
-    uint32_t timeout_s;          /* a connection without traffic between requests; 0 = 60 */
-    uint32_t stall_s;            /* a stream whose client reads nothing; 0 = 600 */
-    uint32_t request_timeout_s;  /* a request, waiting included, takes at most; 0 = no limit */
+    uint32_t n_http_threads;    /* 0 = 2 */
+    uint32_t n_workers;         /* 0 = 2 */
+    uint64_t max_body_bytes;    /* of one request; 0 = 64 MiB */
+    uint64_t max_bodies_bytes;  /* of all requests together; 0 = 4 times max_body_bytes */
+    uint64_t max_replies_bytes; /* of all answers, not sent yet; 0 = 256 MiB */
+    uint64_t worker_bytes;      /* what a worker may take for one request; 0 = 2 GiB
+                                   (server/memory.h) */
+    uint32_t max_connections;   /* 0 = 1024 */
+    uint32_t timeout_s;         /* a connection without traffic between requests; 0 = 60 */
+    uint32_t stall_s;           /* a stream whose client reads nothing; 0 = 600 */
+    uint32_t request_timeout_s; /* a request, waiting included, takes at most; 0 = no limit */
+    uint64_t template_steps; /* a conversation through the model's chat template; 0 = 20 million */
+    uint32_t template_timeout_s; /* and each rendering of it; 0 = 30 */
     uint32_t keepalive_s;        /* comment on a silent stream; 0 = 5 */
     uint32_t buffer_tokens;      /* an answer's tokens its client has not read, before its session
                                     parks; 0 = 1024 (a sixteenth with log-probabilities) */
@@ -68,7 +70,8 @@ struct sl_server_model {
     uint64_t size_bytes, fingerprint;
 };
 /* Opens the doors. Once, and not after sl_server_fail. A template that does not compile is logged
- * and refused at each chat request; the other endpoints work. */
+ * and refused at each chat request; the other endpoints work. SL_ERR_CANCELED: sl_server_drain was
+ * called meanwhile. */
 enum sl_status sl_server_attach(struct sl_server *s, const struct sl_server_model *model,
                                 struct sl_err *err) SL_MUST_CHECK;
 /* The model did not load: /health and every request say why. */
@@ -78,7 +81,7 @@ void sl_server_fail(struct sl_server *s, const struct sl_err *err);
 void sl_server_drain(struct sl_server *s);
 /* Requests not answered yet. */
 uint32_t sl_server_active(struct sl_server *s);
-/* Cancels every generation; the clients get an error. */
+/* Cancels every generation and rendering; the clients get an error. */
 void sl_server_cancel(struct sl_server *s);
 /* Drains, cancels, waits for the last answer, frees. The engine must still be there. */
 void sl_server_destroy(struct sl_server **s);

@@ -43,7 +43,7 @@ static enum sl_status scan_vocabulary(struct sl_chat *c) {
 }
 
 enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, const char *source,
-                            size_t len, struct sl_err *err) {
+                            size_t len, const struct sl_template_watch *watch, struct sl_err *err) {
     *c = (struct sl_chat){.tok = tok, .fallback = !source || len == 0};
     c->bos_text = token_text(tok, sl_tokenizer_bos(tok));
     c->eos_text = token_text(tok, sl_tokenizer_eos(tok));
@@ -57,11 +57,10 @@ enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, c
     }
     if (sl_template_compile(source, len, &c->template, &c->template_err) != SL_OK)
         c->template = NULL;
-    if (sl_chat_probe(c) != SL_OK) {
+    enum sl_status st = sl_chat_probe(c, watch, err);
+    if (st != SL_OK)
         sl_chat_release(c);
-        return sl_fail(err, SL_ERR_NOMEM, "out of memory");
-    }
-    return SL_OK;
+    return st;
 }
 
 void sl_chat_release(struct sl_chat *c) {

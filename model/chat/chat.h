@@ -32,9 +32,11 @@ struct sl_chat {
 extern const char sl_chat_fallback_stop[]; /* "<|im_end|>" */
 
 /* source NULL or len 0: the file has no template. One that does not compile is no error here.
- * Errors: SL_ERR_NOMEM. */
+ * watch: can end the renderings that are tried; NULL: nobody.
+ * Errors: SL_ERR_NOMEM, and what watch says. */
 enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, const char *source,
-                            size_t len, struct sl_err *err) SL_MUST_CHECK;
+                            size_t len, const struct sl_template_watch *watch,
+                            struct sl_err *err) SL_MUST_CHECK;
 /* Also a zeroed one. */
 void sl_chat_release(struct sl_chat *c);
 
@@ -54,8 +56,9 @@ bool sl_chat_vars_init(const struct sl_chat *c, const json_t *messages, const js
 void sl_chat_vars_release(struct sl_chat_vars *v);
 /* Sets form and takes_system from how the template renders small conversations with a call: in the
  * first form that it takes and in which nothing of them is lost or written as Python writes it.
- * sl_chat_init calls it. Errors: SL_ERR_NOMEM. */
-enum sl_status sl_chat_probe(struct sl_chat *c) SL_MUST_CHECK;
+ * sl_chat_init calls it. Errors: SL_ERR_NOMEM, and what watch (or NULL) says. */
+enum sl_status sl_chat_probe(struct sl_chat *c, const struct sl_template_watch *watch,
+                             struct sl_err *err) SL_MUST_CHECK;
 /* Rewrites messages into the template's form. False: out of memory. */
 bool sl_chat_apply_form(const struct sl_chat_form *form, json_t *messages);
 /* The ids of a rendered conversation into an empty array, control tokens only where the template

@@ -11,6 +11,14 @@ static const struct sl_template_limits probe_limits = {
     .max_depth = 1000,
     .max_output_bytes = 1 << 20,
     .max_memory_bytes = 16 << 20,
+    .max_time_ns = 30000000000u,
+};
+
+/* The template and who may end its renderings. */
+struct probe {
+    struct sl_chat *c;
+    struct sl_template_limits limits;
+    struct sl_err *err;
 };
 
 /* A key that no template has in its own text. */
@@ -60,18 +68,22 @@ static json_t *probe_tools(void) {
                      "description", "What to look up.", "required", "what");
 }
 
-/* Takes messages over (NULL: out of memory). SL_OK: *out_text is the caller's. */
-static enum sl_status render(const struct sl_chat *c, json_t *messages, const json_t *tools,
-                             char **out_text) {
+/* Takes messages over (NULL: out of memory). *out_taken: the template rendered them, and *out_text
+ * is the caller's. That it refuses them or passes a limit is no error. */
+static enum sl_status render(const struct probe *p, json_t *messages, const json_t *tools,
+                             bool *out_taken, char **out_text) {
     size_t len;
     struct sl_chat_vars vars = {0};
-    enum sl_status st =
-        messages && sl_chat_vars_init(c, messages, tools, NULL, true, &vars)
-            ? sl_template_render(c->template, vars.all, &probe_limits, out_text, &len, NULL)
-            : SL_ERR_NOMEM;
+    struct sl_err err;
+    enum sl_status st = sl_fail(&err, SL_ERR_NOMEM, "out of memory");
+    if (messages && sl_chat_vars_init(p->c, messages, tools, NULL, true, &vars))
+        st = sl_template_render(p->c->template, vars.all, &p->limits, out_text, &len, &err);
     sl_chat_vars_release(&vars);
     json_decref(messages);
-    return st;
+    *out_taken = st == SL_OK;
+    if (st == SL_OK || st == SL_ERR_INVALID || st == SL_ERR_LIMIT)
+        return SL_OK;
+    return sl_fail(p->err, st, "%s", err.text);
 }
 
 static unsigned count(const char *text, const char *needle) {
@@ -108,7 +120,7 @@ static json_t *conversation(enum conversation which, const struct sl_chat_form *
 }
 
 /* Tries every form on one conversation; *out_found: the template took it in one of them. */
-static enum sl_status find_form(struct sl_chat *c, enum conversation which, const json_t *tools,
+static enum sl_status find_form(const struct probe *p, enum conversation which, const json_t *tools,
                                 bool *out_found) {
     /* The usual one first. */
     static const struct sl_chat_form forms[] = {
@@ -117,10 +129,11 @@ static enum sl_status find_form(struct sl_chat *c, enum conversation which, cons
     *out_found = false;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         char *text = NULL;
-        enum sl_status st = render(c, conversation(which, &forms[i]), tools, &text);
-        if (st == SL_ERR_NOMEM)
-            return st;
+        bool taken;
+        enum sl_status st = render(p, conversation(which, &forms[i]), tools, &taken, &text);
         if (st != SL_OK)
+            return st;
+        if (!taken)
             continue;
         unsigned n = flaws(text);
         free(text);
@@ -128,34 +141,43 @@ static enum sl_status find_form(struct sl_chat *c, enum conversation which, cons
             continue;
         *out_found = true;
         least = n;
-        c->form = forms[i];
+        p->c->form = forms[i];
     }
     return SL_OK;
 }
 
 /* A template that refuses the user alone says nothing of the system. */
-static enum sl_status find_system(struct sl_chat *c) {
+static enum sl_status find_system(const struct probe *p) {
     char *text = NULL;
+    bool with = false, without = false;
     json_t *user = text_message("user", "Hello."), *system = text_message("system", "Be brief.");
-    enum sl_status with = render(c, json_pack("[o,O]", system, user), NULL, &text);
+    enum sl_status st = render(p, json_pack("[o,O]", system, user), NULL, &with, &text);
     free(text);
     text = NULL;
-    enum sl_status without = render(c, json_pack("[o]", user), NULL, &text);
+    if (st != SL_OK) {
+        json_decref(user);
+        return st;
+    }
+    st = render(p, json_pack("[o]", user), NULL, &without, &text);
     free(text);
-    c->takes_system = with == SL_OK || without != SL_OK;
-    return with == SL_ERR_NOMEM || without == SL_ERR_NOMEM ? SL_ERR_NOMEM : SL_OK;
+    p->c->takes_system = with || !without;
+    return st;
 }
 
-enum sl_status sl_chat_probe(struct sl_chat *c) {
+enum sl_status sl_chat_probe(struct sl_chat *c, const struct sl_template_watch *watch,
+                             struct sl_err *err) {
+    struct probe p = {.c = c, .limits = probe_limits, .err = err};
+    if (watch)
+        p.limits.watch = *watch;
     c->form = (struct sl_chat_form){.empty_content = true};
     c->takes_system = true;
     if (!c->template)
         return SL_OK;
     bool found = false;
     json_t *tools = probe_tools();
-    enum sl_status st = tools ? find_system(c) : SL_ERR_NOMEM;
+    enum sl_status st = tools ? find_system(&p) : sl_fail(err, SL_ERR_NOMEM, "out of memory");
     for (int which = 0; which < N_CONVERSATIONS && st == SL_OK && !found; which++)
-        st = find_form(c, (enum conversation)which, tools, &found);
+        st = find_form(&p, (enum conversation)which, tools, &found);
     json_decref(tools);
     return st;
 }

@@ -3,6 +3,7 @@
  * byte chooses the endpoint. */
 #include "tests/unit/server/fake_engine.c"
 
+#include "common/clock.h"
 #include "server/memory.h"
 #include "server/renderer.h"
 
@@ -34,7 +35,7 @@ static void init(void) {
                                 .id = "m",
                                 .chat_template = template,
                                 .chat_template_bytes = sizeof template - 1};
-    if (sl_served_create(&m, &server.served, &err) != SL_OK)
+    if (sl_served_create(&m, NULL, &server.served, &err) != SL_OK)
         abort();
     server.config.buffer_tokens = 16;
     sl_server_defaults(&server.config);
@@ -60,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         init();
     if (size == 0)
         return 0;
-    struct sl_exchange ex = {.server = &server, .refs = 1};
+    struct sl_exchange ex = {.server = &server, .refs = 1, .started_ns = sl_now_ns()};
     pthread_mutex_init(&ex.lock, NULL);
     sl_buf_put(&ex.body, (const char *)data + 1, size - 1);
     /* '0' to '4' and '5' to '7' */

@@ -17,9 +17,9 @@ export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 export const deadline = (ms) => new Promise((resolve) => setTimeout(resolve, ms).unref());
 
 export class Server {
-  constructor(args = []) {
+  constructor(args = [], file = model) {
     this.log = '';
-    this.child = spawn(binary, ['serve', '-m', model, '--port', '0', '--alias', 'test', '--ctx', '1024', ...args],
+    this.child = spawn(binary, ['serve', '-m', file, '--port', '0', '--alias', 'test', '--ctx', '1024', ...args],
                        { stdio: ['ignore', 'ignore', 'pipe'] });
     process.on('exit', () => this.child.kill('SIGKILL')); // a test that throws leaves nothing behind,
     for (const s of ['SIGTERM', 'SIGINT']) process.once(s, () => process.exit(1)); // nor one that is stopped
@@ -28,8 +28,8 @@ export class Server {
   }
 
   // Resolves when the model is loaded.
-  static async start(args) {
-    const s = new Server(args);
+  static async start(args, file) {
+    const s = new Server(args, file);
     for (let i = 0; i < 600 * patience; i++) {
       const m = /listening on http:\/\/[^ ]*:(\d+)/.exec(s.log);
       if (m) {

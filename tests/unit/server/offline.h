@@ -5,6 +5,7 @@
 
 #include "fake_engine.c"
 
+#include "common/clock.h"
 #include "server/gen.h"
 #include "server/memory.h"
 
@@ -33,7 +34,7 @@ static bool serve(const char *source) {
                                 .chat_template = source,
                                 .chat_template_bytes = strlen(source)};
     sl_served_destroy(&server.served);
-    return sl_served_create(&m, &server.served, &err) == SL_OK;
+    return sl_served_create(&m, NULL, &server.served, &err) == SL_OK;
 }
 
 static int setup(void **state) {
@@ -65,7 +66,7 @@ static char *quoted(const char *text) {
 
 static void run(struct sl_exchange *ex, void (*handle)(struct sl_exchange *), const char *body) {
     char *json = quoted(body);
-    *ex = (struct sl_exchange){.server = &server, .refs = 1};
+    *ex = (struct sl_exchange){.server = &server, .refs = 1, .started_ns = sl_now_ns()};
     pthread_mutex_init(&ex->lock, NULL);
     sl_buf_puts(&ex->body, json);
     free(json);

@@ -143,6 +143,113 @@ static void limits_are_told(void **state) {
     stop();
 }
 
+/* ---- renderings that only end because somebody ends them ---- */
+
+#define ENDLESS                                                                                    \
+    "{% for m in messages %}{% if m.content == 'Rome?' %}{% for i in range(100000) %}"             \
+    "{% for j in range(100000) %}{% endfor %}{% endfor %}{% endif %}{% endfor %}"
+
+static void start_endless(uint32_t timeout_s) {
+    set_up_engine();
+    config.template_steps = (uint64_t)1 << 40; /* a day of them */
+    config.template_timeout_s = timeout_s;
+    start_empty();
+    attach_template(ENDLESS);
+}
+
+static int send_endless(void) {
+    return client_begin(CHAT, "{\"messages\":[" USER "]}");
+}
+
+/* Until n requests are with workers, and none waits for one. */
+static void wait_working(uint32_t n) {
+    uint64_t until = sl_now_ns() + 60000000000u;
+    for (uint32_t working = 0; working < n && sl_now_ns() < until; usleep(2000)) {
+        working = 0;
+        pthread_mutex_lock(&server->list_lock);
+        for (struct sl_exchange *ex = server->exchanges; ex; ex = ex->next) {
+            pthread_mutex_lock(&ex->lock);
+            working += ex->working;
+            pthread_mutex_unlock(&ex->lock);
+        }
+        pthread_mutex_unlock(&server->list_lock);
+        pthread_mutex_lock(&server->jobs_lock);
+        working = server->jobs_head ? 0 : working;
+        pthread_mutex_unlock(&server->jobs_lock);
+        if (working >= n)
+            return;
+    }
+    fail_msg("%u requests did not get to workers", n);
+}
+
+static void a_client_that_leaves_frees_its_worker(void **state) {
+    (void)state;
+    start_endless(3600);
+    int fd[2] = {send_endless(), send_endless()}; /* as many as there are workers */
+    wait_working(2);
+    close(fd[0]);
+    close(fd[1]);
+    struct reply r = client_post("/tokenize", "{\"content\":\"x\"}");
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+    stop();
+}
+
+/* As after SIGTERM, when the time to finish is over. */
+static void stopping_ends_renderings(void **state) {
+    (void)state;
+    start_endless(3600);
+    int fd[3] = {send_endless(), send_endless(), -1};
+    wait_working(2);
+    fd[2] = send_endless(); /* and one that waits for a worker */
+    assert_true(wait_for(&server->n_active, 3, 60000));
+    sl_server_drain(server);
+    sl_server_cancel(server);
+    for (int i = 0; i < 3; i++) {
+        size_t len;
+        char *text = client_read_all(fd[i], &len);
+        if (!strstr(text, " 503 ") || !strstr(text, "the server is shutting down"))
+            fail_msg("%s", text);
+        free(text);
+        close(fd[i]);
+    }
+    stop();
+}
+
+static void time_ends_renderings(void **state) {
+    (void)state;
+    int64_t renders;
+    start_endless(3600);
+    struct reply r = ask(USER, "\"timeout_s\":0.3", &renders);
+    assert_int_equal(r.status, 504);
+    assert_non_null(strstr(r.body, "\"code\":\"deadline_exceeded\""));
+    assert_non_null(strstr(r.body, "give it a longer 'timeout_s'"));
+    reply_free(&r);
+    stop();
+    start_endless(1);
+    refuses(USER, "\"code\":\"template_limit\"", "longer than the limit of 1 s", 1);
+    stop();
+}
+
+/* The load of a model tries its template, and is not waited for by a server that stops. */
+static void stopping_ends_an_attach(void **state) {
+    (void)state;
+    struct sl_err err;
+    struct sl_server_model m = {.engine = engine,
+                                .tokenizer = &tok,
+                                .id = "m",
+                                .chat_template = ENDLESS,
+                                .chat_template_bytes = strlen(ENDLESS)};
+    set_up_engine();
+    m.engine = engine;
+    start_empty();
+    sl_server_drain(server);
+    assert_int_equal(sl_server_attach(server, &m, &err), SL_ERR_CANCELED);
+    assert_non_null(strstr(err.text, "the server is stopping"));
+    assert_null(server->served);
+    stop();
+}
+
 static int vocabulary(void **state) {
     (void)state;
     fake_tokenizer_init(&tok);
@@ -155,6 +262,10 @@ int main(void) {
         cmocka_unit_test(known_refusals_are_not_tried),
         cmocka_unit_test(refusals_are_told),
         cmocka_unit_test(limits_are_told),
+        cmocka_unit_test(a_client_that_leaves_frees_its_worker),
+        cmocka_unit_test(stopping_ends_renderings),
+        cmocka_unit_test(time_ends_renderings),
+        cmocka_unit_test(stopping_ends_an_attach),
     };
     return cmocka_run_group_tests_name("chat templates", tests, vocabulary, NULL);
 }
