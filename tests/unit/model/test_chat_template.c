@@ -237,7 +237,8 @@ static void test_shared_steps(void **state) {
     uint64_t one = steps;
     assert_true(one >= 1000);
     free(render(source, &l));
-    assert_int_equal(steps, 2 * one);
+    /* A look-up's steps depend on the rendering's own hash seed. */
+    assert_in_range(steps, 2 * one - one / 50, 2 * one + one / 50);
     l.max_steps = 2 * one + one / 2;
     limited(source, l, "steps");
     assert_true(steps > l.max_steps);
