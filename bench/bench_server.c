@@ -122,7 +122,7 @@ static int ask(uint16_t port, uint32_t token, uint32_t n_tokens) {
                      "\"temperature\":0,\"logit_bias\":{\"%u\":100}}",
                      token, n_tokens, token);
     int m = snprintf(head, sizeof head,
-                     "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                     "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                      "Content-Length: %d\r\n\r\n%s",
                      n, body);
     int fd = socket(AF_INET, SOCK_STREAM, 0);

@@ -30,6 +30,8 @@ struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connectio
     ex->fd = info ? info->connect_fd : -1;
     info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     ex->link = info ? info->socket_context : NULL;
+    if (ex->link)
+        ex->number = ++ex->link->n_requests;
     pthread_mutex_init(&ex->lock, NULL);
 
     pthread_mutex_lock(&s->list_lock);

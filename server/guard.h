@@ -5,8 +5,11 @@
 
 #include "server/internal.h"
 
-/* False, with ex->error: headers that another program on the way could read differently (RFC 9112,
- * sections 5 and 6). The connection must end with the answer. */
+/* False, with ex->error: a request that another program on the way could read differently
+ * (server/wire.h), in its head, or, asked when the body is in, in that. The connection must end
+ * with the answer. */
+bool sl_guard_wire(struct sl_exchange *ex);
+/* The same of the head, and its version. */
 bool sl_guard_framing(struct sl_exchange *ex, const char *version);
 
 /* Needs no API key, or has a right one. */

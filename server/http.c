@@ -54,7 +54,7 @@ static enum MHD_Result queue_response(struct sl_exchange *ex, unsigned status,
         MHD_add_response_header(response, "Allow", ex->allow);
     if (status == 401)
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-    if (atomic_load(&ex->server->draining))
+    if (atomic_load(&ex->server->draining) || ex->last)
         MHD_add_response_header(response, "Connection", "close");
     add_cors(ex, response);
     ex->http_status = status;
@@ -186,14 +186,19 @@ static bool too_large(struct sl_exchange *ex) {
                         (unsigned long long)ex->server->config.max_body_bytes);
 }
 
+/* Before the body is in, or when nobody can say where it ends. */
+static enum MHD_Result send_last(struct sl_exchange *ex) {
+    atomic_store(&ex->collecting, false);
+    ex->last = true;
+    return send_reply(ex);
+}
+
 /* Headers are in. Errors found here wait for the body's end, so that the client, who is still
  * sending, gets to read them. */
 static enum MHD_Result begin(struct sl_exchange *ex, const char *version) {
     struct sl_server *s = ex->server;
-    if (!sl_guard_framing(ex, version)) { /* answered early, so that the connection ends with it */
-        atomic_store(&ex->collecting, false);
-        return send_reply(ex);
-    }
+    if (!sl_guard_framing(ex, version))
+        return send_last(ex);
     ex->route = sl_route_find(ex->method, ex->path, &ex->allow, &ex->error);
     if (!sl_guard_key(ex) && !sl_guard_preflight(ex)) {
         ex->allow = NULL;
@@ -207,10 +212,8 @@ static enum MHD_Result begin(struct sl_exchange *ex, const char *version) {
         too_large(ex);
     bool expects = MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "Expect") != NULL;
     if (ex->error.http_status &&
-        ((expects && length) || length / SWALLOW_FACTOR > s->config.max_body_bytes)) {
-        atomic_store(&ex->collecting, false);
-        return send_reply(ex);
-    }
+        ((expects && length) || length / SWALLOW_FACTOR > s->config.max_body_bytes))
+        return send_last(ex);
     return MHD_YES;
 }
 
@@ -259,6 +262,8 @@ static enum MHD_Result dispatch(struct sl_exchange *ex) {
     atomic_store(&ex->collecting, false);
     atomic_fetch_add(&s->n_active, 1);
     ex->dispatched = true;
+    if (!sl_guard_wire(ex))
+        return send_last(ex);
     if (ex->error.http_status || !ex->route)
         return send_reply(ex);
     if (atomic_load(&s->draining) && !ex->route->is_public) {
@@ -318,6 +323,13 @@ static void link_begin(struct sl_server *s, struct MHD_Connection *conn, void **
         return;
     l->fd = info->connect_fd;
     l->since_ns = sl_now_ns();
+    info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    l->wire.is_tls = info && info->tls_session;
+    if (!sl_wire_attach(l->fd, &l->wire)) {
+        free(l);
+        *socket_cls = NULL;
+        return;
+    }
     pthread_mutex_lock(&s->list_lock);
     l->next = s->links;
     if (l->next)
@@ -340,6 +352,7 @@ static void link_end(struct sl_server *s, void **socket_cls) {
     if (l->next)
         l->next->prev = l->prev;
     pthread_mutex_unlock(&s->list_lock);
+    sl_wire_detach(l->fd);
     free(l);
 }
 

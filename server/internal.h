@@ -16,6 +16,7 @@
 #include "server/errors.h"
 #include "server/listen.h"
 #include "server/server.h"
+#include "server/wire.h"
 
 #include "model/chat/answer_format.h"
 #include "model/chat/chat.h"
@@ -83,9 +84,10 @@ struct sl_exchange {
     uint64_t started_ns;
     int fd;
     struct sl_link *link; /* the connection's; NULL without memory for one. Connection's thread */
+    uint32_t number;      /* of the connection's requests, from 1 */
 
     /* connection's thread */
-    bool dispatched, replied;
+    bool dispatched, replied, last; /* last: the connection ends with the answer */
     struct sl_buf body; /* handed to the worker with the job */
     uint64_t swallowed_bytes;
     const char *allow; /* for 405 */
@@ -126,7 +128,11 @@ struct sl_link {
     bool busy;                   /* there is an exchange */
     uint64_t since_ns;           /* that there is none */
     bool hung_up;                /* at the watcher's last look */
-    struct sl_link *prev, *next; /* server.links; all under list_lock */
+    struct sl_link *prev, *next; /* server.links; all of these under list_lock */
+
+    /* the connection's thread */
+    uint32_t n_requests;
+    struct sl_wire wire;
 };
 
 struct sl_server {

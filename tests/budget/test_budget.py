@@ -190,7 +190,7 @@ class Tests:
         def drop(body):
             s = socket.create_connection(("127.0.0.1", port), timeout=60)
             text = json.dumps(body).encode()
-            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+            s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
             s.recv(200)
             s.close()
 

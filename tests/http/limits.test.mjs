@@ -23,64 +23,82 @@ const raw = async (parts, { to = server, ms = 8000 * patience } = {}) => {
   return text;
 };
 const statuses = (text) => [...text.matchAll(/HTTP\/1\.[01] (\d\d\d)/g)].map((m) => Number(m[1]));
-const get = (path, headers = '', version = 'HTTP/1.1') => `GET ${path} ${version}\r\nHost: x\r\n${headers}Connection: close\r\n\r\n`;
+const get = (path, headers = '', version = 'HTTP/1.1') => `GET ${path} ${version}\r\nHost: localhost\r\n${headers}Connection: close\r\n\r\n`;
 
 // A request whose end two programs could see in different places: one answer, an error, and the connection ends, so
 // that what follows is never taken for a request.
 const hidden = 'GET /health HTTP/1.1\r\nHost: hidden\r\n\r\n';
 const smuggling = {
-  'both lengths': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${hidden}`,
-  'both lengths, the other way': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n${hidden}`,
-  'two Content-Lengths': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\nContent-Length: 0\r\n\r\n{"content":"a"}${hidden}`,
-  'the same Content-Length twice': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\nContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
-  'a list of Content-Lengths': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 15, 15\r\n\r\n{"content":"a"}${hidden}`,
-  'a signed Content-Length': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: +15\r\n\r\n{"content":"a"}${hidden}`,
-  'a negative Content-Length': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n${hidden}`,
-  'a hexadecimal Content-Length': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 0xf\r\n\r\n{"content":"a"}${hidden}`,
-  'a Content-Length beyond 64 bits': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551631\r\n\r\n{"content":"a"}${hidden}`,
-  'an empty Content-Length': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length:\r\n\r\n{"content":"a"}${hidden}`,
-  'white space before the colon': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length : 15\r\n\r\n{"content":"a"}${hidden}`,
-  'a tab before the colon': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding\t: chunked\r\n\r\n0\r\n\r\n${hidden}`,
-  'an unknown encoding': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n${hidden}`,
-  'encodings in a list': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n${hidden}`,
-  'two encodings': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n${hidden}`,
-  'a control character in an encoding': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n${hidden}`,
-  'an encoding in HTTP/1.0': `POST /tokenize HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n0\r\n\r\n${hidden}`,
-  'two Hosts': `POST /tokenize HTTP/1.1\r\nHost: x\r\nHost: y\r\nContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
+  'both lengths': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${hidden}`,
+  'both lengths, the other way': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n${hidden}`,
+  'two Content-Lengths': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\nContent-Length: 0\r\n\r\n{"content":"a"}${hidden}`,
+  'the same Content-Length twice': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\nContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
+  'a list of Content-Lengths': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15, 15\r\n\r\n{"content":"a"}${hidden}`,
+  'a signed Content-Length': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: +15\r\n\r\n{"content":"a"}${hidden}`,
+  'a negative Content-Length': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n${hidden}`,
+  'a hexadecimal Content-Length': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0xf\r\n\r\n{"content":"a"}${hidden}`,
+  'a Content-Length beyond 64 bits': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 18446744073709551631\r\n\r\n{"content":"a"}${hidden}`,
+  'an empty Content-Length': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length:\r\n\r\n{"content":"a"}${hidden}`,
+  'white space before the colon': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length : 15\r\n\r\n{"content":"a"}${hidden}`,
+  'a tab before the colon': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding\t: chunked\r\n\r\n0\r\n\r\n${hidden}`,
+  'an unknown encoding': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n${hidden}`,
+  'encodings in a list': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n${hidden}`,
+  'two encodings': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n${hidden}`,
+  'a control character in an encoding': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n${hidden}`,
+  'an encoding in HTTP/1.0': `POST /tokenize HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n0\r\n\r\n${hidden}`,
+  'two Hosts': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nHost: y\r\nContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
   'no Host': `POST /tokenize HTTP/1.1\r\nContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
-  'a header without a colon': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length 15\r\n\r\n{"content":"a"}${hidden}`,
-  'a NUL in a name': `POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length\0: 15\r\n\r\n{"content":"a"}${hidden}`,
-  'a bare CR in a header': `POST /tokenize HTTP/1.1\r\nHost: x\r\nX: a\rContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
-  'a chunk that is no number': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
-  'a signed chunk': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n+f\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
-  'a negative chunk': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
-  'a chunk in hexadecimal notation': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0xf\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
-  'a chunk beyond 64 bits': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1000000000000000f\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
-  'a chunk longer than it says': `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
+  'a header without a colon': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length 15\r\n\r\n{"content":"a"}${hidden}`,
+  'a NUL in a name': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length\0: 15\r\n\r\n{"content":"a"}${hidden}`,
+  'a bare CR in a header': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nX: a\rContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
+  'a chunk that is no number': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
+  'a signed chunk': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n+f\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
+  'a negative chunk': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
+  'a chunk in hexadecimal notation': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0xf\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
+  'a chunk beyond 64 bits': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1000000000000000f\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
+  'a bare LF behind a chunk size': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nf\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
+  'a bare LF behind a chunk': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nf\r\n{"content":"a"}\n0\r\n\r\n${hidden}`,
+  'a bare LF behind the last chunk': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nf\r\n{"content":"a"}\r\n0\n\n${hidden}`,
+  'a bare CR in a chunk extension': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nf;x=\ry\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
+  'a bare LF in a chunk extension': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nf;x=\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
+  'a bare LF in a trailer': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nf\r\n{"content":"a"}\r\n0\r\nX: a\nY: b\r\n\r\n${hidden}`,
+  'a bare LF in a header': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nX: a\nContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
+  'a folded header': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nX-Folded: a\r\n  Content-Length: 3\r\nContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
+  'a NUL in a value': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\0x\r\n\r\n0\r\n\r\n${hidden}`,
+  'a user in a URL': `POST http://localhost@x/tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
+  'two Hosts beside a URL': `POST http://localhost/tokenize HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nContent-Length: 15\r\n\r\n{"content":"a"}${hidden}`,
+  'a chunk longer than it says': `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{"content":"a"}\r\n0\r\n\r\n${hidden}`,
 };
 // All at once: some wait for the time-out of a request that never comes to its end.
 const refusals = missing ? {} : Object.fromEntries(Object.entries(smuggling).map(([name, bytes]) => [name, raw(bytes)]));
 for (const name of Object.keys(smuggling))
   it(`refuses ${name}`, async () => {
     const text = await refusals[name];
-    // libmicrohttpd 0.9.75 writes the head of its own errors twice: the status, not how often, is looked at.
-    const got = new Set(statuses(text));
-    assert.ok(got.size <= 1 && [...got].every((s) => s >= 400), text);
+    assert.deepEqual(statuses(text), [400], text);
   });
 
-it('takes a folded header as one, to its own end', async () => {
-  const text = await raw(`POST /tokenize HTTP/1.1\r\nHost: x\r\nX-Folded: a\r\n  Content-Length: 3\r\nContent-Length: 15\r\nConnection: close\r\n\r\n{"content":"a"}`);
-  assert.ok(/^HTTP\/1\.1 200/.test(text) || /^HTTP\/1\.1 400/.test(text), text); // never a body of 3
-  assert.ok(!/invalid JSON/.test(text));
-});
-
-it('reads a header\'s value up to a NUL, which libmicrohttpd hides, and the body as that says', async () => {
-  const text = await raw(`POST /tokenize HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\0x\r\n\r\n0\r\n\r\n${hidden}`);
-  assert.deepEqual(statuses(text), [400]); // an empty chunked body
+it('takes what is legal in framing', async () => {
+  const post = (headers, body) => raw(`POST /tokenize HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n${headers}\r\n${body}`);
+  const body = '{"content":"a"}';
+  for (const [headers, framed] of [
+    ['Content-Length: 15 \r\n', body], ['Content-Length:\t15 \t \r\n', body], ['Content-Length: 0015\r\n', body],
+    ['Transfer-Encoding: Chunked \r\n', `f;x="y z"\r\n${body}\r\n0\r\n\r\n`], ['Transfer-Encoding: chunked\r\n', `00f \t;x\r\n${body}\r\n00;y\r\nTrailer: z\r\n\r\n`],
+  ])
+    assert.match(await post(headers, framed), /^HTTP\/1\.1 200[^]*"tokens"/, headers);
+  // Absolute URLs: their host counts, not the header's.
+  for (const url of ['http://localhost/health', 'HTTP://127.0.0.1:80/health?x', 'https://[::1]/health'])
+    assert.deepEqual(statuses(await raw(`GET ${url} HTTP/1.1\r\nHost: attacker.example\r\nConnection: close\r\n\r\n`)), [200], url);
+  // Those that are refused say why, and nothing behind them is read.
+  const why = await raw(`POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nf\n${body}\r\n0\r\n\r\n${hidden}`);
+  assert.deepEqual(statuses(why), [400]);
+  assert.match(why, /^Connection: close\r$/m);
+  assert.match(JSON.parse(why.slice(why.indexOf('\r\n\r\n') + 4)).error.message, /bare line feed/);
+  // A bad request does not spoil the one in front of it on the same connection.
+  assert.deepEqual(statuses(await raw(request('/tokenize', body, '') + `GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\rb\r\n\r\n${hidden}`)), [200, 400]);
 });
 
 it('holds chunked bodies to the limit, and their framing too', async () => {
-  const head = `POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n`;
+  const head = `POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n`;
   const huge = await raw([head, 'fffffffffffffff\r\n', 'x'.repeat(100000)], { ms: 15000 * patience });
   assert.ok(statuses(huge).every((s) => s === 400 || s === 413), huge.slice(0, 200));
   const tooMuch = await raw(head + ('10000\r\n' + 'x'.repeat(65536) + '\r\n').repeat(20) + '0\r\n\r\n');
@@ -114,15 +132,15 @@ it('takes absurd URLs for what they are', async () => {
   const paths = {
     '/health/..': 404, '/%2e%2e/%2e%2e/etc/passwd': 404, '/../../../etc/passwd': 404, '//health': 404, '/health%00': 404, '/health%00.html': 404, '/v1/models/%00': 404,
     '/v1/models/test%00x': 404, '/%': 404, '/%zz': 404, '/%f': 404, '/health%20': 404, '/v1/models/%ff%fe': 404, '/v1/models/test': 200, '/v1/models/te%73t': 200, '/v1/models/': 404,
-    '/health?x=%00&y': 200, '/health?': 200, '/health#x': 404, 'http://x/health': 404, '*': 404, '/é': 404,
+    '/health?x=%00&y': 200, '/health?': 200, '/health#x': 404, 'http://localhost/health': 200, 'http://localhost': 200, 'http://localhost/v1/models/%00': 404, '*': 404, '/é': 404,
   };
   for (const [path, status] of Object.entries(paths)) {
     const text = await raw(get(path));
     assert.deepEqual(statuses(text), [status], `${path}: ${text}`);
     if (status === 404) assert.equal(JSON.parse(text.slice(text.indexOf('\r\n\r\n') + 4)).error.type, 'not_found_error');
   }
-  for (const bytes of [get('/' + 'a'.repeat(200000)), get('/?' + '&a'.repeat(50000)), 'GET\0/health HTTP/1.1\r\nHost: x\r\n\r\n', 'GET /hea\0lth HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n', 'GET\r\n\r\n', ' GET /health HTTP/1.1\r\n\r\n',
-    `${'A'.repeat(100000)} / HTTP/1.1\r\nHost: x\r\n\r\n`]) {
+  for (const bytes of [get('/' + 'a'.repeat(200000)), get('/?' + '&a'.repeat(50000)), 'GET\0/health HTTP/1.1\r\nHost: localhost\r\n\r\n', 'GET /hea\0lth HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n', 'GET\r\n\r\n', ' GET /health HTTP/1.1\r\n\r\n',
+    `${'A'.repeat(100000)} / HTTP/1.1\r\nHost: localhost\r\n\r\n`]) {
     const text = await raw(bytes);
     assert.ok(statuses(text).every((s) => s >= 400), `${bytes.slice(0, 40)}: ${text.slice(0, 300)}`);
   }
@@ -148,16 +166,16 @@ it('closes headers and bodies that crawl', async () => {
     return Date.now() - began;
   };
   const took = await Promise.all([
-    crawl('GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ', 'a'),
+    crawl('GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ', 'a'),
     crawl('', 'G'),
-    crawl(`POST ${CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n`, ' '),
-    crawl(`POST ${CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n`, '1\r\n \r\n'),
+    crawl(`POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n`, ' '),
+    crawl(`POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n`, '1\r\n \r\n'),
   ]);
   assert.ok(took.every((ms) => ms > 1500), took.join());
 });
 
 it('closes at once what is cut off in its headers or body', async () => {
-  const head = `POST ${CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n`;
+  const head = `POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n`;
   const slow = await Server.start(['--timeout-s', '30']);
   for (const bytes of ['GET /health HTTP/1.1\r\nHost', head, `${head}{"messages":`]) {
     const c = slow.connect();
@@ -171,10 +189,10 @@ it('closes at once what is cut off in its headers or body', async () => {
 
 it('keeps an idle connection for its time, then closes it', async () => {
   const c = server.connect();
-  c.socket.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n');
+  c.socket.write('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n');
   const began = Date.now();
   await sleep(1000);
-  c.socket.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n');
+  c.socket.write('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n');
   assert.equal(statuses(await c.all).length, 2);
   assert.ok(Date.now() - began > 2500);
 });

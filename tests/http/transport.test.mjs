@@ -90,7 +90,7 @@ it('speaks TLS 1.2 and later, and the same answers', async () => {
   // What is no handshake is closed, and the next client is served.
   const plain = net.connect(server.port, '127.0.0.1');
   plain.on('error', () => {});
-  plain.end('GET /health HTTP/1.1\r\nHost: x\r\n\r\n');
+  plain.end('GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n');
   await new Promise((resolve) => plain.on('close', resolve));
   assert.equal((await ask({ ...secure(server), path: '/health' })).status, 200);
 
@@ -135,7 +135,7 @@ it('serves on a UNIX socket alone, for its user', async () => {
   // A client that leaves frees its work here too.
   const c = net.connect(at);
   const body = chat({ n: 16, max_tokens: 900 });
-  c.write(`POST ${CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+  c.write(`POST ${CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
   const running = async () => Number(/^sluice_sessions_running (\d+)$/m.exec((await ask({ socketPath: at, path: '/metrics' })).text)[1]);
   await server.until('running', 5000 * patience, async () => (await running()) > 0);
   c.destroy();

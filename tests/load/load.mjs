@@ -104,7 +104,7 @@ const aborter = async (port) => {
   }
 };
 
-const pieces = ['POST ', CHAT, ' HTTP/1.1\r\n', 'Host: x\r\n', 'Content-Length: 5\r\n', 'Transfer-Encoding: chunked\r\n', '\r\n', '{"messages":', '[', '\0', 'ffffffff\r\n', '\xff', 'GET / HTTP/1.1\r\n'];
+const pieces = ['POST ', CHAT, ' HTTP/1.1\r\n', 'Host: localhost\r\n', 'Content-Length: 5\r\n', 'Transfer-Encoding: chunked\r\n', '\r\n', '{"messages":', '[', '\0', 'ffffffff\r\n', '\xff', 'GET / HTTP/1.1\r\n'];
 const garbler = async (port) => {
   while (!stop) {
     const socket = net.connect(port, '127.0.0.1');

@@ -167,7 +167,7 @@ class Soak:
     def open_stream(self, payload):
         s = socket.create_connection(("127.0.0.1", self.server.port), timeout=300)
         data = json.dumps(payload).encode()
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(data)
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(data)
                   + data)
         return s
 
@@ -221,7 +221,7 @@ class Soak:
     def half(self, rng):
         """A request that ends in the middle."""
         s = socket.create_connection(("127.0.0.1", self.server.port), timeout=60)
-        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{\"prompt\": "[:rng.randrange(5, 80)])
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n{\"prompt\": "[:rng.randrange(5, 80)])
         s.close()
         self.note("half a request")
 

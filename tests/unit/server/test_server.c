@@ -200,7 +200,7 @@ static void test_http(void **state) {
     assert_non_null(strstr(r.head, "Allow: POST, OPTIONS"));
     reply_free(&r);
 
-    static const char chunked[] = "POST " COMP " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    static const char chunked[] = "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                                   "Transfer-Encoding: chunked\r\n\r\n"
                                   "5\r\n{\"pro\r\nb\r\nmpt\":\"abc\"}\r\n0\r\n\r\n";
     r = client_raw(chunked, sizeof chunked - 1);
@@ -218,9 +218,9 @@ static void test_http(void **state) {
 
     /* Three at once on one connection: answered in order. */
     static const char piped[] =
-        "POST " COMP " HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"abc\"}"
-        "GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
-        "POST " COMP " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 16\r\n\r\n"
+        "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"abc\"}"
+        "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 16\r\n\r\n"
         "{\"prompt\":\"abc\"}";
     int fd = client_connect(0);
     client_send(fd, piped, sizeof piped - 1);
@@ -233,7 +233,7 @@ static void test_http(void **state) {
 
     /* A flood of headers is refused, and nobody else notices. */
     char *flood = malloc(300000);
-    size_t len = (size_t)sprintf(flood, "GET /health HTTP/1.1\r\nHost: x\r\n");
+    size_t len = (size_t)sprintf(flood, "GET /health HTTP/1.1\r\nHost: localhost\r\n");
     while (len < 290000)
         len += (size_t)sprintf(flood + len, "X-Header-%zu: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", len);
     r = client_raw(flood, len);
@@ -255,7 +255,7 @@ static void test_slow_upload(void **state) {
     start_empty();
     attach();
     int fd = client_connect(0);
-    static const char head[] = "POST " COMP " HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{";
+    static const char head[] = "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{";
     client_send(fd, head, sizeof head - 1);
     uint64_t start = sl_now_ns();
     for (int i = 0; i < 50 && sl_now_ns() - start < 8000000000u; i++) {
@@ -282,7 +282,7 @@ static void test_trickling_uploads(void **state) {
     int fd[N];
     for (int i = 0; i < N; i++) {
         static const char head[] =
-            "POST " COMP " HTTP/1.1\r\nHost: x\r\nContent-Length: 65000\r\n\r\n";
+            "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65000\r\n\r\n";
         fd[i] = client_connect(0);
         client_send(fd[i], head, sizeof head - 1);
         client_send(fd[i], spaces, i < 4 ? FIRST : 16384 - 100);
@@ -380,7 +380,7 @@ static void test_drain(void **state) {
     int stream = client_begin(CHAT, "{\"stream\":true," MESSAGES "}");
     int whole = client_begin(CHAT, "{" MESSAGES "}");
     int kept = client_connect(0); /* open before, asks after */
-    static const char health[] = "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     char byte[400];
     client_send(kept, health, sizeof health - 1);
     assert_true(recv(kept, byte, sizeof byte, 0) > 0);
