@@ -1,4 +1,5 @@
 /* sluice serve: binds the port, loads the model behind it, serves until told to stop. */
+#include "cli/allowed_hosts.h"
 #include "cli/api_keys.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -29,7 +30,7 @@
 struct options {
     const char *model, *alias, *log_level, *api_key, *api_key_file;
     const char *unix_mode;
-    struct sl_arg_list hosts, cors_origins;
+    struct sl_arg_list hosts, cors_origins, allowed_hosts;
     uint32_t port, max_body_mib, drain_s;
     bool no_warmup;
     struct sl_engine_config engine;
@@ -420,6 +421,10 @@ int sl_cmd_serve(int argc, char **argv) {
          "let web pages of this origin ask (https://chat.example; *: all; default: none);\n"
          "up to three times",
          false},
+        {SL_ARG_LIST, 0, "--allowed-hosts", "NAMES", &o.allowed_hosts,
+         "serve those too who call this server by these names (gateway.example,10.0.0.7;\n"
+         "*: any). Without keys only its own are served: localhost and its addresses",
+         false},
         {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
         {SL_ARG_U32, 'c', "--ctx", "TOKENS", &o.engine.ctx_tokens,
          "most tokens of one request, prompt and answer (default: the model's, at most 8192)",
@@ -520,13 +525,20 @@ int sl_cmd_serve(int argc, char **argv) {
     o.server.max_body_bytes = (uint64_t)o.max_body_mib << 20;
 
     struct sl_api_keys keys = {.n = 0};
-    rc = 1;
-    if ((!o.api_key || sl_api_keys_take(&keys, o.api_key)) &&
-        (!o.api_key_file || sl_api_keys_read(&keys, o.api_key_file))) {
+    struct sl_allowed_hosts allowed = {.n = 0};
+    rc = sl_allowed_hosts_read(&allowed, &o.allowed_hosts) ? 0 : 2;
+    if (rc == 0 && o.api_key)
+        rc = sl_api_keys_take(&keys, o.api_key);
+    if (rc == 0 && o.api_key_file && !sl_api_keys_read(&keys, o.api_key_file))
+        rc = 1;
+    if (rc == 0) {
+        o.server.allowed_hosts = allowed.name;
+        o.server.n_allowed_hosts = allowed.n;
         o.server.api_keys = (const char *const *)keys.key;
         o.server.n_api_keys = keys.n;
         rc = serve(&o);
     }
     sl_api_keys_release(&keys);
+    sl_allowed_hosts_release(&allowed);
     return rc;
 }

@@ -103,8 +103,8 @@ void sl_slots_handle(struct sl_exchange *ex) {
 /* ------------------------------------------------------------------------------------- metrics */
 
 /* Those that this server gives; others count as the last, 0. */
-static const uint16_t statuses[] = {200, 204, 304, 400, 401, 404, 405, 413,
-                                    429, 500, 503, 504, 505, 529, 0};
+static const uint16_t statuses[] = {200, 204, 304, 400, 401, 403, 404, 405, 413,
+                                    421, 429, 500, 503, 504, 505, 529, 0};
 #define N_STATUSES (sizeof statuses / sizeof *statuses)
 static _Atomic uint64_t answers[SL_MAX_ROUTES + 1][N_STATUSES];
 

@@ -7,6 +7,8 @@ static const char *type_of(unsigned http_status) {
     switch (http_status) {
     case 401:
         return "authentication_error";
+    case 403:
+        return "permission_error";
     case 404:
         return "not_found_error";
     case 429:

@@ -1,5 +1,7 @@
 #include "server/guard.h"
 
+#include "server/hosts.h"
+
 #include <string.h>
 
 /* -------------------------------------------------------------------------------------- framing */
@@ -32,10 +34,41 @@ bool sl_guard_framing(struct sl_exchange *ex, const char *version) {
     return true;
 }
 
+static const char *header(const struct sl_exchange *ex, const char *name) {
+    return MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, name);
+}
+
+/* ---------------------------------------------------------------------------------------- hosts */
+
+bool sl_guard_host(struct sl_exchange *ex) {
+    const struct sl_server *s = ex->server;
+    const struct sl_server_config *c = &s->config;
+    struct sl_known_hosts known = {.names = c->allowed_hosts,
+                                   .n_names = c->n_allowed_hosts,
+                                   .bound = c->hosts,
+                                   .n_bound = c->n_hosts,
+                                   .only_loopback = s->only_loopback,
+                                   .host_name = s->host_name};
+    if (ex->link->is_unix || (c->n_api_keys && !c->n_allowed_hosts))
+        return true;
+    for (uint32_t i = 0; i < c->n_allowed_hosts; i++)
+        if (strcmp(c->allowed_hosts[i], "*") == 0)
+            return true;
+    const char *host = header(ex, "Host");
+    struct sl_authority a;
+    if (!host || (sl_authority_read(host, strlen(host), &a) && sl_host_is_known(&known, &a)))
+        return true;
+    return sl_http_fail(&ex->error, 421, "host_not_allowed", NULL,
+                        "'%.100s' is not a name of this server: ask it as localhost or by its "
+                        "address, or, if the name is right, start it with --allowed-hosts NAME",
+                        host);
+}
+
 /* ----------------------------------------------------------------------------------------- keys */
 
 /* Looks at every byte of every key, whatever the first difference. */
 static bool key_accepted(const struct sl_server_config *c, const char *given) {
+    given += strspn(given, " \t");
     size_t n = trimmed(given, strlen(given));
     unsigned found = 0;
     for (uint32_t k = 0; k < c->n_api_keys; k++) {
@@ -53,10 +86,10 @@ bool sl_guard_key(const struct sl_exchange *ex) {
     const struct sl_server_config *c = &ex->server->config;
     if (c->n_api_keys == 0 || (ex->route && ex->route->is_public))
         return true;
-    const char *h = MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "Authorization");
+    const char *h = header(ex, "Authorization");
     if (h && strncasecmp(h, "Bearer ", 7) == 0 && key_accepted(c, h + 7))
         return true;
-    h = MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "x-api-key");
+    h = header(ex, "x-api-key");
     return h && key_accepted(c, h);
 }
 
@@ -66,7 +99,7 @@ const char *sl_guard_origin(const struct sl_exchange *ex) {
     const struct sl_server_config *c = &ex->server->config;
     if (!c->n_cors_origins)
         return NULL;
-    const char *origin = MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "Origin");
+    const char *origin = header(ex, "Origin");
     if (!origin)
         return NULL;
     for (uint32_t i = 0; i < c->n_cors_origins; i++) {
@@ -76,6 +109,31 @@ const char *sl_guard_origin(const struct sl_exchange *ex) {
             return c->cors_origins[i];
     }
     return NULL;
+}
+
+bool sl_guard_page(struct sl_exchange *ex) {
+    static const char *const harmless[] = {"GET", "HEAD", "OPTIONS"};
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        if (strcmp(ex->method, harmless[i]) == 0)
+            return true;
+    /* Where a key is asked for, the page had to know it. */
+    const char *origin = header(ex, "Origin"), *site = header(ex, "Sec-Fetch-Site");
+    if (ex->server->config.n_api_keys || (!origin && !site) || sl_guard_origin(ex))
+        return true;
+    if (site) { /* newer browsers say it themselves, also where a proxy has changed the Host */
+        if (strcmp(site, "same-origin") == 0 || strcmp(site, "none") == 0)
+            return true;
+    } else {
+        const char *host = header(ex, "Host");
+        struct sl_authority a;
+        if (host && sl_authority_read(host, strlen(host), &a) &&
+            sl_origin_is_host(origin, trimmed(origin, strlen(origin)), &a))
+            return true;
+    }
+    return sl_http_fail(&ex->error, 403, "origin_not_allowed", NULL,
+                        "a web page of another origin (%.100s) may not send this: if that page is "
+                        "yours, start the server with --cors-origin ORIGIN",
+                        origin ? origin : "not given");
 }
 
 bool sl_guard_preflight(const struct sl_exchange *ex) {

@@ -14,6 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define CONNECTION_MEMORY_BYTES 65536u /* request line, headers and write buffer: else 431 */
 #define SWALLOW_FACTOR          4u /* an oversized body is read on this far, to answer politely */
@@ -200,10 +203,14 @@ static enum MHD_Result begin(struct sl_exchange *ex, const char *version) {
     if (!sl_guard_framing(ex, version))
         return send_last(ex);
     ex->route = sl_route_find(ex->method, ex->path, &ex->allow, &ex->error);
-    if (!sl_guard_key(ex) && !sl_guard_preflight(ex)) {
+    if (!sl_guard_host(ex)) {
+        ex->allow = NULL;
+    } else if (!sl_guard_key(ex) && !sl_guard_preflight(ex)) {
         ex->allow = NULL;
         sl_http_fail(&ex->error, 401, "invalid_api_key", NULL,
                      "a valid API key is required: send it as 'Authorization: Bearer KEY'");
+    } else if (!sl_guard_page(ex)) {
+        ex->allow = NULL;
     }
     MHD_set_connection_option(ex->conn, MHD_CONNECTION_OPTION_TIMEOUT, s->config.timeout_s);
     const char *h = MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "Content-Length");
@@ -325,6 +332,9 @@ static void link_begin(struct sl_server *s, struct MHD_Connection *conn, void **
     l->since_ns = sl_now_ns();
     info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_GNUTLS_SESSION);
     l->wire.is_tls = info && info->tls_session;
+    int domain = 0;
+    socklen_t len = sizeof domain;
+    l->is_unix = getsockopt(l->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX;
     if (!sl_wire_attach(l->fd, &l->wire)) {
         free(l);
         *socket_cls = NULL;
@@ -425,6 +435,27 @@ static struct MHD_Daemon *start_daemon(struct sl_server *s, bool tls) {
         tls ? tls_options : &tls_options[2], MHD_OPTION_END);
 }
 
+static bool is_loopback(int fd) {
+    struct sockaddr_storage a = {0};
+    socklen_t len = sizeof a;
+    if (getsockname(fd, (struct sockaddr *)&a, &len) != 0)
+        return false;
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&a;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a;
+    return a.ss_family == AF_INET6 ? IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr)
+                                   : ntohl(v4->sin_addr.s_addr) >> 24 == 127;
+}
+
+/* Which names of this machine are this server's. */
+static void find_names(struct sl_server *s) {
+    s->only_loopback = true;
+    for (uint32_t i = 0; i < s->listen.n; i++)
+        if (s->listen.listeners[i].is_tcp && !is_loopback(s->listen.listeners[i].fd))
+            s->only_loopback = false;
+    if (gethostname(s->host_name, sizeof s->host_name - 1) != 0)
+        s->host_name[0] = '\0';
+}
+
 enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) {
     const struct sl_server_config *c = &s->config;
     bool tls = c->tls_cert != NULL, plain = !tls || c->unix_socket;
@@ -435,6 +466,7 @@ enum sl_status sl_http_start(struct sl_server *s, struct sl_err *err) {
         st = sl_listen_open(&s->listen, c, err);
     if (st != SL_OK)
         return st;
+    find_names(s);
     if ((plain && !(s->daemons[0] = start_daemon(s, false))) ||
         (tls && !(s->daemons[1] = start_daemon(s, true))))
         return sl_fail(err, SL_ERR_CONFIG, "cannot start the HTTP server: libmicrohttpd refused%s",

@@ -88,7 +88,7 @@ struct sl_exchange {
 
     /* connection's thread */
     bool dispatched, replied, last; /* last: the connection ends with the answer */
-    struct sl_buf body; /* handed to the worker with the job */
+    struct sl_buf body;             /* handed to the worker with the job */
     uint64_t swallowed_bytes;
     const char *allow; /* for 405 */
     unsigned http_status;
@@ -131,6 +131,7 @@ struct sl_link {
     struct sl_link *prev, *next; /* server.links; all of these under list_lock */
 
     /* the connection's thread */
+    bool is_unix;
     uint32_t n_requests;
     struct sl_wire wire;
 };
@@ -138,6 +139,8 @@ struct sl_link {
 struct sl_server {
     struct sl_server_config config;
     struct sl_listen listen;
+    bool only_loopback;  /* TCP addresses */
+    char host_name[256]; /* the machine's, where it listens on others */
     /* One for what comes in the clear, one for TLS, each NULL where it is not needed. */
     struct MHD_Daemon *daemons[2];
 

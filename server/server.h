@@ -27,6 +27,9 @@ struct sl_server_config {
     const char *tls_key;
     const char *const *cors_origins; /* [n_cors_origins] whose web pages may ask; "*" = all */
     uint32_t n_cors_origins;
+    const char *const *allowed_hosts; /* [n_allowed_hosts] names that clients may call this server
+                                         by, besides its own (server/hosts.h); "*" = any */
+    uint32_t n_allowed_hosts;
     uint32_t n_http_threads;    /* 0 = 2 */
     uint32_t n_workers;         /* 0 = 2 */
     uint64_t max_body_bytes;    /* of one request; 0 = 64 MiB */

@@ -287,7 +287,8 @@ static void version_byte(struct sl_wire *w, struct output *o, unsigned char c) {
         char want = ok ? form[w->n_version] : 0;
         ok = ok && (want == '0' ? c >= '0' && c <= '9' : c == (unsigned char)want);
         if (!ok) {
-            refuse(w, o, is_control(c) ? control_text(c) : "its first line does not end in a version");
+            refuse(w, o,
+                   is_control(c) ? control_text(c) : "its first line does not end in a version");
             return;
         }
         w->version[w->n_version++] = (char)c;

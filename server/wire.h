@@ -46,7 +46,8 @@ struct sl_wire {
 
 /* Takes all n bytes of in and gives what libmicrohttpd may read of them, at most cap bytes: the
  * return value is their number, and what there is no room for is kept for sl_wire_drain. n is at
- * most cap and SL_WIRE_FEED_MAX, and nothing is kept from before. How the bytes are cut into calls changes nothing. */
+ * most cap and SL_WIRE_FEED_MAX, and nothing is kept from before. How the bytes are cut into calls
+ * changes nothing. */
 size_t sl_wire_feed(struct sl_wire *w, const char *in, size_t n, char *out, size_t cap);
 /* What was kept. */
 size_t sl_wire_drain(struct sl_wire *w, char *out, size_t cap);

@@ -33,8 +33,7 @@ static void pass(const char *in, size_t len, size_t piece, size_t cap, struct pa
 }
 
 static void must_equal(const struct passed *a, const struct passed *b) {
-    if (a->n != b->n || memcmp(a->text, b->text, a->n) != 0 ||
-        a->w.n_requests != b->w.n_requests) {
+    if (a->n != b->n || memcmp(a->text, b->text, a->n) != 0 || a->w.n_requests != b->w.n_requests) {
         fprintf(stderr, "%.*s\n--- is not\n%.*s\n", (int)a->n, a->text, (int)b->n, b->text);
         abort();
     }

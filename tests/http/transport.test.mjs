@@ -227,3 +227,85 @@ it('lets web pages of the named origins ask, and no others', async () => {
   assert.ok(!Object.keys(r.headers).some((h) => h.startsWith('access-control') || h === 'vary'));
   await closed.stop();
 });
+
+// A page whose name was made to point here asks by that name; node's client would, too.
+it('serves its own names only where it asks for no key', async () => {
+  const status = async (s, host, p = '/v1/models', headers = {}) => (await ask({ host: '127.0.0.1', port: s.port, path: p, headers: { ...(host === null ? {} : { Host: host }), ...headers }, setHost: false })).status;
+  const at = file('names.sock');
+  const server = await start(['--unix-socket', at], (s) => ({ host: '127.0.0.1', port: s.port }));
+  for (const host of ['localhost', `LOCALHOST:${server.port}`, '127.0.0.1:1', '127.9.9.9', '[::1]', `[::1]:${server.port}`])
+    assert.equal(await status(server, host), 200, host);
+  for (const host of ['attacker.example', `attacker.example:${server.port}`, 'localhost.attacker.example', '192.168.1.1', '0.0.0.0', 'x', '', 'a b'])
+    for (const p of ['/v1/models', '/health', '/', '/nowhere'])
+      assert.equal(await status(server, host, p, { Origin: `http://${host}` }), 421, `${host} ${p}`);
+  const r = await ask({ host: '127.0.0.1', port: server.port, path: '/props', headers: { Host: 'attacker.example' } });
+  const error = JSON.parse(r.text).error;
+  assert.equal(error.code, 'host_not_allowed');
+  assert.match(error.message, /attacker\.example.*--allowed-hosts/);
+  assert.ok(!r.text.includes('demo'));
+  // HTTP/1.0 needs no Host, and a browser does not come by a UNIX socket.
+  const c = server.connect();
+  c.socket.write('GET /v1/models HTTP/1.0\r\n\r\n');
+  assert.match(await c.all, /^HTTP\/1\.[01] 200/);
+  assert.equal((await ask({ socketPath: at, path: '/v1/models', headers: { Host: 'any.example' } })).status, 200);
+  await server.stop();
+
+  const named = await start(['--allowed-hosts', 'Gateway.example,10.0.0.7', '--allowed-hosts', 'fd00::7'], (s) => ({ host: '127.0.0.1', port: s.port }));
+  for (const host of ['gateway.example', 'gateway.example:8080', '10.0.0.7', '[fd00::7]:1', 'localhost']) assert.equal(await status(named, host), 200, host);
+  for (const host of ['attacker.example', 'a.gateway.example', '10.0.0.8']) assert.equal(await status(named, host), 421, host);
+  await named.stop();
+
+  // Elsewhere than on loopback addresses are its own, and so is the machine's name.
+  const open = await start(['--host', '0.0.0.0'], (s) => ({ host: '127.0.0.1', port: s.port }));
+  for (const host of ['192.168.1.1:8080', '10.1.2.3', '[fd00::1]', os.hostname(), `${os.hostname().split('.')[0]}.local`]) assert.equal(await status(open, host), 200, host);
+  assert.equal(await status(open, 'attacker.example'), 421);
+  await open.stop();
+
+  // With a key it is the key that counts.
+  const keyed = await start(['--api-key', 'secret'], (s) => ({ host: '127.0.0.1', port: s.port }));
+  assert.equal(await status(keyed, 'gateway.example', '/v1/models', { Authorization: 'Bearer secret' }), 200);
+  assert.equal(await status(keyed, 'gateway.example'), 401);
+  await keyed.stop();
+});
+
+it('runs nothing for pages of other origins', async (t) => {
+  const server = await start(['--cors-origin', 'https://app.example'], (s) => ({ host: '127.0.0.1', port: s.port }));
+  const own = `127.0.0.1:${server.port}`;
+  server.url = `http://${own}`;
+  t.after(() => server.child.kill());
+  const requests = async () => server.metric('sluice_requests_total');
+  const post = (headers) => ask({ host: '127.0.0.1', port: server.port, path: CHAT, headers: { 'Content-Type': 'text/plain', ...headers } }, chat({ max_tokens: 1 }));
+  const before = await requests();
+  for (const headers of [{ Origin: 'http://attacker.example' }, { Origin: 'null' }, { Origin: 'http://127.0.0.1:3000' }, { Origin: `http://localhost:${server.port}` },
+    { Origin: `http://${own}`, 'Sec-Fetch-Site': 'cross-site' }, { 'Sec-Fetch-Site': 'same-site' }, { Origin: 'http://attacker.example', 'Content-Type': 'application/json' }]) {
+    const r = await post(headers);
+    assert.equal(r.status, 403, JSON.stringify(headers));
+    assert.match(r.text, /origin_not_allowed/);
+    assert.match(r.text, /--cors-origin/);
+  }
+  assert.equal(await requests(), before);
+  for (const headers of [{}, { Origin: `http://${own}` }, { Origin: 'https://app.example' }, { Origin: 'https://app.example', 'Sec-Fetch-Site': 'cross-site' }, { Origin: 'http://proxy.example', 'Sec-Fetch-Site': 'same-origin' }, { 'Sec-Fetch-Site': 'none' }])
+    assert.equal((await post(headers)).status, 200, JSON.stringify(headers));
+  assert.equal(await requests(), before + 6);
+  // To read without effect is no harm: the browser keeps the answer from the page.
+  const r = await ask({ host: '127.0.0.1', port: server.port, path: '/v1/models', headers: { Origin: 'http://attacker.example' } });
+  assert.equal(r.status, 200);
+  assert.equal(r.headers['access-control-allow-origin'], undefined);
+  await server.stop();
+});
+
+it('takes keys without the white space around them, and says so', async () => {
+  writeFileSync(file('dos-keys'), 'key-one-1111 \r\n\tkey-two-2222\r\n');
+  const server = await start(['--api-key-file', file('dos-keys'), '--api-key', ' key-three-3333 '], (s) => ({ host: '127.0.0.1', port: s.port }));
+  for (const key of ['key-one-1111', 'key-two-2222', 'key-three-3333'])
+    assert.equal((await ask({ host: '127.0.0.1', port: server.port, path: '/v1/models', headers: { Authorization: `Bearer ${key}` } })).status, 200, key);
+  assert.match(server.log, /dos-keys: the white space around the key in line 1/);
+  assert.match(server.log, /--api-key: the white space/);
+  assert.ok(!/key-(one|two|three)/.test(server.log));
+  await server.stop();
+  for (const key of ['  ', 'a b', 'schlüssel', 'a\tb']) {
+    const said = failing('--api-key', key);
+    assert.match(said, /--api-key (is empty|has white space|holds a character)/, key);
+    assert.ok(!said.includes(key.trim() || '!'), said);
+  }
+});

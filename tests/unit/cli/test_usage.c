@@ -127,6 +127,12 @@ static void values(void **state) {
         snprintf(words, sizeof words, "serve --cors-origin %s m", origins[i]);
         refused(words, "must be * or what browsers send");
     }
+    static const char *const hosts[] = {"http://a.example", "a.example:80", "a.example,",
+                                        "a.example/b", "[::1]:80"};
+    for (uint32_t i = 0; i < SL_COUNTOF(hosts); i++) {
+        snprintf(words, sizeof words, "serve --allowed-hosts %s m", hosts[i]);
+        refused(words, "must be names or addresses without a port");
+    }
     snprintf(words, sizeof words, "serve --unix-socket /%0107d m", 0);
     refused(words, "must be a path of at most 107 bytes");
     refused("serve --host a --host b --host c --host d m", "--host d is one too many: at most 3");
@@ -233,7 +239,7 @@ static void empty_words(void **state) {
         const char *command, *options;
     } cases[] = {
         {"serve", "--model --alias --host --unix-socket --unix-mode --tls-cert --tls-key "
-                  "--api-key-file --api-key --cors-origin --cache-dir --kv-type --trace "
+                  "--api-key-file --api-key --cors-origin --allowed-hosts --cache-dir --kv-type --trace "
                   "--record-routes --cpu-isa --log-level"},
         {"run", "--model --kv-type --trace --record-routes"},
         {"plan", "--model --cache-dir --kv-type"},

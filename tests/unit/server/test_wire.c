@@ -73,11 +73,14 @@ static void expect_bad_bytes(const char *in, size_t len, uint32_t request, const
     if (out)
         assert_string_equal(p->text, out);
 }
-#define HEAD      "POST /a HTTP/1.1\r\nHost:x\r\n"
-#define GET       "GET /a HTTP/1.1\r\nHost:x\r\n"
-#define CHUNKED   HEAD "Transfer-Encoding:chunked\r\n\r\n"
-#define BAD_HEAD(in, why) expect_bad_bytes(in "\r\n\r\nGET /hidden HTTP/1.1\r\n", sizeof(in "\r\n\r\nGET /hidden HTTP/1.1\r\n") - 1, 1, why, NULL)
-#define BAD_BODY(in, why, out) expect_bad_bytes(CHUNKED in, sizeof(CHUNKED in) - 1, 1, why, CHUNKED out)
+#define HEAD    "POST /a HTTP/1.1\r\nHost:x\r\n"
+#define GET     "GET /a HTTP/1.1\r\nHost:x\r\n"
+#define CHUNKED HEAD "Transfer-Encoding:chunked\r\n\r\n"
+#define BAD_HEAD(in, why)                                                                          \
+    expect_bad_bytes(in "\r\n\r\nGET /hidden HTTP/1.1\r\n",                                        \
+                     sizeof(in "\r\n\r\nGET /hidden HTTP/1.1\r\n") - 1, 1, why, NULL)
+#define BAD_BODY(in, why, out)                                                                     \
+    expect_bad_bytes(CHUNKED in, sizeof(CHUNKED in) - 1, 1, why, CHUNKED out)
 
 static void test_legal(void **state) {
     (void)state;
@@ -96,14 +99,14 @@ static void test_legal(void **state) {
     expect(GET "Content-Length: 3\r\n\r\n\n\r\n" GET "\r\n",
            GET "Content-Length:3\r\n\r\n\n\r\n" GET "\r\n");
     /* Chunks: extensions, trailers and leading zeros are legal, and dropped. */
-    expect(HEAD "Transfer-Encoding: Chunked \r\n\r\n0a;x=\"y z\";\xe9\r\n0123456789\r\n1 \t;z\r\n\n\r\n"
-                "000;a\r\nTrailer: a\r\nB:\r\n\r\n" GET "\r\n",
+    expect(HEAD
+           "Transfer-Encoding: Chunked \r\n\r\n0a;x=\"y z\";\xe9\r\n0123456789\r\n1 \t;z\r\n\n\r\n"
+           "000;a\r\nTrailer: a\r\nB:\r\n\r\n" GET "\r\n",
            CHUNKED "a\r\n0123456789\r\n1\r\n\n\r\n0\r\n\r\n" GET "\r\n");
     /* An absolute URL: its authority is the Host. */
     expect("GET http://a.example:80/b?c HTTP/1.1\r\nHost: x\r\nY: z\r\n\r\n",
            "GET /b?c HTTP/1.1\r\nHost:a.example:80\r\nY: z\r\n\r\n");
-    expect("GET HTTPS://[::1] HTTP/1.1\r\nhost: x\r\n\r\n",
-           "GET / HTTP/1.1\r\nHost:[::1]\r\n\r\n");
+    expect("GET HTTPS://[::1] HTTP/1.1\r\nhost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost:[::1]\r\n\r\n");
     expect("GET http://a?b HTTP/1.0\r\n\r\n", "GET /?b HTTP/1.0\r\nHost:a\r\n\r\n");
     /* Not URLs of that kind: the server has no such endpoint, and says so. */
     expect("GET httpx://a/b HTTP/1.1\r\nHost:x\r\n\r\n",
@@ -202,7 +205,8 @@ static void test_bounds(void **state) {
     (void)state;
     static struct passed p;
     static char text[200000];
-    const char *starts[] = {"", "GET http://", GET "X: ", "GET http://h/ HTTP/1.1\r\nHost: ",
+    const char *starts[] = {"",           "GET http://",
+                            GET "X: ",    "GET http://h/ HTTP/1.1\r\nHost: ",
                             CHUNKED "1;", CHUNKED "0\r\nX: "};
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
         memset(text, 'a', sizeof text);
