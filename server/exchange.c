@@ -22,6 +22,7 @@ struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connectio
     ex->conn = conn;
     ex->method = method;
     ex->started_ns = sl_now_ns();
+    sl_exchange_limit(ex, s->config.request_timeout_s);
     ex->refs = 1;
     ex->content_type = "application/json";
     atomic_init(&ex->collecting, true);
@@ -43,6 +44,22 @@ struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connectio
         ex->link->busy = true;
     pthread_mutex_unlock(&s->list_lock);
     return ex;
+}
+
+void sl_exchange_limit(struct sl_exchange *ex, double seconds) {
+    uint64_t at = seconds > 0 ? ex->started_ns + (uint64_t)(seconds * 1e9) : 0;
+    if (at && (!ex->deadline_ns || at < ex->deadline_ns))
+        ex->deadline_ns = at;
+}
+
+enum sl_status sl_exchange_poll(void *ctx, struct sl_err *err) {
+    struct sl_exchange *ex = ctx;
+    if (sl_exchange_gone(ex))
+        return sl_fail(err, SL_ERR_CANCELED, "the client has left");
+    if (ex->deadline_ns && sl_now_ns() >= ex->deadline_ns)
+        return sl_fail(err, SL_ERR_TIMEOUT,
+                       "the request's time is over: its prompt was still being read");
+    return SL_OK;
 }
 
 static uint64_t hold(_Atomic uint64_t *all, _Atomic uint64_t *own, uint64_t bytes) {

@@ -263,15 +263,9 @@ void sl_gen_cancel_locked(struct sl_gen *g) {
             cancel_choice_locked(&g->choices[i]);
 }
 
-/* The request's own time or the server's, whichever is shorter; 0 = neither sets one. */
-static uint64_t deadline_of(const struct sl_gen *g, uint64_t now) {
-    double most = g->ex->server->config.request_timeout_s, own = g->params.timeout_s;
-    double s = own > 0 && (most <= 0 || own < most) ? own : most;
-    return s > 0 ? now + (uint64_t)(s * 1e9) : 0;
-}
-
 bool sl_gen_submit(struct sl_gen *g) {
     struct sl_exchange *ex = g->ex;
+    sl_exchange_limit(ex, g->params.timeout_s);
     for (uint32_t i = 0; i < g->n_choices; i++) {
         struct sl_choice *c = &g->choices[i];
         pthread_mutex_lock(&ex->lock);
@@ -279,7 +273,7 @@ bool sl_gen_submit(struct sl_gen *g) {
         if (!gone) {
             c->running = true;
             c->submit_ns = sl_now_ns();
-            c->req.deadline_ns = deadline_of(g, c->submit_ns);
+            c->req.deadline_ns = ex->deadline_ns;
             sl_exchange_ref_locked(ex);
         }
         pthread_mutex_unlock(&ex->lock);

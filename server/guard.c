@@ -83,8 +83,12 @@ static bool key_accepted(const struct sl_server_config *c, const char *given) {
 }
 
 bool sl_guard_key(const struct sl_exchange *ex) {
+    return (ex->route && ex->route->is_public) || sl_guard_has_key(ex);
+}
+
+bool sl_guard_has_key(const struct sl_exchange *ex) {
     const struct sl_server_config *c = &ex->server->config;
-    if (c->n_api_keys == 0 || (ex->route && ex->route->is_public))
+    if (c->n_api_keys == 0)
         return true;
     const char *h = header(ex, "Authorization");
     if (h && strncasecmp(h, "Bearer ", 7) == 0 && key_accepted(c, h + 7))

@@ -17,6 +17,8 @@ bool sl_guard_framing(struct sl_exchange *ex, const char *version);
  * (HTTP/1.0) is no browser, and none comes by a UNIX socket. */
 bool sl_guard_host(struct sl_exchange *ex);
 
+/* Sends a right API key, or none is asked for. */
+bool sl_guard_has_key(const struct sl_exchange *ex);
 /* Needs no API key, or has a right one. */
 bool sl_guard_key(const struct sl_exchange *ex);
 

@@ -8,7 +8,8 @@
  * producer sets `ready` and resumes under it; the connection's thread, finding nothing to do,
  * suspends under it. So a wake-up is never lost, and a connection never resumed twice.
  *
- * Lock order: server.list_lock, then exchange.lock, then whatever engine and libmicrohttpd take. */
+ * Lock order: server.list_lock or jobs_lock, then exchange.lock, then whatever engine and
+ * libmicrohttpd take. */
 #ifndef SL_SERVER_INTERNAL_H
 #define SL_SERVER_INTERNAL_H
 
@@ -76,12 +77,19 @@ const struct sl_route *sl_route_find(const char *method, const char *path, const
 uint32_t sl_route_index(const struct sl_route *r);
 const struct sl_route *sl_route_at(uint32_t i);
 
+/* By what a job may cost: the size of its body tells. */
+enum sl_job_class { SL_JOB_SMALL, SL_JOB_LARGE, SL_JOB_CLASSES };
+struct sl_job_queue {
+    struct sl_exchange *head, *last;
+};
+
 struct sl_exchange {
     struct sl_server *server;
     const struct sl_route *route;
     char *path;
-    const char *method; /* libmicrohttpd's, for the connection's life */
-    uint64_t started_ns;
+    const char *method;   /* libmicrohttpd's, for the connection's life */
+    uint64_t started_ns;  /* when the headers were in */
+    uint64_t deadline_ns; /* of the monotonic clock; 0 = none. A worker's, once it has the job */
     int fd;
     struct sl_link *link; /* the connection's; NULL without memory for one. Connection's thread */
     uint32_t number;      /* of the connection's requests, from 1 */
@@ -113,8 +121,9 @@ struct sl_exchange {
     bool keepalive;        /* the watcher asks for a comment on the stream */
     uint64_t last_out_ns;
 
-    struct sl_exchange *prev, *next;  /* server.exchanges, under list_lock */
-    struct sl_exchange *next_job;     /* server.jobs, under jobs_lock */
+    struct sl_exchange *prev, *next; /* server.exchanges, under list_lock */
+    struct sl_exchange *next_job;    /* in server.jobs, under jobs_lock */
+    enum sl_job_class job_class;
     _Atomic uint64_t received_bytes;  /* of the body, kept or not */
     _Atomic uint64_t body_held_bytes; /* its part of server.bodies_bytes */
     _Atomic uint64_t reply_held_bytes;
@@ -160,7 +169,9 @@ struct sl_server {
 
     pthread_mutex_t jobs_lock;
     pthread_cond_t jobs_cond;
-    struct sl_exchange *jobs_head, **jobs_tail;
+    struct sl_job_queue jobs[SL_JOB_CLASSES];
+    uint32_t n_large; /* workers at a large job */
+    bool large_next;  /* whose turn it is where there is one worker */
     bool jobs_stop;
     pthread_t *workers;
     uint32_t n_workers;
@@ -190,6 +201,11 @@ void sl_exchange_wake_locked(struct sl_exchange *ex);
 /* Connection's thread: suspends and returns true, or returns false when there is something to do.
  */
 bool sl_exchange_wait(struct sl_exchange *ex);
+/* What a worker asks in the midst of long work: SL_ERR_TIMEOUT when its time is over,
+ * SL_ERR_CANCELED when its client has left. ctx is the exchange; err may be NULL. */
+enum sl_status sl_exchange_poll(void *ctx, struct sl_err *err);
+/* The request's own limit, from the headers on; the server's holds if it is shorter. 0 = none. */
+void sl_exchange_limit(struct sl_exchange *ex, double seconds);
 /* Its client left: cancels what runs for it. Any thread. */
 void sl_exchange_abandon(struct sl_exchange *ex);
 static inline bool sl_exchange_gone(struct sl_exchange *ex) {
@@ -203,6 +219,8 @@ static inline bool sl_exchange_gone(struct sl_exchange *ex) {
 enum sl_status sl_jobs_start(struct sl_server *s, struct sl_err *err) SL_MUST_CHECK;
 void sl_jobs_stop(struct sl_server *s);
 void sl_jobs_push(struct sl_server *s, struct sl_exchange *ex);
+/* Answers those that wait and whose time is over, and drops those whose clients have left. */
+void sl_jobs_expire(struct sl_server *s, uint64_t now);
 
 /* watch.c */
 enum sl_status sl_watch_start(struct sl_server *s, struct sl_err *err) SL_MUST_CHECK;

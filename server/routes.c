@@ -1,6 +1,7 @@
 /* The table of endpoints, and the small ones. */
 #include "server/dashboard.h"
 #include "server/anthropic.h"
+#include "server/guard.h"
 #include "server/internal.h"
 
 #include <stdio.h>
@@ -25,9 +26,12 @@ static void handle_health(struct sl_exchange *ex) {
         ex->reply_status = 503;
         sl_buf_puts(b, "{\"status\":\"shutting down\"}");
     } else if (failed) {
+        /* Public, but for the reason: it names files and devices. */
         ex->reply_status = 503;
         sl_buf_puts(b, "{\"status\":\"error\",\"error\":");
-        sl_buf_json_text(b, why.text);
+        sl_buf_json_text(b, sl_guard_has_key(ex) ? why.text
+                                                 : "the server has failed; the reason is in its "
+                                                   "log, and here for those who send a key");
         sl_buf_puts(b, "}");
     } else if (state == SL_SERVER_READY) {
         sl_buf_puts(b, "{\"status\":\"ok\"}");

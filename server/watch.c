@@ -1,7 +1,7 @@
 /* The watcher: libmicrohttpd does not look at a suspended connection's socket, so a client that
  * leaves while it waits would not be noticed. One thread looks at all of them five times a second,
- * asks silent streams for a keep-alive comment, and ends headers and uploads that crawl or whose
- * client left.
+ * asks silent streams for a keep-alive comment, ends headers and uploads that crawl or whose client
+ * left, and answers what has waited for a worker for too long.
  *
  * A client that shuts down only its sending side counts as gone too, as with other servers: the two
  * cannot be told apart. */
@@ -108,6 +108,7 @@ static void check_heads(const struct sl_server *s, struct watch_set *w, uint64_t
 
 static void tick(struct sl_server *s, struct watch_set *w) {
     uint64_t now = sl_now_ns();
+    sl_jobs_expire(s, now);
     /* The lock is held to the end: it keeps the exchanges alive and their sockets open. */
     pthread_mutex_lock(&s->list_lock);
     w->n = 0;

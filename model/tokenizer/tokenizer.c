@@ -311,7 +311,9 @@ void sl_tokenizer_destroy(struct sl_tokenizer **tok) {
 }
 
 static enum sl_status encode(const struct sl_tokenizer *t, const char *text, size_t len,
-                             unsigned flags, const struct sl_guard *guard, struct sl_ids *out_ids) {
+                             unsigned flags, const struct sl_guard *guard,
+                             const struct sl_encode_watch *watch, struct sl_ids *out_ids) {
+    struct sl_encode_pace pace = {watch, 0};
     if (len > MAX_TEXT_BYTES)
         return SL_ERR_INVALID;
     bool add_special = flags & SL_ENCODE_ADD_SPECIAL;
@@ -330,10 +332,11 @@ static enum sl_status encode(const struct sl_tokenizer *t, const char *text, siz
         if (f->token != SL_NO_TOKEN)
             status = sl_ids_push(out_ids, f->token);
         else if (t->model == SL_TOK_BPE)
-            status = sl_bpe_encode(t, text + f->offset, f->len, guard != NULL, out_ids);
+            status = sl_bpe_encode(t, text + f->offset, f->len, guard != NULL, &pace, out_ids);
         else
-            status = sl_spm_encode(t, text + f->offset, f->len,
-                                   after_special && t->add_space_prefix, guard != NULL, out_ids);
+            status =
+                sl_spm_encode(t, text + f->offset, f->len, after_special && t->add_space_prefix,
+                              guard != NULL, &pace, out_ids);
         after_special = f->token != SL_NO_TOKEN;
     }
     if (status == SL_OK && add_special && t->add_eos)
@@ -346,14 +349,21 @@ static enum sl_status encode(const struct sl_tokenizer *t, const char *text, siz
 
 enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *t, const char *text, size_t len,
                                    unsigned flags, struct sl_ids *out_ids) {
-    return encode(t, text, len, flags, NULL, out_ids);
+    return encode(t, text, len, flags, NULL, NULL, out_ids);
+}
+
+enum sl_status sl_tokenizer_encode_watched(const struct sl_tokenizer *t, const char *text,
+                                           size_t len, unsigned flags,
+                                           const struct sl_encode_watch *watch,
+                                           struct sl_ids *out_ids) {
+    return encode(t, text, len, flags, NULL, watch, out_ids);
 }
 
 enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char *text, size_t len,
                                        const struct sl_span *own, size_t n_own,
                                        struct sl_ids *out_ids) {
     struct sl_guard guard = {t->attr, own, n_own};
-    return encode(t, text, len, SL_ENCODE_PARSE_SPECIAL, &guard, out_ids);
+    return encode(t, text, len, SL_ENCODE_PARSE_SPECIAL, &guard, NULL, out_ids);
 }
 
 struct sl_str sl_tokenizer_piece(const struct sl_tokenizer *t, uint32_t id, bool special) {

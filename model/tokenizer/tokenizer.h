@@ -40,6 +40,18 @@ enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *tok, const cha
                                        const struct sl_span *own, size_t n_own,
                                        struct sl_ids *out_ids) SL_MUST_CHECK;
 
+/* The same for a text whose encoding may take seconds: watch is asked before it begins and then
+ * every few thousand pieces whether to go on. Anything but SL_OK ends the encoding with that
+ * status. NULL: nobody is asked. */
+struct sl_encode_watch {
+    enum sl_status (*poll)(void *ctx);
+    void *ctx;
+};
+enum sl_status sl_tokenizer_encode_watched(const struct sl_tokenizer *tok, const char *text,
+                                           size_t len, unsigned flags,
+                                           const struct sl_encode_watch *watch,
+                                           struct sl_ids *out_ids) SL_MUST_CHECK;
+
 /* Raw bytes of one token as they appear in text; control tokens give nothing unless special is set.
  * Out of range: empty. */
 struct sl_str sl_tokenizer_piece(const struct sl_tokenizer *tok, uint32_t id, bool special);

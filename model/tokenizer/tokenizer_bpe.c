@@ -15,6 +15,7 @@ struct bpe {
     const struct sl_tokenizer *t;
     bool guard; /* no guarded tokens */
     struct sl_ids *out;
+    struct sl_encode_pace *pace;
     /* room for one long word */
     uint32_t *symbol, *next, *prev, *rank;
     uint64_t *heap;
@@ -137,12 +138,18 @@ static enum sl_status encode_long(struct bpe *b, const unsigned char *s, size_t 
         b->rank[i] = NONE;
     }
     for (uint32_t i = 0; i + 1 < n; i++) {
+        status = sl_encode_go_on(b->pace);
+        if (status != SL_OK)
+            return status;
         b->rank[i] = pair_rank(b, b->symbol[i], b->symbol[i + 1], &ignored);
         if (b->rank[i] != NONE)
             b->heap[n_heap++] = (uint64_t)b->rank[i] << 32 | i;
     }
     sl_heap_build(b->heap, n_heap);
     while (n_heap) {
+        status = sl_encode_go_on(b->pace);
+        if (status != SL_OK)
+            return status;
         uint64_t top = sl_heap_pop(b->heap, &n_heap);
         uint32_t left = (uint32_t)top;
         if (b->rank[left] != (uint32_t)(top >> 32))
@@ -190,6 +197,9 @@ static uint32_t find_word(struct bpe *b, const unsigned char *s, size_t len) {
 static enum sl_status encode_word(void *user, const char *word, size_t len) {
     struct bpe *b = user;
     const unsigned char *s = (const unsigned char *)(b->bytes + (word - b->stand_in));
+    enum sl_status status = sl_encode_go_on(b->pace);
+    if (status != SL_OK)
+        return status;
     if (b->word) {
         uint32_t id = find_word(b, s, len);
         if (id != SL_NO_TOKEN && !(b->guard && sl_tokenizer_guarded(b->t, id)))
@@ -227,8 +237,9 @@ static size_t repair(const char *text, size_t len, char *out, char *stand_in) {
 }
 
 enum sl_status sl_bpe_encode(const struct sl_tokenizer *t, const char *text, size_t len, bool guard,
-                             struct sl_ids *out) {
-    struct bpe b = {.t = t, .guard = guard, .out = out, .stand_in = text, .bytes = text};
+                             struct sl_encode_pace *pace, struct sl_ids *out) {
+    struct bpe b = {
+        .t = t, .guard = guard, .out = out, .pace = pace, .stand_in = text, .bytes = text};
     char *repaired = NULL;
     enum sl_status status = SL_ERR_NOMEM;
     if (sl_utf8_valid_prefix(text, len) != len) {

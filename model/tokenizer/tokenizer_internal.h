@@ -136,13 +136,27 @@ struct sl_tokenizer {
 
 enum sl_status sl_ids_push(struct sl_ids *ids, uint32_t id) SL_MUST_CHECK;
 
+/* A watch (tokenizer.h) and how much is done until it is asked again. */
+struct sl_encode_pace {
+    const struct sl_encode_watch *watch; /* may be NULL */
+    uint32_t left;
+};
+#define SL_ENCODE_PACE 4096u /* words or merges: some milliseconds */
+static inline enum sl_status sl_encode_go_on(struct sl_encode_pace *p) {
+    if (!p->watch || p->left--)
+        return SL_OK;
+    p->left = SL_ENCODE_PACE;
+    return p->watch->poll(p->watch->ctx);
+}
+
 /* One stretch of plain text. guard: no merge makes a guarded token of it. (Without, a file whose
  * merges or scores lead to one gets it, as in llama.cpp.) */
 enum sl_status sl_bpe_encode(const struct sl_tokenizer *t, const char *text, size_t len, bool guard,
-                             struct sl_ids *out) SL_MUST_CHECK;
+                             struct sl_encode_pace *pace, struct sl_ids *out) SL_MUST_CHECK;
 /* space: put the space prefix before it. */
 enum sl_status sl_spm_encode(const struct sl_tokenizer *t, const char *text, size_t len, bool space,
-                             bool guard, struct sl_ids *out) SL_MUST_CHECK;
+                             bool guard, struct sl_encode_pace *pace,
+                             struct sl_ids *out) SL_MUST_CHECK;
 static inline bool sl_tokenizer_guarded(const struct sl_tokenizer *t, uint32_t id) {
     return id < t->n_vocab && (t->attr[id] & SL_ATTR_GUARDED);
 }

@@ -58,15 +58,18 @@ static size_t char_len(unsigned char c) {
     return c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
 }
 
-static void merge_all(struct spm *m, uint32_t n) {
+static enum sl_status merge_all(struct spm *m, uint32_t n, struct sl_encode_pace *pace) {
     size_t n_heap = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    enum sl_status status = SL_OK;
+    for (uint32_t i = 0; i < n && status == SL_OK; i++) {
+        status = sl_encode_go_on(pace);
         m->key[i] = pair_key(m, i);
         if (m->key[i] != NONE)
             m->heap[n_heap++] = (uint64_t)m->key[i] << 32 | i;
     }
     sl_heap_build(m->heap, n_heap);
-    while (n_heap) {
+    while (n_heap && status == SL_OK) {
+        status = sl_encode_go_on(pace);
         uint64_t top = sl_heap_pop(m->heap, &n_heap);
         uint32_t left = (uint32_t)top;
         /* An entry whose pair has changed since has another key, or the same key and so the same
@@ -88,6 +91,7 @@ static void merge_all(struct spm *m, uint32_t n) {
                 sl_heap_push(m->heap, &n_heap, (uint64_t)m->key[i] << 32 | i);
         }
     }
+    return status;
 }
 
 static enum sl_status emit_all(const struct spm *m, struct sl_ids *out) {
@@ -112,7 +116,7 @@ static enum sl_status emit_all(const struct spm *m, struct sl_ids *out) {
 }
 
 enum sl_status sl_spm_encode(const struct sl_tokenizer *t, const char *text, size_t len, bool space,
-                             bool guard, struct sl_ids *out) {
+                             bool guard, struct sl_encode_pace *pace, struct sl_ids *out) {
     if (len == 0 && !space)
         return SL_OK;
     struct spm m = {.t = t, .guard = guard};
@@ -146,8 +150,9 @@ enum sl_status sl_spm_encode(const struct sl_tokenizer *t, const char *text, siz
         m.prev[i] = i ? i - 1 : NONE;
         at += char_len((unsigned char)m.text[at]);
     }
-    merge_all(&m, (uint32_t)n);
-    status = emit_all(&m, out);
+    status = merge_all(&m, (uint32_t)n, pace);
+    if (status == SL_OK)
+        status = emit_all(&m, out);
 out:
     free(m.text);
     free(m.start);

@@ -308,6 +308,64 @@ static void test_spm(void **state) {
     sl_tokenizer_destroy(&t);
 }
 
+static enum sl_status give_up(void *ctx) {
+    uint32_t *left = ctx;
+    return (*left)-- ? SL_OK : SL_ERR_TIMEOUT;
+}
+
+/* Encodes text while it is asked n times, and gives up then. */
+static void expect_given_up(const struct sl_tokenizer *t, const char *text, size_t len) {
+    struct sl_ids ids = {0}, all = {0};
+    uint32_t left = UINT32_MAX;
+    const struct sl_encode_watch watch = {give_up, &left};
+    assert_int_equal(sl_tokenizer_encode(t, text, len, 0, &all), SL_OK);
+    assert_int_equal(sl_tokenizer_encode_watched(t, text, len, 0, &watch, &ids), SL_OK);
+    uint32_t n_asked = UINT32_MAX - left;
+    assert_true(n_asked >= 5);
+    assert_int_equal(ids.n, all.n);
+    assert_memory_equal(ids.ids, all.ids, all.n * sizeof *all.ids);
+    for (uint32_t n = 0; n < n_asked; n += 3) {
+        left = n;
+        assert_int_equal(sl_tokenizer_encode_watched(t, text, len, 0, &watch, &ids),
+                         SL_ERR_TIMEOUT);
+        assert_int_equal(ids.n, all.n); /* nothing was appended */
+    }
+    sl_ids_release(&ids);
+    sl_ids_release(&all);
+}
+
+/* A long text can be given up in the midst, be it many words or one. */
+static void test_watch(void **state) {
+    (void)state;
+    enum { LEN = 100000 };
+    char *words = malloc(LEN), *one = malloc(LEN);
+    assert_true(words && one);
+    for (size_t i = 0; i < LEN; i++) {
+        one[i] = "ab"[i % 3 == 0];
+        words[i] = i % 2 ? ' ' : 'a';
+    }
+    struct vocab v;
+    start_spm(&v);
+    add_scored(&v, SPACE, -10);
+    add_scored(&v, "a", -11);
+    add_scored(&v, "b", -12);
+    add_scored(&v, "ab", -1);
+    add_scored(&v, "aa", -3);
+    struct sl_tokenizer *t = finish(&v);
+    expect_given_up(t, words, LEN);
+    expect_given_up(t, one, LEN);
+    sl_tokenizer_destroy(&t);
+    start_bpe(&v, "gpt-2");
+    merge(&v, "a b");
+    merge(&v, "b ab");
+    t = finish(&v);
+    expect_given_up(t, words, LEN);
+    expect_given_up(t, one, LEN);
+    sl_tokenizer_destroy(&t);
+    free(words);
+    free(one);
+}
+
 static void test_detok(void **state) {
     (void)state;
     struct vocab v;
@@ -493,8 +551,8 @@ int main(void) {
         cmocka_unit_test(test_special),     cmocka_unit_test(test_special_against_definition),
         cmocka_unit_test(test_eog_by_name), cmocka_unit_test(test_ignore_merges),
         cmocka_unit_test(test_phi3_strips), cmocka_unit_test(test_spm),
-        cmocka_unit_test(test_detok),       cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_own),
+        cmocka_unit_test(test_watch),       cmocka_unit_test(test_detok),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

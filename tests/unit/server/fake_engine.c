@@ -162,6 +162,14 @@ enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *t, const char *tex
     return sl_tokenizer_encode_own(t, text, len, &all, (flags & SL_ENCODE_PARSE_SPECIAL) != 0, out);
 }
 
+enum sl_status sl_tokenizer_encode_watched(const struct sl_tokenizer *t, const char *text,
+                                           size_t len, unsigned flags,
+                                           const struct sl_encode_watch *watch,
+                                           struct sl_ids *out) {
+    enum sl_status st = watch ? watch->poll(watch->ctx) : SL_OK;
+    return st == SL_OK ? sl_tokenizer_encode(t, text, len, flags, out) : st;
+}
+
 void sl_ids_release(struct sl_ids *ids) {
     free(ids->ids);
     *ids = (struct sl_ids){0};

@@ -184,6 +184,50 @@ static void test_api_key(void **state) {
     assert_int_equal(r.status, 200);
     reply_free(&r);
     expect_error(client_request("POST", CHAT, "", "{}"), 401, "authentication_error", NULL, "key");
+    /* Keys are compared without the white space around them, wherever a client puts it. */
+    r = client_request("GET", "/v1/models", "Authorization: Bearer  \tfirst\t \r\n", NULL);
+    assert_int_equal(r.status, 200);
+    reply_free(&r);
+}
+
+/* Why it failed names files and devices: for those who have a key. */
+static void test_failure_is_no_public_text(void **state) {
+    (void)state;
+    static const char *const keys[] = {"secret"};
+    static const char *const paths[] = {"/health", "/v1/health"};
+    config.api_keys = keys;
+    config.n_api_keys = 1;
+    start_empty();
+    struct sl_err err;
+    sl_fail(&err, SL_ERR_CORRUPT, "/srv/models/own.gguf: tensor \"x\" is cut");
+    sl_server_fail(server, &err);
+    for (int i = 0; i < 2; i++) {
+        struct reply r = client_get(paths[i]);
+        assert_int_equal(r.status, 503);
+        assert_non_null(strstr(r.body, "\"status\":\"error\""));
+        assert_null(strstr(r.body, "own.gguf"));
+        assert_null(strstr(r.body, "tensor"));
+        assert_null(strstr(r.head, "own.gguf"));
+        reply_free(&r);
+        r = client_request("GET", paths[i], "Authorization: Bearer wrong\r\n", NULL);
+        assert_null(strstr(r.body, "own.gguf"));
+        reply_free(&r);
+        r = client_request("GET", paths[i], "Authorization: Bearer secret\r\n", NULL);
+        assert_int_equal(r.status, 503);
+        assert_non_null(strstr(r.body, "own.gguf"));
+        reply_free(&r);
+    }
+    /* Nor does anything else that is asked without a key say it. */
+    static const char *const others[] = {"/", "/metrics", "/props", "/v1/models", "/nowhere"};
+    for (int i = 0; i < 5; i++) {
+        struct reply r = client_get(others[i]);
+        assert_null(strstr(r.body, "own.gguf"));
+        reply_free(&r);
+    }
+    struct reply r = client_post(COMP, "{}");
+    assert_int_equal(r.status, 401);
+    assert_null(strstr(r.body, "own.gguf"));
+    reply_free(&r);
 }
 
 /* --------------------------------------------------------------------------------------- HTTP */
@@ -200,9 +244,10 @@ static void test_http(void **state) {
     assert_non_null(strstr(r.head, "Allow: POST, OPTIONS"));
     reply_free(&r);
 
-    static const char chunked[] = "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                                  "Transfer-Encoding: chunked\r\n\r\n"
-                                  "5\r\n{\"pro\r\nb\r\nmpt\":\"abc\"}\r\n0\r\n\r\n";
+    static const char chunked[] =
+        "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n"
+        "5\r\n{\"pro\r\nb\r\nmpt\":\"abc\"}\r\n0\r\n\r\n";
     r = client_raw(chunked, sizeof chunked - 1);
     assert_int_equal(r.status, 200);
     assert_non_null(strstr(r.body, "\"text\":\"Hello "));
@@ -218,9 +263,11 @@ static void test_http(void **state) {
 
     /* Three at once on one connection: answered in order. */
     static const char piped[] =
-        "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"abc\"}"
+        "POST " COMP
+        " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16\r\n\r\n{\"prompt\":\"abc\"}"
         "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 16\r\n\r\n"
+        "POST " COMP
+        " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 16\r\n\r\n"
         "{\"prompt\":\"abc\"}";
     int fd = client_connect(0);
     client_send(fd, piped, sizeof piped - 1);
@@ -255,7 +302,8 @@ static void test_slow_upload(void **state) {
     start_empty();
     attach();
     int fd = client_connect(0);
-    static const char head[] = "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{";
+    static const char head[] =
+        "POST " COMP " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{";
     client_send(fd, head, sizeof head - 1);
     uint64_t start = sl_now_ns();
     for (int i = 0; i < 50 && sl_now_ns() - start < 8000000000u; i++) {
@@ -418,6 +466,7 @@ int main(void) {
         READY(test_bad_requests),
         READY(test_engine_errors),
         READY(test_api_key),
+        cmocka_unit_test_setup_teardown(test_failure_is_no_public_text, setup, teardown),
         READY(test_http),
         READY(test_slow_upload),
         READY(test_trickling_uploads),
