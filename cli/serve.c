@@ -473,8 +473,8 @@ int sl_cmd_serve(int argc, char **argv) {
         {SL_ARG_U32, 0, "--stall-s", "S", &o.server.stall_s,
          "give up a stream whose client reads nothing (default 600)", false},
         {SL_ARG_U32, 0, "--request-timeout-s", "S", &o.server.request_timeout_s,
-         "a request that is not answered after so long, its wait included, ends with\n"
-         "a 504 (default: no limit); a request may set less with timeout_s",
+         "a request that is not answered so long after its headers, waits included, ends\n"
+         "with a 504 (default: no limit); a request may set less with timeout_s",
          false},
         {SL_ARG_U64, 0, "--template-steps", "N", &o.server.template_steps,
          "work that a conversation may make the model's chat template do (default 20000000)",

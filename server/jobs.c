@@ -9,9 +9,10 @@
 
 #include <stdlib.h>
 
-#define SMALL_REPLY_BYTES (64u << 10)  /* always sent */
-#define LARGE_BODY_BYTES  (256u << 10) /* from here on, a tenth of a second and more of tokenizing \
-                                        */
+#define SMALL_REPLY_BYTES (64u << 10) /* always sent */
+#define LARGE_BODY_BYTES                                                                           \
+    (256u << 10) /* from here on, a tenth of a second and more of tokenizing                       \
+                  */
 
 /* The answer is there, or nobody waits for it. */
 static void end_job(struct sl_exchange *ex) {

@@ -168,7 +168,8 @@ static void finish_all(void) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    static const char health[] =
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     if (!server)
         start();
     struct conversation *c = &in_flight[n_runs % IN_FLIGHT];

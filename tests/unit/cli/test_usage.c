@@ -238,9 +238,10 @@ static void empty_words(void **state) {
     static const struct {
         const char *command, *options;
     } cases[] = {
-        {"serve", "--model --alias --host --unix-socket --unix-mode --tls-cert --tls-key "
-                  "--api-key-file --api-key --cors-origin --allowed-hosts --cache-dir --kv-type --trace "
-                  "--record-routes --cpu-isa --log-level"},
+        {"serve",
+         "--model --alias --host --unix-socket --unix-mode --tls-cert --tls-key "
+         "--api-key-file --api-key --cors-origin --allowed-hosts --cache-dir --kv-type --trace "
+         "--record-routes --cpu-isa --log-level"},
         {"run", "--model --kv-type --trace --record-routes"},
         {"plan", "--model --cache-dir --kv-type"},
         {"score", "--model --ids --text --logprobs --cpu-isa"},

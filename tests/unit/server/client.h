@@ -116,8 +116,8 @@ static int client_begin_on(int fd, const char *method, const char *path, const c
                            const char *body) {
     size_t len = body ? strlen(body) : 0;
     char *text = malloc(len + strlen(headers) + strlen(path) + 200);
-    int n = sprintf(text, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method, path,
-                    headers);
+    int n = sprintf(text, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s", method,
+                    path, headers);
     if (body)
         n += sprintf(text + n, "Content-Length: %zu\r\n\r\n%s", len, body);
     else
