@@ -115,12 +115,21 @@ static void end_head(struct sl_wire *w, struct output *o) {
     puts_to(w, o, "\r\n");
 }
 
+static void begin_request(struct sl_wire *w) {
+    w->n_requests++;
+    w->n_line = w->n_head = w->n_authority = w->n_hosts = 0;
+    w->n_version = 0;
+    w->http10 = w->absolute = w->host_sent = w->has_length = w->has_encoding = false;
+    w->length = 0;
+    w->state = METHOD;
+}
+
 /* Completes what libmicrohttpd has of the request, and reads nothing any more. */
 static void refuse(struct sl_wire *w, struct output *o, const char *why) {
     switch (w->state) {
     case START:
     case START_CR:
-        w->n_requests++;
+        begin_request(w);
         puts_to(w, o, "GET / HTTP/1.1\r\n");
         end_head(w, o);
         break;
@@ -184,15 +193,6 @@ static const char *control_text(unsigned char c) {
 }
 
 /* --------------------------------------------------------------------------------- request line */
-
-static void begin_request(struct sl_wire *w) {
-    w->n_requests++;
-    w->n_line = w->n_head = w->n_authority = w->n_hosts = 0;
-    w->n_version = 0;
-    w->http10 = w->absolute = w->host_sent = w->has_length = w->has_encoding = false;
-    w->length = 0;
-    w->state = METHOD;
-}
 
 static void method_byte(struct sl_wire *w, struct output *o, unsigned char c) {
     char byte = (char)c;

@@ -168,6 +168,10 @@ static void test_bad_heads(void **state) {
     expect_bad_bytes(nul_name, sizeof nul_name - 1, 1, "control", NULL);
     expect_bad_bytes(nul_path, sizeof nul_path - 1, 1, "control",
                      "GET /a HTTP/1.1\r\nHost: -\r\n\r\n");
+    /* What the request in front of it had says nothing of it. */
+    static const char garbage[] = GET "\r\n{}";
+    expect_bad_bytes(garbage, sizeof garbage - 1, 2, "method",
+                     GET "\r\nGET / HTTP/1.1\r\nHost: -\r\n\r\n");
     /* The one in front of it is as good as it was. */
     static const char second[] = HEAD "Content-Length:1\r\n\r\nx" GET "Host: y\r\n\r\n";
     expect_bad_bytes(second, sizeof second - 1, 2, "more than one Host", NULL);
