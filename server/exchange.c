@@ -47,18 +47,20 @@ struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connectio
 }
 
 void sl_exchange_limit(struct sl_exchange *ex, double seconds) {
-    uint64_t at = seconds > 0 ? ex->started_ns + (uint64_t)(seconds * 1e9) : 0;
+    uint64_t at =
+        seconds > 0 ? ex->started_ns + (uint64_t)((seconds < 1e9 ? seconds : 1e9) * 1e9) : 0;
     if (at && (!ex->deadline_ns || at < ex->deadline_ns))
         ex->deadline_ns = at;
 }
 
 enum sl_status sl_exchange_poll(void *ctx, struct sl_err *err) {
     struct sl_exchange *ex = ctx;
-    if (sl_exchange_gone(ex))
-        return sl_fail(err, SL_ERR_CANCELED, "the client has left");
+    if (atomic_load_explicit(&ex->canceled, memory_order_relaxed))
+        return sl_fail(err, SL_ERR_CANCELED, "the client has left, or the server is stopping");
     if (ex->deadline_ns && sl_now_ns() >= ex->deadline_ns)
         return sl_fail(err, SL_ERR_TIMEOUT,
-                       "the request's time is over: its prompt was still being read");
+                       "the request's time is over: its prompt was still being read; give it a "
+                       "longer 'timeout_s', or shorten it");
     return SL_OK;
 }
 

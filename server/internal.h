@@ -102,7 +102,6 @@ struct sl_exchange {
     unsigned http_status;
 
     /* worker or route handler, before it sets `ready` */
-    uint64_t deadline_ns; /* of what a worker does for it; 0 = none, or not known yet */
     struct sl_buf reply;
     unsigned reply_status; /* 0 = 200 */
     const char *content_type;
@@ -202,7 +201,8 @@ void sl_exchange_wake_locked(struct sl_exchange *ex);
  */
 bool sl_exchange_wait(struct sl_exchange *ex);
 /* What a worker asks in the midst of long work: SL_ERR_TIMEOUT when its time is over,
- * SL_ERR_CANCELED when its client has left. ctx is the exchange; err may be NULL. */
+ * SL_ERR_CANCELED when its client has left or the server stops. ctx is the exchange; err may be
+ * NULL. */
 enum sl_status sl_exchange_poll(void *ctx, struct sl_err *err);
 /* The request's own limit, from the headers on; the server's holds if it is shorter. 0 = none. */
 void sl_exchange_limit(struct sl_exchange *ex, double seconds);

@@ -48,6 +48,8 @@ static void run_job(struct sl_exchange *ex) {
         time_is_over(ex, "it was still waiting for a worker");
     else if (st == SL_OK)
         ex->route->handle(ex);
+    else
+        (void)sl_http_from_status(&ex->error, st, &err);
     /* What has come too late is late, also where nothing looked at the time in between. */
     if (st == SL_OK && !ex->gen && !ex->error.http_status &&
         sl_exchange_poll(ex, &err) == SL_ERR_TIMEOUT) {

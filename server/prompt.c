@@ -50,25 +50,10 @@ bool sl_prompt_fits(struct sl_exchange *ex, size_t n_tokens, const char *field) 
                         n_tokens, ctx);
 }
 
-static enum sl_status poll_exchange(void *ctx, struct sl_err *err) {
-    const struct sl_exchange *ex = ctx;
-    if (atomic_load_explicit(&ex->canceled, memory_order_relaxed))
-        return sl_fail(err, SL_ERR_CANCELED, "the request was canceled");
-    if (ex->deadline_ns && sl_now_ns() > ex->deadline_ns)
-        return sl_fail(err, SL_ERR_TIMEOUT,
-                       "the request's time was over before its messages were rendered: give it a "
-                       "longer 'timeout_s', or shorten the conversation");
-    return SL_OK;
-}
-
 struct sl_template_limits sl_prompt_template_limits(struct sl_exchange *ex, const json_t *body) {
     struct sl_template_limits l = sl_server_template_limits(&ex->server->config);
-    double most = ex->server->config.request_timeout_s;
-    double own = json_number_value(json_object_get(body, "timeout_s")); /* 0: no number */
-    double s = own > 0 && (most <= 0 || own < most) ? own : most;
-    if (s > 0)
-        ex->deadline_ns = ex->started_ns + (uint64_t)(s < 1e9 ? s * 1e9 : 1e18);
-    l.watch = (struct sl_template_watch){poll_exchange, ex};
+    sl_exchange_limit(ex, json_number_value(json_object_get(body, "timeout_s"))); /* 0: no number */
+    l.watch = (struct sl_template_watch){sl_exchange_poll, ex};
     return l;
 }
 

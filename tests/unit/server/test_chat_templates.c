@@ -174,7 +174,7 @@ static void wait_working(uint32_t n) {
         }
         pthread_mutex_unlock(&server->list_lock);
         pthread_mutex_lock(&server->jobs_lock);
-        working = server->jobs_head ? 0 : working;
+        working = server->jobs[SL_JOB_SMALL].head ? 0 : working;
         pthread_mutex_unlock(&server->jobs_lock);
         if (working >= n)
             return;
