@@ -148,8 +148,8 @@ static enum sl_status check_peer(const struct sl_device *d, const struct sl_devi
 }
 
 enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other) {
-    TRY(check_peer(d, other, "peer_open"));
-    return d->ops->peer_open(d, other);
+    TRY(check_not_recording(d, "peer_open"));
+    return d->ops == other->ops ? d->ops->peer_open(d, other) : SL_ERR_UNSUPPORTED;
 }
 
 enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
@@ -162,8 +162,9 @@ enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_dev
 
 enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,
                                     const atomic_bool *busy) {
-    TRY(check_peer(d, other, "relay_open"));
-    return d->ops->relay_open ? d->ops->relay_open(d, other, busy) : SL_ERR_UNSUPPORTED;
+    TRY(check_not_recording(d, "relay_open"));
+    bool can = d->ops == other->ops && d->ops->relay_open;
+    return can ? d->ops->relay_open(d, other, busy) : SL_ERR_UNSUPPORTED;
 }
 
 void sl_device_relay_end(struct sl_device *d) {

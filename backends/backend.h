@@ -277,24 +277,51 @@ struct sl_device_limits {
     uint32_t max_head_dim;
 };
 
+enum sl_device_kind {
+    SL_DEVICE_DISCRETE = 1, /* memory of its own, which the host reaches over a link */
+    SL_DEVICE_INTEGRATED,   /* a device of its own that shares the host's memory */
+    SL_DEVICE_HOST,         /* the host's CPU */
+};
+
+/* Sequences of ops that one kernel of the backend takes the place of, when they are recorded. */
+enum sl_fused {
+    SL_FUSED_NORM_ROUTER = 1, /* rms_norm, matmul with the router's matrix, router */
+    SL_FUSED_NORM_MATMUL = 2, /* rms_norm, matmul */
+    SL_FUSED_QKV = 4,         /* q and k norms, rope, kv_write */
+    SL_FUSED_MOE = 8,         /* moe of all pairs, moe_combine */
+};
+
+#define SL_DEVICE_ID_BYTES   16u
+#define SL_DEVICE_NAME_BYTES 64u
+
+/* What a device is and can do; 0, false or an empty text where it has none of it or does not say.
+ */
 struct sl_device_caps {
-    char name[64];                     /* "cpu: AMD EPYC 9B45, avx512+vnni, 2 threads" */
-    bool host_visible;                 /* the host may follow device addresses */
-    bool beside;                       /* sl_op_moe computes while beside() runs */
-    bool integrated;                   /* shares the host's memory */
-    bool mapped_host;                  /* kernels can read host memory: sl_device_map_host() */
-    bool graphs;                       /* sl_device_record() */
-    bool moe_placed;                   /* sl_op_moe takes placed */
-    bool told;                         /* what copies on OPS of at most SL_TOLD_MAX_BYTES, whole
-                                          words, write to mapped memory the host sees word by word,
-                                          while the queue runs on */
-    bool rows_alike;                   /* generated and prompt rows give the same bits */
-    uint32_t arithmetic;               /* raised whenever any op's result changes in a bit, so that
-                                          what an older program kept on disk is not used; 0 = not
-                                          followed: only the very same program's may be */
-    uint64_t memory_bytes;             /* 0 = unknown */
+    enum sl_device_kind kind;
+    char id[SL_DEVICE_ID_BYTES];      /* "cuda:0": opens it (registry.h) */
+    char model[SL_DEVICE_NAME_BYTES]; /* "NVIDIA H200, sm_90": what it is, not which one */
+    char name[SL_DEVICE_NAME_BYTES];  /* "cuda:0: NVIDIA H200, sm_90": both, for people */
+    bool host_visible;                /* the host may follow device addresses */
+    bool beside;                      /* sl_op_moe computes while beside() runs */
+    bool mapped_host;                 /* kernels can read host memory: sl_device_map_host() */
+    bool graphs;                      /* sl_device_record() */
+    bool moe_placed;                  /* sl_op_moe takes placed */
+    bool told;                        /* what copies on OPS of at most SL_TOLD_MAX_BYTES, whole
+                                         words, write to mapped memory the host sees word by word,
+                                         while the queue runs on */
+    bool rows_alike;                  /* generated and prompt rows give the same bits */
+    /* What decides the bits: two devices whose id and version are the same give the same ones. The
+     * version is raised whenever any op's result changes in a bit, so that what an older program
+     * kept on disk is not used; 0 = not followed: only the very same program's may be. */
+    char arithmetic_id[SL_DEVICE_NAME_BYTES];
+    uint32_t arithmetic;
+    uint32_t subgroup_width;  /* threads that run in step */
+    uint32_t shared_bytes;    /* on-chip memory of a workgroup at most */
+    uint32_t fused_ops;       /* enum sl_fused, or-ed */
+    uint64_t max_alloc_bytes; /* largest single allocation */
+    uint64_t memory_bytes;
     uint64_t held_bytes;               /* of memory_bytes, taken by opening it: staging */
-    uint64_t memory_bytes_per_s;       /* by its data sheet; 0 = unknown */
+    uint64_t memory_bytes_per_s;       /* by its data sheet */
     bool weight_dtype[SL_DTYPE_COUNT]; /* what matmul, moe and embed take */
     bool kv_dtype[SL_DTYPE_COUNT];
 };
@@ -387,7 +414,7 @@ struct sl_device {
 
 /* Has it memory of its own, which the host reaches over a link? */
 static inline bool sl_device_is_apart(const struct sl_device *d) {
-    return !d->caps.host_visible && !d->caps.integrated;
+    return d->caps.kind == SL_DEVICE_DISCRETE;
 }
 
 /* Closes and nulls *d; NULL is fine. */
@@ -455,7 +482,7 @@ void sl_graph_free(struct sl_device *d, struct sl_graph **graph);
 
 /* Before the first copy: lets d read other's memory, directly where the hardware can and through
  * the driver's own buffers where not. Neither device is in use meanwhile. SL_ERR_UNSUPPORTED: there
- * is no way; go through memory of the host. */
+ * is no way, as between devices of different backends; go through memory of the host. */
 enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other) SL_MUST_CHECK;
 /* Enqueues on d's OPS a copy out of other's memory. It waits for nothing by itself: what computes
  * src must have been followed. Both sides are borrowed until it has run. */

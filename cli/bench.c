@@ -108,7 +108,7 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
     }
     if (ok && b->info.apart) {
         sl_show_progress("measuring the device's memory and its link");
-        sl_stages_bandwidth(&b->info, &b->device, &b->device_why);
+        sl_stages_bandwidth(&b->info, b->ram_rate, &b->device, &b->device_why);
         sl_show_progress("%s", "");
     }
     return ok;

@@ -1,6 +1,7 @@
 /* What was measured, as a table or as JSON. */
 #include "cli/bench.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -35,8 +36,21 @@ static double ratio(uint64_t a, uint64_t b) {
     return b ? (double)a / (double)b : 0;
 }
 
+/* "CUDA", or "CUDA+CPU" where devices of several backends have layers: what ids begin with. */
 static const char *backend(const struct sl_bench *b) {
-    return strncmp(b->info.stages[0].device, "cuda:", 5) == 0 ? "CUDA" : "CPU";
+    static char text[8 * SL_MAX_STAGES * 2];
+    size_t n = 0;
+    text[0] = 0;
+    for (uint32_t i = 0; i < b->info.n_stages; i++) {
+        char name[16];
+        size_t len = strcspn(b->info.stages[i].id, ":");
+        for (size_t k = 0; k < len && k + 1 < sizeof name; k++)
+            name[k] = (char)toupper((unsigned char)b->info.stages[i].id[k]);
+        name[len < sizeof name ? len : sizeof name - 1] = 0;
+        if (strstr(text, name) == NULL && n < sizeof text)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n ? "+" : "", name);
+    }
+    return text;
 }
 
 /* ---- the table ---- */

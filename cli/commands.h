@@ -6,6 +6,7 @@
 int sl_cmd_serve(int argc, char **argv);
 int sl_cmd_run(int argc, char **argv);
 int sl_cmd_plan(int argc, char **argv);
+int sl_cmd_devices(int argc, char **argv);
 int sl_cmd_inspect(int argc, char **argv);
 int sl_cmd_tokenize(int argc, char **argv);
 int sl_cmd_score(int argc, char **argv);

@@ -1,11 +1,10 @@
 #include "cli/device_bandwidth.h"
 
-#include "backends/cuda/cuda.h"
+#include "backends/registry.h"
 #include "common/clock.h"
 #include "streaming/slab.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <math.h>
 
 #define LINK_BYTES       ((size_t)32 << 20) /* as much as weights passed through: --ram holds */
 #define LEAST_BYTES      ((size_t)64 << 20)
@@ -71,16 +70,12 @@ static enum sl_status measure_link(struct sl_device *d, double *out_rate, struct
     return st;
 }
 
-void sl_device_bandwidth(const char *name, struct sl_device_bandwidth *out, struct sl_err *why) {
+void sl_device_bandwidth(const char *id, struct sl_device_bandwidth *out, struct sl_err *why) {
+    const struct sl_device_options options = {.n_threads = 1};
     struct sl_device_bandwidth b = {0, 0};
     struct sl_device *d = NULL;
     *out = b;
-    if (strncmp(name, "cuda:", 5) != 0) {
-        sl_fail(why, SL_ERR_UNSUPPORTED, "%s is measured by nobody", name);
-        return;
-    }
-    const struct sl_cuda_config config = {.ordinal = (uint32_t)strtoul(name + 5, NULL, 10)};
-    if (sl_cuda_open(&config, &d, why) != SL_OK)
+    if (sl_registry_open_id(id, &options, &d, why) != SL_OK)
         return;
     enum sl_status st = measure_memory(d, &b.memory);
     if (st == SL_OK)
@@ -88,20 +83,24 @@ void sl_device_bandwidth(const char *name, struct sl_device_bandwidth *out, stru
     if (st == SL_OK)
         *out = b;
     else
-        sl_fail(why, st, "%s: measuring its memory: %s", name, sl_status_text(st));
+        sl_fail(why, st, "%s: measuring its memory: %s", id, sl_status_text(st));
     sl_device_close(&d);
 }
 
-void sl_stages_bandwidth(const struct sl_engine_info *info, struct sl_device_bandwidth *out,
-                         struct sl_err *why) {
+void sl_stages_bandwidth(const struct sl_engine_info *info, double ram_rate,
+                         struct sl_device_bandwidth *out, struct sl_err *why) {
     double memory_s = 0, link_s = 0, layers = 0;
     *out = (struct sl_device_bandwidth){0, 0};
     for (uint32_t i = 0; i < info->n_stages; i++)
         layers += info->stages[i].n_layer;
     for (uint32_t i = 0; i < info->n_stages; i++) {
         double part = info->stages[i].n_layer / layers;
-        struct sl_device_bandwidth b;
-        sl_device_bandwidth(info->stages[i].device, &b, why);
+        struct sl_device_bandwidth b = {ram_rate, INFINITY};
+        if (info->stages[i].apart)
+            sl_device_bandwidth(info->stages[i].id, &b, why);
+        else if (ram_rate <= 0)
+            sl_fail(why, SL_ERR_UNSUPPORTED, "%s: how fast RAM is read is not known",
+                    info->stages[i].id);
         if (b.memory <= 0 || b.link <= 0)
             return;
         memory_s += part / b.memory;

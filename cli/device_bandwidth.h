@@ -10,12 +10,13 @@ struct sl_device_bandwidth {
 };
 
 /* Measures over some 0.3 s, in memory of its own: 64 MiB to 1 GiB of the device, 32 MiB of the
- * host. name: of the device that computes, as sl_engine_info gives it; an engine may have it open,
- * idle. Both rates are 0, and why says so, where they cannot be measured. */
-void sl_device_bandwidth(const char *name, struct sl_device_bandwidth *out, struct sl_err *why);
+ * host. id: of the device, which has memory of its own; an engine may have it open, idle. Both
+ * rates are 0, and why says so, where they cannot be measured. */
+void sl_device_bandwidth(const char *id, struct sl_device_bandwidth *out, struct sl_err *why);
 /* The same of all devices that the layers are divided over: rates at which one sequence's bytes
- * come, a part of them from each by its layers. */
-void sl_stages_bandwidth(const struct sl_engine_info *info, struct sl_device_bandwidth *out,
-                         struct sl_err *why);
+ * come, a part of them from each by its layers. One that computes in the host's memory has that
+ * one's rate, ram_rate, and no link. */
+void sl_stages_bandwidth(const struct sl_engine_info *info, double ram_rate,
+                         struct sl_device_bandwidth *out, struct sl_err *why);
 
 #endif

@@ -43,12 +43,6 @@ static const struct choice ios[] = {
     {"pread", SL_EXPERTS_IO_PREAD, false},         {"buffered", SL_EXPERTS_IO_AUTO, true},
     {"uring-buffered", SL_EXPERTS_IO_URING, true}, {"pread-buffered", SL_EXPERTS_IO_PREAD, true},
 };
-static const struct choice isas[] = {
-    {"c", SL_CPU_C, false},
-    {"avx2", SL_CPU_AVX2, false},
-    {"avx512", SL_CPU_AVX512, false},
-    {"vnni", SL_CPU_VNNI, false},
-};
 static const struct choice on_off[] = {{"on", 1, false}, {"off", 0, false}};
 
 /* sluice/heat/ in the folder `cache` of `base`, if that is there and the name is not too long. */
@@ -103,8 +97,8 @@ static bool apply_vram(const char *command, const char *text, struct sl_engine_c
         }
         if (!config->vram_each[n]) {
             sl_usage_error(command,
-                           "--vram 0 leaves nothing: give a size such as 20GiB, or --device "
-                           "cpu");
+                           "--vram 0 leaves nothing: give a size such as 20GiB, or --device %s",
+                           sl_backend_of_host()->name);
             return false;
         }
         if (!has_unit(command, "--vram", config->vram_each[n]))
@@ -116,25 +110,66 @@ static bool apply_vram(const char *command, const char *text, struct sl_engine_c
     return true;
 }
 
+const char *sl_device_option_help(void) {
+    static char text[640];
+    const struct sl_backend *b;
+    size_t n = (size_t)snprintf(text, sizeof text, "what computes: auto");
+    for (uint32_t i = 0; (b = sl_backend_at(i)); i++)
+        if (!b->hidden && n < sizeof text)
+            n += (size_t)snprintf(text + n, sizeof text - n,
+                                  b->kind == SL_DEVICE_HOST ? ", %s (%s)" : ", %s:N (%s)", b->name,
+                                  b->devices);
+    char two[SL_DEVICE_NAME_BYTES];
+    sl_registry_example(two, sizeof two);
+    if (n < sizeof text)
+        snprintf(text + n, sizeof text - n,
+                 ". Several,\nas %s or %.*s:all or %.*s,%s, divide the layers among them. auto:\n"
+                 "the first device that the model fits, else the CPU (default auto;\n"
+                 "'sluice devices' lists what is here)",
+                 two, (int)strcspn(two, ":"), two, (int)strcspn(two, ","), two,
+                 sl_backend_of_host()->name);
+    return text;
+}
+
+/* Whether --device names the host and nothing else. */
+static bool is_host_alone(const char *device) {
+    struct sl_device_list list;
+    struct sl_err why;
+    if (!device || sl_device_list_parse(device, &list, &why) != SL_OK || list.any)
+        return false;
+    for (uint32_t i = 0; i < list.n; i++)
+        if (list.at[i].ref.backend->kind != SL_DEVICE_HOST)
+            return false;
+    return true;
+}
+
 bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *o, bool given,
                            const char *option) {
-    if (!given || !o->device || strcmp(o->device, "cpu") != 0)
+    char example[SL_DEVICE_NAME_BYTES];
+    if (!given || !is_host_alone(o->device))
         return true;
+    sl_registry_example(example, sizeof example);
     sl_usage_error(command,
-                   "%s is about GPUs and means nothing with --device cpu: leave it out, or name "
-                   "GPUs, as in --device cuda:0,1",
-                   option);
+                   "%s is about GPUs and means nothing with --device %s: leave it out, or name "
+                   "GPUs, as in --device %s",
+                   option, o->device, example);
     return false;
 }
 
 /* Whether the devices have sound names, and as many as there are budgets and parts of a split. How
- * many "cuda:all" are shows when the driver is asked. */
+ * many "all" of a backend's are shows when its driver is asked. */
 static bool check_devices(const char *command, const struct sl_engine_config *config) {
     struct sl_split split;
+    struct sl_device_list list;
     struct sl_device_names names;
     struct sl_err err;
+    bool all = false;
     enum sl_status st = sl_split_parse(config->split, 0, &split, &err);
-    if (st == SL_OK && strcmp(config->device, "cuda:all") != 0)
+    if (st == SL_OK)
+        st = sl_device_list_parse(config->device, &list, &err);
+    for (uint32_t i = 0; st == SL_OK && i < list.n; i++)
+        all |= list.at[i].which == SL_DEVICE_ALL;
+    if (st == SL_OK && !all)
         st = sl_device_names(config, SL_MAX_STAGES, split.n, &names, &err);
     if (st != SL_OK)
         sl_usage_error(command, "%s", err.text);
@@ -155,19 +190,28 @@ static bool apply_gpu(const char *command, const struct sl_engine_options *o,
     return apply_vram(command, o->vram, config) && check_devices(command, config);
 }
 
+/* What --cpu-isa may be is the host backend's to say, and who takes it is among the devices. */
 static bool check_isa(const char *command, const char *isa, const char *device) {
+    struct choice list[8];
+    struct sl_device_list devices = {.any = true};
+    struct sl_err why;
+    const char *const *isas = sl_backend_of_host()->isas;
+    uint32_t n = 0;
     if (!isa)
         return true;
-    if (!choose(command, "--cpu-isa", isa, isas, SL_COUNTOF(isas)))
+    for (; isas[n] && n < SL_COUNTOF(list); n++)
+        list[n] = (struct choice){isas[n], 0, false};
+    if (!choose(command, "--cpu-isa", isa, list, n))
         return false;
-    if (device && strncmp(device, "cuda", 4) == 0) {
+    bool taken = !device || sl_device_list_parse(device, &devices, &why) != SL_OK || devices.any;
+    for (uint32_t i = 0; i < devices.n; i++)
+        taken |= devices.at[i].ref.backend->kind == SL_DEVICE_HOST;
+    if (!taken)
         sl_usage_error(command,
                        "--cpu-isa is about the CPU and means nothing with --device %s: leave one "
                        "of them out",
                        device);
-        return false;
-    }
-    return true;
+    return taken;
 }
 
 static bool apply_kv_type(const char *command, const char *text, struct sl_engine_config *config) {

@@ -2,8 +2,8 @@
 #ifndef SL_CLI_ENGINE_OPTIONS_H
 #define SL_CLI_ENGINE_OPTIONS_H
 
+#include "backends/registry.h"
 #include "cli/args.h"
-#include "backends/cpu/cpu.h"
 #include "engine/engine.h"
 
 #include <math.h>
@@ -20,18 +20,13 @@ struct sl_engine_options {
 #define SL_ENGINE_OPTIONS_DEFAULT                                                                  \
     { .ram_bytes = UINT64_MAX, .vram_reserve_mib = UINT32_MAX }
 
+/* What --device takes, by the backends of this build. Main thread. */
+const char *sl_device_option_help(void);
+
 /* Rows for a command's table; o is a struct sl_engine_options *. */
 #define SL_ENGINE_OPTIONS(o)                                                                       \
     {SL_ARG_HEADING, 0, "Memory and streaming", NULL, NULL, NULL, false},                          \
-        {SL_ARG_STRING,                                                                            \
-         0,                                                                                        \
-         "--device",                                                                               \
-         "DEVICE",                                                                                 \
-         &(o)->device,                                                                             \
-         "what computes: cpu; cuda or cuda:N, the N-th GPU from 0; cuda:0,1 or cuda:all,\n"        \
-         "several, among which the layers are divided; or auto: the first GPU if the\n"            \
-         "model fits it, else the CPU (default auto)",                                             \
-         false},                                                                                   \
+        {SL_ARG_STRING, 0, "--device", "DEVICE", &(o)->device, sl_device_option_help(), false},    \
         {SL_ARG_STRING,                                                                            \
          0,                                                                                        \
          "--split",                                                                                \
@@ -133,14 +128,14 @@ struct sl_engine_options {
     {"--ctx", 2, SL_MAX_CTX_TOKENS, "the model's own, at most 8192"},                              \
         {"--parallel", 1, SL_MAX_PARALLEL, NULL}, {"--queue", 1, SL_MAX_QUEUE, NULL},              \
         {"--batch", 1, SL_MAX_BATCH_TOKENS, NULL},                                                 \
-        {"--threads", 1, SL_CPU_MAX_THREADS, "all CPUs"},                                          \
+        {"--threads", 1, SL_DEVICE_MAX_THREADS, "all CPUs"},                                       \
         {"--cache-disk", SL_ARG_ABOVE_0, INFINITY, NULL}, {"--max-body-mib", 1, 65536, NULL},      \
         {"--max-connections", 1, 1u << 20, NULL}, {                                                \
         "--vram-reserve-mib", 1, 1u << 24, NULL                                                    \
     }
 
-/* False after an error message: the option was given, and beside --device cpu, where it means
- * nothing. With auto a GPU may be found. */
+/* False after an error message: the option was given, and beside a --device that is the host alone,
+ * where it means nothing. With auto a GPU may be found. */
 bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *o, bool given,
                            const char *option);
 /* Fills the configuration; false after an error message. o must outlive the engine. */

@@ -18,6 +18,7 @@ static const struct {
     {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI's and Anthropic's APIs)"},
     {"run", sl_cmd_run, "chat with a model in the terminal"},
     {"plan", sl_cmd_plan, "say what a memory budget gives: slots, speed to expect, the least"},
+    {"devices", sl_cmd_devices, "list what can compute here, and why something cannot"},
     {"inspect", sl_cmd_inspect, "say what a GGUF file holds"},
     {"tokenize", sl_cmd_tokenize, "turn text into token ids"},
     {"score", sl_cmd_score, "perplexity and log-probabilities of a text"},

@@ -15,6 +15,7 @@
 #include "model/tokenizer/tokenizer.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,13 +52,17 @@ struct report {
 static bool measure_gpu(const struct report *r, uint32_t stage, struct sl_device_bandwidth *out) {
     const struct options *o = r->o;
     struct sl_err err;
+    if (!r->plan.stages[stage].apart) { /* it computes in RAM, which no link is before */
+        *out = (struct sl_device_bandwidth){r->ram_rate, INFINITY};
+        return r->ram_rate > 0;
+    }
     *out = (struct sl_device_bandwidth){(double)o->device_gb_per_s * 1e9,
                                         (double)o->link_gb_per_s * 1e9};
     if (out->memory > 0 && out->link > 0)
         return true;
     struct sl_device_bandwidth seen;
     sl_show_progress("measuring the memory and the link of %s", r->plan.stages[stage].device);
-    sl_device_bandwidth(r->plan.stages[stage].device, &seen, &err);
+    sl_device_bandwidth(r->plan.stages[stage].id, &seen, &err);
     if (seen.memory <= 0)
         sl_warn("a GPU's speed is not known (--device-bandwidth and --link-bandwidth give it): %s",
                 err.text);
@@ -165,15 +170,24 @@ static void print_stages(const struct sl_memory_plan *p) {
     printf("\n%-16s %12s %12s %12s\n", "devices", "MiB", "budget", "least");
     for (uint32_t i = 0; i < p->n_stages; i++) {
         const struct sl_plan_stage *s = &p->stages[i];
-        printf("layers %3u - %-3u %12.1f %12.1f %12.1f  %s\n", s->first_layer,
-               s->first_layer + s->n_layer - 1, mib(s->vram_total_bytes), mib(s->vram_budget_bytes),
-               mib(s->vram_least_bytes), s->device);
+        uint32_t last = s->first_layer + s->n_layer - 1;
+        if (s->apart)
+            printf("layers %3u - %-3u %12.1f %12.1f %12.1f  %s\n", s->first_layer, last,
+                   mib(s->vram_total_bytes), mib(s->vram_budget_bytes), mib(s->vram_least_bytes),
+                   s->device);
+        else
+            printf("layers %3u - %-3u %12.1f %12s %12s  %s: of the host's memory\n", s->first_layer,
+                   last, mib(s->ram_bytes), "", "", s->device);
     }
     if (p->split_by_heat)
         printf("divided by the heat of earlier runs, too\n");
     printf("smallest that would do, divided so: --vram ");
+    const char *before = "";
     for (uint32_t i = 0; i < p->n_stages; i++)
-        printf("%s%.0fMiB", i ? "," : "", mib(p->stages[i].vram_least_bytes));
+        if (p->stages[i].apart) {
+            printf("%s%.0fMiB", before, mib(p->stages[i].vram_least_bytes));
+            before = ",";
+        }
     printf("\n\n");
 }
 
@@ -412,8 +426,8 @@ int sl_cmd_plan(int argc, char **argv) {
         .about = "Says what `sluice serve` would do with a model and a budget: every byte by\n"
                  "purpose, the slots for experts, the speed to expect at best, and the smallest\n"
                  "budget. Loads nothing.",
-        .usage = "sluice plan -m MODEL [--ram 2GiB] [--ctx 8192] [--parallel 4] [--device "
-                 "cuda:0,1] [--json]",
+        .usage = "sluice plan -m MODEL [--ram 2GiB] [--ctx 8192] [--parallel 4] [--device LIST] "
+                 "[--json]",
         .notes =
             "The ceilings are arithmetic: bytes over bandwidth, KV and latency left out. "
             "Causal: a read\nstarts when the router has spoken; overlap: with perfect "

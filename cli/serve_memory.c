@@ -35,8 +35,8 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
         return st;
     config->ram_bytes = out_plan->budget_bytes;
     config->devices_told = true;
-    if (config->device && strcmp(out_plan->config.device, "cpu") == 0)
-        config->device = "cpu";                     /* auto that has decided, and said why */
+    if (config->device)
+        config->device = out_plan->config.device;   /* auto that has found no GPU, and said why */
     config->heat_file = out_plan->config.heat_file; /* NULL after a disk that does not answer */
     uint64_t least_bytes = out_plan->least_bytes;   /* with the least server */
     uint64_t used = out_plan->streaming ? out_plan->least_bytes : out_plan->total_bytes;

@@ -41,6 +41,12 @@ static void log_plan(const struct sl_memory_plan *plan) {
     }
     for (uint32_t i = 0; i < plan->n_stages && plan->n_stages > 1; i++) {
         const struct sl_plan_stage *s = &plan->stages[i];
+        if (!s->apart) {
+            sl_info("memory: device %u: layers %u to %u on %s: %.1f MiB of the host's", i + 1,
+                    s->first_layer, s->first_layer + s->n_layer - 1, s->device,
+                    (double)s->ram_bytes / 0x1p20);
+            continue;
+        }
         sl_info("memory: device %u: layers %u to %u on %s: %.1f MiB of %.1f MiB, at least %.1f MiB "
                 "are needed",
                 i + 1, s->first_layer, s->first_layer + s->n_layer - 1, s->device,
@@ -326,6 +332,8 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
     for (uint32_t i = 0; i < p->n_stages; i++) {
         struct sl_engine_stage *s = &out->stages[i];
         memcpy(s->device, p->stages[i].device, sizeof s->device);
+        memcpy(s->id, p->stages[i].id, sizeof s->id);
+        s->apart = p->stages[i].apart;
         s->first_layer = p->stages[i].first_layer;
         s->n_layer = p->stages[i].n_layer;
         s->n_slots = p->stages[i].n_slots;

@@ -30,7 +30,8 @@ struct sl_engine_info {
     /* The devices that the layers are divided over, in their order. */
     uint32_t n_stages;
     struct sl_engine_stage {
-        char device[64];
+        char device[64], id[16];
+        bool apart; /* the device has memory of its own */
         uint32_t first_layer, n_layer;
         uint32_t n_slots, n_device_slots;             /* as above, of its layers */
         uint64_t vram_total_bytes, vram_budget_bytes; /* planned, allowed; 0 unless it is apart */

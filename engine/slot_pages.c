@@ -92,13 +92,20 @@ uint32_t sl_session_shared_end(const struct sl_engine *e, const struct sl_sessio
     return s->n_shared ? sl_page_table_get(&e->pages, s->slot, s->n_shared - 1) : SL_PREFIX_ROOT;
 }
 
+static bool rows_alike(const struct sl_engine *e) {
+    bool alike = true;
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        alike &= e->stages[i].dev->caps.rows_alike;
+    return alike;
+}
+
 /* Pages of the session's text that may be shared, counted from its start. Where prompt rows and
  * generated rows round differently, only prompt rows make pages that others may take; and a session
  * that lost its slot takes back no more than that, so that its own generated rows stay such. */
 static uint32_t shareable_pages(const struct sl_engine *e, const struct sl_session *s) {
     if (s->req->no_cache)
         return 0;
-    return (e->stages->dev->caps.rows_alike ? s->n_history : s->n_prompt) / PAGE;
+    return (rows_alike(e) ? s->n_history : s->n_prompt) / PAGE;
 }
 
 /* Of them, those that the session may take from others: its last position is always computed, since

@@ -23,13 +23,15 @@ $(filter $(B)/tests/unit/backends/test_cuda_%,$(UNIT_BIN)): | $(FAKE_CUDA)
 unit: $(UNIT_BIN)
 	$(TAP_SIDE) $(UNIT_BIN)
 
-## make check-layers        prove the graphs of mk/layers.mk: folders by the dependency files, rooms by includes and calls
+## make check-layers        prove the graphs of mk/layers.mk: folders by the dependency files, rooms by includes and calls;
+##                          nothing above backends/ names a backend
 ## make check-headers       compile each header alone
 ## make format, make lint   clang-format, clang-tidy
 .PHONY: check-layers check-headers format check-format lint
 check-layers: $(OBJ)
 	@scripts/check_layers.sh $(B) $(foreach l,$(LAYERS),"$(l):$(LAYER_$(l))")
 	@scripts/check_rooms.py . $(B) $(foreach r,$(ROOMS),"$(r):$(ROOM_$(r))")
+	@scripts/check_names.py
 
 HEADERS := $(foreach l,$(LAYERS),$(wildcard $(l)/*.h $(l)/*/*.h))
 check-headers:

@@ -164,22 +164,33 @@ static void fill_kernels(struct sl_cpu_kernels *k, enum sl_cpu_isa isa) {
 #endif
 }
 
-static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t n_threads) {
+static uint64_t host_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page_bytes > 0 ? (uint64_t)pages * (uint64_t)page_bytes : 0;
+}
+
+static void write_model(enum sl_cpu_isa isa, uint32_t n_threads,
+                        char out_model[SL_DEVICE_NAME_BYTES]) {
     char brand[64], tail[32];
     static const char *const isa_text[] = {"plain C", "avx2", "avx512", "avx512+vnni"};
     sl_cpu_brand(brand, sizeof brand);
     snprintf(tail, sizeof tail, ", %s, %u thread%s", isa_text[isa], n_threads,
              n_threads == 1 ? "" : "s");
     /* A long brand gives way to what follows it. */
-    int room = (int)sizeof caps->name - 6 - (int)strlen(tail);
-    snprintf(caps->name, sizeof caps->name, "cpu: %.*s%s", room, brand, tail);
-    caps->host_visible = caps->integrated = caps->mapped_host = true;
+    int room = (int)SL_DEVICE_NAME_BYTES - 6 - (int)strlen(tail);
+    snprintf(out_model, SL_DEVICE_NAME_BYTES, "%.*s%s", room, brand, tail);
+}
+
+static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t n_threads) {
+    write_model(isa, n_threads, caps->model);
+    sl_device_caps_set_id(caps, cpu_ops.name, 0, true);
+    snprintf(caps->arithmetic_id, sizeof caps->arithmetic_id, "%s", cpu_ops.name);
+    caps->kind = SL_DEVICE_HOST;
+    caps->host_visible = caps->mapped_host = true;
     caps->rows_alike = true;
     caps->arithmetic = SL_CPU_ARITHMETIC;
     caps->beside = n_threads > 1;
-    long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    if (pages > 0 && page_bytes > 0)
-        caps->memory_bytes = (uint64_t)pages * (uint64_t)page_bytes;
+    caps->memory_bytes = caps->max_alloc_bytes = host_memory();
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
@@ -252,3 +263,44 @@ void sl_cpu_for_rows(struct sl_cpu *cpu, uint32_t n_rows, size_t row_cost,
         fn, ctx, cpu->pool, n_rows, (uint32_t)chunk, (uint32_t)((n_rows + chunk - 1) / chunk)};
     sl_pool_run(cpu->pool, rows_thread, &j);
 }
+
+/* ---- the registry's entry ---- */
+
+static const char *const isas[] = {"c", "avx2", "avx512", "vnni", NULL}; /* as enum sl_cpu_isa */
+
+static enum sl_status enumerate(struct sl_device_found *out, uint32_t max, uint32_t *out_n,
+                                struct sl_err *err) {
+    (void)err;
+    if (max) {
+        *out = (struct sl_device_found){.kind = SL_DEVICE_HOST, .memory_bytes = host_memory()};
+        sl_device_ref_id((struct sl_device_ref){&sl_cpu_backend, 0}, out->id);
+        write_model(sl_cpu_best_isa(), default_threads(), out->model);
+    }
+    *out_n = 1;
+    return SL_OK;
+}
+
+static enum sl_status open_number(const struct sl_device_options *options, uint32_t number,
+                                  struct sl_device **out_device, struct sl_err *err) {
+    struct sl_cpu_config c = {.n_threads = options->n_threads, .isa = SL_CPU_BEST};
+    if (number)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "cpu:%u: all CPUs are one device, cpu", number);
+    if (options->cpu_isa && *options->cpu_isa) {
+        uint32_t i = 0;
+        while (isas[i] && strcmp(options->cpu_isa, isas[i]) != 0)
+            i++;
+        if (!isas[i])
+            return sl_fail(err, SL_ERR_CONFIG,
+                           "instruction set '%.40s' is unknown: c, avx2, avx512 or vnni",
+                           options->cpu_isa);
+        c.isa = (enum sl_cpu_isa)i;
+    }
+    return sl_cpu_open(&c, out_device, err);
+}
+
+const struct sl_backend sl_cpu_backend = {.name = "cpu",
+                                          .devices = "the host's CPUs",
+                                          .isas = isas,
+                                          .kind = SL_DEVICE_HOST,
+                                          .enumerate = enumerate,
+                                          .open = open_number};

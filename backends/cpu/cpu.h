@@ -19,7 +19,7 @@
 #ifndef SL_BACKENDS_CPU_CPU_H
 #define SL_BACKENDS_CPU_CPU_H
 
-#include "backends/backend.h"
+#include "backends/registry.h"
 
 /* caps.arithmetic: raise it with every change of these definitions that can show in a bit. */
 #define SL_CPU_ARITHMETIC 1u
@@ -32,12 +32,14 @@ enum sl_cpu_isa {
     SL_CPU_BEST,   /* the best that this machine has */
 };
 
-#define SL_CPU_MAX_THREADS 256u
+#define SL_CPU_MAX_THREADS SL_DEVICE_MAX_THREADS
 
 struct sl_cpu_config {
     uint32_t n_threads;  /* 0 = the CPUs this process may run on, SL_CPU_MAX_THREADS at most */
     enum sl_cpu_isa isa; /* one that the machine lacks is SL_ERR_UNSUPPORTED */
 };
+
+extern const struct sl_backend sl_cpu_backend;
 
 /* Opens the CPU as a device. Its threads start here and sleep while no op runs. */
 enum sl_status sl_cpu_open(const struct sl_cpu_config *config, struct sl_device **out_device,

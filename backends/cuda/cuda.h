@@ -8,7 +8,7 @@
 #ifndef SL_BACKENDS_CUDA_CUDA_H
 #define SL_BACKENDS_CUDA_CUDA_H
 
-#include "backends/backend.h"
+#include "backends/registry.h"
 
 struct sl_cuda_config {
     uint32_t ordinal;        /* which of the GPUs that the driver shows */
@@ -16,18 +16,14 @@ struct sl_cuda_config {
     uint32_t stage_bytes;    /* pinned staging for uploads; 0 = 16 MiB */
 };
 
-struct sl_cuda_info {
-    char name[64];
-    uint64_t memory_bytes;
-    uint32_t cc; /* compute capability: 90 for 9.0 */
-    uint32_t n_sm;
-    bool integrated; /* shares the host's memory */
-};
+extern const struct sl_backend sl_cuda_backend;
 
-/* What GPUs there are: fills at most max_info entries, *out_n is how many there are.
- * SL_ERR_UNSUPPORTED: none can be used, and why. */
-enum sl_status sl_cuda_probe(const char *driver_path, struct sl_cuda_info *out_info,
-                             uint32_t max_info, uint32_t *out_n, struct sl_err *err) SL_MUST_CHECK;
+/* The registry's enumerate, over another driver: NULL = libcuda.so.1. A GPU that this build or
+ * backend cannot use is among what is found, with the reason. SL_ERR_UNSUPPORTED: there is no
+ * driver or no GPU, and why. */
+enum sl_status sl_cuda_enumerate(const char *driver_path, struct sl_device_found *out_found,
+                                 uint32_t max_found, uint32_t *out_n,
+                                 struct sl_err *err) SL_MUST_CHECK;
 
 enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_device **out_device,
                             struct sl_err *err) SL_MUST_CHECK;

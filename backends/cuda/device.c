@@ -49,6 +49,15 @@ enum sl_status sl_cuda_enter(struct sl_cuda *c) {
     return status ? status : sl_cuda_enter_to_end(c);
 }
 
+/* What is known of a GPU before its context. */
+struct info {
+    char name[64];
+    uint64_t memory_bytes;
+    uint32_t cc; /* compute capability: 90 for 9.0 */
+    uint32_t n_sm, warp_size;
+    bool integrated; /* shares the host's memory */
+};
+
 /* Adds an attribute to what is known of a GPU; keeps the first error. */
 static uint32_t attribute(const struct sl_cuda_driver *d, int device, int which, int *result) {
     int value = 0;
@@ -58,7 +67,7 @@ static uint32_t attribute(const struct sl_cuda_driver *d, int device, int which,
     return r || value < 0 ? 0 : (uint32_t)value;
 }
 
-static int describe(const struct sl_cuda_driver *d, int device, struct sl_cuda_info *out) {
+static int describe(const struct sl_cuda_driver *d, int device, struct info *out) {
     size_t total_bytes = 0;
     memset(out, 0, sizeof *out);
     int result = d->device_name(out->name, sizeof out->name, device);
@@ -69,6 +78,8 @@ static int describe(const struct sl_cuda_driver *d, int device, struct sl_cuda_i
               attribute(d, device, SL_CU_ATTR_CC_MINOR, &result);
     out->n_sm = attribute(d, device, SL_CU_ATTR_MULTIPROCESSORS, &result);
     out->integrated = attribute(d, device, SL_CU_ATTR_INTEGRATED, &result) != 0;
+    int unknown = 0;
+    out->warp_size = attribute(d, device, SL_CU_ATTR_WARP_SIZE, &unknown);
     return result;
 }
 
@@ -96,25 +107,65 @@ static enum sl_status count_devices(const struct sl_cuda_driver *d, uint32_t *ou
     return SL_OK;
 }
 
-enum sl_status sl_cuda_probe(const char *driver_path, struct sl_cuda_info *out_info,
-                             uint32_t max_info, uint32_t *out_n, struct sl_err *err) {
+static enum sl_status no_kernels(struct sl_err *err) {
+    return sl_fail(err, SL_ERR_UNSUPPORTED,
+                   "cuda: this build has no CUDA kernels: it was made without nvcc or with "
+                   "WITH_CUDA=0; build it with the CUDA toolkit, or use the CPU");
+}
+
+static enum sl_status check_cc(uint32_t ordinal, const struct info *info, struct sl_err *err) {
+    if (info->cc >= OLDEST_CC)
+        return SL_OK;
+    return sl_fail(err, SL_ERR_UNSUPPORTED,
+                   "cuda:%u: %s has compute capability %u.%u; %u.%u is the least", ordinal,
+                   info->name, info->cc / 10, info->cc % 10, OLDEST_CC / 10, OLDEST_CC % 10);
+}
+
+static enum sl_device_kind kind_of(const struct info *info) {
+    return info->integrated ? SL_DEVICE_INTEGRATED : SL_DEVICE_DISCRETE;
+}
+
+static void write_model(const struct info *info, char out_model[SL_DEVICE_NAME_BYTES]) {
+    snprintf(out_model, SL_DEVICE_NAME_BYTES, "%.40s, sm_%u", info->name, info->cc);
+}
+
+/* One GPU as the registry lists it. */
+static void find_one(const struct sl_cuda_driver *d, uint32_t ordinal,
+                     struct sl_device_found *out) {
+    struct info info;
+    char text[256];
+    int device = 0, result = d->device_get(&device, (int)ordinal);
+    *out = (struct sl_device_found){.memory_bytes = 0};
+    sl_device_ref_id((struct sl_device_ref){&sl_cuda_backend, ordinal}, out->id);
+    if (!result)
+        result = describe(d, device, &info);
+    if (result) {
+        (void)!sl_fail(&out->why_not, SL_ERR_UNSUPPORTED, "cuda:%u: %s", ordinal,
+                       sl_cuda_result_text(d, result, text, sizeof text));
+        return;
+    }
+    write_model(&info, out->model);
+    out->kind = kind_of(&info);
+    out->memory_bytes = info.memory_bytes;
+    if (!sl_cuda_n_images)
+        (void)!no_kernels(&out->why_not);
+    else
+        (void)!check_cc(ordinal, &info, &out->why_not);
+}
+
+enum sl_status sl_cuda_enumerate(const char *driver_path, struct sl_device_found *out_found,
+                                 uint32_t max_found, uint32_t *out_n, struct sl_err *err) {
     struct sl_cuda_driver driver;
     uint32_t n = 0;
-    char text[256];
     enum sl_status status = sl_cuda_driver_open(driver_path, &driver, err);
     if (!status)
         status = count_devices(&driver, &n, err);
-    for (uint32_t i = 0; !status && i < n && i < max_info; i++) {
-        int device = 0, result = driver.device_get(&device, (int)i);
-        if (!result)
-            result = describe(&driver, device, &out_info[i]);
-        if (result)
-            status = sl_fail(err, SL_ERR_UNSUPPORTED, "cuda:%u: %s", i,
-                             sl_cuda_result_text(&driver, result, text, sizeof text));
-    }
-    if (!status)
-        *out_n = n;
-    return status;
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < n && i < max_found; i++)
+        find_one(&driver, i, &out_found[i]);
+    *out_n = n;
+    return SL_OK;
 }
 
 void sl_cuda_close(struct sl_device *d) {
@@ -160,7 +211,7 @@ static enum sl_status make_counters(struct sl_cuda *c) {
 
 /* Finds the GPU that is asked for, and what this build can do with it. */
 static enum sl_status find(struct sl_cuda *c, const struct sl_cuda_config *config,
-                           struct sl_cuda_info *out_info, struct sl_err *err) {
+                           struct info *out_info, struct sl_err *err) {
     const struct sl_cuda_driver *d = &c->driver;
     char text[256];
     uint32_t n = 0;
@@ -180,11 +231,9 @@ static enum sl_status find(struct sl_cuda *c, const struct sl_cuda_config *confi
     if (result)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda:%d: %s", c->ordinal,
                        sl_cuda_result_text(d, result, text, sizeof text));
-    if (out_info->cc < OLDEST_CC)
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "cuda:%d: %s has compute capability %u.%u; %u.%u is the least", c->ordinal,
-                       out_info->name, out_info->cc / 10, out_info->cc % 10, OLDEST_CC / 10,
-                       OLDEST_CC % 10);
+    status = check_cc(config->ordinal, out_info, err);
+    if (status)
+        return status;
     c->cc = out_info->cc;
     c->n_sm = out_info->n_sm;
     c->early_start = d->launch_ex && has_code_from(90, out_info->cc);
@@ -198,7 +247,7 @@ static enum sl_status find(struct sl_cuda *c, const struct sl_cuda_config *confi
 
 /* The context, and what ops need in it. */
 static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *config,
-                            const struct sl_cuda_info *info, struct sl_err *err) {
+                            const struct info *info, struct sl_err *err) {
     const struct sl_cuda_driver *d = &c->driver;
     char text[256];
     int result = d->ctx_retain(&c->ctx, c->device);
@@ -230,16 +279,22 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
 }
 
 /* What a started device says of itself. */
-static void set_caps(struct sl_cuda *c, const struct sl_cuda_info *info) {
+static void set_caps(struct sl_cuda *c, const struct info *info) {
     struct sl_device_caps *caps = &c->base.caps;
     int version = c->driver.version;
-    snprintf(caps->name, sizeof caps->name, "cuda:%d: %.40s, sm_%u", c->ordinal, info->name,
-             info->cc);
+    write_model(info, caps->model);
+    sl_device_caps_set_id(caps, sl_cuda_ops.name, (uint32_t)c->ordinal, false);
+    snprintf(caps->arithmetic_id, sizeof caps->arithmetic_id, "%s: %.57s", sl_cuda_ops.name,
+             caps->model);
+    caps->kind = kind_of(info);
+    caps->subgroup_width = info->warp_size;
+    caps->shared_bytes = c->max_smem_bytes;
+    caps->fused_ops = SL_FUSED_NORM_ROUTER | SL_FUSED_NORM_MATMUL | SL_FUSED_QKV | SL_FUSED_MOE;
+    caps->max_alloc_bytes = info->memory_bytes;
     caps->memory_bytes = info->memory_bytes;
     caps->held_bytes = (uint64_t)c->stage.segment_bytes * SL_CUDA_STAGE_SEGMENTS +
                        SL_CUDA_COUNTERS * sizeof(uint32_t);
     caps->memory_bytes_per_s = memory_rate(&c->driver, c->device);
-    caps->integrated = info->integrated;
     caps->graphs = caps->moe_placed = caps->told = true;
     sl_cuda_ops_caps(c, caps);
     sl_debug("cuda:%d: %s, %llu MiB, %s, %u multiprocessors, driver for CUDA %d.%d", c->ordinal,
@@ -251,9 +306,7 @@ static void set_caps(struct sl_cuda *c, const struct sl_cuda_info *info) {
 enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_device **out_device,
                             struct sl_err *err) {
     if (!sl_cuda_n_images)
-        return sl_fail(err, SL_ERR_UNSUPPORTED,
-                       "cuda: this build has no CUDA kernels: it was made without nvcc or with "
-                       "WITH_CUDA=0; build it with the CUDA toolkit, or use the CPU");
+        return no_kernels(err);
     struct sl_cuda *c = calloc(1, sizeof *c);
     if (!c)
         return sl_fail(err, SL_ERR_NOMEM, "cuda: out of memory");
@@ -264,7 +317,7 @@ enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_devic
     }
     c->base.ops = &sl_cuda_ops;
     c->ordinal = (int)config->ordinal;
-    struct sl_cuda_info info;
+    struct info info;
     status = find(c, config, &info, err);
     if (!status)
         status = start(c, config, &info, err);
@@ -276,3 +329,19 @@ enum sl_status sl_cuda_open(const struct sl_cuda_config *config, struct sl_devic
     *out_device = &c->base;
     return SL_OK;
 }
+
+/* ---- the registry's entry ---- */
+
+static enum sl_status enumerate(struct sl_device_found *out, uint32_t max, uint32_t *out_n,
+                                struct sl_err *err) {
+    return sl_cuda_enumerate(NULL, out, max, out_n, err);
+}
+
+static enum sl_status open_number(const struct sl_device_options *options, uint32_t number,
+                                  struct sl_device **out_device, struct sl_err *err) {
+    (void)options;
+    return sl_cuda_open(&(struct sl_cuda_config){.ordinal = number}, out_device, err);
+}
+
+const struct sl_backend sl_cuda_backend = {
+    .name = "cuda", .devices = "NVIDIA GPUs", .enumerate = enumerate, .open = open_number};

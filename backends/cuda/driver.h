@@ -44,6 +44,7 @@ enum {
 
 /* CUdevice_attribute */
 enum {
+    SL_CU_ATTR_WARP_SIZE = 10,
     SL_CU_ATTR_MULTIPROCESSORS = 16,
     SL_CU_ATTR_INTEGRATED = 18,
     SL_CU_ATTR_CAN_MAP_HOST = 19,

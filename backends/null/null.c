@@ -118,8 +118,11 @@ enum sl_status sl_null_open(struct sl_device **out_device, struct sl_err *err) {
     if (!d)
         return sl_fail(err, SL_ERR_NOMEM, "null: out of memory");
     d->ops = &null_ops;
-    snprintf(d->caps.name, sizeof d->caps.name, "null: does nothing");
-    d->caps.host_visible = d->caps.integrated = d->caps.mapped_host = true;
+    snprintf(d->caps.model, sizeof d->caps.model, "does nothing");
+    snprintf(d->caps.arithmetic_id, sizeof d->caps.arithmetic_id, "%s", null_ops.name);
+    sl_device_caps_set_id(&d->caps, null_ops.name, 0, true);
+    d->caps.kind = SL_DEVICE_INTEGRATED;
+    d->caps.host_visible = d->caps.mapped_host = true;
     d->caps.rows_alike = true;
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         d->caps.weight_dtype[t] = sl_dtype_info(t) != NULL;
@@ -127,3 +130,27 @@ enum sl_status sl_null_open(struct sl_device **out_device, struct sl_err *err) {
     *out_device = d;
     return SL_OK;
 }
+
+static enum sl_status null_enumerate(struct sl_device_found *out, uint32_t max, uint32_t *out_n,
+                                     struct sl_err *err) {
+    (void)err;
+    if (max)
+        *out = (struct sl_device_found){
+            .id = "null", .model = "does nothing", .kind = SL_DEVICE_INTEGRATED};
+    *out_n = 1;
+    return SL_OK;
+}
+
+static enum sl_status null_open(const struct sl_device_options *options, uint32_t number,
+                                struct sl_device **out_device, struct sl_err *err) {
+    (void)options;
+    if (number)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "null:%u: there is one, null", number);
+    return sl_null_open(out_device, err);
+}
+
+const struct sl_backend sl_null_backend = {.name = "null",
+                                           .devices = "a device that does nothing",
+                                           .hidden = true,
+                                           .enumerate = null_enumerate,
+                                           .open = null_open};

@@ -5,7 +5,10 @@
 #ifndef SL_BACKENDS_NULL_NULL_H
 #define SL_BACKENDS_NULL_NULL_H
 
-#include "backends/backend.h"
+#include "backends/registry.h"
+
+/* Hidden: --device null opens it. */
+extern const struct sl_backend sl_null_backend;
 
 enum sl_status sl_null_open(struct sl_device **out_device, struct sl_err *err) SL_MUST_CHECK;
 

@@ -112,7 +112,7 @@ static void look_at_layer(struct sl_expert_map *m, uint32_t first, uint32_t laye
         enum sl_tier tier = n_tiers ? SL_TIER_DISK : m->shape.computing;
         struct sl_expert_id id = {(uint16_t)layer, (uint16_t)i};
         for (uint32_t t = 0; t < n_tiers; t++)
-            if (sl_cache_is_ready(tiers[t].cache, id))
+            if (!tiers[t].cache || sl_cache_is_ready(tiers[t].cache, id))
                 tier = tiers[t].tier;
         cells[i] = sl_expert_cell(tier, p ? heat_step(p[i]) : 0);
     }

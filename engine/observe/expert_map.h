@@ -61,7 +61,7 @@ struct sl_expert_map_part {
 };
 /* Has somebody asked since the part's last publish? */
 bool sl_expert_map_asked(const struct sl_expert_map *m, uint32_t part);
-/* A tier of slots over the disk. */
+/* A tier of slots over the disk; cache NULL: all of the part's experts are there. */
 struct sl_expert_map_tier {
     enum sl_tier tier;
     const struct sl_cache *cache;

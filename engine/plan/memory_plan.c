@@ -122,9 +122,9 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, uint32_t n_layer_whol
                         ? (UINT32_MAX - 1) / SL_KV_PAGE_TOKENS - n_pages
                         : 0;
     uint64_t given = c->cache_ram_bytes == SL_CACHE_RAM_AUTO ? 0 : c->cache_ram_bytes;
-    uint64_t cached = p->apart ? 0 : given / (page_bytes + sl_prefix_tree_bytes(1));
+    uint64_t cached = p->pages_apart ? 0 : given / (page_bytes + sl_prefix_tree_bytes(1));
     p->cache_pages = (uint32_t)(cached < room ? cached : room);
-    p->ram_pages = p->apart ? sl_prefix_ram_slots(given, page_bytes) : 0;
+    p->ram_pages = p->pages_apart ? sl_prefix_ram_slots(given, page_bytes) : 0;
     p->prefix_ram_bytes = p->stage ? 0 : sl_prefix_ram_bytes(p->ram_pages, page_bytes);
     n_pages += p->cache_pages;
     if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
@@ -180,7 +180,7 @@ static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *
                      sl_expert_map_bytes(whole->n_layer, whole->n_expert) + sl_lanes_bytes(p);
     if (p->n_stages > 1 && c->heat_file)
         p->host_bytes += sl_joint_heat_bytes(whole);
-    p->load_bytes = p->reads_back ? SL_WEIGHTS_LOAD_BYTES : 0;
+    p->load_bytes = p->loads_by_copy ? SL_WEIGHTS_LOAD_BYTES : 0;
     p->process_bytes = c->process_bytes;
     if (c->trace_file)
         p->host_bytes += SL_TIMELINE_MEMORY_BYTES;
@@ -448,8 +448,12 @@ static void describe_stage(const struct sl_hparams *hp, const struct sl_device *
                                 .vram_budget_bytes = p->vram_budget_bytes,
                                 .vram_least_bytes = p->vram_least_bytes,
                                 .ram_bytes = p->total_bytes};
-    if (dev)
+    s->apart = p->apart;
+    if (dev) {
         memcpy(s->device, dev->caps.name, sizeof s->device);
+        memcpy(s->id, dev->caps.id, sizeof s->id);
+        memcpy(s->model, dev->caps.model, sizeof s->model);
+    }
 }
 
 enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
@@ -485,6 +489,8 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     };
     p.reads_back = dev && !dev->caps.host_visible;
     p.apart = dev && sl_device_is_apart(dev);
+    p.pages_apart = p.apart || place->any_apart;
+    p.loads_by_copy = p.reads_back || place->any_reads_back;
     uint64_t memory = dev ? dev->caps.memory_bytes : 0;
     p.budget_bytes = c->ram_bytes ? c->ram_bytes : memory && !p.apart ? memory : UINT64_MAX;
     p.vram_budget_bytes = !p.apart        ? 0

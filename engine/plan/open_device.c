@@ -1,70 +1,149 @@
 #include "engine/plan/open_device.h"
 
-#include "backends/cpu/cpu.h"
-#include "backends/cuda/cuda.h"
 #include "common/log.h"
 #include "engine/plan/memory_budget.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+_Static_assert(SL_MAX_STAGES == SL_DEVICE_LIST_MAX, "every list of devices is a list of stages");
 
 /* Of a card's memory, left to others and to what the driver takes later: graphs, modules that are
  * loaded at their first use. */
 #define VRAM_RESERVE_BYTES ((uint64_t)512 << 20)
-#define MAX_ORDINAL        63u
 
-/* ---- opening ---- */
-
-static enum sl_status open_cpu(const struct sl_engine_config *config, struct sl_device **out_dev,
-                               struct sl_err *err) {
-    struct sl_cpu_config c = {.n_threads = config->n_threads, .isa = SL_CPU_BEST};
-    if (config->cpu_isa && *config->cpu_isa) {
-        uint32_t i = SL_CPU_C;
-        while (i < SL_CPU_BEST && strcmp(config->cpu_isa, sl_cpu_isa_name((enum sl_cpu_isa)i)) != 0)
-            i++;
-        if (i == SL_CPU_BEST)
-            return sl_fail(err, SL_ERR_CONFIG,
-                           "instruction set '%s' is unknown: c, avx2, avx512 or vnni",
-                           config->cpu_isa);
-        c.isa = (enum sl_cpu_isa)i;
-    }
-    return sl_cpu_open(&c, out_dev, err);
+static bool is_host(struct sl_device_ref ref) {
+    return ref.backend && ref.backend->kind == SL_DEVICE_HOST;
+}
+/* Does opening it start a driver? The CPU has none, and what a test brings is to take what the test
+ * says. */
+static bool has_driver(struct sl_device_ref ref) {
+    return ref.backend && ref.backend->kind != SL_DEVICE_HOST;
 }
 
-static enum sl_status unknown_device(const char *name, struct sl_err *err) {
-    return sl_fail(err, SL_ERR_CONFIG,
-                   "--device is '%s': must be auto, cpu, cuda, cuda:N, cuda:N,M,... (at most "
-                   "%u) or cuda:all",
-                   name, SL_MAX_STAGES);
+/* What the process holds now; 0 where the system does not say. */
+static uint64_t held_bytes(void) {
+    struct sl_memory_look look;
+    struct sl_err why;
+    return sl_memory_look("", &look, &why) == SL_OK ? sl_memory_base_bytes(&look) : 0;
 }
 
-/* "N" or "N,M,...": which GPUs. */
-static enum sl_status parse_ordinals(const char *name, const char *list,
-                                     struct sl_device_names *out, struct sl_err *err) {
-    while (out->n < SL_MAX_STAGES) {
-        char *end = (char *)(uintptr_t)list;
-        unsigned long n = *list >= '0' && *list <= '9' ? strtoul(list, &end, 10) : MAX_ORDINAL + 1;
-        if (n > MAX_ORDINAL || (*end && *end != ','))
-            return unknown_device(name, err);
-        out->ordinal[out->n++] = (uint32_t)n;
-        if (!*end)
-            return SL_OK;
-        list = end + 1;
-    }
-    return unknown_device(name, err);
+/* Notes what something took; gives the most that it ever did. A driver keeps most of what it takes
+ * when a device is closed, so that the first time tells. */
+static uint64_t note_most(_Atomic uint64_t *most, uint64_t before, uint64_t after) {
+    uint64_t now = after > before ? after - before : 0, seen = atomic_load(most);
+    while (now > seen && !atomic_compare_exchange_weak(most, &seen, now))
+        ;
+    return now > seen ? now : seen;
 }
 
-/* All that the driver shows, as far as there are layers for them. */
-static enum sl_status all_gpus(uint32_t most, bool told, struct sl_device_names *out,
-                               struct sl_err *err) {
-    uint32_t n = 0;
-    enum sl_status st = sl_cuda_probe(NULL, NULL, 0, &n, err);
-    if (n > most && !told)
-        sl_warn("%u GPUs are there: the model's layers are divided over the first %u", n, most);
-    for (; st == SL_OK && out->n < n && out->n < most; out->n++)
-        out->ordinal[out->n] = out->n;
+static _Atomic uint64_t looking_took_bytes;
+
+enum sl_status sl_devices_look(const struct sl_backend *backend, struct sl_device_found *out_found,
+                               uint32_t max_found, uint32_t *out_n, struct sl_err *err) {
+    uint64_t before = held_bytes();
+    enum sl_status st = backend->enumerate(out_found, max_found, out_n, err);
+    if (st == SL_OK)
+        note_most(&looking_took_bytes, before, held_bytes());
     return st;
+}
+
+/* ---- names ---- */
+
+static enum sl_status push(struct sl_device_names *names, struct sl_device_ref ref,
+                           struct sl_err *err) {
+    if (names->n == SL_MAX_STAGES)
+        return sl_fail(err, SL_ERR_CONFIG, "more than %u devices are named", SL_MAX_STAGES);
+    for (uint32_t i = 0; i < names->n && is_host(ref); i++)
+        if (is_host(names->at[i]))
+            return sl_fail(err, SL_ERR_CONFIG,
+                           "%s is named twice: it is one device, which computes with all of "
+                           "--threads",
+                           ref.backend->name);
+    names->at[names->n++] = ref;
+    return SL_OK;
+}
+
+/* All that can be used, as far as there are layers for them. */
+static enum sl_status push_all(const struct sl_backend *backend, uint32_t most, bool told,
+                               struct sl_device_names *names, struct sl_err *err) {
+    struct sl_device_found *found = calloc(SL_DEVICE_MAX_NUMBER + 1, sizeof *found);
+    uint32_t n = 0, n_usable = 0, first = names->n;
+    if (!found)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for a list of devices");
+    enum sl_status st = sl_devices_look(backend, found, SL_DEVICE_MAX_NUMBER + 1, &n, err);
+    for (uint32_t i = 0; st == SL_OK && i < n && i <= SL_DEVICE_MAX_NUMBER; i++) {
+        const char *why_not = found[i].why_not.text;
+        if (*why_not && !told)
+            sl_warn("%s is not used: %s", found[i].id, why_not);
+        n_usable += !*why_not;
+        if (!*why_not && names->n < most)
+            st = push(names, (struct sl_device_ref){backend, i}, err);
+    }
+    if (st == SL_OK && !n_usable)
+        st = sl_fail(err, SL_ERR_UNSUPPORTED, "%s",
+                     n ? found[0].why_not.text : "there is no such device");
+    if (st == SL_OK && n_usable > names->n - first && !told)
+        sl_warn("%u %s are there: the model's layers are divided over the first %u", n_usable,
+                backend->devices, names->n - first);
+    free(found);
+    return st;
+}
+
+static enum sl_status push_item(const struct sl_engine_config *config,
+                                const struct sl_device_item *item, uint32_t n_first, uint32_t most,
+                                struct sl_device_names *names, struct sl_err *err) {
+    struct sl_device_ref ref = item->ref;
+    enum sl_status st = SL_OK;
+    switch (item->which) {
+    case SL_DEVICE_ALL:
+        return push_all(ref.backend, most, config->devices_told, names, err);
+    case SL_DEVICE_NUMBER:
+        return push(names, ref, err);
+    case SL_DEVICE_FIRST:
+        for (ref.number = 0; ref.number < n_first && st == SL_OK; ref.number++)
+            st = push(names, ref, err);
+        return st;
+    }
+    return sl_fail(err, SL_ERR_INVALID, "a device of kind %d", (int)item->which);
+}
+
+/* With one device that is named without a number, as many of its backend's as the split has parts.
+ */
+static enum sl_status push_list(const struct sl_engine_config *config,
+                                const struct sl_device_list *list, uint32_t n_split, uint32_t most,
+                                struct sl_device_names *names, struct sl_err *err) {
+    uint32_t n_first = list->n == 1 && n_split && !is_host(list->at[0].ref) ? n_split : 1;
+    enum sl_status st = SL_OK;
+    for (uint32_t i = 0; i < list->n && st == SL_OK; i++)
+        st = push_item(config, &list->at[i], n_first, most, names, err);
+    return st;
+}
+
+static uint32_t count_cards(const struct sl_device_names *names) {
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < names->n; i++)
+        n += !is_host(names->at[i]);
+    return n;
+}
+
+static enum sl_status check_split(const struct sl_engine_config *config,
+                                  const struct sl_device_names *names, uint32_t n_split,
+                                  struct sl_err *err) {
+    char example[SL_DEVICE_NAME_BYTES];
+    if (!n_split || n_split == names->n)
+        return SL_OK;
+    sl_registry_example(example, sizeof example);
+    if (names->n > 1 || has_driver(names->at[0]))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "the split '%s' is for %u devices, and %u %s named: name as many, "
+                       "as in --device %s",
+                       config->split, n_split, names->n, names->n == 1 ? "is" : "are", example);
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "the split '%s' divides layers over %u devices: name them, as in --device %s",
+                   config->split, n_split, example);
 }
 
 static enum sl_status check_counts(const struct sl_engine_config *config, uint32_t n,
@@ -81,57 +160,65 @@ enum sl_status sl_device_names(const struct sl_engine_config *config, uint32_t n
                                uint32_t n_split, struct sl_device_names *out_names,
                                struct sl_err *err) {
     struct sl_device_names names = {0};
-    const char *name = config->device ? config->device : "cpu";
+    struct sl_device_list list = {0};
     uint32_t most = n_layer < SL_MAX_STAGES ? n_layer : SL_MAX_STAGES;
     enum sl_status st = SL_OK;
-    names.gpu = strncmp(name, "cuda", 4) == 0;
+    if (!config->device_source && config->device)
+        st = sl_device_list_parse(config->device, &list, err);
+    if (st == SL_OK)
+        st = push_list(config, &list, n_split, most, &names, err);
     if (config->device_source) {
-        names.gpu = false;
         names.n = config->device_source->n_devices ? config->device_source->n_devices : 1;
-    } else if (strcmp(name, "cpu") == 0 || strcmp(name, "auto") == 0) {
+    } else if (!list.n) {
+        names.any = list.any;
         names.n = 1;
-    } else if (strcmp(name, "cuda:all") == 0) {
-        st = all_gpus(most, config->devices_told, &names, err);
-    } else if (strcmp(name, "cuda") == 0) {
-        names.n = n_split ? n_split : 1;
-        for (uint32_t i = 0; i < names.n; i++)
-            names.ordinal[i] = i;
-    } else {
-        st = strncmp(name, "cuda:", 5) == 0 ? parse_ordinals(name, name + 5, &names, err)
-                                            : unknown_device(name, err);
+        names.at[0] = (struct sl_device_ref){sl_backend_of_host(), 0};
     }
     if (st == SL_OK && names.n > most)
         st = sl_fail(err, SL_ERR_CONFIG, "%u devices for a model of %u layers: at most %u", names.n,
                      n_layer, most);
-    if (st == SL_OK && n_split && n_split != names.n)
-        st = names.gpu || names.n > 1
-                 ? sl_fail(err, SL_ERR_CONFIG,
-                           "the split '%s' is for %u devices, and %u %s named: name as many, "
-                           "as in --device cuda:0,1",
-                           config->split, n_split, names.n, names.n == 1 ? "is" : "are")
-                 : sl_fail(err, SL_ERR_CONFIG,
-                           "the split '%s' divides layers over %u GPUs: name them, as in "
-                           "--device cuda:0,1",
-                           config->split, n_split);
     if (st == SL_OK)
-        st = check_counts(config, names.n, err);
+        st = check_split(config, &names, n_split, err);
+    if (st == SL_OK)
+        st = check_counts(config, count_cards(&names) ? count_cards(&names) : 1, err);
     if (st == SL_OK)
         *out_names = names;
     return st;
+}
+
+/* ---- opening ---- */
+
+/* Adds to a refusal which devices there are. */
+static void say_what_is_there(struct sl_err *err) {
+    char here[160];
+    size_t n = strlen(err->text);
+    sl_registry_list(here, sizeof here);
+    if (n + 16 < sizeof err->text)
+        snprintf(err->text + n, sizeof err->text - n, "; here are %s", here);
+}
+
+static enum sl_status check_isa(const struct sl_engine_config *config,
+                                const struct sl_device_names *names, struct sl_err *err) {
+    bool host = !config->cpu_isa || !*config->cpu_isa || config->device_source;
+    for (uint32_t i = 0; i < names->n; i++)
+        host |= is_host(names->at[i]);
+    return host ? SL_OK
+                : sl_fail(err, SL_ERR_CONFIG,
+                          "an instruction set of the CPU is given with device %s", config->device);
 }
 
 /* The i-th of those devices. */
 static enum sl_status open_one(const struct sl_engine_config *config,
                                const struct sl_device_names *names, uint32_t i,
                                struct sl_device **out_dev, struct sl_err *err) {
-    if (config->device_source)
+    const struct sl_device_options options = {.n_threads = config->n_threads,
+                                              .cpu_isa = config->cpu_isa};
+    if (!names->at[i].backend)
         return config->device_source->open(config->device_source, i, out_dev, err);
-    if (!names->gpu)
-        return open_cpu(config, out_dev, err);
-    if (config->cpu_isa && *config->cpu_isa)
-        return sl_fail(err, SL_ERR_CONFIG, "an instruction set of the CPU is given with device %s",
-                       config->device);
-    return sl_cuda_open(&(struct sl_cuda_config){.ordinal = names->ordinal[i]}, out_dev, err);
+    enum sl_status st = sl_registry_open(names->at[i], &options, out_dev, err);
+    if (st == SL_ERR_UNSUPPORTED && has_driver(names->at[i]) && !names->any)
+        say_what_is_there(err);
+    return st;
 }
 
 /* ---- budgets ---- */
@@ -180,32 +267,29 @@ static enum sl_status free_vram(const struct sl_engine_config *config, struct sl
     return SL_OK; /* 0: it does not know */
 }
 
-/* What the process holds now; 0 where the system does not say. */
-static uint64_t held_bytes(void) {
-    struct sl_memory_look look;
-    struct sl_err why;
-    return sl_memory_look("", &look, &why) == SL_OK ? sl_memory_base_bytes(&look) : 0;
-}
-
-/* What opening a device took. The driver keeps most of it when a device is closed, so that the
- * first opening tells; a plan and the engine that follows it open the device again. */
+/* What opening a device took; a plan and the engine that follows it open the device again. */
 static uint64_t driver_bytes(uint32_t index, uint64_t before, uint64_t after) {
     static _Atomic uint64_t most_of[SL_MAX_STAGES]; /* in the order of opening: the first takes what
                                                        all of them need */
-    _Atomic uint64_t *most = &most_of[index];
-    uint64_t now = after > before ? after - before : 0, seen = atomic_load(most);
-    while (now > seen && !atomic_compare_exchange_weak(most, &seen, now))
-        ;
-    return now > seen ? now : seen;
+    return note_most(&most_of[index], before, after);
 }
 
 /* ---- all of them ---- */
 
 static uint32_t sharers_of(const struct sl_device_names *names, uint32_t i) {
+    const struct sl_device_ref *ref = &names->at[i];
     uint32_t n = 0;
     for (uint32_t k = 0; k < names->n; k++)
-        n += k == i || (names->gpu && names->ordinal[k] == names->ordinal[i]);
+        n += k == i || (ref->backend && names->at[k].backend == ref->backend &&
+                        names->at[k].number == ref->number);
     return n;
+}
+
+/* What --vram says of the card-th of the devices that are not the host. */
+static uint64_t given_vram(const struct sl_engine_config *config, uint32_t card) {
+    return config->n_vram > 1    ? config->vram_each[card]
+           : config->n_vram == 1 ? config->vram_each[0]
+                                 : config->vram_bytes;
 }
 
 /* The budgets of devices that are open. */
@@ -213,26 +297,25 @@ static enum sl_status find_budgets(const struct sl_engine_config *config,
                                    const struct sl_device_names *names,
                                    struct sl_device *const *dev, struct sl_engine_config *planned,
                                    struct sl_err *err) {
+    bool any_apart = false;
+    uint32_t card = 0;
     if (!planned->ram_bytes)
         planned->ram_bytes = free_ram();
+    for (uint32_t i = 0; i < names->n; i++)
+        any_apart |= sl_device_is_apart(dev[i]);
     for (uint32_t i = 0; i < names->n; i++) {
-        uint64_t *vram = &planned->vram_each[i];
-        *vram = config->n_vram > 1    ? config->vram_each[i]
-                : config->n_vram == 1 ? config->vram_each[0]
-                                      : config->vram_bytes;
-        if (sl_device_is_apart(dev[i]) != sl_device_is_apart(dev[0]))
-            return sl_fail(err, SL_ERR_UNSUPPORTED,
-                           "%s has memory of its own and %s has not: layers are divided over "
-                           "devices of one kind",
-                           dev[sl_device_is_apart(dev[i]) ? i : 0]->caps.name,
-                           dev[sl_device_is_apart(dev[i]) ? 0 : i]->caps.name);
+        bool host = is_host(names->at[i]);
+        uint64_t vram = host && any_apart ? 0 : given_vram(config, card);
+        card += !host;
+        planned->vram_each[i] = vram;
         if (!sl_device_is_apart(dev[i])) {
-            if (*vram && !config->devices_told)
+            if (vram && !config->devices_told)
                 sl_warn("%s computes in the host's memory: --vram is not used", dev[i]->caps.name);
-            *vram = 0;
+            planned->vram_each[i] = 0;
             continue;
         }
-        enum sl_status st = free_vram(config, dev[i], sharers_of(names, i), vram, err);
+        enum sl_status st =
+            free_vram(config, dev[i], sharers_of(names, i), &planned->vram_each[i], err);
         if (st != SL_OK)
             return st;
     }
@@ -246,15 +329,17 @@ enum sl_status sl_devices_open(const struct sl_engine_config *config,
                                struct sl_engine_config *out_planned, struct sl_err *err) {
     struct sl_device *dev[SL_MAX_STAGES] = {0};
     struct sl_engine_config planned = *config;
-    enum sl_status st = SL_OK;
+    enum sl_status st = check_isa(config, names, err);
+    if (st == SL_OK && !config->device_source)
+        planned.driver_bytes += atomic_load(&looking_took_bytes);
     for (uint32_t i = 0; i < names->n && st == SL_OK; i++) {
-        /* The CPU has no driver, and what a test brings is to take what the test says. */
-        uint64_t before = names->gpu ? held_bytes() : 0;
+        bool driver = has_driver(names->at[i]);
+        uint64_t before = driver ? held_bytes() : 0;
         st = open_one(config, names, i, &dev[i], err);
-        if (st == SL_OK && names->gpu)
+        if (st == SL_OK && driver)
             planned.driver_bytes += driver_bytes(i, before, held_bytes());
     }
-    if (st == SL_OK && names->gpu)
+    if (st == SL_OK)
         planned.process_bytes += planned.driver_bytes;
     if (st == SL_OK)
         st = find_budgets(config, names, dev, &planned, err);

@@ -2,28 +2,37 @@
 #ifndef SL_ENGINE_OPEN_DEVICE_H
 #define SL_ENGINE_OPEN_DEVICE_H
 
-#include "backends/backend.h"
+#include "backends/registry.h"
 #include "engine/types/config.h"
 #include "model/arch/model.h"
 
-/* What config->device names; "auto" is one device, opened as the CPU. */
+/* What config->device names; "auto" is the host, until sl_stage_plans_open has chosen. */
 struct sl_device_names {
     uint32_t n; /* 1 .. SL_MAX_STAGES */
-    bool gpu;   /* GPUs, the ordinal-th of the driver each; the same one may come twice */
-    uint32_t ordinal[SL_MAX_STAGES];
+    bool any;   /* "auto" */
+    /* The same one may come twice; .backend NULL: the config's device_source, by index. */
+    struct sl_device_ref at[SL_MAX_STAGES];
 };
 
-/* n_split: how many numbers config->split has, 0 = it has none; "cuda" is then so many GPUs.
- * SL_ERR_CONFIG: no such name, more devices than layers, or counts that differ, and what would be
- * right. SL_ERR_UNSUPPORTED: "cuda:all" where there is none. Opens nothing. */
+/* n_split: how many numbers config->split has, 0 = it has none; a backend that is named without a
+ * number is then so many of its devices. Looks for devices only where all of a backend's are asked
+ * for; what it finds unusable is left out with a warning. SL_ERR_CONFIG: no such name, more devices
+ * than layers, the host twice, or counts that differ, and what would be right. SL_ERR_UNSUPPORTED:
+ * all of a backend's devices were asked for and there is none. */
 enum sl_status sl_device_names(const struct sl_engine_config *config, uint32_t n_layer,
                                uint32_t n_split, struct sl_device_names *out_names,
+                               struct sl_err *err) SL_MUST_CHECK;
+
+/* As backend->enumerate; what starting the driver takes of the host's memory is remembered, and
+ * counted by sl_devices_open. */
+enum sl_status sl_devices_look(const struct sl_backend *backend, struct sl_device_found *out_found,
+                               uint32_t max_found, uint32_t *out_n,
                                struct sl_err *err) SL_MUST_CHECK;
 
 /* Opens them, [names->n]. out_planned: the configuration with ram_bytes, vram_each and n_vram
  * filled in (what is left open becomes what is free now; a device that does not know its memory
  * keeps 0) and what the drivers took added to process_bytes. SL_ERR_UNSUPPORTED: there is no such
- * device, or they are of different kinds. */
+ * device, and which there are. */
 enum sl_status sl_devices_open(const struct sl_engine_config *config,
                                const struct sl_device_names *names, struct sl_device **out_devices,
                                struct sl_engine_config *out_planned,

@@ -9,10 +9,15 @@
 
 #include <stdlib.h>
 
+/* What a CPU reads of the host's memory, where the other devices' speeds are known and nobody says
+ * its own: two channels of DDR5. */
+#define HOST_BYTES_PER_S ((uint64_t)60 << 30)
+
 struct measure {
     const struct sl_model *model;
     struct sl_engine_config config;
     const struct sl_device *dev;
+    struct sl_plan_place place;
     struct sl_memory_plan plan; /* of the slice that was looked at last */
 };
 
@@ -22,10 +27,8 @@ static enum sl_status look(struct measure *m, uint32_t first, uint32_t n,
     enum sl_status st = sl_model_slice(m->model, first, n, &slice, err);
     if (st != SL_OK)
         return st;
-    /* As the last of several: what the process has once is not the device's. */
-    const struct sl_plan_place place = {m->model, 1, 2, true};
     m->config.experts = where;
-    return sl_memory_plan_make_stage(&slice, &place, &m->config, m->dev, &m->plan, err);
+    return sl_memory_plan_make_stage(&slice, &m->place, &m->config, m->dev, &m->plan, err);
 }
 
 /* What a stage has besides its layers: activations grow with layers. */
@@ -94,17 +97,32 @@ static uint64_t relay_bytes(const struct sl_stage_plans *plans) {
     return any ? SL_RELAY_BYTES : 0;
 }
 
+/* Of all of them the one that takes most: activations are more where the host cannot read them. */
+static uint32_t measured_device(const struct sl_stage_plans *plans) {
+    uint32_t i = 0;
+    while (i + 1 < plans->n && plans->at[i].dev->caps.host_visible)
+        i++;
+    return plans->at[i].dev->caps.host_visible ? 0 : i;
+}
+
+/* One that computes in the host's memory is bounded by all that there is of it, which the budget
+ * may be less than: what is free differs from start to start, and where devices of different kinds
+ * divide a model the split shows in the answers. */
+static uint64_t budget_of(const struct sl_device *dev, uint64_t vram_bytes) {
+    uint64_t memory = dev->caps.memory_bytes ? dev->caps.memory_bytes : UINT64_MAX;
+    return sl_device_is_apart(dev) && vram_bytes ? vram_bytes : memory;
+}
+
 static void take_cards(const struct sl_engine_config *config, const struct sl_device_limits *limits,
                        const struct sl_stage_plans *plans, uint64_t stage_bytes,
                        struct sl_stage_costs *c) {
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_device *dev = plans->at[i].dev;
         const struct sl_device_caps *caps = &dev->caps;
-        uint64_t memory = caps->memory_bytes ? caps->memory_bytes : UINT64_MAX;
-        c->cards[i].budget_bytes = !sl_device_is_apart(dev) ? UINT64_MAX
-                                   : config->vram_each[i]   ? config->vram_each[i]
-                                                            : memory;
-        c->cards[i].bytes_per_s = caps->memory_bytes_per_s;
+        c->cards[i].budget_bytes = budget_of(dev, config->vram_each[i]);
+        c->cards[i].bytes_per_s = caps->kind == SL_DEVICE_HOST && !caps->memory_bytes_per_s
+                                      ? HOST_BYTES_PER_S
+                                      : caps->memory_bytes_per_s;
         c->cards[i].stage_bytes =
             stage_bytes + sl_device_scratch_bytes(dev, limits) + caps->held_bytes;
     }
@@ -125,7 +143,12 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
                                                 "no memory for a table of the "
                                                 "model's layers");
     if (st == SL_OK) {
-        *m = (struct measure){.model = model, .config = *config, .dev = plans->at[0].dev};
+        uint32_t most = measured_device(plans);
+        *m = (struct measure){.model = model, .config = *config, .dev = plans->at[most].dev};
+        /* As the last of several: what the process has once is not the device's. */
+        m->place = sl_stage_place(plans, model, 1);
+        m->place.n_stages = 2;
+        m->place.relays = true;
         m->config.ram_bytes = m->config.vram_bytes = UINT64_MAX;
         m->config.no_overflow = false;
         st = look_at_stage(m, &activations, err);
@@ -210,6 +233,18 @@ bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_pl
         if (least <= budget)
             continue;
         costs->cards[i].stage_bytes += least - budget;
+        any = true;
+    }
+    return any;
+}
+
+bool sl_stage_costs_free_host(struct sl_stage_costs *costs, const struct sl_stage_plans *plans) {
+    bool any = false;
+    for (uint32_t i = 0; i < plans->n; i++) {
+        uint64_t *budget = &costs->cards[i].budget_bytes;
+        if (sl_device_is_apart(plans->at[i].dev) || *budget == UINT64_MAX)
+            continue;
+        *budget = UINT64_MAX;
         any = true;
     }
     return any;

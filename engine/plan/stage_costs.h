@@ -28,6 +28,9 @@ bool sl_stage_costs_add_heat(struct sl_stage_costs *costs, const struct sl_model
 /* After plans of a split that was chosen did not fit after all: counts more for the cards whose
  * plans need more than their budgets. False: there is none. */
 bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_plans *plans);
+/* Where no split fits: lets devices that compute in the host's memory take more than there is of
+ * it, so that the plan of a stage says what is missing. False: none was bounded. */
+bool sl_stage_costs_free_host(struct sl_stage_costs *costs, const struct sl_stage_plans *plans);
 void sl_stage_costs_release(struct sl_stage_costs *costs);
 
 #endif

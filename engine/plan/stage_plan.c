@@ -104,12 +104,14 @@ static enum sl_status join(const struct sl_model *model, uint64_t ram_bytes,
     w->n_logit_rows = plans->at[plans->n - 1].plan.n_logit_rows;
     w->budget_bytes = w->config.ram_bytes = ram_bytes;
     w->n_slots = w->n_device_slots = w->n_experts = w->n_rows = 0;
-    w->streaming = false;
+    w->streaming = w->apart = w->reads_back = false;
     memset(w->class_slots, 0, sizeof w->class_slots);
     memset(w->device_class_slots, 0, sizeof w->device_class_slots);
     for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
         w->stages[i] = p->stages[i];
+        w->apart |= p->apart;
+        w->reads_back |= p->reads_back;
         if (i)
             add_bytes(p, w);
         st = sl_expert_layout_make(&plans->at[i].model, &slice, err);
@@ -133,11 +135,22 @@ static bool has_own_gpu(const struct sl_stage_plans *plans, uint32_t i) {
     return true;
 }
 
+/* Devices of different backends copy nothing from one another. */
 bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i) {
     uint32_t n = 0;
     for (uint32_t j = 0; j < plans->n; j++)
-        n += has_own_gpu(plans, j);
+        n += plans->at[j].dev->ops == plans->at[i].dev->ops && has_own_gpu(plans, j);
     return n > 1 && has_own_gpu(plans, i);
+}
+
+struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
+                                    const struct sl_model *whole, uint32_t i) {
+    struct sl_plan_place place = {.whole = whole, .stage = i, .n_stages = plans->n};
+    for (uint32_t j = 0; j < plans->n; j++) {
+        place.any_apart |= sl_device_is_apart(plans->at[j].dev);
+        place.any_reads_back |= !plans->at[j].dev->caps.host_visible;
+    }
+    return place;
 }
 
 struct planner {
@@ -151,19 +164,21 @@ static enum sl_status plan_stage(const struct planner *r, uint32_t i, uint64_t r
                                  bool relays, struct sl_err *err) {
     struct sl_stage_plan *s = &r->plans->at[i];
     struct sl_engine_config c = r->config;
-    struct sl_plan_place place = {r->model, i, r->plans->n, relays};
+    struct sl_plan_place place = sl_stage_place(r->plans, r->model, i);
+    place.relays = relays;
     c.ram_bytes = ram_bytes;
     c.vram_bytes = r->config.vram_each[i];
     return sl_memory_plan_make_stage(&s->model, &place, &c, s->dev, &s->plan, err);
 }
 
-/* Adds to a refusal what every stage of this split needs. */
+/* Adds to a refusal what every stage of this split needs of its device's own memory. */
 static void say_all_leasts(const struct sl_stage_plans *plans, struct sl_err *err) {
-    size_t n = strlen(err->text);
+    size_t n = strlen(err->text), begin = n;
     for (uint32_t i = 0; i < plans->n && n < sizeof err->text; i++)
-        n += (size_t)snprintf(err->text + n, sizeof err->text - n, "%s%.0fMiB",
-                              i ? "," : "; for all of them: --vram ",
-                              (double)plans->at[i].plan.vram_least_bytes / 0x1p20);
+        if (sl_device_is_apart(plans->at[i].dev))
+            n += (size_t)snprintf(err->text + n, sizeof err->text - n, "%s%.0fMiB",
+                                  n > begin ? "," : "; for all of them: --vram ",
+                                  (double)plans->at[i].plan.vram_least_bytes / 0x1p20);
 }
 
 /* Of the stages that have been planned, those that copy experts and might relay others' copies;
@@ -283,7 +298,9 @@ static enum sl_status cut(const struct planner *r, const struct sl_split *split,
 }
 
 static enum sl_status refuse_split(const struct planner *r, uint64_t least, struct sl_err *err) {
-    r->plans->whole.vram_least_bytes = least * r->plans->n;
+    r->plans->whole.vram_least_bytes = 0;
+    for (uint32_t i = 0; i < r->plans->n; i++)
+        r->plans->whole.vram_least_bytes += sl_device_is_apart(r->plans->at[i].dev) ? least : 0;
     return sl_fail(err, SL_ERR_CONFIG,
                    "the model does not fit the memory of %u devices, however its layers are "
                    "divided: with %.0f MiB on each it does: --vram %.0fMiB; less with a smaller "
@@ -301,7 +318,8 @@ static uint64_t proven_least(const struct planner *r, struct sl_stage_costs *cos
         uint64_t next = 0;
         least = (least + 0xfffff) >> 20 << 20;
         for (uint32_t k = 0; k < r->plans->n; k++)
-            trial.config.vram_each[k] = costs->cards[k].budget_bytes = least;
+            if (sl_device_is_apart(r->plans->at[k].dev))
+                trial.config.vram_each[k] = costs->cards[k].budget_bytes = least;
         enum sl_status st =
             sl_split_choose(&costs->model, costs->cards, r->plans->n, &split, &next);
         if (st == SL_OK && cut(&trial, &split, &why) == SL_OK) {
@@ -353,6 +371,8 @@ static enum sl_status divide(struct planner *r, const struct sl_split *given, st
         uint64_t least = 0;
         if (!given->n)
             st = choose(r, &costs, &split, &least);
+        if (st == SL_ERR_CONFIG && sl_stage_costs_free_host(&costs, r->plans))
+            st = choose(r, &costs, &split, &least); /* what the host lacks its own plan says */
         if (st == SL_ERR_CONFIG)
             st = refuse_split(r, proven_least(r, &costs, least), err);
         else if (st != SL_OK)
@@ -434,20 +454,16 @@ static enum sl_status plan_several(struct planner *r, const struct sl_split *spl
 
 static enum sl_status open_and_plan(const struct sl_model *model,
                                     const struct sl_engine_config *config,
+                                    const struct sl_device_names *names,
                                     const struct sl_split *split, struct sl_stage_plans *out_plans,
                                     struct sl_err *err) {
-    struct sl_device_names names;
     struct sl_device *dev[SL_MAX_STAGES] = {0};
-    struct sl_stage_plans p = {0};
+    struct sl_stage_plans p = {.n = names->n};
     struct planner r = {.model = model, .plans = &p};
-    enum sl_status st = sl_device_names(config, model->hp.n_layer, split->n, &names, err);
-    if (st != SL_OK)
-        return st;
-    p.n = names.n;
     p.at = calloc(p.n, sizeof *p.at);
     if (!p.at)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the plans of %u devices", p.n);
-    st = sl_devices_open(config, &names, dev, &r.config, err);
+    enum sl_status st = sl_devices_open(config, names, dev, &r.config, err);
     for (uint32_t i = 0; i < p.n; i++) {
         p.at[i].dev = dev[i];
         p.at[i].model = *model;
@@ -470,8 +486,8 @@ static enum sl_status open_and_plan(const struct sl_model *model,
 }
 
 /* Whoever has a GPU, or gave a budget for one, should see that it is not used, and why. */
-static void tell_cpu(const struct sl_engine_config *config, enum sl_status st,
-                     const struct sl_err *why) {
+static void tell_host(const struct sl_engine_config *config, enum sl_status st,
+                      const struct sl_err *why) {
     bool given = config->n_vram || config->vram_bytes;
     if (given || st != SL_ERR_UNSUPPORTED) /* that is: no driver, or no GPU for us */
         sl_warn("computing on the CPU%s (--device sets it): %s",
@@ -480,26 +496,71 @@ static void tell_cpu(const struct sl_engine_config *config, enum sl_status st,
         sl_info("computing on the CPU (--device sets it): %s", why->text);
 }
 
-/* A GPU, where there is one that the model fits, else the CPU. */
+/* The first of a backend's devices that the model fits. One that has no more memory than another
+ * that was tried in vain is not tried. */
+static enum sl_status open_first(const struct sl_model *model,
+                                 const struct sl_engine_config *config,
+                                 const struct sl_backend *backend, const struct sl_split *split,
+                                 struct sl_stage_plans *out_plans, struct sl_err *why) {
+    struct sl_device_found *found = calloc(SL_DEVICE_MAX_NUMBER + 1, sizeof *found);
+    struct sl_device_names names = {.n = 1, .any = true};
+    uint64_t most_bytes = 0;
+    uint32_t n = 0, n_tried = 0;
+    if (!found)
+        return sl_fail(why, SL_ERR_NOMEM, "no memory for a list of devices");
+    enum sl_status st = sl_devices_look(backend, found, SL_DEVICE_MAX_NUMBER + 1, &n, why);
+    if (st == SL_OK)
+        st = sl_fail(why, SL_ERR_UNSUPPORTED, "%s", n ? found[0].why_not.text : "no device");
+    for (uint32_t i = 0; i < n && i <= SL_DEVICE_MAX_NUMBER; i++) {
+        if (found[i].why_not.text[0] || (n_tried && found[i].memory_bytes <= most_bytes))
+            continue;
+        names.at[0] = (struct sl_device_ref){backend, i};
+        st = open_and_plan(model, config, &names, split, out_plans, why);
+        if (st == SL_OK)
+            break;
+        most_bytes = found[i].memory_bytes;
+        n_tried++;
+    }
+    free(found);
+    return st;
+}
+
+/* Adds why a backend was passed over to why others were, as far as there is room. */
+static void add_why(const struct sl_err *why, struct sl_err *all) {
+    size_t n = strlen(all->text), room = sizeof all->text - n;
+    if (room > 3)
+        snprintf(all->text + n, room, "%s%.*s", n ? "; " : "", (int)room - 3, why->text);
+}
+
+/* The first device in the registry's order that the model fits, else the host. */
 static enum sl_status open_any(const struct sl_model *model, const struct sl_engine_config *config,
-                               const struct sl_split *split, struct sl_stage_plans *out_plans,
-                               struct sl_err *err) {
+                               const struct sl_device_names *host, const struct sl_split *split,
+                               struct sl_stage_plans *out_plans, struct sl_err *err) {
     struct sl_engine_config c = *config;
-    struct sl_err why;
-    if (!config->cpu_isa || !*config->cpu_isa) {
-        c.device = "cuda";
-        enum sl_status st = open_and_plan(model, &c, split, out_plans, &why);
+    struct sl_err why, all = {{0}};
+    enum sl_status least = SL_ERR_UNSUPPORTED; /* else a device was there */
+    const struct sl_backend *b;
+    bool tried = false;
+    for (uint32_t i = 0; (!c.cpu_isa || !*c.cpu_isa) && (b = sl_backend_at(i)); i++) {
+        if (b->hidden || b->kind == SL_DEVICE_HOST)
+            continue;
+        enum sl_status st = open_first(model, &c, b, split, out_plans, &why);
         if (st == SL_OK && !c.devices_told)
             sl_info("computing on %s: it was found and the model fits (--device sets it)",
                     out_plans->at[0].dev->caps.name);
         if (st == SL_OK)
             return SL_OK;
-        tell_cpu(config, st, &why);
+        least = st == SL_ERR_UNSUPPORTED ? least : st;
+        add_why(&why, &all);
+        tried = true;
+    }
+    if (tried) {
+        tell_host(config, least, &all);
         c.vram_bytes = c.n_vram = 0;
     }
     out_plans->whole.least_bytes = out_plans->whole.vram_least_bytes = 0;
-    c.device = "cpu";
-    return open_and_plan(model, &c, split, out_plans, err);
+    c.device = host->at[0].backend->name; /* decided; the next plan need not look again */
+    return open_and_plan(model, &c, host, split, out_plans, err);
 }
 
 enum sl_status sl_stage_plans_open(const struct sl_model *model,
@@ -511,13 +572,12 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
     out_plans->at = NULL;
     out_plans->whole.least_bytes = out_plans->whole.vram_least_bytes = 0;
     enum sl_status st = sl_split_parse(config->split, model->hp.n_layer, &split, err);
+    if (st == SL_OK)
+        st = sl_device_names(config, model->hp.n_layer, split.n, &names, err);
     if (st != SL_OK)
         return st;
-    bool any = config->device && strcmp(config->device, "auto") == 0 && !config->device_source;
-    if (!any)
-        return open_and_plan(model, config, &split, out_plans, err);
-    st = sl_device_names(config, model->hp.n_layer, split.n, &names, err);
-    return st == SL_OK ? open_any(model, config, &split, out_plans, err) : st;
+    return names.any ? open_any(model, config, &names, &split, out_plans, err)
+                     : open_and_plan(model, config, &names, &split, out_plans, err);
 }
 
 void sl_stage_plans_release(struct sl_stage_plans *plans) {
@@ -531,17 +591,15 @@ void sl_stage_plans_release(struct sl_stage_plans *plans) {
 }
 
 void sl_stage_plans_device(const struct sl_memory_plan *whole, char out_name[64]) {
-    const char *first = whole->stages[0].device, *kind = strstr(first, ": ");
-    bool alike = kind != NULL;
-    for (uint32_t i = 1; i < whole->n_stages && alike; i++) {
-        const char *other = strstr(whole->stages[i].device, ": ");
-        alike = other && strcmp(other, kind) == 0;
-    }
+    const struct sl_plan_stage *first = &whole->stages[0];
+    bool alike = *first->model != 0;
+    for (uint32_t i = 1; i < whole->n_stages && alike; i++)
+        alike = strcmp(whole->stages[i].model, first->model) == 0;
     if (whole->n_stages <= 1)
-        snprintf(out_name, 64, "%s", first);
+        snprintf(out_name, 64, "%s", first->device);
     else if (alike)
-        snprintf(out_name, 64, "%u x %.50s", whole->n_stages, kind + 2);
+        snprintf(out_name, 64, "%u x %.50s", whole->n_stages, first->model);
     else
-        snprintf(out_name, 64, "%.28s + %.28s%s", first, whole->stages[1].device,
+        snprintf(out_name, 64, "%.28s + %.28s%s", first->device, whole->stages[1].device,
                  whole->n_stages > 2 ? " ..." : "");
 }

@@ -23,6 +23,9 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
  * (docs/perf-cuda.md), and one that waits for another GPU is in the way of those behind it, whose
  * stage would not know what it waits for. plans: its devices, open. */
 bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i);
+/* Where stage i is; relays is left false. plans: its devices, open. */
+struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
+                                    const struct sl_model *whole, uint32_t i);
 /* Closes the devices that are still there; also a zeroed one. */
 void sl_stage_plans_release(struct sl_stage_plans *plans);
 

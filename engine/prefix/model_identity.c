@@ -53,12 +53,11 @@ fail:
 
 static void add_arithmetic(struct sl_siphash *h, const struct sl_device *dev) {
     struct stat about;
-    add_text(h, dev->ops->name);
+    add_text(h, dev->caps.arithmetic_id);
     add_u64(h, dev->caps.arithmetic);
     add_text(h, gnu_get_libc_version());
     if (dev->caps.arithmetic)
         return;
-    add_text(h, dev->caps.name);
     add_text(h, SL_VERSION);
     if (stat("/proc/self/exe", &about) == 0)
         add_times(h, &about);
@@ -86,15 +85,9 @@ enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_k
     return SL_OK;
 }
 
-/* A device's name without the number that it has in this machine. */
-static const char *kind_of(const struct sl_device *d) {
-    const char *kind = strstr(d->caps.name, ": ");
-    return kind ? kind : d->caps.name;
-}
-
 bool sl_devices_alike(const struct sl_device *a, const struct sl_device *b) {
-    return a->ops == b->ops && a->caps.arithmetic == b->caps.arithmetic &&
-           (a->caps.arithmetic || strcmp(kind_of(a), kind_of(b)) == 0);
+    return a->caps.arithmetic == b->caps.arithmetic &&
+           strcmp(a->caps.arithmetic_id, b->caps.arithmetic_id) == 0;
 }
 
 void sl_model_identity_add(const struct sl_device *first, const struct sl_device *other,

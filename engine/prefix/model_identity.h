@@ -7,8 +7,8 @@
 #include "model/arch/model.h"
 
 /* Of the model: metadata, the files' sizes and times, samples of their bytes; of the KV cache: type
- * and shape; of the arithmetic: the backend, its version (caps.arithmetic), the C library's, and
- * where a backend has no version this very program and device. SL_ERR_IO: a file of the model
+ * and shape; of the arithmetic: its id and version (caps.arithmetic), the C library's version, and
+ * where the arithmetic has none this very program. SL_ERR_IO: a file of the model
  * cannot be read. */
 enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_kv_view *shape,
                                  const struct sl_device *dev, struct sl_hash128 *out_identity,

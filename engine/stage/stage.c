@@ -3,23 +3,19 @@
 #include "common/clock.h"
 #include "engine/experts/expert_tiers.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- whose failure ---- */
 
-/* "cuda:1:" of "cuda:1: NVIDIA H200, sm_90" */
-static size_t device_name_bytes(const struct sl_device *d) {
-    return strcspn(d->caps.name, " ");
-}
-
 enum sl_status sl_stage_blame(const struct sl_stage *s, enum sl_status st, struct sl_err *err) {
-    char name[sizeof s->dev->caps.name] = "";
+    char name[SL_DEVICE_ID_BYTES + 1];
     if (!err || (st != SL_ERR_DEVICE_LOST && st != SL_ERR_DEVICE_OOM))
         return st;
     bool by_other = st == SL_ERR_DEVICE_LOST && s->relay_by && sl_device_relay_lost(s->dev);
     const struct sl_device *dev = by_other ? s->relay_by->dev : s->dev;
-    memcpy(name, dev->caps.name, device_name_bytes(dev));
+    snprintf(name, sizeof name, "%s:", dev->caps.id);
     struct sl_err what = *err;
     return strstr(what.text, name) ? st : sl_fail(err, st, "%s %s", name, what.text);
 }
@@ -167,7 +163,9 @@ void sl_stage_show_experts(struct sl_stage *s) {
         return;
     struct sl_fetch *fetch = sl_stage_fetch(s);
     if (!fetch) {
-        sl_expert_map_publish(s->map, &s->part, NULL, NULL, 0, sl_now_ns());
+        const struct sl_expert_map_tier all = {s->plan->apart ? SL_TIER_DEVICE : SL_TIER_HOST,
+                                               NULL};
+        sl_expert_map_publish(s->map, &s->part, NULL, &all, 1, sl_now_ns());
         return;
     }
     const struct sl_tiers *tiers = sl_fetch_tiers(fetch);

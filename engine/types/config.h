@@ -93,9 +93,9 @@ struct sl_engine_config {
     const char *record_routes; /* file for the experts that each row chooses, NULL = none */
     const char *trace_file; /* what happened when, for a trace viewer (timeline.h), NULL = none */
     const char *cpu_isa;    /* NULL = the best; "c", "avx2", "avx512", "vnni" for tests */
-    /* What computes: "cpu" (also NULL), "cuda" or "cuda:N", several with the layers divided over
-     * them as "cuda:0,1" or "cuda:all", or "auto": the first GPU if there is one that the model's
-     * dense weights fit, else the CPU. */
+    /* What computes: ids of the registry (backends/registry.h), several with commas between, over
+     * which the layers are divided; or "auto": the first device in the registry's order that the
+     * model's dense weights fit, else the host. NULL = the host. */
     const char *device;
     const struct sl_device_source *device_source; /* NULL = those that `device` names */
     /* Several devices: how many layers each has, in their order, "20,28"; NULL or "auto" = by the

@@ -220,6 +220,61 @@ def known_routing(t, folder):
         del t.env["FAKE_CUDA_NAME"]
 
 
+def kinds(t):
+    """GPUs and the CPU divide a model: plans, refusals, and that it runs."""
+    def stages(*options):
+        code, p, err = t.plan(*options)
+        return p, [(s["device"].split(":")[0], s["layers"], s["vram_budget_bytes"] > 0) for s in p["stages"]] if p else err
+
+    half = t.n_layer // 2
+    split = ["--split", f"{half},{t.n_layer - half}"]
+    for devices, want in (("cuda:0,cpu", [("cuda", half, True), ("cpu", t.n_layer - half, False)]),
+                          ("cpu,cuda:2", [("cpu", half, False), ("cuda", t.n_layer - half, True)])):
+        p, seen = stages("--device", devices, *split)
+        t.check(f"{devices}: each has its layers", seen == want, seen)
+        host = sum(r["bytes"] for r in p["rows"] if r["memory"] != "device") if p else 0
+        t.check("... and its memory, of the host or its own", p and host == p["total_bytes"] and
+                sum(r["bytes"] for r in p["rows"] if r["memory"] == "device") == p["vram_total_bytes"], p)
+        t.check("... ceilings, too", p and p["causal_ceiling_ts"] > 0 and p["pipelined_ceiling_ts"] > 0, p)
+    p, seen = stages("--device", "cuda:0,1,cpu", "--vram", "300M,400M")
+    t.check("sizes of memory are the GPUs'", p and [s["vram_budget_bytes"] >> 20 for s in p["stages"]] == [300, 400, 0], seen)
+    p, seen = stages("--device", "cuda:all,cpu")
+    t.check("all GPUs and the CPU", p and [d for d, _, _ in seen] == ["cuda"] * 4 + ["cpu"], seen)
+    code, text, err = t.plan("--device", "cuda:0,cpu", *split, as_json=False)
+    t.check("for people", code == 0 and not err and "of the host's memory" in text and re.search(r"--vram \d+MiB\n", text), text + err)
+    t.refused("the CPU twice", ["--device", "cpu,cuda:0,cpu"], "cpu is named twice", 2)
+    t.refused("too little for the GPU's part", ["--device", "cuda:0,cpu", *split, "--vram", "2MiB"], "for all of them: --vram ")
+    t.refused("too little for the CPU's", ["--device", "cuda:0,cpu", *split, "--ram", "64MiB"], "of the host's memory are needed")
+    for devices in ("cuda:0,cpu", "cpu,cuda:1", "cuda:0,1,cpu"):
+        t.runs(f"{devices} run", ["--device", devices])
+    t.runs("cuda:0,cpu run with experts in slots", ["--device", "cuda:0,cpu", "--experts", "streamed", "--ram", "400MiB"])
+    r = subprocess.run([t.sluice, "serve", "--help"], env=t.env, capture_output=True, text=True)
+    t.check("--help names what this build has", "cuda:N (NVIDIA GPUs), cpu (the host's CPUs)" in r.stdout, r.stdout)
+
+
+def listed(t):
+    """sluice devices."""
+    def devices(*options):
+        r = subprocess.run([t.sluice, "devices", *options], env=t.env, capture_output=True, text=True, timeout=60)
+        return r.returncode, r.stdout, r.stderr
+
+    t.memory("1024,64")
+    code, text, err = devices()
+    t.check("sluice devices", code == 0 and not err and re.search(r"^cuda:0 +discrete +1024\.0 +\d+\.\d  Fake GPU 0, sm_90$", text, re.M)
+            and re.search(r"^cpu +host +", text, re.M) and text.index("cuda:3") < text.index("\ncpu"), text + err)
+    code, text, err = devices("--json")
+    d = json.loads(text)["devices"] if code == 0 else []
+    t.check("... as JSON", [x["id"] for x in d] == ["cuda:0", "cuda:1", "cuda:2", "cuda:3", "cpu"] and
+            all(x["usable"] and not x["why_not"] for x in d) and d[1]["memory_bytes"] == 64 << 20 and d[0]["subgroup_width"] == 32 and
+            0 < d[0]["free_bytes"] < 1 << 30 and d[0]["shared_bytes"] > 0 and "moe" in d[0]["fused_ops"], text + err)
+    t.memory("1024,10")
+    code, text, err = devices("--json")
+    d = json.loads(text)["devices"] if code == 0 else []
+    t.check("one that is full says so, and the others are there", len(d) == 5 and [x["usable"] for x in d] == [True, False, False, False, True]
+            and "cuda:1: cannot allocate" in d[1]["why_not"], text + err)
+    t.memory("1024")
+
+
 def one_queue(t, folder):
     """Each GPU runs all that it is given in one queue, so that what waits for another GPU is in the way of everything behind it:
     what is waited for must have been enqueued before, also for copies by way of another GPU."""
@@ -268,7 +323,9 @@ def main():
         t.refused("a budget that is none", ["--device", "cuda:0,1", "--vram", "1G,"], "--vram is '1G,'", 2)
         t.refused("nothing", ["--vram", "1G,0"], "--vram 0 leaves nothing", 2)
         t.refused("a GPU that is not there", ["--device", "cuda:0,7"], "there are 4 GPUs")
+        t.refused("... and which are", ["--device", "cuda:7"], "here are cuda:0, cuda:1, cuda:2, cuda:3, cpu")
         t.refused("no such device", ["--device", "cuda:0;1"], "must be auto", 2)
+        t.refused("... and which there are", ["--device", "tpu"], "here are cuda:0, cuda:1, cuda:2, cuda:3, cpu", 2)
         # What is too little says what is not, and that is.
         for split in ("auto", f"1,{t.n_layer - 1}"):
             options = ["--device", "cuda:0,1", "--split", split]
@@ -287,6 +344,9 @@ def main():
         code, text, err = t.plan("--vram", "1M", as_json=False)
         t.check("no GPU that fits: on the CPU, and why, said once", code == 0 and err.count("\n") == 1 and
                 "computing on the CPU, --vram is not used" in err and "budget of 1.0 MiB of the device's" in err, err)
+        t.memory("36,1024")
+        t.divided("the first GPU that the model fits, where an earlier one is too small", ["--vram-reserve-mib", "8"], [1], [t.n_layer])
+        t.memory("1024")
         code, text, err = t.plan("--device", "cuda:0,1", "--vram", "2G", as_json=False)
         t.check("more than is free, said once of each", code == 0 and err.count("that --vram allows") == 2, err)
         # Of unlike GPUs the one with less memory gets fewer layers, and what it cannot take is said of it.
@@ -308,6 +368,8 @@ def main():
         for devices in ("0,1", "0,1,0,1", "0,0,1,1"):
             t.serves(f"{devices} serve, experts in tiers", t.in_tiers(devices))
         t.serves("two parts of each of two serve", ["--device", "cuda:0,1,0,1"])
+        kinds(t)
+        listed(t)
         one_queue(t, folder)
         known_routing(t, folder)
         print(f"1..{t.n}")

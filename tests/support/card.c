@@ -865,13 +865,15 @@ static const struct sl_backend_ops card_ops = {
 static enum sl_status card_open(const struct sl_device_source *source, uint32_t index,
                                 struct sl_device **out_dev, struct sl_err *err) {
     struct card_source *s = (struct card_source *)(uintptr_t)source;
+    struct sl_cpu_config cpu = {.n_threads = s->config.n_threads ? s->config.n_threads : 2,
+                                .isa = SL_CPU_BEST};
+    if (s->config.plain >> index & 1)
+        return sl_cpu_open(&cpu, out_dev, err);
     struct card *c = calloc(1, sizeof *c);
     if (!c || !(c->refs = calloc(SL_MAX_EXPERTS, sizeof *c->refs))) {
         free(c);
         return sl_fail(err, SL_ERR_NOMEM, "no memory for a card");
     }
-    struct sl_cpu_config cpu = {.n_threads = s->config.n_threads ? s->config.n_threads : 2,
-                                .isa = SL_CPU_BEST};
     enum sl_status st = sl_cpu_open(&cpu, &c->cpu, err);
     if (st != SL_OK) {
         free(c->refs);
@@ -883,13 +885,10 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
     c->base.ops = &card_ops;
     c->base.caps = c->cpu->caps;
     c->index = index;
-    if (s->config.n_cards > 1)
-        snprintf(c->base.caps.name, sizeof c->base.caps.name, "card:%u: the CPU in disguise",
-                 index);
-    else
-        snprintf(c->base.caps.name, sizeof c->base.caps.name, "card: the CPU in disguise");
+    snprintf(c->base.caps.model, sizeof c->base.caps.model, "the CPU in disguise");
+    sl_device_caps_set_id(&c->base.caps, "card", index, s->config.n_cards <= 1);
     c->base.caps.host_visible = false;
-    c->base.caps.integrated = s->config.integrated;
+    c->base.caps.kind = s->config.integrated ? SL_DEVICE_INTEGRATED : SL_DEVICE_DISCRETE;
     c->base.caps.mapped_host = true;
     c->base.caps.moe_placed = !s->config.no_placed;
     c->base.caps.told = s->config.told;

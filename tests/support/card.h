@@ -21,6 +21,7 @@ struct card;
 struct card_config {
     uint32_t n_threads;    /* of the CPU behind it; 0 = 2 */
     uint32_t n_cards;      /* that the source has, all alike; 0 = 1 */
+    uint32_t plain;        /* bit i: the i-th of them is no card but the CPU itself */
     uint32_t n_apart;      /* pieces of hardware that they are, in turn; 0 = as many */
     uint64_t memory_bytes; /* 0 = 1 TiB */
     uint64_t held_bytes;   /* said to have been taken by opening it */

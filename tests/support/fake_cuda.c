@@ -542,6 +542,9 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
     case SL_CU_ATTR_INTEGRATED:
         *value = fake.integrated[device];
         return 0;
+    case SL_CU_ATTR_WARP_SIZE:
+        *value = 32;
+        return 0;
     case SL_CU_ATTR_MULTIPROCESSORS:
         *value = 132;
         return 0;

@@ -16,46 +16,69 @@ static void assert_says(const char *part) {
 
 static void no_gpu(void **state) {
     (void)state;
-    struct sl_cuda_info info[2];
+    struct sl_device_found info[2];
     uint32_t n = 77;
-    assert_int_equal(sl_cuda_probe("/nonexistent/libcuda.so.1", info, 2, &n, &err),
+    assert_int_equal(sl_cuda_enumerate("/nonexistent/libcuda.so.1", info, 2, &n, &err),
                      SL_ERR_UNSUPPORTED);
     assert_says("no NVIDIA driver here");
-    assert_int_equal(sl_cuda_probe("libm.so.6", info, 2, &n, &err), SL_ERR_UNSUPPORTED);
+    assert_int_equal(sl_cuda_enumerate("libm.so.6", info, 2, &n, &err), SL_ERR_UNSUPPORTED);
     assert_says("has no cuInit: the driver is too old");
     fake->init_result = SL_CU_NO_DEVICE;
-    assert_int_equal(sl_cuda_probe(driver_path, info, 2, &n, &err), SL_ERR_UNSUPPORTED);
+    assert_int_equal(sl_cuda_enumerate(driver_path, info, 2, &n, &err), SL_ERR_UNSUPPORTED);
     assert_says("the driver finds no GPU (FAKE_ERROR_100: as the test asked)");
     fake->init_result = CU_UNKNOWN;
-    assert_int_equal(sl_cuda_probe(driver_path, info, 2, &n, &err), SL_ERR_UNSUPPORTED);
+    assert_int_equal(sl_cuda_enumerate(driver_path, info, 2, &n, &err), SL_ERR_UNSUPPORTED);
     assert_says("does not start (CUDA error 999)");
     fake->init_result = 0;
     fake->n_devices = 0;
-    assert_int_equal(sl_cuda_probe(driver_path, info, 2, &n, &err), SL_ERR_UNSUPPORTED);
+    assert_int_equal(sl_cuda_enumerate(driver_path, info, 2, &n, &err), SL_ERR_UNSUPPORTED);
     assert_says("shows no GPU");
     assert_int_equal(n, 77); /* outputs are set on success only */
 }
 
-static void probe(void **state) {
+static void finds(void **state) {
     (void)state;
-    struct sl_cuda_info info[3];
+    struct sl_device_found found[4];
     uint32_t n = 0;
     fake->n_devices = 4;
     fake->cc[1] = 121;
+    fake->cc[2] = 61;
     fake->integrated[1] = true;
-    memset(info, 0x55, sizeof info);
-    if (sl_cuda_probe(driver_path, info, 2, &n, &err))
+    memset(found, 0x55, sizeof found);
+    if (sl_cuda_enumerate(driver_path, found, 3, &n, &err))
         fail_msg("%s", err.text);
     assert_int_equal(n, 4);
-    assert_string_equal(info[0].name, "Fake GPU 0");
-    assert_string_equal(info[1].name, "Fake GPU 1");
-    assert_int_equal(info[0].cc, 90);
-    assert_int_equal(info[1].cc, 121);
-    assert_false(info[0].integrated);
-    assert_true(info[1].integrated);
-    assert_int_equal(info[0].memory_bytes, 1 << 30);
-    assert_int_equal(info[0].n_sm, 132);
-    assert_int_equal((unsigned char)info[2].name[0], 0x55); /* beyond max_info */
+    assert_string_equal(found[0].id, "cuda:0");
+    assert_string_equal(found[0].model, "Fake GPU 0, sm_90");
+    assert_string_equal(found[1].id, "cuda:1");
+    assert_string_equal(found[1].model, "Fake GPU 1, sm_121");
+    assert_int_equal(found[0].kind, SL_DEVICE_DISCRETE);
+    assert_int_equal(found[1].kind, SL_DEVICE_INTEGRATED);
+    assert_int_equal(found[0].memory_bytes, 1 << 30);
+    assert_int_equal((unsigned char)found[3].id[0], 0x55); /* beyond max_found */
+    /* What cannot be used is there all the same, and says why. */
+    if (!sl_cuda_n_images) {
+        assert_non_null(strstr(found[0].why_not.text, "made without nvcc"));
+        return;
+    }
+    assert_string_equal(found[0].why_not.text, "");
+    assert_non_null(strstr(found[2].why_not.text, "compute capability 6.1; 7.5 is the least"));
+    assert_string_equal(found[2].model, "Fake GPU 2, sm_61");
+}
+
+/* One that does not answer takes none of the others with it. */
+static void finds_others(void **state) {
+    (void)state;
+    struct sl_device_found found[2];
+    uint32_t n = 0;
+    fake->n_devices = 2;
+    fake->fail_symbol = "cuDeviceTotalMem_v2"; /* of the first */
+    fake->fail_result = CU_UNKNOWN;
+    if (sl_cuda_enumerate(driver_path, found, 2, &n, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(n, 2);
+    assert_non_null(strstr(found[0].why_not.text, "cuda:0: CUDA error 999"));
+    assert_string_equal(found[1].model, "Fake GPU 1, sm_90");
 }
 
 static void no_kernels(void **state) {
@@ -107,7 +130,15 @@ static void opens_and_closes(void **state) {
     assert_false(d->caps.host_visible);
     assert_int_equal(d->caps.memory_bytes, 1 << 30);
     assert_int_equal(d->caps.held_bytes, fake->live_device_bytes);
-    assert_true(d->caps.integrated && d->caps.mapped_host && d->caps.graphs);
+    assert_int_equal(d->caps.kind, SL_DEVICE_INTEGRATED);
+    assert_true(d->caps.mapped_host && d->caps.graphs);
+    assert_string_equal(d->caps.id, "cuda:1");
+    assert_string_equal(d->caps.model, "Fake GPU 1, sm_90");
+    assert_string_equal(d->caps.arithmetic_id, "cuda: Fake GPU 1, sm_90"); /* whichever number */
+    assert_int_equal(d->caps.arithmetic, 0);
+    assert_int_equal(d->caps.subgroup_width, 32);
+    assert_true(d->caps.shared_bytes >= 48 << 10);
+    assert_true(d->caps.fused_ops & SL_FUSED_MOE);
     struct sl_device_limits limits = {.max_tok = 16, .max_n_in = 256};
     if (sl_device_configure(d, &limits, &err))
         fail_msg("%s", err.text);
@@ -738,7 +769,8 @@ int main(int argc, char **argv) {
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(no_gpu, reset),
-        cmocka_unit_test_setup(probe, reset),
+        cmocka_unit_test_setup(finds, reset),
+        cmocka_unit_test_setup(finds_others, reset),
         cmocka_unit_test_setup(no_kernels, reset),
         cmocka_unit_test_setup(unusable, reset),
         cmocka_unit_test_setup(opens_and_closes, reset),

@@ -94,6 +94,10 @@ static void every_command(void **state) {
         const char *name = commands[i].name;
         snprintf(words, sizeof words, "%s --no-such-thing", name);
         refused(words, "unknown option '--no-such-thing'");
+        if (strcmp(name, "devices") == 0) { /* takes no words, and no options but --json */
+            refused("devices x", "unexpected argument 'x'");
+            continue;
+        }
         bool health = strcmp(name, "health") == 0, synth = strcmp(name, "synth") == 0;
         refused(name, synth    ? "--out FILE is required"
                       : health ? "--unix-socket PATH is required"
@@ -456,16 +460,21 @@ static void of_the_engine(void **state) {
     refused_with_engine("--device ''", "--device is empty");
     static const char *const devices[] = {
         "foo",     "0",        "-1",      "cuda:", "cuda:64", "cuda0",
-        "cuda:0,", "cuda:0;1", "cuda:-1", "CUDA",  "cuda:a",  "cuda:0,1,2,3,4,5,6,7,8"};
+        "cuda:0,", "cuda:0;1", "cuda:-1", "CUDA",  "cuda:a",  "cuda:0,1,2,3,4,5,6,7,8",
+        "cpu,",    "cpu,0",    "auto,cpu"};
     for (uint32_t i = 0; i < SL_COUNTOF(devices); i++) {
         char options[64], says[96];
         snprintf(options, sizeof options, "--device %s", devices[i]);
-        snprintf(says, sizeof says, "--device is '%s': must be auto, cpu, cuda,", devices[i]);
+        snprintf(says, sizeof says, "--device is '%s': must be auto, cuda, cuda:N,", devices[i]);
         refused_with_engine(options, says);
     }
     refused_with_engine("--device cuda:0,1 --split 1,x", "--split is '1,x': must be auto");
     refused_with_engine("--device cuda:0,1 --split 0,1", "--split is '0,1': must be auto");
     refused_with_engine("--device cuda:0,1 --split 1,1,1", "is for 3 devices, and 2 are named");
+    refused_with_engine("--device cpu,cpu", "cpu is named twice");
+    refused_with_engine("--device cuda:0,cpu --split 1,1,1", "is for 3 devices, and 2 are named");
+    refused_with_engine("--device cuda:0,1,cpu --vram 1G,1G,1G",
+                        "--vram: 3 sizes of device memory for 2 devices");
     refused_with_engine("--split 2,2", "name them, as in --device cuda:0,1");
     refused_with_engine("--device cuda:0,1 --vram 1G,1G,1G",
                         "--vram: 3 sizes of device memory for 2 devices");
@@ -481,6 +490,8 @@ static void of_the_engine(void **state) {
         refused(words, "--cpu-isa is 'sse': must be c, avx2, avx512 or vnni");
         snprintf(words, sizeof words, "%s m --cpu-isa c --device cuda:0", with_isa[i]);
         refused(words, "means nothing with --device cuda:0");
+        snprintf(words, sizeof words, "%s m --cpu-isa sse --device cuda:0,cpu", with_isa[i]);
+        refused(words, "must be c, avx2, avx512 or vnni"); /* the CPU takes one */
     }
 }
 
@@ -501,7 +512,12 @@ static void of_gpus(void **state) {
     refused("plan --device cpu --device-bandwidth 1 m", "--device-bandwidth is about GPUs");
     refused("plan --device cpu --link-bandwidth 1 m", "--link-bandwidth is about GPUs");
     /* It is the model that is missed then. */
-    static const char *const taken[] = {"--device cpu", "--device auto --vram 1GiB", "--split auto",
+    static const char *const taken[] = {"--device cpu",
+                                        "--device cuda:0,cpu --vram 1GiB --split 1,1",
+                                        "--device cuda:all,cpu",
+                                        "--device null",
+                                        "--device auto --vram 1GiB",
+                                        "--split auto",
                                         "--overflow off --vram-reserve-mib 1"};
     for (uint32_t i = 0; i < SL_COUNTOF(taken); i++) {
         snprintf(options, sizeof options, "run /no/such/model %s", taken[i]);

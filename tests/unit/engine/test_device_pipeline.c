@@ -62,27 +62,91 @@ static struct run *answer(struct sl_engine *e, uint32_t seed, uint32_t n_prompt)
     return r;
 }
 
-/* Pages that are known are taken, from the cards and from the host, and the answer stays. */
+/* Pages that are known are taken, from the devices and from the host, and the answer stays: over
+ * two cards, over a card and the CPU, and the other way round. */
 static void known_pages(void **state) {
     (void)state;
-    struct sl_engine_config c = over("1,3", 2);
-    c.cache_ram_bytes = 4u << 20;
-    c.parallel = 1;
-    struct sl_engine *e = new_engine(&model, &c);
-    struct run *first = answer(e, 1, 200), *again = answer(e, 1, 200);
-    assert_true(again->result.n_cached >= 128);
-    assert_same_tokens(first, again);
-    free_run(again);
-    int64_t from_ram = sl_metric(prefix_ram_hit_tokens_total);
-    for (uint32_t i = 2; i < 6; i++) /* push it out of the cards' memory */
-        free_run(answer(e, i, 300));
-    again = answer(e, 1, 200);
-    assert_true(sl_metric(prefix_ram_hit_tokens_total) > from_ram);
-    assert_same_tokens(first, again);
-    free_run(again);
+    struct run *first = NULL;
+    for (uint32_t plain = 0; plain < 3; plain++) {
+        struct sl_engine_config c = over("1,3", 2);
+        source.config.plain = plain;
+        c.cache_ram_bytes = 4u << 20;
+        c.parallel = 1;
+        struct sl_engine *e = new_engine(&model, &c);
+        struct run *cold = answer(e, 1, 200), *again = answer(e, 1, 200);
+        assert_true(again->result.n_cached >= 128);
+        assert_same_tokens(cold, again);
+        free_run(again);
+        int64_t from_ram = sl_metric(prefix_ram_hit_tokens_total);
+        for (uint32_t i = 2; i < 6; i++) /* push it out of the devices' memory */
+            free_run(answer(e, i, 300));
+        again = answer(e, 1, 200);
+        assert_true(sl_metric(prefix_ram_hit_tokens_total) > from_ram);
+        assert_same_tokens(cold, again);
+        free_run(again);
+        if (first) {
+            assert_same_tokens(first, cold);
+            free_run(cold);
+        } else {
+            first = cold;
+        }
+        sl_engine_destroy(&e);
+        assert_int_equal(source.stats.used_bytes, 0);
+    }
     free_run(first);
-    sl_engine_destroy(&e);
-    assert_int_equal(source.stats.used_bytes, 0);
+}
+
+/* Pages of generated rows are shared only if every device gives the same bits for them as for a
+ * prompt's: one that does not decides for all. */
+static void one_stage_whose_rows_differ(void **state) {
+    (void)state;
+    for (uint32_t unlike = 0; unlike < 3; unlike++) {
+        struct sl_engine_config c = over("1,3", 2);
+        source.config.plain = 2;
+        struct sl_engine *e = new_engine(&model, &c);
+        if (unlike < 2)
+            e->stages[unlike].dev->caps.rows_alike = false; /* nothing runs yet */
+        struct run *first = ask(e, 8, 150, 120);
+        wait_run(first);
+        assert_int_equal(first->result.status, SL_OK);
+        struct run *next = new_run(8, 280, model.model->hp.n_vocab, 4);
+        for (uint32_t i = 0; i < first->n; i++)
+            next->prompt[150 + i] = first->tokens[i].id;
+        submit(e, next);
+        wait_run(next);
+        assert_int_equal(next->result.n_cached, unlike < 2 ? 128 : 256);
+        free_run(next);
+        free_run(first);
+        sl_engine_destroy(&e);
+    }
+}
+
+/* Of experts that are resident the map shows each where its own device computes. */
+static void map_of_two_kinds(void **state) {
+    (void)state;
+    for (uint32_t plain = 1; plain < 3; plain++) {
+        struct sl_engine_config c = over("1,3", 2);
+        uint8_t cells[LAYERS * EXPERTS * 4];
+        bool right = false;
+        source.config.plain = plain;
+        c.experts = SL_EXPERTS_RESIDENT;
+        struct sl_engine *e = new_engine(&model, &c);
+        const struct sl_expert_map_shape *shape = sl_engine_expert_shape(e);
+        assert_true(shape->n_layer * shape->n_expert <= sizeof cells);
+        for (uint32_t tries = 0; tries < 4000 && !right; tries++) {
+            sl_engine_expert_cells(e, cells);
+            right = true;
+            for (uint32_t i = 0; i < shape->n_layer * shape->n_expert; i++) {
+                uint32_t stage = shape->model_layer[i / shape->n_expert] > 0;
+                enum sl_tier want = plain >> stage & 1 ? SL_TIER_HOST : SL_TIER_DEVICE;
+                right &= sl_expert_cell_tier(cells[i]) == want;
+            }
+            if (!right)
+                usleep(5000);
+        }
+        assert_true(right);
+        sl_engine_destroy(&e);
+    }
 }
 
 /* Whoever leaves in the middle of a step changes nothing for the others, and leaves no page. */
@@ -524,6 +588,8 @@ int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_pages),
+        cmocka_unit_test(one_stage_whose_rows_differ),
+        cmocka_unit_test(map_of_two_kinds),
         cmocka_unit_test(leaving_in_flight),
         cmocka_unit_test(heat_and_map),
         cmocka_unit_test(heat_behind_a_slow_stage),

@@ -100,6 +100,8 @@ static void check(const struct sl_model *m, const struct sl_engine_config *c,
         experts += p->n_experts;
     }
     assert_int_equal(layer, m->hp.n_layer);
+    /* Whichever stage is loaded through buffers, the process has them once. */
+    assert_int_equal(plans->at[0].plan.load_bytes > 0, w->reads_back);
     assert_true(ram <= c->ram_bytes);
     assert_int_equal(ram, w->total_bytes);
     assert_int_equal(vram, w->vram_total_bytes);
@@ -129,7 +131,7 @@ static enum sl_status look(const struct sl_model *m, const struct sl_engine_conf
 static void budgets_are_kept(void **state) {
     (void)state;
     struct sl_rng rng = {20261122};
-    uint32_t n_fit = 0, n_streamed = 0, n_refused_device = 0, n_refused_host = 0;
+    uint32_t n_fit = 0, n_streamed = 0, n_refused_device = 0, n_refused_host = 0, n_mixed = 0;
     for (uint32_t n_layer = 2; n_layer <= 7; n_layer += 5) {
         struct sl_synth_config sc = mixed(n_layer);
         struct test_model m;
@@ -138,6 +140,10 @@ static void budgets_are_kept(void **state) {
             uint32_t n = 1 + sl_rng_below(&rng, n_layer < 4 ? n_layer : 4);
             struct sl_engine_config c = over(n, NULL);
             struct sl_stage_plans seen;
+            /* Every other time some of them are the CPU itself. */
+            uint32_t plain = n > 1 && round % 2 ? sl_rng_below(&rng, 1u << n) : 0;
+            uint32_t n_cards = n - (uint32_t)__builtin_popcount(plain);
+            source.config.plain = plain;
             c.n_vram = n > 1 ? n : 0;
             source.config.held_bytes = sl_rng_below(&rng, 2) * 3 * MIB;
             for (uint32_t i = 0; i < n; i++)
@@ -150,6 +156,8 @@ static void budgets_are_kept(void **state) {
             enum sl_status st = look(m.model, &c, &seen);
             if (st == SL_OK) {
                 n_fit++;
+                n_mixed += plain && n_cards;
+                assert_int_equal(seen.whole.apart, n_cards > 0);
                 n_streamed += seen.whole.streaming;
                 continue;
             }
@@ -165,7 +173,7 @@ static void budgets_are_kept(void **state) {
             }
             assert_true(device ? vram > 0 : ram > 0);
             for (uint32_t i = 0; i < n && device; i++)
-                c.vram_each[i] = vram / n;
+                c.vram_each[i] = vram / n_cards;
             c.vram_bytes = c.vram_each[0];
             c.ram_bytes = device ? 1024 * MIB : ram;
             if (look(m.model, &c, &seen) != SL_OK && !strstr(test_err.text, "--overflow off"))
@@ -173,10 +181,11 @@ static void budgets_are_kept(void **state) {
         }
         close_model(&m);
     }
-    print_message("%u fit, %u of them streamed; refused: %u for a device's memory, %u for the "
-                  "host's\n",
-                  n_fit, n_streamed, n_refused_device, n_refused_host);
-    assert_true(n_fit > 100 && n_streamed > 20 && n_refused_device > 50 && n_refused_host > 20);
+    print_message("%u fit, %u of them streamed, %u over cards and the CPU; refused: %u for a "
+                  "device's memory, %u for the host's\n",
+                  n_fit, n_streamed, n_mixed, n_refused_device, n_refused_host);
+    assert_true(n_fit > 100 && n_mixed > 20 && n_streamed > 20 && n_refused_device > 50 &&
+                n_refused_host > 20);
 }
 
 static void one_device_is_as_ever(void **state) {
@@ -267,30 +276,53 @@ static void names_of_devices(void **state) {
     (void)state;
     static const struct {
         const char *device;
-        uint32_t n_split, n, ordinal[3];
+        uint32_t n_split, n, number[3];
         const char *says;
     } cases[] = {{NULL, 0, 1, {0}, NULL},
                  {"cpu", 0, 1, {0}, NULL},
+                 {"cpu:0", 0, 1, {0}, NULL},
+                 {"null", 0, 1, {0}, NULL},
                  {"auto", 1, 1, {0}, NULL},
                  {"cuda", 0, 1, {0}, NULL},
                  {"cuda", 3, 3, {0, 1, 2}, NULL},
                  {"cuda:5", 1, 1, {5}, NULL},
                  {"cuda:2,0", 0, 2, {2, 0}, NULL},
                  {"cuda:0,0,0", 3, 3, {0}, NULL},
+                 {"cuda:2,cpu", 2, 2, {2, 0}, NULL},
+                 {"cpu,cuda:1,2", 3, 3, {0, 1, 2}, NULL},
+                 {"cuda,cpu", 2, 2, {0, 0}, NULL},
+                 {"cuda:1,cuda:0,cpu", 0, 3, {1, 0, 0}, NULL},
+                 {"cpu:all", 0, 1, {0}, NULL},
                  {"cuda:0,1", 3, 0, {0}, "for 3 devices, and 2 are named"},
                  {"cuda:1", 2, 0, {0}, "for 2 devices, and 1 is named"},
+                 {"cuda:0,cpu", 3, 0, {0}, "for 3 devices, and 2 are named"},
                  {"auto", 2, 0, {0}, "--device cuda:0,1"},
                  {"cpu", 2, 0, {0}, "--device cuda:0,1"},
+                 {"cpu,cpu", 0, 0, {0}, "cpu is named twice"},
+                 {"cpu,cuda:0,cpu", 0, 0, {0}, "cpu is named twice"},
+                 {"", 0, 0, {0}, "must be auto"},
+                 {",", 0, 0, {0}, "must be auto"},
+                 {":0", 0, 0, {0}, "must be auto"},
+                 {"0", 0, 0, {0}, "must be auto"},
+                 {"cpu,1", 0, 0, {0}, "must be auto"},
+                 {"cuda,1", 0, 0, {0}, "must be auto"},
+                 {"cuda:all,1", 0, 0, {0}, "must be auto"},
+                 {"auto,cpu", 0, 0, {0}, "must be auto"},
+                 {"cuda:0,auto", 0, 0, {0}, "must be auto"},
+                 {"cuda:0 ,cpu", 0, 0, {0}, "must be auto"},
+                 {"CUDA:0", 0, 0, {0}, "must be auto"},
                  {"cuda:", 0, 0, {0}, "must be auto"},
                  {"cuda:0,", 0, 0, {0}, "must be auto"},
                  {"cuda:0,,1", 0, 0, {0}, "must be auto"},
                  {"cuda:64", 0, 0, {0}, "must be auto"},
                  {"cuda:99999999999999999999", 0, 0, {0}, "must be auto"},
                  {"cuda:+1", 0, 0, {0}, "must be auto"},
+                 {"cuda:alll", 0, 0, {0}, "must be auto"},
                  {"cuda0", 0, 0, {0}, "must be auto"},
                  {"cudax", 0, 0, {0}, "must be auto"},
                  {"cuda:0,1,2,3,4,5,6,7,8", 0, 0, {0}, "must be auto"},
-                 {"tpu", 0, 0, {0}, "cuda:all"}};
+                 {"tpu", 0, 0, {0}, "cuda:all"},
+                 {"tpu", 0, 0, {0}, "here are "}};
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_engine_config c = {.device = cases[i].device, .split = "as given"};
         struct sl_device_names names;
@@ -301,9 +333,17 @@ static void names_of_devices(void **state) {
         if (st != SL_OK)
             continue;
         assert_int_equal(names.n, cases[i].n);
+        assert_int_equal(names.any, cases[i].device && strcmp(cases[i].device, "auto") == 0);
         for (uint32_t k = 0; k < names.n && k < 3; k++)
-            assert_int_equal(names.ordinal[k], cases[i].ordinal[k]);
+            assert_int_equal(names.at[k].number, cases[i].number[k]);
     }
+    /* Sizes of memory are for those that may have some: not for the CPU. */
+    struct sl_engine_config c = {.device = "cuda:0,cpu,cuda:1", .n_vram = 2};
+    struct sl_device_names names;
+    assert_ok(sl_device_names(&c, 48, 0, &names, &test_err));
+    c.n_vram = 3;
+    assert_int_equal(sl_device_names(&c, 48, 0, &names, &test_err), SL_ERR_CONFIG);
+    assert_non_null(strstr(test_err.text, "3 sizes of device memory for 2 devices"));
 }
 
 /* ---- choosing ---- */

@@ -316,9 +316,9 @@ static void what_other_devices_add(void **state) {
     (void)state;
     static const struct sl_backend_ops ops = {.name = "cards"};
     struct sl_device one = {.ops = &ops}, two = one, three = one;
-    snprintf(one.caps.name, sizeof one.caps.name, "card:0: fast, sm_90");
-    snprintf(two.caps.name, sizeof two.caps.name, "card:1: fast, sm_90");
-    snprintf(three.caps.name, sizeof three.caps.name, "card:1: slow, sm_75");
+    snprintf(one.caps.arithmetic_id, sizeof one.caps.arithmetic_id, "cards: fast, sm_90");
+    snprintf(two.caps.arithmetic_id, sizeof two.caps.arithmetic_id, "cards: fast, sm_90");
+    snprintf(three.caps.arithmetic_id, sizeof three.caps.arithmetic_id, "cards: slow, sm_75");
     const struct sl_hash128 before = {5, 7};
     struct sl_hash128 id[4] = {before, before, before, before};
     sl_model_identity_add(&one, &two, 1, 3, &id[0]);
@@ -330,7 +330,10 @@ static void what_other_devices_add(void **state) {
     for (uint32_t i = 0; i < 4; i++)
         for (uint32_t k = 0; k < i; k++)
             assert_memory_not_equal(&id[i], &id[k], sizeof before);
-    one.caps.arithmetic = 1; /* of one version, whatever they are called */
+    /* Of one id and version, whatever else they are. */
+    memcpy(three.caps.arithmetic_id, one.caps.arithmetic_id, sizeof one.caps.arithmetic_id);
+    snprintf(three.caps.name, sizeof three.caps.name, "another");
+    one.caps.arithmetic = 1;
     id[3] = before;
     sl_model_identity_add(&one, &three, 1, 3, &id[3]);
     assert_memory_equal(&id[3], &before, sizeof before);

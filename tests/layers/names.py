@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""scripts/check_names.py finds what it is for, and takes the tree as it is. Prints TAP.
+
+usage: names.py"""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CHECK = os.path.join(ROOT, "scripts", "check_names.py")
+# (file, what is added to it, what is found: None = nothing)
+PLANTED = [
+    ("engine/plan/open_device.c", '#include "backends/cuda/cuda.h"', "backends/cuda/cuda.h"),
+    ("cli/plan.c", '#include "backends/cpu/cpu.h"', "backends/cpu/cpu.h"),
+    ("engine/engine.c", "int x = sl_cuda_open();", "sl_cuda_open"),
+    ("engine/engine.c", "int x = SL_CPU_VNNI;", "SL_CPU_VNNI"),
+    ("server/about.c", "void *sl_vulkan_thing;", "sl_vulkan_thing"),
+    ("cli/bench_report.c", 'int x = !strncmp(name, "cuda:", 5);', '"cuda:"'),
+    ("cli/bench_report.c", 'const char *x = "CUDA";', '"CUDA"'),
+    ("cli/engine_options.h", '#define HELP "as in --device hip:0"', "hip:0"),
+    ("engine/stage/stage.c", 'int x = !strcmp(name, "cpu");', '"cpu"'),
+    ("engine/stage/stage.c", 'const char *x = "cpu:0";', '"cpu:0"'),
+    ("cli/run.c", 'const char *x = "give --device cpu";', "--device cpu"),
+    ("engine/engine.c", "/* as cuda:0 does */", None),
+    ("engine/engine.c", '// "cuda"', None),
+    ("engine/engine.c", 'const char *x = "computing on the CPU"; /* "cuda" */', None),
+    ("engine/engine.c", 'const char *x = "a ship with chips"; void f(void) { sl_cpu_relax(); }', None),
+    ("cli/serve.c", 'const char *x = "null", *y = "--cpu-isa";', None),
+]
+n = failed = 0
+
+
+def report(name, good, seen):
+    global n, failed
+    n += 1
+    failed += not good
+    print(f"{'ok' if good else 'not ok'} {n} - {name}")
+    if not good:
+        print("# " + seen.replace("\n", "\n# "))
+
+
+def check(root):
+    r = subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True)
+    return r.returncode, r.stdout + r.stderr
+
+
+code, said = check(ROOT)
+report("the tree as it is", code == 0 and "name none" in said, said)
+with tempfile.TemporaryDirectory(prefix="sluice-layers-") as folder:
+    for room in ("backends", "common", "engine", "server", "cli"):
+        shutil.copytree(os.path.join(ROOT, room), os.path.join(folder, room))
+    for path, line, found in PLANTED:
+        full = os.path.join(folder, path)
+        with open(full, encoding="utf-8") as f:
+            before = f.read()
+        with open(full, "w", encoding="utf-8") as f:
+            f.write(before + line + "\n")
+        code, said = check(folder)
+        where = f"{path}:{before.count(chr(10)) + 1}:"
+        good = code == 0 if found is None else code == 1 and where in said and found in said and said.count("\n") == 1
+        report(f"{path}: {line}", good, said)
+        with open(full, "w", encoding="utf-8") as f:
+            f.write(before)
+with tempfile.TemporaryDirectory(prefix="sluice-layers-") as folder:
+    os.mkdir(os.path.join(folder, "backends"))
+    code, said = check(folder)
+    report("no sources are a mistake", code == 1 and "no sources" in said, said)
+print(f"1..{n}")
+sys.exit(failed > 0)
