@@ -131,16 +131,27 @@ const char *sl_device_option_help(void) {
     return text;
 }
 
+uint32_t sl_device_option_cards(const char *device) {
+    struct sl_device_list list;
+    struct sl_err why;
+    uint32_t n = 0;
+    if (!device || sl_device_list_parse(device, &list, &why) != SL_OK)
+        return 0;
+    for (uint32_t i = 0; i < list.n; i++) {
+        const struct sl_device_item *item = &list.at[i];
+        if (item->ref.backend->kind != SL_DEVICE_HOST)
+            n += item->which == SL_DEVICE_ALL ? SL_MAX_STAGES : 1;
+    }
+    n += list.any;
+    return n < SL_MAX_STAGES ? n : SL_MAX_STAGES;
+}
+
 /* Whether --device names the host and nothing else. */
 static bool is_host_alone(const char *device) {
     struct sl_device_list list;
     struct sl_err why;
-    if (!device || sl_device_list_parse(device, &list, &why) != SL_OK || list.any)
-        return false;
-    for (uint32_t i = 0; i < list.n; i++)
-        if (list.at[i].ref.backend->kind != SL_DEVICE_HOST)
-            return false;
-    return true;
+    return device && sl_device_list_parse(device, &list, &why) == SL_OK &&
+           !sl_device_option_cards(device);
 }
 
 bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *o, bool given,

@@ -134,6 +134,8 @@ const char *sl_device_option_help(void);
         "--vram-reserve-mib", 1, 1u << 24, NULL                                                    \
     }
 
+/* How many devices beside the host --device may mean, at most; NULL, which is the host: none. */
+uint32_t sl_device_option_cards(const char *device);
 /* False after an error message: the option was given, and beside a --device that is the host alone,
  * where it means nothing. With auto a GPU may be found. */
 bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *o, bool given,

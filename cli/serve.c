@@ -245,11 +245,7 @@ static bool check_options(struct options *o) {
  * mirrors, twice more each while weights are loaded. */
 static uint32_t own_files(const struct loader *l) {
     const struct sl_engine_config *c = &l->config;
-    uint32_t gpus = !c->device || strcmp(c->device, "cpu") == 0 ? 0 : 1;
-    for (const char *at = gpus ? c->device : ""; *at; at++)
-        gpus += *at == ',';
-    if (gpus && strstr(c->device, "all"))
-        gpus = SL_MAX_STAGES;
+    uint32_t gpus = sl_device_option_cards(c->device);
     return OWN_FILES + gpus * GPU_FILES + sl_gguf_n_files(l->model->gguf) * (3 + c->n_mirrors);
 }
 

@@ -495,6 +495,20 @@ static void of_the_engine(void **state) {
     }
 }
 
+/* How many devices beside the CPU a server keeps descriptors for. */
+static void cards_of_a_list(void **state) {
+    (void)state;
+    static const struct {
+        const char *device;
+        uint32_t n;
+    } cases[] = {{NULL, 0},         {"cpu", 0},      {"cpu:0", 0},
+                 {"auto", 1},       {"cuda", 1},     {"cuda:0,1,cpu", 2},
+                 {"cpu,cuda:3", 1}, {"cuda:all", 8}, {"cuda:all,cuda:0,cpu", 8},
+                 {"no such", 0}};
+    for (uint32_t i = 0; i < SL_COUNTOF(cases); i++)
+        assert_int_equal(sl_device_option_cards(cases[i].device), cases[i].n);
+}
+
 /* What GPUs have and the CPU has not; where auto takes the CPU they are for another machine. */
 static void of_gpus(void **state) {
     (void)state;
@@ -537,6 +551,7 @@ int main(void) {
                                        cmocka_unit_test(what_would_be_overwritten),
                                        cmocka_unit_test(what_is_read_or_written_twice),
                                        cmocka_unit_test(of_the_engine),
+                                       cmocka_unit_test(cards_of_a_list),
                                        cmocka_unit_test(of_gpus)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
