@@ -192,6 +192,6 @@ const char *sl_device_kind_name(enum sl_device_kind kind) {
 }
 
 const char *sl_fused_name(uint32_t i) {
-    static const char *const names[] = {"norm+router", "norm+matmul", "qkv", "moe"};
+    static const char *const names[] = {"norm_router", "norm_matmul", "qkv", "moe_sum"};
     return i < sizeof names / sizeof *names ? names[i] : NULL;
 }

@@ -97,7 +97,7 @@ void sl_device_caps_set_id(struct sl_device_caps *caps, const char *backend, uin
                            bool only);
 
 const char *sl_device_kind_name(enum sl_device_kind kind); /* "discrete"; "" for none */
-/* The i-th of enum sl_fused, from 0: "norm+router"; NULL beyond the last. */
+/* The i-th of enum sl_fused, from 0: "norm_router"; NULL beyond the last. */
 const char *sl_fused_name(uint32_t i);
 
 #endif

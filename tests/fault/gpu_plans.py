@@ -266,7 +266,7 @@ def listed(t):
     d = json.loads(text)["devices"] if code == 0 else []
     t.check("... as JSON", [x["id"] for x in d] == ["cuda:0", "cuda:1", "cuda:2", "cuda:3", "cpu"] and
             all(x["usable"] and not x["why_not"] for x in d) and d[1]["memory_bytes"] == 64 << 20 and d[0]["subgroup_width"] == 32 and
-            0 < d[0]["free_bytes"] < 1 << 30 and d[0]["shared_bytes"] > 0 and "moe" in d[0]["fused_ops"], text + err)
+            0 < d[0]["free_bytes"] < 1 << 30 and d[0]["shared_bytes"] > 0 and "moe_sum" in d[0]["fused_ops"], text + err)
     t.memory("1024,10")
     code, text, err = devices("--json")
     d = json.loads(text)["devices"] if code == 0 else []
