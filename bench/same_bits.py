@@ -46,6 +46,14 @@ def sha(path):
         return hashlib.sha256(f.read()).hexdigest()
 
 
+def sha_npy(path):
+    """Of the numbers: how long the header is does not matter."""
+    with open(path, "rb") as f:
+        head = f.read(10)
+        f.seek(10 + (head[8] | head[9] << 8))
+        return hashlib.sha256(f.read()).hexdigest()
+
+
 def run(args):
     r = subprocess.run(args, capture_output=True, timeout=600)
     return r.returncode, r.stdout, r.stderr.decode(errors="replace").strip()
@@ -53,12 +61,14 @@ def run(args):
 
 def computed(sluice, kind, model, text, args, out):
     """The bits that one program gives for one thing: (bits, "") or (None, why not)."""
+    if os.path.exists(out):
+        os.remove(out)
     if kind == "answers":
         code, _, err = run([sys.executable, os.path.join(HERE, "answers.py"), out, sluice, "-m", model, *args])
         return (sha(out), "") if code == 0 else (None, err)
     if kind == "score":
         code, _, err = run([sluice, "score", "-m", model, "--text", text, "--logprobs", out, *args])
-        return (sha(out), "") if code == 0 else (None, err)
+        return (sha_npy(out), "") if code == 0 else (None, err)
     code, stdout, err = run([sluice, "run", "-m", model, "-q", "--raw", "-p", "Once there was a river", "-n", "48", *args])
     return (hashlib.sha256(stdout).hexdigest(), "") if code == 0 else (None, err)
 
