@@ -65,6 +65,16 @@ def file_faults(root, names, known):
     return faults
 
 
+def test_faults(root, names):
+    """Of `tests/x.c` (`one`, `another`): the file must have both."""
+    faults = []
+    for name in names:
+        for path, cases in re.findall(r"`(tests/[\w./-]+)` \((`[^()]*`)\)", read(root, name)):
+            text = read(root, path) if os.path.exists(os.path.join(root, path)) else ""
+            faults += [f"{name}: {path} has no {case}" for case in re.findall(r"`([^`]+)`", cases) if case not in text]
+    return faults
+
+
 def target_faults(root, names, targets):
     said = [(name, t) for name in names for t in re.findall(r"(?:`|^    )make ([a-z][a-z-]*)", read(root, name), re.M)]
     return [f"{name}: make has no target {t}" for name, t in said if t not in targets]
@@ -101,6 +111,12 @@ def bad_faults():
                 f.write(text)
             got = link_faults(root, ["README.md"]) + file_faults(root, ["README.md"], ["backends/kernels/x.cu"]) + target_faults(root, ["README.md"], {"all"})
             out += [] if len(got) == wanted else [f"{text!r}: {got}"]
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in (("README.md", "`tests/a.c` (`there`, `gone`)"), ("tests/a.c", "void there(void)")):
+            os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as f:
+                f.write(text)
+        out += [] if test_faults(root, ["README.md"]) == ["README.md: tests/a.c has no gone"] else ["a test that is not there passed"]
     out += [] if field_faults(ROOT, '{"never_heard_of",\n SL_FIELD_BOOL') and field_faults(ROOT, "") else ["a field of which nothing is said passed"]
     names = documents(ROOT)
     out += [] if pack_faults(ROOT, names, ["README.md", "docs"]) and pack_faults(ROOT, names, ["docs"]) else ["a tarball without what is linked passed"]
@@ -115,6 +131,7 @@ def main():
     targets = set(re.findall(r"^([a-z][a-z-]*)(?=[ :])[^=\n]*:(?!=)", rules, re.M)) | set(" ".join(re.findall(r"^\.PHONY:(.*)", rules, re.M)).split())
     sources = "".join(read(ROOT, os.path.relpath(p, ROOT)) for p in glob.glob(os.path.join(ROOT, "server", "*.c")))
     checks = [("the checks find what is wrong", bad_faults()), ("links", link_faults(ROOT, names)), ("files", file_faults(ROOT, names, known)),
+              ("tests by name", test_faults(ROOT, names)),
               ("make's targets", target_faults(ROOT, names, targets)), ("fields of requests", field_faults(ROOT, sources)),
               ("what the tarball's documents link to is in it", pack_faults(ROOT, names, packed(ROOT)))]
     for n, (name, faults) in enumerate(checks, 1):
