@@ -4,6 +4,7 @@
 #include "common/utf8.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,57 +107,109 @@ static void print_head(const struct sl_inspect *in) {
     }
 }
 
+/* A number of every layer's spec that has it (is not 0), at this offset: "8", or "2 to 8". */
+static const char *of_layers(const struct sl_model *m, size_t offset, char buf[32]) {
+    uint32_t min = 0, max = 0;
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        uint32_t v;
+        memcpy(&v, (const char *)&m->layers[l].spec + offset, sizeof v);
+        min = v && (!min || v < min) ? v : min;
+        max = v > max ? v : max;
+    }
+    if (min == max)
+        snprintf(buf, 32, "%" PRIu32, max);
+    else
+        snprintf(buf, 32, "%" PRIu32 " to %" PRIu32, min, max);
+    return buf;
+}
+#define OF_LAYERS(m, member, buf) of_layers(m, offsetof(struct sl_layer_spec, member), buf)
+
+static void print_attention(const struct sl_model *m) {
+    const struct sl_layer *first = &m->layers[0];
+    const struct sl_attention_spec *a = &first->spec.attention;
+    char buf[16], n1[32], n2[32], n3[32];
+    uint32_t n_windowed = 0;
+    uint64_t kv_elems = 0;
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        const struct sl_attention_spec *s = &m->layers[l].spec.attention;
+        kv_elems += (uint64_t)s->n_head_kv * (s->head_dim_k + s->head_dim_v);
+        n_windowed += s->window > 0;
+    }
+    label("attention");
+    printf("%s heads of %s, %s KV heads", OF_LAYERS(m, attention.n_head, n1),
+           OF_LAYERS(m, attention.head_dim_k, n2), OF_LAYERS(m, attention.n_head_kv, n3));
+    if (a->head_dim_v != a->head_dim_k)
+        printf(" (values of %s)", OF_LAYERS(m, attention.head_dim_v, n1));
+    if (first->t[SL_L_ATTN_Q_BIAS])
+        printf(", q/k/v biases");
+    if (a->qk_norm != SL_QK_NORM_NONE)
+        printf(", q/k norm %s%s", a->qk_norm == SL_QK_NORM_HEAD ? "per head" : "per row",
+               a->norm_after_rope ? " after the rotation" : "");
+    if (n_windowed)
+        printf(", window %s", OF_LAYERS(m, attention.window, n1));
+    if (n_windowed && n_windowed < m->hp.n_layer)
+        printf(" in %" PRIu32 " layers", n_windowed);
+    printf("; KV cache %s per token (f16)\n", sl_format_bytes(kv_elems * 2, buf));
+}
+
+static void print_rope(const struct sl_model *m) {
+    const struct sl_rope_spec *r = &m->hp.rope[0];
+    char n1[32];
+    label("rope");
+    printf("%s, %" PRIu32 " of %s dimensions, base %g",
+           r->kind == SL_ROPE_KIND_NORM ? "neighbouring pairs" : "half-apart pairs (neox)",
+           r->n_rot, OF_LAYERS(m, attention.head_dim_k, n1), (double)r->base);
+    if (r->scale != 1.0f)
+        printf(", linear scaling by %g", 1.0 / (double)r->scale);
+    if (r->yarn_factor > 0)
+        printf(", YaRN by %g from %" PRIu32, (double)r->yarn_factor, r->yarn_ctx_orig);
+    printf("%s\n", m->global[SL_G_ROPE_FREQS] ? ", frequency divisors" : "");
+}
+
+static void print_routing(const struct sl_model *m, uint32_t layer, uint32_t n_routed) {
+    const struct sl_hparams *hp = &m->hp;
+    const struct sl_layer *l = &m->layers[layer];
+    const struct sl_experts_spec *x = &l->spec.experts;
+    char n1[32];
+    label("experts");
+    printf("%" PRIu32 " per layer, %" PRIu32 " per token, width %s; %s%s", hp->n_expert,
+           hp->n_expert_used, OF_LAYERS(m, experts.n_ff, n1),
+           x->router_kind == SL_ROUTER_KIND_SIGMOID ? "sigmoid router"
+           : x->router_softmax_topk                 ? "softmax over the chosen"
+                                                    : "softmax router",
+           x->router_normalize ? ", renormalised" : "");
+    if (x->router_scale != 1.0f)
+        printf(", scaled by %g", (double)x->router_scale);
+    if (x->n_ff_shared)
+        printf("; shared expert of width %s%s", OF_LAYERS(m, experts.n_ff_shared, n1),
+               l->t[SL_L_SHARED_ROUTER] ? " behind a sigmoid gate" : "");
+    if (n_routed < hp->n_layer)
+        printf("; in %" PRIu32 " layers, from layer %" PRIu32 " on", n_routed, layer);
+    printf("\n");
+}
+
 static void print_shapes(const struct sl_model *m) {
     const struct sl_hparams *hp = &m->hp;
-    const struct sl_layer *l = &m->layers[0];
-    char buf[16];
+    char n1[32];
     label("shape");
     printf("%" PRIu32 " layers, width %" PRIu32 ", vocabulary %" PRIu32 "%s, context %" PRIu32 "\n",
            hp->n_layer, hp->n_embd, hp->n_vocab,
            m->global[SL_G_OUTPUT] == m->global[SL_G_TOKEN_EMBD] ? " (tied output)" : "",
            hp->n_ctx_train);
-    label("attention");
-    printf("%" PRIu32 " heads of %" PRIu32 ", %" PRIu32 " KV heads", hp->n_head, hp->head_dim_k,
-           hp->n_head_kv);
-    if (hp->head_dim_v != hp->head_dim_k)
-        printf(" (values of %" PRIu32 ")", hp->head_dim_v);
-    if (l->t[SL_L_ATTN_Q_BIAS])
-        printf(", q/k/v biases");
-    if (l->t[SL_L_ATTN_Q_NORM])
-        printf(", q/k norm %s",
-               l->t[SL_L_ATTN_Q_NORM]->ne[0] == hp->head_dim_k ? "per head" : "per row");
-    if (hp->window)
-        printf(", window %" PRIu32, hp->window);
-    uint64_t kv_elems = (uint64_t)hp->n_layer * hp->n_head_kv * (hp->head_dim_k + hp->head_dim_v);
-    printf("; KV cache %s per token (f16)\n", sl_format_bytes(kv_elems * 2, buf));
-    label("rope");
-    printf("%s, %" PRIu32 " of %" PRIu32 " dimensions, base %g",
-           hp->rope_kind == SL_ROPE_KIND_NORM ? "neighbouring pairs" : "half-apart pairs (neox)",
-           hp->n_rot, hp->head_dim_k, (double)hp->rope_base);
-    if (hp->rope_scale != 1.0f)
-        printf(", linear scaling by %g", 1.0 / (double)hp->rope_scale);
-    if (hp->yarn_factor > 0)
-        printf(", YaRN by %g from %" PRIu32, (double)hp->yarn_factor, hp->yarn_ctx_orig);
-    printf("%s\n", m->global[SL_G_ROPE_FREQS] ? ", frequency divisors" : "");
-    if (hp->n_ff) {
+    print_attention(m);
+    print_rope(m);
+    uint32_t n_routed = 0, first = 0;
+    for (uint32_t l = hp->n_layer; l--;)
+        if (sl_model_layer_is_moe(m, l)) {
+            n_routed++;
+            first = l;
+        }
+    if (n_routed < hp->n_layer) {
         label("dense ffn");
-        printf("width %" PRIu32 "\n", hp->n_ff);
+        printf("width %s\n", OF_LAYERS(m, n_ff, n1));
     }
-    if (hp->n_expert == 0)
-        return;
-    label("experts");
-    printf("%" PRIu32 " per layer, %" PRIu32 " per token, width %" PRIu32 "; %s%s", hp->n_expert,
-           hp->n_expert_used, hp->n_ff_expert,
-           hp->router_kind == SL_ROUTER_KIND_SIGMOID ? "sigmoid router"
-           : hp->router_softmax_topk                 ? "softmax over the chosen"
-                                                     : "softmax router",
-           hp->router_normalize ? ", renormalised" : "");
-    if (hp->router_scale != 1.0f)
-        printf(", scaled by %g", (double)hp->router_scale);
-    if (hp->n_ff_shared)
-        printf("; shared expert of width %" PRIu32 "%s", hp->n_ff_shared,
-               l->t[SL_L_SHARED_ROUTER] ? " behind a sigmoid gate" : "");
-    printf("\n");
+    if (n_routed)
+        print_routing(m, first, n_routed);
 }
 
 static void print_weights(const struct sl_inspect *in) {

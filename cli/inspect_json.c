@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,38 +74,65 @@ static json_t *types_of(const struct sl_weight_sum *w) {
     return types;
 }
 
-static json_t *hparams_of(const struct sl_hparams *hp) {
+/* A number of every layer's spec, at this offset: one where all agree, else an array. */
+static json_t *of_layers(const struct sl_model *m, size_t offset) {
+    json_t *each = json_array();
+    uint32_t first = 0;
+    bool differ = false;
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        uint32_t v;
+        memcpy(&v, (const char *)&m->layers[l].spec + offset, sizeof v);
+        first = l ? first : v;
+        differ |= v != first;
+        json_array_append_new(each, count(v));
+    }
+    if (differ)
+        return each;
+    json_decref(each);
+    return count(first);
+}
+
+static json_t *hparams_of(const struct sl_model *m) {
+    const struct sl_hparams *hp = &m->hp;
+    const struct sl_rope_spec *rope = &hp->rope[0];
+    struct sl_experts_spec experts = {.router_scale = 1};
+    for (uint32_t l = hp->n_layer; l--;)
+        if (m->layers[l].spec.ffn == SL_FFN_EXPERTS)
+            experts = m->layers[l].spec.experts;
     json_t *o = json_object();
     const struct {
         const char *name;
         uint32_t v;
     } u[] = {
-        {"n_layer", hp->n_layer},
-        {"n_ctx_train", hp->n_ctx_train},
-        {"n_embd", hp->n_embd},
-        {"n_vocab", hp->n_vocab},
-        {"n_head", hp->n_head},
-        {"n_head_kv", hp->n_head_kv},
-        {"head_dim_k", hp->head_dim_k},
-        {"head_dim_v", hp->head_dim_v},
-        {"n_ff", hp->n_ff},
-        {"n_ff_expert", hp->n_ff_expert},
-        {"n_ff_shared", hp->n_ff_shared},
-        {"n_expert", hp->n_expert},
-        {"n_rot", hp->n_rot},
-        {"n_expert_used", hp->n_expert_used},
-        {"window", hp->window},
+        {"n_layer", hp->n_layer},   {"n_ctx_train", hp->n_ctx_train},
+        {"n_embd", hp->n_embd},     {"n_vocab", hp->n_vocab},
+        {"n_expert", hp->n_expert}, {"n_expert_used", hp->n_expert_used},
+        {"n_rot", rope->n_rot},
     };
     for (size_t i = 0; i < sizeof u / sizeof u[0]; i++)
         json_object_set_new(o, u[i].name, count(u[i].v));
+    static const struct {
+        const char *name;
+        size_t offset;
+    } each[] = {
+        {"n_head", offsetof(struct sl_layer_spec, attention.n_head)},
+        {"n_head_kv", offsetof(struct sl_layer_spec, attention.n_head_kv)},
+        {"head_dim_k", offsetof(struct sl_layer_spec, attention.head_dim_k)},
+        {"head_dim_v", offsetof(struct sl_layer_spec, attention.head_dim_v)},
+        {"window", offsetof(struct sl_layer_spec, attention.window)},
+        {"n_ff", offsetof(struct sl_layer_spec, n_ff)},
+        {"n_ff_expert", offsetof(struct sl_layer_spec, experts.n_ff)},
+        {"n_ff_shared", offsetof(struct sl_layer_spec, experts.n_ff_shared)},
+    };
+    for (size_t i = 0; i < sizeof each / sizeof each[0]; i++)
+        json_object_set_new(o, each[i].name, of_layers(m, each[i].offset));
     json_object_set_new(o, "norm_eps", json_real((double)hp->norm_eps));
-    json_object_set_new(o, "rope_base", json_real((double)hp->rope_base));
-    json_object_set_new(o, "rope_scale", json_real((double)hp->rope_scale));
-    json_object_set_new(o, "yarn_factor", json_real((double)hp->yarn_factor));
-    json_object_set_new(o, "router_scale", json_real((double)hp->router_scale));
-    json_object_set_new(o, "router_normalize", json_boolean(hp->router_normalize));
-    json_object_set_new(o, "rope",
-                        json_string(hp->rope_kind == SL_ROPE_KIND_NORM ? "norm" : "neox"));
+    json_object_set_new(o, "rope_base", json_real((double)rope->base));
+    json_object_set_new(o, "rope_scale", json_real((double)rope->scale));
+    json_object_set_new(o, "yarn_factor", json_real((double)rope->yarn_factor));
+    json_object_set_new(o, "router_scale", json_real((double)experts.router_scale));
+    json_object_set_new(o, "router_normalize", json_boolean(experts.router_normalize));
+    json_object_set_new(o, "rope", json_string(rope->kind == SL_ROPE_KIND_NORM ? "norm" : "neox"));
     return o;
 }
 
@@ -218,7 +246,7 @@ bool sl_inspect_print_json(const struct sl_inspect *in, bool with_kv, bool with_
     json_object_set_new(o, "n_tensors", count(sl_gguf_n_tensors(in->gguf)));
     json_object_set_new(o, "n_keys", count(sl_gguf_n_kv(in->gguf)));
     if (in->model)
-        json_object_set_new(o, "hparams", hparams_of(&in->model->hp));
+        json_object_set_new(o, "hparams", hparams_of(in->model));
     json_object_set_new(o, "parameters", count(in->total.n_elems));
     json_object_set_new(o, "active_parameters", count(in->active_elems));
     json_object_set_new(o, "weight_bytes", count(in->total.bytes));

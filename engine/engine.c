@@ -76,8 +76,8 @@ static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
             return st;
     }
     if (e->plan.ram_pages) {
-        uint64_t page = (e->plan.k_page_bytes + e->plan.v_page_bytes) * e->model->hp.n_layer;
-        enum sl_status st = sl_prefix_ram_create(e, e->plan.ram_pages, page, &e->ram, err);
+        enum sl_status st =
+            sl_prefix_ram_create(e, e->plan.ram_pages, e->plan.page_bytes, &e->ram, err);
         if (st != SL_OK)
             return st;
     }

@@ -55,14 +55,13 @@ enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **
                                             "pages to keep");
     struct sl_block_store_config c = {.folder = e->plan.config.cache_dir,
                                       .disk_bytes = e->plan.config.cache_disk_bytes,
-                                      .block_bytes =
-                                          sl_prefix_page_bytes(&e->plan, e->model->hp.n_layer),
+                                      .block_bytes = e->plan.page_bytes,
                                       .wake = wake,
                                       .ctx = e};
     if (st == SL_OK)
         st = sl_block_store_open(&c, &d->store, err);
     if (st == SL_OK)
-        st = sl_model_identity(e->model, &e->stages->kv.shape, e->stages->dev, &d->root, err);
+        st = sl_model_identity(e->model, e->plan.config.kv_dtype, e->stages->dev, &d->root, err);
     for (uint32_t i = 1; i < e->n_stages && st == SL_OK; i++) {
         const struct sl_stage *s = &e->stages[i];
         sl_model_identity_add(e->stages->dev, s->dev, s->model->hp.first_layer,

@@ -19,12 +19,13 @@ static uint32_t tables_elems(const struct sl_memory_plan *p) {
 }
 
 /* Lays the buffers out from base on; returns the end. */
-static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_plan *p,
+static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_plan *p,
                          uintptr_t base, struct sl_activations *a) {
+    const struct sl_hparams *hp = &model->hp;
+    struct sl_layer_needs needs = sl_layer_needs(model);
     uint64_t rows = p->config.batch_tokens, out = p->n_logit_rows;
     /* The host reads them while other steps run, from here where it can. */
     uint64_t logit_rows = p->reads_back ? out : out * sl_plan_lanes(p);
-    uint64_t n_ff = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
     uint64_t k = hp->n_expert_used;
     uint64_t ahead = p->streaming ? SL_FETCH_AHEAD_ROWS : 0;
     uint64_t id_layers = p->reads_back ? hp->n_layer : 1;
@@ -36,13 +37,13 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->taken = take(&c, takes * sl_forward_taken_elems(hp), 4);
     a->raised = take(&c, takes, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
-    a->q = take(&c, rows * hp->n_head * hp->head_dim_k, 4);
-    a->k = take(&c, rows * hp->n_head_kv * hp->head_dim_k, 4);
-    a->v = take(&c, rows * hp->n_head_kv * hp->head_dim_v, 4);
-    a->attn = take(&c, rows * hp->n_head * hp->head_dim_v, 4);
-    a->gate = take(&c, rows * n_ff, 4);
-    a->up = take(&c, rows * n_ff, 4);
-    a->shared_y = take(&c, hp->n_ff_shared ? rows * hp->n_embd : 0, 4);
+    a->q = take(&c, rows * needs.q, 4);
+    a->k = take(&c, rows * needs.k, 4);
+    a->v = take(&c, rows * needs.v, 4);
+    a->mixed = take(&c, rows * needs.mixed, 4);
+    a->gate = take(&c, rows * needs.ff, 4);
+    a->up = take(&c, rows * needs.ff, 4);
+    a->shared_y = take(&c, rows * needs.shared, 4);
     a->shared_weight = take(&c, rows, 4);
     a->router = take(&c, rows * hp->n_expert, 4);
     a->weights = take(&c, rows * k, 4);
@@ -52,11 +53,13 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     a->next_ids = take(&c, ahead * SL_FETCH_GUESSES * k, 4);
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
-    a->out_attn = take(&c, out * hp->n_head * hp->head_dim_v, 4);
+    a->out_mixed = take(&c, out * needs.mixed, 4);
     a->blocks = take(&c, p->reads_back ? 3 * sl_forward_blocks(hp, p->n_logit_rows) : 0, 4);
     a->logits = take(&c, logit_rows * hp->n_vocab, 4);
-    a->rope_table = take(&c, rows * hp->n_rot, 4);
-    a->inv_freq = take(&c, hp->n_rot / 2, 4);
+    for (uint32_t i = 0; i < hp->n_rope; i++) {
+        a->rope_table[i] = take(&c, rows * hp->rope[i].n_rot, 4);
+        a->inv_freq[i] = take(&c, hp->rope[i].n_rot / 2, 4);
+    }
     a->expert_ids = take(&c, id_layers * rows * k, 4);
     a->refs = take(&c, refs, sizeof *a->refs);
     a->tables = take(&c, tables_elems(p), 4);
@@ -64,10 +67,10 @@ static uintptr_t lay_out(const struct sl_hparams *hp, const struct sl_memory_pla
     return c;
 }
 
-uint64_t sl_forward_activation_bytes(const struct sl_hparams *hp,
+uint64_t sl_forward_activation_bytes(const struct sl_model *model,
                                      const struct sl_memory_plan *plan) {
     struct sl_activations a;
-    return lay_out(hp, plan, 0, &a);
+    return lay_out(model, plan, 0, &a);
 }
 
 uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan) {
@@ -75,43 +78,45 @@ uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memo
     return sl_page_table_bytes(plan->config.parallel, plan->session_pages) +
            plan->config.batch_tokens + plan->n_logit_rows + 1 +
            tables_elems(plan) * sizeof(uint32_t) +
-           (uint64_t)hp->n_layer * sizeof(struct sl_layer_weights) +
+           (uint64_t)hp->n_layer * (sizeof(struct sl_layer_weights) + sizeof(struct sl_kv_view)) +
            refs * sizeof(struct sl_expert_ref);
 }
 
 /* ---- create, destroy ---- */
 
-static enum sl_status init_rope(struct sl_forward *f, const struct sl_model *model,
-                                const struct sl_weights *weights, struct sl_err *err) {
+/* divisors [n_rot/2] as in the file, or NULL. */
+static enum sl_status upload_freqs(struct sl_forward *f, uint32_t rope, const float *divisors) {
+    uint32_t n = f->hp->rope[rope].n_rot / 2;
+    float *inv_freq = malloc((n + 1) * sizeof *inv_freq);
+    if (!inv_freq)
+        return SL_ERR_NOMEM;
+    sl_rope_inv_freq(&f->hp->rope[rope], divisors, inv_freq, &f->rope_mscale[rope]);
+    enum sl_status st =
+        sl_device_upload(f->dev, f->a.inv_freq[rope], inv_freq, n * sizeof *inv_freq);
+    if (st == SL_OK)
+        st = sl_device_sync(f->dev);
+    free(inv_freq);
+    return st;
+}
+
+static enum sl_status init_ropes(struct sl_forward *f, const struct sl_model *model,
+                                 const struct sl_weights *weights, struct sl_err *err) {
     const struct sl_gguf_tensor *t = model->global[SL_G_ROPE_FREQS];
-    uint32_t n = f->hp->n_rot / 2;
-    float *divisors = NULL, *inv_freq = malloc((n + 1) * sizeof *inv_freq);
-    enum sl_status st = inv_freq ? SL_OK : SL_ERR_NOMEM;
-    if (st == SL_OK && t) {
-        if (t->dtype != SL_DTYPE_F32 || t->ne[0] < n) {
-            st = sl_fail(err, SL_ERR_UNSUPPORTED, "tensor 'rope_freqs.weight' is not %u F32 values",
-                         n);
-            goto done;
-        }
-        divisors = malloc((n + 1) * sizeof *divisors);
-        st = divisors ? sl_device_download(f->dev, divisors, sl_weights_addr(weights, t),
-                                           n * sizeof *divisors)
+    float *divisors = NULL;
+    enum sl_status st = SL_OK;
+    if (t) {
+        size_t bytes = (size_t)t->ne[0] * sizeof *divisors; /* checked when the model was opened */
+        divisors = malloc(bytes);
+        st = divisors ? sl_device_download(f->dev, divisors, sl_weights_addr(weights, t), bytes)
                       : SL_ERR_NOMEM;
         if (st == SL_OK)
             st = sl_device_sync(f->dev);
     }
-    if (st == SL_OK) {
-        sl_rope_inv_freq(f->hp, divisors, inv_freq, &f->rope_mscale);
-        st = sl_device_upload(f->dev, f->a.inv_freq, inv_freq, n * sizeof *inv_freq);
-    }
-    if (st == SL_OK)
-        st = sl_device_sync(f->dev);
-    if (st != SL_OK)
-        st = sl_fail(err, st, "preparing the RoPE frequencies: %s", sl_status_text(st));
-done:
+    for (uint32_t i = 0; i < f->hp->n_rope && st == SL_OK; i++)
+        st = upload_freqs(f, i, divisors);
     free(divisors);
-    free(inv_freq);
-    return st;
+    return st == SL_OK ? st
+                       : sl_fail(err, st, "preparing the RoPE frequencies: %s", sl_status_text(st));
 }
 
 enum sl_status sl_forward_create(const struct sl_forward_config *config,
@@ -152,13 +157,13 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
                      (double)f->arena_bytes / 0x1p20);
         goto fail;
     }
-    lay_out(f->hp, plan, (uintptr_t)f->arena, &f->a);
+    lay_out(config->model, plan, (uintptr_t)f->arena, &f->a);
     if (dev->caps.host_visible)
         memset(f->arena, 0, f->arena_bytes); /* page faults now, not at the first token */
     st = sl_forward_init_turns(f, err);
     if (st != SL_OK)
         goto fail;
-    st = init_rope(f, config->model, config->weights, err);
+    st = init_ropes(f, config->model, config->weights, err);
     if (st != SL_OK)
         goto fail;
     *out_forward = f;
@@ -227,149 +232,45 @@ enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float
                                                            .eps = f->hp->norm_eps});
 }
 
-static enum sl_status head_norm(struct sl_forward *f, float *x, const float *w, bool row,
-                                uint32_t n_tok, uint32_t n_head) {
-    uint32_t dim = f->hp->head_dim_k;
-    return row ? sl_forward_norm(f, x, w, x, n_tok, n_head * dim)
-               : sl_forward_norm(f, x, w, x, n_tok * n_head, dim);
-}
-
-static enum sl_status rope(struct sl_forward *f, float *x, uint32_t n_tok, uint32_t n_head) {
-    const struct sl_hparams *hp = f->hp;
-    return sl_op_rope(f->dev, &(struct sl_op_rope){.x = x,
-                                                   .table = f->a.rope_table,
-                                                   .n_tok = n_tok,
-                                                   .n_heads = n_head,
-                                                   .head_dim = hp->head_dim_k,
-                                                   .stride = n_head * hp->head_dim_k,
-                                                   .n_freq = hp->n_rot / 2,
-                                                   .style = hp->rope_kind == SL_ROPE_KIND_NORM
-                                                                ? SL_ROPE_NORM
-                                                                : SL_ROPE_NEOX});
-}
-
-/* q, k, v of all rows; k and v go to the cache. */
-static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_weights *w,
-                                  const struct sl_place *where) {
-    const struct sl_hparams *hp = f->hp;
-    const struct sl_step *s = &f->step;
-    struct sl_activations *a = &f->a;
-    SL_FORWARD_TRY("attention norm",
-                   sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, hp->n_embd));
-    SL_FORWARD_TRY("q, k, v", sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                                       .x = a->h,
-                                                       .n_tok = s->n_rows,
-                                                       .n_decode = s->n_decode,
-                                                       .n_w = 3,
-                                                       .out = {{w->q, w->q_bias, a->q, false},
-                                                               {w->k, w->k_bias, a->k, false},
-                                                               {w->v, w->v_bias, a->v, false}}}));
-    if (w->q_norm)
-        SL_FORWARD_TRY("q norm",
-                       head_norm(f, a->q, w->q_norm, w->q_norm_row, s->n_rows, hp->n_head));
-    if (w->k_norm)
-        SL_FORWARD_TRY("k norm",
-                       head_norm(f, a->k, w->k_norm, w->k_norm_row, s->n_rows, hp->n_head_kv));
-    if (hp->n_rot) {
-        SL_FORWARD_TRY("rope", rope(f, a->q, s->n_rows, hp->n_head));
-        SL_FORWARD_TRY("rope", rope(f, a->k, s->n_rows, hp->n_head_kv));
-    }
-    SL_FORWARD_TRY("kv write",
-                   sl_op_kv_write(f->dev, &(struct sl_op_kv_write){
-                                              .kv = sl_kv_layer(f->kv, where->layer),
-                                              .k = a->k,
-                                              .v = a->v,
-                                              .slot = f->on_device.slot,
-                                              .n_tok = s->n_rows,
-                                              .stride_k = hp->n_head_kv * hp->head_dim_k,
-                                              .stride_v = hp->n_head_kv * hp->head_dim_v}));
-    return SL_OK;
-}
-
-static enum sl_status attend(struct sl_forward *f, const struct sl_place *where) {
-    const struct sl_hparams *hp = f->hp;
-    const struct sl_step *s = &f->step;
-    struct sl_activations *a = &f->a;
-    SL_FORWARD_TRY("attention", sl_op_attention(f->dev, &(struct sl_op_attention){
-                                                            .kv = sl_kv_layer(f->kv, where->layer),
-                                                            .q = a->q,
-                                                            .y = a->attn,
-                                                            .page_table = a->page_table,
-                                                            .row_seq = f->on_device.row_seq,
-                                                            .row_len = f->on_device.row_len,
-                                                            .n_tok = s->n_rows,
-                                                            .n_decode = s->n_decode,
-                                                            .n_heads = hp->n_head,
-                                                            .stride_q = hp->n_head * hp->head_dim_k,
-                                                            .max_pages = f->plan->session_pages,
-                                                            .window = hp->window,
-                                                            .scale = hp->attn_scale}));
-    return SL_OK;
-}
-
 static enum sl_status gather(struct sl_forward *f, const float *x, float *y, uint32_t n) {
     return sl_op_gather_rows(
         f->dev, &(struct sl_op_gather_rows){
                     .x = x, .rows = f->on_device.out_rows, .y = y, .n_out = f->step.n_out, .n = n});
 }
 
-enum sl_status sl_forward_attention(struct sl_forward *f, struct sl_rows *r,
-                                    const struct sl_place *where) {
-    const struct sl_hparams *hp = f->hp;
-    const struct sl_layer_weights *w = &f->layers[where->layer];
+enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const float **mixed,
+                              uint32_t n, const struct sl_place *where) {
     struct sl_activations *a = &f->a;
     const struct sl_step *s = &f->step;
-    uint64_t start = sl_timeline_now(f->timeline);
-    enum sl_status st = project_qkv(f, w, where);
-    if (st != SL_OK)
+    SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, f->hp->n_embd));
+    SL_FORWARD_TRY("gather", gather(f, *mixed, a->out_mixed, n));
+    *mixed = a->out_mixed;
+    r->x = a->out_x;
+    r->n = s->n_out;
+    r->of_step = s->out_rows;
+    r->failed = f->out_failed;
+    for (uint32_t i = 0; i < s->n_out; i++)
+        f->out_failed[i] = f->row_failed[s->out_rows[i]];
+    r->n_decode = 0;
+    while (r->n_decode < s->n_out && s->out_rows[r->n_decode] < s->n_decode)
+        r->n_decode++;
+    return SL_OK;
+}
+
+enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
+                              const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    enum sl_status st = w->mixer->run(f, r, where);
+    if (st != SL_OK || !r->n)
         return st;
-    if (!f->resident)
-        sl_fetch_poll(f->fetch);
-    const float *attn = a->attn;
-    bool cut = sl_forward_cuts(f, where->layer);
-    if (cut && s->n_out == 0) {
-        r->n = 0;
-        return SL_OK;
-    }
-    st = attend(f, where);
-    if (st != SL_OK)
-        return st;
-    if (!f->resident)
-        sl_fetch_poll(f->fetch);
-    if (cut) {
-        SL_FORWARD_TRY("gather", gather(f, a->x, a->out_x, hp->n_embd));
-        SL_FORWARD_TRY("gather", gather(f, a->attn, a->out_attn, hp->n_head * hp->head_dim_v));
-        attn = a->out_attn;
-        r->x = a->out_x;
-        r->n = s->n_out;
-        r->of_step = s->out_rows;
-        r->failed = f->out_failed;
-        for (uint32_t i = 0; i < s->n_out; i++)
-            f->out_failed[i] = f->row_failed[s->out_rows[i]];
-        r->n_decode = 0;
-        while (r->n_decode < s->n_out && s->out_rows[r->n_decode] < s->n_decode)
-            r->n_decode++;
-    }
-    SL_FORWARD_TRY(
-        "attention out",
-        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = attn,
-                                                    .n_tok = r->n,
-                                                    .n_decode = r->n_decode,
-                                                    .n_w = 1,
-                                                    .out = {{w->out, w->out_bias, r->x, true}}}));
-    SL_FORWARD_TRY("FFN norm", sl_forward_norm(f, r->x, w->ffn_norm, a->h, r->n, hp->n_embd));
-    sl_timeline_since(f->timeline, "attention", start, {"rows", s->n_rows});
+    SL_FORWARD_TRY("FFN norm", sl_forward_norm(f, r->x, w->ffn_norm, f->a.h, r->n, f->hp->n_embd));
     return SL_OK;
 }
 
 static enum sl_status run_layer(struct sl_forward *f, struct sl_rows *r,
                                 const struct sl_place *where) {
-    enum sl_status st = sl_forward_attention(f, r, where);
-    if (st != SL_OK || !r->n)
-        return st;
-    return f->layers[where->layer].routed_layer != SL_NO_ROUTED_LAYER
-               ? sl_forward_moe_ffn(f, r, where)
-               : sl_forward_dense_ffn(f, r, where);
+    enum sl_status st = sl_forward_mix(f, r, where);
+    return st != SL_OK || !r->n ? st : f->layers[where->layer].ffn->run(f, r, where);
 }
 
 enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) {
@@ -383,14 +284,14 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
                                                                  .y = a->x,
                                                                  .n_tok = s->n_rows,
                                                                  .scale = 1}));
-    if (hp->n_rot)
+    for (uint32_t i = 0; i < hp->n_rope; i++)
         SL_FORWARD_TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
                                                                   .pos = f->on_device.pos,
-                                                                  .inv_freq = a->inv_freq,
-                                                                  .table = a->rope_table,
+                                                                  .inv_freq = a->inv_freq[i],
+                                                                  .table = a->rope_table[i],
                                                                   .n_tok = s->n_rows,
-                                                                  .n_freq = hp->n_rot / 2,
-                                                                  .mscale = f->rope_mscale}));
+                                                                  .n_freq = hp->rope[i].n_rot / 2,
+                                                                  .mscale = f->rope_mscale[i]}));
     return sl_forward_takes(f, s) ? sl_forward_take(f, where) : SL_OK;
 }
 

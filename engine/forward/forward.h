@@ -1,7 +1,7 @@
 /* The layer loop: one step of rows through the layers of a model, or of a slice of one, on one
  * device.
  *
- * Driven by struct sl_hparams and by which tensor roles a layer has; knows no architecture by name.
+ * Each layer is run by its kinds (layer_kind.h), as its spec says; no architecture has a name here.
  * A slice without the first layer begins with the rows' hidden states, which the one before it has
  * handed over. Used by one thread, the device's owner. */
 #ifndef SL_ENGINE_FORWARD_H
@@ -107,7 +107,7 @@ enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t 
                                  float **out_logits, struct sl_err *err) SL_MUST_CHECK;
 
 /* For the plan. */
-uint64_t sl_forward_activation_bytes(const struct sl_hparams *hp,
+uint64_t sl_forward_activation_bytes(const struct sl_model *model,
                                      const struct sl_memory_plan *plan);
 uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan);
 /* Where results must be read back. */

@@ -22,7 +22,7 @@ void sl_forward_drop_graphs(struct sl_forward *f) {
 
 /* The layer at or after this one whose router the host must hear, or n_layer. */
 static uint32_t next_cut(const struct sl_forward *f, uint32_t layer) {
-    while (layer < f->hp->n_layer && f->layers[layer].routed_layer == SL_NO_ROUTED_LAYER)
+    while (layer < f->hp->n_layer && !f->layers[layer].ffn->routed)
         layer++;
     return layer;
 }
@@ -38,9 +38,9 @@ static enum sl_status part(struct sl_forward *f, uint32_t from, uint32_t to,
     st = from ? sl_forward_join(f, &r, where) : sl_forward_embed(f, where);
     for (uint32_t i = from; i < f->hp->n_layer && i <= to && st == SL_OK; i++) {
         where->layer = i;
-        st = sl_forward_attention(f, &r, where);
+        st = sl_forward_mix(f, &r, where);
         if (st == SL_OK && i < to)
-            st = sl_forward_dense_ffn(f, &r, where);
+            st = f->layers[i].ffn->run(f, &r, where);
     }
     if (st != SL_OK)
         return st;

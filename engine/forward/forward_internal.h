@@ -4,6 +4,7 @@
 
 #include "engine/experts/expert_fetch.h"
 #include "engine/forward/forward.h"
+#include "engine/forward/layer_kind.h"
 #include "engine/forward/route_recorder.h"
 #include "streaming/slab.h"
 
@@ -11,11 +12,13 @@
 
 /* One layer's weights as device addresses; data == NULL / pointer NULL = the layer has none. */
 struct sl_layer_weights {
+    const struct sl_layer_spec *spec;
+    const struct sl_mixer *mixer;
+    const struct sl_ffn *ffn;
     const float *attn_norm, *ffn_norm;
     struct sl_weight q, k, v, out;
     const float *q_bias, *k_bias, *v_bias, *out_bias;
     const float *q_norm, *k_norm;
-    bool q_norm_row, k_norm_row;     /* over the whole row, not per head */
     struct sl_weight gate, up, down; /* dense FFN */
     struct sl_weight router;
     const float *router_bias;
@@ -28,14 +31,15 @@ struct sl_layer_weights {
 
 /* Device buffers, f32 unless said otherwise. B = batch rows, L = logit rows. */
 struct sl_activations {
-    float *x;             /* [B, n_embd] residual stream */
-    float *handed;        /* [lanes, B, n_embd] what a slice without output gave, step by step */
-    float *taken;         /* [lanes, SL_FORWARD_GRAPHS, n_embd] what the slice before hands to it */
-    uint32_t *raised;     /* [lanes] the turn that has come last: sl_op_take */
-    float *h;             /* [B, n_embd] normed input of a block */
-    float *q, *k, *v;     /* [B, heads * head_dim] */
-    float *attn;          /* [B, n_head * head_dim_v] */
-    float *gate, *up;     /* [B, max(n_ff, n_ff_shared)] */
+    float *x;         /* [B, n_embd] residual stream */
+    float *handed;    /* [lanes, B, n_embd] what a slice without output gave, step by step */
+    float *taken;     /* [lanes, SL_FORWARD_GRAPHS, n_embd] what the slice before hands to it */
+    uint32_t *raised; /* [lanes] the turn that has come last: sl_op_take */
+    float *h;         /* [B, n_embd] normed input of a block */
+    /* [B, widths that suit every layer: struct sl_layer_needs] */
+    float *q, *k, *v;
+    float *mixed; /* what a mixer gives before its output matrix */
+    float *gate, *up;
     float *shared_y;      /* [B, n_embd] */
     float *shared_weight; /* [B] */
     float *router;        /* [B, n_expert] */
@@ -45,13 +49,13 @@ struct sl_activations {
     float *next_weights;  /* [A, k] */
     float *pair_y;        /* [B * k, n_embd] */
     float *out_x;         /* [L, n_embd] the rows that go on to the logits */
-    float *out_attn;      /* [L, n_head * head_dim_v] */
-    float *blocks;     /* 3 x [L, blocks of n_vocab], where logits are read back: of n rows, right
-                          before these, the blocks' maxima, before them where they are, and before
-                          that their sums, so that one copy brings what is needed */
-    float *logits;     /* [L, n_vocab]; where the host can read them [lanes, L, n_vocab] */
-    float *rope_table; /* [B, n_rot/2, 2] */
-    float *inv_freq;   /* [n_rot/2] */
+    float *out_mixed;     /* [L, as mixed] */
+    float *blocks; /* 3 x [L, blocks of n_vocab], where logits are read back: of n rows, right
+                      before these, the blocks' maxima, before them where they are, and before
+                      that their sums, so that one copy brings what is needed */
+    float *logits; /* [L, n_vocab]; where the host can read them [lanes, L, n_vocab] */
+    float *rope_table[SL_MAX_ROPES]; /* [B, n_rot/2, 2] */
+    float *inv_freq[SL_MAX_ROPES];   /* [n_rot/2] */
     /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
     uint32_t *expert_ids;
     struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
@@ -89,7 +93,7 @@ struct sl_forward {
     void *arena;
     size_t arena_bytes;
     struct sl_activations a;
-    float rope_mscale;
+    float rope_mscale[SL_MAX_ROPES];
     struct sl_step step;        /* the one that is being run; its arrays are the caller's */
     struct sl_step on_device;   /* its arrays alone: their copies in a.tables */
     uint32_t *tables;           /* as they go there */
@@ -181,10 +185,14 @@ enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float
                                uint32_t n_rows, uint32_t n) SL_MUST_CHECK;
 /* Input rows from ids, where the slice has the first layer; what all layers need of positions. */
 enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
-/* The first half of a layer, up to the FFN's norm. In a layer that is cut r tells which buffer its
- * rows are in; none is left when nobody wants logits. */
-enum sl_status sl_forward_attention(struct sl_forward *f, struct sl_rows *r,
-                                    const struct sl_place *where) SL_MUST_CHECK;
+/* The first half of a layer: its mixer, and the FFN's norm. In a layer that is cut r tells which
+ * buffer its rows are in; none is left when nobody wants logits. */
+enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
+                              const struct sl_place *where) SL_MUST_CHECK;
+/* Within a mixer, in a layer that is cut: r becomes the rows that go on, and *mixed [r->n, n], what
+ * the mixer has computed for all of the step's, theirs. */
+enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const float **mixed,
+                              uint32_t n, const struct sl_place *where) SL_MUST_CHECK;
 /* All ops of the step. *out_logits: in the device's memory; NULL when nobody wants any, and in a
  * slice that gives none. */
 enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
@@ -197,14 +205,9 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
                                  uint32_t n_decode, float **out_logits,
                                  const struct sl_place *where) SL_MUST_CHECK;
 
-/* forward_ffn.c: the second half of a layer. */
-enum sl_status sl_forward_dense_ffn(struct sl_forward *f, const struct sl_rows *r,
-                                    const struct sl_place *where) SL_MUST_CHECK;
-enum sl_status sl_forward_moe_ffn(struct sl_forward *f, const struct sl_rows *r,
-                                  const struct sl_place *where) SL_MUST_CHECK;
-/* ... and its parts: the router; the shared expert, if the layer has one, into shared_y (its first
- * products come from the router's call); the routed experts as they arrive, chosen [n, k] in host
- * memory; their sum. */
+/* forward_experts.c: the parts of such a layer: the router; the shared expert, if the layer has
+ * one, into shared_y (its first products come from the router's call); the routed experts as they
+ * arrive, chosen [n, k] in host memory; their sum. */
 enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
                                 const struct sl_place *where) SL_MUST_CHECK;
 enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
@@ -274,5 +277,18 @@ void sl_forward_unmap_host(struct sl_forward *f);
 /* bind.c: fills layers, refs, embd, output, output_norm. */
 enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *model,
                                const struct sl_weights *weights, struct sl_err *err) SL_MUST_CHECK;
+/* For the kinds: where a tensor lies; a matrix, a vector that ops take as plain floats (t NULL: the
+ * layer has none). What the device lacks or is misplaced sets b->status, and is named. */
+struct sl_binder {
+    const struct sl_weights *weights;
+    const struct sl_device *dev;
+    struct sl_err *err;
+    enum sl_status status;      /* of the first thing that failed */
+    struct sl_expert_ref *refs; /* [n_expert] of the layer; NULL: they are streamed */
+};
+const void *sl_bind_address(struct sl_binder *b, const struct sl_gguf_tensor *t);
+const float *sl_bind_vector(struct sl_binder *b, const struct sl_gguf_tensor *t);
+struct sl_weight sl_bind_matrix(struct sl_binder *b, const struct sl_gguf_tensor *t);
+bool sl_bind_type(struct sl_binder *b, const struct sl_gguf_tensor *t);
 
 #endif

@@ -53,24 +53,53 @@ void sl_kv_set_idle(struct sl_kv_pages *p, uint32_t n_idle) {
 
 /* ---- what is in them ---- */
 
+struct sl_kv_view sl_kv_shape(const struct sl_layer_spec *spec, enum sl_dtype dtype) {
+    const struct sl_attention_spec *a = &spec->attention;
+    size_t rows = (size_t)a->n_head_kv * SL_KV_PAGE_TOKENS;
+    return (struct sl_kv_view){.dtype = dtype,
+                               .n_kv_heads = a->n_head_kv,
+                               .head_dim_k = a->head_dim_k,
+                               .head_dim_v = a->head_dim_v,
+                               .k_page_bytes = rows * sl_dtype_row_bytes(dtype, a->head_dim_k),
+                               .v_page_bytes = rows * sl_dtype_row_bytes(dtype, a->head_dim_v)};
+}
+
+size_t sl_kv_page_bytes(const struct sl_model *model, enum sl_dtype dtype) {
+    size_t bytes = 0;
+    for (uint32_t l = 0; l < model->hp.n_layer; l++) {
+        struct sl_kv_view shape = sl_kv_shape(&model->layers[l].spec, dtype);
+        bytes += shape.k_page_bytes + shape.v_page_bytes;
+    }
+    return bytes;
+}
+
 enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
-                               const struct sl_kv_view *shape, uint32_t n_layer, uint32_t n_pages,
+                               const struct sl_model *model, enum sl_dtype dtype, uint32_t n_pages,
                                struct sl_err *err) {
     memset(kv, 0, sizeof *kv);
     kv->dev = dev;
-    kv->shape = *shape;
-    kv->n_layer = n_layer;
+    kv->n_layer = model->hp.n_layer;
     kv->n_pages = n_pages;
-    kv->layer_bytes = (shape->k_page_bytes + shape->v_page_bytes) * n_pages;
-    kv->data_bytes = kv->layer_bytes * n_layer;
-    enum sl_status st = sl_device_alloc(dev, kv->data_bytes, &kv->data);
+    kv->page_bytes = sl_kv_page_bytes(model, dtype);
+    kv->data_bytes = kv->page_bytes * n_pages;
+    kv->layers = malloc(kv->n_layer * sizeof *kv->layers);
+    enum sl_status st = kv->layers ? sl_device_alloc(dev, kv->data_bytes, &kv->data) : SL_ERR_NOMEM;
     if (st != SL_OK) {
         double mib = (double)kv->data_bytes / 0x1p20;
+        free(kv->layers);
         memset(kv, 0, sizeof *kv);
         return sl_fail(err, st,
                        "no memory for %.1f MiB of KV cache: lower the context size or the number "
                        "of parallel sessions, or use KV type q8_0",
                        mib);
+    }
+    char *at = kv->data;
+    for (uint32_t l = 0; l < kv->n_layer; l++) {
+        struct sl_kv_view *v = &kv->layers[l];
+        *v = sl_kv_shape(&model->layers[l].spec, dtype);
+        v->k = at;
+        v->v = at + v->k_page_bytes * n_pages;
+        at = (char *)v->v + v->v_page_bytes * n_pages;
     }
     if (dev->caps.host_visible)
         memset(kv->data, 0, kv->data_bytes);
@@ -80,15 +109,13 @@ enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
 void sl_kv_data_release(struct sl_kv_data *kv) {
     if (kv->data)
         sl_device_free(kv->dev, kv->data, kv->data_bytes);
+    free(kv->layers);
     memset(kv, 0, sizeof *kv);
 }
 
 struct sl_kv_view sl_kv_layer(const struct sl_kv_data *kv, uint32_t layer) {
     assert(layer < kv->n_layer);
-    struct sl_kv_view v = kv->shape;
-    v.k = (char *)kv->data + kv->layer_bytes * layer;
-    v.v = (char *)v.k + kv->shape.k_page_bytes * kv->n_pages;
-    return v;
+    return kv->layers[layer];
 }
 
 enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, uint32_t page, uint8_t *host,

@@ -7,6 +7,7 @@
 #define SL_ENGINE_KV_H
 
 #include "backends/backend.h"
+#include "model/arch/model.h"
 
 #define SL_KV_NO_PAGE UINT32_MAX
 
@@ -29,22 +30,27 @@ void sl_kv_set_idle(struct sl_kv_pages *pages, uint32_t n_idle);
 /* The keys and values of a stage's layers. */
 struct sl_kv_data {
     struct sl_device *dev;
-    void *data; /* [n_layer] x ([n_pages] K pages, [n_pages] V pages) */
-    size_t data_bytes, layer_bytes;
-    struct sl_kv_view shape; /* k, v unset */
+    void *data;                    /* [n_layer] x ([n_pages] K pages, [n_pages] V pages) */
+    size_t data_bytes, page_bytes; /* of one page: of all layers */
+    struct sl_kv_view *layers;     /* [n_layer] */
     uint32_t n_layer, n_pages;
 };
 
-/* Allocates all pages on dev and touches them, so that no page fault or out-of-memory comes later.
- * shape: dtype, heads, head sizes and page bytes. */
+/* A layer's pages of this type, without memory. */
+struct sl_kv_view sl_kv_shape(const struct sl_layer_spec *spec, enum sl_dtype dtype);
+/* Bytes of one page of all layers of a model or slice. */
+size_t sl_kv_page_bytes(const struct sl_model *model, enum sl_dtype dtype);
+
+/* Allocates all pages of the model's layers on dev and touches them, so that no page fault or
+ * out-of-memory comes later. */
 enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
-                               const struct sl_kv_view *shape, uint32_t n_layer, uint32_t n_pages,
+                               const struct sl_model *model, enum sl_dtype dtype, uint32_t n_pages,
                                struct sl_err *err) SL_MUST_CHECK;
 void sl_kv_data_release(struct sl_kv_data *kv);
 struct sl_kv_view sl_kv_layer(const struct sl_kv_data *kv, uint32_t layer);
 /* Bytes of one page, all layers. */
 static inline size_t sl_kv_data_page_bytes(const struct sl_kv_data *kv) {
-    return (kv->shape.k_page_bytes + kv->shape.v_page_bytes) * kv->n_layer;
+    return kv->page_bytes;
 }
 /* Copies a page of all layers, K then V each, to or from the host, and waits for it. */
 enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, uint32_t page, uint8_t *host,

@@ -4,6 +4,7 @@
 #include "common/stack.h"
 #include "engine/observe/expert_map.h"
 #include "engine/forward/forward.h"
+#include "engine/forward/layer_kind.h"
 #include "engine/stage/joint_heat.h"
 #include "engine/prefix/prefix_sizes.h"
 #include "engine/prefix/prefix_tree.h"
@@ -99,33 +100,38 @@ static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engi
     return SL_OK;
 }
 
-static enum sl_status plan_kv(const struct sl_hparams *hp, uint32_t n_layer_whole,
+/* What is planned for: the layers, those of all devices together, and the device. */
+struct subject {
+    const struct sl_model *model, *whole;
+    const struct sl_device *dev; /* NULL = none is known */
+};
+
+static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_model *whole,
                               struct sl_memory_plan *p, struct sl_err *err) {
     const struct sl_engine_config *c = &p->config;
     const struct sl_dtype_info *t = sl_dtype_info(c->kv_dtype);
     if (c->kv_dtype != SL_DTYPE_F16 && c->kv_dtype != SL_DTYPE_Q8_0)
         return sl_fail(err, SL_ERR_CONFIG, "KV type %s: must be f16 or q8_0",
                        sl_dtype_name(c->kv_dtype));
-    if (hp->head_dim_k % t->block_elems || hp->head_dim_v % t->block_elems)
-        return sl_fail(err, SL_ERR_CONFIG,
-                       "KV type %s needs head sizes divisible by %u, this model has %u and %u: use "
-                       "KV type f16",
-                       t->name, t->block_elems, hp->head_dim_k, hp->head_dim_v);
-    uint64_t rows = (uint64_t)hp->n_head_kv * SL_KV_PAGE_TOKENS;
-    p->k_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_k);
-    p->v_page_bytes = rows * sl_dtype_row_bytes(c->kv_dtype, hp->head_dim_v);
+    for (uint32_t l = 0; l < slice->hp.n_layer; l++) {
+        const struct sl_attention_spec *a = &slice->layers[l].spec.attention;
+        if (a->head_dim_k % t->block_elems || a->head_dim_v % t->block_elems)
+            return sl_fail(err, SL_ERR_CONFIG,
+                           "KV type %s needs head sizes divisible by %u, this model has %u and %u: "
+                           "use KV type f16",
+                           t->name, t->block_elems, a->head_dim_k, a->head_dim_v);
+    }
+    p->page_bytes = sl_kv_page_bytes(whole, c->kv_dtype);
     p->session_pages = (c->ctx_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
-    uint64_t layer_page_bytes = p->k_page_bytes + p->v_page_bytes;
-    uint64_t page_bytes = layer_page_bytes * n_layer_whole; /* on all devices together */
     uint64_t n_pages = (uint64_t)p->session_pages * c->parallel;
     uint64_t room = n_pages * SL_KV_PAGE_TOKENS < UINT32_MAX
                         ? (UINT32_MAX - 1) / SL_KV_PAGE_TOKENS - n_pages
                         : 0;
     uint64_t given = c->cache_ram_bytes == SL_CACHE_RAM_AUTO ? 0 : c->cache_ram_bytes;
-    uint64_t cached = p->pages_apart ? 0 : given / (page_bytes + sl_prefix_tree_bytes(1));
+    uint64_t cached = p->pages_apart ? 0 : given / (p->page_bytes + sl_prefix_tree_bytes(1));
     p->cache_pages = (uint32_t)(cached < room ? cached : room);
-    p->ram_pages = p->pages_apart ? sl_prefix_ram_slots(given, page_bytes) : 0;
-    p->prefix_ram_bytes = p->stage ? 0 : sl_prefix_ram_bytes(p->ram_pages, page_bytes);
+    p->ram_pages = p->pages_apart ? sl_prefix_ram_slots(given, p->page_bytes) : 0;
+    p->prefix_ram_bytes = p->stage ? 0 : sl_prefix_ram_bytes(p->ram_pages, p->page_bytes);
     n_pages += p->cache_pages;
     if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
         return sl_fail(
@@ -134,7 +140,7 @@ static enum sl_status plan_kv(const struct sl_hparams *hp, uint32_t n_layer_whol
             "of them",
             c->parallel, c->ctx_tokens);
     p->n_pages = (uint32_t)n_pages;
-    p->kv_bytes = layer_page_bytes * hp->n_layer * n_pages;
+    p->kv_bytes = sl_kv_page_bytes(slice, c->kv_dtype) * n_pages;
     return SL_OK;
 }
 
@@ -174,7 +180,7 @@ static uint64_t n_stacks(const struct sl_memory_plan *p) {
 /* What the process has once, however many devices compute. */
 static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *p) {
     const struct sl_engine_config *c = &p->config;
-    p->prefix_disk_bytes = c->cache_dir ? sl_prefix_disk_memory_bytes(p, whole->n_layer) : 0;
+    p->prefix_disk_bytes = c->cache_dir ? sl_prefix_disk_memory_bytes(p) : 0;
     p->host_bytes += sl_sampler_space_bytes(whole->n_vocab) + sl_prefix_tree_bytes(p->n_pages) +
                      p->prefix_disk_bytes + p->prefix_ram_bytes +
                      sl_expert_map_bytes(whole->n_layer, whole->n_expert) + sl_lanes_bytes(p);
@@ -189,14 +195,15 @@ static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *
 }
 
 /* Everything but the slots, for the weights that are resident. */
-static void plan_fixed(const struct sl_hparams *hp, const struct sl_hparams *whole,
-                       const struct sl_device *dev, struct sl_memory_plan *p) {
-    p->activation_bytes = sl_forward_activation_bytes(hp, p);
+static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
+    const struct sl_hparams *hp = &s->model->hp;
+    const struct sl_device *dev = s->dev;
+    p->activation_bytes = sl_forward_activation_bytes(s->model, p);
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) + dev->caps.held_bytes : 0;
     p->host_bytes = sl_forward_host_bytes(hp, p);
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     if (!p->stage)
-        plan_process(whole, p);
+        plan_process(&s->whole->hp, p);
     uint64_t n_threads = n_stacks(p);
     p->thread_bytes = n_threads * STACK_BYTES;
     p->slack_bytes = p->stage ? 0 : SLACK_BYTES;
@@ -221,18 +228,12 @@ uint64_t sl_plan_name_least(uint64_t bytes) {
     return (bytes + VARIES_BYTES + MIB - 1) / MIB * MIB;
 }
 
-/* What is planned for: the layers, those of all devices together, and the device. */
-struct subject {
-    const struct sl_model *model, *whole;
-    const struct sl_device *dev; /* NULL = none is known */
-};
-
 /* The plan with the experts in slots. */
 static enum sl_status plan_streaming(const struct subject *s, const struct sl_expert_layout *l,
                                      struct sl_memory_plan *p, struct sl_err *err) {
     p->streaming = true;
     enum sl_status st = plan_weights(s->model, false, &p->weight_bytes, err);
-    plan_fixed(&s->model->hp, &s->whole->hp, s->dev, p);
+    plan_fixed(s, p);
     return st == SL_OK ? sl_plan_slots(l, p, err) : st;
 }
 
@@ -276,7 +277,7 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
     enum sl_status st = plan_weights(s->model, true, &p->weight_bytes, err);
     if (st != SL_OK)
         return st;
-    plan_fixed(&s->model->hp, &s->whole->hp, s->dev, p);
+    plan_fixed(s, p);
     p->least_bytes = sl_plan_name_least(sl_plan_fixed_bytes(p));
     p->vram_least_bytes = p->apart ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
     bool fits = sl_plan_fixed_bytes(p) <= p->budget_bytes && sl_plan_fits_device(p);
@@ -325,7 +326,7 @@ static uint64_t spare_for_cache(const struct sl_memory_plan *p) {
 
 static enum sl_status plan_all(const struct subject *s, struct sl_memory_plan *p,
                                struct sl_err *err) {
-    enum sl_status st = plan_kv(&s->model->hp, s->whole->hp.n_layer, p, err);
+    enum sl_status st = plan_kv(s->model, s->whole, p, err);
     if (st == SL_OK)
         st = plan_experts(s, p, err);
     if (st != SL_OK || p->config.cache_ram_bytes != SL_CACHE_RAM_AUTO)
@@ -476,16 +477,16 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     if (sl_model_has_output(slice))
         p.n_logit_rows =
             max_u32(c->parallel, c->batch_tokens < SL_SCORE_ROWS ? c->batch_tokens : SL_SCORE_ROWS);
-    uint32_t n_ff = max_u32(hp->n_ff, max_u32(hp->n_ff_expert, hp->n_ff_shared));
+    struct sl_layer_needs needs = sl_layer_needs(slice);
     p.limits = (struct sl_device_limits){
         .max_tok = c->batch_tokens,
-        .max_n_in = max_u32(max_u32(hp->n_embd, n_ff), hp->n_head * hp->head_dim_v),
+        .max_n_in = needs.n_in,
         .max_pairs = c->batch_tokens * hp->n_expert_used,
         .max_n_embd = hp->n_embd,
-        .max_n_ff = hp->n_expert ? hp->n_ff_expert : 0,
+        .max_n_ff = needs.n_ff_expert,
         .max_expert = hp->n_expert,
-        .max_heads = hp->n_head,
-        .max_head_dim = max_u32(hp->head_dim_k, hp->head_dim_v),
+        .max_heads = needs.heads,
+        .max_head_dim = needs.head_dim,
     };
     p.reads_back = dev && !dev->caps.host_visible;
     p.apart = dev && sl_device_is_apart(dev);

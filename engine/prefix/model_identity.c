@@ -1,6 +1,7 @@
 #include "engine/prefix/model_identity.h"
 
 #include "common/version.h"
+#include "engine/forward/kv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +64,7 @@ static void add_arithmetic(struct sl_siphash *h, const struct sl_device *dev) {
         add_times(h, &about);
 }
 
-enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_kv_view *shape,
+enum sl_status sl_model_identity(const struct sl_model *model, enum sl_dtype kv_dtype,
                                  const struct sl_device *dev, struct sl_hash128 *out_identity,
                                  struct sl_err *err) {
     const struct sl_gguf *g = model->gguf;
@@ -75,11 +76,13 @@ enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_k
         if (st != SL_OK)
             return st;
     }
-    add_text(&h, sl_dtype_name(shape->dtype));
-    const uint64_t numbers[] = {model->hp.n_layer, shape->n_kv_heads,   shape->head_dim_k,
-                                shape->head_dim_v, shape->k_page_bytes, shape->v_page_bytes,
-                                SL_KV_PAGE_TOKENS};
-    sl_siphash_add(&h, numbers, sizeof numbers);
+    add_text(&h, sl_dtype_name(kv_dtype));
+    for (uint32_t l = 0; l < model->hp.n_layer; l++) {
+        struct sl_kv_view v = sl_kv_shape(&model->layers[l].spec, kv_dtype);
+        const uint64_t numbers[] = {v.n_kv_heads,   v.head_dim_k,   v.head_dim_v,
+                                    v.k_page_bytes, v.v_page_bytes, SL_KV_PAGE_TOKENS};
+        sl_siphash_add(&h, numbers, sizeof numbers);
+    }
     add_arithmetic(&h, dev);
     *out_identity = sl_siphash_end(&h);
     return SL_OK;

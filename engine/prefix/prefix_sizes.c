@@ -15,7 +15,7 @@ uint64_t sl_prefix_ram_bytes(uint32_t n_slots, uint64_t page_bytes) {
                    : 0;
 }
 
-uint64_t sl_prefix_disk_memory_bytes(const struct sl_memory_plan *p, uint32_t n_layer) {
+uint64_t sl_prefix_disk_memory_bytes(const struct sl_memory_plan *p) {
     return SL_PREFIX_HOME_BYTES + (uint64_t)p->n_pages * sizeof(struct sl_prefix_copy) +
-           sl_block_store_bytes(p->config.cache_disk_bytes, sl_prefix_page_bytes(p, n_layer));
+           sl_block_store_bytes(p->config.cache_disk_bytes, p->page_bytes);
 }

@@ -27,10 +27,6 @@ struct sl_prefix_copy {
 uint32_t sl_prefix_ram_slots(uint64_t bytes, uint64_t page_bytes);
 uint64_t sl_prefix_ram_bytes(uint32_t n_slots, uint64_t page_bytes);
 /* What a home on disk allocates at most. */
-uint64_t sl_prefix_disk_memory_bytes(const struct sl_memory_plan *plan, uint32_t n_layer);
-/* A page of all layers, keys and values. */
-static inline uint64_t sl_prefix_page_bytes(const struct sl_memory_plan *plan, uint32_t n_layer) {
-    return (uint64_t)(plan->k_page_bytes + plan->v_page_bytes) * n_layer;
-}
+uint64_t sl_prefix_disk_memory_bytes(const struct sl_memory_plan *plan);
 
 #endif

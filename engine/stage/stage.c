@@ -22,17 +22,6 @@ enum sl_status sl_stage_blame(const struct sl_stage *s, enum sl_status st, struc
 
 /* ---- open, close ---- */
 
-static enum sl_status open_kv(struct sl_stage *s, struct sl_err *err) {
-    const struct sl_hparams *hp = &s->model->hp;
-    struct sl_kv_view shape = {.dtype = s->plan->config.kv_dtype,
-                               .n_kv_heads = hp->n_head_kv,
-                               .head_dim_k = hp->head_dim_k,
-                               .head_dim_v = hp->head_dim_v,
-                               .k_page_bytes = s->plan->k_page_bytes,
-                               .v_page_bytes = s->plan->v_page_bytes};
-    return sl_kv_data_init(&s->kv, s->dev, &shape, hp->n_layer, s->plan->n_pages, err);
-}
-
 enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stages,
                              struct sl_stage_plan *p, const struct sl_store_heat *known,
                              struct sl_timeline *timeline, struct sl_err *err) {
@@ -45,7 +34,8 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
     p->dev = NULL;
     enum sl_status st = sl_device_configure(s->dev, &s->plan->limits, err);
     if (st == SL_OK)
-        st = open_kv(s, err);
+        st = sl_kv_data_init(&s->kv, s->dev, s->model, s->plan->config.kv_dtype, s->plan->n_pages,
+                             err);
     if (st == SL_OK && s->plan->streaming)
         st = sl_store_create(s->model, s->plan, s->dev, known, timeline, &s->store, err);
     return sl_stage_blame(s, st, err);

@@ -31,15 +31,15 @@ struct sl_memory_plan {
     /* One of n_stages devices that the layers are divided over, or all of them (stage_plan.h).
      * What the process has once is in the plan of stage 0 alone. */
     uint32_t stage, n_stages;
-    bool relays;                       /* others' copies of experts may stop over on its device */
-    uint32_t n_threads;                /* that compute */
-    uint32_t n_logit_rows;             /* rows of one step that may ask for logits; 0 in
-                                          a slice that gives none */
-    uint32_t session_pages;            /* KV pages of one session at ctx_tokens */
-    uint32_t n_pages;                  /* in the pool: parallel * session_pages + cache_pages */
-    uint32_t cache_pages;              /* more than sessions can ever hold at once */
-    uint32_t ram_pages;                /* copies in the host's memory, where the pool is apart */
-    size_t k_page_bytes, v_page_bytes; /* of one layer */
+    bool relays;            /* others' copies of experts may stop over on its device */
+    uint32_t n_threads;     /* that compute */
+    uint32_t n_logit_rows;  /* rows of one step that may ask for logits; 0 in
+                               a slice that gives none */
+    uint32_t session_pages; /* KV pages of one session at ctx_tokens */
+    uint32_t n_pages;       /* in the pool: parallel * session_pages + cache_pages */
+    uint32_t cache_pages;   /* more than sessions can ever hold at once */
+    uint32_t ram_pages;     /* copies in the host's memory, where the pool is apart */
+    uint64_t page_bytes;    /* of one page: of all layers, on all devices together */
 
     bool reads_back;    /* the host cannot follow device addresses */
     bool apart;         /* weights, KV and activations are in a device's own memory */

@@ -63,33 +63,64 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_SHARED_ROUTER] = {"ffn_gate_inp_shexp.weight", {D_EMBD, D_1}, false},
 };
 
-static uint64_t dim_value(const struct sl_model *m, unsigned dim) {
-    const struct sl_hparams *hp = &m->hp;
+/* What a layer of a kind must have, and what it may. */
+struct kind_roles {
+    uint64_t needs, may;
+};
+static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
+    [SL_MIXER_ATTENTION] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_ATTN_Q) | SL_ROLE(SL_L_ATTN_K) |
+                                SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_OUT),
+                            SL_ROLES_ATTN_BIAS | SL_ROLE(SL_L_ATTN_OUT_BIAS) | SL_ROLES_QK_NORM}};
+static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
+    [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
+                          SL_ROLE(SL_L_FFN_DOWN),
+                      0},
+    [SL_FFN_EXPERTS] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_ROUTER) | SL_ROLE(SL_L_EXPERTS_GATE) |
+                            SL_ROLE(SL_L_EXPERTS_UP) | SL_ROLE(SL_L_EXPERTS_DOWN),
+                        SL_ROLE(SL_L_ROUTER_BIAS) | SL_ROLE(SL_L_SHARED_ROUTER)}};
+#define ROLES_SHARED                                                                               \
+    (SL_ROLE(SL_L_SHARED_GATE) | SL_ROLE(SL_L_SHARED_UP) | SL_ROLE(SL_L_SHARED_DOWN))
+
+static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_layer_spec *s) {
+    const struct kind_roles *mixer = &mixer_roles[s->mixer], *ffn = &ffn_roles[s->ffn];
+    uint64_t may = mixer->may | ffn->may;
+    struct kind_roles r = {mixer->needs | ffn->needs | (arch->needs & may), 0};
+    if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
+        r.needs |= ROLES_SHARED;
+    r.may = r.needs | (arch->optional & may);
+    return r;
+}
+
+/* s: the layer's; NULL for tensors that are in none. */
+static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spec *s,
+                          unsigned dim) {
+    const struct sl_attention_spec *a = s ? &s->attention : NULL;
+    bool row = a && a->qk_norm == SL_QK_NORM_ROW;
     switch ((enum dim)dim) {
     case D_EMBD:
         return hp->n_embd;
     case D_VOCAB:
         return hp->n_vocab;
     case D_ROT_HALF:
-        return hp->n_rot / 2;
+        return hp->rope[0].n_rot / 2;
     case D_Q:
-        return (uint64_t)hp->n_head * hp->head_dim_k;
+        return (uint64_t)a->n_head * a->head_dim_k;
     case D_K:
-        return (uint64_t)hp->n_head_kv * hp->head_dim_k;
+        return (uint64_t)a->n_head_kv * a->head_dim_k;
     case D_V:
-        return (uint64_t)hp->n_head_kv * hp->head_dim_v;
+        return (uint64_t)a->n_head_kv * a->head_dim_v;
     case D_O:
-        return (uint64_t)hp->n_head * hp->head_dim_v;
+        return (uint64_t)a->n_head * a->head_dim_v;
     case D_Q_NORM:
-        return m->arch->qk_norm_row ? (uint64_t)hp->n_head * hp->head_dim_k : hp->head_dim_k;
+        return (uint64_t)(row ? a->n_head : 1) * a->head_dim_k;
     case D_K_NORM:
-        return m->arch->qk_norm_row ? (uint64_t)hp->n_head_kv * hp->head_dim_k : hp->head_dim_k;
+        return (uint64_t)(row ? a->n_head_kv : 1) * a->head_dim_k;
     case D_FF:
-        return hp->n_ff;
+        return s->n_ff;
     case D_FF_EXPERT:
-        return hp->n_ff_expert;
+        return s->experts.n_ff;
     case D_FF_SHARED:
-        return hp->n_ff_shared;
+        return s->experts.n_ff_shared;
     case D_EXPERT:
         return hp->n_expert;
     case D_1:
@@ -110,12 +141,13 @@ static enum sl_status fail_tensor(const struct sl_model *m, const struct sl_gguf
                    sl_str_escape(t->name, name, sizeof name), text);
 }
 
-static enum sl_status check_shape(const struct sl_model *m, const struct sl_gguf_tensor *t,
-                                  const struct rule *rule, struct sl_err *err) {
+static enum sl_status check_shape(const struct sl_model *m, const struct sl_layer_spec *spec,
+                                  const struct sl_gguf_tensor *t, const struct rule *rule,
+                                  struct sl_err *err) {
     uint64_t want[SL_GGUF_MAX_DIMS] = {1, 1, 1, 1};
     bool same = true;
     for (unsigned d = 0; d < 3; d++)
-        want[d] = dim_value(m, rule->dim[d]);
+        want[d] = dim_value(&m->hp, spec, rule->dim[d]);
     for (unsigned d = 0; d < SL_GGUF_MAX_DIMS; d++)
         same = same && t->ne[d] == want[d];
     if (!same)
@@ -195,11 +227,6 @@ static enum sl_status refuse_layer_tensor(const struct sl_model *m, const struct
                        m->arch->name);
 }
 
-static uint64_t required_roles(const struct sl_model *m, uint32_t layer) {
-    bool moe = m->hp.n_expert > 0 && layer >= m->hp.n_layer_dense_lead;
-    return m->arch->always | (moe ? m->arch->moe : m->arch->dense);
-}
-
 static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
                             struct sl_err *err) {
     struct sl_str rest;
@@ -223,7 +250,7 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
         return fail_tensor(m, t, SL_ERR_CORRUPT, err,
                            "key '%s.block_count' declares %" PRIu32 " layers, 0 to %" PRIu32,
                            m->arch->name, m->hp.n_layer, m->hp.n_layer - 1);
-    uint64_t allowed = required_roles(m, (uint32_t)layer) | m->arch->optional;
+    uint64_t allowed = roles_of(m->arch, &m->layers[layer].spec).may;
     for (unsigned role = 0; role < SL_L_COUNT; role++) {
         if (!(allowed & SL_ROLE(role)) || !equals(rest, layer_rules[role].name))
             continue;
@@ -270,19 +297,22 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
         m->global[SL_G_OUTPUT] = m->global[SL_G_TOKEN_EMBD]; /* tied */
     for (unsigned role = 0; role < SL_G_COUNT && st == SL_OK; role++)
         if (m->global[role])
-            st = check_shape(m, m->global[role], &global_rules[role], err);
+            st = check_shape(m, NULL, m->global[role], &global_rules[role], err);
     for (uint32_t l = 0; l < m->hp.n_layer && st == SL_OK; l++) {
-        uint64_t required = required_roles(m, l);
+        struct sl_layer *layer = &m->layers[l];
+        uint64_t required = roles_of(m->arch, &layer->spec).needs;
         for (unsigned role = 0; role < SL_L_COUNT && st == SL_OK; role++) {
-            const struct sl_gguf_tensor *t = m->layers[l].t[role];
+            const struct sl_gguf_tensor *t = layer->t[role];
             if (t) {
-                st = check_shape(m, t, &layer_rules[role], err);
+                st = check_shape(m, &layer->spec, t, &layer_rules[role], err);
             } else if (required & SL_ROLE(role)) {
                 char name[64];
                 snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", l, layer_rules[role].name);
                 st = missing(m, err, name);
             }
         }
+        if (!layer->t[SL_L_ATTN_Q_NORM] && !layer->t[SL_L_ATTN_K_NORM])
+            layer->spec.attention.qk_norm = SL_QK_NORM_NONE;
     }
     return st;
 }

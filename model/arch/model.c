@@ -54,12 +54,9 @@ enum sl_status sl_model_from_gguf(struct sl_gguf *gguf, struct sl_model **out_mo
                      "and inspected, not run",
                      sl_gguf_file_path(gguf, 0));
     if (st == SL_OK)
-        st = sl_arch_read_hparams(gguf, m->arch, &m->hp, err);
-    if (st == SL_OK) {
-        m->layers = calloc(m->hp.n_layer, sizeof *m->layers);
-        st = m->layers ? sl_arch_bind(m, err)
-                       : sl_fail(err, SL_ERR_NOMEM, "out of memory for %u layers", m->hp.n_layer);
-    }
+        st = sl_arch_read_hparams(gguf, m->arch, &m->hp, &m->layers, err);
+    if (st == SL_OK)
+        st = sl_arch_bind(m, err);
     if (st != SL_OK) {
         sl_model_close(&m);
         return st;

@@ -1,48 +1,41 @@
 /* A model as its file describes it: architecture, hyperparameters, and where each tensor is.
  *
  * One descriptor (struct sl_arch, a short file arch_<family>.c each) says how to read an
- * architecture's hyperparameters and which tensors it has. The engine's layer loop is driven by
- * struct sl_hparams and by which roles are present; it knows no architecture by name. */
+ * architecture's hyperparameters and which tensors it has. What the engine sees of it is a list of
+ * layers, each with its spec (layer_spec.h) and its tensors; it knows no architecture by name. */
 #ifndef SL_MODEL_MODEL_H
 #define SL_MODEL_MODEL_H
 
 #include "common/limits.h"
+#include "model/arch/layer_spec.h"
 #include "model/gguf/gguf.h"
 
 #define SL_MAX_LAYERS 512u
 #define SL_MAX_VOCAB  (1u << 24)
 
+/* Rotations of q and k by position: one table a step, for all layers that name it. */
 enum sl_rope_kind { SL_ROPE_KIND_NORM, SL_ROPE_KIND_NEOX };
-enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
-
-/* Units: elements and counts unless named otherwise. Zero = absent. */
-struct sl_hparams {
-    uint32_t n_layer, n_ctx_train, n_embd, n_vocab;
-    uint32_t n_head, n_head_kv, head_dim_k, head_dim_v;
-    uint32_t n_ff;        /* dense FFN width; 0 = no dense layer */
-    uint32_t n_ff_expert; /* per routed expert */
-    uint32_t n_ff_shared; /* shared expert, 0 = none */
-    uint32_t n_expert, n_expert_used;
-    uint32_t n_layer_dense_lead; /* first layers with a dense FFN in a MoE model */
-    uint32_t first_layer;        /* of a slice (model_slice.h), in the whole model; else 0 */
-    float norm_eps;
-    /* RoPE */
-    enum sl_rope_kind rope_kind;
-    uint32_t n_rot;
-    float rope_base;
-    float rope_scale;  /* positions are multiplied by it: 1 / the file's linear factor; 1 = none */
+struct sl_rope_spec {
+    enum sl_rope_kind kind;
+    uint32_t n_rot; /* elements of a head that are rotated */
+    float base;
+    float scale;       /* positions are multiplied by it: 1 / the file's linear factor; 1 = none */
     float yarn_factor; /* context extension, above 1; 0 = no YaRN (the other yarn_ are then moot) */
     float yarn_ext;    /* weight of the extrapolated frequencies, 1 usually */
     float yarn_attn;   /* cos and sin are multiplied by yarn_attn * (1 + 0.1 ln yarn_factor) */
     float yarn_beta_fast, yarn_beta_slow;
     uint32_t yarn_ctx_orig; /* context before the extension */
-    /* router */
-    enum sl_router_kind router_kind;
-    bool router_softmax_topk; /* softmax over the chosen logits */
-    bool router_normalize;    /* divide the k weights by their sum */
-    float router_scale;       /* 1 = none */
-    uint32_t window;          /* sliding attention window in tokens, all layers; 0 = none */
-    float attn_scale;         /* 1/sqrt(head_dim_k) unless the file says otherwise */
+};
+#define SL_MAX_ROPES 2u
+
+/* What all layers share. Units: elements and counts unless named otherwise. Zero = absent. */
+struct sl_hparams {
+    uint32_t n_layer, n_ctx_train, n_embd, n_vocab;
+    uint32_t n_expert, n_expert_used; /* of every layer that has experts */
+    uint32_t first_layer;             /* of a slice (model_slice.h), in the whole model; else 0 */
+    float norm_eps;
+    uint32_t n_rope;
+    struct sl_rope_spec rope[SL_MAX_ROPES]; /* [n_rope] */
 };
 
 /* Shapes are [n_in, n_out] in GGUF order (innermost first). */
@@ -82,6 +75,7 @@ enum sl_layer_role {
 };
 
 struct sl_layer {
+    struct sl_layer_spec spec;
     const struct sl_gguf_tensor *t[SL_L_COUNT]; /* NULL = absent */
 };
 
@@ -108,7 +102,7 @@ const char *sl_model_arch_name(const struct sl_model *m);
 /* The i-th known architecture name, NULL past the end: for help texts. */
 const char *sl_model_arch_at(uint32_t i);
 static inline bool sl_model_layer_is_moe(const struct sl_model *m, uint32_t layer) {
-    return m->layers[layer].t[SL_L_ROUTER] != NULL;
+    return m->layers[layer].spec.ffn == SL_FFN_EXPERTS;
 }
 /* Bytes of one routed expert of a layer (gate + up + down), 0 in a dense layer. */
 uint64_t sl_model_expert_bytes(const struct sl_model *m, uint32_t layer);

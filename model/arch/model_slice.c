@@ -9,11 +9,9 @@ enum sl_status sl_model_slice(const struct sl_model *m, uint32_t first, uint32_t
         return sl_fail(err, SL_ERR_INVALID, "%u layers from layer %u on: there are %u", n, first,
                        all);
     struct sl_model s = *m;
-    uint32_t dense = m->hp.n_layer_dense_lead;
     s.layers = m->layers + first;
     s.hp.n_layer = n;
     s.hp.first_layer = m->hp.first_layer + first;
-    s.hp.n_layer_dense_lead = dense <= first ? 0 : dense - first < n ? dense - first : n;
     if (first)
         s.global[SL_G_TOKEN_EMBD] = NULL;
     if (first + n < all)

@@ -144,7 +144,7 @@ static void pages_of_a_card_in_ram(void **state) {
 static void refused_copies(void **state) {
     (void)state;
     struct sl_engine *e = start(true, true);
-    uint64_t page = e->plan.k_page_bytes;
+    uint64_t page = e->stages->kv.layers[0].k_page_bytes;
     struct run *want = ask(e, NULL, 150, 120);
     sl_engine_destroy(&e); /* written on the way */
 

@@ -24,16 +24,18 @@ static struct sl_device *open_device(void) {
 static void kv_pages(void **state) {
     (void)state;
     struct sl_device *d = open_device();
-    struct sl_kv_view shape = {.dtype = SL_DTYPE_F16,
-                               .n_kv_heads = 2,
-                               .head_dim_k = 32,
-                               .head_dim_v = 64,
-                               .k_page_bytes = 2 * 64 * 32 * 2,
-                               .v_page_bytes = 2 * 64 * 64 * 2};
+    /* Layers of three shapes. */
+    struct sl_layer layers[3] = {{.spec.attention = {4, 2, 32, 64}},
+                                 {.spec.attention = {4, 1, 32, 64}},
+                                 {.spec.attention = {4, 4, 96, 32}}};
+    static const size_t want_bytes[3][2] = {{2 * 64 * 32 * 2, 2 * 64 * 64 * 2},
+                                            {64 * 32 * 2, 64 * 64 * 2},
+                                            {4 * 64 * 96 * 2, 4 * 64 * 32 * 2}};
+    struct sl_model model = {.hp = {.n_layer = 3}, .layers = layers};
     struct sl_kv_pages pool;
     struct sl_kv_data kv;
     assert_ok(sl_kv_pages_init(&pool, 10, &test_err));
-    assert_ok(sl_kv_data_init(&kv, d, &shape, 3, 10, &test_err));
+    assert_ok(sl_kv_data_init(&kv, d, &model, SL_DTYPE_F16, 10, &test_err));
     uint32_t page[10];
     bool taken[10] = {false};
     for (uint32_t i = 0; i < 10; i++) {
@@ -52,8 +54,11 @@ static void kv_pages(void **state) {
     /* Layers and their two parts do not overlap and end where the pool ends. */
     for (uint32_t l = 0; l < 3; l++) {
         struct sl_kv_view v = sl_kv_layer(&kv, l);
-        assert_int_equal((char *)v.v - (char *)v.k, 10 * shape.k_page_bytes);
-        char *end = (char *)v.v + 10 * shape.v_page_bytes;
+        assert_int_equal(v.k_page_bytes, want_bytes[l][0]);
+        assert_int_equal(v.v_page_bytes, want_bytes[l][1]);
+        assert_int_equal(v.n_kv_heads, layers[l].spec.attention.n_head_kv);
+        assert_int_equal((char *)v.v - (char *)v.k, 10 * v.k_page_bytes);
+        char *end = (char *)v.v + 10 * v.v_page_bytes;
         assert_ptr_equal(end, l < 2 ? sl_kv_layer(&kv, l + 1).k
                                     : (void *)((char *)kv.data + kv.data_bytes));
     }
@@ -293,33 +298,33 @@ static void progress_reports_and_cancels(void **state) {
 
 static void rope_frequencies(void **state) {
     (void)state;
-    struct sl_hparams hp = {.n_rot = 64, .rope_base = 10000, .rope_scale = 1};
+    struct sl_rope_spec hp = {.n_rot = 64, .base = 10000, .scale = 1};
     float f[32], mscale;
     sl_rope_inv_freq(&hp, NULL, f, &mscale);
     assert_true(mscale == 1);
     for (uint32_t i = 0; i < 32; i++)
         assert_true(fabs((double)f[i] / pow(10000, -(double)i / 32) - 1) < 1e-6);
-    hp.rope_scale = 0.25f; /* linear */
+    hp.scale = 0.25f; /* linear */
     sl_rope_inv_freq(&hp, NULL, f, &mscale);
     assert_true(fabs((double)f[0] - 0.25) < 1e-7);
     float divisors[32];
     for (uint32_t i = 0; i < 32; i++)
         divisors[i] = (float)(1 + i);
-    hp.rope_scale = 1;
+    hp.scale = 1;
     sl_rope_inv_freq(&hp, divisors, f, &mscale);
     for (uint32_t i = 0; i < 32; i++)
         assert_true(fabs((double)f[i] * (1 + i) / pow(10000, -(double)i / 32) - 1) < 1e-6);
     /* YaRN by 4 from 4096 tokens. With these constants the ramp runs from pair
      * floor(32 ln(4096/(32*2pi))/ln(1e4)) = 10 to ceil(32 ln(4096/(2pi))/ln(1e4)) = 23. */
-    hp = (struct sl_hparams){.n_rot = 64,
-                             .rope_base = 10000,
-                             .rope_scale = 1,
-                             .yarn_factor = 4,
-                             .yarn_ext = 1,
-                             .yarn_attn = 1,
-                             .yarn_beta_fast = 32,
-                             .yarn_beta_slow = 1,
-                             .yarn_ctx_orig = 4096};
+    hp = (struct sl_rope_spec){.n_rot = 64,
+                               .base = 10000,
+                               .scale = 1,
+                               .yarn_factor = 4,
+                               .yarn_ext = 1,
+                               .yarn_attn = 1,
+                               .yarn_beta_fast = 32,
+                               .yarn_beta_slow = 1,
+                               .yarn_ctx_orig = 4096};
     sl_rope_inv_freq(&hp, NULL, f, &mscale);
     assert_true(fabs((double)mscale - (1 + 0.1 * log(4))) < 1e-6);
     for (uint32_t i = 0; i < 32; i++) {

@@ -277,8 +277,7 @@ static void prefixes_take_what_is_left(void **state) {
     c.cache_ram_bytes = 3 * MIB; /* asked for: counted with what must be there */
     c.ram_bytes = least_of(m.model, c);
     assert_ok(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err));
-    uint64_t page = (uint64_t)(p.k_page_bytes + p.v_page_bytes) * m.model->hp.n_layer;
-    assert_true(p.cache_pages > 0 && p.cache_pages * page <= 3 * MIB);
+    assert_true(p.cache_pages > 0 && p.cache_pages * p.page_bytes <= 3 * MIB);
     c.cache_ram_bytes = 8192 * MIB; /* too much: that is said, and no other budget is to blame */
     c.ram_bytes = 4096 * MIB;
     assert_int_equal(sl_memory_plan_make(m.model, &c, NULL, &p, &test_err), SL_ERR_CONFIG);

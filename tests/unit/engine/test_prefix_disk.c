@@ -264,16 +264,13 @@ static void what_bits_depend_on_parts_texts(void **state) {
     struct sl_engine *e = start(1);
     free_run(answer(e, make(5, 300, 5)));
     struct sl_hash128 id[6];
-    struct sl_kv_view shape = e->stages->kv.shape;
-    assert_ok(sl_model_identity(tiny.model, &shape, e->stages->dev, &id[0], &test_err));
-    shape.dtype = SL_DTYPE_Q8_0;
-    assert_ok(sl_model_identity(tiny.model, &shape, e->stages->dev, &id[1], &test_err));
+    const enum sl_dtype f16 = SL_DTYPE_F16, q8_0 = SL_DTYPE_Q8_0;
+    assert_ok(sl_model_identity(tiny.model, f16, e->stages->dev, &id[0], &test_err));
+    assert_ok(sl_model_identity(tiny.model, q8_0, e->stages->dev, &id[1], &test_err));
     e->stages->dev->caps.arithmetic++;
-    assert_ok(
-        sl_model_identity(tiny.model, &e->stages->kv.shape, e->stages->dev, &id[2], &test_err));
+    assert_ok(sl_model_identity(tiny.model, f16, e->stages->dev, &id[2], &test_err));
     e->stages->dev->caps.arithmetic = 0;
-    assert_ok(
-        sl_model_identity(tiny.model, &e->stages->kv.shape, e->stages->dev, &id[3], &test_err));
+    assert_ok(sl_model_identity(tiny.model, f16, e->stages->dev, &id[3], &test_err));
     sl_engine_destroy(&e);
 
     struct sl_engine_config c = config(1);
@@ -290,8 +287,7 @@ static void what_bits_depend_on_parts_texts(void **state) {
     open_model(&other, &sc);
     c = config(1);
     e = new_engine(&other, &c);
-    assert_ok(
-        sl_model_identity(other.model, &e->stages->kv.shape, e->stages->dev, &id[4], &test_err));
+    assert_ok(sl_model_identity(other.model, f16, e->stages->dev, &id[4], &test_err));
     r = answer(e, make(5, 300, 5));
     assert_int_equal(r->result.n_cached, 0);
     free_run(r);
@@ -299,8 +295,7 @@ static void what_bits_depend_on_parts_texts(void **state) {
     close_model(&other);
 
     e = start(1);
-    assert_ok(
-        sl_model_identity(tiny.model, &e->stages->kv.shape, e->stages->dev, &id[5], &test_err));
+    assert_ok(sl_model_identity(tiny.model, f16, e->stages->dev, &id[5], &test_err));
     r = answer(e, make(5, 300, 5));
     assert_int_equal(r->result.n_cached, 256);
     free_run(r);

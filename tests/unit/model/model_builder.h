@@ -15,8 +15,8 @@ enum { USED = 2, VOCAB = 40, LAYERS = 3 };
 /* What differs from a well-formed file. */
 struct edit {
     const char *no_key, *no_tensor;
-    void (*keys)(struct gb *b); /* more keys */
-    const char *tensor;         /* this one gets another shape or type ... */
+    void (*keys)(struct gb *b);   /* more keys */
+    const char *tensor, *tensor2; /* these get another shape or type ... */
     uint32_t n_dims, dtype;
     uint64_t ne[4];
     const char *extra; /* ... and this one is added, F32 [64] */
@@ -55,7 +55,8 @@ static inline void tensor(int layer, const char *name, uint32_t dtype, uint64_t 
         snprintf(full, sizeof full, "blk.%d.%s", layer, name);
     if (e->no_tensor && strcmp(e->no_tensor, full) == 0)
         return;
-    if (e->tensor && strcmp(e->tensor, full) == 0)
+    if ((e->tensor && strcmp(e->tensor, full) == 0) ||
+        (e->tensor2 && strcmp(e->tensor2, full) == 0))
         gb_tensor(gb_now, full, e->dtype, e->n_dims, e->ne);
     else
         gb_tensor(gb_now, full, dtype, c ? 3 : b ? 2 : 1, ne);

@@ -8,29 +8,38 @@ static void test_qwen3moe(void **state) {
     uint8_t *file;
     struct sl_model *m = open_model("qwen3moe", NULL, &file);
     const struct sl_hparams *hp = &m->hp;
+    const struct sl_rope_spec *rope = &hp->rope[0];
     assert_string_equal(sl_model_arch_name(m), "qwen3moe");
     assert_int_equal(hp->n_layer, LAYERS);
     assert_int_equal(hp->n_ctx_train, 2048);
     assert_int_equal(hp->n_embd, EMBD);
     assert_int_equal(hp->n_vocab, VOCAB);
-    assert_int_equal(hp->n_head, HEADS);
-    assert_int_equal(hp->n_head_kv, KV);
-    assert_int_equal(hp->head_dim_k, DIM);
-    assert_int_equal(hp->head_dim_v, DIM);
-    assert_int_equal(hp->n_ff, 0);
-    assert_int_equal(hp->n_ff_expert, FF_EXP);
-    assert_int_equal(hp->n_ff_shared, 0);
     assert_int_equal(hp->n_expert, EXPERTS);
     assert_int_equal(hp->n_expert_used, USED);
     assert_true(hp->norm_eps == 1e-6f);
-    assert_int_equal(hp->rope_kind, SL_ROPE_KIND_NEOX);
-    assert_int_equal(hp->n_rot, DIM);
-    assert_true(hp->rope_base == 1e6f && hp->rope_scale == 1.0f && hp->yarn_factor == 0.0f);
-    assert_int_equal(hp->router_kind, SL_ROUTER_KIND_SOFTMAX);
-    assert_true(hp->router_normalize && !hp->router_softmax_topk && hp->router_scale == 1.0f);
-    assert_int_equal(hp->window, 0);
-    assert_true(fabsf(hp->attn_scale - 1.0f / sqrtf(DIM)) < 1e-7f);
+    assert_int_equal(rope->kind, SL_ROPE_KIND_NEOX);
+    assert_int_equal(rope->n_rot, DIM);
+    assert_true(rope->base == 1e6f && rope->scale == 1.0f && rope->yarn_factor == 0.0f);
+    assert_int_equal(hp->n_rope, 1);
     for (uint32_t l = 0; l < LAYERS; l++) {
+        const struct sl_layer_spec *s = &m->layers[l].spec;
+        const struct sl_attention_spec *at = &s->attention;
+        const struct sl_experts_spec *x = &s->experts;
+        assert_true(s->mixer == SL_MIXER_ATTENTION && s->ffn == SL_FFN_EXPERTS);
+        assert_int_equal(at->n_head, HEADS);
+        assert_int_equal(at->n_head_kv, KV);
+        assert_int_equal(at->head_dim_k, DIM);
+        assert_int_equal(at->head_dim_v, DIM);
+        assert_int_equal(at->window, 0);
+        assert_int_equal(at->rope, 0);
+        assert_true(fabsf(at->scale - 1.0f / sqrtf(DIM)) < 1e-7f);
+        assert_int_equal(at->qk_norm, SL_QK_NORM_HEAD);
+        assert_false(at->norm_after_rope);
+        assert_int_equal(s->n_ff, 0);
+        assert_int_equal(x->n_ff, FF_EXP);
+        assert_int_equal(x->n_ff_shared, 0);
+        assert_int_equal(x->router_kind, SL_ROUTER_KIND_SOFTMAX);
+        assert_true(x->router_normalize && !x->router_softmax_topk && x->router_scale == 1.0f);
         assert_true(sl_model_layer_is_moe(m, l));
         /* gate and up Q8_0 rows of 64, down Q5_1 rows of 32 */
         assert_int_equal(sl_model_expert_bytes(m, l), 2 * FF_EXP * 2 * 34 + EMBD * 24);
@@ -68,12 +77,13 @@ static void test_other_archs(void **state) {
         struct sl_model *m = open_model(want[i].arch, NULL, &file);
         const struct sl_hparams *hp = &m->hp;
         const struct sl_layer *l = &m->layers[LAYERS - 1];
-        assert_int_equal(hp->rope_kind, want[i].rope);
+        const struct sl_layer_spec *spec = &l->spec;
+        assert_int_equal(hp->rope[0].kind, want[i].rope);
         assert_int_equal(sl_model_layer_is_moe(m, 0), want[i].moe);
-        assert_int_equal(hp->router_normalize, want[i].normalize);
-        assert_int_equal(hp->n_ff, want[i].moe ? 0 : FF);
-        assert_int_equal(hp->n_ff_expert, want[i].moe ? FF_EXP : 0);
-        assert_int_equal(hp->n_ff_shared, want[i].shared ? FF_SHARED : 0);
+        assert_int_equal(spec->experts.router_normalize, want[i].normalize);
+        assert_int_equal(spec->n_ff, want[i].moe ? 0 : FF);
+        assert_int_equal(spec->experts.n_ff, want[i].moe ? FF_EXP : 0);
+        assert_int_equal(spec->experts.n_ff_shared, want[i].shared ? FF_SHARED : 0);
         assert_int_equal(l->t[SL_L_ATTN_Q_BIAS] != NULL, want[i].bias);
         assert_int_equal(l->t[SL_L_ATTN_Q_NORM] != NULL, want[i].qk_norm);
         assert_int_equal(l->t[SL_L_SHARED_ROUTER] != NULL, want[i].shared);
@@ -81,6 +91,7 @@ static void test_other_archs(void **state) {
         assert_int_equal(l->t[SL_L_FFN_DOWN] != NULL, !want[i].moe);
         assert_int_equal(sl_model_expert_bytes(m, 0) != 0, want[i].moe);
         if (strcmp(want[i].arch, "olmoe") == 0) {
+            assert_int_equal(spec->attention.qk_norm, SL_QK_NORM_ROW);
             assert_int_equal(l->t[SL_L_ATTN_Q_NORM]->ne[0], HEADS * DIM);
             assert_int_equal(l->t[SL_L_ATTN_K_NORM]->ne[0], KV * DIM);
         }
@@ -110,7 +121,7 @@ static void test_defaults(void **state) {
     expect_refused("qwen3moe", &(struct edit){.no_key = optional[0]}, SL_ERR_CORRUPT,
                    "blk.0.attn_k.weight", "[64, 96");
     struct sl_model *m = open_model("qwen3moe", &(struct edit){.no_key = optional[1]}, &file);
-    assert_true(m->hp.rope_base == 10000.0f);
+    assert_true(m->hp.rope[0].base == 10000.0f);
     sl_model_close(&m);
     free(file);
     /* Without key_length a head has n_embd / heads: 16, not 24. */
@@ -120,7 +131,7 @@ static void test_defaults(void **state) {
     expect_refused("qwen3moe", &(struct edit){.no_key = "expert_feed_forward_length"},
                    SL_ERR_CORRUPT, "blk.0.ffn_gate_exps.weight", "[64, 16, 6]");
     m = open_model("qwen3moe", &(struct edit){.no_key = "feed_forward_length"}, &file);
-    assert_int_equal(m->hp.n_ff_expert, FF_EXP);
+    assert_int_equal(m->layers[0].spec.experts.n_ff, FF_EXP);
     sl_model_close(&m);
     free(file);
     m = open_model("llama", &(struct edit){.tied = true}, &file);
@@ -250,23 +261,23 @@ static void test_router_keys(void **state) {
     bad_type = SL_GGUF_BOOL;
     bad_bits = 1;
     struct sl_model *m = open_model("qwen2moe", &e, &file);
-    assert_true(m->hp.router_normalize);
+    assert_true(m->layers[0].spec.experts.router_normalize);
     sl_model_close(&m);
     free(file);
     bad_key = "expert_weights_scale";
     bad_type = SL_GGUF_F32;
     bad_bits = float_bits(2.5f);
     m = open_model("olmoe", &e, &file);
-    assert_true(m->hp.router_scale == 2.5f);
+    assert_true(m->layers[0].spec.experts.router_scale == 2.5f);
     sl_model_close(&m);
     free(file);
     bad_key = "expert_gating_func";
     bad_type = SL_GGUF_U32;
     for (bad_bits = 1; bad_bits <= 3; bad_bits++) {
         m = open_model("qwen3moe", &e, &file);
-        assert_int_equal(m->hp.router_kind,
+        assert_int_equal(m->layers[0].spec.experts.router_kind,
                          bad_bits == 2 ? SL_ROUTER_KIND_SIGMOID : SL_ROUTER_KIND_SOFTMAX);
-        assert_int_equal(m->hp.router_softmax_topk, bad_bits == 3);
+        assert_int_equal(m->layers[0].spec.experts.router_softmax_topk, bad_bits == 3);
         sl_model_close(&m);
         free(file);
     }
@@ -293,32 +304,32 @@ static void test_rope_scaling(void **state) {
     rope_type = "linear";
     rope_factor = 4;
     struct sl_model *m = open_model("qwen3moe", &e, &file);
-    assert_true(m->hp.rope_scale == 0.25f && m->hp.yarn_factor == 0.0f);
+    assert_true(m->hp.rope[0].scale == 0.25f && m->hp.rope[0].yarn_factor == 0.0f);
     sl_model_close(&m);
     free(file);
     rope_type = "none";
     m = open_model("qwen3moe", &e, &file);
-    assert_true(m->hp.rope_scale == 1.0f && m->hp.yarn_factor == 0.0f);
+    assert_true(m->hp.rope[0].scale == 1.0f && m->hp.rope[0].yarn_factor == 0.0f);
     sl_model_close(&m);
     free(file);
     rope_type = "yarn";
     m = open_model("qwen3moe", &e, &file);
-    assert_true(m->hp.rope_scale == 1.0f && m->hp.yarn_factor == 4.0f);
-    assert_true(m->hp.yarn_ext == 1.0f && m->hp.yarn_attn == 1.0f);
-    assert_true(m->hp.yarn_beta_fast == 32.0f && m->hp.yarn_beta_slow == 1.0f);
-    assert_int_equal(m->hp.yarn_ctx_orig, 512);
+    assert_true(m->hp.rope[0].scale == 1.0f && m->hp.rope[0].yarn_factor == 4.0f);
+    assert_true(m->hp.rope[0].yarn_ext == 1.0f && m->hp.rope[0].yarn_attn == 1.0f);
+    assert_true(m->hp.rope[0].yarn_beta_fast == 32.0f && m->hp.rope[0].yarn_beta_slow == 1.0f);
+    assert_int_equal(m->hp.rope[0].yarn_ctx_orig, 512);
     sl_model_close(&m);
     free(file);
     rope_attn = 0.5f;
     rope_log_mul = 1.0f; /* the amplitude is then 1, times attn_factor */
     m = open_model("qwen3moe", &e, &file);
-    assert_true(fabsf(m->hp.yarn_attn * (1 + 0.1f * logf(4)) - 0.5f) < 1e-6f);
+    assert_true(fabsf(m->hp.rope[0].yarn_attn * (1 + 0.1f * logf(4)) - 0.5f) < 1e-6f);
     sl_model_close(&m);
     free(file);
     rope_attn = rope_log_mul = 0;
     rope_amplitude = 1.25f;
     m = open_model("qwen3moe", &e, &file);
-    assert_true(fabsf(m->hp.yarn_attn * (1 + 0.1f * logf(4)) - 1.25f) < 1e-6f);
+    assert_true(fabsf(m->hp.rope[0].yarn_attn * (1 + 0.1f * logf(4)) - 1.25f) < 1e-6f);
     sl_model_close(&m);
     free(file);
     rope_amplitude = 0;
@@ -329,33 +340,134 @@ static void test_rope_scaling(void **state) {
     expect_refused("qwen3moe", &e, SL_ERR_CORRUPT, "rope.scaling.factor", "below 1");
 }
 
-static int32_t head_counts[4];
-static uint64_t n_head_counts;
-static void add_head_array(struct gb *b) {
-    gb_array(b, "llama.attention.head_count", SL_GGUF_I32, n_head_counts, head_counts,
-             n_head_counts * 4);
+/* One key as an array of n 32-bit integers or, of type BOOL, bytes. */
+static const char *array_key;
+static int32_t array_values[4];
+static uint64_t n_array_values;
+static uint32_t array_type = SL_GGUF_I32;
+static void add_array(struct gb *b) {
+    char name[96];
+    uint8_t truth[4];
+    for (int i = 0; i < 4; i++)
+        truth[i] = (uint8_t)array_values[i];
+    snprintf(name, sizeof name, "%s.%s", arch_now, array_key);
+    bool is_bool = array_type == SL_GGUF_BOOL;
+    gb_array(b, name, array_type, n_array_values, is_bool ? (const void *)truth : array_values,
+             n_array_values * (is_bool ? 1 : 4));
 }
 
+static struct edit with_array(const char *key, int32_t a, int32_t b, int32_t c) {
+    array_key = key;
+    array_values[0] = a;
+    array_values[1] = b;
+    array_values[2] = c;
+    n_array_values = LAYERS;
+    array_type = SL_GGUF_I32;
+    return (struct edit){.no_key = key, .keys = add_array};
+}
+
+/* Keys whose value is one for the model: an array passes when all layers agree. */
+static void test_arrays_of_one_value(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct edit e = with_array("expert_used_count", USED, USED, USED);
+    struct sl_model *m = open_model("mixtral", &e, &file);
+    assert_int_equal(m->hp.n_expert_used, USED);
+    sl_model_close(&m);
+    free(file);
+    n_array_values = LAYERS + 1;
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_used_count",
+                   "4 values for 3 layers");
+    n_array_values = 0;
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_used_count", "0 values");
+    e = with_array("expert_used_count", USED, USED, 1);
+    expect_refused("mixtral", &e, SL_ERR_UNSUPPORTED, "llama.expert_used_count",
+                   "differs between layers (2 in layer 0, 1 in layer 2)");
+}
+
+/* Keys with a value for each layer. Tensors must have the shapes that follow. */
 static void test_per_layer_arrays(void **state) {
     (void)state;
     uint8_t *file;
-    struct edit e = {.no_key = "attention.head_count", .keys = add_head_array};
-    for (int i = 0; i < 4; i++)
-        head_counts[i] = HEADS;
-    n_head_counts = LAYERS;
+    struct edit e = with_array("attention.head_count", HEADS, HEADS, HEADS);
     struct sl_model *m = open_model("llama", &e, &file);
-    assert_int_equal(m->hp.n_head, HEADS);
+    assert_int_equal(m->layers[2].spec.attention.n_head, HEADS);
     sl_model_close(&m);
     free(file);
-    n_head_counts = LAYERS + 1;
+    n_array_values = LAYERS + 1;
     expect_refused("llama", &e, SL_ERR_CORRUPT, "llama.attention.head_count",
                    "4 values for 3 layers");
-    n_head_counts = 0;
-    expect_refused("llama", &e, SL_ERR_CORRUPT, "llama.attention.head_count", "0 values");
-    n_head_counts = LAYERS;
-    head_counts[2] = 8;
-    expect_refused("llama", &e, SL_ERR_UNSUPPORTED, "llama.attention.head_count",
-                   "differs between layers (4 in layer 0, 8 in layer 2)");
+    e = with_array("attention.head_count", HEADS, 8, HEADS);
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "blk.1.attn_q.weight", "[64, 192");
+    e = with_array("attention.head_count", HEADS, -1, HEADS);
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "llama.attention.head_count",
+                   "-1 of layer 1 is out of range");
+    e = with_array("attention.head_count_kv", KV, KV, 1);
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "blk.2.attn_k.weight", "[64, 24");
+    e = with_array("attention.head_count_kv", KV, 3, KV);
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "llama.attention.head_count_kv",
+                   "3 does not divide the 4 heads");
+    e = with_array("feed_forward_length", FF, 2 * FF, FF);
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "blk.1.ffn_gate.weight", "[64, 192");
+    e = with_array("feed_forward_length", FF, FF, 0);
+    expect_refused("llama", &e, SL_ERR_CORRUPT, "llama.feed_forward_length", "of layer 2");
+    e = with_array("expert_feed_forward_length", FF_EXP, FF_EXP, 2 * FF_EXP);
+    expect_refused("qwen3moe", &e, SL_ERR_CORRUPT, "blk.2.ffn_gate_exps.weight", "[64, 64, 6]");
+
+    e = with_array("attention.head_count_kv", KV, 1, KV);
+    e.tensor = "blk.1.attn_k.weight";
+    e.tensor2 = "blk.1.attn_v.weight";
+    e.dtype = SL_DTYPE_F16;
+    e.n_dims = 2;
+    e.ne[0] = EMBD;
+    e.ne[1] = DIM;
+    m = open_model("llama", &e, &file);
+    assert_int_equal(m->layers[0].spec.attention.n_head_kv, KV);
+    assert_int_equal(m->layers[1].spec.attention.n_head_kv, 1);
+    sl_model_close(&m);
+    free(file);
+}
+
+static uint32_t window_now, pattern_now;
+static void add_window(struct gb *b) {
+    gb_uint(b, "qwen3moe.attention.sliding_window", window_now);
+    if (array_key)
+        add_array(b);
+    else if (pattern_now)
+        gb_uint(b, "qwen3moe.attention.sliding_window_pattern", pattern_now);
+}
+
+static void test_windows(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t window, pattern, want[LAYERS];
+    } cases[] = {
+        {100, 0, {100, 100, 100}}, {100, 1, {0, 0, 0}},  {100, 2, {100, 0, 100}},
+        {100, 3, {100, 100, 0}},   {2048, 0, {0, 0, 0}}, /* the whole context */
+    };
+    uint8_t *file;
+    struct edit e = {.keys = add_window};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        array_key = NULL;
+        window_now = cases[i].window;
+        pattern_now = cases[i].pattern;
+        struct sl_model *m = open_model("qwen3moe", &e, &file);
+        for (uint32_t l = 0; l < LAYERS; l++)
+            assert_int_equal(m->layers[l].spec.attention.window, cases[i].want[l]);
+        sl_model_close(&m);
+        free(file);
+    }
+    with_array("attention.sliding_window_pattern", 0, 1, 1);
+    window_now = 7;
+    array_type = SL_GGUF_BOOL;
+    struct sl_model *m = open_model("qwen3moe", &e, &file);
+    for (uint32_t l = 0; l < LAYERS; l++)
+        assert_int_equal(m->layers[l].spec.attention.window, l ? 7 : 0);
+    sl_model_close(&m);
+    free(file);
+    n_array_values = 2;
+    expect_refused("qwen3moe", &e, SL_ERR_CORRUPT, "attention.sliding_window_pattern",
+                   "2 values for 3 layers");
 }
 
 static void test_not_a_model(void **state) {
@@ -396,11 +508,18 @@ static void test_not_a_model(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_qwen3moe),         cmocka_unit_test(test_other_archs),
-        cmocka_unit_test(test_arch_list),        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_missing_keys),     cmocka_unit_test(test_absurd_keys),
-        cmocka_unit_test(test_router_keys),      cmocka_unit_test(test_rope_scaling),
-        cmocka_unit_test(test_per_layer_arrays), cmocka_unit_test(test_not_a_model),
+        cmocka_unit_test(test_qwen3moe),
+        cmocka_unit_test(test_other_archs),
+        cmocka_unit_test(test_arch_list),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_missing_keys),
+        cmocka_unit_test(test_absurd_keys),
+        cmocka_unit_test(test_router_keys),
+        cmocka_unit_test(test_rope_scaling),
+        cmocka_unit_test(test_arrays_of_one_value),
+        cmocka_unit_test(test_per_layer_arrays),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_not_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

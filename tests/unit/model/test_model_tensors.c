@@ -148,8 +148,8 @@ static void test_rope_freqs(void **state) {
     if (sl_model_from_gguf(g, &m, &err) != SL_OK)
         fail_msg("%s", err.text);
     assert_non_null(m->global[SL_G_ROPE_FREQS]);
-    assert_int_equal(m->hp.n_head_kv, 1);
-    assert_int_equal(m->hp.head_dim_k, 128);
+    assert_int_equal(m->layers[0].spec.attention.n_head_kv, 1);
+    assert_int_equal(m->layers[0].spec.attention.head_dim_k, 128);
     sl_model_close(&m);
     free(file);
 }
@@ -160,7 +160,6 @@ static void test_slices(void **state) {
         uint8_t *file;
         struct sl_err err;
         struct sl_model *m = open_model("qwen3moe", &(struct edit){.tied = tied}, &file), s, part;
-        m->hp.n_layer_dense_lead = 2;
         assert_true(sl_model_has_input(m) && sl_model_has_output(m));
         for (uint32_t first = 0; first <= LAYERS; first++)
             for (uint32_t n = 0; n <= LAYERS + 1; n++) {
@@ -173,16 +172,13 @@ static void test_slices(void **state) {
                 assert_int_equal(st, SL_OK);
                 assert_int_equal(s.hp.n_layer, n);
                 assert_int_equal(s.hp.first_layer, first);
-                uint32_t lead = first < 2 ? 2 - first : 0;
-                assert_int_equal(s.hp.n_layer_dense_lead, lead < n ? lead : n);
                 assert_int_equal(sl_model_has_input(&s), first == 0);
                 assert_int_equal(sl_model_has_output(&s), first + n == LAYERS);
                 assert_ptr_equal(s.global[SL_G_OUTPUT],
                                  first + n == LAYERS ? m->global[SL_G_OUTPUT] : NULL);
                 assert_int_equal(s.global[SL_G_OUTPUT_NORM] != NULL, first + n == LAYERS);
                 for (uint32_t l = 0; l < n; l++)
-                    assert_ptr_equal(s.layers[l].t[SL_L_ROUTER],
-                                     m->layers[first + l].t[SL_L_ROUTER]);
+                    assert_ptr_equal(&s.layers[l], &m->layers[first + l]); /* spec and tensors */
                 assert_true(sl_model_fingerprint(&s) == sl_model_fingerprint(m));
                 /* The last layer of a slice, once more a slice. */
                 assert_int_equal(sl_model_slice(&s, n - 1, 1, &part, &err), SL_OK);

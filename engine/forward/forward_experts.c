@@ -1,44 +1,23 @@
-/* The second half of a layer: a dense FFN, or router, experts and their sum. */
+/* The feed-forward part that is a router, the experts it chooses, and their sum. */
 #include "engine/forward/forward_internal.h"
-
-enum sl_status sl_forward_dense_ffn(struct sl_forward *f, const struct sl_rows *r,
-                                    const struct sl_place *where) {
-    const struct sl_layer_weights *w = &f->layers[where->layer];
-    struct sl_activations *a = &f->a;
-    SL_FORWARD_TRY("FFN gate, up", sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                                            .x = a->h,
-                                                            .n_tok = r->n,
-                                                            .n_decode = r->n_decode,
-                                                            .n_w = 2,
-                                                            .out = {{w->gate, NULL, a->gate, false},
-                                                                    {w->up, NULL, a->up, false}}}));
-    SL_FORWARD_TRY("FFN",
-                   sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
-                                                                   (size_t)r->n * w->gate.n_out}));
-    SL_FORWARD_TRY("FFN down", sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                                        .x = a->gate,
-                                                        .n_tok = r->n,
-                                                        .n_decode = r->n_decode,
-                                                        .n_w = 1,
-                                                        .out = {{w->down, NULL, r->x, true}}}));
-    return SL_OK;
-}
 
 static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer, uint32_t n_rows) {
     const struct sl_hparams *hp = f->hp;
     const struct sl_layer_weights *w = &f->layers[layer];
-    return (struct sl_op_router){
-        .logits = f->a.router,
-        .bias = w->router_bias,
-        .ids = sl_forward_ids(f, layer),
-        .weights = f->a.weights,
-        .n_tok = n_rows,
-        .n_expert = hp->n_expert,
-        .k = hp->n_expert_used,
-        .score = hp->router_kind == SL_ROUTER_KIND_SIGMOID ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
-        .softmax_topk = hp->router_softmax_topk,
-        .normalize = hp->router_normalize,
-        .scale = hp->router_scale};
+    const struct sl_experts_spec *spec = &w->spec->experts;
+    return (struct sl_op_router){.logits = f->a.router,
+                                 .bias = w->router_bias,
+                                 .ids = sl_forward_ids(f, layer),
+                                 .weights = f->a.weights,
+                                 .n_tok = n_rows,
+                                 .n_expert = hp->n_expert,
+                                 .k = hp->n_expert_used,
+                                 .score = spec->router_kind == SL_ROUTER_KIND_SIGMOID
+                                              ? SL_ROUTER_SIGMOID
+                                              : SL_ROUTER_SOFTMAX,
+                                 .softmax_topk = spec->router_softmax_topk,
+                                 .normalize = spec->router_normalize,
+                                 .scale = spec->router_scale};
 }
 
 enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
@@ -187,7 +166,7 @@ static struct sl_op_moe moe_op(const struct sl_forward *f, uint32_t layer,
                               .n_pairs = r->n * hp->n_expert_used,
                               .n_expert = hp->n_expert,
                               .n_embd = hp->n_embd,
-                              .n_ff = hp->n_ff_expert};
+                              .n_ff = w->spec->experts.n_ff};
 }
 
 enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
@@ -244,8 +223,8 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
     return SL_OK;
 }
 
-enum sl_status sl_forward_moe_ffn(struct sl_forward *f, const struct sl_rows *r,
-                                  const struct sl_place *where) {
+static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
+                          const struct sl_place *where) {
     const uint32_t *chosen = sl_forward_ids(f, where->layer);
     enum sl_status st = sl_forward_route(f, r, where);
     if (st != SL_OK)
@@ -265,3 +244,52 @@ enum sl_status sl_forward_moe_ffn(struct sl_forward *f, const struct sl_rows *r,
         sl_forward_count_routes(f, where->layer, r->n, r->of_step, chosen);
     return st;
 }
+
+static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
+                 struct sl_layer_needs *needs) {
+    const struct sl_experts_spec *x = &spec->experts;
+    sl_raise(&needs->n_in, x->n_ff);
+    sl_raise(&needs->n_ff_expert, x->n_ff);
+    sl_raise(&needs->n_in, x->n_ff_shared);
+    sl_raise(&needs->ff, x->n_ff_shared);
+    sl_raise(&needs->shared, x->n_ff_shared ? hp->n_embd : 0);
+}
+
+/* Expert e of a [n_in, n_out, n_expert] tensor. */
+static const void *expert(const struct sl_gguf_tensor *t, const void *base, uint32_t e) {
+    return (const char *)base + e * (t->size_bytes / t->ne[2]);
+}
+
+static void bind_experts(struct sl_binder *b, const struct sl_layer *in,
+                         struct sl_layer_weights *out) {
+    const struct sl_gguf_tensor *gate = in->t[SL_L_EXPERTS_GATE], *up = in->t[SL_L_EXPERTS_UP],
+                                *down = in->t[SL_L_EXPERTS_DOWN];
+    uint32_t n_expert = (uint32_t)gate->ne[2];
+    if (!sl_bind_type(b, gate) || !sl_bind_type(b, up) || !sl_bind_type(b, down))
+        return;
+    out->expert_gate = gate->dtype;
+    out->expert_up = up->dtype;
+    out->expert_down = down->dtype;
+    out->expert_bytes = (gate->size_bytes + up->size_bytes + down->size_bytes) / n_expert;
+    if (!b->refs)
+        return; /* they are streamed */
+    const void *gate_data = sl_bind_address(b, gate), *up_data = sl_bind_address(b, up),
+               *down_data = sl_bind_address(b, down);
+    for (uint32_t e = 0; e < n_expert; e++)
+        b->refs[e] = (struct sl_expert_ref){expert(gate, gate_data, e), expert(up, up_data, e),
+                                            expert(down, down_data, e)};
+    out->experts = b->refs;
+}
+
+static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
+    out->router = sl_bind_matrix(b, in->t[SL_L_ROUTER]);
+    out->router_bias = sl_bind_vector(b, in->t[SL_L_ROUTER_BIAS]);
+    out->shared_gate = sl_bind_matrix(b, in->t[SL_L_SHARED_GATE]);
+    out->shared_up = sl_bind_matrix(b, in->t[SL_L_SHARED_UP]);
+    out->shared_down = sl_bind_matrix(b, in->t[SL_L_SHARED_DOWN]);
+    out->shared_router = sl_bind_matrix(b, in->t[SL_L_SHARED_ROUTER]);
+    bind_experts(b, in, out);
+}
+
+const struct sl_ffn sl_ffn_experts = {
+    .name = "routed experts", .routed = true, .need = need, .bind = bind, .run = run};

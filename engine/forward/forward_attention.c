@@ -1,0 +1,160 @@
+/* The mixer that is grouped-query attention over paged keys and values. */
+#include "engine/forward/forward_internal.h"
+
+/* Of q or k, as the layer has it: one of n_head heads. */
+static enum sl_status head_norm(struct sl_forward *f, const struct sl_attention_spec *spec,
+                                float *x, const float *w, uint32_t n_head) {
+    uint32_t dim = spec->head_dim_k, n_tok = f->step.n_rows;
+    return spec->qk_norm == SL_QK_NORM_ROW ? sl_forward_norm(f, x, w, x, n_tok, n_head * dim)
+                                           : sl_forward_norm(f, x, w, x, n_tok * n_head, dim);
+}
+
+static enum sl_status qk_norms(struct sl_forward *f, const struct sl_layer_weights *w,
+                               const struct sl_place *where) {
+    const struct sl_attention_spec *spec = &w->spec->attention;
+    if (w->q_norm)
+        SL_FORWARD_TRY("q norm", head_norm(f, spec, f->a.q, w->q_norm, spec->n_head));
+    if (w->k_norm)
+        SL_FORWARD_TRY("k norm", head_norm(f, spec, f->a.k, w->k_norm, spec->n_head_kv));
+    return SL_OK;
+}
+
+static enum sl_status rope(struct sl_forward *f, const struct sl_attention_spec *spec, float *x,
+                           uint32_t n_head) {
+    const struct sl_rope_spec *r = &f->hp->rope[spec->rope];
+    return sl_op_rope(
+        f->dev,
+        &(struct sl_op_rope){.x = x,
+                             .table = f->a.rope_table[spec->rope],
+                             .n_tok = f->step.n_rows,
+                             .n_heads = n_head,
+                             .head_dim = spec->head_dim_k,
+                             .stride = n_head * spec->head_dim_k,
+                             .n_freq = r->n_rot / 2,
+                             .style = r->kind == SL_ROPE_KIND_NORM ? SL_ROPE_NORM : SL_ROPE_NEOX});
+}
+
+/* q, k, v of all rows; k and v go to the cache. */
+static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_weights *w,
+                                  const struct sl_place *where) {
+    const struct sl_attention_spec *spec = &w->spec->attention;
+    const struct sl_step *s = &f->step;
+    struct sl_activations *a = &f->a;
+    SL_FORWARD_TRY("attention norm",
+                   sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
+    SL_FORWARD_TRY("q, k, v", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                                       .x = a->h,
+                                                       .n_tok = s->n_rows,
+                                                       .n_decode = s->n_decode,
+                                                       .n_w = 3,
+                                                       .out = {{w->q, w->q_bias, a->q, false},
+                                                               {w->k, w->k_bias, a->k, false},
+                                                               {w->v, w->v_bias, a->v, false}}}));
+    enum sl_status st = spec->norm_after_rope ? SL_OK : qk_norms(f, w, where);
+    if (st != SL_OK)
+        return st;
+    SL_FORWARD_TRY("rope", rope(f, spec, a->q, spec->n_head));
+    SL_FORWARD_TRY("rope", rope(f, spec, a->k, spec->n_head_kv));
+    st = spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK;
+    if (st != SL_OK)
+        return st;
+    SL_FORWARD_TRY("kv write",
+                   sl_op_kv_write(f->dev, &(struct sl_op_kv_write){
+                                              .kv = sl_kv_layer(f->kv, where->layer),
+                                              .k = a->k,
+                                              .v = a->v,
+                                              .slot = f->on_device.slot,
+                                              .n_tok = s->n_rows,
+                                              .stride_k = spec->n_head_kv * spec->head_dim_k,
+                                              .stride_v = spec->n_head_kv * spec->head_dim_v}));
+    return SL_OK;
+}
+
+static enum sl_status attend(struct sl_forward *f, const struct sl_attention_spec *spec,
+                             const struct sl_place *where) {
+    const struct sl_step *s = &f->step;
+    struct sl_activations *a = &f->a;
+    SL_FORWARD_TRY("attention",
+                   sl_op_attention(f->dev, &(struct sl_op_attention){
+                                               .kv = sl_kv_layer(f->kv, where->layer),
+                                               .q = a->q,
+                                               .y = a->mixed,
+                                               .page_table = a->page_table,
+                                               .row_seq = f->on_device.row_seq,
+                                               .row_len = f->on_device.row_len,
+                                               .n_tok = s->n_rows,
+                                               .n_decode = s->n_decode,
+                                               .n_heads = spec->n_head,
+                                               .stride_q = spec->n_head * spec->head_dim_k,
+                                               .max_pages = f->plan->session_pages,
+                                               .window = spec->window,
+                                               .scale = spec->scale}));
+    return SL_OK;
+}
+
+static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    const struct sl_attention_spec *spec = &w->spec->attention;
+    const struct sl_step *s = &f->step;
+    const float *mixed = f->a.mixed;
+    uint64_t start = sl_timeline_now(f->timeline);
+    enum sl_status st = project_qkv(f, w, where);
+    if (st != SL_OK)
+        return st;
+    if (!f->resident)
+        sl_fetch_poll(f->fetch);
+    bool cut = sl_forward_cuts(f, where->layer);
+    if (cut && s->n_out == 0) {
+        r->n = 0;
+        return SL_OK;
+    }
+    st = attend(f, spec, where);
+    if (st != SL_OK)
+        return st;
+    if (!f->resident)
+        sl_fetch_poll(f->fetch);
+    if (cut)
+        st = sl_forward_cut(f, r, &mixed, spec->n_head * spec->head_dim_v, where);
+    if (st != SL_OK)
+        return st;
+    SL_FORWARD_TRY(
+        "attention out",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = mixed,
+                                                    .n_tok = r->n,
+                                                    .n_decode = r->n_decode,
+                                                    .n_w = 1,
+                                                    .out = {{w->out, w->out_bias, r->x, true}}}));
+    sl_timeline_since(f->timeline, "attention", start, {"rows", s->n_rows});
+    return SL_OK;
+}
+
+static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
+                 struct sl_layer_needs *needs) {
+    const struct sl_attention_spec *a = &spec->attention;
+    (void)hp;
+    sl_raise(&needs->q, a->n_head * a->head_dim_k);
+    sl_raise(&needs->k, a->n_head_kv * a->head_dim_k);
+    sl_raise(&needs->v, a->n_head_kv * a->head_dim_v);
+    sl_raise(&needs->mixed, a->n_head * a->head_dim_v);
+    sl_raise(&needs->n_in, a->n_head * a->head_dim_v);
+    sl_raise(&needs->heads, a->n_head);
+    sl_raise(&needs->head_dim, a->head_dim_k);
+    sl_raise(&needs->head_dim, a->head_dim_v);
+}
+
+static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
+    out->attn_norm = sl_bind_vector(b, in->t[SL_L_ATTN_NORM]);
+    out->q = sl_bind_matrix(b, in->t[SL_L_ATTN_Q]);
+    out->k = sl_bind_matrix(b, in->t[SL_L_ATTN_K]);
+    out->v = sl_bind_matrix(b, in->t[SL_L_ATTN_V]);
+    out->out = sl_bind_matrix(b, in->t[SL_L_ATTN_OUT]);
+    out->q_bias = sl_bind_vector(b, in->t[SL_L_ATTN_Q_BIAS]);
+    out->k_bias = sl_bind_vector(b, in->t[SL_L_ATTN_K_BIAS]);
+    out->v_bias = sl_bind_vector(b, in->t[SL_L_ATTN_V_BIAS]);
+    out->out_bias = sl_bind_vector(b, in->t[SL_L_ATTN_OUT_BIAS]);
+    out->q_norm = sl_bind_vector(b, in->t[SL_L_ATTN_Q_NORM]);
+    out->k_norm = sl_bind_vector(b, in->t[SL_L_ATTN_K_NORM]);
+}
+
+const struct sl_mixer sl_mixer_attention = {
+    .name = "grouped-query attention", .need = need, .bind = bind, .run = run};

@@ -1,0 +1,41 @@
+/* The feed-forward part that is one SwiGLU. */
+#include "engine/forward/forward_internal.h"
+
+static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
+                          const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    struct sl_activations *a = &f->a;
+    SL_FORWARD_TRY("FFN gate, up", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                                            .x = a->h,
+                                                            .n_tok = r->n,
+                                                            .n_decode = r->n_decode,
+                                                            .n_w = 2,
+                                                            .out = {{w->gate, NULL, a->gate, false},
+                                                                    {w->up, NULL, a->up, false}}}));
+    SL_FORWARD_TRY("FFN",
+                   sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
+                                                                   (size_t)r->n * w->gate.n_out}));
+    SL_FORWARD_TRY("FFN down", sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                                        .x = a->gate,
+                                                        .n_tok = r->n,
+                                                        .n_decode = r->n_decode,
+                                                        .n_w = 1,
+                                                        .out = {{w->down, NULL, r->x, true}}}));
+    return SL_OK;
+}
+
+static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
+                 struct sl_layer_needs *needs) {
+    (void)hp;
+    sl_raise(&needs->n_in, spec->n_ff);
+    sl_raise(&needs->ff, spec->n_ff);
+}
+
+static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
+    out->gate = sl_bind_matrix(b, in->t[SL_L_FFN_GATE]);
+    out->up = sl_bind_matrix(b, in->t[SL_L_FFN_UP]);
+    out->down = sl_bind_matrix(b, in->t[SL_L_FFN_DOWN]);
+}
+
+const struct sl_ffn sl_ffn_dense = {
+    .name = "dense feed-forward", .need = need, .bind = bind, .run = run};

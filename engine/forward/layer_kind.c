@@ -1,0 +1,23 @@
+#include "engine/forward/layer_kind.h"
+
+const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
+    static const struct sl_mixer *const mixers[SL_MIXER_KINDS] = {[SL_MIXER_ATTENTION] =
+                                                                      &sl_mixer_attention};
+    return mixers[spec->mixer];
+}
+
+const struct sl_ffn *sl_ffn_of(const struct sl_layer_spec *spec) {
+    static const struct sl_ffn *const ffns[SL_FFN_KINDS] = {
+        [SL_FFN_DENSE] = &sl_ffn_dense, [SL_FFN_EXPERTS] = &sl_ffn_experts};
+    return ffns[spec->ffn];
+}
+
+struct sl_layer_needs sl_layer_needs(const struct sl_model *model) {
+    struct sl_layer_needs needs = {.n_in = model->hp.n_embd};
+    for (uint32_t i = 0; i < model->hp.n_layer; i++) {
+        const struct sl_layer_spec *spec = &model->layers[i].spec;
+        sl_mixer_of(spec)->need(&model->hp, spec, &needs);
+        sl_ffn_of(spec)->need(&model->hp, spec, &needs);
+    }
+    return needs;
+}

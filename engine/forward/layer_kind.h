@@ -1,0 +1,57 @@
+/* Kinds of layer: what each takes of memory and of the device, and how it runs. A mixer and a
+ * feed-forward kind each have one file, and an entry in layer_kind.c. */
+#ifndef SL_ENGINE_LAYER_KIND_H
+#define SL_ENGINE_LAYER_KIND_H
+
+#include "backends/backend.h"
+#include "model/arch/model.h"
+
+struct sl_forward;
+struct sl_rows;
+struct sl_place;
+struct sl_binder;
+struct sl_layer_weights;
+
+/* Elements of a row in the buffers that all layers share, and the largest arguments of ops: of each
+ * the most that any layer needs. */
+struct sl_layer_needs {
+    uint32_t q, k, v, mixed, ff, shared;
+    uint32_t n_in;        /* of a matmul */
+    uint32_t n_ff_expert; /* of sl_op_moe */
+    uint32_t heads, head_dim;
+};
+
+static inline void sl_raise(uint32_t *need, uint32_t to) {
+    if (*need < to)
+        *need = to;
+}
+
+struct sl_mixer {
+    const char *name;
+    void (*need)(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
+                 struct sl_layer_needs *needs);
+    void (*bind)(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out);
+    /* From x to x: the norm before it, and its output added. The cut of the last layer is its to
+     * make: sl_forward_cut. */
+    enum sl_status (*run)(struct sl_forward *f, struct sl_rows *r, const struct sl_place *where);
+};
+struct sl_ffn {
+    const char *name;
+    bool routed; /* a router chooses what it computes: sl_forward_route and what follows */
+    void (*need)(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
+                 struct sl_layer_needs *needs);
+    void (*bind)(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out);
+    /* From the normed rows in h, added to r->x. */
+    enum sl_status (*run)(struct sl_forward *f, const struct sl_rows *r,
+                          const struct sl_place *where);
+};
+
+extern const struct sl_mixer sl_mixer_attention;
+extern const struct sl_ffn sl_ffn_dense, sl_ffn_experts;
+
+const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec);
+const struct sl_ffn *sl_ffn_of(const struct sl_layer_spec *spec);
+/* Of all layers of a model or slice. */
+struct sl_layer_needs sl_layer_needs(const struct sl_model *model);
+
+#endif

@@ -1,0 +1,17 @@
+/* Between the files that read an architecture's keys. */
+#ifndef SL_MODEL_ARCH_INTERNAL_H
+#define SL_MODEL_ARCH_INTERNAL_H
+
+#include "model/arch/arch.h"
+#include "model/arch/arch_keys.h"
+
+/* Limits far above any model, so that later products fit 32 bits and buffers stay sane. */
+#define SL_ARCH_MAX_WIDTH    (1u << 20) /* n_embd, n_ff, heads * head_dim */
+#define SL_ARCH_MAX_HEAD_DIM 4096u
+
+/* arch_layers.c: the specs of layers [hp->n_layer], and hp->n_expert_used. Of hp n_layer, n_embd,
+ * n_ctx_train and n_expert are known. */
+enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch,
+                                   struct sl_hparams *hp, struct sl_layer *layers) SL_MUST_CHECK;
+
+#endif

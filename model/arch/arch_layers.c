@@ -1,0 +1,177 @@
+/* The layers' specs: which kinds, and each one's shapes. */
+#include "model/arch/arch_internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static enum sl_status read_heads(struct sl_keys *k, const struct sl_hparams *hp,
+                                 struct sl_layer *layers) {
+    uint32_t n_head[SL_MAX_LAYERS], n_head_kv[SL_MAX_LAYERS], dim_k = 0, dim_v = 0;
+    SL_KEYS_TRY(sl_keys_u32_each(k, "attention.head_count", true, 1, SL_ARCH_MAX_WIDTH, n_head));
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        n_head_kv[l] = n_head[l];
+    SL_KEYS_TRY(
+        sl_keys_u32_each(k, "attention.head_count_kv", false, 1, SL_ARCH_MAX_WIDTH, n_head_kv));
+    SL_KEYS_TRY(sl_keys_u32(k, "attention.key_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_k));
+    SL_KEYS_TRY(sl_keys_u32(k, "attention.value_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_v));
+    for (uint32_t l = 0; l < hp->n_layer; l++) {
+        struct sl_attention_spec *a = &layers[l].spec.attention;
+        a->n_head = n_head[l];
+        a->n_head_kv = n_head_kv[l];
+        if (n_head_kv[l] > n_head[l])
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count_kv",
+                                "%" PRIu32 " is out of range, 1 to %" PRIu32 " are allowed",
+                                n_head_kv[l], n_head[l]);
+        if (n_head[l] % n_head_kv[l] != 0)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count_kv",
+                                "%" PRIu32 " does not divide the %" PRIu32 " heads", n_head_kv[l],
+                                n_head[l]);
+        uint32_t dim = hp->n_embd / n_head[l];
+        if ((!dim_k || !dim_v) && (hp->n_embd % n_head[l] != 0 || dim > SL_ARCH_MAX_HEAD_DIM))
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count",
+                                "%" PRIu32 " heads do not divide the embedding of %" PRIu32
+                                ", and there is no attention.key_length",
+                                n_head[l], hp->n_embd);
+        a->head_dim_k = dim_k ? dim_k : dim;
+        a->head_dim_v = dim_v ? dim_v : dim;
+        if ((uint64_t)n_head[l] * a->head_dim_k > SL_ARCH_MAX_WIDTH ||
+            (uint64_t)n_head[l] * a->head_dim_v > SL_ARCH_MAX_WIDTH)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count",
+                                "%" PRIu32 " heads of %" PRIu32 " and %" PRIu32
+                                " are wider than %u",
+                                n_head[l], a->head_dim_k, a->head_dim_v, SL_ARCH_MAX_WIDTH);
+    }
+    return SL_OK;
+}
+
+static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *arch,
+                                     const struct sl_hparams *hp, struct sl_layer *layers) {
+    SL_KEYS_TRY(read_heads(k, hp, layers));
+    float scale = 0;
+    SL_KEYS_TRY(sl_keys_f32(k, "attention.scale", 0.0f, 1e6f, &scale));
+    uint32_t window = 0;
+    bool windowed[SL_MAX_LAYERS], causal = true;
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        windowed[l] = true;
+    SL_KEYS_TRY(sl_keys_u32(k, "attention.sliding_window", false, 0, UINT32_MAX, &window));
+    SL_KEYS_TRY(sl_keys_pattern(k, "attention.sliding_window_pattern", windowed));
+    if (window >= hp->n_ctx_train)
+        window = 0; /* never reached */
+    SL_KEYS_TRY(sl_keys_bool(k, "attention.causal", &causal));
+    if (!causal)
+        return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "attention.causal",
+                            "attention that is not causal is not supported");
+    for (uint32_t l = 0; l < hp->n_layer; l++) {
+        struct sl_attention_spec *a = &layers[l].spec.attention;
+        layers[l].spec.mixer = SL_MIXER_ATTENTION;
+        a->window = windowed[l] ? window : 0;
+        a->scale = scale > 0 ? scale : 1.0f / sqrtf((float)a->head_dim_k);
+        a->qk_norm = arch->qk_norm;
+        a->norm_after_rope = arch->norm_after_rope;
+    }
+    return SL_OK;
+}
+
+/* What the layers that have experts have in common. */
+static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
+                                  struct sl_hparams *hp, struct sl_experts_spec *x) {
+    if (hp->n_expert == 0) {
+        if (arch->experts == SL_ARCH_MOE)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_count",
+                                "%s has experts, the file declares none", arch->name);
+        return SL_OK;
+    }
+    if (arch->experts == SL_ARCH_DENSE)
+        return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "expert_count",
+                            "experts in dense architecture '%s'", arch->name);
+    uint32_t max = hp->n_expert < SL_MAX_EXPERTS_USED ? hp->n_expert : SL_MAX_EXPERTS_USED;
+    SL_KEYS_TRY(sl_keys_u32(k, "expert_used_count", true, 1, max, &hp->n_expert_used));
+    x->router_normalize = arch->router_normalize;
+    SL_KEYS_TRY(sl_keys_bool(k, "expert_weights_norm", &x->router_normalize));
+    SL_KEYS_TRY(sl_keys_f32(k, "expert_weights_scale", 0.0f, 1e6f, &x->router_scale));
+    if (x->router_scale == 0) /* 0 is written for "none" */
+        x->router_scale = 1;
+    uint32_t gate = 0;
+    SL_KEYS_TRY(sl_keys_u32(k, "expert_gating_func", false, 0, UINT32_MAX, &gate));
+    switch (gate) {
+    case 0: /* not stated: softmax */
+    case 1:
+        x->router_kind = SL_ROUTER_KIND_SOFTMAX;
+        return SL_OK;
+    case 2:
+        x->router_kind = SL_ROUTER_KIND_SIGMOID;
+        return SL_OK;
+    case 3:
+        x->router_kind = SL_ROUTER_KIND_SOFTMAX;
+        x->router_softmax_topk = true;
+        return SL_OK;
+    default:
+        return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "expert_gating_func",
+                            "function %" PRIu32 " is not known", gate);
+    }
+}
+
+/* Which layers have experts: of those behind the leading dense ones each step-th. */
+static enum sl_status read_ffn_kinds(struct sl_keys *k, const struct sl_arch *arch,
+                                     const struct sl_hparams *hp, struct sl_layer *layers) {
+    uint32_t lead = 0, step = 1;
+    if (arch->dense_lead && hp->n_expert) {
+        SL_KEYS_TRY(sl_keys_u32(k, "leading_dense_block_count", false, 0, hp->n_layer - 1, &lead));
+        SL_KEYS_TRY(sl_keys_u32(k, "interleave_moe_layer_step", false, 1, hp->n_layer, &step));
+    }
+    bool any = false;
+    for (uint32_t l = 0; l < hp->n_layer; l++) {
+        bool experts = hp->n_expert && l >= lead && (l + 1) % step == 0;
+        layers[l].spec.ffn = experts ? SL_FFN_EXPERTS : SL_FFN_DENSE;
+        any |= experts;
+    }
+    return any || !hp->n_expert
+               ? SL_OK
+               : sl_keys_fail(k, SL_ERR_CORRUPT, "interleave_moe_layer_step",
+                              "of %" PRIu32 " layers none has experts", hp->n_layer);
+}
+
+static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, struct sl_hparams *hp,
+                               struct sl_layer *layers) {
+    struct sl_experts_spec common = {.router_scale = 0};
+    uint32_t ff[SL_MAX_LAYERS] = {0}, ff_expert[SL_MAX_LAYERS] = {0}, n_ff_shared = 0;
+    SL_KEYS_TRY(read_router(k, arch, hp, &common));
+    SL_KEYS_TRY(read_ffn_kinds(k, arch, hp, layers));
+    SL_KEYS_TRY(
+        sl_keys_u32_each(k, "feed_forward_length", hp->n_expert == 0, 0, SL_ARCH_MAX_WIDTH, ff));
+    if (hp->n_expert)
+        SL_KEYS_TRY(sl_keys_u32_each(k, "expert_feed_forward_length", false, 0, SL_ARCH_MAX_WIDTH,
+                                     ff_expert));
+    if (hp->n_expert && arch->shared)
+        SL_KEYS_TRY(sl_keys_u32(k, "expert_shared_feed_forward_length", false, 0, SL_ARCH_MAX_WIDTH,
+                                &n_ff_shared));
+    for (uint32_t l = 0; l < hp->n_layer; l++) {
+        struct sl_layer_spec *s = &layers[l].spec;
+        if (s->ffn == SL_FFN_DENSE) {
+            s->n_ff = ff[l];
+            if (!s->n_ff)
+                return sl_keys_fail(k, SL_ERR_CORRUPT, "feed_forward_length",
+                                    "of layer %" PRIu32 " it is 0 or missing", l);
+            continue;
+        }
+        s->experts = common;
+        s->experts.n_ff = ff_expert[l]     ? ff_expert[l]
+                          : arch->split_ff ? ff[l] / hp->n_expert_used
+                                           : ff[l];
+        if (!s->experts.n_ff)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_feed_forward_length",
+                                "the experts' width is 0 or missing");
+        s->experts.n_ff_shared =
+            n_ff_shared || arch->shared != SL_ARCH_SHARED ? n_ff_shared : ff[l];
+        if (arch->shared == SL_ARCH_SHARED && !s->experts.n_ff_shared)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_shared_feed_forward_length",
+                                "the shared expert's width is 0 or missing");
+    }
+    return SL_OK;
+}
+
+enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch,
+                                   struct sl_hparams *hp, struct sl_layer *layers) {
+    SL_KEYS_TRY(read_attention(k, arch, hp, layers));
+    return read_ffn(k, arch, hp, layers);
+}

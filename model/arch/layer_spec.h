@@ -1,0 +1,55 @@
+/* What one layer computes: a mixer, which reads other positions of the sequence, then a
+ * feed-forward part, each of a kind and with shapes of its own. A model is a list of these; they
+ * are worked out once, when it is opened. */
+#ifndef SL_MODEL_LAYER_SPEC_H
+#define SL_MODEL_LAYER_SPEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sl_mixer_kind {
+    SL_MIXER_ATTENTION, /* grouped-query attention over keys and values of all positions */
+    SL_MIXER_KINDS
+};
+enum sl_ffn_kind {
+    SL_FFN_DENSE,   /* SwiGLU */
+    SL_FFN_EXPERTS, /* a router, routed experts, perhaps a shared one */
+    SL_FFN_KINDS
+};
+
+enum sl_qk_norm {
+    SL_QK_NORM_NONE,
+    SL_QK_NORM_HEAD, /* each head by itself */
+    SL_QK_NORM_ROW,  /* over all heads of a row (OLMoE) */
+};
+
+/* Zero = absent, unless it says otherwise. */
+struct sl_attention_spec {
+    uint32_t n_head, n_head_kv, head_dim_k, head_dim_v;
+    uint32_t window; /* positions it reads, its own included; 0 = all */
+    uint32_t rope;   /* which of hp.rope[] */
+    float scale;     /* of q.k: 1/sqrt(head_dim_k) unless the file says otherwise */
+    enum sl_qk_norm qk_norm;
+    bool norm_after_rope; /* q and k are normed after the rotation, not before */
+};
+
+enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
+
+struct sl_experts_spec {
+    uint32_t n_ff;        /* width of a routed expert */
+    uint32_t n_ff_shared; /* of the shared expert */
+    enum sl_router_kind router_kind;
+    bool router_softmax_topk; /* softmax over the chosen logits */
+    bool router_normalize;    /* divide the k weights by their sum */
+    float router_scale;       /* 1 = none */
+};
+
+struct sl_layer_spec {
+    enum sl_mixer_kind mixer;
+    enum sl_ffn_kind ffn;
+    struct sl_attention_spec attention; /* of SL_MIXER_ATTENTION */
+    uint32_t n_ff;                      /* of SL_FFN_DENSE */
+    struct sl_experts_spec experts;     /* of SL_FFN_EXPERTS */
+};
+
+#endif
