@@ -34,7 +34,7 @@ struct sl_arch {
 };
 
 extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch_qwen2moe,
-    sl_arch_qwen3, sl_arch_qwen3moe;
+    sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe;
 
 /* Reads and checks every key under "<arch>."; one that is not known is refused by name. Leaves
  * n_vocab to sl_arch_bind. out_layers [n_layer]: the caller frees them. */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 static const struct sl_arch *const arches[] = {
-    &sl_arch_qwen3moe, &sl_arch_qwen2moe, &sl_arch_olmoe,
-    &sl_arch_llama,    &sl_arch_qwen3,    &sl_arch_qwen2,
+    &sl_arch_qwen3moe, &sl_arch_qwen2moe, &sl_arch_olmoe,        &sl_arch_llama,
+    &sl_arch_qwen3,    &sl_arch_qwen2,    &sl_arch_ernie4_5_moe, &sl_arch_hunyuan_moe,
 };
 #define N_ARCHES (sizeof arches / sizeof arches[0])
 

@@ -281,12 +281,20 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     sl_gguf_write_u32(w, KEY("block_count"), c->n_layer);
     sl_gguf_write_u32(w, KEY("context_length"), c->n_ctx);
     sl_gguf_write_u32(w, KEY("embedding_length"), c->n_embd);
-    bool moe = c->n_expert > 0, shared = strcmp(c->arch, "qwen2moe") == 0;
+    uint32_t traits = sl_synth_family_find(c->arch)->traits;
+    bool moe = c->n_expert > 0;
     /* Mixtral and OLMoE files name an expert's width feed_forward_length. */
-    bool own_key = strncmp(c->arch, "qwen", 4) == 0;
+    bool own_key = traits & SL_SYNTH_EXPERT_FF;
     sl_gguf_write_u32(w, KEY("feed_forward_length"), moe && !own_key ? c->n_ff_expert : c->n_ff);
     sl_gguf_write_u32(w, KEY("attention.head_count"), c->n_head);
-    sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->n_head_kv);
+    if (c->n_head_kv_odd) {
+        sl_gguf_array_begin_i32(w, KEY("attention.head_count_kv"));
+        for (uint32_t l = 0; l < c->n_layer; l++)
+            sl_gguf_array_add_i32(w, (int32_t)sl_synth_kv_heads(c, l));
+        sl_gguf_array_end(w);
+    } else {
+        sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->n_head_kv);
+    }
     sl_gguf_write_u32(w, KEY("attention.key_length"), c->head_dim);
     sl_gguf_write_u32(w, KEY("attention.value_length"), c->head_dim);
     sl_gguf_write_u32(w, KEY("rope.dimension_count"), c->head_dim);
@@ -303,8 +311,12 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         sl_gguf_write_u32(w, KEY("expert_used_count"), c->n_expert_used);
         if (own_key)
             sl_gguf_write_u32(w, KEY("expert_feed_forward_length"), c->n_ff_expert);
-        if (shared)
+        if (traits & SL_SYNTH_SHARED)
             sl_gguf_write_u32(w, KEY("expert_shared_feed_forward_length"), c->n_ff_shared);
+        if (traits & SL_SYNTH_DENSE_LEAD) {
+            sl_gguf_write_u32(w, KEY("leading_dense_block_count"), c->n_layer_dense);
+            sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), 1);
+        }
     }
 #undef KEY
     sl_synth_write_vocab(w, c->n_vocab);

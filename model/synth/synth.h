@@ -29,10 +29,12 @@ struct sl_synth_config {
     const char *arch; /* "qwen3moe", ... as sl_model_arch_at() lists */
     uint64_t seed;
     uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim;
-    uint32_t n_ff;        /* dense FFN (dense architectures) */
-    uint32_t n_ff_expert; /* routed experts */
-    uint32_t n_ff_shared; /* qwen2moe's shared expert */
+    uint32_t n_head_kv_odd; /* of layers 1, 3, 5, ...; 0 = as the others */
+    uint32_t n_ff;          /* dense FFN */
+    uint32_t n_ff_expert;   /* routed experts */
+    uint32_t n_ff_shared;   /* the shared expert, of architectures that have one */
     uint32_t n_expert, n_expert_used;
+    uint32_t n_layer_dense; /* first layers without experts, of architectures that have such */
     uint32_t n_vocab, n_ctx;
     bool tied;         /* no output matrix of its own */
     bool rope_freqs;   /* llama: per-dimension divisors as Llama 3 has them */

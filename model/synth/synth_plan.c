@@ -7,25 +7,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What an architecture has besides the common frame. */
-struct traits {
-    const char *arch;
-    bool moe, shared, qkv_bias, qk_norm_head, qk_norm_row;
+static const struct sl_synth_family families[] = {
+    {"qwen3moe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF},
+    {"qwen2moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_SHARED_GATE | SL_SYNTH_QKV_BIAS |
+                     SL_SYNTH_EXPERT_FF},
+    {"olmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_ROW},
+    {"llama", SL_SYNTH_MAY_MOE}, /* with experts: Mixtral */
+    {"qwen3", SL_SYNTH_QK_NORM_HEAD},
+    {"qwen2", SL_SYNTH_QKV_BIAS},
+    {"ernie4_5-moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_ROUTER_BIAS | SL_SYNTH_DENSE_LEAD |
+                         SL_SYNTH_EXPERT_FF},
+    {"hunyuan-moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF},
 };
 
-static const struct traits traits_table[] = {
-    {"qwen3moe", true, false, false, true, false},
-    {"qwen2moe", true, true, true, false, false},
-    {"olmoe", true, false, false, false, true},
-    {"qwen3", false, false, false, true, false},
-    {"qwen2", false, false, true, false, false},
-    {"llama", false, false, false, false, false}, /* with n_expert > 0: Mixtral */
-};
-
-static const struct traits *find_traits(const char *arch) {
-    for (size_t i = 0; i < sizeof traits_table / sizeof *traits_table; i++)
-        if (strcmp(traits_table[i].arch, arch) == 0)
-            return &traits_table[i];
+const struct sl_synth_family *sl_synth_family_find(const char *arch) {
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i].arch, arch) == 0)
+            return &families[i];
     return NULL;
 }
 
@@ -68,11 +66,12 @@ static enum sl_dtype pick(const struct sl_synth_types *types, uint32_t layer) {
     return types->dtype[layer % types->n];
 }
 
-static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c,
-                      const struct traits *tr, uint32_t l) {
+static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
+                      uint32_t l) {
     int i = (int)l;
     uint64_t n = c->n_embd;
-    uint64_t q = (uint64_t)c->n_head * c->head_dim, kv = (uint64_t)c->n_head_kv * c->head_dim;
+    uint64_t q = (uint64_t)c->n_head * c->head_dim;
+    uint64_t kv = (uint64_t)sl_synth_kv_heads(c, l) * c->head_dim;
     float in = 1 / sqrtf((float)n);
     /* Each block adds a share of the residual's size such that all layers together about double
      * it: enough to matter to the answer, little enough that the embedding still leads routing. */
@@ -84,20 +83,21 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c,
     add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
     add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_v.weight", i);
     add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)q), q, n, 0, "attn_output.weight", i);
-    if (tr->qkv_bias) {
+    if (traits & SL_SYNTH_QKV_BIAS) {
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, q, 0, 0, "attn_q.bias", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, kv, 0, 0, "attn_k.bias", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, kv, 0, 0, "attn_v.bias", i);
     }
-    if (tr->qk_norm_head || tr->qk_norm_row) {
-        add_norm(p, tr->qk_norm_row ? q : c->head_dim, "attn_q_norm.weight", i);
-        add_norm(p, tr->qk_norm_row ? kv : c->head_dim, "attn_k_norm.weight", i);
+    if (traits & (SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_QK_NORM_ROW)) {
+        bool row = traits & SL_SYNTH_QK_NORM_ROW;
+        add_norm(p, row ? q : c->head_dim, "attn_q_norm.weight", i);
+        add_norm(p, row ? kv : c->head_dim, "attn_k_norm.weight", i);
     }
     add_norm(p, n, "ffn_norm.weight", i);
 
     /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
     float mid = 0.6f;
-    if (c->n_expert == 0) {
+    if (!sl_synth_has_experts(c, l)) {
         uint64_t ff = c->n_ff;
         enum sl_dtype ffn = pick(&c->ffn, l);
         add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
@@ -110,13 +110,16 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c,
     /* The weighted sum of k random outputs shrinks by about sqrt(k). */
     float down = share * sqrtf((float)c->n_expert_used) / (mid * sqrtf((float)ff));
     add(p, SL_DTYPE_F32, SL_FILL_ROUTER, 2 * in, n, ne, 0, "ffn_gate_inp.weight", i);
+    if (traits & SL_SYNTH_ROUTER_BIAS) /* scores are 1 / n_expert in the mean */
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f / (float)ne, ne, 0, 0, "exp_probs_b.bias", i);
     add(p, pick(&c->gate, l), SL_FILL_RANDOM, in, n, ff, ne, "ffn_gate_exps.weight", i);
     add(p, pick(&c->up, l), SL_FILL_RANDOM, in, n, ff, ne, "ffn_up_exps.weight", i);
     add(p, pick(&c->down, l), SL_FILL_RANDOM, down, ff, n, ne, "ffn_down_exps.weight", i);
-    if (tr->shared) {
+    if (traits & SL_SYNTH_SHARED) {
         uint64_t sh = c->n_ff_shared;
         enum sl_dtype ffn = pick(&c->ffn, l);
-        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, 0, 0, "ffn_gate_inp_shexp.weight", i);
+        if (traits & SL_SYNTH_SHARED_GATE)
+            add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, 0, 0, "ffn_gate_inp_shexp.weight", i);
         add(p, ffn, SL_FILL_RANDOM, in, n, sh, 0, "ffn_gate_shexp.weight", i);
         add(p, ffn, SL_FILL_RANDOM, in, n, sh, 0, "ffn_up_shexp.weight", i);
         add(p, ffn, SL_FILL_RANDOM, share / (mid * sqrtf((float)sh)), sh, n, 0,
@@ -124,14 +127,26 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c,
     }
 }
 
-static enum sl_status check(const struct sl_synth_config *c, const struct traits **out,
+static enum sl_status refuse_arch(const char *arch, struct sl_err *err) {
+    char list[400] = "";
+    size_t n = sizeof families / sizeof *families, len = 0;
+    for (size_t i = 0; i < n; i++)
+        len += (size_t)snprintf(list + len, sizeof list - len, "%s%s",
+                                !i          ? ""
+                                : i + 1 < n ? ", "
+                                            : " or ",
+                                families[i].arch);
+    return sl_fail(err, SL_ERR_CONFIG, "--arch is '%s': must be %s", arch, list);
+}
+
+static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_traits,
                             struct sl_err *err) {
-    const struct traits *tr = find_traits(c->arch);
-    if (!tr)
-        return sl_fail(err, SL_ERR_CONFIG,
-                       "--arch is '%s': must be qwen3moe, qwen2moe, olmoe, "
-                       "llama, qwen3 or qwen2",
-                       c->arch);
+    const struct sl_synth_family *family = sl_synth_family_find(c->arch);
+    if (!family)
+        return refuse_arch(c->arch, err);
+    uint32_t traits = family->traits;
+    bool moe = traits & SL_SYNTH_MOE, shared = traits & SL_SYNTH_SHARED;
+    bool dense = !c->n_expert || c->n_layer_dense;
     const struct {
         const char *name;
         uint32_t value, min, max;
@@ -143,25 +158,31 @@ static enum sl_status check(const struct sl_synth_config *c, const struct traits
         {"head-dim", c->head_dim, 2, 1024},
         {"vocab", c->n_vocab, 300, 1u << 20},
         {"ctx", c->n_ctx, 1, 1u << 24},
-        {"experts", c->n_expert, tr->moe ? 1 : 0, SL_MAX_EXPERTS},
+        {"experts", c->n_expert, moe ? 1 : 0, SL_MAX_EXPERTS},
         {"top-k", c->n_expert_used, c->n_expert ? 1 : 0,
          c->n_expert < SL_MAX_EXPERTS_USED ? c->n_expert : SL_MAX_EXPERTS_USED},
         {"expert-ff", c->n_ff_expert, c->n_expert ? 1 : 0, 1u << 20},
-        {"ff", c->n_ff, c->n_expert ? 0 : 1, 1u << 20},
-        {"shared-ff", c->n_ff_shared, tr->shared ? 1 : 0, 1u << 20},
+        {"ff", c->n_ff, dense ? 1 : 0, 1u << 20},
+        {"shared-ff", c->n_ff_shared, shared ? 1 : 0, 1u << 20},
+        {"dense-layers", c->n_layer_dense, 0,
+         traits & SL_SYNTH_DENSE_LEAD && c->n_expert ? c->n_layer - 1 : 0},
+        {"odd-kv-heads", c->n_head_kv_odd, 0, 1024},
         {"split", c->n_split, 1, 999},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
             return sl_fail(err, SL_ERR_CONFIG, "--%s is %u: must be from %u to %u for %s",
                            ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, c->arch);
-    if (c->n_head % c->n_head_kv)
-        return sl_fail(err, SL_ERR_CONFIG,
-                       "--heads is %u: must be a multiple of --kv-heads, which is %u", c->n_head,
-                       c->n_head_kv);
+    for (uint32_t l = 0; l < 2; l++) {
+        uint32_t n = sl_synth_kv_heads(c, l);
+        if (c->n_head % n)
+            return sl_fail(err, SL_ERR_CONFIG,
+                           "--heads is %u: must be a multiple of --%skv-heads, which is %u",
+                           c->n_head, l && c->n_head_kv_odd ? "odd-" : "", n);
+    }
     if (c->head_dim % 2)
         return sl_fail(err, SL_ERR_CONFIG, "--head-dim is %u: must be even", c->head_dim);
-    if (c->n_expert && !tr->moe && strcmp(c->arch, "llama") != 0)
+    if (c->n_expert && !(traits & (SL_SYNTH_MOE | SL_SYNTH_MAY_MOE)))
         return sl_fail(err, SL_ERR_CONFIG, "%s has no experts: leave out --experts", c->arch);
     const struct {
         const char *name;
@@ -174,21 +195,21 @@ static enum sl_status check(const struct sl_synth_config *c, const struct traits
         if (!(shares[i].value >= 0 && shares[i].value <= shares[i].max))
             return sl_fail(err, SL_ERR_CONFIG, "--%s is %g: must be from 0 to %g", shares[i].name,
                            (double)shares[i].value, (double)shares[i].max);
-    *out = tr;
+    *out_traits = traits;
     return SL_OK;
 }
 
 enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_plan *p,
                              struct sl_err *err) {
-    const struct traits *tr;
+    uint32_t traits;
     memset(p, 0, sizeof *p);
-    enum sl_status st = check(c, &tr, err);
+    enum sl_status st = check(c, &traits, err);
     if (st)
         return st;
     uint64_t n = c->n_embd;
     add(p, c->embd, SL_FILL_EMBEDDING, 1, n, c->n_vocab, 0, "token_embd.weight", -1);
     for (uint32_t l = 0; l < c->n_layer; l++)
-        add_layer(p, c, tr, l);
+        add_layer(p, c, traits, l);
     add_norm(p, n, "output_norm.weight", -1);
     if (!c->tied)
         add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",

@@ -4,6 +4,32 @@
 
 #include "model/synth/synth.h"
 
+/* What an architecture has besides the common frame. */
+enum {
+    SL_SYNTH_MOE = 1 << 0,
+    SL_SYNTH_MAY_MOE = 1 << 1, /* with experts, where some are asked for */
+    SL_SYNTH_SHARED = 1 << 2,
+    SL_SYNTH_SHARED_GATE = 1 << 3,
+    SL_SYNTH_QKV_BIAS = 1 << 4,
+    SL_SYNTH_QK_NORM_HEAD = 1 << 5,
+    SL_SYNTH_QK_NORM_ROW = 1 << 6,
+    SL_SYNTH_ROUTER_BIAS = 1 << 7, /* added to the scores for the choice alone */
+    SL_SYNTH_DENSE_LEAD = 1 << 8,
+    SL_SYNTH_EXPERT_FF = 1 << 9, /* an expert's width has a key of its own */
+};
+struct sl_synth_family {
+    const char *arch;
+    uint32_t traits; /* SL_SYNTH_ */
+};
+/* NULL: not known. */
+const struct sl_synth_family *sl_synth_family_find(const char *arch);
+static inline bool sl_synth_has_experts(const struct sl_synth_config *c, uint32_t layer) {
+    return c->n_expert > 0 && layer >= c->n_layer_dense;
+}
+static inline uint32_t sl_synth_kv_heads(const struct sl_synth_config *c, uint32_t layer) {
+    return layer % 2 && c->n_head_kv_odd ? c->n_head_kv_odd : c->n_head_kv;
+}
+
 enum sl_synth_fill {
     SL_FILL_RANDOM,     /* standard deviation std */
     SL_FILL_NORM,       /* 1 + 0.1 * random */

@@ -411,6 +411,18 @@ static void all_experts_a_token(void **state) {
     compare_all(&(struct subject){.name = "all experts for each token", .config = &c});
 }
 
+/* Dense layers before those with experts, and pages of two sizes. */
+static void layers_that_differ(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("ernie4_5-moe");
+    c.n_layer_dense = 2;
+    c.n_head_kv_odd = 4;
+    c.n_expert = 12;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 128;
+    compare_all(&(struct subject){.name = "layers that differ", .config = &c});
+}
+
 static void enough_was_compared(void **state) {
     (void)state;
     print_message("figure: %llu tokens and the logits of %llu positions compared\n",
@@ -429,6 +441,7 @@ int main(void) {
         cmocka_unit_test(shared_experts_in_parts),
         cmocka_unit_test(one_expert_a_token),
         cmocka_unit_test(all_experts_a_token),
+        cmocka_unit_test(layers_that_differ),
         cmocka_unit_test(enough_was_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

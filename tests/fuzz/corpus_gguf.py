@@ -16,6 +16,8 @@ def text(s):
 def kv(key, kind, value):
     if kind == STR:
         data = text(value)
+    elif kind == ARR and isinstance(value[0], bool):
+        data = struct.pack("<IQ%d?" % len(value), BOOL, len(value), *value)
     elif kind == ARR:  # of strings
         data = struct.pack("<IQ", STR, len(value)) + b"".join(map(text, value))
     else:
@@ -54,8 +56,12 @@ def model(name, version=3):
     if moe:
         key("expert_count", U32, experts)
         key("expert_used_count", U32, 1)
-    if arch == "qwen2moe":
+    if arch in ("qwen2moe", "ernie4_5-moe", "hunyuan-moe"):
         key("expert_shared_feed_forward_length", U32, ff)
+    if arch == "ernie4_5-moe":
+        key("leading_dense_block_count", U32, 0)
+        key("attention.sliding_window", U32, 8)
+        key("attention.sliding_window_pattern", ARR, [True])
     if arch == "qwen3moe":
         key("rope.scaling.type", STR, "yarn")
         key("rope.scaling.factor", F32, 4.0)
@@ -71,7 +77,7 @@ def model(name, version=3):
                     ("attn_k.weight", [embd, k]), ("attn_v.weight", [embd, k]),
                     ("attn_output.weight", [q, embd]), ("ffn_norm.weight", [embd])):
         layer(n, *dims)
-    if arch in ("qwen3", "qwen3moe", "olmoe"):
+    if arch in ("qwen3", "qwen3moe", "olmoe", "hunyuan-moe"):
         layer("attn_q_norm.weight", q if arch == "olmoe" else dim)
         layer("attn_k_norm.weight", k if arch == "olmoe" else dim)
     if arch in ("qwen2", "qwen2moe"):
@@ -88,6 +94,7 @@ def model(name, version=3):
         layer("ffn_down_exps.weight", ff, embd, experts)
     if arch == "qwen2moe":
         layer("ffn_gate_inp_shexp.weight", embd)
+    if arch in ("qwen2moe", "ernie4_5-moe", "hunyuan-moe"):
         layer("ffn_gate_shexp.weight", embd, ff)
         layer("ffn_up_shexp.weight", embd, ff)
         layer("ffn_down_shexp.weight", ff, embd)
@@ -99,7 +106,7 @@ def model(name, version=3):
 def main():
     os.makedirs(OUT, exist_ok=True)
     files = {n: model(n) for n in
-             ("llama", "mixtral", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe")}
+             ("llama", "mixtral", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "ernie4_5-moe", "hunyuan-moe")}
     files["llama-v2"] = model("llama", 2)
     files["empty-v3"] = gguf([], [])
     whole = files["qwen3moe"]

@@ -25,6 +25,11 @@ CASES = [
     ("mixtral f32", f"--arch llama {F32} {MOE}", True),
     ("mixtral f32 rope_freqs", f"--arch llama {F32} {MOE} --rope-freqs", True),
     ("olmoe f32", f"--arch olmoe {F32} {MOE} --embd 256 --heads 4 --kv-heads 4 --head-dim 64", True),
+    ("ernie4_5-moe f32", f"--arch ernie4_5-moe {F32} {MOE} --dense-layers 1", True),
+    ("ernie4_5-moe f32, all with experts", f"--arch ernie4_5-moe {F32} --experts 12 --top-k 3 --kv-heads 4", True),
+    ("hunyuan-moe f32", f"--arch hunyuan-moe {F32} {MOE} --expert-ff 512", True),
+    ("hunyuan-moe f32, gqa 3", f"--arch hunyuan-moe {F32} --experts 16 --top-k 4 --heads 6 --kv-heads 2 "
+     "--head-dim 128 --expert-ff 512", True),
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),
@@ -46,6 +51,8 @@ CASES = [
     ("qwen2moe q4_K", f"--arch qwen2moe -t Q4_K {MOE} --expert-ff 256", False),
     ("mixtral q4_K", f"--arch llama -t Q4_K {MOE} --expert-ff 256", False),
     ("olmoe q8_0", f"--arch olmoe -t Q8_0 {MOE} --kv-heads 4", False),
+    ("ernie4_5-moe q4_K", f"--arch ernie4_5-moe -t Q4_K {MOE} --expert-ff 256 --dense-layers 2 --tied", False),
+    ("hunyuan-moe q4_K", f"--arch hunyuan-moe -t Q4_K {MOE} --expert-ff 512", False),
     ("odd rows fall back", f"--arch qwen3moe -t Q4_K {MOE} --embd 288 --expert-ff 96", False),
 ]
 for t in ("Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "

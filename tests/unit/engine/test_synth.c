@@ -60,10 +60,12 @@ static void every_architecture_opens(void **state) {
         const char *arch;
         uint32_t n_expert;
         bool tied, rope_freqs;
-    } cases[] = {{"qwen3moe", 7, false, false}, {"qwen2moe", 6, false, false},
-                 {"olmoe", 8, false, false},    {"llama", 5, false, true},
-                 {"llama", 0, true, false},     {"qwen3", 0, true, false},
-                 {"qwen2", 0, false, false}};
+        uint32_t n_dense;
+    } cases[] = {{"qwen3moe", 7, false, false, 0},   {"qwen2moe", 6, false, false, 0},
+                 {"olmoe", 8, false, false, 0},      {"llama", 5, false, true, 0},
+                 {"llama", 0, true, false, 0},       {"qwen3", 0, true, false, 0},
+                 {"qwen2", 0, false, false, 0},      {"ernie4_5-moe", 6, true, false, 2},
+                 {"hunyuan-moe", 6, false, false, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_synth_config c = sl_synth_default;
         c.arch = cases[i].arch;
@@ -72,6 +74,8 @@ static void every_architecture_opens(void **state) {
         c.tied = cases[i].tied;
         c.rope_freqs = cases[i].rope_freqs;
         c.head_dim = 40;
+        c.n_layer_dense = cases[i].n_dense;
+        c.n_head_kv_odd = 4;
         char path[64];
         temp_path(path);
         struct sl_err err = {""};
@@ -85,9 +89,13 @@ static void every_architecture_opens(void **state) {
         assert_string_equal(sl_model_arch_name(m), c.arch);
         assert_int_equal(m->hp.n_expert, c.n_expert);
         assert_int_equal(m->hp.n_expert_used, c.n_expert_used);
-        assert_int_equal(m->hp.head_dim_k, 40);
+        for (uint32_t l = 0; l < c.n_layer; l++) {
+            const struct sl_layer_spec *s = &m->layers[l].spec;
+            assert_int_equal(s->attention.head_dim_k, 40);
+            assert_int_equal(s->attention.n_head_kv, l % 2 ? 4 : c.n_head_kv);
+            assert_int_equal(sl_model_layer_is_moe(m, l), c.n_expert && l >= c.n_layer_dense);
+        }
         assert_int_equal(m->hp.n_vocab, c.n_vocab);
-        assert_int_equal(sl_model_layer_is_moe(m, 0), c.n_expert > 0);
         sl_model_close(&m);
         assert_null(m);
     }

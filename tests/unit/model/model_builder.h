@@ -22,6 +22,7 @@ struct edit {
     const char *extra; /* ... and this one is added, F32 [64] */
     bool tied;
     uint32_t expert_dtype;
+    uint32_t n_dense; /* first layers without experts; feed_forward_length is then theirs */
 };
 
 static const char *arch_now; /* for the helpers below */
@@ -65,12 +66,13 @@ static inline void tensor(int layer, const char *name, uint32_t dtype, uint64_t 
 static inline void layer(int l, bool moe) {
     uint32_t x = edit_now->expert_dtype ? edit_now->expert_dtype : SL_DTYPE_Q8_0;
     bool qwen3 = strncmp(arch_now, "qwen3", 5) == 0, olmoe = strcmp(arch_now, "olmoe") == 0;
+    bool qwen2moe = strcmp(arch_now, "qwen2moe") == 0, hunyuan = strstr(arch_now, "hunyuan");
     tensor(l, "attn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
     tensor(l, "attn_q.weight", SL_DTYPE_F16, EMBD, HEADS * DIM, 0);
     tensor(l, "attn_k.weight", SL_DTYPE_F16, EMBD, KV * DIM, 0);
     tensor(l, "attn_v.weight", SL_DTYPE_F16, EMBD, KV * DIM, 0);
     tensor(l, "attn_output.weight", SL_DTYPE_F16, HEADS * DIM, EMBD, 0);
-    if (qwen3 || olmoe) {
+    if (qwen3 || olmoe || hunyuan) {
         tensor(l, "attn_q_norm.weight", SL_DTYPE_F32, olmoe ? HEADS * DIM : DIM, 0, 0);
         tensor(l, "attn_k_norm.weight", SL_DTYPE_F32, olmoe ? KV * DIM : DIM, 0, 0);
     }
@@ -90,8 +92,9 @@ static inline void layer(int l, bool moe) {
     tensor(l, "ffn_gate_exps.weight", x, EMBD, FF_EXP, EXPERTS);
     tensor(l, "ffn_up_exps.weight", x, EMBD, FF_EXP, EXPERTS);
     tensor(l, "ffn_down_exps.weight", SL_DTYPE_Q5_1, FF_EXP, EMBD, EXPERTS);
-    if (strcmp(arch_now, "qwen2moe") == 0) {
+    if (qwen2moe)
         tensor(l, "ffn_gate_inp_shexp.weight", SL_DTYPE_F32, EMBD, 0, 0);
+    if (qwen2moe || hunyuan || strstr(arch_now, "ernie")) {
         tensor(l, "ffn_gate_shexp.weight", SL_DTYPE_Q8_0, EMBD, FF_SHARED, 0);
         tensor(l, "ffn_up_shexp.weight", SL_DTYPE_Q8_0, EMBD, FF_SHARED, 0);
         tensor(l, "ffn_down_shexp.weight", SL_DTYPE_Q8_0, FF_SHARED, EMBD, 0);
@@ -117,14 +120,14 @@ static inline uint8_t *build(const char *arch, const struct edit *edit, size_t *
     key_u32("attention.value_length", DIM);
     key_f32("attention.layer_norm_rms_epsilon", 1e-6f);
     key_f32("rope.freq_base", 1e6f);
-    key_u32("feed_forward_length", moe ? FF_EXP : FF);
+    key_u32("feed_forward_length", moe && !edit_now->n_dense ? FF_EXP : FF);
     if (moe) {
         key_u32("expert_count", EXPERTS);
         key_u32("expert_used_count", USED);
     }
-    if (strncmp(arch_now, "qwen", 4) == 0 && moe)
+    if (moe && strcmp(arch_now, "llama") != 0 && strcmp(arch_now, "olmoe") != 0)
         key_u32("expert_feed_forward_length", FF_EXP);
-    if (strcmp(arch_now, "qwen2moe") == 0)
+    if (moe && strstr("qwen2moe ernie4_5-moe hunyuan-moe", arch_now))
         key_u32("expert_shared_feed_forward_length", FF_SHARED);
     if (edit_now->keys)
         edit_now->keys(&b);
@@ -133,7 +136,7 @@ static inline uint8_t *build(const char *arch, const struct edit *edit, size_t *
     if (!edit_now->tied)
         tensor(-1, "output.weight", SL_DTYPE_Q8_0, EMBD, VOCAB, 0);
     for (int l = 0; l < LAYERS; l++)
-        layer(l, moe);
+        layer(l, moe && l >= (int)edit_now->n_dense);
     if (edit_now->extra)
         gb_tensor(&b, edit_now->extra, SL_DTYPE_F32, 1, (uint64_t[]){64});
     return gb_finish(&b, out_n);

@@ -63,14 +63,16 @@ static void test_other_archs(void **state) {
     static const struct {
         const char *arch;
         enum sl_rope_kind rope;
-        bool moe, normalize, bias, qk_norm, shared;
+        bool moe, normalize, bias, qk_norm, shared, gated;
     } want[] = {
-        {"qwen2moe", SL_ROPE_KIND_NEOX, true, false, true, false, true},
-        {"olmoe", SL_ROPE_KIND_NEOX, true, false, false, true, false},
-        {"mixtral", SL_ROPE_KIND_NORM, true, true, false, false, false},
-        {"llama", SL_ROPE_KIND_NORM, false, false, false, false, false},
-        {"qwen3", SL_ROPE_KIND_NEOX, false, false, false, true, false},
-        {"qwen2", SL_ROPE_KIND_NEOX, false, false, true, false, false},
+        {"qwen2moe", SL_ROPE_KIND_NEOX, true, false, true, false, true, true},
+        {"olmoe", SL_ROPE_KIND_NEOX, true, false, false, true, false, false},
+        {"mixtral", SL_ROPE_KIND_NORM, true, true, false, false, false, false},
+        {"llama", SL_ROPE_KIND_NORM, false, false, false, false, false, false},
+        {"qwen3", SL_ROPE_KIND_NEOX, false, false, false, true, false, false},
+        {"qwen2", SL_ROPE_KIND_NEOX, false, false, true, false, false, false},
+        {"ernie4_5-moe", SL_ROPE_KIND_NORM, true, true, false, false, true, false},
+        {"hunyuan-moe", SL_ROPE_KIND_NEOX, true, true, false, true, true, false},
     };
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
         uint8_t *file;
@@ -86,10 +88,11 @@ static void test_other_archs(void **state) {
         assert_int_equal(spec->experts.n_ff_shared, want[i].shared ? FF_SHARED : 0);
         assert_int_equal(l->t[SL_L_ATTN_Q_BIAS] != NULL, want[i].bias);
         assert_int_equal(l->t[SL_L_ATTN_Q_NORM] != NULL, want[i].qk_norm);
-        assert_int_equal(l->t[SL_L_SHARED_ROUTER] != NULL, want[i].shared);
+        assert_int_equal(l->t[SL_L_SHARED_ROUTER] != NULL, want[i].gated);
         assert_int_equal(l->t[SL_L_SHARED_DOWN] != NULL, want[i].shared);
         assert_int_equal(l->t[SL_L_FFN_DOWN] != NULL, !want[i].moe);
         assert_int_equal(sl_model_expert_bytes(m, 0) != 0, want[i].moe);
+        assert_int_equal(spec->attention.norm_after_rope, strcmp(want[i].arch, "hunyuan-moe") == 0);
         if (strcmp(want[i].arch, "olmoe") == 0) {
             assert_int_equal(spec->attention.qk_norm, SL_QK_NORM_ROW);
             assert_int_equal(l->t[SL_L_ATTN_Q_NORM]->ne[0], HEADS * DIM);
@@ -100,17 +103,66 @@ static void test_other_archs(void **state) {
     }
 }
 
+static uint32_t lead_now, step_now, shared_now;
+static void add_lead(struct gb *b) {
+    gb_uint(b, "ernie4_5-moe.leading_dense_block_count", lead_now);
+    gb_uint(b, "ernie4_5-moe.interleave_moe_layer_step", step_now);
+    if (shared_now)
+        gb_uint(b, "ernie4_5-moe.expert_shared_feed_forward_length", shared_now);
+}
+
+/* Which layers have experts decides which tensors they must have. */
+static void test_dense_layers(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct edit e = {.keys = add_lead, .no_key = "expert_shared_feed_forward_length"};
+    lead_now = 1;
+    step_now = 1;
+    expect_refused("ernie4_5-moe", &e, SL_ERR_UNSUPPORTED, "blk.0.ffn_gate_inp.weight",
+                   "no such tensor here");
+    lead_now = 0;
+    step_now = 2; /* layer 1 alone */
+    expect_refused("ernie4_5-moe", &e, SL_ERR_UNSUPPORTED, "blk.0.ffn_gate_inp.weight",
+                   "no such tensor here");
+    lead_now = LAYERS;
+    expect_refused("ernie4_5-moe", &e, SL_ERR_CORRUPT, "leading_dense_block_count",
+                   "3 is out of range, 0 to 2");
+    lead_now = LAYERS - 1;
+    step_now = 2;
+    expect_refused("ernie4_5-moe", &e, SL_ERR_CORRUPT, "interleave_moe_layer_step",
+                   "of 3 layers none has experts");
+    /* Without the shared expert's width there is none, and its tensors are too many. */
+    lead_now = 0;
+    step_now = 1;
+    expect_refused("ernie4_5-moe", &e, SL_ERR_UNSUPPORTED, "ffn_gate_shexp.weight",
+                   "no such tensor here");
+    shared_now = FF_SHARED;
+    e.n_dense = lead_now = 2;
+    struct sl_model *m = open_model("ernie4_5-moe", &e, &file);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        const struct sl_layer_spec *s = &m->layers[l].spec;
+        assert_int_equal(s->ffn, l < 2 ? SL_FFN_DENSE : SL_FFN_EXPERTS);
+        assert_int_equal(s->n_ff, l < 2 ? FF : 0);
+        assert_int_equal(s->experts.n_ff, l < 2 ? 0 : FF_EXP);
+        assert_int_equal(s->experts.n_ff_shared, l < 2 ? 0 : FF_SHARED);
+        assert_int_equal(sl_model_expert_bytes(m, l) != 0, l == 2);
+    }
+    sl_model_close(&m);
+    free(file);
+}
+
 static void test_arch_list(void **state) {
     (void)state;
-    const char *want[] = {"qwen3moe", "qwen2moe", "olmoe", "llama", "qwen3", "qwen2"};
+    const char *want[] = {"qwen3moe", "qwen2moe", "olmoe",        "llama",
+                          "qwen3",    "qwen2",    "ernie4_5-moe", "hunyuan-moe"};
     uint32_t n = 0;
     for (; sl_model_arch_at(n); n++) {
         bool found = false;
-        for (size_t i = 0; i < 6; i++)
+        for (size_t i = 0; i < 8; i++)
             found = found || strcmp(sl_model_arch_at(n), want[i]) == 0;
         assert_true(found);
     }
-    assert_int_equal(n, 6);
+    assert_int_equal(n, 8);
 }
 
 static void test_defaults(void **state) {
@@ -508,17 +560,12 @@ static void test_not_a_model(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_qwen3moe),
-        cmocka_unit_test(test_other_archs),
-        cmocka_unit_test(test_arch_list),
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_missing_keys),
-        cmocka_unit_test(test_absurd_keys),
-        cmocka_unit_test(test_router_keys),
-        cmocka_unit_test(test_rope_scaling),
-        cmocka_unit_test(test_arrays_of_one_value),
-        cmocka_unit_test(test_per_layer_arrays),
-        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_qwen3moe),         cmocka_unit_test(test_other_archs),
+        cmocka_unit_test(test_dense_layers),     cmocka_unit_test(test_arch_list),
+        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_missing_keys),
+        cmocka_unit_test(test_absurd_keys),      cmocka_unit_test(test_router_keys),
+        cmocka_unit_test(test_rope_scaling),     cmocka_unit_test(test_arrays_of_one_value),
+        cmocka_unit_test(test_per_layer_arrays), cmocka_unit_test(test_windows),
         cmocka_unit_test(test_not_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

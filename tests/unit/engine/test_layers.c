@@ -1,0 +1,140 @@
+/* Layers that differ from one another: what a file says layer by layer is what is computed. */
+#include "tests/unit/engine/fixture.h"
+
+#include "model/gguf/gguf_write.h"
+
+#include <fcntl.h>
+
+enum { N_TEXT = 200, N_VOCAB = 512, DIM = 32, HEADS = 4, LAYERS = 3 };
+
+/* ---- the logits of a text ---- */
+
+static bool keep_logits(void *ctx, uint32_t pos, const float *logits) {
+    memcpy((float *)ctx + (size_t)pos * N_VOCAB, logits, N_VOCAB * sizeof *logits);
+    return true;
+}
+
+static float *score(const struct test_model *m, enum sl_dtype kv) {
+    struct sl_engine_config c = {.n_threads = 2,
+                                 .ctx_tokens = 256,
+                                 .parallel = 1,
+                                 .batch_tokens = 48, /* several steps, across pages */
+                                 .kv_dtype = kv};
+    struct sl_engine *e = new_engine(m, &c);
+    float *logits = calloc((size_t)N_TEXT * N_VOCAB, sizeof *logits);
+    uint32_t ids[N_TEXT];
+    struct sl_rng rng = {7};
+    assert_non_null(logits);
+    for (uint32_t i = 0; i < N_TEXT; i++)
+        ids[i] = sl_rng_below(&rng, N_VOCAB);
+    assert_ok(sl_engine_score(e, ids, N_TEXT, keep_logits, logits, &test_err));
+    sl_engine_destroy(&e);
+    return logits;
+}
+
+/* ---- the same model with every KV head written as often as it is used ---- */
+
+static bool is_kv(struct sl_str name) {
+    static const char *const ends[] = {".attn_k.weight", ".attn_v.weight"};
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(ends[i]);
+        if (name.len > n && memcmp(name.ptr + name.len - n, ends[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Writes from, an F32 model of architecture llama, with HEADS KV heads in every layer. */
+static void write_repeated(const struct sl_model *from, const char *path) {
+    struct sl_gguf_writer w;
+    uint64_t n_tensors = sl_gguf_n_tensors(from->gguf), offset[64];
+    uint8_t *header;
+    size_t n;
+    assert_true(n_tensors <= 64);
+    sl_gguf_writer_init(&w);
+    sl_gguf_write_str(&w, "general.architecture", "llama");
+    sl_gguf_write_u32(&w, "llama.block_count", LAYERS);
+    sl_gguf_write_u32(&w, "llama.context_length", from->hp.n_ctx_train);
+    sl_gguf_write_u32(&w, "llama.embedding_length", from->hp.n_embd);
+    sl_gguf_write_u32(&w, "llama.feed_forward_length", from->layers[0].spec.n_ff);
+    sl_gguf_write_u32(&w, "llama.attention.head_count", HEADS);
+    sl_gguf_write_u32(&w, "llama.attention.key_length", DIM);
+    sl_gguf_write_u32(&w, "llama.attention.value_length", DIM);
+    sl_gguf_write_f32(&w, "llama.attention.layer_norm_rms_epsilon", from->hp.norm_eps);
+    sl_gguf_write_f32(&w, "llama.rope.freq_base", from->hp.rope[0].base);
+    for (uint64_t i = 0; i < n_tensors; i++) {
+        const struct sl_gguf_tensor *t = sl_gguf_tensor_at(from->gguf, i);
+        char name[64];
+        uint64_t ne[4] = {t->ne[0], t->ne[1], t->ne[2], t->ne[3]};
+        assert_int_equal(t->dtype, SL_DTYPE_F32);
+        snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.ptr);
+        if (is_kv(t->name))
+            ne[1] = HEADS * DIM;
+        offset[i] = sl_gguf_write_tensor(&w, name, SL_DTYPE_F32, ne[1] > 1 ? 2 : 1, ne);
+    }
+    assert_ok(sl_gguf_writer_finish(&w, &header, &n));
+    sl_gguf_writer_release(&w);
+    int in = open(sl_gguf_file_path(from->gguf, 0), O_RDONLY), out = open(path, O_WRONLY);
+    assert_true(in >= 0 && out >= 0);
+    assert_int_equal(pwrite(out, header, n, 0), n);
+    for (uint64_t i = 0; i < n_tensors; i++) {
+        const struct sl_gguf_tensor *t = sl_gguf_tensor_at(from->gguf, i);
+        char *data = malloc(t->size_bytes);
+        assert_non_null(data);
+        assert_int_equal(pread(in, data, t->size_bytes, (off_t)t->offset_bytes), t->size_bytes);
+        size_t head_bytes = t->ne[0] * DIM * sizeof(float);
+        uint64_t n_kv = t->ne[1] / DIM;
+        off_t at = (off_t)(n + offset[i]);
+        if (is_kv(t->name))
+            for (uint64_t h = 0; h < HEADS; h++)
+                assert_int_equal(pwrite(out, data + h / (HEADS / n_kv) * head_bytes, head_bytes,
+                                        at + (off_t)(h * head_bytes)),
+                                 head_bytes);
+        else
+            assert_int_equal(pwrite(out, data, t->size_bytes, at), t->size_bytes);
+        free(data);
+    }
+    close(in);
+    close(out);
+    free(header);
+}
+
+/* Layers with 2, 1 and 2 KV heads: each head reads its own layer's pages, which are of several
+ * sizes, as if it had a KV head to itself. */
+static void kv_heads_by_layer(void **state) {
+    (void)state;
+    struct sl_synth_config sc = tiny_config("llama");
+    const struct sl_synth_types f32 = {{SL_DTYPE_F32}, 1};
+    sc.n_layer = LAYERS;
+    sc.n_expert = sc.n_expert_used = 0;
+    sc.attn = sc.ffn = f32;
+    sc.embd = sc.output = SL_DTYPE_F32;
+    sc.n_head_kv_odd = 1;
+    struct test_model shared, repeated = {.model = NULL};
+    open_model(&shared, &sc);
+    for (uint32_t l = 0; l < LAYERS; l++)
+        assert_int_equal(shared.model->layers[l].spec.attention.n_head_kv, l % 2 ? 1 : 2);
+    strcpy(repeated.path, "/tmp/sluice-test-XXXXXX");
+    int fd = mkstemp(repeated.path);
+    assert_true(fd >= 0);
+    close(fd);
+    write_repeated(shared.model, repeated.path);
+    assert_ok(sl_model_open(repeated.path, &repeated.model, &test_err));
+    for (int i = 0; i < 2; i++) {
+        enum sl_dtype kv = i ? SL_DTYPE_Q8_0 : SL_DTYPE_F16;
+        float *a = score(&shared, kv), *b = score(&repeated, kv);
+        assert_memory_equal(a, b, (size_t)N_TEXT * N_VOCAB * sizeof *a);
+        free(a);
+        free(b);
+    }
+    close_model(&shared);
+    close_model(&repeated);
+}
+
+int main(void) {
+    sl_log_set_level(SL_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kv_heads_by_layer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
