@@ -87,6 +87,7 @@ struct memory {
     struct CUctx_st *ctx; /* whose */
     size_t bytes;
     enum kind kind;
+    uint32_t number; /* in the order of allocating */
     struct memory *next;
 };
 
@@ -95,7 +96,9 @@ static _Thread_local struct CUctx_st *current;
 static struct memory *memories;
 static struct CUfunc_st *functions;
 static struct CUstream_st *streams;
-static int stuck; /* of the whole driver */
+static uint32_t n_memories; /* that there have been */
+static FILE *trace;         /* NULL: none */
+static int stuck;           /* of the whole driver */
 
 /* Any thread may call, as with the real one: one call at a time. */
 static pthread_mutex_t big_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -211,6 +214,8 @@ void fake_cuda_fault(int device, int result, int after_ms) {
 
 /* Opened as the real one would be, by a program that knows nothing of it. */
 __attribute__((constructor)) static void stand_alone(void) {
+    const char *path = getenv("FAKE_CUDA_TRACE");
+    trace = path ? fopen(path, "w") : NULL;
     fake_cuda_reset();
     fake.zeroed = getenv("FAKE_CUDA_DEVICES") != NULL;
 }
@@ -641,7 +646,7 @@ static void *add(void *host, size_t bytes, enum kind kind) {
     struct memory *m = calloc(1, sizeof *m);
     if (!m)
         abort();
-    *m = (struct memory){host, current, bytes, kind, memories};
+    *m = (struct memory){host, current, bytes, kind, n_memories++, memories};
     if (kind == DEVICE)
         current->live_bytes += (int64_t)bytes;
     memories = m;
@@ -1132,6 +1137,30 @@ static int take(struct CUstream_st *stream, const void *args) {
                                                    .stride = a.stride});
 }
 
+/* A word of arguments: an address by its allocation, so that two runs can be compared. */
+static void trace_word(uint64_t word) {
+    for (const struct memory *m = memories; m; m = m->next) {
+        uint64_t base = (uint64_t)(uintptr_t)m->host + ADDRESS_BIAS;
+        if (word >= base && word - base < m->bytes) {
+            fprintf(trace, " m%u+%llx", m->number, (unsigned long long)(word - base));
+            return;
+        }
+    }
+    fprintf(trace, " %llx", (unsigned long long)word);
+}
+
+static void trace_launch(const struct fake_cuda_launch *l, const char *args, bool captured) {
+    fprintf(trace, "%s%s %u,%u,%u %u,%u,%u %u:", captured ? "" : "now ", l->kernel, l->grid[0],
+            l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->smem_bytes);
+    for (size_t i = 0; i < l->args_bytes; i += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        memcpy(&word, args + i, l->args_bytes - i < sizeof word ? l->args_bytes - i : sizeof word);
+        trace_word(word);
+    }
+    fputc('\n', trace);
+    fflush(trace);
+}
+
 int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned smem_bytes,
                    struct CUstream_st *stream, void **params, void **extra);
@@ -1152,6 +1181,8 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     snprintf(l->kernel, sizeof l->kernel, "%s", function->name);
     memcpy(&l->args_bytes, extra[3], sizeof l->args_bytes);
     memcpy(l->args, extra[1], l->args_bytes < sizeof l->args ? l->args_bytes : sizeof l->args);
+    if (trace)
+        trace_launch(l, extra[1], stream->capture != NULL);
     if (strcmp(function->name, "sl_k_words") == 0)
         return copy_words(stream, extra[1]);
     if (strcmp(function->name, "sl_k_hand") == 0)

@@ -16,7 +16,9 @@
  * that is set, of FAKE_CUDA_MIB each ("1024,64": the second, and those that follow, have less);
  * with FAKE_CUDA_LOST=spread faults_spread is set, with FAKE_CUDA_LOST=copying:1 the second is lost
  * in its first copy to another, with FAKE_CUDA_PEERS=0 no_peer_access, with FAKE_CUDA_QUEUES
- * n_queues is set, with FAKE_CUDA_NAME all have that name. */
+ * n_queues is set, with FAKE_CUDA_NAME all have that name. With FAKE_CUDA_TRACE=FILE each launch is
+ * written there, a line each: "now" unless it is captured, kernel, grid, block, shared memory and
+ * arguments, addresses by the number of their allocation. */
 #ifndef SL_TESTS_SUPPORT_FAKE_CUDA_H
 #define SL_TESTS_SUPPORT_FAKE_CUDA_H
 
