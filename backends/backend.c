@@ -10,13 +10,6 @@
 #define INVALID(...)     (sl_error(__VA_ARGS__), SL_ERR_INVALID)
 #define UNSUPPORTED(...) (sl_error(__VA_ARGS__), SL_ERR_UNSUPPORTED)
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        enum sl_status try_status = (call);                                                        \
-        if (try_status)                                                                            \
-            return try_status;                                                                     \
-    } while (0)
-
 void sl_device_close(struct sl_device **d) {
     if (!*d)
         return;
@@ -54,7 +47,7 @@ static enum sl_status check_not_recording(const struct sl_device *d, const char 
 }
 
 enum sl_status sl_device_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
-    TRY(check_not_recording(d, "alloc"));
+    SL_TRY(check_not_recording(d, "alloc"));
     return d->ops->alloc(d, bytes, out_addr);
 }
 
@@ -65,18 +58,18 @@ void sl_device_free(struct sl_device *d, void *addr, size_t bytes) {
 
 enum sl_status sl_device_upload(struct sl_device *d, void *dst, const void *src_host,
                                 size_t bytes) {
-    TRY(check_not_recording(d, "upload"));
+    SL_TRY(check_not_recording(d, "upload"));
     return bytes ? d->ops->upload(d, dst, src_host, bytes) : SL_OK;
 }
 
 enum sl_status sl_device_download(struct sl_device *d, void *dst_host, const void *src,
                                   size_t bytes) {
-    TRY(check_not_recording(d, "download"));
+    SL_TRY(check_not_recording(d, "download"));
     return bytes ? d->ops->download(d, dst_host, src, bytes) : SL_OK;
 }
 
 enum sl_status sl_device_sync(struct sl_device *d) {
-    TRY(check_not_recording(d, "sync"));
+    SL_TRY(check_not_recording(d, "sync"));
     return d->ops->sync(d);
 }
 
@@ -87,7 +80,7 @@ enum sl_status sl_device_memory(struct sl_device *d, uint64_t *out_free_bytes,
 
 enum sl_status sl_device_map_host(struct sl_device *d, void *host, size_t bytes, void **out_addr) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    TRY(check_not_recording(d, "map_host"));
+    SL_TRY(check_not_recording(d, "map_host"));
     if (!host || !bytes || (uintptr_t)host % page || bytes % page)
         return INVALID("map_host: %zu bytes at %p are not whole pages", bytes, host);
     if (!d->caps.mapped_host)
@@ -114,7 +107,7 @@ enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, void *dst, c
 }
 
 enum sl_status sl_device_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point) {
-    TRY(check_queue(d, "mark", q));
+    SL_TRY(check_queue(d, "mark", q));
     return d->ops->mark(d, q, out_point);
 }
 
@@ -132,7 +125,7 @@ enum sl_status sl_device_await(struct sl_device *d, enum sl_queue q, sl_point po
 
 enum sl_status sl_device_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
                                sl_point point) {
-    TRY(check_queue(d, "after", q));
+    SL_TRY(check_queue(d, "after", q));
     if ((unsigned)other >= SL_QUEUES)
         return INVALID("after: queue %u", (unsigned)other);
     return q == other ? SL_OK : d->ops->after(d, q, other, point);
@@ -140,7 +133,7 @@ enum sl_status sl_device_after(struct sl_device *d, enum sl_queue q, enum sl_que
 
 static enum sl_status check_peer(const struct sl_device *d, const struct sl_device *other,
                                  const char *what) {
-    TRY(check_not_recording(d, what));
+    SL_TRY(check_not_recording(d, what));
     if (d->ops != other->ops)
         return UNSUPPORTED("%s: %s and %s are devices of different kinds", what, d->caps.name,
                            other->caps.name);
@@ -148,13 +141,13 @@ static enum sl_status check_peer(const struct sl_device *d, const struct sl_devi
 }
 
 enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other) {
-    TRY(check_not_recording(d, "peer_open"));
+    SL_TRY(check_not_recording(d, "peer_open"));
     return d->ops == other->ops ? d->ops->peer_open(d, other) : SL_ERR_UNSUPPORTED;
 }
 
 enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
                                    const void *src, size_t bytes) {
-    TRY(check_peer(d, other, "copy_from"));
+    SL_TRY(check_peer(d, other, "copy_from"));
     if (bytes && (!dst || !src))
         return INVALID("copy_from: %zu bytes from %p to %p", bytes, src, dst);
     return bytes ? d->ops->copy_from(d, dst, other, src, bytes) : SL_OK;
@@ -162,7 +155,7 @@ enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_dev
 
 enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,
                                     const atomic_bool *busy) {
-    TRY(check_not_recording(d, "relay_open"));
+    SL_TRY(check_not_recording(d, "relay_open"));
     bool can = d->ops == other->ops && d->ops->relay_open;
     return can ? d->ops->relay_open(d, other, busy) : SL_ERR_UNSUPPORTED;
 }
@@ -190,7 +183,7 @@ bool sl_device_is_same(const struct sl_device *d, const struct sl_device *other)
 }
 
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) {
-    TRY(check_not_recording(d, "signal_create"));
+    SL_TRY(check_not_recording(d, "signal_create"));
     return d->ops->signal_create(d, out_signal);
 }
 
@@ -201,13 +194,13 @@ void sl_signal_free(struct sl_device *d, struct sl_signal **signal) {
 }
 
 enum sl_status sl_signal_raise(struct sl_device *d, struct sl_signal *signal) {
-    TRY(check_not_recording(d, "signal_raise"));
+    SL_TRY(check_not_recording(d, "signal_raise"));
     return d->ops->signal_raise(d, signal);
 }
 
 enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
                                 struct sl_signal *signal) {
-    TRY(check_peer(d, maker, "signal_follow"));
+    SL_TRY(check_peer(d, maker, "signal_follow"));
     return d == maker ? SL_OK : d->ops->signal_follow(d, signal);
 }
 
@@ -216,10 +209,10 @@ void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal) 
 }
 
 enum sl_status sl_device_record(struct sl_device *d) {
-    TRY(check_not_recording(d, "record"));
+    SL_TRY(check_not_recording(d, "record"));
     if (!d->caps.graphs)
         return UNSUPPORTED("record: %s keeps no graphs", d->ops->name);
-    TRY(d->ops->record(d));
+    SL_TRY(d->ops->record(d));
     d->recording = true;
     return SL_OK;
 }
@@ -232,7 +225,7 @@ enum sl_status sl_device_recorded(struct sl_device *d, struct sl_graph **out_gra
 }
 
 enum sl_status sl_device_replay(struct sl_device *d, struct sl_graph *graph) {
-    TRY(check_not_recording(d, "replay"));
+    SL_TRY(check_not_recording(d, "replay"));
     if (!graph)
         return INVALID("replay: no graph");
     return d->ops->replay(d, graph);
@@ -292,8 +285,8 @@ static enum sl_status check_kv(const struct sl_device *d, const char *op,
 }
 
 enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) {
-    TRY(check_rows(d, "embed", a->n_tok, 0));
-    TRY(check_dtype(d, "embed", a->w.dtype, a->w.n_in));
+    SL_TRY(check_rows(d, "embed", a->n_tok, 0));
+    SL_TRY(check_dtype(d, "embed", a->w.dtype, a->w.n_in));
     if (!a->n_tok)
         return SL_OK;
     if (!a->w.data || !a->ids || !a->y)
@@ -321,7 +314,7 @@ enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *
 }
 
 enum sl_status sl_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
-    TRY(check_rows(d, "matmul", a->n_tok, a->n_decode));
+    SL_TRY(check_rows(d, "matmul", a->n_tok, a->n_decode));
     if (a->n_w < 1 || a->n_w > SL_MATMUL_MAX_W)
         return INVALID("matmul: %u weights in one call; 1 to %u", a->n_w, SL_MATMUL_MAX_W);
     uint32_t n_in = a->out[0].w.n_in;
@@ -330,7 +323,7 @@ enum sl_status sl_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
                        d->limits.max_n_in);
     for (uint32_t i = 0; i < a->n_w; i++) {
         const struct sl_matmul_out *o = &a->out[i];
-        TRY(check_dtype(d, "matmul", o->w.dtype, o->w.n_in));
+        SL_TRY(check_dtype(d, "matmul", o->w.dtype, o->w.n_in));
         if (o->w.n_in != n_in)
             return INVALID("matmul: weights of %u and %u inputs share one x", n_in, o->w.n_in);
         if (!o->w.n_out || (a->n_tok && (!o->w.data || !o->y)))
@@ -344,7 +337,7 @@ enum sl_status sl_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
 }
 
 enum sl_status sl_op_rope_table(struct sl_device *d, const struct sl_op_rope_table *a) {
-    TRY(check_rows(d, "rope_table", a->n_tok, 0));
+    SL_TRY(check_rows(d, "rope_table", a->n_tok, 0));
     if (!a->n_tok)
         return SL_OK;
     if (!a->pos || !a->inv_freq || !a->table || !a->n_freq)
@@ -353,7 +346,7 @@ enum sl_status sl_op_rope_table(struct sl_device *d, const struct sl_op_rope_tab
 }
 
 enum sl_status sl_op_rope(struct sl_device *d, const struct sl_op_rope *a) {
-    TRY(check_rows(d, "rope", a->n_tok, 0));
+    SL_TRY(check_rows(d, "rope", a->n_tok, 0));
     if (!a->n_tok || !a->n_heads)
         return SL_OK;
     if (!a->x || !a->table || !a->n_freq)
@@ -369,8 +362,8 @@ enum sl_status sl_op_rope(struct sl_device *d, const struct sl_op_rope *a) {
 }
 
 enum sl_status sl_op_kv_write(struct sl_device *d, const struct sl_op_kv_write *a) {
-    TRY(check_rows(d, "kv_write", a->n_tok, 0));
-    TRY(check_kv(d, "kv_write", &a->kv));
+    SL_TRY(check_rows(d, "kv_write", a->n_tok, 0));
+    SL_TRY(check_kv(d, "kv_write", &a->kv));
     if (!a->n_tok)
         return SL_OK;
     if (!a->k || !a->v || !a->slot)
@@ -382,8 +375,8 @@ enum sl_status sl_op_kv_write(struct sl_device *d, const struct sl_op_kv_write *
 }
 
 enum sl_status sl_op_attention(struct sl_device *d, const struct sl_op_attention *a) {
-    TRY(check_rows(d, "attention", a->n_tok, a->n_decode));
-    TRY(check_kv(d, "attention", &a->kv));
+    SL_TRY(check_rows(d, "attention", a->n_tok, a->n_decode));
+    SL_TRY(check_kv(d, "attention", &a->kv));
     if (!a->n_tok)
         return SL_OK;
     if (!a->q || !a->y || !a->page_table || !a->row_seq || !a->row_len || !a->max_pages)
@@ -411,7 +404,7 @@ enum sl_status sl_op_attention(struct sl_device *d, const struct sl_op_attention
 }
 
 enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
-    TRY(check_rows(d, "router", a->n_tok, 0));
+    SL_TRY(check_rows(d, "router", a->n_tok, 0));
     if (!a->n_tok)
         return SL_OK;
     if (!a->logits || !a->ids || !a->weights)
@@ -444,10 +437,10 @@ static enum sl_status check_placed(const struct sl_device *d, const struct sl_op
 }
 
 enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
-    TRY(check_rows(d, "moe", a->n_tok, a->n_decode));
-    TRY(check_dtype(d, "moe", a->gate_dtype, a->n_embd));
-    TRY(check_dtype(d, "moe", a->up_dtype, a->n_embd));
-    TRY(check_dtype(d, "moe", a->down_dtype, a->n_ff));
+    SL_TRY(check_rows(d, "moe", a->n_tok, a->n_decode));
+    SL_TRY(check_dtype(d, "moe", a->gate_dtype, a->n_embd));
+    SL_TRY(check_dtype(d, "moe", a->up_dtype, a->n_embd));
+    SL_TRY(check_dtype(d, "moe", a->down_dtype, a->n_ff));
     if (!a->k || a->k > SL_MAX_EXPERTS_USED || a->n_expert > d->limits.max_expert)
         return INVALID("moe: %u of %u experts; at most %u of %u", a->k, a->n_expert,
                        SL_MAX_EXPERTS_USED, d->limits.max_expert);
@@ -464,7 +457,7 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     if (!a->x || !a->ids || !a->pair_y || (!a->refs && !a->device_refs && !a->placed))
         return INVALID("moe: a NULL argument");
     if (a->placed)
-        TRY(check_placed(d, a, n_all));
+        SL_TRY(check_placed(d, a, n_all));
     if (d->recording && !a->device_refs)
         return INVALID("moe: recorded with refs in host memory");
     if (d->caps.host_visible) {
@@ -480,14 +473,14 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct sl_op_moe op = *a;
     if (d->caps.host_visible && !op.refs)
         op.refs = op.device_refs;
-    enum sl_status st = d->ops->moe(d, &op);
+    enum sl_status status = d->ops->moe(d, &op);
     if (a->beside && !d->caps.beside)
         a->beside(a->beside_ctx);
-    return st;
+    return status;
 }
 
 enum sl_status sl_op_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a) {
-    TRY(check_rows(d, "moe_combine", a->n_tok, 0));
+    SL_TRY(check_rows(d, "moe_combine", a->n_tok, 0));
     if (!a->n_tok || !a->n)
         return SL_OK;
     if (!a->pair_y || !a->weights || !a->y || !a->k)
@@ -504,7 +497,7 @@ enum sl_status sl_op_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *
 }
 
 enum sl_status sl_op_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) {
-    TRY(check_rows(d, "add_gated", a->n_tok, 0));
+    SL_TRY(check_rows(d, "add_gated", a->n_tok, 0));
     if (!a->n_tok || !a->n)
         return SL_OK;
     if (!a->x || !a->y)
@@ -513,7 +506,7 @@ enum sl_status sl_op_add_gated(struct sl_device *d, const struct sl_op_add_gated
 }
 
 enum sl_status sl_op_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a) {
-    TRY(check_rows(d, "gather_rows", a->n_out, 0));
+    SL_TRY(check_rows(d, "gather_rows", a->n_out, 0));
     if (!a->n_out || !a->n)
         return SL_OK;
     if (!a->x || !a->rows || !a->y)
@@ -522,7 +515,7 @@ enum sl_status sl_op_gather_rows(struct sl_device *d, const struct sl_op_gather_
 }
 
 enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max *a) {
-    TRY(check_rows(d, "block_max", a->n_tok, 0));
+    SL_TRY(check_rows(d, "block_max", a->n_tok, 0));
     if (!a->n_tok || !a->n)
         return SL_OK;
     if (!a->x || !a->max || (a->sum && !a->inv_t))
@@ -532,7 +525,7 @@ enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max
 
 static enum sl_status check_lanes(const struct sl_device *d, const char *op, bool complete,
                                   uint32_t n, uint32_t stride) {
-    TRY(check_rows(d, op, 1, 0));
+    SL_TRY(check_rows(d, op, 1, 0));
     if (!complete)
         return INVALID("%s: a NULL argument", op);
     return n <= stride ? SL_OK : INVALID("%s: %u words in a lane of %u", op, n, stride);
@@ -540,12 +533,12 @@ static enum sl_status check_lanes(const struct sl_device *d, const char *op, boo
 
 enum sl_status sl_op_hand(struct sl_device *d, const struct sl_op_hand *a) {
     bool complete = a->x && a->to && a->raised && a->lane && a->turn;
-    TRY(check_lanes(d, "hand", complete, a->n, a->stride));
+    SL_TRY(check_lanes(d, "hand", complete, a->n, a->stride));
     return d->ops->hand ? d->ops->hand(d, a) : SL_ERR_UNSUPPORTED;
 }
 
 enum sl_status sl_op_take(struct sl_device *d, const struct sl_op_take *a) {
     bool complete = a->from && a->x && a->raised && a->released && a->lane && a->turn;
-    TRY(check_lanes(d, "take", complete, a->n, a->stride));
+    SL_TRY(check_lanes(d, "take", complete, a->n, a->stride));
     return d->ops->take ? d->ops->take(d, a) : SL_ERR_UNSUPPORTED;
 }

@@ -46,4 +46,12 @@ struct sl_err {
 enum sl_status sl_fail(struct sl_err *err, enum sl_status status, const char *fmt, ...)
     SL_PRINTF(3, 4);
 
+/* In a function that returns a status: returns the call's, unless it is SL_OK. */
+#define SL_TRY(call)                                                                               \
+    do {                                                                                           \
+        enum sl_status sl_try_status = (call);                                                     \
+        if (sl_try_status != SL_OK)                                                                \
+            return sl_try_status;                                                                  \
+    } while (0)
+
 #endif

@@ -5,13 +5,6 @@
 #include "backends/cuda/cuda_internal.h"
 #include "common/dtype.h"
 
-#define SL_TRY(call)                                                                               \
-    do {                                                                                           \
-        enum sl_status sl_try_status = (call);                                                     \
-        if (sl_try_status)                                                                         \
-            return sl_try_status;                                                                  \
-    } while (0)
-
 #define SL_LAUNCH(c, kernel, grid, block, smem, args)                                              \
     sl_cuda_launch(c, kernel, grid, block, smem, &(args), sizeof(args))
 

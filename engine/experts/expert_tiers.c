@@ -249,10 +249,10 @@ enum sl_status sl_tiers_drain(struct sl_tiers *t, bool *out_any) {
         return SL_OK;
     const struct sl_tiers_kept *k = &t->kept[t->kept_head];
     if (t->n_kept && k->point) {
-        SL_TIERS_TRY(sl_device_await(t->dev, k->queue, k->point));
+        SL_TRY(sl_device_await(t->dev, k->queue, k->point));
         return sl_tiers_settle_passed(t);
     }
-    SL_TIERS_TRY(sl_device_sync(t->dev));
+    SL_TRY(sl_device_sync(t->dev));
     sl_tiers_settle(t, 0);
     return SL_OK;
 }
@@ -261,7 +261,7 @@ enum sl_status sl_tiers_keep(struct sl_tiers *t, struct sl_lease lease, bool hos
                              enum sl_queue queue, sl_point point) {
     while (t->n_kept == t->kept_cap) {
         bool any;
-        SL_TIERS_TRY(sl_tiers_drain(t, &any));
+        SL_TRY(sl_tiers_drain(t, &any));
     }
     t->kept[(t->kept_head + t->n_kept++) % t->kept_cap] =
         (struct sl_tiers_kept){lease, host, queue, point};
@@ -288,9 +288,9 @@ void sl_tiers_leave(struct sl_tiers *t, struct sl_expert_id id) {
 static enum sl_status send_down(struct sl_tiers *t, uint8_t *to, const char *from, size_t bytes) {
     sl_point point;
     if (t->up_open)
-        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_DOWN, SL_QUEUE_UP, t->up_point));
-    SL_TIERS_TRY(sl_device_copy(t->dev, SL_QUEUE_DOWN, to, from, bytes));
-    SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_DOWN, &point));
+        SL_TRY(sl_device_after(t->dev, SL_QUEUE_DOWN, SL_QUEUE_UP, t->up_point));
+    SL_TRY(sl_device_copy(t->dev, SL_QUEUE_DOWN, to, from, bytes));
+    SL_TRY(sl_device_mark(t->dev, SL_QUEUE_DOWN, &point));
     return sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_DOWN, point);
 }
 
@@ -350,10 +350,10 @@ enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, co
     size_t from, bytes;
     payload(t, id, &from, &bytes);
     if (to->used)
-        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_OPS, to->used));
+        SL_TRY(sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_OPS, to->used));
     to->used = 0;
-    SL_TIERS_TRY(sl_device_copy(t->dev, SL_QUEUE_UP, sl_window_at(&t->window, to) + from,
-                                (const char *)src + from, bytes));
+    SL_TRY(sl_device_copy(t->dev, SL_QUEUE_UP, sl_window_at(&t->window, to) + from,
+                          (const char *)src + from, bytes));
     t->stats.up_bytes += bytes;
     t->stats.link_up_bytes += bytes;
     sl_count(link_up_bytes_total, bytes);
@@ -362,7 +362,7 @@ enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, co
 
 /* Ops enqueued from now on run after the copies up so far. */
 static enum sl_status up_done(struct sl_tiers *t, sl_point *out_point) {
-    SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, out_point));
+    SL_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, out_point));
     return sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, *out_point);
 }
 

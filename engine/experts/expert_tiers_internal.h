@@ -88,14 +88,6 @@ struct sl_tiers {
     struct sl_tiers_stats stats;
 };
 
-/* In a function that returns a status: returns the call's failure. */
-#define SL_TIERS_TRY(call)                                                                         \
-    do {                                                                                           \
-        enum sl_status try_st = (call);                                                            \
-        if (try_st != SL_OK)                                                                       \
-            return try_st;                                                                         \
-    } while (0)
-
 /* Where the lists of pairs begin. */
 static inline uint32_t *sl_tiers_arg_pairs(const struct sl_tiers *t, void *args) {
     return (uint32_t *)((char *)args + t->layout->n_expert * sizeof(struct sl_expert_ref));

@@ -124,7 +124,7 @@ static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_
             break;
         /* All of it was taken by groups that nobody has marked the end of. */
         sl_point done;
-        SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_OPS, &done));
+        SL_TRY(sl_device_mark(t->dev, SL_QUEUE_OPS, &done));
         sl_window_used(&t->window, done);
         if (!place(f, &f->held[i]))
             return SL_ERR_INVALID; /* never: what is early leaves room */
@@ -138,7 +138,7 @@ static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_
 static enum sl_status begin_move(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
     const struct sl_tiers_move *m = &t->moves[t->n_moved++];
-    SL_TIERS_TRY(sl_tiers_copy_up(f, m));
+    SL_TRY(sl_tiers_copy_up(f, m));
     t->group[t->n_group++] =
         (struct sl_held){m->fill.id, sl_tiers_pin(t->cache, m->fill.id, sl_fetch_now(f))};
     return SL_OK;
@@ -161,16 +161,16 @@ static enum sl_status begin_copies(struct sl_fetch *f) {
     t->piece[SL_TIERS_COPIED].up = early;
     for (uint32_t i = 0, m = 0; left; left--) {
         if (split && left == 1 && (i || m))
-            SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[SL_TIERS_COPIED].up));
+            SL_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[SL_TIERS_COPIED].up));
         while (i < t->n_once && !t->once[i].src)
             i++;
         if (i == t->n_once) {
             m++;
-            SL_TIERS_TRY(begin_move(f));
+            SL_TRY(begin_move(f));
             continue;
         }
         const struct sl_tiers_once *o = &t->once[i++];
-        SL_TIERS_TRY(sl_tiers_copy_once(f, o->id, o->src, o->slot));
+        SL_TRY(sl_tiers_copy_once(f, o->id, o->src, o->slot));
     }
     return SL_OK;
 }
@@ -240,7 +240,7 @@ static enum sl_status call(struct sl_fetch *f, const struct sl_tiers_piece *p, b
     struct sl_placed_pair few[SL_MOE_MAX_PLACED];
     uint64_t start = sl_fetch_now(f);
     if (p->up) /* of lost rows too: what has been copied counts as there when later ops have run */
-        SL_TIERS_TRY(sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, p->up));
+        SL_TRY(sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, p->up));
     if (!p->n_pairs)
         return SL_OK; /* the rows that needed them are lost */
     bool all = !placed && p->n_pairs == f->rows.n * f->layout->k;
@@ -251,7 +251,7 @@ static enum sl_status call(struct sl_fetch *f, const struct sl_tiers_piece *p, b
     op->placed = placed ? few : NULL;
     if (placed)
         put_placed(f, p, few);
-    SL_TIERS_TRY(sl_op_moe(t->dev, op));
+    SL_TRY(sl_op_moe(t->dev, op));
     f->stats.calls++;
     if (f->timeline)
         sl_fetch_trace_call(f, start, p->n_experts, p->n_pairs);
@@ -268,11 +268,11 @@ static enum sl_status call_pieces(struct sl_fetch *f, uint32_t n_pairs, struct s
     if (!placed) {
         size_t refs_bytes = f->layout->n_expert * sizeof *f->refs;
         memcpy(t->args, f->refs, refs_bytes);
-        SL_TIERS_TRY(sl_device_upload(t->dev, t->dev_args, t->args,
-                                      refs_bytes + n_pairs * sizeof *f->pairs));
+        SL_TRY(sl_device_upload(t->dev, t->dev_args, t->args,
+                                refs_bytes + n_pairs * sizeof *f->pairs));
     }
     for (uint32_t i = 0; i < SL_TIERS_PIECES; i++)
-        SL_TIERS_TRY(call(f, &t->piece[i], placed, op));
+        SL_TRY(call(f, &t->piece[i], placed, op));
     return SL_OK;
 }
 
@@ -290,16 +290,16 @@ static enum sl_status point_after(struct sl_fetch *f, bool last, sl_point *out_p
 static enum sl_status keep_group(struct sl_fetch *f, uint32_t n, bool hits, bool last) {
     struct sl_tiers *t = f->tiers;
     sl_point done;
-    SL_TIERS_TRY(point_after(f, last, &done));
+    SL_TRY(point_after(f, last, &done));
     sl_window_used(&t->window, done);
     for (; hits && t->n_hits; t->n_hits--)
-        SL_TIERS_TRY(sl_tiers_keep(t, t->hits[t->n_hits - 1].lease, false, SL_QUEUE_OPS, done));
+        SL_TRY(sl_tiers_keep(t, t->hits[t->n_hits - 1].lease, false, SL_QUEUE_OPS, done));
     for (; t->n_group; t->n_group--)
-        SL_TIERS_TRY(sl_tiers_keep(t, t->group[t->n_group - 1].lease, false, SL_QUEUE_OPS, done));
+        SL_TRY(sl_tiers_keep(t, t->group[t->n_group - 1].lease, false, SL_QUEUE_OPS, done));
     for (; t->n_once; t->n_once--) {
         const struct sl_tiers_once *o = &t->once[t->n_once - 1];
         if (o->early)
-            SL_TIERS_TRY(sl_tiers_keep(t, o->slot->host, true, SL_QUEUE_OPS, done));
+            SL_TRY(sl_tiers_keep(t, o->slot->host, true, SL_QUEUE_OPS, done));
     }
     enum sl_status st = SL_OK;
     uint32_t n_kept = 0;
@@ -317,29 +317,29 @@ static enum sl_status run_group(struct sl_fetch *f, uint32_t *n, struct sl_op_mo
     struct sl_tiers *t = f->tiers;
     uint32_t n_placed = 0;
     memset(t->piece, 0, sizeof t->piece);
-    SL_TIERS_TRY(place_group(f, *n, &n_placed));
-    SL_TIERS_TRY(begin_copies(f));
+    SL_TRY(place_group(f, *n, &n_placed));
+    SL_TRY(begin_copies(f));
     uint32_t n_new = t->n_moves;
     for (uint32_t i = 0; i < t->n_once; i++)
         n_new += t->once[i].src != NULL;
     if (n_new) {
         bool all_at_once = has_prompt(f) || (n_new == 1 && !t->piece[SL_TIERS_COPIED].up);
         uint32_t which = all_at_once ? SL_TIERS_COPIED : SL_TIERS_LAST;
-        SL_TIERS_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[which].up));
+        SL_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[which].up));
     }
     *n -= n_placed;
     /* Of prompt rows what was copied early comes first: its slots are wanted again. The hits come
      * when there are copies to wait for. */
     bool hits = !*n || n_new || !has_prompt(f);
-    SL_TIERS_TRY(call_pieces(f, make_pieces(f, n_placed, hits), op));
+    SL_TRY(call_pieces(f, make_pieces(f, n_placed, hits), op));
     f->dense_call = false;
     return keep_group(f, n_placed, hits, !*n);
 }
 
 static enum sl_status run_groups(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
-    SL_TIERS_TRY(sl_tiers_settle_passed(f->tiers));
+    SL_TRY(sl_tiers_settle_passed(f->tiers));
     do {
-        SL_TIERS_TRY(run_group(f, &n, op));
+        SL_TRY(run_group(f, &n, op));
     } while (n);
     return SL_OK;
 }

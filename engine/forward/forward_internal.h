@@ -164,12 +164,7 @@ static inline bool sl_forward_cuts(const struct sl_forward *f, uint32_t layer) {
 
 enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum sl_status st);
 /* In a function with `where`: returns the op's failure, with its place. */
-#define SL_FORWARD_TRY(op, call)                                                                   \
-    do {                                                                                           \
-        enum sl_status try_st = sl_forward_at(where, op, call);                                    \
-        if (try_st != SL_OK)                                                                       \
-            return try_st;                                                                         \
-    } while (0)
+#define SL_FORWARD_TRY(op, call) SL_TRY(sl_forward_at(where, op, call))
 
 /* forward_hand.c: what goes from slice to slice. No turn has come yet. */
 enum sl_status sl_forward_init_turns(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;

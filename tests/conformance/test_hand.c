@@ -122,10 +122,10 @@ static void run_released(struct sl_device *d, const void *ctx, void *out) {
     conf_ok(sl_device_upload(d, b.hand.raised, behind, sizeof behind));
     conf_ok(sl_device_upload(d, b.hand.to, lanes, N_LANES * STRIDE * sizeof *lanes));
     memcpy(b.host, behind, sizeof behind);
-    enum sl_status st = sl_op_take(d, &b.take);
+    enum sl_status status = sl_op_take(d, &b.take);
     __atomic_store_n((uint32_t *)b.host + 2, turn[1], __ATOMIC_RELEASE);
-    if (st != SL_ERR_UNSUPPORTED) {
-        conf_ok(st);
+    if (status != SL_ERR_UNSUPPORTED) {
+        conf_ok(status);
         conf_get(d, out, b.take.x, n * sizeof(float));
     }
     sl_device_unmap_host(d, b.host, 4096);

@@ -220,9 +220,9 @@ static enum sl_status run_entry(struct card *c, const struct entry *e) {
         return SL_OK;
     case REPLAY:
         for (size_t i = 0; i < e->graph->ops.n; i++) {
-            enum sl_status st = run_entry(c, &e->graph->ops.entries[i]);
-            if (st != SL_OK)
-                return st;
+            enum sl_status status = run_entry(c, &e->graph->ops.entries[i]);
+            if (status != SL_OK)
+                return status;
         }
         return SL_OK;
     }
@@ -234,11 +234,11 @@ static enum sl_status run_until(struct card *c, enum sl_queue q, uint64_t point)
     while (f->done < point && f->head < f->n) {
         struct entry e = f->entries[f->head++];
         f->done++;
-        enum sl_status st = run_entry(c, &e);
+        enum sl_status status = run_entry(c, &e);
         free(e.owned);
-        if (st != SL_OK) {
+        if (status != SL_OK) {
             c->lost = true;
-            return st;
+            return status;
         }
     }
     return SL_OK;
@@ -269,8 +269,8 @@ static enum sl_status card_alloc(struct sl_device *d, size_t bytes, void **out_a
         return SL_ERR_DEVICE_OOM;
     void *memory;
     bytes += !bytes;
-    enum sl_status st = sl_device_alloc(c->cpu, bytes, &memory);
-    if (st != SL_OK)
+    enum sl_status status = sl_device_alloc(c->cpu, bytes, &memory);
+    if (status != SL_OK)
         return SL_ERR_DEVICE_OOM;
     memset(memory, 0xdb, bytes); /* what was never written must not matter */
     c->used_bytes += bytes;
@@ -350,20 +350,20 @@ static enum sl_status card_upload(struct sl_device *d, void *dst, const void *sr
 
 static enum sl_status card_download(struct sl_device *d, void *dst, const void *src, size_t bytes) {
     ENTER(d);
-    enum sl_status st = wait_for(c, SL_QUEUE_OPS, UINT64_MAX);
-    if (st == SL_OK && bytes == c->source->config.refuse_down_bytes)
+    enum sl_status status = wait_for(c, SL_QUEUE_OPS, UINT64_MAX);
+    if (status == SL_OK && bytes == c->source->config.refuse_down_bytes)
         return SL_ERR_DEVICE_OOM;
-    if (st == SL_OK)
+    if (status == SL_OK)
         memcpy(dst, real(c, src), bytes);
-    return st;
+    return status;
 }
 
 static enum sl_status card_sync(struct sl_device *d) {
     ENTER(d);
-    enum sl_status st = SL_OK;
-    for (uint32_t q = 0; q < SL_QUEUES && st == SL_OK; q++)
-        st = wait_for(c, q, UINT64_MAX);
-    return st;
+    enum sl_status status = SL_OK;
+    for (uint32_t q = 0; q < SL_QUEUES && status == SL_OK; q++)
+        status = wait_for(c, q, UINT64_MAX);
+    return status;
 }
 
 static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
@@ -404,8 +404,8 @@ static enum sl_status card_passed(struct sl_device *d, enum sl_queue q, sl_point
     if (f->done >= point)
         return SL_OK;
     /* Time goes by: somebody who only asks gets there too. */
-    enum sl_status st = run_until(c, q, f->done + 1);
-    return st == SL_OK && f->done < point ? SL_AGAIN : st;
+    enum sl_status status = run_until(c, q, f->done + 1);
+    return status == SL_OK && f->done < point ? SL_AGAIN : status;
 }
 
 static enum sl_status card_await(struct sl_device *d, enum sl_queue q, sl_point point) {
@@ -524,12 +524,12 @@ static enum sl_status card_relay_open(struct sl_device *d, struct sl_device *oth
                                       const atomic_bool *busy) {
     (void)busy;
     struct card *c = (struct card *)d;
-    enum sl_status st = sl_device_alloc(other, SL_RELAY_BYTES, &c->relay);
-    c->relay_by = st == SL_OK ? other : NULL;
-    c->relaying = st == SL_OK;
+    enum sl_status status = sl_device_alloc(other, SL_RELAY_BYTES, &c->relay);
+    c->relay_by = status == SL_OK ? other : NULL;
+    c->relaying = status == SL_OK;
     c->source->n_relaying += c->relaying;
     c->source->stats.n_relays += c->relaying;
-    return st;
+    return status;
 }
 
 static void card_relay_end(struct sl_device *d) {
@@ -874,11 +874,11 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
         free(c);
         return sl_fail(err, SL_ERR_NOMEM, "no memory for a card");
     }
-    enum sl_status st = sl_cpu_open(&cpu, &c->cpu, err);
-    if (st != SL_OK) {
+    enum sl_status status = sl_cpu_open(&cpu, &c->cpu, err);
+    if (status != SL_OK) {
         free(c->refs);
         free(c);
-        return st;
+        return status;
     }
     c->source = s;
     c->memory_bytes = s->config.memory_bytes ? s->config.memory_bytes : (uint64_t)1 << 40;
