@@ -2,17 +2,96 @@
  * our own caller's mistake or a model that the device cannot run; it is logged with its reason. */
 #include "backends/backend.h"
 
+#include "backends/recorded.h"
 #include "common/log.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define INVALID(...)     (sl_error(__VA_ARGS__), SL_ERR_INVALID)
 #define UNSUPPORTED(...) (sl_error(__VA_ARGS__), SL_ERR_UNSUPPORTED)
 
+/* The ops stand at the end of the table, in the order of ops.def, and all are told apart by bits of
+ * caps.lacks_ops. */
+typedef enum sl_status any_op(struct sl_device *d, const void *a);
+_Static_assert(SL_OP_COUNT <= 32 && SL_FUSED_COUNT <= 32, "bits of caps");
+#define SL_OP(name)                                                                                \
+    _Static_assert(offsetof(struct sl_backend_ops, name) ==                                        \
+                       sizeof(struct sl_backend_ops) -                                             \
+                           (SL_OP_COUNT - SL_OP_##name) * sizeof(any_op *),                        \
+                   #name " is not where ops.def has it");
+#include "backends/ops.def"
+
+const char *sl_op_name(enum sl_op op) {
+    static const char *const names[] = {
+#define SL_OP(name) #name,
+#include "backends/ops.def"
+    };
+    return (unsigned)op < SL_OP_COUNT ? names[op] : "?";
+}
+
+bool sl_device_has_op(const struct sl_device *d, enum sl_op op) {
+    static const size_t at[] = {
+#define SL_OP(name) offsetof(struct sl_backend_ops, name),
+#include "backends/ops.def"
+    };
+    any_op *entry = NULL;
+    if ((unsigned)op < SL_OP_COUNT)
+        memcpy(&entry, (const char *)d->ops + at[op], sizeof entry);
+    return entry && !(d->caps.lacks_ops >> op & 1);
+}
+
+/* " for weights of type Q4_K": what of a need the device may lack. */
+static void need_text(const struct sl_op_need *need, char *out, size_t size_bytes) {
+    bool kv = need->op == SL_OP_kv_write || need->op == SL_OP_attention;
+    int n = 0;
+    out[0] = 0;
+    if (need->head_dim_k != need->head_dim_v)
+        n = snprintf(out, size_bytes, " for head sizes %u and %u", need->head_dim_k,
+                     need->head_dim_v);
+    else if (need->head_dim_k)
+        n = snprintf(out, size_bytes, " for head size %u", need->head_dim_k);
+    if ((uint32_t)need->dtype < SL_DTYPE_COUNT && n >= 0 && (size_t)n < size_bytes)
+        snprintf(out + n, size_bytes - (size_t)n, "%s %s of type %s", n ? " and" : " for",
+                 kv ? "KV" : "weights", sl_dtype_name((uint32_t)need->dtype));
+}
+
+enum sl_status sl_device_need(const struct sl_device *d, const struct sl_op_need *need,
+                              struct sl_err *err) {
+    char what[96] = "";
+    const bool *types = NULL;
+    if (need->op == SL_OP_kv_write || need->op == SL_OP_attention)
+        types = d->caps.kv_dtype;
+    else if (need->op == SL_OP_embed || need->op == SL_OP_matmul || need->op == SL_OP_moe)
+        types = d->caps.weight_dtype;
+    if (sl_device_has_op(d, need->op)) {
+        bool typed = types && (uint32_t)need->dtype < SL_DTYPE_COUNT;
+        if ((!typed || types[need->dtype]) && (!d->ops->supports || d->ops->supports(d, need)))
+            return SL_OK;
+        need_text(need, what, sizeof what);
+    }
+    return sl_fail(err, SL_ERR_UNSUPPORTED, "device %s has no op '%s'%s", d->caps.id,
+                   sl_op_name(need->op), what);
+}
+
+/* What every op comes to when its arguments have been checked. */
+static enum sl_status refuse(const struct sl_device *d, enum sl_op op) {
+    return UNSUPPORTED("device %s has no op '%s'", d->caps.id, sl_op_name(op));
+}
+#define SL_OP(name)                                                                                \
+    static enum sl_status submit_##name(struct sl_device *d, const struct sl_op_##name *a) {       \
+        if (!d->ops->name || d->caps.lacks_ops >> SL_OP_##name & 1)                                \
+            return refuse(d, SL_OP_##name);                                                        \
+        return d->recording ? sl_record_keep(d, SL_OP_##name, a, sizeof *a) : d->ops->name(d, a);  \
+    }
+#include "backends/ops.def"
+
 void sl_device_close(struct sl_device **d) {
     if (!*d)
         return;
+    sl_record_release(*d);
     (*d)->ops->close(*d);
     *d = NULL;
 }
@@ -103,7 +182,12 @@ enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, void *dst, c
                               size_t bytes) {
     if ((unsigned)q >= SL_QUEUES || (bytes && (!dst || !src)))
         return INVALID("copy: queue %u, %zu bytes from %p to %p", (unsigned)q, bytes, src, dst);
-    return bytes ? d->ops->copy(d, q, dst, src, bytes) : SL_OK;
+    if (!bytes)
+        return SL_OK;
+    if (q != SL_QUEUE_OPS || !d->recording)
+        return d->ops->copy(d, q, dst, src, bytes);
+    const struct sl_op_copy kept = {dst, src, bytes};
+    return sl_record_keep(d, SL_RECORDED_COPY, &kept, sizeof kept);
 }
 
 enum sl_status sl_device_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point) {
@@ -175,7 +259,9 @@ bool sl_device_relay_lost(const struct sl_device *d) {
 }
 
 bool sl_device_reaches(const struct sl_device *d, const struct sl_device *other) {
-    return d != other && d->ops == other->ops && d->ops->reaches && d->ops->reaches(d, other);
+    return d != other && d->ops == other->ops && d->ops->reaches &&
+           sl_device_has_op(d, SL_OP_hand) && sl_device_has_op(other, SL_OP_take) &&
+           d->ops->reaches(d, other);
 }
 
 bool sl_device_is_same(const struct sl_device *d, const struct sl_device *other) {
@@ -206,22 +292,6 @@ enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
 
 void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal) {
     maker->ops->signal_release(signal);
-}
-
-enum sl_status sl_device_record(struct sl_device *d) {
-    SL_TRY(check_not_recording(d, "record"));
-    if (!d->caps.graphs)
-        return UNSUPPORTED("record: %s keeps no graphs", d->ops->name);
-    SL_TRY(d->ops->record(d));
-    d->recording = true;
-    return SL_OK;
-}
-
-enum sl_status sl_device_recorded(struct sl_device *d, struct sl_graph **out_graph) {
-    if (!d->recording)
-        return INVALID("recorded: nothing was being recorded");
-    d->recording = false;
-    return d->ops->recorded(d, out_graph);
 }
 
 enum sl_status sl_device_replay(struct sl_device *d, struct sl_graph *graph) {
@@ -295,7 +365,7 @@ enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) {
         for (uint32_t t = 0; t < a->n_tok; t++)
             if (a->ids[t] >= a->w.n_out)
                 return INVALID("embed: id %u in row %u; there are %u", a->ids[t], t, a->w.n_out);
-    return d->ops->embed(d, a);
+    return submit_embed(d, a);
 }
 
 enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) {
@@ -310,7 +380,7 @@ enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *
         return INVALID("rms_norm: in place with two strides, %u and %u", a->stride_x, a->stride_y);
     if (!(a->eps >= 0 && isfinite(a->eps)))
         return INVALID("rms_norm: eps %g", (double)a->eps);
-    return d->ops->rms_norm(d, a);
+    return submit_rms_norm(d, a);
 }
 
 enum sl_status sl_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
@@ -333,7 +403,7 @@ enum sl_status sl_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) {
         return SL_OK;
     if (!a->x)
         return INVALID("matmul: a NULL argument");
-    return d->ops->matmul(d, a);
+    return submit_matmul(d, a);
 }
 
 enum sl_status sl_op_rope_table(struct sl_device *d, const struct sl_op_rope_table *a) {
@@ -342,7 +412,7 @@ enum sl_status sl_op_rope_table(struct sl_device *d, const struct sl_op_rope_tab
         return SL_OK;
     if (!a->pos || !a->inv_freq || !a->table || !a->n_freq)
         return INVALID("rope_table: a NULL or empty argument");
-    return d->ops->rope_table(d, a);
+    return submit_rope_table(d, a);
 }
 
 enum sl_status sl_op_rope(struct sl_device *d, const struct sl_op_rope *a) {
@@ -358,7 +428,7 @@ enum sl_status sl_op_rope(struct sl_device *d, const struct sl_op_rope *a) {
                        a->stride);
     if (a->style != SL_ROPE_NORM && a->style != SL_ROPE_NEOX)
         return UNSUPPORTED("rope: style %u", (unsigned)a->style);
-    return d->ops->rope(d, a);
+    return submit_rope(d, a);
 }
 
 enum sl_status sl_op_kv_write(struct sl_device *d, const struct sl_op_kv_write *a) {
@@ -371,7 +441,7 @@ enum sl_status sl_op_kv_write(struct sl_device *d, const struct sl_op_kv_write *
     if (a->n_tok > 1 && (a->stride_k < (uint64_t)a->kv.n_kv_heads * a->kv.head_dim_k ||
                          a->stride_v < (uint64_t)a->kv.n_kv_heads * a->kv.head_dim_v))
         return INVALID("kv_write: rows at strides %u and %u overlap", a->stride_k, a->stride_v);
-    return d->ops->kv_write(d, a);
+    return submit_kv_write(d, a);
 }
 
 enum sl_status sl_op_attention(struct sl_device *d, const struct sl_op_attention *a) {
@@ -400,7 +470,7 @@ enum sl_status sl_op_attention(struct sl_device *d, const struct sl_op_attention
             if (!a->row_len[t] || a->row_len[t] > (uint64_t)a->max_pages * SL_KV_PAGE_TOKENS)
                 return INVALID("attention: row %u has %u positions; 1 to %u pages of %u", t,
                                a->row_len[t], a->max_pages, SL_KV_PAGE_TOKENS);
-    return d->ops->attention(d, a);
+    return submit_attention(d, a);
 }
 
 enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
@@ -419,7 +489,7 @@ enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
         return UNSUPPORTED("router: score %u", (unsigned)a->score);
     if (a->softmax_topk && a->score != SL_ROUTER_SOFTMAX)
         return INVALID("router: a softmax over the chosen with another score");
-    return d->ops->router(d, a);
+    return submit_router(d, a);
 }
 
 static enum sl_status check_placed(const struct sl_device *d, const struct sl_op_moe *a,
@@ -473,8 +543,11 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct sl_op_moe op = *a;
     if (d->caps.host_visible && !op.refs)
         op.refs = op.device_refs;
-    enum sl_status status = d->ops->moe(d, &op);
-    if (a->beside && !d->caps.beside)
+    bool later = a->beside && (d->recording || !d->caps.beside);
+    if (d->recording)
+        op.beside = NULL;
+    enum sl_status status = submit_moe(d, &op);
+    if (later)
         a->beside(a->beside_ctx);
     return status;
 }
@@ -485,7 +558,7 @@ enum sl_status sl_op_moe_combine(struct sl_device *d, const struct sl_op_moe_com
         return SL_OK;
     if (!a->pair_y || !a->weights || !a->y || !a->k)
         return INVALID("moe_combine: a NULL or empty argument");
-    return d->ops->moe_combine(d, a);
+    return submit_moe_combine(d, a);
 }
 
 enum sl_status sl_op_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) {
@@ -493,7 +566,7 @@ enum sl_status sl_op_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *
         return SL_OK;
     if (!a->gate || !a->up || !a->y)
         return INVALID("silu_mul: a NULL argument");
-    return d->ops->silu_mul(d, a);
+    return submit_silu_mul(d, a);
 }
 
 enum sl_status sl_op_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) {
@@ -502,7 +575,7 @@ enum sl_status sl_op_add_gated(struct sl_device *d, const struct sl_op_add_gated
         return SL_OK;
     if (!a->x || !a->y)
         return INVALID("add_gated: a NULL argument");
-    return d->ops->add_gated(d, a);
+    return submit_add_gated(d, a);
 }
 
 enum sl_status sl_op_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a) {
@@ -511,7 +584,7 @@ enum sl_status sl_op_gather_rows(struct sl_device *d, const struct sl_op_gather_
         return SL_OK;
     if (!a->x || !a->rows || !a->y)
         return INVALID("gather_rows: a NULL argument");
-    return d->ops->gather_rows(d, a);
+    return submit_gather_rows(d, a);
 }
 
 enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max *a) {
@@ -520,7 +593,7 @@ enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max
         return SL_OK;
     if (!a->x || !a->max || (a->sum && !a->inv_t))
         return INVALID("block_max: a NULL argument");
-    return d->ops->block_max(d, a);
+    return submit_block_max(d, a);
 }
 
 static enum sl_status check_lanes(const struct sl_device *d, const char *op, bool complete,
@@ -534,11 +607,11 @@ static enum sl_status check_lanes(const struct sl_device *d, const char *op, boo
 enum sl_status sl_op_hand(struct sl_device *d, const struct sl_op_hand *a) {
     bool complete = a->x && a->to && a->raised && a->lane && a->turn;
     SL_TRY(check_lanes(d, "hand", complete, a->n, a->stride));
-    return d->ops->hand ? d->ops->hand(d, a) : SL_ERR_UNSUPPORTED;
+    return submit_hand(d, a);
 }
 
 enum sl_status sl_op_take(struct sl_device *d, const struct sl_op_take *a) {
     bool complete = a->from && a->x && a->raised && a->released && a->lane && a->turn;
     SL_TRY(check_lanes(d, "take", complete, a->n, a->stride));
-    return d->ops->take ? d->ops->take(d, a) : SL_ERR_UNSUPPORTED;
+    return submit_take(d, a);
 }

@@ -5,6 +5,11 @@
  * marked afterwards has passed (the CPU executes at once). All calls on one device come from one
  * thread at a time, its owner.
  *
+ * Submission: a backend may hold back what was enqueued on a queue until sl_device_mark() is called
+ * on it, a signal is raised, or somebody waits (sync, download, await, free), and submits it then
+ * at the latest. passed() submits nothing. So whoever polls a point, or has another device follow,
+ * needs to do no more than place the mark.
+ *
  * Pointers in op arguments are device addresses: the host may follow them only when
  * caps.host_visible is set. What they point to is borrowed until the op has executed; the argument
  * struct itself, and host arrays in it, until the call returns.
@@ -265,6 +270,29 @@ struct sl_op_take {
                    to be at the ready */
 };
 
+/* The ops, and what each is called: "rms_norm". */
+enum sl_op {
+#define SL_OP(name) SL_OP_##name,
+#include "backends/ops.def"
+    SL_OP_COUNT
+};
+const char *sl_op_name(enum sl_op op);
+
+/* Fused forms (recorded.h), and the bits of caps.fused_ops. */
+enum sl_fused {
+#define SL_FUSED(name) SL_FUSED_##name,
+#include "backends/fused.def"
+    SL_FUSED_COUNT
+};
+
+/* What arguments an op will come with, as far as a device may lack it for them. */
+struct sl_op_need {
+    enum sl_op op;
+    enum sl_dtype dtype;             /* embed, matmul, moe: of weights; kv_write, attention: of KV;
+                                        else SL_DTYPE_COUNT */
+    uint32_t head_dim_k, head_dim_v; /* kv_write, attention; else 0 */
+};
+
 /* The largest calls that will be made, so that scratch is allocated once. */
 struct sl_device_limits {
     uint32_t max_tok;    /* rows per call */
@@ -281,14 +309,6 @@ enum sl_device_kind {
     SL_DEVICE_DISCRETE = 1, /* memory of its own, which the host reaches over a link */
     SL_DEVICE_INTEGRATED,   /* a device of its own that shares the host's memory */
     SL_DEVICE_HOST,         /* the host's CPU */
-};
-
-/* Sequences of ops that one kernel of the backend takes the place of, when they are recorded. */
-enum sl_fused {
-    SL_FUSED_NORM_ROUTER = 1, /* rms_norm, matmul with the router's matrix, router */
-    SL_FUSED_NORM_MATMUL = 2, /* rms_norm, matmul */
-    SL_FUSED_QKV = 4,         /* q and k norms, rope, kv_write */
-    SL_FUSED_MOE = 8,         /* moe of all pairs, moe_combine */
 };
 
 #define SL_DEVICE_ID_BYTES   16u
@@ -317,7 +337,8 @@ struct sl_device_caps {
     uint32_t arithmetic;
     uint32_t subgroup_width;  /* threads that run in step */
     uint32_t shared_bytes;    /* on-chip memory of a workgroup at most */
-    uint32_t fused_ops;       /* enum sl_fused, or-ed */
+    uint32_t fused_ops;       /* a bit for each enum sl_fused that it has */
+    uint32_t lacks_ops;       /* a bit for each enum sl_op whose entry is there in vain */
     uint64_t max_alloc_bytes; /* largest single allocation */
     uint64_t memory_bytes;
     uint64_t held_bytes;               /* of memory_bytes, taken by opening it: staging */
@@ -336,9 +357,15 @@ struct sl_graph;
 /* What one device tells others: the backend's own. */
 struct sl_signal;
 
-/* The table that a backend fills. Every entry is required; backends/immediate.h has those of a
- * device that executes at once. The device struct is the backend's own with struct sl_device first.
- */
+/* recorded.h */
+struct sl_recorded_op;
+struct sl_recording;
+#define SL_FUSED(name) struct sl_fused_##name;
+#include "backends/fused.def"
+
+/* The table that a backend fills. Every entry is required unless its comment says what NULL means;
+ * backends/immediate.h has those of a device that executes at once. The device struct is the
+ * backend's own with struct sl_device first. */
 struct sl_backend_ops {
     const char *name;
     void (*close)(struct sl_device *d);
@@ -361,8 +388,10 @@ struct sl_backend_ops {
     enum sl_status (*await)(struct sl_device *d, enum sl_queue q, sl_point point);
     enum sl_status (*after)(struct sl_device *d, enum sl_queue q, enum sl_queue other,
                             sl_point point);
-    enum sl_status (*record)(struct sl_device *d);
-    enum sl_status (*recorded)(struct sl_device *d, struct sl_graph **out_graph); /* NULL: drop */
+    /* Of a device without caps.graphs these three are not called. The ops are the front's and are
+     * borrowed for the call: sl_recorded_submit() gives them to the entries below. */
+    enum sl_status (*graph_create)(struct sl_device *d, const struct sl_recorded_op *ops,
+                                   uint32_t n_ops, struct sl_graph **out_graph);
     enum sl_status (*replay)(struct sl_device *d, struct sl_graph *graph);
     void (*graph_free)(struct sl_device *d, struct sl_graph *graph);
 
@@ -385,22 +414,22 @@ struct sl_backend_ops {
     /* NULL: each is a piece of hardware of its own. */
     bool (*same)(const struct sl_device *d, const struct sl_device *other);
 
-    enum sl_status (*embed)(struct sl_device *d, const struct sl_op_embed *a);
-    enum sl_status (*rms_norm)(struct sl_device *d, const struct sl_op_rms_norm *a);
-    enum sl_status (*matmul)(struct sl_device *d, const struct sl_op_matmul *a);
-    enum sl_status (*rope_table)(struct sl_device *d, const struct sl_op_rope_table *a);
-    enum sl_status (*rope)(struct sl_device *d, const struct sl_op_rope *a);
-    enum sl_status (*kv_write)(struct sl_device *d, const struct sl_op_kv_write *a);
-    enum sl_status (*attention)(struct sl_device *d, const struct sl_op_attention *a);
-    enum sl_status (*router)(struct sl_device *d, const struct sl_op_router *a);
-    enum sl_status (*moe)(struct sl_device *d, const struct sl_op_moe *a);
-    enum sl_status (*moe_combine)(struct sl_device *d, const struct sl_op_moe_combine *a);
-    enum sl_status (*silu_mul)(struct sl_device *d, const struct sl_op_silu_mul *a);
-    enum sl_status (*add_gated)(struct sl_device *d, const struct sl_op_add_gated *a);
-    enum sl_status (*gather_rows)(struct sl_device *d, const struct sl_op_gather_rows *a);
-    enum sl_status (*block_max)(struct sl_device *d, const struct sl_op_block_max *a);
-    enum sl_status (*hand)(struct sl_device *d, const struct sl_op_hand *a);
-    enum sl_status (*take)(struct sl_device *d, const struct sl_op_take *a);
+    /* NULL: takes whatever caps allow. Else whether it has the op for such arguments. */
+    bool (*supports)(const struct sl_device *d, const struct sl_op_need *need);
+
+    /* NULL, as with a bit in caps.fused_ops that is not set: has no such form. Its bits are those
+     * of the ops one by one, and every buffer that one of them writes is written. */
+#define SL_FUSED(name)                                                                             \
+    enum sl_status (*fused_##name)(struct sl_device * d, const struct sl_fused_##name *a);
+#include "backends/fused.def"
+    /* Whether it does such arguments in one, and faster than one by one. NULL: all of them. */
+#define SL_FUSED(name)                                                                             \
+    bool (*takes_##name)(const struct sl_device *d, const struct sl_fused_##name *a);
+#include "backends/fused.def"
+
+    /* The ops, last. NULL, as with a bit in caps.lacks_ops: the device lacks it. */
+#define SL_OP(name) enum sl_status (*name)(struct sl_device * d, const struct sl_op_##name *a);
+#include "backends/ops.def"
 };
 
 struct sl_device {
@@ -408,6 +437,9 @@ struct sl_device {
     struct sl_device_caps caps;
     struct sl_device_limits limits; /* zero until configured */
     bool recording;                 /* the front's: between record and recorded */
+    struct sl_recording *recorded;  /* the front's; NULL: nothing was recorded yet */
+    uint64_t n_kernels;             /* the backend's: launched so far, into graphs too; 0: it does
+                                       not count them */
     _Atomic uint64_t own_bytes;     /* the backend's: allocated in the device's own memory; for any
                                        thread to read */
 };
@@ -462,7 +494,8 @@ enum sl_status sl_device_after(struct sl_device *d, enum sl_queue q, enum sl_que
                                sl_point point) SL_MUST_CHECK;
 
 /* Graphs (caps.graphs): ops, and copies on OPS, that are submitted between record and recorded are
- * kept and not run; replay enqueues them on OPS again. Argument structs are kept as they were, what
+ * kept and not run; replay enqueues them on OPS again. What ops follow one another may be done by
+ * fewer calls (caps.fused_ops). Argument structs are kept as they were, what
  * their pointers point to is read anew by every replay: so sl_op_moe needs device_refs. In between,
  * nothing else of OPS may be called, and nothing allocated. out_graph NULL drops what was recorded.
  * A configure() makes graphs void. The bits are those of the same ops submitted one by one. */
@@ -471,6 +504,23 @@ enum sl_status sl_device_recorded(struct sl_device *d, struct sl_graph **out_gra
 enum sl_status sl_device_replay(struct sl_device *d, struct sl_graph *graph) SL_MUST_CHECK;
 /* Waits for its replays; frees and nulls *graph; NULL is fine. */
 void sl_graph_free(struct sl_device *d, struct sl_graph **graph);
+
+/* What recorded ops became, by kind of section, such as a kind of layer: for -v, so that a fused
+ * form that is no longer found is seen. Kinds are string literals; what is recorded after the call
+ * belongs to that kind, until the next one. begins: another section of that kind, not the rest of
+ * one. While nothing is recorded the call does nothing. */
+struct sl_tally {
+    const char *kind;
+    uint32_t n; /* sections */
+    uint32_t n_ops, n_calls;
+    uint64_t n_kernels; /* 0: the backend does not count them */
+};
+#define SL_MAX_TALLIES 8u
+void sl_device_section(struct sl_device *d, const char *kind, bool begins);
+/* What has been recorded since the last log, by kind; valid until the next call on the device. */
+const struct sl_tally *sl_device_tallies(const struct sl_device *d, uint32_t *out_n);
+/* Logs that at debug level, a line a kind, after `what`, and begins anew. */
+void sl_device_log_recorded(struct sl_device *d, const char *what);
 
 /* ---- several devices ----
  *
@@ -534,25 +584,16 @@ void sl_device_relay_close(struct sl_device *d);
 /* Is a SL_ERR_DEVICE_LOST of d the other device's? By any thread. */
 bool sl_device_relay_lost(const struct sl_device *d);
 
-enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) SL_MUST_CHECK;
-enum sl_status sl_op_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) SL_MUST_CHECK;
-enum sl_status sl_op_matmul(struct sl_device *d, const struct sl_op_matmul *a) SL_MUST_CHECK;
-enum sl_status sl_op_rope_table(struct sl_device *d,
-                                const struct sl_op_rope_table *a) SL_MUST_CHECK;
-enum sl_status sl_op_rope(struct sl_device *d, const struct sl_op_rope *a) SL_MUST_CHECK;
-enum sl_status sl_op_kv_write(struct sl_device *d, const struct sl_op_kv_write *a) SL_MUST_CHECK;
-enum sl_status sl_op_attention(struct sl_device *d, const struct sl_op_attention *a) SL_MUST_CHECK;
-enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) SL_MUST_CHECK;
-enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) SL_MUST_CHECK;
-enum sl_status sl_op_moe_combine(struct sl_device *d,
-                                 const struct sl_op_moe_combine *a) SL_MUST_CHECK;
-enum sl_status sl_op_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) SL_MUST_CHECK;
-enum sl_status sl_op_add_gated(struct sl_device *d, const struct sl_op_add_gated *a) SL_MUST_CHECK;
-enum sl_status sl_op_gather_rows(struct sl_device *d,
-                                 const struct sl_op_gather_rows *a) SL_MUST_CHECK;
-enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max *a) SL_MUST_CHECK;
-/* SL_ERR_UNSUPPORTED: the device hands to no other. */
-enum sl_status sl_op_hand(struct sl_device *d, const struct sl_op_hand *a) SL_MUST_CHECK;
-enum sl_status sl_op_take(struct sl_device *d, const struct sl_op_take *a) SL_MUST_CHECK;
+/* Has it the op at all? */
+bool sl_device_has_op(const struct sl_device *d, enum sl_op op);
+/* Before anything is loaded: whether it has the op for such arguments. SL_ERR_UNSUPPORTED, and the
+ * text says which device lacks which op for what. */
+enum sl_status sl_device_need(const struct sl_device *d, const struct sl_op_need *need,
+                              struct sl_err *err) SL_MUST_CHECK;
+
+/* sl_op_embed() and so on. SL_ERR_UNSUPPORTED: the device lacks it, or not for such arguments. */
+#define SL_OP(name)                                                                                \
+    enum sl_status sl_op_##name(struct sl_device *d, const struct sl_op_##name *a) SL_MUST_CHECK;
+#include "backends/ops.def"
 
 #endif

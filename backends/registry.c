@@ -192,6 +192,9 @@ const char *sl_device_kind_name(enum sl_device_kind kind) {
 }
 
 const char *sl_fused_name(uint32_t i) {
-    static const char *const names[] = {"norm_router", "norm_matmul", "qkv", "moe_sum"};
+    static const char *const names[] = {
+#define SL_FUSED(name) #name,
+#include "backends/fused.def"
+    };
     return i < sizeof names / sizeof *names ? names[i] : NULL;
 }

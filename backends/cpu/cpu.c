@@ -116,6 +116,11 @@ static void cpu_close(struct sl_device *d) {
     free(cpu);
 }
 
+static bool cpu_supports(const struct sl_device *d, const struct sl_op_need *need) {
+    (void)d;
+    return need->head_dim_k <= SL_CPU_MAX_HEAD_DIM && need->head_dim_v <= SL_CPU_MAX_HEAD_DIM;
+}
+
 static const struct sl_backend_ops cpu_ops = {
     .name = "cpu",
     .close = cpu_close,
@@ -127,21 +132,12 @@ static const struct sl_backend_ops cpu_ops = {
     .download = cpu_upload,
     .sync = cpu_sync,
     .memory = cpu_memory,
+    .supports = cpu_supports,
     SL_IMMEDIATE_QUEUES,
-    .embed = sl_cpu_embed,
-    .rms_norm = sl_cpu_rms_norm,
-    .matmul = sl_cpu_matmul,
-    .rope_table = sl_cpu_rope_table,
-    .rope = sl_cpu_rope,
-    .kv_write = sl_cpu_kv_write,
-    .attention = sl_cpu_attention,
-    .router = sl_cpu_router,
-    .moe = sl_cpu_moe,
-    .moe_combine = sl_cpu_moe_combine,
-    .silu_mul = sl_cpu_silu_mul,
-    .add_gated = sl_cpu_add_gated,
-    .gather_rows = sl_cpu_gather_rows,
-    .block_max = sl_cpu_block_max,
+    SL_IMMEDIATE_FUSED,
+#define SL_OP(name) .name = sl_cpu_##name,
+#define SL_OP_BETWEEN(name)
+#include "backends/ops.def"
 };
 
 static void fill_kernels(struct sl_cpu_kernels *k, enum sl_cpu_isa isa) {

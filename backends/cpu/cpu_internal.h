@@ -108,25 +108,15 @@ void sl_cpu_for_rows(struct sl_cpu *cpu, uint32_t n_rows, size_t row_cost,
 /* isa.c: the CPU's name without its vendor's decoration; never empty. */
 void sl_cpu_brand(char *out, size_t size_bytes);
 
-/* embed.c, matmul.c, moe.c: what reads weights. Arguments were checked by the front. */
-enum sl_status sl_cpu_embed(struct sl_device *d, const struct sl_op_embed *a);
-enum sl_status sl_cpu_matmul(struct sl_device *d, const struct sl_op_matmul *a);
-enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a);
+/* The ops (ops.def), each in the file of its name or family. Arguments were checked by the front.
+ */
+#define SL_OP(name) enum sl_status sl_cpu_##name(struct sl_device *d, const struct sl_op_##name *a);
+#define SL_OP_BETWEEN(name)
+#include "backends/ops.def"
+
+/* Of what is in base.scratch while matmul, moe and attention run. */
 uint64_t sl_cpu_matmul_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_moe_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
-
-/* norm.c, rope.c, kv.c, attention.c, router.c, elementwise.c. */
-enum sl_status sl_cpu_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a);
-enum sl_status sl_cpu_rope_table(struct sl_device *d, const struct sl_op_rope_table *a);
-enum sl_status sl_cpu_rope(struct sl_device *d, const struct sl_op_rope *a);
-enum sl_status sl_cpu_kv_write(struct sl_device *d, const struct sl_op_kv_write *a);
-enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attention *a);
-enum sl_status sl_cpu_router(struct sl_device *d, const struct sl_op_router *a);
-enum sl_status sl_cpu_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a);
-enum sl_status sl_cpu_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a);
-enum sl_status sl_cpu_add_gated(struct sl_device *d, const struct sl_op_add_gated *a);
-enum sl_status sl_cpu_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a);
-enum sl_status sl_cpu_block_max(struct sl_device *d, const struct sl_op_block_max *a);
 uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 
 /* Each fills its entries of the table. */

@@ -22,60 +22,42 @@ static enum sl_status cuda_configure(struct sl_device *d, const struct sl_device
     return SL_OK;
 }
 
-/* While recording, ops are kept. */
-#define OP(name)                                                                                   \
-    static enum sl_status name(struct sl_device *d, const struct sl_op_##name *a) {                \
-        struct sl_cuda *c = (struct sl_cuda *)d;                                                   \
-        return c->recording.on ? sl_cuda_keep(c, SL_CUDA_OP_##name, a, sizeof *a)                  \
-                               : sl_cuda_##name(d, a);                                             \
-    }
-SL_CUDA_OPS(OP)
-#undef OP
-
-static enum sl_status copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                           size_t bytes) {
-    struct sl_cuda *c = (struct sl_cuda *)d;
-    if (q != SL_QUEUE_OPS || !c->recording.on)
-        return sl_cuda_copy(d, q, dst, src, bytes);
-    return sl_cuda_keep(c, SL_CUDA_OP_copy, &(struct sl_op_copy){dst, src, bytes},
-                        sizeof(struct sl_op_copy));
-}
-
-const struct sl_backend_ops sl_cuda_ops = {.name = "cuda",
-                                           .close = sl_cuda_close,
-                                           .configure = cuda_configure,
-                                           .scratch_bytes = cuda_scratch_bytes,
-                                           .alloc = sl_cuda_alloc,
-                                           .free = sl_cuda_free,
-                                           .upload = sl_cuda_upload,
-                                           .download = sl_cuda_download,
-                                           .sync = sl_cuda_sync,
-                                           .memory = sl_cuda_memory,
-                                           .map_host = sl_cuda_map_host,
-                                           .unmap_host = sl_cuda_unmap_host,
-                                           .copy = copy,
-                                           .mark = sl_cuda_mark,
-                                           .passed = sl_cuda_passed,
-                                           .await = sl_cuda_await,
-                                           .after = sl_cuda_after,
-                                           .record = sl_cuda_record,
-                                           .recorded = sl_cuda_recorded,
-                                           .replay = sl_cuda_replay,
-                                           .graph_free = sl_cuda_graph_free,
-                                           .peer_open = sl_cuda_peer_open,
-                                           .copy_from = sl_cuda_copy_from,
-                                           .signal_create = sl_cuda_signal_create,
-                                           .signal_free = sl_cuda_signal_free,
-                                           .signal_raise = sl_cuda_signal_raise,
-                                           .signal_follow = sl_cuda_signal_follow,
-                                           .signal_release = sl_cuda_signal_release,
-                                           .relay_open = sl_cuda_relay_open,
-                                           .relay_end = sl_cuda_relay_end,
-                                           .relay_close = sl_cuda_relay_close,
-                                           .relay_lost = sl_cuda_relay_lost,
-                                           .reaches = sl_cuda_reaches,
-                                           .same = sl_cuda_same,
-#define OP(name) .name = name,
-                                           SL_CUDA_OPS(OP)
-#undef OP
+const struct sl_backend_ops sl_cuda_ops = {
+    .name = "cuda",
+    .close = sl_cuda_close,
+    .configure = cuda_configure,
+    .scratch_bytes = cuda_scratch_bytes,
+    .alloc = sl_cuda_alloc,
+    .free = sl_cuda_free,
+    .upload = sl_cuda_upload,
+    .download = sl_cuda_download,
+    .sync = sl_cuda_sync,
+    .memory = sl_cuda_memory,
+    .map_host = sl_cuda_map_host,
+    .unmap_host = sl_cuda_unmap_host,
+    .copy = sl_cuda_copy,
+    .mark = sl_cuda_mark,
+    .passed = sl_cuda_passed,
+    .await = sl_cuda_await,
+    .after = sl_cuda_after,
+    .graph_create = sl_cuda_graph_create,
+    .replay = sl_cuda_replay,
+    .graph_free = sl_cuda_graph_free,
+    .peer_open = sl_cuda_peer_open,
+    .copy_from = sl_cuda_copy_from,
+    .signal_create = sl_cuda_signal_create,
+    .signal_free = sl_cuda_signal_free,
+    .signal_raise = sl_cuda_signal_raise,
+    .signal_follow = sl_cuda_signal_follow,
+    .signal_release = sl_cuda_signal_release,
+    .relay_open = sl_cuda_relay_open,
+    .relay_end = sl_cuda_relay_end,
+    .relay_close = sl_cuda_relay_close,
+    .relay_lost = sl_cuda_relay_lost,
+    .reaches = sl_cuda_reaches,
+    .same = sl_cuda_same,
+#define SL_FUSED(name) .fused_##name = sl_cuda_fused_##name, .takes_##name = sl_cuda_takes_##name,
+#include "backends/fused.def"
+#define SL_OP(name) .name = sl_cuda_##name,
+#include "backends/ops.def"
 };

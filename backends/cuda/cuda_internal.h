@@ -1,9 +1,9 @@
 /* What the parts of the CUDA backend share: the device, memory, and how an op launches a kernel.
  *
  * device.c opens and closes; memory.c allocates and stages; queue.c copies beside the ops, marks
- * and orders; peer.c takes from other GPUs; graph.c records; launch.c finds and launches kernels;
- * cuda.c holds the op table; ops_*.c are the ops. Ops, uploads and downloads go to one stream, so
- * that what is enqueued later sees what was enqueued before. */
+ * and orders; peer.c takes from other GPUs; graph.c makes graphs of recorded ops; launch.c finds
+ * and launches kernels; cuda.c holds the op table; ops_*.c are the ops. Ops, uploads and downloads
+ * go to one stream, so that what is enqueued later sees what was enqueued before. */
 #ifndef SL_BACKENDS_CUDA_CUDA_INTERNAL_H
 #define SL_BACKENDS_CUDA_CUDA_INTERNAL_H
 
@@ -11,6 +11,7 @@
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/driver.h"
 #include "backends/kernels/kernels.h"
+#include "backends/recorded.h"
 
 #define SL_CUDA_STAGE_SEGMENTS 4u
 #define SL_CUDA_MAX_IMAGES     32u
@@ -34,53 +35,6 @@ struct sl_cuda_stage {
     uint32_t segment, used_bytes; /* the one being filled */
     struct CUevent_st *passed[SL_CUDA_STAGE_SEGMENTS];
     bool in_flight[SL_CUDA_STAGE_SEGMENTS];
-};
-
-/* The ops, for lists of them. */
-#define SL_CUDA_OPS(X)                                                                             \
-    X(embed)                                                                                       \
-    X(rms_norm)                                                                                    \
-    X(matmul)                                                                                      \
-    X(rope_table)                                                                                  \
-    X(rope)                                                                                        \
-    X(kv_write)                                                                                    \
-    X(attention)                                                                                   \
-    X(router)                                                                                      \
-    X(moe)                                                                                         \
-    X(moe_combine)                                                                                 \
-    X(silu_mul)                                                                                    \
-    X(add_gated)                                                                                   \
-    X(gather_rows)                                                                                 \
-    X(block_max)                                                                                   \
-    X(hand)                                                                                        \
-    X(take)
-
-/* A copy on the queue of the ops, as an op. */
-struct sl_op_copy {
-    void *dst;
-    const void *src;
-    size_t bytes;
-};
-
-/* An op that is kept while recording. */
-struct sl_cuda_op {
-    enum {
-#define SL_CUDA_OP_KIND(name) SL_CUDA_OP_##name,
-        SL_CUDA_OPS(SL_CUDA_OP_KIND)
-#undef SL_CUDA_OP_KIND
-            SL_CUDA_OP_copy
-    } kind;
-    union {
-#define SL_CUDA_OP_FIELD(name) struct sl_op_##name name;
-        SL_CUDA_OPS(SL_CUDA_OP_FIELD)
-#undef SL_CUDA_OP_FIELD
-        struct sl_op_copy copy;
-    } u;
-};
-struct sl_cuda_recording {
-    bool on;
-    struct sl_cuda_op *op;
-    uint32_t n, room;
 };
 
 /* A stream, and the events of its latest points: point p's is event[p % SL_QUEUE_POINTS], made when
@@ -140,7 +94,6 @@ struct sl_cuda {
     uint32_t
         *counters; /* device memory, SL_CUDA_COUNTERS zeros; a kernel that counts leaves zeros */
 
-    struct sl_cuda_recording recording;
     struct sl_cuda_relay relay;
 
     struct CUmod_st *module[SL_CUDA_MAX_IMAGES];
@@ -210,8 +163,8 @@ enum sl_status sl_cuda_after(struct sl_device *d, enum sl_queue q, enum sl_queue
                              sl_point point);
 
 /* graph.c */
-enum sl_status sl_cuda_record(struct sl_device *d);
-enum sl_status sl_cuda_recorded(struct sl_device *d, struct sl_graph **out_graph);
+enum sl_status sl_cuda_graph_create(struct sl_device *d, const struct sl_recorded_op *ops,
+                                    uint32_t n_ops, struct sl_graph **out_graph);
 enum sl_status sl_cuda_replay(struct sl_device *d, struct sl_graph *graph);
 void sl_cuda_graph_free(struct sl_device *d, struct sl_graph *graph);
 
@@ -257,12 +210,6 @@ static inline enum sl_status sl_cuda_came_whole(const struct sl_cuda *c) {
 }
 bool sl_cuda_relay_lost(const struct sl_device *d);
 
-/* Keeps an op of the given kind; args is its argument struct, copied. */
-enum sl_status sl_cuda_keep(struct sl_cuda *c, int kind, const void *args, size_t args_bytes);
-
-/* fuse.c: launches kept ops, several at a time where one kernel does them all to the same bits. */
-enum sl_status sl_cuda_emit(struct sl_cuda *c, const struct sl_cuda_op *op, uint32_t n);
-
 /* launch.c */
 enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err);
 void sl_cuda_modules_unload(struct sl_cuda *c);
@@ -274,21 +221,13 @@ extern const struct sl_backend_ops sl_cuda_ops;
  * caps.weight_dtype and caps.kv_dtype by sl_cuda_ops_caps(). */
 uint64_t sl_cuda_ops_scratch_bytes(const struct sl_cuda *c, const struct sl_device_limits *limits);
 void sl_cuda_ops_caps(const struct sl_cuda *c, struct sl_device_caps *caps);
-enum sl_status sl_cuda_embed(struct sl_device *d, const struct sl_op_embed *a);
-enum sl_status sl_cuda_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a);
-enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a);
-enum sl_status sl_cuda_rope_table(struct sl_device *d, const struct sl_op_rope_table *a);
-enum sl_status sl_cuda_rope(struct sl_device *d, const struct sl_op_rope *a);
-enum sl_status sl_cuda_kv_write(struct sl_device *d, const struct sl_op_kv_write *a);
-enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attention *a);
-enum sl_status sl_cuda_router(struct sl_device *d, const struct sl_op_router *a);
-enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a);
-enum sl_status sl_cuda_moe_combine(struct sl_device *d, const struct sl_op_moe_combine *a);
-enum sl_status sl_cuda_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a);
-enum sl_status sl_cuda_add_gated(struct sl_device *d, const struct sl_op_add_gated *a);
-enum sl_status sl_cuda_gather_rows(struct sl_device *d, const struct sl_op_gather_rows *a);
-enum sl_status sl_cuda_block_max(struct sl_device *d, const struct sl_op_block_max *a);
-enum sl_status sl_cuda_hand(struct sl_device *d, const struct sl_op_hand *a);
-enum sl_status sl_cuda_take(struct sl_device *d, const struct sl_op_take *a);
+#define SL_OP(name)                                                                                \
+    enum sl_status sl_cuda_##name(struct sl_device *d, const struct sl_op_##name *a);
+#include "backends/ops.def"
+/* Fused forms: what of them this GPU takes, and how they are launched. */
+#define SL_FUSED(name)                                                                             \
+    bool sl_cuda_takes_##name(const struct sl_device *d, const struct sl_fused_##name *a);         \
+    enum sl_status sl_cuda_fused_##name(struct sl_device *d, const struct sl_fused_##name *a);
+#include "backends/fused.def"
 
 #endif

@@ -179,7 +179,6 @@ void sl_cuda_close(struct sl_device *d) {
             sl_cuda_free(d, c->scratch, c->scratch_bytes);
         if (c->counters)
             sl_cuda_free(d, c->counters, SL_CUDA_COUNTERS * sizeof *c->counters);
-        free(c->recording.op);
         sl_cuda_stage_release(c);
         sl_cuda_modules_unload(c);
         sl_cuda_queues_release(c);
@@ -289,7 +288,6 @@ static void set_caps(struct sl_cuda *c, const struct info *info) {
     caps->kind = kind_of(info);
     caps->subgroup_width = info->warp_size;
     caps->shared_bytes = c->max_smem_bytes;
-    caps->fused_ops = SL_FUSED_NORM_ROUTER | SL_FUSED_NORM_MATMUL | SL_FUSED_QKV | SL_FUSED_MOE;
     caps->max_alloc_bytes = info->memory_bytes;
     caps->memory_bytes = info->memory_bytes;
     caps->held_bytes = (uint64_t)c->stage.segment_bytes * SL_CUDA_STAGE_SEGMENTS +

@@ -170,6 +170,7 @@ enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct s
         result = c->driver.launch(c->kernel[kernel], grid.x, grid.y, grid.z, block.x, block.y,
                                   block.z, smem_bytes, c->stream, NULL, extra);
     }
+    c->base.n_kernels++;
     c->working |= !uploads && kernel != SL_KERNEL_fill;
     c->uploaded &= uploads;
     return sl_cuda_check(c, result, name);

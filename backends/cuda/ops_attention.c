@@ -31,7 +31,14 @@ enum sl_status sl_cuda_kv_write(struct sl_device *d, const struct sl_op_kv_write
                      k);
 }
 
-enum sl_status sl_cuda_qkv(struct sl_cuda *c, const struct sl_cuda_qkv *a) {
+bool sl_cuda_takes_qkv(const struct sl_device *d, const struct sl_fused_qkv *a) {
+    (void)d;
+    return a->q_rope->head_dim <= SL_QKV_MAX_DIM && a->write->kv.head_dim_v <= SL_QKV_MAX_DIM &&
+           a->q_rope->n_tok <= 65535;
+}
+
+enum sl_status sl_cuda_fused_qkv(struct sl_device *d, const struct sl_fused_qkv *a) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
     const struct sl_op_kv_write *w = a->write;
     const struct sl_op_rms_norm *qn = a->q_norm, *kn = a->k_norm;
     struct sl_karg_qkv k = {.kv = kv_args(&w->kv),

@@ -72,22 +72,11 @@ uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows, uint32_t at_
 #define SL_CUDA_GEMM_MIN_ROWS  (SL_VEC_MAX_TOK + 1)
 #define SL_CUDA_SORT_MIN_PAIRS 65u
 
-/* Fused ops, put in the place of several by fuse.c; what may be fused is decided there. */
-struct sl_cuda_qkv {
-    const struct sl_op_rms_norm *q_norm, *k_norm; /* or NULL */
-    const struct sl_op_rope *q_rope, *k_rope;
-    const struct sl_op_kv_write *write;
-};
-enum sl_status sl_cuda_qkv(struct sl_cuda *c, const struct sl_cuda_qkv *a) SL_MUST_CHECK;
-enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
-                                   const struct sl_op_matmul *a) SL_MUST_CHECK;
-/* Whether that is faster than the norm alone and then the products. */
-bool sl_cuda_norm_matmul_fits(const struct sl_cuda *c, const struct sl_op_matmul *a);
-enum sl_status sl_cuda_route(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
-                             const struct sl_op_matmul *logits,
-                             const struct sl_op_router *router) SL_MUST_CHECK;
-enum sl_status sl_cuda_moe_sum(struct sl_cuda *c, const struct sl_op_moe *moe,
-                               const struct sl_op_moe_combine *sum) SL_MUST_CHECK;
+/* Rows of a norm that is done within another kernel, as sl_vec_norm does it: sl_k_rms_norm takes
+ * 256 threads for them. */
+static inline bool sl_cuda_norm_fits(const struct sl_op_rms_norm *a) {
+    return a->n > 256 && a->n <= 8192 && a->n % 4 == 0;
+}
 
 uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits);
 uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits);

@@ -286,12 +286,20 @@ static uint32_t first_mma(const struct sl_cuda *c, const struct sl_op_matmul *a)
     return i;
 }
 
-bool sl_cuda_norm_matmul_fits(const struct sl_cuda *c, const struct sl_op_matmul *a) {
+/* Whether that is faster than the norm alone and then the products. */
+static bool norm_pays(const struct sl_cuda *c, const struct sl_op_matmul *a) {
     return a->n_tok <= MAX_NORM_ROWS || mma_rows(c, a, a->out[0].w.dtype);
 }
 
-enum sl_status sl_cuda_norm_matmul(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
-                                   const struct sl_op_matmul *a) {
+bool sl_cuda_takes_norm_matmul(const struct sl_device *d, const struct sl_fused_norm_matmul *a) {
+    return sl_cuda_norm_fits(a->norm) && norm_pays((const struct sl_cuda *)d, a->matmul);
+}
+
+enum sl_status sl_cuda_fused_norm_matmul(struct sl_device *d,
+                                         const struct sl_fused_norm_matmul *fused) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    const struct sl_op_rms_norm *norm = fused->norm;
+    const struct sl_op_matmul *a = fused->matmul;
     struct sl_cuda_carve v = {(uintptr_t)c->scratch, 0};
     struct sl_karg_qx qx = sl_cuda_carve_qx(&v, a->n_tok, norm->n);
     uint32_t mma = first_mma(c, a);

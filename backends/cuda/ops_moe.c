@@ -301,8 +301,17 @@ enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
     return SL_OK;
 }
 
-enum sl_status sl_cuda_moe_sum(struct sl_cuda *c, const struct sl_op_moe *a,
-                               const struct sl_op_moe_combine *sum) {
+bool sl_cuda_takes_moe_sum(const struct sl_device *d, const struct sl_fused_moe_sum *a) {
+    const struct sl_op_moe *moe = a->moe;
+    return moe->n_pairs < SL_CUDA_SORT_MIN_PAIRS && moe->k <= SL_MOE_DOWN_MAX_K &&
+           sl_cuda_vec_smem(moe->down_dtype, moe->n_ff, moe->k) <=
+               ((const struct sl_cuda *)d)->max_smem_bytes - (4u << 10);
+}
+
+enum sl_status sl_cuda_fused_moe_sum(struct sl_device *d, const struct sl_fused_moe_sum *fused) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    const struct sl_op_moe *a = fused->moe;
+    const struct sl_op_moe_combine *sum = fused->sum;
     struct run r = {.c = c, .a = a};
     SL_TRY(begin(&r));
     SL_TRY(vec_gate_up(&r));
@@ -327,7 +336,7 @@ enum sl_status sl_cuda_moe_sum(struct sl_cuda *c, const struct sl_op_moe *a,
     /* Reading each expert once saves more than the sum's own launch costs. */
     if (mma_fits(&r, a->down_dtype, &k)) {
         SL_TRY(vec_mma(&r, a->down_dtype, &k));
-        return sl_cuda_moe_combine(&c->base, sum);
+        return sl_cuda_moe_combine(d, sum);
     }
     struct sl_dim3 grid = {sl_ceil_div(k.n_out, SL_MOE_DOWN_ROWS), a->n_tok, 1};
     return SL_LAUNCH(c, SL_KERNEL_BY_TYPE(moe_down, a->down_dtype), grid,

@@ -15,6 +15,7 @@ void sl_cuda_ops_caps(const struct sl_cuda *c, struct sl_device_caps *caps) {
     (void)c;
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
+    caps->fused_ops = (1u << SL_FUSED_COUNT) - 1;
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
 }
 
@@ -67,10 +68,19 @@ enum sl_status sl_cuda_router(struct sl_device *d, const struct sl_op_router *a)
     return launch(d, SL_KERNEL_router, a->n_tok, 1, 128, &k, sizeof k);
 }
 
-enum sl_status sl_cuda_route(struct sl_cuda *c, const struct sl_op_rms_norm *norm,
-                             const struct sl_op_matmul *logits, const struct sl_op_router *router) {
+bool sl_cuda_takes_norm_router(const struct sl_device *d, const struct sl_fused_norm_router *a) {
+    (void)d;
+    return sl_cuda_norm_fits(a->norm) && a->logits->out[0].w.dtype == SL_DTYPE_F32 &&
+           a->router->n_tok <= SL_VEC_MAX_TOK;
+}
+
+enum sl_status sl_cuda_fused_norm_router(struct sl_device *d,
+                                         const struct sl_fused_norm_router *a) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    const struct sl_op_rms_norm *norm = a->norm;
+    const struct sl_op_router *router = a->router;
     struct sl_karg_route k = {.x = norm->x,
-                              .w = logits->out[0].w.data,
+                              .w = a->logits->out[0].w.data,
                               .norm = {norm->w, norm->y, norm->eps},
                               .router = router_args(router),
                               .done = c->counters,

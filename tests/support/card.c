@@ -1,6 +1,7 @@
 #include "tests/support/card.h"
 
 #include "backends/cpu/cpu.h"
+#include "backends/recorded.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -26,22 +27,8 @@ struct entry {
     enum kind kind;
     enum sl_status (*run)(struct card *c, const struct entry *e);
     union {
-        struct sl_op_embed embed;
-        struct sl_op_rms_norm rms_norm;
-        struct sl_op_matmul matmul;
-        struct sl_op_rope_table rope_table;
-        struct sl_op_rope rope;
-        struct sl_op_kv_write kv_write;
-        struct sl_op_attention attention;
-        struct sl_op_router router;
-        struct sl_op_moe moe;
-        struct sl_op_moe_combine moe_combine;
-        struct sl_op_silu_mul silu_mul;
-        struct sl_op_add_gated add_gated;
-        struct sl_op_gather_rows gather_rows;
-        struct sl_op_block_max block_max;
-        struct sl_op_hand hand;
-        struct sl_op_take take;
+#define SL_OP(name) struct sl_op_##name name;
+#include "backends/ops.def"
         struct {
             void *dst;
             const void *src;
@@ -69,7 +56,8 @@ struct fifo {
 };
 
 struct sl_graph {
-    struct fifo ops;
+    uint32_t n_ops;
+    struct sl_recorded_op ops[];
 };
 
 /* Raised when its card has done so many ops: written by who raises, read by who follows. */
@@ -86,7 +74,6 @@ struct card {
     uint32_t index;
     struct region regions[MAX_REGIONS];
     struct fifo queue[SL_QUEUES];
-    struct fifo *recording; /* NULL: ops go to their queue */
     struct sl_expert_ref *refs;
     struct card *taken_from; /* whose sl_op_hand its sl_op_take wait for; NULL: nobody's */
     uint64_t memory_bytes, used_bytes;
@@ -195,6 +182,8 @@ static struct entry *push(struct fifo *f) {
 
 static enum sl_status run_until(struct card *c, enum sl_queue q, uint64_t point);
 
+static enum sl_status run_graph(struct card *c, const struct sl_graph *graph);
+
 static enum sl_status run_entry(struct card *c, const struct entry *e) {
     switch (e->kind) {
     case OP:
@@ -219,12 +208,7 @@ static enum sl_status run_entry(struct card *c, const struct entry *e) {
     case NOTHING:
         return SL_OK;
     case REPLAY:
-        for (size_t i = 0; i < e->graph->ops.n; i++) {
-            enum sl_status status = run_entry(c, &e->graph->ops.entries[i]);
-            if (status != SL_OK)
-                return status;
-        }
-        return SL_OK;
+        return run_graph(c, e->graph);
     }
     return SL_ERR_INVALID;
 }
@@ -366,9 +350,8 @@ static enum sl_status card_sync(struct sl_device *d) {
     return status;
 }
 
-static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                                size_t bytes) {
-    ENTER(d);
+/* Whether it takes a copy that is enqueued, or recorded. */
+static enum sl_status take_copy(struct card *c, enum sl_queue q, const struct sl_op_copy *a) {
     struct card_stats *s = &c->source->stats;
     s->n_copies++;
     if (fails(c, ++c->n_copies, c->source->config.fail_copy))
@@ -377,12 +360,19 @@ static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst,
         return SL_ERR_DEVICE_LOST;
     if (fails(c, ++c->n_refusable, c->source->config.refuse))
         return SL_ERR_DEVICE_OOM;
-    either(c, dst); /* a wrong address shows here, where the caller is */
-    either(c, src);
-    s->up_bytes += q == SL_QUEUE_UP ? bytes : 0;
-    s->down_bytes += q == SL_QUEUE_DOWN ? bytes : 0;
-    s->back_bytes += q == SL_QUEUE_OPS && !region_at(c, dst) ? bytes : 0;
-    struct entry *e = push(c->recording && q == SL_QUEUE_OPS ? c->recording : &c->queue[q]);
+    either(c, a->dst); /* a wrong address shows here, where the caller is */
+    either(c, a->src);
+    s->up_bytes += q == SL_QUEUE_UP ? a->bytes : 0;
+    s->down_bytes += q == SL_QUEUE_DOWN ? a->bytes : 0;
+    s->back_bytes += q == SL_QUEUE_OPS && !region_at(c, a->dst) ? a->bytes : 0;
+    return SL_OK;
+}
+
+static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
+                                size_t bytes) {
+    ENTER(d);
+    SL_TRY(take_copy(c, q, &(struct sl_op_copy){dst, src, bytes}));
+    struct entry *e = push(&c->queue[q]);
     e->kind = COPY;
     e->copy.dst = dst;
     e->copy.src = src;
@@ -578,34 +568,7 @@ static void forget(struct card *c) {
         }
 }
 
-/* ---- graphs ---- */
-
-static enum sl_status card_record(struct sl_device *d) {
-    ENTER(d);
-    struct sl_graph *g = calloc(1, sizeof *g);
-    if (!g)
-        return SL_ERR_NOMEM;
-    c->recording = &g->ops;
-    return c->lost ? SL_ERR_DEVICE_LOST : SL_OK;
-}
-
-static void release_graph(struct sl_graph *g) {
-    free(g->ops.entries);
-    free(g);
-}
-
-static enum sl_status card_recorded(struct sl_device *d, struct sl_graph **out_graph) {
-    ENTER(d);
-    struct sl_graph *g = (struct sl_graph *)(void *)c->recording; /* its first member */
-    c->recording = NULL;
-    if (!out_graph || c->lost) {
-        release_graph(g);
-        return c->lost ? SL_ERR_DEVICE_LOST : SL_OK;
-    }
-    c->source->stats.n_graphs++;
-    *out_graph = g;
-    return SL_OK;
-}
+/* ---- replays ---- */
 
 static enum sl_status card_replay(struct sl_device *d, struct sl_graph *graph) {
     ENTER(d);
@@ -622,44 +585,32 @@ static void card_graph_free(struct sl_device *d, struct sl_graph *graph) {
     ENTER(d);
     if (!c->lost)
         (void)!run_all(c, SL_QUEUE_OPS);
-    release_graph(graph);
+    free(graph);
 }
 
 /* ---- ops ---- */
 
 #define R(field) a.field = real(c, a.field)
 
-/* run_OP translates the addresses and runs the CPU's; card_OP enqueues it. */
-#define CARD_OP(op, translate)                                                                     \
+/* What an op does when its turn comes: its addresses are translated, and the CPU runs it. */
+#define RUN(op, ...)                                                                               \
     static enum sl_status run_##op(struct card *c, const struct entry *e) {                        \
         struct sl_op_##op a = e->op;                                                               \
-        translate;                                                                                 \
+        __VA_ARGS__;                                                                               \
         return sl_op_##op(c->cpu, &a);                                                             \
-    }                                                                                              \
-    static enum sl_status card_##op(struct sl_device *d, const struct sl_op_##op *a) {             \
-        ENTER(d);                                                                                  \
-        if (c->lost)                                                                               \
-            return SL_ERR_DEVICE_LOST;                                                             \
-        c->source->stats.n_ops++;                                                                  \
-        struct entry *e = push(c->recording ? c->recording : &c->queue[SL_QUEUE_OPS]);             \
-        e->kind = OP;                                                                              \
-        e->run = run_##op;                                                                         \
-        e->op = *a;                                                                                \
-        return SL_OK;                                                                              \
     }
-
-CARD_OP(embed, (R(w.data), R(ids), R(y)))
-CARD_OP(rms_norm, (R(x), R(w), R(y)))
-CARD_OP(rope_table, (R(pos), R(inv_freq), R(table)))
-CARD_OP(rope, (R(x), R(table)))
-CARD_OP(kv_write, (R(kv.k), R(kv.v), R(k), R(v), R(slot)))
-CARD_OP(attention, (R(kv.k), R(kv.v), R(q), R(sinks), R(y), R(page_table), R(row_seq), R(row_len)))
-CARD_OP(router, (R(logits), R(bias), R(ids), R(weights)))
-CARD_OP(moe_combine, (R(pair_y), R(weights), R(y)))
-CARD_OP(silu_mul, (R(gate), R(up), R(y)))
-CARD_OP(add_gated, (R(x), R(gate), R(y)))
-CARD_OP(gather_rows, (R(x), R(rows), R(y)))
-CARD_OP(block_max, (R(x), R(max), R(at), R(sum), R(inv_t), c->source->stats.n_maxima += a.n_tok))
+RUN(embed, R(w.data), R(ids), R(y))
+RUN(rms_norm, R(x), R(w), R(y))
+RUN(rope_table, R(pos), R(inv_freq), R(table))
+RUN(rope, R(x), R(table))
+RUN(kv_write, R(kv.k), R(kv.v), R(k), R(v), R(slot))
+RUN(attention, R(kv.k), R(kv.v), R(q), R(sinks), R(y), R(page_table), R(row_seq), R(row_len))
+RUN(router, R(logits), R(bias), R(ids), R(weights))
+RUN(moe_combine, R(pair_y), R(weights), R(y))
+RUN(silu_mul, R(gate), R(up), R(y))
+RUN(add_gated, R(x), R(gate), R(y))
+RUN(gather_rows, R(x), R(rows), R(y))
+RUN(block_max, R(x), R(max), R(at), R(sum), R(inv_t), c->source->stats.n_maxima += a.n_tok)
 
 /* Addresses of another card. */
 static void *real_of_other(struct card *c, const void *p) {
@@ -703,21 +654,6 @@ static enum sl_status run_take(struct card *c, const struct entry *e) {
     return SL_OK;
 }
 
-/* Enqueues one; run does its addresses. */
-#define CARD_OP_BETWEEN(op)                                                                        \
-    static enum sl_status card_##op(struct sl_device *d, const struct sl_op_##op *a) {             \
-        ENTER(d);                                                                                  \
-        if (c->lost)                                                                               \
-            return SL_ERR_DEVICE_LOST;                                                             \
-        struct entry *e = push(c->recording ? c->recording : &c->queue[SL_QUEUE_OPS]);             \
-        e->kind = OP;                                                                              \
-        e->run = run_##op;                                                                         \
-        e->op = *a;                                                                                \
-        return SL_OK;                                                                              \
-    }
-CARD_OP_BETWEEN(hand)
-CARD_OP_BETWEEN(take)
-
 static void translate_matmul(struct card *c, struct sl_op_matmul *m) {
     m->x = real(c, m->x);
     for (uint32_t i = 0; i < m->n_w; i++) {
@@ -727,7 +663,7 @@ static void translate_matmul(struct card *c, struct sl_op_matmul *m) {
         o->y = real(c, o->y);
     }
 }
-CARD_OP(matmul, translate_matmul(c, &a))
+RUN(matmul, translate_matmul(c, &a))
 
 /* Only the experts that are used need be anywhere. */
 static enum sl_status run_moe(struct card *c, const struct entry *e) {
@@ -753,27 +689,122 @@ static enum sl_status run_moe(struct card *c, const struct entry *e) {
     return sl_op_moe(c->cpu, &a);
 }
 
-static enum sl_status card_moe(struct sl_device *d, const struct sl_op_moe *a) {
+/* The host's arrays are free again when the call returns. */
+static void keep_moe(struct entry *e) {
+    const struct sl_op_moe *a = &e->moe;
+    const void *mine = a->placed ? (const void *)a->placed : a->refs;
+    size_t bytes = a->placed ? a->n_pairs * sizeof *a->placed : a->n_expert * sizeof *a->refs;
+    if (!mine)
+        return;
+    e->owned = malloc(bytes);
+    if (!e->owned)
+        die("no memory", NULL);
+    memcpy(e->owned, mine, bytes);
+}
+
+/* Whether it takes an op that is enqueued, or recorded. */
+static enum sl_status take_op(struct card *c, enum sl_op op) {
+    if (c->lost)
+        return SL_ERR_DEVICE_LOST;
+    if (op == SL_OP_moe && fails(c, ++c->n_refusable, c->source->config.refuse))
+        return SL_ERR_DEVICE_OOM;
+    c->source->stats.n_ops += op != SL_OP_hand && op != SL_OP_take;
+    return SL_OK;
+}
+
+#define SL_OP(name)                                                                                \
+    static enum sl_status card_##name(struct sl_device *d, const struct sl_op_##name *a) {         \
+        ENTER(d);                                                                                  \
+        SL_TRY(take_op(c, SL_OP_##name));                                                          \
+        struct entry *e = push(&c->queue[SL_QUEUE_OPS]);                                           \
+        e->kind = OP;                                                                              \
+        e->run = run_##name;                                                                       \
+        e->name = *a;                                                                              \
+        if (SL_OP_##name == SL_OP_moe)                                                             \
+            keep_moe(e);                                                                           \
+        return SL_OK;                                                                              \
+    }
+#include "backends/ops.def"
+
+/* ---- graphs ---- */
+
+static enum sl_status card_graph_create(struct sl_device *d, const struct sl_recorded_op *ops,
+                                        uint32_t n_ops, struct sl_graph **out_graph) {
     ENTER(d);
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
-    if (fails(c, ++c->n_refusable, c->source->config.refuse))
-        return SL_ERR_DEVICE_OOM;
-    c->source->stats.n_ops++;
-    struct entry *e = push(c->recording ? c->recording : &c->queue[SL_QUEUE_OPS]);
-    e->kind = OP;
-    e->run = run_moe;
-    e->moe = *a;
-    /* The host's array is free again when the call returns. */
-    const void *mine = a->placed ? (const void *)a->placed : a->refs;
-    size_t bytes = a->placed ? a->n_pairs * sizeof *a->placed : a->n_expert * sizeof *a->refs;
-    if (mine) {
-        e->owned = malloc(bytes);
-        if (!e->owned)
-            die("no memory", NULL);
-        memcpy(e->owned, mine, bytes);
+    for (uint32_t i = 0; i < n_ops; i++)
+        SL_TRY(ops[i].kind == SL_RECORDED_COPY ? take_copy(c, SL_QUEUE_OPS, &ops[i].u.copy)
+                                               : take_op(c, (enum sl_op)ops[i].kind));
+    struct sl_graph *g = malloc(sizeof *g + n_ops * sizeof *ops);
+    if (!g)
+        return SL_ERR_NOMEM;
+    g->n_ops = n_ops;
+    memcpy(g->ops, ops, n_ops * sizeof *ops);
+    c->source->stats.n_graphs++;
+    *out_graph = g;
+    return SL_OK;
+}
+
+static enum sl_status run_recorded(struct card *c, const struct sl_recorded_op *op) {
+    struct entry e = {.kind = OP};
+    switch (op->kind) {
+#define SL_OP(op_name)                                                                             \
+    case SL_OP_##op_name:                                                                          \
+        e.run = run_##op_name;                                                                     \
+        e.op_name = op->u.op_name;                                                                 \
+        break;
+#include "backends/ops.def"
+    default:
+        e.kind = COPY;
+        e.copy.dst = op->u.copy.dst;
+        e.copy.src = op->u.copy.src;
+        e.copy.bytes = op->u.copy.bytes;
+    }
+    return run_entry(c, &e);
+}
+
+static enum sl_status run_graph(struct card *c, const struct sl_graph *graph) {
+    for (uint32_t i = 0; i < graph->n_ops; i += graph->ops[i].n) {
+        const struct sl_recorded_op *op = &graph->ops[i];
+        c->source->stats.n_fused += op->fused != SL_FUSED_COUNT;
+        SL_TRY(op->fused != SL_FUSED_COUNT ? sl_fuse_submit(&c->base, op) : run_recorded(c, op));
     }
     return SL_OK;
+}
+
+/* Fused forms, called as a graph runs: from their own arguments alone. */
+static enum sl_status run_now(struct sl_device *d, enum sl_op op, const void *args, size_t bytes) {
+    struct sl_recorded_op r = {.kind = (uint16_t)op, .fused = SL_FUSED_COUNT, .n = 1};
+    memcpy(&r.u, args, bytes);
+    return run_recorded((struct card *)d, &r);
+}
+#define RUN_NOW(op, args) run_now(d, SL_OP_##op, args, sizeof *(args))
+
+static enum sl_status card_norm_router(struct sl_device *d, const struct sl_fused_norm_router *a) {
+    SL_TRY(RUN_NOW(rms_norm, a->norm));
+    SL_TRY(RUN_NOW(matmul, a->logits));
+    return RUN_NOW(router, a->router);
+}
+
+static enum sl_status card_norm_matmul(struct sl_device *d, const struct sl_fused_norm_matmul *a) {
+    SL_TRY(RUN_NOW(rms_norm, a->norm));
+    return RUN_NOW(matmul, a->matmul);
+}
+
+static enum sl_status card_qkv(struct sl_device *d, const struct sl_fused_qkv *a) {
+    if (a->q_norm)
+        SL_TRY(RUN_NOW(rms_norm, a->q_norm));
+    if (a->k_norm)
+        SL_TRY(RUN_NOW(rms_norm, a->k_norm));
+    SL_TRY(RUN_NOW(rope, a->q_rope));
+    SL_TRY(RUN_NOW(rope, a->k_rope));
+    return RUN_NOW(kv_write, a->write);
+}
+
+static enum sl_status card_moe_sum(struct sl_device *d, const struct sl_fused_moe_sum *a) {
+    SL_TRY(RUN_NOW(moe, a->moe));
+    return RUN_NOW(moe_combine, a->sum);
 }
 
 /* ---- the device ---- */
@@ -828,8 +859,7 @@ static const struct sl_backend_ops card_ops = {
     .passed = card_passed,
     .await = card_await,
     .after = card_after,
-    .record = card_record,
-    .recorded = card_recorded,
+    .graph_create = card_graph_create,
     .replay = card_replay,
     .graph_free = card_graph_free,
     .peer_open = card_peer_open,
@@ -844,22 +874,12 @@ static const struct sl_backend_ops card_ops = {
     .relay_close = card_relay_close,
     .reaches = card_reaches,
     .same = card_same,
-    .embed = card_embed,
-    .rms_norm = card_rms_norm,
-    .matmul = card_matmul,
-    .rope_table = card_rope_table,
-    .rope = card_rope,
-    .kv_write = card_kv_write,
-    .attention = card_attention,
-    .router = card_router,
-    .moe = card_moe,
-    .moe_combine = card_moe_combine,
-    .silu_mul = card_silu_mul,
-    .add_gated = card_add_gated,
-    .gather_rows = card_gather_rows,
-    .block_max = card_block_max,
-    .hand = card_hand,
-    .take = card_take,
+    .fused_norm_router = card_norm_router,
+    .fused_norm_matmul = card_norm_matmul,
+    .fused_qkv = card_qkv,
+    .fused_moe_sum = card_moe_sum,
+#define SL_OP(name) .name = card_##name,
+#include "backends/ops.def"
 };
 
 static enum sl_status card_open(const struct sl_device_source *source, uint32_t index,
@@ -893,6 +913,8 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
     c->base.caps.moe_placed = !s->config.no_placed;
     c->base.caps.told = s->config.told;
     c->base.caps.graphs = !s->config.no_graphs;
+    c->base.caps.fused_ops = s->config.no_fused ? 0 : (1u << SL_FUSED_COUNT) - 1;
+    c->base.caps.lacks_ops = s->config.lacks_ops;
     c->base.caps.memory_bytes = c->memory_bytes;
     c->base.caps.held_bytes = s->config.held_bytes;
     pthread_mutex_lock(&s->lock);

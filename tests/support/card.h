@@ -26,8 +26,9 @@ struct card_config {
     uint64_t memory_bytes; /* 0 = 1 TiB */
     uint64_t held_bytes;   /* said to have been taken by opening it */
     bool eager_copies;     /* what UP and DOWN are given runs at once, while ops are late */
-    bool integrated, no_graphs, no_placed;
-    bool told; /* replays run at once, and the host sees what they copied: caps.told */
+    bool integrated, no_graphs, no_placed, no_fused;
+    uint32_t lacks_ops; /* a bit for each enum sl_op */
+    bool told;          /* replays run at once, and the host sees what they copied: caps.told */
     /* Faults: the number, from 1, of the call that fails; 0 = none. */
     uint64_t fail_alloc; /* of alloc: out of memory */
     uint64_t fail_copy;  /* of copy: the card is lost from then on */
@@ -56,6 +57,7 @@ struct card_stats {
     uint64_t n_relays;               /* opened */
     uint64_t n_maxima;               /* rows of sl_op_block_max that have run */
     uint64_t back_bytes;             /* by copies on the queue of the ops to the host */
+    uint64_t n_fused;                /* fused forms that have run */
 };
 
 /* A source for sl_engine_config.device_source. The devices it opens are the engine's. */
