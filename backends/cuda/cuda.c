@@ -56,6 +56,7 @@ const struct sl_backend_ops sl_cuda_ops = {
     .relay_lost = sl_cuda_relay_lost,
     .reaches = sl_cuda_reaches,
     .same = sl_cuda_same,
+    .supports = sl_cuda_supports,
 #define SL_FUSED(name) .fused_##name = sl_cuda_fused_##name, .takes_##name = sl_cuda_takes_##name,
 #include "backends/fused.def"
 #define SL_OP(name) .name = sl_cuda_##name,

@@ -10,7 +10,7 @@
 #include "backends/backend.h"
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/driver.h"
-#include "backends/kernels/kernels.h"
+#include "backends/kernels/families.h"
 #include "backends/recorded.h"
 
 #define SL_CUDA_STAGE_SEGMENTS 4u
@@ -98,7 +98,9 @@ struct sl_cuda {
 
     struct CUmod_st *module[SL_CUDA_MAX_IMAGES];
     uint32_t n_modules;
-    struct CUfunc_st *kernel[SL_KERNEL_COUNT];
+    struct CUfunc_st *kernel[SL_KERNEL_COUNT]; /* NULL: missing */
+    uint64_t lacks_type[SL_OP_COUNT]; /* a bit for each tensor type that an op lacks kernels for */
+    uint32_t lacks_fused;             /* a bit for each enum sl_fused */
     uint32_t kernel_smem_bytes[SL_KERNEL_COUNT]; /* dynamic, it may have by now; 0: new */
 };
 
@@ -210,9 +212,17 @@ static inline enum sl_status sl_cuda_came_whole(const struct sl_cuda *c) {
 }
 bool sl_cuda_relay_lost(const struct sl_device *d);
 
-/* launch.c */
+/* launch.c. A kernel that is missing takes its ops out of caps, or a type of them;
+ * SL_ERR_UNSUPPORTED where the device is of no use without it. */
 enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err);
 void sl_cuda_modules_unload(struct sl_cuda *c);
+/* Is the family's kernel for this variant there? */
+static inline bool sl_cuda_has(const struct sl_cuda *c, enum sl_kernel_family family,
+                               uint32_t variant) {
+    enum sl_kernel kernel = sl_kernel_of(family, variant);
+    return kernel != SL_KERNEL_COUNT && c->kernel[kernel];
+}
+bool sl_cuda_supports(const struct sl_device *d, const struct sl_op_need *need);
 
 /* cuda.c */
 extern const struct sl_backend_ops sl_cuda_ops;

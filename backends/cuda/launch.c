@@ -10,22 +10,51 @@
 /* What a block may have without being asked for it. */
 #define PLAIN_SMEM_BYTES (48u << 10)
 
-static const char *const names[] = {
-#define NAME(name, args) #name,
-    SL_KERNELS(NAME)
-#undef NAME
-};
-static const uint32_t arg_bytes[] = {
-#define ARGS(name, args) sizeof(args),
-    SL_KERNELS(ARGS)
-#undef ARGS
+static const struct kernel {
+    const char *name;
+    uint32_t args_bytes;
+    enum sl_kernel_family family;
+    uint32_t variant;
+} kernels[] = {
+#define ROW(family, name, variant, args) {#name, sizeof(args), SL_FAMILY_##family, variant},
+    SL_KERNELS(ROW)
+#undef ROW
 };
 
 /* Kernel parameters before compute capability 7.0 and CUDA 12.1 end at 4 KiB. */
-#define FITS(name, args)                                                                           \
+#define FITS(family, name, variant, args)                                                          \
     _Static_assert(sizeof(args) <= 4096, "the arguments of " #name " are too large");
 SL_KERNELS(FITS)
 #undef FITS
+
+static const struct family {
+    uint32_t ops, forms;
+    bool typed, wants_cache;
+} families[] = {
+#define DEVICE                                          UINT32_MAX
+#define OP(name)                                        (1u << SL_OP_##name)
+#define FORM(name)                                      (1u << SL_FUSED_##name)
+#define ROW(X, name, variants, args, ops, forms, cache) {ops, forms, TYPED_##variants, cache},
+#define TYPED_ONE                                       false
+#define TYPED_ROWS                                      false
+#define TYPED_HEADS                                     false
+#define TYPED_MMA                                       true
+#define TYPED_MMA_Q8_0                                  true
+#define TYPED_TYPES                                     true
+    SL_KERNEL_FAMILIES(ROW, )
+#undef ROW
+};
+
+enum sl_kernel sl_kernel_of(enum sl_kernel_family family, uint32_t variant) {
+    /* One above the kernel; 0: none. */
+    static const uint16_t of[SL_FAMILY_COUNT][SL_DTYPE_COUNT] = {
+#define ROW(family, name, variant, args) [SL_FAMILY_##family][variant] = SL_KERNEL_##name + 1,
+        SL_KERNELS(ROW)
+#undef ROW
+    };
+    uint32_t found = variant < SL_DTYPE_COUNT ? of[family][variant] : 0;
+    return found ? (enum sl_kernel)(found - 1) : SL_KERNEL_COUNT;
+}
 
 /* Where a kernel is (kernels.h): in the image with the longest name that its own begins with. */
 #define DEFAULT_IMAGE "small"
@@ -66,6 +95,34 @@ static enum sl_status image_error(const struct sl_cuda *c, int result, const cha
                    image, text);
 }
 
+/* A kernel that is not in its image: what cannot be done without it is taken out. */
+static enum sl_status miss(struct sl_cuda *c, enum sl_kernel k, const char *image,
+                           struct sl_err *err) {
+    const struct family *f = &families[kernels[k].family];
+    char text[160] = "";
+    size_t n = 0;
+    if (f->ops == DEVICE)
+        return sl_fail(err, SL_ERR_UNSUPPORTED,
+                       "cuda: the embedded kernels (%s) lack sl_k_%s: the build is incomplete",
+                       image, kernels[k].name);
+    for (uint32_t op = 0; op < SL_OP_COUNT; op++) {
+        if (!(f->ops >> op & 1))
+            continue;
+        if (f->typed)
+            c->lacks_type[op] |= (uint64_t)1 << kernels[k].variant;
+        else
+            c->base.caps.lacks_ops |= 1u << op;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s'%s'", n ? " and " : ": no op ",
+                              sl_op_name((enum sl_op)op));
+    }
+    c->lacks_fused |= f->forms;
+    sl_warn("cuda:%d: the embedded kernels (%s) lack sl_k_%s%s%s%s", c->ordinal, image,
+            kernels[k].name, n ? text : ": slower without it",
+            n && f->typed ? " for weights of type " : "",
+            n && f->typed ? sl_dtype_name(kernels[k].variant) : "");
+    return SL_OK;
+}
+
 enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err) {
     if (sl_cuda_n_images > SL_CUDA_MAX_IMAGES)
         return sl_fail(err, SL_ERR_UNSUPPORTED, "cuda: %llu images are embedded; the most is %u",
@@ -77,18 +134,19 @@ enum sl_status sl_cuda_modules_load(struct sl_cuda *c, struct sl_err *err) {
         c->n_modules = i + 1;
     }
     for (uint32_t k = 0; k < SL_KERNEL_COUNT; k++) {
-        uint32_t i = image_of(names[k]);
+        uint32_t i = image_of(kernels[k].name);
+        const char *image = i < c->n_modules ? sl_cuda_images[i].name : DEFAULT_IMAGE;
         char symbol[96];
-        snprintf(symbol, sizeof symbol, "sl_k_%s", names[k]);
+        snprintf(symbol, sizeof symbol, "sl_k_%s", kernels[k].name);
         int result = i < c->n_modules
                          ? c->driver.module_function(&c->kernel[k], c->module[i], symbol)
                          : SL_CU_NOT_FOUND;
-        if (result == SL_CU_NOT_FOUND)
-            return sl_fail(err, SL_ERR_UNSUPPORTED,
-                           "cuda: the embedded kernels (%s) lack %s: the build is incomplete",
-                           i < c->n_modules ? sl_cuda_images[i].name : DEFAULT_IMAGE, symbol);
-        if (result)
-            return image_error(c, result, sl_cuda_images[i].name, err);
+        if (result && result != SL_CU_NOT_FOUND)
+            return image_error(c, result, image, err);
+        if (result) {
+            c->kernel[k] = NULL;
+            SL_TRY(miss(c, (enum sl_kernel)k, image, err));
+        }
         c->kernel_smem_bytes[k] = 0;
     }
     return SL_OK;
@@ -99,28 +157,15 @@ void sl_cuda_modules_unload(struct sl_cuda *c) {
         c->driver.module_unload(c->module[--c->n_modules]);
 }
 
-/* What steps with prompt rows spend their time in: kernels that want the cache, by their places in
- * SL_KERNELS, and two that come between them. A few generated rows have these as well, which costs
- * four of them half a percent, but gains prompts three. */
-static bool wants_cache(enum sl_kernel kernel) {
-    _Static_assert(SL_KERNEL_embed_F32 - SL_KERNEL_gemm_large_F32 ==
-                           SL_KERNEL_gemm_large_F32 - SL_KERNEL_gemm_small_F32 &&
-                       SL_KERNEL_attention_tile_256 - SL_KERNEL_attention_tile_64 == 2,
-                   "nothing else is between the families' first and last");
-    return kernel == SL_KERNEL_quantize || kernel == SL_KERNEL_moe_sort ||
-           (kernel >= SL_KERNEL_gemm_small_F32 && kernel < SL_KERNEL_embed_F32) ||
-           (kernel >= SL_KERNEL_attention_tile_64 && kernel <= SL_KERNEL_attention_tile_256);
-}
-
 /* What a kernel must be told before it is launched with so much shared memory. */
 static enum sl_status prepare(struct sl_cuda *c, enum sl_kernel kernel, uint32_t smem_bytes) {
-    const char *name = names[kernel];
+    const char *name = kernels[kernel].name;
     uint32_t *has = &c->kernel_smem_bytes[kernel];
     if (!*has) {
         /* Multiprocessors split one memory into cache and shared memory. Blocks of two kernels that
          * want different splits do not run side by side there, so the second would not start early.
          * Only a hint: its result does not matter. */
-        if (c->early_start && !wants_cache(kernel))
+        if (c->early_start && !families[kernels[kernel].family].wants_cache)
             c->driver.func_set_attribute(c->kernel[kernel], SL_CU_FUNC_SHARED_CARVEOUT, 100);
         *has = PLAIN_SMEM_BYTES;
     }
@@ -144,12 +189,16 @@ static enum sl_status prepare(struct sl_cuda *c, enum sl_kernel kernel, uint32_t
 enum sl_status sl_cuda_launch(struct sl_cuda *c, enum sl_kernel kernel, struct sl_dim3 grid,
                               struct sl_dim3 block, uint32_t smem_bytes, const void *args,
                               size_t args_bytes) {
-    const char *name = names[kernel];
-    assert(args_bytes == arg_bytes[kernel]);
+    const char *name = kernels[kernel].name;
+    assert(args_bytes == kernels[kernel].args_bytes);
     assert(grid.x && grid.y && grid.z && block.x && block.y && block.z);
     enum sl_status status = sl_cuda_enter(c);
     if (status)
         return status;
+    if (!c->kernel[kernel]) {
+        sl_error("cuda:%d: kernel %s is missing", c->ordinal, name);
+        return SL_ERR_UNSUPPORTED;
+    }
     status = prepare(c, kernel, smem_bytes);
     if (status)
         return status;

@@ -60,18 +60,40 @@ enum sl_status sl_cuda_fused_qkv(struct sl_device *d, const struct sl_fused_qkv 
     return SL_LAUNCH(c, SL_KERNEL_fused_qkv, grid, ((struct sl_dim3){128, 1, 1}), 0, k);
 }
 
-/* The tensor-core kernels copy 16 bytes at a time, so rows of K and V must lie on 16-byte
- * boundaries: the size class that they take a call in (0: 64, 1: 128, 2: 256), -1: they do not. All
- * this is the model's alone, so all of a model's rows go one way. */
-static int dim_class(const struct sl_op_attention *a) {
-    const struct sl_kv_view *kv = &a->kv;
-    uint32_t dim = kv->head_dim_k > kv->head_dim_v ? kv->head_dim_k : kv->head_dim_v;
-    uintptr_t addresses =
-        (uintptr_t)kv->k | (uintptr_t)kv->v | kv->k_page_bytes | kv->v_page_bytes | (uintptr_t)a->y;
-    if (kv->dtype != SL_DTYPE_F16 || dim > 256 || kv->head_dim_k % 8 || kv->head_dim_v % 8 ||
-        addresses % 16)
+/* The size class that the tensor-core kernels take such heads in (0: 64, 1: 128, 2: 256), -1: they
+ * do not. */
+static int head_class(enum sl_dtype kv, uint32_t dim_k, uint32_t dim_v) {
+    uint32_t dim = dim_k > dim_v ? dim_k : dim_v;
+    if (kv != SL_DTYPE_F16 || dim > 256 || dim_k % 8 || dim_v % 8)
         return -1;
     return dim <= 64 ? 0 : dim <= 128 ? 1 : 2;
+}
+
+/* They copy 16 bytes at a time, so rows of K and V must lie on 16-byte boundaries. All this is the
+ * model's alone, so all of a model's rows go one way. */
+static int dim_class(const struct sl_op_attention *a) {
+    const struct sl_kv_view *kv = &a->kv;
+    uintptr_t addresses =
+        (uintptr_t)kv->k | (uintptr_t)kv->v | kv->k_page_bytes | kv->v_page_bytes | (uintptr_t)a->y;
+    return addresses % 16 ? -1 : head_class(kv->dtype, kv->head_dim_k, kv->head_dim_v);
+}
+
+static bool split_fits(const struct sl_cuda *c, int class) {
+    return class >= 0 && sl_cuda_has(c, SL_FAMILY_attention_split, (uint32_t) class) &&
+           SL_ATTN_SPLIT_SMEM(64u << class) + SL_ATTN_SPLIT_STATIC_SMEM(64u << class) <=
+               c->max_smem_bytes;
+}
+
+static bool tile_fits(const struct sl_cuda *c, int class) {
+    return class >= 0 && sl_cuda_has(c, SL_FAMILY_attention_tile, (uint32_t) class) &&
+           SL_ATTN_TILE_SMEM(64u << class) <= c->max_smem_bytes;
+}
+
+bool sl_cuda_attention_fits(const struct sl_cuda *c, const struct sl_op_need *need) {
+    uint32_t dim_k = need->head_dim_k, dim_v = need->head_dim_v;
+    return split_fits(c, head_class(need->dtype, dim_k, dim_v)) ||
+           (dim_v <= SL_ATTN_MAX_DIM_V &&
+            SL_ATTN_SMEM(dim_k, dim_k > dim_v ? dim_k : dim_v) <= c->max_smem_bytes);
 }
 
 /* How single rows go: which kernel, and whether its last block joins the parts. */
@@ -91,9 +113,8 @@ static enum sl_status plan_single(const struct sl_cuda *c, const struct sl_op_at
     *out = (struct single){.kernel = SL_KERNEL_attention_row,
                            .grid = {splits, heads, 0},
                            .smem_bytes = SL_ATTN_SMEM(a->kv.head_dim_k, dim)};
-    if (class >= 0 && SL_ATTN_SPLIT_SMEM(64u << class) + SL_ATTN_SPLIT_STATIC_SMEM(64u << class) <=
-                          c->max_smem_bytes) {
-        out->kernel = (enum sl_kernel)((int)SL_KERNEL_attention_split_64 + class);
+    if (split_fits(c, class)) {
+        out->kernel = sl_kernel_of(SL_FAMILY_attention_split, (uint32_t) class);
         out->smem_bytes = SL_ATTN_SPLIT_SMEM(64u << class);
         out->joins = heads <= SL_CUDA_COUNTERS / SL_ATTN_WAVE_ROWS;
     } else if (a->kv.head_dim_v > SL_ATTN_MAX_DIM_V) {
@@ -144,7 +165,7 @@ enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attenti
     struct sl_karg_attention k = attention_args(c, a);
     int class = dim_class(a);
     /* What the tiles need of shared memory not every GPU has. */
-    if (class < 0 || SL_ATTN_TILE_SMEM(64u << class) > c->max_smem_bytes)
+    if (!tile_fits(c, class))
         return single_rows(c, a, &k, class, 0, a->n_tok);
     SL_TRY(single_rows(c, a, &k, class, 0, a->n_decode));
     if (a->n_decode == a->n_tok)
@@ -155,6 +176,6 @@ enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attenti
     k.n_rows = a->n_tok - a->n_decode;
     struct sl_dim3 grid = {sl_ceil_div(k.n_rows, SL_ATTN_TILE_PAIRS / width),
                            a->kv.n_kv_heads * sl_ceil_div(group, width), 1};
-    return SL_LAUNCH(c, (enum sl_kernel)((int)SL_KERNEL_attention_tile_64 + class), grid,
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_attention_tile, (uint32_t) class), grid,
                      ((struct sl_dim3){128, 1, 1}), SL_ATTN_TILE_SMEM(64u << class), k);
 }

@@ -44,8 +44,9 @@ enum sl_status sl_cuda_quantize(struct sl_cuda *c, enum sl_dtype t, const float 
 uint32_t sl_cuda_vec_smem(enum sl_dtype t, uint32_t n_in, uint32_t rows);
 uint32_t sl_cuda_gemm_smem(enum sl_dtype t, uint32_t tile_n);
 /* Turing's 64 KiB are too few for the wide tiles. */
-static inline bool sl_cuda_gemm_large_fits(const struct sl_cuda *c) {
-    return SL_GEMM_SMEM(SL_GEMM_N_LARGE) <= c->max_smem_bytes;
+static inline bool sl_cuda_gemm_large_fits(const struct sl_cuda *c, enum sl_dtype t) {
+    return SL_GEMM_SMEM(SL_GEMM_N_LARGE) <= c->max_smem_bytes &&
+           sl_cuda_has(c, SL_FAMILY_gemm_large, t);
 }
 /* Shared memory of the decode kernels on tensor cores: `split` warps share a tile, each goes
  * through `items` blocks of 256 of tiles; `rows` input rows. */
@@ -54,11 +55,11 @@ struct sl_cuda_mma {
 };
 struct sl_cuda_mma sl_cuda_mma_smem(enum sl_dtype t, uint32_t n_in, uint32_t split, uint32_t items,
                                     uint32_t rows);
-/* Whether they take such weights: a type of SL_KERNEL_MMA_TYPES, rows that make whole tiles of
+/* Whether those of a family take such weights: a type that it has, rows that make whole tiles of
  * tile_rows, and no more shared memory than there is. */
-bool sl_cuda_mma_fits(const struct sl_cuda *c, enum sl_dtype t, uint32_t n_in, uint32_t n_out,
-                      uint32_t tile_rows, uint32_t smem_bytes);
-/* How they cut rows of n_in: warps that share a tile (those of SL_KERNEL_MMA_TYPES), blocks of 256
+bool sl_cuda_mma_fits(const struct sl_cuda *c, enum sl_kernel_family family, enum sl_dtype t,
+                      uint32_t n_in, uint32_t n_out, uint32_t tile_rows, uint32_t smem_bytes);
+/* How they cut rows of n_in: warps that share a tile (those of 256-element types), blocks of 256
  * that each of them takes. */
 uint32_t sl_cuda_mma_split(uint32_t n_in);
 uint32_t sl_cuda_mma_steps(uint32_t n_in, uint32_t split);
@@ -80,6 +81,8 @@ static inline bool sl_cuda_norm_fits(const struct sl_op_rms_norm *a) {
 
 uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits);
 uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits);
+/* Is there a kernel for heads and KV of that kind? */
+bool sl_cuda_attention_fits(const struct sl_cuda *c, const struct sl_op_need *need);
 uint64_t sl_cuda_attention_scratch(const struct sl_device_limits *limits);
 
 #endif

@@ -50,9 +50,9 @@ struct sl_cuda_mma sl_cuda_mma_smem(enum sl_dtype t, uint32_t n_in, uint32_t spl
 /* What the kernels have of shared memory beside what they are launched with. */
 #define MMA_STATIC_SMEM_BYTES 2048u
 
-bool sl_cuda_mma_fits(const struct sl_cuda *c, enum sl_dtype t, uint32_t n_in, uint32_t n_out,
-                      uint32_t tile_rows, uint32_t smem_bytes) {
-    return sl_kernel_has_mma((uint32_t)t) && n_in % 256 == 0 && n_out % tile_rows == 0 &&
+bool sl_cuda_mma_fits(const struct sl_cuda *c, enum sl_kernel_family family, enum sl_dtype t,
+                      uint32_t n_in, uint32_t n_out, uint32_t tile_rows, uint32_t smem_bytes) {
+    return sl_cuda_has(c, family, t) && n_in % 256 == 0 && n_out % tile_rows == 0 &&
            smem_bytes + MMA_STATIC_SMEM_BYTES <= c->max_smem_bytes;
 }
 
@@ -149,7 +149,7 @@ static enum sl_status vec(struct sl_cuda *c, const struct sl_op_matmul *a, enum 
     uint32_t n_y = sl_ceil_div(n_rows, k.tok_per_block);
     k.rows_per_block = sl_cuda_vec_rows(c, n_out * n_y, at_once, SL_MATVEC_BLOCKS);
     k.n_mat = collect(a, t, 0, k.rows_per_block, k.mat, k.first, &n_blocks);
-    return SL_LAUNCH(c, SL_KERNEL_BY_TYPE(matvec, t), ((struct sl_dim3){n_blocks, n_y, 1}),
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_matvec, t), ((struct sl_dim3){n_blocks, n_y, 1}),
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), smem, k);
 }
 
@@ -171,8 +171,10 @@ static uint32_t mma_split(const struct sl_cuda *c, enum sl_dtype t, uint32_t n_i
 /* Whether it takes a weight, with so much shared memory. Q8_0 needs no whole tiles (mma_q8.cuh). */
 static bool mma_takes(const struct sl_cuda *c, const struct sl_weight *w, uint32_t smem_bytes) {
     if (w->dtype != SL_DTYPE_Q8_0)
-        return sl_cuda_mma_fits(c, w->dtype, w->n_in, w->n_out, SL_MMA_TILE, smem_bytes);
-    return w->n_in % 256 == 0 && w->n_out >= SL_MMA_TILE && (uintptr_t)w->data % 16 == 0 &&
+        return sl_cuda_mma_fits(c, SL_FAMILY_matvec_mma, w->dtype, w->n_in, w->n_out, SL_MMA_TILE,
+                                smem_bytes);
+    return sl_cuda_has(c, SL_FAMILY_matvec_mma, w->dtype) && w->n_in % 256 == 0 &&
+           w->n_out >= SL_MMA_TILE && (uintptr_t)w->data % 16 == 0 &&
            smem_bytes + MMA_STATIC_SMEM_BYTES <= c->max_smem_bytes;
 }
 
@@ -209,9 +211,7 @@ static enum sl_status vec_mma(struct sl_cuda *c, const struct sl_op_matmul *a, e
     k.in_at = m.in_at;
     k.log_split = split == 8 ? 3 : split == 4 ? 2 : 0;
     k.n_mat = collect(a, t, 0, k.rows_per_block, k.mat, k.first, &n_blocks);
-    enum sl_kernel kernel =
-        t == SL_DTYPE_Q8_0 ? SL_KERNEL_matvec_mma_Q8_0 : SL_KERNEL_BY_MMA_TYPE(matvec_mma, t);
-    return SL_LAUNCH(c, kernel, ((struct sl_dim3){n_blocks, n_y, 1}),
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_matvec_mma, t), ((struct sl_dim3){n_blocks, n_y, 1}),
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), m.smem_bytes, k);
 }
 
@@ -225,7 +225,8 @@ static uint32_t few_rows(const struct sl_cuda *c, const struct sl_op_matmul *a, 
                          bool norm) {
     uint32_t n_in = a->out[0].w.n_in, most = SL_FEW_THREADS / a->n_tok;
     uint32_t room = c->max_smem_bytes < FEW_SMEM_BYTES ? c->max_smem_bytes : FEW_SMEM_BYTES;
-    if (t != SL_DTYPE_Q4_K || a->n_tok > SL_FEW_MAX_TOK || n_in % 256)
+    if (t != SL_DTYPE_Q4_K || a->n_tok > SL_FEW_MAX_TOK || n_in % 256 ||
+        !sl_cuda_has(c, SL_FAMILY_matvec_few, a->n_tok))
         return 0;
     for (uint32_t i = 0; i < a->n_w; i++)
         if (a->out[i].w.dtype == t && (uintptr_t)a->out[i].w.data % 16)
@@ -257,7 +258,7 @@ static enum sl_status vec_few(struct sl_cuda *c, const struct sl_op_matmul *a, e
     if (norm)
         k.norm = (struct sl_karg_norm){norm->w, norm->y, norm->eps};
     k.n_mat = collect(a, t, 0, rows, k.mat, k.first, &n_blocks);
-    return SL_LAUNCH(c, (enum sl_kernel)(SL_KERNEL_matvec_few_1 + a->n_tok - 1),
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_matvec_few, a->n_tok),
                      ((struct sl_dim3){n_blocks, 1, 1}), ((struct sl_dim3){SL_FEW_THREADS, 1, 1}),
                      SL_FEW_SMEM(n_in, rows, a->n_tok, norm != NULL), k);
 }
@@ -338,14 +339,14 @@ static enum sl_status gemm(struct sl_cuda *c, const struct sl_op_matmul *a, enum
     uint64_t n_out = rows_of_type(a, t);
     /* Wide tiles when there are enough to give every multiprocessor one. */
     bool large =
-        sl_cuda_gemm_large_fits(c) && n_out / SL_GEMM_M * (n_rows / SL_GEMM_N_LARGE) >= c->n_sm;
+        sl_cuda_gemm_large_fits(c, t) && n_out / SL_GEMM_M * (n_rows / SL_GEMM_N_LARGE) >= c->n_sm;
     uint32_t tile_n = large ? SL_GEMM_N_LARGE : SL_GEMM_N_SMALL;
     struct sl_karg_gemm k = {
         .qx = *qx, .x = a->x + (size_t)row0 * n_in, .n_in = n_in, .n_tok = n_rows};
     k.n_mat = collect(a, t, row0, SL_GEMM_M, k.mat, k.first, &n_blocks);
     struct sl_dim3 grid = {sl_ceil_div(n_rows, tile_n), n_blocks, 1};
-    return SL_LAUNCH(c, large ? SL_KERNEL_BY_TYPE(gemm_large, t) : SL_KERNEL_BY_TYPE(gemm_small, t),
-                     grid, ((struct sl_dim3){256, 1, 1}), sl_cuda_gemm_smem(t, tile_n), k);
+    return SL_LAUNCH(c, sl_kernel_of(large ? SL_FAMILY_gemm_large : SL_FAMILY_gemm_small, t), grid,
+                     ((struct sl_dim3){256, 1, 1}), sl_cuda_gemm_smem(t, tile_n), k);
 }
 
 enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a) {

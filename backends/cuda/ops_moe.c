@@ -80,15 +80,16 @@ static bool mma_fits(const struct run *r, enum sl_dtype t, const struct sl_karg_
         return false;
     uint32_t split = sl_cuda_mma_split(k->n_in);
     struct sl_cuda_mma m = sl_cuda_mma_smem(t, k->n_in, split, UINT32_MAX, mma_cols(k));
-    return sl_cuda_mma_fits(r->c, t, k->n_in, k->n_out, mma_tile(k), m.smem_bytes);
+    return sl_cuda_mma_fits(r->c, SL_FAMILY_moe_mma, t, k->n_in, k->n_out, mma_tile(k),
+                            m.smem_bytes);
 }
 
 /* Shared memory of the kernels that have a block's weights there at once: `parts` matrices' rows
  * and `inputs` input rows; 0: they do not take such weights. */
-static uint32_t pair_smem(const struct run *r, enum sl_dtype t, struct sl_karg_moe *k,
-                          uint32_t parts, uint32_t inputs) {
+static uint32_t pair_smem(const struct run *r, enum sl_kernel_family family, enum sl_dtype t,
+                          struct sl_karg_moe *k, uint32_t parts, uint32_t inputs) {
     uint32_t rows = k->rows_per_block;
-    if (!sl_kernel_has_mma((uint32_t)t) || k->n_in % 256 || k->n_out % rows)
+    if (!sl_cuda_has(r->c, family, t) || k->n_in % 256 || k->n_out % rows)
         return 0;
     uint64_t part_bytes = (rows * sl_dtype_row_bytes(t, k->n_in) + 15) & ~(uint64_t)15;
     uint64_t bytes = parts * part_bytes + k->n_table * 16 +
@@ -104,13 +105,14 @@ static enum sl_status pair_up(const struct run *r, enum sl_dtype t, struct sl_ka
                               bool *done) {
     k.rows_per_block = SL_MOE_UP_ROWS;
     k.n_table = !k.n_placed && k.n_expert <= SL_MOE_UP_TABLE ? k.n_expert : 0;
-    uint32_t bytes =
-        k.mode == SL_MOE_GATE_UP && k.n_pairs <= PAIR_UP_MAX_PAIRS ? pair_smem(r, t, &k, 2, 1) : 0;
+    uint32_t bytes = k.mode == SL_MOE_GATE_UP && k.n_pairs <= PAIR_UP_MAX_PAIRS
+                         ? pair_smem(r, SL_FAMILY_moe_pair_up, t, &k, 2, 1)
+                         : 0;
     *done = bytes > 0;
     if (!*done)
         return SL_OK;
     struct sl_dim3 grid = {k.n_pairs, k.n_out / SL_MOE_UP_ROWS, 1};
-    return SL_LAUNCH(r->c, SL_KERNEL_BY_MMA_TYPE(moe_pair_up, t), grid,
+    return SL_LAUNCH(r->c, sl_kernel_of(SL_FAMILY_moe_pair_up, t), grid,
                      ((struct sl_dim3){SL_MOE_UP_THREADS, 1, 1}), bytes, k);
 }
 
@@ -122,13 +124,13 @@ static enum sl_status pair_sum(const struct run *r, enum sl_dtype t, struct sl_k
     if (k.n_pairs > PAIR_SUM_MAX_PAIRS)
         return SL_OK;
     for (k.rows_per_block = SL_MOE_SUM_ROWS; k.rows_per_block >= 8; k.rows_per_block /= 2)
-        if ((bytes = pair_smem(r, t, &k, k.k, k.k)))
+        if ((bytes = pair_smem(r, SL_FAMILY_moe_pair_sum, t, &k, k.k, k.k)))
             break;
     if (!bytes)
         return SL_OK;
     *done = true;
     struct sl_dim3 grid = {r->a->n_tok, k.n_out / k.rows_per_block, 1};
-    return SL_LAUNCH(r->c, SL_KERNEL_BY_MMA_TYPE(moe_pair_sum, t), grid,
+    return SL_LAUNCH(r->c, sl_kernel_of(SL_FAMILY_moe_pair_sum, t), grid,
                      ((struct sl_dim3){SL_MOE_SUM_THREADS, 1, 1}), bytes, k);
 }
 
@@ -143,7 +145,7 @@ static enum sl_status vec_mma(const struct run *r, enum sl_dtype t, struct sl_ka
     k->slots = m.slots;
     k->in_at = m.in_at;
     struct sl_dim3 grid = {k->n_pairs, sl_ceil_div(k->n_out, k->rows_per_block), 1};
-    return SL_LAUNCH(r->c, SL_KERNEL_BY_MMA_TYPE(moe_mma, t), grid,
+    return SL_LAUNCH(r->c, sl_kernel_of(SL_FAMILY_moe_mma, t), grid,
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), m.smem_bytes, *k);
 }
 
@@ -182,7 +184,7 @@ static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode
     k.rows_per_block =
         sl_cuda_vec_rows(r->c, (uint64_t)k.n_out * a->n_pairs, at_once, SL_MOE_VEC_BLOCKS);
     struct sl_dim3 grid = {sl_ceil_div(k.n_out, k.rows_per_block), a->n_pairs, 1};
-    return SL_LAUNCH(r->c, SL_KERNEL_BY_TYPE(moe_vec, t), grid,
+    return SL_LAUNCH(r->c, sl_kernel_of(SL_FAMILY_moe_vec, t), grid,
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), sl_cuda_vec_smem(t, k.n_in, 1),
                      k);
 }
@@ -225,10 +227,10 @@ static enum sl_status gemm(const struct run *r, enum sl_dtype t, enum sl_moe_mod
     uint32_t rows = mode == SL_MOE_GATE_UP ? SL_GEMM_M / 2 : SL_GEMM_M;
     struct sl_dim3 grid = {max_tiles(a->n_pairs, a->n_expert, tile_n), sl_ceil_div(k.n_out, rows),
                            1};
-    return SL_LAUNCH(r->c,
-                     tile_n == SL_GEMM_N_LARGE ? SL_KERNEL_BY_TYPE(gemm_large, t)
-                                               : SL_KERNEL_BY_TYPE(gemm_small, t),
-                     grid, ((struct sl_dim3){256, 1, 1}), sl_cuda_gemm_smem(t, tile_n), k);
+    return SL_LAUNCH(
+        r->c,
+        sl_kernel_of(tile_n == SL_GEMM_N_LARGE ? SL_FAMILY_gemm_large : SL_FAMILY_gemm_small, t),
+        grid, ((struct sl_dim3){256, 1, 1}), sl_cuda_gemm_smem(t, tile_n), k);
 }
 
 /* Quantises the input as t wants it, unless it is so already. */
@@ -241,9 +243,11 @@ static enum sl_status input(const struct run *r, enum sl_dtype t, int *kind) {
 
 static enum sl_status grouped(const struct run *r) {
     const struct sl_op_moe *a = r->a;
-    uint32_t tile_n = a->n_pairs / a->n_expert >= LARGE_MIN_MEAN && sl_cuda_gemm_large_fits(r->c)
-                          ? SL_GEMM_N_LARGE
-                          : SL_GEMM_N_SMALL;
+    bool large = a->n_pairs / a->n_expert >= LARGE_MIN_MEAN &&
+                 sl_cuda_gemm_large_fits(r->c, a->gate_dtype) &&
+                 sl_cuda_gemm_large_fits(r->c, a->up_dtype) &&
+                 sl_cuda_gemm_large_fits(r->c, a->down_dtype);
+    uint32_t tile_n = large ? SL_GEMM_N_LARGE : SL_GEMM_N_SMALL;
     struct sl_karg_moe_sort s = {.ids = a->ids,
                                  .pairs = a->pairs,
                                  .order = r->l.order,
@@ -303,7 +307,8 @@ enum sl_status sl_cuda_moe(struct sl_device *d, const struct sl_op_moe *a) {
 
 bool sl_cuda_takes_moe_sum(const struct sl_device *d, const struct sl_fused_moe_sum *a) {
     const struct sl_op_moe *moe = a->moe;
-    return moe->n_pairs < SL_CUDA_SORT_MIN_PAIRS && moe->k <= SL_MOE_DOWN_MAX_K &&
+    return sl_cuda_has((const struct sl_cuda *)d, SL_FAMILY_moe_down, moe->down_dtype) &&
+           moe->n_pairs < SL_CUDA_SORT_MIN_PAIRS && moe->k <= SL_MOE_DOWN_MAX_K &&
            sl_cuda_vec_smem(moe->down_dtype, moe->n_ff, moe->k) <=
                ((const struct sl_cuda *)d)->max_smem_bytes - (4u << 10);
 }
@@ -339,7 +344,7 @@ enum sl_status sl_cuda_fused_moe_sum(struct sl_device *d, const struct sl_fused_
         return sl_cuda_moe_combine(d, sum);
     }
     struct sl_dim3 grid = {sl_ceil_div(k.n_out, SL_MOE_DOWN_ROWS), a->n_tok, 1};
-    return SL_LAUNCH(c, SL_KERNEL_BY_TYPE(moe_down, a->down_dtype), grid,
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_moe_down, a->down_dtype), grid,
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}),
                      sl_cuda_vec_smem(a->down_dtype, k.n_in, a->k), k);
 }

@@ -12,11 +12,17 @@ uint64_t sl_cuda_ops_scratch_bytes(const struct sl_cuda *c, const struct sl_devi
 }
 
 void sl_cuda_ops_caps(const struct sl_cuda *c, struct sl_device_caps *caps) {
-    (void)c;
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
-    caps->fused_ops = (1u << SL_FUSED_COUNT) - 1;
+    caps->fused_ops = ((1u << SL_FUSED_COUNT) - 1) & ~c->lacks_fused;
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
+}
+
+bool sl_cuda_supports(const struct sl_device *d, const struct sl_op_need *need) {
+    const struct sl_cuda *c = (const struct sl_cuda *)d;
+    if ((uint32_t)need->dtype < SL_DTYPE_COUNT && c->lacks_type[need->op] >> need->dtype & 1)
+        return false;
+    return need->op != SL_OP_attention || sl_cuda_attention_fits(c, need);
 }
 
 static enum sl_status launch(struct sl_device *d, enum sl_kernel kernel, uint32_t grid_x,
@@ -27,8 +33,8 @@ static enum sl_status launch(struct sl_device *d, enum sl_kernel kernel, uint32_
 
 enum sl_status sl_cuda_embed(struct sl_device *d, const struct sl_op_embed *a) {
     struct sl_karg_embed k = {a->w.data, a->ids, a->y, a->w.n_in, a->n_tok, a->scale};
-    return launch(d, SL_KERNEL_BY_TYPE(embed, a->w.dtype), a->n_tok, sl_ceil_div(a->w.n_in, 4096),
-                  128, &k, sizeof k);
+    return launch(d, sl_kernel_of(SL_FAMILY_embed, a->w.dtype), a->n_tok,
+                  sl_ceil_div(a->w.n_in, 4096), 128, &k, sizeof k);
 }
 
 enum sl_status sl_cuda_rms_norm(struct sl_device *d, const struct sl_op_rms_norm *a) {

@@ -1,46 +1,16 @@
-/* What host code and device code share: the list of kernels and their argument structs.
+/* What host code and device code share: the kernels' argument structs and shapes.
  *
  * Compiled as C by the host and as C++ by nvcc (and hipcc), so plain structs of fixed-width numbers
  * and pointers only. Pointers are device addresses.
  *
  * A kernel NAME is `extern "C" __global__ void sl_k_NAME(const __grid_constant__ struct ARGS a)`:
  * its one parameter is its argument struct, by value. It is in the file with the longest name that
- * its own begins with (attention_row in attention.cu), else in small.cu. On the host it is
- * SL_KERNEL_NAME, launched by sl_cuda_launch(). The device's start fails with the kernel's name
- * when one of the list is missing from the embedded code.
- *
- * A kernel that exists once per tensor type is listed by SL_KERNEL_TYPES: NAME_Q4_K and so on, in
- * the order of that list, so that SL_KERNEL_BY_TYPE finds the one for a type. */
+ * its own begins with (attention_row in attention.cu), else in small.cu. The host's list of them,
+ * and what cannot be done without each, is families.h. */
 #ifndef SL_BACKENDS_KERNELS_KERNELS_H
 #define SL_BACKENDS_KERNELS_KERNELS_H
 
 #include <stdint.h>
-
-/* Every tensor type (common/dtype.h), in the order of the typed kernels. */
-#define SL_KERNEL_TYPES(X, name, args)                                                             \
-    X(name##_F32, args)                                                                            \
-    X(name##_F16, args)                                                                            \
-    X(name##_BF16, args)                                                                           \
-    X(name##_Q4_0, args)                                                                           \
-    X(name##_Q4_1, args)                                                                           \
-    X(name##_Q5_0, args)                                                                           \
-    X(name##_Q5_1, args)                                                                           \
-    X(name##_Q8_0, args)                                                                           \
-    X(name##_Q2_K, args)                                                                           \
-    X(name##_Q3_K, args)                                                                           \
-    X(name##_Q4_K, args)                                                                           \
-    X(name##_Q5_K, args)                                                                           \
-    X(name##_Q6_K, args)                                                                           \
-    X(name##_IQ1_S, args)                                                                          \
-    X(name##_IQ1_M, args)                                                                          \
-    X(name##_IQ2_XXS, args)                                                                        \
-    X(name##_IQ2_XS, args)                                                                         \
-    X(name##_IQ2_S, args)                                                                          \
-    X(name##_IQ3_XXS, args)                                                                        \
-    X(name##_IQ3_S, args)                                                                          \
-    X(name##_IQ4_NL, args)                                                                         \
-    X(name##_IQ4_XS, args)                                                                         \
-    X(name##_MXFP4, args)
 
 /* dst[i] = value, i < n. Marks memory for tests, and proves at start that launches work. */
 struct sl_karg_fill {
@@ -130,15 +100,11 @@ struct sl_karg_matvec {
     (SL_FEW_WEIGHT_BYTES(n_in, rows) + (tok) * ((n_in) / 256u) * (SL_FEW_X_BYTES + 36u) +          \
      (tok)*32u + SL_FEW_STAGE_BYTES(n_in, rows, tok, norm))
 
-/* A few rows on tensor cores, for the types of SL_KERNEL_MMA_TYPES: mma_vec.cuh. Weights in tiles
+/* A few rows on tensor cores, for the types that have them: mma_vec.cuh. Weights in tiles
  * of SL_MMA_TILE rows, n_out a multiple of it; n_in a multiple of 256. Dynamic shared memory: for
  * each warp `slots` tiles of a block of 256 (as many as it has to go through, at most SL_MMA_AHEAD,
  * and one more where warps share tiles), SL_MMA_STRIDE from row to row; input rows from in_at on.
  */
-#define SL_KERNEL_MMA_TYPES(X, name, args)                                                         \
-    X(name##_Q4_K, args)                                                                           \
-    X(name##_Q5_K, args)                                                                           \
-    X(name##_Q6_K, args)
 #define SL_MMA_BLOCKS               2u /* that a multiprocessor has registers for */
 #define SL_MMA_TILE                 16u
 #define SL_MMA_AHEAD                2u /* items that are on their way while one is multiplied */
@@ -426,76 +392,5 @@ struct sl_karg_take {
     uint32_t n, stride;
     uint32_t alone;
 };
-
-/* X(name, argument struct) for each kernel. */
-#define SL_KERNELS(X)                                                                              \
-    X(fill, struct sl_karg_fill)                                                                   \
-    X(quantize, struct sl_karg_quantize)                                                           \
-    SL_KERNEL_TYPES(X, matvec, struct sl_karg_matvec)                                              \
-    SL_KERNEL_MMA_TYPES(X, matvec_mma, struct sl_karg_matvec_mma)                                  \
-    X(matvec_mma_Q8_0, struct sl_karg_matvec_mma)                                                  \
-    X(matvec_few_1, struct sl_karg_matvec)                                                         \
-    X(matvec_few_2, struct sl_karg_matvec)                                                         \
-    SL_KERNEL_TYPES(X, moe_vec, struct sl_karg_moe)                                                \
-    SL_KERNEL_TYPES(X, moe_down, struct sl_karg_moe)                                               \
-    SL_KERNEL_MMA_TYPES(X, moe_mma, struct sl_karg_moe)                                            \
-    SL_KERNEL_MMA_TYPES(X, moe_pair_up, struct sl_karg_moe)                                        \
-    SL_KERNEL_MMA_TYPES(X, moe_pair_sum, struct sl_karg_moe)                                       \
-    SL_KERNEL_TYPES(X, gemm_small, struct sl_karg_gemm)                                            \
-    SL_KERNEL_TYPES(X, gemm_large, struct sl_karg_gemm)                                            \
-    SL_KERNEL_TYPES(X, embed, struct sl_karg_embed)                                                \
-    X(moe_sort, struct sl_karg_moe_sort)                                                           \
-    X(rms_norm, struct sl_karg_rms_norm)                                                           \
-    X(rope_table, struct sl_karg_rope_table)                                                       \
-    X(rope, struct sl_karg_rope)                                                                   \
-    X(kv_write, struct sl_karg_kv_write)                                                           \
-    X(attention_row, struct sl_karg_attention)                                                     \
-    X(attention_join, struct sl_karg_attention)                                                    \
-    X(attention_split_64, struct sl_karg_attention)                                                \
-    X(attention_split_128, struct sl_karg_attention)                                               \
-    X(attention_split_256, struct sl_karg_attention)                                               \
-    X(attention_tile_64, struct sl_karg_attention)                                                 \
-    X(attention_tile_128, struct sl_karg_attention)                                                \
-    X(attention_tile_256, struct sl_karg_attention)                                                \
-    X(router, struct sl_karg_router)                                                               \
-    X(moe_combine, struct sl_karg_moe_combine)                                                     \
-    X(silu_mul, struct sl_karg_silu_mul)                                                           \
-    X(add_gated, struct sl_karg_add_gated)                                                         \
-    X(gather_rows, struct sl_karg_gather)                                                          \
-    X(block_max, struct sl_karg_block_max)                                                         \
-    X(words, struct sl_karg_words)                                                                 \
-    X(hand, struct sl_karg_hand)                                                                   \
-    X(take, struct sl_karg_take)                                                                   \
-    X(fused_route, struct sl_karg_route)                                                           \
-    X(fused_qkv, struct sl_karg_qkv)                                                               \
-    X(fused_norm_quantize, struct sl_karg_norm_quantize)
-
-enum sl_kernel {
-#define SL_KERNEL_ENUM(name, args) SL_KERNEL_##name,
-    SL_KERNELS(SL_KERNEL_ENUM)
-#undef SL_KERNEL_ENUM
-        SL_KERNEL_COUNT
-};
-
-/* The kernel of a typed family for a type: SL_KERNEL_BY_TYPE(matvec, SL_DTYPE_Q4_K). */
-#define SL_KERNEL_BY_TYPE(name, dtype)                                                             \
-    ((enum sl_kernel)((int)SL_KERNEL_##name##_F32 + sl_kernel_type_index((uint32_t)(dtype))))
-
-/* The same for a family of SL_KERNEL_MMA_TYPES; sl_kernel_has_mma(dtype) says whether it has the
- * type. */
-#define SL_KERNEL_BY_MMA_TYPE(name, dtype)                                                         \
-    ((enum sl_kernel)((int)SL_KERNEL_##name##_Q4_K + (int)(dtype)-12)) /* numbers 12 to 14 */
-static inline int sl_kernel_has_mma(uint32_t dtype) {
-    return dtype >= 12 && dtype <= 14;
-}
-
-/* Index in SL_KERNEL_TYPES of a GGUF type number; -1 if it is none of ours. */
-static inline int sl_kernel_type_index(uint32_t dtype) {
-    static const int8_t index[40] = {
-        0,  1,  3,  4,  -1, -1, 5,  6,  7,  -1, 8, 9,  10, 11, 12, -1, 15, 16, 18, 13,
-        20, 19, 17, 21, -1, -1, -1, -1, -1, 14, 2, -1, -1, -1, -1, -1, -1, -1, -1, 22,
-    };
-    return dtype < 40 ? index[dtype] : -1;
-}
 
 #endif

@@ -107,9 +107,9 @@ static void unusable(void **state) {
     assert_int_equal(open_gpu(0, 0, &d), SL_ERR_UNSUPPORTED);
     assert_says("and this is sm 90 with a driver for CUDA 13.0");
     fake->module_result = 0;
-    fake->missing_kernel = "sl_k_fill";
+    fake->missing_kernel = "sl_k_words"; /* uploads need it */
     assert_int_equal(open_gpu(0, 0, &d), SL_ERR_UNSUPPORTED);
-    assert_says("(small) lack sl_k_fill");
+    assert_says("(small) lack sl_k_words");
     assert_null(d);
     assert_int_equal(fake->live_objects, 0);
     assert_int_equal(fake->live_device_bytes, 0);

@@ -65,12 +65,7 @@ static struct layer_ops layer_ops(uint32_t rows) {
     return l;
 }
 
-/* The kernels that a recorded layer becomes: names with spaces between. */
-static const char *launched(struct sl_device *d, const struct layer_ops *l) {
-    static char names[2048];
-    struct sl_graph *graph = NULL;
-    uint64_t before = fake->n_launches;
-    assert_int_equal(sl_device_record(d), SL_OK);
+static void submit_attention(struct sl_device *d, const struct layer_ops *l) {
     assert_int_equal(sl_op_rms_norm(d, &l->norm), SL_OK);
     assert_int_equal(sl_op_matmul(d, &l->qkv), SL_OK);
     assert_int_equal(sl_op_rms_norm(d, &l->q_norm), SL_OK);
@@ -79,11 +74,24 @@ static const char *launched(struct sl_device *d, const struct layer_ops *l) {
     assert_int_equal(sl_op_rope(d, &l->k_rope), SL_OK);
     assert_int_equal(sl_op_kv_write(d, &l->write), SL_OK);
     assert_int_equal(sl_op_matmul(d, &l->out), SL_OK);
+}
+
+static void submit_layer(struct sl_device *d, const struct layer_ops *l) {
+    submit_attention(d, l);
     assert_int_equal(sl_op_rms_norm(d, &l->ffn_norm), SL_OK);
     assert_int_equal(sl_op_matmul(d, &l->logits), SL_OK);
     assert_int_equal(sl_op_router(d, &l->router), SL_OK);
     assert_int_equal(sl_op_moe(d, &l->moe), SL_OK);
     assert_int_equal(sl_op_moe_combine(d, &l->sum), SL_OK);
+}
+
+/* The kernels that a recorded layer becomes: names with spaces between. */
+static const char *launched(struct sl_device *d, const struct layer_ops *l) {
+    static char names[2048];
+    struct sl_graph *graph = NULL;
+    uint64_t before = fake->n_launches;
+    assert_int_equal(sl_device_record(d), SL_OK);
+    submit_layer(d, l);
     assert_int_equal(fake->n_launches, before); /* kept */
     assert_int_equal(sl_device_recorded(d, &graph), SL_OK);
     sl_graph_free(d, &graph);
@@ -264,28 +272,173 @@ static void block_maxima(void **state) {
     sl_device_close(&d);
 }
 
-/* One tensor type, one kernel of each typed family. */
-static void typed_kernels(void **state) {
+/* Families have a kernel for what their kernels' names say, and for nothing else. */
+static void families(void **state) {
     (void)state;
-    bool seen[32] = {false};
-    int n = 0;
-    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++) {
-        int i = sl_kernel_type_index(t);
-        assert_int_equal(i >= 0, sl_dtype_info(t) != NULL);
-        if (i < 0)
-            continue;
-        static const char *const names[] = {
-#define NAME(name, args) #name,
-            SL_KERNEL_TYPES(NAME, k, 0)
+    static const char *const names[] = {
+#define NAME(family, name, variant, args) #name,
+        SL_KERNELS(NAME)
 #undef NAME
-        };
-        assert_true(i < (int)(sizeof names / sizeof names[0]) && !seen[i]);
-        assert_string_equal(names[i] + 2, sl_dtype_name(t));
-        seen[i] = true;
+    };
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++) {
+        enum sl_kernel k = sl_kernel_of(SL_FAMILY_matvec, t);
+        assert_int_equal(k < SL_KERNEL_COUNT, sl_dtype_info(t) != NULL);
+        if (k == SL_KERNEL_COUNT)
+            continue;
+        assert_string_equal(names[k] + strlen("matvec_"), sl_dtype_name(t));
+        assert_string_equal(names[sl_kernel_of(SL_FAMILY_moe_down, t)] + strlen("moe_down_"),
+                            sl_dtype_name(t));
         n++;
     }
     assert_int_equal(n, 23);
-    assert_int_equal(sl_kernel_type_index(SL_DTYPE_COUNT), -1);
+    assert_int_equal(sl_kernel_of(SL_FAMILY_matvec, SL_DTYPE_COUNT), SL_KERNEL_COUNT);
+    assert_int_equal(sl_kernel_of(SL_FAMILY_moe_mma, SL_DTYPE_Q5_K), SL_KERNEL_moe_mma_Q5_K);
+    assert_int_equal(sl_kernel_of(SL_FAMILY_moe_mma, SL_DTYPE_Q8_0), SL_KERNEL_COUNT);
+    assert_int_equal(sl_kernel_of(SL_FAMILY_matvec_mma, SL_DTYPE_Q8_0), SL_KERNEL_matvec_mma_Q8_0);
+    assert_int_equal(sl_kernel_of(SL_FAMILY_matvec_few, 0), SL_KERNEL_COUNT);
+    assert_int_equal(sl_kernel_of(SL_FAMILY_matvec_few, 2), SL_KERNEL_matvec_few_2);
+    assert_int_equal(sl_kernel_of(SL_FAMILY_attention_tile, 1), SL_KERNEL_attention_tile_128);
+    assert_int_equal(sl_kernel_of(SL_FAMILY_rope, 0), SL_KERNEL_rope);
+    assert_int_equal(sl_kernel_of(SL_FAMILY_rope, 1), SL_KERNEL_COUNT);
+}
+
+/* Whether a device has an op for a type; the text if not. */
+static enum sl_status needs(const struct sl_device *d, enum sl_op op, enum sl_dtype t) {
+    bool heads = op == SL_OP_attention || op == SL_OP_kv_write;
+    return sl_device_need(d, &(struct sl_op_need){op, t, heads ? 64 : 0, heads ? 64 : 0}, &err);
+}
+
+/* A kernel that is missing from the build takes its op with it, for its type alone if it has one,
+ * and the device opens; what was only faster by it is done by others. */
+static void missing(void **state) {
+    (void)state;
+    need_kernels();
+    struct layer_ops l = layer_ops(1);
+    fake->missing_kernel = "sl_k_rope";
+    struct sl_device *d = opened_for_layers();
+    assert_false(sl_device_has_op(d, SL_OP_rope));
+    assert_int_equal(needs(d, SL_OP_rope, SL_DTYPE_COUNT), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "device cuda:0"));
+    assert_non_null(strstr(err.text, "has no op 'rope'"));
+    assert_int_equal(sl_op_rope(d, &l.q_rope), SL_ERR_UNSUPPORTED);
+    assert_int_equal(needs(d, SL_OP_rms_norm, SL_DTYPE_COUNT), SL_OK);
+    close_sound(d);
+
+    fake->missing_kernel = "sl_k_matvec_Q4_K";
+    d = opened_for_layers();
+    assert_true(sl_device_has_op(d, SL_OP_matmul));
+    assert_int_equal(needs(d, SL_OP_matmul, SL_DTYPE_Q4_K), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "has no op 'matmul' for weights of type Q4_K"));
+    assert_int_equal(needs(d, SL_OP_matmul, SL_DTYPE_Q5_K), SL_OK);
+    assert_int_equal(needs(d, SL_OP_moe, SL_DTYPE_Q4_K), SL_OK);
+    close_sound(d);
+
+    static const struct {
+        const char *kernel;
+        uint32_t rows;
+        const char *launched;
+    } faster[] = {
+        {"sl_k_fused_qkv", 1,
+         "matvec_Q6_K rms_norm rms_norm rope rope kv_write matvec_few_1 fused"},
+        {"sl_k_fused_route", 1,
+         "matvec_few_1 matvec_F32 router moe_pair_up_Q4_K moe_pair_sum_Q6_K"},
+        {"sl_k_fused_norm_quantize", 5, "rms_norm quantize matvec_mma_Q4_K matvec_mma_Q6_K fused"},
+        {"sl_k_matvec_few_1", 1, "fused_qkv matvec_Q4_K fused_route"},
+        {"sl_k_matvec_mma_Q6_K", 5, "matvec_mma_Q4_K matvec_Q6_K fused_qkv"},
+        {"sl_k_moe_pair_up_Q4_K", 1, "fused_route moe_vec_Q4_K moe_pair_sum_Q6_K"},
+        {"sl_k_moe_pair_sum_Q6_K", 1, "moe_pair_up_Q4_K moe_down_Q6_K"},
+        {"sl_k_moe_down_Q6_K", 1, "moe_pair_up_Q4_K moe_vec_Q6_K moe_combine"},
+        {"sl_k_moe_mma_Q6_K", 5, "moe_pair_up_Q4_K moe_down_Q6_K"},
+    };
+    for (size_t i = 0; i < sizeof faster / sizeof *faster; i++) {
+        fake->missing_kernel = faster[i].kernel;
+        d = opened_for_layers();
+        l = layer_ops(faster[i].rows);
+        const char *names = launched(d, &l);
+        if (!strstr(names, faster[i].launched))
+            fail_msg("without %s: %s", faster[i].kernel, names);
+        assert_null(strstr(names, faster[i].kernel + strlen("sl_k_")));
+        for (uint32_t op = 0; op < SL_OP_COUNT; op++)
+            assert_true(sl_device_has_op(d, (enum sl_op)op));
+        close_sound(d);
+    }
+    fake->missing_kernel = NULL;
+}
+
+/* Heads that no kernel takes are told before anything is loaded. */
+static void heads(void **state) {
+    (void)state;
+    need_kernels();
+    static const struct {
+        enum sl_dtype kv;
+        uint32_t dim_k, dim_v;
+        bool has;
+    } cases[] = {
+        {SL_DTYPE_F16, 64, 64, true},    {SL_DTYPE_F16, 256, 256, true},
+        {SL_DTYPE_Q8_0, 128, 128, true}, {SL_DTYPE_F16, 576, 512, true},
+        {SL_DTYPE_F16, 576, 576, false}, {SL_DTYPE_F32, 64, 64, false},
+        {SL_DTYPE_F16, 4096, 64, false},
+    };
+    struct sl_device *d = opened_for_layers();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sl_op_need need = {SL_OP_attention, cases[i].kv, cases[i].dim_k, cases[i].dim_v};
+        assert_int_equal(sl_device_need(d, &need, &err), cases[i].has ? SL_OK : SL_ERR_UNSUPPORTED);
+    }
+    assert_int_equal(
+        sl_device_need(d, &(struct sl_op_need){SL_OP_attention, SL_DTYPE_F16, 576, 576}, &err),
+        SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "has no op 'attention' for head size 576 and KV of type F16"));
+    close_sound(d);
+}
+
+/* How many ops a layer of each kind records, how many calls the front makes of them, and how many
+ * kernels they become: what -v says. A lost fusion shows here. */
+static void counts(void **state) {
+    (void)state;
+    need_kernels();
+    static const struct {
+        const char *kind;
+        uint32_t rows, n_ops, n_calls, n_kernels;
+    } expected[] = {
+        {"experts", 1, 13, 5, 7},    {"experts", 2, 13, 5, 7},    {"experts", 4, 13, 5, 9},
+        {"experts", 8, 13, 5, 10},   {"attention", 1, 8, 3, 4},   {"attention", 2, 8, 3, 4},
+        {"attention", 4, 8, 3, 6},   {"attention", 8, 8, 3, 6},   {"prompt", 8, 13, 9, 13},
+        {"no forms", 1, 13, 13, 15}, {"no forms", 8, 13, 13, 17},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const char *kind = expected[i].kind;
+        struct sl_device *d = opened_for_layers();
+        struct layer_ops l = layer_ops(expected[i].rows);
+        if (strcmp(kind, "prompt") == 0)
+            l.qkv.n_decode = l.out.n_decode = l.logits.n_decode = l.moe.n_decode = 0;
+        if (strcmp(kind, "no forms") == 0)
+            d->caps.fused_ops = 0;
+        struct sl_graph *graph = NULL;
+        assert_int_equal(sl_device_record(d), SL_OK);
+        for (int layer = 0; layer < 3; layer++) {
+            sl_device_section(d, kind, true);
+            if (strcmp(kind, "attention") == 0)
+                submit_attention(d, &l);
+            else
+                submit_layer(d, &l);
+        }
+        assert_int_equal(sl_device_recorded(d, &graph), SL_OK);
+        sl_graph_free(d, &graph);
+        uint32_t n;
+        const struct sl_tally *t = sl_device_tallies(d, &n);
+        while (n && strcmp(t->kind, kind) != 0)
+            n--, t++;
+        assert_true(n > 0);
+        if (t->n != 3 || t->n_ops != 3 * expected[i].n_ops ||
+            t->n_calls != 3 * expected[i].n_calls || t->n_kernels != 3 * expected[i].n_kernels)
+            fail_msg("3 layers of %s, %u rows: %u x: %u ops, %u calls, %u kernels", kind,
+                     expected[i].rows, t->n, t->n_ops, t->n_calls, (unsigned)t->n_kernels);
+        sl_device_log_recorded(d, "a test");
+        sl_device_tallies(d, &n);
+        assert_int_equal(n, 0);
+        close_sound(d);
+    }
 }
 
 int main(int argc, char **argv) {
@@ -293,9 +446,14 @@ int main(int argc, char **argv) {
     if (!find_driver(argv[0]))
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(fused, reset),     cmocka_unit_test_setup(fused_q8_0, reset),
-        cmocka_unit_test_setup(not_fused, reset), cmocka_unit_test_setup(block_maxima, reset),
-        cmocka_unit_test(typed_kernels),
+        cmocka_unit_test_setup(fused, reset),
+        cmocka_unit_test_setup(fused_q8_0, reset),
+        cmocka_unit_test_setup(not_fused, reset),
+        cmocka_unit_test_setup(block_maxima, reset),
+        cmocka_unit_test(families),
+        cmocka_unit_test_setup(missing, reset),
+        cmocka_unit_test_setup(heads, reset),
+        cmocka_unit_test_setup(counts, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
