@@ -318,6 +318,12 @@ static enum sl_status check_rows(const struct sl_device *d, const char *op, uint
     return SL_OK;
 }
 
+/* May the host look at what an op will read? What is recorded reads what is there at each replay.
+ */
+static bool can_look(const struct sl_device *d) {
+    return d->caps.host_visible && !d->recording;
+}
+
 static enum sl_status check_dtype(const struct sl_device *d, const char *op, enum sl_dtype dtype,
                                   uint32_t n_in) {
     const struct sl_dtype_info *info = sl_dtype_info((uint32_t)dtype);
@@ -361,7 +367,7 @@ enum sl_status sl_op_embed(struct sl_device *d, const struct sl_op_embed *a) {
         return SL_OK;
     if (!a->w.data || !a->ids || !a->y)
         return INVALID("embed: a NULL argument");
-    if (d->caps.host_visible)
+    if (can_look(d))
         for (uint32_t t = 0; t < a->n_tok; t++)
             if (a->ids[t] >= a->w.n_out)
                 return INVALID("embed: id %u in row %u; there are %u", a->ids[t], t, a->w.n_out);
@@ -465,7 +471,7 @@ enum sl_status sl_op_attention(struct sl_device *d, const struct sl_op_attention
                        a->kv.head_dim_k, a->stride_q);
     if (!isfinite(a->scale))
         return INVALID("attention: scale %g", (double)a->scale);
-    if (d->caps.host_visible)
+    if (can_look(d))
         for (uint32_t t = 0; t < a->n_tok; t++)
             if (!a->row_len[t] || a->row_len[t] > (uint64_t)a->max_pages * SL_KV_PAGE_TOKENS)
                 return INVALID("attention: row %u has %u positions; 1 to %u pages of %u", t,
@@ -530,7 +536,7 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
         SL_TRY(check_placed(d, a, n_all));
     if (d->recording && !a->device_refs)
         return INVALID("moe: recorded with refs in host memory");
-    if (d->caps.host_visible) {
+    if (can_look(d)) {
         for (uint32_t i = 0; i < a->n_pairs; i++) {
             uint32_t p = a->pairs ? a->pairs[i] : i;
             if (p >= n_all || (a->pairs && i && p <= a->pairs[i - 1]))

@@ -1,7 +1,8 @@
 /* A layer's ops recorded and replayed: every buffer that an op writes has the bits that the same
  * ops leave when they are submitted one by one, however few kernels a backend makes of them.
- * Devices without graphs say so; the definition runs the single ops, so that these are seen to be
- * sound where there is no GPU. */
+ * It is recorded twice, with the device's fused forms switched off and on. Devices without graphs
+ * say so; the definition has them switched on all the same, since a device that executes at once
+ * can replay a list (immediate.h): so what the front records and fuses is tested without a GPU. */
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/weights.h"
 
@@ -234,14 +235,47 @@ static void submit(struct sl_device *d, const struct layer *l) {
     conf_ok(sl_op_block_max(d, &l->max));
 }
 
-/* out[b]: whether buffer b of the replay has the single ops' bits. */
+/* The ops from the start again, by a graph. out[b]: whether buffer b has the single ops' bits. */
+static void replay(struct sl_device *d, const struct graph_case *c, const struct layer *l,
+                   void *const *single, uint32_t *out) {
+    struct sl_graph *graph = NULL;
+    for (int b = 0; b < N_BUFFERS; b++)
+        conf_ok(sl_device_upload(d, l->buffer[b], l->start[b], l->bytes[b]));
+    conf_ok(sl_device_record(d));
+    submit(d, l);
+    conf_ok(sl_device_recorded(d, &graph));
+    conf_ok(sl_device_replay(d, graph));
+    sl_graph_free(d, &graph);
+    for (int b = 0; b < N_BUFFERS; b++) {
+        void *again = conf_host(l->bytes[b]);
+        conf_get(d, again, l->buffer[b], l->bytes[b]);
+        bool same = memcmp(again, single[b], l->bytes[b]) == 0;
+        if (!same)
+            print_error("%u rows, %u wide, forms %x: %s differs\n", c->rows, c->s.n_embd,
+                        d->caps.fused_ops, names[b]);
+        out[b] &= same;
+    }
+}
+
+/* Ops less calls of what was recorded. */
+static uint32_t saved(struct sl_device *d) {
+    uint32_t n, sum = 0;
+    const struct sl_tally *t = sl_device_tallies(d, &n);
+    for (uint32_t i = 0; i < n; i++)
+        sum += t[i].n_ops - t[i].n_calls;
+    sl_device_log_recorded(d, "a test");
+    return sum;
+}
+
 static void run(struct sl_device *d, const void *ctx, void *out) {
     const struct graph_case *c = ctx;
+    const uint32_t had_forms = d->caps.fused_ops;
+    const bool had_graphs = d->caps.graphs;
     for (int b = 0; b < N_BUFFERS; b++)
         ((uint32_t *)out)[b] = 1;
-    if (!d->caps.graphs)
+    if (!had_graphs)
         assert_int_equal(sl_device_record(d), SL_ERR_UNSUPPORTED);
-    if (!d->caps.graphs && !conf_checking())
+    if (!had_graphs && !conf_checking())
         return;
     struct sl_rng rng = {c->rows * 1000 + c->s.n_embd};
     struct layer l = {0};
@@ -249,26 +283,21 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     make_ops(d, &rng, c, &l);
     void *single[N_BUFFERS];
     submit(d, &l);
-    if (!d->caps.graphs)
-        return;
     for (int b = 0; b < N_BUFFERS; b++) {
         single[b] = conf_host(l.bytes[b]);
         conf_get(d, single[b], l.buffer[b], l.bytes[b]);
-        conf_ok(sl_device_upload(d, l.buffer[b], l.start[b], l.bytes[b]));
     }
-    struct sl_graph *graph = NULL;
-    conf_ok(sl_device_record(d));
-    submit(d, &l);
-    conf_ok(sl_device_recorded(d, &graph));
-    conf_ok(sl_device_replay(d, graph));
-    sl_graph_free(d, &graph);
-    for (int b = 0; b < N_BUFFERS; b++) {
-        void *again = conf_host(l.bytes[b]);
-        conf_get(d, again, l.buffer[b], l.bytes[b]);
-        ((uint32_t *)out)[b] = memcmp(again, single[b], l.bytes[b]) == 0;
-        if (!((uint32_t *)out)[b])
-            print_error("%u rows, %u wide: %s differs\n", c->rows, c->s.n_embd, names[b]);
-    }
+    d->caps.graphs = true;
+    d->caps.fused_ops = 0;
+    replay(d, c, &l, single, out);
+    assert_int_equal(saved(d), 0);
+    d->caps.fused_ops = had_graphs ? had_forms : (1u << SL_FUSED_COUNT) - 1;
+    replay(d, c, &l, single, out);
+    uint32_t n = saved(d);
+    if (!had_graphs) /* it takes every form: of the norms, of q, k and v, and of the experts */
+        assert_int_equal(n, 1 + (c->s.head_norms ? 4 : 2) + 2 + 1);
+    d->caps.graphs = had_graphs;
+    d->caps.fused_ops = had_forms;
 }
 
 static void layers(void) {

@@ -293,17 +293,18 @@ static int close_subject(void **state) {
 static void all_resident(void **state) {
     (void)state;
     struct outcome have;
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         struct setting s = {.where = SL_EXPERTS_RESIDENT,
                             .parallel = i ? 8 : 1,
                             .batch = i ? 37 : 128,
-                            .card = {.no_graphs = i == 2}};
+                            .card = {.no_graphs = i == 2, .no_fused = i == 3}};
         check(model.model, &s, &want, &have);
         assert_int_equal(have.n_device_slots, 0);
         if (s.card.no_graphs)
             assert_int_equal(have.card.n_replays, 0);
         else
             assert_true(have.card.n_replays > 8 && have.card.n_graphs <= s.parallel);
+        assert_true((have.card.n_fused > 0) == !(s.card.no_graphs || s.card.no_fused));
     }
 }
 
