@@ -506,11 +506,12 @@ enum sl_status sl_device_replay(struct sl_device *d, struct sl_graph *graph) SL_
 void sl_graph_free(struct sl_device *d, struct sl_graph **graph);
 
 /* What recorded ops became, by kind of section, such as a kind of layer: for -v, so that a fused
- * form that is no longer found is seen. Kinds are string literals; what is recorded after the call
- * belongs to that kind, until the next one. begins: another section of that kind, not the rest of
+ * form that is no longer found is seen. What is recorded after the call belongs to that
+ * kind, until the next one. begins: another section of that kind, not the rest of
  * one. While nothing is recorded the call does nothing. */
+#define SL_TALLY_KIND_BYTES 64u
 struct sl_tally {
-    const char *kind;
+    char kind[SL_TALLY_KIND_BYTES];
     uint32_t n; /* sections */
     uint32_t n_ops, n_calls;
     uint64_t n_kernels; /* 0: the backend does not count them */

@@ -41,7 +41,9 @@ static uint32_t tally_of(struct sl_recording *r, const char *kind) {
         return SL_MAX_TALLIES - 1;
     if (r->n_tallies == SL_MAX_TALLIES - 1)
         kind = OTHER;
-    r->tally[r->n_tallies] = (struct sl_tally){.kind = kind};
+    struct sl_tally *t = &r->tally[r->n_tallies];
+    *t = (struct sl_tally){0};
+    snprintf(t->kind, sizeof t->kind, "%s", kind);
     return r->n_tallies++;
 }
 

@@ -3,6 +3,7 @@
 #include "engine/forward/rope_freq.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -257,9 +258,20 @@ enum sl_status sl_forward_cut(struct sl_forward *f, struct sl_rows *r, const flo
     return SL_OK;
 }
 
+void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins) {
+    const struct sl_layer_weights *w = &f->layers[layer];
+    char kind[SL_TALLY_KIND_BYTES];
+    if (!f->dev->recording)
+        return;
+    snprintf(kind, sizeof kind, "%s and %s%s", w->mixer->name, w->ffn->name,
+             w->shared_gate.data ? ", one shared" : "");
+    sl_device_section(f->dev, kind, begins);
+}
+
 enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
                               const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
+    sl_forward_section(f, where->layer, true);
     enum sl_status st = w->mixer->run(f, r, where);
     if (st != SL_OK || !r->n)
         return st;
@@ -277,6 +289,7 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
     const struct sl_step *s = &f->step;
+    sl_device_section(f->dev, "input", true);
     if (f->embd.data)
         SL_FORWARD_TRY("embedding",
                        sl_op_embed(f->dev, &(struct sl_op_embed){.w = f->embd,

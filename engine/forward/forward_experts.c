@@ -203,6 +203,7 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
     const struct sl_hparams *hp = f->hp;
     const struct sl_layer_weights *w = &f->layers[where->layer];
     struct sl_activations *a = &f->a;
+    sl_forward_section(f, where->layer, false);
     SL_FORWARD_TRY("expert sum",
                    sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = a->pair_y,
                                                                          .weights = a->weights,

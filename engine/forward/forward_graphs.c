@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static void drop_graphs_of(struct sl_forward *f, uint32_t n_rows) {
@@ -66,6 +67,14 @@ static enum sl_status part(struct sl_forward *f, uint32_t from, uint32_t to,
     return sl_forward_shared(f, &r, where);
 }
 
+/* All parts of such steps are there, or this was the last one that was not. */
+static void log_recorded(const struct sl_forward *f) {
+    char what[64];
+    snprintf(what, sizeof what, "steps of %u generated row%s", f->step.n_rows,
+             f->step.n_rows == 1 ? "" : "s");
+    sl_device_log_recorded(f->dev, what);
+}
+
 /* Enqueues what a graph holds, made by `whole` or else part; recorded first if it is not there. */
 static enum sl_status run_part(struct sl_forward *f, bool whole, uint32_t from, uint32_t to,
                                struct sl_place *where) {
@@ -87,6 +96,8 @@ static enum sl_status run_part(struct sl_forward *f, bool whole, uint32_t from, 
         f->no_graphs = true;
     } else {
         SL_FORWARD_TRY("recording the step", end);
+        if (to == f->hp->n_layer)
+            log_recorded(f);
     }
 enqueue:
     if (!*graph) {

@@ -175,6 +175,10 @@ enum sl_status sl_forward_take(struct sl_forward *f, const struct sl_place *wher
 /* The op that hands them on. */
 enum sl_status sl_forward_hand(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
 
+/* forward.c: what is recorded from here on belongs to the layer, which begins with it or does not
+ * (sl_device_section). */
+void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins);
+
 /* forward.c: the parts of a step. */
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
                                uint32_t n_rows, uint32_t n) SL_MUST_CHECK;

@@ -25,6 +25,7 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
         logits += (size_t)f->step.lane * f->plan->n_logit_rows * f->hp->n_vocab;
     assert(n <= f->plan->n_logit_rows);
     uint64_t start = sl_timeline_now(f->timeline);
+    sl_device_section(f->dev, "output", true);
     SL_FORWARD_TRY("output norm", sl_forward_norm(f, x, f->output_norm, a->h, n, f->hp->n_embd));
     SL_FORWARD_TRY("output", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                       .x = a->h,

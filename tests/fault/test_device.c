@@ -114,6 +114,31 @@ static void no_device_memory(void **state) {
     }
 }
 
+/* An op that the card lacks is named before anything is loaded, and so is who lacks it. */
+static void missing_op(void **state) {
+    (void)state;
+    for (uint32_t op = 0; op < SL_OP_COUNT; op++) {
+        struct card_source source;
+        card_source_init(&source, &(struct card_config){.n_threads = 1, .lacks_ops = 1u << op});
+        struct sl_engine_config c = config_for(&source, false);
+        struct sl_engine *e = NULL;
+        char text[64];
+        snprintf(text, sizeof text, "device card has no op '%s'", sl_op_name((enum sl_op)op));
+        /* What only other models need: shared experts, a dense FFN, several cards. */
+        bool unused =
+            op == SL_OP_silu_mul || op == SL_OP_add_gated || op == SL_OP_hand || op == SL_OP_take;
+        enum sl_status status = sl_engine_create(model.model, &c, NULL, &e, &test_err);
+        assert_int_equal(status, unused ? SL_OK : SL_ERR_UNSUPPORTED);
+        if (!unused) {
+            assert_non_null(strstr(test_err.text, text));
+            assert_int_equal(source.stats.n_allocs, 0);
+        }
+        if (e)
+            sl_engine_destroy(&e);
+        all_given_back(&source);
+    }
+}
+
 /* What the card has is less than what is needed: refused before anything is allocated. */
 static void small_card(void **state) {
     (void)state;
@@ -339,11 +364,17 @@ int main(void) {
     alarm(ALARM_SECONDS); /* what hangs is a failure */
     sl_log_set_level(SL_LOG_ERROR + 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_device_memory),   cmocka_unit_test(small_card),
-        cmocka_unit_test(no_overflow),        cmocka_unit_test(lost_card),
-        cmocka_unit_test(refused_call),       cmocka_unit_test(no_device_memory_of_two),
-        cmocka_unit_test(lost_card_of_two),   cmocka_unit_test(refused_call_of_two),
-        cmocka_unit_test(lost_between_cards), cmocka_unit_test(lost_before_a_measurement),
+        cmocka_unit_test(no_device_memory),
+        cmocka_unit_test(missing_op),
+        cmocka_unit_test(small_card),
+        cmocka_unit_test(no_overflow),
+        cmocka_unit_test(lost_card),
+        cmocka_unit_test(refused_call),
+        cmocka_unit_test(no_device_memory_of_two),
+        cmocka_unit_test(lost_card_of_two),
+        cmocka_unit_test(refused_call_of_two),
+        cmocka_unit_test(lost_between_cards),
+        cmocka_unit_test(lost_before_a_measurement),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);
 }
