@@ -152,7 +152,8 @@ static struct sl_chat *model(unsigned which, bool spm) {
     if (!tok[spm])
         tok[spm] = vocabulary(spm);
     if (!c->tok)
-        check(sl_chat_init(c, tok[spm], templates[which], strlen(templates[which]), &err) == SL_OK);
+        check(sl_chat_init(c, tok[spm], templates[which], strlen(templates[which]), NULL, &err) ==
+              SL_OK);
     check(c->template != NULL);
     return c;
 }
