@@ -532,6 +532,11 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
         return SL_OK;
     if (!a->x || !a->ids || !a->pair_y || (!a->refs && !a->device_refs && !a->placed))
         return INVALID("moe: a NULL argument");
+    if (a->activation != SL_SWIGLU &&
+        (a->activation != SL_SWIGLU_CLAMPED || !d->caps.swiglu_clamped))
+        return UNSUPPORTED("moe: %s has no activation %u", d->ops->name, (unsigned)a->activation);
+    if ((a->gate_bias || a->up_bias || a->down_bias) && !d->caps.moe_bias)
+        return UNSUPPORTED("moe: %s has no biases of experts", d->ops->name);
     if (a->placed)
         SL_TRY(check_placed(d, a, n_all));
     if (d->recording && !a->device_refs)

@@ -169,9 +169,19 @@ struct sl_placed_pair {
 };
 #define SL_MOE_MAX_PLACED 16u
 
+/* What becomes of g and u, the products of gate and up:
+ *   SwiGLU          silu(g) * u                                               (Shazeer 2020)
+ *   SwiGLU clamped  g / (1 + exp(-1.702 g)) * (u + 1), g at most 7, u -7 to 7 (gpt-oss model card)
+ */
+enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED };
+#define SL_SWIGLU_CLAMPED_ALPHA 1.702f
+#define SL_SWIGLU_CLAMPED_LIMIT 7.0f
+
 /* For each listed pair p = t*k + r, with e = ids[p]:
- *   pair_y[p,:] = down_e( silu(gate_e x[t]) * (up_e x[t]) )          (SwiGLU, Shazeer 2020)
- * x [n_tok, n_embd]; ids [n_tok, k] < n_expert; pair_y [n_tok*k, n_embd].
+ *   pair_y[p,:] = down_e activation(gate_e x[t] + gate_bias[e], up_e x[t] + up_bias[e]) +
+ *                 down_bias[e]
+ * x [n_tok, n_embd]; ids [n_tok, k] < n_expert; pair_y [n_tok*k, n_embd]; gate_bias, up_bias
+ * [n_expert, n_ff] and down_bias [n_expert, n_embd] f32, wherever the experts are: NULL = none.
  * pairs [n_pairs] lists the pairs to compute, ascending; NULL = all, n_pairs = n_tok*k. Experts of
  * listed pairs must be resident in refs. Weighted sums happen in sl_op_moe_combine, in router
  * order, so that the order in which experts become resident cannot show. */
@@ -188,6 +198,8 @@ struct sl_op_moe {
     const struct sl_placed_pair *placed;
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
+    const float *gate_bias, *up_bias, *down_bias; /* caps.moe_bias */
+    enum sl_activation activation;                /* caps.swiglu_clamped */
     /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
      * Where the device can, it computes meanwhile (caps.beside); else this comes after. May block;
      * must call no op. */
@@ -326,6 +338,8 @@ struct sl_device_caps {
     bool mapped_host;                 /* kernels can read host memory: sl_device_map_host() */
     bool graphs;                      /* sl_device_record() */
     bool moe_placed;                  /* sl_op_moe takes placed */
+    bool moe_bias;                    /* ... and biases */
+    bool swiglu_clamped;              /* ... and computes SL_SWIGLU_CLAMPED too */
     bool told;                        /* what copies on OPS of at most SL_TOLD_MAX_BYTES, whole
                                          words, write to mapped memory the host sees word by word,
                                          while the queue runs on */

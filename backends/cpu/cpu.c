@@ -184,6 +184,7 @@ static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t
     caps->kind = SL_DEVICE_HOST;
     caps->host_visible = caps->mapped_host = true;
     caps->rows_alike = true;
+    caps->moe_bias = caps->swiglu_clamped = true;
     caps->arithmetic = SL_CPU_ARITHMETIC;
     caps->beside = n_threads > 1;
     caps->memory_bytes = caps->max_alloc_bytes = host_memory();

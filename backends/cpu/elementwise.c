@@ -11,6 +11,16 @@ static void silu_mul_c(const float *gate, const float *up, float *y, size_t n) {
         y[i] = sl_siluf(gate[i]) * up[i];
 }
 
+static void swiglu_clamped_c(const float *gate, const float *up, float *y, size_t n) {
+    const float limit = SL_SWIGLU_CLAMPED_LIMIT;
+    for (size_t i = 0; i < n; i++) {
+        /* As MINPS and MAXPS: a NaN stays. */
+        float g = limit < gate[i] ? limit : gate[i], u = limit < up[i] ? limit : up[i];
+        u = -limit > u ? -limit : u;
+        y[i] = g / (1.0f + sl_expf(-(SL_SWIGLU_CLAMPED_ALPHA * g))) * (u + 1.0f);
+    }
+}
+
 static void add_c(const float *x, float *y, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
@@ -49,6 +59,7 @@ static void sigmoid_c(const float *x, float *y, uint32_t n) {
 
 void sl_cpu_elementwise_init(struct sl_cpu_kernels *k) {
     k->silu_mul = silu_mul_c;
+    k->swiglu_clamped = swiglu_clamped_c;
     k->add = add_c;
     k->add_scaled = add_scaled_c;
     k->combine = combine_c;

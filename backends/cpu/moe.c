@@ -4,9 +4,9 @@
  *
  *   rows   quantise the input rows                       (by the caller when they are few)
  *   tiles  lay them out by expert                        (only if an expert has enough rows)
- *   up     gate and up products, SwiGLU                  (expert, chunk of n_ff)
+ *   up     gate and up products, biases, SwiGLU          (expert, chunk of n_ff)
  *   mid    quantise the result
- *   down   down product to pair_y                        (expert, chunk of n_embd)
+ *   down   down product to pair_y, bias                  (expert, chunk of n_embd)
  */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/matmul_kernels.h"
@@ -228,6 +228,22 @@ static void vec_rows(const struct run *r, const struct sl_mm_rows *w, const stru
         r->k->vec[w->dtype](w, x[0], out[0]);
 }
 
+/* n values from value `begin` on of what an expert makes of one row; gate and up are overwritten.
+ */
+static void activate(const struct run *r, uint32_t expert, uint32_t begin, float *gate, float *up,
+                     float *h, uint32_t n) {
+    const struct sl_op_moe *a = r->a;
+    size_t at = (size_t)expert * a->n_ff + begin;
+    if (a->gate_bias)
+        r->cpu->k.add(a->gate_bias + at, gate, n);
+    if (a->up_bias)
+        r->cpu->k.add(a->up_bias + at, up, n);
+    if (a->activation == SL_SWIGLU_CLAMPED)
+        r->cpu->k.swiglu_clamped(gate, up, h, n);
+    else
+        r->cpu->k.silu_mul(gate, up, h, n);
+}
+
 static void up_vec(const struct run *r, const struct group *g, uint32_t begin, uint32_t n,
                    struct thread_scratch *s) {
     const struct sl_op_moe *a = r->a;
@@ -237,8 +253,8 @@ static void up_vec(const struct run *r, const struct group *g, uint32_t begin, u
     vec_rows(r, &gate, &r->in, g, (float *const[2]){s->vec_gate[0], s->vec_gate[1]});
     vec_rows(r, &up, &r->in, g, (float *const[2]){s->vec_up[0], s->vec_up[1]});
     for (uint32_t i = 0; i < g->n; i++)
-        r->cpu->k.silu_mul(s->vec_gate[i], s->vec_up[i],
-                           r->h + (size_t)(g->begin + i) * a->n_ff + begin, n);
+        activate(r, g->expert, begin, s->vec_gate[i], s->vec_up[i],
+                 r->h + (size_t)(g->begin + i) * a->n_ff + begin, n);
 }
 
 static void up_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
@@ -266,9 +282,9 @@ static void up_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
             r->k->many[gate.dtype](&gate, x_gate, g->n, i, last, panel, s->gate);
             r->k->many[up.dtype](&up, x_up, g->n, i, last, panel, s->up);
             for (uint32_t t = t0; t < t1; t++) {
-                const float *y = s->gate + (t - t0) * SL_MM_PANEL;
-                r->cpu->k.silu_mul(y, s->up + (t - t0) * SL_MM_PANEL,
-                                   r->h + (size_t)(g->begin + t) * a->n_ff + o, n);
+                size_t at = (size_t)(t - t0) * SL_MM_PANEL;
+                activate(r, g->expert, o, s->gate + at, s->up + at,
+                         r->h + (size_t)(g->begin + t) * a->n_ff + o, n);
             }
         }
     }
@@ -281,6 +297,7 @@ static void down_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
     uint32_t end = a->n_embd - begin < r->down_rows ? a->n_embd : begin + r->down_rows;
     struct thread_scratch *s = (struct thread_scratch *)(void *)own;
     const void *data = a->refs[g->expert].down;
+    const float *bias = a->down_bias ? a->down_bias + (size_t)g->expert * a->n_embd : NULL;
     enum sl_x_kind kind = sl_x_kind(a->down_dtype);
     if (!tiled(r, g)) {
         struct sl_mm_rows w = weight_rows(data, a->down_dtype, a->n_ff, begin, end - begin);
@@ -288,6 +305,8 @@ static void down_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
         for (uint32_t i = 0; i < 2; i++)
             y[i] = a->pair_y + (size_t)r->order[g->begin + i % g->n] * a->n_embd + begin;
         vec_rows(r, &w, &r->mid, g, y);
+        for (uint32_t i = 0; bias && i < g->n; i++)
+            r->cpu->k.add(bias + begin, y[i], end - begin);
         return;
     }
     uint8_t *panel = own + sl_mm_round_64(sizeof *s);
@@ -300,9 +319,12 @@ static void down_chunk(const struct run *r, uint32_t chunk, uint8_t *own) {
             uint32_t last = n_tiles - i < SL_MM_TILES ? n_tiles : i + SL_MM_TILES;
             uint32_t t0 = sl_mm_tile_start(g->n, i), t1 = sl_mm_tile_start(g->n, last);
             r->k->many[w.dtype](&w, x, g->n, i, last, panel, s->gate);
-            for (uint32_t t = t0; t < t1; t++)
-                memcpy(a->pair_y + (size_t)r->order[g->begin + t] * a->n_embd + o,
-                       s->gate + (t - t0) * SL_MM_PANEL, (size_t)n * 4);
+            for (uint32_t t = t0; t < t1; t++) {
+                float *y = a->pair_y + (size_t)r->order[g->begin + t] * a->n_embd + o;
+                memcpy(y, s->gate + (t - t0) * SL_MM_PANEL, (size_t)n * 4);
+                if (bias)
+                    r->cpu->k.add(bias + o, y, n);
+            }
         }
     }
 }

@@ -67,6 +67,23 @@ static void silu_mul(const float *gate, const float *up, float *y, size_t n) {
                   v_mul(v_silu(v_load_n(gate + i, tail, 0)), v_load_n(up + i, tail, 0)));
 }
 
+static inline v16 v_swiglu_clamped(v16 g, v16 u) {
+    v16 limit = v_set1(SL_SWIGLU_CLAMPED_LIMIT), one = v_set1(1.0f);
+    g = v_min(limit, g);
+    u = v_max(v_set1(-SL_SWIGLU_CLAMPED_LIMIT), v_min(limit, u));
+    v16 e = v_exp(v_neg(v_mul(v_set1(SL_SWIGLU_CLAMPED_ALPHA), g)));
+    return v_mul(v_div(g, v_add(one, e)), v_add(u, one));
+}
+
+static void swiglu_clamped(const float *gate, const float *up, float *y, size_t n) {
+    size_t i;
+    FOR_V16(i, n) v_store(y + i, v_swiglu_clamped(v_load(gate + i), v_load(up + i)));
+    uint32_t tail = n % 16;
+    if (tail)
+        v_store_n(y + i, tail,
+                  v_swiglu_clamped(v_load_n(gate + i, tail, 0), v_load_n(up + i, tail, 0)));
+}
+
 static void add(const float *x, float *y, size_t n) {
     size_t i;
     FOR_V16(i, n) v_store(y + i, v_add(v_load(y + i), v_load(x + i)));
@@ -192,6 +209,7 @@ static void fill_elementwise(struct sl_cpu_kernels *k) {
     k->rope_norm = rope_norm;
     k->rope_neox = rope_neox;
     k->silu_mul = silu_mul;
+    k->swiglu_clamped = swiglu_clamped;
     k->add = add;
     k->add_scaled = add_scaled;
     k->combine = combine;

@@ -66,6 +66,11 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     op.x = conf_put(d, op.x, (size_t)op.n_tok * op.n_embd * 4);
     op.ids = conf_put(d, op.ids, (size_t)op.n_tok * op.k * 4);
     op.pairs = op.pairs ? conf_put(d, op.pairs, (size_t)op.n_pairs * 4) : NULL;
+    size_t mid_bytes = (size_t)op.n_expert * op.n_ff * 4;
+    op.gate_bias = op.gate_bias ? conf_put(d, op.gate_bias, mid_bytes) : NULL;
+    op.up_bias = op.up_bias ? conf_put(d, op.up_bias, mid_bytes) : NULL;
+    op.down_bias =
+        op.down_bias ? conf_put(d, op.down_bias, (size_t)op.n_expert * op.n_embd * 4) : NULL;
     float *y = calloc(n_y, 4); /* pairs that are not listed stay as they are */
     op.pair_y = conf_put(d, y, n_y * 4);
     place(d, c, &op, placed);
@@ -251,11 +256,74 @@ static double dot(const float *w, const double *x, uint32_t n, double *size) {
     return s;
 }
 
+static const float *random_bias(struct sl_rng *rng, uint32_t n_expert, uint32_t n) {
+    float *b = conf_host((size_t)n_expert * n * 4);
+    conf_fill(rng, CONF_PLAIN, b, (size_t)n_expert * n);
+    return b;
+}
+
+static void add_biases(struct sl_rng *rng, struct moe_case *c) {
+    c->op.gate_bias = random_bias(rng, c->op.n_expert, c->op.n_ff);
+    c->op.up_bias = random_bias(rng, c->op.n_expert, c->op.n_ff);
+    c->op.down_bias = random_bias(rng, c->op.n_expert, c->op.n_embd);
+}
+
+static bool has_all(const struct sl_device *d) {
+    return d->caps.moe_bias && d->caps.swiglu_clamped;
+}
+
+/* Experts with biases, one or all; the clamped activation, past both its limits. */
+static void test_biases(void) {
+    struct sl_rng rng = {5};
+    if (!has_all(conf_device()))
+        return;
+    for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
+        char what[48];
+        struct moe_case c = make(&rng, &shapes[i]);
+        float *x = (float *)(uintptr_t)c.op.x;
+        for (uint32_t j = 0; j < c.op.n_tok * c.op.n_embd; j++)
+            x[j] *= 4;
+        c.op.n_decode = c.op.n_tok / 2;
+        c.op.activation = SL_SWIGLU_CLAMPED;
+        snprintf(what, sizeof what, "shape %zu, clamped", i);
+        float *plain = case_of(what, &c);
+        struct moe_case down = c;
+        down.op.down_bias = random_bias(&rng, c.op.n_expert, c.op.n_embd);
+        snprintf(what, sizeof what, "shape %zu, clamped, bias of down", i);
+        float *y = case_of(what, &down);
+        for (uint32_t p = 0; p < c.op.n_tok * c.op.k; p++)
+            for (uint32_t o = 0; o < c.op.n_embd; o++)
+                assert_true(y[p * c.op.n_embd + o] ==
+                            plain[p * c.op.n_embd + o] +
+                                down.op.down_bias[c.op.ids[p] * c.op.n_embd + o]);
+        for (uint32_t clamped = 0; clamped < 2; clamped++) {
+            add_biases(&rng, &c);
+            c.op.activation = clamped ? SL_SWIGLU_CLAMPED : SL_SWIGLU;
+            snprintf(what, sizeof what, "shape %zu, all biases%s", i, clamped ? ", clamped" : "");
+            case_of(what, &c);
+        }
+    }
+}
+
+/* What the activation makes of g and u. */
+static double activated(const struct sl_op_moe *op, double g, double u) {
+    if (op->activation == SL_SWIGLU)
+        return g / (1 + exp(-g)) * u;
+    g = g > 7 ? 7 : g;
+    u = u > 7 ? 7 : u < -7 ? -7 : u;
+    return g / (1 + exp(-1.702 * g)) * (u + 1);
+}
+
 /* Float weights against double: only rounding differs. Quantised ones follow from test_matmul. */
-static void test_against_double(void) {
+static void against_double(bool all) {
     struct sl_rng rng = {3};
     const struct shape s = {SL_DTYPE_F32, SL_DTYPE_F16, SL_DTYPE_BF16, 6, 3, 5, 100, 60};
     struct moe_case c = make(&rng, &s);
+    if (all) {
+        add_biases(&rng, &c);
+        c.op.activation = SL_SWIGLU_CLAMPED;
+    }
+    const struct sl_op_moe *op = &c.op;
     float *y = case_of("float", &c);
     float w[100];
     double x[100], h[60];
@@ -268,22 +336,31 @@ static void test_against_double(void) {
             row_of(s.gate, c.gate, e * s.n_ff + o, s.n_embd, w);
             double g = dot(w, x, s.n_embd, &scale);
             row_of(s.up, c.up, e * s.n_ff + o, s.n_embd, w);
-            h[o] = g / (1 + exp(-g)) * dot(w, x, s.n_embd, &scale);
+            double u = dot(w, x, s.n_embd, &scale);
+            g += op->gate_bias ? (double)op->gate_bias[e * s.n_ff + o] : 0;
+            u += op->up_bias ? (double)op->up_bias[e * s.n_ff + o] : 0;
+            h[o] = activated(op, g, u);
         }
         for (uint32_t o = 0; o < s.n_embd; o++) {
             double size = 0;
             row_of(s.down, c.down, e * s.n_embd + o, s.n_ff, w);
             double ref = dot(w, h, s.n_ff, &size);
+            ref += op->down_bias ? (double)op->down_bias[e * s.n_embd + o] : 0;
             conf_near("moe", &y[p * s.n_embd + o], &ref, &(double){1e-5 * size + 1e-5}, 1);
         }
     }
 }
 
+static void test_against_double(void) {
+    against_double(false);
+    if (has_all(conf_device()))
+        against_double(true);
+}
+
 int main(int argc, char **argv) {
     static const struct conf_test tests[] = {
-        {"type mixes and shapes", test_shapes},
-        {"listed pairs, a row alone", test_pairs},
-        {"experts at any address", test_addresses},
+        {"type mixes and shapes", test_shapes},     {"listed pairs, a row alone", test_pairs},
+        {"experts at any address", test_addresses}, {"biases, clamped SwiGLU", test_biases},
         {"against double", test_against_double},
     };
     return conf_main(argc, argv, "moe", &limits, tests, CONF_COUNT(tests));

@@ -671,7 +671,7 @@ static enum sl_status run_moe(struct card *c, const struct entry *e) {
     const struct sl_expert_ref *refs = e->owned ? e->owned : real(c, a.device_refs);
     const struct sl_placed_pair *placed = a.placed ? e->owned : NULL;
     uint32_t pairs[SL_MOE_MAX_PLACED];
-    R(x), R(ids), R(pairs), R(pair_y);
+    R(x), R(ids), R(pairs), R(pair_y), R(gate_bias), R(up_bias), R(down_bias);
     memset(c->refs, 0, SL_MAX_EXPERTS * sizeof *c->refs);
     for (uint32_t i = 0; i < a.n_pairs; i++) {
         uint32_t pair = placed ? placed[i].pair : a.pairs ? a.pairs[i] : i, id = a.ids[pair];

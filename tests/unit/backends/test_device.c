@@ -264,6 +264,10 @@ static void refusals(void **state) {
     REFUSES(moe, moe, n_embd, 512, SL_ERR_INVALID);
     REFUSES(moe, moe, n_expert, 3, SL_ERR_INVALID);
     REFUSES(moe, moe, k, 0, SL_ERR_INVALID);
+    REFUSES(moe, moe, activation, (enum sl_activation)2, SL_ERR_UNSUPPORTED);
+    d->caps.moe_bias = d->caps.swiglu_clamped = false; /* as a device without such kernels */
+    REFUSES(moe, moe, up_bias, f, SL_ERR_UNSUPPORTED);
+    REFUSES(moe, moe, activation, SL_SWIGLU_CLAMPED, SL_ERR_UNSUPPORTED);
 }
 
 int main(void) {
