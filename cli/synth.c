@@ -90,7 +90,27 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         c->down = q6;
         return true;
     }
-    sl_usage_error("synth", "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b",
+    if (strcmp(name, "gpt-oss-20b") == 0 || strcmp(name, "gpt-oss-120b") == 0) {
+        bool small = strcmp(name, "gpt-oss-20b") == 0;
+        c->arch = "gpt-oss";
+        c->n_layer = small ? 24 : 36;
+        c->n_expert = small ? 32 : 128;
+        c->n_embd = c->n_ff = c->n_ff_expert = 2880;
+        c->n_head = 64;
+        c->n_head_kv = 8;
+        c->head_dim = 64;
+        c->n_expert_used = 4;
+        c->n_vocab = 201088;
+        c->n_ctx = 131072;
+        c->window = 128;
+        c->rope_base = 150000;
+        c->yarn_factor = 32;
+        c->gate = c->up = c->down = (struct sl_synth_types){{SL_DTYPE_MXFP4}, 1};
+        return true;
+    }
+    sl_usage_error("synth",
+                   "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
+                   "gpt-oss-20b, gpt-oss-120b",
                    name);
     return false;
 }
@@ -115,7 +135,7 @@ int sl_cmd_synth(int argc, char **argv) {
     const struct sl_arg args[] = {
         {SL_ARG_OUTPUT, 'o', "--out", "FILE", &path, "the file to write", true},
         {SL_ARG_STRING, 0, "--preset", "NAME", &preset,
-         "start from bench-5g, qwen3-30b-a3b or mixtral-8x7b", false},
+         "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b or gpt-oss-120b", false},
         {SL_ARG_U64, 0, "--seed", "N", &c.seed, "the same seed gives the same bytes (default 1)",
          false},
         {SL_ARG_U32, 0, "--split", "N", &c.n_split, "write N files; --out is then their prefix",
@@ -123,7 +143,8 @@ int sl_cmd_synth(int argc, char **argv) {
         {SL_ARG_FLAG, 'q', "--quiet", NULL, &quiet, "no progress", false},
         {SL_ARG_HEADING, 0, "Shape", NULL, NULL, NULL, false},
         {SL_ARG_STRING, 0, "--arch", "NAME", &c.arch,
-         "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe",
+         "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
+         "gpt-oss",
          false},
         {SL_ARG_U32, 0, "--layers", "N", &c.n_layer, "layers (default 4)", false},
         {SL_ARG_U32, 0, "--embd", "N", &c.n_embd, "width of the hidden state (default 256)", false},
@@ -149,6 +170,11 @@ int sl_cmd_synth(int argc, char **argv) {
         {SL_ARG_FLAG, 0, "--rope-freqs", NULL, &c.rope_freqs, "Llama 3.1 frequency divisors",
          false},
         {SL_ARG_F32, 0, "--yarn", "F", &c.yarn_factor, "YaRN scaling by F", false},
+        {SL_ARG_F32, 0, "--rope-base", "F", &c.rope_base, "RoPE's base (default 1e6)", false},
+        {SL_ARG_U32, 0, "--window", "N", &c.window,
+         "positions that layers with a window read (gpt-oss; default 128)", false},
+        {SL_ARG_F32, 0, "--window-rope-base", "F", &c.rope_base_window,
+         "RoPE's base in such layers (default: as in the others)", false},
         {SL_ARG_HEADING, 0, "Tensor types (a list such as Q4_K,Q6_K alternates over layers)", NULL,
          NULL, NULL, false},
         {SL_ARG_STRING, 't', "--type", "TYPE", &type,

@@ -70,14 +70,16 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     return SL_OK;
 }
 
-static enum sl_status attend(struct sl_forward *f, const struct sl_attention_spec *spec,
+static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights *w,
                              const struct sl_place *where) {
+    const struct sl_attention_spec *spec = &w->spec->attention;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
     SL_FORWARD_TRY("attention",
                    sl_op_attention(f->dev, &(struct sl_op_attention){
                                                .kv = sl_kv_layer(f->kv, where->layer),
                                                .q = a->q,
+                                               .sinks = w->sinks,
                                                .y = a->mixed,
                                                .page_table = a->page_table,
                                                .row_seq = f->on_device.row_seq,
@@ -108,7 +110,7 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         r->n = 0;
         return SL_OK;
     }
-    st = attend(f, spec, where);
+    st = attend(f, w, where);
     if (st != SL_OK)
         return st;
     if (!f->resident)
@@ -154,6 +156,7 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->out_bias = sl_bind_vector(b, in->t[SL_L_ATTN_OUT_BIAS]);
     out->q_norm = sl_bind_vector(b, in->t[SL_L_ATTN_Q_NORM]);
     out->k_norm = sl_bind_vector(b, in->t[SL_L_ATTN_K_NORM]);
+    out->sinks = sl_bind_vector(b, in->t[SL_L_ATTN_SINKS]);
 }
 
 const struct sl_mixer sl_mixer_attention = {

@@ -59,13 +59,14 @@ enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r, u
     uint64_t start = sl_timeline_now(f->timeline);
     SL_FORWARD_TRY("early router",
                    sl_forward_norm(f, r->x, next->ffn_norm, a->next_h, r->n, hp->n_embd));
-    SL_FORWARD_TRY("early router",
-                   sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                            .x = a->next_h,
-                                            .n_tok = r->n,
-                                            .n_decode = r->n_decode,
-                                            .n_w = 1,
-                                            .out = {{next->router, NULL, a->next_router, false}}}));
+    SL_FORWARD_TRY(
+        "early router",
+        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->next_h,
+                                                    .n_tok = r->n,
+                                                    .n_decode = r->n_decode,
+                                                    .n_w = 1,
+                                                    .out = {{next->router, next->router_logit_bias,
+                                                             a->next_router, false}}}));
     struct sl_op_router op = router_op(f, layer, r->n);
     op.logits = a->next_router;
     op.ids = a->next_ids + (size_t)which * r->n * hp->n_expert_used;
@@ -133,7 +134,7 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     struct sl_activations *a = &f->a;
     /* The shared expert's first products read the same input as the router. */
     struct sl_op_matmul in = {.x = a->h, .n_tok = r->n, .n_decode = r->n_decode};
-    in.out[in.n_w++] = (struct sl_matmul_out){w->router, NULL, a->router, false};
+    in.out[in.n_w++] = (struct sl_matmul_out){w->router, w->router_logit_bias, a->router, false};
     if (w->shared_gate.data) {
         in.out[in.n_w++] = (struct sl_matmul_out){w->shared_gate, NULL, a->gate, false};
         in.out[in.n_w++] = (struct sl_matmul_out){w->shared_up, NULL, a->up, false};
@@ -147,6 +148,10 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     SL_FORWARD_TRY("router", sl_op_router(f->dev, &choose));
     sl_timeline_since(f->timeline, "router", start, {"rows", r->n});
     return SL_OK;
+}
+
+static enum sl_activation activation_of(const struct sl_layer_spec *spec) {
+    return spec->experts.activation == SL_EXPERT_SWIGLU_CLAMPED ? SL_SWIGLU_CLAMPED : SL_SWIGLU;
 }
 
 /* All of the op but where the experts are. */
@@ -166,7 +171,11 @@ static struct sl_op_moe moe_op(const struct sl_forward *f, uint32_t layer,
                               .n_pairs = r->n * hp->n_expert_used,
                               .n_expert = hp->n_expert,
                               .n_embd = hp->n_embd,
-                              .n_ff = w->spec->experts.n_ff};
+                              .n_ff = w->spec->experts.n_ff,
+                              .gate_bias = w->gate_bias,
+                              .up_bias = w->up_bias,
+                              .down_bias = w->down_bias,
+                              .activation = activation_of(w->spec)};
 }
 
 enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
@@ -246,6 +255,14 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
     return st;
 }
 
+static const char *lacks(const struct sl_layer_spec *spec, const struct sl_device_caps *caps) {
+    if (spec->experts.biases && !caps->moe_bias)
+        return "biases in experts";
+    return activation_of(spec) == SL_SWIGLU_CLAMPED && !caps->swiglu_clamped
+               ? "clamped SwiGLU in experts"
+               : NULL;
+}
+
 static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
                  struct sl_layer_needs *needs) {
     const struct sl_experts_spec *x = &spec->experts;
@@ -285,6 +302,10 @@ static void bind_experts(struct sl_binder *b, const struct sl_layer *in,
 static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
     out->router = sl_bind_matrix(b, in->t[SL_L_ROUTER]);
     out->router_bias = sl_bind_vector(b, in->t[SL_L_ROUTER_BIAS]);
+    out->router_logit_bias = sl_bind_vector(b, in->t[SL_L_ROUTER_LOGIT_BIAS]);
+    out->gate_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_GATE_BIAS]);
+    out->up_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_UP_BIAS]);
+    out->down_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_DOWN_BIAS]);
     out->shared_gate = sl_bind_matrix(b, in->t[SL_L_SHARED_GATE]);
     out->shared_up = sl_bind_matrix(b, in->t[SL_L_SHARED_UP]);
     out->shared_down = sl_bind_matrix(b, in->t[SL_L_SHARED_DOWN]);
@@ -292,5 +313,9 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     bind_experts(b, in, out);
 }
 
-const struct sl_ffn sl_ffn_experts = {
-    .name = "routed experts", .routed = true, .need = need, .bind = bind, .run = run};
+const struct sl_ffn sl_ffn_experts = {.name = "routed experts",
+                                      .routed = true,
+                                      .lacks = lacks,
+                                      .need = need,
+                                      .bind = bind,
+                                      .run = run};

@@ -18,10 +18,11 @@ struct sl_layer_weights {
     const float *attn_norm, *ffn_norm;
     struct sl_weight q, k, v, out;
     const float *q_bias, *k_bias, *v_bias, *out_bias;
-    const float *q_norm, *k_norm;
+    const float *q_norm, *k_norm, *sinks;
     struct sl_weight gate, up, down; /* dense FFN */
     struct sl_weight router;
-    const float *router_bias;
+    const float *router_bias, *router_logit_bias;
+    const float *gate_bias, *up_bias, *down_bias; /* of all experts */
     enum sl_dtype expert_gate, expert_up, expert_down;
     const struct sl_expert_ref *experts; /* [n_expert], host memory; NULL: they are streamed */
     uint32_t routed_layer;               /* SL_NO_ROUTED_LAYER: a dense FFN */

@@ -38,6 +38,8 @@ struct sl_mixer {
 struct sl_ffn {
     const char *name;
     bool routed; /* a router chooses what it computes: sl_forward_route and what follows */
+    /* What of such a layer the device cannot compute, in words; NULL: nothing. */
+    const char *(*lacks)(const struct sl_layer_spec *spec, const struct sl_device_caps *caps);
     void (*need)(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
                  struct sl_layer_needs *needs);
     void (*bind)(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out);
@@ -53,5 +55,8 @@ const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec);
 const struct sl_ffn *sl_ffn_of(const struct sl_layer_spec *spec);
 /* Of all layers of a model or slice. */
 struct sl_layer_needs sl_layer_needs(const struct sl_model *model);
+/* SL_ERR_UNSUPPORTED: the device lacks what a layer needs, which is named. */
+enum sl_status sl_layers_check(const struct sl_model *model, const struct sl_device *dev,
+                               struct sl_err *err) SL_MUST_CHECK;
 
 #endif

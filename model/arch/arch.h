@@ -10,6 +10,9 @@
 
 #define SL_ROLES_ATTN_BIAS                                                                         \
     (SL_ROLE(SL_L_ATTN_Q_BIAS) | SL_ROLE(SL_L_ATTN_K_BIAS) | SL_ROLE(SL_L_ATTN_V_BIAS))
+#define SL_ROLES_EXPERT_BIAS                                                                       \
+    (SL_ROLE(SL_L_EXPERTS_GATE_BIAS) | SL_ROLE(SL_L_EXPERTS_UP_BIAS) |                             \
+     SL_ROLE(SL_L_EXPERTS_DOWN_BIAS))
 #define SL_ROLES_QK_NORM (SL_ROLE(SL_L_ATTN_Q_NORM) | SL_ROLE(SL_L_ATTN_K_NORM))
 
 enum sl_arch_experts { SL_ARCH_DENSE, SL_ARCH_MOE, SL_ARCH_EITHER };
@@ -23,18 +26,22 @@ struct sl_arch {
     enum sl_rope_kind rope_kind;
     enum sl_qk_norm qk_norm; /* of layers that have SL_ROLES_QK_NORM */
     bool norm_after_rope;
-    bool rope_freqs; /* rope_freqs.weight may be there */
+    uint32_t window_period; /* without a pattern in the file: every so many-th layer has no window;
+                               0 = all have it */
+    bool rope_freqs;        /* rope_freqs.weight may be there */
     enum sl_arch_shared shared;
     bool dense_lead; /* reads leading_dense_block_count and interleave_moe_layer_step */
     bool split_ff;   /* without expert_feed_forward_length an expert has n_ff / k, not n_ff */
-    bool router_normalize;
+    bool router_normalize, router_softmax_topk; /* unless the file says otherwise */
+    enum sl_expert_activation activation;
+    const char *ffn_norm; /* the name of that tensor; NULL: "ffn_norm.weight" */
     /* Layer roles by SL_ROLE(), beside those without which a layer of its kind cannot be: required
      * where the layer's kinds know them; allowed there. What is in none is refused. */
     uint64_t needs, optional;
 };
 
 extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch_qwen2moe,
-    sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe;
+    sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe, sl_arch_gpt_oss;
 
 /* Reads and checks every key under "<arch>."; one that is not known is refused by name. Leaves
  * n_vocab to sl_arch_bind. out_layers [n_layer]: the caller frees them. */

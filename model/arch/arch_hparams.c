@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_CTX (1u << 30)
+#define MAX_CTX  (1u << 30)
+#define MIN_BASE 1.001f
+#define MAX_BASE 1e30f
 
 /* Keys that every architecture here may carry. */
 enum key_use {
@@ -43,6 +45,7 @@ static const struct {
     {"attention.sliding_window_pattern", KEY_READ},
     {"rope.dimension_count", KEY_READ},
     {"rope.freq_base", KEY_READ},
+    {"rope.freq_base_swa", KEY_READ},
     {"rope.scale_linear", KEY_READ},
     {"rope.scaling.type", KEY_READ},
     {"rope.scaling.factor", KEY_READ},
@@ -125,7 +128,7 @@ static enum sl_status read_rope(struct sl_keys *k, uint32_t n_ctx_train, uint32_
         return sl_keys_fail(k, SL_ERR_CORRUPT, "rope.dimension_count", "%" PRIu32 " is odd",
                             r->n_rot);
     r->base = 10000.0f;
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.freq_base", 1.001f, 1e30f, &r->base));
+    SL_KEYS_TRY(sl_keys_f32(k, "rope.freq_base", MIN_BASE, MAX_BASE, &r->base));
     float factor = 0;
     SL_KEYS_TRY(sl_keys_f32(k, "rope.scale_linear", 0.0f, 1e6f, &factor)); /* the older name */
     SL_KEYS_TRY(sl_keys_f32(k, "rope.scaling.factor", 0.0f, 1e6f, &factor));
@@ -186,7 +189,7 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
                                     struct sl_hparams *out_hp, struct sl_layer **out_layers,
                                     struct sl_err *err) {
     struct sl_keys k = {.g = g, .arch = arch->name, .err = err};
-    struct sl_hparams hp = {.n_rope = 1, .rope = {{.kind = arch->rope_kind}}};
+    struct sl_hparams hp = {.rope = {{.kind = arch->rope_kind}}};
     SL_KEYS_TRY(refuse_unknown(&k, arch));
     SL_KEYS_TRY(sl_keys_u32(&k, "block_count", true, 1, SL_MAX_LAYERS, &hp.n_layer));
     k.n_layer = hp.n_layer;
@@ -201,6 +204,8 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     struct sl_layer *layers = calloc(hp.n_layer, sizeof *layers);
     if (!layers)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory for %u layers", hp.n_layer);
+    /* Layers with a window may have a rotation of their own. */
+    hp.n_rope = sl_keys_find(&k, "rope.freq_base_swa") ? 2 : 1;
     enum sl_status status = sl_arch_read_layers(&k, arch, &hp, layers);
     uint32_t head_dim = layers[0].spec.attention.head_dim_k;
     for (uint32_t l = 1; l < hp.n_layer; l++)
@@ -208,6 +213,10 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
             head_dim = layers[l].spec.attention.head_dim_k;
     if (status == SL_OK)
         status = read_rope(&k, hp.n_ctx_train, head_dim, &hp.rope[0]);
+    if (status == SL_OK && hp.n_rope > 1) {
+        hp.rope[1] = hp.rope[0];
+        status = sl_keys_f32(&k, "rope.freq_base_swa", MIN_BASE, MAX_BASE, &hp.rope[1].base);
+    }
     if (status != SL_OK) {
         free(layers);
         return status;

@@ -52,7 +52,7 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
     uint32_t window = 0;
     bool windowed[SL_MAX_LAYERS], causal = true;
     for (uint32_t l = 0; l < hp->n_layer; l++)
-        windowed[l] = true;
+        windowed[l] = !arch->window_period || (l + 1) % arch->window_period != 0;
     SL_KEYS_TRY(sl_keys_u32(k, "attention.sliding_window", false, 0, UINT32_MAX, &window));
     SL_KEYS_TRY(sl_keys_pattern(k, "attention.sliding_window_pattern", windowed));
     if (window >= hp->n_ctx_train)
@@ -65,6 +65,7 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
         struct sl_attention_spec *a = &layers[l].spec.attention;
         layers[l].spec.mixer = SL_MIXER_ATTENTION;
         a->window = windowed[l] ? window : 0;
+        a->rope = hp->n_rope > 1 && windowed[l] ? 1 : 0;
         a->scale = scale > 0 ? scale : 1.0f / sqrtf((float)a->head_dim_k);
         a->qk_norm = arch->qk_norm;
         a->norm_after_rope = arch->norm_after_rope;
@@ -86,6 +87,7 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
                             "experts in dense architecture '%s'", arch->name);
     uint32_t max = hp->n_expert < SL_MAX_EXPERTS_USED ? hp->n_expert : SL_MAX_EXPERTS_USED;
     SL_KEYS_TRY(sl_keys_u32(k, "expert_used_count", true, 1, max, &hp->n_expert_used));
+    x->activation = arch->activation;
     x->router_normalize = arch->router_normalize;
     SL_KEYS_TRY(sl_keys_bool(k, "expert_weights_norm", &x->router_normalize));
     SL_KEYS_TRY(sl_keys_f32(k, "expert_weights_scale", 0.0f, 1e6f, &x->router_scale));
@@ -94,7 +96,9 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
     uint32_t gate = 0;
     SL_KEYS_TRY(sl_keys_u32(k, "expert_gating_func", false, 0, UINT32_MAX, &gate));
     switch (gate) {
-    case 0: /* not stated: softmax */
+    case 0: /* not stated */
+        x->router_softmax_topk = arch->router_softmax_topk;
+        /* fall through */
     case 1:
         x->router_kind = SL_ROUTER_KIND_SOFTMAX;
         return SL_OK;

@@ -11,10 +11,11 @@ enum dim {
     D_EMBD,
     D_VOCAB,
     D_ROT_HALF,
-    D_Q,      /* n_head * head_dim_k */
-    D_K,      /* n_head_kv * head_dim_k */
-    D_V,      /* n_head_kv * head_dim_v */
-    D_O,      /* n_head * head_dim_v */
+    D_Q, /* n_head * head_dim_k */
+    D_K, /* n_head_kv * head_dim_k */
+    D_V, /* n_head_kv * head_dim_v */
+    D_O, /* n_head * head_dim_v */
+    D_HEADS,
     D_Q_NORM, /* head_dim_k, or D_Q where the norm spans the row */
     D_K_NORM,
     D_FF,
@@ -46,6 +47,7 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_ATTN_K_BIAS] = {"attn_k.bias", {D_K}, true},
     [SL_L_ATTN_V_BIAS] = {"attn_v.bias", {D_V}, true},
     [SL_L_ATTN_OUT_BIAS] = {"attn_output.bias", {D_EMBD}, true},
+    [SL_L_ATTN_SINKS] = {"attn_sinks.weight", {D_HEADS}, true},
     [SL_L_ATTN_Q_NORM] = {"attn_q_norm.weight", {D_Q_NORM}, true},
     [SL_L_ATTN_K_NORM] = {"attn_k_norm.weight", {D_K_NORM}, true},
     [SL_L_FFN_NORM] = {"ffn_norm.weight", {D_EMBD}, true},
@@ -54,9 +56,13 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_FFN_DOWN] = {"ffn_down.weight", {D_FF, D_EMBD}, false},
     [SL_L_ROUTER] = {"ffn_gate_inp.weight", {D_EMBD, D_EXPERT}, false},
     [SL_L_ROUTER_BIAS] = {"exp_probs_b.bias", {D_EXPERT}, true},
+    [SL_L_ROUTER_LOGIT_BIAS] = {"ffn_gate_inp.bias", {D_EXPERT}, true},
     [SL_L_EXPERTS_GATE] = {"ffn_gate_exps.weight", {D_EMBD, D_FF_EXPERT, D_EXPERT}, false},
     [SL_L_EXPERTS_UP] = {"ffn_up_exps.weight", {D_EMBD, D_FF_EXPERT, D_EXPERT}, false},
     [SL_L_EXPERTS_DOWN] = {"ffn_down_exps.weight", {D_FF_EXPERT, D_EMBD, D_EXPERT}, false},
+    [SL_L_EXPERTS_GATE_BIAS] = {"ffn_gate_exps.bias", {D_FF_EXPERT, D_EXPERT}, true},
+    [SL_L_EXPERTS_UP_BIAS] = {"ffn_up_exps.bias", {D_FF_EXPERT, D_EXPERT}, true},
+    [SL_L_EXPERTS_DOWN_BIAS] = {"ffn_down_exps.bias", {D_EMBD, D_EXPERT}, true},
     [SL_L_SHARED_GATE] = {"ffn_gate_shexp.weight", {D_EMBD, D_FF_SHARED}, false},
     [SL_L_SHARED_UP] = {"ffn_up_shexp.weight", {D_EMBD, D_FF_SHARED}, false},
     [SL_L_SHARED_DOWN] = {"ffn_down_shexp.weight", {D_FF_SHARED, D_EMBD}, false},
@@ -70,14 +76,16 @@ struct kind_roles {
 static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
     [SL_MIXER_ATTENTION] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_ATTN_Q) | SL_ROLE(SL_L_ATTN_K) |
                                 SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_OUT),
-                            SL_ROLES_ATTN_BIAS | SL_ROLE(SL_L_ATTN_OUT_BIAS) | SL_ROLES_QK_NORM}};
+                            SL_ROLES_ATTN_BIAS | SL_ROLE(SL_L_ATTN_OUT_BIAS) |
+                                SL_ROLE(SL_L_ATTN_SINKS) | SL_ROLES_QK_NORM}};
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
                           SL_ROLE(SL_L_FFN_DOWN),
                       0},
     [SL_FFN_EXPERTS] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_ROUTER) | SL_ROLE(SL_L_EXPERTS_GATE) |
                             SL_ROLE(SL_L_EXPERTS_UP) | SL_ROLE(SL_L_EXPERTS_DOWN),
-                        SL_ROLE(SL_L_ROUTER_BIAS) | SL_ROLE(SL_L_SHARED_ROUTER)}};
+                        SL_ROLE(SL_L_ROUTER_BIAS) | SL_ROLE(SL_L_ROUTER_LOGIT_BIAS) |
+                            SL_ROLES_EXPERT_BIAS | SL_ROLE(SL_L_SHARED_ROUTER)}};
 #define ROLES_SHARED                                                                               \
     (SL_ROLE(SL_L_SHARED_GATE) | SL_ROLE(SL_L_SHARED_UP) | SL_ROLE(SL_L_SHARED_DOWN))
 
@@ -111,6 +119,8 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return (uint64_t)a->n_head_kv * a->head_dim_v;
     case D_O:
         return (uint64_t)a->n_head * a->head_dim_v;
+    case D_HEADS:
+        return a->n_head;
     case D_Q_NORM:
         return (uint64_t)(row ? a->n_head : 1) * a->head_dim_k;
     case D_K_NORM:
@@ -227,6 +237,10 @@ static enum sl_status refuse_layer_tensor(const struct sl_model *m, const struct
                        m->arch->name);
 }
 
+static const char *name_of(const struct sl_arch *arch, unsigned role) {
+    return role == SL_L_FFN_NORM && arch->ffn_norm ? arch->ffn_norm : layer_rules[role].name;
+}
+
 static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
                             struct sl_err *err) {
     struct sl_str rest;
@@ -252,7 +266,7 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
                            m->arch->name, m->hp.n_layer, m->hp.n_layer - 1);
     uint64_t allowed = roles_of(m->arch, &m->layers[layer].spec).may;
     for (unsigned role = 0; role < SL_L_COUNT; role++) {
-        if (!(allowed & SL_ROLE(role)) || !equals(rest, layer_rules[role].name))
+        if (!(allowed & SL_ROLE(role)) || !equals(rest, name_of(m->arch, role)))
             continue;
         m->layers[layer].t[role] = t;
         return SL_OK;
@@ -307,10 +321,14 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
                 st = check_shape(m, &layer->spec, t, &layer_rules[role], err);
             } else if (required & SL_ROLE(role)) {
                 char name[64];
-                snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", l, layer_rules[role].name);
+                snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", l, name_of(m->arch, role));
                 st = missing(m, err, name);
             }
         }
+        layer->spec.attention.sinks = layer->t[SL_L_ATTN_SINKS] != NULL;
+        layer->spec.experts.biases = layer->t[SL_L_EXPERTS_GATE_BIAS] ||
+                                     layer->t[SL_L_EXPERTS_UP_BIAS] ||
+                                     layer->t[SL_L_EXPERTS_DOWN_BIAS];
         if (!layer->t[SL_L_ATTN_Q_NORM] && !layer->t[SL_L_ATTN_K_NORM])
             layer->spec.attention.qk_norm = SL_QK_NORM_NONE;
     }

@@ -31,9 +31,15 @@ struct sl_attention_spec {
     float scale;     /* of q.k: 1/sqrt(head_dim_k) unless the file says otherwise */
     enum sl_qk_norm qk_norm;
     bool norm_after_rope; /* q and k are normed after the rotation, not before */
+    bool sinks;           /* each head has a logit that takes part in its softmax's sum alone */
 };
 
 enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
+
+enum sl_expert_activation {
+    SL_EXPERT_SWIGLU,
+    SL_EXPERT_SWIGLU_CLAMPED, /* gpt-oss: gate at most 7, up -7 to 7 and plus 1, sigmoid(1.702 g) */
+};
 
 struct sl_experts_spec {
     uint32_t n_ff;        /* width of a routed expert */
@@ -42,6 +48,8 @@ struct sl_experts_spec {
     bool router_softmax_topk; /* softmax over the chosen logits */
     bool router_normalize;    /* divide the k weights by their sum */
     float router_scale;       /* 1 = none */
+    enum sl_expert_activation activation;
+    bool biases; /* of gate, up and down of each expert */
 };
 
 struct sl_layer_spec {

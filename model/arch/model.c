@@ -5,8 +5,9 @@
 #include <string.h>
 
 static const struct sl_arch *const arches[] = {
-    &sl_arch_qwen3moe, &sl_arch_qwen2moe, &sl_arch_olmoe,        &sl_arch_llama,
-    &sl_arch_qwen3,    &sl_arch_qwen2,    &sl_arch_ernie4_5_moe, &sl_arch_hunyuan_moe,
+    &sl_arch_qwen3moe,     &sl_arch_qwen2moe,    &sl_arch_olmoe,
+    &sl_arch_llama,        &sl_arch_qwen3,       &sl_arch_qwen2,
+    &sl_arch_ernie4_5_moe, &sl_arch_hunyuan_moe, &sl_arch_gpt_oss,
 };
 #define N_ARCHES (sizeof arches / sizeof arches[0])
 

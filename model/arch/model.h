@@ -56,17 +56,22 @@ enum sl_layer_role {
     SL_L_ATTN_K_BIAS,
     SL_L_ATTN_V_BIAS,
     SL_L_ATTN_OUT_BIAS,
+    SL_L_ATTN_SINKS,  /* [n_head] */
     SL_L_ATTN_Q_NORM, /* [head_dim] per head, or [n_head*head_dim] over the whole row (OLMoE) */
     SL_L_ATTN_K_NORM,
     SL_L_FFN_NORM,
     SL_L_FFN_GATE, /* dense FFN */
     SL_L_FFN_UP,
     SL_L_FFN_DOWN,
-    SL_L_ROUTER,       /* ffn_gate_inp.weight [n_embd, n_expert] */
-    SL_L_ROUTER_BIAS,  /* exp_probs_b.bias */
-    SL_L_EXPERTS_GATE, /* [n_embd, n_ff_expert, n_expert] */
+    SL_L_ROUTER,            /* ffn_gate_inp.weight [n_embd, n_expert] */
+    SL_L_ROUTER_BIAS,       /* exp_probs_b.bias: of the scores, for the choice alone */
+    SL_L_ROUTER_LOGIT_BIAS, /* ffn_gate_inp.bias */
+    SL_L_EXPERTS_GATE,      /* [n_embd, n_ff_expert, n_expert] */
     SL_L_EXPERTS_UP,
-    SL_L_EXPERTS_DOWN, /* [n_ff_expert, n_embd, n_expert] */
+    SL_L_EXPERTS_DOWN,      /* [n_ff_expert, n_embd, n_expert] */
+    SL_L_EXPERTS_GATE_BIAS, /* [n_ff_expert, n_expert] */
+    SL_L_EXPERTS_UP_BIAS,
+    SL_L_EXPERTS_DOWN_BIAS, /* [n_embd, n_expert] */
     SL_L_SHARED_GATE,
     SL_L_SHARED_UP,
     SL_L_SHARED_DOWN,

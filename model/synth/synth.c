@@ -36,6 +36,8 @@ const struct sl_synth_config sl_synth_default = {
     .n_expert = 8,
     .n_expert_used = 2,
     .n_vocab = 1024,
+    .rope_base = 1e6f,
+    .window = 128,
     .n_ctx = 4096,
     .attn = {{SL_DTYPE_Q8_0}, 1},
     .ffn = {{SL_DTYPE_Q8_0}, 1},
@@ -299,7 +301,11 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     sl_gguf_write_u32(w, KEY("attention.value_length"), c->head_dim);
     sl_gguf_write_u32(w, KEY("rope.dimension_count"), c->head_dim);
     sl_gguf_write_f32(w, KEY("attention.layer_norm_rms_epsilon"), 1e-6f);
-    sl_gguf_write_f32(w, KEY("rope.freq_base"), 1e6f);
+    sl_gguf_write_f32(w, KEY("rope.freq_base"), c->rope_base);
+    if (c->rope_base_window > 0)
+        sl_gguf_write_f32(w, KEY("rope.freq_base_swa"), c->rope_base_window);
+    if (traits & SL_SYNTH_WINDOW)
+        sl_gguf_write_u32(w, KEY("attention.sliding_window"), c->window);
     if (c->yarn_factor > 0) {
         sl_gguf_write_str(w, KEY("rope.scaling.type"), "yarn");
         sl_gguf_write_f32(w, KEY("rope.scaling.factor"), c->yarn_factor);

@@ -39,6 +39,9 @@ struct sl_synth_config {
     bool tied;         /* no output matrix of its own */
     bool rope_freqs;   /* llama: per-dimension divisors as Llama 3 has them */
     float yarn_factor; /* 0 = none */
+    float rope_base;
+    float rope_base_window; /* of layers with a window; 0 = as the others */
+    uint32_t window;        /* of architectures whose layers have one */
     struct sl_synth_types attn, ffn, gate, up, down;
     enum sl_dtype embd, output; /* F32, F16, BF16 and Q8_0 carry the structure described above;
                                    other types are plain random */

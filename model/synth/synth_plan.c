@@ -18,6 +18,9 @@ static const struct sl_synth_family families[] = {
     {"ernie4_5-moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_ROUTER_BIAS | SL_SYNTH_DENSE_LEAD |
                          SL_SYNTH_EXPERT_FF},
     {"hunyuan-moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF},
+    {"gpt-oss", SL_SYNTH_MOE | SL_SYNTH_QKV_BIAS | SL_SYNTH_OUT_BIAS | SL_SYNTH_SINKS |
+                    SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_BIAS | SL_SYNTH_CLAMPED | SL_SYNTH_POST_NORM |
+                    SL_SYNTH_EXPERT_FF},
 };
 
 const struct sl_synth_family *sl_synth_family_find(const char *arch) {
@@ -93,7 +96,12 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add_norm(p, row ? q : c->head_dim, "attn_q_norm.weight", i);
         add_norm(p, row ? kv : c->head_dim, "attn_k_norm.weight", i);
     }
-    add_norm(p, n, "ffn_norm.weight", i);
+    if (traits & SL_SYNTH_OUT_BIAS)
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f * share, n, 0, 0, "attn_output.bias", i);
+    if (traits & SL_SYNTH_SINKS)
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1.5f, c->n_head, 0, 0, "attn_sinks.weight", i);
+    add_norm(p, n, traits & SL_SYNTH_POST_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
+             i);
 
     /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
     float mid = 0.6f;
@@ -107,14 +115,23 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         return;
     }
     uint64_t ff = c->n_ff_expert, ne = c->n_expert;
+    /* So wide that one value in fifty is clamped; its root mean square is then 6.4. */
+    float wide = traits & SL_SYNTH_CLAMPED ? 3 : 1;
+    float expert_mid = traits & SL_SYNTH_CLAMPED ? 6.4f : mid;
     /* The weighted sum of k random outputs shrinks by about sqrt(k). */
-    float down = share * sqrtf((float)c->n_expert_used) / (mid * sqrtf((float)ff));
+    float down = share * sqrtf((float)c->n_expert_used) / (expert_mid * sqrtf((float)ff));
     add(p, SL_DTYPE_F32, SL_FILL_ROUTER, 2 * in, n, ne, 0, "ffn_gate_inp.weight", i);
     if (traits & SL_SYNTH_ROUTER_BIAS) /* scores are 1 / n_expert in the mean */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f / (float)ne, ne, 0, 0, "exp_probs_b.bias", i);
-    add(p, pick(&c->gate, l), SL_FILL_RANDOM, in, n, ff, ne, "ffn_gate_exps.weight", i);
-    add(p, pick(&c->up, l), SL_FILL_RANDOM, in, n, ff, ne, "ffn_up_exps.weight", i);
+    add(p, pick(&c->gate, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_gate_exps.weight", i);
+    add(p, pick(&c->up, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_up_exps.weight", i);
     add(p, pick(&c->down, l), SL_FILL_RANDOM, down, ff, n, ne, "ffn_down_exps.weight", i);
+    if (traits & SL_SYNTH_EXPERT_BIAS) {
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f, ne, 0, 0, "ffn_gate_inp.bias", i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f, ff, ne, 0, "ffn_gate_exps.bias", i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f, ff, ne, 0, "ffn_up_exps.bias", i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f * share, n, ne, 0, "ffn_down_exps.bias", i);
+    }
     if (traits & SL_SYNTH_SHARED) {
         uint64_t sh = c->n_ff_shared;
         enum sl_dtype ffn = pick(&c->ffn, l);
@@ -166,6 +183,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"shared-ff", c->n_ff_shared, shared ? 1 : 0, 1u << 20},
         {"dense-layers", c->n_layer_dense, 0,
          traits & SL_SYNTH_DENSE_LEAD && c->n_expert ? c->n_layer - 1 : 0},
+        {"window", c->window, traits & SL_SYNTH_WINDOW ? 1 : 0, 1u << 24},
         {"odd-kv-heads", c->n_head_kv_odd, 0, 1024},
         {"split", c->n_split, 1, 999},
     };
@@ -190,7 +208,9 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
     } shares[] = {{"locality", c->locality, 1},
                   {"stay", c->stay, 1},
                   {"skew", c->skew, 100},
-                  {"yarn", c->yarn_factor, 1024}};
+                  {"yarn", c->yarn_factor, 1024},
+                  {"rope-base", c->rope_base, 1e9f},
+                  {"window-rope-base", c->rope_base_window, 1e9f}};
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
         if (!(shares[i].value >= 0 && shares[i].value <= shares[i].max))
             return sl_fail(err, SL_ERR_CONFIG, "--%s is %g: must be from 0 to %g", shares[i].name,

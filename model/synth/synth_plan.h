@@ -16,6 +16,12 @@ enum {
     SL_SYNTH_ROUTER_BIAS = 1 << 7, /* added to the scores for the choice alone */
     SL_SYNTH_DENSE_LEAD = 1 << 8,
     SL_SYNTH_EXPERT_FF = 1 << 9, /* an expert's width has a key of its own */
+    SL_SYNTH_OUT_BIAS = 1 << 10,
+    SL_SYNTH_SINKS = 1 << 11,
+    SL_SYNTH_WINDOW = 1 << 12,
+    SL_SYNTH_EXPERT_BIAS = 1 << 13, /* of experts, and of the router's logits */
+    SL_SYNTH_CLAMPED = 1 << 14,     /* experts' SwiGLU is clamped */
+    SL_SYNTH_POST_NORM = 1 << 15,   /* the norm before the experts is called the attention's */
 };
 struct sl_synth_family {
     const char *arch;

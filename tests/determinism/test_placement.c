@@ -423,6 +423,20 @@ static void layers_that_differ(void **state) {
     compare_all(&(struct subject){.name = "layers that differ", .config = &c});
 }
 
+/* Windows in every second layer, shorter than the text; sinks; experts with biases. */
+static void windows_and_biases(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("gpt-oss");
+    c.n_layer = 4;
+    c.window = 24;
+    c.rope_base_window = 10000;
+    c.n_expert = 9;
+    c.n_expert_used = 4;
+    c.gate = c.up = (struct sl_synth_types){{SL_DTYPE_MXFP4, SL_DTYPE_Q8_0}, 2};
+    c.down = (struct sl_synth_types){{SL_DTYPE_MXFP4}, 1};
+    compare_all(&(struct subject){.name = "windows and biases", .config = &c});
+}
+
 static void enough_was_compared(void **state) {
     (void)state;
     print_message("figure: %llu tokens and the logits of %llu positions compared\n",
@@ -442,6 +456,7 @@ int main(void) {
         cmocka_unit_test(one_expert_a_token),
         cmocka_unit_test(all_experts_a_token),
         cmocka_unit_test(layers_that_differ),
+        cmocka_unit_test(windows_and_biases),
         cmocka_unit_test(enough_was_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

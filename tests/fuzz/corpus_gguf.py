@@ -41,7 +41,7 @@ def gguf(kvs, tensors, version=3):
 
 def model(name, version=3):
     arch = "llama" if name == "mixtral" else name
-    moe = "moe" in name or name == "mixtral"
+    moe = "moe" in name or name in ("mixtral", "gpt-oss")
     embd, heads, dim, ff, experts = 8, 2, 4, 8, 3
     keys = [kv("general.architecture", STR, arch)]
 
@@ -58,6 +58,9 @@ def model(name, version=3):
         key("expert_used_count", U32, 1)
     if arch in ("qwen2moe", "ernie4_5-moe", "hunyuan-moe"):
         key("expert_shared_feed_forward_length", U32, ff)
+    if arch == "gpt-oss":
+        key("attention.sliding_window", U32, 8)
+        key("rope.freq_base_swa", F32, 1e4)
     if arch == "ernie4_5-moe":
         key("leading_dense_block_count", U32, 0)
         key("attention.sliding_window", U32, 8)
@@ -83,6 +86,13 @@ def model(name, version=3):
     if arch in ("qwen2", "qwen2moe"):
         for n, d in (("q", q), ("k", k), ("v", k)):
             layer("attn_%s.bias" % n, d)
+    if arch == "gpt-oss":
+        t.remove(("blk.0.ffn_norm.weight", [embd]))
+        for n, dims in (("post_attention_norm.weight", [embd]), ("attn_sinks.weight", [heads]),
+                        ("attn_output.bias", [embd]), ("ffn_gate_inp.bias", [experts]),
+                        ("ffn_gate_exps.bias", [ff, experts]), ("ffn_up_exps.bias", [ff, experts]),
+                        ("ffn_down_exps.bias", [embd, experts])):
+            layer(n, *dims)
     if not moe:
         layer("ffn_gate.weight", embd, ff)
         layer("ffn_up.weight", embd, ff)
@@ -106,7 +116,8 @@ def model(name, version=3):
 def main():
     os.makedirs(OUT, exist_ok=True)
     files = {n: model(n) for n in
-             ("llama", "mixtral", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "ernie4_5-moe", "hunyuan-moe")}
+             ("llama", "mixtral", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "ernie4_5-moe", "hunyuan-moe",
+              "gpt-oss")}
     files["llama-v2"] = model("llama", 2)
     files["empty-v3"] = gguf([], [])
     whole = files["qwen3moe"]

@@ -17,9 +17,10 @@ import sys
 import tempfile
 
 MOE = "--experts 8 --top-k 2"
+LONG = [(1, 1), (4, 650)]
 F32 = "-t F32 --embd-type F32 --output-type F32"
 CASES = [
-    # name, synth options, exact (F32 bars)
+    # name, synth options, exact (F32 bars), prompts other than PROMPTS
     ("qwen3moe f32", f"--arch qwen3moe {F32} {MOE}", True),
     ("qwen2moe f32", f"--arch qwen2moe {F32} {MOE}", True),
     ("mixtral f32", f"--arch llama {F32} {MOE}", True),
@@ -30,6 +31,18 @@ CASES = [
     ("hunyuan-moe f32", f"--arch hunyuan-moe {F32} {MOE} --expert-ff 512", True),
     ("hunyuan-moe f32, gqa 3", f"--arch hunyuan-moe {F32} --experts 16 --top-k 4 --heads 6 --kv-heads 2 "
      "--head-dim 128 --expert-ff 512", True),
+    # Longer than twice the window; 600 positions and more.
+    ("gpt-oss f32", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --expert-ff 256", True, LONG),
+    ("gpt-oss f32, window 32, gqa 8", f"--arch gpt-oss {F32} --experts 16 --top-k 4 --heads 16 --kv-heads 2 "
+     "--window 32 --layers 6", True, LONG),
+    ("gpt-oss f32, window 200, head_dim 128", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --heads 6 --kv-heads 2 "
+     "--head-dim 128 --window 200 --layers 3", True, LONG),
+    ("gpt-oss f32, window 1, gqa 1", f"--arch gpt-oss {F32} --experts 4 --top-k 4 --heads 4 --kv-heads 4 "
+     "--head-dim 32 --window 1", True, LONG),
+    ("gpt-oss f32, yarn", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --yarn 32 --rope-base 150000 --window 128 "
+     "--ctx 131072", True, LONG),
+    ("gpt-oss f32, two rotations", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --window 48 --window-rope-base 10000",
+     True, LONG),
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),
@@ -53,6 +66,8 @@ CASES = [
     ("olmoe q8_0", f"--arch olmoe -t Q8_0 {MOE} --kv-heads 4", False),
     ("ernie4_5-moe q4_K", f"--arch ernie4_5-moe -t Q4_K {MOE} --expert-ff 256 --dense-layers 2 --tied", False),
     ("hunyuan-moe q4_K", f"--arch hunyuan-moe -t Q4_K {MOE} --expert-ff 512", False),
+    ("gpt-oss mxfp4", f"--arch gpt-oss -t Q8_0 --gate MXFP4 --up MXFP4 --down MXFP4 --experts 8 --top-k 4 "
+     "--expert-ff 256", False, LONG),
     ("odd rows fall back", f"--arch qwen3moe -t Q4_K {MOE} --embd 288 --expert-ff 96", False),
 ]
 for t in ("Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "
@@ -113,11 +128,11 @@ def run(command, **kw):
         raise RuntimeError(f"{' '.join(command[:2])}: exit {p.returncode}: {p.stderr.decode()[-400:]}")
 
 
-def one(sluice, peer, options, exact, tmp):
+def one(sluice, peer, options, exact, prompts, tmp):
     model = os.path.join(tmp, "model.gguf")
     run([sluice, "synth", "-q", "-o", model, "--vocab", str(VOCAB)] + options.split())
     ours, theirs = array.array("f"), array.array("f")
-    for seed, n in PROMPTS:
+    for seed, n in prompts:
         ids = os.path.join(tmp, "ids.bin")
         r = random.Random(seed)
         with open(ids, "wb") as f:
@@ -140,9 +155,9 @@ def main():
     print(f"1..{len(cases)}", flush=True)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="sluice-peer-") as tmp:
-        for i, (name, options, exact) in enumerate(cases, 1):
+        for i, (name, options, exact, *prompts) in enumerate(cases, 1):
             try:
-                problem, text = one(sluice, peer, options, exact, tmp)
+                problem, text = one(sluice, peer, options, exact, prompts[0] if prompts else PROMPTS, tmp)
             except (RuntimeError, ValueError) as e:
                 problem, text = str(e), ""
             failed += bool(problem)

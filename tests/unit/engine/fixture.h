@@ -53,6 +53,7 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
     c.n_expert_used = dense ? 0 : 2;
     c.n_layer_dense = strcmp(arch, "ernie4_5-moe") == 0;
     c.n_head_kv_odd = strcmp(arch, "hunyuan-moe") == 0; /* layers of two shapes */
+    c.window = 40;
     c.n_vocab = 512;
     c.n_ctx = 1024;
     return c;

@@ -4,8 +4,8 @@
 
 #include "engine/sample/sampler.h"
 
-static const char *const archs[] = {"qwen3moe", "qwen2moe",     "llama",      "olmoe",
-                                    "qwen3",    "ernie4_5-moe", "hunyuan-moe"};
+static const char *const archs[] = {"qwen3moe", "qwen2moe",     "llama",       "olmoe",
+                                    "qwen3",    "ernie4_5-moe", "hunyuan-moe", "gpt-oss"};
 
 #define N_RUNS 8u
 

@@ -1,6 +1,9 @@
 /* Layers that differ from one another: what a file says layer by layer is what is computed. */
 #include "tests/unit/engine/fixture.h"
 
+#include "backends/cpu/cpu.h"
+#include "engine/plan/memory_plan.h"
+#include "model/arch/model_slice.h"
 #include "model/gguf/gguf_write.h"
 
 #include <fcntl.h>
@@ -131,10 +134,38 @@ static void kv_heads_by_layer(void **state) {
     close_model(&repeated);
 }
 
+/* What a device lacks is said when the plan is made, before anything is loaded, with the first
+ * layer that needs it: of the whole model, where only a part of it is planned. */
+static void devices_that_lack(void **state) {
+    (void)state;
+    struct sl_synth_config sc = tiny_config("gpt-oss");
+    struct sl_engine_config c = {.ctx_tokens = 100, .parallel = 1, .batch_tokens = 8};
+    struct sl_cpu_config cpu = {.n_threads = 1, .isa = SL_CPU_C};
+    struct sl_memory_plan p = {.n_stages = 0};
+    struct sl_device *d;
+    struct sl_model slice;
+    struct test_model m;
+    open_model(&m, &sc);
+    assert_ok(sl_cpu_open(&cpu, &d, &test_err));
+    assert_ok(sl_memory_plan_make(m.model, &c, d, &p, &test_err));
+    d->caps.swiglu_clamped = false;
+    assert_int_equal(sl_memory_plan_make(m.model, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(test_err.text, "layer 0 has clamped SwiGLU in experts, which cpu:"));
+    d->caps.swiglu_clamped = true;
+    d->caps.moe_bias = false;
+    assert_ok(sl_model_slice(m.model, 1, 2, &slice, &test_err));
+    assert_int_equal(sl_memory_plan_make(&slice, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(test_err.text, "layer 1 has biases in experts, which cpu:"));
+    sl_model_slice_release(&slice);
+    sl_device_close(&d);
+    close_model(&m);
+}
+
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kv_heads_by_layer),
+        cmocka_unit_test(devices_that_lack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

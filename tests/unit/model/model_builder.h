@@ -81,7 +81,16 @@ static inline void layer(int l, bool moe) {
         tensor(l, "attn_k.bias", SL_DTYPE_F32, KV * DIM, 0, 0);
         tensor(l, "attn_v.bias", SL_DTYPE_F32, KV * DIM, 0, 0);
     }
-    tensor(l, "ffn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
+    bool gpt_oss = strcmp(arch_now, "gpt-oss") == 0;
+    if (gpt_oss) {
+        tensor(l, "attn_output.bias", SL_DTYPE_F32, EMBD, 0, 0);
+        tensor(l, "attn_sinks.weight", SL_DTYPE_F32, HEADS, 0, 0);
+        tensor(l, "ffn_gate_inp.bias", SL_DTYPE_F32, EXPERTS, 0, 0);
+        tensor(l, "ffn_gate_exps.bias", SL_DTYPE_F32, FF_EXP, EXPERTS, 0);
+        tensor(l, "ffn_up_exps.bias", SL_DTYPE_F32, FF_EXP, EXPERTS, 0);
+        tensor(l, "ffn_down_exps.bias", SL_DTYPE_F32, EMBD, EXPERTS, 0);
+    }
+    tensor(l, gpt_oss ? "post_attention_norm.weight" : "ffn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
     if (!moe) {
         tensor(l, "ffn_gate.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
         tensor(l, "ffn_up.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
@@ -106,7 +115,7 @@ static inline uint8_t *build(const char *arch, const struct edit *edit, size_t *
     static const struct edit none;
     struct gb b = gb_new(3);
     bool mixtral = strcmp(arch, "mixtral") == 0;
-    bool moe = mixtral || strcmp(arch, "olmoe") == 0 || strstr(arch, "moe");
+    bool moe = mixtral || strcmp(arch, "gpt-oss") == 0 || strstr(arch, "moe");
     gb_now = &b;
     arch_now = mixtral ? "llama" : arch;
     edit_now = edit ? edit : &none;

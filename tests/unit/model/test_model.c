@@ -151,18 +151,71 @@ static void test_dense_layers(void **state) {
     free(file);
 }
 
+static float swa_base;
+static void add_gpt_oss(struct gb *b) {
+    gb_uint(b, "gpt-oss.attention.sliding_window", 100);
+    if (swa_base > 0)
+        gb_float(b, "gpt-oss.rope.freq_base_swa", swa_base);
+}
+
+static void test_gpt_oss(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct edit e = {.keys = add_gpt_oss};
+    for (int i = 0; i < 2; i++) {
+        swa_base = i ? 5000.0f : 0;
+        struct sl_model *m = open_model("gpt-oss", &e, &file);
+        assert_int_equal(m->hp.n_rope, i ? 2 : 1);
+        assert_true(m->hp.rope[0].base == 1e6f);
+        if (i)
+            assert_true(m->hp.rope[1].base == 5000.0f && m->hp.rope[1].n_rot == DIM);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            const struct sl_attention_spec *a = &m->layers[l].spec.attention;
+            const struct sl_experts_spec *x = &m->layers[l].spec.experts;
+            assert_int_equal(a->window, l % 2 ? 0 : 100);
+            assert_int_equal(a->rope, i && l % 2 == 0);
+            assert_true(a->sinks && a->qk_norm == SL_QK_NORM_NONE);
+            assert_true(x->biases && x->activation == SL_EXPERT_SWIGLU_CLAMPED);
+            assert_true(x->router_softmax_topk && !x->router_normalize);
+            assert_ptr_equal(m->layers[l].t[SL_L_ATTN_Q_BIAS], NULL); /* may be absent */
+        }
+        assert_ptr_equal(m->layers[1].t[SL_L_FFN_NORM],
+                         sl_gguf_tensor_find(m->gguf, "blk.1.post_attention_norm.weight"));
+        sl_model_close(&m);
+        free(file);
+    }
+    static const char *const needed[] = {"attn_sinks.weight",         "attn_output.bias",
+                                         "ffn_gate_inp.bias",         "ffn_gate_exps.bias",
+                                         "ffn_up_exps.bias",          "ffn_down_exps.bias",
+                                         "post_attention_norm.weight"};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.1.%s", needed[i]);
+        struct edit without = {.no_tensor = name};
+        expect_refused("gpt-oss", &without, SL_ERR_CORRUPT, name, "is missing");
+    }
+    struct edit other = {.extra = "blk.0.ffn_norm.weight"}; /* not its name here */
+    expect_refused("gpt-oss", &other, SL_ERR_UNSUPPORTED, "blk.0.ffn_norm.weight",
+                   "no such tensor here");
+    swa_base = 0.5f;
+    expect_refused("gpt-oss", &e, SL_ERR_CORRUPT, "rope.freq_base_swa", "out of range");
+    /* Others have no such tensors. */
+    other.extra = "blk.0.attn_sinks.weight";
+    expect_refused("qwen3moe", &other, SL_ERR_UNSUPPORTED, "attn_sinks", "no such tensor here");
+}
+
 static void test_arch_list(void **state) {
     (void)state;
-    const char *want[] = {"qwen3moe", "qwen2moe", "olmoe",        "llama",
-                          "qwen3",    "qwen2",    "ernie4_5-moe", "hunyuan-moe"};
+    const char *want[] = {"qwen3moe", "qwen2moe",     "olmoe",       "llama",  "qwen3",
+                          "qwen2",    "ernie4_5-moe", "hunyuan-moe", "gpt-oss"};
     uint32_t n = 0;
     for (; sl_model_arch_at(n); n++) {
         bool found = false;
-        for (size_t i = 0; i < 8; i++)
+        for (size_t i = 0; i < 9; i++)
             found = found || strcmp(sl_model_arch_at(n), want[i]) == 0;
         assert_true(found);
     }
-    assert_int_equal(n, 8);
+    assert_int_equal(n, 9);
 }
 
 static void test_defaults(void **state) {
@@ -560,12 +613,19 @@ static void test_not_a_model(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_qwen3moe),         cmocka_unit_test(test_other_archs),
-        cmocka_unit_test(test_dense_layers),     cmocka_unit_test(test_arch_list),
-        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_missing_keys),
-        cmocka_unit_test(test_absurd_keys),      cmocka_unit_test(test_router_keys),
-        cmocka_unit_test(test_rope_scaling),     cmocka_unit_test(test_arrays_of_one_value),
-        cmocka_unit_test(test_per_layer_arrays), cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_qwen3moe),
+        cmocka_unit_test(test_other_archs),
+        cmocka_unit_test(test_dense_layers),
+        cmocka_unit_test(test_gpt_oss),
+        cmocka_unit_test(test_arch_list),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_missing_keys),
+        cmocka_unit_test(test_absurd_keys),
+        cmocka_unit_test(test_router_keys),
+        cmocka_unit_test(test_rope_scaling),
+        cmocka_unit_test(test_arrays_of_one_value),
+        cmocka_unit_test(test_per_layer_arrays),
+        cmocka_unit_test(test_windows),
         cmocka_unit_test(test_not_a_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
