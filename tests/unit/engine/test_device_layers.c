@@ -1,4 +1,5 @@
 /* Layers that differ from one another: what a file says layer by layer is what is computed. */
+#include "tests/support/card.h"
 #include "tests/unit/engine/fixture.h"
 
 #include "backends/cpu/cpu.h"
@@ -134,6 +135,55 @@ static void kv_heads_by_layer(void **state) {
     close_model(&repeated);
 }
 
+/* ---- divided over devices ---- */
+
+static struct run *answer(const struct test_model *m, const struct sl_engine_config *c) {
+    struct sl_engine *e = new_engine(m, c);
+    struct run *r = new_run(3, 150, N_VOCAB, 16);
+    r->req.logprobs = r->req.ignore_eog = true;
+    submit(e, r);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    sl_engine_destroy(&e);
+    return r;
+}
+
+/* Wherever the cut is, the answer is that of one device: between layers of two kinds (a slice
+ * without experts), with pages of two sizes, between windows and none; with experts resident, and
+ * in slots, where generated rows go in parts that are cut behind each router. */
+static void slices_of_layers_that_differ(void **state) {
+    (void)state;
+    static const char *const archs[] = {"ernie4_5-moe", "hunyuan-moe", "gpt-oss"};
+    static const char *const splits[] = {NULL, "1,4", "2,3", "4,1"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        struct sl_synth_config sc = tiny_config(archs[i]);
+        struct test_model m;
+        sc.n_layer = 5;
+        sc.n_layer_dense = i == 0 ? 2 : 0;
+        sc.n_head_kv_odd = 1;
+        open_model(&m, &sc);
+        struct sl_engine_config c = {
+            .n_threads = 1, .ctx_tokens = 256, .parallel = 2, .batch_tokens = 48};
+        struct run *want = answer(&m, &c);
+        for (uint32_t s = 0; s < 2 * (sizeof splits / sizeof *splits); s++) {
+            struct card_source source;
+            const char *split = splits[s / 2];
+            card_source_init(&source,
+                             &(struct card_config){.n_threads = 1, .n_cards = split ? 2 : 1});
+            c.ram_bytes = c.vram_bytes = (uint64_t)1 << 34;
+            c.io = SL_EXPERTS_IO_PREAD;
+            c.experts = s % 2 ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT;
+            c.device_source = &source.source;
+            c.split = split;
+            struct run *got = answer(&m, &c);
+            assert_same_tokens(want, got);
+            free_run(got);
+        }
+        free_run(want);
+        close_model(&m);
+    }
+}
+
 /* What a device lacks is said when the plan is made, before anything is loaded, with the first
  * layer that needs it: of the whole model, where only a part of it is planned. */
 static void devices_that_lack(void **state) {
@@ -165,6 +215,7 @@ int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kv_heads_by_layer),
+        cmocka_unit_test(slices_of_layers_that_differ),
         cmocka_unit_test(devices_that_lack),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
