@@ -239,6 +239,23 @@ static void not_fused(void **state) {
     close_sound(d);
 }
 
+/* Rows of any number fit, also where they and what the kernel declares itself are just too much for
+ * a block that the driver was not asked for. */
+static void shared_memory_is_asked_for(void **state) {
+    (void)state;
+    need_kernels();
+    enum { N = 2048, EXPERTS = 128 };
+    struct sl_device *d = opened(0);
+    const struct sl_device_limits limits = {.max_tok = 8, .max_n_in = N};
+    assert_int_equal(sl_device_configure(d, &limits, &err), SL_OK);
+    for (uint32_t rows = 1; rows <= 8; rows++) {
+        struct sl_op_matmul logits = {
+            at(3), rows, rows, 1, {{{SL_DTYPE_F32, N, EXPERTS, at(17)}, NULL, at(18), false}}};
+        assert_int_equal(sl_op_matmul(d, &logits), SL_OK);
+    }
+    close_sound(d);
+}
+
 /* A warp for each block of a row, of all rows, and no block of warps without one. */
 static void block_maxima(void **state) {
     (void)state;
@@ -449,6 +466,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(fused, reset),
         cmocka_unit_test_setup(fused_q8_0, reset),
         cmocka_unit_test_setup(not_fused, reset),
+        cmocka_unit_test_setup(shared_memory_is_asked_for, reset),
         cmocka_unit_test_setup(block_maxima, reset),
         cmocka_unit_test(families),
         cmocka_unit_test_setup(missing, reset),
