@@ -126,7 +126,7 @@ static void a_full_disk(void **state) {
     (void)state;
     static char names[64][256];
     struct sl_engine *e = start();
-    uint64_t page = (e->plan.k_page_bytes + e->plan.v_page_bytes) * model.model->hp.n_layer;
+    uint64_t page = e->plan.page_bytes;
     atomic_store(&room_bytes, (long)(2 * (page + 512) + page / 2));
     atomic_store(&write_errno, ENOSPC);
     int64_t errors = sl_metric(prefix_disk_errors_total);
