@@ -8,7 +8,11 @@
 #define METHOD_MAX    32u
 #define HEAD_MAX      (128u << 10) /* more than libmicrohttpd keeps, so that its limit comes first */
 #define EXTENSION_MAX 1024u
-#define TRAILERS_MAX  (64u << 10)
+/* What is read and goes no further must stay in proportion to what does: one call of recv reads on
+ * until its buffer is full, and the connection's thread serves others too. */
+#define TRAILERS_MAX    (8u << 10)
+#define DROPPED_MAX     (4u << 10) /* of a head: a Host beside an absolute URL, blanks */
+#define EMPTY_LINES_MAX 16u
 
 enum {
     START, /* zero: where a connection begins */
@@ -117,8 +121,8 @@ static void end_head(struct sl_wire *w, struct output *o) {
 
 static void begin_request(struct sl_wire *w) {
     w->n_requests++;
-    w->n_line = w->n_head = w->n_authority = w->n_hosts = 0;
-    w->n_version = 0;
+    w->n_line = w->n_head = w->n_authority = w->n_hosts = w->n_dropped = 0;
+    w->n_version = w->n_empty = 0;
     w->http10 = w->absolute = w->host_sent = w->has_length = w->has_encoding = false;
     w->length = 0;
     w->state = METHOD;
@@ -552,16 +556,22 @@ static void take_byte(struct sl_wire *w, struct output *o, unsigned char c) {
         refuse(w, o, "its headers are too long");
         return;
     }
+    if (w->state >= DROPPED && w->state <= ENCODING && ++w->n_dropped > DROPPED_MAX) {
+        refuse(w, o, "a Host beside its absolute URL, or white space around a value, is too long");
+        return;
+    }
     switch (w->state) {
     case START:
     case METHOD:
         method_byte(w, o, c);
         break;
     case START_CR:
-        if (c == '\n')
-            w->state = START;
-        else
+        if (c != '\n')
             refuse(w, o, control_text('\r'));
+        else if (++w->n_empty > EMPTY_LINES_MAX)
+            refuse(w, o, "there are too many empty lines in front of it");
+        else
+            w->state = START;
         break;
     case TARGET_BEGIN:
     case SCHEME:
@@ -611,6 +621,10 @@ static void take_byte(struct sl_wire *w, struct output *o, unsigned char c) {
     default:
         trailer_byte(w, o, c);
     }
+}
+
+bool sl_wire_is_over(const struct sl_wire *w) {
+    return w->state == SWALLOW;
 }
 
 size_t sl_wire_feed(struct sl_wire *w, const char *in, size_t n, char *out, size_t cap) {

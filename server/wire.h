@@ -25,12 +25,13 @@
 struct sl_wire {
     bool is_tls; /* the owner's: what is fed comes from gnutls_record_recv */
     uint8_t state;
-    uint8_t n_version, n_name, n_encoding;
+    uint8_t n_version, n_name, n_encoding, n_empty;
     bool http10, absolute, host_sent, has_length, has_encoding;
     uint32_t n_hosts;
     uint32_t n_line; /* bytes of a method, of digits, or of a chunk's extension */
     uint32_t n_head; /* bytes of the head, or of the trailers */
     uint32_t n_authority;
+    uint32_t n_dropped; /* bytes of the head's values that do not go on as they are */
     uint64_t length; /* of the body, from its header */
     uint64_t left;   /* of the body, or of the chunk */
     char version[8], name[20];
@@ -49,6 +50,8 @@ struct sl_wire {
  * most cap and SL_WIRE_FEED_MAX, and nothing is kept from before. How the bytes are cut into calls
  * changes nothing. */
 size_t sl_wire_feed(struct sl_wire *w, const char *in, size_t n, char *out, size_t cap);
+/* A request was bad: nothing that is fed from now on gives anything. */
+bool sl_wire_is_over(const struct sl_wire *w);
 /* What was kept. */
 size_t sl_wire_drain(struct sl_wire *w, char *out, size_t cap);
 

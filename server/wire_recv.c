@@ -92,13 +92,19 @@ static ssize_t pull(const struct source *s, void *buf, size_t len) {
                       : next_recv(s->fd, buf, len, s->flags);
 }
 
+/* Behind a bad request this much is read in one call: enough that its answer is seldom lost to a
+ * reset, and that the client's end is noticed, but no client that floods keeps the thread. */
+#define PULLS_WHEN_OVER 8u
+
 /* libmicrohttpd's epoll is edge-triggered and takes an answer that is not full for the end of what
  * has arrived. Where bytes were left out, that has to be made true: this reads on until there is
  * nothing more, or the buffer is full. */
 static ssize_t pump(struct sl_wire *w, const struct source *s, char *buf, size_t len) {
     char in[SL_WIRE_FEED_MAX];
     size_t n = sl_wire_drain(w, buf, len);
-    while (n < len) {
+    for (uint32_t over = 0; n < len; over += sl_wire_is_over(w)) {
+        if (over == PULLS_WHEN_OVER)
+            break;
         size_t want = len - n < sizeof in ? len - n : sizeof in;
         ssize_t got = pull(s, in, want);
         if (got <= 0)

@@ -1,11 +1,15 @@
 /* What libmicrohttpd gets to read of what a client sends. */
 #include "server/wire.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 struct passed {
@@ -221,6 +225,15 @@ static void test_bounds(void **state) {
             sl_wire_feed(&w, text + at, 4000, buf, sizeof buf);
         assert_non_null(w.bad);
     }
+    /* Nor can what goes no further go on for long. */
+    memset(text, ' ', sizeof text);
+    memcpy(text, HEAD "Content-Length:", strlen(HEAD "Content-Length:"));
+    text[5000] = 0;
+    expect_bad_bytes(text, 5000, 1, "white space", NULL);
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = "\r\n"[i % 2];
+    text[40] = 0;
+    expect_bad_bytes(text, 40, 1, "empty lines", NULL);
     /* What is kept never fills up, however many requests one piece holds. */
     static const char shortest[] = "G http://a HTTP/1.0\r\n\r\n";
     size_t n = 0;
@@ -233,12 +246,48 @@ static void test_bounds(void **state) {
     assert_int_equal(p.n_requests, n / (sizeof shortest - 1));
 }
 
+/* One read serves a client that floods for a while only, whatever it sends. */
+static void test_floods(void **state) {
+    (void)state;
+    static const char *const starts[] = {"(", "\r\n", GET "Content-Length:"};
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++) {
+        static char text[400000], buf[32768];
+        size_t n = strlen(starts[i]);
+        for (size_t at = 0; at < sizeof text; at++)
+            text[at] = i == 1 ? "\r\n"[at % 2] : at < n ? starts[i][at] : ' ';
+        struct sl_wire w = {0};
+        int pair[2], room = 4 << 20, left = 0;
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
+        assert_int_equal(setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+        size_t sent = 0;
+        for (ssize_t put; sent < sizeof text; sent += (size_t)put)
+            if ((put = send(pair[1], text + sent, sizeof text - sent, 0)) <= 0)
+                break;
+        assert_true(sent > 131072); /* as much as a socket takes by default */
+        assert_true(sl_wire_attach(pair[0], &w));
+        assert_true(recv(pair[0], buf, sizeof buf, 0) > 0); /* the request that is refused */
+        assert_int_equal(ioctl(pair[0], FIONREAD, &left), 0);
+        assert_true((size_t)left >= sent - 81920);
+        for (int reads = 0; left; reads++) { /* and the rest goes nowhere */
+            assert_int_equal(recv(pair[0], buf, sizeof buf, 0), -1);
+            assert_int_equal(errno, EAGAIN);
+            assert_int_equal(ioctl(pair[0], FIONREAD, &left), 0);
+            assert_true(reads < 100);
+        }
+        close(pair[1]);
+        assert_int_equal(recv(pair[0], buf, sizeof buf, 0), 0);
+        sl_wire_detach(pair[0]);
+        close(pair[0]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_legal),
         cmocka_unit_test(test_bad_heads),
         cmocka_unit_test(test_bad_chunks),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_floods),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
