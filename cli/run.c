@@ -114,7 +114,7 @@ static bool render(struct chat *c, const char *line, struct sl_ids *ids) {
             : SL_ERR_NOMEM;
     sl_chat_vars_release(&vars);
     if (st == SL_OK)
-        st = sl_chat_encode(&c->model, &r, ids);
+        st = sl_chat_encode(&c->model, &r, NULL, ids);
     sl_rendered_release(&r);
     if (st != SL_OK)
         fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(st));

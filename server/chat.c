@@ -210,10 +210,11 @@ static struct sl_ids *encode(struct sl_exchange *ex, const struct sl_rendered *r
     if (!sl_prompt_may_fit(ex, r->len, "messages"))
         return NULL;
     struct sl_ids *prompt = calloc(1, sizeof *prompt);
-    enum sl_status st = prompt ? sl_chat_encode(&v->chat, r, prompt) : SL_ERR_NOMEM;
+    const struct sl_encode_watch watch = sl_prompt_watch(ex);
+    enum sl_status st = prompt ? sl_chat_encode(&v->chat, r, &watch, prompt) : SL_ERR_NOMEM;
     if (st == SL_OK)
         return prompt;
-    sl_http_from_status(&ex->error, st, NULL);
+    (void)sl_prompt_not_encoded(ex, st);
     if (prompt)
         sl_ids_release(prompt);
     free(prompt);

@@ -204,10 +204,6 @@ void sl_completions_handle(struct sl_exchange *ex) {
     json_decref(body);
 }
 
-static enum sl_status poll_exchange(void *ex) {
-    return sl_exchange_poll(ex, NULL);
-}
-
 /* {"content": text, "add_special": bool, "parse_special": bool, "with_pieces": bool} */
 void sl_tokenize_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
@@ -243,14 +239,11 @@ void sl_tokenize_handle(struct sl_exchange *ex) {
     }
     unsigned flags = (opt.add_special ? SL_ENCODE_ADD_SPECIAL : 0u) |
                      (opt.parse_special ? SL_ENCODE_PARSE_SPECIAL : 0u);
-    const struct sl_encode_watch watch = {poll_exchange, ex};
+    const struct sl_encode_watch watch = sl_prompt_watch(ex);
     enum sl_status st = sl_tokenizer_encode_watched(
         tok, json_string_value(content), json_string_length(content), flags, &watch, &ids);
     if (st != SL_OK) {
-        struct sl_err err = {0};
-        if (st == SL_ERR_TIMEOUT || st == SL_ERR_CANCELED)
-            st = sl_exchange_poll(ex, &err);
-        sl_http_from_status(&ex->error, st, &err);
+        (void)sl_prompt_not_encoded(ex, st);
         goto out;
     }
     sl_buf_puts(b, "{\"tokens\":[");

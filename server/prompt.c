@@ -57,10 +57,26 @@ struct sl_template_limits sl_prompt_template_limits(struct sl_exchange *ex, cons
     return l;
 }
 
+static enum sl_status poll_exchange(void *ex) {
+    return sl_exchange_poll(ex, NULL);
+}
+
+struct sl_encode_watch sl_prompt_watch(struct sl_exchange *ex) {
+    return (struct sl_encode_watch){poll_exchange, ex};
+}
+
+bool sl_prompt_not_encoded(struct sl_exchange *ex, enum sl_status st) {
+    struct sl_err err = {0};
+    if (st == SL_ERR_TIMEOUT || st == SL_ERR_CANCELED)
+        st = sl_exchange_poll(ex, &err); /* says it in words */
+    return sl_http_from_status(&ex->error, st, &err);
+}
+
 bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out) {
     const struct sl_served *v = ex->server->served;
-    enum sl_status st = sl_chat_encode_prompt(&v->chat, text, len, out);
-    return st == SL_OK || sl_http_from_status(&ex->error, st, NULL);
+    const struct sl_encode_watch watch = sl_prompt_watch(ex);
+    enum sl_status st = sl_chat_encode_prompt(&v->chat, text, len, &watch, out);
+    return st == SL_OK || sl_prompt_not_encoded(ex, st);
 }
 
 bool sl_prompt_ids(struct sl_exchange *ex, const json_t *array, const char *field,

@@ -32,8 +32,8 @@ struct sl_wire {
     uint32_t n_head; /* bytes of the head, or of the trailers */
     uint32_t n_authority;
     uint32_t n_dropped; /* bytes of the head's values that do not go on as they are */
-    uint64_t length; /* of the body, from its header */
-    uint64_t left;   /* of the body, or of the chunk */
+    uint64_t length;    /* of the body, from its header */
+    uint64_t left;      /* of the body, or of the chunk */
     char version[8], name[20];
     char authority[SL_WIRE_AUTHORITY_MAX + 1];
 

@@ -142,13 +142,15 @@ static enum sl_status add_bos(const struct sl_chat *c, struct sl_ids *out) {
 }
 
 enum sl_status sl_chat_encode(const struct sl_chat *c, const struct sl_rendered *r,
-                              struct sl_ids *out) {
-    enum sl_status st = sl_tokenizer_encode_own(c->tok, r->text, r->len, r->own, r->n_own, out);
+                              const struct sl_encode_watch *watch, struct sl_ids *out) {
+    enum sl_status st =
+        sl_tokenizer_encode_own(c->tok, r->text, r->len, r->own, r->n_own, watch, out);
     return st == SL_OK ? add_bos(c, out) : st;
 }
 
 enum sl_status sl_chat_encode_prompt(const struct sl_chat *c, const char *text, size_t len,
-                                     struct sl_ids *out) {
-    enum sl_status st = sl_tokenizer_encode(c->tok, text, len, SL_ENCODE_PARSE_SPECIAL, out);
+                                     const struct sl_encode_watch *watch, struct sl_ids *out) {
+    enum sl_status st =
+        sl_tokenizer_encode_watched(c->tok, text, len, SL_ENCODE_PARSE_SPECIAL, watch, out);
     return st == SL_OK ? add_bos(c, out) : st;
 }

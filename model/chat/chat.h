@@ -62,11 +62,14 @@ enum sl_status sl_chat_probe(struct sl_chat *c, const struct sl_template_watch *
 /* Rewrites messages into the template's form. False: out of memory. */
 bool sl_chat_apply_form(const struct sl_chat_form *form, json_t *messages);
 /* The ids of a rendered conversation into an empty array, control tokens only where the template
- * wrote them; BOS first if the file asks for it and the text lacks it. */
+ * wrote them; BOS first if the file asks for it and the text lacks it. watch (tokenizer.h)
+ * may be NULL. */
 enum sl_status sl_chat_encode(const struct sl_chat *c, const struct sl_rendered *r,
+                              const struct sl_encode_watch *watch,
                               struct sl_ids *out_ids) SL_MUST_CHECK;
 /* The same of a whole prompt that somebody wrote by hand: control tokens anywhere. */
 enum sl_status sl_chat_encode_prompt(const struct sl_chat *c, const char *text, size_t len,
+                                     const struct sl_encode_watch *watch,
                                      struct sl_ids *out_ids) SL_MUST_CHECK;
 
 #endif

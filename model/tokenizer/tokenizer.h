@@ -33,13 +33,6 @@ enum {
 enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *tok, const char *text, size_t len,
                                    unsigned flags, struct sl_ids *out_ids) SL_MUST_CHECK;
 
-/* The same for a text of which only a part may hold control tokens: guarded ones are parsed where
- * they lie within a span of own (ascending, not touching), and no other text becomes one, by merges
- * either. Tokens that a file defines as part of its text ("user-defined") are parsed anywhere. */
-enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *tok, const char *text, size_t len,
-                                       const struct sl_span *own, size_t n_own,
-                                       struct sl_ids *out_ids) SL_MUST_CHECK;
-
 /* The same for a text whose encoding may take seconds: watch is asked before it begins and then
  * every few thousand pieces whether to go on. Anything but SL_OK ends the encoding with that
  * status. NULL: nobody is asked. */
@@ -83,6 +76,14 @@ uint32_t sl_tokenizer_fim(const struct sl_tokenizer *tok, enum sl_fim mark);
 /* End of generation: EOS, EOT, EOM and the well-known end-of-turn control tokens. */
 bool sl_tokenizer_is_eog(const struct sl_tokenizer *tok, uint32_t id);
 bool sl_tokenizer_is_control(const struct sl_tokenizer *tok, uint32_t id);
+/* The same for a text of which only a part may hold control tokens: guarded ones are parsed where
+ * they lie within a span of own (ascending, not touching), and no other text becomes one, by merges
+ * either. Tokens that a file defines as part of its text ("user-defined") are parsed anywhere. */
+enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *tok, const char *text, size_t len,
+                                       const struct sl_span *own, size_t n_own,
+                                       const struct sl_encode_watch *watch,
+                                       struct sl_ids *out_ids) SL_MUST_CHECK;
+
 /* One that text of a client must not become: control tokens, the unknown token, and the markup of
  * Harmony, which is shown as text but rules the conversation. Not those of a single byte. */
 bool sl_tokenizer_is_guarded(const struct sl_tokenizer *tok, uint32_t id);

@@ -190,7 +190,7 @@ static bool prompt(const struct sl_chat *c, char *const text[N_TEXTS], uint32_t 
         for (size_t i = 0; i < r.n_own; i++)
             check(r.own[i].from < r.own[i].to && r.own[i].to <= r.len &&
                   (!i || r.own[i - 1].to < r.own[i].from));
-        check(sl_chat_encode(c, &r, &ids) == SL_OK);
+        check(sl_chat_encode(c, &r, NULL, &ids) == SL_OK);
         for (size_t i = 0; i < ids.n; i++)
             *out_n += sl_tokenizer_is_guarded(c->tok, ids.ids[i]);
     }

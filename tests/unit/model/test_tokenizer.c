@@ -329,6 +329,10 @@ static void expect_given_up(const struct sl_tokenizer *t, const char *text, size
         assert_int_equal(sl_tokenizer_encode_watched(t, text, len, 0, &watch, &ids),
                          SL_ERR_TIMEOUT);
         assert_int_equal(ids.n, all.n); /* nothing was appended */
+        left = n;
+        assert_int_equal(sl_tokenizer_encode_own(t, text, len, NULL, 0, &watch, &ids),
+                         SL_ERR_TIMEOUT);
+        assert_int_equal(ids.n, all.n);
     }
     sl_ids_release(&ids);
     sl_ids_release(&all);
@@ -497,7 +501,8 @@ static void own_gives(const struct sl_tokenizer *t, const char *text, size_t fro
     struct sl_span own = {from, to};
     struct sl_ids ids = {0};
     uint32_t n = 0;
-    assert_int_equal(sl_tokenizer_encode_own(t, text, strlen(text), &own, from < to, &ids), SL_OK);
+    assert_int_equal(sl_tokenizer_encode_own(t, text, strlen(text), &own, from < to, NULL, &ids),
+                     SL_OK);
     for (size_t i = 0; i < ids.n; i++)
         n += ids.ids[i] == id;
     if (n != want)

@@ -122,10 +122,17 @@ static bool fake_within(const struct sl_span *own, size_t n_own, size_t from, si
 /* The control tokens in what was encoded last: those that are own text, and these with
  * those that begin with what is not. */
 __attribute__((unused)) static int64_t fake_encoded, fake_written;
+/* Encodings that could be ended. */
+__attribute__((unused)) static _Atomic uint32_t fake_n_watched;
 
 enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char *text, size_t len,
                                        const struct sl_span *own, size_t n_own,
-                                       struct sl_ids *out) {
+                                       const struct sl_encode_watch *watch, struct sl_ids *out) {
+    enum sl_status st = watch ? watch->poll(watch->ctx) : SL_OK;
+    if (st != SL_OK)
+        return st;
+    if (watch)
+        atomic_fetch_add(&fake_n_watched, 1);
     fake_encoded = fake_written = 0;
     for (size_t i = 0; i < len;) {
         size_t n = 0;
@@ -159,7 +166,8 @@ enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *t, const char *tex
     const struct sl_span all = {0, len};
     if ((flags & SL_ENCODE_ADD_SPECIAL) && t->add_bos)
         fake_append(out, FAKE_BOS);
-    return sl_tokenizer_encode_own(t, text, len, &all, (flags & SL_ENCODE_PARSE_SPECIAL) != 0, out);
+    return sl_tokenizer_encode_own(t, text, len, &all, (flags & SL_ENCODE_PARSE_SPECIAL) != 0, NULL,
+                                   out);
 }
 
 enum sl_status sl_tokenizer_encode_watched(const struct sl_tokenizer *t, const char *text,
@@ -167,6 +175,8 @@ enum sl_status sl_tokenizer_encode_watched(const struct sl_tokenizer *t, const c
                                            const struct sl_encode_watch *watch,
                                            struct sl_ids *out) {
     enum sl_status st = watch ? watch->poll(watch->ctx) : SL_OK;
+    if (watch && st == SL_OK)
+        atomic_fetch_add(&fake_n_watched, 1);
     return st == SL_OK ? sl_tokenizer_encode(t, text, len, flags, out) : st;
 }
 

@@ -190,6 +190,26 @@ static void test_api_key(void **state) {
     reply_free(&r);
 }
 
+/* Whatever a request has encoded ends with its client or its time. */
+static void test_encodings_are_watched(void **state) {
+    (void)state;
+    static const char *const asks[][2] = {
+        {"/v1/chat/completions", "{\"model\":\"test-model\",\"messages\":[{\"role\":\"user\","
+                                 "\"content\":\"a\"}],\"max_tokens\":1}"},
+        {"/v1/messages", "{\"model\":\"test-model\",\"messages\":[{\"role\":\"user\",\"content\":"
+                         "\"a\"}],\"max_tokens\":1}"},
+        {"/v1/responses", "{\"input\":\"a\",\"max_output_tokens\":16}"},
+        {"/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"},
+        {"/tokenize", "{\"content\":\"a\"}"}};
+    for (size_t i = 0; i < sizeof asks / sizeof *asks; i++) {
+        uint32_t before = atomic_load(&fake_n_watched);
+        struct reply r = client_post(asks[i][0], asks[i][1]);
+        if (r.status != 200 || atomic_load(&fake_n_watched) == before)
+            fail_msg("%s: %d %s", asks[i][0], r.status, r.body);
+        reply_free(&r);
+    }
+}
+
 /* Why it failed names files and devices: for those who have a key. */
 static void test_failure_is_no_public_text(void **state) {
     (void)state;
@@ -467,6 +487,7 @@ int main(void) {
         READY(test_engine_errors),
         READY(test_api_key),
         cmocka_unit_test_setup_teardown(test_failure_is_no_public_text, setup, teardown),
+        READY(test_encodings_are_watched),
         READY(test_http),
         READY(test_slow_upload),
         READY(test_trickling_uploads),

@@ -283,10 +283,8 @@ static void test_floods(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_legal),
-        cmocka_unit_test(test_bad_heads),
-        cmocka_unit_test(test_bad_chunks),
-        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_legal),      cmocka_unit_test(test_bad_heads),
+        cmocka_unit_test(test_bad_chunks), cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_floods),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
