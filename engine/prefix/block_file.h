@@ -18,6 +18,7 @@
 #define SL_BLOCK_MARK_BYTES 8u
 #define SL_BLOCK_MARK       "SLUICEKV" /* what a block begins with */
 #define SL_BLOCK_KEY_MARK   "SLUICEKY" /* what a folder's key begins with */
+#define SL_BLOCK_KEY_BYTES  40u        /* a folder's key: mark, secret, hash of the secret */
 #define SL_BLOCK_KEY_AT     32u        /* where a block has its own key */
 
 /* What a block holds; equal in all of it, or another block. */

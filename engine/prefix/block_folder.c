@@ -87,7 +87,9 @@ enum sl_block_entry_kind sl_block_entry_kind(int folder, const char *name) {
     if (strcmp(name, "lock") == 0)
         kind = about.st_size == 0 ? SL_ENTRY_LOCK : SL_ENTRY_FOREIGN;
     else if (strcmp(name, "key") == 0)
-        kind = starts_as(start, n, SL_BLOCK_KEY_MARK) ? SL_ENTRY_KEY : SL_ENTRY_FOREIGN;
+        kind = about.st_size <= SL_BLOCK_KEY_BYTES && starts_as(start, n, SL_BLOCK_KEY_MARK)
+                   ? SL_ENTRY_KEY
+                   : SL_ENTRY_FOREIGN;
     else if (sl_block_key_of(name, &key))
         kind = is_block(start, n, &key) ? SL_ENTRY_BLOCK : SL_ENTRY_FOREIGN;
     else if (is_temp_name(name) &&

@@ -55,8 +55,8 @@ static enum sl_status check_owner(const struct sl_block_folder *f, struct sl_err
     return SL_OK;
 }
 
-/* A folder without a key is taken only if nothing else is in it: "" or what is. The root of a file
- * system may have its lost+found. */
+/* A folder whose key does not say so is taken only if nothing else is in it: "" or what is. The
+ * root of a file system may have its lost+found. */
 static enum sl_status check_strangers(const struct sl_block_folder *f, struct sl_err *err) {
     int fd = openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
@@ -101,6 +101,18 @@ static enum sl_status check_key(const struct sl_block_folder *f, bool *out_there
     return SL_OK;
 }
 
+/* An empty key, or one of zeros, as a power cut may leave it, says nothing of whose folder it is.
+ */
+static bool is_marked(const struct sl_block_folder *f) {
+    char mark[SL_BLOCK_MARK_BYTES];
+    int fd = openat(f->fd, "key", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool marked = fd >= 0 && sl_block_read_all(fd, mark, sizeof mark) == (ssize_t)sizeof mark &&
+                  memcmp(mark, SL_BLOCK_KEY_MARK, sizeof mark) == 0;
+    if (fd >= 0)
+        close(fd);
+    return marked;
+}
+
 static enum sl_status open_folder(struct sl_block_folder *f, bool *out_key, struct sl_err *err) {
     f->fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->fd < 0 && errno == ENOTDIR)
@@ -110,7 +122,7 @@ static enum sl_status open_folder(struct sl_block_folder *f, bool *out_key, stru
     enum sl_status st = check_owner(f, err);
     if (st == SL_OK)
         st = check_key(f, out_key, err);
-    return st == SL_OK && !*out_key ? check_strangers(f, err) : st;
+    return st == SL_OK && !(*out_key && is_marked(f)) ? check_strangers(f, err) : st;
 }
 
 /* ---- lock and key ---- */
@@ -135,6 +147,7 @@ struct key_file {
     char magic[SL_BLOCK_MARK_BYTES];
     struct sl_hash128 secret, check;
 };
+_Static_assert(sizeof(struct key_file) == SL_BLOCK_KEY_BYTES, "said otherwise in block_file.h");
 
 static bool read_key(struct sl_block_folder *f) {
     struct key_file k;

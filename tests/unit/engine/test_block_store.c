@@ -241,6 +241,18 @@ static void a_folder_of_others_is_refused(void **state) {
     char path[512], target[512];
     path_in(&folder, "key", path);
     path_in(&folder, "target", target);
+    /* Neither an empty key nor one of zeros makes a folder ours. */
+    put_file("key", "");
+    put_file("notes.txt", "my own words");
+    assert_int_equal(chmod(path, 0600), 0);
+    expect_refused(folder.path, "notes.txt");
+    expect_file("key", "");
+    assert_int_equal(truncate(path, 4096), 0);
+    expect_refused(folder.path, "'key' in it is not of this program");
+    unlink(path);
+    path_in(&folder, "notes.txt", path);
+    unlink(path);
+    path_in(&folder, "key", path);
     assert_int_equal(mkdir(path, 0700), 0);
     expect_refused(folder.path, "'key' in it is not of this program");
     rmdir(path);
