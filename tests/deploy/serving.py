@@ -181,7 +181,7 @@ def behind_nginx(sluice, dropin, groups, folder):
 
 
 def nginx_in_front(sluice):
-    if os.geteuid() != 0 or not shutil.which("nginx") or not shutil.which("setpriv") or run(*as_user(STRANGER, STRANGER), sluice, "--version")[0]:
+    if os.geteuid() != 0 or not shutil.which("nginx") or not shutil.which("setpriv") or run(*as_user(STRANGER, STRANGER), "sh", "-c", 'exec "$@"', "-", os.path.abspath(sluice), "inspect", MODEL)[0]:
         return None
     faults = []
     dropin, groups = read("systemd", "behind-nginx.conf"), read("systemd", "sluice-web.conf")

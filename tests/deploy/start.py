@@ -140,7 +140,7 @@ def few_threads(sluice):
     # The limit counts all of a user's threads, so it is a user of nobody else; root's is not kept.
     uid = str(2000000000 + os.getpid())
     other = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups"]
-    if os.geteuid() != 0 or not shutil.which("setpriv") or subprocess.run([*other, sluice, "--version"], capture_output=True).returncode:
+    if os.geteuid() != 0 or not shutil.which("setpriv") or subprocess.run([*other, os.path.abspath(sluice), "inspect", MODEL], capture_output=True).returncode:
         return None
     faults, seen = [], set()
     for n in (*range(1, 12), 500):
