@@ -11,13 +11,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BESIDE ".sluice-"
 #define RANDOM "XXXXXX"
-/* A new file is empty and unlocked for a moment. */
-#define FRESH_S 60
 
 /* Does the regular file begin like a heat file, or is it empty? */
 static bool holds_heat(int fd) {
@@ -70,6 +67,14 @@ static const char *take_place(const char *beside, const char *path, char why[256
             return NULL;
         if (errno != EINVAL && errno != ENOSYS) /* as file systems say that cannot tell */
             return strerror_r(errno, why, 256);
+    } else if (renameat2(AT_FDCWD, beside, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
+        /* What came there since the look above lies beside now: it goes back if it is not ours. */
+        refused = check_place(beside, &is_free, why);
+        if (refused)
+            (void)!renameat2(AT_FDCWD, beside, AT_FDCWD, path, RENAME_EXCHANGE);
+        else
+            unlink(beside);
+        return refused;
     }
     return rename(beside, path) == 0 ? NULL : strerror_r(errno, why, 256);
 }
@@ -85,7 +90,9 @@ const char *sl_heat_write(const char *path, const uint8_t *image, size_t n_bytes
     const char *failed = error ? strerror_r(error, why, 256) : take_place(beside, path, why);
     if (close(fd) != 0 && !failed)
         failed = strerror_r(errno, why, 256);
-    if (failed)
+    bool is_free;
+    char other[256];
+    if (failed && !check_place(beside, &is_free, other)) /* ours, as it should be */
         unlink(beside);
     return failed;
 }
@@ -103,7 +110,7 @@ static void sweep(int folder, const char *name) {
     if (fd < 0)
         return;
     if (fstat(fd, &about) == 0 && about.st_uid == geteuid() && holds_heat(fd) &&
-        (about.st_size > 0 || about.st_mtime < time(NULL) - FRESH_S) &&
+        about.st_size > 0 && /* an empty one may be anybody's */
         flock(fd, LOCK_EX | LOCK_NB) == 0)
         unlinkat(folder, name, 0);
     close(fd);
