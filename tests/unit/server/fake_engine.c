@@ -121,7 +121,7 @@ static bool fake_within(const struct sl_span *own, size_t n_own, size_t from, si
 
 /* The control tokens in what was encoded last: those that are own text, and these with
  * those that begin with what is not. */
-__attribute__((unused)) static int64_t fake_encoded, fake_written;
+__attribute__((unused)) static _Atomic int64_t fake_encoded, fake_written;
 /* Encodings that could be ended. */
 __attribute__((unused)) static _Atomic uint32_t fake_n_watched;
 
@@ -133,7 +133,7 @@ enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char 
         return st;
     if (watch)
         atomic_fetch_add(&fake_n_watched, 1);
-    fake_encoded = fake_written = 0;
+    int64_t n_encoded = 0, n_written = 0; /* two workers may be here at once */
     for (size_t i = 0; i < len;) {
         size_t n = 0;
         for (uint32_t id = FAKE_BOS; id < FAKE_WORDS + t->n_words; id++) {
@@ -144,10 +144,10 @@ enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char 
             if (len - i < l || memcmp(text + i, s.ptr, l) != 0)
                 continue;
             bool whole = fake_within(own, n_own, i, i + l);
-            fake_written += whole || !fake_within(own, n_own, i, i + 1);
+            n_written += whole || !fake_within(own, n_own, i, i + 1);
             if (whole) {
                 fake_append(out, id);
-                fake_encoded++;
+                n_encoded++;
                 n = l;
                 break;
             }
@@ -158,6 +158,8 @@ enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char 
         }
         i += n;
     }
+    atomic_store(&fake_encoded, n_encoded);
+    atomic_store(&fake_written, n_written);
     return SL_OK;
 }
 
