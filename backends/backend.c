@@ -58,6 +58,15 @@ static void need_text(const struct sl_op_need *need, char *out, size_t size_byte
                  kv ? "KV" : "weights", sl_dtype_name((uint32_t)need->dtype));
 }
 
+/* What a device that has the op may lack of it, in words; NULL: nothing. */
+static const char *lacking_form(const struct sl_device *d, const struct sl_op_need *need) {
+    if (need->op == SL_OP_moe && need->biases && !d->caps.moe_bias)
+        return " with biases";
+    if (need->op == SL_OP_moe && need->activation == SL_SWIGLU_CLAMPED && !d->caps.swiglu_clamped)
+        return " with clamped SwiGLU";
+    return NULL;
+}
+
 enum sl_status sl_device_need(const struct sl_device *d, const struct sl_op_need *need,
                               struct sl_err *err) {
     char what[96] = "";
@@ -66,7 +75,10 @@ enum sl_status sl_device_need(const struct sl_device *d, const struct sl_op_need
         types = d->caps.kv_dtype;
     else if (need->op == SL_OP_embed || need->op == SL_OP_matmul || need->op == SL_OP_moe)
         types = d->caps.weight_dtype;
-    if (sl_device_has_op(d, need->op)) {
+    const char *form = lacking_form(d, need);
+    if (sl_device_has_op(d, need->op) && form)
+        snprintf(what, sizeof what, "%s", form);
+    else if (sl_device_has_op(d, need->op)) {
         bool typed = types && (uint32_t)need->dtype < SL_DTYPE_COUNT;
         if ((!typed || types[need->dtype]) && (!d->ops->supports || d->ops->supports(d, need)))
             return SL_OK;

@@ -303,6 +303,8 @@ struct sl_op_need {
     enum sl_dtype dtype;             /* embed, matmul, moe: of weights; kv_write, attention: of KV;
                                         else SL_DTYPE_COUNT */
     uint32_t head_dim_k, head_dim_v; /* kv_write, attention; else 0 */
+    bool biases;                     /* moe: of gate, up and down */
+    enum sl_activation activation;   /* moe */
 };
 
 /* The largest calls that will be made, so that scratch is allocated once. */

@@ -106,11 +106,6 @@ bool sl_forward_is_brief(const struct sl_forward *f);
 enum sl_status sl_forward_logits(struct sl_forward *f, uint32_t first, uint32_t n,
                                  float **out_logits, struct sl_err *err) SL_MUST_CHECK;
 
-/* needs.c: has the device all ops that the model needs, for its types and sizes of heads, and this
- * type of KV? Before anything is loaded. */
-enum sl_status sl_forward_check_ops(const struct sl_model *model, enum sl_dtype kv,
-                                    const struct sl_device *dev, struct sl_err *err) SL_MUST_CHECK;
-
 /* For the plan. */
 uint64_t sl_forward_activation_bytes(const struct sl_model *model,
                                      const struct sl_memory_plan *plan);

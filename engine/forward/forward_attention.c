@@ -159,5 +159,25 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->sinks = sl_bind_vector(b, in->t[SL_L_ATTN_SINKS]);
 }
 
+static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
+    const struct sl_attention_spec *s = &layer->spec.attention;
+    enum sl_dtype kv = sl_asker_kv(a);
+    sl_ask_plain(a, SL_OP_rms_norm);
+    for (enum sl_layer_role role = SL_L_ATTN_Q; role <= SL_L_ATTN_OUT; role++)
+        sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
+    sl_ask_op(a, (struct sl_op_need){.op = SL_OP_kv_write,
+                                     .dtype = kv,
+                                     .head_dim_k = s->head_dim_k,
+                                     .head_dim_v = s->head_dim_v});
+    sl_ask_op(a, (struct sl_op_need){.op = SL_OP_attention,
+                                     .dtype = kv,
+                                     .head_dim_k = s->head_dim_k,
+                                     .head_dim_v = s->head_dim_v});
+    if (hp->n_rope && hp->rope[s->rope].n_rot) {
+        sl_ask_plain(a, SL_OP_rope_table);
+        sl_ask_plain(a, SL_OP_rope);
+    }
+}
+
 const struct sl_mixer sl_mixer_attention = {
-    .name = "grouped-query attention", .need = need, .bind = bind, .run = run};
+    .name = "grouped-query attention", .ops = ops, .need = need, .bind = bind, .run = run};

@@ -37,5 +37,12 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->down = sl_bind_matrix(b, in->t[SL_L_FFN_DOWN]);
 }
 
+static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
+    (void)hp;
+    for (enum sl_layer_role role = SL_L_FFN_GATE; role <= SL_L_FFN_DOWN; role++)
+        sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
+    sl_ask_plain(a, SL_OP_silu_mul);
+}
+
 const struct sl_ffn sl_ffn_dense = {
-    .name = "dense feed-forward", .need = need, .bind = bind, .run = run};
+    .name = "dense feed-forward", .ops = ops, .need = need, .bind = bind, .run = run};

@@ -255,12 +255,22 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
     return st;
 }
 
-static const char *lacks(const struct sl_layer_spec *spec, const struct sl_device_caps *caps) {
-    if (spec->experts.biases && !caps->moe_bias)
-        return "biases in experts";
-    return activation_of(spec) == SL_SWIGLU_CLAMPED && !caps->swiglu_clamped
-               ? "clamped SwiGLU in experts"
-               : NULL;
+static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
+    (void)hp;
+    sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_ROUTER]);
+    sl_ask_plain(a, SL_OP_router);
+    for (enum sl_layer_role role = SL_L_EXPERTS_GATE; role <= SL_L_EXPERTS_DOWN; role++)
+        sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe,
+                                         .dtype = layer->t[role]->dtype,
+                                         .biases = layer->spec.experts.biases,
+                                         .activation = activation_of(&layer->spec)});
+    sl_ask_plain(a, SL_OP_moe_combine);
+    if (!layer->t[SL_L_SHARED_GATE])
+        return;
+    for (enum sl_layer_role role = SL_L_SHARED_GATE; role <= SL_L_SHARED_ROUTER; role++)
+        sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
+    sl_ask_plain(a, SL_OP_silu_mul);
+    sl_ask_plain(a, SL_OP_add_gated);
 }
 
 static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
@@ -313,9 +323,5 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     bind_experts(b, in, out);
 }
 
-const struct sl_ffn sl_ffn_experts = {.name = "routed experts",
-                                      .routed = true,
-                                      .lacks = lacks,
-                                      .need = need,
-                                      .bind = bind,
-                                      .run = run};
+const struct sl_ffn sl_ffn_experts = {
+    .name = "routed experts", .routed = true, .ops = ops, .need = need, .bind = bind, .run = run};

@@ -21,17 +21,3 @@ struct sl_layer_needs sl_layer_needs(const struct sl_model *model) {
     }
     return needs;
 }
-
-enum sl_status sl_layers_check(const struct sl_model *model, const struct sl_device *dev,
-                               struct sl_err *err) {
-    for (uint32_t i = 0; i < model->hp.n_layer; i++) {
-        const struct sl_layer_spec *spec = &model->layers[i].spec;
-        const struct sl_ffn *ffn = sl_ffn_of(spec);
-        const char *what = ffn->lacks ? ffn->lacks(spec, &dev->caps) : NULL;
-        if (what)
-            return sl_fail(err, SL_ERR_UNSUPPORTED,
-                           "layer %u has %s, which %s does not support: choose another --device",
-                           model->hp.first_layer + i, what, dev->caps.name);
-    }
-    return SL_OK;
-}

@@ -1,5 +1,6 @@
-/* Kinds of layer: what each takes of memory and of the device, and how it runs. A mixer and a
- * feed-forward kind each have one file, and an entry in layer_kind.c. */
+/* Kinds of layer: what each takes of memory, which ops it asks of the device, and how it runs. A
+ * mixer and a feed-forward kind each have one file, and an entry in layer_kind.c; their tensors are
+ * listed in model/arch/arch_tensors.c. */
 #ifndef SL_ENGINE_LAYER_KIND_H
 #define SL_ENGINE_LAYER_KIND_H
 
@@ -26,8 +27,18 @@ static inline void sl_raise(uint32_t *need, uint32_t to) {
         *need = to;
 }
 
+/* Collects the ops of a model, one question to the device each (layer_ops.c). */
+struct sl_op_asker;
+void sl_ask_op(struct sl_op_asker *a, struct sl_op_need need);
+/* An op whose arguments no device refuses. */
+void sl_ask_plain(struct sl_op_asker *a, enum sl_op op);
+/* matmul or embed with that tensor; NULL: the layer has none, and nothing is asked. */
+void sl_ask_weight(struct sl_op_asker *a, enum sl_op op, const struct sl_gguf_tensor *t);
+enum sl_dtype sl_asker_kv(const struct sl_op_asker *a);
+
 struct sl_mixer {
     const char *name;
+    void (*ops)(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer);
     void (*need)(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
                  struct sl_layer_needs *needs);
     void (*bind)(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out);
@@ -38,8 +49,7 @@ struct sl_mixer {
 struct sl_ffn {
     const char *name;
     bool routed; /* a router chooses what it computes: sl_forward_route and what follows */
-    /* What of such a layer the device cannot compute, in words; NULL: nothing. */
-    const char *(*lacks)(const struct sl_layer_spec *spec, const struct sl_device_caps *caps);
+    void (*ops)(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer);
     void (*need)(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
                  struct sl_layer_needs *needs);
     void (*bind)(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out);
@@ -55,8 +65,10 @@ const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec);
 const struct sl_ffn *sl_ffn_of(const struct sl_layer_spec *spec);
 /* Of all layers of a model or slice. */
 struct sl_layer_needs sl_layer_needs(const struct sl_model *model);
-/* SL_ERR_UNSUPPORTED: the device lacks what a layer needs, which is named. */
-enum sl_status sl_layers_check(const struct sl_model *model, const struct sl_device *dev,
-                               struct sl_err *err) SL_MUST_CHECK;
+/* layer_ops.c: has the device every op of the model or slice, for its types and sizes of heads and
+ * this type of KV? Before anything is loaded. SL_ERR_UNSUPPORTED: the error names the layer, its
+ * kind and the op. */
+enum sl_status sl_layers_check(const struct sl_model *model, enum sl_dtype kv,
+                               const struct sl_device *dev, struct sl_err *err) SL_MUST_CHECK;
 
 #endif

@@ -471,7 +471,7 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
     enum sl_status st = resolve_config(hp, c, err);
     if (st == SL_OK && dev)
-        st = sl_layers_check(slice, dev, err);
+        st = sl_layers_check(slice, c->kv_dtype, dev, err);
     if (st != SL_OK)
         return st;
 

@@ -32,9 +32,7 @@ enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stag
                            .dev = p->dev,
                            .timeline = timeline};
     p->dev = NULL;
-    enum sl_status st = sl_forward_check_ops(s->model, s->plan->config.kv_dtype, s->dev, err);
-    if (st == SL_OK)
-        st = sl_device_configure(s->dev, &s->plan->limits, err);
+    enum sl_status st = sl_device_configure(s->dev, &s->plan->limits, err);
     if (st == SL_OK)
         st = sl_kv_data_init(&s->kv, s->dev, s->model, s->plan->config.kv_dtype, s->plan->n_pages,
                              err);

@@ -323,7 +323,11 @@ static void families(void **state) {
 /* Whether a device has an op for a type; the text if not. */
 static enum sl_status needs(const struct sl_device *d, enum sl_op op, enum sl_dtype t) {
     bool heads = op == SL_OP_attention || op == SL_OP_kv_write;
-    return sl_device_need(d, &(struct sl_op_need){op, t, heads ? 64 : 0, heads ? 64 : 0}, &err);
+    return sl_device_need(
+        d,
+        &(struct sl_op_need){
+            .op = op, .dtype = t, .head_dim_k = heads ? 64 : 0, .head_dim_v = heads ? 64 : 0},
+        &err);
 }
 
 /* A kernel that is missing from the build takes its op with it, for its type alone if it has one,
@@ -399,12 +403,19 @@ static void heads(void **state) {
     };
     struct sl_device *d = opened_for_layers();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct sl_op_need need = {SL_OP_attention, cases[i].kv, cases[i].dim_k, cases[i].dim_v};
+        struct sl_op_need need = {.op = SL_OP_attention,
+                                  .dtype = cases[i].kv,
+                                  .head_dim_k = cases[i].dim_k,
+                                  .head_dim_v = cases[i].dim_v};
         assert_int_equal(sl_device_need(d, &need, &err), cases[i].has ? SL_OK : SL_ERR_UNSUPPORTED);
     }
-    assert_int_equal(
-        sl_device_need(d, &(struct sl_op_need){SL_OP_attention, SL_DTYPE_F16, 576, 576}, &err),
-        SL_ERR_UNSUPPORTED);
+    assert_int_equal(sl_device_need(d,
+                                    &(struct sl_op_need){.op = SL_OP_attention,
+                                                         .dtype = SL_DTYPE_F16,
+                                                         .head_dim_k = 576,
+                                                         .head_dim_v = 576},
+                                    &err),
+                     SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "has no op 'attention' for head size 576 and KV of type F16"));
     close_sound(d);
 }

@@ -61,7 +61,8 @@ static bool no_wide_heads(const struct sl_device *dev, const struct sl_op_need *
 /* What a device lacks is said with its name, for what, before and when the op is called. */
 static void lacking(void **state) {
     (void)state;
-    struct sl_op_need need = {SL_OP_attention, SL_DTYPE_F16, 576, 576};
+    struct sl_op_need need = {
+        .op = SL_OP_attention, .dtype = SL_DTYPE_F16, .head_dim_k = 576, .head_dim_v = 576};
     float x[4] = {0}, y[4];
     const struct sl_op_silu_mul op = {x, x, y, 4};
     assert_int_equal(sl_device_need(d, &need, &err), SL_OK);
@@ -72,12 +73,12 @@ static void lacking(void **state) {
     need.head_dim_v = 512;
     assert_int_equal(sl_device_need(d, &need, &err), SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "for head sizes 576 and 512"));
-    need = (struct sl_op_need){SL_OP_matmul, SL_DTYPE_Q4_K, 0, 0};
+    need = (struct sl_op_need){.op = SL_OP_matmul, .dtype = SL_DTYPE_Q4_K};
     assert_int_equal(sl_device_need(d, &need, &err), SL_OK);
     d->caps.weight_dtype[SL_DTYPE_Q4_K] = false;
     assert_int_equal(sl_device_need(d, &need, &err), SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "has no op 'matmul' for weights of type Q4_K"));
-    need = (struct sl_op_need){SL_OP_silu_mul, SL_DTYPE_COUNT, 0, 0};
+    need = (struct sl_op_need){.op = SL_OP_silu_mul, .dtype = SL_DTYPE_COUNT};
     assert_int_equal(sl_op_silu_mul(d, &op), SL_OK);
     ops.silu_mul = NULL;
     assert_int_equal(sl_device_need(d, &need, &err), SL_ERR_UNSUPPORTED);

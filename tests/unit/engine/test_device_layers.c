@@ -200,12 +200,14 @@ static void devices_that_lack(void **state) {
     assert_ok(sl_memory_plan_make(m.model, &c, d, &p, &test_err));
     d->caps.swiglu_clamped = false;
     assert_int_equal(sl_memory_plan_make(m.model, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(test_err.text, "layer 0 has clamped SwiGLU in experts, which cpu:"));
+    assert_non_null(strstr(
+        test_err.text, "layer 0 (routed experts): device cpu has no op 'moe' with clamped SwiGLU"));
     d->caps.swiglu_clamped = true;
     d->caps.moe_bias = false;
     assert_ok(sl_model_slice(m.model, 1, 2, &slice, &test_err));
     assert_int_equal(sl_memory_plan_make(&slice, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
-    assert_non_null(strstr(test_err.text, "layer 1 has biases in experts, which cpu:"));
+    assert_non_null(
+        strstr(test_err.text, "layer 1 (routed experts): device cpu has no op 'moe' with biases"));
     sl_model_slice_release(&slice);
     sl_device_close(&d);
     close_model(&m);

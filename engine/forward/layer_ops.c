@@ -1,0 +1,67 @@
+/* Which ops a model needs of a device, and for what: asked before anything is loaded, so that a
+ * missing one is reported by name and not found at the tenth token. */
+#include "engine/forward/layer_kind.h"
+
+struct sl_op_asker {
+    const struct sl_device *dev;
+    enum sl_dtype kv;
+    enum sl_status status; /* of the first that is missing */
+    struct sl_err missing;
+};
+
+void sl_ask_op(struct sl_op_asker *a, struct sl_op_need need) {
+    if (!a->status)
+        a->status = sl_device_need(a->dev, &need, &a->missing);
+}
+
+void sl_ask_plain(struct sl_op_asker *a, enum sl_op op) {
+    sl_ask_op(a, (struct sl_op_need){.op = op, .dtype = SL_DTYPE_COUNT});
+}
+
+void sl_ask_weight(struct sl_op_asker *a, enum sl_op op, const struct sl_gguf_tensor *t) {
+    if (t)
+        sl_ask_op(a, (struct sl_op_need){.op = op, .dtype = t->dtype});
+}
+
+enum sl_dtype sl_asker_kv(const struct sl_op_asker *a) {
+    return a->kv;
+}
+
+static enum sl_status fail_layer(const struct sl_op_asker *a, uint32_t layer, const char *kind,
+                                 struct sl_err *err) {
+    return sl_fail(err, a->status, "layer %u (%s): %s: choose another --device", layer, kind,
+                   a->missing.text);
+}
+
+static enum sl_status check_ends(struct sl_op_asker *a, const struct sl_model *model,
+                                 struct sl_err *err) {
+    if (!model->hp.first_layer)
+        sl_ask_weight(a, SL_OP_embed, model->global[SL_G_TOKEN_EMBD]);
+    if (model->global[SL_G_OUTPUT]) {
+        sl_ask_plain(a, SL_OP_rms_norm);
+        sl_ask_weight(a, SL_OP_matmul, model->global[SL_G_OUTPUT]);
+        sl_ask_plain(a, SL_OP_gather_rows);
+        if (!a->dev->caps.host_visible)
+            sl_ask_plain(a, SL_OP_block_max);
+    }
+    return a->status ? sl_fail(err, a->status, "%s: choose another --device", a->missing.text)
+                     : SL_OK;
+}
+
+enum sl_status sl_layers_check(const struct sl_model *model, enum sl_dtype kv,
+                               const struct sl_device *dev, struct sl_err *err) {
+    const struct sl_hparams *hp = &model->hp;
+    struct sl_op_asker a = {.dev = dev, .kv = kv};
+    for (uint32_t i = 0; i < hp->n_layer; i++) {
+        const struct sl_layer *layer = &model->layers[i];
+        const struct sl_mixer *mixer = sl_mixer_of(&layer->spec);
+        const struct sl_ffn *ffn = sl_ffn_of(&layer->spec);
+        mixer->ops(&a, hp, layer);
+        if (a.status)
+            return fail_layer(&a, hp->first_layer + i, mixer->name, err);
+        ffn->ops(&a, hp, layer);
+        if (a.status)
+            return fail_layer(&a, hp->first_layer + i, ffn->name, err);
+    }
+    return check_ends(&a, model, err);
+}
