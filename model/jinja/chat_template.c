@@ -121,7 +121,7 @@ static enum sl_status take(struct sl_jout *final, struct sl_rendered *out, struc
     size_t n = final->own.n;
     if (!final->p)
         final->p = malloc(1);
-    struct sl_span *own = n ? malloc(n * sizeof *own) : NULL;
+    struct sl_range *own = n ? malloc(n * sizeof *own) : NULL;
     if (!final->p || (n && !own)) {
         free(own);
         return sl_fail(err, SL_ERR_NOMEM, "out of memory to render a chat template");

@@ -12,7 +12,7 @@
 #ifndef SL_MODEL_CHAT_TEMPLATE_H
 #define SL_MODEL_CHAT_TEMPLATE_H
 
-#include "common/span.h"
+#include "common/range.h"
 #include "common/status.h"
 
 #include <jansson.h>
@@ -66,7 +66,7 @@ void sl_template_destroy(struct sl_template **t);
 struct sl_rendered {
     char *text; /* malloc'd, NUL-terminated */
     size_t len;
-    struct sl_span *own; /* malloc'd; ascending, not touching; NULL = none */
+    struct sl_range *own; /* malloc'd; ascending, not touching; NULL = none */
     size_t n_own;
 };
 void sl_rendered_release(struct sl_rendered *r); /* also a zeroed one */

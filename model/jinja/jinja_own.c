@@ -14,13 +14,13 @@ void sl_j_own_add(struct sl_jrt *rt, struct sl_jown *own, size_t from, size_t to
     }
     if (own->n == own->cap) {
         size_t cap = own->cap ? 2 * own->cap : 4;
-        struct sl_span *run = sl_j_alloc_n(rt, cap, sizeof *run);
+        struct sl_range *run = sl_j_alloc_n(rt, cap, sizeof *run);
         if (own->n)
             memcpy(run, own->run, own->n * sizeof *run);
         own->run = run;
         own->cap = cap;
     }
-    own->run[own->n++] = (struct sl_span){from, to};
+    own->run[own->n++] = (struct sl_range){from, to};
 }
 
 /* The first run that ends behind `at`. */

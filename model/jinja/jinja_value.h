@@ -10,7 +10,7 @@
 #ifndef SL_MODEL_JINJA_VALUE_H
 #define SL_MODEL_JINJA_VALUE_H
 
-#include "common/span.h"
+#include "common/range.h"
 #include "common/status.h"
 #include "model/jinja/chat_template.h"
 #include "model/jinja/jinja_arena.h"
@@ -70,7 +70,7 @@ struct sl_jv {
  * `base`. A part of a text shares them, for it lies at the same addresses. */
 struct sl_jown {
     const char *base;
-    struct sl_span *run;
+    struct sl_range *run;
     size_t n, cap;
     bool all; /* every byte, wherever it lies */
 };

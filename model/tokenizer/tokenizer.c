@@ -360,7 +360,7 @@ enum sl_status sl_tokenizer_encode_watched(const struct sl_tokenizer *t, const c
 }
 
 enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char *text, size_t len,
-                                       const struct sl_span *own, size_t n_own,
+                                       const struct sl_range *own, size_t n_own,
                                        const struct sl_encode_watch *watch,
                                        struct sl_ids *out_ids) {
     struct sl_guard guard = {t->attr, own, n_own};

@@ -5,7 +5,7 @@
 #ifndef SL_MODEL_TOKENIZER_H
 #define SL_MODEL_TOKENIZER_H
 
-#include "common/span.h"
+#include "common/range.h"
 #include "model/gguf/gguf.h"
 
 struct sl_tokenizer;
@@ -80,7 +80,7 @@ bool sl_tokenizer_is_control(const struct sl_tokenizer *tok, uint32_t id);
  * they lie within a span of own (ascending, not touching), and no other text becomes one, by merges
  * either. Tokens that a file defines as part of its text ("user-defined") are parsed anywhere. */
 enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *tok, const char *text, size_t len,
-                                       const struct sl_span *own, size_t n_own,
+                                       const struct sl_range *own, size_t n_own,
                                        const struct sl_encode_watch *watch,
                                        struct sl_ids *out_ids) SL_MUST_CHECK;
 

@@ -83,7 +83,7 @@ struct sl_fragment {
 /* Which tokens may be found where: those with SL_ATTR_GUARDED only within a span of own. */
 struct sl_guard {
     const uint8_t *attr;
-    const struct sl_span *own; /* ascending, not touching */
+    const struct sl_range *own; /* ascending, not touching */
     size_t n_own;
 };
 /* Cuts text into fragments. Longer tokens win over shorter ones wherever they stand, then the

@@ -498,7 +498,7 @@ static void test_refusals(void **state) {
 
 static void own_gives(const struct sl_tokenizer *t, const char *text, size_t from, size_t to,
                       uint32_t id, uint32_t want) {
-    struct sl_span own = {from, to};
+    struct sl_range own = {from, to};
     struct sl_ids ids = {0};
     uint32_t n = 0;
     assert_int_equal(sl_tokenizer_encode_own(t, text, strlen(text), &own, from < to, NULL, &ids),

@@ -112,7 +112,7 @@ static enum sl_status fake_append(struct sl_ids *ids, uint32_t id) {
     return SL_OK;
 }
 
-static bool fake_within(const struct sl_span *own, size_t n_own, size_t from, size_t to) {
+static bool fake_within(const struct sl_range *own, size_t n_own, size_t from, size_t to) {
     for (size_t k = 0; k < n_own; k++)
         if (own[k].from <= from && to <= own[k].to)
             return true;
@@ -126,7 +126,7 @@ __attribute__((unused)) static _Atomic int64_t fake_encoded, fake_written;
 __attribute__((unused)) static _Atomic uint32_t fake_n_watched;
 
 enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char *text, size_t len,
-                                       const struct sl_span *own, size_t n_own,
+                                       const struct sl_range *own, size_t n_own,
                                        const struct sl_encode_watch *watch, struct sl_ids *out) {
     enum sl_status st = watch ? watch->poll(watch->ctx) : SL_OK;
     if (st != SL_OK)
@@ -165,7 +165,7 @@ enum sl_status sl_tokenizer_encode_own(const struct sl_tokenizer *t, const char 
 
 enum sl_status sl_tokenizer_encode(const struct sl_tokenizer *t, const char *text, size_t len,
                                    unsigned flags, struct sl_ids *out) {
-    const struct sl_span all = {0, len};
+    const struct sl_range all = {0, len};
     if ((flags & SL_ENCODE_ADD_SPECIAL) && t->add_bos)
         fake_append(out, FAKE_BOS);
     return sl_tokenizer_encode_own(t, text, len, &all, (flags & SL_ENCODE_PARSE_SPECIAL) != 0, NULL,

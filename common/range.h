@@ -1,10 +1,10 @@
 /* A stretch of bytes: [from, to). */
-#ifndef SL_COMMON_SPAN_H
-#define SL_COMMON_SPAN_H
+#ifndef SL_COMMON_RANGE_H
+#define SL_COMMON_RANGE_H
 
 #include <stddef.h>
 
-struct sl_span {
+struct sl_range {
     size_t from, to;
 };
 
