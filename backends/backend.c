@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -137,26 +138,63 @@ static enum sl_status check_not_recording(const struct sl_device *d, const char 
     return SL_OK;
 }
 
-enum sl_status sl_device_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
+/* The struct is the front's; what it stands for the backend fills in. */
+static enum sl_status make_buffer(struct sl_device *d, enum sl_buffer_kind kind, void *host,
+                                  size_t bytes, struct sl_buffer **out_buffer) {
+    enum sl_status (*make)(struct sl_device *, struct sl_buffer *) =
+        kind == SL_BUFFER_MAPPED ? d->ops->map_host : d->ops->alloc;
+    uint64_t most = d->caps.max_alloc_bytes;
+    if (most && bytes > most)
+        return UNSUPPORTED("%s: a buffer of %zu bytes; the largest has %llu", d->caps.id, bytes,
+                           (unsigned long long)most);
+    struct sl_buffer *b = malloc(sizeof *b);
+    if (!b)
+        return SL_ERR_NOMEM;
+    *b = (struct sl_buffer){.device = d, .kind = kind, .bytes = bytes, .host = host};
+    enum sl_status status = make(d, b);
+    if (status)
+        free(b);
+    else
+        *out_buffer = b;
+    return status;
+}
+
+static bool lies_within(struct sl_span s) {
+    const struct sl_buffer *b = s.buffer;
+    return b && s.offset <= b->bytes && s.bytes <= b->bytes - s.offset;
+}
+
+static enum sl_status check_span(const struct sl_device *d, const char *what, struct sl_span s) {
+    if (!lies_within(s))
+        return INVALID("%s: %zu bytes from %zu on of a buffer of %zu", what, s.bytes, s.offset,
+                       s.buffer ? s.buffer->bytes : 0);
+    if (s.buffer->device != d)
+        return INVALID("%s: a buffer of %s on %s", what, s.buffer->device->caps.name, d->caps.name);
+    return SL_OK;
+}
+
+enum sl_status sl_device_alloc(struct sl_device *d, size_t bytes, struct sl_buffer **out_buffer) {
     SL_TRY(check_not_recording(d, "alloc"));
-    return d->ops->alloc(d, bytes, out_addr);
+    return make_buffer(d, SL_BUFFER_DEVICE, NULL, bytes, out_buffer);
 }
 
-void sl_device_free(struct sl_device *d, void *addr, size_t bytes) {
-    if (addr)
-        d->ops->free(d, addr, bytes);
+void sl_device_free(struct sl_device *d, struct sl_buffer **buffer) {
+    if (*buffer)
+        d->ops->free(d, *buffer);
+    free(*buffer);
+    *buffer = NULL;
 }
 
-enum sl_status sl_device_upload(struct sl_device *d, void *dst, const void *src_host,
-                                size_t bytes) {
+enum sl_status sl_device_upload(struct sl_device *d, struct sl_span dst, const void *src_host) {
     SL_TRY(check_not_recording(d, "upload"));
-    return bytes ? d->ops->upload(d, dst, src_host, bytes) : SL_OK;
+    SL_TRY(check_span(d, "upload", dst));
+    return dst.bytes ? d->ops->upload(d, dst, src_host) : SL_OK;
 }
 
-enum sl_status sl_device_download(struct sl_device *d, void *dst_host, const void *src,
-                                  size_t bytes) {
+enum sl_status sl_device_download(struct sl_device *d, void *dst_host, struct sl_span src) {
     SL_TRY(check_not_recording(d, "download"));
-    return bytes ? d->ops->download(d, dst_host, src, bytes) : SL_OK;
+    SL_TRY(check_span(d, "download", src));
+    return src.bytes ? d->ops->download(d, dst_host, src) : SL_OK;
 }
 
 enum sl_status sl_device_sync(struct sl_device *d) {
@@ -169,19 +207,22 @@ enum sl_status sl_device_memory(struct sl_device *d, uint64_t *out_free_bytes,
     return d->ops->memory(d, out_free_bytes, out_total_bytes);
 }
 
-enum sl_status sl_device_map_host(struct sl_device *d, void *host, size_t bytes, void **out_addr) {
+enum sl_status sl_device_map_host(struct sl_device *d, void *host, size_t bytes,
+                                  struct sl_buffer **out_buffer) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     SL_TRY(check_not_recording(d, "map_host"));
     if (!host || !bytes || (uintptr_t)host % page || bytes % page)
         return INVALID("map_host: %zu bytes at %p are not whole pages", bytes, host);
     if (!d->caps.mapped_host)
         return UNSUPPORTED("map_host: %s cannot read the host's memory", d->ops->name);
-    return d->ops->map_host(d, host, bytes, out_addr);
+    return make_buffer(d, SL_BUFFER_MAPPED, host, bytes, out_buffer);
 }
 
-void sl_device_unmap_host(struct sl_device *d, void *host, size_t bytes) {
-    if (host)
-        d->ops->unmap_host(d, host, bytes);
+void sl_device_unmap_host(struct sl_device *d, struct sl_buffer **buffer) {
+    if (*buffer)
+        d->ops->unmap_host(d, *buffer);
+    free(*buffer);
+    *buffer = NULL;
 }
 
 static enum sl_status check_queue(const struct sl_device *d, const char *what, enum sl_queue q) {
@@ -190,15 +231,21 @@ static enum sl_status check_queue(const struct sl_device *d, const char *what, e
     return q == SL_QUEUE_OPS ? check_not_recording(d, what) : SL_OK;
 }
 
-enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                              size_t bytes) {
-    if ((unsigned)q >= SL_QUEUES || (bytes && (!dst || !src)))
-        return INVALID("copy: queue %u, %zu bytes from %p to %p", (unsigned)q, bytes, src, dst);
-    if (!bytes)
+enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
+                              struct sl_span src) {
+    if ((unsigned)q >= SL_QUEUES)
+        return INVALID("copy: queue %u", (unsigned)q);
+    SL_TRY(check_span(d, "copy to", dst));
+    SL_TRY(check_span(d, "copy from", src));
+    if (dst.bytes != src.bytes)
+        return INVALID("copy: %zu bytes to %zu", src.bytes, dst.bytes);
+    if (dst.buffer->kind == SL_BUFFER_MAPPED && src.buffer->kind == SL_BUFFER_MAPPED)
+        return INVALID("copy: %zu bytes from the host's memory to the host's", src.bytes);
+    if (!dst.bytes)
         return SL_OK;
     if (q != SL_QUEUE_OPS || !d->recording)
-        return d->ops->copy(d, q, dst, src, bytes);
-    const struct sl_op_copy kept = {dst, src, bytes};
+        return d->ops->copy(d, q, dst, src);
+    const struct sl_op_copy kept = {dst, src};
     return sl_record_keep(d, SL_RECORDED_COPY, &kept, sizeof kept);
 }
 
@@ -241,12 +288,15 @@ enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other)
     return d->ops == other->ops ? d->ops->peer_open(d, other) : SL_ERR_UNSUPPORTED;
 }
 
-enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
-                                   const void *src, size_t bytes) {
+enum sl_status sl_device_copy_from(struct sl_device *d, struct sl_span dst, struct sl_device *other,
+                                   struct sl_span src) {
     SL_TRY(check_peer(d, other, "copy_from"));
-    if (bytes && (!dst || !src))
-        return INVALID("copy_from: %zu bytes from %p to %p", bytes, src, dst);
-    return bytes ? d->ops->copy_from(d, dst, other, src, bytes) : SL_OK;
+    SL_TRY(check_span(d, "copy_from to", dst));
+    SL_TRY(check_span(other, "copy_from", src));
+    if (dst.bytes != src.bytes || dst.buffer->kind != SL_BUFFER_DEVICE ||
+        src.buffer->kind != SL_BUFFER_DEVICE)
+        return INVALID("copy_from: %zu bytes to %zu, or not between devices", src.bytes, dst.bytes);
+    return dst.bytes ? d->ops->copy_from(d, dst, other, src) : SL_OK;
 }
 
 enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,

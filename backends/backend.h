@@ -10,9 +10,12 @@
  * at the latest. passed() submits nothing. So whoever polls a point, or has another device follow,
  * needs to do no more than place the mark.
  *
- * Pointers in op arguments are device addresses: the host may follow them only when
- * caps.host_visible is set. What they point to is borrowed until the op has executed; the argument
- * struct itself, and host arrays in it, until the call returns.
+ * Memory is given out in buffers, and what is copied, uploaded and downloaded is named by spans of
+ * them: which way a copy goes follows from the kinds of its buffers. Pointers in op arguments are
+ * device addresses, which sl_span_addr() gives: the host may follow them only when
+ * caps.host_visible is set, and they may or may not be the addresses at which the host knows the
+ * same bytes. What they point to is borrowed until the op has executed; the argument struct itself,
+ * and host arrays in it, until the call returns.
  *
  * Determinism: a row's result depends on that row's own inputs and the weights alone: not on how
  * many rows the call has, nor on the number of threads. Rows come as [0, n_decode) generated rows,
@@ -39,6 +42,57 @@
 #define SL_MATMUL_MAX_W   4u
 
 struct sl_device;
+
+enum sl_buffer_kind {
+    SL_BUFFER_DEVICE, /* allocated on the device: sl_device_alloc() */
+    SL_BUFFER_MAPPED, /* the host's memory, pinned for the device: sl_device_map_host() */
+};
+
+/* Memory of one device, or the host's as one device sees it. Filled by front and backend; read by
+ * anybody, written by nobody else. */
+struct sl_buffer {
+    struct sl_device *device; /* whose calls take it */
+    enum sl_buffer_kind kind;
+    size_t bytes;
+    void *addr; /* device address of the first byte, for ops */
+    void *host; /* where the host reads and writes the first byte; NULL: it cannot */
+    void *own;  /* the backend's */
+};
+
+/* bytes of a buffer, from offset on. */
+struct sl_span {
+    const struct sl_buffer *buffer;
+    size_t offset, bytes;
+};
+
+static inline struct sl_span sl_span(const struct sl_buffer *buffer, size_t offset, size_t bytes) {
+    return (struct sl_span){buffer, offset, bytes};
+}
+static inline struct sl_span sl_span_all(const struct sl_buffer *buffer) {
+    return (struct sl_span){buffer, 0, buffer->bytes};
+}
+/* Bytes of a span, from offset in it on. */
+static inline struct sl_span sl_span_part(struct sl_span s, size_t offset, size_t bytes) {
+    return (struct sl_span){s.buffer, s.offset + offset, bytes};
+}
+/* The bytes of this buffer that begin at a device address, as ops are given it, or where the host
+ * knows them. An address outside makes a span that every call refuses. */
+static inline struct sl_span sl_span_at(const struct sl_buffer *buffer, const void *addr,
+                                        size_t bytes) {
+    return (struct sl_span){buffer, (uintptr_t)addr - (uintptr_t)buffer->addr, bytes};
+}
+static inline struct sl_span sl_span_at_host(const struct sl_buffer *buffer, const void *host,
+                                             size_t bytes) {
+    return (struct sl_span){buffer, (uintptr_t)host - (uintptr_t)buffer->host, bytes};
+}
+/* Device address of its first byte. */
+static inline void *sl_span_addr(struct sl_span s) {
+    return (void *)((uintptr_t)s.buffer->addr + s.offset);
+}
+/* Where the host reads and writes it; only where buffer->host is set. */
+static inline void *sl_span_host(struct sl_span s) {
+    return (char *)s.buffer->host + s.offset;
+}
 
 /* A weight matrix, row-major: n_out rows of n_in elements, n_in a multiple of the type's block. */
 struct sl_weight {
@@ -355,7 +409,7 @@ struct sl_device_caps {
     uint32_t shared_bytes;    /* on-chip memory of a workgroup at most */
     uint32_t fused_ops;       /* a bit for each enum sl_fused that it has */
     uint32_t lacks_ops;       /* a bit for each enum sl_op whose entry is there in vain */
-    uint64_t max_alloc_bytes; /* largest single allocation */
+    uint64_t max_alloc_bytes; /* largest buffer; 0: no limit but the memory */
     uint64_t memory_bytes;
     uint64_t held_bytes;               /* of memory_bytes, taken by opening it: staging */
     uint64_t memory_bytes_per_s;       /* by its data sheet */
@@ -388,17 +442,22 @@ struct sl_backend_ops {
     enum sl_status (*configure)(struct sl_device *d, const struct sl_device_limits *limits);
     /* Bytes that configure() will take for these limits. */
     uint64_t (*scratch_bytes)(const struct sl_device *d, const struct sl_device_limits *limits);
-    enum sl_status (*alloc)(struct sl_device *d, size_t bytes, void **out_addr);
-    void (*free)(struct sl_device *d, void *addr, size_t bytes);
-    enum sl_status (*upload)(struct sl_device *d, void *dst, const void *src_host, size_t bytes);
-    enum sl_status (*download)(struct sl_device *d, void *dst_host, const void *src, size_t bytes);
+    /* Fills in addr, and host where the host can reach it; the rest is set, and no larger than
+     * caps.max_alloc_bytes. free: what a buffer stands for, not the struct, which is the front's.
+     * Spans lie within their buffers and are not empty. */
+    enum sl_status (*alloc)(struct sl_device *d, struct sl_buffer *buffer);
+    void (*free)(struct sl_device *d, struct sl_buffer *buffer);
+    enum sl_status (*upload)(struct sl_device *d, struct sl_span dst, const void *src_host);
+    enum sl_status (*download)(struct sl_device *d, void *dst_host, struct sl_span src);
     enum sl_status (*sync)(struct sl_device *d);
     enum sl_status (*memory)(struct sl_device *d, uint64_t *out_free, uint64_t *out_total);
 
-    enum sl_status (*map_host)(struct sl_device *d, void *host, size_t bytes, void **out_addr);
-    void (*unmap_host)(struct sl_device *d, void *host, size_t bytes);
-    enum sl_status (*copy)(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                           size_t bytes);
+    /* Fills in addr; host is set. */
+    enum sl_status (*map_host)(struct sl_device *d, struct sl_buffer *buffer);
+    void (*unmap_host)(struct sl_device *d, struct sl_buffer *buffer);
+    /* Both of one length, and one of them at least of kind DEVICE. */
+    enum sl_status (*copy)(struct sl_device *d, enum sl_queue q, struct sl_span dst,
+                           struct sl_span src);
     enum sl_status (*mark)(struct sl_device *d, enum sl_queue q, sl_point *out_point);
     enum sl_status (*passed)(struct sl_device *d, enum sl_queue q, sl_point point);
     enum sl_status (*await)(struct sl_device *d, enum sl_queue q, sl_point point);
@@ -412,8 +471,8 @@ struct sl_backend_ops {
     void (*graph_free)(struct sl_device *d, struct sl_graph *graph);
 
     enum sl_status (*peer_open)(struct sl_device *d, struct sl_device *other);
-    enum sl_status (*copy_from)(struct sl_device *d, void *dst, struct sl_device *other,
-                                const void *src, size_t bytes);
+    enum sl_status (*copy_from)(struct sl_device *d, struct sl_span dst, struct sl_device *other,
+                                struct sl_span src);
     enum sl_status (*signal_create)(struct sl_device *d, struct sl_signal **out_signal);
     void (*signal_free)(struct sl_device *d, struct sl_signal *signal);
     enum sl_status (*signal_raise)(struct sl_device *d, struct sl_signal *signal);
@@ -471,30 +530,37 @@ enum sl_status sl_device_configure(struct sl_device *d, const struct sl_device_l
                                    struct sl_err *err) SL_MUST_CHECK;
 uint64_t sl_device_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits);
 /* 64-byte aligned; large blocks are backed by huge pages where the backend can. Contents undefined.
- */
-enum sl_status sl_device_alloc(struct sl_device *d, size_t bytes, void **out_addr) SL_MUST_CHECK;
-void sl_device_free(struct sl_device *d, void *addr, size_t bytes);
-enum sl_status sl_device_upload(struct sl_device *d, void *dst, const void *src_host,
-                                size_t bytes) SL_MUST_CHECK;
-enum sl_status sl_device_download(struct sl_device *d, void *dst_host, const void *src,
-                                  size_t bytes) SL_MUST_CHECK;
+ * SL_ERR_UNSUPPORTED: more than caps.max_alloc_bytes; pools of several buffers: buffer_pool.h. */
+enum sl_status sl_device_alloc(struct sl_device *d, size_t bytes,
+                               struct sl_buffer **out_buffer) SL_MUST_CHECK;
+/* Waits for what uses it; frees and nulls *buffer; NULL is fine. */
+void sl_device_free(struct sl_device *d, struct sl_buffer **buffer);
+/* To and from memory of the host that is not mapped; src_host is free again when upload returns.
+ * This and every other call that takes spans: SL_ERR_INVALID where one does not lie within its
+ * buffer, or that is another device's. One without bytes is done at once. */
+enum sl_status sl_device_upload(struct sl_device *d, struct sl_span dst,
+                                const void *src_host) SL_MUST_CHECK;
+enum sl_status sl_device_download(struct sl_device *d, void *dst_host,
+                                  struct sl_span src) SL_MUST_CHECK;
 /* Waits for all queues. */
 enum sl_status sl_device_sync(struct sl_device *d) SL_MUST_CHECK;
 /* Device memory at this moment, other programs' share counted; 0 = unknown. */
 enum sl_status sl_device_memory(struct sl_device *d, uint64_t *out_free_bytes,
                                 uint64_t *out_total_bytes) SL_MUST_CHECK;
 
-/* Pins [host, host + bytes), both multiples of the page size, for sl_device_copy(), and gives the
- * address under which kernels read it. The memory stays the caller's; unmapping waits for what is
- * enqueued. SL_ERR_UNSUPPORTED: the device cannot (caps.mapped_host); SL_ERR_NOMEM: the system
- * refuses to lock so much. */
+/* Pins [host, host + bytes), both multiples of the page size, for sl_device_copy() and for kernels:
+ * a buffer of kind MAPPED. The memory stays the caller's. SL_ERR_UNSUPPORTED: the device cannot
+ * (caps.mapped_host), or it is more than caps.max_alloc_bytes; SL_ERR_NOMEM: the system refuses to
+ * lock so much. */
 enum sl_status sl_device_map_host(struct sl_device *d, void *host, size_t bytes,
-                                  void **out_addr) SL_MUST_CHECK;
-void sl_device_unmap_host(struct sl_device *d, void *host, size_t bytes);
-/* Enqueues a copy, either way or within the device. The host's side must be mapped and is given by
- * the host's own address; both sides are borrowed until the copy has run. */
-enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                              size_t bytes) SL_MUST_CHECK;
+                                  struct sl_buffer **out_buffer) SL_MUST_CHECK;
+/* Waits for what is enqueued; nulls *buffer; NULL is fine. */
+void sl_device_unmap_host(struct sl_device *d, struct sl_buffer **buffer);
+/* Enqueues a copy of as many bytes as both spans have: up from a MAPPED buffer, down to one, or
+ * within the device; not from the host's memory to the host's. Both sides are borrowed until the
+ * copy has run. */
+enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
+                              struct sl_span src) SL_MUST_CHECK;
 
 #define SL_TOLD_MAX_BYTES 2048u
 
@@ -551,10 +617,11 @@ void sl_device_log_recorded(struct sl_device *d, const char *what);
  * the driver's own buffers where not. Neither device is in use meanwhile. SL_ERR_UNSUPPORTED: there
  * is no way, as between devices of different backends; go through memory of the host. */
 enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other) SL_MUST_CHECK;
-/* Enqueues on d's OPS a copy out of other's memory. It waits for nothing by itself: what computes
- * src must have been followed. Both sides are borrowed until it has run. */
-enum sl_status sl_device_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
-                                   const void *src, size_t bytes) SL_MUST_CHECK;
+/* Enqueues on d's OPS a copy out of a buffer of other's, of kind DEVICE, into one of d's own. It
+ * waits for nothing by itself: what computes src must have been followed. Both sides are borrowed
+ * until it has run. */
+enum sl_status sl_device_copy_from(struct sl_device *d, struct sl_span dst, struct sl_device *other,
+                                   struct sl_span src) SL_MUST_CHECK;
 /* After peer_open: whether d's ops write to other's memory themselves, so that sl_op_hand of d and
  * sl_op_take of other do. Never where both are one GPU: what waits there could be in the way of
  * what it waits for. */

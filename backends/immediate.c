@@ -3,21 +3,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum sl_status sl_immediate_map_host(struct sl_device *d, void *host, size_t bytes,
-                                     void **out_addr) {
-    (void)d, (void)bytes;
-    *out_addr = host;
+enum sl_status sl_immediate_map_host(struct sl_device *d, struct sl_buffer *buffer) {
+    (void)d;
+    buffer->addr = buffer->host;
     return SL_OK;
 }
 
-void sl_immediate_unmap_host(struct sl_device *d, void *host, size_t bytes) {
-    (void)d, (void)host, (void)bytes;
+void sl_immediate_unmap_host(struct sl_device *d, struct sl_buffer *buffer) {
+    (void)d, (void)buffer;
 }
 
-enum sl_status sl_immediate_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                                 size_t bytes) {
+enum sl_status sl_immediate_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
+                                 struct sl_span src) {
     (void)d, (void)q;
-    memmove(dst, src, bytes);
+    memmove(sl_span_host(dst), sl_span_host(src), dst.bytes);
     return SL_OK;
 }
 
@@ -101,10 +100,10 @@ enum sl_status sl_immediate_peer_open(struct sl_device *d, struct sl_device *oth
     return SL_OK;
 }
 
-enum sl_status sl_immediate_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
-                                      const void *src, size_t bytes) {
+enum sl_status sl_immediate_copy_from(struct sl_device *d, struct sl_span dst,
+                                      struct sl_device *other, struct sl_span src) {
     (void)d, (void)other;
-    memmove(dst, src, bytes);
+    memmove(sl_span_host(dst), sl_span_host(src), dst.bytes);
     return SL_OK;
 }
 

@@ -10,11 +10,10 @@
 
 #include "backends/recorded.h"
 
-enum sl_status sl_immediate_map_host(struct sl_device *d, void *host, size_t bytes,
-                                     void **out_addr);
-void sl_immediate_unmap_host(struct sl_device *d, void *host, size_t bytes);
-enum sl_status sl_immediate_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                                 size_t bytes);
+enum sl_status sl_immediate_map_host(struct sl_device *d, struct sl_buffer *buffer);
+void sl_immediate_unmap_host(struct sl_device *d, struct sl_buffer *buffer);
+enum sl_status sl_immediate_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
+                                 struct sl_span src);
 enum sl_status sl_immediate_mark(struct sl_device *d, enum sl_queue q, sl_point *out_point);
 enum sl_status sl_immediate_passed(struct sl_device *d, enum sl_queue q, sl_point point);
 enum sl_status sl_immediate_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
@@ -24,8 +23,8 @@ enum sl_status sl_immediate_graph_create(struct sl_device *d, const struct sl_re
 enum sl_status sl_immediate_replay(struct sl_device *d, struct sl_graph *graph);
 void sl_immediate_graph_free(struct sl_device *d, struct sl_graph *graph);
 enum sl_status sl_immediate_peer_open(struct sl_device *d, struct sl_device *other);
-enum sl_status sl_immediate_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
-                                      const void *src, size_t bytes);
+enum sl_status sl_immediate_copy_from(struct sl_device *d, struct sl_span dst,
+                                      struct sl_device *other, struct sl_span src);
 enum sl_status sl_immediate_signal_create(struct sl_device *d, struct sl_signal **out_signal);
 void sl_immediate_signal_free(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_immediate_signal(struct sl_device *d, struct sl_signal *signal);

@@ -114,7 +114,7 @@ static enum sl_status submit(struct sl_device *d, const struct sl_recorded_op *o
         return d->ops->name(d, &op->u.name);
 #include "backends/ops.def"
     case SL_RECORDED_COPY:
-        return d->ops->copy(d, SL_QUEUE_OPS, op->u.copy.dst, op->u.copy.src, op->u.copy.bytes);
+        return d->ops->copy(d, SL_QUEUE_OPS, op->u.copy.dst, op->u.copy.src);
     }
     return SL_ERR_INVALID;
 }

@@ -12,9 +12,7 @@
 
 /* A copy on SL_QUEUE_OPS. */
 struct sl_op_copy {
-    void *dst;
-    const void *src;
-    size_t bytes;
+    struct sl_span dst, src;
 };
 
 struct sl_recorded_op {

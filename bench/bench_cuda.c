@@ -10,6 +10,7 @@
 #include "backends/cuda/cuda.h"
 #include "common/clock.h"
 #include "common/rng.h"
+#include "tests/support/device_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static void check(enum sl_status status, const char *what) {
 
 static void *memory(size_t bytes) {
     void *p;
-    check(sl_device_alloc(dev, bytes, &p), "memory");
+    check(mem_alloc(dev, bytes, &p), "memory");
     return p;
 }
 
@@ -54,8 +55,7 @@ static void *random_weights(enum sl_dtype t, uint64_t n_elems) {
         host[i] =
             (uint8_t)(sl_rng_u64(&rng) & (t == SL_DTYPE_F16 || t == SL_DTYPE_F32 ? 0x3b : 0x9f));
     for (size_t at = 0; at < bytes; at += chunk)
-        check(sl_device_upload(dev, p + at, host, bytes - at < chunk ? bytes - at : chunk),
-              "upload");
+        check(mem_upload(dev, p + at, host, bytes - at < chunk ? bytes - at : chunk), "upload");
     free(host);
     return p;
 }
@@ -67,7 +67,7 @@ static float *random_floats(size_t n) {
         exit(1);
     for (size_t i = 0; i < n; i++)
         host[i] = (float)sl_rng_unit(&rng) - 0.5f;
-    check(sl_device_upload(dev, p, host, n * 4), "upload");
+    check(mem_upload(dev, p, host, n * 4), "upload");
     free(host);
     return p;
 }
@@ -127,7 +127,7 @@ static void matmuls(const float *x, float *y) {
                      shapes[s].n_out, shapes[s].n_in, rows[r]);
             measure(name, run_matmul, &op, bytes, 2.0 * rows[r] * shapes[s].n_in * shapes[s].n_out);
         }
-        sl_device_free(dev, w, (size_t)bytes);
+        mem_free(dev, w);
     }
 }
 
@@ -184,7 +184,7 @@ static void moes(const float *x, float *y, enum sl_dtype up, enum sl_dtype down)
         if (!host)
             exit(1);
         double touched = draw_choices(host, rows[r]);
-        check(sl_device_upload(dev, ids, host, n_ids * 4), "upload");
+        check(mem_upload(dev, ids, host, n_ids * 4), "upload");
         free(host);
         struct moe m = {{.x = x,
                          .pair_y = y,
@@ -205,11 +205,11 @@ static void moes(const float *x, float *y, enum sl_dtype up, enum sl_dtype down)
                  rows[r]);
         measure(name, run_moe, &m, touched / N_SETS * (double)(2 * up_bytes + down_bytes),
                 2.0 * rows[r] * TOP_K * 3 * (double)n);
-        sl_device_free(dev, ids, n_ids * 4);
+        mem_free(dev, ids);
     }
-    sl_device_free(dev, gate, up_bytes * N_EXPERT);
-    sl_device_free(dev, ups, up_bytes * N_EXPERT);
-    sl_device_free(dev, downs, down_bytes * N_EXPERT);
+    mem_free(dev, gate);
+    mem_free(dev, ups);
+    mem_free(dev, downs);
 }
 
 static enum sl_status run_attention(void *ctx, uint32_t i) {
@@ -235,16 +235,16 @@ static void attentions(const float *x, float *y, enum sl_dtype dtype) {
         exit(1);
     for (uint32_t i = 0; i < max_pages; i++)
         host[i] = i;
-    check(sl_device_upload(dev, pages, host, max_pages * 4), "upload");
+    check(mem_upload(dev, pages, host, max_pages * 4), "upload");
     memset(host, 0, MAX_TOK * 4);
-    check(sl_device_upload(dev, seqs, host, MAX_TOK * 4), "upload");
+    check(mem_upload(dev, seqs, host, MAX_TOK * 4), "upload");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double positions = 0;
         for (uint32_t r = 0; r < cases[i].rows; r++) {
             host[r] = cases[i].decode ? cases[i].len : cases[i].len - cases[i].rows + 1 + r;
             positions += host[r];
         }
-        check(sl_device_upload(dev, lens, host, cases[i].rows * 4), "upload");
+        check(mem_upload(dev, lens, host, cases[i].rows * 4), "upload");
         struct sl_op_attention op = {.kv = kv,
                                      .q = x,
                                      .y = y,

@@ -14,6 +14,7 @@
 #include "backends/cpu/pool.h"
 #include "common/clock.h"
 #include "common/rng.h"
+#include "tests/support/device_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,7 +291,7 @@ int main(int argc, char **argv) {
     check(sl_device_configure(d, &limits, NULL), "configure");
     struct sl_rng rng = {1};
     void *data;
-    check(sl_device_alloc(d, o.bytes, &data), "weights");
+    check(mem_alloc(d, o.bytes, &data), "weights");
     /* Half-word pattern 0x2xxx: small positive f16 scales wherever a type has them. */
     for (size_t i = 0; i < o.bytes / 8; i++)
         ((uint64_t *)data)[i] = (sl_rng_u64(&rng) & 0x2fff2fff2fff2fff) | 0x2000200020002000;
@@ -308,7 +309,7 @@ int main(int argc, char **argv) {
         bench_types(d, &o, data, ceiling, x, y);
     if (listed(o.only, "moe"))
         bench_moe(d, &o, data, ceiling, x, y);
-    sl_device_free(d, data, o.bytes);
+    mem_free(d, data);
     sl_device_close(&d);
     free(x);
     free(y);

@@ -12,6 +12,7 @@
 #include "backends/cpu/pool.h"
 #include "common/clock.h"
 #include "common/rng.h"
+#include "tests/support/device_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ static void check(enum sl_status status, const char *what) {
 
 static void *device_memory(struct sl_device *d, size_t bytes) {
     void *p;
-    check(sl_device_alloc(d, bytes, &p), "memory");
+    check(mem_alloc(d, bytes, &p), "memory");
     return p;
 }
 
@@ -290,12 +291,12 @@ static void bench_attention(const struct bench *b, enum sl_dtype dtype, uint32_t
         snprintf(what, sizeof what, "kv_write %s, %u rows", sl_dtype_name(dtype), n);
         measure(b, what, kv_write, &a, 2.0 * n * N_KV * HEAD_DIM * 6, 0, N_LAYERS);
     }
-    sl_device_free(b->d, a.k, a.layer_bytes * a.n_layers);
-    sl_device_free(b->d, a.v, a.layer_bytes * a.n_layers);
-    sl_device_free(b->d, table, n_pages * n_seq * sizeof *table);
-    sl_device_free(b->d, seq, n * sizeof *seq);
-    sl_device_free(b->d, len, n * sizeof *len);
-    sl_device_free(b->d, a.slot, MAX_TOK * sizeof *a.slot);
+    mem_free(b->d, a.k);
+    mem_free(b->d, a.v);
+    mem_free(b->d, table);
+    mem_free(b->d, seq);
+    mem_free(b->d, len);
+    mem_free(b->d, a.slot);
 }
 
 static void bench_isa(enum sl_cpu_isa isa, uint32_t n_threads, const char *only, double seconds) {
@@ -339,11 +340,11 @@ static void bench_isa(enum sl_cpu_isa isa, uint32_t n_threads, const char *only,
             if (isa != SL_CPU_C || shapes[i][1] == 1) /* plain C would take minutes */
                 bench_attention(&b, types[t], shapes[i][0], shapes[i][1], shapes[i][2]);
     }
-    sl_device_free(b.d, b.x, n * sizeof(float));
-    sl_device_free(b.d, b.y, n * sizeof(float));
-    sl_device_free(b.d, b.w, n * sizeof(float));
-    sl_device_free(b.d, b.table, n_table * sizeof(float));
-    sl_device_free(b.d, b.ids, MAX_TOK * TOP_K * sizeof(uint32_t));
+    mem_free(b.d, b.x);
+    mem_free(b.d, b.y);
+    mem_free(b.d, b.w);
+    mem_free(b.d, b.table);
+    mem_free(b.d, b.ids);
     sl_device_close(&b.d);
 }
 

@@ -16,6 +16,7 @@
 #include "backends/cuda/cuda.h"
 #include "common/clock.h"
 #include "common/rng.h"
+#include "tests/support/device_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,12 +67,12 @@ static void check(enum sl_status status, const char *what) {
 
 static void *memory(size_t bytes) {
     void *p;
-    check(sl_device_alloc(dev, bytes, &p), "memory");
+    check(mem_alloc(dev, bytes, &p), "memory");
     return p;
 }
 
 static void put(void *to, const void *from, size_t bytes) {
-    check(sl_device_upload(dev, to, from, bytes), "upload");
+    check(mem_upload(dev, to, from, bytes), "upload");
 }
 
 /* Random bytes of a type, from which weights are copied; scales are small: f16 0x1c.. is 0.004. */
@@ -107,7 +108,7 @@ static void *random_bytes(enum sl_dtype t, size_t bytes) {
     size_t from = begin * block;
     for (size_t at = 0, n; at < bytes; at += n) {
         n = bytes - at < whole - from ? bytes - at : whole - from;
-        check(sl_device_copy(dev, SL_QUEUE_OPS, p + at, source + from, n), "copy");
+        check(mem_copy(dev, SL_QUEUE_OPS, p + at, source + from, n), "copy");
         from = (from + n) % whole;
     }
     return p;
@@ -433,7 +434,7 @@ static uint64_t logits_hash(void) {
     float *host = malloc(bytes);
     if (!host)
         exit(1);
-    check(sl_device_download(dev, host, logits, bytes), "logits");
+    check(mem_download(dev, host, logits, bytes), "logits");
     uint64_t f = hash(host, bytes);
     for (size_t i = 0; i < 8; i++)
         if (!(host[i] == host[i]) || host[i] == 0)
@@ -453,7 +454,7 @@ static double step_bytes(uint32_t len) {
     bool seen[N_EXPERT] = {false};
     if (!host)
         exit(1);
-    check(sl_device_download(dev, host, expert_ids, (size_t)n_tok * TOP_K * 4), "ids");
+    check(mem_download(dev, host, expert_ids, (size_t)n_tok * TOP_K * 4), "ids");
     for (uint32_t i = 0; i < n_tok * TOP_K; i++) { /* of the last layer, as a sample */
         touched += !seen[host[i] % N_EXPERT];
         seen[host[i] % N_EXPERT] = true;

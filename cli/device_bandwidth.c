@@ -13,22 +13,23 @@
 #define COPIES_AT_A_TIME 8u
 
 /* Copies over and over; returns the bytes that were copied in a second. */
-static enum sl_status copy_rate(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                                size_t bytes, double *out_rate) {
+static enum sl_status copy_rate(struct sl_device *d, enum sl_queue q, const struct sl_buffer *to,
+                                const struct sl_buffer *from, double *out_rate) {
+    struct sl_span dst = sl_span_all(to), src = sl_span_all(from);
     uint64_t n = 0, start = 0, now;
-    enum sl_status st = sl_device_copy(d, q, dst, src, bytes); /* not the first one */
+    enum sl_status st = sl_device_copy(d, q, dst, src); /* not the first one */
     if (st == SL_OK)
         st = sl_device_sync(d);
     start = now = sl_now_ns();
     while (st == SL_OK && now - start < MEASURE_NS) {
         for (uint32_t i = 0; i < COPIES_AT_A_TIME && st == SL_OK; i++, n++)
-            st = sl_device_copy(d, q, dst, src, bytes);
+            st = sl_device_copy(d, q, dst, src);
         if (st == SL_OK)
             st = sl_device_sync(d);
         now = sl_now_ns();
     }
     if (st == SL_OK)
-        *out_rate = (double)n * (double)bytes / ((double)(now - start) * 1e-9);
+        *out_rate = (double)n * (double)dst.bytes / ((double)(now - start) * 1e-9);
     return st;
 }
 
@@ -40,21 +41,23 @@ static enum sl_status measure_memory(struct sl_device *d, double *out_rate) {
     size_t bytes = free_bytes / 8 < LEAST_BYTES  ? LEAST_BYTES
                    : free_bytes / 8 > MOST_BYTES ? MOST_BYTES
                                                  : free_bytes / 8;
-    void *a = NULL, *b = NULL;
+    if (d->caps.max_alloc_bytes && bytes > d->caps.max_alloc_bytes)
+        bytes = d->caps.max_alloc_bytes;
+    struct sl_buffer *a = NULL, *b = NULL;
     st = sl_device_alloc(d, bytes, &a);
     if (st == SL_OK)
         st = sl_device_alloc(d, bytes, &b);
     if (st == SL_OK)
-        st = copy_rate(d, SL_QUEUE_OPS, b, a, bytes, out_rate);
+        st = copy_rate(d, SL_QUEUE_OPS, b, a, out_rate);
     *out_rate *= 2; /* each byte is read and written */
-    sl_device_free(d, a, bytes);
-    sl_device_free(d, b, bytes);
+    sl_device_free(d, &a);
+    sl_device_free(d, &b);
     return st;
 }
 
 static enum sl_status measure_link(struct sl_device *d, double *out_rate, struct sl_err *why) {
     struct sl_slab slab;
-    void *mapped, *there = NULL;
+    struct sl_buffer *mapped, *there = NULL;
     enum sl_status st = sl_slab_init(&slab, LINK_BYTES, false, why);
     if (st != SL_OK)
         return st;
@@ -62,9 +65,9 @@ static enum sl_status measure_link(struct sl_device *d, double *out_rate, struct
     if (st == SL_OK) {
         st = sl_device_alloc(d, LINK_BYTES, &there);
         if (st == SL_OK)
-            st = copy_rate(d, SL_QUEUE_UP, there, slab.base, LINK_BYTES, out_rate);
-        sl_device_free(d, there, LINK_BYTES);
-        sl_device_unmap_host(d, slab.base, slab.size_bytes);
+            st = copy_rate(d, SL_QUEUE_UP, there, mapped, out_rate);
+        sl_device_free(d, &there);
+        sl_device_unmap_host(d, &mapped);
     }
     sl_slab_release(&slab);
     return st;

@@ -24,8 +24,7 @@ static size_t huge_round(size_t bytes) {
     return (bytes + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
 }
 
-static enum sl_status cpu_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
-    (void)d;
+static enum sl_status cpu_alloc(size_t bytes, void **out_addr) {
     if (bytes < HUGE_BYTES) {
         void *p = aligned_alloc(64, bytes < 64 ? 64 : (bytes + 63) / 64 * 64);
         if (!p)
@@ -50,17 +49,34 @@ static enum sl_status cpu_alloc(struct sl_device *d, size_t bytes, void **out_ad
     return SL_OK;
 }
 
-static void cpu_free(struct sl_device *d, void *addr, size_t bytes) {
-    (void)d;
+static void cpu_free(void *addr, size_t bytes) {
     if (bytes < HUGE_BYTES)
         free(addr);
     else
         munmap(addr, huge_round(bytes));
 }
 
-static enum sl_status cpu_upload(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+static enum sl_status cpu_buffer_alloc(struct sl_device *d, struct sl_buffer *buffer) {
     (void)d;
-    memcpy(dst, src, bytes);
+    enum sl_status status = cpu_alloc(buffer->bytes, &buffer->addr);
+    buffer->host = buffer->addr;
+    return status;
+}
+
+static void cpu_buffer_free(struct sl_device *d, struct sl_buffer *buffer) {
+    (void)d;
+    cpu_free(buffer->addr, buffer->bytes);
+}
+
+static enum sl_status cpu_upload(struct sl_device *d, struct sl_span dst, const void *src) {
+    (void)d;
+    memcpy(sl_span_host(dst), src, dst.bytes);
+    return SL_OK;
+}
+
+static enum sl_status cpu_download(struct sl_device *d, void *dst, struct sl_span src) {
+    (void)d;
+    memcpy(dst, sl_span_host(src), src.bytes);
     return SL_OK;
 }
 
@@ -97,12 +113,12 @@ static enum sl_status cpu_configure(struct sl_device *d, const struct sl_device_
     uint64_t bytes = cpu_scratch_bytes(d, limits);
     void *scratch = NULL;
     if (bytes) {
-        enum sl_status status = cpu_alloc(d, bytes, &scratch);
+        enum sl_status status = cpu_alloc(bytes, &scratch);
         if (status)
             return status;
     }
     if (cpu->scratch)
-        cpu_free(d, cpu->scratch, cpu->scratch_bytes);
+        cpu_free(cpu->scratch, cpu->scratch_bytes);
     cpu->scratch = scratch;
     cpu->scratch_bytes = bytes;
     return SL_OK;
@@ -111,7 +127,7 @@ static enum sl_status cpu_configure(struct sl_device *d, const struct sl_device_
 static void cpu_close(struct sl_device *d) {
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     if (cpu->scratch)
-        cpu_free(d, cpu->scratch, cpu->scratch_bytes);
+        cpu_free(cpu->scratch, cpu->scratch_bytes);
     sl_pool_destroy(&cpu->pool);
     free(cpu);
 }
@@ -126,10 +142,10 @@ static const struct sl_backend_ops cpu_ops = {
     .close = cpu_close,
     .configure = cpu_configure,
     .scratch_bytes = cpu_scratch_bytes,
-    .alloc = cpu_alloc,
-    .free = cpu_free,
+    .alloc = cpu_buffer_alloc,
+    .free = cpu_buffer_free,
     .upload = cpu_upload,
-    .download = cpu_upload,
+    .download = cpu_download,
     .sync = cpu_sync,
     .memory = cpu_memory,
     .supports = cpu_supports,
@@ -187,7 +203,7 @@ static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t
     caps->moe_bias = caps->swiglu_clamped = true;
     caps->arithmetic = SL_CPU_ARITHMETIC;
     caps->beside = n_threads > 1;
-    caps->memory_bytes = caps->max_alloc_bytes = host_memory();
+    caps->memory_bytes = host_memory();
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;

@@ -48,12 +48,6 @@ struct sl_cuda_queue {
 /* Host memory is registered in pieces, and one copy of the driver's may not cross from one piece to
  * the next. */
 #define SL_CUDA_MAP_PIECE_BYTES ((size_t)1 << 30)
-#define SL_CUDA_MAX_MAPPED      16u
-struct sl_cuda_mapped {
-    const char *host; /* NULL: free */
-    size_t bytes;
-    uint64_t device; /* as kernels see it */
-};
 
 /* relay.c: another GPU whose link copies to this one use too. */
 struct sl_cuda_relay {
@@ -85,7 +79,6 @@ struct sl_cuda {
     bool lost; /* an error was seen that only a new process gets over: every call is refused */
 
     struct sl_cuda_stage stage;
-    struct sl_cuda_mapped mapped[SL_CUDA_MAX_MAPPED];
     /* Device memory that configure() took: sl_cuda_ops_scratch_bytes() of it, 256-byte aligned.
      * Shared by all ops: what one op leaves there the next may overwrite. */
     void *scratch;
@@ -137,21 +130,27 @@ void sl_cuda_close(struct sl_device *d);
 /* memory.c */
 enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes);
 void sl_cuda_stage_release(struct sl_cuda *c);
+/* The backend's own memory: scratch, counters, staging. */
 enum sl_status sl_cuda_alloc(struct sl_device *d, size_t bytes, void **out_addr);
 void sl_cuda_free(struct sl_device *d, void *addr, size_t bytes);
-enum sl_status sl_cuda_upload(struct sl_device *d, void *dst, const void *src, size_t bytes);
-enum sl_status sl_cuda_download(struct sl_device *d, void *dst_host, const void *src, size_t bytes);
+enum sl_status sl_cuda_buffer_alloc(struct sl_device *d, struct sl_buffer *buffer);
+void sl_cuda_buffer_free(struct sl_device *d, struct sl_buffer *buffer);
+enum sl_status sl_cuda_upload(struct sl_device *d, struct sl_span dst, const void *src);
+enum sl_status sl_cuda_download(struct sl_device *d, void *dst_host, struct sl_span src);
 enum sl_status sl_cuda_sync(struct sl_device *d);
+static inline uint64_t sl_cuda_address(struct sl_span s) {
+    return (uint64_t)(uintptr_t)sl_span_addr(s);
+}
 
 enum sl_status sl_cuda_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total);
-enum sl_status sl_cuda_map_host(struct sl_device *d, void *host, size_t bytes, void **out_addr);
-void sl_cuda_unmap_host(struct sl_device *d, void *host, size_t bytes);
+enum sl_status sl_cuda_map_host(struct sl_device *d, struct sl_buffer *buffer);
+void sl_cuda_unmap_host(struct sl_device *d, struct sl_buffer *buffer);
 
 /* queue.c */
 enum sl_status sl_cuda_queues_init(struct sl_cuda *c);
 void sl_cuda_queues_release(struct sl_cuda *c);
-enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                            size_t bytes);
+enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
+                            struct sl_span src);
 /* Copies whole words by a kernel on the queue of the ops; both addresses are the device's. */
 enum sl_status sl_cuda_words(struct sl_cuda *c, uint64_t dst, uint64_t src,
                              size_t bytes) SL_MUST_CHECK;
@@ -172,8 +171,8 @@ void sl_cuda_graph_free(struct sl_device *d, struct sl_graph *graph);
 
 /* peer.c */
 enum sl_status sl_cuda_peer_open(struct sl_device *d, struct sl_device *other);
-enum sl_status sl_cuda_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
-                                 const void *src, size_t bytes);
+enum sl_status sl_cuda_copy_from(struct sl_device *d, struct sl_span dst, struct sl_device *other,
+                                 struct sl_span src);
 enum sl_status sl_cuda_signal_create(struct sl_device *d, struct sl_signal **out_signal);
 void sl_cuda_signal_free(struct sl_device *d, struct sl_signal *signal);
 enum sl_status sl_cuda_signal_raise(struct sl_device *d, struct sl_signal *signal);
@@ -196,10 +195,10 @@ void sl_cuda_relay_close(struct sl_device *d);
 /* The device is lost: what the other one has been given for it waits no longer, since it might be
  * in the way of that one's own. */
 void sl_cuda_relay_let_go(struct sl_cuda *c);
-/* Is such a copy one for sl_cuda_relay_copy, which is then in order on the queue as any other? If
- * it is from the host's memory: within the GPU's own it would go over the link and back. */
+/* Is such a copy up one for sl_cuda_relay_copy, which is then in order on the queue as any other?
+ */
 bool sl_cuda_relays(const struct sl_cuda *c, enum sl_queue q, size_t bytes);
-enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes);
+enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, const char *src, size_t bytes);
 /* As the driver's event_sync and stream_sync, CUresults: but if the other GPU fails meanwhile, what
  * is waited for goes on without what was to come by way of it. */
 int sl_cuda_await_event(struct sl_cuda *c, struct CUevent_st *event);

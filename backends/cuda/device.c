@@ -202,10 +202,10 @@ static bool has_code_from(uint32_t least, uint32_t cc) {
 
 static enum sl_status make_counters(struct sl_cuda *c) {
     static const uint32_t zeros[SL_CUDA_COUNTERS];
-    void *addr = NULL;
-    enum sl_status status = sl_cuda_alloc(&c->base, sizeof zeros, &addr);
-    c->counters = addr;
-    return status ? status : sl_cuda_upload(&c->base, addr, zeros, sizeof zeros);
+    struct sl_buffer b = {.device = &c->base, .kind = SL_BUFFER_DEVICE, .bytes = sizeof zeros};
+    SL_TRY(sl_cuda_buffer_alloc(&c->base, &b));
+    c->counters = b.addr;
+    return sl_cuda_upload(&c->base, sl_span_all(&b), zeros);
 }
 
 /* Finds the GPU that is asked for, and what this build can do with it. */
@@ -288,7 +288,6 @@ static void set_caps(struct sl_cuda *c, const struct info *info) {
     caps->kind = kind_of(info);
     caps->subgroup_width = info->warp_size;
     caps->shared_bytes = c->max_smem_bytes;
-    caps->max_alloc_bytes = info->memory_bytes;
     caps->memory_bytes = info->memory_bytes;
     caps->held_bytes = (uint64_t)c->stage.segment_bytes * SL_CUDA_STAGE_SEGMENTS +
                        SL_CUDA_COUNTERS * sizeof(uint32_t);

@@ -54,6 +54,14 @@ void sl_cuda_free(struct sl_device *d, void *addr, size_t bytes) {
         sl_debug("cuda:%d: freeing device memory: error %d", c->ordinal, result);
 }
 
+enum sl_status sl_cuda_buffer_alloc(struct sl_device *d, struct sl_buffer *buffer) {
+    return sl_cuda_alloc(d, buffer->bytes, &buffer->addr);
+}
+
+void sl_cuda_buffer_free(struct sl_device *d, struct sl_buffer *buffer) {
+    sl_cuda_free(d, buffer->addr, buffer->bytes);
+}
+
 enum sl_status sl_cuda_memory(struct sl_device *d, uint64_t *out_free, uint64_t *out_total) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     size_t free_bytes = 0, total_bytes = 0;
@@ -88,22 +96,10 @@ static void unregister(struct sl_cuda *c, char *host, size_t bytes) {
             (void)!sl_cuda_check(c, c->driver.host_unregister(host + at), "unmapping host memory");
 }
 
-static struct sl_cuda_mapped *mapped_at(struct sl_cuda *c, const void *host) {
-    for (uint32_t i = 0; i < SL_CUDA_MAX_MAPPED; i++)
-        if (c->mapped[i].host == host)
-            return &c->mapped[i];
-    return NULL;
-}
-
-enum sl_status sl_cuda_map_host(struct sl_device *d, void *host, size_t bytes, void **out_addr) {
+enum sl_status sl_cuda_map_host(struct sl_device *d, struct sl_buffer *buffer) {
     struct sl_cuda *c = (struct sl_cuda *)d;
-    struct sl_cuda_mapped *entry = mapped_at(c, NULL);
-    char *from = host;
-    if (!entry) {
-        sl_error("cuda:%d: more than %u stretches of host memory to map", c->ordinal,
-                 SL_CUDA_MAX_MAPPED);
-        return SL_ERR_INVALID;
-    }
+    char *from = buffer->host;
+    size_t bytes = buffer->bytes;
     uint64_t first = 0, here = 0;
     enum sl_status status = sl_cuda_enter(c);
     size_t at = 0;
@@ -128,18 +124,14 @@ enum sl_status sl_cuda_map_host(struct sl_device *d, void *host, size_t bytes, v
     }
     sl_debug("cuda:%d: %zu bytes of host memory mapped", c->ordinal, bytes);
     sl_count(device_mapped_bytes, bytes);
-    *entry = (struct sl_cuda_mapped){host, bytes, first};
-    *out_addr = (void *)(uintptr_t)first;
+    buffer->addr = (void *)(uintptr_t)first;
     return SL_OK;
 }
 
-void sl_cuda_unmap_host(struct sl_device *d, void *host, size_t bytes) {
-    sl_count(device_mapped_bytes, -(int64_t)bytes);
-    struct sl_cuda_mapped *entry = mapped_at((struct sl_cuda *)d, host);
-    if (entry)
-        entry->host = NULL;
+void sl_cuda_unmap_host(struct sl_device *d, struct sl_buffer *buffer) {
+    sl_count(device_mapped_bytes, -(int64_t)buffer->bytes);
     (void)!sl_cuda_sync(d); /* a lost device has let go of it */
-    unregister((struct sl_cuda *)d, host, bytes);
+    unregister((struct sl_cuda *)d, buffer->host, buffer->bytes);
 }
 
 enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes) {
@@ -235,16 +227,16 @@ static enum sl_status from_stage(struct sl_cuda *c, uint64_t dst, size_t at, siz
                          "copying to the device");
 }
 
-enum sl_status sl_cuda_upload(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+enum sl_status sl_cuda_upload(struct sl_device *d, struct sl_span dst, const void *src) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
-    for (size_t done = 0; !status && done < bytes;) {
+    for (size_t done = 0; !status && done < dst.bytes;) {
         size_t at, n;
-        status = stage_room(c, bytes - done, PUSH_ALIGN, &at, &n);
+        status = stage_room(c, dst.bytes - done, PUSH_ALIGN, &at, &n);
         if (status)
             break;
         memcpy(c->stage.host + at, (const char *)src + done, n);
-        status = from_stage(c, address(dst) + done, at, n);
+        status = from_stage(c, sl_cuda_address(dst) + done, at, n);
         done += n;
     }
     return status;
@@ -292,17 +284,18 @@ enum sl_status sl_cuda_sync(struct sl_device *d) {
 }
 
 /* One segment at a time, through the stage: the destination need not be pinned. */
-enum sl_status sl_cuda_download(struct sl_device *d, void *dst_host, const void *src,
-                                size_t bytes) {
+enum sl_status sl_cuda_download(struct sl_device *d, void *dst_host, struct sl_span src) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     enum sl_status status = sl_cuda_enter(c);
-    for (size_t done = 0; !status && done < bytes;) {
+    for (size_t done = 0; !status && done < src.bytes;) {
         size_t at, n;
-        status = stage_room(c, bytes - done, PUSH_ALIGN, &at, &n);
+        status = stage_room(c, src.bytes - done, PUSH_ALIGN, &at, &n);
         if (!status)
-            status = sl_cuda_check(
-                c, c->driver.copy_to_host(c->stage.host + at, address(src) + done, n, c->stream),
-                "copying from the device");
+            status =
+                sl_cuda_check(c,
+                              c->driver.copy_to_host(c->stage.host + at,
+                                                     sl_cuda_address(src) + done, n, c->stream),
+                              "copying from the device");
         if (!status)
             status = wait_for(c, SL_QUEUE_OPS);
         if (!status)

@@ -63,11 +63,12 @@ bool sl_cuda_reaches(const struct sl_device *d, const struct sl_device *other) {
     return c->ctx != o->ctx && is_direct(c, o);
 }
 
-enum sl_status sl_cuda_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
-                                 const void *src, size_t bytes) {
+enum sl_status sl_cuda_copy_from(struct sl_device *d, struct sl_span dst, struct sl_device *other,
+                                 struct sl_span src) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     const struct sl_cuda *o = (const struct sl_cuda *)other;
-    uint64_t to = (uint64_t)(uintptr_t)dst, from = (uint64_t)(uintptr_t)src;
+    uint64_t to = sl_cuda_address(dst), from = sl_cuda_address(src);
+    size_t bytes = dst.bytes;
     enum sl_status status = sl_cuda_enter(c);
     if (status)
         return status;

@@ -26,29 +26,11 @@ void sl_cuda_queues_release(struct sl_cuda *c) {
     }
 }
 
-/* Of a stretch that begins at p, as much as lies in one piece of mapped memory; all of it, where p
- * is the device's. */
-static size_t in_one_piece(const struct sl_cuda *c, const void *p, size_t bytes) {
-    for (uint32_t i = 0; i < SL_CUDA_MAX_MAPPED; i++) {
-        const struct sl_cuda_mapped *m = &c->mapped[i];
-        uintptr_t from = (uintptr_t)m->host, at = (uintptr_t)p;
-        if (!m->host || at < from || at - from >= m->bytes)
-            continue;
-        size_t left = SL_CUDA_MAP_PIECE_BYTES - (at - from) % SL_CUDA_MAP_PIECE_BYTES;
-        return bytes < left ? bytes : left;
-    }
-    return bytes;
-}
-
-/* The address under which kernels know a stretch of mapped memory; 0: it is not all mapped. */
-static uint64_t mapped_address(const struct sl_cuda *c, const void *p, size_t bytes) {
-    for (uint32_t i = 0; i < SL_CUDA_MAX_MAPPED; i++) {
-        const struct sl_cuda_mapped *m = &c->mapped[i];
-        uintptr_t from = (uintptr_t)m->host, at = (uintptr_t)p;
-        if (m->host && at >= from && at - from < m->bytes && bytes <= m->bytes - (at - from))
-            return m->device + (at - from);
-    }
-    return 0;
+/* Of a span from `done` on, as much as one copy of the driver's may take. */
+static size_t in_one_piece(struct sl_span s, size_t done) {
+    size_t left = s.bytes - done;
+    size_t piece = SL_CUDA_MAP_PIECE_BYTES - (s.offset + done) % SL_CUDA_MAP_PIECE_BYTES;
+    return s.buffer->kind == SL_BUFFER_MAPPED && piece < left ? piece : left;
 }
 
 /* A kernel carries a few words sooner than a copy engine, which may be busy with what other queues
@@ -61,30 +43,36 @@ enum sl_status sl_cuda_words(struct sl_cuda *c, uint64_t dst, uint64_t src, size
                           (struct sl_dim3){WORDS_THREADS, 1, 1}, 0, &k, sizeof k);
 }
 
-enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                            size_t bytes) {
+/* n bytes from `at` on, by the copy that the kinds of the buffers ask for; a CUresult. */
+static int copy_piece(struct sl_cuda *c, struct CUstream_st *stream, struct sl_span dst,
+                      struct sl_span src, size_t at, size_t n) {
+    uint64_t to = sl_cuda_address(dst) + at, from = sl_cuda_address(src) + at;
+    if (src.buffer->kind == SL_BUFFER_MAPPED)
+        return c->driver.copy_to_device(to, (const char *)sl_span_host(src) + at, n, stream);
+    if (dst.buffer->kind == SL_BUFFER_MAPPED)
+        return c->driver.copy_to_host((char *)sl_span_host(dst) + at, from, n, stream);
+    return c->driver.copy(to, from, n, stream);
+}
+
+enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
+                            struct sl_span src) {
     struct sl_cuda *c = (struct sl_cuda *)d;
-    enum sl_status status = sl_cuda_enter(c);
-    bool few = bytes <= SL_TOLD_MAX_BYTES &&
-               sl_cuda_are_words((uint64_t)(uintptr_t)dst, (uint64_t)(uintptr_t)src, bytes);
-    uint64_t there = !status && q == SL_QUEUE_OPS && few ? mapped_address(c, dst, bytes) : 0;
-    if (there && !mapped_address(c, src, bytes))
-        return sl_cuda_words(c, there, (uint64_t)(uintptr_t)src, bytes);
-    /* One address space: the driver sees from the addresses which way it goes. */
-    for (size_t done = 0, n; !status && done < bytes; done += n) {
-        char *to = (char *)dst + done;
-        const char *from = (const char *)src + done;
-        n = in_one_piece(c, from, in_one_piece(c, to, bytes - done));
-        if (sl_cuda_relays(c, q, n) && mapped_address(c, from, n)) {
-            status = sl_cuda_relay_copy(c, (uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, n);
-            continue;
-        }
-        status = sl_cuda_check(c,
-                               c->driver.copy((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, n,
-                                              c->queue[q].stream),
-                               "copying");
+    bool up = src.buffer->kind == SL_BUFFER_MAPPED, down = dst.buffer->kind == SL_BUFFER_MAPPED;
+    uint64_t to = sl_cuda_address(dst), from = sl_cuda_address(src);
+    SL_TRY(sl_cuda_enter(c));
+    if (down && q == SL_QUEUE_OPS && dst.bytes <= SL_TOLD_MAX_BYTES &&
+        sl_cuda_are_words(to, from, dst.bytes))
+        return sl_cuda_words(c, to, from, dst.bytes);
+    for (size_t done = 0, n; done < dst.bytes; done += n) {
+        size_t there = in_one_piece(dst, done), here = in_one_piece(src, done);
+        n = there < here ? there : here;
+        if (up && sl_cuda_relays(c, q, n))
+            SL_TRY(sl_cuda_relay_copy(c, to + done, (const char *)sl_span_host(src) + done, n));
+        else
+            SL_TRY(
+                sl_cuda_check(c, copy_piece(c, c->queue[q].stream, dst, src, done, n), "copying"));
     }
-    return status;
+    return SL_OK;
 }
 
 static struct CUevent_st *event_of(const struct sl_cuda_queue *queue, sl_point point) {

@@ -203,13 +203,13 @@ bool sl_cuda_relays(const struct sl_cuda *c, enum sl_queue q, size_t bytes) {
 /* Through the buffer, in as many pieces as it takes; a CUresult. The other's context is current.
  * Nothing is read or written before the queue has come to this copy: where it goes may still be in
  * use, and what it reads may still be on its way down. */
-static int by_other(const struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes) {
+static int by_other(const struct sl_cuda *c, uint64_t dst, const char *src, size_t bytes) {
     const struct sl_cuda_relay *r = &c->relay;
     uint64_t buffer = (uint64_t)(uintptr_t)r->buffer;
     int result = sl_cuda_follow_on(c, r->stream, r->begun);
     for (size_t done = 0, n; done < bytes && !result; done += n) {
         n = bytes - done < SL_RELAY_BYTES ? bytes - done : SL_RELAY_BYTES;
-        result = c->driver.copy(buffer, src + done, n, r->stream);
+        result = c->driver.copy_to_device(buffer, src + done, n, r->stream);
         if (!result)
             result = c->driver.copy(dst + done, buffer, n, r->stream);
     }
@@ -234,13 +234,13 @@ static void await_other(struct sl_cuda *c) {
     }
 }
 
-enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, uint64_t src, size_t bytes) {
+enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, const char *src, size_t bytes) {
     struct sl_cuda_relay *r = &c->relay;
     struct CUstream_st *up = c->queue[SL_QUEUE_UP].stream;
     size_t own = bytes / 16 * OWN_SHARE / ALIGN_BYTES * ALIGN_BYTES;
     enum sl_status status = sl_cuda_check(c, sl_cuda_raise_on(c, up, r->begun), "raising a signal");
     if (!status)
-        status = sl_cuda_check(c, c->driver.copy(dst, src, own, up), "copying");
+        status = sl_cuda_check(c, c->driver.copy_to_device(dst, src, own, up), "copying");
     if (status)
         return status;
     bool there = c->driver.ctx_set_current(r->by->ctx) == SL_CU_OK;
@@ -258,6 +258,7 @@ enum sl_status sl_cuda_relay_copy(struct sl_cuda *c, uint64_t dst, uint64_t src,
         status = status ? status : back;
     }
     if (!status && r->failed)
-        status = sl_cuda_check(c, c->driver.copy(dst + own, src + own, bytes - own, up), "copying");
+        status = sl_cuda_check(c, c->driver.copy_to_device(dst + own, src + own, bytes - own, up),
+                               "copying");
     return status;
 }

@@ -21,27 +21,33 @@ static uint64_t null_scratch_bytes(const struct sl_device *d,
     return 0;
 }
 
-static enum sl_status null_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
+static enum sl_status null_alloc(struct sl_device *d, struct sl_buffer *buffer) {
     (void)d;
-    if (bytes > SIZE_MAX - 64)
+    if (buffer->bytes > SIZE_MAX - 64)
         return SL_ERR_NOMEM;
-    size_t whole = (bytes + 64) / 64 * 64;
+    size_t whole = (buffer->bytes + 64) / 64 * 64;
     void *p = aligned_alloc(64, whole);
     if (!p)
         return SL_ERR_NOMEM;
     memset(p, 0, whole);
-    *out_addr = p;
+    buffer->addr = buffer->host = p;
     return SL_OK;
 }
 
-static void null_free(struct sl_device *d, void *addr, size_t bytes) {
-    (void)d, (void)bytes;
-    free(addr);
+static void null_free(struct sl_device *d, struct sl_buffer *buffer) {
+    (void)d;
+    free(buffer->addr);
 }
 
-static enum sl_status null_copy(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+static enum sl_status null_upload(struct sl_device *d, struct sl_span dst, const void *src) {
     (void)d;
-    memcpy(dst, src, bytes);
+    memcpy(sl_span_host(dst), src, dst.bytes);
+    return SL_OK;
+}
+
+static enum sl_status null_download(struct sl_device *d, void *dst, struct sl_span src) {
+    (void)d;
+    memcpy(dst, sl_span_host(src), src.bytes);
     return SL_OK;
 }
 
@@ -86,8 +92,8 @@ static const struct sl_backend_ops null_ops = {
     .scratch_bytes = null_scratch_bytes,
     .alloc = null_alloc,
     .free = null_free,
-    .upload = null_copy,
-    .download = null_copy,
+    .upload = null_upload,
+    .download = null_download,
     .sync = null_sync,
     .memory = null_memory,
     SL_IMMEDIATE_QUEUES,

@@ -201,7 +201,6 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
         st = sl_tiers_create(
             s->fetch,
             &(struct sl_tiers_config){.dev = dev,
-                                      .slab = &s->slab,
                                       .max_rows = c->batch_tokens,
                                       .class_slots = plan->apart ? plan->device_class_slots : NULL},
             err);

@@ -16,8 +16,6 @@
 #define WINDOW_TOP_K 2u
 #define WINDOW_PART  96u
 #define WINDOW_BYTES (192u << 20)
-/* Slots begin at whole blocks on the device too. */
-#define ALIGN_BYTES 4096u
 
 static uint32_t kept_cap(const struct sl_expert_layout *l) {
     return 4 * l->n_expert + 4 * WARM_BATCH;
@@ -56,10 +54,26 @@ size_t sl_tiers_host_bytes(const struct sl_expert_layout *l, uint32_t n_slots, u
 }
 
 uint64_t sl_tiers_device_bytes(const struct sl_expert_layout *l, uint32_t max_rows) {
-    return ALIGN_BYTES + (uint64_t)window_slots(l) * largest_slot(l) + args_bytes(l, max_rows);
+    return (uint64_t)window_slots(l) * largest_slot(l) + args_bytes(l, max_rows);
 }
 
 /* ---- create, destroy ---- */
+
+/* The host's slots, as the device knows them. */
+static enum sl_status map_slots(struct sl_tiers *t, const struct sl_slots *slots,
+                                struct sl_err *err) {
+    uint32_t n_slots[SL_SLAB_CLASSES];
+    for (uint32_t c = 0; c < slots->n_class; c++)
+        n_slots[c] = slots->first_slot[c + 1] - slots->first_slot[c];
+    SL_TRY(sl_slot_spans_init(&t->hosts, t->dev, slots->slot_bytes, n_slots, slots->n_class, err));
+    enum sl_status st = sl_buffer_pool_map(&t->hosts.pool, t->dev, slots->base);
+    return st == SL_OK
+               ? st
+               : sl_fail(err, st,
+                         "%s cannot reach %.1f MiB of the host's memory, to be pinned for it: %s",
+                         t->dev->caps.name, (double)slots->first_bytes[slots->n_class] / 0x1p20,
+                         sl_status_text(st));
+}
 
 static enum sl_status create_cache(struct sl_tiers *t, const uint32_t *class_slots,
                                    struct sl_err *err) {
@@ -67,27 +81,23 @@ static enum sl_status create_cache(struct sl_tiers *t, const uint32_t *class_slo
     uint32_t slot_bytes[SL_SLAB_CLASSES];
     for (uint32_t c = 0; c < l->n_class; c++)
         slot_bytes[c] = l->classes[c].slot.slot_bytes;
-    size_t bytes = sl_slots_size_bytes(slot_bytes, class_slots, l->n_class);
+    SL_TRY(sl_slot_spans_init(&t->slots, t->dev, slot_bytes, class_slots, l->n_class, err));
+    struct sl_buffer_pool *pool = &t->slots.pool;
+    uint64_t bytes = sl_buffer_pool_bytes(pool);
     t->window.n = window_slots(l);
-    t->window.slot_bytes = largest_slot(l);
-    t->memory_bytes = bytes + ALIGN_BYTES + t->window.n * t->window.slot_bytes;
-    enum sl_status st = sl_device_alloc(t->dev, t->memory_bytes, &t->memory);
-    if (st != SL_OK) {
-        t->memory = NULL;
+    t->window.pool = pool;
+    enum sl_status st = sl_buffer_pool_add(pool, t->window.n, largest_slot(l), &t->window.items);
+    if (st == SL_OK)
+        st = sl_buffer_pool_alloc(pool, t->dev);
+    if (st != SL_OK)
         return sl_fail(err, st, "no memory for %.1f MiB of expert slots on %s",
                        (double)bytes / 0x1p20, t->dev->caps.name);
-    }
-    uintptr_t base = ((uintptr_t)t->memory + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    t->window.base = (char *)base + bytes;
-    const struct sl_slab place = {.base = (uint8_t *)base, .size_bytes = bytes};
-    st = sl_slots_init(&t->slots, &place, 0, slot_bytes, class_slots, l->n_class, err);
-    return st == SL_OK ? sl_cache_create(&(struct sl_cache_config){.heat = t->heat,
-                                                                   .layer_class = l->layer_class,
-                                                                   .n_class = l->n_class,
-                                                                   .class_slots = class_slots,
-                                                                   .source = SL_TIER_HOST},
-                                         &t->cache, err)
-                       : st;
+    return sl_cache_create(&(struct sl_cache_config){.heat = t->heat,
+                                                     .layer_class = l->layer_class,
+                                                     .n_class = l->n_class,
+                                                     .class_slots = class_slots,
+                                                     .source = SL_TIER_HOST},
+                           &t->cache, err);
 }
 
 enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config *config,
@@ -116,28 +126,16 @@ enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config 
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the table of device slots");
     else
         memset(t->at, 0xff, t->n_all * sizeof *t->at);
-    void *mapped;
-    if (st == SL_OK) {
-        st = sl_device_map_host(t->dev, config->slab->base, config->slab->size_bytes, &mapped);
-        if (st != SL_OK)
-            st = sl_fail(
-                err, st, "%s cannot reach %.1f MiB of the host's memory, to be pinned for it: %s",
-                t->dev->caps.name, (double)config->slab->size_bytes / 0x1p20, sl_status_text(st));
-    }
-    if (st == SL_OK) {
-        t->slab = config->slab;
-        t->mapped = mapped;
-    }
-    t->args_bytes = args_bytes(l, config->max_rows);
-    t->args = malloc(t->args_bytes);
+    if (st == SL_OK)
+        st = map_slots(t, f->slots, err);
+    size_t bytes = args_bytes(l, config->max_rows);
+    t->args = malloc(bytes);
     if (st == SL_OK && !t->args)
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for a list of pairs");
     if (st == SL_OK) {
-        st = sl_device_alloc(t->dev, t->args_bytes, &t->dev_args);
-        if (st != SL_OK) {
-            t->dev_args = NULL;
+        st = sl_device_alloc(t->dev, bytes, &t->dev_args);
+        if (st != SL_OK)
             st = sl_fail(err, st, "no memory for a list of pairs on %s", t->dev->caps.name);
-        }
     }
     if (st == SL_OK && config->class_slots)
         st = create_cache(t, config->class_slots, err);
@@ -154,13 +152,10 @@ void sl_tiers_destroy(struct sl_tiers **pt) {
     if (!t)
         return;
     (void)!sl_device_sync(t->dev); /* a lost device has nothing under way */
-    if (t->slab)
-        sl_device_unmap_host(t->dev, t->slab->base, t->slab->size_bytes);
-    if (t->dev_args)
-        sl_device_free(t->dev, t->dev_args, t->args_bytes);
+    sl_buffer_pool_release(&t->hosts.pool);
+    sl_device_free(t->dev, &t->dev_args);
     free(t->args);
-    if (t->memory)
-        sl_device_free(t->dev, t->memory, t->memory_bytes);
+    sl_buffer_pool_release(&t->slots.pool);
     if (t->cache)
         sl_cache_destroy(&t->cache);
     free(t->at);
@@ -285,17 +280,17 @@ void sl_tiers_leave(struct sl_tiers *t, struct sl_expert_id id) {
     sl_cache_elsewhere(t->host, id, false);
 }
 
-static enum sl_status send_down(struct sl_tiers *t, uint8_t *to, const char *from, size_t bytes) {
+static enum sl_status send_down(struct sl_tiers *t, struct sl_span to, struct sl_span from) {
     sl_point point;
     if (t->up_open)
         SL_TRY(sl_device_after(t->dev, SL_QUEUE_DOWN, SL_QUEUE_UP, t->up_point));
-    SL_TRY(sl_device_copy(t->dev, SL_QUEUE_DOWN, to, from, bytes));
+    SL_TRY(sl_device_copy(t->dev, SL_QUEUE_DOWN, to, from));
     SL_TRY(sl_device_mark(t->dev, SL_QUEUE_DOWN, &point));
     return sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_DOWN, point);
 }
 
 /* The expert that loses its slot goes down to the host, if it is worth a slot there. */
-static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, const char *slot) {
+static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, struct sl_span slot) {
     struct sl_tiers *t = f->tiers;
     struct sl_fill fill;
     sl_tiers_leave(t, id);
@@ -304,8 +299,9 @@ static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, const c
         return SL_OK;
     size_t from, bytes;
     payload(t, id, &from, &bytes);
+    struct sl_span to = sl_tiers_host_slot(t, fill.lease.slot);
     enum sl_status st =
-        send_down(t, sl_slots_at(f->slots, fill.lease.slot) + from, slot + from, bytes);
+        send_down(t, sl_span_part(to, from, bytes), sl_span_part(slot, from, bytes));
     if (st != SL_OK) {
         sl_cache_filled(t->host, fill.lease, st, sl_fetch_now(f));
         return st;
@@ -322,13 +318,13 @@ static enum sl_status demote(struct sl_fetch *f, struct sl_expert_id id, const c
 enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *move) {
     struct sl_tiers *t = f->tiers;
     const struct sl_fill *fill = &move->fill;
-    char *slot = sl_tiers_slot(t, fill->lease.slot);
+    struct sl_span slot = sl_tiers_slot(t, fill->lease.slot);
     size_t from, bytes;
     enum sl_status st = fill->evicted ? demote(f, fill->victim, slot) : SL_OK;
     payload(t, fill->id, &from, &bytes);
     if (st == SL_OK)
-        st =
-            sl_device_copy(t->dev, SL_QUEUE_UP, slot + from, (const char *)move->src + from, bytes);
+        st = sl_device_copy(t->dev, SL_QUEUE_UP, sl_span_part(slot, from, bytes),
+                            sl_span_part(move->src, from, bytes));
     sl_cache_filled(t->cache, fill->lease, st, sl_fetch_now(f));
     if (st != SL_OK)
         return st;
@@ -344,7 +340,7 @@ enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *
     return SL_OK;
 }
 
-enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, const void *src,
+enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, uint32_t host_slot,
                                   struct sl_window_slot *to) {
     struct sl_tiers *t = f->tiers;
     size_t from, bytes;
@@ -352,8 +348,9 @@ enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, co
     if (to->used)
         SL_TRY(sl_device_after(t->dev, SL_QUEUE_UP, SL_QUEUE_OPS, to->used));
     to->used = 0;
-    SL_TRY(sl_device_copy(t->dev, SL_QUEUE_UP, sl_window_at(&t->window, to) + from,
-                          (const char *)src + from, bytes));
+    SL_TRY(sl_device_copy(t->dev, SL_QUEUE_UP,
+                          sl_span_part(sl_window_at(&t->window, to), from, bytes),
+                          sl_span_part(sl_tiers_host_slot(t, host_slot), from, bytes)));
     t->stats.up_bytes += bytes;
     t->stats.link_up_bytes += bytes;
     sl_count(link_up_bytes_total, bytes);
@@ -408,7 +405,7 @@ void sl_tiers_warm(struct sl_fetch *f) {
             !sl_cache_prefetch(t->cache, SL_PREFETCH_WARMUP, &id, 1, sl_fetch_now(f), &fill))
             continue;
         struct sl_lease lease = sl_tiers_pin(t->host, id, sl_fetch_now(f));
-        const struct sl_tiers_move move = {fill, sl_slots_at(f->slots, lease.slot), true};
+        const struct sl_tiers_move move = {fill, sl_tiers_host_slot(t, lease.slot), true};
         st = sl_tiers_copy_up(f, &move);
         if (st == SL_OK)
             st = sl_device_mark(t->dev, SL_QUEUE_UP, &point);

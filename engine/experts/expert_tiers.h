@@ -32,7 +32,6 @@ struct sl_tiers;
 
 struct sl_tiers_config {
     struct sl_device *dev;       /* all are borrowed until destroy */
-    const struct sl_slab *slab;  /* that the fetch's slots are in; is mapped for the device */
     const uint32_t *class_slots; /* [n_class] on the device; NULL: integrated */
     uint32_t max_rows;           /* of one step */
 };
@@ -46,10 +45,11 @@ struct sl_tiers_stats {
     uint64_t early, early_used;    /* copied before their layer asked; and wanted by it */
 };
 
-/* Adds the tier to a fetch that holds no expert yet. On a failure the fetch is as it was. */
+/* Adds the tier to a fetch that holds no expert yet, whose slots are mapped for the device. On a
+ * failure the fetch is as it was. */
 enum sl_status sl_tiers_create(struct sl_fetch *f, const struct sl_tiers_config *config,
                                struct sl_err *err) SL_MUST_CHECK;
-/* Waits for the device; before the slab is released. NULL is fine. */
+/* Waits for the device; before the fetch's slots are released. NULL is fine. */
 void sl_tiers_destroy(struct sl_tiers **t);
 /* For the plan: the host's tables, and the device's memory beyond its slots. */
 size_t sl_tiers_host_bytes(const struct sl_expert_layout *layout, uint32_t n_device_slots,

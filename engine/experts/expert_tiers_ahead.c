@@ -70,7 +70,7 @@ static enum sl_status begin_early(struct sl_fetch *f, struct sl_expert_id id,
                                   struct sl_window_slot *s) {
     struct sl_tiers *t = f->tiers;
     struct sl_lease lease = sl_tiers_pin(t->host, id, sl_fetch_now(f));
-    enum sl_status st = sl_tiers_copy_once(f, id, sl_slots_at(f->slots, lease.slot), s);
+    enum sl_status st = sl_tiers_copy_once(f, id, lease.slot, s);
     if (st == SL_OK)
         st = sl_device_mark(t->dev, SL_QUEUE_UP, &s->up);
     if (st != SL_OK) {

@@ -5,6 +5,7 @@
 #define SL_ENGINE_EXPERT_TIERS_INTERNAL_H
 
 #include "engine/experts/expert_fetch_internal.h"
+#include "engine/experts/expert_slots.h"
 #include "engine/experts/expert_tiers.h"
 #include "engine/experts/expert_window.h"
 
@@ -13,16 +14,17 @@
 /* A fill of a device slot that has been decided and not yet begun, of the bytes at src. */
 struct sl_tiers_move {
     struct sl_fill fill;
-    const void *src;
-    bool link; /* src is in the host's memory */
+    struct sl_span src; /* a slot */
+    bool link;          /* src is in the host's memory */
 };
 
 /* An expert that the group computes from the window. */
 struct sl_tiers_once {
     struct sl_window_slot *slot;
     struct sl_expert_id id;
-    const void *src; /* to be copied from here; NULL: was copied early, or is moved from there */
-    bool early;      /* the slot's lease of the host is still to be kept */
+    bool copy;          /* from the host's slot; else it was copied early, or is moved from there */
+    bool early;         /* the slot's lease of the host is still to be kept */
+    uint32_t host_slot; /* copy: which */
 };
 
 /* What one call of the op computes. */
@@ -50,15 +52,12 @@ struct sl_tiers_kept {
 struct sl_tiers {
     struct sl_device *dev;
     const struct sl_expert_layout *layout;
-    const struct sl_slab *slab;
     struct sl_heat *heat;
     struct sl_cache *host;
-    struct sl_cache *cache; /* NULL: integrated */
-    struct sl_slots slots;  /* device addresses */
-    void *memory;
-    size_t memory_bytes;
-    char *mapped; /* the slab, as kernels see it: integrated devices read experts there */
-    uint32_t *at; /* [n_layer, n_expert] device slot, or SL_TIERS_NO_SLOT */
+    struct sl_cache *cache;     /* NULL: integrated */
+    struct sl_slot_spans slots; /* on the device */
+    struct sl_slot_spans hosts; /* the host's: integrated devices read experts there */
+    uint32_t *at;               /* [n_layer, n_expert] device slot, or SL_TIERS_NO_SLOT */
     uint32_t n_on, n_all, version;
     uint32_t warm_cursor;
 
@@ -83,8 +82,8 @@ struct sl_tiers {
     struct sl_tiers_piece piece[SL_TIERS_PIECES];
     /* What calls of the op read: refs [n_expert], then lists of pairs [max_rows * k]; here, and in
      * the device's memory. */
-    void *args, *dev_args;
-    size_t args_bytes;
+    void *args;
+    struct sl_buffer *dev_args;
     struct sl_tiers_stats stats;
 };
 
@@ -98,7 +97,8 @@ static inline uint32_t *sl_tiers_at(const struct sl_tiers *t, struct sl_expert_i
 }
 
 static inline struct sl_expert_ref sl_tiers_ref(const struct sl_tiers *t, struct sl_expert_id id,
-                                                const char *slot) {
+                                                struct sl_span span) {
+    const char *slot = sl_span_addr(span);
     return (struct sl_expert_ref){
         .gate = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 0),
         .up = slot + sl_expert_layout_place(t->layout, id.layer, id.expert, 1),
@@ -106,8 +106,11 @@ static inline struct sl_expert_ref sl_tiers_ref(const struct sl_tiers *t, struct
     };
 }
 
-static inline char *sl_tiers_slot(const struct sl_tiers *t, uint32_t slot) {
-    return (char *)sl_slots_at(&t->slots, slot);
+static inline struct sl_span sl_tiers_slot(const struct sl_tiers *t, uint32_t slot) {
+    return sl_slot_span(&t->slots, slot);
+}
+static inline struct sl_span sl_tiers_host_slot(const struct sl_tiers *t, uint32_t slot) {
+    return sl_slot_span(&t->hosts, slot);
 }
 
 /* Gives back what is kept: all has run. */
@@ -122,7 +125,7 @@ enum sl_status sl_tiers_keep(struct sl_tiers *t, struct sl_lease lease, bool hos
  * that run after a later point of SL_QUEUE_UP. */
 enum sl_status sl_tiers_copy_up(struct sl_fetch *f, const struct sl_tiers_move *move) SL_MUST_CHECK;
 /* Copies the payload of an expert in the host's slot to a slot of the window. */
-enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, const void *src,
+enum sl_status sl_tiers_copy_once(struct sl_fetch *f, struct sl_expert_id id, uint32_t host_slot,
                                   struct sl_window_slot *to) SL_MUST_CHECK;
 /* The expert's device slot is another's. */
 void sl_tiers_leave(struct sl_tiers *t, struct sl_expert_id id);

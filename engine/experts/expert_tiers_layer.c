@@ -49,7 +49,7 @@ void sl_tiers_give_back(struct sl_tiers *t) {
 
 /* ---- what goes where ---- */
 
-static void add(struct sl_fetch *f, struct sl_expert_id id, const char *slot) {
+static void add(struct sl_fetch *f, struct sl_expert_id id, struct sl_span slot) {
     f->refs[id.expert] = sl_tiers_ref(f->tiers, id, slot);
     f->in_call[id.expert] = 1;
 }
@@ -62,14 +62,13 @@ static bool has_prompt(const struct sl_fetch *f) {
 static void read_in_place(struct sl_fetch *f, const struct sl_held *h) {
     struct sl_tiers *t = f->tiers;
     uint64_t bytes = f->pair_count[h->id.expert] * t->layout->layers[h->id.layer].expert_bytes;
-    f->refs[h->id.expert] =
-        sl_tiers_ref(t, h->id, t->mapped + (sl_slots_at(f->slots, h->lease.slot) - t->slab->base));
+    f->refs[h->id.expert] = sl_tiers_ref(t, h->id, sl_tiers_host_slot(t, h->lease.slot));
     t->stats.in_place_bytes += bytes;
     sl_count(link_read_bytes_total, bytes);
 }
 
 static void take_early(struct sl_tiers *t, struct sl_window_slot *slot) {
-    t->once[t->n_once++] = (struct sl_tiers_once){slot, slot->id, NULL, true};
+    t->once[t->n_once++] = (struct sl_tiers_once){.slot = slot, .id = slot->id, .early = true};
     slot->state = SL_WINDOW_TAKEN;
     t->window.n_early--;
     t->stats.early_used++;
@@ -84,14 +83,15 @@ static void take_early(struct sl_tiers *t, struct sl_window_slot *slot) {
  * the window. False: the window is full. */
 static bool place(struct sl_fetch *f, const struct sl_held *h) {
     struct sl_tiers *t = f->tiers;
-    const void *src = sl_slots_at(f->slots, h->lease.slot);
     struct sl_window_slot *early = sl_window_find(&t->window, h->id), *slot;
     struct sl_fill fill;
     if (early)
         take_early(t, early);
     if (sl_cache_prefetch(t->cache, SL_PREFETCH_MOVE, &h->id, 1, sl_fetch_now(f), &fill)) {
-        t->moves[t->n_moves++] =
-            (struct sl_tiers_move){fill, early ? sl_window_at(&t->window, early) : src, !early};
+        t->moves[t->n_moves++] = (struct sl_tiers_move){
+            .fill = fill,
+            .src = early ? sl_window_at(&t->window, early) : sl_tiers_host_slot(t, h->lease.slot),
+            .link = !early};
         return true;
     }
     if (early)
@@ -99,7 +99,8 @@ static bool place(struct sl_fetch *f, const struct sl_held *h) {
     if (!(slot = sl_window_room(&t->window)))
         return false;
     slot->state = SL_WINDOW_TAKEN;
-    t->once[t->n_once++] = (struct sl_tiers_once){slot, h->id, src, false};
+    t->once[t->n_once++] =
+        (struct sl_tiers_once){.slot = slot, .id = h->id, .copy = true, .host_slot = h->lease.slot};
     return true;
 }
 
@@ -152,7 +153,7 @@ static enum sl_status begin_copies(struct sl_fetch *f) {
     sl_point early = 0;
     for (uint32_t i = 0; i < t->n_once; i++) {
         const struct sl_window_slot *s = t->once[i].slot;
-        left += t->once[i].src != NULL;
+        left += t->once[i].copy;
         if (t->once[i].early && s->up > early)
             early = s->up;
     }
@@ -162,7 +163,7 @@ static enum sl_status begin_copies(struct sl_fetch *f) {
     for (uint32_t i = 0, m = 0; left; left--) {
         if (split && left == 1 && (i || m))
             SL_TRY(sl_device_mark(t->dev, SL_QUEUE_UP, &t->piece[SL_TIERS_COPIED].up));
-        while (i < t->n_once && !t->once[i].src)
+        while (i < t->n_once && !t->once[i].copy)
             i++;
         if (i == t->n_once) {
             m++;
@@ -170,7 +171,7 @@ static enum sl_status begin_copies(struct sl_fetch *f) {
             continue;
         }
         const struct sl_tiers_once *o = &t->once[i++];
-        SL_TRY(sl_tiers_copy_once(f, o->id, o->src, o->slot));
+        SL_TRY(sl_tiers_copy_once(f, o->id, o->host_slot, o->slot));
     }
     return SL_OK;
 }
@@ -196,7 +197,7 @@ static uint32_t last_copy(const struct sl_tiers *t) {
     if (t->n_moves)
         return t->moves[t->n_moves - 1].fill.id.expert;
     uint32_t i = t->n_once;
-    while (!t->once[--i].src)
+    while (!t->once[--i].copy)
         ;
     return t->once[i].id.expert;
 }
@@ -245,8 +246,8 @@ static enum sl_status call(struct sl_fetch *f, const struct sl_tiers_piece *p, b
         return SL_OK; /* the rows that needed them are lost */
     bool all = !placed && p->n_pairs == f->rows.n * f->layout->k;
     op->refs = NULL;
-    op->device_refs = placed ? NULL : t->dev_args;
-    op->pairs = placed || all ? NULL : sl_tiers_arg_pairs(t, t->dev_args) + p->first;
+    op->device_refs = placed ? NULL : t->dev_args->addr;
+    op->pairs = placed || all ? NULL : sl_tiers_arg_pairs(t, t->dev_args->addr) + p->first;
     op->n_pairs = p->n_pairs;
     op->placed = placed ? few : NULL;
     if (placed)
@@ -268,8 +269,8 @@ static enum sl_status call_pieces(struct sl_fetch *f, uint32_t n_pairs, struct s
     if (!placed) {
         size_t refs_bytes = f->layout->n_expert * sizeof *f->refs;
         memcpy(t->args, f->refs, refs_bytes);
-        SL_TRY(sl_device_upload(t->dev, t->dev_args, t->args,
-                                refs_bytes + n_pairs * sizeof *f->pairs));
+        SL_TRY(sl_device_upload(
+            t->dev, sl_span(t->dev_args, 0, refs_bytes + n_pairs * sizeof *f->pairs), t->args));
     }
     for (uint32_t i = 0; i < SL_TIERS_PIECES; i++)
         SL_TRY(call(f, &t->piece[i], placed, op));
@@ -321,7 +322,7 @@ static enum sl_status run_group(struct sl_fetch *f, uint32_t *n, struct sl_op_mo
     SL_TRY(begin_copies(f));
     uint32_t n_new = t->n_moves;
     for (uint32_t i = 0; i < t->n_once; i++)
-        n_new += t->once[i].src != NULL;
+        n_new += t->once[i].copy;
     if (n_new) {
         bool all_at_once = has_prompt(f) || (n_new == 1 && !t->piece[SL_TIERS_COPIED].up);
         uint32_t which = all_at_once ? SL_TIERS_COPIED : SL_TIERS_LAST;

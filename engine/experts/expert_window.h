@@ -8,7 +8,7 @@
 #ifndef SL_ENGINE_EXPERT_WINDOW_H
 #define SL_ENGINE_EXPERT_WINDOW_H
 
-#include "backends/backend.h"
+#include "backends/buffer_pool.h"
 #include "expert_cache/expert_cache.h"
 
 enum sl_window_state { SL_WINDOW_FREE, SL_WINDOW_TAKEN, SL_WINDOW_EARLY };
@@ -23,10 +23,10 @@ struct sl_window_slot {
 };
 
 struct sl_window {
-    char *base; /* device address; NULL: there is none */
-    size_t slot_bytes;
-    struct sl_window_slot *slots; /* [n] */
-    uint32_t n, n_early, next;    /* next: where the search for a free slot begins */
+    const struct sl_buffer_pool *pool; /* NULL: there is none */
+    struct sl_buffer_items items;      /* [n] */
+    struct sl_window_slot *slots;      /* [n] */
+    uint32_t n, n_early, next;         /* next: where the search for a free slot begins */
 };
 
 /* The slot that holds this expert early; NULL: none. */
@@ -38,8 +38,9 @@ void sl_window_used(struct sl_window *w, sl_point used);
 /* Everything that was enqueued and reads the window has run: what was taken is free. */
 void sl_window_settle(struct sl_window *w);
 
-static inline char *sl_window_at(const struct sl_window *w, const struct sl_window_slot *s) {
-    return w->base + (size_t)(s - w->slots) * w->slot_bytes;
+static inline struct sl_span sl_window_at(const struct sl_window *w,
+                                          const struct sl_window_slot *s) {
+    return sl_buffer_pool_at(w->pool, &w->items, (uint32_t)(s - w->slots));
 }
 
 #endif

@@ -92,8 +92,7 @@ static enum sl_status upload_freqs(struct sl_forward *f, uint32_t rope, const fl
     if (!inv_freq)
         return SL_ERR_NOMEM;
     sl_rope_inv_freq(&f->hp->rope[rope], divisors, inv_freq, &f->rope_mscale[rope]);
-    enum sl_status st =
-        sl_device_upload(f->dev, f->a.inv_freq[rope], inv_freq, n * sizeof *inv_freq);
+    enum sl_status st = sl_forward_upload(f, f->a.inv_freq[rope], inv_freq, n * sizeof *inv_freq);
     if (st == SL_OK)
         st = sl_device_sync(f->dev);
     free(inv_freq);
@@ -108,7 +107,8 @@ static enum sl_status init_ropes(struct sl_forward *f, const struct sl_model *mo
     if (t) {
         size_t bytes = (size_t)t->ne[0] * sizeof *divisors; /* checked when the model was opened */
         divisors = malloc(bytes);
-        st = divisors ? sl_device_download(f->dev, divisors, sl_weights_addr(weights, t), bytes)
+        st = divisors ? sl_device_download(f->dev, divisors,
+                                           sl_span_part(sl_weights_span(weights, t), 0, bytes))
                       : SL_ERR_NOMEM;
         if (st == SL_OK)
             st = sl_device_sync(f->dev);
@@ -153,14 +153,13 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
     f->arena_bytes = plan->activation_bytes;
     st = sl_device_alloc(dev, f->arena_bytes, &f->arena);
     if (st != SL_OK) {
-        f->arena = NULL;
         st = sl_fail(err, st, "no memory for %.1f MiB of activations: lower the batch size",
                      (double)f->arena_bytes / 0x1p20);
         goto fail;
     }
-    lay_out(config->model, plan, (uintptr_t)f->arena, &f->a);
+    lay_out(config->model, plan, (uintptr_t)f->arena->addr, &f->a);
     if (dev->caps.host_visible)
-        memset(f->arena, 0, f->arena_bytes); /* page faults now, not at the first token */
+        memset(f->arena->host, 0, f->arena_bytes); /* page faults now, not at the first token */
     st = sl_forward_init_turns(f, err);
     if (st != SL_OK)
         goto fail;
@@ -179,8 +178,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
     if (!f)
         return;
     sl_forward_drop_graphs(f);
-    if (f->arena)
-        sl_device_free(f->dev, f->arena, f->arena_bytes);
+    sl_device_free(f->dev, &f->arena);
     free(f->layers);
     free(f->refs);
     sl_page_table_release(&f->pages);
@@ -212,8 +210,8 @@ enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_t
         size_t at = (size_t)i * t->n_pages + r->first;
         if (r->first == r->end)
             continue;
-        enum sl_status st = sl_device_upload(f->dev, f->a.page_table + at, t->pages + at,
-                                             (r->end - r->first) * sizeof *t->pages);
+        enum sl_status st = sl_forward_upload(f, f->a.page_table + at, t->pages + at,
+                                              (r->end - r->first) * sizeof *t->pages);
         if (st != SL_OK)
             return st;
         *r = (struct sl_page_range){0, 0};
@@ -347,7 +345,7 @@ static enum sl_status upload_tables(struct sl_forward *f) {
     uint32_t n_out = f->output.data && !s->keep_all ? s->n_out : 0;
     size_t n = sl_step_pack(s, room, n_out, f->tables);
     f->on_device = sl_step_lay(f->a.tables, room, n_out);
-    return sl_device_upload(f->dev, f->a.tables, f->tables, n * sizeof *f->tables);
+    return sl_forward_upload(f, f->a.tables, f->tables, n * sizeof *f->tables);
 }
 
 enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step,

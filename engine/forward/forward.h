@@ -45,11 +45,12 @@ enum sl_status sl_forward_set_pages(struct sl_forward *f,
                                     const struct sl_page_table *changes) SL_MUST_CHECK;
 /* Where a slice without the first layer takes hidden states [n_rows, n_embd] from, in the device's
  * memory. */
-float *sl_forward_x(const struct sl_forward *f);
+struct sl_span sl_forward_x(const struct sl_forward *f, uint32_t n_rows);
 /* Where a slice without the last layer puts those of a step, until the next in that lane: in the
- * host's memory, for who waits until the run is finished, or in the device's, for who waits until
- * what start has enqueued there has run. */
-const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *out_host);
+ * host's memory, for who waits until the run is finished; or, where this is NULL, in the device's,
+ * for who waits until what start has enqueued there has run. */
+const float *sl_forward_handed_host(const struct sl_forward *f, uint32_t lane);
+struct sl_span sl_forward_handed(const struct sl_forward *f, uint32_t lane, uint32_t n_rows);
 
 /* Has few generated rows go from one slice to the next by the devices' own ops: the first writes
  * them into the other's memory and raises a word there, which the other has been waiting for. Their

@@ -48,12 +48,11 @@ uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_me
 }
 
 enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, struct sl_err *err) {
-    void *seen;
     enum sl_status st =
         sl_slab_init(&f->pinned, sl_forward_pinned_bytes(f->hp, f->plan), false, err);
     if (st != SL_OK)
         return st;
-    st = sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &seen);
+    st = sl_device_map_host(f->dev, f->pinned.base, f->pinned.size_bytes, &f->mapped);
     if (st != SL_OK) {
         double mib = (double)f->pinned.size_bytes / 0x1p20;
         sl_slab_release(&f->pinned);
@@ -67,9 +66,8 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, stru
         f->host_ids + (size_t)f->hp->n_layer * f->plan->config.batch_tokens * f->hp->n_expert_used;
     char *released = ids + ids_bytes(f->hp, f->plan);
     if (f->hp->first_layer) {
-        size_t at = (size_t)(released - (char *)f->pinned.base);
         f->host_released = (_Atomic uint32_t *)(void *)released;
-        f->released = (const uint32_t *)(const void *)((const char *)seen + at);
+        f->released = sl_span_addr(sl_span_at_host(f->mapped, released, 0));
         for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
             atomic_init(&f->host_released[i], 0);
     }
@@ -81,7 +79,7 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, stru
 void sl_forward_unmap_host(struct sl_forward *f) {
     if (!f->pinned.base)
         return;
-    sl_device_unmap_host(f->dev, f->pinned.base, f->pinned.size_bytes);
+    sl_device_unmap_host(f->dev, &f->mapped);
     sl_slab_release(&f->pinned);
 }
 
@@ -148,9 +146,8 @@ void sl_forward_expect_ids(struct sl_forward *f, uint32_t layer, uint32_t n) {
 }
 
 enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) {
-    return sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids + ids_at(f, layer),
-                          sl_forward_ids(f, layer),
-                          (size_t)n * f->hp->n_expert_used * sizeof *f->host_ids);
+    return sl_forward_copy_back(f, f->host_ids + ids_at(f, layer), sl_forward_ids(f, layer),
+                                (size_t)n * f->hp->n_expert_used * sizeof *f->host_ids);
 }
 
 enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
@@ -183,8 +180,8 @@ void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
 }
 
 enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
-    return sl_device_copy(f->dev, SL_QUEUE_OPS, guess_at(f, layer), f->a.next_ids,
-                          guess_words(f, layer, n) * sizeof *f->host_guess);
+    return sl_forward_copy_back(f, guess_at(f, layer), f->a.next_ids,
+                                guess_words(f, layer, n) * sizeof *f->host_guess);
 }
 
 void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
@@ -254,8 +251,8 @@ static enum sl_status upload_refs(struct sl_forward *f, const struct sl_tiers *t
             continue;
         if (tiers)
             sl_tiers_refs(tiers, w->routed_layer, refs);
-        enum sl_status st = sl_device_upload(f->dev, f->a.refs + (size_t)i * n,
-                                             tiers ? refs : w->experts, n * sizeof refs[0]);
+        enum sl_status st = sl_forward_upload(f, f->a.refs + (size_t)i * n,
+                                              tiers ? refs : w->experts, n * sizeof refs[0]);
         if (st != SL_OK)
             return st;
     }
@@ -296,8 +293,8 @@ static enum sl_status send_logits(struct sl_forward *f, const float *logits, uin
         out->blocks = (struct sl_vocab_blocks){.max = rows - n_blocks,
                                                .at = (uint32_t *)(rows - 2 * n_blocks),
                                                .sum = largest ? NULL : rows - 3 * n_blocks};
-    return sl_device_copy(f->dev, SL_QUEUE_OPS, rows - before, logits - before,
-                          (before + behind) * sizeof(float));
+    return sl_forward_copy_back(f, rows - before, logits - before,
+                                (before + behind) * sizeof(float));
 }
 
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
@@ -306,8 +303,8 @@ enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *lo
     *out_logits = (struct sl_logits){.rows = logits};
     routes = routes && f->plan->reads_back && f->resident && f->hp->n_expert;
     if (routes && n_step_ids(f))
-        st = sl_device_copy(f->dev, SL_QUEUE_OPS, f->host_ids, f->a.expert_ids,
-                            n_step_ids(f) * sizeof *f->host_ids);
+        st = sl_forward_copy_back(f, f->host_ids, f->a.expert_ids,
+                                  n_step_ids(f) * sizeof *f->host_ids);
     if (st == SL_OK && f->plan->reads_back && logits)
         st = send_logits(f, logits, n, out_logits);
     if (st == SL_OK)

@@ -4,23 +4,38 @@
 
 #include <string.h>
 
-float *sl_forward_x(const struct sl_forward *f) {
-    return f->a.x;
+static size_t rows_bytes(const struct sl_forward *f, uint32_t n_rows) {
+    return (size_t)n_rows * f->hp->n_embd * sizeof(float);
 }
 
-const float *sl_forward_handed(const struct sl_forward *f, uint32_t lane, bool *out_host) {
-    *out_host = f->host_handed || !f->plan->reads_back;
-    return (f->host_handed ? f->host_handed : f->a.handed) +
-           (size_t)lane * f->plan->config.batch_tokens * f->hp->n_embd;
+static size_t lane_elems(const struct sl_forward *f) {
+    return (size_t)f->plan->config.batch_tokens * f->hp->n_embd;
+}
+
+struct sl_span sl_forward_x(const struct sl_forward *f, uint32_t n_rows) {
+    return sl_span_at(f->arena, f->a.x, rows_bytes(f, n_rows));
+}
+
+const float *sl_forward_handed_host(const struct sl_forward *f, uint32_t lane) {
+    if (f->host_handed)
+        return f->host_handed + lane * lane_elems(f);
+    return f->plan->reads_back ? NULL : f->a.handed + lane * lane_elems(f);
+}
+
+struct sl_span sl_forward_handed(const struct sl_forward *f, uint32_t lane, uint32_t n_rows) {
+    return sl_span_at(f->arena, f->a.handed + lane * lane_elems(f), rows_bytes(f, n_rows));
 }
 
 enum sl_status sl_forward_hand_over(struct sl_forward *f) {
-    bool host;
-    float *to = (float *)(uintptr_t)sl_forward_handed(f, f->step.lane, &host);
-    size_t n = (size_t)f->step.n_rows * f->hp->n_embd;
+    uint32_t lane = f->step.lane, n = f->step.n_rows;
+    if (f->host_handed)
+        return sl_forward_copy_back(f, f->host_handed + lane * lane_elems(f), f->a.x,
+                                    rows_bytes(f, n));
     if (f->plan->reads_back)
-        return sl_device_copy(f->dev, SL_QUEUE_OPS, to, f->a.x, n * sizeof *to);
-    memcpy(to, f->a.x, n * sizeof *to); /* it computes where the host reads, at once */
+        return sl_device_copy(f->dev, SL_QUEUE_OPS, sl_forward_handed(f, lane, n),
+                              sl_forward_x(f, n));
+    /* It computes where the host reads, at once. */
+    memcpy(f->a.handed + lane * lane_elems(f), f->a.x, rows_bytes(f, n));
     return SL_OK;
 }
 
@@ -35,7 +50,7 @@ enum sl_status sl_forward_init_turns(struct sl_forward *f, struct sl_err *err) {
     if (!f->host_released)
         return SL_OK;
     enum sl_status st =
-        sl_device_upload(f->dev, f->a.raised, none, sl_plan_lanes(f->plan) * sizeof *f->a.raised);
+        sl_forward_upload(f, f->a.raised, none, sl_plan_lanes(f->plan) * sizeof *f->a.raised);
     if (st == SL_OK)
         st = sl_device_sync(f->dev);
     return st == SL_OK ? SL_OK

@@ -91,7 +91,7 @@ struct sl_forward {
     struct sl_weight embd, output;   /* without data in a slice that lacks them */
     const float *output_norm;
     struct sl_route_recorder *routes; /* NULL = none */
-    void *arena;
+    struct sl_buffer *arena;          /* all that is in a */
     size_t arena_bytes;
     struct sl_activations a;
     float rope_mscale[SL_MAX_ROPES];
@@ -105,8 +105,9 @@ struct sl_forward {
     uint8_t *out_failed;        /* [L] the same of the rows that go on to the logits */
     /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
     struct sl_slab pinned;
-    float *host_logits;   /* [lanes] x blocks and logits, each rounded up to 64 bytes */
-    uint32_t *host_ids;   /* [n_layer, B, k], as expert_ids */
+    struct sl_buffer *mapped; /* the same as the device knows it */
+    float *host_logits;       /* [lanes] x blocks and logits, each rounded up to 64 bytes */
+    uint32_t *host_ids;       /* [n_layer, B, k], as expert_ids */
     uint32_t *host_guess; /* [n_layer, SL_FETCH_GUESSES, A, k] what early routers chose in each */
     float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */
     _Atomic uint32_t *host_released; /* [lanes] turns that will not come */
@@ -144,6 +145,18 @@ struct sl_rows {
     const uint32_t *of_step; /* [n] which of the step's rows they are; NULL = all */
     uint8_t *failed;         /* [n] */
 };
+
+/* Of activations, from the host's memory. */
+static inline enum sl_status sl_forward_upload(struct sl_forward *f, void *dst, const void *src,
+                                               size_t bytes) {
+    return sl_device_upload(f->dev, sl_span_at(f->arena, dst, bytes), src);
+}
+/* Enqueues a copy of activations on OPS to pinned memory. */
+static inline enum sl_status sl_forward_copy_back(struct sl_forward *f, void *host, const void *src,
+                                                  size_t bytes) {
+    return sl_device_copy(f->dev, SL_QUEUE_OPS, sl_span_at_host(f->mapped, host, bytes),
+                          sl_span_at(f->arena, src, bytes));
+}
 
 /* Of one lane of what comes from the slice before. */
 static inline uint32_t sl_forward_taken_elems(const struct sl_hparams *hp) {

@@ -93,7 +93,7 @@ enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
                        "of parallel sessions, or use KV type q8_0",
                        mib);
     }
-    char *at = kv->data;
+    char *at = kv->data->addr;
     for (uint32_t l = 0; l < kv->n_layer; l++) {
         struct sl_kv_view *v = &kv->layers[l];
         *v = sl_kv_shape(&model->layers[l].spec, dtype);
@@ -102,13 +102,13 @@ enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
         at = (char *)v->v + v->v_page_bytes * n_pages;
     }
     if (dev->caps.host_visible)
-        memset(kv->data, 0, kv->data_bytes);
+        memset(kv->data->host, 0, kv->data_bytes);
     return SL_OK;
 }
 
 void sl_kv_data_release(struct sl_kv_data *kv) {
     if (kv->data)
-        sl_device_free(kv->dev, kv->data, kv->data_bytes);
+        sl_device_free(kv->dev, &kv->data);
     free(kv->layers);
     memset(kv, 0, sizeof *kv);
 }
@@ -123,12 +123,13 @@ enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, uint32_t page, uint8
     enum sl_status st = SL_OK;
     for (uint32_t l = 0; l < kv->n_layer && st == SL_OK; l++) {
         struct sl_kv_view v = sl_kv_layer(kv, l);
-        char *part[2] = {(char *)v.k + v.k_page_bytes * page, (char *)v.v + v.v_page_bytes * page};
-        size_t bytes[2] = {v.k_page_bytes, v.v_page_bytes};
+        struct sl_span part[2] = {
+            sl_span_at(kv->data, (char *)v.k + v.k_page_bytes * page, v.k_page_bytes),
+            sl_span_at(kv->data, (char *)v.v + v.v_page_bytes * page, v.v_page_bytes)};
         for (int i = 0; i < 2 && st == SL_OK; i++) {
-            st = to_device ? sl_device_upload(kv->dev, part[i], host, bytes[i])
-                           : sl_device_download(kv->dev, host, part[i], bytes[i]);
-            host += bytes[i];
+            st = to_device ? sl_device_upload(kv->dev, part[i], host)
+                           : sl_device_download(kv->dev, host, part[i]);
+            host += part[i].bytes;
         }
     }
     return st == SL_OK ? sl_device_sync(kv->dev) : st;

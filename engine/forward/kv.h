@@ -30,7 +30,7 @@ void sl_kv_set_idle(struct sl_kv_pages *pages, uint32_t n_idle);
 /* The keys and values of a stage's layers. */
 struct sl_kv_data {
     struct sl_device *dev;
-    void *data;                    /* [n_layer] x ([n_pages] K pages, [n_pages] V pages) */
+    struct sl_buffer *data;        /* [n_layer] x ([n_pages] K pages, [n_pages] V pages) */
     size_t data_bytes, page_bytes; /* of one page: of all layers */
     struct sl_kv_view *layers;     /* [n_layer] */
     uint32_t n_layer, n_pages;

@@ -93,8 +93,8 @@ void sl_weights_layout_release(struct sl_weights_layout *layout) {
 struct sl_weights {
     struct sl_device *dev;
     struct sl_weights_layout layout;
-    void *alloc; /* as the device gave it */
-    char *slab;  /* alloc rounded up to SL_IO_ALIGN_BYTES */
+    struct sl_buffer *memory;
+    size_t slab; /* where in it the slab begins, at a multiple of SL_IO_ALIGN_BYTES */
 };
 
 static ssize_t system_pread(const struct sl_weights_io *io, int fd, void *buf, size_t n,
@@ -205,13 +205,13 @@ static enum sl_status read_piece(struct loader *ld, uint32_t file, char *dst, ui
 static enum sl_status load_piece(struct loader *ld, const struct sl_weight_run *run, uint64_t start,
                                  uint64_t n, char *buffer, uint64_t *out_cached,
                                  struct sl_err *err) {
-    char *place = ld->w->slab + run->slab_bytes + start;
-    enum sl_status st = read_piece(ld, run->file, buffer ? buffer : place,
+    struct sl_span place = sl_span(ld->w->memory, ld->w->slab + run->slab_bytes + start, n);
+    enum sl_status st = read_piece(ld, run->file, buffer ? buffer : sl_span_host(place),
                                    run->offset_bytes + start, n, out_cached, err);
     if (st != SL_OK || !buffer)
         return st;
     pthread_mutex_lock(&ld->device);
-    st = sl_device_upload(ld->w->dev, place, buffer, n);
+    st = sl_device_upload(ld->w->dev, place, buffer);
     pthread_mutex_unlock(&ld->device);
     return st == SL_OK ? SL_OK
                        : sl_fail(err, st, "copying weights to %s: %s", ld->w->dev->caps.name,
@@ -316,14 +316,13 @@ enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struc
     st = sl_weights_layout_make(model, experts, &w->layout, err);
     if (st != SL_OK)
         goto close_files;
-    st = sl_device_alloc(dev, w->layout.total_bytes, &w->alloc);
+    st = sl_device_alloc(dev, w->layout.total_bytes, &w->memory);
     if (st != SL_OK) {
-        w->alloc = NULL;
         st = sl_fail(err, st, "no memory for %.1f MiB of weights on %s",
                      (double)w->layout.total_bytes / 0x1p20, dev->caps.name);
         goto close_files;
     }
-    w->slab = (char *)(uintptr_t)round_up((uintptr_t)w->alloc);
+    w->slab = round_up((uintptr_t)w->memory->addr) - (uintptr_t)w->memory->addr;
     st = open_files(&ld, n_files, err);
     if (st == SL_OK)
         st = load_all(&ld, err);
@@ -357,21 +356,25 @@ void sl_weights_destroy(struct sl_weights **pw) {
     struct sl_weights *w = *pw;
     if (!w)
         return;
-    if (w->alloc)
-        sl_device_free(w->dev, w->alloc, w->layout.total_bytes);
+    sl_device_free(w->dev, &w->memory);
     sl_weights_layout_release(&w->layout);
     free(w);
     *pw = NULL;
 }
 
-const void *sl_weights_addr(const struct sl_weights *w, const struct sl_gguf_tensor *tensor) {
-    if (!tensor)
-        return NULL;
-    for (uint32_t i = 0; i < w->layout.n_runs; i++) {
+struct sl_span sl_weights_span(const struct sl_weights *w, const struct sl_gguf_tensor *tensor) {
+    for (uint32_t i = 0; tensor && i < w->layout.n_runs; i++) {
         const struct sl_weight_run *r = &w->layout.runs[i];
         if (r->file == tensor->file && tensor->offset_bytes >= r->offset_bytes &&
             tensor->offset_bytes + tensor->size_bytes <= r->offset_bytes + r->size_bytes)
-            return w->slab + r->slab_bytes + (tensor->offset_bytes - r->offset_bytes);
+            return sl_span(w->memory,
+                           w->slab + r->slab_bytes + (tensor->offset_bytes - r->offset_bytes),
+                           tensor->size_bytes);
     }
-    return NULL;
+    return (struct sl_span){0};
+}
+
+const void *sl_weights_addr(const struct sl_weights *w, const struct sl_gguf_tensor *tensor) {
+    struct sl_span s = sl_weights_span(w, tensor);
+    return s.buffer ? sl_span_addr(s) : NULL;
 }

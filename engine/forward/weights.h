@@ -59,7 +59,9 @@ enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struc
                                struct sl_weights **out_weights, struct sl_err *err) SL_MUST_CHECK;
 void sl_weights_destroy(struct sl_weights **w);
 
-/* Device address of a tensor's first byte; NULL for NULL or a tensor that is not the model's. */
+/* Where a tensor is: its device address, and its bytes; NULL, without a buffer, for NULL or a
+ * tensor that is not the model's. */
 const void *sl_weights_addr(const struct sl_weights *w, const struct sl_gguf_tensor *tensor);
+struct sl_span sl_weights_span(const struct sl_weights *w, const struct sl_gguf_tensor *tensor);
 
 #endif

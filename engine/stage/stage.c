@@ -170,19 +170,18 @@ void sl_stage_show_experts(struct sl_stage *s) {
 
 /* The rows' hidden states from the stage before. */
 static enum sl_status take_over(struct sl_stage *s, const struct sl_lane *l) {
-    bool host;
+    uint32_t lane = l->step.lane, n_rows = l->step.n_rows;
     if (sl_forward_takes(s->forward, &l->step))
         return SL_OK;
-    const float *x = sl_forward_handed(s->before->forward, l->step.lane, &host);
-    size_t bytes = (size_t)l->step.n_rows * s->model->hp.n_embd * sizeof *x;
-    float *to = sl_forward_x(s->forward);
+    const float *host = sl_forward_handed_host(s->before->forward, lane);
+    struct sl_span to = sl_forward_x(s->forward, n_rows);
     enum sl_status st =
-        l->follows ? sl_signal_follow(s->dev, s->before->dev, s->before->handed[l->step.lane])
-                   : SL_OK;
+        l->follows ? sl_signal_follow(s->dev, s->before->dev, s->before->handed[lane]) : SL_OK;
     if (st != SL_OK)
         return st;
-    return host ? sl_device_upload(s->dev, to, x, bytes)
-                : sl_device_copy_from(s->dev, to, s->before->dev, x, bytes);
+    return host ? sl_device_upload(s->dev, to, host)
+                : sl_device_copy_from(s->dev, to, s->before->dev,
+                                      sl_forward_handed(s->before->forward, lane, n_rows));
 }
 
 /* What a step that was given up has left under way must not reach the next one: it would write over

@@ -2,6 +2,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cuda/cuda.h"
+#include "tests/support/device_memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -99,7 +100,7 @@ void *conf_put(struct sl_device *d, const void *src, size_t bytes) {
     b->bytes = bytes + 2 * RED_BYTES;
     b->d = d;
     void *addr;
-    assert_int_equal(sl_device_alloc(d, b->bytes, &addr), SL_OK);
+    assert_int_equal(mem_alloc(d, b->bytes, &addr), SL_OK);
     b->addr = addr;
     b->next = now.blocks;
     now.blocks = b;
@@ -109,14 +110,14 @@ void *conf_put(struct sl_device *d, const void *src, size_t bytes) {
     memset(fill + RED_BYTES, 0xff, bytes);
     if (src)
         memcpy(fill + RED_BYTES, src, bytes);
-    assert_int_equal(sl_device_upload(d, addr, fill, b->bytes), SL_OK);
+    assert_int_equal(mem_upload(d, addr, fill, b->bytes), SL_OK);
     free(fill);
     return b->addr + RED_BYTES;
 }
 
 void conf_get(struct sl_device *d, void *dst, const void *src, size_t bytes) {
     assert_int_equal(sl_device_sync(d), SL_OK);
-    assert_int_equal(sl_device_download(d, dst, src, bytes), SL_OK);
+    assert_int_equal(mem_download(d, dst, src, bytes), SL_OK);
 }
 
 static void free_blocks(void) {
@@ -128,7 +129,7 @@ static void free_blocks(void) {
         conf_get(b->d, red + RED_BYTES, b->addr + RED_BYTES + b->data_bytes, RED_BYTES);
         for (size_t i = 0; i < sizeof red; i++)
             whole = whole && red[i] == RED_VALUE;
-        sl_device_free(b->d, b->addr, b->bytes);
+        mem_free(b->d, b->addr);
         now.blocks = b->next;
         free(b);
     }

@@ -5,6 +5,7 @@
  * can replay a list (immediate.h): so what the front records and fuses is tested without a GPU. */
 #include "tests/conformance/conformance.h"
 #include "tests/conformance/weights.h"
+#include "tests/support/device_memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,7 +241,7 @@ static void replay(struct sl_device *d, const struct graph_case *c, const struct
                    void *const *single, uint32_t *out) {
     struct sl_graph *graph = NULL;
     for (int b = 0; b < N_BUFFERS; b++)
-        conf_ok(sl_device_upload(d, l->buffer[b], l->start[b], l->bytes[b]));
+        conf_ok(mem_upload(d, l->buffer[b], l->start[b], l->bytes[b]));
     conf_ok(sl_device_record(d));
     submit(d, l);
     conf_ok(sl_device_recorded(d, &graph));

@@ -2,6 +2,7 @@
  * single ops, and a graph whose replays have lanes and turns of their own. A device that executes
  * at once has neither. */
 #include "tests/conformance/conformance.h"
+#include "tests/support/device_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +40,7 @@ static void make_both(struct sl_device *d, uint32_t n, struct both *out) {
     out->host = aligned_alloc(4096, 4096);
     assert_non_null(out->host);
     memcpy(out->host, raised, sizeof raised);
-    conf_ok(sl_device_map_host(d, out->host, 4096, &released));
+    conf_ok(mem_map_host(d, out->host, 4096, &released));
     out->hand = (struct sl_op_hand){.x = conf_put(d, NULL, n * sizeof(float)),
                                     .to = conf_put(d, NULL, N_LANES * STRIDE * sizeof(float)),
                                     .raised = conf_put(d, raised, sizeof raised),
@@ -82,9 +83,9 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     for (uint32_t i = 0; i < N_TURNS && can; i++) {
         uint32_t turn[2];
         turn_of(i, turn);
-        conf_ok(sl_device_upload(d, (uint32_t *)(uintptr_t)b.hand.lane, turn, sizeof turn));
-        conf_ok(sl_device_upload(d, (float *)(uintptr_t)b.hand.x, c->x + (size_t)i * c->n,
-                                 c->n * sizeof(float)));
+        conf_ok(mem_upload(d, (uint32_t *)(uintptr_t)b.hand.lane, turn, sizeof turn));
+        conf_ok(mem_upload(d, (float *)(uintptr_t)b.hand.x, c->x + (size_t)i * c->n,
+                           c->n * sizeof(float)));
         if (graph)
             conf_ok(sl_device_replay(d, graph));
         else
@@ -92,7 +93,7 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
         conf_get(d, (float *)out + (size_t)i * c->n, b.take.x, c->n * sizeof(float));
     }
     sl_graph_free(d, &graph);
-    sl_device_unmap_host(d, b.host, 4096);
+    mem_unmap_host(d, b.host);
     free(b.host);
 }
 
@@ -118,9 +119,9 @@ static void run_released(struct sl_device *d, const void *ctx, void *out) {
         lanes[i] = (float)i;
     make_both(d, n, &b);
     memcpy(out, lanes + 2 * STRIDE, n * sizeof(float));
-    conf_ok(sl_device_upload(d, (uint32_t *)(uintptr_t)b.take.lane, turn, sizeof turn));
-    conf_ok(sl_device_upload(d, b.hand.raised, behind, sizeof behind));
-    conf_ok(sl_device_upload(d, b.hand.to, lanes, N_LANES * STRIDE * sizeof *lanes));
+    conf_ok(mem_upload(d, (uint32_t *)(uintptr_t)b.take.lane, turn, sizeof turn));
+    conf_ok(mem_upload(d, b.hand.raised, behind, sizeof behind));
+    conf_ok(mem_upload(d, b.hand.to, lanes, N_LANES * STRIDE * sizeof *lanes));
     memcpy(b.host, behind, sizeof behind);
     enum sl_status status = sl_op_take(d, &b.take);
     __atomic_store_n((uint32_t *)b.host + 2, turn[1], __ATOMIC_RELEASE);
@@ -128,7 +129,7 @@ static void run_released(struct sl_device *d, const void *ctx, void *out) {
         conf_ok(status);
         conf_get(d, out, b.take.x, n * sizeof(float));
     }
-    sl_device_unmap_host(d, b.host, 4096);
+    mem_unmap_host(d, b.host);
     free(b.host);
 }
 

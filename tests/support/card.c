@@ -16,7 +16,8 @@ struct region {
     char *base; /* as the engine knows it; NULL: free */
     char *real;
     size_t bytes;
-    bool host; /* mapped, not allocated */
+    bool host;                /* mapped, not allocated */
+    struct sl_buffer *memory; /* allocated: the CPU's */
 };
 
 enum kind { OP, COPY, UPLOAD, AFTER, REPLAY, PEER_COPY, FOLLOW, NOTHING };
@@ -30,10 +31,9 @@ struct entry {
 #define SL_OP(name) struct sl_op_##name name;
 #include "backends/ops.def"
         struct {
-            void *dst;
-            const void *src;
-            size_t bytes;
-            struct card *from; /* PEER_COPY: whose memory src is in */
+            struct sl_span dst, src;
+            const void *src_host; /* UPLOAD: instead of src */
+            struct card *from;    /* PEER_COPY: whose memory src is in */
         } copy;
         struct {
             struct card *of;
@@ -80,7 +80,7 @@ struct card {
     uint64_t n_allocs, n_copies, n_waits, n_refusable, n_peer_copies, n_handed;
     bool lost;
     struct sl_device *relay_by; /* NULL: none */
-    void *relay;
+    struct sl_buffer *relay;
     bool relaying; /* not ended */
 };
 
@@ -127,31 +127,26 @@ static void *real(struct card *c, const void *p) {
     return r->real + ((const char *)p - r->base);
 }
 
-/* One side of a copy: a device address, or host memory that is mapped. */
-static void *either(struct card *c, const void *p) {
-    if (region_at(c, p))
-        return real(c, p);
-    for (uint32_t i = 0; i < MAX_REGIONS; i++) {
-        struct region *r = &c->regions[i];
-        if (r->base && r->host && (const char *)p >= r->real &&
-            (const char *)p < r->real + r->bytes)
-            return (void *)(uintptr_t)p;
-    }
-    die("a copy was given host memory that is not mapped", p);
-    return NULL;
+/* One side of a copy: what its buffer stands for, whatever the addresses are. */
+static void *at(struct sl_span s) {
+    const struct region *r = s.buffer->own;
+    if (!r || !r->base || r->bytes < s.buffer->bytes)
+        die("a copy was given a buffer that is not there", s.buffer);
+    return r->real + s.offset;
 }
 
-/* A new region; its base is address space that nobody can touch. */
+/* A new region; its base is address space that nobody can touch, or the memory itself. */
 static struct region *add_region(struct card *c, void *memory, size_t bytes, bool host) {
     for (uint32_t i = 0; i < MAX_REGIONS; i++) {
         struct region *r = &c->regions[i];
         if (r->base)
             continue;
-        void *base =
-            mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *base = memory;
+        if (!c->source->config.same_addresses)
+            base = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED)
             die("no address space", NULL);
-        *r = (struct region){base, memory, bytes, host};
+        *r = (struct region){.base = base, .real = memory, .bytes = bytes, .host = host};
         return r;
     }
     die("too many allocations", NULL);
@@ -159,7 +154,8 @@ static struct region *add_region(struct card *c, void *memory, size_t bytes, boo
 }
 
 static void drop_region(struct region *r) {
-    munmap(r->base, r->bytes);
+    if (r->base != r->real)
+        munmap(r->base, r->bytes);
     r->base = NULL;
 }
 
@@ -189,10 +185,10 @@ static enum sl_status run_entry(struct card *c, const struct entry *e) {
     case OP:
         return e->run(c, e);
     case COPY:
-        memcpy(either(c, e->copy.dst), either(c, e->copy.src), e->copy.bytes);
+        memcpy(at(e->copy.dst), at(e->copy.src), e->copy.dst.bytes);
         return SL_OK;
     case UPLOAD:
-        memcpy(real(c, e->copy.dst), e->copy.src, e->copy.bytes);
+        memcpy(at(e->copy.dst), e->copy.src_host, e->copy.dst.bytes);
         return SL_OK;
     case AFTER:
         return run_until(c, e->after.other, e->after.point);
@@ -203,7 +199,7 @@ static enum sl_status run_entry(struct card *c, const struct entry *e) {
         return run_until(of, SL_QUEUE_OPS, e->follow.point);
     }
     case PEER_COPY:
-        memcpy(real(c, e->copy.dst), real(e->copy.from, e->copy.src), e->copy.bytes);
+        memcpy(at(e->copy.dst), at(e->copy.src), e->copy.dst.bytes);
         return SL_OK;
     case NOTHING:
         return SL_OK;
@@ -242,8 +238,9 @@ static enum sl_status wait_for(struct card *c, enum sl_queue q, uint64_t point) 
 
 /* ---- memory ---- */
 
-static enum sl_status card_alloc(struct sl_device *d, size_t bytes, void **out_addr) {
+static enum sl_status card_alloc(struct sl_device *d, struct sl_buffer *buffer) {
     ENTER(d);
+    size_t bytes = buffer->bytes;
     struct card_stats *s = &c->source->stats;
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
@@ -251,31 +248,34 @@ static enum sl_status card_alloc(struct sl_device *d, size_t bytes, void **out_a
     if (fails(c, ++c->n_allocs, c->source->config.fail_alloc) ||
         bytes > c->memory_bytes - c->used_bytes)
         return SL_ERR_DEVICE_OOM;
-    void *memory;
+    struct sl_buffer *memory;
     bytes += !bytes;
     enum sl_status status = sl_device_alloc(c->cpu, bytes, &memory);
     if (status != SL_OK)
         return SL_ERR_DEVICE_OOM;
-    memset(memory, 0xdb, bytes); /* what was never written must not matter */
+    memset(memory->host, 0xdb, bytes); /* what was never written must not matter */
     c->used_bytes += bytes;
     c->base.own_bytes += bytes;
     s->used_bytes += bytes;
     s->most_bytes = s->used_bytes > s->most_bytes ? s->used_bytes : s->most_bytes;
     uint64_t *most_of = &s->most_of[c->index];
     *most_of = c->used_bytes > *most_of ? c->used_bytes : *most_of;
-    *out_addr = add_region(c, memory, bytes, false)->base;
+    struct region *r = add_region(c, memory->host, bytes, false);
+    r->memory = memory;
+    buffer->addr = r->base;
+    buffer->own = r;
     return SL_OK;
 }
 
-static void card_free(struct sl_device *d, void *addr, size_t bytes) {
+static void card_free(struct sl_device *d, struct sl_buffer *buffer) {
     ENTER(d);
-    struct region *r = region_at(c, addr);
-    bytes += !bytes;
-    if (!r || r->host || r->base != addr || r->bytes != bytes)
-        die("freed what was not allocated so", addr);
+    struct region *r = buffer->own;
+    size_t bytes = buffer->bytes + !buffer->bytes;
+    if (!r || r->host || r->base != buffer->addr || r->bytes != bytes)
+        die("freed what was not allocated so", buffer->addr);
     for (uint32_t q = 0; q < SL_QUEUES && !c->lost; q++)
         (void)!run_all(c, q);
-    sl_device_free(c->cpu, r->real, r->bytes);
+    sl_device_free(c->cpu, &r->memory);
     c->used_bytes -= bytes;
     c->base.own_bytes -= bytes;
     c->source->stats.used_bytes -= bytes;
@@ -289,56 +289,52 @@ static enum sl_status card_memory(struct sl_device *d, uint64_t *out_free, uint6
     return SL_OK;
 }
 
-static enum sl_status card_map_host(struct sl_device *d, void *host, size_t bytes,
-                                    void **out_addr) {
+static enum sl_status card_map_host(struct sl_device *d, struct sl_buffer *buffer) {
     ENTER(d);
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
-    *out_addr = add_region(c, host, bytes, true)->base;
+    struct region *r = add_region(c, buffer->host, buffer->bytes, true);
+    buffer->addr = r->base;
+    buffer->own = r;
     return SL_OK;
 }
 
-static void card_unmap_host(struct sl_device *d, void *host, size_t bytes) {
+static void card_unmap_host(struct sl_device *d, struct sl_buffer *buffer) {
     ENTER(d);
     for (uint32_t q = 0; q < SL_QUEUES && !c->lost; q++)
         (void)!run_all(c, q);
-    for (uint32_t i = 0; i < MAX_REGIONS; i++) {
-        struct region *r = &c->regions[i];
-        if (r->base && r->host && r->real == host && r->bytes == bytes) {
-            drop_region(r);
-            return;
-        }
-    }
-    die("unmapped what was not mapped", host);
+    struct region *r = buffer->own;
+    if (!r || !r->base || !r->host || r->real != buffer->host || r->bytes != buffer->bytes)
+        die("unmapped what was not mapped", buffer->host);
+    drop_region(r);
 }
 
 /* ---- copies ---- */
 
-static enum sl_status card_upload(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+static enum sl_status card_upload(struct sl_device *d, struct sl_span dst, const void *src) {
     ENTER(d);
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
-    if (bytes == c->source->config.refuse_up_bytes)
+    if (dst.bytes == c->source->config.refuse_up_bytes)
         return SL_ERR_DEVICE_OOM;
     struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
     e->kind = UPLOAD;
-    e->owned = malloc(bytes);
+    e->owned = malloc(dst.bytes);
     if (!e->owned)
         die("no memory", NULL);
-    memcpy(e->owned, src, bytes);
+    memcpy(e->owned, src, dst.bytes);
     e->copy.dst = dst;
-    e->copy.src = e->owned;
-    e->copy.bytes = bytes;
+    e->copy.src_host = e->owned;
     return SL_OK;
 }
 
-static enum sl_status card_download(struct sl_device *d, void *dst, const void *src, size_t bytes) {
+static enum sl_status card_download(struct sl_device *d, void *dst, struct sl_span src) {
     ENTER(d);
     enum sl_status status = wait_for(c, SL_QUEUE_OPS, UINT64_MAX);
-    if (status == SL_OK && bytes == c->source->config.refuse_down_bytes)
+    if (status == SL_OK && src.bytes == c->source->config.refuse_down_bytes)
         return SL_ERR_DEVICE_OOM;
     if (status == SL_OK)
-        memcpy(dst, real(c, src), bytes);
+        memcpy(dst, at(src), src.bytes);
     return status;
 }
 
@@ -360,23 +356,23 @@ static enum sl_status take_copy(struct card *c, enum sl_queue q, const struct sl
         return SL_ERR_DEVICE_LOST;
     if (fails(c, ++c->n_refusable, c->source->config.refuse))
         return SL_ERR_DEVICE_OOM;
-    either(c, a->dst); /* a wrong address shows here, where the caller is */
-    either(c, a->src);
-    s->up_bytes += q == SL_QUEUE_UP ? a->bytes : 0;
-    s->down_bytes += q == SL_QUEUE_DOWN ? a->bytes : 0;
-    s->back_bytes += q == SL_QUEUE_OPS && !region_at(c, a->dst) ? a->bytes : 0;
+    at(a->dst); /* a wrong buffer shows here, where the caller is */
+    at(a->src);
+    s->up_bytes += q == SL_QUEUE_UP ? a->dst.bytes : 0;
+    s->down_bytes += q == SL_QUEUE_DOWN ? a->dst.bytes : 0;
+    bool back = q == SL_QUEUE_OPS && a->dst.buffer->kind == SL_BUFFER_MAPPED;
+    s->back_bytes += back ? a->dst.bytes : 0;
     return SL_OK;
 }
 
-static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, void *dst, const void *src,
-                                size_t bytes) {
+static enum sl_status card_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
+                                struct sl_span src) {
     ENTER(d);
-    SL_TRY(take_copy(c, q, &(struct sl_op_copy){dst, src, bytes}));
+    SL_TRY(take_copy(c, q, &(struct sl_op_copy){dst, src}));
     struct entry *e = push(&c->queue[q]);
     e->kind = COPY;
     e->copy.dst = dst;
     e->copy.src = src;
-    e->copy.bytes = bytes;
     return c->source->config.eager_copies && q != SL_QUEUE_OPS ? run_all(c, q) : SL_OK;
 }
 
@@ -426,11 +422,11 @@ static enum sl_status card_peer_open(struct sl_device *d, struct sl_device *othe
     return c->lost ? SL_ERR_DEVICE_LOST : c->source->config.no_peers ? SL_ERR_UNSUPPORTED : SL_OK;
 }
 
-static enum sl_status card_copy_from(struct sl_device *d, void *dst, struct sl_device *other,
-                                     const void *src, size_t bytes) {
+static enum sl_status card_copy_from(struct sl_device *d, struct sl_span dst,
+                                     struct sl_device *other, struct sl_span src) {
     ENTER(d);
     if (c->source->config.no_peers)
-        die("copied from another card, which was refused", src);
+        die("copied from another card, which was refused", src.buffer);
     c->source->stats.n_peer_copies++;
     if (fails(c, ++c->n_peer_copies, c->source->config.fail_peer))
         c->lost = true;
@@ -438,15 +434,13 @@ static enum sl_status card_copy_from(struct sl_device *d, void *dst, struct sl_d
         return SL_ERR_DEVICE_LOST;
     if (fails(c, c->n_peer_copies, c->source->config.refuse_peer))
         return SL_ERR_DEVICE_OOM;
-    struct card *from = (struct card *)other;
-    real(c, dst); /* a wrong address shows here, where the caller is */
-    real(from, src);
+    at(dst); /* a wrong buffer shows here, where the caller is */
+    at(src);
     struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
     e->kind = PEER_COPY;
     e->copy.dst = dst;
     e->copy.src = src;
-    e->copy.bytes = bytes;
-    e->copy.from = from;
+    e->copy.from = (struct card *)other;
     return SL_OK;
 }
 
@@ -534,7 +528,7 @@ static void card_relay_close(struct sl_device *d) {
     if (c->relay_by && c->source->n_relaying)
         die("memory is freed on a card where another's copies may be under way", c->relay_by);
     if (c->relay_by)
-        sl_device_free(c->relay_by, c->relay, SL_RELAY_BYTES);
+        sl_device_free(c->relay_by, &c->relay);
     c->relay_by = NULL;
 }
 
@@ -759,7 +753,6 @@ static enum sl_status run_recorded(struct card *c, const struct sl_recorded_op *
         e.kind = COPY;
         e.copy.dst = op->u.copy.dst;
         e.copy.src = op->u.copy.src;
-        e.copy.bytes = op->u.copy.bytes;
     }
     return run_entry(c, &e);
 }
@@ -916,6 +909,7 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
     c->base.caps.fused_ops = s->config.no_fused ? 0 : (1u << SL_FUSED_COUNT) - 1;
     c->base.caps.lacks_ops = s->config.lacks_ops;
     c->base.caps.memory_bytes = c->memory_bytes;
+    c->base.caps.max_alloc_bytes = s->config.max_alloc_bytes;
     c->base.caps.held_bytes = s->config.held_bytes;
     pthread_mutex_lock(&s->lock);
     s->n_open++;

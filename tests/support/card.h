@@ -19,13 +19,15 @@
 struct card;
 
 struct card_config {
-    uint32_t n_threads;    /* of the CPU behind it; 0 = 2 */
-    uint32_t n_cards;      /* that the source has, all alike; 0 = 1 */
-    uint32_t plain;        /* bit i: the i-th of them is no card but the CPU itself */
-    uint32_t n_apart;      /* pieces of hardware that they are, in turn; 0 = as many */
-    uint64_t memory_bytes; /* 0 = 1 TiB */
-    uint64_t held_bytes;   /* said to have been taken by opening it */
-    bool eager_copies;     /* what UP and DOWN are given runs at once, while ops are late */
+    uint32_t n_threads;       /* of the CPU behind it; 0 = 2 */
+    uint32_t n_cards;         /* that the source has, all alike; 0 = 1 */
+    uint32_t plain;           /* bit i: the i-th of them is no card but the CPU itself */
+    uint32_t n_apart;         /* pieces of hardware that they are, in turn; 0 = as many */
+    uint64_t memory_bytes;    /* 0 = 1 TiB */
+    uint64_t held_bytes;      /* said to have been taken by opening it */
+    uint64_t max_alloc_bytes; /* of one buffer; 0 = no limit */
+    bool same_addresses;      /* the card knows its memory and the host's by the host's addresses */
+    bool eager_copies;        /* what UP and DOWN are given runs at once, while ops are late */
     bool integrated, no_graphs, no_placed, no_fused;
     uint32_t lacks_ops; /* a bit for each enum sl_op */
     bool told;          /* replays run at once, and the host sees what they copied: caps.told */

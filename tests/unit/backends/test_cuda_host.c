@@ -2,6 +2,7 @@
  * leaves behind when something fails, and that staging memory is never reused too early. Several
  * GPUs: test_cuda_peers.c; which kernels it launches: test_cuda_kernels.c. */
 #include "tests/support/capture.h"
+#include "tests/support/device_memory.h"
 #include "tests/unit/backends/cuda_fixture.h"
 
 #include "common/metrics.h"
@@ -208,8 +209,8 @@ static void copies(void **state) {
         data[i] = malloc(sizes[i]);
         for (size_t j = 0; j < sizes[i]; j++)
             data[i][j] = (unsigned char)sl_rng_u64(&rng);
-        assert_int_equal(sl_device_alloc(d, sizes[i], &addr[i]), SL_OK);
-        assert_int_equal(sl_device_upload(d, addr[i], data[i], sizes[i]), SL_OK);
+        assert_int_equal(mem_alloc(d, sizes[i], &addr[i]), SL_OK);
+        assert_int_equal(mem_upload(d, addr[i], data[i], sizes[i]), SL_OK);
         data[i][0] ^= 0xff; /* the source is the caller's again */
         data[i][0] ^= 0xff;
     }
@@ -218,9 +219,9 @@ static void copies(void **state) {
     assert_int_equal(fake->live_pinned_bytes, 4 * segment + SL_CUDA_WORDS_BYTES);
     for (size_t i = 0; i < N; i++) {
         memset(back, 0, sizes[i]);
-        assert_int_equal(sl_device_download(d, back, addr[i], sizes[i]), SL_OK);
+        assert_int_equal(mem_download(d, back, addr[i], sizes[i]), SL_OK);
         assert_memory_equal(back, data[i], sizes[i]);
-        sl_device_free(d, addr[i], sizes[i]);
+        mem_free(d, addr[i]);
         free(data[i]);
     }
     free(back);
@@ -238,13 +239,13 @@ static void many_small(void **state) {
     struct sl_rng rng = {2};
     char *expected = malloc((size_t)N * BYTES), *back = malloc((size_t)N * BYTES);
     void *addr;
-    assert_int_equal(sl_device_alloc(d, (size_t)N * BYTES, &addr), SL_OK);
+    assert_int_equal(mem_alloc(d, (size_t)N * BYTES, &addr), SL_OK);
     for (uint32_t i = 0; i < N; i++) {
         char one[BYTES];
         for (int j = 0; j < BYTES; j++)
             one[j] = (char)sl_rng_u64(&rng);
         memcpy(expected + (size_t)i * BYTES, one, BYTES);
-        assert_int_equal(sl_device_upload(d, (char *)addr + (size_t)i * BYTES, one, BYTES), SL_OK);
+        assert_int_equal(mem_upload(d, (char *)addr + (size_t)i * BYTES, one, BYTES), SL_OK);
         memset(one, 0, BYTES);
         if (i % 1000 == 0) { /* a push in between is read back from where it says */
             char table[5000], seen[5000];
@@ -253,11 +254,14 @@ static void many_small(void **state) {
             const void *at = NULL;
             assert_int_equal(sl_cuda_push(c, table, 1 + i / 5, &at), SL_OK);
             assert_int_equal((uintptr_t)at % 256, 0);
-            assert_int_equal(sl_device_download(d, seen, at, 1 + i / 5), SL_OK);
+            /* Its place is no buffer's: read as the driver does. */
+            const struct sl_buffer stage = {
+                .device = d, .bytes = sizeof seen, .addr = (void *)(uintptr_t)at};
+            assert_int_equal(sl_device_download(d, seen, sl_span(&stage, 0, 1 + i / 5)), SL_OK);
             assert_memory_equal(seen, table, 1 + i / 5);
         }
     }
-    assert_int_equal(sl_device_download(d, back, addr, (size_t)N * BYTES), SL_OK);
+    assert_int_equal(mem_download(d, back, addr, (size_t)N * BYTES), SL_OK);
     assert_memory_equal(back, expected, (size_t)N * BYTES);
     free(expected);
     free(back);
@@ -266,7 +270,7 @@ static void many_small(void **state) {
     assert_int_equal(sl_cuda_push(c, large, c->stage.segment_bytes, &at), SL_OK);
     assert_int_equal(sl_cuda_push(c, large, c->stage.segment_bytes + 1, &at), SL_ERR_INVALID);
     free(large);
-    sl_device_free(d, addr, (size_t)N * BYTES);
+    mem_free(d, addr);
     assert_false(fake->misused);
     sl_device_close(&d);
 }
@@ -278,13 +282,13 @@ static void launches(void **state) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     void *addr;
     uint32_t back[1000];
-    assert_int_equal(sl_device_alloc(d, sizeof back, &addr), SL_OK);
+    assert_int_equal(mem_alloc(d, sizeof back, &addr), SL_OK);
     uint64_t first = fake->n_launches;
     struct sl_karg_fill a = {.dst = addr, .n = 1000, .value = 0xabcd1234};
     const struct sl_dim3 grid = {4, 1, 1}, block = {256, 1, 1};
     assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, grid, block, 0, &a, sizeof a), SL_OK);
     a.value = 0; /* copied by the launch */
-    assert_int_equal(sl_device_download(d, back, addr, sizeof back), SL_OK);
+    assert_int_equal(mem_download(d, back, addr, sizeof back), SL_OK);
     for (int i = 0; i < 1000; i++)
         assert_int_equal(back[i], 0xabcd1234);
     const struct fake_cuda_launch *l = &fake->launch[first];
@@ -310,7 +314,7 @@ static void launches(void **state) {
     assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, grid, huge, 0, &a, sizeof a),
                      SL_ERR_INVALID);
     assert_int_equal(sl_device_sync(d), SL_OK);
-    sl_device_free(d, addr, sizeof back);
+    mem_free(d, addr);
     assert_false(fake->misused);
     sl_device_close(&d);
 }
@@ -327,8 +331,8 @@ static void words(void **state) {
     void *addr, *mapped;
     for (uint32_t i = 0; i < 1024; i++)
         sent[i] = 7 * i + 1;
-    assert_int_equal(sl_device_map_host(d, host, page, &mapped), SL_OK);
-    assert_int_equal(sl_device_alloc(d, sizeof sent, &addr), SL_OK);
+    assert_int_equal(mem_map_host(d, host, page, &mapped), SL_OK);
+    assert_int_equal(mem_alloc(d, sizeof sent, &addr), SL_OK);
     static const struct {
         size_t at, bytes;
         bool up, down; /* by a kernel? */
@@ -339,7 +343,7 @@ static void words(void **state) {
                  {0, sizeof sent, true, false}};
     /* While a model is loaded, nothing is launched for it. */
     uint64_t before = fake->n_launches;
-    assert_int_equal(sl_device_upload(d, addr, sent, 4), SL_OK);
+    assert_int_equal(mem_upload(d, addr, sent, 4), SL_OK);
     assert_int_equal(fake->n_launches, before);
     const struct sl_op_silu_mul op = {addr, addr, addr, 1};
     assert_int_equal(sl_op_silu_mul(d, &op), SL_OK);
@@ -347,12 +351,12 @@ static void words(void **state) {
         size_t at = cases[i].at, bytes = cases[i].bytes;
         uint64_t launches = fake->n_launches, copies = fake->n_to_device;
         memset(host, 0, page);
-        assert_int_equal(sl_device_upload(d, (char *)addr + at, (char *)sent + at, bytes), SL_OK);
+        assert_int_equal(mem_upload(d, (char *)addr + at, (char *)sent + at, bytes), SL_OK);
         assert_int_equal(fake->n_launches - launches, cases[i].up);
         assert_int_equal(fake->n_to_device - copies, !cases[i].up);
         launches = fake->n_launches;
-        assert_int_equal(
-            sl_device_copy(d, SL_QUEUE_OPS, (char *)host + at, (char *)addr + at, bytes), SL_OK);
+        assert_int_equal(mem_copy(d, SL_QUEUE_OPS, (char *)host + at, (char *)addr + at, bytes),
+                         SL_OK);
         assert_int_equal(fake->n_launches - launches, cases[i].down);
         assert_int_equal(sl_device_sync(d), SL_OK);
         assert_memory_equal((char *)host + at, (char *)sent + at, bytes);
@@ -361,14 +365,14 @@ static void words(void **state) {
     static const bool early[] = {true, false, true, true}; /* an upload, three ops */
     ((struct sl_cuda *)d)->early_start = true;             /* also without kernels that may */
     uint64_t first = fake->n_launches;
-    assert_int_equal(sl_device_upload(d, addr, sent, 4), SL_OK);
+    assert_int_equal(mem_upload(d, addr, sent, 4), SL_OK);
     for (int i = 0; i < 3; i++)
         assert_int_equal(sl_op_silu_mul(d, &op), SL_OK);
     for (uint64_t i = 0; i < 4; i++)
         assert_int_equal(fake->launch[(first + i) % FAKE_CUDA_MAX_LAUNCHES].early, early[i]);
     /* Ops that were recorded for a graph that came to nothing did not follow the upload. */
     struct sl_graph *graph = NULL;
-    assert_int_equal(sl_device_upload(d, addr, sent, 4), SL_OK);
+    assert_int_equal(mem_upload(d, addr, sent, 4), SL_OK);
     assert_int_equal(sl_device_record(d), SL_OK);
     assert_int_equal(sl_op_silu_mul(d, &op), SL_OK);
     fake->fail_symbol = "cuGraphInstantiateWithFlags";
@@ -380,10 +384,10 @@ static void words(void **state) {
     assert_int_equal(sl_device_sync(d), SL_OK);
     /* Only the queue of the ops has kernels. */
     uint64_t launches = fake->n_launches;
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_DOWN, host, addr, 16), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_DOWN, host, addr, 16), SL_OK);
     assert_int_equal(fake->n_launches, launches);
-    sl_device_free(d, addr, sizeof sent);
-    sl_device_unmap_host(d, host, page);
+    mem_free(d, addr);
+    mem_unmap_host(d, host);
     munmap(host, page);
     assert_false(fake->misused);
     sl_device_close(&d);
@@ -395,12 +399,12 @@ static void out_of_memory(void **state) {
     struct sl_device *d = opened(0);
     int64_t device_bytes = sl_metric(device_memory_bytes);
     void *addr = &err;
-    assert_int_equal(sl_device_alloc(d, (size_t)2 << 30, &addr), SL_ERR_DEVICE_OOM);
+    assert_int_equal(mem_alloc(d, (size_t)2 << 30, &addr), SL_ERR_DEVICE_OOM);
     assert_ptr_equal(addr, &err);
     assert_int_equal(sl_metric(device_memory_bytes), device_bytes);
     /* Still in use. */
-    assert_int_equal(sl_device_alloc(d, 1000, &addr), SL_OK);
-    sl_device_free(d, addr, 1000);
+    assert_int_equal(mem_alloc(d, 1000, &addr), SL_OK);
+    mem_free(d, addr);
     /* Scratch that does not fit says how much was wanted, and the old one stays. */
     struct sl_device_limits limits = {.max_tok = 8, .max_n_in = 256};
     if (sl_device_configure(d, &limits, &err))
@@ -425,9 +429,10 @@ static void check_lost(struct sl_device *d) {
     struct sl_karg_fill a = {0};
     const struct sl_dim3 one = {1, 1, 1};
     assert_int_equal(sl_device_sync(d), SL_ERR_DEVICE_LOST);
-    assert_int_equal(sl_device_alloc(d, 1, &addr), SL_ERR_DEVICE_LOST);
-    assert_int_equal(sl_device_upload(d, c->scratch, &byte, 1), SL_ERR_DEVICE_LOST);
-    assert_int_equal(sl_device_download(d, &byte, c->scratch, 1), SL_ERR_DEVICE_LOST);
+    assert_int_equal(mem_alloc(d, 1, &addr), SL_ERR_DEVICE_LOST);
+    const struct sl_buffer b = {.device = d, .bytes = 1, .addr = c->counters};
+    assert_int_equal(sl_device_upload(d, sl_span_all(&b), &byte), SL_ERR_DEVICE_LOST);
+    assert_int_equal(sl_device_download(d, &byte, sl_span_all(&b)), SL_ERR_DEVICE_LOST);
     assert_int_equal(sl_cuda_push(c, &byte, 1, &at), SL_ERR_DEVICE_LOST);
     assert_int_equal(sl_cuda_launch(c, SL_KERNEL_fill, one, one, 0, &a, sizeof a),
                      SL_ERR_DEVICE_LOST);
@@ -447,7 +452,7 @@ static void lost(void **state) {
         struct sl_cuda *c = (struct sl_cuda *)d;
         void *addr;
         char bytes[64] = {0};
-        assert_int_equal(sl_device_alloc(d, sizeof bytes, &addr), SL_OK);
+        assert_int_equal(mem_alloc(d, sizeof bytes, &addr), SL_OK);
         struct sl_karg_fill a = {.dst = addr, .n = 16, .value = 1};
         const struct sl_dim3 one = {1, 1, 1}, block = {32, 1, 1};
         fake->fail_symbol = where[i];
@@ -455,10 +460,10 @@ static void lost(void **state) {
         fake->sticky = true;
         enum sl_status status =
             i == 0   ? sl_cuda_launch(c, SL_KERNEL_fill, one, block, 0, &a, sizeof a)
-            : i == 1 ? sl_device_upload(d, addr, bytes, sizeof bytes - 1) /* no whole words */
-            : i == 2 ? sl_device_download(d, bytes, addr, sizeof bytes)
+            : i == 1 ? mem_upload(d, addr, bytes, sizeof bytes - 1) /* no whole words */
+            : i == 2 ? mem_download(d, bytes, addr, sizeof bytes)
             : i == 3 ? sl_device_sync(d)
-                     : sl_device_alloc(d, 64, &addr);
+                     : mem_alloc(d, 64, &addr);
         assert_int_equal(status, SL_ERR_DEVICE_LOST);
         check_lost(d);
     }
@@ -471,13 +476,13 @@ static void kernel_fault(void **state) {
     struct sl_device *d = opened(0);
     void *addr;
     uint32_t back = 5;
-    assert_int_equal(sl_device_alloc(d, 4, &addr), SL_OK);
+    assert_int_equal(mem_alloc(d, 4, &addr), SL_OK);
     struct sl_karg_fill a = {.dst = addr, .n = 1, .value = 1};
     const struct sl_dim3 one = {1, 1, 1};
     fake->kernel_fault = CU_ILLEGAL_ADDRESS;
     assert_int_equal(sl_cuda_launch((struct sl_cuda *)d, SL_KERNEL_fill, one, one, 0, &a, sizeof a),
                      SL_OK);
-    assert_int_equal(sl_device_download(d, &back, addr, 4), SL_ERR_DEVICE_LOST);
+    assert_int_equal(mem_download(d, &back, addr, 4), SL_ERR_DEVICE_LOST);
     assert_int_equal(back, 5);
     check_lost(d);
 }
@@ -500,22 +505,22 @@ static void copies_over_pieces(void **state) {
     char back[64], sent[64];
     void *seen, *dev;
     assert_true(host != MAP_FAILED);
-    assert_int_equal(sl_device_map_host(d, host, bytes, &seen), SL_OK);
-    assert_int_equal(sl_device_alloc(d, sizeof sent, &dev), SL_OK);
+    assert_int_equal(mem_map_host(d, host, bytes, &seen), SL_OK);
+    assert_int_equal(mem_alloc(d, sizeof sent, &dev), SL_OK);
     for (uint32_t i = 0; i < sizeof sent; i++)
         host[piece - 24 + i] = sent[i] = (char)(i * 7 + 1);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, dev, host + piece - 24, sizeof sent), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_UP, dev, host + piece - 24, sizeof sent), SL_OK);
     assert_int_equal(sl_device_sync(d), SL_OK);
-    assert_int_equal(sl_device_download(d, back, dev, sizeof back), SL_OK);
+    assert_int_equal(mem_download(d, back, dev, sizeof back), SL_OK);
     assert_memory_equal(back, sent, sizeof back);
     memset(host + piece - 24, 0, sizeof sent);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_DOWN, host + piece - 24, dev, sizeof sent), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_DOWN, host + piece - 24, dev, sizeof sent), SL_OK);
     assert_int_equal(sl_device_sync(d), SL_OK);
     assert_memory_equal(host + piece - 24, sent, sizeof sent);
     assert_false(fake->misused);
-    sl_device_unmap_host(d, host, bytes);
+    mem_unmap_host(d, host);
     munmap(host, bytes);
-    sl_device_free(d, dev, sizeof sent);
+    mem_free(d, dev);
     sl_device_close(&d);
 }
 
@@ -526,28 +531,28 @@ static void queues(void **state) {
     struct sl_device *d = opened(0);
     uint32_t *host = pages(8192), *mapped = NULL, *dev = NULL;
     void *addr = NULL, *seen = NULL;
-    assert_int_equal(sl_device_map_host(d, host, 8192, &seen), SL_OK);
+    assert_int_equal(mem_map_host(d, host, 8192, &seen), SL_OK);
     mapped = seen;
     assert_ptr_not_equal(mapped, host); /* the fake's device sees it elsewhere */
     assert_int_equal(sl_metric(device_mapped_bytes), 8192);
-    assert_int_equal(sl_device_map_host(d, host, 4096, &seen), SL_ERR_INVALID); /* already */
-    assert_int_equal(sl_device_map_host(d, (char *)host + 1, 4096, &seen), SL_ERR_INVALID);
-    assert_int_equal(sl_device_map_host(d, host, 100, &seen), SL_ERR_INVALID);
-    assert_int_equal(sl_device_alloc(d, 64, &addr), SL_OK);
+    assert_int_equal(mem_map_host(d, host, 4096, &seen), SL_ERR_INVALID); /* already */
+    assert_int_equal(mem_map_host(d, (char *)host + 1, 4096, &seen), SL_ERR_INVALID);
+    assert_int_equal(mem_map_host(d, host, 100, &seen), SL_ERR_INVALID);
+    assert_int_equal(mem_alloc(d, 64, &addr), SL_OK);
     dev = addr;
 
     /* Up, a kernel after that, down after that: nobody waits until the end. */
     sl_point up, ops, down;
     uint64_t waits = fake->n_waits;
     host[0] = 7, host[1] = 8, host[2] = 0;
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, dev, host, 8), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_UP, dev, host, 8), SL_OK);
     assert_int_equal(sl_device_mark(d, SL_QUEUE_UP, &up), SL_OK);
     assert_int_equal(sl_device_passed(d, SL_QUEUE_UP, up), SL_AGAIN);
     assert_int_equal(sl_device_after(d, SL_QUEUE_OPS, SL_QUEUE_UP, up), SL_OK);
     fill(d, dev, 9); /* over what came up */
     assert_int_equal(sl_device_mark(d, SL_QUEUE_OPS, &ops), SL_OK);
     assert_int_equal(sl_device_after(d, SL_QUEUE_DOWN, SL_QUEUE_OPS, ops), SL_OK);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_DOWN, host + 2, dev, 8), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_DOWN, host + 2, dev, 8), SL_OK);
     assert_int_equal(sl_device_mark(d, SL_QUEUE_DOWN, &down), SL_OK);
     assert_int_equal(fake->n_waits, waits);
     assert_int_equal(sl_device_passed(d, SL_QUEUE_DOWN, down), SL_AGAIN);
@@ -558,25 +563,25 @@ static void queues(void **state) {
         assert_int_equal(sl_device_passed(d, (enum sl_queue)q, 1), SL_OK);
     /* A kernel takes mapped memory's address, a copy within the device both of its own. */
     fill(d, mapped, 77);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, dev + 4, dev, 4), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_OPS, dev + 4, dev, 4), SL_OK);
     assert_int_equal(sl_device_sync(d), SL_OK);
     assert_int_equal(host[0], 77);
     /* 0 has always passed; what was never marked is a mistake, as is a queue that is none. */
     assert_int_equal(sl_device_passed(d, SL_QUEUE_UP, 0), SL_OK);
     assert_int_equal(sl_device_passed(d, SL_QUEUE_UP, up + 1), SL_ERR_INVALID);
     assert_int_equal(sl_device_await(d, SL_QUEUES, 0), SL_ERR_INVALID);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, NULL, host, 8), SL_ERR_INVALID);
+    assert_int_equal(mem_copy(d, SL_QUEUE_UP, NULL, host, 8), SL_ERR_INVALID);
     assert_false(fake->misused);
 
-    /* Memory that is not mapped is the driver's to refuse; the device stays in use. */
+    /* Memory that is not mapped cannot be named. */
     uint32_t loose = 1;
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, dev, &loose, 4), SL_ERR_INVALID);
+    assert_int_equal(mem_copy(d, SL_QUEUE_UP, dev, &loose, 4), SL_ERR_INVALID);
     fake->misused = false;
-    sl_device_unmap_host(d, host, 8192);
+    mem_unmap_host(d, host);
     assert_int_equal(sl_metric(device_mapped_bytes), 0);
     assert_int_equal(fake->live_mapped_bytes, 0);
     free(host);
-    sl_device_free(d, addr, 64);
+    mem_free(d, addr);
     sl_device_close(&d);
     assert_int_equal(fake->live_objects, 0);
     assert_false(fake->misused);
@@ -590,7 +595,7 @@ static void points(void **state) {
     void *addr;
     enum { N = 3 * SL_QUEUE_POINTS + 5 };
     static sl_point point[N];
-    assert_int_equal(sl_device_alloc(d, 4, &addr), SL_OK);
+    assert_int_equal(mem_alloc(d, 4, &addr), SL_OK);
     int64_t objects = fake->live_objects;
     for (uint32_t i = 0; i < N; i++) {
         fill(d, addr, i);
@@ -603,7 +608,7 @@ static void points(void **state) {
     assert_int_equal(sl_device_await(d, SL_QUEUE_OPS, point[N - 3]), SL_OK);
     assert_int_equal(sl_device_passed(d, SL_QUEUE_OPS, point[N - 2]), SL_AGAIN);
     assert_int_equal(sl_device_passed(d, SL_QUEUE_OPS, point[0]), SL_OK);
-    sl_device_free(d, addr, 4);
+    mem_free(d, addr);
     sl_device_close(&d);
     assert_int_equal(fake->live_objects, 0);
     assert_false(fake->misused);
@@ -625,7 +630,7 @@ static void mapping_fails(void **state) {
         int64_t mapped = sl_metric(device_mapped_bytes);
         fake->fail_symbol = cases[i].symbol;
         fake->fail_result = cases[i].result;
-        assert_int_equal(sl_device_map_host(d, host, 4096, &addr), cases[i].status);
+        assert_int_equal(mem_map_host(d, host, 4096, &addr), cases[i].status);
         assert_ptr_equal(addr, &err);
         assert_int_equal(sl_metric(device_mapped_bytes), mapped);
         if (i == 0)
@@ -638,7 +643,7 @@ static void mapping_fails(void **state) {
     struct sl_device *d = opened(0);
     void *host = pages(4096), *addr;
     assert_false(d->caps.mapped_host);
-    assert_int_equal(sl_device_map_host(d, host, 4096, &addr), SL_ERR_UNSUPPORTED);
+    assert_int_equal(mem_map_host(d, host, 4096, &addr), SL_ERR_UNSUPPORTED);
     assert_int_equal(fake->n_mapped, 0);
     sl_device_close(&d);
     free(host);
@@ -652,20 +657,20 @@ static void graphs(void **state) {
     struct sl_graph *graph = NULL;
     sl_point point;
     void *addr, *mapped;
-    assert_int_equal(sl_device_alloc(d, 8, &addr), SL_OK);
-    assert_int_equal(sl_device_map_host(d, host, 4096, &mapped), SL_OK);
+    assert_int_equal(mem_alloc(d, 8, &addr), SL_OK);
+    assert_int_equal(mem_map_host(d, host, 4096, &mapped), SL_OK);
     assert_int_equal(sl_device_recorded(d, &graph), SL_ERR_INVALID);
     assert_int_equal(sl_device_replay(d, NULL), SL_ERR_INVALID);
     fill(d, addr, 1);
     host[1] = 2;
     assert_int_equal(sl_device_record(d), SL_OK);
     assert_int_equal(sl_device_record(d), SL_ERR_INVALID);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, addr, host + 1, 4), SL_OK);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, (char *)addr + 4, host, 4), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_OPS, addr, host + 1, 4), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_OPS, (char *)addr + 4, host, 4), SL_OK);
     /* What would wait for kept ops, or lie among them, is refused, and spoils nothing. */
     uint64_t calls = fake->n_calls;
-    assert_int_equal(sl_device_upload(d, addr, back, 4), SL_ERR_INVALID);
-    assert_int_equal(sl_device_download(d, back, addr, 4), SL_ERR_INVALID);
+    assert_int_equal(mem_upload(d, addr, back, 4), SL_ERR_INVALID);
+    assert_int_equal(mem_download(d, back, addr, 4), SL_ERR_INVALID);
     assert_int_equal(sl_device_sync(d), SL_ERR_INVALID);
     assert_int_equal(sl_device_mark(d, SL_QUEUE_OPS, &point), SL_ERR_INVALID);
     assert_int_equal(sl_device_after(d, SL_QUEUE_OPS, SL_QUEUE_UP, 0), SL_ERR_INVALID);
@@ -673,13 +678,13 @@ static void graphs(void **state) {
     assert_int_equal(fake->n_calls, calls);
     assert_int_equal(sl_device_mark(d, SL_QUEUE_UP, &point), SL_OK); /* another queue is free */
     assert_int_equal(sl_device_recorded(d, &graph), SL_OK);
-    assert_int_equal(sl_device_download(d, back, addr, 8), SL_OK);
+    assert_int_equal(mem_download(d, back, addr, 8), SL_OK);
     assert_int_equal(back[0], 1); /* kept, not run */
     for (uint32_t i = 10; i < 13; i++) {
         host[0] = i; /* read by the replay */
         fill(d, addr, 5);
         assert_int_equal(sl_device_replay(d, graph), SL_OK);
-        assert_int_equal(sl_device_download(d, back, addr, 8), SL_OK);
+        assert_int_equal(mem_download(d, back, addr, 8), SL_OK);
         assert_int_equal(back[0], 2);
         assert_int_equal(back[1], i);
     }
@@ -689,7 +694,7 @@ static void graphs(void **state) {
 
     /* Dropped; spoiled on the way; and no memory for it: the device is as it was. */
     assert_int_equal(sl_device_record(d), SL_OK);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, addr, host, 4), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_OPS, addr, host, 4), SL_OK);
     assert_int_equal(sl_device_recorded(d, NULL), SL_OK);
     static const struct {
         const char *symbol;
@@ -700,16 +705,16 @@ static void graphs(void **state) {
                  {"cuGraphInstantiateWithFlags", SL_CU_OUT_OF_MEMORY, SL_ERR_DEVICE_OOM}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(sl_device_record(d), SL_OK);
-        assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, addr, host, 4), SL_OK);
+        assert_int_equal(mem_copy(d, SL_QUEUE_OPS, addr, host, 4), SL_OK);
         fake->fail_symbol = cases[i].symbol;
         fake->fail_result = cases[i].result;
         assert_int_equal(sl_device_recorded(d, &graph), cases[i].status);
         assert_null(graph);
     }
-    assert_int_equal(sl_device_download(d, back, addr, 4), SL_OK);
+    assert_int_equal(mem_download(d, back, addr, 4), SL_OK);
     assert_int_equal(back[0], 2);
-    sl_device_unmap_host(d, host, 4096);
-    sl_device_free(d, addr, 8);
+    mem_unmap_host(d, host);
+    mem_free(d, addr);
     free(host);
     sl_device_close(&d);
     assert_int_equal(fake->live_objects, 0);

@@ -1,5 +1,6 @@
 /* Which kernels the CUDA backend launches for ops, and how, over a fake driver. */
 #include "tests/unit/backends/cuda_fixture.h"
+#include "tests/support/device_memory.h"
 
 /* A layer's ops for one row, with room for what tests vary. */
 struct layer_ops {
@@ -265,7 +266,7 @@ static void block_maxima(void **state) {
     void *x;
     size_t bytes = 4 * 151936 * sizeof(float);
     assert_int_equal(sl_device_configure(d, &(struct sl_device_limits){.max_tok = 3}, &err), SL_OK);
-    assert_int_equal(sl_device_alloc(d, bytes, &x), SL_OK);
+    assert_int_equal(mem_alloc(d, bytes, &x), SL_OK);
     float *max = (float *)x + 3 * 151936;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         uint32_t n = sizes[i], n_blocks = (n + SL_BLOCK_MAX_ELEMS - 1) / SL_BLOCK_MAX_ELEMS;
@@ -285,7 +286,7 @@ static void block_maxima(void **state) {
         assert_true(a.x == op.x && a.max == op.max && a.at == op.at && a.n == n);
         assert_true(a.sum == op.sum && a.inv_t == op.inv_t);
     }
-    sl_device_free(d, x, bytes);
+    mem_free(d, x);
     sl_device_close(&d);
 }
 

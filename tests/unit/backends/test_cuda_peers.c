@@ -1,6 +1,7 @@
 /* Several GPUs over a fake driver: rows handed from one to another, and what each does when another
  * one, or a call of its own, fails. */
 #include "tests/unit/backends/cuda_fixture.h"
+#include "tests/support/device_memory.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,7 +42,7 @@ static void *send_values(void *arg) {
         turn_to(h, &h->n_taken, i - 1);
         enum sl_status status = sl_signal_follow(h->from, h->to, h->taken);
         if (!status)
-            status = sl_device_upload(h->from, h->buffer, &value, sizeof value);
+            status = mem_upload(h->from, h->buffer, &value, sizeof value);
         if (!status)
             status = sl_signal_raise(h->from, h->sent);
         turn_done(h, &h->n_sent, status);
@@ -51,20 +52,20 @@ static void *send_values(void *arg) {
 
 static void take_values(struct hand_over *h, uint32_t *out_wrong) {
     void *mine;
-    assert_int_equal(sl_device_alloc(h->to, 4, &mine), SL_OK);
+    assert_int_equal(mem_alloc(h->to, 4, &mine), SL_OK);
     for (uint32_t i = 1; i <= HAND_OVERS; i++) {
         uint32_t got = 0;
         turn_to(h, &h->n_sent, i);
         enum sl_status status = sl_signal_follow(h->to, h->from, h->sent);
         if (!status)
-            status = sl_device_copy_from(h->to, mine, h->from, h->buffer, 4);
+            status = mem_copy_from(h->to, mine, h->from, h->buffer, 4);
         if (!status)
             status = sl_signal_raise(h->to, h->taken);
         turn_done(h, &h->n_taken, status);
-        if (i % 5 == 0 && !status && !sl_device_download(h->to, &got, mine, 4))
+        if (i % 5 == 0 && !status && !mem_download(h->to, &got, mine, 4))
             *out_wrong += got != i * 3;
     }
-    sl_device_free(h->to, mine, 4);
+    mem_free(h->to, mine);
 }
 
 static void two_gpus(void **state) {
@@ -84,14 +85,14 @@ static void two_gpus(void **state) {
         assert_int_equal(sl_device_peer_open(h.to, h.from), SL_OK); /* once more does no harm */
         assert_int_equal(sl_signal_create(h.from, &h.sent), SL_OK);
         assert_int_equal(sl_signal_create(h.to, &h.taken), SL_OK);
-        assert_int_equal(sl_device_alloc(h.from, 4, &h.buffer), SL_OK);
+        assert_int_equal(mem_alloc(h.from, 4, &h.buffer), SL_OK);
         assert_int_equal(pthread_create(&sender, NULL, send_values, &h), 0);
         take_values(&h, &wrong);
         pthread_join(sender, NULL);
         assert_int_equal(wrong, 0);
         assert_int_equal(h.n_failed, 0);
         assert_int_equal(fake->n_peer_copies, way == 1 ? HAND_OVERS : 0);
-        sl_device_free(h.from, h.buffer, 4);
+        mem_free(h.from, h.buffer);
         sl_signal_free(h.from, &h.sent);
         sl_signal_free(h.to, &h.taken);
         sl_device_close(&h.from);
@@ -118,15 +119,15 @@ static struct pair open_pair(void **state, size_t bytes) {
     fake->n_devices = 2;
     assert_int_equal(open_gpu(0, 0, &p.a), SL_OK);
     assert_int_equal(open_gpu(1, 0, &p.b), SL_OK);
-    assert_int_equal(sl_device_alloc(p.a, bytes, &p.on_a), SL_OK);
-    assert_int_equal(sl_device_alloc(p.b, bytes, &p.on_b), SL_OK);
+    assert_int_equal(mem_alloc(p.a, bytes, &p.on_a), SL_OK);
+    assert_int_equal(mem_alloc(p.b, bytes, &p.on_b), SL_OK);
     assert_int_equal(sl_signal_create(p.a, &p.s), SL_OK);
     return p;
 }
 
 static void close_pair(struct pair *p) {
-    sl_device_free(p->a, p->on_a, p->bytes);
-    sl_device_free(p->b, p->on_b, p->bytes);
+    mem_free(p->a, p->on_a);
+    mem_free(p->b, p->on_b);
     sl_signal_free(p->a, &p->s);
     sl_device_close(&p->a);
     sl_device_close(&p->b);
@@ -146,7 +147,7 @@ static void peer_faults(void **state) {
         fake->fault_after_ms = 20;
         fake->kernel_fault = CU_ILLEGAL_ADDRESS;
         fill(p.b, p.on_b, 6); /* of the other: no fault */
-        assert_int_equal(sl_device_download(p.b, &back, p.on_b, 4), SL_OK);
+        assert_int_equal(mem_download(p.b, &back, p.on_b, 4), SL_OK);
         assert_int_equal(back, 6);
         fill(p.a, p.on_a, 5);
         assert_int_equal(sl_signal_raise(p.a, p.s), SL_OK);
@@ -163,7 +164,7 @@ static void peer_faults(void **state) {
             sl_signal_release(p.a, p.s);
         assert_int_equal(sl_device_sync(p.b), spreads ? SL_ERR_DEVICE_LOST : SL_OK);
         if (!spreads) {
-            assert_int_equal(sl_device_download(p.b, &back, p.on_b, 4), SL_OK);
+            assert_int_equal(mem_download(p.b, &back, p.on_b, 4), SL_OK);
             assert_int_equal(back, 7);
         }
         close_pair(&p);
@@ -200,7 +201,7 @@ static void peers_fail(void **state) {
         assert_int_equal(sl_device_peer_open(p.b, p.a), cases[i].open);
         assert_int_equal(sl_signal_raise(p.a, p.s), cases[i].raise);
         size_t bytes = strstr(cases[i].symbol, "cuMemcpy") ? 63 : 64; /* whole words: a kernel */
-        assert_int_equal(sl_device_copy_from(p.b, p.on_b, p.a, p.on_a, bytes), cases[i].copy);
+        assert_int_equal(mem_copy_from(p.b, p.on_b, p.a, p.on_a, bytes), cases[i].copy);
         assert_int_equal(sl_signal_follow(p.b, p.a, p.s), cases[i].follow);
         bool a_lost = cases[i].raise != SL_OK;
         bool b_lost = cases[i].copy == SL_ERR_DEVICE_LOST || cases[i].follow != SL_OK;
@@ -291,8 +292,8 @@ static void *new_memory(struct sl_device *d, size_t bytes) {
     static const char zeros[512];
     void *p;
     assert_true(bytes <= sizeof zeros);
-    assert_int_equal(sl_device_alloc(d, bytes, &p), SL_OK);
-    assert_int_equal(sl_device_upload(d, p, zeros, bytes), SL_OK);
+    assert_int_equal(mem_alloc(d, bytes, &p), SL_OK);
+    assert_int_equal(mem_upload(d, p, zeros, bytes), SL_OK);
     return p;
 }
 
@@ -309,7 +310,7 @@ static void open_handing(void **state, struct handing *h) {
     assert_false(sl_device_reaches(h->a, h->b));
     assert_int_equal(sl_device_peer_open(h->a, h->b), SL_OK);
     assert_true(sl_device_reaches(h->a, h->b));
-    assert_int_equal(sl_device_map_host(h->b, host, 4096, &released), SL_OK);
+    assert_int_equal(mem_map_host(h->b, host, 4096, &released), SL_OK);
     h->host = host;
     h->turn_a = new_memory(h->a, 8);
     h->turn_b = new_memory(h->b, 8);
@@ -340,13 +341,13 @@ static void open_handing(void **state, struct handing *h) {
 static void close_handing(struct handing *h) {
     sl_graph_free(h->a, &h->hands);
     sl_graph_free(h->b, &h->takes);
-    sl_device_free(h->a, h->turn_a, 8);
-    sl_device_free(h->a, (void *)(uintptr_t)h->hand.x, HAND_WORDS * sizeof(float));
-    sl_device_free(h->b, h->turn_b, 8);
-    sl_device_free(h->b, h->hand.to, hand_bytes);
-    sl_device_free(h->b, h->hand.raised, HAND_LANES * sizeof(uint32_t));
-    sl_device_free(h->b, h->take.x, HAND_WORDS * sizeof(float));
-    sl_device_unmap_host(h->b, h->host, 4096);
+    mem_free(h->a, h->turn_a);
+    mem_free(h->a, (void *)(uintptr_t)h->hand.x);
+    mem_free(h->b, h->turn_b);
+    mem_free(h->b, h->hand.to);
+    mem_free(h->b, h->hand.raised);
+    mem_free(h->b, h->take.x);
+    mem_unmap_host(h->b, h->host);
     free(h->host);
     sl_device_close(&h->a);
     sl_device_close(&h->b);
@@ -356,7 +357,7 @@ static void close_handing(struct handing *h) {
 
 static void upload_turn(struct sl_device *d, uint32_t *to, uint32_t lane, uint32_t turn) {
     uint32_t both[2] = {lane, turn};
-    assert_int_equal(sl_device_upload(d, to, both, sizeof both), SL_OK);
+    assert_int_equal(mem_upload(d, to, both, sizeof both), SL_OK);
 }
 
 static void still_waits(struct sl_device *d, sl_point point) {
@@ -380,10 +381,9 @@ static void handed_in_graphs(void **state) {
         assert_int_equal(sl_device_mark(h.b, SL_QUEUE_OPS, &point), SL_OK);
         still_waits(h.b, point);
         upload_turn(h.a, h.turn_a, lane, turn);
-        assert_int_equal(sl_device_upload(h.a, (void *)(uintptr_t)h.hand.x, row, sizeof row),
-                         SL_OK);
+        assert_int_equal(mem_upload(h.a, (void *)(uintptr_t)h.hand.x, row, sizeof row), SL_OK);
         assert_int_equal(sl_device_replay(h.a, h.hands), SL_OK);
-        assert_int_equal(sl_device_download(h.b, got, h.take.x, sizeof got), SL_OK);
+        assert_int_equal(mem_download(h.b, got, h.take.x, sizeof got), SL_OK);
         assert_memory_equal(got, row, sizeof row);
     }
     close_handing(&h);
@@ -415,7 +415,7 @@ static void who_hands_faults(void **state) {
             __atomic_store_n(&h.host[1], 5, __ATOMIC_RELEASE);
         assert_int_equal(sl_device_sync(h.b), spreads ? SL_ERR_DEVICE_LOST : SL_OK);
         if (!spreads)
-            assert_int_equal(sl_device_download(h.b, got, h.take.x, sizeof got), SL_OK);
+            assert_int_equal(mem_download(h.b, got, h.take.x, sizeof got), SL_OK);
         close_handing(&h);
     }
 }
@@ -469,18 +469,18 @@ static void open_relay(void **state, const struct relay_case *is, struct relay *
     r->host = aligned_alloc(4096, RELAY_BYTES);
     r->got = malloc(RELAY_BYTES);
     assert_true(r->host && r->got);
-    assert_int_equal(sl_device_map_host(r->a, r->host, RELAY_BYTES, &seen), SL_OK);
-    assert_int_equal(sl_device_alloc(r->a, RELAY_BYTES, &r->on_a), SL_OK);
-    assert_int_equal(sl_device_alloc(r->a, RELAY_BYTES, &r->moved), SL_OK);
+    assert_int_equal(mem_map_host(r->a, r->host, RELAY_BYTES, &seen), SL_OK);
+    assert_int_equal(mem_alloc(r->a, RELAY_BYTES, &r->on_a), SL_OK);
+    assert_int_equal(mem_alloc(r->a, RELAY_BYTES, &r->moved), SL_OK);
 }
 
 /* Also where one of the two has failed: its memory goes with it. */
 static void close_faulted(struct relay *r) {
     sl_device_relay_close(r->a);
     sl_device_relay_close(r->a); /* nothing to do */
-    sl_device_free(r->a, r->on_a, RELAY_BYTES);
-    sl_device_free(r->a, r->moved, RELAY_BYTES);
-    sl_device_unmap_host(r->a, r->host, RELAY_BYTES);
+    mem_free(r->a, r->on_a);
+    mem_free(r->a, r->moved);
+    mem_unmap_host(r->a, r->host);
     free(r->host);
     free(r->got);
     sl_device_close(&r->a);
@@ -506,19 +506,19 @@ static void relay_turn(struct relay *r, uint8_t first, size_t bytes, bool busy, 
     assert_int_equal(sl_device_mark(r->a, SL_QUEUE_OPS, &point), SL_OK);
     assert_int_equal(sl_device_after(r->a, SL_QUEUE_UP, SL_QUEUE_OPS, point), SL_OK);
     uint64_t queued = fake->n_queued;
-    assert_int_equal(sl_device_copy(r->a, SL_QUEUE_UP, r->on_a, r->host, bytes), SL_OK);
+    assert_int_equal(mem_copy(r->a, SL_QUEUE_UP, r->on_a, r->host, bytes), SL_OK);
     assert_int_equal(fake->n_queued - queued, n);
     atomic_store(&r->busy, false);
-    assert_int_equal(sl_device_alloc(r->b, 64, &freed), SL_OK);
+    assert_int_equal(mem_alloc(r->b, 64, &freed), SL_OK);
     queued = fake->n_queued;
-    assert_int_equal(sl_device_copy(r->a, SL_QUEUE_UP, r->moved, r->on_a, bytes), SL_OK);
+    assert_int_equal(mem_copy(r->a, SL_QUEUE_UP, r->moved, r->on_a, bytes), SL_OK);
     assert_int_equal(fake->n_queued - queued, 1); /* within the GPU: by no other */
-    sl_device_free(r->b, freed, 64); /* what is enqueued on the other GPU runs now, if it may */
+    mem_free(r->b, freed); /* what is enqueued on the other GPU runs now, if it may */
     assert_int_equal(sl_device_mark(r->a, SL_QUEUE_UP, &point), SL_OK);
     assert_int_equal(sl_device_after(r->a, SL_QUEUE_OPS, SL_QUEUE_UP, point), SL_OK);
-    assert_int_equal(sl_device_download(r->a, r->got, r->on_a, bytes), SL_OK);
+    assert_int_equal(mem_download(r->a, r->got, r->on_a, bytes), SL_OK);
     assert_memory_equal(r->got, r->host, bytes);
-    assert_int_equal(sl_device_download(r->a, r->got, r->moved, bytes), SL_OK);
+    assert_int_equal(mem_download(r->a, r->got, r->moved, bytes), SL_OK);
     assert_memory_equal(r->got, r->host, bytes);
 }
 
@@ -543,7 +543,7 @@ static void relays(void **state) {
         if (cases[i].fails) { /* halfway, and it is not tried again */
             fake->fail_symbol = "cuStreamWaitValue32_v2";
             fake->fail_result = CU_ILLEGAL_ADDRESS;
-            assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, LARGE), SL_OK);
+            assert_int_equal(mem_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, LARGE), SL_OK);
             fake->fail_symbol = NULL;
         }
         assert_int_equal(((struct sl_cuda *)r.a)->relay.failed, cases[i].fails);
@@ -569,7 +569,7 @@ static void relay_refused(void **state) {
         relay_turn(&r, 0, RELAY_BYTES, false, 9);
         fake->fail_result = SL_CU_OUT_OF_MEMORY;
         fake->fail_at = fake->n_calls + k;
-        enum sl_status status = sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES);
+        enum sl_status status = mem_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES);
         all = fake->fail_at > fake->n_calls; /* there are no more */
         fake->fail_at = 0;
         assert_true(status == SL_OK || status == SL_ERR_DEVICE_OOM);
@@ -578,9 +578,9 @@ static void relay_refused(void **state) {
         assert_int_equal(sl_device_sync(r.a), SL_OK);
         if (status)
             memset(r.host, LEFT, RELAY_BYTES);
-        assert_int_equal(sl_device_alloc(r.b, 64, &freed), SL_OK);
-        sl_device_free(r.b, freed, 64); /* what is enqueued there runs now, if it may */
-        assert_int_equal(sl_device_download(r.a, r.got, r.on_a, RELAY_BYTES), SL_OK);
+        assert_int_equal(mem_alloc(r.b, 64, &freed), SL_OK);
+        mem_free(r.b, freed); /* what is enqueued there runs now, if it may */
+        assert_int_equal(mem_download(r.a, r.got, r.on_a, RELAY_BYTES), SL_OK);
         if (status)
             assert_null(memchr(r.got, LEFT, RELAY_BYTES));
         else
@@ -617,7 +617,7 @@ static enum sl_status sync_device(struct relay *r, sl_point point) {
 }
 static enum sl_status download_it(struct relay *r, sl_point point) {
     enum sl_status status = sl_device_after(r->a, SL_QUEUE_OPS, SL_QUEUE_UP, point);
-    return status ? status : sl_device_download(r->a, r->got, r->on_a, 4);
+    return status ? status : mem_download(r->a, r->got, r->on_a, 4);
 }
 
 /* The other GPU fails while a copy by way of it is under way: who waits for that goes on, is told
@@ -632,7 +632,7 @@ static void relay_faults(void **state) {
         sl_point point;
         open_relay(state, &direct, &r);
         relay_turn(&r, 0, RELAY_BYTES, false, 9);
-        assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
+        assert_int_equal(mem_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
         assert_int_equal(sl_device_mark(r.a, SL_QUEUE_UP, &point), SL_OK);
         break_gpu(1);
         assert_int_equal(sl_device_sync(r.b), SL_ERR_DEVICE_LOST);
@@ -643,7 +643,7 @@ static void relay_faults(void **state) {
         assert_true(sl_device_relay_lost(r.a));
         assert_false(((struct sl_cuda *)r.a)->lost);
         uint64_t queued = fake->n_queued;
-        assert_int_equal(sl_device_copy(r.a, SL_QUEUE_OPS, r.on_a, r.host, 4), SL_ERR_DEVICE_LOST);
+        assert_int_equal(mem_copy(r.a, SL_QUEUE_OPS, r.on_a, r.host, 4), SL_ERR_DEVICE_LOST);
         assert_int_equal(sl_device_mark(r.a, SL_QUEUE_OPS, &point), SL_ERR_DEVICE_LOST);
         assert_int_equal(fake->n_queued, queued);
         assert_int_equal(sl_device_sync(r.a), SL_ERR_DEVICE_LOST);
@@ -660,9 +660,9 @@ static void relay_faults_idle(void **state) {
     relay_turn(&r, 0, RELAY_BYTES, false, 9);
     break_gpu(1);
     memset(r.host, 5, RELAY_BYTES);
-    assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
+    assert_int_equal(mem_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
     assert_int_equal(sl_device_sync(r.a), SL_OK);
-    assert_int_equal(sl_device_download(r.a, r.got, r.on_a, RELAY_BYTES), SL_OK);
+    assert_int_equal(mem_download(r.a, r.got, r.on_a, RELAY_BYTES), SL_OK);
     assert_memory_equal(r.got, r.host, RELAY_BYTES);
     assert_false(sl_device_relay_lost(r.a));
     close_faulted(&r);
@@ -676,14 +676,14 @@ static void relayed_faults(void **state) {
     struct relay r = {0};
     void *on_b;
     open_relay(state, &direct, &r);
-    assert_int_equal(sl_device_alloc(r.b, 4, &on_b), SL_OK);
-    assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.moved, r.host, 4096), SL_OK);
-    assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
+    assert_int_equal(mem_alloc(r.b, 4, &on_b), SL_OK);
+    assert_int_equal(mem_copy(r.a, SL_QUEUE_UP, r.moved, r.host, 4096), SL_OK);
+    assert_int_equal(mem_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
     break_gpu(0);
     assert_int_equal(sl_device_sync(r.a), SL_ERR_DEVICE_LOST);
     assert_false(sl_device_relay_lost(r.a)); /* its own */
     assert_int_equal(sl_device_sync(r.b), SL_OK);
-    sl_device_free(r.b, on_b, 4); /* waits for all that is there */
+    mem_free(r.b, on_b); /* waits for all that is there */
     close_faulted(&r);
 }
 
@@ -699,17 +699,17 @@ static void both_relay(void **state) {
         assert_non_null(host);
         open_relay(state, &direct, &r);
         assert_int_equal(sl_device_relay_open(r.b, r.a, &busy), SL_OK);
-        assert_int_equal(sl_device_map_host(r.b, host, RELAY_BYTES, &seen), SL_OK);
-        assert_int_equal(sl_device_alloc(r.b, RELAY_BYTES, &on_b), SL_OK);
-        assert_int_equal(sl_device_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
-        assert_int_equal(sl_device_copy(r.b, SL_QUEUE_UP, on_b, host, RELAY_BYTES), SL_OK);
+        assert_int_equal(mem_map_host(r.b, host, RELAY_BYTES, &seen), SL_OK);
+        assert_int_equal(mem_alloc(r.b, RELAY_BYTES, &on_b), SL_OK);
+        assert_int_equal(mem_copy(r.a, SL_QUEUE_UP, r.on_a, r.host, RELAY_BYTES), SL_OK);
+        assert_int_equal(mem_copy(r.b, SL_QUEUE_UP, on_b, host, RELAY_BYTES), SL_OK);
         break_gpu(lost);
         sl_device_relay_end(r.a);
         sl_device_relay_end(r.b);
         sl_device_relay_close(r.a);
         sl_device_relay_close(r.b);
-        sl_device_free(r.b, on_b, RELAY_BYTES);
-        sl_device_unmap_host(r.b, host, RELAY_BYTES);
+        mem_free(r.b, on_b);
+        mem_unmap_host(r.b, host);
         free(host);
         close_faulted(&r);
     }

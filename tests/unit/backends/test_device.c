@@ -1,5 +1,6 @@
 /* The CPU as a device: opening, memory, and what the front refuses. */
 #include "backends/cpu/cpu.h"
+#include "tests/support/device_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,24 +81,24 @@ static void memory(void **state) {
         0, 1, 63, 64, 4096, 1000000, (2u << 20) - 1, 2u << 20, (2u << 20) + 1, 9000001};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *p = NULL;
-        assert_int_equal(sl_device_alloc(d, sizes[i], &p), SL_OK);
+        assert_int_equal(mem_alloc(d, sizes[i], &p), SL_OK);
         assert_int_equal((uintptr_t)p % 64, 0);
         if (sizes[i] >= 2u << 20)
             assert_int_equal((uintptr_t)p % (2u << 20), 0);
         memset(p, 0xa5, sizes[i]);
         unsigned char back[16], in[16] = "fifteen letters";
         if (sizes[i] >= 64) {
-            assert_int_equal(sl_device_upload(d, (char *)p + sizes[i] - 16, in, 16), SL_OK);
-            assert_int_equal(sl_device_download(d, back, (char *)p + sizes[i] - 16, 16), SL_OK);
+            assert_int_equal(mem_upload(d, (char *)p + sizes[i] - 16, in, 16), SL_OK);
+            assert_int_equal(mem_download(d, back, (char *)p + sizes[i] - 16, 16), SL_OK);
             assert_memory_equal(back, in, 16);
         }
-        sl_device_free(d, p, sizes[i]);
+        mem_free(d, p);
     }
     void *p = &p;
-    assert_int_equal(sl_device_alloc(d, SIZE_MAX - 5, &p), SL_ERR_NOMEM);
-    assert_int_equal(sl_device_alloc(d, (size_t)1 << 60, &p), SL_ERR_NOMEM);
+    assert_int_equal(mem_alloc(d, SIZE_MAX - 5, &p), SL_ERR_NOMEM);
+    assert_int_equal(mem_alloc(d, (size_t)1 << 60, &p), SL_ERR_NOMEM);
     assert_ptr_equal(p, &p); /* outputs are set only on success */
-    sl_device_free(d, NULL, 100);
+    mem_free(d, NULL);
 }
 
 static void configuring(void **state) {

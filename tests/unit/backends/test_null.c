@@ -1,5 +1,6 @@
 /* The device that does nothing: what the engine reads back from it is sound all the same. */
 #include "backends/null/null.h"
+#include "tests/support/device_memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,14 +21,14 @@ static void memory_and_router(void **state) {
     assert_int_equal(sl_device_scratch_bytes(d, &limits), 0);
     void *addr = NULL, *huge = NULL;
     char in[100] = "abc", out[100];
-    assert_int_equal(sl_device_alloc(d, 100, &addr), SL_OK);
+    assert_int_equal(mem_alloc(d, 100, &addr), SL_OK);
     assert_int_equal((uintptr_t)addr % 64, 0);
     assert_int_equal(((char *)addr)[99], 0);
-    assert_int_equal(sl_device_upload(d, addr, in, 100), SL_OK);
-    assert_int_equal(sl_device_download(d, out, addr, 100), SL_OK);
+    assert_int_equal(mem_upload(d, addr, in, 100), SL_OK);
+    assert_int_equal(mem_download(d, out, addr, 100), SL_OK);
     assert_memory_equal(in, out, 100);
-    sl_device_free(d, addr, 100);
-    assert_int_equal(sl_device_alloc(d, SIZE_MAX - 8, &huge), SL_ERR_NOMEM);
+    mem_free(d, addr);
+    assert_int_equal(mem_alloc(d, SIZE_MAX - 8, &huge), SL_ERR_NOMEM);
 
     float logits[4 * 16] = {0}, weights[4 * 3];
     uint32_t ids[4 * 3];
@@ -62,14 +63,15 @@ static void queues(void **state) {
     struct sl_err err;
     struct sl_device *d = NULL;
     assert_int_equal(sl_null_open(&d, &err), SL_OK);
-    char *host = aligned_alloc(4096, 4096), dev[8] = "";
-    void *seen = NULL;
+    char *host = aligned_alloc(4096, 4096);
+    void *seen = NULL, *dev = NULL;
     memcpy(host, "up", 3);
-    assert_int_equal(sl_device_map_host(d, host, 4096, &seen), SL_OK);
+    assert_int_equal(mem_map_host(d, host, 4096, &seen), SL_OK);
     assert_ptr_equal(seen, host);
-    assert_int_equal(sl_device_map_host(d, host, 4095, &seen), SL_ERR_INVALID);
+    assert_int_equal(mem_map_host(d, host, 4095, &seen), SL_ERR_INVALID);
     sl_point point = 5;
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, dev, host, 3), SL_OK);
+    assert_int_equal(mem_alloc(d, 8, &dev), SL_OK);
+    assert_int_equal(mem_copy(d, SL_QUEUE_UP, dev, host, 3), SL_OK);
     assert_string_equal(dev, "up");
     assert_int_equal(sl_device_mark(d, SL_QUEUE_UP, &point), SL_OK);
     assert_int_equal(sl_device_passed(d, SL_QUEUE_UP, point), SL_OK);
@@ -81,7 +83,8 @@ static void queues(void **state) {
     uint64_t free_bytes = 1, total_bytes = 1;
     assert_int_equal(sl_device_memory(d, &free_bytes, &total_bytes), SL_OK);
     assert_int_equal(free_bytes + total_bytes, 0); /* unknown */
-    sl_device_unmap_host(d, host, 4096);
+    mem_free(d, dev);
+    mem_unmap_host(d, host);
     free(host);
     sl_device_close(&d);
 }

@@ -206,11 +206,14 @@ static void tallies(void **state) {
 /* A copy takes its place among the ops; only those on the queue of the ops are kept. */
 static void copies(void **state) {
     (void)state;
-    char from[8] = "old", to[8] = "", up[8] = "";
+    struct sl_buffer *b = NULL;
     struct sl_graph *graph = NULL;
+    assert_int_equal(sl_device_alloc(d, 24, &b), SL_OK);
+    char *from = b->host, *to = from + 8, *up = from + 16;
+    memcpy(b->host, "old\0...\0\0......\0\0......\0", 24);
     assert_int_equal(sl_device_record(d), SL_OK);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, to, from, sizeof from), SL_OK);
-    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, up, from, sizeof from), SL_OK);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_OPS, sl_span(b, 8, 8), sl_span(b, 0, 8)), SL_OK);
+    assert_int_equal(sl_device_copy(d, SL_QUEUE_UP, sl_span(b, 16, 8), sl_span(b, 0, 8)), SL_OK);
     assert_string_equal(to, "");
     assert_string_equal(up, "old");
     assert_int_equal(sl_device_recorded(d, &graph), SL_OK);
@@ -218,6 +221,7 @@ static void copies(void **state) {
     assert_int_equal(sl_device_replay(d, graph), SL_OK);
     assert_string_equal(to, "new");
     sl_graph_free(d, &graph);
+    sl_device_free(d, &b);
 }
 
 int main(void) {

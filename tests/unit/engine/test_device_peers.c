@@ -5,6 +5,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/null/null.h"
 #include "tests/support/card.h"
+#include "tests/support/device_memory.h"
 
 #include <stdatomic.h>
 
@@ -65,7 +66,7 @@ static void *send_rows(void *arg) {
         enum sl_status st = sl_signal_follow(r->from, r->to, r->taken[lane]);
         memset(row, (int)(i % 251), sizeof row);
         if (st == SL_OK)
-            st = sl_device_upload(r->from, r->buffer[lane], row, sizeof row);
+            st = mem_upload(r->from, r->buffer[lane], row, sizeof row);
         if (st == SL_OK)
             st = sl_signal_raise(r->from, r->sent[lane]);
         advance(r, &r->n_sent, st);
@@ -83,8 +84,8 @@ static void hand_over(struct ring *r) {
     for (uint32_t i = 0; i < LANES; i++) {
         assert_int_equal(sl_signal_create(r->from, &r->sent[i]), SL_OK);
         assert_int_equal(sl_signal_create(r->to, &r->taken[i]), SL_OK);
-        assert_int_equal(sl_device_alloc(r->from, BYTES, &r->buffer[i]), SL_OK);
-        assert_int_equal(sl_device_alloc(r->to, BYTES, &mine[i]), SL_OK);
+        assert_int_equal(mem_alloc(r->from, BYTES, &r->buffer[i]), SL_OK);
+        assert_int_equal(mem_alloc(r->to, BYTES, &mine[i]), SL_OK);
     }
     assert_int_equal(pthread_create(&sender, NULL, send_rows, r), 0);
     for (uint32_t i = 0; i < ROWS && !r->failed; i++) {
@@ -93,12 +94,12 @@ static void hand_over(struct ring *r) {
         wait_until(r, &r->n_sent, i + 1);
         enum sl_status st = sl_signal_follow(r->to, r->from, r->sent[lane]);
         if (st == SL_OK)
-            st = sl_device_copy_from(r->to, mine[lane], r->from, r->buffer[lane], BYTES);
+            st = mem_copy_from(r->to, mine[lane], r->from, r->buffer[lane], BYTES);
         if (st == SL_OK)
             st = sl_signal_raise(r->to, r->taken[lane]);
         advance(r, &r->n_taken, st);
         if (st == SL_OK && i % 7 == 0) { /* else only later rows make it run */
-            st = sl_device_download(r->to, got, mine[lane], BYTES);
+            st = mem_download(r->to, got, mine[lane], BYTES);
             for (uint32_t k = 0; k < BYTES && st == SL_OK; k++)
                 wrong += got[k] != i % 251;
         }
@@ -108,8 +109,8 @@ static void hand_over(struct ring *r) {
     (void)!sl_device_sync(r->to);
     (void)!sl_device_sync(r->from);
     for (uint32_t i = 0; i < LANES; i++) {
-        sl_device_free(r->from, r->buffer[i], BYTES);
-        sl_device_free(r->to, mine[i], BYTES);
+        mem_free(r->from, r->buffer[i]);
+        mem_free(r->to, mine[i]);
         sl_signal_free(r->from, &r->sent[i]);
         sl_signal_free(r->to, &r->taken[i]);
         assert_null(r->sent[i]);
@@ -137,22 +138,22 @@ static void who_does_not_follow_sees_nothing(void **state) {
     uint8_t row[16], got[16];
     open_two((struct card_config){0}, d);
     memset(row, 7, sizeof row);
-    assert_int_equal(sl_device_alloc(d[0], sizeof row, &a), SL_OK);
-    assert_int_equal(sl_device_alloc(d[1], sizeof row, &b), SL_OK);
+    assert_int_equal(mem_alloc(d[0], sizeof row, &a), SL_OK);
+    assert_int_equal(mem_alloc(d[1], sizeof row, &b), SL_OK);
     assert_int_equal(sl_signal_create(d[0], &s), SL_OK);
     for (int follows = 0; follows < 2; follows++) {
         if (follows) /* one that was never raised holds nobody up */
             assert_int_equal(sl_signal_follow(d[1], d[0], s), SL_OK);
-        assert_int_equal(sl_device_upload(d[0], a, row, sizeof row), SL_OK);
+        assert_int_equal(mem_upload(d[0], a, row, sizeof row), SL_OK);
         assert_int_equal(sl_signal_raise(d[0], s), SL_OK);
         if (follows)
             assert_int_equal(sl_signal_follow(d[1], d[0], s), SL_OK);
-        assert_int_equal(sl_device_copy_from(d[1], b, d[0], a, sizeof row), SL_OK);
-        assert_int_equal(sl_device_download(d[1], got, b, sizeof got), SL_OK);
+        assert_int_equal(mem_copy_from(d[1], b, d[0], a, sizeof row), SL_OK);
+        assert_int_equal(mem_download(d[1], got, b, sizeof got), SL_OK);
         assert_int_equal(got[0], follows ? 7 : 0xdb);
     }
-    sl_device_free(d[0], a, sizeof row);
-    sl_device_free(d[1], b, sizeof row);
+    mem_free(d[0], a);
+    mem_free(d[1], b);
     sl_signal_free(d[0], &s);
     close_two(d);
 }
@@ -178,7 +179,7 @@ static void others(void **state) {
     (void)state;
     struct sl_device *cpu[2], *null, *card[2];
     struct sl_signal *s;
-    char a[8] = "hidden", b[8] = "";
+    void *a, *b;
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(sl_cpu_open(&(struct sl_cpu_config){1, SL_CPU_BEST}, &cpu[i], &test_err));
     assert_ok(sl_null_open(&null, &test_err));
@@ -186,12 +187,21 @@ static void others(void **state) {
     hand_over(&r);
     assert_false(r.failed);
     assert_int_equal(sl_signal_create(cpu[0], &s), SL_OK);
-    assert_int_equal(sl_device_copy_from(cpu[1], b, cpu[0], a, sizeof a), SL_OK);
+    assert_int_equal(mem_alloc(cpu[0], 8, &a), SL_OK);
+    assert_int_equal(mem_alloc(cpu[1], 8, &b), SL_OK);
+    strcpy(a, "hidden");
+    assert_int_equal(mem_copy_from(cpu[1], b, cpu[0], a, 8), SL_OK);
     assert_string_equal(b, "hidden");
     assert_int_equal(sl_device_peer_open(cpu[0], null), SL_ERR_UNSUPPORTED);
-    assert_int_equal(sl_device_copy_from(null, b, cpu[0], a, 1), SL_ERR_UNSUPPORTED);
+    assert_int_equal(mem_copy_from(null, b, cpu[0], a, 1), SL_ERR_UNSUPPORTED);
     assert_int_equal(sl_signal_follow(null, cpu[0], s), SL_ERR_UNSUPPORTED);
-    assert_int_equal(sl_device_copy_from(cpu[1], NULL, cpu[0], a, 1), SL_ERR_INVALID);
+    assert_int_equal(mem_copy_from(cpu[1], NULL, cpu[0], a, 1), SL_ERR_INVALID);
+    /* Each side is a buffer of the device that is said to have it. */
+    assert_int_equal(
+        sl_device_copy_from(cpu[1], mem_span(cpu[1], b, 8), cpu[0], mem_span(cpu[1], b, 8)),
+        SL_ERR_INVALID);
+    mem_free(cpu[0], a);
+    mem_free(cpu[1], b);
     sl_signal_free(cpu[0], &s);
     sl_signal_free(cpu[0], &s);
     for (uint32_t i = 0; i < 2; i++)
@@ -201,7 +211,7 @@ static void others(void **state) {
     assert_int_equal(sl_signal_create(card[0], &s), SL_OK);
     assert_int_equal(sl_device_record(card[0]), SL_OK);
     assert_int_equal(sl_signal_raise(card[0], s), SL_ERR_INVALID);
-    assert_int_equal(sl_device_copy_from(card[0], b, card[1], a, 1), SL_ERR_INVALID);
+    assert_int_equal(mem_copy_from(card[0], b, card[1], a, 1), SL_ERR_INVALID);
     assert_int_equal(sl_device_recorded(card[0], NULL), SL_OK);
     sl_signal_free(card[0], &s);
     close_two(card);

@@ -1,0 +1,109 @@
+/* Device memory for tests and benches that think in addresses, as ops do: what is allocated and
+ * mapped here is found again by its device address, or, where it is the host's, by the host's. Each
+ * call is sl_device_*'s with spans in place of addresses. Changed by one thread, while nobody else
+ * calls. */
+#ifndef SL_TESTS_SUPPORT_DEVICE_MEMORY_H
+#define SL_TESTS_SUPPORT_DEVICE_MEMORY_H
+
+#include "backends/backend.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct mem_buffer {
+    struct sl_buffer *buffer;
+    struct mem_buffer *next;
+};
+static struct mem_buffer *mem_buffers;
+
+static inline const char *mem_buffer_begin(const struct sl_buffer *b) {
+    return b->kind == SL_BUFFER_MAPPED ? b->host : b->addr;
+}
+
+/* The link to the buffer that holds the address. */
+static inline struct mem_buffer **mem_buffer_at(const struct sl_device *d, const void *p) {
+    struct mem_buffer **at = &mem_buffers;
+    for (; *at; at = &(*at)->next) {
+        const struct sl_buffer *b = (*at)->buffer;
+        uintptr_t from = (uintptr_t)mem_buffer_begin(b);
+        if (b->device == d && (uintptr_t)p >= from && (uintptr_t)p - from < b->bytes + !b->bytes)
+            break;
+    }
+    return at;
+}
+
+/* Without a buffer, which every call refuses, where the address is nobody's. */
+static inline struct sl_span mem_span(const struct sl_device *d, const void *p, size_t bytes) {
+    const struct mem_buffer *t = *mem_buffer_at(d, p);
+    if (!t)
+        return (struct sl_span){.bytes = bytes};
+    return sl_span(t->buffer, (size_t)((const char *)p - mem_buffer_begin(t->buffer)), bytes);
+}
+
+static inline void mem_keep(struct sl_buffer *b) {
+    struct mem_buffer *t = malloc(sizeof *t);
+    if (!t)
+        abort();
+    *t = (struct mem_buffer){b, mem_buffers};
+    mem_buffers = t;
+}
+
+static inline struct sl_buffer *mem_forget(const struct sl_device *d, const void *p) {
+    struct mem_buffer **at = mem_buffer_at(d, p), *t = *at;
+    if (!t || mem_buffer_begin(t->buffer) != p) {
+        fprintf(stderr, "device memory: %p was not allocated so\n", p);
+        abort();
+    }
+    struct sl_buffer *b = t->buffer;
+    *at = t->next;
+    free(t);
+    return b;
+}
+
+static inline SL_MUST_CHECK enum sl_status mem_alloc(struct sl_device *d, size_t bytes,
+                                                     void **out) {
+    struct sl_buffer *b = NULL;
+    enum sl_status status = sl_device_alloc(d, bytes, &b);
+    if (status)
+        return status;
+    mem_keep(b);
+    *out = b->addr;
+    return SL_OK;
+}
+static inline void mem_free(struct sl_device *d, const void *p) {
+    struct sl_buffer *b = p ? mem_forget(d, p) : NULL;
+    sl_device_free(d, &b);
+}
+static inline SL_MUST_CHECK enum sl_status mem_map_host(struct sl_device *d, void *host,
+                                                        size_t bytes, void **out) {
+    struct sl_buffer *b = NULL;
+    enum sl_status status = sl_device_map_host(d, host, bytes, &b);
+    if (status)
+        return status;
+    mem_keep(b);
+    *out = b->addr;
+    return SL_OK;
+}
+static inline void mem_unmap_host(struct sl_device *d, const void *host) {
+    struct sl_buffer *b = mem_forget(d, host);
+    sl_device_unmap_host(d, &b);
+}
+static inline SL_MUST_CHECK enum sl_status mem_upload(struct sl_device *d, void *dst,
+                                                      const void *src, size_t bytes) {
+    return sl_device_upload(d, mem_span(d, dst, bytes), src);
+}
+static inline SL_MUST_CHECK enum sl_status mem_download(struct sl_device *d, void *dst,
+                                                        const void *src, size_t bytes) {
+    return sl_device_download(d, dst, mem_span(d, src, bytes));
+}
+static inline SL_MUST_CHECK enum sl_status mem_copy(struct sl_device *d, enum sl_queue q, void *dst,
+                                                    const void *src, size_t bytes) {
+    return sl_device_copy(d, q, mem_span(d, dst, bytes), mem_span(d, src, bytes));
+}
+static inline SL_MUST_CHECK enum sl_status mem_copy_from(struct sl_device *d, void *dst,
+                                                         struct sl_device *other, const void *src,
+                                                         size_t bytes) {
+    return sl_device_copy_from(d, mem_span(d, dst, bytes), other, mem_span(other, src, bytes));
+}
+
+#endif
