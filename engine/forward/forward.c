@@ -79,7 +79,8 @@ uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memo
     return sl_page_table_bytes(plan->config.parallel, plan->session_pages) +
            plan->config.batch_tokens + plan->n_logit_rows + 1 +
            tables_elems(plan) * sizeof(uint32_t) +
-           (uint64_t)hp->n_layer * (sizeof(struct sl_layer_weights) + sizeof(struct sl_kv_view)) +
+           (uint64_t)hp->n_layer * (sizeof(struct sl_layer_weights) + sizeof(struct sl_kv_view) +
+                                    2 * sizeof(struct sl_buffer_items)) +
            refs * sizeof(struct sl_expert_ref);
 }
 

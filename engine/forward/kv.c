@@ -73,6 +73,28 @@ size_t sl_kv_page_bytes(const struct sl_model *model, enum sl_dtype dtype) {
     return bytes;
 }
 
+/* Where layers' pages are to be, without memory. */
+static enum sl_status lay_out(struct sl_kv_data *kv, const struct sl_model *model,
+                              enum sl_dtype dtype, struct sl_err *err) {
+    sl_buffer_pool_init(&kv->data, kv->dev, 0);
+    for (uint32_t l = 0; l < kv->n_layer; l++) {
+        struct sl_kv_view *v = &kv->layers[l];
+        *v = sl_kv_shape(&model->layers[l].spec, dtype);
+        size_t bytes[2] = {v->k_page_bytes * kv->n_pages, v->v_page_bytes * kv->n_pages};
+        for (uint32_t i = 0; i < 2; i++) {
+            enum sl_status st =
+                sl_buffer_pool_add(&kv->data, 1, bytes[i], &kv->items[2 * (size_t)l + i]);
+            if (st == SL_ERR_UNSUPPORTED)
+                return sl_buffer_pool_refuse(kv->dev, "the KV cache of one layer", bytes[i],
+                                             "lower the context size or the number of parallel "
+                                             "sessions, or use KV type q8_0",
+                                             err);
+            SL_TRY(st);
+        }
+    }
+    return SL_OK;
+}
+
 enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
                                const struct sl_model *model, enum sl_dtype dtype, uint32_t n_pages,
                                struct sl_err *err) {
@@ -83,33 +105,34 @@ enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
     kv->page_bytes = sl_kv_page_bytes(model, dtype);
     kv->data_bytes = kv->page_bytes * n_pages;
     kv->layers = malloc(kv->n_layer * sizeof *kv->layers);
-    enum sl_status st = kv->layers ? sl_device_alloc(dev, kv->data_bytes, &kv->data) : SL_ERR_NOMEM;
+    kv->items = malloc(2 * (size_t)kv->n_layer * sizeof *kv->items);
+    enum sl_status st = kv->layers && kv->items ? lay_out(kv, model, dtype, err) : SL_ERR_NOMEM;
+    bool told = st == SL_ERR_UNSUPPORTED;
+    if (st == SL_OK)
+        st = sl_buffer_pool_alloc(&kv->data, dev);
     if (st != SL_OK) {
         double mib = (double)kv->data_bytes / 0x1p20;
-        free(kv->layers);
-        memset(kv, 0, sizeof *kv);
-        return sl_fail(err, st,
-                       "no memory for %.1f MiB of KV cache: lower the context size or the number "
-                       "of parallel sessions, or use KV type q8_0",
-                       mib);
+        sl_kv_data_release(kv);
+        return told ? st
+                    : sl_fail(err, st,
+                              "no memory for %.1f MiB of KV cache: lower the context size or the "
+                              "number of parallel sessions, or use KV type q8_0",
+                              mib);
     }
-    char *at = kv->data->addr;
-    for (uint32_t l = 0; l < kv->n_layer; l++) {
-        struct sl_kv_view *v = &kv->layers[l];
-        *v = sl_kv_shape(&model->layers[l].spec, dtype);
-        v->k = at;
-        v->v = at + v->k_page_bytes * n_pages;
-        at = (char *)v->v + v->v_page_bytes * n_pages;
-    }
-    if (dev->caps.host_visible)
-        memset(kv->data->host, 0, kv->data_bytes);
+    for (uint32_t l = 0; l < kv->n_layer; l++)
+        for (uint32_t i = 0; i < 2; i++) {
+            struct sl_span pages = sl_buffer_pool_at(&kv->data, &kv->items[2 * (size_t)l + i], 0);
+            *(i ? &kv->layers[l].v : &kv->layers[l].k) = sl_span_addr(pages);
+            if (dev->caps.host_visible)
+                memset(sl_span_host(pages), 0, pages.bytes);
+        }
     return SL_OK;
 }
 
 void sl_kv_data_release(struct sl_kv_data *kv) {
-    if (kv->data)
-        sl_device_free(kv->dev, &kv->data);
+    sl_buffer_pool_release(&kv->data);
     free(kv->layers);
+    free(kv->items);
     memset(kv, 0, sizeof *kv);
 }
 
@@ -123,9 +146,11 @@ enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, uint32_t page, uint8
     enum sl_status st = SL_OK;
     for (uint32_t l = 0; l < kv->n_layer && st == SL_OK; l++) {
         struct sl_kv_view v = sl_kv_layer(kv, l);
-        struct sl_span part[2] = {
-            sl_span_at(kv->data, (char *)v.k + v.k_page_bytes * page, v.k_page_bytes),
-            sl_span_at(kv->data, (char *)v.v + v.v_page_bytes * page, v.v_page_bytes)};
+        const struct sl_buffer_items *items = &kv->items[2 * (size_t)l];
+        struct sl_span part[2] = {sl_span_part(sl_buffer_pool_at(&kv->data, &items[0], 0),
+                                               v.k_page_bytes * page, v.k_page_bytes),
+                                  sl_span_part(sl_buffer_pool_at(&kv->data, &items[1], 0),
+                                               v.v_page_bytes * page, v.v_page_bytes)};
         for (int i = 0; i < 2 && st == SL_OK; i++) {
             st = to_device ? sl_device_upload(kv->dev, part[i], host)
                            : sl_device_download(kv->dev, host, part[i]);

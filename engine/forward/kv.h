@@ -6,7 +6,7 @@
 #ifndef SL_ENGINE_KV_H
 #define SL_ENGINE_KV_H
 
-#include "backends/backend.h"
+#include "backends/buffer_pool.h"
 #include "model/arch/model.h"
 
 #define SL_KV_NO_PAGE UINT32_MAX
@@ -30,7 +30,8 @@ void sl_kv_set_idle(struct sl_kv_pages *pages, uint32_t n_idle);
 /* The keys and values of a stage's layers. */
 struct sl_kv_data {
     struct sl_device *dev;
-    struct sl_buffer *data;        /* [n_layer] x ([n_pages] K pages, [n_pages] V pages) */
+    struct sl_buffer_pool data;    /* of each layer its K pages, and its V pages */
+    struct sl_buffer_items *items; /* [n_layer, 2] in it: K, V; one item each, in one buffer */
     size_t data_bytes, page_bytes; /* of one page: of all layers */
     struct sl_kv_view *layers;     /* [n_layer] */
     uint32_t n_layer, n_pages;
@@ -42,7 +43,9 @@ struct sl_kv_view sl_kv_shape(const struct sl_layer_spec *spec, enum sl_dtype dt
 size_t sl_kv_page_bytes(const struct sl_model *model, enum sl_dtype dtype);
 
 /* Allocates all pages of the model's layers on dev and touches them, so that no page fault or
- * out-of-memory comes later. */
+ * out-of-memory comes later. They are in as many buffers as the device's largest makes necessary; a
+ * layer's K pages are in one of them, and so are its V pages: SL_ERR_UNSUPPORTED where that has no
+ * room for them. */
 enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
                                const struct sl_model *model, enum sl_dtype dtype, uint32_t n_pages,
                                struct sl_err *err) SL_MUST_CHECK;

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -37,7 +38,46 @@ static bool is_expert(enum sl_layer_role role) {
     return role == SL_L_EXPERTS_GATE || role == SL_L_EXPERTS_UP || role == SL_L_EXPERTS_DOWN;
 }
 
+/* The tensor that holds this byte of the file, for error texts. */
+static struct sl_str tensor_at(const struct sl_weights_layout *l, uint32_t file, uint64_t offset) {
+    for (uint32_t i = 0; i < l->n_tensors; i++) {
+        const struct sl_gguf_tensor *t = l->tensors[i];
+        if (t->file == file && offset < t->offset_bytes + t->size_bytes)
+            return t->name;
+    }
+    return (struct sl_str){"?", 1};
+}
+
+/* Places runs as they will be read: to the end of a block. */
+static enum sl_status place_runs(struct sl_weights_layout *l, const struct sl_device *dev,
+                                 struct sl_err *err) {
+    sl_buffer_pool_init(&l->pool, dev, SL_IO_ALIGN_BYTES);
+    for (uint32_t i = 0; i < l->n_runs; i++) {
+        struct sl_weight_run *r = &l->runs[i];
+        enum sl_status st = sl_buffer_pool_add(&l->pool, 1, round_up(r->size_bytes), &r->place);
+        if (st == SL_ERR_UNSUPPORTED) {
+            char what[128];
+            struct sl_str name = tensor_at(l, r->file, r->offset_bytes + r->size_bytes - 1);
+            snprintf(what, sizeof what, "tensor '%.*s'", (int)(name.len < 100 ? name.len : 100),
+                     name.ptr);
+            return sl_buffer_pool_refuse(dev, what, r->size_bytes,
+                                         "use another device, or a file with smaller types", err);
+        }
+        if (st != SL_OK)
+            return sl_fail(err, st, "no memory for the list of the model's tensors");
+    }
+    l->total_bytes = sl_buffer_pool_bytes(&l->pool);
+    return SL_OK;
+}
+
+/* Does a run from offset on to this end fit a buffer? */
+static bool fits(const struct sl_device *dev, uint64_t offset, uint64_t end) {
+    uint64_t most = dev ? dev->caps.max_alloc_bytes : 0;
+    return !most || round_up(end - offset) + SL_IO_ALIGN_BYTES <= most;
+}
+
 enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts,
+                                      const struct sl_device *dev,
                                       struct sl_weights_layout *out_layout, struct sl_err *err) {
     struct sl_weights_layout l = {0};
     size_t max = (size_t)SL_G_COUNT + (size_t)model->hp.n_layer * SL_L_COUNT;
@@ -64,25 +104,25 @@ enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts
         struct sl_weight_run *last = l.n_runs ? &l.runs[l.n_runs - 1] : NULL;
         uint64_t end = t->offset_bytes + t->size_bytes;
         if (last && last->file == t->file &&
-            t->offset_bytes - (last->offset_bytes + last->size_bytes) <= MAX_GAP_BYTES) {
+            t->offset_bytes - (last->offset_bytes + last->size_bytes) <= MAX_GAP_BYTES &&
+            fits(dev, last->offset_bytes, end)) {
             last->size_bytes = end - last->offset_bytes;
             continue;
         }
         uint64_t start = t->offset_bytes & ~(uint64_t)(SL_IO_ALIGN_BYTES - 1);
-        uint64_t slab = last ? round_up(last->slab_bytes + last->size_bytes) : 0;
-        l.runs[l.n_runs++] = (struct sl_weight_run){t->file, start, end - start, slab};
+        l.runs[l.n_runs++] = (struct sl_weight_run){
+            .file = t->file, .offset_bytes = start, .size_bytes = end - start};
     }
-    if (l.n_runs) {
-        /* The last unbuffered read ends on a whole block; one more block lets the slab start on one
-         * where the device aligns to 64 bytes only. */
-        const struct sl_weight_run *last = &l.runs[l.n_runs - 1];
-        l.total_bytes = round_up(last->slab_bytes + last->size_bytes) + SL_IO_ALIGN_BYTES;
-    }
-    *out_layout = l;
-    return SL_OK;
+    enum sl_status st = place_runs(&l, dev, err);
+    if (st == SL_OK)
+        *out_layout = l;
+    else
+        sl_weights_layout_release(&l);
+    return st;
 }
 
 void sl_weights_layout_release(struct sl_weights_layout *layout) {
+    sl_buffer_pool_release(&layout->pool);
     free(layout->tensors);
     free(layout->runs);
     memset(layout, 0, sizeof *layout);
@@ -93,8 +133,6 @@ void sl_weights_layout_release(struct sl_weights_layout *layout) {
 struct sl_weights {
     struct sl_device *dev;
     struct sl_weights_layout layout;
-    struct sl_buffer *memory;
-    size_t slab; /* where in it the slab begins, at a multiple of SL_IO_ALIGN_BYTES */
 };
 
 static ssize_t system_pread(const struct sl_weights_io *io, int fd, void *buf, size_t n,
@@ -141,16 +179,6 @@ struct loader {
     enum sl_status status;
     struct sl_err err;
 };
-
-/* The tensor that holds this byte of the file, for error texts. */
-static struct sl_str tensor_at(const struct sl_weights_layout *l, uint32_t file, uint64_t offset) {
-    for (uint32_t i = 0; i < l->n_tensors; i++) {
-        const struct sl_gguf_tensor *t = l->tensors[i];
-        if (t->file == file && offset < t->offset_bytes + t->size_bytes)
-            return t->name;
-    }
-    return (struct sl_str){"?", 1};
-}
 
 static enum sl_status read_failed(struct loader *ld, struct sl_err *err, uint32_t file,
                                   uint64_t offset, int error) {
@@ -205,7 +233,8 @@ static enum sl_status read_piece(struct loader *ld, uint32_t file, char *dst, ui
 static enum sl_status load_piece(struct loader *ld, const struct sl_weight_run *run, uint64_t start,
                                  uint64_t n, char *buffer, uint64_t *out_cached,
                                  struct sl_err *err) {
-    struct sl_span place = sl_span(ld->w->memory, ld->w->slab + run->slab_bytes + start, n);
+    struct sl_span image = sl_buffer_pool_at(&ld->w->layout.pool, &run->place, 0);
+    struct sl_span place = sl_span_part(image, start, n);
     enum sl_status st = read_piece(ld, run->file, buffer ? buffer : sl_span_host(place),
                                    run->offset_bytes + start, n, out_cached, err);
     if (st != SL_OK || !buffer)
@@ -313,16 +342,15 @@ enum sl_status sl_weights_load(const struct sl_model *model, bool experts, struc
     pthread_mutex_init(&ld.lock, NULL);
     pthread_mutex_init(&ld.device, NULL);
     w->dev = dev;
-    st = sl_weights_layout_make(model, experts, &w->layout, err);
+    st = sl_weights_layout_make(model, experts, dev, &w->layout, err);
     if (st != SL_OK)
         goto close_files;
-    st = sl_device_alloc(dev, w->layout.total_bytes, &w->memory);
+    st = sl_buffer_pool_alloc(&w->layout.pool, dev);
     if (st != SL_OK) {
         st = sl_fail(err, st, "no memory for %.1f MiB of weights on %s",
                      (double)w->layout.total_bytes / 0x1p20, dev->caps.name);
         goto close_files;
     }
-    w->slab = round_up((uintptr_t)w->memory->addr) - (uintptr_t)w->memory->addr;
     st = open_files(&ld, n_files, err);
     if (st == SL_OK)
         st = load_all(&ld, err);
@@ -356,7 +384,6 @@ void sl_weights_destroy(struct sl_weights **pw) {
     struct sl_weights *w = *pw;
     if (!w)
         return;
-    sl_device_free(w->dev, &w->memory);
     sl_weights_layout_release(&w->layout);
     free(w);
     *pw = NULL;
@@ -367,9 +394,8 @@ struct sl_span sl_weights_span(const struct sl_weights *w, const struct sl_gguf_
         const struct sl_weight_run *r = &w->layout.runs[i];
         if (r->file == tensor->file && tensor->offset_bytes >= r->offset_bytes &&
             tensor->offset_bytes + tensor->size_bytes <= r->offset_bytes + r->size_bytes)
-            return sl_span(w->memory,
-                           w->slab + r->slab_bytes + (tensor->offset_bytes - r->offset_bytes),
-                           tensor->size_bytes);
+            return sl_span_part(sl_buffer_pool_at(&w->layout.pool, &r->place, 0),
+                                tensor->offset_bytes - r->offset_bytes, tensor->size_bytes);
     }
     return (struct sl_span){0};
 }

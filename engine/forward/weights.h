@@ -1,12 +1,13 @@
 /* Model weights in device memory.
  *
- * The tensors that the model uses are grouped into runs: stretches of a file without large gaps.
- * Each run is one image of its stretch inside one slab, at the same offset modulo 4096 as in the
- * file, so that unbuffered reads land in place. */
+ * The tensors that the model uses are grouped into runs: stretches of a file without large gaps,
+ * none larger than a buffer of the device. Each run is one image of its stretch in memory, at the
+ * same offset modulo 4096 as in the file, so that unbuffered reads land in place. Runs lie one
+ * after another, in one buffer where the device has no limit for its size. */
 #ifndef SL_ENGINE_WEIGHTS_H
 #define SL_ENGINE_WEIGHTS_H
 
-#include "backends/backend.h"
+#include "backends/buffer_pool.h"
 #include "engine/types/config.h"
 #include "model/arch/model.h"
 
@@ -20,21 +21,24 @@
 
 struct sl_weight_run {
     uint32_t file;
-    uint64_t offset_bytes; /* in the file, a multiple of SL_IO_ALIGN_BYTES */
-    uint64_t size_bytes;   /* up to the last tensor's end */
-    uint64_t slab_bytes;   /* where it starts in the slab */
+    uint64_t offset_bytes;        /* in the file, a multiple of SL_IO_ALIGN_BYTES */
+    uint64_t size_bytes;          /* up to the last tensor's end */
+    struct sl_buffer_items place; /* of it all, in the layout's pool */
 };
 
 struct sl_weights_layout {
     const struct sl_gguf_tensor **tensors; /* used tensors by (file, offset), each once */
     struct sl_weight_run *runs;            /* by (file, offset) */
     uint32_t n_tensors, n_runs;
-    uint64_t total_bytes; /* to allocate: the slab and what aligning its start may take */
+    struct sl_buffer_pool pool;
+    uint64_t total_bytes; /* to allocate: runs, and what aligning them may take */
 };
 
-/* Reads no file. experts: the routed experts too, not the dense weights alone.
- * Release with sl_weights_layout_release, also a zeroed one. */
+/* Reads no file, allocates nothing on dev (NULL: on none in particular). experts: the routed
+ * experts too, not the dense weights alone. SL_ERR_UNSUPPORTED: a tensor is larger than a buffer of
+ * the device. Release with sl_weights_layout_release, also a zeroed one. */
 enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts,
+                                      const struct sl_device *dev,
                                       struct sl_weights_layout *out_layout,
                                       struct sl_err *err) SL_MUST_CHECK;
 void sl_weights_layout_release(struct sl_weights_layout *layout);
@@ -49,7 +53,7 @@ extern const struct sl_weights_io sl_weights_system_io;
 
 struct sl_weights;
 
-/* Allocates the slab on dev and fills it with a few reading threads; where the host cannot reach it
+/* Allocates memory on dev and fills it with a few reading threads; where the host cannot reach it
  * through SL_WEIGHTS_LOAD_BYTES of buffers. experts as above.
  * progress may be NULL.
  * Truncated file, read error: SL_ERR_IO naming file, offset and tensor. progress said stop:

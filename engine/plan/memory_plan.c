@@ -145,10 +145,10 @@ static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_mode
 }
 
 /* Bytes of the weights that are resident from the start. */
-static enum sl_status plan_weights(const struct sl_model *model, bool experts, uint64_t *out_bytes,
+static enum sl_status plan_weights(const struct subject *s, bool experts, uint64_t *out_bytes,
                                    struct sl_err *err) {
     struct sl_weights_layout layout;
-    enum sl_status st = sl_weights_layout_make(model, experts, &layout, err);
+    enum sl_status st = sl_weights_layout_make(s->model, experts, s->dev, &layout, err);
     if (st != SL_OK)
         return st;
     *out_bytes = layout.total_bytes;
@@ -232,7 +232,7 @@ uint64_t sl_plan_name_least(uint64_t bytes) {
 static enum sl_status plan_streaming(const struct subject *s, const struct sl_expert_layout *l,
                                      struct sl_memory_plan *p, struct sl_err *err) {
     p->streaming = true;
-    enum sl_status st = plan_weights(s->model, false, &p->weight_bytes, err);
+    enum sl_status st = plan_weights(s, false, &p->weight_bytes, err);
     plan_fixed(s, p);
     return st == SL_OK ? sl_plan_slots(l, p, err) : st;
 }
@@ -274,13 +274,18 @@ static bool needs_less(const struct sl_memory_plan *a, const struct sl_memory_pl
 static enum sl_status plan_experts(const struct subject *s, struct sl_memory_plan *p,
                                    struct sl_err *err) {
     struct sl_expert_layout l;
-    enum sl_status st = plan_weights(s->model, true, &p->weight_bytes, err);
-    if (st != SL_OK)
+    struct sl_err why;
+    enum sl_status st = plan_weights(s, true, &p->weight_bytes, &why);
+    bool whole =
+        st == SL_OK; /* else an expert tensor may be more than the device allocates at once */
+    if (!whole && st != SL_ERR_UNSUPPORTED) {
+        *err = why;
         return st;
+    }
     plan_fixed(s, p);
     p->least_bytes = sl_plan_name_least(sl_plan_fixed_bytes(p));
     p->vram_least_bytes = p->apart ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
-    bool fits = sl_plan_fixed_bytes(p) <= p->budget_bytes && sl_plan_fits_device(p);
+    bool fits = whole && sl_plan_fixed_bytes(p) <= p->budget_bytes && sl_plan_fits_device(p);
     st = sl_expert_layout_make(s->model, &l, err);
     if (st != SL_OK)
         return st;
@@ -290,10 +295,15 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
     enum sl_experts_where where = l.n_layer ? p->config.experts : SL_EXPERTS_RESIDENT;
     if (p->apart && p->config.no_overflow && where == SL_EXPERTS_AUTO)
         where = SL_EXPERTS_RESIDENT;
+    if (!whole && where == SL_EXPERTS_RESIDENT) {
+        sl_expert_layout_release(&l);
+        *err = why;
+        return SL_ERR_UNSUPPORTED;
+    }
     struct sl_memory_plan streamed = *p;
     if (where != SL_EXPERTS_RESIDENT)
         st = plan_streaming(s, &l, &streamed, err);
-    bool less = where != SL_EXPERTS_RESIDENT && needs_less(&streamed, p);
+    bool less = where != SL_EXPERTS_RESIDENT && (!whole || needs_less(&streamed, p));
     if (where == SL_EXPERTS_STREAMED || (where == SL_EXPERTS_AUTO && !fits && less)) {
         *p = streamed;
         if (st == SL_OK && p->apart && p->config.no_overflow && p->n_device_slots < p->n_experts)

@@ -909,7 +909,8 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
     c->base.caps.fused_ops = s->config.no_fused ? 0 : (1u << SL_FUSED_COUNT) - 1;
     c->base.caps.lacks_ops = s->config.lacks_ops;
     c->base.caps.memory_bytes = c->memory_bytes;
-    c->base.caps.max_alloc_bytes = s->config.max_alloc_bytes;
+    c->base.caps.max_alloc_bytes =
+        s->config.max_alloc_bytes ? s->config.max_alloc_bytes : CARD_MAX_ALLOC_BYTES;
     c->base.caps.held_bytes = s->config.held_bytes;
     pthread_mutex_lock(&s->lock);
     s->n_open++;

@@ -18,6 +18,9 @@
 
 struct card;
 
+/* The largest buffer of a card, unless it is told otherwise. */
+#define CARD_MAX_ALLOC_BYTES ((uint64_t)64 << 20)
+
 struct card_config {
     uint32_t n_threads;       /* of the CPU behind it; 0 = 2 */
     uint32_t n_cards;         /* that the source has, all alike; 0 = 1 */
@@ -25,7 +28,7 @@ struct card_config {
     uint32_t n_apart;         /* pieces of hardware that they are, in turn; 0 = as many */
     uint64_t memory_bytes;    /* 0 = 1 TiB */
     uint64_t held_bytes;      /* said to have been taken by opening it */
-    uint64_t max_alloc_bytes; /* of one buffer; 0 = no limit */
+    uint64_t max_alloc_bytes; /* of one buffer; 0 = CARD_MAX_ALLOC_BYTES */
     bool same_addresses;      /* the card knows its memory and the host's by the host's addresses */
     bool eager_copies;        /* what UP and DOWN are given runs at once, while ops are late */
     bool integrated, no_graphs, no_placed, no_fused;

@@ -724,8 +724,8 @@ int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUs
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, struct CUstream_st *stream) {
     ENTER_STREAM("cuMemcpyHtoDAsync_v2", stream);
     char *to = device_range(dst, bytes);
-    if (!to || !stream)
-        return wrong();
+    if (!to || !any_range((uint64_t)(uintptr_t)src, bytes) || !stream)
+        return wrong(); /* the backend gives pinned memory alone */
     fake.n_to_device++;
     return enqueue(stream, (struct operation){.kind = COPY, .dst = to, .src = src, .bytes = bytes});
 }
@@ -734,7 +734,7 @@ int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, struct CUstream_st *stream) {
     ENTER_STREAM("cuMemcpyDtoHAsync_v2", stream);
     const char *from = device_range(src, bytes);
-    if (!from || !stream)
+    if (!from || !any_range((uint64_t)(uintptr_t)dst, bytes) || !stream)
         return wrong();
     return enqueue(stream,
                    (struct operation){.kind = COPY, .dst = dst, .src = from, .bytes = bytes});

@@ -700,7 +700,7 @@ static void graphs(void **state) {
         const char *symbol;
         int result;
         enum sl_status status;
-    } cases[] = {{"cuMemcpyAsync", SL_CU_OUT_OF_MEMORY, SL_ERR_DEVICE_OOM},
+    } cases[] = {{"cuMemcpyHtoDAsync_v2", SL_CU_OUT_OF_MEMORY, SL_ERR_DEVICE_OOM},
                  {"cuStreamEndCapture", SL_CU_CAPTURE_FIRST + 1, SL_ERR_INVALID},
                  {"cuGraphInstantiateWithFlags", SL_CU_OUT_OF_MEMORY, SL_ERR_DEVICE_OOM}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

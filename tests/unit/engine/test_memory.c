@@ -59,8 +59,10 @@ static void kv_pages(void **state) {
         assert_int_equal(v.n_kv_heads, layers[l].spec.attention.n_head_kv);
         assert_int_equal((char *)v.v - (char *)v.k, 10 * v.k_page_bytes);
         char *end = (char *)v.v + 10 * v.v_page_bytes;
-        assert_ptr_equal(end, l < 2 ? sl_kv_layer(&kv, l + 1).k
-                                    : (void *)((char *)kv.data->addr + kv.data_bytes));
+        assert_int_equal(kv.data.n_parts, 1);
+        assert_ptr_equal(end,
+                         l < 2 ? sl_kv_layer(&kv, l + 1).k
+                               : (void *)((char *)kv.data.parts[0].buffer->addr + kv.data_bytes));
     }
     sl_kv_pages_release(&pool);
     sl_kv_data_release(&kv);
