@@ -16,6 +16,9 @@
 #define N_ANSWER    12u
 #define N_SCORE     40u
 
+/* Some layers' tensors, and the largest thing that has to be in one piece: activations. */
+#define FEW_BYTES ((uint64_t)1 << 20)
+
 struct setting {
     bool cpu;
     enum sl_experts_where where;
@@ -480,6 +483,78 @@ static void stages(void **state) {
     assert_true(measured >= 2);
 }
 
+/* Weights, KV and experts in many buffers, hosts' slots among them; and a card that knows its
+ * memory and the host's by the host's own addresses. */
+static void buffers(void **state) {
+    (void)state;
+    static const struct {
+        const char *split;
+        bool integrated;
+        uint32_t device_percent, host_percent;
+    } over[] = {{NULL, false, 101, 0},
+                {NULL, false, 50, 50},
+                {NULL, false, 0, 100},
+                {NULL, true, 0, 50},
+                {"2,2", false, 50, 50}};
+    for (uint32_t i = 0; i < sizeof over / sizeof over[0]; i++) {
+        uint64_t n_allocs[2], n_maps[2];
+        for (uint32_t few = 0; few < 2; few++) {
+            struct outcome have;
+            struct setting s = {.where = over[i].device_percent > 100 ? SL_EXPERTS_RESIDENT
+                                                                      : SL_EXPERTS_STREAMED,
+                                .device_percent = over[i].device_percent,
+                                .host_percent = over[i].host_percent,
+                                .parallel = i % 2 ? 1 : 8,
+                                .batch = 64,
+                                .card = {.n_threads = 1,
+                                         .n_cards = over[i].split ? 2 : 1,
+                                         .integrated = over[i].integrated,
+                                         .told = i == 1,
+                                         .same_addresses = few,
+                                         .max_alloc_bytes = few ? FEW_BYTES : 0},
+                                .split = over[i].split};
+            check(model.model, &s, &want, &have);
+            n_allocs[few] = have.card.n_allocs;
+            n_maps[few] = have.card.n_maps;
+        }
+        bool resident = over[i].device_percent > 100;
+        assert_true(over[i].integrated || n_allocs[1] > n_allocs[0] + 2);
+        assert_true(resident ? n_maps[1] == n_maps[0] : n_maps[1] > n_maps[0]);
+    }
+}
+
+/* Dense weights that take more than one of the card's largest buffers, which has 64 MiB. */
+static void large(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("qwen3moe");
+    struct test_model m;
+    struct outcome plain, have;
+    c.n_layer = 2;
+    c.n_vocab = 60000;
+    c.embd = c.output = SL_DTYPE_F32;
+    open_model(&m, &c);
+    run_setting(m.model, &(struct setting){.cpu = true, .parallel = 4, .batch = 64}, &plain);
+    check(m.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 4, .batch = 64},
+          &plain, &have);
+    assert_true(have.card.most_bytes > CARD_MAX_ALLOC_BYTES * 3 / 2);
+    check(m.model,
+          &(struct setting){.where = SL_EXPERTS_STREAMED,
+                            .device_percent = 50,
+                            .host_percent = 50,
+                            .parallel = 4,
+                            .batch = 64},
+          &plain, &have);
+    check(m.model,
+          &(struct setting){.where = SL_EXPERTS_RESIDENT,
+                            .parallel = 4,
+                            .batch = 64,
+                            .card = {.n_cards = 2},
+                            .split = "1,1"},
+          &plain, &have);
+    free_outcome(&plain);
+    close_model(&m);
+}
+
 /* Devices of different kinds, which hand rows over by way of the host's memory: cards and the CPU.
  */
 static void kinds(void **state) {
@@ -516,9 +591,10 @@ static void kinds(void **state) {
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds),  cmocka_unit_test(all_resident),      cmocka_unit_test(greedy),
-        cmocka_unit_test(tiers),  cmocka_unit_test(guesses_from_disk), cmocka_unit_test(integrated),
-        cmocka_unit_test(stages), cmocka_unit_test(other_shapes),
+        cmocka_unit_test(buffers),           cmocka_unit_test(large),      cmocka_unit_test(kinds),
+        cmocka_unit_test(all_resident),      cmocka_unit_test(greedy),     cmocka_unit_test(tiers),
+        cmocka_unit_test(guesses_from_disk), cmocka_unit_test(integrated), cmocka_unit_test(stages),
+        cmocka_unit_test(other_shapes),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);
 }

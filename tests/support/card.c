@@ -293,6 +293,7 @@ static enum sl_status card_map_host(struct sl_device *d, struct sl_buffer *buffe
     ENTER(d);
     if (c->lost)
         return SL_ERR_DEVICE_LOST;
+    c->source->stats.n_maps++;
     struct region *r = add_region(c, buffer->host, buffer->bytes, true);
     buffer->addr = r->base;
     buffer->own = r;

@@ -53,7 +53,7 @@ struct card_config {
 
 /* Read by tests. */
 struct card_stats {
-    uint64_t n_allocs, n_copies, n_waits, n_ops, n_replays, n_graphs;
+    uint64_t n_allocs, n_maps, n_copies, n_waits, n_ops, n_replays, n_graphs;
     uint64_t up_bytes, down_bytes; /* by copies on those queues */
     uint64_t used_bytes, most_bytes;
     uint64_t most_of[SL_MAX_STAGES]; /* bytes, of each card */
