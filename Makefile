@@ -33,6 +33,9 @@ LDFLAGS_fuzz := -fsanitize=address,undefined
 CFLAGS_all = $(CFLAGS_common) $(CFLAGS_$(MODE)) $(CFLAGS)
 LDLIBS := -lmicrohttpd -lgnutls -ljansson -lpcre2-8 -luring -lm -lpthread
 
+# What cannot be ends the program there; a release goes on where it safely can.
+$(foreach m,debug asan tsan coverage fuzz,$(eval CFLAGS_$(m) += -DSL_STRICT))
+
 ifeq ($(CFLAGS_$(MODE)),)
 $(error MODE=$(MODE) is not one of release, debug, asan, tsan, coverage, fuzz)
 endif

@@ -25,7 +25,7 @@ struct sl_exchange *sl_exchange_create(struct sl_server *s, struct MHD_Connectio
     sl_exchange_limit(ex, s->config.request_timeout_s);
     ex->refs = 1;
     ex->content_type = "application/json";
-    atomic_init(&ex->collecting, true);
+    ex->state = SL_EXCHANGE_RECEIVING;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     ex->fd = info ? info->connect_fd : -1;
@@ -89,7 +89,7 @@ bool sl_exchange_hold_more(struct sl_exchange *ex, uint64_t more) {
 
 static void exchange_free(struct sl_exchange *ex) {
     struct sl_server *s = ex->server;
-    bool counted = ex->dispatched;
+    bool counted = ex->counted;
     sl_exchange_hold_body(ex, 0);
     sl_exchange_hold_reply(ex, 0);
     sl_gen_destroy(ex->gen);
@@ -114,41 +114,73 @@ void sl_exchange_unref(struct sl_exchange *ex) {
         exchange_free(ex);
 }
 
+static void cancel_locked(struct sl_exchange *ex) {
+    atomic_store(&ex->canceled, true);
+    if (ex->gen)
+        sl_gen_cancel_locked(ex->gen);
+}
+
+bool sl_exchange_step_locked(struct sl_exchange *ex, enum sl_exchange_event event) {
+    if (sl_exchange_next(ex->state, event, &ex->state))
+        return true;
+#ifdef SL_STRICT
+    fprintf(stderr, "exchange: '%s' while %s\n", sl_exchange_event_name(event),
+            sl_exchange_state_name(ex->state));
+    abort();
+#else
+    sl_error("an exchange was %s when '%s' came, which cannot be: it is canceled",
+             sl_exchange_state_name(ex->state), sl_exchange_event_name(event));
+    cancel_locked(ex);
+    return false;
+#endif
+}
+
+bool sl_exchange_step(struct sl_exchange *ex, enum sl_exchange_event event) {
+    pthread_mutex_lock(&ex->lock);
+    bool ok = sl_exchange_step_locked(ex, event);
+    pthread_mutex_unlock(&ex->lock);
+    return ok;
+}
+
+enum sl_exchange_state sl_exchange_state(struct sl_exchange *ex) {
+    pthread_mutex_lock(&ex->lock);
+    enum sl_exchange_state state = ex->state;
+    pthread_mutex_unlock(&ex->lock);
+    return state;
+}
+
 void sl_exchange_wake_locked(struct sl_exchange *ex) {
-    ex->ready = true;
-    if (ex->suspended) {
-        ex->suspended = false;
+    bool suspended = ex->sleep == SL_SLEEP_SUSPENDED;
+    ex->sleep = SL_SLEEP_WOKEN;
+    if (suspended)
         MHD_resume_connection(ex->conn);
-    }
 }
 
 bool sl_exchange_wait(struct sl_exchange *ex) {
     pthread_mutex_lock(&ex->lock);
-    bool wait = !ex->ready;
-    ex->ready = false;
-    if (wait) {
-        ex->suspended = true;
+    bool wait = ex->sleep != SL_SLEEP_WOKEN;
+    ex->sleep = wait ? SL_SLEEP_SUSPENDED : SL_SLEEP_AWAKE;
+    if (wait)
         MHD_suspend_connection(ex->conn);
-    }
     pthread_mutex_unlock(&ex->lock);
     return wait;
 }
 
 void sl_exchange_abandon(struct sl_exchange *ex) {
     pthread_mutex_lock(&ex->lock);
-    if (!ex->gone) {
-        ex->gone = true;
-        atomic_store(&ex->canceled, true);
-        if (ex->gen)
-            sl_gen_cancel_locked(ex->gen);
-        if (ex->conn)
-            sl_exchange_wake_locked(ex);
+    bool was_gone = sl_exchange_is_gone(ex->state);
+    (void)sl_exchange_step_locked(ex, SL_EVENT_CLIENT_LEFT);
+    if (!was_gone && sl_exchange_is_gone(ex->state)) {
+        cancel_locked(ex);
+        sl_exchange_wake_locked(ex);
     }
     pthread_mutex_unlock(&ex->lock);
 }
 
-/* working: a worker still has the exchange, and its results must not be looked at. */
-static void log_exchange(const struct sl_exchange *ex, bool working, bool gone) {
+/* was: its state when the connection ended. */
+static void log_exchange(const struct sl_exchange *ex, enum sl_exchange_state was) {
+    bool working = sl_exchange_has_job(was);
+    bool gone = was != SL_EXCHANGE_SENDING && was != SL_EXCHANGE_STREAMING;
     enum sl_log_level level = ex->route && ex->route->quiet ? SL_LOG_DEBUG : SL_LOG_INFO;
     if (!sl_log_enabled(level))
         return;
@@ -195,16 +227,14 @@ void sl_exchange_complete(struct sl_exchange *ex) {
     pthread_mutex_unlock(&s->list_lock);
 
     pthread_mutex_lock(&ex->lock);
-    bool gone = ex->gone || (ex->dispatched && !ex->replied), working = ex->working;
+    enum sl_exchange_state was = ex->state;
+    (void)sl_exchange_step_locked(ex, SL_EVENT_CONNECTION_OVER);
     ex->conn = NULL;
-    ex->gone = true;
-    atomic_store(&ex->canceled, true);
-    if (ex->gen)
-        sl_gen_cancel_locked(ex->gen);
+    cancel_locked(ex);
     pthread_mutex_unlock(&ex->lock);
-    if (ex->dispatched && !working && ex->gen)
+    if (!sl_exchange_has_job(was) && ex->gen)
         sl_observe(answered, sl_now_ns() - ex->started_ns);
-    if (ex->dispatched || ex->replied)
-        log_exchange(ex, working, gone);
+    if (was != SL_EXCHANGE_RECEIVING)
+        log_exchange(ex, was);
     sl_exchange_unref(ex);
 }

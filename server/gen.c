@@ -269,7 +269,7 @@ bool sl_gen_submit(struct sl_gen *g) {
     for (uint32_t i = 0; i < g->n_choices; i++) {
         struct sl_choice *c = &g->choices[i];
         pthread_mutex_lock(&ex->lock);
-        bool gone = ex->gone || c->canceled;
+        bool gone = atomic_load(&ex->canceled) || c->canceled;
         if (!gone) {
             c->running = true;
             c->submit_ns = sl_now_ns();

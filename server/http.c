@@ -42,8 +42,9 @@ static void add_cors(const struct sl_exchange *ex, struct MHD_Response *response
     MHD_add_response_header(response, "Access-Control-Max-Age", "600");
 }
 
-static enum MHD_Result queue_response(struct sl_exchange *ex, unsigned status,
-                                      struct MHD_Response *response) {
+/* The event is that libmicrohttpd has it. */
+static enum MHD_Result queue_response(struct sl_exchange *ex, enum sl_exchange_event event,
+                                      unsigned status, struct MHD_Response *response) {
     if (!response)
         return MHD_NO;
     char number[16];
@@ -57,7 +58,7 @@ static enum MHD_Result queue_response(struct sl_exchange *ex, unsigned status,
         MHD_add_response_header(response, "Allow", ex->allow);
     if (status == 401)
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
-    if (atomic_load(&ex->server->draining) || ex->last)
+    if (atomic_load(&ex->server->draining) || ex->close_after)
         MHD_add_response_header(response, "Connection", "close");
     add_cors(ex, response);
     ex->http_status = status;
@@ -68,8 +69,7 @@ static enum MHD_Result queue_response(struct sl_exchange *ex, unsigned status,
         sl_count(http_errors_4xx_total, 1);
     enum MHD_Result r = MHD_queue_response(ex->conn, status, response);
     MHD_destroy_response(response);
-    ex->replied = r == MHD_YES;
-    return r;
+    return r == MHD_YES && sl_exchange_step(ex, event) ? MHD_YES : MHD_NO;
 }
 
 /* ex->error or ex->reply */
@@ -90,7 +90,7 @@ static enum MHD_Result send_reply(struct sl_exchange *ex) {
     }
     if (ex->file && status == 200) {
         struct MHD_Response *page = sl_dashboard_response(ex, &status);
-        return queue_response(ex, status, page);
+        return queue_response(ex, SL_EVENT_ANSWERED, status, page);
     }
     char *ptr = ex->reply.ptr;
     size_t len = ex->reply.failed ? 0 : ex->reply.len;
@@ -99,7 +99,7 @@ static enum MHD_Result send_reply(struct sl_exchange *ex) {
         len, ptr ? ptr : "", ptr ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
     if (!response)
         free(ptr);
-    return queue_response(ex, status, response);
+    return queue_response(ex, SL_EVENT_ANSWERED, status, response);
 }
 
 /* libmicrohttpd asks for more of a stream. */
@@ -124,7 +124,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
         sl_buf_clear(&g->out);
         g->out_sent = 0;
         pthread_mutex_lock(&ex->lock);
-        bool gone = ex->gone, keepalive = ex->keepalive;
+        bool gone = sl_exchange_is_gone(ex->state), keepalive = ex->keepalive;
         ex->keepalive = false;
         pthread_mutex_unlock(&ex->lock);
         if (gone)
@@ -151,20 +151,16 @@ static enum MHD_Result send_stream(struct sl_exchange *ex) {
         MHD_add_response_header(response, "X-Accel-Buffering", "no");
     }
     MHD_set_connection_option(ex->conn, MHD_CONNECTION_OPTION_TIMEOUT, ex->server->config.stall_s);
-    return queue_response(ex, 200, response);
+    return queue_response(ex, SL_EVENT_STREAM_BEGUN, 200, response);
 }
 
 /* Goes as far as it can: queues an answer, or suspends the connection until there is news. */
 static enum MHD_Result advance(struct sl_exchange *ex) {
     for (;;) {
-        pthread_mutex_lock(&ex->lock);
-        bool working = ex->working, gone = ex->gone;
-        pthread_mutex_unlock(&ex->lock);
-        if (!working) {
-            if (gone)
-                return MHD_NO;
-            if (ex->error.http_status || !ex->gen)
-                return send_reply(ex);
+        enum sl_exchange_state state = sl_exchange_state(ex);
+        if (state == SL_EXCHANGE_ANSWERING)
+            return send_reply(ex);
+        if (state == SL_EXCHANGE_GENERATING) {
             if (ex->gen->params.stream)
                 return send_stream(ex);
             if (sl_gen_collect(ex->gen)) {
@@ -174,6 +170,8 @@ static enum MHD_Result advance(struct sl_exchange *ex) {
                     ex->gen->renderer->whole(&ex->reply, ex->gen);
                 return send_reply(ex);
             }
+        } else if (!sl_exchange_has_job(state)) {
+            return MHD_NO; /* the client left */
         }
         if (sl_exchange_wait(ex))
             return MHD_YES;
@@ -189,11 +187,15 @@ static bool too_large(struct sl_exchange *ex) {
                         (unsigned long long)ex->server->config.max_body_bytes);
 }
 
-/* Before the body is in, or when nobody can say where it ends. */
+/* With the connection's end: nobody can say where the next request begins. */
 static enum MHD_Result send_last(struct sl_exchange *ex) {
-    atomic_store(&ex->collecting, false);
-    ex->last = true;
+    ex->close_after = true;
     return send_reply(ex);
+}
+
+/* Before the body is in: no more of it is read. */
+static enum MHD_Result send_early(struct sl_exchange *ex) {
+    return sl_exchange_step(ex, SL_EVENT_RECEIVED) ? send_last(ex) : MHD_NO;
 }
 
 /* Headers are in. Errors found here wait for the body's end, so that the client, who is still
@@ -201,7 +203,7 @@ static enum MHD_Result send_last(struct sl_exchange *ex) {
 static enum MHD_Result begin(struct sl_exchange *ex, const char *version) {
     struct sl_server *s = ex->server;
     if (!sl_guard_framing(ex, version))
-        return send_last(ex);
+        return send_early(ex);
     ex->route = sl_route_find(ex->method, ex->path, &ex->allow, &ex->error);
     if (!sl_guard_host(ex)) {
         ex->allow = NULL;
@@ -220,7 +222,7 @@ static enum MHD_Result begin(struct sl_exchange *ex, const char *version) {
     bool expects = MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "Expect") != NULL;
     if (ex->error.http_status &&
         ((expects && length) || length / SWALLOW_FACTOR > s->config.max_body_bytes))
-        return send_last(ex);
+        return send_early(ex);
     return MHD_YES;
 }
 
@@ -266,9 +268,10 @@ static bool model_ready(struct sl_exchange *ex) {
 /* The whole request is in. */
 static enum MHD_Result dispatch(struct sl_exchange *ex) {
     struct sl_server *s = ex->server;
-    atomic_store(&ex->collecting, false);
+    if (!sl_exchange_step(ex, SL_EVENT_RECEIVED))
+        return MHD_NO;
     atomic_fetch_add(&s->n_active, 1);
-    ex->dispatched = true;
+    ex->counted = true;
     if (!sl_guard_wire(ex))
         return send_last(ex);
     if (ex->error.http_status || !ex->route)
@@ -284,9 +287,12 @@ static enum MHD_Result dispatch(struct sl_exchange *ex) {
         return send_reply(ex);
     }
     pthread_mutex_lock(&ex->lock);
-    ex->working = true;
-    sl_exchange_ref_locked(ex);
+    bool queued = sl_exchange_step_locked(ex, SL_EVENT_QUEUED);
+    if (queued)
+        sl_exchange_ref_locked(ex); /* the job's */
     pthread_mutex_unlock(&ex->lock);
+    if (!queued)
+        return MHD_NO;
     sl_jobs_push(s, ex);
     return advance(ex);
 }
@@ -307,7 +313,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
         *size = 0;
         return r;
     }
-    return ex->dispatched ? advance(ex) : dispatch(ex);
+    return sl_exchange_state(ex) == SL_EXCHANGE_RECEIVING ? dispatch(ex) : advance(ex);
 }
 
 static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,

@@ -4,9 +4,12 @@
  * the connection's (dropped in its completed callback), one a worker's while it has the job, and
  * one per choice that the engine runs. The last one frees it, on whatever thread that is.
  *
+ * Its state says who has it and what may happen next (exchange_state.h). It changes under the lock,
+ * by sl_exchange_step_locked() alone.
+ *
  * While a worker or the engine is at it, the connection is suspended. The lock orders that: a
- * producer sets `ready` and resumes under it; the connection's thread, finding nothing to do,
- * suspends under it. So a wake-up is never lost, and a connection never resumed twice.
+ * producer wakes it under the lock; the connection's thread, finding nothing to do, suspends under
+ * it. So a wake-up is never lost, and a connection never resumed twice.
  *
  * Lock order: server.list_lock or jobs_lock, then exchange.lock, then whatever engine and
  * libmicrohttpd take. */
@@ -15,6 +18,7 @@
 
 #include "common/buf.h"
 #include "server/errors.h"
+#include "server/exchange_state.h"
 #include "server/listen.h"
 #include "server/server.h"
 #include "server/wire.h"
@@ -95,8 +99,9 @@ struct sl_exchange {
     uint32_t number;      /* of the connection's requests, from 1 */
 
     /* connection's thread */
-    bool dispatched, replied, last; /* last: the connection ends with the answer */
-    struct sl_buf body;             /* handed to the worker with the job */
+    bool close_after;   /* the connection ends with the answer */
+    bool counted;       /* in server.n_active */
+    struct sl_buf body; /* handed to the worker with the job */
     uint64_t swallowed_bytes;
     const char *allow; /* for 405 */
     unsigned http_status;
@@ -112,12 +117,12 @@ struct sl_exchange {
     pthread_mutex_t lock;
     struct MHD_Connection *conn; /* NULL: the connection is done with it */
     uint32_t refs;
-    bool suspended, ready;
-    bool working;          /* a worker has it */
-    bool gone;             /* the client left, or the server gives it up */
-    _Atomic bool canceled; /* gone, or the server is stopping: a worker that is at it gives up. Set
-                              under the lock, read by the worker without it */
-    bool keepalive;        /* the watcher asks for a comment on the stream */
+    enum sl_exchange_state state;
+    enum sl_exchange_sleep sleep; /* of the connection's thread */
+    _Atomic bool
+        canceled;   /* nobody waits for the answer, or the server is stopping: a worker that
+                       is at it gives up. Set under the lock, read by the worker without it */
+    bool keepalive; /* the watcher asks for a comment on the stream */
     uint64_t last_out_ns;
 
     struct sl_exchange *prev, *next; /* server.exchanges, under list_lock */
@@ -126,7 +131,6 @@ struct sl_exchange {
     _Atomic uint64_t received_bytes;  /* of the body, kept or not */
     _Atomic uint64_t body_held_bytes; /* its part of server.bodies_bytes */
     _Atomic uint64_t reply_held_bytes;
-    _Atomic bool collecting;
     uint64_t stretch_ns, stretch_bytes; /* the watcher's: the upload since when, from where */
 };
 
@@ -195,6 +199,13 @@ uint64_t sl_exchange_hold_body(struct sl_exchange *ex, uint64_t bytes);
 uint64_t sl_exchange_hold_reply(struct sl_exchange *ex, uint64_t bytes);
 /* It holds so much more of the server's replies; false: there is no room, and it does not. */
 bool sl_exchange_hold_more(struct sl_exchange *ex, uint64_t more);
+/* The state changes as the table says. An event that cannot happen in that state is our mistake: it
+ * aborts where SL_STRICT is defined (all modes but release); else it is logged, the state stays,
+ * what runs is canceled, and false says so. */
+bool sl_exchange_step_locked(struct sl_exchange *ex, enum sl_exchange_event event);
+/* Takes the lock itself. */
+bool sl_exchange_step(struct sl_exchange *ex, enum sl_exchange_event event);
+enum sl_exchange_state sl_exchange_state(struct sl_exchange *ex);
 /* There is something to do for the connection's thread. */
 void sl_exchange_wake_locked(struct sl_exchange *ex);
 /* Connection's thread: suspends and returns true, or returns false when there is something to do.
@@ -208,12 +219,6 @@ enum sl_status sl_exchange_poll(void *ctx, struct sl_err *err);
 void sl_exchange_limit(struct sl_exchange *ex, double seconds);
 /* Its client left: cancels what runs for it. Any thread. */
 void sl_exchange_abandon(struct sl_exchange *ex);
-static inline bool sl_exchange_gone(struct sl_exchange *ex) {
-    pthread_mutex_lock(&ex->lock);
-    bool gone = ex->gone;
-    pthread_mutex_unlock(&ex->lock);
-    return gone;
-}
 
 /* jobs.c */
 enum sl_status sl_jobs_start(struct sl_server *s, struct sl_err *err) SL_MUST_CHECK;

@@ -15,7 +15,7 @@
                   */
 
 /* The answer is there, or nobody waits for it. */
-static void end_job(struct sl_exchange *ex) {
+static void end_job(struct sl_exchange *ex, enum sl_exchange_event how) {
     sl_buf_release(&ex->body);
     sl_exchange_hold_body(ex, 0);
     /* An answer can be many times its request, and waits here for a client that may not read. */
@@ -28,7 +28,7 @@ static void end_job(struct sl_exchange *ex) {
                      "try again later, or ask for less at once");
     }
     pthread_mutex_lock(&ex->lock);
-    ex->working = false;
+    (void)sl_exchange_step_locked(ex, how);
     if (ex->conn)
         sl_exchange_wake_locked(ex);
     pthread_mutex_unlock(&ex->lock);
@@ -43,6 +43,7 @@ static void time_is_over(struct sl_exchange *ex, const char *what) {
 
 static void run_job(struct sl_exchange *ex) {
     struct sl_err err;
+    (void)sl_exchange_step(ex, SL_EVENT_TAKEN);
     enum sl_status st = sl_exchange_poll(ex, &err);
     if (st == SL_ERR_TIMEOUT)
         time_is_over(ex, "it was still waiting for a worker");
@@ -56,7 +57,7 @@ static void run_job(struct sl_exchange *ex) {
         sl_buf_release(&ex->reply);
         time_is_over(ex, "its answer was still being written");
     }
-    end_job(ex);
+    end_job(ex, ex->gen && !ex->error.http_status ? SL_EVENT_GENERATES : SL_EVENT_DONE);
 }
 
 /* ---------------------------------------------------------------------------------- the queues */
@@ -147,15 +148,16 @@ void sl_jobs_expire(struct sl_server *s, uint64_t now) {
         s->jobs[c] = (struct sl_job_queue){0};
         for (struct sl_exchange *ex = all.head, *next; ex; ex = next) {
             next = ex->next_job;
-            bool ends = (ex->deadline_ns && now >= ex->deadline_ns) || sl_exchange_gone(ex);
+            bool ends = (ex->deadline_ns && now >= ex->deadline_ns) ||
+                        sl_exchange_is_gone(sl_exchange_state(ex));
             put_last(ends ? &over : &s->jobs[c], ex);
         }
     }
     pthread_mutex_unlock(&s->jobs_lock);
     for (struct sl_exchange *ex = over.head, *next; ex; ex = next) {
         next = ex->next_job; /* before the last reference may go */
-        if (!sl_exchange_gone(ex))
+        if (!sl_exchange_is_gone(sl_exchange_state(ex)))
             time_is_over(ex, "it was still waiting for a worker");
-        end_job(ex);
+        end_job(ex, SL_EVENT_DONE);
     }
 }

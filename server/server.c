@@ -107,7 +107,7 @@ static bool any_work(struct sl_server *s) {
     pthread_mutex_lock(&s->list_lock);
     for (struct sl_exchange *ex = s->exchanges; ex && !any; ex = ex->next) {
         pthread_mutex_lock(&ex->lock);
-        any = ex->working || ex->suspended;
+        any = sl_exchange_has_job(ex->state) || ex->sleep == SL_SLEEP_SUSPENDED;
         for (uint32_t i = 0; ex->gen && i < ex->gen->n_choices; i++)
             any = any || ex->gen->choices[i].running;
         pthread_mutex_unlock(&ex->lock);

@@ -84,7 +84,7 @@ static void check_upload(const struct sl_server *s, struct sl_exchange *ex, uint
 
 static void check_keepalive(const struct sl_server *s, struct sl_exchange *ex, uint64_t now) {
     pthread_mutex_lock(&ex->lock);
-    if (ex->suspended && ex->last_out_ns &&
+    if (ex->sleep == SL_SLEEP_SUSPENDED && ex->last_out_ns &&
         now - ex->last_out_ns >= (uint64_t)s->config.keepalive_s * 1000000000u) {
         ex->keepalive = true;
         sl_exchange_wake_locked(ex);
@@ -114,7 +114,7 @@ static void tick(struct sl_server *s, struct watch_set *w) {
     w->n = 0;
     check_heads(s, w, now);
     for (struct sl_exchange *ex = s->exchanges; ex; ex = ex->next) {
-        if (atomic_load(&ex->collecting)) {
+        if (sl_exchange_state(ex) == SL_EXCHANGE_RECEIVING) {
             check_upload(s, ex, now);
             if (ex->link)
                 add(w, ex->fd, NULL, ex->link);

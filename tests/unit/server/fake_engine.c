@@ -244,6 +244,7 @@ struct sl_engine {
     _Atomic uint32_t prefill_steps; /* steps before the first token */
     _Atomic long step_us;
     _Atomic uint32_t fail_at; /* tokens before SL_ERR_IO, 0 = never */
+    atomic_bool late;         /* as if the time of every request were over */
     atomic_bool failed;       /* as if the model's file had been changed */
     uint32_t queue_max;
     uint32_t ctx_tokens;
@@ -296,6 +297,8 @@ static bool fake_step(struct sl_engine *e, struct fake_session *s) {
     const struct sl_gen_request *r = s->req;
     if (atomic_load(&s->cancel))
         return fake_finish(e, s, SL_FINISH_CANCELED, SL_ERR_CANCELED);
+    if (atomic_load(&e->late))
+        return fake_finish(e, s, SL_FINISH_ERROR, SL_ERR_TIMEOUT);
     if (s->n_prefilled < e->prefill_steps) {
         s->n_prefilled++;
         if (r->sink->progress)
@@ -440,7 +443,8 @@ bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
     return failed;
 }
 uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t n) {
-    (void)e;
+    pthread_mutex_lock(&e->lock); /* a test that holds it holds who asks */
+    pthread_mutex_unlock(&e->lock);
     static const struct sl_slot_info busy = {.state = SL_SLOT_DECODE,
                                              .task = 7,
                                              .n_prompt = 10,

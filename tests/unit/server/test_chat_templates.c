@@ -169,7 +169,7 @@ static void wait_working(uint32_t n) {
         pthread_mutex_lock(&server->list_lock);
         for (struct sl_exchange *ex = server->exchanges; ex; ex = ex->next) {
             pthread_mutex_lock(&ex->lock);
-            working += ex->working;
+            working += sl_exchange_has_job(ex->state);
             pthread_mutex_unlock(&ex->lock);
         }
         pthread_mutex_unlock(&server->list_lock);
