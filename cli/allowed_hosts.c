@@ -1,6 +1,6 @@
 #include "cli/allowed_hosts.h"
 
-#include "server/hosts.h"
+#include "server/wire/hosts.h"
 
 #include <arpa/inet.h>
 #include <stdlib.h>

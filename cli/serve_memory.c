@@ -1,7 +1,7 @@
 #include "cli/serve_memory.h"
 
 #include "model/grammar/vocab_trie.h"
-#include "server/memory.h"
+#include "server/exchange/memory.h"
 
 #include <string.h>
 

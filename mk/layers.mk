@@ -16,7 +16,8 @@ LAYER_cli      := common model backends streaming engine server
 # comes last and may use all of them.
 ROOMS := model/gguf model/arch model/tokenizer model/jinja model/grammar model/chat model/synth \
   engine/types engine/trace engine/sample engine/session engine/experts engine/forward \
-  engine/observe engine/stage engine/prefix engine/plan engine
+  engine/observe engine/stage engine/prefix engine/plan engine \
+  server/types server/answer server/wire server/request server/exchange server/api server/observe server
 
 ROOM_model/gguf      :=
 ROOM_model/arch      := model/gguf
@@ -36,3 +37,11 @@ ROOM_engine/stage    := engine/experts engine/forward engine/observe engine/trac
 ROOM_engine/prefix   := engine/forward engine/types
 ROOM_engine/plan     := engine/experts engine/forward engine/observe engine/prefix engine/sample engine/session engine/stage engine/types
 ROOM_engine          := $(filter engine/%,$(ROOMS))
+ROOM_server/types    :=
+ROOM_server/answer   :=
+ROOM_server/wire     := server/types
+ROOM_server/request  := server/answer server/types
+ROOM_server/exchange := server/answer server/request server/types server/wire
+ROOM_server/api      := server/answer server/exchange server/request server/types
+ROOM_server/observe  := server/exchange server/types
+ROOM_server          := $(filter server/%,$(ROOMS))

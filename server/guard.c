@@ -1,6 +1,6 @@
 #include "server/guard.h"
 
-#include "server/hosts.h"
+#include "server/wire/hosts.h"
 
 #include <string.h>
 

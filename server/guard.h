@@ -3,11 +3,11 @@
 #ifndef SL_SERVER_GUARD_H
 #define SL_SERVER_GUARD_H
 
-#include "server/internal.h"
+#include "server/exchange/exchange.h"
 
 /* False, with ex->error: a request that another program on the way could read differently
- * (server/wire.h), in its head, or, asked when the body is in, in that. The connection must end
- * with the answer. */
+ * (server/wire/wire.h), in its head, or, asked when the body is in, in that. The connection must
+ * end with the answer. */
 bool sl_guard_wire(struct sl_exchange *ex);
 /* The same of the head, and its version. */
 bool sl_guard_framing(struct sl_exchange *ex, const char *version);

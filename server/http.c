@@ -1,14 +1,15 @@
 /* libmicrohttpd's side: bodies within limits, suspended connections, answers. */
+#include "server/http.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/metrics.h"
-#include "server/anthropic.h"
-#include "server/dashboard.h"
-#include "server/gen.h"
+#include "server/api/anthropic.h"
+#include "server/exchange/gen.h"
+#include "server/exchange/renderer.h"
 #include "server/guard.h"
-#include "server/internal.h"
-#include "server/renderer.h"
-#include "server/tls.h"
+#include "server/observe/about.h"
+#include "server/observe/dashboard.h"
+#include "server/wire/tls.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ static enum MHD_Result queue_response(struct sl_exchange *ex, enum sl_exchange_e
         MHD_add_response_header(response, "Connection", "close");
     add_cors(ex, response);
     ex->http_status = status;
-    sl_answers_count(ex->route, status);
+    sl_answers_count(ex->server, ex->route, status);
     if (status >= 500)
         sl_count(http_errors_5xx_total, 1);
     else if (status >= 400)

@@ -1,20 +1,14 @@
 /* The table of endpoints, and the small ones. */
-#include "server/dashboard.h"
-#include "server/anthropic.h"
+#include "server/api/anthropic.h"
+#include "server/api/handlers.h"
 #include "server/guard.h"
-#include "server/internal.h"
+#include "server/http.h"
+#include "server/observe/about.h"
+#include "server/observe/dashboard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-bool sl_server_failed(const struct sl_server *s, struct sl_err *out_why) {
-    enum sl_server_state state = (enum sl_server_state)atomic_load(&s->state);
-    if (state == SL_SERVER_FAILED)
-        *out_why = s->fail_err;
-    return state == SL_SERVER_FAILED ||
-           (state == SL_SERVER_READY && sl_engine_failed(s->served->engine, out_why));
-}
 
 static void handle_health(struct sl_exchange *ex) {
     struct sl_server *s = ex->server;
@@ -111,12 +105,9 @@ static const struct sl_route routes[] = {
 #define N_ROUTES (sizeof routes / sizeof *routes)
 _Static_assert(N_ROUTES <= SL_MAX_ROUTES, "SL_MAX_ROUTES");
 
-uint32_t sl_route_index(const struct sl_route *r) {
-    return r ? (uint32_t)(r - routes) : (uint32_t)N_ROUTES;
-}
-
-const struct sl_route *sl_route_at(uint32_t i) {
-    return i < N_ROUTES ? &routes[i] : NULL;
+const struct sl_route *sl_routes(uint32_t *out_n) {
+    *out_n = (uint32_t)N_ROUTES;
+    return routes;
 }
 
 const struct sl_route *sl_route_find(const char *method, const char *path, const char **out_allow,

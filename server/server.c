@@ -2,10 +2,10 @@
 
 #include "common/cond.h"
 #include "common/log.h"
-#include "server/gen.h"
-#include "server/internal.h"
-#include "server/memory.h"
-#include "server/tls.h"
+#include "server/exchange/gen.h"
+#include "server/exchange/memory.h"
+#include "server/http.h"
+#include "server/wire/tls.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -17,6 +17,7 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     s->config = *config;
     sl_server_defaults(&s->config);
+    s->routes = sl_routes(&s->n_routes);
     s->listen.wake_fd = -1;
     s->started_s = (int64_t)time(NULL);
     atomic_init(&s->state, SL_SERVER_LOADING);

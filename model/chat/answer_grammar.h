@@ -1,8 +1,8 @@
 /* Grammars of whole answers: reasoning, then calls of a request's tools in the family's own form,
  * or content.
  *
- * What they hold an answer to is what server/splitter.h reads: a complete text of the grammar gives
- * calls of the functions allowed, with arguments that their schemas take. */
+ * What they hold an answer to is what server/answer/splitter.h reads: a complete text of the
+ * grammar gives calls of the functions allowed, with arguments that their schemas take. */
 #ifndef SL_MODEL_ANSWER_GRAMMAR_H
 #define SL_MODEL_ANSWER_GRAMMAR_H
 

@@ -81,7 +81,7 @@ def target_faults(root, names, targets):
 
 
 def field_faults(root, sources):
-    """Fields that requests may have, by the tables of server/fields.h, and that no document of the API names."""
+    """Fields that requests may have, by the tables of server/request/fields.h, and that no document of the API names."""
     told = "".join(read(root, f"docs/{name}.md") for name in ("API", "STRUCTURED", "TOOLS"))
     known = sorted(set(re.findall(r'\{"([a-z_]+)",\s*SL_FIELD_', sources)))
     return [f"no document of the API names the field {name}" for name in known if not re.search(rf"\b{name}\b", told)] if known else ["no fields were found"]
@@ -129,7 +129,7 @@ def main():
              for f in files if "node_modules" not in folder]
     rules = "\n".join(read(ROOT, p) for p in ["Makefile", *(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "mk", "*.mk")))])
     targets = set(re.findall(r"^([a-z][a-z-]*)(?=[ :])[^=\n]*:(?!=)", rules, re.M)) | set(" ".join(re.findall(r"^\.PHONY:(.*)", rules, re.M)).split())
-    sources = "".join(read(ROOT, os.path.relpath(p, ROOT)) for p in glob.glob(os.path.join(ROOT, "server", "*.c")))
+    sources = "".join(read(ROOT, os.path.relpath(p, ROOT)) for p in glob.glob(os.path.join(ROOT, "server", "**", "*.c"), recursive=True))
     checks = [("the checks find what is wrong", bad_faults()), ("links", link_faults(ROOT, names)), ("files", file_faults(ROOT, names, known)),
               ("tests by name", test_faults(ROOT, names)),
               ("make's targets", target_faults(ROOT, names, targets)), ("fields of requests", field_faults(ROOT, sources)),

@@ -4,8 +4,9 @@
 #include "tests/unit/server/fake_engine.c"
 
 #include "common/clock.h"
-#include "server/memory.h"
-#include "server/renderer.h"
+#include "server/api/handlers.h"
+#include "server/exchange/memory.h"
+#include "server/exchange/renderer.h"
 
 #include <jansson.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
  * text is read and where it is cut; the rest is the text. Cut and whole give the same parts,
  * nothing that was content in a family without markers is lost, and a whole answer's calls have
  * arguments that parse. */
-#include "server/splitter.h"
+#include "server/answer/splitter.h"
 
 #include <stdint.h>
 #include <stdlib.h>

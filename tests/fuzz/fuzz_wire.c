@@ -1,6 +1,6 @@
 /* What libmicrohttpd gets to read of what strangers send: the same however it is cut into pieces,
  * never more than the input but for a bad request's end, and canonical: it passes unchanged. */
-#include "server/wire.h"
+#include "server/wire/wire.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,7 +16,7 @@ PLANTED = [
     ("cli/plan.c", '#include "backends/cpu/cpu.h"', "backends/cpu/cpu.h"),
     ("engine/engine.c", "int x = sl_cuda_open();", "sl_cuda_open"),
     ("engine/engine.c", "int x = SL_CPU_VNNI;", "SL_CPU_VNNI"),
-    ("server/about.c", "void *sl_vulkan_thing;", "sl_vulkan_thing"),
+    ("server/observe/about.c", "void *sl_vulkan_thing;", "sl_vulkan_thing"),
     ("cli/bench_report.c", 'int x = !strncmp(name, "cuda:", 5);', '"cuda:"'),
     ("cli/bench_report.c", 'const char *x = "CUDA";', '"CUDA"'),
     ("cli/engine_options.h", '#define HELP "as in --device hip:0"', "hip:0"),

@@ -6,7 +6,8 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "server/internal.h"
+#include "server/exchange/exchange.h"
+#include "server/server.h"
 
 #include "client.h"
 #include "json_at.h"

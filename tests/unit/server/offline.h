@@ -6,8 +6,8 @@
 #include "fake_engine.c"
 
 #include "common/clock.h"
-#include "server/gen.h"
-#include "server/memory.h"
+#include "server/exchange/gen.h"
+#include "server/exchange/memory.h"
 
 #include <jansson.h>
 #include <setjmp.h>

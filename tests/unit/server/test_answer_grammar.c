@@ -5,7 +5,7 @@
 #include "common/rng.h"
 #include "model/chat/answer_grammar.h"
 #include "model/grammar/automaton.h"
-#include "server/splitter.h"
+#include "server/answer/splitter.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

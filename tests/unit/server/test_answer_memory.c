@@ -3,7 +3,7 @@
 #include "harness.h"
 
 #include "common/metrics.h"
-#include "server/splitter.h"
+#include "server/answer/splitter.h"
 
 #define N_TOKENS 3000u
 

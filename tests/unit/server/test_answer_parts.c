@@ -1,5 +1,5 @@
 /* Fragments joined to segments. */
-#include "server/answer_parts.h"
+#include "server/answer/answer_parts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

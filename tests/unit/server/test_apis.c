@@ -1,7 +1,8 @@
 /* Requests of the other APIs as chats: what the template gets to see, and what is refused. */
 #include "offline.h"
 
-#include "server/anthropic.h"
+#include "server/api/handlers.h"
+#include "server/api/anthropic.h"
 
 /* The prompt is JSON, and equals `want` with the members that it does not name left out. */
 static void expect(void (*handle)(struct sl_exchange *), const char *body, const char *want) {

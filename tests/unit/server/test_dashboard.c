@@ -2,7 +2,8 @@
 #include "fake_engine.c"
 
 #include "common/log.h"
-#include "server/internal.h"
+#include "server/exchange/exchange.h"
+#include "server/server.h"
 
 #include "client.h"
 

@@ -1,7 +1,7 @@
 /* Request fields, body limits, JSON writing, error shapes. */
 #include "fake_engine.c"
 
-#include "server/params.h"
+#include "server/request/params.h"
 
 #include <math.h>
 #include <setjmp.h>

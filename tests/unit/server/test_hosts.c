@@ -1,5 +1,5 @@
 /* Which names are this server's, and which pages are. */
-#include "server/hosts.h"
+#include "server/wire/hosts.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

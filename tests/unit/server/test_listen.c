@@ -4,7 +4,8 @@
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "server/internal.h"
+#include "server/exchange/exchange.h"
+#include "server/server.h"
 
 #include "client.h"
 

@@ -1,8 +1,9 @@
 /* Whatever a client sends, in whatever field and however it is escaped, adds no control token to
  * the prompt: for the templates of published models and for those that the project brings along. */
+#include "server/api/handlers.h"
 #include "offline.h"
 
-#include "server/internal.h"
+#include "server/exchange/exchange.h"
 
 #include <dirent.h>
 

@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "server/fields.h"
-#include "server/memory.h"
+#include "server/request/fields.h"
+#include "server/exchange/memory.h"
 
 #define MIB ((uint64_t)1 << 20)
 

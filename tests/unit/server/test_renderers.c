@@ -1,7 +1,8 @@
 /* Events and bodies of the APIs, written from parts. */
+#include "server/api/handlers.h"
 #include "offline.h"
 
-#include "server/renderer.h"
+#include "server/api/renderers.h"
 
 #include "json_at.h"
 

@@ -1,6 +1,6 @@
 /* Answers in every family's form, whole and cut anywhere, to parts. The forms are written as the
  * families' chat templates write a model's earlier calls. */
-#include "server/splitter.h"
+#include "server/answer/splitter.h"
 
 #include "common/rng.h"
 

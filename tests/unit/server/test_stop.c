@@ -1,5 +1,5 @@
 /* Stop strings against the plain definition, cut at every possible token boundary. */
-#include "server/stop.h"
+#include "server/answer/stop.h"
 
 #include "common/rng.h"
 

@@ -3,7 +3,7 @@
 #include "harness.h"
 
 #include "model/chat/answer_format.h"
-#include "server/tools.h"
+#include "server/request/tools.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* What libmicrohttpd gets to read of what a client sends. */
-#include "server/wire.h"
+#include "server/wire/wire.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -1,0 +1,17 @@
+/* The POST endpoints. Each runs in a worker: it starts ex->gen, fills ex->reply, or sets ex->error.
+ */
+#ifndef SL_SERVER_HANDLERS_H
+#define SL_SERVER_HANDLERS_H
+
+struct sl_exchange;
+
+void sl_chat_handle(struct sl_exchange *ex);           /* /v1/chat/completions */
+void sl_apply_template_handle(struct sl_exchange *ex); /* /apply-template */
+void sl_responses_handle(struct sl_exchange *ex);      /* /v1/responses */
+void sl_messages_handle(struct sl_exchange *ex);       /* /v1/messages */
+void sl_count_tokens_handle(struct sl_exchange *ex);   /* /v1/messages/count_tokens */
+void sl_completions_handle(struct sl_exchange *ex);    /* /v1/completions */
+void sl_tokenize_handle(struct sl_exchange *ex);       /* /tokenize */
+void sl_detokenize_handle(struct sl_exchange *ex);     /* /detokenize */
+
+#endif

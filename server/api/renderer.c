@@ -1,0 +1,15 @@
+#include "server/api/renderers.h"
+
+const struct sl_renderer *sl_renderer_of(enum sl_api api) {
+    switch (api) {
+    case SL_API_COMPLETIONS:
+        return &sl_completions_renderer;
+    case SL_API_RESPONSES:
+        return &sl_responses_renderer;
+    case SL_API_MESSAGES:
+        return &sl_messages_renderer;
+    case SL_API_CHAT:
+        break;
+    }
+    return &sl_chat_renderer;
+}

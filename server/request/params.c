@@ -1,0 +1,249 @@
+#include "server/request/params.h"
+
+#include "server/request/constrain.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+/* What the tables fill; two spellings of a field fill one member in table order. */
+struct raw {
+    struct sl_gen_params p;
+    uint32_t max_tokens, max_completion_tokens;
+    uint32_t top_logprobs, logprobs_count, best_of;
+    bool logprobs;
+    bool without_effect; /* fields that are checked and change nothing */
+};
+
+#define P(member) offsetof(struct raw, p.member)
+#define R(member) offsetof(struct raw, member)
+
+/* Ranges are OpenAI's where the API defines the field. */
+static const struct sl_field shared_fields[] = {
+    {"stream", SL_FIELD_BOOL, P(stream), 0, 0},
+    {"n", SL_FIELD_U32, P(n), 1, SL_MAX_CHOICES},
+    {"max_tokens", SL_FIELD_U32, R(max_tokens), 1, INT32_MAX},
+    {"temperature", SL_FIELD_F32, P(sampling.temperature), 0, 2},
+    {"top_p", SL_FIELD_F32, P(sampling.top_p), 0, 1},
+    {"min_p", SL_FIELD_F32, P(sampling.min_p), 0, 1},
+    {"typical_p", SL_FIELD_F32, P(sampling.typical_p), 0, 1},
+    {"top_k", SL_FIELD_U32, P(sampling.top_k), -1, INT32_MAX},
+    {"presence_penalty", SL_FIELD_F32, P(sampling.presence_penalty), -2, 2},
+    {"frequency_penalty", SL_FIELD_F32, P(sampling.frequency_penalty), -2, 2},
+    {"repetition_penalty", SL_FIELD_F32, P(sampling.repeat_penalty), 0.01, 100},
+    {"repeat_penalty", SL_FIELD_F32, P(sampling.repeat_penalty), 0.01, 100},
+    {"repeat_last_n", SL_FIELD_U32, P(sampling.repeat_last_n), -1, INT32_MAX},
+    {"seed", SL_FIELD_SEED, P(sampling.seed), 0, 0},
+    {"ignore_eos", SL_FIELD_BOOL, P(ignore_eos), 0, 0},
+    {"cache_prompt", SL_FIELD_BOOL, P(cache_prompt), 0, 0},
+    {"timeout_s", SL_FIELD_F32, P(timeout_s), 0.001, 86400},
+    {"user", SL_FIELD_STRING, 0, 0, 0}, /* from here on: known, and of no effect */
+    {"metadata", SL_FIELD_OBJECT, 0, 0, 0},
+    {"service_tier", SL_FIELD_STRING, 0, 0, 0},
+    {"store", SL_FIELD_BOOL, R(without_effect), 0, 0},
+    {"safety_identifier", SL_FIELD_STRING, 0, 0, 0},
+    {"prompt_cache_key", SL_FIELD_STRING, 0, 0, 0},
+    {"verbosity", SL_FIELD_STRING, 0, 0, 0},
+};
+static const struct sl_field chat_fields[] = {
+    {"max_completion_tokens", SL_FIELD_U32, R(max_completion_tokens), 1, INT32_MAX},
+    {"logprobs", SL_FIELD_BOOL, R(logprobs), 0, 0},
+    {"top_logprobs", SL_FIELD_U32, R(top_logprobs), 0, SL_MAX_TOP_LOGPROBS},
+};
+static const struct sl_field completion_fields[] = {
+    {"logprobs", SL_FIELD_U32, R(logprobs_count), 0, SL_MAX_TOP_LOGPROBS},
+    {"best_of", SL_FIELD_U32, R(best_of), 1, SL_MAX_CHOICES},
+};
+#define COUNTOF(a) ((uint32_t)(sizeof(a) / sizeof *(a)))
+
+static bool read_stop(const json_t *body, struct sl_stop_set *set, struct sl_http_error *e) {
+    const json_t *v = json_object_get(body, "stop");
+    if (!v || json_is_null(v))
+        return true;
+    struct sl_err err;
+    if (json_is_string(v)) {
+        enum sl_status st = sl_stop_add(set, json_string_value(v), json_string_length(v), &err);
+        if (st == SL_ERR_INVALID)
+            return sl_http_bad(e, "stop", "'stop': %s", err.text);
+        return st == SL_OK || sl_http_from_status(e, st, &err);
+    }
+    if (!json_is_array(v))
+        return sl_http_bad(e, "stop", "'stop' must be a string or an array of strings, not %s",
+                           sl_json_kind(v));
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *s = json_array_get(v, i);
+        if (!json_is_string(s))
+            return sl_http_bad(e, "stop", "'stop[%zu]' must be a string, not %s", i,
+                               sl_json_kind(s));
+        enum sl_status st = sl_stop_add(set, json_string_value(s), json_string_length(s), &err);
+        if (st == SL_ERR_INVALID)
+            return sl_http_bad(e, "stop", "'stop[%zu]': %s", i, err.text);
+        if (st != SL_OK)
+            return sl_http_from_status(e, st, &err);
+    }
+    return true;
+}
+
+static bool read_logit_bias(const json_t *body, uint32_t n_vocab, struct sl_gen_params *p,
+                            struct sl_http_error *e) {
+    const json_t *v = json_object_get(body, "logit_bias");
+    if (!v || json_is_null(v))
+        return true;
+    if (!json_is_object(v))
+        return sl_http_bad(e, "logit_bias",
+                           "'logit_bias' must be an object from token ids to numbers, not %s",
+                           sl_json_kind(v));
+    size_t n = json_object_size(v);
+    if (n == 0)
+        return true;
+    if (n > n_vocab)
+        return sl_http_bad(e, "logit_bias", "'logit_bias' has %zu entries; the vocabulary has %u",
+                           n, n_vocab);
+    p->bias = calloc(n, sizeof *p->bias);
+    if (!p->bias)
+        return sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+    const char *key;
+    json_t *value;
+    uint32_t i = 0;
+    json_object_foreach((json_t *)v, key, value) {
+        char *end;
+        unsigned long id = strtoul(key, &end, 10);
+        if (key[0] < '0' || key[0] > '9' || *end || id >= n_vocab)
+            return sl_http_bad(e, "logit_bias",
+                               "'logit_bias' has the key '%.32s'; keys are token ids from 0 to %u",
+                               key, n_vocab - 1);
+        if (!json_is_number(value) || !(json_number_value(value) >= -100) ||
+            !(json_number_value(value) <= 100))
+            return sl_http_bad(e, "logit_bias",
+                               "'logit_bias' for token %lu must be a number from -100 to 100", id);
+        float bias = (float)json_number_value(value);
+        p->bias[i].token = (uint32_t)id;
+        p->bias[i].bias = bias <= -100 ? -INFINITY : bias; /* -100 bans, as the API promises */
+        i++;
+    }
+    p->sampling.logit_bias = p->bias;
+    p->sampling.n_logit_bias = i;
+    return true;
+}
+
+/* What clients may ask of other servers and get from this one only in its usual form. */
+static bool check_unsupported(const json_t *body, struct sl_http_error *e) {
+    static const char *const old[] = {"functions", "function_call"};
+    for (size_t i = 0; i < COUNTOF(old); i++) {
+        const json_t *v = json_object_get(body, old[i]);
+        if (v && !json_is_null(v))
+            return sl_http_bad(e, old[i],
+                               "'%s' is the old name of 'tools' and 'tool_choice': use "
+                               "those",
+                               old[i]);
+    }
+    const json_t *modalities = json_object_get(body, "modalities");
+    if (!modalities || json_is_null(modalities))
+        return true;
+    const char *only = json_string_value(json_array_get(modalities, 0));
+    if (json_array_size(modalities) != 1 || !only || strcmp(only, "text") != 0)
+        return sl_http_bad(e, "modalities",
+                           "'modalities' must be [\"text\"]: this model makes text "
+                           "only");
+    return true;
+}
+
+static bool read_stream_options(const json_t *body, struct sl_gen_params *p,
+                                struct sl_http_error *e) {
+    const json_t *v = json_object_get(body, "stream_options");
+    if (!v || json_is_null(v))
+        return true;
+    if (!json_is_object(v))
+        return sl_http_bad(e, "stream_options", "'stream_options' must be an object, not %s",
+                           sl_json_kind(v));
+    if (!p->stream)
+        return sl_http_bad(e, "stream_options",
+                           "'stream_options' is only allowed when 'stream' is true");
+    const json_t *u = json_object_get(v, "include_usage");
+    if (u && !json_is_null(u) && !json_is_boolean(u))
+        return sl_http_bad(e, "stream_options.include_usage",
+                           "'stream_options.include_usage' must be true or false, not %s",
+                           sl_json_kind(u));
+    p->include_usage = json_is_true(u);
+    return true;
+}
+
+bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
+                    struct sl_gen_params *out, struct sl_http_error *e) {
+    struct raw r = {0};
+    r.p.n = 1;
+    r.p.cache_prompt = true;
+    r.p.sampling = sl_sampling_default;
+    r.top_logprobs = r.logprobs_count = r.best_of = UINT32_MAX;
+    const json_t *seed = json_object_get(body, "seed");
+    if (!seed || json_is_null(seed)) {
+        /* Never fails for so few bytes; were it to, a fixed seed is still a valid one. */
+        if (getrandom(&r.p.sampling.seed, sizeof r.p.sampling.seed, 0) < 0)
+            r.p.sampling.seed = 0;
+    }
+    if (!sl_fields_read(body, shared_fields, COUNTOF(shared_fields), &r, e))
+        return false;
+    bool chat = api != SL_API_COMPLETIONS;
+    if (!sl_fields_read(body, chat ? chat_fields : completion_fields,
+                        chat ? COUNTOF(chat_fields) : COUNTOF(completion_fields), &r, e))
+        return false;
+
+    if (chat && !check_unsupported(body, e))
+        return false;
+
+    struct sl_gen_params *p = &r.p;
+    p->max_tokens = r.max_completion_tokens ? r.max_completion_tokens : r.max_tokens;
+    if (!chat && p->max_tokens == 0)
+        p->max_tokens = 16; /* the API's default for text completions */
+    if (chat) {
+        p->logprobs = r.logprobs;
+        if (r.top_logprobs != UINT32_MAX) {
+            if (!r.logprobs)
+                return sl_http_bad(e, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
+            p->n_top_logprobs = r.top_logprobs;
+        }
+    } else {
+        if (r.best_of != UINT32_MAX && r.best_of != p->n)
+            return sl_http_bad(e, "best_of", "'best_of' other than 'n' is not supported");
+        if (r.logprobs_count != UINT32_MAX) {
+            p->logprobs = true;
+            p->n_top_logprobs = r.logprobs_count;
+        }
+    }
+    struct sl_sampling *s = &p->sampling;
+    if (s->top_k == UINT32_MAX)
+        s->top_k = 0; /* -1 is a usual spelling of "off" */
+    if (s->top_p < FLT_MIN)
+        s->top_p = FLT_MIN; /* 0 keeps the likeliest token */
+    if (s->typical_p < FLT_MIN)
+        s->typical_p = FLT_MIN;
+
+    *out = r.p;
+    if (!read_stream_options(body, out, e) || !read_stop(body, &out->stop, e) ||
+        !read_logit_bias(body, n_vocab, out, e))
+        return false;
+    out->n_own_stop = out->stop.n;
+    return true;
+}
+
+bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form, const char *rule,
+                    const char *field, struct sl_http_error *e) {
+    if (!sl_content_form_compile(form, rule, field, &p->grammar, e))
+        return false;
+    if (p->grammar && p->ignore_eos)
+        return sl_http_bad(e, "ignore_eos", "'ignore_eos' cannot be true with '%.60s'", field);
+    return true;
+}
+
+void sl_params_release(struct sl_gen_params *p) {
+    free(p->bias);
+    sl_stop_set_release(&p->stop);
+    sl_grammar_destroy(&p->grammar);
+    json_decref(p->tools);
+    free(p->header);
+    free(p->about.members);
+    *p = (struct sl_gen_params){0};
+}

@@ -1,0 +1,53 @@
+/* What a generation request asks for, beside its prompt. */
+#ifndef SL_SERVER_PARAMS_H
+#define SL_SERVER_PARAMS_H
+
+#include "engine/engine.h"
+#include "model/grammar/grammar.h"
+#include "server/answer/splitter.h"
+#include "server/answer/stop.h"
+#include "server/request/constrain.h"
+#include "server/request/fields.h"
+
+#define SL_MAX_CHOICES 128u
+
+/* What a renderer wants to know of the request beside the parameters. */
+struct sl_request_about {
+    char *members; /* owned; JSON members that the answer repeats: ,"a":1,"b":2; NULL = none */
+    bool carry_reasoning; /* reasoning goes out in a form that clients send back */
+};
+
+struct sl_gen_params {
+    bool stream, include_usage;
+    uint32_t n;          /* choices per prompt */
+    uint32_t max_tokens; /* 0 = until the context is full */
+    bool ignore_eos;
+    bool cache_prompt; /* take what is known of the prompt, and leave it to others */
+    float timeout_s;   /* for the whole request, waiting included; 0 = the server's */
+    bool logprobs;
+    uint32_t n_top_logprobs;
+    struct sl_sampling sampling; /* logit_bias points to bias */
+    struct sl_logit_bias *bias;  /* owned */
+    struct sl_stop_set stop;     /* owned */
+    uint32_t n_own_stop;         /* of it, the request's: the first */
+    struct sl_grammar *grammar;  /* owned; NULL = any text */
+    bool splits;                 /* answers have parts: */
+    struct sl_splitter_config split;
+    json_t *tools; /* split's; owned */
+    char *header;  /* split's; owned */
+    struct sl_request_about about;
+};
+
+enum sl_api { SL_API_CHAT, SL_API_COMPLETIONS, SL_API_RESPONSES, SL_API_MESSAGES };
+
+/* Reads every field that chat and text completions share, and those of the API; n_vocab bounds
+ * logit_bias. The body of any API but text completions is a chat's (translate.h). out must be zero;
+ * release it also after a failure. */
+bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
+                    struct sl_gen_params *out, struct sl_http_error *e);
+/* Sets p->grammar to the form's, from this rule ("": there is none). field: the one to blame. */
+bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form, const char *rule,
+                    const char *field, struct sl_http_error *e);
+void sl_params_release(struct sl_gen_params *p);
+
+#endif
