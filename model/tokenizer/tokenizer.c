@@ -321,7 +321,7 @@ static enum sl_status encode(const struct sl_tokenizer *t, const char *text, siz
     struct sl_fragment *fragments;
     enum sl_status status =
         sl_matcher_cut(flags & SL_ENCODE_PARSE_SPECIAL ? &t->special : &t->user, t->strip_right,
-                       guard, text, len, &fragments, &n_fragments);
+                       guard, text, len, &pace, &fragments, &n_fragments);
     if (status != SL_OK)
         return status;
     if (add_special && t->add_bos)

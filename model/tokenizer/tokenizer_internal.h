@@ -86,13 +86,16 @@ struct sl_guard {
     const struct sl_range *own; /* ascending, not touching */
     size_t n_own;
 };
+struct sl_encode_pace;
 /* Cuts text into fragments. Longer tokens win over shorter ones wherever they stand, then the
  * leftmost wins (llama.cpp's order). strip_right[id], when given: white space after it goes.
- * guard NULL: any token, anywhere.
- * out: malloc'd, the caller frees; NULL with n 0 for an empty text. */
+ * guard NULL: any token, anywhere. Goes over the text once for each length of the tokens in it;
+ * pace may end that with its watch's status. out: malloc'd, the caller frees; NULL with n 0 for an
+ * empty text and after an error. */
 enum sl_status sl_matcher_cut(const struct sl_matcher *m, const bool *strip_right,
                               const struct sl_guard *guard, const char *text, size_t len,
-                              struct sl_fragment **out, size_t *out_n) SL_MUST_CHECK;
+                              struct sl_encode_pace *pace, struct sl_fragment **out,
+                              size_t *out_n) SL_MUST_CHECK;
 
 enum {
     SL_ATTR_NORMAL = 1,
@@ -141,7 +144,7 @@ struct sl_encode_pace {
     const struct sl_encode_watch *watch; /* may be NULL */
     uint32_t left;
 };
-#define SL_ENCODE_PACE 4096u /* words or merges: some milliseconds */
+#define SL_ENCODE_PACE 4096u /* bytes, words or merges: some milliseconds at most */
 static inline enum sl_status sl_encode_go_on(struct sl_encode_pace *p) {
     if (!p->watch || p->left--)
         return SL_OK;

@@ -143,10 +143,11 @@ static enum sl_status add(struct fragments *f, size_t offset, size_t len, uint32
 /* Marks in seen[] the lengths of all tokens that occur. Nested tokens hang on one chain of outputs,
  * which is walked only as far as it is new: linear in text and automaton. */
 static enum sl_status find_lengths(const struct sl_matcher *m, const char *text, size_t len,
-                                   bool *seen, bool *any) {
+                                   struct sl_encode_pace *pace, bool *seen, bool *any) {
     bool *visited = NULL;
     uint32_t s = 0;
-    for (size_t i = 0; i < len; i++) {
+    enum sl_status status = SL_OK;
+    for (size_t i = 0; i < len && (status = sl_encode_go_on(pace)) == SL_OK; i++) {
         s = step(m, s, (unsigned char)text[i]);
         uint32_t o = m->states[s].output;
         if (!o)
@@ -160,7 +161,7 @@ static enum sl_status find_lengths(const struct sl_matcher *m, const char *text,
         }
     }
     free(visited);
-    return SL_OK;
+    return status;
 }
 
 static bool is_space(char c) {
@@ -185,11 +186,13 @@ static bool may_stand(const struct sl_guard *g, uint32_t token, size_t from, siz
 static enum sl_status cut_fragment(const struct sl_matcher *m, const bool *strip_right,
                                    const struct sl_guard *guard, const char *text,
                                    struct sl_fragment f, uint32_t token_len,
-                                   struct fragments *out) {
+                                   struct sl_encode_pace *pace, struct fragments *out) {
     size_t done = f.offset, end = f.offset + f.len;
     uint32_t s = 0;
     enum sl_status status;
     for (size_t i = f.offset; i < end; i++) {
+        if ((status = sl_encode_go_on(pace)) != SL_OK)
+            return status;
         s = step(m, s, (unsigned char)text[i]);
         uint32_t o = m->states[s].output;
         while (o && m->states[o].depth > token_len)
@@ -217,7 +220,8 @@ static enum sl_status cut_fragment(const struct sl_matcher *m, const bool *strip
 
 enum sl_status sl_matcher_cut(const struct sl_matcher *m, const bool *strip_right,
                               const struct sl_guard *guard, const char *text, size_t len,
-                              struct sl_fragment **out, size_t *out_n) {
+                              struct sl_encode_pace *pace, struct sl_fragment **out,
+                              size_t *out_n) {
     *out = NULL;
     *out_n = 0;
     if (len == 0)
@@ -226,17 +230,19 @@ enum sl_status sl_matcher_cut(const struct sl_matcher *m, const bool *strip_righ
     bool *seen = calloc((size_t)m->max_len + 1, sizeof *seen), any = false;
     enum sl_status status = seen ? add(&now, 0, len, SL_NO_TOKEN) : SL_ERR_NOMEM;
     if (status == SL_OK && m->n_states > 1)
-        status = find_lengths(m, text, len, seen, &any);
+        status = find_lengths(m, text, len, pace, seen, &any);
     for (uint32_t l = m->max_len; any && l > 0 && status == SL_OK; l--) {
         if (!seen[l])
             continue;
         next.n = 0;
         for (size_t i = 0; i < now.n && status == SL_OK; i++) {
             struct sl_fragment f = now.items[i];
+            if ((status = sl_encode_go_on(pace)) != SL_OK)
+                break;
             if (f.token != SL_NO_TOKEN || f.len < l)
                 status = add(&next, f.offset, f.len, f.token);
             else
-                status = cut_fragment(m, strip_right, guard, text, f, l, &next);
+                status = cut_fragment(m, strip_right, guard, text, f, l, pace, &next);
         }
         struct fragments swap = now;
         now = next;

@@ -366,6 +366,14 @@ static void test_watch(void **state) {
     expect_given_up(t, words, LEN);
     expect_given_up(t, one, LEN);
     sl_tokenizer_destroy(&t);
+    /* Nothing but tokens that are looked for in the text: no word, no merge. */
+    start_bpe(&v, "gpt-2");
+    v.merges[v.n_merges++] = "q q";
+    add(&v, "a ", USER);
+    add(&v, "a a a ", USER);
+    t = finish(&v);
+    expect_given_up(t, words, LEN);
+    sl_tokenizer_destroy(&t);
     free(words);
     free(one);
 }
