@@ -9,8 +9,9 @@
 #include <string.h>
 
 json_t *sl_prompt_body(struct sl_exchange *ex) {
+    const struct sl_template_watch watch = {sl_exchange_poll, ex};
     return sl_json_parse_object(ex->body.ptr, ex->body.len,
-                                sl_server_json_units(&ex->server->config), &ex->error);
+                                sl_server_json_units(&ex->server->config), &watch, &ex->error);
 }
 
 bool sl_prompt_check_model(struct sl_exchange *ex, const json_t *body) {

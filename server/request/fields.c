@@ -97,14 +97,48 @@ bool sl_fields_read(const json_t *body, const struct sl_field *fields, uint32_t 
     return true;
 }
 
+#define WATCH_BYTES 65536u /* some tenths of a millisecond, where values are small */
+
+/* What json_load_callback reads from. */
+struct source {
+    const char *body;
+    size_t len, at, next_poll;
+    const struct sl_template_watch *watch;
+    enum sl_status status; /* the watch's */
+    struct sl_err err;
+};
+
+static bool go_on(struct source *s) {
+    if (!s->watch || s->at < s->next_poll)
+        return true;
+    s->next_poll = s->at + WATCH_BYTES;
+    s->status = s->watch->poll(s->watch->ctx, &s->err);
+    return s->status == SL_OK;
+}
+
+static size_t read_source(void *buffer, size_t size, void *data) {
+    struct source *s = data;
+    size_t n = s->len - s->at < size ? s->len - s->at : size;
+    if (!go_on(s))
+        return (size_t)-1;
+    memcpy(buffer, s->body + s->at, n);
+    s->at += n;
+    return n;
+}
+
 /* Depth and size when parsed, by brackets, colons and commas outside strings: an upper bound for
  * valid JSON, and invalid JSON is refused by the parser afterwards. */
-static bool within_limits(const char *s, size_t len, uint32_t max_units, uint32_t *out_units,
+static bool within_limits(struct source *source, uint32_t max_units, uint32_t *out_units,
                           struct sl_http_error *e) {
+    const char *s = source->body;
+    size_t len = source->len;
     uint32_t depth = 0, units = 0;
     bool in_string = false;
     for (size_t i = 0; i < len; i++) {
         char c = s[i];
+        source->at = i;
+        if (!go_on(source))
+            return sl_http_from_status(e, source->status, &source->err);
         if (in_string) {
             if (c == '\\')
                 i++;
@@ -150,24 +184,32 @@ static bool within_limits(const char *s, size_t len, uint32_t max_units, uint32_
 
 bool sl_json_take_units(const char *text, size_t len, uint32_t *units) {
     struct sl_http_error unused;
+    struct source source = {.body = text, .len = len};
     uint32_t n;
-    if (!within_limits(text, len, *units, &n, &unused))
+    if (!within_limits(&source, *units, &n, &unused))
         return false;
     *units -= n;
     return true;
 }
 
 json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
-                             struct sl_http_error *e) {
+                             const struct sl_template_watch *watch, struct sl_http_error *e) {
     if (len == 0) {
         sl_http_bad(e, NULL, "the request has no body; send a JSON object");
         return NULL;
     }
     uint32_t units;
-    if (!within_limits(body, len, max_units, &units, e))
+    struct source source = {.body = body, .len = len, .watch = watch};
+    if (!within_limits(&source, max_units, &units, e))
         return NULL;
+    source.at = source.next_poll = 0;
     json_error_t je;
-    json_t *v = json_loadb(body, len, JSON_DECODE_ANY, &je);
+    json_t *v = json_load_callback(read_source, &source, JSON_DECODE_ANY, &je);
+    if (source.status != SL_OK) {
+        json_decref(v);
+        sl_http_from_status(e, source.status, &source.err);
+        return NULL;
+    }
     if (!v) {
         sl_http_bad(e, NULL, "the request body is not valid JSON: line %d, column %d: %s", je.line,
                     je.column, je.text);

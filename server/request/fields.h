@@ -3,6 +3,7 @@
 #ifndef SL_SERVER_FIELDS_H
 #define SL_SERVER_FIELDS_H
 
+#include "model/jinja/chat_template.h"
 #include "server/types/errors.h"
 
 #include <jansson.h>
@@ -38,9 +39,10 @@ const char *sl_json_kind(const json_t *v);
 #define SL_JSON_MAX_UNITS 2000000u
 
 /* Parses a body into a JSON object, within limits that are checked before anything is allocated by
- * it. The caller owns the result (json_decref). NULL: e is set. */
+ * it. Asks the watch (NULL: nobody) every 64 KiB, and gives up with what it says. The caller owns
+ * the result (json_decref). NULL: e is set. */
 json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
-                             struct sl_http_error *e);
+                             const struct sl_template_watch *watch, struct sl_http_error *e);
 /* The same bounds for JSON in a string of a body: what it would take when parsed comes off *units.
  * False: it nests too deep, or would take more than is left. */
 bool sl_json_take_units(const char *text, size_t len, uint32_t *units);

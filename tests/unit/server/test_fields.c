@@ -120,7 +120,7 @@ static void test_error_shape(void **state) {
 
 static void expect_refused(const char *body, size_t len, const char *part) {
     struct sl_http_error e = {0};
-    assert_null(sl_json_parse_object(body, len, SL_JSON_MAX_UNITS, &e));
+    assert_null(sl_json_parse_object(body, len, SL_JSON_MAX_UNITS, NULL, &e));
     assert_int_equal(e.http_status, 400);
     if (!strstr(e.err.text, part))
         fail_msg("'%s' does not say '%s'", e.err.text, part);
@@ -152,7 +152,7 @@ static void test_body_limits(void **state) {
     expect_refused(wide, 3 * 300000, "too many values");
     memcpy(wide + 3 * 200000, "0]}", 3);
     struct sl_http_error none = {0};
-    json_t *fits = sl_json_parse_object(wide, 3 * 200000 + 3, SL_JSON_MAX_UNITS, &none);
+    json_t *fits = sl_json_parse_object(wide, 3 * 200000 + 3, SL_JSON_MAX_UNITS, NULL, &none);
     assert_non_null(fits);
     json_decref(fits);
     /* Brackets in strings do not count; an escaped quote does not end one. */
@@ -160,11 +160,53 @@ static void test_body_limits(void **state) {
     memset(deep, '[', n);
     memcpy(deep, "{\"a\":\"\\\"", 8);
     memcpy(deep + n - 2, "\"}", 2);
-    json_t *v = sl_json_parse_object(deep, n, SL_JSON_MAX_UNITS, &e);
+    json_t *v = sl_json_parse_object(deep, n, SL_JSON_MAX_UNITS, NULL, &e);
     assert_non_null(v);
     json_decref(v);
     free(deep);
     free(wide);
+}
+
+/* Says no at the poll numbered `last`. */
+struct polls {
+    uint32_t n, last;
+};
+static enum sl_status poll_some(void *ctx, struct sl_err *err) {
+    struct polls *p = ctx;
+    return ++p->n >= p->last ? sl_fail(err, SL_ERR_TIMEOUT, "given up") : SL_OK;
+}
+
+/* Two passes, of which each asks every 64 KiB, in one long string and among many values. */
+static void test_body_watch(void **state) {
+    (void)state;
+    const size_t n = 1u << 20;
+    char *body = malloc(n + 1);
+    assert_non_null(body);
+    for (int kind = 0; kind < 2; kind++) {
+        memset(body, kind ? '1' : 'x', n);
+        for (size_t i = 0; kind && i < n; i += 4)
+            body[i] = ',';
+        memcpy(body, kind ? "{\"a\":[10" : "{\"a\":\"xx", 8);
+        memcpy(body + n - 2, kind ? "]}" : "\"}", 2);
+        struct polls all = {0, UINT32_MAX};
+        struct sl_template_watch watch = {poll_some, &all};
+        struct sl_http_error e = {0};
+        json_t *v = sl_json_parse_object(body, n, SL_JSON_MAX_UNITS, &watch, &e);
+        if (!v)
+            fail_msg("%s", e.err.text);
+        json_decref(v);
+        assert_true(all.n >= 2 * (n / 65536) - 2 && all.n <= 2 * (n / 65536) + 4);
+        for (uint32_t last = 1; last <= all.n; last++) {
+            struct polls some = {0, last};
+            watch.ctx = &some;
+            e = (struct sl_http_error){0};
+            assert_null(sl_json_parse_object(body, n, SL_JSON_MAX_UNITS, &watch, &e));
+            assert_int_equal(some.n, last); /* and not asked again */
+            assert_int_equal(e.http_status, 504);
+            assert_string_equal(e.err.text, "given up");
+        }
+    }
+    free(body);
 }
 
 /* ----------------------------------------------------------------------------------- fields */
@@ -322,11 +364,11 @@ static void test_each_bad_field(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_strings),   cmocka_unit_test(test_json_any_bytes),
-        cmocka_unit_test(test_json_numbers),   cmocka_unit_test(test_printf_grows),
-        cmocka_unit_test(test_error_shape),    cmocka_unit_test(test_body_limits),
-        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_values),
-        cmocka_unit_test(test_each_bad_field),
+        cmocka_unit_test(test_json_strings), cmocka_unit_test(test_json_any_bytes),
+        cmocka_unit_test(test_json_numbers), cmocka_unit_test(test_printf_grows),
+        cmocka_unit_test(test_error_shape),  cmocka_unit_test(test_body_limits),
+        cmocka_unit_test(test_body_watch),   cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_values),       cmocka_unit_test(test_each_bad_field),
     };
     return cmocka_run_group_tests_name("fields", tests, NULL, NULL);
 }
