@@ -106,7 +106,7 @@ static void print_help(const struct sl_command *c) {
             printf("%-30s", left);
         else
             printf("%s\n%-30s", left, "");
-        for (const char *p = a->help; *p; p++)
+        for (const char *p = a->help ? a->help : c->help_of(a->name); *p; p++)
             if (*p == '\n')
                 printf("\n%-30s", "");
             else

@@ -37,7 +37,7 @@ struct sl_arg {
     const char *name;  /* "--model" */
     const char *value; /* placeholder in the help: "FILE" */
     void *out;         /* written only when the option is given */
-    const char *help;  /* may hold newlines */
+    const char *help;  /* may hold newlines; NULL: the command's help_of gives it */
     bool required;
 };
 
@@ -62,6 +62,8 @@ struct sl_command {
     const char **model; /* where -m writes: the one argument beside options goes there too; NULL:
                            the command takes none */
     bool model_optional;
+    const char *(*help_of)(const char *option); /* of options whose help is known at run time only;
+                                                   NULL: there are none */
 };
 
 /* Parses argv[1..]; "--x value" and "--x=value" both work, "--" ends the options.

@@ -215,6 +215,7 @@ int sl_cmd_bench(int argc, char **argv) {
             "unless --heat-file says where.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .help_of = sl_engine_options_help,
         .limits = limits,
         .n_limits = SL_COUNTOF(limits),
         .model = &o.model,

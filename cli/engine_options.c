@@ -110,7 +110,8 @@ static bool apply_vram(const char *command, const char *text, struct sl_engine_c
     return true;
 }
 
-const char *sl_device_option_help(void) {
+const char *sl_engine_options_help(const char *option) {
+    (void)option; /* --device is the only one */
     static char text[640];
     const struct sl_backend *b;
     size_t n = (size_t)snprintf(text, sizeof text, "what computes: auto");

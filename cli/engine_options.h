@@ -20,13 +20,15 @@ struct sl_engine_options {
 #define SL_ENGINE_OPTIONS_DEFAULT                                                                  \
     { .ram_bytes = UINT64_MAX, .vram_reserve_mib = UINT32_MAX }
 
-/* What --device takes, by the backends of this build. Main thread. */
-const char *sl_device_option_help(void);
+/* What --device takes, by the backends of this build: the help_of of a command with the rows below.
+ * Main thread. */
+const char *sl_engine_options_help(const char *option);
 
-/* Rows for a command's table; o is a struct sl_engine_options *. */
+/* Rows for a command's table; o is a struct sl_engine_options *. --device has its help from
+ * sl_engine_options_help(). */
 #define SL_ENGINE_OPTIONS(o)                                                                       \
     {SL_ARG_HEADING, 0, "Memory and streaming", NULL, NULL, NULL, false},                          \
-        {SL_ARG_STRING, 0, "--device", "DEVICE", &(o)->device, sl_device_option_help(), false},    \
+        {SL_ARG_STRING, 0, "--device", "DEVICE", &(o)->device, NULL, false},                       \
         {SL_ARG_STRING,                                                                            \
          0,                                                                                        \
          "--split",                                                                                \

@@ -435,6 +435,7 @@ int sl_cmd_plan(int argc, char **argv) {
             "disk counts. Exit code 1:\nit does not fit.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .help_of = sl_engine_options_help,
         .limits = limits,
         .n_limits = SL_COUNTOF(limits),
         .model = &o.model,

@@ -302,6 +302,7 @@ int sl_cmd_run(int argc, char **argv) {
         .notes = "Without -p, each line of standard input is a turn of one conversation.\n",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .help_of = sl_engine_options_help,
         .limits = limits,
         .n_limits = SL_COUNTOF(limits),
         .model = &model,

@@ -298,6 +298,7 @@ int sl_cmd_score(int argc, char **argv) {
         .usage = "sluice score -m MODEL (--ids FILE | --text FILE) [options]",
         .args = args,
         .n_args = SL_COUNTOF(args),
+        .help_of = sl_engine_options_help,
         .limits = limits,
         .n_limits = SL_COUNTOF(limits),
         .model = &o.model,

@@ -373,166 +373,172 @@ static int serve(struct options *o) {
     return failed ? 1 : 0;
 }
 
+static const struct options defaults = {
+    .log_level = "info",
+    .port = 8080,
+    .drain_s = 30,
+    .memory = SL_ENGINE_OPTIONS_DEFAULT,
+    .engine = {.cache_ram_bytes = SL_CACHE_RAM_AUTO},
+    .server = {.timeout_s = 60,
+               .stall_s = 600,
+               .template_steps = 20000000,
+               .template_timeout_s = 30,
+               .buffer_tokens = 1024},
+};
+
+/* What was given; the table writes here. One command runs at a time. */
+static struct options given;
+
+static const struct sl_arg args[] = {
+    {SL_ARG_STRING, 'm', "--model", "FILE", &given.model,
+     "the GGUF file to serve (also as the only argument)", false},
+    {SL_ARG_STRING, 0, "--alias", "NAME", &given.alias,
+     "what clients call the model (default: the file's name)", false},
+    {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
+    {SL_ARG_LIST, 0, "--host", "HOST", &given.hosts,
+     "address to listen on (default 127.0.0.1: this machine only); up to three times;\n"
+     "none: the UNIX socket alone",
+     false},
+    {SL_ARG_U32, 0, "--port", "PORT", &given.port, "port (default 8080; 0: one that is free)",
+     false},
+    {SL_ARG_STRING, 0, "--unix-socket", "PATH", &given.server.unix_socket,
+     "listen on this UNIX socket as well, without TLS", false},
+    {SL_ARG_STRING, 0, "--unix-mode", "MODE", &given.unix_mode,
+     "who may use it (default 0600: this user)", false},
+    {SL_ARG_INPUT, 0, "--tls-cert", "FILE", &given.server.tls_cert,
+     "TLS 1.2 or later with this certificate (PEM, with those that sign it);\n"
+     "SIGHUP reads it again",
+     false},
+    {SL_ARG_INPUT, 0, "--tls-key", "FILE", &given.server.tls_key, "and its key (PEM)", false},
+    {SL_ARG_INPUT, 0, "--api-key-file", "FILE", &given.api_key_file,
+     "ask clients for one of these keys, one a line\n"
+     "(Authorization: Bearer KEY, or x-api-key: KEY)",
+     false},
+    {SL_ARG_STRING, 0, "--api-key", "KEY", &given.api_key,
+     "the same with one key; others on this machine may see it as we start", false},
+    {SL_ARG_LIST, 0, "--cors-origin", "ORIGIN", &given.cors_origins,
+     "let web pages of this origin ask (https://chat.example; *: all; default: none);\n"
+     "up to three times",
+     false},
+    {SL_ARG_LIST, 0, "--allowed-hosts", "NAMES", &given.allowed_hosts,
+     "serve those too who call this server by these names (gateway.example,10.0.0.7;\n"
+     "*: any). Without keys only its own are served: localhost and its addresses",
+     false},
+    {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
+    {SL_ARG_U32, 'c', "--ctx", "TOKENS", &given.engine.ctx_tokens,
+     "most tokens of one request, prompt and answer (default: the model's, at most 8192)", false},
+    {SL_ARG_U32, 0, "--parallel", "N", &given.engine.parallel,
+     "requests that run at once (default 4)", false},
+    {SL_ARG_U32, 0, "--queue", "N", &given.engine.queue_max,
+     "requests that may wait; more get a 429 (default 256)", false},
+    {SL_ARG_U32, 0, "--batch", "TOKENS", &given.engine.batch_tokens,
+     "most tokens of one step (default 512)", false},
+    {SL_ARG_U32, 0, "--max-stall-ms", "MS", &given.engine.max_stall_ms,
+     "longest pause that prompts may cause between two tokens of an answer: the\n"
+     "slices of prompts adapt, down to 8 tokens (default 300)",
+     false},
+    {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &given.engine.cache_ram_bytes,
+     "memory for texts that may come again, beside the KV pages that no request\n"
+     "uses; 0 = none (default: an eighth of what the plan leaves, none where\n"
+     "experts are streamed)",
+     false},
+    {SL_ARG_FOLDER, 0, "--cache-dir", "DIR", &given.engine.cache_dir,
+     "keep such texts in this folder too, and find them again after a restart; a new\n"
+     "or empty one, or one made so (default: in memory only)",
+     false},
+    {SL_ARG_BYTES, 0, "--cache-disk", "SIZE", &given.engine.cache_disk_bytes,
+     "what the files in --cache-dir may take (default 8GiB)", false},
+    {SL_ARG_U32, 't', "--threads", "N", &given.engine.n_threads,
+     "CPU threads that compute (default: all CPUs)", false},
+    {SL_ARG_OUTPUT, 0, "--trace", "FILE", &given.engine.trace_file,
+     "write what happened when, up to 256 MiB of it, for Perfetto\n"
+     "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
+     false},
+    {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &given.engine.record_routes,
+     "write which experts each token chose, for `make replay TRACE=FILE`", false},
+    {SL_ARG_STRING, 0, "--cpu-isa", "ISA", &given.engine.cpu_isa,
+     "force c, avx2, avx512 or vnni (default: the best there is)", false},
+    {SL_ARG_FLAG, 0, "--no-warmup", NULL, &given.no_warmup,
+     "be ready at once, and slower at the first request", false},
+    SL_ENGINE_OPTIONS(&given.memory),
+    {SL_ARG_HEADING, 0, "Limits", NULL, NULL, NULL, false},
+    {SL_ARG_U32, 0, "--max-body-mib", "MIB", &given.max_body_mib,
+     "largest request body (default 64; less where memory is short)", false},
+    {SL_ARG_U32, 0, "--max-connections", "N", &given.server.max_connections,
+     "open connections; more wait (default 1024; less where memory is short)", false},
+    {SL_ARG_U32, 0, "--timeout-s", "S", &given.server.timeout_s,
+     "close a connection that is idle or sends too slowly (default 60)", false},
+    {SL_ARG_U32, 0, "--stall-s", "S", &given.server.stall_s,
+     "give up a stream whose client reads nothing (default 600)", false},
+    {SL_ARG_U32, 0, "--request-timeout-s", "S", &given.server.request_timeout_s,
+     "a request that is not answered so long after its headers, waits included, ends\n"
+     "with a 504 (default: no limit); a request may set less with timeout_s",
+     false},
+    {SL_ARG_U64, 0, "--template-steps", "N", &given.server.template_steps,
+     "work that a conversation may make the model's chat template do (default 20000000)", false},
+    {SL_ARG_U32, 0, "--template-timeout-s", "S", &given.server.template_timeout_s,
+     "and how long it may take, where the machine is slower than that (default 30)", false},
+    {SL_ARG_U32, 0, "--buffer-tokens", "N", &given.server.buffer_tokens,
+     "tokens kept for a client that reads slowly before its request pauses (default 1024)", false},
+    {SL_ARG_U32, 0, "--drain-s", "S", &given.drain_s,
+     "after SIGTERM, finish running requests for so long (default 30)", false},
+    {SL_ARG_HEADING, 0, "Other", NULL, NULL, NULL, false},
+    {SL_ARG_STRING, 0, "--log-level", "LEVEL", &given.log_level,
+     "error, warn, info (default) or debug", false},
+};
+
+static const struct sl_arg_limit limits[] = {
+    SL_ENGINE_LIMITS,
+    {"--port", 0, 65535, NULL},
+    {"--max-stall-ms", 1, 3600000, NULL},
+    {"--timeout-s", 1, MAX_SECONDS, NULL},
+    {"--stall-s", 1, MAX_SECONDS, NULL},
+    {"--request-timeout-s", 1, MAX_SECONDS, "no limit"},
+    {"--template-steps", 1000, INFINITY, NULL},
+    {"--template-timeout-s", 1, MAX_SECONDS, NULL},
+    {"--buffer-tokens", 1, SL_MAX_CTX_TOKENS, NULL},
+    {"--drain-s", 0, MAX_SECONDS, NULL},
+};
+
+static const struct sl_command command = {
+    .name = "serve",
+    .about = "Serves a model over HTTP, as OpenAI's and Anthropic's APIs do.",
+    .usage = "sluice serve -m MODEL.gguf [options]",
+    .notes = "Endpoints: / (the dashboard), /v1/chat/completions, /v1/completions, /v1/responses,\n"
+             "/v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize,\n"
+             "/apply-template, /props, /slots, /health, /metrics.\n"
+             "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
+    .args = args,
+    .n_args = SL_COUNTOF(args),
+    .help_of = sl_engine_options_help,
+    .limits = limits,
+    .n_limits = SL_COUNTOF(limits),
+    .model = &given.model,
+};
+
 int sl_cmd_serve(int argc, char **argv) {
-    struct options o = {
-        .log_level = "info",
-        .port = 8080,
-        .drain_s = 30,
-        .memory = SL_ENGINE_OPTIONS_DEFAULT,
-        .engine = {.cache_ram_bytes = SL_CACHE_RAM_AUTO},
-        .server = {.timeout_s = 60,
-                   .stall_s = 600,
-                   .template_steps = 20000000,
-                   .template_timeout_s = 30,
-                   .buffer_tokens = 1024},
-    };
-    const struct sl_arg args[] = {
-        {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
-         "the GGUF file to serve (also as the only argument)", false},
-        {SL_ARG_STRING, 0, "--alias", "NAME", &o.alias,
-         "what clients call the model (default: the file's name)", false},
-        {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
-        {SL_ARG_LIST, 0, "--host", "HOST", &o.hosts,
-         "address to listen on (default 127.0.0.1: this machine only); up to three times;\n"
-         "none: the UNIX socket alone",
-         false},
-        {SL_ARG_U32, 0, "--port", "PORT", &o.port, "port (default 8080; 0: one that is free)",
-         false},
-        {SL_ARG_STRING, 0, "--unix-socket", "PATH", &o.server.unix_socket,
-         "listen on this UNIX socket as well, without TLS", false},
-        {SL_ARG_STRING, 0, "--unix-mode", "MODE", &o.unix_mode,
-         "who may use it (default 0600: this user)", false},
-        {SL_ARG_INPUT, 0, "--tls-cert", "FILE", &o.server.tls_cert,
-         "TLS 1.2 or later with this certificate (PEM, with those that sign it);\n"
-         "SIGHUP reads it again",
-         false},
-        {SL_ARG_INPUT, 0, "--tls-key", "FILE", &o.server.tls_key, "and its key (PEM)", false},
-        {SL_ARG_INPUT, 0, "--api-key-file", "FILE", &o.api_key_file,
-         "ask clients for one of these keys, one a line\n"
-         "(Authorization: Bearer KEY, or x-api-key: KEY)",
-         false},
-        {SL_ARG_STRING, 0, "--api-key", "KEY", &o.api_key,
-         "the same with one key; others on this machine may see it as we start", false},
-        {SL_ARG_LIST, 0, "--cors-origin", "ORIGIN", &o.cors_origins,
-         "let web pages of this origin ask (https://chat.example; *: all; default: none);\n"
-         "up to three times",
-         false},
-        {SL_ARG_LIST, 0, "--allowed-hosts", "NAMES", &o.allowed_hosts,
-         "serve those too who call this server by these names (gateway.example,10.0.0.7;\n"
-         "*: any). Without keys only its own are served: localhost and its addresses",
-         false},
-        {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
-        {SL_ARG_U32, 'c', "--ctx", "TOKENS", &o.engine.ctx_tokens,
-         "most tokens of one request, prompt and answer (default: the model's, at most 8192)",
-         false},
-        {SL_ARG_U32, 0, "--parallel", "N", &o.engine.parallel,
-         "requests that run at once (default 4)", false},
-        {SL_ARG_U32, 0, "--queue", "N", &o.engine.queue_max,
-         "requests that may wait; more get a 429 (default 256)", false},
-        {SL_ARG_U32, 0, "--batch", "TOKENS", &o.engine.batch_tokens,
-         "most tokens of one step (default 512)", false},
-        {SL_ARG_U32, 0, "--max-stall-ms", "MS", &o.engine.max_stall_ms,
-         "longest pause that prompts may cause between two tokens of an answer: the\n"
-         "slices of prompts adapt, down to 8 tokens (default 300)",
-         false},
-        {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &o.engine.cache_ram_bytes,
-         "memory for texts that may come again, beside the KV pages that no request\n"
-         "uses; 0 = none (default: an eighth of what the plan leaves, none where\n"
-         "experts are streamed)",
-         false},
-        {SL_ARG_FOLDER, 0, "--cache-dir", "DIR", &o.engine.cache_dir,
-         "keep such texts in this folder too, and find them again after a restart; a new\n"
-         "or empty one, or one made so (default: in memory only)",
-         false},
-        {SL_ARG_BYTES, 0, "--cache-disk", "SIZE", &o.engine.cache_disk_bytes,
-         "what the files in --cache-dir may take (default 8GiB)", false},
-        {SL_ARG_U32, 't', "--threads", "N", &o.engine.n_threads,
-         "CPU threads that compute (default: all CPUs)", false},
-        {SL_ARG_OUTPUT, 0, "--trace", "FILE", &o.engine.trace_file,
-         "write what happened when, up to 256 MiB of it, for Perfetto\n"
-         "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
-         false},
-        {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &o.engine.record_routes,
-         "write which experts each token chose, for `make replay TRACE=FILE`", false},
-        {SL_ARG_STRING, 0, "--cpu-isa", "ISA", &o.engine.cpu_isa,
-         "force c, avx2, avx512 or vnni (default: the best there is)", false},
-        {SL_ARG_FLAG, 0, "--no-warmup", NULL, &o.no_warmup,
-         "be ready at once, and slower at the first request", false},
-        SL_ENGINE_OPTIONS(&o.memory),
-        {SL_ARG_HEADING, 0, "Limits", NULL, NULL, NULL, false},
-        {SL_ARG_U32, 0, "--max-body-mib", "MIB", &o.max_body_mib,
-         "largest request body (default 64; less where memory is short)", false},
-        {SL_ARG_U32, 0, "--max-connections", "N", &o.server.max_connections,
-         "open connections; more wait (default 1024; less where memory is short)", false},
-        {SL_ARG_U32, 0, "--timeout-s", "S", &o.server.timeout_s,
-         "close a connection that is idle or sends too slowly (default 60)", false},
-        {SL_ARG_U32, 0, "--stall-s", "S", &o.server.stall_s,
-         "give up a stream whose client reads nothing (default 600)", false},
-        {SL_ARG_U32, 0, "--request-timeout-s", "S", &o.server.request_timeout_s,
-         "a request that is not answered so long after its headers, waits included, ends\n"
-         "with a 504 (default: no limit); a request may set less with timeout_s",
-         false},
-        {SL_ARG_U64, 0, "--template-steps", "N", &o.server.template_steps,
-         "work that a conversation may make the model's chat template do (default 20000000)",
-         false},
-        {SL_ARG_U32, 0, "--template-timeout-s", "S", &o.server.template_timeout_s,
-         "and how long it may take, where the machine is slower than that (default 30)", false},
-        {SL_ARG_U32, 0, "--buffer-tokens", "N", &o.server.buffer_tokens,
-         "tokens kept for a client that reads slowly before its request pauses (default 1024)",
-         false},
-        {SL_ARG_U32, 0, "--drain-s", "S", &o.drain_s,
-         "after SIGTERM, finish running requests for so long (default 30)", false},
-        {SL_ARG_HEADING, 0, "Other", NULL, NULL, NULL, false},
-        {SL_ARG_STRING, 0, "--log-level", "LEVEL", &o.log_level,
-         "error, warn, info (default) or debug", false},
-    };
-    static const struct sl_arg_limit limits[] = {
-        SL_ENGINE_LIMITS,
-        {"--port", 0, 65535, NULL},
-        {"--max-stall-ms", 1, 3600000, NULL},
-        {"--timeout-s", 1, MAX_SECONDS, NULL},
-        {"--stall-s", 1, MAX_SECONDS, NULL},
-        {"--request-timeout-s", 1, MAX_SECONDS, "no limit"},
-        {"--template-steps", 1000, INFINITY, NULL},
-        {"--template-timeout-s", 1, MAX_SECONDS, NULL},
-        {"--buffer-tokens", 1, SL_MAX_CTX_TOKENS, NULL},
-        {"--drain-s", 0, MAX_SECONDS, NULL},
-    };
-    const struct sl_command command = {
-        .name = "serve",
-        .about = "Serves a model over HTTP, as OpenAI's and Anthropic's APIs do.",
-        .usage = "sluice serve -m MODEL.gguf [options]",
-        .notes =
-            "Endpoints: / (the dashboard), /v1/chat/completions, /v1/completions, /v1/responses,\n"
-            "/v1/messages, /v1/messages/count_tokens, /v1/models, /tokenize, /detokenize,\n"
-            "/apply-template, /props, /slots, /health, /metrics.\n"
-            "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
-        .args = args,
-        .n_args = SL_COUNTOF(args),
-        .limits = limits,
-        .n_limits = SL_COUNTOF(limits),
-        .model = &o.model,
-    };
+    struct options *o = &given;
+    *o = defaults;
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
-    if (!check_options(&o))
+    if (!check_options(o))
         return 2;
-    o.server.max_body_bytes = (uint64_t)o.max_body_mib << 20;
+    o->server.max_body_bytes = (uint64_t)o->max_body_mib << 20;
 
     struct sl_api_keys keys = {.n = 0};
     struct sl_allowed_hosts allowed = {.n = 0};
-    rc = sl_allowed_hosts_read(&allowed, &o.allowed_hosts) ? 0 : 2;
-    if (rc == 0 && o.api_key)
-        rc = sl_api_keys_take(&keys, o.api_key);
-    if (rc == 0 && o.api_key_file && !sl_api_keys_read(&keys, o.api_key_file))
+    rc = sl_allowed_hosts_read(&allowed, &o->allowed_hosts) ? 0 : 2;
+    if (rc == 0 && o->api_key)
+        rc = sl_api_keys_take(&keys, o->api_key);
+    if (rc == 0 && o->api_key_file && !sl_api_keys_read(&keys, o->api_key_file))
         rc = 1;
     if (rc == 0) {
-        o.server.allowed_hosts = allowed.name;
-        o.server.n_allowed_hosts = allowed.n;
-        o.server.api_keys = (const char *const *)keys.key;
-        o.server.n_api_keys = keys.n;
-        rc = serve(&o);
+        o->server.allowed_hosts = allowed.name;
+        o->server.n_allowed_hosts = allowed.n;
+        o->server.api_keys = (const char *const *)keys.key;
+        o->server.n_api_keys = keys.n;
+        rc = serve(o);
     }
     sl_api_keys_release(&keys);
     sl_allowed_hosts_release(&allowed);

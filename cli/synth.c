@@ -115,123 +115,146 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
     return false;
 }
 
-int sl_cmd_synth(int argc, char **argv) {
-    struct sl_synth_config c = sl_synth_default;
-    const char *path = NULL, *preset = NULL;
-    const char *type = NULL, *attn = NULL, *ffn = NULL, *gate = NULL, *up = NULL, *down = NULL;
-    const char *embd = NULL, *output = NULL;
-    bool quiet = false;
+/* What was given; the table writes here. One command runs at a time. */
+static struct given {
+    struct sl_synth_config c;
+    const char *path, *preset;
+    const char *type, *attn, *ffn, *gate, *up, *down, *embd, *output;
+    bool quiet;
+} given;
 
-    /* A preset sets what other options then change, so it is looked for first. */
+static const struct sl_arg args[] = {
+    {SL_ARG_OUTPUT, 'o', "--out", "FILE", &given.path, "the file to write", true},
+    {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
+     "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b or gpt-oss-120b", false},
+    {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
+     false},
+    {SL_ARG_U32, 0, "--split", "N", &given.c.n_split, "write N files; --out is then their prefix",
+     false},
+    {SL_ARG_FLAG, 'q', "--quiet", NULL, &given.quiet, "no progress", false},
+    {SL_ARG_HEADING, 0, "Shape", NULL, NULL, NULL, false},
+    {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
+     "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
+     "gpt-oss",
+     false},
+    {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
+    {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
+     false},
+    {SL_ARG_U32, 0, "--heads", "N", &given.c.n_head, "query heads (default 4)", false},
+    {SL_ARG_U32, 0, "--kv-heads", "N", &given.c.n_head_kv, "key and value heads (default 2)",
+     false},
+    {SL_ARG_U32, 0, "--odd-kv-heads", "N", &given.c.n_head_kv_odd,
+     "key and value heads of layers 1, 3, 5, ... (default: as the others)", false},
+    {SL_ARG_U32, 0, "--head-dim", "N", &given.c.head_dim, "elements per head (default 64)", false},
+    {SL_ARG_U32, 0, "--ff", "N", &given.c.n_ff, "dense feed-forward width (default 512)", false},
+    {SL_ARG_U32, 0, "--experts", "N", &given.c.n_expert,
+     "experts per layer; 0 with llama = dense (default 8)", false},
+    {SL_ARG_U32, 0, "--top-k", "N", &given.c.n_expert_used, "experts per token (default 2)", false},
+    {SL_ARG_U32, 0, "--expert-ff", "N", &given.c.n_ff_expert, "width of an expert (default 128)",
+     false},
+    {SL_ARG_U32, 0, "--shared-ff", "N", &given.c.n_ff_shared,
+     "width of the shared expert, where the architecture has one (default 256)", false},
+    {SL_ARG_U32, 0, "--dense-layers", "N", &given.c.n_layer_dense,
+     "first layers without experts (ernie4_5-moe; default 0)", false},
+    {SL_ARG_U32, 0, "--vocab", "N", &given.c.n_vocab, "tokens (default 1024)", false},
+    {SL_ARG_U32, 0, "--ctx", "N", &given.c.n_ctx,
+     "context length stated in the file (default 4096)", false},
+    {SL_ARG_FLAG, 0, "--tied", NULL, &given.c.tied, "the embedding is the output matrix", false},
+    {SL_ARG_FLAG, 0, "--rope-freqs", NULL, &given.c.rope_freqs, "Llama 3.1 frequency divisors",
+     false},
+    {SL_ARG_F32, 0, "--yarn", "F", &given.c.yarn_factor, "YaRN scaling by F", false},
+    {SL_ARG_F32, 0, "--rope-base", "F", &given.c.rope_base, "RoPE's base (default 1e6)", false},
+    {SL_ARG_U32, 0, "--window", "N", &given.c.window,
+     "positions that layers with a window read (gpt-oss; default 128)", false},
+    {SL_ARG_F32, 0, "--window-rope-base", "F", &given.c.rope_base_window,
+     "RoPE's base in such layers (default: as in the others)", false},
+    {SL_ARG_HEADING, 0, "Tensor types (a list such as Q4_K,Q6_K alternates over layers)", NULL,
+     NULL, NULL, false},
+    {SL_ARG_STRING, 't', "--type", "TYPE", &given.type,
+     "attention, feed-forward and experts (default Q8_0)", false},
+    {SL_ARG_STRING, 0, "--attn", "TYPE", &given.attn, "attention", false},
+    {SL_ARG_STRING, 0, "--ffn", "TYPE", &given.ffn, "dense and shared feed-forward", false},
+    {SL_ARG_STRING, 0, "--gate", "TYPE", &given.gate, "experts' gate", false},
+    {SL_ARG_STRING, 0, "--up", "TYPE", &given.up, "experts' up", false},
+    {SL_ARG_STRING, 0, "--down", "TYPE", &given.down, "experts' down", false},
+    {SL_ARG_STRING, 0, "--embd-type", "TYPE", &given.embd, "token embedding (default Q8_0)", false},
+    {SL_ARG_STRING, 0, "--output-type", "TYPE", &given.output, "output matrix (default Q8_0)",
+     false},
+    {SL_ARG_HEADING, 0, "Routing (defaults match Qwen3-30B-A3B)", NULL, NULL, NULL, false},
+    {SL_ARG_F32, 0, "--skew", "X", &given.c.skew, "spread of the experts' popularity; 0 = uniform",
+     false},
+    {SL_ARG_F32, 0, "--locality", "X", &given.c.locality,
+     "0..1: how alike the experts of neighbouring tokens are", false},
+    {SL_ARG_F32, 0, "--stay", "X", &given.c.stay,
+     "0..1: chance that a generated token stays in its neighbourhood", false},
+};
+
+static const struct sl_command command = {
+    .name = "synth",
+    .about = "Writes a synthetic model: random weights of sound scale, any shape and type mix, "
+             "routing\nlike a real model's. For benchmarks and tests.",
+    .usage = "sluice synth -o FILE [--preset NAME] [options]",
+    .notes = "Example, 4.7 GiB:\n  sluice synth --preset bench-5g -o bench.gguf\n",
+    .args = args,
+    .n_args = SL_COUNTOF(args),
+};
+
+/* A preset sets what other options then change, so it is looked for first. */
+static const char *find_preset(int argc, char **argv) {
+    const char *preset = NULL;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--preset") == 0 && i + 1 < argc)
             preset = argv[i + 1];
         else if (strncmp(argv[i], "--preset=", 9) == 0)
             preset = argv[i] + 9;
     }
-    if (preset && !apply_preset(preset, &c))
-        return 2;
+    return preset;
+}
 
-    const struct sl_arg args[] = {
-        {SL_ARG_OUTPUT, 'o', "--out", "FILE", &path, "the file to write", true},
-        {SL_ARG_STRING, 0, "--preset", "NAME", &preset,
-         "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b or gpt-oss-120b", false},
-        {SL_ARG_U64, 0, "--seed", "N", &c.seed, "the same seed gives the same bytes (default 1)",
-         false},
-        {SL_ARG_U32, 0, "--split", "N", &c.n_split, "write N files; --out is then their prefix",
-         false},
-        {SL_ARG_FLAG, 'q', "--quiet", NULL, &quiet, "no progress", false},
-        {SL_ARG_HEADING, 0, "Shape", NULL, NULL, NULL, false},
-        {SL_ARG_STRING, 0, "--arch", "NAME", &c.arch,
-         "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
-         "gpt-oss",
-         false},
-        {SL_ARG_U32, 0, "--layers", "N", &c.n_layer, "layers (default 4)", false},
-        {SL_ARG_U32, 0, "--embd", "N", &c.n_embd, "width of the hidden state (default 256)", false},
-        {SL_ARG_U32, 0, "--heads", "N", &c.n_head, "query heads (default 4)", false},
-        {SL_ARG_U32, 0, "--kv-heads", "N", &c.n_head_kv, "key and value heads (default 2)", false},
-        {SL_ARG_U32, 0, "--odd-kv-heads", "N", &c.n_head_kv_odd,
-         "key and value heads of layers 1, 3, 5, ... (default: as the others)", false},
-        {SL_ARG_U32, 0, "--head-dim", "N", &c.head_dim, "elements per head (default 64)", false},
-        {SL_ARG_U32, 0, "--ff", "N", &c.n_ff, "dense feed-forward width (default 512)", false},
-        {SL_ARG_U32, 0, "--experts", "N", &c.n_expert,
-         "experts per layer; 0 with llama = dense (default 8)", false},
-        {SL_ARG_U32, 0, "--top-k", "N", &c.n_expert_used, "experts per token (default 2)", false},
-        {SL_ARG_U32, 0, "--expert-ff", "N", &c.n_ff_expert, "width of an expert (default 128)",
-         false},
-        {SL_ARG_U32, 0, "--shared-ff", "N", &c.n_ff_shared,
-         "width of the shared expert, where the architecture has one (default 256)", false},
-        {SL_ARG_U32, 0, "--dense-layers", "N", &c.n_layer_dense,
-         "first layers without experts (ernie4_5-moe; default 0)", false},
-        {SL_ARG_U32, 0, "--vocab", "N", &c.n_vocab, "tokens (default 1024)", false},
-        {SL_ARG_U32, 0, "--ctx", "N", &c.n_ctx, "context length stated in the file (default 4096)",
-         false},
-        {SL_ARG_FLAG, 0, "--tied", NULL, &c.tied, "the embedding is the output matrix", false},
-        {SL_ARG_FLAG, 0, "--rope-freqs", NULL, &c.rope_freqs, "Llama 3.1 frequency divisors",
-         false},
-        {SL_ARG_F32, 0, "--yarn", "F", &c.yarn_factor, "YaRN scaling by F", false},
-        {SL_ARG_F32, 0, "--rope-base", "F", &c.rope_base, "RoPE's base (default 1e6)", false},
-        {SL_ARG_U32, 0, "--window", "N", &c.window,
-         "positions that layers with a window read (gpt-oss; default 128)", false},
-        {SL_ARG_F32, 0, "--window-rope-base", "F", &c.rope_base_window,
-         "RoPE's base in such layers (default: as in the others)", false},
-        {SL_ARG_HEADING, 0, "Tensor types (a list such as Q4_K,Q6_K alternates over layers)", NULL,
-         NULL, NULL, false},
-        {SL_ARG_STRING, 't', "--type", "TYPE", &type,
-         "attention, feed-forward and experts (default Q8_0)", false},
-        {SL_ARG_STRING, 0, "--attn", "TYPE", &attn, "attention", false},
-        {SL_ARG_STRING, 0, "--ffn", "TYPE", &ffn, "dense and shared feed-forward", false},
-        {SL_ARG_STRING, 0, "--gate", "TYPE", &gate, "experts' gate", false},
-        {SL_ARG_STRING, 0, "--up", "TYPE", &up, "experts' up", false},
-        {SL_ARG_STRING, 0, "--down", "TYPE", &down, "experts' down", false},
-        {SL_ARG_STRING, 0, "--embd-type", "TYPE", &embd, "token embedding (default Q8_0)", false},
-        {SL_ARG_STRING, 0, "--output-type", "TYPE", &output, "output matrix (default Q8_0)", false},
-        {SL_ARG_HEADING, 0, "Routing (defaults match Qwen3-30B-A3B)", NULL, NULL, NULL, false},
-        {SL_ARG_F32, 0, "--skew", "X", &c.skew, "spread of the experts' popularity; 0 = uniform",
-         false},
-        {SL_ARG_F32, 0, "--locality", "X", &c.locality,
-         "0..1: how alike the experts of neighbouring tokens are", false},
-        {SL_ARG_F32, 0, "--stay", "X", &c.stay,
-         "0..1: chance that a generated token stays in its neighbourhood", false},
-    };
-    const struct sl_command command = {
-        .name = "synth",
-        .about = "Writes a synthetic model: random weights of sound scale, any shape and type mix, "
-                 "routing\nlike a real model's. For benchmarks and tests.",
-        .usage = "sluice synth -o FILE [--preset NAME] [options]",
-        .notes = "Example, 4.7 GiB:\n  sluice synth --preset bench-5g -o bench.gguf\n",
-        .args = args,
-        .n_args = SL_COUNTOF(args),
-    };
-    int rc = sl_args_parse(&command, argc, argv);
-    if (rc >= 0)
-        return rc;
-
+/* False: a message is out. */
+static bool read_types(struct sl_synth_config *c) {
     const struct {
         const char *option, *text;
         struct sl_synth_types *out;
-    } groups[] = {{"--type", type, &c.attn}, {"--type", type, &c.ffn},  {"--type", type, &c.gate},
-                  {"--type", type, &c.up},   {"--type", type, &c.down}, {"--attn", attn, &c.attn},
-                  {"--ffn", ffn, &c.ffn},    {"--gate", gate, &c.gate}, {"--up", up, &c.up},
-                  {"--down", down, &c.down}};
+    } groups[] = {
+        {"--type", given.type, &c->attn}, {"--type", given.type, &c->ffn},
+        {"--type", given.type, &c->gate}, {"--type", given.type, &c->up},
+        {"--type", given.type, &c->down}, {"--attn", given.attn, &c->attn},
+        {"--ffn", given.ffn, &c->ffn},    {"--gate", given.gate, &c->gate},
+        {"--up", given.up, &c->up},       {"--down", given.down, &c->down},
+    };
     for (uint32_t i = 0; i < SL_COUNTOF(groups); i++)
         if (groups[i].text && !parse_types(groups[i].option, groups[i].text, groups[i].out))
-            return 2;
+            return false;
     struct sl_synth_types one;
-    if (embd) {
-        if (!parse_types("--embd-type", embd, &one))
-            return 2;
-        c.embd = one.dtype[0];
+    if (given.embd) {
+        if (!parse_types("--embd-type", given.embd, &one))
+            return false;
+        c->embd = one.dtype[0];
     }
-    if (output) {
-        if (!parse_types("--output-type", output, &one))
-            return 2;
-        c.output = one.dtype[0];
+    if (given.output) {
+        if (!parse_types("--output-type", given.output, &one))
+            return false;
+        c->output = one.dtype[0];
     }
+    return true;
+}
+
+int sl_cmd_synth(int argc, char **argv) {
+    struct sl_synth_config *c = &given.c;
+    given = (struct given){.c = sl_synth_default};
+    const char *preset = find_preset(argc, argv);
+    if (preset && !apply_preset(preset, c))
+        return 2;
+    int rc = sl_args_parse(&command, argc, argv);
+    if (rc >= 0)
+        return rc;
+    if (!read_types(c))
+        return 2;
 
     struct sl_err err;
-    struct progress p = {.start_ns = sl_now_ns(), .quiet = quiet || !isatty(2)};
-    enum sl_status st = sl_synth_write(&c, path, report, &p, &err);
+    struct progress p = {.start_ns = sl_now_ns(), .quiet = given.quiet || !isatty(2)};
+    enum sl_status st = sl_synth_write(c, given.path, report, &p, &err);
     if (!p.quiet)
         fputc('\n', stderr);
     if (st == SL_ERR_CONFIG)
