@@ -17,60 +17,60 @@ static enum sl_status copy_rate(struct sl_device *d, enum sl_queue q, const stru
                                 const struct sl_buffer *from, double *out_rate) {
     struct sl_span dst = sl_span_all(to), src = sl_span_all(from);
     uint64_t n = 0, start = 0, now;
-    enum sl_status st = sl_device_copy(d, q, dst, src); /* not the first one */
-    if (st == SL_OK)
-        st = sl_device_sync(d);
+    enum sl_status status = sl_device_copy(d, q, dst, src); /* not the first one */
+    if (status == SL_OK)
+        status = sl_device_sync(d);
     start = now = sl_now_ns();
-    while (st == SL_OK && now - start < MEASURE_NS) {
-        for (uint32_t i = 0; i < COPIES_AT_A_TIME && st == SL_OK; i++, n++)
-            st = sl_device_copy(d, q, dst, src);
-        if (st == SL_OK)
-            st = sl_device_sync(d);
+    while (status == SL_OK && now - start < MEASURE_NS) {
+        for (uint32_t i = 0; i < COPIES_AT_A_TIME && status == SL_OK; i++, n++)
+            status = sl_device_copy(d, q, dst, src);
+        if (status == SL_OK)
+            status = sl_device_sync(d);
         now = sl_now_ns();
     }
-    if (st == SL_OK)
+    if (status == SL_OK)
         *out_rate = (double)n * (double)dst.bytes / ((double)(now - start) * 1e-9);
-    return st;
+    return status;
 }
 
 static enum sl_status measure_memory(struct sl_device *d, double *out_rate) {
     uint64_t free_bytes, total_bytes;
-    enum sl_status st = sl_device_memory(d, &free_bytes, &total_bytes);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_device_memory(d, &free_bytes, &total_bytes);
+    if (status != SL_OK)
+        return status;
     size_t bytes = free_bytes / 8 < LEAST_BYTES  ? LEAST_BYTES
                    : free_bytes / 8 > MOST_BYTES ? MOST_BYTES
                                                  : free_bytes / 8;
     if (d->caps.max_alloc_bytes && bytes > d->caps.max_alloc_bytes)
         bytes = d->caps.max_alloc_bytes;
     struct sl_buffer *a = NULL, *b = NULL;
-    st = sl_device_alloc(d, bytes, &a);
-    if (st == SL_OK)
-        st = sl_device_alloc(d, bytes, &b);
-    if (st == SL_OK)
-        st = copy_rate(d, SL_QUEUE_OPS, b, a, out_rate);
+    status = sl_device_alloc(d, bytes, &a);
+    if (status == SL_OK)
+        status = sl_device_alloc(d, bytes, &b);
+    if (status == SL_OK)
+        status = copy_rate(d, SL_QUEUE_OPS, b, a, out_rate);
     *out_rate *= 2; /* each byte is read and written */
     sl_device_free(d, &a);
     sl_device_free(d, &b);
-    return st;
+    return status;
 }
 
 static enum sl_status measure_link(struct sl_device *d, double *out_rate, struct sl_err *why) {
     struct sl_slab slab;
     struct sl_buffer *mapped, *there = NULL;
-    enum sl_status st = sl_slab_init(&slab, LINK_BYTES, false, why);
-    if (st != SL_OK)
-        return st;
-    st = sl_device_map_host(d, slab.base, slab.size_bytes, &mapped);
-    if (st == SL_OK) {
-        st = sl_device_alloc(d, LINK_BYTES, &there);
-        if (st == SL_OK)
-            st = copy_rate(d, SL_QUEUE_UP, there, mapped, out_rate);
+    enum sl_status status = sl_slab_init(&slab, LINK_BYTES, false, why);
+    if (status != SL_OK)
+        return status;
+    status = sl_device_map_host(d, slab.base, slab.size_bytes, &mapped);
+    if (status == SL_OK) {
+        status = sl_device_alloc(d, LINK_BYTES, &there);
+        if (status == SL_OK)
+            status = copy_rate(d, SL_QUEUE_UP, there, mapped, out_rate);
         sl_device_free(d, &there);
         sl_device_unmap_host(d, &mapped);
     }
     sl_slab_release(&slab);
-    return st;
+    return status;
 }
 
 void sl_device_bandwidth(const char *id, struct sl_device_bandwidth *out, struct sl_err *why) {
@@ -80,13 +80,13 @@ void sl_device_bandwidth(const char *id, struct sl_device_bandwidth *out, struct
     *out = b;
     if (sl_registry_open_id(id, &options, &d, why) != SL_OK)
         return;
-    enum sl_status st = measure_memory(d, &b.memory);
-    if (st == SL_OK)
-        st = measure_link(d, &b.link, why);
-    if (st == SL_OK)
+    enum sl_status status = measure_memory(d, &b.memory);
+    if (status == SL_OK)
+        status = measure_link(d, &b.link, why);
+    if (status == SL_OK)
         *out = b;
     else
-        sl_fail(why, st, "%s: measuring its memory: %s", id, sl_status_text(st));
+        sl_fail(why, status, "%s: measuring its memory: %s", id, sl_status_text(status));
     sl_device_close(&d);
 }
 

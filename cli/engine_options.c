@@ -176,16 +176,16 @@ static bool check_devices(const char *command, const struct sl_engine_config *co
     struct sl_device_names names;
     struct sl_err err;
     bool all = false;
-    enum sl_status st = sl_split_parse(config->split, 0, &split, &err);
-    if (st == SL_OK)
-        st = sl_device_list_parse(config->device, &list, &err);
-    for (uint32_t i = 0; st == SL_OK && i < list.n; i++)
+    enum sl_status status = sl_split_parse(config->split, 0, &split, &err);
+    if (status == SL_OK)
+        status = sl_device_list_parse(config->device, &list, &err);
+    for (uint32_t i = 0; status == SL_OK && i < list.n; i++)
         all |= list.at[i].which == SL_DEVICE_ALL;
-    if (st == SL_OK && !all)
-        st = sl_device_names(config, SL_MAX_STAGES, split.n, &names, &err);
-    if (st != SL_OK)
+    if (status == SL_OK && !all)
+        status = sl_device_names(config, SL_MAX_STAGES, split.n, &names, &err);
+    if (status != SL_OK)
         sl_usage_error(command, "%s", err.text);
-    return st == SL_OK;
+    return status == SL_OK;
 }
 
 /* What is about GPUs, where there may be some. */

@@ -424,9 +424,9 @@ static int print_template(const struct sl_inspect *in, const char *name) {
     struct sl_str s;
     struct sl_err err;
     snprintf(key, sizeof key, "%s%s%s", template_key, name[0] ? "." : "", name);
-    enum sl_status st = sl_gguf_get_str(in->gguf, key, &s, &err);
-    if (st != SL_OK) {
-        if (st == SL_AGAIN)
+    enum sl_status status = sl_gguf_get_str(in->gguf, key, &s, &err);
+    if (status != SL_OK) {
+        if (status == SL_AGAIN)
             fprintf(stderr, "sluice inspect: the file has no key '%s'\n", key);
         else
             fprintf(stderr, "sluice inspect: %s\n", err.text);

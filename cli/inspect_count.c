@@ -101,9 +101,9 @@ static void read_keys(struct sl_inspect *in) {
 enum sl_status sl_inspect_open(const char *path, struct sl_inspect *out, struct sl_err *err) {
     struct sl_inspect *in = out;
     memset(in, 0, sizeof *in);
-    enum sl_status st = sl_gguf_open(path, &in->gguf, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_gguf_open(path, &in->gguf, err);
+    if (status != SL_OK)
+        return status;
     read_keys(in);
     for (uint64_t i = 0; i < sl_gguf_n_tensors(in->gguf); i++)
         count_tensor(in, sl_gguf_tensor_at(in->gguf, i));

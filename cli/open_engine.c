@@ -51,9 +51,9 @@ bool sl_start_engine(const char *command, const struct sl_engine_config *config,
     struct sl_process_memory own = {.n = 0};
     struct sl_engine_config counted = *config;
     sl_process_memory_apply(more ? more : &own, &counted);
-    enum sl_status st = sl_engine_create(o->model, &counted, &progress.base, &o->engine, &err);
+    enum sl_status status = sl_engine_create(o->model, &counted, &progress.base, &o->engine, &err);
     sl_show_progress("%s", "");
-    if (st == SL_OK)
+    if (status == SL_OK)
         return true;
     fprintf(stderr, "sluice %s: %s\n", command, err.text);
     return false;

@@ -325,8 +325,8 @@ static int refuse(const struct report *r, const struct sl_err *err) {
 /* What serve would find wrong with folders that are named, or, of mirrors, go on without. */
 static enum sl_status check_folders(const struct report *r, struct sl_err *err) {
     const struct sl_engine_config *c = &r->o->engine;
-    enum sl_status st = c->cache_dir ? sl_block_folder_check(c->cache_dir, err) : SL_OK;
-    return st != SL_OK ? st : sl_store_check_mirrors(r->model, c, err);
+    enum sl_status status = c->cache_dir ? sl_block_folder_check(c->cache_dir, err) : SL_OK;
+    return status != SL_OK ? status : sl_store_check_mirrors(r->model, c, err);
 }
 
 static int plan(struct options *o) {
@@ -339,17 +339,18 @@ static int plan(struct options *o) {
         return 1;
     r.model = opened.model;
     /* Open as in serve, so that what is measured is what serve will hold. */
-    enum sl_status st = check_folders(&r, &err);
-    if (st == SL_OK)
-        st = sl_tokenizer_create(r.model->gguf, &tok, &err);
-    if (st == SL_OK)
-        st = sl_expert_layout_make(r.model, &r.layout, &err);
-    if (st == SL_OK)
-        st = sl_serve_plan(r.model, tok, &o->engine, &o->server, &memory, &r.plan, r.device, &err);
-    if (st == SL_OK)
-        st = sl_plan_speed_make(r.model, &r.plan, o->engine.heat_file, &r.speed, &err);
+    enum sl_status status = check_folders(&r, &err);
+    if (status == SL_OK)
+        status = sl_tokenizer_create(r.model->gguf, &tok, &err);
+    if (status == SL_OK)
+        status = sl_expert_layout_make(r.model, &r.layout, &err);
+    if (status == SL_OK)
+        status =
+            sl_serve_plan(r.model, tok, &o->engine, &o->server, &memory, &r.plan, r.device, &err);
+    if (status == SL_OK)
+        status = sl_plan_speed_make(r.model, &r.plan, o->engine.heat_file, &r.speed, &err);
     int rc;
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         rc = refuse(&r, &err);
     } else {
         measure(&r);

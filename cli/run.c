@@ -61,10 +61,10 @@ static enum sl_status push(struct sl_token_sink *s, const struct sl_token *token
     struct sl_str out;
     if (token->eog)
         return SL_OK;
-    enum sl_status st = sl_detok_push(&a->detok, a->tok, token->id, false, &out);
-    if (st == SL_OK)
+    enum sl_status status = sl_detok_push(&a->detok, a->tok, token->id, false, &out);
+    if (status == SL_OK)
         emit(a, out);
-    return st;
+    return status;
 }
 
 static void finish(struct sl_token_sink *s, const struct sl_gen_result *result) {
@@ -108,17 +108,17 @@ static bool render(struct chat *c, const char *line, struct sl_ids *ids) {
     interrupted = 0;
     struct sl_chat_vars vars = {0};
     struct sl_rendered r = {0};
-    enum sl_status st =
+    enum sl_status status =
         sl_chat_vars_init(&c->model, c->messages, NULL, NULL, true, &vars)
             ? sl_template_render_own(c->model.template, vars.all, vars.own, &limits, &r, &err)
             : SL_ERR_NOMEM;
     sl_chat_vars_release(&vars);
-    if (st == SL_OK)
-        st = sl_chat_encode(&c->model, &r, NULL, ids);
+    if (status == SL_OK)
+        status = sl_chat_encode(&c->model, &r, NULL, ids);
     sl_rendered_release(&r);
-    if (st != SL_OK)
-        fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(st));
-    return st == SL_OK;
+    if (status != SL_OK)
+        fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(status));
+    return status == SL_OK;
 }
 
 static void print_speed(const struct sl_gen_result *r) {
@@ -156,9 +156,9 @@ static bool ask(struct chat *c, const char *line) {
                                .sink = &a.sink};
     struct sl_err err;
     interrupted = 0;
-    enum sl_status st = sl_engine_submit(c->o.engine, &r, &err);
-    if (st != SL_OK) {
-        fprintf(stderr, "sluice run: %s\n", st == SL_AGAIN ? "the engine is busy" : err.text);
+    enum sl_status status = sl_engine_submit(c->o.engine, &r, &err);
+    if (status != SL_OK) {
+        fprintf(stderr, "sluice run: %s\n", status == SL_AGAIN ? "the engine is busy" : err.text);
         goto out;
     }
     wait_done(c->o.engine, &r, &a);
@@ -230,22 +230,22 @@ static bool open_chat(struct chat *c) {
     struct sl_err err = {""};
     const struct sl_gguf *g = c->o.model->gguf;
     struct sl_str source = {0};
-    enum sl_status st = sl_tokenizer_create(g, &c->tok, &err);
-    if (st == SL_OK)
-        st = sl_gguf_get_str(g, "tokenizer.chat_template", &source, &err);
-    if (st == SL_OK || st == SL_AGAIN)
-        st = sl_chat_init(&c->model, c->tok, source.ptr, source.len, NULL, &err);
-    if (st == SL_OK && !c->raw && !c->model.template)
-        st = sl_fail(&err, SL_ERR_UNSUPPORTED,
-                     "the model's chat template cannot be used (--raw does without): %.300s",
-                     c->model.template_err.text);
-    if (st == SL_OK && !c->raw && c->model.fallback)
+    enum sl_status status = sl_tokenizer_create(g, &c->tok, &err);
+    if (status == SL_OK)
+        status = sl_gguf_get_str(g, "tokenizer.chat_template", &source, &err);
+    if (status == SL_OK || status == SL_AGAIN)
+        status = sl_chat_init(&c->model, c->tok, source.ptr, source.len, NULL, &err);
+    if (status == SL_OK && !c->raw && !c->model.template)
+        status = sl_fail(&err, SL_ERR_UNSUPPORTED,
+                         "the model's chat template cannot be used (--raw does without): %.300s",
+                         c->model.template_err.text);
+    if (status == SL_OK && !c->raw && c->model.fallback)
         sl_warn(
             "the model file has no chat template: using ChatML, which may not be what the model "
             "was trained on");
-    if (st != SL_OK)
-        fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(st));
-    return st == SL_OK;
+    if (status != SL_OK)
+        fprintf(stderr, "sluice run: %s\n", err.text[0] ? err.text : sl_status_text(status));
+    return status == SL_OK;
 }
 
 int sl_cmd_run(int argc, char **argv) {

@@ -99,17 +99,17 @@ static bool encode_text(const struct options *o, const struct sl_model *model, s
     struct sl_err err;
     if (!read_file("--text", o->text, &text, &n))
         return false;
-    enum sl_status st = sl_tokenizer_create(model->gguf, &tok, &err);
-    if (st == SL_OK) {
-        st = sl_tokenizer_encode(tok, text, n, o->no_bos ? 0 : SL_ENCODE_ADD_SPECIAL, out);
-        if (st != SL_OK)
-            sl_fail(&err, st, "encoding %s: %s", o->text, sl_status_text(st));
+    enum sl_status status = sl_tokenizer_create(model->gguf, &tok, &err);
+    if (status == SL_OK) {
+        status = sl_tokenizer_encode(tok, text, n, o->no_bos ? 0 : SL_ENCODE_ADD_SPECIAL, out);
+        if (status != SL_OK)
+            sl_fail(&err, status, "encoding %s: %s", o->text, sl_status_text(status));
     }
     sl_tokenizer_destroy(&tok);
     free(text);
-    if (st != SL_OK)
+    if (status != SL_OK)
         fprintf(stderr, "sluice score: %s\n", err.text);
-    return st == SL_OK;
+    return status == SL_OK;
 }
 
 /* NumPy's format, version 1.0, with a header of HEAD_BYTES where others write 128: what follows
@@ -175,9 +175,9 @@ static bool score_chunks(struct scoring *s, struct sl_engine *engine, uint32_t c
     for (s->first = 0; s->first < s->n_ids; s->first += s->n_chunk) {
         struct sl_err err = {{0}};
         s->n_chunk = s->n_ids - s->first < ctx ? s->n_ids - s->first : ctx;
-        enum sl_status st =
+        enum sl_status status =
             sl_engine_score(engine, s->ids + s->first, s->n_chunk, on_logits, s, &err);
-        if (st != SL_OK) {
+        if (status != SL_OK) {
             sl_show_progress("%s", "");
             if (s->write_failed)
                 return fail("--logprobs", s->o->logprobs, "cannot be written");

@@ -96,36 +96,37 @@ static enum sl_status attach(struct loader *l) {
     for (uint32_t i = 0; i < sl_gguf_n_files(g); i++)
         m.size_bytes += sl_gguf_file_bytes(g, i);
     struct sl_str text = {0};
-    enum sl_status st = sl_gguf_get_str(g, "tokenizer.chat_template", &text, &l->err);
-    if (st != SL_OK && st != SL_AGAIN)
-        return st;
+    enum sl_status status = sl_gguf_get_str(g, "tokenizer.chat_template", &text, &l->err);
+    if (status != SL_OK && status != SL_AGAIN)
+        return status;
     m.chat_template = text.len ? text.ptr : NULL;
     m.chat_template_bytes = text.len;
     return sl_server_attach(l->server, &m, &l->err);
 }
 
 static enum sl_status load(struct loader *l) {
-    enum sl_status st = sl_engine_create(l->model, &l->config, &l->progress, &l->engine, &l->err);
-    if (st == SL_OK && !l->opt->no_warmup) {
+    enum sl_status status =
+        sl_engine_create(l->model, &l->config, &l->progress, &l->engine, &l->err);
+    if (status == SL_OK && !l->opt->no_warmup) {
         uint32_t id = 0;
-        st = sl_engine_score(l->engine, &id, 1, ignore_logits, NULL, &l->err);
+        status = sl_engine_score(l->engine, &id, 1, ignore_logits, NULL, &l->err);
     }
-    return st == SL_OK ? attach(l) : st;
+    return status == SL_OK ? attach(l) : status;
 }
 
 /* What can be refused before a weight is read: the file, the budget. */
 static bool prepare(struct loader *l, struct options *o) {
     struct sl_memory_plan plan;
     l->config = o->engine;
-    enum sl_status st = sl_model_open(o->model, &l->model, &l->err);
-    if (st == SL_OK)
-        st = sl_tokenizer_create(l->model->gguf, &l->tok, &l->err);
-    if (st == SL_OK)
-        st = sl_serve_plan(l->model, l->tok, &l->config, &o->server, &l->memory, &plan, NULL,
-                           &l->err);
-    if (st != SL_OK)
+    enum sl_status status = sl_model_open(o->model, &l->model, &l->err);
+    if (status == SL_OK)
+        status = sl_tokenizer_create(l->model->gguf, &l->tok, &l->err);
+    if (status == SL_OK)
+        status = sl_serve_plan(l->model, l->tok, &l->config, &o->server, &l->memory, &plan, NULL,
+                               &l->err);
+    if (status != SL_OK)
         sl_error("%s", l->err.text);
-    return st == SL_OK;
+    return status == SL_OK;
 }
 
 static void close_model(struct loader *l) {
@@ -320,16 +321,16 @@ static int serve(struct options *o) {
         close_model(&l);
         return 1;
     }
-    enum sl_status st = SL_ERR_CANCELED;
+    enum sl_status status = SL_ERR_CANCELED;
     if (!sl_interrupt_pending())
-        st = sl_server_create(&o->server, &l.server, &err);
-    if (st != SL_OK) {
-        if (st == SL_ERR_CANCELED)
+        status = sl_server_create(&o->server, &l.server, &err);
+    if (status != SL_OK) {
+        if (status == SL_ERR_CANCELED)
             sl_info("stopped before it listened");
         else
             sl_error("%s", err.text);
         close_model(&l);
-        return st == SL_ERR_CANCELED ? 0 : 1;
+        return status == SL_ERR_CANCELED ? 0 : 1;
     }
     say_where(o, l.server);
     int rc = pthread_create(&l.thread, NULL, load_main, &l);

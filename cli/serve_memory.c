@@ -30,9 +30,9 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
                           "%u tokens as a tree, for answers that a grammar binds",
                           sl_tokenizer_n_vocab(tok));
     sl_process_memory_apply(m, config);
-    enum sl_status st = sl_engine_plan(model, config, out_plan, out_device, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_engine_plan(model, config, out_plan, out_device, err);
+    if (status != SL_OK)
+        return status;
     config->ram_bytes = out_plan->budget_bytes;
     config->devices_told = true;
     if (config->device)
@@ -51,7 +51,7 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
     m->rows[0] = rows.rows[0];
     m->bytes += grown;
     config->process_bytes = m->bytes;
-    st = sl_engine_plan(model, config, out_plan, out_device, err);
+    status = sl_engine_plan(model, config, out_plan, out_device, err);
     out_plan->least_bytes = least_bytes;
-    return st;
+    return status;
 }

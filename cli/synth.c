@@ -254,12 +254,12 @@ int sl_cmd_synth(int argc, char **argv) {
 
     struct sl_err err;
     struct progress p = {.start_ns = sl_now_ns(), .quiet = given.quiet || !isatty(2)};
-    enum sl_status st = sl_synth_write(c, given.path, report, &p, &err);
+    enum sl_status status = sl_synth_write(c, given.path, report, &p, &err);
     if (!p.quiet)
         fputc('\n', stderr);
-    if (st == SL_ERR_CONFIG)
+    if (status == SL_ERR_CONFIG)
         return sl_usage_error("synth", "%s", err.text);
-    if (st)
-        fprintf(stderr, "sluice synth: %s%s\n", st == SL_ERR_IO ? "--out " : "", err.text);
-    return st ? 1 : 0;
+    if (status)
+        fprintf(stderr, "sluice synth: %s%s\n", status == SL_ERR_IO ? "--out " : "", err.text);
+    return status ? 1 : 0;
 }

@@ -76,22 +76,23 @@ enum sl_status sl_output_open(const char *path, mode_t mode, sl_output_test is_o
                               const void *ctx, struct sl_output *out, struct sl_err *err) {
     struct stat about = {0};
     *out = (struct sl_output){.fd = -1};
-    enum sl_status st;
+    enum sl_status status;
     if (stat(path, &about) != 0)
-        st = errno == ENOENT ? make_new(path, mode, out, err) : cannot(path, strerror(errno), err);
+        status =
+            errno == ENOENT ? make_new(path, mode, out, err) : cannot(path, strerror(errno), err);
     else if (S_ISBLK(about.st_mode))
-        st = cannot(path, "it is a block device", err);
+        status = cannot(path, "it is a block device", err);
     else if (S_ISREG(about.st_mode))
-        st = take_over(path, &about, is_ours, ctx, out, err);
+        status = take_over(path, &about, is_ours, ctx, out, err);
     else
-        st = open_stream(path, out, err);
-    if (st == SL_OK && fstat(out->fd, &about) != 0)
-        st = cannot(path, strerror(errno), err);
-    if (st != SL_OK) {
+        status = open_stream(path, out, err);
+    if (status == SL_OK && fstat(out->fd, &about) != 0)
+        status = cannot(path, strerror(errno), err);
+    if (status != SL_OK) {
         if (out->fd >= 0)
             close(out->fd);
         out->fd = -1;
-        return st;
+        return status;
     }
     out->regular = S_ISREG(about.st_mode);
     out->dev = about.st_dev;

@@ -28,14 +28,14 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
     sl_cond_init(&s->watch_cond);
     json_object_seed(0); /* before threads: it is not safe to be first in two */
 
-    enum sl_status st = sl_jobs_start(s, err);
-    if (st == SL_OK)
-        st = sl_watch_start(s, err);
-    if (st == SL_OK)
-        st = sl_http_start(s, err);
-    if (st != SL_OK) {
+    enum sl_status status = sl_jobs_start(s, err);
+    if (status == SL_OK)
+        status = sl_watch_start(s, err);
+    if (status == SL_OK)
+        status = sl_http_start(s, err);
+    if (status != SL_OK) {
         sl_server_destroy(&s);
-        return st;
+        return status;
     }
     *out_server = s;
     return SL_OK;
@@ -65,10 +65,10 @@ static enum sl_status poll_attach(void *ctx, struct sl_err *err) {
 enum sl_status sl_server_attach(struct sl_server *s, const struct sl_server_model *model,
                                 struct sl_err *err) {
     const struct sl_template_watch watch = {poll_attach, s};
-    enum sl_status st = sl_served_create(model, &watch, &s->served, err);
-    if (st == SL_OK)
+    enum sl_status status = sl_served_create(model, &watch, &s->served, err);
+    if (status == SL_OK)
         atomic_store(&s->state, SL_SERVER_READY);
-    return st;
+    return status;
 }
 
 void sl_server_fail(struct sl_server *s, const struct sl_err *err) {

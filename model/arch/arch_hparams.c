@@ -123,15 +123,15 @@ static enum sl_status refuse_unknown(struct sl_keys *k, const struct sl_arch *ar
 static enum sl_status read_rope(struct sl_keys *k, uint32_t n_ctx_train, uint32_t head_dim,
                                 struct sl_rope_spec *r) {
     r->n_rot = head_dim;
-    SL_KEYS_TRY(sl_keys_u32(k, "rope.dimension_count", false, 2, head_dim, &r->n_rot));
+    SL_TRY(sl_keys_u32(k, "rope.dimension_count", false, 2, head_dim, &r->n_rot));
     if (r->n_rot % 2 != 0)
         return sl_keys_fail(k, SL_ERR_CORRUPT, "rope.dimension_count", "%" PRIu32 " is odd",
                             r->n_rot);
     r->base = 10000.0f;
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.freq_base", MIN_BASE, MAX_BASE, &r->base));
+    SL_TRY(sl_keys_f32(k, "rope.freq_base", MIN_BASE, MAX_BASE, &r->base));
     float factor = 0;
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.scale_linear", 0.0f, 1e6f, &factor)); /* the older name */
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.scaling.factor", 0.0f, 1e6f, &factor));
+    SL_TRY(sl_keys_f32(k, "rope.scale_linear", 0.0f, 1e6f, &factor)); /* the older name */
+    SL_TRY(sl_keys_f32(k, "rope.scaling.factor", 0.0f, 1e6f, &factor));
     if (factor == 0)
         factor = 1;
     r->scale = 1;
@@ -141,18 +141,19 @@ static enum sl_status read_rope(struct sl_keys *k, uint32_t n_ctx_train, uint32_
     r->yarn_beta_fast = 32;
     r->yarn_beta_slow = 1;
     float attn = 1, log_mul = 0, amplitude = 0;
-    SL_KEYS_TRY(sl_keys_u32(k, "rope.scaling.original_context_length", false, 1, MAX_CTX,
-                            &r->yarn_ctx_orig));
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.scaling.yarn_ext_factor", 0.0f, 1.0f, &r->yarn_ext));
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.scaling.yarn_attn_factor", 0.0f, 1e3f, &amplitude));
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.scaling.attn_factor", 0.0f, 1e3f, &attn));
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.scaling.yarn_beta_fast", 0.0f, 1e6f, &r->yarn_beta_fast));
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.scaling.yarn_beta_slow", 0.0f, 1e6f, &r->yarn_beta_slow));
-    SL_KEYS_TRY(sl_keys_f32(k, "rope.scaling.yarn_log_multiplier", 0.0f, 1e3f, &log_mul));
+    SL_TRY(sl_keys_u32(k, "rope.scaling.original_context_length", false, 1, MAX_CTX,
+                       &r->yarn_ctx_orig));
+    SL_TRY(sl_keys_f32(k, "rope.scaling.yarn_ext_factor", 0.0f, 1.0f, &r->yarn_ext));
+    SL_TRY(sl_keys_f32(k, "rope.scaling.yarn_attn_factor", 0.0f, 1e3f, &amplitude));
+    SL_TRY(sl_keys_f32(k, "rope.scaling.attn_factor", 0.0f, 1e3f, &attn));
+    SL_TRY(sl_keys_f32(k, "rope.scaling.yarn_beta_fast", 0.0f, 1e6f, &r->yarn_beta_fast));
+    SL_TRY(sl_keys_f32(k, "rope.scaling.yarn_beta_slow", 0.0f, 1e6f, &r->yarn_beta_slow));
+    SL_TRY(sl_keys_f32(k, "rope.scaling.yarn_log_multiplier", 0.0f, 1e3f, &log_mul));
     struct sl_str type = {"linear", 6};
-    enum sl_status st = sl_gguf_get_str(k->g, sl_keys_name(k, "rope.scaling.type"), &type, k->err);
-    if (st != SL_OK && st != SL_AGAIN)
-        return st;
+    enum sl_status status =
+        sl_gguf_get_str(k->g, sl_keys_name(k, "rope.scaling.type"), &type, k->err);
+    if (status != SL_OK && status != SL_AGAIN)
+        return status;
     bool none = type.len == 4 && memcmp(type.ptr, "none", 4) == 0;
     bool linear = type.len == 6 && memcmp(type.ptr, "linear", 6) == 0;
     if (type.len == 4 && memcmp(type.ptr, "yarn", 4) == 0) {
@@ -190,17 +191,17 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
                                     struct sl_err *err) {
     struct sl_keys k = {.g = g, .arch = arch->name, .err = err};
     struct sl_hparams hp = {.rope = {{.kind = arch->rope_kind}}};
-    SL_KEYS_TRY(refuse_unknown(&k, arch));
-    SL_KEYS_TRY(sl_keys_u32(&k, "block_count", true, 1, SL_MAX_LAYERS, &hp.n_layer));
+    SL_TRY(refuse_unknown(&k, arch));
+    SL_TRY(sl_keys_u32(&k, "block_count", true, 1, SL_MAX_LAYERS, &hp.n_layer));
     k.n_layer = hp.n_layer;
-    SL_KEYS_TRY(sl_keys_u32(&k, "context_length", true, 1, MAX_CTX, &hp.n_ctx_train));
-    SL_KEYS_TRY(sl_keys_u32(&k, "embedding_length", true, 1, SL_ARCH_MAX_WIDTH, &hp.n_embd));
+    SL_TRY(sl_keys_u32(&k, "context_length", true, 1, MAX_CTX, &hp.n_ctx_train));
+    SL_TRY(sl_keys_u32(&k, "embedding_length", true, 1, SL_ARCH_MAX_WIDTH, &hp.n_embd));
     hp.norm_eps = -1;
-    SL_KEYS_TRY(sl_keys_f32(&k, "attention.layer_norm_rms_epsilon", 0.0f, 1.0f, &hp.norm_eps));
+    SL_TRY(sl_keys_f32(&k, "attention.layer_norm_rms_epsilon", 0.0f, 1.0f, &hp.norm_eps));
     if (hp.norm_eps < 0)
         return sl_fail(err, SL_ERR_CORRUPT, "%.160s: key '%s' is missing", sl_gguf_file_path(g, 0),
                        sl_keys_name(&k, "attention.layer_norm_rms_epsilon"));
-    SL_KEYS_TRY(sl_keys_u32(&k, "expert_count", false, 0, SL_MAX_EXPERTS, &hp.n_expert));
+    SL_TRY(sl_keys_u32(&k, "expert_count", false, 0, SL_MAX_EXPERTS, &hp.n_expert));
     struct sl_layer *layers = calloc(hp.n_layer, sizeof *layers);
     if (!layers)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory for %u layers", hp.n_layer);

@@ -51,12 +51,12 @@ static enum sl_status check_array(struct sl_keys *k, const char *key, const stru
 enum sl_status sl_keys_u32(struct sl_keys *k, const char *key, bool needed, uint32_t min,
                            uint32_t max, uint32_t *out) {
     const struct sl_gguf_kv *kv;
-    SL_KEYS_TRY(look_up(k, key, needed, &kv));
+    SL_TRY(look_up(k, key, needed, &kv));
     if (!kv)
         return SL_OK;
     uint32_t v;
     if (kv->type == SL_GGUF_ARRAY) {
-        SL_KEYS_TRY(check_array(k, key, kv, false));
+        SL_TRY(check_array(k, key, kv, false));
         int64_t first = sl_gguf_array_i64(kv, 0);
         for (uint64_t i = 1; i < kv->n_elems; i++)
             if (sl_gguf_array_i64(kv, i) != first)
@@ -68,7 +68,7 @@ enum sl_status sl_keys_u32(struct sl_keys *k, const char *key, bool needed, uint
             return sl_keys_fail(k, SL_ERR_CORRUPT, key, "%" PRId64 " is out of range", first);
         v = (uint32_t)first;
     } else {
-        SL_KEYS_TRY(sl_gguf_get_u32(k->g, k->name, &v, k->err));
+        SL_TRY(sl_gguf_get_u32(k->g, k->name, &v, k->err));
     }
     if (v < min || v > max)
         return sl_keys_fail(k, SL_ERR_CORRUPT, key,
@@ -81,16 +81,16 @@ enum sl_status sl_keys_u32(struct sl_keys *k, const char *key, bool needed, uint
 enum sl_status sl_keys_u32_each(struct sl_keys *k, const char *key, bool needed, uint32_t min,
                                 uint32_t max, uint32_t *out) {
     const struct sl_gguf_kv *kv;
-    SL_KEYS_TRY(look_up(k, key, needed, &kv));
+    SL_TRY(look_up(k, key, needed, &kv));
     if (!kv)
         return SL_OK;
     if (kv->type != SL_GGUF_ARRAY) {
-        SL_KEYS_TRY(sl_keys_u32(k, key, needed, min, max, &out[0]));
+        SL_TRY(sl_keys_u32(k, key, needed, min, max, &out[0]));
         for (uint32_t l = 1; l < k->n_layer; l++)
             out[l] = out[0];
         return SL_OK;
     }
-    SL_KEYS_TRY(check_array(k, key, kv, false));
+    SL_TRY(check_array(k, key, kv, false));
     for (uint32_t l = 0; l < k->n_layer; l++) {
         int64_t v = sl_gguf_array_i64(kv, l);
         if (v < min || v > max)
@@ -127,13 +127,13 @@ enum sl_status sl_keys_pattern(struct sl_keys *k, const char *key, bool *out) {
     if (!kv)
         return SL_OK;
     if (kv->type == SL_GGUF_ARRAY) {
-        SL_KEYS_TRY(check_array(k, key, kv, true));
+        SL_TRY(check_array(k, key, kv, true));
         for (uint32_t l = 0; l < k->n_layer; l++)
             out[l] = sl_gguf_array_i64(kv, l) != 0;
         return SL_OK;
     }
     uint32_t n = 0;
-    SL_KEYS_TRY(sl_keys_u32(k, key, true, 0, UINT32_MAX, &n));
+    SL_TRY(sl_keys_u32(k, key, true, 0, UINT32_MAX, &n));
     for (uint32_t l = 0; l < k->n_layer; l++)
         out[l] = n == 0 || l % n < n - 1;
     return SL_OK;

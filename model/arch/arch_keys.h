@@ -4,13 +4,6 @@
 
 #include "model/gguf/gguf.h"
 
-#define SL_KEYS_TRY(call)                                                                          \
-    do {                                                                                           \
-        enum sl_status try_status = (call);                                                        \
-        if (try_status != SL_OK)                                                                   \
-            return try_status;                                                                     \
-    } while (0)
-
 struct sl_keys {
     const struct sl_gguf *g;
     const char *arch;

@@ -7,13 +7,12 @@
 static enum sl_status read_heads(struct sl_keys *k, const struct sl_hparams *hp,
                                  struct sl_layer *layers) {
     uint32_t n_head[SL_MAX_LAYERS], n_head_kv[SL_MAX_LAYERS], dim_k = 0, dim_v = 0;
-    SL_KEYS_TRY(sl_keys_u32_each(k, "attention.head_count", true, 1, SL_ARCH_MAX_WIDTH, n_head));
+    SL_TRY(sl_keys_u32_each(k, "attention.head_count", true, 1, SL_ARCH_MAX_WIDTH, n_head));
     for (uint32_t l = 0; l < hp->n_layer; l++)
         n_head_kv[l] = n_head[l];
-    SL_KEYS_TRY(
-        sl_keys_u32_each(k, "attention.head_count_kv", false, 1, SL_ARCH_MAX_WIDTH, n_head_kv));
-    SL_KEYS_TRY(sl_keys_u32(k, "attention.key_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_k));
-    SL_KEYS_TRY(sl_keys_u32(k, "attention.value_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_v));
+    SL_TRY(sl_keys_u32_each(k, "attention.head_count_kv", false, 1, SL_ARCH_MAX_WIDTH, n_head_kv));
+    SL_TRY(sl_keys_u32(k, "attention.key_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_k));
+    SL_TRY(sl_keys_u32(k, "attention.value_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_v));
     for (uint32_t l = 0; l < hp->n_layer; l++) {
         struct sl_attention_spec *a = &layers[l].spec.attention;
         a->n_head = n_head[l];
@@ -46,18 +45,18 @@ static enum sl_status read_heads(struct sl_keys *k, const struct sl_hparams *hp,
 
 static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *arch,
                                      const struct sl_hparams *hp, struct sl_layer *layers) {
-    SL_KEYS_TRY(read_heads(k, hp, layers));
+    SL_TRY(read_heads(k, hp, layers));
     float scale = 0;
-    SL_KEYS_TRY(sl_keys_f32(k, "attention.scale", 0.0f, 1e6f, &scale));
+    SL_TRY(sl_keys_f32(k, "attention.scale", 0.0f, 1e6f, &scale));
     uint32_t window = 0;
     bool windowed[SL_MAX_LAYERS], causal = true;
     for (uint32_t l = 0; l < hp->n_layer; l++)
         windowed[l] = !arch->window_period || (l + 1) % arch->window_period != 0;
-    SL_KEYS_TRY(sl_keys_u32(k, "attention.sliding_window", false, 0, UINT32_MAX, &window));
-    SL_KEYS_TRY(sl_keys_pattern(k, "attention.sliding_window_pattern", windowed));
+    SL_TRY(sl_keys_u32(k, "attention.sliding_window", false, 0, UINT32_MAX, &window));
+    SL_TRY(sl_keys_pattern(k, "attention.sliding_window_pattern", windowed));
     if (window >= hp->n_ctx_train)
         window = 0; /* never reached */
-    SL_KEYS_TRY(sl_keys_bool(k, "attention.causal", &causal));
+    SL_TRY(sl_keys_bool(k, "attention.causal", &causal));
     if (!causal)
         return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "attention.causal",
                             "attention that is not causal is not supported");
@@ -86,15 +85,15 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
         return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "expert_count",
                             "experts in dense architecture '%s'", arch->name);
     uint32_t max = hp->n_expert < SL_MAX_EXPERTS_USED ? hp->n_expert : SL_MAX_EXPERTS_USED;
-    SL_KEYS_TRY(sl_keys_u32(k, "expert_used_count", true, 1, max, &hp->n_expert_used));
+    SL_TRY(sl_keys_u32(k, "expert_used_count", true, 1, max, &hp->n_expert_used));
     x->activation = arch->activation;
     x->router_normalize = arch->router_normalize;
-    SL_KEYS_TRY(sl_keys_bool(k, "expert_weights_norm", &x->router_normalize));
-    SL_KEYS_TRY(sl_keys_f32(k, "expert_weights_scale", 0.0f, 1e6f, &x->router_scale));
+    SL_TRY(sl_keys_bool(k, "expert_weights_norm", &x->router_normalize));
+    SL_TRY(sl_keys_f32(k, "expert_weights_scale", 0.0f, 1e6f, &x->router_scale));
     if (x->router_scale == 0) /* 0 is written for "none" */
         x->router_scale = 1;
     uint32_t gate = 0;
-    SL_KEYS_TRY(sl_keys_u32(k, "expert_gating_func", false, 0, UINT32_MAX, &gate));
+    SL_TRY(sl_keys_u32(k, "expert_gating_func", false, 0, UINT32_MAX, &gate));
     switch (gate) {
     case 0: /* not stated */
         x->router_softmax_topk = arch->router_softmax_topk;
@@ -120,8 +119,8 @@ static enum sl_status read_ffn_kinds(struct sl_keys *k, const struct sl_arch *ar
                                      const struct sl_hparams *hp, struct sl_layer *layers) {
     uint32_t lead = 0, step = 1;
     if (arch->dense_lead && hp->n_expert) {
-        SL_KEYS_TRY(sl_keys_u32(k, "leading_dense_block_count", false, 0, hp->n_layer - 1, &lead));
-        SL_KEYS_TRY(sl_keys_u32(k, "interleave_moe_layer_step", false, 1, hp->n_layer, &step));
+        SL_TRY(sl_keys_u32(k, "leading_dense_block_count", false, 0, hp->n_layer - 1, &lead));
+        SL_TRY(sl_keys_u32(k, "interleave_moe_layer_step", false, 1, hp->n_layer, &step));
     }
     bool any = false;
     for (uint32_t l = 0; l < hp->n_layer; l++) {
@@ -139,16 +138,15 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
                                struct sl_layer *layers) {
     struct sl_experts_spec common = {.router_scale = 0};
     uint32_t ff[SL_MAX_LAYERS] = {0}, ff_expert[SL_MAX_LAYERS] = {0}, n_ff_shared = 0;
-    SL_KEYS_TRY(read_router(k, arch, hp, &common));
-    SL_KEYS_TRY(read_ffn_kinds(k, arch, hp, layers));
-    SL_KEYS_TRY(
-        sl_keys_u32_each(k, "feed_forward_length", hp->n_expert == 0, 0, SL_ARCH_MAX_WIDTH, ff));
+    SL_TRY(read_router(k, arch, hp, &common));
+    SL_TRY(read_ffn_kinds(k, arch, hp, layers));
+    SL_TRY(sl_keys_u32_each(k, "feed_forward_length", hp->n_expert == 0, 0, SL_ARCH_MAX_WIDTH, ff));
     if (hp->n_expert)
-        SL_KEYS_TRY(sl_keys_u32_each(k, "expert_feed_forward_length", false, 0, SL_ARCH_MAX_WIDTH,
-                                     ff_expert));
+        SL_TRY(sl_keys_u32_each(k, "expert_feed_forward_length", false, 0, SL_ARCH_MAX_WIDTH,
+                                ff_expert));
     if (hp->n_expert && arch->shared)
-        SL_KEYS_TRY(sl_keys_u32(k, "expert_shared_feed_forward_length", false, 0, SL_ARCH_MAX_WIDTH,
-                                &n_ff_shared));
+        SL_TRY(sl_keys_u32(k, "expert_shared_feed_forward_length", false, 0, SL_ARCH_MAX_WIDTH,
+                           &n_ff_shared));
     for (uint32_t l = 0; l < hp->n_layer; l++) {
         struct sl_layer_spec *s = &layers[l].spec;
         if (s->ffn == SL_FFN_DENSE) {
@@ -176,6 +174,6 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
 
 enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch,
                                    struct sl_hparams *hp, struct sl_layer *layers) {
-    SL_KEYS_TRY(read_attention(k, arch, hp, layers));
+    SL_TRY(read_attention(k, arch, hp, layers));
     return read_ffn(k, arch, hp, layers);
 }

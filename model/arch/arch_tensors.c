@@ -297,32 +297,32 @@ static enum sl_status missing(const struct sl_model *m, struct sl_err *err, cons
 }
 
 enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
-    enum sl_status st = SL_OK;
-    for (uint64_t i = 0; i < sl_gguf_n_tensors(m->gguf) && st == SL_OK; i++)
-        st = place(m, sl_gguf_tensor_at(m->gguf, i), err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = SL_OK;
+    for (uint64_t i = 0; i < sl_gguf_n_tensors(m->gguf) && status == SL_OK; i++)
+        status = place(m, sl_gguf_tensor_at(m->gguf, i), err);
+    if (status != SL_OK)
+        return status;
     for (unsigned role = SL_G_TOKEN_EMBD; role <= SL_G_OUTPUT_NORM; role++)
         if (!m->global[role])
             return missing(m, err, global_rules[role].name);
-    if ((st = find_vocab(m, err)) != SL_OK)
-        return st;
+    if ((status = find_vocab(m, err)) != SL_OK)
+        return status;
     if (!m->global[SL_G_OUTPUT])
         m->global[SL_G_OUTPUT] = m->global[SL_G_TOKEN_EMBD]; /* tied */
-    for (unsigned role = 0; role < SL_G_COUNT && st == SL_OK; role++)
+    for (unsigned role = 0; role < SL_G_COUNT && status == SL_OK; role++)
         if (m->global[role])
-            st = check_shape(m, NULL, m->global[role], &global_rules[role], err);
-    for (uint32_t l = 0; l < m->hp.n_layer && st == SL_OK; l++) {
+            status = check_shape(m, NULL, m->global[role], &global_rules[role], err);
+    for (uint32_t l = 0; l < m->hp.n_layer && status == SL_OK; l++) {
         struct sl_layer *layer = &m->layers[l];
         uint64_t required = roles_of(m->arch, &layer->spec).needs;
-        for (unsigned role = 0; role < SL_L_COUNT && st == SL_OK; role++) {
+        for (unsigned role = 0; role < SL_L_COUNT && status == SL_OK; role++) {
             const struct sl_gguf_tensor *t = layer->t[role];
             if (t) {
-                st = check_shape(m, &layer->spec, t, &layer_rules[role], err);
+                status = check_shape(m, &layer->spec, t, &layer_rules[role], err);
             } else if (required & SL_ROLE(role)) {
                 char name[64];
                 snprintf(name, sizeof name, "blk.%" PRIu32 ".%s", l, name_of(m->arch, role));
-                st = missing(m, err, name);
+                status = missing(m, err, name);
             }
         }
         layer->spec.attention.sinks = layer->t[SL_L_ATTN_SINKS] != NULL;
@@ -332,5 +332,5 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
         if (!layer->t[SL_L_ATTN_Q_NORM] && !layer->t[SL_L_ATTN_K_NORM])
             layer->spec.attention.qk_norm = SL_QK_NORM_NONE;
     }
-    return st;
+    return status;
 }

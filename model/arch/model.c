@@ -18,12 +18,12 @@ const char *sl_model_arch_at(uint32_t i) {
 static enum sl_status find_arch(const struct sl_gguf *g, const struct sl_arch **out_arch,
                                 struct sl_err *err) {
     struct sl_str name;
-    enum sl_status st = sl_gguf_get_str(g, "general.architecture", &name, err);
-    if (st == SL_AGAIN)
+    enum sl_status status = sl_gguf_get_str(g, "general.architecture", &name, err);
+    if (status == SL_AGAIN)
         return sl_fail(err, SL_ERR_CORRUPT, "%.160s: key 'general.architecture' is missing",
                        sl_gguf_file_path(g, 0));
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     char list[200] = "", text[64];
     size_t n = 0;
     for (size_t i = 0; i < N_ARCHES; i++) {
@@ -42,25 +42,26 @@ static enum sl_status find_arch(const struct sl_gguf *g, const struct sl_arch **
 enum sl_status sl_model_from_gguf(struct sl_gguf *gguf, struct sl_model **out_model,
                                   struct sl_err *err) {
     struct sl_model *m = calloc(1, sizeof *m);
-    enum sl_status st;
+    enum sl_status status;
     if (!m) {
         sl_gguf_close(&gguf);
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     }
     m->gguf = gguf;
-    st = find_arch(gguf, &m->arch, err);
-    if (st == SL_OK && sl_gguf_n_tensors(gguf) == 0)
-        st = sl_fail(err, SL_ERR_INVALID,
-                     "%.160s: the file holds a vocabulary and no weights: it can be tokenized with "
-                     "and inspected, not run",
-                     sl_gguf_file_path(gguf, 0));
-    if (st == SL_OK)
-        st = sl_arch_read_hparams(gguf, m->arch, &m->hp, &m->layers, err);
-    if (st == SL_OK)
-        st = sl_arch_bind(m, err);
-    if (st != SL_OK) {
+    status = find_arch(gguf, &m->arch, err);
+    if (status == SL_OK && sl_gguf_n_tensors(gguf) == 0)
+        status =
+            sl_fail(err, SL_ERR_INVALID,
+                    "%.160s: the file holds a vocabulary and no weights: it can be tokenized with "
+                    "and inspected, not run",
+                    sl_gguf_file_path(gguf, 0));
+    if (status == SL_OK)
+        status = sl_arch_read_hparams(gguf, m->arch, &m->hp, &m->layers, err);
+    if (status == SL_OK)
+        status = sl_arch_bind(m, err);
+    if (status != SL_OK) {
         sl_model_close(&m);
-        return st;
+        return status;
     }
     *out_model = m;
     return SL_OK;
@@ -68,8 +69,8 @@ enum sl_status sl_model_from_gguf(struct sl_gguf *gguf, struct sl_model **out_mo
 
 enum sl_status sl_model_open(const char *path, struct sl_model **out_model, struct sl_err *err) {
     struct sl_gguf *gguf;
-    enum sl_status st = sl_gguf_open(path, &gguf, err);
-    return st == SL_OK ? sl_model_from_gguf(gguf, out_model, err) : st;
+    enum sl_status status = sl_gguf_open(path, &gguf, err);
+    return status == SL_OK ? sl_model_from_gguf(gguf, out_model, err) : status;
 }
 
 void sl_model_close(struct sl_model **m) {

@@ -67,12 +67,12 @@ enum sl_status sl_tools_check(const json_t *tools, size_t *out_index, struct sl_
     if (json_array_size(tools) > SL_MAX_TOOLS)
         return sl_fail(err, SL_ERR_INVALID, "%zu tools; at most %u are supported",
                        json_array_size(tools), SL_MAX_TOOLS);
-    enum sl_status st = SL_OK;
-    for (size_t i = 0; i < json_array_size(tools) && st == SL_OK; i++) {
+    enum sl_status status = SL_OK;
+    for (size_t i = 0; i < json_array_size(tools) && status == SL_OK; i++) {
         *out_index = i;
-        st = check_tool(tools, i, err);
+        status = check_tool(tools, i, err);
     }
-    return st;
+    return status;
 }
 
 /* ---- answers ---- */
@@ -90,14 +90,14 @@ static enum sl_status put_think(struct sl_answer_rules *c) {
     const struct sl_answer_format *f = c->f;
     bool inside = c->g->place == SL_ANSWER_IN_REASONING;
     uint32_t text = 0;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     sl_buf_puts(c->b, "sl-space ::= [ \\n]{0,3}\n");
     if (!f->think_close || !c->g->thinks || c->g->place == SL_ANSWER_BEHIND_REASONING) {
         sl_buf_puts(c->b, "sl-think ::= \"\"\n");
         return SL_OK;
     }
     const char *const ends[] = {f->think_close, calls(c) ? f->section_open : NULL};
-    st = sl_answer_free_text(c, ends, 2, &text);
+    status = sl_answer_free_text(c, ends, 2, &text);
     sl_buf_puts(c->b, "sl-think ::= (");
     if (!inside) {
         sl_buf_puts(c->b, "sl-space ");
@@ -106,17 +106,17 @@ static enum sl_status put_think(struct sl_answer_rules *c) {
     sl_buf_printf(c->b, "sl-t%u-0 ", text);
     sl_answer_put_marker(c, c->b, f->think_close);
     sl_buf_printf(c->b, "sl-space)%s\n", inside ? "" : "?");
-    return st;
+    return status;
 }
 
 static enum sl_status put_answer(struct sl_answer_rules *c) {
     const struct sl_answer_format *f = c->f;
-    enum sl_status st = put_think(c);
+    enum sl_status status = put_think(c);
     uint32_t text = 0;
-    if (st == SL_OK && calls(c))
-        st = sl_answer_calls(c);
-    if (st != SL_OK)
-        return st;
+    if (status == SL_OK && calls(c))
+        status = sl_answer_calls(c);
+    if (status != SL_OK)
+        return status;
     if (!calls(c)) {
         sl_buf_printf(c->b, "sl-answer ::= sl-think %s\n", content(c, ".*"));
         return SL_OK;
@@ -133,9 +133,9 @@ static enum sl_status put_answer(struct sl_answer_rules *c) {
     }
     const char *const openers[] = {f->section_open, f->call_open,
                                    f->optional_open || !f->call_open ? f->name_open : NULL};
-    st = sl_answer_free_text(c, openers, 3, &text);
+    status = sl_answer_free_text(c, openers, 3, &text);
     sl_buf_printf(c->b, "sl-answer ::= sl-think sl-t%u-0 sl-calls?\n", text);
-    return st;
+    return status;
 }
 
 /* Messages on channels: any number of the analysis and of comments, then one that ends the answer.
@@ -144,11 +144,11 @@ static enum sl_status put_harmony(struct sl_answer_rules *c) {
     static const char *const end = "<|end|>";
     struct sl_buf *b = c->b;
     uint32_t text = 0, n = calls(c) ? (uint32_t)json_array_size(c->g->tools) : 0;
-    enum sl_status st = sl_answer_free_text(c, &end, 1, &text);
-    for (uint32_t i = 0; i < n && st == SL_OK; i++)
-        st = sl_answer_arguments(c, i);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_answer_free_text(c, &end, 1, &text);
+    for (uint32_t i = 0; i < n && status == SL_OK; i++)
+        status = sl_answer_arguments(c, i);
+    if (status != SL_OK)
+        return status;
     sl_buf_puts(b, "sl-json ::= (\" \" (");
     sl_answer_put_marker(c, b, "<|constrain|>");
     sl_buf_puts(b, ")? \"json\")?\nsl-before ::= (");
@@ -196,11 +196,11 @@ enum sl_status sl_answer_grammar(const struct sl_answer_grammar *g, struct sl_sc
     struct sl_err unused;
     struct sl_answer_rules c = {
         .g = g, .f = g->format, .r = r, .b = r->out, .err = err ? err : &unused};
-    enum sl_status st = sl_answer_format_markers(g->format, g->tok, &c.tokens);
-    if (st == SL_OK)
-        st = c.f->syntax == SL_CALL_HARMONY ? put_harmony(&c) : put_answer(&c);
-    if (st == SL_OK && r->out->failed)
-        st = SL_ERR_NOMEM;
+    enum sl_status status = sl_answer_format_markers(g->format, g->tok, &c.tokens);
+    if (status == SL_OK)
+        status = c.f->syntax == SL_CALL_HARMONY ? put_harmony(&c) : put_answer(&c);
+    if (status == SL_OK && r->out->failed)
+        status = SL_ERR_NOMEM;
     sl_ids_release(&c.tokens);
-    return st == SL_ERR_NOMEM ? sl_fail(err, st, "out of memory") : st;
+    return status == SL_ERR_NOMEM ? sl_fail(err, status, "out of memory") : status;
 }

@@ -20,11 +20,12 @@ static bool is_strict(const struct sl_answer_rules *c, uint32_t i) {
 }
 
 /* A strict function's schema: err names the function. */
-static enum sl_status blame(struct sl_answer_rules *c, uint32_t i, enum sl_status st) {
+static enum sl_status blame(struct sl_answer_rules *c, uint32_t i, enum sl_status status) {
     struct sl_err e = *c->err;
-    return st == SL_ERR_INVALID ? sl_fail(c->err, st, "tools[%u], the function '%.128s': %.300s", i,
-                                          sl_answer_function_name(c, i), e.text)
-                                : st;
+    return status == SL_ERR_INVALID
+               ? sl_fail(c->err, status, "tools[%u], the function '%.128s': %.300s", i,
+                         sl_answer_function_name(c, i), e.text)
+               : status;
 }
 
 static void put_literal(struct sl_buf *b, const char *text) {
@@ -42,16 +43,16 @@ enum sl_status sl_answer_arguments(struct sl_answer_rules *c, uint32_t i) {
                             : json_pack("{s:[{s:s},O]}", "allOf", "type", "object", parameters);
     if (!schema)
         return sl_fail(c->err, SL_ERR_NOMEM, "out of memory");
-    enum sl_status st =
+    enum sl_status status =
         sl_json_schema_rules_add(c->r, given ? parameters : schema, schema, &rule, c->err);
     json_decref(schema);
-    if (st == SL_OK)
+    if (status == SL_OK)
         sl_buf_printf(c->b, "sl-call%u-arguments ::= r%u\n", i, rule);
-    else if (st == SL_ERR_INVALID && !is_strict(c, i)) {
+    else if (status == SL_ERR_INVALID && !is_strict(c, i)) {
         sl_buf_printf(c->b, "sl-call%u-arguments ::= obj\n", i);
-        st = SL_OK;
+        status = SL_OK;
     }
-    return blame(c, i, st);
+    return blame(c, i, status);
 }
 
 /* ---- JSON ---- */
@@ -175,12 +176,12 @@ static enum sl_status put_parameter(struct sl_answer_rules *c, uint32_t i, const
     const json_t *root = json_object_get(sl_answer_function(c, i), "parameters");
     uint32_t types = sl_json_types(root, s), rule = 0;
     bool text = types & SL_JSON_STRING, json = c->f->typed ? types != SL_JSON_STRING : !text;
-    enum sl_status st = text ? check_string(c, i, s) : SL_OK;
-    if (st == SL_OK && json)
-        st = sl_json_schema_rules_add(c->r, root, s, &rule, c->err);
-    bool loose = st == SL_ERR_INVALID && !is_strict(c, i);
-    if (st != SL_OK && !loose)
-        return blame(c, i, st);
+    enum sl_status status = text ? check_string(c, i, s) : SL_OK;
+    if (status == SL_OK && json)
+        status = sl_json_schema_rules_add(c->r, root, s, &rule, c->err);
+    bool loose = status == SL_ERR_INVALID && !is_strict(c, i);
+    if (status != SL_OK && !loose)
+        return blame(c, i, status);
     sl_buf_puts(b, "(");
     if (text) {
         put_key(c, b, key, true);
@@ -220,7 +221,7 @@ static enum sl_status put_parameters(struct sl_answer_rules *c, uint32_t i, uint
     static const char *const whole[] = {"$ref", "allOf", "anyOf", "oneOf", "if", "not"};
     const json_t *p = json_object_get(sl_answer_function(c, i), "parameters");
     const json_t *properties = json_object_get(p, "properties");
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     const char *key;
     json_t *s;
     for (size_t k = 0; is_strict(c, i) && k < sizeof whole / sizeof *whole; k++)
@@ -232,31 +233,31 @@ static enum sl_status put_parameters(struct sl_answer_rules *c, uint32_t i, uint
             return blame(c, i, SL_ERR_INVALID);
         }
     if (json_is_object(p) && !properties)
-        st = put_parameter(c, i, NULL, NULL, text_rule, b);
+        status = put_parameter(c, i, NULL, NULL, text_rule, b);
     if (json_is_object(p) && !properties)
         sl_buf_puts(b, "{0,16} ");
     json_t *required = set_of(json_object_get(p, "required"));
     if (!required)
         return sl_fail(c->err, SL_ERR_NOMEM, "out of memory");
     json_object_foreach((json_t *)properties, key, s) {
-        if (st == SL_OK && c->b->len + b->len > SL_GRAMMAR_MAX_TEXT_BYTES) {
+        if (status == SL_OK && c->b->len + b->len > SL_GRAMMAR_MAX_TEXT_BYTES) {
             sl_fail(c->err, SL_ERR_INVALID, "its parameters make too large a grammar");
-            st = blame(c, i, SL_ERR_INVALID);
+            status = blame(c, i, SL_ERR_INVALID);
         }
-        if (st != SL_OK)
+        if (status != SL_OK)
             break;
-        st = put_parameter(c, i, key, s, text_rule, b);
+        status = put_parameter(c, i, key, s, text_rule, b);
         sl_buf_puts(b, json_object_get(required, key) ? " " : "? ");
     }
     json_decref(required);
-    return st;
+    return status;
 }
 
 static enum sl_status tagged_call(struct sl_answer_rules *c, uint32_t i, uint32_t text_rule) {
     const struct sl_answer_format *f = c->f;
     struct sl_buf b = {0}; /* apart: parameters add rules of their own */
-    enum sl_status st = put_parameters(c, i, text_rule, &b);
-    if (st == SL_OK) {
+    enum sl_status status = put_parameters(c, i, text_rule, &b);
+    if (status == SL_OK) {
         sl_buf_printf(c->b, "sl-call%u ::= ", i);
         sl_answer_put_marker(c, c->b, f->call_open);
         if (f->call_open && f->name_open)
@@ -273,36 +274,36 @@ static enum sl_status tagged_call(struct sl_answer_rules *c, uint32_t i, uint32_
         sl_buf_puts(c->b, "\n");
     }
     if (b.failed)
-        st = sl_fail(c->err, SL_ERR_NOMEM, "out of memory");
+        status = sl_fail(c->err, SL_ERR_NOMEM, "out of memory");
     sl_buf_release(&b);
-    return st;
+    return status;
 }
 
 /* ---- all of them ---- */
 
 static enum sl_status put_each(struct sl_answer_rules *c) {
     uint32_t text_rule = 0, n = (uint32_t)json_array_size(c->g->tools);
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (c->f->syntax == SL_CALL_TAGGED)
-        st = sl_answer_free_text(c, &c->f->value_close, 1, &text_rule);
-    for (uint32_t i = 0; i < n && st == SL_OK; i++) {
+        status = sl_answer_free_text(c, &c->f->value_close, 1, &text_rule);
+    for (uint32_t i = 0; i < n && status == SL_OK; i++) {
         if (c->f->syntax == SL_CALL_TAGGED) {
-            st = tagged_call(c, i, text_rule);
+            status = tagged_call(c, i, text_rule);
             continue;
         }
-        st = sl_answer_arguments(c, i);
+        status = sl_answer_arguments(c, i);
         if (c->f->syntax == SL_CALL_NAMED)
             named_call(c, i);
         else
             json_call(c, i);
     }
-    return st;
+    return status;
 }
 
 enum sl_status sl_answer_calls(struct sl_answer_rules *c) {
     const struct sl_answer_format *f = c->f;
     struct sl_buf *b = c->b;
-    enum sl_status st = put_each(c);
+    enum sl_status status = put_each(c);
     uint32_t n = (uint32_t)json_array_size(c->g->tools);
     bool tagged = f->syntax == SL_CALL_TAGGED, many = c->g->parallel && !f->one_call;
     sl_buf_puts(b, "sl-call ::= ");
@@ -336,5 +337,5 @@ enum sl_status sl_answer_calls(struct sl_answer_rules *c) {
         put_literal(b, "\n");
     sl_answer_put_marker(c, b, f->section_close);
     sl_buf_puts(b, "\n");
-    return st;
+    return status;
 }

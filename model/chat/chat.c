@@ -36,10 +36,10 @@ static enum sl_status scan_vocabulary(struct sl_chat *c) {
 
     /* Whether the file asks for BOS shows in what an empty text becomes. */
     struct sl_ids ids = {0};
-    enum sl_status st = sl_tokenizer_encode(c->tok, "", 0, SL_ENCODE_ADD_SPECIAL, &ids);
-    c->prepend_bos = st == SL_OK && ids.n > 0 && ids.ids[0] == sl_tokenizer_bos(c->tok);
+    enum sl_status status = sl_tokenizer_encode(c->tok, "", 0, SL_ENCODE_ADD_SPECIAL, &ids);
+    c->prepend_bos = status == SL_OK && ids.n > 0 && ids.ids[0] == sl_tokenizer_bos(c->tok);
     sl_ids_release(&ids);
-    return st;
+    return status;
 }
 
 enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, const char *source,
@@ -57,10 +57,10 @@ enum sl_status sl_chat_init(struct sl_chat *c, const struct sl_tokenizer *tok, c
     }
     if (sl_template_compile(source, len, &c->template, &c->template_err) != SL_OK)
         c->template = NULL;
-    enum sl_status st = sl_chat_probe(c, watch, err);
-    if (st != SL_OK)
+    enum sl_status status = sl_chat_probe(c, watch, err);
+    if (status != SL_OK)
         sl_chat_release(c);
-    return st;
+    return status;
 }
 
 void sl_chat_release(struct sl_chat *c) {
@@ -143,14 +143,14 @@ static enum sl_status add_bos(const struct sl_chat *c, struct sl_ids *out) {
 
 enum sl_status sl_chat_encode(const struct sl_chat *c, const struct sl_rendered *r,
                               const struct sl_encode_watch *watch, struct sl_ids *out) {
-    enum sl_status st =
+    enum sl_status status =
         sl_tokenizer_encode_own(c->tok, r->text, r->len, r->own, r->n_own, watch, out);
-    return st == SL_OK ? add_bos(c, out) : st;
+    return status == SL_OK ? add_bos(c, out) : status;
 }
 
 enum sl_status sl_chat_encode_prompt(const struct sl_chat *c, const char *text, size_t len,
                                      const struct sl_encode_watch *watch, struct sl_ids *out) {
-    enum sl_status st =
+    enum sl_status status =
         sl_tokenizer_encode_watched(c->tok, text, len, SL_ENCODE_PARSE_SPECIAL, watch, out);
-    return st == SL_OK ? add_bos(c, out) : st;
+    return status == SL_OK ? add_bos(c, out) : status;
 }

@@ -75,15 +75,15 @@ static enum sl_status render(const struct probe *p, json_t *messages, const json
     size_t len;
     struct sl_chat_vars vars = {0};
     struct sl_err err;
-    enum sl_status st = sl_fail(&err, SL_ERR_NOMEM, "out of memory");
+    enum sl_status status = sl_fail(&err, SL_ERR_NOMEM, "out of memory");
     if (messages && sl_chat_vars_init(p->c, messages, tools, NULL, true, &vars))
-        st = sl_template_render(p->c->template, vars.all, &p->limits, out_text, &len, &err);
+        status = sl_template_render(p->c->template, vars.all, &p->limits, out_text, &len, &err);
     sl_chat_vars_release(&vars);
     json_decref(messages);
-    *out_taken = st == SL_OK;
-    if (st == SL_OK || st == SL_ERR_INVALID || st == SL_ERR_LIMIT)
+    *out_taken = status == SL_OK;
+    if (status == SL_OK || status == SL_ERR_INVALID || status == SL_ERR_LIMIT)
         return SL_OK;
-    return sl_fail(p->err, st, "%s", err.text);
+    return sl_fail(p->err, status, "%s", err.text);
 }
 
 static unsigned count(const char *text, const char *needle) {
@@ -130,9 +130,9 @@ static enum sl_status find_form(const struct probe *p, enum conversation which, 
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         char *text = NULL;
         bool taken;
-        enum sl_status st = render(p, conversation(which, &forms[i]), tools, &taken, &text);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = render(p, conversation(which, &forms[i]), tools, &taken, &text);
+        if (status != SL_OK)
+            return status;
         if (!taken)
             continue;
         unsigned n = flaws(text);
@@ -151,17 +151,17 @@ static enum sl_status find_system(const struct probe *p) {
     char *text = NULL;
     bool with = false, without = false;
     json_t *user = text_message("user", "Hello."), *system = text_message("system", "Be brief.");
-    enum sl_status st = render(p, json_pack("[o,O]", system, user), NULL, &with, &text);
+    enum sl_status status = render(p, json_pack("[o,O]", system, user), NULL, &with, &text);
     free(text);
     text = NULL;
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         json_decref(user);
-        return st;
+        return status;
     }
-    st = render(p, json_pack("[o]", user), NULL, &without, &text);
+    status = render(p, json_pack("[o]", user), NULL, &without, &text);
     free(text);
     p->c->takes_system = with || !without;
-    return st;
+    return status;
 }
 
 enum sl_status sl_chat_probe(struct sl_chat *c, const struct sl_template_watch *watch,
@@ -175,9 +175,9 @@ enum sl_status sl_chat_probe(struct sl_chat *c, const struct sl_template_watch *
         return SL_OK;
     bool found = false;
     json_t *tools = probe_tools();
-    enum sl_status st = tools ? find_system(&p) : sl_fail(err, SL_ERR_NOMEM, "out of memory");
-    for (int which = 0; which < N_CONVERSATIONS && st == SL_OK && !found; which++)
-        st = find_form(&p, (enum conversation)which, tools, &found);
+    enum sl_status status = tools ? find_system(&p) : sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    for (int which = 0; which < N_CONVERSATIONS && status == SL_OK && !found; which++)
+        status = find_form(&p, (enum conversation)which, tools, &found);
     json_decref(tools);
-    return st;
+    return status;
 }

@@ -101,23 +101,23 @@ static enum sl_status open_file(const char *path, struct sl_gguf_file *f, struct
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not block us */
     if (fd < 0 || fstat(fd, &sb) != 0) {
-        enum sl_status st = sl_fail(err, SL_ERR_IO, "%s: cannot open: %s",
-                                    sl_gguf_short_path(path, cut, sizeof cut), strerror(errno));
+        enum sl_status status = sl_fail(err, SL_ERR_IO, "%s: cannot open: %s",
+                                        sl_gguf_short_path(path, cut, sizeof cut), strerror(errno));
         if (fd >= 0)
             close(fd);
-        return st;
+        return status;
     }
-    enum sl_status st;
+    enum sl_status status;
     if (!S_ISREG(sb.st_mode)) {
-        st = sl_fail(err, SL_ERR_IO, "%s: %s, not a model file",
-                     sl_gguf_short_path(path, cut, sizeof cut),
-                     S_ISDIR(sb.st_mode) ? "a directory" : "not a regular file");
+        status = sl_fail(err, SL_ERR_IO, "%s: %s, not a model file",
+                         sl_gguf_short_path(path, cut, sizeof cut),
+                         S_ISDIR(sb.st_mode) ? "a directory" : "not a regular file");
     } else {
         f->size_bytes = (uint64_t)sb.st_size;
-        st = sl_gguf_file_parse(f, fd, err);
+        status = sl_gguf_file_parse(f, fd, err);
     }
     close(fd);
-    return st;
+    return status;
 }
 
 /* "NAME-00002-of-00005.gguf": length of NAME, part (from 1) and count; false for other names. */
@@ -178,16 +178,16 @@ static enum sl_status check_part(const struct sl_gguf_file *f, uint32_t no, int6
                                  struct sl_err *err) {
     int64_t its_no = -1, its_count = -1;
     char path[160];
-    enum sl_status st = part_i64(f, "split.no", &its_no, err);
-    if (st == SL_OK)
-        st = part_i64(f, "split.count", &its_count, err);
-    if (st == SL_AGAIN)
+    enum sl_status status = part_i64(f, "split.no", &its_no, err);
+    if (status == SL_OK)
+        status = part_i64(f, "split.count", &its_count, err);
+    if (status == SL_AGAIN)
         return sl_fail(err, SL_ERR_CORRUPT,
                        "%s: no key 'split.no' or 'split.count': not part %" PRIu32
                        " of a split model",
                        sl_gguf_short_path(f->path, path, sizeof path), no + 1);
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     if (its_no != (int64_t)no || its_count != count)
         return sl_fail(err, SL_ERR_CORRUPT,
                        "%s: it says that it is part %" PRId64 " of %" PRId64
@@ -214,9 +214,9 @@ static enum sl_status open_parts(struct sl_gguf *g, const char *path, int64_t co
                        "%s: one of %" PRId64 " parts, but the name does not end in "
                        "-00001-of-%05" PRId64 ".gguf: give the parts their names back",
                        shown, count, count);
-    enum sl_status st = check_part(&g->files[0], 0, count, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = check_part(&g->files[0], 0, count, err);
+    if (status != SL_OK)
+        return status;
     struct sl_gguf_file *files = realloc(g->files, (size_t)count * sizeof *files);
     if (!files)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory for %" PRId64 " parts", count);
@@ -228,17 +228,17 @@ static enum sl_status open_parts(struct sl_gguf *g, const char *path, int64_t co
             return sl_fail(err, SL_ERR_NOMEM, "out of memory");
         g->n_files = i + 1;
         if (access(part, F_OK) != 0)
-            st = sl_fail(err, SL_ERR_IO,
-                         "%s: part %" PRIu32 " of %" PRId64
-                         " is missing: put all parts into one folder",
-                         sl_gguf_short_path(part, cut, sizeof cut), i + 1, count);
+            status = sl_fail(err, SL_ERR_IO,
+                             "%s: part %" PRIu32 " of %" PRId64
+                             " is missing: put all parts into one folder",
+                             sl_gguf_short_path(part, cut, sizeof cut), i + 1, count);
         else
-            st = open_file(part, &g->files[i], err);
+            status = open_file(part, &g->files[i], err);
         free(part);
-        if (st == SL_OK)
-            st = check_part(&g->files[i], i, count, err);
-        if (st != SL_OK)
-            return st;
+        if (status == SL_OK)
+            status = check_part(&g->files[i], i, count, err);
+        if (status != SL_OK)
+            return status;
     }
     return SL_OK;
 }
@@ -247,33 +247,33 @@ static enum sl_status open_parts(struct sl_gguf *g, const char *path, int64_t co
 static enum sl_status finish_open(struct sl_gguf *g, const char *path, struct sl_err *err) {
     int64_t count = 1, total = -1;
     char cut[160];
-    enum sl_status st = part_i64(&g->files[0], "split.count", &count, err);
-    if (st != SL_OK && st != SL_AGAIN)
-        return st;
+    enum sl_status status = part_i64(&g->files[0], "split.count", &count, err);
+    if (status != SL_OK && status != SL_AGAIN)
+        return status;
     /* split.count 0 is written by tools that split into one file. */
-    if (st == SL_OK && count > 1) {
+    if (status == SL_OK && count > 1) {
         if (!path)
             return sl_fail(err, SL_ERR_UNSUPPORTED,
                            "key 'split.count' is %" PRId64 ": a split model needs its files",
                            count);
-        st = open_parts(g, path, count, err);
-    } else if (st == SL_OK && count < 0) {
-        st = sl_fail(err, SL_ERR_CORRUPT, "%s: key 'split.count' is %" PRId64,
-                     sl_gguf_short_path(g->files[0].path, cut, sizeof cut), count);
+        status = open_parts(g, path, count, err);
+    } else if (status == SL_OK && count < 0) {
+        status = sl_fail(err, SL_ERR_CORRUPT, "%s: key 'split.count' is %" PRId64,
+                         sl_gguf_short_path(g->files[0].path, cut, sizeof cut), count);
     } else {
-        st = SL_OK;
+        status = SL_OK;
     }
-    if (st == SL_OK)
-        st = join_files(g, err);
-    if (st != SL_OK || g->n_files == 1)
-        return st;
-    st = part_i64(&g->files[0], "split.tensors.count", &total, err);
-    if (st == SL_OK && (total < 0 || (uint64_t)total != g->n_tensors))
+    if (status == SL_OK)
+        status = join_files(g, err);
+    if (status != SL_OK || g->n_files == 1)
+        return status;
+    status = part_i64(&g->files[0], "split.tensors.count", &total, err);
+    if (status == SL_OK && (total < 0 || (uint64_t)total != g->n_tensors))
         return sl_fail(err, SL_ERR_CORRUPT,
                        "%s: key 'split.tensors.count' is %" PRId64 ", but the parts hold %" PRIu64
                        " tensors",
                        sl_gguf_short_path(g->files[0].path, cut, sizeof cut), total, g->n_tensors);
-    return st == SL_AGAIN ? SL_OK : st;
+    return status == SL_AGAIN ? SL_OK : status;
 }
 
 static struct sl_gguf *create(void) {
@@ -296,26 +296,26 @@ enum sl_status sl_gguf_open(const char *path, struct sl_gguf **out_gguf, struct 
     uint32_t no, count;
     if (!g)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (split_name(path, &prefix, &no, &count) && no > 1) {
         first = split_path(path, prefix, 1, count);
         if (!first)
-            st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+            status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
         else if (access(first, F_OK) != 0)
-            st = sl_fail(err, SL_ERR_IO,
-                         "%s: part 1 of %" PRIu32 " is missing: put all parts into one folder",
-                         sl_gguf_short_path(first, cut, sizeof cut), count);
+            status = sl_fail(err, SL_ERR_IO,
+                             "%s: part 1 of %" PRIu32 " is missing: put all parts into one folder",
+                             sl_gguf_short_path(first, cut, sizeof cut), count);
         else
             path = first;
     }
-    if (st == SL_OK)
-        st = open_file(path, &g->files[0], err);
-    if (st == SL_OK)
-        st = finish_open(g, path, err);
+    if (status == SL_OK)
+        status = open_file(path, &g->files[0], err);
+    if (status == SL_OK)
+        status = finish_open(g, path, err);
     free(first);
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         sl_gguf_close(&g);
-        return st;
+        return status;
     }
     *out_gguf = g;
     return SL_OK;
@@ -327,19 +327,19 @@ enum sl_status sl_gguf_open_memory(const void *data, size_t size_bytes, struct s
     if (!g)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     struct sl_gguf_file *f = &g->files[0];
-    enum sl_status st;
+    enum sl_status status;
     f->meta = data;
     f->size_bytes = size_bytes;
     f->path = strdup("(memory)");
     if (!f->path)
-        st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+        status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
     else
-        st = sl_gguf_file_parse(f, -1, err);
-    if (st == SL_OK)
-        st = finish_open(g, NULL, err);
-    if (st != SL_OK) {
+        status = sl_gguf_file_parse(f, -1, err);
+    if (status == SL_OK)
+        status = finish_open(g, NULL, err);
+    if (status != SL_OK) {
         sl_gguf_close(&g);
-        return st;
+        return status;
     }
     *out_gguf = g;
     return SL_OK;

@@ -102,9 +102,9 @@ static enum sl_status find(const struct sl_gguf *g, const char *key, uint32_t ty
 enum sl_status sl_gguf_get_u32(const struct sl_gguf *g, const char *key, uint32_t *out,
                                struct sl_err *err) {
     const struct sl_gguf_kv *kv = NULL;
-    enum sl_status st = find(g, key, INTEGERS, "an integer", &kv, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = find(g, key, INTEGERS, "an integer", &kv, err);
+    if (status != SL_OK)
+        return status;
     int64_t v = sl_gguf_elem_i64(kv->type, kv->data, 0);
     if (v < 0 || v > UINT32_MAX)
         return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "%" PRId64 " is out of range", v);
@@ -115,9 +115,9 @@ enum sl_status sl_gguf_get_u32(const struct sl_gguf *g, const char *key, uint32_
 enum sl_status sl_gguf_get_f32(const struct sl_gguf *g, const char *key, float *out,
                                struct sl_err *err) {
     const struct sl_gguf_kv *kv = NULL;
-    enum sl_status st = find(g, key, FLOATS, "a floating-point number", &kv, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = find(g, key, FLOATS, "a floating-point number", &kv, err);
+    if (status != SL_OK)
+        return status;
     double v = sl_gguf_elem_f64(kv->type, kv->data, 0);
     if (!isfinite(v) || fabs(v) > (double)__FLT_MAX__)
         return sl_gguf_kv_fail(g, kv, SL_ERR_CORRUPT, err, "%g is not a finite float", v);
@@ -128,19 +128,19 @@ enum sl_status sl_gguf_get_f32(const struct sl_gguf *g, const char *key, float *
 enum sl_status sl_gguf_get_bool(const struct sl_gguf *g, const char *key, bool *out,
                                 struct sl_err *err) {
     const struct sl_gguf_kv *kv = NULL;
-    enum sl_status st = find(g, key, ONE(SL_GGUF_BOOL), "a boolean", &kv, err);
-    if (st == SL_OK)
+    enum sl_status status = find(g, key, ONE(SL_GGUF_BOOL), "a boolean", &kv, err);
+    if (status == SL_OK)
         *out = *(const uint8_t *)kv->data != 0;
-    return st;
+    return status;
 }
 
 enum sl_status sl_gguf_get_str(const struct sl_gguf *g, const char *key, struct sl_str *out,
                                struct sl_err *err) {
     const struct sl_gguf_kv *kv = NULL;
-    enum sl_status st = find(g, key, ONE(SL_GGUF_STRING), "a string", &kv, err);
-    if (st == SL_OK)
+    enum sl_status status = find(g, key, ONE(SL_GGUF_STRING), "a string", &kv, err);
+    if (status == SL_OK)
         *out = (struct sl_str){kv->data, (size_t)kv->data_bytes};
-    return st;
+    return status;
 }
 
 bool sl_gguf_str_next(struct sl_gguf_str_iter *it, struct sl_str *out) {

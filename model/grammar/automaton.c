@@ -456,13 +456,13 @@ enum sl_status sl_cursor_push_bytes(struct sl_cursor *c, const char *bytes, size
                                     struct sl_err *err) {
     struct sl_cursor at;
     sl_cursor_copy(&at, c);
-    enum sl_status st = c->ended ? sl_fail(err, SL_ERR_INVALID, "the text has ended") : SL_OK;
-    for (size_t i = 0; i < len && st == SL_OK; i += 256)
-        st = push(&at, bytes + i, len - i < 256 ? len - i : 256, err);
-    if (st == SL_OK)
+    enum sl_status status = c->ended ? sl_fail(err, SL_ERR_INVALID, "the text has ended") : SL_OK;
+    for (size_t i = 0; i < len && status == SL_OK; i += 256)
+        status = push(&at, bytes + i, len - i < 256 ? len - i : 256, err);
+    if (status == SL_OK)
         c->state = at.state;
     sl_cursor_release(&at);
-    return st;
+    return status;
 }
 
 enum sl_status sl_cursor_push_token(struct sl_cursor *c, uint32_t id, struct sl_err *err) {
@@ -483,9 +483,9 @@ enum sl_status sl_cursor_push_token(struct sl_cursor *c, uint32_t id, struct sl_
     }
     if (s.len == 0)
         return sl_fail(err, SL_ERR_INVALID, "the grammar does not allow a token without text");
-    enum sl_status st = sl_cursor_push_bytes(c, s.ptr, s.len, err);
-    c->started = c->started || st == SL_OK;
-    return st;
+    enum sl_status status = sl_cursor_push_bytes(c, s.ptr, s.len, err);
+    c->started = c->started || status == SL_OK;
+    return status;
 }
 
 bool sl_cursor_complete(const struct sl_cursor *c) {

@@ -51,9 +51,9 @@ enum sl_status sl_g_rule(struct sl_grammar *g, uint32_t start, uint32_t *out_rul
 }
 
 static enum sl_status close_frag(struct sl_grammar *g, struct sl_gfrag *f, struct sl_err *err) {
-    enum sl_status st = sl_g_node(g, SL_G_JUMP, SL_G_NONE, SL_G_NONE, &f->exit, err);
+    enum sl_status status = sl_g_node(g, SL_G_JUMP, SL_G_NONE, SL_G_NONE, &f->exit, err);
     f->end = g->n_nodes;
-    return st;
+    return status;
 }
 
 enum sl_status sl_g_empty(struct sl_grammar *g, struct sl_gfrag *f, struct sl_err *err) {
@@ -66,10 +66,10 @@ enum sl_status sl_g_literal(struct sl_grammar *g, const char *bytes, size_t len,
     f->first = f->start = g->n_nodes;
     for (size_t i = 0; i < len; i++) {
         uint32_t node = 0;
-        enum sl_status st =
+        enum sl_status status =
             sl_g_node(g, SL_G_BYTE, g->n_nodes + 1, SL_G_NONE, &node, err); /* the one behind it */
-        if (st != SL_OK)
-            return st;
+        if (status != SL_OK)
+            return status;
         g->nodes[node].byte = (uint8_t)bytes[i];
     }
     return close_frag(g, f, err);
@@ -79,8 +79,8 @@ enum sl_status sl_g_call(struct sl_grammar *g, uint32_t rule, struct sl_gfrag *f
                          struct sl_err *err) {
     f->first = f->start = g->n_nodes;
     uint32_t node = 0;
-    enum sl_status st = sl_g_node(g, SL_G_CALL, g->n_nodes + 1, rule, &node, err);
-    return st == SL_OK ? close_frag(g, f, err) : st;
+    enum sl_status status = sl_g_node(g, SL_G_CALL, g->n_nodes + 1, rule, &node, err);
+    return status == SL_OK ? close_frag(g, f, err) : status;
 }
 
 void sl_g_append(struct sl_grammar *g, struct sl_gfrag *f, const struct sl_gfrag *more) {
@@ -92,9 +92,9 @@ void sl_g_append(struct sl_grammar *g, struct sl_gfrag *f, const struct sl_gfrag
 enum sl_status sl_g_either(struct sl_grammar *g, struct sl_gfrag *f, const struct sl_gfrag *more,
                            struct sl_err *err) {
     uint32_t split = 0;
-    enum sl_status st = sl_g_node(g, SL_G_SPLIT, f->start, more->start, &split, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_g_node(g, SL_G_SPLIT, f->start, more->start, &split, err);
+    if (status != SL_OK)
+        return status;
     g->nodes[f->exit].next = more->exit;
     f->start = split;
     f->exit = more->exit;
@@ -112,9 +112,9 @@ static enum sl_status copy_frag(struct sl_grammar *g, const struct sl_gfrag *f,
     for (uint32_t i = f->first; i < f->end; i++) {
         uint32_t node = 0;
         struct sl_gnode n = g->nodes[i];
-        enum sl_status st = sl_g_node(g, n.kind, SL_G_NONE, SL_G_NONE, &node, err);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = sl_g_node(g, n.kind, SL_G_NONE, SL_G_NONE, &node, err);
+        if (status != SL_OK)
+            return status;
         n.next = moved(n.next, f, by);
         if (n.kind == SL_G_SPLIT)
             n.alt = moved(n.alt, f, by);
@@ -126,42 +126,42 @@ static enum sl_status copy_frag(struct sl_grammar *g, const struct sl_gfrag *f,
 
 enum sl_status sl_g_repeat(struct sl_grammar *g, struct sl_gfrag *f, uint32_t least, uint32_t most,
                            struct sl_err *err) {
-    enum sl_status st;
+    enum sl_status status;
     uint32_t first = f->first, exit = 0, split = 0;
     bool endless = most == SL_G_NONE;
     uint32_t copies = endless ? (least ? least : 1) : most;
     if (copies == 0) {
         g->nodes[f->exit].kind = SL_G_END; /* nobody comes here */
-        st = sl_g_empty(g, f, err);
+        status = sl_g_empty(g, f, err);
         f->first = first;
-        return st;
+        return status;
     }
     if (copies > 1 && f->end - f->first > COPY_MAX_NODES) {
         uint32_t rule = 0;
-        st = sl_g_rule(g, f->start, &rule, err);
-        if (st != SL_OK)
-            return st;
+        status = sl_g_rule(g, f->start, &rule, err);
+        if (status != SL_OK)
+            return status;
         g->nodes[f->exit].kind = SL_G_END;
-        st = sl_g_call(g, rule, f, err);
-        if (st != SL_OK)
-            return st;
+        status = sl_g_call(g, rule, f, err);
+        if (status != SL_OK)
+            return status;
     }
-    st = sl_g_node(g, SL_G_JUMP, SL_G_NONE, SL_G_NONE, &exit, err);
-    if (st != SL_OK)
-        return st;
+    status = sl_g_node(g, SL_G_JUMP, SL_G_NONE, SL_G_NONE, &exit, err);
+    if (status != SL_OK)
+        return status;
     struct sl_gfrag part = *f, whole = {.start = SL_G_NONE};
     for (uint32_t i = 0; i < copies; i++) {
         /* Copied before it is linked, so that the copy's exit is open. */
         struct sl_gfrag next = part;
-        if (i + 1 < copies && (st = copy_frag(g, &part, &next, err)) != SL_OK)
-            return st;
+        if (i + 1 < copies && (status = copy_frag(g, &part, &next, err)) != SL_OK)
+            return status;
         uint32_t start = part.start;
         bool optional = i >= least;
         bool loops = endless && i + 1 == copies;
         if (optional || loops) {
-            st = sl_g_node(g, SL_G_SPLIT, part.start, exit, &split, err);
-            if (st != SL_OK)
-                return st;
+            status = sl_g_node(g, SL_G_SPLIT, part.start, exit, &split, err);
+            if (status != SL_OK)
+                return status;
             if (optional)
                 start = split;
             if (loops)
@@ -369,23 +369,23 @@ enum sl_status sl_g_class(struct sl_grammar *g, struct sl_crange *ranges, uint32
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
     uint32_t m = finish_ranges(ranges, n, negate, r);
     uint16_t cls = 0;
-    enum sl_status st;
+    enum sl_status status;
     char one[4];
     if (m == 0)
-        st = sl_fail(err, SL_ERR_INVALID, "a character class matches nothing");
+        status = sl_fail(err, SL_ERR_INVALID, "a character class matches nothing");
     else if (m == 1 && r[0].lo == r[0].hi)
-        st = sl_g_literal(g, one, sl_utf8_put(r[0].lo, one), f, err);
-    else if ((st = add_class(g, r, m, &cls, err)) == SL_OK) {
+        status = sl_g_literal(g, one, sl_utf8_put(r[0].lo, one), f, err);
+    else if ((status = add_class(g, r, m, &cls, err)) == SL_OK) {
         f->first = f->start = g->n_nodes;
         uint32_t node = 0;
-        st = sl_g_node(g, SL_G_CLASS, g->n_nodes + 1, SL_G_NONE, &node, err);
-        if (st == SL_OK) {
+        status = sl_g_node(g, SL_G_CLASS, g->n_nodes + 1, SL_G_NONE, &node, err);
+        if (status == SL_OK) {
             g->nodes[node].cls = cls;
-            st = close_frag(g, f, err);
+            status = close_frag(g, f, err);
         }
     }
     free(r);
-    return st;
+    return status;
 }
 
 uint64_t sl_grammar_memory_bytes(const struct sl_grammar *g) {

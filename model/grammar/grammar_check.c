@@ -224,17 +224,18 @@ static enum sl_status check_recursion(const struct sl_grammar *g, const bool *go
     size_t n = g->n_nodes;
     struct tarjan t = {calloc(n, 4), calloc(n, 4), calloc(n, 4),
                        calloc(n, 4), calloc(n, 1), calloc(n, 1)};
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (!t.index || !t.low || !t.stack || !t.path || !t.edge || !t.on_stack) {
-        st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+        status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
     } else {
         components(g, good, nullable, &t);
-        for (uint32_t i = 0; i < n && st == SL_OK; i++) {
+        for (uint32_t i = 0; i < n && status == SL_OK; i++) {
             const struct sl_gnode *v = &g->nodes[i];
             if (v->kind == SL_G_CALL && good[i] && t.low[i] == t.low[g->rule_start[v->alt]])
-                st = sl_fail(err, SL_ERR_INVALID,
-                             "the grammar is left-recursive: a rule comes back to itself before it "
-                             "takes a character; write the recursion on the right");
+                status =
+                    sl_fail(err, SL_ERR_INVALID,
+                            "the grammar is left-recursive: a rule comes back to itself before it "
+                            "takes a character; write the recursion on the right");
         }
     }
     free(t.index);
@@ -243,7 +244,7 @@ static enum sl_status check_recursion(const struct sl_grammar *g, const bool *go
     free(t.path);
     free(t.edge);
     free(t.on_stack);
-    return st;
+    return status;
 }
 
 /* ---- byte classes ---- */
@@ -286,20 +287,20 @@ enum sl_status sl_g_finish(struct sl_grammar *g, struct sl_err *err) {
     shorten(g);
     struct backward b;
     bool *good = calloc(g->n_nodes + 1, 1), *nullable = calloc(g->n_nodes + 1, 1);
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (!backward_init(&b, g) || !good || !nullable) {
-        st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+        status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
     } else {
         find_good(g, &b, false, good);
         if (!good[g->rule_start[g->root]])
-            st = sl_fail(err, SL_ERR_INVALID,
-                         "the grammar matches no finite text: its recursion never ends");
+            status = sl_fail(err, SL_ERR_INVALID,
+                             "the grammar matches no finite text: its recursion never ends");
         drop_endless(g, good);
         find_good(g, &b, true, nullable);
-        if (st == SL_OK)
-            st = check_recursion(g, good, nullable, err);
+        if (status == SL_OK)
+            status = check_recursion(g, good, nullable, err);
     }
-    if (st == SL_OK) {
+    if (status == SL_OK) {
         for (uint32_t i = 0; i < g->n_nodes; i++)
             g->nodes[i].tail_call =
                 g->nodes[i].kind == SL_G_CALL && g->nodes[g->nodes[i].next].kind == SL_G_END;
@@ -309,5 +310,5 @@ enum sl_status sl_g_finish(struct sl_grammar *g, struct sl_err *err) {
     backward_release(&b);
     free(good);
     free(nullable);
-    return st;
+    return status;
 }

@@ -60,11 +60,11 @@ static enum sl_status bad(const struct parser *p, const char *what) {
 }
 
 /* Builders say what is wrong, here is added where. */
-static enum sl_status where(const struct parser *p, enum sl_status st) {
-    if (st != SL_ERR_INVALID || !p->err)
-        return st;
+static enum sl_status where(const struct parser *p, enum sl_status status) {
+    if (status != SL_ERR_INVALID || !p->err)
+        return status;
     struct sl_err e = *p->err;
-    return sl_fail(p->err, st, "line %u of the grammar: %.440s", line_of(p), e.text);
+    return sl_fail(p->err, status, "line %u of the grammar: %.440s", line_of(p), e.text);
 }
 
 static int peek(const struct parser *p) {
@@ -138,9 +138,9 @@ static enum sl_status find_name(struct parser *p, const char *s, uint32_t len,
         if (p->n_names == MAX_RULES)
             return sl_fail(p->err, SL_ERR_INVALID, "the grammar has more than %u rules", MAX_RULES);
         uint32_t rule = 0;
-        enum sl_status st = sl_g_rule(p->g, SL_G_NONE, &rule, p->err);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = sl_g_rule(p->g, SL_G_NONE, &rule, p->err);
+        if (status != SL_OK)
+            return status;
         *e = (struct name){s, len, rule, p->at, false};
         p->n_names++;
     }
@@ -227,18 +227,18 @@ static enum sl_status literal(struct parser *p, struct sl_gfrag *out) {
     if (!bytes)
         return sl_fail(p->err, SL_ERR_NOMEM, "out of memory");
     p->at = from;
-    enum sl_status st = SL_OK;
-    while (st == SL_OK && peek(p) != '"') {
+    enum sl_status status = SL_OK;
+    while (status == SL_OK && peek(p) != '"') {
         uint32_t cp = 0;
-        st = character(p, &cp);
-        if (st == SL_OK)
+        status = character(p, &cp);
+        if (status == SL_OK)
             n += sl_utf8_put(cp, bytes + n);
     }
     p->at++;
-    if (st == SL_OK)
-        st = where(p, sl_g_literal(p->g, bytes, n, out, p->err));
+    if (status == SL_OK)
+        status = where(p, sl_g_literal(p->g, bytes, n, out, p->err));
     free(bytes);
-    return st;
+    return status;
 }
 
 static enum sl_status char_class(struct parser *p, struct sl_gfrag *out) {
@@ -248,15 +248,15 @@ static enum sl_status char_class(struct parser *p, struct sl_gfrag *out) {
     uint32_t n = 0;
     while (peek(p) != ']') {
         struct sl_crange r;
-        enum sl_status st = character(p, &r.lo);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = character(p, &r.lo);
+        if (status != SL_OK)
+            return status;
         r.hi = r.lo;
         if (peek(p) == '-' && p->at + 1 < p->len && p->text[p->at + 1] != ']') {
             p->at++;
-            st = character(p, &r.hi);
-            if (st != SL_OK)
-                return st;
+            status = character(p, &r.hi);
+            if (status != SL_OK)
+                return status;
             if (r.hi < r.lo)
                 return sl_fail(p->err, SL_ERR_INVALID,
                                "line %u of the grammar: a range in a class ends before it begins",
@@ -331,16 +331,16 @@ static enum sl_status repeats(struct parser *p, struct sl_gfrag *f) {
         case '{': {
             p->at++;
             skip_space(p);
-            enum sl_status st = peek(p) == ',' ? SL_OK : number(p, &least);
-            if (st != SL_OK)
-                return st;
+            enum sl_status status = peek(p) == ',' ? SL_OK : number(p, &least);
+            if (status != SL_OK)
+                return status;
             most = least;
             if (peek(p) == ',') {
                 p->at++;
                 skip_space(p);
                 most = SL_G_NONE;
-                if (peek(p) != '}' && (st = number(p, &most)) != SL_OK)
-                    return st;
+                if (peek(p) != '}' && (status = number(p, &most)) != SL_OK)
+                    return status;
             }
             if (peek(p) != '}')
                 return bad(p, "'}' is expected");
@@ -352,14 +352,14 @@ static enum sl_status repeats(struct parser *p, struct sl_gfrag *f) {
             return SL_OK;
         }
         p->at++;
-        enum sl_status st = where(p, sl_g_repeat(p->g, f, least, most, p->err));
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = where(p, sl_g_repeat(p->g, f, least, most, p->err));
+        if (status != SL_OK)
+            return status;
     }
 }
 
 static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
-    enum sl_status st;
+    enum sl_status status;
     struct name *name = NULL;
     bool is_rule;
     int c = peek(p);
@@ -379,9 +379,9 @@ static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
                            "line %u of the grammar: groups are nested more than %u deep",
                            line_of(p), SL_GRAMMAR_MAX_DEPTH);
         p->at++;
-        st = alternatives(p, out);
-        if (st != SL_OK)
-            return st;
+        status = alternatives(p, out);
+        if (status != SL_OK)
+            return status;
         if (peek(p) != ')')
             return bad(p, "')' is expected");
         p->at++;
@@ -391,9 +391,9 @@ static enum sl_status item(struct parser *p, struct sl_gfrag *out) {
     uint32_t n = name_at(p, &is_rule);
     if (!n)
         return bad(p, "a literal, class, group, rule name or control token is expected");
-    st = find_name(p, p->text + p->at, n, &name);
-    if (st != SL_OK)
-        return st;
+    status = find_name(p, p->text + p->at, n, &name);
+    if (status != SL_OK)
+        return status;
     p->at += n;
     return where(p, sl_g_call(p->g, name->rule, out, p->err));
 }
@@ -410,33 +410,33 @@ static bool at_end(struct parser *p) {
 
 static enum sl_status sequence(struct parser *p, struct sl_gfrag *out) {
     bool any = false;
-    enum sl_status st = SL_OK;
-    while (st == SL_OK && !at_end(p)) {
+    enum sl_status status = SL_OK;
+    while (status == SL_OK && !at_end(p)) {
         struct sl_gfrag f;
-        st = item(p, &f);
-        if (st == SL_OK)
-            st = repeats(p, &f);
-        if (st != SL_OK)
-            return st;
+        status = item(p, &f);
+        if (status == SL_OK)
+            status = repeats(p, &f);
+        if (status != SL_OK)
+            return status;
         if (any)
             sl_g_append(p->g, out, &f);
         else
             *out = f;
         any = true;
     }
-    return any ? st : where(p, sl_g_empty(p->g, out, p->err));
+    return any ? status : where(p, sl_g_empty(p->g, out, p->err));
 }
 
 static enum sl_status alternatives(struct parser *p, struct sl_gfrag *out) {
-    enum sl_status st = sequence(p, out);
-    while (st == SL_OK && peek(p) == '|') {
+    enum sl_status status = sequence(p, out);
+    while (status == SL_OK && peek(p) == '|') {
         struct sl_gfrag f;
         p->at++;
-        st = sequence(p, &f);
-        if (st == SL_OK)
-            st = where(p, sl_g_either(p->g, out, &f, p->err));
+        status = sequence(p, &f);
+        if (status == SL_OK)
+            status = where(p, sl_g_either(p->g, out, &f, p->err));
     }
-    return st;
+    return status;
 }
 
 static enum sl_status rule(struct parser *p) {
@@ -446,9 +446,9 @@ static enum sl_status rule(struct parser *p) {
     uint32_t n = name_at(p, &is_rule);
     if (!n || !is_rule)
         return bad(p, "a rule, name ::= ..., is expected");
-    enum sl_status st = find_name(p, p->text + p->at, n, &name);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = find_name(p, p->text + p->at, n, &name);
+    if (status != SL_OK)
+        return status;
     if (name->defined)
         return sl_fail(p->err, SL_ERR_INVALID,
                        "line %u of the grammar: the rule '%.*s' is there twice", line_of(p),
@@ -459,9 +459,9 @@ static enum sl_status rule(struct parser *p) {
     skip_space(p);
     p->at += 3;
     p->depth = 0;
-    st = alternatives(p, &f);
-    if (st != SL_OK)
-        return st;
+    status = alternatives(p, &f);
+    if (status != SL_OK)
+        return status;
     if (peek(p) == ')')
         return bad(p, "the rule ends or goes on");
     p->g->nodes[f.exit].kind = SL_G_END;
@@ -506,20 +506,20 @@ enum sl_status sl_grammar_parse_from(const char *text, size_t len, const char *s
     p.g = calloc(1, sizeof *p.g);
     if (!p.g)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
-    enum sl_status st = SL_OK;
-    for (skip_space(&p); st == SL_OK && p.at < p.len; skip_space(&p))
-        st = rule(&p);
-    if (st == SL_OK)
-        st = check_names(&p);
-    if (st == SL_OK)
-        st = sl_g_finish(p.g, err);
+    enum sl_status status = SL_OK;
+    for (skip_space(&p); status == SL_OK && p.at < p.len; skip_space(&p))
+        status = rule(&p);
+    if (status == SL_OK)
+        status = check_names(&p);
+    if (status == SL_OK)
+        status = sl_g_finish(p.g, err);
     free(p.names);
     free(p.ranges);
     free(p.g->class_slots);
     p.g->class_slots = NULL;
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         sl_grammar_destroy(&p.g);
-        return st;
+        return status;
     }
     *out_grammar = p.g;
     return SL_OK;

@@ -70,10 +70,10 @@ enum sl_status sl_schema_item(struct sl_schema *c, const json_t *s, char out[24]
         strcpy(out, "val");
         return SL_OK;
     }
-    enum sl_status st = sl_schema_rule(c, s, &rule);
-    if (st == SL_OK)
+    enum sl_status status = sl_schema_rule(c, s, &rule);
+    if (status == SL_OK)
         snprintf(out, 24, "r%u", rule);
-    return st;
+    return status;
 }
 
 static enum sl_status put_array(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
@@ -85,9 +85,9 @@ static enum sl_status put_array(struct sl_schema *c, const json_t *s, struct sl_
     if (prefix && !json_is_array(prefix))
         return sl_fail(c->err, SL_ERR_INVALID, "prefixItems must be an array");
     uint32_t least, most, n_prefix = (uint32_t)json_array_size(prefix);
-    enum sl_status st = sl_schema_counts(c, s, "minItems", "maxItems", &least, &most);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_schema_counts(c, s, "minItems", "maxItems", &least, &most);
+    if (status != SL_OK)
+        return status;
     if (json_is_true(json_object_get(s, "uniqueItems")) && most > 1)
         return sl_fail(c->err, SL_ERR_INVALID, "uniqueItems: this keyword is not supported");
     if (n_prefix > SL_SCHEMA_MAX_DEPTH)
@@ -102,9 +102,9 @@ static enum sl_status put_array(struct sl_schema *c, const json_t *s, struct sl_
     char item[24];
     uint32_t n_open = 0;
     for (uint32_t i = 0; i < n_prefix; i++) {
-        st = sl_schema_item(c, json_array_get(prefix, i), item);
-        if (st != SL_OK)
-            return st;
+        status = sl_schema_item(c, json_array_get(prefix, i), item);
+        if (status != SL_OK)
+            return status;
         if (i >= least) {
             sl_buf_puts(b, " (");
             n_open++;
@@ -112,9 +112,9 @@ static enum sl_status put_array(struct sl_schema *c, const json_t *s, struct sl_
         sl_buf_printf(b, "%s %s", i ? " \",\" ws" : "", item);
     }
     if (!closed && most > n_prefix) {
-        st = sl_schema_item(c, rest, item);
-        if (st != SL_OK)
-            return st;
+        status = sl_schema_item(c, rest, item);
+        if (status != SL_OK)
+            return status;
         uint32_t need = least > n_prefix ? least - n_prefix : 0;
         uint32_t can = most == SL_SCHEMA_NO_MAX ? most : most - n_prefix;
         if (n_prefix) {
@@ -136,9 +136,9 @@ static enum sl_status put_array(struct sl_schema *c, const json_t *s, struct sl_
 
 static enum sl_status put_types(struct sl_schema *c, const json_t *s, unsigned types,
                                 struct sl_buf *b) {
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     bool any = false;
-    for (unsigned t = 1; t <= SL_TYPE_OBJECT && st == SL_OK; t <<= 1) {
+    for (unsigned t = 1; t <= SL_TYPE_OBJECT && status == SL_OK; t <<= 1) {
         if (!(types & t) || (t == SL_TYPE_INTEGER && (types & SL_TYPE_FRACTION)))
             continue;
         sl_buf_puts(b, any ? " | " : "");
@@ -151,22 +151,22 @@ static enum sl_status put_types(struct sl_schema *c, const json_t *s, unsigned t
             sl_buf_puts(b, "\"true\" | \"false\"");
             break;
         case SL_TYPE_INTEGER:
-            st = sl_schema_integer(c, s, b);
+            status = sl_schema_integer(c, s, b);
             break;
         case SL_TYPE_FRACTION:
-            st = sl_schema_number(c, s, b);
+            status = sl_schema_number(c, s, b);
             break;
         case SL_TYPE_STRING:
-            st = sl_schema_put_string(c, s, b);
+            status = sl_schema_put_string(c, s, b);
             break;
         case SL_TYPE_ARRAY:
-            st = put_array(c, s, b);
+            status = put_array(c, s, b);
             break;
         default:
-            st = sl_schema_put_object(c, s, b);
+            status = sl_schema_put_object(c, s, b);
         }
     }
-    return st;
+    return status;
 }
 
 /* anyOf or oneOf: what stands beside them holds for each alternative. */
@@ -180,40 +180,41 @@ static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const ch
     if (n > 256)
         return sl_fail(c->err, SL_ERR_INVALID, "%s: at most 256 alternatives are supported", key);
     json_t *base = NULL, **flat = calloc(n, sizeof *flat);
-    enum sl_status st = flat ? sl_schema_copy(c, s, &base) : sl_schema_no_memory(c);
+    enum sl_status status = flat ? sl_schema_copy(c, s, &base) : sl_schema_no_memory(c);
     bool any = false;
     if (base)
         json_object_del(base, key);
-    for (size_t i = 0; st == SL_OK && i < n; i++) {
+    for (size_t i = 0; status == SL_OK && i < n; i++) {
         json_t *alone = NULL;
         unsigned types = 0;
         uint32_t rule;
-        st = sl_schema_flatten(c, json_array_get(choices, i), 0, &alone);
-        if (st == SL_OK)
-            st = sl_schema_merge(c, base, alone, 0, &flat[i]);
+        status = sl_schema_flatten(c, json_array_get(choices, i), 0, &alone);
+        if (status == SL_OK)
+            status = sl_schema_merge(c, base, alone, 0, &flat[i]);
         json_decref(alone);
-        if (st == SL_OK && json_is_object(flat[i]))
-            st = sl_schema_types(c, flat[i], &types);
-        if (st != SL_OK || json_is_false(flat[i]) || (json_is_object(flat[i]) && !types)) {
+        if (status == SL_OK && json_is_object(flat[i]))
+            status = sl_schema_types(c, flat[i], &types);
+        if (status != SL_OK || json_is_false(flat[i]) || (json_is_object(flat[i]) && !types)) {
             json_decref(flat[i]); /* nothing is allowed by this one */
             flat[i] = NULL;
             continue;
         }
-        for (size_t k = 0; one && st == SL_OK && k < i; k++) {
+        for (size_t k = 0; one && status == SL_OK && k < i; k++) {
             bool disjoint = true;
             if (!flat[k])
                 continue;
-            st = sl_schema_disjoint(c, flat[k], flat[i], 0, &disjoint);
-            if (st == SL_OK && !disjoint)
-                st = sl_fail(c->err, SL_ERR_INVALID,
-                             "oneOf: alternatives %zu and %zu may hold at once, which is not "
-                             "supported; use anyOf, or tell them apart by a required property with "
-                             "const",
-                             k, i);
+            status = sl_schema_disjoint(c, flat[k], flat[i], 0, &disjoint);
+            if (status == SL_OK && !disjoint)
+                status =
+                    sl_fail(c->err, SL_ERR_INVALID,
+                            "oneOf: alternatives %zu and %zu may hold at once, which is not "
+                            "supported; use anyOf, or tell them apart by a required property with "
+                            "const",
+                            k, i);
         }
-        if (st == SL_OK)
-            st = sl_schema_rule(c, flat[i], &rule);
-        if (st == SL_OK)
+        if (status == SL_OK)
+            status = sl_schema_rule(c, flat[i], &rule);
+        if (status == SL_OK)
             sl_buf_printf(b, "%sr%u", any ? " | " : "", rule);
         any = true;
         if (!one) { /* oneOf compares with those before */
@@ -225,9 +226,9 @@ static enum sl_status put_choices(struct sl_schema *c, const json_t *s, const ch
         json_decref(flat[i]);
     free(flat);
     json_decref(base);
-    if (st == SL_OK && !any)
-        st = sl_fail(c->err, SL_ERR_INVALID, "%s: nothing is allowed by any alternative", key);
-    return st;
+    if (status == SL_OK && !any)
+        status = sl_fail(c->err, SL_ERR_INVALID, "%s: nothing is allowed by any alternative", key);
+    return status;
 }
 
 static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
@@ -237,29 +238,30 @@ static enum sl_status put_schema(struct sl_schema *c, const json_t *s, struct sl
     }
     if (json_is_false(s))
         return sl_fail(c->err, SL_ERR_INVALID, "a schema that is false allows nothing");
-    enum sl_status st = sl_schema_check_keywords(c, s);
+    enum sl_status status = sl_schema_check_keywords(c, s);
     unsigned types;
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     if (json_object_get(s, "anyOf"))
         return put_choices(c, s, "anyOf", b);
     if (json_object_get(s, "oneOf"))
         return put_choices(c, s, "oneOf", b);
-    st = sl_schema_types(c, s, &types);
-    if (st != SL_OK)
-        return st;
+    status = sl_schema_types(c, s, &types);
+    if (status != SL_OK)
+        return status;
     json_t *own;
     const json_t *values = sl_schema_values(s, &own);
     if (values)
-        st = sl_schema_put_values(c, s, values, types, b);
+        status = sl_schema_put_values(c, s, values, types, b);
     else if (!types)
-        st = sl_fail(c->err, SL_ERR_INVALID, "type: no type is left that is allowed everywhere");
+        status =
+            sl_fail(c->err, SL_ERR_INVALID, "type: no type is left that is allowed everywhere");
     else if (!json_object_get(s, "type") && (types = sl_schema_implied_types(s)) == SL_TYPE_ALL)
         sl_buf_puts(b, "val");
     else
-        st = put_types(c, s, types, b);
+        status = put_types(c, s, types, b);
     json_decref(own);
-    return st;
+    return status;
 }
 
 struct text_sink {
@@ -291,7 +293,7 @@ enum sl_status sl_schema_rule(struct sl_schema *c, const json_t *s, uint32_t *ou
     sl_buf_put(&t.text, "", 1);
     const char *text = t.text.failed ? "" : t.text.ptr;
     const json_t *known = json_object_get(c->known, text);
-    enum sl_status st = t.text.failed ? sl_schema_no_memory(c) : SL_OK;
+    enum sl_status status = t.text.failed ? sl_schema_no_memory(c) : SL_OK;
     json_t *flat = NULL;
     struct sl_buf b = {0};
     if (known) {
@@ -300,33 +302,33 @@ enum sl_status sl_schema_rule(struct sl_schema *c, const json_t *s, uint32_t *ou
         return SL_OK;
     }
     uint32_t rule = c->n_rules++;
-    if (st == SL_OK && json_object_set_new(c->known, text, json_integer(rule)) != 0)
-        st = sl_schema_no_memory(c);
+    if (status == SL_OK && json_object_set_new(c->known, text, json_integer(rule)) != 0)
+        status = sl_schema_no_memory(c);
     sl_buf_release(&t.text);
-    if (st == SL_OK && ++c->depth > SL_SCHEMA_MAX_DEPTH)
-        st = sl_fail(c->err, SL_ERR_INVALID, "the schema is nested more than %u deep",
-                     SL_SCHEMA_MAX_DEPTH);
-    if (st == SL_OK && (c->work > SL_SCHEMA_MAX_WORK || c->n_rules > SL_SCHEMA_MAX_RULES ||
-                        c->out->len > SL_SCHEMA_MAX_TEXT))
-        st = too_large(c);
-    if (st == SL_OK)
-        st = sl_schema_flatten(c, s, 0, &flat);
-    if (st == SL_OK)
-        st = put_schema(c, flat, &b);
-    if (st == SL_OK && c->out->len + b.len > SL_SCHEMA_MAX_TEXT)
-        st = too_large(c);
+    if (status == SL_OK && ++c->depth > SL_SCHEMA_MAX_DEPTH)
+        status = sl_fail(c->err, SL_ERR_INVALID, "the schema is nested more than %u deep",
+                         SL_SCHEMA_MAX_DEPTH);
+    if (status == SL_OK && (c->work > SL_SCHEMA_MAX_WORK || c->n_rules > SL_SCHEMA_MAX_RULES ||
+                            c->out->len > SL_SCHEMA_MAX_TEXT))
+        status = too_large(c);
+    if (status == SL_OK)
+        status = sl_schema_flatten(c, s, 0, &flat);
+    if (status == SL_OK)
+        status = put_schema(c, flat, &b);
+    if (status == SL_OK && c->out->len + b.len > SL_SCHEMA_MAX_TEXT)
+        status = too_large(c);
     c->depth--;
-    if (st == SL_OK) {
+    if (status == SL_OK) {
         sl_buf_printf(c->out, "r%u ::= ", rule);
         sl_buf_put(c->out, b.ptr ? b.ptr : "", b.len);
         sl_buf_puts(c->out, "\n");
         if (b.failed)
-            st = sl_schema_no_memory(c);
+            status = sl_schema_no_memory(c);
         *out_rule = rule;
     }
     sl_buf_release(&b);
     json_decref(flat);
-    return st;
+    return status;
 }
 
 void sl_json_schema_literal(struct sl_buf *out_text, const char *bytes, size_t len) {
@@ -352,16 +354,16 @@ enum sl_status sl_json_schema_rules_add(struct sl_schema_rules *r, const json_t 
     size_t len = r->out->len;
     if (!c.known)
         return sl_schema_no_memory(&c);
-    enum sl_status st = sl_schema_rule(&c, schema, out_rule);
+    enum sl_status status = sl_schema_rule(&c, schema, out_rule);
     json_decref(c.known);
-    if (st == SL_OK && r->out->failed)
-        st = sl_schema_no_memory(&c);
-    if (st != SL_OK && len <= r->out->len)
+    if (status == SL_OK && r->out->failed)
+        status = sl_schema_no_memory(&c);
+    if (status != SL_OK && len <= r->out->len)
         r->out->len = len;
     r->n_rules = c.n_rules;
     r->work = c.work;
     r->steps = c.steps;
-    return st;
+    return status;
 }
 
 enum sl_status sl_json_schema_grammar(const json_t *schema, struct sl_buf *out_text,
@@ -369,9 +371,9 @@ enum sl_status sl_json_schema_grammar(const json_t *schema, struct sl_buf *out_t
     struct sl_schema_rules r;
     uint32_t root = 0;
     sl_json_schema_rules_begin(&r, out_text);
-    enum sl_status st = sl_json_schema_rules_add(&r, schema, schema, &root, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_json_schema_rules_add(&r, schema, schema, &root, err);
+    if (status != SL_OK)
+        return status;
     sl_buf_printf(out_text, "root ::= r%u\n", root);
     return out_text->failed ? sl_fail(err, SL_ERR_NOMEM, "out of memory") : SL_OK;
 }

@@ -22,9 +22,9 @@ enum sl_status sl_schema_copy(struct sl_schema *c, const json_t *v, json_t **out
     json_t *unused;
     if (json_is_object(v) && n <= SL_SCHEMA_MAX_STEPS)
         json_object_foreach((json_t *)v, key, unused) n += strlen(key) / 32;
-    enum sl_status st = sl_schema_spend(c, n);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_schema_spend(c, n);
+    if (status != SL_OK)
+        return status;
     *out = json_copy((json_t *)v);
     return *out ? SL_OK : sl_schema_no_memory(c);
 }
@@ -63,21 +63,22 @@ enum sl_status sl_schema_required(struct sl_schema *c, const json_t *s, json_t *
     const json_t *names = json_object_get(s, "required");
     json_t *name, *set = json_object();
     size_t i;
-    enum sl_status st = set ? sl_schema_spend(c, json_array_size(names)) : sl_schema_no_memory(c);
-    if (st == SL_OK)
+    enum sl_status status =
+        set ? sl_schema_spend(c, json_array_size(names)) : sl_schema_no_memory(c);
+    if (status == SL_OK)
         json_array_foreach((json_t *)names, i, name) {
             const char *key = json_string_value(name);
             if (key && !json_object_get(set, key) &&
                 json_object_set_new(set, key, json_true()) != 0) {
-                st = sl_schema_no_memory(c);
+                status = sl_schema_no_memory(c);
                 break;
             }
         }
-    if (st == SL_OK)
+    if (status == SL_OK)
         *out = set;
     else
         json_decref(set);
-    return st;
+    return status;
 }
 
 /* ---- both ---- */
@@ -121,14 +122,14 @@ static json_t *both_of(struct sl_schema *c, json_t *a, json_t *b) {
 
 /* What a NULL of both_of means. */
 static enum sl_status no_both(struct sl_schema *c) {
-    enum sl_status st = sl_schema_spend(c, 0);
-    return st != SL_OK ? st : sl_schema_no_memory(c);
+    enum sl_status status = sl_schema_spend(c, 0);
+    return status != SL_OK ? status : sl_schema_no_memory(c);
 }
 
 /* A key that equal values share, and no others. */
-static char *value_text(struct sl_schema *c, const json_t *v, enum sl_status *st) {
+static char *value_text(struct sl_schema *c, const json_t *v, enum sl_status *status) {
     char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
-    *st = text ? sl_schema_spend(c, 1 + strlen(text) / 32) : sl_schema_no_memory(c);
+    *status = text ? sl_schema_spend(c, 1 + strlen(text) / 32) : sl_schema_no_memory(c);
     return text;
 }
 
@@ -140,24 +141,24 @@ static enum sl_status common_values(struct sl_schema *c, const json_t *a, const 
         return sl_fail(c->err, SL_ERR_INVALID, "enum: at most %u values are supported",
                        SL_SCHEMA_MAX_ENUM);
     json_t *common = json_array(), *set = json_object();
-    enum sl_status st = common && set ? SL_OK : sl_schema_no_memory(c);
+    enum sl_status status = common && set ? SL_OK : sl_schema_no_memory(c);
     for (size_t k = 0; k < 2; k++)
-        for (size_t i = 0; st == SL_OK && i < json_array_size(of[k]); i++) {
+        for (size_t i = 0; status == SL_OK && i < json_array_size(of[k]); i++) {
             json_t *v = json_array_get(of[k], i);
-            char *text = value_text(c, v, &st);
-            if (st == SL_OK && k == 0 && json_object_set_new(set, text, json_true()) != 0)
-                st = sl_schema_no_memory(c);
-            if (st == SL_OK && k == 1 && json_object_get(set, text) &&
+            char *text = value_text(c, v, &status);
+            if (status == SL_OK && k == 0 && json_object_set_new(set, text, json_true()) != 0)
+                status = sl_schema_no_memory(c);
+            if (status == SL_OK && k == 1 && json_object_get(set, text) &&
                 json_array_append(common, v) != 0)
-                st = sl_schema_no_memory(c);
+                status = sl_schema_no_memory(c);
             free(text);
         }
     json_decref(set);
-    if (st == SL_OK)
+    if (status == SL_OK)
         *out = common;
     else
         json_decref(common);
-    return st;
+    return status;
 }
 
 /* What the one says of a property that only the other names: additionalProperties. */
@@ -169,9 +170,9 @@ static enum sl_status add_properties(struct sl_schema *c, json_t *into, const js
     json_t *value;
     json_object_foreach((json_t *)json_object_get(from, "properties"), key, value) {
         json_t *theirs = json_object_get(named, key), *sum;
-        enum sl_status st = sl_schema_spend(c, 1 + strlen(key) / 32);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = sl_schema_spend(c, 1 + strlen(key) / 32);
+        if (status != SL_OK)
+            return status;
         if (theirs)
             sum = both_of(c, theirs, value);
         else if (json_is_false(extra))
@@ -191,25 +192,25 @@ static enum sl_status add_properties(struct sl_schema *c, json_t *into, const js
 static enum sl_status merge_properties(struct sl_schema *c, json_t *out, const json_t *a,
                                        const json_t *b) {
     json_t *p = json_object();
-    enum sl_status st = p ? add_properties(c, p, a, b) : sl_schema_no_memory(c);
+    enum sl_status status = p ? add_properties(c, p, a, b) : sl_schema_no_memory(c);
     /* Those of both are there by now, in the order of a. */
     json_t *only_b = NULL;
-    if (st == SL_OK && json_object_get(b, "properties"))
-        st = sl_schema_copy(c, json_object_get(b, "properties"), &only_b);
+    if (status == SL_OK && json_object_get(b, "properties"))
+        status = sl_schema_copy(c, json_object_get(b, "properties"), &only_b);
     const char *key;
     json_t *value;
     if (only_b)
         json_object_foreach(json_object_get(a, "properties"), key, value)
             json_object_del(only_b, key);
     json_t *rest = json_pack("{s:o?}", "properties", only_b);
-    if (st == SL_OK && only_b)
-        st = rest ? add_properties(c, p, rest, a) : sl_schema_no_memory(c);
+    if (status == SL_OK && only_b)
+        status = rest ? add_properties(c, p, rest, a) : sl_schema_no_memory(c);
     json_decref(rest);
-    if (st == SL_OK && json_object_set_new(out, "properties", p) != 0)
+    if (status == SL_OK && json_object_set_new(out, "properties", p) != 0)
         return sl_schema_no_memory(c);
-    if (st != SL_OK)
+    if (status != SL_OK)
         json_decref(p);
-    return st;
+    return status;
 }
 
 static bool one_of(const char *key, const char *const *keys) {
@@ -278,12 +279,12 @@ static enum sl_status merge_values(struct sl_schema *c, json_t *out, const json_
     json_t *own_a, *own_b;
     const json_t *x = sl_schema_values(a, &own_a), *y = sl_schema_values(b, &own_b);
     json_t *values = NULL;
-    enum sl_status st =
+    enum sl_status status =
         x && y ? common_values(c, x, y, &values) : sl_schema_copy(c, x ? x : y, &values);
     json_decref(own_a);
     json_decref(own_b);
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     json_object_del(out, "const");
     return json_object_set_new(out, "enum", values) == 0 ? SL_OK : sl_schema_no_memory(c);
 }
@@ -315,9 +316,9 @@ static enum sl_status merge_prefix(struct sl_schema *c, json_t *out, const json_
         size_t i;
         if (!json_is_array(prefix) || json_object_get(of[1 - k], "prefixItems") || !all)
             continue;
-        enum sl_status st = sl_schema_spend(c, json_array_size(prefix));
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = sl_schema_spend(c, json_array_size(prefix));
+        if (status != SL_OK)
+            return status;
         json_t *list = json_array();
         json_array_foreach((json_t *)prefix, i, v) {
             sum = list ? both_of(c, v, all) : NULL;
@@ -335,7 +336,7 @@ static enum sl_status merge_prefix(struct sl_schema *c, json_t *out, const json_
 /* Adds to sum, a copy of a, what b says by keywords that can be merged one by one. */
 static enum sl_status merge_keywords(struct sl_schema *c, json_t *sum, const json_t *a,
                                      const json_t *b) {
-    enum sl_status st;
+    enum sl_status status;
     const char *key;
     json_t *y;
     json_object_foreach((json_t *)b, key, y) {
@@ -348,11 +349,11 @@ static enum sl_status merge_keywords(struct sl_schema *c, json_t *sum, const jso
             both = json_incref(y);
         } else if (strcmp(key, "type") == 0) {
             unsigned tx, ty;
-            st = sl_schema_types(c, a, &tx);
-            if (st == SL_OK)
-                st = sl_schema_types(c, b, &ty);
-            if (st != SL_OK)
-                return st;
+            status = sl_schema_types(c, a, &tx);
+            if (status == SL_OK)
+                status = sl_schema_types(c, b, &ty);
+            if (status != SL_OK)
+                return status;
             both = sl_schema_type_names(tx & ty);
         } else {
             both = merge_keyword(c, key, x, y, &conflict);
@@ -381,24 +382,24 @@ enum sl_status sl_schema_merge(struct sl_schema *c, const json_t *a, const json_
         return SL_OK;
     }
     json_t *sum = NULL;
-    enum sl_status st = sl_schema_spend(c, json_object_size(b));
-    if (st == SL_OK)
-        st = sl_schema_copy(c, a, &sum);
-    if (st == SL_OK)
-        st = merge_keywords(c, sum, a, b);
+    enum sl_status status = sl_schema_spend(c, json_object_size(b));
+    if (status == SL_OK)
+        status = sl_schema_copy(c, a, &sum);
+    if (status == SL_OK)
+        status = merge_keywords(c, sum, a, b);
     bool values = json_object_get(b, "enum") || json_object_get(b, "const");
-    if (st == SL_OK && values)
-        st = merge_values(c, sum, a, b);
-    if (st == SL_OK)
-        st = merge_prefix(c, sum, a, b);
-    if (st == SL_OK && (json_object_get(a, "properties") || json_object_get(b, "properties")) &&
+    if (status == SL_OK && values)
+        status = merge_values(c, sum, a, b);
+    if (status == SL_OK)
+        status = merge_prefix(c, sum, a, b);
+    if (status == SL_OK && (json_object_get(a, "properties") || json_object_get(b, "properties")) &&
         (json_object_get(b, "properties") || json_object_get(b, "additionalProperties")))
-        st = merge_properties(c, sum, a, b);
-    if (st == SL_OK)
+        status = merge_properties(c, sum, a, b);
+    if (status == SL_OK)
         *out = sum;
     else
         json_decref(sum);
-    return st;
+    return status;
 }
 
 /* ---- neither ---- */
@@ -410,11 +411,11 @@ static enum sl_status differs(struct sl_schema *c, const json_t *a, const json_t
     const json_t *extra = json_object_get(b, "additionalProperties");
     const char *key;
     json_t *name, *ours = NULL, *theirs = NULL;
-    enum sl_status st = sl_schema_required(c, a, &ours);
-    if (st == SL_OK)
-        st = sl_schema_required(c, b, &theirs);
+    enum sl_status status = sl_schema_required(c, a, &ours);
+    if (status == SL_OK)
+        status = sl_schema_required(c, b, &theirs);
     json_object_foreach(ours, key, name) {
-        if (st != SL_OK || *out)
+        if (status != SL_OK || *out)
             break;
         const json_t *va = json_object_get(pa, key), *vb = json_object_get(pb, key);
         if (!vb && json_is_false(extra))
@@ -422,17 +423,17 @@ static enum sl_status differs(struct sl_schema *c, const json_t *a, const json_t
         if (!va || !vb || !json_object_get(theirs, key))
             continue;
         json_t *fa = NULL, *fb = NULL;
-        st = sl_schema_flatten(c, va, depth + 1, &fa);
-        if (st == SL_OK)
-            st = sl_schema_flatten(c, vb, depth + 1, &fb);
-        if (st == SL_OK)
-            st = sl_schema_disjoint(c, fa, fb, depth + 1, out);
+        status = sl_schema_flatten(c, va, depth + 1, &fa);
+        if (status == SL_OK)
+            status = sl_schema_flatten(c, vb, depth + 1, &fb);
+        if (status == SL_OK)
+            status = sl_schema_disjoint(c, fa, fb, depth + 1, out);
         json_decref(fa);
         json_decref(fb);
     }
     json_decref(ours);
     json_decref(theirs);
-    return st;
+    return status;
 }
 
 enum sl_status sl_schema_disjoint(struct sl_schema *c, const json_t *a, const json_t *b,
@@ -445,13 +446,13 @@ enum sl_status sl_schema_disjoint(struct sl_schema *c, const json_t *a, const js
         return SL_OK;
     }
     unsigned ta, tb;
-    enum sl_status st = sl_schema_spend(c, 1);
-    if (st == SL_OK)
-        st = sl_schema_types(c, a, &ta);
-    if (st == SL_OK)
-        st = sl_schema_types(c, b, &tb);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_schema_spend(c, 1);
+    if (status == SL_OK)
+        status = sl_schema_types(c, a, &ta);
+    if (status == SL_OK)
+        status = sl_schema_types(c, b, &tb);
+    if (status != SL_OK)
+        return status;
     if (!(ta & tb)) {
         *out = true;
         return SL_OK;
@@ -460,16 +461,16 @@ enum sl_status sl_schema_disjoint(struct sl_schema *c, const json_t *a, const js
     const json_t *x = sl_schema_values(a, &own_a), *y = sl_schema_values(b, &own_b);
     if (json_is_array(x) && json_is_array(y)) {
         json_t *common = NULL;
-        st = common_values(c, x, y, &common);
+        status = common_values(c, x, y, &common);
         *out = common && json_array_size(common) == 0;
         json_decref(common);
     }
     json_decref(own_a);
     json_decref(own_b);
-    if (st == SL_OK && !*out && (ta & tb) == SL_TYPE_OBJECT) {
-        st = differs(c, a, b, depth, out);
-        if (st == SL_OK && !*out)
-            st = differs(c, b, a, depth, out);
+    if (status == SL_OK && !*out && (ta & tb) == SL_TYPE_OBJECT) {
+        status = differs(c, a, b, depth, out);
+        if (status == SL_OK && !*out)
+            status = differs(c, b, a, depth, out);
     }
-    return st;
+    return status;
 }

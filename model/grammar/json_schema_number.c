@@ -141,9 +141,9 @@ static enum sl_status multiples(struct sl_schema *c, double of, long long lo, bo
 
 enum sl_status sl_schema_integer(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     struct bound min, max;
-    enum sl_status st = sl_schema_check_bounds(c, s);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_schema_check_bounds(c, s);
+    if (status != SL_OK)
+        return status;
     narrow(&min, s, "minimum", "exclusiveMinimum", 1);
     narrow(&max, s, "maximum", "exclusiveMaximum", -1);
     long double lo_d = min.open && min.at == ceill(min.at) ? min.at + 1 : ceill(min.at);
@@ -260,9 +260,9 @@ static bool positive(struct sl_buf *b, double lo_d, bool lo_open, double hi_d, b
 
 enum sl_status sl_schema_number(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     struct bound min, max;
-    enum sl_status st = sl_schema_check_bounds(c, s);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_schema_check_bounds(c, s);
+    if (status != SL_OK)
+        return status;
     if (json_object_get(s, "multipleOf"))
         return sl_schema_integer(c, s, b); /* says what is wrong when it is no whole number */
     narrow(&min, s, "minimum", "exclusiveMinimum", 1);

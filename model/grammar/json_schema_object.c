@@ -15,13 +15,13 @@ static int by_text(const void *a, const void *b) {
 static enum sl_status other_keys(struct sl_schema *c, const char **names, size_t n, size_t at,
                                  uint32_t *out_rule) {
     struct sl_buf b = {0}, set = {0};
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     if (at > 200 || c->n_rules >= SL_SCHEMA_MAX_RULES)
         return sl_fail(c->err, SL_ERR_INVALID,
                        "additionalProperties: the names in properties are too long or too many");
     *out_rule = c->n_rules++;
     bool ends = n && names[0][at] == '\0';
-    for (size_t i = ends ? 1 : 0, end; st == SL_OK && i < n; i = end) {
+    for (size_t i = ends ? 1 : 0, end; status == SL_OK && i < n; i = end) {
         uint32_t len = sl_utf8_len((const unsigned char *)names[i] + at, strnlen(names[i] + at, 4));
         unsigned char ch = (unsigned char)names[i][at];
         for (end = i + 1; end < n && strncmp(names[i] + at, names[end] + at, len) == 0;)
@@ -29,13 +29,13 @@ static enum sl_status other_keys(struct sl_schema *c, const char **names, size_t
         if (ch == '"' || ch == '\\' || ch < 0x20)
             continue; /* such keys cannot be written here at all */
         uint32_t rule;
-        st = other_keys(c, names + i, end - i, at + len, &rule);
+        status = other_keys(c, names + i, end - i, at + len, &rule);
         sl_buf_puts(&b, " | ");
         sl_schema_literal(&b, names[i] + at, len);
         sl_buf_printf(&b, " k%u", rule);
         sl_buf_printf(&set, "\\U%08X", sl_utf8_get((const unsigned char *)names[i] + at, len));
     }
-    if (st == SL_OK) {
+    if (status == SL_OK) {
         sl_buf_printf(c->out, "k%u ::= [^\"\\\\\\x00-\\x1f", *out_rule);
         sl_buf_put(c->out, set.ptr ? set.ptr : "", set.len);
         sl_buf_puts(c->out, "] [^\"\\\\\\x00-\\x1f]* \"\\\"\"");
@@ -44,11 +44,11 @@ static enum sl_status other_keys(struct sl_schema *c, const char **names, size_t
         sl_buf_put(c->out, b.ptr ? b.ptr : "", b.len);
         sl_buf_puts(c->out, "\n");
         if (b.failed || set.failed)
-            st = sl_schema_no_memory(c);
+            status = sl_schema_no_memory(c);
     }
     sl_buf_release(&b);
     sl_buf_release(&set);
-    return st;
+    return status;
 }
 
 /* The rule of one more member, under a name that no property has. */
@@ -64,12 +64,12 @@ static enum sl_status other_member(struct sl_schema *c, const json_t *names, con
     json_object_foreach((json_t *)names, key, unused) sorted[i++] = key;
     if (n)
         qsort(sorted, n, sizeof *sorted, by_text);
-    enum sl_status st = n ? other_keys(c, sorted, n, 0, &keys) : SL_OK;
+    enum sl_status status = n ? other_keys(c, sorted, n, 0, &keys) : SL_OK;
     free(sorted);
-    if (st == SL_OK)
-        st = sl_schema_item(c, value, val);
-    if (st != SL_OK)
-        return st;
+    if (status == SL_OK)
+        status = sl_schema_item(c, value, val);
+    if (status != SL_OK)
+        return status;
     *out_rule = c->n_rules++;
     if (n)
         sl_buf_printf(c->out, "m%u ::= \"\\\"\" k%u \":\" sp %s\n", *out_rule, keys, val);
@@ -98,33 +98,33 @@ static enum sl_status read_members(struct sl_schema *c, const json_t *s, json_t 
                        SL_SCHEMA_MAX_RULES);
     json_t *all = NULL, *name, *none = p ? NULL : json_object();
     size_t i;
-    enum sl_status st =
+    enum sl_status status =
         !p && !none ? sl_schema_no_memory(c) : sl_schema_copy(c, p ? p : none, &all);
     json_decref(none);
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     json_array_foreach((json_t *)r, i, name) {
         const char *key = json_string_value(name);
         if (!key)
-            st = sl_fail(c->err, SL_ERR_INVALID, "required must be an array of names");
+            status = sl_fail(c->err, SL_ERR_INVALID, "required must be an array of names");
         else if (json_object_get(all, key))
             continue;
         else if (json_is_false(extra))
-            st = sl_fail(c->err, SL_ERR_INVALID,
-                         "required: '%.60s' is not in properties, and additionalProperties is "
-                         "false",
-                         key);
+            status = sl_fail(c->err, SL_ERR_INVALID,
+                             "required: '%.60s' is not in properties, and additionalProperties is "
+                             "false",
+                             key);
         else if (json_object_set(all, key, json_is_object(extra) ? (json_t *)extra : json_true()) !=
                  0)
-            st = sl_schema_no_memory(c);
-        if (st != SL_OK)
+            status = sl_schema_no_memory(c);
+        if (status != SL_OK)
             break;
     }
-    if (st == SL_OK)
+    if (status == SL_OK)
         *out_all = all;
     else
         json_decref(all);
-    return st;
+    return status;
 }
 
 /* The members one after the other: a: none was written yet, b: some were. */
@@ -165,23 +165,23 @@ static void put_members(struct sl_schema *c, const struct member *m, uint32_t n,
 /* The members that may be there, each with the rule of its value. */
 static enum sl_status list_members(struct sl_schema *c, json_t *all, const json_t *required,
                                    struct member *m, uint32_t *out_n, uint32_t *out_n_required) {
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     const char *key;
     json_t *value;
     *out_n = *out_n_required = 0;
     json_object_foreach(all, key, value) {
         struct member *one = &m[*out_n];
-        if (st != SL_OK)
+        if (status != SL_OK)
             break;
         one->name = key;
         one->required = json_object_get(required, key) != NULL;
         *out_n_required += one->required;
         if (json_is_false(value) && !one->required)
             continue; /* must not be there */
-        st = sl_schema_item(c, value, one->value);
+        status = sl_schema_item(c, value, one->value);
         ++*out_n;
     }
-    return st;
+    return status;
 }
 
 /* How many others there may be beside n members. Supported where the members decide it, or in a map
@@ -207,14 +207,14 @@ enum sl_status sl_schema_put_object(struct sl_schema *c, const json_t *s, struct
         return sl_fail(c->err, SL_ERR_INVALID, "additionalProperties must be a schema");
     uint32_t least, most, most_more = 0, more_rule = 0, n_required = 0;
     json_t *all = NULL, *required = NULL;
-    enum sl_status st = sl_schema_counts(c, s, "minProperties", "maxProperties", &least, &most);
-    if (st == SL_OK)
-        st = read_members(c, s, &all);
-    if (st == SL_OK)
-        st = sl_schema_required(c, s, &required);
-    if (st != SL_OK) {
+    enum sl_status status = sl_schema_counts(c, s, "minProperties", "maxProperties", &least, &most);
+    if (status == SL_OK)
+        status = read_members(c, s, &all);
+    if (status == SL_OK)
+        status = sl_schema_required(c, s, &required);
+    if (status != SL_OK) {
         json_decref(all);
-        return st;
+        return status;
     }
     uint32_t n = (uint32_t)json_object_size(all);
     bool more = extra ? !json_is_false(extra) : n == 0;
@@ -226,15 +226,15 @@ enum sl_status sl_schema_put_object(struct sl_schema *c, const json_t *s, struct
         return SL_OK;
     }
     struct member *m = calloc((size_t)n + 1, sizeof *m);
-    st = m ? list_members(c, all, required, m, &n, &n_required) : sl_schema_no_memory(c);
+    status = m ? list_members(c, all, required, m, &n, &n_required) : sl_schema_no_memory(c);
     bool map = n == 0 && more;
-    if (st == SL_OK)
-        st = count_others(c, map, n, n_required, least, most, &most_more);
-    if (st == SL_OK && more)
-        st = other_member(c, all, !extra || json_is_true(extra) ? NULL : extra, &more_rule);
-    if (st == SL_OK && c->n_rules + n + 1 > SL_SCHEMA_MAX_RULES)
-        st = sl_fail(c->err, SL_ERR_INVALID, "properties: the schema has too many");
-    if (st == SL_OK) {
+    if (status == SL_OK)
+        status = count_others(c, map, n, n_required, least, most, &most_more);
+    if (status == SL_OK && more)
+        status = other_member(c, all, !extra || json_is_true(extra) ? NULL : extra, &more_rule);
+    if (status == SL_OK && c->n_rules + n + 1 > SL_SCHEMA_MAX_RULES)
+        status = sl_fail(c->err, SL_ERR_INVALID, "properties: the schema has too many");
+    if (status == SL_OK) {
         uint32_t base = c->n_rules;
         c->n_rules += n + 1;
         put_members(c, m, n, base, more, more_rule, most_more);
@@ -249,5 +249,5 @@ enum sl_status sl_schema_put_object(struct sl_schema *c, const json_t *s, struct
     free(m);
     json_decref(required);
     json_decref(all);
-    return st;
+    return status;
 }

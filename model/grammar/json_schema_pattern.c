@@ -222,7 +222,7 @@ static enum sl_status one_char(struct regex *x, uint32_t *out) {
 }
 
 static enum sl_status char_class(struct regex *x, struct set *s) {
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     bool negate = *x->p == '^';
     x->p += negate;
     while (*x->p != ']') {
@@ -241,23 +241,23 @@ static enum sl_status char_class(struct regex *x, struct set *s) {
                 lo = '\b';
                 x->p++;
             } else {
-                st = escape(x, &lo);
+                status = escape(x, &lo);
             }
         } else {
-            st = one_char(x, &lo);
+            status = one_char(x, &lo);
         }
         hi = lo;
-        if (st == SL_OK && x->p[0] == '-' && x->p[1] != ']' && x->p[1]) {
+        if (status == SL_OK && x->p[0] == '-' && x->p[1] != ']' && x->p[1]) {
             x->p++;
             if (*x->p == '\\') {
                 x->p++;
-                st = escape(x, &hi);
+                status = escape(x, &hi);
             } else {
-                st = one_char(x, &hi);
+                status = one_char(x, &hi);
             }
         }
-        if (st != SL_OK)
-            return st;
+        if (status != SL_OK)
+            return status;
         if (hi < lo)
             return bad(x, "a range in a class ends before it begins");
         if (!put_range(s, lo, hi))
@@ -328,9 +328,9 @@ static enum sl_status group(struct regex *x, struct span *out) {
     if (++x->groups > MAX_GROUPS)
         return bad(x, "groups are nested too deep");
     sl_buf_puts(x->b, "(");
-    enum sl_status st = alternatives(x, out);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = alternatives(x, out);
+    if (status != SL_OK)
+        return status;
     if (*x->p != ')')
         return bad(x, *x->p ? "^ and $ are supported at the ends only" : "a ')' is missing");
     x->p++;
@@ -340,7 +340,7 @@ static enum sl_status group(struct regex *x, struct span *out) {
 }
 
 static enum sl_status atom(struct regex *x, struct span *out) {
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     struct set s = {.n = 0};
     uint32_t cp;
     *out = (struct span){1, 1};
@@ -351,7 +351,7 @@ static enum sl_status atom(struct regex *x, struct span *out) {
         return group(x, out);
     case '[':
         x->p++;
-        st = char_class(x, &s);
+        status = char_class(x, &s);
         break;
     case '.':
         x->p++;
@@ -367,8 +367,8 @@ static enum sl_status atom(struct regex *x, struct span *out) {
             x->p++;
             break;
         }
-        st = escape(x, &cp);
-        if (st == SL_OK)
+        status = escape(x, &cp);
+        if (status == SL_OK)
             put_range(&s, cp, cp);
         break;
     case '*':
@@ -379,12 +379,12 @@ static enum sl_status atom(struct regex *x, struct span *out) {
     case ']':
         return bad(x, "this character must be escaped here");
     default:
-        st = one_char(x, &cp);
-        if (st == SL_OK)
+        status = one_char(x, &cp);
+        if (status == SL_OK)
             put_range(&s, cp, cp);
     }
-    if (st != SL_OK)
-        return st;
+    if (status != SL_OK)
+        return status;
     return put_set(x->b, &s) ? SL_OK : bad(x, "a class matches nothing");
 }
 
@@ -394,13 +394,13 @@ static enum sl_status sequence(struct regex *x, struct span *out) {
     sl_buf_puts(x->b, " \"\"");
     while (*x->p && !strchr("|)^$", *x->p)) {
         struct span part;
-        enum sl_status st = atom(x, &part);
-        if (st == SL_OK)
-            st = quantifier(x, &part);
-        if (st == SL_OK && x->b->len > SL_SCHEMA_MAX_TEXT)
-            st = bad(x, "its grammar is longer than 4 MiB here");
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = atom(x, &part);
+        if (status == SL_OK)
+            status = quantifier(x, &part);
+        if (status == SL_OK && x->b->len > SL_SCHEMA_MAX_TEXT)
+            status = bad(x, "its grammar is longer than 4 MiB here");
+        if (status != SL_OK)
+            return status;
         *out = (struct span){add(out->least, part.least), add(out->most, part.most)};
     }
     return SL_OK;
@@ -412,15 +412,15 @@ static void widen(struct span *a, const struct span *b) {
 }
 
 static enum sl_status alternatives(struct regex *x, struct span *out) {
-    enum sl_status st = sequence(x, out);
-    while (st == SL_OK && *x->p == '|') {
+    enum sl_status status = sequence(x, out);
+    while (status == SL_OK && *x->p == '|') {
         struct span more;
         x->p++;
         sl_buf_puts(x->b, " |");
-        st = sequence(x, &more);
+        status = sequence(x, &more);
         widen(out, &more);
     }
-    return st;
+    return status;
 }
 
 enum sl_status sl_schema_pattern(const char *pattern, size_t len, struct sl_buf *b,
@@ -437,9 +437,9 @@ enum sl_status sl_schema_pattern(const char *pattern, size_t len, struct sl_buf 
         x.p += front;
         if (!front)
             sl_buf_puts(b, " " SL_SCHEMA_ANY_CHAR "*");
-        enum sl_status st = sequence(&x, &part);
-        if (st != SL_OK)
-            return st;
+        enum sl_status status = sequence(&x, &part);
+        if (status != SL_OK)
+            return status;
         bool back = *x.p == '$';
         x.p += back;
         if (!back)

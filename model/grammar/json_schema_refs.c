@@ -46,9 +46,9 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
         return sl_fail(c->err, SL_ERR_INVALID,
                        "$ref or allOf: nested more than %u deep, or in a circle",
                        SL_SCHEMA_MAX_DEPTH);
-    enum sl_status st = sl_schema_spend(c, 1);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_schema_spend(c, 1);
+    if (status != SL_OK)
+        return status;
     if (json_is_boolean(s)) {
         *out = json_incref((json_t *)s);
         return SL_OK;
@@ -65,35 +65,36 @@ enum sl_status sl_schema_flatten(struct sl_schema *c, const json_t *s, uint32_t 
     if (all && !json_is_array(all))
         return sl_fail(c->err, SL_ERR_INVALID, "allOf must be an array");
     json_t *sum = NULL;
-    st = sl_schema_copy(c, s, &sum);
-    if (st == SL_OK)
-        st = sl_schema_spend(c, json_string_length(ref) / 16); /* to be walked */
+    status = sl_schema_copy(c, s, &sum);
+    if (status == SL_OK)
+        status = sl_schema_spend(c, json_string_length(ref) / 16); /* to be walked */
     if (sum) {
         json_object_del(sum, "$ref");
         json_object_del(sum, "allOf");
     }
     size_t n = (ref ? 1 : 0) + json_array_size(all);
-    for (size_t i = 0; i < n && st == SL_OK; i++) {
+    for (size_t i = 0; i < n && status == SL_OK; i++) {
         const json_t *part = ref && i == 0 ? find(c->root, json_string_value(ref))
                                            : json_array_get(all, i - (ref ? 1 : 0));
         if (!part)
-            st = sl_fail(c->err, SL_ERR_INVALID,
-                         "$ref: '%.100s' is not in the schema (only '#' and '#/...' are supported)",
-                         json_string_value(ref));
+            status =
+                sl_fail(c->err, SL_ERR_INVALID,
+                        "$ref: '%.100s' is not in the schema (only '#' and '#/...' are supported)",
+                        json_string_value(ref));
         json_t *flat = NULL, *both = NULL;
-        if (st == SL_OK)
-            st = sl_schema_flatten(c, part, depth + 1, &flat);
-        if (st == SL_OK)
-            st = sl_schema_merge(c, sum, flat, depth + 1, &both);
+        if (status == SL_OK)
+            status = sl_schema_flatten(c, part, depth + 1, &flat);
+        if (status == SL_OK)
+            status = sl_schema_merge(c, sum, flat, depth + 1, &both);
         json_decref(flat);
-        if (st == SL_OK) {
+        if (status == SL_OK) {
             json_decref(sum);
             sum = both;
         }
     }
-    if (st == SL_OK)
+    if (status == SL_OK)
         *out = sum;
     else
         json_decref(sum);
-    return st;
+    return status;
 }

@@ -34,9 +34,9 @@ static const char *format_pattern(const char *format) {
 enum sl_status sl_schema_put_string(struct sl_schema *c, const json_t *s, struct sl_buf *b) {
     uint32_t least, most;
     const json_t *pattern = json_object_get(s, "pattern"), *format = json_object_get(s, "format");
-    enum sl_status st = sl_schema_counts(c, s, "minLength", "maxLength", &least, &most);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_schema_counts(c, s, "minLength", "maxLength", &least, &most);
+    if (status != SL_OK)
+        return status;
     if ((pattern && !json_is_string(pattern)) || (format && !json_is_string(format)))
         return sl_fail(c->err, SL_ERR_INVALID, "%s must be a string",
                        pattern && !json_is_string(pattern) ? "pattern" : "format");
@@ -51,9 +51,9 @@ enum sl_status sl_schema_put_string(struct sl_schema *c, const json_t *s, struct
     sl_buf_puts(b, "\"\\\"\" ");
     if (regex) {
         uint32_t regex_least, regex_most;
-        st = sl_schema_pattern(regex, strlen(regex), b, &regex_least, &regex_most, c->err);
-        if (st != SL_OK)
-            return st;
+        status = sl_schema_pattern(regex, strlen(regex), b, &regex_least, &regex_most, c->err);
+        if (status != SL_OK)
+            return status;
         if (regex_least < least || regex_most > most)
             return sl_fail(
                 c->err, SL_ERR_INVALID, "%s: beside %s it is supported only where that implies it",

@@ -71,9 +71,9 @@ enum sl_status sl_schema_types(struct sl_schema *c, const json_t *s, unsigned *o
     const json_t *t = json_object_get(s, "type");
     unsigned types = t ? 0 : SL_TYPE_ALL;
     size_t n = json_is_array(t) ? json_array_size(t) : t ? 1 : 0;
-    enum sl_status st = sl_schema_spend(c, n / 8);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = sl_schema_spend(c, n / 8);
+    if (status != SL_OK)
+        return status;
     for (size_t i = 0; i < n; i++) {
         const json_t *one = json_is_array(t) ? json_array_get(t, i) : t;
         unsigned type = types_named(json_string_value(one));
@@ -88,12 +88,12 @@ enum sl_status sl_schema_types(struct sl_schema *c, const json_t *s, unsigned *o
     if (json_is_array(values)) {
         unsigned of_values = 0;
         size_t i;
-        st = sl_schema_spend(c, json_array_size(values) / 8);
-        if (st == SL_OK)
+        status = sl_schema_spend(c, json_array_size(values) / 8);
+        if (status == SL_OK)
             json_array_foreach(values, i, v) of_values |= sl_schema_type_of(v);
         types &= of_values;
     }
     json_decref(own);
     *out_types = types;
-    return st;
+    return status;
 }

@@ -102,24 +102,24 @@ enum sl_status sl_schema_put_values(struct sl_schema *c, const json_t *s, const 
     if (json_array_size(values) > SL_SCHEMA_MAX_ENUM)
         return sl_fail(c->err, SL_ERR_INVALID, "enum: at most %u values are supported",
                        SL_SCHEMA_MAX_ENUM);
-    enum sl_status st = sl_schema_check_beside_values(c, s, types);
+    enum sl_status status = sl_schema_check_beside_values(c, s, types);
     bool any = false;
-    for (size_t i = 0; st == SL_OK && i < json_array_size(values); i++) {
+    for (size_t i = 0; status == SL_OK && i < json_array_size(values); i++) {
         const json_t *v = json_array_get(values, i);
         if (!admits(s, types, v))
             continue;
         struct sl_buf text = {0};
         put_value(&text, v, 0);
         if (text.failed)
-            st = sl_fail(c->err, SL_ERR_INVALID, "enum: a value is nested too deep");
+            status = sl_fail(c->err, SL_ERR_INVALID, "enum: a value is nested too deep");
         sl_buf_puts(b, any ? " | " : "");
-        if (st == SL_OK)
+        if (status == SL_OK)
             sl_schema_literal(b, text.ptr, text.len);
         sl_buf_release(&text);
         any = true;
     }
-    if (st == SL_OK && !any)
+    if (status == SL_OK && !any)
         return sl_fail(c->err, SL_ERR_INVALID,
                        "enum: no value is allowed by what stands beside it");
-    return st;
+    return status;
 }

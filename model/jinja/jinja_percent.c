@@ -20,10 +20,11 @@ static struct sl_jv next_arg(struct sl_jrt *rt, struct percent *p) {
     return p->args;
 }
 
-static int64_t read_number(struct sl_jrt *rt, const char **p, const char *end, struct percent *st) {
+static int64_t read_number(struct sl_jrt *rt, const char **p, const char *end,
+                           struct percent *status) {
     if (*p < end && **p == '*') {
         ++*p;
-        return sl_j_need_int(rt, next_arg(rt, st), "a width given by *");
+        return sl_j_need_int(rt, next_arg(rt, status), "a width given by *");
     }
     return sl_jspec_number(rt, p, end);
 }
@@ -98,7 +99,7 @@ static struct sl_jv percent_key(struct sl_jrt *rt, const char **p, const char *e
 
 /* Flags, width, precision and type. align: '<', '>', or '=' for a number that is filled with
  * zeros. */
-static void percent_spec(struct sl_jrt *rt, const char **p, const char *end, struct percent *st,
+static void percent_spec(struct sl_jrt *rt, const char **p, const char *end, struct percent *status,
                          struct sl_jspec *s) {
     bool zero = false, left = false;
     *s = (struct sl_jspec){.precision = -1};
@@ -109,7 +110,7 @@ static void percent_spec(struct sl_jrt *rt, const char **p, const char *end, str
         if (**p == '+' || (**p == ' ' && !s->sign))
             s->sign = **p;
     }
-    s->width = read_number(rt, p, end, st);
+    s->width = read_number(rt, p, end, status);
     if (s->width < 0) {
         left = true;
         s->width = s->width < -SL_JSPEC_MAX_WIDTH ? SL_JSPEC_MAX_WIDTH : -s->width;
@@ -118,7 +119,7 @@ static void percent_spec(struct sl_jrt *rt, const char **p, const char *end, str
         sl_j_fail(rt, "a width in a format string is larger than %d", SL_JSPEC_MAX_WIDTH);
     if (*p < end && **p == '.') {
         ++*p;
-        s->precision = read_number(rt, p, end, st);
+        s->precision = read_number(rt, p, end, status);
         if (s->precision < 0)
             s->precision = 0;
     }
@@ -141,7 +142,7 @@ static struct sl_jv percent_arg(struct sl_jrt *rt, struct sl_jspec *s, struct sl
 
 struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct sl_jv args) {
     struct sl_jout o = {0};
-    struct percent st = {.args = args};
+    struct percent status = {.args = args};
     sl_j_charge_n(rt, fmt->len, 4 * SL_J_SCAN); /* keys, flags and lengths are passed twice */
     for (const char *p = fmt->p, *end = p + fmt->len; p < end;) {
         const char *mark = memchr(p, '%', (size_t)(end - p));
@@ -156,7 +157,7 @@ struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct s
             p++;
             v = percent_key(rt, &p, end, args);
         }
-        percent_spec(rt, &p, end, &st, &s);
+        percent_spec(rt, &p, end, &status, &s);
         if (s.type == '%') {
             sl_j_put_char(rt, &o, '%');
             continue;
@@ -165,13 +166,13 @@ struct sl_jv sl_j_percent(struct sl_jrt *rt, const struct sl_jstr *fmt, struct s
             sl_j_fail(rt, "a precision in a format string is larger than %d",
                       SL_JSPEC_MAX_PRECISION);
         if (!sl_j_given(v))
-            v = next_arg(rt, &st);
+            v = next_arg(rt, &status);
         v = percent_arg(rt, &s, v);
         sl_j_put_all(rt, &o, v.s);
     }
     bool spare = args.type == SL_J_TUPLE
-                     ? st.used < args.l->n
-                     : !st.used && args.type != SL_J_DICT && args.type != SL_J_LIST &&
+                     ? status.used < args.l->n
+                     : !status.used && args.type != SL_J_DICT && args.type != SL_J_LIST &&
                            args.type != SL_J_RANGE && args.type != SL_J_UNDEF;
     if (spare)
         sl_j_fail(rt, "not all arguments converted during string formatting");

@@ -354,16 +354,16 @@ static bool is_synthetic(int fd, uint64_t size_bytes, const void *ctx) {
 }
 
 static enum sl_status open_part(struct job *j, uint32_t f, const char *name, struct sl_err *err) {
-    enum sl_status st = sl_output_open(name, 0644, is_synthetic, NULL, &j->files[f], err);
-    if (st == SL_OK && !j->files[f].regular)
-        st = sl_fail(err, SL_ERR_IO, "%s: cannot be written: a model must be a file", name);
-    return st;
+    enum sl_status status = sl_output_open(name, 0644, is_synthetic, NULL, &j->files[f], err);
+    if (status == SL_OK && !j->files[f].regular)
+        status = sl_fail(err, SL_ERR_IO, "%s: cannot be written: a model must be a file", name);
+    return status;
 }
 
 static enum sl_status write_headers(struct job *j, const char *path, struct sl_err *err) {
     const struct sl_synth_config *c = j->config;
-    enum sl_status st = SL_OK;
-    for (uint32_t f = 0; f < c->n_split && !st; f++) {
+    enum sl_status status = SL_OK;
+    for (uint32_t f = 0; f < c->n_split && !status; f++) {
         struct sl_gguf_writer w;
         sl_gguf_writer_init(&w);
         if (f == 0)
@@ -384,22 +384,22 @@ static enum sl_status write_headers(struct job *j, const char *path, struct sl_e
         uint8_t *header = NULL;
         size_t n = 0;
         uint64_t data_bytes = w.data_bytes;
-        st = sl_gguf_writer_finish(&w, &header, &n);
+        status = sl_gguf_writer_finish(&w, &header, &n);
         sl_gguf_writer_release(&w);
-        if (st)
-            return sl_fail(err, st, "out of memory");
+        if (status)
+            return sl_fail(err, status, "out of memory");
         char name[4096];
         file_name(c, path, f, name, sizeof name);
-        st = open_part(j, f, name, err);
-        if (!st && (!write_all(j->files[f].fd, header, n, 0) ||
-                    ftruncate(j->files[f].fd, (off_t)(n + data_bytes))))
-            st = sl_fail(err, SL_ERR_IO, "%s: cannot be written: %s", name, strerror(errno));
+        status = open_part(j, f, name, err);
+        if (!status && (!write_all(j->files[f].fd, header, n, 0) ||
+                        ftruncate(j->files[f].fd, (off_t)(n + data_bytes))))
+            status = sl_fail(err, SL_ERR_IO, "%s: cannot be written: %s", name, strerror(errno));
         free(header);
         for (uint32_t i = 0; i < j->plan.n; i++)
             if (j->plan.tensors[i].file == f)
                 j->plan.tensors[i].offset_bytes += n;
     }
-    return st;
+    return status;
 }
 
 static void run_workers(struct job *j) {
@@ -414,51 +414,51 @@ static void run_workers(struct job *j) {
 }
 
 /* After a failure nothing is left: half a model is worse than none. */
-static enum sl_status close_parts(struct job *j, const char *path, enum sl_status st,
+static enum sl_status close_parts(struct job *j, const char *path, enum sl_status status,
                                   struct sl_err *err) {
     char name[4096];
     for (uint32_t i = 0; j->files && i < j->config->n_split; i++) {
         struct sl_output *f = &j->files[i];
         file_name(j->config, path, i, name, sizeof name);
-        if (st && f->fd >= 0)
+        if (status && f->fd >= 0)
             sl_output_discard(f, name);
-        if (f->fd < 0 || close(f->fd) == 0 || st)
+        if (f->fd < 0 || close(f->fd) == 0 || status)
             continue;
-        st = sl_fail(err, SL_ERR_IO, "%s: cannot be written: %s", name, strerror(errno));
+        status = sl_fail(err, SL_ERR_IO, "%s: cannot be written: %s", name, strerror(errno));
         unlink(name);
     }
-    return st;
+    return status;
 }
 
 enum sl_status sl_synth_write(const struct sl_synth_config *config, const char *path,
                               bool (*report)(void *ctx, uint64_t done_bytes, uint64_t total_bytes),
                               void *ctx, struct sl_err *err) {
     struct job j = {.config = config, .report = report, .ctx = ctx};
-    enum sl_status st = sl_synth_plan(config, &j.plan, err);
-    if (st) {
+    enum sl_status status = sl_synth_plan(config, &j.plan, err);
+    if (status) {
         free(j.plan.tensors);
-        return st;
+        return status;
     }
     j.files = malloc(config->n_split * sizeof *j.files);
     for (uint32_t i = 0; j.files && i < config->n_split; i++)
         j.files[i].fd = -1;
     if (!j.files || !make_chunks(&j) || !make_cycle(&j))
-        st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
-    if (!st)
-        st = write_headers(&j, path, err);
-    if (!st) {
+        status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    if (!status)
+        status = write_headers(&j, path, err);
+    if (!status) {
         run_workers(&j);
-        st = (enum sl_status)atomic_load(&j.failed);
-        if (st == SL_ERR_IO)
-            sl_fail(err, st, "%s: cannot be written: %s", path, strerror(j.error_number));
-        else if (st)
-            sl_fail(err, st, "%s: %s", path, sl_status_text(st));
+        status = (enum sl_status)atomic_load(&j.failed);
+        if (status == SL_ERR_IO)
+            sl_fail(err, status, "%s: cannot be written: %s", path, strerror(j.error_number));
+        else if (status)
+            sl_fail(err, status, "%s: %s", path, sl_status_text(status));
     }
-    st = close_parts(&j, path, st, err);
+    status = close_parts(&j, path, status, err);
     free(j.files);
     free(j.chunk_tensor);
     free(j.chunk_row);
     free(j.predecessor);
     free(j.plan.tensors);
-    return st;
+    return status;
 }

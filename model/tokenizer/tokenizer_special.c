@@ -50,9 +50,9 @@ static enum sl_status link_states(struct sl_matcher *m, const uint32_t *parent,
         order[first[m->states[s].depth]++] = s;
     for (uint32_t i = 1; i < m->n_states; i++) {
         uint32_t s = order[i];
-        struct sl_matcher_state *st = &m->states[s];
-        st->fail = st->depth == 1 ? 0 : step(m, m->states[parent[s]].fail, byte[s]);
-        st->output = st->token != SL_NO_TOKEN ? s : m->states[st->fail].output;
+        struct sl_matcher_state *status = &m->states[s];
+        status->fail = status->depth == 1 ? 0 : step(m, m->states[parent[s]].fail, byte[s]);
+        status->output = status->token != SL_NO_TOKEN ? s : m->states[status->fail].output;
     }
     free(first);
     free(order);

@@ -327,9 +327,9 @@ enum sl_status sl_splitter_finish(struct sl_splitter *s, bool cut) {
         return SL_OK;
     s->ended = true;
     sl_buf_reserve(&s->held, 1); /* so that there is a text, if an empty one */
-    enum sl_status st = s->held.failed ? SL_ERR_NOMEM : run(s);
+    enum sl_status status = s->held.failed ? SL_ERR_NOMEM : run(s);
     /* Each call that fails is behind us, so this ends. */
-    while (st == SL_OK && s->in_call) {
+    while (status == SL_OK && s->in_call) {
         if (cut && s->called) {
             if (s->state == SL_SPLIT_TAG_STRING || s->state == SL_SPLIT_TAG_VALUE)
                 sl_split_tagged_cut(s);
@@ -337,9 +337,9 @@ enum sl_status sl_splitter_finish(struct sl_splitter *s, bool cut) {
             break;
         }
         sl_split_call_fail(s);
-        st = run(s);
+        status = run(s);
     }
-    return st;
+    return status;
 }
 
 uint64_t sl_splitter_held_bytes(const struct sl_splitter *s) {

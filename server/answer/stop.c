@@ -44,20 +44,20 @@ void sl_stop_set_release(struct sl_stop_set *set) {
     *set = (struct sl_stop_set){0};
 }
 
-bool sl_stop_push(struct sl_stop_state *st, const struct sl_stop_set *set, const char *text,
+bool sl_stop_push(struct sl_stop_state *status, const struct sl_stop_set *set, const char *text,
                   size_t len, struct sl_str *out_text) {
     *out_text = (struct sl_str){"", 0};
-    if (st->stopped)
+    if (status->stopped)
         return true;
     if (set->n == 0) {
         *out_text = (struct sl_str){text, len};
         return false;
     }
-    struct sl_buf *held = &st->held;
-    if (st->n_given) {
-        memmove(held->ptr, held->ptr + st->n_given, held->len - st->n_given);
-        held->len -= st->n_given;
-        st->n_given = 0;
+    struct sl_buf *held = &status->held;
+    if (status->n_given) {
+        memmove(held->ptr, held->ptr + status->n_given, held->len - status->n_given);
+        held->len -= status->n_given;
+        status->n_given = 0;
     }
     size_t end = held->len;
     sl_buf_put(held, text, len);
@@ -69,7 +69,7 @@ bool sl_stop_push(struct sl_stop_state *st, const struct sl_stop_set *set, const
         uint32_t longest = 0; /* of the strings that end with this byte */
         for (uint32_t i = 0; i < set->n; i++) {
             const struct sl_stop_string *s = &set->strings[i];
-            uint32_t k = st->matched[i];
+            uint32_t k = status->matched[i];
             while (k > 0 && c != s->text[k])
                 k = s->fail[k - 1];
             if (c == s->text[k])
@@ -77,39 +77,39 @@ bool sl_stop_push(struct sl_stop_state *st, const struct sl_stop_set *set, const
             if (k == s->len) {
                 if (s->len > longest) {
                     longest = s->len;
-                    st->which = i;
+                    status->which = i;
                 }
                 k = s->fail[k - 1];
             }
-            st->matched[i] = (uint16_t)k;
+            status->matched[i] = (uint16_t)k;
         }
         if (longest) {
-            st->stopped = true;
+            status->stopped = true;
             *out_text = (struct sl_str){held->ptr, end + 1 - longest};
             return true;
         }
     }
     size_t keep = 0;
     for (uint32_t i = 0; i < set->n; i++)
-        if (st->matched[i] > keep)
-            keep = st->matched[i];
-    st->n_given = held->len - keep;
-    *out_text = (struct sl_str){held->ptr, st->n_given};
+        if (status->matched[i] > keep)
+            keep = status->matched[i];
+    status->n_given = held->len - keep;
+    *out_text = (struct sl_str){held->ptr, status->n_given};
     return false;
 }
 
-bool sl_stop_finish(struct sl_stop_state *st, const struct sl_stop_set *set, const char *text,
+bool sl_stop_finish(struct sl_stop_state *status, const struct sl_stop_set *set, const char *text,
                     size_t len, struct sl_str *out_text) {
-    if (sl_stop_push(st, set, text, len, out_text))
+    if (sl_stop_push(status, set, text, len, out_text))
         return true;
-    if (set->n && !st->held.failed && st->held.len) {
+    if (set->n && !status->held.failed && status->held.len) {
         /* What the push gave out and what it held back lie side by side. */
-        *out_text = (struct sl_str){st->held.ptr, st->held.len};
-        st->n_given = st->held.len;
+        *out_text = (struct sl_str){status->held.ptr, status->held.len};
+        status->n_given = status->held.len;
     }
     return false;
 }
 
-void sl_stop_state_release(struct sl_stop_state *st) {
-    sl_buf_release(&st->held);
+void sl_stop_state_release(struct sl_stop_state *status) {
+    sl_buf_release(&status->held);
 }

@@ -40,11 +40,11 @@ struct sl_stop_state {
 /* Takes text and gives out what can be shown now; out_text is valid until the next call.
  * Returns true when a stop string was completed: out_text then is the answer's end, and later
  * calls give nothing. Out of memory: held.failed. */
-bool sl_stop_push(struct sl_stop_state *st, const struct sl_stop_set *set, const char *text,
+bool sl_stop_push(struct sl_stop_state *status, const struct sl_stop_set *set, const char *text,
                   size_t len, struct sl_str *out_text);
 /* The same for the last text of an answer (may be empty): nothing is held back any more. */
-bool sl_stop_finish(struct sl_stop_state *st, const struct sl_stop_set *set, const char *text,
+bool sl_stop_finish(struct sl_stop_state *status, const struct sl_stop_set *set, const char *text,
                     size_t len, struct sl_str *out_text);
-void sl_stop_state_release(struct sl_stop_state *st);
+void sl_stop_state_release(struct sl_stop_state *status);
 
 #endif

@@ -70,13 +70,13 @@ static enum sl_status render_once(struct sl_exchange *ex, const json_t *body,
                                   struct sl_err *err) {
     const struct sl_served *v = ex->server->served;
     struct sl_chat_vars vars = {0};
-    enum sl_status st =
+    enum sl_status status =
         make_vars(v, body, messages, tools, &vars)
             ? sl_template_render_own(v->chat.template, vars.all, vars.own, limits, out, err)
             : SL_ERR_NOMEM;
     sl_chat_vars_release(&vars);
     sl_count(template_renders_total, 1);
-    return st;
+    return status;
 }
 
 static bool has_system(const json_t *messages) {
@@ -99,24 +99,24 @@ static enum sl_status render_shapes(struct sl_exchange *ex, const json_t *body,
     struct sl_template_limits limits = sl_prompt_template_limits(ex, body);
     limits.steps = &steps;
     json_t *last = NULL;
-    enum sl_status st = SL_ERR_INVALID;
+    enum sl_status status = SL_ERR_INVALID;
     bool orders = !ex->server->served->chat.takes_system && has_system(messages);
     for (int shape = orders ? SL_SHAPE_NO_SYSTEM : SL_SHAPE_AS_SENT;
-         shape < SL_SHAPE_COUNT && st == SL_ERR_INVALID; shape++) {
+         shape < SL_SHAPE_COUNT && status == SL_ERR_INVALID; shape++) {
         json_t *m = shape == SL_SHAPE_AS_SENT
                         ? json_incref((json_t *)messages)
                         : sl_messages_reshape(messages, (enum sl_messages_shape)shape);
         if (!m)
-            st = SL_ERR_NOMEM;
+            status = SL_ERR_NOMEM;
         else if (!last || !json_equal(m, last))
-            st = render_once(ex, body, m, tools, &limits, out, last ? &err : out_err);
-        if (st == SL_ERR_LIMIT && last)
+            status = render_once(ex, body, m, tools, &limits, out, last ? &err : out_err);
+        if (status == SL_ERR_LIMIT && last)
             *out_err = err;
         json_decref(last);
         last = m;
     }
     json_decref(last);
-    return st;
+    return status;
 }
 
 static bool has_tool_messages(const json_t *messages) {
@@ -136,11 +136,11 @@ static enum sl_status render_told(struct sl_exchange *ex, const json_t *body,
                                   struct sl_rendered *out, struct sl_err *err) {
     bool in_user = !ex->server->served->chat.takes_system;
     json_t *told = json_deep_copy(messages);
-    enum sl_status st = told && sl_tools_as_text(told, tools, in_user)
-                            ? render_shapes(ex, body, told, NULL, out, err)
-                            : SL_ERR_NOMEM;
+    enum sl_status status = told && sl_tools_as_text(told, tools, in_user)
+                                ? render_shapes(ex, body, told, NULL, out, err)
+                                : SL_ERR_NOMEM;
     json_decref(told);
-    return st;
+    return status;
 }
 
 const char *const sl_reasoning_efforts[] = {"none", "minimal", "low", "medium",
@@ -183,22 +183,22 @@ static bool render(struct sl_exchange *ex, const json_t *body, const json_t *too
         sl_prompt_may_fit(ex, text_bytes(messages), "messages")) {
         struct sl_err err = {0};
         bool tell = v->format->prompt_hint && (tools || has_tool_messages(messages));
-        enum sl_status st = tell ? render_told(ex, body, messages, tools, out, &err)
-                                 : render_shapes(ex, body, messages, tools, out, &err);
-        if (st == SL_ERR_INVALID)
+        enum sl_status status = tell ? render_told(ex, body, messages, tools, out, &err)
+                                     : render_shapes(ex, body, messages, tools, out, &err);
+        if (status == SL_ERR_INVALID)
             sl_http_bad(e, "messages", "the model's chat template refuses these messages: %.400s",
                         err.text);
-        else if (st == SL_ERR_LIMIT)
+        else if (status == SL_ERR_LIMIT)
             sl_http_fail(e, 400, "template_limit", "messages",
                          "these messages are too much for the model's chat template: %.400s",
                          err.text);
-        else if (st != SL_OK)
-            sl_http_from_status(e, st, &err);
-        if (st == SL_ERR_INVALID)
+        else if (status != SL_OK)
+            sl_http_from_status(e, status, &err);
+        if (status == SL_ERR_INVALID)
             sl_count(template_refusals_total, 1);
-        else if (st == SL_ERR_LIMIT)
+        else if (status == SL_ERR_LIMIT)
             sl_count(template_limits_total, 1);
-        ok = st == SL_OK;
+        ok = status == SL_OK;
     }
     json_decref(messages);
     return ok;
@@ -212,10 +212,10 @@ static struct sl_ids *encode(struct sl_exchange *ex, const struct sl_rendered *r
         return NULL;
     struct sl_ids *prompt = calloc(1, sizeof *prompt);
     const struct sl_encode_watch watch = sl_prompt_watch(ex);
-    enum sl_status st = prompt ? sl_chat_encode(&v->chat, r, &watch, prompt) : SL_ERR_NOMEM;
-    if (st == SL_OK)
+    enum sl_status status = prompt ? sl_chat_encode(&v->chat, r, &watch, prompt) : SL_ERR_NOMEM;
+    if (status == SL_OK)
         return prompt;
-    (void)sl_prompt_not_encoded(ex, st);
+    (void)sl_prompt_not_encoded(ex, status);
     if (prompt)
         sl_ids_release(prompt);
     free(prompt);
@@ -282,12 +282,12 @@ static bool plan_answer(struct sl_exchange *ex, const json_t *body, struct wishe
                                   .content = form->field ? form->rule : NULL};
     if (!form->field)
         sl_json_schema_rules_begin(&form->rules, &form->text);
-    enum sl_status st = sl_answer_grammar(&g, &form->rules, &err);
+    enum sl_status status = sl_answer_grammar(&g, &form->rules, &err);
     const char *field = w->tools.bound ? "tools" : form->field;
-    if (st == SL_ERR_INVALID)
+    if (status == SL_ERR_INVALID)
         return sl_http_bad(&ex->error, "tools", "'tools': %.440s", err.text);
-    if (st != SL_OK)
-        return sl_http_from_status(&ex->error, st, &err);
+    if (status != SL_OK)
+        return sl_http_from_status(&ex->error, status, &err);
     return sl_params_bind(p, form, "sl-answer", field, &ex->error);
 }
 

@@ -241,10 +241,10 @@ void sl_tokenize_handle(struct sl_exchange *ex) {
     unsigned flags = (opt.add_special ? SL_ENCODE_ADD_SPECIAL : 0u) |
                      (opt.parse_special ? SL_ENCODE_PARSE_SPECIAL : 0u);
     const struct sl_encode_watch watch = sl_prompt_watch(ex);
-    enum sl_status st = sl_tokenizer_encode_watched(
+    enum sl_status status = sl_tokenizer_encode_watched(
         tok, json_string_value(content), json_string_length(content), flags, &watch, &ids);
-    if (st != SL_OK) {
-        (void)sl_prompt_not_encoded(ex, st);
+    if (status != SL_OK) {
+        (void)sl_prompt_not_encoded(ex, status);
         goto out;
     }
     sl_buf_puts(b, "{\"tokens\":[");

@@ -67,18 +67,18 @@ struct sl_encode_watch sl_prompt_watch(struct sl_exchange *ex) {
     return (struct sl_encode_watch){poll_exchange, ex};
 }
 
-bool sl_prompt_not_encoded(struct sl_exchange *ex, enum sl_status st) {
+bool sl_prompt_not_encoded(struct sl_exchange *ex, enum sl_status status) {
     struct sl_err err = {0};
-    if (st == SL_ERR_TIMEOUT || st == SL_ERR_CANCELED)
-        st = sl_exchange_poll(ex, &err); /* says it in words */
-    return sl_http_from_status(&ex->error, st, &err);
+    if (status == SL_ERR_TIMEOUT || status == SL_ERR_CANCELED)
+        status = sl_exchange_poll(ex, &err); /* says it in words */
+    return sl_http_from_status(&ex->error, status, &err);
 }
 
 bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out) {
     const struct sl_served *v = ex->server->served;
     const struct sl_encode_watch watch = sl_prompt_watch(ex);
-    enum sl_status st = sl_chat_encode_prompt(&v->chat, text, len, &watch, out);
-    return st == SL_OK || sl_prompt_not_encoded(ex, st);
+    enum sl_status status = sl_chat_encode_prompt(&v->chat, text, len, &watch, out);
+    return status == SL_OK || sl_prompt_not_encoded(ex, status);
 }
 
 bool sl_prompt_ids(struct sl_exchange *ex, const json_t *array, const char *field,

@@ -20,7 +20,7 @@ struct sl_template_limits sl_prompt_template_limits(struct sl_exchange *ex, cons
 /* Ends encodings where renderings end. */
 struct sl_encode_watch sl_prompt_watch(struct sl_exchange *ex);
 /* Sets the error of an encoding that failed; false. */
-bool sl_prompt_not_encoded(struct sl_exchange *ex, enum sl_status st);
+bool sl_prompt_not_encoded(struct sl_exchange *ex, enum sl_status status);
 /* Encodes a prompt that the client wrote itself, control tokens included, BOS first if the file
  * asks for it and the text lacks it. Not for a conversation: see sl_chat_encode. */
 bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, struct sl_ids *out);

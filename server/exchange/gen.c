@@ -33,10 +33,10 @@ static enum sl_status sink_push(struct sl_token_sink *s, const struct sl_token *
     struct sl_choice *c = (struct sl_choice *)s;
     struct sl_gen *g = c->gen;
     struct sl_exchange *ex = g->ex;
-    enum sl_status st = SL_OK;
+    enum sl_status status = SL_OK;
     pthread_mutex_lock(&ex->lock);
     if (c->canceled) {
-        st = SL_ERR_CANCELED;
+        status = SL_ERR_CANCELED;
     } else {
         uint64_t now = sl_now_ns();
         if (!c->first_ns) {
@@ -52,7 +52,7 @@ static enum sl_status sink_push(struct sl_token_sink *s, const struct sl_token *
         c->n_cached = token->n_cached;
         if (c->refused) {
             c->parked = true;
-            st = SL_AGAIN;
+            status = SL_AGAIN;
         } else {
             uint32_t at = (c->ring_head + c->ring_count++) % g->ring_tokens;
             if (c->ring)
@@ -66,7 +66,7 @@ static enum sl_status sink_push(struct sl_token_sink *s, const struct sl_token *
             sl_exchange_wake_locked(ex);
     }
     pthread_mutex_unlock(&ex->lock);
-    return st;
+    return status;
 }
 
 static void sink_progress(struct sl_token_sink *s, uint32_t n_done, uint32_t n_prompt) {
@@ -280,10 +280,10 @@ bool sl_gen_submit(struct sl_gen *g) {
         pthread_mutex_unlock(&ex->lock);
 
         struct sl_err err = {0};
-        enum sl_status st =
+        enum sl_status status =
             gone ? SL_ERR_CANCELED : sl_engine_submit(g->served->engine, &c->req, &err);
         pthread_mutex_lock(&ex->lock);
-        if (st == SL_OK) {
+        if (status == SL_OK) {
             c->submitted = true;
             if (c->running && c->canceled)
                 sl_engine_cancel(g->served->engine, &c->req);
@@ -292,10 +292,10 @@ bool sl_gen_submit(struct sl_gen *g) {
             sl_gen_cancel_locked(g);
         }
         pthread_mutex_unlock(&ex->lock);
-        if (st != SL_OK) {
+        if (status != SL_OK) {
             if (!gone)
                 sl_exchange_unref(ex); /* the choice's; the caller's is still there */
-            return sl_http_from_status(&ex->error, st, &err);
+            return sl_http_from_status(&ex->error, status, &err);
         }
     }
     return true;

@@ -11,11 +11,11 @@
 /* How much more is counted at once of an answer that is larger than expected. */
 #define HOLD_STEP_BYTES 16384u
 
-static void choice_fail(struct sl_choice *c, enum sl_status st, const struct sl_err *err) {
+static void choice_fail(struct sl_choice *c, enum sl_status status, const struct sl_err *err) {
     struct sl_gen *g = c->gen;
     c->done = true;
     if (!g->failure.http_status)
-        sl_http_from_status(&g->failure, st, err);
+        sl_http_from_status(&g->failure, status, err);
 }
 
 /* --------------------------------------------------------------------------- tokens to text */
@@ -122,9 +122,9 @@ static void choice_end(struct sl_choice *c, struct sl_str *out_text) {
         return;
     }
     struct sl_str text;
-    enum sl_status st = sl_detok_finish(&c->detok, &text);
-    if (st != SL_OK) {
-        choice_fail(c, st, NULL);
+    enum sl_status status = sl_detok_finish(&c->detok, &text);
+    if (status != SL_OK) {
+        choice_fail(c, status, NULL);
         return;
     }
     if (!count_text(c, text))
@@ -158,9 +158,9 @@ static void choice_token(struct sl_choice *c, const struct sl_token *token,
     uint64_t start_byte = c->text_bytes + c->detok.n_pending, start_char = c->text_chars;
     struct sl_str text;
     bool marker = c->splitter && is_marker(g->served, token->id);
-    enum sl_status st = sl_detok_push(&c->detok, g->served->tok, token->id, marker, &text);
-    if (st != SL_OK) {
-        choice_fail(c, st, NULL);
+    enum sl_status status = sl_detok_push(&c->detok, g->served->tok, token->id, marker, &text);
+    if (status != SL_OK) {
+        choice_fail(c, status, NULL);
         return;
     }
     if (count_text(c, text) && g->params.logprobs)
@@ -251,11 +251,11 @@ void sl_choice_part(void *ctx, const struct sl_part *part) {
 /* The parts of some more text, or of an answer's last. */
 static void split(struct sl_choice *c, struct sl_str text) {
     if (c->splitter) {
-        enum sl_status st = sl_splitter_push(c->splitter, text.ptr, text.len);
-        if (st == SL_OK && c->done)
-            st = sl_splitter_finish(c->splitter, c->end == SL_END_LENGTH);
-        if (st != SL_OK)
-            choice_fail(c, st, NULL);
+        enum sl_status status = sl_splitter_push(c->splitter, text.ptr, text.len);
+        if (status == SL_OK && c->done)
+            status = sl_splitter_finish(c->splitter, c->end == SL_END_LENGTH);
+        if (status != SL_OK)
+            choice_fail(c, status, NULL);
         else if (!c->done)
             hold_more(c, sl_splitter_held_bytes(c->splitter), &c->split_room, 1);
         return;

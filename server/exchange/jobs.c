@@ -44,15 +44,15 @@ static void time_is_over(struct sl_exchange *ex, const char *what) {
 static void run_job(struct sl_exchange *ex) {
     struct sl_err err;
     (void)sl_exchange_step(ex, SL_EVENT_TAKEN);
-    enum sl_status st = sl_exchange_poll(ex, &err);
-    if (st == SL_ERR_TIMEOUT)
+    enum sl_status status = sl_exchange_poll(ex, &err);
+    if (status == SL_ERR_TIMEOUT)
         time_is_over(ex, "it was still waiting for a worker");
-    else if (st == SL_OK)
+    else if (status == SL_OK)
         ex->route->handle(ex);
     else
-        (void)sl_http_from_status(&ex->error, st, &err);
+        (void)sl_http_from_status(&ex->error, status, &err);
     /* What has come too late is late, also where nothing looked at the time in between. */
-    if (st == SL_OK && !ex->gen && !ex->error.http_status &&
+    if (status == SL_OK && !ex->gen && !ex->error.http_status &&
         sl_exchange_poll(ex, &err) == SL_ERR_TIMEOUT) {
         sl_buf_release(&ex->reply);
         time_is_over(ex, "its answer was still being written");

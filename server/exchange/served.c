@@ -50,14 +50,15 @@ enum sl_status sl_served_create(const struct sl_server_model *m,
     v->arch = copy_text(m->arch);
     v->chat_template_text = copy(m->chat_template, m->chat_template ? m->chat_template_bytes : 0);
     v->max_piece_bytes = longest_piece(v->tok);
-    enum sl_status st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    enum sl_status status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
     if (v->id && v->path && v->arch && v->chat_template_text)
-        st = sl_chat_init(&v->chat, v->tok, m->chat_template, m->chat_template_bytes, watch, err);
-    if (st == SL_OK && sl_vocab_trie_create(v->tok, &v->vocab) != SL_OK)
-        st = sl_fail(err, SL_ERR_NOMEM, "out of memory");
-    if (st != SL_OK) {
+        status =
+            sl_chat_init(&v->chat, v->tok, m->chat_template, m->chat_template_bytes, watch, err);
+    if (status == SL_OK && sl_vocab_trie_create(v->tok, &v->vocab) != SL_OK)
+        status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    if (status != SL_OK) {
         sl_served_destroy(&v);
-        return st;
+        return status;
     }
     v->format = sl_answer_format_find(v->tok, v->chat_template_text, m->chat_template_bytes);
     v->thinks =

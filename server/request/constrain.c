@@ -10,11 +10,11 @@ static bool add_schema(struct sl_content_form *f, const json_t *schema, const ch
     struct sl_err err;
     uint32_t rule = 0;
     sl_json_schema_rules_begin(&f->rules, &f->text);
-    enum sl_status st = sl_json_schema_rules_add(&f->rules, schema, schema, &rule, &err);
-    if (st == SL_ERR_INVALID)
+    enum sl_status status = sl_json_schema_rules_add(&f->rules, schema, schema, &rule, &err);
+    if (status == SL_ERR_INVALID)
         return sl_http_bad(e, field, "'%s': %.440s", field, err.text);
-    if (st != SL_OK)
-        return sl_http_from_status(e, st, &err);
+    if (status != SL_OK)
+        return sl_http_from_status(e, status, &err);
     snprintf(f->rule, sizeof f->rule, "r%u", rule);
     f->field = field;
     return true;
@@ -92,29 +92,29 @@ bool sl_content_form_compile(const struct sl_content_form *f, const char *rule, 
     *out_grammar = NULL;
     if (!rule[0])
         return true;
-    enum sl_status st =
+    enum sl_status status =
         f->text.failed ? sl_fail(&err, SL_ERR_NOMEM, "out of memory")
                        : sl_grammar_parse_from(f->text.ptr, f->text.len, rule, out_grammar, &err);
-    if (st == SL_ERR_INVALID)
+    if (status == SL_ERR_INVALID)
         return sl_http_bad(e, field, "'%s': %.440s", field, err.text);
-    return st == SL_OK || sl_http_from_status(e, st, &err);
+    return status == SL_OK || sl_http_from_status(e, status, &err);
 }
 
 /* ---- the scheduler's thread ---- */
 
 /* A grammar that cannot be followed is its sender's mistake. */
-static enum sl_status blame(enum sl_status st) {
-    return st == SL_ERR_UNSUPPORTED ? SL_ERR_INVALID : st;
+static enum sl_status blame(enum sl_status status) {
+    return status == SL_ERR_UNSUPPORTED ? SL_ERR_INVALID : status;
 }
 
 static enum sl_status mask(struct sl_constraint *base, float *logits, uint32_t n_vocab) {
     struct sl_constrained *c = (struct sl_constrained *)base;
     const uint64_t *set;
-    enum sl_status st = c->status;
-    if (st == SL_OK)
-        st = sl_cursor_mask(&c->cursor, &set, &base->err);
-    if (st != SL_OK)
-        return blame(st);
+    enum sl_status status = c->status;
+    if (status == SL_OK)
+        status = sl_cursor_mask(&c->cursor, &set, &base->err);
+    if (status != SL_OK)
+        return blame(status);
     sl_token_set_apply(set, sl_cursor_n_vocab(&c->cursor), logits, n_vocab);
     return SL_OK;
 }

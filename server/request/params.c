@@ -65,10 +65,10 @@ static bool read_stop(const json_t *body, struct sl_stop_set *set, struct sl_htt
         return true;
     struct sl_err err;
     if (json_is_string(v)) {
-        enum sl_status st = sl_stop_add(set, json_string_value(v), json_string_length(v), &err);
-        if (st == SL_ERR_INVALID)
+        enum sl_status status = sl_stop_add(set, json_string_value(v), json_string_length(v), &err);
+        if (status == SL_ERR_INVALID)
             return sl_http_bad(e, "stop", "'stop': %s", err.text);
-        return st == SL_OK || sl_http_from_status(e, st, &err);
+        return status == SL_OK || sl_http_from_status(e, status, &err);
     }
     if (!json_is_array(v))
         return sl_http_bad(e, "stop", "'stop' must be a string or an array of strings, not %s",
@@ -78,11 +78,11 @@ static bool read_stop(const json_t *body, struct sl_stop_set *set, struct sl_htt
         if (!json_is_string(s))
             return sl_http_bad(e, "stop", "'stop[%zu]' must be a string, not %s", i,
                                sl_json_kind(s));
-        enum sl_status st = sl_stop_add(set, json_string_value(s), json_string_length(s), &err);
-        if (st == SL_ERR_INVALID)
+        enum sl_status status = sl_stop_add(set, json_string_value(s), json_string_length(s), &err);
+        if (status == SL_ERR_INVALID)
             return sl_http_bad(e, "stop", "'stop[%zu]': %s", i, err.text);
-        if (st != SL_OK)
-            return sl_http_from_status(e, st, &err);
+        if (status != SL_OK)
+            return sl_http_from_status(e, status, &err);
     }
     return true;
 }

@@ -141,9 +141,9 @@ static int bind_with_mode(int fd, const struct sockaddr_un *a, mode_t mode) {
 
 static enum sl_status bind_unix(struct sl_listen *l, int fd, const struct sockaddr_un *a,
                                 mode_t mode, struct sl_err *err) {
-    enum sl_status st = clear_path(a, err);
-    if (st != SL_OK)
-        return st;
+    enum sl_status status = clear_path(a, err);
+    if (status != SL_OK)
+        return status;
     struct stat sb;
     if (bind_with_mode(fd, a, mode) != 0 || listen(fd, BACKLOG) != 0 ||
         lstat(a->sun_path, &sb) != 0)
@@ -179,15 +179,15 @@ static enum sl_status open_unix(struct sl_listen *l, const char *path, mode_t mo
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
     /* Two servers that start at once must not take each other's socket for a dead one's. */
     struct sl_start_lock lock;
-    enum sl_status st = sl_start_lock_take(&lock, path, err);
-    if (st == SL_OK)
-        st = bind_unix(l, fd, &a, mode, err);
+    enum sl_status status = sl_start_lock_take(&lock, path, err);
+    if (status == SL_OK)
+        status = bind_unix(l, fd, &a, mode, err);
     sl_start_lock_release(&lock);
-    if (st == SL_OK)
+    if (status == SL_OK)
         l->listeners[l->n++] = (struct sl_listener){fd, false};
     else
         close(fd);
-    return st;
+    return status;
 }
 
 static void remove_unix(struct sl_listen *l) {
@@ -202,19 +202,19 @@ static void remove_unix(struct sl_listen *l) {
 enum sl_status sl_listen_open(struct sl_listen *l, const struct sl_server_config *c,
                               struct sl_err *err) {
     *l = (struct sl_listen){.wake_fd = -1, .max_connections = c->max_connections};
-    enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < c->n_hosts && st == SL_OK; i++)
-        st = open_tcp(l, c->hosts[i], l->port ? l->port : c->port, err);
-    if (st == SL_OK && c->unix_socket)
-        st = open_unix(l, c->unix_socket, c->unix_mode, err);
-    if (st == SL_OK) {
+    enum sl_status status = SL_OK;
+    for (uint32_t i = 0; i < c->n_hosts && status == SL_OK; i++)
+        status = open_tcp(l, c->hosts[i], l->port ? l->port : c->port, err);
+    if (status == SL_OK && c->unix_socket)
+        status = open_unix(l, c->unix_socket, c->unix_mode, err);
+    if (status == SL_OK) {
         l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (l->wake_fd < 0)
-            st = sl_fail(err, SL_ERR_CONFIG, "cannot make an eventfd: %s", strerror(errno));
+            status = sl_fail(err, SL_ERR_CONFIG, "cannot make an eventfd: %s", strerror(errno));
     }
-    if (st != SL_OK)
+    if (status != SL_OK)
         sl_listen_close(l);
-    return st;
+    return status;
 }
 
 void sl_listen_release(struct sl_listen *l) {

@@ -87,20 +87,20 @@ enum sl_status sl_start_lock_take(struct sl_start_lock *lock, const char *socket
     lock->fd = -1;
     snprintf(lock->path, sizeof lock->path, "%s" SUFFIX, socket_path);
     while ((state = try_lock(lock, err)) == LOCK_BUSY) {
-        enum sl_status st = SL_OK;
+        enum sl_status status = SL_OK;
         if (sl_interrupt_pending())
-            st = sl_fail(err, SL_ERR_CANCELED, "stopped while waiting for %s", lock->path);
+            status = sl_fail(err, SL_ERR_CANCELED, "stopped while waiting for %s", lock->path);
         else if (sl_now_ns() >= until_ns)
-            st = sl_fail(
+            status = sl_fail(
                 err, SL_ERR_CONFIG,
                 "--unix-socket %s: %s has held its lock %s for %u seconds; end it, or choose "
                 "another path",
                 socket_path,
                 lock->fd >= 0 ? lock_holder(lock->fd, who, sizeof who) : "another start",
                 lock->path, (unsigned)(WAIT_NS / 1000000000u));
-        if (st != SL_OK) {
+        if (status != SL_OK) {
             drop(lock);
-            return st;
+            return status;
         }
         nanosleep(&pause, NULL);
     }

@@ -170,22 +170,22 @@ enum sl_status sl_tls_load(const char *cert_path, const char *key_path, struct s
     struct tls_pair *p = calloc(1, sizeof *p);
     if (!p)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");
-    enum sl_status st = read_file("--tls-cert", cert_path, &cert, &sb, err);
-    if (st == SL_OK)
-        st = take_certs(p, cert_path, &cert, err);
-    if (st == SL_OK)
-        st = read_file("--tls-key", key_path, &key, &sb, err);
-    if (st == SL_OK && (sb.st_mode & S_IRWXO))
+    enum sl_status status = read_file("--tls-cert", cert_path, &cert, &sb, err);
+    if (status == SL_OK)
+        status = take_certs(p, cert_path, &cert, err);
+    if (status == SL_OK)
+        status = read_file("--tls-key", key_path, &key, &sb, err);
+    if (status == SL_OK && (sb.st_mode & S_IRWXO))
         sl_warn("--tls-key %s can be read by everybody on this machine", key_path);
-    if (st == SL_OK)
-        st = take_key(p, key_path, &key, err);
-    if (st == SL_OK)
-        st = check_match(p, cert_path, key_path, err);
+    if (status == SL_OK)
+        status = take_key(p, key_path, &key, err);
+    if (status == SL_OK)
+        status = check_match(p, cert_path, key_path, err);
     file_free(&cert);
     file_free(&key);
-    if (st != SL_OK) {
+    if (status != SL_OK) {
         pair_free(p);
-        return st;
+        return status;
     }
     p->older = atomic_load(&current);
     atomic_store(&current, p);
