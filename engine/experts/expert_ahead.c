@@ -5,21 +5,6 @@
 
 #include <string.h>
 
-/* Running routers early is judged by the time that steps then wait for the disk: with, without,
- * without, with, so many tokens each; the better of the two holds for REST_TOKENS. The share of
- * right guesses alone does not tell: where the disk is the bottleneck, one wrong read in five costs
- * more than the four right ones save. */
-#define TRIAL_TOKENS  6u
-#define TRIAL_WINDOWS 4u
-#define REST_TOKENS   256u
-/* ... if it waits no longer than this part of the other: what it reads in vain pushes out experts
- * that the windows without it then lack. */
-#define PAYS        0.97
-#define COLD_TOKENS 16u /* before the first trial */
-/* Hopeless at once: of so many reads less than half were wanted. */
-#define HOPELESS_READS 64u
-/* After so many tokens for which nothing was read, routers are not run early any more. */
-#define QUIET_TOKENS 4u
 /* Fills that one call starts. */
 #define PUMP_BATCH 16u
 /* Warm-up reads that are under way at once. */
@@ -27,40 +12,11 @@
 
 /* ---- planning ---- */
 
-static void rest(struct sl_fetch *f, bool on) {
-    struct sl_ahead_judge *j = &f->judge;
-    j->on = on;
-    j->window = TRIAL_WINDOWS;
-    j->window_end = j->layers + REST_TOKENS * f->layout->n_layer;
-}
-
-static void next_window(struct sl_fetch *f) {
-    struct sl_ahead_judge *j = &f->judge;
-    if (j->window + 1 == TRIAL_WINDOWS) {
-        double without = (double)j->stall_ns[0] / (double)j->rows[0];
-        double with = (double)j->stall_ns[1] / (double)j->rows[1];
-        rest(f, with < PAYS * without);
-        return;
-    }
-    if (++j->window >= TRIAL_WINDOWS) {
-        j->window = 0;
-        j->stall_ns[0] = j->stall_ns[1] = j->rows[0] = j->rows[1] = 0;
-        j->read = j->used = 0;
-    }
-    j->on = j->window == 0 || j->window == 3;
-    j->window_end = j->layers + TRIAL_TOKENS * f->layout->n_layer;
-}
-
 /* The layer before has run: what did waiting in it cost, was what was read for this one wanted? */
 static void judge(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
-    struct sl_ahead_judge *j = &f->judge;
-    if (j->prev_rows) {
-        j->stall_ns[j->on] += f->stats.stall_ns - j->seen_stall_ns;
-        j->rows[j->on] += j->prev_rows;
-    }
-    j->seen_stall_ns = f->stats.stall_ns;
-    j->prev_rows = sl_fetch_may_guess(f) ? f->rows.n : 0;
+    bool may_guess = sl_fetch_may_guess(f);
+    sl_prefetch_trial_layer(&f->trial, f->stats.stall_ns, may_guess ? f->rows.n : 0);
     if (a->layer == f->layer) {
         uint32_t n_read = 0, n_used = 0;
         for (uint32_t i = 0; i < a->cursor; i++) {
@@ -69,23 +25,17 @@ static void judge(struct sl_fetch *f) {
             n_used += started && f->pair_count[a->ids[i].expert] > 0;
         }
         f->stats.ahead_used += n_used;
-        if (a->guess) {
-            j->read += n_read;
-            j->used += n_used;
-        }
+        if (a->guess)
+            sl_prefetch_trial_count(&f->trial, n_read, n_used);
     }
     if (a->layer != SL_NO_ROUTED_LAYER && !a->guess)
         sl_fetch_prompt_begin(f);
     a->layer = SL_NO_ROUTED_LAYER;
     a->n = a->cursor = 0;
-    if (!j->prev_rows || f->tiers) /* with a tier above: expert_guess.c */
+    if (!may_guess || f->tiers) /* with a tier above: expert_guess.c */
         return;
-    j->layers++;
-    if (j->window < TRIAL_WINDOWS && j->on && j->read >= HOPELESS_READS && 2 * j->used < j->read)
-        rest(f, false);
-    else if (j->layers >= j->window_end)
-        next_window(f);
-    sl_gauge(expert_ahead_on, j->on);
+    sl_prefetch_trial_decide(&f->trial);
+    sl_gauge(expert_ahead_on, f->trial.on);
 }
 
 void sl_fetch_ahead_add(struct sl_fetch *f, struct sl_expert_id id) {
@@ -97,9 +47,7 @@ void sl_fetch_ahead_add(struct sl_fetch *f, struct sl_expert_id id) {
 void sl_fetch_ahead_init(struct sl_fetch *f) {
     f->ahead.layer = SL_NO_ROUTED_LAYER;
     sl_fetch_prompt_init(f);
-    /* A cold cache would favour what is tried last. */
-    f->judge.window = TRIAL_WINDOWS;
-    f->judge.window_end = (uint64_t)COLD_TOKENS * f->layout->n_layer;
+    sl_prefetch_trial_init(&f->trial, f->layout->n_layer);
 }
 
 void sl_fetch_ahead_begin(struct sl_fetch *f) {
@@ -111,13 +59,12 @@ void sl_fetch_ahead_begin(struct sl_fetch *f) {
 }
 
 void sl_fetch_not_quiet(struct sl_fetch *f) {
-    f->judge.quiet_layer = f->judge.layers + QUIET_TOKENS * f->layout->n_layer;
+    sl_prefetch_trial_read(&f->trial);
 }
 
 bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
-    const struct sl_ahead_judge *j = &f->judge;
     return !f->no_lookahead && sl_fetch_may_guess(f) && f->layer + 1 < f->layout->n_layer &&
-           j->on && j->layers < j->quiet_layer;
+           sl_prefetch_trial_wants(&f->trial);
 }
 
 void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,

@@ -298,7 +298,7 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
         };
     }
     /* A long computation: what the last wait kept back should not wait for its end. */
-    if (f->expert_ns * n > LONG_NS)
+    if (f->last_expert_ns * n > LONG_NS)
         refill(f);
     bool all = f->dense_call && n == f->n_held && !f->n_wanted;
     op->refs = f->refs;
@@ -312,7 +312,7 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     if (op->beside) {
         sl_fetch_stalled(f, SL_STALL_DEMAND, start);
     } else {
-        f->expert_ns = ns / n;
+        f->last_expert_ns = ns / n;
         sl_fetch_pace_computed(f, ns, n);
     }
     if (f->timeline)
@@ -337,7 +337,7 @@ static uint32_t reads_to_await(const struct sl_fetch *f) {
         return 1; /* it goes up while the others are read */
     if (f->n_wanted || n > 2 * f->layout->k)
         return n / 2;
-    return n > 1 && (n - 1) * f->expert_ns > SL_FETCH_SPLIT_NS ? n - 1 : n;
+    return n > 1 && (n - 1) * f->last_expert_ns > SL_FETCH_SPLIT_NS ? n - 1 : n;
 }
 
 static void wait_for_reads(struct sl_fetch *f) {

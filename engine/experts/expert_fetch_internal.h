@@ -5,6 +5,7 @@
 
 #include "engine/experts/expert_fetch.h"
 #include "engine/experts/expert_tiers.h"
+#include "engine/experts/prefetch_trial.h"
 
 /* What computing some experts must take to be worth a wait, and so a system call, of its own. */
 #define SL_FETCH_SPLIT_NS 30000
@@ -35,19 +36,6 @@ struct sl_prompt_ahead {
     uint32_t n_sure;      /* of the plan, its first ones, so many are as good as sure */
     uint32_t depth_bytes; /* of the others so much may be on its way */
     uint32_t n_full;      /* reads under way when that was reached since the last look; 0: never */
-};
-
-/* Whether running the next router early pays, judged by the time spent waiting with and without. */
-struct sl_ahead_judge {
-    uint64_t layers;      /* begun in steps that might guess */
-    uint64_t quiet_layer; /* nothing was read for long: off from then on */
-    uint32_t window;      /* of the trial; past its last: at rest */
-    uint64_t window_end;  /* in layers */
-    bool on;
-    uint64_t stall_ns[2], rows[2]; /* of the trial: without, with */
-    uint64_t read, used;           /* reads by guesses in the trial, and what was wanted of them */
-    uint64_t seen_stall_ns;
-    uint32_t prev_rows; /* of the layer before; 0: it does not count */
 };
 
 /* What a router that was run early chose. */
@@ -89,11 +77,11 @@ struct sl_traced {
 
 /* How long things take, to choose when to read and how long to wait: expert_pace.c. */
 struct sl_pace {
-    double expert_ns;     /* computing one */
-    double byte_ns;       /* reading one, of a layer's reads together */
-    double request_bytes; /* of this layer's reads */
-    double between_ns;    /* from begin to run */
-    double layer_ns;      /* from layer to layer, not counting waits */
+    double mean_expert_ns; /* computing one */
+    double byte_ns;        /* reading one, of a layer's reads together */
+    double request_bytes;  /* of this layer's reads */
+    double between_ns;     /* from begin to run */
+    double layer_ns;       /* from layer to layer, not counting waits */
     uint64_t begun_ns, layer_began_ns, layer_stall_ns;
     uint64_t reading_ns;       /* since when this layer's reads are with the drive; 0: measured */
     uint32_t n_requests;       /* of them */
@@ -136,10 +124,10 @@ struct sl_fetch {
     struct sl_expert_id *wanted; /* [n_expert] */
     struct sl_held *held;        /* [n_expert] leased, not yet run */
     uint32_t n_wanted, n_held, n_loading;
-    uint32_t *pair_count; /* [n_expert] pairs of rows that are not lost */
-    bool dense_call;      /* all pairs can be run in one call with no list */
-    bool hold;            /* what is started goes to the drive with the layer's first wait */
-    uint64_t expert_ns;   /* what each expert of the last call took to compute */
+    uint32_t *pair_count;    /* [n_expert] pairs of rows that are not lost */
+    bool dense_call;         /* all pairs can be run in one call with no list */
+    bool hold;               /* what is started goes to the drive with the layer's first wait */
+    uint64_t last_expert_ns; /* what each expert of the last call took to compute */
     struct sl_pace pace;
 
     /* Room for calls. */
@@ -152,7 +140,7 @@ struct sl_fetch {
 
     struct sl_ahead ahead;
     struct sl_prompt_ahead prompt;
-    struct sl_ahead_judge judge;
+    struct sl_prefetch_trial trial;
     struct sl_guesses guesses;
     struct sl_expert_id *warm; /* [most_warm] hottest first */
     uint32_t most_warm;        /* slots of all tiers */
@@ -165,7 +153,8 @@ static inline uint64_t sl_fetch_now(const struct sl_fetch *f) {
     return f->now_ns(f->clock);
 }
 
-/* Is this a layer of few generated rows, and nothing else? For those routers are run early. */
+/* Is this a layer of few generated rows, and nothing else? For those routers are run early and
+ * reads are paced: more rows touch so many experts that calls are few anyway. */
 static inline bool sl_fetch_may_guess(const struct sl_fetch *f) {
     return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
 }

@@ -37,11 +37,6 @@ static void mean(double *m, double x) {
     *m += (x - *m) * (*m > 0 ? NEW_TIME : 1);
 }
 
-/* Few generated rows: more of them touch so many experts that calls are few anyway. */
-static bool is_decode(const struct sl_fetch *f) {
-    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
-}
-
 static double request_ns(const struct sl_fetch *f) {
     return f->pace.byte_ns * f->pace.request_bytes;
 }
@@ -59,20 +54,20 @@ static uint32_t requests_left(const struct sl_fetch *f) {
 static uint32_t requests_to_leave(const struct sl_fetch *f, uint32_t n) {
     if (n < 2 || !(request_ns(f) > 0))
         return 0;
-    double leave = CARE * f->pace.expert_ns * (n - 1) / request_ns(f);
+    double leave = CARE * f->pace.mean_expert_ns * (n - 1) / request_ns(f);
     return leave < 1e6 ? (uint32_t)(leave + 0.25) + 1 : 1000000;
 }
 
 void sl_fetch_pace_computed(struct sl_fetch *f, uint64_t ns, uint32_t n) {
-    if (is_decode(f))
-        mean(&f->pace.expert_ns, (double)ns / n);
+    if (sl_fetch_may_guess(f))
+        mean(&f->pace.mean_expert_ns, (double)ns / n);
 }
 
 /* ---- holding ---- */
 
 bool sl_fetch_may_hold(const struct sl_fetch *f) {
-    return !f->tiers && is_decode(f) && f->pace.byte_ns > 0 && f->pace.expert_ns > 0 &&
-           sl_reader_can_look(f->reader);
+    return !f->tiers && sl_fetch_may_guess(f) && f->pace.byte_ns > 0 &&
+           f->pace.mean_expert_ns > 0 && sl_reader_can_look(f->reader);
 }
 
 static bool pays(const struct sl_fetch *f, uint32_t left) {
@@ -81,8 +76,8 @@ static bool pays(const struct sl_fetch *f, uint32_t left) {
         return false;
     uint32_t n_hits = f->n_held - f->n_loading;
     double reading = request_ns(f) * left;
-    double tail = CARE * p->expert_ns * ((p->beside ? f->n_loading : f->n_held) - 1);
-    double beside = p->beside ? BESIDE_CARE * p->expert_ns * n_hits : 0;
+    double tail = CARE * p->mean_expert_ns * ((p->beside ? f->n_loading : f->n_held) - 1);
+    double beside = p->beside ? BESIDE_CARE * p->mean_expert_ns * n_hits : 0;
     return tail < HOLD_COMPUTING * reading && beside < HOLD_COMPUTING * reading &&
            p->between_ns < HOLD_PART * reading;
 }
@@ -111,7 +106,7 @@ void sl_fetch_pace_begin(struct sl_fetch *f, bool held) {
 }
 
 void sl_fetch_pace_run(struct sl_fetch *f, const struct sl_device *dev) {
-    if (is_decode(f))
+    if (sl_fetch_may_guess(f))
         mean(&f->pace.between_ns, (double)(sl_fetch_now(f) - f->pace.begun_ns));
     f->pace.beside = dev->caps.beside;
 }
@@ -162,7 +157,7 @@ static void enter(struct sl_fetch *f, uint32_t left, uint32_t to_leave) {
 /* What is left is hardly worth a call: whole reads, and no more calls than computing pays for. */
 static void wait_for_whole(struct sl_fetch *f) {
     uint32_t n = f->n_loading;
-    bool split = n > 1 && (n - 1) * f->pace.expert_ns > SL_FETCH_SPLIT_NS;
+    bool split = n > 1 && (n - 1) * f->pace.mean_expert_ns > SL_FETCH_SPLIT_NS;
     sl_reader_wait(f->reader, split ? n - 1 : n, SL_FETCH_LOOK_NS);
     learn_speed(f, requests_left(f));
 }
@@ -192,11 +187,12 @@ static void wait_for_one(struct sl_fetch *f) {
 }
 
 bool sl_fetch_pace_wait(struct sl_fetch *f) {
-    if (f->tiers && is_decode(f) && !f->n_wanted && f->n_loading) {
+    if (f->tiers && sl_fetch_may_guess(f) && !f->n_wanted && f->n_loading) {
         wait_for_one(f);
         return true;
     }
-    if (f->tiers || !is_decode(f) || f->n_wanted || !f->n_loading || !sl_reader_can_look(f->reader))
+    if (f->tiers || !sl_fetch_may_guess(f) || f->n_wanted || !f->n_loading ||
+        !sl_reader_can_look(f->reader))
         return false;
     if (!f->hold && sl_reader_look(f->reader, 0) > 0)
         return true;
@@ -217,7 +213,7 @@ void sl_fetch_pace_layer(struct sl_fetch *f) {
     struct sl_pace *p = &f->pace;
     uint64_t now = sl_fetch_now(f), stall = f->stats.stall_ns - p->layer_stall_ns;
     uint64_t took = now - p->layer_began_ns;
-    if (p->layer_began_ns && is_decode(f) && f->layer > 0 && took > stall)
+    if (p->layer_began_ns && sl_fetch_may_guess(f) && f->layer > 0 && took > stall)
         mean(&p->layer_ns, (double)(took - stall)); /* of the first: also the output, sampling */
     p->layer_began_ns = now;
     p->layer_stall_ns = f->stats.stall_ns;
