@@ -11,39 +11,38 @@ struct measuring {
 /* On its way through the stages: the first that can measures, since the disk is one for all. */
 struct measurement {
     struct sl_passage passage; /* first */
-    double seconds, bytes_per_s;
-    struct sl_fetch_abort give_up;
-    struct sl_activity_sums found;
-    enum sl_status status;
-    struct sl_err err;
+    struct sl_stage_call calls[SL_MAX_STAGES];
+    double seconds;
+    uint32_t asked; /* the stage that was last */
 };
 
-static bool stopping(void *ctx) {
-    const struct sl_engine *e = ctx;
-    return atomic_load_explicit(&e->stop, memory_order_relaxed);
-}
-
-static void measure_at_stage(struct sl_passage *p, struct sl_stage *stage) {
+static bool ask_speed(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
     struct measurement *m = (struct measurement *)(void *)p;
-    if (m->status != SL_ERR_UNSUPPORTED || (stage->index > 0 && !stage->store))
-        return;
-    m->status =
-        sl_stage_disk_speed(stage, m->seconds, &m->give_up, &m->bytes_per_s, &m->found, &m->err);
+    const struct sl_stage_hello *h = sl_pipeline_hello(p->pipeline, stage);
+    if (stage && (m->calls[m->asked].answer.status != SL_ERR_UNSUPPORTED || !h->heat_bytes))
+        return false;
+    m->asked = stage;
+    c->ask.what = SL_STAGE_DISK_SPEED;
+    c->ask.disk_speed.seconds = m->seconds;
+    return true;
 }
 
 static enum sl_status measure(struct sl_engine *e, struct sl_job *job) {
     struct measuring *asked = (struct measuring *)job;
-    struct measurement m = {.passage = {.at_stage = measure_at_stage},
-                            .seconds = asked->seconds,
-                            .give_up = {stopping, e},
-                            .status = SL_ERR_UNSUPPORTED};
+    struct measurement m = {.passage = {.ask = ask_speed, .may_be_canceled = true},
+                            .seconds = asked->seconds};
+    struct sl_activity_sums found = {0};
+    m.passage.calls = m.calls;
     sl_pipeline_send(e->pipeline, &m.passage);
     sl_pipeline_wait(e->pipeline, &m.passage);
-    sl_activity_take(&e->activity, 0, 0, 0, &m.found);
-    asked->bytes_per_s = m.bytes_per_s;
-    if (m.status != SL_OK)
-        *job->err = m.err;
-    return m.status;
+    for (uint32_t i = 0; i < e->n_stages; i++)
+        sl_activity_add(&found, &m.calls[i].answer.found);
+    sl_activity_take(&e->activity, 0, 0, 0, &found);
+    const struct sl_stage_answer *a = &m.calls[m.asked].answer;
+    asked->bytes_per_s = a->disk_speed.bytes_per_s;
+    if (a->status != SL_OK)
+        *job->err = a->err;
+    return a->status;
 }
 
 enum sl_status sl_engine_disk_speed(struct sl_engine *e, double seconds, double *out_bytes_per_s,

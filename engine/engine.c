@@ -107,20 +107,34 @@ static enum sl_status load_stages(struct sl_engine *e, struct sl_progress *progr
         part.whole_bytes += e->stages[i].plan->weight_bytes;
     for (uint32_t i = 0; i < e->n_stages && st == SL_OK; i++) {
         struct sl_progress *own = e->n_stages > 1 && progress ? &part.base : progress;
-        bool by_host = i + 1 < e->n_stages && !e->stages[i + 1].reads_peer;
-        st = sl_stage_load(&e->stages[i], by_host, own, e->routes, err);
+        bool by_host = i + 1 < e->n_stages && !e->reads_rows[i + 1];
+        st = sl_stage_local_load(&e->stages[i], by_host, own, e->routes, err);
         part.before_bytes += e->stages[i].plan->weight_bytes;
     }
-    if (st == SL_OK)
-        sl_stages_link(e->stages, e->n_stages);
+    for (uint32_t i = 1; i < e->n_stages && st == SL_OK; i++) {
+        struct sl_stage_call link = {.ask = {.what = SL_STAGE_LINK}};
+        link.ask.link.alone = sl_stage_local_is_alone(e->stages, e->n_stages, i);
+        st = sl_stage_ask(e->ports[i], &link, err);
+    }
     return st;
 }
 
-static void show_plan(struct sl_stage *s) {
-    sl_stage_gauge(&s->shown, layers, s->model->hp.n_layer);
-    sl_stage_gauge(&s->shown, memory_budget_bytes, s->plan->vram_budget_bytes);
-    sl_stage_gauge(&s->shown, device_slots, s->plan->n_device_slots);
-    sl_stage_gauge(&s->shown, host_slots, s->plan->n_slots);
+/* Tells a stage which one comes before it. */
+static enum sl_status join(struct sl_engine *e, uint32_t i, struct sl_err *err) {
+    struct sl_stage_call hello = {.ask = {.what = SL_STAGE_HELLO}};
+    enum sl_status st = sl_stage_ask(e->ports[i - 1], &hello, err);
+    struct sl_stage_call call = {.ask = {.what = SL_STAGE_JOIN}};
+    call.ask.join.before = hello.answer.hello.name;
+    if (st == SL_OK)
+        st = sl_stage_ask(e->ports[i], &call, err);
+    e->reads_rows[i] = st == SL_OK && call.answer.join.reads;
+    return st;
+}
+
+static enum sl_status make_port(struct sl_engine *e, uint32_t i, struct sl_err *err) {
+    const struct sl_stage_source *source = e->plan.config.stage_source;
+    e->ports[i] = source ? NULL : &e->stages[i].base;
+    return source ? source->wrap(source, i, &e->stages[i].base, &e->ports[i], err) : SL_OK;
 }
 
 /* Each lets its copies go by way of the next that copies experts too, where the plan has room. */
@@ -131,7 +145,7 @@ static enum sl_status open_relays(struct sl_engine *e, struct sl_err *err) {
         while (by != i && !sl_stage_relays(&e->stages[by]))
             by = (by + 1) % e->n_stages;
         if (by != i && sl_stage_relays(&e->stages[i]))
-            st = sl_stage_relay(&e->stages[i], &e->stages[by], err);
+            st = sl_stage_local_relay(&e->stages[i], &e->stages[by], err);
     }
     return st;
 }
@@ -146,17 +160,15 @@ static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
         st = sl_joint_heat_open(e->plan.config.heat_file, e->model, &e->heat, err);
     struct sl_store_heat known = {.heat = e->heat ? sl_joint_heat(e->heat) : NULL};
     for (uint32_t i = 0; i < e->plans.n && st == SL_OK; i++) {
-        struct sl_stage *s = &e->stages[i];
+        struct sl_stage_local *s = &e->stages[i];
         e->n_stages = i + 1;
-        st = sl_stage_open(s, i, e->plans.n, &e->plans.at[i], e->heat ? &known : NULL, e->timeline,
-                           err);
-        show_plan(s);
-        s->part = (struct sl_expert_map_part){.index = i, .first = known.first};
-        for (uint32_t l = 0; st == SL_OK && l < s->model->hp.n_layer; l++)
-            s->part.n += sl_model_layer_is_moe(s->model, l);
-        known.first += s->part.n;
+        st = sl_stage_local_open(s, i, e->plans.n, &e->plans.at[i], e->heat ? &known : NULL,
+                                 e->timeline, err);
+        known.first += s->n_routed;
+        if (st == SL_OK)
+            st = make_port(e, i, err);
         if (st == SL_OK && i)
-            st = sl_stage_join(s, s - 1, err);
+            st = join(e, i, err);
     }
     return st == SL_OK ? open_relays(e, err) : st;
 }
@@ -165,9 +177,7 @@ static enum sl_status map_experts(struct sl_engine *e, struct sl_err *err) {
     enum sl_status st =
         sl_expert_map_create(e->model, e->plan.apart ? SL_TIER_DEVICE : SL_TIER_HOST,
                              !e->plan.streaming, e->n_stages, &e->map, err);
-    for (uint32_t i = 0; i < e->n_stages; i++)
-        e->stages[i].map = e->map;
-    return st;
+    return st == SL_OK ? sl_show_create(e, err) : st;
 }
 
 static enum sl_status make_tables(struct sl_engine *e, struct sl_err *err) {
@@ -207,6 +217,16 @@ static void arrived(void *ctx) {
     pthread_mutex_unlock(&e->lock);
 }
 
+/* The only stage's work is done on the scheduler's thread, which looks after the rest meanwhile. */
+static void meanwhile(void *ctx) {
+    sl_steps_look_after(ctx);
+}
+
+static bool stopping(void *ctx) {
+    const struct sl_engine *e = ctx;
+    return atomic_load_explicit(&e->stop, memory_order_relaxed);
+}
+
 static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *config,
                             struct sl_progress *progress, struct sl_err *err) {
     const struct sl_hparams *hp = &e->model->hp;
@@ -231,13 +251,13 @@ static enum sl_status build(struct sl_engine *e, const struct sl_engine_config *
         st = open_prefixes(e, err);
     if (st == SL_OK)
         st = load_stages(e, progress, err);
-    if (st == SL_OK)
-        st = map_experts(e, err);
     if (st == SL_OK) {
+        const struct sl_pipeline_hooks hooks = {arrived, meanwhile, stopping, e};
         sl_activity_init(&e->activity, e->plan.streaming, e->plan.n_experts);
-        st = sl_pipeline_open(e->stages, e->n_stages, arrived, e, &e->pipeline, err);
+        st = sl_pipeline_open(e->ports, e->n_stages, &hooks, e->timeline, e->shown, &e->pipeline,
+                              err);
     }
-    return st;
+    return st == SL_OK ? map_experts(e, err) : st;
 }
 
 enum sl_status sl_engine_create(const struct sl_model *model, const struct sl_engine_config *config,
@@ -285,14 +305,18 @@ void sl_engine_destroy(struct sl_engine **pe) {
     sl_prefix_ram_destroy(&e->ram);
     sl_prefix_tree_destroy(&e->prefixes);
     for (uint32_t i = 0; i < e->n_stages; i++)
-        sl_stage_end_relay(&e->stages[i]);
+        sl_stage_local_end_relay(&e->stages[i]);
     for (uint32_t i = 0; i < e->n_stages; i++)
-        sl_stage_leave_relay(&e->stages[i]);
-    for (uint32_t i = 0; i < e->n_stages; i++)
-        sl_stage_close(&e->stages[i]);
+        sl_stage_local_leave_relay(&e->stages[i]);
+    for (uint32_t i = 0; i < e->n_stages; i++) {
+        if (e->ports[i])
+            e->ports[i]->ops->close(e->ports[i]);
+        sl_stage_local_close(&e->stages[i]);
+    }
     free(e->stages);
     sl_stage_plans_release(&e->plans);
     sl_joint_heat_close(&e->heat);
+    free(e->show);
     sl_expert_map_destroy(&e->map);
     sl_timeline_close(&e->timeline);
     sl_route_recorder_close(&e->routes);
@@ -345,10 +369,7 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
 }
 
 const struct sl_stage_metrics *sl_engine_stage_metrics(struct sl_engine *e, uint32_t stage) {
-    struct sl_stage *s = &e->stages[stage];
-    sl_stage_gauge(&s->shown, memory_bytes,
-                   atomic_load_explicit(&s->dev->own_bytes, memory_order_relaxed));
-    return &s->shown;
+    return &e->shown[stage];
 }
 
 void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out) {

@@ -10,7 +10,9 @@
 #include "engine/engine.h"
 #include "engine/plan/stage_plan.h"
 #include "engine/session/session.h"
-#include "engine/stage/stage.h"
+#include "engine/observe/expert_map.h"
+#include "engine/stage/lane.h"
+#include "engine/stage/stage_local.h"
 #include "engine/step_share.h"
 #include "engine/trace/timeline.h"
 
@@ -29,10 +31,13 @@ struct sl_job {
 struct sl_engine {
     const struct sl_model *model;
     struct sl_stage_plans plans;
-    struct sl_memory_plan plan;       /* of all stages together */
-    struct sl_timeline *timeline;     /* NULL: no trace */
-    struct sl_route_recorder *routes; /* NULL = none */
-    struct sl_stage *stages;          /* [n_stages] */
+    struct sl_memory_plan plan;            /* of all stages together */
+    struct sl_timeline *timeline;          /* NULL: no trace */
+    struct sl_route_recorder *routes;      /* NULL = none */
+    struct sl_stage_local *stages;         /* [n_stages] of this process, as they are opened */
+    struct sl_stage *ports[SL_MAX_STAGES]; /* [n_stages] how they are spoken to from then on */
+    struct sl_stage_metrics shown[SL_MAX_STAGES]; /* of each, as it said last */
+    bool reads_rows[SL_MAX_STAGES]; /* a stage takes rows from the memory of the one before it */
     uint32_t n_stages;
     struct sl_joint_heat *heat; /* NULL: not kept, or there is one stage */
     struct sl_expert_map *map;
@@ -52,10 +57,10 @@ struct sl_engine {
     struct sl_session_list swapped; /* parked without KV */
     struct sl_lane **flying;        /* [n_lanes] under way, the first sent first */
     uint32_t n_flying;
-    struct sl_passage show;               /* a look at the experts */
-    const struct sl_stage *pages_lost_at; /* where a page's copy found the device lost, or NULL */
-    uint32_t turn;                        /* the slot that comes first in the next step */
-    uint64_t ended_ns;                    /* when the last step ended */
+    struct sl_expert_show *show; /* a look at the experts: scheduler.c */
+    struct sl_err pages_lost;    /* what a page's copy said of a device that is lost, or empty */
+    uint32_t turn;               /* the slot that comes first in the next step */
+    uint64_t ended_ns;           /* when the last step ended */
     struct sl_activity activity;
     struct sl_pace pace;
     uint64_t next_deadline_ns;    /* the first of all sessions', UINT64_MAX = none */
@@ -86,6 +91,8 @@ struct sl_engine {
 
 /* scheduler.c: the thread's body; arg is the engine. */
 void *sl_scheduler_main(void *arg);
+/* Makes e->show, when stages and map are there. */
+enum sl_status sl_show_create(struct sl_engine *e, struct sl_err *err) SL_MUST_CHECK;
 /* Whether what failed takes the engine down, and not only what it was done for. */
 bool sl_is_fatal(enum sl_status st);
 /* slot_pages.c: takes KV pages for a slot that holds *n_pages, until it has those of n_tokens
@@ -131,8 +138,10 @@ void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct s
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id);
 /* Sends the lane's step, with what has changed in the page table; with one stage it has then been
- * done. give_up is borrowed until it is. */
-void sl_step_send(struct sl_engine *e, struct sl_lane *l, const struct sl_abort *give_up);
+ * done. */
+void sl_step_send(struct sl_engine *e, struct sl_lane *l);
+/* Between layers of a step on the scheduler's own thread. */
+void sl_steps_look_after(struct sl_engine *e);
 /* Could a step be made now? */
 bool sl_steps_wanted(const struct sl_engine *e);
 /* Makes one of what can run and sends it; with one stage it has then been done. False: nothing can

@@ -63,7 +63,7 @@ enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **
     if (st == SL_OK)
         st = sl_model_identity(e->model, e->plan.config.kv_dtype, e->stages->dev, &d->root, err);
     for (uint32_t i = 1; i < e->n_stages && st == SL_OK; i++) {
-        const struct sl_stage *s = &e->stages[i];
+        const struct sl_stage_local *s = &e->stages[i];
         sl_model_identity_add(e->stages->dev, s->dev, s->model->hp.first_layer,
                               s->model->hp.n_layer, &d->root);
     }

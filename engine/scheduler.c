@@ -377,7 +377,6 @@ static void finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum s
 
 /* Has the heat written when that is due. Returns when it will be, UINT64_MAX for never. */
 static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
-    struct sl_store *store = e->n_stages == 1 ? e->stages->store : NULL;
     if (e->heat && e->n_ended > e->n_gathered) {
         if (now < due)
             return due;
@@ -386,37 +385,29 @@ static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
         sl_joint_heat_save(e->heat, e->pipeline, false);
         return UINT64_MAX;
     }
-    if (!store || !sl_store_heat_unsaved(store))
+    if (!sl_pipeline_heat_unsaved(e->pipeline))
         return UINT64_MAX;
     if (now < due)
         return due;
-    sl_store_save_heat(store);
+    sl_pipeline_save_heat(e->pipeline);
     e->heat_saved_ns = now;
     /* While an earlier save is still being written there is none. */
-    return sl_store_heat_unsaved(store) ? now + HEAT_IDLE_NS : UINT64_MAX;
+    return sl_pipeline_heat_unsaved(e->pipeline) ? now + HEAT_IDLE_NS : UINT64_MAX;
+}
+
+/* What stages have read meanwhile. */
+static void count_background(struct sl_engine *e) {
+    struct sl_activity_sums found = {0};
+    sl_pipeline_background(e->pipeline, &found);
+    sl_activity_take(&e->activity, 0, 0, 0, &found);
 }
 
 /* With one stage the scheduler's thread is that stage's. */
-static bool has_background(const struct sl_engine *e) {
-    const struct sl_fetch *fetch = e->n_stages == 1 ? sl_stage_fetch(e->stages) : NULL;
-    return fetch && sl_fetch_has_background(fetch);
-}
-
 static void read_in_background(struct sl_engine *e) {
-    struct sl_activity_sums found = {0};
-    sl_stage_idle(e->stages, BACKGROUND_NS, &found);
-    sl_activity_take(&e->activity, 0, 0, 0, &found);
+    sl_pipeline_idle(e->pipeline, BACKGROUND_NS);
+    count_background(e);
     if (e->timeline)
         sl_timeline_pause(e->timeline, false);
-}
-
-/* What other stages' threads have read. */
-static void count_background(struct sl_engine *e) {
-    struct sl_activity_sums found = {0};
-    if (e->n_stages == 1)
-        return;
-    sl_pipeline_background(e->pipeline, &found);
-    sl_activity_take(&e->activity, 0, 0, 0, &found);
 }
 
 /* There is nothing to send. Under the lock, which is open while this waits, saves or reads in the
@@ -437,7 +428,7 @@ static void wait_for_work(struct sl_engine *e) {
     }
     if (e->next_deadline_ns < due)
         due = e->next_deadline_ns;
-    if (!e->n_flying && has_background(e)) {
+    if (!e->n_flying && sl_pipeline_may_idle(e->pipeline)) {
         pthread_mutex_unlock(&e->lock);
         read_in_background(e);
         pthread_mutex_lock(&e->lock);
@@ -448,18 +439,55 @@ static void wait_for_work(struct sl_engine *e) {
     }
 }
 
-/* Something to be done at every stage that nobody waits for. */
-static void show_at_stage(struct sl_passage *p, struct sl_stage *stage) {
-    (void)p;
-    sl_stage_show_experts(stage);
+/* A look at the experts, on its way through the stages; nobody waits for it. */
+struct sl_expert_show {
+    struct sl_passage passage; /* first */
+    struct sl_stage_call calls[SL_MAX_STAGES];
+    struct sl_expert_map *map;
+    struct sl_expert_map_part parts[SL_MAX_STAGES];
+    uint64_t asked_ns[SL_MAX_STAGES];
+};
+
+static bool ask_experts(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+    struct sl_expert_show *s = (struct sl_expert_show *)(void *)p;
+    const struct sl_stage_hello *h = sl_pipeline_hello(p->pipeline, stage);
+    if (!sl_expert_map_asked(s->map, stage))
+        return false;
+    s->asked_ns[stage] = sl_now_ns();
+    c->ask.what = SL_STAGE_EXPERTS;
+    c->with.bytes = sl_expert_map_ask(s->map, &s->parts[stage]);
+    c->with.n_bytes = (size_t)s->parts[stage].n * h->n_expert;
+    return true;
+}
+
+static void take_experts(struct sl_passage *p, uint32_t stage, struct sl_stage_metrics *shown) {
+    struct sl_expert_show *s = (struct sl_expert_show *)(void *)p;
+    (void)shown;
+    if (s->calls[stage].answer.status == SL_OK)
+        sl_expert_map_publish(s->map, &s->parts[stage], s->asked_ns[stage]);
+}
+
+enum sl_status sl_show_create(struct sl_engine *e, struct sl_err *err) {
+    struct sl_expert_show *s = e->show = calloc(1, sizeof *s);
+    if (!s)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for looking at experts");
+    s->passage =
+        (struct sl_passage){.ask = ask_experts, .answered = take_experts, .calls = s->calls};
+    s->map = e->map;
+    for (uint32_t i = 0, first = 0; i < e->n_stages; i++) {
+        uint32_t n = sl_pipeline_hello(e->pipeline, i)->n_routed;
+        s->parts[i] = (struct sl_expert_map_part){i, first, n};
+        first += n;
+    }
+    return SL_OK;
 }
 
 static void show_experts(struct sl_engine *e) {
     bool asked = false;
     for (uint32_t i = 0; i < e->n_stages; i++)
         asked = asked || sl_expert_map_asked(e->map, i);
-    if (asked && sl_pipeline_done(e->pipeline, &e->show))
-        sl_pipeline_send(e->pipeline, &e->show);
+    if (asked && sl_pipeline_done(e->pipeline, &e->show->passage))
+        sl_pipeline_send(e->pipeline, &e->show->passage);
 }
 
 static void finish_everything(struct sl_engine *e) {
@@ -508,7 +536,6 @@ static bool step_has_ended(const struct sl_engine *e) {
 
 void *sl_scheduler_main(void *arg) {
     struct sl_engine *e = arg;
-    e->show.at_stage = show_at_stage;
     bool wanted = false;  /* a step could be made */
     bool stepped = false; /* who follows is looked at again: who led may have ended or parked */
     uint64_t started_ns = sl_now_ns();

@@ -3,15 +3,6 @@
 
 #include "common/clock.h"
 
-struct score_abort {
-    struct sl_abort base;
-    struct sl_engine *e;
-};
-
-static bool stopping(const struct sl_abort *a) {
-    return atomic_load_explicit(&((const struct score_abort *)a)->e->stop, memory_order_relaxed);
-}
-
 struct scoring {
     struct sl_job job; /* first */
     const uint32_t *ids;
@@ -23,32 +14,35 @@ struct scoring {
 /* Logits of some rows of the step, asked of the last stage. */
 struct rows_logits {
     struct sl_passage passage; /* first */
-    uint32_t first, n;
-    float *logits;
-    struct sl_err *err;
-    enum sl_status status;
+    struct sl_stage_call calls[SL_MAX_STAGES];
+    struct sl_ask_logits ask;
+    uint32_t last; /* stage */
 };
 
-static void logits_at_stage(struct sl_passage *p, struct sl_stage *stage) {
-    struct rows_logits *r = (struct rows_logits *)(void *)p;
-    if (sl_stage_is_last(stage))
-        r->status = sl_forward_logits(stage->forward, r->first, r->n, &r->logits, r->err);
+static bool ask_logits(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+    const struct rows_logits *r = (const struct rows_logits *)(const void *)p;
+    c->ask.what = SL_STAGE_LOGITS;
+    c->ask.logits = r->ask;
+    return stage == r->last;
 }
 
 /* Hands over the logits of the step's rows, which start at position first. */
 static enum sl_status hand_over(struct sl_engine *e, const struct scoring *s, uint32_t first,
                                 uint32_t n) {
-    uint32_t most = e->stages[e->n_stages - 1].plan->n_logit_rows;
+    struct rows_logits r = {.passage = {.ask = ask_logits}, .last = e->n_stages - 1};
+    const struct sl_stage_call *last = &r.calls[r.last];
+    uint32_t most = sl_pipeline_hello(e->pipeline, r.last)->n_logit_rows;
+    r.passage.calls = r.calls;
     for (uint32_t i = 0; i < n;) {
         uint32_t m = n - i < most ? n - i : most;
-        struct rows_logits r = {
-            .passage = {.at_stage = logits_at_stage}, .first = i, .n = m, .err = s->job.err};
+        r.ask = (struct sl_ask_logits){e->lanes->step.lane, i, m};
         sl_pipeline_send(e->pipeline, &r.passage);
         sl_pipeline_wait(e->pipeline, &r.passage);
-        if (r.status != SL_OK)
-            return r.status;
+        if (last->answer.status != SL_OK)
+            return sl_fail(s->job.err, last->answer.status, "%s", last->answer.err.text);
+        const float *logits = last->with.out_logits.rows;
         for (uint32_t j = 0; j < m; j++)
-            if (!s->on_logits(s->ctx, first + i + j, r.logits + (size_t)j * e->space.n_vocab))
+            if (!s->on_logits(s->ctx, first + i + j, logits + (size_t)j * e->space.n_vocab))
                 return sl_fail(s->job.err, SL_ERR_CANCELED, "scoring was canceled");
         i += m;
     }
@@ -57,7 +51,6 @@ static enum sl_status hand_over(struct sl_engine *e, const struct scoring *s, ui
 
 static enum sl_status score(struct sl_engine *e, struct sl_job *job) {
     const struct scoring *s = (const struct scoring *)job;
-    struct score_abort give_up = {{stopping}, e};
     uint32_t n_pages = 0, batch = e->plan.config.batch_tokens;
     enum sl_status st = sl_slot_reserve(e, 0, &n_pages, s->n_ids);
     if (st != SL_OK)
@@ -70,9 +63,9 @@ static enum sl_status score(struct sl_engine *e, struct sl_job *job) {
         for (uint32_t i = 0; i < n; i++)
             sl_step_add_row(e, &l->step, 0, pos + i, s->ids[pos + i]);
         uint64_t start = sl_now_ns();
-        sl_step_send(e, l, &give_up.base);
+        sl_step_send(e, l);
         sl_pipeline_wait(e->pipeline, &l->passage);
-        sl_lane_end(l);
+        sl_lane_end(l, e->n_stages);
         sl_activity_take(&e->activity, n, 0, sl_now_ns() - start, &l->found);
         st = l->status == SL_OK && l->step.n_failed ? SL_ERR_IO : l->status;
         if (st != SL_OK)

@@ -20,35 +20,44 @@ static void tell_idle(struct sl_engine *e) {
 /* A copy on its way through the stages, each with its layers' part. */
 struct page_copy {
     struct sl_passage passage; /* first */
+    struct sl_stage_call calls[SL_MAX_STAGES];
+    enum sl_stage_request what;
     uint32_t page;
-    uint8_t *host; /* of the next stage's part */
-    bool to_device;
-    enum sl_status status;
-    const struct sl_stage *failed_at;
+    uint8_t *host;    /* of the next stage's part */
+    uint32_t n_asked; /* stages, until one failed */
 };
 
-static void copy_at_stage(struct sl_passage *p, struct sl_stage *stage) {
-    struct page_copy *c = (struct page_copy *)(void *)p;
-    if (c->status == SL_OK) {
-        c->status = sl_kv_page_copy(&stage->kv, c->page, c->host, c->to_device);
-        c->failed_at = c->status == SL_OK ? NULL : stage;
-    }
-    c->host += sl_kv_data_page_bytes(&stage->kv);
+static bool ask_page(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+    struct page_copy *copy = (struct page_copy *)(void *)p;
+    if (stage && copy->calls[copy->n_asked - 1].answer.status != SL_OK)
+        return false;
+    c->ask.what = copy->what;
+    c->ask.page.page = copy->page;
+    c->with.bytes = copy->host;
+    c->with.n_bytes = sl_pipeline_hello(p->pipeline, stage)->page_bytes;
+    copy->host += c->with.n_bytes;
+    copy->n_asked = stage + 1;
+    return true;
 }
 
 enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host, bool to_device) {
-    struct page_copy c = {{.at_stage = copy_at_stage}, page, host, to_device, SL_OK, NULL};
+    struct page_copy c = {.passage = {.ask = ask_page},
+                          .what = to_device ? SL_STAGE_WRITE_PAGE : SL_STAGE_READ_PAGE,
+                          .page = page,
+                          .host = host};
+    c.passage.calls = c.calls;
     sl_pipeline_send(e->pipeline, &c.passage);
     sl_pipeline_wait(e->pipeline, &c.passage);
-    if (sl_is_fatal(c.status))
-        e->pages_lost_at = c.failed_at;
-    return c.status;
+    const struct sl_stage_answer *a = &c.calls[c.n_asked - 1].answer;
+    if (sl_is_fatal(a->status))
+        e->pages_lost = a->err;
+    return a->status;
 }
 
 enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status st,
                              const char *what) {
-    sl_fail(err, st, "%s: %s", what, sl_status_text(st));
-    return e->pages_lost_at ? sl_stage_blame(e->pages_lost_at, st, err) : st;
+    const char *lost = e->pages_lost.text;
+    return sl_fail(err, st, "%s: %.400s", what, *lost ? lost : sl_status_text(st));
 }
 
 /* A free page, or that of the prefix whose last use is longest ago. */
@@ -95,7 +104,7 @@ uint32_t sl_session_shared_end(const struct sl_engine *e, const struct sl_sessio
 static bool rows_alike(const struct sl_engine *e) {
     bool alike = true;
     for (uint32_t i = 0; i < e->n_stages; i++)
-        alike &= e->stages[i].dev->caps.rows_alike;
+        alike &= sl_pipeline_hello(e->pipeline, i)->rows_alike;
     return alike;
 }
 

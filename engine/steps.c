@@ -101,12 +101,6 @@ static void choose(struct sl_engine *e, struct sl_lane *l) {
 
 /* ---- giving up ---- */
 
-struct step_abort {
-    struct sl_abort base;
-    struct sl_engine *e;
-    const struct sl_lane *lane;
-};
-
 static bool is_wanted(const struct sl_engine *e, const struct sl_lane *l) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (l->shares[i].s)
@@ -114,27 +108,18 @@ static bool is_wanted(const struct sl_engine *e, const struct sl_lane *l) {
     return false;
 }
 
-/* Asked between layers and while a step waits for the disk, on the scheduler's own thread. Who has
+/* Between layers and while a step waits for the disk, on the scheduler's own thread. Who has
  * canceled is answered at once, whatever else the step still does: its rows go on, but nobody looks
  * at them, and its KV pages are given to no other session before the step ends. The step is given
  * up when none of its rows is wanted any more. */
-static bool all_canceled(const struct sl_abort *a) {
-    const struct step_abort *abort = (const struct step_abort *)a;
-    struct sl_engine *e = abort->e;
-    if (atomic_load_explicit(&e->stop, memory_order_relaxed))
-        return true;
-    if (!atomic_exchange(&e->cancel_asked, false) && sl_now_ns() < e->next_deadline_ns)
-        return false;
+void sl_steps_look_after(struct sl_engine *e) {
+    if (!e->n_flying ||
+        (!atomic_exchange(&e->cancel_asked, false) && sl_now_ns() < e->next_deadline_ns))
+        return;
     pthread_mutex_lock(&e->lock);
     sl_session_splice(&e->waiting, &e->inbox);
     pthread_mutex_unlock(&e->lock);
-    sl_sessions_sweep(e);
-    return !is_wanted(e, abort->lane);
-}
-
-/* The same on a stage's thread, while the scheduler's looks after the sessions. */
-static bool lane_unwanted(const struct sl_abort *a) {
-    return atomic_load_explicit(&((const struct sl_lane_abort *)a)->unwanted, memory_order_relaxed);
+    sl_sessions_sweep(e); /* which has steps forget who leaves */
 }
 
 void sl_steps_forget(struct sl_engine *e, const struct sl_session *s) {
@@ -144,7 +129,7 @@ void sl_steps_forget(struct sl_engine *e, const struct sl_session *s) {
             continue;
         l->shares[s->slot].s = NULL;
         if (!is_wanted(e, l))
-            atomic_store(&l->give_up.unwanted, true);
+            sl_pipeline_cancel(e->pipeline, &l->passage);
     }
 }
 
@@ -254,9 +239,8 @@ static void end_step(struct sl_engine *e, struct sl_lane *l) {
 
 /* ---- under way ---- */
 
-void sl_step_send(struct sl_engine *e, struct sl_lane *l, const struct sl_abort *give_up) {
+void sl_step_send(struct sl_engine *e, struct sl_lane *l) {
     sl_page_table_take(&e->pages, &l->pages);
-    l->abort = give_up;
     sl_pipeline_send(e->pipeline, &l->passage);
 }
 
@@ -265,7 +249,8 @@ bool sl_steps_end(struct sl_engine *e) {
     while (e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->passage)) {
         struct sl_lane *l = e->flying[0];
         any = true;
-        sl_lane_end(l);
+        if (l->status == SL_OK)
+            sl_lane_end(l, e->n_stages);
         end_step(e, l); /* sessions that leave meanwhile are forgotten in this lane too */
         l->flying = false;
         memmove(e->flying, e->flying + 1, --e->n_flying * sizeof *e->flying);
@@ -292,19 +277,15 @@ bool sl_steps_start(struct sl_engine *e) {
     mark_fed(e, l);
     if (st != SL_OK) {
         l->status = sl_pages_fail(e, &l->err, st, "no KV page for a running session");
-    } else if (e->n_stages == 1) {
-        struct step_abort give_up = {{all_canceled}, e, l};
-        sl_step_send(e, l, &give_up.base);
     } else {
-        l->give_up.base.asked = lane_unwanted;
-        sl_step_send(e, l, &l->give_up.base);
+        sl_step_send(e, l);
     }
     return true;
 }
 
 void sl_steps_drain(struct sl_engine *e) {
     for (uint32_t i = 0; i < e->n_flying; i++)
-        atomic_store(&e->flying[i]->give_up.unwanted, true);
+        sl_pipeline_cancel(e->pipeline, &e->flying[i]->passage);
     for (uint32_t i = 0; i < e->n_flying; i++)
         sl_pipeline_wait(e->pipeline, &e->flying[i]->passage);
 }

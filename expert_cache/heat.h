@@ -75,6 +75,13 @@ uint32_t sl_heat_hottest(const struct sl_heat *heat, uint32_t n, struct sl_exper
 void sl_heat_take_layers(struct sl_heat *h, uint32_t first, const struct sl_heat *from,
                          uint32_t from_first, uint32_t n);
 
+/* What the image below has of each layer, for heat that is kept elsewhere: bytes of one, n of them
+ * written, and taken over from those of a heat with layers of as many experts. Any bytes are some
+ * heat. */
+size_t sl_heat_layer_bytes(const struct sl_heat *heat);
+void sl_heat_export_layers(const struct sl_heat *heat, uint32_t first, uint32_t n, uint8_t *out);
+void sl_heat_import_layers(struct sl_heat *heat, uint32_t first, uint32_t n, const uint8_t *bytes);
+
 /* The heat file's image: what a restart needs to warm up. Fixed size for a configuration, all
  * numbers little-endian:
  *   0  8  "SLHEAT" and the version, 1, as u16

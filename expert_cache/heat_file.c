@@ -26,6 +26,43 @@ bool sl_heat_is_image(const uint8_t *start, size_t n) {
     return memcmp(start, magic, n < sizeof magic ? n : sizeof magic) == 0;
 }
 
+size_t sl_heat_layer_bytes(const struct sl_heat *h) {
+    return layer_bytes(&h->config);
+}
+
+void sl_heat_export_layers(const struct sl_heat *h, uint32_t first, uint32_t n, uint8_t *p) {
+    uint32_t n_expert = h->config.n_expert;
+    assert(first + n <= h->config.n_layer);
+    for (uint32_t l = first; l < first + n; l++) {
+        sl_put_u32(p, h->tick[l]);
+        p += 4;
+        for (uint32_t e = 0; e < n_expert; e++, p += 2) {
+            float rate = h->slow[(size_t)l * n_expert + e] * RATE_ONE + 0.5f;
+            sl_put_u16(p, (uint16_t)(rate > RATE_ONE ? RATE_ONE : rate));
+        }
+    }
+}
+
+/* Every rate from 0 to 65535 is a probability: whatever stands there can be taken over. */
+void sl_heat_import_layers(struct sl_heat *h, uint32_t first, uint32_t n, const uint8_t *p) {
+    uint32_t n_expert = h->config.n_expert;
+    assert(first + n <= h->config.n_layer);
+    for (uint32_t l = first; l < first + n; l++) {
+        uint32_t ticks = sl_get_u32(p);
+        p += 4;
+        h->tick[l] = ticks < TICKS_KEPT ? ticks : TICKS_KEPT;
+        for (uint32_t e = 0; e < n_expert; e++, p += 2) {
+            size_t i = (size_t)l * n_expert + e;
+            /* Half a unit for what was rounded to nothing; a new context: nothing was used lately,
+             * and the slow rate is the best guess of the fast one. */
+            float rate = ((float)sl_get_u16(p) + 0.5f) / (RATE_ONE + 1.0f);
+            h->slow[i] = h->fast[i] = rate;
+            h->last[i] = 0;
+        }
+        sl_heat_refresh(h, l);
+    }
+}
+
 void sl_heat_export(const struct sl_heat *h, uint8_t *out_image) {
     const struct sl_heat_config *c = &h->config;
     memset(out_image, 0, HEADER_BYTES);
@@ -35,15 +72,8 @@ void sl_heat_export(const struct sl_heat *h, uint8_t *out_image) {
     sl_put_u32(out_image + 16, c->n_layer);
     sl_put_u32(out_image + 20, c->n_expert);
     sl_put_u32(out_image + 24, c->k);
-    uint8_t *p = out_image + HEADER_BYTES;
-    for (uint32_t l = 0; l < c->n_layer; l++) {
-        sl_put_u32(p, h->tick[l]);
-        p += 4;
-        for (uint32_t e = 0; e < c->n_expert; e++, p += 2) {
-            float rate = h->slow[(size_t)l * c->n_expert + e] * RATE_ONE + 0.5f;
-            sl_put_u16(p, (uint16_t)(rate > RATE_ONE ? RATE_ONE : rate));
-        }
-    }
+    uint8_t *p = out_image + HEADER_BYTES + c->n_layer * layer_bytes(c);
+    sl_heat_export_layers(h, 0, c->n_layer, out_image + HEADER_BYTES);
     sl_put_u32(p, sl_crc32c(0, out_image, (size_t)(p - out_image)));
 }
 
@@ -80,22 +110,7 @@ enum sl_status sl_heat_import(struct sl_heat *h, const uint8_t *image, size_t si
     enum sl_status st = check_header(c, image, size_bytes, err);
     if (st != SL_OK)
         return st;
-    /* Every rate from 0 to 65535 is a probability: what has a right checksum can be taken over. */
-    const uint8_t *p = image + HEADER_BYTES;
-    for (uint32_t l = 0; l < c->n_layer; l++) {
-        uint32_t ticks = sl_get_u32(p);
-        p += 4;
-        h->tick[l] = ticks < TICKS_KEPT ? ticks : TICKS_KEPT;
-        for (uint32_t e = 0; e < c->n_expert; e++, p += 2) {
-            size_t i = (size_t)l * c->n_expert + e;
-            /* Half a unit for what was rounded to nothing; a new context: nothing was used lately,
-             * and the slow rate is the best guess of the fast one. */
-            float rate = ((float)sl_get_u16(p) + 0.5f) / (RATE_ONE + 1.0f);
-            h->slow[i] = h->fast[i] = rate;
-            h->last[i] = 0;
-        }
-        sl_heat_refresh(h, l);
-    }
+    sl_heat_import_layers(h, 0, c->n_layer, image + HEADER_BYTES);
     return SL_OK;
 }
 

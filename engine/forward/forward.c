@@ -304,7 +304,7 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
                                                                   .n_tok = s->n_rows,
                                                                   .n_freq = hp->rope[i].n_rot / 2,
                                                                   .mscale = f->rope_mscale[i]}));
-    return sl_forward_takes(f, s) ? sl_forward_take(f, where) : SL_OK;
+    return s->taken ? sl_forward_take(f, where) : SL_OK;
 }
 
 enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,

@@ -59,8 +59,8 @@ struct sl_span sl_forward_handed(const struct sl_forward *f, uint32_t lane, uint
 void sl_forward_link(struct sl_forward *f, struct sl_forward *next);
 /* Whether the step that was started last goes on so, when all of it is enqueued. */
 bool sl_forward_hands(const struct sl_forward *f);
-/* Whether this one comes so, and nothing has to be copied to sl_forward_x(). */
-bool sl_forward_takes(const struct sl_forward *f, const struct sl_step *step);
+/* By which turn, if so. */
+uint32_t sl_forward_turn(const struct sl_forward *f, uint32_t lane);
 /* What was started last in that lane will not be handed on, since the device failed: the next one's
  * goes on with whatever is there. Touches no device. */
 void sl_forward_release(struct sl_forward *f, uint32_t lane);

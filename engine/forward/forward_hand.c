@@ -59,11 +59,9 @@ enum sl_status sl_forward_init_turns(struct sl_forward *f, struct sl_err *err) {
 
 void sl_forward_link(struct sl_forward *f, struct sl_forward *next) {
     f->next = next;
-    next->before = f;
 }
 
-/* Both slices must find the same of a step, so it is by what they have in common. Recorded routes
- * are written in order. */
+/* The next slice is told with the step (sl_step.taken). Recorded routes are written in order. */
 static bool goes_by_op(const struct sl_forward *f, const struct sl_step *s) {
     return !f->routes && sl_forward_is_few(s);
 }
@@ -72,8 +70,8 @@ bool sl_forward_hands(const struct sl_forward *f) {
     return f->next && goes_by_op(f, &f->step);
 }
 
-bool sl_forward_takes(const struct sl_forward *f, const struct sl_step *step) {
-    return f->before && goes_by_op(f, step);
+uint32_t sl_forward_turn(const struct sl_forward *f, uint32_t lane) {
+    return f->turn[lane];
 }
 
 void sl_forward_release(struct sl_forward *f, uint32_t lane) {
@@ -84,8 +82,6 @@ void sl_forward_release(struct sl_forward *f, uint32_t lane) {
 void sl_forward_begin_turn(struct sl_forward *f) {
     uint32_t lane = f->step.lane, *turn = f->step.turn;
     turn[SL_STEP_LANE] = lane;
-    if (sl_forward_takes(f, &f->step))
-        turn[SL_STEP_TAKES] = f->before->turn[lane];
     if (sl_forward_hands(f))
         turn[SL_STEP_HANDS] = ++f->turn[lane];
 }

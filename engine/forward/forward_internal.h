@@ -112,10 +112,8 @@ struct sl_forward {
     float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */
     _Atomic uint32_t *host_released; /* [lanes] turns that will not come */
     const uint32_t *released;        /* the same as the device sees it */
-    /* The slices that it takes rows from and hands them to by ops; NULL: it does not. */
-    struct sl_forward *before, *next;
-    uint32_t turn[SL_MAX_STAGES]; /* by lane: the last that it handed on; the next one's thread
-                                     reads it when the step has come there */
+    struct sl_forward *next;         /* the slice that it hands rows to by ops; NULL: it does not */
+    uint32_t turn[SL_MAX_STAGES];    /* by lane: the last that it handed on */
     /* All experts are where the device computes, so that no layer waits for what routers chose:
      * decided anew for each step. */
     bool resident;

@@ -37,7 +37,7 @@ uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out
 
 void sl_step_begin(struct sl_step *s) {
     s->n_rows = s->n_decode = s->n_out = s->n_failed = 0;
-    s->keep_all = s->only_largest = false;
+    s->keep_all = s->only_largest = s->taken = false;
 }
 
 void sl_step_add(struct sl_step *s, uint32_t seq, uint32_t pos, uint32_t page, uint32_t id) {

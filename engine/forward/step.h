@@ -21,6 +21,7 @@ struct sl_step {
     uint32_t n_out;     /* rows whose logits are wanted, at most plan.n_logit_rows */
     bool keep_all;      /* keep all rows' hidden states for sl_forward_logits; n_out is ignored */
     bool only_largest;  /* of the logits nobody needs more than the largest of each row */
+    bool taken;         /* its rows come by the stage before's ops, at the turn in turn */
     uint32_t *tables;   /* where the arrays begin */
     uint32_t *ids;      /* [n_rows] token */
     int32_t *pos;       /* [n_rows] position in its session */
@@ -36,8 +37,9 @@ struct sl_step {
     uint32_t n_failed; /* and why, of the first: in the run's err */
 };
 
-/* What is in turn: the step's lane; the turn by which the stage before handed its rows on there;
- * the turn of the stage that it is at (sl_op_take, sl_op_hand). Each stage writes its own. */
+/* What is in turn: the step's lane; the turn by which the stage before handed its rows on there, as
+ * it said (sl_step.taken); the turn of the stage that it is at (sl_op_take, sl_op_hand). Each stage
+ * writes its own. */
 enum { SL_STEP_LANE, SL_STEP_TAKES, SL_STEP_HANDS, SL_STEP_TURNS };
 
 /* Elements of the tables with room for so many rows and rows of logits. */

@@ -15,13 +15,15 @@ struct sl_expert_map {
     uint32_t n_parts;
     atomic_uint asked; /* a bit for each part */
     pthread_mutex_t lock;
-    /* Under lock; a part's thread alone writes what is the part's. */
+    /* Under lock. */
     uint64_t seen_ns[SL_MAX_STAGES];
     uint8_t *cells; /* [n_layer, n_expert] */
+    uint8_t *seen;  /* the same, for who asks the parts: not under lock */
 };
 
 size_t sl_expert_map_bytes(uint32_t n_layer, uint32_t n_expert) {
-    return sizeof(struct sl_expert_map) + n_layer * sizeof(uint32_t) + (size_t)n_layer * n_expert;
+    return sizeof(struct sl_expert_map) + n_layer * sizeof(uint32_t) +
+           2 * (size_t)n_layer * n_expert;
 }
 
 static size_t n_cells(const struct sl_expert_map *m) {
@@ -34,7 +36,8 @@ static enum sl_status take_shape(const struct sl_expert_layout *l, struct sl_exp
     m->shape.k = l->k;
     m->model_layer = calloc(l->n_layer + 1, sizeof *m->model_layer);
     m->cells = malloc(n_cells(m) + 1);
-    if (!m->model_layer || !m->cells)
+    m->seen = malloc(n_cells(m) + 1);
+    if (!m->model_layer || !m->cells || !m->seen)
         return SL_ERR_NOMEM;
     for (uint32_t i = 0; i < l->n_layer; i++)
         m->model_layer[i] = l->layers[i].model_layer;
@@ -75,6 +78,7 @@ void sl_expert_map_destroy(struct sl_expert_map **pm) {
     pthread_mutex_destroy(&m->lock);
     free(m->model_layer);
     free(m->cells);
+    free(m->seen);
     free(m);
     *pm = NULL;
 }
@@ -103,29 +107,37 @@ static uint32_t heat_step(float probability) {
     return (uint32_t)lrintf(sqrtf(p < 1 ? p : 1) * (SL_EXPERT_HEAT_STEPS - 1));
 }
 
-static void look_at_layer(struct sl_expert_map *m, uint32_t first, uint32_t layer,
-                          const struct sl_heat *heat, const struct sl_expert_map_tier *tiers,
-                          uint32_t n_tiers) {
-    const float *p = heat ? sl_heat_layer(heat, layer) : NULL;
-    uint8_t *cells = m->cells + (size_t)(first + layer) * m->shape.n_expert;
-    for (uint32_t i = 0; i < m->shape.n_expert; i++) {
-        enum sl_tier tier = n_tiers ? SL_TIER_DISK : m->shape.computing;
-        struct sl_expert_id id = {(uint16_t)layer, (uint16_t)i};
-        for (uint32_t t = 0; t < n_tiers; t++)
-            if (!tiers[t].cache || sl_cache_is_ready(tiers[t].cache, id))
-                tier = tiers[t].tier;
-        cells[i] = sl_expert_cell(tier, p ? heat_step(p[i]) : 0);
+void sl_expert_map_look(uint32_t n_layer, uint32_t n_expert, const struct sl_heat *heat,
+                        const struct sl_expert_map_tier *tiers, uint32_t n_tiers,
+                        uint8_t *out_cells) {
+    for (uint32_t layer = 0; layer < n_layer; layer++) {
+        const float *p = heat ? sl_heat_layer(heat, layer) : NULL;
+        for (uint32_t i = 0; i < n_expert; i++) {
+            enum sl_tier tier = SL_TIER_DISK;
+            struct sl_expert_id id = {(uint16_t)layer, (uint16_t)i};
+            for (uint32_t t = 0; t < n_tiers; t++)
+                if (!tiers[t].cache || sl_cache_is_ready(tiers[t].cache, id))
+                    tier = tiers[t].tier;
+            *out_cells++ = sl_expert_cell(tier, p ? heat_step(p[i]) : 0);
+        }
     }
 }
 
-void sl_expert_map_publish(struct sl_expert_map *m, const struct sl_expert_map_part *part,
-                           const struct sl_heat *heat, const struct sl_expert_map_tier *tiers,
-                           uint32_t n_tiers, uint64_t now_ns) {
+uint8_t *sl_expert_map_ask(struct sl_expert_map *m, const struct sl_expert_map_part *part) {
     /* Before the look: who asks while it lasts gets another one. */
     atomic_fetch_and(&m->asked, ~(1u << part->index));
+    return m->seen + (size_t)part->first * m->shape.n_expert;
+}
+
+/* A cell that names no tier is none of ours: it is shown as on disk. */
+void sl_expert_map_publish(struct sl_expert_map *m, const struct sl_expert_map_part *part,
+                           uint64_t now_ns) {
+    size_t first = (size_t)part->first * m->shape.n_expert, n = (size_t)part->n * m->shape.n_expert;
     pthread_mutex_lock(&m->lock);
-    for (uint32_t layer = 0; layer < part->n; layer++)
-        look_at_layer(m, part->first, layer, heat, tiers, n_tiers);
+    for (size_t i = first; i < first + n; i++)
+        m->cells[i] = sl_expert_cell_tier(m->seen[i]) <= SL_TIER_DEVICE
+                          ? m->seen[i]
+                          : sl_expert_cell(SL_TIER_DISK, 0);
     m->seen_ns[part->index] = now_ns;
     pthread_mutex_unlock(&m->lock);
 }

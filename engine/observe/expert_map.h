@@ -5,8 +5,8 @@
  * looked last. Nobody waits for them: who asks gets what they saw before, with its age, and finds a
  * fresh picture the next time. A look costs some 12 ns an expert.
  *
- * Threads: publish is that of the part's thread, the rest any. Nothing is allocated after create.
- */
+ * Threads: ask and publish are those of who speaks with the parts, one look at a part at a time;
+ * look is the part's; the rest any. Nothing is allocated after create. */
 #ifndef SL_ENGINE_EXPERT_MAP_H
 #define SL_ENGINE_EXPERT_MAP_H
 
@@ -61,15 +61,22 @@ struct sl_expert_map_part {
 };
 /* Has somebody asked since the part's last publish? */
 bool sl_expert_map_asked(const struct sl_expert_map *m, uint32_t part);
+/* Where the part's cells [n, n_expert] are to be written, by who has been asked to look; the part
+ * counts as not asked from now on. */
+uint8_t *sl_expert_map_ask(struct sl_expert_map *m, const struct sl_expert_map_part *part);
+/* They have been: this is how things stood at now_ns or later. */
+void sl_expert_map_publish(struct sl_expert_map *m, const struct sl_expert_map_part *part,
+                           uint64_t now_ns);
+
 /* A tier of slots over the disk; cache NULL: all of the part's experts are there. */
 struct sl_expert_map_tier {
     enum sl_tier tier;
     const struct sl_cache *cache;
 };
-/* An expert that is in several tiers is shown in the last of them. heat and caches have the part's
- * shape. n_tiers 0: all of its experts are in the computing tier, heat may be NULL. */
-void sl_expert_map_publish(struct sl_expert_map *m, const struct sl_expert_map_part *part,
-                           const struct sl_heat *heat, const struct sl_expert_map_tier *tiers,
-                           uint32_t n_tiers, uint64_t now_ns);
+/* The look itself, for who has caches and heat of n_layer layers: out_cells [n_layer, n_expert]. An
+ * expert that is in several tiers is shown in the last of them. heat may be NULL. */
+void sl_expert_map_look(uint32_t n_layer, uint32_t n_expert, const struct sl_heat *heat,
+                        const struct sl_expert_map_tier *tiers, uint32_t n_tiers,
+                        uint8_t *out_cells);
 
 #endif

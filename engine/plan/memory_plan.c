@@ -10,7 +10,7 @@
 #include "engine/prefix/prefix_tree.h"
 #include "engine/sample/sampler.h"
 #include "engine/session/session.h"
-#include "engine/stage/stage.h"
+#include "engine/stage/lane.h"
 #include "engine/forward/weights.h"
 #include "model/arch/model_slice.h"
 

@@ -1,13 +1,14 @@
 #include "engine/stage/joint_heat.h"
 
 #include "engine/experts/heat_store.h"
-#include "engine/stage/stage.h"
 
 #include <stdlib.h>
 
 struct sl_joint_heat {
     struct sl_heat *heat;
     struct sl_heat_store *file;
+    uint8_t *layers; /* of all stages, as they say it */
+    size_t n_bytes;
 };
 
 static uint32_t n_routed(const struct sl_model *m) {
@@ -20,9 +21,9 @@ static uint32_t n_routed(const struct sl_model *m) {
 size_t sl_joint_heat_bytes(const struct sl_hparams *hp) {
     struct sl_heat_config c = {
         .n_layer = hp->n_layer, .n_expert = hp->n_expert, .k = hp->n_expert_used};
-    return hp->n_expert
-               ? sizeof(struct sl_joint_heat) + sl_heat_bytes(&c) + sl_heat_image_bytes(&c) + 8192
-               : 0;
+    return hp->n_expert ? sizeof(struct sl_joint_heat) + sl_heat_bytes(&c) +
+                              2 * sl_heat_image_bytes(&c) + 8192
+                        : 0;
 }
 
 enum sl_status sl_joint_heat_open(const char *path, const struct sl_model *model,
@@ -38,6 +39,12 @@ enum sl_status sl_joint_heat_open(const char *path, const struct sl_model *model
     if (!j)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the experts' heat");
     enum sl_status st = sl_heat_create(&c, &j->heat, err);
+    if (st == SL_OK) {
+        j->n_bytes = c.n_layer * sl_heat_layer_bytes(j->heat);
+        j->layers = calloc(1, j->n_bytes);
+        if (!j->layers)
+            st = sl_fail(err, SL_ERR_NOMEM, "no memory for the experts' heat");
+    }
     if (st == SL_OK)
         st = sl_heat_store_open(path, j->heat, &j->file, err);
     if (st != SL_OK) {
@@ -54,6 +61,7 @@ void sl_joint_heat_close(struct sl_joint_heat **pj) {
         return;
     sl_heat_store_close(&j->file);
     sl_heat_destroy(&j->heat);
+    free(j->layers);
     free(j);
     *pj = NULL;
 }
@@ -64,17 +72,46 @@ const struct sl_heat *sl_joint_heat(const struct sl_joint_heat *j) {
 
 struct gathering {
     struct sl_passage passage; /* first */
-    struct sl_heat *heat;
+    struct sl_stage_call calls[SL_MAX_STAGES];
+    struct sl_joint_heat *joint;
+    size_t at;      /* bytes of the stages before */
+    uint32_t first; /* ... and their layers */
 };
 
-static void gather_at_stage(struct sl_passage *p, struct sl_stage *s) {
+static bool ask_heat(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
     struct gathering *g = (struct gathering *)(void *)p;
-    if (s->store && s->part.n)
-        sl_heat_take_layers(g->heat, s->part.first, sl_fetch_heat(sl_stage_fetch(s)), 0, s->part.n);
+    const struct sl_stage_hello *h = sl_pipeline_hello(p->pipeline, stage);
+    if (!h->heat_bytes || h->heat_bytes > g->joint->n_bytes - g->at)
+        return false;
+    c->ask.what = SL_STAGE_HEAT;
+    c->with.bytes = g->joint->layers + g->at;
+    c->with.n_bytes = h->heat_bytes;
+    return true;
+}
+
+static void take_heat(struct sl_passage *p, uint32_t stage, struct sl_stage_metrics *shown) {
+    struct gathering *g = (struct gathering *)(void *)p;
+    const struct sl_stage_call *c = &g->calls[stage];
+    const struct sl_stage_hello *h = sl_pipeline_hello(p->pipeline, stage);
+    (void)shown;
+    if (c->answer.status == SL_OK)
+        sl_heat_import_layers(g->joint->heat, g->first, h->n_routed, c->with.bytes);
+}
+
+/* All of the model's layers are somebody's, so each stage's begin where those before it end. */
+static bool ask_in_turn(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+    struct gathering *g = (struct gathering *)(void *)p;
+    if (stage) {
+        const struct sl_stage_hello *before = sl_pipeline_hello(p->pipeline, stage - 1);
+        g->first += before->n_routed;
+        g->at += before->n_routed * sl_heat_layer_bytes(g->joint->heat);
+    }
+    return ask_heat(p, stage, c);
 }
 
 void sl_joint_heat_save(struct sl_joint_heat *j, struct sl_pipeline *p, bool now) {
-    struct gathering g = {{.at_stage = gather_at_stage}, j->heat};
+    struct gathering g = {.passage = {.ask = ask_in_turn, .answered = take_heat}, .joint = j};
+    g.passage.calls = g.calls;
     sl_pipeline_send(p, &g.passage);
     sl_pipeline_wait(p, &g.passage);
     if (now)

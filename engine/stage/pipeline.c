@@ -2,7 +2,7 @@
 
 #include "common/clock.h"
 #include "common/cpus.h"
-#include "engine/stage/stage.h"
+#include "engine/trace/timeline.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,24 +16,30 @@
 
 /* What waits for one stage, the first sent first. */
 struct worker {
+    struct sl_stage_owner owner; /* first */
     struct sl_pipeline *p;
     struct sl_stage *stage;
+    uint32_t index;
+    struct sl_stage_metrics *shown;
     struct sl_passage *first, *last;
     struct sl_activity_sums background;
     pthread_cond_t wake;
     pthread_t thread;
     bool started;
-    bool passed_on; /* what it is at has gone on already: the thread's own */
     atomic_uint n_pushed;
     uint32_t n_taken; /* the thread's own */
+    /* What it said with its last answer, and what it is asked between passages: the thread's own
+     * too. */
+    bool has_background, heat_unsaved;
+    struct sl_stage_call call;
+    struct sl_stage_hello hello; /* as it was opened */
 };
 
 struct sl_pipeline {
-    struct sl_stage *stages;
     uint32_t n;
     bool looks_out; /* there are CPUs to spare */
-    void (*arrived)(void *ctx);
-    void *ctx;
+    struct sl_pipeline_hooks hooks;
+    struct sl_timeline *timeline; /* NULL: no trace */
     pthread_mutex_t lock;
     pthread_cond_t done;
     /* Under lock, with all that is in workers. */
@@ -41,6 +47,36 @@ struct sl_pipeline {
     bool quit;
     struct worker workers[SL_MAX_STAGES];
 };
+
+/* ---- what a stage says with every answer ---- */
+
+/* Steps and the time they take are counted here. */
+static void take_counts(const struct sl_stage_counts *c, struct sl_stage_metrics *shown) {
+#define SL_STAGE_METRIC(kind, field, name, help)                                                   \
+    if (&shown->field != &shown->steps_total && &shown->field != &shown->busy_ns_total)            \
+        sl_stage_gauge(shown, field, c->field);
+#include "common/stage_metrics.def"
+#undef SL_STAGE_METRIC
+}
+
+static void take_note(struct worker *w, const struct sl_stage_answer *a) {
+    w->has_background = a->has_background;
+    w->heat_unsaved = a->heat_unsaved;
+    take_counts(&a->counts, w->shown);
+}
+
+/* Asks something between passages. */
+static enum sl_status ask_now(struct worker *w, const struct sl_stage_ask *ask,
+                              struct sl_err *err) {
+    w->call = (struct sl_stage_call){.ask = *ask};
+    enum sl_status st = sl_stage_ask(w->stage, &w->call, err);
+    take_note(w, &w->call.answer);
+    return st;
+}
+
+static void have_it_idle(struct worker *w, uint64_t most_ns) {
+    (void)!ask_now(w, &(struct sl_stage_ask){.what = SL_STAGE_IDLE, .idle = {most_ns}}, NULL);
+}
 
 /* ---- the stages' threads ---- */
 
@@ -79,24 +115,22 @@ static bool has_passed(const void *passage) {
 
 /* Under the lock, which is open meanwhile. */
 static void read_in_background(struct worker *w) {
-    struct sl_activity_sums found = {0};
     pthread_mutex_unlock(&w->p->lock);
-    sl_stage_idle(w->stage, BACKGROUND_NS, &found);
+    have_it_idle(w, BACKGROUND_NS);
     pthread_mutex_lock(&w->p->lock);
-    sl_activity_add(&w->background, &found);
+    sl_activity_add(&w->background, &w->call.answer.found);
     pthread_mutex_unlock(&w->p->lock);
-    w->p->arrived(w->p->ctx);
+    w->p->hooks.arrived(w->p->hooks.ctx);
     pthread_mutex_lock(&w->p->lock);
 }
 
 /* The next passage, NULL at the end. */
 static struct sl_passage *next_passage(struct worker *w) {
     struct sl_pipeline *p = w->p;
-    struct sl_fetch *fetch = sl_stage_fetch(w->stage);
     look_out(p, has_more, w);
     pthread_mutex_lock(&p->lock);
     while (!w->first && !p->quit) {
-        if (!p->n_under_way && fetch && sl_fetch_has_background(fetch))
+        if (!p->n_under_way && w->has_background)
             read_in_background(w);
         else
             pthread_cond_wait(&w->wake, &p->lock);
@@ -111,12 +145,11 @@ static struct sl_passage *next_passage(struct worker *w) {
 }
 
 /* The stage has done with it: on to the next one, or done. */
-static void leave(struct worker *w, struct sl_passage *passage) {
+static void leave(struct worker *w, struct sl_passage *passage, bool passed_on) {
     struct sl_pipeline *p = w->p;
     pthread_mutex_lock(&p->lock);
-    if (!w->passed_on && !sl_stage_is_last(w->stage))
+    if (!passed_on && w->index + 1 < p->n)
         push(w + 1, passage);
-    w->passed_on = false;
     bool done = !--passage->n_left;
     if (done) {
         atomic_store_explicit(&passage->under_way, false, memory_order_release);
@@ -127,26 +160,58 @@ static void leave(struct worker *w, struct sl_passage *passage) {
     }
     pthread_mutex_unlock(&p->lock);
     if (done)
-        p->arrived(p->ctx);
+        p->hooks.arrived(p->hooks.ctx);
 }
 
-void sl_pipeline_pass_on(struct sl_passage *passage, const struct sl_stage *stage) {
-    struct worker *w = &passage->pipeline->workers[stage->index];
+/* The one that follows begins now, beside the rest of what this one does. The passage is done when
+ * both are. */
+static void was_passed(struct sl_stage_owner *o, struct sl_stage_call *c) {
+    struct worker *w = (struct worker *)(void *)o;
+    c->passed_on = true;
     pthread_mutex_lock(&w->p->lock);
-    push(w + 1, passage);
+    push(w + 1, c->user);
     pthread_mutex_unlock(&w->p->lock);
-    w->passed_on = true;
+}
+
+static void was_answered(struct sl_stage_owner *o, struct sl_stage_call *c) {
+    struct worker *w = (struct worker *)(void *)o;
+    struct sl_passage *passage = c->user;
+    take_note(w, &c->answer);
+    if (passage->answered)
+        passage->answered(passage, w->index, w->shown);
+    if (w->p->n > 1)
+        leave(w, passage, c->passed_on);
+}
+
+static void meanwhile(struct sl_stage_owner *o, struct sl_stage_call *c) {
+    struct worker *w = (struct worker *)(void *)o;
+    const struct sl_pipeline_hooks *h = &w->p->hooks;
+    struct sl_passage *passage = c->user;
+    if (passage->may_be_canceled && h->stopping(h->ctx))
+        sl_pipeline_cancel(w->p, passage);
+    else if (w->p->n == 1)
+        h->meanwhile(h->ctx);
+}
+
+static void visit(struct worker *w, struct sl_passage *passage) {
+    struct sl_stage_call *c = &passage->calls[w->index];
+    c->owner = &w->owner;
+    c->canceled = &passage->canceled;
+    c->user = passage;
+    c->passed_on = false;
+    if (passage->ask(passage, w->index, c))
+        w->stage->ops->send(w->stage, c);
+    else if (w->p->n > 1)
+        leave(w, passage, false);
 }
 
 static void *stage_main(void *arg) {
     struct worker *w = arg;
-    if (w->stage->timeline)
-        sl_timeline_stage(w->stage->timeline, w->stage->index);
-    for (struct sl_passage *passage; (passage = next_passage(w));) {
-        passage->at_stage(passage, w->stage);
-        leave(w, passage);
-    }
-    sl_stage_quit(w->stage);
+    if (w->p->timeline)
+        sl_timeline_stage(w->p->timeline, w->index);
+    for (struct sl_passage *passage; (passage = next_passage(w));)
+        visit(w, passage);
+    (void)!ask_now(w, &(struct sl_stage_ask){.what = SL_STAGE_QUIT}, NULL);
     return NULL;
 }
 
@@ -165,24 +230,34 @@ static enum sl_status start_threads(struct sl_pipeline *p, struct sl_err *err) {
     return SL_OK;
 }
 
-enum sl_status sl_pipeline_open(struct sl_stage *stages, uint32_t n, void (*arrived)(void *ctx),
-                                void *ctx, struct sl_pipeline **out_pipeline, struct sl_err *err) {
+enum sl_status sl_pipeline_open(struct sl_stage *const *stages, uint32_t n,
+                                const struct sl_pipeline_hooks *hooks, struct sl_timeline *timeline,
+                                struct sl_stage_metrics *shown, struct sl_pipeline **out_pipeline,
+                                struct sl_err *err) {
     struct sl_pipeline *p = calloc(1, sizeof *p);
     if (!p)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for the stages' queues");
-    p->stages = stages;
     p->n = n;
     p->looks_out = sl_cpus_allowed() > 2 * n + 1;
-    p->arrived = arrived;
-    p->ctx = ctx;
+    p->hooks = *hooks;
+    p->timeline = timeline;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->done, NULL);
+    enum sl_status st = SL_OK;
     for (uint32_t i = 0; i < n; i++) {
-        p->workers[i].p = p;
-        p->workers[i].stage = &stages[i];
-        pthread_cond_init(&p->workers[i].wake, NULL);
+        struct worker *w = &p->workers[i];
+        w->owner = (struct sl_stage_owner){was_passed, was_answered, meanwhile};
+        w->p = p;
+        w->stage = stages[i];
+        w->index = i;
+        w->shown = &shown[i];
+        pthread_cond_init(&w->wake, NULL);
+        if (st == SL_OK)
+            st = ask_now(w, &(struct sl_stage_ask){.what = SL_STAGE_HELLO}, err);
+        w->hello = w->call.answer.hello;
     }
-    enum sl_status st = n > 1 ? start_threads(p, err) : SL_OK;
+    if (st == SL_OK && n > 1)
+        st = start_threads(p, err);
     if (st != SL_OK) {
         sl_pipeline_close(&p);
         return st;
@@ -206,7 +281,7 @@ void sl_pipeline_close(struct sl_pipeline **pp) {
         if (p->workers[i].started)
             pthread_join(p->workers[i].thread, NULL);
         else
-            sl_stage_quit(&p->stages[i]);
+            (void)!ask_now(&p->workers[i], &(struct sl_stage_ask){.what = SL_STAGE_QUIT}, NULL);
         pthread_cond_destroy(&p->workers[i].wake);
     }
     pthread_cond_destroy(&p->done);
@@ -218,17 +293,28 @@ void sl_pipeline_close(struct sl_pipeline **pp) {
 /* ---- passages ---- */
 
 void sl_pipeline_send(struct sl_pipeline *p, struct sl_passage *passage) {
+    passage->pipeline = p;
+    atomic_store_explicit(&passage->canceled, false, memory_order_relaxed);
     if (p->n == 1) {
-        passage->at_stage(passage, p->stages);
+        visit(p->workers, passage);
         return;
     }
-    passage->pipeline = p;
     passage->n_left = p->n;
     pthread_mutex_lock(&p->lock);
     atomic_store(&passage->under_way, true);
     p->n_under_way++;
     push(&p->workers[0], passage);
     pthread_mutex_unlock(&p->lock);
+}
+
+void sl_pipeline_cancel(struct sl_pipeline *p, struct sl_passage *passage) {
+    if (atomic_exchange(&passage->canceled, true))
+        return;
+    for (uint32_t i = 0; i < p->n; i++) {
+        struct sl_stage *s = p->workers[i].stage;
+        if (s->ops->cancel)
+            s->ops->cancel(s, &passage->calls[i]);
+    }
 }
 
 bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_passage *passage) {
@@ -255,4 +341,27 @@ void sl_pipeline_background(struct sl_pipeline *p, struct sl_activity_sums *foun
         p->workers[i].background = (struct sl_activity_sums){0};
     }
     pthread_mutex_unlock(&p->lock);
+}
+
+/* ---- between passages ---- */
+
+const struct sl_stage_hello *sl_pipeline_hello(const struct sl_pipeline *p, uint32_t stage) {
+    return &p->workers[stage].hello;
+}
+
+bool sl_pipeline_may_idle(const struct sl_pipeline *p) {
+    return p->n == 1 && p->workers->has_background;
+}
+
+void sl_pipeline_idle(struct sl_pipeline *p, uint64_t most_ns) {
+    have_it_idle(p->workers, most_ns);
+    sl_activity_add(&p->workers->background, &p->workers->call.answer.found);
+}
+
+bool sl_pipeline_heat_unsaved(const struct sl_pipeline *p) {
+    return p->n == 1 && p->workers->heat_unsaved;
+}
+
+void sl_pipeline_save_heat(struct sl_pipeline *p) {
+    (void)!ask_now(p->workers, &(struct sl_stage_ask){.what = SL_STAGE_SAVE_HEAT}, NULL);
 }

@@ -1,152 +1,236 @@
-/* A stage: a run of the model's layers, the device that computes them, and all that hangs on it.
+/* A stage, as the rest of the engine speaks to it: requests go in, answers come back.
  *
- * One model has one stage or several, a device each; what a stage hands to the next is the rows'
- * hidden states. Owned by one thread: the scheduler's, or with several stages one of its own
- * (pipeline.h). */
+ * A stage is a run of the model's layers and the device that computes them. Requests and answers
+ * are plain structs without pointers, each with arrays of bounded size that follow from it. A stage
+ * of this process (stage_local.h) reads and writes the arrays where they are; one that is elsewhere
+ * has them as bytes (stage_message.h). Nothing else is shared with a stage.
+ *
+ * What two stages of one process can do for each other beyond that, the later one finds out once,
+ * when they are opened (SL_STAGE_JOIN, SL_STAGE_LINK): it may then take rows straight from the
+ * other's device. Where it cannot, rows travel with the answers and requests.
+ *
+ * Threads: a stage's calls are sent by one thread at a time, or by one after another; cancel may
+ * come from any. The stage answers each call exactly once, on a thread of its choice, and answers
+ * calls in the order in which they were sent. */
 #ifndef SL_ENGINE_STAGE_H
 #define SL_ENGINE_STAGE_H
 
-#include "engine/observe/activity.h"
-#include "engine/observe/expert_map.h"
-#include "engine/experts/expert_store.h"
+#include "common/metrics.h"
 #include "engine/forward/forward.h"
-#include "engine/stage/pipeline.h"
-#include "engine/types/plan.h"
+#include "engine/observe/activity.h"
 
 #include <stdatomic.h>
 
-struct sl_session;
+enum sl_stage_request {
+    SL_STAGE_HELLO,      /* what it is */
+    SL_STAGE_JOIN,       /* before it is loaded: which stage comes before it */
+    SL_STAGE_LINK,       /* after: has it take rows as directly as the two devices can */
+    SL_STAGE_STEP,       /* the step's rows through its layers */
+    SL_STAGE_LOGITS,     /* logits of some rows of the last step, which kept all */
+    SL_STAGE_READ_PAGE,  /* a KV page of its layers */
+    SL_STAGE_WRITE_PAGE, /* the same, into the stage */
+    SL_STAGE_EXPERTS,    /* where its experts are, a cell each (expert_map.h) */
+    SL_STAGE_HEAT,       /* the heat of its layers (sl_heat_export_layers) */
+    SL_STAGE_SAVE_HEAT,  /* has it write its own heat file, if there is something new */
+    SL_STAGE_DISK_SPEED, /* measures how fast the disk gives it experts */
+    SL_STAGE_IDLE,       /* nothing else is to be done: it may read experts in the background */
+    SL_STAGE_QUIT,       /* no step follows: ends all reading, writes its own heat file */
+    SL_STAGE_REQUESTS
+};
+/* "step", "expert map"; for logs and errors. */
+const char *sl_stage_request_name(enum sl_stage_request what);
+
+/* How a step's rows come from the stage before. */
+enum sl_handed {
+    SL_HANDED_NONE, /* they do not: the stage is the first, or the step is not run */
+    SL_HANDED_ROWS, /* they come with the request, and went with the answer */
+    /* Between linked stages: */
+    SL_HANDED_COPY,   /* they are in the other's buffers */
+    SL_HANDED_SIGNAL, /* they will be when the other's signal passes */
+    SL_HANDED_BY_OPS, /* the devices' ops hand them over */
+    SL_HANDED_WAYS
+};
+
+/* ---- requests ---- */
+
+/* Names a stage to another one of the same process. */
+struct sl_stage_name {
+    uint64_t process; /* random, of the process; 0: of none that anybody shares */
+    uint64_t number;  /* of the stage in it */
+};
+
+struct sl_ask_join {
+    struct sl_stage_name before;
+};
+struct sl_ask_link {
+    bool alone; /* its device has no other stage */
+};
+/* With: tables, failed, pages; rows [n_rows, n_embd] with SL_HANDED_ROWS. */
+struct sl_ask_step {
+    uint32_t lane;
+    uint32_t n_rows, n_decode, n_out; /* as in struct sl_step */
+    uint32_t n_failed;                /* rows that have failed at stages before */
+    bool keep_all, only_largest;
+    bool dead;      /* the step has failed: the stage takes over its pages' changes alone */
+    uint8_t handed; /* enum sl_handed */
+    uint32_t turn;  /* SL_HANDED_BY_OPS: which of the other's to wait for */
+};
+struct sl_ask_logits {
+    uint32_t lane, first, n; /* rows of the step that the lane had last */
+};
+/* WRITE_PAGE with: bytes, as many as the stage's page has. */
+struct sl_ask_page {
+    uint32_t page;
+};
+struct sl_ask_disk_speed {
+    double seconds;
+};
+struct sl_ask_idle {
+    uint64_t most_ns;
+};
+
+struct sl_stage_ask {
+    enum sl_stage_request what;
+    union {
+        struct sl_ask_join join;
+        struct sl_ask_link link;
+        struct sl_ask_step step;
+        struct sl_ask_logits logits;
+        struct sl_ask_page page;
+        struct sl_ask_disk_speed disk_speed;
+        struct sl_ask_idle idle;
+    };
+};
+
+/* ---- answers ---- */
+
+struct sl_stage_hello {
+    struct sl_stage_name name;
+    char device[SL_DEVICE_ID_BYTES];
+    bool rows_alike;             /* its device: caps.rows_alike */
+    uint32_t n_embd, n_vocab;    /* widths of what it hands on */
+    uint32_t n_logit_rows;       /* rows of logits at most; 0: it gives none */
+    uint32_t n_routed, n_expert; /* layers with routed experts, experts of each */
+    uint64_t page_bytes;         /* a KV page of its layers */
+    uint64_t heat_bytes;         /* of SL_STAGE_HEAT; 0: it keeps none */
+};
+struct sl_answer_join {
+    bool reads; /* it can take rows from the other's memory: they need not come by the host's */
+};
+struct sl_answer_link {
+    bool by_ops; /* steps of few generated rows come by the devices' ops */
+};
+/* With: failed; what the rows have come to: rows [n_rows, n_embd] (SL_HANDED_ROWS), or logits. */
+struct sl_answer_step {
+    /* Set when the step goes on, which may be before it has ended here. */
+    uint32_t n_failed; /* rows, with those of the request */
+    uint8_t handed;    /* enum sl_handed: how the next stage gets them */
+    uint32_t turn;
+    /* Set with the answer, by the stage's own clock; 0: nothing was run. */
+    uint64_t began_ns, ended_ns;
+    /* Of the logits: which arrays there are. */
+    uint32_t n_logits;
+    bool has_rows, has_max, has_at, has_sum;
+};
+struct sl_answer_disk_speed {
+    double bytes_per_s;
+};
+
+/* What a stage counts, as in stage_metrics.def. */
+struct sl_stage_counts {
+#define SL_STAGE_METRIC(kind, field, name, help) int64_t field;
+#include "common/stage_metrics.def"
+#undef SL_STAGE_METRIC
+};
+
+struct sl_stage_answer {
+    enum sl_status status;
+    struct sl_err err;   /* also of the first row that failed, of a step that did not */
+    bool has_background; /* there is something for SL_STAGE_IDLE to read */
+    bool heat_unsaved;   /* its own heat file is behind */
+    struct sl_stage_counts counts;
+    struct sl_activity_sums found; /* since the answer before */
+    union {
+        struct sl_stage_hello hello;
+        struct sl_answer_join join;
+        struct sl_answer_link link;
+        struct sl_answer_step step;
+        struct sl_answer_disk_speed disk_speed;
+    };
+};
+
+/* ---- calls ---- */
+
+struct sl_stage;
+struct sl_stage_call;
+
+/* Who has sent a call. */
+struct sl_stage_owner {
+    /* The step goes on here and now, at the stage that follows, while this one ends its part.
+     * Only between linked stages, at most once, before answered. */
+    void (*passed)(struct sl_stage_owner *o, struct sl_stage_call *c);
+    /* Last: from here on the stage leaves the call alone. */
+    void (*answered)(struct sl_stage_owner *o, struct sl_stage_call *c);
+    /* Asked by who works on the call, now and then, between layers and while it waits for the disk.
+     * May cancel it. NULL: nothing is to be done. */
+    void (*meanwhile)(struct sl_stage_owner *o, struct sl_stage_call *c);
+};
+
+/* The arrays that go with a call. The caller's, until it is answered, but for those that say
+ * otherwise. */
+struct sl_stage_arrays {
+    /* A step's, as sl_step_lay() lays them with room for max_rows and max_out. A local stage uses
+     * them until the lane's next step. */
+    uint32_t *tables;
+    uint32_t max_rows, max_out;
+    uint8_t *failed; /* [n_rows]; the stage adds to it */
+    const struct sl_page_table *pages;
+    const float *rows; /* NULL: none */
+    /* What the rows have come to: the stage's, until the lane's next step; logits may be written
+     * to. */
+    const float *out_rows;
+    struct sl_logits out_logits;
+    /* A page, cells or heat: [n_bytes]. */
+    uint8_t *bytes;
+    size_t n_bytes;
+};
+
+struct sl_stage_call {
+    struct sl_stage_ask ask;
+    struct sl_stage_arrays with;
+    struct sl_stage_answer answer;
+    struct sl_stage_owner *owner;
+    const atomic_bool *canceled; /* NULL: it cannot be; read by a stage of this process */
+    void *user;                  /* the owner's */
+    bool passed_on;              /* likewise */
+};
+
+struct sl_stage_ops {
+    /* Begins the call; may answer it before this returns. */
+    void (*send)(struct sl_stage *s, struct sl_stage_call *c);
+    /* *c->canceled has become true: has the stage give it up with SL_ERR_CANCELED, if it is still
+     * at it. NULL: the stage looks by itself. */
+    void (*cancel)(struct sl_stage *s, struct sl_stage_call *c);
+    /* When nothing is under way any more. */
+    void (*close)(struct sl_stage *s);
+};
 
 struct sl_stage {
-    uint32_t index, n_stages;
-    const struct sl_model *model; /* a slice, where there are several */
-    const struct sl_memory_plan *plan;
-    struct sl_device *dev;
-    struct sl_weights *weights;
-    struct sl_store *store; /* NULL: all experts are resident */
-    struct sl_kv_data kv;
-    struct sl_forward *forward;
-    struct sl_timeline *timeline; /* NULL: no trace */
-    struct sl_stage *before;      /* NULL: the first */
-    bool reads_peer;              /* the device can copy from the memory of the one before */
-    bool reached;                 /* and that one's ops write to its memory */
-    /* [lanes] raised when a step's rows have been handed over; NULL: the next stage's device cannot
-     * wait for that by itself, so the step goes on when it has ended. */
-    struct sl_signal *handed[SL_MAX_STAGES];
-    struct sl_stage *relay_by; /* its copies may go by way of that one's device; NULL: none */
-    atomic_bool busy;          /* with a step: what it copies itself is not to be held up */
-    struct sl_activity_source activity;
-    struct sl_stage_metrics shown; /* counted by the stage's thread, read by any */
-    struct sl_expert_map *map;     /* of all stages; set before the first step */
-    struct sl_expert_map_part part;
+    const struct sl_stage_ops *ops;
 };
 
-/* Configures the device and opens the expert store: what the store remembers of the files then
- * covers the loading too. p->dev is taken over; known is the store's. Close also a stage that
- * failed to open. */
-enum sl_status sl_stage_open(struct sl_stage *s, uint32_t index, uint32_t n_stages,
-                             struct sl_stage_plan *p, const struct sl_store_heat *known,
-                             struct sl_timeline *timeline, struct sl_err *err) SL_MUST_CHECK;
-/* Joins it to the stage before it, when both are open and before either is loaded. */
-enum sl_status sl_stage_join(struct sl_stage *s, struct sl_stage *before,
-                             struct sl_err *err) SL_MUST_CHECK;
-/* Lets its copies of experts go by way of the other's device too, where the two have a fast link
- * between them: while that one has no step. Both copy experts: memory for it is planned on such
- * devices alone, and no op that waits for rows may fill them (sl_op_take.alone). When all are open;
- * all end theirs before one leaves, and leave before any is closed. */
-enum sl_status sl_stage_relay(struct sl_stage *s, struct sl_stage *by,
-                              struct sl_err *err) SL_MUST_CHECK;
-void sl_stage_end_relay(struct sl_stage *s);
-void sl_stage_leave_relay(struct sl_stage *s);
-/* Loads the weights and binds them. by_host: the next stage cannot copy from its device. routes:
- * NULL, or who records what routers choose. */
-enum sl_status sl_stage_load(struct sl_stage *s, bool by_host, struct sl_progress *progress,
-                             struct sl_route_recorder *routes, struct sl_err *err) SL_MUST_CHECK;
-/* Has them hand rows on by ops where they can, when all are loaded. */
-void sl_stages_link(struct sl_stage *stages, uint32_t n);
-/* Ends all reading and saves the heat, on the stage's thread: no step follows. */
-void sl_stage_quit(struct sl_stage *s);
-void sl_stage_close(struct sl_stage *s);
-
-static inline struct sl_fetch *sl_stage_fetch(const struct sl_stage *s) {
-    return s->store ? sl_store_fetch(s->store) : NULL;
-}
-/* Do experts go from the host's slots to its device's, and may they go by way of others', as those'
- * by way of its? */
-static inline bool sl_stage_relays(const struct sl_stage *s) {
-    return s->store && s->plan->apart && s->plan->relays;
-}
-static inline bool sl_stage_is_last(const struct sl_stage *s) {
-    return s->index + 1 == s->n_stages;
+/* Empties an answer but for its text, of which it clears the start. */
+void sl_stage_answer_begin(struct sl_stage_answer *a);
+/* For who works on a call: lets the owner look after its own work, and says whether to go on. */
+static inline bool sl_stage_call_is_canceled(const struct sl_stage_call *c) {
+    if (c->owner->meanwhile)
+        c->owner->meanwhile(c->owner, (struct sl_stage_call *)(uintptr_t)c);
+    return c->canceled && atomic_load_explicit(c->canceled, memory_order_relaxed);
 }
 
-/* Has the text of a device's failure say which one's it is; passes the status on. */
-enum sl_status sl_stage_blame(const struct sl_stage *s, enum sl_status st, struct sl_err *err);
-
-/* Reads experts in the background, for so long at most. */
-void sl_stage_idle(struct sl_stage *s, int64_t timeout_ns, struct sl_activity_sums *inout_found);
-/* How fast the disk gives experts to the stage's slots: sl_fetch_disk_speed, and its errors.
- * SL_ERR_UNSUPPORTED: all of them are resident, too. */
-enum sl_status sl_stage_disk_speed(struct sl_stage *s, double seconds,
-                                   const struct sl_fetch_abort *give_up, double *out_bytes_per_s,
-                                   struct sl_activity_sums *inout_found,
-                                   struct sl_err *err) SL_MUST_CHECK;
-/* Shows where the experts are to those who have asked since the last time. */
-void sl_stage_show_experts(struct sl_stage *s);
-
-/* ---- steps ---- */
-
-/* What of a step is whose. */
-struct sl_lane_share {
-    struct sl_session *s; /* NULL: nobody's, or it has left */
-    uint32_t first, rows; /* of the step */
-    uint32_t out;         /* its row of the logits, UINT32_MAX = none */
-};
-
-/* Gives a step up when the scheduler says so, from any thread. */
-struct sl_lane_abort {
-    struct sl_abort base;
-    atomic_bool unwanted;
-};
-
-/* What a stage finds of a step that has gone on already. */
-struct sl_lane_rest {
-    enum sl_status status;
-    struct sl_err err;
-    struct sl_activity_sums found;
-    _Atomic uint64_t ended_ns; /* read by the next stage, which may be later or earlier */
-};
-
-/* A step on its way through the stages, with tables of its own. */
-struct sl_lane {
-    struct sl_passage passage;  /* first */
-    struct sl_step step;        /* with its tables and failed */
-    struct sl_page_table pages; /* changes that come with it */
-    const struct sl_abort *abort;
-    /* Set on the way. */
-    enum sl_status status;
-    struct sl_err err; /* also of the first row that failed */
-    struct sl_logits logits;
-    struct sl_activity_sums found;
-    bool follows; /* the stage before has not ended yet: its signal says when */
-    struct sl_lane_rest rest[SL_MAX_STAGES];
-    /* The scheduler's. */
-    bool flying;
-    struct sl_lane_abort give_up;
-    uint64_t start_ns;
-    uint32_t n_beside;            /* sessions that generate in other steps meanwhile */
-    struct sl_lane_share *shares; /* [parallel], by slot */
-};
-
-/* plan: the last stage's. */
-enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index,
-                            const struct sl_memory_plan *plan) SL_MUST_CHECK;
-void sl_lane_release(struct sl_lane *l);
-/* For the plan: all lanes and the page table that they take changes from, once for all stages. */
-uint64_t sl_lanes_bytes(const struct sl_memory_plan *plan);
-/* Empties it for the next step. */
-void sl_lane_begin(struct sl_lane *l);
-/* When it has been through all stages: adds to status, err and found what they found later. */
-void sl_lane_end(struct sl_lane *l);
+/* Sends the call and waits for its answer, whose status it returns, with what it says in err. The
+ * owner is set here. While no thread has the stage's calls. */
+enum sl_status sl_stage_ask(struct sl_stage *s, struct sl_stage_call *c,
+                            struct sl_err *err) SL_MUST_CHECK;
 
 #endif

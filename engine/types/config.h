@@ -49,6 +49,16 @@ struct sl_device_source {
     uint32_t n_devices; /* 0 = 1 */
 };
 
+struct sl_stage;
+
+/* Puts itself between the scheduler and each stage: for tests. The stage that it makes is closed
+ * with sl_stage_ops.close; the one behind it is not its own. */
+struct sl_stage_source {
+    enum sl_status (*wrap)(const struct sl_stage_source *source, uint32_t index,
+                           struct sl_stage *behind, struct sl_stage **out_stage,
+                           struct sl_err *err);
+};
+
 enum sl_experts_where {
     SL_EXPERTS_AUTO,     /* resident when they fit, else streamed */
     SL_EXPERTS_RESIDENT, /* loaded at the start, or refused */
@@ -98,6 +108,7 @@ struct sl_engine_config {
      * model's dense weights fit, else the host. NULL = the host. */
     const char *device;
     const struct sl_device_source *device_source; /* NULL = those that `device` names */
+    const struct sl_stage_source *stage_source;   /* NULL = stages are spoken to directly */
     /* Several devices: how many layers each has, in their order, "20,28"; NULL or "auto" = by the
      * memory of each. */
     const char *split;

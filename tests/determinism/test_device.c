@@ -143,7 +143,7 @@ static bool on_logits(void *ctx, uint32_t pos, const float *logits) {
     return true;
 }
 
-static void add_tiers(const struct sl_stage *s, struct sl_tiers_stats *sum) {
+static void add_tiers(const struct sl_stage_local *s, struct sl_tiers_stats *sum) {
     const struct sl_tiers *t = s->store ? sl_fetch_tiers(sl_stage_fetch(s)) : NULL;
     if (!t)
         return;

@@ -1,6 +1,7 @@
 /* A model over several cards: what passes through the stages beside steps (KV pages that are known,
  * heat, the map of experts, recorded routes), and requests that leave while steps are under way. */
 #include "tests/support/card.h"
+#include "tests/support/hello.h"
 #include "tests/unit/engine/fixture.h"
 
 #include "common/clock.h"
@@ -105,7 +106,7 @@ static void one_stage_whose_rows_differ(void **state) {
         source.config.plain = 2;
         struct sl_engine *e = new_engine(&model, &c);
         if (unlike < 2)
-            e->stages[unlike].dev->caps.rows_alike = false; /* nothing runs yet */
+            set_rows_alike(e, unlike, false);
         struct run *first = ask(e, 8, 150, 120);
         wait_run(first);
         assert_int_equal(first->result.status, SL_OK);
@@ -377,10 +378,12 @@ static void recorded_routes(void **state) {
 }
 
 /* Longer than the scheduler waits, with nothing to do, before it has the heat saved. */
-static void be_slow(struct sl_passage *p, struct sl_stage *stage) {
+static bool be_slow(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
     (void)p;
-    if (stage->index == 0)
+    (void)c;
+    if (stage == 0)
         usleep(1400000);
+    return false;
 }
 
 /* The heat is saved when nothing runs, while a stage that has been at something else for long comes
@@ -397,7 +400,8 @@ static void heat_behind_a_slow_stage(void **state) {
     struct sl_engine *e = new_engine(&model, &c);
     free_run(answer(e, 3, 20));
     usleep(50000); /* for the stages' last reads */
-    struct sl_passage slow = {.at_stage = be_slow};
+    struct sl_stage_call calls[2];
+    struct sl_passage slow = {.ask = be_slow, .calls = calls};
     sl_pipeline_send(e->pipeline, &slow);
     sl_pipeline_wait(e->pipeline, &slow);
     for (uint32_t tries = 0; tries < 500 && stat(path, &st) != 0; tries++)

@@ -2,6 +2,7 @@
  * copies, and answers are the CPU's. */
 #include "tests/support/card.h"
 #include "tests/support/folder.h"
+#include "tests/support/hello.h"
 #include "tests/unit/engine/fixture.h"
 
 #include "common/metrics.h"
@@ -39,7 +40,7 @@ static struct sl_engine *start(bool on_card, bool rows_alike) {
                                  .ram_bytes = (uint64_t)1 << 40,
                                  .device_source = on_card ? &source.source : NULL};
     struct sl_engine *e = new_engine(&tiny, &c);
-    e->stages->dev->caps.rows_alike = rows_alike; /* nothing runs yet */
+    set_rows_alike(e, 0, rows_alike);
     return e;
 }
 

@@ -60,7 +60,8 @@ static void shows_tiers_and_heat(void **state) {
     assert_true(shape->has_heat);
     const struct sl_expert_map_tier tiers[] = {{SL_TIER_HOST, host}, {SL_TIER_DEVICE, device}};
     static const struct sl_expert_map_part all = {0, 0, LAYERS};
-    sl_expert_map_publish(map, &all, heat, tiers, 2, 77);
+    sl_expert_map_look(LAYERS, EXPERTS, heat, tiers, 2, sl_expert_map_ask(map, &all));
+    sl_expert_map_publish(map, &all, 77);
     assert_false(sl_expert_map_asked(map, 0));
 
     uint8_t cells[LAYERS * EXPERTS];

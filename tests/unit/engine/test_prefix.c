@@ -1,4 +1,5 @@
 /* Requests that begin alike: what is computed once, and that nobody can tell by the answer. */
+#include "tests/support/hello.h"
 #include "tests/unit/engine/fixture.h"
 
 #include "common/metrics.h"
@@ -115,7 +116,7 @@ static void an_answer_is_part_of_the_next_prompt(void **state) {
 static void generated_rows_are_not_handed_on_where_they_differ(void **state) {
     (void)state;
     struct sl_engine *e = engine_of(2, 600, 64);
-    e->stages->dev->caps.rows_alike = false; /* nothing runs yet */
+    set_rows_alike(e, 0, false);
     struct run *first = answer(e, make(31, 100, 1, 100, 150));
     struct run *next = make(31, 100, 1, 300, 10);
     for (uint32_t i = 0; i < 150; i++)

@@ -1,0 +1,218 @@
+/* A step at a stage of this process: takes its rows over, runs them through the stage's layers,
+ * hands them on. */
+#include "engine/stage/stage_local.h"
+
+#include "common/clock.h"
+
+/* The scheduler's or a peer's mistake, never followed into an array. */
+static enum sl_status check(const struct sl_stage_local *s, const struct sl_stage_call *c,
+                            struct sl_err *err) {
+    const struct sl_ask_step *a = &c->ask.step;
+    const struct sl_memory_plan *p = s->plan;
+    bool runs = !a->dead && a->n_failed < a->n_rows, comes = s->index && runs;
+    if (a->lane >= sl_plan_lanes(p) || !a->n_rows || a->n_rows > p->config.batch_tokens ||
+        a->n_decode > a->n_rows || a->n_failed > a->n_rows || a->n_rows > c->with.max_rows ||
+        a->n_out > c->with.max_out ||
+        (!a->keep_all && p->n_logit_rows && a->n_out > p->n_logit_rows))
+        return sl_fail(err, SL_ERR_PROTOCOL,
+                       "a step of %u rows, %u generated, %u with logits, %u failed, in lane %u: "
+                       "more than planned",
+                       a->n_rows, a->n_decode, a->n_out, a->n_failed, a->lane);
+    bool can = false;
+    switch ((enum sl_handed)a->handed) {
+    case SL_HANDED_NONE:
+        can = !comes;
+        break;
+    case SL_HANDED_ROWS:
+        can = comes && c->with.rows;
+        break;
+    case SL_HANDED_COPY:
+        can = comes && s->before.copies;
+        break;
+    case SL_HANDED_SIGNAL:
+        can = comes && s->before.copies && s->before.signal[a->lane];
+        break;
+    case SL_HANDED_BY_OPS:
+        can = comes && s->before.linked;
+        break;
+    case SL_HANDED_WAYS:
+        break;
+    }
+    return can ? SL_OK
+               : sl_fail(err, SL_ERR_PROTOCOL,
+                         "a step of %u rows that come in way %u: this stage cannot take them so",
+                         a->n_rows, a->handed);
+}
+
+static struct sl_step step_of(const struct sl_stage_call *c) {
+    const struct sl_ask_step *a = &c->ask.step;
+    struct sl_step step = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
+    step.lane = a->lane;
+    step.n_rows = a->n_rows;
+    step.n_decode = a->n_decode;
+    step.n_out = a->n_out;
+    step.n_failed = a->n_failed;
+    step.keep_all = a->keep_all;
+    step.only_largest = a->only_largest;
+    step.failed = c->with.failed;
+    step.taken = a->handed == SL_HANDED_BY_OPS;
+    if (step.taken)
+        step.turn[SL_STEP_TAKES] = a->turn;
+    return step;
+}
+
+/* The rows' hidden states from the stage before. */
+static enum sl_status take_over(struct sl_stage_local *s, const struct sl_stage_call *c) {
+    const struct sl_ask_step *a = &c->ask.step;
+    const struct sl_stage_neighbour *before = &s->before;
+    struct sl_span to = sl_forward_x(s->forward, a->n_rows), from = before->handed[a->lane];
+    enum sl_status st = SL_OK;
+    if (a->handed == SL_HANDED_NONE || a->handed == SL_HANDED_BY_OPS)
+        return SL_OK;
+    if (a->handed == SL_HANDED_ROWS)
+        return sl_device_upload(s->dev, to, c->with.rows);
+    if (a->handed == SL_HANDED_SIGNAL)
+        st = sl_signal_follow(s->dev, before->dev, before->signal[a->lane]);
+    from.bytes = to.bytes;
+    return st == SL_OK ? sl_device_copy_from(s->dev, to, before->dev, from) : st;
+}
+
+/* What a step that was given up has left under way must not reach the next one: it would write over
+ * what that is told, and read what the stage before has been given back. Nor may it wait for a
+ * signal for longer than the step is under way: then that may be freed. */
+static enum sl_status abandon(struct sl_stage_local *s, enum sl_status st) {
+    (void)!sl_device_sync(s->dev); /* a lost device has nothing under way */
+    return st;
+}
+
+struct step_abort {
+    struct sl_abort base; /* first */
+    const struct sl_stage_call *call;
+};
+
+static bool is_canceled(const struct sl_abort *a) {
+    return sl_stage_call_is_canceled(((const struct step_abort *)a)->call);
+}
+
+/* Enqueues the step's rows through the layers of this stage, from the files that were opened: again
+ * when a changed copy had to be dropped. SL_ERR_CORRUPT: they have changed. */
+static enum sl_status start_layers(struct sl_stage_local *s, struct sl_stage_call *c,
+                                   const struct sl_step *step) {
+    struct step_abort give_up = {{is_canceled}, c};
+    struct sl_err *err = &c->answer.err;
+    enum sl_status st;
+    do {
+        st = take_over(s, c);
+        if (st != SL_OK)
+            st = sl_fail(err, st, "taking over %u rows at layer %u: %s", step->n_rows,
+                         s->model->hp.first_layer, sl_status_text(st));
+        else
+            st = sl_forward_start(s->forward, step, &give_up.base, err);
+        if (st == SL_OK && s->store) /* all that it needs has been read */
+            st = sl_store_verify(s->store, err);
+        if (st != SL_OK)
+            st = abandon(s, st);
+    } while (st == SL_AGAIN);
+    return st;
+}
+
+/* Has the next stage's device wait for this one's, where it can: the step goes on meanwhile. From
+ * here on the next stage may be at the step's tables too. */
+static enum sl_status pass_on_early(struct sl_stage_local *s, struct sl_stage_call *c,
+                                    const struct sl_step *step, bool *out_passed) {
+    struct sl_signal *handed = s->handed[step->lane];
+    bool hands = sl_forward_hands(s->forward);
+    *out_passed = false;
+    if ((!hands && (!handed || !sl_forward_is_brief(s->forward))) || step->n_failed == step->n_rows)
+        return SL_OK;
+    enum sl_status st = hands ? SL_OK : sl_signal_raise(s->dev, handed);
+    if (st != SL_OK)
+        return abandon(s, sl_fail(&c->answer.err, st, "handing over: %s", sl_status_text(st)));
+    c->answer.step.handed = hands ? SL_HANDED_BY_OPS : SL_HANDED_SIGNAL;
+    c->answer.step.turn = hands ? sl_forward_turn(s->forward, step->lane) : 0;
+    *out_passed = true;
+    c->owner->passed(c->owner, c);
+    return SL_OK;
+}
+
+/* Of a step that goes on when it has ended here. */
+static void hand_on(struct sl_stage_local *s, struct sl_stage_call *c) {
+    c->with.out_rows = sl_forward_handed_host(s->forward, c->ask.step.lane);
+    c->answer.step.handed = c->with.out_rows ? SL_HANDED_ROWS : SL_HANDED_COPY;
+}
+
+/* The blocks are told as long as there are rows or maxima of them. */
+static void give_logits(struct sl_stage_call *c, uint32_t n) {
+    const struct sl_logits *l = &c->with.out_logits;
+    struct sl_answer_step *a = &c->answer.step;
+    a->has_rows = l->rows;
+    a->has_max = l->blocks.max;
+    a->has_at = l->blocks.at;
+    a->has_sum = l->blocks.sum;
+    a->n_logits = l->rows || l->blocks.max ? n : 0;
+}
+
+/* Waits for the step's end. */
+static enum sl_status finish_layers(struct sl_stage_local *s, struct sl_stage_call *c,
+                                    const struct sl_step *step, bool passed) {
+    uint64_t n_experts = 0;
+    struct sl_err *err = &c->answer.err;
+    enum sl_status st = sl_forward_finish(s->forward, &c->with.out_logits, &n_experts, err);
+    if (st != SL_OK)
+        st = sl_stage_local_blame(s, abandon(s, st), err);
+    sl_activity_look(&s->activity, n_experts, false, &c->answer.found);
+    if (st != SL_OK && passed) {
+        if (sl_forward_hands(s->forward))
+            sl_forward_release(s->forward, step->lane);
+        else
+            sl_signal_release(s->dev, s->handed[step->lane]);
+    }
+    if (st == SL_OK && !passed && !sl_stage_is_last(s) && step->n_failed < step->n_rows)
+        hand_on(s, c);
+    if (st == SL_OK)
+        give_logits(c, step->n_out);
+    return st;
+}
+
+static enum sl_status run_rows(struct sl_stage_local *s, struct sl_stage_call *c) {
+    struct sl_step step = step_of(c);
+    uint64_t start = sl_timeline_now(s->timeline), began_ns = sl_now_ns();
+    bool passed = false;
+    atomic_store_explicit(&s->busy, true, memory_order_relaxed);
+    enum sl_status st = start_layers(s, c, &step);
+    if (st == SL_OK) {
+        sl_forward_mark_failed(s->forward, &step);
+        c->answer.step.n_failed = step.n_failed;
+        st = pass_on_early(s, c, &step, &passed);
+    }
+    if (passed) /* all but the last layer's copies have been made */
+        atomic_store_explicit(&s->busy, false, memory_order_relaxed);
+    if (st == SL_OK)
+        st = finish_layers(s, c, &step, passed);
+    else /* what it asked for and read is its all the same */
+        sl_activity_look(&s->activity, 0, false, &c->answer.found);
+    atomic_store_explicit(&s->busy, false, memory_order_relaxed);
+    s->n_kept = st == SL_OK && step.keep_all ? step.n_rows : 0;
+    c->answer.step.began_ns = began_ns;
+    c->answer.step.ended_ns = sl_now_ns();
+    sl_timeline_since(s->timeline, "step", start, {"rows", step.n_rows},
+                      {"generated", step.n_decode});
+    return st;
+}
+
+/* A step that has failed goes on through the other stages for its pages' sake alone. */
+enum sl_status sl_stage_local_step(struct sl_stage_local *s, struct sl_stage_call *c) {
+    const struct sl_ask_step *a = &c->ask.step;
+    struct sl_err *err = &c->answer.err;
+    c->answer.step.n_failed = a->n_failed;
+    c->with.out_logits = (struct sl_logits){0};
+    c->with.out_rows = NULL;
+    s->n_kept = 0;
+    enum sl_status st = check(s, c, err);
+    if (st != SL_OK)
+        return st;
+    st = sl_forward_set_pages(s->forward, c->with.pages);
+    if (st != SL_OK)
+        return sl_fail(err, st, "the page table: %s", sl_status_text(st));
+    return a->dead || a->n_failed == a->n_rows ? SL_OK : run_rows(s, c);
+}
