@@ -89,6 +89,7 @@ include mk/budget.mk
 include mk/conformance.mk
 include mk/determinism.mk
 include mk/fault.mk
+include mk/stages.mk
 include mk/fuzz.mk
 include mk/browser.mk
 include mk/monitoring.mk

@@ -1,8 +1,6 @@
 /* How fast the disk gives experts to where they go, asked of a stage between two runs. */
 #include "engine/engine_internal.h"
 
-#define MAX_SECONDS 60
-
 struct measuring {
     struct sl_job job; /* first */
     double seconds, bytes_per_s;
@@ -47,10 +45,10 @@ static enum sl_status measure(struct sl_engine *e, struct sl_job *job) {
 
 enum sl_status sl_engine_disk_speed(struct sl_engine *e, double seconds, double *out_bytes_per_s,
                                     struct sl_err *err) {
-    if (!(seconds > 0 && seconds <= MAX_SECONDS))
+    if (!(seconds > 0 && seconds <= SL_STAGE_MAX_SECONDS))
         return sl_fail(err, SL_ERR_INVALID,
                        "measuring the disk for %g seconds: above 0 up to %d are possible", seconds,
-                       MAX_SECONDS);
+                       SL_STAGE_MAX_SECONDS);
     struct measuring m = {.job = {.run = measure, .what = "measure the disk", .err = err},
                           .seconds = seconds};
     enum sl_status st = sl_job_do(e, &m.job);

@@ -14,7 +14,7 @@ $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-programs test-parts test-templates test-alone test
-test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN),$(DET_QUICK)) $(FAULT_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
+test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN),$(DET_QUICK)) $(FAULT_BIN) $(BYTES_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
 TEMPLATES_TEST = "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
 test-templates: $(RENDER)
 	$(TAP) $(TEMPLATES_TEST)
@@ -23,7 +23,7 @@ test-alone: $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
 	$(TAP_SIDE) $(TEMPLATES_TEST) $(REPLAY_TEST) $(SIM_TEST)
 ## make test-parts          everything for one MODE: units, conformance, faults, determinism, templates, replay, HTTP
 test-parts: test-programs
-	@rc=0; for t in unit conformance fault $(if $(filter release,$(MODE)),determinism test-routing test-budget browser-quick test-monitoring test-deploy,determinism-quick) test-alone test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+	@rc=0; for t in unit conformance fault stages $(if $(filter release,$(MODE)),determinism test-routing test-budget browser-quick test-monitoring test-deploy,determinism-quick) test-alone test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
 
 # Do synthetic models route like a real one?
 .PHONY: test-routing
@@ -37,9 +37,10 @@ TSAN_UNIT := $(filter-out $(foreach t,$(NO_THREADS),$(B)/tests/unit/%/$(t)),$(fi
 .PHONY: tsan-programs test-tsan
 # Of the faults what cancels and quits while others work; `make fault MODE=tsan` runs all, which takes minutes.
 TSAN_FAULT := $(filter %/test_hang,$(FAULT_BIN))
-tsan-programs: $(TSAN_UNIT) $(TSAN_FAULT)
+TSAN_BYTES := $(filter %/test_scheduler_by_bytes %/test_device_pipeline_by_bytes,$(BYTES_BIN))
+tsan-programs: $(TSAN_UNIT) $(TSAN_FAULT) $(TSAN_BYTES)
 test-tsan: tsan-programs
-	$(TAP_SIDE) $(TSAN_UNIT) $(TSAN_FAULT)
+	$(TAP_SIDE) $(TSAN_UNIT) $(TSAN_FAULT) $(TSAN_BYTES)
 
 ## make test                install what is missing, build, run everything that needs no GPU: a release build, all of
 ##                          it again under ASan and UBSan, and what has threads under TSan

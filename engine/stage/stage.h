@@ -82,6 +82,8 @@ struct sl_ask_logits {
 struct sl_ask_page {
     uint32_t page;
 };
+/* For so long a disk is measured at most. */
+#define SL_STAGE_MAX_SECONDS 60
 struct sl_ask_disk_speed {
     double seconds;
 };

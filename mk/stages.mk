@@ -1,0 +1,20 @@
+# Tests of the engine once more, with every stage behind messages in bytes (tests/support/bytes_stage.h): the same
+# sources, so the same bits, errors and cancellation are asked for.
+BYTES_SRC := $(addprefix tests/,unit/engine/test_scheduler unit/engine/test_generate unit/engine/test_prefix \
+  unit/engine/test_expert_map unit/engine/test_device_prefix unit/engine/test_device_pipeline \
+  determinism/test_device fault/test_disk_speed)
+BYTES_BIN := $(BYTES_SRC:%=$(B)/%_by_bytes)
+BYTES_OBJ := $(B)/tests/support/bytes_stage.o $(B)/tests/support/bytes_stage_everywhere.o
+BYTES_LIBS := $(call link_libs,$(call closure,engine))
+
+$(BYTES_BIN): $(B)/%_by_bytes: %.c $(BYTES_OBJ) $(B)/tests/support/card.o $(BYTES_LIBS)
+	@mkdir -p $(@D)
+	$(call say,cc)
+	$(CC) $(CFLAGS_all) $(LDFLAGS_$(MODE)) -DSTAGES_BEHIND_BYTES -Wl,--wrap=sl_engine_create -o $@ $< $(BYTES_OBJ) $(if $(findstring test_device,$<),$(B)/tests/support/card.o) $(BYTES_LIBS) -lcmocka $(LDLIBS)
+
+.PHONY: stages
+## make stages              tests of the engine once more, with each stage reached by messages in bytes alone
+stages: $(BYTES_BIN)
+	$(TAP_SIDE) $(BYTES_BIN)
+
+-include $(BYTES_BIN:=.d) $(BYTES_OBJ:.o=.d)

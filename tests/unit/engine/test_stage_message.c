@@ -1,0 +1,295 @@
+/* Messages to and from stages: what goes in comes out, and whatever else comes is refused or leads
+ * nowhere outside the arrays that were planned for. */
+#include "tests/unit/engine/fixture.h"
+
+#include "engine/stage/stage_message.h"
+
+static const struct sl_message_limits limits = {.n_lanes = 2,
+                                                .max_rows = 6,
+                                                .max_out = 3,
+                                                .n_seq = 2,
+                                                .seq_pages = 4,
+                                                .n_pages = 9,
+                                                .n_embd = 8,
+                                                .n_vocab = 70,
+                                                .n_routed = 2,
+                                                .n_expert = 5,
+                                                .page_bytes = 48,
+                                                .heat_bytes = 28};
+
+static struct sl_message_arrays here, there, back;
+static uint8_t *wire;
+static size_t room;
+
+static int setup(void **state) {
+    (void)state;
+    room = sl_message_max_bytes(&limits);
+    wire = malloc(room);
+    return !wire || sl_message_arrays_init(&here, &limits) != SL_OK ||
+           sl_message_arrays_init(&there, &limits) != SL_OK ||
+           sl_message_arrays_init(&back, &limits) != SL_OK;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    sl_message_arrays_release(&here);
+    sl_message_arrays_release(&there);
+    sl_message_arrays_release(&back);
+    free(wire);
+    return 0;
+}
+
+/* A step of 4 rows, 2 with logits, whose third has failed before. */
+static struct sl_stage_call a_step(void) {
+    struct sl_stage_call c = {.ask = {.what = SL_STAGE_STEP}};
+    c.ask.step = (struct sl_ask_step){.lane = 1,
+                                      .n_rows = 4,
+                                      .n_decode = 2,
+                                      .n_out = 2,
+                                      .n_failed = 1,
+                                      .only_largest = true,
+                                      .handed = SL_HANDED_ROWS};
+    struct sl_step s = sl_step_lay(here.tables, limits.max_rows, limits.max_out);
+    s.failed = here.failed;
+    for (uint32_t i = 0; i < 4; i++) {
+        sl_step_add(&s, i % 2, 30 + i, 8 - i, 60 + i);
+        if (i < 2)
+            sl_step_add_out(&s, 0.5f + (float)i);
+    }
+    here.failed[2] = 1;
+    for (uint32_t i = 0; i < 4 * limits.n_embd; i++)
+        here.rows[i] = (float)i / 3;
+    for (uint32_t i = 0; i < 2; i++) {
+        here.pages.changed[i] = (struct sl_page_range){0, 0};
+        for (uint32_t k = 1; k < 3 + i; k++)
+            sl_page_table_set(&here.pages, i, k, 2 * i + k);
+    }
+    c.with = (struct sl_stage_arrays){.tables = here.tables,
+                                      .max_rows = limits.max_rows,
+                                      .max_out = limits.max_out,
+                                      .failed = here.failed,
+                                      .pages = &here.pages,
+                                      .rows = here.rows};
+    return c;
+}
+
+static size_t put(const struct sl_stage_call *c, bool answer) {
+    size_t n = 0;
+    if (answer)
+        assert_ok(sl_message_put_answer(c, 77, &limits, wire, room, &n, &test_err));
+    else
+        assert_ok(sl_message_put_ask(c, 77, &limits, wire, room, &n, &test_err));
+    assert_true(n <= room);
+    return n;
+}
+
+/* Out of a block of just that size, so that who reads past it is seen under ASan. */
+static enum sl_status get(const uint8_t *bytes, size_t n, struct sl_stage_call *c, bool answer) {
+    uint8_t *exact = malloc(n ? n : 1);
+    assert_non_null(exact);
+    memcpy(exact, bytes, n);
+    enum sl_status st = answer ? sl_message_get_answer(exact, n, &limits, &back, c, &test_err)
+                               : sl_message_get_ask(exact, n, &limits, &there, c, &test_err);
+    free(exact);
+    return st;
+}
+
+static void steps_come_out_as_they_went_in(void **state) {
+    (void)state;
+    struct sl_stage_call c = a_step(), got = {0};
+    size_t n = put(&c, false);
+    struct sl_message_head h;
+    assert_ok(sl_message_head(wire, n, &h, &test_err));
+    assert_int_equal(h.kind, SL_MESSAGE_ASK);
+    assert_int_equal(h.what, SL_STAGE_STEP);
+    assert_int_equal(h.number, 77);
+    assert_ok(get(wire, n, &got, false));
+    assert_memory_equal(&got.ask.step, &c.ask.step, sizeof c.ask.step);
+    struct sl_step a = sl_step_lay(here.tables, limits.max_rows, limits.max_out),
+                   b = sl_step_lay(got.with.tables, got.with.max_rows, got.with.max_out);
+    assert_memory_equal(a.ids, b.ids, 4 * sizeof *a.ids);
+    assert_memory_equal(a.pos, b.pos, 4 * sizeof *a.pos);
+    assert_memory_equal(a.slot, b.slot, 4 * sizeof *a.slot);
+    assert_memory_equal(a.row_seq, b.row_seq, 4 * sizeof *a.row_seq);
+    assert_memory_equal(a.row_len, b.row_len, 4 * sizeof *a.row_len);
+    assert_memory_equal(a.out_rows, b.out_rows, 2 * sizeof *a.out_rows);
+    assert_memory_equal(a.sums_at, b.sums_at, 2 * sizeof *a.sums_at);
+    assert_memory_equal(here.failed, got.with.failed, 4);
+    assert_memory_equal(here.rows, got.with.rows, 4 * limits.n_embd * sizeof(float));
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(got.with.pages->changed[i].first, 1);
+        assert_int_equal(got.with.pages->changed[i].end, 3 + i);
+        for (uint32_t k = 1; k < 3 + i; k++)
+            assert_int_equal(sl_page_table_get(got.with.pages, i, k), 2 * i + k);
+    }
+}
+
+static struct sl_stage_call an_answer(void) {
+    struct sl_stage_call c = a_step();
+    struct sl_stage_answer *a = &c.answer;
+    a->status = SL_ERR_DEVICE_OOM;
+    snprintf(a->err.text, sizeof a->err.text, "card:1: no memory");
+    a->has_background = true;
+    a->counts.expert_hits_total = 12345678901;
+    a->found.use.misses = 3;
+    a->step = (struct sl_answer_step){.n_failed = 2,
+                                      .began_ns = 5,
+                                      .ended_ns = 9,
+                                      .n_logits = 2,
+                                      .has_rows = true,
+                                      .has_max = true,
+                                      .has_at = true};
+    here.failed[3] = 1;
+    for (uint32_t i = 0; i < 2 * limits.n_vocab; i++)
+        here.logits[i] = (float)i - 9.5f;
+    for (uint32_t i = 0; i < 2 * SL_VOCAB_BLOCKS(limits.n_vocab); i++) {
+        here.max[i] = (float)i;
+        here.at[i] = i;
+    }
+    c.with.out_logits = (struct sl_logits){here.logits, {here.max, here.at, NULL, 0}};
+    return c;
+}
+
+static void answers_come_out_as_they_went_in(void **state) {
+    (void)state;
+    struct sl_stage_call c = an_answer(), got = c;
+    uint8_t failed[6] = {0, 0, 1, 0};
+    size_t n = put(&c, true);
+    got.with.failed = failed;
+    memset(&got.answer, 0xff, sizeof got.answer);
+    assert_ok(get(wire, n, &got, true));
+    assert_int_equal(got.answer.status, SL_ERR_DEVICE_OOM);
+    assert_string_equal(got.answer.err.text, "card:1: no memory");
+    assert_true(got.answer.has_background && !got.answer.heat_unsaved);
+    assert_memory_equal(&got.answer.counts, &c.answer.counts, sizeof c.answer.counts);
+    assert_memory_equal(&got.answer.found, &c.answer.found, sizeof c.answer.found);
+    assert_int_equal(got.answer.step.n_failed, 2);
+    assert_memory_equal(failed, here.failed, 4);
+    assert_memory_equal(got.with.out_logits.rows, here.logits, 2 * limits.n_vocab * sizeof(float));
+    assert_memory_equal(got.with.out_logits.blocks.at, here.at, 4 * sizeof *here.at);
+    assert_null(got.with.out_logits.blocks.sum);
+    /* What had failed stays so. */
+    failed[0] = 1;
+    assert_int_equal(get(wire, n, &got, true), SL_ERR_PROTOCOL);
+}
+
+/* Every number that leads into an array. */
+static void leads_nowhere_else(const struct sl_stage_call *c) {
+    const struct sl_ask_step *a = &c->ask.step;
+    if (c->ask.what != SL_STAGE_STEP)
+        return;
+    struct sl_step s = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
+    assert_true(a->lane < limits.n_lanes && a->n_rows && a->n_rows <= limits.max_rows);
+    assert_true(a->n_decode <= a->n_rows && a->n_out <= limits.max_out);
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        assert_true(s.ids[i] < limits.n_vocab && s.row_seq[i] < limits.n_seq);
+        assert_true(s.slot[i] < limits.n_pages * SL_KV_PAGE_TOKENS);
+        assert_true(s.row_len[i] && s.row_len[i] <= limits.seq_pages * SL_KV_PAGE_TOKENS);
+    }
+    for (uint32_t i = 0; i < a->n_out; i++)
+        assert_true(s.out_rows[i] < a->n_rows);
+    for (uint32_t i = 0; i < limits.n_seq; i++) {
+        struct sl_page_range r = c->with.pages->changed[i];
+        assert_true(r.first <= r.end && r.end <= limits.seq_pages);
+        for (uint32_t k = r.first; k < r.end; k++)
+            assert_true(sl_page_table_get(c->with.pages, i, k) < limits.n_pages);
+    }
+}
+
+static void set_length(uint8_t *bytes, size_t n) {
+    for (uint32_t i = 0; i < 4; i++)
+        bytes[4 + i] = (uint8_t)(n >> 8 * i);
+}
+
+/* Cut anywhere, one byte longer, and with any byte changed. */
+static void damage(const struct sl_stage_call *c, bool answer) {
+    size_t n = put(c, answer);
+    uint8_t *bytes = malloc(n + 1), failed[6];
+    uint32_t n_refused = 0;
+    assert_non_null(bytes);
+    for (size_t len = 0; len <= n + 1; len++) {
+        struct sl_stage_call got = *c;
+        memcpy(failed, (const uint8_t[6]){0, 0, 1}, sizeof failed);
+        got.with.failed = failed;
+        memcpy(bytes, wire, n);
+        bytes[n] = 0;
+        if (len >= 8)
+            set_length(bytes, len);
+        assert_int_equal(get(bytes, len, &got, answer), len == n ? SL_OK : SL_ERR_PROTOCOL);
+        if (len != n)
+            assert_true(*test_err.text);
+    }
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t bit = 0; bit < 9; bit++) {
+            struct sl_stage_call got = *c;
+            memcpy(failed, (const uint8_t[6]){0, 0, 1}, sizeof failed);
+            got.with.failed = failed;
+            memcpy(bytes, wire, n);
+            bytes[i] = (uint8_t)(bit == 8 ? 0xff : bytes[i] ^ 1u << bit);
+            enum sl_status st = get(bytes, n, &got, answer);
+            assert_true(st == SL_OK || st == SL_ERR_PROTOCOL);
+            n_refused += st != SL_OK;
+            if (st == SL_OK && !answer)
+                leads_nowhere_else(&got);
+        }
+    assert_true(n_refused > 8 * SL_MESSAGE_HEAD_BYTES / 2);
+    free(bytes);
+}
+
+static void damaged_messages_are_refused(void **state) {
+    (void)state;
+    struct sl_stage_call step = a_step();
+    damage(&step, false);
+    struct sl_stage_call answer = an_answer();
+    damage(&answer, true);
+    struct sl_stage_call page = {.ask = {.what = SL_STAGE_WRITE_PAGE, .page = {8}},
+                                 .with = {.bytes = here.bytes, .n_bytes = 48}};
+    damage(&page, false);
+    page.ask.page.page = 9;
+    size_t n = put(&page, false);
+    assert_int_equal(get(wire, n, &page, false), SL_ERR_PROTOCOL);
+    assert_non_null(strstr(test_err.text, "not in the pool"));
+}
+
+/* What holds between two stages of one process is not written. */
+static void direct_ways_are_not_written(void **state) {
+    (void)state;
+    size_t n = 0;
+    for (uint32_t way = SL_HANDED_COPY; way < SL_HANDED_WAYS; way++) {
+        struct sl_stage_call c = a_step();
+        c.ask.step.handed = (uint8_t)way;
+        assert_int_equal(sl_message_put_ask(&c, 1, &limits, wire, room, &n, &test_err),
+                         SL_ERR_PROTOCOL);
+        c.answer.step.handed = (uint8_t)way;
+        assert_int_equal(sl_message_put_answer(&c, 1, &limits, wire, room, &n, &test_err),
+                         SL_ERR_PROTOCOL);
+    }
+    struct sl_stage_call c = a_step(); /* and none past its buffer */
+    size_t all = put(&c, false);
+    for (size_t less = 0; less < all; less++)
+        assert_int_equal(sl_message_put_ask(&c, 1, &limits, wire, less, &n, &test_err),
+                         SL_ERR_PROTOCOL);
+}
+
+static void cancellation(void **state) {
+    (void)state;
+    uint8_t bytes[SL_MESSAGE_HEAD_BYTES];
+    struct sl_message_head h;
+    assert_int_equal(sl_message_put_cancel(0x123456789abcdef0, bytes), sizeof bytes);
+    assert_ok(sl_message_head(bytes, sizeof bytes, &h, &test_err));
+    assert_int_equal(h.kind, SL_MESSAGE_CANCEL);
+    assert_true(h.number == 0x123456789abcdef0);
+    bytes[16] = 1;
+    assert_int_equal(sl_message_head(bytes, sizeof bytes, &h, &test_err), SL_ERR_PROTOCOL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_come_out_as_they_went_in),
+        cmocka_unit_test(answers_come_out_as_they_went_in),
+        cmocka_unit_test(damaged_messages_are_refused),
+        cmocka_unit_test(direct_ways_are_not_written),
+        cmocka_unit_test(cancellation),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
