@@ -32,7 +32,7 @@ static uint16_t find_norm_router(const struct sl_recorded_op *op, uint32_t n,
     const struct sl_op_matmul *logits = out->logits;
     const struct sl_op_router *router = out->router;
     const struct sl_matmul_out *o = &logits->out[0];
-    bool found = reads_norm(out->norm, logits) && logits->n_w == 1 && !o->bias && !o->add &&
+    bool found = reads_norm(out->norm, logits) && logits->n_w == 1 && !o->add &&
                  o->y == router->logits && o->w.n_out == router->n_expert &&
                  logits->n_tok == router->n_tok;
     return found ? 3 : 0;

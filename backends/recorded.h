@@ -32,8 +32,8 @@ struct sl_recorded_op {
  * common (buffers, rows, widths) is known to agree; a backend's takes_NAME says what it can do
  * beyond that. The arguments are borrowed until the call returns.
  *
- * norm_router: rms_norm of contiguous rows to another buffer; one matrix times that, without bias
- * or add; router of these logits. */
+ * norm_router: rms_norm of contiguous rows to another buffer; one matrix times that, without add;
+ * router of these logits. */
 struct sl_fused_norm_router {
     const struct sl_op_rms_norm *norm;
     const struct sl_op_matmul *logits;

@@ -293,6 +293,7 @@ static void set_caps(struct sl_cuda *c, const struct info *info) {
                        SL_CUDA_COUNTERS * sizeof(uint32_t);
     caps->memory_bytes_per_s = memory_rate(&c->driver, c->device);
     caps->graphs = caps->moe_placed = caps->told = true;
+    caps->moe_bias = caps->swiglu_clamped = true;
     sl_cuda_ops_caps(c, caps);
     sl_debug("cuda:%d: %s, %llu MiB, %s, %u multiprocessors, driver for CUDA %d.%d", c->ordinal,
              info->name, (unsigned long long)(info->memory_bytes >> 20),

@@ -58,6 +58,14 @@ uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits) {
         .bytes;
 }
 
+/* Biases and activation, as the kernels take them. */
+static struct sl_karg_experts experts_arg(const struct sl_op_moe *a) {
+    struct sl_karg_experts e = {a->gate_bias, a->up_bias, a->down_bias, 0, 0};
+    if (a->activation == SL_SWIGLU_CLAMPED)
+        e.alpha = SL_SWIGLU_CLAMPED_ALPHA, e.limit = SL_SWIGLU_CLAMPED_LIMIT;
+    return e;
+}
+
 struct run {
     struct sl_cuda *c;
     const struct sl_op_moe *a;
@@ -165,7 +173,8 @@ static enum sl_status vec(const struct run *r, enum sl_dtype t, enum sl_moe_mode
                             .tok_begin = r->tok_begin,
                             .tok_end = r->tok_end,
                             .mode = mode,
-                            .n_expert = a->n_expert};
+                            .n_expert = a->n_expert,
+                            .expert = experts_arg(a)};
     _Static_assert(SL_MOE_PLACED == SL_MOE_MAX_PLACED, "one limit");
     for (; a->placed && k.n_placed < a->n_pairs; k.n_placed++) {
         const struct sl_placed_pair *p = &a->placed[k.n_placed];
@@ -222,7 +231,8 @@ static enum sl_status gemm(const struct run *r, enum sl_dtype t, enum sl_moe_mod
                              .y = a->pair_y,
                              .n_out = down ? a->n_embd : a->n_ff,
                              .k = a->k,
-                             .mode = mode};
+                             .mode = mode,
+                             .expert = experts_arg(a)};
     /* With gate and up together a block's rows are half of each. */
     uint32_t rows = mode == SL_MOE_GATE_UP ? SL_GEMM_M / 2 : SL_GEMM_M;
     struct sl_dim3 grid = {max_tiles(a->n_pairs, a->n_expert, tile_n), sl_ceil_div(k.n_out, rows),
@@ -333,7 +343,8 @@ enum sl_status sl_cuda_fused_moe_sum(struct sl_device *d, const struct sl_fused_
                             .n_expert = a->n_expert,
                             .k_inverse = sl_ceil_div(65536, a->k),
                             .weights = sum->weights,
-                            .sum_y = sum->y};
+                            .sum_y = sum->y,
+                            .expert = experts_arg(a)};
     bool done;
     SL_TRY(pair_sum(&r, a->down_dtype, k, &done));
     if (done)

@@ -89,6 +89,7 @@ enum sl_status sl_cuda_fused_norm_router(struct sl_device *d,
                               .w = a->logits->out[0].w.data,
                               .norm = {norm->w, norm->y, norm->eps},
                               .router = router_args(router),
+                              .logit_bias = a->logits->out[0].bias,
                               .done = c->counters,
                               .n_in = norm->n};
     struct sl_dim3 grid = {sl_ceil_div(router->n_expert, SL_ROUTE_EXPERTS), router->n_tok, 1};

@@ -50,7 +50,8 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
         sum = fmaf(((const float *)w)[i], x[i], sum);
     sum = sl_warp_sum(sum);
     if (mine && lane == 0)
-        ((float *)a.router.logits)[(size_t)row * a.router.n_expert + e] = sum;
+        ((float *)a.router.logits)[(size_t)row * a.router.n_expert + e] =
+            a.logit_bias ? sum + a.logit_bias[e] : sum;
     /* Whose count completes the row has all of its logits before it. */
     __syncthreads();
     if (threadIdx.x == 0) {

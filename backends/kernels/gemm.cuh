@@ -14,6 +14,7 @@
 #ifndef SL_BACKENDS_KERNELS_GEMM_CUH
 #define SL_BACKENDS_KERNELS_GEMM_CUH
 
+#include "backends/kernels/moe.cuh"
 #include "backends/kernels/quant.cuh"
 
 /* What a block works on. */
@@ -88,14 +89,21 @@ __device__ __forceinline__ void sl_gemm_store(const struct sl_karg_gemm &a,
         if (t.bias)
             v = v + t.bias[o];
         *y = t.add ? *y + v : v;
-    } else if (a.mode == SL_MOE_DOWN) {
+        return;
+    }
+    auto expert = [&] { return a.tiles[blockIdx.x].expert; };
+    const struct sl_karg_experts &of = a.expert;
+    float *h = a.h + (size_t)pos * t.n_out + o;
+    if (a.mode == SL_MOE_DOWN) {
         uint32_t i = a.order[pos];
-        a.y[(size_t)(a.pairs ? a.pairs[i] : i) * t.n_out + o] = v;
+        a.y[(size_t)(a.pairs ? a.pairs[i] : i) * t.n_out + o] =
+            sl_moe_biased(of.down_bias, expert, t.n_out, o, v);
+    } else if (a.mode == SL_MOE_GATE_UP) {
+        *h = sl_moe_gated(of, expert, t.n_out, o, v, up);
+    } else if (a.mode == SL_MOE_GATE) {
+        *h = sl_moe_biased(of.gate_bias, expert, t.n_out, o, v);
     } else {
-        float *h = a.h + (size_t)pos * t.n_out + o;
-        *h = a.mode == SL_MOE_GATE_UP ? sl_dev_silu(v) * up
-             : a.mode == SL_MOE_GATE  ? v
-                                      : sl_dev_silu(*h) * v;
+        *h = sl_moe_activated(of, *h, sl_moe_biased(of.up_bias, expert, t.n_out, o, v));
     }
 }
 

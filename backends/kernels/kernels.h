@@ -52,6 +52,13 @@ struct sl_karg_ref {
     const void *gate, *up, *down;
 };
 
+/* What becomes of an expert's products (moe.cuh): biases as in struct sl_op_moe, NULL: none; alpha and
+ * limit of the clamped SwiGLU, alpha 0: the plain one. */
+struct sl_karg_experts {
+    const float *gate_bias, *up_bias, *down_bias;
+    float alpha, limit;
+};
+
 /* An RMS norm that a kernel does on its input first, as sl_k_rms_norm would: y gets the result, for
  * whoever reads it later. eps < 0: none. */
 struct sl_karg_norm {
@@ -130,10 +137,11 @@ struct sl_karg_matvec_mma {
 
 /* Experts of single pairs: up and gate products with SwiGLU, or the down product.
  * Listed pair i (pair p = pairs ? pairs[i] : i) of token p / k:
- *   GATE_UP  h[i,:] = silu(gate x) * (up x)
+ *   GATE_UP  h[i,:] = activation(gate x, up x)
  *   GATE     h[i,:] = gate x             the two halves where gate and up have different types
- *   UP       h[i,:] = silu(h[i,:]) * (up x)
+ *   UP       h[i,:] = activation(h[i,:], up x)
  *   DOWN     y[p,:] = down h[i,:]
+ * each product plus the bias of its expert, ids[p], where there is one.
  * Pairs of tokens outside [tok_begin, tok_end) are left out. grid (row blocks, n_pairs).
  * n_placed (moe_vec): pair i and where its expert is are in placed[i] instead of pairs, ids and
  * refs. moe_down does DOWN for all k pairs of a token and then sums as moe_combine: sum_y[t,:] +=
@@ -171,6 +179,7 @@ struct sl_karg_moe {
     uint32_t n_table;      /* moe_pair_up */
     const float *weights;
     float *sum_y;
+    struct sl_karg_experts expert;
     uint32_t n_placed;
     struct sl_karg_placed placed[SL_MOE_PLACED];
 };
@@ -209,6 +218,7 @@ struct sl_karg_gemm {
     const struct sl_karg_tile *tiles;
     float *h, *y;
     uint32_t n_out, k, mode;
+    struct sl_karg_experts expert;
 };
 
 struct sl_karg_embed {
@@ -305,6 +315,7 @@ struct sl_karg_route {
     const float *x, *w;
     struct sl_karg_norm norm;
     struct sl_karg_router router;
+    const float *logit_bias; /* [n_expert], NULL: none */
     uint32_t *done;
     uint32_t n_in;
 };

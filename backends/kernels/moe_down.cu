@@ -1,4 +1,5 @@
 /* Decode: the down products of all experts of a row, and their weighted sum in router order. */
+#include "backends/kernels/moe.cuh"
 #include "backends/kernels/vec.cuh"
 
 template <int T> __device__ __forceinline__ void moe_down(const struct sl_karg_moe &a) {
@@ -51,6 +52,8 @@ template <int T> __device__ __forceinline__ void moe_down(const struct sl_karg_m
             uint32_t o = begin + in_block;
             if (!valid || o >= a.n_out)
                 return;
+            total = sl_moe_biased(
+                a.expert.down_bias, [&] { return a.ids[tok * a.k + e]; }, a.n_out, o, total);
             product[e][in_block] = total;
             a.y[((size_t)tok * a.k + e) * a.n_out + o] = total;
         });

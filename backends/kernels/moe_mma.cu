@@ -1,5 +1,6 @@
 /* Decode: experts of a few generated rows, on tensor cores. */
 #include "backends/kernels/mma_vec.cuh"
+#include "backends/kernels/moe.cuh"
 
 /* The listed pairs that want the expert of pair i; none if another block does them. */
 __device__ __forceinline__ uint32_t gather(const struct sl_karg_moe &a, uint32_t i, uint32_t id,
@@ -60,6 +61,8 @@ __device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
     __syncthreads();
     v.run(in, n, [&](uint32_t tile, const float(&total)[4]) {
         uint32_t lane = threadIdx.x % 32, o = tile * rows + lane / 4;
+        const struct sl_karg_experts &of = a.expert;
+        auto expert = [&] { return a.ids[a.pairs ? a.pairs[i] : i]; };
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             uint32_t col = lane % 4 * 2 + (uint32_t)c;
@@ -67,16 +70,21 @@ __device__ __forceinline__ void moe_mma(const struct sl_karg_moe &a) {
                 continue;
             uint32_t j = list[col];
             if (both) {
-                a.h[(size_t)j * a.n_out + o] = sl_dev_silu(total[c]) * total[2 + c];
+                a.h[(size_t)j * a.n_out + o] =
+                    sl_moe_gated(of, expert, a.n_out, o, total[c], total[2 + c]);
                 continue;
             }
 #pragma unroll
             for (uint32_t r = 0; r < 2; r++) {
-                float sum = total[2 * r + c], *h = a.h + (size_t)j * a.n_out + o + 8 * r;
+                const float *bias = down                    ? of.down_bias
+                                    : a.mode == SL_MOE_GATE ? of.gate_bias
+                                                            : of.up_bias;
+                float *h = a.h + (size_t)j * a.n_out + o + 8 * r;
+                float sum = sl_moe_biased(bias, expert, a.n_out, o + 8 * r, total[2 * r + c]);
                 if (down)
                     a.y[(size_t)(a.pairs ? a.pairs[j] : j) * a.n_out + o + 8 * r] = sum;
                 else
-                    *h = a.mode == SL_MOE_GATE ? sum : sl_dev_silu(*h) * sum;
+                    *h = a.mode == SL_MOE_GATE ? sum : sl_moe_activated(of, *h, sum);
             }
         }
     });

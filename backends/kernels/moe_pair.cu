@@ -1,5 +1,6 @@
 /* Decode: experts of single (row, expert) pairs, for few rows. */
 #include "backends/kernels/block_vec.cuh"
+#include "backends/kernels/moe.cuh"
 
 /* Groups of an input row that a warp asks for before it quantises the first. */
 template <int AHEAD, bool SUM32>
@@ -80,7 +81,8 @@ template <int T> __device__ __forceinline__ void moe_pair_up(const struct sl_kar
         total = sl_block_join<T>((lane < 16 ? gate : up) + row * row_bytes, row, n_blocks);
     float other = sl_shfl(total, (int)(lane + 16) & 31);
     if (lane < rows)
-        a.h[(size_t)i * a.n_out + begin + lane] = sl_dev_silu(total) * other;
+        a.h[(size_t)i * a.n_out + begin + lane] = sl_moe_gated(
+            a.expert, [&] { return a.ids[pair]; }, a.n_out, begin + lane, total, other);
 }
 
 /* The down products of all experts of a row, and their weighted sum in router order. */
@@ -146,9 +148,12 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
     static_assert(SL_MOE_DOWN_MAX_K * SL_MOE_SUM_ROWS <= THREADS, "a thread a product");
     if (threadIdx.x < a.k * rows) {
         uint32_t row = threadIdx.x, e = row / rows;
-        float total = sl_block_join<T>(w + row * row_bytes, row, n_blocks);
+        uint32_t at = begin + row - e * rows;
+        float total = sl_moe_biased(
+            a.expert.down_bias, [&] { return a.ids[tok * a.k + e]; }, a.n_out, at,
+            sl_block_join<T>(w + row * row_bytes, row, n_blocks));
         product[row] = total;
-        a.y[((size_t)tok * a.k + e) * a.n_out + begin + row - e * rows] = total;
+        a.y[((size_t)tok * a.k + e) * a.n_out + at] = total;
     }
     __syncthreads();
     if (threadIdx.x >= rows)

@@ -1,4 +1,5 @@
 /* Decode: gate, up or down products of single (row, expert) pairs. */
+#include "backends/kernels/moe.cuh"
 #include "backends/kernels/vec.cuh"
 
 template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_moe &a) {
@@ -36,6 +37,7 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
     v.load([&](uint32_t) { return x; }, 1, shared);
     __syncthreads();
     float *h = a.h + (size_t)i * a.n_out, *y = a.y + (size_t)pair * a.n_out;
+    auto expert = [&] { return a.ids[pair]; };
     v.run(
         g0, g1, 1, carry, it, row, [](uint32_t, uint32_t) { return 0u; },
         [&](uint32_t group, uint32_t, uint32_t r, float total, bool valid) {
@@ -43,14 +45,16 @@ template <int T> __device__ __forceinline__ void moe_vec(const struct sl_karg_mo
             uint32_t o = group * rows + r;
             if (!valid || r >= rows || o >= end)
                 return;
+            const struct sl_karg_experts &of = a.expert;
             if (both)
-                h[o] = sl_dev_silu(total) * other;
+                h[o] = sl_moe_gated(of, expert, a.n_out, o, total, other);
             else if (a.mode == SL_MOE_GATE)
-                h[o] = total;
+                h[o] = sl_moe_biased(of.gate_bias, expert, a.n_out, o, total);
             else if (a.mode == SL_MOE_UP)
-                h[o] = sl_dev_silu(h[o]) * total;
+                h[o] = sl_moe_activated(of, h[o],
+                                        sl_moe_biased(of.up_bias, expert, a.n_out, o, total));
             else
-                y[o] = total;
+                y[o] = sl_moe_biased(of.down_bias, expert, a.n_out, o, total);
         });
 }
 

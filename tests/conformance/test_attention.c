@@ -321,6 +321,10 @@ static void odd_shapes(void) {
         {SL_DTYPE_Q8_0, 1, 4, 64, 32, 0, true, CONF_PLAIN, 4},
         {SL_DTYPE_F16, 1, 20, 32, 32, 0, false, CONF_PLAIN, 4},
         {SL_DTYPE_F16, 1, 64, 16, 16, 0, false, CONF_PLAIN, 4},
+        {SL_DTYPE_F16, 8, 8, 64, 64, 128, true, CONF_PLAIN, 4},
+        {SL_DTYPE_F16, 2, 8, 64, 64, 0, true, CONF_PLAIN, 4},
+        {SL_DTYPE_F16, 1, 8, 64, 64, 1, true, CONF_PLAIN, 4},
+        {SL_DTYPE_Q8_0, 1, 8, 64, 64, 128, true, CONF_PLAIN, 4},
     };
     for (size_t i = 0; i < CONF_COUNT(s); i++) {
         one(&s[i], decode_rows, 6, 6, 1);

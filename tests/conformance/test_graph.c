@@ -14,36 +14,43 @@
 #define PAGES    3u /* a sequence */
 
 static const struct sl_device_limits limits = {.max_tok = MAX_ROWS,
-                                               .max_n_in = 2560,
+                                               .max_n_in = 2880,
                                                .max_pairs = 128,
-                                               .max_n_embd = 2560,
+                                               .max_n_embd = 2880,
                                                .max_n_ff = 1280,
                                                .max_expert = 300,
-                                               .max_heads = 12,
+                                               .max_heads = 16,
                                                .max_head_dim = 128};
 
 struct shape {
     uint32_t n_embd, n_heads, n_kv, dim, n_freq, n_expert, k, n_ff;
     enum sl_dtype attn, v, up, down, kv;
     bool neox, head_norms;
+    bool gpt_oss; /* biases everywhere, sinks, a window, the clamped activation */
 };
 static const struct shape shapes[] = {
     {512, 8, 2, 64, 32, 16, 4, 256, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K,
-     SL_DTYPE_F16, true, true},
+     SL_DTYPE_F16, true, true, false},
     {2304, 12, 3, 128, 40, 300, 8, 1280, SL_DTYPE_Q5_K, SL_DTYPE_Q5_K, SL_DTYPE_Q4_K, SL_DTYPE_Q4_K,
-     SL_DTYPE_Q8_0, false, true},
+     SL_DTYPE_Q8_0, false, true, false},
     {768, 6, 6, 32, 16, 33, 10, 96, SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, SL_DTYPE_MXFP4, SL_DTYPE_Q8_0,
-     SL_DTYPE_F16, true, false},
+     SL_DTYPE_F16, true, false, false},
     {2560, 8, 2, 128, 64, 16, 4, 256, SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K,
-     SL_DTYPE_F16, true, true},
+     SL_DTYPE_F16, true, true, false},
     {256, 4, 1, 96, 20, 7, 3, 256, SL_DTYPE_F16, SL_DTYPE_Q6_K, SL_DTYPE_F16, SL_DTYPE_BF16,
-     SL_DTYPE_F16, true, true},
+     SL_DTYPE_F16, true, true, false},
     {512, 8, 2, 64, 32, 16, 4, 256, SL_DTYPE_Q8_0, SL_DTYPE_Q6_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K,
-     SL_DTYPE_F16, true, true},
+     SL_DTYPE_F16, true, true, false},
     {1024, 12, 3, 64, 32, 16, 4, 256, SL_DTYPE_Q4_K, SL_DTYPE_Q8_0, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K,
-     SL_DTYPE_F16, true, true},
+     SL_DTYPE_F16, true, true, false},
     {512, 8, 2, 64, 32, 24, 12, 512, SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q5_K, SL_DTYPE_Q5_K,
-     SL_DTYPE_F16, true, true},
+     SL_DTYPE_F16, true, true, false},
+    {2880, 16, 2, 64, 32, 32, 4, 288, SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, SL_DTYPE_MXFP4, SL_DTYPE_MXFP4,
+     SL_DTYPE_F16, true, false, true},
+    {512, 8, 1, 64, 32, 16, 4, 256, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K,
+     SL_DTYPE_F16, true, false, true},
+    {288, 8, 1, 64, 32, 9, 4, 544, SL_DTYPE_BF16, SL_DTYPE_F16, SL_DTYPE_BF16, SL_DTYPE_Q8_0,
+     SL_DTYPE_Q8_0, true, false, true},
 };
 
 struct graph_case {
@@ -216,6 +223,23 @@ static void make_ops(struct sl_device *d, struct sl_rng *rng, const struct graph
                                       .n = s->n_expert};
 }
 
+/* What a layer of gpt-oss has besides. */
+static void add_gpt_oss(struct sl_device *d, struct sl_rng *rng, const struct shape *s,
+                        struct layer *l) {
+    for (uint32_t i = 0; i < l->qkv.n_w; i++)
+        l->qkv.out[i].bias = random_floats(d, rng, l->qkv.out[i].w.n_out);
+    l->out.out[0].bias = random_floats(d, rng, s->n_embd);
+    l->logits.out[0].bias = random_floats(d, rng, s->n_expert);
+    l->router.softmax_topk = true;
+    l->router.normalize = false;
+    l->attention.sinks = random_floats(d, rng, s->n_heads);
+    l->attention.window = 70;
+    l->moe.gate_bias = random_floats(d, rng, (size_t)s->n_expert * s->n_ff);
+    l->moe.up_bias = random_floats(d, rng, (size_t)s->n_expert * s->n_ff);
+    l->moe.down_bias = random_floats(d, rng, (size_t)s->n_expert * s->n_embd);
+    l->moe.activation = SL_SWIGLU_CLAMPED;
+}
+
 static void submit(struct sl_device *d, const struct layer *l) {
     conf_ok(sl_op_rms_norm(d, &l->norm));
     conf_ok(sl_op_matmul(d, &l->qkv));
@@ -282,6 +306,8 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     struct layer l = {0};
     make_buffers(d, &rng, c, &l);
     make_ops(d, &rng, c, &l);
+    if (c->s.gpt_oss)
+        add_gpt_oss(d, &rng, &c->s, &l);
     void *single[N_BUFFERS];
     submit(d, &l);
     for (int b = 0; b < N_BUFFERS; b++) {

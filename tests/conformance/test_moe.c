@@ -10,16 +10,17 @@
 #include <string.h>
 
 static const struct sl_device_limits limits = {.max_tok = 70,
-                                               .max_n_in = 2304,
+                                               .max_n_in = 2880,
                                                .max_pairs = 70 * 8,
-                                               .max_n_embd = 2304,
-                                               .max_n_ff = 768,
+                                               .max_n_embd = 2880,
+                                               .max_n_ff = 2880,
                                                .max_expert = 64};
 
 struct moe_case {
     struct sl_op_moe op; /* pointers are the host's, refs apart */
     const void *gate, *up, *down;
     uint32_t shift; /* bytes by which experts' matrices miss the start of their memory */
+    bool device_refs;
 };
 
 static size_t part_bytes(enum sl_dtype t, uint32_t n_in, uint32_t n_out) {
@@ -74,6 +75,10 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     float *y = calloc(n_y, 4); /* pairs that are not listed stay as they are */
     op.pair_y = conf_put(d, y, n_y * 4);
     place(d, c, &op, placed);
+    if (c->device_refs && op.refs) {
+        op.device_refs = conf_put(d, refs, op.n_expert * sizeof *refs);
+        op.refs = NULL;
+    }
     conf_ok(sl_op_moe(d, &op));
     conf_get(d, out, op.pair_y, n_y * 4);
     free(refs);
@@ -165,6 +170,13 @@ static const struct shape shapes[] = {
      256}, /* more than eight rows each */
     {SL_DTYPE_Q5_K, SL_DTYPE_Q5_K, SL_DTYPE_Q5_K, 3, 4, 8, 768, 512},
     {SL_DTYPE_Q4_K, SL_DTYPE_Q4_K, SL_DTYPE_Q6_K, 2, 8, 12, 2048, 768},
+    {SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, 1, 4, 5, 2880, 288},
+    {SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, 2, 4, 5, 288, 2880},
+    {SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, 8, 4, 32, 1056, 352},
+    {SL_DTYPE_MXFP4, SL_DTYPE_MXFP4, SL_DTYPE_Q8_0, 30, 4, 9, 544, 96},
+    {SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, SL_DTYPE_Q8_0, 4, 4, 6, 1440, 160},
+    {SL_DTYPE_F16, SL_DTYPE_F16, SL_DTYPE_F16, 4, 4, 5, 72, 66},
+    {SL_DTYPE_BF16, SL_DTYPE_BF16, SL_DTYPE_BF16, 18, 4, 6, 66, 40},
 };
 
 static void test_shapes(void) {
@@ -272,6 +284,35 @@ static bool has_all(const struct sl_device *d) {
     return d->caps.moe_bias && d->caps.swiglu_clamped;
 }
 
+/* Listed pairs have the biases of their own experts: placed ones, those of experts that the device
+ * looks up itself, and all as prompt rows and as generated ones. */
+static void biases_of_pairs(struct sl_rng *rng, struct moe_case *c, size_t shape) {
+    char what[64];
+    uint32_t n_all = c->op.n_tok * c->op.k;
+    uint32_t *pairs = conf_host(n_all * 4);
+    struct moe_case some = *c;
+    some.device_refs = true;
+    for (uint32_t k = 0; k < 3; k++) {
+        some.op.n_decode = some.op.n_tok * k / 2;
+        snprintf(what, sizeof what, "shape %zu, all biases, refs of the device, %u generated",
+                 shape, some.op.n_decode);
+        case_of(what, &some);
+    }
+    some.op.n_pairs = 0;
+    for (uint32_t p = 0; p < n_all; p++)
+        if (sl_rng_below(rng, 3) == 0 || p + 1 == n_all)
+            pairs[some.op.n_pairs++] = p;
+    some.op.pairs = pairs;
+    some.op.n_decode = c->op.n_decode;
+    snprintf(what, sizeof what, "shape %zu, all biases, some pairs", shape);
+    case_of(what, &some);
+    if (some.op.n_pairs > SL_MOE_MAX_PLACED)
+        some.op.n_pairs = SL_MOE_MAX_PLACED;
+    some.op.n_decode = some.op.n_tok;
+    snprintf(what, sizeof what, "shape %zu, all biases, placed pairs", shape);
+    case_of(what, &some);
+}
+
 /* Experts with biases, one or all; the clamped activation, past both its limits. */
 static void test_biases(void) {
     struct sl_rng rng = {5};
@@ -302,6 +343,7 @@ static void test_biases(void) {
             snprintf(what, sizeof what, "shape %zu, all biases%s", i, clamped ? ", clamped" : "");
             case_of(what, &c);
         }
+        biases_of_pairs(&rng, &c, i);
     }
 }
 

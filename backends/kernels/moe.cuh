@@ -1,0 +1,36 @@
+/* What becomes of the products of experts: biases and the activation. Both are asked for as the kernel
+ * runs, once for each output, so that experts without them have the same arithmetic and registers. */
+#ifndef SL_BACKENDS_KERNELS_MOE_CUH
+#define SL_BACKENDS_KERNELS_MOE_CUH
+
+#include "backends/kernels/device.cuh"
+
+/* Output row o of a product: expert() is asked only if there are biases. bias [n_expert, n_out] */
+template <class EXPERT>
+__device__ __forceinline__ float sl_moe_biased(const float *bias, EXPERT expert, uint32_t n_out,
+                                               uint32_t o, float v) {
+    return bias ? v + bias[(size_t)expert() * n_out + o] : v;
+}
+
+/* SwiGLU, clamped or not, of products that have their biases. A NaN stays. */
+__device__ __forceinline__ float sl_moe_activated(const struct sl_karg_experts &a, float gate,
+                                                  float up) {
+    float steep = gate;
+    if (a.alpha != 0) {
+        gate = a.limit < gate ? a.limit : gate;
+        up = a.limit < up ? a.limit : up;
+        up = (-a.limit > up ? -a.limit : up) + 1.0f;
+        steep = a.alpha * gate;
+    }
+    return gate / (1.0f + sl_dev_exp(-steep)) * up;
+}
+
+/* The value of h for output row o. */
+template <class EXPERT>
+__device__ __forceinline__ float sl_moe_gated(const struct sl_karg_experts &a, EXPERT expert,
+                                              uint32_t n_out, uint32_t o, float gate, float up) {
+    return sl_moe_activated(a, sl_moe_biased(a.gate_bias, expert, n_out, o, gate),
+                            sl_moe_biased(a.up_bias, expert, n_out, o, up));
+}
+
+#endif
