@@ -6,7 +6,8 @@
  *   llama_peer bench MODEL THREADS PROMPT GEN REPS PARALLEL[,...]   JSON lines, tokens per second
  *   llama_peer tokenize MODEL TEXTFILE SPECIAL      ids, one line
  *
- * The directory of the ggml backends is taken from the environment: GGML_DIR. */
+ * From the environment: GGML_DIR, the directory of the ggml backends; LLAMA_GPU_LAYERS (default 0), how
+ * many layers a GPU gets; LLAMA_UBATCH (default 512), rows of a prompt that it computes at once. */
 #include "ggml-backend.h"
 #include "llama.h"
 
@@ -25,6 +26,11 @@ static double now_s(void) {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+static uint32_t env_number(const char *name, uint32_t otherwise) {
+    const char *s = getenv(name);
+    return s ? (uint32_t)strtoul(s, NULL, 10) : otherwise;
 }
 
 static void quiet(enum ggml_log_level level, const char *text, void *ctx) {
@@ -54,7 +60,7 @@ static struct llama_context *open_context(struct llama_model *model, int threads
     struct llama_context_params cp = llama_context_default_params();
     cp.n_ctx = n_ctx;
     cp.n_batch = n_batch;
-    cp.n_ubatch = 512;
+    cp.n_ubatch = env_number("LLAMA_UBATCH", 512);
     cp.n_seq_max = n_seq;
     cp.n_threads = threads;
     cp.n_threads_batch = threads;
@@ -198,7 +204,7 @@ int main(int argc, char **argv) {
     llama_log_set(quiet, NULL);
     ggml_backend_load_all_from_path(getenv("GGML_DIR"));
     struct llama_model_params mp = llama_model_default_params();
-    mp.n_gpu_layers = 0;
+    mp.n_gpu_layers = (int32_t)env_number("LLAMA_GPU_LAYERS", 0);
     mp.vocab_only = strcmp(argv[1], "tokenize") == 0;
     const char *repack = getenv("LLAMA_REPACK");
     if (repack && strcmp(repack, "0") == 0)
