@@ -263,6 +263,76 @@ static enum sl_status vec_few(struct sl_cuda *c, const struct sl_op_matmul *a, e
                      SL_FEW_SMEM(n_in, rows, a->n_tok, norm != NULL), k);
 }
 
+/* How matvec_block cuts a's weights of type t: all of a block's rows at once where two blocks a
+ * multiprocessor have room for them, else so many at once that copies and products keep each other
+ * busy. rows_per_block 0: it does not take them. */
+#define BLOCK_SMEM_BYTES  (100u << 10)
+#define BLOCK_STAGE_BYTES (40u << 10)
+
+static struct sl_karg_matvec_block block_cut(const struct sl_cuda *c, const struct sl_op_matmul *a,
+                                             enum sl_dtype t) {
+    struct sl_karg_matvec_block k = {.n_in = a->out[0].w.n_in, .n_tok = a->n_tok};
+    const struct sl_karg_matvec_block none = k;
+    uint32_t row_bytes = (uint32_t)sl_dtype_row_bytes(t, k.n_in), step = 1, n_mat = 0;
+    if (!sl_cuda_has(c, SL_FAMILY_matvec_block, t) || a->n_tok > SL_VEC_MAX_TOK)
+        return none;
+    while (step * row_bytes % 16)
+        step *= 2;
+    for (uint32_t i = 0; i < a->n_w; i++) {
+        if (a->out[i].w.dtype != t)
+            continue;
+        if ((uintptr_t)a->out[i].w.data % 16)
+            return none;
+        n_mat++;
+    }
+    uint32_t in_bytes = a->n_tok * sl_ceil_div(k.n_in, 256) * SL_BLOCK_GROUP_BYTES;
+    uint64_t blocks = (uint64_t)c->n_sm * 2;
+    uint64_t rows =
+        sl_ceil_div(rows_of_type(a, t), (uint32_t)(blocks > n_mat ? blocks - n_mat : 1));
+    k.rows_per_block = (uint32_t)(rows + step - 1) / step * step;
+    for (k.stages = 1; k.stages <= 2; k.stages++) {
+        k.rows_at_once = k.rows_per_block;
+        if (k.stages == 2) {
+            k.rows_at_once = BLOCK_STAGE_BYTES / row_bytes / step * step;
+            if (!k.rows_at_once)
+                return none;
+            k.rows_per_block = sl_ceil_div(k.rows_per_block, k.rows_at_once) * k.rows_at_once;
+        }
+        uint64_t stage_bytes = (uint64_t)k.rows_at_once * row_bytes;
+        uint64_t terms = (uint64_t)k.rows_at_once * SL_MATVEC_BLOCK_TERMS(k.n_in);
+        uint64_t norm = (uint64_t)k.n_in * 4;
+        uint64_t bytes = k.stages * stage_bytes + in_bytes + (terms > norm ? terms : norm);
+        if (bytes > BLOCK_SMEM_BYTES || bytes + MMA_STATIC_SMEM_BYTES > c->max_smem_bytes ||
+            k.rows_at_once > SL_MATVEC_WARPS * 32)
+            continue;
+        k.stage_bytes = (uint32_t)stage_bytes;
+        k.in_at = (uint32_t)(k.stages * stage_bytes);
+        k.terms_at = k.in_at + in_bytes;
+        return k;
+    }
+    return none;
+}
+
+static enum sl_status vec_block(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
+                                struct sl_karg_matvec_block k, const struct sl_op_rms_norm *norm) {
+    uint32_t n_blocks, terms = k.rows_at_once * SL_MATVEC_BLOCK_TERMS(k.n_in);
+    k.x = norm ? norm->x : a->x;
+    k.norm.eps = -1;
+    if (norm)
+        k.norm = (struct sl_karg_norm){norm->w, norm->y, norm->eps};
+    k.n_mat = collect(a, t, 0, k.rows_per_block, k.mat, k.first, &n_blocks);
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_matvec_block, t), ((struct sl_dim3){n_blocks, 1, 1}),
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}),
+                     k.terms_at + (terms > k.n_in * 4 ? terms : k.n_in * 4), k);
+}
+
+/* Rows of quantised weights that neither tensor cores nor matvec_few take. */
+static enum sl_status vec_or_block(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
+                                   const struct sl_op_rms_norm *norm) {
+    struct sl_karg_matvec_block k = block_cut(c, a, t);
+    return k.rows_per_block ? vec_block(c, a, t, k, norm) : vec(c, a, t, a->n_tok, norm);
+}
+
 /* t: how the products want the input. */
 static enum sl_status norm_quantize(struct sl_cuda *c, enum sl_dtype t,
                                     const struct sl_op_rms_norm *norm,
@@ -322,7 +392,7 @@ enum sl_status sl_cuda_fused_norm_matmul(struct sl_device *d,
             continue;
         }
         if (!rows) {
-            SL_TRY(vec(c, a, t, a->n_tok, own));
+            SL_TRY(vec_or_block(c, a, t, own));
             continue;
         }
         if (quantized != sl_cuda_is_block32(t))
@@ -371,7 +441,7 @@ enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a)
             continue;
         }
         if (!rows && a->n_tok < SL_CUDA_GEMM_MIN_ROWS) {
-            SL_TRY(vec(c, a, t, a->n_tok, NULL));
+            SL_TRY(vec_or_block(c, a, t, NULL));
             continue;
         }
         int kind = sl_cuda_is_block32(t);

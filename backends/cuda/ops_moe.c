@@ -97,11 +97,15 @@ static bool mma_fits(const struct run *r, enum sl_dtype t, const struct sl_karg_
 static uint32_t pair_smem(const struct run *r, enum sl_kernel_family family, enum sl_dtype t,
                           struct sl_karg_moe *k, uint32_t parts, uint32_t inputs) {
     uint32_t rows = k->rows_per_block;
-    if (!sl_cuda_has(r->c, family, t) || k->n_in % 256 || k->n_out % rows)
+    if (!sl_cuda_has(r->c, family, t) || k->n_in % sl_dtype_info((uint32_t)t)->block_elems ||
+        k->n_out % rows)
         return 0;
-    uint64_t part_bytes = (rows * sl_dtype_row_bytes(t, k->n_in) + 15) & ~(uint64_t)15;
+    uint64_t part_bytes = rows * sl_dtype_row_bytes(t, k->n_in);
+    if (sl_cuda_is_block32(t) && part_bytes % 16)
+        return 0;
+    part_bytes = (part_bytes + 15) & ~(uint64_t)15;
     uint64_t bytes = parts * part_bytes + k->n_table * 16 +
-                     (uint64_t)inputs * (k->n_in / 256) * SL_BLOCK_GROUP_BYTES;
+                     (uint64_t)sl_ceil_div((uint64_t)inputs * k->n_in, 256) * SL_BLOCK_GROUP_BYTES;
     k->in_at = (uint32_t)(parts * part_bytes);
     return bytes <= PAIR_SMEM_BYTES && bytes + PAIR_STATIC_SMEM_BYTES <= r->c->max_smem_bytes
                ? (uint32_t)bytes
@@ -129,7 +133,8 @@ static enum sl_status pair_sum(const struct run *r, enum sl_dtype t, struct sl_k
                                bool *done) {
     uint32_t bytes = 0;
     *done = false;
-    if (k.n_pairs > PAIR_SUM_MAX_PAIRS)
+    bool may_mma = sl_kernel_of(SL_FAMILY_moe_mma, t) != SL_KERNEL_COUNT;
+    if (k.n_pairs > (may_mma ? PAIR_SUM_MAX_PAIRS : PAIR_UP_MAX_PAIRS))
         return SL_OK;
     for (k.rows_per_block = SL_MOE_SUM_ROWS; k.rows_per_block >= 8; k.rows_per_block /= 2)
         if ((bytes = pair_smem(r, SL_FAMILY_moe_pair_sum, t, &k, k.k, k.k)))

@@ -1,5 +1,4 @@
-/* One input row times weight rows that lie in shared memory as in the file, a thread a block of 256:
- * what experts of a few pairs are made of. A block of threads asks for all of its weights at once, so
+/* One input row times weight rows that lie in shared memory as in the file, a thread a block: what experts of a few pairs are made of. A block of threads asks for all of its weights at once, so
  * that as many bytes are on their way as it has shared memory, with no registers that wait for them
  * and no work for each but the copying; the kernel after it has room to do the same beside it. No
  * lane has to add what others have, and scales are unpacked once.
@@ -9,8 +8,8 @@
 #ifndef SL_BACKENDS_KERNELS_BLOCK_VEC_CUH
 #define SL_BACKENDS_KERNELS_BLOCK_VEC_CUH
 
+#include "backends/kernels/quant.cuh"
 #include "backends/kernels/quantize.cuh"
-#include "common/dtype.h"
 
 /* 256 elements of a quantised input row in shared memory: SL_BLOCK_GROUP_BYTES, which puts
  * consecutive groups into banks of their own. */
@@ -20,7 +19,16 @@ struct alignas(16) sl_block_group {
     float d;
     uint32_t spread[3];
 };
-static_assert(sizeof(struct sl_block_group) == SL_BLOCK_GROUP_BYTES, "the host reckons with it");
+/* The same 256 for 32-element types: the first halves of eight blocks, then the second ones, so that
+ * threads with a block each read consecutive 16 bytes. */
+struct alignas(16) sl_block_group32 {
+    int8_t q[2][8][16];
+    float d[8];
+    uint32_t spread[4];
+};
+static_assert(sizeof(struct sl_block_group) == SL_BLOCK_GROUP_BYTES &&
+                  sizeof(struct sl_block_group32) == SL_BLOCK_GROUP_BYTES,
+              "the host reckons with it");
 
 /* x: what sl_quantize_fetch() gave; by one warp. */
 template <bool SUM32>
@@ -35,6 +43,15 @@ __device__ __forceinline__ void sl_block_put(const float (&x)[8], struct sl_bloc
         to->sum[lane / (SUM32 ? 4 : 2)] = (int16_t)v.sum;
     if (lane == 0)
         to->d = v.d;
+}
+
+__device__ __forceinline__ void sl_block_put32(const float (&x)[8], struct sl_block_group32 *to) {
+    uint32_t lane = threadIdx.x % 32;
+    struct sl_quantized v;
+    sl_quantize_values<true>(x, v);
+    *(uint2 *)(to->q[lane % 4 / 2][lane / 4] + lane % 2 * 8) = make_uint2(v.q[0], v.q[1]);
+    if (lane % 4 == 0)
+        to->d[lane / 4] = v.d;
 }
 
 /* Copies `bytes` bytes, a multiple of 2, from anywhere to a 16-byte boundary of shared memory by
@@ -66,8 +83,9 @@ struct sl_block_sums {
     float d, dmin;
 };
 
-/* sl_block<T>: BYTES of a block, HAS_MIN, and
- *   dot<N>(w, x, out)   N blocks in shared memory times one group
+/* sl_block<T>: ELEMS and BYTES of a block, HAS_MIN, and
+ *   dot<N>(w, x, out)         N blocks of 256 in shared memory times one group
+ *   dot<N>(w, x, part, out)   N blocks of 32 times the part-th of a group's
  * Blocks lie one after the other from a 16-byte boundary on. */
 template <int T> struct sl_block;
 
@@ -85,7 +103,7 @@ __device__ __forceinline__ int sl_dot16(const uint32_t (&w)[4], const uint4 &x, 
 /* Q4_K and Q5_K: d dmin scales[12] (high bits [32]) qs[128]. */
 template <int HIGH_BYTES> struct sl_block_k45 {
     static constexpr bool HAS_MIN = true;
-    static constexpr uint32_t BYTES = 144 + HIGH_BYTES;
+    static constexpr uint32_t ELEMS = 256, BYTES = 144 + HIGH_BYTES;
 
     /* 16 bytes: low nibbles, high ones, with their fifth bits where there are any; else high ones stay
      * where they lie, 16 times as large. */
@@ -164,7 +182,7 @@ template <> struct sl_block<SL_DTYPE_Q5_K> : sl_block_k45<32> {};
  * they lie, and the 32 that every element is too large by comes off through the input's sums. */
 template <> struct sl_block<SL_DTYPE_Q6_K> {
     static constexpr bool HAS_MIN = false;
-    static constexpr uint32_t BYTES = 210;
+    static constexpr uint32_t ELEMS = 256, BYTES = 210;
 
     /* 16 elements, their high bits in field FIELD of h; low bits are in the high nibbles of l for
      * fields 2 and 3. */
@@ -226,6 +244,83 @@ template <> struct sl_block<SL_DTYPE_Q6_K> {
         }
     }
 };
+
+/* e qs[16]: five words hold a block's bytes, wherever it begins. */
+template <> struct sl_block<SL_DTYPE_MXFP4> {
+    static constexpr bool HAS_MIN = false;
+    static constexpr uint32_t ELEMS = 32, BYTES = 17;
+
+    template <int N>
+    __device__ __forceinline__ static void dot(const uint8_t *const (&w)[N],
+                                               const struct sl_block_group32 *x, uint32_t part,
+                                               struct sl_block_sums (&out)[N]) {
+        const uint32_t table[4] = SL_FP4_TABLE;
+        uint4 a = sl_smem16(x->q[0][part]), b = sl_smem16(x->q[1][part]);
+        const uint32_t xa[4] = {a.x, a.y, a.z, a.w}, xb[4] = {b.x, b.y, b.z, b.w};
+        float dx = x->d[part];
+#pragma unroll
+        for (int m = 0; m < N; m++) {
+            const uint32_t *at = (const uint32_t *)((uintptr_t)w[m] & ~(uintptr_t)3);
+            uint32_t into = (uint32_t)(uintptr_t)w[m] & 3, select = 0x4321 + into * 0x1111;
+            uint32_t v[5];
+#pragma unroll
+            for (int i = 0; i < 5; i++)
+                v[i] = at[i];
+            uint32_t e = v[0] >> (into * 8) & 255;
+            int sum = 0;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                uint32_t low, high;
+                sl_nibble_values(sl_perm(v[i], v[i + 1], select), table, low, high);
+                sum = sl_dp4a((int)low, (int)xa[i], sum);
+                sum = sl_dp4a((int)high, (int)xb[i], sum);
+            }
+            out[m].d = sl_e8m0(e) * dx;
+            out[m].sum = sum;
+        }
+    }
+};
+
+/* d qs[32]; blocks begin at even addresses, nine words hold them. */
+template <> struct sl_block<SL_DTYPE_Q8_0> {
+    static constexpr bool HAS_MIN = false;
+    static constexpr uint32_t ELEMS = 32, BYTES = 34;
+
+    template <int N>
+    __device__ __forceinline__ static void dot(const uint8_t *const (&w)[N],
+                                               const struct sl_block_group32 *x, uint32_t part,
+                                               struct sl_block_sums (&out)[N]) {
+        uint4 a = sl_smem16(x->q[0][part]), b = sl_smem16(x->q[1][part]);
+        const uint32_t in[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+        float dx = x->d[part];
+#pragma unroll
+        for (int m = 0; m < N; m++) {
+            const uint32_t *at = (const uint32_t *)((uintptr_t)w[m] & ~(uintptr_t)3);
+            uint32_t odd = (uint32_t)(uintptr_t)w[m] & 2, select = odd ? 0x7654 : 0x5432;
+            uint32_t v[9];
+            int sum = 0;
+#pragma unroll
+            for (int i = 0; i < 9; i++)
+                v[i] = at[i];
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                sum = sl_dp4a((int)sl_perm(v[i], v[i + 1], select), (int)in[i], sum);
+            out[m].d = sl_f16(v[0] >> (odd * 8) & 0xffff) * dx;
+            out[m].sum = sum;
+        }
+    }
+};
+
+/* N blocks, each the i-th of its row, times that of the input. */
+template <int T, int N>
+__device__ __forceinline__ void sl_block_dot(const uint8_t *const (&w)[N],
+                                             const struct sl_block_group *in, uint32_t i,
+                                             struct sl_block_sums (&out)[N]) {
+    if constexpr (sl_block<T>::ELEMS == 32)
+        sl_block<T>::dot(w, (const struct sl_block_group32 *)in + i / 8, i % 8, out);
+    else
+        sl_block<T>::dot(w, in + i, out);
+}
 
 /* A block's term waits in the block's own bytes, which nobody else needs; where in them, by the row, so
  * that reading a column of rows meets different banks. */

@@ -24,6 +24,10 @@
     X(name, name##_Q4_K, SL_DTYPE_Q4_K, args)                                                      \
     X(name, name##_Q5_K, SL_DTYPE_Q5_K, args)                                                      \
     X(name, name##_Q6_K, SL_DTYPE_Q6_K, args)
+#define SL_VARIANTS_PAIR(X, name, args)                                                            \
+    SL_VARIANTS_MMA(X, name, args)                                                                 \
+    X(name, name##_MXFP4, SL_DTYPE_MXFP4, args)
+#define SL_VARIANTS_Q8_0(X, name, args) X(name, name##_Q8_0, SL_DTYPE_Q8_0, args)
 #define SL_VARIANTS_MMA_Q8_0(X, name, args)                                                        \
     SL_VARIANTS_MMA(X, name, args)                                                                 \
     X(name, name##_Q8_0, SL_DTYPE_Q8_0, args)
@@ -65,11 +69,12 @@
     F(X, matvec, TYPES, struct sl_karg_matvec, OP(matmul), 0, false)                               \
     F(X, matvec_mma, MMA_Q8_0, struct sl_karg_matvec_mma, 0, 0, false)                             \
     F(X, matvec_few, ROWS, struct sl_karg_matvec, 0, 0, false)                                     \
+    F(X, matvec_block, Q8_0, struct sl_karg_matvec_block, 0, 0, false)                             \
     F(X, moe_vec, TYPES, struct sl_karg_moe, OP(moe), 0, false)                                    \
     F(X, moe_down, TYPES, struct sl_karg_moe, 0, 0, false)                                         \
     F(X, moe_mma, MMA, struct sl_karg_moe, 0, 0, false)                                            \
-    F(X, moe_pair_up, MMA, struct sl_karg_moe, 0, 0, false)                                        \
-    F(X, moe_pair_sum, MMA, struct sl_karg_moe, 0, 0, false)                                       \
+    F(X, moe_pair_up, PAIR, struct sl_karg_moe, 0, 0, false)                                       \
+    F(X, moe_pair_sum, PAIR, struct sl_karg_moe, 0, 0, false)                                      \
     F(X, gemm_small, TYPES, struct sl_karg_gemm, OP(matmul) | OP(moe), 0, true)                    \
     F(X, gemm_large, TYPES, struct sl_karg_gemm, 0, 0, true)                                       \
     F(X, moe_sort, ONE, struct sl_karg_moe_sort, OP(moe), 0, true)                                 \

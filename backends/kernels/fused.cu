@@ -20,7 +20,9 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
     for (int j = 0; j < AHEAD; j++)
         if (lane * 8 + (uint32_t)j * 256 + 8 <= n)
             sl_vec_float<SL_DTYPE_F32>::load8(w + (lane * 8 + (size_t)j * 256) * 4, ahead[j]);
-    struct sl_vec_norm norm;
+    for (uint32_t at = AHEAD * 256 + lane * 8; at < n; at += 256) /* what is read last */
+        sl_prefetch(w + (size_t)at * 4);
+    struct sl_vec_norm_of<12> norm;
     norm.fetch(a.norm, n);
     sl_grid_begin();
 
@@ -39,6 +41,7 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
         } else {
             break;
         }
+#pragma unroll 4
     for (; i + 8 <= n; i += 256) {
         float more[8];
         sl_vec_float<SL_DTYPE_F32>::load8(w + (size_t)i * 4, more);

@@ -52,8 +52,8 @@ struct sl_karg_ref {
     const void *gate, *up, *down;
 };
 
-/* What becomes of an expert's products (moe.cuh): biases as in struct sl_op_moe, NULL: none; alpha and
- * limit of the clamped SwiGLU, alpha 0: the plain one. */
+/* What becomes of an expert's products (moe.cuh): biases as in struct sl_op_moe, NULL: none; alpha
+ * and limit of the clamped SwiGLU, alpha 0: the plain one. */
 struct sl_karg_experts {
     const float *gate_bias, *up_bias, *down_bias;
     float alpha, limit;
@@ -135,6 +135,22 @@ struct sl_karg_matvec_mma {
     uint32_t n_in, n_mat, rows_per_block, n_tok, tok_per_block, slots, in_at, log_split;
 };
 
+/* At most SL_VEC_MAX_TOK rows times weights of a 32-element type that begin on 16 bytes, as do
+ * every rows_at_once rows (matvec_block, block_vec.cuh): blocks of SL_MATVEC_WARPS warps, grid
+ * (blocks). Dynamic shared memory: `stages` parts of rows_at_once rows each, stage_bytes long (1:
+ * these are all rows of the block; 2: one is copied while the other is multiplied), from in_at on
+ * the quantised rows, from terms_at on what rows_at_once rows of blocks come to, an odd number of
+ * pairs a row, or before that a row that is normed. */
+#define SL_MATVEC_BLOCK_TERMS(n_in) (((n_in) / 32u | 1u) * 8u)
+struct sl_karg_matvec_block {
+    const float *x;
+    struct sl_karg_mat mat[4];
+    uint32_t first[4];
+    uint32_t n_in, n_mat, n_tok, rows_per_block, rows_at_once, stages;
+    uint32_t stage_bytes, in_at, terms_at;
+    struct sl_karg_norm norm;
+};
+
 /* Experts of single pairs: up and gate products with SwiGLU, or the down product.
  * Listed pair i (pair p = pairs ? pairs[i] : i) of token p / k:
  *   GATE_UP  h[i,:] = activation(gate x, up x)
@@ -153,11 +169,13 @@ enum sl_moe_mode { SL_MOE_GATE_UP, SL_MOE_GATE, SL_MOE_UP, SL_MOE_DOWN };
 #define SL_MOE_DOWN_MAX_K    16u
 #define SL_MOE_MMA_MAX_PAIRS 64u
 #define SL_MOE_PLACED        16u
-/* moe_pair_up does GATE_UP, moe_pair_sum DOWN and the sum, where n_in is a multiple of 256 and
- * n_out of the rows of a block (block_vec.cuh): all of a block's weights are in dynamic shared
- * memory at once, rows_per_block rows of gate and of up, or of each of k experts' down, from in_at
- * on the quantised input rows, one or k, and behind them, n_table > 0, where all n_table experts'
- * gate and up are. grid (n_pairs or n_tok, row blocks), SL_MOE_UP_THREADS or SL_MOE_SUM_THREADS. */
+/* moe_pair_up does GATE_UP, moe_pair_sum DOWN and the sum, where n_in is a multiple of the type's
+ * block and n_out of the rows of a block of threads (block_vec.cuh): all of a block's weights are
+ * in dynamic shared memory at once, rows_per_block rows of gate and of up, or of each of k experts'
+ * down, which together end where 16 bytes do for 32-element types; from in_at on the quantised
+ * input rows, one or k as if they were one, and behind them, n_table > 0, where all n_table
+ * experts' gate and up are. grid (n_pairs or n_tok, row blocks), SL_MOE_UP_THREADS or
+ * SL_MOE_SUM_THREADS. */
 #define SL_BLOCK_GROUP_BYTES 304u
 #define SL_MOE_UP_THREADS    128u
 #define SL_MOE_UP_ROWS       16u  /* at most */

@@ -3,18 +3,25 @@
 #include "backends/kernels/moe.cuh"
 
 /* Groups of an input row that a warp asks for before it quantises the first. */
-template <int AHEAD, bool SUM32>
+template <int T>
+__device__ __forceinline__ void put(const float (&x)[8], struct sl_block_group *to) {
+    if constexpr (sl_block<T>::ELEMS == 32)
+        sl_block_put32(x, (struct sl_block_group32 *)to);
+    else
+        sl_block_put<sl_block<T>::HAS_MIN>(x, to);
+}
+template <int AHEAD, int T>
 __device__ __forceinline__ void quantize(const float (&first)[AHEAD][8], const float *x,
                                          uint32_t n_in, uint32_t g, uint32_t step, uint32_t end,
                                          struct sl_block_group *to) {
 #pragma unroll
     for (int i = 0; i < AHEAD; i++, g += step)
         if (g < end)
-            sl_block_put<SUM32>(first[i], to + g);
+            put<T>(first[i], to + g);
     for (; g < end; g += step) {
         float v[8];
         sl_quantize_fetch(x, n_in, g, threadIdx.x % 32, v);
-        sl_block_put<SUM32>(v, to + g);
+        put<T>(v, to + g);
     }
 }
 
@@ -24,11 +31,12 @@ template <int T> __device__ __forceinline__ void moe_pair_up(const struct sl_kar
     constexpr uint32_t THREADS = SL_MOE_UP_THREADS, WARPS = THREADS / 32;
     extern __shared__ uint4 shared[];
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = a.rows_per_block;
-    uint32_t n_blocks = a.n_in / 256, row_bytes = n_blocks * block::BYTES;
+    uint32_t n_blocks = a.n_in / block::ELEMS, row_bytes = n_blocks * block::BYTES;
+    uint32_t n_groups = block::ELEMS == 256 ? n_blocks : (a.n_in + 255) / 256;
     uint32_t bytes = rows * row_bytes, i = blockIdx.x, begin = blockIdx.y * rows;
     uint8_t *gate = (uint8_t *)shared, *up = gate + ((bytes + 15) & ~15u);
     struct sl_block_group *in = (struct sl_block_group *)(gate + a.in_at);
-    const void **table = (const void **)(in + n_blocks);
+    const void **table = (const void **)(in + n_groups);
     /* Where experts are, no kernel writes: it is looked up before the choice is known. */
     for (uint32_t e = threadIdx.x; e < a.n_table; e += THREADS) {
         table[2 * e] = a.refs[e].gate;
@@ -59,7 +67,7 @@ template <int T> __device__ __forceinline__ void moe_pair_up(const struct sl_kar
     sl_block_copy(gate, (const uint8_t *)w[0] + skip, bytes, threadIdx.x, THREADS);
     sl_block_copy(up, (const uint8_t *)w[1] + skip, bytes, threadIdx.x, THREADS);
     sl_grid_next();
-    quantize<2, block::HAS_MIN>(ahead, x, a.n_in, warp, WARPS, n_blocks, in);
+    quantize<2, T>(ahead, x, a.n_in, warp, WARPS, n_groups, in);
     sl_copy_wait();
     __syncthreads();
 
@@ -67,7 +75,7 @@ template <int T> __device__ __forceinline__ void moe_pair_up(const struct sl_kar
         uint32_t row = j / n_blocks, at = j * block::BYTES;
         const uint8_t *const of[2] = {gate + at, up + at};
         struct sl_block_sums v[2];
-        block::dot(of, in + (j - row * n_blocks), v);
+        sl_block_dot<T>(of, in, j - row * n_blocks, v);
         sl_block_store<T>(gate + at, row, v[0]);
         sl_block_store<T>(up + at, row, v[1]);
     }
@@ -92,8 +100,9 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
     extern __shared__ uint4 shared[];
     __shared__ float product[SL_MOE_DOWN_MAX_K * SL_MOE_SUM_ROWS], weight[SL_MOE_DOWN_MAX_K];
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = a.rows_per_block;
-    uint32_t n_blocks = a.n_in / 256, row_bytes = n_blocks * block::BYTES, bytes = rows * row_bytes;
-    uint32_t tok = blockIdx.x, begin = blockIdx.y * rows, groups = a.k * n_blocks;
+    uint32_t n_blocks = a.n_in / block::ELEMS, row_bytes = n_blocks * block::BYTES;
+    uint32_t tok = blockIdx.x, begin = blockIdx.y * rows, bytes = rows * row_bytes;
+    uint32_t n_h = a.k * a.n_in, groups = block::ELEMS == 256 ? a.k * n_blocks : (n_h + 255) / 256;
     uint8_t *w = (uint8_t *)shared;
     struct sl_block_group *in = (struct sl_block_group *)(w + a.in_at);
     static_assert(SL_MOE_SUM_ROWS % 8 == 0, "an expert's rows end where 16 bytes do");
@@ -123,7 +132,7 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
     float ahead[AHEAD][8];
 #pragma unroll
     for (uint32_t g = 0; g < AHEAD; g++)
-        sl_quantize_fetch(h, groups * 256, warp + g * WARPS, lane, ahead[g]);
+        sl_quantize_fetch(h, n_h, warp + g * WARPS, lane, ahead[g]);
     uint32_t o = begin + threadIdx.x;
     float y = threadIdx.x < rows ? a.sum_y[(size_t)tok * a.n_out + o] : 0.0f;
     if (threadIdx.x < a.k)
@@ -133,15 +142,15 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
         __syncwarp();
         copy((const uint8_t *)a.refs[id].down);
     }
-    quantize<AHEAD, block::HAS_MIN>(ahead, h, groups * 256, warp, WARPS, groups, in);
+    quantize<AHEAD, T>(ahead, h, n_h, warp, WARPS, groups, in);
     sl_copy_wait();
     __syncthreads();
 
-    for (uint32_t j = threadIdx.x; j < groups * rows; j += THREADS) {
+    for (uint32_t j = threadIdx.x; j < a.k * n_blocks * rows; j += THREADS) {
         uint32_t row = j / n_blocks, e = row / rows; /* row: of all experts' */
         const uint8_t *const of[1] = {w + j * block::BYTES};
         struct sl_block_sums v[1];
-        block::dot(of, in + (e * n_blocks + j - row * n_blocks), v);
+        sl_block_dot<T>(of, in, e * n_blocks + j - row * n_blocks, v);
         sl_block_store<T>(w + j * block::BYTES, row, v[0]);
     }
     __syncthreads();
@@ -175,3 +184,4 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
 KERNEL(Q4_K)
 KERNEL(Q5_K)
 KERNEL(Q6_K)
+KERNEL(MXFP4)

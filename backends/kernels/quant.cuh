@@ -246,11 +246,14 @@ template <> struct sl_quant<SL_DTYPE_IQ4_NL> : sl_quant_32<false> {
         sl_nibble_table(w, t, u);
     }
 };
+/* 2^(e - 128), e 0 and 1 being subnormal */
+__device__ __forceinline__ float sl_e8m0(uint32_t e) {
+    return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+}
 template <> struct sl_quant<SL_DTYPE_MXFP4> : sl_quant_32<false> {
-    static constexpr int BYTES = 17; /* e, qs[16]; d = 2^(e - 128), e 0 and 1 being subnormal */
+    static constexpr int BYTES = 17; /* e, qs[16] */
     __device__ static void scales(const uint8_t *b, float &d, float &dmin) {
-        uint32_t e = sl_u8(b);
-        d = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+        d = sl_e8m0(sl_u8(b));
         dmin = 0;
     }
     __device__ static void unit(const uint8_t *b, int, struct sl_unit &u) {

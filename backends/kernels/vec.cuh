@@ -23,8 +23,7 @@
 /* A row's norm as sl_k_rms_norm does it with 256 threads, to shared memory, and to `copy` unless it is
  * NULL. What of the weights a thread needs it asks for before the grid's wait, the first AHEAD. */
 static_assert(SL_VEC_THREADS == 256, "the order of the sum");
-struct sl_vec_norm {
-    static constexpr int AHEAD = 8;
+template <int AHEAD> struct sl_vec_norm_of {
     float w[AHEAD];
 
     __device__ __forceinline__ void fetch(const struct sl_karg_norm &a, uint32_t n) {
@@ -79,6 +78,8 @@ struct sl_vec_norm {
         __syncthreads();
     }
 };
+
+struct sl_vec_norm : sl_vec_norm_of<8> {};
 
 template <int T> struct sl_vec {
     using quant = sl_quant<T>;

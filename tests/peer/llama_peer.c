@@ -6,8 +6,9 @@
  *   llama_peer bench MODEL THREADS PROMPT GEN REPS PARALLEL[,...]   JSON lines, tokens per second
  *   llama_peer tokenize MODEL TEXTFILE SPECIAL      ids, one line
  *
- * From the environment: GGML_DIR, the directory of the ggml backends; LLAMA_GPU_LAYERS (default 0), how
- * many layers a GPU gets; LLAMA_UBATCH (default 512), rows of a prompt that it computes at once. */
+ * From the environment: GGML_DIR, the directory of the ggml backends; LLAMA_GPU_LAYERS (default 0),
+ * how many layers a GPU gets; LLAMA_UBATCH (default 512), rows of a prompt that it computes at
+ * once. */
 #include "ggml-backend.h"
 #include "llama.h"
 

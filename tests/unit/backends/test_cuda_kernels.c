@@ -69,8 +69,10 @@ static struct layer_ops layer_ops(uint32_t rows) {
 static void submit_attention(struct sl_device *d, const struct layer_ops *l) {
     assert_int_equal(sl_op_rms_norm(d, &l->norm), SL_OK);
     assert_int_equal(sl_op_matmul(d, &l->qkv), SL_OK);
-    assert_int_equal(sl_op_rms_norm(d, &l->q_norm), SL_OK);
-    assert_int_equal(sl_op_rms_norm(d, &l->k_norm), SL_OK);
+    if (l->q_norm.n)
+        assert_int_equal(sl_op_rms_norm(d, &l->q_norm), SL_OK);
+    if (l->k_norm.n)
+        assert_int_equal(sl_op_rms_norm(d, &l->k_norm), SL_OK);
     assert_int_equal(sl_op_rope(d, &l->q_rope), SL_OK);
     assert_int_equal(sl_op_rope(d, &l->k_rope), SL_OK);
     assert_int_equal(sl_op_kv_write(d, &l->write), SL_OK);
@@ -186,11 +188,75 @@ static void fused_q8_0(void **state) {
                            "matvec_mma_Q6_K fused_qkv matvec_Q8_0 fused_route"));
     l = layer_ops(2);
     l.out.out[0].w.dtype = SL_DTYPE_Q8_0;
-    assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_Q8_0 fused_route"));
+    assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_block_Q8_0 fused_route"));
     l.out.out[0].w.n_out = 1u << 20;
     assert_non_null(strstr(launched(d, &l), "fused_qkv quantize matvec_mma_Q8_0 fused_route"));
     l.out.out[0].w.n_out = 15;
-    assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_Q8_0 fused_route"));
+    assert_non_null(strstr(launched(d, &l), "fused_qkv matvec_block_Q8_0 fused_route"));
+    close_sound(d);
+}
+
+/* A layer of gpt-oss-20b: 2880 wide, no head norms, biases everywhere, experts in MXFP4. */
+static struct layer_ops gpt_oss_ops(uint32_t rows) {
+    enum { N = 2880, HEADS = 64, KV = 8, DIM = 64, EXPERTS = 32 };
+    struct layer_ops l = layer_ops(rows);
+    struct sl_op_rms_norm none = {0};
+    l.norm.n = l.norm.stride_x = l.norm.stride_y = N;
+    l.ffn_norm.n = l.ffn_norm.stride_x = l.ffn_norm.stride_y = N;
+    l.q_norm = l.k_norm = none;
+    for (uint32_t i = 0; i < 3; i++) {
+        l.qkv.out[i].w.dtype = SL_DTYPE_Q8_0;
+        l.qkv.out[i].w.n_in = N;
+        l.qkv.out[i].w.n_out = (i ? KV : HEADS) * DIM;
+        l.qkv.out[i].bias = at(40 + i);
+    }
+    l.q_rope.n_heads = HEADS;
+    l.q_rope.stride = HEADS * DIM;
+    l.k_rope.n_heads = l.write.kv.n_kv_heads = KV;
+    l.write.kv.k_page_bytes = l.write.kv.v_page_bytes = 64 * KV * DIM * 2;
+    l.k_rope.stride = l.write.stride_k = l.write.stride_v = KV * DIM;
+    l.out.out[0].w = (struct sl_weight){SL_DTYPE_Q8_0, HEADS * DIM, N, at(15)};
+    l.out.out[0].bias = at(43);
+    l.logits.out[0].w.n_in = N;
+    l.logits.out[0].w.n_out = l.router.n_expert = l.moe.n_expert = EXPERTS;
+    l.logits.out[0].bias = at(44);
+    l.router.softmax_topk = true;
+    l.router.normalize = false;
+    l.moe.gate_dtype = l.moe.up_dtype = l.moe.down_dtype = SL_DTYPE_MXFP4;
+    l.moe.n_embd = l.moe.n_ff = l.sum.n = N;
+    l.moe.gate_bias = at(45);
+    l.moe.up_bias = at(46);
+    l.moe.down_bias = at(47);
+    l.moe.activation = SL_SWIGLU_CLAMPED;
+    return l;
+}
+
+/* Rows that are no multiple of 256 go through the same kernels for few pairs, and biases and the
+ * activation stand in the way of no form. */
+static void gpt_oss(void **state) {
+    (void)state;
+    need_kernels();
+    struct sl_device *d = opened(0);
+    const struct sl_device_limits limits = {.max_tok = 8,
+                                            .max_n_in = 4096,
+                                            .max_pairs = 32,
+                                            .max_n_embd = 2880,
+                                            .max_n_ff = 2880,
+                                            .max_expert = 32,
+                                            .max_heads = 64,
+                                            .max_head_dim = 64};
+    assert_int_equal(sl_device_configure(d, &limits, &err), SL_OK);
+    assert_true(d->caps.moe_bias && d->caps.swiglu_clamped);
+    struct layer_ops l = gpt_oss_ops(1);
+    assert_string_equal(launched(d, &l),
+                        "matvec_block_Q8_0 fused_qkv matvec_block_Q8_0 fused_route "
+                        "moe_pair_up_MXFP4 moe_pair_sum_MXFP4");
+    l = gpt_oss_ops(8);
+    assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_MXFP4 moe_pair_sum_MXFP4"));
+    /* Rows of which a block's do not end where 16 bytes do. */
+    l = gpt_oss_ops(1);
+    l.moe.n_ff = 2880 - 32;
+    assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_MXFP4 moe_down_MXFP4"));
     close_sound(d);
 }
 
@@ -477,6 +543,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(fused, reset),
         cmocka_unit_test_setup(fused_q8_0, reset),
+        cmocka_unit_test_setup(gpt_oss, reset),
         cmocka_unit_test_setup(not_fused, reset),
         cmocka_unit_test_setup(shared_memory_is_asked_for, reset),
         cmocka_unit_test_setup(block_maxima, reset),
