@@ -99,7 +99,7 @@ void *conf_put(struct sl_device *d, const void *src, size_t bytes) {
     b->data_bytes = bytes;
     b->bytes = bytes + 2 * RED_BYTES;
     b->d = d;
-    void *addr;
+    void *addr = NULL;
     assert_int_equal(mem_alloc(d, b->bytes, &addr), SL_OK);
     b->addr = addr;
     b->next = now.blocks;

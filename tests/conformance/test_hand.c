@@ -34,7 +34,7 @@ struct both {
 static void make_both(struct sl_device *d, uint32_t n, struct both *out) {
     uint32_t raised[N_LANES], first[2] = {0, UINT32_MAX - 4};
     uint32_t *turn = conf_put(d, first, sizeof first);
-    void *released;
+    void *released = NULL;
     for (uint32_t i = 0; i < N_LANES; i++)
         raised[i] = UINT32_MAX - 4;
     out->host = aligned_alloc(4096, 4096);

@@ -14,7 +14,8 @@ struct mem_buffer {
     struct sl_buffer *buffer;
     struct mem_buffer *next;
 };
-static struct mem_buffer *mem_buffers;
+/* One list for a program, however many of its files include this. */
+__attribute__((weak)) struct mem_buffer *mem_buffers;
 
 static inline const char *mem_buffer_begin(const struct sl_buffer *b) {
     return b->kind == SL_BUFFER_MAPPED ? b->host : b->addr;

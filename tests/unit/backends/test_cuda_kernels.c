@@ -329,7 +329,7 @@ static void block_maxima(void **state) {
     need_kernels();
     static const uint32_t sizes[] = {1, 64, 65, 512, 513, 151936};
     struct sl_device *d = opened(0);
-    void *x;
+    void *x = NULL;
     size_t bytes = 4 * 151936 * sizeof(float);
     assert_int_equal(sl_device_configure(d, &(struct sl_device_limits){.max_tok = 3}, &err), SL_OK);
     assert_int_equal(mem_alloc(d, bytes, &x), SL_OK);
