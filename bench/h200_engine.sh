@@ -61,7 +61,32 @@ f32 --arch qwen3moe -t F16 --embd-type F16 --output-type F16 $sizes
 f32 --arch qwen3moe -t BF16 --embd-type BF16 --output-type BF16 $sizes
 quantised --arch qwen3moe -t Q4_K --down Q6_K,Q4_K --attn Q4_K,Q5_K $sizes --expert-ff 256
 quantised --arch qwen2moe -t Q8_0 $sizes
+f32 --arch gpt-oss $f32 --experts 8 --top-k 4 --vocab 1024 --expert-ff 256 --window 64
+f32 --arch gpt-oss $f32 --experts 16 --top-k 4 --vocab 1024 --heads 16 --kv-heads 2 --window 32 --layers 6 --yarn 32 --rope-base 150000 --ctx 131072
+f32 --arch gpt-oss -t BF16 --embd-type BF16 --output-type BF16 --experts 8 --top-k 4 --vocab 1024
+quantised --arch gpt-oss -t Q8_0 --gate MXFP4 --up MXFP4 --down MXFP4 --experts 16 --top-k 4 --vocab 1024 --embd 480 --heads 16 --kv-heads 2 --expert-ff 352 --window 64
+quantised --arch gpt-oss -t Q8_0 --experts 8 --top-k 4 --vocab 1024 --expert-ff 256
 MODELS
+}
+
+# The small model's bits wherever its experts and layers are.
+small_places() {
+    local least name args
+    least=$("$sluice" plan -m "$dir/small.gguf" --device cuda --experts streamed --vram 1MiB --json 2>/dev/null |
+        python3 -c 'import json, sys; print((json.load(sys.stdin)["vram_least_bytes"] >> 20) + 1)')
+    while read -r name args; do
+        [ -n "$name" ] || continue
+        # shellcheck disable=SC2086
+        "$sluice" score -m "$dir/small.gguf" --ids "$dir/ids" --logprobs "$out/small-$name.npy" --heat-file off $args \
+            >"$out/small.log" 2>&1 || tail -3 "$out/small.log"
+        same_bits "$out/small-cuda.npy" "$out/small-$name.npy" "$name"
+    done <<PLACES
+least --device cuda:0 --experts streamed --vram ${least}MiB
+more --device cuda:0 --experts streamed --vram $((least + 2))MiB
+slices --device cuda:0 --experts resident -b 37
+stages --device cuda:0,0 --experts resident
+$([ "$(nvidia-smi -L | wc -l)" -lt 2 ] || echo "GPUs --device cuda:0,1 --experts resident")
+PLACES
 }
 
 # vram SHARE: --vram that gives this share of the experts slots; ram SHARE likewise of --ram beside it.
@@ -179,6 +204,7 @@ array.array("i", [r.randrange(1024) for _ in range(184)]).tofile(open("'"$dir"'/
                     >"$out/small.log" 2>&1 || tail -3 "$out/small.log"
             done
             near "$out/small-cpu.npy" "$out/small-cuda.npy" "$bar"
+            [[ $synth != *gpt-oss* ]] || small_places
         done < <(small_models)
         rm -f "$out"/*.npy
     fi
