@@ -157,13 +157,14 @@ static void test_few_rows(void) {
 /* Q8_0 through tensor cores: every number of rows, warps that share tiles and (from 16,896 output
  * rows on with 132 multiprocessors) warps that do not, last tiles that reach back into the one
  * before, output rows fewer than a tile, several weights with tails, and rows that they do not
- * take. */
+ * take: those have a block's weights in shared memory, all at once or in two stages. */
 static void test_few_rows_q8(void) {
-    static const uint32_t shapes[][3] = {{256, 16, 0},  {512, 31, 0},   {1280, 40, 0},
-                                         {2304, 72, 0}, {2304, 265, 0}, {1024, 15, 0},
-                                         {288, 48, 0},  {1024, 40, 2}};
-    static const uint32_t large[][3] = {
-        {256, 40003, 1}, {256, 40003, 2}, {1280, 17005, 8}, {2304, 16900, 3}};
+    static const uint32_t shapes[][3] = {
+        {256, 16, 0}, {512, 31, 0},  {1280, 40, 0}, {2304, 72, 0}, {2304, 265, 0}, {1024, 15, 0},
+        {288, 48, 0}, {1024, 40, 2}, {2880, 61, 0}, {96, 700, 0},  {2880, 1501, 0}};
+    static const uint32_t large[][3] = {{256, 40003, 1},  {256, 40003, 2}, {1280, 17005, 8},
+                                        {2304, 16900, 3}, {96, 70001, 2},  {2880, 20001, 1},
+                                        {2880, 12007, 3}};
     struct sl_rng rng = {9};
     for (uint32_t i = 0; i < CONF_COUNT(shapes) * 8 + CONF_COUNT(large); i++) {
         bool is_large = i >= CONF_COUNT(shapes) * 8;
