@@ -68,7 +68,8 @@ def compiled(ptx, arch, newest, folder, i):
         f.write(ptx)
     if subprocess.run(["ptxas", f"-arch=sm_{arch}", "-o", base + ".cubin", base + ".ptx"], stderr=subprocess.DEVNULL).returncode:
         return None
-    subprocess.run(["fatbinary", f"--create={base}.fatbin", "-64", f"--image3=kind=elf,sm={arch},file={base}.cubin"], check=True)
+    subprocess.run(["fatbinary", f"--create={base}.fatbin", "-64", "--compress-all",
+                    f"--image3=kind=elf,sm={arch},file={base}.cubin"], check=True)
     with open(base + ".fatbin", "rb") as f:
         return f.read()
 
