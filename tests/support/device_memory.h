@@ -64,6 +64,7 @@ static inline struct sl_buffer *mem_forget(const struct sl_device *d, const void
 static inline SL_MUST_CHECK enum sl_status mem_alloc(struct sl_device *d, size_t bytes,
                                                      void **out) {
     struct sl_buffer *b = NULL;
+    *out = NULL;
     enum sl_status status = sl_device_alloc(d, bytes, &b);
     if (status)
         return status;
@@ -78,6 +79,7 @@ static inline void mem_free(struct sl_device *d, const void *p) {
 static inline SL_MUST_CHECK enum sl_status mem_map_host(struct sl_device *d, void *host,
                                                         size_t bytes, void **out) {
     struct sl_buffer *b = NULL;
+    *out = NULL;
     enum sl_status status = sl_device_map_host(d, host, bytes, &b);
     if (status)
         return status;

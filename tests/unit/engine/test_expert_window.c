@@ -10,11 +10,15 @@
 #define N 4u
 
 static struct sl_window_slot slots[N];
+static struct sl_buffer memory = {.bytes = N * 64};
+static struct sl_buffer_part part = {.bytes = N * 64, .buffer = &memory};
+static const struct sl_buffer_pool pool = {.parts = &part, .n_parts = 1};
 
 static struct sl_window window_of_four(void) {
     for (uint32_t i = 0; i < N; i++)
         slots[i] = (struct sl_window_slot){.state = SL_WINDOW_FREE};
-    return (struct sl_window){.base = (char *)4096, .slot_bytes = 64, .slots = slots, .n = N};
+    return (struct sl_window){
+        .pool = &pool, .items = {.bytes = 64, .n = N, .n_first = N}, .slots = slots, .n = N};
 }
 
 static struct sl_window_slot *take(struct sl_window *w) {
@@ -31,7 +35,10 @@ static void in_turn(void **state) {
     for (uint32_t i = 0; i < N; i++) {
         struct sl_window_slot *s = take(&w);
         assert_ptr_equal(s, &slots[i]);
-        assert_true(sl_window_at(&w, s) == (char *)4096 + 64 * i);
+        struct sl_span at = sl_window_at(&w, s);
+        assert_ptr_equal(at.buffer, &memory);
+        assert_int_equal(at.offset, 64 * i);
+        assert_int_equal(at.bytes, 64);
     }
     assert_null(sl_window_room(&w));
     sl_window_used(&w, 7);
