@@ -5,9 +5,9 @@ usage: run_tap.py [--summary FILE] [--timeout SECONDS] [--jobs N] COMMAND...
 
 Each COMMAND is a program, or a quoted command line. cmocka programs are asked for TAP through
 CMOCKA_MESSAGE_OUTPUT. A program that exits with 77 and prints no test is one skipped test; one that
-exits with another code without a failed test, or runs over its time, is one failed test. With
---summary the counts are added to FILE as a line, so that several calls can be summed. With --jobs N
-commands run side by side; each is still reported in one piece, in the order given."""
+exits with another code without a failed test, or runs over its time, is one failed test. Its time is
+counted as support/fair_clock.py does, so that a busy machine does not make it fail. With --summary
+the counts are added to FILE as a line, so that several calls can be summed. With --jobs N commands run side by side; each is still reported in one piece, in the order given."""
 import os
 import re
 import shlex
@@ -16,18 +16,35 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from support.fair_clock import FairClock
+
+
+def output_of(child, timeout):
+    """All that it writes, and whether it ended in time."""
+    clock = FairClock()
+    while clock.look() < timeout:
+        try:
+            return child.communicate(timeout=1)[0], True
+        except subprocess.TimeoutExpired:
+            pass
+    child.kill()
+    try:
+        return child.communicate(timeout=5)[0], False
+    except subprocess.TimeoutExpired as e:  # a child of its own lives on and holds the pipe
+        return e.stdout or b"", False
+
 
 def run(command, timeout):
     """What a command counted, and the report on it."""
     report = []
     env = dict(os.environ, CMOCKA_MESSAGE_OUTPUT="TAP")
     start = time.monotonic()
-    try:
-        p = subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, env=env, timeout=timeout)
-        code, out = p.returncode, p.stdout.decode("utf-8", "replace")
-    except subprocess.TimeoutExpired as e:
-        code, out = -1, (e.stdout or b"").decode("utf-8", "replace") + f"\ntimed out after {timeout} s\n"
+    with subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, env=env) as child:
+        out, in_time = output_of(child, timeout)
+    code, out = child.returncode, out.decode("utf-8", "replace")
+    if not in_time:
+        code, out = -1, out + f"\ntimed out after {timeout} s\n"
     passed = failed = skipped = 0
     figures = []  # what a program prints as "figure: ..." is shown also when all is well
     said = ""  # what the running test said last: cmocka gives a skipped test's name, never its reason

@@ -19,8 +19,12 @@ import tempfile
 import threading
 import time
 
-PATIENCE_S = 20
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from support.fair_clock import FairClock  # noqa: E402
+
+PATIENCE_S = 20  # as ENDS_S, of fair_clock.py
 ENDS_S = 8  # from SIGTERM to the exit, when there is nothing to finish
+NO_ANSWER_S = 120  # of real time: that of a socket, or of a command that should have ended
 N_CLIENTS = 4
 COPYING_ATTEMPTS = 8
 PLAN = ["plan", "--ram-bandwidth", "1", "--disk-bandwidth", "1"]  # unmeasured
@@ -58,15 +62,15 @@ class Server:
         self.log.seek(0)
         return self.log.read()
 
-    def get(self, path, body=None, timeout=PATIENCE_S):
+    def get(self, path, body=None, timeout=NO_ANSWER_S):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         c.request("POST" if body else "GET", path, json.dumps(body) if body else None)
         r = c.getresponse()
         return r.status, r.read().decode("utf-8", "replace")
 
     def wait(self, until, what, seconds=PATIENCE_S):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        clock = FairClock()
+        while clock.look() < seconds:
             if until():
                 return
             time.sleep(0.02)
@@ -94,7 +98,7 @@ class Server:
         """Streams answers until one ends with an error."""
         while not stop.is_set():
             try:
-                c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
+                c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=NO_ANSWER_S)
                 c.request("POST", "/v1/completions", json.dumps({"prompt": "Tell me a story about a river. " * 4,
                                                                  "stream": True, "max_tokens": 64, "temperature": 1}))
                 r = c.getresponse()
@@ -122,17 +126,17 @@ class Server:
 
     def end(self):
         """What is wrong with how it ends."""
-        start = time.monotonic()
+        clock = FairClock()
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
-        try:
-            code = self.child.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
+        while self.child.poll() is None and clock.look() < PATIENCE_S:
+            time.sleep(0.02)
+        self.seconds = clock.look()
+        code = self.child.poll()
+        if code is None:
             self.child.kill()
             self.child.wait()
             return [f"no end within {PATIENCE_S} s of SIGTERM"]
-        finally:
-            self.seconds = time.monotonic() - start
         problems = [] if code in (0, 1) else [f"it ended with {code}"]
         if self.seconds > ENDS_S:
             problems.append(f"it ended {self.seconds:.1f} s after SIGTERM")
@@ -163,7 +167,7 @@ class Tests:
 
     def run(self, argv, fault=""):
         p = subprocess.run([self.sluice] + argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                           env=self.env(fault), timeout=60, check=False)
+                           env=self.env(fault), timeout=NO_ANSWER_S, check=False)
         return p.returncode, p.stdout.decode("utf-8", "replace"), p.stderr.decode("utf-8", "replace")
 
     def missing(self, devices):
@@ -258,7 +262,7 @@ class Tests:
             problems.append(str(e))
         problems += s.end()
         for c in s.clients:
-            c.join(PATIENCE_S)
+            c.join(NO_ANSWER_S)
         if not s.errors:
             problems.append("no client was told")
         self.report(f"{name} (ended in {s.seconds:.1f} s)", problems, s.said())
@@ -311,7 +315,7 @@ class Tests:
                 s.wait(lambda: s.ended >= before + N_CLIENTS or s.errors, "answers", 60)
                 s.stop.set()
                 for c in s.clients:
-                    c.join(PATIENCE_S)
+                    c.join(NO_ANSWER_S)
                 health = s.get("/health")
                 if s.errors or health[0] != 200:
                     problems.append(f"/health: {health[0]} {health[1][:200]}; clients: {s.errors[:2]}")
