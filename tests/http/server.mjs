@@ -9,6 +9,8 @@ export const binary = process.env.SLUICE_BIN ?? `${root}build/${process.env.MODE
 export const model = process.env.SLUICE_TEST_MODEL ?? `${root}demo/demo.gguf`;
 export const missing = !existsSync(binary) ? `${binary} is not built` : !existsSync(model) ? `${model} is not there` : false;
 // A sanitizer's build may take this much longer.
+// One thread of ASan's: two programs run side by side, and threads that wait for each other there gain nothing.
+const slow = /asan/.test(binary) ? ['--threads', '1'] : [];
 export const patience = /tsan/.test(binary) ? 10 : /asan/.test(binary) ? 5 : 1;
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -19,7 +21,7 @@ export const deadline = (ms) => new Promise((resolve) => setTimeout(resolve, ms)
 export class Server {
   constructor(args = [], file = model) {
     this.log = '';
-    this.child = spawn(binary, ['serve', '-m', file, '--port', '0', '--alias', 'test', '--ctx', '1024', ...args],
+    this.child = spawn(binary, ['serve', '-m', file, '--port', '0', '--alias', 'test', '--ctx', '1024', ...slow, ...args],
                        { stdio: ['ignore', 'ignore', 'pipe'] });
     process.on('exit', () => this.child.kill('SIGKILL')); // a test that throws leaves nothing behind,
     for (const s of ['SIGTERM', 'SIGINT']) process.once(s, () => process.exit(1)); // nor one that is stopped
