@@ -1,62 +1,12 @@
 /* What a chat template can make the interpreter do: all of it is charged for, none of it recurses
  * without end, and the caller's watch and the clock reach everywhere. How the charges compare with
  * time is tests/fuzz/fuzz_template_cost.c's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "model/jinja/chat_template.h"
+#include "tests/unit/model/template_render.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct sl_err err;
-static enum sl_status status;
-
-/* The text, to be freed, or NULL with the reason in err and status. */
-static char *render(const char *source, const struct sl_template_limits *limits) {
-    struct sl_template *t = NULL;
-    char *out = NULL;
-    size_t len = 0;
-    err.text[0] = 0;
-    json_t *vars = json_loads("{\"l\": [3, 1, 2]}", 0, NULL);
-    assert_non_null(vars);
-    enum sl_status s = sl_template_compile(source, strlen(source), &t, &err);
-    if (s == SL_OK) {
-        s = sl_template_render(t, vars, limits, &out, &len, &err);
-        sl_template_destroy(&t);
-        assert_null(t);
-    }
-    json_decref(vars);
-    if (s == SL_OK) {
-        assert_int_equal(strlen(out), len);
-        return out;
-    }
-    status = s;
-    assert_true(s == SL_ERR_INVALID || s == SL_ERR_LIMIT);
-    assert_true(err.text[0] != 0);
-    return NULL;
-}
-
-static void is(const char *source, const char *want) {
-    char *out = render(source, NULL);
-    if (!out)
-        fail_msg("%s: %s", source, err.text);
-    assert_string_equal(out, want);
-    free(out);
-}
-
-static void fails(const char *source, const char *text) {
-    char *out = render(source, NULL);
-    if (out)
-        fail_msg("%s rendered: %s", source, out);
-    if (!strstr(err.text, text))
-        fail_msg("%s: \"%s\" does not say \"%s\"", source, err.text, text);
-}
 
 #define NESTED(n, item)                                                                            \
     "{% set ns = namespace(t=(1,)) %}{% for i in range(" n ") %}{% set ns.t = " item               \
