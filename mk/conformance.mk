@@ -1,5 +1,6 @@
 # Conformance: every op on every device that this machine has, against the CPU's plain-C definition.
-# Each tests/conformance/test_*.c is one program; conformance.c holds what they share.
+# Each tests/conformance/test_*.c is one program; conformance.c holds what they share. The plain-C definition, which
+# takes nearly all of the time, is one thread's: they run side by side, but on a BACKEND that is asked for one by one.
 CONF_SRC := $(wildcard tests/conformance/test_*.c)
 CONF_BIN := $(CONF_SRC:%.c=$(B)/%)
 CONF_LIBS := $(B)/lib/libsl_backends.a $(B)/lib/libsl_common.a
@@ -20,7 +21,7 @@ $(foreach t,$(CONF_SRC),$(eval $(call conf_rule,$(t))))
 .PHONY: conformance
 ## make conformance         every op on every device against its plain-C definition (BACKEND=cuda: on that one)
 conformance: $(CONF_BIN) $(CUDA_FATBIN)
-	$(TAP) $(foreach t,$(CONF_BIN),"$(t)$(if $(BACKEND), --backend $(BACKEND))") \
+	$(if $(BACKEND),$(TAP),$(TAP_SIDE)) $(foreach t,$(CONF_BIN),"$(t)$(if $(BACKEND), --backend $(BACKEND))") \
 	  "tests/conformance/fatbin_archs.py '$(strip $(CUDA_ARCHS))' $(CUDA_FATBIN)"
 
 -include $(CONF_BIN:=.d) $(B)/tests/conformance/conformance.d

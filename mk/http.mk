@@ -2,11 +2,13 @@
 # (or SLUICE_TEST_MODEL). Without npm's package the client's tests are skipped, and say so.
 HTTP_TESTS := $(wildcard tests/http/*.test.mjs)
 
+HTTP_RUNS = $(foreach t,$(HTTP_TESTS),"node --test-reporter=tap $(t)")
+
 .PHONY: test-http
 ## make test-http           official npm clients and raw sockets against the binary (needs Node.js); a sanitizer's
 ##                          (MODE=asan|tsan): its report is a failed test
 test-http: $(B)/sluice tests/http/node_modules/.package-lock.json
-	@MODE=$(MODE) $(TAP_SIDE) $(if $(filter tsan,$(MODE)),--timeout 2400) $(foreach t,$(HTTP_TESTS),"node --test-reporter=tap $(t)")
+	@MODE=$(MODE) $(TAP_SIDE) $(if $(filter tsan,$(MODE)),--timeout 2400) $(HTTP_RUNS)
 
 tests/http/node_modules/.package-lock.json: tests/http/package-lock.json
 	-cd tests/http && npm ci --no-audit --no-fund --silent

@@ -13,17 +13,17 @@ $(RENDER): tests/templates/render.c $(B)/lib/libsl_model.a $(B)/lib/libsl_common
 	$(call say,cc)
 	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -o $@ $^ $(LDLIBS)
 
-.PHONY: test-programs test-parts test-templates test-alone test
+.PHONY: test-programs test-parts test-templates test-side test
 test-programs: $(B)/sluice $(UNIT_BIN) $(CONF_BIN) $(if $(filter release,$(MODE)),$(DET_BIN),$(DET_QUICK)) $(FAULT_BIN) $(BYTES_BIN) $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
 TEMPLATES_TEST = "/usr/bin/python3 tests/templates/run.py $(RENDER) $(TEMPLATES)"
 test-templates: $(RENDER)
 	$(TAP) $(TEMPLATES_TEST)
-# One thread each: side by side.
-test-alone: $(RENDER) $(ROUTES_BIN) $(SIM_BIN)
-	$(TAP_SIDE) $(TEMPLATES_TEST) $(REPLAY_TEST) $(SIM_TEST)
+# Programs of one thread, and the HTTP tests that fill the other CPU meanwhile; the longest first.
+test-side: $(RENDER) $(ROUTES_BIN) $(SIM_BIN) $(B)/sluice tests/http/node_modules/.package-lock.json
+	@MODE=$(MODE) $(TAP_SIDE) $(TEMPLATES_TEST) $(HTTP_RUNS) $(REPLAY_TEST) $(SIM_TEST)
 ## make test-parts          everything for one MODE: units, conformance, faults, determinism, templates, replay, HTTP
 test-parts: test-programs
-	@rc=0; for t in unit conformance fault stages $(if $(filter release,$(MODE)),determinism test-routing test-budget browser-quick test-monitoring test-deploy,determinism-quick) test-alone test-http; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
+	@rc=0; for t in unit conformance fault stages $(if $(filter release,$(MODE)),determinism test-routing test-budget browser-quick test-monitoring test-deploy,determinism-quick) test-side; do $(SUBMAKE) $$t || rc=1; done; exit $$rc
 
 # Do synthetic models route like a real one?
 .PHONY: test-routing
