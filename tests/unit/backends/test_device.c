@@ -94,10 +94,10 @@ static void memory(void **state) {
         }
         mem_free(d, p);
     }
-    void *p = &p;
-    assert_int_equal(mem_alloc(d, SIZE_MAX - 5, &p), SL_ERR_NOMEM);
-    assert_int_equal(mem_alloc(d, (size_t)1 << 60, &p), SL_ERR_NOMEM);
-    assert_ptr_equal(p, &p); /* outputs are set only on success */
+    struct sl_buffer other, *b = &other;
+    assert_int_equal(sl_device_alloc(d, SIZE_MAX - 5, &b), SL_ERR_NOMEM);
+    assert_int_equal(sl_device_alloc(d, (size_t)1 << 60, &b), SL_ERR_NOMEM);
+    assert_ptr_equal(b, &other); /* outputs are set only on success */
     mem_free(d, NULL);
 }
 
