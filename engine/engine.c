@@ -77,12 +77,17 @@ static enum sl_status open_prefixes(struct sl_engine *e, struct sl_err *err) {
     }
     if (e->plan.ram_pages) {
         enum sl_status st =
-            sl_prefix_ram_create(e, e->plan.ram_pages, e->plan.page_bytes, &e->ram, err);
+            sl_prefix_ram_create(e, e->plan.ram_pages, sl_plan_copy_bytes(&e->plan), &e->ram, err);
         if (st != SL_OK)
             return st;
     }
     if (e->disk)
         sl_prefix_disk_keys(e->disk, &secret, &root);
+    if (e->plan.n_tails) {
+        enum sl_status st = sl_tail_pages_create(e->plan.n_tails, e->plan.n_pages, &e->tails, err);
+        if (st != SL_OK)
+            return st;
+    }
     return sl_prefix_tree_create(e->plan.n_pages, secret, root, &e->prefixes, err);
 }
 
@@ -191,6 +196,8 @@ static enum sl_status make_tables(struct sl_engine *e, struct sl_err *err) {
     bool ok = e->slots && e->published && e->lanes && e->flying &&
               sl_sampler_space_init(&e->space, e->model->hp.n_vocab) == SL_OK &&
               sl_page_table_init(&e->pages, c->parallel, e->plan.session_pages) == SL_OK;
+    if (ok && e->plan.n_tails)
+        ok = sl_page_table_init(&e->tail_table, c->parallel, e->plan.session_pages) == SL_OK;
     for (uint32_t i = 0; i < n_lanes && ok; i++) {
         ok = sl_lane_init(&e->lanes[i], i, last) == SL_OK;
         e->n_lanes += ok;
@@ -304,6 +311,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
     sl_prefix_disk_close(&e->disk);
     sl_prefix_ram_destroy(&e->ram);
     sl_prefix_tree_destroy(&e->prefixes);
+    sl_tail_pages_destroy(&e->tails);
     for (uint32_t i = 0; i < e->n_stages; i++)
         sl_stage_local_end_relay(&e->stages[i]);
     for (uint32_t i = 0; i < e->n_stages; i++)
@@ -325,6 +333,7 @@ void sl_engine_destroy(struct sl_engine **pe) {
     free(e->lanes);
     free(e->flying);
     sl_page_table_release(&e->pages);
+    sl_page_table_release(&e->tail_table);
     sl_kv_pages_release(&e->kv);
     sl_sampler_space_release(&e->space);
     free(e->slots);

@@ -6,6 +6,7 @@
 #include "engine/stage/joint_heat.h"
 #include "engine/prefix_disk.h"
 #include "engine/prefix_ram.h"
+#include "engine/prefix/prefix_tails.h"
 #include "engine/prefix/prefix_tree.h"
 #include "engine/engine.h"
 #include "engine/plan/stage_plan.h"
@@ -42,7 +43,9 @@ struct sl_engine {
     struct sl_joint_heat *heat; /* NULL: not kept, or there is one stage */
     struct sl_expert_map *map;
     struct sl_kv_pages kv;
-    struct sl_page_table pages; /* of the slots */
+    struct sl_page_table pages;      /* of the slots */
+    struct sl_page_table tail_table; /* the same, of tail pages; empty where there are none */
+    struct sl_tail_pages *tails;     /* NULL: there are none */
     struct sl_prefix_tree *prefixes;
     struct sl_prefix_ram *ram; /* NULL: the pool's pages are in RAM themselves, or none was given */
     struct sl_prefix_disk *disk; /* NULL: prefixes are kept in memory only */
@@ -95,17 +98,37 @@ void *sl_scheduler_main(void *arg);
 enum sl_status sl_show_create(struct sl_engine *e, struct sl_err *err) SL_MUST_CHECK;
 /* Whether what failed takes the engine down, and not only what it was done for. */
 bool sl_is_fatal(enum sl_status st);
-/* slot_pages.c: takes KV pages for a slot that holds *n_pages, until it has those of n_tokens
- * positions; *n_pages is kept up to date, also on a failure. SL_ERR_DEVICE_OOM cannot happen while
- * every slot keeps to ctx_tokens. */
-enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_pages,
+/* slot_pages.c: takes pages and tail pages for a slot, until it has those of n_tokens positions;
+ * `held` is kept up to date, also on a failure. SL_ERR_DEVICE_OOM cannot happen while every slot
+ * keeps to ctx_tokens and gives back, before each step, the tail pages that it no longer needs. */
+enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
                                uint32_t n_tokens) SL_MUST_CHECK;
-/* Gives all of them back. */
-void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages);
-/* Copies a page of all layers, K then V each, to or from the host, after all steps that are under
- * way, and waits for it. A failure that is not fatal leaves a page with anything in it. */
-enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host,
-                            bool to_device) SL_MUST_CHECK;
+/* Of a slot that shares none: gives back the tail pages that rows from position n_done on do not
+ * need; all pages. */
+void sl_slot_pass(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held, uint32_t n_done);
+void sl_slot_release(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held);
+/* The same for a session, whose passed tail pages stay for their text if they may be of use. */
+void sl_session_pass(struct sl_engine *e, struct sl_session *s);
+/* Copies a page of all layers to or from the host, after all steps that are under way, and waits
+ * for it. A failure that is not fatal leaves a page with anything in it. */
+enum sl_status sl_page_copy(struct sl_engine *e, const struct sl_kv_copy *copy,
+                            uint8_t *host) SL_MUST_CHECK;
+/* The next page of the session's text is known elsewhere: takes a page for it, and a tail page if
+ * rows behind what follows will need it. */
+enum sl_status sl_session_reserve_page(struct sl_engine *e, struct sl_session *s,
+                                       bool tail) SL_MUST_CHECK;
+/* Then: fills it from a copy in the host's memory, and shares it. Not SL_OK: it is to be computed.
+ */
+enum sl_status sl_session_fill_page(struct sl_engine *e, struct sl_session *s, uint8_t *host,
+                                    bool holds_tail) SL_MUST_CHECK;
+/* Of pages [n_shared, end) that would be taken from elsewhere, the first whose tail page is needed
+ * behind them. */
+static inline bool sl_needs_tail(const struct sl_engine *e, uint32_t page, uint32_t end) {
+    return page + e->plan.tail_pages >= end;
+}
+/* After pages were taken: goes back to the last page end from which the session can go on, if the
+ * tail pages before the one that it stands at are not there. */
+void sl_session_step_back(struct sl_engine *e, struct sl_session *s);
 /* Writes what went wrong with pages, and on which device if a copy found that lost; returns st. */
 enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status st,
                              const char *what);

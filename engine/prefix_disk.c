@@ -55,13 +55,14 @@ enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **
                                             "pages to keep");
     struct sl_block_store_config c = {.folder = e->plan.config.cache_dir,
                                       .disk_bytes = e->plan.config.cache_disk_bytes,
-                                      .block_bytes = e->plan.page_bytes,
+                                      .block_bytes = sl_plan_copy_bytes(&e->plan),
                                       .wake = wake,
                                       .ctx = e};
+    struct sl_seq_config stores = sl_kv_size_of(&e->plan).stores;
     if (st == SL_OK)
         st = sl_block_store_open(&c, &d->store, err);
     if (st == SL_OK)
-        st = sl_model_identity(e->model, e->plan.config.kv_dtype, e->stages->dev, &d->root, err);
+        st = sl_model_identity(e->model, &stores, e->stages->dev, &d->root, err);
     for (uint32_t i = 1; i < e->n_stages && st == SL_OK; i++) {
         const struct sl_stage_local *s = &e->stages[i];
         sl_model_identity_add(e->stages->dev, s->dev, s->model->hp.first_layer,
@@ -111,12 +112,42 @@ static void set_copy(struct sl_prefix_disk *d, uint32_t page, enum sl_prefix_cop
     c->state = state;
 }
 
-void sl_prefix_disk_added(struct sl_prefix_disk *d, uint32_t page) {
-    struct sl_hash128 key = sl_prefix_key(d->e->prefixes, page);
+/* The name of a page's file without its tail page: another than that of the whole. */
+static struct sl_hash128 bare(struct sl_hash128 key) {
+    key.hi ^= 1;
+    return key;
+}
+
+/* Does the node have all that a file of its page should hold? */
+static bool is_whole(const struct sl_prefix_disk *d, uint32_t node) {
+    const struct sl_tail_pages *tails = d->e->tails;
+    return !tails || sl_tail_of(tails, node) != SL_KV_NO_PAGE;
+}
+
+/* The name under which its page would be written now. */
+static struct sl_hash128 file_key(const struct sl_prefix_disk *d, uint32_t node) {
+    struct sl_hash128 key = sl_prefix_key(d->e->prefixes, node);
+    return is_whole(d, node) ? key : bare(key);
+}
+
+/* Is there nothing to write of a node's page? */
+static bool is_kept(const struct sl_prefix_disk *d, uint32_t node) {
+    return sl_block_store_knows(d->store, file_key(d, node)) ||
+           sl_block_store_knows(d->store, sl_prefix_key(d->e->prefixes, node));
+}
+
+static void touch(struct sl_prefix_disk *d, uint32_t node) {
+    struct sl_hash128 key = sl_prefix_key(d->e->prefixes, node);
     sl_block_store_touch(d->store, key);
-    if (sl_block_store_knows(d->store, key))
+    if (d->e->tails)
+        sl_block_store_touch(d->store, bare(key));
+}
+
+void sl_prefix_disk_added(struct sl_prefix_disk *d, uint32_t page) {
+    touch(d, page);
+    if (is_kept(d, page))
         set_copy(d, page, SL_COPY_THERE);
-    else
+    else if (d->copies[page].state != SL_COPY_WANTED)
         want(d, page);
 }
 
@@ -127,10 +158,15 @@ void sl_prefix_disk_evicted(struct sl_prefix_disk *d, uint32_t page) {
 }
 
 void sl_prefix_disk_used(struct sl_prefix_disk *d, uint32_t node) {
-    sl_block_store_touch(d->store, sl_prefix_key(d->e->prefixes, node));
+    touch(d, node);
 }
 
 /* ---- writing ---- */
+
+static uint64_t payload_bytes(const struct sl_prefix_disk *d, bool whole) {
+    const struct sl_memory_plan *p = &d->e->plan;
+    return whole ? sl_plan_copy_bytes(p) : p->page_bytes;
+}
 
 /* Writes go while half of the buffers are free for prompts that wait. */
 static enum sl_status write_new(struct sl_prefix_disk *d) {
@@ -140,18 +176,21 @@ static enum sl_status write_new(struct sl_prefix_disk *d) {
     while (st == SL_OK && d->first != NONE && sl_block_store_writable(d->store) &&
            sl_block_store_n_free(d->store) > sl_block_store_n_buffers(d->store) / 2) {
         uint32_t page = d->first, parent = sl_prefix_parent(t, page);
-        struct sl_hash128 key = sl_prefix_key(t, page);
-        if (sl_block_store_knows(d->store, key)) {
+        struct sl_hash128 key = file_key(d, page);
+        if (is_kept(d, page)) {
             set_copy(d, page, SL_COPY_THERE);
             continue;
         }
         struct sl_block_buf *b = sl_block_store_take(d->store);
         b->user = NULL;
         b->number = page;
+        b->payload_bytes = payload_bytes(d, is_whole(d, page));
         b->id =
             (struct sl_block_id){.root = d->root, .key = key, .parent = sl_prefix_key(t, parent)};
         memcpy(b->id.ids, sl_prefix_ids(t, page), sizeof b->id.ids);
-        st = sl_page_copy(e, page, b->payload, false);
+        uint32_t tail = e->tails ? sl_tail_of(e->tails, page) : SL_KV_NO_PAGE;
+        struct sl_kv_copy copy = {.page = page, .tail = tail, .holds_tail = tail != SL_KV_NO_PAGE};
+        st = sl_page_copy(e, &copy, b->payload);
         if (st != SL_OK) {
             sl_block_store_give(d->store, b);
             set_copy(d, page, SL_COPY_NONE);
@@ -177,17 +216,36 @@ bool sl_prefix_disk_pays(double read_page_ns, double row_cost_ns, uint32_t n) {
     return n * read_page_ns < PAYS * n * PAGE * row_cost_ns;
 }
 
+/* The page with this key: is it in a file, and with its tail page? */
+static bool find_file(const struct sl_prefix_disk *d, struct sl_hash128 key, bool *out_whole) {
+    *out_whole = sl_block_store_has(d->store, key);
+    return *out_whole || (d->e->tails && sl_block_store_has(d->store, bare(key)));
+}
+
+/* Up to which page the session's next pages are in files, at most `most`: up to the last page end
+ * before which all tail pages are there that are needed, but to the first that is no less than
+ * `enough`. It has those before the page that it stands at. */
+static uint32_t reachable(const struct sl_prefix_disk *d, const struct sl_session *s,
+                          struct sl_hash128 key, uint32_t most, uint32_t enough) {
+    uint32_t before = d->e->plan.tail_pages, run = before, end = s->n_shared;
+    for (uint32_t i = s->n_shared; i < most && (end < enough || end == s->n_shared); i++) {
+        bool whole;
+        key = sl_prefix_extend(d->e->prefixes, key, s->history + (size_t)i * PAGE);
+        if (!find_file(d, key, &whole))
+            break;
+        run = whole ? run + 1 : 0;
+        if (run >= before || run > i)
+            end = i + 1;
+    }
+    return end;
+}
+
 void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s) {
     struct sl_engine *e = d->e;
-    uint32_t most = sl_session_adoptable(e, s), end = s->n_shared;
+    uint32_t most = sl_session_adoptable(e, s);
     struct sl_hash128 key = sl_prefix_key(e->prefixes, sl_session_shared_end(e, s));
     s->load_key = key;
-    while (end < most && !s->load_failed) {
-        key = sl_prefix_extend(e->prefixes, key, s->history + (size_t)end * PAGE);
-        if (!sl_block_store_has(d->store, key))
-            break;
-        end++;
-    }
+    uint32_t end = s->load_failed ? s->n_shared : reachable(d, s, key, most, most);
     if (end == s->n_shared)
         return;
     double row_ns = sl_pace_row_cost_ns(&e->pace);
@@ -199,7 +257,7 @@ void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s) {
     /* Of a disk that nobody knows yet a few pages tell whether the rest is worth it. */
     if (d->read_page_ns <= 0 && row_ns > 0 && end - s->n_shared > PROBE_PAGES &&
         !e->plan.config.cache_read_always)
-        end = s->n_shared + PROBE_PAGES;
+        end = reachable(d, s, key, end, s->n_shared + PROBE_PAGES);
     s->load_next = s->n_shared;
     s->load_end = end;
     s->loads = true;
@@ -218,29 +276,36 @@ static void read_more(struct sl_prefix_disk *d) {
             b->number = s->load_next++;
             b->id = (struct sl_block_id){.root = d->root, .parent = s->load_key};
             memcpy(b->id.ids, ids, sizeof b->id.ids);
-            b->id.key = s->load_key = sl_prefix_extend(e->prefixes, s->load_key, ids);
+            s->load_key = sl_prefix_extend(e->prefixes, s->load_key, ids);
+            bool whole, there = find_file(d, s->load_key, &whole);
+            whole = whole || !there; /* gone meanwhile: the store says so */
+            b->id.key = whole ? s->load_key : bare(s->load_key);
+            b->payload_bytes = payload_bytes(d, whole);
             s->n_loading++;
             sl_block_store_read(d->store, b);
         }
     }
 }
 
-/* The session's next page is what was read. Where the copy fails it stays to be computed. */
-static enum sl_status take_in(struct sl_prefix_disk *d, struct sl_session *s, uint8_t *payload) {
+/* The session's next page is what was read. Where the copy fails it stays to be computed, and so it
+ * does where its tail page has gone meanwhile. */
+static enum sl_status take_in(struct sl_prefix_disk *d, struct sl_session *s,
+                              const struct sl_block_buf *b) {
     struct sl_engine *e = d->e;
-    enum sl_status st = sl_slot_reserve(e, s->slot, &s->n_pages, s->n_kv + PAGE);
+    bool whole = b->payload_bytes == payload_bytes(d, true);
+    bool tail = sl_needs_tail(e, s->n_shared, s->load_end) && e->tails;
+    enum sl_status st = tail && !whole ? SL_AGAIN : sl_session_reserve_page(e, s, tail);
     if (st == SL_OK) {
-        uint32_t page = sl_page_table_get(&e->pages, s->slot, s->n_shared);
-        enum sl_status copied = sl_page_copy(e, page, payload, true);
+        enum sl_status copied = sl_session_fill_page(e, s, b->payload, e->tails && whole);
         if (copied != SL_OK) {
             s->load_end = s->load_next;
             s->load_failed = true;
             return sl_is_fatal(copied) ? copied : SL_OK;
         }
-        s->n_kv = s->n_fed = s->n_kv + PAGE;
-        sl_session_publish(e, s);
         sl_count(prefix_disk_hit_tokens_total, PAGE);
-        sl_session_count_cached(s, PAGE);
+    } else if (st == SL_AGAIN) {
+        s->load_end = s->load_next;
+        return SL_OK;
     }
     if (!sl_is_fatal(st))
         s->page_status = st;
@@ -258,10 +323,12 @@ static enum sl_status was_read(struct sl_prefix_disk *d, struct sl_block_buf *b)
     s->n_loading--;
     enum sl_status st = SL_OK;
     if (b->status == SL_OK && b->number == s->n_shared)
-        st = take_in(d, s, b->payload);
+        st = take_in(d, s, b);
     else
         s->load_end = s->load_next; /* the rest is computed */
     s->loads = s->n_loading || s->load_next < s->load_end;
+    if (!s->loads && !sl_is_fatal(st))
+        sl_session_step_back(d->e, s);
     return st;
 }
 

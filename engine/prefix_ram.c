@@ -56,16 +56,23 @@ enum sl_status sl_prefix_ram_keep(struct sl_prefix_ram *r, uint32_t node) {
     const struct sl_prefix_tree *t = r->e->prefixes;
     struct sl_hash128 key = sl_prefix_key(t, node);
     uint32_t slot = sl_block_index_find(&r->index, key);
-    if (slot != SL_NO_BLOCK) { /* it came from there */
+    bool tail_is_new = r->e->tails && sl_tail_of(r->e->tails, node) != SL_KV_NO_PAGE &&
+                       slot != SL_NO_BLOCK && !r->kept[slot].holds_tail;
+    if (slot != SL_NO_BLOCK && !tail_is_new) { /* it came from there */
         sl_block_index_touch(&r->index, slot);
         return SL_OK;
     }
-    if (r->index.unused == SL_NO_BLOCK)
+    if (slot != SL_NO_BLOCK)
+        sl_block_index_remove(&r->index, slot);
+    else if (r->index.unused == SL_NO_BLOCK)
         sl_block_index_remove(&r->index, r->index.oldest);
     slot = sl_block_index_add(&r->index, key, r->page_bytes);
     r->kept[slot].parent = sl_prefix_key(t, sl_prefix_parent(t, node));
     memcpy(r->kept[slot].ids, sl_prefix_ids(t, node), sizeof r->kept[slot].ids);
-    enum sl_status st = sl_page_copy(r->e, node, r->data + slot * r->page_bytes, false);
+    uint32_t tail = r->e->tails ? sl_tail_of(r->e->tails, node) : SL_KV_NO_PAGE;
+    struct sl_kv_copy copy = {.page = node, .tail = tail, .holds_tail = tail != SL_KV_NO_PAGE};
+    r->kept[slot].holds_tail = copy.holds_tail;
+    enum sl_status st = sl_page_copy(r->e, &copy, r->data + slot * r->page_bytes);
     if (st != SL_OK) /* nobody may find what has not arrived */
         sl_block_index_remove(&r->index, slot);
     sl_gauge(prefix_ram_pages, r->index.n_blocks);
@@ -81,27 +88,57 @@ static uint32_t find(const struct sl_prefix_ram *r, struct sl_hash128 parent, co
     return slot;
 }
 
+/* How many pages of its text the session can have from here on: up to the last page end before
+ * which all tail pages are there that are needed. It has those before the page that it stands at.
+ */
+static uint32_t reachable(const struct sl_prefix_ram *r, const struct sl_session *s) {
+    const struct sl_engine *e = r->e;
+    struct sl_hash128 key = sl_prefix_key(e->prefixes, sl_session_shared_end(e, s));
+    uint32_t most = sl_session_adoptable(e, s), before = e->plan.tail_pages, run = before;
+    uint32_t end = s->n_shared;
+    for (uint32_t i = s->n_shared; i < most; i++) {
+        const uint32_t *ids = s->history + (size_t)i * PAGE;
+        uint32_t slot = find(r, key, ids);
+        if (slot == SL_NO_BLOCK)
+            break;
+        run = e->tails && !r->kept[slot].holds_tail ? 0 : run + 1;
+        if (run >= before || run > i)
+            end = i + 1;
+        key = sl_prefix_extend(e->prefixes, key, ids);
+    }
+    return end;
+}
+
+/* Takes the next page. *out_slot SL_NO_BLOCK: it is not there any more, or did not arrive. */
+static enum sl_status take_in(struct sl_prefix_ram *r, struct sl_session *s, bool tail,
+                              uint32_t *out_slot) {
+    struct sl_engine *e = r->e;
+    const uint32_t *ids = s->history + s->n_kv;
+    struct sl_hash128 parent = sl_prefix_key(e->prefixes, sl_session_shared_end(e, s));
+    uint32_t slot = find(r, parent, ids);
+    *out_slot = SL_NO_BLOCK;
+    if (slot == SL_NO_BLOCK)
+        return SL_OK;
+    /* Most recent, so that making room for it does not push it out. */
+    sl_block_index_touch(&r->index, slot);
+    enum sl_status st = sl_session_reserve_page(e, s, tail);
+    if (st != SL_OK || find(r, parent, ids) != slot)
+        return st; /* a cache of one slot */
+    st = sl_session_fill_page(e, s, r->data + slot * r->page_bytes, r->kept[slot].holds_tail);
+    if (st != SL_OK)
+        return sl_is_fatal(st) ? st : SL_OK; /* the page is the session's: it is computed */
+    sl_count(prefix_ram_hit_tokens_total, PAGE);
+    *out_slot = slot;
+    return SL_OK;
+}
+
 enum sl_status sl_prefix_ram_adopt(struct sl_prefix_ram *r, struct sl_session *s) {
     struct sl_engine *e = r->e;
     enum sl_status st = SL_OK;
-    while (st == SL_OK && sl_session_before_page(e, s)) {
-        struct sl_hash128 parent = sl_prefix_key(e->prefixes, sl_session_shared_end(e, s));
-        uint32_t slot = find(r, parent, s->history + s->n_kv);
-        if (slot == SL_NO_BLOCK)
-            break;
-        /* Most recent, so that making room for it does not push it out. */
-        sl_block_index_touch(&r->index, slot);
-        st = sl_slot_reserve(e, s->slot, &s->n_pages, s->n_kv + PAGE);
-        if (st != SL_OK || find(r, parent, s->history + s->n_kv) != slot)
-            break; /* a cache of one slot */
-        st = sl_page_copy(e, sl_page_table_get(&e->pages, s->slot, s->n_shared),
-                          r->data + slot * r->page_bytes, true);
-        if (st != SL_OK)
-            return sl_is_fatal(st) ? st : SL_OK; /* the page is the session's: it is computed */
-        s->n_kv = s->n_fed = s->n_kv + PAGE;
-        sl_session_publish(e, s);
-        sl_session_count_cached(s, PAGE);
-        sl_count(prefix_ram_hit_tokens_total, PAGE);
-    }
+    uint32_t end = sl_session_before_page(e, s) ? reachable(r, s) : s->n_shared, slot = 0;
+    while (st == SL_OK && s->n_shared < end && slot != SL_NO_BLOCK)
+        st = take_in(r, s, sl_needs_tail(e, s->n_shared, end), &slot);
+    if (st == SL_OK)
+        sl_session_step_back(e, s);
     return st;
 }

@@ -13,7 +13,7 @@ struct sl_engine;
 struct sl_session;
 struct sl_prefix_ram;
 
-/* page_bytes: keys and values of a page, all layers. */
+/* page_bytes: sl_plan_copy_bytes(). */
 enum sl_status sl_prefix_ram_create(struct sl_engine *e, uint32_t n_slots, uint64_t page_bytes,
                                     struct sl_prefix_ram **out_ram,
                                     struct sl_err *err) SL_MUST_CHECK;

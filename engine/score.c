@@ -51,12 +51,17 @@ static enum sl_status hand_over(struct sl_engine *e, const struct scoring *s, ui
 
 static enum sl_status score(struct sl_engine *e, struct sl_job *job) {
     const struct scoring *s = (const struct scoring *)job;
-    uint32_t n_pages = 0, batch = e->plan.config.batch_tokens;
-    enum sl_status st = sl_slot_reserve(e, 0, &n_pages, s->n_ids);
-    if (st != SL_OK)
-        st = sl_fail(job->err, st, "no KV pages to score %u tokens", s->n_ids);
+    struct sl_held_pages held = {0};
+    uint32_t batch = e->plan.config.batch_tokens;
+    enum sl_status st = SL_OK;
     for (uint32_t pos = 0; pos < s->n_ids && st == SL_OK;) {
         uint32_t n = s->n_ids - pos < batch ? s->n_ids - pos : batch;
+        sl_slot_pass(e, 0, &held, pos);
+        st = sl_slot_reserve(e, 0, &held, pos + n);
+        if (st != SL_OK) {
+            st = sl_fail(job->err, st, "no KV pages to score %u tokens", s->n_ids);
+            break;
+        }
         struct sl_lane *l = e->lanes;
         sl_lane_begin(l);
         l->step.keep_all = true;
@@ -74,7 +79,7 @@ static enum sl_status score(struct sl_engine *e, struct sl_job *job) {
             st = hand_over(e, s, pos, n);
         pos += n;
     }
-    sl_slot_release(e, 0, &n_pages);
+    sl_slot_release(e, 0, &held);
     return st;
 }
 

@@ -21,30 +21,28 @@ static void tell_idle(struct sl_engine *e) {
 struct page_copy {
     struct sl_passage passage; /* first */
     struct sl_stage_call calls[SL_MAX_STAGES];
-    enum sl_stage_request what;
-    uint32_t page;
+    struct sl_kv_copy what;
     uint8_t *host;    /* of the next stage's part */
     uint32_t n_asked; /* stages, until one failed */
 };
 
 static bool ask_page(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
     struct page_copy *copy = (struct page_copy *)(void *)p;
+    const struct sl_kv_copy *what = &copy->what;
+    const struct sl_stage_hello *hello = sl_pipeline_hello(p->pipeline, stage);
     if (stage && copy->calls[copy->n_asked - 1].answer.status != SL_OK)
         return false;
-    c->ask.what = copy->what;
-    c->ask.page.page = copy->page;
+    c->ask.what = what->to_device ? SL_STAGE_WRITE_PAGE : SL_STAGE_READ_PAGE;
+    c->ask.page = (struct sl_ask_page){what->page, what->tail, what->holds_tail};
     c->with.bytes = copy->host;
-    c->with.n_bytes = sl_pipeline_hello(p->pipeline, stage)->page_bytes;
+    c->with.n_bytes = hello->page_bytes + (what->holds_tail ? hello->tail_bytes : 0);
     copy->host += c->with.n_bytes;
     copy->n_asked = stage + 1;
     return true;
 }
 
-enum sl_status sl_page_copy(struct sl_engine *e, uint32_t page, uint8_t *host, bool to_device) {
-    struct page_copy c = {.passage = {.ask = ask_page},
-                          .what = to_device ? SL_STAGE_WRITE_PAGE : SL_STAGE_READ_PAGE,
-                          .page = page,
-                          .host = host};
+enum sl_status sl_page_copy(struct sl_engine *e, const struct sl_kv_copy *copy, uint8_t *host) {
+    struct page_copy c = {.passage = {.ask = ask_page}, .what = *copy, .host = host};
     c.passage.calls = c.calls;
     sl_pipeline_send(e->pipeline, &c.passage);
     sl_pipeline_wait(e->pipeline, &c.passage);
@@ -71,6 +69,8 @@ static enum sl_status take_page(struct sl_engine *e, uint32_t *out_page) {
     enum sl_status st = e->ram ? sl_prefix_ram_keep(e->ram, node) : SL_OK;
     if (sl_is_fatal(st)) /* else it is not kept, and computed when it is asked for again */
         return st;
+    if (e->tails)
+        sl_tail_drop(e->tails, node);
     *out_page = sl_prefix_evict(e->prefixes);
     sl_count(prefix_evictions_total, 1);
     if (e->disk)
@@ -78,23 +78,56 @@ static enum sl_status take_page(struct sl_engine *e, uint32_t *out_page) {
     return SL_OK;
 }
 
-enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, uint32_t *n_pages,
-                               uint32_t n_tokens) {
-    uint32_t need = (n_tokens + PAGE - 1) / PAGE, page;
-    assert(need <= e->plan.session_pages);
+static enum sl_status take_tail(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held) {
+    uint32_t tail = sl_tail_take(e->tails);
+    if (tail == SL_KV_NO_PAGE)
+        return SL_ERR_DEVICE_OOM;
+    sl_page_table_set(&e->tail_table, slot, held->tail_end++, tail);
+    return SL_OK;
+}
+
+static enum sl_status take_pages(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
+                                 uint32_t need) {
     enum sl_status st = SL_OK;
-    while (*n_pages < need && st == SL_OK) {
+    uint32_t page;
+    assert(need <= e->plan.session_pages);
+    while (held->n < need && st == SL_OK) {
         st = take_page(e, &page);
         if (st == SL_OK)
-            sl_page_table_set(&e->pages, slot, (*n_pages)++, page);
+            sl_page_table_set(&e->pages, slot, held->n++, page);
     }
     tell_idle(e);
     return st;
 }
 
-void sl_slot_release(struct sl_engine *e, uint32_t slot, uint32_t *n_pages) {
-    while (*n_pages)
-        sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, slot, --*n_pages));
+enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
+                               uint32_t n_tokens) {
+    uint32_t need = (n_tokens + PAGE - 1) / PAGE;
+    enum sl_status st = take_pages(e, slot, held, need);
+    while (e->tails && held->tail_end < need && st == SL_OK)
+        st = take_tail(e, slot, held);
+    return st;
+}
+
+/* The first of the tail pages that rows from position n_done on need, and that belong to the page
+ * end before it: whoever goes on from there needs them. */
+static uint32_t tail_needed(const struct sl_engine *e, uint32_t n_done) {
+    uint32_t page = n_done / PAGE, before = e->plan.tail_pages;
+    return page > before ? page - before : 0;
+}
+
+void sl_slot_pass(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held, uint32_t n_done) {
+    uint32_t first = tail_needed(e, n_done);
+    for (; held->tail_first < first && held->tail_first < held->tail_end; held->tail_first++)
+        sl_tail_give(e->tails, sl_page_table_get(&e->tail_table, slot, held->tail_first));
+}
+
+void sl_slot_release(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held) {
+    while (held->n)
+        sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, slot, --held->n));
+    while (held->tail_end > held->tail_first)
+        sl_tail_give(e->tails, sl_page_table_get(&e->tail_table, slot, --held->tail_end));
+    held->tail_first = held->tail_end = 0;
 }
 
 uint32_t sl_session_shared_end(const struct sl_engine *e, const struct sl_session *s) {
@@ -124,15 +157,122 @@ uint32_t sl_session_adoptable(const struct sl_engine *e, const struct sl_session
     return n < most ? n : most;
 }
 
+/* ---- tail pages of a session ---- */
+
+static bool ends_within(uint32_t end, uint32_t page, uint32_t n) {
+    return end > page && end - page <= n;
+}
+
+/* May somebody go on from a page end that needs this tail page of the session's text: where texts
+ * part, where its prompt ends, where it stands itself, or one that is likely as such? */
+static bool is_worth_keeping(const struct sl_engine *e, const struct sl_session *s, uint32_t i) {
+    uint32_t n = e->plan.tail_pages;
+    if (sl_tail_is_likely(i, n) || ends_within(s->n_prompt / PAGE, i, n) ||
+        ends_within(s->n_shared, i, n))
+        return true;
+    for (uint32_t j = i; j < i + n && j < s->n_shared; j++)
+        if (sl_prefix_n_children(e->prefixes, sl_page_table_get(&e->pages, s->slot, j)) > 1)
+            return true;
+    return false;
+}
+
+static void leave_tail(struct sl_engine *e, const struct sl_session *s, uint32_t i) {
+    uint32_t tail = sl_page_table_get(&e->tail_table, s->slot, i);
+    if (sl_tail_is_shared(e->tails, tail))
+        sl_tail_release(e->tails, tail, is_worth_keeping(e, s, i));
+    else
+        sl_tail_give(e->tails, tail);
+}
+
+/* Leaves all before page `first`. */
+static void leave_tails(struct sl_engine *e, struct sl_session *s, uint32_t first) {
+    struct sl_held_pages *h = &s->held;
+    for (; h->tail_first < first && h->tail_first < h->tail_end; h->tail_first++)
+        leave_tail(e, s, h->tail_first);
+}
+
+void sl_session_pass(struct sl_engine *e, struct sl_session *s) {
+    leave_tails(e, s, tail_needed(e, s->n_kv));
+}
+
+/* Uses the tail pages before the end of its shared pages, which are there, and leaves others. */
+static void use_tails(struct sl_engine *e, struct sl_session *s) {
+    struct sl_held_pages *h = &s->held;
+    uint32_t first = tail_needed(e, s->n_shared * PAGE);
+    if (!e->tails)
+        return;
+    leave_tails(e, s, first);
+    if (h->tail_end < first)
+        h->tail_first = h->tail_end = first;
+    for (; h->tail_end < s->n_shared; h->tail_end++) {
+        uint32_t node = sl_page_table_get(&e->pages, s->slot, h->tail_end);
+        uint32_t tail = sl_tail_of(e->tails, node);
+        sl_tail_use(e->tails, tail);
+        sl_page_table_set(&e->tail_table, s->slot, h->tail_end, tail);
+    }
+}
+
+/* Gives back what was reserved behind the shared pages for a step that was given up. */
+static void leave_reserved(struct sl_engine *e, struct sl_session *s) {
+    struct sl_held_pages *h = &s->held;
+    while (h->n > s->n_shared)
+        sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, s->slot, --h->n));
+    while (h->tail_end > h->tail_first && h->tail_end > s->n_shared)
+        sl_tail_give(e->tails, sl_page_table_get(&e->tail_table, s->slot, --h->tail_end));
+}
+
 void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s) {
     if (e->disk)
         sl_prefix_disk_forget(e->disk, s);
-    while (s->n_pages > s->n_shared)
-        sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, s->slot, --s->n_pages));
+    leave_reserved(e, s);
+    leave_tails(e, s, UINT32_MAX);
     while (s->n_shared)
         sl_prefix_release(e->prefixes, sl_page_table_get(&e->pages, s->slot, --s->n_shared));
-    s->n_pages = s->n_kv = s->n_fed = 0;
+    s->held = (struct sl_held_pages){0};
+    s->n_kv = s->n_fed = 0;
     tell_idle(e);
+}
+
+/* Is the tail page of every page in [end - tail_pages, end) there? */
+static bool can_go_on(const struct sl_engine *e, const struct sl_session *s, uint32_t end) {
+    for (uint32_t i = tail_needed(e, end * PAGE); i < end; i++)
+        if (sl_tail_of(e->tails, sl_page_table_get(&e->pages, s->slot, i)) == SL_KV_NO_PAGE)
+            return false;
+    return true;
+}
+
+void sl_session_step_back(struct sl_engine *e, struct sl_session *s) {
+    uint32_t had = s->n_shared;
+    struct sl_held_pages *h = &s->held;
+    if (!e->tails || (h->tail_end == had && h->tail_first <= tail_needed(e, had * PAGE)))
+        return;
+    leave_reserved(e, s);
+    leave_tails(e, s, UINT32_MAX);
+    while (!can_go_on(e, s, s->n_shared))
+        sl_prefix_release(e->prefixes, sl_page_table_get(&e->pages, s->slot, --s->n_shared));
+    uint32_t lost = (had - s->n_shared) * PAGE;
+    h->n = s->n_shared;
+    s->n_kv = s->n_fed = s->n_shared * PAGE;
+    if (!s->first_done)
+        s->n_cached -= lost < s->n_cached ? lost : s->n_cached;
+    h->tail_first = h->tail_end = tail_needed(e, s->n_kv);
+    use_tails(e, s);
+    tell_idle(e);
+}
+
+/* A page of the session's has become a node, or is one already: its tail page is the node's, too.
+ */
+static void share_tail(struct sl_engine *e, struct sl_session *s, uint32_t i, uint32_t node) {
+    if (!e->tails || i < s->held.tail_first || i >= s->held.tail_end)
+        return;
+    uint32_t own = sl_page_table_get(&e->tail_table, s->slot, i), tail = sl_tail_of(e->tails, node);
+    if (tail == SL_KV_NO_PAGE) {
+        sl_tail_attach(e->tails, own, node);
+        return;
+    }
+    sl_tail_use(e->tails, tail);
+    sl_tail_give(e->tails, own);
+    sl_page_table_set(&e->tail_table, s->slot, i, tail);
 }
 
 void sl_session_publish(struct sl_engine *e, struct sl_session *s) {
@@ -143,15 +283,20 @@ void sl_session_publish(struct sl_engine *e, struct sl_session *s) {
         uint32_t page = sl_page_table_get(&e->pages, s->slot, i);
         const uint32_t *ids = s->history + (size_t)i * PAGE;
         uint32_t node = sl_prefix_find(e->prefixes, parent, ids);
-        if (node == SL_KV_NO_PAGE) {
+        bool fresh = node == SL_KV_NO_PAGE;
+        if (fresh) {
+            node = page;
             sl_prefix_add(e->prefixes, page, parent, ids);
-            if (e->disk)
-                sl_prefix_disk_added(e->disk, page);
         } else { /* another session was faster: the same bits are there twice */
             sl_prefix_use(e->prefixes, node);
             sl_kv_page_give(&e->kv, page);
             sl_page_table_set(&e->pages, s->slot, i, node);
         }
+        bool had_tail = e->tails && sl_tail_of(e->tails, node) != SL_KV_NO_PAGE;
+        share_tail(e, s, i, node);
+        bool got_tail = e->tails && !had_tail && sl_tail_of(e->tails, node) != SL_KV_NO_PAGE;
+        if (e->disk && (fresh || got_tail))
+            sl_prefix_disk_added(e->disk, node);
     }
     tell_idle(e);
 }
@@ -167,27 +312,75 @@ void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens) {
     sl_count(prefix_hit_tokens_total, n_tokens);
 }
 
-void sl_session_adopt(struct sl_engine *e, struct sl_session *s) {
-    uint32_t had = s->n_shared;
-    while (sl_session_before_page(e, s)) {
-        uint32_t node =
-            sl_prefix_find(e->prefixes, sl_session_shared_end(e, s), s->history + s->n_kv);
+/* How many pages of its text the session can have from the tree: up to the last page end before
+ * which all tail pages are there that are needed. It has those before the page that it stands at.
+ */
+static uint32_t reachable(const struct sl_engine *e, const struct sl_session *s) {
+    uint32_t most = sl_session_adoptable(e, s), node = sl_session_shared_end(e, s);
+    uint32_t end = s->n_shared, before = e->plan.tail_pages, run = before;
+    for (uint32_t i = s->n_shared; i < most; i++) {
+        node = sl_prefix_find(e->prefixes, node, s->history + (size_t)i * PAGE);
         if (node == SL_KV_NO_PAGE)
             break;
-        while (s->n_pages > s->n_shared) /* reserved for a step that was given up */
-            sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, s->slot, --s->n_pages));
+        run = e->tails && sl_tail_of(e->tails, node) == SL_KV_NO_PAGE ? 0 : run + 1;
+        if (run >= before || run > i)
+            end = i + 1;
+    }
+    return end;
+}
+
+void sl_session_adopt(struct sl_engine *e, struct sl_session *s) {
+    uint32_t had = s->n_shared;
+    uint32_t end = sl_session_before_page(e, s) ? reachable(e, s) : had;
+    if (end == had)
+        return;
+    leave_reserved(e, s);
+    while (s->n_shared < end) {
+        uint32_t node =
+            sl_prefix_find(e->prefixes, sl_session_shared_end(e, s), s->history + s->n_kv);
         sl_prefix_use(e->prefixes, node);
         if (e->disk)
             sl_prefix_disk_used(e->disk, node);
         sl_page_table_set(&e->pages, s->slot, s->n_shared++, node);
-        s->n_pages = s->n_shared;
+        s->held.n = s->n_shared;
         s->n_kv = s->n_fed = s->n_kv + PAGE;
     }
-    uint32_t n_tokens = (s->n_shared - had) * PAGE;
-    if (n_tokens) {
-        sl_session_count_cached(s, n_tokens);
-        tell_idle(e);
+    use_tails(e, s);
+    sl_session_count_cached(s, (end - had) * PAGE);
+    tell_idle(e);
+}
+
+enum sl_status sl_session_reserve_page(struct sl_engine *e, struct sl_session *s, bool tail) {
+    struct sl_held_pages *h = &s->held;
+    enum sl_status st = take_pages(e, s->slot, h, s->n_shared + 1);
+    if (st != SL_OK || !e->tails)
+        return st;
+    if (!tail) {
+        leave_tails(e, s, UINT32_MAX);
+        h->tail_first = h->tail_end = s->n_shared + 1;
+        return SL_OK;
     }
+    leave_tails(e, s, tail_needed(e, s->n_shared * PAGE));
+    return h->tail_end > s->n_shared ? SL_OK : take_tail(e, s->slot, h);
+}
+
+enum sl_status sl_session_fill_page(struct sl_engine *e, struct sl_session *s, uint8_t *host,
+                                    bool holds_tail) {
+    uint32_t i = s->n_shared;
+    bool tail = e->tails && i >= s->held.tail_first && i < s->held.tail_end;
+    assert(holds_tail || !tail);
+    struct sl_kv_copy copy = {.page = sl_page_table_get(&e->pages, s->slot, i),
+                              .tail = tail ? sl_page_table_get(&e->tail_table, s->slot, i)
+                                           : SL_KV_NO_PAGE,
+                              .holds_tail = holds_tail,
+                              .to_device = true};
+    enum sl_status st = sl_page_copy(e, &copy, host);
+    if (st != SL_OK)
+        return st;
+    s->n_kv = s->n_fed = s->n_kv + PAGE;
+    sl_session_publish(e, s);
+    sl_session_count_cached(s, PAGE);
+    return SL_OK;
 }
 
 bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,

@@ -15,7 +15,9 @@
 
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id) {
-    sl_step_add(step, slot, pos, sl_page_table_get(&e->pages, slot, pos / SL_KV_PAGE_TOKENS), id);
+    uint32_t i = pos / SL_KV_PAGE_TOKENS;
+    uint32_t tail = e->tails ? sl_page_table_get(&e->tail_table, slot, i) : 0;
+    sl_step_add(step, slot, pos, sl_page_table_get(&e->pages, slot, i), tail, id);
 }
 
 /* Does it need more of a row of logits than the largest? */
@@ -32,7 +34,8 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_lane *l, bool deco
             continue;
         uint32_t end = s->n_fed + s->step_rows;
         l->shares[i] = (struct sl_lane_share){s, step->n_rows, s->step_rows, UINT32_MAX};
-        enum sl_status st = sl_slot_reserve(e, s->slot, &s->n_pages, end);
+        sl_session_pass(e, s);
+        enum sl_status st = sl_slot_reserve(e, s->slot, &s->held, end);
         if (st != SL_OK)
             return st;
         for (uint32_t pos = s->n_fed; pos < end; pos++)
@@ -241,6 +244,7 @@ static void end_step(struct sl_engine *e, struct sl_lane *l) {
 
 void sl_step_send(struct sl_engine *e, struct sl_lane *l) {
     sl_page_table_take(&e->pages, &l->pages);
+    sl_page_table_take(&e->tail_table, &l->tails);
     sl_pipeline_send(e->pipeline, &l->passage);
 }
 

@@ -64,7 +64,9 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->expert_ids = take(&c, id_layers * rows * k, 4);
     a->refs = take(&c, refs, sizeof *a->refs);
     a->tables = take(&c, tables_elems(p), 4);
-    a->page_table = take(&c, (uint64_t)p->config.parallel * p->session_pages, 4);
+    uint64_t table = (uint64_t)p->config.parallel * p->session_pages;
+    a->page_table = take(&c, table, 4);
+    a->tail_table = take(&c, p->n_tails ? table : 0, 4);
     return c;
 }
 
@@ -76,12 +78,10 @@ uint64_t sl_forward_activation_bytes(const struct sl_model *model,
 
 uint64_t sl_forward_host_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *plan) {
     uint64_t refs = plan->streaming ? 0 : (uint64_t)hp->n_layer * hp->n_expert + 1;
-    return sl_page_table_bytes(plan->config.parallel, plan->session_pages) +
-           plan->config.batch_tokens + plan->n_logit_rows + 1 +
-           tables_elems(plan) * sizeof(uint32_t) +
-           (uint64_t)hp->n_layer * (sizeof(struct sl_layer_weights) + sizeof(struct sl_kv_view) +
-                                    2 * sizeof(struct sl_buffer_items)) +
-           refs * sizeof(struct sl_expert_ref);
+    uint64_t pages = sl_page_table_bytes(plan->config.parallel, plan->session_pages);
+    return pages * (plan->n_tails ? 2 : 1) + plan->config.batch_tokens + plan->n_logit_rows + 1 +
+           tables_elems(plan) * sizeof(uint32_t) + hp->n_layer * sizeof(struct sl_layer_weights) +
+           sl_kv_list_bytes(hp->n_layer) + refs * sizeof(struct sl_expert_ref);
 }
 
 /* ---- create, destroy ---- */
@@ -142,6 +142,8 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
     f->out_failed = calloc(plan->n_logit_rows + 1, 1);
     f->tables = calloc(tables_elems(plan), sizeof *f->tables);
     st = sl_page_table_init(&f->pages, plan->config.parallel, plan->session_pages);
+    if (st == SL_OK && plan->n_tails)
+        st = sl_page_table_init(&f->tails, plan->config.parallel, plan->session_pages);
     if (st != SL_OK || !f->row_failed || !f->out_failed || !f->tables) {
         st = sl_fail(err, SL_ERR_NOMEM, "no memory for the step tables");
         goto fail;
@@ -183,6 +185,7 @@ void sl_forward_destroy(struct sl_forward **pf) {
     free(f->layers);
     free(f->refs);
     sl_page_table_release(&f->pages);
+    sl_page_table_release(&f->tails);
     free(f->row_failed);
     free(f->out_failed);
     free(f->tables);
@@ -203,21 +206,28 @@ enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum 
 }
 
 /* What cannot be written now is written before the next step. */
-enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_table *changes) {
-    struct sl_page_table *t = &f->pages;
+static enum sl_status set_pages(struct sl_forward *f, struct sl_page_table *t, uint32_t *on_device,
+                                const struct sl_page_table *changes) {
     sl_page_table_add(t, changes);
     for (uint32_t i = 0; i < t->n_seq; i++) {
         struct sl_page_range *r = &t->changed[i];
         size_t at = (size_t)i * t->n_pages + r->first;
         if (r->first == r->end)
             continue;
-        enum sl_status st = sl_forward_upload(f, f->a.page_table + at, t->pages + at,
+        enum sl_status st = sl_forward_upload(f, on_device + at, t->pages + at,
                                               (r->end - r->first) * sizeof *t->pages);
         if (st != SL_OK)
             return st;
         *r = (struct sl_page_range){0, 0};
     }
     return SL_OK;
+}
+
+enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_table *pages,
+                                    const struct sl_page_table *tails) {
+    enum sl_status st = set_pages(f, &f->pages, f->a.page_table, pages);
+    enum sl_status tails_st = set_pages(f, &f->tails, f->a.tail_table, tails);
+    return st == SL_OK ? tails_st : st;
 }
 
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
@@ -267,10 +277,31 @@ void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins)
     sl_device_section(f->dev, kind, begins);
 }
 
+static char *part_of(const struct sl_forward *f, const struct sl_kv_part *part) {
+    return part->bytes ? sl_span_host(sl_kv_part_span(f->kv, part)) : NULL;
+}
+
+/* To who has given the layers one more store. */
+static void show_rows(const struct sl_forward *f, uint32_t layer) {
+    const struct sl_seq_source *source = f->plan->config.seq_source;
+    if (!source)
+        return;
+    const struct sl_kv_part *part = sl_kv_part(f->kv, layer, 1);
+    source->update(source,
+                   &(struct sl_seq_rows){.layer = f->hp->first_layer + layer,
+                                         .step = &f->step,
+                                         .slot = part->tail ? f->step.tail_slot : f->step.slot,
+                                         .pages = part->tail ? &f->tails : &f->pages,
+                                         .x = f->a.x,
+                                         .n_embd = f->hp->n_embd,
+                                         .part = {part_of(f, &part[0]), part_of(f, &part[1])}});
+}
+
 enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
                               const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     sl_forward_section(f, where->layer, true);
+    show_rows(f, where->layer);
     enum sl_status st = w->mixer->run(f, r, where);
     if (st != SL_OK || !r->n)
         return st;

@@ -39,10 +39,10 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
                                  struct sl_forward **out_forward, struct sl_err *err) SL_MUST_CHECK;
 void sl_forward_destroy(struct sl_forward **f);
 
-/* Takes the page table's changes over, for the steps from now on. After a failure they are still to
- * be written: the next call does that too, and until then no step may run. */
-enum sl_status sl_forward_set_pages(struct sl_forward *f,
-                                    const struct sl_page_table *changes) SL_MUST_CHECK;
+/* Takes the changes of both page tables over, for the steps from now on. After a failure they are
+ * still to be written: the next call does that too, and until then no step may run. */
+enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_table *pages,
+                                    const struct sl_page_table *tails) SL_MUST_CHECK;
 /* Where a slice without the first layer takes hidden states [n_rows, n_embd] from, in the device's
  * memory. */
 struct sl_span sl_forward_x(const struct sl_forward *f, uint32_t n_rows);

@@ -63,7 +63,9 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
                                               .kv = sl_kv_layer(f->kv, where->layer),
                                               .k = a->k,
                                               .v = a->v,
-                                              .slot = f->on_device.slot,
+                                              .slot = sl_kv_is_tail(f->kv, where->layer)
+                                                          ? f->on_device.tail_slot
+                                                          : f->on_device.slot,
                                               .n_tok = s->n_rows,
                                               .stride_k = spec->n_head_kv * spec->head_dim_k,
                                               .stride_v = spec->n_head_kv * spec->head_dim_v}));
@@ -81,7 +83,9 @@ static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights
                                                .q = a->q,
                                                .sinks = w->sinks,
                                                .y = a->mixed,
-                                               .page_table = a->page_table,
+                                               .page_table = sl_kv_is_tail(f->kv, where->layer)
+                                                                 ? a->tail_table
+                                                                 : a->page_table,
                                                .row_seq = f->on_device.row_seq,
                                                .row_len = f->on_device.row_len,
                                                .n_tok = s->n_rows,
@@ -179,5 +183,20 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     }
 }
 
-const struct sl_mixer sl_mixer_attention = {
-    .name = "grouped-query attention", .ops = ops, .need = need, .bind = bind, .run = run};
+/* Rows see themselves and what the window has before them. */
+static struct sl_seq_store keeps(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype) {
+    struct sl_kv_view shape = sl_kv_shape(spec, kv_dtype);
+    return (struct sl_seq_store){.name = "keys and values",
+                                 .n_parts = 2,
+                                 .part_bytes = {shape.k_page_bytes, shape.v_page_bytes},
+                                 .reach = spec->attention.window ? spec->attention.window - 1
+                                                                 : SL_SEQ_ALL,
+                                 .repeatable = true};
+}
+
+const struct sl_mixer sl_mixer_attention = {.name = "grouped-query attention",
+                                            .ops = ops,
+                                            .keeps = keeps,
+                                            .need = need,
+                                            .bind = bind,
+                                            .run = run};

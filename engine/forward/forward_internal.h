@@ -63,6 +63,7 @@ struct sl_activations {
     uint32_t *next_ids;         /* [SL_FETCH_GUESSES] x [rows, k] */
     uint32_t *tables;           /* of a step: sl_forward_table_rows(), L */
     uint32_t *page_table;       /* [parallel, session_pages] */
+    uint32_t *tail_table;       /* the same, of tail pages; nothing where there are none */
 };
 
 /* Blocks of n rows of logits. */
@@ -95,14 +96,15 @@ struct sl_forward {
     size_t arena_bytes;
     struct sl_activations a;
     float rope_mscale[SL_MAX_ROPES];
-    struct sl_step step;        /* the one that is being run; its arrays are the caller's */
-    struct sl_step on_device;   /* its arrays alone: their copies in a.tables */
-    uint32_t *tables;           /* as they go there */
-    uint64_t n_experts;         /* routed experts that it computes, each once a layer */
-    float *logits;              /* its, where they are computed; NULL: none */
-    struct sl_page_table pages; /* as on the device, but for what is still to be written */
-    uint8_t *row_failed;        /* [B] of the step: its expert could not be read */
-    uint8_t *out_failed;        /* [L] the same of the rows that go on to the logits */
+    struct sl_step step;      /* the one that is being run; its arrays are the caller's */
+    struct sl_step on_device; /* its arrays alone: their copies in a.tables */
+    uint32_t *tables;         /* as they go there */
+    uint64_t n_experts;       /* routed experts that it computes, each once a layer */
+    float *logits;            /* its, where they are computed; NULL: none */
+    /* As on the device, but for what is still to be written; tails: empty where there are none. */
+    struct sl_page_table pages, tails;
+    uint8_t *row_failed; /* [B] of the step: its expert could not be read */
+    uint8_t *out_failed; /* [L] the same of the rows that go on to the logits */
     /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
     struct sl_slab pinned;
     struct sl_buffer *mapped; /* the same as the device knows it */

@@ -1,10 +1,14 @@
 #include "engine/forward/kv.h"
 
 #include "common/metrics.h"
+#include "engine/forward/step.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Of a layer, as many of each. */
+#define PARTS (SL_SEQ_STORES * SL_SEQ_PARTS)
 
 /* ---- which pages are taken ---- */
 
@@ -64,75 +68,116 @@ struct sl_kv_view sl_kv_shape(const struct sl_layer_spec *spec, enum sl_dtype dt
                                .v_page_bytes = rows * sl_dtype_row_bytes(dtype, a->head_dim_v)};
 }
 
-size_t sl_kv_page_bytes(const struct sl_model *model, enum sl_dtype dtype) {
-    size_t bytes = 0;
-    for (uint32_t l = 0; l < model->hp.n_layer; l++) {
-        struct sl_kv_view shape = sl_kv_shape(&model->layers[l].spec, dtype);
-        bytes += shape.k_page_bytes + shape.v_page_bytes;
-    }
-    return bytes;
+struct sl_kv_size sl_kv_size_of(const struct sl_memory_plan *p) {
+    const struct sl_engine_config *c = &p->config;
+    return (struct sl_kv_size){.stores = {c->kv_dtype, c->seq_source, p->n_tails != 0},
+                               .n_pages = p->n_pages,
+                               .n_tails = p->n_tails,
+                               .n_seq = c->parallel};
 }
 
-/* Where layers' pages are to be, without memory. */
-static enum sl_status lay_out(struct sl_kv_data *kv, const struct sl_model *model,
-                              enum sl_dtype dtype, struct sl_err *err) {
-    sl_buffer_pool_init(&kv->data, kv->dev, 0);
-    for (uint32_t l = 0; l < kv->n_layer; l++) {
-        struct sl_kv_view *v = &kv->layers[l];
-        *v = sl_kv_shape(&model->layers[l].spec, dtype);
-        size_t bytes[2] = {v->k_page_bytes * kv->n_pages, v->v_page_bytes * kv->n_pages};
-        for (uint32_t i = 0; i < 2; i++) {
-            enum sl_status st =
-                sl_buffer_pool_add(&kv->data, 1, bytes[i], &kv->items[2 * (size_t)l + i]);
-            if (st == SL_ERR_UNSUPPORTED)
-                return sl_buffer_pool_refuse(kv->dev, "the KV cache of one layer", bytes[i],
-                                             "lower the context size or the number of parallel "
-                                             "sessions, or use KV type q8_0",
-                                             err);
-            SL_TRY(st);
+uint64_t sl_kv_bytes(const struct sl_model *model, const struct sl_kv_size *size) {
+    struct sl_seq_shape shape = sl_seq_shape(model, &size->stores);
+    return shape.page_bytes * size->n_pages + shape.tail_bytes * size->n_tails +
+           shape.once_bytes * size->n_seq;
+}
+
+uint64_t sl_kv_list_bytes(uint32_t n_layer) {
+    return (uint64_t)n_layer * (sizeof(struct sl_kv_view) + PARTS * sizeof(struct sl_kv_part));
+}
+
+static enum sl_status add_part(struct sl_kv_data *kv, size_t bytes, struct sl_buffer_items *out,
+                               struct sl_err *err) {
+    enum sl_status status = sl_buffer_pool_add(&kv->data, 1, bytes, out);
+    return status == SL_ERR_UNSUPPORTED
+               ? sl_buffer_pool_refuse(kv->dev, "the KV cache of one layer", bytes,
+                                       "lower the context size or the number of parallel "
+                                       "sessions, or use KV type q8_0",
+                                       err)
+               : status;
+}
+
+/* Where a layer's parts are to be, without memory. */
+static enum sl_status lay_out(struct sl_kv_data *kv, const struct sl_layer_spec *spec,
+                              uint32_t layer, const struct sl_seq_config *config,
+                              struct sl_err *err) {
+    struct sl_seq_store stores[SL_SEQ_STORES];
+    uint32_t n = sl_seq_stores(spec, config, stores);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < stores[i].n_parts; j++) {
+            const struct sl_seq_store *s = &stores[i];
+            struct sl_kv_part *p = &kv->parts[layer * PARTS + i * SL_SEQ_PARTS + j];
+            *p = (struct sl_kv_part){.bytes = s->part_bytes[j], .tail = sl_seq_is_tail(config, s)};
+            SL_TRY(add_part(kv, p->bytes * (p->tail ? kv->n_tails : kv->n_pages), &p->pages, err));
+            *(p->tail ? &kv->tail_bytes : &kv->page_bytes) += p->bytes;
+            if (s->repeatable)
+                continue;
+            SL_TRY(add_part(kv, p->bytes * kv->n_seq, &p->saved, err));
+            kv->saves = true;
         }
-    }
     return SL_OK;
 }
 
+static void touch(const struct sl_kv_data *kv, struct sl_span pages) {
+    if (kv->dev->caps.host_visible)
+        memset(sl_span_host(pages), 0, pages.bytes);
+}
+
+static void bind_layer(struct sl_kv_data *kv, const struct sl_layer_spec *spec, uint32_t layer,
+                       enum sl_dtype kv_dtype) {
+    const struct sl_kv_part *first = sl_kv_part(kv, layer, 0);
+    for (uint32_t i = 0; i < PARTS; i++) {
+        if (first[i].bytes)
+            touch(kv, sl_kv_part_span(kv, &first[i]));
+        if (first[i].saved.n)
+            touch(kv, sl_buffer_pool_at(&kv->data, &first[i].saved, 0));
+    }
+    kv->layers[layer] = sl_kv_shape(spec, kv_dtype);
+    kv->layers[layer].k = sl_span_addr(sl_kv_part_span(kv, &first[0]));
+    kv->layers[layer].v = sl_span_addr(sl_kv_part_span(kv, &first[1]));
+}
+
 enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
-                               const struct sl_model *model, enum sl_dtype dtype, uint32_t n_pages,
+                               const struct sl_model *model, const struct sl_kv_size *size,
                                struct sl_err *err) {
+    uint32_t n_layer = model->hp.n_layer;
     memset(kv, 0, sizeof *kv);
+    if (size->stores.source && !dev->caps.host_visible)
+        return sl_fail(err, SL_ERR_UNSUPPORTED, "%s: the host cannot follow its addresses",
+                       dev->caps.name);
     kv->dev = dev;
-    kv->n_layer = model->hp.n_layer;
-    kv->n_pages = n_pages;
-    kv->page_bytes = sl_kv_page_bytes(model, dtype);
-    kv->data_bytes = kv->page_bytes * n_pages;
-    kv->layers = malloc(kv->n_layer * sizeof *kv->layers);
-    kv->items = malloc(2 * (size_t)kv->n_layer * sizeof *kv->items);
-    enum sl_status st = kv->layers && kv->items ? lay_out(kv, model, dtype, err) : SL_ERR_NOMEM;
-    bool told = st == SL_ERR_UNSUPPORTED;
-    if (st == SL_OK)
-        st = sl_buffer_pool_alloc(&kv->data, dev);
-    if (st != SL_OK) {
+    kv->n_layer = n_layer;
+    kv->n_pages = size->n_pages;
+    kv->n_tails = size->n_tails;
+    kv->n_seq = size->n_seq;
+    kv->data_bytes = sl_kv_bytes(model, size);
+    kv->layers = malloc(n_layer * sizeof *kv->layers);
+    kv->parts = calloc(n_layer, PARTS * sizeof *kv->parts);
+    sl_buffer_pool_init(&kv->data, dev, 0);
+    enum sl_status status = kv->layers && kv->parts ? SL_OK : SL_ERR_NOMEM;
+    for (uint32_t l = 0; l < n_layer && status == SL_OK; l++)
+        status = lay_out(kv, &model->layers[l].spec, l, &size->stores, err);
+    bool told = status == SL_ERR_UNSUPPORTED;
+    if (status == SL_OK)
+        status = sl_buffer_pool_alloc(&kv->data, dev);
+    if (status != SL_OK) {
         double mib = (double)kv->data_bytes / 0x1p20;
         sl_kv_data_release(kv);
-        return told ? st
-                    : sl_fail(err, st,
+        return told ? status
+                    : sl_fail(err, status,
                               "no memory for %.1f MiB of KV cache: lower the context size or the "
                               "number of parallel sessions, or use KV type q8_0",
                               mib);
     }
-    for (uint32_t l = 0; l < kv->n_layer; l++)
-        for (uint32_t i = 0; i < 2; i++) {
-            struct sl_span pages = sl_buffer_pool_at(&kv->data, &kv->items[2 * (size_t)l + i], 0);
-            *(i ? &kv->layers[l].v : &kv->layers[l].k) = sl_span_addr(pages);
-            if (dev->caps.host_visible)
-                memset(sl_span_host(pages), 0, pages.bytes);
-        }
+    for (uint32_t l = 0; l < n_layer; l++)
+        bind_layer(kv, &model->layers[l].spec, l, size->stores.kv_dtype);
     return SL_OK;
 }
 
 void sl_kv_data_release(struct sl_kv_data *kv) {
     sl_buffer_pool_release(&kv->data);
     free(kv->layers);
-    free(kv->items);
+    free(kv->parts);
     memset(kv, 0, sizeof *kv);
 }
 
@@ -141,21 +186,74 @@ struct sl_kv_view sl_kv_layer(const struct sl_kv_data *kv, uint32_t layer) {
     return kv->layers[layer];
 }
 
-enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, uint32_t page, uint8_t *host,
-                               bool to_device) {
+const struct sl_kv_part *sl_kv_part(const struct sl_kv_data *kv, uint32_t layer, uint32_t store) {
+    assert(layer < kv->n_layer && store < SL_SEQ_STORES);
+    return &kv->parts[layer * PARTS + store * SL_SEQ_PARTS];
+}
+
+bool sl_kv_is_tail(const struct sl_kv_data *kv, uint32_t layer) {
+    return sl_kv_part(kv, layer, 0)->tail;
+}
+
+/* ---- copies ---- */
+
+/* All that is kept of a page in parts of one kind; moves host on. */
+static enum sl_status copy_parts(const struct sl_kv_data *kv, bool tail, uint32_t page,
+                                 bool to_device, uint8_t **host) {
     enum sl_status st = SL_OK;
-    for (uint32_t l = 0; l < kv->n_layer && st == SL_OK; l++) {
-        struct sl_kv_view v = sl_kv_layer(kv, l);
-        const struct sl_buffer_items *items = &kv->items[2 * (size_t)l];
-        struct sl_span part[2] = {sl_span_part(sl_buffer_pool_at(&kv->data, &items[0], 0),
-                                               v.k_page_bytes * page, v.k_page_bytes),
-                                  sl_span_part(sl_buffer_pool_at(&kv->data, &items[1], 0),
-                                               v.v_page_bytes * page, v.v_page_bytes)};
-        for (int i = 0; i < 2 && st == SL_OK; i++) {
-            st = to_device ? sl_device_upload(kv->dev, part[i], host)
-                           : sl_device_download(kv->dev, host, part[i]);
-            host += part[i].bytes;
+    for (uint32_t i = 0; i < kv->n_layer * PARTS && st == SL_OK; i++) {
+        const struct sl_kv_part *p = &kv->parts[i];
+        if (p->tail != tail || !p->bytes)
+            continue;
+        struct sl_span at = sl_span_part(sl_kv_part_span(kv, p), p->bytes * page, p->bytes);
+        st = to_device ? sl_device_upload(kv->dev, at, *host)
+                       : sl_device_download(kv->dev, *host, at);
+        *host += p->bytes;
+    }
+    return st;
+}
+
+enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, const struct sl_kv_copy *c,
+                               uint8_t *host) {
+    uint8_t *tail = host + kv->page_bytes;
+    enum sl_status st = SL_OK;
+    assert((c->page == SL_KV_NO_PAGE || c->page < kv->n_pages) &&
+           (c->tail == SL_KV_NO_PAGE || (c->tail < kv->n_tails && c->holds_tail)));
+    if (c->page != SL_KV_NO_PAGE)
+        st = copy_parts(kv, false, c->page, c->to_device, &host);
+    if (st == SL_OK && c->tail != SL_KV_NO_PAGE)
+        st = copy_parts(kv, true, c->tail, c->to_device, &tail);
+    return st == SL_OK ? sl_device_sync(kv->dev) : st;
+}
+
+/* ---- steps that begin again ---- */
+
+/* Of each session the page that its first row goes on writing; a page that the step begins is
+ * written from its first position, whatever is in it. */
+static enum sl_status each_begun(const struct sl_kv_data *kv, const struct sl_step *s, bool save) {
+    enum sl_status st = SL_OK;
+    for (uint32_t r = 0; r < s->n_rows && kv->saves; r++) {
+        bool first = !r || s->row_seq[r] != s->row_seq[r - 1];
+        if (!first || (uint32_t)s->pos[r] % SL_KV_PAGE_TOKENS == 0)
+            continue;
+        for (uint32_t i = 0; i < kv->n_layer * PARTS && st == SL_OK; i++) {
+            const struct sl_kv_part *p = &kv->parts[i];
+            if (!p->saved.n)
+                continue;
+            uint32_t page = (p->tail ? s->tail_slot : s->slot)[r] / SL_KV_PAGE_TOKENS;
+            struct sl_span at = sl_span_part(sl_kv_part_span(kv, p), p->bytes * page, p->bytes);
+            struct sl_span saved = sl_span_part(sl_buffer_pool_at(&kv->data, &p->saved, 0),
+                                                p->bytes * s->row_seq[r], p->bytes);
+            st = sl_device_copy(kv->dev, SL_QUEUE_OPS, save ? saved : at, save ? at : saved);
         }
     }
-    return st == SL_OK ? sl_device_sync(kv->dev) : st;
+    return st;
+}
+
+enum sl_status sl_kv_save(const struct sl_kv_data *kv, const struct sl_step *step) {
+    return each_begun(kv, step, true);
+}
+
+enum sl_status sl_kv_restore(const struct sl_kv_data *kv, const struct sl_step *step) {
+    return each_begun(kv, step, false);
 }

@@ -1,12 +1,16 @@
-/* Paged KV: pages that hold SL_KV_PAGE_TOKENS positions of one session each, over all layers. A
- * session's pages need not be neighbours; its page table says where they are.
+/* Pages that hold SL_KV_PAGE_TOKENS positions of one session each, over all layers: of keys and
+ * values, and whatever else layers keep (seq_state.h). A session's pages need not be neighbours;
+ * its page table says where they are. Layers that keep the tail of a sequence alone have pages of a
+ * second pool, with a page table of its own.
  *
- * Which pages are taken is one list for the whole model, the scheduler's. Their keys and values are
- * with the layers: every stage has those of its own, under the same numbers. No locks. */
+ * Which pages are taken is one list for the whole model, the scheduler's. What is in them is with
+ * the layers: every stage has that of its own, under the same numbers. No locks. */
 #ifndef SL_ENGINE_KV_H
 #define SL_ENGINE_KV_H
 
 #include "backends/buffer_pool.h"
+#include "engine/forward/seq_state.h"
+#include "engine/types/plan.h"
 #include "model/arch/model.h"
 
 #define SL_KV_NO_PAGE UINT32_MAX
@@ -27,36 +31,80 @@ void sl_kv_page_give(struct sl_kv_pages *pages, uint32_t page);
 /* Of the pages that are taken so many are used by no session: for the gauges. */
 void sl_kv_set_idle(struct sl_kv_pages *pages, uint32_t n_idle);
 
-/* The keys and values of a stage's layers. */
+/* One of a layer's arrays of pages: one item of the pool. */
+struct sl_kv_part {
+    struct sl_buffer_items pages; /* [n_pages or n_tails, bytes] */
+    struct sl_buffer_items saved; /* [n_seq, bytes] sl_kv_save(); n 0: its store is repeatable */
+    size_t bytes;                 /* of a page; 0: there is no such array */
+    bool tail;                    /* its pages are tail pages */
+};
+
+/* What the layers of a stage keep of all sequences (seq_state.h). */
 struct sl_kv_data {
     struct sl_device *dev;
-    struct sl_buffer_pool data;    /* of each layer its K pages, and its V pages */
-    struct sl_buffer_items *items; /* [n_layer, 2] in it: K, V; one item each, in one buffer */
-    size_t data_bytes, page_bytes; /* of one page: of all layers */
+    struct sl_buffer_pool data; /* each layer's parts */
+    size_t data_bytes;
+    size_t page_bytes, tail_bytes; /* of one page, of one tail page: of all layers */
     struct sl_kv_view *layers;     /* [n_layer] */
-    uint32_t n_layer, n_pages;
+    struct sl_kv_part *parts;      /* [n_layer, SL_SEQ_STORES, SL_SEQ_PARTS] */
+    uint32_t n_layer, n_pages, n_tails, n_seq;
+    bool saves; /* some part is not repeatable */
 };
+
+/* How many pages there are, and sequences. */
+struct sl_kv_size {
+    struct sl_seq_config stores; /* with tails: n_tails is not 0 */
+    uint32_t n_pages, n_tails, n_seq;
+};
+
+struct sl_kv_size sl_kv_size_of(const struct sl_memory_plan *plan);
 
 /* A layer's pages of this type, without memory. */
 struct sl_kv_view sl_kv_shape(const struct sl_layer_spec *spec, enum sl_dtype dtype);
-/* Bytes of one page of all layers of a model or slice. */
-size_t sl_kv_page_bytes(const struct sl_model *model, enum sl_dtype dtype);
+/* Bytes of all pages of a model or slice, and what sl_kv_data_init takes of the host for lists. */
+uint64_t sl_kv_bytes(const struct sl_model *model, const struct sl_kv_size *size);
+uint64_t sl_kv_list_bytes(uint32_t n_layer);
 
 /* Allocates all pages of the model's layers on dev and touches them, so that no page fault or
- * out-of-memory comes later. They are in as many buffers as the device's largest makes necessary; a
- * layer's K pages are in one of them, and so are its V pages: SL_ERR_UNSUPPORTED where that has no
- * room for them. */
+ * out-of-memory comes later. They are in as many buffers as the device's largest makes necessary;
+ * each part is in one. SL_ERR_UNSUPPORTED: that has no room for one; a source of stores with memory
+ * that it could not follow. */
 enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
-                               const struct sl_model *model, enum sl_dtype dtype, uint32_t n_pages,
+                               const struct sl_model *model, const struct sl_kv_size *size,
                                struct sl_err *err) SL_MUST_CHECK;
 void sl_kv_data_release(struct sl_kv_data *kv);
+/* Keys and values of a layer, and whether their pages are tail pages. */
 struct sl_kv_view sl_kv_layer(const struct sl_kv_data *kv, uint32_t layer);
-/* Bytes of one page, all layers. */
-static inline size_t sl_kv_data_page_bytes(const struct sl_kv_data *kv) {
-    return kv->page_bytes;
+bool sl_kv_is_tail(const struct sl_kv_data *kv, uint32_t layer);
+/* The first of the arrays of a layer's store, counted as sl_seq_stores() does. */
+const struct sl_kv_part *sl_kv_part(const struct sl_kv_data *kv, uint32_t layer, uint32_t store);
+
+/* All pages of a part that there is. */
+static inline struct sl_span sl_kv_part_span(const struct sl_kv_data *kv,
+                                             const struct sl_kv_part *part) {
+    return sl_buffer_pool_at(&kv->data, &part->pages, 0);
 }
-/* Copies a page of all layers, K then V each, to or from the host, and waits for it. */
-enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, uint32_t page, uint8_t *host,
-                               bool to_device) SL_MUST_CHECK;
+
+/* A page's copy in the host's memory: every layer's part of it, then, where it is held, of the tail
+ * page of the same positions. */
+struct sl_kv_copy {
+    uint32_t page, tail; /* SL_KV_NO_PAGE: not copied */
+    bool holds_tail;     /* the copy has room for a tail page, copied or not */
+    bool to_device;
+};
+/* Bytes of this stage's part of it. */
+static inline size_t sl_kv_copy_bytes(const struct sl_kv_data *kv, bool holds_tail) {
+    return kv->page_bytes + (holds_tail ? kv->tail_bytes : 0);
+}
+/* Copies to or from the host, and waits for it. */
+enum sl_status sl_kv_page_copy(const struct sl_kv_data *kv, const struct sl_kv_copy *copy,
+                               uint8_t *host) SL_MUST_CHECK;
+
+struct sl_step;
+/* Before the step: keeps what stores that are not repeatable have in pages that its rows go on
+ * writing, so that the step can be started again after sl_kv_restore(). Enqueued; does nothing
+ * where all are repeatable. */
+enum sl_status sl_kv_save(const struct sl_kv_data *kv, const struct sl_step *step) SL_MUST_CHECK;
+enum sl_status sl_kv_restore(const struct sl_kv_data *kv, const struct sl_step *step) SL_MUST_CHECK;
 
 #endif

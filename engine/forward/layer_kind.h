@@ -5,6 +5,7 @@
 #define SL_ENGINE_LAYER_KIND_H
 
 #include "backends/backend.h"
+#include "engine/forward/seq_state.h"
 #include "model/arch/model.h"
 
 struct sl_forward;
@@ -39,6 +40,8 @@ enum sl_dtype sl_asker_kv(const struct sl_op_asker *a);
 struct sl_mixer {
     const char *name;
     void (*ops)(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer);
+    /* What such a layer keeps of a sequence. */
+    struct sl_seq_store (*keeps)(const struct sl_layer_spec *spec, enum sl_dtype kv_dtype);
     void (*need)(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
                  struct sl_layer_needs *needs);
     void (*bind)(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out);

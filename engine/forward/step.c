@@ -7,14 +7,15 @@
 #include <string.h>
 
 struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows, uint32_t max_out) {
-    uint32_t *out_rows = tables + 5 * max_rows + SL_STEP_TURNS;
+    uint32_t *out_rows = tables + 6 * max_rows + SL_STEP_TURNS;
     return (struct sl_step){.tables = tables,
                             .ids = tables,
                             .pos = (int32_t *)(tables + max_rows),
                             .slot = tables + 2 * max_rows,
                             .row_seq = tables + 3 * max_rows,
                             .row_len = tables + 4 * max_rows,
-                            .turn = tables + 5 * max_rows,
+                            .tail_slot = tables + 5 * max_rows,
+                            .turn = tables + 6 * max_rows,
                             .out_rows = out_rows,
                             .sums_at = (float *)(out_rows + max_out)};
 }
@@ -29,6 +30,7 @@ uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out
     memcpy(to.slot, s->slot, bytes);
     memcpy(to.row_seq, s->row_seq, bytes);
     memcpy(to.row_len, s->row_len, bytes);
+    memcpy(to.tail_slot, s->tail_slot, bytes);
     memcpy(to.turn, s->turn, SL_STEP_TURNS * sizeof *s->turn);
     memcpy(to.out_rows, s->out_rows, n_out * sizeof *s->out_rows);
     memcpy(to.sums_at, s->sums_at, n_out * sizeof *s->sums_at);
@@ -40,11 +42,13 @@ void sl_step_begin(struct sl_step *s) {
     s->keep_all = s->only_largest = s->taken = false;
 }
 
-void sl_step_add(struct sl_step *s, uint32_t seq, uint32_t pos, uint32_t page, uint32_t id) {
+void sl_step_add(struct sl_step *s, uint32_t seq, uint32_t pos, uint32_t page, uint32_t tail,
+                 uint32_t id) {
     uint32_t i = s->n_rows++;
     s->ids[i] = id;
     s->pos[i] = (int32_t)pos;
     s->slot[i] = page * SL_KV_PAGE_TOKENS + pos % SL_KV_PAGE_TOKENS;
+    s->tail_slot[i] = tail * SL_KV_PAGE_TOKENS + pos % SL_KV_PAGE_TOKENS;
     s->row_seq[i] = seq;
     s->row_len[i] = pos + 1;
     s->failed[i] = 0;

@@ -18,19 +18,20 @@
 struct sl_step {
     uint32_t lane; /* which of those that may be under way at once */
     uint32_t n_rows, n_decode;
-    uint32_t n_out;     /* rows whose logits are wanted, at most plan.n_logit_rows */
-    bool keep_all;      /* keep all rows' hidden states for sl_forward_logits; n_out is ignored */
-    bool only_largest;  /* of the logits nobody needs more than the largest of each row */
-    bool taken;         /* its rows come by the stage before's ops, at the turn in turn */
-    uint32_t *tables;   /* where the arrays begin */
-    uint32_t *ids;      /* [n_rows] token */
-    int32_t *pos;       /* [n_rows] position in its session */
-    uint32_t *slot;     /* [n_rows] KV position: page * SL_KV_PAGE_TOKENS + index */
-    uint32_t *row_seq;  /* [n_rows] session's row of the page table */
-    uint32_t *row_len;  /* [n_rows] positions that the row attends to, itself included */
-    uint32_t *turn;     /* [SL_STEP_TURNS] the stages': which turns it waits for and hands on */
-    uint32_t *out_rows; /* [n_out] ascending */
-    float *sums_at;     /* [n_out] the inverse temperature of their blocks' sums; 0: not wanted */
+    uint32_t n_out;      /* rows whose logits are wanted, at most plan.n_logit_rows */
+    bool keep_all;       /* keep all rows' hidden states for sl_forward_logits; n_out is ignored */
+    bool only_largest;   /* of the logits nobody needs more than the largest of each row */
+    bool taken;          /* its rows come by the stage before's ops, at the turn in turn */
+    uint32_t *tables;    /* where the arrays begin */
+    uint32_t *ids;       /* [n_rows] token */
+    int32_t *pos;        /* [n_rows] position in its session */
+    uint32_t *slot;      /* [n_rows] KV position: page * SL_KV_PAGE_TOKENS + index */
+    uint32_t *tail_slot; /* [n_rows] the same in tail pages (seq_state.h) */
+    uint32_t *row_seq;   /* [n_rows] session's row of the page table */
+    uint32_t *row_len;   /* [n_rows] positions that the row attends to, itself included */
+    uint32_t *turn;      /* [SL_STEP_TURNS] the stages': which turns it waits for and hands on */
+    uint32_t *out_rows;  /* [n_out] ascending */
+    float *sums_at;      /* [n_out] the inverse temperature of their blocks' sums; 0: not wanted */
     /* Set by the run: */
     uint8_t *failed;   /* [n_rows] an expert that the row needs could not be read: its logits and
                           KV positions are undefined */
@@ -44,7 +45,7 @@ enum { SL_STEP_LANE, SL_STEP_TAKES, SL_STEP_HANDS, SL_STEP_TURNS };
 
 /* Elements of the tables with room for so many rows and rows of logits. */
 static inline uint32_t sl_step_elems(uint32_t max_rows, uint32_t max_out) {
-    return 5 * max_rows + SL_STEP_TURNS + 2 * max_out;
+    return 6 * max_rows + SL_STEP_TURNS + 2 * max_out;
 }
 /* The arrays over a block of sl_step_elems elements, which stays the caller's; everything else is
  * zero, and failed, of max_rows, is still to be set. */
@@ -56,9 +57,10 @@ uint32_t sl_step_pack(const struct sl_step *step, uint32_t max_rows, uint32_t n_
                       uint32_t *out_tables);
 /* Empties it. */
 void sl_step_begin(struct sl_step *step);
-/* The row of a token at position pos of the session in that row of the page table, whose KV goes to
- * that page. */
-void sl_step_add(struct sl_step *step, uint32_t seq, uint32_t pos, uint32_t page, uint32_t id);
+/* The row of a token at position pos of the session in that row of the page tables, whose KV goes
+ * to that page and that tail page. */
+void sl_step_add(struct sl_step *step, uint32_t seq, uint32_t pos, uint32_t page, uint32_t tail,
+                 uint32_t id);
 /* The row that was added last is one with logits. */
 void sl_step_add_out(struct sl_step *step, float sums_at);
 
@@ -73,6 +75,7 @@ struct sl_page_table {
 
 enum sl_status sl_page_table_init(struct sl_page_table *t, uint32_t n_seq,
                                   uint32_t n_pages) SL_MUST_CHECK;
+/* A zeroed table is an empty one: it has no sessions, and takes and adds nothing. */
 void sl_page_table_release(struct sl_page_table *t);
 size_t sl_page_table_bytes(uint32_t n_seq, uint32_t n_pages);
 void sl_page_table_set(struct sl_page_table *t, uint32_t seq, uint32_t index, uint32_t page);

@@ -7,6 +7,7 @@
 #include "engine/forward/layer_kind.h"
 #include "engine/stage/joint_heat.h"
 #include "engine/prefix/prefix_sizes.h"
+#include "engine/prefix/prefix_tails.h"
 #include "engine/prefix/prefix_tree.h"
 #include "engine/sample/sampler.h"
 #include "engine/session/session.h"
@@ -18,6 +19,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+/* One page in so many has a tail page that stays when its session has gone on: with a window of 128
+ * that is room for the ends that prefix_tails.h keeps of a text of any length. */
+#define TAILS_SHARE 16u
 
 /* A person who reads along does not notice a pause of so long. */
 #define DEFAULT_STALL_MS 300u
@@ -106,6 +111,42 @@ struct subject {
     const struct sl_device *dev; /* NULL = none is known */
 };
 
+/* Tail pages that a session holds at most while steps are under way: those before the page that its
+ * next row is in, and those of all rows that it may have in them. */
+static uint32_t tails_held(const struct sl_memory_plan *p, uint32_t tail_pages) {
+    uint32_t rows = p->config.batch_tokens * sl_plan_lanes(p);
+    return tail_pages + (rows + SL_KV_PAGE_TOKENS - 2) / SL_KV_PAGE_TOKENS + 1;
+}
+
+/* ... and what it may leave of its text for others to go on from, beside. */
+static uint32_t tails_kept(const struct sl_memory_plan *p, uint32_t tail_pages) {
+    return max_u32(p->session_pages / TAILS_SHARE, tail_pages);
+}
+
+/* Whether stores with a limited reach have pages of their own: where that takes fewer. All stages
+ * decide alike, since all have the same page tables. */
+static void plan_tails(const struct sl_model *whole, struct sl_memory_plan *p) {
+    const struct sl_engine_config *c = &p->config;
+    struct sl_seq_config seq = {c->kv_dtype, c->seq_source, true};
+    struct sl_seq_shape shape = sl_seq_shape(whole, &seq);
+    uint32_t each = tails_held(p, shape.tail_pages) + tails_kept(p, shape.tail_pages);
+    bool worth = shape.tail_bytes && each < p->session_pages;
+    p->n_tails = worth ? each * c->parallel : 0;
+    p->tail_pages = worth ? shape.tail_pages : 0;
+    p->tail_page_bytes = worth ? shape.tail_bytes : 0;
+    p->page_bytes = shape.page_bytes + (worth ? 0 : shape.tail_bytes);
+}
+
+/* Of the pages for text that may come again, those with a tail page, and what each takes. */
+static uint32_t cache_tails(const struct sl_memory_plan *p) {
+    return p->n_tails ? p->cache_pages / TAILS_SHARE : 0;
+}
+
+static uint64_t cache_page_bytes(const struct sl_memory_plan *p) {
+    uint64_t own = p->page_bytes + sl_prefix_tree_bytes(1);
+    return own + (p->tail_page_bytes + sl_tail_pages_bytes(1, 0)) / TAILS_SHARE + 1;
+}
+
 static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_model *whole,
                               struct sl_memory_plan *p, struct sl_err *err) {
     const struct sl_engine_config *c = &p->config;
@@ -121,17 +162,19 @@ static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_mode
                            "use KV type f16",
                            t->name, t->block_elems, a->head_dim_k, a->head_dim_v);
     }
-    p->page_bytes = sl_kv_page_bytes(whole, c->kv_dtype);
     p->session_pages = (c->ctx_tokens + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
+    plan_tails(whole, p);
     uint64_t n_pages = (uint64_t)p->session_pages * c->parallel;
     uint64_t room = n_pages * SL_KV_PAGE_TOKENS < UINT32_MAX
                         ? (UINT32_MAX - 1) / SL_KV_PAGE_TOKENS - n_pages
                         : 0;
     uint64_t given = c->cache_ram_bytes == SL_CACHE_RAM_AUTO ? 0 : c->cache_ram_bytes;
-    uint64_t cached = p->pages_apart ? 0 : given / (p->page_bytes + sl_prefix_tree_bytes(1));
+    uint64_t cached = p->pages_apart ? 0 : given / cache_page_bytes(p);
+    uint64_t copy_bytes = sl_plan_copy_bytes(p);
     p->cache_pages = (uint32_t)(cached < room ? cached : room);
-    p->ram_pages = p->pages_apart ? sl_prefix_ram_slots(given, p->page_bytes) : 0;
-    p->prefix_ram_bytes = p->stage ? 0 : sl_prefix_ram_bytes(p->ram_pages, p->page_bytes);
+    p->n_tails += cache_tails(p);
+    p->ram_pages = p->pages_apart ? sl_prefix_ram_slots(given, copy_bytes) : 0;
+    p->prefix_ram_bytes = p->stage ? 0 : sl_prefix_ram_bytes(p->ram_pages, copy_bytes);
     n_pages += p->cache_pages;
     if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
         return sl_fail(
@@ -140,7 +183,8 @@ static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_mode
             "of them",
             c->parallel, c->ctx_tokens);
     p->n_pages = (uint32_t)n_pages;
-    p->kv_bytes = sl_kv_page_bytes(slice, c->kv_dtype) * n_pages;
+    struct sl_kv_size size = sl_kv_size_of(p);
+    p->kv_bytes = sl_kv_bytes(slice, &size);
     return SL_OK;
 }
 
@@ -182,8 +226,9 @@ static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *
     const struct sl_engine_config *c = &p->config;
     p->prefix_disk_bytes = c->cache_dir ? sl_prefix_disk_memory_bytes(p) : 0;
     p->host_bytes += sl_sampler_space_bytes(whole->n_vocab) + sl_prefix_tree_bytes(p->n_pages) +
-                     p->prefix_disk_bytes + p->prefix_ram_bytes +
-                     sl_expert_map_bytes(whole->n_layer, whole->n_expert) + sl_lanes_bytes(p);
+                     sl_tail_pages_bytes(p->n_tails, p->n_pages) + p->prefix_disk_bytes +
+                     p->prefix_ram_bytes + sl_expert_map_bytes(whole->n_layer, whole->n_expert) +
+                     sl_lanes_bytes(p);
     if (p->n_stages > 1 && c->heat_file)
         p->host_bytes += sl_joint_heat_bytes(whole);
     p->load_bytes = p->loads_by_copy ? SL_WEIGHTS_LOAD_BYTES : 0;
@@ -393,10 +438,17 @@ static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,
     add_row(p, "expert slots", p->reads_back ? SL_MEMORY_PINNED : SL_MEMORY_HOST, p->slot_bytes,
             "%u for %u experts, %.0f %%", p->n_slots, p->n_experts, 100.0 * p->n_slots / experts);
     add_row(p, "slot tables", SL_MEMORY_HOST, p->stream_bytes, "expert cache and the disk's queue");
-    uint64_t kept = p->kv_bytes / p->n_pages * p->cache_pages;
+    struct sl_kv_size size = sl_kv_size_of(p), cache = size;
+    cache.n_pages = p->cache_pages;
+    cache.n_tails = cache_tails(p);
+    cache.n_seq = 0;
+    uint64_t kept = sl_kv_bytes(m, &cache);
+    char tails[32] = "";
+    if (p->n_tails)
+        snprintf(tails, sizeof tails, ", %u of tails", size.n_tails - cache.n_tails);
     add_row(p, "KV cache", there, p->kv_bytes - kept,
-            "%s, %u sessions of %u tokens, %u pages of %u", sl_dtype_name(c->kv_dtype), c->parallel,
-            c->ctx_tokens, p->n_pages - p->cache_pages, SL_KV_PAGE_TOKENS);
+            "%s, %u sessions of %u tokens, %u pages of %u%s", sl_dtype_name(c->kv_dtype),
+            c->parallel, c->ctx_tokens, p->n_pages - p->cache_pages, SL_KV_PAGE_TOKENS, tails);
     add_row(p, "prefix cache", there, kept, "%u more pages, for text that may come again",
             p->cache_pages);
     add_row(p, "activations", there, p->activation_bytes, "%u rows a step, %u rows of logits",

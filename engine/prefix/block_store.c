@@ -65,8 +65,13 @@ uint64_t sl_block_store_bytes(uint64_t disk_bytes, uint64_t block_bytes) {
 
 /* ---- the store's thread ---- */
 
+/* The largest, and a buffer's. */
 static uint64_t file_size(const struct sl_block_store *s) {
     return SL_BLOCK_HEAD_BYTES + s->block_bytes;
+}
+
+static uint64_t size_of(const struct sl_block_buf *b) {
+    return SL_BLOCK_HEAD_BYTES + b->payload_bytes;
 }
 
 /* Of a read that failed: is it this process that lacks something, and not the file? */
@@ -96,11 +101,11 @@ static void do_read(struct sl_block_store *s, struct sl_block_buf *b) {
     uint64_t n_bytes = 0;
     sl_block_folder_name(b->id.key, name);
     b->status = SL_OK;
-    if (!sl_block_folder_read(&s->folder, b->id.key, b->block, file_size(s), &n_bytes)) {
+    if (!sl_block_folder_read(&s->folder, b->id.key, b->block, size_of(b), &n_bytes)) {
         could_not_read(s, b, name);
         return;
     }
-    b->status = sl_block_check(b->block, n_bytes, s->block_bytes, &b->id, s->folder.secret, &why);
+    b->status = sl_block_check(b->block, n_bytes, b->payload_bytes, &b->id, s->folder.secret, &why);
     if (b->status == SL_OK)
         return;
     b->status = SL_ERR_CORRUPT;
@@ -116,8 +121,8 @@ static void do_write(struct sl_block_store *s, struct sl_block_buf *b) {
         b->status = SL_AGAIN;
         return;
     }
-    sl_block_seal(b->block, s->block_bytes, &b->id, s->folder.secret);
-    bool ok = sl_block_folder_write(&s->folder, b->id.key, b->block, file_size(s), &b->file_bytes);
+    sl_block_seal(b->block, b->payload_bytes, &b->id, s->folder.secret);
+    bool ok = sl_block_folder_write(&s->folder, b->id.key, b->block, size_of(b), &b->file_bytes);
     b->error = ok ? 0 : errno;
     b->status = ok ? SL_OK : b->error == EEXIST ? SL_AGAIN : SL_ERR_IO;
     if (b->status == SL_AGAIN)
@@ -335,6 +340,7 @@ struct sl_block_buf *sl_block_store_take(struct sl_block_store *s) {
         s->free_bufs = b->next;
         s->n_free--;
         b->next = NULL;
+        b->payload_bytes = s->block_bytes;
     }
     return b;
 }
@@ -386,7 +392,7 @@ static bool make_room(struct sl_block_store *s, struct sl_block_buf *b, uint64_t
 void sl_block_store_write(struct sl_block_store *s, struct sl_block_buf *b) {
     b->op = SL_BLOCK_WRITE;
     assert(sl_block_index_find(&s->index, b->id.key) == SL_NO_BLOCK);
-    uint64_t most = (file_size(s) + 4095) / 4096 * 4096; /* until the file system says */
+    uint64_t most = (size_of(b) + 4095) / 4096 * 4096; /* until the file system says */
     b->entry = make_room(s, b, most) ? sl_block_index_add(&s->index, b->id.key, most) : SL_NO_BLOCK;
     tell(s);
     hand_over(s, b);
@@ -400,7 +406,7 @@ static void written(struct sl_block_store *s, const struct sl_block_buf *b) {
         s->index.entries[b->entry].whole = true;
         s->quiet_until_ns = 0;
         sl_count(prefix_disk_writes_total, 1);
-        sl_count(prefix_disk_written_bytes_total, file_size(s));
+        sl_count(prefix_disk_written_bytes_total, size_of(b));
         return;
     }
     sl_block_index_remove(&s->index, b->entry);
@@ -420,7 +426,7 @@ static void was_read(struct sl_block_store *s, const struct sl_block_buf *b) {
     if (b->status == SL_OK) {
         s->lack_until_ns = 0;
         sl_count(prefix_disk_reads_total, 1);
-        sl_count(prefix_disk_read_bytes_total, file_size(s));
+        sl_count(prefix_disk_read_bytes_total, size_of(b));
     } else if (b->status == SL_ERR_IO) {
         sl_count(prefix_disk_errors_total, 1);
         if (is_own_lack(b->error))

@@ -19,7 +19,7 @@ struct sl_block_store;
 struct sl_block_store_config {
     const char *folder;   /* made when it is not there; borrowed for open */
     uint64_t disk_bytes;  /* what the files may take, in blocks of the file system */
-    uint64_t block_bytes; /* keys and values of a page */
+    uint64_t block_bytes; /* of a page's copy at most */
     /* Called on the store's thread when a buffer is done: must not block for long. */
     void (*wake)(void *ctx);
     void *ctx;
@@ -29,7 +29,8 @@ enum sl_block_op { SL_BLOCK_READ, SL_BLOCK_WRITE };
 
 /* A buffer, the owner's between take or done and read, write or give. */
 struct sl_block_buf {
-    uint8_t *payload; /* [block_bytes] */
+    uint8_t *payload;       /* [block_bytes] */
+    uint64_t payload_bytes; /* of which so many are the block's: all, unless the owner says less */
     enum sl_block_op op;
     struct sl_block_id id;
     void *user; /* the owner's */

@@ -1,7 +1,6 @@
 #include "engine/prefix/model_identity.h"
 
 #include "common/version.h"
-#include "engine/forward/kv.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -64,7 +63,27 @@ static void add_arithmetic(struct sl_siphash *h, const struct sl_device *dev) {
         add_times(h, &about);
 }
 
-enum sl_status sl_model_identity(const struct sl_model *model, enum sl_dtype kv_dtype,
+static void add_stores(struct sl_siphash *h, const struct sl_model *model,
+                       const struct sl_seq_config *c) {
+    struct sl_seq_store stores[SL_SEQ_STORES];
+    add_text(h, sl_dtype_name(c->kv_dtype));
+    add_u64(h, SL_KV_PAGE_TOKENS);
+    for (uint32_t l = 0; l < model->hp.n_layer; l++) {
+        uint32_t n = sl_seq_stores(&model->layers[l].spec, c, stores);
+        add_u64(h, n);
+        for (uint32_t i = 0; i < n; i++) {
+            const struct sl_seq_store *s = &stores[i];
+            add_text(h, s->name);
+            add_u64(h, s->reach);
+            add_u64(h, sl_seq_is_tail(c, s));
+            add_u64(h, s->n_parts);
+            for (uint32_t p = 0; p < s->n_parts; p++)
+                add_u64(h, s->part_bytes[p]);
+        }
+    }
+}
+
+enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_seq_config *stores,
                                  const struct sl_device *dev, struct sl_hash128 *out_identity,
                                  struct sl_err *err) {
     const struct sl_gguf *g = model->gguf;
@@ -76,13 +95,7 @@ enum sl_status sl_model_identity(const struct sl_model *model, enum sl_dtype kv_
         if (st != SL_OK)
             return st;
     }
-    add_text(&h, sl_dtype_name(kv_dtype));
-    for (uint32_t l = 0; l < model->hp.n_layer; l++) {
-        struct sl_kv_view v = sl_kv_shape(&model->layers[l].spec, kv_dtype);
-        const uint64_t numbers[] = {v.n_kv_heads,   v.head_dim_k,   v.head_dim_v,
-                                    v.k_page_bytes, v.v_page_bytes, SL_KV_PAGE_TOKENS};
-        sl_siphash_add(&h, numbers, sizeof numbers);
-    }
+    add_stores(&h, model, stores);
     add_arithmetic(&h, dev);
     *out_identity = sl_siphash_end(&h);
     return SL_OK;

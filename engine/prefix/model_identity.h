@@ -4,13 +4,14 @@
 
 #include "backends/backend.h"
 #include "common/siphash.h"
+#include "engine/forward/seq_state.h"
 #include "model/arch/model.h"
 
-/* Of the model: metadata, the files' sizes and times, samples of their bytes; of the KV cache: its
- * type and each layer's shape; of the arithmetic: its id and version (caps.arithmetic), the C
- * library's version, and where the arithmetic has none this very program. SL_ERR_IO: a file of the
- * model cannot be read. */
-enum sl_status sl_model_identity(const struct sl_model *model, enum sl_dtype kv_dtype,
+/* Of the model: metadata, the files' sizes and times, samples of their bytes; of what layers keep:
+ * the type of KV, each store's name, bytes, reach and whether it has tail pages; of the arithmetic:
+ * its id and version (caps.arithmetic), the C library's version, and where the arithmetic has none
+ * this very program. SL_ERR_IO: a file of the model cannot be read. */
+enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_seq_config *stores,
                                  const struct sl_device *dev, struct sl_hash128 *out_identity,
                                  struct sl_err *err) SL_MUST_CHECK;
 /* Whether both give the same bits for the same ops. */

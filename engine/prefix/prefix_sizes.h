@@ -10,6 +10,7 @@
 /* A page in the host's memory: what it holds. */
 struct sl_prefix_kept {
     struct sl_hash128 parent;
+    bool holds_tail; /* with its tail page, where there are such */
     uint32_t ids[SL_KV_PAGE_TOKENS];
 };
 
@@ -23,9 +24,10 @@ struct sl_prefix_copy {
 /* Each home's own struct, at most. */
 #define SL_PREFIX_HOME_BYTES 256u
 
-/* Slots that so much memory has room for, and what they take with their list. */
-uint32_t sl_prefix_ram_slots(uint64_t bytes, uint64_t page_bytes);
-uint64_t sl_prefix_ram_bytes(uint32_t n_slots, uint64_t page_bytes);
+/* Slots that so much memory has room for, and what they take with their list; copy_bytes:
+ * sl_plan_copy_bytes(). */
+uint32_t sl_prefix_ram_slots(uint64_t bytes, uint64_t copy_bytes);
+uint64_t sl_prefix_ram_bytes(uint32_t n_slots, uint64_t copy_bytes);
 /* What a home on disk allocates at most. */
 uint64_t sl_prefix_disk_memory_bytes(const struct sl_memory_plan *plan);
 

@@ -89,6 +89,10 @@ uint32_t sl_prefix_parent(const struct sl_prefix_tree *t, uint32_t node) {
     return at(t, node)->parent;
 }
 
+uint32_t sl_prefix_n_children(const struct sl_prefix_tree *t, uint32_t node) {
+    return node == SL_PREFIX_ROOT ? 0 : at(t, node)->n_children;
+}
+
 bool sl_prefix_has(const struct sl_prefix_tree *t, uint32_t page) {
     assert(page < t->n_pages);
     return t->nodes[page].there;

@@ -36,6 +36,8 @@ struct sl_hash128 sl_prefix_key(const struct sl_prefix_tree *t, uint32_t node);
 /* [SL_KV_PAGE_TOKENS]; borrowed until the node goes. */
 const uint32_t *sl_prefix_ids(const struct sl_prefix_tree *t, uint32_t node);
 uint32_t sl_prefix_parent(const struct sl_prefix_tree *t, uint32_t node);
+/* Nodes below it; 0 for the root, whose are not counted. */
+uint32_t sl_prefix_n_children(const struct sl_prefix_tree *t, uint32_t node);
 bool sl_prefix_has(const struct sl_prefix_tree *t, uint32_t page);
 
 /* The child of a node (or the root) with these ids; SL_KV_NO_PAGE: there is none. */

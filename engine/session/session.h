@@ -14,6 +14,13 @@
 
 struct sl_session_list;
 
+/* The pages that a slot has, counted from the start of its text: pages [0, n), and tail pages
+ * [tail_first, tail_end) where some of the model's layers keep the end of a sequence alone. */
+struct sl_held_pages {
+    uint32_t n;
+    uint32_t tail_first, tail_end;
+};
+
 struct sl_session {
     struct sl_gen_request *req; /* borrowed until finish */
     struct sl_session *prev, *next;
@@ -28,12 +35,12 @@ struct sl_session {
     uint32_t n_history;       /* prompt and accepted tokens */
     uint32_t n_kv;            /* positions of the history whose KV is written */
     uint32_t n_fed;           /* those and the ones that steps under way are about to write */
-    uint32_t n_pages;         /* pages held */
-    uint32_t n_shared;        /* the first of them, in the prefix tree: others may hold them too */
-    uint32_t n_cached;        /* tokens of the prompt that were not computed */
-    bool follows;             /* another session computes what it needs next */
-    bool loads;               /* pages [n_shared, load_end) come from disk: it waits for them */
-    uint32_t load_next;       /* the first that has not been asked for */
+    struct sl_held_pages held;
+    uint32_t n_shared;  /* the first of its pages, in the prefix tree: others may hold them too */
+    uint32_t n_cached;  /* tokens of the prompt that were not computed */
+    bool follows;       /* another session computes what it needs next */
+    bool loads;         /* pages [n_shared, load_end) come from disk: it waits for them */
+    uint32_t load_next; /* the first that has not been asked for */
     uint32_t load_end;
     uint32_t n_loading;         /* asked for and not there yet */
     struct sl_hash128 load_key; /* of the text before load_next */

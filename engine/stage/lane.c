@@ -35,6 +35,7 @@ static bool ask_step(struct sl_passage *p, uint32_t stage, struct sl_stage_call 
                                        .only_largest = s->only_largest};
     c->with.failed = s->failed;
     c->with.pages = &l->pages;
+    c->with.tails = &l->tails;
     c->with.tables = s->tables;
     c->with.rows = NULL;
     if (stage)
@@ -80,6 +81,8 @@ enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_m
     }
     l->shares = calloc(c->parallel, sizeof *l->shares);
     enum sl_status st = sl_page_table_init(&l->pages, c->parallel, plan->session_pages);
+    if (st == SL_OK && plan->n_tails)
+        st = sl_page_table_init(&l->tails, c->parallel, plan->session_pages);
     if (st == SL_OK && tables && l->step.failed && l->shares)
         return SL_OK;
     sl_lane_release(l);
@@ -91,6 +94,7 @@ void sl_lane_release(struct sl_lane *l) {
     free(l->step.failed);
     free(l->shares);
     sl_page_table_release(&l->pages);
+    sl_page_table_release(&l->tails);
     memset(l, 0, sizeof *l);
 }
 
@@ -99,7 +103,8 @@ uint64_t sl_lanes_bytes(const struct sl_memory_plan *plan) {
     uint32_t n = sl_plan_lanes(plan);
     /* n_logit_rows at most, which plan may not have: it need not be the last stage's. */
     uint32_t most_out = c->parallel > SL_SCORE_ROWS ? c->parallel : SL_SCORE_ROWS;
-    uint64_t pages = sl_page_table_bytes(c->parallel, plan->session_pages);
+    uint64_t pages =
+        sl_page_table_bytes(c->parallel, plan->session_pages) * (plan->n_tails ? 2 : 1);
     uint64_t lane = sizeof(struct sl_lane) +
                     sl_step_elems(c->batch_tokens, most_out) * sizeof(uint32_t) + c->batch_tokens +
                     c->parallel * sizeof(struct sl_lane_share) + pages;

@@ -20,6 +20,7 @@ struct sl_lane {
     struct sl_passage passage;  /* first */
     struct sl_step step;        /* with its tables and failed */
     struct sl_page_table pages; /* changes that come with it */
+    struct sl_page_table tails; /* ... of tail pages; empty where there are none */
     struct sl_stage_call calls[SL_MAX_STAGES];
     _Atomic uint64_t
         ended_ns[SL_MAX_STAGES]; /* when each stage said that it had ended; 0: not yet */

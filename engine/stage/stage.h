@@ -27,7 +27,7 @@ enum sl_stage_request {
     SL_STAGE_LINK,       /* after: has it take rows as directly as the two devices can */
     SL_STAGE_STEP,       /* the step's rows through its layers */
     SL_STAGE_LOGITS,     /* logits of some rows of the last step, which kept all */
-    SL_STAGE_READ_PAGE,  /* a KV page of its layers */
+    SL_STAGE_READ_PAGE,  /* a page of its layers, and perhaps a tail page */
     SL_STAGE_WRITE_PAGE, /* the same, into the stage */
     SL_STAGE_EXPERTS,    /* where its experts are, a cell each (expert_map.h) */
     SL_STAGE_HEAT,       /* the heat of its layers (sl_heat_export_layers) */
@@ -65,7 +65,7 @@ struct sl_ask_join {
 struct sl_ask_link {
     bool alone; /* its device has no other stage */
 };
-/* With: tables, failed, pages; rows [n_rows, n_embd] with SL_HANDED_ROWS. */
+/* With: tables, failed, pages, tails; rows [n_rows, n_embd] with SL_HANDED_ROWS. */
 struct sl_ask_step {
     uint32_t lane;
     uint32_t n_rows, n_decode, n_out; /* as in struct sl_step */
@@ -78,9 +78,11 @@ struct sl_ask_step {
 struct sl_ask_logits {
     uint32_t lane, first, n; /* rows of the step that the lane had last */
 };
-/* WRITE_PAGE with: bytes, as many as the stage's page has. */
+/* With: bytes, as many as the stage's page has, and its tail page if the copy holds one. As in
+ * struct sl_kv_copy. */
 struct sl_ask_page {
-    uint32_t page;
+    uint32_t page, tail; /* SL_KV_NO_PAGE: not copied */
+    bool holds_tail;
 };
 /* For so long a disk is measured at most. */
 #define SL_STAGE_MAX_SECONDS 60
@@ -113,7 +115,8 @@ struct sl_stage_hello {
     uint32_t n_embd, n_vocab;    /* widths of what it hands on */
     uint32_t n_logit_rows;       /* rows of logits at most; 0: it gives none */
     uint32_t n_routed, n_expert; /* layers with routed experts, experts of each */
-    uint64_t page_bytes;         /* a KV page of its layers */
+    uint64_t page_bytes;         /* a page of its layers */
+    uint64_t tail_bytes;         /* a tail page; 0: no layer has one */
     uint64_t heat_bytes;         /* of SL_STAGE_HEAT; 0: it keeps none */
 };
 struct sl_answer_join {
@@ -187,7 +190,8 @@ struct sl_stage_arrays {
     uint32_t max_rows, max_out;
     uint8_t *failed; /* [n_rows]; the stage adds to it */
     const struct sl_page_table *pages;
-    const float *rows; /* NULL: none */
+    const struct sl_page_table *tails; /* empty where there are none */
+    const float *rows;                 /* NULL: none */
     /* What the rows have come to: the stage's, until the lane's next step; logits may be written
      * to. */
     const float *out_rows;

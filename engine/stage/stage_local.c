@@ -96,9 +96,9 @@ enum sl_status sl_stage_local_open(struct sl_stage_local *s, uint32_t index, uin
         s->n_routed += sl_model_layer_is_moe(s->model, l);
     enlist(s);
     enum sl_status st = sl_device_configure(s->dev, &s->plan->limits, err);
+    struct sl_kv_size size = sl_kv_size_of(s->plan);
     if (st == SL_OK)
-        st = sl_kv_data_init(&s->kv, s->dev, s->model, s->plan->config.kv_dtype, s->plan->n_pages,
-                             err);
+        st = sl_kv_data_init(&s->kv, s->dev, s->model, &size, err);
     if (st == SL_OK && s->plan->streaming)
         st = sl_store_create(s->model, s->plan, s->dev, known, timeline, &s->store, err);
     show_plan(s);
@@ -183,7 +183,8 @@ static void say_hello(struct sl_stage_local *s, struct sl_stage_hello *out) {
         .n_logit_rows = s->plan->n_logit_rows,
         .n_routed = s->n_routed,
         .n_expert = hp->n_expert,
-        .page_bytes = sl_kv_data_page_bytes(&s->kv),
+        .page_bytes = s->kv.page_bytes,
+        .tail_bytes = s->kv.tail_bytes,
     };
     snprintf(out->device, sizeof out->device, "%s", s->dev->caps.id);
     if (s->store && s->n_routed)
@@ -237,14 +238,23 @@ static enum sl_status give_logits(struct sl_stage_local *s, struct sl_stage_call
     return sl_forward_logits(s->forward, a->first, a->n, &c->with.out_logits.rows, err);
 }
 
+static bool is_page(uint32_t page, uint32_t n) {
+    return page == SL_KV_NO_PAGE || page < n;
+}
+
 static enum sl_status copy_page(struct sl_stage_local *s, struct sl_stage_call *c, bool to_device) {
-    uint32_t page = c->ask.page.page;
-    if (page >= s->plan->n_pages || c->with.n_bytes != sl_kv_data_page_bytes(&s->kv))
-        return sl_fail(&c->answer.err, SL_ERR_PROTOCOL, "page %u of %u, with %zu bytes of %zu",
-                       page, s->plan->n_pages, c->with.n_bytes, sl_kv_data_page_bytes(&s->kv));
-    enum sl_status st = sl_kv_page_copy(&s->kv, page, c->with.bytes, to_device);
-    return st == SL_OK ? st
-                       : sl_fail(&c->answer.err, st, "copying a KV page: %s", sl_status_text(st));
+    const struct sl_ask_page *a = &c->ask.page;
+    const struct sl_kv_copy copy = {a->page, a->tail, a->holds_tail, to_device};
+    size_t bytes = sl_kv_copy_bytes(&s->kv, a->holds_tail);
+    if (!is_page(a->page, s->kv.n_pages) || !is_page(a->tail, s->kv.n_tails) ||
+        (a->tail != SL_KV_NO_PAGE && !a->holds_tail) || c->with.n_bytes != bytes)
+        return sl_fail(&c->answer.err, SL_ERR_PROTOCOL,
+                       "page %u of %u and tail page %u of %u, with %zu bytes of %zu", a->page,
+                       s->kv.n_pages, a->tail, s->kv.n_tails, c->with.n_bytes, bytes);
+    enum sl_status status = sl_kv_page_copy(&s->kv, &copy, c->with.bytes);
+    return status == SL_OK
+               ? status
+               : sl_fail(&c->answer.err, status, "copying a KV page: %s", sl_status_text(status));
 }
 
 static enum sl_status show_experts(struct sl_stage_local *s, struct sl_stage_call *c) {

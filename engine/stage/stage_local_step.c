@@ -94,14 +94,28 @@ static bool is_canceled(const struct sl_abort *a) {
     return sl_stage_call_is_canceled(((const struct step_abort *)a)->call);
 }
 
+/* Of what must not be computed twice. Only a stage that reads its experts starts a step again. */
+static enum sl_status begin_state(const struct sl_stage_local *s, const struct sl_step *step,
+                                  bool again, struct sl_err *err) {
+    if (!s->store)
+        return SL_OK;
+    enum sl_status status = again ? sl_kv_restore(&s->kv, step) : sl_kv_save(&s->kv, step);
+    return status == SL_OK ? SL_OK
+                           : sl_fail(err, status, "keeping what a step may have to begin with: %s",
+                                     sl_status_text(status));
+}
+
 /* Enqueues the step's rows through the layers of this stage, from the files that were opened: again
  * when a changed copy had to be dropped. SL_ERR_CORRUPT: they have changed. */
 static enum sl_status start_layers(struct sl_stage_local *s, struct sl_stage_call *c,
                                    const struct sl_step *step) {
     struct step_abort give_up = {{is_canceled}, c};
     struct sl_err *err = &c->answer.err;
-    enum sl_status st;
+    enum sl_status st = SL_OK;
     do {
+        st = begin_state(s, step, st == SL_AGAIN, err);
+        if (st != SL_OK)
+            return st;
         st = take_over(s, c);
         if (st != SL_OK)
             st = sl_fail(err, st, "taking over %u rows at layer %u: %s", step->n_rows,
@@ -211,7 +225,7 @@ enum sl_status sl_stage_local_step(struct sl_stage_local *s, struct sl_stage_cal
     enum sl_status st = check(s, c, err);
     if (st != SL_OK)
         return st;
-    st = sl_forward_set_pages(s->forward, c->with.pages);
+    st = sl_forward_set_pages(s->forward, c->with.pages, c->with.tails);
     if (st != SL_OK)
         return sl_fail(err, st, "the page table: %s", sl_status_text(st));
     return a->dead || a->n_failed == a->n_rows ? SL_OK : run_rows(s, c);

@@ -28,11 +28,13 @@ struct sl_message_limits sl_message_limits(const struct sl_memory_plan *p,
         .n_seq = c->parallel,
         .seq_pages = p->session_pages,
         .n_pages = p->n_pages,
+        .n_tails = p->n_tails,
         .n_embd = h->n_embd,
         .n_vocab = h->n_vocab,
         .n_routed = h->n_routed,
         .n_expert = h->n_expert,
         .page_bytes = h->page_bytes,
+        .tail_bytes = h->tail_bytes,
         .heat_bytes = h->heat_bytes,
     };
 }
@@ -42,7 +44,8 @@ static size_t n_cells(const struct sl_message_limits *l) {
 }
 
 static size_t most_bytes(const struct sl_message_limits *l) {
-    size_t most = l->page_bytes > l->heat_bytes ? l->page_bytes : l->heat_bytes;
+    size_t page = l->page_bytes + l->tail_bytes;
+    size_t most = page > l->heat_bytes ? page : l->heat_bytes;
     return n_cells(l) > most ? n_cells(l) : most;
 }
 
@@ -53,7 +56,7 @@ static size_t n_blocks(const struct sl_message_limits *l, uint32_t n) {
 size_t sl_message_max_bytes(const struct sl_message_limits *l) {
     size_t rows = (size_t)l->max_rows * (1 + l->n_embd * sizeof(float));
     size_t step = 4 * (size_t)sl_step_elems(l->max_rows, l->max_out) + rows +
-                  (size_t)l->n_seq * (8 + 4 * (size_t)l->seq_pages);
+                  2 * (size_t)l->n_seq * (8 + 4 * (size_t)l->seq_pages);
     size_t logits = (size_t)l->max_out * l->n_vocab * 4 + 12 * n_blocks(l, l->max_out);
     size_t most = step > rows + logits ? step : rows + logits;
     return FIELDS_BYTES + (most > most_bytes(l) ? most : most_bytes(l));
@@ -72,6 +75,8 @@ enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
     a->at = calloc(blocks, sizeof *a->at);
     a->bytes = calloc(most_bytes(l) + 1, 1);
     enum sl_status st = sl_page_table_init(&a->pages, l->n_seq, l->seq_pages);
+    if (st == SL_OK && l->n_tails)
+        st = sl_page_table_init(&a->tails, l->n_seq, l->seq_pages);
     if (st == SL_OK && a->tables && a->failed && a->rows && a->logits && a->max && a->sum &&
         a->at && a->bytes)
         return SL_OK;
@@ -89,6 +94,7 @@ void sl_message_arrays_release(struct sl_message_arrays *a) {
     free(a->at);
     free(a->bytes);
     sl_page_table_release(&a->pages);
+    sl_page_table_release(&a->tails);
     memset(a, 0, sizeof *a);
 }
 
@@ -191,14 +197,18 @@ static void put_pages(struct writer *w, const struct sl_page_table *t) {
     }
 }
 
+static bool is_planned(const struct sl_page_table *t, const struct sl_message_limits *l) {
+    return t->n_seq == l->n_seq && t->n_pages == l->seq_pages;
+}
+
 static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
                                const struct sl_message_limits *l, struct sl_err *err) {
     const struct sl_ask_step *a = &c->ask.step;
     if (a->handed != SL_HANDED_NONE && a->handed != SL_HANDED_ROWS)
         return sl_fail(err, SL_ERR_PROTOCOL, "a step whose rows come in way %u: not by message",
                        a->handed);
-    if (a->n_rows > l->max_rows || a->n_out > l->max_out || c->with.pages->n_seq != l->n_seq ||
-        c->with.pages->n_pages != l->seq_pages)
+    if (a->n_rows > l->max_rows || a->n_out > l->max_out || !is_planned(c->with.pages, l) ||
+        (l->n_tails ? !is_planned(c->with.tails, l) : c->with.tails->n_seq != 0))
         return sl_fail(err, SL_ERR_PROTOCOL, "a step of %u rows, more than was planned for",
                        a->n_rows);
     struct sl_step s = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
@@ -215,15 +225,22 @@ static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
     put_words(w, s.ids, n);
     put_words(w, s.pos, n);
     put_words(w, s.slot, n);
+    if (l->n_tails)
+        put_words(w, s.tail_slot, n);
     put_words(w, s.row_seq, n);
     put_words(w, s.row_len, n);
     put_words(w, s.out_rows, a->n_out);
     put_words(w, s.sums_at, a->n_out);
     put_bytes(w, c->with.failed, n);
     put_pages(w, c->with.pages);
+    put_pages(w, c->with.tails);
     if (a->handed == SL_HANDED_ROWS)
         put_words(w, c->with.rows, (size_t)n * l->n_embd);
     return SL_OK;
+}
+
+static size_t page_bytes(const struct sl_message_limits *l, const struct sl_ask_page *a) {
+    return l->page_bytes + (a->holds_tail ? l->tail_bytes : 0);
 }
 
 enum sl_status sl_message_put_ask(const struct sl_stage_call *c, uint64_t number,
@@ -251,8 +268,10 @@ enum sl_status sl_message_put_ask(const struct sl_stage_call *c, uint64_t number
     case SL_STAGE_READ_PAGE:
     case SL_STAGE_WRITE_PAGE:
         put_u32(w, a->page.page);
+        put_u32(w, a->page.tail);
+        put_u8(w, a->page.holds_tail);
         if (a->what == SL_STAGE_WRITE_PAGE)
-            put_bytes(w, c->with.bytes, l->page_bytes);
+            put_bytes(w, c->with.bytes, page_bytes(l, &a->page));
         break;
     case SL_STAGE_DISK_SPEED:
         put_f64(w, a->disk_speed.seconds);
@@ -318,12 +337,14 @@ static void put_hello(struct writer *w, const struct sl_stage_hello *h) {
     put_u32(w, h->n_routed);
     put_u32(w, h->n_expert);
     put_u64(w, h->page_bytes);
+    put_u64(w, h->tail_bytes);
     put_u64(w, h->heat_bytes);
 }
 
 /* What an answer's bytes are, of requests that have some. */
-static size_t answer_bytes(enum sl_stage_request what, const struct sl_message_limits *l) {
-    return what == SL_STAGE_READ_PAGE ? l->page_bytes
+static size_t answer_bytes(const struct sl_stage_ask *ask, const struct sl_message_limits *l) {
+    enum sl_stage_request what = ask->what;
+    return what == SL_STAGE_READ_PAGE ? page_bytes(l, &ask->page)
            : what == SL_STAGE_EXPERTS ? n_cells(l)
            : what == SL_STAGE_HEAT    ? l->heat_bytes
                                       : 0;
@@ -332,7 +353,7 @@ static size_t answer_bytes(enum sl_stage_request what, const struct sl_message_l
 static enum sl_status put_result(struct writer *w, const struct sl_stage_call *c,
                                  const struct sl_message_limits *l, struct sl_err *err) {
     const struct sl_stage_answer *a = &c->answer;
-    size_t n = a->status == SL_OK ? answer_bytes(c->ask.what, l) : 0;
+    size_t n = a->status == SL_OK ? answer_bytes(&c->ask, l) : 0;
     if (n && c->with.n_bytes != n)
         return sl_fail(err, SL_ERR_PROTOCOL, "%zu bytes in an answer that has %zu", c->with.n_bytes,
                        n);

@@ -26,9 +26,10 @@ enum sl_message_kind { SL_MESSAGE_ASK, SL_MESSAGE_ANSWER, SL_MESSAGE_CANCEL, SL_
 /* What both sides know of a stage before they exchange arrays. */
 struct sl_message_limits {
     uint32_t n_lanes, max_rows, max_out;
-    uint32_t n_seq, seq_pages, n_pages; /* of the page table, of the pool */
+    uint32_t n_seq, seq_pages; /* of each page table */
+    uint32_t n_pages, n_tails; /* of the two pools; n_tails 0: no layer has tail pages */
     uint32_t n_embd, n_vocab, n_routed, n_expert;
-    uint64_t page_bytes, heat_bytes;
+    uint64_t page_bytes, tail_bytes, heat_bytes;
 };
 struct sl_message_limits sl_message_limits(const struct sl_memory_plan *plan,
                                            const struct sl_stage_hello *hello);
@@ -40,6 +41,7 @@ struct sl_message_arrays {
     uint32_t *tables;           /* of a step: sl_step_elems(max_rows, max_out) */
     uint8_t *failed;            /* [max_rows] */
     struct sl_page_table pages; /* changes */
+    struct sl_page_table tails; /* likewise; empty where there are none */
     float *rows;                /* [max_rows, n_embd] */
     float *logits, *max, *sum;  /* [max_out, n_vocab], [max_out, blocks of n_vocab] */
     uint32_t *at;               /* as max */

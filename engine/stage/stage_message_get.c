@@ -129,6 +129,8 @@ static bool is_sound(const struct sl_step *s, const struct sl_message_limits *l)
     bool ok = all_below(s->ids, s->n_rows, l->n_vocab) &&
               all_below((const uint32_t *)s->pos, s->n_rows, positions) &&
               all_below(s->slot, s->n_rows, (uint64_t)l->n_pages * SL_KV_PAGE_TOKENS) &&
+              (!l->n_tails ||
+               all_below(s->tail_slot, s->n_rows, (uint64_t)l->n_tails * SL_KV_PAGE_TOKENS)) &&
               all_below(s->row_seq, s->n_rows, l->n_seq) &&
               all_below(s->out_rows, s->n_out, s->n_rows) && ascend(s->out_rows, s->n_out);
     for (uint32_t i = 0; ok && i < s->n_rows; i++)
@@ -147,15 +149,16 @@ static uint32_t count_failed(const uint8_t *failed, uint32_t n, bool *out_sound)
     return sum;
 }
 
-static enum sl_status get_pages(struct reader *r, const struct sl_message_limits *l,
-                                struct sl_page_table *t, struct sl_err *err) {
-    for (uint32_t i = 0; i < l->n_seq; i++) {
+/* Of a pool of n_pool pages. */
+static enum sl_status get_pages(struct reader *r, struct sl_page_table *t, uint32_t n_pool,
+                                struct sl_err *err) {
+    for (uint32_t i = 0; i < t->n_seq; i++) {
         uint32_t first = get_u32(r), end = get_u32(r);
         uint32_t *pages = t->pages + (size_t)i * t->n_pages;
-        if (first > end || end > l->seq_pages)
+        if (first > end || end > t->n_pages)
             return malformed("pages of a session that has fewer", SL_STAGE_STEP, err);
         get_words(r, pages + first, end - first);
-        if (!r->bad && !all_below(pages + first, end - first, l->n_pages))
+        if (!r->bad && !all_below(pages + first, end - first, n_pool))
             return malformed("a page that is not in the pool", SL_STAGE_STEP, err);
         t->changed[i] = (struct sl_page_range){first, end};
     }
@@ -186,12 +189,17 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
     get_words(r, s.ids, s.n_rows);
     get_words(r, s.pos, s.n_rows);
     get_words(r, s.slot, s.n_rows);
+    if (l->n_tails)
+        get_words(r, s.tail_slot, s.n_rows);
+    else
+        memset(s.tail_slot, 0, s.n_rows * sizeof *s.tail_slot);
     get_words(r, s.row_seq, s.n_rows);
     get_words(r, s.row_len, s.n_rows);
     get_words(r, s.out_rows, s.n_out);
     get_words(r, s.sums_at, s.n_out);
     get_bytes(r, into->failed, s.n_rows);
-    SL_TRY(get_pages(r, l, &into->pages, err));
+    SL_TRY(get_pages(r, &into->pages, l->n_pages, err));
+    SL_TRY(get_pages(r, &into->tails, l->n_tails, err));
     if (a->handed == SL_HANDED_ROWS)
         get_words(r, into->rows, (size_t)s.n_rows * l->n_embd);
     bool sound = true;
@@ -204,12 +212,17 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
         .max_out = l->max_out,
         .failed = into->failed,
         .pages = &into->pages,
+        .tails = &into->tails,
         .rows = a->handed == SL_HANDED_ROWS ? into->rows : NULL,
     };
     return SL_OK;
 }
 
 /* ---- requests ---- */
+
+static bool is_page(uint32_t page, uint32_t n) {
+    return page == SL_KV_NO_PAGE || page < n;
+}
 
 static enum sl_status get_request(struct reader *r, const struct sl_message_limits *l,
                                   struct sl_message_arrays *into, struct sl_stage_call *c,
@@ -237,11 +250,14 @@ static enum sl_status get_request(struct reader *r, const struct sl_message_limi
     case SL_STAGE_READ_PAGE:
     case SL_STAGE_WRITE_PAGE:
         a->page.page = get_u32(r);
-        c->with.n_bytes = l->page_bytes;
-        if (a->page.page >= l->n_pages)
+        a->page.tail = get_u32(r);
+        a->page.holds_tail = get_bool(r);
+        c->with.n_bytes = l->page_bytes + (a->page.holds_tail ? l->tail_bytes : 0);
+        if (!is_page(a->page.page, l->n_pages) || !is_page(a->page.tail, l->n_tails) ||
+            (a->page.tail != SL_KV_NO_PAGE && !a->page.holds_tail))
             return malformed("a page that is not in the pool", a->what, err);
         if (a->what == SL_STAGE_WRITE_PAGE)
-            get_bytes(r, into->bytes, l->page_bytes);
+            get_bytes(r, into->bytes, c->with.n_bytes);
         break;
     case SL_STAGE_EXPERTS:
         c->with.n_bytes = (size_t)l->n_routed * l->n_expert;
@@ -305,6 +321,7 @@ static void get_hello(struct reader *r, struct sl_stage_hello *h) {
     h->n_routed = get_u32(r);
     h->n_expert = get_u32(r);
     h->page_bytes = get_u64(r);
+    h->tail_bytes = get_u64(r);
     h->heat_bytes = get_u64(r);
 }
 

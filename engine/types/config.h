@@ -30,6 +30,7 @@ struct sl_reader_source {
 };
 
 struct sl_device;
+struct sl_seq_source;
 
 /* Devices that one model's layers are divided over, at most. */
 #define SL_MAX_STAGES 8u
@@ -143,6 +144,8 @@ struct sl_engine_config {
                               heat is not kept */
     bool no_lookahead, no_warm_up;
     const struct sl_reader_source *reader_source; /* NULL = the model's files */
+    const struct sl_seq_source *seq_source;       /* one more store of each layer (seq_state.h): for
+                                                     tests;       NULL = none; borrowed until destroy */
 };
 
 /* Loading: done of total bytes. Returning false cancels the load. May be called from any thread. */

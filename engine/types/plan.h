@@ -40,6 +40,10 @@ struct sl_memory_plan {
     uint32_t cache_pages;   /* more than sessions can ever hold at once */
     uint32_t ram_pages;     /* copies in the host's memory, where the pool is apart */
     uint64_t page_bytes;    /* of one page: of all layers, on all devices together */
+    /* Stores that keep the tail of a sequence alone (engine/forward/seq_state.h). */
+    uint32_t n_tails;         /* tail pages in their pool; 0: every store keeps all pages */
+    uint32_t tail_pages;      /* that are needed before a page end to go on from it; or 0 */
+    uint64_t tail_page_bytes; /* as page_bytes; or 0 */
 
     bool reads_back;    /* the host cannot follow device addresses */
     bool apart;         /* weights, KV and activations are in a device's own memory */
@@ -69,7 +73,7 @@ struct sl_memory_plan {
     uint64_t budget_bytes;      /* that all of it must fit */
     uint64_t least_bytes;       /* a budget that would do, whole MiB: the smallest, and a little for
                                    what the process holds to vary in */
-    uint64_t kv_bytes;          /* all pages of all layers */
+    uint64_t kv_bytes;          /* all pages of all layers, tail pages too */
     uint64_t activation_bytes;  /* the layer loop's buffers, logits included */
     uint64_t scratch_bytes;     /* the backend's own, what opening the device took with it */
     uint64_t prefix_ram_bytes;  /* of host_bytes: ram_pages with their list */
@@ -85,6 +89,11 @@ struct sl_memory_plan {
     /* They sum to total_bytes, those of kind DEVICE to vram_total_bytes. */
     struct sl_plan_row rows[SL_PLAN_MAX_ROWS];
 };
+
+/* Of a page in the host's memory or on disk, with the tail page of the same positions. */
+static inline uint64_t sl_plan_copy_bytes(const struct sl_memory_plan *p) {
+    return p->page_bytes + p->tail_page_bytes;
+}
 
 struct sl_stage_plan {
     struct sl_model model; /* a slice; the whole model where there is one stage */

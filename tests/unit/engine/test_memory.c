@@ -34,8 +34,9 @@ static void kv_pages(void **state) {
     struct sl_model model = {.hp = {.n_layer = 3}, .layers = layers};
     struct sl_kv_pages pool;
     struct sl_kv_data kv;
+    struct sl_kv_size size = {.stores = {.kv_dtype = SL_DTYPE_F16}, .n_pages = 10};
     assert_ok(sl_kv_pages_init(&pool, 10, &test_err));
-    assert_ok(sl_kv_data_init(&kv, d, &model, SL_DTYPE_F16, 10, &test_err));
+    assert_ok(sl_kv_data_init(&kv, d, &model, &size, &test_err));
     uint32_t page[10];
     bool taken[10] = {false};
     for (uint32_t i = 0; i < 10; i++) {

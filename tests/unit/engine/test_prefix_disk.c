@@ -264,7 +264,8 @@ static void what_bits_depend_on_parts_texts(void **state) {
     struct sl_engine *e = start(1);
     free_run(answer(e, make(5, 300, 5)));
     struct sl_hash128 id[6];
-    const enum sl_dtype f16 = SL_DTYPE_F16, q8_0 = SL_DTYPE_Q8_0;
+    const struct sl_seq_config kept = {.kv_dtype = SL_DTYPE_F16}, *f16 = &kept;
+    const struct sl_seq_config small = {.kv_dtype = SL_DTYPE_Q8_0}, *q8_0 = &small;
     assert_ok(sl_model_identity(tiny.model, f16, e->stages->dev, &id[0], &test_err));
     assert_ok(sl_model_identity(tiny.model, q8_0, e->stages->dev, &id[1], &test_err));
     e->stages->dev->caps.arithmetic++;
