@@ -163,23 +163,21 @@ static bool ends_within(uint32_t end, uint32_t page, uint32_t n) {
     return end > page && end - page <= n;
 }
 
-/* May somebody go on from a page end that needs this tail page of the session's text: where texts
- * part, where its prompt ends, where it stands itself, or one that is likely as such? */
-static bool is_worth_keeping(const struct sl_engine *e, const struct sl_session *s, uint32_t i) {
+/* Who may go on from a page end that needs this tail page of the session's text? */
+static enum sl_tail_worth worth(const struct sl_engine *e, const struct sl_session *s, uint32_t i) {
     uint32_t n = e->plan.tail_pages;
-    if (sl_tail_is_likely(i, n) || ends_within(s->n_prompt / PAGE, i, n) ||
-        ends_within(s->n_shared, i, n))
-        return true;
+    if (ends_within(s->n_prompt / PAGE, i, n) || ends_within(s->n_shared, i, n))
+        return SL_TAIL_END;
     for (uint32_t j = i; j < i + n && j < s->n_shared; j++)
         if (sl_prefix_n_children(e->prefixes, sl_page_table_get(&e->pages, s->slot, j)) > 1)
-            return true;
-    return false;
+            return SL_TAIL_END;
+    return sl_tail_is_likely(i, n) ? SL_TAIL_LIKELY : SL_TAIL_PASSED;
 }
 
 static void leave_tail(struct sl_engine *e, const struct sl_session *s, uint32_t i) {
     uint32_t tail = sl_page_table_get(&e->tail_table, s->slot, i);
     if (sl_tail_is_shared(e->tails, tail))
-        sl_tail_release(e->tails, tail, is_worth_keeping(e, s, i));
+        sl_tail_release(e->tails, tail, worth(e, s, i));
     else
         sl_tail_give(e->tails, tail);
 }

@@ -23,6 +23,8 @@
 /* One page in so many has a tail page that stays when its session has gone on: with a window of 128
  * that is room for the ends that prefix_tails.h keeps of a text of any length. */
 #define TAILS_SHARE 16u
+/* Texts that are kept beyond that are short, many of them, and each has an end. */
+#define CACHED_SHARE 8u
 
 /* A person who reads along does not notice a pause of so long. */
 #define DEFAULT_STALL_MS 300u
@@ -137,14 +139,21 @@ static void plan_tails(const struct sl_model *whole, struct sl_memory_plan *p) {
     p->page_bytes = shape.page_bytes + (worth ? 0 : shape.tail_bytes);
 }
 
-/* Of the pages for text that may come again, those with a tail page, and what each takes. */
+/* Of CACHED_SHARE pages for text that may come again so many have a tail page: a text of so many
+ * pages has the end from which it is gone on from. */
+static uint32_t cached_with_tail(const struct sl_memory_plan *p) {
+    uint32_t least = max_u32(p->tail_pages, 2);
+    return !p->n_tails ? 0 : least < CACHED_SHARE ? least : CACHED_SHARE;
+}
+
 static uint32_t cache_tails(const struct sl_memory_plan *p) {
-    return p->n_tails ? p->cache_pages / TAILS_SHARE : 0;
+    return (uint32_t)((uint64_t)p->cache_pages * cached_with_tail(p) / CACHED_SHARE);
 }
 
 static uint64_t cache_page_bytes(const struct sl_memory_plan *p) {
     uint64_t own = p->page_bytes + sl_prefix_tree_bytes(1);
-    return own + (p->tail_page_bytes + sl_tail_pages_bytes(1, 0)) / TAILS_SHARE + 1;
+    uint64_t tail = p->tail_page_bytes + sl_tail_pages_bytes(1, 1);
+    return own + (tail * cached_with_tail(p) + CACHED_SHARE - 1) / CACHED_SHARE;
 }
 
 static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_model *whole,

@@ -6,22 +6,20 @@
 
 #define NONE UINT32_MAX
 
-enum rank { PASSED, KEPT, RANKS };
-
 struct tail {
     uint32_t node;    /* NONE: free, or a session's alone */
     uint32_t n_users; /* of a node's */
     uint32_t newer,
-        older; /* of those that nobody uses, among their rank; older: also of the free */
-    enum rank rank;
+        older; /* of those that nobody uses, among those worth the same; older: also of the free */
+    enum sl_tail_worth worth;
 };
 
 struct sl_tail_pages {
     uint32_t n_tails, n_nodes, n_unused;
-    uint32_t free;                         /* a list by older */
-    uint32_t newest[RANKS], oldest[RANKS]; /* nodes' that nobody uses */
-    struct tail *tails;                    /* [n_tails] */
-    uint32_t *of_node;                     /* [n_nodes] */
+    uint32_t free;                                           /* a list by older */
+    uint32_t newest[SL_TAIL_WORTHS], oldest[SL_TAIL_WORTHS]; /* nodes' that nobody uses */
+    struct tail *tails;                                      /* [n_tails] */
+    uint32_t *of_node;                                       /* [n_nodes] */
 };
 
 uint64_t sl_tail_pages_bytes(uint32_t n_tails, uint32_t n_nodes) {
@@ -44,7 +42,7 @@ enum sl_status sl_tail_pages_create(uint32_t n_tails, uint32_t n_nodes,
     memset(t->of_node, 0xff, (size_t)n_nodes * sizeof *t->of_node);
     t->n_tails = n_tails;
     t->n_nodes = n_nodes;
-    for (uint32_t r = 0; r < RANKS; r++)
+    for (uint32_t r = 0; r < SL_TAIL_WORTHS; r++)
         t->newest[r] = t->oldest[r] = NONE;
     t->free = NONE;
     for (uint32_t i = n_tails; i-- > 0;) /* the lowest first */
@@ -65,8 +63,8 @@ void sl_tail_pages_destroy(struct sl_tail_pages **pt) {
 
 /* Of a node's page that nobody uses: out of its list. */
 static void idle_out(struct sl_tail_pages *t, struct tail *p) {
-    *(p->newer == NONE ? &t->newest[p->rank] : &t->tails[p->newer].older) = p->older;
-    *(p->older == NONE ? &t->oldest[p->rank] : &t->tails[p->older].newer) = p->newer;
+    *(p->newer == NONE ? &t->newest[p->worth] : &t->tails[p->newer].older) = p->older;
+    *(p->older == NONE ? &t->oldest[p->worth] : &t->tails[p->older].newer) = p->newer;
     t->n_unused--;
 }
 
@@ -76,7 +74,8 @@ uint32_t sl_tail_take(struct sl_tail_pages *t) {
         t->free = t->tails[tail].older;
         t->n_unused--;
     } else {
-        tail = t->oldest[PASSED] != NONE ? t->oldest[PASSED] : t->oldest[KEPT];
+        for (uint32_t w = 0; w < SL_TAIL_WORTHS && tail == NONE; w++)
+            tail = t->oldest[w];
         if (tail == NONE)
             return SL_KV_NO_PAGE;
         idle_out(t, &t->tails[tail]);
@@ -116,17 +115,17 @@ void sl_tail_use(struct sl_tail_pages *t, uint32_t tail) {
         idle_out(t, p);
 }
 
-void sl_tail_release(struct sl_tail_pages *t, uint32_t tail, bool keep) {
+void sl_tail_release(struct sl_tail_pages *t, uint32_t tail, enum sl_tail_worth worth) {
     assert(sl_tail_is_shared(t, tail) && t->tails[tail].n_users);
     struct tail *p = &t->tails[tail];
-    if (keep) /* what was worth keeping stays so */
-        p->rank = KEPT;
+    if (p->worth < worth)
+        p->worth = worth;
     if (--p->n_users)
         return;
-    uint32_t *newest = &t->newest[p->rank];
+    uint32_t *newest = &t->newest[p->worth];
     p->newer = NONE;
     p->older = *newest;
-    *(*newest == NONE ? &t->oldest[p->rank] : &t->tails[*newest].newer) = tail;
+    *(*newest == NONE ? &t->oldest[p->worth] : &t->tails[*newest].newer) = tail;
     *newest = tail;
     t->n_unused++;
 }

@@ -2,9 +2,8 @@
  *
  * A tail page is free, a session's alone, or a node's of the prefix tree: that of the node's
  * positions. A node need not have one. Sessions use the tail pages of nodes that they go on from,
- * or have just passed; one that nobody uses stays until its page is wanted. First go those that
- * were passed on the way, then those that somebody may go on from (`keep`), both in the order of
- * their last use.
+ * or have just passed; one that nobody uses stays until its page is wanted. Those that are worth
+ * least go first, in the order of their last use.
  *
  * No threads, no device: the scheduler's. A release pairs with each attach or use. */
 #ifndef SL_ENGINE_PREFIX_TAILS_H
@@ -13,6 +12,14 @@
 #include "engine/forward/kv.h"
 
 struct sl_tail_pages;
+
+/* What a page that nobody uses is worth: the least goes first. */
+enum sl_tail_worth {
+    SL_TAIL_PASSED, /* on the way */
+    SL_TAIL_LIKELY, /* sl_tail_is_likely() */
+    SL_TAIL_END,    /* of a text, or where texts part */
+    SL_TAIL_WORTHS
+};
 
 /* n_tails: of the pool; n_nodes: that the tree may have. */
 enum sl_status sl_tail_pages_create(uint32_t n_tails, uint32_t n_nodes,
@@ -32,7 +39,8 @@ bool sl_tail_is_shared(const struct sl_tail_pages *t, uint32_t tail);
 /* A session's own page becomes that of a node, which has none; in use by one. */
 void sl_tail_attach(struct sl_tail_pages *t, uint32_t tail, uint32_t node);
 void sl_tail_use(struct sl_tail_pages *t, uint32_t tail);
-void sl_tail_release(struct sl_tail_pages *t, uint32_t tail, bool keep);
+/* One less uses it. It is worth the most that any of its users has said. */
+void sl_tail_release(struct sl_tail_pages *t, uint32_t tail, enum sl_tail_worth worth);
 /* The node leaves the tree; nobody uses its page. */
 void sl_tail_drop(struct sl_tail_pages *t, uint32_t node);
 /* Free, or a node's that nobody uses. */

@@ -4,6 +4,7 @@
 
 #include "common/metrics.h"
 #include "engine/engine_internal.h"
+#include "engine/plan/memory_plan.h"
 
 #define PAGE SL_KV_PAGE_TOKENS
 
@@ -14,6 +15,29 @@ static int setup(void **state) {
     struct sl_synth_config c = tiny_config("qwen3moe");
     open_model(&tiny, &c);
     return 0;
+}
+
+/* Every other layer keeps the end of a text alone: of one page before a page end, or of three. */
+static int setup_window(uint32_t window) {
+    struct sl_synth_config c = tiny_config("gpt-oss");
+    c.window = window;
+    open_model(&tiny, &c);
+    struct sl_engine_config config = {.ctx_tokens = 600, .parallel = 2, .batch_tokens = 64};
+    struct sl_memory_plan p;
+    char name[64];
+    assert_ok(sl_engine_plan(tiny.model, &config, &p, name, &test_err));
+    assert_true(p.n_tails && p.tail_pages == (window + PAGE - 2) / PAGE);
+    return 0;
+}
+
+static int setup_short(void **state) {
+    (void)state;
+    return setup_window(40);
+}
+
+static int setup_long(void **state) {
+    (void)state;
+    return setup_window(130);
 }
 
 static int teardown(void **state) {
@@ -381,5 +405,8 @@ int main(void) {
         cmocka_unit_test(parked_sessions_find_their_text_again),
         cmocka_unit_test(crowds_agree_with_loners),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    int failed = cmocka_run_group_tests(tests, setup, teardown);
+    failed += cmocka_run_group_tests(tests, setup_short, teardown);
+    failed += cmocka_run_group_tests(tests, setup_long, teardown);
+    return failed;
 }
