@@ -138,7 +138,7 @@ enum sl_status sl_prefix_ram_adopt(struct sl_prefix_ram *r, struct sl_session *s
     uint32_t end = sl_session_before_page(e, s) ? reachable(r, s) : s->n_shared, slot = 0;
     while (st == SL_OK && s->n_shared < end && slot != SL_NO_BLOCK)
         st = take_in(r, s, sl_needs_tail(e, s->n_shared, end), &slot);
-    if (st == SL_OK)
+    if (st == SL_OK && s->n_shared < end) /* some were pushed out, or did not arrive */
         sl_session_step_back(e, s);
     return st;
 }

@@ -242,7 +242,8 @@ static bool can_go_on(const struct sl_engine *e, const struct sl_session *s, uin
 void sl_session_step_back(struct sl_engine *e, struct sl_session *s) {
     uint32_t had = s->n_shared;
     struct sl_held_pages *h = &s->held;
-    if (!e->tails || (h->tail_end == had && h->tail_first <= tail_needed(e, had * PAGE)))
+    bool has_all = h->tail_end >= had && h->tail_first <= tail_needed(e, had * PAGE);
+    if (!e->tails || s->n_kv != had * PAGE || has_all)
         return;
     leave_reserved(e, s);
     leave_tails(e, s, UINT32_MAX);
