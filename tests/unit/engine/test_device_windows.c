@@ -78,9 +78,8 @@ static void allocated(void **state) {
         }
         /* Weights and scratch are planned generously: by what they do not take, kv is too small. */
         assert_in_range(kv, full / 100 * 45, full / 100 * 55);
-        assert_int_equal(e->plan.kv_bytes,
-                         e->stages[0].kv.data_bytes +
-                             (n_cards > 1 ? e->stages[1].kv.data_bytes : 0));
+        assert_int_equal(e->plan.kv_bytes, e->stages[0].kv.data_bytes +
+                                               (n_cards > 1 ? e->stages[1].kv.data_bytes : 0));
         assert_in_range(e->plan.kv_bytes, full / 2, full / 100 * 55);
         sl_engine_destroy(&e);
     }
@@ -123,8 +122,7 @@ static void copies(void **state) {
         open_model(&m, &sc);
         open_folder(&folder);
         ask_plain(&m, want, 4, 600);
-        card_source_init(&source,
-                         &(struct card_config){.n_threads = 1, .n_cards = 1 + turn / 2});
+        card_source_init(&source, &(struct card_config){.n_threads = 1, .n_cards = 1 + turn / 2});
         struct sl_engine_config c = {.n_threads = 1,
                                      .ctx_tokens = 800,
                                      .parallel = 1,
