@@ -10,11 +10,13 @@ static const struct sl_message_limits limits = {.n_lanes = 2,
                                                 .n_seq = 2,
                                                 .seq_pages = 4,
                                                 .n_pages = 9,
+                                                .n_tails = 5,
                                                 .n_embd = 8,
                                                 .n_vocab = 70,
                                                 .n_routed = 2,
                                                 .n_expert = 5,
                                                 .page_bytes = 48,
+                                                .tail_bytes = 16,
                                                 .heat_bytes = 28};
 
 static struct sl_message_arrays here, there, back;
@@ -52,7 +54,7 @@ static struct sl_stage_call a_step(void) {
     struct sl_step s = sl_step_lay(here.tables, limits.max_rows, limits.max_out);
     s.failed = here.failed;
     for (uint32_t i = 0; i < 4; i++) {
-        sl_step_add(&s, i % 2, 30 + i, 8 - i, 60 + i);
+        sl_step_add(&s, i % 2, 30 + i, 8 - i, 4 - i, 60 + i);
         if (i < 2)
             sl_step_add_out(&s, 0.5f + (float)i);
     }
@@ -63,12 +65,15 @@ static struct sl_stage_call a_step(void) {
         here.pages.changed[i] = (struct sl_page_range){0, 0};
         for (uint32_t k = 1; k < 3 + i; k++)
             sl_page_table_set(&here.pages, i, k, 2 * i + k);
+        here.tails.changed[i] = (struct sl_page_range){0, 0};
+        sl_page_table_set(&here.tails, i, 2, 3 + i);
     }
     c.with = (struct sl_stage_arrays){.tables = here.tables,
                                       .max_rows = limits.max_rows,
                                       .max_out = limits.max_out,
                                       .failed = here.failed,
                                       .pages = &here.pages,
+                                      .tails = &here.tails,
                                       .rows = here.rows};
     return c;
 }
@@ -110,6 +115,7 @@ static void steps_come_out_as_they_went_in(void **state) {
     assert_memory_equal(a.ids, b.ids, 4 * sizeof *a.ids);
     assert_memory_equal(a.pos, b.pos, 4 * sizeof *a.pos);
     assert_memory_equal(a.slot, b.slot, 4 * sizeof *a.slot);
+    assert_memory_equal(a.tail_slot, b.tail_slot, 4 * sizeof *a.tail_slot);
     assert_memory_equal(a.row_seq, b.row_seq, 4 * sizeof *a.row_seq);
     assert_memory_equal(a.row_len, b.row_len, 4 * sizeof *a.row_len);
     assert_memory_equal(a.out_rows, b.out_rows, 2 * sizeof *a.out_rows);
@@ -121,6 +127,9 @@ static void steps_come_out_as_they_went_in(void **state) {
         assert_int_equal(got.with.pages->changed[i].end, 3 + i);
         for (uint32_t k = 1; k < 3 + i; k++)
             assert_int_equal(sl_page_table_get(got.with.pages, i, k), 2 * i + k);
+        assert_int_equal(got.with.tails->changed[i].first, 2);
+        assert_int_equal(got.with.tails->changed[i].end, 3);
+        assert_int_equal(sl_page_table_get(got.with.tails, i, 2), 3 + i);
     }
 }
 
@@ -184,6 +193,7 @@ static void leads_nowhere_else(const struct sl_stage_call *c) {
     for (uint32_t i = 0; i < a->n_rows; i++) {
         assert_true(s.ids[i] < limits.n_vocab && s.row_seq[i] < limits.n_seq);
         assert_true(s.slot[i] < limits.n_pages * SL_KV_PAGE_TOKENS);
+        assert_true(s.tail_slot[i] < limits.n_tails * SL_KV_PAGE_TOKENS);
         assert_true(s.row_len[i] && s.row_len[i] <= limits.seq_pages * SL_KV_PAGE_TOKENS);
     }
     for (uint32_t i = 0; i < a->n_out; i++)
@@ -193,6 +203,10 @@ static void leads_nowhere_else(const struct sl_stage_call *c) {
         assert_true(r.first <= r.end && r.end <= limits.seq_pages);
         for (uint32_t k = r.first; k < r.end; k++)
             assert_true(sl_page_table_get(c->with.pages, i, k) < limits.n_pages);
+        r = c->with.tails->changed[i];
+        assert_true(r.first <= r.end && r.end <= limits.seq_pages);
+        for (uint32_t k = r.first; k < r.end; k++)
+            assert_true(sl_page_table_get(c->with.tails, i, k) < limits.n_tails);
     }
 }
 
@@ -242,13 +256,18 @@ static void damaged_messages_are_refused(void **state) {
     damage(&step, false);
     struct sl_stage_call answer = an_answer();
     damage(&answer, true);
-    struct sl_stage_call page = {.ask = {.what = SL_STAGE_WRITE_PAGE, .page = {8}},
-                                 .with = {.bytes = here.bytes, .n_bytes = 48}};
+    struct sl_stage_call page = {.ask = {.what = SL_STAGE_WRITE_PAGE, .page = {8, 4, true}},
+                                 .with = {.bytes = here.bytes, .n_bytes = 64}};
     damage(&page, false);
-    page.ask.page.page = 9;
-    size_t n = put(&page, false);
-    assert_int_equal(get(wire, n, &page, false), SL_ERR_PROTOCOL);
-    assert_non_null(strstr(test_err.text, "not in the pool"));
+    /* Not in the pool, and a tail page that the copy has no room for. */
+    const struct sl_ask_page wrong[] = {{9, 4, true}, {8, 5, true}, {8, 4, false}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct sl_stage_call c = page;
+        c.ask.page = wrong[i];
+        size_t n = put(&c, false);
+        assert_int_equal(get(wire, n, &c, false), SL_ERR_PROTOCOL);
+        assert_non_null(strstr(test_err.text, "not in the pool"));
+    }
 }
 
 /* What holds between two stages of one process is not written. */
