@@ -322,7 +322,7 @@ bool sl_device_relay_lost(const struct sl_device *d) {
 
 bool sl_device_reaches(const struct sl_device *d, const struct sl_device *other) {
     return d != other && d->ops == other->ops && d->ops->reaches &&
-           sl_device_has_op(d, SL_OP_hand) && sl_device_has_op(other, SL_OP_take) &&
+           sl_device_has_op(d, SL_OP_send) && sl_device_has_op(other, SL_OP_receive) &&
            d->ops->reaches(d, other);
 }
 
@@ -616,12 +616,12 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     struct sl_op_moe op = *a;
     if (d->caps.host_visible && !op.refs)
         op.refs = op.device_refs;
-    bool later = a->beside && (d->recording || !d->caps.beside);
+    bool later = a->overlap && (d->recording || !d->caps.overlap);
     if (d->recording)
-        op.beside = NULL;
+        op.overlap = NULL;
     enum sl_status status = submit_moe(d, &op);
     if (later)
-        a->beside(a->beside_ctx);
+        a->overlap(a->overlap_ctx);
     return status;
 }
 
@@ -669,22 +669,22 @@ enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max
     return submit_block_max(d, a);
 }
 
-static enum sl_status check_lanes(const struct sl_device *d, const char *op, bool complete,
-                                  uint32_t n, uint32_t stride) {
+static enum sl_status check_channel(const struct sl_device *d, const char *op, bool complete,
+                                    uint32_t n, uint32_t stride) {
     SL_TRY(check_rows(d, op, 1, 0));
     if (!complete)
         return INVALID("%s: a NULL argument", op);
-    return n <= stride ? SL_OK : INVALID("%s: %u words in a lane of %u", op, n, stride);
+    return n <= stride ? SL_OK : INVALID("%s: %u words in a channel of %u", op, n, stride);
 }
 
-enum sl_status sl_op_hand(struct sl_device *d, const struct sl_op_hand *a) {
-    bool complete = a->x && a->to && a->raised && a->lane && a->turn;
-    SL_TRY(check_lanes(d, "hand", complete, a->n, a->stride));
-    return submit_hand(d, a);
+enum sl_status sl_op_send(struct sl_device *d, const struct sl_op_send *a) {
+    bool complete = a->x && a->to && a->raised && a->channel && a->seqno;
+    SL_TRY(check_channel(d, "send", complete, a->n, a->stride));
+    return submit_send(d, a);
 }
 
-enum sl_status sl_op_take(struct sl_device *d, const struct sl_op_take *a) {
-    bool complete = a->from && a->x && a->raised && a->released && a->lane && a->turn;
-    SL_TRY(check_lanes(d, "take", complete, a->n, a->stride));
-    return submit_take(d, a);
+enum sl_status sl_op_receive(struct sl_device *d, const struct sl_op_receive *a) {
+    bool complete = a->from && a->x && a->raised && a->released && a->channel && a->seqno;
+    SL_TRY(check_channel(d, "receive", complete, a->n, a->stride));
+    return submit_receive(d, a);
 }

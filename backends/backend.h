@@ -255,10 +255,10 @@ struct sl_op_moe {
     const float *gate_bias, *up_bias, *down_bias; /* caps.moe_bias */
     enum sl_activation activation;                /* caps.swiglu_clamped */
     /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
-     * Where the device can, it computes meanwhile (caps.beside); else this comes after. May block;
-     * must call no op. */
-    void (*beside)(void *ctx);
-    void *beside_ctx;
+     * A device that can compute meanwhile does (caps.overlap); otherwise this runs afterwards. May
+     * block; must call no op. */
+    void (*overlap)(void *ctx);
+    void *overlap_ctx;
 };
 
 /* y[t,:] += sum_r weights[t,r] * pair_y[t*k+r,:], r ascending, one fused multiply-add each. */
@@ -308,32 +308,33 @@ struct sl_op_block_max {
     uint32_t n_tok, n;
 };
 
-/* Rows of one device to another (sl_device_reaches()), in their queues' own time. The receiver's
- * memory has room for each of several lanes, and a word each; a lane's word says which of the turns
- * that went through it has come. Turns ascend, by differences, so that they may wrap.
+/* Sends rows to another device (sl_device_reaches()) without the host. The receiver's memory has a
+ * buffer and a word for each of several channels. The word holds the sequence number of the last
+ * transfer that has arrived. Sequence numbers ascend; they are compared by difference and may wrap.
  *
- * to[lane * stride + i] = x[i], i < n; then, for whoever looks from that device, raised[lane] =
- * turn lane and turn are device memory, so that both may differ from one replay to the next. */
-struct sl_op_hand {
+ * to[channel * stride + i] = x[i], i < n; then, visible to the other device, raised[channel] =
+ * seqno. channel and seqno are in device memory, so that both may differ from one replay to the
+ * next. */
+struct sl_op_send {
     const float *x; /* [n] */
-    float *to;      /* [lanes, stride] the other device's, as raised [lanes] */
+    float *to;      /* [channels, stride] the other device's, as raised [channels] */
     uint32_t *raised;
-    const uint32_t *lane, *turn;
+    const uint32_t *channel, *seqno;
     uint32_t n, stride;
 };
 
-/* Waits until raised[lane], or released[lane] in the host's memory, has reached turn; then
- * x[i] = from[lane * stride + i], i < n. The queue waits, and what else is to run on it:
- * who hands must not need it. Released: x is whatever is there. */
-struct sl_op_take {
-    const float *from; /* [lanes, stride] */
+/* Waits until raised[channel], or released[channel] in host memory, has reached seqno; then
+ * x[i] = from[channel * stride + i], i < n. The whole queue waits, so the sender must not depend on
+ * it. When released, x is whatever the buffer holds. */
+struct sl_op_receive {
+    const float *from; /* [channels, stride] */
     float *x;          /* [n] */
     const uint32_t *raised;
-    const uint32_t *released; /* [lanes] mapped, as sl_device_map_host() gave it */
-    const uint32_t *lane, *turn;
+    const uint32_t *released; /* [channels] mapped, as sl_device_map_host() gave it */
+    const uint32_t *channel, *seqno;
     uint32_t n, stride;
-    bool alone; /* nothing else has to run on the device meanwhile: the next op may take all of it,
-                   to be at the ready */
+    bool alone; /* nothing else has to run on the device meanwhile: the next op may occupy all of
+                   it while it waits */
 };
 
 /* The ops, and what each is called: "rms_norm". */
@@ -390,15 +391,15 @@ struct sl_device_caps {
     char model[SL_DEVICE_NAME_BYTES]; /* "NVIDIA H200, sm_90": what it is, not which one */
     char name[SL_DEVICE_NAME_BYTES];  /* "cuda:0: NVIDIA H200, sm_90": both, for people */
     bool host_visible;                /* the host may follow device addresses */
-    bool beside;                      /* sl_op_moe computes while beside() runs */
+    bool overlap;                     /* sl_op_moe computes while overlap() runs */
     bool mapped_host;                 /* kernels can read host memory: sl_device_map_host() */
     bool graphs;                      /* sl_device_record() */
     bool moe_placed;                  /* sl_op_moe takes placed */
     bool moe_bias;                    /* ... and biases */
     bool swiglu_clamped;              /* ... and computes SL_SWIGLU_CLAMPED too */
-    bool told;                        /* what copies on OPS of at most SL_TOLD_MAX_BYTES, whole
-                                         words, write to mapped memory the host sees word by word,
-                                         while the queue runs on */
+    bool mailbox;                     /* what copies on OPS of at most SL_MAILBOX_MAX_BYTES, whole
+                                      words, write to mapped memory the host sees word by word,
+                                      while the queue runs on */
     bool rows_alike;                  /* generated and prompt rows give the same bits */
     /* What decides the bits: two devices whose id and version are the same give the same ones. The
      * version is raised whenever any op's result changes in a bit, so that what an older program
@@ -520,7 +521,7 @@ struct sl_device {
 };
 
 /* Has it memory of its own, which the host reaches over a link? */
-static inline bool sl_device_is_apart(const struct sl_device *d) {
+static inline bool sl_device_is_discrete(const struct sl_device *d) {
     return d->caps.kind == SL_DEVICE_DISCRETE;
 }
 
@@ -562,7 +563,7 @@ void sl_device_unmap_host(struct sl_device *d, struct sl_buffer **buffer);
 enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
                               struct sl_span src) SL_MUST_CHECK;
 
-#define SL_TOLD_MAX_BYTES 2048u
+#define SL_MAILBOX_MAX_BYTES 2048u
 
 /* Points are kept in a ring: marking waits for the oldest one when SL_QUEUE_POINTS are open. */
 #define SL_QUEUE_POINTS 256u
@@ -622,8 +623,8 @@ enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other)
  * until it has run. */
 enum sl_status sl_device_copy_from(struct sl_device *d, struct sl_span dst, struct sl_device *other,
                                    struct sl_span src) SL_MUST_CHECK;
-/* After peer_open: whether d's ops write to other's memory themselves, so that sl_op_hand of d and
- * sl_op_take of other do. Never where both are one GPU: what waits there could be in the way of
+/* After peer_open: whether d's ops write to other's memory themselves, so that sl_op_send of d and
+ * sl_op_receive of other do. Never where both are one GPU: what waits there could be in the way of
  * what it waits for. */
 bool sl_device_reaches(const struct sl_device *d, const struct sl_device *other);
 /* Are both one piece of hardware, opened twice? By any thread. */

@@ -106,7 +106,7 @@ static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
             sl_ram_read_bandwidth(b->n_threads, 1.0, sl_process_memory_room(config->ram_bytes));
         sl_show_progress("%s", "");
     }
-    if (ok && b->info.apart) {
+    if (ok && b->info.discrete) {
         sl_show_progress("measuring the device's memory and its link");
         sl_stages_bandwidth(&b->info, b->ram_rate, &b->device, &b->device_why);
         sl_show_progress("%s", "");

@@ -31,12 +31,12 @@ void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
     double from_disk = ((double)c->missed_bytes + (double)c->prefetch_used * expert) / n;
     out->disk_bytes = from_disk < touched ? from_disk : touched;
     out->step_bytes = (double)b->dense_bytes + touched;
-    bool apart = b->info.apart;
+    bool discrete = b->info.discrete;
     uint64_t asked = c->hits + c->host_hits + c->late + c->misses;
-    out->link_bytes = apart && asked ? touched * (double)(asked - c->hits) / (double)asked : 0;
-    double memory = apart ? b->device.memory : b->ram_rate;
-    bool disk_known = (out->disk_bytes == 0 || disk > 0) && (!apart || b->device.link > 0);
-    if (apart && b->device.link > 0)
+    out->link_bytes = discrete && asked ? touched * (double)(asked - c->hits) / (double)asked : 0;
+    double memory = discrete ? b->device.memory : b->ram_rate;
+    bool disk_known = (out->disk_bytes == 0 || disk > 0) && (!discrete || b->device.link > 0);
+    if (discrete && b->device.link > 0)
         out->link_s = out->link_bytes / b->device.link;
     if (disk > 0) {
         out->disk_s = out->disk_bytes / disk;
@@ -52,7 +52,7 @@ void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
     }
     if (memory <= 0 || !disk_known)
         return;
-    out->mem_s = (out->step_bytes - (apart ? out->link_bytes : out->disk_bytes)) / memory;
+    out->mem_s = (out->step_bytes - (discrete ? out->link_bytes : out->disk_bytes)) / memory;
     double reading_s = fmax(out->link_s, out->disk_s);
     out->causal_rate = t->parallel / (out->mem_s + reading_s);
     out->overlap_rate = t->parallel / fmax(out->mem_s, reading_s);

@@ -157,23 +157,23 @@ void sl_bench_print(const struct sl_bench *b) {
     print_table(b);
     printf("\n%s; RAM read rate measured in this run: %.1f GB/s\n", b->info.device,
            b->ram_rate * 1e-9);
-    if (b->info.apart && b->device.memory > 0)
+    if (b->info.discrete && b->device.memory > 0)
         printf("the device's memory, measured in this run: %.0f GB/s; from the host to it %.1f "
                "GB/s\n",
                b->device.memory * 1e-9, b->device.link * 1e-9);
-    else if (b->info.apart)
+    else if (b->info.discrete)
         printf("no ceilings: %s\n", b->device_why.text);
     for (uint32_t i = 0; i < b->n_tests; i++)
         print_memory(b, &b->tests[i]);
     if (b->info.streaming) {
         printf("experts are streamed: %u slots for %u (%.1f %%)\n", b->info.n_slots,
                b->info.n_experts, 100.0 * b->info.n_slots / b->info.n_experts);
-        if (b->info.apart)
+        if (b->info.discrete)
             printf("of them on the device: %u slots (%.1f %%)\n", b->info.n_device_slots,
                    100.0 * b->info.n_device_slots / b->info.n_experts);
         for (uint32_t i = 0; i < b->n_tests; i++) {
             print_experts(b, &b->tests[i]);
-            if (b->info.apart)
+            if (b->info.discrete)
                 print_tiers(&b->tests[i]);
         }
     }
@@ -197,7 +197,7 @@ static void put_limits(const struct sl_bench *b, const struct sl_bench_test *t, 
     if (t->n_gen) {
         put(j, "weight_bytes_per_step", l.step_bytes);
         put_n(j, "dense_bytes_per_step", b->dense_bytes);
-        if (b->ram_rate > 0 && !b->info.apart) {
+        if (b->ram_rate > 0 && !b->info.discrete) {
             double ram = b->ram_rate / l.step_bytes * t->parallel;
             put(j, "ram_ceiling_ts", ram);
             put(j, "ram_ceiling_reached", t->mean / ram);
@@ -206,7 +206,7 @@ static void put_limits(const struct sl_bench *b, const struct sl_bench_test *t, 
     put(j, "disk_bytes_per_step", l.disk_bytes);
     put(j, "memory_s_per_step", l.mem_s);
     put(j, "disk_s_per_step", l.disk_s);
-    if (b->info.apart) {
+    if (b->info.discrete) {
         put(j, "link_bytes_per_step", l.link_bytes);
         put(j, "link_s_per_step", l.link_s);
         put(j, "device_bytes_per_s", b->device.memory);

@@ -99,7 +99,7 @@ void sl_stages_bandwidth(const struct sl_engine_info *info, double ram_rate,
     for (uint32_t i = 0; i < info->n_stages; i++) {
         double part = info->stages[i].n_layer / layers;
         struct sl_device_bandwidth b = {ram_rate, INFINITY};
-        if (info->stages[i].apart)
+        if (info->stages[i].discrete)
             sl_device_bandwidth(info->stages[i].id, &b, why);
         else if (ram_rate <= 0)
             sl_fail(why, SL_ERR_UNSUPPORTED, "%s: how fast RAM is read is not known",

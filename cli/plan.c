@@ -52,7 +52,7 @@ struct report {
 static bool measure_gpu(const struct report *r, uint32_t stage, struct sl_device_bandwidth *out) {
     const struct options *o = r->o;
     struct sl_err err;
-    if (!r->plan.stages[stage].apart) { /* it computes in RAM, which no link is before */
+    if (!r->plan.stages[stage].discrete) { /* it computes in RAM, which no link is before */
         *out = (struct sl_device_bandwidth){r->ram_rate, INFINITY};
         return r->ram_rate > 0;
     }
@@ -84,12 +84,12 @@ static void limit_gpus(struct report *r) {
         memory_s += part / b.memory;
         link_s += part / b.link;
         struct sl_tier_rates rates = {b.memory / part, b.link / part, r->disk_rate / part};
-        double rate = sl_ceilings_apart(&r->speed, &rates).overlap_tokens_per_s;
+        double rate = sl_ceilings_discrete(&r->speed, &rates).overlap_tokens_per_s;
         slowest = i == 0 || rate < slowest ? rate : slowest;
     }
     r->gpu = (struct sl_device_bandwidth){1 / memory_s, 1 / link_s};
     struct sl_tier_rates rates = {r->gpu.memory, r->gpu.link, r->disk_rate};
-    r->ceilings = sl_ceilings_apart(&r->speed, &rates);
+    r->ceilings = sl_ceilings_discrete(&r->speed, &rates);
     r->several_tokens_per_s = r->plan.n_stages > 1 ? slowest : 0;
 }
 
@@ -119,7 +119,7 @@ static void measure(struct report *r) {
             sl_warn("the disk's speed is not known (--disk-bandwidth gives it): %s", err.text);
     }
     sl_show_progress("%s", "");
-    if (r->plan.apart)
+    if (r->plan.discrete)
         limit_gpus(r);
     else /* what a GPU computes does not come from RAM at RAM's speed */
         r->ceilings = sl_ceilings(r->speed.dense_bytes, r->speed.routed_bytes, r->speed.hit_share,
@@ -136,16 +136,16 @@ static void print_classes(const struct report *r) {
     const struct sl_expert_layout *l = &r->layout;
     if (!l->n_layer)
         return;
-    bool apart = r->plan.apart && r->plan.streaming;
+    bool discrete = r->plan.discrete && r->plan.streaming;
     printf("\n%-10s %10s %10s %10s%s %12s %10s\n", "class", "layers", "experts",
-           apart ? "host slots" : "slots", apart ? "     device" : "", "slot", "held");
+           discrete ? "host slots" : "slots", discrete ? "     device" : "", "slot", "held");
     for (uint32_t c = 0; c < l->n_class; c++) {
         uint32_t n = l->classes[c].n_layer * l->n_expert;
         uint32_t slots = r->plan.streaming ? r->plan.class_slots[c] : n;
-        uint32_t device = apart ? r->plan.device_class_slots[c] : 0;
+        uint32_t device = discrete ? r->plan.device_class_slots[c] : 0;
         uint32_t held = slots + device < n ? slots + device : n;
         printf("%-10u %10u %10u %10u", c, l->classes[c].n_layer, n, slots);
-        if (apart)
+        if (discrete)
             printf(" %10u", device);
         printf(" %8.2f MiB %8.1f %%\n", mib(l->classes[c].slot.slot_bytes), 100.0 * held / n);
     }
@@ -171,7 +171,7 @@ static void print_stages(const struct sl_memory_plan *p) {
     for (uint32_t i = 0; i < p->n_stages; i++) {
         const struct sl_plan_stage *s = &p->stages[i];
         uint32_t last = s->first_layer + s->n_layer - 1;
-        if (s->apart)
+        if (s->discrete)
             printf("layers %3u - %-3u %12.1f %12.1f %12.1f  %s\n", s->first_layer, last,
                    mib(s->vram_total_bytes), mib(s->vram_budget_bytes), mib(s->vram_least_bytes),
                    s->device);
@@ -184,7 +184,7 @@ static void print_stages(const struct sl_memory_plan *p) {
     printf("smallest that would do, divided so: --vram ");
     const char *before = "";
     for (uint32_t i = 0; i < p->n_stages; i++)
-        if (p->stages[i].apart) {
+        if (p->stages[i].discrete) {
             printf("%s%.0fMiB", before, mib(p->stages[i].vram_least_bytes));
             before = ",";
         }
@@ -213,14 +213,14 @@ static void print_text(const struct report *r) {
     printf("%-16s %12s\n", "memory", "MiB");
     for (uint32_t i = 0; i < p->n_rows; i++)
         print_row(p, i);
-    if (p->apart && p->n_stages > 1)
+    if (p->discrete && p->n_stages > 1)
         print_stages(p);
-    else if (p->apart)
+    else if (p->discrete)
         printf("%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that would do: --vram %.0fMiB\n",
                "device", mib(p->vram_total_bytes), "its budget", mib(p->vram_budget_bytes),
                "its least", mib(p->vram_least_bytes), mib(p->vram_least_bytes));
     printf("%-16s %12.1f\n%-16s %12.1f\n%-16s %12.1f  smallest that would do: --ram %.0fMiB\n",
-           p->apart ? "host" : "total", mib(p->total_bytes), "budget", mib(p->budget_bytes),
+           p->discrete ? "host" : "total", mib(p->total_bytes), "budget", mib(p->budget_bytes),
            "least", mib(p->least_bytes), mib(p->least_bytes));
     print_classes(r);
     const struct sl_plan_speed *s = &r->speed;
@@ -231,7 +231,7 @@ static void print_text(const struct report *r) {
                100 * s->hit_share,
                s->from_heat ? "by the heat of earlier runs" : "by uniform routing",
                (1 - s->hit_share) * mib(s->routed_bytes));
-    if (p->apart && p->streaming)
+    if (p->discrete && p->streaming)
         printf("expected on the device: %.1f %%; %.1f MiB a token pass its link\n",
                100 * s->device_share, (1 - s->device_share) * mib(s->routed_bytes));
     print_rates(r);

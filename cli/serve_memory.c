@@ -34,7 +34,7 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
     if (status != SL_OK)
         return status;
     config->ram_bytes = out_plan->budget_bytes;
-    config->devices_told = true;
+    config->devices_logged = true;
     if (config->device)
         config->device = out_plan->config.device;   /* auto that has found no GPU, and said why */
     config->heat_file = out_plan->config.heat_file; /* NULL after a disk that does not answer */

@@ -8,13 +8,13 @@ struct measuring {
 
 /* On its way through the stages: the first that can measures, since the disk is one for all. */
 struct measurement {
-    struct sl_passage passage; /* first */
+    struct sl_pipeline_item item; /* first */
     struct sl_stage_call calls[SL_MAX_STAGES];
     double seconds;
     uint32_t asked; /* the stage that was last */
 };
 
-static bool ask_speed(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+static bool ask_speed(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
     struct measurement *m = (struct measurement *)(void *)p;
     const struct sl_stage_hello *h = sl_pipeline_hello(p->pipeline, stage);
     if (stage && (m->calls[m->asked].answer.status != SL_ERR_UNSUPPORTED || !h->heat_bytes))
@@ -27,12 +27,12 @@ static bool ask_speed(struct sl_passage *p, uint32_t stage, struct sl_stage_call
 
 static enum sl_status measure(struct sl_engine *e, struct sl_job *job) {
     struct measuring *asked = (struct measuring *)job;
-    struct measurement m = {.passage = {.ask = ask_speed, .may_be_canceled = true},
+    struct measurement m = {.item = {.ask = ask_speed, .may_be_canceled = true},
                             .seconds = asked->seconds};
     struct sl_activity_sums found = {0};
-    m.passage.calls = m.calls;
-    sl_pipeline_send(e->pipeline, &m.passage);
-    sl_pipeline_wait(e->pipeline, &m.passage);
+    m.item.calls = m.calls;
+    sl_pipeline_send(e->pipeline, &m.item);
+    sl_pipeline_wait(e->pipeline, &m.item);
     for (uint32_t i = 0; i < e->n_stages; i++)
         sl_activity_add(&found, &m.calls[i].answer.found);
     sl_activity_take(&e->activity, 0, 0, 0, &found);

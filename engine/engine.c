@@ -41,7 +41,7 @@ static void log_plan(const struct sl_memory_plan *plan) {
     }
     for (uint32_t i = 0; i < plan->n_stages && plan->n_stages > 1; i++) {
         const struct sl_plan_stage *s = &plan->stages[i];
-        if (!s->apart) {
+        if (!s->discrete) {
             sl_info("memory: device %u: layers %u to %u on %s: %.1f MiB of the host's", i + 1,
                     s->first_layer, s->first_layer + s->n_layer - 1, s->device,
                     (double)s->ram_bytes / 0x1p20);
@@ -55,12 +55,12 @@ static void log_plan(const struct sl_memory_plan *plan) {
     }
     if (plan->split_by_heat)
         sl_info("memory: the layers are divided by the heat of earlier runs, too");
-    if (plan->apart)
+    if (plan->discrete)
         sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
                 "total, device", (double)plan->vram_total_bytes / 0x1p20,
                 (double)plan->vram_budget_bytes / 0x1p20, (double)plan->vram_least_bytes / 0x1p20);
     sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
-            plan->apart ? "total, host" : "total", (double)plan->total_bytes / 0x1p20,
+            plan->discrete ? "total, host" : "total", (double)plan->total_bytes / 0x1p20,
             (double)plan->budget_bytes / 0x1p20, (double)plan->least_bytes / 0x1p20);
 }
 
@@ -180,7 +180,7 @@ static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
 
 static enum sl_status map_experts(struct sl_engine *e, struct sl_err *err) {
     enum sl_status st =
-        sl_expert_map_create(e->model, e->plan.apart ? SL_TIER_DEVICE : SL_TIER_HOST,
+        sl_expert_map_create(e->model, e->plan.discrete ? SL_TIER_DEVICE : SL_TIER_HOST,
                              !e->plan.streaming, e->n_stages, &e->map, err);
     return st == SL_OK ? sl_show_create(e, err) : st;
 }
@@ -188,19 +188,19 @@ static enum sl_status map_experts(struct sl_engine *e, struct sl_err *err) {
 static enum sl_status make_tables(struct sl_engine *e, struct sl_err *err) {
     const struct sl_engine_config *c = &e->plan.config;
     const struct sl_memory_plan *last = &e->plans.at[e->plans.n - 1].plan;
-    uint32_t n_lanes = sl_plan_lanes(&e->plan);
+    uint32_t n_micro_batches = sl_plan_micro_batches(&e->plan);
     e->slots = calloc(c->parallel, sizeof *e->slots);
     e->published = calloc(c->parallel, sizeof *e->published);
-    e->lanes = calloc(n_lanes, sizeof *e->lanes);
-    e->flying = calloc(n_lanes, sizeof *e->flying);
-    bool ok = e->slots && e->published && e->lanes && e->flying &&
+    e->micro_batches = calloc(n_micro_batches, sizeof *e->micro_batches);
+    e->flying = calloc(n_micro_batches, sizeof *e->flying);
+    bool ok = e->slots && e->published && e->micro_batches && e->flying &&
               sl_sampler_space_init(&e->space, e->model->hp.n_vocab) == SL_OK &&
               sl_page_table_init(&e->pages, c->parallel, e->plan.session_pages) == SL_OK;
     if (ok && e->plan.n_tails)
         ok = sl_page_table_init(&e->tail_table, c->parallel, e->plan.session_pages) == SL_OK;
-    for (uint32_t i = 0; i < n_lanes && ok; i++) {
-        ok = sl_lane_init(&e->lanes[i], i, last) == SL_OK;
-        e->n_lanes += ok;
+    for (uint32_t i = 0; i < n_micro_batches && ok; i++) {
+        ok = sl_micro_batch_init(&e->micro_batches[i], i, last) == SL_OK;
+        e->n_micro_batches += ok;
     }
     return ok ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "no memory for the scheduler's tables");
 }
@@ -328,9 +328,9 @@ void sl_engine_destroy(struct sl_engine **pe) {
     sl_expert_map_destroy(&e->map);
     sl_timeline_close(&e->timeline);
     sl_route_recorder_close(&e->routes);
-    for (uint32_t i = 0; i < e->n_lanes; i++)
-        sl_lane_release(&e->lanes[i]);
-    free(e->lanes);
+    for (uint32_t i = 0; i < e->n_micro_batches; i++)
+        sl_micro_batch_release(&e->micro_batches[i]);
+    free(e->micro_batches);
     free(e->flying);
     sl_page_table_release(&e->pages);
     sl_page_table_release(&e->tail_table);
@@ -356,7 +356,7 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
                                    .weight_bytes = p->weight_bytes,
                                    .kv_bytes = p->kv_bytes,
                                    .activation_bytes = p->activation_bytes + p->scratch_bytes,
-                                   .apart = p->apart,
+                                   .discrete = p->discrete,
                                    .n_device_slots = p->n_device_slots,
                                    .streaming = p->streaming,
                                    .n_slots = p->n_slots,
@@ -366,7 +366,7 @@ void sl_engine_info(const struct sl_engine *e, struct sl_engine_info *out) {
         struct sl_engine_stage *s = &out->stages[i];
         memcpy(s->device, p->stages[i].device, sizeof s->device);
         memcpy(s->id, p->stages[i].id, sizeof s->id);
-        s->apart = p->stages[i].apart;
+        s->discrete = p->stages[i].discrete;
         s->first_layer = p->stages[i].first_layer;
         s->n_layer = p->stages[i].n_layer;
         s->n_slots = p->stages[i].n_slots;

@@ -23,7 +23,7 @@ struct sl_engine_info {
     uint32_t ctx_tokens, parallel, queue_max, batch_tokens, n_vocab;
     char device[64];
     uint64_t weight_bytes, kv_bytes, activation_bytes;
-    bool apart;                  /* the device has memory of its own */
+    bool discrete;               /* the device has memory of its own */
     bool streaming;              /* routed experts pass through slots */
     uint32_t n_slots, n_experts; /* in all layers; no slots where all are resident */
     uint32_t n_device_slots;     /* in the memory of a device that is apart */
@@ -31,7 +31,7 @@ struct sl_engine_info {
     uint32_t n_stages;
     struct sl_engine_stage {
         char device[64], id[16];
-        bool apart; /* the device has memory of its own */
+        bool discrete; /* the device has memory of its own */
         uint32_t first_layer, n_layer;
         uint32_t n_slots, n_device_slots;             /* as above, of its layers */
         uint64_t vram_total_bytes, vram_budget_bytes; /* planned, allowed; 0 unless it is apart */

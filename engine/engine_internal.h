@@ -12,7 +12,7 @@
 #include "engine/plan/stage_plan.h"
 #include "engine/session/session.h"
 #include "engine/observe/expert_map.h"
-#include "engine/stage/lane.h"
+#include "engine/stage/micro_batch.h"
 #include "engine/stage/stage_local.h"
 #include "engine/step_share.h"
 #include "engine/trace/timeline.h"
@@ -51,18 +51,18 @@ struct sl_engine {
     struct sl_prefix_disk *disk; /* NULL: prefixes are kept in memory only */
     struct sl_sampler_space space;
     struct sl_pipeline *pipeline;
-    struct sl_lane *lanes; /* [n_lanes] */
-    uint32_t n_lanes;
+    struct sl_micro_batch *micro_batches; /* [n_micro_batches] */
+    uint32_t n_micro_batches;
 
     /* The scheduler thread's own. */
     struct sl_session **slots;      /* [parallel], NULL = free */
     struct sl_session_list waiting; /* for a slot, in the order of their turns */
     struct sl_session_list swapped; /* parked without KV */
-    struct sl_lane **flying;        /* [n_lanes] under way, the first sent first */
+    struct sl_micro_batch **flying; /* [n_micro_batches] under way, the first sent first */
     uint32_t n_flying;
     struct sl_expert_show *show; /* a look at the experts: scheduler.c */
     struct sl_err pages_lost;    /* what a page's copy said of a device that is lost, or empty */
-    uint32_t turn;               /* the slot that comes first in the next step */
+    uint32_t next_slot;          /* the slot that comes first in the next step */
     uint64_t ended_ns;           /* when the last step ended */
     struct sl_activity activity;
     struct sl_pace pace;
@@ -160,15 +160,15 @@ void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct s
 /* steps.c: adds the row of position pos of a slot to the step. */
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id);
-/* Sends the lane's step, with what has changed in the page table; with one stage it has then been
- * done. */
-void sl_step_send(struct sl_engine *e, struct sl_lane *l);
+/* Sends the micro-batch's step, with what has changed in the page table; with one stage it has then
+ * been done. */
+void sl_step_send(struct sl_engine *e, struct sl_micro_batch *l);
 /* Between layers of a step on the scheduler's own thread. */
 void sl_steps_look_after(struct sl_engine *e);
 /* Could a step be made now? */
 bool sl_steps_wanted(const struct sl_engine *e);
 /* Makes one of what can run and sends it; with one stage it has then been done. False: nothing can
- * run, or no lane is free. */
+ * run, or no micro-batch is free. */
 bool sl_steps_start(struct sl_engine *e);
 /* Ends those that are done. False: there was none. */
 bool sl_steps_end(struct sl_engine *e);

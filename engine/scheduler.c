@@ -441,14 +441,14 @@ static void wait_for_work(struct sl_engine *e) {
 
 /* A look at the experts, on its way through the stages; nobody waits for it. */
 struct sl_expert_show {
-    struct sl_passage passage; /* first */
+    struct sl_pipeline_item item; /* first */
     struct sl_stage_call calls[SL_MAX_STAGES];
     struct sl_expert_map *map;
     struct sl_expert_map_part parts[SL_MAX_STAGES];
     uint64_t asked_ns[SL_MAX_STAGES];
 };
 
-static bool ask_experts(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+static bool ask_experts(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
     struct sl_expert_show *s = (struct sl_expert_show *)(void *)p;
     const struct sl_stage_hello *h = sl_pipeline_hello(p->pipeline, stage);
     if (!sl_expert_map_asked(s->map, stage))
@@ -460,7 +460,8 @@ static bool ask_experts(struct sl_passage *p, uint32_t stage, struct sl_stage_ca
     return true;
 }
 
-static void take_experts(struct sl_passage *p, uint32_t stage, struct sl_stage_metrics *shown) {
+static void take_experts(struct sl_pipeline_item *p, uint32_t stage,
+                         struct sl_stage_metrics *shown) {
     struct sl_expert_show *s = (struct sl_expert_show *)(void *)p;
     (void)shown;
     if (s->calls[stage].answer.status == SL_OK)
@@ -471,8 +472,8 @@ enum sl_status sl_show_create(struct sl_engine *e, struct sl_err *err) {
     struct sl_expert_show *s = e->show = calloc(1, sizeof *s);
     if (!s)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for looking at experts");
-    s->passage =
-        (struct sl_passage){.ask = ask_experts, .answered = take_experts, .calls = s->calls};
+    s->item =
+        (struct sl_pipeline_item){.ask = ask_experts, .answered = take_experts, .calls = s->calls};
     s->map = e->map;
     for (uint32_t i = 0, first = 0; i < e->n_stages; i++) {
         uint32_t n = sl_pipeline_hello(e->pipeline, i)->n_routed;
@@ -486,8 +487,8 @@ static void show_experts(struct sl_engine *e) {
     bool asked = false;
     for (uint32_t i = 0; i < e->n_stages; i++)
         asked = asked || sl_expert_map_asked(e->map, i);
-    if (asked && sl_pipeline_done(e->pipeline, &e->show->passage))
-        sl_pipeline_send(e->pipeline, &e->show->passage);
+    if (asked && sl_pipeline_done(e->pipeline, &e->show->item))
+        sl_pipeline_send(e->pipeline, &e->show->item);
 }
 
 static void finish_everything(struct sl_engine *e) {
@@ -531,7 +532,7 @@ static void tend(struct sl_engine *e, struct sl_job *job, enum sl_status dead) {
 
 /* Seen before the stage that ended it says so: who went to sleep then would have to be woken. */
 static bool step_has_ended(const struct sl_engine *e) {
-    return e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->passage);
+    return e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->item);
 }
 
 void *sl_scheduler_main(void *arg) {
@@ -542,7 +543,7 @@ void *sl_scheduler_main(void *arg) {
     show_experts(e);
     for (;;) {
         if (!wanted && !stepped && e->n_flying)
-            sl_pipeline_look_out(e->pipeline, &e->flying[0]->passage);
+            sl_pipeline_look_out(e->pipeline, &e->flying[0]->item);
         pthread_mutex_lock(&e->lock);
         e->idle_ns = sl_now_ns();
         while (!e->poked && !wanted && !stepped && !step_has_ended(e) &&

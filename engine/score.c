@@ -13,13 +13,13 @@ struct scoring {
 
 /* Logits of some rows of the step, asked of the last stage. */
 struct rows_logits {
-    struct sl_passage passage; /* first */
+    struct sl_pipeline_item item; /* first */
     struct sl_stage_call calls[SL_MAX_STAGES];
     struct sl_ask_logits ask;
     uint32_t last; /* stage */
 };
 
-static bool ask_logits(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+static bool ask_logits(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
     const struct rows_logits *r = (const struct rows_logits *)(const void *)p;
     c->ask.what = SL_STAGE_LOGITS;
     c->ask.logits = r->ask;
@@ -29,15 +29,15 @@ static bool ask_logits(struct sl_passage *p, uint32_t stage, struct sl_stage_cal
 /* Hands over the logits of the step's rows, which start at position first. */
 static enum sl_status hand_over(struct sl_engine *e, const struct scoring *s, uint32_t first,
                                 uint32_t n) {
-    struct rows_logits r = {.passage = {.ask = ask_logits}, .last = e->n_stages - 1};
+    struct rows_logits r = {.item = {.ask = ask_logits}, .last = e->n_stages - 1};
     const struct sl_stage_call *last = &r.calls[r.last];
     uint32_t most = sl_pipeline_hello(e->pipeline, r.last)->n_logit_rows;
-    r.passage.calls = r.calls;
+    r.item.calls = r.calls;
     for (uint32_t i = 0; i < n;) {
         uint32_t m = n - i < most ? n - i : most;
-        r.ask = (struct sl_ask_logits){e->lanes->step.lane, i, m};
-        sl_pipeline_send(e->pipeline, &r.passage);
-        sl_pipeline_wait(e->pipeline, &r.passage);
+        r.ask = (struct sl_ask_logits){e->micro_batches->step.micro_batch, i, m};
+        sl_pipeline_send(e->pipeline, &r.item);
+        sl_pipeline_wait(e->pipeline, &r.item);
         if (last->answer.status != SL_OK)
             return sl_fail(s->job.err, last->answer.status, "%s", last->answer.err.text);
         const float *logits = last->with.out_logits.rows;
@@ -62,15 +62,15 @@ static enum sl_status score(struct sl_engine *e, struct sl_job *job) {
             st = sl_fail(job->err, st, "no KV pages to score %u tokens", s->n_ids);
             break;
         }
-        struct sl_lane *l = e->lanes;
-        sl_lane_begin(l);
+        struct sl_micro_batch *l = e->micro_batches;
+        sl_micro_batch_begin(l);
         l->step.keep_all = true;
         for (uint32_t i = 0; i < n; i++)
             sl_step_add_row(e, &l->step, 0, pos + i, s->ids[pos + i]);
         uint64_t start = sl_now_ns();
         sl_step_send(e, l);
-        sl_pipeline_wait(e->pipeline, &l->passage);
-        sl_lane_end(l, e->n_stages);
+        sl_pipeline_wait(e->pipeline, &l->item);
+        sl_micro_batch_end(l, e->n_stages);
         sl_activity_take(&e->activity, n, 0, sl_now_ns() - start, &l->found);
         st = l->status == SL_OK && l->step.n_failed ? SL_ERR_IO : l->status;
         if (st != SL_OK)

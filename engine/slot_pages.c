@@ -19,14 +19,14 @@ static void tell_idle(struct sl_engine *e) {
 
 /* A copy on its way through the stages, each with its layers' part. */
 struct page_copy {
-    struct sl_passage passage; /* first */
+    struct sl_pipeline_item item; /* first */
     struct sl_stage_call calls[SL_MAX_STAGES];
     struct sl_kv_copy what;
     uint8_t *host;    /* of the next stage's part */
     uint32_t n_asked; /* stages, until one failed */
 };
 
-static bool ask_page(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+static bool ask_page(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
     struct page_copy *copy = (struct page_copy *)(void *)p;
     const struct sl_kv_copy *what = &copy->what;
     const struct sl_stage_hello *hello = sl_pipeline_hello(p->pipeline, stage);
@@ -42,10 +42,10 @@ static bool ask_page(struct sl_passage *p, uint32_t stage, struct sl_stage_call 
 }
 
 enum sl_status sl_page_copy(struct sl_engine *e, const struct sl_kv_copy *copy, uint8_t *host) {
-    struct page_copy c = {.passage = {.ask = ask_page}, .what = *copy, .host = host};
-    c.passage.calls = c.calls;
-    sl_pipeline_send(e->pipeline, &c.passage);
-    sl_pipeline_wait(e->pipeline, &c.passage);
+    struct page_copy c = {.item = {.ask = ask_page}, .what = *copy, .host = host};
+    c.item.calls = c.calls;
+    sl_pipeline_send(e->pipeline, &c.item);
+    sl_pipeline_wait(e->pipeline, &c.item);
     const struct sl_stage_answer *a = &c.calls[c.n_asked - 1].answer;
     if (sl_is_fatal(a->status))
         e->pages_lost = a->err;

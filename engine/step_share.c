@@ -73,14 +73,14 @@ static uint32_t share_generated(struct sl_engine *e, uint32_t *out_hungry) {
     return n_decode;
 }
 
-void sl_share_rows(struct sl_engine *e, uint32_t n_beside) {
+void sl_share_rows(struct sl_engine *e, uint32_t n_elsewhere) {
     uint32_t parallel = e->plan.config.parallel, n_hungry;
     uint32_t n_decode = share_generated(e, &n_hungry);
     if (!n_hungry)
         return;
     /* The batch has room for a row of every session, so there is at least one for each. */
     uint32_t left = sl_pace_rows(&e->pace, e->plan.config.batch_tokens - n_decode,
-                                 n_decode + n_beside, n_hungry);
+                                 n_decode + n_elsewhere, n_hungry);
     bool gave = true;
     while (n_hungry && gave) {
         gave = false;

@@ -36,6 +36,6 @@ uint32_t sl_pace_rows(const struct sl_pace *p, uint32_t room, uint32_t n_decode,
 /* Sets step_rows of every session that is chosen for the step, and 0 of the others; n_beside others
  * generate meanwhile. Generated rows first, one each; what is left of the batch, or of the pace,
  * goes to prompts in equal shares, and what a short one does not need to the others. */
-void sl_share_rows(struct sl_engine *e, uint32_t n_beside);
+void sl_share_rows(struct sl_engine *e, uint32_t n_elsewhere);
 
 #endif

@@ -26,14 +26,14 @@ static bool needs_logits(const struct sl_session *s) {
 }
 
 /* Adds the rows of the sessions that generate, or of those that do not. */
-static enum sl_status add_rows(struct sl_engine *e, struct sl_lane *l, bool decode) {
+static enum sl_status add_rows(struct sl_engine *e, struct sl_micro_batch *l, bool decode) {
     struct sl_step *step = &l->step;
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
         struct sl_session *s = e->slots[i];
         if (!s || !s->step_rows || sl_session_decodes(s) != decode)
             continue;
         uint32_t end = s->n_fed + s->step_rows;
-        l->shares[i] = (struct sl_lane_share){s, step->n_rows, s->step_rows, UINT32_MAX};
+        l->shares[i] = (struct sl_micro_batch_share){s, step->n_rows, s->step_rows, UINT32_MAX};
         sl_session_pass(e, s);
         enum sl_status st = sl_slot_reserve(e, s->slot, &s->held, end);
         if (st != SL_OK)
@@ -50,7 +50,7 @@ static enum sl_status add_rows(struct sl_engine *e, struct sl_lane *l, bool deco
 }
 
 /* Rows are fed when their step is sent, and from then on no longer to do. */
-static void mark_fed(struct sl_engine *e, const struct sl_lane *l) {
+static void mark_fed(struct sl_engine *e, const struct sl_micro_batch *l) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (l->shares[i].s)
             l->shares[i].s->n_fed += l->shares[i].rows;
@@ -62,18 +62,18 @@ static bool can_feed(const struct sl_session *s) {
     return sl_session_runs(s) && sl_session_todo(s);
 }
 
-static struct sl_lane *free_lane(const struct sl_engine *e) {
+static struct sl_micro_batch *free_micro_batch(const struct sl_engine *e) {
     /* What is recorded is in the order of one device. */
     if (e->n_flying && e->routes)
         return NULL;
-    for (uint32_t i = 0; i < e->n_lanes; i++)
-        if (!e->lanes[i].flying)
-            return &e->lanes[i];
+    for (uint32_t i = 0; i < e->n_micro_batches; i++)
+        if (!e->micro_batches[i].flying)
+            return &e->micro_batches[i];
     return NULL;
 }
 
 bool sl_steps_wanted(const struct sl_engine *e) {
-    if (!free_lane(e))
+    if (!free_micro_batch(e))
         return false;
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (can_feed(e->slots[i]))
@@ -81,13 +81,14 @@ bool sl_steps_wanted(const struct sl_engine *e) {
     return false;
 }
 
-/* All that can, where one step is under way at a time; else so many that every lane gets as many,
- * and no stage waits while another has all of the work. */
-static void choose(struct sl_engine *e, struct sl_lane *l) {
+/* All that can, where one step is under way at a time; else so many that every micro-batch gets as
+ * many, and no stage waits while another has all of the work. */
+static void choose(struct sl_engine *e, struct sl_micro_batch *l) {
     uint32_t parallel = e->plan.config.parallel, n_running = 0, n_chosen = 0;
     for (uint32_t i = 0; i < parallel; i++)
         n_running += sl_session_runs(e->slots[i]);
-    uint32_t most = (n_running + e->n_lanes - 1) / e->n_lanes, first = e->turn % parallel;
+    uint32_t most = (n_running + e->n_micro_batches - 1) / e->n_micro_batches,
+             first = e->next_slot % parallel;
     for (uint32_t j = 0; j < parallel; j++) {
         uint32_t i = (first + j) % parallel;
         struct sl_session *s = e->slots[i];
@@ -96,15 +97,15 @@ static void choose(struct sl_engine *e, struct sl_lane *l) {
         s->chosen = n_chosen < most && can_feed(s);
         n_chosen += s->chosen;
         if (s->chosen)
-            e->turn = i + 1;
+            e->next_slot = i + 1;
         else
-            l->n_beside += sl_session_runs(s) && s->first_done;
+            l->n_elsewhere += sl_session_runs(s) && s->first_done;
     }
 }
 
 /* ---- giving up ---- */
 
-static bool is_wanted(const struct sl_engine *e, const struct sl_lane *l) {
+static bool is_wanted(const struct sl_engine *e, const struct sl_micro_batch *l) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
         if (l->shares[i].s)
             return true;
@@ -127,18 +128,18 @@ void sl_steps_look_after(struct sl_engine *e) {
 
 void sl_steps_forget(struct sl_engine *e, const struct sl_session *s) {
     for (uint32_t i = 0; i < e->n_flying; i++) {
-        struct sl_lane *l = e->flying[i];
+        struct sl_micro_batch *l = e->flying[i];
         if (l->shares[s->slot].s != s)
             continue;
         l->shares[s->slot].s = NULL;
         if (!is_wanted(e, l))
-            sl_pipeline_cancel(e->pipeline, &l->passage);
+            sl_pipeline_cancel(e->pipeline, &l->item);
     }
 }
 
 /* ---- the outcome ---- */
 
-static void step_failed(struct sl_engine *e, struct sl_lane *l) {
+static void step_failed(struct sl_engine *e, struct sl_micro_batch *l) {
     if (sl_is_fatal(l->status))
         sl_engine_break_down(e, l->status, &l->err);
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
@@ -147,18 +148,18 @@ static void step_failed(struct sl_engine *e, struct sl_lane *l) {
 }
 
 /* Ends the sessions of which a row was lost. */
-static void finish_failed(struct sl_engine *e, struct sl_lane *l) {
+static void finish_failed(struct sl_engine *e, struct sl_micro_batch *l) {
     for (uint32_t i = 0; i < e->plan.config.parallel && l->step.n_failed; i++) {
-        struct sl_lane_share *a = &l->shares[i];
+        struct sl_micro_batch_share *a = &l->shares[i];
         if (a->s && memchr(l->step.failed + a->first, 1, a->rows))
             sl_session_finish(e, a->s, SL_FINISH_ERROR, SL_ERR_IO, l->err.text);
     }
 }
 
 /* Before anything is sampled: what has become full is shared. */
-static void publish(struct sl_engine *e, const struct sl_lane *l) {
+static void publish(struct sl_engine *e, const struct sl_micro_batch *l) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
-        const struct sl_lane_share *a = &l->shares[i];
+        const struct sl_micro_batch_share *a = &l->shares[i];
         if (!a->s)
             continue;
         a->s->n_kv += a->rows;
@@ -166,7 +167,7 @@ static void publish(struct sl_engine *e, const struct sl_lane *l) {
     }
 }
 
-static struct sl_logits row_of(const struct sl_lane *l, uint32_t row, uint32_t n_vocab) {
+static struct sl_logits row_of(const struct sl_micro_batch *l, uint32_t row, uint32_t n_vocab) {
     size_t first = (size_t)row * SL_VOCAB_BLOCKS(n_vocab);
     const struct sl_vocab_blocks *b = &l->logits.blocks;
     float *rows = l->logits.rows;
@@ -177,10 +178,10 @@ static struct sl_logits row_of(const struct sl_lane *l, uint32_t row, uint32_t n
                                          .inv_t = l->step.sums_at[row]}};
 }
 
-static void step_done(struct sl_engine *e, struct sl_lane *l) {
+static void step_done(struct sl_engine *e, struct sl_micro_batch *l) {
     uint64_t now = sl_now_ns();
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
-        const struct sl_lane_share *a = &l->shares[i];
+        const struct sl_micro_batch_share *a = &l->shares[i];
         struct sl_session *s = a->s;
         if (!s)
             continue;
@@ -202,14 +203,14 @@ static void step_done(struct sl_engine *e, struct sl_lane *l) {
 
 /* Counts what the step took and gives each session its share. Of steps that ran beside each other
  * each counts the time since the one before it ended. */
-static void account(struct sl_engine *e, const struct sl_lane *l, uint64_t now) {
+static void account(struct sl_engine *e, const struct sl_micro_batch *l, uint64_t now) {
     const struct sl_step *step = &l->step;
     uint64_t ns = now - (l->start_ns > e->ended_ns ? l->start_ns : e->ended_ns);
     e->ended_ns = now;
     e->n_ended++;
     sl_activity_take(&e->activity, step->n_rows, step->n_decode, ns, &l->found);
     for (uint32_t i = 0; i < e->plan.config.parallel && step->n_rows; i++) {
-        const struct sl_lane_share *a = &l->shares[i];
+        const struct sl_micro_batch_share *a = &l->shares[i];
         if (a->s)
             sl_expert_use_share(&l->found.use, a->first, a->rows, step->n_rows, &a->s->use);
     }
@@ -222,10 +223,10 @@ static void account(struct sl_engine *e, const struct sl_lane *l, uint64_t now) 
     sl_count(prompt_tokens_total, n_prompt);
     sl_count(prefill_ns_total, prompt_ns);
     sl_count(decode_ns_total, ns - prompt_ns);
-    sl_pace_learn(&e->pace, n_prompt, step->n_decode + l->n_beside, now - l->start_ns, ns);
+    sl_pace_learn(&e->pace, n_prompt, step->n_decode + l->n_elsewhere, now - l->start_ns, ns);
 }
 
-static void end_step(struct sl_engine *e, struct sl_lane *l) {
+static void end_step(struct sl_engine *e, struct sl_micro_batch *l) {
     account(e, l, sl_now_ns());
     if (l->status == SL_ERR_CANCELED)
         return; /* the next sweep finishes them */
@@ -242,20 +243,20 @@ static void end_step(struct sl_engine *e, struct sl_lane *l) {
 
 /* ---- under way ---- */
 
-void sl_step_send(struct sl_engine *e, struct sl_lane *l) {
+void sl_step_send(struct sl_engine *e, struct sl_micro_batch *l) {
     sl_page_table_take(&e->pages, &l->pages);
     sl_page_table_take(&e->tail_table, &l->tails);
-    sl_pipeline_send(e->pipeline, &l->passage);
+    sl_pipeline_send(e->pipeline, &l->item);
 }
 
 bool sl_steps_end(struct sl_engine *e) {
     bool any = false;
-    while (e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->passage)) {
-        struct sl_lane *l = e->flying[0];
+    while (e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->item)) {
+        struct sl_micro_batch *l = e->flying[0];
         any = true;
         if (l->status == SL_OK)
-            sl_lane_end(l, e->n_stages);
-        end_step(e, l); /* sessions that leave meanwhile are forgotten in this lane too */
+            sl_micro_batch_end(l, e->n_stages);
+        end_step(e, l); /* sessions that leave meanwhile are forgotten in this micro-batch too */
         l->flying = false;
         memmove(e->flying, e->flying + 1, --e->n_flying * sizeof *e->flying);
     }
@@ -263,14 +264,14 @@ bool sl_steps_end(struct sl_engine *e) {
 }
 
 bool sl_steps_start(struct sl_engine *e) {
-    struct sl_lane *l = sl_steps_wanted(e) ? free_lane(e) : NULL;
+    struct sl_micro_batch *l = sl_steps_wanted(e) ? free_micro_batch(e) : NULL;
     if (!l)
         return false;
-    sl_lane_begin(l);
+    sl_micro_batch_begin(l);
     memset(l->shares, 0, e->plan.config.parallel * sizeof *l->shares);
     l->start_ns = sl_now_ns();
     choose(e, l);
-    sl_share_rows(e, l->n_beside);
+    sl_share_rows(e, l->n_elsewhere);
     l->step.only_largest = true;
     enum sl_status st = add_rows(e, l, true);
     l->step.n_decode = l->step.n_rows;
@@ -289,7 +290,7 @@ bool sl_steps_start(struct sl_engine *e) {
 
 void sl_steps_drain(struct sl_engine *e) {
     for (uint32_t i = 0; i < e->n_flying; i++)
-        sl_pipeline_cancel(e->pipeline, &e->flying[i]->passage);
+        sl_pipeline_cancel(e->pipeline, &e->flying[i]->item);
     for (uint32_t i = 0; i < e->n_flying; i++)
-        sl_pipeline_wait(e->pipeline, &e->flying[i]->passage);
+        sl_pipeline_wait(e->pipeline, &e->flying[i]->item);
 }

@@ -20,8 +20,8 @@ void sl_reader_defaults(struct sl_reader_config *c) {
         c->request_bytes = 512u << 10;
     if (c->background_depth == 0)
         c->background_depth = c->depth < 16 ? c->depth : 16;
-    if (c->guess_bytes == 0)
-        c->guess_bytes = 4 * c->request_bytes;
+    if (c->prediction_bytes == 0)
+        c->prediction_bytes = 4 * c->request_bytes;
     if (c->n_threads == 0)
         c->n_threads = c->depth < 32 ? c->depth : 32;
 }

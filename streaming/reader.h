@@ -37,10 +37,10 @@
 #define SL_READER_COPIES 4u   /* a file and its mirrors */
 
 enum sl_read_priority {
-    SL_READ_DEMAND,   /* somebody waits */
-    SL_READ_PREFETCH, /* somebody will */
-    SL_READ_GUESS,    /* somebody may: a few requests at a time, behind what is in flight */
-    SL_READ_WARMUP,   /* somebody might */
+    SL_READ_DEMAND,     /* somebody waits */
+    SL_READ_PREFETCH,   /* somebody will */
+    SL_READ_PREDICTION, /* somebody may: a few requests at a time, behind what is in flight */
+    SL_READ_WARMUP,     /* somebody might */
     SL_READ_PRIORITIES
 };
 
@@ -85,7 +85,7 @@ struct sl_reader_config {
     uint32_t depth;             /* requests in flight per copy of the files, 1..512 */
     uint32_t background_depth;  /* ... of prefetch and warm-up: what a demand may wait behind */
     uint32_t request_bytes;     /* 64 KiB..4 MiB, whole 4 KiB */
-    uint32_t guess_bytes;       /* of guesses in flight, below which one more is started */
+    uint32_t prediction_bytes;  /* of predictions in flight, below which one more is started */
     uint32_t n_threads;         /* of the pread pool, 1..256 */
     bool buffered;              /* never O_DIRECT */
     bool unregistered;          /* neither fixed files nor fixed buffers */

@@ -121,8 +121,8 @@ enum sl_status sl_reader_adopt_file(struct sl_reader *r, uint32_t file,
     f->copy[c] = *copy;
     if (r->io->ops->add_file)
         f->copy[c].fixed_file = r->io->ops->add_file(r->io, copy->fd);
-    if (c + 1 > r->n_lanes)
-        r->n_lanes = c + 1;
+    if (c + 1 > r->n_drives)
+        r->n_drives = c + 1;
     return SL_OK;
 }
 
@@ -278,15 +278,15 @@ enum sl_status sl_reader_check_files(struct sl_reader *r, struct sl_err *err) {
 uint32_t sl_reader_pick_copy(struct sl_reader *r, uint32_t file, uint32_t len_bytes) {
     const struct sl_file *f = &r->files[file];
     if (f->n_copies == 1)
-        return r->lane[0].flying < r->config.depth ? 0 : SL_READER_COPIES;
+        return r->drive[0].flying < r->config.depth ? 0 : SL_READER_COPIES;
     double fastest = 0;
     for (uint32_t c = 0; c < f->n_copies; c++)
-        if (r->lane[c].bytes_per_ns > fastest)
-            fastest = r->lane[c].bytes_per_ns;
+        if (r->drive[c].bytes_per_ns > fastest)
+            fastest = r->drive[c].bytes_per_ns;
     uint32_t best = SL_READER_COPIES;
     double least = 0;
     for (uint32_t c = 0; c < f->n_copies; c++) {
-        struct sl_lane *l = &r->lane[c];
+        struct sl_reader_copy *l = &r->drive[c];
         if (!f->copy[c].alive)
             continue;
         double rate = l->bytes_per_ns > 0 ? l->bytes_per_ns : fastest > 0 ? fastest : 1;
@@ -298,10 +298,10 @@ uint32_t sl_reader_pick_copy(struct sl_reader *r, uint32_t file, uint32_t len_by
             least = ns;
         }
     }
-    if (best == SL_READER_COPIES || r->lane[best].flying >= r->config.depth)
+    if (best == SL_READER_COPIES || r->drive[best].flying >= r->config.depth)
         return SL_READER_COPIES;
     for (uint32_t c = 0; c < f->n_copies; c++)
-        r->lane[c].idle_picks++;
-    r->lane[best].idle_picks = 0;
+        r->drive[c].idle_picks++;
+    r->drive[best].idle_picks = 0;
     return best;
 }

@@ -27,7 +27,7 @@ struct sl_io_request {
     uint32_t tries, interrupts;
     uint32_t tried_copies; /* bits */
     uint64_t started_ns;
-    bool guess;           /* when it was started */
+    bool prediction;      /* when it was started */
     uint64_t ahead_bytes; /* in flight on the same copy when it was started, itself included */
     struct sl_io_request *next; /* free list; the pread pool's queues */
 };
@@ -83,8 +83,8 @@ struct sl_file {
     struct sl_file_copy copy[SL_READER_COPIES];
 };
 
-/* The same copy of all files: taken for one drive. */
-struct sl_lane {
+/* One copy of all files; each is assumed to be on a drive of its own. */
+struct sl_reader_copy {
     uint32_t flying;
     uint64_t flying_bytes;
     double bytes_per_ns; /* 0: not measured yet */
@@ -98,16 +98,16 @@ struct sl_read_list {
 struct sl_reader {
     struct sl_io *io;
     struct sl_reader_config config; /* every 0 replaced */
-    uint32_t n_files, n_lanes;
+    uint32_t n_files, n_drives;
     struct sl_file *files; /* [SL_READER_FILES] */
-    struct sl_lane lane[SL_READER_COPIES];
+    struct sl_reader_copy drive[SL_READER_COPIES];
     struct sl_io_request *requests; /* [depth * SL_READER_COPIES] */
     struct sl_io_request *free_requests;
     struct sl_read_list queue[SL_READ_PRIORITIES]; /* reads with something left to start */
     struct sl_read_list finished;                  /* whose done is due */
     uint32_t n_outstanding, n_flying;
-    uint64_t guess_bytes; /* of guesses in flight */
-    bool started;         /* a read was submitted: no more files */
+    uint64_t prediction_bytes; /* of predictions in flight */
+    bool started;              /* a read was submitted: no more files */
     bool delivering;
     uint64_t busy_since_ns;
     struct sl_reader_stats stats;

@@ -79,15 +79,15 @@ static uint64_t cut(const struct sl_reader *r, const struct sl_read *read,
 
 static void start(struct sl_reader *r, struct sl_io_request *q) {
     struct sl_file_copy *c = &r->files[q->file].copy[q->copy];
-    struct sl_lane *lane = &r->lane[q->copy];
+    struct sl_reader_copy *drive = &r->drive[q->copy];
     q->fd = c->fd;
     q->fixed_file = c->fixed_file;
-    lane->flying++;
-    lane->flying_bytes += q->len_bytes;
-    q->ahead_bytes = lane->flying_bytes;
+    drive->flying++;
+    drive->flying_bytes += q->len_bytes;
+    q->ahead_bytes = drive->flying_bytes;
     q->started_ns = r->io->ops->now_ns(r->io);
-    q->guess = q->read->priority == SL_READ_GUESS;
-    r->guess_bytes += q->guess ? q->len_bytes : 0;
+    q->prediction = q->read->priority == SL_READ_PREDICTION;
+    r->prediction_bytes += q->prediction ? q->len_bytes : 0;
     if (r->n_flying++ == 0)
         r->busy_since_ns = q->started_ns;
     if (r->n_flying > r->stats.max_flying)
@@ -103,18 +103,19 @@ static void start(struct sl_reader *r, struct sl_io_request *q) {
 }
 
 /* The most urgent read with something to start, or NULL. Reads in the background only fill up what
- * background_depth leaves, so that a demand never waits behind more than that. Guesses may be
+ * background_depth leaves, so that a demand never waits behind more than that. Predictions may be
  * wrong, so few of their requests are in flight, but those also while a demand is: when it ends,
  * the drive has something to do until its end has been seen. */
 static struct sl_read *next_read(const struct sl_reader *r) {
     if (r->queue[SL_READ_DEMAND].first)
         return r->queue[SL_READ_DEMAND].first;
-    if (r->n_flying >= r->config.background_depth * r->n_lanes)
+    if (r->n_flying >= r->config.background_depth * r->n_drives)
         return NULL;
     if (r->queue[SL_READ_PREFETCH].first)
         return r->queue[SL_READ_PREFETCH].first;
-    if (r->queue[SL_READ_GUESS].first)
-        return r->guess_bytes < r->config.guess_bytes ? r->queue[SL_READ_GUESS].first : NULL;
+    if (r->queue[SL_READ_PREDICTION].first)
+        return r->prediction_bytes < r->config.prediction_bytes ? r->queue[SL_READ_PREDICTION].first
+                                                                : NULL;
     return r->queue[SL_READ_WARMUP].first;
 }
 
@@ -237,12 +238,12 @@ static void retry(struct sl_reader *r, struct sl_io_request *q, int error, const
 }
 
 void sl_reader_complete(struct sl_reader *r, struct sl_io_request *q) {
-    struct sl_lane *lane = &r->lane[q->copy];
+    struct sl_reader_copy *drive = &r->drive[q->copy];
     struct sl_file_copy *c = &r->files[q->file].copy[q->copy];
     uint64_t now = r->io->ops->now_ns(r->io);
-    lane->flying--;
-    lane->flying_bytes -= q->len_bytes;
-    r->guess_bytes -= q->guess ? q->len_bytes : 0;
+    drive->flying--;
+    drive->flying_bytes -= q->len_bytes;
+    r->prediction_bytes -= q->prediction ? q->len_bytes : 0;
     r->stats.flight_ns += now - q->started_ns;
     if (--r->n_flying == 0)
         r->stats.busy_ns += now - r->busy_since_ns;
@@ -256,7 +257,8 @@ void sl_reader_complete(struct sl_reader *r, struct sl_io_request *q) {
         /* What was in flight ahead of it, over the time it took: the rate at which the drive
          * works its queue off. */
         double rate = (double)q->ahead_bytes / (double)(now - q->started_ns + 1);
-        lane->bytes_per_ns += (rate - lane->bytes_per_ns) * (lane->bytes_per_ns > 0 ? 1.0 / 16 : 1);
+        drive->bytes_per_ns +=
+            (rate - drive->bytes_per_ns) * (drive->bytes_per_ns > 0 ? 1.0 / 16 : 1);
         retire(r, q);
         return;
     }

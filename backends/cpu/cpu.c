@@ -202,7 +202,7 @@ static void fill_caps(struct sl_device_caps *caps, enum sl_cpu_isa isa, uint32_t
     caps->rows_alike = true;
     caps->moe_bias = caps->swiglu_clamped = true;
     caps->arithmetic = SL_CPU_ARITHMETIC;
-    caps->beside = n_threads > 1;
+    caps->overlap = n_threads > 1;
     caps->memory_bytes = host_memory();
     for (uint32_t t = 0; t < SL_DTYPE_COUNT; t++)
         caps->weight_dtype[t] = sl_dtype_info(t) != NULL;

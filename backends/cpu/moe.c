@@ -398,8 +398,8 @@ enum sl_status sl_cpu_moe(struct sl_device *d, const struct sl_op_moe *a) {
             rows_chunk(&r, c);
         r.rows_done = true;
     }
-    if (a->beside && d->caps.beside)
-        sl_pool_run_beside(cpu->pool, run_thread, &r, a->beside, a->beside_ctx);
+    if (a->overlap && d->caps.overlap)
+        sl_pool_run_overlap(cpu->pool, run_thread, &r, a->overlap, a->overlap_ctx);
     else
         sl_pool_run(cpu->pool, run_thread, &r);
     return SL_OK;

@@ -242,17 +242,17 @@ void sl_pool_run(struct sl_pool *p, void (*fn)(void *ctx, uint32_t thread, uint3
     await_helpers(p, target);
 }
 
-void sl_pool_run_beside(struct sl_pool *p,
-                        void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
-                        void (*beside)(void *ctx), void *beside_ctx) {
+void sl_pool_run_overlap(struct sl_pool *p,
+                         void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
+                         void (*overlap)(void *ctx), void *overlap_ctx) {
     atomic_store_explicit(&p->chunk, 0, memory_order_relaxed);
     if (p->n_threads == 1) {
         fn(ctx, 0, 1);
-        beside(beside_ctx);
+        overlap(overlap_ctx);
         return;
     }
     uint32_t target = start_helpers(p, fn, ctx, p->n_threads - 1);
-    beside(beside_ctx);
+    overlap(overlap_ctx);
     await_helpers(p, target);
 }
 

@@ -21,11 +21,11 @@ uint32_t sl_pool_n_threads(const struct sl_pool *pool);
 void sl_pool_run(struct sl_pool *pool, void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads),
                  void *ctx);
 
-/* As run, but fn runs on every thread but the caller's, which runs beside(beside_ctx) meanwhile: it
- * may block. With one thread: fn, then beside. */
-void sl_pool_run_beside(struct sl_pool *pool,
-                        void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
-                        void (*beside)(void *ctx), void *beside_ctx);
+/* As run, but fn runs on every thread except the caller's, which runs overlap(overlap_ctx)
+ * meanwhile and may block. With one thread: fn, then overlap. */
+void sl_pool_run_overlap(struct sl_pool *pool,
+                         void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
+                         void (*overlap)(void *ctx), void *overlap_ctx);
 
 /* Inside fn, called by every thread equally often: nobody goes on before all have arrived; writes
  * before it are visible after it. Thread-to-work assignment must never show in results. */

@@ -292,7 +292,7 @@ static void set_caps(struct sl_cuda *c, const struct info *info) {
     caps->held_bytes = (uint64_t)c->stage.segment_bytes * SL_CUDA_STAGE_SEGMENTS +
                        SL_CUDA_COUNTERS * sizeof(uint32_t);
     caps->memory_bytes_per_s = memory_rate(&c->driver, c->device);
-    caps->graphs = caps->moe_placed = caps->told = true;
+    caps->graphs = caps->moe_placed = caps->mailbox = true;
     caps->moe_bias = caps->swiglu_clamped = true;
     sl_cuda_ops_caps(c, caps);
     sl_debug("cuda:%d: %s, %llu MiB, %s, %u multiprocessors, driver for CUDA %d.%d", c->ordinal,

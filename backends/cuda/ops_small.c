@@ -120,13 +120,13 @@ enum sl_status sl_cuda_block_max(struct sl_device *d, const struct sl_op_block_m
                   SL_BLOCK_MAX_WARPS * 32, &k, sizeof k);
 }
 
-enum sl_status sl_cuda_hand(struct sl_device *d, const struct sl_op_hand *a) {
-    struct sl_karg_hand k = {a->x, a->to, a->raised, a->lane, a->turn, a->n, a->stride};
-    return launch(d, SL_KERNEL_hand, 1, 1, 1024, &k, sizeof k);
+enum sl_status sl_cuda_send(struct sl_device *d, const struct sl_op_send *a) {
+    struct sl_karg_send k = {a->x, a->to, a->raised, a->channel, a->seqno, a->n, a->stride};
+    return launch(d, SL_KERNEL_send, 1, 1, 1024, &k, sizeof k);
 }
 
-enum sl_status sl_cuda_take(struct sl_device *d, const struct sl_op_take *a) {
-    struct sl_karg_take k = {a->from, a->x, a->raised, a->released, a->lane,
-                             a->turn, a->n, a->stride, a->alone};
-    return launch(d, SL_KERNEL_take, 1, 1, 1024, &k, sizeof k);
+enum sl_status sl_cuda_receive(struct sl_device *d, const struct sl_op_receive *a) {
+    struct sl_karg_receive k = {a->from,  a->x, a->raised, a->released, a->channel,
+                                a->seqno, a->n, a->stride, a->alone};
+    return launch(d, SL_KERNEL_receive, 1, 1, 1024, &k, sizeof k);
 }

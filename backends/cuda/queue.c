@@ -60,7 +60,7 @@ enum sl_status sl_cuda_copy(struct sl_device *d, enum sl_queue q, struct sl_span
     bool up = src.buffer->kind == SL_BUFFER_MAPPED, down = dst.buffer->kind == SL_BUFFER_MAPPED;
     uint64_t to = sl_cuda_address(dst), from = sl_cuda_address(src);
     SL_TRY(sl_cuda_enter(c));
-    if (down && q == SL_QUEUE_OPS && dst.bytes <= SL_TOLD_MAX_BYTES &&
+    if (down && q == SL_QUEUE_OPS && dst.bytes <= SL_MAILBOX_MAX_BYTES &&
         sl_cuda_are_words(to, from, dst.bytes))
         return sl_cuda_words(c, to, from, dst.bytes);
     for (size_t done = 0, n; done < dst.bytes; done += n) {

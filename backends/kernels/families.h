@@ -93,8 +93,8 @@
     F(X, add_gated, ONE, struct sl_karg_add_gated, OP(add_gated), 0, false)                        \
     F(X, gather_rows, ONE, struct sl_karg_gather, OP(gather_rows), 0, false)                       \
     F(X, block_max, ONE, struct sl_karg_block_max, OP(block_max), 0, false)                        \
-    F(X, hand, ONE, struct sl_karg_hand, OP(hand), 0, false)                                       \
-    F(X, take, ONE, struct sl_karg_take, OP(take), 0, false)                                       \
+    F(X, send, ONE, struct sl_karg_send, OP(send), 0, false)                                       \
+    F(X, receive, ONE, struct sl_karg_receive, OP(receive), 0, false)                              \
     F(X, fused_route, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                      \
     F(X, fused_qkv, ONE, struct sl_karg_qkv, 0, FORM(qkv), false)                                  \
     F(X, fused_norm_quantize, ONE, struct sl_karg_norm_quantize, 0, FORM(norm_matmul), false)

@@ -405,19 +405,19 @@ struct sl_karg_block_max {
     uint32_t n;
 };
 
-/* As struct sl_op_hand and struct sl_op_take. grid: one block. */
-struct sl_karg_hand {
+/* As struct sl_op_send and struct sl_op_receive. grid: one block. */
+struct sl_karg_send {
     const float *x;
     float *to;
     uint32_t *raised;
-    const uint32_t *lane, *turn;
+    const uint32_t *channel, *seqno;
     uint32_t n, stride;
 };
-struct sl_karg_take {
+struct sl_karg_receive {
     const float *from;
     float *x;
     const uint32_t *raised, *released;
-    const uint32_t *lane, *turn;
+    const uint32_t *channel, *seqno;
     uint32_t n, stride;
     uint32_t alone;
 };

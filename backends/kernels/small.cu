@@ -12,14 +12,14 @@ extern "C" __global__ void sl_k_fill(SL_KERNEL_ARGS(sl_karg_fill, a)) {
 }
 
 template <bool B32> __device__ void quantize(const struct sl_karg_quantize &a) {
-    uint32_t lane = threadIdx.x % 32, g = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
+    uint32_t channel = threadIdx.x % 32, g = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
     uint32_t n_groups = (a.n_in + 255) / 256;
     size_t row = blockIdx.x;
     if (g >= n_groups)
         return;
     struct sl_quantized v;
-    sl_quantize_group<B32>(a.x + row * a.n_in, a.n_in, g, lane, v);
-    sl_quantized_put<B32>(a.to, row * n_groups + g, lane, v);
+    sl_quantize_group<B32>(a.x + row * a.n_in, a.n_in, g, channel, v);
+    sl_quantized_put<B32>(a.to, row * n_groups + g, channel, v);
 }
 extern "C" __global__ void __launch_bounds__(256)
     sl_k_quantize(SL_KERNEL_ARGS(sl_karg_quantize, a)) {
@@ -135,11 +135,11 @@ extern "C" __global__ void __launch_bounds__(64)
     size_t k_row = a.kv.q8 ? a.kv.dim_k / 32 * 34 : a.kv.dim_k * 2;
     size_t v_row = a.kv.q8 ? a.kv.dim_v / 32 * 34 : a.kv.dim_v * 2;
     sl_kv_write_head(a.k + t * a.stride_k + h * a.kv.dim_k,
-               (uint8_t *)a.kv.k + page * a.kv.k_page_bytes + (h * 64 + pos) * k_row, a.kv.dim_k,
-               a.kv.q8, threadIdx.x, blockDim.x);
+                     (uint8_t *)a.kv.k + page * a.kv.k_page_bytes + (h * 64 + pos) * k_row,
+                     a.kv.dim_k, a.kv.q8, threadIdx.x, blockDim.x);
     sl_kv_write_head(a.v + t * a.stride_v + h * a.kv.dim_v,
-               (uint8_t *)a.kv.v + page * a.kv.v_page_bytes + (h * 64 + pos) * v_row, a.kv.dim_v,
-               a.kv.q8, threadIdx.x, blockDim.x);
+                     (uint8_t *)a.kv.v + page * a.kv.v_page_bytes + (h * 64 + pos) * v_row,
+                     a.kv.dim_v, a.kv.q8, threadIdx.x, blockDim.x);
 }
 
 /* One block a row. */
@@ -193,12 +193,13 @@ __device__ __forceinline__ float block_sum(float u, float v) {
     return sum;
 }
 
-/* A few loads a thread and no more: the logits were written just now, and come from the L2 cache. */
+/* A few loads a thread and no more: the logits were written just now, and come from the L2 cache.
+ */
 extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS * 32)
     sl_k_block_max(SL_KERNEL_ARGS(sl_karg_block_max, a)) {
     sl_grid_begin();
-    uint32_t lane = threadIdx.x % 32, n_blocks = a.n / 64 + (a.n % 64 != 0);
-    uint32_t b = blockIdx.y * SL_BLOCK_MAX_WARPS + threadIdx.x / 32, i = b * 64 + lane;
+    uint32_t channel = threadIdx.x % 32, n_blocks = a.n / 64 + (a.n % 64 != 0);
+    uint32_t b = blockIdx.y * SL_BLOCK_MAX_WARPS + threadIdx.x / 32, i = b * 64 + channel;
     size_t t = blockIdx.x;
     if (b >= n_blocks)
         return;
@@ -211,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS * 32)
     if (inv_t > 0 && !nan && fabsf(top) < INFINITY)
         sum = block_sum(i < a.n ? sl_dev_exp_neg((u - top) * inv_t) : 0,
                         i + 32 < a.n ? sl_dev_exp_neg((v - top) * inv_t) : 0);
-    if (lane != 0)
+    if (channel != 0)
         return;
     a.max[t * n_blocks + b] = nan ? NAN : top;
     if (a.at)
@@ -226,34 +227,35 @@ extern "C" __global__ void sl_k_words(SL_KERNEL_ARGS(sl_karg_words, a)) {
         *(volatile uint32_t *)&a.dst[i] = *(const volatile uint32_t *)&a.src[i];
 }
 
-/* Rows to another device: its sl_k_take waits for the word. */
-extern "C" __global__ void __launch_bounds__(1024) sl_k_hand(SL_KERNEL_ARGS(sl_karg_hand, a)) {
+/* Sends rows to another device, whose sl_k_receive waits for the word. */
+extern "C" __global__ void __launch_bounds__(1024) sl_k_send(SL_KERNEL_ARGS(sl_karg_send, a)) {
     sl_grid_begin();
-    uint32_t lane = *a.lane;
-    float *to = a.to + (size_t)lane * a.stride;
+    uint32_t channel = *a.channel;
+    float *to = a.to + (size_t)channel * a.stride;
     for (uint32_t i = threadIdx.x; i < a.n; i += 1024)
         to[i] = a.x[i];
     __syncthreads();
     if (threadIdx.x == 0)
-        sl_raise_word(&a.raised[lane], *a.turn);
+        sl_raise_word(&a.raised[channel], *a.seqno);
 }
 
 /* Looks at its own device's memory; at the host's, which is far, only now and then: that word comes
  * when the other device has failed. One block waits; where the next kernel's are let in meanwhile,
  * they may fill all multiprocessors, and a kernel of another stream finds no room. */
 #define LOOKS 64u
-extern "C" __global__ void __launch_bounds__(1024) sl_k_take(SL_KERNEL_ARGS(sl_karg_take, a)) {
+extern "C" __global__ void __launch_bounds__(1024)
+    sl_k_receive(SL_KERNEL_ARGS(sl_karg_receive, a)) {
     sl_grid_wait();
     if (a.alone)
         sl_grid_next();
-    uint32_t lane = *a.lane, turn = *a.turn, looks = 0;
+    uint32_t channel = *a.channel, seqno = *a.seqno, looks = 0;
     if (threadIdx.x == 0)
-        while ((int32_t)(sl_see_word(&a.raised[lane]) - turn) < 0)
-            if (++looks % LOOKS == 0 && (int32_t)(sl_see_word(&a.released[lane]) - turn) >= 0)
+        while ((int32_t)(sl_see_word(&a.raised[channel]) - seqno) < 0)
+            if (++looks % LOOKS == 0 && (int32_t)(sl_see_word(&a.released[channel]) - seqno) >= 0)
                 break;
     __syncthreads();
     sl_grid_next();
-    const float *from = a.from + (size_t)lane * a.stride;
+    const float *from = a.from + (size_t)channel * a.stride;
     for (uint32_t i = threadIdx.x; i < a.n; i += 1024)
         a.x[i] = from[i];
 }
@@ -265,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     sl_grid_begin();
     __shared__ uint32_t count[SL_MAX_EXPERTS], start[SL_MAX_EXPERTS], tile_start[SL_MAX_EXPERTS];
     __shared__ uint32_t warp_sum[2][32];
-    uint32_t e = threadIdx.x, lane = e % 32, warp = e / 32;
+    uint32_t e = threadIdx.x, channel = e % 32, warp = e / 32;
     count[e] = 0;
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < a.n_pairs; i += 1024) {
@@ -280,10 +282,10 @@ extern "C" __global__ void __launch_bounds__(1024)
     for (int m = 1; m < 32; m *= 2) {
         uint32_t pn = __shfl_up_sync(0xffffffffu, sum_n, (unsigned)m);
         uint32_t pt = __shfl_up_sync(0xffffffffu, sum_t, (unsigned)m);
-        if (lane >= (uint32_t)m)
+        if (channel >= (uint32_t)m)
             sum_n += pn, sum_t += pt;
     }
-    if (lane == 31)
+    if (channel == 31)
         warp_sum[0][warp] = sum_n, warp_sum[1][warp] = sum_t;
     __syncthreads();
     for (uint32_t w = 0; w < warp; w++)

@@ -15,8 +15,8 @@
 /* The layer before has run: what did waiting in it cost, was what was read for this one wanted? */
 static void judge(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
-    bool may_guess = sl_fetch_may_guess(f);
-    sl_prefetch_trial_layer(&f->trial, f->stats.stall_ns, may_guess ? f->rows.n : 0);
+    bool may_prediction = sl_fetch_may_predict(f);
+    sl_prefetch_trial_layer(&f->trial, f->stats.stall_ns, may_prediction ? f->rows.n : 0);
     if (a->layer == f->layer) {
         uint32_t n_read = 0, n_used = 0;
         for (uint32_t i = 0; i < a->cursor; i++) {
@@ -25,14 +25,14 @@ static void judge(struct sl_fetch *f) {
             n_used += started && f->pair_count[a->ids[i].expert] > 0;
         }
         f->stats.ahead_used += n_used;
-        if (a->guess)
+        if (a->prediction)
             sl_prefetch_trial_count(&f->trial, n_read, n_used);
     }
-    if (a->layer != SL_NO_ROUTED_LAYER && !a->guess)
+    if (a->layer != SL_NO_ROUTED_LAYER && !a->prediction)
         sl_fetch_prompt_begin(f);
     a->layer = SL_NO_ROUTED_LAYER;
     a->n = a->cursor = 0;
-    if (!may_guess || f->tiers) /* with a tier above: expert_guess.c */
+    if (!may_prediction || f->tiers) /* with a tier above: expert_predict.c */
         return;
     sl_prefetch_trial_decide(&f->trial);
     sl_gauge(expert_ahead_on, f->trial.on);
@@ -53,7 +53,7 @@ void sl_fetch_ahead_init(struct sl_fetch *f) {
 void sl_fetch_ahead_begin(struct sl_fetch *f) {
     sl_fetch_pace_layer(f);
     judge(f);
-    sl_fetch_guess_begin(f);
+    sl_fetch_prediction_begin(f);
     if (!f->no_lookahead)
         sl_fetch_prompt_plan(f);
 }
@@ -63,7 +63,7 @@ void sl_fetch_not_quiet(struct sl_fetch *f) {
 }
 
 bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
-    return !f->no_lookahead && sl_fetch_may_guess(f) && f->layer + 1 < f->layout->n_layer &&
+    return !f->no_lookahead && sl_fetch_may_predict(f) && f->layer + 1 < f->layout->n_layer &&
            sl_prefetch_trial_wants(&f->trial);
 }
 
@@ -71,7 +71,7 @@ void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32
                          uint32_t n) {
     struct sl_ahead *a = &f->ahead;
     a->layer = routed_layer;
-    a->guess = true;
+    a->prediction = true;
     a->n = a->cursor = 0;
     memset(f->in_call, 0, f->layout->n_expert);
     uint32_t k = f->layout->k, n_rows = n / k;
@@ -99,7 +99,7 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
 /* ---- reading ---- */
 
 static uint32_t ahead_room(struct sl_fetch *f) {
-    if (!f->ahead.guess)
+    if (!f->ahead.prediction)
         return sl_fetch_prompt_room(f);
     return f->n_background < f->layout->k ? f->layout->k - f->n_background : 0;
 }
@@ -108,7 +108,7 @@ static void pump_ahead(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
     struct sl_fill fills[PUMP_BATCH];
     uint32_t room;
-    if (!a->guess)
+    if (!a->prediction)
         sl_fetch_prompt_look(f);
     while (a->cursor < a->n && (room = ahead_room(f)) > 0) {
         uint32_t n = a->n - a->cursor, at = a->cursor;
@@ -159,7 +159,7 @@ void sl_fetch_pump(struct sl_fetch *f) {
     if (f->quitting || f->n_wanted)
         return; /* this layer's own come first */
     pump_ahead(f);
-    sl_fetch_guess_pump(f);
+    sl_fetch_prediction_pump(f);
     pump_warm(f);
 }
 
@@ -175,11 +175,11 @@ bool sl_fetch_has_background(const struct sl_fetch *f) {
 /* What a step that was given up has left: the layers that it was for will not come. */
 static void drop_plans(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
-    if (a->layer != SL_NO_ROUTED_LAYER && !a->guess)
+    if (a->layer != SL_NO_ROUTED_LAYER && !a->prediction)
         sl_fetch_prompt_drop(f);
     a->layer = SL_NO_ROUTED_LAYER;
     a->n = a->cursor = 0;
-    f->guesses.n_planned = 0;
+    f->predictions.n_planned = 0;
 }
 
 void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns) {

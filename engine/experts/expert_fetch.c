@@ -51,7 +51,7 @@ void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
         f->background[slot] = background;
         if (f->timeline)
             f->traced[slot] = (struct sl_traced){fills[i].id.layer, fills[i].id.expert,
-                                                 sl_timeline_lane(f->timeline)};
+                                                 sl_timeline_read_track(f->timeline)};
         *tail = read;
         tail = &read->next;
         f->n_reading++;
@@ -280,8 +280,8 @@ static void refill(struct sl_fetch *f) {
         sl_reader_poll(f->reader);
 }
 
-static void start_beside(void *ctx) {
-    sl_fetch_pace_beside(ctx);
+static void start_overlap(void *ctx) {
+    sl_fetch_pace_overlap(ctx);
 }
 
 static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device *dev,
@@ -305,11 +305,11 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     op->pairs = all ? NULL : f->pairs;
     op->n_pairs = all ? f->rows.n * f->layout->k : list_pairs(f, n);
     uint64_t start = sl_fetch_now(f);
-    op->beside = f->hold ? start_beside : NULL;
-    op->beside_ctx = f;
+    op->overlap = f->hold ? start_overlap : NULL;
+    op->overlap_ctx = f;
     enum sl_status st = sl_op_moe(dev, op);
     uint64_t ns = sl_fetch_now(f) - start;
-    if (op->beside) {
+    if (op->overlap) {
         sl_fetch_stalled(f, SL_STALL_DEMAND, start);
     } else {
         f->last_expert_ns = ns / n;
@@ -372,7 +372,7 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
     sl_fetch_pace_run(f, dev);
     for (;;) {
         /* What is held goes with a wait, beside the hits or before them. */
-        bool wait = f->hold && !(dev->caps.beside && f->n_held > f->n_loading);
+        bool wait = f->hold && !(dev->caps.overlap && f->n_held > f->n_loading);
         uint32_t n = wait ? 0 : gather_ready(f, out_n_failed, err);
         bool due = n || (f->tiers && sl_tiers_pending(f->tiers));
         enum sl_status st = due ? run_ready(f, n, dev, op) : SL_OK;

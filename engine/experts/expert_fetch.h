@@ -96,21 +96,23 @@ void sl_fetch_forget(struct sl_fetch *f);
  * wait for the disk with it and without. */
 bool sl_fetch_wants_ahead(const struct sl_fetch *f);
 /* For a device whose memory is apart: routers of several following layers may be run early on one
- * layer's input, as many layers ahead as sl_fetch_guess_ahead says, nearest first. How many of them
- * pay in a step of n_rows generated rows? The first helps the link too; the others the disk. */
-#define SL_FETCH_GUESSES 3u
-#define SL_FETCH_REACH   4u /* the farthest */
-extern const uint8_t sl_fetch_guess_ahead[SL_FETCH_GUESSES];
-uint32_t sl_fetch_guesses(const struct sl_fetch *f, uint32_t n_rows);
-/* Does the layer that has begun wait for reads, so that guesses should follow at once? Else they
- * can wait until the layer's calls have been made. */
+ * layer's input, as many layers ahead as sl_fetch_prediction_ahead says, nearest first. How many of
+ * them pay in a step of n_rows generated rows? The first helps the link too; the others the disk.
+ */
+#define SL_FETCH_PREDICTIONS 3u
+#define SL_FETCH_REACH       4u /* the farthest */
+extern const uint8_t sl_fetch_prediction_ahead[SL_FETCH_PREDICTIONS];
+uint32_t sl_fetch_predictions(const struct sl_fetch *f, uint32_t n_rows);
+/* Does the layer that has begun wait for reads, so that predictions should follow at once? Else
+ * they can wait until the layer's calls have been made. */
 bool sl_fetch_is_reading(const struct sl_fetch *f);
-/* Guess number `which` of the layer that has begun: the router of routed_layer, run early, chose
- * these [n], k for each row, surest first. Between begin of the layer and the next one's. What is
- * in no slot is read while the disk would have nothing to do, if such guesses have been right often
- * enough, and given up when its layer does not want it; the next layer's also go up early. */
-void sl_fetch_guess(struct sl_fetch *f, uint32_t which, uint32_t routed_layer, const uint32_t *ids,
-                    uint32_t n);
+/* Prediction number `which` of the layer that has begun: the router of routed_layer, run early,
+ * chose these [n], k for each row, surest first. Between begin of the layer and the next one's.
+ * What is in no slot is read while the disk would have nothing to do, if such predictions have been
+ * right often enough, and given up when its layer does not want it; the next layer's also go up
+ * early. */
+void sl_fetch_predict(struct sl_fetch *f, uint32_t which, uint32_t routed_layer,
+                      const uint32_t *ids, uint32_t n);
 /* The router of that layer, run early, chose these [n], k for each row, surest first; duplicates
  * are fine. Between begin of the layer before and its own. Read behind what that layer needs, no
  * more than the disk can while a layer is computed. */
@@ -158,8 +160,8 @@ struct sl_fetch_stats {
     uint64_t waves;      /* times that a layer found fewer slots than experts to read */
     uint64_t ahead_read; /* experts read ahead */
     uint64_t ahead_used; /* ... and then asked for by their layer */
-    /* Experts that each guess named while they were in no slot, and those that were wanted. */
-    uint64_t guessed[SL_FETCH_GUESSES], guessed_right[SL_FETCH_GUESSES];
+    /* Experts that each prediction named while they were in no slot, and those that were wanted. */
+    uint64_t predicted[SL_FETCH_PREDICTIONS], predicted_right[SL_FETCH_PREDICTIONS];
     uint64_t failed; /* demanded experts that could not be read */
 };
 /* Experts that the warm-up has still to look at. */

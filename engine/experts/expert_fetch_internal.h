@@ -1,4 +1,4 @@
-/* Inside of fetching: shared by expert_fetch*.c, expert_pace.c, expert_ahead.c, expert_guess.c,
+/* Inside of fetching: shared by expert_fetch*.c, expert_pace.c, expert_ahead.c, expert_predict.c,
  * expert_probe.c, expert_prompt.c, expert_seen.c and expert_tiers*.c. */
 #ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 #define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
@@ -16,7 +16,7 @@
 struct sl_ahead {
     uint32_t layer; /* SL_NO_ROUTED_LAYER: nothing */
     uint32_t n, cursor;
-    bool guess; /* by a router that was run early, not for prompt rows */
+    bool prediction; /* by a router that was run early, not for prompt rows */
     enum sl_read_priority priority;
     uint32_t budget;          /* reads that may still be started */
     struct sl_expert_id *ids; /* [n_expert] surest first */
@@ -39,30 +39,31 @@ struct sl_prompt_ahead {
 };
 
 /* What a router that was run early chose. */
-struct sl_guess {
+struct sl_prediction {
     uint32_t layer; /* SL_NO_ROUTED_LAYER: nothing */
     uint32_t n_rows;
     uint16_t *ids;   /* [n_rows, k] surest first */
     uint8_t *absent; /* [n_rows, k] it was in no slot then */
 };
 
-/* How often guesses of one distance and rank were right, of those that were absent. */
-struct sl_guess_rank {
+/* How often predictions of one distance and rank were right, of those that were absent. */
+struct sl_prediction_rank {
     float right;
     uint32_t n;
 };
 
-struct sl_guess_read {
+struct sl_prediction_read {
     struct sl_expert_id id;
     struct sl_lease fill;
 };
 
-/* Reading what early routers chose for the next layers: expert_guess.c. */
-struct sl_guesses {
-    struct sl_guess made[SL_FETCH_GUESSES][SL_FETCH_REACH]; /* by which, by layer % REACH */
-    struct sl_guess_rank *rank;                             /* [SL_FETCH_GUESSES, k] */
-    struct sl_expert_id *planned;                           /* nearest layer first */
-    struct sl_guess_read *started;                          /* for layers that have not begun */
+/* Reading what early routers chose for the next layers: expert_predict.c. */
+struct sl_predictions {
+    struct sl_prediction made[SL_FETCH_PREDICTIONS]
+                             [SL_FETCH_REACH]; /* by which, by layer % REACH */
+    struct sl_prediction_rank *rank;           /* [SL_FETCH_PREDICTIONS, k] */
+    struct sl_expert_id *planned;              /* nearest layer first */
+    struct sl_prediction_read *started;        /* for layers that have not begun */
     uint32_t n_planned, n_started;
     bool on; /* something comes from disk often enough */
     uint32_t tokens, reads;
@@ -72,7 +73,7 @@ struct sl_guesses {
 
 /* What a slot's read is for, and where it is drawn. */
 struct sl_traced {
-    uint16_t layer, expert, lane;
+    uint16_t layer, expert, read_track;
 };
 
 /* How long things take, to choose when to read and how long to wait: expert_pace.c. */
@@ -85,7 +86,7 @@ struct sl_pace {
     uint64_t begun_ns, layer_began_ns, layer_stall_ns;
     uint64_t reading_ns;       /* since when this layer's reads are with the drive; 0: measured */
     uint32_t n_requests;       /* of them */
-    bool beside;               /* the device computes while the owner waits */
+    bool overlap;              /* the device computes while the owner waits */
     uint32_t rest, rest_waits; /* waits that do not look before they call the kernel */
 };
 
@@ -141,7 +142,7 @@ struct sl_fetch {
     struct sl_ahead ahead;
     struct sl_prompt_ahead prompt;
     struct sl_prefetch_trial trial;
-    struct sl_guesses guesses;
+    struct sl_predictions predictions;
     struct sl_expert_id *warm; /* [most_warm] hottest first */
     uint32_t most_warm;        /* slots of all tiers */
     uint32_t n_warm, warm_cursor;
@@ -155,7 +156,7 @@ static inline uint64_t sl_fetch_now(const struct sl_fetch *f) {
 
 /* Is this a layer of few generated rows, and nothing else? For those routers are run early and
  * reads are paced: more rows touch so many experts that calls are few anyway. */
-static inline bool sl_fetch_may_guess(const struct sl_fetch *f) {
+static inline bool sl_fetch_may_predict(const struct sl_fetch *f) {
     return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
 }
 
@@ -184,7 +185,7 @@ void sl_fetch_pace_begin(struct sl_fetch *f, bool held);
 /* Run begins. */
 void sl_fetch_pace_run(struct sl_fetch *f, const struct sl_device *dev);
 /* The first wait of a layer that holds its reads, beside the computing of its hits. */
-void sl_fetch_pace_beside(struct sl_fetch *f);
+void sl_fetch_pace_overlap(struct sl_fetch *f);
 /* n experts were computed in ns. */
 void sl_fetch_pace_computed(struct sl_fetch *f, uint64_t ns, uint32_t n);
 /* Waits for some of the layer's reads; submits what is held. False: waited for nothing, this is not
@@ -225,17 +226,17 @@ uint32_t sl_fetch_prompt_room(struct sl_fetch *f);
 void sl_fetch_prompt_look(struct sl_fetch *f);
 void sl_fetch_prompt_waited(struct sl_fetch *f);
 
-/* expert_guess.c */
+/* expert_predict.c */
 /* Nobody wants what this fill is for: what is not yet on its way need not come. False: it has
  * come, or all of it is on its way. */
 bool sl_fetch_give_up(struct sl_fetch *f, struct sl_expert_id id, struct sl_lease fill);
-bool sl_fetch_guess_create(struct sl_fetch *f);
-void sl_fetch_guess_destroy(struct sl_fetch *f);
-size_t sl_fetch_guess_bytes(uint32_t k);
-/* The layer has begun: which guesses of it were right? Gives up what nobody wants. */
-void sl_fetch_guess_begin(struct sl_fetch *f);
-void sl_fetch_guess_forget(struct sl_fetch *f);
+bool sl_fetch_prediction_create(struct sl_fetch *f);
+void sl_fetch_prediction_destroy(struct sl_fetch *f);
+size_t sl_fetch_prediction_bytes(uint32_t k);
+/* The layer has begun: which predictions of it were right? Gives up what nobody wants. */
+void sl_fetch_prediction_begin(struct sl_fetch *f);
+void sl_fetch_prediction_forget(struct sl_fetch *f);
 /* Starts reads of what is planned, a few at a time. */
-void sl_fetch_guess_pump(struct sl_fetch *f);
+void sl_fetch_prediction_pump(struct sl_fetch *f);
 
 #endif

@@ -26,7 +26,8 @@ size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32
                     sizeof *f->ahead.ids + sizeof *f->ahead.started + 1;
     size_t pair = sizeof *f->pairs + sizeof *f->route_ids;
     return sizeof *f + slot * n_slots + expert * l->n_expert + pair * max_rows * l->k +
-           sl_fetch_guess_bytes(l->k) + sl_heat_bytes(&shape) + sl_cache_bytes(&shape, n_slots);
+           sl_fetch_prediction_bytes(l->k) + sl_heat_bytes(&shape) +
+           sl_cache_bytes(&shape, n_slots);
 }
 
 static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
@@ -52,7 +53,7 @@ static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     return f->reads && f->fills && f->background && f->warm && f->wanted && f->held &&
            f->pair_count && f->leases && f->new_fills && f->refs && f->in_call && f->pairs &&
            f->route_ids && f->ahead.ids && f->ahead.started && f->prompt.cell &&
-           (!f->timeline || f->traced) && sl_fetch_guess_create(f);
+           (!f->timeline || f->traced) && sl_fetch_prediction_create(f);
 }
 
 enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_fetch **out_fetch,
@@ -118,7 +119,7 @@ void sl_fetch_forget(struct sl_fetch *f) {
     sl_cache_forget(f->cache);
     f->ahead.layer = SL_NO_ROUTED_LAYER;
     f->ahead.n = f->ahead.cursor = 0;
-    sl_fetch_guess_forget(f);
+    sl_fetch_prediction_forget(f);
 }
 
 void sl_fetch_destroy(struct sl_fetch **pf) {
@@ -148,7 +149,7 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
     free(f->ahead.ids);
     free(f->ahead.started);
     free(f->prompt.cell);
-    sl_fetch_guess_destroy(f);
+    sl_fetch_prediction_destroy(f);
     free(f);
     *pf = NULL;
 }

@@ -22,8 +22,8 @@
 #define HOLD_COMPUTING 0.75
 /* Computing is taken to be this much slower than measured: to start it early costs a longer look,
  * to start it late costs time. With a thread less it may take twice as long. */
-#define CARE        1.1
-#define BESIDE_CARE 2.0
+#define CARE         1.1
+#define OVERLAP_CARE 2.0
 /* What is worth reading ahead at least: a drive's latency, and then some. */
 #define AHEAD_BYTES 2097152.0
 /* Share of a new measurement in the mean, in which it counts as so much more than the mean at most:
@@ -59,14 +59,14 @@ static uint32_t requests_to_leave(const struct sl_fetch *f, uint32_t n) {
 }
 
 void sl_fetch_pace_computed(struct sl_fetch *f, uint64_t ns, uint32_t n) {
-    if (sl_fetch_may_guess(f))
+    if (sl_fetch_may_predict(f))
         mean(&f->pace.mean_expert_ns, (double)ns / n);
 }
 
 /* ---- holding ---- */
 
 bool sl_fetch_may_hold(const struct sl_fetch *f) {
-    return !f->tiers && sl_fetch_may_guess(f) && f->pace.byte_ns > 0 &&
+    return !f->tiers && sl_fetch_may_predict(f) && f->pace.byte_ns > 0 &&
            f->pace.mean_expert_ns > 0 && sl_reader_can_look(f->reader);
 }
 
@@ -76,9 +76,9 @@ static bool pays(const struct sl_fetch *f, uint32_t left) {
         return false;
     uint32_t n_hits = f->n_held - f->n_loading;
     double reading = request_ns(f) * left;
-    double tail = CARE * p->mean_expert_ns * ((p->beside ? f->n_loading : f->n_held) - 1);
-    double beside = p->beside ? BESIDE_CARE * p->mean_expert_ns * n_hits : 0;
-    return tail < HOLD_COMPUTING * reading && beside < HOLD_COMPUTING * reading &&
+    double tail = CARE * p->mean_expert_ns * ((p->overlap ? f->n_loading : f->n_held) - 1);
+    double overlap = p->overlap ? OVERLAP_CARE * p->mean_expert_ns * n_hits : 0;
+    return tail < HOLD_COMPUTING * reading && overlap < HOLD_COMPUTING * reading &&
            p->between_ns < HOLD_PART * reading;
 }
 
@@ -106,9 +106,9 @@ void sl_fetch_pace_begin(struct sl_fetch *f, bool held) {
 }
 
 void sl_fetch_pace_run(struct sl_fetch *f, const struct sl_device *dev) {
-    if (sl_fetch_may_guess(f))
+    if (sl_fetch_may_predict(f))
         mean(&f->pace.between_ns, (double)(sl_fetch_now(f) - f->pace.begun_ns));
-    f->pace.beside = dev->caps.beside;
+    f->pace.overlap = dev->caps.overlap;
 }
 
 /* ---- waiting ---- */
@@ -162,7 +162,7 @@ static void wait_for_whole(struct sl_fetch *f) {
     learn_speed(f, requests_left(f));
 }
 
-void sl_fetch_pace_beside(struct sl_fetch *f) {
+void sl_fetch_pace_overlap(struct sl_fetch *f) {
     enter(f, requests_left(f), requests_to_leave(f, f->n_loading));
 }
 
@@ -187,11 +187,11 @@ static void wait_for_one(struct sl_fetch *f) {
 }
 
 bool sl_fetch_pace_wait(struct sl_fetch *f) {
-    if (f->tiers && sl_fetch_may_guess(f) && !f->n_wanted && f->n_loading) {
+    if (f->tiers && sl_fetch_may_predict(f) && !f->n_wanted && f->n_loading) {
         wait_for_one(f);
         return true;
     }
-    if (f->tiers || !sl_fetch_may_guess(f) || f->n_wanted || !f->n_loading ||
+    if (f->tiers || !sl_fetch_may_predict(f) || f->n_wanted || !f->n_loading ||
         !sl_reader_can_look(f->reader))
         return false;
     if (!f->hold && sl_reader_look(f->reader, 0) > 0)
@@ -213,7 +213,7 @@ void sl_fetch_pace_layer(struct sl_fetch *f) {
     struct sl_pace *p = &f->pace;
     uint64_t now = sl_fetch_now(f), stall = f->stats.stall_ns - p->layer_stall_ns;
     uint64_t took = now - p->layer_began_ns;
-    if (p->layer_began_ns && sl_fetch_may_guess(f) && f->layer > 0 && took > stall)
+    if (p->layer_began_ns && sl_fetch_may_predict(f) && f->layer > 0 && took > stall)
         mean(&p->layer_ns, (double)(took - stall)); /* of the first: also the output, sampling */
     p->layer_began_ns = now;
     p->layer_stall_ns = f->stats.stall_ns;

@@ -31,7 +31,7 @@
 #define NOT_COUNTED UINT8_MAX
 _Static_assert(2 * SL_TOUCH_USES <= NOT_COUNTED, "cells are bytes");
 
-static uint32_t most(uint32_t a, uint32_t b) {
+static uint32_t larger(uint32_t a, uint32_t b) {
     return a > b ? a : b;
 }
 
@@ -91,7 +91,7 @@ void sl_fetch_prompt_plan(struct sl_fetch *f) {
             p->n_sure = a->n;
     }
     a->layer = next;
-    a->guess = false;
+    a->prediction = false;
     a->priority = SL_READ_DEMAND;
     a->budget = UINT32_MAX;
 }
@@ -137,7 +137,7 @@ void sl_fetch_prompt_look(struct sl_fetch *f) {
     if (p->n_full && !f->n_reading)
         p->depth_bytes = least(2 * p->depth_bytes, DEPTH_MOST_BYTES);
     else if (p->n_full && 2 * f->n_reading > p->n_full)
-        p->depth_bytes = most(p->depth_bytes - p->depth_bytes / 8, DEPTH_LEAST_BYTES);
+        p->depth_bytes = larger(p->depth_bytes - p->depth_bytes / 8, DEPTH_LEAST_BYTES);
     p->n_full = 0;
 }
 

@@ -54,7 +54,7 @@ void sl_fetch_trace_read(struct sl_fetch *f, uint32_t slot, enum sl_status statu
                        : d->priority == SL_READ_WARMUP ? "read to warm up"
                                                        : "read ahead";
     sl_timeline_read(
-        f->timeline, f->traced[slot].lane, name, start, now,
+        f->timeline, f->traced[slot].read_track, name, start, now,
         (const struct sl_timeline_arg[SL_TIMELINE_ARGS]){
             {"layer", f->layout->layers[f->traced[slot].layer].model_layer},
             {"expert", f->traced[slot].expert},

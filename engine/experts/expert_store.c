@@ -198,12 +198,12 @@ enum sl_status sl_store_create(const struct sl_model *model, const struct sl_mem
                                                        .timeline = timeline},
                              &s->fetch, err);
     if (st == SL_OK && plan->reads_back)
-        st = sl_tiers_create(
-            s->fetch,
-            &(struct sl_tiers_config){.dev = dev,
-                                      .max_rows = c->batch_tokens,
-                                      .class_slots = plan->apart ? plan->device_class_slots : NULL},
-            err);
+        st = sl_tiers_create(s->fetch,
+                             &(struct sl_tiers_config){
+                                 .dev = dev,
+                                 .max_rows = c->batch_tokens,
+                                 .class_slots = plan->discrete ? plan->device_class_slots : NULL},
+                             err);
     if (st == SL_OK && c->heat_file && plan->n_stages <= 1)
         st = sl_heat_store_open(c->heat_file, sl_fetch_heat(s->fetch), &s->heat_file, err);
     if (st != SL_OK) {

@@ -82,10 +82,10 @@ enum sl_status sl_tiers_drain(struct sl_tiers *t, bool *out_any) SL_MUST_CHECK;
 /* All calls of a layer of prompt rows have been made: copies what the next layer will probably
  * need, as far as the window goes. */
 void sl_tiers_copy_next(struct sl_fetch *f);
-/* Would the next guess be followed? Judged by how many were right. */
-bool sl_tiers_guesses(const struct sl_tiers *t);
+/* Would the next prediction be followed? Judged by how many were right. */
+bool sl_tiers_predictions(const struct sl_tiers *t);
 /* The next layer's router, run early, chose these, surest first. After the layer's own copies. */
-void sl_tiers_guess(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n);
+void sl_tiers_predict(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n);
 /* Gives up what is leased on the device and not yet computed. */
 void sl_tiers_give_back(struct sl_tiers *t);
 /* Nothing runs, so it is soon: waits for what is being copied and gives its leases back. */

@@ -8,13 +8,13 @@
 #include "common/metrics.h"
 
 /* Between the last copy that a layer waits for and the first that the next one asks for, the link
- * idles for about as long as one expert's copy takes on an H200: so one guess, two where the layer
- * had nothing to copy. A guess pays when more than PAYS_PERCENT are right: a wrong one delays the
- * next layer's copies by what it takes longer than the link would have idled. More guesses were
- * slower there, though nine in ten were right. */
-#define GUESSES      1u
-#define GUESSES_IDLE 2u
-#define PAYS_PERCENT 30u
+ * idles for about as long as one expert's copy takes on an H200: so one prediction, two where the
+ * layer had nothing to copy. A prediction pays when more than PAYS_PERCENT are right: a wrong one
+ * delays the next layer's copies by what it takes longer than the link would have idled. More
+ * predictions were slower there, though nine in ten were right. */
+#define PREDICTIONS      1u
+#define PREDICTIONS_IDLE 2u
+#define PAYS_PERCENT     30u
 /* Judged after so many, and again after resting for so many tokens. */
 #define TRIES       128u
 #define REST_TOKENS 256u
@@ -45,7 +45,7 @@ static void judge(struct sl_fetch *f, uint32_t tried, uint32_t used) {
 void sl_tiers_ahead_begin(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
     uint32_t tried = t->window.n_early, used = 0;
-    bool guessed = f->rows.n == f->rows.n_decode;
+    bool predicted = f->rows.n == f->rows.n_decode;
     for (uint32_t i = 0; i < t->window.n && t->window.n_early; i++) {
         struct sl_window_slot *s = &t->window.slots[i];
         if (s->state != SL_WINDOW_EARLY)
@@ -55,7 +55,7 @@ void sl_tiers_ahead_begin(struct sl_fetch *f) {
         else
             drop(t, s);
     }
-    if (guessed)
+    if (predicted)
         judge(f, tried, used);
 }
 
@@ -82,9 +82,9 @@ static enum sl_status begin_early(struct sl_fetch *f, struct sl_expert_id id,
     s->id = id;
     s->host = lease;
     t->window.n_early++;
-    s->guess = f->ahead.guess;
+    s->prediction = f->ahead.prediction;
     t->stats.early++;
-    if (s->guess)
+    if (s->prediction)
         sl_count(expert_guessed_total, 1);
     else
         sl_count(expert_early_total, 1);
@@ -116,16 +116,16 @@ void sl_tiers_copy_next(struct sl_fetch *f) {
     const struct sl_ahead *a = &f->ahead;
     struct sl_tiers *t = f->tiers;
     uint32_t most = EARLY_PART(t->window.n);
-    if (t->cache && a->layer == f->layer + 1 && !a->guess && t->window.n_early < most)
+    if (t->cache && a->layer == f->layer + 1 && !a->prediction && t->window.n_early < most)
         copy_early(f, a->ids, a->n, most - t->window.n_early);
 }
 
-bool sl_tiers_guesses(const struct sl_tiers *t) {
+bool sl_tiers_predictions(const struct sl_tiers *t) {
     return t->cache && !t->judge.rest && t->n_on < t->n_all;
 }
 
-void sl_tiers_guess(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n) {
+void sl_tiers_predict(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n) {
     struct sl_tiers *t = f->tiers;
-    if (sl_tiers_guesses(t))
-        copy_early(f, ids, n, t->n_layer_copies ? GUESSES : GUESSES_IDLE);
+    if (sl_tiers_predictions(t))
+        copy_early(f, ids, n, t->n_layer_copies ? PREDICTIONS : PREDICTIONS_IDLE);
 }

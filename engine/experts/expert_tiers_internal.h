@@ -34,11 +34,12 @@ struct sl_tiers_piece {
     sl_point up; /* 0: waits for no copy */
 };
 
-/* Does guessing what the next layer needs pay? Of the copies that guesses began, how many served.
+/* Does predicting what the next layer needs pay? Of the copies that predictions began, how many
+ * served.
  */
 struct sl_tiers_judge {
     uint32_t tried, used;
-    uint32_t rest; /* layers for which nothing is guessed */
+    uint32_t rest; /* layers for which nothing is predicted */
 };
 
 /* A lease that the device may still be using. */

@@ -72,7 +72,7 @@ static void take_early(struct sl_tiers *t, struct sl_window_slot *slot) {
     slot->state = SL_WINDOW_TAKEN;
     t->window.n_early--;
     t->stats.early_used++;
-    if (slot->guess)
+    if (slot->prediction)
         sl_count(expert_guessed_used_total, 1);
     else
         sl_count(expert_early_used_total, 1);

@@ -18,7 +18,7 @@ struct sl_window_slot {
     struct sl_expert_id id; /* EARLY: what is in it or on its way */
     struct sl_lease host;   /* EARLY: of the slot that it is copied from */
     sl_point up;            /* EARLY: of the copy */
-    bool guess;             /* EARLY: named by an early router */
+    bool prediction;        /* EARLY: named by an early router */
     sl_point used;          /* FREE: its last use on OPS; 0: has run */
 };
 

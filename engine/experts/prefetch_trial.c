@@ -2,8 +2,8 @@
 
 /* Running routers early is judged by the time that steps then wait for the disk: with, without,
  * without, with, so many tokens each; the better of the two holds for REST_TOKENS. The share of
- * right guesses alone does not tell: where the disk is the bottleneck, one wrong read in five costs
- * more than the four right ones save. */
+ * right predictions alone does not tell: where the disk is the bottleneck, one wrong read in five
+ * costs more than the four right ones save. */
 #define TRIAL_TOKENS  6u
 #define TRIAL_WINDOWS 4u
 #define REST_TOKENS   256u

@@ -26,17 +26,17 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     struct sl_layer_needs needs = sl_layer_needs(model);
     uint64_t rows = p->config.batch_tokens, out = p->n_logit_rows;
     /* The host reads them while other steps run, from here where it can. */
-    uint64_t logit_rows = p->reads_back ? out : out * sl_plan_lanes(p);
+    uint64_t logit_rows = p->reads_back ? out : out * sl_plan_micro_batches(p);
     uint64_t k = hp->n_expert_used;
     uint64_t ahead = p->streaming ? SL_FETCH_AHEAD_ROWS : 0;
     uint64_t id_layers = p->reads_back ? hp->n_layer : 1;
     uint64_t refs = p->reads_back ? (uint64_t)hp->n_layer * hp->n_expert : 0;
     uintptr_t c = base;
     a->x = take(&c, rows * hp->n_embd, 4);
-    a->handed = take(&c, out ? 0 : sl_plan_lanes(p) * rows * hp->n_embd, 4);
-    uint64_t takes = p->reads_back && hp->first_layer ? sl_plan_lanes(p) : 0;
-    a->taken = take(&c, takes * sl_forward_taken_elems(hp), 4);
-    a->raised = take(&c, takes, 4);
+    a->sent = take(&c, out ? 0 : sl_plan_micro_batches(p) * rows * hp->n_embd, 4);
+    uint64_t receives = p->reads_back && hp->first_layer ? sl_plan_micro_batches(p) : 0;
+    a->received = take(&c, receives * sl_forward_received_elems(hp), 4);
+    a->raised = take(&c, receives, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
     a->q = take(&c, rows * needs.q, 4);
     a->k = take(&c, rows * needs.k, 4);
@@ -51,7 +51,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->next_h = take(&c, ahead * hp->n_embd, 4);
     a->next_router = take(&c, ahead * hp->n_expert, 4);
     a->next_weights = take(&c, ahead * k, 4);
-    a->next_ids = take(&c, ahead * SL_FETCH_GUESSES * k, 4);
+    a->next_ids = take(&c, ahead * SL_FETCH_PREDICTIONS * k, 4);
     a->pair_y = take(&c, rows * k * hp->n_embd, 4);
     a->out_x = take(&c, out * hp->n_embd, 4);
     a->out_mixed = take(&c, out * needs.mixed, 4);
@@ -149,7 +149,7 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
         goto fail;
     }
     if (plan->reads_back) {
-        st = sl_forward_map_host(f, config->hand_by_host, err);
+        st = sl_forward_map_host(f, config->send_by_host, err);
         if (st != SL_OK)
             goto fail;
     }
@@ -163,7 +163,7 @@ enum sl_status sl_forward_create(const struct sl_forward_config *config,
     lay_out(config->model, plan, (uintptr_t)f->arena->addr, &f->a);
     if (dev->caps.host_visible)
         memset(f->arena->host, 0, f->arena_bytes); /* page faults now, not at the first token */
-    st = sl_forward_init_turns(f, err);
+    st = sl_forward_init_seqno(f, err);
     if (st != SL_OK)
         goto fail;
     st = init_ropes(f, config->model, config->weights, err);
@@ -335,7 +335,7 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
                                                                   .n_tok = s->n_rows,
                                                                   .n_freq = hp->rope[i].n_rot / 2,
                                                                   .mscale = f->rope_mscale[i]}));
-    return s->taken ? sl_forward_take(f, where) : SL_OK;
+    return s->received ? sl_forward_receive(f, where) : SL_OK;
 }
 
 enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
@@ -363,8 +363,8 @@ enum sl_status sl_forward_compute(struct sl_forward *f, float **out_logits,
             break; /* nothing is left that anybody could use */
     }
     where->layer = UINT32_MAX;
-    if (sl_forward_hands(f) && s->n_failed < s->n_rows)
-        return sl_forward_hand(f, where);
+    if (sl_forward_sends(f) && s->n_failed < s->n_rows)
+        return sl_forward_send(f, where);
     if (!f->output.data || s->keep_all || !s->n_out || s->n_failed == s->n_rows)
         return SL_OK;
     return sl_forward_output(f, r.x, r.n, r.n_decode, out_logits, where);
@@ -389,7 +389,7 @@ enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step
     assert(s->n_rows && s->n_rows <= f->plan->config.batch_tokens && s->n_decode <= s->n_rows);
     assert(s->keep_all || !f->output.data || s->n_out <= f->plan->n_logit_rows);
     memcpy(f->row_failed, s->failed, s->n_rows);
-    sl_forward_begin_turn(f);
+    sl_forward_begin_seqno(f);
     SL_FORWARD_TRY("placing experts", sl_forward_place(f));
     SL_FORWARD_TRY("step tables", upload_tables(f));
     enum sl_status st = sl_forward_wants_graph(f) ? sl_forward_replay(f, &f->logits, where)
@@ -397,8 +397,8 @@ enum sl_status sl_forward_start(struct sl_forward *f, const struct sl_step *step
     if (st != SL_OK || f->output.data)
         return st;
     f->logits = NULL;
-    if (s->n_failed < s->n_rows && !sl_forward_hands(f))
-        SL_FORWARD_TRY("handing over", sl_forward_hand_over(f));
+    if (s->n_failed < s->n_rows && !sl_forward_sends(f))
+        SL_FORWARD_TRY("sending rows", sl_forward_copy_out(f));
     return SL_OK;
 }
 

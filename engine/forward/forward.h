@@ -2,8 +2,8 @@
  * device.
  *
  * Each layer is run by its kinds (layer_kind.h), as its spec says; no architecture has a name here.
- * A slice without the first layer begins with the rows' hidden states, which the one before it has
- * handed over. Used by one thread, the device's owner. */
+ * A slice without the first layer begins with the rows' hidden states, which the one before it
+ * sends. Used by one thread, the device's owner. */
 #ifndef SL_ENGINE_FORWARD_H
 #define SL_ENGINE_FORWARD_H
 
@@ -30,7 +30,7 @@ struct sl_forward_config {
         *fetch; /* where the routed experts come from; NULL: they are among the weights */
     struct sl_timeline *timeline;     /* NULL: no trace */
     struct sl_route_recorder *routes; /* NULL: they are not recorded */
-    bool hand_by_host;                /* what a slice hands over goes to the host's memory */
+    bool send_by_host;                /* a slice sends its rows by way of host memory */
 };
 
 /* Binds the weights and allocates the activations that the plan counted. Refuses, by name, a tensor
@@ -46,11 +46,11 @@ enum sl_status sl_forward_set_pages(struct sl_forward *f, const struct sl_page_t
 /* Where a slice without the first layer takes hidden states [n_rows, n_embd] from, in the device's
  * memory. */
 struct sl_span sl_forward_x(const struct sl_forward *f, uint32_t n_rows);
-/* Where a slice without the last layer puts those of a step, until the next in that lane: in the
- * host's memory, for who waits until the run is finished; or, where this is NULL, in the device's,
- * for who waits until what start has enqueued there has run. */
-const float *sl_forward_handed_host(const struct sl_forward *f, uint32_t lane);
-struct sl_span sl_forward_handed(const struct sl_forward *f, uint32_t lane, uint32_t n_rows);
+/* Where a slice without the last layer puts those of a step, until the next in that micro-batch: in
+ * the host's memory, for who waits until the run is finished; or, where this is NULL, in the
+ * device's, for who waits until what start has enqueued there has run. */
+const float *sl_forward_sent_host(const struct sl_forward *f, uint32_t micro_batch);
+struct sl_span sl_forward_sent(const struct sl_forward *f, uint32_t micro_batch, uint32_t n_rows);
 
 /* Has few generated rows go from one slice to the next by the devices' own ops: the first writes
  * them into the other's memory and raises a word there, which the other has been waiting for. Their
@@ -58,15 +58,15 @@ struct sl_span sl_forward_handed(const struct sl_forward *f, uint32_t lane, uint
  * waiting would hold up. When both are made and neither has run. */
 void sl_forward_link(struct sl_forward *f, struct sl_forward *next);
 /* Whether the step that was started last goes on so, when all of it is enqueued. */
-bool sl_forward_hands(const struct sl_forward *f);
-/* By which turn, if so. */
-uint32_t sl_forward_turn(const struct sl_forward *f, uint32_t lane);
-/* What was started last in that lane will not be handed on, since the device failed: the next one's
- * goes on with whatever is there. Touches no device. */
-void sl_forward_release(struct sl_forward *f, uint32_t lane);
+bool sl_forward_sends(const struct sl_forward *f);
+/* By which sequence number, if so. */
+uint32_t sl_forward_seqno(const struct sl_forward *f, uint32_t micro_batch);
+/* The rows last started in that micro-batch will not be sent, since the device failed: the next
+ * one's goes on with whatever is there. Touches no device. */
+void sl_forward_release(struct sl_forward *f, uint32_t micro_batch);
 
 /* Steps that may be under way at once: one for each stage. */
-static inline uint32_t sl_plan_lanes(const struct sl_memory_plan *plan) {
+static inline uint32_t sl_plan_micro_batches(const struct sl_memory_plan *plan) {
     return plan->n_stages > 1 ? plan->n_stages : 1;
 }
 
@@ -76,10 +76,11 @@ struct sl_abort {
     bool (*asked)(const struct sl_abort *a);
 };
 
-/* Logits in host memory, valid and writable until the next run in the step's lane. A device whose
- * memory the host cannot follow tells of the rows' blocks too, [n_out, SL_VOCAB_BLOCKS(n_vocab)]:
- * maxima, where they are, and sums at the step's sums_at; with only_largest the former two alone,
- * and no rows. blocks.inv_t is a row's own (sl_step.sums_at), and not set here. */
+/* Logits in host memory, valid and writable until the next run in the step's micro-batch. A device
+ * whose memory the host cannot follow tells of the rows' blocks too, [n_out,
+ * SL_VOCAB_BLOCKS(n_vocab)]: maxima, where they are, and sums at the step's sums_at; with
+ * only_largest the former two alone, and no rows. blocks.inv_t is a row's own (sl_step.sums_at),
+ * and not set here. */
 struct sl_logits {
     float *rows; /* [n_out, n_vocab]; NULL: none */
     struct sl_vocab_blocks blocks;
@@ -87,7 +88,7 @@ struct sl_logits {
 
 /* Runs a step that has at least one row and room for no more than the plan's: start enqueues all of
  * it, and finish waits for its end. Between them it is known which rows have failed, and a slice
- * without output has enqueued what it hands over. Rows that are marked as failed, by the layers
+ * without output has enqueued what it sends. Rows that are marked as failed, by the layers
  * before, take part and mean nothing. The step itself is as it was, until sl_forward_mark_failed,
  * so that it can be started again. A failing op: its status, with layer and op in err; then there
  * is nothing to finish. Rows whose experts cannot be read do not fail the step: see sl_step.failed.

@@ -16,7 +16,7 @@ static uint64_t blocks_bytes(const struct sl_hparams *hp, const struct sl_memory
     return (3 * sl_forward_blocks(hp, p->n_logit_rows) * sizeof(float) + 63) & ~(uint64_t)63;
 }
 
-/* Of one lane: as on the device, what is known of blocks is right before the logits. */
+/* Of one micro-batch: as on the device, what is known of blocks is right before the logits. */
 static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
     uint64_t bytes = (uint64_t)p->n_logit_rows * hp->n_vocab * sizeof(float);
     return blocks_bytes(hp, p) + ((bytes + 63) & ~(uint64_t)63);
@@ -24,30 +24,30 @@ static uint64_t logits_bytes(const struct sl_hparams *hp, const struct sl_memory
 
 /* What routers chose, and early routers. */
 static uint64_t ids_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    uint64_t layer_rows = p->config.batch_tokens + SL_FETCH_GUESSES * SL_FETCH_AHEAD_ROWS;
+    uint64_t layer_rows = p->config.batch_tokens + SL_FETCH_PREDICTIONS * SL_FETCH_AHEAD_ROWS;
     uint64_t bytes = hp->n_layer * layer_rows * hp->n_expert_used * sizeof(uint32_t);
     return (bytes + 63) & ~(uint64_t)63;
 }
 
-/* What a slice without output hands over, in case the next device cannot read this one's memory. */
-static uint64_t handed_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    return p->n_logit_rows
-               ? 0
-               : (uint64_t)sl_plan_lanes(p) * p->config.batch_tokens * hp->n_embd * sizeof(float);
+/* What a slice without output sends, in case the next device cannot read this one's memory. */
+static uint64_t sent_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
+    return p->n_logit_rows ? 0
+                           : (uint64_t)sl_plan_micro_batches(p) * p->config.batch_tokens *
+                                 hp->n_embd * sizeof(float);
 }
 
-/* Turns that the slice before cannot hand on. */
+/* Sequence numbers that the slice before cannot send. */
 static uint64_t released_bytes(const struct sl_hparams *hp) {
     return hp->first_layer ? (SL_MAX_STAGES * sizeof(uint32_t) + 63) & ~(uint64_t)63 : 0;
 }
 
 uint64_t sl_forward_pinned_bytes(const struct sl_hparams *hp, const struct sl_memory_plan *p) {
-    uint64_t bytes = sl_plan_lanes(p) * logits_bytes(hp, p) + ids_bytes(hp, p) +
-                     released_bytes(hp) + handed_bytes(hp, p);
+    uint64_t bytes = sl_plan_micro_batches(p) * logits_bytes(hp, p) + ids_bytes(hp, p) +
+                     released_bytes(hp) + sent_bytes(hp, p);
     return (bytes + SL_IO_BLOCK_BYTES - 1) / SL_IO_BLOCK_BYTES * SL_IO_BLOCK_BYTES;
 }
 
-enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, struct sl_err *err) {
+enum sl_status sl_forward_map_host(struct sl_forward *f, bool send_by_host, struct sl_err *err) {
     enum sl_status st =
         sl_slab_init(&f->pinned, sl_forward_pinned_bytes(f->hp, f->plan), false, err);
     if (st != SL_OK)
@@ -59,10 +59,11 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, stru
         return sl_fail(err, st, "%s cannot write to %.1f MiB of the host's memory: %s",
                        f->dev->caps.name, mib, sl_status_text(st));
     }
-    char *ids = (char *)f->pinned.base + sl_plan_lanes(f->plan) * logits_bytes(f->hp, f->plan);
+    char *ids =
+        (char *)f->pinned.base + sl_plan_micro_batches(f->plan) * logits_bytes(f->hp, f->plan);
     f->host_logits = (float *)(void *)f->pinned.base;
     f->host_ids = (uint32_t *)(void *)ids;
-    f->host_guess =
+    f->host_prediction =
         f->host_ids + (size_t)f->hp->n_layer * f->plan->config.batch_tokens * f->hp->n_expert_used;
     char *released = ids + ids_bytes(f->hp, f->plan);
     if (f->hp->first_layer) {
@@ -71,8 +72,8 @@ enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host, stru
         for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
             atomic_init(&f->host_released[i], 0);
     }
-    if (hand_by_host && !f->plan->n_logit_rows)
-        f->host_handed = (float *)(void *)(released + released_bytes(f->hp));
+    if (send_by_host && !f->plan->n_logit_rows)
+        f->host_sent = (float *)(void *)(released + released_bytes(f->hp));
     return SL_OK;
 }
 
@@ -84,22 +85,22 @@ void sl_forward_unmap_host(struct sl_forward *f) {
 }
 
 /* No expert has this number: where it stands, the device has not written yet. */
-#define UNTOLD UINT32_MAX
+#define UNWRITTEN UINT32_MAX
 /* So long the host looks at memory that the device will write, before it asks for the device. */
 #define LOOK_NS 1000000u
 /* What an early router chose comes a few kernels behind what its layer's own did. */
-#define GUESS_LOOK_NS 50000u
+#define PREDICTION_LOOK_NS 50000u
 /* Looks between two looks at the clock. */
 #define LOOKS 64u
 
-/* What is told word by word is seen when no word is UNTOLD any more: cheaper by a few microseconds
+/* A mailbox is complete when no word is UNWRITTEN any more: cheaper by a few microseconds
  * than a point, which the driver has to wait for. */
-static bool is_told(const struct sl_forward *f, uint32_t n) {
-    return f->dev->caps.told && n * sizeof(uint32_t) <= SL_TOLD_MAX_BYTES;
+static bool uses_mailbox(const struct sl_forward *f, uint32_t n) {
+    return f->dev->caps.mailbox && n * sizeof(uint32_t) <= SL_MAILBOX_MAX_BYTES;
 }
 
-static bool all_told(const uint32_t *words, uint32_t n) {
-    while (n && __atomic_load_n(&words[n - 1], __ATOMIC_ACQUIRE) != UNTOLD)
+static bool all_written(const uint32_t *words, uint32_t n) {
+    while (n && __atomic_load_n(&words[n - 1], __ATOMIC_ACQUIRE) != UNWRITTEN)
         n--;
     return !n;
 }
@@ -108,7 +109,7 @@ static bool look(const uint32_t *words, uint32_t n, uint64_t most_ns) {
     uint64_t start = sl_now_ns();
     do {
         for (uint32_t i = 0; i < LOOKS; i++) {
-            if (all_told(words, n))
+            if (all_written(words, n))
                 return true;
             sl_cpu_relax();
         }
@@ -141,7 +142,7 @@ uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer) {
 
 void sl_forward_expect_ids(struct sl_forward *f, uint32_t layer, uint32_t n) {
     uint32_t n_ids = n * f->hp->n_expert_used;
-    if (is_told(f, n_ids))
+    if (uses_mailbox(f, n_ids))
         memset(f->host_ids + ids_at(f, layer), 0xff, n_ids * sizeof *f->host_ids);
 }
 
@@ -155,7 +156,7 @@ enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32
     const uint32_t *ids = f->host_ids + ids_at(f, layer), n_ids = n * f->hp->n_expert_used;
     *out_ids = ids;
     enum sl_status st =
-        is_told(f, n_ids) && look(ids, n_ids, LOOK_NS) ? SL_OK : wait_for_ops(f->dev);
+        uses_mailbox(f, n_ids) && look(ids, n_ids, LOOK_NS) ? SL_OK : wait_for_ops(f->dev);
     for (uint32_t i = 0; i < n_ids && st == SL_OK; i++)
         if (ids[i] >= f->hp->n_expert) {
             sl_error("%s: a router chose expert %u of %u", f->dev->caps.name, ids[i],
@@ -165,37 +166,38 @@ enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32
     return st;
 }
 
-static uint32_t *guess_at(const struct sl_forward *f, uint32_t layer) {
-    return f->host_guess +
-           (size_t)layer * SL_FETCH_GUESSES * SL_FETCH_AHEAD_ROWS * f->hp->n_expert_used;
+static uint32_t *prediction_at(const struct sl_forward *f, uint32_t layer) {
+    return f->host_prediction +
+           (size_t)layer * SL_FETCH_PREDICTIONS * SL_FETCH_AHEAD_ROWS * f->hp->n_expert_used;
 }
 
 /* Words that the early routers of a layer of n rows tell. */
-static uint32_t guess_words(const struct sl_forward *f, uint32_t layer, uint32_t n) {
-    return sl_forward_can_guess(f, layer, f->guess) * n * f->hp->n_expert_used;
+static uint32_t prediction_words(const struct sl_forward *f, uint32_t layer, uint32_t n) {
+    return sl_forward_can_predict(f, layer, f->prediction) * n * f->hp->n_expert_used;
 }
 
-void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
-    memset(guess_at(f, layer), 0xff, guess_words(f, layer, n) * sizeof *f->host_guess);
+void sl_forward_expect_prediction(struct sl_forward *f, uint32_t layer, uint32_t n) {
+    memset(prediction_at(f, layer), 0xff,
+           prediction_words(f, layer, n) * sizeof *f->host_prediction);
 }
 
-enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
-    return sl_forward_copy_back(f, guess_at(f, layer), f->a.next_ids,
-                                guess_words(f, layer, n) * sizeof *f->host_guess);
+enum sl_status sl_forward_send_prediction(struct sl_forward *f, uint32_t layer, uint32_t n) {
+    return sl_forward_copy_back(f, prediction_at(f, layer), f->a.next_ids,
+                                prediction_words(f, layer, n) * sizeof *f->host_prediction);
 }
 
-void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n) {
-    const uint32_t *ids = guess_at(f, layer), n_ids = n * f->hp->n_expert_used;
-    uint32_t n_words = guess_words(f, layer, n);
-    if (f->guessed == layer || !n_words || !look(ids, n_words, GUESS_LOOK_NS))
+void sl_forward_follow_prediction(struct sl_forward *f, uint32_t layer, uint32_t n) {
+    const uint32_t *ids = prediction_at(f, layer), n_ids = n * f->hp->n_expert_used;
+    uint32_t n_words = prediction_words(f, layer, n);
+    if (f->predicted == layer || !n_words || !look(ids, n_words, PREDICTION_LOOK_NS))
         return;
-    f->guessed = layer;
+    f->predicted = layer;
     for (uint32_t i = 0; i < n_words; i++)
         if (ids[i] >= f->hp->n_expert)
             return; /* the next layer's own choice tells that something is wrong */
     for (uint32_t i = 0; i < n_words / n_ids; i++)
-        sl_fetch_guess(f->fetch, i, f->layers[layer + sl_fetch_guess_ahead[i]].routed_layer,
-                       ids + (size_t)i * n_ids, n_ids);
+        sl_fetch_predict(f->fetch, i, f->layers[layer + sl_fetch_prediction_ahead[i]].routed_layer,
+                         ids + (size_t)i * n_ids, n_ids);
 }
 
 enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
@@ -284,8 +286,8 @@ bool sl_forward_wants_graph(const struct sl_forward *f) {
 static enum sl_status send_logits(struct sl_forward *f, const float *logits, uint32_t n,
                                   struct sl_logits *out) {
     size_t n_blocks = sl_forward_has_blocks(f) ? sl_forward_blocks(f->hp, n) : 0;
-    char *lane = (char *)f->host_logits + f->step.lane * logits_bytes(f->hp, f->plan);
-    float *rows = (float *)(void *)(lane + blocks_bytes(f->hp, f->plan));
+    char *micro_batch = (char *)f->host_logits + f->step.micro_batch * logits_bytes(f->hp, f->plan);
+    float *rows = (float *)(void *)(micro_batch + blocks_bytes(f->hp, f->plan));
     bool largest = n_blocks && f->step.only_largest;
     size_t before = (largest ? 2 : 3) * n_blocks, behind = largest ? 0 : (size_t)n * f->hp->n_vocab;
     *out = (struct sl_logits){.rows = largest ? NULL : rows};

@@ -42,19 +42,19 @@ enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
     return SL_OK;
 }
 
-uint32_t sl_forward_can_guess(const struct sl_forward *f, uint32_t layer, uint32_t most) {
+uint32_t sl_forward_can_predict(const struct sl_forward *f, uint32_t layer, uint32_t most) {
     uint32_t n = 0;
-    while (n < most && layer + sl_fetch_guess_ahead[n] < f->hp->n_layer &&
-           f->layers[layer + sl_fetch_guess_ahead[n]].routed_layer != SL_NO_ROUTED_LAYER)
+    while (n < most && layer + sl_fetch_prediction_ahead[n] < f->hp->n_layer &&
+           f->layers[layer + sl_fetch_prediction_ahead[n]].routed_layer != SL_NO_ROUTED_LAYER)
         n++;
     return n;
 }
 
-enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
-                                const struct sl_place *where) {
+enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
+                                  const struct sl_place *where) {
     const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
-    uint32_t layer = where->layer + sl_fetch_guess_ahead[which];
+    uint32_t layer = where->layer + sl_fetch_prediction_ahead[which];
     const struct sl_layer_weights *next = &f->layers[layer];
     uint64_t start = sl_timeline_now(f->timeline);
     SL_FORWARD_TRY("early router",
@@ -79,10 +79,10 @@ enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r, u
 /* Where the host sees at once what the early router chooses. */
 static enum sl_status look_ahead(struct sl_forward *f, const struct sl_rows *r,
                                  const struct sl_place *where) {
-    if (f->plan->reads_back || !sl_forward_can_guess(f, where->layer, 1) ||
+    if (f->plan->reads_back || !sl_forward_can_predict(f, where->layer, 1) ||
         !sl_fetch_wants_ahead(f->fetch))
         return SL_OK;
-    enum sl_status st = sl_forward_guess(f, r, 0, where);
+    enum sl_status st = sl_forward_predict(f, r, 0, where);
     if (st == SL_OK)
         sl_fetch_ahead(f->fetch, f->layers[where->layer + 1].routed_layer, f->a.next_ids,
                        r->n * f->hp->n_expert_used);
@@ -185,8 +185,9 @@ enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
                    &(struct sl_fetch_rows){chosen, r->n, r->n_decode, r->failed,
                                            next_prompt_rows(f, r, where)});
     enum sl_status st = look_ahead(f, r, where);
-    if (!shared && f->guess && sl_fetch_is_reading(f->fetch)) /* the disk should know at once */
-        sl_forward_follow_guess(f, where->layer, r->n);
+    if (!shared && f->prediction &&
+        sl_fetch_is_reading(f->fetch)) /* the disk should know at once */
+        sl_forward_follow_prediction(f, where->layer, r->n);
     if (st == SL_OK && shared)
         st = sl_forward_shared(f, r, where);
     enum sl_status run = fetch_experts(f, r, &op, where);

@@ -30,8 +30,8 @@ static uint32_t next_cut(const struct sl_forward *f, uint32_t layer) {
 
 /* The ops from the experts' sum of the layer before `from` up to the router of layer `to`; from 0
  * begins the step, to n_layer ends it. */
-static enum sl_status part(struct sl_forward *f, uint32_t from, uint32_t to,
-                           struct sl_place *where) {
+static enum sl_status compute_part(struct sl_forward *f, uint32_t from, uint32_t to,
+                                   struct sl_place *where) {
     const struct sl_step *s = &f->step;
     struct sl_rows r = {f->a.x, s->n_rows, s->n_decode, NULL, f->row_failed};
     enum sl_status st;
@@ -49,21 +49,21 @@ static enum sl_status part(struct sl_forward *f, uint32_t from, uint32_t to,
         float *logits;
         where->layer = UINT32_MAX;
         if (!f->output.data)
-            return sl_forward_hands(f) ? sl_forward_hand(f, where) : SL_OK;
+            return sl_forward_sends(f) ? sl_forward_send(f, where) : SL_OK;
         return sl_forward_output(f, r.x, r.n, r.n_decode, &logits, where);
     }
     st = sl_forward_route(f, &r, where);
     if (st != SL_OK)
         return st;
     SL_FORWARD_TRY("reading the router's choice", sl_forward_send_ids(f, to, r.n));
-    uint32_t n_guesses = sl_forward_can_guess(f, to, f->guess);
-    for (uint32_t i = 0; i < n_guesses; i++) {
-        st = sl_forward_guess(f, &r, i, where);
+    uint32_t n_predictions = sl_forward_can_predict(f, to, f->prediction);
+    for (uint32_t i = 0; i < n_predictions; i++) {
+        st = sl_forward_predict(f, &r, i, where);
         if (st != SL_OK)
             return st;
     }
-    if (n_guesses)
-        SL_FORWARD_TRY("reading the early routers' choice", sl_forward_send_guess(f, to, r.n));
+    if (n_predictions)
+        SL_FORWARD_TRY("reading the early routers' choice", sl_forward_send_prediction(f, to, r.n));
     return sl_forward_shared(f, &r, where);
 }
 
@@ -85,7 +85,8 @@ static enum sl_status run_part(struct sl_forward *f, bool whole, uint32_t from, 
         goto enqueue;
     where->give_up = NULL; /* a part of a part is no graph */
     SL_FORWARD_TRY("recording the step", sl_device_record(f->dev));
-    enum sl_status st = whole ? sl_forward_compute(f, &logits, where) : part(f, from, to, where);
+    enum sl_status st =
+        whole ? sl_forward_compute(f, &logits, where) : compute_part(f, from, to, where);
     enum sl_status end = sl_device_recorded(f->dev, st == SL_OK ? graph : NULL);
     where->give_up = give_up;
     if (st != SL_OK)
@@ -101,7 +102,7 @@ static enum sl_status run_part(struct sl_forward *f, bool whole, uint32_t from, 
     }
 enqueue:
     if (!*graph) {
-        st = whole ? sl_forward_compute(f, &logits, where) : part(f, from, to, where);
+        st = whole ? sl_forward_compute(f, &logits, where) : compute_part(f, from, to, where);
         return st;
     }
     SL_FORWARD_TRY("the step", sl_device_replay(f->dev, *graph));
@@ -109,22 +110,24 @@ enqueue:
 }
 
 /* Graphs of the other kind go: the experts have become resident, or no longer are; or in steps of
- * so many rows other layers are guessed than before. */
+ * so many rows other layers are predicted than before. */
 static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
-    uint32_t n_rows = f->step.n_rows, *made_with = &f->graphs_guess[n_rows - 1];
+    uint32_t n_rows = f->step.n_rows, *made_with = &f->graphs_prediction[n_rows - 1];
     struct sl_graph ***graphs = &f->graphs[n_rows - 1];
-    uint32_t guess = !f->resident && f->dev->caps.told ? sl_fetch_guesses(f->fetch, n_rows) : 0;
-    /* The host must hear of all guesses without a copy: the farthest are left out. */
-    while (guess * n_rows * f->hp->n_expert_used * sizeof *f->host_guess > SL_TOLD_MAX_BYTES)
-        guess--;
+    uint32_t prediction =
+        !f->resident && f->dev->caps.mailbox ? sl_fetch_predictions(f->fetch, n_rows) : 0;
+    /* The host must hear of all predictions without a copy: the farthest are left out. */
+    while (prediction * n_rows * f->hp->n_expert_used * sizeof *f->host_prediction >
+           SL_MAILBOX_MAX_BYTES)
+        prediction--;
     if (f->graphs_whole != f->resident)
         sl_forward_drop_graphs(f);
-    else if (*made_with != guess)
+    else if (*made_with != prediction)
         drop_graphs_of(f, n_rows);
     f->graphs_whole = f->resident;
-    *made_with = guess;
-    f->guess = guess;
-    f->guessed = UINT32_MAX;
+    *made_with = prediction;
+    f->prediction = prediction;
+    f->predicted = UINT32_MAX;
     if (!*graphs && !(*graphs = calloc(f->hp->n_layer + 1, sizeof **graphs)))
         return sl_fail(where->err, SL_ERR_NOMEM, "no memory for the list of a step's parts");
     return SL_OK;
@@ -133,8 +136,8 @@ static enum sl_status prepare(struct sl_forward *f, struct sl_place *where) {
 /* Before the part is enqueued whose end tells the host what this layer's router chose. */
 static void expect(struct sl_forward *f, uint32_t layer) {
     sl_forward_expect_ids(f, layer, f->step.n_rows);
-    if (sl_forward_can_guess(f, layer, f->guess))
-        sl_forward_expect_guess(f, layer, f->step.n_rows);
+    if (sl_forward_can_predict(f, layer, f->prediction))
+        sl_forward_expect_prediction(f, layer, f->step.n_rows);
 }
 
 enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struct sl_place *where) {
@@ -156,8 +159,8 @@ enum sl_status sl_forward_replay(struct sl_forward *f, float **out_logits, struc
         if (to < n_layer)
             expect(f, to);
         st = run_part(f, false, from, to, where);
-        if (st == SL_OK && from && f->guess)
-            sl_forward_follow_guess(f, from - 1, s->n_rows);
+        if (st == SL_OK && from && f->prediction)
+            sl_forward_follow_prediction(f, from - 1, s->n_rows);
         if (st != SL_OK || to == n_layer)
             return st;
         sl_fetch_poll(f->fetch);

@@ -32,10 +32,10 @@ struct sl_layer_weights {
 
 /* Device buffers, f32 unless said otherwise. B = batch rows, L = logit rows. */
 struct sl_activations {
-    float *x;         /* [B, n_embd] residual stream */
-    float *handed;    /* [lanes, B, n_embd] what a slice without output gave, step by step */
-    float *taken;     /* [lanes, SL_FORWARD_GRAPHS, n_embd] what the slice before hands to it */
-    uint32_t *raised; /* [lanes] the turn that has come last: sl_op_take */
+    float *x;        /* [B, n_embd] residual stream */
+    float *sent;     /* [micro-batches, B, n_embd] what a slice without output gave, step by step */
+    float *received; /* [micro-batches, SL_FORWARD_GRAPHS, n_embd] what the slice before sends */
+    uint32_t *raised; /* [micro-batches] the last sequence number received: sl_op_receive */
     float *h;         /* [B, n_embd] normed input of a block */
     /* [B, widths that suit every layer: struct sl_layer_needs] */
     float *q, *k, *v;
@@ -54,13 +54,13 @@ struct sl_activations {
     float *blocks; /* 3 x [L, blocks of n_vocab], where logits are read back: of n rows, right
                       before these, the blocks' maxima, before them where they are, and before
                       that their sums, so that one copy brings what is needed */
-    float *logits; /* [L, n_vocab]; where the host can read them [lanes, L, n_vocab] */
+    float *logits; /* [L, n_vocab]; where the host can read them [micro-batches, L, n_vocab] */
     float *rope_table[SL_MAX_ROPES]; /* [B, n_rot/2, 2] */
     float *inv_freq[SL_MAX_ROPES];   /* [n_rot/2] */
     /* [B, k]; where results are read back [n_layer, rows of the step, k]. */
     uint32_t *expert_ids;
     struct sl_expert_ref *refs; /* [n_layer, n_expert], only where results are read back */
-    uint32_t *next_ids;         /* [SL_FETCH_GUESSES] x [rows, k] */
+    uint32_t *next_ids;         /* [SL_FETCH_PREDICTIONS] x [rows, k] */
     uint32_t *tables;           /* of a step: sl_forward_table_rows(), L */
     uint32_t *page_table;       /* [parallel, session_pages] */
     uint32_t *tail_table;       /* the same, of tail pages; nothing where there are none */
@@ -108,14 +108,15 @@ struct sl_forward {
     /* Where the host cannot follow device addresses: pinned, what is read back. NULL otherwise. */
     struct sl_slab pinned;
     struct sl_buffer *mapped; /* the same as the device knows it */
-    float *host_logits;       /* [lanes] x blocks and logits, each rounded up to 64 bytes */
+    float *host_logits;       /* [micro-batches] x blocks and logits, each rounded up to 64 bytes */
     uint32_t *host_ids;       /* [n_layer, B, k], as expert_ids */
-    uint32_t *host_guess; /* [n_layer, SL_FETCH_GUESSES, A, k] what early routers chose in each */
-    float *host_handed;   /* as handed, where that is wanted in the host's memory; else NULL */
-    _Atomic uint32_t *host_released; /* [lanes] turns that will not come */
+    uint32_t *host_prediction; /* [n_layer, SL_FETCH_PREDICTIONS, A, k] what early routers chose in
+                                  each */
+    float *host_sent;          /* as sent, if the next slice reads it from host memory; else NULL */
+    _Atomic uint32_t *host_released; /* [micro-batches] sequence numbers that will not arrive */
     const uint32_t *released;        /* the same as the device sees it */
     struct sl_forward *next;         /* the slice that it hands rows to by ops; NULL: it does not */
-    uint32_t turn[SL_MAX_STAGES];    /* by lane: the last that it handed on */
+    uint32_t seqno[SL_MAX_STAGES];   /* by micro-batch: the last that it sent */
     /* All experts are where the device computes, so that no layer waits for what routers chose:
      * decided anew for each step. */
     bool resident;
@@ -123,10 +124,11 @@ struct sl_forward {
     /* Of steps of [i + 1] generated rows: [n_layer + 1] parts, each up to where the host must know
      * what a router chose; where all experts are resident, one whole. NULL: none yet. */
     struct sl_graph **graphs[SL_FORWARD_GRAPHS];
-    bool graphs_whole;                        /* of which kind they are */
-    uint32_t graphs_guess[SL_FORWARD_GRAPHS]; /* ... and, by rows, with how many early routers */
-    uint32_t guess;                           /* routers that each of the step's parts runs early */
-    uint32_t guessed;                         /* the layer whose guesses have been followed */
+    bool graphs_whole; /* of which kind they are */
+    uint32_t
+        graphs_prediction[SL_FORWARD_GRAPHS]; /* ... and, by rows, with how many early routers */
+    uint32_t prediction;                      /* routers that each of the step's parts runs early */
+    uint32_t predicted;                       /* the layer whose predictions have been followed */
     bool no_graphs;                           /* the device has no room for them */
 };
 
@@ -158,8 +160,8 @@ static inline enum sl_status sl_forward_copy_back(struct sl_forward *f, void *ho
                           sl_span_at(f->arena, src, bytes));
 }
 
-/* Of one lane of what comes from the slice before. */
-static inline uint32_t sl_forward_taken_elems(const struct sl_hparams *hp) {
+/* Of one micro-batch of what comes from the slice before. */
+static inline uint32_t sl_forward_received_elems(const struct sl_hparams *hp) {
     return SL_FORWARD_GRAPHS * hp->n_embd;
 }
 
@@ -180,14 +182,14 @@ enum sl_status sl_forward_at(const struct sl_place *where, const char *op, enum 
 /* In a function with `where`: returns the op's failure, with its place. */
 #define SL_FORWARD_TRY(op, call) SL_TRY(sl_forward_at(where, op, call))
 
-/* forward_hand.c: what goes from slice to slice. No turn has come yet. */
-enum sl_status sl_forward_init_turns(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;
-/* Sets what the step's table says of it. */
-void sl_forward_begin_turn(struct sl_forward *f);
-/* The op that waits for the rows from the slice before. */
-enum sl_status sl_forward_take(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
-/* The op that hands them on. */
-enum sl_status sl_forward_hand(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
+/* forward_send.c: rows from slice to slice. Resets the sequence numbers. */
+enum sl_status sl_forward_init_seqno(struct sl_forward *f, struct sl_err *err) SL_MUST_CHECK;
+/* Writes the step's sequence numbers into its table. */
+void sl_forward_begin_seqno(struct sl_forward *f);
+/* The op that receives the rows from the slice before. */
+enum sl_status sl_forward_receive(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
+/* The op that sends them to the next slice. */
+enum sl_status sl_forward_send(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
 
 /* forward.c: what is recorded from here on belongs to the layer, which begins with it or does not
  * (sl_device_section). */
@@ -232,12 +234,13 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                const struct sl_place *where) SL_MUST_CHECK;
 
 /* Runs a following layer's router on this layer's input, so that disk and link have something to do
- * while this layer is computed. What it chooses, in a.next_ids, is a guess: it changes what is read
- * and copied early and nothing else. How many of `most` guesses (sl_fetch_guess_ahead) a layer can
- * make: up to the first layer that has no router; and number `which` of them. */
-uint32_t sl_forward_can_guess(const struct sl_forward *f, uint32_t layer, uint32_t most);
-enum sl_status sl_forward_guess(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
-                                const struct sl_place *where) SL_MUST_CHECK;
+ * while this layer is computed. What it chooses, in a.next_ids, is a prediction: it changes what is
+ * read and copied early and nothing else. How many of `most` predictions
+ * (sl_fetch_prediction_ahead) a layer can make: up to the first layer that has no router; and
+ * number `which` of them. */
+uint32_t sl_forward_can_predict(const struct sl_forward *f, uint32_t layer, uint32_t most);
+enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
+                                  const struct sl_place *where) SL_MUST_CHECK;
 
 /* forward_graphs.c: the same as sl_forward_compute with the ops in graphs, which are recorded when
  * a step of this shape comes for the first time. Only where sl_forward_wants_graph. */
@@ -263,10 +266,10 @@ enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32
                                     const uint32_t **out_ids) SL_MUST_CHECK;
 /* The same for what early routers chose in a layer: before they are enqueued; enqueues the copy;
  * reads what has come, if it has soon, and has it fetched, once a layer. */
-void sl_forward_expect_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
-enum sl_status sl_forward_send_guess(struct sl_forward *f, uint32_t layer,
-                                     uint32_t n) SL_MUST_CHECK;
-void sl_forward_follow_guess(struct sl_forward *f, uint32_t layer, uint32_t n);
+void sl_forward_expect_prediction(struct sl_forward *f, uint32_t layer, uint32_t n);
+enum sl_status sl_forward_send_prediction(struct sl_forward *f, uint32_t layer,
+                                          uint32_t n) SL_MUST_CHECK;
+void sl_forward_follow_prediction(struct sl_forward *f, uint32_t layer, uint32_t n);
 /* Counts, and records if that was asked for, which experts the n rows of a layer chose; of_step
  * [n]: which of the step's rows they are, NULL = all; ids [n, k] in host memory. */
 void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n,
@@ -281,9 +284,9 @@ static inline bool sl_forward_has_blocks(const struct sl_forward *f) {
 enum sl_status sl_forward_read_back(struct sl_forward *f, bool routes, float *logits, uint32_t n,
                                     struct sl_logits *out_logits) SL_MUST_CHECK;
 /* A copy of x for the next stage. */
-enum sl_status sl_forward_hand_over(struct sl_forward *f) SL_MUST_CHECK;
-/* Allocates the pinned block. hand_by_host: with room for what is handed over. */
-enum sl_status sl_forward_map_host(struct sl_forward *f, bool hand_by_host,
+enum sl_status sl_forward_copy_out(struct sl_forward *f) SL_MUST_CHECK;
+/* Allocates the pinned block. send_by_host: with room for the rows that are sent. */
+enum sl_status sl_forward_map_host(struct sl_forward *f, bool send_by_host,
                                    struct sl_err *err) SL_MUST_CHECK;
 void sl_forward_unmap_host(struct sl_forward *f);
 

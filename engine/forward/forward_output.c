@@ -22,7 +22,7 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
     struct sl_activations *a = &f->a;
     float *logits = a->logits;
     if (!f->plan->reads_back)
-        logits += (size_t)f->step.lane * f->plan->n_logit_rows * f->hp->n_vocab;
+        logits += (size_t)f->step.micro_batch * f->plan->n_logit_rows * f->hp->n_vocab;
     assert(n <= f->plan->n_logit_rows);
     uint64_t start = sl_timeline_now(f->timeline);
     sl_device_section(f->dev, "output", true);

@@ -157,17 +157,18 @@ enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,
     enum sl_status status = kv->layers && kv->parts ? SL_OK : SL_ERR_NOMEM;
     for (uint32_t l = 0; l < n_layer && status == SL_OK; l++)
         status = lay_out(kv, &model->layers[l].spec, l, &size->stores, err);
-    bool told = status == SL_ERR_UNSUPPORTED;
+    bool mailbox = status == SL_ERR_UNSUPPORTED;
     if (status == SL_OK)
         status = sl_buffer_pool_alloc(&kv->data, dev);
     if (status != SL_OK) {
         double mib = (double)kv->data_bytes / 0x1p20;
         sl_kv_data_release(kv);
-        return told ? status
-                    : sl_fail(err, status,
-                              "no memory for %.1f MiB of KV cache: lower the context size or the "
-                              "number of parallel sessions, or use KV type q8_0",
-                              mib);
+        return mailbox
+                   ? status
+                   : sl_fail(err, status,
+                             "no memory for %.1f MiB of KV cache: lower the context size or the "
+                             "number of parallel sessions, or use KV type q8_0",
+                             mib);
     }
     for (uint32_t l = 0; l < n_layer; l++)
         bind_layer(kv, &model->layers[l].spec, l, size->stores.kv_dtype);

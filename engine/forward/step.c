@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows, uint32_t max_out) {
-    uint32_t *out_rows = tables + 6 * max_rows + SL_STEP_TURNS;
+    uint32_t *out_rows = tables + 6 * max_rows + SL_STEP_SEQNOS;
     return (struct sl_step){.tables = tables,
                             .ids = tables,
                             .pos = (int32_t *)(tables + max_rows),
@@ -15,7 +15,7 @@ struct sl_step sl_step_lay(uint32_t *tables, uint32_t max_rows, uint32_t max_out
                             .row_seq = tables + 3 * max_rows,
                             .row_len = tables + 4 * max_rows,
                             .tail_slot = tables + 5 * max_rows,
-                            .turn = tables + 6 * max_rows,
+                            .seqno = tables + 6 * max_rows,
                             .out_rows = out_rows,
                             .sums_at = (float *)(out_rows + max_out)};
 }
@@ -31,7 +31,7 @@ uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out
     memcpy(to.row_seq, s->row_seq, bytes);
     memcpy(to.row_len, s->row_len, bytes);
     memcpy(to.tail_slot, s->tail_slot, bytes);
-    memcpy(to.turn, s->turn, SL_STEP_TURNS * sizeof *s->turn);
+    memcpy(to.seqno, s->seqno, SL_STEP_SEQNOS * sizeof *s->seqno);
     memcpy(to.out_rows, s->out_rows, n_out * sizeof *s->out_rows);
     memcpy(to.sums_at, s->sums_at, n_out * sizeof *s->sums_at);
     return sl_step_elems(max_rows, n_out);
@@ -39,7 +39,7 @@ uint32_t sl_step_pack(const struct sl_step *s, uint32_t max_rows, uint32_t n_out
 
 void sl_step_begin(struct sl_step *s) {
     s->n_rows = s->n_decode = s->n_out = s->n_failed = 0;
-    s->keep_all = s->only_largest = s->taken = false;
+    s->keep_all = s->only_largest = s->received = false;
 }
 
 void sl_step_add(struct sl_step *s, uint32_t seq, uint32_t pos, uint32_t page, uint32_t tail,

@@ -16,20 +16,20 @@
 /* Rows [0, n_decode) are generated rows, the others prompt rows; rows of one session ascend in
  * position. The arrays from ids to sums_at lie one behind the other in tables. */
 struct sl_step {
-    uint32_t lane; /* which of those that may be under way at once */
+    uint32_t micro_batch; /* which of those that may be under way at once */
     uint32_t n_rows, n_decode;
-    uint32_t n_out;      /* rows whose logits are wanted, at most plan.n_logit_rows */
-    bool keep_all;       /* keep all rows' hidden states for sl_forward_logits; n_out is ignored */
-    bool only_largest;   /* of the logits nobody needs more than the largest of each row */
-    bool taken;          /* its rows come by the stage before's ops, at the turn in turn */
-    uint32_t *tables;    /* where the arrays begin */
-    uint32_t *ids;       /* [n_rows] token */
-    int32_t *pos;        /* [n_rows] position in its session */
-    uint32_t *slot;      /* [n_rows] KV position: page * SL_KV_PAGE_TOKENS + index */
+    uint32_t n_out;    /* rows whose logits are wanted, at most plan.n_logit_rows */
+    bool keep_all;     /* keep all rows' hidden states for sl_forward_logits; n_out is ignored */
+    bool only_largest; /* of the logits nobody needs more than the largest of each row */
+    bool received;     /* its rows are sent by ops of the stage before, under the number in seqno */
+    uint32_t *tables;  /* where the arrays begin */
+    uint32_t *ids;     /* [n_rows] token */
+    int32_t *pos;      /* [n_rows] position in its session */
+    uint32_t *slot;    /* [n_rows] KV position: page * SL_KV_PAGE_TOKENS + index */
     uint32_t *tail_slot; /* [n_rows] the same in tail pages (seq_state.h) */
     uint32_t *row_seq;   /* [n_rows] session's row of the page table */
     uint32_t *row_len;   /* [n_rows] positions that the row attends to, itself included */
-    uint32_t *turn;      /* [SL_STEP_TURNS] the stages': which turns it waits for and hands on */
+    uint32_t *seqno;     /* [SL_STEP_SEQNOS] of the stages: what it receives and sends */
     uint32_t *out_rows;  /* [n_out] ascending */
     float *sums_at;      /* [n_out] the inverse temperature of their blocks' sums; 0: not wanted */
     /* Set by the run: */
@@ -38,14 +38,15 @@ struct sl_step {
     uint32_t n_failed; /* and why, of the first: in the run's err */
 };
 
-/* What is in turn: the step's lane; the turn by which the stage before handed its rows on there, as
- * it said (sl_step.taken); the turn of the stage that it is at (sl_op_take, sl_op_hand). Each stage
+/* What seqno holds: the step's micro-batch, which is its channel; the sequence number under which
+ * the stage before sends its rows (sl_step.received); the one under which this stage sends them on
+ * (sl_op_receive, sl_op_send). Each stage
  * writes its own. */
-enum { SL_STEP_LANE, SL_STEP_TAKES, SL_STEP_HANDS, SL_STEP_TURNS };
+enum { SL_STEP_CHANNEL, SL_STEP_RECEIVES, SL_STEP_SENDS, SL_STEP_SEQNOS };
 
 /* Elements of the tables with room for so many rows and rows of logits. */
 static inline uint32_t sl_step_elems(uint32_t max_rows, uint32_t max_out) {
-    return 6 * max_rows + SL_STEP_TURNS + 2 * max_out;
+    return 6 * max_rows + SL_STEP_SEQNOS + 2 * max_out;
 }
 /* The arrays over a block of sl_step_elems elements, which stays the caller's; everything else is
  * zero, and failed, of max_rows, is still to be set. */

@@ -195,8 +195,8 @@ static void count_step(struct sl_activity *a, uint32_t n_rows, uint32_t n_decode
 
 /* ---- the log ---- */
 
-static double share(uint64_t part, uint64_t whole) {
-    return whole ? 100.0 * (double)part / (double)whole : 0;
+static double share(uint64_t share_of, uint64_t whole) {
+    return whole ? 100.0 * (double)share_of / (double)whole : 0;
 }
 
 static double ratio(uint64_t a, uint64_t b) {
@@ -279,15 +279,15 @@ void sl_activity_close(struct sl_activity *a) {
 /* ---- shares ---- */
 
 /* Of n, what falls to rows of n_rows from row first on. */
-static uint64_t part(uint64_t n, uint32_t first, uint32_t rows, uint32_t n_rows) {
+static uint64_t share_of(uint64_t n, uint32_t first, uint32_t rows, uint32_t n_rows) {
     return n * (first + rows) / n_rows - n * first / n_rows;
 }
 
 void sl_expert_use_share(const struct sl_expert_use *use, uint32_t first, uint32_t rows,
                          uint32_t n_rows, struct sl_expert_use *sum) {
-    sum->hits += part(use->hits, first, rows, n_rows);
-    sum->late += part(use->late, first, rows, n_rows);
-    sum->misses += part(use->misses, first, rows, n_rows);
-    sum->read_bytes += part(use->read_bytes, first, rows, n_rows);
-    sum->stall_ns += part(use->stall_ns, first, rows, n_rows);
+    sum->hits += share_of(use->hits, first, rows, n_rows);
+    sum->late += share_of(use->late, first, rows, n_rows);
+    sum->misses += share_of(use->misses, first, rows, n_rows);
+    sum->read_bytes += share_of(use->read_bytes, first, rows, n_rows);
+    sum->stall_ns += share_of(use->stall_ns, first, rows, n_rows);
 }

@@ -11,7 +11,7 @@
 #include "engine/prefix/prefix_tree.h"
 #include "engine/sample/sampler.h"
 #include "engine/session/session.h"
-#include "engine/stage/lane.h"
+#include "engine/stage/micro_batch.h"
 #include "engine/forward/weights.h"
 #include "model/arch/model_slice.h"
 
@@ -116,7 +116,7 @@ struct subject {
 /* Tail pages that a session holds at most while steps are under way: those before the page that its
  * next row is in, and those of all rows that it may have in them. */
 static uint32_t tails_held(const struct sl_memory_plan *p, uint32_t tail_pages) {
-    uint32_t rows = p->config.batch_tokens * sl_plan_lanes(p);
+    uint32_t rows = p->config.batch_tokens * sl_plan_micro_batches(p);
     return tail_pages + (rows + SL_KV_PAGE_TOKENS - 2) / SL_KV_PAGE_TOKENS + 1;
 }
 
@@ -178,11 +178,11 @@ static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_mode
                         ? (UINT32_MAX - 1) / SL_KV_PAGE_TOKENS - n_pages
                         : 0;
     uint64_t given = c->cache_ram_bytes == SL_CACHE_RAM_AUTO ? 0 : c->cache_ram_bytes;
-    uint64_t cached = p->pages_apart ? 0 : given / cache_page_bytes(p);
+    uint64_t cached = p->pages_discrete ? 0 : given / cache_page_bytes(p);
     uint64_t copy_bytes = sl_plan_copy_bytes(p);
     p->cache_pages = (uint32_t)(cached < room ? cached : room);
     p->n_tails += cache_tails(p);
-    p->ram_pages = p->pages_apart ? sl_prefix_ram_slots(given, copy_bytes) : 0;
+    p->ram_pages = p->pages_discrete ? sl_prefix_ram_slots(given, copy_bytes) : 0;
     p->prefix_ram_bytes = p->stage ? 0 : sl_prefix_ram_bytes(p->ram_pages, copy_bytes);
     n_pages += p->cache_pages;
     if (n_pages * SL_KV_PAGE_TOKENS >= UINT32_MAX)
@@ -221,7 +221,7 @@ static uint64_t computing_bytes(const struct sl_memory_plan *p) {
 }
 
 uint64_t sl_plan_fixed_device_bytes(const struct sl_memory_plan *p) {
-    return p->apart ? computing_bytes(p) : 0;
+    return p->discrete ? computing_bytes(p) : 0;
 }
 
 /* Of several stages each has a thread. */
@@ -237,7 +237,7 @@ static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *
     p->host_bytes += sl_sampler_space_bytes(whole->n_vocab) + sl_prefix_tree_bytes(p->n_pages) +
                      sl_tail_pages_bytes(p->n_tails, p->n_pages) + p->prefix_disk_bytes +
                      p->prefix_ram_bytes + sl_expert_map_bytes(whole->n_layer, whole->n_expert) +
-                     sl_lanes_bytes(p);
+                     sl_micro_batches_bytes(p);
     if (p->n_stages > 1 && c->heat_file)
         p->host_bytes += sl_joint_heat_bytes(whole);
     p->load_bytes = p->loads_by_copy ? SL_WEIGHTS_LOAD_BYTES : 0;
@@ -261,7 +261,7 @@ static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
     uint64_t n_threads = n_stacks(p);
     p->thread_bytes = n_threads * STACK_BYTES;
     p->slack_bytes = p->stage ? 0 : SLACK_BYTES;
-    if (!p->apart)
+    if (!p->discrete)
         p->slack_bytes += huge_tail(p->weight_bytes) + huge_tail(p->kv_bytes) +
                           huge_tail(p->activation_bytes) + huge_tail(p->scratch_bytes);
     p->kernel_bytes = 0;
@@ -270,8 +270,9 @@ static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
 }
 
 uint64_t sl_plan_fixed_bytes(const struct sl_memory_plan *p) {
-    return (p->apart ? 0 : computing_bytes(p)) + p->host_bytes + p->pinned_bytes + p->load_bytes +
-           p->process_bytes + p->session_bytes + p->thread_bytes + p->slack_bytes + p->kernel_bytes;
+    return (p->discrete ? 0 : computing_bytes(p)) + p->host_bytes + p->pinned_bytes +
+           p->load_bytes + p->process_bytes + p->session_bytes + p->thread_bytes + p->slack_bytes +
+           p->kernel_bytes;
 }
 
 bool sl_plan_fits_device(const struct sl_memory_plan *p) {
@@ -293,7 +294,7 @@ static enum sl_status plan_streaming(const struct subject *s, const struct sl_ex
 
 static enum sl_status refuse_resident(const struct sl_memory_plan *p, bool routed,
                                       struct sl_err *err) {
-    uint64_t weights = p->apart ? 0 : p->weight_bytes, kv = p->apart ? 0 : p->kv_bytes;
+    uint64_t weights = p->discrete ? 0 : p->weight_bytes, kv = p->discrete ? 0 : p->kv_bytes;
     if (!sl_plan_fits_device(p))
         return sl_fail(err, SL_ERR_CONFIG,
                        "a budget of %.1f MiB of the device's memory is too small for the whole "
@@ -320,7 +321,8 @@ static enum sl_status refuse_resident(const struct sl_memory_plan *p, bool route
 
 /* Which of two plans that do not fit needs less: of the device's memory, where that is apart. */
 static bool needs_less(const struct sl_memory_plan *a, const struct sl_memory_plan *b) {
-    return a->apart ? a->vram_least_bytes < b->vram_least_bytes : a->least_bytes < b->least_bytes;
+    return a->discrete ? a->vram_least_bytes < b->vram_least_bytes
+                       : a->least_bytes < b->least_bytes;
 }
 
 /* Decides where the experts are. The least that would do is that of the way that needs less, where
@@ -338,7 +340,7 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
     }
     plan_fixed(s, p);
     p->least_bytes = sl_plan_name_least(sl_plan_fixed_bytes(p));
-    p->vram_least_bytes = p->apart ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
+    p->vram_least_bytes = p->discrete ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
     bool fits = whole && sl_plan_fixed_bytes(p) <= p->budget_bytes && sl_plan_fits_device(p);
     st = sl_expert_layout_make(s->model, &l, err);
     if (st != SL_OK)
@@ -347,7 +349,7 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
     p->n_experts = l.n_layer * l.n_expert;
     p->expert_bytes = l.total_bytes;
     enum sl_experts_where where = l.n_layer ? p->config.experts : SL_EXPERTS_RESIDENT;
-    if (p->apart && p->config.no_overflow && where == SL_EXPERTS_AUTO)
+    if (p->discrete && p->config.no_overflow && where == SL_EXPERTS_AUTO)
         where = SL_EXPERTS_RESIDENT;
     if (!whole && where == SL_EXPERTS_RESIDENT) {
         sl_expert_layout_release(&l);
@@ -360,7 +362,7 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
     bool less = where != SL_EXPERTS_RESIDENT && (!whole || needs_less(&streamed, p));
     if (where == SL_EXPERTS_STREAMED || (where == SL_EXPERTS_AUTO && !fits && less)) {
         *p = streamed;
-        if (st == SL_OK && p->apart && p->config.no_overflow && p->n_device_slots < p->n_experts)
+        if (st == SL_OK && p->discrete && p->config.no_overflow && p->n_device_slots < p->n_experts)
             st = sl_fail(err, SL_ERR_CONFIG,
                          "the device has room for %u of %u experts, and --overflow off keeps none "
                          "in the host's memory",
@@ -437,7 +439,7 @@ static const char *which_weights(const struct sl_model *m) {
 static void add_stage_rows(struct sl_memory_plan *p, const struct sl_model *m,
                            const struct sl_device *dev) {
     const struct sl_engine_config *c = &p->config;
-    enum sl_memory_kind there = p->apart ? SL_MEMORY_DEVICE : SL_MEMORY_HOST;
+    enum sl_memory_kind there = p->discrete ? SL_MEMORY_DEVICE : SL_MEMORY_HOST;
     uint64_t resident_experts = p->streaming ? 0 : p->expert_bytes;
     double experts = p->n_experts ? p->n_experts : 1;
     add_row(p, "dense weights", there, p->weight_bytes - resident_experts, "%s", which_weights(m));
@@ -520,7 +522,7 @@ static void describe_stage(const struct sl_hparams *hp, const struct sl_device *
                                 .vram_budget_bytes = p->vram_budget_bytes,
                                 .vram_least_bytes = p->vram_least_bytes,
                                 .ram_bytes = p->total_bytes};
-    s->apart = p->apart;
+    s->discrete = p->discrete;
     if (dev) {
         memcpy(s->device, dev->caps.name, sizeof s->device);
         memcpy(s->id, dev->caps.id, sizeof s->id);
@@ -562,12 +564,12 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
         .max_head_dim = needs.head_dim,
     };
     p.reads_back = dev && !dev->caps.host_visible;
-    p.apart = dev && sl_device_is_apart(dev);
-    p.pages_apart = p.apart || place->any_apart;
+    p.discrete = dev && sl_device_is_discrete(dev);
+    p.pages_discrete = p.discrete || place->any_discrete;
     p.loads_by_copy = p.reads_back || place->any_reads_back;
     uint64_t memory = dev ? dev->caps.memory_bytes : 0;
-    p.budget_bytes = c->ram_bytes ? c->ram_bytes : memory && !p.apart ? memory : UINT64_MAX;
-    p.vram_budget_bytes = !p.apart        ? 0
+    p.budget_bytes = c->ram_bytes ? c->ram_bytes : memory && !p.discrete ? memory : UINT64_MAX;
+    p.vram_budget_bytes = !p.discrete     ? 0
                           : c->vram_bytes ? c->vram_bytes
                           : memory        ? memory
                                           : UINT64_MAX;

@@ -25,7 +25,7 @@ struct sl_plan_place {
     bool relays; /* others copy experts too, and their copies may stop over here */
     /* Of all stages some device has memory of its own, so that KV pages which it gives up go to the
      * host's; is written to by copies alone, so that weights pass through buffers. */
-    bool any_apart, any_reads_back;
+    bool any_discrete, any_reads_back;
 };
 /* The same for a slice of place->whole: with what the process has once in stage 0's plan only, and
  * pages in the host's memory counted with all of the model's layers. config->cache_ram_bytes must

@@ -67,7 +67,7 @@ static uint32_t host_experts(const struct sl_expert_layout *l, const struct sl_m
 
 static enum sl_status refuse_host(const struct sl_memory_plan *p, uint32_t n_least, uint64_t least,
                                   struct sl_err *err) {
-    uint64_t weights = p->apart ? 0 : p->weight_bytes, kv = p->apart ? 0 : p->kv_bytes;
+    uint64_t weights = p->discrete ? 0 : p->weight_bytes, kv = p->discrete ? 0 : p->kv_bytes;
     return sl_fail(err, SL_ERR_CONFIG,
                    "a budget of %.1f MiB is too small: at least %.0f MiB are needed (dense "
                    "weights %.1f, KV cache %.1f, %u slots for experts %.1f, the process %.1f, "
@@ -89,10 +89,10 @@ enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_
     struct sl_cache_class classes[SL_SLAB_CLASSES];
     uint64_t base = sl_fetch_bytes(l, 0, rows) + sl_reader_size_bytes(&queue) + SL_HUGE_PAGE_BYTES;
     struct sl_err device_err;
-    enum sl_status device_st = p->apart ? device_slots(l, p, &device_err) : SL_OK;
+    enum sl_status device_st = p->discrete ? device_slots(l, p, &device_err) : SL_OK;
     if (p->reads_back)
         base += sl_tiers_host_bytes(l, p->n_device_slots, rows);
-    if (p->reads_back && !p->apart)
+    if (p->reads_back && !p->discrete)
         base += sl_tiers_device_bytes(l, rows);
     uint64_t least = 0;
     for (uint32_t c = 0; c < l->n_class; c++) {

@@ -67,7 +67,7 @@ static enum sl_status push(struct sl_device_names *names, struct sl_device_ref r
 }
 
 /* All that can be used, as far as there are layers for them. */
-static enum sl_status push_all(const struct sl_backend *backend, uint32_t most, bool told,
+static enum sl_status push_all(const struct sl_backend *backend, uint32_t most, bool logged,
                                struct sl_device_names *names, struct sl_err *err) {
     struct sl_device_found *found = calloc(SL_DEVICE_MAX_NUMBER + 1, sizeof *found);
     uint32_t n = 0, n_usable = 0, first = names->n;
@@ -76,7 +76,7 @@ static enum sl_status push_all(const struct sl_backend *backend, uint32_t most, 
     enum sl_status st = sl_devices_look(backend, found, SL_DEVICE_MAX_NUMBER + 1, &n, err);
     for (uint32_t i = 0; st == SL_OK && i < n && i <= SL_DEVICE_MAX_NUMBER; i++) {
         const char *why_not = found[i].why_not.text;
-        if (*why_not && !told)
+        if (*why_not && !logged)
             sl_warn("%s is not used: %s", found[i].id, why_not);
         n_usable += !*why_not;
         if (!*why_not && names->n < most)
@@ -85,7 +85,7 @@ static enum sl_status push_all(const struct sl_backend *backend, uint32_t most, 
     if (st == SL_OK && !n_usable)
         st = sl_fail(err, SL_ERR_UNSUPPORTED, "%s",
                      n ? found[0].why_not.text : "there is no such device");
-    if (st == SL_OK && n_usable > names->n - first && !told)
+    if (st == SL_OK && n_usable > names->n - first && !logged)
         sl_warn("%u %s are there: the model's layers are divided over the first %u", n_usable,
                 backend->devices, names->n - first);
     free(found);
@@ -99,7 +99,7 @@ static enum sl_status push_item(const struct sl_engine_config *config,
     enum sl_status st = SL_OK;
     switch (item->which) {
     case SL_DEVICE_ALL:
-        return push_all(ref.backend, most, config->devices_told, names, err);
+        return push_all(ref.backend, most, config->devices_logged, names, err);
     case SL_DEVICE_NUMBER:
         return push(names, ref, err);
     case SL_DEVICE_FIRST:
@@ -252,13 +252,13 @@ static enum sl_status free_vram(const struct sl_engine_config *config, struct sl
         return sl_fail(err, st, "%s does not say how much memory is free: %s", dev->caps.name,
                        sl_status_text(st));
     if (given) {
-        if (!config->devices_told && free_bytes && given > free_bytes / sharers)
+        if (!config->devices_logged && free_bytes && given > free_bytes / sharers)
             sl_warn("%s: %.0f MiB are free of the %.0f that --vram allows", dev->caps.name,
                     (double)(free_bytes / sharers) / 0x1p20, (double)given / 0x1p20);
     } else if (total_bytes) {
         *in_out_bytes = free_bytes > reserve + sharers ? (free_bytes - reserve) / sharers : 1;
         *in_out_bytes += dev->caps.held_bytes; /* planned, and not free any more */
-        if (!config->devices_told)
+        if (!config->devices_logged)
             sl_info("memory: %s has %.1f of %.1f MiB free, %.1f MiB of them stay free "
                     "(--vram-reserve-mib), so its budget is %.1f MiB (--vram sets it)",
                     dev->caps.name, (double)free_bytes / 0x1p20, (double)total_bytes / 0x1p20,
@@ -297,19 +297,19 @@ static enum sl_status find_budgets(const struct sl_engine_config *config,
                                    const struct sl_device_names *names,
                                    struct sl_device *const *dev, struct sl_engine_config *planned,
                                    struct sl_err *err) {
-    bool any_apart = false;
+    bool any_discrete = false;
     uint32_t card = 0;
     if (!planned->ram_bytes)
         planned->ram_bytes = free_ram();
     for (uint32_t i = 0; i < names->n; i++)
-        any_apart |= sl_device_is_apart(dev[i]);
+        any_discrete |= sl_device_is_discrete(dev[i]);
     for (uint32_t i = 0; i < names->n; i++) {
         bool host = is_host(names->at[i]);
-        uint64_t vram = host && any_apart ? 0 : given_vram(config, card);
+        uint64_t vram = host && any_discrete ? 0 : given_vram(config, card);
         card += !host;
         planned->vram_each[i] = vram;
-        if (!sl_device_is_apart(dev[i])) {
-            if (vram && !config->devices_told)
+        if (!sl_device_is_discrete(dev[i])) {
+            if (vram && !config->devices_logged)
                 sl_warn("%s computes in the host's memory: --vram is not used", dev[i]->caps.name);
             planned->vram_each[i] = 0;
             continue;

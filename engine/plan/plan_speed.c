@@ -24,7 +24,8 @@ static double larger_of(double a, double b) {
     return a > b ? a : b;
 }
 
-struct sl_ceilings sl_ceilings_apart(const struct sl_plan_speed *s, const struct sl_tier_rates *r) {
+struct sl_ceilings sl_ceilings_discrete(const struct sl_plan_speed *s,
+                                        const struct sl_tier_rates *r) {
     struct sl_ceilings c = {0, 0};
     double routed = (double)s->routed_bytes, up = (1 - s->device_share) * routed;
     double read = (1 - s->hit_share) * routed;

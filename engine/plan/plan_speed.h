@@ -29,8 +29,8 @@ struct sl_tier_rates {
     double memory, link, disk; /* bytes/s; 0 = unknown */
 };
 struct sl_plan_speed;
-struct sl_ceilings sl_ceilings_apart(const struct sl_plan_speed *speed,
-                                     const struct sl_tier_rates *rates);
+struct sl_ceilings sl_ceilings_discrete(const struct sl_plan_speed *speed,
+                                        const struct sl_tier_rates *rates);
 
 /* Weights that every token reads: all but the routed experts and the embedding's other rows. */
 uint64_t sl_dense_token_bytes(const struct sl_model *model);

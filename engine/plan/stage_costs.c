@@ -110,7 +110,7 @@ static uint32_t measured_device(const struct sl_stage_plans *plans) {
  * divide a model the split shows in the answers. */
 static uint64_t budget_of(const struct sl_device *dev, uint64_t vram_bytes) {
     uint64_t memory = dev->caps.memory_bytes ? dev->caps.memory_bytes : UINT64_MAX;
-    return sl_device_is_apart(dev) && vram_bytes ? vram_bytes : memory;
+    return sl_device_is_discrete(dev) && vram_bytes ? vram_bytes : memory;
 }
 
 static void take_cards(const struct sl_engine_config *config, const struct sl_device_limits *limits,
@@ -242,7 +242,7 @@ bool sl_stage_costs_free_host(struct sl_stage_costs *costs, const struct sl_stag
     bool any = false;
     for (uint32_t i = 0; i < plans->n; i++) {
         uint64_t *budget = &costs->cards[i].budget_bytes;
-        if (sl_device_is_apart(plans->at[i].dev) || *budget == UINT64_MAX)
+        if (sl_device_is_discrete(plans->at[i].dev) || *budget == UINT64_MAX)
             continue;
         *budget = UINT64_MAX;
         any = true;

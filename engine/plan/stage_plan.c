@@ -80,7 +80,7 @@ static void add_slots(const struct sl_expert_layout *whole, const struct sl_expe
                        sizeof whole->classes[k].slot) == 0) {
                 /* Where a stage has all of them resident each is as good as in a slot. */
                 uint32_t all = slice->classes[c].n_layer * slice->n_expert;
-                uint32_t *there = p->apart ? w->device_class_slots : w->class_slots;
+                uint32_t *there = p->discrete ? w->device_class_slots : w->class_slots;
                 there[k] += p->streaming ? 0 : all;
                 w->class_slots[k] += p->class_slots[c];
                 w->device_class_slots[k] += p->device_class_slots[c];
@@ -104,13 +104,13 @@ static enum sl_status join(const struct sl_model *model, uint64_t ram_bytes,
     w->n_logit_rows = plans->at[plans->n - 1].plan.n_logit_rows;
     w->budget_bytes = w->config.ram_bytes = ram_bytes;
     w->n_slots = w->n_device_slots = w->n_experts = w->n_rows = 0;
-    w->streaming = w->apart = w->reads_back = false;
+    w->streaming = w->discrete = w->reads_back = false;
     memset(w->class_slots, 0, sizeof w->class_slots);
     memset(w->device_class_slots, 0, sizeof w->device_class_slots);
     for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
         w->stages[i] = p->stages[i];
-        w->apart |= p->apart;
+        w->discrete |= p->discrete;
         w->reads_back |= p->reads_back;
         if (i)
             add_bytes(p, w);
@@ -147,7 +147,7 @@ struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
                                     const struct sl_model *whole, uint32_t i) {
     struct sl_plan_place place = {.whole = whole, .stage = i, .n_stages = plans->n};
     for (uint32_t j = 0; j < plans->n; j++) {
-        place.any_apart |= sl_device_is_apart(plans->at[j].dev);
+        place.any_discrete |= sl_device_is_discrete(plans->at[j].dev);
         place.any_reads_back |= !plans->at[j].dev->caps.host_visible;
     }
     return place;
@@ -175,7 +175,7 @@ static enum sl_status plan_stage(const struct planner *r, uint32_t i, uint64_t r
 static void say_all_leasts(const struct sl_stage_plans *plans, struct sl_err *err) {
     size_t n = strlen(err->text), begin = n;
     for (uint32_t i = 0; i < plans->n && n < sizeof err->text; i++)
-        if (sl_device_is_apart(plans->at[i].dev))
+        if (sl_device_is_discrete(plans->at[i].dev))
             n += (size_t)snprintf(err->text + n, sizeof err->text - n, "%s%.0fMiB",
                                   n > begin ? "," : "; for all of them: --vram ",
                                   (double)plans->at[i].plan.vram_least_bytes / 0x1p20);
@@ -187,7 +187,7 @@ static uint32_t count_copiers(const struct sl_stage_plans *plans, uint32_t *out_
     uint32_t n = 0;
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
-        if (p->streaming && p->apart && p->relays) {
+        if (p->streaming && p->discrete && p->relays) {
             *out_last = i;
             n++;
         }
@@ -300,7 +300,7 @@ static enum sl_status cut(const struct planner *r, const struct sl_split *split,
 static enum sl_status refuse_split(const struct planner *r, uint64_t least, struct sl_err *err) {
     r->plans->whole.vram_least_bytes = 0;
     for (uint32_t i = 0; i < r->plans->n; i++)
-        r->plans->whole.vram_least_bytes += sl_device_is_apart(r->plans->at[i].dev) ? least : 0;
+        r->plans->whole.vram_least_bytes += sl_device_is_discrete(r->plans->at[i].dev) ? least : 0;
     return sl_fail(err, SL_ERR_CONFIG,
                    "the model does not fit the memory of %u devices, however its layers are "
                    "divided: with %.0f MiB on each it does: --vram %.0fMiB; less with a smaller "
@@ -318,7 +318,7 @@ static uint64_t proven_least(const struct planner *r, struct sl_stage_costs *cos
         uint64_t next = 0;
         least = (least + 0xfffff) >> 20 << 20;
         for (uint32_t k = 0; k < r->plans->n; k++)
-            if (sl_device_is_apart(r->plans->at[k].dev))
+            if (sl_device_is_discrete(r->plans->at[k].dev))
                 trial.config.vram_each[k] = costs->cards[k].budget_bytes = least;
         enum sl_status st =
             sl_split_choose(&costs->model, costs->cards, r->plans->n, &split, &next);
@@ -545,7 +545,7 @@ static enum sl_status open_any(const struct sl_model *model, const struct sl_eng
         if (b->hidden || b->kind == SL_DEVICE_HOST)
             continue;
         enum sl_status st = open_first(model, &c, b, split, out_plans, &why);
-        if (st == SL_OK && !c.devices_told)
+        if (st == SL_OK && !c.devices_logged)
             sl_info("computing on %s: it was found and the model fits (--device sets it)",
                     out_plans->at[0].dev->caps.name);
         if (st == SL_OK)

@@ -40,7 +40,7 @@ struct sl_block_store {
 
     pthread_t thread;
     bool started;
-    uint64_t lack_told_ns; /* its own: when it said last that descriptors or memory lack */
+    uint64_t lack_logged_ns; /* its own: when it said last that descriptors or memory lack */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* under lock */
@@ -86,10 +86,10 @@ static void could_not_read(struct sl_block_store *s, struct sl_block_buf *b, con
         return;
     uint64_t now = sl_now_ns();
     bool lack = is_own_lack(b->error);
-    if (lack && s->lack_told_ns && now - s->lack_told_ns < QUIET_NS)
+    if (lack && s->lack_logged_ns && now - s->lack_logged_ns < QUIET_NS)
         return; /* every block would say the same */
     if (lack)
-        s->lack_told_ns = now;
+        s->lack_logged_ns = now;
     sl_warn("%s/%s cannot be read, its text is computed again and the file stays: %s",
             s->folder.path, name, strerror(b->error));
 }

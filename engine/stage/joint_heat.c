@@ -71,14 +71,14 @@ const struct sl_heat *sl_joint_heat(const struct sl_joint_heat *j) {
 }
 
 struct gathering {
-    struct sl_passage passage; /* first */
+    struct sl_pipeline_item item; /* first */
     struct sl_stage_call calls[SL_MAX_STAGES];
     struct sl_joint_heat *joint;
     size_t at;      /* bytes of the stages before */
     uint32_t first; /* ... and their layers */
 };
 
-static bool ask_heat(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+static bool ask_heat(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
     struct gathering *g = (struct gathering *)(void *)p;
     const struct sl_stage_hello *h = sl_pipeline_hello(p->pipeline, stage);
     if (!h->heat_bytes || h->heat_bytes > g->joint->n_bytes - g->at)
@@ -89,7 +89,7 @@ static bool ask_heat(struct sl_passage *p, uint32_t stage, struct sl_stage_call 
     return true;
 }
 
-static void take_heat(struct sl_passage *p, uint32_t stage, struct sl_stage_metrics *shown) {
+static void take_heat(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_metrics *shown) {
     struct gathering *g = (struct gathering *)(void *)p;
     const struct sl_stage_call *c = &g->calls[stage];
     const struct sl_stage_hello *h = sl_pipeline_hello(p->pipeline, stage);
@@ -99,7 +99,7 @@ static void take_heat(struct sl_passage *p, uint32_t stage, struct sl_stage_metr
 }
 
 /* All of the model's layers are somebody's, so each stage's begin where those before it end. */
-static bool ask_in_turn(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+static bool ask_in_turn(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
     struct gathering *g = (struct gathering *)(void *)p;
     if (stage) {
         const struct sl_stage_hello *before = sl_pipeline_hello(p->pipeline, stage - 1);
@@ -110,10 +110,10 @@ static bool ask_in_turn(struct sl_passage *p, uint32_t stage, struct sl_stage_ca
 }
 
 void sl_joint_heat_save(struct sl_joint_heat *j, struct sl_pipeline *p, bool now) {
-    struct gathering g = {.passage = {.ask = ask_in_turn, .answered = take_heat}, .joint = j};
-    g.passage.calls = g.calls;
-    sl_pipeline_send(p, &g.passage);
-    sl_pipeline_wait(p, &g.passage);
+    struct gathering g = {.item = {.ask = ask_in_turn, .answered = take_heat}, .joint = j};
+    g.item.calls = g.calls;
+    sl_pipeline_send(p, &g.item);
+    sl_pipeline_wait(p, &g.item);
     if (now)
         sl_heat_store_save_now(j->file);
     else

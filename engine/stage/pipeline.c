@@ -21,14 +21,14 @@ struct worker {
     struct sl_stage *stage;
     uint32_t index;
     struct sl_stage_metrics *shown;
-    struct sl_passage *first, *last;
+    struct sl_pipeline_item *first, *last;
     struct sl_activity_sums background;
     pthread_cond_t wake;
     pthread_t thread;
     bool started;
     atomic_uint n_pushed;
     uint32_t n_taken; /* the thread's own */
-    /* What it said with its last answer, and what it is asked between passages: the thread's own
+    /* What it said with its last answer, and what it is asked between items: the thread's own
      * too. */
     bool has_background, heat_unsaved;
     struct sl_stage_call call;
@@ -65,7 +65,7 @@ static void take_note(struct worker *w, const struct sl_stage_answer *a) {
     take_counts(&a->counts, w->shown);
 }
 
-/* Asks something between passages. */
+/* Asks something between items. */
 static enum sl_status ask_now(struct worker *w, const struct sl_stage_ask *ask,
                               struct sl_err *err) {
     w->call = (struct sl_stage_call){.ask = *ask};
@@ -80,13 +80,13 @@ static void have_it_idle(struct worker *w, uint64_t most_ns) {
 
 /* ---- the stages' threads ---- */
 
-static void push(struct worker *w, struct sl_passage *passage) {
-    passage->next = NULL;
+static void push(struct worker *w, struct sl_pipeline_item *item) {
+    item->next = NULL;
     if (w->first)
-        w->last->next = passage;
+        w->last->next = item;
     else
-        w->first = passage;
-    w->last = passage;
+        w->first = item;
+    w->last = item;
     atomic_fetch_add_explicit(&w->n_pushed, 1, memory_order_release);
     pthread_cond_signal(&w->wake);
 }
@@ -108,8 +108,8 @@ static bool has_more(const void *worker) {
     return atomic_load_explicit(&w->n_pushed, memory_order_acquire) != w->n_taken;
 }
 
-static bool has_passed(const void *passage) {
-    const struct sl_passage *passing = passage;
+static bool has_passed(const void *item) {
+    const struct sl_pipeline_item *passing = item;
     return !atomic_load_explicit(&passing->under_way, memory_order_acquire);
 }
 
@@ -124,8 +124,8 @@ static void read_in_background(struct worker *w) {
     pthread_mutex_lock(&w->p->lock);
 }
 
-/* The next passage, NULL at the end. */
-static struct sl_passage *next_passage(struct worker *w) {
+/* The next item, NULL at the end. */
+static struct sl_pipeline_item *next_item(struct worker *w) {
     struct sl_pipeline *p = w->p;
     look_out(p, has_more, w);
     pthread_mutex_lock(&p->lock);
@@ -135,24 +135,24 @@ static struct sl_passage *next_passage(struct worker *w) {
         else
             pthread_cond_wait(&w->wake, &p->lock);
     }
-    struct sl_passage *passage = w->first;
-    if (passage) {
-        w->first = passage->next;
+    struct sl_pipeline_item *item = w->first;
+    if (item) {
+        w->first = item->next;
         w->n_taken++;
     }
     pthread_mutex_unlock(&p->lock);
-    return passage;
+    return item;
 }
 
 /* The stage has done with it: on to the next one, or done. */
-static void leave(struct worker *w, struct sl_passage *passage, bool passed_on) {
+static void leave(struct worker *w, struct sl_pipeline_item *item, bool passed_on) {
     struct sl_pipeline *p = w->p;
     pthread_mutex_lock(&p->lock);
     if (!passed_on && w->index + 1 < p->n)
-        push(w + 1, passage);
-    bool done = !--passage->n_left;
+        push(w + 1, item);
+    bool done = !--item->n_left;
     if (done) {
-        atomic_store_explicit(&passage->under_way, false, memory_order_release);
+        atomic_store_explicit(&item->under_way, false, memory_order_release);
         p->n_under_way--;
         pthread_cond_signal(&p->done);
         for (uint32_t i = 0; i < p->n && !p->n_under_way; i++)
@@ -163,7 +163,7 @@ static void leave(struct worker *w, struct sl_passage *passage, bool passed_on) 
         p->hooks.arrived(p->hooks.ctx);
 }
 
-/* The one that follows begins now, beside the rest of what this one does. The passage is done when
+/* The one that follows begins now, beside the rest of what this one does. The item is done when
  * both are. */
 static void was_passed(struct sl_stage_owner *o, struct sl_stage_call *c) {
     struct worker *w = (struct worker *)(void *)o;
@@ -175,42 +175,42 @@ static void was_passed(struct sl_stage_owner *o, struct sl_stage_call *c) {
 
 static void was_answered(struct sl_stage_owner *o, struct sl_stage_call *c) {
     struct worker *w = (struct worker *)(void *)o;
-    struct sl_passage *passage = c->user;
+    struct sl_pipeline_item *item = c->user;
     take_note(w, &c->answer);
-    if (passage->answered)
-        passage->answered(passage, w->index, w->shown);
+    if (item->answered)
+        item->answered(item, w->index, w->shown);
     if (w->p->n > 1)
-        leave(w, passage, c->passed_on);
+        leave(w, item, c->passed_on);
 }
 
 static void meanwhile(struct sl_stage_owner *o, struct sl_stage_call *c) {
     struct worker *w = (struct worker *)(void *)o;
     const struct sl_pipeline_hooks *h = &w->p->hooks;
-    struct sl_passage *passage = c->user;
-    if (passage->may_be_canceled && h->stopping(h->ctx))
-        sl_pipeline_cancel(w->p, passage);
+    struct sl_pipeline_item *item = c->user;
+    if (item->may_be_canceled && h->stopping(h->ctx))
+        sl_pipeline_cancel(w->p, item);
     else if (w->p->n == 1)
         h->meanwhile(h->ctx);
 }
 
-static void visit(struct worker *w, struct sl_passage *passage) {
-    struct sl_stage_call *c = &passage->calls[w->index];
+static void visit(struct worker *w, struct sl_pipeline_item *item) {
+    struct sl_stage_call *c = &item->calls[w->index];
     c->owner = &w->owner;
-    c->canceled = &passage->canceled;
-    c->user = passage;
+    c->canceled = &item->canceled;
+    c->user = item;
     c->passed_on = false;
-    if (passage->ask(passage, w->index, c))
+    if (item->ask(item, w->index, c))
         w->stage->ops->send(w->stage, c);
     else if (w->p->n > 1)
-        leave(w, passage, false);
+        leave(w, item, false);
 }
 
 static void *stage_main(void *arg) {
     struct worker *w = arg;
     if (w->p->timeline)
         sl_timeline_stage(w->p->timeline, w->index);
-    for (struct sl_passage *passage; (passage = next_passage(w));)
-        visit(w, passage);
+    for (struct sl_pipeline_item *item; (item = next_item(w));)
+        visit(w, item);
     (void)!ask_now(w, &(struct sl_stage_ask){.what = SL_STAGE_QUIT}, NULL);
     return NULL;
 }
@@ -290,46 +290,46 @@ void sl_pipeline_close(struct sl_pipeline **pp) {
     *pp = NULL;
 }
 
-/* ---- passages ---- */
+/* ---- items ---- */
 
-void sl_pipeline_send(struct sl_pipeline *p, struct sl_passage *passage) {
-    passage->pipeline = p;
-    atomic_store_explicit(&passage->canceled, false, memory_order_relaxed);
+void sl_pipeline_send(struct sl_pipeline *p, struct sl_pipeline_item *item) {
+    item->pipeline = p;
+    atomic_store_explicit(&item->canceled, false, memory_order_relaxed);
     if (p->n == 1) {
-        visit(p->workers, passage);
+        visit(p->workers, item);
         return;
     }
-    passage->n_left = p->n;
+    item->n_left = p->n;
     pthread_mutex_lock(&p->lock);
-    atomic_store(&passage->under_way, true);
+    atomic_store(&item->under_way, true);
     p->n_under_way++;
-    push(&p->workers[0], passage);
+    push(&p->workers[0], item);
     pthread_mutex_unlock(&p->lock);
 }
 
-void sl_pipeline_cancel(struct sl_pipeline *p, struct sl_passage *passage) {
-    if (atomic_exchange(&passage->canceled, true))
+void sl_pipeline_cancel(struct sl_pipeline *p, struct sl_pipeline_item *item) {
+    if (atomic_exchange(&item->canceled, true))
         return;
     for (uint32_t i = 0; i < p->n; i++) {
         struct sl_stage *s = p->workers[i].stage;
         if (s->ops->cancel)
-            s->ops->cancel(s, &passage->calls[i]);
+            s->ops->cancel(s, &item->calls[i]);
     }
 }
 
-bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_passage *passage) {
+bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_pipeline_item *item) {
     (void)p;
-    return has_passed(passage);
+    return has_passed(item);
 }
 
-void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_passage *passage) {
-    look_out(p, has_passed, passage);
+void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_pipeline_item *item) {
+    look_out(p, has_passed, item);
 }
 
-void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_passage *passage) {
-    sl_pipeline_look_out(p, passage);
+void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_pipeline_item *item) {
+    sl_pipeline_look_out(p, item);
     pthread_mutex_lock(&p->lock);
-    while (!sl_pipeline_done(p, passage))
+    while (!sl_pipeline_done(p, item))
         pthread_cond_wait(&p->done, &p->lock);
     pthread_mutex_unlock(&p->lock);
 }
@@ -343,7 +343,7 @@ void sl_pipeline_background(struct sl_pipeline *p, struct sl_activity_sums *foun
     pthread_mutex_unlock(&p->lock);
 }
 
-/* ---- between passages ---- */
+/* ---- between items ---- */
 
 const struct sl_stage_hello *sl_pipeline_hello(const struct sl_pipeline *p, uint32_t stage) {
     return &p->workers[stage].hello;

@@ -19,24 +19,24 @@
 struct sl_pipeline;
 
 /* First in what is sent. Borrowed from send until done. */
-struct sl_passage {
+struct sl_pipeline_item {
     /* What the stage is asked, by what those before it have answered: fills ask and the arrays of
      * its call. False: nothing. On the stage's thread, as what follows. */
-    bool (*ask)(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c);
+    bool (*ask)(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c);
     /* The stage has answered; shown is what is known of it. NULL: nothing is to be done. */
-    void (*answered)(struct sl_passage *p, uint32_t stage, struct sl_stage_metrics *shown);
+    void (*answered)(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_metrics *shown);
     struct sl_stage_call *calls; /* [n_stages] */
     bool may_be_canceled;        /* also by the engine's end */
     /* The pipeline's. */
     struct sl_pipeline *pipeline;
-    struct sl_passage *next;
+    struct sl_pipeline_item *next;
     uint32_t n_left; /* stages that have not done with it, under the pipeline's lock */
     atomic_bool under_way, canceled;
 };
 
 /* Who has the pipeline. */
 struct sl_pipeline_hooks {
-    /* On a stage's thread, when a passage is done and after reading in the background. */
+    /* On a stage's thread, when an item is done and after reading in the background. */
     void (*arrived)(void *ctx);
     /* On the scheduler's, where that runs the only stage: between layers, and while it waits for
      * the disk. */
@@ -58,15 +58,15 @@ void sl_pipeline_close(struct sl_pipeline **p);
 /* What each stage says of itself, asked when it was opened. */
 const struct sl_stage_hello *sl_pipeline_hello(const struct sl_pipeline *p, uint32_t stage);
 
-void sl_pipeline_send(struct sl_pipeline *p, struct sl_passage *passage);
+void sl_pipeline_send(struct sl_pipeline *p, struct sl_pipeline_item *item);
 /* Has the stages give up what is under way of it. It is done all the same when they have answered.
  */
-void sl_pipeline_cancel(struct sl_pipeline *p, struct sl_passage *passage);
-bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_passage *passage);
-void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_passage *passage);
+void sl_pipeline_cancel(struct sl_pipeline *p, struct sl_pipeline_item *item);
+bool sl_pipeline_done(struct sl_pipeline *p, const struct sl_pipeline_item *item);
+void sl_pipeline_wait(struct sl_pipeline *p, const struct sl_pipeline_item *item);
 /* Looks out for its end for a moment, where there are CPUs to spare: a step of one token takes less
  * than a millisecond on a fast device, and to be woken costs a good part of that. */
-void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_passage *passage);
+void sl_pipeline_look_out(struct sl_pipeline *p, const struct sl_pipeline_item *item);
 /* Adds what stages found while they read in the background, since the last call. */
 void sl_pipeline_background(struct sl_pipeline *p, struct sl_activity_sums *inout_found);
 

@@ -41,14 +41,14 @@ enum sl_stage_request {
 const char *sl_stage_request_name(enum sl_stage_request what);
 
 /* How a step's rows come from the stage before. */
-enum sl_handed {
-    SL_HANDED_NONE, /* they do not: the stage is the first, or the step is not run */
-    SL_HANDED_ROWS, /* they come with the request, and went with the answer */
+enum sl_sent {
+    SL_SENT_NONE, /* they do not: the stage is the first, or the step is not run */
+    SL_SENT_ROWS, /* they come with the request, and went with the answer */
     /* Between linked stages: */
-    SL_HANDED_COPY,   /* they are in the other's buffers */
-    SL_HANDED_SIGNAL, /* they will be when the other's signal passes */
-    SL_HANDED_BY_OPS, /* the devices' ops hand them over */
-    SL_HANDED_WAYS
+    SL_SENT_COPY,   /* they are in the other's buffers */
+    SL_SENT_SIGNAL, /* they will be when the other's signal passes */
+    SL_SENT_BY_OPS, /* the devices' ops hand them over */
+    SL_SENT_WAYS
 };
 
 /* ---- requests ---- */
@@ -65,18 +65,18 @@ struct sl_ask_join {
 struct sl_ask_link {
     bool alone; /* its device has no other stage */
 };
-/* With: tables, failed, pages, tails; rows [n_rows, n_embd] with SL_HANDED_ROWS. */
+/* With: tables, failed, pages, tails; rows [n_rows, n_embd] with SL_SENT_ROWS. */
 struct sl_ask_step {
-    uint32_t lane;
+    uint32_t micro_batch;
     uint32_t n_rows, n_decode, n_out; /* as in struct sl_step */
     uint32_t n_failed;                /* rows that have failed at stages before */
     bool keep_all, only_largest;
     bool dead;      /* the step has failed: the stage takes over its pages' changes alone */
-    uint8_t handed; /* enum sl_handed */
-    uint32_t turn;  /* SL_HANDED_BY_OPS: which of the other's to wait for */
+    uint8_t sent;   /* enum sl_sent */
+    uint32_t seqno; /* SL_SENT_BY_OPS: which of the other's to wait for */
 };
 struct sl_ask_logits {
-    uint32_t lane, first, n; /* rows of the step that the lane had last */
+    uint32_t micro_batch, first, n; /* rows of the step that the micro-batch had last */
 };
 /* With: bytes, as many as the stage's page has, and its tail page if the copy holds one. As in
  * struct sl_kv_copy. */
@@ -125,12 +125,12 @@ struct sl_answer_join {
 struct sl_answer_link {
     bool by_ops; /* steps of few generated rows come by the devices' ops */
 };
-/* With: failed; what the rows have come to: rows [n_rows, n_embd] (SL_HANDED_ROWS), or logits. */
+/* With: failed; what the rows have come to: rows [n_rows, n_embd] (SL_SENT_ROWS), or logits. */
 struct sl_answer_step {
     /* Set when the step goes on, which may be before it has ended here. */
     uint32_t n_failed; /* rows, with those of the request */
-    uint8_t handed;    /* enum sl_handed: how the next stage gets them */
-    uint32_t turn;
+    uint8_t sent;      /* enum sl_sent: how the next stage gets them */
+    uint32_t seqno;
     /* Set with the answer, by the stage's own clock; 0: nothing was run. */
     uint64_t began_ns, ended_ns;
     /* Of the logits: which arrays there are. */
@@ -185,15 +185,15 @@ struct sl_stage_owner {
  * otherwise. */
 struct sl_stage_arrays {
     /* A step's, as sl_step_lay() lays them with room for max_rows and max_out. A local stage uses
-     * them until the lane's next step. */
+     * them until the micro-batch's next step. */
     uint32_t *tables;
     uint32_t max_rows, max_out;
     uint8_t *failed; /* [n_rows]; the stage adds to it */
     const struct sl_page_table *pages;
     const struct sl_page_table *tails; /* empty where there are none */
     const float *rows;                 /* NULL: none */
-    /* What the rows have come to: the stage's, until the lane's next step; logits may be written
-     * to. */
+    /* What the rows have come to: the stage's, until the micro-batch's next step; logits may be
+     * written to. */
     const float *out_rows;
     struct sl_logits out_logits;
     /* A page, cells or heat: [n_bytes]. */

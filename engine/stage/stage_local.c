@@ -143,7 +143,7 @@ enum sl_status sl_stage_local_load(struct sl_stage_local *s, bool by_host,
                                                            .fetch = sl_stage_fetch(s),
                                                            .timeline = s->timeline,
                                                            .routes = routes,
-                                                           .hand_by_host = by_host},
+                                                           .send_by_host = by_host},
                                &s->forward, err);
     if (st == SL_OK)
         sl_activity_source_init(&s->activity, sl_stage_fetch(s),
@@ -166,7 +166,7 @@ void sl_stage_local_close(struct sl_stage_local *s) {
     sl_weights_destroy(&s->weights);
     sl_kv_data_release(&s->kv);
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
-        sl_signal_free(s->dev, &s->handed[i]);
+        sl_signal_free(s->dev, &s->sent[i]);
     if (s->dev)
         sl_device_close(&s->dev);
 }
@@ -200,14 +200,14 @@ static enum sl_status join(struct sl_stage_local *s, const struct sl_ask_join *a
     out->reads = true;
     s->before.dev = b->dev;
     s->reached = sl_device_peer_open(b->dev, s->dev) == SL_OK && sl_device_reaches(b->dev, s->dev);
-    for (uint32_t i = 0; i < sl_plan_lanes(s->plan); i++) {
-        enum sl_status st = sl_signal_create(b->dev, &b->handed[i]);
+    for (uint32_t i = 0; i < sl_plan_micro_batches(s->plan); i++) {
+        enum sl_status st = sl_signal_create(b->dev, &b->sent[i]);
         if (st == SL_ERR_UNSUPPORTED)
             break;
         if (st != SL_OK)
             return sl_fail(err, st, "joining %s to %s: %s", s->dev->caps.name, b->dev->caps.name,
                            sl_status_text(st));
-        s->before.signal[i] = b->handed[i];
+        s->before.signal[i] = b->sent[i];
     }
     s->before_name = ask->before;
     return SL_OK;
@@ -218,8 +218,8 @@ static void link_to(struct sl_stage_local *s, bool alone, struct sl_answer_link 
     struct sl_stage_local *b = s->before.dev ? find(s->before_name) : NULL;
     if (!b)
         return;
-    for (uint32_t i = 0; i < sl_plan_lanes(s->plan); i++)
-        s->before.handed[i] = sl_forward_handed(b->forward, i, s->plan->config.batch_tokens);
+    for (uint32_t i = 0; i < sl_plan_micro_batches(s->plan); i++)
+        s->before.sent[i] = sl_forward_sent(b->forward, i, s->plan->config.batch_tokens);
     s->before.copies = true;
     if (!s->reached || !alone)
         return;
@@ -264,7 +264,7 @@ static enum sl_status show_experts(struct sl_stage_local *s, struct sl_stage_cal
         return sl_fail(&c->answer.err, SL_ERR_PROTOCOL, "a map of %zu experts: there are %zu",
                        c->with.n_bytes, (size_t)s->n_routed * n_expert);
     if (!fetch) {
-        const struct sl_expert_map_tier all = {s->plan->apart ? SL_TIER_DEVICE : SL_TIER_HOST,
+        const struct sl_expert_map_tier all = {s->plan->discrete ? SL_TIER_DEVICE : SL_TIER_HOST,
                                                NULL};
         sl_expert_map_look(s->n_routed, n_expert, NULL, &all, 1, c->with.bytes);
         return SL_OK;

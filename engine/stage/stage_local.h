@@ -19,9 +19,9 @@
 struct sl_stage_neighbour {
     struct sl_device *dev; /* NULL: its rows come with the requests */
     bool linked;
-    bool copies;                             /* rows are taken from handed */
-    struct sl_span handed[SL_MAX_STAGES];    /* [lanes] where it leaves them: a batch each */
-    struct sl_signal *signal[SL_MAX_STAGES]; /* [lanes] NULL: its device raises none */
+    bool copies;                        /* rows are taken from handed */
+    struct sl_span sent[SL_MAX_STAGES]; /* [micro-batches] where it leaves them: a batch each */
+    struct sl_signal *signal[SL_MAX_STAGES]; /* [micro-batches] NULL: its device raises none */
 };
 
 struct sl_stage_local {
@@ -37,9 +37,9 @@ struct sl_stage_local {
     struct sl_timeline *timeline; /* NULL: no trace */
     struct sl_stage_neighbour before;
     bool reached; /* the ops of the one before write to its device's memory */
-    /* [lanes] raised when a step's rows have been handed over; NULL: the next stage's device cannot
-     * wait for that by itself, so the step goes on when it has ended. */
-    struct sl_signal *handed[SL_MAX_STAGES];
+    /* [micro-batches] raised when a step's rows have been sent; NULL: the next stage's
+     * device cannot wait for that by itself, so the step goes on when it has ended. */
+    struct sl_signal *sent[SL_MAX_STAGES];
     struct sl_stage_local *relay_by; /* its copies may go by way of that one's device; NULL: none */
     atomic_bool busy;                /* with a step: what it copies itself is not to be held up */
     struct sl_activity_source activity;
@@ -60,8 +60,8 @@ enum sl_status sl_stage_local_open(struct sl_stage_local *s, uint32_t index, uin
                                    struct sl_timeline *timeline, struct sl_err *err) SL_MUST_CHECK;
 /* Lets its copies of experts go by way of the other's device too, where the two have a fast link
  * between them: while that one has no step. Both copy experts: memory for it is planned on such
- * devices alone, and no op that waits for rows may fill them (sl_op_take.alone). When all are open;
- * all end theirs before one leaves, and leave before any is closed. */
+ * devices alone, and no op that waits for rows may fill them (sl_op_receive.alone). When all are
+ * open; all end theirs before one leaves, and leave before any is closed. */
 enum sl_status sl_stage_local_relay(struct sl_stage_local *s, struct sl_stage_local *by,
                                     struct sl_err *err) SL_MUST_CHECK;
 void sl_stage_local_end_relay(struct sl_stage_local *s);
@@ -90,7 +90,7 @@ enum sl_status sl_stage_local_step(struct sl_stage_local *s, struct sl_stage_cal
 /* Do experts go from the host's slots to its device's, and may they go by way of others', as those'
  * by way of its? */
 static inline bool sl_stage_relays(const struct sl_stage_local *s) {
-    return s->store && s->plan->apart && s->plan->relays;
+    return s->store && s->plan->discrete && s->plan->relays;
 }
 
 #endif

@@ -10,44 +10,45 @@ static enum sl_status check(const struct sl_stage_local *s, const struct sl_stag
     const struct sl_ask_step *a = &c->ask.step;
     const struct sl_memory_plan *p = s->plan;
     bool runs = !a->dead && a->n_failed < a->n_rows, comes = s->index && runs;
-    if (a->lane >= sl_plan_lanes(p) || !a->n_rows || a->n_rows > p->config.batch_tokens ||
-        a->n_decode > a->n_rows || a->n_failed > a->n_rows || a->n_rows > c->with.max_rows ||
-        a->n_out > c->with.max_out ||
+    if (a->micro_batch >= sl_plan_micro_batches(p) || !a->n_rows ||
+        a->n_rows > p->config.batch_tokens || a->n_decode > a->n_rows || a->n_failed > a->n_rows ||
+        a->n_rows > c->with.max_rows || a->n_out > c->with.max_out ||
         (!a->keep_all && p->n_logit_rows && a->n_out > p->n_logit_rows))
-        return sl_fail(err, SL_ERR_PROTOCOL,
-                       "a step of %u rows, %u generated, %u with logits, %u failed, in lane %u: "
-                       "more than planned",
-                       a->n_rows, a->n_decode, a->n_out, a->n_failed, a->lane);
+        return sl_fail(
+            err, SL_ERR_PROTOCOL,
+            "a step of %u rows, %u generated, %u with logits, %u failed, in micro-batch %u: "
+            "more than planned",
+            a->n_rows, a->n_decode, a->n_out, a->n_failed, a->micro_batch);
     bool can = false;
-    switch ((enum sl_handed)a->handed) {
-    case SL_HANDED_NONE:
+    switch ((enum sl_sent)a->sent) {
+    case SL_SENT_NONE:
         can = !comes;
         break;
-    case SL_HANDED_ROWS:
+    case SL_SENT_ROWS:
         can = comes && c->with.rows;
         break;
-    case SL_HANDED_COPY:
+    case SL_SENT_COPY:
         can = comes && s->before.copies;
         break;
-    case SL_HANDED_SIGNAL:
-        can = comes && s->before.copies && s->before.signal[a->lane];
+    case SL_SENT_SIGNAL:
+        can = comes && s->before.copies && s->before.signal[a->micro_batch];
         break;
-    case SL_HANDED_BY_OPS:
+    case SL_SENT_BY_OPS:
         can = comes && s->before.linked;
         break;
-    case SL_HANDED_WAYS:
+    case SL_SENT_WAYS:
         break;
     }
     return can ? SL_OK
                : sl_fail(err, SL_ERR_PROTOCOL,
                          "a step of %u rows that come in way %u: this stage cannot take them so",
-                         a->n_rows, a->handed);
+                         a->n_rows, a->sent);
 }
 
 static struct sl_step step_of(const struct sl_stage_call *c) {
     const struct sl_ask_step *a = &c->ask.step;
     struct sl_step step = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
-    step.lane = a->lane;
+    step.micro_batch = a->micro_batch;
     step.n_rows = a->n_rows;
     step.n_decode = a->n_decode;
     step.n_out = a->n_out;
@@ -55,9 +56,9 @@ static struct sl_step step_of(const struct sl_stage_call *c) {
     step.keep_all = a->keep_all;
     step.only_largest = a->only_largest;
     step.failed = c->with.failed;
-    step.taken = a->handed == SL_HANDED_BY_OPS;
-    if (step.taken)
-        step.turn[SL_STEP_TAKES] = a->turn;
+    step.received = a->sent == SL_SENT_BY_OPS;
+    if (step.received)
+        step.seqno[SL_STEP_RECEIVES] = a->seqno;
     return step;
 }
 
@@ -65,14 +66,14 @@ static struct sl_step step_of(const struct sl_stage_call *c) {
 static enum sl_status take_over(struct sl_stage_local *s, const struct sl_stage_call *c) {
     const struct sl_ask_step *a = &c->ask.step;
     const struct sl_stage_neighbour *before = &s->before;
-    struct sl_span to = sl_forward_x(s->forward, a->n_rows), from = before->handed[a->lane];
+    struct sl_span to = sl_forward_x(s->forward, a->n_rows), from = before->sent[a->micro_batch];
     enum sl_status st = SL_OK;
-    if (a->handed == SL_HANDED_NONE || a->handed == SL_HANDED_BY_OPS)
+    if (a->sent == SL_SENT_NONE || a->sent == SL_SENT_BY_OPS)
         return SL_OK;
-    if (a->handed == SL_HANDED_ROWS)
+    if (a->sent == SL_SENT_ROWS)
         return sl_device_upload(s->dev, to, c->with.rows);
-    if (a->handed == SL_HANDED_SIGNAL)
-        st = sl_signal_follow(s->dev, before->dev, before->signal[a->lane]);
+    if (a->sent == SL_SENT_SIGNAL)
+        st = sl_signal_follow(s->dev, before->dev, before->signal[a->micro_batch]);
     from.bytes = to.bytes;
     return st == SL_OK ? sl_device_copy_from(s->dev, to, before->dev, from) : st;
 }
@@ -118,7 +119,7 @@ static enum sl_status start_layers(struct sl_stage_local *s, struct sl_stage_cal
             return st;
         st = take_over(s, c);
         if (st != SL_OK)
-            st = sl_fail(err, st, "taking over %u rows at layer %u: %s", step->n_rows,
+            st = sl_fail(err, st, "receiving %u rows at layer %u: %s", step->n_rows,
                          s->model->hp.first_layer, sl_status_text(st));
         else
             st = sl_forward_start(s->forward, step, &give_up.base, err);
@@ -134,25 +135,25 @@ static enum sl_status start_layers(struct sl_stage_local *s, struct sl_stage_cal
  * here on the next stage may be at the step's tables too. */
 static enum sl_status pass_on_early(struct sl_stage_local *s, struct sl_stage_call *c,
                                     const struct sl_step *step, bool *out_passed) {
-    struct sl_signal *handed = s->handed[step->lane];
-    bool hands = sl_forward_hands(s->forward);
+    struct sl_signal *sent = s->sent[step->micro_batch];
+    bool sends = sl_forward_sends(s->forward);
     *out_passed = false;
-    if ((!hands && (!handed || !sl_forward_is_brief(s->forward))) || step->n_failed == step->n_rows)
+    if ((!sends && (!sent || !sl_forward_is_brief(s->forward))) || step->n_failed == step->n_rows)
         return SL_OK;
-    enum sl_status st = hands ? SL_OK : sl_signal_raise(s->dev, handed);
+    enum sl_status st = sends ? SL_OK : sl_signal_raise(s->dev, sent);
     if (st != SL_OK)
-        return abandon(s, sl_fail(&c->answer.err, st, "handing over: %s", sl_status_text(st)));
-    c->answer.step.handed = hands ? SL_HANDED_BY_OPS : SL_HANDED_SIGNAL;
-    c->answer.step.turn = hands ? sl_forward_turn(s->forward, step->lane) : 0;
+        return abandon(s, sl_fail(&c->answer.err, st, "sending rows: %s", sl_status_text(st)));
+    c->answer.step.sent = sends ? SL_SENT_BY_OPS : SL_SENT_SIGNAL;
+    c->answer.step.seqno = sends ? sl_forward_seqno(s->forward, step->micro_batch) : 0;
     *out_passed = true;
     c->owner->passed(c->owner, c);
     return SL_OK;
 }
 
 /* Of a step that goes on when it has ended here. */
-static void hand_on(struct sl_stage_local *s, struct sl_stage_call *c) {
-    c->with.out_rows = sl_forward_handed_host(s->forward, c->ask.step.lane);
-    c->answer.step.handed = c->with.out_rows ? SL_HANDED_ROWS : SL_HANDED_COPY;
+static void send_on(struct sl_stage_local *s, struct sl_stage_call *c) {
+    c->with.out_rows = sl_forward_sent_host(s->forward, c->ask.step.micro_batch);
+    c->answer.step.sent = c->with.out_rows ? SL_SENT_ROWS : SL_SENT_COPY;
 }
 
 /* The blocks are told as long as there are rows or maxima of them. */
@@ -176,13 +177,13 @@ static enum sl_status finish_layers(struct sl_stage_local *s, struct sl_stage_ca
         st = sl_stage_local_blame(s, abandon(s, st), err);
     sl_activity_look(&s->activity, n_experts, false, &c->answer.found);
     if (st != SL_OK && passed) {
-        if (sl_forward_hands(s->forward))
-            sl_forward_release(s->forward, step->lane);
+        if (sl_forward_sends(s->forward))
+            sl_forward_release(s->forward, step->micro_batch);
         else
-            sl_signal_release(s->dev, s->handed[step->lane]);
+            sl_signal_release(s->dev, s->sent[step->micro_batch]);
     }
     if (st == SL_OK && !passed && !sl_stage_is_last(s) && step->n_failed < step->n_rows)
-        hand_on(s, c);
+        send_on(s, c);
     if (st == SL_OK)
         give_logits(c, step->n_out);
     return st;

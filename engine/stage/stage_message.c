@@ -22,7 +22,7 @@ struct sl_message_limits sl_message_limits(const struct sl_memory_plan *p,
                                            const struct sl_stage_hello *h) {
     const struct sl_engine_config *c = &p->config;
     return (struct sl_message_limits){
-        .n_lanes = sl_plan_lanes(p),
+        .n_micro_batches = sl_plan_micro_batches(p),
         .max_rows = c->batch_tokens,
         .max_out = c->parallel > SL_SCORE_ROWS ? c->parallel : SL_SCORE_ROWS,
         .n_seq = c->parallel,
@@ -204,16 +204,16 @@ static bool is_planned(const struct sl_page_table *t, const struct sl_message_li
 static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
                                const struct sl_message_limits *l, struct sl_err *err) {
     const struct sl_ask_step *a = &c->ask.step;
-    if (a->handed != SL_HANDED_NONE && a->handed != SL_HANDED_ROWS)
+    if (a->sent != SL_SENT_NONE && a->sent != SL_SENT_ROWS)
         return sl_fail(err, SL_ERR_PROTOCOL, "a step whose rows come in way %u: not by message",
-                       a->handed);
+                       a->sent);
     if (a->n_rows > l->max_rows || a->n_out > l->max_out || !is_planned(c->with.pages, l) ||
         (l->n_tails ? !is_planned(c->with.tails, l) : c->with.tails->n_seq != 0))
         return sl_fail(err, SL_ERR_PROTOCOL, "a step of %u rows, more than was planned for",
                        a->n_rows);
     struct sl_step s = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
     uint32_t n = a->n_rows;
-    put_u32(w, a->lane);
+    put_u32(w, a->micro_batch);
     put_u32(w, n);
     put_u32(w, a->n_decode);
     put_u32(w, a->n_out);
@@ -221,7 +221,7 @@ static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
     put_u8(w, a->keep_all);
     put_u8(w, a->only_largest);
     put_u8(w, a->dead);
-    put_u8(w, a->handed);
+    put_u8(w, a->sent);
     put_words(w, s.ids, n);
     put_words(w, s.pos, n);
     put_words(w, s.slot, n);
@@ -234,7 +234,7 @@ static enum sl_status put_step(struct writer *w, const struct sl_stage_call *c,
     put_bytes(w, c->with.failed, n);
     put_pages(w, c->with.pages);
     put_pages(w, c->with.tails);
-    if (a->handed == SL_HANDED_ROWS)
+    if (a->sent == SL_SENT_ROWS)
         put_words(w, c->with.rows, (size_t)n * l->n_embd);
     return SL_OK;
 }
@@ -261,7 +261,7 @@ enum sl_status sl_message_put_ask(const struct sl_stage_call *c, uint64_t number
         SL_TRY(put_step(w, c, l, err));
         break;
     case SL_STAGE_LOGITS:
-        put_u32(w, a->logits.lane);
+        put_u32(w, a->logits.micro_batch);
         put_u32(w, a->logits.first);
         put_u32(w, a->logits.n);
         break;
@@ -312,16 +312,16 @@ static void put_logits(struct writer *w, const struct sl_answer_step *a, const s
 static enum sl_status put_step_answer(struct writer *w, const struct sl_stage_call *c,
                                       const struct sl_message_limits *l, struct sl_err *err) {
     const struct sl_answer_step *a = &c->answer.step;
-    if (a->handed != SL_HANDED_NONE && a->handed != SL_HANDED_ROWS)
+    if (a->sent != SL_SENT_NONE && a->sent != SL_SENT_ROWS)
         return sl_fail(err, SL_ERR_PROTOCOL, "a step whose rows go in way %u: not by message",
-                       a->handed);
+                       a->sent);
     put_u32(w, a->n_failed);
-    put_u8(w, a->handed);
+    put_u8(w, a->sent);
     put_u64(w, a->began_ns);
     put_u64(w, a->ended_ns);
     put_bytes(w, c->with.failed, c->ask.step.n_rows);
     put_logits(w, a, &c->with.out_logits, l);
-    if (a->handed == SL_HANDED_ROWS)
+    if (a->sent == SL_SENT_ROWS)
         put_words(w, c->with.out_rows, (size_t)c->ask.step.n_rows * l->n_embd);
     return SL_OK;
 }

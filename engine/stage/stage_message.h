@@ -10,8 +10,8 @@
  *
  * Nothing that is decoded is trusted. Lengths are compared with what both sides have planned for
  * before anything is written, numbers that lead into arrays (rows, pages, slots, sessions, tokens,
- * lanes) with the arrays' sizes, and a message must end where its fields do. What is wrong is
- * SL_ERR_PROTOCOL, with a text. Nothing is allocated but by the init functions. */
+ * micro-batches) with the arrays' sizes, and a message must end where its fields do. What is wrong
+ * is SL_ERR_PROTOCOL, with a text. Nothing is allocated but by the init functions. */
 #ifndef SL_ENGINE_STAGE_MESSAGE_H
 #define SL_ENGINE_STAGE_MESSAGE_H
 
@@ -25,7 +25,7 @@ enum sl_message_kind { SL_MESSAGE_ASK, SL_MESSAGE_ANSWER, SL_MESSAGE_CANCEL, SL_
 
 /* What both sides know of a stage before they exchange arrays. */
 struct sl_message_limits {
-    uint32_t n_lanes, max_rows, max_out;
+    uint32_t n_micro_batches, max_rows, max_out;
     uint32_t n_seq, seq_pages; /* of each page table */
     uint32_t n_pages, n_tails; /* of the two pools; n_tails 0: no layer has tail pages */
     uint32_t n_embd, n_vocab, n_routed, n_expert;

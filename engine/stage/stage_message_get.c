@@ -169,7 +169,7 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
                                struct sl_message_arrays *into, struct sl_stage_call *c,
                                struct sl_err *err) {
     struct sl_ask_step *a = &c->ask.step;
-    a->lane = get_u32(r);
+    a->micro_batch = get_u32(r);
     a->n_rows = get_u32(r);
     a->n_decode = get_u32(r);
     a->n_out = get_u32(r);
@@ -177,11 +177,11 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
     a->keep_all = get_bool(r);
     a->only_largest = get_bool(r);
     a->dead = get_bool(r);
-    a->handed = (uint8_t)get_u8(r);
-    a->turn = 0;
-    if (a->lane >= l->n_lanes || !a->n_rows || a->n_rows > l->max_rows || a->n_decode > a->n_rows ||
-        a->n_out > l->max_out || a->n_out > a->n_rows ||
-        (a->handed != SL_HANDED_NONE && a->handed != SL_HANDED_ROWS))
+    a->sent = (uint8_t)get_u8(r);
+    a->seqno = 0;
+    if (a->micro_batch >= l->n_micro_batches || !a->n_rows || a->n_rows > l->max_rows ||
+        a->n_decode > a->n_rows || a->n_out > l->max_out || a->n_out > a->n_rows ||
+        (a->sent != SL_SENT_NONE && a->sent != SL_SENT_ROWS))
         return malformed("numbers beyond what was planned for", SL_STAGE_STEP, err);
     struct sl_step s = sl_step_lay(into->tables, l->max_rows, l->max_out);
     s.n_rows = a->n_rows;
@@ -200,7 +200,7 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
     get_bytes(r, into->failed, s.n_rows);
     SL_TRY(get_pages(r, &into->pages, l->n_pages, err));
     SL_TRY(get_pages(r, &into->tails, l->n_tails, err));
-    if (a->handed == SL_HANDED_ROWS)
+    if (a->sent == SL_SENT_ROWS)
         get_words(r, into->rows, (size_t)s.n_rows * l->n_embd);
     bool sound = true;
     if (!r->bad &&
@@ -213,7 +213,7 @@ static enum sl_status get_step(struct reader *r, const struct sl_message_limits 
         .failed = into->failed,
         .pages = &into->pages,
         .tails = &into->tails,
-        .rows = a->handed == SL_HANDED_ROWS ? into->rows : NULL,
+        .rows = a->sent == SL_SENT_ROWS ? into->rows : NULL,
     };
     return SL_OK;
 }
@@ -240,10 +240,10 @@ static enum sl_status get_request(struct reader *r, const struct sl_message_limi
     case SL_STAGE_STEP:
         return get_step(r, l, into, c, err);
     case SL_STAGE_LOGITS:
-        a->logits.lane = get_u32(r);
+        a->logits.micro_batch = get_u32(r);
         a->logits.first = get_u32(r);
         a->logits.n = get_u32(r);
-        if (a->logits.lane >= l->n_lanes || a->logits.n > l->max_out ||
+        if (a->logits.micro_batch >= l->n_micro_batches || a->logits.n > l->max_out ||
             a->logits.first > l->max_rows)
             return malformed("numbers beyond what was planned for", a->what, err);
         break;
@@ -370,17 +370,17 @@ static enum sl_status get_step_answer(struct reader *r, const struct sl_message_
     struct sl_answer_step *a = &c->answer.step;
     uint32_t n = c->ask.step.n_rows;
     a->n_failed = get_u32(r);
-    a->handed = (uint8_t)get_u8(r);
-    a->turn = 0;
+    a->sent = (uint8_t)get_u8(r);
+    a->seqno = 0;
     a->began_ns = get_u64(r);
     a->ended_ns = get_u64(r);
     get_bytes(r, into->failed, n);
     bool sound = true;
     if (!r->bad && (count_failed(into->failed, n, &sound) != a->n_failed || !sound ||
-                    (a->handed != SL_HANDED_NONE && a->handed != SL_HANDED_ROWS)))
+                    (a->sent != SL_SENT_NONE && a->sent != SL_SENT_ROWS)))
         return malformed("rows that cannot be", SL_STAGE_STEP, err);
     SL_TRY(get_logits(r, l, into, c, err));
-    c->with.out_rows = a->handed == SL_HANDED_ROWS ? into->rows : NULL;
+    c->with.out_rows = a->sent == SL_SENT_ROWS ? into->rows : NULL;
     if (c->with.out_rows)
         get_words(r, into->rows, (size_t)n * l->n_embd);
     for (uint32_t i = 0; !r->bad && i < n; i++)

@@ -17,7 +17,7 @@
 #define NAME_BYTES  64u
 #define WRITE_NS    500000000u
 
-/* tid of what is drawn; lanes of reads follow. */
+/* tid of what is drawn; tracks of reads follow. */
 enum { TRACK_STEPS = 1, TRACK_STAGES = 2, TRACK_READS = 100 };
 
 /* Where this thread draws. */
@@ -34,8 +34,8 @@ struct sl_timeline {
     uint64_t start_ns, written_ns;
     uint64_t end_bytes, max_bytes; /* of the file, without the tail */
     uint64_t n_requests, n_undrawn;
-    uint64_t free_lanes[SL_TIMELINE_LANES / 64]; /* bits */
-    uint64_t named_lanes[SL_TIMELINE_LANES / 64];
+    uint64_t free_read_tracks[SL_TIMELINE_READ_TRACKS / 64]; /* bits */
+    uint64_t named_read_tracks[SL_TIMELINE_READ_TRACKS / 64];
     size_t n;
     char path[512];
     char buffer[BUFFER_BYTES];
@@ -236,7 +236,7 @@ enum sl_status sl_timeline_open(const char *path, uint64_t max_bytes,
     t->fd = out.fd;
     t->stream = !out.regular;
     snprintf(t->path, sizeof t->path, "%s", path);
-    memset(t->free_lanes, 0xff, sizeof t->free_lanes);
+    memset(t->free_read_tracks, 0xff, sizeof t->free_read_tracks);
     pthread_mutex_init(&t->lock, NULL);
     t->max_bytes = max_bytes;
     t->start_ns = sl_now_ns();
@@ -259,7 +259,7 @@ void sl_timeline_close(struct sl_timeline **timeline) {
         flush_stream(t, tail, sizeof tail - 1);
     if (t->n_undrawn)
         sl_info("%s: %llu reads are not drawn: more than %u were under way", t->path,
-                (unsigned long long)t->n_undrawn, SL_TIMELINE_LANES);
+                (unsigned long long)t->n_undrawn, SL_TIMELINE_READ_TRACKS);
     close(t->fd);
     pthread_mutex_destroy(&t->lock);
     free(t);
@@ -325,40 +325,40 @@ void sl_timeline_counter(struct sl_timeline *t, const char *name, uint64_t at_ns
     pthread_mutex_unlock(&t->lock);
 }
 
-static uint16_t take_lane(struct sl_timeline *t) {
-    for (uint32_t i = 0; i < SL_TIMELINE_LANES / 64; i++) {
-        if (!t->free_lanes[i])
+static uint16_t take_read_track(struct sl_timeline *t) {
+    for (uint32_t i = 0; i < SL_TIMELINE_READ_TRACKS / 64; i++) {
+        if (!t->free_read_tracks[i])
             continue;
-        uint32_t bit = (uint32_t)__builtin_ctzll(t->free_lanes[i]);
-        t->free_lanes[i] &= t->free_lanes[i] - 1;
+        uint32_t bit = (uint32_t)__builtin_ctzll(t->free_read_tracks[i]);
+        t->free_read_tracks[i] &= t->free_read_tracks[i] - 1;
         return (uint16_t)(i * 64 + bit);
     }
     t->n_undrawn++;
-    return SL_NO_LANE;
+    return SL_NO_READ_TRACK;
 }
 
-uint16_t sl_timeline_lane(struct sl_timeline *t) {
+uint16_t sl_timeline_read_track(struct sl_timeline *t) {
     pthread_mutex_lock(&t->lock);
-    uint16_t lane = take_lane(t);
+    uint16_t read_track = take_read_track(t);
     pthread_mutex_unlock(&t->lock);
-    return lane;
+    return read_track;
 }
 
-static void name_lane(struct sl_timeline *t, uint16_t lane) {
-    uint64_t bit = (uint64_t)1 << (lane % 64);
-    if (t->named_lanes[lane / 64] & bit)
+static void name_read_track(struct sl_timeline *t, uint16_t read_track) {
+    uint64_t bit = (uint64_t)1 << (read_track % 64);
+    if (t->named_read_tracks[read_track / 64] & bit)
         return;
-    t->named_lanes[lane / 64] |= bit;
-    name_track(t, TRACK_READS + (uint64_t)lane, "reads", lane + 1u);
+    t->named_read_tracks[read_track / 64] |= bit;
+    name_track(t, TRACK_READS + (uint64_t)read_track, "reads", read_track + 1u);
 }
 
-void sl_timeline_read(struct sl_timeline *t, uint16_t lane, const char *name, uint64_t start_ns,
-                      uint64_t end_ns, const struct sl_timeline_arg *args) {
-    if (lane == SL_NO_LANE)
+void sl_timeline_read(struct sl_timeline *t, uint16_t read_track, const char *name,
+                      uint64_t start_ns, uint64_t end_ns, const struct sl_timeline_arg *args) {
+    if (read_track == SL_NO_READ_TRACK)
         return;
     pthread_mutex_lock(&t->lock);
-    t->free_lanes[lane / 64] |= (uint64_t)1 << (lane % 64);
-    name_lane(t, lane);
-    put_span(t, TRACK_READS + (uint64_t)lane, name, start_ns, end_ns, args);
+    t->free_read_tracks[read_track / 64] |= (uint64_t)1 << (read_track % 64);
+    name_read_track(t, read_track);
+    put_span(t, TRACK_READS + (uint64_t)read_track, name, start_ns, end_ns, args);
     pthread_mutex_unlock(&t->lock);
 }

@@ -11,7 +11,7 @@
  * ends it likewise. Nothing is allocated after open; all names are string literals without quotes
  * and backslashes. Where t is NULL, recording is off and costs a branch.
  *
- * Threads: any, under a lock of its own. A thread's spans go to its track; lanes and pauses are as
+ * Threads: any, under a lock of its own. A thread's spans go to its track; tracks and pauses are as
  * calls come. */
 #ifndef SL_ENGINE_TIMELINE_H
 #define SL_ENGINE_TIMELINE_H
@@ -25,8 +25,8 @@
 #define SL_TIMELINE_MAX_BYTES    (256u << 20) /* of the file, unless said otherwise */
 #define SL_TIMELINE_MEMORY_BYTES (1u << 20)   /* that open takes at most */
 #define SL_TIMELINE_ARGS         6u           /* of an event at most */
-#define SL_TIMELINE_LANES        4096u        /* reads drawn at once */
-#define SL_NO_LANE               UINT16_MAX
+#define SL_TIMELINE_READ_TRACKS  4096u        /* reads drawn at once */
+#define SL_NO_READ_TRACK         UINT16_MAX
 
 struct sl_timeline;
 
@@ -57,11 +57,11 @@ void sl_timeline_request(struct sl_timeline *t, uint64_t start_ns, uint64_t end_
 /* Values from now on: one line for each arg. */
 void sl_timeline_counter(struct sl_timeline *t, const char *name, uint64_t at_ns,
                          const struct sl_timeline_arg *args);
-/* A track that no other read has now, until its span is given. SL_NO_LANE: all are taken, the read
- * will not be drawn. */
-uint16_t sl_timeline_lane(struct sl_timeline *t);
-void sl_timeline_read(struct sl_timeline *t, uint16_t lane, const char *name, uint64_t start_ns,
-                      uint64_t end_ns, const struct sl_timeline_arg *args);
+/* A track that no other read has now, until its span is given. SL_NO_READ_TRACK: all are taken, the
+ * read will not be drawn. */
+uint16_t sl_timeline_read_track(struct sl_timeline *t);
+void sl_timeline_read(struct sl_timeline *t, uint16_t read_track, const char *name,
+                      uint64_t start_ns, uint64_t end_ns, const struct sl_timeline_arg *args);
 /* Between steps: writes what is gathered, if it is much or old, or if all is asked for. */
 void sl_timeline_pause(struct sl_timeline *t, bool all);
 

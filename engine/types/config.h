@@ -128,7 +128,7 @@ struct sl_engine_config {
     uint64_t vram_each[SL_MAX_STAGES]; /* [n_vram] for each of several devices, in place of
                                           vram_bytes; n_vram 0 = vram_bytes for each */
     uint32_t n_vram;
-    bool devices_told; /* an earlier plan of this has logged what computes and what is free there:
+    bool devices_logged; /* an earlier plan of this has logged what computes and what is free there:
                           this one does not again */
     uint64_t driver_bytes; /* of process_bytes: what opening the device took; set by create */
     bool no_overflow; /* on a card: refuse what does not fit it, rather than keep experts in pinned

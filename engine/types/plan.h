@@ -13,7 +13,7 @@
 /* Where a run of the model's layers is computed, and what of that device's memory it takes. */
 struct sl_plan_stage {
     char device[SL_DEVICE_NAME_BYTES], id[SL_DEVICE_ID_BYTES], model[SL_DEVICE_NAME_BYTES];
-    bool apart; /* the device has memory of its own */
+    bool discrete; /* the device has memory of its own */
     uint32_t first_layer, n_layer;
     bool streaming;
     uint32_t n_device_slots, n_slots, n_experts;
@@ -45,12 +45,12 @@ struct sl_memory_plan {
     uint32_t tail_pages;      /* that are needed before a page end to go on from it; or 0 */
     uint64_t tail_page_bytes; /* as page_bytes; or 0 */
 
-    bool reads_back;    /* the host cannot follow device addresses */
-    bool apart;         /* weights, KV and activations are in a device's own memory */
-    bool pages_apart;   /* some stage's KV is: pages that it gives up are copied to the host's */
-    bool loads_by_copy; /* some stage's weights pass through buffers */
-    bool streaming;     /* routed experts pass through slots */
-    uint32_t n_class;   /* size classes of experts; 0 in a dense model */
+    bool reads_back;     /* the host cannot follow device addresses */
+    bool discrete;       /* weights, KV and activations are in a device's own memory */
+    bool pages_discrete; /* some stage's KV is: pages that it gives up are copied to the host's */
+    bool loads_by_copy;  /* some stage's weights pass through buffers */
+    bool streaming;      /* routed experts pass through slots */
+    uint32_t n_class;    /* size classes of experts; 0 in a dense model */
     uint32_t class_slots[SL_SLAB_CLASSES]; /* slots of each in host memory; 0 where all experts are
                                               resident */
     uint32_t n_slots, n_experts;           /* in all classes, all layers */

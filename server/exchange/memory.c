@@ -28,11 +28,11 @@
 #define MAX_CONNECTIONS  1024u
 #define MIN_CONNECTIONS  16u
 
-static uint64_t least(uint64_t a, uint64_t b) {
+static uint64_t smaller(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-static uint64_t most(uint64_t a, uint64_t b) {
+static uint64_t larger(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
@@ -83,18 +83,18 @@ void sl_server_fit(struct sl_server_config *c, uint64_t bytes) {
     sl_server_defaults(&d);
     uint64_t all = bytes > threads_bytes(&d) ? bytes - threads_bytes(&d) : 0;
     if (!c->worker_bytes) {
-        c->worker_bytes = least(all * 5 / 8 / d.n_workers, MAX_WORKER_BYTES);
-        c->worker_bytes = most(c->worker_bytes, c->max_body_bytes * WORKER_BODIES);
+        c->worker_bytes = smaller(all * 5 / 8 / d.n_workers, MAX_WORKER_BYTES);
+        c->worker_bytes = larger(c->worker_bytes, c->max_body_bytes * WORKER_BODIES);
     }
     if (!c->max_body_bytes)
-        c->max_body_bytes = least(c->worker_bytes / WORKER_BODIES, MAX_BODY_BYTES);
+        c->max_body_bytes = smaller(c->worker_bytes / WORKER_BODIES, MAX_BODY_BYTES);
     if (!c->max_bodies_bytes)
-        c->max_bodies_bytes = most(least(all / 8, MAX_BODIES_BYTES), c->max_body_bytes);
+        c->max_bodies_bytes = larger(smaller(all / 8, MAX_BODIES_BYTES), c->max_body_bytes);
     if (!c->max_replies_bytes)
-        c->max_replies_bytes = least(all / 8, MAX_BODIES_BYTES);
+        c->max_replies_bytes = smaller(all / 8, MAX_BODIES_BYTES);
     if (!c->max_connections)
-        c->max_connections =
-            (uint32_t)most(least(all / 8 / connection_bytes(&d), MAX_CONNECTIONS), MIN_CONNECTIONS);
+        c->max_connections = (uint32_t)larger(
+            smaller(all / 8 / connection_bytes(&d), MAX_CONNECTIONS), MIN_CONNECTIONS);
     sl_server_defaults(c);
 }
 
@@ -106,17 +106,17 @@ uint64_t sl_server_memory_bytes(const struct sl_server_config *config) {
 }
 
 uint32_t sl_server_json_units(const struct sl_server_config *c) {
-    return (uint32_t)least(c->worker_bytes / WORKER_JSON / JSON_UNIT_BYTES, SL_JSON_MAX_UNITS);
+    return (uint32_t)smaller(c->worker_bytes / WORKER_JSON / JSON_UNIT_BYTES, SL_JSON_MAX_UNITS);
 }
 
 uint64_t sl_server_tokenize_bytes(const struct sl_server_config *c) {
-    return least(c->worker_bytes / WORKER_TOKENIZE, (uint64_t)8 << 20);
+    return smaller(c->worker_bytes / WORKER_TOKENIZE, (uint64_t)8 << 20);
 }
 
 struct sl_template_limits sl_server_template_limits(const struct sl_server_config *c) {
     struct sl_template_limits l = sl_template_default_limits;
-    l.max_memory_bytes = least(c->worker_bytes / WORKER_TEMPLATE, l.max_memory_bytes);
-    l.max_output_bytes = least(c->worker_bytes / WORKER_TEXT, l.max_output_bytes);
+    l.max_memory_bytes = smaller(c->worker_bytes / WORKER_TEMPLATE, l.max_memory_bytes);
+    l.max_output_bytes = smaller(c->worker_bytes / WORKER_TEXT, l.max_output_bytes);
     if (c->template_steps)
         l.max_steps = c->template_steps;
     if (c->template_timeout_s)

@@ -47,8 +47,8 @@ struct outcome {
     uint64_t steps;
     struct card_stats card;
     struct sl_tiers_stats tiers;
-    uint64_t guesses; /* experts that went up because an early router named them */
-    uint64_t guessed[SL_FETCH_GUESSES], right[SL_FETCH_GUESSES]; /* of those on disk */
+    uint64_t predictions; /* experts that went up because an early router named them */
+    uint64_t predicted[SL_FETCH_PREDICTIONS], right[SL_FETCH_PREDICTIONS]; /* of those on disk */
     uint32_t n_slots, n_device_slots, n_experts, n_stages;
     uint32_t n_measured;
 };
@@ -59,7 +59,7 @@ static const char *describe(const struct setting *s) {
              s->cpu ? "CPU" : "card ", s->split ? s->split : "",
              s->where == SL_EXPERTS_RESIDENT ? ", resident" : "", s->device_percent,
              s->host_percent, s->parallel, s->batch, s->card.eager_copies ? ", eager copies" : "",
-             s->card.told ? ", told" : "", s->card.no_placed ? ", nothing placed" : "",
+             s->card.mailbox ? ", told" : "", s->card.no_placed ? ", nothing placed" : "",
              s->card.integrated ? ", integrated" : "", s->card.plain ? ", with the CPU" : "");
     return text;
 }
@@ -183,7 +183,7 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
         set_budgets(m, &c, &source, s);
     source.stats = (struct card_stats){0};
     uint64_t promotions = (uint64_t)sl_metric(expert_promotions_total);
-    uint64_t guessed = (uint64_t)sl_metric(expert_guessed_total);
+    uint64_t predicted = (uint64_t)sl_metric(expert_guessed_total);
     struct sl_engine *e;
     enum sl_status st = sl_engine_create(m, &c, NULL, &e, &test_err);
     if (st != SL_OK)
@@ -212,17 +212,17 @@ static void run_setting(const struct sl_model *m, const struct setting *s, struc
     struct scored scored = {m, out};
     assert_ok(sl_engine_score(e, out->run[2]->prompt, N_SCORE, on_logits, &scored, &test_err));
     out->card = source.stats;
-    out->guesses = (uint64_t)sl_metric(expert_guessed_total) - guessed;
+    out->predictions = (uint64_t)sl_metric(expert_guessed_total) - predicted;
     out->n_slots = e->plan.n_slots;
     out->n_device_slots = e->plan.n_device_slots;
     out->n_experts = e->plan.n_experts;
     out->n_stages = e->n_stages;
     for (uint32_t i = 0; i < e->n_stages; i++) {
         add_tiers(&e->stages[i], &out->tiers);
-        for (uint32_t w = 0; w < SL_FETCH_GUESSES && e->stages[i].store; w++) {
+        for (uint32_t w = 0; w < SL_FETCH_PREDICTIONS && e->stages[i].store; w++) {
             const struct sl_fetch_stats *f = sl_fetch_stats(sl_stage_fetch(&e->stages[i]));
-            out->guessed[w] += f->guessed[w];
-            out->right[w] += f->guessed_right[w];
+            out->predicted[w] += f->predicted[w];
+            out->right[w] += f->predicted_right[w];
         }
     }
     sl_engine_destroy(&e);
@@ -331,7 +331,7 @@ static void greedy(void **state) {
                             .host_percent = 50,
                             .parallel = i < 2 ? 1 : 8,
                             .batch = i < 2 ? 128 : 37,
-                            .card = {.no_graphs = i == 3, .told = i == 1},
+                            .card = {.no_graphs = i == 3, .mailbox = i == 1},
                             .greedy = true};
         check(model.model, &s, &plain, &have);
         uint64_t scored = N_SCORE * n_vocab * sizeof(float);
@@ -385,7 +385,7 @@ static void other_shapes(void **state) {
 static void tiers(void **state) {
     (void)state;
     static const uint32_t percents[] = {100, 75, 50, 25, 0};
-    uint64_t early = 0, early_used = 0, guesses = 0, measured = 0;
+    uint64_t early = 0, early_used = 0, predictions = 0, measured = 0;
     for (uint32_t d = 0; d < 5; d++)
         for (uint32_t h = 0; h < 5; h += 2) {
             struct setting s = {.where = SL_EXPERTS_STREAMED,
@@ -396,7 +396,7 @@ static void tiers(void **state) {
                                 .card = {.eager_copies = (d / 2 + h / 2) % 2,
                                          .no_graphs = d == 3 && h == 2,
                                          .no_placed = d == 2,
-                                         .told = (d + h / 2) % 3 == 0},
+                                         .mailbox = (d + h / 2) % 3 == 0},
                                 .warm = d < 2 && h < 3,
                                 .measure = d % 2};
             struct outcome have;
@@ -409,32 +409,32 @@ static void tiers(void **state) {
             assert_true(s.card.no_graphs == (have.card.n_replays == 0));
             early += have.tiers.early;
             early_used += have.tiers.early_used;
-            guesses += s.card.told && s.parallel == 1 ? have.guesses : 0;
+            predictions += s.card.mailbox && s.parallel == 1 ? have.predictions : 0;
             measured += have.n_measured;
             if (percents[d] == 100)
                 assert_int_equal(have.tiers.demotions, 0);
             if (percents[d] == 100 && s.warm)
                 assert_int_equal(have.tiers.promotions, have.n_experts);
         }
-    /* What was copied early was right and wrong, of prompts and of guesses. */
+    /* What was copied early was right and wrong, of prompts and of predictions. */
     assert_true(early_used > 0 && early_used < early);
-    assert_true(guesses > 0);
+    assert_true(predictions > 0);
     assert_true(measured >= 4);
 }
 
 /* Early routers of one sequence name experts that are on disk, of the next layer more often than
  * chance would, and of the one after it; answers stay. */
-static void guesses_from_disk(void **state) {
+static void predictions_from_disk(void **state) {
     (void)state;
     struct outcome have;
     const struct setting s = {.where = SL_EXPERTS_STREAMED,
                               .host_percent = 35,
                               .parallel = 1,
                               .batch = 64,
-                              .card.told = true};
+                              .card.mailbox = true};
     check(model.model, &s, &want, &have);
-    assert_true(have.right[0] * 13 > have.guessed[0] * 3);
-    assert_true(have.guessed[0] > 10 && have.guessed[1] > 10 && have.right[1] > 0);
+    assert_true(have.right[0] * 13 > have.predicted[0] * 3);
+    assert_true(have.predicted[0] > 10 && have.predicted[1] > 10 && have.right[1] > 0);
 }
 
 static void integrated(void **state) {
@@ -477,7 +477,7 @@ static void stages(void **state) {
                                          .n_cards = over[i].n,
                                          .eager_copies = i % 2,
                                          .no_peers = parallel == 8 && i % 3 == 0,
-                                         .no_hands = parallel == 3 && i % 2},
+                                         .no_sends = parallel == 3 && i % 2},
                                 .measure = parallel == 3,
                                 .split = over[i].split};
             check(model.model, &s, &want, &have);
@@ -486,7 +486,7 @@ static void stages(void **state) {
             assert_true(have.card.n_replays > 0);
             bool copies = !behind_bytes && !s.card.no_peers;
             assert_true(copies == (have.card.n_peer_copies > 0));
-            assert_true((copies && !s.card.no_hands) == (have.card.n_takes > 0));
+            assert_true((copies && !s.card.no_sends) == (have.card.n_receives > 0));
         }
     assert_true(measured >= 2);
 }
@@ -517,7 +517,7 @@ static void buffers(void **state) {
                                 .card = {.n_threads = 1,
                                          .n_cards = over[i].split ? 2 : 1,
                                          .integrated = over[i].integrated,
-                                         .told = i == 1,
+                                         .mailbox = i == 1,
                                          .same_addresses = few,
                                          .max_alloc_bytes = few ? FEW_BYTES : 0},
                                 .split = over[i].split};
@@ -590,7 +590,7 @@ static void kinds(void **state) {
             check(model.model, &s, &want, &have);
             assert_int_equal(have.n_stages, over[i].n);
             assert_true(have.card.n_ops > 0 && have.card.n_replays > 0);
-            assert_int_equal(have.card.n_takes, 0);
+            assert_int_equal(have.card.n_receives, 0);
             if (!have.card.n_relays) /* which two cards may have beside the CPU */
                 assert_int_equal(have.card.n_peer_copies, 0);
         }
@@ -599,9 +599,15 @@ static void kinds(void **state) {
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffers),           cmocka_unit_test(large),      cmocka_unit_test(kinds),
-        cmocka_unit_test(all_resident),      cmocka_unit_test(greedy),     cmocka_unit_test(tiers),
-        cmocka_unit_test(guesses_from_disk), cmocka_unit_test(integrated), cmocka_unit_test(stages),
+        cmocka_unit_test(buffers),
+        cmocka_unit_test(large),
+        cmocka_unit_test(kinds),
+        cmocka_unit_test(all_resident),
+        cmocka_unit_test(greedy),
+        cmocka_unit_test(tiers),
+        cmocka_unit_test(predictions_from_disk),
+        cmocka_unit_test(integrated),
+        cmocka_unit_test(stages),
         cmocka_unit_test(other_shapes),
     };
     return cmocka_run_group_tests(tests, open_subject, close_subject);

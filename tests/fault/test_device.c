@@ -125,8 +125,8 @@ static void missing_op(void **state) {
         char text[64];
         snprintf(text, sizeof text, "device card has no op '%s'", sl_op_name((enum sl_op)op));
         /* What only other models need: shared experts, a dense FFN, several cards. */
-        bool unused =
-            op == SL_OP_silu_mul || op == SL_OP_add_gated || op == SL_OP_hand || op == SL_OP_take;
+        bool unused = op == SL_OP_silu_mul || op == SL_OP_add_gated || op == SL_OP_send ||
+                      op == SL_OP_receive;
         enum sl_status status = sl_engine_create(model.model, &c, NULL, &e, &test_err);
         assert_int_equal(status, unused ? SL_OK : SL_ERR_UNSUPPORTED);
         if (!unused) {
@@ -175,7 +175,7 @@ static void no_overflow(void **state) {
     assert_ok(sl_engine_create(model.model, &c, NULL, &e, &test_err));
     struct sl_engine_info info;
     sl_engine_info(e, &info);
-    assert_true(info.apart && !info.streaming);
+    assert_true(info.discrete && !info.streaming);
     sl_engine_destroy(&e);
 }
 
@@ -346,16 +346,16 @@ static void refused_call_of_two(void **state) {
 /* Copies from card to card, and rows that one hands and the other waits for. */
 static void lost_between_cards(void **state) {
     (void)state;
-    uint32_t n_lost = 0, n_lost_handing = 0;
+    uint32_t n_lost = 0, n_lost_sending = 0;
     n_cards = faulty = 2;
     for (uint32_t i = 1; i < 20; i++)
-        lose(&(struct card_config){.n_threads = 1, .fail_peer = i, .no_hands = true}, i % 2,
+        lose(&(struct card_config){.n_threads = 1, .fail_peer = i, .no_sends = true}, i % 2,
              &n_lost);
     for (uint32_t i = 1; i < 20; i++) {
         faulty = 1 + i % 2;
-        lose(&(struct card_config){.n_threads = 1, .fail_hand = i}, i % 4 < 2, &n_lost_handing);
+        lose(&(struct card_config){.n_threads = 1, .fail_send = i}, i % 4 < 2, &n_lost_sending);
     }
-    assert_true(n_lost >= 10 && n_lost_handing >= 10);
+    assert_true(n_lost >= 10 && n_lost_sending >= 10);
     n_cards = 1;
     faulty = 0;
 }

@@ -92,14 +92,14 @@ static enum sl_status sim_moe(struct sl_device *d, const struct sl_op_moe *a) {
             die("expert %u of layer %u is not in a slot", e, s->layer);
     }
     uint64_t start_ns = s->clock.now_ns;
-    if (a->beside)
-        a->beside(a->beside_ctx);
-    uint64_t beside_ns = s->clock.now_ns - start_ns;
+    if (a->overlap)
+        a->overlap(a->overlap_ctx);
+    uint64_t overlap_ns = s->clock.now_ns - start_ns;
     s->clock.now_ns = start_ns;
     compute(s, max(mem_ns(s, n_distinct * expert), n_prompt * expert * m->row_byte_ns) +
                    (double)m->call_ns);
-    if (s->clock.now_ns - start_ns < beside_ns)
-        s->clock.now_ns = start_ns + beside_ns;
+    if (s->clock.now_ns - start_ns < overlap_ns)
+        s->clock.now_ns = start_ns + overlap_ns;
     return SL_OK;
 }
 
@@ -116,7 +116,7 @@ static void device_init(struct sim_device *d, struct sim *s) {
     struct sl_err err;
     *d = (struct sim_device){.base = {.ops = &sim_ops}, .sim = s};
     d->base.caps.host_visible = true;
-    d->base.caps.beside = true;
+    d->base.caps.overlap = true;
     d->base.caps.weight_dtype[SL_DTYPE_F32] = true;
     const struct sl_device_limits limits = {.max_tok = s->max_rows,
                                             .max_n_in = N_EMBD,
@@ -267,7 +267,7 @@ static void copy_ids(const struct replay_trace *t, uint32_t step, uint32_t *out)
         out[i] = t->ids[s->rows_at + i];
 }
 
-/* Most wrong guesses are no strays: what another token chose in that layer. */
+/* Most wrong predictions are no strays: what another token chose in that layer. */
 static uint32_t wrong_id(struct sim *s, uint32_t i) {
     const struct replay_trace *t = s->run->trace;
     if (sl_rng_unit(&s->rng) < 0.1)
@@ -281,9 +281,9 @@ static uint32_t wrong_id(struct sim *s, uint32_t i) {
  * half as often as the first at a distance of 4 layers, two thirds at 1. */
 static void look_far(struct sim *s, uint32_t i) {
     const struct replay_trace *t = s->run->trace;
-    uint32_t k = t->shape.k, n = sl_fetch_guesses(s->fetch, t->steps[i].n_rows);
+    uint32_t k = t->shape.k, n = sl_fetch_predictions(s->fetch, t->steps[i].n_rows);
     for (uint32_t which = 0; which < n; which++) {
-        uint32_t d = sl_fetch_guess_ahead[which];
+        uint32_t d = sl_fetch_prediction_ahead[which];
         if (i + d >= t->n_steps || t->steps[i + d].layer != s->layer + d ||
             t->steps[i + d].phase != SL_PHASE_DECODE)
             return;
@@ -295,7 +295,7 @@ static void look_far(struct sim *s, uint32_t i) {
             if (sl_rng_unit(&s->rng) >= right)
                 s->next_ids[j] = wrong_id(s, i + d);
         }
-        sl_fetch_guess(s->fetch, which, next->layer, s->next_ids, next->n_rows * k);
+        sl_fetch_predict(s->fetch, which, next->layer, s->next_ids, next->n_rows * k);
     }
 }
 
@@ -306,14 +306,14 @@ static void look_ahead(struct sim *s, uint32_t i) {
         look_far(s, i);
         return;
     }
-    if (s->run->ahead < SIM_GUESS || i + 1 == t->n_steps || t->steps[i].phase != SL_PHASE_DECODE ||
-        t->steps[i + 1].phase != SL_PHASE_DECODE)
+    if (s->run->ahead < SIM_PREDICTION || i + 1 == t->n_steps ||
+        t->steps[i].phase != SL_PHASE_DECODE || t->steps[i + 1].phase != SL_PHASE_DECODE)
         return;
     const struct replay_step *next = &t->steps[i + 1];
     if (s->run->ahead == SIM_LAYER && next->layer != s->layer + 1)
         return;
     copy_ids(t, i + 1, s->next_ids);
-    if (s->run->ahead == SIM_GUESS) {
+    if (s->run->ahead == SIM_PREDICTION) {
         if (next->layer != s->layer + 1 || !sl_fetch_wants_ahead(s->fetch))
             return;
         for (uint32_t j = 0; j < next->n_rows * t->shape.k; j++)

@@ -34,10 +34,12 @@ struct sim_machine {
 };
 
 enum sim_ahead {
-    SIM_CAUSAL, /* no look-ahead */
-    SIM_PROMPT, /* what the engine does by itself for prompt rows */
-    SIM_GUESS,  /* and guesses of the next layer's ids, a share of them right, when it asks */
-    SIM_FAR, /* and guesses of several layers' ids at once, as a device that is apart makes them */
+    SIM_CAUSAL,     /* no look-ahead */
+    SIM_PROMPT,     /* what the engine does by itself for prompt rows */
+    SIM_PREDICTION, /* and predictions of the next layer's ids, a share of them right, when it asks
+                     */
+    SIM_FAR, /* and predictions of several layers' ids at once, as a device that is apart makes them
+              */
     SIM_LAYER,   /* and the true ids of the next layer, never of the next token: the best that
                     running routers early could do */
     SIM_PERFECT, /* and those of the next token's first layer */
@@ -49,8 +51,8 @@ struct sim_run {
     const struct replay_trace *trace;
     double share; /* of all experts that have a slot; 0: the least, k slots of each class */
     enum sim_ahead ahead;
-    /* SIM_GUESS: each id is right with this probability, else any. SIM_FAR: the surest of the next
-     * layer is; the others' chance to be wrong grows with their rank and with the distance */
+    /* SIM_PREDICTION: each id is right with this probability, else any. SIM_FAR: the surest of the
+     * next layer is; the others' chance to be wrong grows with their rank and with the distance */
     double right;
     enum sl_phase phase; /* which steps are measured */
 };

@@ -34,9 +34,9 @@
 #define BAR_PROMPT_READ 1.06
 #define BAR_TEXT        1.17
 #define BAR_TEXT_READ   1.35
-/* Look-ahead by guesses must not cost more than this of the speed without. */
-#define BAR_GUESS 98.0
-/* ... and guesses of several layers, mostly right, must gain so much. */
+/* Look-ahead by predictions must not cost more than this of the speed without. */
+#define BAR_PREDICTION 98.0
+/* ... and predictions of several layers, mostly right, must gain so much. */
 #define BAR_FAR 103.0
 
 /* System calls of an expert read, where a layer reads so many: one call a layer, and a little. */
@@ -229,7 +229,7 @@ static void decode_synth(enum sl_trace_kind kind, const char *name, const struct
     }
 }
 
-/* ---- look-ahead that guesses ---- */
+/* ---- look-ahead that predictions ---- */
 
 static void open_sequence(const struct sim_shape *shape, uint32_t n_tokens, uint64_t seed,
                           struct replay_trace *out) {
@@ -243,8 +243,8 @@ static void open_sequence(const struct sim_shape *shape, uint32_t n_tokens, uint
                out);
 }
 
-static void guesses(const struct sim_shape *shape, const struct sim_machine *machine,
-                    uint32_t n_tokens) {
+static void predictions(const struct sim_shape *shape, const struct sim_machine *machine,
+                        uint32_t n_tokens) {
     static const double rights[] = {0.95, 0.8, 0.6, 0.3, 0};
     static const double shares[] = {0.1, 0.25, 0.5, 0.75};
     struct replay_trace t;
@@ -264,7 +264,7 @@ static void guesses(const struct sim_shape *shape, const struct sim_machine *mac
                               .phase = SL_PHASE_DECODE};
         struct sim_result without, with;
         sim_run(&run, &without);
-        run.ahead = SIM_GUESS;
+        run.ahead = SIM_PREDICTION;
         printf("# %4.0f%%", 100 * shares[i]);
         for (size_t j = 0; j < sizeof rights / sizeof *rights; j++) {
             run.right = rights[j];
@@ -278,15 +278,15 @@ static void guesses(const struct sim_shape *shape, const struct sim_machine *mac
     }
     char what[160];
     snprintf(what, sizeof what, "guesses, %s; %s: least %.1f %% (bar %.0f), most %.1f %%",
-             shape->name, machine->name, least, BAR_GUESS, most);
-    check(least >= BAR_GUESS && most > 100, what);
+             shape->name, machine->name, least, BAR_PREDICTION, most);
+    check(least >= BAR_PREDICTION && most > 100, what);
     replay_close(&t);
 }
 
-/* Several layers guessed at once: the disk works while layers pass that miss nothing. Bad guesses
- * are not followed, and where the disk is never idle nothing is gained. */
-static void far_guesses(const struct sim_shape *shape, const struct sim_machine *machine,
-                        uint32_t n_tokens) {
+/* Several layers predicted at once: the disk works while layers pass that miss nothing. Bad
+ * predictions are not followed, and where the disk is never idle nothing is gained. */
+static void far_predictions(const struct sim_shape *shape, const struct sim_machine *machine,
+                            uint32_t n_tokens) {
     static const double rights[] = {1, 0.9, 0.6, 0}, shares[] = {0.1, 0.25, 0.5, 0.75};
     struct replay_trace t;
     open_sequence(shape, n_tokens, 6, &t);
@@ -322,8 +322,8 @@ static void far_guesses(const struct sim_shape *shape, const struct sim_machine 
     snprintf(what, sizeof what,
              "layers ahead guessed, %s; %s: half in slots, mostly right %.1f %% (bar %.0f), least "
              "of all %.1f %% (bar %.0f)",
-             shape->name, machine->name, half, BAR_FAR, least, BAR_GUESS);
-    check(half >= BAR_FAR && least >= BAR_GUESS, what);
+             shape->name, machine->name, half, BAR_FAR, least, BAR_PREDICTION);
+    check(half >= BAR_FAR && least >= BAR_PREDICTION, what);
     replay_close(&t);
 }
 
@@ -376,7 +376,7 @@ static void prompts(enum sl_trace_kind kind, const struct sim_shape *shape,
                  "prompts%s, %s; %s: at most %.3f of the longer of the two (bar %.2f)",
                  text ? " of one subject" : "", shape->name, machines[m]->name, worst, bar);
         check(worst <= bar, what);
-        /* Guesses from heat may read what no row of the chunk needs; blocks are read whole. */
+        /* Predictions from heat may read what no row of the chunk needs; blocks are read whole. */
         snprintf(what, sizeof what, "... read at most %.3f of what was used (bar %.2f)",
                  amplification, bar_read);
         check(amplification <= bar_read, what);
@@ -409,9 +409,9 @@ static void run_all(void) {
              "calls an expert (bar %.2f)",
              n_syscalls, CALLS_READS, most_syscalls, BAR_SYSCALLS);
     check(n_syscalls >= 10 && most_syscalls <= BAR_SYSCALLS, what);
-    guesses(&olmoe, &nvme, 300);
-    guesses(&mixed, &cloud, 300);
-    far_guesses(&qwen3, &tiers, 120);
+    predictions(&olmoe, &nvme, 300);
+    predictions(&mixed, &cloud, 300);
+    far_predictions(&qwen3, &tiers, 120);
     prompts(SL_TRACE_LOCALITY, &qwen3, every, 5, 4);
     prompts(SL_TRACE_LOCALITY, &mixed, every, 5, 6);
     prompts(SL_TRACE_LOCALITY, &mixtral, two, 2, 6);
@@ -423,7 +423,7 @@ static void run_all(void) {
 static void run_brief(void) {
     static const struct sim_machine *const one[] = {&nvme};
     decode_synth(SL_TRACE_LOCALITY, "locality", &mixed, one, 1, 40);
-    far_guesses(&qwen3, &tiers, 120);
+    far_predictions(&qwen3, &tiers, 120);
     prompts(SL_TRACE_LOCALITY, &mixed, one, 1, 3);
     prompts(SL_TRACE_TEXT, &olmoe, one, 1, 4);
 }

@@ -13,7 +13,7 @@ atomic_uint bytes_stage_n_canceled;
 
 /* One end's buffers. Each is written where the message comes out. */
 struct end {
-    struct sl_message_arrays lanes[SL_MAX_STAGES], others;
+    struct sl_message_arrays micro_batches[SL_MAX_STAGES], others;
 };
 
 struct bytes_stage {
@@ -49,8 +49,8 @@ static uint8_t *carry(struct bytes_stage *s, size_t n) {
 }
 
 static struct sl_message_arrays *arrays_of(struct end *e, const struct sl_stage_ask *ask) {
-    return ask->what == SL_STAGE_STEP     ? &e->lanes[ask->step.lane]
-           : ask->what == SL_STAGE_LOGITS ? &e->lanes[ask->logits.lane]
+    return ask->what == SL_STAGE_STEP     ? &e->micro_batches[ask->step.micro_batch]
+           : ask->what == SL_STAGE_LOGITS ? &e->micro_batches[ask->logits.micro_batch]
                                           : &e->others;
 }
 
@@ -126,8 +126,8 @@ static void cancel_bytes(struct sl_stage *stage, struct sl_stage_call *c) {
 static void close_bytes(struct sl_stage *stage) {
     struct bytes_stage *s = (struct bytes_stage *)(void *)stage;
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++) {
-        sl_message_arrays_release(&s->far.lanes[i]);
-        sl_message_arrays_release(&s->near.lanes[i]);
+        sl_message_arrays_release(&s->far.micro_batches[i]);
+        sl_message_arrays_release(&s->near.micro_batches[i]);
     }
     sl_message_arrays_release(&s->far.others);
     sl_message_arrays_release(&s->near.others);
@@ -140,8 +140,8 @@ static const struct sl_stage_ops ops = {send_bytes, cancel_bytes, close_bytes};
 
 static enum sl_status init_end(struct end *e, const struct sl_message_limits *l) {
     enum sl_status st = sl_message_arrays_init(&e->others, l);
-    for (uint32_t i = 0; i < l->n_lanes && st == SL_OK; i++)
-        st = sl_message_arrays_init(&e->lanes[i], l);
+    for (uint32_t i = 0; i < l->n_micro_batches && st == SL_OK; i++)
+        st = sl_message_arrays_init(&e->micro_batches[i], l);
     return st;
 }
 

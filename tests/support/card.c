@@ -75,9 +75,9 @@ struct card {
     struct region regions[MAX_REGIONS];
     struct fifo queue[SL_QUEUES];
     struct sl_expert_ref *refs;
-    struct card *taken_from; /* whose sl_op_hand its sl_op_take wait for; NULL: nobody's */
+    struct card *receives_from; /* whose sl_op_send its sl_op_receive wait for; NULL: nobody's */
     uint64_t memory_bytes, used_bytes;
-    uint64_t n_allocs, n_copies, n_waits, n_refusable, n_peer_copies, n_handed;
+    uint64_t n_allocs, n_copies, n_waits, n_refusable, n_peer_copies, n_sent;
     bool lost;
     struct sl_device *relay_by; /* NULL: none */
     struct sl_buffer *relay;
@@ -535,14 +535,14 @@ static void card_relay_close(struct sl_device *d) {
 
 static bool card_reaches(const struct sl_device *d, const struct sl_device *other) {
     struct card *c = (struct card *)(uintptr_t)d, *to = (struct card *)(uintptr_t)other;
-    bool can = !c->source->config.no_peers && !c->source->config.no_hands;
-    to->taken_from = can ? c : NULL; /* who asks is going to hand */
+    bool can = !c->source->config.no_peers && !c->source->config.no_sends;
+    to->receives_from = can ? c : NULL; /* who asks is going to send */
     return can;
 }
 
 static bool card_same(const struct sl_device *d, const struct sl_device *other) {
     const struct card *c = (const struct card *)d, *o = (const struct card *)other;
-    uint32_t n = c->source->config.n_apart;
+    uint32_t n = c->source->config.n_chips;
     return c->source == o->source && (n ? c->index % n == o->index % n : c->index == o->index);
 }
 
@@ -553,7 +553,7 @@ static void forget(struct card *c) {
         at = &(*at)->next;
     *at = c->next;
     for (struct card *o = c->source->cards; o; o = o->next)
-        o->taken_from = o->taken_from == c ? NULL : o->taken_from;
+        o->receives_from = o->receives_from == c ? NULL : o->receives_from;
     for (struct card *o = c->source->cards; o; o = o->next)
         for (size_t i = o->queue[SL_QUEUE_OPS].head; i < o->queue[SL_QUEUE_OPS].n; i++) {
             struct entry *e = &o->queue[SL_QUEUE_OPS].entries[i];
@@ -573,7 +573,7 @@ static enum sl_status card_replay(struct sl_device *d, struct sl_graph *graph) {
     struct entry *e = push(&c->queue[SL_QUEUE_OPS]);
     e->kind = REPLAY;
     e->graph = graph;
-    return c->source->config.told ? run_all(c, SL_QUEUE_OPS) : SL_OK;
+    return c->source->config.mailbox ? run_all(c, SL_QUEUE_OPS) : SL_OK;
 }
 
 static void card_graph_free(struct sl_device *d, struct sl_graph *graph) {
@@ -616,36 +616,37 @@ static void *real_of_other(struct card *c, const void *p) {
     return NULL;
 }
 
-static enum sl_status run_hand(struct card *c, const struct entry *e) {
-    struct sl_op_hand a = e->hand;
-    if (fails(c, ++c->n_handed, c->source->config.fail_hand))
+static enum sl_status run_send(struct card *c, const struct entry *e) {
+    struct sl_op_send a = e->send;
+    if (fails(c, ++c->n_sent, c->source->config.fail_send))
         return SL_ERR_DEVICE_LOST;
-    R(x), R(lane), R(turn);
-    memcpy((float *)real_of_other(c, a.to) + (size_t)*a.lane * a.stride, a.x, a.n * sizeof *a.x);
-    ((uint32_t *)real_of_other(c, a.raised))[*a.lane] = *a.turn;
+    R(x), R(channel), R(seqno);
+    memcpy((float *)real_of_other(c, a.to) + (size_t)*a.channel * a.stride, a.x, a.n * sizeof *a.x);
+    ((uint32_t *)real_of_other(c, a.raised))[*a.channel] = *a.seqno;
     return SL_OK;
 }
 
-static bool has_come(const struct sl_op_take *a) {
-    uint32_t released = __atomic_load_n(&a->released[*a->lane], __ATOMIC_ACQUIRE);
-    return (int32_t)(a->raised[*a->lane] - *a->turn) >= 0 || (int32_t)(released - *a->turn) >= 0;
+static bool has_come(const struct sl_op_receive *a) {
+    uint32_t released = __atomic_load_n(&a->released[*a->channel], __ATOMIC_ACQUIRE);
+    return (int32_t)(a->raised[*a->channel] - *a->seqno) >= 0 ||
+           (int32_t)(released - *a->seqno) >= 0;
 }
 
 /* The one that hands runs as far as it must. */
-static enum sl_status run_take(struct card *c, const struct entry *e) {
-    struct sl_op_take a = e->take;
-    struct card *by = c->taken_from;
-    R(from), R(x), R(raised), R(released), R(lane), R(turn);
+static enum sl_status run_receive(struct card *c, const struct entry *e) {
+    struct sl_op_receive a = e->receive;
+    struct card *by = c->receives_from;
+    R(from), R(x), R(raised), R(released), R(channel), R(seqno);
     while (by && !by->lost && !has_come(&a)) {
         struct fifo *f = &by->queue[SL_QUEUE_OPS];
         if (f->head == f->n)
-            die("waits for rows that nobody hands", e->take.from);
+            die("waits for rows that nobody sends", e->receive.from);
         (void)!run_until(by, SL_QUEUE_OPS, f->done + 1);
     }
-    if (fails(c, ++c->n_handed, c->source->config.fail_hand) || !has_come(&a))
+    if (fails(c, ++c->n_sent, c->source->config.fail_send) || !has_come(&a))
         return SL_ERR_DEVICE_LOST;
-    c->source->stats.n_takes++;
-    memcpy(a.x, a.from + (size_t)*a.lane * a.stride, a.n * sizeof *a.x);
+    c->source->stats.n_receives++;
+    memcpy(a.x, a.from + (size_t)*a.channel * a.stride, a.n * sizeof *a.x);
     return SL_OK;
 }
 
@@ -703,7 +704,7 @@ static enum sl_status take_op(struct card *c, enum sl_op op) {
         return SL_ERR_DEVICE_LOST;
     if (op == SL_OP_moe && fails(c, ++c->n_refusable, c->source->config.refuse))
         return SL_ERR_DEVICE_OOM;
-    c->source->stats.n_ops += op != SL_OP_hand && op != SL_OP_take;
+    c->source->stats.n_ops += op != SL_OP_send && op != SL_OP_receive;
     return SL_OK;
 }
 
@@ -905,7 +906,7 @@ static enum sl_status card_open(const struct sl_device_source *source, uint32_t 
     c->base.caps.kind = s->config.integrated ? SL_DEVICE_INTEGRATED : SL_DEVICE_DISCRETE;
     c->base.caps.mapped_host = true;
     c->base.caps.moe_placed = !s->config.no_placed;
-    c->base.caps.told = s->config.told;
+    c->base.caps.mailbox = s->config.mailbox;
     c->base.caps.graphs = !s->config.no_graphs;
     c->base.caps.fused_ops = s->config.no_fused ? 0 : (1u << SL_FUSED_COUNT) - 1;
     c->base.caps.lacks_ops = s->config.lacks_ops;

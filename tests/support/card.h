@@ -25,7 +25,7 @@ struct card_config {
     uint32_t n_threads;       /* of the CPU behind it; 0 = 2 */
     uint32_t n_cards;         /* that the source has, all alike; 0 = 1 */
     uint32_t plain;           /* bit i: the i-th of them is no card but the CPU itself */
-    uint32_t n_apart;         /* pieces of hardware that they are, in turn; 0 = as many */
+    uint32_t n_chips;         /* pieces of hardware that they are, in turn; 0 = as many */
     uint64_t memory_bytes;    /* 0 = 1 TiB */
     uint64_t held_bytes;      /* said to have been taken by opening it */
     uint64_t max_alloc_bytes; /* of one buffer; 0 = CARD_MAX_ALLOC_BYTES */
@@ -33,7 +33,7 @@ struct card_config {
     bool eager_copies;        /* what UP and DOWN are given runs at once, while ops are late */
     bool integrated, no_graphs, no_placed, no_fused;
     uint32_t lacks_ops; /* a bit for each enum sl_op */
-    bool told;          /* replays run at once, and the host sees what they copied: caps.told */
+    bool mailbox;       /* replays run at once, and the host sees what they copied: caps.told */
     /* Faults: the number, from 1, of the call that fails; 0 = none. */
     uint64_t fail_alloc; /* of alloc: out of memory */
     uint64_t fail_copy;  /* of copy: the card is lost from then on */
@@ -43,12 +43,12 @@ struct card_config {
     uint64_t fail_wait;   /* of download, sync and await: likewise */
     uint64_t fail_peer;   /* of copies from other cards: likewise */
     uint64_t refuse_peer; /* of the same: no memory for it; goes on */
-    uint64_t fail_hand;   /* of rows handed to or taken from other cards, as it runs: lost */
+    uint64_t fail_send;   /* of rows handed to or taken from other cards, as it runs: lost */
     uint32_t fail_card;   /* the one whose calls are counted, from 1; 0 = each counts its own */
     uint32_t late_card;   /* whose thread calls come_late before it awaits; from 1, 0 = none */
     void (*come_late)(void);
     bool no_peers; /* cards cannot read one another's memory */
-    bool no_hands; /* they can, but their ops write none of it */
+    bool no_sends; /* they can, but their ops write none of it */
 };
 
 /* Read by tests. */
@@ -56,13 +56,13 @@ struct card_stats {
     uint64_t n_allocs, n_maps, n_copies, n_waits, n_ops, n_replays, n_graphs;
     uint64_t up_bytes, down_bytes; /* by copies on those queues */
     uint64_t used_bytes, most_bytes;
-    uint64_t most_of[SL_MAX_STAGES]; /* bytes, of each card */
-    uint64_t n_peer_copies, n_takes; /* takes: sl_op_take that have run */
-    int64_t n_signals;               /* not freed */
-    uint64_t n_relays;               /* opened */
-    uint64_t n_maxima;               /* rows of sl_op_block_max that have run */
-    uint64_t back_bytes;             /* by copies on the queue of the ops to the host */
-    uint64_t n_fused;                /* fused forms that have run */
+    uint64_t most_of[SL_MAX_STAGES];    /* bytes, of each card */
+    uint64_t n_peer_copies, n_receives; /* takes: sl_op_receive that have run */
+    int64_t n_signals;                  /* not freed */
+    uint64_t n_relays;                  /* opened */
+    uint64_t n_maxima;                  /* rows of sl_op_block_max that have run */
+    uint64_t back_bytes;                /* by copies on the queue of the ops to the host */
+    uint64_t n_fused;                   /* fused forms that have run */
 };
 
 /* A source for sl_engine_config.device_source. The devices it opens are the engine's. */

@@ -30,7 +30,7 @@ struct CUctx_st {
     bool reads[FAKE_CUDA_MAX_DEVICES]; /* memory of these other devices */
 };
 struct operation {
-    enum { NOTHING, COPY, FILL, WAIT, SET, UNTIL, HAND, TAKE, OTHER } kind;
+    enum { NOTHING, COPY, FILL, WAIT, SET, UNTIL, SEND, RECEIVE, OTHER } kind;
     void *dst;
     const void *src;
     size_t bytes;
@@ -40,9 +40,9 @@ struct operation {
     int fault;                  /* OTHER: ends with this */
     struct CUstream_st *stream; /* WAIT: until this stream */
     uint64_t after;             /* has done so many operations */
-    /* HAND, TAKE: dst and src are those of lane 0. */
+    /* HAND, TAKE: dst and src are those of channel 0. */
     uint32_t *raised;
-    const uint32_t *released, *lane, *turn;
+    const uint32_t *released, *channel, *seqno;
     uint32_t stride;
     struct operation *next;
 };
@@ -347,8 +347,8 @@ static bool is_at_least(const uint32_t *word, uint32_t value) {
 static bool reached(const struct operation *o) {
     if (o->kind == UNTIL)
         return is_at_least(o->src, o->value);
-    return is_at_least(&o->raised[*o->lane], *o->turn) ||
-           is_at_least(&o->released[*o->lane], *o->turn);
+    return is_at_least(&o->raised[*o->channel], *o->seqno) ||
+           is_at_least(&o->released[*o->channel], *o->seqno);
 }
 
 /* A word may be written by any stream, and by the host. */
@@ -374,9 +374,9 @@ static int run_next(struct CUstream_st *stream, const struct operation *o) {
         return follow(stream, o);
     case UNTIL:
         return until(stream, o);
-    case HAND:
+    case SEND:
         return kernel_ends(stream->ctx, 0);
-    case TAKE: {
+    case RECEIVE: {
         int result = until(stream, o);
         return result ? result : kernel_ends(stream->ctx, 0);
     }
@@ -386,11 +386,11 @@ static int run_next(struct CUstream_st *stream, const struct operation *o) {
 }
 
 static void hand_over(const struct operation *o) {
-    size_t at = (size_t)*o->lane * o->stride * sizeof(float);
-    size_t from = o->kind == TAKE ? at : 0, to = o->kind == HAND ? at : 0;
+    size_t at = (size_t)*o->channel * o->stride * sizeof(float);
+    size_t from = o->kind == RECEIVE ? at : 0, to = o->kind == SEND ? at : 0;
     memcpy((char *)o->dst + to, (const char *)o->src + from, o->bytes);
-    if (o->kind == HAND)
-        __atomic_store_n(&o->raised[*o->lane], *o->turn, __ATOMIC_RELEASE);
+    if (o->kind == SEND)
+        __atomic_store_n(&o->raised[*o->channel], *o->seqno, __ATOMIC_RELEASE);
 }
 
 /* Words of the host's are seen one by one, by whoever looks at them meanwhile. */
@@ -441,7 +441,7 @@ static int run(struct CUstream_st *stream, uint64_t upto) {
             copy_bytes(o->dst, o->src, o->bytes);
         else if (o->kind == SET)
             __atomic_store_n((uint32_t *)o->dst, o->value, __ATOMIC_RELEASE);
-        else if (o->kind == HAND || o->kind == TAKE)
+        else if (o->kind == SEND || o->kind == RECEIVE)
             hand_over(o);
         stream->queue.first = o->next;
         if (!stream->queue.first)
@@ -1088,19 +1088,19 @@ static int copy_words(struct CUstream_st *stream, const void *args) {
                    (struct operation){.kind = COPY, .dst = to, .src = from, .bytes = bytes});
 }
 
-/* As struct sl_karg_hand and struct sl_karg_take. */
-struct hand_args {
-    uint64_t x, to, raised, lane, turn;
+/* As struct sl_karg_send and struct sl_karg_receive. */
+struct send_args {
+    uint64_t x, to, raised, channel, seqno;
     uint32_t n, stride;
 };
-struct take_args {
-    uint64_t from, x, raised, released, lane, turn;
+struct receive_args {
+    uint64_t from, x, raised, released, channel, seqno;
     uint32_t n, stride, alone;
 };
 
-/* Each needs what it uses of lane 0. */
-static int enqueue_lane(struct CUstream_st *stream, struct operation o) {
-    bool all = o.dst && o.src && o.raised && o.lane && o.turn && (o.released || o.kind == HAND);
+/* Each needs what it uses of channel 0. */
+static int enqueue_transfer(struct CUstream_st *stream, struct operation o) {
+    bool all = o.dst && o.src && o.raised && o.channel && o.seqno && (o.released || o.kind == SEND);
     return enqueue(stream, all ? o : (struct operation){.kind = OTHER, .fault = ILLEGAL});
 }
 
@@ -1108,33 +1108,33 @@ static uint32_t *word_at(uint64_t addr) {
     return (uint32_t *)(void *)device_range(addr, sizeof(uint32_t));
 }
 
-static int hand(struct CUstream_st *stream, const void *args) {
-    struct hand_args a;
+static int enqueue_send(struct CUstream_st *stream, const void *args) {
+    struct send_args a;
     memcpy(&a, args, sizeof a);
     size_t bytes = a.n * sizeof(float);
-    return enqueue_lane(stream, (struct operation){.kind = HAND,
-                                                   .dst = device_range(a.to, bytes),
-                                                   .src = device_range(a.x, bytes),
-                                                   .bytes = bytes,
-                                                   .raised = word_at(a.raised),
-                                                   .lane = word_at(a.lane),
-                                                   .turn = word_at(a.turn),
-                                                   .stride = a.stride});
+    return enqueue_transfer(stream, (struct operation){.kind = SEND,
+                                                       .dst = device_range(a.to, bytes),
+                                                       .src = device_range(a.x, bytes),
+                                                       .bytes = bytes,
+                                                       .raised = word_at(a.raised),
+                                                       .channel = word_at(a.channel),
+                                                       .seqno = word_at(a.seqno),
+                                                       .stride = a.stride});
 }
 
-static int take(struct CUstream_st *stream, const void *args) {
-    struct take_args a;
+static int enqueue_receive(struct CUstream_st *stream, const void *args) {
+    struct receive_args a;
     memcpy(&a, args, sizeof a);
     size_t bytes = a.n * sizeof(float);
-    return enqueue_lane(stream, (struct operation){.kind = TAKE,
-                                                   .dst = device_range(a.x, bytes),
-                                                   .src = device_range(a.from, bytes),
-                                                   .bytes = bytes,
-                                                   .raised = word_at(a.raised),
-                                                   .released = word_at(a.released),
-                                                   .lane = word_at(a.lane),
-                                                   .turn = word_at(a.turn),
-                                                   .stride = a.stride});
+    return enqueue_transfer(stream, (struct operation){.kind = RECEIVE,
+                                                       .dst = device_range(a.x, bytes),
+                                                       .src = device_range(a.from, bytes),
+                                                       .bytes = bytes,
+                                                       .raised = word_at(a.raised),
+                                                       .released = word_at(a.released),
+                                                       .channel = word_at(a.channel),
+                                                       .seqno = word_at(a.seqno),
+                                                       .stride = a.stride});
 }
 
 /* A word of arguments: an address by its allocation, so that two runs can be compared. */
@@ -1185,10 +1185,10 @@ int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
         trace_launch(l, extra[1], stream->capture != NULL);
     if (strcmp(function->name, "sl_k_words") == 0)
         return copy_words(stream, extra[1]);
-    if (strcmp(function->name, "sl_k_hand") == 0)
-        return hand(stream, extra[1]);
-    if (strcmp(function->name, "sl_k_take") == 0)
-        return take(stream, extra[1]);
+    if (strcmp(function->name, "sl_k_send") == 0)
+        return enqueue_send(stream, extra[1]);
+    if (strcmp(function->name, "sl_k_receive") == 0)
+        return enqueue_receive(stream, extra[1]);
     if (strcmp(function->name, "sl_k_fill") != 0)
         return enqueue(stream, (struct operation){.kind = OTHER});
     struct fill_args a;

@@ -337,7 +337,7 @@ static void words(void **state) {
         size_t at, bytes;
         bool up, down; /* by a kernel? */
     } cases[] = {{0, 4, true, true},
-                 {8, SL_TOLD_MAX_BYTES, true, true},
+                 {8, SL_MAILBOX_MAX_BYTES, true, true},
                  {0, 3, false, false},
                  {2, 8, false, false},
                  {0, sizeof sent, true, false}};

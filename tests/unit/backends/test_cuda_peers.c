@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#define HAND_OVERS 500u
+#define SENDS 500u
 
 /* What two threads share: rows go from GPU 0 to GPU 1 through one buffer. */
 struct hand_over {
@@ -37,7 +37,7 @@ static void turn_done(struct hand_over *h, uint32_t *n, enum sl_status status) {
 
 static void *send_values(void *arg) {
     struct hand_over *h = arg;
-    for (uint32_t i = 1; i <= HAND_OVERS; i++) {
+    for (uint32_t i = 1; i <= SENDS; i++) {
         uint32_t value = i * 3;
         turn_to(h, &h->n_taken, i - 1);
         enum sl_status status = sl_signal_follow(h->from, h->to, h->taken);
@@ -53,7 +53,7 @@ static void *send_values(void *arg) {
 static void take_values(struct hand_over *h, uint32_t *out_wrong) {
     void *mine;
     assert_int_equal(mem_alloc(h->to, 4, &mine), SL_OK);
-    for (uint32_t i = 1; i <= HAND_OVERS; i++) {
+    for (uint32_t i = 1; i <= SENDS; i++) {
         uint32_t got = 0;
         turn_to(h, &h->n_sent, i);
         enum sl_status status = sl_signal_follow(h->to, h->from, h->sent);
@@ -91,7 +91,7 @@ static void two_gpus(void **state) {
         pthread_join(sender, NULL);
         assert_int_equal(wrong, 0);
         assert_int_equal(h.n_failed, 0);
-        assert_int_equal(fake->n_peer_copies, way == 1 ? HAND_OVERS : 0);
+        assert_int_equal(fake->n_peer_copies, way == 1 ? SENDS : 0);
         mem_free(h.from, h.buffer);
         sl_signal_free(h.from, &h.sent);
         sl_signal_free(h.to, &h.taken);
@@ -278,14 +278,14 @@ static void many_signals(void **state) {
 
 /* ---- rows handed on by ops ---- */
 
-enum { HAND_LANES = 2, HAND_WORDS = 6, HAND_STRIDE = 8 };
+enum { SEND_CHANNELS = 2, SEND_WORDS = 6, SEND_STRIDE = 8 };
 
-struct handing {
+struct sending {
     struct sl_device *a, *b;
     struct sl_graph *hands, *takes;
-    struct sl_op_hand hand;
-    struct sl_op_take take;
-    uint32_t *turn_a, *turn_b, *host;
+    struct sl_op_send send;
+    struct sl_op_receive receive;
+    uint32_t *seqno_a, *seqno_b, *host;
 };
 
 static void *new_memory(struct sl_device *d, size_t bytes) {
@@ -297,9 +297,9 @@ static void *new_memory(struct sl_device *d, size_t bytes) {
     return p;
 }
 
-static const size_t hand_bytes = HAND_LANES * HAND_STRIDE * sizeof(float);
+static const size_t send_bytes = SEND_CHANNELS * SEND_STRIDE * sizeof(float);
 
-static void open_handing(void **state, struct handing *h) {
+static void open_sending(void **state, struct sending *h) {
     void *released, *host = aligned_alloc(4096, 4096);
     reset(state);
     fake->n_devices = 2;
@@ -312,41 +312,41 @@ static void open_handing(void **state, struct handing *h) {
     assert_true(sl_device_reaches(h->a, h->b));
     assert_int_equal(mem_map_host(h->b, host, 4096, &released), SL_OK);
     h->host = host;
-    h->turn_a = new_memory(h->a, 8);
-    h->turn_b = new_memory(h->b, 8);
-    h->hand = (struct sl_op_hand){.x = new_memory(h->a, HAND_WORDS * sizeof(float)),
-                                  .to = new_memory(h->b, hand_bytes),
-                                  .raised = new_memory(h->b, HAND_LANES * sizeof(uint32_t)),
-                                  .lane = h->turn_a,
-                                  .turn = h->turn_a + 1,
-                                  .n = HAND_WORDS,
-                                  .stride = HAND_STRIDE};
-    h->take = (struct sl_op_take){.from = h->hand.to,
-                                  .x = new_memory(h->b, HAND_WORDS * sizeof(float)),
-                                  .raised = h->hand.raised,
-                                  .released = released,
-                                  .lane = h->turn_b,
-                                  .turn = h->turn_b + 1,
-                                  .n = HAND_WORDS,
-                                  .stride = HAND_STRIDE};
+    h->seqno_a = new_memory(h->a, 8);
+    h->seqno_b = new_memory(h->b, 8);
+    h->send = (struct sl_op_send){.x = new_memory(h->a, SEND_WORDS * sizeof(float)),
+                                  .to = new_memory(h->b, send_bytes),
+                                  .raised = new_memory(h->b, SEND_CHANNELS * sizeof(uint32_t)),
+                                  .channel = h->seqno_a,
+                                  .seqno = h->seqno_a + 1,
+                                  .n = SEND_WORDS,
+                                  .stride = SEND_STRIDE};
+    h->receive = (struct sl_op_receive){.from = h->send.to,
+                                        .x = new_memory(h->b, SEND_WORDS * sizeof(float)),
+                                        .raised = h->send.raised,
+                                        .released = released,
+                                        .channel = h->seqno_b,
+                                        .seqno = h->seqno_b + 1,
+                                        .n = SEND_WORDS,
+                                        .stride = SEND_STRIDE};
     h->a->limits.max_tok = h->b->limits.max_tok = 1;
     assert_int_equal(sl_device_record(h->a), SL_OK);
-    assert_int_equal(sl_op_hand(h->a, &h->hand), SL_OK);
+    assert_int_equal(sl_op_send(h->a, &h->send), SL_OK);
     assert_int_equal(sl_device_recorded(h->a, &h->hands), SL_OK);
     assert_int_equal(sl_device_record(h->b), SL_OK);
-    assert_int_equal(sl_op_take(h->b, &h->take), SL_OK);
+    assert_int_equal(sl_op_receive(h->b, &h->receive), SL_OK);
     assert_int_equal(sl_device_recorded(h->b, &h->takes), SL_OK);
 }
 
-static void close_handing(struct handing *h) {
+static void close_sending(struct sending *h) {
     sl_graph_free(h->a, &h->hands);
     sl_graph_free(h->b, &h->takes);
-    mem_free(h->a, h->turn_a);
-    mem_free(h->a, (void *)(uintptr_t)h->hand.x);
-    mem_free(h->b, h->turn_b);
-    mem_free(h->b, h->hand.to);
-    mem_free(h->b, h->hand.raised);
-    mem_free(h->b, h->take.x);
+    mem_free(h->a, h->seqno_a);
+    mem_free(h->a, (void *)(uintptr_t)h->send.x);
+    mem_free(h->b, h->seqno_b);
+    mem_free(h->b, h->send.to);
+    mem_free(h->b, h->send.raised);
+    mem_free(h->b, h->receive.x);
     mem_unmap_host(h->b, h->host);
     free(h->host);
     sl_device_close(&h->a);
@@ -355,8 +355,8 @@ static void close_handing(struct handing *h) {
     assert_int_equal(fake->live_objects, 0);
 }
 
-static void upload_turn(struct sl_device *d, uint32_t *to, uint32_t lane, uint32_t turn) {
-    uint32_t both[2] = {lane, turn};
+static void upload_seqno(struct sl_device *d, uint32_t *to, uint32_t channel, uint32_t seqno) {
+    uint32_t both[2] = {channel, seqno};
     assert_int_equal(mem_upload(d, to, both, sizeof both), SL_OK);
 }
 
@@ -365,41 +365,41 @@ static void still_waits(struct sl_device *d, sl_point point) {
         assert_int_equal(sl_device_passed(d, SL_QUEUE_OPS, point), SL_AGAIN);
 }
 
-/* The same two graphs for every turn of every lane; who takes is enqueued first, and waits. */
-static void handed_in_graphs(void **state) {
+/* The same two graphs for every turn of every channel; who takes is enqueued first, and waits. */
+static void sent_in_graphs(void **state) {
     need_kernels();
-    struct handing h;
-    open_handing(state, &h);
+    struct sending h;
+    open_sending(state, &h);
     for (uint32_t i = 0; i < 6; i++) {
-        float row[HAND_WORDS], got[HAND_WORDS];
+        float row[SEND_WORDS], got[SEND_WORDS];
         sl_point point;
-        uint32_t lane = i % HAND_LANES, turn = 1 + i / HAND_LANES;
-        for (uint32_t k = 0; k < HAND_WORDS; k++)
+        uint32_t channel = i % SEND_CHANNELS, seqno = 1 + i / SEND_CHANNELS;
+        for (uint32_t k = 0; k < SEND_WORDS; k++)
             row[k] = (float)(100 * i + k);
-        upload_turn(h.b, h.turn_b, lane, turn);
+        upload_seqno(h.b, h.seqno_b, channel, seqno);
         assert_int_equal(sl_device_replay(h.b, h.takes), SL_OK);
         assert_int_equal(sl_device_mark(h.b, SL_QUEUE_OPS, &point), SL_OK);
         still_waits(h.b, point);
-        upload_turn(h.a, h.turn_a, lane, turn);
-        assert_int_equal(mem_upload(h.a, (void *)(uintptr_t)h.hand.x, row, sizeof row), SL_OK);
+        upload_seqno(h.a, h.seqno_a, channel, seqno);
+        assert_int_equal(mem_upload(h.a, (void *)(uintptr_t)h.send.x, row, sizeof row), SL_OK);
         assert_int_equal(sl_device_replay(h.a, h.hands), SL_OK);
-        assert_int_equal(mem_download(h.b, got, h.take.x, sizeof got), SL_OK);
+        assert_int_equal(mem_download(h.b, got, h.receive.x, sizeof got), SL_OK);
         assert_memory_equal(got, row, sizeof row);
     }
-    close_handing(&h);
+    close_sending(&h);
 }
 
 /* A fault of the one that was to hand: the other waits until the host releases it, and stays in
  * use; or fails with it. */
-static void who_hands_faults(void **state) {
+static void the_sender_faults(void **state) {
     need_kernels();
     for (int spreads = 0; spreads < 2; spreads++) {
-        struct handing h;
+        struct sending h;
         sl_point point;
-        float got[HAND_WORDS];
-        open_handing(state, &h);
-        upload_turn(h.a, h.turn_a, 1, 5);
-        upload_turn(h.b, h.turn_b, 1, 5);
+        float got[SEND_WORDS];
+        open_sending(state, &h);
+        upload_seqno(h.a, h.seqno_a, 1, 5);
+        upload_seqno(h.b, h.seqno_b, 1, 5);
         fake->fault_device = 0;
         fake->fault_after_ms = 20;
         fake->kernel_fault = CU_ILLEGAL_ADDRESS;
@@ -415,8 +415,8 @@ static void who_hands_faults(void **state) {
             __atomic_store_n(&h.host[1], 5, __ATOMIC_RELEASE);
         assert_int_equal(sl_device_sync(h.b), spreads ? SL_ERR_DEVICE_LOST : SL_OK);
         if (!spreads)
-            assert_int_equal(mem_download(h.b, got, h.take.x, sizeof got), SL_OK);
-        close_handing(&h);
+            assert_int_equal(mem_download(h.b, got, h.receive.x, sizeof got), SL_OK);
+        close_sending(&h);
     }
 }
 
@@ -746,8 +746,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(peers_fail, reset),
         cmocka_unit_test_setup(no_signals, reset),
         cmocka_unit_test_setup(many_signals, reset),
-        cmocka_unit_test_setup(handed_in_graphs, reset),
-        cmocka_unit_test_setup(who_hands_faults, reset),
+        cmocka_unit_test_setup(sent_in_graphs, reset),
+        cmocka_unit_test_setup(the_sender_faults, reset),
         cmocka_unit_test_setup(who_does_not_reach, reset),
         cmocka_unit_test_setup(relays, reset),
         cmocka_unit_test_setup(relay_refused, reset),

@@ -167,17 +167,17 @@ static void refusals(void **state) {
     REFUSES(block_max, max, n_tok, 9, SL_ERR_INVALID);
     REFUSES(block_max, max, n, 0, SL_OK);
 
-    /* The CPU hands rows to no other device. */
+    /* The CPU sends rows to no other device. */
     float to[64];
     uint32_t words[3] = {0};
-    struct sl_op_hand hand = {f, to, words, words + 1, words + 2, 64, 64};
-    assert_int_equal(sl_op_hand(d, &hand), SL_ERR_UNSUPPORTED);
-    REFUSES(hand, hand, raised, NULL, SL_ERR_INVALID);
-    REFUSES(hand, hand, n, 65, SL_ERR_INVALID);
-    struct sl_op_take take = {f, to, words, words, words + 1, words + 2, 64, 64, false};
-    assert_int_equal(sl_op_take(d, &take), SL_ERR_UNSUPPORTED);
-    REFUSES(take, take, released, NULL, SL_ERR_INVALID);
-    REFUSES(take, take, stride, 63, SL_ERR_INVALID);
+    struct sl_op_send send = {f, to, words, words + 1, words + 2, 64, 64};
+    assert_int_equal(sl_op_send(d, &send), SL_ERR_UNSUPPORTED);
+    REFUSES(send, send, raised, NULL, SL_ERR_INVALID);
+    REFUSES(send, send, n, 65, SL_ERR_INVALID);
+    struct sl_op_receive receive = {f, to, words, words, words + 1, words + 2, 64, 64, false};
+    assert_int_equal(sl_op_receive(d, &receive), SL_ERR_UNSUPPORTED);
+    REFUSES(receive, receive, released, NULL, SL_ERR_INVALID);
+    REFUSES(receive, receive, stride, 63, SL_ERR_INVALID);
 
     struct sl_op_router router = {f, NULL, ids, y, 2, 16, 4, SL_ROUTER_SOFTMAX, false, true, 1};
     assert_int_equal(sl_op_router(d, &router), SL_OK);

@@ -49,8 +49,8 @@ static void table(void **state) {
     assert_int_equal(n, SL_OP_COUNT);
     assert_string_equal(sl_op_name(SL_OP_COUNT), "?");
     assert_false(sl_device_has_op(d, SL_OP_COUNT));
-    assert_null(ops.hand);
-    assert_null(ops.take);
+    assert_null(ops.send);
+    assert_null(ops.receive);
 }
 
 static bool no_wide_heads(const struct sl_device *dev, const struct sl_op_need *need) {

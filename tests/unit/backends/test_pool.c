@@ -22,7 +22,7 @@ struct job {
     uint32_t plain[MAX_CHUNKS]; /* not atomic: the pool's own ordering must do */
     uint32_t sum[8];
     _Atomic uint32_t seen_threads;
-    uint32_t n_beside;
+    uint32_t n_overlap;
 };
 
 static struct sl_pool *create(uint32_t n) {
@@ -104,9 +104,9 @@ static uint64_t cpu_ns(void) {
 }
 
 /* The caller does something else meanwhile, once; the barriers count those that are left. */
-static void beside(void *ctx) {
+static void overlap(void *ctx) {
     struct job *j = ctx;
-    j->n_beside++;
+    j->n_overlap++;
 }
 
 static void chunks_and_barriers(void *ctx, uint32_t thread, uint32_t n_threads) {
@@ -120,7 +120,7 @@ static void chunks_and_barriers(void *ctx, uint32_t thread, uint32_t n_threads) 
     }
 }
 
-static void runs_beside(void **state) {
+static void runs_overlapped(void **state) {
     (void)state;
     for (uint32_t n = 1; n <= 4; n++) {
         struct job j = {.pool = create(n), .n_chunks = 23, .n_phases = 5};
@@ -128,7 +128,7 @@ static void runs_beside(void **state) {
             memset(j.plain, 0, sizeof j.plain);
             atomic_store(&j.seen_threads, 0);
             if (run % 3) {
-                sl_pool_run_beside(j.pool, chunks_and_barriers, &j, beside, &j);
+                sl_pool_run_overlap(j.pool, chunks_and_barriers, &j, overlap, &j);
                 assert_int_equal(atomic_load(&j.seen_threads), n == 1 ? 1 : (1u << n) - 2);
             } else {
                 sl_pool_run(j.pool, chunks_and_barriers, &j);
@@ -137,7 +137,7 @@ static void runs_beside(void **state) {
             for (uint32_t c = 0; c < j.n_chunks; c++)
                 assert_int_equal(j.plain[c], 5 * c + 10);
         }
-        assert_int_equal(j.n_beside, 200);
+        assert_int_equal(j.n_overlap, 200);
         sl_pool_destroy(&j.pool);
     }
 }
@@ -204,7 +204,7 @@ static void create_and_destroy(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_chunk_once),   cmocka_unit_test(barriers),
-        cmocka_unit_test(runs_beside),        cmocka_unit_test(wakes_from_sleep),
+        cmocka_unit_test(runs_overlapped),    cmocka_unit_test(wakes_from_sleep),
         cmocka_unit_test(idle_costs_nothing), cmocka_unit_test(barrier_sleepers),
         cmocka_unit_test(create_and_destroy),
     };

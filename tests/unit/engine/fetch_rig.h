@@ -64,8 +64,8 @@ static inline enum sl_status rig_moe(struct sl_device *d, const struct sl_op_moe
     const struct sl_routed_layer *l = &g->layout.layers[g->layer];
     g->n_calls++;
     uint64_t start = g->clock.now_ns;
-    if (a->beside && d->caps.beside)
-        a->beside(a->beside_ctx);
+    if (a->overlap && d->caps.overlap)
+        a->overlap(a->overlap_ctx);
     if (g->clock.now_ns < start + g->moe_ns)
         g->clock.now_ns = start + g->moe_ns;
     if (g->moe_status != SL_OK)

@@ -36,7 +36,7 @@ static void shows_three_tiers(void **state) {
     struct sl_engine *e = new_engine(&m, &c);
     struct sl_engine_info info;
     sl_engine_info(e, &info);
-    assert_true(info.apart && info.n_device_slots > 0 && info.n_device_slots < LAYERS * EXPERTS);
+    assert_true(info.discrete && info.n_device_slots > 0 && info.n_device_slots < LAYERS * EXPERTS);
     assert_int_equal(sl_engine_expert_shape(e)->computing, SL_TIER_DEVICE);
     struct run *r = new_run(1, 100, 512, 40);
     r->req.ignore_eog = true;

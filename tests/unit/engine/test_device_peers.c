@@ -9,9 +9,9 @@
 
 #include <stdatomic.h>
 
-#define ROWS  2000u
-#define LANES 3u
-#define BYTES 256u
+#define ROWS     2000u
+#define CHANNELS 3u
+#define BYTES    256u
 
 static struct card_source source;
 
@@ -30,11 +30,11 @@ static void close_two(struct sl_device *d[2]) {
     assert_int_equal(source.stats.n_signals, 0);
 }
 
-/* A ring of lanes between two threads: each has a buffer on the sender's card. */
+/* A ring of channels between two threads: each has a buffer on the sender's card. */
 struct ring {
     struct sl_device *from, *to;
-    struct sl_signal *sent[LANES], *taken[LANES];
-    void *buffer[LANES];
+    struct sl_signal *sent[CHANNELS], *taken[CHANNELS];
+    void *buffer[CHANNELS];
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint32_t n_sent, n_taken;
@@ -61,14 +61,14 @@ static void *send_rows(void *arg) {
     struct ring *r = arg;
     uint8_t row[BYTES];
     for (uint32_t i = 0; i < ROWS && !r->failed; i++) {
-        uint32_t lane = i % LANES;
-        wait_until(r, &r->n_taken, i < LANES ? 0 : i - LANES + 1);
-        enum sl_status st = sl_signal_follow(r->from, r->to, r->taken[lane]);
+        uint32_t channel = i % CHANNELS;
+        wait_until(r, &r->n_taken, i < CHANNELS ? 0 : i - CHANNELS + 1);
+        enum sl_status st = sl_signal_follow(r->from, r->to, r->taken[channel]);
         memset(row, (int)(i % 251), sizeof row);
         if (st == SL_OK)
-            st = mem_upload(r->from, r->buffer[lane], row, sizeof row);
+            st = mem_upload(r->from, r->buffer[channel], row, sizeof row);
         if (st == SL_OK)
-            st = sl_signal_raise(r->from, r->sent[lane]);
+            st = sl_signal_raise(r->from, r->sent[channel]);
         advance(r, &r->n_sent, st);
     }
     return NULL;
@@ -76,12 +76,12 @@ static void *send_rows(void *arg) {
 
 static void hand_over(struct ring *r) {
     pthread_t sender;
-    void *mine[LANES];
+    void *mine[CHANNELS];
     uint32_t wrong = 0;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
     assert_int_equal(sl_device_peer_open(r->to, r->from), SL_OK);
-    for (uint32_t i = 0; i < LANES; i++) {
+    for (uint32_t i = 0; i < CHANNELS; i++) {
         assert_int_equal(sl_signal_create(r->from, &r->sent[i]), SL_OK);
         assert_int_equal(sl_signal_create(r->to, &r->taken[i]), SL_OK);
         assert_int_equal(mem_alloc(r->from, BYTES, &r->buffer[i]), SL_OK);
@@ -89,17 +89,17 @@ static void hand_over(struct ring *r) {
     }
     assert_int_equal(pthread_create(&sender, NULL, send_rows, r), 0);
     for (uint32_t i = 0; i < ROWS && !r->failed; i++) {
-        uint32_t lane = i % LANES;
+        uint32_t channel = i % CHANNELS;
         uint8_t got[BYTES];
         wait_until(r, &r->n_sent, i + 1);
-        enum sl_status st = sl_signal_follow(r->to, r->from, r->sent[lane]);
+        enum sl_status st = sl_signal_follow(r->to, r->from, r->sent[channel]);
         if (st == SL_OK)
-            st = mem_copy_from(r->to, mine[lane], r->from, r->buffer[lane], BYTES);
+            st = mem_copy_from(r->to, mine[channel], r->from, r->buffer[channel], BYTES);
         if (st == SL_OK)
-            st = sl_signal_raise(r->to, r->taken[lane]);
+            st = sl_signal_raise(r->to, r->taken[channel]);
         advance(r, &r->n_taken, st);
         if (st == SL_OK && i % 7 == 0) { /* else only later rows make it run */
-            st = mem_download(r->to, got, mine[lane], BYTES);
+            st = mem_download(r->to, got, mine[channel], BYTES);
             for (uint32_t k = 0; k < BYTES && st == SL_OK; k++)
                 wrong += got[k] != i % 251;
         }
@@ -108,7 +108,7 @@ static void hand_over(struct ring *r) {
     assert_int_equal(wrong, 0);
     (void)!sl_device_sync(r->to);
     (void)!sl_device_sync(r->from);
-    for (uint32_t i = 0; i < LANES; i++) {
+    for (uint32_t i = 0; i < CHANNELS; i++) {
         mem_free(r->from, r->buffer[i]);
         mem_free(r->to, mine[i]);
         sl_signal_free(r->from, &r->sent[i]);

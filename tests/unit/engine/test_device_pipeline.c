@@ -378,7 +378,7 @@ static void recorded_routes(void **state) {
 }
 
 /* Longer than the scheduler waits, with nothing to do, before it has the heat saved. */
-static bool be_slow(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
+static bool be_slow(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
     (void)p;
     (void)c;
     if (stage == 0)
@@ -401,7 +401,7 @@ static void heat_behind_a_slow_stage(void **state) {
     free_run(answer(e, 3, 20));
     usleep(50000); /* for the stages' last reads */
     struct sl_stage_call calls[2];
-    struct sl_passage slow = {.ask = be_slow, .calls = calls};
+    struct sl_pipeline_item slow = {.ask = be_slow, .calls = calls};
     sl_pipeline_send(e->pipeline, &slow);
     sl_pipeline_wait(e->pipeline, &slow);
     for (uint32_t tries = 0; tries < 500 && stat(path, &st) != 0; tries++)
@@ -421,7 +421,7 @@ static void refused_hand_over(void **state) {
         struct sl_engine_config c = over("1,2,1", 3);
         source.config.fail_card = 2;
         source.config.refuse_peer = at;
-        source.config.no_hands = true; /* rows are copied, not handed on */
+        source.config.no_sends = true; /* rows are copied, not handed on */
         struct sl_engine *e = new_engine(&model, &c);
         struct run *r = ask(e, 5, 30, 20);
         wait_run(r);
@@ -446,12 +446,12 @@ static void refused_hand_over(void **state) {
  * could hold up the stage it waits for. */
 static void cards_with_two_stages(void **state) {
     (void)state;
-    for (uint32_t n_apart = 2; n_apart <= 3; n_apart++) {
+    for (uint32_t n_chips = 2; n_chips <= 3; n_chips++) {
         struct sl_engine_config c = over("1,2,1", 3);
-        source.config.n_apart = n_apart; /* 2: the last card is the first one again */
+        source.config.n_chips = n_chips; /* 2: the last card is the first one again */
         struct sl_engine *e = new_engine(&model, &c);
         assert_ptr_equal(e->stages[0].forward->next, e->stages[1].forward);
-        assert_ptr_equal(e->stages[1].forward->next, n_apart == 3 ? e->stages[2].forward : NULL);
+        assert_ptr_equal(e->stages[1].forward->next, n_chips == 3 ? e->stages[2].forward : NULL);
         free_run(answer(e, 2, 30));
         sl_engine_destroy(&e);
     }
@@ -487,10 +487,10 @@ static void graphs_by_rows(void **state) {
     sc.n_expert_used = 48;
     open_model(&many, &sc);
     struct sl_engine_config c = over(NULL, 1);
-    source.config.told = true;
+    source.config.mailbox = true;
     c.ram_bytes = c.vram_bytes = 1;
     assert_int_equal(sl_engine_plan(many.model, &c, &least, NULL, &test_err), SL_ERR_CONFIG);
-    c.ram_bytes = least.least_bytes; /* so that all steps read from disk, and guess */
+    c.ram_bytes = least.least_bytes; /* so that all steps read from disk, and prediction */
     c.vram_bytes = least.vram_least_bytes;
     struct sl_engine *e = new_engine(&many, &c);
     bool kept = false;
@@ -508,7 +508,7 @@ static void graphs_by_rows(void **state) {
             free_run(r[i]);
         }
         const struct sl_forward *f = e->stages[0].forward;
-        kept = f->graphs_guess[2] > f->graphs_guess[3] && source.stats.n_graphs == before;
+        kept = f->graphs_prediction[2] > f->graphs_prediction[3] && source.stats.n_graphs == before;
     }
     assert_true(kept);
     sl_engine_destroy(&e);

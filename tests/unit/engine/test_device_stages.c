@@ -55,7 +55,7 @@ static void check_slots(const struct sl_stage_plan *s) {
     uint32_t host = 0, device = 0;
     for (uint32_t c = 0; c < p->n_class && p->streaming; c++) {
         assert_true(p->class_slots[c] >= s->model.hp.n_expert_used);
-        assert_true(!p->apart || p->device_class_slots[c] >= s->model.hp.n_expert_used);
+        assert_true(!p->discrete || p->device_class_slots[c] >= s->model.hp.n_expert_used);
         host += p->class_slots[c];
         device += p->device_class_slots[c];
     }
@@ -157,7 +157,7 @@ static void budgets_are_kept(void **state) {
             if (st == SL_OK) {
                 n_fit++;
                 n_mixed += plain && n_cards;
-                assert_int_equal(seen.whole.apart, n_cards > 0);
+                assert_int_equal(seen.whole.discrete, n_cards > 0);
                 n_streamed += seen.whole.streaming;
                 continue;
             }
@@ -544,7 +544,7 @@ static void cards_hold_what_was_planned(void **state) {
         bool streamed;
         uint32_t resident; /* bits: cards that have room for all of theirs all the same */
         uint32_t n_relays; /* stages whose copies go by way of another's card */
-        uint32_t n_apart;  /* pieces of hardware; 0: each card is one */
+        uint32_t n_chips;  /* pieces of hardware; 0: each card is one */
     } cases[] = {{1, NULL, false, 0, 0, 0},
                  {1, NULL, true, 0, 0, 0},
                  {2, NULL, false, 0, 0, 0},
@@ -569,7 +569,7 @@ static void cards_hold_what_was_planned(void **state) {
     for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_engine_config c = over(cases[i].n_cards, cases[i].split);
         struct sl_stage_plans plans;
-        source.config.n_apart = cases[i].n_apart;
+        source.config.n_chips = cases[i].n_chips;
         c.experts = cases[i].streamed ? SL_EXPERTS_STREAMED : SL_EXPERTS_RESIDENT;
         if (cases[i].streamed) { /* the least, so that experts move */
             c.vram_bytes = MIB;

@@ -48,12 +48,12 @@ static void hits_run_at_once(void **state) {
  * the device computes beside it or not, with the hits computed behind the reads. */
 static void few_system_calls(void **state) {
     (void)state;
-    for (uint32_t beside = 0; beside < 2; beside++) {
+    for (uint32_t overlap = 0; overlap < 2; overlap++) {
         struct rig *g = rig_open(&(struct rig_config){.shape = {6, 32, 8, {80, 0}}, .depth = 64});
         struct sl_rng rng = {.state = 12};
         struct sl_reader_stats from = {0}, to;
         uint32_t n_failed;
-        g->dev.caps.beside = beside;
+        g->dev.caps.overlap = overlap;
         g->moe_ns = 50000; /* an expert is read in 40 */
         uint64_t start = 0;
         for (uint32_t token = 0; token < 60; token++) {
@@ -244,7 +244,7 @@ static void ahead_is_there_in_time(void **state) {
     assert_int_equal(s->misses, misses);
     assert_int_equal(s->hits, 3);
     assert_int_equal(s->ahead_used, 3);
-    /* Two of three are guessed wrong. */
+    /* Two of three are predicted wrong. */
     rig_begin(g, 1, 2, 2);
     sl_fetch_ahead(g->fetch, 2, (uint32_t[]){0, 1, 2}, 3);
     assert_ok(rig_finish(g, 2, 2, &n_failed));
@@ -416,8 +416,8 @@ static void reads_ahead_may_fail(void **state) {
     rig_close(g);
 }
 
-/* Steps of one row; the guess is right or it is not. Returns how often running the next router was
- * wanted in the last steps, of 3 * 100. */
+/* Steps of one row; the prediction is right or it is not. Returns how often running the next router
+ * was wanted in the last steps, of 3 * 100. */
 static uint32_t wanted_ahead(const struct rig_config *c, bool right, bool same_each_time) {
     struct rig *g = rig_open(c);
     struct sl_rng rng = {.state = 8};
@@ -449,9 +449,10 @@ static uint32_t wanted_ahead(const struct rig_config *c, bool right, bool same_e
     return wanted;
 }
 
-/* Steps of one row through four layers; the guesses that each layer makes are right, or wrong. */
-static void guessed_steps(struct rig *g, struct sl_rng *rng, uint32_t n, bool right) {
-    uint32_t ids[4][3], guess[3], n_failed;
+/* Steps of one row through four layers; the predictions that each layer makes are right, or wrong.
+ */
+static void predicted_steps(struct rig *g, struct sl_rng *rng, uint32_t n, bool right) {
+    uint32_t ids[4][3], prediction[3], n_failed;
     for (uint32_t step = 0; step < n; step++) {
         for (uint32_t layer = 0; layer < 4; layer++) {
             choose(g, rng, 1);
@@ -460,15 +461,15 @@ static void guessed_steps(struct rig *g, struct sl_rng *rng, uint32_t n, bool ri
         for (uint32_t layer = 0; layer < 4; layer++) {
             memcpy(g->ids, ids[layer], sizeof ids[layer]);
             rig_begin(g, layer, 1, 1);
-            for (uint32_t w = 0; w < sl_fetch_guesses(g->fetch, 1); w++) {
-                uint32_t to = layer + sl_fetch_guess_ahead[w];
+            for (uint32_t w = 0; w < sl_fetch_predictions(g->fetch, 1); w++) {
+                uint32_t to = layer + sl_fetch_prediction_ahead[w];
                 for (uint32_t j = 0, e = 0; j < 3 && to < 4; j++, e++) {
                     while (!right && (e == ids[to][0] || e == ids[to][1] || e == ids[to][2]))
                         e++;
-                    guess[j] = right ? ids[to][j] : (e + step) % 12;
+                    prediction[j] = right ? ids[to][j] : (e + step) % 12;
                 }
                 if (to < 4)
-                    sl_fetch_guess(g->fetch, w, to, guess, 3);
+                    sl_fetch_predict(g->fetch, w, to, prediction, 3);
             }
             assert_ok(rig_finish(g, 1, 1, &n_failed));
             g->clock.now_ns += 100000;
@@ -477,53 +478,53 @@ static void guessed_steps(struct rig *g, struct sl_rng *rng, uint32_t n, bool ri
     }
 }
 
-static void guesses_are_followed_while_they_are_right(void **state) {
+static void predictions_are_followed_while_they_are_right(void **state) {
     (void)state;
     struct rig_config c = {.shape = {4, 12, 3, {16, 0}}};
     struct rig *g = rig_open(&c);
     struct sl_rng rng = {.state = 12};
     const struct sl_fetch_stats *s = sl_fetch_stats(g->fetch);
     struct sl_reader_stats r;
-    guessed_steps(g, &rng, 60, true);
+    predicted_steps(g, &rng, 60, true);
     assert_true(s->ahead_read > 100 && s->ahead_used == s->ahead_read);
     /* They turn wrong: what has not come when its layer begins is given up, and soon nothing is
      * read for them. */
     struct sl_fetch_stats before = *s;
-    guessed_steps(g, &rng, 60, false);
+    predicted_steps(g, &rng, 60, false);
     sl_reader_get_stats(g->reader, &r);
     assert_true(r.canceled > 0 && s->failed == 0);
     uint64_t wrong = s->ahead_read - before.ahead_read;
     assert_true(wrong > 0 && s->ahead_used - before.ahead_used < wrong);
     before = *s;
-    guessed_steps(g, &rng, 30, false);
+    predicted_steps(g, &rng, 30, false);
     assert_true(s->ahead_read - before.ahead_read < 30);
     /* And right again. */
-    guessed_steps(g, &rng, 60, true);
+    predicted_steps(g, &rng, 60, true);
     before = *s;
-    guessed_steps(g, &rng, 30, true);
+    predicted_steps(g, &rng, 30, true);
     assert_true(s->ahead_read - before.ahead_read > 50);
     sl_fetch_forget(g->fetch);
     rig_close(g);
 }
 
-static void guesses_that_were_never_right_are_not_read(void **state) {
+static void predictions_that_were_never_right_are_not_read(void **state) {
     (void)state;
     struct rig_config c = {.shape = {4, 12, 3, {16, 0}}};
     struct rig *g = rig_open(&c);
     struct sl_rng rng = {.state = 13};
-    assert_int_equal(sl_fetch_guesses(g->fetch, SL_FETCH_AHEAD_ROWS + 1), 0);
-    guessed_steps(g, &rng, 100, false);
+    assert_int_equal(sl_fetch_predictions(g->fetch, SL_FETCH_AHEAD_ROWS + 1), 0);
+    predicted_steps(g, &rng, 100, false);
     assert_true(sl_fetch_stats(g->fetch)->ahead_read < 60);
-    assert_int_equal(sl_fetch_guesses(g->fetch, 1), SL_FETCH_GUESSES);
+    assert_int_equal(sl_fetch_predictions(g->fetch, 1), SL_FETCH_PREDICTIONS);
     rig_close(g);
     /* Nothing comes from disk any more: farther routers are not run early. */
     g = rig_open(&roomy);
-    guessed_steps(g, &rng, 100, true);
-    assert_int_equal(sl_fetch_guesses(g->fetch, 1), 0);
+    predicted_steps(g, &rng, 100, true);
+    assert_int_equal(sl_fetch_predictions(g->fetch, 1), 0);
     rig_close(g);
     c.no_lookahead = true;
     g = rig_open(&c);
-    assert_int_equal(sl_fetch_guesses(g->fetch, 1), 0);
+    assert_int_equal(sl_fetch_predictions(g->fetch, 1), 0);
     rig_close(g);
 }
 
@@ -617,10 +618,10 @@ static void storm(uint64_t seed) {
         g->stop_at = sl_rng_below(&rng, 5) ? 0 : 1 + sl_rng_below(&rng, 6);
         rig_begin(g, layer, n, n_decode);
         if (layer + 1 < s->n_layer && n == n_decode && sl_rng_below(&rng, 2)) {
-            uint32_t guess[4];
+            uint32_t prediction[4];
             for (uint32_t i = 0; i < s->k; i++)
-                guess[i] = sl_rng_below(&rng, s->n_expert);
-            sl_fetch_ahead(g->fetch, layer + 1, guess, s->k);
+                prediction[i] = sl_rng_below(&rng, s->n_expert);
+            sl_fetch_ahead(g->fetch, layer + 1, prediction, s->k);
         }
         g->clock.now_ns += sl_rng_below(&rng, 1000000);
         sl_fetch_poll(g->fetch);
@@ -683,8 +684,8 @@ int main(void) {
         cmocka_unit_test(prompts_learn_how_alike_rows_are),
         cmocka_unit_test(reads_ahead_may_fail),
         cmocka_unit_test(looking_ahead_goes_on_while_it_pays),
-        cmocka_unit_test(guesses_are_followed_while_they_are_right),
-        cmocka_unit_test(guesses_that_were_never_right_are_not_read),
+        cmocka_unit_test(predictions_are_followed_while_they_are_right),
+        cmocka_unit_test(predictions_that_were_never_right_are_not_read),
         cmocka_unit_test(warm_up_fills_free_slots),
         cmocka_unit_test(demand_overtakes_warm_up),
         cmocka_unit_test(storms),

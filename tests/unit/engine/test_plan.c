@@ -205,21 +205,21 @@ static void ceilings_of_a_gpu(void **state) {
                               .hit_share = 0.75,
                               .device_share = 0.5};
     struct sl_tier_rates r = {1000e9, 50e9, 2e9};
-    struct sl_ceilings c = sl_ceilings_apart(&s, &r);
+    struct sl_ceilings c = sl_ceilings_discrete(&s, &r);
     assert_true(fabs(c.causal_tokens_per_s - 1 / 0.503) < 1e-9);
     assert_true(fabs(c.overlap_tokens_per_s - 2) < 1e-9);
     s.hit_share = 1; /* nothing on disk: its speed need not be known */
     r.disk = 0;
-    c = sl_ceilings_apart(&s, &r);
+    c = sl_ceilings_discrete(&s, &r);
     assert_true(fabs(c.causal_tokens_per_s - 1 / 0.043) < 1e-6);
     assert_true(fabs(c.overlap_tokens_per_s - 25) < 1e-9);
     s.device_share = 1; /* nor the link's */
     r.link = 0;
-    assert_true(fabs(sl_ceilings_apart(&s, &r).causal_tokens_per_s - 200) < 1e-6);
+    assert_true(fabs(sl_ceilings_discrete(&s, &r).causal_tokens_per_s - 200) < 1e-6);
     s.device_share = 0.9;
-    assert_true(sl_ceilings_apart(&s, &r).causal_tokens_per_s == 0); /* not known */
+    assert_true(sl_ceilings_discrete(&s, &r).causal_tokens_per_s == 0); /* not known */
     r.link = 50e9, s.hit_share = 0.95;
-    assert_true(sl_ceilings_apart(&s, &r).overlap_tokens_per_s == 0);
+    assert_true(sl_ceilings_discrete(&s, &r).overlap_tokens_per_s == 0);
 }
 
 static void expected_hits(void **state) {
@@ -328,7 +328,7 @@ static void devices_by_name(void **state) {
     c.device = "auto"; /* an instruction set means the CPU */
     assert_ok(sl_engine_plan(m.model, &c, &p, name, &test_err));
     assert_int_equal(strncmp(name, "cpu:", 4), 0);
-    assert_false(p.apart);
+    assert_false(p.discrete);
     close_model(&m);
 }
 

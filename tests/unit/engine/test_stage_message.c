@@ -4,7 +4,7 @@
 
 #include "engine/stage/stage_message.h"
 
-static const struct sl_message_limits limits = {.n_lanes = 2,
+static const struct sl_message_limits limits = {.n_micro_batches = 2,
                                                 .max_rows = 6,
                                                 .max_out = 3,
                                                 .n_seq = 2,
@@ -44,13 +44,13 @@ static int teardown(void **state) {
 /* A step of 4 rows, 2 with logits, whose third has failed before. */
 static struct sl_stage_call a_step(void) {
     struct sl_stage_call c = {.ask = {.what = SL_STAGE_STEP}};
-    c.ask.step = (struct sl_ask_step){.lane = 1,
+    c.ask.step = (struct sl_ask_step){.micro_batch = 1,
                                       .n_rows = 4,
                                       .n_decode = 2,
                                       .n_out = 2,
                                       .n_failed = 1,
                                       .only_largest = true,
-                                      .handed = SL_HANDED_ROWS};
+                                      .sent = SL_SENT_ROWS};
     struct sl_step s = sl_step_lay(here.tables, limits.max_rows, limits.max_out);
     s.failed = here.failed;
     for (uint32_t i = 0; i < 4; i++) {
@@ -188,7 +188,8 @@ static void leads_nowhere_else(const struct sl_stage_call *c) {
     if (c->ask.what != SL_STAGE_STEP)
         return;
     struct sl_step s = sl_step_lay(c->with.tables, c->with.max_rows, c->with.max_out);
-    assert_true(a->lane < limits.n_lanes && a->n_rows && a->n_rows <= limits.max_rows);
+    assert_true(a->micro_batch < limits.n_micro_batches && a->n_rows &&
+                a->n_rows <= limits.max_rows);
     assert_true(a->n_decode <= a->n_rows && a->n_out <= limits.max_out);
     for (uint32_t i = 0; i < a->n_rows; i++) {
         assert_true(s.ids[i] < limits.n_vocab && s.row_seq[i] < limits.n_seq);
@@ -274,12 +275,12 @@ static void damaged_messages_are_refused(void **state) {
 static void direct_ways_are_not_written(void **state) {
     (void)state;
     size_t n = 0;
-    for (uint32_t way = SL_HANDED_COPY; way < SL_HANDED_WAYS; way++) {
+    for (uint32_t way = SL_SENT_COPY; way < SL_SENT_WAYS; way++) {
         struct sl_stage_call c = a_step();
-        c.ask.step.handed = (uint8_t)way;
+        c.ask.step.sent = (uint8_t)way;
         assert_int_equal(sl_message_put_ask(&c, 1, &limits, wire, room, &n, &test_err),
                          SL_ERR_PROTOCOL);
-        c.answer.step.handed = (uint8_t)way;
+        c.answer.step.sent = (uint8_t)way;
         assert_int_equal(sl_message_put_answer(&c, 1, &limits, wire, room, &n, &test_err),
                          SL_ERR_PROTOCOL);
     }

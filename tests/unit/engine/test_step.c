@@ -5,8 +5,8 @@
 
 #define MAX_ROWS 200u
 
-static uint32_t tables[8 * MAX_ROWS + SL_STEP_TURNS];
-static uint32_t packed[8 * MAX_ROWS + SL_STEP_TURNS];
+static uint32_t tables[8 * MAX_ROWS + SL_STEP_SEQNOS];
+static uint32_t packed[8 * MAX_ROWS + SL_STEP_SEQNOS];
 static uint8_t failed[MAX_ROWS];
 
 /* Every element has a number of its own. */
@@ -16,8 +16,8 @@ static struct sl_step make(uint32_t n_rows, uint32_t n_out) {
     sl_step_begin(&s);
     for (uint32_t i = 0; i < n_rows; i++)
         sl_step_add(&s, 7000 + i, 300 + i, 40 + i, 240 + i, 1000 + i);
-    for (uint32_t i = 0; i < SL_STEP_TURNS; i++)
-        s.turn[i] = 8000 + i;
+    for (uint32_t i = 0; i < SL_STEP_SEQNOS; i++)
+        s.seqno[i] = 8000 + i;
     for (uint32_t i = 0; i < n_out; i++) {
         sl_step_add_out(&s, 0.5f + (float)i);
         assert_int_equal(s.out_rows[i], n_rows - 1);
@@ -35,7 +35,7 @@ static void packs(void **state) {
             struct sl_step s = make(n, n_out);
             memset(packed, 0xee, sizeof packed);
             uint32_t used = sl_step_pack(&s, room, n_out, packed);
-            assert_int_equal(used, 6 * room + SL_STEP_TURNS + 2 * n_out);
+            assert_int_equal(used, 6 * room + SL_STEP_SEQNOS + 2 * n_out);
             assert_true(n > 2 || spare || used < 24);
             struct sl_step p = sl_step_lay(packed, room, n_out);
             assert_memory_equal(p.ids, s.ids, n * sizeof *s.ids);
@@ -44,7 +44,7 @@ static void packs(void **state) {
             assert_memory_equal(p.row_seq, s.row_seq, n * sizeof *s.row_seq);
             assert_memory_equal(p.row_len, s.row_len, n * sizeof *s.row_len);
             assert_memory_equal(p.tail_slot, s.tail_slot, n * sizeof *s.tail_slot);
-            assert_memory_equal(p.turn, s.turn, SL_STEP_TURNS * sizeof *s.turn);
+            assert_memory_equal(p.seqno, s.seqno, SL_STEP_SEQNOS * sizeof *s.seqno);
             assert_memory_equal(p.out_rows, s.out_rows, n_out * sizeof *s.out_rows);
             assert_memory_equal(p.sums_at, s.sums_at, n_out * sizeof *s.sums_at);
             for (uint32_t i = used; i < sizeof packed / sizeof *packed; i++)
@@ -57,8 +57,8 @@ static void without_outputs(void **state) {
     (void)state;
     struct sl_step s = make(MAX_ROWS, 30);
     memset(packed, 0xee, sizeof packed);
-    assert_int_equal(sl_step_pack(&s, MAX_ROWS, 0, packed), 6 * MAX_ROWS + SL_STEP_TURNS);
-    assert_int_equal(packed[6 * MAX_ROWS + SL_STEP_TURNS], 0xeeeeeeee);
+    assert_int_equal(sl_step_pack(&s, MAX_ROWS, 0, packed), 6 * MAX_ROWS + SL_STEP_SEQNOS);
+    assert_int_equal(packed[6 * MAX_ROWS + SL_STEP_SEQNOS], 0xeeeeeeee);
 }
 
 int main(void) {

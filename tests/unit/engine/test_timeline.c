@@ -69,12 +69,12 @@ static void events_are_what_was_said(void **state) {
     sl_timeline_span(t, "before the start", 1, 2, none);
     sl_timeline_counter(t, "queue", start, args);
     sl_timeline_request(t, start, start + 10, args);
-    uint16_t a = sl_timeline_lane(t), b = sl_timeline_lane(t);
+    uint16_t a = sl_timeline_read_track(t), b = sl_timeline_read_track(t);
     assert_int_not_equal(a, b);
     sl_timeline_read(t, b, "read", start, start + 1000, none);
-    assert_int_equal(sl_timeline_lane(t), b); /* free again, and the lowest */
+    assert_int_equal(sl_timeline_read_track(t), b); /* free again, and the lowest */
     sl_timeline_read(t, b, "read", start, start + 1000, none);
-    sl_timeline_read(t, SL_NO_LANE, "read", start, start + 1000, none);
+    sl_timeline_read(t, SL_NO_READ_TRACK, "read", start, start + 1000, none);
     sl_timeline_close(&t);
     assert_null(t);
 
@@ -162,15 +162,15 @@ static void a_full_disk_ends_it(void **state) {
     assert_non_null(strstr(test_err.text, "/nowhere/trace"));
 }
 
-static void lanes_run_out(void **state) {
+static void read_tracks_run_out(void **state) {
     (void)state;
     struct sl_timeline *t;
     assert_ok(sl_timeline_open(path, 8u << 20, &t, &test_err));
-    for (uint32_t i = 0; i < SL_TIMELINE_LANES; i++)
-        assert_int_equal(sl_timeline_lane(t), i);
-    assert_int_equal(sl_timeline_lane(t), SL_NO_LANE);
+    for (uint32_t i = 0; i < SL_TIMELINE_READ_TRACKS; i++)
+        assert_int_equal(sl_timeline_read_track(t), i);
+    assert_int_equal(sl_timeline_read_track(t), SL_NO_READ_TRACK);
     sl_timeline_read(t, 77, "read", sl_now_ns(), sl_now_ns(), none);
-    assert_int_equal(sl_timeline_lane(t), 77);
+    assert_int_equal(sl_timeline_read_track(t), 77);
     sl_timeline_close(&t);
 }
 
@@ -287,8 +287,8 @@ static void an_engine_draws_itself(void **state) {
     assert_true(reads > 0);
     assert_int_equal(drawn, reads);
     assert_nested(list, 1);
-    for (uint32_t lane = 0; lane < 50; lane++)
-        assert_nested(list, 100 + lane);
+    for (uint32_t read_track = 0; read_track < 50; read_track++)
+        assert_nested(list, 100 + read_track);
     json_decref(root);
     close_model(&m);
 }
@@ -300,7 +300,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_full_trace_ends, make_path, drop_path),
         cmocka_unit_test_setup_teardown(whole_between_writes, make_path, drop_path),
         cmocka_unit_test_setup_teardown(a_full_disk_ends_it, make_path, drop_path),
-        cmocka_unit_test_setup_teardown(lanes_run_out, make_path, drop_path),
+        cmocka_unit_test_setup_teardown(read_tracks_run_out, make_path, drop_path),
         cmocka_unit_test_setup_teardown(stopped_by_a_signal, make_path, drop_path),
         cmocka_unit_test_setup_teardown(an_engine_draws_itself, make_path, drop_path),
     };

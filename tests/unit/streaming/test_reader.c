@@ -198,30 +198,31 @@ static void demand_waits_for_the_backgrounds_share_only(void **state) {
     rig_release(&g);
 }
 
-/* Of guesses few bytes are in flight, however little else is; a demand starts at once beside them.
+/* Of predictions few bytes are in flight, however little else is; a demand starts at once beside
+ * them.
  */
-static void guesses_are_few(void **state) {
+static void predicted_reads_are_few(void **state) {
     (void)state;
     struct rig g;
     struct sl_fake_config c = plain;
     c.reader.depth = 512;
     c.reader.request_bytes = 64u << 10;
-    c.reader.guess_bytes = 150u << 10;
+    c.reader.prediction_bytes = 150u << 10;
     open_fake(&g, 30, &c);
     add_data(&g);
     struct sl_rng rng = {.state = 14};
     for (uint32_t i = 0; i < 30; i++) {
         rig_scatter(&g, i, 0, DATA_BYTES, &rng);
-        g.read[i].priority = i < 20 ? SL_READ_GUESS : i < 25 ? SL_READ_WARMUP : SL_READ_DEMAND;
+        g.read[i].priority = i < 20 ? SL_READ_PREDICTION : i < 25 ? SL_READ_WARMUP : SL_READ_DEMAND;
     }
     rig_submit(&g, 0, 20);
-    uint32_t guesses = stats_of(&g).flying_requests;
-    assert_true(guesses >= 2 && guesses <= 6);
-    rig_submit(&g, 20, 5); /* warm-up stays behind guesses that wait */
-    assert_int_equal(stats_of(&g).flying_requests, guesses);
+    uint32_t predictions = stats_of(&g).flying_requests;
+    assert_true(predictions >= 2 && predictions <= 6);
+    rig_submit(&g, 20, 5); /* warm-up stays behind predictions that wait */
+    assert_int_equal(stats_of(&g).flying_requests, predictions);
     rig_submit(&g, 25, 5);
-    assert_true(stats_of(&g).flying_requests > guesses + 5);
-    /* Somebody wants one: it needs no room among the guesses. */
+    assert_true(stats_of(&g).flying_requests > predictions + 5);
+    /* Somebody wants one: it needs no room among the predictions. */
     uint32_t flying = stats_of(&g).flying_requests;
     sl_reader_raise(g.reader, &g.read[19], SL_READ_DEMAND);
     assert_true(stats_of(&g).flying_requests > flying);
@@ -474,7 +475,7 @@ int main(void) {
         cmocka_unit_test(malformed_reads_are_refused),
         cmocka_unit_test(urgent_reads_go_first),
         cmocka_unit_test(demand_waits_for_the_backgrounds_share_only),
-        cmocka_unit_test(guesses_are_few),
+        cmocka_unit_test(predicted_reads_are_few),
         cmocka_unit_test(cancel_ends_once_and_after_the_disk),
         cmocka_unit_test(close_ends_everything),
         cmocka_unit_test(done_may_call_the_reader),

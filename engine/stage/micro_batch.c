@@ -1,10 +1,10 @@
-#include "engine/stage/lane.h"
+#include "engine/stage/micro_batch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static struct sl_lane *lane_of(struct sl_passage *p) {
-    return (struct sl_lane *)(void *)p;
+static struct sl_micro_batch *micro_batch_of(struct sl_pipeline_item *p) {
+    return (struct sl_micro_batch *)(void *)p;
 }
 
 /* What the stage before said of the step when it let it go. */
@@ -16,18 +16,18 @@ static void follow(const struct sl_stage_call *before, struct sl_ask_step *ask,
         ask->dead = false;
     } else {
         ask->dead = before->ask.step.dead || before->answer.status != SL_OK;
-        with->rows = a->handed == SL_HANDED_ROWS ? before->with.out_rows : NULL;
+        with->rows = a->sent == SL_SENT_ROWS ? before->with.out_rows : NULL;
     }
     bool runs = !ask->dead && ask->n_failed < ask->n_rows;
-    ask->handed = runs ? a->handed : SL_HANDED_NONE;
-    ask->turn = runs ? a->turn : 0;
+    ask->sent = runs ? a->sent : SL_SENT_NONE;
+    ask->seqno = runs ? a->seqno : 0;
 }
 
-static bool ask_step(struct sl_passage *p, uint32_t stage, struct sl_stage_call *c) {
-    struct sl_lane *l = lane_of(p);
+static bool ask_step(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
+    struct sl_micro_batch *l = micro_batch_of(p);
     const struct sl_step *s = &l->step;
     c->ask.what = SL_STAGE_STEP;
-    c->ask.step = (struct sl_ask_step){.lane = s->lane,
+    c->ask.step = (struct sl_ask_step){.micro_batch = s->micro_batch,
                                        .n_rows = s->n_rows,
                                        .n_decode = s->n_decode,
                                        .n_out = s->n_out,
@@ -45,7 +45,7 @@ static bool ask_step(struct sl_passage *p, uint32_t stage, struct sl_stage_call 
 
 /* At work from when it began, or the stage before ended, whose device it waited for till then. If
  * that one's end has not been heard of yet, all of the time is counted there. */
-static void count_busy(struct sl_lane *l, uint32_t stage, struct sl_stage_metrics *shown) {
+static void count_busy(struct sl_micro_batch *l, uint32_t stage, struct sl_stage_metrics *shown) {
     const struct sl_answer_step *a = &l->calls[stage].answer.step;
     bool followed = stage && l->calls[stage - 1].passed_on;
     uint64_t before_ns = followed ? atomic_load(&l->ended_ns[stage - 1]) : a->began_ns;
@@ -55,8 +55,9 @@ static void count_busy(struct sl_lane *l, uint32_t stage, struct sl_stage_metric
         sl_stage_count(shown, busy_ns_total, a->ended_ns - from_ns);
 }
 
-static void was_answered(struct sl_passage *p, uint32_t stage, struct sl_stage_metrics *shown) {
-    struct sl_lane *l = lane_of(p);
+static void was_answered(struct sl_pipeline_item *p, uint32_t stage,
+                         struct sl_stage_metrics *shown) {
+    struct sl_micro_batch *l = micro_batch_of(p);
     const struct sl_stage_answer *a = &l->calls[stage].answer;
     if (!a->step.ended_ns)
         return;
@@ -64,16 +65,17 @@ static void was_answered(struct sl_passage *p, uint32_t stage, struct sl_stage_m
     count_busy(l, stage, shown);
 }
 
-enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_memory_plan *plan) {
+enum sl_status sl_micro_batch_init(struct sl_micro_batch *l, uint32_t index,
+                                   const struct sl_memory_plan *plan) {
     const struct sl_engine_config *c = &plan->config;
     memset(l, 0, sizeof *l);
-    l->passage = (struct sl_passage){
+    l->item = (struct sl_pipeline_item){
         .ask = ask_step, .answered = was_answered, .calls = l->calls, .may_be_canceled = true};
-    atomic_init(&l->passage.canceled, false);
-    atomic_init(&l->passage.under_way, false);
+    atomic_init(&l->item.canceled, false);
+    atomic_init(&l->item.under_way, false);
     uint32_t *tables = calloc(sl_step_elems(c->batch_tokens, plan->n_logit_rows), sizeof *tables);
     l->step = sl_step_lay(tables, c->batch_tokens, plan->n_logit_rows);
-    l->step.lane = index;
+    l->step.micro_batch = index;
     l->step.failed = calloc(c->batch_tokens, 1);
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++) {
         l->calls[i].with.max_rows = c->batch_tokens;
@@ -85,11 +87,11 @@ enum sl_status sl_lane_init(struct sl_lane *l, uint32_t index, const struct sl_m
         st = sl_page_table_init(&l->tails, c->parallel, plan->session_pages);
     if (st == SL_OK && tables && l->step.failed && l->shares)
         return SL_OK;
-    sl_lane_release(l);
+    sl_micro_batch_release(l);
     return SL_ERR_NOMEM;
 }
 
-void sl_lane_release(struct sl_lane *l) {
+void sl_micro_batch_release(struct sl_micro_batch *l) {
     free(l->step.tables);
     free(l->step.failed);
     free(l->shares);
@@ -98,31 +100,32 @@ void sl_lane_release(struct sl_lane *l) {
     memset(l, 0, sizeof *l);
 }
 
-uint64_t sl_lanes_bytes(const struct sl_memory_plan *plan) {
+uint64_t sl_micro_batches_bytes(const struct sl_memory_plan *plan) {
     const struct sl_engine_config *c = &plan->config;
-    uint32_t n = sl_plan_lanes(plan);
+    uint32_t n = sl_plan_micro_batches(plan);
     /* n_logit_rows at most, which plan may not have: it need not be the last stage's. */
     uint32_t most_out = c->parallel > SL_SCORE_ROWS ? c->parallel : SL_SCORE_ROWS;
     uint64_t pages =
         sl_page_table_bytes(c->parallel, plan->session_pages) * (plan->n_tails ? 2 : 1);
-    uint64_t lane = sizeof(struct sl_lane) +
-                    sl_step_elems(c->batch_tokens, most_out) * sizeof(uint32_t) + c->batch_tokens +
-                    c->parallel * sizeof(struct sl_lane_share) + pages;
-    return pages + n * lane;
+    uint64_t micro_batch = sizeof(struct sl_micro_batch) +
+                           sl_step_elems(c->batch_tokens, most_out) * sizeof(uint32_t) +
+                           c->batch_tokens + c->parallel * sizeof(struct sl_micro_batch_share) +
+                           pages;
+    return pages + n * micro_batch;
 }
 
-void sl_lane_begin(struct sl_lane *l) {
+void sl_micro_batch_begin(struct sl_micro_batch *l) {
     sl_step_begin(&l->step);
     l->status = SL_OK;
     l->err.text[0] = 0;
     l->logits = (struct sl_logits){0};
     l->found = (struct sl_activity_sums){0};
-    l->n_beside = 0;
+    l->n_elsewhere = 0;
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
         atomic_store_explicit(&l->ended_ns[i], 0, memory_order_relaxed);
 }
 
-void sl_lane_end(struct sl_lane *l, uint32_t n_stages) {
+void sl_micro_batch_end(struct sl_micro_batch *l, uint32_t n_stages) {
     for (uint32_t i = 0; i < n_stages; i++) {
         const struct sl_stage_answer *a = &l->calls[i].answer;
         sl_activity_add(&l->found, &a->found);
