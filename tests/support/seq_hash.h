@@ -129,16 +129,23 @@ static inline void seq_hash_init(struct seq_hash *s, uint32_t n_layer) {
 static inline void seq_hash_text(struct seq_hash *s, const uint32_t *ids, uint32_t n, bool whole,
                                  uint32_t first) {
     uint64_t text = 14695981039346656037u;
+    uint32_t missing = UINT32_MAX, layer = 0;
+    pthread_mutex_lock(&s->lock); /* other requests may run */
     for (uint32_t i = 0; i < n; i++) {
         text = seq_hash_mix(text, &ids[i], 4);
         for (uint32_t l = 0; l < s->n_layer; l++) {
             struct seq_hash_seen *seen = seq_hash_find(s, l, text);
-            if (seen->n)
+            if (seen->n) {
                 seen->known = true;
-            else if (whole && i >= first && i + 1 < n)
-                fail_msg("layer %u has never seen position %u of a text", l, i);
+            } else if (whole && i >= first && i + 1 < n && missing == UINT32_MAX) {
+                missing = i;
+                layer = l;
+            }
         }
     }
+    pthread_mutex_unlock(&s->lock);
+    if (missing != UINT32_MAX)
+        fail_msg("layer %u has never seen position %u of a text", layer, missing);
 }
 
 /* All texts have been told. */
