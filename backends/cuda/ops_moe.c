@@ -60,7 +60,11 @@ uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits) {
 
 /* Biases and activation, as the kernels take them. */
 static struct sl_karg_experts experts_arg(const struct sl_op_moe *a) {
-    struct sl_karg_experts e = {a->gate_bias, a->up_bias, a->down_bias, 0, 0};
+    struct sl_karg_experts e = {.gate_bias = a->gate_bias,
+                                .up_bias = a->up_bias,
+                                .down_bias = a->down_bias,
+                                .is_plain = !a->gate_bias && !a->up_bias && !a->down_bias &&
+                                            a->activation == SL_SWIGLU};
     if (a->activation == SL_SWIGLU_CLAMPED)
         e.alpha = SL_SWIGLU_CLAMPED_ALPHA, e.limit = SL_SWIGLU_CLAMPED_LIMIT;
     return e;

@@ -1,4 +1,5 @@
-/* One input row times weight rows that lie in shared memory as in the file, a thread a block: what experts of a few pairs are made of. A block of threads asks for all of its weights at once, so
+/* One input row times weight rows that lie in shared memory as in the file, a thread a block: what
+ * experts of a few pairs are made of. A block of threads asks for all of its weights at once, so
  * that as many bytes are on their way as it has shared memory, with no registers that wait for them
  * and no work for each but the copying; the kernel after it has room to do the same beside it. No
  * lane has to add what others have, and scales are unpacked once.

@@ -57,6 +57,7 @@ struct sl_karg_ref {
 struct sl_karg_experts {
     const float *gate_bias, *up_bias, *down_bias;
     float alpha, limit;
+    bool is_plain; /* no biases, and SwiGLU as it is */
 };
 
 /* An RMS norm that a kernel does on its input first, as sl_k_rms_norm would: y gets the result, for

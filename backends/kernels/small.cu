@@ -12,14 +12,14 @@ extern "C" __global__ void sl_k_fill(SL_KERNEL_ARGS(sl_karg_fill, a)) {
 }
 
 template <bool B32> __device__ void quantize(const struct sl_karg_quantize &a) {
-    uint32_t channel = threadIdx.x % 32, g = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
+    uint32_t lane = threadIdx.x % 32, g = blockIdx.y * (blockDim.x / 32) + threadIdx.x / 32;
     uint32_t n_groups = (a.n_in + 255) / 256;
     size_t row = blockIdx.x;
     if (g >= n_groups)
         return;
     struct sl_quantized v;
-    sl_quantize_group<B32>(a.x + row * a.n_in, a.n_in, g, channel, v);
-    sl_quantized_put<B32>(a.to, row * n_groups + g, channel, v);
+    sl_quantize_group<B32>(a.x + row * a.n_in, a.n_in, g, lane, v);
+    sl_quantized_put<B32>(a.to, row * n_groups + g, lane, v);
 }
 extern "C" __global__ void __launch_bounds__(256)
     sl_k_quantize(SL_KERNEL_ARGS(sl_karg_quantize, a)) {
@@ -198,8 +198,8 @@ __device__ __forceinline__ float block_sum(float u, float v) {
 extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS * 32)
     sl_k_block_max(SL_KERNEL_ARGS(sl_karg_block_max, a)) {
     sl_grid_begin();
-    uint32_t channel = threadIdx.x % 32, n_blocks = a.n / 64 + (a.n % 64 != 0);
-    uint32_t b = blockIdx.y * SL_BLOCK_MAX_WARPS + threadIdx.x / 32, i = b * 64 + channel;
+    uint32_t lane = threadIdx.x % 32, n_blocks = a.n / 64 + (a.n % 64 != 0);
+    uint32_t b = blockIdx.y * SL_BLOCK_MAX_WARPS + threadIdx.x / 32, i = b * 64 + lane;
     size_t t = blockIdx.x;
     if (b >= n_blocks)
         return;
@@ -212,7 +212,7 @@ extern "C" __global__ void __launch_bounds__(SL_BLOCK_MAX_WARPS * 32)
     if (inv_t > 0 && !nan && fabsf(top) < INFINITY)
         sum = block_sum(i < a.n ? sl_dev_exp_neg((u - top) * inv_t) : 0,
                         i + 32 < a.n ? sl_dev_exp_neg((v - top) * inv_t) : 0);
-    if (channel != 0)
+    if (lane != 0)
         return;
     a.max[t * n_blocks + b] = nan ? NAN : top;
     if (a.at)
@@ -267,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     sl_grid_begin();
     __shared__ uint32_t count[SL_MAX_EXPERTS], start[SL_MAX_EXPERTS], tile_start[SL_MAX_EXPERTS];
     __shared__ uint32_t warp_sum[2][32];
-    uint32_t e = threadIdx.x, channel = e % 32, warp = e / 32;
+    uint32_t e = threadIdx.x, lane = e % 32, warp = e / 32;
     count[e] = 0;
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < a.n_pairs; i += 1024) {
@@ -282,10 +282,10 @@ extern "C" __global__ void __launch_bounds__(1024)
     for (int m = 1; m < 32; m *= 2) {
         uint32_t pn = __shfl_up_sync(0xffffffffu, sum_n, (unsigned)m);
         uint32_t pt = __shfl_up_sync(0xffffffffu, sum_t, (unsigned)m);
-        if (channel >= (uint32_t)m)
+        if (lane >= (uint32_t)m)
             sum_n += pn, sum_t += pt;
     }
-    if (channel == 31)
+    if (lane == 31)
         warp_sum[0][warp] = sum_n, warp_sum[1][warp] = sum_t;
     __syncthreads();
     for (uint32_t w = 0; w < warp; w++)
