@@ -10,6 +10,7 @@
 #ifndef SL_BACKENDS_KERNELS_KERNELS_H
 #define SL_BACKENDS_KERNELS_KERNELS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* dst[i] = value, i < n. Marks memory for tests, and proves at start that launches work. */
