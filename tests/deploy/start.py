@@ -12,6 +12,7 @@ import resource
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -127,9 +128,21 @@ def start_under(sluice, limit, prefix=()):
     return [f"{'ready' if ready else 'not ready'}, {code}: {s.log[-300:]}"], ready
 
 
+def image_bytes(program):
+    """What the kernel maps of it, from its ELF program headers."""
+    with open(program, "rb") as f:
+        header = f.read(64)
+        offset, (size, n) = struct.unpack_from("<Q", header, 32)[0], struct.unpack_from("<HH", header, 54)
+        f.seek(offset)
+        segments = [struct.unpack("<IIQQQQQQ", f.read(size)[:56]) for _ in range(n)]
+    return sum(s[6] for s in segments if s[0] == 1)
+
+
 def little_address_space(sluice):
+    # With less than the program's own image the kernel kills it before its first instruction.
+    first = image_bytes(sluice) // MIB + 2
     faults, seen = [], set()
-    for mib in (16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 4096):
+    for mib in (first, *range(first // 16 * 16 + 16, 128, 16), 128, 160, 192, 224, 4096):
         wrong, ready = start_under(sluice, limits(resource.RLIMIT_AS, mib * MIB, mib * MIB))
         faults += [f"{mib} MiB: {w}" for w in wrong]
         seen.add(ready)
