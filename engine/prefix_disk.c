@@ -260,14 +260,14 @@ void sl_prefix_disk_seek(struct sl_prefix_disk *d, struct sl_session *s) {
         end = reachable(d, s, key, end, s->n_shared + PROBE_PAGES);
     s->load_next = s->n_shared;
     s->load_end = end;
-    s->loads = true;
+    sl_session_become(s, SL_SESSION_LOADING);
 }
 
 static void read_more(struct sl_prefix_disk *d) {
     struct sl_engine *e = d->e;
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
         struct sl_session *s = e->slots[i];
-        while (s && s->loads && s->load_next < s->load_end) {
+        while (sl_session_is(s, SL_SESSION_LOADING) && s->load_next < s->load_end) {
             struct sl_block_buf *b = sl_block_store_take(d->store);
             if (!b)
                 return;
@@ -326,16 +326,19 @@ static enum sl_status was_read(struct sl_prefix_disk *d, struct sl_block_buf *b)
         st = take_in(d, s, b);
     else
         s->load_end = s->load_next; /* the rest is computed */
-    s->loads = s->n_loading || s->load_next < s->load_end;
-    if (!s->loads && !sl_is_fatal(st))
-        sl_session_step_back(d->e, s);
+    if (!s->n_loading && s->load_next >= s->load_end) {
+        sl_session_become(s, SL_SESSION_READY);
+        if (!sl_is_fatal(st))
+            sl_session_step_back(d->e, s);
+    }
     return st;
 }
 
 void sl_prefix_disk_forget(struct sl_prefix_disk *d, struct sl_session *s) {
-    if (s->loads)
+    if (s->state == SL_SESSION_LOADING) {
         sl_block_store_disown(d->store, s);
-    s->loads = false;
+        sl_session_become(s, SL_SESSION_READY);
+    }
     s->n_loading = 0;
 }
 

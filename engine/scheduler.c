@@ -29,7 +29,7 @@ static uint32_t update_gauges(struct sl_engine *e) {
     uint32_t running = 0, parked = e->swapped.n;
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
         running += sl_session_runs(e->slots[i]);
-        parked += e->slots[i] && e->slots[i]->parked;
+        parked += sl_session_is(e->slots[i], SL_SESSION_PARKED);
     }
     sl_gauge(sessions_running, running);
     sl_gauge(sessions_parked, parked);
@@ -46,7 +46,6 @@ static void leave_slot(struct sl_engine *e, struct sl_session *s) {
     sl_session_leave_pages(e, s);
     e->slots[s->slot] = NULL;
     s->slot = SL_NO_SLOT;
-    s->follows = false;
 }
 
 /* Takes the session out of wherever it is, tells the sink, frees it. */
@@ -108,12 +107,16 @@ static bool offer(struct sl_engine *e, struct sl_session *s) {
     atomic_store(&s->resume, false);
     enum sl_status st = sink->push(sink, &s->pending);
     if (st == SL_AGAIN) {
-        if (!s->parked)
+        if (s->state != SL_SESSION_PARKED && s->state != SL_SESSION_SWAPPED) {
             s->parked_ns = sl_now_ns();
-        s->parked = true;
+            sl_session_become(s, SL_SESSION_PARKED);
+        }
         return true;
     }
-    s->parked = false;
+    if (s->state == SL_SESSION_PARKED)
+        sl_session_become(s, SL_SESSION_READY);
+    else if (s->state == SL_SESSION_SWAPPED)
+        sl_session_become(s, SL_SESSION_WAITING);
     if (st != SL_OK) {
         bool canceled = st == SL_ERR_CANCELED;
         sl_session_finish(e, s, canceled ? SL_FINISH_CANCELED : SL_FINISH_ERROR, st,
@@ -231,14 +234,14 @@ static void set_waiting(struct sl_engine *e, int change) {
 static void offer_resumed(struct sl_engine *e) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
         struct sl_session *s = e->slots[i];
-        if (s && s->parked && atomic_load(&s->resume))
+        if (sl_session_is(s, SL_SESSION_PARKED) && atomic_load(&s->resume))
             offer(e, s);
     }
     for (struct sl_session *s = e->swapped.head, *next; s; s = next) {
         next = s->next;
         if (!atomic_load(&s->resume))
             continue;
-        if (!offer(e, s) || s->parked)
+        if (!offer(e, s) || s->state == SL_SESSION_SWAPPED)
             continue;
         sl_session_unlink(s);
         sl_session_push_front(&e->waiting, s);
@@ -251,7 +254,7 @@ static struct sl_session *longest_parked(struct sl_engine *e) {
     struct sl_session *best = NULL;
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
         struct sl_session *s = e->slots[i];
-        if (s && s->parked && (!best || s->parked_ns < best->parked_ns))
+        if (sl_session_is(s, SL_SESSION_PARKED) && (!best || s->parked_ns < best->parked_ns))
             best = s;
     }
     return best;
@@ -260,7 +263,7 @@ static struct sl_session *longest_parked(struct sl_engine *e) {
 /* Is there a slot for one that waits? */
 static bool can_admit(const struct sl_engine *e) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        if (!e->slots[i] || e->slots[i]->parked)
+        if (!e->slots[i] || sl_session_is(e->slots[i], SL_SESSION_PARKED))
             return true;
     return false;
 }
@@ -278,11 +281,13 @@ static void admit(struct sl_engine *e) {
                 return;
             i = out->slot;
             leave_slot(e, out);
+            sl_session_become(out, SL_SESSION_SWAPPED);
             sl_session_push_back(&e->swapped, out);
         }
         struct sl_session *s = e->waiting.head;
         sl_session_unlink(s);
         set_waiting(e, -1);
+        sl_session_become(s, SL_SESSION_READY);
         s->slot = i;
         e->slots[i] = s;
         if (!s->start_ns) {
@@ -317,7 +322,8 @@ static enum sl_status settle(struct sl_engine *e) {
         struct sl_session *s = e->slots[i];
         if (!s)
             continue;
-        if (s->page_status == SL_OK && !s->parked && !s->loads) {
+        bool waits = s->state == SL_SESSION_PARKED || s->state == SL_SESSION_LOADING;
+        if (s->page_status == SL_OK && !waits) {
             sl_session_adopt(e, s);
             if (e->ram)
                 st = sl_prefix_ram_adopt(e->ram, s);
@@ -328,13 +334,17 @@ static enum sl_status settle(struct sl_engine *e) {
         struct sl_session *s = e->slots[i];
         if (!s)
             continue;
-        s->follows = false;
-        if (s->parked || s->loads || !sl_session_before_page(e, s))
+        if (s->state == SL_SESSION_FOLLOWING)
+            sl_session_become(s, SL_SESSION_READY);
+        if (s->state != SL_SESSION_READY || !sl_session_before_page(e, s))
             continue;
-        for (uint32_t j = 0; j < parallel && !s->follows; j++)
-            s->follows = j != i && e->slots[j] && !e->slots[j]->parked &&
-                         sl_session_follows(e, s, e->slots[j]);
-        if (e->disk && !s->follows)
+        bool follows = false;
+        for (uint32_t j = 0; j < parallel && !follows; j++)
+            follows = j != i && e->slots[j] && e->slots[j]->state != SL_SESSION_PARKED &&
+                      sl_session_follows(e, s, e->slots[j]);
+        if (follows)
+            sl_session_become(s, SL_SESSION_FOLLOWING);
+        else if (e->disk)
             sl_prefix_disk_seek(e->disk, s);
     }
     if (st == SL_OK && e->disk)

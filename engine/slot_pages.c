@@ -387,7 +387,8 @@ bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
     uint32_t page = s->n_shared;
     if (!sl_session_before_page(e, s) || leader->n_shared != page || leader->n_kv < s->n_kv ||
         leader->n_kv >= s->n_kv + PAGE ||
-        (leader->n_kv == s->n_kv && leader->slot > s->slot && !leader->loads) ||
+        (leader->n_kv == s->n_kv && leader->slot > s->slot &&
+         leader->state != SL_SESSION_LOADING) ||
         page >= shareable_pages(e, leader) ||
         sl_session_shared_end(e, s) != sl_session_shared_end(e, leader))
         return false;

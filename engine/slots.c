@@ -10,9 +10,9 @@ static struct sl_slot_info look_at(const struct sl_session *s, uint64_t now) {
     if (!s)
         return (struct sl_slot_info){.state = SL_SLOT_FREE};
     struct sl_slot_info i = {
-        .state = s->parked       ? SL_SLOT_PARKED
-                 : s->first_done ? SL_SLOT_DECODE
-                                 : SL_SLOT_PREFILL,
+        .state = s->state == SL_SESSION_PARKED ? SL_SLOT_PARKED
+                 : s->first_done               ? SL_SLOT_DECODE
+                                               : SL_SLOT_PREFILL,
         .task = s->task,
         .n_prompt = s->n_prompt,
         .n_prompt_done = s->first_done || s->n_kv > s->n_prompt ? s->n_prompt : s->n_kv,

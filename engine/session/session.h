@@ -7,6 +7,7 @@
 #include "common/siphash.h"
 #include "engine/types/request.h"
 #include "engine/sample/sampler.h"
+#include "engine/session/session_state.h"
 
 #include <stdatomic.h>
 
@@ -29,17 +30,17 @@ struct sl_session {
     atomic_bool cancel; /* asked to stop */
     atomic_bool resume; /* the sink has room again */
 
-    uint64_t task;            /* its number among all requests, from 1 */
-    uint32_t slot;            /* row of the page table, SL_NO_SLOT = no KV */
-    uint32_t n_prompt, n_max; /* n_max: prompt and answer at most */
-    uint32_t n_history;       /* prompt and accepted tokens */
-    uint32_t n_kv;            /* positions of the history whose KV is written */
-    uint32_t n_fed;           /* those and the ones that steps under way are about to write */
+    enum sl_session_state state; /* set by sl_session_become() alone */
+    uint64_t task;               /* its number among all requests, from 1 */
+    uint32_t slot;               /* row of the page table, SL_NO_SLOT = no KV */
+    uint32_t n_prompt, n_max;    /* n_max: prompt and answer at most */
+    uint32_t n_history;          /* prompt and accepted tokens */
+    uint32_t n_kv;               /* positions of the history whose KV is written */
+    uint32_t n_fed;              /* those and the ones that steps under way are about to write */
     struct sl_held_pages held;
-    uint32_t n_shared;  /* the first of its pages, in the prefix tree: others may hold them too */
-    uint32_t n_cached;  /* tokens of the prompt that were not computed */
-    bool follows;       /* another session computes what it needs next */
-    bool loads;         /* pages [n_shared, load_end) come from disk: it waits for them */
+    uint32_t n_shared; /* the first of its pages, in the prefix tree: others may hold them too */
+    uint32_t n_cached; /* tokens of the prompt that were not computed */
+    /* LOADING: pages [n_shared, load_end) come from disk. */
     uint32_t load_next; /* the first that has not been asked for */
     uint32_t load_end;
     uint32_t n_loading;         /* asked for and not there yet */
@@ -48,8 +49,7 @@ struct sl_session {
     enum sl_status page_status; /* not SL_OK: its pages are uncertain, it ends before the step */
     bool chosen;                /* for the step being built */
     uint32_t step_rows;         /* rows in it */
-    bool parked;                /* pending was refused and waits for resume */
-    uint64_t parked_ns;         /* since when */
+    uint64_t parked_ns;         /* since when: PARKED, SWAPPED */
     bool first_done;            /* the prompt has been processed once */
 
     struct sl_sampler sampler;
@@ -84,12 +84,19 @@ static inline uint32_t sl_session_todo(const struct sl_session *s) {
 static inline bool sl_session_decodes(const struct sl_session *s) {
     return s->n_fed >= s->n_prompt;
 }
-/* Does it go on, in the next step or in one that is under way? NULL does not. */
+/* Does it go on, in the next step or in one that is under way? False for NULL. */
 static inline bool sl_session_runs(const struct sl_session *s) {
-    return s && !s->parked && !s->follows && !s->loads;
+    return s && s->state == SL_SESSION_READY;
 }
 static inline uint32_t sl_session_predicted(const struct sl_session *s) {
     return s->n_history - s->n_prompt;
+}
+/* Changes the state. A change that the table lacks is our mistake: it aborts where SL_STRICT is
+ * defined (every mode but release); a release logs an error and makes the change. */
+void sl_session_become(struct sl_session *s, enum sl_session_state state);
+/* False for NULL. */
+static inline bool sl_session_is(const struct sl_session *s, enum sl_session_state state) {
+    return s && s->state == state;
 }
 bool sl_session_is_eog(const struct sl_session *s, uint32_t id);
 
