@@ -39,6 +39,29 @@ static void wake(void *ctx) {
     pthread_mutex_unlock(&e->lock);
 }
 
+/* What the bits of pages depend on, as the stages say it of theirs. */
+static enum sl_status find_root(struct sl_engine *e, struct sl_hash128 *out_root,
+                                struct sl_err *err) {
+    struct sl_seq_config stores = sl_kv_size_of(&e->plan).stores;
+    struct sl_hash128 first = {0};
+    for (uint32_t i = 0; i < e->n_stages; i++) {
+        struct sl_stage_call call = {.ask = {.what = SL_STAGE_HELLO}};
+        const struct sl_stage_hello *h = &call.answer.hello;
+        enum sl_status st = sl_stage_ask(e->ports[i], &call, err);
+        if (st != SL_OK)
+            return st;
+        if (i == 0) {
+            first = h->arithmetic;
+            st = sl_model_identity(e->model, &stores, first, out_root, err);
+        } else {
+            sl_model_identity_add(first, h->arithmetic, h->first_layer, h->n_layer, out_root);
+        }
+        if (st != SL_OK)
+            return st;
+    }
+    return SL_OK;
+}
+
 enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **out_disk,
                                    struct sl_err *err) {
     struct sl_prefix_disk *d = calloc(1, sizeof *d);
@@ -58,16 +81,10 @@ enum sl_status sl_prefix_disk_open(struct sl_engine *e, struct sl_prefix_disk **
                                       .block_bytes = sl_plan_copy_bytes(&e->plan),
                                       .wake = wake,
                                       .ctx = e};
-    struct sl_seq_config stores = sl_kv_size_of(&e->plan).stores;
     if (st == SL_OK)
         st = sl_block_store_open(&c, &d->store, err);
     if (st == SL_OK)
-        st = sl_model_identity(e->model, &stores, e->stages->dev, &d->root, err);
-    for (uint32_t i = 1; i < e->n_stages && st == SL_OK; i++) {
-        const struct sl_stage_local *s = &e->stages[i];
-        sl_model_identity_add(e->stages->dev, s->dev, s->model->hp.first_layer,
-                              s->model->hp.n_layer, &d->root);
-    }
+        st = find_root(e, &d->root, err);
     if (st != SL_OK) {
         sl_prefix_disk_close(&d);
         if (st == SL_AGAIN)

@@ -2,9 +2,9 @@
 
 #include "common/log.h"
 #include "engine/experts/expert_layout.h"
+#include "engine/forward/arithmetic.h"
 #include "engine/plan/memory_plan_internal.h"
 #include "engine/plan/open_device.h"
-#include "engine/prefix/model_identity.h"
 #include "engine/plan/stage_costs.h"
 
 #include "model/arch/model_slice.h"

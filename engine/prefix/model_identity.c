@@ -1,10 +1,7 @@
 #include "engine/prefix/model_identity.h"
 
-#include "common/version.h"
-
 #include <errno.h>
 #include <fcntl.h>
-#include <gnu/libc-version.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -51,16 +48,9 @@ fail:
     return SL_ERR_IO;
 }
 
-static void add_arithmetic(struct sl_siphash *h, const struct sl_device *dev) {
-    struct stat about;
-    add_text(h, dev->caps.arithmetic_id);
-    add_u64(h, dev->caps.arithmetic);
-    add_text(h, gnu_get_libc_version());
-    if (dev->caps.arithmetic)
-        return;
-    add_text(h, SL_VERSION);
-    if (stat("/proc/self/exe", &about) == 0)
-        add_times(h, &about);
+static void add_hash(struct sl_siphash *h, struct sl_hash128 hash) {
+    add_u64(h, hash.lo);
+    add_u64(h, hash.hi);
 }
 
 static void add_stores(struct sl_siphash *h, const struct sl_model *model,
@@ -84,7 +74,7 @@ static void add_stores(struct sl_siphash *h, const struct sl_model *model,
 }
 
 enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_seq_config *stores,
-                                 const struct sl_device *dev, struct sl_hash128 *out_identity,
+                                 struct sl_hash128 arithmetic, struct sl_hash128 *out_identity,
                                  struct sl_err *err) {
     const struct sl_gguf *g = model->gguf;
     struct sl_siphash h;
@@ -96,24 +86,19 @@ enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_s
             return st;
     }
     add_stores(&h, model, stores);
-    add_arithmetic(&h, dev);
+    add_hash(&h, arithmetic);
     *out_identity = sl_siphash_end(&h);
     return SL_OK;
 }
 
-bool sl_devices_alike(const struct sl_device *a, const struct sl_device *b) {
-    return a->caps.arithmetic == b->caps.arithmetic &&
-           strcmp(a->caps.arithmetic_id, b->caps.arithmetic_id) == 0;
-}
-
-void sl_model_identity_add(const struct sl_device *first, const struct sl_device *other,
-                           uint32_t first_layer, uint32_t n_layer, struct sl_hash128 *identity) {
+void sl_model_identity_add(struct sl_hash128 first, struct sl_hash128 other, uint32_t first_layer,
+                           uint32_t n_layer, struct sl_hash128 *inout_identity) {
     struct sl_siphash h;
-    if (sl_devices_alike(first, other))
+    if (first.lo == other.lo && first.hi == other.hi)
         return;
-    sl_siphash_init(&h, *identity);
+    sl_siphash_init(&h, *inout_identity);
     add_u64(&h, first_layer);
     add_u64(&h, n_layer);
-    add_arithmetic(&h, other);
-    *identity = sl_siphash_end(&h);
+    add_hash(&h, other);
+    *inout_identity = sl_siphash_end(&h);
 }

@@ -16,6 +16,7 @@
 #define SL_ENGINE_STAGE_H
 
 #include "common/metrics.h"
+#include "common/siphash.h"
 #include "engine/forward/forward.h"
 #include "engine/observe/activity.h"
 
@@ -111,13 +112,15 @@ struct sl_stage_ask {
 struct sl_stage_hello {
     struct sl_stage_name name;
     char device[SL_DEVICE_ID_BYTES];
-    bool rows_alike;             /* its device: caps.rows_alike */
-    uint32_t n_embd, n_vocab;    /* widths of what it hands on */
-    uint32_t n_logit_rows;       /* rows of logits at most; 0: it gives none */
-    uint32_t n_routed, n_expert; /* layers with routed experts, experts of each */
-    uint64_t page_bytes;         /* a page of its layers */
-    uint64_t tail_bytes;         /* a tail page; 0: no layer has one */
-    uint64_t heat_bytes;         /* of SL_STAGE_HEAT; 0: it keeps none */
+    bool rows_alike;               /* its device: caps.rows_alike */
+    struct sl_hash128 arithmetic;  /* its device's, where it runs (engine/forward/arithmetic.h) */
+    uint32_t first_layer, n_layer; /* of the model: those that it computes */
+    uint32_t n_embd, n_vocab;      /* widths of what it hands on */
+    uint32_t n_logit_rows;         /* rows of logits at most; 0: it gives none */
+    uint32_t n_routed, n_expert;   /* layers with routed experts, experts of each */
+    uint64_t page_bytes;           /* a page of its layers */
+    uint64_t tail_bytes;           /* a tail page; 0: no layer has one */
+    uint64_t heat_bytes;           /* of SL_STAGE_HEAT; 0: it keeps none */
 };
 struct sl_answer_join {
     bool reads; /* it can take rows from the other's memory: they need not come by the host's */

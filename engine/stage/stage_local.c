@@ -2,6 +2,7 @@
 
 #include "common/clock.h"
 #include "engine/experts/expert_tiers.h"
+#include "engine/forward/arithmetic.h"
 #include "engine/observe/expert_map.h"
 #include "expert_cache/heat.h"
 
@@ -178,6 +179,9 @@ static void say_hello(struct sl_stage_local *s, struct sl_stage_hello *out) {
     *out = (struct sl_stage_hello){
         .name = {process_id, s->number},
         .rows_alike = s->dev->caps.rows_alike,
+        .arithmetic = sl_arithmetic_hash(s->dev),
+        .first_layer = hp->first_layer,
+        .n_layer = hp->n_layer,
         .n_embd = hp->n_embd,
         .n_vocab = hp->n_vocab,
         .n_logit_rows = s->plan->n_logit_rows,

@@ -331,6 +331,10 @@ static void put_hello(struct writer *w, const struct sl_stage_hello *h) {
     put_u64(w, h->name.number);
     put_text(w, h->device, sizeof h->device);
     put_u8(w, h->rows_alike);
+    put_u64(w, h->arithmetic.lo);
+    put_u64(w, h->arithmetic.hi);
+    put_u32(w, h->first_layer);
+    put_u32(w, h->n_layer);
     put_u32(w, h->n_embd);
     put_u32(w, h->n_vocab);
     put_u32(w, h->n_logit_rows);

@@ -315,6 +315,10 @@ static void get_hello(struct reader *r, struct sl_stage_hello *h) {
     h->name.number = get_u64(r);
     get_text(r, h->device, sizeof h->device);
     h->rows_alike = get_bool(r);
+    h->arithmetic.lo = get_u64(r);
+    h->arithmetic.hi = get_u64(r);
+    h->first_layer = get_u32(r);
+    h->n_layer = get_u32(r);
     h->n_embd = get_u32(r);
     h->n_vocab = get_u32(r);
     h->n_logit_rows = get_u32(r);

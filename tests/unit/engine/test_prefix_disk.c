@@ -5,6 +5,7 @@
 #include "backends/cpu/cpu.h"
 #include "common/metrics.h"
 #include "engine/engine_internal.h"
+#include "engine/forward/arithmetic.h"
 #include "engine/prefix/model_identity.h"
 
 #include <signal.h>
@@ -258,6 +259,10 @@ static void killed_at_any_moment(void **state) {
     free_run(want);
 }
 
+static struct sl_hash128 of(const struct sl_engine *e) {
+    return sl_arithmetic_hash(e->stages->dev);
+}
+
 /* Another type, another file, another arithmetic: another text. */
 static void what_bits_depend_on_parts_texts(void **state) {
     (void)state;
@@ -266,12 +271,12 @@ static void what_bits_depend_on_parts_texts(void **state) {
     struct sl_hash128 id[6];
     const struct sl_seq_config kept = {.kv_dtype = SL_DTYPE_F16}, *f16 = &kept;
     const struct sl_seq_config small = {.kv_dtype = SL_DTYPE_Q8_0}, *q8_0 = &small;
-    assert_ok(sl_model_identity(tiny.model, f16, e->stages->dev, &id[0], &test_err));
-    assert_ok(sl_model_identity(tiny.model, q8_0, e->stages->dev, &id[1], &test_err));
+    assert_ok(sl_model_identity(tiny.model, f16, of(e), &id[0], &test_err));
+    assert_ok(sl_model_identity(tiny.model, q8_0, of(e), &id[1], &test_err));
     e->stages->dev->caps.arithmetic++;
-    assert_ok(sl_model_identity(tiny.model, f16, e->stages->dev, &id[2], &test_err));
+    assert_ok(sl_model_identity(tiny.model, f16, of(e), &id[2], &test_err));
     e->stages->dev->caps.arithmetic = 0;
-    assert_ok(sl_model_identity(tiny.model, f16, e->stages->dev, &id[3], &test_err));
+    assert_ok(sl_model_identity(tiny.model, f16, of(e), &id[3], &test_err));
     sl_engine_destroy(&e);
 
     struct sl_engine_config c = config(1);
@@ -288,7 +293,7 @@ static void what_bits_depend_on_parts_texts(void **state) {
     open_model(&other, &sc);
     c = config(1);
     e = new_engine(&other, &c);
-    assert_ok(sl_model_identity(other.model, f16, e->stages->dev, &id[4], &test_err));
+    assert_ok(sl_model_identity(other.model, f16, of(e), &id[4], &test_err));
     r = answer(e, make(5, 300, 5));
     assert_int_equal(r->result.n_cached, 0);
     free_run(r);
@@ -296,7 +301,7 @@ static void what_bits_depend_on_parts_texts(void **state) {
     close_model(&other);
 
     e = start(1);
-    assert_ok(sl_model_identity(tiny.model, f16, e->stages->dev, &id[5], &test_err));
+    assert_ok(sl_model_identity(tiny.model, f16, of(e), &id[5], &test_err));
     r = answer(e, make(5, 300, 5));
     assert_int_equal(r->result.n_cached, 256);
     free_run(r);
@@ -306,6 +311,69 @@ static void what_bits_depend_on_parts_texts(void **state) {
         for (uint32_t k = 0; k < i; k++)
             assert_memory_not_equal(&id[i], &id[k], sizeof id[0]);
 }
+
+#ifndef STAGES_BEHIND_BYTES /* which puts another source in place of this one */
+/* A stage that says that another arithmetic than its device's computes its layers, as one of
+ * another machine may. */
+struct foreign {
+    struct sl_stage base; /* first */
+    struct sl_stage_owner owner;
+    struct sl_stage *behind;
+    struct sl_stage_owner *asked_by;
+};
+static uint64_t foreign_arithmetic;
+
+static void foreign_answered(struct sl_stage_owner *o, struct sl_stage_call *c) {
+    struct foreign *f = (struct foreign *)((char *)o - offsetof(struct foreign, owner));
+    if (c->ask.what == SL_STAGE_HELLO)
+        c->answer.hello.arithmetic.lo ^= foreign_arithmetic;
+    c->owner = f->asked_by;
+    c->owner->answered(c->owner, c);
+}
+
+static void foreign_send(struct sl_stage *s, struct sl_stage_call *c) {
+    struct foreign *f = (struct foreign *)s;
+    f->asked_by = c->owner;
+    c->owner = &f->owner;
+    f->behind->ops->send(f->behind, c);
+}
+
+static void foreign_close(struct sl_stage *s) {
+    free(s);
+}
+
+static enum sl_status foreign_wrap(const struct sl_stage_source *source, uint32_t index,
+                                   struct sl_stage *behind, struct sl_stage **out_stage,
+                                   struct sl_err *err) {
+    static const struct sl_stage_ops ops = {.send = foreign_send, .close = foreign_close};
+    (void)source, (void)index, (void)err;
+    struct foreign *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    *f =
+        (struct foreign){.base = {&ops}, .owner = {.answered = foreign_answered}, .behind = behind};
+    *out_stage = &f->base;
+    return SL_OK;
+}
+
+/* The stages are asked what their bits depend on, not the devices that this process sees. */
+static void stages_say_what_bits_depend_on(void **state) {
+    (void)state;
+    static const struct sl_stage_source elsewhere = {foreign_wrap};
+    static const uint64_t arithmetic[] = {0, 0, 1, 2, 1};
+    static const uint32_t cached[] = {0, 256, 0, 0, 256};
+    for (uint32_t i = 0; i < 5; i++) {
+        struct sl_engine_config c = config(1);
+        c.stage_source = &elsewhere;
+        foreign_arithmetic = arithmetic[i];
+        struct sl_engine *e = new_engine(&tiny, &c);
+        struct run *r = answer(e, make(5, 300, 5));
+        assert_int_equal(r->result.n_cached, cached[i]);
+        free_run(r);
+        sl_engine_destroy(&e);
+    }
+}
+
+#endif
 
 /* Layers on another card: another text, unless the card is of the same kind. */
 static void what_other_devices_add(void **state) {
@@ -317,12 +385,12 @@ static void what_other_devices_add(void **state) {
     snprintf(three.caps.arithmetic_id, sizeof three.caps.arithmetic_id, "cards: slow, sm_75");
     const struct sl_hash128 before = {5, 7};
     struct sl_hash128 id[4] = {before, before, before, before};
-    sl_model_identity_add(&one, &two, 1, 3, &id[0]);
+    sl_model_identity_add(sl_arithmetic_hash(&one), sl_arithmetic_hash(&two), 1, 3, &id[0]);
     assert_memory_equal(&id[0], &before, sizeof before);
-    sl_model_identity_add(&one, &three, 1, 3, &id[1]);
-    sl_model_identity_add(&one, &three, 2, 2, &id[2]);
+    sl_model_identity_add(sl_arithmetic_hash(&one), sl_arithmetic_hash(&three), 1, 3, &id[1]);
+    sl_model_identity_add(sl_arithmetic_hash(&one), sl_arithmetic_hash(&three), 2, 2, &id[2]);
     three.caps.arithmetic = 1;
-    sl_model_identity_add(&one, &three, 1, 3, &id[3]);
+    sl_model_identity_add(sl_arithmetic_hash(&one), sl_arithmetic_hash(&three), 1, 3, &id[3]);
     for (uint32_t i = 0; i < 4; i++)
         for (uint32_t k = 0; k < i; k++)
             assert_memory_not_equal(&id[i], &id[k], sizeof before);
@@ -331,7 +399,7 @@ static void what_other_devices_add(void **state) {
     snprintf(three.caps.name, sizeof three.caps.name, "another");
     one.caps.arithmetic = 1;
     id[3] = before;
-    sl_model_identity_add(&one, &three, 1, 3, &id[3]);
+    sl_model_identity_add(sl_arithmetic_hash(&one), sl_arithmetic_hash(&three), 1, 3, &id[3]);
     assert_memory_equal(&id[3], &before, sizeof before);
 }
 
@@ -396,6 +464,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(leaving_while_loading, setup, teardown),
         cmocka_unit_test_setup_teardown(killed_at_any_moment, setup, teardown),
         cmocka_unit_test_setup_teardown(what_bits_depend_on_parts_texts, setup, teardown),
+#ifndef STAGES_BEHIND_BYTES
+        cmocka_unit_test_setup_teardown(stages_say_what_bits_depend_on, setup, teardown),
+#endif
         cmocka_unit_test(what_other_devices_add),
         cmocka_unit_test_setup_teardown(the_version_stands_for_the_bits, setup, teardown),
         cmocka_unit_test_setup_teardown(a_taken_folder_is_left_alone, setup, teardown),

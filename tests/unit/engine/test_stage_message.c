@@ -182,6 +182,29 @@ static void answers_come_out_as_they_went_in(void **state) {
     assert_int_equal(get(wire, n, &got, true), SL_ERR_PROTOCOL);
 }
 
+static void what_a_stage_is_comes_out_as_it_went_in(void **state) {
+    (void)state;
+    struct sl_stage_call c = {.ask = {.what = SL_STAGE_HELLO}}, got = c;
+    struct sl_stage_hello *h = &c.answer.hello;
+    *h = (struct sl_stage_hello){.name = {UINT64_MAX - 1, 2},
+                                 .device = "card:1",
+                                 .rows_alike = true,
+                                 .arithmetic = {UINT64_MAX - 3, 4},
+                                 .first_layer = 5,
+                                 .n_layer = 6,
+                                 .n_embd = 7,
+                                 .n_vocab = 8,
+                                 .n_logit_rows = 9,
+                                 .n_routed = 10,
+                                 .n_expert = 11,
+                                 .page_bytes = UINT64_MAX - 12,
+                                 .tail_bytes = 13,
+                                 .heat_bytes = 14};
+    size_t n = put(&c, true);
+    assert_ok(get(wire, n, &got, true));
+    assert_memory_equal(&got.answer.hello, h, sizeof *h);
+}
+
 /* Every number that leads into an array. */
 static void leads_nowhere_else(const struct sl_stage_call *c) {
     const struct sl_ask_step *a = &c->ask.step;
@@ -307,6 +330,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_come_out_as_they_went_in),
         cmocka_unit_test(answers_come_out_as_they_went_in),
+        cmocka_unit_test(what_a_stage_is_comes_out_as_it_went_in),
         cmocka_unit_test(damaged_messages_are_refused),
         cmocka_unit_test(direct_ways_are_not_written),
         cmocka_unit_test(cancellation),
