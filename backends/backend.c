@@ -65,6 +65,8 @@ static const char *lacking_form(const struct sl_device *d, const struct sl_op_ne
         return " with biases";
     if (need->op == SL_OP_moe && need->activation == SL_SWIGLU_CLAMPED && !d->caps.swiglu_clamped)
         return " with clamped SwiGLU";
+    if (need->op == SL_OP_router && need->groups && !d->caps.router_groups)
+        return " with groups of experts";
     return NULL;
 }
 
@@ -557,6 +559,16 @@ enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
         return UNSUPPORTED("router: score %u", (unsigned)a->score);
     if (a->softmax_topk && a->score != SL_ROUTER_SOFTMAX)
         return INVALID("router: a softmax over the chosen with another score");
+    if (a->n_group > 1) {
+        if (!d->caps.router_groups)
+            return UNSUPPORTED("device %s has no op 'router' with groups of experts", d->caps.id);
+        uint32_t length = a->n_expert / a->n_group;
+        if (a->n_expert % a->n_group || length < 2 || !a->n_group_used ||
+            a->n_group_used > a->n_group || a->n_group_used > SL_MAX_EXPERTS_USED ||
+            a->k > length * a->n_group_used)
+            return INVALID("router: %u of %u experts, in %u of %u groups", a->k, a->n_expert,
+                           a->n_group_used, a->n_group);
+    }
     return submit_router(d, a);
 }
 

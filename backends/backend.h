@@ -199,6 +199,10 @@ enum sl_router_score { SL_ROUTER_SOFTMAX, SL_ROUTER_SIGMOID };
  *   score = softmax over all experts, or sigmoid; with softmax_topk the softmax runs over the k
  *           chosen logits instead (Mixtral, gpt-oss: the same weights as renormalised softmax)
  *   order: the k largest score (+ bias when not NULL), largest first, ties to the lower index
+ *   groups: with n_group > 1 the experts are n_group runs of equal length, and only those of the
+ *           n_group_used best groups may be chosen; a group is as good as the sum of its two
+ * largest scores (+ bias), added largest first, ties to the lower group (DeepSeek-V3, 2024,
+ *           section 2.1.2). 0 or 1: no groups
  *   weight: the score without bias, divided by the k scores' sum if normalize, times scale
  * ids [n_tok, k], weights [n_tok, k]. */
 struct sl_op_router {
@@ -209,6 +213,7 @@ struct sl_op_router {
     enum sl_router_score score;
     bool softmax_topk, normalize;
     float scale;
+    uint32_t n_group, n_group_used; /* caps.router_groups */
 };
 
 /* Where one expert's matrices are: gate and up [n_ff, n_embd], down [n_embd, n_ff]. */
@@ -360,6 +365,7 @@ struct sl_op_need {
     uint32_t head_dim_k, head_dim_v; /* kv_write, attention; else 0 */
     bool biases;                     /* moe: of gate, up and down */
     enum sl_activation activation;   /* moe */
+    bool groups;                     /* router */
 };
 
 /* The largest calls that will be made, so that scratch is allocated once. */
@@ -397,6 +403,7 @@ struct sl_device_caps {
     bool moe_placed;                  /* sl_op_moe takes placed */
     bool moe_bias;                    /* ... and biases */
     bool swiglu_clamped;              /* ... and computes SL_SWIGLU_CLAMPED too */
+    bool router_groups;               /* sl_op_router chooses by groups */
     bool mailbox;                     /* what copies on OPS of at most SL_MAILBOX_MAX_BYTES, whole
                                       words, write to mapped memory the host sees word by word,
                                       while the queue runs on */

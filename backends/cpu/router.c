@@ -24,6 +24,27 @@ static void top_k(const float *key, uint32_t n, uint32_t k, uint32_t *ids) {
     }
 }
 
+/* Makes the keys of all groups but the n_group_used best -infinity. */
+static void keep_groups(float *key, uint32_t n_expert, uint32_t n_group, uint32_t n_group_used) {
+    float good[SL_MAX_EXPERTS / 2];
+    uint32_t best[SL_MAX_EXPERTS / 2], length = n_expert / n_group;
+    for (uint32_t g = 0; g < n_group; g++) {
+        float first = -INFINITY, second = -INFINITY;
+        for (uint32_t i = g * length; i < (g + 1) * length; i++)
+            if (key[i] > first)
+                second = first, first = key[i];
+            else if (key[i] > second)
+                second = key[i];
+        good[g] = first + second;
+    }
+    top_k(good, n_group, n_group_used, best);
+    bool kept[SL_MAX_EXPERTS / 2] = {false};
+    for (uint32_t i = 0; i < n_group_used; i++)
+        kept[best[i]] = true;
+    for (uint32_t i = 0; i < n_expert; i++)
+        key[i] = kept[i / length] ? key[i] : -INFINITY;
+}
+
 struct job {
     const struct sl_op_router *a;
     const struct sl_cpu_kernels *k;
@@ -45,6 +66,12 @@ static void route(const struct job *j, const float *logits, uint32_t *ids, float
     if (a->bias) {
         for (uint32_t i = 0; i < a->n_expert; i++)
             key[i] = score[i] + a->bias[i];
+        order = key;
+    }
+    if (a->n_group > 1) {
+        if (!a->bias)
+            memcpy(key, score, a->n_expert * sizeof *key);
+        keep_groups(key, a->n_expert, a->n_group, a->n_group_used);
         order = key;
     }
     top_k(order, a->n_expert, a->k, ids);

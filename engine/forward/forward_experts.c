@@ -17,7 +17,9 @@ static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer,
                                               : SL_ROUTER_SOFTMAX,
                                  .softmax_topk = spec->router_softmax_topk,
                                  .normalize = spec->router_normalize,
-                                 .scale = spec->router_scale};
+                                 .scale = spec->router_scale,
+                                 .n_group = spec->n_group,
+                                 .n_group_used = spec->n_group_used};
 }
 
 enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
@@ -259,7 +261,9 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
     (void)hp;
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_ROUTER]);
-    sl_ask_plain(a, SL_OP_router);
+    sl_ask_op(a, (struct sl_op_need){.op = SL_OP_router,
+                                     .dtype = SL_DTYPE_COUNT,
+                                     .groups = layer->spec.experts.n_group > 1});
     for (enum sl_layer_role role = SL_L_EXPERTS_GATE; role <= SL_L_EXPERTS_DOWN; role++)
         sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe,
                                          .dtype = layer->t[role]->dtype,

@@ -73,6 +73,27 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
 }
 
 /* What the layers that have experts have in common. */
+/* Groups of experts of which a router chooses some first. One group is none. */
+static enum sl_status read_groups(struct sl_keys *k, const struct sl_hparams *hp,
+                                  struct sl_experts_spec *x) {
+    uint32_t n = 0, used = 0;
+    SL_TRY(sl_keys_u32(k, "expert_group_count", false, 0, hp->n_expert / 2, &n));
+    if (n <= 1)
+        return SL_OK;
+    if (hp->n_expert % n != 0)
+        return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_group_count",
+                            "%" PRIu32 " experts are not %" PRIu32 " groups of one size",
+                            hp->n_expert, n);
+    uint32_t most = n < SL_MAX_EXPERTS_USED ? n : SL_MAX_EXPERTS_USED;
+    SL_TRY(sl_keys_u32(k, "expert_group_used_count", true, 1, most, &used));
+    if (hp->n_expert_used > hp->n_expert / n * used)
+        return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_group_used_count",
+                            "%" PRIu32 " groups have fewer than %" PRIu32 " experts", used,
+                            hp->n_expert_used);
+    x->n_group = n, x->n_group_used = used;
+    return SL_OK;
+}
+
 static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
                                   struct sl_hparams *hp, struct sl_experts_spec *x) {
     if (hp->n_expert == 0) {
@@ -92,6 +113,7 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
     SL_TRY(sl_keys_f32(k, "expert_weights_scale", 0.0f, 1e6f, &x->router_scale));
     if (x->router_scale == 0) /* 0 is written for "none" */
         x->router_scale = 1;
+    SL_TRY(read_groups(k, hp, x));
     uint32_t gate = 0;
     SL_TRY(sl_keys_u32(k, "expert_gating_func", false, 0, UINT32_MAX, &gate));
     switch (gate) {

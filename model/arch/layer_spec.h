@@ -48,6 +48,8 @@ struct sl_experts_spec {
     bool router_softmax_topk; /* softmax over the chosen logits */
     bool router_normalize;    /* divide the k weights by their sum */
     float router_scale;       /* 1 = none */
+    uint32_t n_group,
+        n_group_used; /* the router chooses among that many of the groups; 0: no groups */
     enum sl_expert_activation activation;
     bool biases; /* of gate, up and down of each expert */
 };

@@ -315,6 +315,10 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     if (moe) {
         sl_gguf_write_u32(w, KEY("expert_count"), c->n_expert);
         sl_gguf_write_u32(w, KEY("expert_used_count"), c->n_expert_used);
+        if (c->n_group) {
+            sl_gguf_write_u32(w, KEY("expert_group_count"), c->n_group);
+            sl_gguf_write_u32(w, KEY("expert_group_used_count"), c->n_group_used);
+        }
         if (own_key)
             sl_gguf_write_u32(w, KEY("expert_feed_forward_length"), c->n_ff_expert);
         if (traits & SL_SYNTH_SHARED)

@@ -42,6 +42,45 @@ static void run_weights(struct sl_device *d, const void *ctx, void *out) {
     free(both);
 }
 
+static double group_score(const struct sl_op_router *op, const double *key, uint32_t g) {
+    uint32_t length = op->n_expert / op->n_group;
+    double first = -INFINITY, second = -INFINITY;
+    for (uint32_t i = g * length; i < (g + 1) * length; i++)
+        if (key[i] > first)
+            second = first, first = key[i];
+        else if (key[i] > second)
+            second = key[i];
+    return first + second;
+}
+
+/* No group outside the n_group_used best has a chosen expert, wherever double can tell; makes the
+ * keys of groups without a chosen expert -infinity. */
+static void leave_out_groups(const char *what, const struct sl_op_router *op, uint32_t row,
+                             const uint32_t *id, double *key) {
+    uint32_t length = op->n_expert / op->n_group;
+    double score[SL_MAX_EXPERTS];
+    bool used[SL_MAX_EXPERTS] = {false}, in[SL_MAX_EXPERTS] = {false};
+    for (uint32_t g = 0; g < op->n_group; g++)
+        score[g] = group_score(op, key, g);
+    for (uint32_t r = 0; r < op->k; r++)
+        used[id[r] / length] = true;
+    for (uint32_t g = 0; g < op->n_group; g++) {
+        uint32_t better = 0, no_worse = 0;
+        for (uint32_t h = 0; h < op->n_group; h++) {
+            double slack = 1e-5 * (fabs(score[g]) + 1e-7);
+            better += score[h] > score[g] + slack;
+            no_worse += h != g && score[h] >= score[g] - slack;
+        }
+        if (used[g] && better >= op->n_group_used)
+            fail_msg("%s: row %u chose from group %u, %u are better", what, row, g, better);
+        /* A group that is certainly among the best, or was chosen from. */
+        in[g] = used[g] || no_worse < op->n_group_used;
+    }
+    for (uint32_t i = 0; i < op->n_expert; i++)
+        if (!in[i / length])
+            key[i] = -INFINITY;
+}
+
 /* The scores in double; weights must follow from the ids that were chosen, and the choice must be
  * right wherever double can tell. */
 static void check(const char *what, const struct sl_op_router *op, const uint32_t *ids,
@@ -62,6 +101,8 @@ static void check(const char *what, const struct sl_op_router *op, const uint32_
                                                         : exp(x[e] - max) / sum;
             key[e] = score[e] + (op->bias ? (double)op->bias[e] : 0);
         }
+        if (op->n_group > 1)
+            leave_out_groups(what, op, t, id, key);
         bool chosen[SL_MAX_EXPERTS] = {false};
         for (uint32_t r = 0; r < op->k; r++) {
             if (id[r] >= op->n_expert || chosen[id[r]])
@@ -78,7 +119,8 @@ static void check(const char *what, const struct sl_op_router *op, const uint32_
         for (uint32_t e = 0; e < op->n_expert; e++) {
             if (!chosen[e] && key[e] > last + 1e-5 * (fabs(last) + 1e-7))
                 fail_msg("%s: row %u left out expert %u", what, t, e);
-            if (!chosen[e] && x[e] == x[id[op->k - 1]] && !op->bias && e < id[op->k - 1])
+            if (!chosen[e] && isfinite(key[e]) && x[e] == x[id[op->k - 1]] && !op->bias &&
+                e < id[op->k - 1])
                 fail_msg("%s: row %u left out %u for its equal %u", what, t, e, id[op->k - 1]);
         }
         double ref[SL_MAX_EXPERTS_USED], tol[SL_MAX_EXPERTS_USED], total = 0, top = -INFINITY;
@@ -114,10 +156,11 @@ static void one(struct sl_op_router op, enum conf_fill fill, float factor, bool 
     op.bias = with_bias ? bias : NULL;
     struct router_case c = {op};
     char what[160];
-    snprintf(what, sizeof what, "%u rows, %u of %u, score %d%s%s%s, scale %g, fill %d x %g",
-             op.n_tok, op.k, op.n_expert, (int)op.score, op.softmax_topk ? ", over the chosen" : "",
-             op.normalize ? ", normalized" : "", with_bias ? ", biased" : "", (double)op.scale,
-             (int)fill, (double)factor);
+    snprintf(what, sizeof what,
+             "%u rows, %u of %u in %u of %u groups, score %d%s%s%s, scale %g, fill %d x %g",
+             op.n_tok, op.k, op.n_expert, op.n_group_used, op.n_group, (int)op.score,
+             op.softmax_topk ? ", over the chosen" : "", op.normalize ? ", normalized" : "",
+             with_bias ? ", biased" : "", (double)op.scale, (int)fill, (double)factor);
     conf_case(what, run_ids, &c, CONF_U32, n, ids);
     conf_tolerance(1e-6f);
     conf_case(what, run_weights, &c, CONF_F32, n, weights);
@@ -169,6 +212,32 @@ static void many_rows(void) {
     one(op, CONF_PLAIN, 6, false);
 }
 
+/* n_expert, n_group, n_group_used, k */
+static void groups(void) {
+    const struct sl_device *d = conf_device();
+    if (!d->caps.router_groups) {
+        print_message("%s chooses no groups of experts\n", d->caps.id);
+        skip();
+    }
+    static const uint32_t shape[][4] = {{4, 2, 1, 2},    {6, 3, 2, 3},   {16, 8, 3, 5},
+                                        {60, 4, 2, 4},   {64, 8, 8, 6},  {72, 24, 5, 15},
+                                        {160, 8, 3, 6},  {256, 8, 4, 8}, {128, 64, 64, 64},
+                                        {1024, 8, 1, 8}, {252, 2, 1, 9}};
+    for (size_t i = 0; i < CONF_COUNT(shape); i++) {
+        struct sl_op_router op = {.n_tok = 7,
+                                  .n_expert = shape[i][0],
+                                  .n_group = shape[i][1],
+                                  .n_group_used = shape[i][2],
+                                  .k = shape[i][3],
+                                  .scale = 2.5f};
+        one(op, CONF_PLAIN, 6, false);
+        one(op, CONF_EQUAL, 1, false);
+        op.score = SL_ROUTER_SIGMOID, op.normalize = true;
+        one(op, CONF_PLAIN, 4, true);
+        one(op, CONF_PLAIN, 4, false);
+    }
+}
+
 /* A model gone wrong must not take the process with it: ids stay in range and distinct. */
 static void not_numbers(void) {
     for (uint32_t mode = 0; mode < 4; mode++) {
@@ -201,6 +270,7 @@ int main(int argc, char **argv) {
     static const struct conf_test tests[] = {{"shapes", shapes},
                                              {"values", values},
                                              {"many rows", many_rows},
+                                             {"groups", groups},
                                              {"not numbers", not_numbers}};
     return conf_main(argc, argv, "router", &limits, tests, CONF_COUNT(tests));
 }

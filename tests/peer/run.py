@@ -33,6 +33,7 @@ CASES = [
     ("hunyuan-moe f32", f"--arch hunyuan-moe {F32} {MOE} --expert-ff 512", True),
     ("hunyuan-moe f32, gqa 3", f"--arch hunyuan-moe {F32} --experts 16 --top-k 4 --heads 6 --kv-heads 2 "
      "--head-dim 128 --expert-ff 512", True),
+    ("ernie4_5-moe f32, groups", f"--arch ernie4_5-moe {F32} --experts 24 --top-k 4 --groups 4 --groups-used 2", True),
     # Longer than twice the window; 600 positions and more.
     ("gpt-oss f32", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --expert-ff 256", True, LONG),
     ("gpt-oss f32, window 32, gqa 8", f"--arch gpt-oss {F32} --experts 16 --top-k 4 --heads 16 --kv-heads 2 "

@@ -179,7 +179,7 @@ static void refusals(void **state) {
     REFUSES(receive, receive, released, NULL, SL_ERR_INVALID);
     REFUSES(receive, receive, stride, 63, SL_ERR_INVALID);
 
-    struct sl_op_router router = {f, NULL, ids, y, 2, 16, 4, SL_ROUTER_SOFTMAX, false, true, 1};
+    struct sl_op_router router = {f, NULL, ids, y, 2, 16, 4, SL_ROUTER_SOFTMAX, false, true, 1, 0, 0};
     assert_int_equal(sl_op_router(d, &router), SL_OK);
     REFUSES(router, router, k, 0, SL_ERR_INVALID);
     REFUSES(router, router, k, 17, SL_ERR_INVALID);
@@ -266,6 +266,15 @@ static void refusals(void **state) {
     REFUSES(moe, moe, n_expert, 3, SL_ERR_INVALID);
     REFUSES(moe, moe, k, 0, SL_ERR_INVALID);
     REFUSES(moe, moe, activation, (enum sl_activation)2, SL_ERR_UNSUPPORTED);
+    router.n_group = 4, router.n_group_used = 2;
+    assert_int_equal(sl_op_router(d, &router), SL_OK);
+    REFUSES(router, router, n_group, 3, SL_ERR_INVALID);
+    REFUSES(router, router, n_group, 16, SL_ERR_INVALID);
+    REFUSES(router, router, n_group_used, 0, SL_ERR_INVALID);
+    REFUSES(router, router, n_group_used, 5, SL_ERR_INVALID);
+    REFUSES(router, router, k, 9, SL_ERR_INVALID);
+    d->caps.router_groups = false;
+    REFUSES(router, router, k, 4, SL_ERR_UNSUPPORTED);
     d->caps.moe_bias = d->caps.swiglu_clamped = false; /* as a device without such kernels */
     REFUSES(moe, moe, up_bias, f, SL_ERR_UNSUPPORTED);
     REFUSES(moe, moe, activation, SL_SWIGLU_CLAMPED, SL_ERR_UNSUPPORTED);

@@ -318,7 +318,7 @@ static void test_absurd_keys(void **state) {
         {"attention.causal", SL_GGUF_BOOL, 0, "not causal"},
         {"attention.clamp_kqv", SL_GGUF_F32, 0x3f800000, "value of 1 is not supported"},
         {"final_logit_softcapping", SL_GGUF_F32, 0x41f00000, "value of 30 is not supported"},
-        {"expert_group_count", SL_GGUF_U32, 8, "value of 8 is not supported"},
+        {"expert_group_count", SL_GGUF_U32, 1000, "expert_group_count"},
         {"leading_dense_block_count", SL_GGUF_U32, 1, "value of 1 is not supported"},
         {"attention.q_lora_rank", SL_GGUF_U32, 1, "unknown hyperparameter"},
         {"something.new", SL_GGUF_BOOL, 1, "unknown hyperparameter"},
