@@ -179,7 +179,8 @@ static void refusals(void **state) {
     REFUSES(receive, receive, released, NULL, SL_ERR_INVALID);
     REFUSES(receive, receive, stride, 63, SL_ERR_INVALID);
 
-    struct sl_op_router router = {f, NULL, ids, y, 2, 16, 4, SL_ROUTER_SOFTMAX, false, true, 1, 0, 0};
+    struct sl_op_router router = {f,     NULL, ids, y, 2, 16, 4, SL_ROUTER_SOFTMAX,
+                                  false, true, 1,   0, 0};
     assert_int_equal(sl_op_router(d, &router), SL_OK);
     REFUSES(router, router, k, 0, SL_ERR_INVALID);
     REFUSES(router, router, k, 17, SL_ERR_INVALID);
