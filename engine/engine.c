@@ -59,6 +59,14 @@ static void log_plan(const struct sl_memory_plan *plan) {
         sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
                 "total, device", (double)plan->vram_total_bytes / 0x1p20,
                 (double)plan->vram_budget_bytes / 0x1p20, (double)plan->vram_least_bytes / 0x1p20);
+    for (uint32_t h = 0; h < plan->n_hosts && plan->n_hosts > 1; h++) {
+        const struct sl_plan_host *host = &plan->hosts[h];
+        sl_info("memory: host %s: %.1f MiB of %.1f MiB, at least %.1f MiB are needed", host->name,
+                (double)host->ram_total_bytes / 0x1p20, (double)host->ram_budget_bytes / 0x1p20,
+                (double)host->ram_least_bytes / 0x1p20);
+    }
+    if (plan->n_hosts > 1)
+        return;
     sl_info("memory: %-14s %10.1f MiB of %.1f MiB, at least %.1f MiB are needed",
             plan->discrete ? "total, host" : "total", (double)plan->total_bytes / 0x1p20,
             (double)plan->budget_bytes / 0x1p20, (double)plan->least_bytes / 0x1p20);

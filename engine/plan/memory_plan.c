@@ -72,6 +72,7 @@ static SL_PRINTF(5, 6) void add_row(struct sl_memory_plan *p, const char *what,
     vsnprintf(r->detail, sizeof r->detail, fmt, ap);
     va_end(ap);
     *(kind == SL_MEMORY_DEVICE ? &p->vram_total_bytes : &p->total_bytes) += bytes;
+    p->pinned_total_bytes += kind == SL_MEMORY_PINNED ? bytes : 0;
 }
 
 static enum sl_status resolve_config(const struct sl_hparams *hp, struct sl_engine_config *c,
@@ -227,11 +228,11 @@ uint64_t sl_plan_fixed_device_bytes(const struct sl_memory_plan *p) {
 /* Of several stages each has a thread. */
 static uint64_t n_stacks(const struct sl_memory_plan *p) {
     uint64_t stage = p->n_stages > 1 ? 1 : 0;
-    return p->stage ? stage : (uint64_t)p->n_threads + OWN_THREADS + stage;
+    return !p->first_on_host ? stage : (uint64_t)p->n_threads + OWN_THREADS + stage;
 }
 
-/* What the process has once, however many devices compute. */
-static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *p) {
+/* What the scheduler's process has once, however many devices compute. */
+static void plan_scheduler(const struct sl_hparams *whole, struct sl_memory_plan *p) {
     const struct sl_engine_config *c = &p->config;
     p->prefix_disk_bytes = c->cache_dir ? sl_prefix_disk_memory_bytes(p) : 0;
     p->host_bytes += sl_sampler_space_bytes(whole->n_vocab) + sl_prefix_tree_bytes(p->n_pages) +
@@ -240,8 +241,6 @@ static void plan_process(const struct sl_hparams *whole, struct sl_memory_plan *
                      sl_micro_batches_bytes(p);
     if (p->n_stages > 1 && c->heat_file)
         p->host_bytes += sl_joint_heat_bytes(whole);
-    p->load_bytes = p->loads_by_copy ? SL_WEIGHTS_LOAD_BYTES : 0;
-    p->process_bytes = c->process_bytes;
     if (c->trace_file)
         p->host_bytes += SL_TIMELINE_MEMORY_BYTES;
     p->session_bytes = ((uint64_t)c->parallel + c->queue_max) *
@@ -257,10 +256,12 @@ static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
     p->host_bytes = sl_forward_host_bytes(hp, p);
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
     if (!p->stage)
-        plan_process(&s->whole->hp, p);
+        plan_scheduler(&s->whole->hp, p);
+    p->load_bytes = p->first_on_host && p->loads_by_copy ? SL_WEIGHTS_LOAD_BYTES : 0;
+    p->process_bytes = p->first_on_host ? p->config.process_bytes : 0;
     uint64_t n_threads = n_stacks(p);
     p->thread_bytes = n_threads * STACK_BYTES;
-    p->slack_bytes = p->stage ? 0 : SLACK_BYTES;
+    p->slack_bytes = p->first_on_host ? SLACK_BYTES : 0;
     if (!p->discrete)
         p->slack_bytes += huge_tail(p->weight_bytes) + huge_tail(p->kv_bytes) +
                           huge_tail(p->activation_bytes) + huge_tail(p->scratch_bytes);
@@ -273,6 +274,10 @@ uint64_t sl_plan_fixed_bytes(const struct sl_memory_plan *p) {
     return (p->discrete ? 0 : computing_bytes(p)) + p->host_bytes + p->pinned_bytes +
            p->load_bytes + p->process_bytes + p->session_bytes + p->thread_bytes + p->slack_bytes +
            p->kernel_bytes;
+}
+
+static bool fits_host(const struct sl_memory_plan *p) {
+    return sl_plan_fixed_bytes(p) <= p->budget_bytes && p->pinned_bytes <= p->pinned_budget_bytes;
 }
 
 bool sl_plan_fits_device(const struct sl_memory_plan *p) {
@@ -308,6 +313,8 @@ static enum sl_status refuse_resident(const struct sl_memory_plan *p, bool route
                        : p->config.no_overflow ? "; its experts could be kept in the host's memory "
                                                  "too, but for --overflow off"
                                                : "; its experts could be streamed");
+    if (p->pinned_bytes > p->pinned_budget_bytes)
+        return sl_plan_refuse_pinned(p, p->pinned_bytes, err);
     return sl_fail(err, SL_ERR_CONFIG,
                    "a budget of %.1f MiB is too small for the whole model: at least %.0f MiB are "
                    "needed (weights %.1f, KV cache %.1f, the process %.1f, the rest %.1f): --ram "
@@ -341,7 +348,8 @@ static enum sl_status plan_experts(const struct subject *s, struct sl_memory_pla
     plan_fixed(s, p);
     p->least_bytes = sl_plan_name_least(sl_plan_fixed_bytes(p));
     p->vram_least_bytes = p->discrete ? sl_plan_name_least(sl_plan_fixed_device_bytes(p)) : 0;
-    bool fits = whole && sl_plan_fixed_bytes(p) <= p->budget_bytes && sl_plan_fits_device(p);
+    p->pinned_least_bytes = p->pinned_bytes;
+    bool fits = whole && fits_host(p) && sl_plan_fits_device(p);
     st = sl_expert_layout_make(s->model, &l, err);
     if (st != SL_OK)
         return st;
@@ -505,7 +513,7 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    const struct sl_device *dev, struct sl_memory_plan *out_plan,
                                    struct sl_err *err) {
-    const struct sl_plan_place whole = {.whole = model, .n_stages = 1};
+    const struct sl_plan_place whole = {.whole = model, .n_stages = 1, .first_on_host = true};
     return sl_memory_plan_make_stage(model, &whole, config, dev, out_plan, err);
 }
 
@@ -523,6 +531,9 @@ static void describe_stage(const struct sl_hparams *hp, const struct sl_device *
                                 .vram_least_bytes = p->vram_least_bytes,
                                 .ram_bytes = p->total_bytes};
     s->discrete = p->discrete;
+    s->host = p->host;
+    memcpy(s->class_slots, p->class_slots, sizeof s->class_slots);
+    memcpy(s->device_class_slots, p->device_class_slots, sizeof s->device_class_slots);
     if (dev) {
         memcpy(s->device, dev->caps.name, sizeof s->device);
         memcpy(s->id, dev->caps.id, sizeof s->id);
@@ -539,6 +550,8 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     struct sl_memory_plan p = {.config = *config,
                                .stage = place->stage,
                                .n_stages = place->n_stages,
+                               .host = place->host,
+                               .first_on_host = place->first_on_host,
                                .relays = place->relays};
     struct sl_engine_config *c = &p.config;
     p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();
@@ -573,6 +586,7 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
                           : c->vram_bytes ? c->vram_bytes
                           : memory        ? memory
                                           : UINT64_MAX;
+    p.pinned_budget_bytes = c->pinned_bytes ? c->pinned_bytes : UINT64_MAX;
     const struct subject subject = {slice, place->whole, dev};
     struct sl_memory_plan begun = p;
     st = plan_all(&subject, &p, err);
@@ -585,9 +599,13 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
     }
     add_stage_rows(&p, slice, dev);
     add_process_rows(&p);
+    for (uint32_t i = 0; i < p.n_rows; i++)
+        p.rows[i].host = p.host;
     describe_stage(hp, dev, &p);
     c->process_rows = NULL; /* borrowed for this call */
     c->n_process_rows = 0;
+    c->hosts = NULL; /* likewise */
+    c->n_hosts = 0;
     *out_plan = p;
     return SL_OK;
 }

@@ -22,14 +22,19 @@ enum sl_status sl_memory_plan_make(const struct sl_model *model,
 struct sl_plan_place {
     const struct sl_model *whole;
     uint32_t stage, n_stages;
-    bool relays; /* others copy experts too, and their copies may stop over here */
+    uint32_t host;
+    bool first_on_host; /* none before it is on this host */
+    bool relays;        /* others copy experts too, and their copies may stop over here */
     /* Of all stages some device has memory of its own, so that KV pages which it gives up go to the
-     * host's; is written to by copies alone, so that weights pass through buffers. */
-    bool any_discrete, any_reads_back;
+     * memory of stage 0's host. */
+    bool any_discrete;
+    bool any_reads_back; /* of this host's, one is written to by copies alone, so that weights pass
+                            through buffers */
 };
-/* The same for a slice of place->whole: with what the process has once in stage 0's plan only, and
- * pages in the host's memory counted with all of the model's layers. config->cache_ram_bytes must
- * not be SL_CACHE_RAM_AUTO where there are several stages. */
+/* The same for a slice of place->whole: with what the process has once in stage 0's plan only (and
+ * what any process has in that of each host's first stage), and pages in the host's memory counted
+ * with all of the model's layers. config->cache_ram_bytes must not be SL_CACHE_RAM_AUTO where there
+ * are several stages. */
 enum sl_status
 sl_memory_plan_make_stage(const struct sl_model *slice, const struct sl_plan_place *place,
                           const struct sl_engine_config *config, const struct sl_device *dev,

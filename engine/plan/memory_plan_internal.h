@@ -24,6 +24,10 @@ enum sl_status sl_plan_refuse_cache(uint64_t cache_bytes, uint64_t budget_bytes,
                                     uint64_t least_bytes, uint64_t least_without_bytes,
                                     struct sl_err *err);
 
+/* memory_plan_slots.c: so much would have to be pinned, and may not be. */
+enum sl_status sl_plan_refuse_pinned(const struct sl_memory_plan *p, uint64_t least_bytes,
+                                     struct sl_err *err);
+
 /* memory_plan_slots.c: divides what the budgets leave over the size classes. SL_ERR_CONFIG when
  * they leave too little; the least budgets are set before that. */
 enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,

@@ -81,6 +81,21 @@ static enum sl_status refuse_host(const struct sl_memory_plan *p, uint32_t n_lea
                    p->cache_pages || p->ram_pages ? ", or without --cache-ram" : "");
 }
 
+enum sl_status sl_plan_refuse_pinned(const struct sl_memory_plan *p, uint64_t least_bytes,
+                                     struct sl_err *err) {
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "a bound of %.1f MiB for pinned memory is too small: at least %.0f MiB of the "
+                   "host's have to be pinned for the device",
+                   (double)p->pinned_budget_bytes / 0x1p20,
+                   (double)sl_plan_name_least(least_bytes) / 0x1p20);
+}
+
+/* What the budgets leave for slots; those that a device reads are pinned. */
+static uint64_t room_for_slots(const struct sl_memory_plan *p, uint64_t others) {
+    uint64_t room = p->budget_bytes - others, pinned = p->pinned_budget_bytes - p->pinned_bytes;
+    return p->reads_back && pinned < room ? pinned : room;
+}
+
 enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_plan *p,
                              struct sl_err *err) {
     struct sl_reader_config queue = sl_store_reader_config(&p->config);
@@ -110,8 +125,11 @@ enum sl_status sl_plan_slots(const struct sl_expert_layout *l, struct sl_memory_
     }
     if (p->budget_bytes < others + least)
         return refuse_host(p, l->k * l->n_class, least, err);
+    p->pinned_least_bytes = p->reads_back ? p->pinned_bytes + least : 0;
+    if (p->pinned_budget_bytes < p->pinned_least_bytes)
+        return sl_plan_refuse_pinned(p, p->pinned_least_bytes, err);
     enum sl_status st =
-        sl_cache_split(classes, l->n_class, l->k, p->budget_bytes - others, p->class_slots, err);
+        sl_cache_split(classes, l->n_class, l->k, room_for_slots(p, others), p->class_slots, err);
     if (st != SL_OK)
         return st;
     p->n_slots = 0;

@@ -299,7 +299,7 @@ static enum sl_status find_budgets(const struct sl_engine_config *config,
                                    struct sl_err *err) {
     bool any_discrete = false;
     uint32_t card = 0;
-    if (!planned->ram_bytes)
+    if (!planned->ram_bytes && !planned->n_hosts)
         planned->ram_bytes = free_ram();
     for (uint32_t i = 0; i < names->n; i++)
         any_discrete |= sl_device_is_discrete(dev[i]);

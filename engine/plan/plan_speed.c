@@ -55,16 +55,22 @@ static int hotter_first(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
+/* What is known of routing; of a slice's first layer with experts, which that is in the heat. */
+struct known {
+    struct sl_heat *heat; /* NULL: nothing */
+    uint32_t first;
+};
+
 /* The part of a class's uses that go to its hottest experts, as many as it has slots. use is room
  * for the class's experts. */
 static double class_hits(const struct sl_expert_layout *l, uint32_t class, uint32_t n_slots,
-                         const struct sl_heat *heat, float *use) {
+                         const struct known *known, float *use) {
     size_t n = 0;
     double all = 0, hit = 0;
     for (uint32_t i = 0; i < l->n_layer; i++) {
         if (l->layer_class[i] != class)
             continue;
-        const float *p = sl_heat_layer(heat, i);
+        const float *p = sl_heat_layer(known->heat, known->first + i);
         double sum = 0;
         for (uint32_t e = 0; e < l->n_expert; e++)
             sum += (double)p[e];
@@ -115,46 +121,150 @@ static struct sl_heat *open_heat(const struct sl_model *model, const struct sl_e
     return heat;
 }
 
+static double hits_of(const struct sl_expert_layout *l, uint32_t class, uint32_t n_slots,
+                      const struct known *known, float *use) {
+    return known->heat ? class_hits(l, class, n_slots, known, use)
+                       : uniform_hits(l, class, n_slots);
+}
+
+/* Slots of each class, in the host's memory and in a device's. */
+struct slots {
+    const uint32_t *host, *device;
+};
+
+/* The shares of what tokens route to. */
+static enum sl_status find_shares(const struct sl_expert_layout *l, const struct slots *slots,
+                                  const struct known *known, struct sl_plan_speed *s,
+                                  struct sl_err *err) {
+    float *use = malloc(((size_t)l->n_layer * l->n_expert + 1) * sizeof *use);
+    double hits = 0, resident = 0, all = 0, on_device = 0;
+    if (!use)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for a table of experts");
+    for (uint32_t c = 0; c < l->n_class; c++) {
+        uint32_t all_slots = l->classes[c].n_layer * l->n_expert;
+        uint32_t device = slots->device[c], n = slots->host[c] + device;
+        n = n < all_slots ? n : all_slots;
+        device = device < all_slots ? device : all_slots;
+        double bytes = class_token_bytes(l, c);
+        hits += bytes * hits_of(l, c, n, known, use);
+        on_device += bytes * hits_of(l, c, device, known, use);
+        resident += bytes * uniform_hits(l, c, n);
+        all += bytes;
+    }
+    s->from_heat = known->heat != NULL;
+    s->hit_share = all > 0 ? hits / all : 1;
+    s->resident_share = all > 0 ? resident / all : 1;
+    s->device_share = all > 0 ? on_device / all : 1;
+    free(use);
+    return SL_OK;
+}
+
+/* Of a model, or a slice with its own layout. slots NULL: all experts are resident. */
+static enum sl_status find_speed(const struct sl_model *model, const struct sl_expert_layout *l,
+                                 const struct slots *slots, const struct known *known,
+                                 struct sl_plan_speed *out, struct sl_err *err) {
+    *out = (struct sl_plan_speed){.dense_bytes = sl_dense_token_bytes(model),
+                                  .routed_bytes = l->token_bytes,
+                                  .resident_share = 1,
+                                  .hit_share = 1,
+                                  .device_share = 1};
+    return slots ? find_shares(l, slots, known, out, err) : SL_OK;
+}
+
 enum sl_status sl_plan_speed_make(const struct sl_model *model, const struct sl_memory_plan *plan,
                                   const char *heat_file, struct sl_plan_speed *out_speed,
                                   struct sl_err *err) {
     struct sl_expert_layout l;
-    struct sl_plan_speed s = {.dense_bytes = sl_dense_token_bytes(model),
-                              .resident_share = 1,
-                              .hit_share = 1,
-                              .device_share = 1};
+    struct sl_plan_speed s;
+    struct slots slots = {plan->class_slots, plan->device_class_slots};
     enum sl_status st = sl_expert_layout_make(model, &l, err);
     if (st != SL_OK)
         return st;
-    s.routed_bytes = l.token_bytes;
-    if (plan->streaming) {
-        struct sl_heat *heat = open_heat(model, &l, heat_file);
-        float *use = malloc((size_t)l.n_layer * l.n_expert * sizeof *use);
-        double hits = 0, resident = 0, all = 0, on_device = 0;
-        if (!use)
-            st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of experts");
-        for (uint32_t c = 0; c < l.n_class && st == SL_OK; c++) {
-            uint32_t all_slots = l.classes[c].n_layer * l.n_expert;
-            uint32_t device = plan->device_class_slots[c], n = plan->class_slots[c] + device;
-            n = n < all_slots ? n : all_slots;
-            device = device < all_slots ? device : all_slots;
-            double bytes = class_token_bytes(&l, c);
-            hits += bytes * (heat ? class_hits(&l, c, n, heat, use) : uniform_hits(&l, c, n));
-            on_device +=
-                bytes * (heat ? class_hits(&l, c, device, heat, use) : uniform_hits(&l, c, device));
-            resident += bytes * uniform_hits(&l, c, n);
-            all += bytes;
-        }
-        s.from_heat = heat != NULL;
-        s.hit_share = all > 0 ? hits / all : 1;
-        s.resident_share = all > 0 ? resident / all : 1;
-        s.device_share = all > 0 ? on_device / all : 1;
-        free(use);
-        if (heat)
-            sl_heat_destroy(&heat);
-    }
+    struct known known = {plan->streaming ? open_heat(model, &l, heat_file) : NULL, 0};
+    st = find_speed(model, &l, plan->streaming ? &slots : NULL, &known, &s, err);
+    if (known.heat)
+        sl_heat_destroy(&known.heat);
     sl_expert_layout_release(&l);
     if (st == SL_OK)
         *out_speed = s;
     return st;
+}
+
+/* ---- several hosts ---- */
+
+static enum sl_status stage_speed(const struct sl_model *model, const struct sl_plan_stage *stage,
+                                  struct known *known, struct sl_plan_speed *out,
+                                  struct sl_err *err) {
+    struct sl_model slice;
+    struct sl_expert_layout l;
+    struct slots slots = {stage->class_slots, stage->device_class_slots};
+    enum sl_status st = sl_model_slice(model, stage->first_layer, stage->n_layer, &slice, err);
+    if (st != SL_OK)
+        return st;
+    st = sl_expert_layout_make(&slice, &l, err);
+    if (st == SL_OK) {
+        st = find_speed(&slice, &l, stage->streaming ? &slots : NULL, known, out, err);
+        known->first += l.n_layer;
+        sl_expert_layout_release(&l);
+    }
+    sl_model_slice_release(&slice);
+    return st;
+}
+
+enum sl_status sl_plan_stage_speeds(const struct sl_model *model, const struct sl_memory_plan *plan,
+                                    const char *heat_file,
+                                    struct sl_plan_speed out_speeds[SL_MAX_STAGES],
+                                    struct sl_err *err) {
+    struct sl_expert_layout l;
+    enum sl_status st = sl_expert_layout_make(model, &l, err);
+    if (st != SL_OK)
+        return st;
+    struct known known = {plan->streaming ? open_heat(model, &l, heat_file) : NULL, 0};
+    for (uint32_t i = 0; i < plan->n_stages && st == SL_OK; i++)
+        st = stage_speed(model, &plan->stages[i], &known, &out_speeds[i], err);
+    if (known.heat)
+        sl_heat_destroy(&known.heat);
+    sl_expert_layout_release(&l);
+    return st;
+}
+
+/* Seconds for so many bytes; INFINITY where the speed is not known. */
+static double seconds(double bytes, double bytes_per_s) {
+    return bytes <= 0 ? 0 : bytes_per_s > 0 ? bytes / bytes_per_s : INFINITY;
+}
+
+struct stage_seconds {
+    double memory, link, disk;
+};
+
+static struct stage_seconds stage_seconds(const struct sl_memory_plan *p, uint32_t i,
+                                          const struct sl_plan_speed *s) {
+    const struct sl_plan_stage *stage = &p->stages[i];
+    const struct sl_plan_host *host = &p->hosts[stage->host];
+    double routed = (double)s->routed_bytes, dense = (double)s->dense_bytes;
+    double disk = seconds((1 - s->hit_share) * routed, host->disk_bytes_per_s);
+    if (!stage->discrete)
+        return (struct stage_seconds){seconds(dense + s->hit_share * routed, host->ram_bytes_per_s),
+                                      0, disk};
+    return (struct stage_seconds){
+        seconds(dense + s->device_share * routed, stage->memory_bytes_per_s),
+        seconds((1 - s->device_share) * routed, stage->link_bytes_per_s), disk};
+}
+
+struct sl_ceilings sl_ceilings_hosts(const struct sl_memory_plan *plan,
+                                     const struct sl_plan_speed *speeds,
+                                     double *out_pipelined_tokens_per_s) {
+    double memory = 0, waits = 0, slowest = 0, disk[SL_MAX_STAGES] = {0};
+    double other = 0; /* what runs at the same time as all else, at best */
+    for (uint32_t i = 0; i < plan->n_stages; i++) {
+        struct stage_seconds t = stage_seconds(plan, i, &speeds[i]);
+        double *host_disk = &disk[plan->stages[i].host];
+        memory += t.memory;
+        waits += larger_of(t.link, t.disk);
+        *host_disk += t.disk;
+        other = larger_of(other, larger_of(t.link, *host_disk));
+        slowest = larger_of(slowest, t.memory);
+    }
+    *out_pipelined_tokens_per_s = 1 / larger_of(slowest, other); /* 0 where something is unknown */
+    return (struct sl_ceilings){1 / (memory + waits), 1 / larger_of(memory, other)};
 }

@@ -51,4 +51,23 @@ enum sl_status sl_plan_speed_make(const struct sl_model *model, const struct sl_
                                   const char *heat_file, struct sl_plan_speed *out_speed,
                                   struct sl_err *err) SL_MUST_CHECK;
 
+/* The same for each stage of a plan by itself, [n_stages]: its layers, its slots. */
+enum sl_status sl_plan_stage_speeds(const struct sl_model *model, const struct sl_memory_plan *plan,
+                                    const char *heat_file,
+                                    struct sl_plan_speed out_speeds[SL_MAX_STAGES],
+                                    struct sl_err *err) SL_MUST_CHECK;
+
+/* The ceilings of a plan over several hosts, each of which reads its own stages' experts from its
+ * own disk. Of stage i on host h, with T_mem, T_link and T_disk as above by the speeds that the
+ * plan has of the stage and its host (of a stage that computes in RAM no T_link):
+ *
+ *     causal  1 / sum_i (T_mem + max(T_link, T_disk))
+ *     overlap 1 / max(sum_i T_mem, max_i T_link, max_h sum_(i on h) T_disk)
+ *
+ * *out_pipelined_tokens_per_s: of sessions that keep all stages busy, 1 / max(max_i T_mem, ...)
+ * with the rest as in overlap. 0 where a speed that matters is not known. */
+struct sl_ceilings sl_ceilings_hosts(const struct sl_memory_plan *plan,
+                                     const struct sl_plan_speed *speeds,
+                                     double *out_pipelined_tokens_per_s);
+
 #endif

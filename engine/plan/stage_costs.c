@@ -3,6 +3,7 @@
 #include "engine/experts/expert_tiers.h"
 #include "engine/experts/expert_layout.h"
 #include "engine/experts/heat_store.h"
+#include "engine/plan/plan_hosts.h"
 #include "engine/plan/plan_speed.h"
 
 #include "model/arch/model_slice.h"
@@ -108,9 +109,25 @@ static uint32_t measured_device(const struct sl_stage_plans *plans) {
 /* One that computes in the host's memory is bounded by all that there is of it, which the budget
  * may be less than: what is free differs from start to start, and where devices of different kinds
  * divide a model the split shows in the answers. */
-static uint64_t budget_of(const struct sl_device *dev, uint64_t vram_bytes) {
+static uint64_t budget_of(const struct sl_engine_config *config, const struct sl_stage_plans *plans,
+                          uint32_t i) {
+    const struct sl_device *dev = plans->at[i].dev;
     uint64_t memory = dev->caps.memory_bytes ? dev->caps.memory_bytes : UINT64_MAX;
-    return sl_device_is_discrete(dev) && vram_bytes ? vram_bytes : memory;
+    if (sl_device_is_discrete(dev))
+        return config->vram_each[i] ? config->vram_each[i] : memory;
+    /* What was given for a machine does not differ, and is all there is for its devices. */
+    uint64_t given = plans->hosts[plans->at[i].host].ram_budget_bytes;
+    return config->n_hosts && given < memory ? given : memory;
+}
+
+/* How fast a device reads its memory; 0 = not known. */
+static uint64_t speed_of(const struct sl_stage_plans *plans, uint32_t i) {
+    const struct sl_device_caps *caps = &plans->at[i].dev->caps;
+    double ram = plans->hosts[plans->at[i].host].ram_bytes_per_s;
+    if (caps->kind != SL_DEVICE_DISCRETE && ram >= 1 && ram < 0x1p63)
+        return (uint64_t)ram;
+    return caps->kind == SL_DEVICE_HOST && !caps->memory_bytes_per_s ? HOST_BYTES_PER_S
+                                                                     : caps->memory_bytes_per_s;
 }
 
 static void take_cards(const struct sl_engine_config *config, const struct sl_device_limits *limits,
@@ -119,10 +136,8 @@ static void take_cards(const struct sl_engine_config *config, const struct sl_de
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_device *dev = plans->at[i].dev;
         const struct sl_device_caps *caps = &dev->caps;
-        c->cards[i].budget_bytes = budget_of(dev, config->vram_each[i]);
-        c->cards[i].bytes_per_s = caps->kind == SL_DEVICE_HOST && !caps->memory_bytes_per_s
-                                      ? HOST_BYTES_PER_S
-                                      : caps->memory_bytes_per_s;
+        c->cards[i].budget_bytes = budget_of(config, plans, i);
+        c->cards[i].bytes_per_s = speed_of(plans, i);
         c->cards[i].stage_bytes =
             stage_bytes + sl_device_scratch_bytes(dev, limits) + caps->held_bytes;
     }
@@ -148,6 +163,7 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
         /* As the last of several: what the process has once is not the device's. */
         m->place = sl_stage_place(plans, model, 1);
         m->place.n_stages = 2;
+        m->place.first_on_host = false;
         m->place.relays = true;
         m->config.ram_bytes = m->config.vram_bytes = UINT64_MAX;
         m->config.no_overflow = false;
@@ -233,6 +249,14 @@ bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_pl
         if (least <= budget)
             continue;
         costs->cards[i].stage_bytes += least - budget;
+        any = true;
+    }
+    for (uint32_t i = 0; plans->n_hosts > 1 && i < plans->n; i++) {
+        uint32_t h = plans->at[i].host;
+        uint64_t least = sl_plan_host_least(plans, h);
+        if (sl_device_is_discrete(plans->at[i].dev) || least <= plans->hosts[h].ram_budget_bytes)
+            continue;
+        costs->cards[i].stage_bytes += least - plans->hosts[h].ram_budget_bytes;
         any = true;
     }
     return any;

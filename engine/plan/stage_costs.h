@@ -26,7 +26,8 @@ enum sl_status sl_stage_costs_make(const struct sl_model *model,
 bool sl_stage_costs_add_heat(struct sl_stage_costs *costs, const struct sl_model *model,
                              const char *heat_file) SL_MUST_CHECK;
 /* After plans of a split that was chosen did not fit after all: counts more for the cards whose
- * plans need more than their budgets. False: there is none. */
+ * plans need more than their budgets; of several hosts, also for those that compute in the memory
+ * of a host that has too little. False: there is none. */
 bool sl_stage_costs_raise(struct sl_stage_costs *costs, const struct sl_stage_plans *plans);
 /* Where no split fits: lets devices that compute in the host's memory take more than there is of
  * it, so that the plan of a stage says what is missing. False: none was bounded. */

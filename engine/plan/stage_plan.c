@@ -5,6 +5,7 @@
 #include "engine/forward/arithmetic.h"
 #include "engine/plan/memory_plan_internal.h"
 #include "engine/plan/open_device.h"
+#include "engine/plan/plan_hosts.h"
 #include "engine/plan/stage_costs.h"
 
 #include "model/arch/model_slice.h"
@@ -14,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of what is left when everything is resident, one part in so many goes to the prefix cache; as for
- * one device (memory_plan.c). */
-#define CACHE_SHARE 8u
 /* How often a split is chosen anew because a stage's plan took more than its bound. */
 #define MAX_CHOICES 8u
 
@@ -33,6 +31,10 @@ static void add_bytes(const struct sl_memory_plan *p, struct sl_memory_plan *w) 
     w->stream_bytes += p->stream_bytes;
     w->device_slot_bytes += p->device_slot_bytes;
     w->pinned_bytes += p->pinned_bytes;
+    w->load_bytes += p->load_bytes;
+    w->process_bytes += p->process_bytes;
+    w->pinned_total_bytes += p->pinned_total_bytes;
+    w->pinned_least_bytes += p->pinned_least_bytes;
     w->thread_bytes += p->thread_bytes;
     w->kernel_bytes += p->kernel_bytes;
     w->slack_bytes += p->slack_bytes;
@@ -47,11 +49,11 @@ static void add_bytes(const struct sl_memory_plan *p, struct sl_memory_plan *w) 
     w->vram_budget_bytes = add_sat(w->vram_budget_bytes, p->vram_budget_bytes);
 }
 
-/* Rows of the process are summed, those of a stage stay its own. */
+/* Rows of a host's process are summed, those of a stage stay its own. */
 static void add_row(const struct sl_plan_row *row, struct sl_memory_plan *w) {
     for (uint32_t i = 0; !row->stage && i < w->n_rows; i++) {
         struct sl_plan_row *r = &w->rows[i];
-        if (r->stage || strcmp(r->what, row->what) != 0)
+        if (r->stage || r->host != row->host || strcmp(r->what, row->what) != 0)
             continue;
         r->bytes += row->bytes;
         if (strcmp(row->what, "threads") == 0)
@@ -62,13 +64,21 @@ static void add_row(const struct sl_plan_row *row, struct sl_memory_plan *w) {
         w->rows[w->n_rows++] = *row;
 }
 
-static void add_rows(const struct sl_stage_plans *plans, bool of_stages, struct sl_memory_plan *w) {
-    for (uint32_t i = 0; i < plans->n; i++) {
-        const struct sl_memory_plan *p = &plans->at[i].plan;
-        for (uint32_t k = 0; k < p->n_rows; k++)
-            if ((p->rows[k].stage != 0) == of_stages)
-                add_row(&p->rows[k], w);
-    }
+static void add_stage_rows(const struct sl_memory_plan *p, bool of_stage,
+                           struct sl_memory_plan *w) {
+    for (uint32_t k = 0; k < p->n_rows; k++)
+        if ((p->rows[k].stage != 0) == of_stage)
+            add_row(&p->rows[k], w);
+}
+
+/* Of all stages, then of each host's process. */
+static void add_rows(const struct sl_stage_plans *plans, struct sl_memory_plan *w) {
+    for (uint32_t i = 0; i < plans->n; i++)
+        add_stage_rows(&plans->at[i].plan, true, w);
+    for (uint32_t h = 0; h < plans->n_hosts; h++)
+        for (uint32_t i = 0; i < plans->n; i++)
+            if (plans->at[i].host == h)
+                add_stage_rows(&plans->at[i].plan, false, w);
 }
 
 /* Classes are numbered by their first layer, so that a slice may number them otherwise. */
@@ -92,8 +102,17 @@ static void add_slots(const struct sl_expert_layout *whole, const struct sl_expe
     w->streaming |= p->streaming;
 }
 
-static enum sl_status join(const struct sl_model *model, uint64_t ram_bytes,
-                           struct sl_stage_plans *plans, struct sl_err *err) {
+static void join_hosts(struct sl_stage_plans *plans) {
+    struct sl_memory_plan *w = &plans->whole;
+    sl_plan_hosts_sum(plans);
+    w->n_hosts = plans->n_hosts;
+    memcpy(w->hosts, plans->hosts, sizeof w->hosts);
+    sl_plan_hosts_budget(plans, &w->budget_bytes, &w->pinned_budget_bytes);
+    w->config.ram_bytes = w->budget_bytes;
+}
+
+static enum sl_status join(const struct sl_model *model, struct sl_stage_plans *plans,
+                           struct sl_err *err) {
     struct sl_expert_layout whole, slice;
     struct sl_memory_plan *w = &plans->whole;
     enum sl_status st = sl_expert_layout_make(model, &whole, err);
@@ -102,7 +121,6 @@ static enum sl_status join(const struct sl_model *model, uint64_t ram_bytes,
     *w = plans->at[0].plan;
     w->n_class = whole.n_class;
     w->n_logit_rows = plans->at[plans->n - 1].plan.n_logit_rows;
-    w->budget_bytes = w->config.ram_bytes = ram_bytes;
     w->n_slots = w->n_device_slots = w->n_experts = w->n_rows = 0;
     w->streaming = w->discrete = w->reads_back = false;
     memset(w->class_slots, 0, sizeof w->class_slots);
@@ -120,8 +138,8 @@ static enum sl_status join(const struct sl_model *model, uint64_t ram_bytes,
         add_slots(&whole, &slice, p, w);
         sl_expert_layout_release(&slice);
     }
-    add_rows(plans, true, w);
-    add_rows(plans, false, w);
+    add_rows(plans, w);
+    join_hosts(plans);
     sl_expert_layout_release(&whole);
     return st;
 }
@@ -130,25 +148,32 @@ static enum sl_status join(const struct sl_model *model, uint64_t ram_bytes,
 
 static bool has_own_gpu(const struct sl_stage_plans *plans, uint32_t i) {
     for (uint32_t j = 0; j < plans->n; j++)
-        if (j != i && sl_device_is_same(plans->at[i].dev, plans->at[j].dev))
+        if (j != i && plans->at[i].host == plans->at[j].host &&
+            sl_device_is_same(plans->at[i].dev, plans->at[j].dev))
             return false;
     return true;
 }
 
-/* Devices of different backends copy nothing from one another. */
+/* Devices of different backends, or of different hosts, copy nothing from one another. */
 bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i) {
     uint32_t n = 0;
     for (uint32_t j = 0; j < plans->n; j++)
-        n += plans->at[j].dev->ops == plans->at[i].dev->ops && has_own_gpu(plans, j);
+        n += plans->at[j].host == plans->at[i].host &&
+             plans->at[j].dev->ops == plans->at[i].dev->ops && has_own_gpu(plans, j);
     return n > 1 && has_own_gpu(plans, i);
 }
 
 struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
                                     const struct sl_model *whole, uint32_t i) {
-    struct sl_plan_place place = {.whole = whole, .stage = i, .n_stages = plans->n};
+    struct sl_plan_place place = {.whole = whole,
+                                  .stage = i,
+                                  .n_stages = plans->n,
+                                  .host = plans->at[i].host,
+                                  .first_on_host = sl_stage_is_first_on_host(plans, i)};
     for (uint32_t j = 0; j < plans->n; j++) {
-        place.any_discrete |= sl_device_is_discrete(plans->at[j].dev);
-        place.any_reads_back |= !plans->at[j].dev->caps.host_visible;
+        const struct sl_stage_plan *s = &plans->at[j];
+        place.any_discrete |= sl_device_is_discrete(s->dev);
+        place.any_reads_back |= s->host == place.host && !s->dev->caps.host_visible;
     }
     return place;
 }
@@ -160,13 +185,16 @@ struct planner {
     bool heat_asked, by_heat;       /* routing that is known had a part in the split */
 };
 
+/* pinned_bytes: 0 = no bound. */
 static enum sl_status plan_stage(const struct planner *r, uint32_t i, uint64_t ram_bytes,
-                                 bool relays, struct sl_err *err) {
+                                 uint64_t pinned_bytes, bool relays, struct sl_err *err) {
     struct sl_stage_plan *s = &r->plans->at[i];
     struct sl_engine_config c = r->config;
     struct sl_plan_place place = sl_stage_place(r->plans, r->model, i);
     place.relays = relays;
+    sl_plan_host_config(r->plans, i, &c);
     c.ram_bytes = ram_bytes;
+    c.pinned_bytes = pinned_bytes;
     c.vram_bytes = r->config.vram_each[i];
     return sl_memory_plan_make_stage(&s->model, &place, &c, s->dev, &s->plan, err);
 }
@@ -200,7 +228,7 @@ static enum sl_status plan_only_copier(const struct planner *r, uint32_t i, stru
     struct sl_memory_plan *p = &r->plans->at[i].plan, *whole = &r->plans->whole;
     whole->least_bytes -= p->least_bytes;
     whole->vram_least_bytes -= p->vram_least_bytes;
-    enum sl_status st = plan_stage(r, i, UINT64_MAX, false, err);
+    enum sl_status st = plan_stage(r, i, UINT64_MAX, 0, false, err);
     whole->least_bytes += p->least_bytes;
     whole->vram_least_bytes += p->vram_least_bytes;
     return st;
@@ -225,7 +253,7 @@ static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
     plans->whole.least_bytes = plans->whole.vram_least_bytes = 0;
     for (uint32_t i = 0; i < plans->n; i++) {
         const struct sl_memory_plan *p = &plans->at[i].plan;
-        enum sl_status st = plan_stage(r, i, UINT64_MAX, sl_stage_may_relay(plans, i), &why);
+        enum sl_status st = plan_stage(r, i, UINT64_MAX, 0, sl_stage_may_relay(plans, i), &why);
         n_failed += st != SL_OK;
         if (st != SL_OK && first == SL_OK) {
             only = i;
@@ -247,43 +275,25 @@ static enum sl_status plan_alone(const struct planner *r, struct sl_err *err) {
     return first;
 }
 
-static enum sl_status refuse_host(const struct planner *r, uint64_t ram_bytes, struct sl_err *err) {
-    double least = (double)r->plans->whole.least_bytes / 0x1p20;
-    return sl_fail(err, SL_ERR_CONFIG,
-                   "a budget of %.1f MiB is too small for %u devices: at least %.0f MiB of the "
-                   "host's memory are needed: --ram %.0fMiB; less with a smaller context, fewer "
-                   "sessions or a smaller batch",
-                   (double)ram_bytes / 0x1p20, r->plans->n, least, least);
-}
-
-/* Divides the host's memory: to each stage the least, and of the rest a part by what it could use
- * of it (slots for the experts that its card has no room for). */
-static enum sl_status plan_with_host(const struct planner *r, struct sl_err *err) {
+/* Divides each host's memory over its own stages: to each the least, and of the rest a part by what
+ * it could use of it (slots for the experts that its card has no room for). */
+static enum sl_status plan_with_hosts(const struct planner *r, struct sl_err *err) {
     struct sl_stage_plans *plans = r->plans;
-    uint64_t ram = r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX;
-    uint64_t least = plans->whole.least_bytes, budget[SL_MAX_STAGES];
-    uint64_t all = 0, want[SL_MAX_STAGES];
-    if (ram < least)
-        return refuse_host(r, ram, err);
-    for (uint32_t i = 0; i < plans->n; i++) {
-        const struct sl_memory_plan *p = &plans->at[i].plan;
-        want[i] = p->total_bytes > p->least_bytes ? p->total_bytes - p->least_bytes : 0;
-        all += want[i];
-    }
-    uint64_t rest = ram - least, more = rest > all ? (rest - all) / plans->n : 0;
-    double share = rest < all ? (double)rest / (double)all : 1;
+    uint64_t ram[SL_MAX_STAGES] = {0}, pinned[SL_MAX_STAGES] = {0};
     enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < plans->n && st == SL_OK; i++) {
-        uint64_t part = share < 1 ? (uint64_t)(share * (double)want[i]) : want[i];
-        budget[i] = plans->at[i].plan.least_bytes + part + more;
-        st = plan_stage(r, i, budget[i], plans->at[i].plan.relays, err);
+    for (uint32_t h = 0; h < plans->n_hosts && st == SL_OK; h++) {
+        st = sl_plan_divide_ram(plans, h, ram, err);
+        if (st == SL_OK)
+            st = sl_plan_divide_pinned(plans, h, pinned, err);
     }
+    for (uint32_t i = 0; i < plans->n && st == SL_OK; i++)
+        st = plan_stage(r, i, ram[i], pinned[i], plans->at[i].plan.relays, err);
     return st;
 }
 
 static enum sl_status plan_both(const struct planner *r, struct sl_err *err) {
     enum sl_status st = plan_alone(r, err);
-    return st == SL_OK ? plan_with_host(r, err) : st;
+    return st == SL_OK ? plan_with_hosts(r, err) : st;
 }
 
 static enum sl_status cut(const struct planner *r, const struct sl_split *split,
@@ -360,6 +370,14 @@ static enum sl_status choose(struct planner *r, struct sl_stage_costs *costs,
     return m->heat ? sl_split_choose(m, costs->cards, n, out_split, out_least) : st;
 }
 
+/* Where there is one host its own refusal says so. */
+static bool some_host_lacks(const struct sl_stage_plans *plans) {
+    bool lacks = false;
+    for (uint32_t h = 0; h < plans->n_hosts && plans->n_hosts > 1; h++)
+        lacks |= sl_plan_host_least(plans, h) > plans->hosts[h].ram_budget_bytes;
+    return lacks;
+}
+
 /* Divides the layers, and plans each stage with all of the host's memory that it can use. */
 static enum sl_status divide(struct planner *r, const struct sl_split *given, struct sl_err *err) {
     struct sl_stage_costs costs = {0};
@@ -382,27 +400,13 @@ static enum sl_status divide(struct planner *r, const struct sl_split *given, st
         if (st != SL_OK)
             break;
         st = plan_alone(r, err);
-        if (st != SL_ERR_CONFIG || given->n || i + 1 == MAX_CHOICES ||
-            !sl_stage_costs_raise(&costs, r->plans))
+        bool again = st == SL_ERR_CONFIG || (st == SL_OK && some_host_lacks(r->plans));
+        if (!again || given->n || i + 1 == MAX_CHOICES || !sl_stage_costs_raise(&costs, r->plans))
             break;
         st = SL_OK;
     }
     sl_stage_costs_release(&costs);
     return st;
-}
-
-/* Pages for text that may come again, out of what is left where all experts are resident. */
-static uint64_t spare_for_cache(const struct planner *r) {
-    uint64_t ram = r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX, total = 0, kv = 0;
-    for (uint32_t i = 0; i < r->plans->n; i++) {
-        const struct sl_memory_plan *p = &r->plans->at[i].plan;
-        if (p->streaming)
-            return 0;
-        total += p->total_bytes;
-        kv += p->kv_bytes;
-    }
-    uint64_t share = ram > total ? (ram - total) / CACHE_SHARE : 0;
-    return share < kv ? share : kv;
 }
 
 /* Would it do without the pages that were asked for? */
@@ -413,8 +417,8 @@ static enum sl_status blame_cache(const struct planner *r, const struct sl_split
     struct sl_memory_plan *whole = &r->plans->whole;
     uint64_t least = whole->least_bytes, vram_least = whole->vram_least_bytes;
     without.config.cache_ram_bytes = 0;
-    if (r->config.cache_ram_bytes && r->config.ram_bytes &&
-        divide(&without, split, &other) == SL_OK && plan_with_host(&without, &other) == SL_OK)
+    if (r->config.cache_ram_bytes && r->config.ram_bytes && !r->config.n_hosts &&
+        divide(&without, split, &other) == SL_OK && plan_with_hosts(&without, &other) == SL_OK)
         (void)!sl_plan_refuse_cache(r->config.cache_ram_bytes, r->config.ram_bytes, least,
                                     whole->least_bytes, err);
     whole->least_bytes = least;
@@ -429,14 +433,15 @@ static enum sl_status plan_several(struct planner *r, const struct sl_split *spl
     if (cache_open)
         r->config.cache_ram_bytes = 0;
     enum sl_status st = divide(r, split, err);
+    sl_plan_hosts_note_least(plans); /* one could do without the cache */
     if (st == SL_OK)
-        st = plan_with_host(r, err);
+        st = plan_with_hosts(r, err);
     if (st == SL_ERR_CONFIG)
         st = blame_cache(r, split, err);
     if (st != SL_OK)
         return st;
     uint64_t least = plans->whole.least_bytes;
-    if (cache_open && (r->config.cache_ram_bytes = spare_for_cache(r)) != 0) {
+    if (cache_open && (r->config.cache_ram_bytes = sl_plan_spare_for_cache(plans)) != 0) {
         st = plan_both(r, err);
         if (st == SL_ERR_CONFIG) { /* least budgets are rounded up: it was a little too much */
             r->config.cache_ram_bytes = 0;
@@ -444,10 +449,30 @@ static enum sl_status plan_several(struct planner *r, const struct sl_split *spl
         }
     }
     if (st == SL_OK)
-        st = join(r->model, r->config.ram_bytes ? r->config.ram_bytes : UINT64_MAX, plans, err);
-    plans->whole.least_bytes = least; /* one could do without the cache */
+        st = join(r->model, plans, err);
+    plans->whole.least_bytes = least; /* likewise */
     plans->whole.split_by_heat = r->by_heat;
     return st;
+}
+
+static enum sl_status plan_one(const struct planner *r, struct sl_err *err) {
+    struct sl_stage_plans *plans = r->plans;
+    struct sl_engine_config c = r->config;
+    sl_plan_host_config(plans, 0, &c);
+    if (c.n_hosts) {
+        c.ram_bytes = c.hosts->ram_bytes;
+        c.pinned_bytes = c.hosts->pinned_bytes;
+    }
+    enum sl_status st = sl_memory_plan_make(r->model, &c, plans->at->dev, &plans->at->plan, err);
+    plans->whole = plans->at->plan;
+    if (st != SL_OK)
+        return st;
+    sl_plan_hosts_note_least(plans);
+    sl_plan_hosts_sum(plans);
+    plans->hosts->ram_budget_bytes = plans->whole.budget_bytes;
+    plans->whole.n_hosts = 1;
+    plans->whole.hosts[0] = plans->hosts[0];
+    return SL_OK;
 }
 
 /* ---- opening ---- */
@@ -468,9 +493,10 @@ static enum sl_status open_and_plan(const struct sl_model *model,
         p.at[i].dev = dev[i];
         p.at[i].model = *model;
     }
+    if (st == SL_OK)
+        st = sl_plan_hosts_find(&r.config, &p, err);
     if (st == SL_OK && p.n == 1) {
-        st = sl_memory_plan_make(model, &r.config, dev[0], &p.at->plan, err);
-        p.whole = p.at->plan;
+        st = plan_one(&r, err);
     } else if (st == SL_OK) {
         st = plan_several(&r, split, err);
         r.config.process_rows = NULL; /* borrowed for this call */

@@ -82,6 +82,19 @@ struct sl_plan_row {
     uint64_t bytes;
     enum sl_memory_kind kind;
     uint32_t stage; /* of several devices, the one that it is for, from 1; 0 = not one's alone */
+    uint32_t host;  /* whose memory, or whose device's, it is: of struct sl_memory_plan's hosts */
+};
+
+#define SL_HOST_NAME_BYTES 64u
+
+/* A machine with devices that compute, as the plan is to count with it. */
+struct sl_host_config {
+    char name[SL_HOST_NAME_BYTES];
+    uint64_t ram_bytes;     /* the most that the process there may ever have resident; not 0 */
+    uint64_t pinned_bytes;  /* of that, the most that may be pinned for devices; 0 = all */
+    uint64_t process_bytes; /* of ram_bytes, what the process there holds already */
+    /* How fast it reads its memory and its copy of the model's files; 0 = not known. */
+    double ram_bytes_per_s, disk_bytes_per_s;
 };
 
 struct sl_engine_config {
@@ -121,6 +134,7 @@ struct sl_engine_config {
     uint64_t ram_bytes, process_bytes;
     const struct sl_plan_row *process_rows;
     uint32_t n_process_rows;
+    uint64_t pinned_bytes; /* of ram_bytes, the most that may be pinned for devices; 0 = all */
     enum sl_experts_where experts;
     /* A card's own memory: the most to take of it; 0 = what is free now, less the reserve (0 = the
      * default). Nothing for a device that computes in the host's memory. */
@@ -133,6 +147,13 @@ struct sl_engine_config {
     uint64_t driver_bytes; /* of process_bytes: what opening the device took; set by create */
     bool no_overflow; /* on a card: refuse what does not fit it, rather than keep experts in pinned
                          memory of the host */
+
+    /* The machines that have the devices: device i is host_of[i]'s, and the first device's machine
+     * also runs the scheduler. Budgets are then each machine's own, and ram_bytes, pinned_bytes and
+     * process_bytes above are not looked at. n_hosts 0 = all devices are this machine's, with the
+     * budgets above. Borrowed until create returns. */
+    const struct sl_host_config *hosts; /* [n_hosts] */
+    uint32_t n_hosts, host_of[SL_MAX_STAGES];
 
     /* Streaming. */
     enum sl_experts_io io;

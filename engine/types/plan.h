@@ -8,17 +8,34 @@
 #include "model/arch/model.h"
 #include "streaming/slab.h"
 
-#define SL_PLAN_MAX_ROWS 128u
+#define SL_PLAN_MAX_ROWS 160u
 
 /* Where a run of the model's layers is computed, and what of that device's memory it takes. */
 struct sl_plan_stage {
     char device[SL_DEVICE_NAME_BYTES], id[SL_DEVICE_ID_BYTES], model[SL_DEVICE_NAME_BYTES];
     bool discrete; /* the device has memory of its own */
+    uint32_t host; /* which of the plan's hosts has the device */
     uint32_t first_layer, n_layer;
     bool streaming;
     uint32_t n_device_slots, n_slots, n_experts;
+    /* As in struct sl_memory_plan; classes are those of the stage's slice. */
+    uint32_t class_slots[SL_SLAB_CLASSES], device_class_slots[SL_SLAB_CLASSES];
     uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes; /* 0 unless it is apart */
     uint64_t ram_bytes;                                             /* of the host, for it */
+    /* How fast the device reads its own memory, and its host's memory comes to it; of a discrete
+     * device; 0 = not known. The plan leaves them 0: whoever measures sets them. */
+    double memory_bytes_per_s, link_bytes_per_s;
+};
+
+/* A machine: memory and a disk of its own, and the stages on its devices. No byte of one machine's
+ * memory is ever counted for another one's stages. */
+struct sl_plan_host {
+    char name[SL_HOST_NAME_BYTES]; /* "" where there is one */
+    uint32_t n_stages;
+    uint64_t ram_budget_bytes, pinned_budget_bytes; /* UINT64_MAX = no bound */
+    uint64_t ram_total_bytes, pinned_total_bytes;   /* what its stages and its process take */
+    uint64_t ram_least_bytes;                       /* a budget that would do, whole MiB */
+    double ram_bytes_per_s, disk_bytes_per_s; /* 0 = not known; the disk's: of the model's files */
 };
 
 /* Scoring asks for every position's logits: of so many rows at a time, however few sessions. */
@@ -29,8 +46,11 @@ struct sl_memory_plan {
     struct sl_engine_config config;
     struct sl_device_limits limits;
     /* One of n_stages devices that the layers are divided over, or all of them (stage_plan.h).
-     * What the process has once is in the plan of stage 0 alone. */
+     * What the process has once is in the plan of stage 0 alone, what the process of each further
+     * host has in that of the host's first stage. */
     uint32_t stage, n_stages;
+    uint32_t host;          /* of the one stage */
+    bool first_on_host;     /* it counts what that machine's process has once */
     bool relays;            /* others' copies of experts may stop over on its device */
     uint32_t n_threads;     /* that compute */
     uint32_t n_logit_rows;  /* rows of one step that may ask for logits; 0 in
@@ -70,19 +90,23 @@ struct sl_memory_plan {
     uint64_t thread_bytes;      /* stacks */
     uint64_t kernel_bytes;      /* page tables and alike: no part of RSS, but of a memory cgroup */
     uint64_t slack_bytes;       /* rounding to huge pages, the allocator's gaps */
-    uint64_t budget_bytes;      /* that all of it must fit */
-    uint64_t least_bytes;       /* a budget that would do, whole MiB: the smallest, and a little for
-                                   what the process holds to vary in */
-    uint64_t kv_bytes;          /* all pages of all layers, tail pages too */
-    uint64_t activation_bytes;  /* the layer loop's buffers, logits included */
-    uint64_t scratch_bytes;     /* the backend's own, what opening the device took with it */
-    uint64_t prefix_ram_bytes;  /* of host_bytes: ram_pages with their list */
+    /* Of total_bytes, what is pinned for devices; what it must fit, and the least that would do. */
+    uint64_t pinned_total_bytes, pinned_budget_bytes, pinned_least_bytes;
+    uint64_t budget_bytes;     /* that all of it must fit; of several hosts, all of them together */
+    uint64_t least_bytes;      /* a budget that would do, whole MiB: the smallest, and a little for
+                                  what the process holds to vary in */
+    uint64_t kv_bytes;         /* all pages of all layers, tail pages too */
+    uint64_t activation_bytes; /* the layer loop's buffers, logits included */
+    uint64_t scratch_bytes;    /* the backend's own, what opening the device took with it */
+    uint64_t prefix_ram_bytes; /* of host_bytes: ram_pages with their list */
     uint64_t prefix_disk_bytes; /* of host_bytes: for prefixes kept on disk */
     uint64_t host_bytes;        /* step tables, sampler */
     uint64_t total_bytes;       /* of the host */
     /* The device's own memory: what is taken, the budget, and one that would do (0 = unknown). */
     uint64_t vram_total_bytes, vram_budget_bytes, vram_least_bytes;
 
+    uint32_t n_hosts;
+    struct sl_plan_host hosts[SL_MAX_STAGES]; /* [n_hosts] */
     bool split_by_heat; /* the layers are divided by the heat of earlier runs, too */
     struct sl_plan_stage stages[SL_MAX_STAGES]; /* [n_stages]; of one stage's plan its own is set */
     uint32_t n_rows;
@@ -98,12 +122,15 @@ static inline uint64_t sl_plan_copy_bytes(const struct sl_memory_plan *p) {
 struct sl_stage_plan {
     struct sl_model model; /* a slice; the whole model where there is one stage */
     struct sl_device *dev; /* whoever takes it sets NULL here */
+    uint32_t host;         /* which of the plans' hosts has it */
     struct sl_memory_plan plan;
 };
 
 struct sl_stage_plans {
     uint32_t n;
     struct sl_stage_plan *at; /* [n] heap, in the order of layers; does not move */
+    uint32_t n_hosts;
+    struct sl_plan_host hosts[SL_MAX_STAGES]; /* [n_hosts] */
     /* All of them as one: sums of bytes, slots and experts, the rows of every stage. With one stage
      * that stage's plan. */
     struct sl_memory_plan whole;

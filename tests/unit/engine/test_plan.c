@@ -124,8 +124,8 @@ static void rows_of_the_caller(void **state) {
     struct sl_synth_config sc = mixed();
     struct test_model m;
     open_model(&m, &sc);
-    struct sl_plan_row rows[] = {{"server", "for tests", 3 * MIB, SL_MEMORY_HOST, 0},
-                                 {"other", "", MIB, SL_MEMORY_HOST, 0}};
+    struct sl_plan_row rows[] = {{"server", "for tests", 3 * MIB, SL_MEMORY_HOST, 0, 0},
+                                 {"other", "", MIB, SL_MEMORY_HOST, 0, 0}};
     struct sl_engine_config c = streamed(1024 * MIB);
     c.process_rows = rows;
     c.n_process_rows = 2;

@@ -498,8 +498,8 @@ uint64_t sl_engine_expert_cells(struct sl_engine *e, uint8_t *out_cells) {
 }
 void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out) {
     static const struct sl_plan_row rows[] = {
-        {"weights", "all \"of\" them", 600, SL_MEMORY_HOST, 0},
-        {"KV cache", "", 300, SL_MEMORY_PINNED, 0}};
+        {"weights", "all \"of\" them", 600, SL_MEMORY_HOST, 0, 0},
+        {"KV cache", "", 300, SL_MEMORY_PINNED, 0, 0}};
     (void)e;
     *out = (struct sl_engine_memory){rows, 2, 900, 1000, 0, 0};
 }
