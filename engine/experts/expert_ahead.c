@@ -46,7 +46,7 @@ void sl_fetch_ahead_add(struct sl_fetch *f, struct sl_expert_id id) {
 
 void sl_fetch_ahead_init(struct sl_fetch *f) {
     f->ahead.layer = SL_NO_ROUTED_LAYER;
-    sl_fetch_prompt_init(f);
+    sl_read_depth_init(&f->depth);
     sl_prefetch_trial_init(&f->trial, f->layout->n_layer);
 }
 
@@ -109,7 +109,7 @@ static void pump_ahead(struct sl_fetch *f) {
     struct sl_fill fills[PUMP_BATCH];
     uint32_t room;
     if (!a->prediction)
-        sl_fetch_prompt_look(f);
+        sl_read_depth_look(&f->depth, f->n_reading);
     while (a->cursor < a->n && (room = ahead_room(f)) > 0) {
         uint32_t n = a->n - a->cursor, at = a->cursor;
         n = n < PUMP_BATCH ? n : PUMP_BATCH;

@@ -348,7 +348,7 @@ static void wait_for_reads(struct sl_fetch *f) {
         sl_reader_wait(f->reader, n ? n : 1, SL_FETCH_LOOK_NS);
     }
     f->hold = false;
-    sl_fetch_prompt_waited(f);
+    sl_read_depth_restart(&f->depth);
     sl_fetch_stalled(f, cause, start);
 }
 

@@ -6,6 +6,8 @@
 #include "engine/experts/expert_fetch.h"
 #include "engine/experts/expert_tiers.h"
 #include "engine/experts/prefetch_trial.h"
+#include "engine/experts/prompt_shares.h"
+#include "engine/experts/read_depth.h"
 
 /* What computing some experts must take to be worth a wait, and so a system call, of its own. */
 #define SL_FETCH_SPLIT_NS 30000
@@ -16,26 +18,12 @@
 struct sl_ahead {
     uint32_t layer; /* SL_NO_ROUTED_LAYER: nothing */
     uint32_t n, cursor;
+    uint32_t n_sure; /* for prompt rows: the first of them, as good as sure */
     bool prediction; /* by a router that was run early, not for prompt rows */
     enum sl_read_priority priority;
     uint32_t budget;          /* reads that may still be started */
     struct sl_expert_id *ids; /* [n_expert] surest first */
     struct sl_lease *started; /* [n_expert] the fill that was started for it; no slot: none was */
-};
-
-/* Rows of a step by octaves, and by half octaves how many of them would choose an expert. */
-#define SL_TOUCH_ROWS 14
-#define SL_TOUCH_USES 28
-
-/* Reading the next layer's experts for prompt rows: expert_prompt.c. */
-struct sl_prompt_ahead {
-    /* What share of such experts was chosen: of those in no slot, then of those in one. */
-    float touched[SL_TOUCH_ROWS][2 * SL_TOUCH_USES];
-    uint32_t octave;      /* of the rows that the plan was made for */
-    uint8_t *cell;        /* [n_expert] of the planned layer: which of touched[octave] */
-    uint32_t n_sure;      /* of the plan, its first ones, so many are as good as sure */
-    uint32_t depth_bytes; /* of the others so much may be on its way */
-    uint32_t n_full;      /* reads under way when that was reached since the last look; 0: never */
 };
 
 /* What a router that was run early chose. */
@@ -140,7 +128,8 @@ struct sl_fetch {
     uint16_t *route_ids;        /* [max_rows * k] */
 
     struct sl_ahead ahead;
-    struct sl_prompt_ahead prompt;
+    struct sl_prompt_shares shares; /* of the plan for prompt rows */
+    struct sl_read_depth depth;     /* of what is likely in it */
     struct sl_prefetch_trial trial;
     struct sl_predictions predictions;
     struct sl_expert_id *warm; /* [most_warm] hottest first */
@@ -211,7 +200,6 @@ void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32
 void sl_fetch_pump(struct sl_fetch *f);
 
 /* expert_prompt.c */
-void sl_fetch_prompt_init(struct sl_fetch *f);
 /* Plans what the next layer's prompt rows will choose. */
 void sl_fetch_prompt_plan(struct sl_fetch *f);
 /* A layer has begun while f->ahead is a plan for prompt rows, of this layer if they have come so
@@ -221,10 +209,6 @@ void sl_fetch_prompt_begin(struct sl_fetch *f);
 void sl_fetch_prompt_drop(struct sl_fetch *f);
 /* Reads of the plan that may be started now. */
 uint32_t sl_fetch_prompt_room(struct sl_fetch *f);
-/* Somebody looks after the disk, before more is started: has it run dry since the last time, or
- * hardly done anything? Not after a wait, which sees the end of each read. */
-void sl_fetch_prompt_look(struct sl_fetch *f);
-void sl_fetch_prompt_waited(struct sl_fetch *f);
 
 /* expert_predict.c */
 /* Nobody wants what this fill is for: what is not yet on its way need not come. False: it has

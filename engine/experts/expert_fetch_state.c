@@ -49,10 +49,10 @@ static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     f->route_ids = calloc(n_pairs, sizeof *f->route_ids);
     f->ahead.ids = calloc(n_expert, sizeof *f->ahead.ids);
     f->ahead.started = calloc(n_expert, sizeof *f->ahead.started);
-    f->prompt.cell = calloc(n_expert, 1);
+    sl_prompt_shares_init(&f->shares, f->layout->n_expert, calloc(n_expert, 1));
     return f->reads && f->fills && f->background && f->warm && f->wanted && f->held &&
            f->pair_count && f->leases && f->new_fills && f->refs && f->in_call && f->pairs &&
-           f->route_ids && f->ahead.ids && f->ahead.started && f->prompt.cell &&
+           f->route_ids && f->ahead.ids && f->ahead.started && f->shares.cell &&
            (!f->timeline || f->traced) && sl_fetch_prediction_create(f);
 }
 
@@ -148,7 +148,7 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
     free(f->traced);
     free(f->ahead.ids);
     free(f->ahead.started);
-    free(f->prompt.cell);
+    free(f->shares.cell);
     sl_fetch_prediction_destroy(f);
     free(f);
     *pf = NULL;
