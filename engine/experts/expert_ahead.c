@@ -179,7 +179,7 @@ static void drop_plans(struct sl_fetch *f) {
         sl_fetch_prompt_drop(f);
     a->layer = SL_NO_ROUTED_LAYER;
     a->n = a->cursor = 0;
-    f->predictions.n_planned = 0;
+    sl_read_plan_drop_all(&f->predictions.plan);
 }
 
 void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns) {

@@ -3,11 +3,14 @@
 #ifndef SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 #define SL_ENGINE_EXPERT_FETCH_INTERNAL_H
 
+#include "engine/experts/disk_demand.h"
 #include "engine/experts/expert_fetch.h"
 #include "engine/experts/expert_tiers.h"
+#include "engine/experts/prediction_score.h"
 #include "engine/experts/prefetch_trial.h"
 #include "engine/experts/prompt_shares.h"
 #include "engine/experts/read_depth.h"
+#include "engine/experts/read_plan.h"
 
 /* What computing some experts must take to be worth a wait, and so a system call, of its own. */
 #define SL_FETCH_SPLIT_NS 30000
@@ -26,20 +29,6 @@ struct sl_ahead {
     struct sl_lease *started; /* [n_expert] the fill that was started for it; no slot: none was */
 };
 
-/* What a router that was run early chose. */
-struct sl_prediction {
-    uint32_t layer; /* SL_NO_ROUTED_LAYER: nothing */
-    uint32_t n_rows;
-    uint16_t *ids;   /* [n_rows, k] surest first */
-    uint8_t *absent; /* [n_rows, k] it was in no slot then */
-};
-
-/* How often predictions of one distance and rank were right, of those that were absent. */
-struct sl_prediction_rank {
-    float right;
-    uint32_t n;
-};
-
 struct sl_prediction_read {
     struct sl_expert_id id;
     struct sl_lease fill;
@@ -47,15 +36,11 @@ struct sl_prediction_read {
 
 /* Reading what early routers chose for the next layers: expert_predict.c. */
 struct sl_predictions {
-    struct sl_prediction made[SL_FETCH_PREDICTIONS]
-                             [SL_FETCH_REACH]; /* by which, by layer % REACH */
-    struct sl_prediction_rank *rank;           /* [SL_FETCH_PREDICTIONS, k] */
-    struct sl_expert_id *planned;              /* nearest layer first */
-    struct sl_prediction_read *started;        /* for layers that have not begun */
-    uint32_t n_planned, n_started;
-    bool on; /* something comes from disk often enough */
-    uint32_t tokens, reads;
-    uint64_t seen_reads;
+    struct sl_prediction_score score;
+    struct sl_read_plan plan;
+    struct sl_disk_demand demand;
+    struct sl_prediction_read *started; /* for layers that have not begun */
+    uint32_t n_started;
     void *memory; /* of all of it */
 };
 

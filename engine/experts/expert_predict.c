@@ -8,10 +8,7 @@
  * - They fill gaps: the reader starts them only while it has next to nothing in flight, so a demand
  *   waits behind a request or two.
  * - One that its layer does not want is given up, unless all of it is on its way.
- * - The surer a router was the rarer it is wrong, and the nearer the layer. What share was right is
- *   counted for each distance and rank, of those experts alone that were in no slot (the others
- *   would cost nothing, and are predicted right far oftener). Only what is right often enough is
- * read.
+ * - Only what is right often enough is read: prediction_score.h.
  *
  * Planned reads are ours until the reader needs them, nearest layer first: a later, nearer
  * prediction replaces the plan for its layer, and what was only planned has pushed nothing out of
@@ -21,23 +18,11 @@
 #include "common/metrics.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 const uint8_t sl_fetch_prediction_ahead[SL_FETCH_PREDICTIONS] = {1, 2, SL_FETCH_REACH};
 
-/* Predictions are followed of which this share was right, when so many have been counted: a right
- * one saves what the disk reads until its layer comes, a wrong one costs what is in flight of it
- * then, and an expert that had to go. */
-#define CONFIDENT 0.8f
-#define COUNTED   12u
-/* Share of a new one in the mean. */
-#define NEW_PREDICTION (1.0f / 64)
 /* Reads that are with the reader at once, so that it has the next when one ends. */
 #define AT_ONCE 2u
-/* Early routers of layers beyond the next pay when at least one expert a token comes from disk, and
- * go on until it is half of one: counted over so many tokens. To change is to record the graphs of
- * steps anew. */
-#define COUNT_TOKENS 32u
 
 /* ---- memory ---- */
 
@@ -45,28 +30,31 @@ static uint32_t most_planned(uint32_t k) {
     return SL_FETCH_PREDICTIONS * SL_FETCH_AHEAD_ROWS * k;
 }
 
+static struct sl_prediction_shape score_shape(uint32_t k) {
+    return (struct sl_prediction_shape){.n = SL_FETCH_PREDICTIONS,
+                                        .reach = SL_FETCH_REACH,
+                                        .max_rows = SL_FETCH_AHEAD_ROWS,
+                                        .k = k};
+}
+
 size_t sl_fetch_prediction_bytes(uint32_t k) {
     struct sl_predictions *g;
-    size_t pairs = (size_t)SL_FETCH_PREDICTIONS * SL_FETCH_REACH * SL_FETCH_AHEAD_ROWS * k;
-    return (size_t)SL_FETCH_PREDICTIONS * k * sizeof *g->rank +
-           most_planned(k) * (sizeof *g->started + sizeof *g->planned) +
-           pairs * (sizeof *g->made[0][0].ids + sizeof *g->made[0][0].absent);
+    struct sl_prediction_shape shape = score_shape(k);
+    return sl_prediction_score_bytes(&shape) +
+           most_planned(k) * (sizeof *g->started + sizeof *g->plan.ids);
 }
 
 bool sl_fetch_prediction_create(struct sl_fetch *f) {
     struct sl_predictions *g = &f->predictions;
-    uint32_t k = f->layout->k, n_row = SL_FETCH_AHEAD_ROWS * k;
-    if (!(g->memory = calloc(1, sl_fetch_prediction_bytes(k))))
+    uint32_t n = most_planned(f->layout->k);
+    struct sl_prediction_shape shape = score_shape(f->layout->k);
+    if (!(g->memory = calloc(1, sl_fetch_prediction_bytes(f->layout->k))))
         return false;
-    g->rank = g->memory;
-    g->started = (void *)(g->rank + SL_FETCH_PREDICTIONS * k);
-    g->planned = (void *)(g->started + most_planned(k));
-    uint16_t *ids = (void *)(g->planned + most_planned(k));
-    uint8_t *absent = (void *)(ids + SL_FETCH_PREDICTIONS * SL_FETCH_REACH * n_row);
-    for (uint32_t i = 0; i < SL_FETCH_PREDICTIONS; i++)
-        for (uint32_t j = 0; j < SL_FETCH_REACH; j++, ids += n_row, absent += n_row)
-            g->made[i][j] = (struct sl_prediction){SL_NO_ROUTED_LAYER, 0, ids, absent};
-    g->on = true;
+    char *after_score = (char *)g->memory + sl_prediction_score_bytes(&shape);
+    sl_prediction_score_init(&g->score, &shape, g->memory);
+    g->started = (void *)after_score;
+    sl_read_plan_init(&g->plan, (void *)(g->started + n), n);
+    sl_disk_demand_init(&g->demand);
     return true;
 }
 
@@ -76,48 +64,19 @@ void sl_fetch_prediction_destroy(struct sl_fetch *f) {
 
 void sl_fetch_prediction_forget(struct sl_fetch *f) {
     struct sl_predictions *g = &f->predictions;
-    g->n_planned = g->n_started = 0;
-    for (uint32_t i = 0; i < SL_FETCH_PREDICTIONS; i++)
-        for (uint32_t j = 0; j < SL_FETCH_REACH; j++)
-            g->made[i][j].layer = SL_NO_ROUTED_LAYER;
+    g->n_started = 0;
+    sl_read_plan_drop_all(&g->plan);
+    sl_prediction_score_forget(&g->score);
 }
 
 /* ---- a layer begins ---- */
 
-/* Does enough come from disk for farther predictions to pay? */
-static void count_reads(struct sl_fetch *f) {
-    struct sl_predictions *g = &f->predictions;
-    uint64_t reads = f->stats.misses + f->stats.ahead_read;
-    uint32_t n = (uint32_t)(reads - g->seen_reads);
-    g->seen_reads = reads;
-    if (!sl_fetch_may_predict(f))
-        return; /* what prompts read does not count */
-    g->reads += n;
-    if (f->layer || ++g->tokens < COUNT_TOKENS)
-        return;
-    g->on = g->reads >= (g->on ? g->tokens / 2 : g->tokens);
-    if (f->tiers)
-        sl_gauge(expert_ahead_on, g->on);
-    g->tokens = g->reads = 0;
-}
-
 static void judge(struct sl_fetch *f, uint32_t which) {
-    struct sl_prediction *made = &f->predictions.made[which][f->layer % SL_FETCH_REACH];
-    uint32_t k = f->layout->k;
-    if (made->layer != f->layer)
-        return;
-    made->layer = SL_NO_ROUTED_LAYER;
-    for (uint32_t i = 0; i < made->n_rows * k; i++) {
-        struct sl_prediction_rank *r = &f->predictions.rank[which * k + i % k];
-        if (!made->absent[i])
-            continue;
-        bool right = f->pair_count[made->ids[i]] > 0;
-        r->n += r->n < UINT32_MAX;
-        float share = 1.0f / (float)r->n;
-        r->right += (right - r->right) * (share > NEW_PREDICTION ? share : NEW_PREDICTION);
-        f->stats.predicted[which]++;
-        f->stats.predicted_right[which] += right;
-    }
+    uint32_t named, right;
+    sl_prediction_score_judge(&f->predictions.score, which, f->layer, f->pair_count, &named,
+                              &right);
+    f->stats.predicted[which] += named;
+    f->stats.predicted_right[which] += right;
 }
 
 static bool is_coming(const struct sl_fetch *f, struct sl_expert_id id) {
@@ -150,18 +109,14 @@ static void settle_started(struct sl_fetch *f) {
     g->n_started = keep;
 }
 
-static void unplan(struct sl_predictions *g, uint32_t layer) {
-    uint32_t keep = 0;
-    for (uint32_t i = 0; i < g->n_planned; i++)
-        if (g->planned[i].layer != layer)
-            g->planned[keep++] = g->planned[i];
-    g->n_planned = keep;
-}
-
 void sl_fetch_prediction_begin(struct sl_fetch *f) {
     struct sl_predictions *g = &f->predictions;
-    count_reads(f);
-    if (!sl_fetch_may_predict(f)) {
+    bool may_predict = sl_fetch_may_predict(f);
+    bool judged = sl_disk_demand_layer(&g->demand, f->stats.misses + f->stats.ahead_read,
+                                       may_predict, f->layer == 0);
+    if (judged && f->tiers)
+        sl_gauge(expert_ahead_on, g->demand.enough);
+    if (!may_predict) {
         sl_fetch_prediction_forget(f);
         return;
     }
@@ -169,8 +124,8 @@ void sl_fetch_prediction_begin(struct sl_fetch *f) {
         judge(f, i);
     settle_started(f);
     if (f->layer == 0)
-        g->n_planned = 0; /* of a step that was given up */
-    unplan(g, f->layer);
+        sl_read_plan_drop_all(&g->plan); /* of a step that was given up */
+    sl_read_plan_drop_layer(&g->plan, f->layer);
 }
 
 /* ---- predictions ---- */
@@ -178,58 +133,29 @@ void sl_fetch_prediction_begin(struct sl_fetch *f) {
 uint32_t sl_fetch_predictions(const struct sl_fetch *f, uint32_t n_rows) {
     if (f->no_lookahead || n_rows > SL_FETCH_AHEAD_ROWS)
         return 0;
-    return f->predictions.on ? SL_FETCH_PREDICTIONS : f->tiers && sl_tiers_predictions(f->tiers);
+    return f->predictions.demand.enough ? SL_FETCH_PREDICTIONS
+                                        : f->tiers && sl_tiers_predictions(f->tiers);
 }
 
 static bool is_absent(const struct sl_fetch *f, struct sl_expert_id id) {
     return !sl_cache_has(f->cache, id) && !(f->tiers && sl_tiers_has(f->tiers, id));
 }
 
-static struct sl_prediction *note(struct sl_fetch *f, uint32_t which, uint32_t layer,
-                                  const uint32_t *ids, uint32_t n) {
-    struct sl_prediction *made = &f->predictions.made[which][layer % SL_FETCH_REACH];
-    made->layer = layer;
-    made->n_rows = n / f->layout->k;
-    for (uint32_t i = 0; i < n; i++) {
-        struct sl_expert_id id = {(uint16_t)layer, (uint16_t)ids[i]};
-        made->ids[i] = id.expert;
-        made->absent[i] = is_absent(f, id);
-    }
-    return made;
-}
-
-static bool is_planned(const struct sl_predictions *g, struct sl_expert_id id) {
-    for (uint32_t i = 0; i < g->n_planned; i++)
-        if (g->planned[i].layer == id.layer && g->planned[i].expert == id.expert)
-            return true;
-    return false;
-}
-
-/* Behind what is planned for that layer and nearer ones. */
-static void plan(struct sl_fetch *f, struct sl_expert_id id) {
-    struct sl_predictions *g = &f->predictions;
-    uint32_t at = g->n_planned;
-    if (at == most_planned(f->layout->k) || is_planned(g, id))
-        return;
-    for (; at && g->planned[at - 1].layer > id.layer; at--)
-        g->planned[at] = g->planned[at - 1];
-    g->planned[at] = id;
-    g->n_planned++;
-}
-
 void sl_fetch_predict(struct sl_fetch *f, uint32_t which, uint32_t routed_layer,
                       const uint32_t *ids, uint32_t n) {
     struct sl_predictions *g = &f->predictions;
     uint32_t k = f->layout->k;
-    const struct sl_prediction *made = note(f, which, routed_layer, ids, n);
-    unplan(g, routed_layer);
-    for (uint32_t rank = 0; rank < k && g->on; rank++) {
-        const struct sl_prediction_rank *r = &g->rank[which * k + rank];
-        if (r->n < COUNTED || r->right < CONFIDENT)
+    struct sl_prediction *made = sl_prediction_score_note(&g->score, which, routed_layer, ids, n);
+    for (uint32_t i = 0; i < n; i++)
+        made->absent[i] = is_absent(f, (struct sl_expert_id){(uint16_t)routed_layer, made->ids[i]});
+    sl_read_plan_drop_layer(&g->plan, routed_layer);
+    for (uint32_t rank = 0; rank < k && g->demand.enough; rank++) {
+        if (!sl_prediction_score_trusts(&g->score, which, rank))
             continue;
         for (uint32_t i = rank; i < n; i += k)
             if (made->absent[i])
-                plan(f, (struct sl_expert_id){(uint16_t)routed_layer, made->ids[i]});
+                sl_read_plan_add(&g->plan,
+                                 (struct sl_expert_id){(uint16_t)routed_layer, made->ids[i]});
     }
     if (f->tiers && sl_fetch_prediction_ahead[which] == 1) {
         sl_fetch_ahead_list(f, routed_layer, ids, n);
@@ -251,10 +177,10 @@ static uint32_t n_coming(const struct sl_fetch *f) {
 
 void sl_fetch_prediction_pump(struct sl_fetch *f) {
     struct sl_predictions *g = &f->predictions;
-    uint32_t coming = g->n_planned ? n_coming(f) : 0, taken = 0;
-    for (; taken < g->n_planned && coming < AT_ONCE; taken++) {
+    uint32_t coming = g->plan.n ? n_coming(f) : 0, taken = 0;
+    for (; taken < g->plan.n && coming < AT_ONCE; taken++) {
         struct sl_fill fill;
-        struct sl_expert_id id = g->planned[taken];
+        struct sl_expert_id id = g->plan.ids[taken];
         if (g->n_started == most_planned(f->layout->k) || !is_absent(f, id) ||
             !sl_cache_prefetch(f->cache, SL_PREFETCH_LOOKAHEAD, &id, 1, sl_fetch_now(f), &fill))
             continue;
@@ -263,6 +189,5 @@ void sl_fetch_prediction_pump(struct sl_fetch *f) {
         f->stats.ahead_read++;
         coming++;
     }
-    g->n_planned -= taken;
-    memmove(g->planned, g->planned + taken, g->n_planned * sizeof *g->planned);
+    sl_read_plan_drop_first(&g->plan, taken);
 }
