@@ -10,6 +10,7 @@
 #include "engine/experts/prefetch_trial.h"
 #include "engine/experts/prompt_shares.h"
 #include "engine/experts/read_depth.h"
+#include "engine/experts/read_pace.h"
 #include "engine/experts/read_plan.h"
 
 /* What computing some experts must take to be worth a wait, and so a system call, of its own. */
@@ -47,20 +48,6 @@ struct sl_predictions {
 /* What a slot's read is for, and where it is drawn. */
 struct sl_traced {
     uint16_t layer, expert, read_track;
-};
-
-/* How long things take, to choose when to read and how long to wait: expert_pace.c. */
-struct sl_pace {
-    double mean_expert_ns; /* computing one */
-    double byte_ns;        /* reading one, of a layer's reads together */
-    double request_bytes;  /* of this layer's reads */
-    double between_ns;     /* from begin to run */
-    double layer_ns;       /* from layer to layer, not counting waits */
-    uint64_t begun_ns, layer_began_ns, layer_stall_ns;
-    uint64_t reading_ns;       /* since when this layer's reads are with the drive; 0: measured */
-    uint32_t n_requests;       /* of them */
-    bool overlap;              /* the device computes while the owner waits */
-    uint32_t rest, rest_waits; /* waits that do not look before they call the kernel */
 };
 
 struct sl_held {
@@ -102,7 +89,7 @@ struct sl_fetch {
     bool dense_call;         /* all pairs can be run in one call with no list */
     bool hold;               /* what is started goes to the drive with the layer's first wait */
     uint64_t last_expert_ns; /* what each expert of the last call took to compute */
-    struct sl_pace pace;
+    struct sl_read_pace pace;
 
     /* Room for calls. */
     struct sl_lease *leases;    /* [n_expert] */
