@@ -91,7 +91,7 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
     struct sl_ahead *a = &f->ahead;
     sl_fetch_ahead_list(f, routed_layer, ids, n);
     /* Held, they go in one call behind the layer's own. */
-    a->priority = f->hold ? SL_READ_DEMAND : SL_READ_PREFETCH;
+    a->priority = f->reads.hold ? SL_READ_DEMAND : SL_READ_PREFETCH;
     a->budget = sl_fetch_pace_ahead(f, routed_layer);
     sl_fetch_pump(f);
 }
@@ -101,7 +101,7 @@ void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *i
 static uint32_t ahead_room(struct sl_fetch *f) {
     if (!f->ahead.prediction)
         return sl_fetch_prompt_room(f);
-    return f->n_background < f->layout->k ? f->layout->k - f->n_background : 0;
+    return f->reads.n_background < f->layout->k ? f->layout->k - f->reads.n_background : 0;
 }
 
 static void pump_ahead(struct sl_fetch *f) {
@@ -109,7 +109,7 @@ static void pump_ahead(struct sl_fetch *f) {
     struct sl_fill fills[PUMP_BATCH];
     uint32_t room;
     if (!a->prediction)
-        sl_read_depth_look(&f->depth, f->n_reading);
+        sl_read_depth_look(&f->depth, f->reads.n);
     while (a->cursor < a->n && (room = ahead_room(f)) > 0) {
         uint32_t n = a->n - a->cursor, at = a->cursor;
         n = n < PUMP_BATCH ? n : PUMP_BATCH;
@@ -120,7 +120,7 @@ static void pump_ahead(struct sl_fetch *f) {
                                             sl_fetch_now(f), fills);
         for (uint32_t i = 0; i < n_fill; i++)
             a->started[at + fills[i].index] = fills[i].lease;
-        sl_fetch_start(f, fills, n_fill, a->priority, true);
+        sl_slot_reads_start(&f->reads, fills, n_fill, a->priority, true);
         if (n_fill)
             sl_fetch_not_quiet(f);
         f->stats.ahead_read += n_fill;
@@ -137,20 +137,20 @@ static bool next_warm(struct sl_fetch *f) {
         if (!sl_tiers_has(f->tiers, f->warm[f->warm_cursor]) &&
             !sl_cache_has(f->cache, f->warm[f->warm_cursor]))
             break;
-    return f->warm_cursor < f->n_warm && f->n_background < WARM_READS;
+    return f->warm_cursor < f->n_warm && f->reads.n_background < WARM_READS;
 }
 
 static void pump_warm(struct sl_fetch *f) {
     struct sl_fill fills[WARM_READS];
     while (next_warm(f)) {
-        uint32_t n = f->n_warm - f->warm_cursor, room = WARM_READS - f->n_background;
+        uint32_t n = f->n_warm - f->warm_cursor, room = WARM_READS - f->reads.n_background;
         n = f->tiers ? 1 : n < room ? n : room;
         uint32_t n_fill = sl_cache_prefetch(f->cache, SL_PREFETCH_WARMUP, f->warm + f->warm_cursor,
                                             n, sl_fetch_now(f), fills);
         if (f->tiers && !n_fill && sl_tiers_warming(f))
             return;
         f->warm_cursor = f->tiers && !n_fill ? f->n_warm : f->warm_cursor + n;
-        sl_fetch_start(f, fills, n_fill, SL_READ_WARMUP, true);
+        sl_slot_reads_start(&f->reads, fills, n_fill, SL_READ_WARMUP, true);
         sl_count(expert_warmups_total, n_fill);
     }
 }
@@ -169,7 +169,7 @@ void sl_fetch_warm_up(struct sl_fetch *f) {
 }
 
 bool sl_fetch_has_background(const struct sl_fetch *f) {
-    return f->warm_cursor < f->n_warm || f->n_reading > 0 || (f->tiers && sl_tiers_warming(f));
+    return f->warm_cursor < f->n_warm || f->reads.n > 0 || (f->tiers && sl_tiers_warming(f));
 }
 
 /* What a step that was given up has left: the layers that it was for will not come. */
@@ -187,6 +187,6 @@ void sl_fetch_idle(struct sl_fetch *f, int64_t timeout_ns) {
     if (f->tiers)
         sl_tiers_warm(f);
     sl_fetch_pump(f);
-    if (f->n_reading)
+    if (f->reads.n)
         sl_reader_wait(f->reader, 1, timeout_ns);
 }

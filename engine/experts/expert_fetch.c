@@ -17,58 +17,6 @@
 /* Half of the reader's queue is work for the disk for longer than that. */
 #define LONG_NS 5000000
 
-/* ---- reads ---- */
-
-static void read_done(struct sl_read *read, enum sl_status status) {
-    struct sl_fetch *f = read->user;
-    size_t slot = (size_t)(read - f->reads);
-    f->n_reading--;
-    f->n_background -= f->background[slot];
-    if (status < 0 && status != SL_ERR_CANCELED) {
-        f->failed_err = f->read_err;
-        f->failed_slot = (uint32_t)slot;
-    }
-    if (f->timeline)
-        sl_fetch_trace_read(f, (uint32_t)slot, status);
-    sl_cache_filled(f->cache, f->fills[slot], status, sl_fetch_now(f));
-}
-
-void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
-                    enum sl_read_priority priority, bool background) {
-    struct sl_read *first = NULL, **tail = &first;
-    for (uint32_t i = 0; i < n; i++) {
-        if (fills[i].action != SL_FILL_START)
-            continue;
-        uint32_t slot = fills[i].lease.slot;
-        struct sl_read *read = &f->reads[slot];
-        *read = (struct sl_read){.priority = priority,
-                                 .slot = sl_slots_at(f->slots, slot),
-                                 .done = read_done,
-                                 .user = f,
-                                 .err = &f->read_err};
-        sl_expert_layout_read(f->layout, fills[i].id.layer, fills[i].id.expert, read);
-        f->fills[slot] = fills[i].lease;
-        f->background[slot] = background;
-        if (f->timeline)
-            f->traced[slot] = (struct sl_traced){fills[i].id.layer, fills[i].id.expert,
-                                                 sl_timeline_read_track(f->timeline)};
-        *tail = read;
-        tail = &read->next;
-        f->n_reading++;
-        f->n_background += background;
-    }
-    if (!first)
-        return;
-    enum sl_status st = f->hold ? sl_reader_queue(f->reader, first, &f->read_err)
-                                : sl_reader_submit(f->reader, first, &f->read_err);
-    if (st == SL_OK)
-        return;
-    for (struct sl_read *read = first, *next; read; read = next) {
-        next = read->next;
-        read_done(read, st);
-    }
-}
-
 uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer) {
     uint32_t bytes = f->rows.n == f->rows.n_decode ? DECODE_QUEUE_BYTES : QUEUE_BYTES;
     uint64_t n = bytes / f->layout->layers[routed_layer].expert_bytes + 1;
@@ -130,14 +78,14 @@ static void take(struct sl_fetch *f) {
     for (uint32_t i = 0; i < n_fill; i++) {
         struct sl_fill *fill = &f->new_fills[i];
         if (fill->action == SL_FILL_RAISE) {
-            sl_reader_raise(f->reader, &f->reads[fill->lease.slot], SL_READ_DEMAND);
+            sl_slot_reads_raise(&f->reads, fill->lease.slot);
             raised = true;
         }
         n_start += fill->action == SL_FILL_START;
     }
-    sl_fetch_start(f, f->new_fills, n_fill, SL_READ_DEMAND, false);
-    if (raised && !n_start && !f->hold)
-        (void)!sl_reader_submit(f->reader, NULL, &f->read_err); /* nothing new: cannot fail */
+    sl_slot_reads_start(&f->reads, f->new_fills, n_fill, SL_READ_DEMAND, false);
+    if (raised && !n_start && !f->reads.hold)
+        sl_slot_reads_submit(&f->reads);
     count_hits(f, n_taken - n_fill);
     f->stats.misses += n_start;
     f->stats.late += n_fill - n_start;
@@ -162,16 +110,16 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
     assert(routed_layer < f->layout->n_layer && !f->n_held && !f->n_wanted);
     f->layer = routed_layer;
     f->rows = *rows;
-    f->hold = false;
+    f->reads.hold = false;
     f->window = sl_fetch_queue_experts(f, routed_layer);
-    if (f->n_reading)
+    if (f->reads.n)
         sl_reader_poll(f->reader); /* what was read ahead is a hit if it is there by now */
     learn(f);
     list_wanted(f);
     if (f->tiers)
         sl_tiers_begin(f);
     sl_fetch_ahead_begin(f);
-    bool held = f->hold = sl_fetch_may_hold(f);
+    bool held = f->reads.hold = sl_fetch_may_hold(f);
     take(f);
     sl_fetch_pace_begin(f, held);
     sl_fetch_pump(f);
@@ -203,9 +151,9 @@ static void drop_held(struct sl_fetch *f, uint32_t at) {
 /* Says which expert could not be read and why: reads that fail together share one text. */
 static void fail_layer(const struct sl_fetch *f, const struct sl_held *h, enum sl_status st,
                        struct sl_err *err) {
-    bool own = f->failed_slot == h->lease.slot;
+    bool own = f->reads.failed_slot == h->lease.slot;
     sl_fail(err, st, "layer %u, expert %u: %s%s", f->layout->layers[f->layer].model_layer,
-            h->id.expert, own ? "" : "as another one of the step: ", f->failed_err.text);
+            h->id.expert, own ? "" : "as another one of the step: ", f->reads.failed_err.text);
 }
 
 /* A wave: what is still wanted waits for slots, not for its turn in the disk's queue. */
@@ -237,7 +185,7 @@ static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_e
             continue;
         }
         bool busy = n_pairs >= BUSY_PAIRS || n_ready * expert_bytes >= BUSY_BYTES;
-        bool fits = n_ready == 0 || (n_ready < most && !(busy && f->n_reading));
+        bool fits = n_ready == 0 || (n_ready < most && !(busy && f->reads.n));
         if (st == SL_OK && fits) {
             n_pairs += f->pair_count[h.id.expert];
             f->held[i] = f->held[n_ready];
@@ -273,7 +221,7 @@ static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
 /* Between two operations the disk gets more to do, if there is more; what has ended can wait until
  * somebody has nothing else to do. That is a system call, and the next wait makes one anyway. */
 static void refill(struct sl_fetch *f) {
-    if (f->hold)
+    if (f->reads.hold)
         return;
     bool more = f->n_wanted || f->ahead.cursor < f->ahead.n || f->warm_cursor < f->n_warm;
     if (more || sl_reader_has_unstarted(f->reader))
@@ -305,7 +253,7 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     op->pairs = all ? NULL : f->pairs;
     op->n_pairs = all ? f->rows.n * f->layout->k : list_pairs(f, n);
     uint64_t start = sl_fetch_now(f);
-    op->overlap = f->hold ? start_overlap : NULL;
+    op->overlap = f->reads.hold ? start_overlap : NULL;
     op->overlap_ctx = f;
     enum sl_status st = sl_op_moe(dev, op);
     uint64_t ns = sl_fetch_now(f) - start;
@@ -347,7 +295,7 @@ static void wait_for_reads(struct sl_fetch *f) {
         uint32_t n = reads_to_await(f);
         sl_reader_wait(f->reader, n ? n : 1, SL_FETCH_LOOK_NS);
     }
-    f->hold = false;
+    f->reads.hold = false;
     sl_read_depth_restart(&f->depth);
     sl_fetch_stalled(f, cause, start);
 }
@@ -356,11 +304,11 @@ static void wait_for_reads(struct sl_fetch *f) {
 static void give_back(struct sl_fetch *f) {
     for (uint32_t i = 0; i < f->n_held; i++)
         if (sl_cache_ready(f->cache, f->held[i].lease) == SL_AGAIN)
-            sl_reader_cancel(f->reader, &f->reads[f->held[i].lease.slot]);
+            sl_slot_reads_cancel(&f->reads, f->held[i].lease.slot);
     while (f->n_held)
         drop_held(f, f->n_held - 1);
     f->n_wanted = f->n_loading = 0;
-    f->hold = false; /* what is held goes with the next call, whoever makes it */
+    f->reads.hold = false; /* what is held goes with the next call, whoever makes it */
     if (f->tiers)
         sl_tiers_give_back(f->tiers);
 }
@@ -372,12 +320,12 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
     sl_fetch_pace_run(f, dev);
     for (;;) {
         /* What is held goes with a wait, beside the hits or before them. */
-        bool wait = f->hold && !(dev->caps.overlap && f->n_held > f->n_loading);
+        bool wait = f->reads.hold && !(dev->caps.overlap && f->n_held > f->n_loading);
         uint32_t n = wait ? 0 : gather_ready(f, out_n_failed, err);
         bool due = n || (f->tiers && sl_tiers_pending(f->tiers));
         enum sl_status st = due ? run_ready(f, n, dev, op) : SL_OK;
         bool any = true;
-        if (st == SL_OK && f->tiers && !due && !f->n_loading && !f->n_reading)
+        if (st == SL_OK && f->tiers && !due && !f->n_loading && !f->reads.n)
             st = sl_tiers_drain(f->tiers, &any); /* slots come back when the device has used them */
         if (st != SL_OK) {
             give_back(f);
@@ -394,7 +342,7 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
         }
         if (n)
             refill(f);
-        else if (f->n_loading || f->n_reading)
+        else if (f->n_loading || f->reads.n)
             wait_for_reads(f);
         take(f);
         sl_fetch_pump(f);

@@ -12,6 +12,7 @@
 #include "engine/experts/read_depth.h"
 #include "engine/experts/read_pace.h"
 #include "engine/experts/read_plan.h"
+#include "engine/experts/slot_reads.h"
 
 /* What computing some experts must take to be worth a wait, and so a system call, of its own. */
 #define SL_FETCH_SPLIT_NS 30000
@@ -45,11 +46,6 @@ struct sl_predictions {
     void *memory; /* of all of it */
 };
 
-/* What a slot's read is for, and where it is drawn. */
-struct sl_traced {
-    uint16_t layer, expert, read_track;
-};
-
 struct sl_held {
     struct sl_expert_id id;
     struct sl_lease lease;
@@ -62,21 +58,13 @@ struct sl_fetch {
     uint64_t (*now_ns)(void *clock);
     void *clock;
     bool no_lookahead, quitting;
-    uint32_t n_slots;
 
     struct sl_heat *heat;
     struct sl_cache *cache;
     struct sl_tiers *tiers; /* NULL: the host's slots are what the device computes from */
-    struct sl_read *reads;  /* [n_slots]: a slot has one read at a time */
-    struct sl_lease *fills; /* [n_slots] which fill its read is for */
-    uint8_t *background;    /* [n_slots] its read was started ahead or to warm up */
-    uint32_t n_reading, n_background;
+    struct sl_slot_reads reads;
     struct sl_timeline *timeline;       /* NULL: no trace */
-    struct sl_traced *traced;           /* [n_slots] by slot, its read; NULL: no trace */
     struct sl_fetch_stats traced_stats; /* when they were drawn last */
-    struct sl_err read_err;             /* where the reader writes */
-    struct sl_err failed_err;           /* of the read that failed last ... */
-    uint32_t failed_slot;               /* ... into this slot */
 
     /* The layer that is being run. Experts move from wanted to held to done. */
     uint32_t layer;
@@ -87,7 +75,6 @@ struct sl_fetch {
     uint32_t n_wanted, n_held, n_loading;
     uint32_t *pair_count;    /* [n_expert] pairs of rows that are not lost */
     bool dense_call;         /* all pairs can be run in one call with no list */
-    bool hold;               /* what is started goes to the drive with the layer's first wait */
     uint64_t last_expert_ns; /* what each expert of the last call took to compute */
     struct sl_read_pace pace;
 
@@ -126,15 +113,11 @@ uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer)
 /* Lists in f->pairs the pairs of the experts that are marked in f->in_call, ascending; returns
  * their number. */
 uint32_t sl_fetch_list_pairs(struct sl_fetch *f);
-/* Starts the reads of fills with action START; a read that cannot be started ends its fill. */
-void sl_fetch_start(struct sl_fetch *f, const struct sl_fill *fills, uint32_t n,
-                    enum sl_read_priority priority, bool background);
 
 /* expert_seen.c: what a wait that begins now is for, and its end. */
 enum sl_stall_cause sl_fetch_stall_cause(const struct sl_fetch *f);
 void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
 /* expert_seen.c: the trace; not called without one. */
-void sl_fetch_trace_read(struct sl_fetch *f, uint32_t slot, enum sl_status status);
 void sl_fetch_trace_call(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
                          uint32_t n_pairs);
 void sl_fetch_trace_layer(struct sl_fetch *f);
@@ -183,9 +166,6 @@ void sl_fetch_prompt_drop(struct sl_fetch *f);
 uint32_t sl_fetch_prompt_room(struct sl_fetch *f);
 
 /* expert_predict.c */
-/* Nobody wants what this fill is for: what is not yet on its way need not come. False: it has
- * come, or all of it is on its way. */
-bool sl_fetch_give_up(struct sl_fetch *f, struct sl_expert_id id, struct sl_lease fill);
 bool sl_fetch_prediction_create(struct sl_fetch *f);
 void sl_fetch_prediction_destroy(struct sl_fetch *f);
 size_t sl_fetch_prediction_bytes(uint32_t k);

@@ -20,23 +20,18 @@ static struct sl_heat_config heat_shape(const struct sl_expert_layout *l, uint64
 size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32_t max_rows) {
     struct sl_heat_config shape = heat_shape(l, 0);
     struct sl_fetch *f;
-    size_t slot = sizeof *f->reads + sizeof *f->fills + 1 + sizeof *f->warm + sizeof *f->traced;
+    size_t slot = sizeof *f->warm;
     size_t expert = sizeof *f->wanted + sizeof *f->held + sizeof *f->pair_count +
                     sizeof *f->leases + sizeof *f->new_fills + sizeof *f->refs + 1 +
                     sizeof *f->ahead.ids + sizeof *f->ahead.started + 1;
     size_t pair = sizeof *f->pairs + sizeof *f->route_ids;
-    return sizeof *f + slot * n_slots + expert * l->n_expert + pair * max_rows * l->k +
-           sl_fetch_prediction_bytes(l->k) + sl_heat_bytes(&shape) +
+    return sizeof *f + sl_slot_reads_bytes(n_slots) + slot * n_slots + expert * l->n_expert +
+           pair * max_rows * l->k + sl_fetch_prediction_bytes(l->k) + sl_heat_bytes(&shape) +
            sl_cache_bytes(&shape, n_slots);
 }
 
 static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     size_t n_expert = f->layout->n_expert, n_pairs = (size_t)max_rows * f->layout->k;
-    if (f->timeline)
-        f->traced = calloc(f->n_slots, sizeof *f->traced);
-    f->reads = calloc(f->n_slots, sizeof *f->reads);
-    f->fills = calloc(f->n_slots, sizeof *f->fills);
-    f->background = calloc(f->n_slots, 1);
     f->warm = calloc(f->most_warm, sizeof *f->warm);
     f->wanted = calloc(n_expert, sizeof *f->wanted);
     f->held = calloc(n_expert, sizeof *f->held);
@@ -50,10 +45,9 @@ static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     f->ahead.ids = calloc(n_expert, sizeof *f->ahead.ids);
     f->ahead.started = calloc(n_expert, sizeof *f->ahead.started);
     sl_prompt_shares_init(&f->shares, f->layout->n_expert, calloc(n_expert, 1));
-    return f->reads && f->fills && f->background && f->warm && f->wanted && f->held &&
-           f->pair_count && f->leases && f->new_fills && f->refs && f->in_call && f->pairs &&
-           f->route_ids && f->ahead.ids && f->ahead.started && f->shares.cell &&
-           (!f->timeline || f->traced) && sl_fetch_prediction_create(f);
+    return f->warm && f->wanted && f->held && f->pair_count && f->leases && f->new_fills &&
+           f->refs && f->in_call && f->pairs && f->route_ids && f->ahead.ids && f->ahead.started &&
+           f->shares.cell && sl_fetch_prediction_create(f);
 }
 
 enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_fetch **out_fetch,
@@ -69,12 +63,12 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
     f->now_ns = config->now_ns ? config->now_ns : wall_clock;
     f->clock = config->clock;
     f->timeline = config->timeline;
-    f->n_slots = f->slots->first_slot[f->slots->n_class];
-    f->most_warm = f->n_slots + config->n_device_slots;
+    uint32_t n_slots = f->slots->first_slot[f->slots->n_class];
+    f->most_warm = n_slots + config->n_device_slots;
     sl_fetch_ahead_init(f);
     enum sl_status st = SL_OK;
     if (!allocate(f, config->max_rows))
-        st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of %u slots", f->n_slots);
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory for a table of %u slots", n_slots);
     struct sl_heat_config shape = heat_shape(l, config->fingerprint);
     if (st == SL_OK)
         st = sl_heat_create(&shape, &f->heat, err);
@@ -88,6 +82,17 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
                                                        .class_slots = class_slots,
                                                        .source = SL_TIER_DISK},
                              &f->cache, err);
+    if (st == SL_OK) {
+        st = sl_slot_reads_init(&f->reads, &(struct sl_slot_reads_config){.layout = l,
+                                                                          .slots = f->slots,
+                                                                          .reader = f->reader,
+                                                                          .cache = f->cache,
+                                                                          .timeline = f->timeline,
+                                                                          .now_ns = f->now_ns,
+                                                                          .clock = f->clock});
+        if (st != SL_OK)
+            sl_fail(err, st, "no memory for a table of %u slots", n_slots);
+    }
     if (st != SL_OK) {
         sl_fetch_destroy(&f);
         return st;
@@ -99,10 +104,7 @@ enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_f
 static void end_reading(struct sl_fetch *f) {
     bool quitting = f->quitting;
     f->quitting = true;
-    for (uint32_t i = 0; i < f->n_slots && f->n_reading; i++)
-        sl_reader_cancel(f->reader, &f->reads[i]);
-    while (f->n_reading)
-        sl_reader_wait(f->reader, f->n_reading, -1);
+    sl_slot_reads_end(&f->reads);
     f->quitting = quitting;
 }
 
@@ -126,15 +128,12 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
     struct sl_fetch *f = *pf;
     if (!f)
         return;
-    assert(f->n_reading == 0);
     sl_tiers_destroy(&f->tiers);
+    sl_slot_reads_release(&f->reads);
     if (f->cache)
         sl_cache_destroy(&f->cache);
     if (f->heat)
         sl_heat_destroy(&f->heat);
-    free(f->reads);
-    free(f->fills);
-    free(f->background);
     free(f->warm);
     free(f->wanted);
     free(f->held);
@@ -145,7 +144,6 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
     free(f->in_call);
     free(f->pairs);
     free(f->route_ids);
-    free(f->traced);
     free(f->ahead.ids);
     free(f->ahead.started);
     free(f->shares.cell);

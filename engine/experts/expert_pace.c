@@ -17,7 +17,7 @@ static uint32_t requests_left(const struct sl_fetch *f) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < f->n_held; i++)
         if (sl_cache_ready(f->cache, f->held[i].lease) == SL_AGAIN)
-            n += sl_reader_requests_left(f->reader, &f->reads[f->held[i].lease.slot]);
+            n += sl_slot_reads_left(&f->reads, f->held[i].lease.slot);
     return n;
 }
 
@@ -37,9 +37,9 @@ bool sl_fetch_may_hold(const struct sl_fetch *f) {
 static void learn_size(struct sl_fetch *f) {
     for (uint32_t i = 0; i < f->n_held; i++) {
         uint32_t slot = f->held[i].lease.slot;
-        if (f->background[slot] || sl_cache_ready(f->cache, f->held[i].lease) != SL_AGAIN)
+        if (f->reads.background[slot] || sl_cache_ready(f->cache, f->held[i].lease) != SL_AGAIN)
             continue;
-        uint32_t n = sl_reader_requests_left(f->reader, &f->reads[slot]);
+        uint32_t n = sl_slot_reads_left(&f->reads, slot);
         if (n)
             sl_read_pace_size(&f->pace, f->layout->layers[f->layer].expert_bytes, n);
         return;
@@ -49,9 +49,10 @@ static void learn_size(struct sl_fetch *f) {
 void sl_fetch_pace_begin(struct sl_fetch *f, bool held) {
     learn_size(f);
     uint32_t left = requests_left(f), n_hits = f->n_held - f->n_loading;
-    f->hold = held && !f->n_wanted && sl_read_pace_holds(&f->pace, left, n_hits, f->n_loading);
-    if (held && !f->hold)
-        (void)!sl_reader_submit(f->reader, NULL, &f->read_err); /* nothing new: cannot fail */
+    f->reads.hold =
+        held && !f->n_wanted && sl_read_pace_holds(&f->pace, left, n_hits, f->n_loading);
+    if (held && !f->reads.hold)
+        sl_slot_reads_submit(&f->reads);
     sl_read_pace_begun(&f->pace, left, sl_fetch_now(f));
 }
 
@@ -80,9 +81,9 @@ static bool look(struct sl_fetch *f, double expected_ns) {
 static void enter(struct sl_fetch *f, uint32_t left, uint32_t to_leave) {
     uint32_t others = sl_reader_flying(f->reader);
     others = others > left ? others - left : 0; /* read ahead, behind these */
-    if (f->hold)
+    if (f->reads.hold)
         sl_read_pace_submitted(&f->pace, sl_fetch_now(f));
-    f->hold = false;
+    f->reads.hold = false;
     sl_reader_wait_until(f->reader, to_leave + others, SL_FETCH_LOOK_NS);
     learn_speed(f);
 }
@@ -106,7 +107,7 @@ static void wait_for_one(struct sl_fetch *f) {
     for (uint32_t i = 0; i < f->n_held; i++) {
         if (sl_cache_ready(f->cache, f->held[i].lease) != SL_AGAIN)
             continue;
-        uint32_t n = sl_reader_requests_left(f->reader, &f->reads[f->held[i].lease.slot]);
+        uint32_t n = sl_slot_reads_left(&f->reads, f->held[i].lease.slot);
         least = n < least ? n : least;
     }
     bool may_look = sl_reader_can_look(f->reader) && sl_read_pace_requests_ns(&f->pace, 1) > 0;
@@ -127,13 +128,13 @@ bool sl_fetch_pace_wait(struct sl_fetch *f) {
     if (f->tiers || !sl_fetch_may_predict(f) || f->n_wanted || !f->n_loading ||
         !sl_reader_can_look(f->reader))
         return false;
-    if (!f->hold && sl_reader_look(f->reader, 0) > 0)
+    if (!f->reads.hold && sl_reader_look(f->reader, 0) > 0)
         return true;
     uint32_t left = requests_left(f), to_leave = sl_read_pace_to_leave(&f->pace, f->n_held);
     uint32_t until = left > to_leave ? left - to_leave : left / 2 + 1;
-    if (!f->hold && look(f, sl_read_pace_requests_ns(&f->pace, until)))
+    if (!f->reads.hold && look(f, sl_read_pace_requests_ns(&f->pace, until)))
         return true;
-    if (f->hold || left > to_leave)
+    if (f->reads.hold || left > to_leave)
         enter(f, left, to_leave < left ? to_leave : 0);
     else
         wait_for_whole(f);

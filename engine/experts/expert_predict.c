@@ -83,15 +83,6 @@ static bool is_coming(const struct sl_fetch *f, struct sl_expert_id id) {
     return sl_cache_has(f->cache, id) && !sl_cache_is_ready(f->cache, id);
 }
 
-bool sl_fetch_give_up(struct sl_fetch *f, struct sl_expert_id id, struct sl_lease fill) {
-    struct sl_read *read = &f->reads[fill.slot];
-    if (!is_coming(f, id) || f->fills[fill.slot].generation != fill.generation ||
-        sl_reader_requests_left(f->reader, read) <= read->n_flying)
-        return false;
-    sl_reader_cancel(f->reader, read);
-    return true;
-}
-
 static void settle_started(struct sl_fetch *f) {
     struct sl_predictions *g = &f->predictions;
     uint32_t keep = 0;
@@ -104,7 +95,7 @@ static void settle_started(struct sl_fetch *f) {
         if (s.id.layer == f->layer && f->pair_count[s.id.expert])
             f->stats.ahead_used++;
         else
-            sl_fetch_give_up(f, s.id, s.fill);
+            sl_slot_reads_give_up(&f->reads, s.id, s.fill);
     }
     g->n_started = keep;
 }
@@ -185,7 +176,7 @@ void sl_fetch_prediction_pump(struct sl_fetch *f) {
             !sl_cache_prefetch(f->cache, SL_PREFETCH_LOOKAHEAD, &id, 1, sl_fetch_now(f), &fill))
             continue;
         g->started[g->n_started++] = (struct sl_prediction_read){id, fill.lease};
-        sl_fetch_start(f, &fill, 1, SL_READ_PREDICTION, true);
+        sl_slot_reads_start(&f->reads, &fill, 1, SL_READ_PREDICTION, true);
         f->stats.ahead_read++;
         coming++;
     }

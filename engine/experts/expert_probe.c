@@ -22,24 +22,21 @@ struct probe {
     struct sl_err *err;     /* of the read that failed first */
 };
 
-/* Any slot whose expert can be read again, which is then loading; SL_SLOT_NONE: there is none. */
-static uint32_t take_slot(struct probe *p, struct sl_expert_id *out_id) {
+/* Any slot whose expert can be read again, which is then loading. False: there is none. */
+static bool take_slot(struct probe *p, struct sl_expert_id *out_id, struct sl_lease *out_lease) {
     struct sl_fetch *f = p->fetch;
     uint32_t at = 0;
-    struct sl_lease lease;
-    for (uint32_t i = 0; i < DRAWS + f->n_slots; i++) {
-        at = i < DRAWS ? sl_rng_below(&p->rng, f->n_slots) : (at + 1) % f->n_slots;
-        if (!sl_cache_refill(f->cache, at, out_id, &lease))
-            continue;
-        f->fills[at] = lease;
-        return at;
+    for (uint32_t i = 0; i < DRAWS + f->reads.n_slots; i++) {
+        at = i < DRAWS ? sl_rng_below(&p->rng, f->reads.n_slots) : (at + 1) % f->reads.n_slots;
+        if (sl_cache_refill(f->cache, at, out_id, out_lease))
+            return true;
     }
-    return SL_SLOT_NONE;
+    return false;
 }
 
 static void ended(struct probe *p, uint32_t slot, enum sl_status st) {
     struct sl_fetch *f = p->fetch;
-    sl_cache_filled(f->cache, f->fills[slot], st, sl_fetch_now(f));
+    sl_cache_filled(f->cache, f->reads.fills[slot], st, sl_fetch_now(f));
     if (st == SL_OK || p->status != SL_OK)
         return;
     p->status = st;
@@ -52,7 +49,7 @@ static void read_done(struct sl_read *read, enum sl_status status) {
     struct probe *p = read->user;
     p->n_flying--;
     p->n_done++;
-    ended(p, (uint32_t)(read - p->fetch->reads), status);
+    ended(p, (uint32_t)(read - p->fetch->reads.reads), status);
     if (p->refill && p->status == SL_OK)
         submit(p);
 }
@@ -61,31 +58,28 @@ static void read_done(struct sl_read *read, enum sl_status status) {
 static bool submit(struct probe *p) {
     struct sl_fetch *f = p->fetch;
     struct sl_expert_id id;
-    uint32_t slot = take_slot(p, &id);
-    if (slot == SL_SLOT_NONE)
+    struct sl_lease lease;
+    if (!take_slot(p, &id, &lease))
         return false;
-    struct sl_read *read = &f->reads[slot];
-    *read = (struct sl_read){.priority = SL_READ_DEMAND,
-                             .slot = sl_slots_at(f->slots, slot),
-                             .done = read_done,
-                             .user = p,
-                             .err = &p->read_err};
-    sl_expert_layout_read(f->layout, id.layer, id.expert, read);
+    struct sl_read *read = sl_slot_reads_prepare(&f->reads, id, lease, SL_READ_DEMAND);
+    read->done = read_done;
+    read->user = p;
+    read->err = &p->read_err;
     enum sl_status st = sl_reader_submit(f->reader, read, &p->read_err);
     if (st == SL_OK)
         p->n_flying++;
     else
-        ended(p, slot, st);
+        ended(p, lease.slot, st);
     return st == SL_OK;
 }
 
 /* Nothing else may be at work: what is on its way ends first. */
 static enum sl_status wait_idle(struct probe *p) {
     struct sl_fetch *f = p->fetch;
-    while (f->n_reading) {
+    while (f->reads.n) {
         if (p->give_up->asked(p->give_up->ctx))
             return sl_fail(p->err, SL_ERR_CANCELED, "canceled");
-        sl_reader_wait(f->reader, f->n_reading, SL_FETCH_LOOK_NS);
+        sl_reader_wait(f->reader, f->reads.n, SL_FETCH_LOOK_NS);
     }
     enum sl_status st = f->tiers ? sl_tiers_rest(f) : SL_OK;
     return st == SL_OK

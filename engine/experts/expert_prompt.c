@@ -48,7 +48,7 @@ static void give_up(struct sl_fetch *f, bool came) {
     bool gave_up = false;
     for (uint32_t i = 0; i < a->cursor; i++)
         if (a->started[i].slot != SL_SLOT_NONE && !(came && f->pair_count[a->ids[i].expert]))
-            gave_up |= sl_fetch_give_up(f, a->ids[i], a->started[i]);
+            gave_up |= sl_slot_reads_give_up(&f->reads, a->ids[i], a->started[i]);
     if (gave_up)
         sl_reader_poll(f->reader); /* what is wanted wants their slots */
 }
@@ -69,9 +69,8 @@ void sl_fetch_prompt_drop(struct sl_fetch *f) {
 uint32_t sl_fetch_prompt_room(struct sl_fetch *f) {
     const struct sl_ahead *a = &f->ahead;
     if (a->cursor >= a->n_sure)
-        return sl_read_depth_room(&f->depth, f->n_reading,
-                                  f->layout->layers[a->layer].expert_bytes);
+        return sl_read_depth_room(&f->depth, f->reads.n, f->layout->layers[a->layer].expert_bytes);
     uint32_t n = 2 * sl_fetch_queue_experts(f, a->layer), left = a->n_sure - a->cursor;
-    n = f->n_background < n ? n - f->n_background : 0;
+    n = f->reads.n_background < n ? n - f->reads.n_background : 0;
     return n < left ? n : left;
 }

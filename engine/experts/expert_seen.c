@@ -7,7 +7,7 @@ enum sl_stall_cause sl_fetch_stall_cause(const struct sl_fetch *f) {
     if (!f->n_loading)
         return SL_STALL_SLOT;
     for (uint32_t i = 0; i < f->n_held; i++)
-        if (!f->background[f->held[i].lease.slot] &&
+        if (!f->reads.background[f->held[i].lease.slot] &&
             sl_cache_ready(f->cache, f->held[i].lease) == SL_AGAIN)
             return SL_STALL_DEMAND;
     return SL_STALL_LATE;
@@ -42,26 +42,6 @@ void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t st
                      (const struct sl_timeline_arg[SL_TIMELINE_ARGS]){
                          {"coming", f->n_loading}, {"not asked for yet", f->n_wanted}});
     trace_queue(f, now);
-}
-
-void sl_fetch_trace_read(struct sl_fetch *f, uint32_t slot, enum sl_status status) {
-    const struct sl_read *d = &f->reads[slot];
-    uint64_t now = sl_fetch_now(f), start = d->submitted_ns ? d->submitted_ns : now;
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < d->n_extents; i++)
-        bytes += d->extent[i].size_bytes;
-    const char *name = !f->background[slot]            ? "read"
-                       : d->priority == SL_READ_WARMUP ? "read to warm up"
-                                                       : "read ahead";
-    sl_timeline_read(
-        f->timeline, f->traced[slot].read_track, name, start, now,
-        (const struct sl_timeline_arg[SL_TIMELINE_ARGS]){
-            {"layer", f->layout->layers[f->traced[slot].layer].model_layer},
-            {"expert", f->traced[slot].expert},
-            {"bytes", (int64_t)bytes},
-            {"queued_ns", d->started_ns > start ? (int64_t)(d->started_ns - start) : 0},
-            {"status", status},
-        });
 }
 
 void sl_fetch_trace_call(struct sl_fetch *f, uint64_t start_ns, uint32_t n_experts,
