@@ -672,6 +672,82 @@ enum sl_status sl_op_gather_rows(struct sl_device *d, const struct sl_op_gather_
     return submit_gather_rows(d, a);
 }
 
+enum sl_status sl_op_mul_sigmoid(struct sl_device *d, const struct sl_op_mul_sigmoid *a) {
+    if (!a->n_rows || !a->n)
+        return SL_OK;
+    if (!a->gate || !a->y)
+        return INVALID("mul_sigmoid: a NULL argument");
+    if (a->n_rows > 1 && a->stride_gate < a->n)
+        return INVALID("mul_sigmoid: rows of %u elements at stride %u", a->n, a->stride_gate);
+    return submit_mul_sigmoid(d, a);
+}
+
+enum sl_status sl_op_l2_norm(struct sl_device *d, const struct sl_op_l2_norm *a) {
+    SL_TRY(check_rows(d, "l2_norm", a->n_tok, 0));
+    if (!a->n_tok || !a->n_heads)
+        return SL_OK;
+    if (!a->x)
+        return INVALID("l2_norm: a NULL argument");
+    if (!a->head_dim || (a->n_tok > 1 && a->stride < (uint64_t)a->n_heads * a->head_dim))
+        return INVALID("l2_norm: %u heads of %u elements at stride %u", a->n_heads, a->head_dim,
+                       a->stride);
+    if (!(a->eps >= 0 && isfinite(a->eps)))
+        return INVALID("l2_norm: eps %g", (double)a->eps);
+    return submit_l2_norm(d, a);
+}
+
+static enum sl_status check_state(const struct sl_device *d, const char *op,
+                                  const struct sl_state_view *s, uint32_t n_tok,
+                                  uint64_t state_bytes) {
+    if (!s->pages || !s->page_table || !s->slot || !s->row_seq || !s->row_len || !s->max_pages)
+        return INVALID("%s: a NULL or empty argument", op);
+    if (s->page_bytes < state_bytes)
+        return INVALID("%s: pages of %zu bytes for a state of %llu", op, s->page_bytes,
+                       (unsigned long long)state_bytes);
+    if (can_look(d))
+        for (uint32_t t = 0; t < n_tok; t++)
+            if (!s->row_len[t] || s->row_len[t] > (uint64_t)s->max_pages * SL_KV_PAGE_TOKENS)
+                return INVALID("%s: row %u has %u positions; 1 to %u pages of %u", op, t,
+                               s->row_len[t], s->max_pages, SL_KV_PAGE_TOKENS);
+    return SL_OK;
+}
+
+enum sl_status sl_op_conv_silu(struct sl_device *d, const struct sl_op_conv_silu *a) {
+    SL_TRY(check_rows(d, "conv_silu", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->w || !a->y || a->x == a->y)
+        return INVALID("conv_silu: a NULL argument, or in place");
+    if (a->n_taps < 2 || a->n_taps > SL_CONV_MAX_TAPS)
+        return UNSUPPORTED("conv_silu: %u taps; 2 to %u", a->n_taps, SL_CONV_MAX_TAPS);
+    SL_TRY(check_state(d, "conv_silu", &a->state, a->n_tok,
+                       (uint64_t)(a->n_taps - 1) * a->n * sizeof(float)));
+    return submit_conv_silu(d, a);
+}
+
+enum sl_status sl_op_delta_rule(struct sl_device *d, const struct sl_op_delta_rule *a) {
+    SL_TRY(check_rows(d, "delta_rule", a->n_tok, 0));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->k || !a->v || !a->alpha || !a->beta || !a->a || !a->dt || !a->y)
+        return INVALID("delta_rule: a NULL argument");
+    if (!a->n_heads || !a->n_heads_k || a->n_heads % a->n_heads_k || !a->head_dim_k ||
+        !a->head_dim_v)
+        return INVALID("delta_rule: %u heads of %u over %u of %u", a->n_heads, a->head_dim_v,
+                       a->n_heads_k, a->head_dim_k);
+    uint64_t widest_k = (uint64_t)a->n_heads_k * a->head_dim_k;
+    uint64_t widest_v = (uint64_t)a->n_heads * a->head_dim_v;
+    if (a->n_tok > 1 && (a->stride < widest_k || a->stride < widest_v))
+        return INVALID("delta_rule: rows of %llu and %llu elements at stride %u",
+                       (unsigned long long)widest_k, (unsigned long long)widest_v, a->stride);
+    if (!a->gate_group || a->n_heads % a->gate_group || !isfinite(a->scale))
+        return INVALID("delta_rule: %u heads' gates in groups of %u, scale %g", a->n_heads,
+                       a->gate_group, (double)a->scale);
+    SL_TRY(check_state(d, "delta_rule", &a->state, a->n_tok,
+                       widest_v * a->head_dim_k * sizeof(float)));
+    return submit_delta_rule(d, a);
+}
+
 enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max *a) {
     SL_TRY(check_rows(d, "block_max", a->n_tok, 0));
     if (!a->n_tok || !a->n)

@@ -313,6 +313,74 @@ struct sl_op_block_max {
     uint32_t n_tok, n;
 };
 
+/* y[r,i] *= sigmoid(gate[r * stride_gate + i])
+ * y [n_rows, n] contiguous; rows are heads where the gate lies beside the head's query. */
+struct sl_op_mul_sigmoid {
+    const float *gate;
+    float *y;
+    uint32_t n_rows, n, stride_gate;
+};
+
+/* x[t,h,i] /= sqrt(sum_i x[t,h,i]^2 + eps), in place
+ * head h of token t at x + t*stride + h*head_dim */
+struct sl_op_l2_norm {
+    float *x;
+    uint32_t n_tok, n_heads, head_dim, stride;
+    float eps;
+};
+
+/* A state that every row of a sequence reads and replaces, kept by pages: page p at pages +
+ * p*page_bytes holds the state behind the last of its positions that was computed. Row t has
+ * position row_len[t] - 1 and writes page slot[t] / SL_KV_PAGE_TOKENS; the state before it is in
+ * page page_table[row_seq[t] * max_pages + (row_len[t] - 2) / SL_KV_PAGE_TOKENS], which may be the
+ * same, and is zero before the first position. Rows of one sequence follow one another, in the
+ * order of their positions and without a gap. A page's bytes are what the op says. */
+struct sl_state_view {
+    void *pages;
+    size_t page_bytes;
+    const uint32_t *page_table, *slot, *row_seq, *row_len;
+    uint32_t max_pages;
+};
+
+/* Convolution of each channel over the last n_taps positions of its sequence, then SiLU:
+ *   y[t,c] = silu(sum_k w[c,k] * x[t - n_taps + 1 + k, c]), k ascending, one fused multiply-add
+ *            each, from 0; x is 0 before the sequence's first position
+ * x, y [n_tok, n]; w [n, n_taps] f32, n_taps 2 to SL_CONV_MAX_TAPS
+ * state: x of the last n_taps - 1 positions, [n_taps - 1, n] f32, the oldest first */
+#define SL_CONV_MAX_TAPS 8u
+struct sl_op_conv_silu {
+    const float *x, *w;
+    float *y;
+    struct sl_state_view state;
+    uint32_t n_tok, n, n_taps;
+};
+
+/* The gated delta rule, a recurrence over the rows of each sequence, head by head, with a matrix S
+ * [head_dim_k, head_dim_v] as its state. Of a row, in a head h of n_heads:
+ *   g    = exp(a[h] * softplus(alpha + dt[h])), b = sigmoid(beta)
+ *   d[j] = b * (v[j] - g * sum_i S[i,j] k[i])
+ *   S[i,j] = g * S[i,j] + k[i] d[j]
+ *   y[j] = scale * sum_i S[i,j] q[i]
+ * Order of operations: rows one by one, so that how a sequence is cut into steps cannot show. Sums
+ * over i ascend, one fused multiply-add each, from 0; S[i,j] = fma(k[i], d[j], g * S[i,j]), the
+ * product in brackets rounded; v - g * sum rounds twice. Columns j do not depend on one another.
+ * softplus(x) = log(1 + exp(x)), x itself above 20.
+ * q, k [n_tok, n_heads_k, head_dim_k], v [n_tok, n_heads, head_dim_v]: token t at t*stride elements
+ * of each; n_heads_k divides n_heads. q and k of head h are those of head h / (n_heads / n_heads_k)
+ * if grouped, else h % n_heads_k. alpha and beta of head h of token t at
+ * t*stride_gate + h / gate_group * gate_group_stride + h % gate_group. a, dt [n_heads] f32.
+ * y [n_tok, n_heads, head_dim_v] contiguous; state: S of all heads, [n_heads, head_dim_k,
+ * head_dim_v] f32. Source: Yang et al., "Gated Delta Networks", 2024, equation 10. */
+struct sl_op_delta_rule {
+    const float *q, *k, *v, *alpha, *beta, *a, *dt;
+    float *y;
+    struct sl_state_view state;
+    uint32_t n_tok, n_heads, n_heads_k, head_dim_k, head_dim_v, stride;
+    uint32_t stride_gate, gate_group, gate_group_stride;
+    bool grouped;
+    float scale;
+};
+
 /* Sends rows to another device (sl_device_reaches()) without the host. The receiver's memory has a
  * buffer and a word for each of several channels. The word holds the sequence number of the last
  * transfer that has arrived. Sequence numbers ascend; they are compared by difference and may wrap.

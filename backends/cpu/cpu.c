@@ -162,14 +162,17 @@ static void fill_kernels(struct sl_cpu_kernels *k, enum sl_cpu_isa isa) {
     sl_cpu_kv_init(k);
     sl_cpu_elementwise_init(k);
     sl_cpu_attention_init(k);
+    sl_cpu_recurrent_init(k);
 #if defined(__x86_64__)
     if (isa >= SL_CPU_AVX2) {
         sl_cpu_elementwise_init_avx2(k);
         sl_cpu_attention_init_avx2(k);
+        sl_cpu_recurrent_init_avx2(k);
     }
     if (isa >= SL_CPU_AVX512) {
         sl_cpu_elementwise_init_avx512(k);
         sl_cpu_attention_init_avx512(k);
+        sl_cpu_recurrent_init_avx512(k);
     }
 #else
     (void)isa;

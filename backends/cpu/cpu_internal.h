@@ -35,6 +35,17 @@ struct sl_cpu_attn_tile {
     float *part_m, *part_l, *part_ot;
 };
 
+/* Columns of a delta rule's state that a thread takes through all rows: so many that they stay in
+ * its first cache, and that the sums' latency is hidden. */
+#define SL_CPU_DELTA_COLS 64u
+struct sl_cpu_delta_row {
+    const float *q, *k, *v; /* v and y at the first of the columns */
+    float *y;
+    uint32_t n_k;
+    uint32_t stride_s; /* elements between rows of the state */
+    float g, b, scale;
+};
+
 /* The kernels that differ by instruction set. The C definitions fill the table, better ones
  * overwrite entries; all give the same bits. */
 struct sl_cpu_kernels {
@@ -52,6 +63,15 @@ struct sl_cpu_kernels {
     /* y[i] = exp(x[i] - max x); returns the sum, 16 partials. y may be x. */
     float (*softmax)(const float *x, float *y, uint32_t n, float *out_max);
     void (*sigmoid)(const float *x, float *y, uint32_t n);
+    /* y[i] *= sigmoid(gate[i]) */
+    void (*mul_sigmoid)(const float *gate, float *y, uint32_t n);
+    void (*l2_norm)(float *x, uint32_t n, float eps);
+    /* y[i] = silu(sum_k x[k][i] * w[k * stride_w + i]) */
+    void (*conv_silu)(const float *const *x, const float *w, uint32_t stride_w, float *y,
+                      uint32_t n_taps, uint32_t n);
+    /* One row of sl_op_delta_rule in n columns, at most SL_CPU_DELTA_COLS, of one head. from, to:
+     * the state before and behind it, [n_k] rows at stride_s; from may be to. */
+    void (*delta_rule)(const struct sl_cpu_delta_row *r, const float *from, float *to, uint32_t n);
 
     /* KV types; n a multiple of the block. */
     void (*f32_to_f16)(const float *x, void *y, uint32_t n);
@@ -126,8 +146,11 @@ void sl_cpu_rope_init(struct sl_cpu_kernels *k);
 void sl_cpu_kv_init(struct sl_cpu_kernels *k);
 void sl_cpu_elementwise_init(struct sl_cpu_kernels *k);
 void sl_cpu_attention_init(struct sl_cpu_kernels *k);
+void sl_cpu_recurrent_init(struct sl_cpu_kernels *k);
 void sl_cpu_elementwise_init_avx2(struct sl_cpu_kernels *k);
 void sl_cpu_elementwise_init_avx512(struct sl_cpu_kernels *k);
+void sl_cpu_recurrent_init_avx2(struct sl_cpu_kernels *k);
+void sl_cpu_recurrent_init_avx512(struct sl_cpu_kernels *k);
 void sl_cpu_attention_init_avx2(struct sl_cpu_kernels *k);
 void sl_cpu_attention_init_avx512(struct sl_cpu_kernels *k);
 

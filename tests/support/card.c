@@ -604,6 +604,12 @@ RUN(router, R(logits), R(bias), R(ids), R(weights))
 RUN(moe_combine, R(pair_y), R(weights), R(y))
 RUN(silu_mul, R(gate), R(up), R(y))
 RUN(add_gated, R(x), R(gate), R(y))
+RUN(mul_sigmoid, R(gate), R(y))
+RUN(l2_norm, R(x))
+#define R_STATE                                                                                    \
+    R(state.pages), R(state.page_table), R(state.slot), R(state.row_seq), R(state.row_len)
+RUN(conv_silu, R(x), R(w), R(y), R_STATE)
+RUN(delta_rule, R(q), R(k), R(v), R(alpha), R(beta), R(a), R(dt), R(y), R_STATE)
 RUN(gather_rows, R(x), R(rows), R(y))
 RUN(block_max, R(x), R(max), R(at), R(sum), R(inv_t), c->source->stats.n_maxima += a.n_tok)
 

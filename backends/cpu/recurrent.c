@@ -1,0 +1,257 @@
+/* Ops of layers whose state is replaced by every row: convolution, delta rule, and the small ones
+ * around them. */
+#include "backends/cpu/cpu_internal.h"
+#include "backends/cpu/math.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PAGE SL_KV_PAGE_TOKENS
+
+static void mul_sigmoid_c(const float *gate, float *y, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++)
+        y[i] *= sl_sigmoidf(gate[i]);
+}
+
+static void l2_norm_c(float *x, uint32_t n, float eps) {
+    float part[16] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        part[i % 16] = fmaf(x[i], x[i], part[i % 16]);
+    for (uint32_t width = 8; width; width /= 2)
+        for (uint32_t i = 0; i < width; i++)
+            part[i] += part[i + width];
+    float inv = 1.0f / sqrtf(part[0] + eps);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] *= inv;
+}
+
+static void conv_silu_c(const float *const *x, const float *w, uint32_t stride_w, float *y,
+                        uint32_t n_taps, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (uint32_t k = 0; k < n_taps; k++)
+            sum = fmaf(x[k][i], w[k * stride_w + i], sum);
+        y[i] = sl_siluf(sum);
+    }
+}
+
+static void delta_rule_c(const struct sl_cpu_delta_row *r, const float *from, float *to,
+                         uint32_t n) {
+    for (uint32_t j = 0; j < n; j++) {
+        float sum = 0, out = 0;
+        for (uint32_t i = 0; i < r->n_k; i++)
+            sum = fmaf(from[(size_t)i * r->stride_s + j], r->k[i], sum);
+        float d = (r->v[j] - r->g * sum) * r->b;
+        for (uint32_t i = 0; i < r->n_k; i++) {
+            size_t at = (size_t)i * r->stride_s + j;
+            float s = fmaf(r->k[i], d, r->g * from[at]);
+            out = fmaf(s, r->q[i], out);
+            to[at] = s;
+        }
+        r->y[j] = out * r->scale;
+    }
+}
+
+void sl_cpu_recurrent_init(struct sl_cpu_kernels *k) {
+    k->mul_sigmoid = mul_sigmoid_c;
+    k->l2_norm = l2_norm_c;
+    k->conv_silu = conv_silu_c;
+    k->delta_rule = delta_rule_c;
+}
+
+/* ---- by rows ---- */
+
+struct gate_job {
+    const struct sl_op_mul_sigmoid *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void gate_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct gate_job *j = ctx;
+    const struct sl_op_mul_sigmoid *a = j->a;
+    for (size_t r = begin; r < end; r++)
+        j->k->mul_sigmoid(a->gate + r * a->stride_gate, a->y + r * a->n, a->n);
+}
+
+enum sl_status sl_cpu_mul_sigmoid(struct sl_device *d, const struct sl_op_mul_sigmoid *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct gate_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_rows, (size_t)a->n * 3, gate_rows, &j);
+    return SL_OK;
+}
+
+struct l2_job {
+    const struct sl_op_l2_norm *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void l2_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct l2_job *j = ctx;
+    const struct sl_op_l2_norm *a = j->a;
+    for (size_t t = begin; t < end; t++)
+        for (size_t h = 0; h < a->n_heads; h++)
+            j->k->l2_norm(a->x + t * a->stride + h * a->head_dim, a->head_dim, a->eps);
+}
+
+enum sl_status sl_cpu_l2_norm(struct sl_device *d, const struct sl_op_l2_norm *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct l2_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_tok, (size_t)a->n_heads * a->head_dim * 2, l2_rows, &j);
+    return SL_OK;
+}
+
+/* ---- by sequences ---- */
+
+/* The page of the state before row t; NULL: t is the first position. */
+static const void *state_before(const struct sl_state_view *s, uint32_t t) {
+    uint32_t len = s->row_len[t];
+    if (len < 2)
+        return NULL;
+    size_t page = s->page_table[(size_t)s->row_seq[t] * s->max_pages + (len - 2) / PAGE];
+    return (const char *)s->pages + page * s->page_bytes;
+}
+
+static void *state_behind(const struct sl_state_view *s, uint32_t t) {
+    return (char *)s->pages + (size_t)(s->slot[t] / PAGE) * s->page_bytes;
+}
+
+/* Does row t go on from the row before it in the call? */
+static bool follows(const struct sl_state_view *s, uint32_t t) {
+    return t && s->row_seq[t] == s->row_seq[t - 1] && s->row_len[t] == s->row_len[t - 1] + 1;
+}
+
+/* Is the state behind row t kept: does the next row belong to another page, or to another sequence?
+ */
+static bool is_kept(const struct sl_state_view *s, uint32_t t, uint32_t n_tok) {
+    return t + 1 == n_tok || !follows(s, t + 1) || s->slot[t] / PAGE != s->slot[t + 1] / PAGE;
+}
+
+#define CONV_COLS 256u
+
+struct conv_job {
+    const struct sl_op_conv_silu *a;
+    const struct sl_cpu_kernels *k;
+};
+
+/* Channels [c, c + n) of all rows. x of the positions before the call's rows is in `old`, since its
+ * page may be written before the last row that needs it has been computed. */
+static void conv_channels(const struct conv_job *j, uint32_t c, uint32_t n) {
+    const struct sl_op_conv_silu *a = j->a;
+    float w[SL_CONV_MAX_TAPS * CONV_COLS], old[(SL_CONV_MAX_TAPS - 1) * CONV_COLS];
+    const float *x[SL_CONV_MAX_TAPS];
+    uint32_t n_old = a->n_taps - 1, first = 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < a->n_taps; k++)
+            w[k * CONV_COLS + i] = a->w[(size_t)(c + i) * a->n_taps + k];
+    for (uint32_t t = 0; t < a->n_tok; t++) {
+        if (!follows(&a->state, t)) {
+            const float *from = state_before(&a->state, t);
+            first = t;
+            for (uint32_t k = 0; k < n_old; k++)
+                if (from)
+                    memcpy(old + k * CONV_COLS, from + (size_t)k * a->n + c, n * sizeof *old);
+                else
+                    memset(old + k * CONV_COLS, 0, n * sizeof *old);
+        }
+        for (uint32_t k = 0; k < a->n_taps; k++) {
+            uint32_t back = n_old - k; /* positions before row t */
+            x[k] = t - first >= back ? a->x + (size_t)(t - back) * a->n + c
+                                     : old + (size_t)(n_old + t - first - back) * CONV_COLS;
+        }
+        j->k->conv_silu(x, w, CONV_COLS, a->y + (size_t)t * a->n + c, a->n_taps, n);
+        if (!is_kept(&a->state, t, a->n_tok))
+            continue;
+        float *to = state_behind(&a->state, t);
+        for (uint32_t k = 0; k < n_old; k++)
+            memcpy(to + (size_t)k * a->n + c, x[k + 1], n * sizeof *to);
+    }
+}
+
+static void conv_blocks(void *ctx, uint32_t begin, uint32_t end) {
+    const struct conv_job *j = ctx;
+    for (uint32_t b = begin; b < end; b++) {
+        uint32_t c = b * CONV_COLS, left = j->a->n - c;
+        conv_channels(j, c, left < CONV_COLS ? left : CONV_COLS);
+    }
+}
+
+enum sl_status sl_cpu_conv_silu(struct sl_device *d, const struct sl_op_conv_silu *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct conv_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, (a->n + CONV_COLS - 1) / CONV_COLS,
+                    (size_t)a->n_tok * a->n_taps * CONV_COLS, conv_blocks, &j);
+    return SL_OK;
+}
+
+/* ln x of a positive finite x, to some 1e-13 and with the same bits everywhere, which a library's
+ * would not have: x = 2^e m, sqrt(1/2) <= m < sqrt(2), ln m = 2 artanh((m - 1) / (m + 1)). */
+static double ln(double x) {
+    int e;
+    double m = frexp(x, &e);
+    if (m < 0x1.6a09e667f3bcdp-1) {
+        m *= 2;
+        e--;
+    }
+    double s = (m - 1) / (m + 1), s2 = s * s, p = 1.0 / 15;
+    for (int i = 13; i > 0; i -= 2)
+        p = p * s2 + 1.0 / i;
+    return 2 * s * p + e * 0x1.62e42fefa39efp-1;
+}
+
+static float softplus(float x) {
+    return x > 20.0f ? x : (float)ln(1.0 + (double)sl_expf(x));
+}
+
+struct delta_job {
+    const struct sl_op_delta_rule *a;
+    const struct sl_cpu_kernels *k;
+    uint32_t n_blocks; /* of columns in a head */
+};
+
+static const float zeros[SL_CPU_DELTA_COLS];
+
+/* Columns [c, c + n) of a head in all rows. */
+static void delta_columns(const struct delta_job *j, uint32_t h, uint32_t c, uint32_t n) {
+    const struct sl_op_delta_rule *a = j->a;
+    uint32_t h_k = a->grouped ? h / (a->n_heads / a->n_heads_k) : h % a->n_heads_k;
+    size_t gate = (size_t)(h / a->gate_group) * a->gate_group_stride + h % a->gate_group;
+    size_t in_state = (size_t)h * a->head_dim_k * a->head_dim_v + c;
+    for (size_t t = 0; t < a->n_tok; t++) {
+        float alpha = a->alpha[t * a->stride_gate + gate];
+        size_t v = (size_t)h * a->head_dim_v + c;
+        struct sl_cpu_delta_row r = {
+            .q = a->q + t * a->stride + (size_t)h_k * a->head_dim_k,
+            .k = a->k + t * a->stride + (size_t)h_k * a->head_dim_k,
+            .v = a->v + t * a->stride + v,
+            .y = a->y + t * a->n_heads * a->head_dim_v + v,
+            .n_k = a->head_dim_k,
+            .stride_s = a->head_dim_v,
+            .g = sl_expf(a->a[h] * softplus(alpha + a->dt[h])),
+            .b = sl_sigmoidf(a->beta[t * a->stride_gate + gate]),
+            .scale = a->scale,
+        };
+        const float *from = state_before(&a->state, (uint32_t)t);
+        float *to = (float *)state_behind(&a->state, (uint32_t)t) + in_state;
+        if (!from)
+            for (uint32_t i = 0; i < a->head_dim_k; i++)
+                memcpy(to + (size_t)i * a->head_dim_v, zeros, n * sizeof *to);
+        j->k->delta_rule(&r, from ? from + in_state : to, to, n);
+    }
+}
+
+static void delta_blocks(void *ctx, uint32_t begin, uint32_t end) {
+    const struct delta_job *j = ctx;
+    for (uint32_t b = begin; b < end; b++) {
+        uint32_t c = b % j->n_blocks * SL_CPU_DELTA_COLS, left = j->a->head_dim_v - c;
+        delta_columns(j, b / j->n_blocks, c, left < SL_CPU_DELTA_COLS ? left : SL_CPU_DELTA_COLS);
+    }
+}
+
+enum sl_status sl_cpu_delta_rule(struct sl_device *d, const struct sl_op_delta_rule *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    uint32_t n_blocks = (a->head_dim_v + SL_CPU_DELTA_COLS - 1) / SL_CPU_DELTA_COLS;
+    struct delta_job j = {a, &cpu->k, n_blocks};
+    sl_cpu_for_rows(cpu, a->n_heads * n_blocks,
+                    (size_t)a->n_tok * a->head_dim_k * SL_CPU_DELTA_COLS * 2, delta_blocks, &j);
+    return SL_OK;
+}
