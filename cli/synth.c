@@ -53,6 +53,44 @@ static bool report(void *ctx, uint64_t done, uint64_t total) {
     return true;
 }
 
+/* Those with a gated delta net; false: not one of them. */
+static bool apply_delta(const char *name, struct sl_synth_config *c) {
+    static const struct {
+        const char *name, *arch;
+        uint32_t n_layer, n_expert, n_expert_used, n_embd, n_head, n_ff_expert, n_delta_head;
+        uint32_t n_vocab;
+        float rope_base;
+    } shapes[] = {
+        {"qwen3.5-35b-a3b", "qwen35moe", 40, 256, 8, 2048, 16, 512, 32, 248320, 1e7f},
+        {"qwen3.5-122b-a10b", "qwen35moe", 48, 256, 8, 3072, 32, 1024, 64, 248320, 1e7f},
+        {"qwen3-next-80b", "qwen3next", 48, 512, 10, 2048, 16, 512, 32, 151936, 1e7f},
+    };
+    for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
+        if (strcmp(name, shapes[i].name) != 0)
+            continue;
+        c->arch = shapes[i].arch;
+        c->n_layer = shapes[i].n_layer;
+        c->n_expert = shapes[i].n_expert;
+        c->n_expert_used = shapes[i].n_expert_used;
+        c->n_embd = shapes[i].n_embd;
+        c->n_head = shapes[i].n_head;
+        c->n_head_kv = 2;
+        c->head_dim = 256;
+        c->n_rot = 64;
+        c->n_ff_expert = c->n_ff_shared = shapes[i].n_ff_expert;
+        c->n_delta_head = shapes[i].n_delta_head;
+        c->n_delta_head_k = 16;
+        c->delta_dim = 128;
+        c->n_vocab = shapes[i].n_vocab;
+        c->n_ctx = 262144;
+        c->rope_base = shapes[i].rope_base;
+        c->attn = c->ffn = c->gate = c->up = (struct sl_synth_types){{SL_DTYPE_Q4_K}, 1};
+        c->down = (struct sl_synth_types){{SL_DTYPE_Q6_K}, 1};
+        return true;
+    }
+    return false;
+}
+
 /* Shapes of well-known models; type mixes as their Q4_K_M files have. */
 static bool apply_preset(const char *name, struct sl_synth_config *c) {
     const struct sl_synth_types q4 = {{SL_DTYPE_Q4_K}, 1}, q6 = {{SL_DTYPE_Q6_K}, 1};
@@ -108,9 +146,11 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         c->gate = c->up = c->down = (struct sl_synth_types){{SL_DTYPE_MXFP4}, 1};
         return true;
     }
+    if (apply_delta(name, c))
+        return true;
     sl_usage_error("synth",
                    "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
-                   "gpt-oss-20b, gpt-oss-120b",
+                   "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b",
                    name);
     return false;
 }
@@ -126,7 +166,9 @@ static struct given {
 static const struct sl_arg args[] = {
     {SL_ARG_OUTPUT, 'o', "--out", "FILE", &given.path, "the file to write", true},
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
-     "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b or gpt-oss-120b", false},
+     "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
+     "qwen3.5-35b-a3b, qwen3.5-122b-a10b or qwen3-next-80b",
+     false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
      false},
     {SL_ARG_U32, 0, "--split", "N", &given.c.n_split, "write N files; --out is then their prefix",
@@ -135,7 +177,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_HEADING, 0, "Shape", NULL, NULL, NULL, false},
     {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
      "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
-     "gpt-oss",
+     "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -172,6 +214,19 @@ static const struct sl_arg args[] = {
      "positions that layers with a window read (gpt-oss; default 128)", false},
     {SL_ARG_F32, 0, "--window-rope-base", "F", &given.c.rope_base_window,
      "RoPE's base in such layers (default: as in the others)", false},
+    {SL_ARG_U32, 0, "--rotated", "N", &given.c.n_rot,
+     "elements of a head that RoPE rotates (default: all)", false},
+    {SL_ARG_HEADING, 0, "Gated delta net (qwen3next, qwen35moe, qwen35)", NULL, NULL, NULL, false},
+    {SL_ARG_U32, 0, "--attn-every", "N", &given.c.attn_every,
+     "every N-th layer has attention, the others a delta net (default 4)", false},
+    {SL_ARG_U32, 0, "--delta-heads", "N", &given.c.n_delta_head, "its heads (default 4)", false},
+    {SL_ARG_U32, 0, "--delta-key-heads", "N", &given.c.n_delta_head_k,
+     "those of its keys (default 2)", false},
+    {SL_ARG_U32, 0, "--delta-dim", "N", &given.c.delta_dim, "elements of each (default 32)", false},
+    {SL_ARG_U32, 0, "--taps", "N", &given.c.n_taps,
+     "positions that its convolution reads (default 4)", false},
+    {SL_ARG_U32, 0, "--nextn", "N", &given.c.n_nextn,
+     "layers behind the last that guess ahead, which nothing runs (default 0)", false},
     {SL_ARG_HEADING, 0, "Tensor types (a list such as Q4_K,Q6_K alternates over layers)", NULL,
      NULL, NULL, false},
     {SL_ARG_STRING, 't', "--type", "TYPE", &given.type,

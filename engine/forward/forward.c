@@ -38,6 +38,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->received = take(&c, receives * sl_forward_received_elems(hp), 4);
     a->raised = take(&c, receives, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
+    a->joint = take(&c, rows * needs.joint, 4);
     a->q = take(&c, rows * needs.q, 4);
     a->k = take(&c, rows * needs.k, 4);
     a->v = take(&c, rows * needs.v, 4);

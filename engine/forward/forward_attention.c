@@ -1,6 +1,24 @@
 /* The mixer that is grouped-query attention over paged keys and values. */
 #include "engine/forward/forward_internal.h"
 
+/* Where q's product goes: with gates, each head's norm takes its query from there. */
+static float *q_product(const struct sl_forward *f, const struct sl_attention_spec *spec) {
+    return spec->gated ? f->a.joint : f->a.q;
+}
+
+/* Queries of heads that have gates: normed, and from there on without them. */
+static enum sl_status gated_q_norm(struct sl_forward *f, const struct sl_layer_weights *w) {
+    const struct sl_attention_spec *spec = &w->spec->attention;
+    return sl_op_rms_norm(f->dev, &(struct sl_op_rms_norm){.x = f->a.joint,
+                                                           .w = w->q_norm,
+                                                           .y = f->a.q,
+                                                           .n_rows = f->step.n_rows * spec->n_head,
+                                                           .n = spec->head_dim_k,
+                                                           .stride_x = 2 * spec->head_dim_k,
+                                                           .stride_y = spec->head_dim_k,
+                                                           .eps = f->hp->norm_eps});
+}
+
 /* Of q or k, as the layer has it: one of n_head heads. */
 static enum sl_status head_norm(struct sl_forward *f, const struct sl_attention_spec *spec,
                                 float *x, const float *w, uint32_t n_head) {
@@ -12,7 +30,9 @@ static enum sl_status head_norm(struct sl_forward *f, const struct sl_attention_
 static enum sl_status qk_norms(struct sl_forward *f, const struct sl_layer_weights *w,
                                const struct sl_place *where) {
     const struct sl_attention_spec *spec = &w->spec->attention;
-    if (w->q_norm)
+    if (spec->gated)
+        SL_FORWARD_TRY("q norm", gated_q_norm(f, w));
+    else if (w->q_norm)
         SL_FORWARD_TRY("q norm", head_norm(f, spec, f->a.q, w->q_norm, spec->n_head));
     if (w->k_norm)
         SL_FORWARD_TRY("k norm", head_norm(f, spec, f->a.k, w->k_norm, spec->n_head_kv));
@@ -42,14 +62,15 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     struct sl_activations *a = &f->a;
     SL_FORWARD_TRY("attention norm",
                    sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
-    SL_FORWARD_TRY("q, k, v", sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                                       .x = a->h,
-                                                       .n_tok = s->n_rows,
-                                                       .n_decode = s->n_decode,
-                                                       .n_w = 3,
-                                                       .out = {{w->q, w->q_bias, a->q, false},
-                                                               {w->k, w->k_bias, a->k, false},
-                                                               {w->v, w->v_bias, a->v, false}}}));
+    SL_FORWARD_TRY("q, k, v",
+                   sl_op_matmul(f->dev, &(struct sl_op_matmul){
+                                            .x = a->h,
+                                            .n_tok = s->n_rows,
+                                            .n_decode = s->n_decode,
+                                            .n_w = 3,
+                                            .out = {{w->q, w->q_bias, q_product(f, spec), false},
+                                                    {w->k, w->k_bias, a->k, false},
+                                                    {w->v, w->v_bias, a->v, false}}}));
     enum sl_status st = spec->norm_after_rope ? SL_OK : qk_norms(f, w, where);
     if (st != SL_OK)
         return st;
@@ -95,6 +116,14 @@ static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights
                                                .max_pages = f->plan->session_pages,
                                                .window = spec->window,
                                                .scale = spec->scale}));
+    if (spec->gated)
+        SL_FORWARD_TRY("attention gate",
+                       sl_op_mul_sigmoid(f->dev, &(struct sl_op_mul_sigmoid){
+                                                     .gate = a->joint + spec->head_dim_k,
+                                                     .y = a->mixed,
+                                                     .n_rows = s->n_rows * spec->n_head,
+                                                     .n = spec->head_dim_v,
+                                                     .stride_gate = 2 * spec->head_dim_k}));
     return SL_OK;
 }
 
@@ -138,6 +167,8 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
                  struct sl_layer_needs *needs) {
     const struct sl_attention_spec *a = &spec->attention;
     (void)hp;
+    if (a->gated)
+        sl_raise(&needs->joint, 2 * a->n_head * a->head_dim_k);
     sl_raise(&needs->q, a->n_head * a->head_dim_k);
     sl_raise(&needs->k, a->n_head_kv * a->head_dim_k);
     sl_raise(&needs->v, a->n_head_kv * a->head_dim_v);
@@ -177,6 +208,8 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                      .dtype = kv,
                                      .head_dim_k = s->head_dim_k,
                                      .head_dim_v = s->head_dim_v});
+    if (s->gated)
+        sl_ask_plain(a, SL_OP_mul_sigmoid);
     if (hp->n_rope && hp->rope[s->rope].n_rot) {
         sl_ask_plain(a, SL_OP_rope_table);
         sl_ask_plain(a, SL_OP_rope);

@@ -17,6 +17,8 @@ struct sl_layer_weights {
     const struct sl_ffn *ffn;
     const float *attn_norm, *ffn_norm;
     struct sl_weight q, k, v, out;
+    struct sl_weight joint, z, alpha, beta; /* delta net: q, k and v in one; the output's gate */
+    const float *conv, *decay, *dt, *z_norm;
     const float *q_bias, *k_bias, *v_bias, *out_bias;
     const float *q_norm, *k_norm, *sinks;
     struct sl_weight gate, up, down; /* dense FFN */
@@ -38,6 +40,8 @@ struct sl_activations {
     uint32_t *raised; /* [micro-batches] the last sequence number received: sl_op_receive */
     float *h;         /* [B, n_embd] normed input of a block */
     /* [B, widths that suit every layer: struct sl_layer_needs] */
+    float *joint; /* products that belong together: heads' queries and gates; what a delta net's
+                     convolution reads */
     float *q, *k, *v;
     float *mixed; /* what a mixer gives before its output matrix */
     float *gate, *up;

@@ -1,8 +1,8 @@
 #include "engine/forward/layer_kind.h"
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
-    static const struct sl_mixer *const mixers[SL_MIXER_KINDS] = {[SL_MIXER_ATTENTION] =
-                                                                      &sl_mixer_attention};
+    static const struct sl_mixer *const mixers[SL_MIXER_KINDS] = {
+        [SL_MIXER_ATTENTION] = &sl_mixer_attention, [SL_MIXER_DELTA] = &sl_mixer_delta};
     return mixers[spec->mixer];
 }
 

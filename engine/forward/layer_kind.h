@@ -17,7 +17,7 @@ struct sl_layer_weights;
 /* Elements of a row in the buffers that all layers share, and the largest arguments of ops: of each
  * the most that any layer needs. */
 struct sl_layer_needs {
-    uint32_t q, k, v, mixed, ff, shared;
+    uint32_t joint, q, k, v, mixed, ff, shared;
     uint32_t n_in;        /* of a matmul */
     uint32_t n_ff_expert; /* of sl_op_moe */
     uint32_t heads, head_dim;
@@ -61,7 +61,7 @@ struct sl_ffn {
                           const struct sl_place *where);
 };
 
-extern const struct sl_mixer sl_mixer_attention;
+extern const struct sl_mixer sl_mixer_attention, sl_mixer_delta;
 extern const struct sl_ffn sl_ffn_dense, sl_ffn_experts;
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec);

@@ -34,6 +34,11 @@ struct sl_arch {
     bool split_ff;   /* without expert_feed_forward_length an expert has n_ff / k, not n_ff */
     bool router_normalize, router_softmax_topk; /* unless the file says otherwise */
     enum sl_expert_activation activation;
+    bool delta;           /* layers with a gated delta net among those with attention */
+    bool delta_grouped;   /* sl_delta_spec.grouped */
+    bool gated;           /* sl_attention_spec.gated */
+    bool sections;        /* rope.dimension_sections: multi-section RoPE */
+    bool nextn;           /* the last nextn_predict_layers layers guess tokens ahead */
     const char *ffn_norm; /* the name of that tensor; NULL: "ffn_norm.weight" */
     /* Layer roles by SL_ROLE(), beside those without which a layer of its kind cannot be: required
      * where the layer's kinds know them; allowed there. What is in none is refused. */
@@ -41,7 +46,8 @@ struct sl_arch {
 };
 
 extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch_qwen2moe,
-    sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe, sl_arch_gpt_oss;
+    sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe, sl_arch_gpt_oss,
+    sl_arch_qwen3next, sl_arch_qwen35, sl_arch_qwen35moe, sl_arch_qwen3vlmoe;
 
 /* Reads and checks every key under "<arch>."; one that is not known is refused by name. Leaves
  * n_vocab to sl_arch_bind. out_layers [n_layer]: the caller frees them. */

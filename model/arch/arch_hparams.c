@@ -19,6 +19,10 @@ enum key_use {
                     which mean "none" in these, pass */
     KEY_LEAD,    /* read where the architecture has dense layers among those with experts, else
                     neutral */
+    KEY_NEXTN,   /* the same where it has layers that guess ahead */
+    /* Read where the architecture has a gated delta net, or multi-section RoPE; else not known: */
+    KEY_DELTA,
+    KEY_SECTIONS,
 };
 static const struct {
     const char *key;
@@ -67,7 +71,16 @@ static const struct {
     {"leading_dense_block_count", KEY_LEAD},
     {"moe_every_n_layers", KEY_NEUTRAL},
     {"interleave_moe_layer_step", KEY_LEAD},
-    {"nextn_predict_layers", KEY_NEUTRAL},
+    {"nextn_predict_layers", KEY_NEXTN},
+    {"full_attention_interval", KEY_DELTA},
+    {"attention.recurrent_layers", KEY_DELTA},
+    {"ssm.conv_kernel", KEY_DELTA},
+    {"ssm.inner_size", KEY_DELTA},
+    {"ssm.state_size", KEY_DELTA},
+    {"ssm.time_step_rank", KEY_DELTA},
+    {"ssm.group_count", KEY_DELTA},
+    {"rope.dimension_sections", KEY_SECTIONS},
+    {"n_deepstack_layers", KEY_SECTIONS}, /* of pictures: text passes none */
     {"expert_group_count", KEY_READ},
     {"expert_group_used_count", KEY_READ},
     {"logit_scale", KEY_NEUTRAL},
@@ -93,6 +106,16 @@ static bool one_is_neutral(const char *key) {
     return true;
 }
 
+static bool is_known(enum key_use use, const struct sl_arch *arch) {
+    return use == KEY_DELTA ? arch->delta : use == KEY_SECTIONS ? arch->sections : true;
+}
+
+/* Is it one of which only values that mean "none" pass? */
+static bool is_neutral(enum key_use use, const struct sl_arch *arch) {
+    return use == KEY_NEUTRAL || (use == KEY_LEAD && !arch->dense_lead) ||
+           (use == KEY_NEXTN && !arch->nextn);
+}
+
 static enum sl_status refuse_unknown(struct sl_keys *k, const struct sl_arch *arch) {
     size_t prefix = strlen(k->arch);
     for (uint64_t i = 0; i < sl_gguf_n_kv(k->g); i++) {
@@ -104,10 +127,10 @@ static enum sl_status refuse_unknown(struct sl_keys *k, const struct sl_arch *ar
         size_t len = kv->key.len - prefix - 1, j = 0, n = sizeof known / sizeof known[0];
         while (j < n && (strlen(known[j].key) != len || memcmp(known[j].key, key, len) != 0))
             j++;
-        if (j == n)
+        if (j == n || !is_known(known[j].use, arch))
             return sl_gguf_kv_fail(k->g, kv, SL_ERR_UNSUPPORTED, k->err,
                                    "unknown hyperparameter of architecture '%s'", k->arch);
-        if (known[j].use != KEY_NEUTRAL && (known[j].use != KEY_LEAD || arch->dense_lead))
+        if (!is_neutral(known[j].use, arch))
             continue;
         double v = sl_gguf_array_f64(kv, 0);
         bool scalar = kv->type != SL_GGUF_ARRAY && kv->type != SL_GGUF_STRING;
@@ -193,7 +216,11 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     struct sl_hparams hp = {.rope = {{.kind = arch->rope_kind}}};
     SL_TRY(refuse_unknown(&k, arch));
     SL_TRY(sl_keys_u32(&k, "block_count", true, 1, SL_MAX_LAYERS, &hp.n_layer));
-    k.n_layer = hp.n_layer;
+    k.n_layer = hp.n_layer; /* arrays have a value for those that guess ahead, too */
+    if (arch->nextn)
+        SL_TRY(
+            sl_keys_u32(&k, "nextn_predict_layers", false, 0, hp.n_layer - 1, &hp.n_layer_nextn));
+    hp.n_layer -= hp.n_layer_nextn;
     SL_TRY(sl_keys_u32(&k, "context_length", true, 1, MAX_CTX, &hp.n_ctx_train));
     SL_TRY(sl_keys_u32(&k, "embedding_length", true, 1, SL_ARCH_MAX_WIDTH, &hp.n_embd));
     hp.norm_eps = -1;
@@ -214,6 +241,8 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
             head_dim = layers[l].spec.attention.head_dim_k;
     if (status == SL_OK)
         status = read_rope(&k, hp.n_ctx_train, head_dim, &hp.rope[0]);
+    if (status == SL_OK && arch->sections)
+        status = sl_arch_check_sections(&k, hp.rope[0].n_rot);
     if (status == SL_OK && hp.n_rope > 1) {
         hp.rope[1] = hp.rope[0];
         status = sl_keys_f32(&k, "rope.freq_base_swa", MIN_BASE, MAX_BASE, &hp.rope[1].base);

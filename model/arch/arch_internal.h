@@ -13,5 +13,12 @@
  * n_ctx_train and n_expert are known. */
 enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch,
                                    struct sl_hparams *hp, struct sl_layer *layers) SL_MUST_CHECK;
+/* arch_delta.c: which layers have a gated delta net, and its shape. */
+enum sl_status sl_arch_read_delta(struct sl_keys *k, const struct sl_arch *arch,
+                                  const struct sl_hparams *hp,
+                                  struct sl_layer *layers) SL_MUST_CHECK;
+/* Text has one position, so the sections of a multi-section RoPE all turn alike, and none may be
+ * left out. */
+enum sl_status sl_arch_check_sections(struct sl_keys *k, uint32_t n_rot) SL_MUST_CHECK;
 
 #endif

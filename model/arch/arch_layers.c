@@ -68,6 +68,7 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
         a->scale = scale > 0 ? scale : 1.0f / sqrtf((float)a->head_dim_k);
         a->qk_norm = arch->qk_norm;
         a->norm_after_rope = arch->norm_after_rope;
+        a->gated = arch->gated;
     }
     return SL_OK;
 }
@@ -197,5 +198,7 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
 enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch,
                                    struct sl_hparams *hp, struct sl_layer *layers) {
     SL_TRY(read_attention(k, arch, hp, layers));
+    if (arch->delta)
+        SL_TRY(sl_arch_read_delta(k, arch, hp, layers));
     return read_ffn(k, arch, hp, layers);
 }

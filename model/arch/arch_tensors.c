@@ -11,7 +11,7 @@ enum dim {
     D_EMBD,
     D_VOCAB,
     D_ROT_HALF,
-    D_Q, /* n_head * head_dim_k */
+    D_Q, /* n_head * head_dim_k, twice where each has a gate */
     D_K, /* n_head_kv * head_dim_k */
     D_V, /* n_head_kv * head_dim_v */
     D_O, /* n_head * head_dim_v */
@@ -22,6 +22,12 @@ enum dim {
     D_FF_EXPERT,
     D_FF_SHARED,
     D_EXPERT,
+    D_DELTA_QKV,   /* of all heads q, k and v */
+    D_DELTA_V,     /* n_head * head_dim */
+    D_DELTA_HEADS, /* n_head, and twice that */
+    D_DELTA_GATES,
+    D_DELTA_DIM,
+    D_DELTA_TAPS,
 };
 
 struct rule {
@@ -67,6 +73,16 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_SHARED_UP] = {"ffn_up_shexp.weight", {D_EMBD, D_FF_SHARED}, false},
     [SL_L_SHARED_DOWN] = {"ffn_down_shexp.weight", {D_FF_SHARED, D_EMBD}, false},
     [SL_L_SHARED_ROUTER] = {"ffn_gate_inp_shexp.weight", {D_EMBD, D_1}, false},
+    [SL_L_DELTA_QKV] = {"attn_qkv.weight", {D_EMBD, D_DELTA_QKV}, false},
+    [SL_L_DELTA_Z] = {"attn_gate.weight", {D_EMBD, D_DELTA_V}, false},
+    [SL_L_DELTA_CONV] = {"ssm_conv1d.weight", {D_DELTA_TAPS, D_DELTA_QKV}, true},
+    [SL_L_DELTA_DT] = {"ssm_dt.bias", {D_DELTA_HEADS}, true},
+    [SL_L_DELTA_A] = {"ssm_a", {D_DELTA_HEADS}, true},
+    [SL_L_DELTA_NORM] = {"ssm_norm.weight", {D_DELTA_DIM}, true},
+    [SL_L_DELTA_OUT] = {"ssm_out.weight", {D_DELTA_V, D_EMBD}, false},
+    [SL_L_DELTA_BETA] = {"ssm_beta.weight", {D_EMBD, D_DELTA_HEADS}, false},
+    [SL_L_DELTA_ALPHA] = {"ssm_alpha.weight", {D_EMBD, D_DELTA_HEADS}, false},
+    [SL_L_DELTA_BA] = {"ssm_ba.weight", {D_EMBD, D_DELTA_GATES}, false},
 };
 
 /* What a layer of a kind must have, and what it may. */
@@ -77,7 +93,12 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
     [SL_MIXER_ATTENTION] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_ATTN_Q) | SL_ROLE(SL_L_ATTN_K) |
                                 SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_OUT),
                             SL_ROLES_ATTN_BIAS | SL_ROLE(SL_L_ATTN_OUT_BIAS) |
-                                SL_ROLE(SL_L_ATTN_SINKS) | SL_ROLES_QK_NORM}};
+                                SL_ROLE(SL_L_ATTN_SINKS) | SL_ROLES_QK_NORM},
+    [SL_MIXER_DELTA] = {
+        SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_DELTA_QKV) | SL_ROLE(SL_L_DELTA_Z) |
+            SL_ROLE(SL_L_DELTA_CONV) | SL_ROLE(SL_L_DELTA_DT) | SL_ROLE(SL_L_DELTA_A) |
+            SL_ROLE(SL_L_DELTA_NORM) | SL_ROLE(SL_L_DELTA_OUT),
+        SL_ROLE(SL_L_DELTA_BETA) | SL_ROLE(SL_L_DELTA_ALPHA) | SL_ROLE(SL_L_DELTA_BA)}};
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
                           SL_ROLE(SL_L_FFN_DOWN),
@@ -112,7 +133,7 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_ROT_HALF:
         return hp->rope[0].n_rot / 2;
     case D_Q:
-        return (uint64_t)a->n_head * a->head_dim_k;
+        return (uint64_t)a->n_head * a->head_dim_k * (a->gated ? 2 : 1);
     case D_K:
         return (uint64_t)a->n_head_kv * a->head_dim_k;
     case D_V:
@@ -133,6 +154,18 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return s->experts.n_ff_shared;
     case D_EXPERT:
         return hp->n_expert;
+    case D_DELTA_QKV:
+        return (2 * (uint64_t)s->delta.n_head_k + s->delta.n_head) * s->delta.head_dim;
+    case D_DELTA_V:
+        return (uint64_t)s->delta.n_head * s->delta.head_dim;
+    case D_DELTA_HEADS:
+        return s->delta.n_head;
+    case D_DELTA_GATES:
+        return 2 * (uint64_t)s->delta.n_head;
+    case D_DELTA_DIM:
+        return s->delta.head_dim;
+    case D_DELTA_TAPS:
+        return s->delta.n_taps;
     case D_1:
         break;
     }
@@ -233,6 +266,10 @@ static enum sl_status refuse_layer_tensor(const struct sl_model *m, const struct
                            "gate and up fused in one tensor is not supported for architecture "
                            "'%s'; use a conversion that keeps them apart",
                            m->arch->name);
+    if (m->arch->delta && equals(rest, "ssm_in.weight"))
+        return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err,
+                           "one matrix for q, k, v and output gate is the layout of early "
+                           "conversions; use a newer one, with attn_qkv and attn_gate");
     return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err, "architecture '%s' has no such tensor here",
                        m->arch->name);
 }
@@ -260,10 +297,13 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
     }
     if (ignorable(rest, true))
         return SL_OK;
+    if (layer >= m->hp.n_layer && layer < m->hp.n_layer + m->hp.n_layer_nextn)
+        return SL_OK; /* left on disk */
     if (layer >= m->hp.n_layer)
         return fail_tensor(m, t, SL_ERR_CORRUPT, err,
                            "key '%s.block_count' declares %" PRIu32 " layers, 0 to %" PRIu32,
-                           m->arch->name, m->hp.n_layer, m->hp.n_layer - 1);
+                           m->arch->name, m->hp.n_layer + m->hp.n_layer_nextn,
+                           m->hp.n_layer + m->hp.n_layer_nextn - 1);
     uint64_t allowed = roles_of(m->arch, &m->layers[layer].spec).may;
     for (unsigned role = 0; role < SL_L_COUNT; role++) {
         if (!(allowed & SL_ROLE(role)) || !equals(rest, name_of(m->arch, role)))

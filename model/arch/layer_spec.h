@@ -9,6 +9,7 @@
 
 enum sl_mixer_kind {
     SL_MIXER_ATTENTION, /* grouped-query attention over keys and values of all positions */
+    SL_MIXER_DELTA,     /* gated delta net: a state of fixed size in place of keys and values */
     SL_MIXER_KINDS
 };
 enum sl_ffn_kind {
@@ -32,6 +33,16 @@ struct sl_attention_spec {
     enum sl_qk_norm qk_norm;
     bool norm_after_rope; /* q and k are normed after the rotation, not before */
     bool sinks;           /* each head has a logit that takes part in its softmax's sum alone */
+    bool gated;           /* q's matrix gives each head's query, then its gate: the head's output is
+                             multiplied by the gate's sigmoid */
+};
+
+struct sl_delta_spec {
+    uint32_t n_head;   /* of values, each with a state [head_dim, head_dim] */
+    uint32_t n_head_k; /* of queries and keys */
+    uint32_t head_dim; /* of all of them */
+    uint32_t n_taps;   /* positions that the convolution reads, its own included */
+    bool grouped;      /* value head h reads key head h / (n_head / n_head_k), else h % n_head_k */
 };
 
 enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
@@ -58,6 +69,7 @@ struct sl_layer_spec {
     enum sl_mixer_kind mixer;
     enum sl_ffn_kind ffn;
     struct sl_attention_spec attention; /* of SL_MIXER_ATTENTION */
+    struct sl_delta_spec delta;         /* of SL_MIXER_DELTA */
     uint32_t n_ff;                      /* of SL_FFN_DENSE */
     struct sl_experts_spec experts;     /* of SL_FFN_EXPERTS */
 };

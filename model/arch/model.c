@@ -5,9 +5,10 @@
 #include <string.h>
 
 static const struct sl_arch *const arches[] = {
-    &sl_arch_qwen3moe,     &sl_arch_qwen2moe,    &sl_arch_olmoe,
-    &sl_arch_llama,        &sl_arch_qwen3,       &sl_arch_qwen2,
-    &sl_arch_ernie4_5_moe, &sl_arch_hunyuan_moe, &sl_arch_gpt_oss,
+    &sl_arch_qwen3moe,   &sl_arch_qwen2moe,  &sl_arch_olmoe,        &sl_arch_llama,
+    &sl_arch_qwen3,      &sl_arch_qwen2,     &sl_arch_ernie4_5_moe, &sl_arch_hunyuan_moe,
+    &sl_arch_gpt_oss,    &sl_arch_qwen3next, &sl_arch_qwen35moe,    &sl_arch_qwen35,
+    &sl_arch_qwen3vlmoe,
 };
 #define N_ARCHES (sizeof arches / sizeof arches[0])
 
@@ -24,7 +25,7 @@ static enum sl_status find_arch(const struct sl_gguf *g, const struct sl_arch **
                        sl_gguf_file_path(g, 0));
     if (status != SL_OK)
         return status;
-    char list[200] = "", text[64];
+    char list[1000] = "", text[64];
     size_t n = 0;
     for (size_t i = 0; i < N_ARCHES; i++) {
         if (strlen(arches[i]->name) == name.len &&
@@ -32,7 +33,9 @@ static enum sl_status find_arch(const struct sl_gguf *g, const struct sl_arch **
             *out_arch = arches[i];
             return SL_OK;
         }
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", arches[i]->name);
+        if (n < sizeof list)
+            n +=
+                (size_t)snprintf(list + n, sizeof list - n, "%s%s", i ? ", " : "", arches[i]->name);
     }
     return sl_fail(err, SL_ERR_UNSUPPORTED,
                    "%.160s: architecture '%s' is not supported; these are: %s",

@@ -33,6 +33,7 @@ struct sl_hparams {
     uint32_t n_layer, n_ctx_train, n_embd, n_vocab;
     uint32_t n_expert, n_expert_used; /* of every layer that has experts */
     uint32_t first_layer;             /* of a slice (model_slice.h), in the whole model; else 0 */
+    uint32_t n_layer_nextn; /* behind the last layer, for guessing tokens ahead: left on disk */
     float norm_eps;
     uint32_t n_rope;
     struct sl_rope_spec rope[SL_MAX_ROPES]; /* [n_rope] */
@@ -76,6 +77,18 @@ enum sl_layer_role {
     SL_L_SHARED_UP,
     SL_L_SHARED_DOWN,
     SL_L_SHARED_ROUTER, /* ffn_gate_inp_shexp.weight [n_embd]: sigmoid gate of the shared expert */
+    /* Gated delta net: of all heads q, k, v [n_embd, q + k + v]; output gate [n_embd, v] */
+    SL_L_DELTA_QKV,
+    SL_L_DELTA_Z,
+    SL_L_DELTA_CONV, /* [n_taps, q + k + v] */
+    SL_L_DELTA_DT,   /* [n_head] added to alpha */
+    SL_L_DELTA_A,    /* [n_head] by how much a state decays, not above 0 */
+    SL_L_DELTA_NORM, /* [head_dim] */
+    SL_L_DELTA_OUT,  /* [v, n_embd] */
+    SL_L_DELTA_BETA, /* [n_embd, n_head]; and alpha */
+    SL_L_DELTA_ALPHA,
+    SL_L_DELTA_BA, /* in place of these [n_embd, 2 n_head]: of each key head the betas, the alphas
+                    */
     SL_L_COUNT
 };
 

@@ -39,6 +39,11 @@ const struct sl_synth_config sl_synth_default = {
     .rope_base = 1e6f,
     .window = 128,
     .n_ctx = 4096,
+    .attn_every = 4,
+    .n_delta_head = 4,
+    .n_delta_head_k = 2,
+    .delta_dim = 32,
+    .n_taps = 4,
     .attn = {{SL_DTYPE_Q8_0}, 1},
     .ffn = {{SL_DTYPE_Q8_0}, 1},
     .gate = {{SL_DTYPE_Q8_0}, 1},
@@ -170,6 +175,10 @@ static void structured_row(const struct job *j, const struct sl_synth_tensor *t,
             v[i] = 1 + 7 * fminf(fmaxf(x, 0), 1);
         }
         break;
+    case SL_FILL_DECAY:
+        for (uint64_t i = 0; i < n; i++)
+            v[i] = -0.02f * expf(2.2f * (unit(&r) + 1.7320508f)); /* to -40 */
+        break;
     case SL_FILL_RANDOM:
         break;
     }
@@ -280,7 +289,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
 #define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
     sl_gguf_write_str(w, "general.architecture", c->arch);
     sl_gguf_write_str(w, "general.name", NAME);
-    sl_gguf_write_u32(w, KEY("block_count"), c->n_layer);
+    sl_gguf_write_u32(w, KEY("block_count"), c->n_layer + c->n_nextn);
     sl_gguf_write_u32(w, KEY("context_length"), c->n_ctx);
     sl_gguf_write_u32(w, KEY("embedding_length"), c->n_embd);
     uint32_t traits = sl_synth_family_find(c->arch)->traits;
@@ -299,13 +308,31 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     }
     sl_gguf_write_u32(w, KEY("attention.key_length"), c->head_dim);
     sl_gguf_write_u32(w, KEY("attention.value_length"), c->head_dim);
-    sl_gguf_write_u32(w, KEY("rope.dimension_count"), c->head_dim);
+    sl_gguf_write_u32(w, KEY("rope.dimension_count"), sl_synth_rot(c));
     sl_gguf_write_f32(w, KEY("attention.layer_norm_rms_epsilon"), 1e-6f);
     sl_gguf_write_f32(w, KEY("rope.freq_base"), c->rope_base);
     if (c->rope_base_window > 0)
         sl_gguf_write_f32(w, KEY("rope.freq_base_swa"), c->rope_base_window);
     if (traits & SL_SYNTH_WINDOW)
         sl_gguf_write_u32(w, KEY("attention.sliding_window"), c->window);
+    if (c->n_nextn)
+        sl_gguf_write_u32(w, KEY("nextn_predict_layers"), c->n_nextn);
+    if (traits & SL_SYNTH_DELTA) {
+        sl_gguf_write_u32(w, KEY("full_attention_interval"), c->attn_every);
+        sl_gguf_write_u32(w, KEY("ssm.conv_kernel"), c->n_taps);
+        sl_gguf_write_u32(w, KEY("ssm.state_size"), c->delta_dim);
+        sl_gguf_write_u32(w, KEY("ssm.group_count"), c->n_delta_head_k);
+        sl_gguf_write_u32(w, KEY("ssm.time_step_rank"), c->n_delta_head);
+        sl_gguf_write_u32(w, KEY("ssm.inner_size"), c->n_delta_head * c->delta_dim);
+    }
+    if (traits & SL_SYNTH_SECTIONS) {
+        /* Time has what is over, height before width. */
+        uint32_t n = sl_synth_rot(c) / 2;
+        sl_gguf_array_begin_i32(w, KEY("rope.dimension_sections"));
+        for (uint32_t i = 0; i < 4; i++)
+            sl_gguf_array_add_i32(w, i < 3 ? (int32_t)((n + 2 - i) / 3) : 0);
+        sl_gguf_array_end(w);
+    }
     if (c->yarn_factor > 0) {
         sl_gguf_write_str(w, KEY("rope.scaling.type"), "yarn");
         sl_gguf_write_f32(w, KEY("rope.scaling.factor"), c->yarn_factor);

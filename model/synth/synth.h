@@ -43,6 +43,11 @@ struct sl_synth_config {
     float rope_base;
     float rope_base_window; /* of layers with a window; 0 = as the others */
     uint32_t window;        /* of architectures whose layers have one */
+    uint32_t n_rot;         /* elements of a head that are rotated; 0 = all */
+    /* Gated delta net, of architectures that have one: every attn_every-th layer has attention, the
+     * others heads of values, fewer of keys, elements of each, taps of the convolution. */
+    uint32_t attn_every, n_delta_head, n_delta_head_k, delta_dim, n_taps;
+    uint32_t n_nextn; /* layers behind the last that guess ahead */
     struct sl_synth_types attn, ffn, gate, up, down;
     enum sl_dtype embd, output; /* F32, F16, BF16 and Q8_0 carry the structure described above;
                                    other types are plain random */

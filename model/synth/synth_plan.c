@@ -21,6 +21,12 @@ static const struct sl_synth_family families[] = {
     {"gpt-oss", SL_SYNTH_MOE | SL_SYNTH_QKV_BIAS | SL_SYNTH_OUT_BIAS | SL_SYNTH_SINKS |
                     SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_BIAS | SL_SYNTH_CLAMPED | SL_SYNTH_POST_NORM |
                     SL_SYNTH_EXPERT_FF},
+    {"qwen3next", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_SHARED_GATE | SL_SYNTH_QK_NORM_HEAD |
+                      SL_SYNTH_POST_NORM | SL_SYNTH_EXPERT_FF | SL_SYNTH_DELTA | SL_SYNTH_DELTA_BA},
+    {"qwen35moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_SHARED_GATE | SL_SYNTH_QK_NORM_HEAD |
+                      SL_SYNTH_POST_NORM | SL_SYNTH_EXPERT_FF | SL_SYNTH_DELTA | SL_SYNTH_SECTIONS},
+    {"qwen35", SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_POST_NORM | SL_SYNTH_DELTA | SL_SYNTH_SECTIONS},
+    {"qwen3vlmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_SECTIONS},
 };
 
 const struct sl_synth_family *sl_synth_family_find(const char *arch) {
@@ -69,8 +75,41 @@ static enum sl_dtype pick(const struct sl_synth_types *types, uint32_t layer) {
     return types->dtype[layer % types->n];
 }
 
-static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
+/* A gated delta net. */
+static void add_delta(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
                       uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, heads = c->n_delta_head, v = heads * c->delta_dim;
+    uint64_t qkv = 2 * (uint64_t)c->n_delta_head_k * c->delta_dim + v;
+    float in = 1 / sqrtf((float)n), share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
+    enum sl_dtype attn = pick(&c->attn, l);
+    add(p, attn, SL_FILL_RANDOM, in, n, qkv, 0, "attn_qkv.weight", i);
+    add(p, attn, SL_FILL_RANDOM, in, n, v, 0, "attn_gate.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.5f, c->n_taps, qkv, 0, "ssm_conv1d.weight", i);
+    add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1, heads, 0, 0, "ssm_dt.bias", i);
+    add(p, SL_DTYPE_F32, SL_FILL_DECAY, 1, heads, 0, 0, "ssm_a", i);
+    if (traits & SL_SYNTH_DELTA_BA) {
+        add(p, attn, SL_FILL_RANDOM, in, n, 2 * heads, 0, "ssm_ba.weight", i);
+    } else {
+        add(p, attn, SL_FILL_RANDOM, in, n, heads, 0, "ssm_beta.weight", i);
+        add(p, attn, SL_FILL_RANDOM, in, n, heads, 0, "ssm_alpha.weight", i);
+    }
+    add_norm(p, c->delta_dim, "ssm_norm.weight", i);
+    add(p, attn, SL_FILL_RANDOM, share / (0.6f * sqrtf((float)v)), v, n, 0, "ssm_out.weight", i);
+}
+
+/* Behind the last layer: what guesses ahead has a layer, and what joins a token to its state. */
+static void add_nextn(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    uint64_t n = c->n_embd;
+    add(p, pick(&c->attn, l), SL_FILL_RANDOM, 1 / sqrtf(2 * (float)n), 2 * n, n, 0,
+        "nextn.eh_proj.weight", (int)l);
+    add_norm(p, n, "nextn.enorm.weight", (int)l);
+    add_norm(p, n, "nextn.hnorm.weight", (int)l);
+    add_norm(p, n, "nextn.shared_head_norm.weight", (int)l);
+}
+
+static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
+                          uint32_t l) {
     int i = (int)l;
     uint64_t n = c->n_embd;
     uint64_t q = (uint64_t)c->n_head * c->head_dim;
@@ -81,8 +120,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     float share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
     enum sl_dtype attn = pick(&c->attn, l);
 
-    add_norm(p, n, "attn_norm.weight", i);
-    add(p, attn, SL_FILL_RANDOM, in, n, q, 0, "attn_q.weight", i);
+    uint64_t gated = traits & SL_SYNTH_DELTA ? 2 * q : q;
+    add(p, attn, SL_FILL_RANDOM, in, n, gated, 0, "attn_q.weight", i);
     add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
     add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_v.weight", i);
     add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)q), q, n, 0, "attn_output.weight", i);
@@ -100,6 +139,18 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f * share, n, 0, 0, "attn_output.bias", i);
     if (traits & SL_SYNTH_SINKS)
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1.5f, c->n_head, 0, 0, "attn_sinks.weight", i);
+}
+
+static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
+                      uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd;
+    float in = 1 / sqrtf((float)n), share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
+    add_norm(p, n, "attn_norm.weight", i);
+    if (sl_synth_attends(c, traits, l))
+        add_attention(p, c, traits, l);
+    else
+        add_delta(p, c, traits, l);
     add_norm(p, n, traits & SL_SYNTH_POST_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
              i);
 
@@ -185,6 +236,13 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
          traits & SL_SYNTH_DENSE_LEAD && c->n_expert ? c->n_layer - 1 : 0},
         {"window", c->window, traits & SL_SYNTH_WINDOW ? 1 : 0, 1u << 24},
         {"odd-kv-heads", c->n_head_kv_odd, 0, 1024},
+        {"rotated", c->n_rot, 0, c->head_dim},
+        {"attn-every", c->attn_every, 1, SL_MAX_LAYERS},
+        {"delta-heads", c->n_delta_head, 1, 1024},
+        {"delta-key-heads", c->n_delta_head_k, 1, 1024},
+        {"delta-dim", c->delta_dim, 1, 1024},
+        {"taps", c->n_taps, 2, 8},
+        {"nextn", c->n_nextn, 0, traits & SL_SYNTH_DELTA ? SL_MAX_LAYERS - c->n_layer : 0},
         {"split", c->n_split, 1, 999},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
@@ -198,8 +256,14 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
                            "--heads is %u: must be a multiple of --%skv-heads, which is %u",
                            c->n_head, l && c->n_head_kv_odd ? "odd-" : "", n);
     }
-    if (c->head_dim % 2)
-        return sl_fail(err, SL_ERR_CONFIG, "--head-dim is %u: must be even", c->head_dim);
+    if (c->head_dim % 2 || c->n_rot % 2)
+        return sl_fail(err, SL_ERR_CONFIG, "--%s is %u: must be even",
+                       c->n_rot % 2 ? "rotated" : "head-dim",
+                       c->n_rot % 2 ? c->n_rot : c->head_dim);
+    if (c->n_delta_head % c->n_delta_head_k)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--delta-heads is %u: must be a multiple of --delta-key-heads, which is %u",
+                       c->n_delta_head, c->n_delta_head_k);
     if (c->n_expert && !(traits & (SL_SYNTH_MOE | SL_SYNTH_MAY_MOE)))
         return sl_fail(err, SL_ERR_CONFIG, "%s has no experts: leave out --experts", c->arch);
     const struct {
@@ -228,13 +292,16 @@ enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_pl
         return status;
     uint64_t n = c->n_embd;
     add(p, c->embd, SL_FILL_EMBEDDING, 1, n, c->n_vocab, 0, "token_embd.weight", -1);
-    for (uint32_t l = 0; l < c->n_layer; l++)
+    for (uint32_t l = 0; l < c->n_layer + c->n_nextn; l++)
         add_layer(p, c, traits, l);
+    for (uint32_t l = c->n_layer; l < c->n_layer + c->n_nextn; l++)
+        add_nextn(p, c, l);
     add_norm(p, n, "output_norm.weight", -1);
     if (!c->tied)
         add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",
             -1);
     if (c->rope_freqs)
-        add(p, SL_DTYPE_F32, SL_FILL_ROPE_FREQS, 0, c->head_dim / 2, 0, 0, "rope_freqs.weight", -1);
+        add(p, SL_DTYPE_F32, SL_FILL_ROPE_FREQS, 0, sl_synth_rot(c) / 2, 0, 0, "rope_freqs.weight",
+            -1);
     return p->tensors ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "out of memory");
 }

@@ -22,6 +22,9 @@ enum {
     SL_SYNTH_EXPERT_BIAS = 1 << 13, /* of experts, and of the router's logits */
     SL_SYNTH_CLAMPED = 1 << 14,     /* experts' SwiGLU is clamped */
     SL_SYNTH_POST_NORM = 1 << 15,   /* the norm before the experts is called the attention's */
+    SL_SYNTH_DELTA = 1 << 16,       /* gated delta nets, and gates on attention */
+    SL_SYNTH_DELTA_BA = 1 << 17,    /* whose gates come from one matrix */
+    SL_SYNTH_SECTIONS = 1 << 18,    /* multi-section RoPE */
 };
 struct sl_synth_family {
     const char *arch;
@@ -36,6 +39,15 @@ static inline uint32_t sl_synth_kv_heads(const struct sl_synth_config *c, uint32
     return layer % 2 && c->n_head_kv_odd ? c->n_head_kv_odd : c->n_head_kv;
 }
 
+static inline uint32_t sl_synth_rot(const struct sl_synth_config *c) {
+    return c->n_rot ? c->n_rot : c->head_dim;
+}
+/* Has the layer attention? Those that guess ahead have. */
+static inline bool sl_synth_attends(const struct sl_synth_config *c, uint32_t traits,
+                                    uint32_t layer) {
+    return !(traits & SL_SYNTH_DELTA) || layer >= c->n_layer || (layer + 1) % c->attn_every == 0;
+}
+
 enum sl_synth_fill {
     SL_FILL_RANDOM,     /* standard deviation std */
     SL_FILL_NORM,       /* 1 + 0.1 * random */
@@ -43,6 +55,7 @@ enum sl_synth_fill {
     SL_FILL_SUCCESSOR,  /* the output matrix */
     SL_FILL_ROUTER,     /* popularity in column 0 */
     SL_FILL_ROPE_FREQS, /* Llama 3.1's frequency divisors */
+    SL_FILL_DECAY,      /* below 0: between the smallest and the largest that models have */
 };
 
 struct sl_synth_tensor {

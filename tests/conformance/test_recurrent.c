@@ -291,8 +291,7 @@ static void delta_ref(const struct delta_case *c, uint32_t t, uint32_t h, double
     uint32_t hk = c->grouped ? h / (c->n_heads / c->n_heads_k) : h % c->n_heads_k;
     const float *q = c->qkv + (size_t)t * qkv_width(c) + hk * c->dim_k;
     const float *k = q + (size_t)c->n_heads_k * c->dim_k;
-    const float *v =
-        c->qkv + (size_t)t * qkv_width(c) + 2 * c->n_heads_k * c->dim_k + h * c->dim_v;
+    const float *v = c->qkv + (size_t)t * qkv_width(c) + 2 * c->n_heads_k * c->dim_k + h * c->dim_v;
     const float *gate =
         c->gates + (size_t)t * 2 * c->n_heads + h / c->group * 2 * c->group + h % c->group;
     double g = exp((double)c->a[h] * log1p(exp((double)gate[c->group] + (double)c->dt[h])));

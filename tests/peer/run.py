@@ -46,6 +46,24 @@ CASES = [
      "--ctx 131072", True, LONG),
     ("gpt-oss f32, two rotations", f"--arch gpt-oss {F32} --experts 8 --top-k 4 --window 48 --window-rope-base 10000",
      True, LONG),
+    # Longer than the peer's chunks of 64, and than two pages.
+    ("qwen3next f32", f"--arch qwen3next {F32} {MOE} --layers 5 --rotated 32", True, LONG),
+    ("qwen3next f32, 7 heads per key head, every 2nd attends", f"--arch qwen3next {F32} --experts 7 --top-k 3 "
+     "--layers 4 --attn-every 2 --delta-heads 7 --delta-key-heads 1 --delta-dim 48 --heads 6 --kv-heads 2 "
+     "--head-dim 96 --rotated 24 --embd 192 --shared-ff 96 --tied", True, LONG),
+    ("qwen3next f32, heads of 128, interval 3, nextn", f"--arch qwen3next {F32} --experts 12 --top-k 5 --layers 6 "
+     "--attn-every 3 --delta-heads 4 --delta-key-heads 2 --delta-dim 128 --nextn 1", True, LONG),
+    ("qwen35moe f32", f"--arch qwen35moe {F32} {MOE} --layers 5 --rotated 32", True, LONG),
+    ("qwen35moe f32, 3 heads per key head, every 2nd attends", f"--arch qwen35moe {F32} --experts 9 --top-k 3 "
+     "--layers 4 --attn-every 2 --delta-heads 6 --delta-key-heads 2 --delta-dim 80 --heads 6 --kv-heads 3 "
+     "--head-dim 64 --rotated 16 --embd 320 --nextn 1", True, LONG),
+    ("qwen35 f32", f"--arch qwen35 {F32} --experts 0 --top-k 0 --layers 4 --rotated 16", True, LONG),
+    ("qwen35 f32, one key head each, last attends", f"--arch qwen35 {F32} --experts 0 --top-k 0 --layers 3 "
+     "--attn-every 3 --delta-heads 3 --delta-key-heads 3 --delta-dim 64 --heads 3 --kv-heads 1 --head-dim 128 "
+     "--rotated 32 --ff 384 --tied", True, LONG),
+    ("qwen3vlmoe f32", f"--arch qwen3vlmoe {F32} {MOE}", True, LONG),
+    ("qwen3vlmoe f32, gqa 3", f"--arch qwen3vlmoe {F32} --experts 7 --top-k 3 --heads 6 --kv-heads 2 --head-dim 128",
+     True, LONG),
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),
@@ -75,6 +93,12 @@ CASES = [
     ("gpt-oss q8_0", "--arch gpt-oss -t Q8_0 --experts 8 --top-k 4 --expert-ff 256", 5e-3, LONG),
     ("gpt-oss q8_0, window 32, gqa 8", "--arch gpt-oss -t Q8_0 --experts 16 --top-k 4 --heads 16 --kv-heads 2 "
      "--window 32 --layers 6", 5e-3, LONG),
+    ("qwen3next q4_K", f"--arch qwen3next -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
+     "--delta-heads 8 --delta-dim 64", 5e-3, LONG),
+    ("qwen35moe q4_K", f"--arch qwen35moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
+     "--delta-heads 8 --delta-dim 64", 5e-3, LONG),
+    ("qwen35 q8_0", "--arch qwen35 -t Q8_0 --experts 0 --top-k 0 --layers 4 --rotated 16", 5e-3, LONG),
+    ("qwen3vlmoe q4_K", f"--arch qwen3vlmoe -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
     ("odd rows fall back", f"--arch qwen3moe -t Q4_K {MOE} --embd 288 --expert-ff 96", KL),
 ]
 for t in ("Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "

@@ -206,16 +206,18 @@ static void test_gpt_oss(void **state) {
 
 static void test_arch_list(void **state) {
     (void)state;
-    const char *want[] = {"qwen3moe", "qwen2moe",     "olmoe",       "llama",  "qwen3",
-                          "qwen2",    "ernie4_5-moe", "hunyuan-moe", "gpt-oss"};
+    const char *want[] = {"qwen3moe",  "qwen2moe",     "olmoe",       "llama",   "qwen3",
+                          "qwen2",     "ernie4_5-moe", "hunyuan-moe", "gpt-oss", "qwen3next",
+                          "qwen35moe", "qwen35",       "qwen3vlmoe"};
+    uint32_t n_want = sizeof want / sizeof want[0];
     uint32_t n = 0;
     for (; sl_model_arch_at(n); n++) {
         bool found = false;
-        for (size_t i = 0; i < 9; i++)
+        for (uint32_t i = 0; i < n_want; i++)
             found = found || strcmp(sl_model_arch_at(n), want[i]) == 0;
         assert_true(found);
     }
-    assert_int_equal(n, 9);
+    assert_int_equal(n, n_want);
 }
 
 static void test_defaults(void **state) {
