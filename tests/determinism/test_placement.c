@@ -437,6 +437,21 @@ static void windows_and_biases(void **state) {
     compare_all(&(struct subject){.name = "windows and biases", .config = &c});
 }
 
+/* States in place of keys and values in three layers of four, gates on the fourth's attention. */
+static void delta_nets(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("qwen35moe");
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 128;
+    c.n_rot = 16;
+    c.n_delta_head = 6;
+    c.n_delta_head_k = 3;
+    c.delta_dim = 40;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "delta nets", .config = &c});
+}
+
 static void enough_was_compared(void **state) {
     (void)state;
     print_message("figure: %llu tokens and the logits of %llu positions compared\n",
@@ -457,6 +472,7 @@ int main(void) {
         cmocka_unit_test(all_experts_a_token),
         cmocka_unit_test(layers_that_differ),
         cmocka_unit_test(windows_and_biases),
+        cmocka_unit_test(delta_nets),
         cmocka_unit_test(enough_was_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,12 +48,17 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
     c.n_ff = 96;
     c.n_ff_expert = 32;
     c.n_ff_shared = 64;
-    bool dense = strcmp(arch, "qwen3") == 0;
+    bool dense = strcmp(arch, "qwen3") == 0 || strcmp(arch, "qwen35") == 0;
     c.n_expert = dense ? 0 : 6;
     c.n_expert_used = dense ? 0 : 2;
     c.n_layer_dense = strcmp(arch, "ernie4_5-moe") == 0;
     c.n_head_kv_odd = strcmp(arch, "hunyuan-moe") == 0; /* layers of two shapes */
     c.window = 40;
+    c.attn_every = 2; /* where others have a gated delta net */
+    c.n_delta_head = 6;
+    c.n_delta_head_k = 2;
+    c.delta_dim = 24;
+    c.n_rot = strncmp(arch, "qwen35", 6) == 0 ? 12 : 0;
     c.n_vocab = 512;
     c.n_ctx = 1024;
     return c;

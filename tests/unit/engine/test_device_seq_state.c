@@ -42,6 +42,12 @@ static int setup_window(void **state) {
     return open_arch("gpt-oss", 150);
 }
 
+/* A real state beside the hash, in tail pages with it. */
+static int setup_delta(void **state) {
+    (void)state;
+    return open_arch("qwen35moe", 0);
+}
+
 static int teardown(void **state) {
     (void)state;
     close_model(&tiny);
@@ -336,5 +342,6 @@ int main(void) {
         cmocka_unit_test(cards_are_refused),
     };
     int failed = cmocka_run_group_tests(tests, setup_full, teardown);
-    return failed + cmocka_run_group_tests(tests, setup_window, teardown);
+    failed += cmocka_run_group_tests(tests, setup_window, teardown);
+    return failed + cmocka_run_group_tests(tests, setup_delta, teardown);
 }

@@ -40,6 +40,14 @@ static int setup_long(void **state) {
     return setup_window(130);
 }
 
+/* Two layers of three keep a state alone, which lies before one page end. */
+static int setup_delta(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("qwen35moe");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 static int teardown(void **state) {
     (void)state;
     close_model(&tiny);
@@ -408,5 +416,6 @@ int main(void) {
     int failed = cmocka_run_group_tests(tests, setup, teardown);
     failed += cmocka_run_group_tests(tests, setup_short, teardown);
     failed += cmocka_run_group_tests(tests, setup_long, teardown);
+    failed += cmocka_run_group_tests(tests, setup_delta, teardown);
     return failed;
 }
