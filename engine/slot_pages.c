@@ -78,12 +78,35 @@ static enum sl_status take_page(struct sl_engine *e, uint32_t *out_page) {
     return SL_OK;
 }
 
-static enum sl_status take_tail(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held) {
+/* One for all pages up to `end`. */
+static enum sl_status take_tail(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
+                                uint32_t end) {
     uint32_t tail = sl_tail_take(e->tails);
     if (tail == SL_KV_NO_PAGE)
         return SL_ERR_DEVICE_OOM;
-    sl_page_table_set(&e->tail_table, slot, held->tail_end++, tail);
+    while (held->tail_end < end)
+        sl_page_table_set(&e->tail_table, slot, held->tail_end++, tail);
     return SL_OK;
+}
+
+/* Is the tail page in this place its own, and not a later page's? */
+static bool has_own_tail(const struct sl_engine *e, uint32_t slot, const struct sl_held_pages *held,
+                         uint32_t i) {
+    const struct sl_page_table *t = &e->tail_table;
+    return i + 1 == held->tail_end ||
+           sl_page_table_get(t, slot, i) != sl_page_table_get(t, slot, i + 1);
+}
+
+/* Gives back the last ones down to page `end`, and with a page's those that have the same. */
+static void give_last_tails(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
+                            uint32_t end) {
+    while (held->tail_end > held->tail_first && held->tail_end > end) {
+        uint32_t tail = sl_page_table_get(&e->tail_table, slot, held->tail_end - 1);
+        while (held->tail_end > held->tail_first &&
+               sl_page_table_get(&e->tail_table, slot, held->tail_end - 1) == tail)
+            held->tail_end--;
+        sl_tail_give(e->tails, tail);
+    }
 }
 
 static enum sl_status take_pages(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
@@ -100,12 +123,23 @@ static enum sl_status take_pages(struct sl_engine *e, uint32_t slot, struct sl_h
     return st;
 }
 
+/* The page end at which the next tail page is to be kept, of rows up to n_tokens. */
+static uint32_t next_tail_end(const struct sl_engine *e, const struct sl_held_pages *held,
+                              uint32_t n_tokens) {
+    uint32_t from = held->tail_end, full = n_tokens / PAGE;
+    if (!e->plan.tail_gaps)
+        return from + 1;
+    if (from < held->known_end && held->known_end <= full)
+        return held->known_end;
+    return from < full ? full : full + 1;
+}
+
 enum sl_status sl_slot_reserve(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
                                uint32_t n_tokens) {
     uint32_t need = (n_tokens + PAGE - 1) / PAGE;
     enum sl_status st = take_pages(e, slot, held, need);
     while (e->tails && held->tail_end < need && st == SL_OK)
-        st = take_tail(e, slot, held);
+        st = take_tail(e, slot, held, next_tail_end(e, held, n_tokens));
     return st;
 }
 
@@ -119,14 +153,14 @@ static uint32_t tail_needed(const struct sl_engine *e, uint32_t n_done) {
 void sl_slot_pass(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held, uint32_t n_done) {
     uint32_t first = tail_needed(e, n_done);
     for (; held->tail_first < first && held->tail_first < held->tail_end; held->tail_first++)
-        sl_tail_give(e->tails, sl_page_table_get(&e->tail_table, slot, held->tail_first));
+        if (has_own_tail(e, slot, held, held->tail_first))
+            sl_tail_give(e->tails, sl_page_table_get(&e->tail_table, slot, held->tail_first));
 }
 
 void sl_slot_release(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held) {
     while (held->n)
         sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, slot, --held->n));
-    while (held->tail_end > held->tail_first)
-        sl_tail_give(e->tails, sl_page_table_get(&e->tail_table, slot, --held->tail_end));
+    give_last_tails(e, slot, held, 0);
     held->tail_first = held->tail_end = 0;
 }
 
@@ -176,6 +210,8 @@ static enum sl_tail_worth worth(const struct sl_engine *e, const struct sl_sessi
 
 static void leave_tail(struct sl_engine *e, const struct sl_session *s, uint32_t i) {
     uint32_t tail = sl_page_table_get(&e->tail_table, s->slot, i);
+    if (!has_own_tail(e, s->slot, &s->held, i))
+        return;
     if (sl_tail_is_shared(e->tails, tail))
         sl_tail_release(e->tails, tail, worth(e, s, i));
     else
@@ -190,6 +226,9 @@ static void leave_tails(struct sl_engine *e, struct sl_session *s, uint32_t firs
 }
 
 void sl_session_pass(struct sl_engine *e, struct sl_session *s) {
+    /* With gaps, what was reserved for rows that were not fed then ends where those would have. */
+    if (e->plan.tail_gaps)
+        give_last_tails(e, s->slot, &s->held, (s->n_fed + PAGE - 1) / PAGE);
     leave_tails(e, s, tail_needed(e, s->n_kv));
 }
 
@@ -215,8 +254,7 @@ static void leave_reserved(struct sl_engine *e, struct sl_session *s) {
     struct sl_held_pages *h = &s->held;
     while (h->n > s->n_shared)
         sl_kv_page_give(&e->kv, sl_page_table_get(&e->pages, s->slot, --h->n));
-    while (h->tail_end > h->tail_first && h->tail_end > s->n_shared)
-        sl_tail_give(e->tails, sl_page_table_get(&e->tail_table, s->slot, --h->tail_end));
+    give_last_tails(e, s->slot, h, s->n_shared);
 }
 
 void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s) {
@@ -242,7 +280,8 @@ static bool can_go_on(const struct sl_engine *e, const struct sl_session *s, uin
 void sl_session_step_back(struct sl_engine *e, struct sl_session *s) {
     uint32_t had = s->n_shared;
     struct sl_held_pages *h = &s->held;
-    bool has_all = h->tail_end >= had && h->tail_first <= tail_needed(e, had * PAGE);
+    bool has_all = h->tail_end >= had && h->tail_first <= tail_needed(e, had * PAGE) &&
+                   (!had || has_own_tail(e, s->slot, h, had - 1));
     if (!e->tails || s->n_kv != had * PAGE || has_all)
         return;
     leave_reserved(e, s);
@@ -265,6 +304,8 @@ static void share_tail(struct sl_engine *e, struct sl_session *s, uint32_t i, ui
     if (!e->tails || i < s->held.tail_first || i >= s->held.tail_end)
         return;
     uint32_t own = sl_page_table_get(&e->tail_table, s->slot, i), tail = sl_tail_of(e->tails, node);
+    if (!has_own_tail(e, s->slot, &s->held, i))
+        return;
     if (tail == SL_KV_NO_PAGE) {
         sl_tail_attach(e->tails, own, node);
         return;
@@ -272,6 +313,8 @@ static void share_tail(struct sl_engine *e, struct sl_session *s, uint32_t i, ui
     sl_tail_use(e->tails, tail);
     sl_tail_give(e->tails, own);
     sl_page_table_set(&e->tail_table, s->slot, i, tail);
+    while (i-- > s->held.tail_first && sl_page_table_get(&e->tail_table, s->slot, i) == own)
+        sl_page_table_set(&e->tail_table, s->slot, i, tail);
 }
 
 void sl_session_publish(struct sl_engine *e, struct sl_session *s) {
@@ -314,13 +357,16 @@ void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens) {
 /* How many pages of its text the session can have from the tree: up to the last page end before
  * which all tail pages are there that are needed. It has those before the page that it stands at.
  */
-static uint32_t reachable(const struct sl_engine *e, const struct sl_session *s) {
+static uint32_t reachable(const struct sl_engine *e, const struct sl_session *s,
+                          uint32_t *out_known) {
     uint32_t most = sl_session_adoptable(e, s), node = sl_session_shared_end(e, s);
     uint32_t end = s->n_shared, before = e->plan.tail_pages, run = before;
+    *out_known = s->n_shared;
     for (uint32_t i = s->n_shared; i < most; i++) {
         node = sl_prefix_find(e->prefixes, node, s->history + (size_t)i * PAGE);
         if (node == SL_KV_NO_PAGE)
             break;
+        *out_known = i + 1;
         run = e->tails && sl_tail_of(e->tails, node) == SL_KV_NO_PAGE ? 0 : run + 1;
         if (run >= before || run > i)
             end = i + 1;
@@ -330,7 +376,8 @@ static uint32_t reachable(const struct sl_engine *e, const struct sl_session *s)
 
 void sl_session_adopt(struct sl_engine *e, struct sl_session *s) {
     uint32_t had = s->n_shared;
-    uint32_t end = sl_session_before_page(e, s) ? reachable(e, s) : had;
+    bool looks = sl_session_before_page(e, s);
+    uint32_t end = looks ? reachable(e, s, &s->held.known_end) : had;
     if (end == had)
         return;
     leave_reserved(e, s);
@@ -351,6 +398,8 @@ void sl_session_adopt(struct sl_engine *e, struct sl_session *s) {
 
 enum sl_status sl_session_reserve_page(struct sl_engine *e, struct sl_session *s, bool tail) {
     struct sl_held_pages *h = &s->held;
+    if (e->plan.tail_gaps) /* a later page's must not be written */
+        give_last_tails(e, s->slot, h, s->n_shared);
     enum sl_status st = take_pages(e, s->slot, h, s->n_shared + 1);
     if (st != SL_OK || !e->tails)
         return st;
@@ -360,7 +409,7 @@ enum sl_status sl_session_reserve_page(struct sl_engine *e, struct sl_session *s
         return SL_OK;
     }
     leave_tails(e, s, tail_needed(e, s->n_shared * PAGE));
-    return h->tail_end > s->n_shared ? SL_OK : take_tail(e, s->slot, h);
+    return h->tail_end > s->n_shared ? SL_OK : take_tail(e, s->slot, h, s->n_shared + 1);
 }
 
 enum sl_status sl_session_fill_page(struct sl_engine *e, struct sl_session *s, uint8_t *host,

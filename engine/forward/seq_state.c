@@ -12,7 +12,7 @@ uint32_t sl_seq_stores(const struct sl_layer_spec *spec, const struct sl_seq_con
 }
 
 struct sl_seq_shape sl_seq_shape(const struct sl_model *model, const struct sl_seq_config *c) {
-    struct sl_seq_shape shape = {0};
+    struct sl_seq_shape shape = {.tail_gaps = true};
     for (uint32_t l = 0; l < model->hp.n_layer; l++) {
         struct sl_seq_store stores[SL_SEQ_STORES];
         uint32_t n = sl_seq_stores(&model->layers[l].spec, c, stores);
@@ -25,10 +25,12 @@ struct sl_seq_shape sl_seq_shape(const struct sl_model *model, const struct sl_s
             *(tail ? &shape.tail_bytes : &shape.page_bytes) += bytes;
             if (!s->repeatable)
                 shape.once_bytes += bytes;
+            shape.tail_gaps &= !tail || !s->repeatable;
             if (tail)
                 sl_raise(&shape.tail_pages,
                          s->reach / SL_KV_PAGE_TOKENS + (s->reach % SL_KV_PAGE_TOKENS != 0));
         }
     }
+    shape.tail_gaps &= shape.tail_bytes > 0;
     return shape;
 }

@@ -33,7 +33,8 @@ struct sl_seq_store {
     uint32_t n_parts;
     size_t part_bytes[SL_SEQ_PARTS]; /* of a page, in each of its arrays */
     uint32_t reach;                  /* positions before a row that it needs, or SL_SEQ_ALL */
-    bool repeatable; /* the rows of a step may be given to it again before others follow */
+    bool repeatable; /* the rows of a step may be given to it again before others follow; else it is
+                        a state, whose pages hold nothing but what is behind a position */
 };
 
 struct sl_step;
@@ -75,6 +76,10 @@ struct sl_seq_shape {
     uint64_t tail_bytes; /* of a tail page, of the others */
     uint64_t once_bytes; /* of a page, of those among both that are not repeatable */
     uint32_t tail_pages; /* whole pages before a page end that the rows behind it need */
+    /* All tail pages hold states alone. Then a step need not leave one for each page end that it
+     * passes: the pages between may have the same one, and what is in it in the end is the state
+     * behind the last. */
+    bool tail_gaps;
 };
 struct sl_seq_shape sl_seq_shape(const struct sl_model *model, const struct sl_seq_config *config);
 

@@ -116,14 +116,24 @@ struct subject {
 
 /* Tail pages that a session holds at most while steps are under way: those before the page that its
  * next row is in, and those of all rows that it may have in them. */
-static uint32_t tails_held(const struct sl_memory_plan *p, uint32_t tail_pages) {
+static uint32_t tails_held(const struct sl_memory_plan *p, const struct sl_seq_shape *shape) {
     uint32_t rows = p->config.batch_tokens * sl_plan_micro_batches(p);
-    return tail_pages + (rows + SL_KV_PAGE_TOKENS - 2) / SL_KV_PAGE_TOKENS + 1;
+    uint32_t all = shape->tail_pages + (rows + SL_KV_PAGE_TOKENS - 2) / SL_KV_PAGE_TOKENS + 1;
+    /* With gaps: the page that it goes on writing, and of each step what sl_slot_reserve() takes.
+     */
+    uint32_t few = shape->tail_pages + 1 + SL_TAILS_A_STEP * sl_plan_micro_batches(p);
+    return shape->tail_gaps && few < all ? few : all;
 }
 
-/* ... and what it may leave of its text for others to go on from, beside. */
-static uint32_t tails_kept(const struct sl_memory_plan *p, uint32_t tail_pages) {
-    return max_u32(p->session_pages / TAILS_SHARE, tail_pages);
+/* ... and what it may leave of its text for others to go on from, beside. A state is as large as
+ * keys and values of many positions: a session leaves no more bytes of states than it has of those,
+ * but two, so that a prompt's end stays when the answer ends. */
+static uint32_t tails_kept(const struct sl_memory_plan *p, const struct sl_seq_shape *shape) {
+    uint32_t n = max_u32(p->session_pages / TAILS_SHARE, shape->tail_pages);
+    if (!shape->tail_gaps || !shape->tail_bytes)
+        return n;
+    uint64_t like_pages = p->session_pages * shape->page_bytes / shape->tail_bytes;
+    return like_pages < n ? max_u32((uint32_t)like_pages, n < 2 ? n : 2) : n;
 }
 
 /* Whether stores with a limited reach have pages of their own: where that takes fewer. All stages
@@ -132,10 +142,11 @@ static void plan_tails(const struct sl_model *whole, struct sl_memory_plan *p) {
     const struct sl_engine_config *c = &p->config;
     struct sl_seq_config seq = {c->kv_dtype, c->seq_source, true};
     struct sl_seq_shape shape = sl_seq_shape(whole, &seq);
-    uint32_t each = tails_held(p, shape.tail_pages) + tails_kept(p, shape.tail_pages);
+    uint32_t each = tails_held(p, &shape) + tails_kept(p, &shape);
     bool worth = shape.tail_bytes && each < p->session_pages;
     p->n_tails = worth ? each * c->parallel : 0;
     p->tail_pages = worth ? shape.tail_pages : 0;
+    p->tail_gaps = worth && shape.tail_gaps;
     p->tail_page_bytes = worth ? shape.tail_bytes : 0;
     p->page_bytes = shape.page_bytes + (worth ? 0 : shape.tail_bytes);
 }
@@ -143,7 +154,7 @@ static void plan_tails(const struct sl_model *whole, struct sl_memory_plan *p) {
 /* Of CACHED_SHARE pages for text that may come again so many have a tail page: a text of so many
  * pages has the end from which it is gone on from. */
 static uint32_t cached_with_tail(const struct sl_memory_plan *p) {
-    uint32_t least = max_u32(p->tail_pages, 2);
+    uint32_t least = max_u32(p->tail_pages, p->tail_gaps ? 1 : 2);
     return !p->n_tails ? 0 : least < CACHED_SHARE ? least : CACHED_SHARE;
 }
 

@@ -16,11 +16,17 @@
 struct sl_session_list;
 
 /* The pages that a slot has, counted from the start of its text: pages [0, n), and tail pages
- * [tail_first, tail_end) where some of the model's layers keep the end of a sequence alone. */
+ * [tail_first, tail_end) where some of the model's layers keep the end of a sequence alone. Where
+ * the plan has tail_gaps, several in a row may be one and the same: that of the last of them. */
 struct sl_held_pages {
     uint32_t n;
     uint32_t tail_first, tail_end;
+    uint32_t known_end; /* pages of the text that others had before: with gaps, this page end has a
+                           tail page of its own when it is passed */
 };
+/* With gaps, tail pages that a step's rows of a session take at most: before known_end, before the
+ * last page end, behind it. */
+#define SL_TAILS_A_STEP 3u
 
 struct sl_session {
     struct sl_gen_request *req; /* borrowed until finish */

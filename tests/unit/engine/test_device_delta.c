@@ -218,6 +218,63 @@ static void restarts(void **state) {
     close_folder(&folder);
 }
 
+/* ---- which states are kept ---- */
+
+static struct run *ask(struct sl_engine *e, uint32_t own, bool no_cache) {
+    struct run *r = make(1);
+    struct sl_rng rng = {1000 + own};
+    for (uint32_t t = 330; t < r->req.n_prompt; t++)
+        r->prompt[t] = sl_rng_below(&rng, tiny.model->hp.n_vocab);
+    r->req.no_cache = no_cache;
+    submit(e, r);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    return r;
+}
+
+/* A slice passes page ends without leaving a state, but for its last one and the one where the text
+ * parts from what is known: who begins so next goes on from there. */
+static void partings(void **state) {
+    (void)state;
+    static const uint32_t n_cached[] = {0, 0, 320, 320};
+    struct sl_engine_config c = config(4, 600); /* room for the pages of all */
+    struct sl_engine *e = start(&c);
+    assert_true(e->plan.tail_gaps);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct run *r = ask(e, i, false), *alone = ask(e, i, true);
+        assert_int_equal(r->result.n_cached, n_cached[i]);
+        assert_int_equal(alone->result.n_cached, 0);
+        assert_same_tokens(alone, r);
+        free_run(r);
+        free_run(alone);
+    }
+    struct run *again = ask(e, 3, false); /* to the last page end before the prompt's last token */
+    assert_int_equal(again->result.n_cached, 512);
+    free_run(again);
+    stop(&e);
+}
+
+/* However long the slices, a session holds few states; and of those that stay for others it has no
+ * more bytes than of keys and values, but two states. */
+static void planned(void **state) {
+    (void)state;
+    struct sl_engine_config c = config(3, 512);
+    struct sl_memory_plan p, large;
+    c.ctx_tokens = 8192;
+    assert_ok(sl_memory_plan_make(tiny.model, &c, NULL, &p, &test_err));
+    assert_true(p.tail_gaps && p.tail_page_bytes > 0);
+    uint64_t like = p.session_pages * p.page_bytes / p.tail_page_bytes, kept = 128 / 16;
+    kept = like < kept ? like : kept;
+    assert_int_equal(p.n_tails, 3 * (2 + SL_TAILS_A_STEP + (kept < 2 ? 2 : kept)));
+    c.batch_tokens = 4096;
+    assert_ok(sl_memory_plan_make(tiny.model, &c, NULL, &large, &test_err));
+    assert_int_equal(large.n_tails, p.n_tails);
+    /* In few pages every page has its state. */
+    c.ctx_tokens = 300;
+    assert_ok(sl_memory_plan_make(tiny.model, &c, NULL, &p, &test_err));
+    assert_true(!p.n_tails && !p.tail_gaps);
+}
+
 /* ---- experts that are read ---- */
 
 static struct sl_engine_config streamed(uint32_t parallel) {
@@ -299,6 +356,8 @@ static void begun_again(void **state) {
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(partings),
+        cmocka_unit_test(planned),
         cmocka_unit_test(slices_and_batches),
         cmocka_unit_test(canceled),
         cmocka_unit_test(stages),
