@@ -125,17 +125,25 @@ static const char *of_layers(const struct sl_model *m, size_t offset, char buf[3
 #define OF_LAYERS(m, member, buf) of_layers(m, offsetof(struct sl_layer_spec, member), buf)
 
 static void print_attention(const struct sl_model *m) {
-    const struct sl_layer *first = &m->layers[0];
-    const struct sl_attention_spec *a = &first->spec.attention;
     char buf[16], n1[32], n2[32], n3[32];
-    uint32_t n_windowed = 0;
+    uint32_t n_windowed = 0, n_attends = 0;
     uint64_t kv_elems = 0;
+    const struct sl_layer *first = NULL;
     for (uint32_t l = 0; l < m->hp.n_layer; l++) {
         const struct sl_attention_spec *s = &m->layers[l].spec.attention;
+        if (m->layers[l].spec.mixer != SL_MIXER_ATTENTION)
+            continue;
+        first = first ? first : &m->layers[l];
+        n_attends++;
         kv_elems += (uint64_t)s->n_head_kv * (s->head_dim_k + s->head_dim_v);
         n_windowed += s->window > 0;
     }
+    if (!first)
+        return;
+    const struct sl_attention_spec *a = &first->spec.attention;
     label("attention");
+    if (n_attends < m->hp.n_layer)
+        printf("in %" PRIu32 " layers: ", n_attends);
     printf("%s heads of %s, %s KV heads", OF_LAYERS(m, attention.n_head, n1),
            OF_LAYERS(m, attention.head_dim_k, n2), OF_LAYERS(m, attention.n_head_kv, n3));
     if (a->head_dim_v != a->head_dim_k)
@@ -145,11 +153,35 @@ static void print_attention(const struct sl_model *m) {
     if (a->qk_norm != SL_QK_NORM_NONE)
         printf(", q/k norm %s%s", a->qk_norm == SL_QK_NORM_HEAD ? "per head" : "per row",
                a->norm_after_rope ? " after the rotation" : "");
+    if (a->gated)
+        printf(", gated output");
     if (n_windowed)
         printf(", window %s", OF_LAYERS(m, attention.window, n1));
     if (n_windowed && n_windowed < m->hp.n_layer)
         printf(" in %" PRIu32 " layers", n_windowed);
     printf("; KV cache %s per token (f16)\n", sl_format_bytes(kv_elems * 2, buf));
+}
+
+static void print_delta(const struct sl_model *m) {
+    uint32_t n = 0;
+    uint64_t bytes = 0;
+    char buf[16], n1[32], n2[32], n3[32], n4[32];
+    for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+        const struct sl_delta_spec *d = &m->layers[l].spec.delta;
+        uint64_t conv = (uint64_t)(2 * d->n_head_k + d->n_head) * d->head_dim;
+        if (m->layers[l].spec.mixer != SL_MIXER_DELTA)
+            continue;
+        n++;
+        bytes += 4 * ((uint64_t)d->n_head * d->head_dim * d->head_dim + (d->n_taps - 1) * conv);
+    }
+    if (!n)
+        return;
+    label("delta net");
+    printf("in %" PRIu32 " layers: %s heads of %s, %s key heads, convolution over %s; state %s per "
+           "sequence (f32)\n",
+           n, OF_LAYERS(m, delta.n_head, n1), OF_LAYERS(m, delta.head_dim, n2),
+           OF_LAYERS(m, delta.n_head_k, n3), OF_LAYERS(m, delta.n_taps, n4),
+           sl_format_bytes(bytes, buf));
 }
 
 static void print_rope(const struct sl_model *m) {
@@ -197,7 +229,14 @@ static void print_shapes(const struct sl_model *m) {
            m->global[SL_G_OUTPUT] == m->global[SL_G_TOKEN_EMBD] ? " (tied output)" : "",
            hp->n_ctx_train);
     print_attention(m);
+    print_delta(m);
     print_rope(m);
+    if (hp->n_layer_nextn) {
+        label("nextn (MTP)");
+        printf("%" PRIu32
+               " layers behind these, which guess tokens ahead: not used, left on disk\n",
+               hp->n_layer_nextn);
+    }
     uint32_t n_routed = 0, first = 0;
     for (uint32_t l = hp->n_layer; l--;)
         if (sl_model_layer_is_moe(m, l)) {

@@ -18,6 +18,7 @@ enum sl_purpose {
     SL_PURPOSE_EXPERTS,
     SL_PURPOSE_NORM,
     SL_PURPOSE_OTHER,
+    SL_PURPOSE_NEXTN, /* all of the layers that guess tokens ahead: nothing reads them */
     SL_PURPOSE_COUNT
 };
 
@@ -44,7 +45,9 @@ struct sl_inspect {
     struct sl_err tokenizer_err; /* why there is none; empty when the file has none */
     struct sl_str arch, name;    /* empty when absent */
     struct sl_weight_sum of[SL_PURPOSE_COUNT], total;
-    uint32_t n_layer; /* one above the last layer number in a tensor's name */
+    uint32_t n_layer;     /* one above the last layer number in a tensor's name, without those that
+                             guess ahead, which begin at nextn_layer */
+    uint32_t nextn_layer; /* UINT32_MAX: there are none */
     struct sl_layer_experts layer[SL_MAX_LAYERS];
     uint32_t n_expert_used;          /* 0 = not stated */
     uint64_t routed_per_token_bytes; /* what one token reads of the experts */

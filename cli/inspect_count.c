@@ -13,6 +13,7 @@ const char *const sl_purpose_names[SL_PURPOSE_COUNT] = {
     [SL_PURPOSE_EXPERTS] = "routed experts",
     [SL_PURPOSE_NORM] = "norms",
     [SL_PURPOSE_OTHER] = "other",
+    [SL_PURPOSE_NEXTN] = "nextn (MTP)",
 };
 const char *const sl_expert_part_names[SL_EXPERT_PARTS] = {"gate", "up", "down", "gate_up"};
 
@@ -66,14 +67,17 @@ static void count_tensor(struct sl_inspect *in, const struct sl_gguf_tensor *t) 
     int end = 0;
     uint64_t n = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
     snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.ptr);
-    struct sl_weight_sum *sums[] = {&in->of[purpose_of(name)], &in->total};
+    bool in_layer = sscanf(name, "blk.%5u.%n", &layer, &end) == 1 && end > 0;
+    bool nextn = in_layer && layer >= in->nextn_layer;
+    struct sl_weight_sum *sums[] = {&in->of[nextn ? SL_PURPOSE_NEXTN : purpose_of(name)],
+                                    &in->total};
     for (int i = 0; i < 2; i++) {
         sums[i]->n_tensors++;
         sums[i]->n_elems += n;
         sums[i]->bytes += t->size_bytes;
         sums[i]->bytes_of[t->dtype] += t->size_bytes;
     }
-    if (sscanf(name, "blk.%5u.%n", &layer, &end) == 1 && end > 0 && layer < SL_MAX_LAYERS) {
+    if (in_layer && !nextn && layer < SL_MAX_LAYERS) {
         if (layer >= in->n_layer)
             in->n_layer = layer + 1;
         count_expert(&in->layer[layer], name + end, t);
@@ -82,6 +86,7 @@ static void count_tensor(struct sl_inspect *in, const struct sl_gguf_tensor *t) 
 
 static void read_keys(struct sl_inspect *in) {
     struct sl_err ignored; /* a key of a wrong type is the model's business: its error says so */
+    in->nextn_layer = UINT32_MAX;
     char key[128];
     if (sl_gguf_get_str(in->gguf, "general.architecture", &in->arch, &ignored) != SL_OK)
         in->arch = (struct sl_str){"", 0};
@@ -91,6 +96,13 @@ static void read_keys(struct sl_inspect *in) {
         snprintf(key, sizeof key, "%.*s.expert_used_count", (int)in->arch.len, in->arch.ptr);
         if (sl_gguf_get_u32(in->gguf, key, &in->n_expert_used, &ignored) != SL_OK)
             in->n_expert_used = 0;
+        uint32_t n_layer, n_nextn;
+        snprintf(key, sizeof key, "%.*s.block_count", (int)in->arch.len, in->arch.ptr);
+        bool known = sl_gguf_get_u32(in->gguf, key, &n_layer, &ignored) == SL_OK;
+        snprintf(key, sizeof key, "%.*s.nextn_predict_layers", (int)in->arch.len, in->arch.ptr);
+        known = known && sl_gguf_get_u32(in->gguf, key, &n_nextn, &ignored) == SL_OK;
+        if (known && n_nextn && n_nextn < n_layer)
+            in->nextn_layer = n_layer - n_nextn;
     }
     const struct sl_gguf_kv *kv = sl_gguf_kv_find(in->gguf, "tokenizer.ggml.tokens");
     in->n_token = kv && kv->type == SL_GGUF_ARRAY ? kv->n_elems : 0;
@@ -116,10 +128,11 @@ enum sl_status sl_inspect_open(const char *path, struct sl_inspect *out, struct 
         if (in->layer[l].n_expert > n_expert)
             n_expert = in->layer[l].n_expert;
     }
-    in->active_elems = in->total.n_elems;
+    in->active_elems = in->total.n_elems - in->of[SL_PURPOSE_NEXTN].n_elems;
     if (n_expert > 0 && in->n_expert_used < n_expert)
         in->active_elems -= routed_elems / n_expert * (n_expert - in->n_expert_used);
-    in->dense_per_token_bytes = in->total.bytes - in->of[SL_PURPOSE_EXPERTS].bytes;
+    in->dense_per_token_bytes =
+        in->total.bytes - in->of[SL_PURPOSE_EXPERTS].bytes - in->of[SL_PURPOSE_NEXTN].bytes;
     if (in->of[SL_PURPOSE_OUTPUT].n_tensors > 0) /* else the embedding is the output matrix too */
         in->dense_per_token_bytes -= in->of[SL_PURPOSE_EMBEDDING].bytes;
 

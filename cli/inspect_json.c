@@ -107,7 +107,7 @@ static json_t *hparams_of(const struct sl_model *m) {
         {"n_layer", hp->n_layer},   {"n_ctx_train", hp->n_ctx_train},
         {"n_embd", hp->n_embd},     {"n_vocab", hp->n_vocab},
         {"n_expert", hp->n_expert}, {"n_expert_used", hp->n_expert_used},
-        {"n_rot", rope->n_rot},
+        {"n_rot", rope->n_rot},     {"n_layer_nextn", hp->n_layer_nextn},
     };
     for (size_t i = 0; i < sizeof u / sizeof u[0]; i++)
         json_object_set_new(o, u[i].name, count(u[i].v));
@@ -120,6 +120,9 @@ static json_t *hparams_of(const struct sl_model *m) {
         {"head_dim_k", offsetof(struct sl_layer_spec, attention.head_dim_k)},
         {"head_dim_v", offsetof(struct sl_layer_spec, attention.head_dim_v)},
         {"window", offsetof(struct sl_layer_spec, attention.window)},
+        {"n_delta_head", offsetof(struct sl_layer_spec, delta.n_head)},
+        {"n_delta_head_k", offsetof(struct sl_layer_spec, delta.n_head_k)},
+        {"delta_head_dim", offsetof(struct sl_layer_spec, delta.head_dim)},
         {"n_ff", offsetof(struct sl_layer_spec, n_ff)},
         {"n_ff_expert", offsetof(struct sl_layer_spec, experts.n_ff)},
         {"n_ff_shared", offsetof(struct sl_layer_spec, experts.n_ff_shared)},
