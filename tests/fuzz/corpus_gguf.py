@@ -18,6 +18,8 @@ def kv(key, kind, value):
         data = text(value)
     elif kind == ARR and isinstance(value[0], bool):
         data = struct.pack("<IQ%d?" % len(value), BOOL, len(value), *value)
+    elif kind == ARR and isinstance(value[0], int):
+        data = struct.pack("<IQ%di" % len(value), 5, len(value), *value)
     elif kind == ARR:  # of strings
         data = struct.pack("<IQ", STR, len(value)) + b"".join(map(text, value))
     else:
@@ -39,16 +41,52 @@ def gguf(kvs, tensors, version=3):
     return head + bytes(-len(head) % 32 if tensors else 0) + bytes(data)
 
 
+def delta_layers(arch, moe):
+    """Of a model with a delta net, attention with a gate, and one layer that guesses ahead."""
+    embd, heads, dim, ff, experts, t = 8, 2, 4, 8, 3, []
+
+    def layer(i, n, *dims):
+        t.append(("blk.%d.%s" % (i, n), list(dims)))
+
+    for i in range(3):
+        layer(i, "attn_norm.weight", embd)
+        layer(i, "post_attention_norm.weight", embd)
+        if i:
+            for n, dims in (("q.weight", [embd, 2 * heads * dim]), ("k.weight", [embd, dim]), ("v.weight", [embd, dim]),
+                            ("output.weight", [heads * dim, embd]), ("q_norm.weight", [dim]), ("k_norm.weight", [dim])):
+                layer(i, "attn_" + n, *dims)
+        else:
+            gates = (("ba", 4),) if arch == "qwen3next" else (("beta", 2), ("alpha", 2))
+            for n, dims in (("attn_qkv.weight", [embd, 4 * dim]), ("attn_gate.weight", [embd, 2 * dim]),
+                            ("ssm_conv1d.weight", [4, 4 * dim]), ("ssm_dt.bias", [2]), ("ssm_a", [2]),
+                            ("ssm_norm.weight", [dim]), ("ssm_out.weight", [2 * dim, embd])):
+                layer(i, n, *dims)
+            for n, d in gates:
+                layer(i, "ssm_%s.weight" % n, embd, d)
+        if not moe:
+            for n, dims in (("gate", [embd, ff]), ("up", [embd, ff]), ("down", [ff, embd])):
+                layer(i, "ffn_%s.weight" % n, *dims)
+            continue
+        layer(i, "ffn_gate_inp.weight", embd, experts)
+        layer(i, "ffn_gate_inp_shexp.weight", embd)
+        for n, dims in (("gate", [embd, ff]), ("up", [embd, ff]), ("down", [ff, embd])):
+            layer(i, "ffn_%s_exps.weight" % n, *dims, experts)
+            layer(i, "ffn_%s_shexp.weight" % n, *dims)
+    layer(2, "nextn.eh_proj.weight", 2 * embd, embd)
+    return t
+
+
 def model(name, version=3):
     arch = "llama" if name == "mixtral" else name
-    moe = "moe" in name or name in ("mixtral", "gpt-oss")
+    moe = "moe" in name or name in ("mixtral", "gpt-oss", "qwen3next")
+    delta = arch in ("qwen3next", "qwen35", "qwen35moe")
     embd, heads, dim, ff, experts = 8, 2, 4, 8, 3
     keys = [kv("general.architecture", STR, arch)]
 
     def key(k, kind, v):
         keys.append(kv(arch + "." + k, kind, v))
 
-    for k, v in (("block_count", 1), ("context_length", 64), ("embedding_length", embd),
+    for k, v in (("block_count", 3 if delta else 1), ("context_length", 64), ("embedding_length", embd),
                  ("attention.head_count", heads), ("attention.head_count_kv", 1),
                  ("feed_forward_length", ff)):
         key(k, U32, v)
@@ -56,7 +94,16 @@ def model(name, version=3):
     if moe:
         key("expert_count", U32, experts)
         key("expert_used_count", U32, 1)
-    if arch in ("qwen2moe", "ernie4_5-moe", "hunyuan-moe"):
+    if delta:  # a delta net, attention, one that guesses ahead
+        for k, v in (("nextn_predict_layers", 1), ("full_attention_interval", 2), ("ssm.conv_kernel", 4),
+                     ("ssm.state_size", dim), ("ssm.group_count", 1), ("ssm.time_step_rank", 2),
+                     ("ssm.inner_size", 2 * dim)):
+            key(k, U32, v)
+        if arch != "qwen3next":
+            key("rope.dimension_sections", ARR, [1, 1, 0, 0])
+        if arch == "qwen35":
+            key("attention.recurrent_layers", ARR, [True, False, False])
+    if arch in ("qwen2moe", "ernie4_5-moe", "hunyuan-moe") or (delta and moe):
         key("expert_shared_feed_forward_length", U32, ff)
     if arch == "gpt-oss":
         key("attention.sliding_window", U32, 8)
@@ -76,6 +123,8 @@ def model(name, version=3):
     def layer(n, *dims):
         t.append(("blk.0." + n, list(dims)))
 
+    if delta:
+        return gguf(keys, t + delta_layers(arch, moe), version)
     for n, dims in (("attn_norm.weight", [embd]), ("attn_q.weight", [embd, q]),
                     ("attn_k.weight", [embd, k]), ("attn_v.weight", [embd, k]),
                     ("attn_output.weight", [q, embd]), ("ffn_norm.weight", [embd])):
@@ -117,7 +166,7 @@ def main():
     os.makedirs(OUT, exist_ok=True)
     files = {n: model(n) for n in
              ("llama", "mixtral", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "ernie4_5-moe", "hunyuan-moe",
-              "gpt-oss")}
+              "gpt-oss", "qwen3next", "qwen35moe", "qwen35")}
     files["llama-v2"] = model("llama", 2)
     files["empty-v3"] = gguf([], [])
     whole = files["qwen3moe"]
