@@ -411,6 +411,9 @@ static void missing(void **state) {
     assert_non_null(strstr(err.text, "has no op 'rope'"));
     assert_int_equal(sl_op_rope(d, &l.q_rope), SL_ERR_UNSUPPORTED);
     assert_int_equal(needs(d, SL_OP_rms_norm, SL_DTYPE_COUNT), SL_OK);
+    /* Ops that have no kernels at all yet. */
+    assert_int_equal(needs(d, SL_OP_delta_rule, SL_DTYPE_COUNT), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "has no op 'delta_rule'"));
     close_sound(d);
 
     fake->missing_kernel = "sl_k_matvec_Q4_K";

@@ -1,6 +1,7 @@
 /* sluice inspect on small files: its numbers, its two outputs, and files that do not run. */
 #include "cli/commands.h"
 #include "cli/inspect.h"
+#include "model/synth/synth.h"
 #include "tests/support/gguf_builder.h"
 
 #include <jansson.h>
@@ -123,6 +124,33 @@ static void test_counts(void **state) {
     sl_inspect_release(&in);
 }
 
+/* Layers that guess ahead are in the file, and neither run nor read. */
+static void test_nextn(void **state) {
+    (void)state;
+    static struct sl_inspect in, without;
+    struct sl_synth_config c = sl_synth_default;
+    struct sl_err err = {""};
+    c.arch = "qwen35moe";
+    unlink(path); /* another test's, which is not written over */
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+    assert_int_equal(sl_inspect_open(path, &without, &err), SL_OK);
+    c.n_nextn = 2;
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+    assert_int_equal(sl_inspect_open(path, &in, &err), SL_OK);
+    if (!in.model)
+        fail_msg("%s", in.model_err.text);
+    assert_int_equal(in.model->hp.n_layer_nextn, 2);
+    assert_int_equal(without.of[SL_PURPOSE_NEXTN].n_tensors, 0);
+    assert_int_equal(in.total.bytes - in.of[SL_PURPOSE_NEXTN].bytes, without.total.bytes);
+    assert_int_equal(in.n_layer, without.n_layer);
+    assert_int_equal(in.active_elems, without.active_elems);
+    assert_int_equal(in.dense_per_token_bytes, without.dense_per_token_bytes);
+    assert_int_equal(in.routed_per_token_bytes, without.routed_per_token_bytes);
+    sl_inspect_release(&in);
+    sl_inspect_release(&without);
+    assert_int_equal(unlink(path), 0);
+}
+
 static void test_report(void **state) {
     (void)state;
     write_model("llama");
@@ -230,11 +258,9 @@ int main(void) {
     snprintf(path, sizeof path, "%s/m.gguf", dir);
     snprintf(out_path, sizeof out_path, "%s/out", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),
-        cmocka_unit_test(test_report),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_unsupported),
-        cmocka_unit_test(test_vocabulary_only_and_empty),
+        cmocka_unit_test(test_counts),      cmocka_unit_test(test_nextn),
+        cmocka_unit_test(test_report),      cmocka_unit_test(test_json),
+        cmocka_unit_test(test_unsupported), cmocka_unit_test(test_vocabulary_only_and_empty),
         cmocka_unit_test(test_errors),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -210,6 +210,18 @@ static void devices_that_lack(void **state) {
     assert_non_null(
         strstr(test_err.text, "layer 1 (routed experts): device cpu has no op 'moe' with biases"));
     sl_model_slice_release(&slice);
+    close_model(&m);
+
+    sc = tiny_config("qwen35moe"); /* layer 1 has attention */
+    open_model(&m, &sc);
+    d->caps.lacks_ops = 1u << SL_OP_delta_rule;
+    assert_int_equal(sl_memory_plan_make(m.model, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
+    assert_non_null(
+        strstr(test_err.text, "layer 0 (gated delta net): device cpu has no op 'delta_rule'"));
+    d->caps.lacks_ops = 1u << SL_OP_mul_sigmoid;
+    assert_int_equal(sl_memory_plan_make(m.model, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(test_err.text, "layer 1 (grouped-query attention): device cpu has no op "
+                                          "'mul_sigmoid'"));
     sl_device_close(&d);
     close_model(&m);
 }
