@@ -44,9 +44,14 @@ bool sl_device_has_op(const struct sl_device *d, enum sl_op op) {
     return entry && !(d->caps.lacks_ops >> op & 1);
 }
 
+static bool takes_kv(enum sl_op op) {
+    return op == SL_OP_kv_write || op == SL_OP_attention || op == SL_OP_latent_write ||
+           op == SL_OP_latent_attention;
+}
+
 /* " for weights of type Q4_K": what of a need the device may lack. */
 static void need_text(const struct sl_op_need *need, char *out, size_t size_bytes) {
-    bool kv = need->op == SL_OP_kv_write || need->op == SL_OP_attention;
+    bool kv = takes_kv(need->op);
     int n = 0;
     out[0] = 0;
     if (need->head_dim_k != need->head_dim_v)
@@ -74,9 +79,10 @@ enum sl_status sl_device_need(const struct sl_device *d, const struct sl_op_need
                               struct sl_err *err) {
     char what[96] = "";
     const bool *types = NULL;
-    if (need->op == SL_OP_kv_write || need->op == SL_OP_attention)
+    if (takes_kv(need->op))
         types = d->caps.kv_dtype;
-    else if (need->op == SL_OP_embed || need->op == SL_OP_matmul || need->op == SL_OP_moe)
+    else if (need->op == SL_OP_embed || need->op == SL_OP_matmul ||
+             need->op == SL_OP_head_matmul || need->op == SL_OP_moe)
         types = d->caps.weight_dtype;
     const char *form = lacking_form(d, need);
     if (sl_device_has_op(d, need->op) && form)
@@ -755,6 +761,80 @@ enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max
     if (!a->x || !a->max || (a->sum && !a->inv_t))
         return INVALID("block_max: a NULL argument");
     return submit_block_max(d, a);
+}
+
+enum sl_status sl_op_head_matmul(struct sl_device *d, const struct sl_op_head_matmul *a) {
+    SL_TRY(check_rows(d, "head_matmul", a->n_tok, a->n_decode));
+    uint32_t n_row = a->transposed ? a->n_out : a->n_in, n_rows = a->transposed ? a->n_in : a->n_out;
+    SL_TRY(check_dtype(d, "head_matmul", a->dtype, n_row));
+    if (!a->n_heads || !n_rows || a->n_in > d->limits.max_head_n ||
+        a->n_out > d->limits.max_head_n)
+        return INVALID("head_matmul: %u heads, %u to %u; the device was configured for %u",
+                       a->n_heads, a->n_in, a->n_out, d->limits.max_head_n);
+    if (a->stride_x < (uint64_t)a->n_in + a->n_keep || a->stride_y < (uint64_t)a->n_out + a->n_keep)
+        return INVALID("head_matmul: heads of %u and %u elements and %u kept, at strides %u and %u",
+                       a->n_in, a->n_out, a->n_keep, a->stride_x, a->stride_y);
+    if (a->head_bytes < n_rows * sl_dtype_row_bytes(a->dtype, n_row))
+        return INVALID("head_matmul: matrices of %u x %u at %zu bytes from one another", n_rows,
+                       n_row, a->head_bytes);
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->x || !a->y || !a->w || a->x == a->y)
+        return INVALID("head_matmul: a NULL argument, or in place");
+    return submit_head_matmul(d, a);
+}
+
+static enum sl_status check_latents(const struct sl_device *d, const char *op,
+                                    const struct sl_latent_view *kv) {
+    if ((uint32_t)kv->dtype >= SL_DTYPE_COUNT || !d->caps.kv_dtype[kv->dtype])
+        return UNSUPPORTED("%s: %s has no KV of type %s (%u)", op, d->ops->name,
+                           sl_dtype_name((uint32_t)kv->dtype), (uint32_t)kv->dtype);
+    uint32_t block = sl_dtype_info((uint32_t)kv->dtype)->block_elems;
+    if (!kv->n_latent || kv->n_latent % block || kv->n_rot % block)
+        return INVALID("%s: latents of %u and %u elements, in %s blocks of %u", op, kv->n_latent,
+                       kv->n_rot, sl_dtype_name((uint32_t)kv->dtype), block);
+    if (kv->page_bytes <
+        SL_KV_PAGE_TOKENS * sl_dtype_row_bytes(kv->dtype, (uint64_t)kv->n_latent + kv->n_rot))
+        return INVALID("%s: pages of %zu bytes are too small", op, kv->page_bytes);
+    if (kv->page_bytes % 2)
+        return INVALID("%s: pages of %zu bytes: an odd size", op, kv->page_bytes);
+    return kv->rows ? SL_OK : INVALID("%s: no KV memory", op);
+}
+
+enum sl_status sl_op_latent_write(struct sl_device *d, const struct sl_op_latent_write *a) {
+    SL_TRY(check_rows(d, "latent_write", a->n_tok, 0));
+    SL_TRY(check_latents(d, "latent_write", &a->kv));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->x || !a->slot)
+        return INVALID("latent_write: a NULL argument");
+    if (a->n_tok > 1 && a->stride < (uint64_t)a->kv.n_latent + a->kv.n_rot)
+        return INVALID("latent_write: rows at stride %u overlap", a->stride);
+    return submit_latent_write(d, a);
+}
+
+enum sl_status sl_op_latent_attention(struct sl_device *d, const struct sl_op_latent_attention *a) {
+    SL_TRY(check_rows(d, "latent_attention", a->n_tok, a->n_decode));
+    SL_TRY(check_latents(d, "latent_attention", &a->kv));
+    if (!a->n_tok)
+        return SL_OK;
+    if (!a->q || !a->y || !a->page_table || !a->row_seq || !a->row_len || !a->max_pages ||
+        !a->n_heads)
+        return INVALID("latent_attention: a NULL or empty argument");
+    uint64_t dim = (uint64_t)a->kv.n_latent + a->kv.n_rot;
+    if (a->n_heads > d->limits.max_heads || dim > d->limits.max_head_dim)
+        return INVALID("latent_attention: %u heads of %llu elements; the device was configured for "
+                       "%u of %u",
+                       a->n_heads, (unsigned long long)dim, d->limits.max_heads,
+                       d->limits.max_head_dim);
+    if (!isfinite(a->scale))
+        return INVALID("latent_attention: scale %g", (double)a->scale);
+    if (can_look(d))
+        for (uint32_t t = 0; t < a->n_tok; t++)
+            if (!a->row_len[t] || a->row_len[t] > (uint64_t)a->max_pages * SL_KV_PAGE_TOKENS)
+                return INVALID("latent_attention: row %u has %u positions; 1 to %u pages of %u", t,
+                               a->row_len[t], a->max_pages, SL_KV_PAGE_TOKENS);
+    return submit_latent_attention(d, a);
 }
 
 static enum sl_status check_channel(const struct sl_device *d, const char *op, bool complete,

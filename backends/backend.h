@@ -381,6 +381,58 @@ struct sl_op_delta_rule {
     float scale;
 };
 
+/* One matrix for each head, all of one shape. For head h of token t:
+ *   y[o] = sum_i w[h][o,i] * x[i], o < n_out       rows of n_in weights, sums as in sl_op_matmul
+ *   y[o] = fma(w[h][i,o], x[i], y[o]) for i = 0 to n_in - 1, from 0      transposed: n_in rows of
+ *                                                                       n_out weights
+ *   y[n_out + i] = x[n_in + i], i < n_keep         what follows in x follows in y, unchanged
+ * x: head h of token t at x + (t*n_heads + h)*stride_x, y alike; stride_x >= n_in + n_keep,
+ * stride_y >= n_out + n_keep, and they do not overlap. w: head h's matrix at w + h*head_bytes. */
+struct sl_op_head_matmul {
+    const float *x;
+    float *y;
+    const void *w;
+    enum sl_dtype dtype;
+    size_t head_bytes;
+    uint32_t n_tok, n_decode, n_heads, n_in, n_out, n_keep, stride_x, stride_y;
+    bool transposed;
+};
+
+/* One layer's paged latents. Page p: at rows + p*page_bytes as [SL_KV_PAGE_TOKENS, n_latent +
+ * n_rot] of dtype (F16 or Q8_0): of each position one row that all heads share. The whole row is
+ * its key, the first n_latent elements are its value too. Both widths are multiples of the type's
+ * block. */
+struct sl_latent_view {
+    void *rows;
+    enum sl_dtype dtype;
+    uint32_t n_latent, n_rot;
+    size_t page_bytes;
+};
+
+/* Writes row t of x, n_latent + n_rot elements at t*stride, to position slot[t] = page *
+ * SL_KV_PAGE_TOKENS + index in the page. */
+struct sl_op_latent_write {
+    struct sl_latent_view kv;
+    const float *x;
+    const uint32_t *slot;
+    uint32_t n_tok, stride;
+};
+
+/* Causal attention of n_tok query rows over paged latents c:
+ *   y[t,h,:] = softmax_j(scale * q[t,h,:].c[j,:]) c[j,0..n_latent) over the positions j < row_len[t]
+ * q [n_tok, n_heads, n_latent + n_rot], y [n_tok, n_heads, n_latent], both contiguous. page_table,
+ * row_seq and row_len as in sl_op_attention, whose order of operations it has too.
+ * Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1, with the projections of keys and values
+ * taken into query and output. */
+struct sl_op_latent_attention {
+    struct sl_latent_view kv;
+    const float *q;
+    float *y;
+    const uint32_t *page_table, *row_seq, *row_len;
+    uint32_t n_tok, n_decode, n_heads, max_pages;
+    float scale;
+};
+
 /* Sends rows to another device (sl_device_reaches()) without the host. The receiver's memory has a
  * buffer and a word for each of several channels. The word holds the sequence number of the last
  * transfer that has arrived. Sequence numbers ascend; they are compared by difference and may wrap.
@@ -428,9 +480,10 @@ enum sl_fused {
 /* What arguments an op will come with, as far as a device may lack it for them. */
 struct sl_op_need {
     enum sl_op op;
-    enum sl_dtype dtype;             /* embed, matmul, moe: of weights; kv_write, attention: of KV;
-                                        else SL_DTYPE_COUNT */
-    uint32_t head_dim_k, head_dim_v; /* kv_write, attention; else 0 */
+    enum sl_dtype dtype;             /* embed, matmul, head_matmul, moe: of weights; kv_write,
+                                        attention, latent_*: of KV; else SL_DTYPE_COUNT */
+    uint32_t head_dim_k, head_dim_v; /* kv_write, attention; latent_*: n_latent + n_rot and
+                                        n_latent; else 0 */
     bool biases;                     /* moe: of gate, up and down */
     enum sl_activation activation;   /* moe */
     bool groups;                     /* router */
@@ -444,8 +497,9 @@ struct sl_device_limits {
     uint32_t max_n_embd; /* of sl_op_moe */
     uint32_t max_n_ff;   /* of sl_op_moe */
     uint32_t max_expert; /* n_expert of sl_op_moe and sl_op_router */
-    uint32_t max_heads;  /* of sl_op_attention */
-    uint32_t max_head_dim;
+    uint32_t max_heads;  /* of sl_op_attention, and of sl_op_latent_attention, */
+    uint32_t max_head_dim; /* with n_latent + n_rot */
+    uint32_t max_head_n; /* n_in and n_out of sl_op_head_matmul */
 };
 
 enum sl_device_kind {

@@ -46,12 +46,13 @@ static uint32_t run_length(const struct sl_op_attention *a, uint32_t t) {
     return n;
 }
 
-enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attention *a) {
-    struct sl_cpu *cpu = (struct sl_cpu *)d;
+static void run(struct sl_cpu *cpu, const struct sl_op_attention *a, size_t v_row_bytes) {
     struct sl_cpu_attn_scratch mem;
     uint32_t n_threads = sl_pool_n_threads(cpu->pool), n_kv = a->kv.n_kv_heads;
     uint32_t group = a->n_heads / n_kv, n_rows = 0, n_tiles = 0, n_tile_rows = 0;
-    lay_out(&mem, cpu->scratch, &d->limits, n_threads);
+    lay_out(&mem, cpu->scratch, &cpu->base.limits, n_threads);
+    mem.k_row_bytes = sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_k);
+    mem.v_row_bytes = v_row_bytes;
 
     for (uint32_t t = 0, n; t < a->n_tok; t += n) {
         n = run_length(a, t);
@@ -77,5 +78,37 @@ enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attentio
     }
     sl_cpu_attention_rows(cpu, a, mem.rows, n_rows, &mem);
     sl_cpu_attention_tiles(cpu, a, n_tiles, &mem);
+}
+
+enum sl_status sl_cpu_attention(struct sl_device *d, const struct sl_op_attention *a) {
+    run((struct sl_cpu *)d, a, sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v));
+    return SL_OK;
+}
+
+/* Latents are keys of one KV head, whose values lie in the same rows. */
+enum sl_status sl_cpu_latent_attention(struct sl_device *d,
+                                       const struct sl_op_latent_attention *a) {
+    const struct sl_latent_view *c = &a->kv;
+    uint32_t dim = c->n_latent + c->n_rot;
+    struct sl_op_attention op = {.kv = {.k = c->rows,
+                                        .v = c->rows,
+                                        .dtype = c->dtype,
+                                        .n_kv_heads = 1,
+                                        .head_dim_k = dim,
+                                        .head_dim_v = c->n_latent,
+                                        .k_page_bytes = c->page_bytes,
+                                        .v_page_bytes = c->page_bytes},
+                                 .q = a->q,
+                                 .y = a->y,
+                                 .page_table = a->page_table,
+                                 .row_seq = a->row_seq,
+                                 .row_len = a->row_len,
+                                 .n_tok = a->n_tok,
+                                 .n_decode = a->n_decode,
+                                 .n_heads = a->n_heads,
+                                 .stride_q = a->n_heads * dim,
+                                 .max_pages = a->max_pages,
+                                 .scale = a->scale};
+    run((struct sl_cpu *)d, &op, sl_dtype_row_bytes(c->dtype, dim));
     return SL_OK;
 }

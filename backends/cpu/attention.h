@@ -48,6 +48,7 @@ struct sl_cpu_attn_scratch {
     struct sl_cpu_attn_rows *tiles;  /* [max_tok] */
     char *thread;                    /* [n_threads, thread_bytes] */
     size_t thread_bytes;
+    size_t k_row_bytes, v_row_bytes; /* from one position of a KV head to the next */
 };
 
 void sl_cpu_attention_rows(struct sl_cpu *cpu, const struct sl_op_attention *a,

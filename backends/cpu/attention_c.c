@@ -15,22 +15,22 @@ static float dot(const float *a, const float *b, uint32_t n) {
     return part[0];
 }
 
-static void qk(const float *q, uint32_t n_heads, const struct sl_cpu_kv_page *k, size_t row_bytes,
-               load_fn *load, float scale, float *s) {
+static void qk(const float *q, uint32_t n_heads, const struct sl_cpu_kv_page *k, load_fn *load,
+               float scale, float *s) {
     float row[SL_CPU_MAX_HEAD_DIM];
     for (uint32_t j = k->begin; j < k->end; j++) {
-        load((const char *)k->rows + j * row_bytes, row, k->head_dim);
+        load((const char *)k->rows + (size_t)j * k->row_bytes, row, k->head_dim);
         for (uint32_t h = 0; h < n_heads; h++)
             s[h * SL_CPU_ATTN_PART + j] =
                 dot(q + (size_t)h * k->head_dim, row, k->head_dim) * scale;
     }
 }
 
-static void pv(const float *s, uint32_t n_heads, const struct sl_cpu_kv_page *v, size_t row_bytes,
-               load_fn *load, float *o) {
+static void pv(const float *s, uint32_t n_heads, const struct sl_cpu_kv_page *v, load_fn *load,
+               float *o) {
     float row[SL_CPU_MAX_HEAD_DIM];
     for (uint32_t j = v->begin; j < v->end; j++) {
-        load((const char *)v->rows + j * row_bytes, row, v->head_dim);
+        load((const char *)v->rows + (size_t)j * v->row_bytes, row, v->head_dim);
         for (uint32_t h = 0; h < n_heads; h++)
             for (uint32_t i = 0; i < v->head_dim; i++)
                 o[h * v->head_dim + i] =
@@ -40,20 +40,20 @@ static void pv(const float *s, uint32_t n_heads, const struct sl_cpu_kv_page *v,
 
 static void qk_f16(const float *q, uint32_t n_heads, const struct sl_cpu_kv_page *k, float scale,
                    float *s) {
-    qk(q, n_heads, k, k->head_dim * 2, sl_cpu_f16_to_f32_c, scale, s);
+    qk(q, n_heads, k, sl_cpu_f16_to_f32_c, scale, s);
 }
 
 static void qk_q8_0(const float *q, uint32_t n_heads, const struct sl_cpu_kv_page *k, float scale,
                     float *s) {
-    qk(q, n_heads, k, k->head_dim / 32 * 34, sl_cpu_q8_0_to_f32_c, scale, s);
+    qk(q, n_heads, k, sl_cpu_q8_0_to_f32_c, scale, s);
 }
 
 static void pv_f16(const float *s, uint32_t n_heads, const struct sl_cpu_kv_page *v, float *o) {
-    pv(s, n_heads, v, v->head_dim * 2, sl_cpu_f16_to_f32_c, o);
+    pv(s, n_heads, v, sl_cpu_f16_to_f32_c, o);
 }
 
 static void pv_q8_0(const float *s, uint32_t n_heads, const struct sl_cpu_kv_page *v, float *o) {
-    pv(s, n_heads, v, v->head_dim / 32 * 34, sl_cpu_q8_0_to_f32_c, o);
+    pv(s, n_heads, v, sl_cpu_q8_0_to_f32_c, o);
 }
 
 static void merge(float *o, float a, const float *x, float b, uint32_t n) {

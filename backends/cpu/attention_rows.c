@@ -1,6 +1,6 @@
 /* Attention row by row: each row goes alone, with the heads that share a KV head together, so that
- * K and V are read once. The unit of work is (row, partition, KV head), so that a single row with a
- * long context keeps all threads busy; partitions wait in scratch slots and are joined in ascending
+ * K and V are read once. The unit of work is (row, partition, up to HEAD_BLOCK heads of a KV head), so
+ * that a single row with a long context, or with many heads, keeps all threads busy; partitions wait in scratch slots and are joined in ascending
  * order once all of a wave are there. */
 #include "backends/cpu/attention.h"
 #include "backends/cpu/math.h"
@@ -19,7 +19,6 @@ struct wave {
     const struct sl_cpu *cpu;
     qk_fn *qk;
     pv_fn *pv;
-    size_t k_row_bytes, v_row_bytes;
     struct sl_cpu_attn_scratch mem;
     uint32_t n_items;
     uint32_t n_rows; /* distinct rows of the wave that have more than one partition */
@@ -54,8 +53,8 @@ static void attend(const struct wave *w, uint32_t row, uint32_t part, uint32_t k
     uint32_t first_page = begin / SL_KV_PAGE_TOKENS;
     uint32_t end_page = (end + SL_KV_PAGE_TOKENS - 1) / SL_KV_PAGE_TOKENS;
 
-    size_t k_head = (size_t)kv_head * SL_KV_PAGE_TOKENS * w->k_row_bytes;
-    size_t v_head = (size_t)kv_head * SL_KV_PAGE_TOKENS * w->v_row_bytes;
+    size_t k_head = (size_t)kv_head * SL_KV_PAGE_TOKENS * w->mem.k_row_bytes;
+    size_t v_head = (size_t)kv_head * SL_KV_PAGE_TOKENS * w->mem.v_row_bytes;
     const char *k_base = (const char *)a->kv.k + k_head, *v_base = (const char *)a->kv.v + v_head;
     for (uint32_t p = first_page; p < end_page; p++) {
         uint32_t at = p * SL_KV_PAGE_TOKENS;
@@ -64,9 +63,10 @@ static void attend(const struct wave *w, uint32_t row, uint32_t part, uint32_t k
             .begin = begin > at ? begin - at : 0,
             .end = end - at < SL_KV_PAGE_TOKENS ? end - at : SL_KV_PAGE_TOKENS,
             .head_dim = a->kv.head_dim_k,
+            .row_bytes = (uint32_t)w->mem.k_row_bytes,
             .ahead = {p + 1 < end_page ? k_base + pages[p + 1] * a->kv.k_page_bytes : NULL,
                       v_base + pages[p] * a->kv.v_page_bytes},
-            .ahead_row_bytes = {(uint32_t)w->k_row_bytes, (uint32_t)w->v_row_bytes},
+            .ahead_row_bytes = {(uint32_t)w->mem.k_row_bytes, (uint32_t)w->mem.v_row_bytes},
         };
         w->qk(q, n_heads, &page, a->scale, s + at);
     }
@@ -86,6 +86,7 @@ static void attend(const struct wave *w, uint32_t row, uint32_t part, uint32_t k
             .begin = begin > at ? begin - at : 0,
             .end = end - at < SL_KV_PAGE_TOKENS ? end - at : SL_KV_PAGE_TOKENS,
             .head_dim = a->kv.head_dim_v,
+            .row_bytes = (uint32_t)w->mem.v_row_bytes,
         };
         w->pv(s + at, n_heads, &page, o);
     }
@@ -123,26 +124,25 @@ static float *row_y(const struct wave *w, uint32_t row, uint32_t head) {
     return w->a->y + ((size_t)row * w->a->n_heads + head) * w->a->kv.head_dim_v;
 }
 
-static void compute(const struct wave *w, uint32_t slot, uint32_t kv_head) {
+/* block: of the heads that share the KV head, which HEAD_BLOCK. */
+static void compute(const struct wave *w, uint32_t slot, uint32_t kv_head, uint32_t block) {
     const struct sl_op_attention *a = w->a;
     struct sl_cpu_attn_item it = w->mem.items[slot];
-    uint32_t group = a->n_heads / a->kv.n_kv_heads, first, end;
+    uint32_t group = a->n_heads / a->kv.n_kv_heads, g = block * HEAD_BLOCK, first, end;
     row_parts(a, it.row, &first, &end);
-    for (uint32_t g = 0; g < group; g += HEAD_BLOCK) {
-        uint32_t n = group - g < HEAD_BLOCK ? group - g : HEAD_BLOCK;
-        uint32_t head = kv_head * group + g;
-        size_t at = (size_t)slot * a->n_heads + head;
-        float *o = w->mem.part_o + at * a->kv.head_dim_v;
-        float *m = w->mem.part_m + at, *l = w->mem.part_l + at;
-        attend(w, it.row, it.part, kv_head, head, n, m, l, o);
-        if (end - first > 1)
-            continue;
-        for (uint32_t h = 0; h < n; h++) { /* alone: nothing to wait for */
-            float ml[2], *y = row_y(w, it.row, head + h);
-            start(w, ml, y);
-            join(w, ml, y, m[h], l[h], o + (size_t)h * a->kv.head_dim_v);
-            finish(w, head + h, ml, y);
-        }
+    uint32_t n = group - g < HEAD_BLOCK ? group - g : HEAD_BLOCK;
+    uint32_t head = kv_head * group + g;
+    size_t at = (size_t)slot * a->n_heads + head;
+    float *o = w->mem.part_o + at * a->kv.head_dim_v;
+    float *m = w->mem.part_m + at, *l = w->mem.part_l + at;
+    attend(w, it.row, it.part, kv_head, head, n, m, l, o);
+    if (end - first > 1)
+        return;
+    for (uint32_t h = 0; h < n; h++) { /* alone: nothing to wait for */
+        float ml[2], *y = row_y(w, it.row, head + h);
+        start(w, ml, y);
+        join(w, ml, y, m[h], l[h], o + (size_t)h * a->kv.head_dim_v);
+        finish(w, head + h, ml, y);
     }
 }
 
@@ -170,8 +170,9 @@ static void wave_thread(void *ctx, uint32_t thread, uint32_t n_threads) {
     const struct wave *w = ctx;
     struct sl_pool *pool = w->cpu->pool;
     uint32_t n_kv = w->a->kv.n_kv_heads, n_heads = w->a->n_heads;
-    for (uint32_t c; (c = sl_pool_next(pool, w->n_items * n_kv)) != UINT32_MAX;)
-        compute(w, c / n_kv, c % n_kv);
+    uint32_t blocks = (n_heads / n_kv + HEAD_BLOCK - 1) / HEAD_BLOCK, each = n_kv * blocks;
+    for (uint32_t c; (c = sl_pool_next(pool, w->n_items * each)) != UINT32_MAX;)
+        compute(w, c / each, c % each / blocks, c % blocks);
     if (!w->n_rows)
         return;
     sl_pool_barrier(pool);
@@ -194,8 +195,6 @@ void sl_cpu_attention_rows(struct sl_cpu *cpu, const struct sl_op_attention *a,
                      .cpu = cpu,
                      .qk = f16 ? cpu->k.qk_f16 : cpu->k.qk_q8_0,
                      .pv = f16 ? cpu->k.pv_f16 : cpu->k.pv_q8_0,
-                     .k_row_bytes = sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_k),
-                     .v_row_bytes = sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
                      .mem = *mem};
     for (uint32_t i = 0; i < n_rows; i++) {
         uint32_t first, end;

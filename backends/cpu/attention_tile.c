@@ -60,7 +60,6 @@ struct job {
     const struct sl_op_attention *a;
     const struct sl_cpu *cpu;
     void (*to_f32)(const void *x, float *y, uint32_t n);
-    size_t k_row_bytes, v_row_bytes;
     const struct sl_cpu_attn_scratch *mem;
     uint32_t n_units;
 };
@@ -132,6 +131,17 @@ static void set_ranges(const struct job *j, struct work *w, uint32_t row0, uint3
     }
 }
 
+/* n positions of K or V, which may lie apart: page [n, head_dim]. */
+static void load(const struct job *j, const char *rows, size_t row_bytes, uint32_t n,
+                 uint32_t head_dim, float *page) {
+    if (row_bytes == sl_dtype_row_bytes(j->a->kv.dtype, head_dim)) {
+        j->to_f32(rows, page, n * head_dim);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        j->to_f32(rows + i * row_bytes, page + (size_t)i * head_dim, head_dim);
+}
+
 static void partition(const struct job *j, struct work *w, uint32_t seq, uint32_t kv_head,
                       uint32_t base) {
     const struct sl_op_attention *a = j->a;
@@ -147,9 +157,9 @@ static void partition(const struct job *j, struct work *w, uint32_t seq, uint32_
     }
     for (uint32_t at = begin / PAGE * PAGE; at < end; at += PAGE) {
         const char *rows = (const char *)a->kv.k + pages[at / PAGE] * a->kv.k_page_bytes +
-                           (size_t)kv_head * PAGE * j->k_row_bytes;
+                           (size_t)kv_head * PAGE * j->mem->k_row_bytes;
         uint32_t n = end - at < PAGE ? end - at : PAGE;
-        j->to_f32(rows, w->page, n * a->kv.head_dim_k);
+        load(j, rows, j->mem->k_row_bytes, n, a->kv.head_dim_k, w->page);
         for (uint32_t i = 0; i < w->n_tiles; i++) {
             const struct sl_cpu_attn_tile *t = &w->tile[i];
             uint32_t from = t->begin > at ? t->begin : at, to = t->end < at + n ? t->end : at + n;
@@ -161,9 +171,9 @@ static void partition(const struct job *j, struct work *w, uint32_t seq, uint32_
         k->tile_softmax(&w->tile[i]);
     for (uint32_t at = begin / PAGE * PAGE; at < end; at += PAGE) {
         const char *rows = (const char *)a->kv.v + pages[at / PAGE] * a->kv.v_page_bytes +
-                           (size_t)kv_head * PAGE * j->v_row_bytes;
+                           (size_t)kv_head * PAGE * j->mem->v_row_bytes;
         uint32_t n = end - at < PAGE ? end - at : PAGE;
-        j->to_f32(rows, w->page, n * a->kv.head_dim_v);
+        load(j, rows, j->mem->v_row_bytes, n, a->kv.head_dim_v, w->page);
         for (uint32_t i = 0; i < w->n_tiles; i++) {
             const struct sl_cpu_attn_tile *t = &w->tile[i];
             uint32_t from = t->begin > at ? t->begin : at, to = t->end < at + n ? t->end : at + n;
@@ -225,8 +235,6 @@ void sl_cpu_attention_tiles(struct sl_cpu *cpu, const struct sl_op_attention *a,
     struct job j = {.a = a,
                     .cpu = cpu,
                     .to_f32 = a->kv.dtype == SL_DTYPE_F16 ? cpu->k.f16_to_f32 : cpu->k.q8_0_to_f32,
-                    .k_row_bytes = sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_k),
-                    .v_row_bytes = sl_dtype_row_bytes(a->kv.dtype, a->kv.head_dim_v),
                     .mem = mem,
                     .n_units = n_tiles * a->kv.n_kv_heads};
     if (j.n_units)

@@ -96,7 +96,8 @@ static uint64_t cpu_scratch_bytes(const struct sl_device *d,
                                   const struct sl_device_limits *limits) {
     uint32_t n = sl_pool_n_threads(((const struct sl_cpu *)d)->pool);
     uint64_t need[] = {sl_cpu_matmul_scratch_bytes(limits, n), sl_cpu_moe_scratch_bytes(limits, n),
-                       sl_cpu_attention_scratch_bytes(limits, n)};
+                       sl_cpu_attention_scratch_bytes(limits, n),
+                       sl_cpu_head_matmul_scratch_bytes(limits, n)};
     uint64_t most = 0;
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         most = need[i] > most ? need[i] : most;

@@ -15,6 +15,7 @@ struct sl_cpu_kv_page {
     const void *rows;    /* [SL_KV_PAGE_TOKENS, head_dim] of the KV type */
     uint32_t begin, end; /* positions in the page that take part */
     uint32_t head_dim;
+    uint32_t row_bytes; /* from one position to the next */
     /* What will be needed after this page: fetched into the cache row by row on the way, as the
      * hardware does not see from one page to the next. NULL: nothing. */
     const void *ahead[2];
@@ -135,9 +136,10 @@ void sl_cpu_brand(char *out, size_t size_bytes);
 #define SL_OP_BETWEEN(name)
 #include "backends/ops.def"
 
-/* Of what is in base.scratch while matmul, moe and attention run. */
+/* Of what is in base.scratch while matmul, moe, head_matmul and attention run. */
 uint64_t sl_cpu_matmul_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_moe_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
+uint64_t sl_cpu_head_matmul_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 
 /* Each fills its entries of the table. */

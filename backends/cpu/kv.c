@@ -98,3 +98,27 @@ enum sl_status sl_cpu_kv_write(struct sl_device *d, const struct sl_op_kv_write 
                     rows, &j);
     return SL_OK;
 }
+
+struct latent_job {
+    const struct sl_op_latent_write *a;
+    void (*convert)(const float *x, void *y, uint32_t n);
+};
+
+static void latent_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct latent_job *j = ctx;
+    const struct sl_op_latent_write *a = j->a;
+    uint32_t dim = a->kv.n_latent + a->kv.n_rot;
+    size_t row_bytes = sl_dtype_row_bytes(a->kv.dtype, dim);
+    for (size_t t = begin; t < end; t++) {
+        size_t page = a->slot[t] / SL_KV_PAGE_TOKENS, pos = a->slot[t] % SL_KV_PAGE_TOKENS;
+        j->convert(a->x + t * a->stride,
+                   (char *)a->kv.rows + page * a->kv.page_bytes + pos * row_bytes, dim);
+    }
+}
+
+enum sl_status sl_cpu_latent_write(struct sl_device *d, const struct sl_op_latent_write *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct latent_job j = {a, a->kv.dtype == SL_DTYPE_F16 ? cpu->k.f32_to_f16 : cpu->k.f32_to_q8_0};
+    sl_cpu_for_rows(cpu, a->n_tok, a->kv.n_latent + a->kv.n_rot, latent_rows, &j);
+    return SL_OK;
+}

@@ -25,10 +25,6 @@ INLINE v16 kv_load(enum kv_type type, const char *row, uint32_t c) {
     return v_mul(v_set1(_cvtsh_ss(d16)), v_load_i8(block + 2 + c % 2 * 16));
 }
 
-INLINE size_t kv_row_bytes(enum kv_type type, uint32_t head_dim) {
-    return type == KV_F16 ? head_dim * (size_t)2 : head_dim / 32 * (size_t)34;
-}
-
 /* The rows j to j + n of what comes next. */
 INLINE void fetch_ahead(const struct sl_cpu_kv_page *page, uint32_t j, uint32_t n) {
     for (int i = 0; i < 2; i++) {
@@ -44,8 +40,8 @@ INLINE void fetch_ahead(const struct sl_cpu_kv_page *page, uint32_t j, uint32_t 
 /* n_heads times n_pos scores at once, each in its own accumulator; both are constants where this is
  * inlined. Positions beyond n_left repeat the last and are dropped. */
 INLINE void qk_block(enum kv_type type, uint32_t n_heads, uint32_t n_pos, const float *q,
-                     const char *row, uint32_t head_dim, uint32_t n_left, v16 scale, float *s) {
-    size_t row_bytes = kv_row_bytes(type, head_dim);
+                     const char *row, size_t row_bytes, uint32_t head_dim, uint32_t n_left, v16 scale,
+                     float *s) {
     const char *at[V_ACC];
     v16 acc[V_ACC];
 #pragma GCC unroll 16
@@ -95,11 +91,11 @@ INLINE void qk_block(enum kv_type type, uint32_t n_heads, uint32_t n_pos, const 
 INLINE void qk_heads(enum kv_type type, uint32_t n_heads, const float *q,
                      const struct sl_cpu_kv_page *k, float scale, float *s) {
     const uint32_t n_pos = V_ACC / n_heads;
-    size_t row_bytes = kv_row_bytes(type, k->head_dim);
+    size_t row_bytes = k->row_bytes;
     v16 by = v_set1(scale);
     for (uint32_t j = k->begin; j < k->end; j += n_pos) {
         fetch_ahead(k, j, n_pos);
-        qk_block(type, n_heads, n_pos, q, (const char *)k->rows + j * row_bytes, k->head_dim,
+        qk_block(type, n_heads, n_pos, q, (const char *)k->rows + j * row_bytes, row_bytes, k->head_dim,
                  k->end - j, by, s + j);
     }
 }
@@ -107,7 +103,7 @@ INLINE void qk_heads(enum kv_type type, uint32_t n_heads, const float *q,
 /* o[h, 16c..] over the page's positions for n_heads heads and n_c chunks of 16 elements. */
 INLINE void pv_block(enum kv_type type, uint32_t n_heads, uint32_t n_c, const float *s,
                      const struct sl_cpu_kv_page *v, uint32_t c, float *o) {
-    size_t row_bytes = kv_row_bytes(type, v->head_dim);
+    size_t row_bytes = v->row_bytes;
     const char *row = (const char *)v->rows + v->begin * row_bytes;
     v16 acc[V_ACC];
 #pragma GCC unroll 16
@@ -147,7 +143,7 @@ INLINE void pv_heads(enum kv_type type, uint32_t n_heads, const float *s,
     uint32_t tail = v->head_dim % 16;
     if (type != KV_F16 || !tail)
         return;
-    size_t row_bytes = kv_row_bytes(type, v->head_dim);
+    size_t row_bytes = v->row_bytes;
     for (uint32_t h = 0; h < n_heads; h++) {
         float *oh = o + h * v->head_dim + 16 * c;
         v16 acc = v_load_n(oh, tail, 0);
