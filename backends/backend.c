@@ -81,8 +81,8 @@ enum sl_status sl_device_need(const struct sl_device *d, const struct sl_op_need
     const bool *types = NULL;
     if (takes_kv(need->op))
         types = d->caps.kv_dtype;
-    else if (need->op == SL_OP_embed || need->op == SL_OP_matmul ||
-             need->op == SL_OP_head_matmul || need->op == SL_OP_moe)
+    else if (need->op == SL_OP_embed || need->op == SL_OP_matmul || need->op == SL_OP_head_matmul ||
+             need->op == SL_OP_moe)
         types = d->caps.weight_dtype;
     const char *form = lacking_form(d, need);
     if (sl_device_has_op(d, need->op) && form)
@@ -765,10 +765,10 @@ enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max
 
 enum sl_status sl_op_head_matmul(struct sl_device *d, const struct sl_op_head_matmul *a) {
     SL_TRY(check_rows(d, "head_matmul", a->n_tok, a->n_decode));
-    uint32_t n_row = a->transposed ? a->n_out : a->n_in, n_rows = a->transposed ? a->n_in : a->n_out;
+    uint32_t n_row = a->transposed ? a->n_out : a->n_in,
+             n_rows = a->transposed ? a->n_in : a->n_out;
     SL_TRY(check_dtype(d, "head_matmul", a->dtype, n_row));
-    if (!a->n_heads || !n_rows || a->n_in > d->limits.max_head_n ||
-        a->n_out > d->limits.max_head_n)
+    if (!a->n_heads || !n_rows || a->n_in > d->limits.max_head_n || a->n_out > d->limits.max_head_n)
         return INVALID("head_matmul: %u heads, %u to %u; the device was configured for %u",
                        a->n_heads, a->n_in, a->n_out, d->limits.max_head_n);
     if (a->stride_x < (uint64_t)a->n_in + a->n_keep || a->stride_y < (uint64_t)a->n_out + a->n_keep)

@@ -419,9 +419,9 @@ struct sl_op_latent_write {
 };
 
 /* Causal attention of n_tok query rows over paged latents c:
- *   y[t,h,:] = softmax_j(scale * q[t,h,:].c[j,:]) c[j,0..n_latent) over the positions j < row_len[t]
- * q [n_tok, n_heads, n_latent + n_rot], y [n_tok, n_heads, n_latent], both contiguous. page_table,
- * row_seq and row_len as in sl_op_attention, whose order of operations it has too.
+ *   y[t,h,:] = softmax_j(scale * q[t,h,:].c[j,:]) c[j,0..n_latent) over the positions j <
+ * row_len[t] q [n_tok, n_heads, n_latent + n_rot], y [n_tok, n_heads, n_latent], both contiguous.
+ * page_table, row_seq and row_len as in sl_op_attention, whose order of operations it has too.
  * Source: DeepSeek-AI 2024, "DeepSeek-V2", section 2.1, with the projections of keys and values
  * taken into query and output. */
 struct sl_op_latent_attention {
@@ -491,15 +491,15 @@ struct sl_op_need {
 
 /* The largest calls that will be made, so that scratch is allocated once. */
 struct sl_device_limits {
-    uint32_t max_tok;    /* rows per call */
-    uint32_t max_n_in;   /* widest matmul input, elements */
-    uint32_t max_pairs;  /* n_tok*k of sl_op_moe */
-    uint32_t max_n_embd; /* of sl_op_moe */
-    uint32_t max_n_ff;   /* of sl_op_moe */
-    uint32_t max_expert; /* n_expert of sl_op_moe and sl_op_router */
-    uint32_t max_heads;  /* of sl_op_attention, and of sl_op_latent_attention, */
+    uint32_t max_tok;      /* rows per call */
+    uint32_t max_n_in;     /* widest matmul input, elements */
+    uint32_t max_pairs;    /* n_tok*k of sl_op_moe */
+    uint32_t max_n_embd;   /* of sl_op_moe */
+    uint32_t max_n_ff;     /* of sl_op_moe */
+    uint32_t max_expert;   /* n_expert of sl_op_moe and sl_op_router */
+    uint32_t max_heads;    /* of sl_op_attention, and of sl_op_latent_attention, */
     uint32_t max_head_dim; /* with n_latent + n_rot */
-    uint32_t max_head_n; /* n_in and n_out of sl_op_head_matmul */
+    uint32_t max_head_n;   /* n_in and n_out of sl_op_head_matmul */
 };
 
 enum sl_device_kind {

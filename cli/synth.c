@@ -91,6 +91,54 @@ static bool apply_delta(const char *name, struct sl_synth_config *c) {
     return false;
 }
 
+/* Those with latent attention; false: not one of them. */
+static bool apply_latent(const char *name, struct sl_synth_config *c) {
+    static const struct {
+        const char *name;
+        uint32_t n_layer, n_dense, n_embd, n_head, n_lora_q, head_dim, head_dim_v;
+        uint32_t n_expert, n_expert_used, n_ff_expert, n_ff, n_vocab, n_ctx, n_nextn;
+        float rope_base, yarn_factor, router_scale;
+    } shapes[] = {
+        {"deepseek-v3", 61, 3, 7168, 128, 1536, 192, 128, 256, 8, 2048, 18432, 129280, 163840, 0,
+         1e4f, 40, 2.5f},
+        {"kimi-k2", 61, 1, 7168, 64, 1536, 192, 128, 384, 8, 2048, 18432, 163840, 131072, 0, 5e4f,
+         32, 2.827f},
+        {"glm-4.7-flash", 47, 1, 2048, 20, 768, 256, 256, 64, 4, 1536, 10240, 154880, 202752, 1,
+         1e6f, 0, 1.8f},
+    };
+    for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
+        if (strcmp(name, shapes[i].name) != 0)
+            continue;
+        c->arch = "deepseek2";
+        c->n_layer = shapes[i].n_layer;
+        c->n_layer_dense = shapes[i].n_dense;
+        c->n_embd = shapes[i].n_embd;
+        c->n_head = shapes[i].n_head;
+        c->n_head_kv = 1;
+        c->n_lora_q = shapes[i].n_lora_q;
+        c->n_latent = 512;
+        c->n_rot = 64;
+        c->head_dim = shapes[i].head_dim;
+        c->head_dim_v = shapes[i].head_dim_v;
+        c->n_expert = shapes[i].n_expert;
+        c->n_expert_used = shapes[i].n_expert_used;
+        c->n_ff_expert = c->n_ff_shared = shapes[i].n_ff_expert;
+        c->n_ff = shapes[i].n_ff;
+        c->n_vocab = shapes[i].n_vocab;
+        c->n_ctx = shapes[i].n_ctx;
+        c->n_nextn = shapes[i].n_nextn;
+        c->rope_base = shapes[i].rope_base;
+        c->yarn_factor = shapes[i].yarn_factor;
+        c->yarn_log_mul = c->yarn_factor > 0 ? 0.1f : 0;
+        c->router_sigmoid = true;
+        c->router_scale = shapes[i].router_scale;
+        c->attn = c->ffn = c->gate = c->up = (struct sl_synth_types){{SL_DTYPE_Q4_K}, 1};
+        c->down = (struct sl_synth_types){{SL_DTYPE_Q6_K}, 1};
+        return true;
+    }
+    return false;
+}
+
 /* Shapes of well-known models; type mixes as their Q4_K_M files have. */
 static bool apply_preset(const char *name, struct sl_synth_config *c) {
     const struct sl_synth_types q4 = {{SL_DTYPE_Q4_K}, 1}, q6 = {{SL_DTYPE_Q6_K}, 1};
@@ -146,11 +194,12 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         c->gate = c->up = c->down = (struct sl_synth_types){{SL_DTYPE_MXFP4}, 1};
         return true;
     }
-    if (apply_delta(name, c))
+    if (apply_delta(name, c) || apply_latent(name, c))
         return true;
     sl_usage_error("synth",
                    "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
-                   "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b",
+                   "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
+                   "deepseek-v3, kimi-k2, glm-4.7-flash",
                    name);
     return false;
 }
@@ -167,7 +216,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_OUTPUT, 'o', "--out", "FILE", &given.path, "the file to write", true},
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
      "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
-     "qwen3.5-35b-a3b, qwen3.5-122b-a10b or qwen3-next-80b",
+     "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, kimi-k2 or glm-4.7-flash",
      false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
      false},
@@ -177,7 +226,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_HEADING, 0, "Shape", NULL, NULL, NULL, false},
     {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
      "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
-     "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe",
+     "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -225,6 +274,20 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--delta-dim", "N", &given.c.delta_dim, "elements of each (default 32)", false},
     {SL_ARG_U32, 0, "--taps", "N", &given.c.n_taps,
      "positions that its convolution reads (default 4)", false},
+    {SL_ARG_HEADING, 0, "Latent attention (deepseek2)", NULL, NULL, NULL, false},
+    {SL_ARG_U32, 0, "--q-lora", "N", &given.c.n_lora_q,
+     "rank of the query's projection (default 0: one matrix)", false},
+    {SL_ARG_U32, 0, "--latent", "N", &given.c.n_latent, "elements of a latent (default 64)", false},
+    {SL_ARG_U32, 0, "--value-dim", "N", &given.c.head_dim_v,
+     "elements of a head's value (default 64)", false},
+    {SL_ARG_FLAG, 0, "--joined-kv", NULL, &given.c.joined_kv,
+     "one matrix for keys and values, as in older files", false},
+    {SL_ARG_FLAG, 0, "--sigmoid", NULL, &given.c.router_sigmoid,
+     "the router takes sigmoids, with a bias for the choice", false},
+    {SL_ARG_F32, 0, "--router-scale", "F", &given.c.router_scale,
+     "scale of the experts' weights (default: none)", false},
+    {SL_ARG_F32, 0, "--yarn-multiplier", "F", &given.c.yarn_log_mul,
+     "rope.scaling.yarn_log_multiplier (default: none)", false},
     {SL_ARG_U32, 0, "--nextn", "N", &given.c.n_nextn,
      "layers behind the last that guess ahead, which nothing runs (default 0)", false},
     {SL_ARG_HEADING, 0, "Tensor types (a list such as Q4_K,Q6_K alternates over layers)", NULL,

@@ -1,7 +1,7 @@
 /* Attention row by row: each row goes alone, with the heads that share a KV head together, so that
- * K and V are read once. The unit of work is (row, partition, up to HEAD_BLOCK heads of a KV head), so
- * that a single row with a long context, or with many heads, keeps all threads busy; partitions wait in scratch slots and are joined in ascending
- * order once all of a wave are there. */
+ * K and V are read once. The unit of work is (row, partition, up to HEAD_BLOCK heads of a KV head),
+ * so that a single row with a long context, or with many heads, keeps all threads busy; partitions
+ * wait in scratch slots and are joined in ascending order once all of a wave are there. */
 #include "backends/cpu/attention.h"
 #include "backends/cpu/math.h"
 

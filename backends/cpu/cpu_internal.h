@@ -139,7 +139,8 @@ void sl_cpu_brand(char *out, size_t size_bytes);
 /* Of what is in base.scratch while matmul, moe, head_matmul and attention run. */
 uint64_t sl_cpu_matmul_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 uint64_t sl_cpu_moe_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
-uint64_t sl_cpu_head_matmul_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
+uint64_t sl_cpu_head_matmul_scratch_bytes(const struct sl_device_limits *limits,
+                                          uint32_t n_threads);
 uint64_t sl_cpu_attention_scratch_bytes(const struct sl_device_limits *limits, uint32_t n_threads);
 
 /* Each fills its entries of the table. */

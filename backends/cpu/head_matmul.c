@@ -8,7 +8,8 @@
 
 /* Tokens of a unit, at most: what many() takes at once. */
 #define TOKENS (SL_MM_TILES * SL_MM_TILE)
-/* Tokens of a unit whose outputs stay in the first cache while rows of weights are added to them. */
+/* Tokens of a unit whose outputs stay in the first cache while rows of weights are added to them.
+ */
 #define TOKENS_TRANSPOSED 8u
 
 struct thread_scratch {

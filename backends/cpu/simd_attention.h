@@ -40,8 +40,8 @@ INLINE void fetch_ahead(const struct sl_cpu_kv_page *page, uint32_t j, uint32_t 
 /* n_heads times n_pos scores at once, each in its own accumulator; both are constants where this is
  * inlined. Positions beyond n_left repeat the last and are dropped. */
 INLINE void qk_block(enum kv_type type, uint32_t n_heads, uint32_t n_pos, const float *q,
-                     const char *row, size_t row_bytes, uint32_t head_dim, uint32_t n_left, v16 scale,
-                     float *s) {
+                     const char *row, size_t row_bytes, uint32_t head_dim, uint32_t n_left,
+                     v16 scale, float *s) {
     const char *at[V_ACC];
     v16 acc[V_ACC];
 #pragma GCC unroll 16
@@ -95,8 +95,8 @@ INLINE void qk_heads(enum kv_type type, uint32_t n_heads, const float *q,
     v16 by = v_set1(scale);
     for (uint32_t j = k->begin; j < k->end; j += n_pos) {
         fetch_ahead(k, j, n_pos);
-        qk_block(type, n_heads, n_pos, q, (const char *)k->rows + j * row_bytes, row_bytes, k->head_dim,
-                 k->end - j, by, s + j);
+        qk_block(type, n_heads, n_pos, q, (const char *)k->rows + j * row_bytes, row_bytes,
+                 k->head_dim, k->end - j, by, s + j);
     }
 }
 

@@ -19,6 +19,8 @@ struct sl_layer_weights {
     struct sl_weight q, k, v, out;
     struct sl_weight joint, z, alpha, beta; /* delta net: q, k and v in one; the output's gate */
     const float *conv, *decay, *dt, *z_norm;
+    struct sl_weight q_a, kv_a, k_b, v_b; /* latent attention */
+    const float *q_a_norm, *kv_a_norm;
     const float *q_bias, *k_bias, *v_bias, *out_bias;
     const float *q_norm, *k_norm, *sinks;
     struct sl_weight gate, up, down; /* dense FFN */
@@ -41,7 +43,7 @@ struct sl_activations {
     float *h;         /* [B, n_embd] normed input of a block */
     /* [B, widths that suit every layer: struct sl_layer_needs] */
     float *joint; /* products that belong together: heads' queries and gates; what a delta net's
-                     convolution reads */
+                     convolution reads; queries of latents */
     float *q, *k, *v;
     float *mixed; /* what a mixer gives before its output matrix */
     float *gate, *up;

@@ -134,7 +134,8 @@ static void bind_layer(struct sl_kv_data *kv, const struct sl_layer_spec *spec, 
     }
     kv->layers[layer] = sl_kv_shape(spec, kv_dtype);
     kv->layers[layer].k = sl_span_addr(sl_kv_part_span(kv, &first[0]));
-    kv->layers[layer].v = sl_span_addr(sl_kv_part_span(kv, &first[1]));
+    if (first[1].bytes)
+        kv->layers[layer].v = sl_span_addr(sl_kv_part_span(kv, &first[1]));
 }
 
 enum sl_status sl_kv_data_init(struct sl_kv_data *kv, struct sl_device *dev,

@@ -2,7 +2,9 @@
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec) {
     static const struct sl_mixer *const mixers[SL_MIXER_KINDS] = {
-        [SL_MIXER_ATTENTION] = &sl_mixer_attention, [SL_MIXER_DELTA] = &sl_mixer_delta};
+        [SL_MIXER_ATTENTION] = &sl_mixer_attention,
+        [SL_MIXER_DELTA] = &sl_mixer_delta,
+        [SL_MIXER_LATENT] = &sl_mixer_latent};
     return mixers[spec->mixer];
 }
 

@@ -21,6 +21,7 @@ struct sl_layer_needs {
     uint32_t n_in;        /* of a matmul */
     uint32_t n_ff_expert; /* of sl_op_moe */
     uint32_t heads, head_dim;
+    uint32_t head_n; /* of sl_op_head_matmul */
 };
 
 static inline void sl_raise(uint32_t *need, uint32_t to) {
@@ -61,7 +62,7 @@ struct sl_ffn {
                           const struct sl_place *where);
 };
 
-extern const struct sl_mixer sl_mixer_attention, sl_mixer_delta;
+extern const struct sl_mixer sl_mixer_attention, sl_mixer_delta, sl_mixer_latent;
 extern const struct sl_ffn sl_ffn_dense, sl_ffn_experts;
 
 const struct sl_mixer *sl_mixer_of(const struct sl_layer_spec *spec);

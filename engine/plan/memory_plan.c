@@ -176,7 +176,15 @@ static enum sl_status plan_kv(const struct sl_model *slice, const struct sl_mode
         return sl_fail(err, SL_ERR_CONFIG, "KV type %s: must be f16 or q8_0",
                        sl_dtype_name(c->kv_dtype));
     for (uint32_t l = 0; l < slice->hp.n_layer; l++) {
-        const struct sl_attention_spec *a = &slice->layers[l].spec.attention;
+        const struct sl_layer_spec *s = &slice->layers[l].spec;
+        const struct sl_attention_spec *a = &s->attention;
+        const struct sl_latent_spec *latent = &s->latent;
+        if (s->mixer == SL_MIXER_LATENT &&
+            (latent->n_latent % t->block_elems || latent->n_rot % t->block_elems))
+            return sl_fail(err, SL_ERR_CONFIG,
+                           "KV type %s needs latents divisible by %u, this model has %u and %u "
+                           "elements: use KV type f16",
+                           t->name, t->block_elems, latent->n_latent, latent->n_rot);
         if (a->head_dim_k % t->block_elems || a->head_dim_v % t->block_elems)
             return sl_fail(err, SL_ERR_CONFIG,
                            "KV type %s needs head sizes divisible by %u, this model has %u and %u: "
@@ -586,6 +594,7 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
         .max_expert = hp->n_expert,
         .max_heads = needs.heads,
         .max_head_dim = needs.head_dim,
+        .max_head_n = needs.head_n,
     };
     p.reads_back = dev && !dev->caps.host_visible;
     p.discrete = dev && sl_device_is_discrete(dev);

@@ -17,8 +17,9 @@
 
 enum sl_arch_experts { SL_ARCH_DENSE, SL_ARCH_MOE, SL_ARCH_EITHER };
 /* The shared expert: none; where the file gives its width; always, with the width of
- * feed_forward_length where the file gives none. */
-enum sl_arch_shared { SL_ARCH_NOT_SHARED, SL_ARCH_MAY_SHARE, SL_ARCH_SHARED };
+ * feed_forward_length where the file gives none; always, expert_shared_count times as wide as a
+ * routed expert. */
+enum sl_arch_shared { SL_ARCH_NOT_SHARED, SL_ARCH_MAY_SHARE, SL_ARCH_SHARED, SL_ARCH_SHARED_COUNT };
 
 struct sl_arch {
     const char *name; /* general.architecture, and the prefix of its keys */
@@ -36,6 +37,7 @@ struct sl_arch {
     enum sl_expert_activation activation;
     bool delta;           /* layers with a gated delta net among those with attention */
     bool delta_grouped;   /* sl_delta_spec.grouped */
+    bool latent;          /* all layers have latent attention */
     bool gated;           /* sl_attention_spec.gated */
     bool sections;        /* rope.dimension_sections: multi-section RoPE */
     bool nextn;           /* the last nextn_predict_layers layers guess tokens ahead */
@@ -47,7 +49,7 @@ struct sl_arch {
 
 extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch_qwen2moe,
     sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe, sl_arch_gpt_oss,
-    sl_arch_qwen3next, sl_arch_qwen35, sl_arch_qwen35moe, sl_arch_qwen3vlmoe;
+    sl_arch_deepseek2, sl_arch_qwen3next, sl_arch_qwen35, sl_arch_qwen35moe, sl_arch_qwen3vlmoe;
 
 /* Reads and checks every key under "<arch>."; one that is not known is refused by name. Leaves
  * n_vocab to sl_arch_bind. out_layers [n_layer]: the caller frees them. */

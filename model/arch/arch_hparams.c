@@ -23,6 +23,7 @@ enum key_use {
     /* Read where the architecture has a gated delta net, or multi-section RoPE; else not known: */
     KEY_DELTA,
     KEY_SECTIONS,
+    KEY_LATENT, /* where it has latent attention; else not known */
 };
 static const struct {
     const char *key;
@@ -81,6 +82,10 @@ static const struct {
     {"ssm.group_count", KEY_DELTA},
     {"rope.dimension_sections", KEY_SECTIONS},
     {"n_deepstack_layers", KEY_SECTIONS}, /* of pictures: text passes none */
+    {"attention.q_lora_rank", KEY_LATENT},
+    {"attention.kv_lora_rank", KEY_LATENT},
+    {"attention.key_length_mla", KEY_LATENT},
+    {"attention.value_length_mla", KEY_LATENT},
     {"expert_group_count", KEY_READ},
     {"expert_group_used_count", KEY_READ},
     {"logit_scale", KEY_NEUTRAL},
@@ -107,7 +112,10 @@ static bool one_is_neutral(const char *key) {
 }
 
 static bool is_known(enum key_use use, const struct sl_arch *arch) {
-    return use == KEY_DELTA ? arch->delta : use == KEY_SECTIONS ? arch->sections : true;
+    return use == KEY_DELTA      ? arch->delta
+           : use == KEY_LATENT   ? arch->latent
+           : use == KEY_SECTIONS ? arch->sections
+                                 : true;
 }
 
 /* Is it one of which only values that mean "none" pass? */
@@ -235,12 +243,15 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     /* Layers with a window may have a rotation of their own. */
     hp.n_rope = sl_keys_find(&k, "rope.freq_base_swa") ? 2 : 1;
     enum sl_status status = sl_arch_read_layers(&k, arch, &hp, layers);
-    uint32_t head_dim = layers[0].spec.attention.head_dim_k;
-    for (uint32_t l = 1; l < hp.n_layer; l++)
+    uint32_t head_dim =
+        arch->latent ? layers[0].spec.latent.n_rot : layers[0].spec.attention.head_dim_k;
+    for (uint32_t l = 1; !arch->latent && l < hp.n_layer; l++)
         if (layers[l].spec.attention.head_dim_k < head_dim)
             head_dim = layers[l].spec.attention.head_dim_k;
     if (status == SL_OK)
         status = read_rope(&k, hp.n_ctx_train, head_dim, &hp.rope[0]);
+    if (status == SL_OK && arch->latent)
+        status = sl_arch_scale_latent(&k, &hp, layers);
     if (status == SL_OK && arch->sections)
         status = sl_arch_check_sections(&k, hp.rope[0].n_rot);
     if (status == SL_OK && hp.n_rope > 1) {

@@ -21,4 +21,12 @@ enum sl_status sl_arch_read_delta(struct sl_keys *k, const struct sl_arch *arch,
  * left out. */
 enum sl_status sl_arch_check_sections(struct sl_keys *k, uint32_t n_rot) SL_MUST_CHECK;
 
+/* arch_latent.c: the shapes of latent attention; its scale, when hp.rope[0] is known. */
+enum sl_status sl_arch_read_latent(struct sl_keys *k, const struct sl_hparams *hp,
+                                   struct sl_layer *layers) SL_MUST_CHECK;
+enum sl_status sl_arch_scale_latent(struct sl_keys *k, struct sl_hparams *hp,
+                                    struct sl_layer *layers) SL_MUST_CHECK;
+/* The function where expert_gating_func is missing, in its numbers. */
+uint32_t sl_arch_latent_gating(const struct sl_keys *k, const struct sl_hparams *hp);
+
 #endif

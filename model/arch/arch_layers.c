@@ -4,6 +4,9 @@
 #include <inttypes.h>
 #include <math.h>
 
+/* expert_shared_count; so that its product with a width fits 32 bits. */
+#define MAX_SHARED 1024u
+
 static enum sl_status read_heads(struct sl_keys *k, const struct sl_hparams *hp,
                                  struct sl_layer *layers) {
     uint32_t n_head[SL_MAX_LAYERS], n_head_kv[SL_MAX_LAYERS], dim_k = 0, dim_v = 0;
@@ -117,6 +120,8 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
     SL_TRY(read_groups(k, hp, x));
     uint32_t gate = 0;
     SL_TRY(sl_keys_u32(k, "expert_gating_func", false, 0, UINT32_MAX, &gate));
+    if (!gate && arch->latent)
+        gate = sl_arch_latent_gating(k, hp);
     switch (gate) {
     case 0: /* not stated */
         x->router_softmax_topk = arch->router_softmax_topk;
@@ -170,6 +175,9 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
     if (hp->n_expert && arch->shared)
         SL_TRY(sl_keys_u32(k, "expert_shared_feed_forward_length", false, 0, SL_ARCH_MAX_WIDTH,
                            &n_ff_shared));
+    uint32_t n_shared = 0;
+    if (hp->n_expert && arch->shared == SL_ARCH_SHARED_COUNT)
+        SL_TRY(sl_keys_u32(k, "expert_shared_count", true, 1, MAX_SHARED, &n_shared));
     for (uint32_t l = 0; l < hp->n_layer; l++) {
         struct sl_layer_spec *s = &layers[l].spec;
         if (s->ffn == SL_FFN_DENSE) {
@@ -188,6 +196,12 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
                                 "the experts' width is 0 or missing");
         s->experts.n_ff_shared =
             n_ff_shared || arch->shared != SL_ARCH_SHARED ? n_ff_shared : ff[l];
+        if (n_shared && !n_ff_shared)
+            s->experts.n_ff_shared = n_shared * s->experts.n_ff;
+        if (s->experts.n_ff_shared > SL_ARCH_MAX_WIDTH)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_shared_count",
+                                "%" PRIu32 " shared experts of %" PRIu32 " are wider than %u",
+                                n_shared, s->experts.n_ff, SL_ARCH_MAX_WIDTH);
         if (arch->shared == SL_ARCH_SHARED && !s->experts.n_ff_shared)
             return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_shared_feed_forward_length",
                                 "the shared expert's width is 0 or missing");
@@ -197,7 +211,7 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
 
 enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch,
                                    struct sl_hparams *hp, struct sl_layer *layers) {
-    SL_TRY(read_attention(k, arch, hp, layers));
+    SL_TRY(arch->latent ? sl_arch_read_latent(k, hp, layers) : read_attention(k, arch, hp, layers));
     if (arch->delta)
         SL_TRY(sl_arch_read_delta(k, arch, hp, layers));
     return read_ffn(k, arch, hp, layers);

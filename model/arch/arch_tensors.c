@@ -28,6 +28,12 @@ enum dim {
     D_DELTA_GATES,
     D_DELTA_DIM,
     D_DELTA_TAPS,
+    D_LORA_Q,
+    D_LATENT,
+    D_LATENT_ROW, /* n_latent + n_rot */
+    D_NOPE,
+    D_LATENT_V,
+    D_LATENT_JOINED, /* n_head * (n_nope + head_dim_v) */
 };
 
 struct rule {
@@ -83,6 +89,14 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_DELTA_BETA] = {"ssm_beta.weight", {D_EMBD, D_DELTA_HEADS}, false},
     [SL_L_DELTA_ALPHA] = {"ssm_alpha.weight", {D_EMBD, D_DELTA_HEADS}, false},
     [SL_L_DELTA_BA] = {"ssm_ba.weight", {D_EMBD, D_DELTA_GATES}, false},
+    [SL_L_LATENT_Q_A] = {"attn_q_a.weight", {D_EMBD, D_LORA_Q}, false},
+    [SL_L_LATENT_Q_A_NORM] = {"attn_q_a_norm.weight", {D_LORA_Q}, true},
+    [SL_L_LATENT_Q_B] = {"attn_q_b.weight", {D_LORA_Q, D_Q}, false},
+    [SL_L_LATENT_KV_A] = {"attn_kv_a_mqa.weight", {D_EMBD, D_LATENT_ROW}, false},
+    [SL_L_LATENT_KV_A_NORM] = {"attn_kv_a_norm.weight", {D_LATENT}, true},
+    [SL_L_LATENT_K_B] = {"attn_k_b.weight", {D_NOPE, D_LATENT, D_HEADS}, false},
+    [SL_L_LATENT_V_B] = {"attn_v_b.weight", {D_LATENT, D_LATENT_V, D_HEADS}, false},
+    [SL_L_LATENT_KV_B] = {"attn_kv_b.weight", {D_LATENT, D_LATENT_JOINED}, false},
 };
 
 /* What a layer of a kind must have, and what it may. */
@@ -94,11 +108,15 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
                                 SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_OUT),
                             SL_ROLES_ATTN_BIAS | SL_ROLE(SL_L_ATTN_OUT_BIAS) |
                                 SL_ROLE(SL_L_ATTN_SINKS) | SL_ROLES_QK_NORM},
-    [SL_MIXER_DELTA] = {
-        SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_DELTA_QKV) | SL_ROLE(SL_L_DELTA_Z) |
-            SL_ROLE(SL_L_DELTA_CONV) | SL_ROLE(SL_L_DELTA_DT) | SL_ROLE(SL_L_DELTA_A) |
-            SL_ROLE(SL_L_DELTA_NORM) | SL_ROLE(SL_L_DELTA_OUT),
-        SL_ROLE(SL_L_DELTA_BETA) | SL_ROLE(SL_L_DELTA_ALPHA) | SL_ROLE(SL_L_DELTA_BA)}};
+    [SL_MIXER_DELTA] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_DELTA_QKV) | SL_ROLE(SL_L_DELTA_Z) |
+                            SL_ROLE(SL_L_DELTA_CONV) | SL_ROLE(SL_L_DELTA_DT) |
+                            SL_ROLE(SL_L_DELTA_A) | SL_ROLE(SL_L_DELTA_NORM) |
+                            SL_ROLE(SL_L_DELTA_OUT),
+                        SL_ROLE(SL_L_DELTA_BETA) | SL_ROLE(SL_L_DELTA_ALPHA) |
+                            SL_ROLE(SL_L_DELTA_BA)},
+    [SL_MIXER_LATENT] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_LATENT_KV_A) |
+                             SL_ROLE(SL_L_LATENT_KV_A_NORM) | SL_ROLE(SL_L_ATTN_OUT),
+                         0}};
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
                           SL_ROLE(SL_L_FFN_DOWN),
@@ -110,10 +128,21 @@ static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
 #define ROLES_SHARED                                                                               \
     (SL_ROLE(SL_L_SHARED_GATE) | SL_ROLE(SL_L_SHARED_UP) | SL_ROLE(SL_L_SHARED_DOWN))
 
+/* Which of two forms q's projection has, and which of two those of keys and values. */
+static uint64_t latent_roles(const struct sl_latent_spec *s) {
+    uint64_t q = s->n_lora_q ? SL_ROLE(SL_L_LATENT_Q_A) | SL_ROLE(SL_L_LATENT_Q_A_NORM) |
+                                   SL_ROLE(SL_L_LATENT_Q_B)
+                             : SL_ROLE(SL_L_ATTN_Q);
+    return q | (s->joined ? SL_ROLE(SL_L_LATENT_KV_B)
+                          : SL_ROLE(SL_L_LATENT_K_B) | SL_ROLE(SL_L_LATENT_V_B));
+}
+
 static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_layer_spec *s) {
     const struct kind_roles *mixer = &mixer_roles[s->mixer], *ffn = &ffn_roles[s->ffn];
     uint64_t may = mixer->may | ffn->may;
     struct kind_roles r = {mixer->needs | ffn->needs | (arch->needs & may), 0};
+    if (s->mixer == SL_MIXER_LATENT)
+        r.needs |= latent_roles(&s->latent);
     if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
         r.needs |= ROLES_SHARED;
     r.may = r.needs | (arch->optional & may);
@@ -125,6 +154,7 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
                           unsigned dim) {
     const struct sl_attention_spec *a = s ? &s->attention : NULL;
     bool row = a && a->qk_norm == SL_QK_NORM_ROW;
+    const struct sl_latent_spec *c = s && s->mixer == SL_MIXER_LATENT ? &s->latent : NULL;
     switch ((enum dim)dim) {
     case D_EMBD:
         return hp->n_embd;
@@ -133,15 +163,17 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_ROT_HALF:
         return hp->rope[0].n_rot / 2;
     case D_Q:
+        if (c)
+            return (uint64_t)c->n_head * (c->n_nope + c->n_rot);
         return (uint64_t)a->n_head * a->head_dim_k * (a->gated ? 2 : 1);
     case D_K:
         return (uint64_t)a->n_head_kv * a->head_dim_k;
     case D_V:
         return (uint64_t)a->n_head_kv * a->head_dim_v;
     case D_O:
-        return (uint64_t)a->n_head * a->head_dim_v;
+        return c ? (uint64_t)c->n_head * c->head_dim_v : (uint64_t)a->n_head * a->head_dim_v;
     case D_HEADS:
-        return a->n_head;
+        return c ? c->n_head : a->n_head;
     case D_Q_NORM:
         return (uint64_t)(row ? a->n_head : 1) * a->head_dim_k;
     case D_K_NORM:
@@ -166,6 +198,18 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return s->delta.head_dim;
     case D_DELTA_TAPS:
         return s->delta.n_taps;
+    case D_LORA_Q:
+        return c->n_lora_q;
+    case D_LATENT:
+        return c->n_latent;
+    case D_LATENT_ROW:
+        return (uint64_t)c->n_latent + c->n_rot;
+    case D_NOPE:
+        return c->n_nope;
+    case D_LATENT_V:
+        return c->head_dim_v;
+    case D_LATENT_JOINED:
+        return (uint64_t)c->n_head * (c->n_nope + c->head_dim_v);
     case D_1:
         break;
     }

@@ -10,6 +10,7 @@
 enum sl_mixer_kind {
     SL_MIXER_ATTENTION, /* grouped-query attention over keys and values of all positions */
     SL_MIXER_DELTA,     /* gated delta net: a state of fixed size in place of keys and values */
+    SL_MIXER_LATENT,    /* latent attention: one low-rank row a position, shared by all heads */
     SL_MIXER_KINDS
 };
 enum sl_ffn_kind {
@@ -45,6 +46,19 @@ struct sl_delta_spec {
     bool grouped;      /* value head h reads key head h / (n_head / n_head_k), else h % n_head_k */
 };
 
+/* Of each position a row of n_latent elements is kept, from which every head's key and value are
+ * projected, and n_rot elements of key that all heads share and RoPE turns. */
+struct sl_latent_spec {
+    uint32_t n_head;
+    uint32_t n_lora_q; /* rank of q's projection; 0 = one matrix */
+    uint32_t n_latent;
+    uint32_t n_nope, n_rot; /* elements of a head's query, and so of its key */
+    uint32_t head_dim_v;
+    uint32_t rope; /* which of hp.rope[] */
+    float scale;   /* of q.k */
+    bool joined;   /* keys' and values' projections are one matrix, as in older files */
+};
+
 enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
 
 enum sl_expert_activation {
@@ -70,6 +84,7 @@ struct sl_layer_spec {
     enum sl_ffn_kind ffn;
     struct sl_attention_spec attention; /* of SL_MIXER_ATTENTION */
     struct sl_delta_spec delta;         /* of SL_MIXER_DELTA */
+    struct sl_latent_spec latent;       /* of SL_MIXER_LATENT */
     uint32_t n_ff;                      /* of SL_FFN_DENSE */
     struct sl_experts_spec experts;     /* of SL_FFN_EXPERTS */
 };

@@ -89,6 +89,16 @@ enum sl_layer_role {
     SL_L_DELTA_ALPHA,
     SL_L_DELTA_BA, /* in place of these [n_embd, 2 n_head]: of each key head the betas, the alphas
                     */
+    /* Latent attention: q by way of a low rank, [n_embd, n_lora_q], then [n_lora_q, q] */
+    SL_L_LATENT_Q_A,
+    SL_L_LATENT_Q_A_NORM, /* [n_lora_q] */
+    SL_L_LATENT_Q_B,
+    SL_L_LATENT_KV_A,      /* [n_embd, n_latent + n_rot] */
+    SL_L_LATENT_KV_A_NORM, /* [n_latent] */
+    SL_L_LATENT_K_B,       /* [n_nope, n_latent, n_head] */
+    SL_L_LATENT_V_B,       /* [n_latent, head_dim_v, n_head] */
+    SL_L_LATENT_KV_B, /* in place of these [n_latent, n_head * (n_nope + head_dim_v)]: of each head
+                         the rows that give its key, then those of its value */
     SL_L_COUNT
 };
 

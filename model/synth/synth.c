@@ -44,6 +44,8 @@ const struct sl_synth_config sl_synth_default = {
     .n_delta_head_k = 2,
     .delta_dim = 32,
     .n_taps = 4,
+    .n_latent = 64,
+    .head_dim_v = 64,
     .attn = {{SL_DTYPE_Q8_0}, 1},
     .ffn = {{SL_DTYPE_Q8_0}, 1},
     .gate = {{SL_DTYPE_Q8_0}, 1},
@@ -284,6 +286,26 @@ static bool make_chunks(struct job *j) {
     return true;
 }
 
+/* Shapes of latent attention, in the newer form or the older. */
+static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
+    char key[96];
+    uint32_t rot = sl_synth_latent_rot(c);
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->joined_kv ? c->n_head : 1);
+    sl_gguf_write_u32(w, KEY("rope.dimension_count"), rot);
+    sl_gguf_write_u32(w, KEY("attention.kv_lora_rank"), c->n_latent);
+    if (c->n_lora_q)
+        sl_gguf_write_u32(w, KEY("attention.q_lora_rank"), c->n_lora_q);
+    sl_gguf_write_u32(w, KEY("attention.key_length"),
+                      c->joined_kv ? c->head_dim : c->n_latent + rot);
+    sl_gguf_write_u32(w, KEY("attention.value_length"), c->joined_kv ? c->head_dim_v : c->n_latent);
+    if (!c->joined_kv) {
+        sl_gguf_write_u32(w, KEY("attention.key_length_mla"), c->head_dim);
+        sl_gguf_write_u32(w, KEY("attention.value_length_mla"), c->head_dim_v);
+    }
+#undef KEY
+}
+
 static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
     char key[96];
 #define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
@@ -298,7 +320,9 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     bool own_key = traits & SL_SYNTH_EXPERT_FF;
     sl_gguf_write_u32(w, KEY("feed_forward_length"), moe && !own_key ? c->n_ff_expert : c->n_ff);
     sl_gguf_write_u32(w, KEY("attention.head_count"), c->n_head);
-    if (c->n_head_kv_odd) {
+    if (traits & SL_SYNTH_LATENT) {
+        write_latent(w, c);
+    } else if (c->n_head_kv_odd) {
         sl_gguf_array_begin_i32(w, KEY("attention.head_count_kv"));
         for (uint32_t l = 0; l < c->n_layer; l++)
             sl_gguf_array_add_i32(w, (int32_t)sl_synth_kv_heads(c, l));
@@ -306,9 +330,11 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     } else {
         sl_gguf_write_u32(w, KEY("attention.head_count_kv"), c->n_head_kv);
     }
-    sl_gguf_write_u32(w, KEY("attention.key_length"), c->head_dim);
-    sl_gguf_write_u32(w, KEY("attention.value_length"), c->head_dim);
-    sl_gguf_write_u32(w, KEY("rope.dimension_count"), sl_synth_rot(c));
+    if (!(traits & SL_SYNTH_LATENT)) {
+        sl_gguf_write_u32(w, KEY("attention.key_length"), c->head_dim);
+        sl_gguf_write_u32(w, KEY("attention.value_length"), c->head_dim);
+        sl_gguf_write_u32(w, KEY("rope.dimension_count"), sl_synth_rot(c));
+    }
     sl_gguf_write_f32(w, KEY("attention.layer_norm_rms_epsilon"), 1e-6f);
     sl_gguf_write_f32(w, KEY("rope.freq_base"), c->rope_base);
     if (c->rope_base_window > 0)
@@ -336,6 +362,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     if (c->yarn_factor > 0) {
         sl_gguf_write_str(w, KEY("rope.scaling.type"), "yarn");
         sl_gguf_write_f32(w, KEY("rope.scaling.factor"), c->yarn_factor);
+        if (c->yarn_log_mul > 0)
+            sl_gguf_write_f32(w, KEY("rope.scaling.yarn_log_multiplier"), c->yarn_log_mul);
         sl_gguf_write_u32(w, KEY("rope.scaling.original_context_length"),
                           (uint32_t)((float)c->n_ctx / c->yarn_factor));
     }
@@ -348,11 +376,19 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         }
         if (own_key)
             sl_gguf_write_u32(w, KEY("expert_feed_forward_length"), c->n_ff_expert);
-        if (traits & SL_SYNTH_SHARED)
+        if (traits & SL_SYNTH_LATENT) {
+            sl_gguf_write_u32(w, KEY("expert_shared_count"), c->n_ff_shared / c->n_ff_expert);
+            sl_gguf_write_u32(w, KEY("expert_gating_func"), c->router_sigmoid ? 2 : 1);
+            sl_gguf_write_bool(w, KEY("expert_weights_norm"), c->router_sigmoid);
+        } else if (traits & SL_SYNTH_SHARED) {
             sl_gguf_write_u32(w, KEY("expert_shared_feed_forward_length"), c->n_ff_shared);
+        }
+        if (c->router_scale > 0)
+            sl_gguf_write_f32(w, KEY("expert_weights_scale"), c->router_scale);
         if (traits & SL_SYNTH_DENSE_LEAD) {
             sl_gguf_write_u32(w, KEY("leading_dense_block_count"), c->n_layer_dense);
-            sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), 1);
+            if (!(traits & SL_SYNTH_LATENT))
+                sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), 1);
         }
     }
 #undef KEY

@@ -47,7 +47,15 @@ struct sl_synth_config {
     /* Gated delta net, of architectures that have one: every attn_every-th layer has attention, the
      * others heads of values, fewer of keys, elements of each, taps of the convolution. */
     uint32_t attn_every, n_delta_head, n_delta_head_k, delta_dim, n_taps;
-    uint32_t n_nextn; /* layers behind the last that guess ahead */
+    /* Latent attention, of architectures that have it: head_dim elements of a head's key, of which
+     * n_rot are rotated (0 = half), head_dim_v of its value, from latents of n_latent. */
+    uint32_t n_lora_q; /* rank of q's projection; 0 = one matrix */
+    uint32_t n_latent, head_dim_v;
+    bool joined_kv;      /* one matrix for keys and values, as in older files */
+    float yarn_log_mul;  /* 0 = none stated */
+    bool router_sigmoid; /* with a bias for the choice; the weights are divided by their sum */
+    float router_scale;  /* of the experts' weights; 0 = none stated */
+    uint32_t n_nextn;    /* layers behind the last that guess ahead */
     struct sl_synth_types attn, ffn, gate, up, down;
     enum sl_dtype embd, output; /* F32, F16, BF16 and Q8_0 carry the structure described above;
                                    other types are plain random */

@@ -26,6 +26,8 @@ static const struct sl_synth_family families[] = {
     {"qwen35moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_SHARED_GATE | SL_SYNTH_QK_NORM_HEAD |
                       SL_SYNTH_POST_NORM | SL_SYNTH_EXPERT_FF | SL_SYNTH_DELTA | SL_SYNTH_SECTIONS},
     {"qwen35", SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_POST_NORM | SL_SYNTH_DELTA | SL_SYNTH_SECTIONS},
+    {"deepseek2",
+     SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_LATENT},
     {"qwen3vlmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_SECTIONS},
 };
 
@@ -98,6 +100,34 @@ static void add_delta(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     add(p, attn, SL_FILL_RANDOM, share / (0.6f * sqrtf((float)v)), v, n, 0, "ssm_out.weight", i);
 }
 
+/* Latent attention. The latent is normed, so that keys and values have about unit size. */
+static void add_latent(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, heads = c->n_head, q = heads * c->head_dim, o = heads * c->head_dim_v;
+    uint64_t rot = sl_synth_latent_rot(c), nope = c->head_dim - rot, low = c->n_lora_q;
+    float in = 1 / sqrtf((float)n), of_latent = 1 / sqrtf((float)c->n_latent);
+    float share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
+    enum sl_dtype attn = pick(&c->attn, l);
+    if (low) {
+        add(p, attn, SL_FILL_RANDOM, in, n, low, 0, "attn_q_a.weight", i);
+        add_norm(p, low, "attn_q_a_norm.weight", i);
+        add(p, attn, SL_FILL_RANDOM, 1 / sqrtf((float)low), low, q, 0, "attn_q_b.weight", i);
+    } else {
+        add(p, attn, SL_FILL_RANDOM, in, n, q, 0, "attn_q.weight", i);
+    }
+    add(p, attn, SL_FILL_RANDOM, in, n, c->n_latent + rot, 0, "attn_kv_a_mqa.weight", i);
+    add_norm(p, c->n_latent, "attn_kv_a_norm.weight", i);
+    if (c->joined_kv) {
+        add(p, attn, SL_FILL_RANDOM, of_latent, c->n_latent, heads * (nope + c->head_dim_v), 0,
+            "attn_kv_b.weight", i);
+    } else {
+        add(p, attn, SL_FILL_RANDOM, of_latent, nope, c->n_latent, heads, "attn_k_b.weight", i);
+        add(p, attn, SL_FILL_RANDOM, of_latent, c->n_latent, c->head_dim_v, heads,
+            "attn_v_b.weight", i);
+    }
+    add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)o), o, n, 0, "attn_output.weight", i);
+}
+
 /* Behind the last layer: what guesses ahead has a layer, and what joins a token to its state. */
 static void add_nextn(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
     uint64_t n = c->n_embd;
@@ -147,7 +177,9 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     uint64_t n = c->n_embd;
     float in = 1 / sqrtf((float)n), share = 1.0f / sqrtf(2.0f * (float)c->n_layer);
     add_norm(p, n, "attn_norm.weight", i);
-    if (sl_synth_attends(c, traits, l))
+    if (traits & SL_SYNTH_LATENT)
+        add_latent(p, c, l);
+    else if (sl_synth_attends(c, traits, l))
         add_attention(p, c, traits, l);
     else
         add_delta(p, c, traits, l);
@@ -174,6 +206,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     add(p, SL_DTYPE_F32, SL_FILL_ROUTER, 2 * in, n, ne, 0, "ffn_gate_inp.weight", i);
     if (traits & SL_SYNTH_ROUTER_BIAS) /* scores are 1 / n_expert in the mean */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f / (float)ne, ne, 0, 0, "exp_probs_b.bias", i);
+    if (c->router_sigmoid) /* scores are around a half */
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, ne, 0, 0, "exp_probs_b.bias", i);
     add(p, pick(&c->gate, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_gate_exps.weight", i);
     add(p, pick(&c->up, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_up_exps.weight", i);
     add(p, pick(&c->down, l), SL_FILL_RANDOM, down, ff, n, ne, "ffn_down_exps.weight", i);
@@ -214,6 +248,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         return refuse_arch(c->arch, err);
     uint32_t traits = family->traits;
     bool moe = traits & SL_SYNTH_MOE, shared = traits & SL_SYNTH_SHARED;
+    bool latent = traits & SL_SYNTH_LATENT;
     bool dense = !c->n_expert || c->n_layer_dense;
     const struct {
         const char *name;
@@ -242,20 +277,33 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"delta-key-heads", c->n_delta_head_k, 1, 1024},
         {"delta-dim", c->delta_dim, 1, 1024},
         {"taps", c->n_taps, 2, 8},
-        {"nextn", c->n_nextn, 0, traits & SL_SYNTH_DELTA ? SL_MAX_LAYERS - c->n_layer : 0},
+        {"nextn", c->n_nextn, 0,
+         traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) ? SL_MAX_LAYERS - c->n_layer : 0},
+        {"q-lora", c->n_lora_q, 0, latent ? 1u << 16 : 0},
+        {"latent", c->n_latent, 1, 4096},
+        {"value-dim", c->head_dim_v, 1, 1024},
+        {"sigmoid", c->router_sigmoid, 0, latent},
+        {"joined-kv", c->joined_kv, 0, latent},
         {"split", c->n_split, 1, 999},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
             return sl_fail(err, SL_ERR_CONFIG, "--%s is %u: must be from %u to %u for %s",
                            ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, c->arch);
-    for (uint32_t l = 0; l < 2; l++) {
+    for (uint32_t l = 0; l < 2 && !latent; l++) {
         uint32_t n = sl_synth_kv_heads(c, l);
         if (c->n_head % n)
             return sl_fail(err, SL_ERR_CONFIG,
                            "--heads is %u: must be a multiple of --%skv-heads, which is %u",
                            c->n_head, l && c->n_head_kv_odd ? "odd-" : "", n);
     }
+    if (latent && (!sl_synth_latent_rot(c) || sl_synth_latent_rot(c) >= c->head_dim))
+        return sl_fail(err, SL_ERR_CONFIG, "--rotated is %u: must leave some of --head-dim, %u",
+                       sl_synth_latent_rot(c), c->head_dim);
+    if (latent && c->n_ff_shared % c->n_ff_expert)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--shared-ff is %u: must be a multiple of --expert-ff, which is %u",
+                       c->n_ff_shared, c->n_ff_expert);
     if (c->head_dim % 2 || c->n_rot % 2)
         return sl_fail(err, SL_ERR_CONFIG, "--%s is %u: must be even",
                        c->n_rot % 2 ? "rotated" : "head-dim",
@@ -273,6 +321,8 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
                   {"stay", c->stay, 1},
                   {"skew", c->skew, 100},
                   {"yarn", c->yarn_factor, 1024},
+                  {"yarn-multiplier", c->yarn_log_mul, 10},
+                  {"router-scale", c->router_scale, 100},
                   {"rope-base", c->rope_base, 1e9f},
                   {"window-rope-base", c->rope_base_window, 1e9f}};
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)

@@ -25,6 +25,7 @@ enum {
     SL_SYNTH_DELTA = 1 << 16,       /* gated delta nets, and gates on attention */
     SL_SYNTH_DELTA_BA = 1 << 17,    /* whose gates come from one matrix */
     SL_SYNTH_SECTIONS = 1 << 18,    /* multi-section RoPE */
+    SL_SYNTH_LATENT = 1 << 24,      /* latent attention, and DeepSeek's experts */
 };
 struct sl_synth_family {
     const char *arch;
@@ -41,6 +42,9 @@ static inline uint32_t sl_synth_kv_heads(const struct sl_synth_config *c, uint32
 
 static inline uint32_t sl_synth_rot(const struct sl_synth_config *c) {
     return c->n_rot ? c->n_rot : c->head_dim;
+}
+static inline uint32_t sl_synth_latent_rot(const struct sl_synth_config *c) {
+    return c->n_rot ? c->n_rot : c->head_dim / 4 * 2;
 }
 /* Has the layer attention? Those that guess ahead have. */
 static inline bool sl_synth_attends(const struct sl_synth_config *c, uint32_t traits,

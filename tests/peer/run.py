@@ -18,6 +18,7 @@ import tempfile
 
 MOE = "--experts 8 --top-k 2"
 LONG = [(1, 1), (4, 650)]
+MLA = "--heads 5 --head-dim 40 --rotated 16 --value-dim 24 --latent 96"
 F32 = "-t F32 --embd-type F32 --output-type F32"
 MXFP4 = "-t Q8_0 --gate MXFP4 --up MXFP4 --down MXFP4"
 KL = 1e-2
@@ -99,6 +100,27 @@ CASES = [
      "--delta-heads 8 --delta-dim 64", 5e-3, LONG),
     ("qwen35 q8_0", "--arch qwen35 -t Q8_0 --experts 0 --top-k 0 --layers 4 --rotated 16", 5e-3, LONG),
     ("qwen3vlmoe q4_K", f"--arch qwen3vlmoe -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("deepseek2 f32", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --dense-layers 1", True, LONG),
+    # llama.cpp takes a model for one without q_lora by its 27 layers; all experts chosen, as in "24 layers".
+    ("deepseek2 f32, lite", f"--arch deepseek2 {F32} --experts 4 --top-k 4 --layers 27 --dense-layers 1 --embd 128 "
+     "--heads 3 --head-dim 48 --rotated 16 --value-dim 40 --latent 64 --expert-ff 64 --shared-ff 128 --ff 192", True,
+     LONG),
+    ("deepseek2 f32, joined kv_b", f"--arch deepseek2 {F32} --experts 4 --top-k 4 {MLA} --q-lora 40 --joined-kv "
+     "--heads 7", True, LONG),
+    ("deepseek2 f32, lite, joined kv_b, yarn", f"--arch deepseek2 {F32} --experts 4 --top-k 4 --layers 27 "
+     "--dense-layers 2 --embd 128 --heads 2 --head-dim 48 --rotated 16 --value-dim 32 --latent 32 --expert-ff 64 "
+     "--shared-ff 64 --ff 192 --joined-kv --yarn 40 --yarn-multiplier 0.0707 --ctx 163840", True, LONG),
+    ("deepseek2 f32, sigmoid and bias", f"--arch deepseek2 {F32} --experts 12 --top-k 3 {MLA} --q-lora 56 --sigmoid "
+     "--router-scale 2.5 --dense-layers 2 --tied", True, LONG),
+    ("deepseek2 f32, yarn", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --yarn 32 --yarn-multiplier 0.1 "
+     "--ctx 131072 --rope-base 50000 --sigmoid", True, LONG),
+    ("deepseek2 f32, yarn without a multiplier", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --yarn 4", True, LONG),
+    ("deepseek2 f32, 20 heads of 256", f"--arch deepseek2 {F32} {MOE} --heads 20 --head-dim 256 --rotated 64 "
+     "--value-dim 256 --latent 512 --q-lora 192 --layers 2 --nextn 1 --sigmoid", True, LONG),
+    ("deepseek2 q8_0", f"--arch deepseek2 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
+     "--latent 128 --q-lora 64 --dense-layers 1 --sigmoid", 5e-3, LONG),
+    ("deepseek2 q4_K, joined kv_b", f"--arch deepseek2 -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 "
+     "--value-dim 64 --latent 256 --q-lora 256 --expert-ff 256 --joined-kv --dense-layers 1", 5e-3, LONG),
     ("odd rows fall back", f"--arch qwen3moe -t Q4_K {MOE} --embd 288 --expert-ff 96", KL),
 ]
 for t in ("Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "
