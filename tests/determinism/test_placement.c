@@ -452,6 +452,46 @@ static void delta_nets(void **state) {
     compare_all(&(struct subject){.name = "delta nets", .config = &c});
 }
 
+/* One row a position for all heads, with projections that are quantised; layers of two kinds. */
+static void latents(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("deepseek2");
+    c.n_layer_dense = 1;
+    c.n_expert = 11;
+    c.n_expert_used = 3;
+    c.n_ff_shared = 256;
+    c.n_head = 5;
+    c.n_head_kv = 1;
+    c.head_dim = 72;
+    c.n_rot = 8;
+    c.head_dim_v = 40;
+    c.n_latent = 96;
+    c.n_lora_q = 64;
+    c.router_sigmoid = true;
+    c.router_scale = 2.5f;
+    c.yarn_factor = 4;
+    c.yarn_log_mul = 0.1f;
+    c.attn = (struct sl_synth_types){{SL_DTYPE_Q4_0, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "latents", .config = &c});
+}
+
+/* Keys' and values' projections in one matrix; a query from one matrix. */
+static void joined_latents(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("deepseek2");
+    c.n_layer = 3;
+    c.n_expert = 7;
+    c.n_expert_used = 2;
+    c.n_ff_shared = 512;
+    c.n_head = 3;
+    c.n_head_kv = 1;
+    c.head_dim = 48;
+    c.n_rot = 16;
+    c.n_latent = 64;
+    c.joined_kv = true;
+    compare_all(&(struct subject){.name = "joined latents", .config = &c});
+}
+
 static void enough_was_compared(void **state) {
     (void)state;
     print_message("figure: %llu tokens and the logits of %llu positions compared\n",
@@ -473,6 +513,8 @@ int main(void) {
         cmocka_unit_test(layers_that_differ),
         cmocka_unit_test(windows_and_biases),
         cmocka_unit_test(delta_nets),
+        cmocka_unit_test(latents),
+        cmocka_unit_test(joined_latents),
         cmocka_unit_test(enough_was_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

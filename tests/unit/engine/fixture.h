@@ -51,7 +51,8 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
     bool dense = strcmp(arch, "qwen3") == 0 || strcmp(arch, "qwen35") == 0;
     c.n_expert = dense ? 0 : 6;
     c.n_expert_used = dense ? 0 : 2;
-    c.n_layer_dense = strcmp(arch, "ernie4_5-moe") == 0;
+    bool latent = strcmp(arch, "deepseek2") == 0;
+    c.n_layer_dense = strcmp(arch, "ernie4_5-moe") == 0 || latent;
     c.n_head_kv_odd = strcmp(arch, "hunyuan-moe") == 0; /* layers of two shapes */
     c.window = 40;
     c.attn_every = 2; /* where others have a gated delta net */
@@ -59,6 +60,15 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
     c.n_delta_head_k = 2;
     c.delta_dim = 24;
     c.n_rot = strncmp(arch, "qwen35", 6) == 0 ? 12 : 0;
+    if (latent) { /* rows of the cache must be whole blocks of Q8_0 */
+        c.n_head = 5;
+        c.n_head_kv = 1;
+        c.head_dim = 56;
+        c.n_rot = 32;
+        c.head_dim_v = 24;
+        c.n_lora_q = 32;
+        c.router_sigmoid = true;
+    }
     c.n_vocab = 512;
     c.n_ctx = 1024;
     return c;

@@ -153,8 +153,8 @@ static struct run *answer(const struct test_model *m, const struct sl_engine_con
  * in slots, where generated rows go in parts that are cut behind each router. */
 static void slices_of_layers_that_differ(void **state) {
     (void)state;
-    static const char *const archs[] = {"ernie4_5-moe", "hunyuan-moe", "gpt-oss", "qwen35moe",
-                                        "qwen3next"};
+    static const char *const archs[] = {"ernie4_5-moe", "hunyuan-moe", "gpt-oss",
+                                        "qwen35moe",    "qwen3next",   "deepseek2"};
     static const char *const splits[] = {NULL, "1,4", "2,3", "4,1"};
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         struct sl_synth_config sc = tiny_config(archs[i]);

@@ -24,7 +24,7 @@ static int open_arch(const char *arch, uint32_t window) {
     struct sl_synth_config c = tiny_config(arch);
     c.n_layer = LAYERS;
     c.n_expert = EXPERTS;
-    c.n_ff_expert = 256; /* so that few of them fit a MiB */
+    c.n_ff_expert = c.n_ff_shared = 256; /* so that few of them fit a MiB */
     c.window = window;
     open_model(&tiny, &c);
     return 0;
@@ -46,6 +46,12 @@ static int setup_window(void **state) {
 static int setup_delta(void **state) {
     (void)state;
     return open_arch("qwen35moe", 0);
+}
+
+/* Latents in place of keys and values. */
+static int setup_latent(void **state) {
+    (void)state;
+    return open_arch("deepseek2", 0);
 }
 
 static int teardown(void **state) {
@@ -343,5 +349,6 @@ int main(void) {
     };
     int failed = cmocka_run_group_tests(tests, setup_full, teardown);
     failed += cmocka_run_group_tests(tests, setup_window, teardown);
-    return failed + cmocka_run_group_tests(tests, setup_delta, teardown);
+    failed += cmocka_run_group_tests(tests, setup_delta, teardown);
+    return failed + cmocka_run_group_tests(tests, setup_latent, teardown);
 }

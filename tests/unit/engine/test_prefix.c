@@ -48,6 +48,14 @@ static int setup_delta(void **state) {
     return 0;
 }
 
+/* Latents in place of keys and values. */
+static int setup_latent(void **state) {
+    (void)state;
+    struct sl_synth_config c = tiny_config("deepseek2");
+    open_model(&tiny, &c);
+    return 0;
+}
+
 static int teardown(void **state) {
     (void)state;
     close_model(&tiny);
@@ -417,5 +425,6 @@ int main(void) {
     failed += cmocka_run_group_tests(tests, setup_short, teardown);
     failed += cmocka_run_group_tests(tests, setup_long, teardown);
     failed += cmocka_run_group_tests(tests, setup_delta, teardown);
+    failed += cmocka_run_group_tests(tests, setup_latent, teardown);
     return failed;
 }
