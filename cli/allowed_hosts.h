@@ -12,8 +12,8 @@ struct sl_allowed_hosts {
     uint32_t n;
 };
 
-/* Reads the option's words: names or addresses with commas between them, or *. False after an error
- * message: one is none, such as a URL, or there are too many. */
+/* Reads the option's values: names or addresses separated by commas, or *. False after an error
+ * message: one is neither, such as a URL, or there are too many. */
 bool sl_allowed_hosts_read(struct sl_allowed_hosts *h, const struct sl_arg_list *words);
 void sl_allowed_hosts_release(struct sl_allowed_hosts *h);
 

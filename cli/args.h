@@ -12,11 +12,11 @@ enum sl_arg_kind {
     SL_ARG_STRING, /* const char *, not empty */
     SL_ARG_TEXT,   /* the same, may be empty */
     SL_ARG_INPUT,  /* const char *, not empty: a file to read */
-    SL_ARG_INPUTS, /* struct sl_arg_list of files, or folders with files named as the model's */
+    SL_ARG_INPUTS, /* struct sl_arg_list of files, or folders with files named like the model's */
     SL_ARG_OUTPUT, /* const char *, not empty: a file to write, compared with all others
                       (outputs.h) */
     SL_ARG_KEPT,   /* const char *, not empty: a file or folder of ours that is read and replaced */
-    SL_ARG_FOLDER, /* const char *, not empty: a folder that is ours alone */
+    SL_ARG_FOLDER, /* const char *, not empty: a folder that only we use */
     SL_ARG_U32,    /* uint32_t, decimal */
     SL_ARG_U64,    /* uint64_t, decimal or 0x */
     SL_ARG_F32,    /* float */
@@ -41,13 +41,13 @@ struct sl_arg {
     bool required;
 };
 
-/* Which numbers an option takes, where those of its kind are too many. */
+/* The numbers that an option accepts, if not all of its kind. */
 struct sl_arg_limit {
     const char *name;   /* "--ctx" */
     double least, most; /* both included; INFINITY: no upper bound */
-    const char *zero;   /* what 0 means although it is below least, NULL = it is refused too */
+    const char *zero;   /* what 0 means although it is below least; NULL = it is refused too */
 };
-/* As the least: any number above 0. */
+/* For least: any number above 0. */
 #define SL_ARG_ABOVE_0 1e-30
 
 struct sl_command {
@@ -59,28 +59,28 @@ struct sl_command {
     uint32_t n_args;
     const struct sl_arg_limit *limits; /* [n_limits], may name options that the command lacks */
     uint32_t n_limits;
-    const char **model; /* where -m writes: the one argument beside options goes there too; NULL:
-                           the command takes none */
+    const char **model; /* where -m writes, and the one argument that is not an option; NULL: the
+                           command takes none */
     bool model_optional;
-    const char *(*help_of)(const char *option); /* of options whose help is known at run time only;
+    const char *(*help_of)(const char *option); /* for options whose help is only known at run time;
                                                    NULL: there are none */
 };
 
 /* Parses argv[1..]; "--x value" and "--x=value" both work, "--" ends the options.
  * Returns -1 to go on; otherwise the exit code: 0 after --help, 2 after an error message.
  *
- * Exit codes of all commands: 2 for what the words of the command line show to be wrong, before
- * anything is opened; 1 for what fails afterwards, a file that is named and not there included. */
+ * Exit codes of all commands: 2 for what is wrong on the command line itself, found before anything
+ * is opened; 1 for what fails afterwards, including a named file that does not exist. */
 int sl_args_parse(const struct sl_command *command, int argc, char **argv);
 
-/* What is wrong with a command's options, on stderr, and where to read about them. Returns 2, the
+/* Prints what is wrong with a command's options on stderr, and where to read about them. Returns 2,
  * exit code. command: NULL = the program itself. */
 int sl_usage_error(const char *command, const char *fmt, ...) SL_PRINTF(2, 3);
 
-/* The candidate nearest to word by edit distance, or NULL when none is near. */
+/* The candidate nearest to word by edit distance, or NULL if none is close. */
 const char *sl_args_nearest(const char *word, const char *const *candidates, uint32_t n);
 
-/* "1.5GiB" to bytes; false when it is not a size. */
+/* "1.5GiB" to bytes; false if it is not a size. */
 bool sl_parse_bytes(const char *text, uint64_t *out_bytes);
 /* "4.76 GiB" into buf (at least 16 bytes); returns buf. */
 const char *sl_format_bytes(uint64_t bytes, char *buf);

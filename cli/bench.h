@@ -1,5 +1,5 @@
-/* Inside sluice bench: what is measured (bench_run.c), what it could be at best (bench_limits.c),
- * and how it is shown (bench_report.c). */
+/* Internals of sluice bench: measuring (bench_run.c), ceilings (bench_limits.c), and output
+ * (bench_report.c). */
 #ifndef SL_CLI_BENCH_H
 #define SL_CLI_BENCH_H
 
@@ -21,11 +21,11 @@ struct sl_bench_counts {
     uint64_t steps, step_ns;
     uint64_t experts, expert_bytes;         /* computed, each once a layer and step */
     uint64_t hits, host_hits, late, misses; /* hits: where the device computes */
-    uint64_t promotions, demotions;         /* between the tiers of a device that is apart */
-    uint64_t early, early_used;             /* copied to that before their layer asked */
+    uint64_t promotions, demotions;         /* between the tiers of a discrete device */
+    uint64_t early, early_used;             /* copied to it before their layer asked */
     uint64_t link_up_bytes, link_down_bytes, link_read_bytes;
     uint64_t missed_bytes;  /* of late and misses */
-    uint64_t prefetch_used; /* of hits: read ahead a moment ago */
+    uint64_t prefetch_used; /* of hits: prefetched */
     uint64_t evictions;
     uint64_t stall_demand_ns, stall_late_ns, stall_slot_ns;
     uint64_t disk_reads, disk_read_bytes, disk_needed_bytes, disk_requests, disk_syscalls;
@@ -33,7 +33,7 @@ struct sl_bench_counts {
 };
 
 /* The disk's rate, bytes/s, before, between and after the runs of a test: others may use it too.
- * Not before the first where slots are still empty then. */
+ * Not before the first run if slots are still empty then. */
 struct sl_bench_disk {
     uint32_t n; /* 0: not measured */
     double sum, least, most;
@@ -58,11 +58,11 @@ struct sl_bench {
     uint32_t n_threads;
     uint64_t dense_bytes;              /* weights that every token reads */
     double ram_rate;                   /* bytes/s */
-    struct sl_device_bandwidth device; /* of a device that is apart */
+    struct sl_device_bandwidth device; /* of a discrete device */
     struct sl_err device_why;          /* ... why it is not known */
-    struct sl_err disk_why;            /* why the disk could not be measured last */
-    uint64_t budget_bytes;             /* of the host's memory: --ram, or what was free */
-    uint64_t rss_bytes;                /* the most that was resident while the tests ran */
+    struct sl_err disk_why;            /* why the disk could not be measured last time */
+    uint64_t budget_bytes;             /* of host memory: --ram, or what was free */
+    uint64_t rss_bytes;                /* the peak resident memory while the tests ran */
     struct sl_bench_test tests[1 + SL_BENCH_MAX_PARALLEL];
     uint32_t n_tests;
 };
@@ -71,22 +71,22 @@ struct sl_bench {
 bool sl_bench_run(struct sl_bench *b, struct sl_bench_test *t);
 
 /* bench_limits.c */
-/* Measures the rate at which the engine, which has nothing to do, reads experts into its slots;
- * leaves disk as it is, and says why, where it cannot. */
+/* Measures the rate at which the idle engine reads experts into its slots. If it cannot, leaves
+ * disk unchanged and says why. */
 void sl_bench_disk_rate(struct sl_bench *b, struct sl_bench_disk *disk);
-/* The best that the measured bandwidths allow for what the runs of a test touched. 0 = unknown.
- * Decode: causal, a read can start only when the router has spoken: 1 / (T_mem + max(T_link,
+/* The best that the measured bandwidths allow for the bytes that a test's runs used. 0 = unknown.
+ * Decode: causal, a read can start only when the router has chosen: 1 / (T_mem + max(T_link,
  * T_disk)); overlap, perfect look-ahead: 1 / max(T_mem, T_link, T_disk). The link carries what was
- * not on a device that is apart. Prompt: reading what was not there, once a chunk, against
- * computing it with all experts resident, when that is known. */
+ * not on a discrete device. Prompt: reading what was missing, once a chunk, against computing it
+ * with all experts resident, if that is known. */
 struct sl_bench_limits {
     double mem_s, link_s, disk_s;     /* of one step; a prompt test: of one prompt */
     double compute_s;                 /* of one prompt, all experts resident; 0 = not known */
-    double causal_rate, overlap_rate; /* tokens/s; of a prompt test both the same */
+    double causal_rate, overlap_rate; /* tokens/s; for a prompt test both are equal */
     double step_bytes;                /* weights read from memory in a step, or for a prompt */
     double disk_bytes;                /* of experts that were on disk when it began */
-    double link_bytes;                /* of experts that were not on the device, likewise */
-    double touched_s;                 /* prompt: reading all touched experts, there or not */
+    double link_bytes;                /* of experts that were not on the device when it began */
+    double touched_s;                 /* prompt: reading all experts it uses, present or not */
 };
 void sl_bench_limits(const struct sl_bench *b, const struct sl_bench_test *t,
                      struct sl_bench_limits *out);

@@ -1,5 +1,5 @@
-/* The commands of the one binary. Each takes argv from its own name on and returns the exit code:
- * 0 fine, 1 failed, 2 wrong usage. */
+/* The commands of the program. Each takes argv from its own name on and returns the exit code:
+ * 0 success, 1 failure, 2 usage error. */
 #ifndef SL_CLI_COMMANDS_H
 #define SL_CLI_COMMANDS_H
 

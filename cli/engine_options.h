@@ -1,4 +1,4 @@
-/* The options that every command with an engine shares: memory, and where routed experts are. */
+/* The options that all commands with an engine share: memory, and where routed experts are. */
 #ifndef SL_CLI_ENGINE_OPTIONS_H
 #define SL_CLI_ENGINE_OPTIONS_H
 
@@ -20,8 +20,8 @@ struct sl_engine_options {
 #define SL_ENGINE_OPTIONS_DEFAULT                                                                  \
     { .ram_bytes = UINT64_MAX, .vram_reserve_mib = UINT32_MAX }
 
-/* What --device takes, by the backends of this build: the help_of of a command with the rows below.
- * Main thread. */
+/* The help text of --device, by the backends of this build: for the help_of of a command with the
+ * rows below. Main thread. */
 const char *sl_engine_options_help(const char *option);
 
 /* Rows for a command's table; o is a struct sl_engine_options *. --device has its help from
@@ -124,8 +124,8 @@ const char *sl_engine_options_help(const char *option);
             "on or off: read hot experts in the background after the start (default on)", false    \
     }
 
-/* Which numbers they take, and those that several commands have beside them: rows for a command's
- * limits. */
+/* The numbers that these options accept, and those of options that several commands have beside
+ * them: rows for a command's limits. */
 #define SL_ENGINE_LIMITS                                                                           \
     {"--ctx", 2, SL_MAX_CTX_TOKENS, "the model's own, at most 8192"},                              \
         {"--parallel", 1, SL_MAX_PARALLEL, NULL}, {"--queue", 1, SL_MAX_QUEUE, NULL},              \
@@ -136,10 +136,10 @@ const char *sl_engine_options_help(const char *option);
         "--vram-reserve-mib", 1, 1u << 24, NULL                                                    \
     }
 
-/* How many devices beside the host --device may mean, at most; NULL, which is the host: none. */
+/* The most devices beside the host that --device may name; 0 for NULL, which is the host. */
 uint32_t sl_device_option_cards(const char *device);
-/* False after an error message: the option was given, and beside a --device that is the host alone,
- * where it means nothing. With auto a GPU may be found. */
+/* False after an error message: the option was given although --device is the host alone, where it
+ * has no meaning. With auto a GPU may be found. */
 bool sl_engine_options_gpu(const char *command, const struct sl_engine_options *o, bool given,
                            const char *option);
 /* Fills the configuration; false after an error message. o must outlive the engine. */

@@ -1,4 +1,4 @@
-/* What `sluice inspect` finds in a file, for its two ways of printing. */
+/* What `sluice inspect` finds in a file; printed as text or JSON. */
 #ifndef SL_CLI_INSPECT_H
 #define SL_CLI_INSPECT_H
 
@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* What a tensor is for, told by its name alone, so that unknown architectures are counted too. */
+/* The purpose of a tensor, by its name alone, so that unknown architectures are counted too. */
 enum sl_purpose {
     SL_PURPOSE_EMBEDDING,
     SL_PURPOSE_OUTPUT,
@@ -58,12 +58,12 @@ struct sl_inspect {
 extern const char *const sl_purpose_names[SL_PURPOSE_COUNT];
 extern const char *const sl_expert_part_names[SL_EXPERT_PARTS];
 
-/* Opens and counts. Fails only when the container itself cannot be read. */
+/* Opens and counts. Fails only if the container itself cannot be read. */
 enum sl_status sl_inspect_open(const char *path, struct sl_inspect *out,
                                struct sl_err *err) SL_MUST_CHECK;
 void sl_inspect_release(struct sl_inspect *in);
 
-/* The last layer with the same experts as `first` (or also without any). */
+/* The last layer in a row with the same experts as `first` (or also without any). */
 uint32_t sl_inspect_same_until(const struct sl_inspect *in, uint32_t first);
 
 /* Prints everything as one JSON object. Returns false when out of memory or stdout fails. */

@@ -1,6 +1,5 @@
-/* What the commands that compute share: opening a model and an engine with progress on the
- * terminal.
- */
+/* Shared by the commands that compute: opening a model and an engine, with progress on the
+ * terminal. */
 #ifndef SL_CLI_OPEN_ENGINE_H
 #define SL_CLI_OPEN_ENGINE_H
 
@@ -14,14 +13,15 @@ struct sl_opened {
 
 /* Opens the model's file; false after printing an error. */
 bool sl_open_model(const char *command, const char *path, struct sl_opened *out);
-/* Plans, loads and starts the engine, when all else that the command needs is open: its memory is
- * measured and counts (process_* of config are filled; more may be the caller's rows, NULL = none).
- * Progress goes to stderr when that is a terminal. False after printing an error. */
+/* Plans, loads and starts the engine. Call it when everything else that the command needs is open:
+ * its memory is measured and counts (process_* of config are filled; more has further rows of the
+ * caller, NULL = none). Progress goes to stderr if that is a terminal. False after an error
+ * message. */
 bool sl_start_engine(const char *command, const struct sl_engine_config *config,
                      struct sl_process_memory *more, struct sl_opened *o);
 void sl_close_engine(struct sl_opened *o);
 
-/* "\rtext" on stderr when that is a terminal; an empty text clears the line. */
+/* "\rtext" on stderr if that is a terminal; an empty text clears the line. */
 void sl_show_progress(const char *fmt, ...) SL_PRINTF(1, 2);
 
 #endif

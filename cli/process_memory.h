@@ -1,5 +1,5 @@
-/* What a command holds beside the engine, for the memory plan: what is there already, measured, and
- * what may come. */
+/* The memory of a command beside the engine, for the memory plan: what it holds already, measured,
+ * and what it may take later. */
 #ifndef SL_CLI_PROCESS_MEMORY_H
 #define SL_CLI_PROCESS_MEMORY_H
 
@@ -19,10 +19,10 @@ void sl_process_memory_add(struct sl_process_memory *m, const char *what, uint64
  * the first row, and gives the rows to the configuration; m is borrowed until create returns. */
 void sl_process_memory_apply(struct sl_process_memory *m, struct sl_engine_config *config);
 
-/* What a measurement while no engine is there may take of a budget; UINT64_MAX: none was given. */
+/* How much of a budget a measurement may use while there is no engine; UINT64_MAX: no budget. */
 uint64_t sl_process_memory_room(uint64_t ram_bytes);
 
-/* malloc's settings, so that what is freed goes back and gaps stay small: before any thread. */
+/* Sets malloc up to return freed memory and keep gaps small. Call it before any thread starts. */
 void sl_process_memory_tune(void);
 
 #endif

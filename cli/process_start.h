@@ -1,16 +1,16 @@
-/* What the process is given by whoever starts it, made fit to be used. */
+/* Makes the descriptors and stacks that the process inherited fit for use. */
 #ifndef SL_CLI_PROCESS_START_H
 #define SL_CLI_PROCESS_START_H
 
 #include <stdbool.h>
 
-/* First of all in main, before any file is opened and any thread started:
- * - descriptors 0, 1 and 2 that are closed are taken, so that no file that is opened later gets the
- *   number, and with it what is printed and logged. Reading 0 and writing 1 or 2 still fail, with
- *   EBADF, as on a closed one;
- * - threads get stacks of SL_STACK_BYTES, those of libraries included, and the main thread's may
- *   grow to as much, whatever RLIMIT_STACK was.
- * False, after a message, where that cannot be. */
+/* Call it first in main, before any file is opened and any thread started:
+ * - takes closed descriptors 0, 1 and 2, so that no file opened later gets such a number and
+ *   receives what is printed and logged. Reading 0 and writing 1 or 2 still fail with EBADF, as on
+ *   a closed descriptor;
+ * - gives threads stacks of SL_STACK_BYTES, including those of libraries, and lets the main
+ * thread's stack grow to as much, whatever RLIMIT_STACK was. False after a message if that is not
+ * possible. */
 bool sl_process_start(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Conditions that are waited for until a time of sl_now_ns. */
+/* Condition variables with deadlines in sl_now_ns time. */
 #ifndef SL_COMMON_COND_H
 #define SL_COMMON_COND_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Of the monotonic clock: a clock that is set moves nobody's time limit. */
+/* Uses the monotonic clock, so that setting the system's clock moves no deadline. */
 static inline void sl_cond_init(pthread_cond_t *cond) {
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);

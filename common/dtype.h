@@ -37,12 +37,12 @@ enum sl_dtype {
 };
 
 struct sl_dtype_info {
-    const char *name;     /* as GGUF tools print it, "Q4_K"; NULL for a number we do not read */
+    const char *name;     /* as GGUF tools print it, "Q4_K"; NULL for a number not supported */
     uint16_t block_elems; /* elements per block; a row is a whole number of blocks */
     uint16_t block_bytes;
 };
 
-/* NULL when the number is not a type that Sluice reads. */
+/* NULL if the number is not a supported type. */
 const struct sl_dtype_info *sl_dtype_info(uint32_t dtype);
 /* "Q4_K", or "unknown". */
 const char *sl_dtype_name(uint32_t dtype);

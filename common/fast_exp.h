@@ -1,13 +1,13 @@
 /* exp for passes over a vocabulary: plain C that compilers vectorise, without fused multiply-adds,
- * so that it is fast and the same where there are none. */
+ * so that CPUs with and without them give the same bits. */
 #ifndef SL_COMMON_FAST_EXP_H
 #define SL_COMMON_FAST_EXP_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* exp(x) for x <= 0 within 3e-7 relative; 0 below -87. A call per vocabulary entry and token is too
- * much for libm's one at a time.
+/* exp(x) for x <= 0 within 3e-7 relative; 0 below -87. libm's scalar exp is too slow to call for
+ * every vocabulary entry of every token.
  * Source: Cody and Waite's two-part reduction by ln 2; the polynomial is exp's Taylor series, which
  * on |r| <= ln(2)/2 ends below float rounding at degree 7. */
 static inline float sl_exp_neg(float x) {

@@ -11,7 +11,8 @@
 #define SL_HISTOGRAM_BOUNDS 19u
 
 struct sl_histogram {
-    _Atomic uint64_t buckets[SL_HISTOGRAM_BOUNDS + 1]; /* each alone; the last: above all bounds */
+    _Atomic uint64_t
+        buckets[SL_HISTOGRAM_BOUNDS + 1]; /* not cumulative; the last: above all bounds */
     _Atomic uint64_t sum_ns;
 };
 

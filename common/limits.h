@@ -1,4 +1,4 @@
-/* Limits that a model is checked against when it is opened and that ops rely on. */
+/* Limits that are checked when a model is opened, and on which ops rely. */
 #ifndef SL_COMMON_LIMITS_H
 #define SL_COMMON_LIMITS_H
 

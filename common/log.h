@@ -1,4 +1,4 @@
-/* Logging to stderr: one line a record, "HH:MM:SS.mmm level text". Any thread. */
+/* Logging to stderr, one line per record: "HH:MM:SS.mmm level text". Any thread. */
 #ifndef SL_COMMON_LOG_H
 #define SL_COMMON_LOG_H
 

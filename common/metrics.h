@@ -1,5 +1,5 @@
-/* Counters and gauges: process-wide from one table (metrics.def), and of each stage that a model's
- * layers are divided over from another (stage_metrics.def). Relaxed atomics: any thread. */
+/* Counters and gauges. One table (metrics.def) is process-wide, another (stage_metrics.def) exists
+ * once for each stage. Relaxed atomics: any thread. */
 #ifndef SL_COMMON_METRICS_H
 #define SL_COMMON_METRICS_H
 
@@ -21,10 +21,10 @@ extern struct sl_metrics sl_metrics;
     atomic_store_explicit(&sl_metrics.field, (int64_t)(n), memory_order_relaxed)
 #define sl_metric(field) atomic_load_explicit(&sl_metrics.field, memory_order_relaxed)
 
-/* Writes all of them in Prometheus' text format, version 0.0.4. */
+/* Writes all metrics in Prometheus' text format, version 0.0.4. */
 void sl_metrics_write(FILE *out);
 
-/* Owned by whoever has the stage; one thread at a time counts, any may read. */
+/* Owned by the stage; one thread at a time counts, any thread may read. */
 struct sl_stage_metrics {
 #define SL_STAGE_METRIC(kind, field, name, help) _Atomic int64_t field;
 #include "common/stage_metrics.def"
@@ -39,13 +39,13 @@ struct sl_stage_metrics {
 #define sl_stage_gauge(metrics, field, n)                                                          \
     atomic_store_explicit(&(metrics)->field, (int64_t)(n), memory_order_relaxed)
 
-/* One stage as it is written: stages are counted from 1. device: the label's text; it ends before
- * ": ", if that is in it. */
+/* A stage as it is written; stages are numbered from 1. device: the label's text, which ends before
+ * the first ": ". */
 struct sl_stage_shown {
     const char *device;
     const struct sl_stage_metrics *metrics;
 };
-/* Writes those of n stages, each metric of all of them under one head. */
+/* Writes the metrics of n stages. Each metric has one header, followed by all stages. */
 void sl_stage_metrics_write(FILE *out, const struct sl_stage_shown *stages, uint32_t n);
 
 #endif

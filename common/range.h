@@ -1,4 +1,4 @@
-/* A stretch of bytes: [from, to). */
+/* A range of bytes: [from, to). */
 #ifndef SL_COMMON_RANGE_H
 #define SL_COMMON_RANGE_H
 

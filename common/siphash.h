@@ -1,6 +1,6 @@
 /* SipHash-2-4 with 128 bits of output: a keyed hash. Without the key nobody can make two inputs
- * meet, so what a client sends cannot crowd one bucket or forge a name, and with the key it is a
- * checksum that a damaged file does not pass by chance.
+ * collide, so clients can neither crowd one bucket nor forge a name. With the key it is a checksum
+ * that a damaged file does not pass by chance.
  * Source: Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012; its 128-bit variant. */
 #ifndef SL_COMMON_SIPHASH_H
 #define SL_COMMON_SIPHASH_H
@@ -13,7 +13,7 @@ struct sl_hash128 {
     uint64_t lo, hi;
 };
 
-/* In pieces: init, any number of adds, end. The cuts between pieces do not show. */
+/* Incremental: init, any number of adds, end. How the input is cut makes no difference. */
 struct sl_siphash {
     uint64_t v[4], total_bytes;
     uint8_t held[8];
@@ -22,7 +22,7 @@ void sl_siphash_init(struct sl_siphash *s, struct sl_hash128 key);
 void sl_siphash_add(struct sl_siphash *s, const void *data, size_t size_bytes);
 struct sl_hash128 sl_siphash_end(struct sl_siphash *s);
 
-/* How many buckets a table of n hashes has: a power of two, 64 at least. */
+/* The number of buckets for a table of n hashes: a power of two, at least 64. */
 static inline uint32_t sl_hash_buckets(uint32_t n) {
     uint32_t buckets = 64;
     while (buckets < n && buckets < (1u << 30))

@@ -1,9 +1,9 @@
-/* How large the stacks are that the program runs on, whatever RLIMIT_STACK says.
+/* The size of every stack that the program runs on, whatever RLIMIT_STACK says.
  *
- * Of addresses, not of memory: the memory plan counts what is touched (memory_plan.c). 2 MiB with
- * the guard page never hold an aligned huge page, so the first touch does not take 2 MiB of memory
- * where transparent huge pages are always on. The deepest call chains are bounded and tested: a
- * chat template nested to its limit under ASan (test_small_stack) takes the most. */
+ * This is address space, not memory: the memory plan counts what is touched (memory_plan.c). 2 MiB
+ * including the guard page never hold an aligned huge page, so the first touch does not take 2 MiB
+ * of memory if transparent huge pages are always on. The deepest call chains are bounded and
+ * tested; a chat template nested to its limit under ASan (test_small_stack) needs the most. */
 #ifndef SL_COMMON_STACK_H
 #define SL_COMMON_STACK_H
 

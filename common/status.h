@@ -1,8 +1,8 @@
 /* Status codes and caller-owned error texts.
  *
  * A code names the largest thing that a failure takes down: the request, the weights being read,
- * the device, the peer, the process. The function that first decides that something failed writes
- * the text; everyone above passes both on unchanged. */
+ * the device, the peer, the process. The function that first detects the failure writes the text;
+ * everyone above passes both on unchanged. */
 #ifndef SL_COMMON_STATUS_H
 #define SL_COMMON_STATUS_H
 
@@ -17,7 +17,7 @@ enum sl_status {
     SL_ERR_CANCELED = -2,
     SL_ERR_CONTEXT_FULL = -3,
     SL_ERR_TIMEOUT = -4,
-    SL_ERR_LIMIT = -5, /* it takes more work than one request may */
+    SL_ERR_LIMIT = -5, /* needs more work than one request may take */
     /* weights */
     SL_ERR_IO = -20,
     SL_ERR_CORRUPT = -21,
@@ -46,7 +46,7 @@ struct sl_err {
 enum sl_status sl_fail(struct sl_err *err, enum sl_status status, const char *fmt, ...)
     SL_PRINTF(3, 4);
 
-/* In a function that returns a status: returns the call's, unless it is SL_OK. */
+/* Returns the call's status from the calling function, unless it is SL_OK. */
 #define SL_TRY(call)                                                                               \
     do {                                                                                           \
         enum sl_status sl_try_status = (call);                                                     \

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Length of the well-formed character at s (n >= 1 bytes are there), 0 when there is none: neither
- * overlong forms, nor surrogates, nor code points above U+10FFFF are well-formed.
+/* Length of the well-formed character at s (n >= 1 bytes), 0 if there is none. Overlong forms,
+ * surrogates and code points above U+10FFFF are not well-formed.
  * Source: Unicode, table 3-7. */
 static inline uint32_t sl_utf8_len(const unsigned char *s, size_t n) {
     unsigned char c = s[0];
@@ -36,7 +36,7 @@ static inline uint32_t sl_utf8_len(const unsigned char *s, size_t n) {
     return n >= 4 && (s[3] & 0xc0) == 0x80 ? 4 : 0;
 }
 
-/* Bytes at the start of s that are well-formed. */
+/* The length of the well-formed prefix of text, in bytes. */
 static inline size_t sl_utf8_valid_prefix(const char *text, size_t n) {
     const unsigned char *s = (const unsigned char *)text;
     size_t i = 0;

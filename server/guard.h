@@ -1,35 +1,35 @@
-/* What is looked at before a request's body is read: is it framed in one way only, who sends it,
- * from which web page. On the connection's thread, with the headers in. */
+/* The checks before a request's body is read: whether it can be framed in one way only, who sends
+ * it, and from which web page. Runs on the connection's thread, with the headers in. */
 #ifndef SL_SERVER_GUARD_H
 #define SL_SERVER_GUARD_H
 
 #include "server/exchange/exchange.h"
 
-/* False, with ex->error: a request that another program on the way could read differently
- * (server/wire/wire.h), in its head, or, asked when the body is in, in that. The connection must
- * end with the answer. */
+/* False, with ex->error: another program on the way could read the request differently
+ * (server/wire/wire.h). Checks the head, and the body if called again when that is in. The
+ * connection must end with the answer. */
 bool sl_guard_wire(struct sl_exchange *ex);
-/* The same of the head, and its version. */
+/* The same for the head, including its version. */
 bool sl_guard_framing(struct sl_exchange *ex, const char *version);
 
-/* Without keys: the client calls this server by a name that is its own. Else, with ex->error, it
- * may be a web page whose name was made to point here (DNS rebinding). A client that gives no name
- * (HTTP/1.0) is no browser, and none comes by a UNIX socket. */
+/* Without keys: the Host header must be a name of this server. Otherwise, with ex->error, the
+ * client may be a web page whose name was made to resolve here (DNS rebinding). A client without
+ * Host (HTTP/1.0) is no browser, and no browser uses a UNIX socket. */
 bool sl_guard_host(struct sl_exchange *ex);
 
-/* Sends a right API key, or none is asked for. */
+/* Has a valid API key, or the server has none. */
 bool sl_guard_has_key(const struct sl_exchange *ex);
-/* Needs no API key, or has a right one. */
+/* The endpoint needs no API key, or the request has a valid one. */
 bool sl_guard_key(const struct sl_exchange *ex);
 
-/* Without keys: not a request with an effect that another site's page sends through a browser,
- * which asks first for some of them only. Else ex->error is set. */
+/* Without keys: false, with ex->error, for a request with an effect that another site's page sends
+ * through a browser (which sends a preflight only for some of them). */
 bool sl_guard_page(struct sl_exchange *ex);
 
 /* The web page's origin if --cors-origin allows it, for Access-Control-Allow-Origin; else NULL.
  * Valid while the connection is. */
 const char *sl_guard_origin(const struct sl_exchange *ex);
-/* A browser's question whether its page may send a request: it carries no key. */
+/* Is it a CORS preflight? These carry no key. */
 bool sl_guard_preflight(const struct sl_exchange *ex);
 
 #endif

@@ -1,8 +1,9 @@
-/* An answer in parts: what the splitter makes of a model's text, and what every API is written
- * from.
+/* An answer in parts: the splitter makes them of a model's text, and every API's answers are
+ * written from them.
  *
- * A part is a fragment on its way. Segments are fragments joined, in the order in which the model
- * made them: whole answers, and streams that repeat their text at the end, keep them. */
+ * A part is a fragment, given out as it arrives. Segments are joined fragments, in the order in
+ * which the model made them; whole answers, and streams that repeat their text at the end, keep
+ * them. */
 #ifndef SL_SERVER_ANSWER_PARTS_H
 #define SL_SERVER_ANSWER_PARTS_H
 
@@ -15,8 +16,8 @@ enum sl_part_kind {
     SL_PART_CONTENT,   /* a fragment of the answer's text; may be empty */
     SL_PART_REASONING, /* a fragment of the reasoning before it */
     SL_PART_CALL,      /* tool call number `call` begins; text is the function's whole name */
-    SL_PART_ARGUMENTS, /* a fragment of the JSON text of that call's arguments: they come before
-                          any other part */
+    SL_PART_ARGUMENTS, /* a fragment of the JSON text of that call's arguments; no other part comes
+                          in between */
 };
 
 struct sl_part {
@@ -36,13 +37,13 @@ struct sl_segment {
 struct sl_segments {
     struct sl_segment *list;
     uint32_t n, cap;
-    bool failed; /* there was no memory; sticky */
+    bool failed; /* out of memory; sticky */
 };
 
-/* Empty text adds nothing, but a call's name. */
+/* Empty text adds nothing, except for a call's name. */
 void sl_segments_add(struct sl_segments *s, const struct sl_part *part);
 void sl_segments_release(struct sl_segments *s);
-/* All text of a kind (CONTENT or REASONING) joined, appended to out. False: there is none. */
+/* Appends all text of a kind (CONTENT or REASONING) to out. False: there is none. */
 bool sl_segments_join(const struct sl_segments *s, enum sl_part_kind kind, struct sl_buf *out);
 
 #endif

@@ -1,23 +1,23 @@
-/* Inside of the splitter: shared by server/splitter*.c alone.
+/* Internals of the splitter, shared only by server/answer/splitter*.c.
  *
- * A step looks at the text that is not taken yet and takes some of it, or asks for more. What a
- * step decides depends on the text alone, never on where it was cut: a marker that may still come
- * is waited for, and every bound counts from the start of what it bounds. */
+ * A step looks at the text not taken yet, and either takes some of it or asks for more. What it
+ * decides depends only on the text, never on where it was cut: it waits for a marker that may still
+ * come, and every bound counts from the start of what it bounds. */
 #ifndef SL_SERVER_SPLITTER_INTERNAL_H
 #define SL_SERVER_SPLITTER_INTERNAL_H
 
 #include "server/answer/json_scan.h"
 #include "server/answer/splitter.h"
 
-#define SL_SPLIT_NAME_BYTES   256u  /* a function's name, a parameter's, with what is around it */
-#define SL_SPLIT_HEADER_BYTES 512u  /* harmony: from <|start|> to <|message|> */
-#define SL_SPLIT_SPACE_BYTES  4096u /* white space that is waited behind: more of it is text */
+#define SL_SPLIT_NAME_BYTES   256u /* the name of a function or parameter, with what is around it */
+#define SL_SPLIT_HEADER_BYTES 512u /* harmony: from <|start|> to <|message|> */
+#define SL_SPLIT_SPACE_BYTES  4096u /* white space to wait through; more of it is text */
 
 enum sl_split_state {
     SL_SPLIT_START,
     SL_SPLIT_REASONING,
     SL_SPLIT_CONTENT,
-    SL_SPLIT_NEXT, /* behind a call or the section's opening: a call, the section's end, content */
+    SL_SPLIT_NEXT, /* after a call or the section's opening: a call, the section's end, content */
     /* splitter_json.c */
     SL_SPLIT_JSON_OPEN,
     SL_SPLIT_JSON_ITEM,
@@ -49,7 +49,7 @@ enum sl_split_state {
     SL_SPLIT_MESSAGE_ARGUMENTS,
 };
 
-/* A step's answer: false asks for more text. At the end it may ask in vain. */
+/* A step returns false to ask for more text. At the end of the answer none may come. */
 struct sl_splitter {
     const struct sl_splitter_config *config;
     const struct sl_answer_format *f;
@@ -63,11 +63,11 @@ struct sl_splitter {
     uint32_t n_calls;
     bool said[2]; /* harmony: there was content, reasoning */
 
-    /* the call in the making */
+    /* the call being read */
     bool in_call, called; /* called: its name is certain */
-    bool keep_raw;        /* what is taken goes to raw, to come back if it is no call */
+    bool keep_raw;        /* keep what is taken in raw, to give it back if this is no call */
     struct sl_buf raw, arguments, fragment, early;
-    size_t prompt_bytes; /* of raw: a header that the prompt has */
+    size_t prompt_bytes; /* of raw: a header that is in the prompt */
     char name[SL_SPLIT_NAME_BYTES + 1];
     char key[SL_SPLIT_NAME_BYTES + 1];
     size_t key_len;
@@ -76,7 +76,7 @@ struct sl_splitter {
     bool has_early, is_early_done;
     uint32_t n_params;
     uint32_t types;         /* TAGGED: of the parameter */
-    size_t scanned;         /* TAGGED: bytes of a value that hold no end */
+    size_t scanned;         /* TAGGED: bytes of a value known to hold no end */
     bool value_started;     /* TAGGED */
     enum sl_part_kind body; /* harmony */
 };
@@ -91,41 +91,41 @@ static inline bool sl_split_is_space(char c) {
 
 /* ---- splitter.c ---- */
 void sl_split_emit(struct sl_splitter *s, enum sl_part_kind kind, const char *text, size_t len);
-/* Bytes at the end of text that are the start of a character: no part is cut in one. */
+/* Bytes at the end of text that begin a character: parts are never cut within one. */
 size_t sl_split_unfinished(const char *text, size_t n);
-/* The first n bytes of the text are taken. */
+/* Takes the first n bytes of the text. */
 void sl_split_take(struct sl_splitter *s, size_t n);
-/* White space from byte `from` on: the index of the first other byte, or of the white space past
- * SL_SPLIT_SPACE_BYTES, which then stands where none may. */
+/* Skips white space from byte `from` on: the index of the first other byte, or of the white space
+ * past SL_SPLIT_SPACE_BYTES, which is then invalid there. */
 size_t sl_split_space(const struct sl_splitter *s, size_t from);
 
 enum sl_split_match { SL_SPLIT_NO, SL_SPLIT_MAYBE, SL_SPLIT_YES };
-/* Does a marker (NULL: never) stand at byte `at`? At the answer's end there is no MAYBE. */
+/* Is a marker (NULL: never) at byte `at`? At the answer's end there is no MAYBE. */
 enum sl_split_match sl_split_at(const struct sl_splitter *s, size_t at, const char *marker);
-/* A call is over: takes the text up to the marker at byte `at`, where that stands (models forget to
- * close what they opened: that costs nothing), and goes on to what comes next. False: more text
- * must come. */
+/* Ends a call: takes the text up to the marker at byte `at`, if that is there (models forget to
+ * close what they opened, which is tolerated), and goes on to what comes next. False: more text is
+ * needed. */
 bool sl_split_close(struct sl_splitter *s, size_t at, const char *marker);
-/* The first of markers [n] from byte `from` on, which starts below byte `most`. YES: *out_at and
- * *out_which; MAYBE: one may begin at *out_at; NO: none below most, *out_at is where to end. */
+/* Finds the first of markers [n] from byte `from` on that starts below byte `most`. YES: *out_at
+ * and *out_which; MAYBE: one may begin at *out_at; NO: none below most, *out_at is where to end. */
 enum sl_split_match sl_split_find(const struct sl_splitter *s, size_t from, size_t most,
                                   const char *const *markers, uint32_t n, size_t *out_at,
                                   uint32_t *out_which);
 
 /* ---- splitter_calls.c ---- */
-/* A call begins with the byte that comes; what was given out stays. */
+/* A call begins with the next byte; what was given out stays. */
 void sl_split_call_begin(struct sl_splitter *s);
-/* Takes a name's characters; false: it is no function's name, or not one that the state needs. */
+/* Takes characters of a name. False: not a function's name, or not one that the state allows. */
 bool sl_split_call_name(struct sl_splitter *s, const char *name, size_t len);
-/* The call is certain: its name is given out. */
+/* The call is certain: gives out its name. */
 void sl_split_call_certain(struct sl_splitter *s);
 void sl_split_call_arguments(struct sl_splitter *s, const char *text, size_t len);
-/* Scans arguments; behind them state `next`, of a byte that cannot stand there the call fails. */
+/* Scans arguments, then goes to state `next`; a byte that is invalid there makes the call fail. */
 bool sl_split_call_scan(struct sl_splitter *s, enum sl_split_state next);
 void sl_split_call_done(struct sl_splitter *s);
-/* It is none: what was kept comes back as content. Always true, for `return`. */
+/* This is no call: what was kept comes back as content. Always true, for `return`. */
 bool sl_split_call_fail(struct sl_splitter *s);
-/* The state in which a call's text behind call_open is read. */
+/* The state in which a call's text after call_open is read. */
 enum sl_split_state sl_split_call_state(const struct sl_splitter *s);
 /* The tool's `function` object by its name; NULL: none. */
 const json_t *sl_split_tool(const json_t *tools, const char *name);
@@ -135,7 +135,7 @@ const json_t *sl_split_tool(const json_t *tools, const char *name);
 bool sl_split_json(struct sl_splitter *s);
 bool sl_split_named(struct sl_splitter *s);
 bool sl_split_tagged(struct sl_splitter *s);
-/* Cut in the middle of a value. */
+/* The answer was cut in the middle of a value. */
 void sl_split_tagged_cut(struct sl_splitter *s);
 bool sl_split_harmony(struct sl_splitter *s);
 

@@ -1,4 +1,4 @@
-/* Anthropic's Messages API: what its two files and http.c share. */
+/* Anthropic's Messages API: shared by its two files and http.c. */
 #ifndef SL_SERVER_ANTHROPIC_H
 #define SL_SERVER_ANTHROPIC_H
 
@@ -8,15 +8,15 @@
 
 struct sl_exchange;
 
-/* Whether the client speaks this API, whose errors have a shape of their own: by the path, or, as
+/* Whether the client speaks this API, whose errors have their own shape: decided by the path or, as
  * /v1/models belongs to two APIs, by the header that its clients send with each request.
  * Connection's thread. */
 bool sl_anthropic_client(const struct sl_exchange *ex);
-/* {"type":"error","error":{"type","message"}}; gives the HTTP status, which is 529 for a server
- * that has too much to do. */
+/* {"type":"error","error":{"type","message"}}; returns the HTTP status, 529 if the server is
+ * overloaded. */
 unsigned sl_anthropic_error(struct sl_buf *b, const struct sl_http_error *e);
 
-/* The Model object and a list of this one, as clients of this API expect them. */
+/* The Model object, and a list of this one model, as clients of this API expect them. */
 void sl_anthropic_model(struct sl_buf *b, const char *id, int64_t created_s);
 void sl_anthropic_models(struct sl_buf *b, const char *id, int64_t created_s);
 

@@ -4,7 +4,7 @@
 
 #include "server/api/renderers.h"
 
-/* ,"timings":{...} of choices [first, first + n): an extension. */
+/* ,"timings":{...} for choices [first, first + n): an extension. */
 void sl_openai_timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, uint32_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* The renderers that there are (server/exchange/renderer.h). */
+/* The list of renderers (server/exchange/renderer.h). */
 #ifndef SL_SERVER_RENDERERS_H
 #define SL_SERVER_RENDERERS_H
 

@@ -1,9 +1,9 @@
 /* One generation: the choices of one request, between the engine's sinks and the connection.
  *
- * Tokens cross in a ring per choice, under the exchange's lock (gen.c); on the connection's side
- * they become text, stop strings cut it, the splitter makes parts of it (gen_text.c), and the API's
- * renderer events or a body (renderer.h). A full ring parks the session until its client reads on.
- */
+ * Tokens cross in a ring per choice, under the exchange's lock (gen.c). On the connection's side
+ * they become text, which is cut at stop strings and divided into parts (gen_text.c); the API's
+ * renderer turns these into events or a body (renderer.h). A full ring parks the session until its
+ * client reads on. */
 #ifndef SL_SERVER_GEN_H
 #define SL_SERVER_GEN_H
 
@@ -17,7 +17,7 @@ struct sl_logprob_entry {
     struct sl_token token;
     uint64_t start_byte, end_byte; /* in the choice's text */
     uint64_t start_char;
-    uint32_t json_bytes; /* that it becomes, at most */
+    uint32_t json_bytes; /* of its JSON, at most */
 };
 
 enum sl_answer_end {
@@ -26,7 +26,7 @@ enum sl_answer_end {
     SL_END_LENGTH,      /* max_tokens, or the context is full */
 };
 
-/* A renderer's place in a choice's stream. Zero at first. */
+/* A renderer's position in a choice's stream. Initially zero. */
 struct sl_render_state {
     bool in_block;          /* a block (an output item) is open */
     enum sl_part_kind kind; /* of it: CONTENT, REASONING or CALL */
@@ -44,8 +44,8 @@ struct sl_choice {
     struct sl_token *ring; /* [gen->ring_tokens]; NULL without log-probabilities, then ring_ids */
     uint32_t *ring_ids;    /* id, top bit: end of generation */
     uint32_t ring_head, ring_count;
-    bool refused;   /* the token offered last, which is offered again */
-    bool parked;    /* push said SL_AGAIN and the engine was not told to go on */
+    bool refused;   /* the token offered last, which will be offered again */
+    bool parked;    /* push returned SL_AGAIN and the engine was not told to go on */
     bool running;   /* submitted and not finished */
     bool submitted; /* submit returned SL_OK */
     bool canceled;
@@ -60,15 +60,15 @@ struct sl_choice {
     struct sl_stop_state stop;
     uint32_t n_predicted;
     uint64_t text_bytes, text_chars; /* that the model made */
-    uint64_t text_json, text_room;   /* of it as JSON; how much of that is counted as held */
+    uint64_t text_json, text_room;   /* its size as JSON; how much of that is counted as held */
     uint64_t split_room;             /* bytes of the splitter that are counted as held */
-    uint64_t shown_bytes;            /* that passed the stop strings */
+    uint64_t shown_bytes;            /* after the stop strings */
     struct sl_logprob_entry *logprobs;
     uint32_t n_logprobs, cap_logprobs;
     uint32_t n_shown_logprobs;    /* the first of them belong to shown text */
     uint32_t n_content_logprobs;  /* and the first of those to content: the others are unsorted */
-    uint64_t logprobs_json;       /* bytes that all of them become */
-    uint64_t logprobs_room;       /* bytes of them that are counted as held */
+    uint64_t logprobs_json;       /* size of all of them as JSON */
+    uint64_t logprobs_room;       /* how much of that is counted as held */
     struct sl_splitter *splitter; /* NULL: all is content */
     struct sl_segments segments;  /* where kept */
     bool opened;                  /* the first event, or the echo, is out */
@@ -107,24 +107,24 @@ struct sl_gen {
     struct sl_http_error failure;
 };
 
-/* Takes params and prompts over (also when it fails: then they are released and NULL returned). */
+/* Takes over params and prompts (even on failure: then they are released and NULL is returned). */
 struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api,
                              const struct sl_renderer *renderer, struct sl_gen_params *params,
                              struct sl_ids *prompts, char **echo, uint32_t n_prompts);
 void sl_gen_destroy(struct sl_gen *g);
-/* What it is expected to hold until its client has read the answer, and tells the choices how much
- * that is for each. Text counts four bytes a token, times sl_gen_text_cost. A grammar counts with
- * its automaton, as half of the room for answers at most. What comes to more (long tokens,
+/* The bytes it is expected to hold until its client has read the answer; tells each choice its part
+ * of that. Text counts four bytes a token, times sl_gen_text_cost. A grammar counts with its
+ * automaton, which is at most half of the room for answers. Anything beyond that (long tokens,
  * log-probabilities of text that is held back) is added as it grows (gen_text.c), and ends the
  * answer with 503 when there is no room for it. */
 uint64_t sl_gen_memory_bytes(struct sl_gen *g);
-/* Bytes that are held for each byte of an answer's text that is kept: the text and its JSON, which
- * grows by doubling; a stream's last event has all of it again. */
+/* Bytes held for each byte of an answer's text that is kept: the text and its JSON, which grows by
+ * doubling; a stream's last event repeats all of it. */
 static inline uint32_t sl_gen_text_cost(const struct sl_gen *g) {
     return g->params.stream ? 8 : 4;
 }
 
-/* Hands the choices to the engine. False: ex->error is set; those already handed over are
+/* Submits the choices to the engine. False: ex->error is set, and those already submitted are
  * canceled. The caller holds a reference to the exchange. */
 bool sl_gen_submit(struct sl_gen *g);
 /* Cancels what runs. The exchange's lock is held. */
@@ -133,20 +133,19 @@ void sl_gen_cancel_locked(struct sl_gen *g);
 struct sl_choice_times {
     double queue_ns, prefill_ns, decode_ns;
     struct sl_expert_use use;
-    uint32_t n_cached; /* tokens of its prompt that did not have to be computed */
+    uint32_t n_cached; /* tokens of its prompt found in the prefix cache */
 };
-/* The engine's account of a choice; of one that a stop string ended a moment ago, ours. */
+/* The engine's account of a choice; if a stop string has just ended it, our own. */
 void sl_choice_times(const struct sl_choice *c, struct sl_choice_times *out);
 
 struct sl_usage {
-    uint64_t prompt, cached; /* tokens of all prompts; cached: of them, found in the KV cache */
+    uint64_t prompt, cached; /* tokens of all prompts; how many of them were in the KV cache */
     uint64_t predicted, reasoning;
 };
 /* All choices so far. */
 void sl_gen_usage(const struct sl_gen *g, struct sl_usage *out);
 
-/* A name for tool call number `call` of a choice: prefix, then what no other call has. The same
- * whenever it is asked. */
+/* A unique id for tool call number `call` of a choice, with this prefix. The same at every call. */
 void sl_call_id(struct sl_buf *b, const struct sl_choice *c, const char *prefix, uint32_t call);
 
 /* The splitter's sink, ctx is a choice. The connection's thread, gen_text.c. */
@@ -155,16 +154,15 @@ void sl_choice_part(void *ctx, const struct sl_part *part);
 /* The connection's thread, gen_text.c. Whole answers: takes what there is; true when every choice
  * is done. */
 bool sl_gen_collect(struct sl_gen *g);
-/* Streams: fills g->out with some events; false: there is nothing now and the end is not reached.
- */
+/* Streams: fills g->out with some events. False: there is nothing now, and it is not the end. */
 bool sl_gen_stream(struct sl_gen *g);
-/* Streams: what shows the client, who has heard nothing for a while, that the server is there. */
+/* Streams: shows a client that has heard nothing for a while that the server is alive. */
 void sl_gen_keepalive(struct sl_gen *g);
 
-/* gen.c, for gen_text.c: takes a token from a choice's ring, and wakes its session when that has
- * room again. False: there is none; *out_end says whether one may still come. */
+/* gen.c, for gen_text.c: takes a token from a choice's ring, and wakes its session when the ring
+ * has room again. False: there is none; *out_end says whether one may still come. */
 bool sl_choice_take(struct sl_choice *c, struct sl_token *out_token, bool *out_end);
-/* Cancels what of the choice still runs. The exchange's lock is taken. */
+/* Cancels what still runs of the choice. Takes the exchange's lock. */
 void sl_choice_cancel(struct sl_choice *c);
 
 #endif

@@ -1,26 +1,27 @@
-/* What the server may take beside the engine, for the memory plan, and its limits for a given sum.
+/* How much memory the server may take beside the engine, for the memory plan, and the limits that
+ * follow from a given sum.
  *
  * Four things grow with what clients send: bodies being received, what a worker makes of one
  * (values, template, tokens), answers waiting for their clients, and connections. Each has a limit;
- * what passes it is refused with 413, 400 or 503. */
+ * requests beyond it are refused with 413, 400 or 503. */
 #ifndef SL_SERVER_MEMORY_H
 #define SL_SERVER_MEMORY_H
 
 #include "model/jinja/chat_template.h"
 #include "server/types/config.h"
 
-/* The sum below which limits would refuse what people send: bodies of 300 KiB still pass. */
+/* With less, the limits would refuse ordinary requests; with this, bodies of 300 KiB still pass. */
 #define SL_SERVER_LEAST_BYTES ((uint64_t)32 << 20)
 
-/* Replaces every 0 by what it stands for. */
+/* Replaces every 0 by its default. */
 void sl_server_defaults(struct sl_server_config *c);
-/* Replaces every 0 so that sl_server_memory_bytes is at most bytes, or as near as the fields that
+/* Replaces every 0 so that sl_server_memory_bytes is at most bytes, or as close as the fields that
  * are set, and SL_SERVER_LEAST_BYTES, allow. */
 void sl_server_fit(struct sl_server_config *c, uint64_t bytes);
-/* Everything that a server of this configuration can come to hold. */
+/* The most memory that a server of this configuration can hold. */
 uint64_t sl_server_memory_bytes(const struct sl_server_config *config);
 
-/* Of a configuration without zeros: the limits inside a worker. */
+/* The limits within a worker; the configuration must have no zeros. */
 uint32_t sl_server_json_units(const struct sl_server_config *c);
 uint64_t sl_server_tokenize_bytes(const struct sl_server_config *c);
 struct sl_template_limits sl_server_template_limits(const struct sl_server_config *c);

@@ -1,8 +1,9 @@
-/* How an API writes answers: one table of functions for each. gen.c and http.c know no API by name.
+/* How an API writes answers: one table of functions for each API. gen.c and http.c name no API.
  *
- * All run on the connection's thread and append to the buffer they are given (its `failed` is the
- * only error). Of a stream the order is begin; then for each choice open, part..., finish, choices
- * in any mixture; then end. fail may come at any point, and nothing after it. */
+ * All functions run on the connection's thread and append to the buffer they are given (its
+ * `failed` is the only error). The order in a stream is begin; then for each choice open, part...,
+ * finish, with choices interleaved in any way; then end. fail may come at any point, and nothing
+ * after it. */
 #ifndef SL_SERVER_RENDERER_H
 #define SL_SERVER_RENDERER_H
 
@@ -10,19 +11,20 @@
 
 struct sl_renderer {
     const char *id_prefix; /* of the answer's id: "chatcmpl-" */
-    bool keeps_parts;      /* streams keep their segments too: the API repeats them at the end */
+    bool keeps_parts;      /* streams keep their segments, since the API repeats them at the end */
 
     /* The body of a whole answer; every choice is done. */
     void (*whole)(struct sl_buf *b, const struct sl_gen *g);
 
-    /* NULL: nothing to write there. */
+    /* NULL: writes nothing. */
     void (*begin)(struct sl_buf *b, struct sl_gen *g);
     void (*open)(struct sl_buf *b, struct sl_choice *c); /* its first part is about to come */
     void (*part)(struct sl_buf *b, struct sl_choice *c, const struct sl_part *part);
     void (*finish)(struct sl_buf *b, struct sl_choice *c); /* c->end is why */
     void (*end)(struct sl_buf *b, struct sl_gen *g);
     void (*fail)(struct sl_buf *b, struct sl_gen *g, const struct sl_http_error *e);
-    void (*keepalive)(struct sl_buf *b, struct sl_gen *g); /* beside the comment that all get */
+    void (*keepalive)(struct sl_buf *b,
+                      struct sl_gen *g); /* beside the comment that all APIs get */
 };
 
 #endif

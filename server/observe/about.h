@@ -1,4 +1,4 @@
-/* What the server says of itself. */
+/* Endpoints about the server itself. */
 #ifndef SL_SERVER_ABOUT_H
 #define SL_SERVER_ABOUT_H
 
@@ -8,7 +8,7 @@
 void sl_props_handle(struct sl_exchange *ex);
 void sl_slots_handle(struct sl_exchange *ex);
 void sl_metrics_handle(struct sl_exchange *ex);
-/* A request of this server was answered with this status; route is NULL where there is none. Any
+/* Counts an answer with this status; route is NULL if the request had none. Any
  * thread. */
 void sl_answers_count(const struct sl_server *s, const struct sl_route *route, unsigned status);
 

@@ -1,5 +1,5 @@
-/* Reading and checking the fields of a request body by table. An absent field or null leaves the
- * output as it is; a wrong type or a value out of range is a 400 that names the field. */
+/* Table-driven reading and checking of the fields of a request body. An absent field or null leaves
+ * the output unchanged; a wrong type or a value out of range is a 400 that names the field. */
 #ifndef SL_SERVER_FIELDS_H
 #define SL_SERVER_FIELDS_H
 
@@ -34,17 +34,17 @@ const char *sl_json_kind(const json_t *v);
 
 #define SL_JSON_MAX_DEPTH 128u
 /* Bounds the memory of a parsed body, in units of about 50 bytes: a value is one, an array two, an
- * object six, a member two more. ("{},{},..." would grow a hundredfold.) A server with little
- * memory allows fewer. */
+ * object six, a member two more. (The bytes of "{},{},..." would grow a hundredfold.) A server with
+ * little memory allows fewer. */
 #define SL_JSON_MAX_UNITS 2000000u
 
-/* Parses a body into a JSON object, within limits that are checked before anything is allocated by
- * it. Asks the watch (NULL: nobody) every 64 KiB, and gives up with what it says. The caller owns
- * the result (json_decref). NULL: e is set. */
+/* Parses a body into a JSON object; limits are checked before the parser allocates anything.
+ * Asks the watch (NULL: none) every 64 KiB, and stops with its status. The caller owns the result
+ * (json_decref). NULL: e is set. */
 json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
                              const struct sl_template_watch *watch, struct sl_http_error *e);
-/* The same bounds for JSON in a string of a body: what it would take when parsed comes off *units.
- * False: it nests too deep, or would take more than is left. */
+/* The same limits for JSON in a string of a body: subtracts what it would take when parsed from
+ * *units. False: it nests too deep, or needs more than is left. */
 bool sl_json_take_units(const char *text, size_t len, uint32_t *units);
 
 #endif

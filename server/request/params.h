@@ -1,4 +1,4 @@
-/* What a generation request asks for, beside its prompt. */
+/* The parameters of a generation request, beside its prompt. */
 #ifndef SL_SERVER_PARAMS_H
 #define SL_SERVER_PARAMS_H
 
@@ -11,10 +11,10 @@
 
 #define SL_MAX_CHOICES 128u
 
-/* What a renderer wants to know of the request beside the parameters. */
+/* What a renderer needs to know of the request beside the parameters. */
 struct sl_request_about {
     char *members; /* owned; JSON members that the answer repeats: ,"a":1,"b":2; NULL = none */
-    bool carry_reasoning; /* reasoning goes out in a form that clients send back */
+    bool carry_reasoning; /* send reasoning in a form that clients send back */
 };
 
 struct sl_gen_params {
@@ -22,14 +22,14 @@ struct sl_gen_params {
     uint32_t n;          /* choices per prompt */
     uint32_t max_tokens; /* 0 = until the context is full */
     bool ignore_eos;
-    bool cache_prompt; /* take what is known of the prompt, and leave it to others */
+    bool cache_prompt; /* reuse cached prefixes, and leave this prompt to others */
     float timeout_s;   /* for the whole request, waiting included; 0 = the server's */
     bool logprobs;
     uint32_t n_top_logprobs;
     struct sl_sampling sampling; /* logit_bias points to bias */
     struct sl_logit_bias *bias;  /* owned */
     struct sl_stop_set stop;     /* owned */
-    uint32_t n_own_stop;         /* of it, the request's: the first */
+    uint32_t n_own_stop;         /* how many of them are the request's: the first */
     struct sl_grammar *grammar;  /* owned; NULL = any text */
     bool splits;                 /* answers have parts: */
     struct sl_splitter_config split;
@@ -40,12 +40,12 @@ struct sl_gen_params {
 
 enum sl_api { SL_API_CHAT, SL_API_COMPLETIONS, SL_API_RESPONSES, SL_API_MESSAGES };
 
-/* Reads every field that chat and text completions share, and those of the API; n_vocab bounds
- * logit_bias. The body of any API but text completions is a chat's (translate.h). out must be zero;
- * release it also after a failure. */
+/* Reads the fields that chat and text completions share, and those of the API; n_vocab bounds
+ * logit_bias. For every API but text completions the body is a chat's (translate.h). out must be
+ * zero; release it even on failure. */
 bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
                     struct sl_gen_params *out, struct sl_http_error *e);
-/* Sets p->grammar to the form's, from this rule ("": there is none). field: the one to blame. */
+/* Compiles the form from this rule into p->grammar ("": none). field: the one that errors name. */
 bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form, const char *rule,
                     const char *field, struct sl_http_error *e);
 void sl_params_release(struct sl_gen_params *p);

@@ -1,4 +1,4 @@
-/* What a server is created with, and the model that it serves: plain data. */
+/* The configuration of a server, and the model that it serves: plain data. */
 #ifndef SL_SERVER_TYPES_CONFIG_H
 #define SL_SERVER_TYPES_CONFIG_H
 
@@ -13,34 +13,34 @@ struct sl_tokenizer;
 /* Strings and arrays of them are borrowed until sl_server_destroy. */
 struct sl_server_config {
     const char *const *hosts; /* [n_hosts] names or addresses to bind */
-    uint32_t n_hosts;         /* at most SL_SERVER_MAX_HOSTS; 0 = 127.0.0.1, or with unix_socket
-                                 none */
-    uint16_t port;            /* of all of them; 0 = one that is free, see sl_server_port */
+    uint32_t n_hosts;         /* at most SL_SERVER_MAX_HOSTS; 0 = 127.0.0.1, or none if unix_socket
+                                 is set */
+    uint16_t port;            /* of all of them; 0 = any free one, see sl_server_port */
     const char *unix_socket;  /* a path to listen on as well, without TLS; NULL = none */
     uint32_t unix_mode;       /* of that file; 0 = 0600 */
     const char *tls_cert;     /* PEM files; NULL = no TLS. Both or none. */
     const char *tls_key;
-    const char *const *cors_origins; /* [n_cors_origins] whose web pages may ask; "*" = all */
+    const char *const *cors_origins; /* [n_cors_origins] allowed for web pages; "*" = all */
     uint32_t n_cors_origins;
-    const char *const *allowed_hosts; /* [n_allowed_hosts] names that clients may call this server
-                                         by, besides its own (server/wire/hosts.h); "*" = any */
+    const char *const *allowed_hosts; /* [n_allowed_hosts] accepted in Host headers besides the
+                                         server's own names (server/wire/hosts.h); "*" = any */
     uint32_t n_allowed_hosts;
     uint32_t n_http_threads;    /* 0 = 2 */
     uint32_t n_workers;         /* 0 = 2 */
     uint64_t max_body_bytes;    /* of one request; 0 = 64 MiB */
     uint64_t max_bodies_bytes;  /* of all requests together; 0 = 4 times max_body_bytes */
-    uint64_t max_replies_bytes; /* of all answers, not sent yet; 0 = 256 MiB */
+    uint64_t max_replies_bytes; /* of all answers not sent yet; 0 = 256 MiB */
     uint64_t worker_bytes;      /* what a worker may take for one request; 0 = 2 GiB
                                    (server/exchange/memory.h) */
     uint32_t max_connections;   /* 0 = 1024 */
     uint32_t timeout_s;         /* a connection without traffic between requests; 0 = 60 */
-    uint32_t stall_s;           /* a stream whose client reads nothing; 0 = 600 */
-    uint32_t request_timeout_s; /* a request, waiting included, takes at most; 0 = no limit */
+    uint32_t stall_s;           /* a stream whose client does not read; 0 = 600 */
+    uint32_t request_timeout_s; /* of a request, waiting included; 0 = no limit */
     uint64_t template_steps; /* a conversation through the model's chat template; 0 = 20 million */
     uint32_t template_timeout_s; /* and each rendering of it; 0 = 30 */
-    uint32_t keepalive_s;        /* comment on a silent stream; 0 = 5 */
-    uint32_t buffer_tokens;      /* an answer's tokens its client has not read, before its session
-                                    parks; 0 = 1024 (a sixteenth with log-probabilities) */
+    uint32_t keepalive_s;        /* interval of comments on a silent stream; 0 = 5 */
+    uint32_t buffer_tokens;      /* unread tokens of an answer before its session parks; 0 = 1024 (a
+                                    sixteenth with log-probabilities) */
     const char *const *api_keys; /* accepted keys; none = open */
     uint32_t n_api_keys;
 };
@@ -48,7 +48,7 @@ struct sl_server_config {
 struct sl_server_model {
     struct sl_engine *engine;             /* borrowed until sl_server_destroy */
     const struct sl_tokenizer *tokenizer; /* borrowed until sl_server_destroy */
-    const char *id;                       /* what clients call it; copied, as all strings here */
+    const char *id; /* the name that clients use; copied, like all strings here */
     const char *path, *arch;
     const char *chat_template; /* NULL = the file has none: ChatML, with a warning */
     size_t chat_template_bytes;

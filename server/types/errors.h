@@ -17,13 +17,13 @@ struct sl_http_error {
 /* Fills e and returns false, so that a check can end in `return sl_http_bad(...)`. */
 bool sl_http_fail(struct sl_http_error *e, unsigned http_status, const char *code,
                   const char *param, const char *fmt, ...) SL_PRINTF(5, 6);
-/* 400 that names a field (NULL = none). */
+/* A 400 that names a field (NULL = none). */
 bool sl_http_bad(struct sl_http_error *e, const char *param, const char *fmt, ...) SL_PRINTF(3, 4);
-/* What a status of the engine, tokenizer or template means to a client; err's text is passed on. */
+/* Maps a status of the engine, tokenizer or template to an HTTP error; passes on err's text. */
 bool sl_http_from_status(struct sl_http_error *e, enum sl_status status, const struct sl_err *err);
 
-/* A field that the error names as `from`, or a member of it, has another name in the client's API:
- * changed in param and text. */
+/* The client's API has another name for a field that the error names as `from`, or for its parent:
+ * changes it in param and text. */
 void sl_http_rename_field(struct sl_http_error *e, const char *from, const char *to);
 
 /* {"error":{"message","type","param","code"}} */

@@ -1,5 +1,5 @@
-/* The certificate and key of --tls-cert and --tls-key: read, checked against each other, given to
- * libmicrohttpd's GnuTLS at each handshake, and read again when asked (a renewed certificate). */
+/* The certificate and key of --tls-cert and --tls-key: reads them, checks that they match, gives
+ * them to libmicrohttpd's GnuTLS at each handshake, and reloads them (a renewed certificate). */
 #ifndef SL_SERVER_TLS_H
 #define SL_SERVER_TLS_H
 
@@ -10,13 +10,13 @@
 /* TLS 1.2 and later. */
 #define SL_TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.2:+VERS-TLS1.3"
 
-/* cert_path: PEM, the server's certificate first, then those that sign it. key_path: PEM, without a
- * password. The pair is used from the next handshake on; on an error what was there stays. The
- * errors name the file. One thread at a time; the pair is the process's, since libmicrohttpd's
- * callback knows no server. */
+/* cert_path: PEM, the server's certificate first, then its chain. key_path: PEM, without a
+ * password. The pair is used from the next handshake on; on an error the old pair stays. Errors
+ * name the file. One thread at a time; there is one pair per process, since libmicrohttpd's
+ * callback does not know the server. */
 enum sl_status sl_tls_load(const char *cert_path, const char *key_path,
                            struct sl_err *err) SL_MUST_CHECK;
-/* No handshake runs any more. */
+/* Call it when no handshake runs any more. */
 void sl_tls_release(void);
 
 /* For MHD_OPTION_HTTPS_CERT_CALLBACK2. */

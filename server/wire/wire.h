@@ -1,11 +1,11 @@
-/* What a client sends, as libmicrohttpd may see it.
+/* A filter between the socket and libmicrohttpd.
  *
  * libmicrohttpd is more lenient than RFC 9112 in some places (bare line feeds, bare carriage
- * returns, folded lines, values cut at a NUL byte) and stricter in others (white space behind a
- * length, absolute URLs). Both kinds lead to requests that a proxy in front and this server read
- * differently. So every byte of a connection passes here first: what is legal goes on in one
- * canonical form, and a request that is not ends as a complete request without a body, or with a
- * shorter one, marked as bad for the server to refuse. Nothing behind it is read as a request.
+ * returns, folded lines, values cut at a NUL byte) and stricter in others (white space after a
+ * length, absolute URLs). Both lead to requests that a proxy in front and this server read
+ * differently. So every byte of a connection passes through here first. Legal requests go on in one
+ * canonical form. An illegal one ends as a complete request without a body, or with a shorter one,
+ * marked as bad for the server to refuse; nothing after it is read as a request.
  *
  * Canonical: an absolute URL becomes a path and the only Host; one framing header, written last;
  * chunks without extensions or leading zeros; no trailers.
