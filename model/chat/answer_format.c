@@ -9,180 +9,13 @@
 #define DS(words)  "<" BAR words BAR ">"
 #define DSML(word) BAR "DSML" BAR word
 
-#define THINK .think_open = "<think>", .think_close = "</think>"
-
-/* Sources are the chat templates that the models' authors publish with the weights, unless said. */
-static const struct sl_answer_format formats[] = {
-    /* The fallback: Hermes' form, which the server describes to the model itself. */
-    {.name = "generic",
-     .syntax = SL_CALL_JSON,
-     THINK,
-     .call_open = "<tool_call>",
-     .call_close = "</tool_call>",
-     .arguments_key = "arguments",
-     .prompt_hint = "hermes"},
-    /* NousResearch/Hermes-2-Pro-Llama-3-8B, tool_use template and model card; Qwen/Qwen2.5-7B,
-     * Qwen/Qwen3-0.6B. */
-    {.name = "hermes",
-     .syntax = SL_CALL_JSON,
-     THINK,
-     .call_open = "<tool_call>",
-     .call_close = "</tool_call>",
-     .arguments_key = "arguments"},
-    /* Qwen/Qwen3-Coder-30B-A3B-Instruct. */
-    {.name = "qwen3-coder",
-     .syntax = SL_CALL_TAGGED,
-     THINK,
-     .call_open = "<tool_call>",
-     .call_close = "</tool_call>",
-     .name_open = "<function=",
-     .name_close = ">",
-     .function_close = "</function>",
-     .key_open = "<parameter=",
-     .key_close = ">",
-     .value_close = "</parameter>",
-     .value_space = "\n",
-     .optional_open = true},
-    /* ByteDance-Seed/Seed-OSS-36B-Instruct. */
-    {.name = "seed-oss",
-     .syntax = SL_CALL_TAGGED,
-     .think_open = "<seed:think>",
-     .think_close = "</seed:think>",
-     .call_open = "<seed:tool_call>",
-     .call_close = "</seed:tool_call>",
-     .name_open = "<function=",
-     .name_close = ">",
-     .function_close = "</function>",
-     .key_open = "<parameter=",
-     .key_close = ">",
-     .value_close = "</parameter>"},
-    /* meta-llama/Llama-3.1-8B-Instruct; llama-models, models/llama3_1/prompt_format.md. */
-    {.name = "llama3",
-     .syntax = SL_CALL_JSON,
-     .call_open = "<|python_tag|>",
-     .bare = true,
-     .one_call = true,
-     .arguments_key = "parameters"},
-    /* mistralai/Mistral-Nemo-Instruct-2407; mistral-common, instruct tokenizers v3 to v7. */
-    {.name = "mistral",
-     .syntax = SL_CALL_JSON,
-     .think_open = "[THINK]",
-     .think_close = "[/THINK]",
-     .call_open = "[TOOL_CALLS]",
-     .array = true,
-     .short_ids = true,
-     .arguments_key = "arguments"},
-    /* mistralai/Magistral-Small-2509, mistralai/Devstral-Small-2507; mistral-common, v11 and v13.
-     */
-    {.name = "mistral-args",
-     .syntax = SL_CALL_NAMED,
-     .think_open = "[THINK]",
-     .think_close = "[/THINK]",
-     .call_open = "[TOOL_CALLS]",
-     .separator = "[ARGS]",
-     .short_ids = true},
-    /* deepseek-ai/DeepSeek-V3, deepseek-ai/DeepSeek-R1-0528. */
-    {.name = "deepseek-v3",
-     .syntax = SL_CALL_NAMED,
-     THINK,
-     .section_open = DS("tool" LOW "calls" LOW "begin"),
-     .section_close = DS("tool" LOW "calls" LOW "end"),
-     .call_open = DS("tool" LOW "call" LOW "begin"),
-     .call_close = DS("tool" LOW "call" LOW "end"),
-     .name_before = "function" DS("tool" LOW "sep"),
-     .separator = "\n",
-     .fence = "```json\n",
-     .fence_close = "```"},
-    /* deepseek-ai/DeepSeek-V3.1. */
-    {.name = "deepseek-v3.1",
-     .syntax = SL_CALL_NAMED,
-     THINK,
-     .section_open = DS("tool" LOW "calls" LOW "begin"),
-     .section_close = DS("tool" LOW "calls" LOW "end"),
-     .call_open = DS("tool" LOW "call" LOW "begin"),
-     .call_close = DS("tool" LOW "call" LOW "end"),
-     .separator = DS("tool" LOW "sep")},
-    /* deepseek-ai/DeepSeek-V3.2, encoding folder of the model's repository. */
-    {.name = "deepseek-v3.2",
-     .syntax = SL_CALL_TAGGED,
-     THINK,
-     .section_open = "<" DSML("function_calls>"),
-     .section_close = "</" DSML("function_calls>"),
-     .name_open = "<" DSML("invoke name=\""),
-     .name_close = "\">",
-     .function_close = "</" DSML("invoke>"),
-     .key_open = "<" DSML("parameter name=\""),
-     .key_close = "\" string=\"%\">",
-     .value_close = "</" DSML("parameter>"),
-     .typed = true},
-    /* deepseek-ai/DeepSeek-V4: the same with another name for the section. */
-    {.name = "deepseek-v4",
-     .syntax = SL_CALL_TAGGED,
-     THINK,
-     .section_open = "<" DSML("tool_calls>"),
-     .section_close = "</" DSML("tool_calls>"),
-     .name_open = "<" DSML("invoke name=\""),
-     .name_close = "\">",
-     .function_close = "</" DSML("invoke>"),
-     .key_open = "<" DSML("parameter name=\""),
-     .key_close = "\" string=\"%\">",
-     .value_close = "</" DSML("parameter>"),
-     .typed = true},
-    /* zai-org/GLM-4.5, zai-org/GLM-4.6. */
-    {.name = "glm",
-     .syntax = SL_CALL_TAGGED,
-     THINK,
-     .call_open = "<tool_call>",
-     .call_close = "</tool_call>",
-     .key_open = "<arg_key>",
-     .key_close = "</arg_key>%<arg_value>",
-     .value_close = "</arg_value>"},
-    /* MiniMaxAI/MiniMax-M2, docs/tool_calling_guide.md. */
-    {.name = "minimax",
-     .syntax = SL_CALL_TAGGED,
-     THINK,
-     .section_open = "<minimax:tool_call>",
-     .section_close = "</minimax:tool_call>",
-     .name_open = "<invoke name=\"",
-     .name_close = "\">",
-     .function_close = "</invoke>",
-     .key_open = "<parameter name=\"",
-     .key_close = "\">",
-     .value_close = "</parameter>"},
-    /* moonshotai/Kimi-K2-Instruct, docs/tool_call_guidance.md. */
-    {.name = "kimi-k2",
-     .syntax = SL_CALL_NAMED,
-     THINK,
-     .section_open = "<|tool_calls_section_begin|>",
-     .section_close = "<|tool_calls_section_end|>",
-     .call_open = "<|tool_call_begin|>",
-     .call_close = "<|tool_call_end|>",
-     .separator = "<|tool_call_argument_begin|>",
-     .name_before = "functions."},
-    /* ibm-granite/granite-3.3-2b-instruct. */
-    {.name = "granite",
-     .syntax = SL_CALL_JSON,
-     THINK,
-     .call_open = "<|tool_call|>",
-     .array = true,
-     .arguments_key = "arguments"},
-    /* swiss-ai/Apertus-8B-Instruct-2509. */
-    {.name = "apertus",
-     .syntax = SL_CALL_JSON_KEYED,
-     .think_open = "<|inner_prefix|>",
-     .think_close = "<|inner_suffix|>",
-     .call_open = "<|tools_prefix|>",
-     .call_close = "<|tools_suffix|>",
-     .array = true},
-    /* openai/gpt-oss-120b; OpenAI cookbook, "OpenAI harmony response format". */
-    {.name = "harmony", .syntax = SL_CALL_HARMONY, .one_call = true},
-};
-#define N_FORMATS (sizeof formats / sizeof *formats)
-
-/* In this order: a template may hold the signs of a later row as well. All of `has` must be there.
- */
+/* In this order: a template may hold the signs of a later row as well. All must be there: those in
+ * front in the template's text, the one behind in what it wrote of a call of the function "probe"
+ * (chat_probe.c), since instructions and special cases in a template name forms that its model does
+ * not use. */
+enum { SHOWN = 2 };
 static const struct sign {
-    const char *has[2];
+    const char *has[SHOWN + 1];
     const char *format;
 } signs[] = {
     {{"<|channel|>", "<|message|>"}, "harmony"},
@@ -190,6 +23,22 @@ static const struct sign {
     {{DSML(""), "function_calls"}, "deepseek-v3.2"},
     {{"DSML", "tool_calls>"}, "deepseek-v4"},
     {{"DSML"}, "deepseek-v3.2"},
+    {{[SHOWN] = "<tool_calls:opensource>"}, "hy3"},
+    {{"<tool_sep{}>", "<arg_key{}>"}, "hy3"},
+    {{"]<]minimax[>["}, "minimax-m3"},
+    {{"<|open|>", "<|close|>"}, "kimi-k3"},
+    {{"<|tool_call>call:"}, "gemma4"},
+    {{"<|START_ACTION|>", "<|START_TEXT|>"}, "cohere2moe"},
+    {{"<|START_ACTION|>"}, "cohere"},
+    {{"<TOOLCALL>"}, "nemotron-nano-v2"},
+    {{"<|tool_call_start|>"}, "lfm2"},
+    {{"List of tools: ", "<|im_start|>"}, "lfm2"},
+    {{"<|action_start|>", "<|plugin|>"}, "internlm2"},
+    {{"functools["}, "phi4-mini"},
+    {{"<tool_calls>", "[BEGIN FINAL RESPONSE]"}, "apriel"},
+    {{"<tool_calls>", "<beginning_of_sentence>"}, "minimax-m1"},
+    {{"<tool_calls>["}, "hunyuan"},
+    {{[SHOWN] = "<function=probe>{"}, "functionary-v3.1"},
     {{"tool" LOW "calls" LOW "begin", "```json"}, "deepseek-v3"},
     {{"tool" LOW "calls" LOW "begin"}, "deepseek-v3.1"},
     {{"<arg_key>"}, "glm"},
@@ -200,24 +49,20 @@ static const struct sign {
     {{"[TOOL_CALLS]", "[ARGS]"}, "mistral-args"},
     {{"[TOOL_CALLS]"}, "mistral"},
     {{"<|tool_call|>"}, "granite"},
+    {{"<function_call> "}, "granite-20b-fc"},
     {{"<tool_call>"}, "hermes"},
+    {{"<function=", "</function>"}, "functionary-v3.1"},
+    {{[SHOWN] = "[probe(probe_key="}, "pythonic"},
+    {{"<|python_start|>"}, "llama4"},
+    {{"<|header_start|>", "\"parameters\": "}, "llama4"},
     {{"<|python_tag|>"}, "llama3"},
     {{"<|start_header_id|>", "\"parameters\": "}, "llama3"},
+    {{[SHOWN] = "[{\"name\": \"probe\", \"arguments\": "}, "xlam"},
 };
 
-const struct sl_answer_format *sl_answer_format_at(uint32_t n) {
-    return n < N_FORMATS ? &formats[n] : NULL;
-}
-
-const struct sl_answer_format *sl_answer_format_named(const char *name) {
-    for (size_t i = 0; i < N_FORMATS; i++)
-        if (strcmp(formats[i].name, name) == 0)
-            return &formats[i];
-    return NULL;
-}
-
+/* NULL: nothing is looked for. */
 static bool holds(const char *text, size_t len, const char *what) {
-    return len && memmem(text, len, what, strlen(what)) != NULL;
+    return !what || (len && memmem(text, len, what, strlen(what)) != NULL);
 }
 
 static bool knows(const struct sl_tokenizer *tok, const char *text) {
@@ -225,25 +70,57 @@ static bool knows(const struct sl_tokenizer *tok, const char *text) {
 }
 
 const struct sl_answer_format *sl_answer_format_find(const struct sl_tokenizer *tok,
-                                                     const char *text, size_t len) {
+                                                     const char *text, size_t len,
+                                                     const char *shown) {
+    size_t n_shown = shown ? strlen(shown) : 0;
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
         const struct sign *s = &signs[i];
-        if (!holds(text, len, s->has[0]) || (s->has[1] && !holds(text, len, s->has[1])))
+        if (!holds(text, len, s->has[0]) || !holds(text, len, s->has[1]) ||
+            !holds(shown, n_shown, s->has[SHOWN]))
             continue;
         /* Templates of newer models leave the separator to the tokenizer's own library. */
         if (strcmp(s->format, "mistral") == 0 && knows(tok, "[ARGS]"))
             return sl_answer_format_named("mistral-args");
         return sl_answer_format_named(s->format);
     }
-    return &formats[0];
+    return sl_answer_format_at(0);
 }
 
 bool sl_answer_format_thinks(const struct sl_answer_format *f, const struct sl_tokenizer *tok,
-                             const char *text, size_t len) {
+                             const char *text, size_t len, const char *shown) {
     if (f->syntax == SL_CALL_HARMONY)
         return true;
-    return f->think_open && (holds(text, len, f->think_close) ||
-                             (knows(tok, f->think_open) && knows(tok, f->think_close)));
+    return f->think_open &&
+           (holds(text, len, f->think_close) || (shown && strstr(shown, f->think_close)) ||
+            (knows(tok, f->think_open) && knows(tok, f->think_close)));
+}
+
+static bool add_marker(const struct sl_tokenizer *tok, uint32_t id, struct sl_ids *out) {
+    if (id == SL_NO_TOKEN || !sl_tokenizer_is_control(tok, id))
+        return true;
+    for (size_t k = 0; k < out->n; k++)
+        if (out->ids[k] == id)
+            return true;
+    if (out->n == out->cap) {
+        size_t cap = out->cap ? out->cap * 2 : 16;
+        uint32_t *ids = realloc(out->ids, cap * sizeof *ids);
+        if (!ids)
+            return false;
+        out->ids = ids;
+        out->cap = cap;
+    }
+    out->ids[out->n++] = id;
+    return true;
+}
+
+/* A marker may be a control token, or hold some, or be what stands between two of them. */
+static bool add_markers_in(const struct sl_tokenizer *tok, const char *text, struct sl_ids *out) {
+    size_t len = text ? strlen(text) : 0;
+    for (size_t from = 0; from < len; from++)
+        for (size_t n = 1; from + n <= len; n++)
+            if (!add_marker(tok, sl_tokenizer_find(tok, text + from, n), out))
+                return false;
+    return true;
 }
 
 enum sl_status sl_answer_format_markers(const struct sl_answer_format *f,
@@ -252,25 +129,19 @@ enum sl_status sl_answer_format_markers(const struct sl_answer_format *f,
                                           "<|constrain|>"};
     /* A closing tag that is a control token is seen whole or not at all. */
     const char *const own[] = {
-        f->think_open,  f->think_close, f->section_open,     f->section_close,  f->call_open,
-        f->call_close,  f->separator,   f->name_open,        f->function_close, f->key_open,
-        f->value_close, "<" DSML(""),   "</" DSML(""),       DSML(""),          "[CALL_ID]",
-        "<arg_value>",  "</arg_key>",   DS("tool" LOW "sep")};
+        f->think_open,    f->think_close,  f->section_open,   f->section_close,
+        f->call_open,     f->call_close,   f->separator,      f->name_before,
+        f->name_open,     f->name_close,   f->function_close, f->key_open,
+        f->key_close,     f->value_close,  f->quote,          f->content_open,
+        f->content_close, f->answer_close, "[CALL_ID]",       DS("tool" LOW "sep")};
     bool is_harmony = f->syntax == SL_CALL_HARMONY;
     const char *const *texts = is_harmony ? harmony : own;
     size_t n = is_harmony ? sizeof harmony / sizeof *harmony : sizeof own / sizeof *own;
-    out->ids = malloc(n * sizeof *out->ids);
-    if (!out->ids)
-        return SL_ERR_NOMEM;
-    out->cap = n;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t id = texts[i] ? sl_tokenizer_find(tok, texts[i], strlen(texts[i])) : SL_NO_TOKEN;
-        bool has = id == SL_NO_TOKEN || !sl_tokenizer_is_control(tok, id);
-        for (size_t k = 0; k < out->n && !has; k++)
-            has = out->ids[k] == id;
-        if (!has)
-            out->ids[out->n++] = id;
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!add_markers_in(tok, texts[i], out)) {
+            sl_ids_release(out);
+            return SL_ERR_NOMEM;
+        }
     return SL_OK;
 }
 

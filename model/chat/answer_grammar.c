@@ -1,5 +1,6 @@
 #include "model/chat/answer_grammar_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* ---- tools of a request ---- */
@@ -96,8 +97,9 @@ static enum sl_status put_think(struct sl_answer_rules *c) {
         sl_buf_puts(c->b, "sl-think ::= \"\"\n");
         return SL_OK;
     }
-    const char *const ends[] = {f->think_close, calls(c) ? f->section_open : NULL};
-    status = sl_answer_free_text(c, ends, 2, &text);
+    const char *const ends[] = {f->think_close, calls(c) ? f->section_open : NULL,
+                                calls(c) && f->think_calls ? f->call_open : NULL};
+    status = sl_answer_free_text(c, ends, 3, &text);
     sl_buf_puts(c->b, "sl-think ::= (");
     if (!inside) {
         sl_buf_puts(c->b, "sl-space ");
@@ -109,32 +111,55 @@ static enum sl_status put_think(struct sl_answer_rules *c) {
     return status;
 }
 
+/* The rules of what may stand around the content and at the answer's end. */
+static void put_around(struct sl_answer_rules *c) {
+    const struct {
+        const char *rule, *marker;
+    } around[] = {{"sl-open", c->f->content_open},
+                  {"sl-close", c->f->content_close},
+                  {"sl-end", c->f->answer_close}};
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
+        sl_buf_printf(c->b, "%s ::= (", around[i].rule);
+        sl_answer_put_marker(c, c->b, around[i].marker);
+        sl_buf_puts(c->b, around[i].marker ? ")?\n" : "\"\")\n");
+    }
+}
+
 static enum sl_status put_answer(struct sl_answer_rules *c) {
     const struct sl_answer_format *f = c->f;
     enum sl_status status = put_think(c);
     uint32_t text = 0;
+    put_around(c);
     if (status == SL_OK && calls(c))
         status = sl_answer_calls(c);
     if (status != SL_OK)
         return status;
     if (!calls(c)) {
-        sl_buf_printf(c->b, "sl-answer ::= sl-think %s\n", content(c, ".*"));
+        sl_buf_printf(c->b, "sl-answer ::= sl-think sl-open %s sl-close sl-end\n",
+                      content(c, ".*"));
         return SL_OK;
     }
     if (c->g->choice == SL_TOOLS_REQUIRED) {
-        sl_buf_puts(c->b, "sl-answer ::= sl-think sl-calls\n");
+        sl_buf_printf(c->b, "sl-answer ::= sl-think %ssl-calls sl-end\n",
+                      f->content_open && f->content_close ? "(sl-open sl-close) " : "");
         return SL_OK;
     }
     if (c->g->content || f->bare) {
         /* Without a marker an answer that begins like a call is one. */
-        sl_buf_printf(c->b, "sl-answer ::= sl-think (sl-calls | %s)\n",
-                      content(c, "[ \\n\\t\\r]* ([^{ \\n\\t\\r] .*)?"));
+        char other[64];
+        const char *bare = !f->bare ? "{" : strcmp(f->bare, "{[") == 0 ? "{\\[" : f->bare;
+        snprintf(other, sizeof other, "[ \\n\\t\\r]* ([^%s \\n\\t\\r] .*)?",
+                 strcmp(bare, "[") == 0 ? "\\[" : bare);
+        sl_buf_printf(c->b, "sl-answer ::= sl-think (sl-calls | sl-open %s sl-close) sl-end\n",
+                      content(c, other));
         return SL_OK;
     }
-    const char *const openers[] = {f->section_open, f->call_open,
-                                   f->optional_open || !f->call_open ? f->name_open : NULL};
-    status = sl_answer_free_text(c, openers, 3, &text);
-    sl_buf_printf(c->b, "sl-answer ::= sl-think sl-t%u-0 sl-calls?\n", text);
+    const char *const ends[] = {f->section_open, f->call_open,
+                                f->optional_open || !f->call_open ? f->name_open : NULL,
+                                f->content_close, f->answer_close};
+    status = sl_answer_free_text(c, ends, 5, &text);
+    sl_buf_printf(c->b, "sl-answer ::= sl-think sl-open sl-t%u-0 sl-close sl-calls? sl-end\n",
+                  text);
     return status;
 }
 

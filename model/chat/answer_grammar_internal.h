@@ -28,5 +28,17 @@ enum sl_status sl_answer_calls(struct sl_answer_rules *c) SL_MUST_CHECK;
 enum sl_status sl_answer_arguments(struct sl_answer_rules *c, uint32_t i) SL_MUST_CHECK;
 const json_t *sl_answer_function(const struct sl_answer_rules *c, uint32_t i);
 const char *sl_answer_function_name(const struct sl_answer_rules *c, uint32_t i);
+bool sl_answer_is_strict(const struct sl_answer_rules *c, uint32_t i);
+/* Of a strict function's schema: err names the function. */
+enum sl_status sl_answer_blame(struct sl_answer_rules *c, uint32_t i,
+                               enum sl_status status) SL_MUST_CHECK;
+/* Text alone, whatever tokens there are. */
+void sl_answer_put_text(struct sl_buf *b, const char *text);
+
+/* answer_grammar_params.c: the rule "sl-call<i>"; text_rule is that of values. */
+enum sl_status sl_answer_tagged_call(struct sl_answer_rules *c, uint32_t i,
+                                     uint32_t text_rule) SL_MUST_CHECK;
+enum sl_status sl_answer_literal_call(struct sl_answer_rules *c, uint32_t i,
+                                      uint32_t text_rule) SL_MUST_CHECK;
 
 #endif

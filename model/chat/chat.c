@@ -69,6 +69,7 @@ void sl_chat_release(struct sl_chat *c) {
     free(c->bos_text);
     free(c->eos_text);
     free(c->eog);
+    free(c->shown);
     *c = (struct sl_chat){0};
 }
 
@@ -109,7 +110,8 @@ bool sl_chat_vars_init(const struct sl_chat *c, const json_t *messages, const js
                                   json_boolean(add_generation_prompt)) == 0 &&
               json_object_set(v.all, "bos_token", new_own(&v, c->bos_text)) == 0 &&
               json_object_set(v.all, "eos_token", new_own(&v, c->eos_text)) == 0 &&
-              (!tools || json_object_set(v.all, "tools", (json_t *)tools) == 0);
+              (tools ? json_object_set(v.all, "tools", (json_t *)tools) == 0
+                     : !c->takes_none || json_object_set_new(v.all, "tools", json_null()) == 0);
     json_decref(own);
     if (ok)
         *out = v;

@@ -27,6 +27,9 @@ struct sl_chat {
     /* Found by rendering small conversations (chat_probe.c). */
     struct sl_chat_form form;
     bool takes_system; /* messages of the system */
+    bool takes_none;   /* `tools` that are none, which others iterate over and fail */
+    char *shown;       /* what it writes of a conversation with a call of "probe", with the argument
+                          probe_key; NULL: it takes none */
 };
 
 extern const char sl_chat_fallback_stop[]; /* "<|im_end|>" */
@@ -45,7 +48,8 @@ struct sl_chat_vars {
     json_t *all; /* an object, the template's variables */
     json_t *own; /* those of its strings that count as the template's (chat_template.h) */
 };
-/* The variables that every rendering has: a copy of messages, tools (NULL = none; borrowed),
+/* The variables that every rendering has: a copy of messages, tools (borrowed; NULL: the template
+ * sees none, as in the reference implementation, or no such name where it fails on none),
  * bos_token, eos_token, add_generation_prompt; and those of `more` (an object or NULL) that have
  * other names. The texts of BOS and EOS and the roles count as the template's, for templates write
  * '<|' + role + '|>'; of roles only the six that there are. All else is the client's. Until they
@@ -54,9 +58,9 @@ struct sl_chat_vars {
 bool sl_chat_vars_init(const struct sl_chat *c, const json_t *messages, const json_t *tools,
                        const json_t *more, bool add_generation_prompt, struct sl_chat_vars *out);
 void sl_chat_vars_release(struct sl_chat_vars *v);
-/* Sets form and takes_system from how the template renders small conversations with a call: in the
- * first form that it takes and in which nothing of them is lost or written as Python writes it.
- * sl_chat_init calls it. Errors: SL_ERR_NOMEM, and what watch (or NULL) says. */
+/* Sets form and all behind it from how the template renders small conversations with a call:
+ * in the first form that it takes and in which nothing of them is lost or written as Python writes
+ * it. sl_chat_init calls it. Errors: SL_ERR_NOMEM, and what watch (or NULL) says. */
 enum sl_status sl_chat_probe(struct sl_chat *c, const struct sl_template_watch *watch,
                              struct sl_err *err) SL_MUST_CHECK;
 /* Rewrites messages into the template's form. False: out of memory. */

@@ -136,14 +136,36 @@ static enum sl_status find_form(const struct probe *p, enum conversation which, 
         if (!taken)
             continue;
         unsigned n = flaws(text);
-        free(text);
-        if (*out_found && n >= least)
+        if (*out_found && n >= least) {
+            free(text);
             continue;
+        }
+        free(p->c->shown);
+        p->c->shown = text;
         *out_found = true;
         least = n;
         p->c->form = forms[i];
     }
     return SL_OK;
+}
+
+/* Whether a plain conversation is taken with `tools` that are none: some templates for tools alone
+ * are, when the name is missing, good for other conversations as well. */
+static enum sl_status find_none(const struct probe *p) {
+    char *text = NULL;
+    bool with = false, without = false;
+    p->c->takes_none = true;
+    enum sl_status status =
+        render(p, json_pack("[o]", text_message("user", "Hello.")), NULL, &with, &text);
+    free(text);
+    if (status != SL_OK || with)
+        return status;
+    text = NULL;
+    p->c->takes_none = false;
+    status = render(p, json_pack("[o]", text_message("user", "Hello.")), NULL, &without, &text);
+    free(text);
+    p->c->takes_none = !without;
+    return status;
 }
 
 /* A template that refuses the user alone says nothing of the system. */
@@ -170,12 +192,16 @@ enum sl_status sl_chat_probe(struct sl_chat *c, const struct sl_template_watch *
     if (watch)
         p.limits.watch = *watch;
     c->form = (struct sl_chat_form){.empty_content = true};
-    c->takes_system = true;
+    c->takes_system = c->takes_none = true;
+    free(c->shown);
+    c->shown = NULL;
     if (!c->template)
         return SL_OK;
     bool found = false;
     json_t *tools = probe_tools();
-    enum sl_status status = tools ? find_system(&p) : sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    enum sl_status status = tools ? find_none(&p) : sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    if (status == SL_OK)
+        status = find_system(&p);
     for (int which = 0; which < N_CONVERSATIONS && status == SL_OK && !found; which++)
         status = find_form(&p, (enum conversation)which, tools, &found);
     json_decref(tools);

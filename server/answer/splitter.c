@@ -99,6 +99,17 @@ static bool strip(struct sl_splitter *s) {
     return s->n > 0;
 }
 
+/* The markers around the content, which are dropped. */
+#define N_AROUND 3u
+
+static void get_around(const struct sl_splitter *s, const char *out[N_AROUND]) {
+    const struct sl_answer_format *f = s->f;
+    bool reads = s->config->thinks || s->config->tools;
+    out[0] = reads ? f->content_open : NULL;
+    out[1] = reads ? f->content_close : NULL;
+    out[2] = reads ? f->answer_close : NULL;
+}
+
 static bool start_step(struct sl_splitter *s) {
     const struct sl_answer_format *f = s->f;
     size_t at = sl_split_space(s, 0);
@@ -117,13 +128,30 @@ static bool start_step(struct sl_splitter *s) {
         s->strip = true;
         return true;
     }
-    s->state = SL_SPLIT_CONTENT;
-    if (s->config->tools && f->bare && at < s->n && sl_split_text(s)[at] == '{') {
-        sl_split_call_begin(s);
-        s->bare = true;
-        s->in_array = false;
-        s->state = SL_SPLIT_JSON_ITEM;
+    const char *around[N_AROUND];
+    size_t n_at;
+    uint32_t which;
+    get_around(s, around);
+    enum sl_split_match text = sl_split_find(s, at, at + 1, around, N_AROUND, &n_at, &which);
+    if (text == SL_SPLIT_MAYBE)
+        return false;
+    if (text == SL_SPLIT_YES) { /* a call without a marker may follow */
+        sl_split_take(s, at + strlen(around[which]));
+        return s->strip = true;
     }
+    /* Reasoning that is closed and was not opened: there shall be none. */
+    enum sl_split_match close =
+        s->config->thinks ? sl_split_at(s, at, f->think_close) : SL_SPLIT_NO;
+    if (close == SL_SPLIT_YES) {
+        sl_split_take(s, at + strlen(f->think_close));
+        s->state = SL_SPLIT_CONTENT;
+        return s->strip = true;
+    }
+    enum sl_split_match call = sl_split_bare(s, at);
+    if (close == SL_SPLIT_MAYBE || call == SL_SPLIT_MAYBE)
+        return false;
+    if (call == SL_SPLIT_NO)
+        s->state = SL_SPLIT_CONTENT;
     return true;
 }
 
@@ -142,10 +170,12 @@ static bool reasoning_step(struct sl_splitter *s) {
         }
     }
     /* Kimi's and DeepSeek's control tokens open calls out of the reasoning as well. */
-    const char *const ends[] = {f->think_close, s->config->tools ? f->section_open : NULL};
+    bool tools = s->config->tools != NULL;
+    const char *const ends[] = {f->think_close, tools ? f->section_open : NULL,
+                                tools && f->think_calls ? f->call_open : NULL};
     size_t at;
     uint32_t which = 0;
-    enum sl_split_match m = sl_split_find(s, 0, SIZE_MAX, ends, 2, &at, &which);
+    enum sl_split_match m = sl_split_find(s, 0, SIZE_MAX, ends, 3, &at, &which);
     emit_text(s, SL_PART_REASONING, at);
     if (m != SL_SPLIT_YES) {
         if (s->ended) {
@@ -195,18 +225,27 @@ static void opened(struct sl_splitter *s, uint32_t which) {
 }
 
 static bool content_step(struct sl_splitter *s) {
-    const char *open[N_OPEN];
+    const char *open[N_AROUND + N_OPEN];
     size_t at;
     uint32_t which = 0;
     if (!strip(s))
         return false;
-    openers(s, open);
+    get_around(s, open);
+    openers(s, open + N_AROUND);
     bool any = false;
-    for (uint32_t i = 0; i < N_OPEN; i++)
+    for (uint32_t i = 0; i < N_AROUND + N_OPEN; i++)
         any = any || open[i];
     enum sl_split_match m =
-        any ? sl_split_find(s, 0, SIZE_MAX, open, N_OPEN, &at, &which) : SL_SPLIT_NO;
+        any ? sl_split_find(s, 0, SIZE_MAX, open, N_AROUND + N_OPEN, &at, &which) : SL_SPLIT_NO;
+    if (m == SL_SPLIT_YES && which < N_AROUND) {
+        emit_text(s, SL_PART_CONTENT, at);
+        sl_split_take(s, sl_split_space(s, 0));
+        sl_split_take(s, strlen(open[which]));
+        s->state = s->f->bare ? SL_SPLIT_START : SL_SPLIT_CONTENT;
+        return s->strip = true;
+    }
     if (m == SL_SPLIT_YES) {
+        which -= N_AROUND;
         emit_text(s, SL_PART_CONTENT, at);
         sl_split_call_begin(s);
         sl_split_take(s, sl_split_space(s, 0));
@@ -252,14 +291,9 @@ static bool next_step(struct sl_splitter *s) {
     }
     if (maybe || close == SL_SPLIT_MAYBE)
         return false;
-    if (f->bare && sl_split_text(s)[at] == '{') {
-        sl_split_call_begin(s);
-        s->bare = true;
-        s->in_array = false;
-        sl_split_take(s, at);
-        s->state = SL_SPLIT_JSON_ITEM;
-        return true;
-    }
+    enum sl_split_match call = s->in_call ? SL_SPLIT_NO : sl_split_bare(s, at);
+    if (call != SL_SPLIT_NO)
+        return call == SL_SPLIT_YES;
     if (s->in_call) /* a section opened and no call in it */
         return sl_split_call_fail(s);
     s->state = SL_SPLIT_CONTENT;
@@ -281,7 +315,9 @@ static bool step(struct sl_splitter *s) {
             return sl_split_json(s);
         if (s->state <= SL_SPLIT_NAME_CLOSE)
             return sl_split_named(s);
-        return s->state <= SL_SPLIT_TAG_CLOSE ? sl_split_tagged(s) : sl_split_harmony(s);
+        if (s->state <= SL_SPLIT_TAG_CLOSE)
+            return sl_split_tagged(s);
+        return s->state <= SL_SPLIT_LITERAL_CLOSE ? sl_split_literal(s) : sl_split_harmony(s);
     }
 }
 

@@ -11,6 +11,8 @@ enum sl_split_state sl_split_call_state(const struct sl_splitter *s) {
         return SL_SPLIT_NAME;
     case SL_CALL_TAGGED:
         return SL_SPLIT_TAG_NAME;
+    case SL_CALL_LITERAL:
+        return s->f->array ? SL_SPLIT_LITERAL_OPEN : SL_SPLIT_LITERAL_NAME;
     case SL_CALL_HARMONY:
         return SL_SPLIT_HEADER;
     default:
@@ -26,9 +28,31 @@ void sl_split_call_begin(struct sl_splitter *s) {
     s->prompt_bytes = 0;
     s->name[0] = '\0';
     s->scan = (struct sl_json_scan){0};
+    s->literal = (struct sl_literal_scan){0};
     sl_buf_clear(&s->raw);
     sl_buf_clear(&s->arguments);
     sl_buf_clear(&s->early);
+}
+
+enum sl_split_match sl_split_bare(struct sl_splitter *s, size_t at) {
+    if (!s->config->tools || !s->f->bare || at >= s->n)
+        return SL_SPLIT_NO;
+    char c = sl_split_text(s)[at];
+    if (!c || !strchr(s->f->bare, c))
+        return SL_SPLIT_NO;
+    enum sl_split_state state = SL_SPLIT_JSON_ITEM;
+    if (c == '[') {
+        size_t inside = sl_split_space(s, at + 1);
+        if (inside == s->n)
+            return s->ended ? SL_SPLIT_NO : SL_SPLIT_MAYBE;
+        state = sl_split_text(s)[inside] == '{' ? SL_SPLIT_JSON_OPEN : SL_SPLIT_LITERAL_OPEN;
+    }
+    sl_split_call_begin(s);
+    s->bare = true;
+    s->in_array = false;
+    sl_split_take(s, at);
+    s->state = state;
+    return SL_SPLIT_YES;
 }
 
 const json_t *sl_split_tool(const json_t *tools, const char *name) {

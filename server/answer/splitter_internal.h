@@ -7,6 +7,7 @@
 #define SL_SERVER_SPLITTER_INTERNAL_H
 
 #include "server/answer/json_scan.h"
+#include "server/answer/literal_scan.h"
 #include "server/answer/splitter.h"
 
 #define SL_SPLIT_NAME_BYTES   256u /* the name of a function or parameter, with what is around it */
@@ -42,6 +43,12 @@ enum sl_split_state {
     SL_SPLIT_TAG_STRING,
     SL_SPLIT_TAG_VALUE,
     SL_SPLIT_TAG_CLOSE,
+    /* splitter_literal.c */
+    SL_SPLIT_LITERAL_OPEN,
+    SL_SPLIT_LITERAL_NAME,
+    SL_SPLIT_LITERAL_ARGUMENTS,
+    SL_SPLIT_LITERAL_MORE,
+    SL_SPLIT_LITERAL_CLOSE,
     /* splitter_harmony.c */
     SL_SPLIT_MESSAGE,
     SL_SPLIT_HEADER,
@@ -72,13 +79,16 @@ struct sl_splitter {
     char key[SL_SPLIT_NAME_BYTES + 1];
     size_t key_len;
     struct sl_json_scan scan;
+    struct sl_literal_scan literal;
     bool in_array, first, bare;
     bool has_early, is_early_done;
     uint32_t n_params;
-    uint32_t types;         /* TAGGED: of the parameter */
-    size_t scanned;         /* TAGGED: bytes of a value known to hold no end */
-    bool value_started;     /* TAGGED */
-    enum sl_part_kind body; /* harmony */
+    uint32_t types;     /* TAGGED: of the parameter */
+    uint32_t tag_depth; /* TAGGED, nested: tags open within the value, in what was scanned */
+    char value_close[SL_SPLIT_NAME_BYTES + 64]; /* TAGGED: of the parameter */
+    size_t scanned;                             /* TAGGED: bytes of a value known to hold no end */
+    bool value_started;                         /* TAGGED */
+    enum sl_part_kind body;                     /* harmony */
 };
 
 static inline const char *sl_split_text(const struct sl_splitter *s) {
@@ -130,13 +140,29 @@ enum sl_split_state sl_split_call_state(const struct sl_splitter *s);
 /* The tool's `function` object by its name; NULL: none. */
 const json_t *sl_split_tool(const json_t *tools, const char *name);
 
-/* ---- splitter_json.c, splitter_named.c, splitter_tagged.c, splitter_harmony.c: a step each ----
- */
+/* Without call_open: does a call begin at byte `at`, with one of the format's bare bytes? YES: the
+ * call has begun and its state is set. */
+enum sl_split_match sl_split_bare(struct sl_splitter *s, size_t at);
+
+/* ---- a step each, in a file each ---- */
 bool sl_split_json(struct sl_splitter *s);
 bool sl_split_named(struct sl_splitter *s);
 bool sl_split_tagged(struct sl_splitter *s);
 /* The answer was cut in the middle of a value. */
 void sl_split_tagged_cut(struct sl_splitter *s);
+bool sl_split_literal(struct sl_splitter *s);
 bool sl_split_harmony(struct sl_splitter *s);
+
+/* ---- splitter_values.c ---- */
+/* Appends the JSON of a parameter's text between tags: a value of one of types (json_types.h), else
+ * a string. quoted: a text in quotation marks is JSON too. */
+void sl_split_put_value(struct sl_buf *out, uint32_t types, bool quoted, const char *text,
+                        size_t len);
+/* The same of a text that may hold tags of its own; schema is its schema, root the one that its
+ * references start at. What has no form is a string. */
+void sl_split_put_tree(struct sl_buf *out, const struct sl_answer_format *f, const json_t *root,
+                       const json_t *schema, const char *text, size_t len);
+/* Appends a text as the inside of a JSON string. */
+void sl_split_put_inside(struct sl_buf *out, const char *text, size_t len);
 
 #endif

@@ -30,7 +30,7 @@ static bool keyed(const struct sl_splitter *s) {
 }
 
 static bool is_key(const struct sl_splitter *s, const char *key) {
-    return s->key_len == strlen(key) && memcmp(s->key, key, s->key_len) == 0;
+    return key && s->key_len == strlen(key) && memcmp(s->key, key, s->key_len) == 0;
 }
 
 static bool open_step(struct sl_splitter *s) {
@@ -148,7 +148,7 @@ static bool value_step(struct sl_splitter *s) {
     char c = sl_split_text(s)[0];
     if (c == ' ' || c == '\n' || c == '\t' || c == '\r')
         return sl_split_call_fail(s);
-    if (!keyed(s) && is_key(s, "name"))
+    if (!keyed(s) && (is_key(s, "name") || is_key(s, s->f->name_key)))
         return name_value(s);
     bool arguments = keyed(s) || is_key(s, "arguments") || is_key(s, "parameters");
     s->scan = (struct sl_json_scan){0};
@@ -231,7 +231,14 @@ static bool more_step(struct sl_splitter *s) {
 }
 
 static bool close_step(struct sl_splitter *s) {
-    return sl_split_close(s, sl_split_space(s, 0), s->f->call_close);
+    size_t at = sl_split_space(s, 0);
+    if (s->f->lines && at < s->n && sl_split_text(s)[at] == '{') {
+        sl_split_call_begin(s);
+        sl_split_take(s, at);
+        s->state = SL_SPLIT_JSON_ITEM;
+        return true;
+    }
+    return sl_split_close(s, at, s->f->call_close);
 }
 
 bool sl_split_json(struct sl_splitter *s) {

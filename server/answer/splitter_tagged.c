@@ -1,10 +1,11 @@
 /* Calls as parameters between tags, whose text is no JSON: Qwen3-Coder's, DeepSeek's DSML, GLM's,
- * MiniMax's. They become JSON by what the function's schema says of each parameter. */
+ * MiniMax's, Kimi K3's. They become JSON by what the function's schema says of each parameter. */
 #include "server/answer/splitter_internal.h"
 
 #include "model/grammar/json_types.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SPACE_AFTER_CLOSE 64u /* between a value's end and the next tag */
@@ -17,10 +18,83 @@ static const char *function_close(const struct sl_splitter *s) {
     return s->f->function_close ? s->f->function_close : s->f->call_close;
 }
 
+#define GAP_DIGITS 8u
+
+/* One of the words "a|b|c" at byte `at`; *out_first: it is the first. */
+static enum sl_split_match word_at(const struct sl_splitter *s, size_t at, const char *words,
+                                   size_t *out_end, bool *out_first) {
+    bool maybe = false, first = true;
+    for (const char *w = words; *w; first = false) {
+        char word[32];
+        size_t n = strcspn(w, "|");
+        memcpy(word, w, n);
+        word[n] = '\0';
+        w += n + (w[n] == '|');
+        enum sl_split_match m = sl_split_at(s, at, word);
+        if (m == SL_SPLIT_YES) {
+            *out_end = at + n;
+            *out_first = first;
+            return m;
+        }
+        maybe = maybe || m == SL_SPLIT_MAYBE;
+    }
+    return maybe ? SL_SPLIT_MAYBE : SL_SPLIT_NO;
+}
+
+/* A tag's end with a gap in it: "#" digits, "%" white space or, of typed keys, a word of the
+ * format's types (*out_string: the string's). */
+static enum sl_split_match gap_at(const struct sl_splitter *s, size_t at, const char *pattern,
+                                  size_t *out_end, bool *out_string) {
+    const char *gap = strpbrk(pattern, "%#");
+    char first[64];
+    size_t n = gap ? (size_t)(gap - pattern) : strlen(pattern);
+    memcpy(first, pattern, n);
+    first[n] = '\0';
+    enum sl_split_match m = sl_split_at(s, at, first);
+    if (m != SL_SPLIT_YES || !gap) {
+        *out_end = at + n;
+        return m;
+    }
+    at += n;
+    *out_string = false;
+    if (*gap == '%' && s->f->types) {
+        m = word_at(s, at, s->f->types, &at, out_string);
+        if (m != SL_SPLIT_YES)
+            return m;
+    } else {
+        size_t most = at + (*gap == '#' ? GAP_DIGITS : SPACE_AFTER_CLOSE);
+        while (at < s->n && at < most &&
+               (*gap == '#' ? sl_split_text(s)[at] >= '0' && sl_split_text(s)[at] <= '9'
+                            : is_space(sl_split_text(s)[at])))
+            at++;
+    }
+    *out_end = at + strlen(gap + 1);
+    return sl_split_at(s, at, gap + 1);
+}
+
+/* The first end of a name or key from byte `from` on, by one of patterns [n], within the bytes that
+ * a name may have. MAYBE: more text must come. */
+static enum sl_split_match find_name_end(const struct sl_splitter *s, size_t from,
+                                         const char *const *patterns, uint32_t n, size_t *out_at,
+                                         size_t *out_end, bool *out_string) {
+    size_t most = from + SL_SPLIT_NAME_BYTES;
+    for (size_t at = from; at < s->n && at <= most; at++)
+        for (uint32_t k = 0; k < n; k++) {
+            enum sl_split_match m =
+                patterns[k] ? gap_at(s, at, patterns[k], out_end, out_string) : SL_SPLIT_NO;
+            *out_at = at;
+            if (m == SL_SPLIT_YES && k > 0) /* another tag, which is not taken */
+                *out_end = at;
+            if (m != SL_SPLIT_NO)
+                return m;
+        }
+    return s->n <= most && !s->ended ? SL_SPLIT_MAYBE : SL_SPLIT_NO;
+}
+
 static bool name_step(struct sl_splitter *s) {
     const struct sl_answer_format *f = s->f;
-    size_t at = sl_split_space(s, 0), end;
-    uint32_t which = 0;
+    size_t at = sl_split_space(s, 0), stop = 0, end = 0;
+    bool unused;
     if (f->name_open) {
         enum sl_split_match m = sl_split_at(s, at, f->name_open);
         if (at == s->n || m == SL_SPLIT_MAYBE)
@@ -29,15 +103,15 @@ static bool name_step(struct sl_splitter *s) {
             return sl_split_call_fail(s);
         at += strlen(f->name_open);
     }
-    const char *const ends[] = {f->name_open ? f->name_close : "\n",
+    const char *const ends[] = {f->name_close ? f->name_close : "\n",
                                 f->name_open ? NULL : f->key_open,
                                 f->name_open ? NULL : function_close(s)};
-    enum sl_split_match m = sl_split_find(s, at, at + SL_SPLIT_NAME_BYTES, ends, 3, &end, &which);
-    if (m == SL_SPLIT_MAYBE || (m == SL_SPLIT_NO && end < at + SL_SPLIT_NAME_BYTES))
+    enum sl_split_match m = find_name_end(s, at, ends, 3, &stop, &end, &unused);
+    if (m == SL_SPLIT_MAYBE)
         return false;
-    if (m == SL_SPLIT_NO || !sl_split_call_name(s, sl_split_text(s) + at, end - at))
+    if (m == SL_SPLIT_NO || !sl_split_call_name(s, sl_split_text(s) + at, stop - at))
         return sl_split_call_fail(s);
-    sl_split_take(s, end + (which == 0 ? strlen(ends[0]) : 0));
+    sl_split_take(s, end);
     sl_split_call_certain(s);
     s->state = SL_SPLIT_TAG_BODY;
     return true;
@@ -49,7 +123,9 @@ static bool body_step(struct sl_splitter *s) {
     if (at == s->n)
         return false;
     enum sl_split_match key = sl_split_at(s, at, open), end = sl_split_at(s, at, close);
-    if (key == SL_SPLIT_YES) {
+    if (key == SL_SPLIT_YES && end == SL_SPLIT_MAYBE)
+        return false;
+    if (key == SL_SPLIT_YES && end == SL_SPLIT_NO) {
         sl_split_take(s, at + strlen(open));
         s->state = SL_SPLIT_TAG_KEY;
         return true;
@@ -65,60 +141,36 @@ static bool body_step(struct sl_splitter *s) {
     return key == SL_SPLIT_NO && end == SL_SPLIT_NO && sl_split_call_fail(s);
 }
 
-/* A tag's end with a gap "%" in it: white space, or of typed keys true or false (*out_true). */
-static enum sl_split_match gap_at(const struct sl_splitter *s, size_t at, const char *pattern,
-                                  size_t *out_end, bool *out_true) {
-    const char *gap = strchr(pattern, '%');
-    char first[64];
-    size_t n = gap ? (size_t)(gap - pattern) : strlen(pattern);
-    memcpy(first, pattern, n);
-    first[n] = '\0';
-    enum sl_split_match m = sl_split_at(s, at, first);
-    if (m != SL_SPLIT_YES || !gap) {
-        *out_end = at + n;
-        return m;
-    }
-    at += n;
-    *out_true = false;
-    if (s->f->typed) {
-        enum sl_split_match yes = sl_split_at(s, at, "true"), no = sl_split_at(s, at, "false");
-        if (yes != SL_SPLIT_YES && no != SL_SPLIT_YES)
-            return yes == SL_SPLIT_MAYBE || no == SL_SPLIT_MAYBE ? SL_SPLIT_MAYBE : SL_SPLIT_NO;
-        *out_true = yes == SL_SPLIT_YES;
-        at += yes == SL_SPLIT_YES ? 4 : 5;
-    } else {
-        size_t most = at + SPACE_AFTER_CLOSE;
-        while (at < s->n && at < most && is_space(sl_split_text(s)[at]))
-            at++;
-    }
-    *out_end = at + strlen(gap + 1);
-    return sl_split_at(s, at, gap + 1);
+static const json_t *parameters(const struct sl_splitter *s) {
+    return json_object_get(sl_split_tool(s->config->tools, s->name), "parameters");
 }
 
-static uint32_t parameter_types(const struct sl_splitter *s) {
-    const json_t *root = json_object_get(sl_split_tool(s->config->tools, s->name), "parameters");
+static const json_t *parameter_schema(const struct sl_splitter *s) {
+    const json_t *root = parameters(s);
     const json_t *schema = json_object_get(json_object_get(root, "properties"), s->key);
-    return sl_json_types(root, schema ? schema : json_object_get(root, "additionalProperties"));
+    return schema ? schema : json_object_get(root, "additionalProperties");
 }
 
 static bool key_step(struct sl_splitter *s) {
     const struct sl_answer_format *f = s->f;
     size_t at = 0, end = 0;
     bool is_string = false;
-    enum sl_split_match m = SL_SPLIT_NO;
-    for (; at < s->n && at <= SL_SPLIT_NAME_BYTES; at++)
-        if ((m = gap_at(s, at, f->key_close, &end, &is_string)) != SL_SPLIT_NO)
-            break;
-    if (m == SL_SPLIT_MAYBE || (m == SL_SPLIT_NO && at == s->n && at <= SL_SPLIT_NAME_BYTES))
+    enum sl_split_match m = find_name_end(s, 0, &f->key_close, 1, &at, &end, &is_string);
+    if (m == SL_SPLIT_MAYBE)
         return false;
-    if (m == SL_SPLIT_NO || at == 0)
+    if (m == SL_SPLIT_NO || at == 0 || at > SL_SPLIT_NAME_BYTES)
         return sl_split_call_fail(s);
     memcpy(s->key, sl_split_text(s), at);
     s->key_len = at;
     s->key[at] = '\0';
+    snprintf(s->value_close, sizeof s->value_close, "%s%s%s", f->value_close,
+             f->nested ? s->key : "", f->nested ? ">" : "");
     sl_split_take(s, end);
-    s->types = f->typed ? is_string ? SL_JSON_STRING : SL_JSON_ANY : parameter_types(s);
+    s->types = !f->types   ? sl_json_types(parameters(s), parameter_schema(s))
+               : is_string ? SL_JSON_STRING
+                           : SL_JSON_ANY;
     s->scanned = 0;
+    s->tag_depth = 0;
     s->value_started = false;
     s->state = s->types == SL_JSON_STRING ? SL_SPLIT_TAG_STRING : SL_SPLIT_TAG_VALUE;
     sl_buf_clear(&s->fragment);
@@ -131,7 +183,7 @@ static bool key_step(struct sl_splitter *s) {
 
 /* Does a value end at byte `at`? A closing tag that no other tag follows is part of the value. */
 static enum sl_split_match value_ends(const struct sl_splitter *s, size_t at, size_t *out_behind) {
-    const char *close = s->f->value_close;
+    const char *close = s->value_close;
     enum sl_split_match m = sl_split_at(s, at, close);
     if (m != SL_SPLIT_YES)
         return m;
@@ -149,11 +201,33 @@ static enum sl_split_match value_ends(const struct sl_splitter *s, size_t at, si
     return key == SL_SPLIT_MAYBE || end == SL_SPLIT_MAYBE ? SL_SPLIT_MAYBE : SL_SPLIT_NO;
 }
 
-/* The first end of a value from byte `from` on; MAYBE: there may be one at *out_at. */
-static enum sl_split_match find_end(const struct sl_splitter *s, size_t from, size_t *out_at,
+/* A tag within a nested value: YES where one begins or ends, and tag_depth counts it. */
+static enum sl_split_match tag_within(struct sl_splitter *s, size_t at) {
+    const char *open = s->f->key_open, *close = s->f->value_close;
+    enum sl_split_match opens = sl_split_at(s, at, open), closes = sl_split_at(s, at, close);
+    if (opens == SL_SPLIT_MAYBE || closes == SL_SPLIT_MAYBE)
+        return SL_SPLIT_MAYBE;
+    if (closes == SL_SPLIT_YES && s->tag_depth == 0)
+        return SL_SPLIT_NO;
+    if (closes == SL_SPLIT_YES)
+        s->tag_depth--;
+    else if (opens == SL_SPLIT_YES)
+        s->tag_depth++;
+    return opens;
+}
+
+/* The first end of a value from byte `from` on, up to which nothing is looked at again; MAYBE:
+ * there may be one at *out_at. */
+static enum sl_split_match find_end(struct sl_splitter *s, size_t from, size_t *out_at,
                                     size_t *out_behind) {
     for (size_t i = from; i < s->n; i++) {
-        if (sl_split_text(s)[i] != s->f->value_close[0])
+        if (sl_split_text(s)[i] != s->value_close[0])
+            continue;
+        enum sl_split_match tag = s->f->nested ? tag_within(s, i) : SL_SPLIT_NO;
+        *out_at = i;
+        if (tag == SL_SPLIT_MAYBE)
+            return tag;
+        if (tag == SL_SPLIT_YES)
             continue;
         enum sl_split_match m = value_ends(s, i, out_behind);
         *out_at = i;
@@ -166,9 +240,9 @@ static enum sl_split_match find_end(const struct sl_splitter *s, size_t from, si
 
 static void put_string(struct sl_splitter *s, const char *text, size_t len) {
     sl_buf_clear(&s->fragment);
-    sl_buf_json(&s->fragment, text, len);
-    if (s->fragment.len > 2)
-        sl_split_call_arguments(s, s->fragment.ptr + 1, s->fragment.len - 2);
+    sl_split_put_inside(&s->fragment, text, len);
+    if (s->fragment.len)
+        sl_split_call_arguments(s, s->fragment.ptr, s->fragment.len);
 }
 
 /* The line break that stands behind the opening tag. */
@@ -207,59 +281,13 @@ static bool string_step(struct sl_splitter *s) {
     return true;
 }
 
-/* Python's words, which models write for JSON's. */
-static const char *python_word(const char *text, size_t len) {
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (len == strlen(words[i][0]) && memcmp(text, words[i][0], len) == 0)
-            return words[i][1];
-    return NULL;
-}
-
-/* The type of the one JSON value that text is, which goes to s->fragment; 0: it is none. */
-static uint32_t json_value(struct sl_splitter *s, const char *text, size_t len) {
-    struct sl_json_scan scan = {0};
-    size_t taken;
-    sl_buf_clear(&s->fragment);
-    sl_json_scan_put(&scan, text, len, &taken, &s->fragment);
-    if (taken < len || !sl_json_scan_may_end(&scan))
-        return 0;
-    switch (text[0]) {
-    case '{':
-        return SL_JSON_OBJECT;
-    case '[':
-        return SL_JSON_ARRAY;
-    case '"':
-        return SL_JSON_STRING;
-    case 'n':
-        return SL_JSON_NULL;
-    case 't':
-    case 'f':
-        return SL_JSON_BOOLEAN;
-    default:
-        return SL_JSON_NUMBER;
-    }
-}
-
-/* Digits stay as the model wrote them. */
 static void put_value(struct sl_splitter *s, const char *text, size_t len) {
-    const char *from = text, *word;
-    size_t n = len;
-    while (n && is_space(*from))
-        from++, n--;
-    while (n && is_space(from[n - 1]))
-        n--;
-    if (!(s->types & SL_JSON_STRING) && (word = python_word(from, n)) != NULL)
-        from = word, n = strlen(word);
-    uint32_t type = json_value(s, from, n);
-    /* A text in quotation marks is JSON only where the key or the type says that it is none. */
-    if ((type & s->types) && (type != SL_JSON_STRING || s->f->typed)) {
-        sl_split_call_arguments(s, s->fragment.ptr, s->fragment.len);
-        return;
-    }
-    sl_split_call_arguments(s, "\"", 1);
-    put_string(s, text, len);
-    sl_split_call_arguments(s, "\"", 1);
+    sl_buf_clear(&s->fragment);
+    if (s->f->nested)
+        sl_split_put_tree(&s->fragment, s->f, parameters(s), parameter_schema(s), text, len);
+    else
+        sl_split_put_value(&s->fragment, s->types, s->f->types != NULL, text, len);
+    sl_split_call_arguments(s, s->fragment.ptr, s->fragment.len);
 }
 
 static bool value_step(struct sl_splitter *s) {
@@ -269,6 +297,7 @@ static bool value_step(struct sl_splitter *s) {
     enum sl_split_match m = find_end(s, s->scanned, &at, &behind);
     bool most = !s->config->hold_calls && at > SL_SPLIT_HELD_BYTES;
     if (most) {
+        s->tag_depth = 0;
         s->state = SL_SPLIT_TAG_STRING;
         sl_split_call_arguments(s, "\"", 1);
         return true;

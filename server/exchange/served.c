@@ -60,9 +60,10 @@ enum sl_status sl_served_create(const struct sl_server_model *m,
         sl_served_destroy(&v);
         return status;
     }
-    v->format = sl_answer_format_find(v->tok, v->chat_template_text, m->chat_template_bytes);
-    v->thinks =
-        sl_answer_format_thinks(v->format, v->tok, v->chat_template_text, m->chat_template_bytes);
+    v->format =
+        sl_answer_format_find(v->tok, v->chat_template_text, m->chat_template_bytes, v->chat.shown);
+    v->thinks = sl_answer_format_thinks(v->format, v->tok, v->chat_template_text,
+                                        m->chat_template_bytes, v->chat.shown);
     if (sl_answer_format_markers(v->format, v->tok, &v->markers) != SL_OK) {
         sl_served_destroy(&v);
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");

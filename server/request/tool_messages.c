@@ -178,12 +178,13 @@ bool sl_tools_short_ids(json_t *messages) {
     return ok;
 }
 
-bool sl_tools_thinking(json_t *messages) {
+bool sl_tools_thinking(json_t *messages, bool always) {
     bool ok = true;
     for (size_t i = 0; i < json_array_size(messages); i++) {
         json_t *m = json_array_get(messages, i), *thought = json_object_get(m, "reasoning_content");
         bool said = json_string_length(json_object_get(m, "content")) > 0;
-        if (json_string_length(thought) && !said && json_object_get(m, "tool_calls"))
+        bool calls = !said && json_object_get(m, "tool_calls");
+        if (json_string_length(thought) && (always || calls))
             ok = ok && json_object_set(m, "thinking", thought) == 0;
     }
     return ok;

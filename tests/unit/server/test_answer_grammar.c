@@ -76,12 +76,17 @@ static bool push_marker(struct sl_cursor *c, const struct sl_tokenizer *tok, con
  * about. */
 static bool draw_end(const struct sl_answer_format *f, const struct sl_tokenizer *tok,
                      struct sl_cursor *c, struct sl_rng *rng, struct sl_buf *out) {
-    const char *const ends[] = {f->think_close, f->value_close, "<|end|>", "\"", "\n</parameter>"};
-    const char *end = ends[sl_rng_below(rng, sizeof ends / sizeof *ends)];
-    if (!end || !push_marker(c, tok, end))
-        return false;
-    sl_buf_puts(out, end);
-    return true;
+    const char *const ends[] = {f->think_close,   f->value_close, "<|end|>",       "\"",
+                                "\n</parameter>", f->quote,       f->section_close};
+    uint32_t n = sizeof ends / sizeof *ends, first = (uint32_t)sl_rng_below(rng, n);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *end = ends[(first + i) % n];
+        if (end && push_marker(c, tok, end)) {
+            sl_buf_puts(out, end);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* A text of the grammar: allowed tokens at random. False: no end was found within the length. */
@@ -186,7 +191,7 @@ static uint32_t check_random(const struct sl_answer_grammar *g, const struct sl_
     struct sl_rng rng = {seed};
     struct sl_buf text = {0};
     uint32_t n_whole = 0;
-    for (uint32_t round = 0; round < 24; round++) {
+    for (uint32_t round = 0; round < 40; round++) {
         if (!draw(g->format, a, tok, &rng, &text))
             continue;
         n_whole++;
@@ -235,7 +240,20 @@ static void init_tokenizer(struct sl_tokenizer *tok, bool control) {
                                           "calls\xe2\x96\x81"
                                           "begin\xef\xbd\x9c>",
                                           "<arg_key>",
-                                          "</arg_value>"};
+                                          "</arg_value>",
+                                          "]<]minimax[>[",
+                                          "<|open|>",
+                                          "<|sep|>",
+                                          "<|close|>",
+                                          "<|tool_call>",
+                                          "<|\"|>",
+                                          "<channel|>",
+                                          "<|START_ACTION|>",
+                                          "<|END_THINKING|>",
+                                          "<|START_RESPONSE|>",
+                                          "<|tool_call_start|>",
+                                          "<tool_sep:opensource>",
+                                          "</arg_value:opensource>"};
     fake_tokenizer_init(tok);
     for (size_t i = 0; control && i < sizeof markers / sizeof *markers; i++)
         fake_control_word(tok, markers[i]);

@@ -92,6 +92,18 @@ static void known_refusals_are_not_tried(void **state) {
               SYSTEM "," USER "," USER, "system:Be brief.;user:Rome?\\n\\nRome?;", 2);
 }
 
+/* Without tools the name is there and none, but where a template would iterate over that. */
+static void no_tools_are_none(void **state) {
+    (void)state;
+    static const char is[] = "{{ 'absent' if tools is undefined else 'none' if tools is none else "
+                             "tools | length }}:{{ messages[-1].content }}";
+    prompt_is(is, USER, "none:Rome?", 1);
+    prompt_is("{% for t in tools %}{{ t.function.name }}{% endfor %}{{ messages[-1].content }}",
+              USER, "Rome?", 1);
+    /* Passed over by filters, as in Jinja2. */
+    prompt_is("{{ tools | selectattr('type', 'equalto', 'x') | list | length }}", USER, "0", 1);
+}
+
 /* The reply names what went wrong, after so many tries. */
 static void refuses(const char *messages, const char *code, const char *text, int64_t n) {
     int64_t renders;
@@ -260,6 +272,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_template_finds_its_form),
         cmocka_unit_test(known_refusals_are_not_tried),
+        cmocka_unit_test(no_tools_are_none),
         cmocka_unit_test(refusals_are_told),
         cmocka_unit_test(limits_are_told),
         cmocka_unit_test(a_client_that_leaves_frees_its_worker),

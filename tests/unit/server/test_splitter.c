@@ -113,6 +113,7 @@ static void both(const char *format, const char *text, const char *want) {
 #define W1  "{\"city\": \"Rome\", \"days\": 2}"
 #define BAR "\xef\xbd\x9c"
 #define LOW "\xe2\x96\x81"
+#define M3  "]<]minimax[>["
 static const struct {
     const char *format, *text, *want;
 } families[] = {
@@ -215,6 +216,107 @@ static const struct {
     {"harmony", " to=functions.now<|channel|>commentary json<|message|>{}<|call|>",
      "\nC: to=functions.now\nF:now\nA:{}"}, /* without the prompt's header: see below */
     {"harmony", "<|channel|>final<|message|>Hello <b>.<|return|>", "\nC:Hello <b>."},
+    {"functionary-v3.1",
+     "On it.\n<function=get_weather>" W1 "</function><function=now>{}</function>",
+     "\nC:On it.\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"apriel",
+     "Here are my reasoning steps:\nHm.\n[BEGIN FINAL RESPONSE]\nOne "
+     "moment.\n<tool_calls>[{\"name\": "
+     "\"get_weather\", \"arguments\": " W1 ", \"id\": \"c1\"}, {\"name\": \"now\", \"arguments\": "
+     "{}}]</tool_calls>\n[END FINAL RESPONSE]",
+     "\nR:Hm.\nC:One moment.\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"apriel",
+     "Here are my reasoning steps:\nI call <tool_calls>[{\"name\": \"now\"}]</tool_calls>",
+     "\nR:I call\nF:now\nA:{}"},
+    {"minimax-m1",
+     "<think>\nx\n</think>\n\nLook:\n<tool_calls>\n{\"name\": \"get_weather\", \"arguments\": " W1
+     "}\n{\"name\": \"now\", \"arguments\": {}}\n</tool_calls>",
+     "\nR:x\nC:Look:\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"minimax-m3",
+     "<mm:think>Hm</mm:think>Yes." M3 "<tool_call>\n" M3 "<invoke name=\"get_weather\">" M3
+     "<city>Ro</city>me" M3 "</city>" M3 "<days>2" M3 "</days>" M3 "<tags>" M3 "<item>a" M3
+     "</item>" M3 "<item>" M3 "<k>1" M3 "</k>" M3 "<l>" M3 "<l>x" M3 "</l>" M3 "</l>" M3
+     "</item>" M3 "</tags>" M3 "</invoke>\n" M3 "<invoke name=\"now\">" M3 "</invoke>\n" M3
+     "</tool_call>",
+     "\nR:Hm\nC:Yes.\nF:get_weather\nA:{\"city\": \"Ro</city>me\", \"days\": 2, \"tags\": [\"a\", "
+     "{\"k\": 1, \"l\": {\"l\": \"x\"}}]}\nF:now\nA:{}"},
+    {"minimax-m3", "</mm:think>Nothing to think of.", "\nC:Nothing to think of."},
+    {"hy3",
+     "<think:opensource>a</"
+     "think:opensource>b<tool_calls:opensource>\n<tool_call:opensource>get_weather"
+     "<tool_sep:opensource>\n<arg_key:opensource>city</"
+     "arg_key:opensource>\n<arg_value:opensource>Rome"
+     "</arg_value:opensource>\n<arg_key:opensource>days</"
+     "arg_key:opensource>\n<arg_value:opensource>2"
+     "</arg_value:opensource>\n</"
+     "tool_call:opensource>\n<tool_call:opensource>now<tool_sep:opensource>"
+     "\n</tool_call:opensource>\n</tool_calls:opensource>",
+     "\nR:a\nC:b\nF:get_weather\nA:{\"city\": \"Rome\", \"days\": 2}\nF:now\nA:{}"},
+    {"hunyuan",
+     "<think>\na\n</think>\n<answer>\nb\n</answer>\n<tool_calls>[{\"name\": \"now\", "
+     "\"arguments\": "
+     "{}}]</tool_calls>",
+     "\nR:a\nC:b\nF:now\nA:{}"},
+    {"kimi-k3",
+     "<|open|>think<|sep|>Hm<|close|>think<|sep|><|open|>response<|sep|>See:<|close|>response<|sep|"
+     ">"
+     "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|><|open|>argument "
+     "key=\"city\" type=\"string\"<|sep|>12<|close|>argument<|sep|><|open|>argument key=\"days\" "
+     "type=\"number\"<|sep|>2<|close|>argument<|sep|><|close|>call<|sep|><|open|>call tool=\"now\" "
+     "index=\"2\"<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>",
+     "\nR:Hm\nC:See:\nF:get_weather\nA:{\"city\": \"12\", \"days\": 2}\nF:now\nA:{}"},
+    {"gemma4",
+     "<|channel>thought\nHm\n<channel|>So:<|tool_call>call:get_weather{city:<|\"|>Ro\"m'e\n<<|\"|>,"
+     "days:2,metric:true,tags:[<|\"|>a<|\"|>,{k:-1.5e3,<|\"|>a b<|\"|>:null}],any:\"j\\u00e9\"}"
+     "<tool_call|><|tool_call>call:now{}<tool_call|>",
+     "\nR:Hm\nC:So:\nF:get_weather\nA:{\"city\": \"Ro\\\"m'e\\n<\", \"days\": 2, \"metric\": true, "
+     "\"tags\": [\"a\", {\"k\": -1.5e3, \"a b\": null}], \"any\": \"j\xc3\xa9\"}\nF:now\nA:{}"},
+    {"cohere",
+     "<|START_THINKING|>Plan.<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", "
+     "\"tool_name\": \"get_weather\", \"parameters\": " W1 "},\n    {\"tool_call_id\": \"1\", "
+     "\"tool_name\": \"now\", \"parameters\": {}}\n]<|END_ACTION|>",
+     "\nR:Plan.\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"cohere", "<|START_RESPONSE|>Hello <b>.\n<|END_RESPONSE|>", "\nC:Hello <b>."},
+    {"cohere2moe", "<|START_THINKING|>x<|END_THINKING|><|START_TEXT|>Hi<|END_TEXT|>",
+     "\nR:x\nC:Hi"},
+    {"llama4",
+     "<|python_start|>See<|python_end|>{\"name\": \"get_weather\", \"parameters\": " W1
+     "}{\"name\": \"now\", \"parameters\": {}}",
+     "\nC:See\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"llama4", "<|python_start|>[now()]<|python_end|>", "\nF:now\nA:{}"},
+    {"pythonic",
+     "[get_weather(city='Ro\\'\"me\\n\\x41\\q', days = 2, metric=True, tags=[None, (1, 'b',), "
+     "{\"k\": "
+     "{}}, []]), now()]",
+     "\nF:get_weather\nA:{\"city\": \"Ro'\\\"me\\nA\\\\q\", \"days\": 2, \"metric\": true, "
+     "\"tags\": "
+     "[null, [1, \"b\"], {\"k\": {}}, []]}\nF:now\nA:{}"},
+    {"pythonic", " [ now ( ) ] ", "\nC:[ now ( ) ] "},
+    {"pythonic", "[{\"name\": \"now\", \"parameters\": {}}]", "\nF:now\nA:{}"},
+    {"llama3", "[get_weather(city=\"\\ud83d\\ude00\\/\")]",
+     "\nF:get_weather\nA:{\"city\": \"\xf0\x9f\x98\x80/\"}"},
+    {"lfm2",
+     "<think>x</think>Ok.<|tool_call_start|>[get_weather(city='Rome', days=2), "
+     "now()]<|tool_call_end|>"
+     "Done?",
+     "\nR:x\nC:Ok.\nF:get_weather\nA:" W1 "\nF:now\nA:{}\nC:Done?"},
+    {"lfm2", "<|tool_call_start|>[{\"name\": \"now\", \"arguments\": {}}]<|tool_call_end|>",
+     "\nF:now\nA:{}"},
+    {"nemotron-nano-v2",
+     "<think>\nx\n</think>\n<TOOLCALL>[{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"now\", "
+     "\"arguments\": \"{}\"}]</TOOLCALL>",
+     "\nR:x\nF:now\nA:{}\nF:now\nA:{}"},
+    {"phi4-mini", "functools[{\"name\": \"get_weather\", \"arguments\": " W1 "}]",
+     "\nF:get_weather\nA:" W1},
+    {"xlam", "[{\"name\": \"get_weather\", \"arguments\": " W1 "}, {\"name\": \"now\"}]",
+     "\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
+    {"internlm2",
+     "Wait.<|action_start|><|plugin|>\n{\"name\": \"now\", \"parameters\": {}}<|action_end|>",
+     "\nC:Wait.\nF:now\nA:{}"},
+    {"granite-20b-fc",
+     "<function_call> {\"name\": \"get_weather\", \"arguments\": " W1
+     "}<function_call> {\"name\": \"now\", \"arguments\": {}}",
+     "\nF:get_weather\nA:" W1 "\nF:now\nA:{}"},
 };
 
 static void reads_every_family(void **state) {
@@ -290,6 +392,39 @@ static void gives_back_what_does_not_parse(void **state) {
         {"qwen3-coder", "<tool_call>{\"name\": \"now\"}</tool_call>"},
         {"glm", "<tool_call>\n{\"name\": \"now\"}</tool_call>"},
         {"apertus", "<|tools_prefix|>[{\"now\": 3}]"},
+        {"functionary-v3.1", "<function=now>now</function>"},
+        {"functionary-v3.1", "a <function=no w>{}"},
+        {"functionary-v3.1", "<|python_tag|>print(1)"},
+        {"apriel", "<tool_calls>[{\"name\": 1}]</tool_calls>"},
+        {"minimax-m1", "<tool_calls>\nnow()\n</tool_calls>"},
+        {"minimax-m3", M3 "<tool_call>x"},
+        {"minimax-m3", M3 "<tool_call>\n" M3 "<invoke name=\"a b\">"},
+        {"minimax-m3", M3 "<tool_call>\n" M3 "<invok"},
+        {"hy3", "<tool_calls:opensource>\n</tool_calls:opensource>"},
+        {"hy3", "<tool_calls:opensource>\n<tool_call:opensource>a b<tool_sep:opensource>"},
+        {"hunyuan", "<tool_calls>now</tool_calls>"},
+        {"kimi-k3", "<|open|>tools<|sep|><|open|>call tool=\"now\" index=\"x\"<|sep|>"},
+        {"kimi-k3", "<|open|>tools<|sep|>none"},
+        {"gemma4", "<|tool_call>now()<tool_call|>"},
+        {"gemma4", "<|tool_call>call:n w{}<tool_call|>"},
+        {"gemma4", "<|tool_call>call:now"},
+        {"cohere", "<|START_ACTION|>[{\"tool_name\": \"a b\"}]"},
+        {"cohere", "<|START_ACTION|>none<|START"},
+        {"pythonic", "[link](now)"},
+        {"pythonic", "[now, then]"},
+        {"pythonic", "[later(now=1)]"},
+        {"pythonic", "[1, 2]"},
+        {"pythonic", "["},
+        {"pythonic", "[{\"name\": \"later\", \"parameters\": {}}]"},
+        {"llama4", "{\"name\": \"Bob\"}"},
+        {"lfm2", "<|tool_call_start|>[]<|tool_call_end|>"},
+        {"lfm2", "<|tool_call_start|>now()<|tool_call_end|>"},
+        {"nemotron-nano-v2", "<TOOLCALL>[]</TOOLCALL>"},
+        {"phi4-mini", "functools is a module, functools"},
+        {"xlam", "[{\"name\": \"later\", \"arguments\": {}}]"},
+        {"xlam", "[1]"},
+        {"internlm2", "<|action_start|><|plugin|>\nnow<|action_end|>"},
+        {"granite-20b-fc", "<function_call> now()"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char want[256];
@@ -335,6 +470,72 @@ static void values_of_any_size(void **state) {
     both("qwen3-coder", CALL_WITH("tags", "[None]"), "\nF:get_weather\nA:{\"tags\": \"[None]\"}");
     both("qwen3-coder", CALL_WITH("opt", "None"), "\nF:get_weather\nA:{\"opt\": \"None\"}");
     both("qwen3-coder", CALL_WITH("opt", "null"), "\nF:get_weather\nA:{\"opt\": null}");
+}
+
+/* Literals that are none: a stream keeps what went out, a whole answer has it all as content. */
+static void literals_that_break(void **state) {
+    (void)state;
+    static const char *const wrong[][2] = {
+        {"city=Rome)]", "{\"city\": "},
+        {"'city':1)]", "{\"city\""},
+        {"city)]", "{\"city\""},
+        {"\"Rome\")]", "{\"Rome\""},
+        {"days=1_0)]", "{\"days\": "},
+        {"days=0x1)]", "{\"days\": "},
+        {"tags=[1})]", "{\"tags\": [1"},
+        {"tags={'a':1])]", "{\"tags\": {\"a\": 1"},
+        {"city='a\\xg')]", "{\"city\": \"a"},
+        {"city=f'a')]", "{\"city\": "},
+        {"days=1;city=2)]", "{\"days\": "},
+        {"a=1, =2)]", "{\"a\": 1"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char text[128], whole[192];
+        snprintf(text, sizeof text, "[now(%s", wrong[i][0]);
+        snprintf(whole, sizeof whole, "\nC:%s", text);
+        check((struct setting){.format = "pythonic", .hold = true}, text, whole);
+        json_t *t = tools();
+        struct setting stream = {.format = "pythonic"};
+        char *got = split(&stream, t, text, strlen(text), 0, true);
+        char begins[128];
+        snprintf(begins, sizeof begins, "\nF:now\nA:%s\nC:", wrong[i][1]);
+        if (strncmp(got, begins, strlen(begins)) != 0)
+            fail_msg("%s gives %s", text, got);
+        free(got);
+        json_decref(t);
+    }
+    struct setting cut = {.format = "gemma4", .hold = true, .cut = true};
+    check(cut, "<|tool_call>call:get_weather{city:<|\"|>Ro", "\nF:get_weather\nA:{\"city\": \"Ro");
+    struct sl_buf deep = {0};
+    sl_buf_puts(&deep, "[now(a=");
+    for (int i = 0; i < 100; i++)
+        sl_buf_puts(&deep, "[");
+    sl_buf_put(&deep, "", 1);
+    struct sl_buf want = {0};
+    sl_buf_printf(&want, "\nC:%s", deep.ptr);
+    check((struct setting){.format = "pythonic", .hold = true}, deep.ptr, want.ptr);
+    sl_buf_release(&deep);
+    sl_buf_release(&want);
+}
+
+/* Values with tags within become what their schema says, and a tag that does not fit makes them a
+ * string. */
+static void nested_values(void **state) {
+    (void)state;
+#define M3_CALL(inside)                                                                            \
+    M3 "<tool_call>\n" M3 "<invoke name=\"get_weather\">" inside M3 "</invoke>\n" M3 "</"          \
+       "tool_call>"
+    both("minimax-m3", M3_CALL(M3 "<tags>" M3 "</tags>"), "\nF:get_weather\nA:{\"tags\": []}");
+    both("minimax-m3", M3_CALL(M3 "<tags>[1, 2]" M3 "</tags>"),
+         "\nF:get_weather\nA:{\"tags\": [1, 2]}");
+    both("minimax-m3", M3_CALL(M3 "<city>" M3 "<b>x" M3 "</b>" M3 "</city>"),
+         "\nF:get_weather\nA:{\"city\": \"" M3 "<b>x" M3 "</b>\"}");
+    both("minimax-m3", M3_CALL(M3 "<any>" M3 "<a>1" M3 "</b>" M3 "</any>"),
+         "\nF:get_weather\nA:{\"any\": \"" M3 "<a>1" M3 "</b>\"}");
+    both("minimax-m3", M3_CALL(M3 "<any>" M3 "<any>1" M3 "</any>" M3 "</any>"),
+         "\nF:get_weather\nA:{\"any\": {\"any\": 1}}");
+    both("minimax-m3", M3_CALL(M3 "<any>a" M3 "</other>b" M3 "</any>"),
+         "\nF:get_weather\nA:{\"any\": \"a" M3 "</other>b\"}");
 }
 
 static void text_behind_calls_is_content(void **state) {
@@ -383,20 +584,49 @@ static void cut_at_random(void **state) {
                                         "</arg_value>",
                                         "\\",
                                         "1",
-                                        ":"};
+                                        ":",
+                                        "<|tool_call>call:now{",
+                                        "a:",
+                                        "<|\"|>",
+                                        "<tool_call|>",
+                                        "[now(",
+                                        "a=",
+                                        "'",
+                                        "\\u0041",
+                                        ")",
+                                        M3,
+                                        "<invoke name=\"now\">",
+                                        "</invoke>",
+                                        "<a>",
+                                        "</a>",
+                                        "<|open|>",
+                                        "<|close|>",
+                                        "<|sep|>",
+                                        "tools",
+                                        "call tool=\"now\" index=\"1\"",
+                                        "argument key=\"a\" type=\"number\"",
+                                        "response",
+                                        "<tool_calls>",
+                                        "</tool_calls>",
+                                        "<function=now>{",
+                                        "<|python_start|>",
+                                        "<|START_ACTION|>"};
     struct sl_rng rng = {7};
     json_t *t = tools();
-    for (uint32_t round = 0; round < 3000; round++) {
-        const struct sl_answer_format *f = sl_answer_format_at(round % 17);
+    uint32_t n_formats = 0;
+    while (sl_answer_format_at(n_formats))
+        n_formats++;
+    for (uint32_t round = 0; round < 8000; round++) {
+        const struct sl_answer_format *f = sl_answer_format_at(round % n_formats);
         struct sl_buf b = {0};
         uint32_t n = 1 + (uint32_t)sl_rng_below(&rng, 24);
         sl_buf_puts(&b, "");
         for (uint32_t i = 0; i < n; i++)
             sl_buf_puts(&b, words[sl_rng_below(&rng, sizeof words / sizeof *words)]);
         struct setting set = {.format = f->name,
-                              .hold = round & 1,
-                              .cut = round & 2,
-                              .in_reasoning = (round & 28) == 0};
+                              .hold = sl_rng_below(&rng, 2),
+                              .cut = sl_rng_below(&rng, 2),
+                              .in_reasoning = sl_rng_below(&rng, 8) == 0};
         char *whole = split(&set, t, b.ptr, b.len, 0, false);
         char *bytes = split(&set, t, b.ptr, b.len, 0, true);
         char *two = split(&set, t, b.ptr, b.len, sl_rng_below(&rng, (uint32_t)b.len + 1), false);
@@ -468,6 +698,21 @@ static void white_space_is_bounded(void **state) {
         {"qwen3-coder", "<tool_call>\n<function=now>"},
         {"glm", "<tool_call>"},
         {"glm", "<tool_call>now\n"},
+        {"gemma4", "<|tool_call>"},
+        {"gemma4", "<|tool_call>call:now{"},
+        {"gemma4", "<|tool_call>call:now{a:"},
+        {"gemma4", "<|tool_call>call:now{}"},
+        {"pythonic", "["},
+        {"pythonic", "[now(a=1"},
+        {"pythonic", "[now()"},
+        {"lfm2", "<|tool_call_start|>[now(),"},
+        {"xlam", "["},
+        {"minimax-m1", "<tool_calls>{\"name\": \"now\"}"},
+        {"minimax-m3", M3 "<tool_call>"},
+        {"minimax-m3", M3 "<tool_call>" M3 "<invoke name=\"now\">"},
+        {"hy3", "<tool_calls:opensource><tool_call:opensource>now<tool_sep:opensource>"},
+        {"kimi-k3", "<|open|>response<|sep|>"},
+        {"kimi-k3", "<|open|>tools<|sep|>"},
         {"harmony", "<|channel|>analysis<|message|>hm<|end|>"},
         {"harmony", "<|channel|>commentary to=functions.now<|message|>"},
     };
@@ -515,6 +760,8 @@ int main(void) {
         cmocka_unit_test(gives_back_what_does_not_parse),
         cmocka_unit_test(breaks_in_the_middle),
         cmocka_unit_test(text_behind_calls_is_content),
+        cmocka_unit_test(literals_that_break),
+        cmocka_unit_test(nested_values),
         cmocka_unit_test(cut_at_random),
     };
     return cmocka_run_group_tests_name("the splitter", tests, NULL, NULL);

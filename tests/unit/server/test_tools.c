@@ -56,10 +56,10 @@ static void published_templates(void **state) {
             print_message("%s is not there\n", TEMPLATES);
             skip();
         }
-        const struct sl_answer_format *f = sl_answer_format_find(&tok, text, len);
+        const struct sl_answer_format *f = sl_answer_format_find(&tok, text, len, NULL);
         if (strcmp(f->name, published[i].family) != 0)
             fail_msg("%s is of the family %s", published[i].file, f->name);
-        if (sl_answer_format_thinks(f, &tok, text, len) != published[i].thinks)
+        if (sl_answer_format_thinks(f, &tok, text, len, NULL) != published[i].thinks)
             fail_msg("%s thinks, or not", published[i].file);
         start(text);
         struct reply r = client_post(
