@@ -16,13 +16,13 @@
 static void judge(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
     bool may_prediction = sl_fetch_may_predict(f);
-    sl_prefetch_trial_layer(&f->trial, f->stats.stall_ns, may_prediction ? f->rows.n : 0);
-    if (a->layer == f->layer) {
+    sl_prefetch_trial_layer(&f->trial, f->stats.stall_ns, may_prediction ? f->run.rows.n : 0);
+    if (a->layer == f->run.layer) {
         uint32_t n_read = 0, n_used = 0;
         for (uint32_t i = 0; i < a->cursor; i++) {
             bool started = a->started[i].slot != SL_SLOT_NONE;
             n_read += started;
-            n_used += started && f->pair_count[a->ids[i].expert] > 0;
+            n_used += started && f->run.pair_count[a->ids[i].expert] > 0;
         }
         f->stats.ahead_used += n_used;
         if (a->prediction)
@@ -63,7 +63,7 @@ void sl_fetch_not_quiet(struct sl_fetch *f) {
 }
 
 bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
-    return !f->no_lookahead && sl_fetch_may_predict(f) && f->layer + 1 < f->layout->n_layer &&
+    return !f->no_lookahead && sl_fetch_may_predict(f) && f->run.layer + 1 < f->layout->n_layer &&
            sl_prefetch_trial_wants(&f->trial);
 }
 
@@ -73,18 +73,18 @@ void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32
     a->layer = routed_layer;
     a->prediction = true;
     a->n = a->cursor = 0;
-    memset(f->in_call, 0, f->layout->n_expert);
+    memset(f->run.in_call, 0, f->layout->n_expert);
     uint32_t k = f->layout->k, n_rows = n / k;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t id = ids[i % n_rows * k + i / n_rows]; /* every row's first choice first */
-        if (f->in_call[id])
+        if (f->run.in_call[id])
             continue;
-        f->in_call[id] = 1;
+        f->run.in_call[id] = 1;
         struct sl_expert_id at = {(uint16_t)routed_layer, (uint16_t)id};
         if (!f->tiers || !sl_tiers_has(f->tiers, at))
             sl_fetch_ahead_add(f, at);
     }
-    memset(f->in_call, 0, f->layout->n_expert);
+    memset(f->run.in_call, 0, f->layout->n_expert);
 }
 
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
@@ -156,7 +156,7 @@ static void pump_warm(struct sl_fetch *f) {
 }
 
 void sl_fetch_pump(struct sl_fetch *f) {
-    if (f->quitting || f->n_wanted)
+    if (f->quitting || f->run.n_wanted)
         return; /* this layer's own come first */
     pump_ahead(f);
     sl_fetch_prediction_pump(f);

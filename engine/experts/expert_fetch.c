@@ -18,7 +18,7 @@
 #define LONG_NS 5000000
 
 uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer) {
-    uint32_t bytes = f->rows.n == f->rows.n_decode ? DECODE_QUEUE_BYTES : QUEUE_BYTES;
+    uint32_t bytes = f->run.rows.n == f->run.rows.n_decode ? DECODE_QUEUE_BYTES : QUEUE_BYTES;
     uint64_t n = bytes / f->layout->layers[routed_layer].expert_bytes + 1;
     return n > f->layout->k ? (uint32_t)n : f->layout->k;
 }
@@ -26,32 +26,15 @@ uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer)
 /* ---- begin ---- */
 
 static void learn(struct sl_fetch *f) {
-    const struct sl_fetch_rows *r = &f->rows;
+    const struct sl_fetch_rows *r = &f->run.rows;
     uint32_t k = f->layout->k;
     for (size_t i = 0; i < (size_t)r->n * k; i++)
         f->route_ids[i] = (uint16_t)r->ids[i];
     if (r->n_decode)
-        sl_heat_route(f->heat, f->layer, f->route_ids, r->n_decode, k, SL_PHASE_DECODE);
+        sl_heat_route(f->heat, f->run.layer, f->route_ids, r->n_decode, k, SL_PHASE_DECODE);
     if (r->n > r->n_decode)
-        sl_heat_route(f->heat, f->layer, f->route_ids + (size_t)r->n_decode * k, r->n - r->n_decode,
-                      k, SL_PHASE_PREFILL);
-}
-
-/* The distinct experts of the rows that are not lost, in the order of the file. */
-static void list_wanted(struct sl_fetch *f) {
-    const struct sl_fetch_rows *r = &f->rows;
-    uint32_t k = f->layout->k, n_lost = 0;
-    memset(f->pair_count, 0, f->layout->n_expert * sizeof *f->pair_count);
-    for (uint32_t t = 0; t < r->n; t++) {
-        n_lost += r->failed[t] != 0;
-        for (uint32_t j = 0; j < k && !r->failed[t]; j++)
-            f->pair_count[r->ids[(size_t)t * k + j]]++;
-    }
-    f->n_wanted = f->n_held = f->n_loading = 0;
-    for (uint32_t e = 0; e < f->layout->n_expert; e++)
-        if (f->pair_count[e])
-            f->wanted[f->n_wanted++] = (struct sl_expert_id){(uint16_t)f->layer, (uint16_t)e};
-    f->dense_call = n_lost == 0;
+        sl_heat_route(f->heat, f->run.layer, f->route_ids + (size_t)r->n_decode * k,
+                      r->n - r->n_decode, k, SL_PHASE_PREFILL);
 }
 
 /* Found in host slots: what the CPU computes with, and what a device that is apart does not. */
@@ -66,14 +49,15 @@ static void count_hits(struct sl_fetch *f, uint32_t n) {
 
 /* Leases what is there of the wanted, and starts reading as many of the others as are useful. */
 static void take(struct sl_fetch *f) {
-    if (!f->n_wanted || f->n_loading >= f->window)
+    if (!f->run.n_wanted || f->run.n_loading >= f->run.window)
         return;
-    uint32_t n_fill, n_taken, room = f->window - f->n_loading, n = f->n_wanted, n_start = 0;
-    enum sl_status st = sl_cache_acquire_some(f->cache, f->wanted, n, room, sl_fetch_now(f),
+    uint32_t n_fill, n_taken, room = f->run.window - f->run.n_loading, n = f->run.n_wanted,
+                              n_start = 0;
+    enum sl_status st = sl_cache_acquire_some(f->cache, f->run.wanted, n, room, sl_fetch_now(f),
                                               f->leases, f->new_fills, &n_fill, &n_taken);
     if (st != SL_OK)
         return; /* every slot is leased or being filled: they come back as they run */
-    uint64_t bytes = f->layout->layers[f->layer].expert_bytes;
+    uint64_t bytes = f->layout->layers[f->run.layer].expert_bytes;
     bool raised = false;
     for (uint32_t i = 0; i < n_fill; i++) {
         struct sl_fill *fill = &f->new_fills[i];
@@ -95,27 +79,17 @@ static void take(struct sl_fetch *f) {
         sl_fetch_not_quiet(f);
     sl_count(expert_misses_total, n_start);
     sl_count(expert_late_total, n_fill - n_start);
-    uint32_t keep = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (f->leases[i].slot == SL_SLOT_NONE)
-            f->wanted[keep++] = f->wanted[i];
-        else
-            f->held[f->n_held++] = (struct sl_held){f->wanted[i], f->leases[i]};
-    }
-    f->n_wanted = keep;
-    f->n_loading += n_fill;
+    sl_layer_run_leased(&f->run, f->leases, n_fill);
 }
 
 void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_fetch_rows *rows) {
-    assert(routed_layer < f->layout->n_layer && !f->n_held && !f->n_wanted);
-    f->layer = routed_layer;
-    f->rows = *rows;
+    assert(routed_layer < f->layout->n_layer);
+    sl_layer_run_begin(&f->run, routed_layer, rows);
     f->reads.hold = false;
-    f->window = sl_fetch_queue_experts(f, routed_layer);
+    f->run.window = sl_fetch_queue_experts(f, routed_layer);
     if (f->reads.n)
         sl_reader_poll(f->reader); /* what was read ahead is a hit if it is there by now */
     learn(f);
-    list_wanted(f);
     if (f->tiers)
         sl_tiers_begin(f);
     sl_fetch_ahead_begin(f);
@@ -129,36 +103,17 @@ void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_f
 
 /* ---- run ---- */
 
-/* The rows that need this expert are lost. */
-static uint32_t fail_rows(struct sl_fetch *f, uint32_t expert) {
-    const struct sl_fetch_rows *r = &f->rows;
-    uint32_t k = f->layout->k, n = 0;
-    for (uint32_t t = 0; t < r->n; t++)
-        for (uint32_t j = 0; j < k && !r->failed[t]; j++)
-            if (r->ids[(size_t)t * k + j] == expert) {
-                r->failed[t] = 1;
-                n++;
-            }
-    f->dense_call = false;
-    return n;
-}
-
 static void drop_held(struct sl_fetch *f, uint32_t at) {
-    sl_cache_release(f->cache, &f->held[at].lease, 1);
-    f->held[at] = f->held[--f->n_held];
+    sl_cache_release(f->cache, &f->run.held[at].lease, 1);
+    sl_layer_run_drop(&f->run, at);
 }
 
 /* Says which expert could not be read and why: reads that fail together share one text. */
 static void fail_layer(const struct sl_fetch *f, const struct sl_held *h, enum sl_status st,
                        struct sl_err *err) {
     bool own = f->reads.failed_slot == h->lease.slot;
-    sl_fail(err, st, "layer %u, expert %u: %s%s", f->layout->layers[f->layer].model_layer,
+    sl_fail(err, st, "layer %u, expert %u: %s%s", f->layout->layers[f->run.layer].model_layer,
             h->id.expert, own ? "" : "as another one of the step: ", f->reads.failed_err.text);
-}
-
-/* A wave: what is still wanted waits for slots, not for its turn in the disk's queue. */
-static bool is_wave(const struct sl_fetch *f) {
-    return f->n_wanted && f->n_loading < f->window;
 }
 
 /* Moves what is ready to the front of held; returns the number of those that one call takes: in a
@@ -166,20 +121,20 @@ static bool is_wave(const struct sl_fetch *f) {
  * Reads that failed lose their rows; reads that an earlier step gave up are wanted again. */
 static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_err *err) {
     uint32_t n_ready = 0, n_pairs = 0, loading = 0;
-    uint64_t expert_bytes = f->layout->layers[f->layer].expert_bytes;
-    uint32_t most = is_wave(f) ? (f->n_held + 3) / 4 : f->n_held;
-    for (uint32_t i = 0; i < f->n_held;) {
-        struct sl_held h = f->held[i];
+    uint64_t expert_bytes = f->layout->layers[f->run.layer].expert_bytes;
+    uint32_t most = sl_layer_run_is_wave(&f->run) ? (f->run.n_held + 3) / 4 : f->run.n_held;
+    for (uint32_t i = 0; i < f->run.n_held;) {
+        struct sl_held h = f->run.held[i];
         enum sl_status st = sl_cache_ready(f->cache, h.lease);
         if (st == SL_ERR_CANCELED) {
-            drop_held(f, i);
-            f->wanted[f->n_wanted++] = h.id;
+            sl_cache_release(f->cache, &h.lease, 1);
+            sl_layer_run_want_again(&f->run, i);
             continue;
         }
         if (st < 0) {
             if (*n_failed == 0)
                 fail_layer(f, &h, st, err);
-            *n_failed += fail_rows(f, h.id.expert);
+            *n_failed += sl_layer_run_fail(&f->run, h.id.expert);
             f->stats.failed++;
             drop_held(f, i);
             continue;
@@ -187,35 +142,14 @@ static uint32_t gather_ready(struct sl_fetch *f, uint32_t *n_failed, struct sl_e
         bool busy = n_pairs >= BUSY_PAIRS || n_ready * expert_bytes >= BUSY_BYTES;
         bool fits = n_ready == 0 || (n_ready < most && !(busy && f->reads.n));
         if (st == SL_OK && fits) {
-            n_pairs += f->pair_count[h.id.expert];
-            f->held[i] = f->held[n_ready];
-            f->held[n_ready++] = h;
+            n_pairs += f->run.pair_count[h.id.expert];
+            sl_layer_run_swap(&f->run, i, n_ready++);
         }
         loading += st == SL_AGAIN;
         i++;
     }
-    f->n_loading = loading;
+    f->run.n_loading = loading;
     return n_ready;
-}
-
-uint32_t sl_fetch_list_pairs(struct sl_fetch *f) {
-    const struct sl_fetch_rows *r = &f->rows;
-    uint32_t k = f->layout->k, n_pairs = 0;
-    for (uint32_t t = 0; t < r->n; t++)
-        for (uint32_t j = 0; j < k && !r->failed[t]; j++)
-            if (f->in_call[r->ids[(size_t)t * k + j]])
-                f->pairs[n_pairs++] = t * k + j;
-    return n_pairs;
-}
-
-/* The pairs of the first n held experts. */
-static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++)
-        f->in_call[f->held[i].id.expert] = 1;
-    uint32_t n_pairs = sl_fetch_list_pairs(f);
-    for (uint32_t i = 0; i < n; i++)
-        f->in_call[f->held[i].id.expert] = 0;
-    return n_pairs;
 }
 
 /* Between two operations the disk gets more to do, if there is more; what has ended can wait until
@@ -223,7 +157,7 @@ static uint32_t list_pairs(struct sl_fetch *f, uint32_t n) {
 static void refill(struct sl_fetch *f) {
     if (f->reads.hold)
         return;
-    bool more = f->n_wanted || f->ahead.cursor < f->ahead.n || f->warm_cursor < f->n_warm;
+    bool more = f->run.n_wanted || f->ahead.cursor < f->ahead.n || f->warm_cursor < f->n_warm;
     if (more || sl_reader_has_unstarted(f->reader))
         sl_reader_poll(f->reader);
 }
@@ -237,21 +171,21 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     if (f->tiers)
         return sl_tiers_call(f, n, op);
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t e = f->held[i].id.expert;
-        const uint8_t *slot = sl_slots_at(f->slots, f->held[i].lease.slot);
+        uint32_t e = f->run.held[i].id.expert;
+        const uint8_t *slot = sl_slots_at(f->slots, f->run.held[i].lease.slot);
         f->refs[e] = (struct sl_expert_ref){
-            .gate = slot + sl_expert_layout_place(f->layout, f->layer, e, 0),
-            .up = slot + sl_expert_layout_place(f->layout, f->layer, e, 1),
-            .down = slot + sl_expert_layout_place(f->layout, f->layer, e, 2),
+            .gate = slot + sl_expert_layout_place(f->layout, f->run.layer, e, 0),
+            .up = slot + sl_expert_layout_place(f->layout, f->run.layer, e, 1),
+            .down = slot + sl_expert_layout_place(f->layout, f->run.layer, e, 2),
         };
     }
     /* A long computation: what the last wait kept back should not wait for its end. */
     if (f->last_expert_ns * n > LONG_NS)
         refill(f);
-    bool all = f->dense_call && n == f->n_held && !f->n_wanted;
+    bool all = f->run.dense_call && n == f->run.n_held && !f->run.n_wanted;
     op->refs = f->refs;
-    op->pairs = all ? NULL : f->pairs;
-    op->n_pairs = all ? f->rows.n * f->layout->k : list_pairs(f, n);
+    op->pairs = all ? NULL : f->run.pairs;
+    op->n_pairs = all ? f->run.rows.n * f->layout->k : sl_layer_run_list(&f->run, n);
     uint64_t start = sl_fetch_now(f);
     op->overlap = f->reads.hold ? start_overlap : NULL;
     op->overlap_ctx = f;
@@ -265,12 +199,10 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     }
     if (f->timeline)
         sl_fetch_trace_call(f, start, n, op->n_pairs);
-    f->dense_call = false; /* what is left is a part */
     f->stats.calls++;
     for (uint32_t i = 0; i < n; i++)
-        sl_cache_release(f->cache, &f->held[i].lease, 1);
-    memmove(f->held, f->held + n, (f->n_held - n) * sizeof *f->held);
-    f->n_held -= n;
+        sl_cache_release(f->cache, &f->run.held[i].lease, 1);
+    sl_layer_run_ran(&f->run, n);
     return st;
 }
 
@@ -278,12 +210,12 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
  * are computed the disk must have something to do, and what is computed after the last byte has
  * come is time that nothing hides. */
 static uint32_t reads_to_await(const struct sl_fetch *f) {
-    uint32_t n = f->n_loading;
-    if (is_wave(f))
+    uint32_t n = f->run.n_loading;
+    if (sl_layer_run_is_wave(&f->run))
         return (n + 3) / 4;
-    if (f->tiers && f->rows.n == f->rows.n_decode)
+    if (f->tiers && f->run.rows.n == f->run.rows.n_decode)
         return 1; /* it goes up while the others are read */
-    if (f->n_wanted || n > 2 * f->layout->k)
+    if (f->run.n_wanted || n > 2 * f->layout->k)
         return n / 2;
     return n > 1 && (n - 1) * f->last_expert_ns > SL_FETCH_SPLIT_NS ? n - 1 : n;
 }
@@ -302,12 +234,12 @@ static void wait_for_reads(struct sl_fetch *f) {
 
 /* Nobody wants the step any more: reads that have not begun need not. */
 static void give_back(struct sl_fetch *f) {
-    for (uint32_t i = 0; i < f->n_held; i++)
-        if (sl_cache_ready(f->cache, f->held[i].lease) == SL_AGAIN)
-            sl_slot_reads_cancel(&f->reads, f->held[i].lease.slot);
-    while (f->n_held)
-        drop_held(f, f->n_held - 1);
-    f->n_wanted = f->n_loading = 0;
+    for (uint32_t i = 0; i < f->run.n_held; i++)
+        if (sl_cache_ready(f->cache, f->run.held[i].lease) == SL_AGAIN)
+            sl_slot_reads_cancel(&f->reads, f->run.held[i].lease.slot);
+    while (f->run.n_held)
+        drop_held(f, f->run.n_held - 1);
+    sl_layer_run_give_up(&f->run);
     f->reads.hold = false; /* what is held goes with the next call, whoever makes it */
     if (f->tiers)
         sl_tiers_give_back(f->tiers);
@@ -320,18 +252,18 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
     sl_fetch_pace_run(f, dev);
     for (;;) {
         /* What is held goes with a wait, beside the hits or before them. */
-        bool wait = f->reads.hold && !(dev->caps.overlap && f->n_held > f->n_loading);
+        bool wait = f->reads.hold && !(dev->caps.overlap && f->run.n_held > f->run.n_loading);
         uint32_t n = wait ? 0 : gather_ready(f, out_n_failed, err);
         bool due = n || (f->tiers && sl_tiers_pending(f->tiers));
         enum sl_status st = due ? run_ready(f, n, dev, op) : SL_OK;
         bool any = true;
-        if (st == SL_OK && f->tiers && !due && !f->n_loading && !f->reads.n)
+        if (st == SL_OK && f->tiers && !due && !f->run.n_loading && !f->reads.n)
             st = sl_tiers_drain(f->tiers, &any); /* slots come back when the device has used them */
         if (st != SL_OK) {
             give_back(f);
             return st;
         }
-        if (!f->n_held && !f->n_wanted) {
+        if (!f->run.n_held && !f->run.n_wanted) {
             if (f->tiers)
                 sl_tiers_copy_next(f);
             return SL_OK;
@@ -342,7 +274,7 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
         }
         if (n)
             refill(f);
-        else if (f->n_loading || f->reads.n)
+        else if (f->run.n_loading || f->reads.n)
             wait_for_reads(f);
         take(f);
         sl_fetch_pump(f);

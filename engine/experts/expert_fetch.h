@@ -25,6 +25,7 @@
 
 #include "backends/backend.h"
 #include "engine/experts/expert_layout.h"
+#include "engine/experts/layer_run.h"
 #include "engine/trace/timeline.h"
 #include "expert_cache/expert_cache.h"
 #include "streaming/reader.h"
@@ -55,16 +56,6 @@ void sl_fetch_quit(struct sl_fetch *f);
 void sl_fetch_destroy(struct sl_fetch **f);
 /* What create allocates, for the memory plan. */
 size_t sl_fetch_bytes(const struct sl_expert_layout *layout, uint32_t n_slots, uint32_t max_rows);
-
-/* The rows of a layer: generated ones first. */
-struct sl_fetch_rows {
-    const uint32_t *ids; /* [n, k] host memory, borrowed until run has returned */
-    uint32_t n, n_decode;
-    uint8_t *failed; /* [n] non-zero: the row is lost already, nothing is read for it. Run sets it
-                        for rows whose expert cannot be read */
-    uint32_t n_next_prompt; /* prompt rows that will go through the next routed layer: of the last
-                               layer only those that are sampled from */
-};
 
 /* Asked while waiting; true gives the layer up. */
 struct sl_fetch_abort {

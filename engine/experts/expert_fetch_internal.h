@@ -6,6 +6,7 @@
 #include "engine/experts/disk_demand.h"
 #include "engine/experts/expert_fetch.h"
 #include "engine/experts/expert_tiers.h"
+#include "engine/experts/layer_run.h"
 #include "engine/experts/prediction_score.h"
 #include "engine/experts/prefetch_trial.h"
 #include "engine/experts/prompt_shares.h"
@@ -46,11 +47,6 @@ struct sl_predictions {
     void *memory; /* of all of it */
 };
 
-struct sl_held {
-    struct sl_expert_id id;
-    struct sl_lease lease;
-};
-
 struct sl_fetch {
     const struct sl_expert_layout *layout;
     const struct sl_slots *slots;
@@ -66,15 +62,7 @@ struct sl_fetch {
     struct sl_timeline *timeline;       /* NULL: no trace */
     struct sl_fetch_stats traced_stats; /* when they were drawn last */
 
-    /* The layer that is being run. Experts move from wanted to held to done. */
-    uint32_t layer;
-    uint32_t window; /* demanded experts that may be on their way at once */
-    struct sl_fetch_rows rows;
-    struct sl_expert_id *wanted; /* [n_expert] */
-    struct sl_held *held;        /* [n_expert] leased, not yet run */
-    uint32_t n_wanted, n_held, n_loading;
-    uint32_t *pair_count;    /* [n_expert] pairs of rows that are not lost */
-    bool dense_call;         /* all pairs can be run in one call with no list */
+    struct sl_layer_run run;
     uint64_t last_expert_ns; /* what each expert of the last call took to compute */
     struct sl_read_pace pace;
 
@@ -82,8 +70,6 @@ struct sl_fetch {
     struct sl_lease *leases;    /* [n_expert] */
     struct sl_fill *new_fills;  /* [n_expert] */
     struct sl_expert_ref *refs; /* [n_expert] */
-    uint8_t *in_call;           /* [n_expert] */
-    uint32_t *pairs;            /* [max_rows * k] */
     uint16_t *route_ids;        /* [max_rows * k] */
 
     struct sl_ahead ahead;
@@ -105,14 +91,12 @@ static inline uint64_t sl_fetch_now(const struct sl_fetch *f) {
 /* Is this a layer of few generated rows, and nothing else? For those routers are run early and
  * reads are paced: more rows touch so many experts that calls are few anyway. */
 static inline bool sl_fetch_may_predict(const struct sl_fetch *f) {
-    return f->rows.n && f->rows.n == f->rows.n_decode && f->rows.n <= SL_FETCH_AHEAD_ROWS;
+    return f->run.rows.n && f->run.rows.n == f->run.rows.n_decode &&
+           f->run.rows.n <= SL_FETCH_AHEAD_ROWS;
 }
 
 /* Experts of the layer that keep the disk's queue full in this step. */
 uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer);
-/* Lists in f->pairs the pairs of the experts that are marked in f->in_call, ascending; returns
- * their number. */
-uint32_t sl_fetch_list_pairs(struct sl_fetch *f);
 
 /* expert_seen.c: what a wait that begins now is for, and its end. */
 enum sl_stall_cause sl_fetch_stall_cause(const struct sl_fetch *f);

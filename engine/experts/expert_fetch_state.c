@@ -21,11 +21,11 @@ size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32
     struct sl_heat_config shape = heat_shape(l, 0);
     struct sl_fetch *f;
     size_t slot = sizeof *f->warm;
-    size_t expert = sizeof *f->wanted + sizeof *f->held + sizeof *f->pair_count +
-                    sizeof *f->leases + sizeof *f->new_fills + sizeof *f->refs + 1 +
+    size_t expert = sizeof *f->leases + sizeof *f->new_fills + sizeof *f->refs +
                     sizeof *f->ahead.ids + sizeof *f->ahead.started + 1;
-    size_t pair = sizeof *f->pairs + sizeof *f->route_ids;
-    return sizeof *f + sl_slot_reads_bytes(n_slots) + slot * n_slots + expert * l->n_expert +
+    size_t pair = sizeof *f->route_ids;
+    return sizeof *f + sl_slot_reads_bytes(n_slots) +
+           sl_layer_run_bytes(l->n_expert, l->k, max_rows) + slot * n_slots + expert * l->n_expert +
            pair * max_rows * l->k + sl_fetch_prediction_bytes(l->k) + sl_heat_bytes(&shape) +
            sl_cache_bytes(&shape, n_slots);
 }
@@ -33,21 +33,17 @@ size_t sl_fetch_bytes(const struct sl_expert_layout *l, uint32_t n_slots, uint32
 static bool allocate(struct sl_fetch *f, uint32_t max_rows) {
     size_t n_expert = f->layout->n_expert, n_pairs = (size_t)max_rows * f->layout->k;
     f->warm = calloc(f->most_warm, sizeof *f->warm);
-    f->wanted = calloc(n_expert, sizeof *f->wanted);
-    f->held = calloc(n_expert, sizeof *f->held);
-    f->pair_count = calloc(n_expert, sizeof *f->pair_count);
     f->leases = calloc(n_expert, sizeof *f->leases);
     f->new_fills = calloc(n_expert, sizeof *f->new_fills);
     f->refs = calloc(n_expert, sizeof *f->refs);
-    f->in_call = calloc(n_expert, 1);
-    f->pairs = calloc(n_pairs, sizeof *f->pairs);
     f->route_ids = calloc(n_pairs, sizeof *f->route_ids);
     f->ahead.ids = calloc(n_expert, sizeof *f->ahead.ids);
     f->ahead.started = calloc(n_expert, sizeof *f->ahead.started);
     sl_prompt_shares_init(&f->shares, f->layout->n_expert, calloc(n_expert, 1));
-    return f->warm && f->wanted && f->held && f->pair_count && f->leases && f->new_fills &&
-           f->refs && f->in_call && f->pairs && f->route_ids && f->ahead.ids && f->ahead.started &&
-           f->shares.cell && sl_fetch_prediction_create(f);
+    return f->warm && f->leases && f->new_fills && f->refs && f->route_ids && f->ahead.ids &&
+           f->ahead.started && f->shares.cell &&
+           sl_layer_run_init(&f->run, f->layout->n_expert, f->layout->k, max_rows) == SL_OK &&
+           sl_fetch_prediction_create(f);
 }
 
 enum sl_status sl_fetch_create(const struct sl_fetch_config *config, struct sl_fetch **out_fetch,
@@ -114,7 +110,7 @@ void sl_fetch_quit(struct sl_fetch *f) {
 }
 
 void sl_fetch_forget(struct sl_fetch *f) {
-    assert(!f->n_held && !f->n_wanted);
+    assert(!f->run.n_held && !f->run.n_wanted);
     end_reading(f);
     if (f->tiers)
         sl_tiers_forget(f);
@@ -130,19 +126,15 @@ void sl_fetch_destroy(struct sl_fetch **pf) {
         return;
     sl_tiers_destroy(&f->tiers);
     sl_slot_reads_release(&f->reads);
+    sl_layer_run_release(&f->run);
     if (f->cache)
         sl_cache_destroy(&f->cache);
     if (f->heat)
         sl_heat_destroy(&f->heat);
     free(f->warm);
-    free(f->wanted);
-    free(f->held);
-    free(f->pair_count);
     free(f->leases);
     free(f->new_fills);
     free(f->refs);
-    free(f->in_call);
-    free(f->pairs);
     free(f->route_ids);
     free(f->ahead.ids);
     free(f->ahead.started);
@@ -167,7 +159,7 @@ struct sl_heat *sl_fetch_heat(struct sl_fetch *f) {
 }
 
 bool sl_fetch_is_reading(const struct sl_fetch *f) {
-    return f->n_loading > 0;
+    return f->run.n_loading > 0;
 }
 
 void sl_fetch_count_hits(struct sl_fetch *f, uint32_t n) {

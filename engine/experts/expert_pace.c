@@ -15,9 +15,9 @@
 /* Requests of the reads that this layer waits for. */
 static uint32_t requests_left(const struct sl_fetch *f) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < f->n_held; i++)
-        if (sl_cache_ready(f->cache, f->held[i].lease) == SL_AGAIN)
-            n += sl_slot_reads_left(&f->reads, f->held[i].lease.slot);
+    for (uint32_t i = 0; i < f->run.n_held; i++)
+        if (sl_cache_ready(f->cache, f->run.held[i].lease) == SL_AGAIN)
+            n += sl_slot_reads_left(&f->reads, f->run.held[i].lease.slot);
     return n;
 }
 
@@ -35,22 +35,22 @@ bool sl_fetch_may_hold(const struct sl_fetch *f) {
 
 /* The reads that nobody has begun are alike: their requests' size. */
 static void learn_size(struct sl_fetch *f) {
-    for (uint32_t i = 0; i < f->n_held; i++) {
-        uint32_t slot = f->held[i].lease.slot;
-        if (f->reads.background[slot] || sl_cache_ready(f->cache, f->held[i].lease) != SL_AGAIN)
+    for (uint32_t i = 0; i < f->run.n_held; i++) {
+        uint32_t slot = f->run.held[i].lease.slot;
+        if (f->reads.background[slot] || sl_cache_ready(f->cache, f->run.held[i].lease) != SL_AGAIN)
             continue;
         uint32_t n = sl_slot_reads_left(&f->reads, slot);
         if (n)
-            sl_read_pace_size(&f->pace, f->layout->layers[f->layer].expert_bytes, n);
+            sl_read_pace_size(&f->pace, f->layout->layers[f->run.layer].expert_bytes, n);
         return;
     }
 }
 
 void sl_fetch_pace_begin(struct sl_fetch *f, bool held) {
     learn_size(f);
-    uint32_t left = requests_left(f), n_hits = f->n_held - f->n_loading;
+    uint32_t left = requests_left(f), n_hits = f->run.n_held - f->run.n_loading;
     f->reads.hold =
-        held && !f->n_wanted && sl_read_pace_holds(&f->pace, left, n_hits, f->n_loading);
+        held && !f->run.n_wanted && sl_read_pace_holds(&f->pace, left, n_hits, f->run.n_loading);
     if (held && !f->reads.hold)
         sl_slot_reads_submit(&f->reads);
     sl_read_pace_begun(&f->pace, left, sl_fetch_now(f));
@@ -90,24 +90,24 @@ static void enter(struct sl_fetch *f, uint32_t left, uint32_t to_leave) {
 
 /* What is left is hardly worth a call: whole reads, and no more calls than computing pays for. */
 static void wait_for_whole(struct sl_fetch *f) {
-    uint32_t n = f->n_loading;
+    uint32_t n = f->run.n_loading;
     bool split = n > 1 && (n - 1) * f->pace.mean_expert_ns > SL_FETCH_SPLIT_NS;
     sl_reader_wait(f->reader, split ? n - 1 : n, SL_FETCH_LOOK_NS);
     learn_speed(f);
 }
 
 void sl_fetch_pace_overlap(struct sl_fetch *f) {
-    enter(f, requests_left(f), sl_read_pace_to_leave(&f->pace, f->n_loading));
+    enter(f, requests_left(f), sl_read_pace_to_leave(&f->pace, f->run.n_loading));
 }
 
 /* With a tier above: for one read, which goes up while the others go on. Its last request is looked
  * for: waking up takes a good part of the time that it takes to go up. */
 static void wait_for_one(struct sl_fetch *f) {
     uint32_t least = UINT32_MAX, flying = sl_reader_flying(f->reader), ended = 0;
-    for (uint32_t i = 0; i < f->n_held; i++) {
-        if (sl_cache_ready(f->cache, f->held[i].lease) != SL_AGAIN)
+    for (uint32_t i = 0; i < f->run.n_held; i++) {
+        if (sl_cache_ready(f->cache, f->run.held[i].lease) != SL_AGAIN)
             continue;
-        uint32_t n = sl_slot_reads_left(&f->reads, f->held[i].lease.slot);
+        uint32_t n = sl_slot_reads_left(&f->reads, f->run.held[i].lease.slot);
         least = n < least ? n : least;
     }
     bool may_look = sl_reader_can_look(f->reader) && sl_read_pace_requests_ns(&f->pace, 1) > 0;
@@ -121,16 +121,16 @@ static void wait_for_one(struct sl_fetch *f) {
 }
 
 bool sl_fetch_pace_wait(struct sl_fetch *f) {
-    if (f->tiers && sl_fetch_may_predict(f) && !f->n_wanted && f->n_loading) {
+    if (f->tiers && sl_fetch_may_predict(f) && !f->run.n_wanted && f->run.n_loading) {
         wait_for_one(f);
         return true;
     }
-    if (f->tiers || !sl_fetch_may_predict(f) || f->n_wanted || !f->n_loading ||
+    if (f->tiers || !sl_fetch_may_predict(f) || f->run.n_wanted || !f->run.n_loading ||
         !sl_reader_can_look(f->reader))
         return false;
     if (!f->reads.hold && sl_reader_look(f->reader, 0) > 0)
         return true;
-    uint32_t left = requests_left(f), to_leave = sl_read_pace_to_leave(&f->pace, f->n_held);
+    uint32_t left = requests_left(f), to_leave = sl_read_pace_to_leave(&f->pace, f->run.n_held);
     uint32_t until = left > to_leave ? left - to_leave : left / 2 + 1;
     if (!f->reads.hold && look(f, sl_read_pace_requests_ns(&f->pace, until)))
         return true;
@@ -144,7 +144,7 @@ bool sl_fetch_pace_wait(struct sl_fetch *f) {
 /* ---- how much to read ahead ---- */
 
 void sl_fetch_pace_layer(struct sl_fetch *f) {
-    sl_read_pace_layer(&f->pace, sl_fetch_now(f), f->stats.stall_ns, f->layer == 0,
+    sl_read_pace_layer(&f->pace, sl_fetch_now(f), f->stats.stall_ns, f->run.layer == 0,
                        sl_fetch_may_predict(f));
 }
 

@@ -73,7 +73,7 @@ void sl_fetch_prediction_forget(struct sl_fetch *f) {
 
 static void judge(struct sl_fetch *f, uint32_t which) {
     uint32_t named, right;
-    sl_prediction_score_judge(&f->predictions.score, which, f->layer, f->pair_count, &named,
+    sl_prediction_score_judge(&f->predictions.score, which, f->run.layer, f->run.pair_count, &named,
                               &right);
     f->stats.predicted[which] += named;
     f->stats.predicted_right[which] += right;
@@ -88,11 +88,11 @@ static void settle_started(struct sl_fetch *f) {
     uint32_t keep = 0;
     for (uint32_t i = 0; i < g->n_started; i++) {
         const struct sl_prediction_read s = g->started[i];
-        if (s.id.layer > f->layer && f->layer) {
+        if (s.id.layer > f->run.layer && f->run.layer) {
             g->started[keep++] = s;
             continue;
         }
-        if (s.id.layer == f->layer && f->pair_count[s.id.expert])
+        if (s.id.layer == f->run.layer && f->run.pair_count[s.id.expert])
             f->stats.ahead_used++;
         else
             sl_slot_reads_give_up(&f->reads, s.id, s.fill);
@@ -104,7 +104,7 @@ void sl_fetch_prediction_begin(struct sl_fetch *f) {
     struct sl_predictions *g = &f->predictions;
     bool may_predict = sl_fetch_may_predict(f);
     bool judged = sl_disk_demand_layer(&g->demand, f->stats.misses + f->stats.ahead_read,
-                                       may_predict, f->layer == 0);
+                                       may_predict, f->run.layer == 0);
     if (judged && f->tiers)
         sl_gauge(expert_ahead_on, g->demand.enough);
     if (!may_predict) {
@@ -114,9 +114,9 @@ void sl_fetch_prediction_begin(struct sl_fetch *f) {
     for (uint32_t i = 0; i < SL_FETCH_PREDICTIONS; i++)
         judge(f, i);
     settle_started(f);
-    if (f->layer == 0)
+    if (f->run.layer == 0)
         sl_read_plan_drop_all(&g->plan); /* of a step that was given up */
-    sl_read_plan_drop_layer(&g->plan, f->layer);
+    sl_read_plan_drop_layer(&g->plan, f->run.layer);
 }
 
 /* ---- predictions ---- */

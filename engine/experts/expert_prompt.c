@@ -26,7 +26,7 @@ static void place_all(struct sl_fetch *f, uint32_t layer, uint32_t n_rows) {
 
 void sl_fetch_prompt_plan(struct sl_fetch *f) {
     struct sl_ahead *a = &f->ahead;
-    uint32_t next = f->layer + 1, n = f->rows.n_next_prompt;
+    uint32_t next = f->run.layer + 1, n = f->run.rows.n_next_prompt;
     if (next == f->layout->n_layer || n < 2)
         return;
     place_all(f, next, n);
@@ -47,16 +47,16 @@ static void give_up(struct sl_fetch *f, bool came) {
     const struct sl_ahead *a = &f->ahead;
     bool gave_up = false;
     for (uint32_t i = 0; i < a->cursor; i++)
-        if (a->started[i].slot != SL_SLOT_NONE && !(came && f->pair_count[a->ids[i].expert]))
+        if (a->started[i].slot != SL_SLOT_NONE && !(came && f->run.pair_count[a->ids[i].expert]))
             gave_up |= sl_slot_reads_give_up(&f->reads, a->ids[i], a->started[i]);
     if (gave_up)
         sl_reader_poll(f->reader); /* what is wanted wants their slots */
 }
 
 void sl_fetch_prompt_begin(struct sl_fetch *f) {
-    bool came = f->ahead.layer == f->layer;
+    bool came = f->ahead.layer == f->run.layer;
     if (came)
-        sl_prompt_shares_learn(&f->shares, f->pair_count);
+        sl_prompt_shares_learn(&f->shares, f->run.pair_count);
     give_up(f, came);
 }
 

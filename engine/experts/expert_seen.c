@@ -4,11 +4,11 @@
 #include "common/metrics.h"
 
 enum sl_stall_cause sl_fetch_stall_cause(const struct sl_fetch *f) {
-    if (!f->n_loading)
+    if (!f->run.n_loading)
         return SL_STALL_SLOT;
-    for (uint32_t i = 0; i < f->n_held; i++)
-        if (!f->reads.background[f->held[i].lease.slot] &&
-            sl_cache_ready(f->cache, f->held[i].lease) == SL_AGAIN)
+    for (uint32_t i = 0; i < f->run.n_held; i++)
+        if (!f->reads.background[f->run.held[i].lease.slot] &&
+            sl_cache_ready(f->cache, f->run.held[i].lease) == SL_AGAIN)
             return SL_STALL_DEMAND;
     return SL_STALL_LATE;
 }
@@ -40,7 +40,7 @@ void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t st
         return;
     sl_timeline_span(f->timeline, names[cause], start_ns, now,
                      (const struct sl_timeline_arg[SL_TIMELINE_ARGS]){
-                         {"coming", f->n_loading}, {"not asked for yet", f->n_wanted}});
+                         {"coming", f->run.n_loading}, {"not asked for yet", f->run.n_wanted}});
     trace_queue(f, now);
 }
 

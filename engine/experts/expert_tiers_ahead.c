@@ -45,12 +45,13 @@ static void judge(struct sl_fetch *f, uint32_t tried, uint32_t used) {
 void sl_tiers_ahead_begin(struct sl_fetch *f) {
     struct sl_tiers *t = f->tiers;
     uint32_t tried = t->window.n_early, used = 0;
-    bool predicted = f->rows.n == f->rows.n_decode;
+    bool predicted = f->run.rows.n == f->run.rows.n_decode;
     for (uint32_t i = 0; i < t->window.n && t->window.n_early; i++) {
         struct sl_window_slot *s = &t->window.slots[i];
         if (s->state != SL_WINDOW_EARLY)
             continue;
-        if (s->id.layer == f->layer && f->pair_count[s->id.expert] && !sl_tiers_has(t, s->id))
+        if (s->id.layer == f->run.layer && f->run.pair_count[s->id.expert] &&
+            !sl_tiers_has(t, s->id))
             used++;
         else
             drop(t, s);
@@ -116,7 +117,7 @@ void sl_tiers_copy_next(struct sl_fetch *f) {
     const struct sl_ahead *a = &f->ahead;
     struct sl_tiers *t = f->tiers;
     uint32_t most = EARLY_PART(t->window.n);
-    if (t->cache && a->layer == f->layer + 1 && !a->prediction && t->window.n_early < most)
+    if (t->cache && a->layer == f->run.layer + 1 && !a->prediction && t->window.n_early < most)
         copy_early(f, a->ids, a->n, most - t->window.n_early);
 }
 

@@ -20,14 +20,14 @@ void sl_tiers_begin(struct sl_fetch *f) {
     sl_tiers_ahead_begin(f);
     t->n_layer_copies = 0;
     uint32_t keep_n = 0;
-    for (uint32_t i = 0; i < f->n_wanted; i++) {
-        struct sl_expert_id id = f->wanted[i];
+    for (uint32_t i = 0; i < f->run.n_wanted; i++) {
+        struct sl_expert_id id = f->run.wanted[i];
         if (sl_tiers_has(t, id))
             t->hits[t->n_hits++] = (struct sl_held){id, sl_tiers_pin(t->cache, id, now)};
         else
-            f->wanted[keep_n++] = id;
+            f->run.wanted[keep_n++] = id;
     }
-    f->n_wanted = keep_n;
+    f->run.n_wanted = keep_n;
     f->stats.hits += t->n_hits;
     t->stats.device_hits += t->n_hits;
     sl_count(expert_hits_total, t->n_hits);
@@ -51,17 +51,17 @@ void sl_tiers_give_back(struct sl_tiers *t) {
 
 static void add(struct sl_fetch *f, struct sl_expert_id id, struct sl_span slot) {
     f->refs[id.expert] = sl_tiers_ref(f->tiers, id, slot);
-    f->in_call[id.expert] = 1;
+    f->run.in_call[id.expert] = 1;
 }
 
 static bool has_prompt(const struct sl_fetch *f) {
-    return f->rows.n > f->rows.n_decode;
+    return f->run.rows.n > f->run.rows.n_decode;
 }
 
 /* The device shares the host's memory: kernels read the host's slot. */
 static void read_in_place(struct sl_fetch *f, const struct sl_held *h) {
     struct sl_tiers *t = f->tiers;
-    uint64_t bytes = f->pair_count[h->id.expert] * t->layout->layers[h->id.layer].expert_bytes;
+    uint64_t bytes = f->run.pair_count[h->id.expert] * t->layout->layers[h->id.layer].expert_bytes;
     f->refs[h->id.expert] = sl_tiers_ref(t, h->id, sl_tiers_host_slot(t, h->lease.slot));
     t->stats.in_place_bytes += bytes;
     sl_count(link_read_bytes_total, bytes);
@@ -107,7 +107,7 @@ static bool place(struct sl_fetch *f, const struct sl_held *h) {
 /* Places the first of n held experts, as many as one group takes: *out_n. */
 static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_n) {
     struct sl_tiers *t = f->tiers;
-    uint64_t e_bytes = t->layout->layers[f->layer].expert_bytes;
+    uint64_t e_bytes = t->layout->layers[f->run.layer].expert_bytes;
     uint32_t most = n, i;
     t->n_moves = t->n_moved = 0;
     if (has_prompt(f)) {
@@ -116,10 +116,10 @@ static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_
     }
     for (i = 0; i < n && i < most; i++) {
         if (!t->cache) {
-            read_in_place(f, &f->held[i]);
+            read_in_place(f, &f->run.held[i]);
             continue;
         }
-        if (place(f, &f->held[i]))
+        if (place(f, &f->run.held[i]))
             continue;
         if (i)
             break;
@@ -127,7 +127,7 @@ static enum sl_status place_group(struct sl_fetch *f, uint32_t n, uint32_t *out_
         sl_point done;
         SL_TRY(sl_device_mark(t->dev, SL_QUEUE_OPS, &done));
         sl_window_used(&t->window, done);
-        if (!place(f, &f->held[i]))
+        if (!place(f, &f->run.held[i]))
             return SL_ERR_INVALID; /* never: what is early leaves room */
     }
     *out_n = i;
@@ -178,15 +178,16 @@ static enum sl_status begin_copies(struct sl_fetch *f) {
 
 /* ---- calls ---- */
 
-/* Adds the pairs of the experts that are marked in f->in_call to the arguments. */
+/* Adds the pairs of the experts that are marked in f->run.in_call to the arguments. */
 static void end_piece(struct sl_fetch *f, uint32_t which, uint32_t n_experts, uint32_t *n_pairs) {
     struct sl_tiers *t = f->tiers;
     struct sl_tiers_piece *p = &t->piece[which];
     p->first = *n_pairs;
-    p->n_pairs = n_experts ? sl_fetch_list_pairs(f) : 0;
+    p->n_pairs = n_experts ? sl_layer_run_list_marked(&f->run) : 0;
     p->n_experts = n_experts;
-    memset(f->in_call, 0, f->layout->n_expert);
-    memcpy(sl_tiers_arg_pairs(t, t->args) + p->first, f->pairs, p->n_pairs * sizeof *f->pairs);
+    memset(f->run.in_call, 0, f->layout->n_expert);
+    memcpy(sl_tiers_arg_pairs(t, t->args) + p->first, f->run.pairs,
+           p->n_pairs * sizeof *f->run.pairs);
     *n_pairs += p->n_pairs;
 }
 
@@ -209,19 +210,19 @@ static uint32_t make_pieces(struct sl_fetch *f, uint32_t n_placed, bool hits) {
     for (uint32_t i = 0; i < n_here; i++)
         add(f, t->hits[i].id, sl_tiers_slot(t, t->hits[i].lease.slot));
     for (uint32_t i = 0; !t->cache && i < n_placed; i++, n_here++)
-        f->in_call[f->held[i].id.expert] = 1;
+        f->run.in_call[f->run.held[i].id.expert] = 1;
     end_piece(f, SL_TIERS_THERE, n_here, &n_pairs);
     for (uint32_t i = 0; i < t->n_once; i++)
         add(f, t->once[i].id, sl_window_at(&t->window, t->once[i].slot));
     for (uint32_t i = 0; i < t->n_group; i++)
         add(f, t->group[i].id, sl_tiers_slot(t, t->group[i].lease.slot));
     if (last != UINT32_MAX)
-        f->in_call[last] = 0;
+        f->run.in_call[last] = 0;
     for (uint32_t e = 0; e < f->layout->n_expert; e++)
-        n_copied += f->in_call[e];
+        n_copied += f->run.in_call[e];
     end_piece(f, SL_TIERS_COPIED, n_copied, &n_pairs);
     if (last != UINT32_MAX)
-        f->in_call[last] = 1;
+        f->run.in_call[last] = 1;
     end_piece(f, SL_TIERS_LAST, last != UINT32_MAX, &n_pairs);
     return n_pairs;
 }
@@ -231,7 +232,7 @@ static void put_placed(const struct sl_fetch *f, const struct sl_tiers_piece *p,
                        struct sl_placed_pair *out_placed) {
     const uint32_t *pairs = sl_tiers_arg_pairs(f->tiers, f->tiers->args) + p->first;
     for (uint32_t i = 0; i < p->n_pairs; i++)
-        out_placed[i] = (struct sl_placed_pair){f->refs[f->rows.ids[pairs[i]]], pairs[i]};
+        out_placed[i] = (struct sl_placed_pair){f->refs[f->run.rows.ids[pairs[i]]], pairs[i]};
 }
 
 /* Calls the op for one piece. */
@@ -244,7 +245,7 @@ static enum sl_status call(struct sl_fetch *f, const struct sl_tiers_piece *p, b
         SL_TRY(sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, p->up));
     if (!p->n_pairs)
         return SL_OK; /* the rows that needed them are lost */
-    bool all = !placed && p->n_pairs == f->rows.n * f->layout->k;
+    bool all = !placed && p->n_pairs == f->run.rows.n * f->layout->k;
     op->refs = NULL;
     op->device_refs = placed ? NULL : t->dev_args->addr;
     op->pairs = placed || all ? NULL : sl_tiers_arg_pairs(t, t->dev_args->addr) + p->first;
@@ -270,7 +271,7 @@ static enum sl_status call_pieces(struct sl_fetch *f, uint32_t n_pairs, struct s
         size_t refs_bytes = f->layout->n_expert * sizeof *f->refs;
         memcpy(t->args, f->refs, refs_bytes);
         SL_TRY(sl_device_upload(
-            t->dev, sl_span(t->dev_args, 0, refs_bytes + n_pairs * sizeof *f->pairs), t->args));
+            t->dev, sl_span(t->dev_args, 0, refs_bytes + n_pairs * sizeof *f->run.pairs), t->args));
     }
     for (uint32_t i = 0; i < SL_TIERS_PIECES; i++)
         SL_TRY(call(f, &t->piece[i], placed, op));
@@ -282,7 +283,7 @@ static enum sl_status call_pieces(struct sl_fetch *f, uint32_t n_pairs, struct s
 /* Prompt rows, waves and all groups but the last need their slots again within the layer. */
 static enum sl_status point_after(struct sl_fetch *f, bool last, sl_point *out_point) {
     *out_point = 0;
-    return has_prompt(f) || f->n_wanted || !last
+    return has_prompt(f) || f->run.n_wanted || !last
                ? sl_device_mark(f->tiers->dev, SL_QUEUE_OPS, out_point)
                : SL_OK;
 }
@@ -305,11 +306,10 @@ static enum sl_status keep_group(struct sl_fetch *f, uint32_t n, bool hits, bool
     enum sl_status st = SL_OK;
     uint32_t n_kept = 0;
     while (n_kept < n && st == SL_OK) {
-        st = sl_tiers_keep(t, f->held[n_kept].lease, true, SL_QUEUE_OPS, done);
+        st = sl_tiers_keep(t, f->run.held[n_kept].lease, true, SL_QUEUE_OPS, done);
         n_kept += st == SL_OK;
     }
-    memmove(f->held, f->held + n_kept, (f->n_held - n_kept) * sizeof *f->held);
-    f->n_held -= n_kept;
+    sl_layer_run_ran(&f->run, n_kept);
     return st;
 }
 
@@ -333,7 +333,6 @@ static enum sl_status run_group(struct sl_fetch *f, uint32_t *n, struct sl_op_mo
      * when there are copies to wait for. */
     bool hits = !*n || n_new || !has_prompt(f);
     SL_TRY(call_pieces(f, make_pieces(f, n_placed, hits), op));
-    f->dense_call = false;
     return keep_group(f, n_placed, hits, !*n);
 }
 
@@ -356,7 +355,7 @@ static void abandon(struct sl_fetch *f, enum sl_status why) {
             sl_tiers_leave(t, fill->victim);
         sl_cache_filled(t->cache, fill->lease, why, sl_fetch_now(f));
     }
-    memset(f->in_call, 0, f->layout->n_expert);
+    memset(f->run.in_call, 0, f->layout->n_expert);
 }
 
 enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *op) {
