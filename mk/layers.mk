@@ -45,3 +45,6 @@ ROOM_server/exchange := server/answer server/request server/types server/wire
 ROOM_server/api      := server/answer server/exchange server/request server/types
 ROOM_server/observe  := server/exchange server/types
 ROOM_server          := $(filter server/%,$(ROOMS))
+
+# Rooms among whose files no call leads back to the file that it comes from.
+NO_CIRCLES := engine/experts

@@ -30,7 +30,7 @@ unit: $(UNIT_BIN)
 .PHONY: check-layers check-headers format check-format lint
 check-layers: $(OBJ)
 	@scripts/check_layers.sh $(B) $(foreach l,$(LAYERS),"$(l):$(LAYER_$(l))")
-	@scripts/check_rooms.py . $(B) $(foreach r,$(ROOMS),"$(r):$(ROOM_$(r))")
+	@scripts/check_rooms.py . $(B) $(foreach r,$(ROOMS),"$(r):$(ROOM_$(r))") --no-circles $(NO_CIRCLES)
 	@scripts/check_names.py
 
 HEADERS := $(foreach l,$(LAYERS),$(wildcard $(l)/*.h $(l)/*/*.h))

@@ -38,7 +38,7 @@ static void judge(struct sl_fetch *f) {
     sl_gauge(expert_ahead_on, f->trial.on);
 }
 
-void sl_fetch_ahead_add(struct sl_fetch *f, struct sl_expert_id id) {
+static void add(struct sl_fetch *f, struct sl_expert_id id) {
     struct sl_ahead *a = &f->ahead;
     a->started[a->n].slot = SL_SLOT_NONE;
     a->ids[a->n++] = id;
@@ -67,8 +67,8 @@ bool sl_fetch_wants_ahead(const struct sl_fetch *f) {
            sl_prefetch_trial_wants(&f->trial);
 }
 
-void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,
-                         uint32_t n) {
+/* What a router that was run early chose, without what is on the device. */
+static void list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
     struct sl_ahead *a = &f->ahead;
     a->layer = routed_layer;
     a->prediction = true;
@@ -82,18 +82,35 @@ void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32
         f->run.in_call[id] = 1;
         struct sl_expert_id at = {(uint16_t)routed_layer, (uint16_t)id};
         if (!f->tiers || !sl_tiers_has(f->tiers, at))
-            sl_fetch_ahead_add(f, at);
+            add(f, at);
     }
     memset(f->run.in_call, 0, f->layout->n_expert);
 }
 
 void sl_fetch_ahead(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids, uint32_t n) {
     struct sl_ahead *a = &f->ahead;
-    sl_fetch_ahead_list(f, routed_layer, ids, n);
+    list(f, routed_layer, ids, n);
     /* Held, they go in one call behind the layer's own. */
     a->priority = f->reads.hold ? SL_READ_DEMAND : SL_READ_PREFETCH;
     a->budget = sl_fetch_pace_ahead(f, routed_layer);
     sl_fetch_pump(f);
+}
+
+void sl_fetch_predict(struct sl_fetch *f, uint32_t which, uint32_t routed_layer,
+                      const uint32_t *ids, uint32_t n) {
+    sl_fetch_prediction_plan(f, which, routed_layer, ids, n);
+    if (f->tiers && sl_fetch_prediction_ahead[which] == 1) {
+        list(f, routed_layer, ids, n);
+        sl_tiers_predict(f, f->ahead.ids, f->ahead.n);
+        f->ahead.n = 0; /* what is on disk is read as expert_predict.c has planned */
+    }
+    sl_fetch_pump(f);
+}
+
+void sl_fetch_ahead_copy(struct sl_fetch *f) {
+    const struct sl_ahead *a = &f->ahead;
+    if (a->layer == f->run.layer + 1 && !a->prediction)
+        sl_tiers_copy_next(f, a->ids, a->n);
 }
 
 /* ---- reading ---- */

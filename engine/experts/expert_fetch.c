@@ -5,23 +5,12 @@
 #include <assert.h>
 #include <string.h>
 
-/* Bytes that the disk should have before it: docs/STREAMING.md. Generated rows need less: their
- * operations are short, so the queue is refilled often, and what is taken at once is taken from
- * other layers. */
-#define QUEUE_BYTES        (64u << 20)
-#define DECODE_QUEUE_BYTES (16u << 20)
 /* Pairs and bytes of one call while reads are under way: between two calls the queue is refilled,
  * and it holds work for some twenty milliseconds, for two where only look-ahead fills it. */
 #define BUSY_PAIRS 1024u
 #define BUSY_BYTES (64u << 20)
 /* Half of the reader's queue is work for the disk for longer than that. */
 #define LONG_NS 5000000
-
-uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer) {
-    uint32_t bytes = f->run.rows.n == f->run.rows.n_decode ? DECODE_QUEUE_BYTES : QUEUE_BYTES;
-    uint64_t n = bytes / f->layout->layers[routed_layer].expert_bytes + 1;
-    return n > f->layout->k ? (uint32_t)n : f->layout->k;
-}
 
 /* ---- begin ---- */
 
@@ -265,7 +254,7 @@ enum sl_status sl_fetch_run(struct sl_fetch *f, struct sl_device *dev, struct sl
         }
         if (!f->run.n_held && !f->run.n_wanted) {
             if (f->tiers)
-                sl_tiers_copy_next(f);
+                sl_fetch_ahead_copy(f);
             return SL_OK;
         }
         if (give_up && give_up->asked(give_up->ctx)) {

@@ -95,9 +95,6 @@ static inline bool sl_fetch_may_predict(const struct sl_fetch *f) {
            f->run.rows.n <= SL_FETCH_AHEAD_ROWS;
 }
 
-/* Experts of the layer that keep the disk's queue full in this step. */
-uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer);
-
 /* expert_seen.c: what a wait that begins now is for, and its end. */
 enum sl_stall_cause sl_fetch_stall_cause(const struct sl_fetch *f);
 void sl_fetch_stalled(struct sl_fetch *f, enum sl_stall_cause cause, uint64_t start_ns);
@@ -119,6 +116,8 @@ void sl_fetch_pace_computed(struct sl_fetch *f, uint64_t ns, uint32_t n);
 /* Waits for some of the layer's reads; submits what is held. False: waited for nothing, this is not
  * for it to decide. */
 bool sl_fetch_pace_wait(struct sl_fetch *f);
+/* Experts of the layer that keep the disk's queue full in this step. */
+uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer);
 /* Experts of that layer that the drive can read while a layer is computed. */
 uint32_t sl_fetch_pace_ahead(const struct sl_fetch *f, uint32_t routed_layer);
 /* A layer begins: how long did the one before compute? */
@@ -126,15 +125,13 @@ void sl_fetch_pace_layer(struct sl_fetch *f);
 
 /* expert_ahead.c */
 void sl_fetch_ahead_init(struct sl_fetch *f);
-/* Adds to what is planned. */
-void sl_fetch_ahead_add(struct sl_fetch *f, struct sl_expert_id id);
 /* The layer has begun: judges what was read ahead for it, and plans the next for prompt rows. */
 void sl_fetch_ahead_begin(struct sl_fetch *f);
 /* Something was read for a token: looking ahead may pay. */
 void sl_fetch_not_quiet(struct sl_fetch *f);
-/* Lists in f->ahead what a router that was run early chose, without what is on the device. */
-void sl_fetch_ahead_list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,
-                         uint32_t n);
+/* All calls of a layer have been made, on a device with a tier: copies what the next layer of
+ * prompt rows will probably need. */
+void sl_fetch_ahead_copy(struct sl_fetch *f);
 /* Starts reads ahead and warm-up reads as far as the queue has room for them. */
 void sl_fetch_pump(struct sl_fetch *f);
 
@@ -156,6 +153,10 @@ size_t sl_fetch_prediction_bytes(uint32_t k);
 /* The layer has begun: which predictions of it were right? Gives up what nobody wants. */
 void sl_fetch_prediction_begin(struct sl_fetch *f);
 void sl_fetch_prediction_forget(struct sl_fetch *f);
+/* Notes what prediction number which says of that layer, and plans to read what of it is in no slot
+ * and trusted enough. */
+void sl_fetch_prediction_plan(struct sl_fetch *f, uint32_t which, uint32_t routed_layer,
+                              const uint32_t *ids, uint32_t n);
 /* Starts reads of what is planned, a few at a time. */
 void sl_fetch_prediction_pump(struct sl_fetch *f);
 

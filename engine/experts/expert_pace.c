@@ -11,6 +11,11 @@
 
 /* Requests that may end before the last one of the read that is looked for. */
 #define LOOK_REQUESTS 2u
+/* Bytes that the disk should have before it: docs/STREAMING.md. Generated rows need less: their
+ * operations are short, so the queue is refilled often, and what is taken at once is taken from
+ * other layers. */
+#define QUEUE_BYTES        (64u << 20)
+#define DECODE_QUEUE_BYTES (16u << 20)
 
 /* Requests of the reads that this layer waits for. */
 static uint32_t requests_left(const struct sl_fetch *f) {
@@ -141,7 +146,13 @@ bool sl_fetch_pace_wait(struct sl_fetch *f) {
     return true;
 }
 
-/* ---- how much to read ahead ---- */
+/* ---- how much to read ---- */
+
+uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer) {
+    uint32_t bytes = f->run.rows.n == f->run.rows.n_decode ? DECODE_QUEUE_BYTES : QUEUE_BYTES;
+    uint64_t n = bytes / f->layout->layers[routed_layer].expert_bytes + 1;
+    return n > f->layout->k ? (uint32_t)n : f->layout->k;
+}
 
 void sl_fetch_pace_layer(struct sl_fetch *f) {
     sl_read_pace_layer(&f->pace, sl_fetch_now(f), f->stats.stall_ns, f->run.layer == 0,

@@ -132,8 +132,8 @@ static bool is_absent(const struct sl_fetch *f, struct sl_expert_id id) {
     return !sl_cache_has(f->cache, id) && !(f->tiers && sl_tiers_has(f->tiers, id));
 }
 
-void sl_fetch_predict(struct sl_fetch *f, uint32_t which, uint32_t routed_layer,
-                      const uint32_t *ids, uint32_t n) {
+void sl_fetch_prediction_plan(struct sl_fetch *f, uint32_t which, uint32_t routed_layer,
+                              const uint32_t *ids, uint32_t n) {
     struct sl_predictions *g = &f->predictions;
     uint32_t k = f->layout->k;
     struct sl_prediction *made = sl_prediction_score_note(&g->score, which, routed_layer, ids, n);
@@ -148,12 +148,6 @@ void sl_fetch_predict(struct sl_fetch *f, uint32_t which, uint32_t routed_layer,
                 sl_read_plan_add(&g->plan,
                                  (struct sl_expert_id){(uint16_t)routed_layer, made->ids[i]});
     }
-    if (f->tiers && sl_fetch_prediction_ahead[which] == 1) {
-        sl_fetch_ahead_list(f, routed_layer, ids, n);
-        sl_tiers_predict(f, f->ahead.ids, f->ahead.n);
-        f->ahead.n = 0; /* what is on disk is read as is planned here */
-    }
-    sl_fetch_pump(f);
 }
 
 /* ---- reading ---- */

@@ -80,8 +80,8 @@ enum sl_status sl_tiers_call(struct sl_fetch *f, uint32_t n, struct sl_op_moe *o
 /* Waits for the oldest work that leases are kept for and gives them back. False: there is none. */
 enum sl_status sl_tiers_drain(struct sl_tiers *t, bool *out_any) SL_MUST_CHECK;
 /* All calls of a layer of prompt rows have been made: copies what the next layer will probably
- * need, as far as the window goes. */
-void sl_tiers_copy_next(struct sl_fetch *f);
+ * need, ids [n], likeliest first, as far as the window goes. */
+void sl_tiers_copy_next(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n);
 /* Would the next prediction be followed? Judged by how many were right. */
 bool sl_tiers_predictions(const struct sl_tiers *t);
 /* The next layer's router, run early, chose these, surest first. After the layer's own copies. */

@@ -68,7 +68,7 @@ void sl_tiers_ahead_forget(struct sl_tiers *t) {
 
 /* Pins the expert's host slot and copies it from there. */
 static enum sl_status begin_early(struct sl_fetch *f, struct sl_expert_id id,
-                                  struct sl_window_slot *s) {
+                                  struct sl_window_slot *s, bool prediction) {
     struct sl_tiers *t = f->tiers;
     struct sl_lease lease = sl_tiers_pin(t->host, id, sl_fetch_now(f));
     enum sl_status st = sl_tiers_copy_once(f, id, lease.slot, s);
@@ -83,7 +83,7 @@ static enum sl_status begin_early(struct sl_fetch *f, struct sl_expert_id id,
     s->id = id;
     s->host = lease;
     t->window.n_early++;
-    s->prediction = f->ahead.prediction;
+    s->prediction = prediction;
     t->stats.early++;
     if (s->prediction)
         sl_count(expert_guessed_total, 1);
@@ -95,7 +95,7 @@ static enum sl_status begin_early(struct sl_fetch *f, struct sl_expert_id id,
 /* Copies the first `most` of the experts that are ready in the host and not on the device. What
  * fails costs speed alone; if the device is lost, the next op says so. */
 static void copy_early(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n,
-                       uint32_t most) {
+                       uint32_t most, bool prediction) {
     struct sl_tiers *t = f->tiers;
     for (uint32_t i = 0; i < n && most; i++) {
         struct sl_window_slot *s;
@@ -104,7 +104,7 @@ static void copy_early(struct sl_fetch *f, const struct sl_expert_id *ids, uint3
             continue;
         if (!(s = sl_window_room(&t->window)))
             return;
-        enum sl_status st = begin_early(f, ids[i], s);
+        enum sl_status st = begin_early(f, ids[i], s, prediction);
         if (st != SL_OK) {
             sl_debug("copying an expert early: %s", sl_status_text(st));
             return;
@@ -113,12 +113,11 @@ static void copy_early(struct sl_fetch *f, const struct sl_expert_id *ids, uint3
     }
 }
 
-void sl_tiers_copy_next(struct sl_fetch *f) {
-    const struct sl_ahead *a = &f->ahead;
+void sl_tiers_copy_next(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n) {
     struct sl_tiers *t = f->tiers;
     uint32_t most = EARLY_PART(t->window.n);
-    if (t->cache && a->layer == f->run.layer + 1 && !a->prediction && t->window.n_early < most)
-        copy_early(f, a->ids, a->n, most - t->window.n_early);
+    if (t->cache && t->window.n_early < most)
+        copy_early(f, ids, n, most - t->window.n_early, false);
 }
 
 bool sl_tiers_predictions(const struct sl_tiers *t) {
@@ -128,5 +127,5 @@ bool sl_tiers_predictions(const struct sl_tiers *t) {
 void sl_tiers_predict(struct sl_fetch *f, const struct sl_expert_id *ids, uint32_t n) {
     struct sl_tiers *t = f->tiers;
     if (sl_tiers_predictions(t))
-        copy_early(f, ids, n, t->n_layer_copies ? PREDICTIONS : PREDICTIONS_IDLE);
+        copy_early(f, ids, n, t->n_layer_copies ? PREDICTIONS : PREDICTIONS_IDLE, true);
 }

@@ -47,6 +47,22 @@ void sl_tiers_give_back(struct sl_tiers *t) {
             sl_cache_release(t->host, &t->once[t->n_once - 1].slot->host, 1);
 }
 
+void sl_tiers_forget(struct sl_fetch *f) {
+    struct sl_tiers *t = f->tiers;
+    (void)!sl_device_sync(t->dev); /* what cannot be waited for any more is told by the next op */
+    sl_tiers_give_back(t);
+    sl_tiers_ahead_forget(t);
+    sl_tiers_settle(t, sl_fetch_now(f));
+    if (t->cache)
+        sl_cache_forget(t->cache);
+    for (uint32_t l = 0; l < t->layout->n_layer; l++)
+        for (uint32_t e = 0; e < t->layout->n_expert; e++)
+            sl_cache_elsewhere(t->host, (struct sl_expert_id){(uint16_t)l, (uint16_t)e}, false);
+    memset(t->at, 0xff, t->n_all * sizeof *t->at);
+    t->n_on = 0;
+    t->warm_cursor = f->n_warm;
+}
+
 /* ---- what goes where ---- */
 
 static void add(struct sl_fetch *f, struct sl_expert_id id, struct sl_span slot) {

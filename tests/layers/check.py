@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Do the checks of the graph find what they are there for? A small tree with two rooms is made, kept clean, then given a
-call upwards, a circle, an include that is not allowed, and a room that nobody has named.
+call upwards, circles, an include that is not allowed, and a room that nobody has named.
 
 usage: check.py
 
@@ -19,6 +19,10 @@ CLEAN = {
                          "int high_get(void) { return low_get() + 1; }\n",
 }
 GRAPH = ["house/low:", "house/high: house/low"]
+BACK = {
+    "house/low/low.c": "int back(void);\nint low_get(void);\nint low_get(void) { return back(); }\n",
+    "house/low/back.c": "int low_get(void);\nint back(void);\nint back(void) { return low_get(); }\n",
+}
 CASES = [
     ("a clean tree passes", {}, GRAPH, None),
     ("a call upwards", {"house/low/low.c": "int high_get(void);\nint low_get(void);\nint low_get(void) { return high_get(); }\n"},
@@ -26,6 +30,12 @@ CASES = [
     ("an include upwards", {"house/low/low.c": '#include "house/high/high.h"\nint low_get(void);\nint low_get(void) { return 1; }\n'},
      GRAPH, "includes house/high/high.h"),
     ("a circle in the graph itself", {}, ["house/low: house/high", "house/high: house/low"], "a circle"),
+    ("a circle of calls among the files of a room", BACK, GRAPH + ["--no-circles", "house/low"],
+     "house/low has a circle of calls: back.c -> low.c -> back.c"),
+    ("... which may be where nobody forbids it", BACK, GRAPH + ["--no-circles", "house/high"], None),
+    ("a call from file to file is none", {"house/low/other.c": "int low_get(void);\nint other(void);\nint other(void) { return low_get(); }\n"},
+     GRAPH + ["--no-circles", "house/low", "house/high"], None),
+    ("a room without circles that is not in the graph", {}, GRAPH + ["--no-circles", "house/attic"], "is not in the graph"),
     ("a room that is not in the graph", {"house/attic/attic.c": "int attic;\n"}, GRAPH, "house/attic holds sources"),
 ]
 
