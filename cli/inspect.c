@@ -184,13 +184,35 @@ static void print_delta(const struct sl_model *m) {
            sl_format_bytes(bytes, buf));
 }
 
+/* All layers have it, or none. */
+static void print_latent(const struct sl_model *m) {
+    const struct sl_latent_spec *c = &m->layers[0].spec.latent;
+    char buf[16];
+    if (m->layers[0].spec.mixer != SL_MIXER_LATENT)
+        return;
+    label("latents");
+    printf("%" PRIu32 " heads of %" PRIu32 " (values of %" PRIu32 ") from rows of %" PRIu32
+           " + %" PRIu32,
+           c->n_head, c->n_nope + c->n_rot, c->head_dim_v, c->n_latent, c->n_rot);
+    if (c->n_lora_q)
+        printf(", queries by way of %" PRIu32, c->n_lora_q);
+    uint64_t bytes = 2 * (uint64_t)m->hp.n_layer * (c->n_latent + c->n_rot);
+    printf("%s; KV cache %s per token (f16)\n", c->joined ? ", keys and values joined" : "",
+           sl_format_bytes(bytes, buf));
+}
+
 static void print_rope(const struct sl_model *m) {
+    const struct sl_latent_spec *c = &m->layers[0].spec.latent;
     const struct sl_rope_spec *r = &m->hp.rope[0];
     char n1[32];
+    if (m->layers[0].spec.mixer == SL_MIXER_LATENT)
+        snprintf(n1, sizeof n1, "%" PRIu32, c->n_nope + c->n_rot);
+    else
+        OF_LAYERS(m, attention.head_dim_k, n1);
     label("rope");
     printf("%s, %" PRIu32 " of %s dimensions, base %g",
            r->kind == SL_ROPE_KIND_NORM ? "neighbouring pairs" : "half-apart pairs (neox)",
-           r->n_rot, OF_LAYERS(m, attention.head_dim_k, n1), (double)r->base);
+           r->n_rot, n1, (double)r->base);
     if (r->scale != 1.0f)
         printf(", linear scaling by %g", 1.0 / (double)r->scale);
     if (r->yarn_factor > 0)
@@ -229,6 +251,7 @@ static void print_shapes(const struct sl_model *m) {
            m->global[SL_G_OUTPUT] == m->global[SL_G_TOKEN_EMBD] ? " (tied output)" : "",
            hp->n_ctx_train);
     print_attention(m);
+    print_latent(m);
     print_delta(m);
     print_rope(m);
     if (hp->n_layer_nextn) {

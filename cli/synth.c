@@ -96,14 +96,14 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
     static const struct {
         const char *name;
         uint32_t n_layer, n_dense, n_embd, n_head, n_lora_q, head_dim, head_dim_v;
-        uint32_t n_expert, n_expert_used, n_ff_expert, n_ff, n_vocab, n_ctx, n_nextn;
+        uint32_t n_expert, n_expert_used, n_ff_expert, n_ff, n_vocab, n_ctx, n_nextn, n_group;
         float rope_base, yarn_factor, router_scale;
     } shapes[] = {
-        {"deepseek-v3", 61, 3, 7168, 128, 1536, 192, 128, 256, 8, 2048, 18432, 129280, 163840, 0,
+        {"deepseek-v3", 61, 3, 7168, 128, 1536, 192, 128, 256, 8, 2048, 18432, 129280, 163840, 0, 8,
          1e4f, 40, 2.5f},
-        {"kimi-k2", 61, 1, 7168, 64, 1536, 192, 128, 384, 8, 2048, 18432, 163840, 131072, 0, 5e4f,
-         32, 2.827f},
-        {"glm-4.7-flash", 47, 1, 2048, 20, 768, 256, 256, 64, 4, 1536, 10240, 154880, 202752, 1,
+        {"kimi-k2", 61, 1, 7168, 64, 1536, 192, 128, 384, 8, 2048, 18432, 163840, 131072, 0, 0,
+         5e4f, 32, 2.827f},
+        {"glm-4.7-flash", 47, 1, 2048, 20, 768, 256, 256, 64, 4, 1536, 10240, 154880, 202752, 1, 0,
          1e6f, 0, 1.8f},
     };
     for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
@@ -127,6 +127,8 @@ static bool apply_latent(const char *name, struct sl_synth_config *c) {
         c->n_vocab = shapes[i].n_vocab;
         c->n_ctx = shapes[i].n_ctx;
         c->n_nextn = shapes[i].n_nextn;
+        c->n_group = shapes[i].n_group;
+        c->n_group_used = c->n_group / 2;
         c->rope_base = shapes[i].rope_base;
         c->yarn_factor = shapes[i].yarn_factor;
         c->yarn_log_mul = c->yarn_factor > 0 ? 0.1f : 0;

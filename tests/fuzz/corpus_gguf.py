@@ -76,6 +76,53 @@ def delta_layers(arch, moe):
     return t
 
 
+def latent_model(joined):
+    """Latent attention in one of its forms, dense and with experts, and a layer that guesses ahead."""
+    embd, heads, latent, rot, nope, v, ff, experts = 8, 2, 6, 2, 3, 4, 12, 4
+    keys = [kv("general.architecture", STR, "deepseek2")]
+    for k, n in (("block_count", 3), ("nextn_predict_layers", 1), ("context_length", 64), ("embedding_length", embd),
+                 ("feed_forward_length", ff), ("leading_dense_block_count", 1), ("attention.head_count", heads),
+                 ("attention.head_count_kv", heads if joined else 1), ("attention.kv_lora_rank", latent),
+                 ("attention.key_length", nope + rot if joined else latent + rot),
+                 ("attention.value_length", v if joined else latent), ("rope.dimension_count", rot),
+                 ("expert_count", experts), ("expert_used_count", 1), ("expert_feed_forward_length", ff),
+                 ("expert_shared_count", 2), ("expert_gating_func", 2), ("expert_group_count", 2),
+                 ("expert_group_used_count", 1)):
+        keys.append(kv("deepseek2." + k, U32, n))
+    if not joined:
+        for k, n in (("q_lora_rank", 5), ("key_length_mla", nope + rot), ("value_length_mla", v)):
+            keys.append(kv("deepseek2.attention." + k, U32, n))
+    for k, x in (("attention.layer_norm_rms_epsilon", 1e-6), ("rope.scaling.factor", 40.0),
+                 ("rope.scaling.yarn_log_multiplier", 0.1), ("expert_weights_scale", 2.5)):
+        keys.append(kv("deepseek2." + k, F32, x))
+    keys.append(kv("deepseek2.rope.scaling.type", STR, "yarn"))
+    keys.append(kv("tokenizer.ggml.tokens", ARR, ["a", "b", "<s>"]))
+    t = [("token_embd.weight", [embd, 3]), ("output_norm.weight", [embd])]
+    for i in range(3):
+        q = heads * (nope + rot)
+        names = [("attn_norm", [embd]), ("attn_kv_a_mqa", [embd, latent + rot]), ("attn_kv_a_norm", [latent]),
+                 ("attn_output", [heads * v, embd]), ("ffn_norm", [embd])]
+        if joined:
+            names += [("attn_q", [embd, q]), ("attn_kv_b", [latent, heads * (nope + v)])]
+        else:
+            names += [("attn_q_a", [embd, 5]), ("attn_q_a_norm", [5]), ("attn_q_b", [5, q]),
+                      ("attn_k_b", [nope, latent, heads]), ("attn_v_b", [latent, v, heads])]
+        for n in ("gate", "up", "down"):
+            def dims(width):
+                return [width, embd] if n == "down" else [embd, width]
+            if not i:
+                names.append(("ffn_" + n, dims(ff)))
+            else:
+                names += [("ffn_%s_exps" % n, dims(ff) + [experts]), ("ffn_%s_shexp" % n, dims(2 * ff))]
+        if i:
+            names.append(("ffn_gate_inp", [embd, experts]))
+            t.append(("blk.%d.exp_probs_b.bias" % i, [experts]))
+        if i == 2:
+            names.append(("nextn.eh_proj", [2 * embd, embd]))
+        t += [("blk.%d.%s.weight" % (i, n), d) for n, d in names]
+    return gguf(keys, t)
+
+
 def model(name, version=3):
     arch = "llama" if name == "mixtral" else name
     moe = "moe" in name or name in ("mixtral", "gpt-oss", "qwen3next")
@@ -167,6 +214,8 @@ def main():
     files = {n: model(n) for n in
              ("llama", "mixtral", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "ernie4_5-moe", "hunyuan-moe",
               "gpt-oss", "qwen3next", "qwen35moe", "qwen35")}
+    files["deepseek2"] = latent_model(False)
+    files["deepseek2-joined"] = latent_model(True)
     files["llama-v2"] = model("llama", 2)
     files["empty-v3"] = gguf([], [])
     whole = files["qwen3moe"]

@@ -112,6 +112,8 @@ CASES = [
      "--shared-ff 64 --ff 192 --joined-kv --yarn 40 --yarn-multiplier 0.0707 --ctx 163840", True, LONG),
     ("deepseek2 f32, sigmoid and bias", f"--arch deepseek2 {F32} --experts 12 --top-k 3 {MLA} --q-lora 56 --sigmoid "
      "--router-scale 2.5 --dense-layers 2 --tied", True, LONG),
+    ("deepseek2 f32, groups", f"--arch deepseek2 {F32} --experts 16 --top-k 3 --groups 4 --groups-used 2 {MLA} "
+     "--q-lora 56 --sigmoid --router-scale 2.5", True, LONG),
     ("deepseek2 f32, yarn", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --yarn 32 --yarn-multiplier 0.1 "
      "--ctx 131072 --rope-base 50000 --sigmoid", True, LONG),
     ("deepseek2 f32, yarn without a multiplier", f"--arch deepseek2 {F32} {MOE} {MLA} --q-lora 48 --yarn 4", True, LONG),
