@@ -45,17 +45,10 @@ enum sl_status sl_arch_read_delta(struct sl_keys *k, const struct sl_arch *arch,
     return SL_OK;
 }
 
-/* Frequencies take turns: height has every third from 1 on, width from 2 on, time from 0 on, each
- * as many as its section says. What is in none would stand still. */
-static bool is_turned(uint32_t freq, const uint32_t section[4]) {
-    uint32_t all = section[0] + section[1] + section[2] + section[3], i = freq % all;
-    return i < 3 * section[i % 3];
-}
-
 enum sl_status sl_arch_check_sections(struct sl_keys *k, uint32_t n_rot) {
     static const char key[] = "rope.dimension_sections";
     const struct sl_gguf_kv *kv = sl_keys_find(k, key);
-    uint32_t section[4] = {0}, sum = 0;
+    uint32_t sum = 0;
     if (!kv)
         return SL_OK;
     if (kv->type != SL_GGUF_ARRAY || kv->elem_type == SL_GGUF_STRING ||
@@ -68,12 +61,12 @@ enum sl_status sl_arch_check_sections(struct sl_keys *k, uint32_t n_rot) {
             return sl_keys_fail(k, SL_ERR_CORRUPT, key,
                                 "%" PRId64 " is out of range, 0 to %u are allowed", v,
                                 SL_ARCH_MAX_HEAD_DIM);
-        sum += section[i] = (uint32_t)v;
+        sum += (uint32_t)v;
     }
-    for (uint32_t i = 0; i < n_rot / 2; i++)
-        if (!sum || !is_turned(i, section))
-            return sl_keys_fail(k, SL_ERR_UNSUPPORTED, key,
-                                "frequency %" PRIu32 " of %" PRIu32 " is in no section", i,
-                                n_rot / 2);
+    if (!sum || sum > n_rot)
+        return sl_keys_fail(k, SL_ERR_CORRUPT, key,
+                            "%" PRIu32 " frequencies in all sections, of a rotation of %" PRIu32
+                            " elements",
+                            sum, n_rot);
     return SL_OK;
 }

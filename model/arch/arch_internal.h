@@ -17,8 +17,9 @@ enum sl_status sl_arch_read_layers(struct sl_keys *k, const struct sl_arch *arch
 enum sl_status sl_arch_read_delta(struct sl_keys *k, const struct sl_arch *arch,
                                   const struct sl_hparams *hp,
                                   struct sl_layer *layers) SL_MUST_CHECK;
-/* Text has one position, so the sections of a multi-section RoPE all turn alike, and none may be
- * left out. */
+/* rope.dimension_sections, when it is there. Sections turn frequencies by a picture's time, height
+ * or width, which are one and the same for text, and what is in none by time: so text needs no more
+ * of them than that they make sense. */
 enum sl_status sl_arch_check_sections(struct sl_keys *k, uint32_t n_rot) SL_MUST_CHECK;
 
 /* arch_latent.c: the shapes of latent attention; its scale, when hp.rope[0] is known. */

@@ -341,9 +341,10 @@ static void sections(void **state) {
         const char *text;
     } cases[] = {
         {{1, 1, 0, 0}, 4, SL_OK, ""},
-        {{2, 0, 0, 0}, 4, SL_ERR_UNSUPPORTED, "frequency 1 of 2 is in no section"},
-        {{0, 0, 0, 2}, 4, SL_ERR_UNSUPPORTED, "frequency 0 of 2 is in no section"},
-        {{0, 0, 0, 0}, 4, SL_ERR_UNSUPPORTED, "is in no section"},
+        {{2, 0, 0}, 3, SL_OK, ""},
+        {{1, 1, 1, 1}, 4, SL_OK, ""},
+        {{2, 2, 1, 0}, 4, SL_ERR_CORRUPT, "5 frequencies in all sections, of a rotation of 4"},
+        {{0, 0, 0, 0}, 4, SL_ERR_CORRUPT, "0 frequencies in all sections"},
         {{1, 1, -1, 0}, 4, SL_ERR_CORRUPT, "-1 is out of range"},
         {{1, 1}, 2, SL_ERR_CORRUPT, "not three or four integers"},
         {{1, 1, 0, 0, 0}, 5, SL_ERR_CORRUPT, "not three or four integers"},
