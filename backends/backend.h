@@ -1,30 +1,29 @@
-/* The op table: what the engine asks of a device, and what a backend must supply.
+/* The op table: what the engine asks of a device, and what a backend must implement.
  *
- * A device executes ops in the order of submission on one queue, SL_QUEUE_OPS; copies may run
- * beside them on two more. Calls enqueue; results are valid after sl_device_sync(), or once a point
- * marked afterwards has passed (the CPU executes at once). All calls on one device come from one
- * thread at a time, its owner.
+ * A device executes ops in submission order on one queue, SL_QUEUE_OPS; copies may run beside them
+ * on two more. Calls enqueue; results are valid after sl_device_sync(), or once a point marked
+ * afterwards has passed (the CPU executes at once). All calls on one device come from one thread at
+ * a time, its owner.
  *
  * Submission: a backend may hold back what was enqueued on a queue until sl_device_mark() is called
- * on it, a signal is raised, or somebody waits (sync, download, await, free), and submits it then
- * at the latest. passed() submits nothing. So whoever polls a point, or has another device follow,
- * needs to do no more than place the mark.
+ * on it, a signal is raised, or somebody waits (sync, download, await, free); then it must submit
+ * it. passed() submits nothing. So before polling a point, or making another device follow, it is
+ * enough to place the mark.
  *
- * Memory is given out in buffers, and what is copied, uploaded and downloaded is named by spans of
- * them: which way a copy goes follows from the kinds of its buffers. Pointers in op arguments are
- * device addresses, which sl_span_addr() gives: the host may follow them only when
- * caps.host_visible is set, and they may or may not be the addresses at which the host knows the
- * same bytes. What they point to is borrowed until the op has executed; the argument struct itself,
- * and host arrays in it, until the call returns.
+ * Memory is allocated in buffers. Copies, uploads and downloads name it by spans; the direction of
+ * a copy follows from the kinds of its buffers. Pointers in op arguments are device addresses,
+ * which sl_span_addr() gives. The host may follow them only if caps.host_visible is set; they may
+ * or may not equal the host's addresses of the same bytes. What they point to is borrowed until the
+ * op has executed; the argument struct itself, and host arrays in it, until the call returns.
  *
- * Determinism: a row's result depends on that row's own inputs and the weights alone: not on how
- * many rows the call has, nor on the number of threads. Rows come as [0, n_decode) generated rows,
- * then prompt rows: a backend whose decode and prefill kernels round differently chooses by this,
+ * Determinism: a row's result depends only on that row's own inputs and the weights, not on how
+ * many rows the call has, nor on the number of threads. Rows [0, n_decode) are generated rows, the
+ * others prompt rows: a backend whose decode and prefill kernels round differently chooses by this,
  * never by n_tok. On the CPU both give the same bits.
  *
- * sl_op_* check their arguments once, here in the front (shapes, alignment to blocks, types the
- * device lacks, limits given to sl_device_configure), and return SL_ERR_INVALID or
- * SL_ERR_UNSUPPORTED; backends trust what they get. */
+ * The front end (sl_op_*) checks arguments once (shapes, alignment to blocks, types the device
+ * lacks, limits given to sl_device_configure), and returns SL_ERR_INVALID or SL_ERR_UNSUPPORTED;
+ * backends trust what they get. */
 #ifndef SL_BACKENDS_BACKEND_H
 #define SL_BACKENDS_BACKEND_H
 
@@ -45,21 +44,21 @@ struct sl_device;
 
 enum sl_buffer_kind {
     SL_BUFFER_DEVICE, /* allocated on the device: sl_device_alloc() */
-    SL_BUFFER_MAPPED, /* the host's memory, pinned for the device: sl_device_map_host() */
+    SL_BUFFER_MAPPED, /* host memory, pinned for the device: sl_device_map_host() */
 };
 
-/* Memory of one device, or the host's as one device sees it. Filled by front and backend; read by
- * anybody, written by nobody else. */
+/* Memory of one device, or host memory as one device sees it. Written only by the front end and the
+ * backend; anybody may read it. */
 struct sl_buffer {
-    struct sl_device *device; /* whose calls take it */
+    struct sl_device *device; /* the device whose calls accept it */
     enum sl_buffer_kind kind;
     size_t bytes;
     void *addr; /* device address of the first byte, for ops */
-    void *host; /* where the host reads and writes the first byte; NULL: it cannot */
+    void *host; /* the host's address of the first byte; NULL: the host cannot access it */
     void *own;  /* the backend's */
 };
 
-/* bytes of a buffer, from offset on. */
+/* `bytes` bytes of a buffer, from offset on. */
 struct sl_span {
     const struct sl_buffer *buffer;
     size_t offset, bytes;
@@ -71,12 +70,12 @@ static inline struct sl_span sl_span(const struct sl_buffer *buffer, size_t offs
 static inline struct sl_span sl_span_all(const struct sl_buffer *buffer) {
     return (struct sl_span){buffer, 0, buffer->bytes};
 }
-/* Bytes of a span, from offset in it on. */
+/* A part of a span, from offset within it on. */
 static inline struct sl_span sl_span_part(struct sl_span s, size_t offset, size_t bytes) {
     return (struct sl_span){s.buffer, s.offset + offset, bytes};
 }
-/* The bytes of this buffer that begin at a device address, as ops are given it, or where the host
- * knows them. An address outside makes a span that every call refuses. */
+/* The bytes of this buffer that begin at a device address (as ops use it) or at a host address. An
+ * address outside the buffer makes a span that every call rejects. */
 static inline struct sl_span sl_span_at(const struct sl_buffer *buffer, const void *addr,
                                         size_t bytes) {
     return (struct sl_span){buffer, (uintptr_t)addr - (uintptr_t)buffer->addr, bytes};
@@ -89,7 +88,7 @@ static inline struct sl_span sl_span_at_host(const struct sl_buffer *buffer, con
 static inline void *sl_span_addr(struct sl_span s) {
     return (void *)((uintptr_t)s.buffer->addr + s.offset);
 }
-/* Where the host reads and writes it; only where buffer->host is set. */
+/* The host's address of it; only if buffer->host is set. */
 static inline void *sl_span_host(struct sl_span s) {
     return (char *)s.buffer->host + s.offset;
 }
@@ -649,78 +648,79 @@ struct sl_device {
                                        thread to read */
 };
 
-/* Has it memory of its own, which the host reaches over a link? */
+/* Does it have its own memory, which the host reaches over a link? */
 static inline bool sl_device_is_discrete(const struct sl_device *d) {
     return d->caps.kind == SL_DEVICE_DISCRETE;
 }
 
-/* Closes and nulls *d; NULL is fine. */
+/* Closes and nulls *d; NULL is allowed. */
 void sl_device_close(struct sl_device **d);
 enum sl_status sl_device_configure(struct sl_device *d, const struct sl_device_limits *limits,
                                    struct sl_err *err) SL_MUST_CHECK;
 uint64_t sl_device_scratch_bytes(const struct sl_device *d, const struct sl_device_limits *limits);
-/* 64-byte aligned; large blocks are backed by huge pages where the backend can. Contents undefined.
- * SL_ERR_UNSUPPORTED: more than caps.max_alloc_bytes; pools of several buffers: buffer_pool.h. */
+/* 64-byte aligned; large blocks are backed by huge pages if the backend can. Contents undefined.
+ * SL_ERR_UNSUPPORTED: more than caps.max_alloc_bytes; buffer_pool.h has pools of several buffers.
+ */
 enum sl_status sl_device_alloc(struct sl_device *d, size_t bytes,
                                struct sl_buffer **out_buffer) SL_MUST_CHECK;
-/* Waits for what uses it; frees and nulls *buffer; NULL is fine. */
+/* Waits for what uses it; frees and nulls *buffer; NULL is allowed. */
 void sl_device_free(struct sl_device *d, struct sl_buffer **buffer);
-/* To and from memory of the host that is not mapped; src_host is free again when upload returns.
- * This and every other call that takes spans: SL_ERR_INVALID where one does not lie within its
- * buffer, or that is another device's. One without bytes is done at once. */
+/* To and from host memory that is not mapped; src_host may be reused when upload returns. This and
+ * every other call that takes spans return SL_ERR_INVALID if a span is not within its buffer, or
+ * the buffer is another device's. An empty span is done at once. */
 enum sl_status sl_device_upload(struct sl_device *d, struct sl_span dst,
                                 const void *src_host) SL_MUST_CHECK;
 enum sl_status sl_device_download(struct sl_device *d, void *dst_host,
                                   struct sl_span src) SL_MUST_CHECK;
 /* Waits for all queues. */
 enum sl_status sl_device_sync(struct sl_device *d) SL_MUST_CHECK;
-/* Device memory at this moment, other programs' share counted; 0 = unknown. */
+/* The device's memory now, counting what other programs use; 0 = unknown. */
 enum sl_status sl_device_memory(struct sl_device *d, uint64_t *out_free_bytes,
                                 uint64_t *out_total_bytes) SL_MUST_CHECK;
 
 /* Pins [host, host + bytes), both multiples of the page size, for sl_device_copy() and for kernels:
  * a buffer of kind MAPPED. The memory stays the caller's. SL_ERR_UNSUPPORTED: the device cannot
  * (caps.mapped_host), or it is more than caps.max_alloc_bytes; SL_ERR_NOMEM: the system refuses to
- * lock so much. */
+ * lock so much memory. */
 enum sl_status sl_device_map_host(struct sl_device *d, void *host, size_t bytes,
                                   struct sl_buffer **out_buffer) SL_MUST_CHECK;
-/* Waits for what is enqueued; nulls *buffer; NULL is fine. */
+/* Waits for what is enqueued; nulls *buffer; NULL is allowed. */
 void sl_device_unmap_host(struct sl_device *d, struct sl_buffer **buffer);
-/* Enqueues a copy of as many bytes as both spans have: up from a MAPPED buffer, down to one, or
- * within the device; not from the host's memory to the host's. Both sides are borrowed until the
- * copy has run. */
+/* Enqueues a copy; both spans have the same length. From a MAPPED buffer up, down to one, or within
+ * the device, but not from host memory to host memory. Both sides are borrowed until the copy has
+ * run. */
 enum sl_status sl_device_copy(struct sl_device *d, enum sl_queue q, struct sl_span dst,
                               struct sl_span src) SL_MUST_CHECK;
 
 #define SL_MAILBOX_MAX_BYTES 2048u
 
-/* Points are kept in a ring: marking waits for the oldest one when SL_QUEUE_POINTS are open. */
+/* Points are kept in a ring: with SL_QUEUE_POINTS open, marking waits for the oldest one. */
 #define SL_QUEUE_POINTS 256u
 enum sl_status sl_device_mark(struct sl_device *d, enum sl_queue q,
                               sl_point *out_point) SL_MUST_CHECK;
 /* SL_AGAIN: not yet. Never blocks. */
 enum sl_status sl_device_passed(struct sl_device *d, enum sl_queue q, sl_point point) SL_MUST_CHECK;
 enum sl_status sl_device_await(struct sl_device *d, enum sl_queue q, sl_point point) SL_MUST_CHECK;
-/* What is enqueued on q from now on runs after that point of the other queue. */
+/* Whatever is enqueued on q from now on runs after that point of the other queue. */
 enum sl_status sl_device_after(struct sl_device *d, enum sl_queue q, enum sl_queue other,
                                sl_point point) SL_MUST_CHECK;
 
 /* Graphs (caps.graphs): ops, and copies on OPS, that are submitted between record and recorded are
- * kept and not run; replay enqueues them on OPS again. What ops follow one another may be done by
- * fewer calls (caps.fused_ops). Argument structs are kept as they were, what
- * their pointers point to is read anew by every replay: so sl_op_moe needs device_refs. In between,
- * nothing else of OPS may be called, and nothing allocated. out_graph NULL drops what was recorded.
- * A configure() makes graphs void. The bits are those of the same ops submitted one by one. */
+ * kept and not run; replay enqueues them on OPS again. Several ops in a row may be done by fewer
+ * calls (caps.fused_ops). Argument structs are kept as they were; what their pointers point to is
+ * read anew by every replay, so sl_op_moe needs device_refs. In between, nothing else may be called
+ * on OPS, and nothing allocated. out_graph NULL drops what was recorded. A configure() invalidates
+ * graphs. The bits are those of the same ops submitted one by one. */
 enum sl_status sl_device_record(struct sl_device *d) SL_MUST_CHECK;
 enum sl_status sl_device_recorded(struct sl_device *d, struct sl_graph **out_graph) SL_MUST_CHECK;
 enum sl_status sl_device_replay(struct sl_device *d, struct sl_graph *graph) SL_MUST_CHECK;
-/* Waits for its replays; frees and nulls *graph; NULL is fine. */
+/* Waits for its replays; frees and nulls *graph; NULL is allowed. */
 void sl_graph_free(struct sl_device *d, struct sl_graph **graph);
 
-/* What recorded ops became, by kind of section, such as a kind of layer: for -v, so that a fused
- * form that is no longer found is seen. What is recorded after the call belongs to that
- * kind, until the next one. begins: another section of that kind, not the rest of
- * one. While nothing is recorded the call does nothing. */
+/* Counts what recorded ops became, by kind of section, such as a kind of layer: for -v, which shows
+ * when a fused form is no longer found. What is recorded after the call belongs to that kind, until
+ * the next call. begins: a new section of that kind, not the rest of one. Does nothing while
+ * nothing is recorded. */
 #define SL_TALLY_KIND_BYTES 64u
 struct sl_tally {
     char kind[SL_TALLY_KIND_BYTES];
@@ -730,82 +730,84 @@ struct sl_tally {
 };
 #define SL_MAX_TALLIES 8u
 void sl_device_section(struct sl_device *d, const char *kind, bool begins);
-/* What has been recorded since the last log, by kind; valid until the next call on the device. */
+/* The counts since the last log, by kind; valid until the next call on the device. */
 const struct sl_tally *sl_device_tallies(const struct sl_device *d, uint32_t *out_n);
-/* Logs that at debug level, a line a kind, after `what`, and begins anew. */
+/* Logs the counts at debug level, one line per kind, after `what`, and resets them. */
 void sl_device_log_recorded(struct sl_device *d, const char *what);
 
 /* ---- several devices ----
  *
- * Each device has an owner of its own, a thread; these calls let one device take what another has
- * computed without either thread waiting for the other's queue. A call takes the device whose owner
- * makes it first, and touches of the other nothing that its owner's calls change, so that both may
- * be at work. Devices of one backend only: SL_ERR_UNSUPPORTED otherwise, and nothing has happened.
- * Not while ops are recorded. */
+ * Each device has its own owner, a thread; these calls let one device take what another has
+ * computed without either thread waiting for the other's queue. Each call first takes the device
+ * whose owner makes it, and touches nothing of the other device that its owner's calls change, so
+ * both may be working. Devices must be of one backend: otherwise SL_ERR_UNSUPPORTED, without
+ * effect. Not while ops are recorded. */
 
-/* Before the first copy: lets d read other's memory, directly where the hardware can and through
- * the driver's own buffers where not. Neither device is in use meanwhile. SL_ERR_UNSUPPORTED: there
- * is no way, as between devices of different backends; go through memory of the host. */
+/* Before the first copy: lets d read other's memory, directly if the hardware can, otherwise
+ * through the driver's own buffers. Neither device is in use meanwhile. SL_ERR_UNSUPPORTED: there
+ * is no way, as between devices of different backends; go through host memory. */
 enum sl_status sl_device_peer_open(struct sl_device *d, struct sl_device *other) SL_MUST_CHECK;
 /* Enqueues on d's OPS a copy out of a buffer of other's, of kind DEVICE, into one of d's own. It
- * waits for nothing by itself: what computes src must have been followed. Both sides are borrowed
- * until it has run. */
+ * does not wait by itself: d must have followed what computes src. Both sides are borrowed until it
+ * has run. */
 enum sl_status sl_device_copy_from(struct sl_device *d, struct sl_span dst, struct sl_device *other,
                                    struct sl_span src) SL_MUST_CHECK;
-/* After peer_open: whether d's ops write to other's memory themselves, so that sl_op_send of d and
- * sl_op_receive of other do. Never where both are one GPU: what waits there could be in the way of
- * what it waits for. */
+/* After peer_open: whether d's ops write to other's memory themselves, so that sl_op_send on d and
+ * sl_op_receive on other work. Never if both are one GPU: what waits there could block what it
+ * waits for. */
 bool sl_device_reaches(const struct sl_device *d, const struct sl_device *other);
-/* Are both one piece of hardware, opened twice? By any thread. */
+/* Are both one piece of hardware, opened twice? Any thread. */
 bool sl_device_is_same(const struct sl_device *d, const struct sl_device *other);
 
-/* A signal is raised by the device that made it, when all that is on its OPS by then has run; it
- * may be raised again and again. What other devices enqueue on OPS after they follow it runs after
- * the latest raise that happened before the call (one that was never raised holds nobody up): who
- * raises must tell who follows, by a lock or an atomic, and must not raise again before that one
- * has followed. Nothing is allocated but by create. SL_ERR_UNSUPPORTED: the driver cannot;
- * SL_ERR_NOMEM: also when a device has 64 of them. */
+/* A signal is raised by the device that created it, once everything on its OPS by then has run; it
+ * may be raised any number of times. What other devices enqueue on OPS after they follow it runs
+ * after the latest raise that happened before the call (a signal never raised delays nobody).
+ * Whoever raises must synchronise with whoever follows, by a lock or an atomic, and must not raise
+ * again before the other has followed. Only create allocates. SL_ERR_UNSUPPORTED: the driver
+ * cannot; SL_ERR_NOMEM: also if a device has 64 of them. */
 enum sl_status sl_signal_create(struct sl_device *d, struct sl_signal **out_signal) SL_MUST_CHECK;
-/* Frees and nulls *signal; NULL is fine. d: the device that made it. Nobody waits for it any more:
- * what was enqueued behind it has run, or its device is lost. */
+/* Frees and nulls *signal; NULL is allowed. d: the device that created it. Nobody may wait for it
+ * any more: what was enqueued behind it has run, or its device is lost. */
 void sl_signal_free(struct sl_device *d, struct sl_signal **signal);
 enum sl_status sl_signal_raise(struct sl_device *d, struct sl_signal *signal) SL_MUST_CHECK;
-/* maker: the device that made it. */
+/* maker: the device that created it. */
 enum sl_status sl_signal_follow(struct sl_device *d, struct sl_device *maker,
                                 struct sl_signal *signal) SL_MUST_CHECK;
-/* The latest raise will not come, since its device failed: those who follow go on, with whatever is
- * there. By who raised it; touches no device. maker: the device that made it. */
+/* The latest raise will not come, since its device failed: those who follow go on, with whatever
+ * data is there. Called by the owner that raised it; touches no device. maker: the device that
+ * created it. */
 void sl_signal_release(const struct sl_device *maker, struct sl_signal *signal);
 
-/* A relay: large copies of SL_QUEUE_UP from mapped memory may go to d over the host's link to
- * `other` too, and from there over a faster one between the two, while *busy, other's own work, is
+/* A relay: large copies of SL_QUEUE_UP from mapped memory may reach d partly over the host's link
+ * to `other`, and from there over a faster one between the two, while *busy, other's own work, is
  * false: borrowed until close, read at each copy. Takes SL_RELAY_BYTES of other's memory. Neither
- * device is in use meanwhile; one relay a device. SL_ERR_UNSUPPORTED: there is no faster link, or
+ * device is in use meanwhile; one relay per device. SL_ERR_UNSUPPORTED: there is no faster link, or
  * there are no signals.
  *
- * A failure of `other` holds nobody up: who waits for d goes on with what has come, and is told
- * SL_ERR_DEVICE_LOST. From then on d takes no more work, as if lost; it waits and frees as ever. */
+ * A failure of `other` blocks nobody: whoever waits for d goes on with what has arrived, and gets
+ * SL_ERR_DEVICE_LOST. From then on d accepts no work, as if lost; it still waits and frees. */
 #define SL_RELAY_BYTES ((size_t)2 << 20)
 enum sl_status sl_device_relay_open(struct sl_device *d, struct sl_device *other,
                                     const atomic_bool *busy) SL_MUST_CHECK;
-/* Nothing goes that way any more, and nothing is under way when it returns, whichever device has
- * failed. Where there is none, too. */
+/* Ends the relay: nothing is in flight when it returns, whichever device has failed. Allowed
+ * without a relay. */
 void sl_device_relay_end(struct sl_device *d);
-/* Frees what it took, before either device is closed; where there is none, too. Of several relays
- * all are ended first: freeing waits for whatever is enqueued on a device, also for what another
- * relay has there, which may be waiting for a device that failed. */
+/* Frees what the relay took, before either device is closed; allowed without one. If there are
+ * several relays, end all of them first: freeing waits for whatever is enqueued on a device,
+ * including the work of another relay, which may be waiting for a device that failed. */
 void sl_device_relay_close(struct sl_device *d);
-/* Is a SL_ERR_DEVICE_LOST of d the other device's? By any thread. */
+/* Is a SL_ERR_DEVICE_LOST of d the other device's? Any thread. */
 bool sl_device_relay_lost(const struct sl_device *d);
 
-/* Has it the op at all? */
+/* Does it have the op at all? */
 bool sl_device_has_op(const struct sl_device *d, enum sl_op op);
-/* Before anything is loaded: whether it has the op for such arguments. SL_ERR_UNSUPPORTED, and the
- * text says which device lacks which op for what. */
+/* Before anything is loaded: whether it has the op for such arguments. SL_ERR_UNSUPPORTED, with a
+ * text that says which device lacks which op for what. */
 enum sl_status sl_device_need(const struct sl_device *d, const struct sl_op_need *need,
                               struct sl_err *err) SL_MUST_CHECK;
 
-/* sl_op_embed() and so on. SL_ERR_UNSUPPORTED: the device lacks it, or not for such arguments. */
+/* sl_op_embed() and so on. SL_ERR_UNSUPPORTED: the device lacks it, or lacks it for such
+ * arguments. */
 #define SL_OP(name)                                                                                \
     enum sl_status sl_op_##name(struct sl_device *d, const struct sl_op_##name *a) SL_MUST_CHECK;
 #include "backends/ops.def"

@@ -1,10 +1,10 @@
-/* The queue entries of struct sl_backend_ops for a device that executes at once in the host's
- * memory: every point has passed, every signal is raised, copies are done when the call returns,
+/* The queue entries of struct sl_backend_ops for a device that executes at once in host memory:
+ * every point has passed, every signal is raised, copies are done when the call returns, and
  * mapping changes nothing.
  *
- * A graph is the list of ops, run anew by each replay, and a fused form is the ops that it stands
- * for: nothing is gained by either, so caps.graphs and caps.fused_ops stay empty. A test may set
- * them, to have recorded and fused what otherwise runs one by one. */
+ * A graph is the list of ops, run anew by each replay, and a fused form is run as the ops it stands
+ * for. Neither gains anything, so caps.graphs and caps.fused_ops stay empty. A test may set them,
+ * to record and fuse what otherwise runs one by one. */
 #ifndef SL_BACKENDS_IMMEDIATE_H
 #define SL_BACKENDS_IMMEDIATE_H
 

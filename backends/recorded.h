@@ -1,8 +1,8 @@
-/* Recorded ops, between the front, which keeps and fuses them, and backends, which make graphs.
+/* Recorded ops, between the front end, which keeps and fuses them, and backends, which make graphs.
  *
  * record.c keeps what is submitted between sl_device_record() and sl_device_recorded(), op by op.
  * fuse.c then looks for ops that follow one another as the layer loop submits them for a few
- * generated rows, and marks each sequence that the device has a fused form for. A backend's
+ * generated rows, and marks each sequence for which the device has a fused form. A backend's
  * graph_create() gets the list and calls sl_recorded_submit(), which calls the backend's own
  * entries in order: fused_NAME where a form was found, else the op's. */
 #ifndef SL_BACKENDS_RECORDED_H
@@ -18,8 +18,8 @@ struct sl_op_copy {
 struct sl_recorded_op {
     uint16_t kind;  /* enum sl_op, or SL_RECORDED_COPY */
     uint16_t fused; /* enum sl_fused that begins here; SL_FUSED_COUNT: none */
-    uint16_t n;     /* ops of that form; 1 where there is none, 0 within one */
-    uint16_t tally; /* which it is counted in */
+    uint16_t n;     /* ops of that form; 1 if there is none, 0 within one */
+    uint16_t tally; /* the tally that counts it */
     union {
 #define SL_OP(name) struct sl_op_##name name;
 #include "backends/ops.def"
@@ -29,8 +29,8 @@ struct sl_recorded_op {
 #define SL_RECORDED_COPY ((uint16_t)SL_OP_COUNT)
 
 /* Fused forms (fused.def). In all of them the rows are generated ones, and what the ops have in
- * common (buffers, rows, widths) is known to agree; a backend's takes_NAME says what it can do
- * beyond that. The arguments are borrowed until the call returns.
+ * common (buffers, rows, widths) agrees; a backend's takes_NAME says what it can do beyond that.
+ * The arguments are borrowed until the call returns.
  *
  * norm_router: rms_norm of contiguous rows to another buffer; one matrix times that, without add;
  * router of these logits. */
@@ -57,11 +57,11 @@ struct sl_fused_moe_sum {
     const struct sl_op_moe_combine *sum;
 };
 
-/* Gives ops [n] to the device's entries, in order, fused forms where they were marked. */
+/* Passes ops [n] to the device's entries, in order, with fused forms where they were marked. */
 enum sl_status sl_recorded_submit(struct sl_device *d, const struct sl_recorded_op *ops,
                                   uint32_t n) SL_MUST_CHECK;
 
-/* record.c, for the front: keeps an op. */
+/* record.c, for the front end: keeps an op. */
 enum sl_status sl_record_keep(struct sl_device *d, uint16_t kind, const void *args,
                               size_t args_bytes) SL_MUST_CHECK;
 /* Frees d->recorded. */

@@ -1,10 +1,10 @@
-/* The registry: which backends this build has, what devices they find, and opening one by its id.
+/* The registry: which backends this build has, which devices they find, and opening one by its id.
  *
- * An id is a backend's name and the device's number, "cuda:0", or the name alone where a backend
- * has a single device, "cpu". Code above backends/ knows devices by id and capabilities; it tests
- * no name (make check-layers).
+ * An id is a backend's name and the device's number, "cuda:0", or just the name if the backend has
+ * a single device, "cpu". Code above backends/ knows devices by id and capabilities; it names none
+ * (make check-layers).
  *
- * A backend joins by defining a struct sl_backend in its own folder and by one line in registry.c.
+ * A backend is added by a struct sl_backend in its own folder and one line in registry.c.
  *
  * Any thread may call; enumerating and opening may start a driver, which takes up to a second. */
 #ifndef SL_BACKENDS_REGISTRY_H
@@ -12,7 +12,7 @@
 
 #include "backends/backend.h"
 
-/* Devices in one list at most, and the highest number of one. */
+/* The most devices in one list, and the highest number of one. */
 #define SL_DEVICE_LIST_MAX    8u
 #define SL_DEVICE_MAX_NUMBER  63u
 #define SL_DEVICE_MAX_THREADS 256u
@@ -22,10 +22,10 @@ struct sl_device_found {
     char id[SL_DEVICE_ID_BYTES], model[SL_DEVICE_NAME_BYTES];
     enum sl_device_kind kind;
     uint64_t memory_bytes; /* 0 = unknown */
-    struct sl_err why_not; /* why it cannot be used; empty: nothing is known against it */
+    struct sl_err why_not; /* why it cannot be used; empty: no reason known */
 };
 
-/* How to open a device. A backend takes what it knows of and ignores the rest. */
+/* How to open a device. A backend uses what applies to it and ignores the rest. */
 struct sl_device_options {
     uint32_t n_threads;  /* of the host's CPU; 0 = all that the process may run on */
     const char *cpu_isa; /* NULL or "" = the best; one of the host backend's isas */
@@ -34,24 +34,24 @@ struct sl_device_options {
 struct sl_backend {
     const char *name;         /* "cuda": ids begin with it */
     const char *devices;      /* what they are, for help: "NVIDIA GPUs" */
-    const char *const *isas;  /* what cpu_isa may be, ends with NULL; NULL: it has no choice */
+    const char *const *isas;  /* the values of cpu_isa, ends with NULL; NULL: there is no choice */
     enum sl_device_kind kind; /* SL_DEVICE_HOST: its one device is the host; else 0 */
-    bool hidden;              /* opened when named, and neither listed nor chosen otherwise */
-    /* Fills max entries at most; *out_n: how many devices there are. SL_ERR_UNSUPPORTED: none can
-     * be used, and why. */
+    bool hidden;              /* only opened when named; neither listed nor chosen otherwise */
+    /* Fills at most max entries; *out_n: how many devices there are. SL_ERR_UNSUPPORTED: none can
+     * be used, with the reason. */
     enum sl_status (*enumerate)(struct sl_device_found *out, uint32_t max, uint32_t *out_n,
                                 struct sl_err *err);
-    /* SL_ERR_UNSUPPORTED: there is no such device, or it cannot be used, and why. */
+    /* SL_ERR_UNSUPPORTED: there is no such device, or it cannot be used, with the reason. */
     enum sl_status (*open)(const struct sl_device_options *options, uint32_t number,
                            struct sl_device **out_device, struct sl_err *err);
 };
 
 /* The i-th backend in order of preference, hidden ones included; NULL beyond the last. */
 const struct sl_backend *sl_backend_at(uint32_t i);
-/* The backend of the host's CPU, which is always there. */
+/* The backend of the host's CPU, which always exists. */
 const struct sl_backend *sl_backend_of_host(void);
 
-/* A device, there or not. */
+/* A device, which need not exist. */
 struct sl_device_ref {
     const struct sl_backend *backend;
     uint32_t number;
@@ -72,27 +72,27 @@ struct sl_device_list {
         enum sl_device_which which;
     } at[SL_DEVICE_LIST_MAX];
 };
-/* Parses "auto", or items with commas between: BACKEND, BACKEND:N, BACKEND:all; a number alone is
- * of the backend before it, as in "cuda:0,1,cpu". Looks for no device. SL_ERR_CONFIG: the text is
- * none of that, and what would be. */
+/* Parses "auto", or items separated by commas: BACKEND, BACKEND:N, BACKEND:all; a number alone
+ * belongs to the backend before it, as in "cuda:0,1,cpu". Looks for no device. SL_ERR_CONFIG: the
+ * text is not valid, with what would be. */
 enum sl_status sl_device_list_parse(const char *text, struct sl_device_list *out_list,
                                     struct sl_err *err) SL_MUST_CHECK;
 
 /* Opens a device; its caps.id is set. */
 enum sl_status sl_registry_open(struct sl_device_ref ref, const struct sl_device_options *options,
                                 struct sl_device **out_device, struct sl_err *err) SL_MUST_CHECK;
-/* The same by id. SL_ERR_CONFIG: it is none. */
+/* The same by id. SL_ERR_CONFIG: not an id. */
 enum sl_status sl_registry_open_id(const char *id, const struct sl_device_options *options,
                                    struct sl_device **out_device, struct sl_err *err) SL_MUST_CHECK;
 
-/* "cuda:0, cuda:1, cpu": ids of the devices that can be used here, hidden ones left out; cut short
- * where it is longer than out. */
+/* "cuda:0, cuda:1, cpu": ids of the devices that can be used here, without hidden ones; truncated
+ * if it is longer than out. */
 void sl_registry_list(char *out, size_t size);
 /* "cuda:0,1": a list of two devices that this build knows, for messages. */
 void sl_registry_example(char *out, size_t size);
 
-/* For backends: sets caps->id, and caps->name from it and caps->model. only: its backend has one
- * device, whose id bears no number. */
+/* For backends: sets caps->id, and caps->name from it and caps->model. only: the backend has just
+ * one device, whose id has no number. */
 void sl_device_caps_set_id(struct sl_device_caps *caps, const char *backend, uint32_t number,
                            bool only);
 

@@ -1,7 +1,7 @@
 /* The quantised block formats: what their bytes mean.
  *
- * Every quantised type is one and the same thing once unpacked: integers q with integer sub-scales
- * and at most one float scale and one float minimum scale per block,
+ * Once unpacked, all quantised types have one form: integers q with integer sub-scales and at most
+ * one float scale and one float minimum scale per block,
  *
  *     w[i] = (d * scale[i / 16]) * q[i] - dmin * min[i / 16]           (no minimum: w = d*scale*q)
  *
@@ -13,7 +13,7 @@
  *     sum  = fma(d * dx, (float)isum, sum)          then, for types with minima,
  *     sum  = fma(-(dmin * dx), (float)imin, sum)
  *
- * block after block. Where a format has factors that are no integers, a power of two moves from the
+ * block after block. If a format has factors that are not integers, a power of two moves from the
  * sub-scale into d, which is exact:
  *
  *     type              block  sub   q                      scale, min          d
@@ -77,19 +77,19 @@ static inline bool sl_dtype_is_block32(enum sl_dtype t) {
     return t == SL_DTYPE_Q4_0 || t == SL_DTYPE_Q4_1 || t == SL_DTYPE_Q5_0 || t == SL_DTYPE_Q5_1 ||
            t == SL_DTYPE_Q8_0 || t == SL_DTYPE_IQ4_NL || t == SL_DTYPE_MXFP4;
 }
-/* Does a block carry a float minimum scale? */
+/* Does a block have a float minimum scale? */
 static inline bool sl_dtype_has_min(enum sl_dtype t) {
     return t == SL_DTYPE_Q4_1 || t == SL_DTYPE_Q5_1 || t == SL_DTYPE_Q2_K || t == SL_DTYPE_Q4_K ||
            t == SL_DTYPE_Q5_K;
 }
 
-/* Unpacks one block of a quantised type; dmin and min are 0 for types without minima. block has no
- * alignment. */
+/* Unpacks one block of a quantised type; dmin and min are 0 for types without minima. block need
+ * not be aligned. */
 void sl_unpack_block(enum sl_dtype dtype, const void *block, struct sl_unpacked *out);
 /* The same for the IQ types with grids (formats_iq.c). */
 void sl_unpack_block_iq(enum sl_dtype dtype, const void *block, struct sl_unpacked *out);
 
-/* y[i] = w[i], any type that Sluice reads; n_elems a multiple of the type's block. */
+/* y[i] = w[i], any supported type; n_elems a multiple of the type's block. */
 void sl_dequantize_row(enum sl_dtype dtype, const void *row, uint32_t n_elems, float *y);
 
 #endif

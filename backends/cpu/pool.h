@@ -1,7 +1,7 @@
 /* A persistent pool: the calling thread and n-1 helpers run one function together.
  *
  * Between runs helpers spin for a short while, then sleep on a futex: decode makes hundreds of
- * short runs per token, an idle server must cost nothing. One caller at a time. */
+ * short runs per token, while an idle server must cost nothing. One caller at a time. */
 #ifndef SL_BACKENDS_CPU_POOL_H
 #define SL_BACKENDS_CPU_POOL_H
 
@@ -21,17 +21,17 @@ uint32_t sl_pool_n_threads(const struct sl_pool *pool);
 void sl_pool_run(struct sl_pool *pool, void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads),
                  void *ctx);
 
-/* As run, but fn runs on every thread except the caller's, which runs overlap(overlap_ctx)
+/* Like run, but fn runs on every thread except the caller's, which runs overlap(overlap_ctx)
  * meanwhile and may block. With one thread: fn, then overlap. */
 void sl_pool_run_overlap(struct sl_pool *pool,
                          void (*fn)(void *ctx, uint32_t thread, uint32_t n_threads), void *ctx,
                          void (*overlap)(void *ctx), void *overlap_ctx);
 
-/* Inside fn, called by every thread equally often: nobody goes on before all have arrived; writes
- * before it are visible after it. Thread-to-work assignment must never show in results. */
+/* Inside fn, called by every thread equally often: no thread goes on before all have arrived;
+ * writes before it are visible after it. Which thread does what must never show in results. */
 void sl_pool_barrier(struct sl_pool *pool);
 
-/* Inside fn: hands out the chunks 0..n_chunks-1 of the phase since the last barrier (or the start),
+/* Inside fn: gives out the chunks 0..n_chunks-1 of the phase since the last barrier (or the start),
  * each to one thread; UINT32_MAX when none is left. Every thread must ask until none is left. */
 uint32_t sl_pool_next(struct sl_pool *pool, uint32_t n_chunks);
 

@@ -3,8 +3,8 @@
  * Per 256 elements for the 256-element weight types, per 32 for the 32-element types:
  *     amax = max|x|, d = amax / 127, q = round_to_even(x * (127 / amax))
  * Blocks with amax < 2^-100 become zeros, d = 0. A block with an infinity or a NaN becomes zeros
- * with d = NaN, so that the fault shows in the output instead of becoming a number.
- * Sums of q come along: formats.h says what for. */
+ * with d = NaN, so that the fault shows in the output instead of becoming a number. Sums of q are
+ * kept too: formats.h says what for. */
 #ifndef SL_BACKENDS_CPU_QUANTIZE_H
 #define SL_BACKENDS_CPU_QUANTIZE_H
 

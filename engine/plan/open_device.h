@@ -1,4 +1,4 @@
-/* Which devices compute, and what of their memory and the host's there is for them. */
+/* The devices that compute, and how much of their memory and the host's is available to them. */
 #ifndef SL_ENGINE_OPEN_DEVICE_H
 #define SL_ENGINE_OPEN_DEVICE_H
 
@@ -14,25 +14,25 @@ struct sl_device_names {
     struct sl_device_ref at[SL_MAX_STAGES];
 };
 
-/* n_split: how many numbers config->split has, 0 = it has none; a backend that is named without a
- * number is then so many of its devices. Looks for devices only where all of a backend's are asked
- * for; what it finds unusable is left out with a warning. SL_ERR_CONFIG: no such name, more devices
- * than layers, the host twice, or counts that differ, and what would be right. SL_ERR_UNSUPPORTED:
- * all of a backend's devices were asked for and there is none. */
+/* n_split: how many numbers config->split has, 0 = none; a backend named without a number then
+ * means as many of its devices. Looks for devices only if all of a backend's are asked for; those
+ * that cannot be used are left out with a warning. SL_ERR_CONFIG: no such name, more devices than
+ * layers, the host twice, or counts that differ, with what would be right. SL_ERR_UNSUPPORTED: all
+ * of a backend's devices were asked for and there is none. */
 enum sl_status sl_device_names(const struct sl_engine_config *config, uint32_t n_layer,
                                uint32_t n_split, struct sl_device_names *out_names,
                                struct sl_err *err) SL_MUST_CHECK;
 
-/* As backend->enumerate; what starting the driver takes of the host's memory is remembered, and
- * counted by sl_devices_open. */
+/* Like backend->enumerate; remembers how much host memory starting the driver takes, which
+ * sl_devices_open counts. */
 enum sl_status sl_devices_look(const struct sl_backend *backend, struct sl_device_found *out_found,
                                uint32_t max_found, uint32_t *out_n,
                                struct sl_err *err) SL_MUST_CHECK;
 
-/* Opens them, [names->n]. out_planned: the configuration with ram_bytes, vram_each and n_vram
- * filled in (what is left open becomes what is free now; a device that does not know its memory
- * keeps 0) and what the drivers took added to process_bytes. SL_ERR_UNSUPPORTED: there is no such
- * device, and which there are. */
+/* Opens the devices, [names->n]. out_planned: the configuration with ram_bytes, vram_each and
+ * n_vram filled in (defaults become what is free now; a device that does not know its memory keeps
+ * 0) and the drivers' memory added to process_bytes. SL_ERR_UNSUPPORTED: there is no such device,
+ * with the list of those there are. */
 enum sl_status sl_devices_open(const struct sl_engine_config *config,
                                const struct sl_device_names *names, struct sl_device **out_devices,
                                struct sl_engine_config *out_planned,

@@ -1,35 +1,34 @@
-/* The model cut into stages: runs of whole layers, a device and a memory plan for each.
+/* The model cut into stages: runs of whole layers, with a device and a memory plan for each.
  *
- * Every stage has a slice of the model that everything in the engine takes as a model. What all of
- * them share is the same in every plan: config.parallel, ctx_tokens, batch_tokens, session_pages
- * and n_pages, so that a page's number means the same text on every device. What the process holds
- * once (the caller's bytes, sessions, the sampler, the prefix tree) is in the first stage's plan.
- */
+ * Every stage has a slice of the model, which the whole engine treats as a model. What the stages
+ * share is the same in every plan: config.parallel, ctx_tokens, batch_tokens, session_pages and
+ * n_pages, so that a page's number means the same text on every device. What the process holds once
+ * (the caller's bytes, sessions, the sampler, the prefix tree) is in the first stage's plan. */
 #ifndef SL_ENGINE_STAGE_PLAN_H
 #define SL_ENGINE_STAGE_PLAN_H
 
 #include "engine/plan/memory_plan.h"
 
 /* Opens the devices that the configuration names, divides the layers over them and plans for each;
- * budgets that are left open become what is free now. model is borrowed until release. Bad
- * settings: SL_ERR_CONFIG. A plan that does not fit: SL_ERR_CONFIG, out_plans->whole's least
- * budgets are set (0 for other errors), and nothing is left open. */
+ * budgets not given become what is free now. model is borrowed until release. Bad settings:
+ * SL_ERR_CONFIG. A plan that does not fit: SL_ERR_CONFIG with out_plans->whole's least budgets set
+ * (0 for other errors), and nothing is left open. */
 enum sl_status sl_stage_plans_open(const struct sl_model *model,
                                    const struct sl_engine_config *config,
                                    struct sl_stage_plans *out_plans,
                                    struct sl_err *err) SL_MUST_CHECK;
-/* May a stage's copies of experts go by way of others' devices, and theirs by way of its, if they
- * copy any? Where each has a GPU to itself: a GPU runs the copies of few queues at a time
- * (docs/perf-cuda.md), and one that waits for another GPU is in the way of those behind it, whose
- * stage would not know what it waits for. plans: its devices, open. */
+/* May a stage's copies of experts be relayed by others' devices, and theirs by its, if they copy
+ * any? Only if each has a GPU to itself: a GPU runs the copies of few queues at a time
+ * (docs/perf-cuda.md), and one that waits for another GPU blocks those behind it, whose stage would
+ * not know what it waits for. plans: its devices, open. */
 bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i);
-/* Where stage i is; relays is left false. plans: its devices, open. */
+/* The place of stage i; relays is left false. plans: its devices, open. */
 struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
                                     const struct sl_model *whole, uint32_t i);
-/* Closes the devices that are still there; also a zeroed one. */
+/* Closes the devices that are still open; zeroed plans are allowed. */
 void sl_stage_plans_release(struct sl_stage_plans *plans);
 
-/* What computes, for people: the device's name, or "2 x NVIDIA H200, sm_90". */
+/* The devices, for people: one device's name, or "2 x NVIDIA H200, sm_90". */
 void sl_stage_plans_device(const struct sl_memory_plan *whole, char out_name[64]);
 
 #endif

@@ -1,12 +1,12 @@
-/* Dividing a model's layers over devices: whole layers, in order, at least one each.
+/* Divides a model's layers over devices: whole layers, in order, at least one each.
  *
  * Without numbers from the user a split is chosen by what a token costs each device: the bytes that
- * its layers read, over its memory's speed, where bytes of experts that it has no room for count
- * for many, and a little for each layer as such. Which part of its reads a card has room for is the
- * part of the experts that it has room for; where an earlier run's routing is known, that of the
- * experts used most (split_heat.h), so that layers that use a few experts much count for less. The
- * slowest stage is made as fast as it can be, since that is what sessions in flight wait for; among
- * such splits the sum is, which is what one session waits for. A pure function. */
+ * its layers read, over its memory's speed, where bytes of experts that do not fit count many
+ * times, and a little for each layer. The part of its reads that fits on a card is the part of the
+ * experts that fits; if an earlier run's routing is known, that of the most used experts
+ * (split_heat.h), so that layers that use a few experts a lot count for less. The slowest stage is
+ * made as fast as possible, since sessions in flight wait for it; among such splits the sum is
+ * minimised, which is what a single session waits for. A pure function. */
 #ifndef SL_ENGINE_STAGE_SPLIT_H
 #define SL_ENGINE_STAGE_SPLIT_H
 
@@ -19,38 +19,38 @@ struct sl_split {
     uint32_t n; /* 0 = none are given: "auto" or NULL */
     uint32_t n_layer[SL_MAX_STAGES];
 };
-/* SL_ERR_CONFIG: it is no such list, or the numbers do not sum to the model's layers (n_layer 0:
+/* SL_ERR_CONFIG: not such a list, or the numbers do not add up to the model's layers (n_layer 0:
  * not known yet). */
 enum sl_status sl_split_parse(const char *text, uint32_t n_layer, struct sl_split *out_split,
                               struct sl_err *err) SL_MUST_CHECK;
 
-/* What a layer takes and reads. The bytes of memory are bounds from above. */
+/* What a layer takes and reads. The bytes of memory are upper bounds. */
 struct sl_split_layer {
     uint64_t fixed_bytes;  /* weights but routed experts, KV, activations: always there */
     uint64_t expert_bytes; /* all routed experts */
-    double dense_token_bytes, routed_token_bytes; /* that one token reads */
+    double dense_token_bytes, routed_token_bytes; /* read by one token */
 };
 struct sl_split_model {
     uint32_t n_layer;
     const struct sl_split_layer *layers; /* [n_layer]; embedding and output are in the first and the
                                             last one */
-    /* Of a stage that keeps experts elsewhere: slots for one layer's top-k, and tables. */
+    /* For a stage that keeps experts elsewhere: slots for one layer's top-k, and tables. */
     uint64_t least_slot_bytes;
     enum sl_experts_where experts;    /* RESIDENT: all of them have to fit */
     const struct sl_split_heat *heat; /* NULL: all experts of a layer are used alike */
 };
 struct sl_split_card {
     uint64_t budget_bytes; /* UINT64_MAX = no bound */
-    uint64_t stage_bytes;  /* what a stage takes there whatever its layers are */
-    uint64_t bytes_per_s;  /* of its memory; 0 = unknown: all cards are then alike */
+    uint64_t stage_bytes;  /* what a stage takes there, whatever its layers are */
+    uint64_t bytes_per_s;  /* of its memory; 0 = unknown: then all cards are alike */
 };
 
-/* SL_ERR_CONFIG: no split fits, and *out_least_bytes is a budget that would do if each of the cards
- * had it; err is left alone. */
+/* SL_ERR_CONFIG: no split fits; *out_least_bytes is a budget that would do if each of the cards had
+ * it; err is left unchanged. */
 enum sl_status sl_split_choose(const struct sl_split_model *model,
                                const struct sl_split_card *cards, uint32_t n_cards,
                                struct sl_split *out_split, uint64_t *out_least_bytes) SL_MUST_CHECK;
-/* Whether some card has no room for all experts of its layers. */
+/* Whether some card lacks room for all experts of its layers. */
 bool sl_split_lacks_room(const struct sl_split_model *model, const struct sl_split_card *cards,
                          const struct sl_split *split);
 

@@ -1,13 +1,15 @@
 /* Passes over a whole vocabulary of logits: the sampler's hot loops.
  *
  * One plain-C source, vocab_pass_impl.h, is compiled for several instruction sets; every build does
- * the same operations in the same order (sums in sixteen lanes), so that all give the same bits. */
+ * the same operations in the same order (sums in sixteen partial sums), so all give the same bits.
+ */
 #ifndef SL_ENGINE_VOCAB_PASS_H
 #define SL_ENGINE_VOCAB_PASS_H
 
 #include "backends/backend.h"
 
-/* Elements whose maximum is kept, and whose sum is formed in float before it joins a double. */
+/* A block: the elements with a common maximum, whose sum is formed in float before it is added to a
+ * double. */
 #define SL_VOCAB_BLOCK     SL_BLOCK_MAX_ELEMS
 #define SL_VOCAB_BLOCKS(n) (((n) + SL_VOCAB_BLOCK - 1) / SL_VOCAB_BLOCK)
 
@@ -16,18 +18,18 @@ struct sl_vocab_pass {
     float (*max)(const float *x, uint32_t n, float *out_block_max);
     /* y[i] = exp((x[i] - max) * inv_t); no x may be above max. */
     void (*exp)(const float *x, float max, float inv_t, float *y, uint32_t n);
-    /* The same, and the sum of y while it is at hand. */
+    /* The same, and returns the sum of y. */
     double (*exp_sum)(const float *x, float max, float inv_t, float *y, uint32_t n);
-    /* Of each block the sum of exp((x[i] - its maximum) * inv_t), as sl_op_block_max: block_max,
-     * out_sum [ceil(n / SL_VOCAB_BLOCK)]. */
+    /* For each block the sum of exp((x[i] - its maximum) * inv_t), as in sl_op_block_max:
+     * block_max, out_sum [ceil(n / SL_VOCAB_BLOCK)]. */
     void (*block_sums)(const float *x, const float *block_max, float inv_t, float *out_sum,
                        uint32_t n);
-    /* out_mass[b] = sum[b] * exp((block_max[b] - max) * inv_t), of n blocks; returns their sum. */
+    /* out_mass[b] = sum[b] * exp((block_max[b] - max) * inv_t) for n blocks; returns their sum. */
     double (*weigh)(const float *sum, const float *block_max, float max, float inv_t,
                     float *out_mass, uint32_t n);
 };
 
-/* What a device found of a row's blocks (sl_op_block_max), each [SL_VOCAB_BLOCKS(n_vocab)] and
+/* A device's summary of a row's blocks (sl_op_block_max), each [SL_VOCAB_BLOCKS(n_vocab)] and
  * borrowed. */
 struct sl_vocab_blocks {
     const float *max;   /* NULL: nothing is known */

@@ -11,8 +11,8 @@ static inline float larger(float a, float b) {
     return b > a ? b : a;
 }
 
-/* In loops of fixed lengths, which compilers make vector instructions of: with one length that
- * halves, and a pass that looks for NaN by comparing, it was four times as slow. */
+/* Loops of fixed lengths, which compilers vectorise. One loop with a halving length, and a separate
+ * pass that finds NaN by comparing, was four times as slow. */
 static inline float max_of_lanes(const float *lane) {
     float eight[8], four[4];
     for (uint32_t l = 0; l < 8; l++)
@@ -22,7 +22,7 @@ static inline float max_of_lanes(const float *lane) {
     return larger(larger(four[0], four[2]), larger(four[1], four[3]));
 }
 
-/* The largest of a block without its NaN; inout_top [16]: of the bits without the sign. */
+/* The largest of a block, ignoring NaN; inout_top [16]: the largest bits without the sign. */
 static inline float block_max(const float *x, uint32_t *inout_top) {
     float lane[16];
     uint32_t bits[SL_VOCAB_BLOCK];
@@ -81,7 +81,7 @@ static inline void pass_exp(const float *restrict x, float max, float inv_t, flo
         y[i] = sl_exp_neg((x[i] - max) * inv_t);
 }
 
-/* A block of fewer: the others count nothing. */
+/* A shorter block: the missing elements count as 0. */
 static inline float rest_sum(const float *x, uint32_t n) {
     float rest[SL_VOCAB_BLOCK] = {0};
     memcpy(rest, x, n * sizeof *x);

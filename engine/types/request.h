@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bounds what an answer may be, token by token. Called on the scheduler thread, between a
- * request's submit and its finish: must not block. */
+/* Restricts an answer, token by token. Called on the scheduler thread, between a request's submit
+ * and its finish: must not block. */
 struct sl_constraint {
     /* Sets every logit [n_vocab] whose token may not come next to -INFINITY. */
     enum sl_status (*mask)(struct sl_constraint *c, float *logits, uint32_t n_vocab);
-    /* The token that came, one that was allowed. */
+    /* The token that was chosen, which was allowed. */
     enum sl_status (*accept)(struct sl_constraint *c, uint32_t token);
     struct sl_err err; /* why one of them failed; the request fails with it */
 };
@@ -22,7 +22,8 @@ struct sl_sampling {
     float top_p, min_p, typical_p; /* 1, 0, 1 = off */
     uint32_t top_k;                /* 0 = off */
     float repeat_penalty; /* 1 = off; divides positive, multiplies negative logits of tokens seen */
-    uint32_t repeat_last_n; /* window of the three penalties, prompt included; UINT32_MAX = all */
+    uint32_t repeat_last_n; /* how many tokens back the three penalties look, prompt included;
+                               UINT32_MAX = all */
     float presence_penalty, frequency_penalty; /* 0 = off */
     uint64_t seed;                             /* the same seed reproduces the answer */
     struct sl_constraint *constraint;          /* NULL = none; borrowed until finish */
@@ -37,14 +38,14 @@ extern const struct sl_sampling sl_sampling_default;
 
 #define SL_MAX_TOP_LOGPROBS 20u
 
-/* What a request's routed experts took. What a step of several sessions took is shared out by their
+/* What a request's routed experts cost. The cost of a step of several sessions is divided by their
  * rows. */
 struct sl_expert_use {
-    uint64_t hits;       /* asked for and there, each once a layer and step */
-    uint64_t late;       /* ... on their way, read ahead */
+    uint64_t hits;       /* asked for and present, each once a layer and step */
+    uint64_t late;       /* ... being prefetched */
     uint64_t misses;     /* ... on disk */
     uint64_t read_bytes; /* from disk while its steps ran */
-    uint64_t stall_ns;   /* that its steps waited for experts */
+    uint64_t stall_ns;   /* time its steps waited for experts */
 };
 
 struct sl_token {
@@ -58,7 +59,7 @@ struct sl_token {
         float logprob;
     } top[SL_MAX_TOP_LOGPROBS];
     const struct sl_expert_use *use; /* of the request so far; only while push runs */
-    uint32_t n_cached;               /* tokens of the prompt that did not have to be computed */
+    uint32_t n_cached;               /* prompt tokens found in the prefix cache */
 };
 
 enum sl_finish_reason {
@@ -73,7 +74,7 @@ struct sl_gen_result {
     enum sl_status status; /* SL_OK unless canceled or error */
     struct sl_err err;
     uint32_t n_prompt, n_predicted;
-    uint32_t n_cached; /* of n_prompt: those that were there from other requests */
+    uint32_t n_cached;                        /* of n_prompt: those found in the prefix cache */
     uint64_t queue_ns, prefill_ns, decode_ns; /* wall clock of this request */
     struct sl_expert_use experts;
 };
@@ -84,7 +85,7 @@ struct sl_token_sink {
     enum sl_status (*push)(struct sl_token_sink *s, const struct sl_token *token);
     /* Prompt progress, may be NULL. */
     void (*progress)(struct sl_token_sink *s, uint32_t n_done, uint32_t n_prompt);
-    /* Exactly once, last; the request is the caller's again, and neither the gauges nor
+    /* Called exactly once, last; the request is the caller's again, and neither the gauges nor
      * sl_engine_slots show it any more. */
     void (*finish)(struct sl_token_sink *s, const struct sl_gen_result *result);
 };
@@ -94,11 +95,11 @@ struct sl_gen_request {
     uint32_t n_prompt;      /* at least 1 */
     uint32_t max_tokens;    /* 0 = until the context is full */
     bool ignore_eog;        /* benchmarks: generate on */
-    bool no_cache;          /* take nothing from other requests' text, and leave nothing to them */
-    uint64_t deadline_ns;   /* of the monotonic clock (common/clock.h): not finished by then, it
-                               fails with SL_ERR_TIMEOUT; 0 = none */
-    /* NULL, or max_tokens ids that the answer shall be, whatever the model says (benchmarks,
-     * comparisons): computed and pushed as if they had been sampled, which takes its time too.
+    bool no_cache;          /* reuse nothing of other requests, and leave nothing to them */
+    uint64_t deadline_ns;   /* monotonic clock (common/clock.h): if not finished by then, it fails
+                               with SL_ERR_TIMEOUT; 0 = none */
+    /* NULL, or max_tokens ids that the answer shall have, whatever the model says (benchmarks,
+     * comparisons): computed and pushed as if they had been sampled, including the time that takes.
      * Borrowed until finish. */
     const uint32_t *forced;
     struct sl_sampling sampling;
