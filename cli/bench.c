@@ -171,12 +171,11 @@ int sl_cmd_bench(int argc, char **argv) {
         {SL_ARG_FLAG, 0, "--json", NULL, &o.json, "the same as -o json", false},
         {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
         {SL_ARG_U32, 't', "--threads", "N", &o.threads, "threads; 0 = all CPUs (default 0)", false},
-        {SL_ARG_U32, 'b', "--batch", "N", &o.batch, "rows of one step at most (default 512)",
-         false},
+        {SL_ARG_U32, 'b', "--batch", "N", &o.batch, "most rows of one step (default 512)", false},
         {SL_ARG_STRING, 0, "--cpu-isa", "SET", &o.cpu_isa,
          "c, avx2, avx512 or vnni (default: the best)", false},
         {SL_ARG_OUTPUT, 0, "--trace", "FILE", &o.trace,
-         "write what happened when, up to 256 MiB of it, for Perfetto\n"
+         "write a timeline of up to 256 MiB for Perfetto\n"
          "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
          false},
         {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &o.record_routes,

@@ -239,8 +239,9 @@ static bool apply_kv_type(const char *command, const char *text, struct sl_engin
 bool sl_engine_options_apply(const char *command, struct sl_engine_options *o,
                              struct sl_engine_config *config) {
     if (o->ram_bytes == 0) {
-        sl_usage_error(command, "--ram 0 leaves nothing: give a size such as 2GiB, or leave it out "
-                                "for what is free");
+        sl_usage_error(command,
+                       "--ram 0 leaves nothing: give a size such as 2GiB, or omit it to use "
+                       "what is free");
         return false;
     }
     if (!has_unit(command, "--ram", o->ram_bytes) || !apply_kv_type(command, o->kv_type, config))

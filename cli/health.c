@@ -80,7 +80,7 @@ static bool ask(struct probe *p, int fd) {
 static int report(const struct probe *p) {
     unsigned status;
     if (sscanf(p->reply, "HTTP/1.%*1[01] %3u ", &status) != 1)
-        return failed(p, "what answers there is no HTTP server");
+        return failed(p, "what answered is not an HTTP server");
     const char *body = strstr(p->reply, "\r\n\r\n");
     printf("%u %s\n", status, body ? body + 4 : "");
     return fflush(stdout) == 0 && status == 200 ? 0 : 1;
@@ -104,8 +104,8 @@ int sl_cmd_health(int argc, char **argv) {
     const struct sl_arg args[] = {
         {SL_ARG_STRING, 0, "--unix-socket", "PATH", &p.path, "the socket that the server was given",
          true},
-        {SL_ARG_U32, 0, "--timeout-s", "S", &timeout_s, "wait so long for an answer (default 3)",
-         false},
+        {SL_ARG_U32, 0, "--timeout-s", "S", &timeout_s,
+         "most time to wait for an answer (default 3)", false},
     };
     static const struct sl_arg_limit limits[] = {{"--timeout-s", 1, MAX_TIMEOUT_S, NULL}};
     const struct sl_command command = {

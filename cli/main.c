@@ -17,14 +17,14 @@ static const struct {
 } commands[] = {
     {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI's and Anthropic's APIs)"},
     {"run", sl_cmd_run, "chat with a model in the terminal"},
-    {"plan", sl_cmd_plan, "say what a memory budget gives: slots, speed to expect, the least"},
-    {"devices", sl_cmd_devices, "list what can compute here, and why something cannot"},
-    {"inspect", sl_cmd_inspect, "say what a GGUF file holds"},
+    {"plan", sl_cmd_plan, "show what a memory budget gives: slots, expected speed, the smallest"},
+    {"devices", sl_cmd_devices, "list the devices here, and why one cannot be used"},
+    {"inspect", sl_cmd_inspect, "show what is in a GGUF file"},
     {"tokenize", sl_cmd_tokenize, "turn text into token ids"},
     {"score", sl_cmd_score, "perplexity and log-probabilities of a text"},
     {"bench", sl_cmd_bench, "measure prompt and decode speed"},
     {"synth", sl_cmd_synth, "write a synthetic model file"},
-    {"health", sl_cmd_health, "ask a running server how it is, for health checks"},
+    {"health", sl_cmd_health, "ask a running server whether it is ready, for health checks"},
 };
 
 static void print_usage(FILE *out) {

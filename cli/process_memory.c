@@ -39,7 +39,7 @@ void sl_process_memory_apply(struct sl_process_memory *m, struct sl_engine_confi
     } else {
         sl_warn("the process's own memory is not known (%s): counted as %.0f MiB", why.text,
                 (double)UNKNOWN_BASE_BYTES / 0x1p20);
-        sl_process_memory_add(m, "process", UNKNOWN_BASE_BYTES, "a guess");
+        sl_process_memory_add(m, "process", UNKNOWN_BASE_BYTES, "an estimate");
     }
     config->process_bytes = m->bytes;
     config->process_rows = m->rows;

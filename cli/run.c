@@ -281,7 +281,7 @@ int sl_cmd_run(int argc, char **argv) {
         {SL_ARG_U32, 'c', "--ctx", "N", &config.ctx_tokens,
          "context, tokens; 0 = the model's, at most 8192 (default 0)", false},
         {SL_ARG_OUTPUT, 0, "--trace", "FILE", &config.trace_file,
-         "write what happened when, up to 256 MiB of it, for Perfetto\n"
+         "write a timeline of up to 256 MiB for Perfetto\n"
          "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
          false},
         {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &config.record_routes,

@@ -297,10 +297,10 @@ static void say_where(const struct options *o, const struct sl_server *server) {
         sl_info("listening on %s://%s%s%s:%u, loading %s", c->tls_cert ? "https" : "http",
                 bare_v6 ? "[" : "", host, bare_v6 ? "]" : "", sl_server_port(server), o->model);
         if (!c->n_api_keys && !is_loopback(host))
-            sl_warn("everybody who reaches %s can use this server: there is no --api-key-file",
+            sl_warn("anyone who can reach %s can use this server: there is no --api-key-file",
                     host);
         else if (!c->tls_cert && !is_loopback(host))
-            sl_warn("keys and prompts pass %s unencrypted: there is no --tls-cert", host);
+            sl_warn("keys and prompts are not encrypted on %s: there is no --tls-cert", host);
     }
     if (c->unix_socket)
         sl_info("listening on the UNIX socket %s, loading %s", c->unix_socket, o->model);
@@ -398,32 +398,32 @@ static const struct sl_arg args[] = {
     {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
     {SL_ARG_LIST, 0, "--host", "HOST", &given.hosts,
      "address to listen on (default 127.0.0.1: this machine only); up to three times;\n"
-     "none: the UNIX socket alone",
+     "none: only the UNIX socket",
      false},
-    {SL_ARG_U32, 0, "--port", "PORT", &given.port, "port (default 8080; 0: one that is free)",
-     false},
+    {SL_ARG_U32, 0, "--port", "PORT", &given.port, "port (default 8080; 0: any free one)", false},
     {SL_ARG_STRING, 0, "--unix-socket", "PATH", &given.server.unix_socket,
      "listen on this UNIX socket as well, without TLS", false},
     {SL_ARG_STRING, 0, "--unix-mode", "MODE", &given.unix_mode,
      "who may use it (default 0600: this user)", false},
     {SL_ARG_INPUT, 0, "--tls-cert", "FILE", &given.server.tls_cert,
-     "TLS 1.2 or later with this certificate (PEM, with those that sign it);\n"
-     "SIGHUP reads it again",
+     "TLS 1.2 or later with this certificate (PEM, followed by its chain);\n"
+     "SIGHUP reloads it",
      false},
-    {SL_ARG_INPUT, 0, "--tls-key", "FILE", &given.server.tls_key, "and its key (PEM)", false},
+    {SL_ARG_INPUT, 0, "--tls-key", "FILE", &given.server.tls_key, "the certificate's key (PEM)",
+     false},
     {SL_ARG_INPUT, 0, "--api-key-file", "FILE", &given.api_key_file,
-     "ask clients for one of these keys, one a line\n"
+     "require one of the keys in this file, one per line\n"
      "(Authorization: Bearer KEY, or x-api-key: KEY)",
      false},
     {SL_ARG_STRING, 0, "--api-key", "KEY", &given.api_key,
-     "the same with one key; others on this machine may see it as we start", false},
+     "the same with one key; other users may see it while the server starts", false},
     {SL_ARG_LIST, 0, "--cors-origin", "ORIGIN", &given.cors_origins,
-     "let web pages of this origin ask (https://chat.example; *: all; default: none);\n"
+     "allow web pages of this origin (https://chat.example; *: all; default: none);\n"
      "up to three times",
      false},
     {SL_ARG_LIST, 0, "--allowed-hosts", "NAMES", &given.allowed_hosts,
-     "serve those too who call this server by these names (gateway.example,10.0.0.7;\n"
-     "*: any). Without keys only its own are served: localhost and its addresses",
+     "further names of this server in Host headers (gateway.example,10.0.0.7;\n"
+     "*: any). Without keys only its own are accepted: localhost and its addresses",
      false},
     {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
     {SL_ARG_U32, 'c', "--ctx", "TOKENS", &given.engine.ctx_tokens,
@@ -435,32 +435,32 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--batch", "TOKENS", &given.engine.batch_tokens,
      "most tokens of one step (default 512)", false},
     {SL_ARG_U32, 0, "--max-stall-ms", "MS", &given.engine.max_stall_ms,
-     "longest pause that prompts may cause between two tokens of an answer: the\n"
+     "longest pause between two tokens of an answer that prompts may cause: the\n"
      "slices of prompts adapt, down to 8 tokens (default 300)",
      false},
     {SL_ARG_BYTES, 0, "--cache-ram", "SIZE", &given.engine.cache_ram_bytes,
-     "memory for texts that may come again, beside the KV pages that no request\n"
-     "uses; 0 = none (default: an eighth of what the plan leaves, none where\n"
-     "experts are streamed)",
+     "memory for repeated prompts, beside the KV pages that no request uses;\n"
+     "0 = none (default: an eighth of what the plan leaves, none if experts are\n"
+     "streamed)",
      false},
     {SL_ARG_FOLDER, 0, "--cache-dir", "DIR", &given.engine.cache_dir,
-     "keep such texts in this folder too, and find them again after a restart; a new\n"
-     "or empty one, or one made so (default: in memory only)",
+     "keep repeated prompts in this folder too, across restarts: a new or empty\n"
+     "folder, or one created by this option (default: in memory only)",
      false},
     {SL_ARG_BYTES, 0, "--cache-disk", "SIZE", &given.engine.cache_disk_bytes,
-     "what the files in --cache-dir may take (default 8GiB)", false},
+     "limit on the files in --cache-dir (default 8GiB)", false},
     {SL_ARG_U32, 't', "--threads", "N", &given.engine.n_threads,
      "CPU threads that compute (default: all CPUs)", false},
     {SL_ARG_OUTPUT, 0, "--trace", "FILE", &given.engine.trace_file,
-     "write what happened when, up to 256 MiB of it, for Perfetto\n"
+     "write a timeline of up to 256 MiB for Perfetto\n"
      "(ui.perfetto.dev) or chrome://tracing; replaces an earlier trace, no other file",
      false},
     {SL_ARG_OUTPUT, 0, "--record-routes", "FILE", &given.engine.record_routes,
      "write which experts each token chose, for `make replay TRACE=FILE`", false},
     {SL_ARG_STRING, 0, "--cpu-isa", "ISA", &given.engine.cpu_isa,
-     "force c, avx2, avx512 or vnni (default: the best there is)", false},
+     "force c, avx2, avx512 or vnni (default: the best available)", false},
     {SL_ARG_FLAG, 0, "--no-warmup", NULL, &given.no_warmup,
-     "be ready at once, and slower at the first request", false},
+     "be ready sooner, but slower at the first request", false},
     SL_ENGINE_OPTIONS(&given.memory),
     {SL_ARG_HEADING, 0, "Limits", NULL, NULL, NULL, false},
     {SL_ARG_U32, 0, "--max-body-mib", "MIB", &given.max_body_mib,
@@ -470,19 +470,19 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--timeout-s", "S", &given.server.timeout_s,
      "close a connection that is idle or sends too slowly (default 60)", false},
     {SL_ARG_U32, 0, "--stall-s", "S", &given.server.stall_s,
-     "give up a stream whose client reads nothing (default 600)", false},
+     "close a stream whose client does not read (default 600)", false},
     {SL_ARG_U32, 0, "--request-timeout-s", "S", &given.server.request_timeout_s,
-     "a request that is not answered so long after its headers, waits included, ends\n"
-     "with a 504 (default: no limit); a request may set less with timeout_s",
+     "most time for a request from its headers on, waits included; then it ends with\n"
+     "a 504 (default: no limit); a request may set less with timeout_s",
      false},
     {SL_ARG_U64, 0, "--template-steps", "N", &given.server.template_steps,
-     "work that a conversation may make the model's chat template do (default 20000000)", false},
+     "most work of the model's chat template for a conversation (default 20000000)", false},
     {SL_ARG_U32, 0, "--template-timeout-s", "S", &given.server.template_timeout_s,
-     "and how long it may take, where the machine is slower than that (default 30)", false},
+     "most time for one rendering; only reached on slow machines (default 30)", false},
     {SL_ARG_U32, 0, "--buffer-tokens", "N", &given.server.buffer_tokens,
      "tokens kept for a client that reads slowly before its request pauses (default 1024)", false},
     {SL_ARG_U32, 0, "--drain-s", "S", &given.drain_s,
-     "after SIGTERM, finish running requests for so long (default 30)", false},
+     "most time to finish running requests after SIGTERM (default 30)", false},
     {SL_ARG_HEADING, 0, "Other", NULL, NULL, NULL, false},
     {SL_ARG_STRING, 0, "--log-level", "LEVEL", &given.log_level,
      "error, warn, info (default) or debug", false},
