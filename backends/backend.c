@@ -72,6 +72,10 @@ static const char *lacking_form(const struct sl_device *d, const struct sl_op_ne
         return " with clamped SwiGLU";
     if (need->op == SL_OP_router && need->groups && !d->caps.router_groups)
         return " with groups of experts";
+    if (need->op == SL_OP_moe && need->activation == SL_GEGLU && !d->caps.geglu)
+        return " with GEGLU";
+    if (need->extra && !d->caps.extra_args)
+        return need->extra;
     return NULL;
 }
 
@@ -541,6 +545,12 @@ enum sl_status sl_op_attention(struct sl_device *d, const struct sl_op_attention
                        a->kv.head_dim_k, a->stride_q);
     if (!isfinite(a->scale))
         return INVALID("attention: scale %g", (double)a->scale);
+    if (!(a->softcap >= 0 && isfinite(a->softcap)) || (a->chunk && a->window))
+        return INVALID("attention: soft cap %g, chunk %u, window %u", (double)a->softcap, a->chunk,
+                       a->window);
+    if ((a->softcap > 0 || a->chunk) && !d->caps.extra_args)
+        return UNSUPPORTED("attention: %s has no %s", d->ops->name,
+                           a->chunk ? "chunks" : "soft cap");
     if (can_look(d))
         for (uint32_t t = 0; t < a->n_tok; t++)
             if (!a->row_len[t] || a->row_len[t] > (uint64_t)a->max_pages * SL_KV_PAGE_TOKENS)
@@ -575,6 +585,8 @@ enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
             return INVALID("router: %u of %u experts, in %u of %u groups", a->k, a->n_expert,
                            a->n_group_used, a->n_group);
     }
+    if (a->expert_scale && !d->caps.extra_args)
+        return UNSUPPORTED("router: %s has no scale for each expert", d->ops->name);
     return submit_router(d, a);
 }
 
@@ -613,7 +625,8 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     if (!a->x || !a->ids || !a->pair_y || (!a->refs && !a->device_refs && !a->placed))
         return INVALID("moe: a NULL argument");
     if (a->activation != SL_SWIGLU &&
-        (a->activation != SL_SWIGLU_CLAMPED || !d->caps.swiglu_clamped))
+        (a->activation != SL_SWIGLU_CLAMPED || !d->caps.swiglu_clamped) &&
+        (a->activation != SL_GEGLU || !d->caps.geglu))
         return UNSUPPORTED("moe: %s has no activation %u", d->ops->name, (unsigned)a->activation);
     if ((a->gate_bias || a->up_bias || a->down_bias) && !d->caps.moe_bias)
         return UNSUPPORTED("moe: %s has no biases of experts", d->ops->name);
@@ -649,6 +662,8 @@ enum sl_status sl_op_moe_combine(struct sl_device *d, const struct sl_op_moe_com
         return SL_OK;
     if (!a->pair_y || !a->weights || !a->y || !a->k)
         return INVALID("moe_combine: a NULL or empty argument");
+    if (a->set && !d->caps.extra_args)
+        return UNSUPPORTED("moe_combine: %s only adds", d->ops->name);
     return submit_moe_combine(d, a);
 }
 
@@ -752,6 +767,25 @@ enum sl_status sl_op_delta_rule(struct sl_device *d, const struct sl_op_delta_ru
     SL_TRY(check_state(d, "delta_rule", &a->state, a->n_tok,
                        widest_v * a->head_dim_k * sizeof(float)));
     return submit_delta_rule(d, a);
+}
+
+enum sl_status sl_op_gelu_mul(struct sl_device *d, const struct sl_op_gelu_mul *a) {
+    if (!a->n)
+        return SL_OK;
+    if (!a->gate || !a->up || !a->y)
+        return INVALID("gelu_mul: a NULL argument");
+    return submit_gelu_mul(d, a);
+}
+
+enum sl_status sl_op_scale(struct sl_device *d, const struct sl_op_scale *a) {
+    SL_TRY(check_rows(d, "scale", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x)
+        return INVALID("scale: a NULL argument");
+    if (!isfinite(a->scale) || !(a->cap >= 0 && isfinite(a->cap)))
+        return INVALID("scale: by %g, cap %g", (double)a->scale, (double)a->cap);
+    return submit_scale(d, a);
 }
 
 enum sl_status sl_op_block_max(struct sl_device *d, const struct sl_op_block_max *a) {

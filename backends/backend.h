@@ -183,6 +183,9 @@ struct sl_op_kv_write {
  * q [n_tok, n_heads, head_dim_k], token t at t*stride_q elements; y [n_tok, n_heads, head_dim_v]
  * contiguous. Position j of row t is in page page_table[row_seq[t] * max_pages + j / PAGE_TOKENS].
  * sinks [n_heads] f32 or NULL: an extra logit that takes part in the softmax's sum only.
+ * softcap above 0: the score s = scale * q.k becomes softcap * tanh(s / softcap).
+ * chunk above 0: positions are cut into chunks of so many, and a row sees those of its own alone: j
+ * from (len - 1) / chunk * chunk on; then window is 0. Both: caps.extra_args.
  * Source: FlashAttention's online softmax (Dao et al. 2022); gpt-oss model card for sinks. */
 struct sl_op_attention {
     struct sl_kv_view kv;
@@ -191,6 +194,8 @@ struct sl_op_attention {
     const uint32_t *page_table, *row_seq, *row_len;
     uint32_t n_tok, n_decode, n_heads, stride_q, max_pages, window;
     float scale;
+    float softcap;
+    uint32_t chunk;
 };
 
 enum sl_router_score { SL_ROUTER_SOFTMAX, SL_ROUTER_SIGMOID };
@@ -202,8 +207,9 @@ enum sl_router_score { SL_ROUTER_SOFTMAX, SL_ROUTER_SIGMOID };
  *           n_group_used best groups may be chosen; a group is as good as the sum of its two
  * largest scores (+ bias), added largest first, ties to the lower group (DeepSeek-V3, 2024,
  *           section 2.1.2). 0 or 1: no groups
- *   weight: the score without bias, divided by the k scores' sum if normalize, times scale
- * ids [n_tok, k], weights [n_tok, k]. */
+ *   weight: the score without bias, divided by the k scores' sum if normalize, times scale, times
+ *           expert_scale[id] when not NULL (caps.extra_args)
+ * ids [n_tok, k], weights [n_tok, k], expert_scale [n_expert] f32. */
 struct sl_op_router {
     const float *logits, *bias;
     uint32_t *ids;
@@ -213,6 +219,7 @@ struct sl_op_router {
     bool softmax_topk, normalize;
     float scale;
     uint32_t n_group, n_group_used; /* caps.router_groups */
+    const float *expert_scale;
 };
 
 /* Where one expert's matrices are: gate and up [n_ff, n_embd], down [n_embd, n_ff]. */
@@ -230,8 +237,9 @@ struct sl_placed_pair {
 /* What becomes of g and u, the products of gate and up:
  *   SwiGLU          silu(g) * u                                               (Shazeer 2020)
  *   SwiGLU clamped  g / (1 + exp(-1.702 g)) * (u + 1), g at most 7, u -7 to 7 (gpt-oss model card)
+ *   GEGLU           gelu(g) * u, as sl_op_gelu_mul has it                     (Shazeer 2020)
  */
-enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED };
+enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED, SL_GEGLU };
 #define SL_SWIGLU_CLAMPED_ALPHA 1.702f
 #define SL_SWIGLU_CLAMPED_LIMIT 7.0f
 
@@ -257,7 +265,7 @@ struct sl_op_moe {
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
     const float *gate_bias, *up_bias, *down_bias; /* caps.moe_bias */
-    enum sl_activation activation;                /* caps.swiglu_clamped */
+    enum sl_activation activation;                /* caps.swiglu_clamped, caps.geglu */
     /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
      * A device that can compute meanwhile does (caps.overlap); otherwise this runs afterwards. May
      * block; must call no op. */
@@ -265,11 +273,13 @@ struct sl_op_moe {
     void *overlap_ctx;
 };
 
-/* y[t,:] += sum_r weights[t,r] * pair_y[t*k+r,:], r ascending, one fused multiply-add each. */
+/* y[t,:] += sum_r weights[t,r] * pair_y[t*k+r,:], r ascending, one fused multiply-add each; set
+ * (caps.extra_args): from 0 instead of y. */
 struct sl_op_moe_combine {
     const float *pair_y, *weights;
     float *y;
     uint32_t n_tok, k, n;
+    bool set;
 };
 
 /* y[i] = silu(gate[i]) * up[i]; y may be gate. */
@@ -432,6 +442,26 @@ struct sl_op_latent_attention {
     float scale;
 };
 
+/* y[i] = gelu(gate[i]) * up[i]; y may be gate. gelu(x) = x / (1 + exp(-2 c)), c = sqrt(2/pi) * (x +
+ * 0.044715 x^3): the tanh form (Hendrycks and Gimpel 2016), of which x (1 + tanh c) / 2 is another
+ * way to write it. */
+struct sl_op_gelu_mul {
+    const float *gate, *up;
+    float *y;
+    size_t n;
+};
+
+/* x[t,i] = v, in place, where v = x[t,i] * scale, then * by[0] (by NULL: not), then * rows[t] (rows
+ * NULL: not); or cap * tanh(v / cap) where cap is above 0.
+ * by [1], rows [n_tok] f32 in device memory. y [n_tok, n] receives it instead where not NULL. */
+struct sl_op_scale {
+    float *x;
+    const float *by, *rows;
+    float *y;
+    uint32_t n_tok, n;
+    float scale, cap;
+};
+
 /* Sends rows to another device (sl_device_reaches()) without the host. The receiver's memory has a
  * buffer and a word for each of several channels. The word holds the sequence number of the last
  * transfer that has arrived. Sequence numbers ascend; they are compared by difference and may wrap.
@@ -486,6 +516,8 @@ struct sl_op_need {
     bool biases;                     /* moe: of gate, up and down */
     enum sl_activation activation;   /* moe */
     bool groups;                     /* router */
+    const char *extra;               /* with arguments for which caps.extra_args is needed: what
+                                        they are, as in " with a soft cap"; NULL: without */
 };
 
 /* The largest calls that will be made, so that scratch is allocated once. */
@@ -525,6 +557,8 @@ struct sl_device_caps {
     bool moe_bias;                    /* ... and biases */
     bool swiglu_clamped;              /* ... and computes SL_SWIGLU_CLAMPED too */
     bool router_groups;               /* sl_op_router chooses by groups */
+    bool geglu;                       /* ... and SL_GEGLU */
+    bool extra_args;                  /* takes the arguments of ops that say they need it */
     bool mailbox;                     /* what copies on OPS of at most SL_MAILBOX_MAX_BYTES, whole
                                       words, write to mapped memory the host sees word by word,
                                       while the queue runs on */

@@ -4,7 +4,8 @@
  *  - K and V are converted to f32 (exact for both types: binary16 fits, and q8_0's d * q has 18
  *    significant bits). That costs a conversion where an integer dot product would not, but the
  *    query stays unquantised, and one set of kernels serves both types.
- *  - score s_j = (q . k_j) * scale, the dot product in 16 partial sums (cpu.h).
+ *  - score s_j = (q . k_j) * scale, the dot product in 16 partial sums (cpu.h); with a soft cap
+ *    then s_j = sl_softcapf(s_j).
  *  - A row's positions are cut into partitions of SL_CPU_ATTN_PART, aligned to position 0. In each:
  *    m = max s_j, p_j = exp(s_j - m), l = sum p_j in 16 partial sums by j % 16, and
  *    o[i] = fma(p_j, v_j[i], o[i]) for ascending j.
@@ -27,6 +28,15 @@
 /* Lanes of a tile at most: the more, the less of the time goes to converting K and V; 128 keep the
  * scores of a partition within 256 KiB. */
 #define SL_CPU_ATTN_LANES 128u
+
+/* The positions [lo, hi) that a row sees. */
+static inline void sl_cpu_attn_range(const struct sl_op_attention *a, uint32_t row, uint32_t *lo,
+                                     uint32_t *hi) {
+    *hi = a->row_len[row];
+    *lo = a->chunk                       ? (*hi - 1) / a->chunk * a->chunk
+          : a->window && *hi > a->window ? *hi - a->window
+                                         : 0;
+}
 
 /* One row's partition that a wave computes. */
 struct sl_cpu_attn_item {

@@ -24,15 +24,10 @@ struct wave {
     uint32_t n_rows; /* distinct rows of the wave that have more than one partition */
 };
 
-static void row_range(const struct sl_op_attention *a, uint32_t row, uint32_t *lo, uint32_t *hi) {
-    *hi = a->row_len[row];
-    *lo = a->window && *hi > a->window ? *hi - a->window : 0;
-}
-
 static void row_parts(const struct sl_op_attention *a, uint32_t row, uint32_t *first,
                       uint32_t *end) {
     uint32_t lo, hi;
-    row_range(a, row, &lo, &hi);
+    sl_cpu_attn_range(a, row, &lo, &hi);
     *first = lo / PART;
     *end = (hi + PART - 1) / PART;
 }
@@ -45,7 +40,7 @@ static void attend(const struct wave *w, uint32_t row, uint32_t part, uint32_t k
     _Alignas(64) float s[HEAD_BLOCK * PART];
     const float *q = a->q + (size_t)row * a->stride_q + (size_t)head * a->kv.head_dim_k;
     uint32_t lo, hi;
-    row_range(a, row, &lo, &hi);
+    sl_cpu_attn_range(a, row, &lo, &hi);
     uint32_t base = part * PART;
     uint32_t begin = lo > base ? lo - base : 0, end = hi - base < PART ? hi - base : PART;
     const uint32_t *pages =
@@ -74,6 +69,8 @@ static void attend(const struct wave *w, uint32_t row, uint32_t part, uint32_t k
     uint32_t from = begin / 16 * 16;
     for (uint32_t h = 0; h < n_heads; h++) {
         float *sh = s + h * PART;
+        if (a->softcap > 0)
+            k->softcap(sh + begin, a->softcap, end - begin);
         for (uint32_t j = from; j < begin; j++)
             sh[j] = -INFINITY;
         l[h] = k->softmax(sh + from, sh + from, end - from, &m[h]);

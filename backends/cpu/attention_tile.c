@@ -64,11 +64,6 @@ struct job {
     uint32_t n_units;
 };
 
-static void row_range(const struct sl_op_attention *a, uint32_t row, uint32_t *lo, uint32_t *hi) {
-    *hi = a->row_len[row];
-    *lo = a->window && *hi > a->window ? *hi - a->window : 0;
-}
-
 /* Lane i is head i % group of row i / group. */
 static void load_queries(const struct job *j, struct work *w, uint32_t row0, uint32_t head0,
                          uint32_t group) {
@@ -110,7 +105,7 @@ static void set_ranges(const struct job *j, struct work *w, uint32_t row0, uint3
         for (uint32_t lane = 0; lane < TILE; lane++) {
             uint32_t index = i * TILE + lane, lo = 0, hi = 0;
             if (index < w->n_lanes) {
-                row_range(j->a, row0 + index / group, &lo, &hi);
+                sl_cpu_attn_range(j->a, row0 + index / group, &lo, &hi);
                 lo = lo > base ? lo - base : 0;
                 hi = hi > base ? hi - base : 0;
                 hi = hi < PART ? hi : PART;
@@ -167,8 +162,13 @@ static void partition(const struct job *j, struct work *w, uint32_t seq, uint32_
                 k->tile_qk(t, w->page + (size_t)(from - at) * a->kv.head_dim_k, from, to, a->scale);
         }
     }
-    for (uint32_t i = 0; i < w->n_tiles; i++)
-        k->tile_softmax(&w->tile[i]);
+    for (uint32_t i = 0; i < w->n_tiles; i++) {
+        const struct sl_cpu_attn_tile *t = &w->tile[i];
+        if (a->softcap > 0)
+            k->softcap(t->s + (size_t)t->begin * TILE, a->softcap,
+                       (size_t)(t->end - t->begin) * TILE);
+        k->tile_softmax(t);
+    }
     for (uint32_t at = begin / PAGE * PAGE; at < end; at += PAGE) {
         const char *rows = (const char *)a->kv.v + pages[at / PAGE] * a->kv.v_page_bytes +
                            (size_t)kv_head * PAGE * j->mem->v_row_bytes;
@@ -192,7 +192,7 @@ static void attend(const struct job *j, struct work *w, uint32_t row0, uint32_t 
     uint32_t first = UINT32_MAX, end = 0;
     for (uint32_t r = row0; r < row0 + n_rows; r++) {
         uint32_t lo, hi;
-        row_range(a, r, &lo, &hi);
+        sl_cpu_attn_range(a, r, &lo, &hi);
         first = lo < first ? lo : first;
         end = hi > end ? hi : end;
     }

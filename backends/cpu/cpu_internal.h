@@ -56,6 +56,8 @@ struct sl_cpu_kernels {
     void (*rope_neox)(float *x, const float *table, uint32_t n_freq);
     void (*silu_mul)(const float *gate, const float *up, float *y, size_t n);
     void (*swiglu_clamped)(const float *gate, const float *up, float *y, size_t n);
+    void (*gelu_mul)(const float *gate, const float *up, float *y, size_t n);
+    void (*softcap)(float *x, float cap, size_t n);
     void (*add)(const float *x, float *y, size_t n);
     /* y[i] = fma(x[i], s, y[i]) */
     void (*add_scaled)(const float *x, float s, float *y, size_t n);

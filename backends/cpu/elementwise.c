@@ -21,6 +21,16 @@ static void swiglu_clamped_c(const float *gate, const float *up, float *y, size_
     }
 }
 
+static void gelu_mul_c(const float *gate, const float *up, float *y, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] = sl_geluf(gate[i]) * up[i];
+}
+
+static void softcap_c(float *x, float cap, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        x[i] = sl_softcapf(x[i], cap);
+}
+
 static void add_c(const float *x, float *y, size_t n) {
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
@@ -60,6 +70,8 @@ static void sigmoid_c(const float *x, float *y, uint32_t n) {
 void sl_cpu_elementwise_init(struct sl_cpu_kernels *k) {
     k->silu_mul = silu_mul_c;
     k->swiglu_clamped = swiglu_clamped_c;
+    k->gelu_mul = gelu_mul_c;
+    k->softcap = softcap_c;
     k->add = add_c;
     k->add_scaled = add_scaled_c;
     k->combine = combine_c;
@@ -85,6 +97,51 @@ enum sl_status sl_cpu_silu_mul(struct sl_device *d, const struct sl_op_silu_mul 
     struct sl_cpu *cpu = (struct sl_cpu *)d;
     struct silu_job j = {a, &cpu->k};
     sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, silu_pieces, &j);
+    return SL_OK;
+}
+
+struct gelu_job {
+    const struct sl_op_gelu_mul *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void gelu_pieces(void *ctx, uint32_t begin, uint32_t end) {
+    const struct gelu_job *j = ctx;
+    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
+    to = to < j->a->n ? to : j->a->n;
+    j->k->gelu_mul(j->a->gate + from, j->a->up + from, j->a->y + from, to - from);
+}
+
+enum sl_status sl_cpu_gelu_mul(struct sl_device *d, const struct sl_op_gelu_mul *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct gelu_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, gelu_pieces, &j);
+    return SL_OK;
+}
+
+struct scale_job {
+    const struct sl_op_scale *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void scale_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct scale_job *j = ctx;
+    const struct sl_op_scale *a = j->a;
+    float by = a->by ? *a->by : 1.0f;
+    for (size_t t = begin; t < end; t++) {
+        const float *x = a->x + t * a->n;
+        float *y = (a->y ? a->y : a->x) + t * a->n, row = a->rows ? a->rows[t] : 1.0f;
+        for (size_t i = 0; i < a->n; i++)
+            y[i] = x[i] * a->scale * by * row;
+        if (a->cap > 0)
+            j->k->softcap(y, a->cap, a->n);
+    }
+}
+
+enum sl_status sl_cpu_scale(struct sl_device *d, const struct sl_op_scale *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct scale_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, a->n_tok, a->n * (a->cap > 0 ? (size_t)3 : 1), scale_rows, &j);
     return SL_OK;
 }
 
@@ -120,6 +177,8 @@ struct combine_job {
 static void combine_rows(void *ctx, uint32_t begin, uint32_t end) {
     const struct combine_job *j = ctx;
     const struct sl_op_moe_combine *a = j->a;
+    if (a->set)
+        memset(a->y + (size_t)begin * a->n, 0, (size_t)(end - begin) * a->n * sizeof *a->y);
     for (size_t t = begin; t < end; t++)
         j->k->combine(a->pair_y + t * a->k * a->n, a->weights + t * a->k, a->y + t * a->n, a->k,
                       a->n);

@@ -60,4 +60,18 @@ static inline float sl_siluf(float x) {
     return x / (1.0f + sl_expf(-x));
 }
 
+/* sl_op_gelu_mul's. */
+#define SL_GELU_CUBE  0.044715f
+#define SL_GELU_SCALE -1.5957691216f /* -2 sqrt(2 / pi) */
+static inline float sl_geluf(float x) {
+    float p = fmaf(x * x, SL_GELU_CUBE, 1.0f);
+    return x / (1.0f + sl_expf(SL_GELU_SCALE * (x * p)));
+}
+
+/* cap * tanh(x / cap), to within some 2^-23 of cap. */
+static inline float sl_softcapf(float x, float cap) {
+    float e = sl_expf(2.0f * (x / cap));
+    return cap * (1.0f - 2.0f / (1.0f + e));
+}
+
 #endif

@@ -240,6 +240,8 @@ static void activate(const struct run *r, uint32_t expert, uint32_t begin, float
         r->cpu->k.add(a->up_bias + at, up, n);
     if (a->activation == SL_SWIGLU_CLAMPED)
         r->cpu->k.swiglu_clamped(gate, up, h, n);
+    else if (a->activation == SL_GEGLU)
+        r->cpu->k.gelu_mul(gate, up, h, n);
     else
         r->cpu->k.silu_mul(gate, up, h, n);
 }

@@ -97,6 +97,8 @@ static void route(const struct job *j, const float *logits, uint32_t *ids, float
     }
     for (uint32_t r = 0; r < a->k; r++)
         weights[r] *= a->scale;
+    for (uint32_t r = 0; a->expert_scale && r < a->k; r++)
+        weights[r] *= a->expert_scale[ids[r]];
 }
 
 static void rows(void *ctx, uint32_t begin, uint32_t end) {

@@ -84,6 +84,36 @@ static void swiglu_clamped(const float *gate, const float *up, float *y, size_t 
                   v_swiglu_clamped(v_load_n(gate + i, tail, 0), v_load_n(up + i, tail, 0)));
 }
 
+static inline v16 v_gelu(v16 x) {
+    v16 one = v_set1(1.0f), p = v_fma(v_mul(x, x), v_set1(SL_GELU_CUBE), one);
+    v16 e = v_exp(v_mul(v_set1(SL_GELU_SCALE), v_mul(x, p)));
+    return v_div(x, v_add(one, e));
+}
+
+static void gelu_mul(const float *gate, const float *up, float *y, size_t n) {
+    size_t i;
+    FOR_V16(i, n) v_store(y + i, v_mul(v_gelu(v_load(gate + i)), v_load(up + i)));
+    uint32_t tail = n % 16;
+    if (tail)
+        v_store_n(y + i, tail,
+                  v_mul(v_gelu(v_load_n(gate + i, tail, 0)), v_load_n(up + i, tail, 0)));
+}
+
+static inline v16 v_softcap(v16 x, v16 cap) {
+    v16 one = v_set1(1.0f), two = v_set1(2.0f);
+    v16 e = v_exp(v_mul(two, v_div(x, cap)));
+    return v_mul(cap, v_sub(one, v_div(two, v_add(one, e))));
+}
+
+static void softcap(float *x, float cap, size_t n) {
+    v16 by = v_set1(cap);
+    size_t i;
+    FOR_V16(i, n) v_store(x + i, v_softcap(v_load(x + i), by));
+    uint32_t tail = n % 16;
+    if (tail)
+        v_store_n(x + i, tail, v_softcap(v_load_n(x + i, tail, 0), by));
+}
+
 static void add(const float *x, float *y, size_t n) {
     size_t i;
     FOR_V16(i, n) v_store(y + i, v_add(v_load(y + i), v_load(x + i)));
@@ -210,6 +240,8 @@ static void fill_elementwise(struct sl_cpu_kernels *k) {
     k->rope_neox = rope_neox;
     k->silu_mul = silu_mul;
     k->swiglu_clamped = swiglu_clamped;
+    k->gelu_mul = gelu_mul;
+    k->softcap = softcap;
     k->add = add;
     k->add_scaled = add_scaled;
     k->combine = combine;

@@ -20,6 +20,11 @@ struct shape {
     enum conf_fill fill;
     float q_factor;
 };
+/* With caps.extra_args. */
+struct extra {
+    float softcap;
+    uint32_t chunk;
+};
 
 struct row {
     uint32_t seq, len;
@@ -27,6 +32,7 @@ struct row {
 
 struct attn_case {
     struct shape s;
+    struct extra extra;
     const float *q, *sinks;
     const float *k[N_SEQ], *v[N_SEQ]; /* [len, n_kv, dim] */
     uint32_t len[N_SEQ];
@@ -96,7 +102,9 @@ static void attend(struct sl_device *d, const struct attn_case *c, const struct 
         .stride_q = c->stride_q,
         .max_pages = MAX_PAGES,
         .window = c->s.window,
-        .scale = 1 / sqrtf((float)c->s.dim_k)};
+        .scale = 1 / sqrtf((float)c->s.dim_k),
+        .softcap = c->extra.softcap,
+        .chunk = c->extra.chunk};
     free(seq);
     free(len);
     conf_ok(sl_op_attention(d, &a));
@@ -147,7 +155,9 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
     for (uint32_t r = 0; r < c->n_rows; r += every)
         for (uint32_t h = 0; h < n_heads; h += 1 + every / 4) {
             uint32_t seq = c->rows[r].seq, len = c->rows[r].len, kvh = h / s->group;
-            uint32_t lo = s->window && len > s->window ? len - s->window : 0;
+            uint32_t lo = c->extra.chunk ? (len - 1) / c->extra.chunk * c->extra.chunk
+                          : s->window && len > s->window ? len - s->window
+                                                         : 0;
             const float *q = c->q + (size_t)r * c->stride_q + (size_t)h * s->dim_k;
             /* Tensor cores take a query as two f16 relative to its own largest element: 22 bits of
              * each, the last at 2^-24 of the largest. So an element is off by 2^-22 of itself,
@@ -163,6 +173,8 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
                     dot += (double)q[i] * kj[i], mag += fabs((double)q[i] * kj[i]),
                         k_size += fabs(kj[i]);
                 score[j] = dot * scale;
+                if (c->extra.softcap > 0)
+                    score[j] = (double)c->extra.softcap * tanh(score[j] / (double)c->extra.softcap);
                 max = fmax(max, score[j]);
                 err = fmax(err, mag * scale);
                 fixed = fmax(fixed, q_max * k_size * scale);
@@ -184,7 +196,10 @@ static void check(const char *what, const struct attn_case *c, const float *y, u
             }
             /* Scores are off by (dim/16 + 6) roundings of their magnitude; exp makes that relative;
              * then about one rounding a position in the worst case, far fewer in truth. */
-            double rel = 2 * (err * (s->dim_k / 16.0 + 6) + fixed / 2 + fabs(max) + 1) * 0x1p-24 +
+            double rel = 2 *
+                             (err * (s->dim_k / 16.0 + 6) + fixed / 2 + fabs(max) + 1 +
+                              8 * (double)c->extra.softcap) *
+                             0x1p-24 +
                          (len - lo + 16.0) * 0x1p-24;
             for (uint32_t i = 0; i < s->dim_v; i++) {
                 ref[i] /= sum;
@@ -220,11 +235,12 @@ static void check_mates(const char *what, struct attn_case *c, uint32_t step) {
     free(part);
 }
 
-static void one(const struct shape *s, const struct row *rows, uint32_t n_rows, uint32_t n_decode,
-                uint32_t every) {
+static void one_with(const struct shape *s, struct extra extra, const struct row *rows,
+                     uint32_t n_rows, uint32_t n_decode, uint32_t every) {
     struct sl_rng rng = {s->dim_k * 1000u + s->group * 100u + s->window + n_rows};
     uint32_t n_heads = s->n_kv * s->group;
     struct attn_case c = {.s = *s,
+                          .extra = extra,
                           .rows = rows,
                           .n_rows = n_rows,
                           .n_decode = n_decode,
@@ -257,10 +273,13 @@ static void one(const struct shape *s, const struct row *rows, uint32_t n_rows, 
         c.sinks = sinks;
     }
     char what[160];
-    snprintf(what, sizeof what,
-             "%s, %u rows (%u generated), %u x %u heads of %u and %u, window %u%s, fill %d x %g",
-             sl_dtype_name(s->dtype), n_rows, n_decode, s->n_kv, s->group, s->dim_k, s->dim_v,
-             s->window, s->sinks ? ", sinks" : "", (int)s->fill, (double)s->q_factor);
+    snprintf(
+        what, sizeof what,
+        "%s, %u rows (%u generated), %u x %u heads of %u and %u, window %u, chunk %u, cap %g%s, "
+        "fill %d x %g",
+        sl_dtype_name(s->dtype), n_rows, n_decode, s->n_kv, s->group, s->dim_k, s->dim_v, s->window,
+        extra.chunk, (double)extra.softcap, s->sinks ? ", sinks" : "", (int)s->fill,
+        (double)s->q_factor);
     /* A score is rounded relative to its size, and exp makes that a relative error: more where
      * scores go into the hundreds. check() has the bound of each element. */
     conf_tolerance(s->q_factor > 10 || s->fill == CONF_SPIKES ? 1e-4f : 1e-5f);
@@ -268,6 +287,11 @@ static void one(const struct shape *s, const struct row *rows, uint32_t n_rows, 
     if (!conf_same_bits())
         check(what, &c, y, every);
     check_mates(what, &c, n_rows > 100 ? 9 : n_rows > 40 ? 4 : 1);
+}
+
+static void one(const struct shape *s, const struct row *rows, uint32_t n_rows, uint32_t n_decode,
+                uint32_t every) {
+    one_with(s, (struct extra){0}, rows, n_rows, n_decode, every);
 }
 
 /* Generated rows of several lengths, around pages and partitions. */
@@ -373,6 +397,31 @@ static void values(void) {
         }
 }
 
+static void caps_and_chunks(void) {
+    static const uint32_t chunk[] = {1, 16, 63, 64, 100, 512, 600};
+    if (!conf_device()->caps.extra_args)
+        return;
+    make_mixed();
+    for (size_t i = 0; i < CONF_COUNT(chunk); i++) {
+        struct shape s = {i % 2 ? SL_DTYPE_Q8_0 : SL_DTYPE_F16,
+                          2,
+                          1 + 3 * (uint32_t)(i % 3),
+                          32,
+                          i % 2 ? 64 : 33,
+                          0,
+                          i % 3 == 0,
+                          CONF_PLAIN,
+                          30};
+        struct extra e = {i % 3 == 1 ? 0 : 3 + 5 * (float)i, i % 3 ? chunk[i] : 0};
+        one_with(&s, e, decode_rows, CONF_COUNT(decode_rows), 3, 1);
+        one_with(&s, e, mixed_rows, CONF_COUNT(mixed_rows), 2, 17);
+        s.window = chunk[i];
+        e = (struct extra){2, 0};
+        one_with(&s, e, decode_rows, CONF_COUNT(decode_rows), 3, 1);
+        one_with(&s, e, mixed_rows, CONF_COUNT(mixed_rows), 2, 17);
+    }
+}
+
 /* A long context in decode, more partitions than one wave holds, and a long prompt. */
 static void longer(void) {
     static struct row rows[660];
@@ -422,6 +471,7 @@ int main(int argc, char **argv) {
                                              {"q8_0", q8_0},
                                              {"odd shapes", odd_shapes},
                                              {"windows", windows},
+                                             {"caps and chunks", caps_and_chunks},
                                              {"values", values},
                                              {"longer", longer},
                                              {"later positions", later_positions}};

@@ -189,6 +189,9 @@ static void test_shapes(void) {
             c.op.n_decode = c.op.n_tok * k / 2;
             case_of(what, &c);
         }
+        c.op.activation = SL_GEGLU;
+        if (conf_device()->caps.geglu)
+            case_of(what, &c);
     }
 }
 
@@ -351,20 +354,21 @@ static void test_biases(void) {
 static double activated(const struct sl_op_moe *op, double g, double u) {
     if (op->activation == SL_SWIGLU)
         return g / (1 + exp(-g)) * u;
+    if (op->activation == SL_GEGLU)
+        return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
     g = g > 7 ? 7 : g;
     u = u > 7 ? 7 : u < -7 ? -7 : u;
     return g / (1 + exp(-1.702 * g)) * (u + 1);
 }
 
 /* Float weights against double: only rounding differs. Quantised ones follow from test_matmul. */
-static void against_double(bool all) {
+static void against_double(bool all, enum sl_activation activation) {
     struct sl_rng rng = {3};
     const struct shape s = {SL_DTYPE_F32, SL_DTYPE_F16, SL_DTYPE_BF16, 6, 3, 5, 100, 60};
     struct moe_case c = make(&rng, &s);
-    if (all) {
+    c.op.activation = activation;
+    if (all)
         add_biases(&rng, &c);
-        c.op.activation = SL_SWIGLU_CLAMPED;
-    }
     const struct sl_op_moe *op = &c.op;
     float *y = case_of("float", &c);
     float w[100];
@@ -394,9 +398,11 @@ static void against_double(bool all) {
 }
 
 static void test_against_double(void) {
-    against_double(false);
+    against_double(false, SL_SWIGLU);
+    if (conf_device()->caps.geglu)
+        against_double(false, SL_GEGLU);
     if (has_all(conf_device()))
-        against_double(true);
+        against_double(true, SL_SWIGLU_CLAMPED);
 }
 
 int main(int argc, char **argv) {

@@ -18,6 +18,8 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     size_t n = (size_t)op.n_tok * op.k;
     op.logits = conf_put(d, op.logits, (size_t)op.n_tok * op.n_expert * sizeof(float));
     op.bias = op.bias ? conf_put(d, op.bias, op.n_expert * sizeof(float)) : NULL;
+    if (op.expert_scale)
+        op.expert_scale = conf_put(d, op.expert_scale, op.n_expert * sizeof(float));
     op.ids = conf_put(d, NULL, n * sizeof(uint32_t));
     op.weights = conf_put(d, NULL, n * sizeof(float));
     conf_ok(sl_op_router(d, &op));
@@ -133,7 +135,7 @@ static void check(const char *what, const struct sl_op_router *op, const uint32_
         for (uint32_t r = 0; r < op->k; r++) {
             if (op->softmax_topk || op->normalize)
                 ref[r] = total != 0 ? ref[r] / total : 0;
-            ref[r] *= (double)op->scale;
+            ref[r] *= (double)op->scale * (op->expert_scale ? (double)op->expert_scale[id[r]] : 1);
             /* x - max rounds to 2^-24 of its size, and exp makes that a relative error. */
             tol[r] = fabs(ref[r]) * (2e-5) + 1e-9;
         }
@@ -238,6 +240,26 @@ static void groups(void) {
     }
 }
 
+static void expert_scales(void) {
+    static const uint32_t n_expert[] = {1, 7, 60, 128};
+    if (!conf_device()->caps.extra_args)
+        return;
+    for (size_t i = 0; i < CONF_COUNT(n_expert); i++) {
+        struct sl_rng rng = {n_expert[i]};
+        float *scale = conf_host(n_expert[i] * sizeof *scale);
+        conf_fill(&rng, CONF_PLAIN, scale, n_expert[i]);
+        struct sl_op_router op = {.n_tok = 37,
+                                  .n_expert = n_expert[i],
+                                  .k = n_expert[i] < 8 ? n_expert[i] : 8,
+                                  .scale = 1.5f,
+                                  .normalize = true,
+                                  .expert_scale = scale};
+        one(op, CONF_PLAIN, 3, false);
+        op.score = SL_ROUTER_SIGMOID, op.normalize = false;
+        one(op, CONF_PLAIN, 3, true);
+    }
+}
+
 /* A model gone wrong must not take the process with it: ids stay in range and distinct. */
 static void not_numbers(void) {
     for (uint32_t mode = 0; mode < 4; mode++) {
@@ -271,6 +293,7 @@ int main(int argc, char **argv) {
                                              {"values", values},
                                              {"many rows", many_rows},
                                              {"groups", groups},
+                                             {"a scale for each expert", expert_scales},
                                              {"not numbers", not_numbers}};
     return conf_main(argc, argv, "router", &limits, tests, CONF_COUNT(tests));
 }
