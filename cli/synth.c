@@ -196,12 +196,37 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         c->gate = c->up = c->down = (struct sl_synth_types){{SL_DTYPE_MXFP4}, 1};
         return true;
     }
+    if (strcmp(name, "gemma4-26b") == 0) {
+        c->arch = "gemma4";
+        c->n_layer = 30;
+        c->n_expert = 128;
+        c->n_expert_used = 8;
+        c->n_embd = 2816;
+        c->n_head = 16;
+        c->n_head_kv = 2;
+        c->n_head_kv_window = 8;
+        c->head_dim = 512;
+        c->head_dim_window = 256;
+        c->n_ff = 2112;
+        c->n_ff_expert = 704;
+        c->n_vocab = 262144;
+        c->n_ctx = 262144;
+        c->window = 1024;
+        c->window_period = 6;
+        c->rope_base = 1e6f;
+        c->rope_base_window = 10000;
+        c->logit_softcap = 30;
+        c->tied = true;
+        c->attn = c->ffn = c->gate = c->up = q4;
+        c->down = (struct sl_synth_types){{SL_DTYPE_Q8_0}, 1}; /* rows of 704 are no K blocks */
+        return true;
+    }
     if (apply_delta(name, c) || apply_latent(name, c))
         return true;
     sl_usage_error("synth",
                    "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
                    "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
-                   "deepseek-v3, kimi-k2, glm-4.7-flash",
+                   "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b",
                    name);
     return false;
 }
@@ -218,7 +243,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_OUTPUT, 'o', "--out", "FILE", &given.path, "the file to write", true},
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
      "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
-     "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, kimi-k2 or glm-4.7-flash",
+     "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, kimi-k2, "
+     "glm-4.7-flash or gemma4-26b",
      false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
      false},
@@ -228,7 +254,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_HEADING, 0, "Shape", NULL, NULL, NULL, false},
     {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
      "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
-     "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2",
+     "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -265,6 +291,14 @@ static const struct sl_arg args[] = {
      "positions that layers with a window read (gpt-oss; default 128)", false},
     {SL_ARG_F32, 0, "--window-rope-base", "F", &given.c.rope_base_window,
      "RoPE's base in such layers (default: as in the others)", false},
+    {SL_ARG_U32, 0, "--window-period", "N", &given.c.window_period,
+     "every N-th layer has no window (gemma4; default 6)", false},
+    {SL_ARG_U32, 0, "--window-head-dim", "N", &given.c.head_dim_window,
+     "elements per head of layers with a window (gemma4; default: as in the others)", false},
+    {SL_ARG_U32, 0, "--window-kv-heads", "N", &given.c.n_head_kv_window,
+     "key and value heads of such layers (gemma4; default: as in the others)", false},
+    {SL_ARG_F32, 0, "--softcap", "F", &given.c.logit_softcap,
+     "soft cap of the logits (gemma4; default: none)", false},
     {SL_ARG_U32, 0, "--rotated", "N", &given.c.n_rot,
      "elements of a head that RoPE rotates (default: all)", false},
     {SL_ARG_HEADING, 0, "Gated delta net (qwen3next, qwen35moe, qwen35)", NULL, NULL, NULL, false},

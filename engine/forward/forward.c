@@ -116,7 +116,7 @@ static enum sl_status init_ropes(struct sl_forward *f, const struct sl_model *mo
             st = sl_device_sync(f->dev);
     }
     for (uint32_t i = 0; i < f->hp->n_rope && st == SL_OK; i++)
-        st = upload_freqs(f, i, divisors);
+        st = upload_freqs(f, i, f->hp->rope[i].undivided ? NULL : divisors);
     free(divisors);
     return st == SL_OK ? st
                        : sl_fail(err, st, "preparing the RoPE frequencies: %s", sl_status_text(st));
@@ -243,6 +243,35 @@ enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float
                                                            .eps = f->hp->norm_eps});
 }
 
+enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows *r, float *y,
+                                     const float *w, const struct sl_place *where) {
+    uint32_t n = f->hp->n_embd;
+    if (w)
+        SL_FORWARD_TRY("norm behind a part", sl_forward_norm(f, y, w, y, r->n, n));
+    SL_FORWARD_TRY("sum", sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
+                                                      .x = y, .y = r->x, .n_tok = r->n, .n = n}));
+    return SL_OK;
+}
+
+enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *r,
+                                    const struct sl_place *where) {
+    const float *scale = f->layers[where->layer].scale;
+    if (scale)
+        SL_FORWARD_TRY("layer scale", sl_op_scale(f->dev, &(struct sl_op_scale){.x = r->x,
+                                                                                .by = scale,
+                                                                                .n_tok = r->n,
+                                                                                .n = f->hp->n_embd,
+                                                                                .scale = 1}));
+    return SL_OK;
+}
+
+enum sl_status sl_forward_glu(struct sl_forward *f, bool gelu, size_t n) {
+    struct sl_activations *a = &f->a;
+    if (gelu)
+        return sl_op_gelu_mul(f->dev, &(struct sl_op_gelu_mul){a->gate, a->up, a->gate, n});
+    return sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate, n});
+}
+
 static enum sl_status gather(struct sl_forward *f, const float *x, float *y, uint32_t n) {
     return sl_op_gather_rows(
         f->dev, &(struct sl_op_gather_rows){
@@ -327,7 +356,7 @@ enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *whe
                                                                  .ids = f->on_device.ids,
                                                                  .y = a->x,
                                                                  .n_tok = s->n_rows,
-                                                                 .scale = 1}));
+                                                                 .scale = hp->embd_scale}));
     for (uint32_t i = 0; i < hp->n_rope; i++)
         SL_FORWARD_TRY("rope table", sl_op_rope_table(f->dev, &(struct sl_op_rope_table){
                                                                   .pos = f->on_device.pos,

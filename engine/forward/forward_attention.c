@@ -67,10 +67,16 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
                                             .x = a->h,
                                             .n_tok = s->n_rows,
                                             .n_decode = s->n_decode,
-                                            .n_w = 3,
+                                            .n_w = spec->v_of_k ? 2 : 3,
                                             .out = {{w->q, w->q_bias, q_product(f, spec), false},
                                                     {w->k, w->k_bias, a->k, false},
                                                     {w->v, w->v_bias, a->v, false}}}));
+    const float *v = spec->v_of_k ? a->k : a->v;
+    if (spec->v_norm) {
+        SL_FORWARD_TRY("v norm", sl_forward_norm(f, v, NULL, a->v, s->n_rows * spec->n_head_kv,
+                                                 spec->head_dim_v));
+        v = a->v;
+    }
     enum sl_status st = spec->norm_after_rope ? SL_OK : qk_norms(f, w, where);
     if (st != SL_OK)
         return st;
@@ -83,7 +89,7 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
                    sl_op_kv_write(f->dev, &(struct sl_op_kv_write){
                                               .kv = sl_kv_layer(f->kv, where->layer),
                                               .k = a->k,
-                                              .v = a->v,
+                                              .v = v,
                                               .slot = sl_kv_is_tail(f->kv, where->layer)
                                                           ? f->on_device.tail_slot
                                                           : f->on_device.slot,
@@ -115,7 +121,8 @@ static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights
                                                .stride_q = spec->n_head * spec->head_dim_k,
                                                .max_pages = f->plan->session_pages,
                                                .window = spec->window,
-                                               .scale = spec->scale}));
+                                               .scale = spec->scale,
+                                               .softcap = spec->softcap}));
     if (spec->gated)
         SL_FORWARD_TRY("attention gate",
                        sl_op_mul_sigmoid(f->dev, &(struct sl_op_mul_sigmoid){
@@ -152,13 +159,18 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         st = sl_forward_cut(f, r, &mixed, spec->n_head * spec->head_dim_v, where);
     if (st != SL_OK)
         return st;
+    float *y = w->attn_post_norm ? f->a.h : r->x;
     SL_FORWARD_TRY(
         "attention out",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = mixed,
                                                     .n_tok = r->n,
                                                     .n_decode = r->n_decode,
                                                     .n_w = 1,
-                                                    .out = {{w->out, w->out_bias, r->x, true}}}));
+                                                    .out = {{w->out, w->out_bias, y, y == r->x}}}));
+    if (w->attn_post_norm)
+        st = sl_forward_add_normed(f, r, y, w->attn_post_norm, where);
+    if (st != SL_OK)
+        return st;
     sl_timeline_since(f->timeline, "attention", start, {"rows", s->n_rows});
     return SL_OK;
 }
@@ -192,6 +204,7 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->q_norm = sl_bind_vector(b, in->t[SL_L_ATTN_Q_NORM]);
     out->k_norm = sl_bind_vector(b, in->t[SL_L_ATTN_K_NORM]);
     out->sinks = sl_bind_vector(b, in->t[SL_L_ATTN_SINKS]);
+    out->attn_post_norm = sl_bind_vector(b, in->t[SL_L_ATTN_POST_NORM]);
 }
 
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
@@ -207,9 +220,12 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     sl_ask_op(a, (struct sl_op_need){.op = SL_OP_attention,
                                      .dtype = kv,
                                      .head_dim_k = s->head_dim_k,
-                                     .head_dim_v = s->head_dim_v});
+                                     .head_dim_v = s->head_dim_v,
+                                     .extra = s->softcap > 0 ? " with a soft cap" : NULL});
     if (s->gated)
         sl_ask_plain(a, SL_OP_mul_sigmoid);
+    if (layer->t[SL_L_ATTN_POST_NORM])
+        sl_ask_plain(a, SL_OP_add_gated);
     if (hp->n_rope && hp->rope[s->rope].n_rot) {
         sl_ask_plain(a, SL_OP_rope_table);
         sl_ask_plain(a, SL_OP_rope);

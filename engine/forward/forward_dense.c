@@ -1,4 +1,4 @@
-/* The feed-forward part that is one SwiGLU. */
+/* The feed-forward part that is one SwiGLU, or GEGLU. */
 #include "engine/forward/forward_internal.h"
 
 static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
@@ -12,16 +12,17 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
                                                             .n_w = 2,
                                                             .out = {{w->gate, NULL, a->gate, false},
                                                                     {w->up, NULL, a->up, false}}}));
-    SL_FORWARD_TRY("FFN",
-                   sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
-                                                                   (size_t)r->n * w->gate.n_out}));
+    SL_FORWARD_TRY("FFN", sl_forward_glu(f, w->spec->gelu, (size_t)r->n * w->gate.n_out));
+    float *y = w->ffn_post_norm ? a->h : r->x;
     SL_FORWARD_TRY("FFN down", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                         .x = a->gate,
                                                         .n_tok = r->n,
                                                         .n_decode = r->n_decode,
                                                         .n_w = 1,
-                                                        .out = {{w->down, NULL, r->x, true}}}));
-    return SL_OK;
+                                                        .out = {{w->down, NULL, y, y == r->x}}}));
+    enum sl_status st =
+        w->ffn_post_norm ? sl_forward_add_normed(f, r, y, w->ffn_post_norm, where) : SL_OK;
+    return st == SL_OK ? sl_forward_end_layer(f, r, where) : st;
 }
 
 static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
@@ -35,13 +36,19 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->gate = sl_bind_matrix(b, in->t[SL_L_FFN_GATE]);
     out->up = sl_bind_matrix(b, in->t[SL_L_FFN_UP]);
     out->down = sl_bind_matrix(b, in->t[SL_L_FFN_DOWN]);
+    out->ffn_post_norm = sl_bind_vector(b, in->t[SL_L_FFN_POST_NORM]);
+    out->scale = sl_bind_vector(b, in->t[SL_L_LAYER_SCALE]);
 }
 
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
     (void)hp;
     for (enum sl_layer_role role = SL_L_FFN_GATE; role <= SL_L_FFN_DOWN; role++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
-    sl_ask_plain(a, SL_OP_silu_mul);
+    sl_ask_plain(a, layer->spec.gelu ? SL_OP_gelu_mul : SL_OP_silu_mul);
+    if (layer->t[SL_L_FFN_POST_NORM])
+        sl_ask_plain(a, SL_OP_add_gated);
+    if (layer->t[SL_L_LAYER_SCALE])
+        sl_ask_plain(a, SL_OP_scale);
 }
 
 const struct sl_ffn sl_ffn_dense = {

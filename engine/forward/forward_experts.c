@@ -19,7 +19,20 @@ static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer,
                                  .normalize = spec->router_normalize,
                                  .scale = spec->router_scale,
                                  .n_group = spec->n_group,
-                                 .n_group_used = spec->n_group_used};
+                                 .n_group_used = spec->n_group_used,
+                                 .expert_scale = w->expert_scale};
+}
+
+static enum sl_status scale_logits(struct sl_forward *f, const struct sl_rows *r,
+                                   const struct sl_layer_weights *w, float *logits,
+                                   const struct sl_place *where) {
+    float scale = w->spec->experts.router_logit_scale;
+    if (scale > 0)
+        SL_FORWARD_TRY("router", sl_op_scale(f->dev, &(struct sl_op_scale){.x = logits,
+                                                                           .n_tok = r->n,
+                                                                           .n = f->hp->n_expert,
+                                                                           .scale = scale}));
+    return SL_OK;
 }
 
 enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
@@ -29,10 +42,8 @@ enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
     if (!w->shared_gate.data)
         return SL_OK;
     uint64_t start = sl_timeline_now(f->timeline);
-    SL_FORWARD_TRY(
-        "shared expert",
-        sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate,
-                                                        (size_t)r->n * w->shared_gate.n_out}));
+    SL_FORWARD_TRY("shared expert",
+                   sl_forward_glu(f, w->spec->gelu, (size_t)r->n * w->shared_gate.n_out));
     SL_FORWARD_TRY("shared expert",
                    sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                             .x = a->gate,
@@ -42,6 +53,19 @@ enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
                                             .out = {{w->shared_down, NULL, a->shared_y, false}}}));
     sl_timeline_since(f->timeline, "shared expert", start, {"rows", r->n});
     return SL_OK;
+}
+
+/* The router's logits of r's rows, whose input is in h [r->n, n_embd]; scaled. */
+static enum sl_status router_logits(struct sl_forward *f, const struct sl_rows *r,
+                                    const struct sl_layer_weights *w, const float *h, float *logits,
+                                    const struct sl_place *where) {
+    struct sl_op_matmul in = {.x = h,
+                              .n_tok = r->n,
+                              .n_decode = r->n_decode,
+                              .n_w = 1,
+                              .out = {{w->router, w->router_logit_bias, logits, false}}};
+    SL_FORWARD_TRY("router", sl_op_matmul(f->dev, &in));
+    return scale_logits(f, r, w, logits, where);
 }
 
 uint32_t sl_forward_can_predict(const struct sl_forward *f, uint32_t layer, uint32_t most) {
@@ -59,16 +83,11 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
     uint32_t layer = where->layer + sl_fetch_prediction_ahead[which];
     const struct sl_layer_weights *next = &f->layers[layer];
     uint64_t start = sl_timeline_now(f->timeline);
-    SL_FORWARD_TRY("early router",
-                   sl_forward_norm(f, r->x, next->ffn_norm, a->next_h, r->n, hp->n_embd));
-    SL_FORWARD_TRY(
-        "early router",
-        sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = a->next_h,
-                                                    .n_tok = r->n,
-                                                    .n_decode = r->n_decode,
-                                                    .n_w = 1,
-                                                    .out = {{next->router, next->router_logit_bias,
-                                                             a->next_router, false}}}));
+    const float *norm = next->router_norm ? next->router_norm : next->ffn_norm;
+    SL_FORWARD_TRY("early router", sl_forward_norm(f, r->x, norm, a->next_h, r->n, hp->n_embd));
+    enum sl_status st = router_logits(f, r, next, a->next_h, a->next_router, where);
+    if (st != SL_OK)
+        return st;
     struct sl_op_router op = router_op(f, layer, r->n);
     op.logits = a->next_router;
     op.ids = a->next_ids + (size_t)which * r->n * hp->n_expert_used;
@@ -134,9 +153,12 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
                                 const struct sl_place *where) {
     const struct sl_layer_weights *w = &f->layers[where->layer];
     struct sl_activations *a = &f->a;
-    /* The shared expert's first products read the same input as the router. */
+    /* The shared expert's first products read the same input as the router, unless that has a norm
+     * of its own. */
     struct sl_op_matmul in = {.x = a->h, .n_tok = r->n, .n_decode = r->n_decode};
-    in.out[in.n_w++] = (struct sl_matmul_out){w->router, w->router_logit_bias, a->router, false};
+    if (!w->router_norm)
+        in.out[in.n_w++] =
+            (struct sl_matmul_out){w->router, w->router_logit_bias, a->router, false};
     if (w->shared_gate.data) {
         in.out[in.n_w++] = (struct sl_matmul_out){w->shared_gate, NULL, a->gate, false};
         in.out[in.n_w++] = (struct sl_matmul_out){w->shared_up, NULL, a->up, false};
@@ -145,7 +167,22 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
                 (struct sl_matmul_out){w->shared_router, NULL, a->shared_weight, false};
     }
     uint64_t start = sl_timeline_now(f->timeline);
-    SL_FORWARD_TRY("router", sl_op_matmul(f->dev, &in));
+    if (in.n_w)
+        SL_FORWARD_TRY("router", sl_op_matmul(f->dev, &in));
+    enum sl_status st = SL_OK;
+    if (w->router_norm) {
+        SL_FORWARD_TRY("router norm",
+                       sl_forward_norm(f, r->x, w->router_norm, a->h, r->n, f->hp->n_embd));
+        st = router_logits(f, r, w, a->h, a->router, where);
+    } else {
+        st = scale_logits(f, r, w, a->router, where);
+    }
+    if (st != SL_OK)
+        return st;
+    if (w->router_norm || w->experts_norm)
+        SL_FORWARD_TRY("experts' norm",
+                       sl_forward_norm(f, r->x, w->experts_norm ? w->experts_norm : w->ffn_norm,
+                                       a->h, r->n, f->hp->n_embd));
     struct sl_op_router choose = router_op(f, where->layer, r->n);
     SL_FORWARD_TRY("router", sl_op_router(f->dev, &choose));
     sl_timeline_since(f->timeline, "router", start, {"rows", r->n});
@@ -153,7 +190,15 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
 }
 
 static enum sl_activation activation_of(const struct sl_layer_spec *spec) {
-    return spec->experts.activation == SL_EXPERT_SWIGLU_CLAMPED ? SL_SWIGLU_CLAMPED : SL_SWIGLU;
+    switch (spec->experts.activation) {
+    case SL_EXPERT_SWIGLU_CLAMPED:
+        return SL_SWIGLU_CLAMPED;
+    case SL_EXPERT_GEGLU:
+        return SL_GEGLU;
+    case SL_EXPERT_SWIGLU:
+        break;
+    }
+    return SL_SWIGLU;
 }
 
 /* All of the op but where the experts are. */
@@ -216,24 +261,35 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
     const struct sl_layer_weights *w = &f->layers[where->layer];
     struct sl_activations *a = &f->a;
     sl_forward_section(f, where->layer, false);
+    /* What goes through a norm is summed in h, which the experts have read. */
+    bool apart = sl_forward_is_apart(w);
+    struct sl_rows to = *r;
+    to.x = apart ? a->h : r->x;
     SL_FORWARD_TRY("expert sum",
                    sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = a->pair_y,
                                                                          .weights = a->weights,
-                                                                         .y = r->x,
+                                                                         .y = to.x,
                                                                          .n_tok = r->n,
                                                                          .k = hp->n_expert_used,
-                                                                         .n = hp->n_embd}));
-    if (!w->shared_gate.data)
-        return SL_OK;
-    SL_FORWARD_TRY("shared expert",
-                   sl_op_add_gated(f->dev, &(struct sl_op_add_gated){.x = a->shared_y,
-                                                                     .gate = w->shared_router.data
-                                                                                 ? a->shared_weight
-                                                                                 : NULL,
-                                                                     .y = r->x,
-                                                                     .n_tok = r->n,
-                                                                     .n = hp->n_embd}));
-    return SL_OK;
+                                                                         .n = hp->n_embd,
+                                                                         .set = apart}));
+    if (w->experts_post_norm)
+        SL_FORWARD_TRY("experts' norm",
+                       sl_forward_norm(f, to.x, w->experts_post_norm, to.x, r->n, hp->n_embd));
+    if (w->shared_post_norm)
+        SL_FORWARD_TRY("shared expert's norm", sl_forward_norm(f, a->shared_y, w->shared_post_norm,
+                                                               a->shared_y, r->n, hp->n_embd));
+    if (w->shared_gate.data)
+        SL_FORWARD_TRY(
+            "shared expert",
+            sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
+                                        .x = a->shared_y,
+                                        .gate = w->shared_router.data ? a->shared_weight : NULL,
+                                        .y = to.x,
+                                        .n_tok = r->n,
+                                        .n = hp->n_embd}));
+    enum sl_status st = apart ? sl_forward_add_normed(f, r, a->h, w->ffn_post_norm, where) : SL_OK;
+    return st == SL_OK ? sl_forward_end_layer(f, r, where) : st;
 }
 
 static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
@@ -263,19 +319,32 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_ROUTER]);
     sl_ask_op(a, (struct sl_op_need){.op = SL_OP_router,
                                      .dtype = SL_DTYPE_COUNT,
-                                     .groups = layer->spec.experts.n_group > 1});
+                                     .groups = layer->spec.experts.n_group > 1,
+                                     .extra = layer->t[SL_L_EXPERTS_SCALE]
+                                                  ? " with a scale for each expert"
+                                                  : NULL});
+    if (layer->spec.experts.router_logit_scale > 0 || layer->t[SL_L_LAYER_SCALE])
+        sl_ask_plain(a, SL_OP_scale);
     for (enum sl_layer_role role = SL_L_EXPERTS_GATE; role <= SL_L_EXPERTS_DOWN; role++)
         sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe,
                                          .dtype = layer->t[role]->dtype,
                                          .biases = layer->spec.experts.biases,
                                          .activation = activation_of(&layer->spec)});
-    sl_ask_plain(a, SL_OP_moe_combine);
-    if (!layer->t[SL_L_SHARED_GATE])
+    bool apart = layer->t[SL_L_FFN_POST_NORM] || layer->t[SL_L_SHARED_POST_NORM] ||
+                 layer->t[SL_L_EXPERTS_POST_NORM];
+    sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe_combine,
+                                     .dtype = SL_DTYPE_COUNT,
+                                     .extra = apart ? " into rows of its own" : NULL});
+    bool beside = layer->spec.experts.beside, shared = beside || layer->t[SL_L_SHARED_GATE];
+    if (apart || shared)
+        sl_ask_plain(a, SL_OP_add_gated);
+    if (!shared)
         return;
-    for (enum sl_layer_role role = SL_L_SHARED_GATE; role <= SL_L_SHARED_ROUTER; role++)
+    enum sl_layer_role first = beside ? SL_L_FFN_GATE : SL_L_SHARED_GATE;
+    enum sl_layer_role last = beside ? SL_L_FFN_DOWN : SL_L_SHARED_ROUTER;
+    for (enum sl_layer_role role = first; role <= last; role++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
-    sl_ask_plain(a, SL_OP_silu_mul);
-    sl_ask_plain(a, SL_OP_add_gated);
+    sl_ask_plain(a, layer->spec.gelu ? SL_OP_gelu_mul : SL_OP_silu_mul);
 }
 
 static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
@@ -321,9 +390,17 @@ static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer
     out->gate_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_GATE_BIAS]);
     out->up_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_UP_BIAS]);
     out->down_bias = sl_bind_vector(b, in->t[SL_L_EXPERTS_DOWN_BIAS]);
-    out->shared_gate = sl_bind_matrix(b, in->t[SL_L_SHARED_GATE]);
-    out->shared_up = sl_bind_matrix(b, in->t[SL_L_SHARED_UP]);
-    out->shared_down = sl_bind_matrix(b, in->t[SL_L_SHARED_DOWN]);
+    bool beside = in->spec.experts.beside;
+    out->shared_gate = sl_bind_matrix(b, in->t[beside ? SL_L_FFN_GATE : SL_L_SHARED_GATE]);
+    out->shared_up = sl_bind_matrix(b, in->t[beside ? SL_L_FFN_UP : SL_L_SHARED_UP]);
+    out->shared_down = sl_bind_matrix(b, in->t[beside ? SL_L_FFN_DOWN : SL_L_SHARED_DOWN]);
+    out->ffn_post_norm = sl_bind_vector(b, in->t[SL_L_FFN_POST_NORM]);
+    out->shared_post_norm = sl_bind_vector(b, in->t[SL_L_SHARED_POST_NORM]);
+    out->experts_post_norm = sl_bind_vector(b, in->t[SL_L_EXPERTS_POST_NORM]);
+    out->experts_norm = sl_bind_vector(b, in->t[SL_L_EXPERTS_NORM]);
+    out->router_norm = sl_bind_vector(b, in->t[SL_L_ROUTER_NORM]);
+    out->expert_scale = sl_bind_vector(b, in->t[SL_L_EXPERTS_SCALE]);
+    out->scale = sl_bind_vector(b, in->t[SL_L_LAYER_SCALE]);
     out->shared_router = sl_bind_matrix(b, in->t[SL_L_SHARED_ROUTER]);
     bind_experts(b, in, out);
 }

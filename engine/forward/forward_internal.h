@@ -32,6 +32,10 @@ struct sl_layer_weights {
     uint32_t routed_layer;               /* SL_NO_ROUTED_LAYER: a dense FFN */
     uint64_t expert_bytes;
     struct sl_weight shared_gate, shared_up, shared_down, shared_router;
+    const float *attn_post_norm, *ffn_post_norm, *shared_post_norm, *experts_post_norm;
+    const float *experts_norm, *router_norm; /* of their inputs, where not ffn_norm */
+    const float *expert_scale;               /* [n_expert] */
+    const float *scale;                      /* [1] of what the layer gives */
 };
 
 /* Device buffers, f32 unless said otherwise. B = batch rows, L = logit rows. */
@@ -204,6 +208,18 @@ void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins)
 /* forward.c: the parts of a step. */
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
                                uint32_t n_rows, uint32_t n) SL_MUST_CHECK;
+/* Adds y [r->n, n_embd], normed by w in place (w NULL: as it is), to r->x. */
+enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows *r, float *y,
+                                     const float *w, const struct sl_place *where) SL_MUST_CHECK;
+/* The end of a layer, when the feed-forward part has been added. */
+enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *r,
+                                    const struct sl_place *where) SL_MUST_CHECK;
+/* Does the feed-forward part go to h and through a norm before it is added? */
+static inline bool sl_forward_is_apart(const struct sl_layer_weights *w) {
+    return w->ffn_post_norm || w->shared_post_norm || w->experts_post_norm;
+}
+/* act(gate) * up of n elements, into gate. */
+enum sl_status sl_forward_glu(struct sl_forward *f, bool gelu, size_t n) SL_MUST_CHECK;
 /* Input rows from ids, where the slice has the first layer; what all layers need of positions. */
 enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
 /* The first half of a layer: its mixer, and the FFN's norm. In a layer that is cut r tells which

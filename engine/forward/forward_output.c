@@ -33,6 +33,13 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
                                                       .n_decode = n_decode,
                                                       .n_w = 1,
                                                       .out = {{f->output, NULL, logits, false}}}));
+    if (f->hp->logit_softcap > 0)
+        SL_FORWARD_TRY("logits' soft cap",
+                       sl_op_scale(f->dev, &(struct sl_op_scale){.x = logits,
+                                                                 .n_tok = n,
+                                                                 .n = f->hp->n_vocab,
+                                                                 .scale = 1,
+                                                                 .cap = f->hp->logit_softcap}));
     if (sl_forward_has_blocks(f))
         SL_FORWARD_TRY("blocks of the logits", look_at_blocks(f, logits, n));
     sl_timeline_since(f->timeline, "logits", start, {"rows", n});

@@ -6,6 +6,8 @@
 
 #include "model/arch/model.h"
 
+#include <stddef.h>
+
 #define SL_ROLE(role) (UINT64_C(1) << (role))
 
 #define SL_ROLES_ATTN_BIAS                                                                         \
@@ -35,12 +37,20 @@ struct sl_arch {
     bool split_ff;   /* without expert_feed_forward_length an expert has n_ff / k, not n_ff */
     bool router_normalize, router_softmax_topk; /* unless the file says otherwise */
     enum sl_expert_activation activation;
-    bool delta;           /* layers with a gated delta net among those with attention */
-    bool delta_grouped;   /* sl_delta_spec.grouped */
-    bool latent;          /* all layers have latent attention */
-    bool gated;           /* sl_attention_spec.gated */
-    bool sections;        /* rope.dimension_sections: multi-section RoPE */
-    bool nextn;           /* the last nextn_predict_layers layers guess tokens ahead */
+    bool delta;            /* layers with a gated delta net among those with attention */
+    bool delta_grouped;    /* sl_delta_spec.grouped */
+    bool latent;           /* all layers have latent attention */
+    bool gated;            /* sl_attention_spec.gated */
+    bool sections;         /* rope.dimension_sections: multi-section RoPE */
+    bool nextn;            /* the last nextn_predict_layers layers guess tokens ahead */
+    bool gelu;             /* in dense and shared parts */
+    bool beside;           /* experts.beside */
+    bool v_norm, v_of_k;   /* v_of_k: in layers without attn_v.weight */
+    float attention_scale; /* unless the file says otherwise; 0: 1/sqrt(head_dim_k) */
+    bool embd_sqrt;        /* the embedding's rows are multiplied by sqrt(n_embd) */
+    bool window_freqs;     /* rope_freqs.weight is of layers with a window too */
+    /* NULL, or names after "<arch>.", the last NULL: keys that it reads and others refuse. */
+    const char *const *keys;
     const char *ffn_norm; /* the name of that tensor; NULL: "ffn_norm.weight" */
     /* Layer roles by SL_ROLE(), beside those without which a layer of its kind cannot be: required
      * where the layer's kinds know them; allowed there. What is in none is refused. */
@@ -49,7 +59,11 @@ struct sl_arch {
 
 extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch_qwen2moe,
     sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe, sl_arch_gpt_oss,
-    sl_arch_deepseek2, sl_arch_qwen3next, sl_arch_qwen35, sl_arch_qwen35moe, sl_arch_qwen3vlmoe;
+    sl_arch_deepseek2, sl_arch_qwen3next, sl_arch_qwen35, sl_arch_qwen35moe, sl_arch_qwen3vlmoe,
+    sl_arch_gemma4;
+
+/* Is it one of arch->keys? */
+bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len);
 
 /* Reads and checks every key under "<arch>."; one that is not known is refused by name. Leaves
  * n_vocab to sl_arch_bind. out_layers [n_layer]: the caller frees them. */

@@ -7,6 +7,7 @@ const struct sl_arch sl_arch_gpt_oss = {
     .name = "gpt-oss",
     .experts = SL_ARCH_MOE,
     .rope_kind = SL_ROPE_KIND_NEOX,
+    .window_freqs = true,
     .window_period = 2,
     .router_softmax_topk = true,
     .activation = SL_EXPERT_SWIGLU_CLAMPED,

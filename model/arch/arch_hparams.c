@@ -96,19 +96,30 @@ static const struct {
     {"router_logit_softcapping", KEY_NEUTRAL},
     {"attention.max_alibi_bias", KEY_NEUTRAL},
     {"attention.clamp_kqv", KEY_NEUTRAL},
+    {"attention.shared_kv_layers", KEY_NEUTRAL},
+    {"embedding_length_per_layer_input", KEY_NEUTRAL},
 };
 
 /* These keys mean "none" by 0 alone: one layer is not none. */
 static bool one_is_neutral(const char *key) {
     static const char *const zero_only[] = {
-        "leading_dense_block_count", "nextn_predict_layers",     "attn_logit_softcapping",
-        "final_logit_softcapping",   "router_logit_softcapping", "attention.max_alibi_bias",
-        "attention.clamp_kqv",       "use_parallel_residual",
+        "leading_dense_block_count",  "nextn_predict_layers",
+        "attn_logit_softcapping",     "final_logit_softcapping",
+        "router_logit_softcapping",   "attention.max_alibi_bias",
+        "attention.clamp_kqv",        "use_parallel_residual",
+        "attention.shared_kv_layers", "embedding_length_per_layer_input",
     };
     for (size_t i = 0; i < sizeof zero_only / sizeof zero_only[0]; i++)
         if (strcmp(key, zero_only[i]) == 0)
             return false;
     return true;
+}
+
+bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len) {
+    for (const char *const *k = arch->keys; k && *k; k++)
+        if (strlen(*k) == len && memcmp(*k, key, len) == 0)
+            return true;
+    return false;
 }
 
 static bool is_known(enum key_use use, const struct sl_arch *arch) {
@@ -133,6 +144,8 @@ static enum sl_status refuse_unknown(struct sl_keys *k, const struct sl_arch *ar
             continue;
         const char *key = kv->key.ptr + prefix + 1;
         size_t len = kv->key.len - prefix - 1, j = 0, n = sizeof known / sizeof known[0];
+        if (sl_arch_reads(arch, key, len))
+            continue;
         while (j < n && (strlen(known[j].key) != len || memcmp(known[j].key, key, len) != 0))
             j++;
         if (j == n || !is_known(known[j].use, arch))
@@ -147,6 +160,38 @@ static enum sl_status refuse_unknown(struct sl_keys *k, const struct sl_arch *ar
                                    "a value of %g is not supported for architecture '%s'",
                                    scalar ? v : NAN, k->arch);
     }
+    return SL_OK;
+}
+
+/* Elements of the smallest heads that a table rotates; 0: it rotates none. */
+static uint32_t least_head_dim(const struct sl_hparams *hp, const struct sl_layer *layers,
+                               uint32_t rope) {
+    uint32_t head_dim = 0;
+    for (uint32_t l = 0; l < hp->n_layer; l++) {
+        const struct sl_attention_spec *a = &layers[l].spec.attention;
+        if (a->rope == rope && (!head_dim || a->head_dim_k < head_dim))
+            head_dim = a->head_dim_k;
+    }
+    return head_dim;
+}
+
+/* The second table: as the first, but for what the file says of layers with a window. */
+static enum sl_status read_window_rope(struct sl_keys *k, const struct sl_arch *arch,
+                                       const struct sl_layer *layers, struct sl_hparams *hp) {
+    struct sl_rope_spec *r = &hp->rope[1];
+    uint32_t head_dim = least_head_dim(hp, layers, 1);
+    *r = hp->rope[0];
+    r->undivided = !arch->window_freqs;
+    SL_TRY(sl_keys_f32(k, "rope.freq_base_swa", MIN_BASE, MAX_BASE, &r->base));
+    if (head_dim && head_dim < r->n_rot)
+        r->n_rot = head_dim;
+    if (!sl_arch_reads(arch, "rope.dimension_count_swa", sizeof "rope.dimension_count_swa" - 1))
+        return SL_OK;
+    if (head_dim)
+        SL_TRY(sl_keys_u32(k, "rope.dimension_count_swa", false, 2, head_dim, &r->n_rot));
+    if (r->n_rot % 2 != 0)
+        return sl_keys_fail(k, SL_ERR_CORRUPT, "rope.dimension_count_swa", "%" PRIu32 " is odd",
+                            r->n_rot);
     return SL_OK;
 }
 
@@ -241,23 +286,31 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     if (!layers)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory for %u layers", hp.n_layer);
     /* Layers with a window may have a rotation of their own. */
-    hp.n_rope = sl_keys_find(&k, "rope.freq_base_swa") ? 2 : 1;
+    hp.n_rope = sl_keys_find(&k, "rope.freq_base_swa") ||
+                        sl_keys_find(&k, "rope.dimension_count_swa") ||
+                        sl_keys_find(&k, "attention.key_length_swa")
+                    ? 2
+                    : 1;
     enum sl_status status = sl_arch_read_layers(&k, arch, &hp, layers);
-    uint32_t head_dim =
-        arch->latent ? layers[0].spec.latent.n_rot : layers[0].spec.attention.head_dim_k;
-    for (uint32_t l = 1; !arch->latent && l < hp.n_layer; l++)
-        if (layers[l].spec.attention.head_dim_k < head_dim)
-            head_dim = layers[l].spec.attention.head_dim_k;
-    if (status == SL_OK)
+    if (status == SL_OK) {
+        uint32_t head_dim =
+            arch->latent ? layers[0].spec.latent.n_rot : least_head_dim(&hp, layers, 0);
+        /* Where all layers have a window the first table rotates none, and is there all the same.
+         */
+        head_dim = head_dim ? head_dim : least_head_dim(&hp, layers, 1);
         status = read_rope(&k, hp.n_ctx_train, head_dim, &hp.rope[0]);
+    }
     if (status == SL_OK && arch->latent)
         status = sl_arch_scale_latent(&k, &hp, layers);
-    if (status == SL_OK && arch->sections)
+    if (status == SL_OK && arch->sections) {
         status = sl_arch_check_sections(&k, hp.rope[0].n_rot);
-    if (status == SL_OK && hp.n_rope > 1) {
-        hp.rope[1] = hp.rope[0];
-        status = sl_keys_f32(&k, "rope.freq_base_swa", MIN_BASE, MAX_BASE, &hp.rope[1].base);
     }
+    if (status == SL_OK && hp.n_rope > 1)
+        status = read_window_rope(&k, arch, layers, &hp);
+    hp.embd_scale = arch->embd_sqrt ? sqrtf((float)hp.n_embd) : 1;
+    if (status == SL_OK &&
+        sl_arch_reads(arch, "final_logit_softcapping", sizeof "final_logit_softcapping" - 1))
+        status = sl_keys_f32(&k, "final_logit_softcapping", 0.0f, 1e6f, &hp.logit_softcap);
     if (status != SL_OK) {
         free(layers);
         return status;

@@ -7,7 +7,9 @@
 /* expert_shared_count; so that its product with a width fits 32 bits. */
 #define MAX_SHARED 1024u
 
-static enum sl_status read_heads(struct sl_keys *k, const struct sl_hparams *hp,
+/* windowed [n_layer]: such layers may have heads of another size. */
+static enum sl_status read_heads(struct sl_keys *k, const struct sl_arch *arch,
+                                 const struct sl_hparams *hp, const bool *windowed,
                                  struct sl_layer *layers) {
     uint32_t n_head[SL_MAX_LAYERS], n_head_kv[SL_MAX_LAYERS], dim_k = 0, dim_v = 0;
     SL_TRY(sl_keys_u32_each(k, "attention.head_count", true, 1, SL_ARCH_MAX_WIDTH, n_head));
@@ -16,6 +18,13 @@ static enum sl_status read_heads(struct sl_keys *k, const struct sl_hparams *hp,
     SL_TRY(sl_keys_u32_each(k, "attention.head_count_kv", false, 1, SL_ARCH_MAX_WIDTH, n_head_kv));
     SL_TRY(sl_keys_u32(k, "attention.key_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_k));
     SL_TRY(sl_keys_u32(k, "attention.value_length", false, 1, SL_ARCH_MAX_HEAD_DIM, &dim_v));
+    uint32_t window_k = dim_k, window_v = dim_v;
+    if (sl_arch_reads(arch, "attention.key_length_swa", sizeof "attention.key_length_swa" - 1)) {
+        SL_TRY(
+            sl_keys_u32(k, "attention.key_length_swa", false, 1, SL_ARCH_MAX_HEAD_DIM, &window_k));
+        SL_TRY(sl_keys_u32(k, "attention.value_length_swa", false, 1, SL_ARCH_MAX_HEAD_DIM,
+                           &window_v));
+    }
     for (uint32_t l = 0; l < hp->n_layer; l++) {
         struct sl_attention_spec *a = &layers[l].spec.attention;
         a->n_head = n_head[l];
@@ -34,8 +43,9 @@ static enum sl_status read_heads(struct sl_keys *k, const struct sl_hparams *hp,
                                 "%" PRIu32 " heads do not divide the embedding of %" PRIu32
                                 ", and there is no attention.key_length",
                                 n_head[l], hp->n_embd);
-        a->head_dim_k = dim_k ? dim_k : dim;
-        a->head_dim_v = dim_v ? dim_v : dim;
+        uint32_t own_k = windowed[l] ? window_k : dim_k, own_v = windowed[l] ? window_v : dim_v;
+        a->head_dim_k = own_k ? own_k : dim;
+        a->head_dim_v = own_v ? own_v : dim;
         if ((uint64_t)n_head[l] * a->head_dim_k > SL_ARCH_MAX_WIDTH ||
             (uint64_t)n_head[l] * a->head_dim_v > SL_ARCH_MAX_WIDTH)
             return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count",
@@ -48,8 +58,7 @@ static enum sl_status read_heads(struct sl_keys *k, const struct sl_hparams *hp,
 
 static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *arch,
                                      const struct sl_hparams *hp, struct sl_layer *layers) {
-    SL_TRY(read_heads(k, hp, layers));
-    float scale = 0;
+    float scale = arch->attention_scale;
     SL_TRY(sl_keys_f32(k, "attention.scale", 0.0f, 1e6f, &scale));
     uint32_t window = 0;
     bool windowed[SL_MAX_LAYERS], causal = true;
@@ -57,6 +66,7 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
         windowed[l] = !arch->window_period || (l + 1) % arch->window_period != 0;
     SL_TRY(sl_keys_u32(k, "attention.sliding_window", false, 0, UINT32_MAX, &window));
     SL_TRY(sl_keys_pattern(k, "attention.sliding_window_pattern", windowed));
+    SL_TRY(read_heads(k, arch, hp, windowed, layers));
     if (window >= hp->n_ctx_train)
         window = 0; /* never reached */
     SL_TRY(sl_keys_bool(k, "attention.causal", &causal));
@@ -72,6 +82,7 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
         a->qk_norm = arch->qk_norm;
         a->norm_after_rope = arch->norm_after_rope;
         a->gated = arch->gated;
+        a->v_norm = arch->v_norm;
     }
     return SL_OK;
 }
@@ -180,6 +191,7 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
         SL_TRY(sl_keys_u32(k, "expert_shared_count", true, 1, MAX_SHARED, &n_shared));
     for (uint32_t l = 0; l < hp->n_layer; l++) {
         struct sl_layer_spec *s = &layers[l].spec;
+        s->gelu = arch->gelu;
         if (s->ffn == SL_FFN_DENSE) {
             s->n_ff = ff[l];
             if (!s->n_ff)
@@ -202,6 +214,13 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
             return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_shared_count",
                                 "%" PRIu32 " shared experts of %" PRIu32 " are wider than %u",
                                 n_shared, s->experts.n_ff, SL_ARCH_MAX_WIDTH);
+        if (arch->beside) {
+            s->experts.beside = true;
+            s->n_ff = s->experts.n_ff_shared = ff[l];
+            if (!ff[l])
+                return sl_keys_fail(k, SL_ERR_CORRUPT, "feed_forward_length",
+                                    "of layer %" PRIu32 " it is 0 or missing", l);
+        }
         if (arch->shared == SL_ARCH_SHARED && !s->experts.n_ff_shared)
             return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_shared_feed_forward_length",
                                 "the shared expert's width is 0 or missing");

@@ -2,6 +2,7 @@
 #include "model/arch/arch.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -97,6 +98,14 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_LATENT_K_B] = {"attn_k_b.weight", {D_NOPE, D_LATENT, D_HEADS}, false},
     [SL_L_LATENT_V_B] = {"attn_v_b.weight", {D_LATENT, D_LATENT_V, D_HEADS}, false},
     [SL_L_LATENT_KV_B] = {"attn_kv_b.weight", {D_LATENT, D_LATENT_JOINED}, false},
+    [SL_L_ATTN_POST_NORM] = {"post_attention_norm.weight", {D_EMBD}, true},
+    [SL_L_FFN_POST_NORM] = {"post_ffw_norm.weight", {D_EMBD}, true},
+    [SL_L_SHARED_POST_NORM] = {"post_ffw_norm_1.weight", {D_EMBD}, true},
+    [SL_L_EXPERTS_POST_NORM] = {"post_ffw_norm_2.weight", {D_EMBD}, true},
+    [SL_L_EXPERTS_NORM] = {"pre_ffw_norm_2.weight", {D_EMBD}, true},
+    [SL_L_ROUTER_NORM] = {"ffn_gate_inp.scale", {D_EMBD}, true},
+    [SL_L_EXPERTS_SCALE] = {"ffn_down_exps.scale", {D_EXPERT}, true},
+    [SL_L_LAYER_SCALE] = {"layer_output_scale.weight", {D_1}, true},
 };
 
 /* What a layer of a kind must have, and what it may. */
@@ -107,7 +116,8 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
     [SL_MIXER_ATTENTION] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_ATTN_Q) | SL_ROLE(SL_L_ATTN_K) |
                                 SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_OUT),
                             SL_ROLES_ATTN_BIAS | SL_ROLE(SL_L_ATTN_OUT_BIAS) |
-                                SL_ROLE(SL_L_ATTN_SINKS) | SL_ROLES_QK_NORM},
+                                SL_ROLE(SL_L_ATTN_SINKS) | SL_ROLES_QK_NORM |
+                                SL_ROLE(SL_L_ATTN_POST_NORM)},
     [SL_MIXER_DELTA] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_DELTA_QKV) | SL_ROLE(SL_L_DELTA_Z) |
                             SL_ROLE(SL_L_DELTA_CONV) | SL_ROLE(SL_L_DELTA_DT) |
                             SL_ROLE(SL_L_DELTA_A) | SL_ROLE(SL_L_DELTA_NORM) |
@@ -120,11 +130,16 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
 static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
     [SL_FFN_DENSE] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) |
                           SL_ROLE(SL_L_FFN_DOWN),
-                      0},
+                      SL_ROLE(SL_L_FFN_POST_NORM) | SL_ROLE(SL_L_LAYER_SCALE)},
     [SL_FFN_EXPERTS] = {SL_ROLE(SL_L_FFN_NORM) | SL_ROLE(SL_L_ROUTER) | SL_ROLE(SL_L_EXPERTS_GATE) |
                             SL_ROLE(SL_L_EXPERTS_UP) | SL_ROLE(SL_L_EXPERTS_DOWN),
                         SL_ROLE(SL_L_ROUTER_BIAS) | SL_ROLE(SL_L_ROUTER_LOGIT_BIAS) |
-                            SL_ROLES_EXPERT_BIAS | SL_ROLE(SL_L_SHARED_ROUTER)}};
+                            SL_ROLES_EXPERT_BIAS | SL_ROLE(SL_L_SHARED_ROUTER) |
+                            SL_ROLE(SL_L_FFN_POST_NORM) | SL_ROLE(SL_L_SHARED_POST_NORM) |
+                            SL_ROLE(SL_L_EXPERTS_POST_NORM) | SL_ROLE(SL_L_EXPERTS_NORM) |
+                            SL_ROLE(SL_L_ROUTER_NORM) | SL_ROLE(SL_L_EXPERTS_SCALE) |
+                            SL_ROLE(SL_L_LAYER_SCALE)}};
+#define ROLES_DENSE (SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) | SL_ROLE(SL_L_FFN_DOWN))
 #define ROLES_SHARED                                                                               \
     (SL_ROLE(SL_L_SHARED_GATE) | SL_ROLE(SL_L_SHARED_UP) | SL_ROLE(SL_L_SHARED_DOWN))
 
@@ -143,9 +158,13 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_la
     struct kind_roles r = {mixer->needs | ffn->needs | (arch->needs & may), 0};
     if (s->mixer == SL_MIXER_LATENT)
         r.needs |= latent_roles(&s->latent);
-    if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
+    if (s->ffn == SL_FFN_EXPERTS && s->experts.beside)
+        r.needs |= ROLES_DENSE;
+    else if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
         r.needs |= ROLES_SHARED;
     r.may = r.needs | (arch->optional & may);
+    if (arch->v_of_k)
+        r.needs &= ~SL_ROLE(SL_L_ATTN_V);
     return r;
 }
 
@@ -409,6 +428,19 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
                 status = missing(m, err, name);
             }
         }
+        layer->spec.attention.v_of_k =
+            layer->spec.mixer == SL_MIXER_ATTENTION && !layer->t[SL_L_ATTN_V];
+        layer->spec.experts.router_norm = layer->t[SL_L_ROUTER_NORM] != NULL;
+        if (layer->spec.experts.router_norm) /* the norm of a vector, not of its mean square */
+            layer->spec.experts.router_logit_scale = 1 / sqrtf((float)m->hp.n_embd);
+        if (layer->spec.attention.v_of_k &&
+            layer->spec.attention.head_dim_k != layer->spec.attention.head_dim_v)
+            return sl_fail(err, SL_ERR_CORRUPT,
+                           "%.160s: layer %" PRIu32
+                           " has no attn_v.weight, and its keys of %" PRIu32
+                           " are no values of %" PRIu32,
+                           sl_gguf_file_path(m->gguf, 0), l, layer->spec.attention.head_dim_k,
+                           layer->spec.attention.head_dim_v);
         layer->spec.attention.sinks = layer->t[SL_L_ATTN_SINKS] != NULL;
         layer->spec.experts.biases = layer->t[SL_L_EXPERTS_GATE_BIAS] ||
                                      layer->t[SL_L_EXPERTS_UP_BIAS] ||

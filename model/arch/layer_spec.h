@@ -34,6 +34,9 @@ struct sl_attention_spec {
     enum sl_qk_norm qk_norm;
     bool norm_after_rope; /* q and k are normed after the rotation, not before */
     bool sinks;           /* each head has a logit that takes part in its softmax's sum alone */
+    bool v_norm;          /* values are normed by heads, without weights */
+    bool v_of_k;          /* no matrix for values: they are what the keys' gives, before its norm */
+    float softcap;        /* of the scores: c * tanh(score / c) */
     bool gated;           /* q's matrix gives each head's query, then its gate: the head's output is
                              multiplied by the gate's sigmoid */
 };
@@ -64,6 +67,7 @@ enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
 enum sl_expert_activation {
     SL_EXPERT_SWIGLU,
     SL_EXPERT_SWIGLU_CLAMPED, /* gpt-oss: gate at most 7, up -7 to 7 and plus 1, sigmoid(1.702 g) */
+    SL_EXPERT_GEGLU,
 };
 
 struct sl_experts_spec {
@@ -77,6 +81,10 @@ struct sl_experts_spec {
         n_group_used; /* the router chooses among that many of the groups; 0: no groups */
     enum sl_expert_activation activation;
     bool biases; /* of gate, up and down of each expert */
+    bool beside; /* the shared expert is the layer's dense feed-forward part, under its names, with
+                    norms of its own before and behind it, as the routed experts have theirs */
+    bool router_norm;         /* the router reads x normed by weights of its own */
+    float router_logit_scale; /* of the router's logits */
 };
 
 struct sl_layer_spec {
@@ -85,7 +93,8 @@ struct sl_layer_spec {
     struct sl_attention_spec attention; /* of SL_MIXER_ATTENTION */
     struct sl_delta_spec delta;         /* of SL_MIXER_DELTA */
     struct sl_latent_spec latent;       /* of SL_MIXER_LATENT */
-    uint32_t n_ff;                      /* of SL_FFN_DENSE */
+    uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
+    bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
     struct sl_experts_spec experts;     /* of SL_FFN_EXPERTS */
 };
 

@@ -25,6 +25,7 @@ struct sl_rope_spec {
     float yarn_attn;   /* cos and sin are multiplied by yarn_attn * (1 + 0.1 ln yarn_factor) */
     float yarn_beta_fast, yarn_beta_slow;
     uint32_t yarn_ctx_orig; /* context before the extension */
+    bool undivided;         /* rope_freqs.weight is not of this table */
 };
 #define SL_MAX_ROPES 2u
 
@@ -35,6 +36,8 @@ struct sl_hparams {
     uint32_t first_layer;             /* of a slice (model_slice.h), in the whole model; else 0 */
     uint32_t n_layer_nextn; /* behind the last layer, for guessing tokens ahead: left on disk */
     float norm_eps;
+    float embd_scale;    /* of the embedding's rows; 1 = none */
+    float logit_softcap; /* of the logits: c * tanh(logit / c) */
     uint32_t n_rope;
     struct sl_rope_spec rope[SL_MAX_ROPES]; /* [n_rope] */
 };
@@ -99,6 +102,15 @@ enum sl_layer_role {
     SL_L_LATENT_V_B,       /* [n_latent, head_dim_v, n_head] */
     SL_L_LATENT_KV_B, /* in place of these [n_latent, n_head * (n_nope + head_dim_v)]: of each head
                          the rows that give its key, then those of its value */
+    /* Norms [n_embd] of what a part of the layer gives, before it is added. */
+    SL_L_ATTN_POST_NORM,    /* post_attention_norm.weight */
+    SL_L_FFN_POST_NORM,     /* post_ffw_norm.weight */
+    SL_L_SHARED_POST_NORM,  /* post_ffw_norm_1.weight: of the dense part beside experts */
+    SL_L_EXPERTS_POST_NORM, /* post_ffw_norm_2.weight */
+    SL_L_EXPERTS_NORM,      /* pre_ffw_norm_2.weight: before the routed experts */
+    SL_L_ROUTER_NORM,       /* ffn_gate_inp.scale [n_embd] */
+    SL_L_EXPERTS_SCALE,     /* ffn_down_exps.scale [n_expert] */
+    SL_L_LAYER_SCALE,       /* layer_output_scale.weight [1]: of what the layer gives */
     SL_L_COUNT
 };
 

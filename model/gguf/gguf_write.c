@@ -101,6 +101,10 @@ void sl_gguf_array_begin_i32(struct sl_gguf_writer *w, const char *key) {
     array_begin(w, key, SL_GGUF_I32);
 }
 
+void sl_gguf_array_begin_bool(struct sl_gguf_writer *w, const char *key) {
+    array_begin(w, key, SL_GGUF_BOOL);
+}
+
 void sl_gguf_array_add_str(struct sl_gguf_writer *w, const char *text, size_t len) {
     put_str(&w->array, text, len);
     w->n_array++;
@@ -108,6 +112,12 @@ void sl_gguf_array_add_str(struct sl_gguf_writer *w, const char *text, size_t le
 
 void sl_gguf_array_add_i32(struct sl_gguf_writer *w, int32_t v) {
     put(&w->array, &v, sizeof v);
+    w->n_array++;
+}
+
+void sl_gguf_array_add_bool(struct sl_gguf_writer *w, bool v) {
+    uint8_t byte = v;
+    put(&w->array, &byte, 1);
     w->n_array++;
 }
 

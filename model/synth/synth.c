@@ -322,7 +322,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     sl_gguf_write_u32(w, KEY("attention.head_count"), c->n_head);
     if (traits & SL_SYNTH_LATENT) {
         write_latent(w, c);
-    } else if (c->n_head_kv_odd) {
+    } else if (c->n_head_kv_odd || c->n_head_kv_window) {
         sl_gguf_array_begin_i32(w, KEY("attention.head_count_kv"));
         for (uint32_t l = 0; l < c->n_layer; l++)
             sl_gguf_array_add_i32(w, (int32_t)sl_synth_kv_heads(c, l));
@@ -339,6 +339,20 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     sl_gguf_write_f32(w, KEY("rope.freq_base"), c->rope_base);
     if (c->rope_base_window > 0)
         sl_gguf_write_f32(w, KEY("rope.freq_base_swa"), c->rope_base_window);
+    if (traits & SL_SYNTH_GEMMA4) {
+        uint32_t dim = c->head_dim_window ? c->head_dim_window : c->head_dim;
+        sl_gguf_write_u32(w, KEY("attention.key_length_swa"), dim);
+        sl_gguf_write_u32(w, KEY("attention.value_length_swa"), dim);
+        sl_gguf_write_u32(w, KEY("rope.dimension_count_swa"), dim);
+        sl_gguf_write_u32(w, KEY("embedding_length_per_layer_input"), 0);
+        sl_gguf_write_u32(w, KEY("attention.shared_kv_layers"), 0);
+        if (c->logit_softcap > 0)
+            sl_gguf_write_f32(w, KEY("final_logit_softcapping"), c->logit_softcap);
+        sl_gguf_array_begin_bool(w, KEY("attention.sliding_window_pattern"));
+        for (uint32_t l = 0; l < c->n_layer; l++)
+            sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));
+        sl_gguf_array_end(w);
+    }
     if (traits & SL_SYNTH_WINDOW)
         sl_gguf_write_u32(w, KEY("attention.sliding_window"), c->window);
     if (c->n_nextn)

@@ -51,11 +51,14 @@ struct sl_synth_config {
      * n_rot are rotated (0 = half), head_dim_v of its value, from latents of n_latent. */
     uint32_t n_lora_q; /* rank of q's projection; 0 = one matrix */
     uint32_t n_latent, head_dim_v;
-    bool joined_kv;      /* one matrix for keys and values, as in older files */
-    float yarn_log_mul;  /* 0 = none stated */
-    bool router_sigmoid; /* with a bias for the choice; the weights are divided by their sum */
-    float router_scale;  /* of the experts' weights; 0 = none stated */
-    uint32_t n_nextn;    /* layers behind the last that guess ahead */
+    bool joined_kv;         /* one matrix for keys and values, as in older files */
+    float yarn_log_mul;     /* 0 = none stated */
+    bool router_sigmoid;    /* with a bias for the choice; the weights are divided by their sum */
+    float router_scale;     /* of the experts' weights; 0 = none stated */
+    uint32_t n_nextn;       /* layers behind the last that guess ahead */
+    uint32_t window_period; /* gemma4: every so many-th layer has no window; 0 = 6 */
+    uint32_t head_dim_window, n_head_kv_window; /* gemma4: of layers with one; 0 = as the others */
+    float logit_softcap;                        /* gemma4; 0 = none */
     struct sl_synth_types attn, ffn, gate, up, down;
     enum sl_dtype embd, output; /* F32, F16, BF16 and Q8_0 carry the structure described above;
                                    other types are plain random */

@@ -29,6 +29,8 @@ static const struct sl_synth_family families[] = {
     {"deepseek2",
      SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_LATENT},
     {"qwen3vlmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_SECTIONS},
+    {"gemma4", SL_SYNTH_MAY_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_FF |
+                   SL_SYNTH_GEMMA4},
 };
 
 const struct sl_synth_family *sl_synth_family_find(const char *arch) {
@@ -75,6 +77,28 @@ static void add_norm(struct sl_synth_plan *p, uint64_t n, const char *suffix, in
 
 static enum sl_dtype pick(const struct sl_synth_types *types, uint32_t layer) {
     return types->dtype[layer % types->n];
+}
+
+/* Of a layer of gemma4 what no other family has; before it experts [n_ff_expert] if there are any.
+ */
+static void add_gemma4(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd, ff = c->n_ff;
+    float in = 1 / sqrtf((float)n);
+    enum sl_dtype ffn = pick(&c->ffn, l);
+    add_norm(p, n, "post_attention_norm.weight", i);
+    add_norm(p, n, "post_ffw_norm.weight", i);
+    add_norm(p, 1, "layer_output_scale.weight", i);
+    if (!sl_synth_has_experts(c, l))
+        return;
+    add_norm(p, n, "post_ffw_norm_1.weight", i);
+    add_norm(p, n, "post_ffw_norm_2.weight", i);
+    add_norm(p, n, "pre_ffw_norm_2.weight", i);
+    add_norm(p, n, "ffn_gate_inp.scale", i);
+    add_norm(p, c->n_expert, "ffn_down_exps.scale", i);
+    add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
+    add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_up.weight", i);
+    add(p, ffn, SL_FILL_RANDOM, 1 / sqrtf((float)ff), ff, n, 0, "ffn_down.weight", i);
 }
 
 /* A gated delta net. */
@@ -142,8 +166,9 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
                           uint32_t l) {
     int i = (int)l;
     uint64_t n = c->n_embd;
-    uint64_t q = (uint64_t)c->n_head * c->head_dim;
-    uint64_t kv = (uint64_t)sl_synth_kv_heads(c, l) * c->head_dim;
+    uint32_t head_dim = sl_synth_head_dim(c, l);
+    uint64_t q = (uint64_t)c->n_head * head_dim;
+    uint64_t kv = (uint64_t)sl_synth_kv_heads(c, l) * head_dim;
     float in = 1 / sqrtf((float)n);
     /* Each block adds a share of the residual's size such that all layers together about double
      * it: enough to matter to the answer, little enough that the embedding still leads routing. */
@@ -153,7 +178,8 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     uint64_t gated = traits & SL_SYNTH_DELTA ? 2 * q : q;
     add(p, attn, SL_FILL_RANDOM, in, n, gated, 0, "attn_q.weight", i);
     add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
-    add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_v.weight", i);
+    if (!(traits & SL_SYNTH_GEMMA4) || sl_synth_has_window(c, l))
+        add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_v.weight", i);
     add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)q), q, n, 0, "attn_output.weight", i);
     if (traits & SL_SYNTH_QKV_BIAS) {
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, q, 0, 0, "attn_q.bias", i);
@@ -162,8 +188,8 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     }
     if (traits & (SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_QK_NORM_ROW)) {
         bool row = traits & SL_SYNTH_QK_NORM_ROW;
-        add_norm(p, row ? q : c->head_dim, "attn_q_norm.weight", i);
-        add_norm(p, row ? kv : c->head_dim, "attn_k_norm.weight", i);
+        add_norm(p, row ? q : head_dim, "attn_q_norm.weight", i);
+        add_norm(p, row ? kv : head_dim, "attn_k_norm.weight", i);
     }
     if (traits & SL_SYNTH_OUT_BIAS)
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f * share, n, 0, 0, "attn_output.bias", i);
@@ -186,6 +212,9 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     add_norm(p, n, traits & SL_SYNTH_POST_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
              i);
 
+    if (traits & SL_SYNTH_GEMMA4)
+        add_gemma4(p, c, l);
+
     /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
     float mid = 0.6f;
     if (!sl_synth_has_experts(c, l)) {
@@ -203,7 +232,9 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     float expert_mid = traits & SL_SYNTH_CLAMPED ? 6.4f : mid;
     /* The weighted sum of k random outputs shrinks by about sqrt(k). */
     float down = share * sqrtf((float)c->n_expert_used) / (expert_mid * sqrtf((float)ff));
-    add(p, SL_DTYPE_F32, SL_FILL_ROUTER, 2 * in, n, ne, 0, "ffn_gate_inp.weight", i);
+    /* gemma4 divides the router's logits by sqrt(n). */
+    float router = traits & SL_SYNTH_GEMMA4 ? 2 : 2 * in;
+    add(p, SL_DTYPE_F32, SL_FILL_ROUTER, router, n, ne, 0, "ffn_gate_inp.weight", i);
     if (traits & SL_SYNTH_ROUTER_BIAS) /* scores are 1 / n_expert in the mean */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f / (float)ne, ne, 0, 0, "exp_probs_b.bias", i);
     if (c->router_sigmoid) /* scores are around a half */
@@ -250,6 +281,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
     bool moe = traits & SL_SYNTH_MOE, shared = traits & SL_SYNTH_SHARED;
     bool latent = traits & SL_SYNTH_LATENT;
     bool dense = !c->n_expert || c->n_layer_dense;
+    bool own_window = traits & SL_SYNTH_GEMMA4;
     const struct {
         const char *name;
         uint32_t value, min, max;
@@ -284,12 +316,19 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"value-dim", c->head_dim_v, 1, 1024},
         {"sigmoid", c->router_sigmoid, 0, latent},
         {"joined-kv", c->joined_kv, 0, latent},
+        {"window-kv-heads", c->n_head_kv_window, 0, own_window ? 1024 : 0},
+        {"window-head-dim", c->head_dim_window, 0, own_window ? 1024 : 0},
+        {"window-period", c->window_period, 0, own_window ? 1024 : 0},
         {"split", c->n_split, 1, 999},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
             return sl_fail(err, SL_ERR_CONFIG, "--%s is %u: must be from %u to %u for %s",
                            ranges[i].name, ranges[i].value, ranges[i].min, ranges[i].max, c->arch);
+    if (c->n_head_kv_window && c->n_head % c->n_head_kv_window)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "--heads is %u: must be a multiple of --window-kv-heads, which is %u",
+                       c->n_head, c->n_head_kv_window);
     for (uint32_t l = 0; l < 2 && !latent; l++) {
         uint32_t n = sl_synth_kv_heads(c, l);
         if (c->n_head % n)
@@ -308,6 +347,9 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         return sl_fail(err, SL_ERR_CONFIG, "--%s is %u: must be even",
                        c->n_rot % 2 ? "rotated" : "head-dim",
                        c->n_rot % 2 ? c->n_rot : c->head_dim);
+    if (c->head_dim_window % 2)
+        return sl_fail(err, SL_ERR_CONFIG, "--window-head-dim is %u: must be even",
+                       c->head_dim_window);
     if (c->n_delta_head % c->n_delta_head_k)
         return sl_fail(err, SL_ERR_CONFIG,
                        "--delta-heads is %u: must be a multiple of --delta-key-heads, which is %u",
@@ -324,7 +366,8 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
                   {"yarn-multiplier", c->yarn_log_mul, 10},
                   {"router-scale", c->router_scale, 100},
                   {"rope-base", c->rope_base, 1e9f},
-                  {"window-rope-base", c->rope_base_window, 1e9f}};
+                  {"window-rope-base", c->rope_base_window, 1e9f},
+                  {"softcap", c->logit_softcap, own_window ? 1e6f : 0}};
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
         if (!(shares[i].value >= 0 && shares[i].value <= shares[i].max))
             return sl_fail(err, SL_ERR_CONFIG, "--%s is %g: must be from 0 to %g", shares[i].name,
@@ -350,7 +393,7 @@ enum sl_status sl_synth_plan(const struct sl_synth_config *c, struct sl_synth_pl
     if (!c->tied)
         add(p, c->output, SL_FILL_SUCCESSOR, 1 / sqrtf((float)n), n, c->n_vocab, 0, "output.weight",
             -1);
-    if (c->rope_freqs)
+    if (c->rope_freqs || traits & SL_SYNTH_GEMMA4)
         add(p, SL_DTYPE_F32, SL_FILL_ROPE_FREQS, 0, sl_synth_rot(c) / 2, 0, 0, "rope_freqs.weight",
             -1);
     return p->tensors ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "out of memory");

@@ -26,6 +26,7 @@ enum {
     SL_SYNTH_DELTA_BA = 1 << 17,    /* whose gates come from one matrix */
     SL_SYNTH_SECTIONS = 1 << 18,    /* multi-section RoPE */
     SL_SYNTH_LATENT = 1 << 24,      /* latent attention, and DeepSeek's experts */
+    SL_SYNTH_GEMMA4 = 1 << 28,      /* what only it has: synth_plan.c */
 };
 struct sl_synth_family {
     const char *arch;
@@ -36,7 +37,19 @@ const struct sl_synth_family *sl_synth_family_find(const char *arch);
 static inline bool sl_synth_has_experts(const struct sl_synth_config *c, uint32_t layer) {
     return c->n_expert > 0 && layer >= c->n_layer_dense;
 }
+/* Of families whose files say which layers have a window. */
+static inline bool sl_synth_has_window(const struct sl_synth_config *c, uint32_t layer) {
+    uint32_t period = c->window_period ? c->window_period : 6;
+    return layer % period < period - 1;
+}
+static inline uint32_t sl_synth_head_dim(const struct sl_synth_config *c, uint32_t layer) {
+    bool own = sl_synth_family_find(c->arch)->traits & SL_SYNTH_GEMMA4 && c->head_dim_window;
+    return own && sl_synth_has_window(c, layer) ? c->head_dim_window : c->head_dim;
+}
 static inline uint32_t sl_synth_kv_heads(const struct sl_synth_config *c, uint32_t layer) {
+    bool own = sl_synth_family_find(c->arch)->traits & SL_SYNTH_GEMMA4 && c->n_head_kv_window;
+    if (own && sl_synth_has_window(c, layer))
+        return c->n_head_kv_window;
     return layer % 2 && c->n_head_kv_odd ? c->n_head_kv_odd : c->n_head_kv;
 }
 

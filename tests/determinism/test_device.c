@@ -356,8 +356,9 @@ static void greedy(void **state) {
 /* Shared experts and a dense first part of the path. */
 static void other_shapes(void **state) {
     (void)state;
-    static const char *const archs[] = {"qwen2moe", "llama", "qwen3", "qwen3next", "deepseek2"};
-    for (uint32_t i = 0; i < 5; i++) {
+    static const char *const archs[] = {"qwen2moe",  "llama",     "qwen3",
+                                        "qwen3next", "deepseek2", "gemma4"};
+    for (uint32_t i = 0; i < 6; i++) {
         struct sl_synth_config c = small(archs[i]);
         struct test_model m;
         struct outcome plain, have;
@@ -365,6 +366,8 @@ static void other_shapes(void **state) {
             c.n_ff_shared = 256;
         if (i == 4)
             c.n_ff_shared = c.n_ff_expert;
+        if (i == 5)
+            c.window_period = 2, c.window = 24, c.head_dim_window = 64, c.logit_softcap = 30;
         if (i == 2)
             c.n_expert = c.n_expert_used = 0, c.n_ff = 256;
         open_model(&m, &c);

@@ -492,6 +492,24 @@ static void joined_latents(void **state) {
     compare_all(&(struct subject){.name = "joined latents", .config = &c});
 }
 
+/* Heads of two sizes, values that are keys, norms behind parts, a dense part beside the experts. */
+static void parts_with_norms(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("gemma4");
+    c.n_layer = 4;
+    c.window = 24;
+    c.window_period = 2;
+    c.head_dim_window = 64;
+    c.n_head_kv_window = 4;
+    c.rope_base_window = 10000;
+    c.logit_softcap = 30;
+    c.n_ff = 192;
+    c.n_expert = 9;
+    c.n_expert_used = 3;
+    c.gate = c.up = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    compare_all(&(struct subject){.name = "parts with norms", .config = &c});
+}
+
 static void enough_was_compared(void **state) {
     (void)state;
     print_message("figure: %llu tokens and the logits of %llu positions compared\n",
@@ -515,6 +533,7 @@ int main(void) {
         cmocka_unit_test(delta_nets),
         cmocka_unit_test(latents),
         cmocka_unit_test(joined_latents),
+        cmocka_unit_test(parts_with_norms),
         cmocka_unit_test(enough_was_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

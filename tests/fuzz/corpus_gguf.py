@@ -123,9 +123,9 @@ def latent_model(joined):
     return gguf(keys, t)
 
 
-def model(name, version=3):
+def model(name, version=3, lie=None):
     arch = "llama" if name == "mixtral" else name
-    moe = "moe" in name or name in ("mixtral", "gpt-oss", "qwen3next")
+    moe = "moe" in name or name in ("mixtral", "gpt-oss", "qwen3next", "gemma4")
     delta = arch in ("qwen3next", "qwen35", "qwen35moe")
     embd, heads, dim, ff, experts = 8, 2, 4, 8, 3
     keys = [kv("general.architecture", STR, arch)]
@@ -155,6 +155,15 @@ def model(name, version=3):
     if arch == "gpt-oss":
         key("attention.sliding_window", U32, 8)
         key("rope.freq_base_swa", F32, 1e4)
+    if arch == "gemma4":
+        key("attention.sliding_window", U32, 8)
+        key("attention.sliding_window_pattern", ARR, [True])
+        key("attention.key_length_swa", U32, dim)
+        key("attention.value_length_swa", U32, dim)
+        key("rope.dimension_count_swa", U32, lie or dim)
+        key("rope.freq_base_swa", F32, 1e4)
+        key("final_logit_softcapping", F32, 30.0)
+        key("embedding_length_per_layer_input", U32, 0)
     if arch == "ernie4_5-moe":
         key("leading_dense_block_count", U32, 0)
         key("attention.sliding_window", U32, 8)
@@ -176,7 +185,7 @@ def model(name, version=3):
                     ("attn_k.weight", [embd, k]), ("attn_v.weight", [embd, k]),
                     ("attn_output.weight", [q, embd]), ("ffn_norm.weight", [embd])):
         layer(n, *dims)
-    if arch in ("qwen3", "qwen3moe", "olmoe", "hunyuan-moe"):
+    if arch in ("qwen3", "qwen3moe", "olmoe", "hunyuan-moe", "gemma4"):
         layer("attn_q_norm.weight", q if arch == "olmoe" else dim)
         layer("attn_k_norm.weight", k if arch == "olmoe" else dim)
     if arch in ("qwen2", "qwen2moe"):
@@ -189,11 +198,17 @@ def model(name, version=3):
                         ("ffn_gate_exps.bias", [ff, experts]), ("ffn_up_exps.bias", [ff, experts]),
                         ("ffn_down_exps.bias", [embd, experts])):
             layer(n, *dims)
-    if not moe:
+    if arch == "gemma4":
+        for n in ("post_attention_norm.weight", "post_ffw_norm.weight", "post_ffw_norm_1.weight",
+                  "post_ffw_norm_2.weight", "pre_ffw_norm_2.weight", "ffn_gate_inp.scale"):
+            layer(n, embd)
+        layer("ffn_down_exps.scale", experts)
+        layer("layer_output_scale.weight", 1)
+    if not moe or arch == "gemma4":
         layer("ffn_gate.weight", embd, ff)
         layer("ffn_up.weight", embd, ff)
         layer("ffn_down.weight", ff, embd)
-    else:
+    if moe:
         layer("ffn_gate_inp.weight", embd, experts)
         layer("ffn_gate_exps.weight", embd, ff, experts)
         layer("ffn_up_exps.weight", embd, ff, experts)
@@ -204,7 +219,7 @@ def model(name, version=3):
         layer("ffn_gate_shexp.weight", embd, ff)
         layer("ffn_up_shexp.weight", embd, ff)
         layer("ffn_down_shexp.weight", ff, embd)
-    if name == "llama":
+    if name in ("llama", "gemma4"):
         t.append(("rope_freqs.weight", [dim // 2]))
     return gguf(keys, t, version)
 
@@ -213,9 +228,11 @@ def main():
     os.makedirs(OUT, exist_ok=True)
     files = {n: model(n) for n in
              ("llama", "mixtral", "olmoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "ernie4_5-moe", "hunyuan-moe",
-              "gpt-oss", "qwen3next", "qwen35moe", "qwen35")}
+              "gpt-oss", "qwen3next", "qwen35moe", "qwen35", "gemma4")}
     files["deepseek2"] = latent_model(False)
     files["deepseek2-joined"] = latent_model(True)
+    files["gemma4-odd-rotation"] = model("gemma4", lie=3)
+    files["gemma4-wide-rotation"] = model("gemma4", lie=2**31)
     files["llama-v2"] = model("llama", 2)
     files["empty-v3"] = gguf([], [])
     whole = files["qwen3moe"]

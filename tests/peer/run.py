@@ -65,6 +65,13 @@ CASES = [
     ("qwen3vlmoe f32", f"--arch qwen3vlmoe {F32} {MOE}", True, LONG),
     ("qwen3vlmoe f32, gqa 3", f"--arch qwen3vlmoe {F32} --experts 7 --top-k 3 --heads 6 --kv-heads 2 --head-dim 128",
      True, LONG),
+    ("gemma4 f32", f"--arch gemma4 {F32} {MOE} --layers 6 --window-period 3 --window 48 --head-dim 128 "
+     "--window-head-dim 64 --kv-heads 1 --window-kv-heads 2 --window-rope-base 10000 --softcap 30 --tied", True, LONG),
+    ("gemma4 f32, gqa 3, odd", f"--arch gemma4 {F32} --experts 12 --top-k 5 --layers 5 --window-period 2 --window 33 "
+     "--embd 192 --heads 6 --kv-heads 2 --window-kv-heads 3 --head-dim 64 --window-head-dim 96 --ff 160 --expert-ff 96 "
+     "--window-rope-base 5000 --softcap 15", True, LONG),
+    ("gemma4 dense f32", f"--arch gemma4 {F32} --experts 0 --top-k 0 --layers 4 --window-period 2 --window 70 "
+     "--window-rope-base 10000 --softcap 30", True, LONG),
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),

@@ -69,6 +69,13 @@ static inline struct sl_synth_config tiny_config(const char *arch) {
         c.n_lora_q = 32;
         c.router_sigmoid = true;
     }
+    if (strcmp(arch, "gemma4") == 0) { /* heads of two sizes, and of two numbers */
+        c.window_period = 2;
+        c.head_dim_window = 64;
+        c.n_head_kv_window = 4;
+        c.rope_base_window = 10000;
+        c.logit_softcap = 30;
+    }
     c.n_vocab = 512;
     c.n_ctx = 1024;
     return c;

@@ -153,15 +153,15 @@ static struct run *answer(const struct test_model *m, const struct sl_engine_con
  * in slots, where generated rows go in parts that are cut behind each router. */
 static void slices_of_layers_that_differ(void **state) {
     (void)state;
-    static const char *const archs[] = {"ernie4_5-moe", "hunyuan-moe", "gpt-oss",
-                                        "qwen35moe",    "qwen3next",   "deepseek2"};
+    static const char *const archs[] = {"ernie4_5-moe", "hunyuan-moe", "gpt-oss", "qwen35moe",
+                                        "qwen3next",    "deepseek2",   "gemma4"};
     static const char *const splits[] = {NULL, "1,4", "2,3", "4,1"};
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         struct sl_synth_config sc = tiny_config(archs[i]);
         struct test_model m;
         sc.n_layer = 5;
         sc.n_layer_dense = i == 0 ? 2 : 0;
-        sc.n_head_kv_odd = 1;
+        sc.n_head_kv_odd = i < 3;
         open_model(&m, &sc);
         struct sl_engine_config c = {
             .n_threads = 1, .ctx_tokens = 256, .parallel = 2, .batch_tokens = 48};
@@ -222,6 +222,23 @@ static void devices_that_lack(void **state) {
     assert_int_equal(sl_memory_plan_make(m.model, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(test_err.text, "layer 1 (grouped-query attention): device cpu has no op "
                                           "'mul_sigmoid'"));
+    d->caps.lacks_ops = 0;
+    close_model(&m);
+
+    /* A device such as a GPU whose kernels take no more than what most models need. */
+    sc = tiny_config("gemma4");
+    open_model(&m, &sc);
+    assert_ok(sl_memory_plan_make(m.model, &c, d, &p, &test_err));
+    d->caps.moe_bias = true;
+    d->caps.extra_args = false;
+    assert_int_equal(sl_memory_plan_make(m.model, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(test_err.text, "layer 0 (routed experts): device cpu has no op 'router' "
+                                          "with a scale for each expert"));
+    d->caps.extra_args = true;
+    d->caps.geglu = false;
+    assert_int_equal(sl_memory_plan_make(m.model, &c, d, &p, &test_err), SL_ERR_UNSUPPORTED);
+    assert_non_null(
+        strstr(test_err.text, "layer 0 (routed experts): device cpu has no op 'moe' with GEGLU"));
     sl_device_close(&d);
     close_model(&m);
 }

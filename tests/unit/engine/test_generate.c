@@ -4,9 +4,9 @@
 
 #include "engine/sample/sampler.h"
 
-static const char *const archs[] = {"qwen3moe",  "qwen2moe",     "llama",       "olmoe",
-                                    "qwen3",     "ernie4_5-moe", "hunyuan-moe", "gpt-oss",
-                                    "qwen3next", "qwen35moe",    "qwen35",      "deepseek2"};
+static const char *const archs[] = {
+    "qwen3moe", "qwen2moe",  "llama",     "olmoe",  "qwen3",     "ernie4_5-moe", "hunyuan-moe",
+    "gpt-oss",  "qwen3next", "qwen35moe", "qwen35", "deepseek2", "gemma4"};
 
 #define N_RUNS 8u
 

@@ -65,7 +65,8 @@ static void every_architecture_opens(void **state) {
                  {"olmoe", 8, false, false, 0},       {"llama", 5, false, true, 0},
                  {"llama", 0, true, false, 0},        {"qwen3", 0, true, false, 0},
                  {"qwen2", 0, false, false, 0},       {"ernie4_5-moe", 6, true, false, 2},
-                 {"hunyuan-moe", 6, false, false, 0}, {"gpt-oss", 6, false, false, 0}};
+                 {"hunyuan-moe", 6, false, false, 0}, {"gpt-oss", 6, false, false, 0},
+                 {"gemma4", 6, true, false, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_synth_config c = sl_synth_default;
         c.arch = cases[i].arch;

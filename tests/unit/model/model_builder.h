@@ -67,12 +67,13 @@ static inline void layer(int l, bool moe) {
     uint32_t x = edit_now->expert_dtype ? edit_now->expert_dtype : SL_DTYPE_Q8_0;
     bool qwen3 = strncmp(arch_now, "qwen3", 5) == 0, olmoe = strcmp(arch_now, "olmoe") == 0;
     bool qwen2moe = strcmp(arch_now, "qwen2moe") == 0, hunyuan = strstr(arch_now, "hunyuan");
+    bool gemma4 = strcmp(arch_now, "gemma4") == 0;
     tensor(l, "attn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
     tensor(l, "attn_q.weight", SL_DTYPE_F16, EMBD, HEADS * DIM, 0);
     tensor(l, "attn_k.weight", SL_DTYPE_F16, EMBD, KV * DIM, 0);
     tensor(l, "attn_v.weight", SL_DTYPE_F16, EMBD, KV * DIM, 0);
     tensor(l, "attn_output.weight", SL_DTYPE_F16, HEADS * DIM, EMBD, 0);
-    if (qwen3 || olmoe || hunyuan) {
+    if (qwen3 || olmoe || hunyuan || gemma4) {
         tensor(l, "attn_q_norm.weight", SL_DTYPE_F32, olmoe ? HEADS * DIM : DIM, 0, 0);
         tensor(l, "attn_k_norm.weight", SL_DTYPE_F32, olmoe ? KV * DIM : DIM, 0, 0);
     }
@@ -91,6 +92,18 @@ static inline void layer(int l, bool moe) {
         tensor(l, "ffn_down_exps.bias", SL_DTYPE_F32, EMBD, EXPERTS, 0);
     }
     tensor(l, gpt_oss ? "post_attention_norm.weight" : "ffn_norm.weight", SL_DTYPE_F32, EMBD, 0, 0);
+    static const char *const gemma4_norms[] = {
+        "post_attention_norm.weight", "post_ffw_norm.weight",  "post_ffw_norm_1.weight",
+        "post_ffw_norm_2.weight",     "pre_ffw_norm_2.weight", "ffn_gate_inp.scale"};
+    for (size_t i = 0; gemma4 && i < sizeof gemma4_norms / sizeof *gemma4_norms; i++)
+        tensor(l, gemma4_norms[i], SL_DTYPE_F32, EMBD, 0, 0);
+    if (gemma4) {
+        tensor(l, "layer_output_scale.weight", SL_DTYPE_F32, 1, 0, 0);
+        tensor(l, "ffn_down_exps.scale", SL_DTYPE_F32, EXPERTS, 0, 0);
+        tensor(l, "ffn_gate.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
+        tensor(l, "ffn_up.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
+        tensor(l, "ffn_down.weight", SL_DTYPE_Q4_0, FF, EMBD, 0);
+    }
     if (!moe) {
         tensor(l, "ffn_gate.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
         tensor(l, "ffn_up.weight", SL_DTYPE_Q4_0, EMBD, FF, 0);
@@ -115,7 +128,8 @@ static inline uint8_t *build(const char *arch, const struct edit *edit, size_t *
     static const struct edit none;
     struct gb b = gb_new(3);
     bool mixtral = strcmp(arch, "mixtral") == 0;
-    bool moe = mixtral || strcmp(arch, "gpt-oss") == 0 || strstr(arch, "moe");
+    bool moe = mixtral || strcmp(arch, "gpt-oss") == 0 || strcmp(arch, "gemma4") == 0 ||
+               strstr(arch, "moe");
     gb_now = &b;
     arch_now = mixtral ? "llama" : arch;
     edit_now = edit ? edit : &none;
@@ -129,7 +143,8 @@ static inline uint8_t *build(const char *arch, const struct edit *edit, size_t *
     key_u32("attention.value_length", DIM);
     key_f32("attention.layer_norm_rms_epsilon", 1e-6f);
     key_f32("rope.freq_base", 1e6f);
-    key_u32("feed_forward_length", moe && !edit_now->n_dense ? FF_EXP : FF);
+    key_u32("feed_forward_length",
+            moe && !edit_now->n_dense && strcmp(arch, "gemma4") != 0 ? FF_EXP : FF);
     if (moe) {
         key_u32("expert_count", EXPERTS);
         key_u32("expert_used_count", USED);
