@@ -17,7 +17,8 @@ static const struct {
 } commands[] = {
     {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI's and Anthropic's APIs)"},
     {"run", sl_cmd_run, "chat with a model in the terminal"},
-    {"plan", sl_cmd_plan, "show what a memory budget gives: slots, expected speed, the smallest"},
+    {"plan", sl_cmd_plan,
+     "show what a memory budget gives: slots, expected speed, the smallest budget"},
     {"devices", sl_cmd_devices, "list the devices here, and why one cannot be used"},
     {"inspect", sl_cmd_inspect, "show what is in a GGUF file"},
     {"tokenize", sl_cmd_tokenize, "turn text into token ids"},
