@@ -397,6 +397,13 @@ static enum sl_status needs(const struct sl_device *d, enum sl_op op, enum sl_dt
         &err);
 }
 
+/* Ops that only the CPU has, by the table. */
+static const uint32_t host_ops = 0
+#define SL_OP(name)
+#define SL_OP_HOST(name) | 1u << SL_OP_##name
+#include "backends/ops.def"
+    ;
+
 /* A kernel that is missing from the build takes its op with it, for its type alone if it has one,
  * and the device opens; what was only faster by it is done by others. */
 static void missing(void **state) {
@@ -451,7 +458,7 @@ static void missing(void **state) {
             fail_msg("without %s: %s", faster[i].kernel, names);
         assert_null(strstr(names, faster[i].kernel + strlen("sl_k_")));
         for (uint32_t op = 0; op < SL_OP_COUNT; op++)
-            assert_true(sl_device_has_op(d, (enum sl_op)op));
+            assert_int_equal(sl_device_has_op(d, (enum sl_op)op), !(host_ops >> op & 1));
         close_sound(d);
     }
     fake->missing_kernel = NULL;

@@ -179,8 +179,14 @@ static void refusals(void **state) {
     REFUSES(receive, receive, released, NULL, SL_ERR_INVALID);
     REFUSES(receive, receive, stride, 63, SL_ERR_INVALID);
 
-    struct sl_op_router router = {f,     NULL, ids, y, 2, 16, 4, SL_ROUTER_SOFTMAX,
-                                  false, true, 1,   0, 0};
+    struct sl_op_router router = {.logits = f,
+                                  .ids = ids,
+                                  .weights = y,
+                                  .n_tok = 2,
+                                  .n_expert = 16,
+                                  .k = 4,
+                                  .normalize = true,
+                                  .scale = 1};
     assert_int_equal(sl_op_router(d, &router), SL_OK);
     REFUSES(router, router, k, 0, SL_ERR_INVALID);
     REFUSES(router, router, k, 17, SL_ERR_INVALID);
@@ -266,7 +272,7 @@ static void refusals(void **state) {
     REFUSES(moe, moe, n_embd, 512, SL_ERR_INVALID);
     REFUSES(moe, moe, n_expert, 3, SL_ERR_INVALID);
     REFUSES(moe, moe, k, 0, SL_ERR_INVALID);
-    REFUSES(moe, moe, activation, (enum sl_activation)2, SL_ERR_UNSUPPORTED);
+    REFUSES(moe, moe, activation, (enum sl_activation)3, SL_ERR_UNSUPPORTED);
     router.n_group = 4, router.n_group_used = 2;
     assert_int_equal(sl_op_router(d, &router), SL_OK);
     REFUSES(router, router, n_group, 3, SL_ERR_INVALID);
