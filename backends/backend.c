@@ -764,6 +764,12 @@ enum sl_status sl_op_delta_rule(struct sl_device *d, const struct sl_op_delta_ru
     if (!a->gate_group || a->n_heads % a->gate_group || !isfinite(a->scale))
         return INVALID("delta_rule: %u heads' gates in groups of %u, scale %g", a->n_heads,
                        a->gate_group, (double)a->scale);
+    uint32_t groups = a->n_heads / a->gate_group;
+    uint64_t gates = (uint64_t)(groups - 1) * a->gate_group_stride + a->gate_group;
+    if ((groups > 1 && a->gate_group_stride < a->gate_group) ||
+        (a->n_tok > 1 && a->stride_gate < gates))
+        return INVALID("delta_rule: groups of %u gates at stride %u, rows at stride %u",
+                       a->gate_group, a->gate_group_stride, a->stride_gate);
     SL_TRY(check_state(d, "delta_rule", &a->state, a->n_tok,
                        widest_v * a->head_dim_k * sizeof(float)));
     return submit_delta_rule(d, a);

@@ -185,6 +185,9 @@ static enum sl_status read_window_rope(struct sl_keys *k, const struct sl_arch *
     SL_TRY(sl_keys_f32(k, "rope.freq_base_swa", MIN_BASE, MAX_BASE, &r->base));
     if (head_dim && head_dim < r->n_rot)
         r->n_rot = head_dim;
+    if (r->n_rot % 2 != 0)
+        return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count",
+                            "heads of %" PRIu32 " elements cannot be rotated in pairs", r->n_rot);
     if (!sl_arch_reads(arch, "rope.dimension_count_swa", sizeof "rope.dimension_count_swa" - 1))
         return SL_OK;
     if (head_dim)

@@ -46,6 +46,11 @@ static enum sl_status read_heads(struct sl_keys *k, const struct sl_arch *arch,
         uint32_t own_k = windowed[l] ? window_k : dim_k, own_v = windowed[l] ? window_v : dim_v;
         a->head_dim_k = own_k ? own_k : dim;
         a->head_dim_v = own_v ? own_v : dim;
+        if (arch->gated && a->head_dim_k != a->head_dim_v)
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.value_length",
+                                "%" PRIu32 " is not the keys' %" PRIu32
+                                ", and each head's gate is as wide as its query",
+                                a->head_dim_v, a->head_dim_k);
         if ((uint64_t)n_head[l] * a->head_dim_k > SL_ARCH_MAX_WIDTH ||
             (uint64_t)n_head[l] * a->head_dim_v > SL_ARCH_MAX_WIDTH)
             return sl_keys_fail(k, SL_ERR_CORRUPT, "attention.head_count",
@@ -87,12 +92,12 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
     return SL_OK;
 }
 
-/* What the layers that have experts have in common. */
 /* Groups of experts of which a router chooses some first. One group is none. */
 static enum sl_status read_groups(struct sl_keys *k, const struct sl_hparams *hp,
                                   struct sl_experts_spec *x) {
     uint32_t n = 0, used = 0;
-    SL_TRY(sl_keys_u32(k, "expert_group_count", false, 0, hp->n_expert / 2, &n));
+    SL_TRY(sl_keys_u32(k, "expert_group_count", false, 0, hp->n_expert < 4 ? 1 : hp->n_expert / 2,
+                       &n));
     if (n <= 1)
         return SL_OK;
     if (hp->n_expert % n != 0)
@@ -109,6 +114,7 @@ static enum sl_status read_groups(struct sl_keys *k, const struct sl_hparams *hp
     return SL_OK;
 }
 
+/* What the layers that have experts have in common. */
 static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
                                   struct sl_hparams *hp, struct sl_experts_spec *x) {
     if (hp->n_expert == 0) {

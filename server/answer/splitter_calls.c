@@ -22,7 +22,7 @@ enum sl_split_state sl_split_call_state(const struct sl_splitter *s) {
 
 void sl_split_call_begin(struct sl_splitter *s) {
     s->in_call = s->keep_raw = true;
-    s->called = s->has_early = s->is_early_done = false;
+    s->called = s->has_early = s->is_early_done = s->bare_list = false;
     s->value_started = false;
     s->n_params = 0;
     s->prompt_bytes = 0;
@@ -32,6 +32,12 @@ void sl_split_call_begin(struct sl_splitter *s) {
     sl_buf_clear(&s->raw);
     sl_buf_clear(&s->arguments);
     sl_buf_clear(&s->early);
+}
+
+void sl_split_call_next(struct sl_splitter *s) {
+    bool bare = s->bare_list;
+    sl_split_call_begin(s);
+    s->bare = s->bare_list = bare;
 }
 
 enum sl_split_match sl_split_bare(struct sl_splitter *s, size_t at) {
@@ -48,7 +54,7 @@ enum sl_split_match sl_split_bare(struct sl_splitter *s, size_t at) {
         state = sl_split_text(s)[inside] == '{' ? SL_SPLIT_JSON_OPEN : SL_SPLIT_LITERAL_OPEN;
     }
     sl_split_call_begin(s);
-    s->bare = true;
+    s->bare = s->bare_list = true;
     s->in_array = false;
     sl_split_take(s, at);
     s->state = state;

@@ -80,7 +80,8 @@ struct sl_splitter {
     size_t key_len;
     struct sl_json_scan scan;
     struct sl_literal_scan literal;
-    bool in_array, first, bare;
+    bool in_array, first;
+    bool bare, bare_list; /* the call has no marker; nor has the list that it is in */
     bool has_early, is_early_done;
     uint32_t n_params;
     uint32_t types;     /* TAGGED: of the parameter */
@@ -125,6 +126,8 @@ enum sl_split_match sl_split_find(const struct sl_splitter *s, size_t from, size
 /* ---- splitter_calls.c ---- */
 /* A call begins with the next byte; what was given out stays. */
 void sl_split_call_begin(struct sl_splitter *s);
+/* The same within a list of calls. */
+void sl_split_call_next(struct sl_splitter *s);
 /* Takes characters of a name. False: not a function's name, or not one that the state allows. */
 bool sl_split_call_name(struct sl_splitter *s, const char *name, size_t len);
 /* The call is certain: gives out its name. */

@@ -90,7 +90,7 @@ static bool more_step(struct sl_splitter *s) {
         return sl_split_call_fail(s);
     s->state = SL_SPLIT_LITERAL_CLOSE;
     if (c == ',') {
-        sl_split_call_begin(s);
+        sl_split_call_next(s);
         s->state = SL_SPLIT_LITERAL_NAME;
     }
     sl_split_take(s, at + 1);

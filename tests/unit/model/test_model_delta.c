@@ -286,6 +286,7 @@ static void lies(void **state) {
         uint32_t value;
         const char *text;
     } keys[] = {
+        {"attention.value_length", DIM + 8, "is not the keys'"},
         {"ssm.conv_kernel", 0, "is missing"},
         {"ssm.conv_kernel", 1, "1 is out of range, 2 to 8"},
         {"ssm.conv_kernel", 9, "9 is out of range, 2 to 8"},

@@ -291,6 +291,9 @@ static const struct {
      "\nF:get_weather\nA:{\"city\": \"Ro'\\\"me\\nA\\\\q\", \"days\": 2, \"metric\": true, "
      "\"tags\": "
      "[null, [1, \"b\"], {\"k\": {}}, []]}\nF:now\nA:{}"},
+    {"pythonic", "[now(), later(now=1)]", "\nF:now\nA:{}\nC:, later(now=1)]"},
+    {"pythonic", "[{\"name\": \"now\"}, {\"name\": \"later\"}]",
+     "\nF:now\nA:{}\nC:, {\"name\": \"later\"}]"},
     {"pythonic", " [ now ( ) ] ", "\nC:[ now ( ) ] "},
     {"pythonic", "[{\"name\": \"now\", \"parameters\": {}}]", "\nF:now\nA:{}"},
     {"llama3", "[get_weather(city=\"\\ud83d\\ude00\\/\")]",
