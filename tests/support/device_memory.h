@@ -1,12 +1,12 @@
 /* Device memory for tests and benches that think in addresses, as ops do: what is allocated and
  * mapped here is found again by its device address, or, where it is the host's, by the host's. Each
- * call is sl_device_*'s with spans in place of addresses. Changed by one thread, while nobody else
- * calls. */
+ * call is sl_device_*'s with spans in place of addresses. Any thread may call. */
 #ifndef SL_TESTS_SUPPORT_DEVICE_MEMORY_H
 #define SL_TESTS_SUPPORT_DEVICE_MEMORY_H
 
 #include "backends/backend.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,12 +16,13 @@ struct mem_buffer {
 };
 /* One list for a program, however many of its files include this. */
 __attribute__((weak)) struct mem_buffer *mem_buffers;
+__attribute__((weak)) pthread_mutex_t mem_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static inline const char *mem_buffer_begin(const struct sl_buffer *b) {
     return b->kind == SL_BUFFER_MAPPED ? b->host : b->addr;
 }
 
-/* The link to the buffer that holds the address. */
+/* The link to the buffer that holds the address. The caller has the lock. */
 static inline struct mem_buffer **mem_buffer_at(const struct sl_device *d, const void *p) {
     struct mem_buffer **at = &mem_buffers;
     for (; *at; at = &(*at)->next) {
@@ -35,10 +36,13 @@ static inline struct mem_buffer **mem_buffer_at(const struct sl_device *d, const
 
 /* Without a buffer, which every call refuses, where the address is nobody's. */
 static inline struct sl_span mem_span(const struct sl_device *d, const void *p, size_t bytes) {
+    struct sl_span span = {.bytes = bytes};
+    pthread_mutex_lock(&mem_lock);
     const struct mem_buffer *t = *mem_buffer_at(d, p);
-    if (!t)
-        return (struct sl_span){.bytes = bytes};
-    return sl_span(t->buffer, (size_t)((const char *)p - mem_buffer_begin(t->buffer)), bytes);
+    if (t)
+        span = sl_span(t->buffer, (size_t)((const char *)p - mem_buffer_begin(t->buffer)), bytes);
+    pthread_mutex_unlock(&mem_lock);
+    return span;
 }
 
 /* For gcc, which cannot know that a test ends where a call has failed; it changes nothing. */
@@ -48,11 +52,14 @@ static inline void mem_keep(struct sl_buffer *b) {
     struct mem_buffer *t = malloc(sizeof *t);
     if (!t)
         abort();
+    pthread_mutex_lock(&mem_lock);
     *t = (struct mem_buffer){b, mem_buffers};
     mem_buffers = t;
+    pthread_mutex_unlock(&mem_lock);
 }
 
 static inline struct sl_buffer *mem_forget(const struct sl_device *d, const void *p) {
+    pthread_mutex_lock(&mem_lock);
     struct mem_buffer **at = mem_buffer_at(d, p), *t = *at;
     if (!t || mem_buffer_begin(t->buffer) != p) {
         fprintf(stderr, "device memory: %p was not allocated so\n", p);
@@ -60,6 +67,7 @@ static inline struct sl_buffer *mem_forget(const struct sl_device *d, const void
     }
     struct sl_buffer *b = t->buffer;
     *at = t->next;
+    pthread_mutex_unlock(&mem_lock);
     free(t);
     return b;
 }

@@ -269,6 +269,10 @@ static struct sl_expert_use fake_use(uint32_t n) {
                                   .stall_ns = 500000 * (uint64_t)n};
 }
 
+/* Which session a request has. A lock of its own, since callers of cancel and resume hold locks
+ * that a test which holds the engine waits for. */
+static pthread_mutex_t flag_lock = PTHREAD_MUTEX_INITIALIZER;
+
 static bool fake_finish(struct sl_engine *e, struct fake_session *s, enum sl_finish_reason why,
                         enum sl_status st) {
     struct sl_gen_result r = {.reason = why, .status = st};
@@ -281,7 +285,9 @@ static bool fake_finish(struct sl_engine *e, struct fake_session *s, enum sl_fin
     if (st == SL_ERR_IO)
         sl_fail(&r.err, st, "the fake engine was told to fail");
     pthread_mutex_lock(&e->lock);
+    pthread_mutex_lock(&flag_lock);
     s->req->engine_private = NULL;
+    pthread_mutex_unlock(&flag_lock);
     e->n_sessions--;
     pthread_mutex_unlock(&e->lock);
     atomic_fetch_add(&e->n_finished, 1);
@@ -414,7 +420,9 @@ enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, s
     e->last = *r;
     for (uint32_t i = 0; i < r->n_prompt && i < 4096; i++)
         e->last_prompt[i] = r->prompt[i];
+    pthread_mutex_lock(&flag_lock);
     r->engine_private = s;
+    pthread_mutex_unlock(&flag_lock);
     s->next = e->inbox;
     e->inbox = s;
     pthread_cond_signal(&e->wake);
@@ -423,18 +431,20 @@ enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, s
     return SL_OK;
 }
 
-static void fake_flag(struct sl_engine *e, struct sl_gen_request *r, bool cancel) {
-    pthread_mutex_lock(&e->lock);
+static void fake_flag(struct sl_gen_request *r, bool cancel) {
+    pthread_mutex_lock(&flag_lock);
     struct fake_session *s = r->engine_private;
     if (s)
         atomic_store(cancel ? &s->cancel : &s->resume, true);
-    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_unlock(&flag_lock);
 }
 void sl_engine_cancel(struct sl_engine *e, struct sl_gen_request *r) {
-    fake_flag(e, r, true);
+    (void)e;
+    fake_flag(r, true);
 }
 void sl_engine_resume(struct sl_engine *e, struct sl_gen_request *r) {
-    fake_flag(e, r, false);
+    (void)e;
+    fake_flag(r, false);
 }
 bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
     bool failed = atomic_load(&e->failed);
