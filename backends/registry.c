@@ -23,6 +23,13 @@ const struct sl_backend *sl_backend_at(uint32_t i) {
     return i < N_BACKENDS ? backends[i] : NULL;
 }
 
+const struct sl_backend *sl_backend_for_plans(void) {
+    for (uint32_t i = 0; i < N_BACKENDS; i++)
+        if (backends[i]->planned)
+            return backends[i];
+    return NULL;
+}
+
 const struct sl_backend *sl_backend_of_host(void) {
     uint32_t i = 0;
     while (backends[i]->kind != SL_DEVICE_HOST)

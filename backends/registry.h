@@ -44,10 +44,16 @@ struct sl_backend {
     /* SL_ERR_UNSUPPORTED: there is no such device, or it cannot be used, with the reason. */
     enum sl_status (*open)(const struct sl_device_options *options, uint32_t number,
                            struct sl_device **out_device, struct sl_err *err);
+    /* A discrete device with so much memory that need not be here, for plans: it has capabilities
+     * and answers what planning asks; nothing can be allocated on it. NULL: there is none. */
+    enum sl_status (*planned)(uint64_t memory_bytes, uint32_t number, struct sl_device **out_device,
+                              struct sl_err *err);
 };
 
 /* The i-th backend in order of preference, hidden ones included; NULL beyond the last. */
 const struct sl_backend *sl_backend_at(uint32_t i);
+/* The first backend that has planned devices; NULL: none has. */
+const struct sl_backend *sl_backend_for_plans(void);
 /* The backend of the host's CPU, which always exists. */
 const struct sl_backend *sl_backend_of_host(void);
 

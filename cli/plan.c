@@ -23,12 +23,56 @@
 struct options {
     const char *model;
     float disk_gb_per_s, ram_gb_per_s, device_gb_per_s, link_gb_per_s;
+    const char *cards_text;
+    struct planned_cards {
+        struct sl_device_source source;
+        uint64_t memory_bytes[SL_MAX_STAGES];
+    } cards; /* that need not be here; source.n_devices 0 = none */
     uint32_t max_body_mib;
     bool json;
     struct sl_engine_config engine;
     struct sl_engine_options memory;
     struct sl_server_config server;
 };
+
+/* ---- cards that need not be here ---- */
+
+static enum sl_status open_card(const struct sl_device_source *source, uint32_t index,
+                                struct sl_device **out_device, struct sl_err *err) {
+    const struct planned_cards *cards = (const struct planned_cards *)source;
+    return sl_backend_for_plans()->planned(cards->memory_bytes[index], index, out_device, err);
+}
+
+/* "24GiB", or "24G,12G" for two. False: a message is out. */
+static bool read_cards(struct options *o) {
+    struct planned_cards *cards = &o->cards;
+    if (!o->cards_text)
+        return true;
+    if (o->memory.device) {
+        sl_usage_error("plan", "--card is a GPU that need not be here, --device one that is: give "
+                               "one of the two");
+        return false;
+    }
+    for (const char *text = o->cards_text, *comma; text; text = comma ? comma + 1 : NULL) {
+        char one[32];
+        comma = strchr(text, ',');
+        size_t n = comma ? (size_t)(comma - text) : strlen(text);
+        snprintf(one, sizeof one, "%.*s", (int)(n < sizeof one ? n : sizeof one - 1), text);
+        uint32_t i = cards->source.n_devices;
+        if (i == SL_MAX_STAGES || !sl_parse_bytes(one, &cards->memory_bytes[i]) ||
+            !cards->memory_bytes[i]) {
+            sl_usage_error("plan",
+                           "--card is '%.60s': must be the size of a GPU's memory, as 24GiB, or up "
+                           "to %u with commas between",
+                           o->cards_text, SL_MAX_STAGES);
+            return false;
+        }
+        cards->source.n_devices++;
+    }
+    cards->source.open = open_card;
+    o->engine.device_source = &cards->source;
+    return true;
+}
 
 /* ---- bandwidths ---- */
 
@@ -37,7 +81,7 @@ static void measure_gpu(const struct options *o, struct sl_plan_stage *s) {
     struct sl_err err;
     s->memory_bytes_per_s = (double)o->device_gb_per_s * 1e9;
     s->link_bytes_per_s = (double)o->link_gb_per_s * 1e9;
-    if (s->memory_bytes_per_s > 0 && s->link_bytes_per_s > 0)
+    if ((s->memory_bytes_per_s > 0 && s->link_bytes_per_s > 0) || o->cards.source.n_devices)
         return;
     struct sl_device_bandwidth seen;
     sl_show_progress("measuring the memory and the link of %s", s->device);
@@ -156,6 +200,8 @@ static bool check_options(struct options *o) {
     }
     o->server.max_body_bytes = (uint64_t)o->max_body_mib << 20;
     const struct sl_engine_options *m = &o->memory;
+    if (o->cards_text)
+        return read_cards(o) && sl_engine_options_apply("plan", &o->memory, &o->engine);
     return sl_engine_options_gpu("plan", m, o->device_gb_per_s > 0, "--device-bandwidth") &&
            sl_engine_options_gpu("plan", m, o->link_gb_per_s > 0, "--link-bandwidth") &&
            sl_engine_options_apply("plan", &o->memory, &o->engine);
@@ -168,6 +214,8 @@ int sl_cmd_plan(int argc, char **argv) {
         {SL_ARG_STRING, 'm', "--model", "FILE", &o.model,
          "the GGUF file (also as the only argument)", false},
         {SL_ARG_FLAG, 0, "--json", NULL, &o.json, "print a JSON object", false},
+        {SL_ARG_STRING, 0, "--card", "SIZE", &o.cards_text,
+         "plan for a GPU of that memory, which need not be here; 24G,24G for several", false},
         {SL_ARG_F32, 0, "--ram-bandwidth", "GB/S", &o.ram_gb_per_s,
          "how fast RAM is read (default: measured, half a second)", false},
         {SL_ARG_F32, 0, "--disk-bandwidth", "GB/S", &o.disk_gb_per_s,

@@ -250,6 +250,8 @@ static const struct sl_arg args[] = {
      false},
     {SL_ARG_U32, 0, "--split", "N", &given.c.n_split, "write N files; --out is then their prefix",
      false},
+    {SL_ARG_FLAG, 0, "--headers-only", NULL, &given.c.headers_only,
+     "leave tensors as holes, which take no space: for inspect and plan", false},
     {SL_ARG_FLAG, 'q', "--quiet", NULL, &given.quiet, "no progress", false},
     {SL_ARG_HEADING, 0, "Shape", NULL, NULL, NULL, false},
     {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
@@ -352,7 +354,9 @@ static const struct sl_command command = {
     .about = "Writes a synthetic model: random weights of sound scale, any shape and type mix, "
              "routing\nlike a real model's. For benchmarks and tests.",
     .usage = "sluice synth -o FILE [--preset NAME] [options]",
-    .notes = "Example, 4.7 GiB:\n  sluice synth --preset bench-5g -o bench.gguf\n",
+    .notes = "Examples, of 4.7 GiB and of 13 MiB on disk:\n"
+             "  sluice synth --preset bench-5g -o bench.gguf\n"
+             "  sluice synth --preset kimi-k2 --headers-only -o shape.gguf\n",
     .args = args,
     .n_args = SL_COUNTOF(args),
 };

@@ -125,7 +125,13 @@ enum sl_status sl_cuda_enter(struct sl_cuda *c) SL_MUST_CHECK;
 enum sl_status sl_cuda_enter_to_end(struct sl_cuda *c) SL_MUST_CHECK;
 
 /* device.c */
+/* What the kernels of this build can do: of caps what does not depend on the GPU's memory. */
+void sl_cuda_caps(const struct sl_cuda *c, struct sl_device_caps *caps);
 void sl_cuda_close(struct sl_device *d);
+
+/* planned.c: the registry's entry of that name. */
+enum sl_status sl_cuda_planned(uint64_t memory_bytes, uint32_t number,
+                               struct sl_device **out_device, struct sl_err *err);
 
 /* memory.c */
 enum sl_status sl_cuda_stage_init(struct sl_cuda *c, size_t bytes);

@@ -277,6 +277,12 @@ static enum sl_status start(struct sl_cuda *c, const struct sl_cuda_config *conf
     return SL_OK;
 }
 
+void sl_cuda_caps(const struct sl_cuda *c, struct sl_device_caps *caps) {
+    caps->graphs = caps->moe_placed = caps->mailbox = true;
+    caps->moe_bias = caps->swiglu_clamped = true;
+    sl_cuda_ops_caps(c, caps);
+}
+
 /* What a started device says of itself. */
 static void set_caps(struct sl_cuda *c, const struct info *info) {
     struct sl_device_caps *caps = &c->base.caps;
@@ -292,9 +298,7 @@ static void set_caps(struct sl_cuda *c, const struct info *info) {
     caps->held_bytes = (uint64_t)c->stage.segment_bytes * SL_CUDA_STAGE_SEGMENTS +
                        SL_CUDA_COUNTERS * sizeof(uint32_t);
     caps->memory_bytes_per_s = memory_rate(&c->driver, c->device);
-    caps->graphs = caps->moe_placed = caps->mailbox = true;
-    caps->moe_bias = caps->swiglu_clamped = true;
-    sl_cuda_ops_caps(c, caps);
+    sl_cuda_caps(c, caps);
     sl_debug("cuda:%d: %s, %llu MiB, %s, %u multiprocessors, driver for CUDA %d.%d", c->ordinal,
              info->name, (unsigned long long)(info->memory_bytes >> 20),
              info->integrated ? "integrated" : "discrete", info->n_sm, version / 1000,
@@ -341,5 +345,8 @@ static enum sl_status open_number(const struct sl_device_options *options, uint3
     return sl_cuda_open(&(struct sl_cuda_config){.ordinal = number}, out_device, err);
 }
 
-const struct sl_backend sl_cuda_backend = {
-    .name = "cuda", .devices = "NVIDIA GPUs", .enumerate = enumerate, .open = open_number};
+const struct sl_backend sl_cuda_backend = {.name = "cuda",
+                                           .devices = "NVIDIA GPUs",
+                                           .enumerate = enumerate,
+                                           .open = open_number,
+                                           .planned = sl_cuda_planned};

@@ -523,11 +523,12 @@ enum sl_status sl_synth_write(const struct sl_synth_config *config, const char *
     j.files = malloc(config->n_split * sizeof *j.files);
     for (uint32_t i = 0; j.files && i < config->n_split; i++)
         j.files[i].fd = -1;
-    if (!j.files || !make_chunks(&j) || !make_cycle(&j))
+    bool filled = !config->headers_only;
+    if (!j.files || (filled && (!make_chunks(&j) || !make_cycle(&j))))
         status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
     if (!status)
         status = write_headers(&j, path, err);
-    if (!status) {
+    if (!status && filled) {
         run_workers(&j);
         status = (enum sl_status)atomic_load(&j.failed);
         if (status == SL_ERR_IO)

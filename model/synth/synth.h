@@ -63,9 +63,10 @@ struct sl_synth_config {
     enum sl_dtype embd, output; /* F32, F16, BF16 and Q8_0 carry the structure described above;
                                    other types are plain random */
     float skew; /* standard deviation of an expert's popularity logit over that of a token's own */
-    float locality;   /* rho, 0..1 */
-    float stay;       /* chance that the successor is of the same cluster */
-    uint32_t n_split; /* files, 1 = one */
+    float locality;    /* rho, 0..1 */
+    float stay;        /* chance that the successor is of the same cluster */
+    uint32_t n_split;  /* files, 1 = one */
+    bool headers_only; /* tensors are holes in the files: they take no space and read as zeros */
 };
 
 /* Defaults: qwen3moe, 4 layers, 256 wide, 8 experts top-2, Q8_0, routing calibrated to

@@ -292,6 +292,27 @@ def one_queue(t, folder):
     t.model = small
 
 
+def cards(t):
+    """A card that is planned for differs from one that is here by what a context takes of it, and by its name alone."""
+    def bare(p):
+        rows = [(r["what"], r["bytes"], r["memory"]) for r in p["rows"] if r["what"] not in ("process", "driver", "kernel", "slack")]
+        return rows, [{k: v for k, v in s.items() if k not in ("device", "id")} for s in p["stages"]]
+    t.memory("1024")
+    for n, here in ((1, "cuda:0"), (2, "cuda:0,1")):
+        for more in ([], ["--experts", "streamed", "--vram", "220MiB"]):
+            code, p, err = t.plan("--device", here, *more)
+            vram = ["--vram", ",".join(str(s["vram_budget_bytes"]) for s in p["stages"])] if p and not more else []
+            planned = t.plan("--card", ",".join(["2GiB"] * n), *more, *vram)
+            t.check(f"planned as if there: {n} of them {' '.join(more[:2])}", code == 0 and planned[0] == 0 and
+                    bare(p) == bare(planned[1]) and p["causal_ceiling_ts"] == planned[1]["causal_ceiling_ts"],
+                    (err, planned[2], p and bare(p), planned[1] and bare(planned[1])))
+    code, p, err = t.plan("--card", "2GiB")
+    t.check("its context is not free", code == 0 and 1 << 30 < p["stages"][0]["vram_budget_bytes"] < 2 << 30 and
+            "planned GPU of 2.0 GiB" in p["stages"][0]["device"], err or p)
+    code, p, err = t.plan("--card", "100MiB")
+    t.check("too small a card", code == 1 and p and not p["fits"] and p["vram_least_bytes"] > 100 << 20, err or p)
+
+
 def main():
     if len(sys.argv) != 4:
         sys.exit(__doc__)
@@ -373,6 +394,7 @@ def main():
         t.serves("two parts of each of two serve", ["--device", "cuda:0,1,0,1"])
         kinds(t)
         listed(t)
+        cards(t)
         one_queue(t, folder)
         known_routing(t, folder)
         print(f"1..{t.n}")

@@ -154,6 +154,13 @@ static void values(void **state) {
         snprintf(says, sizeof says, "--parallel is '%s': must be up to 8 numbers", lists[i]);
         refused(words, says);
     }
+    static const char *const cards[] = {"0", "24GiB,", ",24G", "much",
+                                        "1G,1G,1G,1G,1G,1G,1G,1G,1G"};
+    for (uint32_t i = 0; i < SL_COUNTOF(cards); i++) {
+        snprintf(words, sizeof words, "plan --card %s m", cards[i]);
+        refused(words, "must be the size of a GPU's memory, as 24GiB, or up to 8 with commas");
+    }
+    refused("plan --card 24G --device cpu m", "--card is a GPU that need not be here");
     refused("synth -o f --preset none", "--preset: 'none'");
     refused("synth -o f --type Q9", "'Q9' is not a tensor type");
     refused("synth -o f --arch none", "--arch is 'none': must be qwen3moe");

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -159,6 +160,39 @@ static void split_files_open_as_one(void **state) {
     sl_model_close(&m);
 }
 
+static void headers_alone_take_no_space(void **state) {
+    (void)state;
+    struct sl_synth_config c = sl_synth_default;
+    struct sl_err err;
+    struct stat whole, holes;
+    size_t n;
+    char path[64];
+    c.n_layer = 20;
+    temp_path(path);
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+    assert_int_equal(stat(path, &whole), 0);
+    char *filled = slurp(path, &n);
+    c.headers_only = true;
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+    assert_int_equal(stat(path, &holes), 0);
+    char *empty = slurp(path, &n);
+    struct sl_model *m = NULL;
+    enum sl_status st = sl_model_open(path, &m, &err);
+    unlink(path);
+    if (st)
+        fail_msg("%s", err.text);
+    assert_int_equal(holes.st_size, whole.st_size);
+    assert_true((uint64_t)holes.st_blocks * 512 < (uint64_t)whole.st_size / 8);
+    size_t header = (size_t)sl_gguf_tensor_at(m->gguf, 0)->offset_bytes;
+    assert_true(header > 1000 && header < n);
+    assert_memory_equal(filled, empty, header);
+    for (size_t i = header; i < n; i++)
+        assert_int_equal(empty[i], 0);
+    sl_model_close(&m);
+    free(filled);
+    free(empty);
+}
+
 static bool stop_at_once(void *ctx, uint64_t done, uint64_t total) {
     (void)ctx;
     (void)done;
@@ -185,9 +219,9 @@ static void failure_leaves_no_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spread_of_every_type),   cmocka_unit_test(every_architecture_opens),
-        cmocka_unit_test(same_seed_same_bytes),   cmocka_unit_test(split_files_open_as_one),
-        cmocka_unit_test(failure_leaves_no_file),
+        cmocka_unit_test(spread_of_every_type),        cmocka_unit_test(every_architecture_opens),
+        cmocka_unit_test(same_seed_same_bytes),        cmocka_unit_test(split_files_open_as_one),
+        cmocka_unit_test(headers_alone_take_no_space), cmocka_unit_test(failure_leaves_no_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
