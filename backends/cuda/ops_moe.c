@@ -121,14 +121,16 @@ static enum sl_status pair_up(const struct run *r, enum sl_dtype t, struct sl_ka
                               bool *done) {
     k.rows_per_block = SL_MOE_UP_ROWS;
     k.n_table = !k.n_placed && k.n_expert <= SL_MOE_UP_TABLE ? k.n_expert : 0;
+    enum sl_kernel_family family =
+        k.expert.is_plain ? SL_FAMILY_moe_pair_up : SL_FAMILY_moe_pair_up_any;
     uint32_t bytes = k.mode == SL_MOE_GATE_UP && k.n_pairs <= PAIR_UP_MAX_PAIRS
-                         ? pair_smem(r, SL_FAMILY_moe_pair_up, t, &k, 2, 1)
+                         ? pair_smem(r, family, t, &k, 2, 1)
                          : 0;
     *done = bytes > 0;
     if (!*done)
         return SL_OK;
     struct sl_dim3 grid = {k.n_pairs, k.n_out / SL_MOE_UP_ROWS, 1};
-    return SL_LAUNCH(r->c, sl_kernel_of(SL_FAMILY_moe_pair_up, t), grid,
+    return SL_LAUNCH(r->c, sl_kernel_of(family, t), grid,
                      ((struct sl_dim3){SL_MOE_UP_THREADS, 1, 1}), bytes, k);
 }
 
@@ -138,16 +140,18 @@ static enum sl_status pair_sum(const struct run *r, enum sl_dtype t, struct sl_k
     uint32_t bytes = 0;
     *done = false;
     bool may_mma = sl_kernel_of(SL_FAMILY_moe_mma, t) != SL_KERNEL_COUNT;
+    enum sl_kernel_family family =
+        k.expert.down_bias ? SL_FAMILY_moe_pair_sum_any : SL_FAMILY_moe_pair_sum;
     if (k.n_pairs > (may_mma ? PAIR_SUM_MAX_PAIRS : PAIR_UP_MAX_PAIRS))
         return SL_OK;
     for (k.rows_per_block = SL_MOE_SUM_ROWS; k.rows_per_block >= 8; k.rows_per_block /= 2)
-        if ((bytes = pair_smem(r, SL_FAMILY_moe_pair_sum, t, &k, k.k, k.k)))
+        if ((bytes = pair_smem(r, family, t, &k, k.k, k.k)))
             break;
     if (!bytes)
         return SL_OK;
     *done = true;
     struct sl_dim3 grid = {r->a->n_tok, k.n_out / k.rows_per_block, 1};
-    return SL_LAUNCH(r->c, sl_kernel_of(SL_FAMILY_moe_pair_sum, t), grid,
+    return SL_LAUNCH(r->c, sl_kernel_of(family, t), grid,
                      ((struct sl_dim3){SL_MOE_SUM_THREADS, 1, 1}), bytes, k);
 }
 

@@ -93,8 +93,9 @@ enum sl_status sl_cuda_fused_norm_router(struct sl_device *d,
                               .done = c->counters,
                               .n_in = norm->n};
     struct sl_dim3 grid = {sl_ceil_div(router->n_expert, SL_ROUTE_EXPERTS), router->n_tok, 1};
-    return SL_LAUNCH(c, SL_KERNEL_fused_route, grid, ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}),
-                     norm->n * 4, k);
+    bool narrow = norm->n <= SL_ROUTE_NARROW && !k.logit_bias;
+    return SL_LAUNCH(c, narrow ? SL_KERNEL_fused_route : SL_KERNEL_fused_route_wide, grid,
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), norm->n * 4, k);
 }
 
 enum sl_status sl_cuda_silu_mul(struct sl_device *d, const struct sl_op_silu_mul *a) {

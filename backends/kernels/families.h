@@ -74,7 +74,9 @@
     F(X, moe_down, TYPES, struct sl_karg_moe, 0, 0, false)                                         \
     F(X, moe_mma, MMA, struct sl_karg_moe, 0, 0, false)                                            \
     F(X, moe_pair_up, PAIR, struct sl_karg_moe, 0, 0, false)                                       \
+    F(X, moe_pair_up_any, PAIR, struct sl_karg_moe, 0, 0, false)                                   \
     F(X, moe_pair_sum, PAIR, struct sl_karg_moe, 0, 0, false)                                      \
+    F(X, moe_pair_sum_any, PAIR, struct sl_karg_moe, 0, 0, false)                                  \
     F(X, gemm_small, TYPES, struct sl_karg_gemm, OP(matmul) | OP(moe), 0, true)                    \
     F(X, gemm_large, TYPES, struct sl_karg_gemm, 0, 0, true)                                       \
     F(X, moe_sort, ONE, struct sl_karg_moe_sort, OP(moe), 0, true)                                 \
@@ -96,6 +98,7 @@
     F(X, send, ONE, struct sl_karg_send, OP(send), 0, false)                                       \
     F(X, receive, ONE, struct sl_karg_receive, OP(receive), 0, false)                              \
     F(X, fused_route, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                      \
+    F(X, fused_route_wide, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                 \
     F(X, fused_qkv, ONE, struct sl_karg_qkv, 0, FORM(qkv), false)                                  \
     F(X, fused_norm_quantize, ONE, struct sl_karg_norm_quantize, 0, FORM(norm_matmul), false)
 

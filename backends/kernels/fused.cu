@@ -1,16 +1,18 @@
-/* What graphs put in the place of several ops (backends/cuda/fuse.c): the same bits, fewer launches. */
+/* What graphs put in the place of several ops (backends/cuda/fuse.c): the same bits, fewer
+ * launches. */
 #include "backends/kernels/heads.cuh"
 #include "backends/kernels/router.cuh"
 #include "backends/kernels/vec.cuh"
 
 /* The F32 matrix of sl_vec_float: a warp a group of GROUP rows, so eight warps take 16; here eight
- * warps have one row each, read before the input is there. */
-extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
-    sl_k_fused_route(SL_KERNEL_ARGS(sl_karg_route, a)) {
-    extern __shared__ uint4 shared[];
+ * warps have one row each, read before the input is there.
+ * WIDE: rows of more than 2048 and logits with a bias. Both cost the others registers and
+ * instructions, so these have a kernel of their own. x: n_in floats of shared memory. */
+template <bool WIDE>
+__device__ __forceinline__ void fused_route(const struct sl_karg_route &a, float *x) {
     __shared__ bool last;
-    constexpr int AHEAD = 8; /* rounds of 256 elements in registers: 2048 */
-    float *x = (float *)shared;
+    constexpr int AHEAD = 8; /* rounds of 256 elements in registers */
+    static_assert(AHEAD * 256 == SL_ROUTE_NARROW, "what is not WIDE");
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, n = a.n_in;
     uint32_t e = blockIdx.x * SL_ROUTE_EXPERTS + warp, row = blockIdx.y;
     bool mine = e < a.router.n_expert;
@@ -20,9 +22,10 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
     for (int j = 0; j < AHEAD; j++)
         if (lane * 8 + (uint32_t)j * 256 + 8 <= n)
             sl_vec_float<SL_DTYPE_F32>::load8(w + (lane * 8 + (size_t)j * 256) * 4, ahead[j]);
-    for (uint32_t at = AHEAD * 256 + lane * 8; at < n; at += 256) /* what is read last */
-        sl_prefetch(w + (size_t)at * 4);
-    struct sl_vec_norm_of<12> norm;
+    if constexpr (WIDE) /* what is read last */
+        for (uint32_t at = AHEAD * 256 + lane * 8; at < n; at += 256)
+            sl_prefetch(w + (size_t)at * 4);
+    struct sl_vec_norm_of<WIDE ? 12 : 8> norm;
     norm.fetch(a.norm, n);
     sl_grid_begin();
 
@@ -41,20 +44,28 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
         } else {
             break;
         }
-#pragma unroll 4
-    for (; i + 8 <= n; i += 256) {
-        float more[8];
-        sl_vec_float<SL_DTYPE_F32>::load8(w + (size_t)i * 4, more);
+    auto more = [&](uint32_t at) {
+        float of[8];
+        sl_vec_float<SL_DTYPE_F32>::load8(w + (size_t)at * 4, of);
 #pragma unroll
         for (int c = 0; c < 8; c++)
-            sum = fmaf(more[c], x[i + (uint32_t)c], sum);
-    }
+            sum = fmaf(of[c], x[at + (uint32_t)c], sum);
+    };
+    if constexpr (WIDE)
+#pragma unroll 4
+        for (; i + 8 <= n; i += 256)
+            more(i);
+    else
+        for (; i + 8 <= n; i += 256)
+            more(i);
     for (; i < n; i++)
         sum = fmaf(((const float *)w)[i], x[i], sum);
     sum = sl_warp_sum(sum);
-    if (mine && lane == 0)
-        ((float *)a.router.logits)[(size_t)row * a.router.n_expert + e] =
-            a.logit_bias ? sum + a.logit_bias[e] : sum;
+    if (mine && lane == 0) {
+        if constexpr (WIDE)
+            sum = a.logit_bias ? sum + a.logit_bias[e] : sum;
+        ((float *)a.router.logits)[(size_t)row * a.router.n_expert + e] = sum;
+    }
     /* Whose count completes the row has all of its logits before it. */
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -68,6 +79,17 @@ extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
     if (!last)
         return;
     sl_route_row<SL_VEC_THREADS>(a.router, row);
+}
+
+extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
+    sl_k_fused_route(SL_KERNEL_ARGS(sl_karg_route, a)) {
+    extern __shared__ uint4 shared[];
+    fused_route<false>(a, (float *)shared);
+}
+extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
+    sl_k_fused_route_wide(SL_KERNEL_ARGS(sl_karg_route, a)) {
+    extern __shared__ uint4 shared[];
+    fused_route<true>(a, (float *)shared);
 }
 
 /* Norm of one head, then rope, then back and to the cache. */

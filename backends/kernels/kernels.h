@@ -199,9 +199,9 @@ struct sl_karg_moe {
     uint32_t n_table;      /* moe_pair_up */
     const float *weights;
     float *sum_y;
-    struct sl_karg_experts expert;
     uint32_t n_placed;
     struct sl_karg_placed placed[SL_MOE_PLACED];
+    struct sl_karg_experts expert;
 };
 
 /* Sorts listed pairs by expert and cuts them into tiles of at most tile_n, one block.
@@ -329,15 +329,17 @@ struct sl_karg_router {
 /* Norm, router logits (F32 weights [n_expert, n_in]) and choice of decode rows in one: what
  * rms_norm, matvec_F32 and router do one after the other. A block takes SL_ROUTE_EXPERTS experts;
  * the last one of a row (done [n_tok], zeros, left zero) chooses. grid (ceil(n_expert /
- * SL_ROUTE_EXPERTS), n_tok), dynamic shared memory n_in * 4. */
+ * SL_ROUTE_EXPERTS), n_tok), dynamic shared memory n_in * 4. fused_route takes n_in up to
+ * SL_ROUTE_NARROW without a bias, fused_route_wide all. */
 #define SL_ROUTE_EXPERTS 8u
+#define SL_ROUTE_NARROW  2048u
 struct sl_karg_route {
     const float *x, *w;
     struct sl_karg_norm norm;
     struct sl_karg_router router;
-    const float *logit_bias; /* [n_expert], NULL: none */
     uint32_t *done;
     uint32_t n_in;
+    const float *logit_bias; /* fused_route_wide: [n_expert], NULL: none */
 };
 
 /* Per-head q and k norms (NULL: none), rope of both, and the KV write, in place as the ops do it:

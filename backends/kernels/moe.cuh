@@ -25,10 +25,12 @@ __device__ __forceinline__ float sl_moe_activated(const struct sl_karg_experts &
     return gate / (1.0f + sl_dev_exp(-steep)) * up;
 }
 
-/* The value of h for output row o. */
-template <class EXPERT>
+/* The value of h for output row o. PLAIN: the experts have no biases, and SwiGLU. */
+template <bool PLAIN = false, class EXPERT>
 __device__ __forceinline__ float sl_moe_gated(const struct sl_karg_experts &a, EXPERT expert,
                                               uint32_t n_out, uint32_t o, float gate, float up) {
+    if constexpr (PLAIN)
+        return sl_dev_silu(gate) * up;
     return sl_moe_activated(a, sl_moe_biased(a.gate_bias, expert, n_out, o, gate),
                             sl_moe_biased(a.up_bias, expert, n_out, o, up));
 }

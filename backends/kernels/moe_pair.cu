@@ -1,4 +1,5 @@
-/* Decode: experts of single (row, expert) pairs, for few rows. */
+/* Decode: experts of single (row, expert) pairs, for few rows. PLAIN ones have no biases and SwiGLU;
+ * others have kernels of their own (_any), so that plain ones get no longer. */
 #include "backends/kernels/block_vec.cuh"
 #include "backends/kernels/moe.cuh"
 
@@ -26,7 +27,8 @@ __device__ __forceinline__ void quantize(const float (&first)[AHEAD][8], const f
 }
 
 /* Rows of gate and the same of up, for one pair: a thread has the same block of both. */
-template <int T> __device__ __forceinline__ void moe_pair_up(const struct sl_karg_moe &a) {
+template <int T, bool PLAIN>
+__device__ __forceinline__ void moe_pair_up(const struct sl_karg_moe &a) {
     using block = sl_block<T>;
     constexpr uint32_t THREADS = SL_MOE_UP_THREADS, WARPS = THREADS / 32;
     extern __shared__ uint4 shared[];
@@ -89,12 +91,13 @@ template <int T> __device__ __forceinline__ void moe_pair_up(const struct sl_kar
         total = sl_block_join<T>((lane < 16 ? gate : up) + row * row_bytes, row, n_blocks);
     float other = sl_shfl(total, (int)(lane + 16) & 31);
     if (lane < rows)
-        a.h[(size_t)i * a.n_out + begin + lane] = sl_moe_gated(
+        a.h[(size_t)i * a.n_out + begin + lane] = sl_moe_gated<PLAIN>(
             a.expert, [&] { return a.ids[pair]; }, a.n_out, begin + lane, total, other);
 }
 
 /* The down products of all experts of a row, and their weighted sum in router order. */
-template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_karg_moe &a) {
+template <int T, bool PLAIN>
+__device__ __forceinline__ void moe_pair_sum(const struct sl_karg_moe &a) {
     using block = sl_block<T>;
     constexpr uint32_t THREADS = SL_MOE_SUM_THREADS, WARPS = THREADS / 32, AHEAD = 2;
     extern __shared__ uint4 shared[];
@@ -102,7 +105,8 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = a.rows_per_block;
     uint32_t n_blocks = a.n_in / block::ELEMS, row_bytes = n_blocks * block::BYTES;
     uint32_t tok = blockIdx.x, begin = blockIdx.y * rows, bytes = rows * row_bytes;
-    uint32_t n_h = a.k * a.n_in, groups = block::ELEMS == 256 ? a.k * n_blocks : (n_h + 255) / 256;
+    uint32_t groups = block::ELEMS == 256 ? a.k * n_blocks : (a.k * a.n_in + 255) / 256;
+    uint32_t n_h = block::ELEMS == 256 ? groups * 256 : a.k * a.n_in;
     uint8_t *w = (uint8_t *)shared;
     struct sl_block_group *in = (struct sl_block_group *)(w + a.in_at);
     static_assert(SL_MOE_SUM_ROWS % 8 == 0, "an expert's rows end where 16 bytes do");
@@ -146,7 +150,8 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
     sl_copy_wait();
     __syncthreads();
 
-    for (uint32_t j = threadIdx.x; j < a.k * n_blocks * rows; j += THREADS) {
+    uint32_t all_blocks = block::ELEMS == 256 ? groups : a.k * n_blocks;
+    for (uint32_t j = threadIdx.x; j < all_blocks * rows; j += THREADS) {
         uint32_t row = j / n_blocks, e = row / rows; /* row: of all experts' */
         const uint8_t *const of[1] = {w + j * block::BYTES};
         struct sl_block_sums v[1];
@@ -157,12 +162,13 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
     static_assert(SL_MOE_DOWN_MAX_K * SL_MOE_SUM_ROWS <= THREADS, "a thread a product");
     if (threadIdx.x < a.k * rows) {
         uint32_t row = threadIdx.x, e = row / rows;
-        uint32_t at = begin + row - e * rows;
-        float total = sl_moe_biased(
-            a.expert.down_bias, [&] { return a.ids[tok * a.k + e]; }, a.n_out, at,
-            sl_block_join<T>(w + row * row_bytes, row, n_blocks));
+        float total = sl_block_join<T>(w + row * row_bytes, row, n_blocks);
+        if constexpr (!PLAIN)
+            total = sl_moe_biased(
+                a.expert.down_bias, [&] { return a.ids[tok * a.k + e]; }, a.n_out,
+                begin + row - e * rows, total);
         product[row] = total;
-        a.y[((size_t)tok * a.k + e) * a.n_out + at] = total;
+        a.y[((size_t)tok * a.k + e) * a.n_out + begin + row - e * rows] = total;
     }
     __syncthreads();
     if (threadIdx.x >= rows)
@@ -172,15 +178,18 @@ template <int T> __device__ __forceinline__ void moe_pair_sum(const struct sl_ka
     a.sum_y[(size_t)tok * a.n_out + o] = y;
 }
 
-#define KERNEL(NAME)                                                                               \
+#define KERNEL_OF(NAME, SUFFIX, PLAIN)                                                             \
     extern "C" __global__ void __launch_bounds__(SL_MOE_UP_THREADS, 6)                             \
-        sl_k_moe_pair_up_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                  \
-        moe_pair_up<SL_DTYPE_##NAME>(a);                                                           \
+        sl_k_moe_pair_up##SUFFIX##_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                        \
+        moe_pair_up<SL_DTYPE_##NAME, PLAIN>(a);                                                    \
     }                                                                                              \
     extern "C" __global__ void __launch_bounds__(SL_MOE_SUM_THREADS, 2)                            \
-        sl_k_moe_pair_sum_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                                 \
-        moe_pair_sum<SL_DTYPE_##NAME>(a);                                                          \
+        sl_k_moe_pair_sum##SUFFIX##_##NAME(SL_KERNEL_ARGS(sl_karg_moe, a)) {                       \
+        moe_pair_sum<SL_DTYPE_##NAME, PLAIN>(a);                                                   \
     }
+#define KERNEL(NAME)                                                                               \
+    KERNEL_OF(NAME, , true)                                                                        \
+    KERNEL_OF(NAME, _any, false)
 KERNEL(Q4_K)
 KERNEL(Q5_K)
 KERNEL(Q6_K)

@@ -249,14 +249,28 @@ static void gpt_oss(void **state) {
     assert_true(d->caps.moe_bias && d->caps.swiglu_clamped);
     struct layer_ops l = gpt_oss_ops(1);
     assert_string_equal(launched(d, &l),
-                        "matvec_block_Q8_0 fused_qkv matvec_block_Q8_0 fused_route "
-                        "moe_pair_up_MXFP4 moe_pair_sum_MXFP4");
+                        "matvec_block_Q8_0 fused_qkv matvec_block_Q8_0 fused_route_wide "
+                        "moe_pair_up_any_MXFP4 moe_pair_sum_any_MXFP4");
     l = gpt_oss_ops(8);
-    assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_MXFP4 moe_pair_sum_MXFP4"));
+    assert_non_null(
+        strstr(launched(d, &l), "fused_route_wide moe_pair_up_any_MXFP4 moe_pair_sum_any_MXFP4"));
     /* Rows of which a block's do not end where 16 bytes do. */
     l = gpt_oss_ops(1);
     l.moe.n_ff = 2880 - 32;
-    assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_MXFP4 moe_down_MXFP4"));
+    assert_non_null(
+        strstr(launched(d, &l), "fused_route_wide moe_pair_up_any_MXFP4 moe_down_MXFP4"));
+    /* Each choice by itself: plain experts have kernels without biases, narrow rows a router
+     * without. */
+    l = gpt_oss_ops(1);
+    l.moe.gate_bias = l.moe.up_bias = l.moe.down_bias = NULL;
+    assert_non_null(strstr(launched(d, &l), "moe_pair_up_any_MXFP4 moe_pair_sum_MXFP4"));
+    l.moe.activation = SL_SWIGLU;
+    l.logits.out[0].bias = NULL;
+    assert_non_null(
+        strstr(launched(d, &l), "fused_route_wide moe_pair_up_MXFP4 moe_pair_sum_MXFP4"));
+    l = layer_ops(1);
+    l.logits.out[0].bias = at(44);
+    assert_non_null(strstr(launched(d, &l), "fused_route_wide moe_pair_up_Q4_K"));
     close_sound(d);
 }
 
