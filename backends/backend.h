@@ -511,8 +511,8 @@ struct sl_op_need {
     enum sl_op op;
     enum sl_dtype dtype;             /* embed, matmul, head_matmul, moe: of weights; kv_write,
                                         attention, latent_*: of KV; else SL_DTYPE_COUNT */
-    uint32_t head_dim_k, head_dim_v; /* kv_write, attention; latent_*: n_latent + n_rot and
-                                        n_latent; else 0 */
+    uint32_t head_dim_k, head_dim_v; /* kv_write, attention, delta_rule; latent_*: n_latent +
+                                        n_rot and n_latent; else 0 */
     bool biases;                     /* moe: of gate, up and down */
     enum sl_activation activation;   /* moe */
     bool groups;                     /* router */

@@ -83,6 +83,8 @@ uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits);
 uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits);
 /* Is there a kernel for heads and KV of that kind? */
 bool sl_cuda_attention_fits(const struct sl_cuda *c, const struct sl_op_need *need);
+/* Is there a kernel for keys of that many elements? */
+bool sl_cuda_delta_rule_fits(const struct sl_cuda *c, const struct sl_op_need *need);
 uint64_t sl_cuda_attention_scratch(const struct sl_device_limits *limits);
 
 #endif

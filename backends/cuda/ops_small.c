@@ -22,6 +22,8 @@ bool sl_cuda_supports(const struct sl_device *d, const struct sl_op_need *need) 
     const struct sl_cuda *c = (const struct sl_cuda *)d;
     if ((uint32_t)need->dtype < SL_DTYPE_COUNT && c->lacks_type[need->op] >> need->dtype & 1)
         return false;
+    if (need->op == SL_OP_delta_rule)
+        return sl_cuda_delta_rule_fits(c, need);
     return need->op != SL_OP_attention || sl_cuda_attention_fits(c, need);
 }
 

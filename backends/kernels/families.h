@@ -9,6 +9,7 @@
 #define SL_BACKENDS_KERNELS_FAMILIES_H
 
 #include "backends/kernels/kernels.h"
+#include "backends/kernels/recurrent.h"
 #include "common/dtype.h"
 
 /* X(family, kernel, variant, argument struct) for each kernel of a family. */
@@ -97,6 +98,10 @@
     F(X, block_max, ONE, struct sl_karg_block_max, OP(block_max), 0, false)                        \
     F(X, send, ONE, struct sl_karg_send, OP(send), 0, false)                                       \
     F(X, receive, ONE, struct sl_karg_receive, OP(receive), 0, false)                              \
+    F(X, recurrent_mul_sigmoid, ONE, struct sl_karg_mul_sigmoid, OP(mul_sigmoid), 0, false)        \
+    F(X, recurrent_l2_norm, ONE, struct sl_karg_l2_norm, OP(l2_norm), 0, false)                    \
+    F(X, recurrent_conv_silu, ONE, struct sl_karg_conv_silu, OP(conv_silu), 0, false)              \
+    F(X, recurrent_delta, HEADS, struct sl_karg_delta, OP(delta_rule), 0, false)                   \
     F(X, fused_route, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                      \
     F(X, fused_route_wide, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                 \
     F(X, fused_qkv, ONE, struct sl_karg_qkv, 0, FORM(qkv), false)                                  \

@@ -169,7 +169,10 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     (void)hp;
     sl_ask_plain(a, SL_OP_conv_silu);
     sl_ask_plain(a, SL_OP_l2_norm);
-    sl_ask_plain(a, SL_OP_delta_rule);
+    sl_ask_op(a, (struct sl_op_need){.op = SL_OP_delta_rule,
+                                     .dtype = SL_DTYPE_COUNT,
+                                     .head_dim_k = layer->spec.delta.head_dim,
+                                     .head_dim_v = layer->spec.delta.head_dim});
     sl_ask_plain(a, SL_OP_rms_norm);
     sl_ask_plain(a, SL_OP_silu_mul);
     for (uint32_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)

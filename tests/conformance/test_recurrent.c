@@ -376,6 +376,7 @@ static void delta_rule(void) {
         {.n_heads = 3, .n_heads_k = 1, .dim_k = 64, .dim_v = 100, .group = 3},
         {.n_heads = 2, .n_heads_k = 1, .dim_k = 128, .dim_v = 128, .group = 2},
         {.n_heads = 1, .n_heads_k = 1, .dim_k = 20, .dim_v = 250, .group = 1},
+        {.n_heads = 2, .n_heads_k = 2, .dim_k = 130, .dim_v = 33, .group = 1},
     };
     for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
         struct delta_case c = shapes[i];

@@ -433,8 +433,16 @@ static void missing(void **state) {
     assert_int_equal(sl_op_rope(d, &l.q_rope), SL_ERR_UNSUPPORTED);
     assert_int_equal(needs(d, SL_OP_rms_norm, SL_DTYPE_COUNT), SL_OK);
     /* Ops that have no kernels at all yet. */
+    for (uint32_t op = 0; op < SL_OP_COUNT; op++)
+        if (host_ops >> op & 1)
+            assert_int_equal(needs(d, (enum sl_op)op, SL_DTYPE_COUNT), SL_ERR_UNSUPPORTED);
+    close_sound(d);
+
+    fake->missing_kernel = "sl_k_recurrent_delta_128";
+    d = opened_for_layers();
     assert_int_equal(needs(d, SL_OP_delta_rule, SL_DTYPE_COUNT), SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "has no op 'delta_rule'"));
+    assert_int_equal(needs(d, SL_OP_conv_silu, SL_DTYPE_COUNT), SL_OK);
     close_sound(d);
 
     fake->missing_kernel = "sl_k_matvec_Q4_K";
@@ -508,6 +516,12 @@ static void heads(void **state) {
                                     &err),
                      SL_ERR_UNSUPPORTED);
     assert_non_null(strstr(err.text, "has no op 'attention' for head size 576 and KV of type F16"));
+    struct sl_op_need keys = {
+        .op = SL_OP_delta_rule, .dtype = SL_DTYPE_COUNT, .head_dim_k = 256, .head_dim_v = 256};
+    assert_int_equal(sl_device_need(d, &keys, &err), SL_OK);
+    keys.head_dim_k = keys.head_dim_v = 257;
+    assert_int_equal(sl_device_need(d, &keys, &err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "has no op 'delta_rule' for head size 257"));
     close_sound(d);
 }
 
