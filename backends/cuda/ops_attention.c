@@ -31,6 +31,31 @@ enum sl_status sl_cuda_kv_write(struct sl_device *d, const struct sl_op_kv_write
                      k);
 }
 
+/* Latents as the keys of one head, whose first elements are its values too. */
+static struct sl_karg_kv latent_args(const struct sl_latent_view *kv) {
+    return (struct sl_karg_kv){.k = kv->rows,
+                               .v = kv->rows,
+                               .k_page_bytes = kv->page_bytes,
+                               .v_page_bytes = kv->page_bytes,
+                               .n_kv_heads = 1,
+                               .dim_k = kv->n_latent + kv->n_rot,
+                               .dim_v = kv->n_latent,
+                               .q8 = kv->dtype == SL_DTYPE_Q8_0};
+}
+
+enum sl_status sl_cuda_latent_write(struct sl_device *d, const struct sl_op_latent_write *a) {
+    struct sl_karg_kv_write k = {.kv = latent_args(&a->kv),
+                                 .k = a->x,
+                                 .v = a->x,
+                                 .slot = a->slot,
+                                 .n_tok = a->n_tok,
+                                 .stride_k = a->stride,
+                                 .stride_v = a->stride};
+    k.kv.dim_v = 0;
+    return SL_LAUNCH((struct sl_cuda *)d, SL_KERNEL_kv_write, ((struct sl_dim3){a->n_tok, 1, 1}),
+                     ((struct sl_dim3){64, 1, 1}), 0, k);
+}
+
 bool sl_cuda_takes_qkv(const struct sl_device *d, const struct sl_fused_qkv *a) {
     (void)d;
     return a->q_rope->head_dim <= SL_QKV_MAX_DIM && a->write->kv.head_dim_v <= SL_QKV_MAX_DIM &&
@@ -178,4 +203,40 @@ enum sl_status sl_cuda_attention(struct sl_device *d, const struct sl_op_attenti
                            a->kv.n_kv_heads * sl_ceil_div(group, width), 1};
     return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_attention_tile, (uint32_t) class), grid,
                      ((struct sl_dim3){128, 1, 1}), SL_ATTN_TILE_SMEM(64u << class), k);
+}
+
+/* ---- latents ---- */
+
+bool sl_cuda_latent_fits(const struct sl_cuda *c, const struct sl_op_need *need) {
+    return need->head_dim_v <= SL_ATTN_MAX_DIM_V &&
+           SL_ATTN_SMEM(need->head_dim_k, need->head_dim_k) <= c->max_smem_bytes;
+}
+
+enum sl_status sl_cuda_latent_attention(struct sl_device *d,
+                                        const struct sl_op_latent_attention *a) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    uint32_t dim = a->kv.n_latent + a->kv.n_rot,
+             blocks = sl_ceil_div(a->n_heads, SL_ATTN_HEAD_BLOCK);
+    uint32_t splits = a->max_pages < SL_ATTN_SPLITS ? a->max_pages : SL_ATTN_SPLITS;
+    struct sl_karg_attention k = {.kv = latent_args(&a->kv),
+                                  .q = a->q,
+                                  .y = a->y,
+                                  .part = c->scratch,
+                                  .page_table = a->page_table,
+                                  .row_seq = a->row_seq,
+                                  .row_len = a->row_len,
+                                  .n_heads = a->n_heads,
+                                  .stride_q = a->n_heads * dim,
+                                  .max_pages = a->max_pages,
+                                  .scale = a->scale};
+    for (uint32_t row = 0; row < a->n_tok; row += SL_ATTN_WAVE_ROWS) {
+        k.row0 = row;
+        k.n_rows = a->n_tok - row < SL_ATTN_WAVE_ROWS ? a->n_tok - row : SL_ATTN_WAVE_ROWS;
+        SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_latent,
+                         ((struct sl_dim3){splits, blocks, k.n_rows}),
+                         ((struct sl_dim3){128, 1, 1}), SL_ATTN_SMEM(dim, dim), k));
+        SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_join, ((struct sl_dim3){a->n_heads, k.n_rows, 1}),
+                         ((struct sl_dim3){128, 1, 1}), 0, k));
+    }
+    return SL_OK;
 }

@@ -85,6 +85,7 @@ uint64_t sl_cuda_moe_scratch(const struct sl_device_limits *limits);
 bool sl_cuda_attention_fits(const struct sl_cuda *c, const struct sl_op_need *need);
 /* Is there a kernel for keys of that many elements? */
 bool sl_cuda_delta_rule_fits(const struct sl_cuda *c, const struct sl_op_need *need);
+bool sl_cuda_latent_fits(const struct sl_cuda *c, const struct sl_op_need *need);
 uint64_t sl_cuda_attention_scratch(const struct sl_device_limits *limits);
 
 #endif

@@ -455,3 +455,48 @@ enum sl_status sl_cuda_matmul(struct sl_device *d, const struct sl_op_matmul *a)
     }
     return SL_OK;
 }
+
+/* ---- one matrix for each head ---- */
+
+#define GRID_MAX 65535u /* along z, where rows are */
+
+static enum sl_status head_turned(struct sl_cuda *c, enum sl_dtype t,
+                                  const struct sl_karg_head *k) {
+    uint32_t n = sl_cuda_is_float(t) ? k->n_out : sl_ceil_div(k->n_out, 32);
+    struct sl_dim3 grid = {sl_ceil_div(n, SL_HEAD_TURNED_THREADS), k->n_heads, 1};
+    struct sl_karg_head part = *k;
+    for (uint32_t at = 0; at < k->n_tok; at += GRID_MAX) {
+        part.n_tok = grid.z = k->n_tok - at < GRID_MAX ? k->n_tok - at : GRID_MAX;
+        part.x = k->x + (size_t)at * k->n_heads * k->stride_x;
+        part.y = k->y + (size_t)at * k->n_heads * k->stride_y;
+        SL_TRY(SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_head_turned, t), grid,
+                         ((struct sl_dim3){SL_HEAD_TURNED_THREADS, 1, 1}), 0, part));
+    }
+    return SL_OK;
+}
+
+enum sl_status sl_cuda_head_matmul(struct sl_device *d, const struct sl_op_head_matmul *a) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    struct sl_karg_head k = {.x = a->x,
+                             .y = a->y,
+                             .w = a->w,
+                             .head_bytes = a->head_bytes,
+                             .n_tok = a->n_tok,
+                             .n_heads = a->n_heads,
+                             .n_in = a->n_in,
+                             .n_out = a->n_out,
+                             .n_keep = a->n_keep,
+                             .stride_x = a->stride_x,
+                             .stride_y = a->stride_y};
+    if (a->transposed)
+        return head_turned(c, a->dtype, &k);
+    uint32_t at_once = sl_cuda_vec_at_once(a->dtype, a->n_in);
+    k.tok_per_block = tok_per_block(a->dtype, a->n_in, a->n_tok, NULL);
+    uint32_t n_z = sl_ceil_div(a->n_tok, k.tok_per_block);
+    k.rows_per_block =
+        sl_cuda_vec_rows(c, (uint64_t)a->n_out * a->n_heads * n_z, at_once, SL_MATVEC_BLOCKS);
+    struct sl_dim3 grid = {sl_ceil_div(a->n_out, k.rows_per_block), a->n_heads, n_z};
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_head_matmul, a->dtype), grid,
+                     ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}),
+                     sl_cuda_vec_smem(a->dtype, a->n_in, k.tok_per_block), k);
+}

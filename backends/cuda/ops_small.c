@@ -24,6 +24,8 @@ bool sl_cuda_supports(const struct sl_device *d, const struct sl_op_need *need) 
         return false;
     if (need->op == SL_OP_delta_rule)
         return sl_cuda_delta_rule_fits(c, need);
+    if (need->op == SL_OP_latent_attention)
+        return sl_cuda_latent_fits(c, need);
     return need->op != SL_OP_attention || sl_cuda_attention_fits(c, need);
 }
 

@@ -10,11 +10,12 @@
 #define DIMS    4 /* dim_v is at most 4 * 128 */
 #define THREADS 128
 
-/* CHUNK rows of one page from position `from` on to f32; rows outside [lo, len) become zeros. */
+/* CHUNK rows of one page from position `from` on to f32, the first dim elements of each; rows
+ * outside [lo, len) become zeros. */
 __device__ __forceinline__ void load_rows(const uint8_t *page, uint32_t from, uint32_t lo,
-                                          uint32_t len, uint32_t dim, bool q8, float *to) {
+                                          uint32_t len, uint32_t dim, size_t row_bytes, bool q8,
+                                          float *to) {
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    size_t row_bytes = q8 ? dim / 32 * 34 : dim * 2;
     for (uint32_t i = lane; i < dim; i += 32) {
         float v[CHUNK / 4];
 #pragma unroll
@@ -37,9 +38,8 @@ __device__ __forceinline__ void load_rows(const uint8_t *page, uint32_t from, ui
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    sl_k_attention_row(SL_KERNEL_ARGS(sl_karg_attention, a)) {
-    sl_grid_begin();
+template <bool LATENT>
+__device__ __forceinline__ void attention_row(const struct sl_karg_attention &a) {
     extern __shared__ float shared[];
     uint32_t dim_k = a.kv.dim_k, dim_v = a.kv.dim_v;
     uint32_t row = a.row0 + blockIdx.z;
@@ -53,8 +53,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     uint32_t kv_head = blockIdx.y / blocks, in_group = blockIdx.y % blocks * HEADS;
     uint32_t head = kv_head * group + in_group, n_heads = min((uint32_t)HEADS, group - in_group);
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    size_t k_head = (size_t)kv_head * 64 * (a.kv.q8 ? dim_k / 32 * 34 : dim_k * 2);
-    size_t v_head = (size_t)kv_head * 64 * (a.kv.q8 ? dim_v / 32 * 34 : dim_v * 2);
+    uint32_t v_elems = LATENT ? dim_k : dim_v;
+    size_t k_bytes = a.kv.q8 ? dim_k / 32 * 34 : dim_k * 2;
+    size_t v_bytes = a.kv.q8 ? v_elems / 32 * 34 : v_elems * 2;
+    size_t k_head = (size_t)kv_head * 64 * k_bytes, v_head = (size_t)kv_head * 64 * v_bytes;
     const uint32_t *pages = a.page_table + (size_t)a.row_seq[row] * a.max_pages;
 
     for (uint32_t i = threadIdx.x; i < n_heads * dim_k; i += THREADS)
@@ -72,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         size_t page = pages[from / 64];
         __syncthreads();
         load_rows((const uint8_t *)a.kv.k + page * a.kv.k_page_bytes + k_head, from, r.lo, end,
-                  dim_k, a.kv.q8, kv);
+                  dim_k, k_bytes, a.kv.q8, kv);
         __syncthreads();
         bool valid = from + lane >= r.lo && from + lane < end;
         float dot[2] = {0, 0};
@@ -101,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
         __syncthreads();
         load_rows((const uint8_t *)a.kv.v + page * a.kv.v_page_bytes + v_head, from, r.lo, end,
-                  dim_v, a.kv.q8, kv);
+                  dim_v, v_bytes, a.kv.q8, kv);
         __syncthreads();
 #pragma unroll
         for (int d = 0; d < DIMS; d++) {
@@ -140,6 +142,15 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
     }
 }
+
+#define KERNEL(NAME, LATENT)                                                                       \
+    extern "C" __global__ void __launch_bounds__(THREADS)                                          \
+        sl_k_attention_##NAME(SL_KERNEL_ARGS(sl_karg_attention, a)) {                              \
+        sl_grid_begin();                                                                           \
+        attention_row<LATENT>(a);                                                                  \
+    }
+KERNEL(row, false)
+KERNEL(latent, true)
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     sl_k_attention_join(SL_KERNEL_ARGS(sl_karg_attention, a)) {

@@ -85,8 +85,11 @@
     F(X, rms_norm, ONE, struct sl_karg_rms_norm, OP(rms_norm), 0, false)                           \
     F(X, rope_table, ONE, struct sl_karg_rope_table, OP(rope_table), 0, false)                     \
     F(X, rope, ONE, struct sl_karg_rope, OP(rope), 0, false)                                       \
-    F(X, kv_write, ONE, struct sl_karg_kv_write, OP(kv_write), 0, false)                           \
+    F(X, kv_write, ONE, struct sl_karg_kv_write, OP(kv_write) | OP(latent_write), 0, false)        \
     F(X, attention_row, ONE, struct sl_karg_attention, OP(attention), 0, false)                    \
+    F(X, attention_latent, ONE, struct sl_karg_attention, OP(latent_attention), 0, false)          \
+    F(X, head_matmul, TYPES, struct sl_karg_head, OP(head_matmul), 0, false)                       \
+    F(X, head_turned, TYPES, struct sl_karg_head, OP(head_matmul), 0, false)                       \
     F(X, attention_join, ONE, struct sl_karg_attention, OP(attention), 0, false)                   \
     F(X, attention_split, HEADS, struct sl_karg_attention, 0, 0, false)                            \
     F(X, attention_tile, HEADS, struct sl_karg_attention, 0, 0, true)                              \

@@ -305,6 +305,8 @@ struct sl_karg_kv_write {
 #define SL_ATTN_SPLIT_STATIC_SMEM(dim) ((dim) * (8u * 4u + 16u * 2u) + 1024u)
 #define SL_ATTN_TILE_PAIRS             64u
 #define SL_ATTN_TILE_SMEM(dim)         ((2u * SL_ATTN_TILE_PAIRS + 2u * 64u) * ((dim) + 8u) * 2u)
+/* attention_latent does what attention_row does where K and V are the same rows of dim_k elements,
+ * of which the first dim_v are V, and all heads share them. */
 struct sl_karg_attention {
     struct sl_karg_kv kv;
     const float *q, *sinks;
@@ -362,6 +364,20 @@ struct sl_karg_norm_quantize {
     struct sl_karg_norm norm;
     struct sl_karg_qx to;
     uint32_t n_in, block32;
+};
+
+/* struct sl_op_head_matmul. head_matmul: grid (ceil(n_out / rows_per_block), n_heads, ceil(n_tok /
+ * tok_per_block)), SL_MATVEC_WARPS warps, shared memory as matvec. head_turned, where the weights
+ * are transposed: grid (ceil(n_out / 32 / SL_HEAD_TURNED_THREADS), or n_out for float types,
+ * n_heads, n_tok). */
+#define SL_HEAD_TURNED_THREADS 64u
+struct sl_karg_head {
+    const float *x;
+    float *y;
+    const void *w;
+    uint64_t head_bytes;
+    uint32_t n_tok, n_heads, n_in, n_out, n_keep, stride_x, stride_y;
+    uint32_t rows_per_block, tok_per_block;
 };
 
 struct sl_karg_moe_combine {
