@@ -1,8 +1,27 @@
 /* sl_op_attention and sl_op_kv_write. */
 #include "backends/cuda/ops_internal.h"
 
+/* Latents, which are wider than any head, have up to four times the parts, and fewer rows at once.
+ */
+#define LATENT_WAVE_ROWS  8u
+#define LATENT_MOST_PARTS 4096u /* of all heads */
+
+/* So many rows at once as the scratch has room for. */
+static uint32_t wave_rows(const struct sl_cuda *c, uint32_t n_heads, uint32_t splits,
+                          uint32_t dim_v) {
+    uint64_t n = c->scratch_bytes / ((uint64_t)n_heads * splits * SL_ATTN_PART_FLOATS(dim_v) * 4);
+    return n < 1 ? 1 : n < SL_ATTN_WAVE_ROWS ? (uint32_t)n : SL_ATTN_WAVE_ROWS;
+}
+
 uint64_t sl_cuda_attention_scratch(const struct sl_device_limits *limits) {
     uint64_t rows = limits->max_tok < SL_ATTN_WAVE_ROWS ? limits->max_tok : SL_ATTN_WAVE_ROWS;
+    if (limits->max_head_n) { /* so these are latents */
+        uint64_t parts = (uint64_t)limits->max_heads * SL_LATENT_SPLITS(limits->max_heads);
+        if (limits->max_heads > 32 && parts < LATENT_MOST_PARTS) /* fewer heads may have more */
+            parts = LATENT_MOST_PARTS;
+        rows = rows < LATENT_WAVE_ROWS ? rows : LATENT_WAVE_ROWS;
+        return rows * parts * SL_ATTN_PART_FLOATS(limits->max_head_dim) * 4;
+    }
     return rows * limits->max_heads * SL_ATTN_SPLITS * SL_ATTN_PART_FLOATS(limits->max_head_dim) *
            4;
 }
@@ -155,10 +174,11 @@ static enum sl_status single_rows(struct sl_cuda *c, const struct sl_op_attentio
                                   uint32_t end) {
     struct single s;
     SL_TRY(plan_single(c, a, class, &s));
+    uint32_t wave = wave_rows(c, a->n_heads, SL_ATTN_SPLITS, a->kv.head_dim_v);
     k->done = s.joins ? c->counters : NULL;
-    for (; row0 < end; row0 += SL_ATTN_WAVE_ROWS) {
+    for (; row0 < end; row0 += wave) {
         k->row0 = row0;
-        k->n_rows = s.grid.z = end - row0 < SL_ATTN_WAVE_ROWS ? end - row0 : SL_ATTN_WAVE_ROWS;
+        k->n_rows = s.grid.z = end - row0 < wave ? end - row0 : wave;
         SL_TRY(SL_LAUNCH(c, s.kernel, s.grid, ((struct sl_dim3){128, 1, 1}), s.smem_bytes, *k));
         if (s.joins)
             continue;
@@ -212,31 +232,90 @@ bool sl_cuda_latent_fits(const struct sl_cuda *c, const struct sl_op_need *need)
            SL_ATTN_SMEM(need->head_dim_k, need->head_dim_k) <= c->max_smem_bytes;
 }
 
-enum sl_status sl_cuda_latent_attention(struct sl_device *d,
-                                        const struct sl_op_latent_attention *a) {
-    struct sl_cuda *c = (struct sl_cuda *)d;
-    uint32_t dim = a->kv.n_latent + a->kv.n_rot,
-             blocks = sl_ceil_div(a->n_heads, SL_ATTN_HEAD_BLOCK);
-    uint32_t splits = a->max_pages < SL_ATTN_SPLITS ? a->max_pages : SL_ATTN_SPLITS;
-    struct sl_karg_attention k = {.kv = latent_args(&a->kv),
-                                  .q = a->q,
-                                  .y = a->y,
-                                  .part = c->scratch,
-                                  .page_table = a->page_table,
-                                  .row_seq = a->row_seq,
-                                  .row_len = a->row_len,
-                                  .n_heads = a->n_heads,
-                                  .stride_q = a->n_heads * dim,
-                                  .max_pages = a->max_pages,
-                                  .scale = a->scale};
-    for (uint32_t row = 0; row < a->n_tok; row += SL_ATTN_WAVE_ROWS) {
-        k.row0 = row;
-        k.n_rows = a->n_tok - row < SL_ATTN_WAVE_ROWS ? a->n_tok - row : SL_ATTN_WAVE_ROWS;
-        SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_latent,
-                         ((struct sl_dim3){splits, blocks, k.n_rows}),
-                         ((struct sl_dim3){128, 1, 1}), SL_ATTN_SMEM(dim, dim), k));
+/* Stages of latents in shared memory. */
+static uint32_t stages_of(uint32_t tiles) {
+    return tiles == 2 ? 2 : 1;
+}
+
+/* Tiles of 16 pairs that a block of the tensor-core kernels takes at most; 0: such latents are not
+ * theirs. All this is the model's and the device's alone, so all rows of a model go one way. */
+static uint32_t latent_tiles(const struct sl_cuda *c, const struct sl_op_latent_attention *a,
+                             enum sl_kernel_family family, uint32_t most) {
+    const struct sl_latent_view *kv = &a->kv;
+    if (kv->dtype != SL_DTYPE_F16 || kv->n_latent != SL_LATENT_DIM || kv->n_rot != SL_LATENT_ROT ||
+        ((uintptr_t)kv->rows | kv->page_bytes | (uintptr_t)a->y) % 16 ||
+        !sl_cuda_has(c, SL_FAMILY_latent_join, 0))
+        return 0;
+    for (uint32_t n = most; n; n /= 2)
+        if (sl_cuda_has(c, family, n) &&
+            SL_LATENT_SMEM(n, stages_of(n)) + SL_LATENT_STATIC_SMEM(n) <= c->max_smem_bytes)
+            return n;
+    return 0;
+}
+
+static struct sl_karg_attention latent_attention_args(const struct sl_cuda *c,
+                                                      const struct sl_op_latent_attention *a) {
+    return (struct sl_karg_attention){.kv = latent_args(&a->kv),
+                                      .q = a->q,
+                                      .y = a->y,
+                                      .part = c->scratch,
+                                      .page_table = a->page_table,
+                                      .row_seq = a->row_seq,
+                                      .row_len = a->row_len,
+                                      .n_heads = a->n_heads,
+                                      .stride_q = a->n_heads * (a->kv.n_latent + a->kv.n_rot),
+                                      .max_pages = a->max_pages,
+                                      .scale = a->scale};
+}
+
+/* Rows [row0, end) in parts, so many rows at once as the scratch has room for; tiles 0: with f32
+ * arithmetic. */
+static enum sl_status latent_parts(struct sl_cuda *c, const struct sl_op_latent_attention *a,
+                                   uint32_t tiles, uint32_t row0, uint32_t end) {
+    struct sl_karg_attention k = latent_attention_args(c, a);
+    uint32_t dim = a->kv.n_latent + a->kv.n_rot, chunks = a->max_pages * 2;
+    uint32_t most = tiles ? SL_LATENT_SPLITS(a->n_heads) : SL_ATTN_SPLITS;
+    uint32_t splits = tiles ? chunks : a->max_pages;
+    uint32_t wave = wave_rows(c, a->n_heads, most, a->kv.n_latent);
+    splits = splits < most ? splits : most;
+    for (; row0 < end; row0 += k.n_rows) {
+        k.row0 = row0;
+        k.n_rows = end - row0 < wave ? end - row0 : wave;
+        if (tiles) {
+            SL_TRY(
+                SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_latent_parts, tiles),
+                          ((struct sl_dim3){splits, sl_ceil_div(a->n_heads, 16 * tiles), k.n_rows}),
+                          ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}),
+                          SL_LATENT_SMEM(tiles, stages_of(tiles)), k));
+            SL_TRY(SL_LAUNCH(c, SL_KERNEL_latent_join, ((struct sl_dim3){a->n_heads, k.n_rows, 1}),
+                             ((struct sl_dim3){SL_LATENT_DIM / 4, 1, 1}), 0, k));
+            continue;
+        }
+        SL_TRY(SL_LAUNCH(
+            c, SL_KERNEL_attention_latent,
+            ((struct sl_dim3){splits, sl_ceil_div(a->n_heads, SL_ATTN_HEAD_BLOCK), k.n_rows}),
+            ((struct sl_dim3){128, 1, 1}), SL_ATTN_SMEM(dim, dim), k));
         SL_TRY(SL_LAUNCH(c, SL_KERNEL_attention_join, ((struct sl_dim3){a->n_heads, k.n_rows, 1}),
                          ((struct sl_dim3){128, 1, 1}), 0, k));
     }
     return SL_OK;
+}
+
+enum sl_status sl_cuda_latent_attention(struct sl_device *d,
+                                        const struct sl_op_latent_attention *a) {
+    struct sl_cuda *c = (struct sl_cuda *)d;
+    uint32_t parts = latent_tiles(c, a, SL_FAMILY_latent_parts, 2);
+    uint32_t tiles = latent_tiles(c, a, SL_FAMILY_latent_rows, 4);
+    if (!tiles)
+        return latent_parts(c, a, parts, 0, a->n_tok);
+    SL_TRY(latent_parts(c, a, parts, 0, a->n_decode));
+    if (a->n_decode == a->n_tok)
+        return SL_OK;
+    struct sl_karg_attention k = latent_attention_args(c, a);
+    k.row0 = a->n_decode;
+    k.n_rows = a->n_tok - a->n_decode;
+    struct sl_dim3 grid = {sl_ceil_div((uint64_t)k.n_rows * a->n_heads, 16 * tiles), 1, 1};
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_latent_rows, tiles), grid,
+                     ((struct sl_dim3){tiles == 1 ? 128 : 256, 1, 1}),
+                     SL_LATENT_SMEM(tiles, stages_of(tiles)), k);
 }

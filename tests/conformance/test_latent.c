@@ -213,9 +213,9 @@ static void attention_case(const struct shape *s, const struct row *rows, uint32
 
 static void attention(void) {
     static const struct shape shapes[] = {
-        {SL_DTYPE_F16, 1, 17, 2},    {SL_DTYPE_F16, 5, 96, 16},  {SL_DTYPE_F16, 16, 40, 24},
-        {SL_DTYPE_F16, 37, 48, 0},   {SL_DTYPE_F16, 3, 512, 64}, {SL_DTYPE_Q8_0, 5, 96, 32},
-        {SL_DTYPE_Q8_0, 20, 64, 64},
+        {SL_DTYPE_F16, 1, 17, 2},    {SL_DTYPE_F16, 5, 96, 16},   {SL_DTYPE_F16, 16, 40, 24},
+        {SL_DTYPE_F16, 37, 48, 0},   {SL_DTYPE_F16, 3, 512, 64},  {SL_DTYPE_Q8_0, 5, 96, 32},
+        {SL_DTYPE_Q8_0, 20, 64, 64}, {SL_DTYPE_F16, 35, 512, 64},
     };
     /* Lengths around pages and partitions; then generated rows before two slices of prompts. */
     static const struct row generated[] = {{0, 1},   {1, 64},  {2, 65},  {3, 511},
@@ -225,7 +225,14 @@ static void attention(void) {
         mixed[2 + i] = (struct row){0, 1 + i};
     for (uint32_t i = 0; i < 30; i++)
         mixed[13 + i] = (struct row){1, 495 + i};
+    /* More pairs of row and head than a tile has, over chunks and pages, of two sequences. */
+    static const struct row few[] = {{3, 77}, {0, 1},  {0, 2},   {0, 3},   {1, 31}, {1, 32},
+                                     {1, 33}, {1, 34}, {2, 127}, {2, 128}, {2, 129}};
     for (size_t i = 0; i < CONF_COUNT(shapes); i++) {
+        if (shapes[i].n_latent == 512)
+            attention_case(&shapes[i], few, CONF_COUNT(few), 1);
+        if (shapes[i].n_heads == 35)
+            continue;
         attention_case(&shapes[i], generated, CONF_COUNT(generated), CONF_COUNT(generated));
         if (shapes[i].n_latent < 512 && shapes[i].n_heads < 37)
             attention_case(&shapes[i], mixed, CONF_COUNT(mixed), 2);
