@@ -168,7 +168,7 @@ __device__ __forceinline__ float softplus(float x) {
 }
 
 /* What a block's consumers need of a few rows. */
-template <int DIM> struct delta_stage {
+template <int DIM> struct alignas(16) delta_stage {
     static constexpr int ROWS = DIM <= 64 ? 32 : 2048 / DIM;
     float k[ROWS][DIM], q[ROWS][DIM], v[ROWS][SL_DELTA_COLS];
     float g[ROWS], b[ROWS];
