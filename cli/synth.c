@@ -277,6 +277,8 @@ static const struct sl_arg args[] = {
      "groups that a token's experts are chosen from", false},
     {SL_ARG_U32, 0, "--expert-ff", "N", &given.c.n_ff_expert, "width of an expert (default 128)",
      false},
+    {SL_ARG_FLAG, 0, "--fused-experts", NULL, &given.c.fused_experts,
+     "gate and up of experts are one tensor", false},
     {SL_ARG_U32, 0, "--shared-ff", "N", &given.c.n_ff_shared,
      "width of the shared expert, where the architecture has one (default 256)", false},
     {SL_ARG_U32, 0, "--dense-layers", "N", &given.c.n_layer_dense,

@@ -3,9 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const enum sl_layer_role role_of_extent[SL_EXPERT_EXTENTS] = {
-    SL_L_EXPERTS_GATE, SL_L_EXPERTS_UP, SL_L_EXPERTS_DOWN};
-
 /* The class of experts of these sizes; a new one if there is none. */
 static enum sl_status find_class(struct sl_expert_layout *l,
                                  const uint32_t size_bytes[SL_EXPERT_EXTENTS], uint32_t *out_class,
@@ -36,15 +33,16 @@ static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_mode
     uint32_t size_bytes[SL_EXPERT_EXTENTS];
     r->model_layer = model->hp.first_layer + model_layer;
     for (uint32_t i = 0; i < SL_EXPERT_EXTENTS; i++) {
-        const struct sl_gguf_tensor *t = model->layers[model_layer].t[role_of_extent[i]];
-        uint64_t bytes = t->size_bytes / l->n_expert;
+        struct sl_expert_matrix m = sl_layer_expert_matrix(&model->layers[model_layer], i);
+        uint64_t bytes = m.part_bytes;
         if (bytes > UINT32_MAX)
             return sl_fail(err, SL_ERR_UNSUPPORTED,
                            "layer %u: experts of more than 4 GiB cannot be streamed",
                            r->model_layer);
-        r->extent[i].offset_bytes = t->offset_bytes;
+        r->extent[i].offset_bytes = m.t->offset_bytes + m.first_bytes;
+        r->extent[i].stride_bytes = m.stride_bytes;
         r->extent[i].size_bytes = size_bytes[i] = (uint32_t)bytes;
-        r->extent[i].file = t->file;
+        r->extent[i].file = m.t->file;
         r->expert_bytes += bytes;
     }
     enum sl_status st = find_class(l, size_bytes, &r->size_class, err);
@@ -95,7 +93,7 @@ void sl_expert_layout_read(const struct sl_expert_layout *l, uint32_t routed_lay
     read->n_extents = SL_EXPERT_EXTENTS;
     for (uint32_t i = 0; i < SL_EXPERT_EXTENTS; i++)
         read->extent[i] = (struct sl_extent){
-            .offset_bytes = r->extent[i].offset_bytes + (uint64_t)expert * r->extent[i].size_bytes,
+            .offset_bytes = r->extent[i].offset_bytes + expert * r->extent[i].stride_bytes,
             .size_bytes = r->extent[i].size_bytes,
             .place_bytes = slot->place_bytes[i],
             .file = r->extent[i].file};
@@ -106,5 +104,5 @@ size_t sl_expert_layout_place(const struct sl_expert_layout *l, uint32_t routed_
     const struct sl_routed_layer *r = &l->layers[routed_layer];
     return sl_slot_payload_bytes(&l->classes[r->size_class].slot, extent,
                                  r->extent[extent].offset_bytes +
-                                     (uint64_t)expert * r->extent[extent].size_bytes);
+                                     expert * r->extent[extent].stride_bytes);
 }

@@ -12,7 +12,7 @@
 #include "streaming/reader.h"
 #include "streaming/slab.h"
 
-#define SL_EXPERT_EXTENTS  3u /* gate, up, down */
+#define SL_EXPERT_EXTENTS  SL_EXPERT_MATRICES /* gate, up, down */
 #define SL_NO_ROUTED_LAYER UINT32_MAX
 
 struct sl_routed_layer {
@@ -20,7 +20,8 @@ struct sl_routed_layer {
     uint32_t size_class;
     uint64_t expert_bytes; /* payload of one expert */
     struct {
-        uint64_t offset_bytes; /* of expert 0 in the file; the others follow each other */
+        uint64_t offset_bytes; /* of expert 0 in the file */
+        uint64_t stride_bytes; /* from expert to expert */
         uint32_t size_bytes;   /* of one expert */
         uint32_t file;
     } extent[SL_EXPERT_EXTENTS];

@@ -325,9 +325,9 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                                   : NULL});
     if (layer->spec.experts.router_logit_scale > 0 || layer->t[SL_L_LAYER_SCALE])
         sl_ask_plain(a, SL_OP_scale);
-    for (enum sl_layer_role role = SL_L_EXPERTS_GATE; role <= SL_L_EXPERTS_DOWN; role++)
+    for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)
         sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe,
-                                         .dtype = layer->t[role]->dtype,
+                                         .dtype = sl_layer_expert_matrix(layer, i).t->dtype,
                                          .biases = layer->spec.experts.biases,
                                          .activation = activation_of(&layer->spec)});
     bool apart = layer->t[SL_L_FFN_POST_NORM] || layer->t[SL_L_SHARED_POST_NORM] ||
@@ -357,29 +357,28 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->shared, x->n_ff_shared ? hp->n_embd : 0);
 }
 
-/* Expert e of a [n_in, n_out, n_expert] tensor. */
-static const void *expert(const struct sl_gguf_tensor *t, const void *base, uint32_t e) {
-    return (const char *)base + e * (t->size_bytes / t->ne[2]);
-}
-
 static void bind_experts(struct sl_binder *b, const struct sl_layer *in,
                          struct sl_layer_weights *out) {
-    const struct sl_gguf_tensor *gate = in->t[SL_L_EXPERTS_GATE], *up = in->t[SL_L_EXPERTS_UP],
-                                *down = in->t[SL_L_EXPERTS_DOWN];
-    uint32_t n_expert = (uint32_t)gate->ne[2];
-    if (!sl_bind_type(b, gate) || !sl_bind_type(b, up) || !sl_bind_type(b, down))
-        return;
-    out->expert_gate = gate->dtype;
-    out->expert_up = up->dtype;
-    out->expert_down = down->dtype;
-    out->expert_bytes = (gate->size_bytes + up->size_bytes + down->size_bytes) / n_expert;
+    struct sl_expert_matrix m[SL_EXPERT_MATRICES];
+    const char *data[SL_EXPERT_MATRICES] = {NULL};
+    out->expert_bytes = 0;
+    for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++) {
+        m[i] = sl_layer_expert_matrix(in, i);
+        if (!sl_bind_type(b, m[i].t))
+            return;
+        out->expert_bytes += m[i].part_bytes;
+    }
+    out->expert_gate = m[0].t->dtype;
+    out->expert_up = m[1].t->dtype;
+    out->expert_down = m[2].t->dtype;
     if (!b->refs)
         return; /* they are streamed */
-    const void *gate_data = sl_bind_address(b, gate), *up_data = sl_bind_address(b, up),
-               *down_data = sl_bind_address(b, down);
-    for (uint32_t e = 0; e < n_expert; e++)
-        b->refs[e] = (struct sl_expert_ref){expert(gate, gate_data, e), expert(up, up_data, e),
-                                            expert(down, down_data, e)};
+    for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)
+        data[i] = (const char *)sl_bind_address(b, m[i].t) + m[i].first_bytes;
+    for (uint32_t e = 0; e < m[0].t->ne[2]; e++)
+        b->refs[e] = (struct sl_expert_ref){data[0] + e * m[0].stride_bytes,
+                                            data[1] + e * m[1].stride_bytes,
+                                            data[2] + e * m[2].stride_bytes};
     out->experts = b->refs;
 }
 

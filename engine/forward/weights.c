@@ -34,10 +34,6 @@ static int tensor_order(const void *pa, const void *pb) {
     return (a->offset_bytes > b->offset_bytes) - (a->offset_bytes < b->offset_bytes);
 }
 
-static bool is_expert(enum sl_layer_role role) {
-    return role == SL_L_EXPERTS_GATE || role == SL_L_EXPERTS_UP || role == SL_L_EXPERTS_DOWN;
-}
-
 /* The tensor that holds this byte of the file, for error texts. */
 static struct sl_str tensor_at(const struct sl_weights_layout *l, uint32_t file, uint64_t offset) {
     for (uint32_t i = 0; i < l->n_tensors; i++) {
@@ -93,7 +89,7 @@ enum sl_status sl_weights_layout_make(const struct sl_model *model, bool experts
             l.tensors[n++] = model->global[g];
     for (uint32_t i = 0; i < model->hp.n_layer; i++)
         for (uint32_t r = 0; r < SL_L_COUNT; r++)
-            if (model->layers[i].t[r] && (experts || !is_expert(r)))
+            if (model->layers[i].t[r] && (experts || !sl_role_is_expert((enum sl_layer_role)r)))
                 l.tensors[n++] = model->layers[i].t[r];
     qsort(l.tensors, n, sizeof *l.tensors, tensor_order);
     for (uint32_t i = 0; i < n; i++) {

@@ -44,8 +44,7 @@ uint64_t sl_dense_token_bytes(const struct sl_model *m) {
         n = m->global[SL_G_OUTPUT]->size_bytes + m->global[SL_G_OUTPUT_NORM]->size_bytes;
     for (uint32_t i = 0; i < m->hp.n_layer; i++)
         for (uint32_t r = 0; r < SL_L_COUNT; r++)
-            if (m->layers[i].t[r] && r != SL_L_EXPERTS_GATE && r != SL_L_EXPERTS_UP &&
-                r != SL_L_EXPERTS_DOWN)
+            if (m->layers[i].t[r] && !sl_role_is_expert((enum sl_layer_role)r))
                 n += m->layers[i].t[r]->size_bytes;
     return n;
 }

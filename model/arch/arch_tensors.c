@@ -21,6 +21,7 @@ enum dim {
     D_K_NORM,
     D_FF,
     D_FF_EXPERT,
+    D_FF_EXPERT_2, /* twice that */
     D_FF_SHARED,
     D_EXPERT,
     D_DELTA_QKV,   /* of all heads q, k and v */
@@ -106,6 +107,7 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_ROUTER_NORM] = {"ffn_gate_inp.scale", {D_EMBD}, true},
     [SL_L_EXPERTS_SCALE] = {"ffn_down_exps.scale", {D_EXPERT}, true},
     [SL_L_LAYER_SCALE] = {"layer_output_scale.weight", {D_1}, true},
+    [SL_L_EXPERTS_GATE_UP] = {"ffn_gate_up_exps.weight", {D_EMBD, D_FF_EXPERT_2, D_EXPERT}, false},
 };
 
 /* What a layer of a kind must have, and what it may. */
@@ -139,6 +141,14 @@ static const struct kind_roles ffn_roles[SL_FFN_KINDS] = {
                             SL_ROLE(SL_L_EXPERTS_POST_NORM) | SL_ROLE(SL_L_EXPERTS_NORM) |
                             SL_ROLE(SL_L_ROUTER_NORM) | SL_ROLE(SL_L_EXPERTS_SCALE) |
                             SL_ROLE(SL_L_LAYER_SCALE)}};
+/* One tensor that may stand for several. */
+static const struct {
+    enum sl_layer_role role;
+    uint64_t for_roles;
+} joined[] = {
+    {SL_L_EXPERTS_GATE_UP, SL_ROLE(SL_L_EXPERTS_GATE) | SL_ROLE(SL_L_EXPERTS_UP)},
+};
+
 #define ROLES_DENSE (SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) | SL_ROLE(SL_L_FFN_DOWN))
 #define ROLES_SHARED                                                                               \
     (SL_ROLE(SL_L_SHARED_GATE) | SL_ROLE(SL_L_SHARED_UP) | SL_ROLE(SL_L_SHARED_DOWN))
@@ -163,6 +173,8 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_la
     else if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
         r.needs |= ROLES_SHARED;
     r.may = r.needs | (arch->optional & may);
+    if (s->ffn == SL_FFN_EXPERTS && !(r.may & SL_ROLES_EXPERT_BIAS))
+        r.may |= SL_ROLE(SL_L_EXPERTS_GATE_UP);
     if (arch->v_of_k)
         r.needs &= ~SL_ROLE(SL_L_ATTN_V);
     return r;
@@ -201,6 +213,8 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return s->n_ff;
     case D_FF_EXPERT:
         return s->experts.n_ff;
+    case D_FF_EXPERT_2:
+        return 2 * (uint64_t)s->experts.n_ff;
     case D_FF_SHARED:
         return s->experts.n_ff_shared;
     case D_EXPERT:
@@ -324,11 +338,6 @@ static enum sl_status refuse_layer_tensor(const struct sl_model *m, const struct
         return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err,
                            "one tensor per expert is the layout of early 2024; use a newer "
                            "conversion, with merged ffn_*_exps tensors");
-    if (equals(rest, "ffn_gate_up_exps.weight"))
-        return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err,
-                           "gate and up fused in one tensor is not supported for architecture "
-                           "'%s'; use a conversion that keeps them apart",
-                           m->arch->name);
     if (m->arch->delta && equals(rest, "ssm_in.weight"))
         return fail_tensor(m, t, SL_ERR_UNSUPPORTED, err,
                            "one matrix for q, k, v and output gate is the layout of early "
@@ -399,6 +408,22 @@ static enum sl_status missing(const struct sl_model *m, struct sl_err *err, cons
                    sl_gguf_file_path(m->gguf, 0), name);
 }
 
+/* Takes what joined tensors stand for out of *required. */
+static enum sl_status check_joined(const struct sl_model *m, uint32_t l, uint64_t *required,
+                                   struct sl_err *err) {
+    const struct sl_layer *layer = &m->layers[l];
+    for (size_t i = 0; i < sizeof joined / sizeof joined[0]; i++) {
+        const struct sl_gguf_tensor *t = layer->t[joined[i].role];
+        for (unsigned role = 0; t && role < SL_L_COUNT; role++)
+            if (joined[i].for_roles & SL_ROLE(role) && layer->t[role])
+                return fail_tensor(m, t, SL_ERR_CORRUPT, err, "blk.%" PRIu32 ".%s is there too", l,
+                                   name_of(m->arch, role));
+        if (t)
+            *required &= ~joined[i].for_roles;
+    }
+    return SL_OK;
+}
+
 enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
     enum sl_status status = SL_OK;
     for (uint64_t i = 0; i < sl_gguf_n_tensors(m->gguf) && status == SL_OK; i++)
@@ -418,6 +443,7 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
     for (uint32_t l = 0; l < m->hp.n_layer && status == SL_OK; l++) {
         struct sl_layer *layer = &m->layers[l];
         uint64_t required = roles_of(m->arch, &layer->spec).needs;
+        status = check_joined(m, l, &required, err);
         for (unsigned role = 0; role < SL_L_COUNT && status == SL_OK; role++) {
             const struct sl_gguf_tensor *t = layer->t[role];
             if (t) {

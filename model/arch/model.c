@@ -89,15 +89,22 @@ const char *sl_model_arch_name(const struct sl_model *m) {
     return m->arch->name;
 }
 
-uint64_t sl_model_expert_bytes(const struct sl_model *m, uint32_t layer) {
-    static const enum sl_layer_role roles[] = {SL_L_EXPERTS_GATE, SL_L_EXPERTS_UP,
-                                               SL_L_EXPERTS_DOWN};
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < 3; i++) {
-        const struct sl_gguf_tensor *t = m->layers[layer].t[roles[i]];
-        if (t)
-            bytes += t->size_bytes / m->hp.n_expert;
+struct sl_expert_matrix sl_layer_expert_matrix(const struct sl_layer *layer, uint32_t which) {
+    static const enum sl_layer_role roles[SL_EXPERT_MATRICES] = {
+        SL_L_EXPERTS_GATE, SL_L_EXPERTS_UP, SL_L_EXPERTS_DOWN};
+    const struct sl_gguf_tensor *fused = layer->t[SL_L_EXPERTS_GATE_UP], *t = layer->t[roles[which]];
+    if (fused && roles[which] != SL_L_EXPERTS_DOWN) {
+        uint64_t expert_bytes = fused->size_bytes / fused->ne[2], half = expert_bytes / 2;
+        return (struct sl_expert_matrix){fused, which * half, expert_bytes, half};
     }
+    uint64_t expert_bytes = t->size_bytes / t->ne[2];
+    return (struct sl_expert_matrix){t, 0, expert_bytes, expert_bytes};
+}
+
+uint64_t sl_model_expert_bytes(const struct sl_model *m, uint32_t layer) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; sl_model_layer_is_moe(m, layer) && i < SL_EXPERT_MATRICES; i++)
+        bytes += sl_layer_expert_matrix(&m->layers[layer], i).part_bytes;
     return bytes;
 }
 

@@ -111,6 +111,8 @@ enum sl_layer_role {
     SL_L_ROUTER_NORM,       /* ffn_gate_inp.scale [n_embd] */
     SL_L_EXPERTS_SCALE,     /* ffn_down_exps.scale [n_expert] */
     SL_L_LAYER_SCALE,       /* layer_output_scale.weight [1]: of what the layer gives */
+    SL_L_EXPERTS_GATE_UP,   /* in place of gate and up [n_embd, 2 * n_ff_expert, n_expert]: of each
+                               expert the rows of gate, then those of up */
     SL_L_COUNT
 };
 
@@ -146,6 +148,20 @@ static inline bool sl_model_layer_is_moe(const struct sl_model *m, uint32_t laye
 }
 /* Bytes of one routed expert of a layer (gate + up + down), 0 in a dense layer. */
 uint64_t sl_model_expert_bytes(const struct sl_model *m, uint32_t layer);
+
+/* One of an expert's three matrices: part i of expert e is part_bytes long, at first_bytes + e *
+ * stride_bytes in the tensor. */
+#define SL_EXPERT_MATRICES 3u
+struct sl_expert_matrix {
+    const struct sl_gguf_tensor *t;
+    uint64_t first_bytes, stride_bytes, part_bytes;
+};
+/* which: 0 gate, 1 up, 2 down, of a layer with experts. Gate and up may be halves of one tensor. */
+struct sl_expert_matrix sl_layer_expert_matrix(const struct sl_layer *layer, uint32_t which);
+static inline bool sl_role_is_expert(enum sl_layer_role role) {
+    return role == SL_L_EXPERTS_GATE || role == SL_L_EXPERTS_UP || role == SL_L_EXPERTS_DOWN ||
+           role == SL_L_EXPERTS_GATE_UP;
+}
 /* A stable 64-bit identity of the model: metadata, tensor table and file sizes. */
 uint64_t sl_model_fingerprint(const struct sl_model *m);
 

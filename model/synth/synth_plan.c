@@ -239,8 +239,12 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f / (float)ne, ne, 0, 0, "exp_probs_b.bias", i);
     if (c->router_sigmoid) /* scores are around a half */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, ne, 0, 0, "exp_probs_b.bias", i);
-    add(p, pick(&c->gate, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_gate_exps.weight", i);
-    add(p, pick(&c->up, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_up_exps.weight", i);
+    if (c->fused_experts) {
+        add(p, pick(&c->gate, l), SL_FILL_RANDOM, in, n, 2 * ff, ne, "ffn_gate_up_exps.weight", i);
+    } else {
+        add(p, pick(&c->gate, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_gate_exps.weight", i);
+        add(p, pick(&c->up, l), SL_FILL_RANDOM, wide * in, n, ff, ne, "ffn_up_exps.weight", i);
+    }
     add(p, pick(&c->down, l), SL_FILL_RANDOM, down, ff, n, ne, "ffn_down_exps.weight", i);
     if (traits & SL_SYNTH_EXPERT_BIAS) {
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f, ne, 0, 0, "ffn_gate_inp.bias", i);
@@ -316,6 +320,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"value-dim", c->head_dim_v, 1, 1024},
         {"sigmoid", c->router_sigmoid, 0, latent},
         {"joined-kv", c->joined_kv, 0, latent},
+        {"fused-experts", c->fused_experts, 0, !(traits & SL_SYNTH_EXPERT_BIAS)},
         {"window-kv-heads", c->n_head_kv_window, 0, own_window ? 1024 : 0},
         {"window-head-dim", c->head_dim_window, 0, own_window ? 1024 : 0},
         {"window-period", c->window_period, 0, own_window ? 1024 : 0},

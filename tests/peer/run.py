@@ -72,6 +72,13 @@ CASES = [
      "--window-rope-base 5000 --softcap 15", True, LONG),
     ("gemma4 dense f32", f"--arch gemma4 {F32} --experts 0 --top-k 0 --layers 4 --window-period 2 --window 70 "
      "--window-rope-base 10000 --softcap 30", True, LONG),
+    ("gemma4 f32, gate and up fused", f"--arch gemma4 {F32} --experts 7 --top-k 3 --layers 4 --window-period 2 "
+     "--window 60 --window-rope-base 10000 --expert-ff 96 --softcap 30 --fused-experts", True, LONG),
+    ("gemma4 q4_0, gate and up fused", f"--arch gemma4 -t Q4_0 --down Q8_0 {MOE} --layers 4 --window-period 2 "
+     "--window 60 --window-rope-base 10000 --expert-ff 96 --softcap 30 --fused-experts", 5e-3, LONG),
+    ("qwen3next f32, gate and up fused", f"--arch qwen3next {F32} {MOE} --layers 4 --fused-experts", True, LONG),
+    ("qwen35moe q4_K, gate and up fused", f"--arch qwen35moe -t Q4_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
+     "--fused-experts", 5e-3, LONG),
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),

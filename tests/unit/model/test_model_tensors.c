@@ -34,7 +34,7 @@ static void test_unexpected_tensors(void **state) {
         {"llama", "blk.01.attn_q.bias", "no such tensor"},
         {"llama", "blk.x.attn_q.bias", "no such tensor"},
         {"llama", "blk.9999999999.attn_q.bias", "no such tensor"},
-        {"olmoe", "blk.0.ffn_gate_up_exps.weight", "fused"},
+        {"gpt-oss", "blk.0.ffn_gate_up_exps.weight", "no such tensor"},
         {"mixtral", "blk.0.ffn_gate.3.weight", "newer conversion"},
         {"mixtral", "blk.0.ffn_down.0.weight", "newer conversion"},
     };
@@ -44,6 +44,9 @@ static void test_unexpected_tensors(void **state) {
         expect_refused(bad[i].arch, &(struct edit){.extra = bad[i].tensor}, SL_ERR_UNSUPPORTED,
                        name, bad[i].text);
     }
+    expect_refused("olmoe", &(struct edit){.extra = "blk.0.ffn_gate_up_exps.weight"},
+                   SL_ERR_CORRUPT, "tensor 'blk.0.ffn_gate_up_exps.weight'",
+                   "ffn_gate_exps.weight is there too");
     expect_refused("llama", &(struct edit){.extra = "blk.3.attn_norm.weight"}, SL_ERR_CORRUPT,
                    "tensor 'blk.3.attn_norm.weight'", "declares 3 layers");
     static const char *const fine[] = {"blk.0.attn_rot_embd", "blk.0.rope_freqs.weight",
