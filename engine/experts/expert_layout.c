@@ -92,11 +92,11 @@ void sl_expert_layout_read(const struct sl_expert_layout *l, uint32_t routed_lay
     const struct sl_slot_layout *slot = &l->classes[r->size_class].slot;
     read->n_extents = SL_EXPERT_EXTENTS;
     for (uint32_t i = 0; i < SL_EXPERT_EXTENTS; i++)
-        read->extent[i] = (struct sl_extent){
-            .offset_bytes = r->extent[i].offset_bytes + expert * r->extent[i].stride_bytes,
-            .size_bytes = r->extent[i].size_bytes,
-            .place_bytes = slot->place_bytes[i],
-            .file = r->extent[i].file};
+        read->extent[i] = (struct sl_extent){.offset_bytes = r->extent[i].offset_bytes +
+                                                             expert * r->extent[i].stride_bytes,
+                                             .size_bytes = r->extent[i].size_bytes,
+                                             .place_bytes = slot->place_bytes[i],
+                                             .file = r->extent[i].file};
 }
 
 size_t sl_expert_layout_place(const struct sl_expert_layout *l, uint32_t routed_layer,

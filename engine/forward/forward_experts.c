@@ -376,9 +376,9 @@ static void bind_experts(struct sl_binder *b, const struct sl_layer *in,
     for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)
         data[i] = (const char *)sl_bind_address(b, m[i].t) + m[i].first_bytes;
     for (uint32_t e = 0; e < m[0].t->ne[2]; e++)
-        b->refs[e] = (struct sl_expert_ref){data[0] + e * m[0].stride_bytes,
-                                            data[1] + e * m[1].stride_bytes,
-                                            data[2] + e * m[2].stride_bytes};
+        b->refs[e] =
+            (struct sl_expert_ref){data[0] + e * m[0].stride_bytes, data[1] + e * m[1].stride_bytes,
+                                   data[2] + e * m[2].stride_bytes};
     out->experts = b->refs;
 }
 

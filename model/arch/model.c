@@ -90,9 +90,10 @@ const char *sl_model_arch_name(const struct sl_model *m) {
 }
 
 struct sl_expert_matrix sl_layer_expert_matrix(const struct sl_layer *layer, uint32_t which) {
-    static const enum sl_layer_role roles[SL_EXPERT_MATRICES] = {
-        SL_L_EXPERTS_GATE, SL_L_EXPERTS_UP, SL_L_EXPERTS_DOWN};
-    const struct sl_gguf_tensor *fused = layer->t[SL_L_EXPERTS_GATE_UP], *t = layer->t[roles[which]];
+    static const enum sl_layer_role roles[SL_EXPERT_MATRICES] = {SL_L_EXPERTS_GATE, SL_L_EXPERTS_UP,
+                                                                 SL_L_EXPERTS_DOWN};
+    const struct sl_gguf_tensor *fused = layer->t[SL_L_EXPERTS_GATE_UP],
+                                *t = layer->t[roles[which]];
     if (fused && roles[which] != SL_L_EXPERTS_DOWN) {
         uint64_t expert_bytes = fused->size_bytes / fused->ne[2], half = expert_bytes / 2;
         return (struct sl_expert_matrix){fused, which * half, expert_bytes, half};

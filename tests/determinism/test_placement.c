@@ -507,6 +507,7 @@ static void parts_with_norms(void **state) {
     c.n_expert = 9;
     c.n_expert_used = 3;
     c.gate = c.up = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q8_0}, 2};
+    c.fused_experts = true;
     compare_all(&(struct subject){.name = "parts with norms", .config = &c});
 }
 

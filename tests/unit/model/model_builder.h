@@ -22,6 +22,7 @@ struct edit {
     const char *extra; /* ... and this one is added, F32 [64] */
     bool tied;
     uint32_t expert_dtype;
+    bool fused;       /* gate and up of experts are one tensor */
     uint32_t n_dense; /* first layers without experts; feed_forward_length is then theirs */
 };
 
@@ -111,8 +112,12 @@ static inline void layer(int l, bool moe) {
         return;
     }
     tensor(l, "ffn_gate_inp.weight", SL_DTYPE_F32, EMBD, EXPERTS, 0);
-    tensor(l, "ffn_gate_exps.weight", x, EMBD, FF_EXP, EXPERTS);
-    tensor(l, "ffn_up_exps.weight", x, EMBD, FF_EXP, EXPERTS);
+    if (edit_now->fused) {
+        tensor(l, "ffn_gate_up_exps.weight", x, EMBD, 2 * FF_EXP, EXPERTS);
+    } else {
+        tensor(l, "ffn_gate_exps.weight", x, EMBD, FF_EXP, EXPERTS);
+        tensor(l, "ffn_up_exps.weight", x, EMBD, FF_EXP, EXPERTS);
+    }
     tensor(l, "ffn_down_exps.weight", SL_DTYPE_Q5_1, FF_EXP, EMBD, EXPERTS);
     if (qwen2moe)
         tensor(l, "ffn_gate_inp_shexp.weight", SL_DTYPE_F32, EMBD, 0, 0);

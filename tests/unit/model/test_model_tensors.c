@@ -59,6 +59,39 @@ static void test_unexpected_tensors(void **state) {
     }
 }
 
+static void test_fused_experts(void **state) {
+    (void)state;
+    struct sl_expert_matrix apart[SL_EXPERT_MATRICES], fused[SL_EXPERT_MATRICES];
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        uint8_t *file;
+        struct edit e = {.fused = i};
+        struct sl_model *m = open_model("qwen3moe", &e, &file);
+        for (uint32_t k = 0; k < SL_EXPERT_MATRICES; k++)
+            (i ? fused : apart)[k] = sl_layer_expert_matrix(&m->layers[1], k);
+        assert_true((m->layers[1].t[SL_L_EXPERTS_UP] != NULL) == !i);
+        bytes[i] = sl_model_expert_bytes(m, 1);
+        sl_model_close(&m);
+        free(file);
+    }
+    assert_int_equal(bytes[0], bytes[1]);
+    for (uint32_t k = 0; k < SL_EXPERT_MATRICES; k++) {
+        bool half = k < 2;
+        assert_int_equal(fused[k].part_bytes, apart[k].part_bytes);
+        assert_int_equal(fused[k].stride_bytes, apart[k].part_bytes * (half ? 2 : 1));
+        assert_int_equal(fused[k].first_bytes, k == 1 ? apart[k].part_bytes : 0);
+        assert_int_equal(apart[k].first_bytes, 0);
+    }
+    struct edit wide = {.fused = true,
+                        .tensor = "blk.1.ffn_gate_up_exps.weight",
+                        .dtype = SL_DTYPE_F16,
+                        .n_dims = 3,
+                        .ne = {EMBD, 2 * FF_EXP + 1, EXPERTS}};
+    expect_refused("qwen3moe", &wide, SL_ERR_CORRUPT, "ffn_gate_up_exps.weight", "its shape is");
+    struct edit none = {.fused = true, .no_tensor = "blk.2.ffn_gate_up_exps.weight"};
+    expect_refused("qwen3moe", &none, SL_ERR_CORRUPT, "blk.2.ffn_gate_exps.weight", "is missing");
+}
+
 static void test_shapes_and_types(void **state) {
     (void)state;
     struct edit e = {.tensor = "blk.1.attn_v.weight", .n_dims = 2, .ne = {EMBD, KV * DIM + 1}};
@@ -200,9 +233,10 @@ static void test_slices(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_missing_tensors),  cmocka_unit_test(test_unexpected_tensors),
-        cmocka_unit_test(test_shapes_and_types), cmocka_unit_test(test_vocabulary),
-        cmocka_unit_test(test_rope_freqs),       cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_missing_tensors), cmocka_unit_test(test_unexpected_tensors),
+        cmocka_unit_test(test_fused_experts),   cmocka_unit_test(test_shapes_and_types),
+        cmocka_unit_test(test_vocabulary),      cmocka_unit_test(test_rope_freqs),
+        cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
