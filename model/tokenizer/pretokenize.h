@@ -25,6 +25,10 @@ struct sl_pretok;
 struct sl_pretok_traits {
     bool ignore_merges; /* a word that is a token is that token, whatever the merges say */
     bool add_bos;       /* when the file does not say */
+    bool always_bos;    /* whatever the file says */
+    bool raw;           /* SentencePiece's alphabet: characters as they are, with U+2581 for a space
+                           and tokens "<0xXX>" for what has no token; the words are cut from that */
+    bool newlines;      /* a word of newlines that is a token is that token */
 };
 
 /* Compiles the steps of a name (any bytes). SL_ERR_UNSUPPORTED names an unknown one.

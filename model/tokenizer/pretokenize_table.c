@@ -181,6 +181,10 @@ const struct sl_pretok_rule sl_pretok_rules[] = {
         "\\x{1780}-\\x{17ff}\\x{1000}-\\x{109f}\\x{aa60}-\\x{aa7f}\\x{a9e0}-\\x{a9ff}\\x{ac00}-"
         "\\x{d7af}\\x{1100}-\\x{11ff}]+"),
       M(DEEPSEEK3)}},
+    {"gemma4 granite-embed-multi-311m",
+     {.raw = true, .newlines = true, .always_bos = true},
+     {M("[^\\n]+|\\n+")}},
+    {"sarvam-moe", {.raw = true}, {M("[^\\n]+|\\n+")}},
     {"superbpe", {0}, {M("\\p{N}+"), MARKS3("\\d{3,}+")}},
     {"poro-chat bloom gpt3-finnish", {0}, {M(BLOOM)}},
     {"viking", {0}, {M(BLOOM), M("\\p{N}")}},

@@ -129,8 +129,10 @@ static enum sl_status load_merges(struct sl_tokenizer *t, const struct sl_gguf *
     }
     free(joined);
     for (uint32_t b = 0; b < 256; b++) {
-        char c[4] = {(char)b};
-        uint32_t id = sl_strings_find(&t->strings, c, 1);
+        char c[4] = {(char)b}, name[8];
+        uint32_t id = t->raw ? sl_strings_find(&t->strings, name,
+                                               (size_t)snprintf(name, sizeof name, "<0x%02X>", b))
+                             : sl_strings_find(&t->strings, c, 1);
         t->byte_text[b] = id < t->n_vocab ? id : SL_NO_TOKEN;
         uint32_t n = sl_utf8_put(sl_byte_to_char((uint8_t)b), c);
         if (sl_strings_intern(&t->strings, c, n, &t->byte_symbol[b]) != SL_OK)
@@ -141,11 +143,13 @@ no_memory:
     return sl_fail(err, SL_ERR_NOMEM, "out of memory for the merges");
 }
 
-static enum sl_status load_bpe(struct sl_tokenizer *t, const struct sl_gguf *g,
+static enum sl_status load_bpe(struct sl_tokenizer *t, const struct sl_gguf *g, bool gemma4,
                                struct sl_err *err) {
     struct sl_str pre = {"default", 7};
     enum sl_status status = sl_gguf_get_str(g, "tokenizer.ggml.pre", &pre, err);
-    if (status == SL_AGAIN || (status == SL_OK && pre.len == 0)) {
+    if (gemma4 && (status == SL_OK || status == SL_AGAIN)) {
+        pre = (struct sl_str){"gemma4", 6}; /* the model's name says it all */
+    } else if (status == SL_AGAIN || (status == SL_OK && pre.len == 0)) {
         sl_warn(
             "the model names no pre-split (tokenizer.ggml.pre); taking 'default', which may cut "
             "words in other places than its training did");
@@ -154,12 +158,14 @@ static enum sl_status load_bpe(struct sl_tokenizer *t, const struct sl_gguf *g,
         return status;
     if ((status = sl_pretok_create(pre.ptr, pre.len, &t->pretok, err)) != SL_OK)
         return status;
-    snprintf(t->kind, sizeof t->kind, "gpt2/%.*s", (int)pre.len, pre.ptr);
+    snprintf(t->kind, sizeof t->kind, "%s/%.*s", gemma4 ? "gemma4" : "gpt2", (int)pre.len, pre.ptr);
     t->add_bos = sl_pretok_traits(t->pretok)->add_bos;
+    t->raw = sl_pretok_traits(t->pretok)->raw;
     bool no_bos = (pre.len == 4 && memcmp(pre.ptr, "glm4", 4) == 0) ||
                   (pre.len == 11 && memcmp(pre.ptr, "chatglm-bpe", 11) == 0);
-    t->bos = no_bos ? SL_NO_TOKEN : 11; /* GPT-2 conversions of old rely on these */
-    t->eos = 11;
+    /* GPT-2 conversions of old rely on these. */
+    t->bos = no_bos || gemma4 ? SL_NO_TOKEN : 11;
+    t->eos = gemma4 ? SL_NO_TOKEN : 11;
     t->unk = SL_NO_TOKEN;
     return load_merges(t, g, err);
 }
@@ -221,9 +227,10 @@ static size_t decode_piece(const struct sl_tokenizer *t, const int *byte_of_char
         const unsigned char *s = (const unsigned char *)text.ptr + i;
         uint32_t len = sl_utf8_len(s, text.len - i);
         uint32_t cp = len ? sl_utf8_get(s, len) : s[0];
-        if (t->model == SL_TOK_SPM && cp == 0x2581 && len)
+        bool alphabet = t->model == SL_TOK_BPE && !t->raw;
+        if (!alphabet && cp == 0x2581 && len)
             out[n++] = ' ';
-        else if (t->model == SL_TOK_BPE && len && cp < 0x180 && byte_of_char[cp] >= 0)
+        else if (alphabet && len && cp < 0x180 && byte_of_char[cp] >= 0)
             out[n++] = (char)byte_of_char[cp];
         else { /* outside the alphabet: as it stands */
             memcpy(out + n, s, len ? len : 1);
@@ -273,16 +280,17 @@ enum sl_status sl_tokenizer_create(const struct sl_gguf *g, struct sl_tokenizer 
         return status;
     bool bpe = model.len == 4 && memcmp(model.ptr, "gpt2", 4) == 0;
     bool spm = model.len == 5 && memcmp(model.ptr, "llama", 5) == 0;
-    if (!bpe && !spm)
+    bool gemma4 = model.len == 6 && memcmp(model.ptr, "gemma4", 6) == 0;
+    if (!bpe && !spm && !gemma4)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "tokenizer.ggml.model: unknown tokenizer '%.*s'; known are 'gpt2' "
-                       "(byte-level BPE) and 'llama' (SentencePiece)",
+                       "(byte-level BPE), 'llama' (SentencePiece) and 'gemma4'",
                        model.len > 64 ? 64 : (int)model.len, model.ptr);
     struct sl_tokenizer *t = calloc(1, sizeof *t);
     if (!t)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory for the tokenizer");
     if ((status = load_tokens(t, g, err)) != SL_OK ||
-        (status = bpe ? load_bpe(t, g, err) : load_spm(t, g, err)) != SL_OK ||
+        (status = spm ? load_spm(t, g, err) : load_bpe(t, g, gemma4, err)) != SL_OK ||
         (status = sl_tokenizer_load_special(t, g, err)) != SL_OK ||
         (status = load_pieces(t, err)) != SL_OK) {
         sl_tokenizer_destroy(&t);

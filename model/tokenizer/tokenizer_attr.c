@@ -283,6 +283,8 @@ enum sl_status sl_tokenizer_load_special(struct sl_tokenizer *t, const struct sl
         status = sl_gguf_get_bool(g, flags[i].key, flags[i].out, err);
         if (status != SL_OK && status != SL_AGAIN)
             return status;
+        if (i == 0 && t->pretok && sl_pretok_traits(t->pretok)->always_bos)
+            t->add_bos = true;
         if (*flags[i].out && flags[i].id == SL_NO_TOKEN)
             return sl_fail(err, SL_ERR_CORRUPT, "%s is true, but %s names no token of the %u",
                            flags[i].key, flags[i].needs, t->n_vocab);

@@ -1,6 +1,6 @@
 /* Byte-level BPE: the text is cut into words (model/tokenizer/pretokenize.h), a word starts as one
- * symbol per byte, and the adjacent pair of the lowest rank, leftmost first, is merged until none
- * is left. */
+ * symbol per byte (or, of a raw vocabulary, per character), and the adjacent pair of the lowest
+ * rank, leftmost first, is merged until none is left. */
 #include "model/tokenizer/tokenizer_internal.h"
 #include "common/utf8.h"
 
@@ -46,11 +46,24 @@ static enum sl_status reserve(struct bpe *b, size_t n) {
     return SL_OK;
 }
 
+/* The tokens of single bytes, as far as there are such. */
+static enum sl_status emit_text(struct bpe *b, const char *text, size_t len) {
+    enum sl_status status = SL_OK;
+    for (size_t i = 0; i < len && status == SL_OK; i++) {
+        uint32_t id = b->t->byte_text[(unsigned char)text[i]];
+        if (id != SL_NO_TOKEN)
+            status = sl_ids_push(b->out, id);
+    }
+    return status;
+}
+
 /* A guarded token that merges lead to: the bytes that they were merged from. */
 static enum sl_status emit_bytes(struct bpe *b, uint32_t symbol) {
     struct sl_str text = sl_strings_get(&b->t->strings, symbol);
     const unsigned char *s = (const unsigned char *)text.ptr;
     enum sl_status status = SL_OK;
+    if (b->t->raw)
+        return emit_text(b, text.ptr, text.len);
     for (size_t i = 0; i < text.len && status == SL_OK;) {
         uint32_t n = sl_utf8_len(s + i, text.len - i);
         int byte = n ? sl_char_to_byte(sl_utf8_get(s + i, n)) : -1;
@@ -70,15 +83,7 @@ static enum sl_status emit_symbol(struct bpe *b, uint32_t symbol) {
     /* Known to the merges but not a token: its bytes, as far as there are tokens that spell them
      * literally. */
     struct sl_str text = sl_strings_get(&b->t->strings, symbol);
-    for (size_t i = 0; i < text.len; i++) {
-        uint32_t id = b->t->byte_text[(unsigned char)text.ptr[i]];
-        if (id == SL_NO_TOKEN)
-            continue;
-        enum sl_status status = sl_ids_push(b->out, id);
-        if (status != SL_OK)
-            return status;
-    }
-    return SL_OK;
+    return emit_text(b, text.ptr, text.len);
 }
 
 static uint32_t pair_rank(const struct bpe *b, uint32_t left, uint32_t right, uint32_t *merged) {
@@ -89,10 +94,9 @@ static uint32_t pair_rank(const struct bpe *b, uint32_t left, uint32_t right, ui
     return p->rank;
 }
 
-static enum sl_status encode_short(struct bpe *b, const unsigned char *s, uint32_t n) {
-    uint32_t symbol[SHORT_WORD], rank[SHORT_WORD], merged[SHORT_WORD];
-    for (uint32_t i = 0; i < n; i++)
-        symbol[i] = b->t->byte_symbol[s[i]];
+/* symbol [n], at most SHORT_WORD: is written to. */
+static enum sl_status encode_short(struct bpe *b, uint32_t *symbol, uint32_t n) {
+    uint32_t rank[SHORT_WORD], merged[SHORT_WORD];
     for (uint32_t i = 0; i + 1 < n; i++)
         rank[i] = pair_rank(b, symbol[i], symbol[i + 1], &merged[i]);
     while (n > 1) {
@@ -125,14 +129,12 @@ static enum sl_status encode_short(struct bpe *b, const unsigned char *s, uint32
 
 /* A heap entry is rank << 32 | left: a rank belongs to one pair, so an entry is current as long as
  * the pair that starts at left has that rank. */
-static enum sl_status encode_long(struct bpe *b, const unsigned char *s, size_t len) {
-    enum sl_status status = reserve(b, len);
-    if (status != SL_OK)
-        return status;
-    uint32_t n = (uint32_t)len, ignored;
+/* b->symbol [n], at least one. */
+static enum sl_status encode_long(struct bpe *b, uint32_t n) {
+    enum sl_status status = SL_OK;
+    uint32_t ignored;
     size_t n_heap = 0;
     for (uint32_t i = 0; i < n; i++) {
-        b->symbol[i] = b->t->byte_symbol[s[i]];
         b->next[i] = i + 1 < n ? i + 1 : NONE;
         b->prev[i] = i ? i - 1 : NONE;
         b->rank[i] = NONE;
@@ -180,10 +182,39 @@ static enum sl_status encode_long(struct bpe *b, const unsigned char *s, size_t 
     return SL_OK;
 }
 
+/* A word of characters: one that no merge or token knows joins nothing, so the word ends there. */
+static enum sl_status encode_raw(struct bpe *b, const char *s, size_t len) {
+    enum sl_status status = reserve(b, len);
+    uint32_t n = 0;
+    for (size_t i = 0; i <= len && status == SL_OK;) {
+        uint32_t size = i < len ? sl_utf8_len((const unsigned char *)s + i, len - i) : 0;
+        if (i < len && !size) /* only lone surrogates are left */
+            size = len - i < 3 ? 1 : 3;
+        uint32_t id = size ? sl_strings_find(&b->t->strings, s + i, size) : NONE;
+        if (id != NONE) {
+            b->symbol[n++] = id;
+            status = sl_encode_go_on(b->pace);
+            i += size;
+            continue;
+        }
+        if (n)
+            status = n <= SHORT_WORD ? encode_short(b, b->symbol, n) : encode_long(b, n);
+        if (status == SL_OK)
+            status = emit_text(b, s + i, size);
+        n = 0;
+        i += size ? size : 1;
+    }
+    return status;
+}
+
 /* The token that is this word, or SL_NO_TOKEN. */
 static uint32_t find_word(struct bpe *b, const unsigned char *s, size_t len) {
     if (len > b->t->max_token_bytes)
         return SL_NO_TOKEN;
+    if (b->t->raw) {
+        uint32_t token = sl_strings_find(&b->t->strings, (const char *)s, len);
+        return token < b->t->n_vocab ? token : SL_NO_TOKEN;
+    }
     size_t n = 0;
     for (size_t i = 0; i < len; i++) {
         struct sl_str c = sl_strings_get(&b->t->strings, b->t->byte_symbol[s[i]]);
@@ -200,12 +231,42 @@ static enum sl_status encode_word(void *user, const char *word, size_t len) {
     enum sl_status status = sl_encode_go_on(b->pace);
     if (status != SL_OK)
         return status;
-    if (b->word) {
+    bool newlines = *s == '\n' && sl_pretok_traits(b->t->pretok)->newlines;
+    if (b->word || newlines) {
         uint32_t id = find_word(b, s, len);
         if (id != SL_NO_TOKEN && !(b->guard && sl_tokenizer_guarded(b->t, id)))
             return sl_ids_push(b->out, id);
     }
-    return len <= SHORT_WORD ? encode_short(b, s, (uint32_t)len) : encode_long(b, s, len);
+    if (b->t->raw)
+        return encode_raw(b, (const char *)s, len);
+    uint32_t few[SHORT_WORD], *symbol = few;
+    if (len > SHORT_WORD) {
+        status = reserve(b, len);
+        if (status != SL_OK)
+            return status;
+        symbol = b->symbol;
+    }
+    for (size_t i = 0; i < len; i++)
+        symbol[i] = b->t->byte_symbol[s[i]];
+    return len <= SHORT_WORD ? encode_short(b, few, (uint32_t)len) : encode_long(b, (uint32_t)len);
+}
+
+/* malloc'd, with U+2581 in place of each space; NULL: no memory. */
+static char *with_spaces_marked(const char *text, size_t len, size_t *out_len) {
+    size_t n_spaces = 0, n = 0;
+    for (size_t i = 0; i < len; i++)
+        n_spaces += text[i] == ' ';
+    char *out = malloc(len + 2 * n_spaces + 1);
+    for (size_t i = 0; out && i < len; i++) {
+        if (text[i] != ' ') {
+            out[n++] = text[i];
+            continue;
+        }
+        memcpy(out + n, "\xe2\x96\x81", 3);
+        n += 3;
+    }
+    *out_len = n;
+    return out;
 }
 
 /* Rewrites bytes that are not UTF-8 as llama.cpp does: a byte that begins no character becomes
@@ -240,8 +301,13 @@ enum sl_status sl_bpe_encode(const struct sl_tokenizer *t, const char *text, siz
                              struct sl_encode_pace *pace, struct sl_ids *out) {
     struct bpe b = {
         .t = t, .guard = guard, .out = out, .pace = pace, .stand_in = text, .bytes = text};
-    char *repaired = NULL;
+    char *repaired = NULL, *marked = NULL;
     enum sl_status status = SL_ERR_NOMEM;
+    if (t->raw) {
+        if (!(marked = with_spaces_marked(text, len, &len)))
+            goto out;
+        text = b.stand_in = b.bytes = marked;
+    }
     if (sl_utf8_valid_prefix(text, len) != len) {
         if (len > SIZE_MAX / 6 || !(repaired = malloc(len * 6)))
             goto out;
@@ -259,5 +325,6 @@ out:
     free(b.symbol);
     free(b.heap);
     free(repaired);
+    free(marked);
     return status;
 }

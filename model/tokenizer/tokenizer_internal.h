@@ -132,7 +132,8 @@ struct sl_tokenizer {
     struct sl_pretok *pretok;
     struct sl_pairs pairs;
     uint32_t byte_symbol[256]; /* string id of the character that stands for a byte */
-    uint32_t byte_text[256];   /* token whose text is this one byte, or SL_NO_TOKEN */
+    uint32_t byte_text[256]; /* token whose text is this one byte (raw: "<0xXX>"), or SL_NO_TOKEN */
+    bool raw;                /* sl_pretok_traits.raw */
     /* SPM */
     uint32_t byte_token[256]; /* "<0xXX>", else the byte itself, else unk, or SL_NO_TOKEN */
 };

@@ -99,6 +99,25 @@ static inline void start_spm(struct vocab *v) {
     }
 }
 
+/* The same with merges. */
+static inline void start_gemma4(struct vocab *v, const char *model, const char *pre) {
+    memset(v, 0, sizeof *v);
+    sl_gguf_writer_init(&v->w);
+    sl_gguf_write_str(&v->w, "tokenizer.ggml.model", model);
+    if (pre)
+        sl_gguf_write_str(&v->w, "tokenizer.ggml.pre", pre);
+    add(v, "<unk>", UNKNOWN);
+    add(v, "<bos>", CONTROL);
+    add(v, "<eos>", CONTROL);
+    for (unsigned b = 0; b < 256; b++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", b);
+        add(v, text, BYTE);
+    }
+    sl_gguf_write_u32(&v->w, "tokenizer.ggml.bos_token_id", 1);
+    sl_gguf_write_u32(&v->w, "tokenizer.ggml.eos_token_id", 2);
+}
+
 /* The file, malloc'd. */
 static inline void finish_file(struct vocab *v, uint8_t **out_bytes, size_t *out_n) {
     sl_gguf_array_begin_str(&v->w, "tokenizer.ggml.tokens");

@@ -41,7 +41,7 @@ static void test_pretokenize_all(void **state) {
         assert_int_equal(sl_pretok_split(p, text, sizeof text - 1, join, &j), SL_OK);
         assert_int_equal(j.len, sizeof text - 1);
         assert_memory_equal(copy, text, sizeof text - 1);
-        assert_true(j.n_words > 8);
+        assert_true(sl_pretok_traits(p)->raw ? j.n_words == 5 : j.n_words > 8); /* lines alone */
         sl_pretok_destroy(&p);
     }
     assert_true(n > 60);

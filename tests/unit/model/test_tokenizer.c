@@ -253,6 +253,65 @@ static void test_ignore_merges(void **state) {
     }
 }
 
+/* Characters and U+2581 for a space, merged by rank; a run of newlines by itself. */
+static void test_gemma4(void **state) {
+    (void)state;
+    struct vocab v;
+    start_gemma4(&v, "gemma4", "default");
+    sl_gguf_write_bool(&v.w, "tokenizer.ggml.add_bos_token", false); /* not so */
+    uint32_t space = add(&v, SPACE, NORMAL), a = add(&v, "a", NORMAL), b = add(&v, "b", NORMAL);
+    uint32_t e = add(&v, "\xc3\xa9", NORMAL), nl = add(&v, "\n", NORMAL);
+    uint32_t nl3 = add(&v, "\n\n\n", NORMAL);
+    uint32_t ab = merge(&v, "a b"), sa = merge(&v, SPACE " a");
+    uint32_t ae = merge(&v, "a \xc3\xa9"), ss = merge(&v, SPACE " " SPACE);
+    uint32_t ctl = add(&v, "abab", CONTROL);
+    v.merges[v.n_merges++] = "ab ab";
+    v.merges[v.n_merges++] = "b \xc3\xa9"; /* what it gives is no token */
+    struct sl_tokenizer *t = finish(&v);
+    assert_string_equal(sl_tokenizer_kind(t), "gemma4/gemma4");
+    CHECK(t, "ab a", 0, ab, sa);
+    CHECK(t, "  a", 0, space, sa); /* the lower rank */
+    CHECK(t, "   ", 0, ss, space);
+    CHECK(t, "a\xc3\xa9", 0, ae);
+    CHECK(t, "b\xc3\xa9", 0, 3 + 'b', 3 + 0xc3, 3 + 0xa9);
+    CHECK(t, "a\n\n\nb", 0, a, nl3, b);
+    CHECK(t, "\n\n", 0, nl, nl);
+    CHECK(t, "azb", 0, a, 3 + 'z', b); /* no such character */
+    CHECK(t, "a\xff", 0, a, 3 + 0xef, 3 + 0xbf, 3 + 0xbd);
+    CHECK(t, "\xed\xa0\x80", 0, 3 + 0xed, 3 + 0xa0, 3 + 0x80);
+    CHECK(t, "abab", 0, ctl); /* by its merges, as llama.cpp has it ... */
+    CHECK(t, "abab", SL_ENCODE_PARSE_SPECIAL, ctl);
+    CHECK(t, "\xc3\xa9 a", SL_ENCODE_ADD_SPECIAL, 1, e, sa);
+    struct sl_ids ids = {0}; /* ... but from a message it is text */
+    assert_int_equal(sl_tokenizer_encode_own(t, "abab", 4, NULL, 0, NULL, &ids), SL_OK);
+    assert_int_equal(ids.n, 4);
+    assert_int_equal(ids.ids[3], 3 + 'b');
+    sl_ids_release(&ids);
+    struct sl_str piece = sl_tokenizer_piece(t, ss, false);
+    assert_int_equal(piece.len, 2);
+    assert_memory_equal(piece.ptr, "  ", 2);
+    piece = sl_tokenizer_piece(t, e, false);
+    assert_memory_equal(piece.ptr, "\xc3\xa9", 2);
+    piece = sl_tokenizer_piece(t, 3 + 0xff, false);
+    assert_int_equal(piece.len, 1);
+    assert_int_equal((unsigned char)piece.ptr[0], 0xff);
+    char *many = malloc(40000); /* more than a short word */
+    uint32_t *want = malloc(20000 * sizeof *want);
+    for (size_t i = 0; i < 20000; i++)
+        memcpy(many + 2 * i, "ab", 2), want[i] = ctl;
+    check_n(t, many, 40000, 0, want, 10000);
+    free(many);
+    free(want);
+    sl_tokenizer_destroy(&t);
+    /* The same form by the name of the pre-split; "\n" alone is no word of its own there. */
+    start_gemma4(&v, "gpt2", "sarvam-moe");
+    add(&v, "\n\n", NORMAL);
+    sa = merge(&v, SPACE " a");
+    t = finish(&v);
+    CHECK(t, " a\n\n", 0, sa, 3 + '\n', 3 + '\n');
+    sl_tokenizer_destroy(&t);
+}
+
 static void test_phi3_strips(void **state) {
     (void)state;
     for (int phi = 0; phi < 2; phi++) {
@@ -563,9 +622,10 @@ int main(void) {
         cmocka_unit_test(test_bpe_merges),  cmocka_unit_test(test_bpe_against_definition),
         cmocka_unit_test(test_special),     cmocka_unit_test(test_special_against_definition),
         cmocka_unit_test(test_eog_by_name), cmocka_unit_test(test_ignore_merges),
-        cmocka_unit_test(test_phi3_strips), cmocka_unit_test(test_spm),
-        cmocka_unit_test(test_watch),       cmocka_unit_test(test_detok),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_own),
+        cmocka_unit_test(test_gemma4),      cmocka_unit_test(test_phi3_strips),
+        cmocka_unit_test(test_spm),         cmocka_unit_test(test_watch),
+        cmocka_unit_test(test_detok),       cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
