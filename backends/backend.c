@@ -783,6 +783,45 @@ enum sl_status sl_op_gelu_mul(struct sl_device *d, const struct sl_op_gelu_mul *
     return submit_gelu_mul(d, a);
 }
 
+enum sl_status sl_op_gate_heads(struct sl_device *d, const struct sl_op_gate_heads *a) {
+    SL_TRY(check_rows(d, "gate_heads", a->n_tok, 0));
+    if (!a->n_tok || !a->n_heads || !a->n)
+        return SL_OK;
+    if (!a->gate || !a->y)
+        return INVALID("gate_heads: a NULL argument");
+    return submit_gate_heads(d, a);
+}
+
+enum sl_status sl_op_temper(struct sl_device *d, const struct sl_op_temper *a) {
+    SL_TRY(check_rows(d, "temper", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->pos)
+        return INVALID("temper: a NULL argument");
+    if (!a->span || !isfinite(a->scale))
+        return INVALID("temper: by %g for every %u positions", (double)a->scale, a->span);
+    return submit_temper(d, a);
+}
+
+enum sl_status sl_op_center(struct sl_device *d, const struct sl_op_center *a) {
+    SL_TRY(check_rows(d, "center", a->n_tok, 0));
+    if (!a->n_tok || !a->n)
+        return SL_OK;
+    if (!a->x || !a->y)
+        return INVALID("center: a NULL argument");
+    return submit_center(d, a);
+}
+
+enum sl_status sl_op_clamp(struct sl_device *d, const struct sl_op_clamp *a) {
+    if (!a->n)
+        return SL_OK;
+    if (!a->x)
+        return INVALID("clamp: a NULL argument");
+    if (!(a->limit > 0 && isfinite(a->limit)))
+        return INVALID("clamp: to %g", (double)a->limit);
+    return submit_clamp(d, a);
+}
+
 enum sl_status sl_op_scale(struct sl_device *d, const struct sl_op_scale *a) {
     SL_TRY(check_rows(d, "scale", a->n_tok, 0));
     if (!a->n_tok || !a->n)

@@ -462,6 +462,42 @@ struct sl_op_scale {
     float scale, cap;
 };
 
+/* y[t,h,i] *= g(gate[t,h,i]), or with one gate per head g(gate[t,h]); g(x) = sigmoid(x), or
+ * log(1 + exp(x)) with softplus.
+ * y [n_tok, n_heads, n], gate [n_tok, n_heads, n] or [n_tok, n_heads], both contiguous. */
+struct sl_op_gate_heads {
+    const float *gate;
+    float *y;
+    uint32_t n_tok, n_heads, n;
+    bool per_head, softplus;
+};
+
+/* x[t,i] *= 1 + scale * log(floor((pos[t] + 1) / span) + 1), in place; the factor is computed in
+ * double precision and rounded once. x [n_tok, n]; span at least 1.
+ * Source: Meta AI 2025, "The Llama 4 herd": attention temperature of layers without rotation. */
+struct sl_op_temper {
+    float *x;
+    const int32_t *pos;
+    uint32_t n_tok, n, span;
+    float scale;
+};
+
+/* y[t,i] = x[t,i] - mean_i x[t,i], the mean summed as in sl_op_rms_norm; y may be x. With
+ * sl_op_rms_norm behind it this is layer normalisation (Ba et al. 2016) without a bias.
+ * x, y [n_tok, n] contiguous. */
+struct sl_op_center {
+    const float *x;
+    float *y;
+    uint32_t n_tok, n;
+};
+
+/* x[i] = min(max(x[i], -limit), limit), in place; NaN stays. limit above 0. */
+struct sl_op_clamp {
+    float *x;
+    size_t n;
+    float limit;
+};
+
 /* Sends rows to another device (sl_device_reaches()) without the host. The receiver's memory has a
  * buffer and a word for each of several channels. The word holds the sequence number of the last
  * transfer that has arrived. Sequence numbers ascend; they are compared by difference and may wrap.

@@ -74,4 +74,24 @@ static inline float sl_softcapf(float x, float cap) {
     return cap * (1.0f - 2.0f / (1.0f + e));
 }
 
+/* ln x of a positive finite x, to some 1e-13 and with the same bits everywhere, which a library's
+ * would not have: x = 2^e m, sqrt(1/2) <= m < sqrt(2), ln m = 2 artanh((m - 1) / (m + 1)). */
+static inline double sl_ln(double x) {
+    int e;
+    double m = frexp(x, &e);
+    if (m < 0x1.6a09e667f3bcdp-1) {
+        m *= 2;
+        e--;
+    }
+    double s = (m - 1) / (m + 1), s2 = s * s, p = 1.0 / 15;
+    for (int i = 13; i > 0; i -= 2)
+        p = p * s2 + 1.0 / i;
+    return 2 * s * p + e * 0x1.62e42fefa39efp-1;
+}
+
+/* log(1 + exp(x)) */
+static inline float sl_softplusf(float x) {
+    return x > 20.0f ? x : (float)sl_ln(1.0 + (double)sl_expf(x));
+}
+
 #endif

@@ -183,25 +183,6 @@ enum sl_status sl_cpu_conv_silu(struct sl_device *d, const struct sl_op_conv_sil
     return SL_OK;
 }
 
-/* ln x of a positive finite x, to some 1e-13 and with the same bits everywhere, which a library's
- * would not have: x = 2^e m, sqrt(1/2) <= m < sqrt(2), ln m = 2 artanh((m - 1) / (m + 1)). */
-static double ln(double x) {
-    int e;
-    double m = frexp(x, &e);
-    if (m < 0x1.6a09e667f3bcdp-1) {
-        m *= 2;
-        e--;
-    }
-    double s = (m - 1) / (m + 1), s2 = s * s, p = 1.0 / 15;
-    for (int i = 13; i > 0; i -= 2)
-        p = p * s2 + 1.0 / i;
-    return 2 * s * p + e * 0x1.62e42fefa39efp-1;
-}
-
-static float softplus(float x) {
-    return x > 20.0f ? x : (float)ln(1.0 + (double)sl_expf(x));
-}
-
 struct delta_job {
     const struct sl_op_delta_rule *a;
     const struct sl_cpu_kernels *k;
@@ -226,7 +207,7 @@ static void delta_columns(const struct delta_job *j, uint32_t h, uint32_t c, uin
             .y = a->y + t * a->n_heads * a->head_dim_v + v,
             .n_k = a->head_dim_k,
             .stride_s = a->head_dim_v,
-            .g = sl_expf(a->a[h] * softplus(alpha + a->dt[h])),
+            .g = sl_expf(a->a[h] * sl_softplusf(alpha + a->dt[h])),
             .b = sl_sigmoidf(a->beta[t * a->stride_gate + gate]),
             .scale = a->scale,
         };

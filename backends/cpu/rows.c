@@ -1,0 +1,83 @@
+/* Small ops on whole rows: gates of heads, temperature by position, centring, clamping. One pass over
+ * memory each: the compiler's code for the definitions is as fast as any. */
+#include "backends/cpu/cpu_internal.h"
+#include "backends/cpu/math.h"
+
+#include <math.h>
+
+static void gate_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct sl_op_gate_heads *a = ctx;
+    for (size_t r = (size_t)begin * a->n_heads; r < (size_t)end * a->n_heads; r++) {
+        float *y = a->y + r * a->n;
+        if (!a->per_head) {
+            for (size_t i = 0; i < a->n; i++) {
+                float g = a->gate[r * a->n + i];
+                y[i] *= a->softplus ? sl_softplusf(g) : sl_sigmoidf(g);
+            }
+            continue;
+        }
+        float g = a->softplus ? sl_softplusf(a->gate[r]) : sl_sigmoidf(a->gate[r]);
+        for (size_t i = 0; i < a->n; i++)
+            y[i] *= g;
+    }
+}
+
+enum sl_status sl_cpu_gate_heads(struct sl_device *d, const struct sl_op_gate_heads *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    size_t work = (size_t)a->n_heads * a->n * (a->per_head ? 1 : 8);
+    sl_cpu_for_rows(cpu, a->n_tok, work, gate_rows, (void *)a);
+    return SL_OK;
+}
+
+static void temper_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct sl_op_temper *a = ctx;
+    for (size_t t = begin; t < end; t++) {
+        double k = floor(((double)a->pos[t] + 1) / a->span) + 1;
+        float by = (float)(1 + (double)a->scale * (k > 1 ? sl_ln(k) : 0));
+        for (size_t i = 0; i < a->n; i++)
+            a->x[t * a->n + i] *= by;
+    }
+}
+
+enum sl_status sl_cpu_temper(struct sl_device *d, const struct sl_op_temper *a) {
+    sl_cpu_for_rows((struct sl_cpu *)d, a->n_tok, a->n, temper_rows, (void *)a);
+    return SL_OK;
+}
+
+static void center_rows(void *ctx, uint32_t begin, uint32_t end) {
+    const struct sl_op_center *a = ctx;
+    for (size_t t = begin; t < end; t++) {
+        const float *x = a->x + t * a->n;
+        float part[16] = {0};
+        for (uint32_t i = 0; i < a->n; i++)
+            part[i % 16] += x[i];
+        for (uint32_t width = 8; width; width /= 2)
+            for (uint32_t i = 0; i < width; i++)
+                part[i] += part[i + width];
+        float mean = part[0] / (float)a->n;
+        for (size_t i = 0; i < a->n; i++)
+            a->y[t * a->n + i] = x[i] - mean;
+    }
+}
+
+enum sl_status sl_cpu_center(struct sl_device *d, const struct sl_op_center *a) {
+    sl_cpu_for_rows((struct sl_cpu *)d, a->n_tok, (size_t)a->n * 2, center_rows, (void *)a);
+    return SL_OK;
+}
+
+#define PIECE 4096u
+static void clamp_pieces(void *ctx, uint32_t begin, uint32_t end) {
+    const struct sl_op_clamp *a = ctx;
+    size_t to = (size_t)end * PIECE;
+    for (size_t i = (size_t)begin * PIECE; i < (to < a->n ? to : a->n); i++) {
+        float v = a->x[i];
+        v = v > a->limit ? a->limit : v;
+        a->x[i] = v < -a->limit ? -a->limit : v;
+    }
+}
+
+enum sl_status sl_cpu_clamp(struct sl_device *d, const struct sl_op_clamp *a) {
+    sl_cpu_for_rows((struct sl_cpu *)d, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE, clamp_pieces,
+                    (void *)a);
+    return SL_OK;
+}

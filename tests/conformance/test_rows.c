@@ -1,0 +1,173 @@
+/* sl_op_gate_heads, sl_op_temper, sl_op_center, sl_op_clamp */
+#include "tests/conformance/conformance.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const struct sl_device_limits limits = {.max_tok = 600};
+static const uint32_t sizes[] = {1, 7, 15, 16, 17, 33, 65, 100, 4097};
+
+static bool lacks(enum sl_op op) {
+    return conf_device() && !sl_device_has_op(conf_device(), op);
+}
+
+struct rows_case {
+    const float *x, *gate;
+    const int32_t *pos;
+    uint32_t n_tok, n_heads, n, span;
+    bool per_head, softplus;
+    float by;
+};
+
+static void run_gate(struct sl_device *d, const void *ctx, void *out) {
+    const struct rows_case *c = ctx;
+    size_t heads = (size_t)c->n_tok * c->n_heads, n = heads * c->n;
+    float *y = conf_put(d, c->x, n * sizeof *y);
+    float *gate = conf_put(d, c->gate, (c->per_head ? heads : n) * sizeof *gate);
+    conf_ok(sl_op_gate_heads(d, &(struct sl_op_gate_heads){.gate = gate,
+                                                           .y = y,
+                                                           .n_tok = c->n_tok,
+                                                           .n_heads = c->n_heads,
+                                                           .n = c->n,
+                                                           .per_head = c->per_head,
+                                                           .softplus = c->softplus}));
+    conf_get(d, out, y, n * sizeof *y);
+}
+
+static void gate_heads(void) {
+    if (lacks(SL_OP_gate_heads))
+        return;
+    for (size_t i = 0; i < CONF_COUNT(sizes); i++)
+        for (uint32_t kind = 0; kind < 4; kind++) {
+            uint32_t n = sizes[i], n_tok = n > 200 ? 2 : 9, n_heads = 1 + n % 5;
+            size_t all = (size_t)n_tok * n_heads * n;
+            struct sl_rng rng = {n * 4 + kind};
+            float *x = conf_host(all * sizeof *x), *gate = conf_host(all * sizeof *gate);
+            float *y = conf_host(all * sizeof *y);
+            conf_fill(&rng, CONF_PLAIN, x, all);
+            conf_fill(&rng, CONF_PLAIN, gate, all);
+            for (size_t j = 0; j < all; j++)
+                gate[j] *= j % 3 ? 9 : 50;
+            struct rows_case c = {.x = x,
+                                  .gate = gate,
+                                  .n_tok = n_tok,
+                                  .n_heads = n_heads,
+                                  .n = n,
+                                  .per_head = kind & 1,
+                                  .softplus = kind & 2};
+            char what[96];
+            snprintf(what, sizeof what, "%u rows of %u heads of %u, kind %u", n_tok, n_heads, n,
+                     kind);
+            conf_tolerance(1e-6f);
+            conf_case(what, run_gate, &c, CONF_F32, all, y);
+            for (size_t j = 0; j < all && !conf_same_bits(); j++) {
+                double g = gate[c.per_head ? j / n : j];
+                double ref = x[j] * (c.softplus ? (g > 40 ? g : log1p(exp(g))) : 1 / (1 + exp(-g)));
+                /* 1 + exp(g) loses what is small beside 1. */
+                double tol = fabs(ref) * 0x1p-20 + fabs((double)x[j]) * 0x1p-38;
+                conf_near(what, &y[j], &ref, &tol, 1);
+            }
+        }
+}
+
+static void run_temper(struct sl_device *d, const void *ctx, void *out) {
+    const struct rows_case *c = ctx;
+    size_t n = (size_t)c->n_tok * c->n;
+    float *x = conf_put(d, c->x, n * sizeof *x);
+    conf_ok(
+        sl_op_temper(d, &(struct sl_op_temper){.x = x,
+                                               .pos = conf_put(d, c->pos, c->n_tok * sizeof *c->pos),
+                                               .n_tok = c->n_tok,
+                                               .n = c->n,
+                                               .span = c->span,
+                                               .scale = c->by}));
+    conf_get(d, out, x, n * sizeof *x);
+}
+
+static void temper(void) {
+    if (lacks(SL_OP_temper))
+        return;
+    static const int32_t pos[] = {0, 1, 8190, 8191, 8192, 16382, 16383, 100000, 1 << 30};
+    for (size_t i = 0; i < CONF_COUNT(sizes); i++) {
+        uint32_t n = sizes[i], n_tok = CONF_COUNT(pos);
+        size_t all = (size_t)n_tok * n;
+        struct sl_rng rng = {n};
+        float *x = conf_host(all * sizeof *x), *y = conf_host(all * sizeof *y);
+        conf_fill(&rng, CONF_PLAIN, x, all);
+        struct rows_case c = {.x = x,
+                              .pos = pos,
+                              .n_tok = n_tok,
+                              .n = n,
+                              .span = i % 3 ? 8192 : 1 + (uint32_t)i,
+                              .by = i % 2 ? 0.1f : 3.0f};
+        char what[64];
+        snprintf(what, sizeof what, "rows of %u, span %u", n, c.span);
+        conf_tolerance(1e-6f);
+        conf_case(what, run_temper, &c, CONF_F32, all, y);
+        for (size_t j = 0; j < all && !conf_same_bits(); j++) {
+            double ref = x[j] * (1 + c.by * log(floor((pos[j / n] + 1.0) / c.span) + 1));
+            double tol = fabs(ref) * 0x1p-22;
+            conf_near(what, &y[j], &ref, &tol, 1);
+        }
+    }
+}
+
+static void run_center(struct sl_device *d, const void *ctx, void *out) {
+    const struct rows_case *c = ctx;
+    size_t n = (size_t)c->n_tok * c->n;
+    float *x = conf_put(d, c->x, n * sizeof *x);
+    float *y = c->per_head ? x : conf_put(d, NULL, n * sizeof *y); /* in place or not */
+    conf_ok(sl_op_center(d, &(struct sl_op_center){.x = x, .y = y, .n_tok = c->n_tok, .n = c->n}));
+    conf_get(d, out, y, n * sizeof *y);
+}
+
+static void run_clamp(struct sl_device *d, const void *ctx, void *out) {
+    const struct rows_case *c = ctx;
+    size_t n = (size_t)c->n_tok * c->n;
+    float *x = conf_put(d, c->x, n * sizeof *x);
+    conf_ok(sl_op_clamp(d, &(struct sl_op_clamp){.x = x, .n = n, .limit = c->by}));
+    conf_get(d, out, x, n * sizeof *x);
+}
+
+static void center_and_clamp(void) {
+    for (size_t i = 0; i < CONF_COUNT(sizes); i++)
+        for (int fill = 0; fill < CONF_N_FILL; fill++) {
+            uint32_t n = sizes[i], n_tok = n > 200 ? 3 : 17;
+            size_t all = (size_t)n_tok * n;
+            struct sl_rng rng = {n + (uint32_t)fill};
+            float *x = conf_host(all * sizeof *x), *y = conf_host(all * sizeof *y);
+            conf_fill(&rng, (enum conf_fill)fill, x, all);
+            struct rows_case c = {
+                .x = x, .n_tok = n_tok, .n = n, .per_head = fill % 2, .by = 0.25f};
+            char what[64];
+            snprintf(what, sizeof what, "%u rows of %u, fill %d", n_tok, n, fill);
+            if (!lacks(SL_OP_center)) {
+                conf_tolerance(1e-5f);
+                conf_case(what, run_center, &c, CONF_F32, all, y);
+            }
+            for (uint32_t t = 0; t < n_tok && !lacks(SL_OP_center) && !conf_same_bits(); t++) {
+                double sum = 0, most = 0;
+                for (uint32_t j = 0; j < n; j++) {
+                    sum += x[t * n + j];
+                    most = fmax(most, fabs((double)x[t * n + j]));
+                }
+                for (uint32_t j = 0; j < n; j++) {
+                    double ref = x[t * n + j] - sum / n, tol = most * (n / 16 + 8) * 0x1p-23;
+                    conf_near(what, &y[t * n + j], &ref, &tol, 1);
+                }
+            }
+            if (lacks(SL_OP_clamp))
+                continue;
+            conf_case(what, run_clamp, &c, CONF_F32, all, y);
+            for (size_t j = 0; j < all && !conf_same_bits(); j++) {
+                double ref = fmin(fmax(x[j], -0.25), 0.25), tol = 0;
+                conf_near(what, &y[j], &ref, &tol, 1);
+            }
+        }
+}
+
+int main(int argc, char **argv) {
+    static const struct conf_test tests[] = {
+        {"gate_heads", gate_heads}, {"temper", temper}, {"center, clamp", center_and_clamp}};
+    return conf_main(argc, argv, "rows", &limits, tests, CONF_COUNT(tests));
+}
