@@ -72,6 +72,8 @@ static const char *lacking_form(const struct sl_device *d, const struct sl_op_ne
         return " with clamped SwiGLU";
     if (need->op == SL_OP_router && need->groups && !d->caps.router_groups)
         return " with groups of experts";
+    if (need->op == SL_OP_router && need->sigmoid_topk && !d->caps.sigmoid_topk)
+        return " with sigmoids of the chosen alone";
     if (need->op == SL_OP_moe && need->activation == SL_GEGLU && !d->caps.geglu)
         return " with GEGLU";
     if (need->extra && !d->caps.extra_args)
@@ -573,8 +575,13 @@ enum sl_status sl_op_router(struct sl_device *d, const struct sl_op_router *a) {
                        SL_MAX_EXPERTS_USED);
     if (a->score != SL_ROUTER_SOFTMAX && a->score != SL_ROUTER_SIGMOID)
         return UNSUPPORTED("router: score %u", (unsigned)a->score);
-    if (a->softmax_topk && a->score != SL_ROUTER_SOFTMAX)
-        return INVALID("router: a softmax over the chosen with another score");
+    if (a->softmax_topk && a->score != SL_ROUTER_SOFTMAX) {
+        if (!d->caps.sigmoid_topk)
+            return UNSUPPORTED("device %s has no op 'router' with sigmoids of the chosen alone",
+                               d->caps.id);
+        if (a->bias)
+            return INVALID("router: sigmoids of the chosen alone, and a bias");
+    }
     if (a->n_group > 1) {
         if (!d->caps.router_groups)
             return UNSUPPORTED("device %s has no op 'router' with groups of experts", d->caps.id);

@@ -201,7 +201,9 @@ struct sl_op_attention {
 enum sl_router_score { SL_ROUTER_SOFTMAX, SL_ROUTER_SIGMOID };
 /* Chooses k experts per row. logits [n_tok, n_expert] f32.
  *   score = softmax over all experts, or sigmoid; with softmax_topk the softmax runs over the k
- *           chosen logits instead (Mixtral, gpt-oss: the same weights as renormalised softmax)
+ *           chosen logits instead (Mixtral, gpt-oss: the same weights as renormalised softmax);
+ *           with softmax_topk and sigmoid the largest logits are chosen, and the sigmoid is theirs,
+ *           which tells experts apart where the sigmoid is 1 (Llama 4; caps.sigmoid_topk; no bias)
  *   order: the k largest score (+ bias when not NULL), largest first, ties to the lower index
  *   groups: with n_group > 1 the experts are n_group runs of equal length, and only those of the
  *           n_group_used best groups may be chosen; a group is as good as the sum of its two
@@ -552,6 +554,7 @@ struct sl_op_need {
     bool biases;                     /* moe: of gate, up and down */
     enum sl_activation activation;   /* moe */
     bool groups;                     /* router */
+    bool sigmoid_topk;               /* router: caps.sigmoid_topk */
     const char *extra;               /* with arguments for which caps.extra_args is needed: what
                                         they are, as in " with a soft cap"; NULL: without */
 };
@@ -594,6 +597,7 @@ struct sl_device_caps {
     bool swiglu_clamped;              /* ... and computes SL_SWIGLU_CLAMPED too */
     bool router_groups;               /* sl_op_router chooses by groups */
     bool geglu;                       /* ... and SL_GEGLU */
+    bool sigmoid_topk;                /* sl_op_router takes softmax_topk with sigmoids */
     bool extra_args;                  /* takes the arguments of ops that say they need it */
     bool mailbox;                     /* what copies on OPS of at most SL_MAILBOX_MAX_BYTES, whole
                                       words, write to mapped memory the host sees word by word,

@@ -221,12 +221,30 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         c->down = (struct sl_synth_types){{SL_DTYPE_Q8_0}, 1}; /* rows of 704 are no K blocks */
         return true;
     }
+    if (strcmp(name, "llama4-scout") == 0) {
+        c->arch = "llama4";
+        c->n_layer = 48;
+        c->n_expert = 16;
+        c->n_expert_used = 1;
+        c->n_embd = 5120;
+        c->n_head = 40;
+        c->n_head_kv = 8;
+        c->head_dim = 128;
+        c->n_ff = 16384;
+        c->n_ff_expert = 8192;
+        c->n_vocab = 202048;
+        c->n_ctx = 10485760;
+        c->rope_base = 500000;
+        c->attn = c->ffn = c->gate = c->up = q4;
+        c->down = q6;
+        return true;
+    }
     if (apply_delta(name, c) || apply_latent(name, c))
         return true;
     sl_usage_error("synth",
                    "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
                    "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
-                   "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b",
+                   "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b, llama4-scout",
                    name);
     return false;
 }
@@ -244,7 +262,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
      "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
      "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, kimi-k2, "
-     "glm-4.7-flash or gemma4-26b",
+     "glm-4.7-flash, gemma4-26b or llama4-scout",
      false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
      false},
@@ -256,7 +274,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_HEADING, 0, "Shape", NULL, NULL, NULL, false},
     {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
      "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
-     "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4",
+     "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
+     "laguna",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -277,6 +296,11 @@ static const struct sl_arg args[] = {
      "groups that a token's experts are chosen from", false},
     {SL_ARG_U32, 0, "--expert-ff", "N", &given.c.n_ff_expert, "width of an expert (default 128)",
      false},
+    {SL_ARG_U32, 0, "--moe-step", "N", &given.c.moe_step,
+     "every N-th layer has experts (llama4; default: all)", false},
+    {SL_ARG_U32, 0, "--chunk", "N", &given.c.chunk,
+     "positions in a chunk of attention (llama4; default: none stated, which means 8192)", false},
+    {SL_ARG_FLAG, 0, "--fused-qkv", NULL, &given.c.fused_qkv, "q, k and v are one matrix", false},
     {SL_ARG_FLAG, 0, "--fused-experts", NULL, &given.c.fused_experts,
      "gate and up of experts are one tensor", false},
     {SL_ARG_U32, 0, "--shared-ff", "N", &given.c.n_ff_shared,
@@ -301,6 +325,12 @@ static const struct sl_arg args[] = {
      "elements per head of layers with a window (gemma4; default: as in the others)", false},
     {SL_ARG_U32, 0, "--window-kv-heads", "N", &given.c.n_head_kv_window,
      "key and value heads of such layers (gemma4; default: as in the others)", false},
+    {SL_ARG_U32, 0, "--window-heads", "N", &given.c.n_head_window,
+     "query heads of such layers (laguna; default: as in the others)", false},
+    {SL_ARG_U32, 0, "--window-rotated", "N", &given.c.n_rot_window,
+     "elements of a head that they rotate (laguna; default: as in the others)", false},
+    {SL_ARG_FLAG, 0, "--gate-heads", NULL, &given.c.gate_heads,
+     "attention's gate is of each head, not each element (laguna)", false},
     {SL_ARG_F32, 0, "--softcap", "F", &given.c.logit_softcap,
      "soft cap of the logits (gemma4; default: none)", false},
     {SL_ARG_U32, 0, "--rotated", "N", &given.c.n_rot,

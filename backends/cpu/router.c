@@ -78,7 +78,10 @@ static void route(const struct job *j, const float *logits, uint32_t *ids, float
 
     for (uint32_t r = 0; r < a->k; r++)
         weights[r] = score[ids[r]];
-    if (a->softmax_topk) {
+    if (a->softmax_topk && a->score == SL_ROUTER_SIGMOID) {
+        for (uint32_t r = 0; r < a->k; r++)
+            weights[r] = sl_sigmoidf(weights[r]);
+    } else if (a->softmax_topk) {
         float max = -INFINITY, sum = 0;
         for (uint32_t r = 0; r < a->k; r++)
             max = weights[r] > max ? weights[r] : max;

@@ -1,5 +1,5 @@
-/* Small ops on whole rows: gates of heads, temperature by position, centring, clamping. One pass over
- * memory each: the compiler's code for the definitions is as fast as any. */
+/* Small ops on whole rows: gates of heads, temperature by position, centring, clamping. One pass
+ * over memory each: the compiler's code for the definitions is as fast as any. */
 #include "backends/cpu/cpu_internal.h"
 #include "backends/cpu/math.h"
 

@@ -53,6 +53,15 @@ struct sl_weight sl_bind_matrix(struct sl_binder *b, const struct sl_gguf_tensor
     return w;
 }
 
+struct sl_weight sl_bind_rows(struct sl_binder *b, const struct sl_gguf_tensor *t, uint32_t first,
+                              uint32_t n) {
+    struct sl_weight w = sl_bind_matrix(b, t);
+    if (w.data)
+        w.data = (const char *)w.data + (size_t)first * (t->size_bytes / t->ne[1]);
+    w.n_out = n;
+    return w;
+}
+
 enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *model,
                                const struct sl_weights *weights, struct sl_err *err) {
     const struct sl_hparams *hp = &model->hp;

@@ -54,6 +54,25 @@ static enum sl_status rope(struct sl_forward *f, const struct sl_attention_spec 
                              .style = r->kind == SL_ROPE_KIND_NORM ? SL_ROPE_NORM : SL_ROPE_NEOX});
 }
 
+static enum sl_status after_rope(struct sl_forward *f, const struct sl_attention_spec *spec,
+                                 const struct sl_place *where) {
+    uint32_t n = f->step.n_rows, dim = spec->head_dim_k;
+    if (spec->qk_norm_plain) {
+        SL_FORWARD_TRY("q norm", sl_forward_norm(f, f->a.q, NULL, f->a.q, n * spec->n_head, dim));
+        SL_FORWARD_TRY("k norm",
+                       sl_forward_norm(f, f->a.k, NULL, f->a.k, n * spec->n_head_kv, dim));
+    }
+    if (spec->temper_span)
+        SL_FORWARD_TRY("temperature",
+                       sl_op_temper(f->dev, &(struct sl_op_temper){.x = f->a.q,
+                                                                   .pos = f->on_device.pos,
+                                                                   .n_tok = n,
+                                                                   .n = spec->n_head * dim,
+                                                                   .span = spec->temper_span,
+                                                                   .scale = spec->temper_scale}));
+    return SL_OK;
+}
+
 /* q, k, v of all rows; k and v go to the cache. */
 static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_weights *w,
                                   const struct sl_place *where) {
@@ -62,15 +81,22 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     struct sl_activations *a = &f->a;
     SL_FORWARD_TRY("attention norm",
                    sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
-    SL_FORWARD_TRY("q, k, v",
-                   sl_op_matmul(f->dev, &(struct sl_op_matmul){
-                                            .x = a->h,
-                                            .n_tok = s->n_rows,
-                                            .n_decode = s->n_decode,
-                                            .n_w = spec->v_of_k ? 2 : 3,
-                                            .out = {{w->q, w->q_bias, q_product(f, spec), false},
-                                                    {w->k, w->k_bias, a->k, false},
-                                                    {w->v, w->v_bias, a->v, false}}}));
+    struct sl_op_matmul in = {
+        .x = a->h,
+        .n_tok = s->n_rows,
+        .n_decode = s->n_decode,
+        .n_w = 2,
+        .out = {{w->q, w->q_bias, q_product(f, spec), false}, {w->k, w->k_bias, a->k, false}}};
+    if (!spec->v_of_k)
+        in.out[in.n_w++] = (struct sl_matmul_out){w->v, w->v_bias, a->v, false};
+    if (spec->gate)
+        in.out[in.n_w++] = (struct sl_matmul_out){w->attn_gate, NULL, a->joint, false};
+    SL_FORWARD_TRY("q, k, v", sl_op_matmul(f->dev, &in));
+    for (uint32_t i = 0; i < in.n_w - (spec->gate != 0) && spec->clamp > 0; i++)
+        SL_FORWARD_TRY("q, k, v", sl_op_clamp(f->dev, &(struct sl_op_clamp){.x = in.out[i].y,
+                                                                            .n = (size_t)s->n_rows *
+                                                                                 in.out[i].w.n_out,
+                                                                            .limit = spec->clamp}));
     const float *v = spec->v_of_k ? a->k : a->v;
     if (spec->v_norm) {
         SL_FORWARD_TRY("v norm", sl_forward_norm(f, v, NULL, a->v, s->n_rows * spec->n_head_kv,
@@ -80,9 +106,13 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     enum sl_status st = spec->norm_after_rope ? SL_OK : qk_norms(f, w, where);
     if (st != SL_OK)
         return st;
-    SL_FORWARD_TRY("rope", rope(f, spec, a->q, spec->n_head));
-    SL_FORWARD_TRY("rope", rope(f, spec, a->k, spec->n_head_kv));
+    if (!spec->no_rope) {
+        SL_FORWARD_TRY("rope", rope(f, spec, a->q, spec->n_head));
+        SL_FORWARD_TRY("rope", rope(f, spec, a->k, spec->n_head_kv));
+    }
     st = spec->norm_after_rope ? qk_norms(f, w, where) : SL_OK;
+    if (st == SL_OK)
+        st = after_rope(f, spec, where);
     if (st != SL_OK)
         return st;
     SL_FORWARD_TRY("kv write",
@@ -122,7 +152,32 @@ static enum sl_status attend(struct sl_forward *f, const struct sl_layer_weights
                                                .max_pages = f->plan->session_pages,
                                                .window = spec->window,
                                                .scale = spec->scale,
-                                               .softcap = spec->softcap}));
+                                               .softcap = spec->softcap,
+                                               .chunk = spec->chunk}));
+    if (spec->value_scale > 0 && spec->value_scale != 1)
+        SL_FORWARD_TRY("value scale", sl_op_scale(f->dev, &(struct sl_op_scale){
+                                                              .x = a->mixed,
+                                                              .n_tok = s->n_rows,
+                                                              .n = spec->n_head * spec->head_dim_v,
+                                                              .scale = spec->value_scale}));
+    if (spec->gate == SL_GATE_ELEMENT && !spec->gate_softplus)
+        SL_FORWARD_TRY("attention gate",
+                       sl_op_mul_sigmoid(
+                           f->dev, &(struct sl_op_mul_sigmoid){.gate = a->joint,
+                                                               .y = a->mixed,
+                                                               .n_rows = s->n_rows * spec->n_head,
+                                                               .n = spec->head_dim_v,
+                                                               .stride_gate = spec->head_dim_v}));
+    else if (spec->gate)
+        SL_FORWARD_TRY("attention gate",
+                       sl_op_gate_heads(f->dev, &(struct sl_op_gate_heads){
+                                                    .gate = a->joint,
+                                                    .y = a->mixed,
+                                                    .n_tok = s->n_rows,
+                                                    .n_heads = spec->n_head,
+                                                    .n = spec->head_dim_v,
+                                                    .per_head = spec->gate == SL_GATE_HEAD,
+                                                    .softplus = spec->gate_softplus}));
     if (spec->gated)
         SL_FORWARD_TRY("attention gate",
                        sl_op_mul_sigmoid(f->dev, &(struct sl_op_mul_sigmoid){
@@ -181,6 +236,8 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     (void)hp;
     if (a->gated)
         sl_raise(&needs->joint, 2 * a->n_head * a->head_dim_k);
+    if (a->gate)
+        sl_raise(&needs->joint, a->gate == SL_GATE_HEAD ? a->n_head : a->n_head * a->head_dim_v);
     sl_raise(&needs->q, a->n_head * a->head_dim_k);
     sl_raise(&needs->k, a->n_head_kv * a->head_dim_k);
     sl_raise(&needs->v, a->n_head_kv * a->head_dim_v);
@@ -193,9 +250,14 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
 
 static void bind(struct sl_binder *b, const struct sl_layer *in, struct sl_layer_weights *out) {
     out->attn_norm = sl_bind_vector(b, in->t[SL_L_ATTN_NORM]);
-    out->q = sl_bind_matrix(b, in->t[SL_L_ATTN_Q]);
-    out->k = sl_bind_matrix(b, in->t[SL_L_ATTN_K]);
-    out->v = sl_bind_matrix(b, in->t[SL_L_ATTN_V]);
+    const struct sl_gguf_tensor *qkv = in->t[SL_L_ATTN_QKV];
+    const struct sl_attention_spec *a = &in->spec.attention;
+    uint32_t q = a->n_head * a->head_dim_k, k = a->n_head_kv * a->head_dim_k;
+    out->q = qkv ? sl_bind_rows(b, qkv, 0, q) : sl_bind_matrix(b, in->t[SL_L_ATTN_Q]);
+    out->k = qkv ? sl_bind_rows(b, qkv, q, k) : sl_bind_matrix(b, in->t[SL_L_ATTN_K]);
+    out->v = qkv ? sl_bind_rows(b, qkv, q + k, a->n_head_kv * a->head_dim_v)
+                 : sl_bind_matrix(b, in->t[SL_L_ATTN_V]);
+    out->attn_gate = sl_bind_matrix(b, in->t[SL_L_ATTN_GATE]);
     out->out = sl_bind_matrix(b, in->t[SL_L_ATTN_OUT]);
     out->q_bias = sl_bind_vector(b, in->t[SL_L_ATTN_Q_BIAS]);
     out->k_bias = sl_bind_vector(b, in->t[SL_L_ATTN_K_BIAS]);
@@ -213,6 +275,8 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     sl_ask_plain(a, SL_OP_rms_norm);
     for (enum sl_layer_role role = SL_L_ATTN_Q; role <= SL_L_ATTN_OUT; role++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
+    sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_ATTN_QKV]);
+    sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_ATTN_GATE]);
     sl_ask_op(a, (struct sl_op_need){.op = SL_OP_kv_write,
                                      .dtype = kv,
                                      .head_dim_k = s->head_dim_k,
@@ -221,12 +285,22 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                      .dtype = kv,
                                      .head_dim_k = s->head_dim_k,
                                      .head_dim_v = s->head_dim_v,
-                                     .extra = s->softcap > 0 ? " with a soft cap" : NULL});
-    if (s->gated)
+                                     .extra = s->softcap > 0 ? " with a soft cap"
+                                              : s->chunk     ? " in chunks"
+                                                             : NULL});
+    if (s->gated || (s->gate == SL_GATE_ELEMENT && !s->gate_softplus))
         sl_ask_plain(a, SL_OP_mul_sigmoid);
+    else if (s->gate)
+        sl_ask_plain(a, SL_OP_gate_heads);
+    if (s->temper_span)
+        sl_ask_plain(a, SL_OP_temper);
+    if (s->clamp > 0)
+        sl_ask_plain(a, SL_OP_clamp);
+    if (s->value_scale > 0 && s->value_scale != 1)
+        sl_ask_plain(a, SL_OP_scale);
     if (layer->t[SL_L_ATTN_POST_NORM])
         sl_ask_plain(a, SL_OP_add_gated);
-    if (hp->n_rope && hp->rope[s->rope].n_rot) {
+    if (hp->n_rope && hp->rope[s->rope].n_rot && !s->no_rope) {
         sl_ask_plain(a, SL_OP_rope_table);
         sl_ask_plain(a, SL_OP_rope);
     }
@@ -238,8 +312,9 @@ static struct sl_seq_store keeps(const struct sl_layer_spec *spec, enum sl_dtype
     return (struct sl_seq_store){.name = "keys and values",
                                  .n_parts = 2,
                                  .part_bytes = {shape.k_page_bytes, shape.v_page_bytes},
-                                 .reach = spec->attention.window ? spec->attention.window - 1
-                                                                 : SL_SEQ_ALL,
+                                 .reach = spec->attention.window  ? spec->attention.window - 1
+                                          : spec->attention.chunk ? spec->attention.chunk - 1
+                                                                  : SL_SEQ_ALL,
                                  .repeatable = true};
 }
 

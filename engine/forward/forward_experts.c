@@ -185,8 +185,31 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
                                        a->h, r->n, f->hp->n_embd));
     struct sl_op_router choose = router_op(f, where->layer, r->n);
     SL_FORWARD_TRY("router", sl_op_router(f->dev, &choose));
+    if (w->spec->experts.weights_in) /* the shared expert has read h */
+        SL_FORWARD_TRY("weighted input",
+                       sl_op_scale(f->dev, &(struct sl_op_scale){.x = a->h,
+                                                                 .rows = a->weights,
+                                                                 .n_tok = r->n,
+                                                                 .n = f->hp->n_embd,
+                                                                 .scale = 1}));
     sl_timeline_since(f->timeline, "router", start, {"rows", r->n});
     return SL_OK;
+}
+
+/* The sum of each row's experts, into to->x; set: not added to what is there. */
+static enum sl_status sum_experts(struct sl_forward *f, const struct sl_layer_weights *w,
+                                  const struct sl_rows *to, bool set) {
+    uint32_t n = f->hp->n_embd, k = f->hp->n_expert_used;
+    if (w->spec->experts.weights_in) /* one a row, weighted already */
+        return sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
+                                           .x = f->a.pair_y, .y = to->x, .n_tok = to->n, .n = n});
+    return sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = f->a.pair_y,
+                                                                 .weights = f->a.weights,
+                                                                 .y = to->x,
+                                                                 .n_tok = to->n,
+                                                                 .k = k,
+                                                                 .n = n,
+                                                                 .set = set});
 }
 
 static enum sl_activation activation_of(const struct sl_layer_spec *spec) {
@@ -265,14 +288,7 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
     bool apart = sl_forward_is_apart(w);
     struct sl_rows to = *r;
     to.x = apart ? a->h : r->x;
-    SL_FORWARD_TRY("expert sum",
-                   sl_op_moe_combine(f->dev, &(struct sl_op_moe_combine){.pair_y = a->pair_y,
-                                                                         .weights = a->weights,
-                                                                         .y = to.x,
-                                                                         .n_tok = r->n,
-                                                                         .k = hp->n_expert_used,
-                                                                         .n = hp->n_embd,
-                                                                         .set = apart}));
+    SL_FORWARD_TRY("expert sum", sum_experts(f, w, &to, apart));
     if (w->experts_post_norm)
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_norm(f, to.x, w->experts_post_norm, to.x, r->n, hp->n_embd));
@@ -317,14 +333,19 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
 static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct sl_layer *layer) {
     (void)hp;
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_ROUTER]);
-    sl_ask_op(a, (struct sl_op_need){.op = SL_OP_router,
-                                     .dtype = SL_DTYPE_COUNT,
-                                     .groups = layer->spec.experts.n_group > 1,
-                                     .extra = layer->t[SL_L_EXPERTS_SCALE]
-                                                  ? " with a scale for each expert"
-                                                  : NULL});
-    if (layer->spec.experts.router_logit_scale > 0 || layer->t[SL_L_LAYER_SCALE])
+    sl_ask_op(a,
+              (struct sl_op_need){
+                  .op = SL_OP_router,
+                  .dtype = SL_DTYPE_COUNT,
+                  .groups = layer->spec.experts.n_group > 1,
+                  .sigmoid_topk = layer->spec.experts.router_softmax_topk &&
+                                  layer->spec.experts.router_kind == SL_ROUTER_KIND_SIGMOID,
+                  .extra = layer->t[SL_L_EXPERTS_SCALE] ? " with a scale for each expert" : NULL});
+    if (layer->spec.experts.router_logit_scale > 0 || layer->t[SL_L_LAYER_SCALE] ||
+        layer->spec.experts.weights_in)
         sl_ask_plain(a, SL_OP_scale);
+    if (layer->spec.experts.weights_in)
+        sl_ask_plain(a, SL_OP_add_gated);
     for (uint32_t i = 0; i < SL_EXPERT_MATRICES; i++)
         sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe,
                                          .dtype = sl_layer_expert_matrix(layer, i).t->dtype,

@@ -36,6 +36,7 @@ struct sl_layer_weights {
     const float *experts_norm, *router_norm; /* of their inputs, where not ffn_norm */
     const float *expert_scale;               /* [n_expert] */
     const float *scale;                      /* [1] of what the layer gives */
+    struct sl_weight attn_gate;              /* of what attention gives */
 };
 
 /* Device buffers, f32 unless said otherwise. B = batch rows, L = logit rows. */
@@ -327,6 +328,9 @@ struct sl_binder {
 const void *sl_bind_address(struct sl_binder *b, const struct sl_gguf_tensor *t);
 const float *sl_bind_vector(struct sl_binder *b, const struct sl_gguf_tensor *t);
 struct sl_weight sl_bind_matrix(struct sl_binder *b, const struct sl_gguf_tensor *t);
+/* n rows of a matrix, from the first-th on. */
+struct sl_weight sl_bind_rows(struct sl_binder *b, const struct sl_gguf_tensor *t, uint32_t first,
+                              uint32_t n);
 bool sl_bind_type(struct sl_binder *b, const struct sl_gguf_tensor *t);
 
 #endif

@@ -23,6 +23,11 @@ enum sl_arch_experts { SL_ARCH_DENSE, SL_ARCH_MOE, SL_ARCH_EITHER };
  * routed expert. */
 enum sl_arch_shared { SL_ARCH_NOT_SHARED, SL_ARCH_MAY_SHARE, SL_ARCH_SHARED, SL_ARCH_SHARED_COUNT };
 
+struct sl_keys;
+
+/* The gate on attention's output: none; of each element, or each head; either, by its shape. */
+enum sl_arch_gate { SL_ARCH_NO_GATE, SL_ARCH_GATE_ELEMENT, SL_ARCH_GATE_HEAD, SL_ARCH_GATE_EITHER };
+
 struct sl_arch {
     const char *name; /* general.architecture, and the prefix of its keys */
     enum sl_arch_experts experts;
@@ -51,7 +56,14 @@ struct sl_arch {
     bool window_freqs;     /* rope_freqs.weight is of layers with a window too */
     /* NULL, or names after "<arch>.", the last NULL: keys that it reads and others refuse. */
     const char *const *keys;
-    const char *ffn_norm; /* the name of that tensor; NULL: "ffn_norm.weight" */
+    const char *ffn_norm;   /* the name of that tensor; NULL: "ffn_norm.weight" */
+    bool window_last;       /* window_period counts from the first layer, which has none */
+    bool window_rope_plain; /* layers with a window rotate without YaRN or scaled positions */
+    bool router_sigmoid;    /* unless the file says otherwise */
+    enum sl_arch_gate gate;
+    bool gate_softplus;
+    /* NULL, or what is the family's own, when all else has been read: its keys are in keys. */
+    enum sl_status (*read_own)(struct sl_keys *k, struct sl_hparams *hp, struct sl_layer *layers);
     /* Layer roles by SL_ROLE(), beside those without which a layer of its kind cannot be: required
      * where the layer's kinds know them; allowed there. What is in none is refused. */
     uint64_t needs, optional;
@@ -60,7 +72,7 @@ struct sl_arch {
 extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch_qwen2moe,
     sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe, sl_arch_gpt_oss,
     sl_arch_deepseek2, sl_arch_qwen3next, sl_arch_qwen35, sl_arch_qwen35moe, sl_arch_qwen3vlmoe,
-    sl_arch_gemma4;
+    sl_arch_gemma4, sl_arch_llama4, sl_arch_afmoe, sl_arch_laguna;
 
 /* Is it one of arch->keys? */
 bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len);

@@ -182,6 +182,8 @@ static enum sl_status read_window_rope(struct sl_keys *k, const struct sl_arch *
     uint32_t head_dim = least_head_dim(hp, layers, 1);
     *r = hp->rope[0];
     r->undivided = !arch->window_freqs;
+    if (arch->window_rope_plain)
+        r->scale = 1, r->yarn_factor = 0, r->yarn_attn = 1;
     SL_TRY(sl_keys_f32(k, "rope.freq_base_swa", MIN_BASE, MAX_BASE, &r->base));
     if (head_dim && head_dim < r->n_rot)
         r->n_rot = head_dim;
@@ -291,7 +293,8 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     /* Layers with a window may have a rotation of their own. */
     hp.n_rope = sl_keys_find(&k, "rope.freq_base_swa") ||
                         sl_keys_find(&k, "rope.dimension_count_swa") ||
-                        sl_keys_find(&k, "attention.key_length_swa")
+                        sl_keys_find(&k, "attention.key_length_swa") ||
+                        (arch->window_rope_plain && sl_keys_find(&k, "attention.sliding_window"))
                     ? 2
                     : 1;
     enum sl_status status = sl_arch_read_layers(&k, arch, &hp, layers);
@@ -310,6 +313,8 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     }
     if (status == SL_OK && hp.n_rope > 1)
         status = read_window_rope(&k, arch, layers, &hp);
+    if (status == SL_OK && arch->read_own)
+        status = arch->read_own(&k, &hp, layers);
     hp.embd_scale = arch->embd_sqrt ? sqrtf((float)hp.n_embd) : 1;
     if (status == SL_OK &&
         sl_arch_reads(arch, "final_logit_softcapping", sizeof "final_logit_softcapping" - 1))

@@ -68,7 +68,8 @@ static enum sl_status read_attention(struct sl_keys *k, const struct sl_arch *ar
     uint32_t window = 0;
     bool windowed[SL_MAX_LAYERS], causal = true;
     for (uint32_t l = 0; l < hp->n_layer; l++)
-        windowed[l] = !arch->window_period || (l + 1) % arch->window_period != 0;
+        windowed[l] =
+            !arch->window_period || (arch->window_last ? l : l + 1) % arch->window_period != 0;
     SL_TRY(sl_keys_u32(k, "attention.sliding_window", false, 0, UINT32_MAX, &window));
     SL_TRY(sl_keys_pattern(k, "attention.sliding_window_pattern", windowed));
     SL_TRY(read_heads(k, arch, hp, windowed, layers));
@@ -142,7 +143,8 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
     switch (gate) {
     case 0: /* not stated */
         x->router_softmax_topk = arch->router_softmax_topk;
-        /* fall through */
+        x->router_kind = arch->router_sigmoid ? SL_ROUTER_KIND_SIGMOID : SL_ROUTER_KIND_SOFTMAX;
+        return SL_OK;
     case 1:
         x->router_kind = SL_ROUTER_KIND_SOFTMAX;
         return SL_OK;

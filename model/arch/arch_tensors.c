@@ -36,7 +36,11 @@ enum dim {
     D_NOPE,
     D_LATENT_V,
     D_LATENT_JOINED, /* n_head * (n_nope + head_dim_v) */
+    D_QKV,
+    D_GATE, /* of attention's output: D_O or D_HEADS */
 };
+
+_Static_assert(SL_L_COUNT <= 64, "a role is a bit");
 
 struct rule {
     const char *name; /* after "blk.N." for layers */
@@ -107,6 +111,8 @@ static const struct rule layer_rules[SL_L_COUNT] = {
     [SL_L_ROUTER_NORM] = {"ffn_gate_inp.scale", {D_EMBD}, true},
     [SL_L_EXPERTS_SCALE] = {"ffn_down_exps.scale", {D_EXPERT}, true},
     [SL_L_LAYER_SCALE] = {"layer_output_scale.weight", {D_1}, true},
+    [SL_L_ATTN_QKV] = {"attn_qkv.weight", {D_EMBD, D_QKV}, false},
+    [SL_L_ATTN_GATE] = {"attn_gate.weight", {D_EMBD, D_GATE}, false},
     [SL_L_EXPERTS_GATE_UP] = {"ffn_gate_up_exps.weight", {D_EMBD, D_FF_EXPERT_2, D_EXPERT}, false},
 };
 
@@ -119,7 +125,7 @@ static const struct kind_roles mixer_roles[SL_MIXER_KINDS] = {
                                 SL_ROLE(SL_L_ATTN_V) | SL_ROLE(SL_L_ATTN_OUT),
                             SL_ROLES_ATTN_BIAS | SL_ROLE(SL_L_ATTN_OUT_BIAS) |
                                 SL_ROLE(SL_L_ATTN_SINKS) | SL_ROLES_QK_NORM |
-                                SL_ROLE(SL_L_ATTN_POST_NORM)},
+                                SL_ROLE(SL_L_ATTN_POST_NORM) | SL_ROLE(SL_L_ATTN_GATE)},
     [SL_MIXER_DELTA] = {SL_ROLE(SL_L_ATTN_NORM) | SL_ROLE(SL_L_DELTA_QKV) | SL_ROLE(SL_L_DELTA_Z) |
                             SL_ROLE(SL_L_DELTA_CONV) | SL_ROLE(SL_L_DELTA_DT) |
                             SL_ROLE(SL_L_DELTA_A) | SL_ROLE(SL_L_DELTA_NORM) |
@@ -147,6 +153,7 @@ static const struct {
     uint64_t for_roles;
 } joined[] = {
     {SL_L_EXPERTS_GATE_UP, SL_ROLE(SL_L_EXPERTS_GATE) | SL_ROLE(SL_L_EXPERTS_UP)},
+    {SL_L_ATTN_QKV, SL_ROLE(SL_L_ATTN_Q) | SL_ROLE(SL_L_ATTN_K) | SL_ROLE(SL_L_ATTN_V)},
 };
 
 #define ROLES_DENSE (SL_ROLE(SL_L_FFN_GATE) | SL_ROLE(SL_L_FFN_UP) | SL_ROLE(SL_L_FFN_DOWN))
@@ -175,6 +182,10 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_la
     r.may = r.needs | (arch->optional & may);
     if (s->ffn == SL_FFN_EXPERTS && !(r.may & SL_ROLES_EXPERT_BIAS))
         r.may |= SL_ROLE(SL_L_EXPERTS_GATE_UP);
+    if (s->mixer == SL_MIXER_ATTENTION && !s->attention.gated)
+        r.may |= SL_ROLE(SL_L_ATTN_QKV);
+    if (s->mixer == SL_MIXER_ATTENTION && arch->gate)
+        r.needs |= SL_ROLE(SL_L_ATTN_GATE), r.may |= SL_ROLE(SL_L_ATTN_GATE);
     if (arch->v_of_k)
         r.needs &= ~SL_ROLE(SL_L_ATTN_V);
     return r;
@@ -243,6 +254,11 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
         return c->head_dim_v;
     case D_LATENT_JOINED:
         return (uint64_t)c->n_head * (c->n_nope + c->head_dim_v);
+    case D_QKV:
+        return (uint64_t)a->n_head * a->head_dim_k + (uint64_t)a->n_head_kv * a->head_dim_k +
+               (uint64_t)a->n_head_kv * a->head_dim_v;
+    case D_GATE:
+        return a->gate == SL_GATE_HEAD ? a->n_head : (uint64_t)a->n_head * a->head_dim_v;
     case D_1:
         break;
     }
@@ -424,6 +440,18 @@ static enum sl_status check_joined(const struct sl_model *m, uint32_t l, uint64_
     return SL_OK;
 }
 
+/* Which of its shapes the gate on attention's output has. */
+static void find_gate(const struct sl_arch *arch, struct sl_layer *layer) {
+    const struct sl_gguf_tensor *t = layer->t[SL_L_ATTN_GATE];
+    struct sl_attention_spec *a = &layer->spec.attention;
+    if (!t)
+        return;
+    bool heads = arch->gate == SL_ARCH_GATE_HEAD ||
+                 (arch->gate == SL_ARCH_GATE_EITHER && t->ne[1] == a->n_head);
+    a->gate = heads ? SL_GATE_HEAD : SL_GATE_ELEMENT;
+    a->gate_softplus = arch->gate_softplus;
+}
+
 enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
     enum sl_status status = SL_OK;
     for (uint64_t i = 0; i < sl_gguf_n_tensors(m->gguf) && status == SL_OK; i++)
@@ -444,6 +472,7 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
         struct sl_layer *layer = &m->layers[l];
         uint64_t required = roles_of(m->arch, &layer->spec).needs;
         status = check_joined(m, l, &required, err);
+        find_gate(m->arch, layer);
         for (unsigned role = 0; role < SL_L_COUNT && status == SL_OK; role++) {
             const struct sl_gguf_tensor *t = layer->t[role];
             if (t) {
@@ -454,8 +483,8 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
                 status = missing(m, err, name);
             }
         }
-        layer->spec.attention.v_of_k =
-            layer->spec.mixer == SL_MIXER_ATTENTION && !layer->t[SL_L_ATTN_V];
+        layer->spec.attention.v_of_k = layer->spec.mixer == SL_MIXER_ATTENTION &&
+                                       !layer->t[SL_L_ATTN_V] && !layer->t[SL_L_ATTN_QKV];
         layer->spec.experts.router_norm = layer->t[SL_L_ROUTER_NORM] != NULL;
         if (layer->spec.experts.router_norm) /* the norm of a vector, not of its mean square */
             layer->spec.experts.router_logit_scale = 1 / sqrtf((float)m->hp.n_embd);

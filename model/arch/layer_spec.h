@@ -25,6 +25,9 @@ enum sl_qk_norm {
     SL_QK_NORM_ROW,  /* over all heads of a row (OLMoE) */
 };
 
+/* Gates on attention's output that have a matrix of their own. */
+enum sl_attention_gate { SL_GATE_NONE, SL_GATE_ELEMENT, SL_GATE_HEAD };
+
 /* Zero = absent, unless it says otherwise. */
 struct sl_attention_spec {
     uint32_t n_head, n_head_kv, head_dim_k, head_dim_v;
@@ -39,6 +42,15 @@ struct sl_attention_spec {
     float softcap;        /* of the scores: c * tanh(score / c) */
     bool gated;           /* q's matrix gives each head's query, then its gate: the head's output is
                              multiplied by the gate's sigmoid */
+    bool no_rope;         /* q and k are not rotated */
+    bool qk_norm_plain;   /* q and k are normed by heads, without weights, after the rotation */
+    uint32_t chunk; /* positions in chunks of so many, each seen from within alone; no window */
+    uint32_t temper_span; /* queries grow by temper_scale * ln of the spans before them and 1 */
+    float temper_scale;
+    enum sl_attention_gate gate;
+    bool gate_softplus; /* it goes through a softplus, not a sigmoid */
+    float clamp;        /* q, k and v are cut to -clamp .. clamp */
+    float value_scale;  /* of what the heads give; 1 and 0 = none */
 };
 
 struct sl_delta_spec {
@@ -74,7 +86,7 @@ struct sl_experts_spec {
     uint32_t n_ff;        /* width of a routed expert */
     uint32_t n_ff_shared; /* of the shared expert */
     enum sl_router_kind router_kind;
-    bool router_softmax_topk; /* softmax over the chosen logits */
+    bool router_softmax_topk; /* softmax over the chosen logits; or sigmoids of these */
     bool router_normalize;    /* divide the k weights by their sum */
     float router_scale;       /* 1 = none */
     uint32_t n_group,
@@ -85,6 +97,7 @@ struct sl_experts_spec {
                     norms of its own before and behind it, as the routed experts have theirs */
     bool router_norm;         /* the router reads x normed by weights of its own */
     float router_logit_scale; /* of the router's logits */
+    bool weights_in; /* the weight is of the expert's input, not of its output; one expert a row */
 };
 
 struct sl_layer_spec {

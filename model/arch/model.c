@@ -8,7 +8,8 @@ static const struct sl_arch *const arches[] = {
     &sl_arch_qwen3moe,   &sl_arch_qwen2moe,  &sl_arch_olmoe,        &sl_arch_llama,
     &sl_arch_qwen3,      &sl_arch_qwen2,     &sl_arch_ernie4_5_moe, &sl_arch_hunyuan_moe,
     &sl_arch_gpt_oss,    &sl_arch_qwen3next, &sl_arch_qwen35moe,    &sl_arch_qwen35,
-    &sl_arch_qwen3vlmoe, &sl_arch_deepseek2, &sl_arch_gemma4,
+    &sl_arch_qwen3vlmoe, &sl_arch_deepseek2, &sl_arch_gemma4,       &sl_arch_llama4,
+    &sl_arch_afmoe,      &sl_arch_laguna,
 };
 #define N_ARCHES (sizeof arches / sizeof arches[0])
 
@@ -25,7 +26,7 @@ static enum sl_status find_arch(const struct sl_gguf *g, const struct sl_arch **
                        sl_gguf_file_path(g, 0));
     if (status != SL_OK)
         return status;
-    char list[1000] = "", text[64];
+    char list[2000] = "", text[64];
     size_t n = 0;
     for (size_t i = 0; i < N_ARCHES; i++) {
         if (strlen(arches[i]->name) == name.len &&

@@ -113,6 +113,8 @@ enum sl_layer_role {
     SL_L_LAYER_SCALE,       /* layer_output_scale.weight [1]: of what the layer gives */
     SL_L_EXPERTS_GATE_UP,   /* in place of gate and up [n_embd, 2 * n_ff_expert, n_expert]: of each
                                expert the rows of gate, then those of up */
+    SL_L_ATTN_QKV,  /* in place of q, k and v [n_embd, q + k + v]: their rows, one after another */
+    SL_L_ATTN_GATE, /* attn_gate.weight [n_embd, n_head * head_dim_v or n_head] */
     SL_L_COUNT
 };
 

@@ -319,7 +319,15 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     /* Mixtral and OLMoE files name an expert's width feed_forward_length. */
     bool own_key = traits & SL_SYNTH_EXPERT_FF;
     sl_gguf_write_u32(w, KEY("feed_forward_length"), moe && !own_key ? c->n_ff_expert : c->n_ff);
-    sl_gguf_write_u32(w, KEY("attention.head_count"), c->n_head);
+    uint32_t parts = sl_synth_parts(c->arch);
+    if (c->n_head_window) {
+        sl_gguf_array_begin_i32(w, KEY("attention.head_count"));
+        for (uint32_t l = 0; l < c->n_layer; l++)
+            sl_gguf_array_add_i32(w, (int32_t)sl_synth_heads(c, l));
+        sl_gguf_array_end(w);
+    } else {
+        sl_gguf_write_u32(w, KEY("attention.head_count"), c->n_head);
+    }
     if (traits & SL_SYNTH_LATENT) {
         write_latent(w, c);
     } else if (c->n_head_kv_odd || c->n_head_kv_window) {
@@ -353,6 +361,16 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
             sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));
         sl_gguf_array_end(w);
     }
+    if (parts & SL_SYNTH_PATTERN && c->window_period) {
+        sl_gguf_array_begin_bool(w, KEY("attention.sliding_window_pattern"));
+        for (uint32_t l = 0; l < c->n_layer; l++)
+            sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));
+        sl_gguf_array_end(w);
+    }
+    if (c->chunk)
+        sl_gguf_write_u32(w, KEY("attention.sliding_window"), c->chunk);
+    if (c->n_rot_window)
+        sl_gguf_write_u32(w, KEY("rope.dimension_count_swa"), c->n_rot_window);
     if (traits & SL_SYNTH_WINDOW)
         sl_gguf_write_u32(w, KEY("attention.sliding_window"), c->window);
     if (c->n_nextn)
@@ -394,14 +412,22 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
             sl_gguf_write_u32(w, KEY("expert_shared_count"), c->n_ff_shared / c->n_ff_expert);
             sl_gguf_write_u32(w, KEY("expert_gating_func"), c->router_sigmoid ? 2 : 1);
             sl_gguf_write_bool(w, KEY("expert_weights_norm"), c->router_sigmoid);
+        } else if (parts & SL_SYNTH_LLAMA4) {
+            sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), c->moe_step ? c->moe_step : 1);
+        } else if (parts & SL_SYNTH_COUNTED) {
+            sl_gguf_write_u32(w, KEY("expert_shared_count"), c->n_ff_shared / c->n_ff_expert);
         } else if (traits & SL_SYNTH_SHARED) {
             sl_gguf_write_u32(w, KEY("expert_shared_feed_forward_length"), c->n_ff_shared);
+        }
+        if (parts & SL_SYNTH_SIGMOID) {
+            sl_gguf_write_u32(w, KEY("expert_gating_func"), 2);
+            sl_gguf_write_bool(w, KEY("expert_weights_norm"), true);
         }
         if (c->router_scale > 0)
             sl_gguf_write_f32(w, KEY("expert_weights_scale"), c->router_scale);
         if (traits & SL_SYNTH_DENSE_LEAD) {
             sl_gguf_write_u32(w, KEY("leading_dense_block_count"), c->n_layer_dense);
-            if (!(traits & SL_SYNTH_LATENT))
+            if (!(traits & SL_SYNTH_LATENT) && !parts)
                 sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), 1);
         }
     }

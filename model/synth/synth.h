@@ -59,7 +59,13 @@ struct sl_synth_config {
     uint32_t window_period; /* gemma4: every so many-th layer has no window; 0 = 6 */
     uint32_t head_dim_window, n_head_kv_window; /* gemma4: of layers with one; 0 = as the others */
     float logit_softcap;                        /* gemma4; 0 = none */
-    bool fused_experts; /* gate and up of experts are one tensor, of gate's type */
+    uint32_t chunk;                             /* llama4: positions in a chunk; 0 = none stated */
+    uint32_t moe_step;      /* llama4: every so many-th layer has experts; 0 = all */
+    uint32_t n_head_window; /* query heads of layers with a window; 0 = as the others */
+    uint32_t n_rot_window;  /* laguna: elements of a head that they rotate; 0 = as the others */
+    bool gate_heads;        /* a gate of each head, where the architecture leaves that open */
+    bool fused_qkv;         /* q, k and v are one matrix */
+    bool fused_experts;     /* gate and up of experts are one tensor, of gate's type */
     struct sl_synth_types attn, ffn, gate, up, down;
     enum sl_dtype embd, output; /* F32, F16, BF16 and Q8_0 carry the structure described above;
                                    other types are plain random */

@@ -31,6 +31,11 @@ static const struct sl_synth_family families[] = {
     {"qwen3vlmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_SECTIONS},
     {"gemma4", SL_SYNTH_MAY_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_GEMMA4},
+    {"llama4", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_EXPERT_FF},
+    {"afmoe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
+                  SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
+    {"laguna", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
+                   SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
 };
 
 const struct sl_synth_family *sl_synth_family_find(const char *arch) {
@@ -38,6 +43,22 @@ const struct sl_synth_family *sl_synth_family_find(const char *arch) {
         if (strcmp(families[i].arch, arch) == 0)
             return &families[i];
     return NULL;
+}
+
+uint32_t sl_synth_parts(const char *arch) {
+    static const struct {
+        const char *arch;
+        uint32_t parts;
+    } own[] = {
+        {"llama4", SL_SYNTH_LLAMA4},
+        {"afmoe", SL_SYNTH_GATE | SL_SYNTH_SANDWICH | SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED |
+                      SL_SYNTH_PATTERN},
+        {"laguna", SL_SYNTH_GATE | SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_FULL_FIRST},
+    };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strcmp(own[i].arch, arch) == 0)
+            return own[i].parts;
+    return 0;
 }
 
 /* Appends a tensor; a NULL plan->tensors afterwards means out of memory. */
@@ -167,7 +188,8 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     int i = (int)l;
     uint64_t n = c->n_embd;
     uint32_t head_dim = sl_synth_head_dim(c, l);
-    uint64_t q = (uint64_t)c->n_head * head_dim;
+    uint32_t parts = sl_synth_parts(c->arch), n_head = sl_synth_heads(c, l);
+    uint64_t q = (uint64_t)n_head * head_dim;
     uint64_t kv = (uint64_t)sl_synth_kv_heads(c, l) * head_dim;
     float in = 1 / sqrtf((float)n);
     /* Each block adds a share of the residual's size such that all layers together about double
@@ -176,10 +198,18 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     enum sl_dtype attn = pick(&c->attn, l);
 
     uint64_t gated = traits & SL_SYNTH_DELTA ? 2 * q : q;
-    add(p, attn, SL_FILL_RANDOM, in, n, gated, 0, "attn_q.weight", i);
-    add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
-    if (!(traits & SL_SYNTH_GEMMA4) || sl_synth_has_window(c, l))
-        add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_v.weight", i);
+    if (c->fused_qkv) {
+        add(p, attn, SL_FILL_RANDOM, in, n, gated + 2 * kv, 0, "attn_qkv.weight", i);
+    } else {
+        add(p, attn, SL_FILL_RANDOM, in, n, gated, 0, "attn_q.weight", i);
+        add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
+        if (!(traits & SL_SYNTH_GEMMA4) || sl_synth_has_window(c, l))
+            add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_v.weight", i);
+    }
+    if (parts & SL_SYNTH_GATE)
+        add(p, attn, SL_FILL_RANDOM, in, n, c->gate_heads ? n_head : q, 0, "attn_gate.weight", i);
+    if (parts & SL_SYNTH_SANDWICH)
+        add_norm(p, n, "post_attention_norm.weight", i);
     add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)q), q, n, 0, "attn_output.weight", i);
     if (traits & SL_SYNTH_QKV_BIAS) {
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, q, 0, 0, "attn_q.bias", i);
@@ -194,7 +224,7 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     if (traits & SL_SYNTH_OUT_BIAS)
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f * share, n, 0, 0, "attn_output.bias", i);
     if (traits & SL_SYNTH_SINKS)
-        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1.5f, c->n_head, 0, 0, "attn_sinks.weight", i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1.5f, n_head, 0, 0, "attn_sinks.weight", i);
 }
 
 static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,
@@ -212,8 +242,11 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     add_norm(p, n, traits & SL_SYNTH_POST_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
              i);
 
+    uint32_t parts = sl_synth_parts(c->arch);
     if (traits & SL_SYNTH_GEMMA4)
         add_gemma4(p, c, l);
+    if (parts & SL_SYNTH_SANDWICH)
+        add_norm(p, n, "post_ffw_norm.weight", i);
 
     /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
     float mid = 0.6f;
@@ -237,7 +270,7 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     add(p, SL_DTYPE_F32, SL_FILL_ROUTER, router, n, ne, 0, "ffn_gate_inp.weight", i);
     if (traits & SL_SYNTH_ROUTER_BIAS) /* scores are 1 / n_expert in the mean */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f / (float)ne, ne, 0, 0, "exp_probs_b.bias", i);
-    if (c->router_sigmoid) /* scores are around a half */
+    if (c->router_sigmoid || parts & SL_SYNTH_SIGMOID) /* scores are around a half */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, ne, 0, 0, "exp_probs_b.bias", i);
     if (c->fused_experts) {
         add(p, pick(&c->gate, l), SL_FILL_RANDOM, in, n, 2 * ff, ne, "ffn_gate_up_exps.weight", i);
@@ -253,7 +286,7 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f * share, n, ne, 0, "ffn_down_exps.bias", i);
     }
     if (traits & SL_SYNTH_SHARED) {
-        uint64_t sh = c->n_ff_shared;
+        uint64_t sh = parts & SL_SYNTH_LLAMA4 ? ff : c->n_ff_shared;
         enum sl_dtype ffn = pick(&c->ffn, l);
         if (traits & SL_SYNTH_SHARED_GATE)
             add(p, SL_DTYPE_F32, SL_FILL_RANDOM, in, n, 0, 0, "ffn_gate_inp_shexp.weight", i);
@@ -281,11 +314,11 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
     const struct sl_synth_family *family = sl_synth_family_find(c->arch);
     if (!family)
         return refuse_arch(c->arch, err);
-    uint32_t traits = family->traits;
+    uint32_t traits = family->traits, parts = sl_synth_parts(c->arch);
     bool moe = traits & SL_SYNTH_MOE, shared = traits & SL_SYNTH_SHARED;
     bool latent = traits & SL_SYNTH_LATENT;
-    bool dense = !c->n_expert || c->n_layer_dense;
-    bool own_window = traits & SL_SYNTH_GEMMA4;
+    bool dense = !c->n_expert || c->n_layer_dense || c->moe_step > 1;
+    bool own_window = traits & SL_SYNTH_GEMMA4, pattern = parts & SL_SYNTH_PATTERN;
     const struct {
         const char *name;
         uint32_t value, min, max;
@@ -323,7 +356,14 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"fused-experts", c->fused_experts, 0, !(traits & SL_SYNTH_EXPERT_BIAS)},
         {"window-kv-heads", c->n_head_kv_window, 0, own_window ? 1024 : 0},
         {"window-head-dim", c->head_dim_window, 0, own_window ? 1024 : 0},
-        {"window-period", c->window_period, 0, own_window ? 1024 : 0},
+        {"window-period", c->window_period, 0, own_window || pattern ? 1024 : 0},
+        {"window-heads", c->n_head_window, 0, pattern ? 1024 : 0},
+        {"window-rotated", c->n_rot_window, 0, pattern ? c->head_dim : 0},
+        {"chunk", c->chunk, 0, parts & SL_SYNTH_LLAMA4 ? 1u << 24 : 0},
+        {"moe-step", c->moe_step, 0, parts & SL_SYNTH_LLAMA4 ? c->n_layer : 0},
+        {"gate-heads", c->gate_heads, 0, parts & SL_SYNTH_GATE ? 1 : 0},
+        {"fused-qkv", c->fused_qkv, 0,
+         !(traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT | SL_SYNTH_GEMMA4))},
         {"split", c->n_split, 1, 999},
     };
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
@@ -336,7 +376,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
                        c->n_head, c->n_head_kv_window);
     for (uint32_t l = 0; l < 2 && !latent; l++) {
         uint32_t n = sl_synth_kv_heads(c, l);
-        if (c->n_head % n)
+        if (c->n_head % n || c->n_head_window % n)
             return sl_fail(err, SL_ERR_CONFIG,
                            "--heads is %u: must be a multiple of --%skv-heads, which is %u",
                            c->n_head, l && c->n_head_kv_odd ? "odd-" : "", n);
@@ -344,7 +384,8 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
     if (latent && (!sl_synth_latent_rot(c) || sl_synth_latent_rot(c) >= c->head_dim))
         return sl_fail(err, SL_ERR_CONFIG, "--rotated is %u: must leave some of --head-dim, %u",
                        sl_synth_latent_rot(c), c->head_dim);
-    if (latent && c->n_ff_shared % c->n_ff_expert)
+    bool counted = latent || parts & SL_SYNTH_COUNTED;
+    if (counted && c->n_ff_shared % c->n_ff_expert)
         return sl_fail(err, SL_ERR_CONFIG,
                        "--shared-ff is %u: must be a multiple of --expert-ff, which is %u",
                        c->n_ff_shared, c->n_ff_expert);

@@ -28,19 +28,36 @@ enum {
     SL_SYNTH_LATENT = 1 << 24,      /* latent attention, and DeepSeek's experts */
     SL_SYNTH_GEMMA4 = 1 << 28,      /* what only it has: synth_plan.c */
 };
+/* The same of grouped-query families with parts of their own: sl_synth_parts. */
+enum {
+    SL_SYNTH_GATE = 1 << 0,       /* a gate on attention's output, of each element; of each head
+                                     where the config says so */
+    SL_SYNTH_SANDWICH = 1 << 1,   /* norms behind attention and feed-forward parts */
+    SL_SYNTH_SIGMOID = 1 << 2,    /* the router takes sigmoids, with a bias for the choice */
+    SL_SYNTH_COUNTED = 1 << 3,    /* the shared expert's width is a number of experts */
+    SL_SYNTH_LLAMA4 = 1 << 4,     /* its width is an expert's; layers with experts by a step */
+    SL_SYNTH_PATTERN = 1 << 5,    /* windows by a pattern, 4 */
+    SL_SYNTH_FULL_FIRST = 1 << 6, /* whose layers without a window come first */
+};
 struct sl_synth_family {
     const char *arch;
     uint32_t traits; /* SL_SYNTH_ */
 };
 /* NULL: not known. */
 const struct sl_synth_family *sl_synth_family_find(const char *arch);
+uint32_t sl_synth_parts(const char *arch);
 static inline bool sl_synth_has_experts(const struct sl_synth_config *c, uint32_t layer) {
-    return c->n_expert > 0 && layer >= c->n_layer_dense;
+    return c->n_expert > 0 && layer >= c->n_layer_dense &&
+           (!c->moe_step || (layer + 1) % c->moe_step == 0);
 }
 /* Of families whose files say which layers have a window. */
 static inline bool sl_synth_has_window(const struct sl_synth_config *c, uint32_t layer) {
-    uint32_t period = c->window_period ? c->window_period : 6;
-    return layer % period < period - 1;
+    uint32_t parts = sl_synth_parts(c->arch);
+    uint32_t period = c->window_period ? c->window_period : parts & SL_SYNTH_PATTERN ? 4 : 6;
+    return parts & SL_SYNTH_FULL_FIRST ? layer % period != 0 : layer % period < period - 1;
+}
+static inline uint32_t sl_synth_heads(const struct sl_synth_config *c, uint32_t layer) {
+    return c->n_head_window && sl_synth_has_window(c, layer) ? c->n_head_window : c->n_head;
 }
 static inline uint32_t sl_synth_head_dim(const struct sl_synth_config *c, uint32_t layer) {
     bool own = sl_synth_family_find(c->arch)->traits & SL_SYNTH_GEMMA4 && c->head_dim_window;

@@ -106,6 +106,7 @@ static void check(const char *what, const struct sl_op_router *op, const uint32_
         if (op->n_group > 1)
             leave_out_groups(what, op, t, id, key);
         bool chosen[SL_MAX_EXPERTS] = {false};
+        bool sigmoid_topk = op->softmax_topk && op->score == SL_ROUTER_SIGMOID;
         for (uint32_t r = 0; r < op->k; r++) {
             if (id[r] >= op->n_expert || chosen[id[r]])
                 fail_msg("%s: row %u chose %u at rank %u", what, t, id[r], r);
@@ -129,11 +130,13 @@ static void check(const char *what, const struct sl_op_router *op, const uint32_
         for (uint32_t r = 0; r < op->k; r++)
             top = fmax(top, (double)x[id[r]]);
         for (uint32_t r = 0; r < op->k; r++) {
-            ref[r] = op->softmax_topk ? exp(x[id[r]] - top) : score[id[r]];
+            ref[r] = sigmoid_topk       ? 1 / (1 + exp(-(double)x[id[r]]))
+                     : op->softmax_topk ? exp(x[id[r]] - top)
+                                        : score[id[r]];
             total += ref[r];
         }
         for (uint32_t r = 0; r < op->k; r++) {
-            if (op->softmax_topk || op->normalize)
+            if ((op->softmax_topk && !sigmoid_topk) || op->normalize)
                 ref[r] = total != 0 ? ref[r] / total : 0;
             ref[r] *= (double)op->scale * (op->expert_scale ? (double)op->expert_scale[id[r]] : 1);
             /* x - max rounds to 2^-24 of its size, and exp makes that a relative error. */
@@ -212,6 +215,27 @@ static void many_rows(void) {
     one(op, CONF_PLAIN, 6, false);
     op.n_tok = 1;
     one(op, CONF_PLAIN, 6, false);
+}
+
+/* Logits so large that all sigmoids are 1. */
+static void sigmoid_topk(void) {
+    if (!conf_device()->caps.sigmoid_topk) {
+        print_message("%s takes no sigmoids of the chosen alone\n", conf_device()->caps.id);
+        skip();
+    }
+    static const uint32_t n_expert[] = {1, 2, 7, 16, 33, 128, 1000};
+    for (size_t i = 0; i < CONF_COUNT(n_expert); i++) {
+        struct sl_op_router op = {.n_tok = 5,
+                                  .n_expert = n_expert[i],
+                                  .k = 1 + (uint32_t)i % 2,
+                                  .scale = i % 3 ? 1 : 2.5f,
+                                  .score = SL_ROUTER_SIGMOID,
+                                  .softmax_topk = true};
+        op.k = op.k > op.n_expert ? op.n_expert : op.k;
+        one(op, CONF_PLAIN, 3, false);
+        one(op, CONF_PLAIN, 100, false);
+        one(op, CONF_EQUAL, 1, false);
+    }
 }
 
 /* n_expert, n_group, n_group_used, k */
@@ -293,6 +317,7 @@ int main(int argc, char **argv) {
                                              {"values", values},
                                              {"many rows", many_rows},
                                              {"groups", groups},
+                                             {"sigmoid_topk", sigmoid_topk},
                                              {"a scale for each expert", expert_scales},
                                              {"not numbers", not_numbers}};
     return conf_main(argc, argv, "router", &limits, tests, CONF_COUNT(tests));

@@ -74,13 +74,13 @@ static void run_temper(struct sl_device *d, const void *ctx, void *out) {
     const struct rows_case *c = ctx;
     size_t n = (size_t)c->n_tok * c->n;
     float *x = conf_put(d, c->x, n * sizeof *x);
-    conf_ok(
-        sl_op_temper(d, &(struct sl_op_temper){.x = x,
-                                               .pos = conf_put(d, c->pos, c->n_tok * sizeof *c->pos),
-                                               .n_tok = c->n_tok,
-                                               .n = c->n,
-                                               .span = c->span,
-                                               .scale = c->by}));
+    conf_ok(sl_op_temper(
+        d, &(struct sl_op_temper){.x = x,
+                                  .pos = conf_put(d, c->pos, c->n_tok * sizeof *c->pos),
+                                  .n_tok = c->n_tok,
+                                  .n = c->n,
+                                  .span = c->span,
+                                  .scale = c->by}));
     conf_get(d, out, x, n * sizeof *x);
 }
 

@@ -511,6 +511,19 @@ static void parts_with_norms(void **state) {
     compare_all(&(struct subject){.name = "parts with norms", .config = &c});
 }
 
+/* Attention in chunks, weighted inputs of experts, dense layers in between. */
+static void chunks(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("llama4");
+    c.n_layer = 4;
+    c.chunk = 24;
+    c.moe_step = 2;
+    c.n_ff = 192;
+    c.n_expert = 9;
+    c.n_expert_used = 1;
+    compare_all(&(struct subject){.name = "chunks", .config = &c});
+}
+
 static void enough_was_compared(void **state) {
     (void)state;
     print_message("figure: %llu tokens and the logits of %llu positions compared\n",
@@ -535,6 +548,7 @@ int main(void) {
         cmocka_unit_test(latents),
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),
+        cmocka_unit_test(chunks),
         cmocka_unit_test(enough_was_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

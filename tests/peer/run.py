@@ -79,6 +79,26 @@ CASES = [
     ("qwen3next f32, gate and up fused", f"--arch qwen3next {F32} {MOE} --layers 4 --fused-experts", True, LONG),
     ("qwen35moe q4_K, gate and up fused", f"--arch qwen35moe -t Q4_K {MOE} --expert-ff 256 --layers 4 --rotated 16 "
      "--fused-experts", 5e-3, LONG),
+    ("llama4 f32", f"--arch llama4 {F32} --experts 8 --top-k 1 --layers 5", True, LONG),
+    ("llama4 f32, every 2nd with experts, odd", f"--arch llama4 {F32} --experts 7 --top-k 1 --layers 6 --moe-step 2 "
+     "--heads 6 --kv-heads 2 --head-dim 48 --embd 192 --expert-ff 96 --ff 160 --rope-base 500000 --tied", True, LONG),
+    ("llama4 f32, 128 experts", f"--arch llama4 {F32} --experts 128 --top-k 1 --layers 4 --expert-ff 32 --rope-freqs",
+     True, LONG),
+    # Past the first chunk of positions, where queries of layers without rotation begin to grow.
+    ("llama4 f32, 8400 positions", f"--arch llama4 {F32} --experts 4 --top-k 1 --layers 4 --embd 128 --heads 2 "
+     "--kv-heads 1 --expert-ff 64 --ctx 16384", True, [(4, 8400)]),
+    ("llama4 q4_K", "--arch llama4 -t Q4_K --experts 8 --top-k 1 --layers 4 --expert-ff 256", 5e-3, LONG),
+    ("afmoe f32", f"--arch afmoe {F32} {MOE} --layers 6 --window 48 --dense-layers 1", True, LONG),
+    ("afmoe f32, gqa 3, odd", f"--arch afmoe {F32} --experts 12 --top-k 5 --layers 5 --window 33 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --ff 160 --expert-ff 96 --shared-ff 192 --router-scale 2.5 --window-period 2 --tied",
+     True, LONG),
+    ("afmoe q8_0", f"--arch afmoe -t Q8_0 {MOE} --layers 5 --window 48 --dense-layers 2", 5e-3, LONG),
+    ("laguna f32", f"--arch laguna {F32} {MOE} --layers 5 --window 48 --dense-layers 1 --gate-heads --heads 4 "
+     "--window-heads 6 --kv-heads 2 --rotated 32 --window-rotated 64 --window-rope-base 10000 --yarn 8 --ctx 32768",
+     True, LONG),
+    ("laguna f32, gates of elements, odd", f"--arch laguna {F32} --experts 9 --top-k 4 --layers 5 --window 33 "
+     "--embd 192 --heads 6 --kv-heads 3 --head-dim 32 --expert-ff 96 --shared-ff 160 --router-scale 2.5", True, LONG),
+    ("laguna q8_0", f"--arch laguna -t Q8_0 {MOE} --layers 5 --window 48 --gate-heads", 5e-3, LONG),
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),

@@ -67,12 +67,13 @@ static void every_architecture_opens(void **state) {
                  {"llama", 0, true, false, 0},        {"qwen3", 0, true, false, 0},
                  {"qwen2", 0, false, false, 0},       {"ernie4_5-moe", 6, true, false, 2},
                  {"hunyuan-moe", 6, false, false, 0}, {"gpt-oss", 6, false, false, 0},
-                 {"gemma4", 6, true, false, 0}};
+                 {"gemma4", 6, true, false, 0},       {"llama4", 5, true, true, 0},
+                 {"afmoe", 6, false, false, 1},       {"laguna", 6, true, false, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_synth_config c = sl_synth_default;
         c.arch = cases[i].arch;
         c.n_expert = cases[i].n_expert;
-        c.n_expert_used = c.n_expert ? 3 : 0;
+        c.n_expert_used = strcmp(c.arch, "llama4") == 0 ? 1 : c.n_expert ? 3 : 0;
         c.tied = cases[i].tied;
         c.rope_freqs = cases[i].rope_freqs;
         c.head_dim = 40;

@@ -30,7 +30,7 @@ static void test_unexpected_tensors(void **state) {
         {"qwen3moe", "blk.0.exp_probs_b.bias", "no such tensor"},
         {"qwen3moe", "rope_freqs.weight", "no such tensor"},
         {"llama", "blk.0.ffn_gate.bias", "no such tensor"},
-        {"llama", "blk.0.attn_qkv.weight", "no such tensor"},
+        {"llama", "blk.0.attn_gate.weight", "no such tensor"},
         {"llama", "blk.01.attn_q.bias", "no such tensor"},
         {"llama", "blk.x.attn_q.bias", "no such tensor"},
         {"llama", "blk.9999999999.attn_q.bias", "no such tensor"},
