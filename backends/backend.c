@@ -805,7 +805,7 @@ enum sl_status sl_op_temper(struct sl_device *d, const struct sl_op_temper *a) {
         return SL_OK;
     if (!a->x || !a->pos)
         return INVALID("temper: a NULL argument");
-    if (!a->span || !isfinite(a->scale))
+    if (!a->span || a->offset > 1 || !isfinite(a->scale))
         return INVALID("temper: by %g for every %u positions", (double)a->scale, a->span);
     return submit_temper(d, a);
 }

@@ -474,13 +474,13 @@ struct sl_op_gate_heads {
     bool per_head, softplus;
 };
 
-/* x[t,i] *= 1 + scale * log(floor((pos[t] + 1) / span) + 1), in place; the factor is computed in
- * double precision and rounded once. x [n_tok, n]; span at least 1.
- * Source: Meta AI 2025, "The Llama 4 herd": attention temperature of layers without rotation. */
+/* x[t,i] *= 1 + scale * log(floor((pos[t] + offset) / span) + 1), in place; the factor is computed
+ * in double precision and rounded once. x [n_tok, n]; span at least 1, offset 0 or 1. Source: Meta
+ * AI 2025, "The Llama 4 herd": attention temperature of layers without rotation. */
 struct sl_op_temper {
     float *x;
     const int32_t *pos;
-    uint32_t n_tok, n, span;
+    uint32_t n_tok, n, span, offset;
     float scale;
 };
 

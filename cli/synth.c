@@ -275,7 +275,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
      "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
      "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
-     "laguna",
+     "laguna, cohere2moe, dbrx, grok, mimo2",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -300,6 +300,8 @@ static const struct sl_arg args[] = {
      "every N-th layer has experts (llama4; default: all)", false},
     {SL_ARG_U32, 0, "--chunk", "N", &given.c.chunk,
      "positions in a chunk of attention (llama4; default: none stated, which means 8192)", false},
+    {SL_ARG_FLAG, 0, "--beside", NULL, &given.c.beside, "a dense part beside the experts (grok)",
+     false},
     {SL_ARG_FLAG, 0, "--fused-qkv", NULL, &given.c.fused_qkv, "q, k and v are one matrix", false},
     {SL_ARG_FLAG, 0, "--fused-experts", NULL, &given.c.fused_experts,
      "gate and up of experts are one tensor", false},

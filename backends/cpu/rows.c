@@ -32,7 +32,7 @@ enum sl_status sl_cpu_gate_heads(struct sl_device *d, const struct sl_op_gate_he
 static void temper_rows(void *ctx, uint32_t begin, uint32_t end) {
     const struct sl_op_temper *a = ctx;
     for (size_t t = begin; t < end; t++) {
-        double k = floor(((double)a->pos[t] + 1) / a->span) + 1;
+        double k = floor(((double)a->pos[t] + a->offset) / a->span) + 1;
         float by = (float)(1 + (double)a->scale * (k > 1 ? sl_ln(k) : 0));
         for (size_t i = 0; i < a->n; i++)
             a->x[t * a->n + i] *= by;

@@ -84,6 +84,8 @@ enum sl_status sl_forward_bind(struct sl_forward *f, const struct sl_model *mode
         out->ffn = sl_ffn_of(&in->spec);
         out->ffn_norm = sl_bind_vector(&b, in->t[SL_L_FFN_NORM]);
         out->mixer->bind(&b, in, out);
+        if (in->spec.parallel)
+            out->ffn_norm = out->attn_norm; /* for who looks ahead */
         out->ffn->bind(&b, in, out);
         out->routed_layer = out->ffn->routed ? n_routed++ : SL_NO_ROUTED_LAYER;
     }

@@ -243,6 +243,17 @@ enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float
                                                            .eps = f->hp->norm_eps});
 }
 
+enum sl_status sl_forward_row_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+                                   uint32_t n_rows) {
+    uint32_t n = f->hp->n_embd;
+    if (f->hp->layer_norm) {
+        SL_TRY(
+            sl_op_center(f->dev, &(struct sl_op_center){.x = x, .y = y, .n_tok = n_rows, .n = n}));
+        x = y;
+    }
+    return sl_forward_norm(f, x, w, y, n_rows, n);
+}
+
 enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows *r, float *y,
                                      const float *w, const struct sl_place *where) {
     uint32_t n = f->hp->n_embd;
@@ -335,7 +346,9 @@ enum sl_status sl_forward_mix(struct sl_forward *f, struct sl_rows *r,
     enum sl_status st = w->mixer->run(f, r, where);
     if (st != SL_OK || !r->n)
         return st;
-    SL_FORWARD_TRY("FFN norm", sl_forward_norm(f, r->x, w->ffn_norm, f->a.h, r->n, f->hp->n_embd));
+    if (w->spec->parallel)
+        return SL_OK; /* it is in h */
+    SL_FORWARD_TRY("FFN norm", sl_forward_row_norm(f, r->x, w->ffn_norm, f->a.h, r->n));
     return SL_OK;
 }
 

@@ -69,6 +69,7 @@ static enum sl_status after_rope(struct sl_forward *f, const struct sl_attention
                                                                    .n_tok = n,
                                                                    .n = spec->n_head * dim,
                                                                    .span = spec->temper_span,
+                                                                   .offset = 1,
                                                                    .scale = spec->temper_scale}));
     return SL_OK;
 }
@@ -79,8 +80,7 @@ static enum sl_status project_qkv(struct sl_forward *f, const struct sl_layer_we
     const struct sl_attention_spec *spec = &w->spec->attention;
     const struct sl_step *s = &f->step;
     struct sl_activations *a = &f->a;
-    SL_FORWARD_TRY("attention norm",
-                   sl_forward_norm(f, a->x, w->attn_norm, a->h, s->n_rows, f->hp->n_embd));
+    SL_FORWARD_TRY("attention norm", sl_forward_row_norm(f, a->x, w->attn_norm, a->h, s->n_rows));
     struct sl_op_matmul in = {
         .x = a->h,
         .n_tok = s->n_rows,
@@ -214,6 +214,8 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         st = sl_forward_cut(f, r, &mixed, spec->n_head * spec->head_dim_v, where);
     if (st != SL_OK)
         return st;
+    if (cut && w->spec->parallel) /* of the rows that go on */
+        SL_FORWARD_TRY("attention norm", sl_forward_row_norm(f, r->x, w->attn_norm, f->a.h, r->n));
     float *y = w->attn_post_norm ? f->a.h : r->x;
     SL_FORWARD_TRY(
         "attention out",
@@ -273,6 +275,8 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     const struct sl_attention_spec *s = &layer->spec.attention;
     enum sl_dtype kv = sl_asker_kv(a);
     sl_ask_plain(a, SL_OP_rms_norm);
+    if (hp->layer_norm)
+        sl_ask_plain(a, SL_OP_center);
     for (enum sl_layer_role role = SL_L_ATTN_Q; role <= SL_L_ATTN_OUT; role++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
     sl_ask_weight(a, SL_OP_matmul, layer->t[SL_L_ATTN_QKV]);

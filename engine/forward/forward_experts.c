@@ -84,7 +84,7 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
     const struct sl_layer_weights *next = &f->layers[layer];
     uint64_t start = sl_timeline_now(f->timeline);
     const float *norm = next->router_norm ? next->router_norm : next->ffn_norm;
-    SL_FORWARD_TRY("early router", sl_forward_norm(f, r->x, norm, a->next_h, r->n, hp->n_embd));
+    SL_FORWARD_TRY("early router", sl_forward_row_norm(f, r->x, norm, a->next_h, r->n));
     enum sl_status st = router_logits(f, r, next, a->next_h, a->next_router, where);
     if (st != SL_OK)
         return st;
@@ -304,6 +304,13 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
                                         .y = to.x,
                                         .n_tok = r->n,
                                         .n = hp->n_embd}));
+    if (w->spec->experts.sum_scale > 0)
+        SL_FORWARD_TRY(
+            "experts' scale",
+            sl_op_scale(f->dev, &(struct sl_op_scale){.x = to.x,
+                                                      .n_tok = r->n,
+                                                      .n = hp->n_embd,
+                                                      .scale = w->spec->experts.sum_scale}));
     enum sl_status st = apart ? sl_forward_add_normed(f, r, a->h, w->ffn_post_norm, where) : SL_OK;
     return st == SL_OK ? sl_forward_end_layer(f, r, where) : st;
 }
@@ -342,7 +349,7 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                   layer->spec.experts.router_kind == SL_ROUTER_KIND_SIGMOID,
                   .extra = layer->t[SL_L_EXPERTS_SCALE] ? " with a scale for each expert" : NULL});
     if (layer->spec.experts.router_logit_scale > 0 || layer->t[SL_L_LAYER_SCALE] ||
-        layer->spec.experts.weights_in)
+        layer->spec.experts.weights_in || layer->spec.experts.sum_scale > 0)
         sl_ask_plain(a, SL_OP_scale);
     if (layer->spec.experts.weights_in)
         sl_ask_plain(a, SL_OP_add_gated);
@@ -352,7 +359,7 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
                                          .biases = layer->spec.experts.biases,
                                          .activation = activation_of(&layer->spec)});
     bool apart = layer->t[SL_L_FFN_POST_NORM] || layer->t[SL_L_SHARED_POST_NORM] ||
-                 layer->t[SL_L_EXPERTS_POST_NORM];
+                 layer->t[SL_L_EXPERTS_POST_NORM] || layer->spec.experts.sum_scale > 0;
     sl_ask_op(a, (struct sl_op_need){.op = SL_OP_moe_combine,
                                      .dtype = SL_DTYPE_COUNT,
                                      .extra = apart ? " into rows of its own" : NULL});

@@ -209,6 +209,9 @@ void sl_forward_section(const struct sl_forward *f, uint32_t layer, bool begins)
 /* forward.c: the parts of a step. */
 enum sl_status sl_forward_norm(struct sl_forward *f, const float *x, const float *w, float *y,
                                uint32_t n_rows, uint32_t n) SL_MUST_CHECK;
+/* The same of whole rows of n_embd, which may be layer norms. */
+enum sl_status sl_forward_row_norm(struct sl_forward *f, const float *x, const float *w, float *y,
+                                   uint32_t n_rows) SL_MUST_CHECK;
 /* Adds y [r->n, n_embd], normed by w in place (w NULL: as it is), to r->x. */
 enum sl_status sl_forward_add_normed(struct sl_forward *f, const struct sl_rows *r, float *y,
                                      const float *w, const struct sl_place *where) SL_MUST_CHECK;
@@ -217,7 +220,8 @@ enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *
                                     const struct sl_place *where) SL_MUST_CHECK;
 /* Does the feed-forward part go to h and through a norm before it is added? */
 static inline bool sl_forward_is_apart(const struct sl_layer_weights *w) {
-    return w->ffn_post_norm || w->shared_post_norm || w->experts_post_norm;
+    return w->ffn_post_norm || w->shared_post_norm || w->experts_post_norm ||
+           w->spec->experts.sum_scale > 0;
 }
 /* act(gate) * up of n elements, into gate. */
 enum sl_status sl_forward_glu(struct sl_forward *f, bool gelu, size_t n) SL_MUST_CHECK;

@@ -26,19 +26,19 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
     assert(n <= f->plan->n_logit_rows);
     uint64_t start = sl_timeline_now(f->timeline);
     sl_device_section(f->dev, "output", true);
-    SL_FORWARD_TRY("output norm", sl_forward_norm(f, x, f->output_norm, a->h, n, f->hp->n_embd));
+    SL_FORWARD_TRY("output norm", sl_forward_row_norm(f, x, f->output_norm, a->h, n));
     SL_FORWARD_TRY("output", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                       .x = a->h,
                                                       .n_tok = n,
                                                       .n_decode = n_decode,
                                                       .n_w = 1,
                                                       .out = {{f->output, NULL, logits, false}}}));
-    if (f->hp->logit_softcap > 0)
-        SL_FORWARD_TRY("logits' soft cap",
+    if (f->hp->logit_softcap > 0 || f->hp->logit_scale != 1)
+        SL_FORWARD_TRY("logits' scale",
                        sl_op_scale(f->dev, &(struct sl_op_scale){.x = logits,
                                                                  .n_tok = n,
                                                                  .n = f->hp->n_vocab,
-                                                                 .scale = 1,
+                                                                 .scale = f->hp->logit_scale,
                                                                  .cap = f->hp->logit_softcap}));
     if (sl_forward_has_blocks(f))
         SL_FORWARD_TRY("blocks of the logits", look_at_blocks(f, logits, n));

@@ -25,6 +25,15 @@ enum sl_arch_shared { SL_ARCH_NOT_SHARED, SL_ARCH_MAY_SHARE, SL_ARCH_SHARED, SL_
 
 struct sl_keys;
 
+/* Norms of rows: RMS; with the mean taken out; that, unless the file has an epsilon for RMS. */
+enum sl_arch_norm { SL_ARCH_NORM_RMS, SL_ARCH_NORM_LAYER, SL_ARCH_NORM_EITHER };
+/* Another name of a tensor; also: beside the usual one. */
+struct sl_arch_name {
+    enum sl_layer_role role;
+    const char *name;
+    bool also;
+};
+
 /* The gate on attention's output: none; of each element, or each head; either, by its shape. */
 enum sl_arch_gate { SL_ARCH_NO_GATE, SL_ARCH_GATE_ELEMENT, SL_ARCH_GATE_HEAD, SL_ARCH_GATE_EITHER };
 
@@ -58,10 +67,16 @@ struct sl_arch {
     const char *const *keys;
     const char *ffn_norm;   /* the name of that tensor; NULL: "ffn_norm.weight" */
     bool window_last;       /* window_period counts from the first layer, which has none */
+    float window_rope_base; /* of layers with a window, unless the file says otherwise; 0: as of the
+                               others */
     bool window_rope_plain; /* layers with a window rotate without YaRN or scaled positions */
     bool router_sigmoid;    /* unless the file says otherwise */
     enum sl_arch_gate gate;
     bool gate_softplus;
+    enum sl_arch_norm norm;
+    bool parallel;          /* spec.parallel, of all layers; there is no norm before the FFN */
+    bool experts_by_tensor; /* layers with a router have experts */
+    const struct sl_arch_name *names; /* NULL, or up to one whose name is NULL */
     /* NULL, or what is the family's own, when all else has been read: its keys are in keys. */
     enum sl_status (*read_own)(struct sl_keys *k, struct sl_hparams *hp, struct sl_layer *layers);
     /* Layer roles by SL_ROLE(), beside those without which a layer of its kind cannot be: required
@@ -72,7 +87,8 @@ struct sl_arch {
 extern const struct sl_arch sl_arch_llama, sl_arch_olmoe, sl_arch_qwen2, sl_arch_qwen2moe,
     sl_arch_qwen3, sl_arch_qwen3moe, sl_arch_ernie4_5_moe, sl_arch_hunyuan_moe, sl_arch_gpt_oss,
     sl_arch_deepseek2, sl_arch_qwen3next, sl_arch_qwen35, sl_arch_qwen35moe, sl_arch_qwen3vlmoe,
-    sl_arch_gemma4, sl_arch_llama4, sl_arch_afmoe, sl_arch_laguna;
+    sl_arch_gemma4, sl_arch_llama4, sl_arch_afmoe, sl_arch_laguna, sl_arch_cohere2moe, sl_arch_dbrx,
+    sl_arch_grok, sl_arch_mimo2;
 
 /* Is it one of arch->keys? */
 bool sl_arch_reads(const struct sl_arch *arch, const char *key, size_t len);

@@ -182,6 +182,8 @@ static enum sl_status read_window_rope(struct sl_keys *k, const struct sl_arch *
     uint32_t head_dim = least_head_dim(hp, layers, 1);
     *r = hp->rope[0];
     r->undivided = !arch->window_freqs;
+    if (arch->window_rope_base > 0)
+        r->base = arch->window_rope_base;
     if (arch->window_rope_plain)
         r->scale = 1, r->yarn_factor = 0, r->yarn_attn = 1;
     SL_TRY(sl_keys_f32(k, "rope.freq_base_swa", MIN_BASE, MAX_BASE, &r->base));
@@ -282,10 +284,15 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     SL_TRY(sl_keys_u32(&k, "context_length", true, 1, MAX_CTX, &hp.n_ctx_train));
     SL_TRY(sl_keys_u32(&k, "embedding_length", true, 1, SL_ARCH_MAX_WIDTH, &hp.n_embd));
     hp.norm_eps = -1;
-    SL_TRY(sl_keys_f32(&k, "attention.layer_norm_rms_epsilon", 0.0f, 1.0f, &hp.norm_eps));
+    static const char rms_eps[] = "attention.layer_norm_rms_epsilon";
+    static const char mean_eps[] = "attention.layer_norm_epsilon";
+    hp.layer_norm = arch->norm == SL_ARCH_NORM_LAYER ||
+                    (arch->norm == SL_ARCH_NORM_EITHER && !sl_keys_find(&k, rms_eps));
+    const char *eps = hp.layer_norm ? mean_eps : rms_eps;
+    SL_TRY(sl_keys_f32(&k, eps, 0.0f, 1.0f, &hp.norm_eps));
     if (hp.norm_eps < 0)
         return sl_fail(err, SL_ERR_CORRUPT, "%.160s: key '%s' is missing", sl_gguf_file_path(g, 0),
-                       sl_keys_name(&k, "attention.layer_norm_rms_epsilon"));
+                       sl_keys_name(&k, eps));
     SL_TRY(sl_keys_u32(&k, "expert_count", false, 0, SL_MAX_EXPERTS, &hp.n_expert));
     struct sl_layer *layers = calloc(hp.n_layer, sizeof *layers);
     if (!layers)
@@ -294,7 +301,8 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     hp.n_rope = sl_keys_find(&k, "rope.freq_base_swa") ||
                         sl_keys_find(&k, "rope.dimension_count_swa") ||
                         sl_keys_find(&k, "attention.key_length_swa") ||
-                        (arch->window_rope_plain && sl_keys_find(&k, "attention.sliding_window"))
+                        ((arch->window_rope_plain || arch->window_rope_base > 0) &&
+                         sl_keys_find(&k, "attention.sliding_window"))
                     ? 2
                     : 1;
     enum sl_status status = sl_arch_read_layers(&k, arch, &hp, layers);
@@ -313,9 +321,12 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     }
     if (status == SL_OK && hp.n_rope > 1)
         status = read_window_rope(&k, arch, layers, &hp);
+    hp.embd_scale = arch->embd_sqrt ? sqrtf((float)hp.n_embd) : 1;
+    hp.logit_scale = 1;
+    if (status == SL_OK && sl_arch_reads(arch, "logit_scale", sizeof "logit_scale" - 1))
+        status = sl_keys_f32(&k, "logit_scale", 1e-6f, 1e6f, &hp.logit_scale);
     if (status == SL_OK && arch->read_own)
         status = arch->read_own(&k, &hp, layers);
-    hp.embd_scale = arch->embd_sqrt ? sqrtf((float)hp.n_embd) : 1;
     if (status == SL_OK &&
         sl_arch_reads(arch, "final_logit_softcapping", sizeof "final_logit_softcapping" - 1))
         status = sl_keys_f32(&k, "final_logit_softcapping", 0.0f, 1e6f, &hp.logit_softcap);

@@ -1,5 +1,5 @@
-/* Poolside's Laguna: a softplus gate on what attention gives, of each head or each element; windows in
- * three layers of four, the first without, with a rotation of their own that no YaRN extends. A
+/* Poolside's Laguna: a softplus gate on what attention gives, of each head or each element; windows
+ * in three layers of four, the first without, with a rotation of their own that no YaRN extends. A
  * router of sigmoids with a bias for the choice; a shared expert; the first layers are dense.
  * Source: poolside 2025, "Laguna"; names of llama.cpp's GGUF. */
 #include "model/arch/arch_internal.h"

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 /* expert_shared_count; so that its product with a width fits 32 bits. */
 #define MAX_SHARED 1024u
@@ -171,13 +172,19 @@ static enum sl_status read_ffn_kinds(struct sl_keys *k, const struct sl_arch *ar
     }
     bool any = false;
     for (uint32_t l = 0; l < hp->n_layer; l++) {
-        bool experts = hp->n_expert && l >= lead && (l + 1) % step == 0;
+        char router[64];
+        snprintf(router, sizeof router, "blk.%" PRIu32 ".ffn_gate_inp.weight", l);
+        bool experts = hp->n_expert && l >= lead && (l + 1) % step == 0 &&
+                       (!arch->experts_by_tensor || sl_gguf_tensor_find(k->g, router));
+        layers[l].spec.parallel = arch->parallel;
         layers[l].spec.ffn = experts ? SL_FFN_EXPERTS : SL_FFN_DENSE;
         any |= experts;
     }
     return any || !hp->n_expert
                ? SL_OK
-               : sl_keys_fail(k, SL_ERR_CORRUPT, "interleave_moe_layer_step",
+               : sl_keys_fail(k, SL_ERR_CORRUPT,
+                              arch->experts_by_tensor ? "expert_count"
+                                                      : "interleave_moe_layer_step",
                               "of %" PRIu32 " layers none has experts", hp->n_layer);
 }
 

@@ -1,6 +1,6 @@
-/* Llama 4 (Scout, Maverick): three layers of four rotate queries and keys and see chunks of positions
- * alone; the fourth sees all, rotates none, and its queries grow with the position. Each step-th
- * layer has experts, one a token, whose input is weighted, and a shared one of their width.
+/* Llama 4 (Scout, Maverick): three layers of four rotate queries and keys and see chunks of
+ * positions alone; the fourth sees all, rotates none, and its queries grow with the position. Each
+ * step-th layer has experts, one a token, whose input is weighted, and a shared one of their width.
  * Source: Meta AI 2025, "The Llama 4 herd"; Hugging Face Transformers, "modeling_llama4". */
 #include "model/arch/arch_internal.h"
 

@@ -179,6 +179,8 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_la
         r.needs |= ROLES_DENSE;
     else if (s->ffn == SL_FFN_EXPERTS && s->experts.n_ff_shared)
         r.needs |= ROLES_SHARED;
+    if (arch->parallel)
+        r.needs &= ~SL_ROLE(SL_L_FFN_NORM);
     r.may = r.needs | (arch->optional & may);
     if (s->ffn == SL_FFN_EXPERTS && !(r.may & SL_ROLES_EXPERT_BIAS))
         r.may |= SL_ROLE(SL_L_EXPERTS_GATE_UP);
@@ -363,7 +365,17 @@ static enum sl_status refuse_layer_tensor(const struct sl_model *m, const struct
 }
 
 static const char *name_of(const struct sl_arch *arch, unsigned role) {
+    for (const struct sl_arch_name *n = arch->names; n && n->name; n++)
+        if (n->role == role && !n->also)
+            return n->name;
     return role == SL_L_FFN_NORM && arch->ffn_norm ? arch->ffn_norm : layer_rules[role].name;
+}
+
+static bool is_named(const struct sl_arch *arch, unsigned role, struct sl_str rest) {
+    for (const struct sl_arch_name *n = arch->names; n && n->name; n++)
+        if (n->role == role && equals(rest, n->name))
+            return true;
+    return equals(rest, name_of(arch, role));
 }
 
 static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
@@ -394,8 +406,11 @@ static enum sl_status place(struct sl_model *m, const struct sl_gguf_tensor *t,
                            m->hp.n_layer + m->hp.n_layer_nextn - 1);
     uint64_t allowed = roles_of(m->arch, &m->layers[layer].spec).may;
     for (unsigned role = 0; role < SL_L_COUNT; role++) {
-        if (!(allowed & SL_ROLE(role)) || !equals(rest, name_of(m->arch, role)))
+        if (!(allowed & SL_ROLE(role)) || !is_named(m->arch, role, rest))
             continue;
+        if (m->layers[layer].t[role])
+            return fail_tensor(m, t, SL_ERR_CORRUPT, err, "%s is the same tensor",
+                               name_of(m->arch, role));
         m->layers[layer].t[role] = t;
         return SL_OK;
     }
@@ -483,6 +498,8 @@ enum sl_status sl_arch_bind(struct sl_model *m, struct sl_err *err) {
                 status = missing(m, err, name);
             }
         }
+        if (status != SL_OK)
+            return status;
         layer->spec.attention.v_of_k = layer->spec.mixer == SL_MIXER_ATTENTION &&
                                        !layer->t[SL_L_ATTN_V] && !layer->t[SL_L_ATTN_QKV];
         layer->spec.experts.router_norm = layer->t[SL_L_ROUTER_NORM] != NULL;

@@ -97,6 +97,7 @@ struct sl_experts_spec {
                     norms of its own before and behind it, as the routed experts have theirs */
     bool router_norm;         /* the router reads x normed by weights of its own */
     float router_logit_scale; /* of the router's logits */
+    float sum_scale; /* of the routed and shared experts' sum, before it is added; 0 = none */
     bool weights_in; /* the weight is of the expert's input, not of its output; one expert a row */
 };
 
@@ -108,7 +109,8 @@ struct sl_layer_spec {
     struct sl_latent_spec latent;       /* of SL_MIXER_LATENT */
     uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
     bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
-    struct sl_experts_spec experts;     /* of SL_FFN_EXPERTS */
+    bool parallel; /* the feed-forward part reads what attention read, not what it gave */
+    struct sl_experts_spec experts; /* of SL_FFN_EXPERTS */
 };
 
 #endif

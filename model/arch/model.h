@@ -38,6 +38,8 @@ struct sl_hparams {
     float norm_eps;
     float embd_scale;    /* of the embedding's rows; 1 = none */
     float logit_softcap; /* of the logits: c * tanh(logit / c) */
+    float logit_scale;   /* of the logits, before that; 1 = none */
+    bool layer_norm;     /* norms of rows take the mean out too */
     uint32_t n_rope;
     struct sl_rope_spec rope[SL_MAX_ROPES]; /* [n_rope] */
 };

@@ -306,6 +306,27 @@ static void write_latent(struct sl_gguf_writer *w, const struct sl_synth_config 
 #undef KEY
 }
 
+/* Numbers of families with parts of their own: such that leaving one out shows. */
+static void write_parts(struct sl_gguf_writer *w, const struct sl_synth_config *c, uint32_t parts) {
+    char key[96];
+#define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
+    if (parts & SL_SYNTH_PARALLEL)
+        sl_gguf_write_f32(w, KEY("logit_scale"), 0.625f);
+    if (parts & SL_SYNTH_DBRX)
+        sl_gguf_write_f32(w, KEY("attention.clamp_kqv"), 1.5f);
+    if (parts & SL_SYNTH_MIMO)
+        sl_gguf_write_f32(w, KEY("attention.value_scale"), 0.7f);
+    if (parts & SL_SYNTH_GROK) {
+        sl_gguf_write_f32(w, KEY("embedding_scale"), 1.5f);
+        sl_gguf_write_f32(w, KEY("attention.output_scale"), 0.15f);
+        sl_gguf_write_f32(w, KEY("attn_logit_softcapping"), 3);
+        sl_gguf_write_f32(w, KEY("router_logit_softcapping"), 30);
+        if (c->logit_softcap > 0)
+            sl_gguf_write_f32(w, KEY("final_logit_softcapping"), c->logit_softcap);
+    }
+#undef KEY
+}
+
 static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config *c) {
     char key[96];
 #define KEY(suffix) (snprintf(key, sizeof key, "%s." suffix, c->arch), key)
@@ -340,10 +361,15 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     }
     if (!(traits & SL_SYNTH_LATENT)) {
         sl_gguf_write_u32(w, KEY("attention.key_length"), c->head_dim);
-        sl_gguf_write_u32(w, KEY("attention.value_length"), c->head_dim);
+        sl_gguf_write_u32(w, KEY("attention.value_length"),
+                          parts & SL_SYNTH_MIMO ? c->head_dim_v : c->head_dim);
         sl_gguf_write_u32(w, KEY("rope.dimension_count"), sl_synth_rot(c));
     }
-    sl_gguf_write_f32(w, KEY("attention.layer_norm_rms_epsilon"), 1e-6f);
+    if (parts & SL_SYNTH_LAYER_NORM)
+        sl_gguf_write_f32(w, KEY("attention.layer_norm_epsilon"), 1e-5f);
+    else
+        sl_gguf_write_f32(w, KEY("attention.layer_norm_rms_epsilon"), 1e-6f);
+    write_parts(w, c, parts);
     sl_gguf_write_f32(w, KEY("rope.freq_base"), c->rope_base);
     if (c->rope_base_window > 0)
         sl_gguf_write_f32(w, KEY("rope.freq_base_swa"), c->rope_base_window);
@@ -361,7 +387,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
             sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));
         sl_gguf_array_end(w);
     }
-    if (parts & SL_SYNTH_PATTERN && c->window_period) {
+    if (parts & SL_SYNTH_PATTERN && (c->window_period || parts & SL_SYNTH_MIMO)) {
         sl_gguf_array_begin_bool(w, KEY("attention.sliding_window_pattern"));
         for (uint32_t l = 0; l < c->n_layer; l++)
             sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));
@@ -425,7 +451,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         }
         if (c->router_scale > 0)
             sl_gguf_write_f32(w, KEY("expert_weights_scale"), c->router_scale);
-        if (traits & SL_SYNTH_DENSE_LEAD) {
+        if (traits & SL_SYNTH_DENSE_LEAD && !(parts & SL_SYNTH_MIMO)) {
             sl_gguf_write_u32(w, KEY("leading_dense_block_count"), c->n_layer_dense);
             if (!(traits & SL_SYNTH_LATENT) && !parts)
                 sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), 1);

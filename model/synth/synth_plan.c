@@ -36,6 +36,12 @@ static const struct sl_synth_family families[] = {
                   SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
     {"laguna", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
+    {"cohere2moe",
+     SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
+    {"dbrx", SL_SYNTH_MOE},
+    {"grok", SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF},
+    {"mimo2",
+     SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW | SL_SYNTH_SINKS},
 };
 
 const struct sl_synth_family *sl_synth_family_find(const char *arch) {
@@ -54,6 +60,11 @@ uint32_t sl_synth_parts(const char *arch) {
         {"afmoe", SL_SYNTH_GATE | SL_SYNTH_SANDWICH | SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED |
                       SL_SYNTH_PATTERN},
         {"laguna", SL_SYNTH_GATE | SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_FULL_FIRST},
+        {"cohere2moe", SL_SYNTH_PARALLEL | SL_SYNTH_LAYER_NORM | SL_SYNTH_COUNTED |
+                           SL_SYNTH_PATTERN | SL_SYNTH_FULL_FIRST},
+        {"dbrx", SL_SYNTH_LAYER_NORM | SL_SYNTH_DBRX},
+        {"grok", SL_SYNTH_GROK},
+        {"mimo2", SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_MIMO},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(own[i].arch, arch) == 0)
@@ -100,13 +111,22 @@ static enum sl_dtype pick(const struct sl_synth_types *types, uint32_t layer) {
     return types->dtype[layer % types->n];
 }
 
-/* Of a layer of gemma4 what no other family has; before it experts [n_ff_expert] if there are any.
- */
-static void add_gemma4(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+/* A dense part beside experts. */
+static void add_dense(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
     int i = (int)l;
     uint64_t n = c->n_embd, ff = c->n_ff;
     float in = 1 / sqrtf((float)n);
     enum sl_dtype ffn = pick(&c->ffn, l);
+    add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
+    add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_up.weight", i);
+    add(p, ffn, SL_FILL_RANDOM, 1 / sqrtf((float)ff), ff, n, 0, "ffn_down.weight", i);
+}
+
+/* Of a layer of gemma4 what no other family has; before it experts [n_ff_expert] if there are any.
+ */
+static void add_gemma4(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+    int i = (int)l;
+    uint64_t n = c->n_embd;
     add_norm(p, n, "post_attention_norm.weight", i);
     add_norm(p, n, "post_ffw_norm.weight", i);
     add_norm(p, 1, "layer_output_scale.weight", i);
@@ -117,9 +137,7 @@ static void add_gemma4(struct sl_synth_plan *p, const struct sl_synth_config *c,
     add_norm(p, n, "pre_ffw_norm_2.weight", i);
     add_norm(p, n, "ffn_gate_inp.scale", i);
     add_norm(p, c->n_expert, "ffn_down_exps.scale", i);
-    add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
-    add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_up.weight", i);
-    add(p, ffn, SL_FILL_RANDOM, 1 / sqrtf((float)ff), ff, n, 0, "ffn_down.weight", i);
+    add_dense(p, c, l);
 }
 
 /* A gated delta net. */
@@ -190,7 +208,8 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     uint32_t head_dim = sl_synth_head_dim(c, l);
     uint32_t parts = sl_synth_parts(c->arch), n_head = sl_synth_heads(c, l);
     uint64_t q = (uint64_t)n_head * head_dim;
-    uint64_t kv = (uint64_t)sl_synth_kv_heads(c, l) * head_dim;
+    uint64_t kv = (uint64_t)sl_synth_kv_heads(c, l) * head_dim, vdim = sl_synth_value_dim(c, l);
+    uint64_t v = sl_synth_kv_heads(c, l) * vdim, o = n_head * vdim;
     float in = 1 / sqrtf((float)n);
     /* Each block adds a share of the residual's size such that all layers together about double
      * it: enough to matter to the answer, little enough that the embedding still leads routing. */
@@ -198,19 +217,21 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     enum sl_dtype attn = pick(&c->attn, l);
 
     uint64_t gated = traits & SL_SYNTH_DELTA ? 2 * q : q;
-    if (c->fused_qkv) {
-        add(p, attn, SL_FILL_RANDOM, in, n, gated + 2 * kv, 0, "attn_qkv.weight", i);
+    if (c->fused_qkv || parts & SL_SYNTH_DBRX) {
+        add(p, attn, SL_FILL_RANDOM, in, n, gated + kv + v, 0, "attn_qkv.weight", i);
     } else {
         add(p, attn, SL_FILL_RANDOM, in, n, gated, 0, "attn_q.weight", i);
         add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_k.weight", i);
         if (!(traits & SL_SYNTH_GEMMA4) || sl_synth_has_window(c, l))
-            add(p, attn, SL_FILL_RANDOM, in, n, kv, 0, "attn_v.weight", i);
+            add(p, attn, SL_FILL_RANDOM, in, n, v, 0, "attn_v.weight", i);
     }
     if (parts & SL_SYNTH_GATE)
-        add(p, attn, SL_FILL_RANDOM, in, n, c->gate_heads ? n_head : q, 0, "attn_gate.weight", i);
-    if (parts & SL_SYNTH_SANDWICH)
-        add_norm(p, n, "post_attention_norm.weight", i);
-    add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)q), q, n, 0, "attn_output.weight", i);
+        add(p, attn, SL_FILL_RANDOM, in, n, c->gate_heads ? n_head : o, 0, "attn_gate.weight", i);
+    if (parts & (SL_SYNTH_SANDWICH | SL_SYNTH_GROK))
+        add_norm(p, n,
+                 parts & SL_SYNTH_GROK ? "attn_output_norm.weight" : "post_attention_norm.weight",
+                 i);
+    add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)o), o, n, 0, "attn_output.weight", i);
     if (traits & SL_SYNTH_QKV_BIAS) {
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, q, 0, 0, "attn_q.bias", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, kv, 0, 0, "attn_k.bias", i);
@@ -223,7 +244,7 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
     }
     if (traits & SL_SYNTH_OUT_BIAS)
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f * share, n, 0, 0, "attn_output.bias", i);
-    if (traits & SL_SYNTH_SINKS)
+    if (traits & SL_SYNTH_SINKS && (!(parts & SL_SYNTH_MIMO) || sl_synth_has_window(c, l)))
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 1.5f, n_head, 0, 0, "attn_sinks.weight", i);
 }
 
@@ -239,14 +260,21 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add_attention(p, c, traits, l);
     else
         add_delta(p, c, traits, l);
-    add_norm(p, n, traits & SL_SYNTH_POST_NORM ? "post_attention_norm.weight" : "ffn_norm.weight",
-             i);
-
     uint32_t parts = sl_synth_parts(c->arch);
+    if (!(parts & SL_SYNTH_PARALLEL))
+        add_norm(p, n,
+                 traits & SL_SYNTH_POST_NORM ? "post_attention_norm.weight"
+                 : parts & SL_SYNTH_DBRX     ? "attn_output_norm.weight"
+                                             : "ffn_norm.weight",
+                 i);
     if (traits & SL_SYNTH_GEMMA4)
         add_gemma4(p, c, l);
     if (parts & SL_SYNTH_SANDWICH)
         add_norm(p, n, "post_ffw_norm.weight", i);
+    if (parts & SL_SYNTH_GROK)
+        add_norm(p, n, c->beside ? "post_ffw_norm.weight" : "layer_output_norm.weight", i);
+    if (c->beside)
+        add_dense(p, c, l);
 
     /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
     float mid = 0.6f;
@@ -354,7 +382,8 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"sigmoid", c->router_sigmoid, 0, latent},
         {"joined-kv", c->joined_kv, 0, latent},
         {"fused-experts", c->fused_experts, 0, !(traits & SL_SYNTH_EXPERT_BIAS)},
-        {"window-kv-heads", c->n_head_kv_window, 0, own_window ? 1024 : 0},
+        {"window-kv-heads", c->n_head_kv_window, 0, own_window || parts & SL_SYNTH_MIMO ? 1024 : 0},
+        {"beside", c->beside, 0, parts & SL_SYNTH_GROK ? 1 : 0},
         {"window-head-dim", c->head_dim_window, 0, own_window ? 1024 : 0},
         {"window-period", c->window_period, 0, own_window || pattern ? 1024 : 0},
         {"window-heads", c->n_head_window, 0, pattern ? 1024 : 0},
@@ -413,7 +442,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
                   {"router-scale", c->router_scale, 100},
                   {"rope-base", c->rope_base, 1e9f},
                   {"window-rope-base", c->rope_base_window, 1e9f},
-                  {"softcap", c->logit_softcap, own_window ? 1e6f : 0}};
+                  {"softcap", c->logit_softcap, own_window || parts & SL_SYNTH_GROK ? 1e6f : 0}};
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
         if (!(shares[i].value >= 0 && shares[i].value <= shares[i].max))
             return sl_fail(err, SL_ERR_CONFIG, "--%s is %g: must be from 0 to %g", shares[i].name,

@@ -38,6 +38,11 @@ enum {
     SL_SYNTH_LLAMA4 = 1 << 4,     /* its width is an expert's; layers with experts by a step */
     SL_SYNTH_PATTERN = 1 << 5,    /* windows by a pattern, 4 */
     SL_SYNTH_FULL_FIRST = 1 << 6, /* whose layers without a window come first */
+    SL_SYNTH_LAYER_NORM = 1 << 7,
+    SL_SYNTH_PARALLEL = 1 << 8, /* no norm before the feed-forward part; cohere2moe */
+    SL_SYNTH_DBRX = 1 << 9,
+    SL_SYNTH_GROK = 1 << 10,
+    SL_SYNTH_MIMO = 1 << 11,
 };
 struct sl_synth_family {
     const char *arch;
@@ -64,10 +69,17 @@ static inline uint32_t sl_synth_head_dim(const struct sl_synth_config *c, uint32
     return own && sl_synth_has_window(c, layer) ? c->head_dim_window : c->head_dim;
 }
 static inline uint32_t sl_synth_kv_heads(const struct sl_synth_config *c, uint32_t layer) {
-    bool own = sl_synth_family_find(c->arch)->traits & SL_SYNTH_GEMMA4 && c->n_head_kv_window;
+    bool own = (sl_synth_family_find(c->arch)->traits & SL_SYNTH_GEMMA4 ||
+                sl_synth_parts(c->arch) & SL_SYNTH_MIMO) &&
+               c->n_head_kv_window;
     if (own && sl_synth_has_window(c, layer))
         return c->n_head_kv_window;
     return layer % 2 && c->n_head_kv_odd ? c->n_head_kv_odd : c->n_head_kv;
+}
+
+/* Elements of a head's value. */
+static inline uint32_t sl_synth_value_dim(const struct sl_synth_config *c, uint32_t layer) {
+    return sl_synth_parts(c->arch) & SL_SYNTH_MIMO ? c->head_dim_v : sl_synth_head_dim(c, layer);
 }
 
 static inline uint32_t sl_synth_rot(const struct sl_synth_config *c) {

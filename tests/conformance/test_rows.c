@@ -80,6 +80,7 @@ static void run_temper(struct sl_device *d, const void *ctx, void *out) {
                                   .n_tok = c->n_tok,
                                   .n = c->n,
                                   .span = c->span,
+                                  .offset = c->per_head,
                                   .scale = c->by}));
     conf_get(d, out, x, n * sizeof *x);
 }
@@ -99,13 +100,15 @@ static void temper(void) {
                               .n_tok = n_tok,
                               .n = n,
                               .span = i % 3 ? 8192 : 1 + (uint32_t)i,
+                              .per_head = i % 2, /* the offset */
                               .by = i % 2 ? 0.1f : 3.0f};
         char what[64];
         snprintf(what, sizeof what, "rows of %u, span %u", n, c.span);
         conf_tolerance(1e-6f);
         conf_case(what, run_temper, &c, CONF_F32, all, y);
         for (size_t j = 0; j < all && !conf_same_bits(); j++) {
-            double ref = x[j] * (1 + c.by * log(floor((pos[j / n] + 1.0) / c.span) + 1));
+            double ref =
+                x[j] * (1 + c.by * log(floor((pos[j / n] + (double)c.per_head) / c.span) + 1));
             double tol = fabs(ref) * 0x1p-22;
             conf_near(what, &y[j], &ref, &tol, 1);
         }

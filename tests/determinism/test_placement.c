@@ -524,6 +524,18 @@ static void chunks(void **state) {
     compare_all(&(struct subject){.name = "chunks", .config = &c});
 }
 
+/* Attention and experts read one layer norm; what they give is summed apart. */
+static void side_by_side(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("cohere2moe");
+    c.n_layer = 4;
+    c.window = 24;
+    c.n_layer_dense = 1;
+    c.n_expert = 9;
+    c.n_expert_used = 3;
+    compare_all(&(struct subject){.name = "side by side", .config = &c});
+}
+
 static void enough_was_compared(void **state) {
     (void)state;
     print_message("figure: %llu tokens and the logits of %llu positions compared\n",
@@ -549,6 +561,7 @@ int main(void) {
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),
         cmocka_unit_test(chunks),
+        cmocka_unit_test(side_by_side),
         cmocka_unit_test(enough_was_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,6 +99,25 @@ CASES = [
     ("laguna f32, gates of elements, odd", f"--arch laguna {F32} --experts 9 --top-k 4 --layers 5 --window 33 "
      "--embd 192 --heads 6 --kv-heads 3 --head-dim 32 --expert-ff 96 --shared-ff 160 --router-scale 2.5", True, LONG),
     ("laguna q8_0", f"--arch laguna -t Q8_0 {MOE} --layers 5 --window 48 --gate-heads", 5e-3, LONG),
+    ("cohere2moe f32", f"--arch cohere2moe {F32} {MOE} --layers 6 --window 48 --dense-layers 1", True, LONG),
+    ("cohere2moe f32, odd", f"--arch cohere2moe {F32} --experts 9 --top-k 4 --layers 5 --window 33 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2 --window-period 3 --tied "
+     "--fused-experts", True, LONG),
+    ("cohere2moe q8_0", f"--arch cohere2moe -t Q8_0 {MOE} --layers 5 --window 48", 5e-3, LONG),
+    ("dbrx f32", f"--arch dbrx {F32} {MOE}", True, LONG),
+    ("dbrx f32, gqa 3, odd", f"--arch dbrx {F32} --experts 12 --top-k 5 --embd 192 --heads 6 --kv-heads 2 --head-dim 32 "
+     "--expert-ff 96 --layers 3", True, LONG),
+    ("dbrx q4_K", f"--arch dbrx -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("grok f32", f"--arch grok {F32} {MOE}", True, LONG),
+    ("grok f32, dense part, odd", f"--arch grok {F32} --experts 7 --top-k 3 --embd 192 --heads 6 --kv-heads 3 "
+     "--head-dim 32 --expert-ff 96 --ff 160 --beside --softcap 20 --tied", True, LONG),
+    ("grok q8_0", f"--arch grok -t Q8_0 {MOE} --beside", 5e-3, LONG),
+    ("mimo2 f32", f"--arch mimo2 {F32} {MOE} --layers 5 --window 48 --head-dim 96 --value-dim 64 --rotated 32 "
+     "--window-kv-heads 4 --dense-layers 1 --window-rope-base 10000", True, LONG),
+    ("mimo2 f32, odd, fused qkv", f"--arch mimo2 {F32} --experts 9 --top-k 4 --layers 4 --window 33 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --value-dim 32 --window-kv-heads 3 --expert-ff 96 --window-period 3 --fused-qkv",
+     True, LONG),
+    ("mimo2 q8_0", f"--arch mimo2 -t Q8_0 {MOE} --layers 5 --window 48 --head-dim 96 --value-dim 64", 5e-3, LONG),
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),
