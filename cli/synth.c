@@ -1,5 +1,6 @@
 #include "cli/args.h"
 #include "cli/commands.h"
+#include "cli/synth_presets.h"
 #include "common/clock.h"
 #include "model/synth/synth.h"
 
@@ -239,12 +240,12 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
         c->down = q6;
         return true;
     }
-    if (apply_delta(name, c) || apply_latent(name, c))
+    if (apply_delta(name, c) || apply_latent(name, c) || sl_synth_preset(name, c))
         return true;
     sl_usage_error("synth",
                    "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
                    "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
-                   "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b, llama4-scout",
+                   "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b, llama4-scout, glm-4.5-air",
                    name);
     return false;
 }
@@ -262,7 +263,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
      "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
      "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, kimi-k2, "
-     "glm-4.7-flash, gemma4-26b or llama4-scout",
+     "glm-4.7-flash, gemma4-26b, llama4-scout or glm-4.5-air",
      false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
      false},
@@ -275,7 +276,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
      "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
      "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
-     "laguna, cohere2moe, dbrx, grok, mimo2",
+     "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -337,6 +338,11 @@ static const struct sl_arg args[] = {
      "soft cap of the logits (gemma4; default: none)", false},
     {SL_ARG_U32, 0, "--rotated", "N", &given.c.n_rot,
      "elements of a head that RoPE rotates (default: all)", false},
+    {SL_ARG_FLAG, 0, "--sections", NULL, &given.c.sections, "multi-section RoPE (glm4moe)", false},
+    {SL_ARG_FLAG, 0, "--qkv-bias", NULL, &given.c.qkv_bias, "q, k and v have biases (glm4moe)",
+     false},
+    {SL_ARG_FLAG, 0, "--no-qk-norm", NULL, &given.c.no_qk_norm, "q and k are not normed (glm4moe)",
+     false},
     {SL_ARG_HEADING, 0, "Gated delta net (qwen3next, qwen35moe, qwen35)", NULL, NULL, NULL, false},
     {SL_ARG_U32, 0, "--attn-every", "N", &given.c.attn_every,
      "every N-th layer has attention, the others a delta net (default 4)", false},

@@ -336,11 +336,11 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
     sl_gguf_write_u32(w, KEY("context_length"), c->n_ctx);
     sl_gguf_write_u32(w, KEY("embedding_length"), c->n_embd);
     uint32_t traits = sl_synth_family_find(c->arch)->traits;
+    uint32_t parts = sl_synth_parts(c->arch);
     bool moe = c->n_expert > 0;
     /* Mixtral and OLMoE files name an expert's width feed_forward_length. */
     bool own_key = traits & SL_SYNTH_EXPERT_FF;
     sl_gguf_write_u32(w, KEY("feed_forward_length"), moe && !own_key ? c->n_ff_expert : c->n_ff);
-    uint32_t parts = sl_synth_parts(c->arch);
     if (c->n_head_window) {
         sl_gguf_array_begin_i32(w, KEY("attention.head_count"));
         for (uint32_t l = 0; l < c->n_layer; l++)
@@ -409,7 +409,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         sl_gguf_write_u32(w, KEY("ssm.time_step_rank"), c->n_delta_head);
         sl_gguf_write_u32(w, KEY("ssm.inner_size"), c->n_delta_head * c->delta_dim);
     }
-    if (traits & SL_SYNTH_SECTIONS) {
+    if (traits & SL_SYNTH_SECTIONS || c->sections) {
         /* Time has what is over, height before width. */
         uint32_t n = sl_synth_rot(c) / 2;
         sl_gguf_array_begin_i32(w, KEY("rope.dimension_sections"));

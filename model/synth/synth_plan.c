@@ -31,6 +31,8 @@ static const struct sl_synth_family families[] = {
     {"qwen3vlmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_SECTIONS},
     {"gemma4", SL_SYNTH_MAY_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_GEMMA4},
+    {"glm4moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
+                    SL_SYNTH_DENSE_LEAD | SL_SYNTH_POST_NORM},
     {"llama4", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_EXPERT_FF},
     {"afmoe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                   SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
@@ -56,6 +58,8 @@ uint32_t sl_synth_parts(const char *arch) {
         const char *arch;
         uint32_t parts;
     } own[] = {
+        {"glm4moe", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED | SL_SYNTH_NEXTN | SL_SYNTH_MAY_NORM |
+                        SL_SYNTH_MAY_SECTIONS | SL_SYNTH_MAY_BIAS},
         {"llama4", SL_SYNTH_LLAMA4},
         {"afmoe", SL_SYNTH_GATE | SL_SYNTH_SANDWICH | SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED |
                       SL_SYNTH_PATTERN},
@@ -232,12 +236,12 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
                  parts & SL_SYNTH_GROK ? "attn_output_norm.weight" : "post_attention_norm.weight",
                  i);
     add(p, attn, SL_FILL_RANDOM, share / sqrtf((float)o), o, n, 0, "attn_output.weight", i);
-    if (traits & SL_SYNTH_QKV_BIAS) {
+    if (traits & SL_SYNTH_QKV_BIAS || c->qkv_bias) {
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, q, 0, 0, "attn_q.bias", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, kv, 0, 0, "attn_k.bias", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.2f, kv, 0, 0, "attn_v.bias", i);
     }
-    if (traits & (SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_QK_NORM_ROW)) {
+    if (traits & (SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_QK_NORM_ROW) && !c->no_qk_norm) {
         bool row = traits & SL_SYNTH_QK_NORM_ROW;
         add_norm(p, row ? q : head_dim, "attn_q_norm.weight", i);
         add_norm(p, row ? kv : head_dim, "attn_k_norm.weight", i);
@@ -326,9 +330,9 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
 }
 
 static enum sl_status refuse_arch(const char *arch, struct sl_err *err) {
-    char list[400] = "";
+    char list[1000] = "";
     size_t n = sizeof families / sizeof *families, len = 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && len < sizeof list; i++)
         len += (size_t)snprintf(list + len, sizeof list - len, "%s%s",
                                 !i          ? ""
                                 : i + 1 < n ? ", "
@@ -375,12 +379,17 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"delta-dim", c->delta_dim, 1, 1024},
         {"taps", c->n_taps, 2, 8},
         {"nextn", c->n_nextn, 0,
-         traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) ? SL_MAX_LAYERS - c->n_layer : 0},
+         traits & (SL_SYNTH_DELTA | SL_SYNTH_LATENT) || parts & SL_SYNTH_NEXTN
+             ? SL_MAX_LAYERS - c->n_layer
+             : 0},
         {"q-lora", c->n_lora_q, 0, latent ? 1u << 16 : 0},
         {"latent", c->n_latent, 1, 4096},
         {"value-dim", c->head_dim_v, 1, 1024},
         {"sigmoid", c->router_sigmoid, 0, latent},
         {"joined-kv", c->joined_kv, 0, latent},
+        {"no-qk-norm", c->no_qk_norm, 0, parts & SL_SYNTH_MAY_NORM ? 1 : 0},
+        {"qkv-bias", c->qkv_bias, 0, parts & SL_SYNTH_MAY_BIAS ? 1 : 0},
+        {"sections", c->sections, 0, parts & SL_SYNTH_MAY_SECTIONS ? 1 : 0},
         {"fused-experts", c->fused_experts, 0, !(traits & SL_SYNTH_EXPERT_BIAS)},
         {"window-kv-heads", c->n_head_kv_window, 0, own_window || parts & SL_SYNTH_MIMO ? 1024 : 0},
         {"beside", c->beside, 0, parts & SL_SYNTH_GROK ? 1 : 0},

@@ -43,6 +43,10 @@ enum {
     SL_SYNTH_DBRX = 1 << 9,
     SL_SYNTH_GROK = 1 << 10,
     SL_SYNTH_MIMO = 1 << 11,
+    SL_SYNTH_NEXTN = 1 << 16,        /* layers that guess ahead, where some are asked for */
+    SL_SYNTH_MAY_NORM = 1 << 17,     /* q and k are normed, unless the config says otherwise */
+    SL_SYNTH_MAY_SECTIONS = 1 << 18, /* multi-section RoPE, where it is asked for */
+    SL_SYNTH_MAY_BIAS = 1 << 19,     /* q, k and v have biases, where they are asked for */
 };
 struct sl_synth_family {
     const char *arch;

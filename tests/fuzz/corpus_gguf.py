@@ -224,6 +224,70 @@ def model(name, version=3, lie=None):
     return gguf(keys, t, version)
 
 
+# Of families with grouped-query attention and experts: the norms of q and k, of heads ("head") or rows ("row");
+# the router's bias; the shared expert's width in experts; other names of tensors; more keys.
+GROUPED = {
+    "glm4moe": dict(norm="head", bias="exp_probs_b.bias", shared=2, ffn_norm="post_attention_norm",
+                    keys=[("expert_shared_count", U32, 2), ("expert_gating_func", U32, 2),
+                          ("rope.dimension_count", U32, 2), ("rope.dimension_sections", ARR, [1, 0, 0, 0]),
+                          ("nextn_predict_layers", U32, 1), ("leading_dense_block_count", U32, 1)]),
+}
+
+
+def grouped(arch, **lies):
+    """A dense layer, one with experts, and where the family has such one that guesses ahead. lies: other values of
+    keys, with _ for a dot or a stroke."""
+    f = GROUPED[arch]
+    embd, heads, dim, ff, experts = 8, 2, 4, 8, 4
+    told = {k: (kind, v) for k, kind, v in f["keys"]}
+    n_dense = told.get("leading_dense_block_count", (U32, 0))[1]
+    n_layers = 2 + told.get("nextn_predict_layers", (U32, 0))[1]
+    for k, v in (("block_count", n_layers), ("context_length", 64), ("embedding_length", embd),
+                 ("attention.head_count", heads), ("attention.head_count_kv", 1), ("attention.key_length", dim),
+                 ("attention.value_length", dim), ("feed_forward_length", ff), ("expert_count", experts),
+                 ("expert_used_count", 1), ("expert_feed_forward_length", ff)):
+        told[k] = (U32, v)
+    told["attention.layer_norm_rms_epsilon"] = (F32, 1e-6)
+    for k in told:
+        plain = k.replace(".", "_")
+        if plain in lies:
+            told[k] = (told[k][0], lies.pop(plain))
+    assert not lies, lies
+    keys = [kv("general.architecture", STR, arch)] + [kv("%s.%s" % (arch, k), *v) for k, v in told.items()]
+    keys.append(kv("tokenizer.ggml.tokens", ARR, ["a", "b", "<s>"]))
+    q, k = heads * dim, dim
+    t = [("token_embd.weight", [embd, 3]), ("output_norm.weight", [embd])]
+    t += [(n, d) for n, d in f.get("tensors", [])]
+    for i in range(n_layers):
+        names = [("attn_norm.weight", [embd]), ("attn_output.weight", [q, embd]),
+                 (f.get("ffn_norm", "ffn_norm") + ".weight", [embd])]
+        if f.get("fused"):
+            names.append(("attn_qkv.weight", [embd, q + 2 * k]))
+        else:
+            names += [("attn_q.weight", [embd, q]), ("attn_k.weight", [embd, k]), ("attn_v.weight", [embd, k])]
+        if f.get("norm"):
+            row = f["norm"] == "row"
+            names += [("attn_q_norm.weight", [q if row else dim]), ("attn_k_norm.weight", [k if row else dim])]
+        for n in ("gate", "up", "down"):
+            def dims(width):
+                return [width, embd] if n == "down" else [embd, width]
+            if i < n_dense:
+                names.append(("ffn_%s.weight" % n, dims(ff)))
+                continue
+            names.append(("ffn_%s_exps.weight" % n, dims(ff) + [experts]))
+            if f.get("shared"):
+                names.append(("ffn_%s_shexp.weight" % n, dims(f["shared"] * ff)))
+        if i >= n_dense:
+            names.append(("ffn_gate_inp.weight", [embd, experts]))
+            if f.get("bias"):
+                names.append((f["bias"], [experts]))
+        names += f.get("layer", [])
+        if i >= 2:
+            names.append(("nextn.eh_proj.weight", [2 * embd, embd]))
+        t += [("blk.%d.%s" % (i, n), d) for n, d in names]
+    return gguf(keys, t)
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     files = {n: model(n) for n in
@@ -233,6 +297,11 @@ def main():
     files["deepseek2-joined"] = latent_model(True)
     files["gemma4-odd-rotation"] = model("gemma4", lie=3)
     files["gemma4-wide-rotation"] = model("gemma4", lie=2**31)
+    for arch in GROUPED:
+        files[arch] = grouped(arch)
+    files["glm4moe-shared"] = grouped("glm4moe", expert_shared_count=2**31)
+    files["glm4moe-nextn"] = grouped("glm4moe", nextn_predict_layers=3)
+    files["glm4moe-sections"] = grouped("glm4moe", rope_dimension_sections=[2**30, 2**30, 2**30, 1])
     files["llama-v2"] = model("llama", 2)
     files["empty-v3"] = gguf([], [])
     whole = files["qwen3moe"]

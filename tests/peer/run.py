@@ -176,6 +176,13 @@ CASES = [
      "--latent 128 --q-lora 64 --dense-layers 1 --sigmoid", 5e-3, LONG),
     ("deepseek2 q4_K, joined kv_b", f"--arch deepseek2 -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 "
      "--value-dim 64 --latent 256 --q-lora 256 --expert-ff 256 --joined-kv --dense-layers 1", 5e-3, LONG),
+    ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
+     True, LONG),
+    ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "
+     "--dense-layers 2 --embd 192 --heads 6 --kv-heads 2 --head-dim 48 --rotated 24 --expert-ff 96 --shared-ff 192 "
+     "--ff 160 --no-qk-norm --qkv-bias --sections --rope-base 10000 --tied", True, LONG),
+    ("glm4moe q4_K", f"--arch glm4moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 4 --dense-layers 1 "
+     "--rotated 32 --nextn 1", 5e-3, LONG),
     ("odd rows fall back", f"--arch qwen3moe -t Q4_K {MOE} --embd 288 --expert-ff 96", KL),
 ]
 for t in ("Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K Q4_K Q5_K Q6_K IQ1_S IQ1_M IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S "

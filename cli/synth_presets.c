@@ -1,0 +1,65 @@
+#include "cli/synth_presets.h"
+
+#include "cli/args.h"
+
+#include <string.h>
+
+bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
+    static const struct {
+        const char *name, *arch;
+        uint32_t n_layer, n_layer_dense, n_embd, n_head, n_head_kv, head_dim, n_rot;
+        uint32_t n_expert, n_expert_used, n_ff_expert, n_ff_shared, n_ff, n_vocab, n_ctx, n_nextn;
+        float rope_base, router_scale;
+        bool qkv_bias, no_qk_norm;
+    } shapes[] = {
+        {.name = "glm-4.5-air",
+         .arch = "glm4moe",
+         .n_layer = 46,
+         .n_layer_dense = 1,
+         .n_embd = 4096,
+         .n_head = 96,
+         .n_head_kv = 8,
+         .head_dim = 128,
+         .n_rot = 64,
+         .n_expert = 128,
+         .n_expert_used = 8,
+         .n_ff_expert = 1408,
+         .n_ff_shared = 1408,
+         .n_ff = 10944,
+         .n_vocab = 151552,
+         .n_ctx = 131072,
+         .n_nextn = 1,
+         .rope_base = 1e6f,
+         .router_scale = 1,
+         .qkv_bias = true,
+         .no_qk_norm = true},
+    };
+    for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
+        if (strcmp(name, shapes[i].name) != 0)
+            continue;
+        c->arch = shapes[i].arch;
+        c->n_layer = shapes[i].n_layer;
+        c->n_layer_dense = shapes[i].n_layer_dense;
+        c->n_embd = shapes[i].n_embd;
+        c->n_head = shapes[i].n_head;
+        c->n_head_kv = shapes[i].n_head_kv;
+        c->head_dim = shapes[i].head_dim;
+        c->n_rot = shapes[i].n_rot;
+        c->n_expert = shapes[i].n_expert;
+        c->n_expert_used = shapes[i].n_expert_used;
+        c->n_ff_expert = shapes[i].n_ff_expert;
+        c->n_ff_shared = shapes[i].n_ff_shared;
+        c->n_ff = shapes[i].n_ff;
+        c->n_vocab = shapes[i].n_vocab;
+        c->n_ctx = shapes[i].n_ctx;
+        c->n_nextn = shapes[i].n_nextn;
+        c->rope_base = shapes[i].rope_base;
+        c->router_scale = shapes[i].router_scale;
+        c->qkv_bias = shapes[i].qkv_bias;
+        c->no_qk_norm = shapes[i].no_qk_norm;
+        c->attn = c->ffn = c->gate = c->up = (struct sl_synth_types){{SL_DTYPE_Q4_K}, 1};
+        c->down = (struct sl_synth_types){{SL_DTYPE_Q6_K}, 1};
+        return true;
+    }
+    return false;
+}
