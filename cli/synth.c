@@ -242,11 +242,12 @@ static bool apply_preset(const char *name, struct sl_synth_config *c) {
     }
     if (apply_delta(name, c) || apply_latent(name, c) || sl_synth_preset(name, c))
         return true;
-    sl_usage_error("synth",
-                   "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
-                   "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
-                   "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b, llama4-scout, glm-4.5-air",
-                   name);
+    sl_usage_error(
+        "synth",
+        "--preset: '%s' is not one of bench-5g, qwen3-30b-a3b, mixtral-8x7b, "
+        "gpt-oss-20b, gpt-oss-120b, qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, "
+        "deepseek-v3, kimi-k2, glm-4.7-flash, gemma4-26b, llama4-scout, glm-4.5-air, minimax-m2",
+        name);
     return false;
 }
 
@@ -263,7 +264,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--preset", "NAME", &given.preset,
      "start from bench-5g, qwen3-30b-a3b, mixtral-8x7b, gpt-oss-20b, gpt-oss-120b, "
      "qwen3.5-35b-a3b, qwen3.5-122b-a10b, qwen3-next-80b, deepseek-v3, kimi-k2, "
-     "glm-4.7-flash, gemma4-26b, llama4-scout or glm-4.5-air",
+     "glm-4.7-flash, gemma4-26b, llama4-scout, glm-4.5-air or minimax-m2",
      false},
     {SL_ARG_U64, 0, "--seed", "N", &given.c.seed, "the same seed gives the same bytes (default 1)",
      false},
@@ -276,7 +277,7 @@ static const struct sl_arg args[] = {
     {SL_ARG_STRING, 0, "--arch", "NAME", &given.c.arch,
      "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
      "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
-     "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe",
+     "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe, minimax-m2",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",

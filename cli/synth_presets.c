@@ -33,6 +33,21 @@ bool sl_synth_preset(const char *name, struct sl_synth_config *c) {
          .router_scale = 1,
          .qkv_bias = true,
          .no_qk_norm = true},
+        {.name = "minimax-m2",
+         .arch = "minimax-m2",
+         .n_layer = 62,
+         .n_embd = 3072,
+         .n_head = 48,
+         .n_head_kv = 8,
+         .head_dim = 128,
+         .n_rot = 64,
+         .n_expert = 256,
+         .n_expert_used = 8,
+         .n_ff_expert = 1536,
+         .n_ff = 1536,
+         .n_vocab = 200064,
+         .n_ctx = 196608,
+         .rope_base = 5e6f},
     };
     for (size_t i = 0; i < SL_COUNTOF(shapes); i++) {
         if (strcmp(name, shapes[i].name) != 0)

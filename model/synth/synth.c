@@ -432,7 +432,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
             sl_gguf_write_u32(w, KEY("expert_group_count"), c->n_group);
             sl_gguf_write_u32(w, KEY("expert_group_used_count"), c->n_group_used);
         }
-        if (own_key)
+        if (own_key || parts & SL_SYNTH_BOTH_FF)
             sl_gguf_write_u32(w, KEY("expert_feed_forward_length"), c->n_ff_expert);
         if (traits & SL_SYNTH_LATENT) {
             sl_gguf_write_u32(w, KEY("expert_shared_count"), c->n_ff_shared / c->n_ff_expert);

@@ -31,6 +31,7 @@ static const struct sl_synth_family families[] = {
     {"qwen3vlmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_SECTIONS},
     {"gemma4", SL_SYNTH_MAY_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_GEMMA4},
+    {"minimax-m2", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_ROW},
     {"glm4moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                     SL_SYNTH_DENSE_LEAD | SL_SYNTH_POST_NORM},
     {"llama4", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_EXPERT_FF},
@@ -58,6 +59,7 @@ uint32_t sl_synth_parts(const char *arch) {
         const char *arch;
         uint32_t parts;
     } own[] = {
+        {"minimax-m2", SL_SYNTH_SIGMOID | SL_SYNTH_BOTH_FF},
         {"glm4moe", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED | SL_SYNTH_NEXTN | SL_SYNTH_MAY_NORM |
                         SL_SYNTH_MAY_SECTIONS | SL_SYNTH_MAY_BIAS},
         {"llama4", SL_SYNTH_LLAMA4},

@@ -231,6 +231,8 @@ GROUPED = {
                     keys=[("expert_shared_count", U32, 2), ("expert_gating_func", U32, 2),
                           ("rope.dimension_count", U32, 2), ("rope.dimension_sections", ARR, [1, 0, 0, 0]),
                           ("nextn_predict_layers", U32, 1), ("leading_dense_block_count", U32, 1)]),
+    "minimax-m2": dict(norm="row", bias="exp_probs_b.bias",
+                       keys=[("expert_gating_func", U32, 2), ("rope.dimension_count", U32, 2)]),
 }
 
 

@@ -176,6 +176,10 @@ CASES = [
      "--latent 128 --q-lora 64 --dense-layers 1 --sigmoid", 5e-3, LONG),
     ("deepseek2 q4_K, joined kv_b", f"--arch deepseek2 -t Q4_K {MOE} --heads 4 --head-dim 96 --rotated 32 "
      "--value-dim 64 --latent 256 --q-lora 256 --expert-ff 256 --joined-kv --dense-layers 1", 5e-3, LONG),
+    ("minimax-m2 f32", f"--arch minimax-m2 {F32} {MOE} --rotated 32", True, LONG),
+    ("minimax-m2 f32, gqa 3, odd", f"--arch minimax-m2 {F32} --experts 13 --top-k 5 --layers 3 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --rotated 16 --expert-ff 96 --rope-base 5e6", True, LONG),
+    ("minimax-m2 q4_K", f"--arch minimax-m2 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --rotated 32", 5e-3, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "

@@ -29,6 +29,12 @@ static const struct family {
      .ff_shared = 2 * FF_EXP,
      .counted = true,
      .sigmoid = true},
+    {.arch = "minimax-m2",
+     .rope = SL_ROPE_KIND_NEOX,
+     .norm = ROW_NORM,
+     .router_bias = "exp_probs_b.bias",
+     .sigmoid = true,
+     .normalize = true},
 };
 #define N_FAMILIES (sizeof families / sizeof *families)
 
@@ -240,6 +246,11 @@ static void lies(void **state) {
         {"glm4moe", "nextn_predict_layers", false, LAYERS, 0, SL_ERR_CORRUPT, "out of range"},
         {"glm4moe", "expert_gating_func", false, 9, 0, SL_ERR_UNSUPPORTED, "not known"},
         {"glm4moe", "rope.dimension_sections", false, 8, 0, SL_ERR_CORRUPT, "not three or four"},
+        {"minimax-m2", "expert_count", false, EXPERTS + 1, 0, SL_ERR_CORRUPT,
+         "ffn_gate_inp.weight"},
+        {"minimax-m2", "nextn_predict_layers", false, 1, 0, SL_ERR_UNSUPPORTED, "not supported"},
+        {"minimax-m2", "attention.head_count", false, 2 * HEADS, 0, SL_ERR_CORRUPT,
+         "attn_q.weight"},
         {"glm4moe", "full_attention_interval", false, 2, 0, SL_ERR_UNSUPPORTED, "unknown"},
     };
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
