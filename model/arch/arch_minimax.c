@@ -1,6 +1,6 @@
-/* MiniMax-M2: q and k are normed over all heads of a row together, and half of each head is rotated;
- * every layer has experts, whose router takes sigmoids with a bias for the choice; none are shared.
- * Source: MiniMax 2025, "MiniMax-M2", model card and configuration. */
+/* MiniMax-M2: q and k are normed over all heads of a row together, and half of each head is
+ * rotated; every layer has experts, whose router takes sigmoids with a bias for the choice; none
+ * are shared. Source: MiniMax 2025, "MiniMax-M2", model card and configuration. */
 #include "model/arch/arch.h"
 
 const struct sl_arch sl_arch_minimax_m2 = {

@@ -442,11 +442,15 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
             sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), c->moe_step ? c->moe_step : 1);
         } else if (parts & SL_SYNTH_COUNTED) {
             sl_gguf_write_u32(w, KEY("expert_shared_count"), c->n_ff_shared / c->n_ff_expert);
+            if (parts & SL_SYNTH_SHARED_EACH)
+                sl_gguf_write_u32(w, KEY("expert_shared_feed_forward_length"), c->n_ff_expert);
         } else if (traits & SL_SYNTH_SHARED) {
             sl_gguf_write_u32(w, KEY("expert_shared_feed_forward_length"), c->n_ff_shared);
         }
         if (parts & SL_SYNTH_SIGMOID) {
             sl_gguf_write_u32(w, KEY("expert_gating_func"), 2);
+            sl_gguf_write_bool(w, KEY("expert_weights_norm"), true);
+        } else if (parts & SL_SYNTH_WEIGHTS_NORM) {
             sl_gguf_write_bool(w, KEY("expert_weights_norm"), true);
         }
         if (c->router_scale > 0)

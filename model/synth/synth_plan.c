@@ -31,6 +31,12 @@ static const struct sl_synth_family families[] = {
     {"qwen3vlmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_SECTIONS},
     {"gemma4", SL_SYNTH_MAY_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_GEMMA4},
+    {"dots1", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
+                  SL_SYNTH_DENSE_LEAD},
+    {"deepseek", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD},
+    {"bailingmoe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_EXPERT_FF},
+    {"bailingmoe2", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
+                        SL_SYNTH_DENSE_LEAD},
     {"minimax-m2", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_ROW},
     {"glm4moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                     SL_SYNTH_DENSE_LEAD | SL_SYNTH_POST_NORM},
@@ -59,6 +65,11 @@ uint32_t sl_synth_parts(const char *arch) {
         const char *arch;
         uint32_t parts;
     } own[] = {
+        {"dots1", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED},
+        {"deepseek", SL_SYNTH_COUNTED},
+        {"bailingmoe", SL_SYNTH_COUNTED | SL_SYNTH_WEIGHTS_NORM},
+        {"bailingmoe2", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED | SL_SYNTH_SHARED_EACH |
+                            SL_SYNTH_NEXTN | SL_SYNTH_NEXTN_OUT},
         {"minimax-m2", SL_SYNTH_SIGMOID | SL_SYNTH_BOTH_FF},
         {"glm4moe", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED | SL_SYNTH_NEXTN | SL_SYNTH_MAY_NORM |
                         SL_SYNTH_MAY_SECTIONS | SL_SYNTH_MAY_BIAS},
@@ -205,6 +216,8 @@ static void add_nextn(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     add_norm(p, n, "nextn.enorm.weight", (int)l);
     add_norm(p, n, "nextn.hnorm.weight", (int)l);
     add_norm(p, n, "nextn.shared_head_norm.weight", (int)l);
+    if (sl_synth_parts(c->arch) & SL_SYNTH_NEXTN_OUT)
+        add_norm(p, n, "layer_output_norm.weight", (int)l);
 }
 
 static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t traits,

@@ -46,6 +46,9 @@ enum {
     SL_SYNTH_NEXTN = 1 << 16,        /* layers that guess ahead, where some are asked for */
     SL_SYNTH_MAY_NORM = 1 << 17,     /* q and k are normed, unless the config says otherwise */
     SL_SYNTH_MAY_SECTIONS = 1 << 18, /* multi-section RoPE, where it is asked for */
+    SL_SYNTH_NEXTN_OUT = 1 << 23,    /* such layers have a norm of their output */
+    SL_SYNTH_SHARED_EACH = 1 << 21,  /* beside their number the file has each one's width */
+    SL_SYNTH_WEIGHTS_NORM = 1 << 22, /* experts' weights are divided by their sum */
     SL_SYNTH_BOTH_FF = 1 << 20,      /* an expert's width has two keys, feed_forward_length too */
     SL_SYNTH_MAY_BIAS = 1 << 19,     /* q, k and v have biases, where they are asked for */
 };

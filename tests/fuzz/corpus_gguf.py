@@ -231,6 +231,14 @@ GROUPED = {
                     keys=[("expert_shared_count", U32, 2), ("expert_gating_func", U32, 2),
                           ("rope.dimension_count", U32, 2), ("rope.dimension_sections", ARR, [1, 0, 0, 0]),
                           ("nextn_predict_layers", U32, 1), ("leading_dense_block_count", U32, 1)]),
+    "dots1": dict(norm="head", bias="exp_probs_b.bias", shared=1,
+                  keys=[("expert_shared_count", U32, 1), ("leading_dense_block_count", U32, 1)]),
+    "deepseek": dict(shared=2, keys=[("expert_shared_count", U32, 2), ("leading_dense_block_count", U32, 1)]),
+    "bailingmoe": dict(shared=2, keys=[("expert_shared_count", U32, 2), ("expert_weights_norm", BOOL, True)]),
+    "bailingmoe2": dict(norm="head", bias="exp_probs_b.bias", shared=2, fused=True,
+                        keys=[("expert_shared_count", U32, 2), ("expert_shared_feed_forward_length", U32, 8),
+                              ("expert_group_count", U32, 2), ("expert_group_used_count", U32, 1),
+                              ("nextn_predict_layers", U32, 1), ("rope.dimension_count", U32, 2)]),
     "minimax-m2": dict(norm="row", bias="exp_probs_b.bias",
                        keys=[("expert_gating_func", U32, 2), ("rope.dimension_count", U32, 2)]),
 }
@@ -302,6 +310,8 @@ def main():
     for arch in GROUPED:
         files[arch] = grouped(arch)
     files["glm4moe-shared"] = grouped("glm4moe", expert_shared_count=2**31)
+    files["bailingmoe2-wide"] = grouped("bailingmoe2", expert_shared_count=2**31 + 1,
+                                        expert_shared_feed_forward_length=2)
     files["glm4moe-nextn"] = grouped("glm4moe", nextn_predict_layers=3)
     files["glm4moe-sections"] = grouped("glm4moe", rope_dimension_sections=[2**30, 2**30, 2**30, 1])
     files["llama-v2"] = model("llama", 2)

@@ -180,6 +180,26 @@ CASES = [
     ("minimax-m2 f32, gqa 3, odd", f"--arch minimax-m2 {F32} --experts 13 --top-k 5 --layers 3 --embd 192 --heads 6 "
      "--kv-heads 2 --head-dim 48 --rotated 16 --expert-ff 96 --rope-base 5e6", True, LONG),
     ("minimax-m2 q4_K", f"--arch minimax-m2 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --rotated 32", 5e-3, LONG),
+    ("dots1 f32", f"--arch dots1 {F32} {MOE} --kv-heads 4 --dense-layers 1 --router-scale 2.5", True, LONG),
+    ("dots1 f32, heads of 96, odd", f"--arch dots1 {F32} --experts 14 --top-k 6 --layers 5 --embd 192 --heads 3 "
+     "--kv-heads 3 --head-dim 96 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2", True, LONG),
+    ("dots1 q4_K", f"--arch dots1 -t Q4_K --down Q6_K {MOE} --kv-heads 4 --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("deepseek f32", f"--arch deepseek {F32} {MOE} --dense-layers 1", True, LONG),
+    ("deepseek f32, one key head each, odd", f"--arch deepseek {F32} --experts 13 --top-k 6 --layers 5 --embd 192 "
+     "--heads 6 --kv-heads 6 --head-dim 32 --expert-ff 96 --shared-ff 192 --ff 352 --dense-layers 2 --rope-base 10000 "
+     "--tied", True, LONG),
+    ("deepseek q4_K", f"--arch deepseek -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("bailingmoe f32", f"--arch bailingmoe {F32} {MOE}", True, LONG),
+    ("bailingmoe f32, gqa 3, odd", f"--arch bailingmoe {F32} --experts 11 --top-k 6 --layers 5 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 192 --rope-base 600000", True, LONG),
+    ("bailingmoe q4_K", f"--arch bailingmoe -t Q4_K --down Q6_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("bailingmoe2 f32", f"--arch bailingmoe2 {F32} --experts 16 --top-k 4 --groups 4 --groups-used 2 --fused-qkv "
+     "--rotated 32 --dense-layers 1 --router-scale 2.5 --nextn 1", True, LONG),
+    ("bailingmoe2 f32, gqa 4, two shared, odd", f"--arch bailingmoe2 {F32} --experts 15 --top-k 5 --layers 5 --embd 192 "
+     "--heads 4 --kv-heads 1 --head-dim 48 --rotated 24 --expert-ff 96 --shared-ff 192 --ff 160 --dense-layers 2 "
+     "--fused-qkv --groups 5 --groups-used 3", True, LONG),
+    ("bailingmoe2 q4_K", "--arch bailingmoe2 -t Q4_K --down Q6_K --experts 16 --top-k 4 --groups 4 --groups-used 2 "
+     "--fused-qkv --rotated 32 --expert-ff 256 --dense-layers 1", 5e-3, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "
