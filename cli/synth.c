@@ -278,7 +278,7 @@ static const struct sl_arg args[] = {
      "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
      "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
      "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe, minimax-m2, dots1, deepseek, bailingmoe, "
-     "bailingmoe2",
+     "bailingmoe2, hy_v3, mellum, granitemoe, exaone-moe",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",

@@ -216,7 +216,8 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         return st;
     if (cut && w->spec->parallel) /* of the rows that go on */
         SL_FORWARD_TRY("attention norm", sl_forward_row_norm(f, r->x, w->attn_norm, f->a.h, r->n));
-    float *y = w->attn_post_norm ? f->a.h : r->x;
+    bool apart = w->attn_post_norm || spec->out_scale > 0;
+    float *y = apart ? f->a.h : r->x;
     SL_FORWARD_TRY(
         "attention out",
         sl_op_matmul(f->dev, &(struct sl_op_matmul){.x = mixed,
@@ -224,7 +225,13 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
                                                     .n_decode = r->n_decode,
                                                     .n_w = 1,
                                                     .out = {{w->out, w->out_bias, y, y == r->x}}}));
-    if (w->attn_post_norm)
+    if (spec->out_scale > 0)
+        SL_FORWARD_TRY("attention scale",
+                       sl_op_scale(f->dev, &(struct sl_op_scale){.x = y,
+                                                                 .n_tok = r->n,
+                                                                 .n = f->hp->n_embd,
+                                                                 .scale = spec->out_scale}));
+    if (apart)
         st = sl_forward_add_normed(f, r, y, w->attn_post_norm, where);
     if (st != SL_OK)
         return st;
@@ -300,9 +307,9 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
         sl_ask_plain(a, SL_OP_temper);
     if (s->clamp > 0)
         sl_ask_plain(a, SL_OP_clamp);
-    if (s->value_scale > 0 && s->value_scale != 1)
+    if ((s->value_scale > 0 && s->value_scale != 1) || s->out_scale > 0)
         sl_ask_plain(a, SL_OP_scale);
-    if (layer->t[SL_L_ATTN_POST_NORM])
+    if (layer->t[SL_L_ATTN_POST_NORM] || s->out_scale > 0)
         sl_ask_plain(a, SL_OP_add_gated);
     if (hp->n_rope && hp->rope[s->rope].n_rot && !s->no_rope) {
         sl_ask_plain(a, SL_OP_rope_table);

@@ -280,7 +280,7 @@ enum sl_status sl_arch_read_hparams(const struct sl_gguf *g, const struct sl_arc
     if (arch->nextn)
         SL_TRY(
             sl_keys_u32(&k, "nextn_predict_layers", false, 0, hp.n_layer - 1, &hp.n_layer_nextn));
-    hp.n_layer -= hp.n_layer_nextn;
+    hp.n_layer -= k.n_nextn = hp.n_layer_nextn;
     SL_TRY(sl_keys_u32(&k, "context_length", true, 1, MAX_CTX, &hp.n_ctx_train));
     SL_TRY(sl_keys_u32(&k, "embedding_length", true, 1, SL_ARCH_MAX_WIDTH, &hp.n_embd));
     hp.norm_eps = -1;

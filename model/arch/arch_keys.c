@@ -42,6 +42,8 @@ static enum sl_status check_array(struct sl_keys *k, const char *key, const stru
     if (kv->elem_type == SL_GGUF_STRING || kv->elem_type == SL_GGUF_F32 ||
         kv->elem_type == SL_GGUF_F64 || (kv->elem_type == SL_GGUF_BOOL && !truth))
         return sl_keys_fail(k, SL_ERR_CORRUPT, key, truth ? "not truth values" : "not integers");
+    if (truth && k->n_nextn && kv->n_elems == k->n_layer - k->n_nextn)
+        return SL_OK;
     if (kv->n_elems == 0 || (k->n_layer && kv->n_elems != k->n_layer))
         return sl_keys_fail(k, SL_ERR_CORRUPT, key, "%" PRIu64 " values for %" PRIu32 " layers",
                             kv->n_elems, k->n_layer);
@@ -128,7 +130,7 @@ enum sl_status sl_keys_pattern(struct sl_keys *k, const char *key, bool *out) {
         return SL_OK;
     if (kv->type == SL_GGUF_ARRAY) {
         SL_TRY(check_array(k, key, kv, true));
-        for (uint32_t l = 0; l < k->n_layer; l++)
+        for (uint32_t l = 0; l < kv->n_elems; l++)
             out[l] = sl_gguf_array_i64(kv, l) != 0;
         return SL_OK;
     }

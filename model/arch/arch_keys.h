@@ -9,6 +9,7 @@ struct sl_keys {
     const char *arch;
     struct sl_err *err;
     uint32_t n_layer; /* 0 until known */
+    uint32_t n_nextn; /* of these, behind the others: patterns may leave them out */
     char name[128];   /* of the key last asked for */
 };
 

@@ -51,6 +51,7 @@ struct sl_attention_spec {
     bool gate_softplus; /* it goes through a softplus, not a sigmoid */
     float clamp;        /* q, k and v are cut to -clamp .. clamp */
     float value_scale;  /* of what the heads give; 1 and 0 = none */
+    float out_scale;    /* of what is added to the residual stream; 0 = none */
 };
 
 struct sl_delta_spec {

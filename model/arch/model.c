@@ -6,6 +6,7 @@
 
 static const struct sl_arch *const arches[] = {
     &sl_arch_dots1,        &sl_arch_deepseek,    &sl_arch_bailingmoe, &sl_arch_bailingmoe2,
+    &sl_arch_hy_v3,        &sl_arch_mellum,      &sl_arch_granitemoe, &sl_arch_exaone_moe,
     &sl_arch_minimax_m2,   &sl_arch_glm4moe,     &sl_arch_qwen3moe,   &sl_arch_qwen2moe,
     &sl_arch_olmoe,        &sl_arch_llama,       &sl_arch_qwen3,      &sl_arch_qwen2,
     &sl_arch_ernie4_5_moe, &sl_arch_hunyuan_moe, &sl_arch_gpt_oss,    &sl_arch_qwen3next,

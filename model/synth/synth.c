@@ -316,6 +316,12 @@ static void write_parts(struct sl_gguf_writer *w, const struct sl_synth_config *
         sl_gguf_write_f32(w, KEY("attention.clamp_kqv"), 1.5f);
     if (parts & SL_SYNTH_MIMO)
         sl_gguf_write_f32(w, KEY("attention.value_scale"), 0.7f);
+    if (parts & SL_SYNTH_GRANITE) {
+        sl_gguf_write_f32(w, KEY("embedding_scale"), 1.5f);
+        sl_gguf_write_f32(w, KEY("residual_scale"), 0.7f);
+        sl_gguf_write_f32(w, KEY("attention.scale"), 0.1f);
+        sl_gguf_write_f32(w, KEY("logit_scale"), 1.25f);
+    }
     if (parts & SL_SYNTH_GROK) {
         sl_gguf_write_f32(w, KEY("embedding_scale"), 1.5f);
         sl_gguf_write_f32(w, KEY("attention.output_scale"), 0.15f);
@@ -444,7 +450,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
             sl_gguf_write_u32(w, KEY("expert_shared_count"), c->n_ff_shared / c->n_ff_expert);
             if (parts & SL_SYNTH_SHARED_EACH)
                 sl_gguf_write_u32(w, KEY("expert_shared_feed_forward_length"), c->n_ff_expert);
-        } else if (traits & SL_SYNTH_SHARED) {
+        } else if (traits & SL_SYNTH_SHARED && c->n_ff_shared) {
             sl_gguf_write_u32(w, KEY("expert_shared_feed_forward_length"), c->n_ff_shared);
         }
         if (parts & SL_SYNTH_SIGMOID) {
@@ -455,7 +461,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         }
         if (c->router_scale > 0)
             sl_gguf_write_f32(w, KEY("expert_weights_scale"), c->router_scale);
-        if (traits & SL_SYNTH_DENSE_LEAD && !(parts & SL_SYNTH_MIMO)) {
+        if (traits & SL_SYNTH_DENSE_LEAD && !(parts & (SL_SYNTH_MIMO | SL_SYNTH_HY3))) {
             sl_gguf_write_u32(w, KEY("leading_dense_block_count"), c->n_layer_dense);
             if (!(traits & SL_SYNTH_LATENT) && !parts)
                 sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), 1);

@@ -31,6 +31,12 @@ static const struct sl_synth_family families[] = {
     {"qwen3vlmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_SECTIONS},
     {"gemma4", SL_SYNTH_MAY_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_GEMMA4},
+    {"hy_v3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
+                  SL_SYNTH_DENSE_LEAD},
+    {"mellum", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
+    {"granitemoe", SL_SYNTH_MOE | SL_SYNTH_SHARED},
+    {"exaone-moe", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
+                       SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
     {"dots1", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                   SL_SYNTH_DENSE_LEAD},
     {"deepseek", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD},
@@ -65,6 +71,10 @@ uint32_t sl_synth_parts(const char *arch) {
         const char *arch;
         uint32_t parts;
     } own[] = {
+        {"hy_v3", SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN | SL_SYNTH_HY3},
+        {"mellum", SL_SYNTH_PATTERN},
+        {"granitemoe", SL_SYNTH_GRANITE},
+        {"exaone-moe", SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN | SL_SYNTH_NEXTN_DENSE | SL_SYNTH_PATTERN},
         {"dots1", SL_SYNTH_SIGMOID | SL_SYNTH_COUNTED},
         {"deepseek", SL_SYNTH_COUNTED},
         {"bailingmoe", SL_SYNTH_COUNTED | SL_SYNTH_WEIGHTS_NORM},
@@ -297,7 +307,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
 
     /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
     float mid = 0.6f;
-    if (!sl_synth_has_experts(c, l)) {
+    bool dense = parts & SL_SYNTH_NEXTN_DENSE && l >= c->n_layer;
+    if (!sl_synth_has_experts(c, l) || dense) {
         uint64_t ff = c->n_ff;
         enum sl_dtype ffn = pick(&c->ffn, l);
         add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
@@ -318,7 +329,8 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     if (traits & SL_SYNTH_ROUTER_BIAS) /* scores are 1 / n_expert in the mean */
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f / (float)ne, ne, 0, 0, "exp_probs_b.bias", i);
     if (c->router_sigmoid || parts & SL_SYNTH_SIGMOID) /* scores are around a half */
-        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, ne, 0, 0, "exp_probs_b.bias", i);
+        add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.1f, ne, 0, 0,
+            parts & SL_SYNTH_HY3 ? "exp_probs_b" : "exp_probs_b.bias", i);
     if (c->fused_experts) {
         add(p, pick(&c->gate, l), SL_FILL_RANDOM, in, n, 2 * ff, ne, "ffn_gate_up_exps.weight", i);
     } else {
@@ -332,7 +344,7 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f, ff, ne, 0, "ffn_up_exps.bias", i);
         add(p, SL_DTYPE_F32, SL_FILL_RANDOM, 0.3f * share, n, ne, 0, "ffn_down_exps.bias", i);
     }
-    if (traits & SL_SYNTH_SHARED) {
+    if (traits & SL_SYNTH_SHARED && c->n_ff_shared) {
         uint64_t sh = parts & SL_SYNTH_LLAMA4 ? ff : c->n_ff_shared;
         enum sl_dtype ffn = pick(&c->ffn, l);
         if (traits & SL_SYNTH_SHARED_GATE)
@@ -364,7 +376,8 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
     uint32_t traits = family->traits, parts = sl_synth_parts(c->arch);
     bool moe = traits & SL_SYNTH_MOE, shared = traits & SL_SYNTH_SHARED;
     bool latent = traits & SL_SYNTH_LATENT;
-    bool dense = !c->n_expert || c->n_layer_dense || c->moe_step > 1;
+    bool dense = !c->n_expert || c->n_layer_dense || c->moe_step > 1 ||
+                 (c->n_nextn && parts & SL_SYNTH_NEXTN_DENSE);
     bool own_window = traits & SL_SYNTH_GEMMA4, pattern = parts & SL_SYNTH_PATTERN;
     const struct {
         const char *name;
@@ -382,7 +395,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
          c->n_expert < SL_MAX_EXPERTS_USED ? c->n_expert : SL_MAX_EXPERTS_USED},
         {"expert-ff", c->n_ff_expert, c->n_expert ? 1 : 0, 1u << 20},
         {"ff", c->n_ff, dense ? 1 : 0, 1u << 20},
-        {"shared-ff", c->n_ff_shared, shared ? 1 : 0, 1u << 20},
+        {"shared-ff", c->n_ff_shared, shared && !(parts & SL_SYNTH_GRANITE) ? 1 : 0, 1u << 20},
         {"dense-layers", c->n_layer_dense, 0,
          traits & SL_SYNTH_DENSE_LEAD && c->n_expert ? c->n_layer - 1 : 0},
         {"window", c->window, traits & SL_SYNTH_WINDOW ? 1 : 0, 1u << 24},

@@ -50,7 +50,10 @@ enum {
     SL_SYNTH_SHARED_EACH = 1 << 21,  /* beside their number the file has each one's width */
     SL_SYNTH_WEIGHTS_NORM = 1 << 22, /* experts' weights are divided by their sum */
     SL_SYNTH_BOTH_FF = 1 << 20,      /* an expert's width has two keys, feed_forward_length too */
-    SL_SYNTH_MAY_BIAS = 1 << 19,     /* q, k and v have biases, where they are asked for */
+    SL_SYNTH_NEXTN_DENSE = 1 << 24,  /* such layers have no experts */
+    SL_SYNTH_HY3 = 1 << 25,      /* tensors say which layers are dense; another name of the bias */
+    SL_SYNTH_GRANITE = 1 << 26,  /* scales; a shared expert where its width is not 0 */
+    SL_SYNTH_MAY_BIAS = 1 << 19, /* q, k and v have biases, where they are asked for */
 };
 struct sl_synth_family {
     const char *arch;

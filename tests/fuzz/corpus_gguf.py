@@ -231,6 +231,16 @@ GROUPED = {
                     keys=[("expert_shared_count", U32, 2), ("expert_gating_func", U32, 2),
                           ("rope.dimension_count", U32, 2), ("rope.dimension_sections", ARR, [1, 0, 0, 0]),
                           ("nextn_predict_layers", U32, 1), ("leading_dense_block_count", U32, 1)]),
+    "hy_v3": dict(norm="head", bias="exp_probs_b", shared=1, n_dense=1,
+                  keys=[("nextn_predict_layers", U32, 1), ("expert_weights_norm", BOOL, True)]),
+    "mellum": dict(norm="head", keys=[("attention.sliding_window", U32, 8),
+                                      ("attention.sliding_window_pattern", ARR, [True, False])]),
+    "granitemoe": dict(keys=[("embedding_scale", F32, 12.0), ("residual_scale", F32, 0.22),
+                             ("attention.scale", F32, 0.25), ("logit_scale", F32, 6.0)]),
+    "exaone-moe": dict(norm="head", bias="exp_probs_b.bias", shared=1,
+                       keys=[("attention.sliding_window", U32, 8), ("nextn_predict_layers", U32, 1),
+                             ("attention.sliding_window_pattern", ARR, [True, False]),
+                             ("leading_dense_block_count", U32, 1)]),
     "dots1": dict(norm="head", bias="exp_probs_b.bias", shared=1,
                   keys=[("expert_shared_count", U32, 1), ("leading_dense_block_count", U32, 1)]),
     "deepseek": dict(shared=2, keys=[("expert_shared_count", U32, 2), ("leading_dense_block_count", U32, 1)]),
@@ -250,7 +260,7 @@ def grouped(arch, **lies):
     f = GROUPED[arch]
     embd, heads, dim, ff, experts = 8, 2, 4, 8, 4
     told = {k: (kind, v) for k, kind, v in f["keys"]}
-    n_dense = told.get("leading_dense_block_count", (U32, 0))[1]
+    n_dense = f.get("n_dense", told.get("leading_dense_block_count", (U32, 0))[1])
     n_layers = 2 + told.get("nextn_predict_layers", (U32, 0))[1]
     for k, v in (("block_count", n_layers), ("context_length", 64), ("embedding_length", embd),
                  ("attention.head_count", heads), ("attention.head_count_kv", 1), ("attention.key_length", dim),
@@ -312,6 +322,8 @@ def main():
     files["glm4moe-shared"] = grouped("glm4moe", expert_shared_count=2**31)
     files["bailingmoe2-wide"] = grouped("bailingmoe2", expert_shared_count=2**31 + 1,
                                         expert_shared_feed_forward_length=2)
+    files["exaone-moe-pattern"] = grouped("exaone-moe", attention_sliding_window_pattern=[True])
+    files["granitemoe-scale"] = grouped("granitemoe", residual_scale=float("nan"))
     files["glm4moe-nextn"] = grouped("glm4moe", nextn_predict_layers=3)
     files["glm4moe-sections"] = grouped("glm4moe", rope_dimension_sections=[2**30, 2**30, 2**30, 1])
     files["llama-v2"] = model("llama", 2)

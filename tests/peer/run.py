@@ -200,6 +200,25 @@ CASES = [
      "--fused-qkv --groups 5 --groups-used 3", True, LONG),
     ("bailingmoe2 q4_K", "--arch bailingmoe2 -t Q4_K --down Q6_K --experts 16 --top-k 4 --groups 4 --groups-used 2 "
      "--fused-qkv --rotated 32 --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("hy_v3 f32", f"--arch hy_v3 {F32} {MOE} --dense-layers 1 --router-scale 2.5 --nextn 1", True, LONG),
+    ("hy_v3 f32, gqa 3, odd", f"--arch hy_v3 {F32} --experts 13 --top-k 5 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 48 --expert-ff 96 --shared-ff 160 --ff 224 --dense-layers 2 --tied", True, LONG),
+    ("hy_v3 q4_K", f"--arch hy_v3 -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1", 5e-3, LONG),
+    ("mellum f32", f"--arch mellum {F32} {MOE} --layers 5 --window 48 --yarn 8 --ctx 32768", True, LONG),
+    ("mellum f32, gqa 3, odd", f"--arch mellum {F32} --experts 11 --top-k 4 --layers 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 48 --expert-ff 96 --window 33 --window-period 2", True, LONG),
+    ("mellum q4_K", f"--arch mellum -t Q4_K --down Q6_K {MOE} --expert-ff 256 --window 48", 5e-3, LONG),
+    ("granitemoe f32", f"--arch granitemoe {F32} {MOE} --shared-ff 0", True, LONG),
+    ("granitemoe f32, shared, gqa 3, odd", f"--arch granitemoe {F32} --experts 13 --top-k 6 --layers 5 --embd 192 "
+     "--heads 6 --kv-heads 2 --head-dim 32 --expert-ff 96 --shared-ff 160 --rope-base 10000 --tied", True, LONG),
+    ("granitemoe q4_K", f"--arch granitemoe -t Q4_K --down Q6_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("exaone-moe f32", f"--arch exaone-moe {F32} {MOE} --layers 5 --dense-layers 1 --window 48 --router-scale 2.5 "
+     "--nextn 1 --window-period 4", True, LONG),
+    ("exaone-moe f32, gqa 3, odd", f"--arch exaone-moe {F32} --experts 11 --top-k 4 --layers 6 --embd 192 --heads 6 "
+     "--kv-heads 2 --head-dim 48 --expert-ff 96 --shared-ff 160 --ff 224 --dense-layers 2 --window 33 "
+     "--window-period 3", True, LONG),
+    ("exaone-moe q4_K", f"--arch exaone-moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1 --window 48",
+     5e-3, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "

@@ -154,7 +154,7 @@ static struct run *answer(const struct test_model *m, const struct sl_engine_con
 static void slices_of_layers_that_differ(void **state) {
     (void)state;
     static const char *const archs[] = {"ernie4_5-moe", "hunyuan-moe", "gpt-oss", "qwen35moe",
-                                        "qwen3next",    "deepseek2",   "gemma4"};
+                                        "qwen3next",    "deepseek2",   "gemma4",  "granitemoe"};
     static const char *const splits[] = {NULL, "1,4", "2,3", "4,1"};
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
         struct sl_synth_config sc = tiny_config(archs[i]);

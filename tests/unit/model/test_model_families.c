@@ -2,7 +2,19 @@
  * each reads of a file, what it must have, and the lies that it refuses. */
 #include "tests/unit/model/model_builder.h"
 
+#include <math.h>
+
 enum norm { NO_NORM, HEAD_NORM, ROW_NORM };
+
+static void windows(void) {
+    key_u32("attention.sliding_window", 100);
+}
+static void scales(void) {
+    key_f32("embedding_scale", 12);
+    key_f32("residual_scale", 0.25f);
+    key_f32("attention.scale", 0.015625f);
+    key_f32("logit_scale", 8);
+}
 
 /* A family as its files are; the specs that they give. */
 static const struct family {
@@ -17,6 +29,8 @@ static const struct family {
     bool counted;            /* the count gives the width, and so must be there */
     bool sigmoid, normalize; /* where the file says nothing of them */
     bool norm_optional, bias_optional;
+    bool no_lead; /* tensors say which layers are dense */
+    void (*keys)(void);
 } families[] = {
     {.arch = "glm4moe",
      .rope = SL_ROPE_KIND_NEOX,
@@ -35,6 +49,30 @@ static const struct family {
      .router_bias = "exp_probs_b.bias",
      .sigmoid = true,
      .normalize = true},
+    {.arch = "hy_v3",
+     .rope = SL_ROPE_KIND_NEOX,
+     .norm = HEAD_NORM,
+     .router_bias = "exp_probs_b",
+     .n_dense = 1,
+     .ff_shared = FF_EXP,
+     .sigmoid = true,
+     .bias_optional = true,
+     .no_lead = true},
+    {.arch = "mellum",
+     .rope = SL_ROPE_KIND_NEOX,
+     .norm = HEAD_NORM,
+     .normalize = true,
+     .keys = windows},
+    {.arch = "granitemoe", .rope = SL_ROPE_KIND_NORM, .normalize = true, .keys = scales},
+    {.arch = "exaone-moe",
+     .rope = SL_ROPE_KIND_NEOX,
+     .norm = HEAD_NORM,
+     .router_bias = "exp_probs_b.bias",
+     .n_dense = 1,
+     .ff_shared = FF_EXP,
+     .sigmoid = true,
+     .bias_optional = true,
+     .keys = windows},
     {.arch = "dots1",
      .rope = SL_ROPE_KIND_NEOX,
      .norm = HEAD_NORM,
@@ -130,7 +168,9 @@ static uint8_t *family_file(const struct family *f, const struct edit *edit, siz
     key_u32("expert_count", EXPERTS);
     key_u32("expert_used_count", USED);
     key_u32("expert_feed_forward_length", FF_EXP);
-    if (f->n_dense)
+    if (f->keys)
+        f->keys();
+    if (f->n_dense && !f->no_lead)
         key_u32("leading_dense_block_count", f->n_dense);
     if (f->n_shared)
         key_u32("expert_shared_count", f->n_shared);
@@ -289,6 +329,22 @@ static void lies(void **state) {
         {"bailingmoe2", "expert_shared_feed_forward_length", false, 1u << 20, 0, SL_ERR_CORRUPT,
          "wider than"},
         {"bailingmoe2", "expert_group_count", false, 5, 0, SL_ERR_CORRUPT, "out of range"},
+        {"hy_v3", "leading_dense_block_count", false, 1, 0, SL_ERR_UNSUPPORTED, "not supported"},
+        {"hy_v3", "expert_shared_feed_forward_length", false, 2 * FF_EXP, 0, SL_ERR_CORRUPT,
+         "ffn_gate_shexp.weight"},
+        {"mellum", "leading_dense_block_count", false, 1, 0, SL_ERR_UNSUPPORTED, "not supported"},
+        {"granitemoe", "logit_scale", true, 0, 0, SL_ERR_CORRUPT, "out of range"},
+        {"granitemoe", "logit_scale", true, 0, -1, SL_ERR_CORRUPT, "out of range"},
+        {"granitemoe", "residual_scale", true, 0, 1e9f, SL_ERR_CORRUPT, "out of range"},
+        {"granitemoe", "embedding_scale", true, 0, NAN, SL_ERR_CORRUPT, "not a finite"},
+        {"granitemoe", "expert_shared_feed_forward_length", false, 1u << 21, 0, SL_ERR_CORRUPT,
+         "out of range"},
+        {"exaone-moe", "attention.sliding_window_pattern", true, 0, 2, SL_ERR_CORRUPT,
+         "not an integer"},
+        {"exaone-moe", "expert_shared_feed_forward_length", false, 2 * FF_EXP, 0, SL_ERR_CORRUPT,
+         "ffn_gate_shexp.weight"},
+        {"dots1", "residual_scale", true, 0, 0.5f, SL_ERR_UNSUPPORTED, "not supported"},
+        {"mellum", "embedding_scale", true, 0, 12, SL_ERR_UNSUPPORTED, "not supported"},
         {"glm4moe", "full_attention_interval", false, 2, 0, SL_ERR_UNSUPPORTED, "unknown"},
     };
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
@@ -333,8 +389,82 @@ static void routers_as_stated(void **state) {
     }
 }
 
+/* Layers with a window, and what they and the others rotate. */
+static bool pattern[LAYERS];
+static uint32_t n_pattern, n_nextn;
+static void add_pattern(struct gb *b) {
+    char key[96];
+    if (n_pattern) {
+        snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", arch_now);
+        gb_array(b, key, SL_GGUF_BOOL, n_pattern, pattern, n_pattern);
+    }
+    if (n_nextn) {
+        snprintf(key, sizeof key, "%s.nextn_predict_layers", arch_now);
+        gb_uint(b, key, n_nextn);
+    }
+    if (strcmp(arch_now, "mellum") == 0) {
+        gb_str(b, "mellum.rope.scaling.type", "yarn");
+        gb_float(b, "mellum.rope.scaling.factor", 16);
+    }
+}
+
+static void windows_and_rotations(void **state) {
+    (void)state;
+    struct edit e = {.keys = add_pattern};
+    for (uint32_t n = 0; n <= LAYERS; n++) {
+        bool exaone =
+            n != 1; /* with and without a pattern, with the one that guesses ahead left out */
+        const struct family *f = find(exaone ? "exaone-moe" : "mellum");
+        uint8_t *file;
+        n_nextn = exaone && n == LAYERS - 1;
+        n_pattern = n == 1 ? LAYERS : n;
+        for (uint32_t l = 0; l < LAYERS; l++)
+            pattern[l] = l == 1;
+        struct sl_model *m = family_model(f, &e, &file);
+        assert_int_equal(m->hp.n_layer, LAYERS - n_nextn);
+        assert_int_equal(m->hp.n_rope, exaone ? 1 : 2);
+        if (!exaone) /* in windows without YaRN */
+            assert_true(m->hp.rope[0].yarn_factor == 16 && m->hp.rope[1].yarn_factor == 0);
+        for (uint32_t l = 0; l < m->hp.n_layer; l++) {
+            const struct sl_attention_spec *a = &m->layers[l].spec.attention;
+            bool windowed = n_pattern ? l == 1 : l % 4 < 3;
+            assert_int_equal(a->window, windowed ? 100 : 0);
+            assert_int_equal(a->no_rope, exaone && !windowed);
+            assert_int_equal(a->rope, !exaone && windowed);
+        }
+        sl_model_close(&m);
+        free(file);
+    }
+    n_pattern = LAYERS - 1; /* neither of all layers nor of those that run */
+    n_nextn = 0;
+    refused(find("exaone-moe"), &e, SL_ERR_CORRUPT, "sliding_window_pattern",
+            "2 values for 3 layers");
+    refused(find("exaone-moe"), &(struct edit){.no_key = "attention.sliding_window"},
+            SL_ERR_CORRUPT, "attention.sliding_window", "is missing");
+}
+
+static void scaled(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct sl_model *m = family_model(find("granitemoe"), NULL, &file);
+    assert_true(m->hp.embd_scale == 12 && m->hp.logit_scale == 0.125f);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        const struct sl_layer_spec *s = &m->layers[l].spec;
+        assert_true(s->attention.scale == 0.015625f && s->attention.out_scale == 0.25f);
+        assert_true(s->experts.sum_scale == 0.25f && s->experts.n_ff_shared == 0);
+    }
+    sl_model_close(&m);
+    free(file);
+    refused(find("granitemoe"), &(struct edit){.no_key = "logit_scale"}, SL_ERR_CORRUPT,
+            "logit_scale", "is missing");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(specs), cmocka_unit_test(needs),
-                                       cmocka_unit_test(lies), cmocka_unit_test(routers_as_stated)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(specs),
+                                       cmocka_unit_test(needs),
+                                       cmocka_unit_test(lies),
+                                       cmocka_unit_test(routers_as_stated),
+                                       cmocka_unit_test(windows_and_rotations),
+                                       cmocka_unit_test(scaled)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
