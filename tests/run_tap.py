@@ -10,6 +10,7 @@ counted as support/fair_clock.py does, so that a busy machine does not make it f
 the counts are added to FILE as a line, so that several calls can be summed. With --jobs N commands run side by side; each is still reported in one piece, in the order given."""
 import os
 import re
+import select
 import shlex
 import subprocess
 import sys
@@ -19,19 +20,41 @@ from concurrent.futures import ThreadPoolExecutor
 from support.fair_clock import FairClock
 
 
+def read_until(child, out, ends):
+    """Reads to the end of its output, or until ends() says so; whether it got to the end."""
+    pipe = child.stdout.fileno()
+    while not ends():
+        if select.select([pipe], [], [], 1)[0]:
+            part = os.read(pipe, 1 << 16)
+            if not part:
+                return True
+            out.append(part)
+    return False
+
+
+def ended(child):
+    """Whether it has, and then the CPU seconds of it and of its children that it waited for."""
+    pid, status, used = os.wait4(child.pid, os.WNOHANG)
+    if not pid:
+        return None
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return used.ru_utime + used.ru_stime
+
+
 def output_of(child, timeout):
-    """All that it writes, and whether it ended in time."""
-    clock = FairClock()
-    while clock.look() < timeout:
-        try:
-            return child.communicate(timeout=1)[0], True
-        except subprocess.TimeoutExpired:
-            pass
-    child.kill()
-    try:
-        return child.communicate(timeout=5)[0], False
-    except subprocess.TimeoutExpired as e:  # a child of its own lives on and holds the pipe
-        return e.stdout or b"", False
+    """All that it writes, whether it ended in time, and its CPU seconds."""
+    clock, out, cpu = FairClock(), [], None
+    in_time = read_until(child, out, lambda: clock.look() >= timeout)
+    while in_time and (cpu := ended(child)) is None:  # most often it ends with its output
+        time.sleep(0.005)
+        in_time = clock.look() < timeout
+    if cpu is None:
+        child.kill()
+        last = time.monotonic() + 5  # a child of its own may live on and hold the pipe
+        read_until(child, out, lambda: time.monotonic() > last)
+        while (cpu := ended(child)) is None:
+            time.sleep(0.005)
+    return b"".join(out), in_time, cpu
 
 
 def run(command, timeout):
@@ -41,7 +64,7 @@ def run(command, timeout):
     start = time.monotonic()
     with subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, env=env) as child:
-        out, in_time = output_of(child, timeout)
+        out, in_time, cpu = output_of(child, timeout)
     code, out = child.returncode, out.decode("utf-8", "replace")
     if not in_time:
         code, out = -1, out + f"\ntimed out after {timeout} s\n"
@@ -77,7 +100,7 @@ def run(command, timeout):
         out += "\nthe program ran no test\n"
     name = command if len(command) < 100 else command[:97] + "..."
     report.append(f"{'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed, {skipped} skipped "
-                  f"({time.monotonic() - start:.1f} s)")
+                  f"({time.monotonic() - start:.1f} s, CPU {cpu:.1f} s)")
     report += [f"     {figure}" for figure in figures]
     if failed:
         report.append(out)

@@ -23,55 +23,66 @@ static float dot_float(enum sl_dtype dtype, const uint8_t *w, const float *x, ui
     return part[0];
 }
 
-static float dot_quantized(enum sl_dtype dtype, const uint8_t *w, const struct sl_qx *x,
-                           uint32_t n) {
-    const struct sl_dtype_info *info = sl_dtype_info(dtype);
-    uint32_t block = info->block_elems;
-    bool has_min = sl_dtype_has_min(dtype);
-    float total = 0;
-    struct sl_unpacked u;
-    for (uint32_t i0 = 0; i0 < n; i0 += block, w += info->block_bytes) {
-        const struct sl_qx *g = &x[i0 / 256];
-        const int8_t *q = g->q + i0 % 256;
-        float dx = block == 32 ? g->q32.d[i0 % 256 / 32] : g->q256.d;
-        int32_t isum = 0, imin = 0;
-        sl_unpack_block(dtype, w, &u);
-        for (uint32_t s = 0; s < block / 16; s++) {
-            int32_t dot = 0, sum = 0;
-            for (uint32_t i = 16 * s; i < 16 * s + 16; i++) {
-                dot += u.q[i] * q[i];
-                sum += q[i];
-            }
-            isum += u.scale[s] * dot;
-            imin += u.min[s] * sum;
+/* One unpacked block with the inputs that meet it, onto the sum of the blocks before. */
+static float add_block(const struct sl_unpacked *u, uint32_t block, bool has_min,
+                       const struct sl_qx *x, uint32_t i0, float total) {
+    const struct sl_qx *g = &x[i0 / 256];
+    const int8_t *q = g->q + i0 % 256;
+    float dx = block == 32 ? g->q32.d[i0 % 256 / 32] : g->q256.d;
+    int32_t isum = 0, imin = 0;
+    for (uint32_t s = 0; s < block / 16; s++) {
+        int32_t dot = 0, sum = 0;
+        for (uint32_t i = 16 * s; i < 16 * s + 16; i++) {
+            dot += u->q[i] * q[i];
+            sum += q[i];
         }
-        total = fmaf(u.d * dx, (float)isum, total);
-        if (has_min)
-            total = fmaf(-(u.dmin * dx), (float)imin, total);
+        isum += u->scale[s] * dot;
+        imin += u->min[s] * sum;
     }
-    return total;
+    total = fmaf(u->d * dx, (float)isum, total);
+    return has_min ? fmaf(-(u->dmin * dx), (float)imin, total) : total;
 }
 
-static float dot(const struct sl_mm_rows *w, uint32_t r, const void *x) {
-    const uint8_t *row = w->data + r * w->row_bytes;
-    return sl_dtype_is_float(w->dtype) ? dot_float(w->dtype, row, x, w->n_in)
-                                       : dot_quantized(w->dtype, row, x, w->n_in);
+/* A weight row with n_tok input rows, sl_qx_blocks(n) apart: out[t * stride]. Each block is
+ * unpacked once. */
+static void dot_quantized(enum sl_dtype dtype, const uint8_t *w, const struct sl_qx *x, uint32_t n,
+                          uint32_t n_tok, size_t stride, float *out) {
+    const struct sl_dtype_info *info = sl_dtype_info(dtype);
+    bool has_min = sl_dtype_has_min(dtype);
+    struct sl_unpacked u;
+    for (uint32_t t = 0; t < n_tok; t++)
+        out[t * stride] = 0;
+    for (uint32_t i0 = 0; i0 < n; i0 += info->block_elems, w += info->block_bytes) {
+        sl_unpack_block(dtype, w, &u);
+        for (uint32_t t = 0; t < n_tok; t++)
+            out[t * stride] = add_block(&u, info->block_elems, has_min, x + t * sl_qx_blocks(n), i0,
+                                        out[t * stride]);
+    }
 }
 
 static void vec_c(const struct sl_mm_rows *w, const void *x, float *out) {
-    for (uint32_t r = 0; r < w->n_rows; r++)
-        out[r] = dot(w, r, x);
+    for (uint32_t r = 0; r < w->n_rows; r++) {
+        const uint8_t *row = w->data + r * w->row_bytes;
+        if (sl_dtype_is_float(w->dtype))
+            out[r] = dot_float(w->dtype, row, x, w->n_in);
+        else
+            dot_quantized(w->dtype, row, x, w->n_in, 1, 1, &out[r]);
+    }
 }
 
 static void many_c(const struct sl_mm_rows *w, const void *x, uint32_t n_tok, uint32_t begin,
                    uint32_t end, void *panel, float *out) {
     (void)panel;
-    uint32_t t0 = sl_mm_tile_start(n_tok, begin), t1 = sl_mm_tile_start(n_tok, end);
-    for (uint32_t t = t0; t < t1; t++) {
-        const void *row = sl_dtype_is_float(w->dtype)
-                              ? (const void *)((const float *const *)x)[t]
-                              : (const void *)((const struct sl_qx *)x + t * sl_qx_blocks(w->n_in));
-        vec_c(w, row, out + (t - t0) * SL_MM_PANEL);
+    uint32_t t0 = sl_mm_tile_start(n_tok, begin), n = sl_mm_tile_start(n_tok, end) - t0;
+    for (uint32_t r = 0; r < w->n_rows; r++) {
+        const uint8_t *row = w->data + r * w->row_bytes;
+        if (sl_dtype_is_float(w->dtype))
+            for (uint32_t t = 0; t < n; t++)
+                out[t * SL_MM_PANEL + r] =
+                    dot_float(w->dtype, row, ((const float *const *)x)[t0 + t], w->n_in);
+        else
+            dot_quantized(w->dtype, row, (const struct sl_qx *)x + t0 * sl_qx_blocks(w->n_in),
+                          w->n_in, n, SL_MM_PANEL, out + r);
     }
 }
 

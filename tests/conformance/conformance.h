@@ -63,6 +63,9 @@ bool conf_checking(void);
  * be asked. */
 bool conf_same_bits(void);
 
+/* A GPU is among the targets: the time for shapes that are there for its blocks and tiles alone. */
+bool conf_gpu(void);
+
 /* The device of the current target, for invariance checks: a row alone must equal the
  * row in a batch, whatever the device. */
 struct sl_device *conf_device(void);

@@ -1,5 +1,6 @@
 /* Requests that begin alike: what is computed once, and that nobody can tell by the answer. */
 #include "tests/support/hello.h"
+#include "tests/support/slow_build.h"
 #include "tests/unit/engine/fixture.h"
 
 #include "common/metrics.h"
@@ -378,7 +379,7 @@ static void crowds_agree_with_loners(void **state) {
     (void)state;
     struct sl_engine *e = engine_of(4, 320, 48);
     struct sl_rng rng = {5};
-    for (uint32_t round = 0; round < 8; round++) {
+    for (uint32_t round = 0; round < BY_BUILD(8, 4, 2); round++) {
         struct run *r[8];
         bool cancel[8];
         for (uint32_t i = 0; i < 8; i++) {
@@ -421,8 +422,10 @@ int main(void) {
         cmocka_unit_test(parked_sessions_find_their_text_again),
         cmocka_unit_test(crowds_agree_with_loners),
     };
-    int failed = cmocka_run_group_tests(tests, setup, teardown);
-    failed += cmocka_run_group_tests(tests, setup_short, teardown);
+    int failed = cmocka_run_group_tests(tests, setup_short, teardown);
+    if (UNDER_TSAN) /* the same threads */
+        return failed;
+    failed += cmocka_run_group_tests(tests, setup, teardown);
     failed += cmocka_run_group_tests(tests, setup_long, teardown);
     failed += cmocka_run_group_tests(tests, setup_delta, teardown);
     failed += cmocka_run_group_tests(tests, setup_latent, teardown);
