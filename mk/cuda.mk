@@ -80,19 +80,22 @@ $(B)/backends/cuda/images.o: $(CUDA_IMAGES) $(CUDA_FATBIN)
 	$(if $(CUDA_NO_GPU),@echo "  no GPU here: CUDA kernels for sm_75 alone; newer GPUs are slower with them: make CUDA_ARCHS=all")
 OBJ += $(B)/backends/cuda/images.o
 
-# A driver for tests: libcuda's symbols over host memory.
+# A driver for tests: libcuda's symbols over host memory. What it has per thread lies in the static block: of one that a
+# thread allocates later, LeakSanitizer takes the bytes before it for the header of an older libc (where its address ends
+# in 010), looks for pointers wherever those say, and dies of that.
+DRIVER_FLAGS := -fPIC -shared -ftls-model=initial-exec
 FAKE_CUDA := $(B)/tests/support/fake_cuda.so
 $(FAKE_CUDA): tests/support/fake_cuda.c tests/support/fake_cuda.h backends/cuda/driver.h mk/cuda.mk
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) -fPIC -shared -o $@ $<
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(LDFLAGS_$(MODE)) $(DRIVER_FLAGS) -o $@ $<
 
 # One that stands before a real driver, or that one, and fails when told to.
 FAULTY_CUDA := $(B)/tests/support/faulty/libcuda.so.1
 $(FAULTY_CUDA): tests/support/faulty_cuda.c tests/support/fake_cuda.h backends/cuda/driver.h mk/cuda.mk
 	@mkdir -p $(@D)
 	$(call say,cc)
-	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) -fPIC -shared -o $@ $<
+	$(CC) $(filter-out -MMD -MP,$(CFLAGS_all)) $(DRIVER_FLAGS) -o $@ $<
 
 .PHONY: kernels
 ## make kernels             CUDA kernels alone (CUDA_ARCHS=90 for quick ones; WITH_CUDA=0 leaves them out)

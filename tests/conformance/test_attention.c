@@ -1,5 +1,6 @@
 /* sl_op_attention over pages that sl_op_kv_write filled */
 #include "tests/conformance/conformance.h"
+#include "tests/support/slow_build.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -284,7 +285,7 @@ static void one_with(const struct shape *s, struct extra extra, const struct row
      * scores go into the hundreds. check() has the bound of each element. */
     conf_tolerance(s->q_factor > 10 || s->fill == CONF_SPIKES ? 1e-4f : 1e-5f);
     conf_case(what, run, &c, CONF_F32, n_y, y);
-    if (!conf_same_bits())
+    if (!conf_same_bits() && !SLOW_BUILD) /* in double: of no memory but the test's */
         check(what, &c, y, every);
     check_mates(what, &c, n_rows > 100 ? 9 : n_rows > 40 ? 4 : 1);
 }
@@ -315,6 +316,8 @@ static void shapes(enum sl_dtype dtype) {
     make_mixed();
     for (size_t i = 0; i < CONF_COUNT(dim); i++)
         for (size_t g = 0; g < CONF_COUNT(group); g++) {
+            if (SLOW_BUILD && dim[i] != 40 && dim[i] != 96 && dim[i] != 256)
+                continue;
             if (dtype == SL_DTYPE_Q8_0 && dim[i] % 32)
                 continue;
             struct shape s = {

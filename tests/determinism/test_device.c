@@ -2,6 +2,7 @@
  * whole runs on a card (tests/support/card.h), compared bit for bit with plain runs on the CPU,
  * over budgets of the card's and the host's memory. */
 #include "tests/support/card.h"
+#include "tests/support/slow_build.h"
 #include "tests/unit/engine/fixture.h"
 
 #include "common/crc.h"
@@ -470,7 +471,8 @@ static void stages(void **state) {
                 {"2,2", 2, 0, 100}};
     uint32_t measured = 0;
     for (uint32_t i = 0; i < sizeof over / sizeof over[0]; i++)
-        for (uint32_t parallel = 1; parallel <= 8; parallel += parallel == 1 ? 2 : 5) {
+        for (uint32_t parallel = BY_BUILD(1, 3, 3); parallel <= 8;
+             parallel += parallel == 1 ? 2 : 5) {
             struct outcome have;
             struct setting s = {.where = over[i].device_percent > 100 ? SL_EXPERTS_RESIDENT
                                                                       : SL_EXPERTS_STREAMED,
@@ -579,7 +581,7 @@ static void kinds(void **state) {
                 {"3,1", 2, 1, 50, 50}, {"1,2,1", 3, 2, 25, 30}, {"1,1,1,1", 4, 5, 101, 0},
                 {"1,2,1", 3, 5, 0, 60}};
     for (uint32_t i = 0; i < sizeof over / sizeof over[0]; i++)
-        for (uint32_t parallel = 1; parallel <= 8; parallel += 7) {
+        for (uint32_t parallel = BY_BUILD(1, 8, 8); parallel <= 8; parallel += 7) {
             struct outcome have;
             struct setting s = {.where = over[i].device_percent > 100 ? SL_EXPERTS_RESIDENT
                                                                       : SL_EXPERTS_STREAMED,

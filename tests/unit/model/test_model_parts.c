@@ -21,21 +21,21 @@ struct family {
     bool wide_values; /* VDIM elements of a head's value, not DIM */
 };
 struct edit {
-    const char *no_key, *keys;     /* left out; added */
+    const char *no_key, *keys;      /* left out; added */
     const char *no_tensor, *tensor; /* the same of tensors; the latter of layer 4 */
 };
 
-#define FFN     "ffn_gate.weight:EF ffn_up.weight:EF ffn_down.weight:FE "
+#define FFN "ffn_gate.weight:EF ffn_up.weight:EF ffn_down.weight:FE "
 #define EXPERTS3                                                                                   \
     "ffn_gate_inp.weight:EN ffn_gate_exps.weight:EXN ffn_up_exps.weight:EXN "                      \
     "ffn_down_exps.weight:XEN "
-#define SHARED  "ffn_gate_shexp.weight:EX ffn_up_shexp.weight:EX ffn_down_shexp.weight:XE "
-#define ATTN    "attn_norm.weight:E attn_q.weight:EQ attn_k.weight:EK attn_v.weight:EV " ATTN_OUT
+#define SHARED   "ffn_gate_shexp.weight:EX ffn_up_shexp.weight:EX ffn_down_shexp.weight:XE "
+#define ATTN     "attn_norm.weight:E attn_q.weight:EQ attn_k.weight:EK attn_v.weight:EV " ATTN_OUT
 #define ATTN_OUT "attn_output.weight:OE "
-#define QK_NORM "attn_q_norm.weight:D attn_k_norm.weight:D "
-#define RMS     "attention.layer_norm_rms_epsilon=0.00001 "
-#define WIDTH   "expert_feed_forward_length=32 "
-#define WINDOW  "attention.sliding_window=100 "
+#define QK_NORM  "attn_q_norm.weight:D attn_k_norm.weight:D "
+#define RMS      "attention.layer_norm_rms_epsilon=0.00001 "
+#define WIDTH    "expert_feed_forward_length=32 "
+#define WINDOW   "attention.sliding_window=100 "
 
 static const struct family families[] = {
     {.arch = "llama4",
@@ -45,7 +45,8 @@ static const struct family families[] = {
      .experts = EXPERTS3 SHARED,
      .step = 2},
     {.arch = "afmoe",
-     .keys = RMS WIDTH WINDOW "leading_dense_block_count=1 expert_shared_count=1 expert_used_count=2",
+     .keys =
+         RMS WIDTH WINDOW "leading_dense_block_count=1 expert_shared_count=1 expert_used_count=2",
      .dense = FFN,
      .layer = ATTN QK_NORM "ffn_norm.weight:E attn_gate.weight:EO post_attention_norm.weight:E "
                            "post_ffw_norm.weight:E ",
@@ -253,7 +254,8 @@ static void every_tensor_counts(void **state) {
             else if (tells)
                 refused(f->arch, (struct edit){.no_tensor = name}, "blk.5.", "");
             else if (strcmp(t, "attn_qkv.weight") == 0)
-                refused(f->arch, (struct edit){.no_tensor = name}, "blk.5.attn_q.weight", "missing");
+                refused(f->arch, (struct edit){.no_tensor = name}, "blk.5.attn_q.weight",
+                        "missing");
             else if (strcmp(t, "layer_output_norm.weight") == 0)
                 refused(f->arch, (struct edit){.no_tensor = name}, "post_ffw_norm", "is missing");
             else
@@ -292,10 +294,10 @@ static void llama4(void **state) {
             "expert_used_count", "one a token, not 2");
     refused("llama4", (struct edit){.keys = "attention.sliding_window=0"}, "sliding_window",
             "out of range");
-    refused("llama4",
-            (struct edit){.no_key = "interleave_moe_layer_step",
-                          .keys = "interleave_moe_layer_step=7"},
-            "interleave_moe_layer_step", "");
+    refused(
+        "llama4",
+        (struct edit){.no_key = "interleave_moe_layer_step", .keys = "interleave_moe_layer_step=7"},
+        "interleave_moe_layer_step", "");
 }
 
 static void gates(void **state) {
@@ -310,7 +312,8 @@ static void gates(void **state) {
     assert_int_equal(m->layers[1].spec.experts.n_ff_shared, FF_EXP);
     assert_true(m->hp.embd_scale == sqrtf(EMBD));
     done(m);
-    refused("afmoe", (struct edit){.no_key = "expert_shared_count", .keys = "expert_shared_count=3"},
+    refused("afmoe",
+            (struct edit){.no_key = "expert_shared_count", .keys = "expert_shared_count=3"},
             "ffn_gate_shexp.weight", "its shape is");
     m = opened("afmoe", (struct edit){.keys = "expert_gating_func=1"});
     assert_int_equal(m->layers[1].spec.experts.router_kind, SL_ROUTER_KIND_SOFTMAX);
@@ -328,11 +331,13 @@ static void gates(void **state) {
     done(m);
     refused("laguna", (struct edit){.keys = "expert_shared_feed_forward_length=33"},
             "ffn_gate_shexp.weight", "its shape is");
-    refused("laguna", (struct edit){.no_key = "expert_shared_count", .keys = "expert_shared_count=0"},
-            "expert_shared_count", "out of range");
     refused("laguna",
-            (struct edit){.no_key = "rope.dimension_count_swa", .keys = "rope.dimension_count_swa=7"},
-            "rope.dimension_count_swa", "odd");
+            (struct edit){.no_key = "expert_shared_count", .keys = "expert_shared_count=0"},
+            "expert_shared_count", "out of range");
+    refused(
+        "laguna",
+        (struct edit){.no_key = "rope.dimension_count_swa", .keys = "rope.dimension_count_swa=7"},
+        "rope.dimension_count_swa", "odd");
     /* Neither of heads nor of elements. */
     refused("laguna",
             (struct edit){.no_tensor = "blk.4.attn_gate.weight", .tensor = "attn_gate.weight:EN"},
@@ -350,8 +355,7 @@ static void cohere(void **state) {
         assert_true(s->experts.sum_scale == (l ? 0.5f : 0));
     }
     done(m);
-    m = opened("cohere2moe",
-               (struct edit){.no_key = "attention.layer_norm_epsilon", .keys = RMS});
+    m = opened("cohere2moe", (struct edit){.no_key = "attention.layer_norm_epsilon", .keys = RMS});
     assert_false(m->hp.layer_norm);
     done(m);
     refused("cohere2moe", (struct edit){.no_key = "logit_scale"}, "logit_scale", "is missing");
@@ -369,7 +373,8 @@ static void others(void **state) {
     done(m);
     refused("dbrx", (struct edit){.tensor = "attn_q.weight:EQ"}, "blk.4.attn_qkv.weight",
             "blk.4.attn_q.weight is there too");
-    refused("dbrx", (struct edit){.no_tensor = "blk.4.attn_qkv.weight", .tensor = "attn_qkv.weight:EQ"},
+    refused("dbrx",
+            (struct edit){.no_tensor = "blk.4.attn_qkv.weight", .tensor = "attn_qkv.weight:EQ"},
             "blk.4.attn_qkv.weight", "its shape is");
 
     m = opened("grok", (struct edit){0});
@@ -381,7 +386,8 @@ static void others(void **state) {
     assert_true(m->layers[4].spec.experts.beside && m->layers[4].spec.n_ff == FF);
     assert_true(m->layers[4].spec.experts.sum_scale > 0.7f && m->hp.logit_softcap == 50);
     done(m);
-    refused("grok", (struct edit){.tensor = "ffn_up.weight:EF"}, "blk.4.ffn_gate.weight", "missing");
+    refused("grok", (struct edit){.tensor = "ffn_up.weight:EF"}, "blk.4.ffn_gate.weight",
+            "missing");
     refused("grok", (struct edit){.tensor = "post_ffw_norm.weight:E"}, "blk.4.post_ffw_norm.weight",
             "the same tensor");
     refused("grok", (struct edit){.keys = "attn_logit_softcapping=0.0"}, "attn_logit_softcapping",
