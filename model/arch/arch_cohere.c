@@ -1,5 +1,5 @@
-/* Cohere's Command with experts: attention and the feed-forward part read the same norm and are added
- * together; the mean of routed and shared experts, of which the router takes sigmoids. Layers
+/* Cohere's Command with experts: attention and the feed-forward part read the same norm and are
+ * added together; the mean of routed and shared experts, of which the router takes sigmoids. Layers
  * without a window, the first of four, rotate nothing unless they are dense ones at the start.
  * Source: Cohere 2025, "Command A"; names and defaults of llama.cpp's GGUF. */
 #include "model/arch/arch_internal.h"

@@ -1,6 +1,6 @@
 /* Grok 1 and 2: scores with a soft cap, norms behind attention and feed-forward parts, GELU in
- * experts, scales of embedding and logits; Grok 2 has a dense part beside the experts, and takes the
- * two parts' mean times the root of 2. A soft cap of the router's logits is stated by files and
+ * experts, scales of embedding and logits; Grok 2 has a dense part beside the experts, and takes
+ * the two parts' mean times the root of 2. A soft cap of the router's logits is stated by files and
  * ignored, as in llama.cpp.
  * Source: xAI 2024, "grok-1" (model.py); names and defaults of llama.cpp's GGUF. */
 #include "model/arch/arch_internal.h"
