@@ -403,10 +403,37 @@ enum sl_status sl_cuda_fused_norm_matmul(struct sl_device *d,
     return SL_OK;
 }
 
+/* Outputs up to which the tiles of gemm_narrow are faster. */
+#define NARROW_MAX_OUT 1024u
+
+static bool is_narrow(const struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t) {
+    uint32_t n_in = a->out[0].w.n_in;
+    uintptr_t addresses = (uintptr_t)a->x;
+    if (t != SL_DTYPE_F32 || n_in % 4 || rows_of_type(a, t) > NARROW_MAX_OUT ||
+        !sl_cuda_has(c, SL_FAMILY_gemm_narrow, t) || SL_GEMM_NARROW_SMEM > c->max_smem_bytes)
+        return false;
+    for (uint32_t i = 0; i < a->n_w; i++)
+        addresses |= a->out[i].w.dtype == t ? (uintptr_t)a->out[i].w.data : 0;
+    return addresses % 16 == 0;
+}
+
+static enum sl_status gemm_narrow(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
+                                  uint32_t row0) {
+    uint32_t n_in = a->out[0].w.n_in, n_blocks;
+    struct sl_karg_gemm k = {
+        .x = a->x + (size_t)row0 * n_in, .n_in = n_in, .n_tok = a->n_tok - row0};
+    k.n_mat = collect(a, t, row0, SL_GEMM_NARROW_M, k.mat, k.first, &n_blocks);
+    struct sl_dim3 grid = {sl_ceil_div(k.n_tok, SL_GEMM_NARROW_N), n_blocks, 1};
+    return SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_gemm_narrow, t), grid,
+                     ((struct sl_dim3){SL_GEMM_NARROW_THREADS, 1, 1}), SL_GEMM_NARROW_SMEM, k);
+}
+
 static enum sl_status gemm(struct sl_cuda *c, const struct sl_op_matmul *a, enum sl_dtype t,
                            const struct sl_karg_qx *qx, uint32_t row0) {
     uint32_t n_in = a->out[0].w.n_in, n_rows = a->n_tok - row0, n_blocks;
     uint64_t n_out = rows_of_type(a, t);
+    if (is_narrow(c, a, t))
+        return gemm_narrow(c, a, t, row0);
     /* Wide tiles when there are enough to give every multiprocessor one. */
     bool large =
         sl_cuda_gemm_large_fits(c, t) && n_out / SL_GEMM_M * (n_rows / SL_GEMM_N_LARGE) >= c->n_sm;

@@ -34,6 +34,7 @@
 #define SL_VARIANTS_PAIR(X, name, args)                                                            \
     SL_VARIANTS_MMA(X, name, args)                                                                 \
     X(name, name##_MXFP4, SL_DTYPE_MXFP4, args)
+#define SL_VARIANTS_F32(X, name, args)  X(name, name##_F32, SL_DTYPE_F32, args)
 #define SL_VARIANTS_Q8_0(X, name, args) X(name, name##_Q8_0, SL_DTYPE_Q8_0, args)
 #define SL_VARIANTS_MMA_Q8_0(X, name, args)                                                        \
     SL_VARIANTS_MMA(X, name, args)                                                                 \
@@ -86,6 +87,7 @@
     F(X, moe_pair_sum_any, PAIR, struct sl_karg_moe, 0, 0, false)                                  \
     F(X, gemm_small, TYPES, struct sl_karg_gemm, OP(matmul) | OP(moe), 0, true)                    \
     F(X, gemm_large, TYPES, struct sl_karg_gemm, 0, 0, true)                                       \
+    F(X, gemm_narrow, F32, struct sl_karg_gemm, 0, 0, true)                                        \
     F(X, moe_sort, ONE, struct sl_karg_moe_sort, OP(moe), 0, true)                                 \
     F(X, embed, TYPES, struct sl_karg_embed, OP(embed), 0, false)                                  \
     F(X, rms_norm, ONE, struct sl_karg_rms_norm, OP(rms_norm), 0, false)                           \

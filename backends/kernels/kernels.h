@@ -241,6 +241,17 @@ struct sl_karg_gemm {
     struct sl_karg_experts expert;
 };
 
+/* gemm_narrow_F32, with sl_karg_gemm (refs NULL, x): rows of n_in, a multiple of four, that begin
+ * on 16 bytes, as do the weights; first[i] in tiles of SL_GEMM_NARROW_M outputs. grid (ceil(n_tok /
+ * SL_GEMM_NARROW_N), tiles of outputs). */
+#define SL_GEMM_NARROW_M       32u
+#define SL_GEMM_NARROW_N       32u
+#define SL_GEMM_NARROW_K       64u
+#define SL_GEMM_NARROW_STAGES  3u
+#define SL_GEMM_NARROW_THREADS 128u
+#define SL_GEMM_NARROW_SMEM                                                                        \
+    (SL_GEMM_NARROW_STAGES * (SL_GEMM_NARROW_M + SL_GEMM_NARROW_N) * (SL_GEMM_NARROW_K + 4u) * 4u)
+
 struct sl_karg_embed {
     const void *w;
     const uint32_t *ids;
