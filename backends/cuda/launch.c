@@ -45,6 +45,7 @@ static const struct family {
 #define TYPED_MMA_Q8_0                                  true
 #define TYPED_PAIR                                      true
 #define TYPED_F32                                       true
+#define TYPED_HEAD                                      true
 #define TYPED_Q8_0                                      true
 #define TYPED_TYPES                                     true
     SL_KERNEL_FAMILIES(ROW, )

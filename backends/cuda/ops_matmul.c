@@ -76,10 +76,23 @@ uint32_t sl_cuda_vec_rows(const struct sl_cuda *c, uint64_t n_rows, uint32_t at_
     return (uint32_t)(rounds < 64 ? rounds : 64) * at_once;
 }
 
+/* (row, head) pairs that are quantised at once: the scratch has room for so many. */
+#define HEAD_ROWS_MAX 65536u
+
+static uint64_t head_scratch(const struct sl_device_limits *limits) {
+    uint64_t rows = (uint64_t)limits->max_tok * limits->max_heads;
+    struct sl_cuda_carve v = {0, 0};
+    if (!limits->max_head_n)
+        return 0;
+    sl_cuda_carve_qx(&v, rows < HEAD_ROWS_MAX ? rows : HEAD_ROWS_MAX, limits->max_head_n);
+    return v.used_bytes;
+}
+
 uint64_t sl_cuda_matmul_scratch(const struct sl_device_limits *limits) {
+    uint64_t heads = head_scratch(limits);
     struct sl_cuda_carve v = {0, 0};
     sl_cuda_carve_qx(&v, limits->max_tok, limits->max_n_in);
-    return v.used_bytes;
+    return v.used_bytes > heads ? v.used_bytes : heads;
 }
 
 /* Whether no weight before the i-th has its type: those of one type go together. */
@@ -502,6 +515,44 @@ static enum sl_status head_turned(struct sl_cuda *c, enum sl_dtype t,
     return SL_OK;
 }
 
+/* Rows and shared memory for which the tensor cores' kernel is there; it gives the same bits. */
+static bool head_gemm_fits(const struct sl_cuda *c, const struct sl_op_head_matmul *a) {
+    return a->n_tok >= SL_CUDA_GEMM_MIN_ROWS && a->n_heads <= HEAD_ROWS_MAX &&
+           sl_cuda_has(c, SL_FAMILY_head_gemm, a->dtype) &&
+           sl_cuda_has(c, SL_FAMILY_head_gemm_quantize, 0) &&
+           SL_GEMM_SMEM(SL_GEMM_N_LARGE) <= c->max_smem_bytes;
+}
+
+static enum sl_status head_gemm(struct sl_cuda *c, const struct sl_op_head_matmul *a) {
+    uint32_t most = HEAD_ROWS_MAX / a->n_heads;
+    struct sl_cuda_carve v = {(uintptr_t)c->scratch, 0};
+    struct sl_karg_head_gemm k = {
+        .qx = sl_cuda_carve_qx(&v, (uint64_t)(a->n_tok < most ? a->n_tok : most) * a->n_heads,
+                               a->n_in),
+        .w = a->w,
+        .head_bytes = a->head_bytes,
+        .n_heads = a->n_heads,
+        .n_in = a->n_in,
+        .n_out = a->n_out,
+        .n_keep = a->n_keep,
+        .stride_x = a->stride_x,
+        .stride_y = a->stride_y,
+        .block32 = sl_cuda_is_block32(a->dtype)};
+    for (uint32_t at = 0; at < a->n_tok; at += most) {
+        k.n_tok = a->n_tok - at < most ? a->n_tok - at : most;
+        k.x = a->x + (size_t)at * a->n_heads * a->stride_x;
+        k.y = a->y + (size_t)at * a->n_heads * a->stride_y;
+        struct sl_dim3 rows = {k.n_tok * a->n_heads, sl_ceil_div(sl_pad_256(a->n_in) / 256, 8), 1};
+        SL_TRY(
+            SL_LAUNCH(c, SL_KERNEL_head_gemm_quantize, rows, ((struct sl_dim3){256, 1, 1}), 0, k));
+        struct sl_dim3 grid = {sl_ceil_div(k.n_tok, SL_GEMM_N_LARGE),
+                               sl_ceil_div(a->n_out, SL_GEMM_M), a->n_heads};
+        SL_TRY(SL_LAUNCH(c, sl_kernel_of(SL_FAMILY_head_gemm, a->dtype), grid,
+                         ((struct sl_dim3){256, 1, 1}), SL_GEMM_SMEM(SL_GEMM_N_LARGE), k));
+    }
+    return SL_OK;
+}
+
 enum sl_status sl_cuda_head_matmul(struct sl_device *d, const struct sl_op_head_matmul *a) {
     struct sl_cuda *c = (struct sl_cuda *)d;
     struct sl_karg_head k = {.x = a->x,
@@ -517,6 +568,8 @@ enum sl_status sl_cuda_head_matmul(struct sl_device *d, const struct sl_op_head_
                              .stride_y = a->stride_y};
     if (a->transposed)
         return head_turned(c, a->dtype, &k);
+    if (head_gemm_fits(c, a))
+        return head_gemm(c, a);
     uint32_t at_once = sl_cuda_vec_at_once(a->dtype, a->n_in);
     k.tok_per_block = tok_per_block(a->dtype, a->n_in, a->n_tok, NULL);
     uint32_t n_z = sl_ceil_div(a->n_tok, k.tok_per_block);

@@ -34,6 +34,10 @@
 #define SL_VARIANTS_PAIR(X, name, args)                                                            \
     SL_VARIANTS_MMA(X, name, args)                                                                 \
     X(name, name##_MXFP4, SL_DTYPE_MXFP4, args)
+#define SL_VARIANTS_HEAD(X, name, args) /* as files have matrices of heads */                      \
+    SL_VARIANTS_MMA_Q8_0(X, name, args)                                                            \
+    X(name, name##_Q4_0, SL_DTYPE_Q4_0, args)                                                      \
+    X(name, name##_Q5_0, SL_DTYPE_Q5_0, args)
 #define SL_VARIANTS_F32(X, name, args)  X(name, name##_F32, SL_DTYPE_F32, args)
 #define SL_VARIANTS_Q8_0(X, name, args) X(name, name##_Q8_0, SL_DTYPE_Q8_0, args)
 #define SL_VARIANTS_MMA_Q8_0(X, name, args)                                                        \
@@ -100,6 +104,8 @@
     F(X, latent_parts, LATENT_PARTS, struct sl_karg_attention, 0, 0, false)                        \
     F(X, latent_join, ONE, struct sl_karg_attention, 0, 0, false)                                  \
     F(X, head_matmul, TYPES, struct sl_karg_head, OP(head_matmul), 0, false)                       \
+    F(X, head_gemm, HEAD, struct sl_karg_head_gemm, 0, 0, true)                                    \
+    F(X, head_gemm_quantize, ONE, struct sl_karg_head_gemm, 0, 0, true)                            \
     F(X, head_turned, TYPES, struct sl_karg_head, OP(head_matmul), 0, false)                       \
     F(X, attention_join, ONE, struct sl_karg_attention, OP(attention), 0, false)                   \
     F(X, attention_split, HEADS, struct sl_karg_attention, 0, 0, false)                            \

@@ -72,6 +72,10 @@ __device__ __forceinline__ const uint8_t *sl_gemm_row(const struct sl_gemm_tile 
     return (r / 16 % 2 ? t.w1 : t.w0) + o * row_bytes;
 }
 
+__device__ __forceinline__ bool sl_gemm_is_plain(const struct sl_karg_gemm &a) {
+    return !a.refs || a.expert.is_plain;
+}
+
 /* Which row of x (or of h, by position) belongs to position pos. */
 __device__ __forceinline__ uint32_t sl_gemm_source(const struct sl_karg_gemm &a, uint32_t pos) {
     if (!a.refs || a.mode == SL_MOE_DOWN)
@@ -173,8 +177,9 @@ template <int T, int N> struct sl_gemm {
                 sl_prefetch(row[j] + at);
     }
 
-    __device__ __forceinline__ void load_inputs(const struct sl_karg_gemm &a, const int *source,
-                                                uint32_t kb, uint32_t n_groups) const {
+    template <class ARGS>
+    __device__ __forceinline__ void load_inputs(const ARGS &a, const int *source, uint32_t kb,
+                                                uint32_t n_groups) const {
 #pragma unroll
         for (uint32_t i = threadIdx.x; i < N * 16; i += 256) {
             uint32_t r = i / 16, c = i % 16;
@@ -313,7 +318,9 @@ template <int T, int N> struct sl_gemm {
         }
     }
 
-    __device__ __forceinline__ void run(const struct sl_karg_gemm &a) {
+    /* ARGS: struct sl_karg_gemm, or others for which sl_gemm_start, _source, _store and _is_plain are
+     * there. */
+    template <class ARGS> __device__ __forceinline__ void run(const ARGS &a) {
         extern __shared__ uint4 shared[];
         __shared__ int source[N];
         struct sl_gemm_tile t;
@@ -341,15 +348,14 @@ template <int T, int N> struct sl_gemm {
             multiply(min(8u, a.n_in / 32 - kb * 8));
             __syncthreads();
         }
-        if (!a.refs || a.expert.is_plain)
+        if (sl_gemm_is_plain(a))
             store<true>(a, t);
         else
             store<false>(a, t);
     }
 
-    template <bool PLAIN>
-    __device__ __forceinline__ void store(const struct sl_karg_gemm &a,
-                                          const struct sl_gemm_tile &t) const {
+    template <bool PLAIN, class ARGS>
+    __device__ __forceinline__ void store(const ARGS &a, const struct sl_gemm_tile &t) const {
         uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         uint32_t m0 = warp % 2 * 32, n0 = warp / 2 * (N / 4), g = lane / 4, q = lane % 4;
 #pragma unroll

@@ -408,6 +408,19 @@ struct sl_karg_head {
     uint32_t rows_per_block, tok_per_block;
 };
 
+/* The same on tensor cores, from rows of heads that head_gemm_quantize has quantised, which also
+ * keeps what stands behind them: grid (n_tok * n_heads, ceil(n_pad / 256 / 8)), 256 threads; then
+ * head_gemm_TYPE: grid (ceil(n_tok / SL_GEMM_N_LARGE), ceil(n_out / SL_GEMM_M), n_heads), 256
+ * threads, shared memory as gemm_large. */
+struct sl_karg_head_gemm {
+    struct sl_karg_qx qx;
+    const float *x;
+    float *y;
+    const void *w;
+    uint64_t head_bytes;
+    uint32_t n_tok, n_heads, n_in, n_out, n_keep, stride_x, stride_y, block32;
+};
+
 struct sl_karg_moe_combine {
     const float *pair_y, *weights;
     float *y;
