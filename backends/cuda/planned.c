@@ -10,6 +10,7 @@
 #define PLANNED_CC   89u
 #define SHARED_BYTES 101376u
 #define STAGE_BYTES  ((uint64_t)16 << 20)
+#define BYTES_PER_S  900000000000u /* of memory: layers are divided by it; cards are alike */
 
 struct planned {
     struct sl_cuda cuda; /* without a driver */
@@ -60,6 +61,7 @@ enum sl_status sl_cuda_planned(uint64_t memory_bytes, uint32_t number,
     caps->kind = SL_DEVICE_DISCRETE;
     caps->memory_bytes = memory_bytes;
     caps->held_bytes = STAGE_BYTES + SL_CUDA_COUNTERS * sizeof(uint32_t);
+    caps->memory_bytes_per_s = BYTES_PER_S;
     caps->mapped_host = true;
     sl_cuda_caps(&p->cuda, caps);
     *out_device = d;

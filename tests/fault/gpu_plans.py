@@ -292,8 +292,8 @@ def one_queue(t, folder):
 def cards(t):
     """A card that is planned for differs from one that is here by what a context takes of it, and by its name alone."""
     def bare(p):
-        rows = [(r["what"], r["bytes"], r["memory"]) for r in p["rows"] if r["what"] not in ("process", "driver", "kernel", "slack")]
-        return rows, [{k: v for k, v in s.items() if k not in ("device", "id")} for s in p["stages"]]
+        rows = [(r["what"], r["bytes"], r["memory"]) for r in p["rows"] if r["what"] not in ("process", "driver", "kernel", "slack", "server")]
+        return rows, [{k: v for k, v in s.items() if k not in ("device", "id", "host_bytes")} for s in p["stages"]]
     t.memory("1024")
     for n, here in ((1, "cuda:0"), (2, "cuda:0,1")):
         for more in ([], ["--experts", "streamed", "--vram", "220MiB"]):
@@ -304,10 +304,10 @@ def cards(t):
                     bare(p) == bare(planned[1]) and p["causal_ceiling_ts"] == planned[1]["causal_ceiling_ts"],
                     (err, planned[2], p and bare(p), planned[1] and bare(planned[1])))
     code, p, err = t.plan("--card", "2GiB")
-    t.check("its context is not free", code == 0 and 1 << 30 < p["stages"][0]["vram_budget_bytes"] < 2 << 30 and
+    t.check("its context is not free", code == 0 and 900 << 20 < p["stages"][0]["vram_budget_bytes"] < 1100 << 20 and
             "planned GPU of 2.0 GiB" in p["stages"][0]["device"], err or p)
     code, p, err = t.plan("--card", "100MiB")
-    t.check("too small a card", code == 1 and p and not p["fits"] and p["vram_least_bytes"] > 100 << 20, err or p)
+    t.check("too small a card", code == 1 and p and not p["fits"] and p["vram_least_bytes"] > 16 << 20, err or p)
 
 
 def main():

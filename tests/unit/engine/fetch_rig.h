@@ -115,6 +115,7 @@ static inline void make_layout(struct rig *g, const struct shape *s) {
         for (uint32_t x = 0; x < 3; x++) {
             l->layers[i].extent[x].offset_bytes = at;
             l->layers[i].extent[x].size_bytes = extents[c][x];
+            l->layers[i].extent[x].stride_bytes = extents[c][x];
             l->layers[i].expert_bytes += extents[c][x];
             at += (uint64_t)s->n_expert * extents[c][x];
         }

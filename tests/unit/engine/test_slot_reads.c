@@ -63,6 +63,7 @@ static struct bench *open_bench(uint32_t depth, bool short_file) {
         for (uint32_t x = 0; x < SL_EXPERT_EXTENTS; x++) {
             b->layers[i].extent[x].offset_bytes = at;
             b->layers[i].extent[x].size_bytes = sizes[x];
+            b->layers[i].extent[x].stride_bytes = sizes[x];
             b->layers[i].expert_bytes += sizes[x];
             at += (uint64_t)EXPERTS * sizes[x];
         }
