@@ -72,6 +72,8 @@ static const char *lacking_form(const struct sl_device *d, const struct sl_op_ne
         return " with clamped SwiGLU";
     if (need->op == SL_OP_router && need->groups && !d->caps.router_groups)
         return " with groups of experts";
+    if (need->op == SL_OP_moe && need->activation == SL_SWIGLU_LIMITED && !d->caps.swiglu_limited)
+        return " with limited SwiGLU";
     if (need->op == SL_OP_router && need->sigmoid_topk && !d->caps.sigmoid_topk)
         return " with sigmoids of the chosen alone";
     if (need->op == SL_OP_moe && need->activation == SL_GEGLU && !d->caps.geglu)
@@ -633,8 +635,11 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
         return INVALID("moe: a NULL argument");
     if (a->activation != SL_SWIGLU &&
         (a->activation != SL_SWIGLU_CLAMPED || !d->caps.swiglu_clamped) &&
-        (a->activation != SL_GEGLU || !d->caps.geglu))
+        (a->activation != SL_GEGLU || !d->caps.geglu) &&
+        (a->activation != SL_SWIGLU_LIMITED || !d->caps.swiglu_limited))
         return UNSUPPORTED("moe: %s has no activation %u", d->ops->name, (unsigned)a->activation);
+    if (a->activation == SL_SWIGLU_LIMITED && !(a->limit > 0 && isfinite(a->limit)))
+        return INVALID("moe: SwiGLU limited to %g", (double)a->limit);
     if ((a->gate_bias || a->up_bias || a->down_bias) && !d->caps.moe_bias)
         return UNSUPPORTED("moe: %s has no biases of experts", d->ops->name);
     if (a->placed)
@@ -827,6 +832,16 @@ enum sl_status sl_op_clamp(struct sl_device *d, const struct sl_op_clamp *a) {
     if (!(a->limit > 0 && isfinite(a->limit)))
         return INVALID("clamp: to %g", (double)a->limit);
     return submit_clamp(d, a);
+}
+
+enum sl_status sl_op_limited_glu(struct sl_device *d, const struct sl_op_limited_glu *a) {
+    if (!a->n)
+        return SL_OK;
+    if (!a->gate || !a->up || !a->y)
+        return INVALID("limited_glu: a NULL argument");
+    if (!(a->limit > 0 && isfinite(a->limit)))
+        return INVALID("limited_glu: to %g", (double)a->limit);
+    return submit_limited_glu(d, a);
 }
 
 enum sl_status sl_op_scale(struct sl_device *d, const struct sl_op_scale *a) {

@@ -240,8 +240,9 @@ struct sl_placed_pair {
  *   SwiGLU          silu(g) * u                                               (Shazeer 2020)
  *   SwiGLU clamped  g / (1 + exp(-1.702 g)) * (u + 1), g at most 7, u -7 to 7 (gpt-oss model card)
  *   GEGLU           gelu(g) * u, as sl_op_gelu_mul has it                     (Shazeer 2020)
+ *   SwiGLU limited  min(silu(g), limit) * min(max(u, -limit), limit)          (Step-3.5)
  */
-enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED, SL_GEGLU };
+enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED, SL_GEGLU, SL_SWIGLU_LIMITED };
 #define SL_SWIGLU_CLAMPED_ALPHA 1.702f
 #define SL_SWIGLU_CLAMPED_LIMIT 7.0f
 
@@ -267,7 +268,8 @@ struct sl_op_moe {
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
     const float *gate_bias, *up_bias, *down_bias; /* caps.moe_bias */
-    enum sl_activation activation;                /* caps.swiglu_clamped, caps.geglu */
+    enum sl_activation activation; /* caps.swiglu_clamped, caps.geglu, caps.swiglu_limited */
+    float limit;                   /* of SL_SWIGLU_LIMITED, above 0 */
     /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
      * A device that can compute meanwhile does (caps.overlap); otherwise this runs afterwards. May
      * block; must call no op. */
@@ -500,6 +502,15 @@ struct sl_op_clamp {
     float limit;
 };
 
+/* y[i] = min(silu(gate[i]), limit) * min(max(up[i], -limit), limit); y may be gate. limit above 0.
+ */
+struct sl_op_limited_glu {
+    const float *gate, *up;
+    float *y;
+    size_t n;
+    float limit;
+};
+
 /* Sends rows to another device (sl_device_reaches()) without the host. The receiver's memory has a
  * buffer and a word for each of several channels. The word holds the sequence number of the last
  * transfer that has arrived. Sequence numbers ascend; they are compared by difference and may wrap.
@@ -597,6 +608,7 @@ struct sl_device_caps {
     bool swiglu_clamped;              /* ... and computes SL_SWIGLU_CLAMPED too */
     bool router_groups;               /* sl_op_router chooses by groups */
     bool geglu;                       /* ... and SL_GEGLU */
+    bool swiglu_limited;              /* ... and SL_SWIGLU_LIMITED */
     bool sigmoid_topk;                /* sl_op_router takes softmax_topk with sigmoids */
     bool extra_args;                  /* takes the arguments of ops that say they need it */
     bool mailbox;                     /* what copies on OPS of at most SL_MAILBOX_MAX_BYTES, whole

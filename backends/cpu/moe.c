@@ -242,6 +242,8 @@ static void activate(const struct run *r, uint32_t expert, uint32_t begin, float
         r->cpu->k.swiglu_clamped(gate, up, h, n);
     else if (a->activation == SL_GEGLU)
         r->cpu->k.gelu_mul(gate, up, h, n);
+    else if (a->activation == SL_SWIGLU_LIMITED)
+        sl_cpu_limited_glu_part(&r->cpu->k, gate, up, h, n, a->limit);
     else
         r->cpu->k.silu_mul(gate, up, h, n);
 }

@@ -81,3 +81,41 @@ enum sl_status sl_cpu_clamp(struct sl_device *d, const struct sl_op_clamp *a) {
                     (void *)a);
     return SL_OK;
 }
+
+/* silu(g) is silu(g) * 1, so that the kernel of silu_mul does its exponentials. */
+void sl_cpu_limited_glu_part(const struct sl_cpu_kernels *k, const float *gate, const float *up,
+                             float *y, size_t n, float limit) {
+    enum { AT_ONCE = 256 };
+    float one[AT_ONCE];
+    for (size_t i = 0; i < AT_ONCE; i++)
+        one[i] = 1;
+    for (size_t from = 0; from < n; from += AT_ONCE) {
+        size_t m = n - from < AT_ONCE ? n - from : AT_ONCE;
+        k->silu_mul(gate + from, one, y + from, m);
+        for (size_t i = from; i < from + m; i++) {
+            float u = up[i] > limit ? limit : up[i];
+            u = u < -limit ? -limit : u;
+            y[i] = (y[i] > limit ? limit : y[i]) * u;
+        }
+    }
+}
+
+struct glu_job {
+    const struct sl_op_limited_glu *a;
+    const struct sl_cpu_kernels *k;
+};
+
+static void glu_pieces(void *ctx, uint32_t begin, uint32_t end) {
+    const struct glu_job *j = ctx;
+    size_t from = (size_t)begin * PIECE, to = (size_t)end * PIECE;
+    to = to < j->a->n ? to : j->a->n;
+    sl_cpu_limited_glu_part(j->k, j->a->gate + from, j->a->up + from, j->a->y + from, to - from,
+                            j->a->limit);
+}
+
+enum sl_status sl_cpu_limited_glu(struct sl_device *d, const struct sl_op_limited_glu *a) {
+    struct sl_cpu *cpu = (struct sl_cpu *)d;
+    struct glu_job j = {a, &cpu->k};
+    sl_cpu_for_rows(cpu, (uint32_t)((a->n + PIECE - 1) / PIECE), PIECE * 3, glu_pieces, &j);
+    return SL_OK;
+}

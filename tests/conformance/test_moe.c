@@ -200,6 +200,10 @@ static void test_shapes(void) {
         c.op.activation = SL_GEGLU;
         if (conf_device()->caps.geglu && !once(i))
             case_of(what, &c);
+        c.op.activation = SL_SWIGLU_LIMITED;
+        c.op.limit = 0.5f;
+        if (conf_device()->caps.swiglu_limited && i % 4 == 0)
+            case_of(what, &c);
     }
 }
 
@@ -368,6 +372,9 @@ static double activated(const struct sl_op_moe *op, double g, double u) {
         return g / (1 + exp(-g)) * u;
     if (op->activation == SL_GEGLU)
         return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
+    if (op->activation == SL_SWIGLU_LIMITED)
+        return fmin(g / (1 + exp(-g)), (double)op->limit) *
+               fmin(fmax(u, -(double)op->limit), (double)op->limit);
     g = g > 7 ? 7 : g;
     u = u > 7 ? 7 : u < -7 ? -7 : u;
     return g / (1 + exp(-1.702 * g)) * (u + 1);
@@ -379,6 +386,7 @@ static void against_double(bool all, enum sl_activation activation) {
     const struct shape s = {SL_DTYPE_F32, SL_DTYPE_F16, SL_DTYPE_BF16, 6, 3, 5, 100, 60};
     struct moe_case c = make(&rng, &s);
     c.op.activation = activation;
+    c.op.limit = 0.5f;
     if (all)
         add_biases(&rng, &c);
     const struct sl_op_moe *op = &c.op;
@@ -413,6 +421,8 @@ static void test_against_double(void) {
     against_double(false, SL_SWIGLU);
     if (conf_device()->caps.geglu)
         against_double(false, SL_GEGLU);
+    if (conf_device()->caps.swiglu_limited)
+        against_double(false, SL_SWIGLU_LIMITED);
     if (has_all(conf_device()))
         against_double(true, SL_SWIGLU_CLAMPED);
 }

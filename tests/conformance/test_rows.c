@@ -1,4 +1,4 @@
-/* sl_op_gate_heads, sl_op_temper, sl_op_center, sl_op_clamp */
+/* sl_op_gate_heads, sl_op_temper, sl_op_center, sl_op_clamp, sl_op_limited_glu */
 #include "tests/conformance/conformance.h"
 
 #include <math.h>
@@ -169,8 +169,46 @@ static void center_and_clamp(void) {
         }
 }
 
+static void run_glu(struct sl_device *d, const void *ctx, void *out) {
+    const struct rows_case *c = ctx;
+    size_t bytes = c->n * sizeof(float);
+    float *gate = conf_put(d, c->gate, bytes), *y = c->per_head ? gate : conf_put(d, NULL, bytes);
+    conf_ok(sl_op_limited_glu(
+        d, &(struct sl_op_limited_glu){
+               .gate = gate, .up = conf_put(d, c->x, bytes), .y = y, .n = c->n, .limit = c->by}));
+    conf_get(d, out, y, bytes);
+}
+
+static void limited_glu(void) {
+    if (lacks(SL_OP_limited_glu))
+        return;
+    for (size_t i = 0; i < CONF_COUNT(sizes); i++)
+        for (int fill = 0; fill < CONF_N_FILL; fill++) {
+            uint32_t n = sizes[i];
+            struct sl_rng rng = {n + (uint32_t)fill};
+            float *gate = conf_host(n * sizeof *gate), *up = conf_host(n * sizeof *up);
+            float *y = conf_host(n * sizeof *y);
+            conf_fill(&rng, (enum conf_fill)fill, gate, n);
+            conf_fill(&rng, CONF_PLAIN, up, n);
+            struct rows_case c = {
+                .x = up, .gate = gate, .n = n, .per_head = fill % 2, .by = 0.2f + (float)fill};
+            char what[64];
+            snprintf(what, sizeof what, "%u elements, fill %d", n, fill);
+            conf_tolerance(1e-6f);
+            conf_case(what, run_glu, &c, CONF_F32, n, y);
+            for (uint32_t j = 0; j < n && !conf_same_bits(); j++) {
+                double l = c.by, g = gate[j];
+                double ref = fmin(g / (1 + exp(-g)), l) * fmin(fmax(up[j], -l), l);
+                double tol = fabs(ref) * 0x1p-20 + 0x1p-120;
+                conf_near(what, &y[j], &ref, &tol, 1);
+            }
+        }
+}
+
 int main(int argc, char **argv) {
-    static const struct conf_test tests[] = {
-        {"gate_heads", gate_heads}, {"temper", temper}, {"center, clamp", center_and_clamp}};
+    static const struct conf_test tests[] = {{"gate_heads", gate_heads},
+                                             {"temper", temper},
+                                             {"center, clamp", center_and_clamp},
+                                             {"limited_glu", limited_glu}};
     return conf_main(argc, argv, "rows", &limits, tests, CONF_COUNT(tests));
 }
