@@ -278,7 +278,8 @@ static const struct sl_arg args[] = {
      "qwen3moe (default), qwen2moe, olmoe, llama, qwen3, qwen2, ernie4_5-moe, hunyuan-moe, "
      "gpt-oss, qwen3next, qwen35moe, qwen35, qwen3vlmoe, deepseek2, gemma4, llama4, afmoe, "
      "laguna, cohere2moe, dbrx, grok, mimo2, glm4moe, minimax-m2, dots1, deepseek, bailingmoe, "
-     "bailingmoe2, hy_v3, mellum, granitemoe, exaone-moe",
+     "bailingmoe2, hy_v3, mellum, granitemoe, exaone-moe, mistral4, "
+     "arctic, step35",
      false},
     {SL_ARG_U32, 0, "--layers", "N", &given.c.n_layer, "layers (default 4)", false},
     {SL_ARG_U32, 0, "--embd", "N", &given.c.n_embd, "width of the hidden state (default 256)",
@@ -301,6 +302,8 @@ static const struct sl_arg args[] = {
      false},
     {SL_ARG_U32, 0, "--moe-step", "N", &given.c.moe_step,
      "every N-th layer has experts (llama4; default: all)", false},
+    {SL_ARG_U32, 0, "--temper", "N", &given.c.temper,
+     "queries grow with every N positions (deepseek2, mistral4; default: they do not)", false},
     {SL_ARG_U32, 0, "--chunk", "N", &given.c.chunk,
      "positions in a chunk of attention (llama4; default: none stated, which means 8192)", false},
     {SL_ARG_FLAG, 0, "--beside", NULL, &given.c.beside, "a dense part beside the experts (grok)",

@@ -38,6 +38,7 @@ static uintptr_t lay_out(const struct sl_model *model, const struct sl_memory_pl
     a->received = take(&c, receives * sl_forward_received_elems(hp), 4);
     a->raised = take(&c, receives, 4);
     a->h = take(&c, rows * hp->n_embd, 4);
+    a->early_h = take(&c, rows * needs.early, 4);
     a->joint = take(&c, rows * needs.joint, 4);
     a->q = take(&c, rows * needs.q, 4);
     a->k = take(&c, rows * needs.k, 4);
@@ -276,9 +277,13 @@ enum sl_status sl_forward_end_layer(struct sl_forward *f, const struct sl_rows *
     return SL_OK;
 }
 
-enum sl_status sl_forward_glu(struct sl_forward *f, bool gelu, size_t n) {
+enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *spec, size_t n) {
     struct sl_activations *a = &f->a;
-    if (gelu)
+    enum sl_op op = sl_glu_op(spec);
+    if (op == SL_OP_limited_glu)
+        return sl_op_limited_glu(
+            f->dev, &(struct sl_op_limited_glu){a->gate, a->up, a->gate, n, spec->limit});
+    if (op == SL_OP_gelu_mul)
         return sl_op_gelu_mul(f->dev, &(struct sl_op_gelu_mul){a->gate, a->up, a->gate, n});
     return sl_op_silu_mul(f->dev, &(struct sl_op_silu_mul){a->gate, a->up, a->gate, n});
 }

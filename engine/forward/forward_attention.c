@@ -214,6 +214,9 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
         st = sl_forward_cut(f, r, &mixed, spec->n_head * spec->head_dim_v, where);
     if (st != SL_OK)
         return st;
+    if (w->spec->experts.early) /* before attention is added */
+        SL_FORWARD_TRY("experts' norm",
+                       sl_forward_row_norm(f, r->x, w->experts_norm, f->a.early_h, r->n));
     if (cut && w->spec->parallel) /* of the rows that go on */
         SL_FORWARD_TRY("attention norm", sl_forward_row_norm(f, r->x, w->attn_norm, f->a.h, r->n));
     bool apart = w->attn_post_norm || spec->out_scale > 0;

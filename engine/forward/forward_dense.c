@@ -12,7 +12,7 @@ static enum sl_status run(struct sl_forward *f, const struct sl_rows *r,
                                                             .n_w = 2,
                                                             .out = {{w->gate, NULL, a->gate, false},
                                                                     {w->up, NULL, a->up, false}}}));
-    SL_FORWARD_TRY("FFN", sl_forward_glu(f, w->spec->gelu, (size_t)r->n * w->gate.n_out));
+    SL_FORWARD_TRY("FFN", sl_forward_glu(f, w->spec, (size_t)r->n * w->gate.n_out));
     float *y = w->ffn_post_norm ? a->h : r->x;
     SL_FORWARD_TRY("FFN down", sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                                         .x = a->gate,
@@ -44,7 +44,7 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     (void)hp;
     for (enum sl_layer_role role = SL_L_FFN_GATE; role <= SL_L_FFN_DOWN; role++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
-    sl_ask_plain(a, layer->spec.gelu ? SL_OP_gelu_mul : SL_OP_silu_mul);
+    sl_ask_plain(a, sl_glu_op(&layer->spec));
     if (layer->t[SL_L_FFN_POST_NORM])
         sl_ask_plain(a, SL_OP_add_gated);
     if (layer->t[SL_L_LAYER_SCALE])

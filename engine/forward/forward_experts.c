@@ -43,7 +43,7 @@ enum sl_status sl_forward_shared(struct sl_forward *f, const struct sl_rows *r,
         return SL_OK;
     uint64_t start = sl_timeline_now(f->timeline);
     SL_FORWARD_TRY("shared expert",
-                   sl_forward_glu(f, w->spec->gelu, (size_t)r->n * w->shared_gate.n_out));
+                   sl_forward_glu(f, w->spec, (size_t)r->n * w->shared_gate.n_out));
     SL_FORWARD_TRY("shared expert",
                    sl_op_matmul(f->dev, &(struct sl_op_matmul){
                                             .x = a->gate,
@@ -83,7 +83,9 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
     uint32_t layer = where->layer + sl_fetch_prediction_ahead[which];
     const struct sl_layer_weights *next = &f->layers[layer];
     uint64_t start = sl_timeline_now(f->timeline);
-    const float *norm = next->router_norm ? next->router_norm : next->ffn_norm;
+    const float *norm = next->router_norm           ? next->router_norm
+                        : next->spec->experts.early ? next->experts_norm
+                                                    : next->ffn_norm;
     SL_FORWARD_TRY("early router", sl_forward_row_norm(f, r->x, norm, a->next_h, r->n));
     enum sl_status st = router_logits(f, r, next, a->next_h, a->next_router, where);
     if (st != SL_OK)
@@ -156,7 +158,8 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
     /* The shared expert's first products read the same input as the router, unless that has a norm
      * of its own. */
     struct sl_op_matmul in = {.x = a->h, .n_tok = r->n, .n_decode = r->n_decode};
-    if (!w->router_norm)
+    bool early = w->spec->experts.early;
+    if (!w->router_norm && !early)
         in.out[in.n_w++] =
             (struct sl_matmul_out){w->router, w->router_logit_bias, a->router, false};
     if (w->shared_gate.data) {
@@ -174,12 +177,14 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
         SL_FORWARD_TRY("router norm",
                        sl_forward_norm(f, r->x, w->router_norm, a->h, r->n, f->hp->n_embd));
         st = router_logits(f, r, w, a->h, a->router, where);
+    } else if (early) {
+        st = router_logits(f, r, w, a->early_h, a->router, where);
     } else {
         st = scale_logits(f, r, w, a->router, where);
     }
     if (st != SL_OK)
         return st;
-    if (w->router_norm || w->experts_norm)
+    if (!early && (w->router_norm || w->experts_norm))
         SL_FORWARD_TRY("experts' norm",
                        sl_forward_norm(f, r->x, w->experts_norm ? w->experts_norm : w->ffn_norm,
                                        a->h, r->n, f->hp->n_embd));
@@ -218,6 +223,8 @@ static enum sl_activation activation_of(const struct sl_layer_spec *spec) {
         return SL_SWIGLU_CLAMPED;
     case SL_EXPERT_GEGLU:
         return SL_GEGLU;
+    case SL_EXPERT_SWIGLU_LIMITED:
+        return SL_SWIGLU_LIMITED;
     case SL_EXPERT_SWIGLU:
         break;
     }
@@ -229,7 +236,7 @@ static struct sl_op_moe moe_op(const struct sl_forward *f, uint32_t layer,
                                const struct sl_rows *r) {
     const struct sl_hparams *hp = f->hp;
     const struct sl_layer_weights *w = &f->layers[layer];
-    return (struct sl_op_moe){.x = f->a.h,
+    return (struct sl_op_moe){.x = w->spec->experts.early ? f->a.early_h : f->a.h,
                               .ids = sl_forward_ids(f, layer),
                               .pair_y = f->a.pair_y,
                               .gate_dtype = w->expert_gate,
@@ -245,7 +252,8 @@ static struct sl_op_moe moe_op(const struct sl_forward *f, uint32_t layer,
                               .gate_bias = w->gate_bias,
                               .up_bias = w->up_bias,
                               .down_bias = w->down_bias,
-                              .activation = activation_of(w->spec)};
+                              .activation = activation_of(w->spec),
+                              .limit = w->spec->experts.limit};
 }
 
 enum sl_status sl_forward_fetch(struct sl_forward *f, const struct sl_rows *r,
@@ -372,7 +380,7 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     enum sl_layer_role last = beside ? SL_L_FFN_DOWN : SL_L_SHARED_ROUTER;
     for (enum sl_layer_role role = first; role <= last; role++)
         sl_ask_weight(a, SL_OP_matmul, layer->t[role]);
-    sl_ask_plain(a, layer->spec.gelu ? SL_OP_gelu_mul : SL_OP_silu_mul);
+    sl_ask_plain(a, sl_glu_op(&layer->spec));
 }
 
 static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
@@ -383,6 +391,7 @@ static void need(const struct sl_hparams *hp, const struct sl_layer_spec *spec,
     sl_raise(&needs->n_in, x->n_ff_shared);
     sl_raise(&needs->ff, x->n_ff_shared);
     sl_raise(&needs->shared, x->n_ff_shared ? hp->n_embd : 0);
+    sl_raise(&needs->early, x->early ? hp->n_embd : 0);
 }
 
 static void bind_experts(struct sl_binder *b, const struct sl_layer *in,

@@ -46,6 +46,7 @@ struct sl_activations {
     float *received; /* [micro-batches, SL_FORWARD_GRAPHS, n_embd] what the slice before sends */
     uint32_t *raised; /* [micro-batches] the last sequence number received: sl_op_receive */
     float *h;         /* [B, n_embd] normed input of a block */
+    float *early_h;   /* the same of experts.early; nothing where no layer has it */
     /* [B, widths that suit every layer: struct sl_layer_needs] */
     float *joint; /* products that belong together: heads' queries and gates; what a delta net's
                      convolution reads; queries of latents */
@@ -223,8 +224,12 @@ static inline bool sl_forward_is_apart(const struct sl_layer_weights *w) {
     return w->ffn_post_norm || w->shared_post_norm || w->experts_post_norm ||
            w->spec->experts.sum_scale > 0;
 }
-/* act(gate) * up of n elements, into gate. */
-enum sl_status sl_forward_glu(struct sl_forward *f, bool gelu, size_t n) SL_MUST_CHECK;
+/* act(gate) * up of n elements, into gate, as dense and shared parts of the layer do it. */
+enum sl_status sl_forward_glu(struct sl_forward *f, const struct sl_layer_spec *spec,
+                              size_t n) SL_MUST_CHECK;
+static inline enum sl_op sl_glu_op(const struct sl_layer_spec *spec) {
+    return spec->gelu ? SL_OP_gelu_mul : spec->limit > 0 ? SL_OP_limited_glu : SL_OP_silu_mul;
+}
 /* Input rows from ids, where the slice has the first layer; what all layers need of positions. */
 enum sl_status sl_forward_embed(struct sl_forward *f, const struct sl_place *where) SL_MUST_CHECK;
 /* The first half of a layer: its mixer, and the FFN's norm. In a layer that is cut r tells which

@@ -68,6 +68,14 @@ static enum sl_status project(struct sl_forward *f, const struct sl_layer_weight
                                                                    .eps = f->hp->norm_eps}));
     SL_FORWARD_TRY("rope", rope(f, c, a->q + c->n_nope, c->n_head, head, c->n_head * head));
     SL_FORWARD_TRY("rope", rope(f, c, a->k + c->n_latent, 1, c->n_rot, row));
+    if (c->temper_span)
+        SL_FORWARD_TRY("temperature",
+                       sl_op_temper(f->dev, &(struct sl_op_temper){.x = a->q,
+                                                                   .pos = f->on_device.pos,
+                                                                   .n_tok = s->n_rows,
+                                                                   .n = c->n_head * head,
+                                                                   .span = c->temper_span,
+                                                                   .scale = c->temper_scale}));
     SL_FORWARD_TRY("latent write", sl_op_latent_write(f->dev, &(struct sl_op_latent_write){
                                                                   .kv = latents(f, c, where->layer),
                                                                   .x = a->k,
@@ -224,6 +232,8 @@ static void ops(struct sl_op_asker *a, const struct sl_hparams *hp, const struct
     for (uint32_t i = 0; i < sizeof of_heads / sizeof of_heads[0]; i++)
         sl_ask_weight(a, SL_OP_head_matmul, layer->t[of_heads[i]]);
     sl_ask_plain(a, SL_OP_rms_norm);
+    if (c->temper_span)
+        sl_ask_plain(a, SL_OP_temper);
     sl_ask_plain(a, SL_OP_rope_table);
     sl_ask_plain(a, SL_OP_rope);
     for (uint32_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++)

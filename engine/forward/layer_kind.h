@@ -17,7 +17,7 @@ struct sl_layer_weights;
 /* Elements of a row in the buffers that all layers share, and the largest arguments of ops: of each
  * the most that any layer needs. */
 struct sl_layer_needs {
-    uint32_t joint, q, k, v, mixed, ff, shared;
+    uint32_t joint, q, k, v, mixed, ff, shared, early;
     uint32_t n_in;        /* of a matmul */
     uint32_t n_ff_expert; /* of sl_op_moe */
     uint32_t heads, head_dim;

@@ -119,6 +119,33 @@ enum sl_status sl_keys_f32(struct sl_keys *k, const char *key, float min, float 
     return SL_OK;
 }
 
+enum sl_status sl_keys_f32_each(struct sl_keys *k, const char *key, float min, float max,
+                                float *out) {
+    const struct sl_gguf_kv *kv = sl_keys_find(k, key);
+    if (!kv)
+        return SL_OK;
+    if (kv->type != SL_GGUF_ARRAY) {
+        SL_TRY(sl_keys_f32(k, key, min, max, &out[0]));
+        for (uint32_t l = 1; l < k->n_layer; l++)
+            out[l] = out[0];
+        return SL_OK;
+    }
+    if (kv->elem_type != SL_GGUF_F32 && kv->elem_type != SL_GGUF_F64)
+        return sl_keys_fail(k, SL_ERR_CORRUPT, key, "not floats");
+    if (kv->n_elems != k->n_layer)
+        return sl_keys_fail(k, SL_ERR_CORRUPT, key, "%" PRIu64 " values for %" PRIu32 " layers",
+                            kv->n_elems, k->n_layer);
+    for (uint32_t l = 0; l < k->n_layer; l++) {
+        double v = sl_gguf_array_f64(kv, l);
+        if (!(v >= (double)min && v <= (double)max))
+            return sl_keys_fail(k, SL_ERR_CORRUPT, key,
+                                "%g of layer %" PRIu32 " is out of range, %g to %g are allowed", v,
+                                l, (double)min, (double)max);
+        out[l] = (float)v;
+    }
+    return SL_OK;
+}
+
 enum sl_status sl_keys_bool(struct sl_keys *k, const char *key, bool *out) {
     enum sl_status status = sl_gguf_get_bool(k->g, sl_keys_name(k, key), out, k->err);
     return status == SL_AGAIN ? SL_OK : status;

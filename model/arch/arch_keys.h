@@ -30,6 +30,9 @@ enum sl_status sl_keys_u32_each(struct sl_keys *k, const char *key, bool needed,
 /* Absent: *out is kept. */
 enum sl_status sl_keys_f32(struct sl_keys *k, const char *key, float min, float max,
                            float *out) SL_MUST_CHECK;
+/* Of each layer, [n_layer]: one for all, or an array. Absent: out is kept. */
+enum sl_status sl_keys_f32_each(struct sl_keys *k, const char *key, float min, float max,
+                                float *out) SL_MUST_CHECK;
 enum sl_status sl_keys_bool(struct sl_keys *k, const char *key, bool *out) SL_MUST_CHECK;
 /* Of each layer, [n_layer]: an array of truth values; or a number n, true but for every n-th layer:
  * 2 alternates, beginning with true; 1 is false everywhere, 0 true. Absent: out is kept. */

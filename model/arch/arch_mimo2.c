@@ -25,6 +25,7 @@ const struct sl_arch sl_arch_mimo2 = {
     .rope_kind = SL_ROPE_KIND_NEOX,
     .window_freqs = true,
     .window_rope_base = 10000,
+    .window_rope_plain = true,
     .router_normalize = true,
     .nextn = true,
     .router_sigmoid = true,

@@ -186,8 +186,10 @@ static struct kind_roles roles_of(const struct sl_arch *arch, const struct sl_la
         r.may |= SL_ROLE(SL_L_EXPERTS_GATE_UP);
     if (s->mixer == SL_MIXER_ATTENTION && !s->attention.gated)
         r.may |= SL_ROLE(SL_L_ATTN_QKV);
-    if (s->mixer == SL_MIXER_ATTENTION && arch->gate)
-        r.needs |= SL_ROLE(SL_L_ATTN_GATE), r.may |= SL_ROLE(SL_L_ATTN_GATE);
+    if (s->mixer == SL_MIXER_ATTENTION && arch->gate) {
+        r.may |= SL_ROLE(SL_L_ATTN_GATE);
+        r.needs |= SL_ROLE(SL_L_ATTN_GATE) & ~arch->optional;
+    }
     if (arch->v_of_k)
         r.needs &= ~SL_ROLE(SL_L_ATTN_V);
     return r;
@@ -205,7 +207,7 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_VOCAB:
         return hp->n_vocab;
     case D_ROT_HALF:
-        return hp->rope[0].n_rot / 2;
+        return hp->n_rope_freqs ? hp->n_rope_freqs : hp->rope[0].n_rot / 2;
     case D_Q:
         if (c)
             return (uint64_t)c->n_head * (c->n_nope + c->n_rot);

@@ -70,9 +70,11 @@ struct sl_latent_spec {
     uint32_t n_latent;
     uint32_t n_nope, n_rot; /* elements of a head's query, and so of its key */
     uint32_t head_dim_v;
-    uint32_t rope; /* which of hp.rope[] */
-    float scale;   /* of q.k */
-    bool joined;   /* keys' and values' projections are one matrix, as in older files */
+    uint32_t rope;        /* which of hp.rope[] */
+    float scale;          /* of q.k */
+    bool joined;          /* keys' and values' projections are one matrix, as in older files */
+    uint32_t temper_span; /* as in sl_attention_spec */
+    float temper_scale;
 };
 
 enum sl_router_kind { SL_ROUTER_KIND_SOFTMAX, SL_ROUTER_KIND_SIGMOID };
@@ -81,6 +83,7 @@ enum sl_expert_activation {
     SL_EXPERT_SWIGLU,
     SL_EXPERT_SWIGLU_CLAMPED, /* gpt-oss: gate at most 7, up -7 to 7 and plus 1, sigmoid(1.702 g) */
     SL_EXPERT_GEGLU,
+    SL_EXPERT_SWIGLU_LIMITED, /* silu(gate) at most limit, up -limit to limit */
 };
 
 struct sl_experts_spec {
@@ -93,11 +96,14 @@ struct sl_experts_spec {
     uint32_t n_group,
         n_group_used; /* the router chooses among that many of the groups; 0: no groups */
     enum sl_expert_activation activation;
+    float limit; /* of SL_EXPERT_SWIGLU_LIMITED */
     bool biases; /* of gate, up and down of each expert */
     bool beside; /* the shared expert is the layer's dense feed-forward part, under its names, with
                     norms of its own before and behind it, as the routed experts have theirs */
     bool router_norm;         /* the router reads x normed by weights of its own */
     float router_logit_scale; /* of the router's logits */
+    bool early;               /* router and routed experts read x as the layer began, normed by
+                                 SL_L_EXPERTS_NORM; the dense part beside them what attention gave */
     float sum_scale; /* of the routed and shared experts' sum, before it is added; 0 = none */
     bool weights_in; /* the weight is of the expert's input, not of its output; one expert a row */
 };
@@ -110,6 +116,7 @@ struct sl_layer_spec {
     struct sl_latent_spec latent;       /* of SL_MIXER_LATENT */
     uint32_t n_ff;                      /* of SL_FFN_DENSE, and of experts.beside */
     bool gelu;                          /* GEGLU in dense and shared parts, not SwiGLU */
+    float limit; /* of SwiGLU in dense and shared parts, as in SL_EXPERT_SWIGLU_LIMITED; 0 = none */
     bool parallel; /* the feed-forward part reads what attention read, not what it gave */
     struct sl_experts_spec experts; /* of SL_FFN_EXPERTS */
 };

@@ -36,10 +36,12 @@ struct sl_hparams {
     uint32_t first_layer;             /* of a slice (model_slice.h), in the whole model; else 0 */
     uint32_t n_layer_nextn; /* behind the last layer, for guessing tokens ahead: left on disk */
     float norm_eps;
-    float embd_scale;    /* of the embedding's rows; 1 = none */
-    float logit_softcap; /* of the logits: c * tanh(logit / c) */
-    float logit_scale;   /* of the logits, before that; 1 = none */
-    bool layer_norm;     /* norms of rows take the mean out too */
+    float embd_scale;      /* of the embedding's rows; 1 = none */
+    float logit_softcap;   /* of the logits: c * tanh(logit / c) */
+    float logit_scale;     /* of the logits, before that; 1 = none */
+    bool layer_norm;       /* norms of rows take the mean out too */
+    uint32_t n_rope_freqs; /* elements of rope_freqs.weight, of which a table takes the first it
+                              needs; 0: as many as the first table has frequencies */
     uint32_t n_rope;
     struct sl_rope_spec rope[SL_MAX_ROPES]; /* [n_rope] */
 };

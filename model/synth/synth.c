@@ -322,6 +322,14 @@ static void write_parts(struct sl_gguf_writer *w, const struct sl_synth_config *
         sl_gguf_write_f32(w, KEY("attention.scale"), 0.1f);
         sl_gguf_write_f32(w, KEY("logit_scale"), 1.25f);
     }
+    if (c->temper) {
+        sl_gguf_write_f32(w, KEY("attention.temperature_scale"), 0.5f);
+        sl_gguf_write_u32(w, KEY("attention.temperature_length"), c->temper);
+    }
+    if (parts & SL_SYNTH_STEP) {
+        sl_gguf_write_f32(w, KEY("swiglu_clamp_exp"), 0.6f);
+        sl_gguf_write_f32(w, KEY("swiglu_clamp_shexp"), 0.8f);
+    }
     if (parts & SL_SYNTH_GROK) {
         sl_gguf_write_f32(w, KEY("embedding_scale"), 1.5f);
         sl_gguf_write_f32(w, KEY("attention.output_scale"), 0.15f);
@@ -393,7 +401,7 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
             sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));
         sl_gguf_array_end(w);
     }
-    if (parts & SL_SYNTH_PATTERN && (c->window_period || parts & SL_SYNTH_MIMO)) {
+    if (parts & SL_SYNTH_PATTERN && (c->window_period || parts & (SL_SYNTH_MIMO | SL_SYNTH_STEP))) {
         sl_gguf_array_begin_bool(w, KEY("attention.sliding_window_pattern"));
         for (uint32_t l = 0; l < c->n_layer; l++)
             sl_gguf_array_add_bool(w, sl_synth_has_window(c, l));
@@ -461,7 +469,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         }
         if (c->router_scale > 0)
             sl_gguf_write_f32(w, KEY("expert_weights_scale"), c->router_scale);
-        if (traits & SL_SYNTH_DENSE_LEAD && !(parts & (SL_SYNTH_MIMO | SL_SYNTH_HY3))) {
+        if (traits & SL_SYNTH_DENSE_LEAD &&
+            !(parts & (SL_SYNTH_MIMO | SL_SYNTH_STEP | SL_SYNTH_HY3))) {
             sl_gguf_write_u32(w, KEY("leading_dense_block_count"), c->n_layer_dense);
             if (!(traits & SL_SYNTH_LATENT) && !parts)
                 sl_gguf_write_u32(w, KEY("interleave_moe_layer_step"), 1);

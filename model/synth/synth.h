@@ -59,11 +59,12 @@ struct sl_synth_config {
     uint32_t window_period; /* gemma4: every so many-th layer has no window; 0 = 6 */
     uint32_t head_dim_window, n_head_kv_window; /* gemma4: of layers with one; 0 = as the others */
     float logit_softcap;                        /* gemma4; 0 = none */
-    bool no_qk_norm;        /* where the architecture leaves open whether q and k are normed */
-    bool qkv_bias;          /* q, k and v have biases, where the architecture leaves that open */
-    bool sections;          /* multi-section RoPE, where the architecture leaves that open */
-    uint32_t chunk;         /* llama4: positions in a chunk; 0 = none stated */
-    uint32_t moe_step;      /* llama4: every so many-th layer has experts; 0 = all */
+    bool no_qk_norm;   /* where the architecture leaves open whether q and k are normed */
+    bool qkv_bias;     /* q, k and v have biases, where the architecture leaves that open */
+    bool sections;     /* multi-section RoPE, where the architecture leaves that open */
+    uint32_t temper;   /* latent attention: queries grow with every so many positions; 0 = not */
+    uint32_t chunk;    /* llama4: positions in a chunk; 0 = none stated */
+    uint32_t moe_step; /* llama4: every so many-th layer has experts; 0 = all */
     uint32_t n_head_window; /* query heads of layers with a window; 0 = as the others */
     uint32_t n_rot_window;  /* laguna: elements of a head that they rotate; 0 = as the others */
     bool beside;            /* grok: a dense part beside the experts */

@@ -57,6 +57,11 @@ static const struct sl_synth_family families[] = {
     {"grok", SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF},
     {"mimo2",
      SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF | SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW | SL_SYNTH_SINKS},
+    {"mistral4",
+     SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_LATENT},
+    {"arctic", SL_SYNTH_MOE},
+    {"step35", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
+                   SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
 };
 
 const struct sl_synth_family *sl_synth_family_find(const char *arch) {
@@ -92,6 +97,8 @@ uint32_t sl_synth_parts(const char *arch) {
         {"dbrx", SL_SYNTH_LAYER_NORM | SL_SYNTH_DBRX},
         {"grok", SL_SYNTH_GROK},
         {"mimo2", SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_MIMO},
+        {"arctic", SL_SYNTH_ARCTIC},
+        {"step35", SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_GATE | SL_SYNTH_STEP},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (strcmp(own[i].arch, arch) == 0)
@@ -139,9 +146,10 @@ static enum sl_dtype pick(const struct sl_synth_types *types, uint32_t layer) {
 }
 
 /* A dense part beside experts. */
-static void add_dense(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l) {
+static void add_dense(struct sl_synth_plan *p, const struct sl_synth_config *c, uint32_t l,
+                      uint64_t ff) {
     int i = (int)l;
-    uint64_t n = c->n_embd, ff = c->n_ff;
+    uint64_t n = c->n_embd;
     float in = 1 / sqrtf((float)n);
     enum sl_dtype ffn = pick(&c->ffn, l);
     add(p, ffn, SL_FILL_RANDOM, in, n, ff, 0, "ffn_gate.weight", i);
@@ -164,7 +172,7 @@ static void add_gemma4(struct sl_synth_plan *p, const struct sl_synth_config *c,
     add_norm(p, n, "pre_ffw_norm_2.weight", i);
     add_norm(p, n, "ffn_gate_inp.scale", i);
     add_norm(p, c->n_expert, "ffn_down_exps.scale", i);
-    add_dense(p, c, l);
+    add_dense(p, c, l, c->n_ff);
 }
 
 /* A gated delta net. */
@@ -255,7 +263,8 @@ static void add_attention(struct sl_synth_plan *p, const struct sl_synth_config 
             add(p, attn, SL_FILL_RANDOM, in, n, v, 0, "attn_v.weight", i);
     }
     if (parts & SL_SYNTH_GATE)
-        add(p, attn, SL_FILL_RANDOM, in, n, c->gate_heads ? n_head : o, 0, "attn_gate.weight", i);
+        add(p, attn, SL_FILL_RANDOM, in, n, c->gate_heads || parts & SL_SYNTH_STEP ? n_head : o, 0,
+            "attn_gate.weight", i);
     if (parts & (SL_SYNTH_SANDWICH | SL_SYNTH_GROK))
         add_norm(p, n,
                  parts & SL_SYNTH_GROK ? "attn_output_norm.weight" : "post_attention_norm.weight",
@@ -303,7 +312,11 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     if (parts & SL_SYNTH_GROK)
         add_norm(p, n, c->beside ? "post_ffw_norm.weight" : "layer_output_norm.weight", i);
     if (c->beside)
-        add_dense(p, c, l);
+        add_dense(p, c, l, c->n_ff);
+    if (parts & SL_SYNTH_ARCTIC) {
+        add_norm(p, n, "ffn_norm_exps.weight", i);
+        add_dense(p, c, l, c->n_embd);
+    }
 
     /* silu(g) * u of two unit normals has a standard deviation of 0.6. */
     float mid = 0.6f;
@@ -425,6 +438,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"window-period", c->window_period, 0, own_window || pattern ? 1024 : 0},
         {"window-heads", c->n_head_window, 0, pattern ? 1024 : 0},
         {"window-rotated", c->n_rot_window, 0, pattern ? c->head_dim : 0},
+        {"temper", c->temper, 0, latent ? 1u << 24 : 0},
         {"chunk", c->chunk, 0, parts & SL_SYNTH_LLAMA4 ? 1u << 24 : 0},
         {"moe-step", c->moe_step, 0, parts & SL_SYNTH_LLAMA4 ? c->n_layer : 0},
         {"gate-heads", c->gate_heads, 0, parts & SL_SYNTH_GATE ? 1 : 0},

@@ -118,6 +118,22 @@ CASES = [
      "--kv-heads 2 --head-dim 48 --value-dim 32 --window-kv-heads 3 --expert-ff 96 --window-period 3 --fused-qkv",
      True, LONG),
     ("mimo2 q8_0", f"--arch mimo2 -t Q8_0 {MOE} --layers 5 --window 48 --head-dim 96 --value-dim 64", 5e-3, LONG),
+    ("mistral4 f32, tempered", f"--arch mistral4 {F32} {MOE} {MLA} --q-lora 48 --dense-layers 1 --temper 100", True,
+     LONG),
+    ("mistral4 f32, yarn, odd", f"--arch mistral4 {F32} --experts 7 --top-k 3 {MLA} --q-lora 40 --heads 7 --temper 33 "
+     "--yarn 8 --yarn-multiplier 0.1 --ctx 32768 --fused-experts", True, LONG),
+    ("mistral4 q8_0", f"--arch mistral4 -t Q8_0 {MOE} --heads 6 --head-dim 96 --rotated 32 --value-dim 64 "
+     "--latent 128 --q-lora 64 --temper 100", 5e-3, LONG),
+    ("arctic f32", f"--arch arctic {F32} {MOE}", True, LONG),
+    ("arctic f32, gqa 3, odd", f"--arch arctic {F32} --experts 12 --top-k 5 --embd 192 --heads 6 --kv-heads 2 "
+     "--head-dim 32 --expert-ff 96 --layers 5 --tied", True, LONG),
+    ("arctic q4_K", f"--arch arctic -t Q4_K {MOE} --expert-ff 256", 5e-3, LONG),
+    ("step35 f32", f"--arch step35 {F32} {MOE} --layers 6 --window 48 --dense-layers 1 --window-heads 6 --kv-heads 2 "
+     "--window-rope-base 10000 --rope-freqs", True, LONG),
+    ("step35 f32, odd", f"--arch step35 {F32} --experts 9 --top-k 4 --layers 5 --window 33 --embd 192 --heads 6 "
+     "--kv-heads 3 --head-dim 32 --expert-ff 96 --shared-ff 160 --ff 160 --dense-layers 2 --window-period 2 "
+     "--router-scale 2.5 --window-rope-base 5000 --window-rotated 16", True, LONG),
+    ("step35 q8_0", f"--arch step35 -t Q8_0 {MOE} --layers 5 --window 48", 5e-3, LONG),
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),

@@ -75,7 +75,8 @@ static void every_architecture_opens(void **state) {
                  {"gemma4", 6, true, false, 0},       {"llama4", 5, true, true, 0},
                  {"afmoe", 6, false, false, 1},       {"laguna", 6, true, false, 2},
                  {"cohere2moe", 6, true, false, 1},   {"dbrx", 6, false, false, 0},
-                 {"grok", 6, false, false, 0},        {"mimo2", 6, false, false, 1}};
+                 {"grok", 6, false, false, 0},        {"mimo2", 6, false, false, 1},
+                 {"arctic", 6, false, false, 0},      {"step35", 6, false, true, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_synth_config c = sl_synth_default;
         c.arch = cases[i].arch;

@@ -129,7 +129,10 @@ static uint8_t *build(const struct form *f, size_t *out_n) {
             gb_float(&b, name, (float)c->value);
             if (strcmp(c->key, "rope.scaling.factor") == 0)
                 gb_str(&b, "deepseek2.rope.scaling.type", "yarn");
-        } else if (c->key && strcmp(c->key, "expert_gating_func") == 0) {
+        } else if (c->key && strcmp(c->key, "attention.temperature_scale") == 0) {
+            gb_float(&b, name, (float)c->value);
+        } else if (c->key && (strcmp(c->key, "expert_gating_func") == 0 ||
+                              strcmp(c->key, "attention.temperature_length") == 0)) {
             gb_uint(&b, name, (uint32_t)c->value);
         }
     }
@@ -239,6 +242,29 @@ static void gating(void **state) {
     assert_int_equal(m->layers[1].spec.experts.router_kind, SL_ROUTER_KIND_SIGMOID);
     sl_model_close(&m);
     free(file);
+}
+
+static void temperature(void **state) {
+    (void)state;
+    static const char scale[] = "attention.temperature_scale";
+    static const char length[] = "attention.temperature_length";
+    struct form f = {.change = {{scale, 0.25, false}, {length, 2048, false}}};
+    uint8_t *file;
+    struct sl_model *m = must_open(&f, &file);
+    assert_true(m->layers[1].spec.latent.temper_scale == 0.25f);
+    assert_int_equal(m->layers[1].spec.latent.temper_span, 2048);
+    sl_model_close(&m);
+    free(file);
+    f.change[0].value = 0; /* none */
+    m = must_open(&f, &file);
+    assert_int_equal(m->layers[1].spec.latent.temper_span, 0);
+    sl_model_close(&m);
+    free(file);
+    f.change[0].value = 0.25;
+    f.change[1].value = 0;
+    must_refuse(&f, SL_ERR_CORRUPT, length, "0 beside a scale");
+    f.change[1] = (struct change){NULL, 0, false};
+    must_refuse(&f, SL_ERR_CORRUPT, length, "is missing");
 }
 
 static void lies(void **state) {
@@ -357,10 +383,8 @@ static void lies(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_forms),
-        cmocka_unit_test(yarn),
-        cmocka_unit_test(gating),
-        cmocka_unit_test(lies),
+        cmocka_unit_test(both_forms),  cmocka_unit_test(yarn), cmocka_unit_test(gating),
+        cmocka_unit_test(temperature), cmocka_unit_test(lies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

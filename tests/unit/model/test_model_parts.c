@@ -84,6 +84,19 @@ static const struct family families[] = {
      .experts = EXPERTS3 "exp_probs_b.bias:N ",
      .n_dense = 2,
      .wide_values = true},
+    {.arch = "arctic",
+     .keys = RMS WIDTH "expert_used_count=2",
+     .layer = ATTN "ffn_norm.weight:E ffn_norm_exps.weight:E ffn_gate.weight:EE ffn_up.weight:EE "
+                   "ffn_down.weight:EE ",
+     .experts = EXPERTS3},
+    {.arch = "step35",
+     .keys = RMS WIDTH WINDOW "expert_used_count=2 expert_shared_feed_forward_length=32 "
+                              "attention.sliding_window_pattern=[0,1,1,0,1,1] "
+                              "swiglu_clamp_exp=[0.0,0.0,0.5,0.5,0.0,7.0] swiglu_clamp_shexp=3.0",
+     .dense = FFN,
+     .layer = ATTN "ffn_norm.weight:E ",
+     .experts = EXPERTS3 SHARED,
+     .n_dense = 2},
 };
 
 static const struct family *find(const char *arch) {
@@ -103,7 +116,13 @@ static void put_key(struct gb *b, const char *arch, char *pair) {
     assert_non_null(value);
     *value++ = 0;
     snprintf(name, sizeof name, "%s.%s", arch, pair);
-    if (*value == '[') {
+    if (*value == '[' && strchr(value, '.')) {
+        float list[LAYERS] = {0};
+        uint32_t n = 0;
+        for (char *at = value + 1; n < LAYERS && *at && *at != ']'; at += strcspn(at, ",]"), at++)
+            list[n++] = strtof(at, NULL);
+        gb_array(b, name, SL_GGUF_F32, n, list, n * sizeof *list);
+    } else if (*value == '[') {
         int32_t list[LAYERS] = {0};
         uint32_t n = 0;
         for (char *at = value + 1; n < LAYERS && *at && *at != ']'; at += strcspn(at, ",]"), at++)
@@ -247,7 +266,8 @@ static void every_tensor_counts(void **state) {
             *strchr(t, ':') = 0;
             bool optional = strcmp(f->arch, "mimo2") == 0 && strcmp(t, "exp_probs_b.bias") == 0;
             /* Which layers have experts is told by this one there. */
-            bool tells = strcmp(f->arch, "mimo2") == 0 && strcmp(t, "ffn_gate_inp.weight") == 0;
+            bool tells = (strcmp(f->arch, "mimo2") == 0 || strcmp(f->arch, "step35") == 0) &&
+                         strcmp(t, "ffn_gate_inp.weight") == 0;
             snprintf(name, sizeof name, "blk.5.%s", t);
             if (optional)
                 done(opened(f->arch, (struct edit){.no_tensor = name}));
@@ -410,9 +430,52 @@ static void others(void **state) {
             "sliding_window_pattern", "2 values for 6 layers");
 }
 
+static void arctic_and_step(void **state) {
+    (void)state;
+    struct sl_model *m = opened("arctic", (struct edit){0});
+    assert_true(m->layers[0].spec.experts.early && m->layers[0].spec.experts.beside);
+    assert_true(m->layers[0].spec.n_ff == EMBD && m->layers[0].spec.experts.n_ff == FF_EXP);
+    assert_non_null(m->layers[0].t[SL_L_EXPERTS_NORM]);
+    done(m);
+
+    struct edit e = {.tensor = "attn_gate.weight:EH exp_probs_b.bias:N " QK_NORM};
+    m = opened("step35", e);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        const struct sl_layer_spec *s = &m->layers[l].spec;
+        static const float limit[LAYERS] = {0, 0, 0.5f, 0.5f, 0, 7};
+        assert_true(s->attention.window == (l % 3 ? 100 : 0) && s->attention.rope == (l % 3 != 0));
+        assert_int_equal(s->attention.gate, l == 4 ? SL_GATE_HEAD : SL_GATE_NONE);
+        assert_int_equal(s->ffn, l < 2 ? SL_FFN_DENSE : SL_FFN_EXPERTS);
+        assert_true(s->limit == 3 && s->experts.limit == limit[l]);
+        assert_true((s->experts.activation == SL_EXPERT_SWIGLU_LIMITED) == (limit[l] > 0));
+    }
+    assert_true(m->hp.rope[0].n_rot == DIM / 2 && m->hp.rope[1].n_rot == DIM);
+    assert_int_equal(m->hp.n_rope_freqs, DIM / 2);
+    done(m);
+    static const struct {
+        const char *key, *instead, *why;
+    } lies[] = {
+        {"swiglu_clamp_exp", "swiglu_clamp_exp=[0.0,1.0]", "2 values for 6 layers"},
+        {"swiglu_clamp_exp", "swiglu_clamp_exp=[1,1,1,1,1,1]", "not floats"},
+        {"swiglu_clamp_exp", "swiglu_clamp_exp=[0.0,0.0,0.0,0.0,-1.0,0.0]", "-1 of layer 4"},
+        {"swiglu_clamp_shexp", "swiglu_clamp_shexp=-0.5", "out of range"},
+        {"attention.sliding_window", NULL, "is missing"},
+        {"attention.sliding_window_pattern", NULL, "is missing"},
+        {"rope.dimension_count", "rope.dimension_count=6", "half of 6"},
+    };
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++)
+        refused("step35", (struct edit){.no_key = lies[i].key, .keys = lies[i].instead},
+                lies[i].key, lies[i].why);
+    refused("step35", (struct edit){.tensor = "attn_gate.weight:EO"}, "blk.4.attn_gate.weight",
+            "its shape is");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_tensor_counts),
-                                       cmocka_unit_test(llama4), cmocka_unit_test(gates),
-                                       cmocka_unit_test(cohere), cmocka_unit_test(others)};
+                                       cmocka_unit_test(llama4),
+                                       cmocka_unit_test(gates),
+                                       cmocka_unit_test(cohere),
+                                       cmocka_unit_test(others),
+                                       cmocka_unit_test(arctic_and_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
