@@ -308,6 +308,58 @@ def grouped(arch, **lies):
     return gguf(keys, t)
 
 
+# Grouped-query families with parts of their own: keys, tensors of each layer, with a letter for each dimension.
+ATTN = "attn_norm:E attn_q:EQ attn_k:EK attn_v:EK attn_output:QE "
+EXPERTS = "ffn_gate_inp:EN ffn_gate_exps:EFN ffn_up_exps:EFN ffn_down_exps:FEN "
+SHARED = "ffn_gate_shexp:EF ffn_up_shexp:EF ffn_down_shexp:FE "
+WINDOW = "attention.sliding_window=4 "
+RMS = "attention.layer_norm_rms_epsilon=0.00001 "
+PARTS = {
+    "llama4": (RMS + "interleave_moe_layer_step=1 attention.sliding_window=16", ATTN + "ffn_norm:E " + EXPERTS + SHARED),
+    "afmoe": (RMS + WINDOW + "expert_shared_count=1", ATTN + EXPERTS + SHARED + "ffn_norm:E attn_gate:EQ attn_q_norm:D "
+              "attn_k_norm:D post_attention_norm:E post_ffw_norm:E exp_probs_b.bias:N"),
+    "laguna": (RMS + WINDOW + "rope.dimension_count_swa=2", ATTN + EXPERTS + SHARED + "ffn_norm:E attn_gate:EH attn_q_norm:D "
+               "attn_k_norm:D exp_probs_b.bias:N"),
+    "cohere2moe": (WINDOW + "attention.layer_norm_epsilon=0.00001 logit_scale=0.5 expert_shared_count=1",
+                   ATTN + EXPERTS + SHARED),
+    "dbrx": ("attention.layer_norm_epsilon=0.00001 attention.clamp_kqv=8.0",
+             "attn_norm:E attn_qkv:EJ attn_output:QE attn_output_norm:E " + EXPERTS),
+    "grok": (RMS + "embedding_scale=2.0 attn_logit_softcapping=30.0", ATTN + EXPERTS + "ffn_norm:E attn_output_norm:E "
+             "layer_output_norm:E ffn_gate:EF ffn_up:EF ffn_down:FE"),
+    "mimo2": (RMS + WINDOW + "attention.value_scale=0.5 attention.sliding_window_pattern=[1,0,1,0]",
+              ATTN + EXPERTS + "ffn_norm:E attn_sinks:H exp_probs_b.bias:N"),
+    "arctic": (RMS, ATTN + EXPERTS + "ffn_norm:E ffn_norm_exps:E ffn_gate:EE ffn_up:EE ffn_down:EE"),
+    "step35": (RMS + WINDOW + "attention.sliding_window_pattern=[0,1,1,0] swiglu_clamp_exp=[0.0,0.5,0.0,7.0] "
+               "swiglu_clamp_shexp=3.0 expert_shared_feed_forward_length=8",
+               ATTN + EXPERTS + SHARED + "ffn_norm:E attn_gate:EH attn_q_norm:D attn_k_norm:D"),
+}
+
+
+def parts_model(arch, lie=""):
+    dims = dict(E=8, Q=8, K=4, J=16, H=2, D=4, F=8, N=3)
+    keys = [kv("general.architecture", STR, arch)]
+    common = ("block_count=4 context_length=64 embedding_length=8 attention.head_count=2 attention.head_count_kv=1 "
+              "feed_forward_length=8 expert_feed_forward_length=8 expert_count=3 expert_used_count=1 ")
+    said = dict(pair.split("=") for pair in (common + PARTS[arch][0] + " " + lie).split())
+    for key, value in said.items():
+        if value[0] == "[":
+            items = value[1:-1].split(",")
+            if "." in value:
+                data = struct.pack("<IQ%df" % len(items), F32, len(items), *map(float, items))
+                keys.append(text(arch + "." + key) + struct.pack("<I", ARR) + data)
+            else:
+                keys.append(kv(arch + "." + key, ARR, [int(i) for i in items]))
+        elif "." in value:
+            keys.append(kv(arch + "." + key, F32, float(value)))
+        else:
+            keys.append(kv(arch + "." + key, U32, int(value)))
+    t = [("token_embd.weight", [8, 3]), ("output_norm.weight", [8])]
+    for layer in range(4):
+        for name, letters in (n.split(":") for n in PARTS[arch][1].split()):
+            t.append(("blk.%d.%s" % (layer, name if "." in name else name + ".weight"), [dims[c] for c in letters]))
+    return gguf(keys, t)
+
+
 def main():
     os.makedirs(OUT, exist_ok=True)
     files = {n: model(n) for n in
@@ -315,6 +367,10 @@ def main():
               "gpt-oss", "qwen3next", "qwen35moe", "qwen35", "gemma4")}
     files["deepseek2"] = latent_model(False)
     files["deepseek2-joined"] = latent_model(True)
+    files.update((name, parts_model(name)) for name in PARTS)
+    files["llama4-top-2"] = parts_model("llama4", "expert_used_count=2")
+    files["step35-clamps-of-two"] = parts_model("step35", "swiglu_clamp_exp=[0.5,0.5]")
+    files["laguna-wide-shared"] = parts_model("laguna", "expert_shared_count=1024 expert_feed_forward_length=1048576")
     files["gemma4-odd-rotation"] = model("gemma4", lie=3)
     files["gemma4-wide-rotation"] = model("gemma4", lie=2**31)
     for arch in GROUPED:

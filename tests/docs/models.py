@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""docs/MODELS.md against the program: what its first table lists is known, what its second lists is refused with a message that
+names it, the program knows nothing else, and no architecture with experts that llama.cpp v0.5.0 knows is in neither.
+
+usage: models.py SLUICE
+
+TAP."""
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# Source: llama.cpp v0.5.0, the names of src/llama-arch.cpp whose graph has experts.
+WITH_EXPERTS = """afmoe arctic bailingmoe bailingmoe2 bailingmoe3 cohere2moe dbrx deepseek deepseek2 deepseek2-ocr deepseek32
+deepseek4 dflash dots1 dots3note ernie4_5-moe exaone-moe gemma4 glm-dsa glm4moe gpt-oss granite_swa granitehybrid granitemoe
+graniteswitch grok grovemoe hunyuan-moe hy_v3 hy_v4 jamba kimi-k3 kimi-linear laguna lfm2moe llada-moe llama llama4 maple mellum
+mimo2 minimax-01 minimax-m2 minimax-m3 mistral3 mistral4 nemotron_h_moe nomic-bert-moe olmoe phimoe qwen2moe qwen35moe qwen3moe
+qwen3next qwen3vlmoe qwen4exp rnd1 smallthinker step35""".split()
+
+
+def names_in(text):
+    """Those of the first column of tables."""
+    cells = re.findall(r"^\|([^|]*)\|", text, re.M)
+    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+
+
+def header_only(path, architecture):
+    def text(s):
+        return struct.pack("<Q", len(s)) + s.encode()
+    with open(path, "wb") as f:
+        f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("general.architecture") + struct.pack("<I", 8) + text(architecture))
+
+
+def main():
+    sluice = sys.argv[1]
+    with open(os.path.join(ROOT, "docs", "MODELS.md"), encoding="utf-8") as f:
+        first, heading, second = f.read().partition("## Not read")
+    opens, refused = names_in(first), names_in(second)
+    faults = [] if heading and opens and refused else ["docs/MODELS.md: there are not both tables"]
+    faults += [f"docs/MODELS.md: {n} is there twice" for n in set(opens + refused) if (opens + refused).count(n) > 1]
+    faults += [f"docs/MODELS.md: {n} is in no table" for n in WITH_EXPERTS if n not in opens + refused]
+    known = []
+    with tempfile.TemporaryDirectory(prefix="sluice-models-") as folder:
+        path = os.path.join(folder, "model.gguf")
+        for name in sorted(set(opens + refused + WITH_EXPERTS)):
+            header_only(path, name)
+            run = subprocess.run([sluice, "plan", "-m", path], capture_output=True, text=True)
+            not_known = f"architecture '{name}' is not supported; these are: " in run.stderr
+            # The header alone of one that is known says that there are no weights.
+            if run.returncode != 1 or not (not_known or "holds a vocabulary and no weights" in run.stderr):
+                faults.append(f"{name}: exit {run.returncode}: {run.stderr.strip()[:200]}")
+            elif not_known and name in opens:
+                faults.append(f"docs/MODELS.md: {name} is refused: it belongs in the second table")
+            elif not not_known and name in refused:
+                faults.append(f"docs/MODELS.md: {name} is known: it belongs in the first table")
+            if not_known:
+                known = run.stderr.partition("these are: ")[2].strip().split(", ")
+    faults += [f"docs/MODELS.md: {n} is known, and in no table" for n in known if n not in opens]
+    print("1..1")
+    print(f"{'not ok' if faults else 'ok'} 1 - docs/MODELS.md: {len(opens)} architectures open, {len(refused)} do not")
+    for fault in faults:
+        print("#", fault)
+    sys.exit(1 if faults else 0)
+
+
+main()
