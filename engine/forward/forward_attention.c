@@ -69,7 +69,7 @@ static enum sl_status after_rope(struct sl_forward *f, const struct sl_attention
                                                                    .n_tok = n,
                                                                    .n = spec->n_head * dim,
                                                                    .span = spec->temper_span,
-                                                                   .offset = 1,
+                                                                   .offset = spec->temper_ahead,
                                                                    .scale = spec->temper_scale}));
     return SL_OK;
 }

@@ -22,6 +22,7 @@ static enum sl_status read_own(struct sl_keys *k, struct sl_hparams *hp, struct 
         a->no_rope = !chunked;
         a->temper_span = chunked ? 0 : CHUNK;
         a->temper_scale = chunked ? 0 : 0.1f;
+        a->temper_ahead = true;
         /* Maverick's 128 experts are how its lack of these norms is told. */
         a->qk_norm_plain = chunked && hp->n_expert != 128;
         if (layers[l].spec.ffn != SL_FFN_EXPERTS)

@@ -47,6 +47,7 @@ struct sl_attention_spec {
     uint32_t chunk; /* positions in chunks of so many, each seen from within alone; no window */
     uint32_t temper_span; /* queries grow by temper_scale * ln of the spans before them and 1 */
     float temper_scale;
+    bool temper_ahead; /* ... counted from one position further on */
     enum sl_attention_gate gate;
     bool gate_softplus; /* it goes through a softplus, not a sigmoid */
     float clamp;        /* q, k and v are cut to -clamp .. clamp */

@@ -13,7 +13,7 @@ static const struct sl_arch *const arches[] = {
     &sl_arch_qwen35moe,    &sl_arch_qwen35,      &sl_arch_qwen3vlmoe, &sl_arch_deepseek2,
     &sl_arch_gemma4,       &sl_arch_llama4,      &sl_arch_afmoe,      &sl_arch_laguna,
     &sl_arch_cohere2moe,   &sl_arch_dbrx,        &sl_arch_grok,       &sl_arch_mimo2,
-    &sl_arch_mistral4,     &sl_arch_arctic,      &sl_arch_step35,
+    &sl_arch_mistral4,     &sl_arch_arctic,      &sl_arch_step35,     &sl_arch_mistral3,
 };
 #define N_ARCHES (sizeof arches / sizeof arches[0])
 

@@ -326,6 +326,8 @@ static void write_parts(struct sl_gguf_writer *w, const struct sl_synth_config *
         sl_gguf_write_f32(w, KEY("attention.temperature_scale"), 0.5f);
         sl_gguf_write_u32(w, KEY("attention.temperature_length"), c->temper);
     }
+    if (parts & SL_SYNTH_TEMPER)
+        sl_gguf_write_f32(w, KEY("attention.temperature_scale"), 0.5f);
     if (parts & SL_SYNTH_STEP) {
         sl_gguf_write_f32(w, KEY("swiglu_clamp_exp"), 0.6f);
         sl_gguf_write_f32(w, KEY("swiglu_clamp_shexp"), 0.8f);

@@ -60,6 +60,7 @@ static const struct sl_synth_family families[] = {
     {"mistral4",
      SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_DENSE_LEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_LATENT},
     {"arctic", SL_SYNTH_MOE},
+    {"mistral3", SL_SYNTH_MAY_MOE},
     {"step35", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_DENSE_LEAD | SL_SYNTH_WINDOW},
 };
@@ -98,6 +99,7 @@ uint32_t sl_synth_parts(const char *arch) {
         {"grok", SL_SYNTH_GROK},
         {"mimo2", SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_MIMO},
         {"arctic", SL_SYNTH_ARCTIC},
+        {"mistral3", SL_SYNTH_TEMPER},
         {"step35", SL_SYNTH_SIGMOID | SL_SYNTH_PATTERN | SL_SYNTH_GATE | SL_SYNTH_STEP},
     };
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)

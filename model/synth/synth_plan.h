@@ -55,7 +55,8 @@ enum {
     SL_SYNTH_GRANITE = 1 << 26,  /* scales; a shared expert where its width is not 0 */
     SL_SYNTH_MAY_BIAS = 1 << 19, /* q, k and v have biases, where they are asked for */
     SL_SYNTH_ARCTIC = 1 << 12,
-    SL_SYNTH_STEP = 1 << 13, /* with MIMO's layers told by their router, and limits of SwiGLU */
+    SL_SYNTH_TEMPER = 1 << 14, /* queries grow with the context before its extension */
+    SL_SYNTH_STEP = 1 << 13,   /* with MIMO's layers told by their router, and limits of SwiGLU */
 };
 struct sl_synth_family {
     const char *arch;

@@ -134,6 +134,10 @@ CASES = [
      "--kv-heads 3 --head-dim 32 --expert-ff 96 --shared-ff 160 --ff 160 --dense-layers 2 --window-period 2 "
      "--router-scale 2.5 --window-rope-base 5000 --window-rotated 16", True, LONG),
     ("step35 q8_0", f"--arch step35 -t Q8_0 {MOE} --layers 5 --window 48", 5e-3, LONG),
+    ("mistral3 f32, dense", f"--arch mistral3 {F32} --experts 0 --top-k 0 --yarn 32 --ctx 4096", True, LONG),
+    ("mistral3 f32, experts, odd", f"--arch mistral3 {F32} --experts 7 --top-k 3 --heads 6 --kv-heads 2 --embd 192 "
+     "--head-dim 32 --expert-ff 96 --yarn 9 --ctx 1000 --tied", True, LONG),
+    ("mistral3 q4_K", "--arch mistral3 -t Q4_K --experts 0 --top-k 0 --yarn 32 --ctx 4096", 5e-3, LONG),
     ("llama dense f32", f"--arch llama {F32} --experts 0 --top-k 0", True),
     ("qwen3 dense f32", f"--arch qwen3 {F32} --experts 0 --top-k 0", True),
     ("qwen2 dense f32", f"--arch qwen2 {F32} --experts 0 --top-k 0", True),

@@ -84,6 +84,11 @@ static const struct family families[] = {
      .experts = EXPERTS3 "exp_probs_b.bias:N ",
      .n_dense = 2,
      .wide_values = true},
+    {.arch = "mistral3",
+     .keys = RMS WIDTH "expert_used_count=2 attention.temperature_scale=0.25 "
+                       "rope.scaling.original_context_length=1024",
+     .layer = ATTN "ffn_norm.weight:E ",
+     .experts = EXPERTS3},
     {.arch = "arctic",
      .keys = RMS WIDTH "expert_used_count=2",
      .layer = ATTN "ffn_norm.weight:E ffn_norm_exps.weight:E ffn_gate.weight:EE ffn_up.weight:EE "
@@ -432,6 +437,15 @@ static void others(void **state) {
 
 static void arctic_and_step(void **state) {
     (void)state;
+    struct sl_model *t = opened("mistral3", (struct edit){0});
+    assert_true(t->layers[3].spec.attention.temper_scale == 0.25f);
+    assert_int_equal(t->layers[3].spec.attention.temper_span, 1024);
+    assert_false(t->layers[3].spec.attention.temper_ahead);
+    done(t);
+    refused("mistral3",
+            (struct edit){.no_key = "attention.temperature_scale",
+                          .keys = "attention.temperature_scale=-1.0"},
+            "temperature_scale", "out of range");
     struct sl_model *m = opened("arctic", (struct edit){0});
     assert_true(m->layers[0].spec.experts.early && m->layers[0].spec.experts.beside);
     assert_true(m->layers[0].spec.n_ff == EMBD && m->layers[0].spec.experts.n_ff == FF_EXP);
