@@ -34,11 +34,13 @@ static bool add_decode_tests(struct sl_bench *b) {
             return false;
         }
         struct sl_bench_test *t = &b->tests[b->n_tests++];
-        *t = (struct sl_bench_test){.n_gen = b->o->n_gen, .parallel = (uint32_t)v};
-        if (v == 1)
-            snprintf(t->name, sizeof t->name, "tg%u", t->n_gen);
-        else
-            snprintf(t->name, sizeof t->name, "tg%u x%u", t->n_gen, t->parallel);
+        *t = (struct sl_bench_test){
+            .n_gen = b->o->n_gen, .depth = b->o->depth, .parallel = (uint32_t)v};
+        int at = snprintf(t->name, sizeof t->name, "tg%u", t->n_gen);
+        if (t->depth)
+            at += snprintf(t->name + at, sizeof t->name - (size_t)at, " @%u", t->depth);
+        if (v > 1)
+            snprintf(t->name + at, sizeof t->name - (size_t)at, " x%u", t->parallel);
         p = *end ? end + 1 : NULL;
     }
     return true;
@@ -51,6 +53,11 @@ static bool plan_tests(struct sl_bench *b, struct sl_engine_config *config) {
         *t = (struct sl_bench_test){.n_prompt = o->n_prompt, .parallel = 1};
         snprintf(t->name, sizeof t->name, "pp%u", t->n_prompt);
     }
+    if (o->n_gen && o->depth > MAX_TOKENS - o->n_gen) {
+        sl_usage_error("bench", "--depth %u and --n-gen %u are more than a context has: at most %u",
+                       o->depth, o->n_gen, MAX_TOKENS);
+        return false;
+    }
     if (o->n_gen && !add_decode_tests(b))
         return false;
     if (!b->n_tests) {
@@ -61,7 +68,8 @@ static bool plan_tests(struct sl_bench *b, struct sl_engine_config *config) {
     for (uint32_t i = 0; i < b->n_tests; i++)
         if (b->tests[i].parallel > config->parallel)
             config->parallel = b->tests[i].parallel;
-    uint32_t n = o->n_prompt > o->n_gen + 1 ? o->n_prompt : o->n_gen + 1;
+    uint32_t n_decode = o->n_gen ? o->depth + o->n_gen + 1 : 0;
+    uint32_t n = o->n_prompt > n_decode ? o->n_prompt : n_decode;
     config->ctx_tokens = n + 2;
     config->queue_max = config->parallel;
     return true;
@@ -157,6 +165,8 @@ int sl_cmd_bench(int argc, char **argv) {
          "prompt tokens; 0 = no prompt test (default 512)", false},
         {SL_ARG_U32, 'n', "--n-gen", "N", &o.n_gen,
          "generated tokens; 0 = no decode test (default 128)", false},
+        {SL_ARG_U32, 'd', "--depth", "N", &o.depth,
+         "tokens of each sequence before those that are generated (default 0)", false},
         {SL_ARG_STRING, 0, "--parallel", "LIST", &o.parallel,
          "sequences that generate at once, one test for each (default 1)", false},
         {SL_ARG_U32, 'r', "--repetitions", "N", &o.reps, "runs of each test (default 3)", false},
@@ -187,6 +197,7 @@ int sl_cmd_bench(int argc, char **argv) {
         SL_ENGINE_LIMITS,
         {"--n-prompt", 0, MAX_TOKENS, NULL},
         {"--n-gen", 0, MAX_TOKENS, NULL},
+        {"--depth", 0, MAX_TOKENS, NULL},
         {"--repetitions", 1, SL_BENCH_MAX_REPS, NULL},
         {"--resident-prefill", SL_ARG_ABOVE_0, INFINITY, NULL},
     };

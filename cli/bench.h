@@ -11,7 +11,7 @@
 
 struct sl_bench_options {
     const char *model, *parallel, *format, *cpu_isa, *record_routes, *trace;
-    uint32_t n_prompt, n_gen, reps, threads, batch;
+    uint32_t n_prompt, n_gen, depth, reps, threads, batch;
     float resident_prefill; /* tokens/s of the prompt with all experts resident; 0 = not known */
     bool json, no_warmup;
 };
@@ -42,13 +42,19 @@ struct sl_bench_disk {
 /* One line of the table. */
 struct sl_bench_test {
     char name[32];
-    uint32_t n_prompt, n_gen, parallel;
-    double rate[SL_BENCH_MAX_REPS]; /* tokens/s, all sequences together */
+    uint32_t n_prompt, n_gen, depth, parallel; /* depth: tokens before those that are generated */
+    double rate[SL_BENCH_MAX_REPS];            /* tokens/s, all sequences together */
     uint32_t n_reps;
     struct sl_bench_counts counts; /* of all measured runs */
     struct sl_bench_disk disk;
     double mean, sd;
 };
+
+/* Tokens that the counts are of. */
+static inline uint64_t sl_bench_tokens(const struct sl_bench_test *t) {
+    uint32_t n = t->n_gen ? t->n_gen + !t->depth : t->n_prompt;
+    return (uint64_t)t->n_reps * t->parallel * n;
+}
 
 struct sl_bench {
     const struct sl_bench_options *o;

@@ -106,7 +106,7 @@ static void print_memory(const struct sl_bench *b, const struct sl_bench_test *t
 static void print_tiers(const struct sl_bench_test *t) {
     const struct sl_bench_counts *c = &t->counts;
     uint64_t asked = c->hits + c->host_hits + c->late + c->misses;
-    uint64_t tokens = (uint64_t)t->n_reps * t->parallel * (t->n_gen ? t->n_gen + 1 : t->n_prompt);
+    uint64_t tokens = sl_bench_tokens(t);
     printf("%s tiers: %.1f %% on the device, %.1f %% in host memory, %.1f %% on disk; a token read "
            "%.2f MB in place, took %.2f MB up and %.2f MB down (%" PRIu64 " experts up, %" PRIu64
            " down; %" PRIu64 " copied early, %" PRIu64 " of them wanted)\n",
@@ -119,7 +119,7 @@ static void print_tiers(const struct sl_bench_test *t) {
 static void print_experts(const struct sl_bench *b, const struct sl_bench_test *t) {
     const struct sl_bench_counts *c = &t->counts;
     uint64_t asked = c->hits + c->host_hits + c->late + c->misses;
-    uint64_t tokens = (uint64_t)t->n_reps * t->parallel * (t->n_gen ? t->n_gen + 1 : t->n_prompt);
+    uint64_t tokens = sl_bench_tokens(t);
     uint64_t stall = c->stall_demand_ns + c->stall_late_ns + c->stall_slot_ns;
     struct sl_bench_limits l;
     sl_bench_limits(b, t, &l);
@@ -230,7 +230,7 @@ static void put_limits(const struct sl_bench *b, const struct sl_bench_test *t, 
 static void put_experts(const struct sl_bench *b, const struct sl_bench_test *t, json_t *j) {
     const struct sl_bench_counts *c = &t->counts;
     uint64_t asked = c->hits + c->host_hits + c->late + c->misses;
-    uint64_t tokens = (uint64_t)t->n_reps * t->parallel * (t->n_gen ? t->n_gen + 1 : t->n_prompt);
+    uint64_t tokens = sl_bench_tokens(t);
     put_n(j, "expert_hits", c->hits);
     put_n(j, "expert_host_hits", c->host_hits);
     put_n(j, "expert_promotions", c->promotions);
@@ -276,14 +276,15 @@ int sl_bench_print_json(const struct sl_bench *b) {
         for (uint32_t r = 0; r < t->n_reps; r++)
             json_array_append_new(samples, json_real(t->rate[r]));
         json_t *j = json_pack(
-            "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:f, s:b, s:I, s:I}",
+            "{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:f, s:b, s:I, s:I}",
             "test", t->name, "model", label, "device", b->info.device, "model_size_bytes",
             (json_int_t)bytes, "model_n_params", (json_int_t)params, "n_threads",
             (json_int_t)b->n_threads, "n_prompt", (json_int_t)(t->n_gen ? 0 : t->n_prompt), "n_gen",
-            (json_int_t)t->n_gen, "n_parallel", (json_int_t)t->parallel, "avg_ts", t->mean,
-            "stddev_ts", t->sd, "samples_ts", samples, "ram_read_bytes_per_s", b->ram_rate,
-            "streamed", (int)b->info.streaming, "peak_rss_bytes", (json_int_t)b->rss_bytes,
-            "budget_bytes", (json_int_t)b->budget_bytes);
+            (json_int_t)t->n_gen, "n_depth", (json_int_t)t->depth, "n_parallel",
+            (json_int_t)t->parallel, "avg_ts", t->mean, "stddev_ts", t->sd, "samples_ts", samples,
+            "ram_read_bytes_per_s", b->ram_rate, "streamed", (int)b->info.streaming,
+            "peak_rss_bytes", (json_int_t)b->rss_bytes, "budget_bytes",
+            (json_int_t)b->budget_bytes);
         if (j)
             put_limits(b, t, j);
         if (j && b->info.streaming)

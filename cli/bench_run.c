@@ -25,12 +25,21 @@ struct group {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint32_t n_running;
+    struct sl_bench_counts begun; /* when the last sequence's first token had come */
 };
+
+static struct sl_bench_counts count_now(void);
 
 static enum sl_status push(struct sl_token_sink *s, const struct sl_token *token) {
     struct sequence *q = (struct sequence *)s;
     (void)token;
     q->time_ns[q->n++] = sl_now_ns();
+    if (q->n == 1) {
+        struct sl_bench_counts now = count_now();
+        pthread_mutex_lock(&q->group->lock);
+        q->group->begun = now;
+        pthread_mutex_unlock(&q->group->lock);
+    }
     return SL_OK;
 }
 
@@ -44,9 +53,10 @@ static void finish(struct sl_token_sink *s, const struct sl_gen_result *result) 
     pthread_mutex_unlock(&g->lock);
 }
 
-/* Runs n sequences of random tokens to their end. ids: [n * (n_prompt + n_answer)]. */
+/* Runs n sequences of random tokens to their end. ids: [n * (n_prompt + n_answer)]; out_begun: what
+ * was counted when all of them had begun to generate. */
 static bool run_group(struct sl_bench *b, struct sequence *seq, uint32_t n, const uint32_t *ids,
-                      uint32_t n_prompt, uint32_t n_answer) {
+                      uint32_t n_prompt, uint32_t n_answer, struct sl_bench_counts *out_begun) {
     struct group g = {.n_running = n};
     struct sl_err err = {{0}};
     pthread_mutex_init(&g.lock, NULL);
@@ -83,6 +93,7 @@ static bool run_group(struct sl_bench *b, struct sequence *seq, uint32_t n, cons
             ok = false;
             err = seq[i].result.err;
         }
+    *out_begun = g.begun;
     pthread_cond_destroy(&g.changed);
     pthread_mutex_destroy(&g.lock);
     if (!ok) {
@@ -163,13 +174,16 @@ static void measure_disk(struct sl_bench *b, struct sl_bench_test *t) {
 static bool run_rep(struct sl_bench *b, struct sl_bench_test *t, struct sequence *seq,
                     uint32_t *ids, struct sl_rng *rng) {
     /* Decoding n tokens: one comes out of the prompt's only row, n more out of n steps. */
-    uint32_t n_prompt = t->n_gen ? 1 : t->n_prompt, n_answer = t->n_gen ? t->n_gen + 1 : 1;
+    uint32_t n_prompt = t->n_gen ? t->depth + 1 : t->n_prompt,
+             n_answer = t->n_gen ? t->n_gen + 1 : 1;
     for (size_t i = 0; i < (size_t)t->parallel * (n_prompt + n_answer); i++)
         ids[i] = sl_rng_below(rng, b->model->hp.n_vocab);
-    struct sl_bench_counts was = count_now();
-    if (!run_group(b, seq, t->parallel, ids, n_prompt, n_answer))
+    struct sl_bench_counts was = count_now(), begun;
+    if (!run_group(b, seq, t->parallel, ids, n_prompt, n_answer, &begun))
         return false;
     struct sl_bench_counts now = count_now();
+    if (t->depth) /* the prompt is not what is measured */
+        was = begun;
     add_counts(&t->counts, &now, &was);
     t->rate[t->n_reps++] = t->n_gen ? steady_rate(seq, t->parallel, n_answer)
                                     : t->n_prompt / ((double)seq[0].result.prefill_ns * 1e-9);
@@ -188,7 +202,7 @@ static void mean_rate(struct sl_bench_test *t) {
 
 bool sl_bench_run(struct sl_bench *b, struct sl_bench_test *t) {
     const struct sl_bench_options *o = b->o;
-    uint32_t n_answer = t->n_gen + 1, n_ids = (t->n_gen ? 1 : t->n_prompt) + n_answer;
+    uint32_t n_answer = t->n_gen + 1, n_ids = (t->n_gen ? t->depth + 1 : t->n_prompt) + n_answer;
     struct sequence *seq = calloc(t->parallel, sizeof *seq);
     uint32_t *ids = malloc((size_t)t->parallel * n_ids * sizeof *ids);
     uint64_t *times = malloc((size_t)t->parallel * n_answer * sizeof *times);

@@ -8,7 +8,7 @@
  *
  * From the environment: GGML_DIR, the directory of the ggml backends; LLAMA_GPU_LAYERS (default 0),
  * how many layers a GPU gets; LLAMA_UBATCH (default 512), rows of a prompt that it computes at
- * once. */
+ * once; LLAMA_DEPTH (default 0), tokens before those that bench generates. */
 #include "ggml-backend.h"
 #include "llama.h"
 
@@ -133,7 +133,8 @@ static int bench(struct llama_model *model, char **argv) {
     struct llama_batch b = llama_batch_init(n_prompt > 512 ? n_prompt : 512, 0, 1);
     for (char *p = strtok(argv[4], ","); p; p = strtok(NULL, ",")) {
         int par = atoi(p);
-        int n_each = n_prompt > n_gen ? n_prompt : n_gen;
+        int depth = (int)env_number("LLAMA_DEPTH", 0);
+        int n_each = n_prompt > n_gen + depth ? n_prompt : n_gen + depth;
         struct llama_context *ctx = open_context(
             model, threads, (uint32_t)(n_each + 32) * (uint32_t)par, 2048, (uint32_t)par);
         /* r = -1 warms up. */
@@ -161,11 +162,20 @@ static int bench(struct llama_model *model, char **argv) {
             llama_memory_clear(llama_get_memory(ctx), true);
             int n = r < 0 ? 2 : n_gen;
             srand(2);
+            for (int s = 0; s < par; s++)
+                for (int at = 0; at < depth; at += b.n_tokens) {
+                    b.n_tokens = 0;
+                    for (int i = at; i < depth && i < at + 512; i++)
+                        add(&b, rand() % n_vocab, i, s, false);
+                    if (llama_decode(ctx, b))
+                        die("llama_decode failed");
+                }
+            llama_synchronize(ctx);
             double start = now_s();
             for (int i = 0; i < n; i++) {
                 b.n_tokens = 0;
                 for (int s = 0; s < par; s++)
-                    add(&b, rand() % n_vocab, i, s, true);
+                    add(&b, rand() % n_vocab, depth + i, s, true);
                 if (llama_decode(ctx, b))
                     die("llama_decode failed");
                 llama_synchronize(ctx);

@@ -154,6 +154,7 @@ static void values(void **state) {
         snprintf(says, sizeof says, "--parallel is '%s': must be up to 8 numbers", lists[i]);
         refused(words, says);
     }
+    refused("bench --depth 16777000 -n 1000 m", "--depth 16777000 and --n-gen 1000 are more than");
     static const char *const cards[] = {"0", "24GiB,", ",24G", "much",
                                         "1G,1G,1G,1G,1G,1G,1G,1G,1G"};
     for (uint32_t i = 0; i < SL_COUNTOF(cards); i++) {
