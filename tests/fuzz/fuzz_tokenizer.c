@@ -95,6 +95,23 @@ static const char *const merges[] = {
     "a a", "aa aa", "\xc4\xa0 \xc4\xa0", "\xc4\xa0 a", "e r", "t h", "th er", "\xc3 \xc2", "1 2",
 };
 
+/* The same where a space is U+2581 and characters are tokens. */
+static const char *const raw_merges[] = {
+    "a a", "aa aa", "\xe2\x96\x81 \xe2\x96\x81", "\xe2\x96\x81 a", "e r", "t h", "th er", "1 2",
+};
+
+static void add_merges(struct maker *m, const char *const *list, size_t n) {
+    sl_gguf_array_begin_str(&m->w, "tokenizer.ggml.merges");
+    for (size_t i = 0; i < n; i++) {
+        char joined[16];
+        size_t left = strcspn(list[i], " ");
+        int len = snprintf(joined, sizeof joined, "%.*s%s", (int)left, list[i], list[i] + left + 1);
+        add(m, joined, (size_t)len, 1);
+        sl_gguf_array_add_str(&m->w, list[i], strlen(list[i]));
+    }
+    sl_gguf_array_end(&m->w);
+}
+
 static struct sl_tokenizer *built_in(unsigned which) {
     static struct sl_tokenizer *made[64];
     which %= sl_pretok_n_rules + 1;
@@ -103,24 +120,22 @@ static struct sl_tokenizer *built_in(unsigned which) {
     static struct maker m;
     m = (struct maker){.n = 0};
     sl_gguf_writer_init(&m.w);
-    bool spm = which == sl_pretok_n_rules;
+    bool spm = which == sl_pretok_n_rules, raw = !spm && sl_pretok_rules[which].traits.raw;
     sl_gguf_write_str(&m.w, "tokenizer.ggml.model", spm ? "llama" : "gpt2");
-    add_bytes(&m, spm);
+    add_bytes(&m, spm || raw);
     if (!spm) {
         char name[64];
         snprintf(name, sizeof name, "%.*s", (int)strcspn(sl_pretok_rules[which].names, " "),
                  sl_pretok_rules[which].names);
         sl_gguf_write_str(&m.w, "tokenizer.ggml.pre", name);
-        sl_gguf_array_begin_str(&m.w, "tokenizer.ggml.merges");
-        for (size_t i = 0; i < sizeof merges / sizeof *merges; i++) {
-            char joined[16];
-            size_t left = strcspn(merges[i], " ");
-            int n = snprintf(joined, sizeof joined, "%.*s%s", (int)left, merges[i],
-                             merges[i] + left + 1);
-            add(&m, joined, (size_t)n, 1);
-            sl_gguf_array_add_str(&m.w, merges[i], strlen(merges[i]));
+        for (const char *c = raw ? "aerth12" : ""; *c; c++)
+            add(&m, c, 1, 1);
+        if (raw) {
+            add(&m, "\xe2\x96\x81", 3, 1);
+            add_merges(&m, raw_merges, sizeof raw_merges / sizeof *raw_merges);
+        } else {
+            add_merges(&m, merges, sizeof merges / sizeof *merges);
         }
-        sl_gguf_array_end(&m.w);
     } else {
         static const char *const words[] = {"\xe2\x96\x81",
                                             "\xe2\x96\x81\xe2\x96\x81",
@@ -242,8 +257,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *text = malloc(size - 1);
     check(text != NULL);
     memcpy(text, data + 2, size - 2);
-    /* SentencePiece puts a space after each special token. */
-    run(t, text, size - 2, flags, sl_tokenizer_kind(t)[0] == 'g');
+    /* SentencePiece puts a space after each special token, and in its alphabet U+2581 is one. */
+    uint32_t which = data[0] % (sl_pretok_n_rules + 1);
+    bool raw = which < sl_pretok_n_rules && sl_pretok_rules[which].traits.raw;
+    run(t, text, size - 2, flags,
+        sl_tokenizer_kind(t)[0] == 'g' && !(raw && memmem(text, size - 2, "\xe2\x96\x81", 3)));
     free(text);
     return 0;
 }
