@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A block may have 48 KiB without the driver being asked first, but what a kernel declares itself
- * counts too: 6.5 KiB at most so far. Asking costs nothing, so all above this is asked for. */
+ * counts too: 12 KiB at most so far. Asking costs nothing, so all above this is asked for. */
 #define PLAIN_SMEM_BYTES (32u << 10)
 
 static const struct kernel {
@@ -102,6 +102,12 @@ static enum sl_status image_error(const struct sl_cuda *c, int result, const cha
                    image, text);
 }
 
+/* What becomes of no op by itself. */
+static const char *otherwise(enum sl_kernel k) {
+    return k == SL_KERNEL_router_groups ? ": no op 'router' with groups of experts"
+                                        : ": slower without it";
+}
+
 /* A kernel that is not in its image: what cannot be done without it is taken out. */
 static enum sl_status miss(struct sl_cuda *c, enum sl_kernel k, const char *image,
                            struct sl_err *err) {
@@ -124,8 +130,7 @@ static enum sl_status miss(struct sl_cuda *c, enum sl_kernel k, const char *imag
     }
     c->lacks_fused |= f->forms;
     sl_warn("cuda:%d: the embedded kernels (%s) lack sl_k_%s%s%s%s", c->ordinal, image,
-            kernels[k].name, n ? text : ": slower without it",
-            n && f->typed ? " for weights of type " : "",
+            kernels[k].name, n ? text : otherwise(k), n && f->typed ? " for weights of type " : "",
             n && f->typed ? sl_dtype_name(kernels[k].variant) : "");
     return SL_OK;
 }

@@ -16,6 +16,7 @@ void sl_cuda_ops_caps(const struct sl_cuda *c, struct sl_device_caps *caps) {
         caps->weight_dtype[t] = sl_dtype_info(t) != NULL;
     caps->fused_ops = ((1u << SL_FUSED_COUNT) - 1) & ~c->lacks_fused;
     caps->kv_dtype[SL_DTYPE_F16] = caps->kv_dtype[SL_DTYPE_Q8_0] = true;
+    caps->router_groups = c->kernel[SL_KERNEL_router_groups] != NULL;
 }
 
 bool sl_cuda_supports(const struct sl_device *d, const struct sl_op_need *need) {
@@ -75,13 +76,18 @@ static struct sl_karg_router router_args(const struct sl_op_router *a) {
 
 enum sl_status sl_cuda_router(struct sl_device *d, const struct sl_op_router *a) {
     struct sl_karg_router k = router_args(a);
+    if (a->n_group > 1) {
+        struct sl_karg_router_groups of = {k, {a->n_group, a->n_group_used}};
+        return launch(d, SL_KERNEL_router_groups, a->n_tok, 1, 128, &of, sizeof of);
+    }
     return launch(d, SL_KERNEL_router, a->n_tok, 1, 128, &k, sizeof k);
 }
 
 bool sl_cuda_takes_norm_router(const struct sl_device *d, const struct sl_fused_norm_router *a) {
-    (void)d;
+    const struct sl_cuda *c = (const struct sl_cuda *)d;
     return sl_cuda_norm_fits(a->norm) && a->logits->out[0].w.dtype == SL_DTYPE_F32 &&
-           a->router->n_tok <= SL_VEC_MAX_TOK;
+           a->router->n_tok <= SL_VEC_MAX_TOK &&
+           (a->router->n_group <= 1 || c->kernel[SL_KERNEL_fused_route_groups]);
 }
 
 enum sl_status sl_cuda_fused_norm_router(struct sl_device *d,
@@ -97,6 +103,11 @@ enum sl_status sl_cuda_fused_norm_router(struct sl_device *d,
                               .done = c->counters,
                               .n_in = norm->n};
     struct sl_dim3 grid = {sl_ceil_div(router->n_expert, SL_ROUTE_EXPERTS), router->n_tok, 1};
+    if (router->n_group > 1) {
+        struct sl_karg_route_groups of = {k, {router->n_group, router->n_group_used}};
+        return SL_LAUNCH(c, SL_KERNEL_fused_route_groups, grid,
+                         ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), norm->n * 4, of);
+    }
     bool narrow = norm->n <= SL_ROUTE_NARROW && !k.logit_bias;
     return SL_LAUNCH(c, narrow ? SL_KERNEL_fused_route : SL_KERNEL_fused_route_wide, grid,
                      ((struct sl_dim3){SL_MATVEC_WARPS * 32, 1, 1}), norm->n * 4, k);

@@ -111,6 +111,7 @@
     F(X, attention_split, HEADS, struct sl_karg_attention, 0, 0, false)                            \
     F(X, attention_tile, HEADS, struct sl_karg_attention, 0, 0, true)                              \
     F(X, router, ONE, struct sl_karg_router, OP(router), 0, false)                                 \
+    F(X, router_groups, ONE, struct sl_karg_router_groups, 0, 0, false)                            \
     F(X, moe_combine, ONE, struct sl_karg_moe_combine, OP(moe_combine), 0, false)                  \
     F(X, silu_mul, ONE, struct sl_karg_silu_mul, OP(silu_mul), 0, false)                           \
     F(X, add_gated, ONE, struct sl_karg_add_gated, OP(add_gated), 0, false)                        \
@@ -124,6 +125,7 @@
     F(X, recurrent_delta, HEADS, struct sl_karg_delta, OP(delta_rule), 0, false)                   \
     F(X, fused_route, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                      \
     F(X, fused_route_wide, ONE, struct sl_karg_route, 0, FORM(norm_router), false)                 \
+    F(X, fused_route_groups, ONE, struct sl_karg_route_groups, 0, 0, false)                        \
     F(X, fused_qkv, ONE, struct sl_karg_qkv, 0, FORM(qkv), false)                                  \
     F(X, fused_norm_quantize, ONE, struct sl_karg_norm_quantize, 0, FORM(norm_matmul), false)
 

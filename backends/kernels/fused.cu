@@ -1,15 +1,17 @@
 /* What graphs put in the place of several ops (backends/cuda/fuse.c): the same bits, fewer
  * launches. */
+#include "backends/kernels/groups.cuh"
 #include "backends/kernels/heads.cuh"
-#include "backends/kernels/router.cuh"
 #include "backends/kernels/vec.cuh"
 
 /* The F32 matrix of sl_vec_float: a warp a group of GROUP rows, so eight warps take 16; here eight
  * warps have one row each, read before the input is there.
  * WIDE: rows of more than 2048 and logits with a bias. Both cost the others registers and
- * instructions, so these have a kernel of their own. x: n_in floats of shared memory. */
-template <bool WIDE>
-__device__ __forceinline__ void fused_route(const struct sl_karg_route &a, float *x) {
+ * instructions, so these have a kernel of their own. x: n_in floats of shared memory. choose(row):
+ * the block that has all of a row's logits chooses by it. */
+template <bool WIDE, class CHOOSE>
+__device__ __forceinline__ void fused_route(const struct sl_karg_route &a, float *x,
+                                            CHOOSE choose) {
     __shared__ bool last;
     constexpr int AHEAD = 8; /* rounds of 256 elements in registers */
     static_assert(AHEAD * 256 == SL_ROUTE_NARROW, "what is not WIDE");
@@ -78,18 +80,27 @@ __device__ __forceinline__ void fused_route(const struct sl_karg_route &a, float
     __syncthreads();
     if (!last)
         return;
-    sl_route_row<SL_VEC_THREADS>(a.router, row);
+    choose(row);
 }
 
 extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
     sl_k_fused_route(SL_KERNEL_ARGS(sl_karg_route, a)) {
     extern __shared__ uint4 shared[];
-    fused_route<false>(a, (float *)shared);
+    fused_route<false>(a, (float *)shared,
+                       [&](uint32_t row) { sl_route_row<SL_VEC_THREADS>(a.router, row); });
 }
 extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
     sl_k_fused_route_wide(SL_KERNEL_ARGS(sl_karg_route, a)) {
     extern __shared__ uint4 shared[];
-    fused_route<true>(a, (float *)shared);
+    fused_route<true>(a, (float *)shared,
+                      [&](uint32_t row) { sl_route_row<SL_VEC_THREADS>(a.router, row); });
+}
+extern "C" __global__ void __launch_bounds__(SL_VEC_THREADS)
+    sl_k_fused_route_groups(SL_KERNEL_ARGS(sl_karg_route_groups, a)) {
+    extern __shared__ uint4 shared[];
+    fused_route<true>(a.route, (float *)shared, [&](uint32_t row) {
+        sl_route_groups<SL_VEC_THREADS>(a.route.router, a.groups, row);
+    });
 }
 
 /* Norm of one head, then rope, then back and to the cache. */

@@ -338,6 +338,14 @@ struct sl_karg_router {
     uint32_t sigmoid, softmax_topk, normalize;
     float scale;
 };
+/* router_groups: n > 1 groups of n_expert / n experts, of which n_used are chosen from. */
+struct sl_karg_groups {
+    uint32_t n, n_used;
+};
+struct sl_karg_router_groups {
+    struct sl_karg_router router;
+    struct sl_karg_groups groups;
+};
 
 /* Norm, router logits (F32 weights [n_expert, n_in]) and choice of decode rows in one: what
  * rms_norm, matvec_F32 and router do one after the other. A block takes SL_ROUTE_EXPERTS experts;
@@ -353,6 +361,12 @@ struct sl_karg_route {
     uint32_t *done;
     uint32_t n_in;
     const float *logit_bias; /* fused_route_wide: [n_expert], NULL: none */
+};
+
+/* fused_route_groups: what fused_route_wide takes, with groups. */
+struct sl_karg_route_groups {
+    struct sl_karg_route route;
+    struct sl_karg_groups groups;
 };
 
 /* Per-head q and k norms (NULL: none), rope of both, and the KV write, in place as the ops do it:

@@ -121,11 +121,16 @@ __device__ __forceinline__ float sl_of_ordered(int v) {
 
 #define SL_TOP_WARP 16u /* choices that one warp makes */
 
+/* What keeps keys back before the choice: nothing, or groups.cuh. */
+struct sl_no_groups {
+    static constexpr bool ANY = false;
+};
+
 /* Row t, by one warp: lane l has experts l + 32 j, j < PER; k at most SL_TOP_WARP. No barriers, and what
  * else the definition adds up in order is added in that order. weight: [SL_TOP_WARP] in shared memory. */
-template <int PER>
+template <int PER, class GROUPS>
 __device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, size_t t,
-                                              float *weight) {
+                                              float *weight, const GROUPS &groups) {
     uint32_t lane = threadIdx.x % 32, n = a.n_expert;
     const float *x = a.logits + t * n;
     float score[PER];
@@ -162,6 +167,18 @@ __device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, si
     for (int j = 0; j < PER; j++) {
         uint32_t i = lane + 32 * (uint32_t)j;
         key[j] = i >= n ? INT32_MIN : sl_ordered(a.bias ? score[j] + a.bias[i] : score[j]);
+    }
+    if constexpr (GROUPS::ANY) {
+#pragma unroll
+        for (int j = 0; j < PER; j++)
+            if (lane + 32 * (uint32_t)j < n)
+                groups.key[lane + 32 * j] = sl_of_ordered(key[j]);
+        __syncwarp();
+        groups.keep(lane);
+#pragma unroll
+        for (int j = 0; j < PER; j++)
+            if (lane + 32 * (uint32_t)j < n)
+                key[j] = sl_ordered(groups.key[lane + 32 * j]);
     }
     int chosen = 0;
     for (uint32_t r = 0; r < a.k; r++) {
@@ -206,8 +223,9 @@ __device__ __forceinline__ void sl_route_warp(const struct sl_karg_router &a, si
 }
 
 /* Row t, by a block of THREADS: scores, then the k largest. */
-template <int THREADS>
-__device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, size_t t) {
+template <int THREADS, class GROUPS>
+__device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, size_t t,
+                                               GROUPS groups) {
     __shared__ float score[SL_MAX_EXPERTS], key[SL_MAX_EXPERTS], shared[32],
         weight[SL_MAX_EXPERTS_USED];
     __shared__ int chosen[SL_MAX_EXPERTS_USED];
@@ -244,6 +262,12 @@ __device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, s
         key[i] = v == v ? v : -INFINITY;
     }
     __syncthreads();
+    if constexpr (GROUPS::ANY) {
+        groups.key = key;
+        if (warp == 0)
+            groups.keep(lane);
+        __syncthreads();
+    }
     if (a.n_expert <= SL_TOP_FEW)
         sl_top_ranks<THREADS>(key, a.n_expert, a.k, chosen);
     else
@@ -273,16 +297,17 @@ __device__ __forceinline__ void sl_route_block(const struct sl_karg_router &a, s
 }
 
 /* Row t, by one warp of the block where that can. */
-template <int THREADS>
-__device__ __forceinline__ void sl_route_row(const struct sl_karg_router &a, size_t t) {
+template <int THREADS, class GROUPS = sl_no_groups>
+__device__ __forceinline__ void sl_route_row(const struct sl_karg_router &a, size_t t,
+                                             const GROUPS &groups = GROUPS()) {
     __shared__ float weight[SL_TOP_WARP];
     if (a.n_expert > SL_TOP_FEW || a.k > SL_TOP_WARP) {
-        sl_route_block<THREADS>(a, t);
+        sl_route_block<THREADS>(a, t, groups);
     } else if (threadIdx.x < 32) {
         if (a.n_expert <= 128)
-            sl_route_warp<4>(a, t, weight);
+            sl_route_warp<4>(a, t, weight, groups);
         else
-            sl_route_warp<8>(a, t, weight);
+            sl_route_warp<8>(a, t, weight, groups);
     }
 }
 

@@ -1,7 +1,7 @@
 /* The ops that go element by element or row by row, the router, and sorting pairs by expert. */
+#include "backends/kernels/groups.cuh"
 #include "backends/kernels/quant.cuh"
 #include "backends/kernels/quantize.cuh"
-#include "backends/kernels/router.cuh"
 #include "common/limits.h"
 
 extern "C" __global__ void sl_k_fill(SL_KERNEL_ARGS(sl_karg_fill, a)) {
@@ -146,6 +146,11 @@ extern "C" __global__ void __launch_bounds__(64)
 extern "C" __global__ void __launch_bounds__(128) sl_k_router(SL_KERNEL_ARGS(sl_karg_router, a)) {
     sl_grid_begin();
     sl_route_row<128>(a, blockIdx.x);
+}
+extern "C" __global__ void __launch_bounds__(128)
+    sl_k_router_groups(SL_KERNEL_ARGS(sl_karg_router_groups, a)) {
+    sl_grid_begin();
+    sl_route_groups<128>(a.router, a.groups, blockIdx.x);
 }
 
 extern "C" __global__ void sl_k_moe_combine(SL_KERNEL_ARGS(sl_karg_moe_combine, a)) {

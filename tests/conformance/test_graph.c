@@ -57,6 +57,7 @@ static const struct shape shapes[] = {
 struct graph_case {
     struct shape s;
     uint32_t rows, lens[MAX_ROWS];
+    uint32_t n_group, n_group_used; /* of experts; 0: none */
 };
 
 /* What ops write. */
@@ -213,7 +214,8 @@ static void make_ops(struct sl_device *d, struct sl_rng *rng, const struct graph
                                 .n_expert = s->n_expert,
                                 .n_embd = n,
                                 .n_ff = s->n_ff};
-    l->sum = (struct sl_op_moe_combine){l->buffer[PAIR_Y], l->buffer[WEIGHTS], x, rows, s->k, n};
+    l->sum =
+        (struct sl_op_moe_combine){l->buffer[PAIR_Y], l->buffer[WEIGHTS], x, rows, s->k, n, false};
     static const float inv_t[] = {1, 0.7f, 0, 3, 1.25f, 1, 2, 0.5f};
     assert_true(rows <= CONF_COUNT(inv_t));
     l->max = (struct sl_op_block_max){.x = l->buffer[LOGITS],
@@ -239,6 +241,15 @@ static void add_gpt_oss(struct sl_device *d, struct sl_rng *rng, const struct sh
     l->moe.up_bias = random_floats(d, rng, (size_t)s->n_expert * s->n_ff);
     l->moe.down_bias = random_floats(d, rng, (size_t)s->n_expert * s->n_embd);
     l->moe.activation = SL_SWIGLU_CLAMPED;
+}
+
+static void add_groups(struct sl_device *d, struct sl_rng *rng, const struct graph_case *c,
+                       struct layer *l) {
+    l->router.n_group = c->n_group;
+    l->router.n_group_used = c->n_group_used;
+    l->router.score = SL_ROUTER_SIGMOID;
+    l->router.softmax_topk = false;
+    l->router.bias = random_floats(d, rng, c->s.n_expert);
 }
 
 static void submit(struct sl_device *d, const struct layer *l) {
@@ -309,6 +320,8 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     make_ops(d, &rng, c, &l);
     if (c->s.gpt_oss)
         add_gpt_oss(d, &rng, &c->s, &l);
+    if (c->n_group)
+        add_groups(d, &rng, c, &l);
     void *single[N_BUFFERS];
     submit(d, &l);
     for (int b = 0; b < N_BUFFERS; b++) {
@@ -328,21 +341,41 @@ static void run(struct sl_device *d, const void *ctx, void *out) {
     d->caps.fused_ops = had_forms;
 }
 
+static void one(const struct graph_case *c) {
+    uint32_t equal[N_BUFFERS];
+    char what[64];
+    snprintf(what, sizeof what, "%u rows of %u, %u groups", c->rows, c->s.n_embd, c->n_group);
+    conf_case(what, run, c, CONF_U32, N_BUFFERS, equal);
+    for (int b = 0; b < N_BUFFERS; b++)
+        assert_int_equal(equal[b], 1);
+}
+
 static void layers(void) {
     static const uint32_t rows[] = {1, 2, 3, MAX_ROWS};
     for (size_t i = 0; i < CONF_COUNT(shapes); i++)
         for (size_t r = 0; r < CONF_COUNT(rows); r += BY_BUILD(1, 2, 2)) {
-            struct graph_case c = {shapes[i], rows[r], {1, 64, 65, 129, 192, 7, 128, 100}};
-            uint32_t equal[N_BUFFERS];
-            char what[64];
-            snprintf(what, sizeof what, "%u rows of %u", c.rows, c.s.n_embd);
-            conf_case(what, run, &c, CONF_U32, N_BUFFERS, equal);
-            for (int b = 0; b < N_BUFFERS; b++)
-                assert_int_equal(equal[b], 1);
+            struct graph_case c = {shapes[i], rows[r], {1, 64, 65, 129, 192, 7, 128, 100}, 0, 0};
+            one(&c);
+        }
+}
+
+/* Which shape, n_group, n_group_used: one warp's choice, a block's, logits with a bias. */
+static void groups(void) {
+    static const uint32_t of[][3] = {{0, 4, 2}, {1, 10, 3}, {8, 2, 1}};
+    const struct sl_device *d = conf_device();
+    if (!d->caps.router_groups) {
+        print_message("%s chooses no groups of experts\n", d->caps.id);
+        skip();
+    }
+    for (size_t i = 0; i < CONF_COUNT(of); i++)
+        for (uint32_t rows = 1; rows <= MAX_ROWS; rows += MAX_ROWS - 1) {
+            struct graph_case c = {
+                shapes[of[i][0]], rows, {1, 64, 65, 129, 192, 7, 128, 100}, of[i][1], of[i][2]};
+            one(&c);
         }
 }
 
 int main(int argc, char **argv) {
-    static const struct conf_test tests[] = {{"layers", layers}};
+    static const struct conf_test tests[] = {{"layers", layers}, {"groups", groups}};
     return conf_main(argc, argv, "graph", &limits, tests, CONF_COUNT(tests));
 }

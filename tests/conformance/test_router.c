@@ -245,10 +245,11 @@ static void groups(void) {
         print_message("%s chooses no groups of experts\n", d->caps.id);
         skip();
     }
-    static const uint32_t shape[][4] = {{4, 2, 1, 2},    {6, 3, 2, 3},   {16, 8, 3, 5},
-                                        {60, 4, 2, 4},   {64, 8, 8, 6},  {72, 24, 5, 15},
-                                        {160, 8, 3, 6},  {256, 8, 4, 8}, {128, 64, 64, 64},
-                                        {1024, 8, 1, 8}, {252, 2, 1, 9}};
+    static const uint32_t shape[][4] = {{4, 2, 1, 2},    {6, 3, 2, 3},       {16, 8, 3, 5},
+                                        {60, 4, 2, 4},   {64, 8, 8, 6},      {72, 24, 5, 15},
+                                        {160, 8, 3, 6},  {256, 8, 4, 8},     {128, 64, 64, 64},
+                                        {1024, 8, 1, 8}, {252, 2, 1, 9},     {119, 17, 16, 16},
+                                        {68, 34, 8, 16}, {256, 128, 10, 16}, {1024, 512, 12, 20}};
     for (size_t i = 0; i < CONF_COUNT(shape); i++) {
         struct sl_op_router op = {.n_tok = 7,
                                   .n_expert = shape[i][0],
@@ -261,6 +262,49 @@ static void groups(void) {
         op.score = SL_ROUTER_SIGMOID, op.normalize = true;
         one(op, CONF_PLAIN, 4, true);
         one(op, CONF_PLAIN, 4, false);
+        op.score = SL_ROUTER_SOFTMAX, op.softmax_topk = true, op.normalize = false;
+        one(op, CONF_PLAIN, 4, false);
+    }
+}
+
+/* Experts that a bias of -infinity takes out may leave fewer than k, which are then filled up from
+ * the lowest index, of whatever group; groups of infinities and of what is no number. The choice is
+ * the definition's to the last one. */
+static void groups_of_few(void) {
+    if (!conf_device()->caps.router_groups) {
+        print_message("%s chooses no groups of experts\n", conf_device()->caps.id);
+        skip();
+    }
+    static const uint32_t shape[][4] = {{16, 8, 3, 6}, {256, 8, 4, 16}, {320, 10, 3, 20}};
+    for (size_t i = 0; i < CONF_COUNT(shape); i++) {
+        enum { ROWS = 4 };
+        uint32_t n = shape[i][0], k = shape[i][3], ids[ROWS * 20];
+        float *x = conf_host((size_t)ROWS * n * sizeof *x), *bias = conf_host(n * sizeof *bias);
+        for (uint32_t e = 0; e < n; e++) {
+            bias[e] = e % 3 ? -INFINITY : 0.25f * (float)(e % 5);
+            x[e] = (float)(e % 7);
+            x[n + e] = e % 4 == 0 ? NAN : e % 4 == 1 ? INFINITY : (float)(e % 11);
+            x[2 * n + e] = e % 2 ? -INFINITY : NAN;
+            x[3 * n + e] = e % 2 ? -0.0f : 0.0f;
+        }
+        for (int mode = 0; mode < 4; mode++) {
+            struct router_case c = {{.logits = x,
+                                     .bias = mode % 2 ? bias : NULL,
+                                     .n_tok = ROWS,
+                                     .n_expert = n,
+                                     .n_group = shape[i][1],
+                                     .n_group_used = shape[i][2],
+                                     .k = k,
+                                     .score = mode < 2 ? SL_ROUTER_SIGMOID : SL_ROUTER_SOFTMAX,
+                                     .softmax_topk = mode >= 2,
+                                     .scale = 1}};
+            conf_case("few are left", run_ids, &c, CONF_U32, (size_t)ROWS * k, ids);
+            for (uint32_t r = 0; r < ROWS * k; r++) {
+                assert_true(ids[r] < n);
+                for (uint32_t s = r / k * k; s < r; s++)
+                    assert_true(ids[r] != ids[s]);
+            }
+        }
     }
 }
 
@@ -318,6 +362,7 @@ int main(int argc, char **argv) {
                                              {"many rows", many_rows},
                                              {"groups", groups},
                                              {"sigmoid_topk", sigmoid_topk},
+                                             {"groups of few", groups_of_few},
                                              {"a scale for each expert", expert_scales},
                                              {"not numbers", not_numbers}};
     return conf_main(argc, argv, "router", &limits, tests, CONF_COUNT(tests));

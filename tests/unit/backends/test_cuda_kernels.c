@@ -274,6 +274,47 @@ static void gpt_oss(void **state) {
     close_sound(d);
 }
 
+/* Groups of experts have kernels of their own, fused and not; a build without them has no groups,
+ * and routers of other models all the same. */
+static void groups(void **state) {
+    (void)state;
+    need_kernels();
+    const struct sl_op_need need = {.op = SL_OP_router, .dtype = SL_DTYPE_COUNT, .groups = true};
+    struct sl_device *d = opened_for_layers();
+    assert_true(d->caps.router_groups);
+    assert_int_equal(sl_device_need(d, &need, &err), SL_OK);
+    struct layer_ops l = layer_ops(1);
+    l.router.n_group = 4, l.router.n_group_used = 2;
+    assert_non_null(strstr(launched(d, &l), "fused_route_groups moe_pair_up_Q4_K"));
+    l.logits.out[0].bias = at(40);
+    assert_non_null(strstr(launched(d, &l), "fused_route_groups moe_pair_up_Q4_K"));
+    l.logits.out[0].w.dtype = SL_DTYPE_F16;
+    assert_non_null(strstr(launched(d, &l), "matvec_F16 router_groups moe_pair_up_Q4_K"));
+    l = layer_ops(1);
+    l.router.n_group = l.router.n_group_used = 1; /* which is none */
+    assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_Q4_K"));
+    close_sound(d);
+
+    fake->missing_kernel = "sl_k_fused_route_groups";
+    d = opened_for_layers();
+    l.router.n_group = 4, l.router.n_group_used = 2;
+    assert_non_null(strstr(launched(d, &l), "matvec_F32 router_groups moe_pair_up_Q4_K"));
+    l = layer_ops(1);
+    assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_Q4_K"));
+    close_sound(d);
+
+    fake->missing_kernel = "sl_k_router_groups";
+    d = opened_for_layers();
+    assert_true(sl_device_has_op(d, SL_OP_router));
+    assert_non_null(strstr(launched(d, &l), "fused_route moe_pair_up_Q4_K"));
+    assert_int_equal(sl_device_need(d, &need, &err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "has no op 'router' with groups of experts"));
+    l.router.n_group = 4, l.router.n_group_used = 2;
+    assert_int_equal(sl_op_router(d, &l.router), SL_ERR_UNSUPPORTED);
+    close_sound(d);
+    fake->missing_kernel = NULL;
+}
+
 /* What must stay apart. */
 static void not_fused(void **state) {
     (void)state;
@@ -582,6 +623,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup(fused, reset),
         cmocka_unit_test_setup(fused_q8_0, reset),
         cmocka_unit_test_setup(gpt_oss, reset),
+        cmocka_unit_test_setup(groups, reset),
         cmocka_unit_test_setup(not_fused, reset),
         cmocka_unit_test_setup(shared_memory_is_asked_for, reset),
         cmocka_unit_test_setup(block_maxima, reset),
