@@ -50,6 +50,8 @@ enum sl_status sl_cuda_planned(uint64_t memory_bytes, uint32_t number,
     p->ops.configure = planned_configure;
     p->ops.memory = planned_memory;
     p->ops.alloc = planned_alloc;
+    for (uint32_t k = 0; k < SL_KERNEL_COUNT; k++) /* as a whole build has them; none is launched */
+        p->cuda.kernel[k] = (struct CUfunc_st *)p;
     p->cuda.cc = PLANNED_CC;
     p->cuda.max_smem_bytes = SHARED_BYTES;
     struct sl_device *d = &p->cuda.base;
