@@ -325,7 +325,7 @@ static void not_fused(void **state) {
     l.qkv.n_decode = l.out.n_decode = l.logits.n_decode = l.moe.n_decode = 0;
     assert_string_equal(launched(d, &l),
                         "rms_norm matvec_few_1 matvec_Q6_K fused_qkv matvec_few_1 rms_norm "
-                        "gemm_small_F32 router moe_pair_up_Q4_K moe_vec_Q6_K moe_combine");
+                        "gemm_narrow_F32 router moe_pair_up_Q4_K moe_vec_Q6_K moe_combine");
     /* An input that is not the norm's output; an output over the norm's input. */
     l = layer_ops(1);
     l.qkv.x = at(30);
