@@ -30,8 +30,8 @@ test-parts: test-programs
 test-routing: $(B)/sluice $(ROUTES_BIN)
 	$(TAP) "tests/replay/synth_routing.py $(B)/sluice $(ROUTES_BIN)"
 
-# Under TSan: what has threads, or is called from several. These programs start none.
-NO_THREADS := $(addprefix test_,answer_forms answer_grammar answer_parts disk_demand expert_fetch expert_probe \
+# Under TSan: what has threads, or is called from several. These programs start none, or only plan.
+NO_THREADS := $(addprefix test_,answer_forms answer_grammar answer_parts device_stages disk_demand expert_fetch expert_probe \
   expert_window fields formats hosts layer_run math memory memory_budget memory_fit prediction_score prefetch_trial \
   prefix_tree prompt_shares read_depth read_pace read_plan reader sampler sampler_blocks sampler_select session_states \
   slab slot_reads splitter stage_message step stop synth wire)
