@@ -28,12 +28,13 @@ static bool hold_more(struct sl_choice *c, uint64_t needed, uint64_t *room, uint
     uint64_t more = (needed - *room + HOLD_STEP_BYTES - 1) / HOLD_STEP_BYTES * HOLD_STEP_BYTES;
     if (!sl_exchange_hold_more(c->gen->ex, more * cost)) {
         c->done = true;
-        sl_count(answers_outgrown_total, 1);
-        if (!c->gen->failure.http_status)
+        if (!c->gen->failure.http_status) { /* the first choice: the answer is counted once */
+            sl_count(answers_outgrown_total, 1);
             sl_http_fail(&c->gen->failure, 503, "overloaded", NULL,
                          "the answer has become larger than expected and does not fit beside "
                          "those that are being made or wait for their clients to read; try again "
                          "later, or ask for fewer tokens, choices or log-probabilities");
+        }
         return false;
     }
     *room += more;
