@@ -22,12 +22,28 @@ static const struct sl_fetch *fetch_of(const struct sl_engine *e) {
     return sl_stage_fetch(e->stages);
 }
 
+struct asked {
+    struct sl_job job; /* first */
+    bool has_background;
+};
+
+static enum sl_status ask_background(struct sl_engine *e, struct sl_job *job) {
+    ((struct asked *)(void *)job)->has_background = sl_fetch_has_background(fetch_of(e));
+    return SL_OK;
+}
+
 /* When nothing is read in the background any more: what was read ahead of a run's last step may
- * still be on its way when the run has ended. */
-static struct places look(const struct sl_engine *e) {
+ * still be on its way when the run has ended. Asked on the scheduler's thread, since any other one
+ * may see the moment between two of those reads, or before the first. */
+static struct places look(struct sl_engine *e) {
     struct places p = {.n = 0};
-    while (sl_fetch_has_background(sl_stage_fetch(e->stages)))
+    struct asked a = {.has_background = true};
+    while (a.has_background) {
+        a.job = (struct sl_job){.run = ask_background, .what = "ask", .err = &test_err};
+        enum sl_status st = sl_job_do(e, &a.job);
+        assert_true(st == SL_OK || st == SL_AGAIN); /* the run has not left its slot yet */
         usleep(200);
+    }
     struct sl_heat *heat = sl_fetch_heat(sl_stage_fetch(e->stages));
     assert_true(layout.n_layer * layout.n_expert <= 64);
     for (uint32_t i = 0; i < layout.n_layer * layout.n_expert; i++) {
