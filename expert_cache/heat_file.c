@@ -1,6 +1,6 @@
 /* The heat file's image: see heat.h for its layout. */
 #include "common/crc.h"
-#include "expert_cache/bytes.h"
+#include "common/bytes.h"
 #include "expert_cache/heat_internal.h"
 
 #include <assert.h>

@@ -1,7 +1,7 @@
 #include "expert_cache/trace.h"
 
 #include "common/crc.h"
-#include "expert_cache/bytes.h"
+#include "common/bytes.h"
 
 #include <assert.h>
 #include <string.h>

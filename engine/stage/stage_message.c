@@ -1,6 +1,6 @@
 #include "engine/stage/stage_message.h"
 
-#include "expert_cache/bytes.h"
+#include "common/bytes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +82,14 @@ enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
         return SL_OK;
     sl_message_arrays_release(a);
     return SL_ERR_NOMEM;
+}
+
+uint64_t sl_message_arrays_bytes(const struct sl_message_limits *l) {
+    uint64_t blocks = n_blocks(l, l->max_out) + 1;
+    return 4 * (uint64_t)sl_step_elems(l->max_rows, l->max_out) + l->max_rows +
+           4 * (uint64_t)l->max_rows * l->n_embd + 4 * (uint64_t)l->max_out * l->n_vocab +
+           12 * blocks + most_bytes(l) + 1 +
+           sl_page_table_bytes(l->n_seq, l->seq_pages) * (l->n_tails ? 2 : 1);
 }
 
 void sl_message_arrays_release(struct sl_message_arrays *a) {

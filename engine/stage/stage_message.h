@@ -50,6 +50,8 @@ struct sl_message_arrays {
 enum sl_status sl_message_arrays_init(struct sl_message_arrays *a,
                                       const struct sl_message_limits *limits) SL_MUST_CHECK;
 void sl_message_arrays_release(struct sl_message_arrays *a);
+/* What init allocates. */
+uint64_t sl_message_arrays_bytes(const struct sl_message_limits *limits);
 
 struct sl_message_head {
     enum sl_message_kind kind;
@@ -70,6 +72,10 @@ enum sl_status sl_message_put_answer(const struct sl_stage_call *c, uint64_t num
                                      size_t room, size_t *out_n, struct sl_err *err) SL_MUST_CHECK;
 size_t sl_message_put_cancel(uint64_t number, uint8_t out[SL_MESSAGE_HEAD_BYTES]);
 
+/* Of a request that is a step, or about one's logits: which micro-batch's. */
+enum sl_status sl_message_micro_batch(const uint8_t *bytes, size_t n,
+                                      const struct sl_message_limits *limits,
+                                      uint32_t *out_micro_batch, struct sl_err *err) SL_MUST_CHECK;
 /* A request: fills ask and the arrays of *out_call, which are then those of `into`. Owner and
  * cancellation are the caller's to set. */
 enum sl_status sl_message_get_ask(const uint8_t *bytes, size_t n,

@@ -1,7 +1,7 @@
 /* Messages to and from stages that came from elsewhere: read with care. */
 #include "engine/stage/stage_message.h"
 
-#include "expert_cache/bytes.h"
+#include "common/bytes.h"
 
 #include <math.h>
 #include <string.h>
@@ -288,6 +288,20 @@ static enum sl_status has_ended(const struct reader *r, enum sl_stage_request wh
     if (r->bad)
         return malformed("too few bytes, or a number that cannot be,", what, err);
     return r->at == r->end ? SL_OK : malformed("more bytes than there are fields", what, err);
+}
+
+/* It comes first in both. */
+enum sl_status sl_message_micro_batch(const uint8_t *bytes, size_t n,
+                                      const struct sl_message_limits *l, uint32_t *out,
+                                      struct sl_err *err) {
+    struct sl_message_head h = {0};
+    SL_TRY(sl_message_head(bytes, n, &h, err));
+    struct reader r = {bytes + SL_MESSAGE_HEAD_BYTES, bytes + n, false};
+    uint32_t at = get_u32(&r);
+    if (r.bad || at >= l->n_micro_batches || (h.what != SL_STAGE_STEP && h.what != SL_STAGE_LOGITS))
+        return malformed("numbers beyond what was planned for", h.what, err);
+    *out = at;
+    return SL_OK;
 }
 
 enum sl_status sl_message_get_ask(const uint8_t *bytes, size_t n, const struct sl_message_limits *l,

@@ -1,7 +1,7 @@
 /* Heat: what it learns, what it forgets, and its file, which may come from anyone. */
 #include "common/crc.h"
 #include "common/rng.h"
-#include "expert_cache/bytes.h"
+#include "common/bytes.h"
 #include "expert_cache/heat_internal.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Router traces: the format, its lies, and the generator. */
 #include "common/crc.h"
 #include "common/rng.h"
-#include "expert_cache/bytes.h"
+#include "common/bytes.h"
 #include "expert_cache/trace.h"
 #include "expert_cache/trace_synth.h"
 

@@ -1,6 +1,6 @@
 /* Little-endian numbers in byte images, on any machine. */
-#ifndef SL_EXPERT_CACHE_BYTES_H
-#define SL_EXPERT_CACHE_BYTES_H
+#ifndef SL_COMMON_BYTES_H
+#define SL_COMMON_BYTES_H
 
 #include <stdint.h>
 
