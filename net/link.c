@@ -1,0 +1,401 @@
+#include "net/link_internal.h"
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "net/frame.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define MIN_QUEUE_BYTES 4096u
+/* The clocks of two machines drift: the shortest round trip of so many counts. */
+#define ROUND_TRIPS 16u
+
+struct queue {
+    uint8_t *bytes; /* [cap]; waiting: [begin, end) */
+    size_t cap, begin, end;
+};
+
+struct sl_link {
+    struct sl_transport *transport;
+    struct sl_link_owner *owner;
+    uint64_t heartbeat_ns, silence_ns;
+    char peer[64];
+    int wake; /* an eventfd: the thread is to look */
+    pthread_t thread;
+    bool started;
+    atomic_bool closing;
+
+    pthread_mutex_t send_lock;
+    /* Under it. */
+    struct queue queue;
+    uint64_t sent_seqno, sent_ns;
+    enum sl_status broken; /* not SL_OK: nothing can be sent any more */
+    struct sl_err why;
+
+    pthread_mutex_t receive_lock; /* recursive: the owner may ask for more room in its calls */
+    /* Under it; but for the room the thread's own. */
+    uint8_t *payload; /* [max_payload] */
+    size_t max_payload;
+    uint8_t head_bytes[SL_FRAME_HEAD_BYTES];
+    struct sl_frame_head head;
+    size_t n_head, n_payload; /* received so far of the frame */
+    uint64_t received_seqno, received_ns, asked_ns;
+    uint32_t n_round_trips;
+    uint64_t best_ns; /* the shortest of late */
+
+    _Atomic uint64_t sent_bytes, received_bytes, sent_frames, received_frames, round_trip_ns;
+    _Atomic int64_t clock_offset_ns;
+};
+
+/* ---- sending ---- */
+
+static size_t n_waiting(const struct queue *q) {
+    return q->end - q->begin;
+}
+
+/* Room for n more at the end; false: there is none. */
+static bool make_room(struct queue *q, size_t n) {
+    if (q->cap - q->end >= n)
+        return true;
+    if (q->cap - n_waiting(q) < n)
+        return false;
+    memmove(q->bytes, q->bytes + q->begin, n_waiting(q));
+    q->end = n_waiting(q);
+    q->begin = 0;
+    return true;
+}
+
+static void append(struct queue *q, const void *bytes, size_t n) {
+    if (n)
+        memcpy(q->bytes + q->end, bytes, n);
+    q->end += n;
+}
+
+/* Writes as much as the socket takes. Under the lock. */
+static enum sl_status flush(struct sl_link *l) {
+    struct queue *q = &l->queue;
+    while (l->broken == SL_OK && n_waiting(q)) {
+        size_t n = 0;
+        enum sl_status st =
+            sl_transport_write(l->transport, q->bytes + q->begin, n_waiting(q), &n, &l->why);
+        if (st == SL_AGAIN)
+            return SL_OK;
+        if (st != SL_OK)
+            return l->broken = st;
+        q->begin += n;
+        atomic_fetch_add_explicit(&l->sent_bytes, n, memory_order_relaxed);
+        l->sent_ns = sl_now_ns();
+    }
+    if (!n_waiting(q))
+        q->begin = q->end = 0;
+    return l->broken;
+}
+
+static void poke(struct sl_link *l) {
+    uint64_t one = 1;
+    (void)!write(l->wake, &one, sizeof one);
+}
+
+enum sl_status sl_link_send(struct sl_link *l, uint16_t type, uint32_t epoch,
+                            const struct sl_bytes_part *parts, size_t n_parts) {
+    uint8_t head_bytes[SL_FRAME_HEAD_BYTES];
+    struct sl_frame_head head = {.type = type, .epoch = epoch};
+    for (size_t i = 0; i < n_parts; i++)
+        head.n_bytes += parts[i].n;
+    pthread_mutex_lock(&l->send_lock);
+    enum sl_status st = l->broken;
+    if (st == SL_OK && !make_room(&l->queue, sizeof head_bytes + head.n_bytes))
+        st = SL_AGAIN;
+    bool left = false;
+    if (st == SL_OK) {
+        head.seqno = ++l->sent_seqno;
+        sl_frame_put_head(&head, head_bytes);
+        append(&l->queue, head_bytes, sizeof head_bytes);
+        for (size_t i = 0; i < n_parts; i++)
+            append(&l->queue, parts[i].bytes, parts[i].n);
+        atomic_fetch_add_explicit(&l->sent_frames, 1, memory_order_relaxed);
+        st = flush(l);
+        left = st != SL_OK || n_waiting(&l->queue);
+    }
+    pthread_mutex_unlock(&l->send_lock);
+    if (left)
+        poke(l);
+    return st;
+}
+
+/* ---- what links say by themselves ---- */
+
+static void send_own(struct sl_link *l, uint16_t type, const uint8_t *bytes, size_t n) {
+    const struct sl_bytes_part part = {bytes, n};
+    (void)!sl_link_send(l, type, 0, &part, 1); /* a full queue is as good as a heartbeat */
+}
+
+static void send_heartbeat(struct sl_link *l, uint64_t now) {
+    uint8_t bytes[8];
+    sl_put_u64(bytes, now);
+    send_own(l, SL_FRAME_HEARTBEAT, bytes, sizeof bytes);
+}
+
+static enum sl_status answer_heartbeat(struct sl_link *l, const struct sl_frame *f,
+                                       struct sl_err *err) {
+    uint8_t bytes[16];
+    if (f->n != 8)
+        return sl_fail(err, SL_ERR_PROTOCOL, "a heartbeat of %zu bytes", f->n);
+    memcpy(bytes, f->bytes, 8);
+    sl_put_u64(bytes + 8, sl_now_ns());
+    send_own(l, SL_FRAME_HEARTBEAT_ANSWER, bytes, sizeof bytes);
+    return SL_OK;
+}
+
+static enum sl_status take_round_trip(struct sl_link *l, const struct sl_frame *f,
+                                      struct sl_err *err) {
+    uint64_t now = sl_now_ns();
+    if (f->n != 16 || sl_get_u64(f->bytes) > now)
+        return sl_fail(err, SL_ERR_PROTOCOL, "the answer to no heartbeat");
+    uint64_t sent = sl_get_u64(f->bytes), took = now - sent, theirs = sl_get_u64(f->bytes + 8);
+    atomic_store_explicit(&l->round_trip_ns, took ? took : 1, memory_order_relaxed);
+    if (l->n_round_trips++ % ROUND_TRIPS == 0 || took <= l->best_ns) {
+        l->best_ns = took;
+        atomic_store_explicit(&l->clock_offset_ns, (int64_t)(theirs - (sent + took / 2)),
+                              memory_order_relaxed);
+    }
+    return SL_OK;
+}
+
+/* ---- receiving: the link's thread ---- */
+
+static enum sl_status pass_on(struct sl_link *l, struct sl_err *err) {
+    const struct sl_frame f = {l->head.type, l->head.epoch, l->payload, l->head.n_bytes};
+    atomic_fetch_add_explicit(&l->received_frames, 1, memory_order_relaxed);
+    if (f.type == SL_FRAME_HEARTBEAT)
+        return answer_heartbeat(l, &f, err);
+    if (f.type == SL_FRAME_HEARTBEAT_ANSWER)
+        return take_round_trip(l, &f, err);
+    return l->owner->received(l->owner, l, &f, err);
+}
+
+/* Reads what there is of a frame, and passes it on when it is whole. SL_AGAIN: no more came. */
+static enum sl_status receive(struct sl_link *l, struct sl_err *err) {
+    bool in_head = l->n_head < SL_FRAME_HEAD_BYTES;
+    size_t n = 0;
+    if (in_head || l->n_payload < l->head.n_bytes) {
+        uint8_t *to = in_head ? l->head_bytes + l->n_head : l->payload + l->n_payload;
+        size_t room = in_head ? SL_FRAME_HEAD_BYTES - l->n_head : l->head.n_bytes - l->n_payload;
+        SL_TRY(sl_transport_read(l->transport, to, room, &n, err));
+        atomic_fetch_add_explicit(&l->received_bytes, n, memory_order_relaxed);
+        l->received_ns = sl_now_ns();
+    }
+    l->n_head += in_head ? n : 0;
+    l->n_payload += in_head ? 0 : n;
+    if (l->n_head < SL_FRAME_HEAD_BYTES)
+        return SL_OK;
+    if (in_head)
+        SL_TRY(
+            sl_frame_get_head(l->head_bytes, ++l->received_seqno, l->max_payload, &l->head, err));
+    if (l->n_payload < l->head.n_bytes)
+        return SL_OK;
+    l->n_head = l->n_payload = 0;
+    return pass_on(l, err);
+}
+
+/* All that is there now. */
+static enum sl_status receive_all(struct sl_link *l, struct sl_err *err) {
+    enum sl_status st = SL_OK;
+    while (st == SL_OK && !atomic_load(&l->closing)) {
+        pthread_mutex_lock(&l->receive_lock);
+        st = receive(l, err);
+        pthread_mutex_unlock(&l->receive_lock);
+    }
+    return st == SL_AGAIN ? SL_OK : st;
+}
+
+/* Waits for something to do. */
+static void wait_for_work(struct sl_link *l, uint64_t until_ns) {
+    pthread_mutex_lock(&l->send_lock);
+    short out = n_waiting(&l->queue) ? POLLOUT : 0;
+    pthread_mutex_unlock(&l->send_lock);
+    struct pollfd fds[] = {{sl_transport_fd(l->transport), (short)(POLLIN | out), 0},
+                           {l->wake, POLLIN, 0}};
+    uint64_t now = sl_now_ns();
+    int ms = until_ns > now ? (int)((until_ns - now) / 1000000u) + 1 : 0;
+    uint64_t count;
+    if (!sl_transport_has_more(l->transport) && poll(fds, 2, ms) > 0 && fds[1].revents)
+        (void)!read(l->wake, &count, sizeof count);
+}
+
+static enum sl_status keep_alive(struct sl_link *l, uint64_t *out_until_ns, struct sl_err *err) {
+    uint64_t now = sl_now_ns();
+    if (now - l->received_ns > l->silence_ns)
+        return sl_fail(err, SL_ERR_PEER_LOST, "nothing has come for %.1f s",
+                       (double)(now - l->received_ns) * 1e-9);
+    if (now - l->asked_ns >= l->heartbeat_ns) {
+        l->asked_ns = now;
+        send_heartbeat(l, now);
+    }
+    uint64_t silent = l->received_ns + l->silence_ns, beat = l->asked_ns + l->heartbeat_ns;
+    *out_until_ns = silent < beat ? silent : beat;
+    return SL_OK;
+}
+
+static enum sl_status write_rest(struct sl_link *l, struct sl_err *err) {
+    pthread_mutex_lock(&l->send_lock);
+    enum sl_status st = flush(l);
+    if (st != SL_OK)
+        *err = l->why;
+    pthread_mutex_unlock(&l->send_lock);
+    return st;
+}
+
+static void break_off(struct sl_link *l, enum sl_status st, const struct sl_err *why) {
+    pthread_mutex_lock(&l->send_lock);
+    if (l->broken == SL_OK) {
+        l->broken = SL_ERR_PEER_LOST;
+        l->why = *why;
+    }
+    pthread_mutex_unlock(&l->send_lock);
+    if (!atomic_load(&l->closing))
+        l->owner->lost(l->owner, l, st, why);
+}
+
+static void *link_main(void *arg) {
+    struct sl_link *l = arg;
+    enum sl_status st = SL_OK;
+    struct sl_err why = {{0}};
+    uint64_t until_ns = 0;
+    l->received_ns = sl_now_ns();
+    while (st == SL_OK && !atomic_load(&l->closing)) {
+        st = receive_all(l, &why);
+        if (st == SL_OK)
+            st = write_rest(l, &why);
+        if (st == SL_OK)
+            st = keep_alive(l, &until_ns, &why);
+        if (st == SL_OK)
+            wait_for_work(l, until_ns);
+    }
+    if (st != SL_OK)
+        break_off(l, st, &why);
+    return NULL;
+}
+
+/* ---- made, closed ---- */
+
+static enum sl_status grow(uint8_t **bytes, size_t *n, size_t want) {
+    uint8_t *grown = want > *n ? realloc(*bytes, want) : *bytes;
+    if (!grown)
+        return SL_ERR_NOMEM;
+    *bytes = grown;
+    *n = want > *n ? want : *n;
+    return SL_OK;
+}
+
+enum sl_status sl_link_set_max_payload(struct sl_link *l, size_t max_payload_bytes,
+                                       size_t queue_bytes) {
+    size_t queue = queue_bytes > MIN_QUEUE_BYTES ? queue_bytes : MIN_QUEUE_BYTES;
+    pthread_mutex_lock(&l->receive_lock);
+    enum sl_status st = grow(&l->payload, &l->max_payload, max_payload_bytes + 1);
+    pthread_mutex_unlock(&l->receive_lock);
+    pthread_mutex_lock(&l->send_lock);
+    if (st == SL_OK)
+        st = grow(&l->queue.bytes, &l->queue.cap, queue);
+    pthread_mutex_unlock(&l->send_lock);
+    return st;
+}
+
+enum sl_status sl_link_create(struct sl_transport *t, const struct sl_net_address *peer,
+                              const struct sl_link_config *config, struct sl_link **out,
+                              struct sl_err *err) {
+    struct sl_link *l = calloc(1, sizeof *l);
+    pthread_mutexattr_t recursive;
+    if (!l) {
+        sl_transport_close(&t);
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for a link");
+    }
+    l->transport = t;
+    l->heartbeat_ns = config->heartbeat_ns;
+    l->silence_ns = config->silence_ns;
+    sl_net_address_text(peer, l->peer, sizeof l->peer);
+    pthread_mutex_init(&l->send_lock, NULL);
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&l->receive_lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    atomic_init(&l->closing, false);
+    l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    enum sl_status st = sl_link_set_max_payload(l, config->max_payload_bytes, config->queue_bytes);
+    if (st != SL_OK || l->wake < 0) {
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory for a link");
+        sl_link_close(l, 0);
+        return st;
+    }
+    *out = l;
+    return SL_OK;
+}
+
+void sl_link_own(struct sl_link *l, struct sl_link_owner *owner) {
+    l->owner = owner;
+}
+
+enum sl_status sl_link_start(struct sl_link *l, struct sl_err *err) {
+    int rc = pthread_create(&l->thread, NULL, link_main, l);
+    if (rc != 0)
+        return sl_fail(err, SL_ERR_NOMEM, "a link's thread could not be started: %s", strerror(rc));
+    pthread_setname_np(l->thread, "sl-link");
+    l->started = true;
+    return SL_OK;
+}
+
+struct sl_link_stats sl_link_stats(struct sl_link *l) {
+    struct sl_link_stats s = {
+        .sent_bytes = atomic_load_explicit(&l->sent_bytes, memory_order_relaxed),
+        .received_bytes = atomic_load_explicit(&l->received_bytes, memory_order_relaxed),
+        .sent_frames = atomic_load_explicit(&l->sent_frames, memory_order_relaxed),
+        .received_frames = atomic_load_explicit(&l->received_frames, memory_order_relaxed),
+        .round_trip_ns = atomic_load_explicit(&l->round_trip_ns, memory_order_relaxed),
+        .clock_offset_ns = atomic_load_explicit(&l->clock_offset_ns, memory_order_relaxed),
+    };
+    pthread_mutex_lock(&l->send_lock);
+    s.queued_bytes = n_waiting(&l->queue);
+    pthread_mutex_unlock(&l->send_lock);
+    return s;
+}
+
+const char *sl_link_peer(const struct sl_link *l) {
+    return l->peer;
+}
+
+/* What is queued, for a while. */
+static void linger(struct sl_link *l, uint64_t linger_ns) {
+    uint64_t until_ns = sl_now_ns() + linger_ns;
+    struct sl_err why;
+    while (write_rest(l, &why) == SL_OK && n_waiting(&l->queue) && sl_now_ns() < until_ns) {
+        struct pollfd fd = {sl_transport_fd(l->transport), POLLOUT, 0};
+        (void)!poll(&fd, 1, 10);
+    }
+}
+
+void sl_link_close(struct sl_link *l, uint64_t linger_ns) {
+    atomic_store(&l->closing, true);
+    if (l->wake >= 0)
+        poke(l);
+    if (l->started)
+        pthread_join(l->thread, NULL);
+    if (l->queue.bytes && linger_ns)
+        linger(l, linger_ns);
+    sl_transport_close(&l->transport);
+    if (l->wake >= 0)
+        close(l->wake);
+    pthread_mutex_destroy(&l->send_lock);
+    pthread_mutex_destroy(&l->receive_lock);
+    free(l->queue.bytes);
+    free(l->payload);
+    free(l);
+}

@@ -1,0 +1,216 @@
+#include "net/transport.h"
+
+#include <errno.h>
+#include <gnutls/gnutls.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* TLS 1.3, with the shared key and a fresh Diffie-Hellman exchange, and nothing else: no
+ * certificates, no tickets, no earlier versions. */
+#define PRIORITY "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK"
+/* Keys have no names: there is one. */
+#define IDENTITY "sluice"
+
+struct sl_transport {
+    int fd;
+    gnutls_session_t tls; /* NULL: plain */
+    gnutls_psk_client_credentials_t client;
+    gnutls_psk_server_credentials_t server;
+    const struct sl_net_key *key; /* during the handshake */
+    /* Reading may have to write (an update of keys), so the session is one thread's at a time; its
+     * calls do not block. */
+    pthread_mutex_t lock;
+    size_t pending; /* bytes that a write was begun with */
+};
+
+static enum sl_status lost(const char *what, int error, struct sl_err *err) {
+    return sl_fail(err, SL_ERR_PEER_LOST, "%s: %s", what, strerror(error));
+}
+
+/* ---- making ---- */
+
+static int find_key(gnutls_session_t session, const gnutls_datum_t *name, gnutls_datum_t *out) {
+    const struct sl_transport *t = gnutls_session_get_ptr(session);
+    if (name->size != strlen(IDENTITY) || memcmp(name->data, IDENTITY, name->size) != 0)
+        return -1;
+    out->data = gnutls_malloc(SL_NET_KEY_BYTES);
+    if (!out->data)
+        return -1;
+    memcpy(out->data, t->key->bytes, SL_NET_KEY_BYTES);
+    out->size = SL_NET_KEY_BYTES;
+    return 0;
+}
+
+static int give_credentials(struct sl_transport *t, bool listens) {
+    if (listens) {
+        int rc = gnutls_psk_allocate_server_credentials(&t->server);
+        if (rc != GNUTLS_E_SUCCESS)
+            return rc;
+        gnutls_psk_set_server_credentials_function2(t->server, find_key);
+        return gnutls_credentials_set(t->tls, GNUTLS_CRD_PSK, t->server);
+    }
+    int rc = gnutls_psk_allocate_client_credentials(&t->client);
+    if (rc != GNUTLS_E_SUCCESS)
+        return rc;
+    unsigned char copy[SL_NET_KEY_BYTES];
+    const gnutls_datum_t name = {(unsigned char *)(uintptr_t)IDENTITY, (unsigned)strlen(IDENTITY)};
+    const gnutls_datum_t key = {copy, sizeof copy};
+    memcpy(copy, t->key->bytes, sizeof copy);
+    rc = gnutls_psk_set_client_credentials2(t->client, &name, &key, GNUTLS_PSK_KEY_RAW);
+    explicit_bzero(copy, sizeof copy);
+    return rc == GNUTLS_E_SUCCESS ? gnutls_credentials_set(t->tls, GNUTLS_CRD_PSK, t->client) : rc;
+}
+
+static int make_session(struct sl_transport *t, bool listens) {
+    unsigned side = listens ? GNUTLS_SERVER : GNUTLS_CLIENT;
+    int rc = gnutls_init(&t->tls, side | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL | GNUTLS_NO_TICKETS);
+    if (rc == GNUTLS_E_SUCCESS)
+        rc = gnutls_priority_set_direct(t->tls, PRIORITY, NULL);
+    if (rc == GNUTLS_E_SUCCESS)
+        rc = give_credentials(t, listens);
+    if (rc != GNUTLS_E_SUCCESS)
+        return rc;
+    gnutls_session_set_ptr(t->tls, t);
+    gnutls_transport_set_int(t->tls, t->fd);
+    gnutls_handshake_set_timeout(t->tls, GNUTLS_INDEFINITE_TIMEOUT); /* the caller's */
+    return rc;
+}
+
+enum sl_status sl_transport_create(int fd, const struct sl_net_key *key, bool listens,
+                                   struct sl_transport **out, struct sl_err *err) {
+    struct sl_transport *t = calloc(1, sizeof *t);
+    if (!t) {
+        close(fd);
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for a connection");
+    }
+    t->fd = fd;
+    t->key = key;
+    pthread_mutex_init(&t->lock, NULL);
+    int rc = key ? make_session(t, listens) : GNUTLS_E_SUCCESS;
+    if (rc != GNUTLS_E_SUCCESS) {
+        sl_transport_close(&t);
+        return sl_fail(err, SL_ERR_NOMEM, "TLS cannot begin: %s", gnutls_strerror(rc));
+    }
+    *out = t;
+    return SL_OK;
+}
+
+enum sl_status sl_transport_shake(struct sl_transport *t, short *out_events, struct sl_err *err) {
+    *out_events = 0;
+    if (!t->tls)
+        return SL_OK;
+    int rc = gnutls_handshake(t->tls);
+    while (rc == GNUTLS_E_INTERRUPTED)
+        rc = gnutls_handshake(t->tls);
+    if (rc == GNUTLS_E_SUCCESS) {
+        t->key = NULL;
+        return SL_OK;
+    }
+    if (rc == GNUTLS_E_AGAIN) {
+        *out_events = gnutls_record_get_direction(t->tls) ? POLLOUT : POLLIN;
+        return SL_AGAIN;
+    }
+    bool said = rc == GNUTLS_E_FATAL_ALERT_RECEIVED;
+    return sl_fail(err, SL_ERR_PROTOCOL, "the other side has another key, or is no Sluice (%s)",
+                   said ? gnutls_alert_get_name(gnutls_alert_get(t->tls)) : gnutls_strerror(rc));
+}
+
+int sl_transport_fd(const struct sl_transport *t) {
+    return t->fd;
+}
+
+/* ---- bytes ---- */
+
+static enum sl_status read_plain(struct sl_transport *t, void *out, size_t room, size_t *out_n,
+                                 struct sl_err *err) {
+    ssize_t n;
+    do
+        n = recv(t->fd, out, room, 0);
+    while (n < 0 && errno == EINTR);
+    if (n > 0) {
+        *out_n = (size_t)n;
+        return SL_OK;
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return SL_AGAIN;
+    return n ? lost("receiving", errno, err)
+             : sl_fail(err, SL_ERR_PEER_LOST, "the other side closed the connection");
+}
+
+static enum sl_status tls_status(ssize_t rc, const char *what, struct sl_err *err) {
+    if (rc == GNUTLS_E_AGAIN || rc == GNUTLS_E_INTERRUPTED)
+        return SL_AGAIN;
+    if (rc == 0 || rc == GNUTLS_E_PREMATURE_TERMINATION)
+        return sl_fail(err, SL_ERR_PEER_LOST, "the other side closed the connection");
+    return sl_fail(err, SL_ERR_PEER_LOST, "%s: %s", what, gnutls_strerror((int)rc));
+}
+
+enum sl_status sl_transport_read(struct sl_transport *t, void *out, size_t room, size_t *out_n,
+                                 struct sl_err *err) {
+    if (!t->tls)
+        return read_plain(t, out, room, out_n, err);
+    pthread_mutex_lock(&t->lock);
+    ssize_t n = gnutls_record_recv(t->tls, out, room);
+    pthread_mutex_unlock(&t->lock);
+    if (n <= 0)
+        return tls_status(n, "receiving", err);
+    *out_n = (size_t)n;
+    return SL_OK;
+}
+
+enum sl_status sl_transport_write(struct sl_transport *t, const void *bytes, size_t n,
+                                  size_t *out_n, struct sl_err *err) {
+    ssize_t done;
+    if (!t->tls) {
+        do
+            done = send(t->fd, bytes, n, MSG_NOSIGNAL);
+        while (done < 0 && errno == EINTR);
+        if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return SL_AGAIN;
+        if (done < 0)
+            return lost("sending", errno, err);
+    } else {
+        pthread_mutex_lock(&t->lock);
+        /* What a record was made of is kept there: no bytes means the same again. */
+        done =
+            t->pending ? gnutls_record_send(t->tls, NULL, 0) : gnutls_record_send(t->tls, bytes, n);
+        t->pending = done == GNUTLS_E_AGAIN || done == GNUTLS_E_INTERRUPTED;
+        pthread_mutex_unlock(&t->lock);
+        if (done <= 0)
+            return tls_status(done, "sending", err);
+    }
+    *out_n = (size_t)done;
+    return SL_OK;
+}
+
+bool sl_transport_has_more(struct sl_transport *t) {
+    if (!t->tls)
+        return false;
+    pthread_mutex_lock(&t->lock);
+    bool more = gnutls_record_check_pending(t->tls) > 0;
+    pthread_mutex_unlock(&t->lock);
+    return more;
+}
+
+void sl_transport_close(struct sl_transport **pt) {
+    struct sl_transport *t = *pt;
+    if (!t)
+        return;
+    if (t->tls) {
+        if (!t->key)
+            (void)!gnutls_bye(t->tls, GNUTLS_SHUT_WR);
+        gnutls_deinit(t->tls);
+    }
+    if (t->client)
+        gnutls_psk_free_client_credentials(t->client);
+    if (t->server)
+        gnutls_psk_free_server_credentials(t->server);
+    close(t->fd);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+    *pt = NULL;
+}
