@@ -25,7 +25,7 @@ const struct sl_backend *sl_backend_at(uint32_t i) {
 
 const struct sl_backend *sl_backend_for_plans(void) {
     for (uint32_t i = 0; i < N_BACKENDS; i++)
-        if (backends[i]->planned)
+        if (backends[i]->planned && backends[i]->kind != SL_DEVICE_HOST)
             return backends[i];
     return NULL;
 }

@@ -31,6 +31,14 @@ struct sl_device_options {
     const char *cpu_isa; /* NULL or "" = the best; one of the host backend's isas */
 };
 
+/* A device that need not be here, as plans are to count with it; 0 = as the backend thinks usual.
+ */
+struct sl_device_offer {
+    uint64_t memory_bytes;
+    uint64_t memory_bytes_per_s;
+    uint32_t n_threads; /* of a host's CPU */
+};
+
 struct sl_backend {
     const char *name;         /* "cuda": ids begin with it */
     const char *devices;      /* what they are, for help: "NVIDIA GPUs" */
@@ -44,15 +52,15 @@ struct sl_backend {
     /* SL_ERR_UNSUPPORTED: there is no such device, or it cannot be used, with the reason. */
     enum sl_status (*open)(const struct sl_device_options *options, uint32_t number,
                            struct sl_device **out_device, struct sl_err *err);
-    /* A discrete device with so much memory that need not be here, for plans: it has capabilities
-     * and answers what planning asks; nothing can be allocated on it. NULL: there is none. */
-    enum sl_status (*planned)(uint64_t memory_bytes, uint32_t number, struct sl_device **out_device,
-                              struct sl_err *err);
+    /* A device that need not be here, for plans: it has capabilities and answers what planning
+     * asks; nothing can be allocated on it. NULL: there is none. */
+    enum sl_status (*planned)(const struct sl_device_offer *offer, uint32_t number,
+                              struct sl_device **out_device, struct sl_err *err);
 };
 
 /* The i-th backend in order of preference, hidden ones included; NULL beyond the last. */
 const struct sl_backend *sl_backend_at(uint32_t i);
-/* The first backend that has planned devices; NULL: none has. */
+/* The first backend that has planned devices with memory of their own; NULL: none has. */
 const struct sl_backend *sl_backend_for_plans(void);
 /* The backend of the host's CPU, which always exists. */
 const struct sl_backend *sl_backend_of_host(void);

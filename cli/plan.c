@@ -40,7 +40,8 @@ struct options {
 static enum sl_status open_card(const struct sl_device_source *source, uint32_t index,
                                 struct sl_device **out_device, struct sl_err *err) {
     const struct planned_cards *cards = (const struct planned_cards *)source;
-    return sl_backend_for_plans()->planned(cards->memory_bytes[index], index, out_device, err);
+    const struct sl_device_offer offer = {.memory_bytes = cards->memory_bytes[index]};
+    return sl_backend_for_plans()->planned(&offer, index, out_device, err);
 }
 
 /* "24GiB", or "24G,12G" for two. False: a message is out. */

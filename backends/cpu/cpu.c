@@ -94,7 +94,7 @@ static enum sl_status cpu_memory(struct sl_device *d, uint64_t *out_free, uint64
 
 static uint64_t cpu_scratch_bytes(const struct sl_device *d,
                                   const struct sl_device_limits *limits) {
-    uint32_t n = sl_pool_n_threads(((const struct sl_cpu *)d)->pool);
+    uint32_t n = ((const struct sl_cpu *)d)->n_threads;
     uint64_t need[] = {sl_cpu_matmul_scratch_bytes(limits, n), sl_cpu_moe_scratch_bytes(limits, n),
                        sl_cpu_attention_scratch_bytes(limits, n),
                        sl_cpu_head_matmul_scratch_bytes(limits, n)};
@@ -236,6 +236,7 @@ enum sl_status sl_cpu_open(const struct sl_cpu_config *config, struct sl_device 
         return sl_fail(err, SL_ERR_NOMEM, "cpu: out of memory");
     cpu->base.ops = &cpu_ops;
     cpu->isa = isa;
+    cpu->n_threads = n_threads;
     fill_kernels(&cpu->k, isa);
     fill_caps(&cpu->base.caps, isa, n_threads);
     enum sl_status status = sl_pool_create(n_threads, &cpu->pool);
@@ -317,9 +318,55 @@ static enum sl_status open_number(const struct sl_device_options *options, uint3
     return sl_cpu_open(&c, out_device, err);
 }
 
+/* ---- a CPU that need not be here ---- */
+
+struct planned {
+    struct sl_cpu cpu; /* without threads */
+    struct sl_backend_ops ops;
+};
+
+static void planned_close(struct sl_device *d) {
+    free(d);
+}
+
+static enum sl_status planned_configure(struct sl_device *d,
+                                        const struct sl_device_limits *limits) {
+    (void)d, (void)limits;
+    return SL_OK;
+}
+
+static enum sl_status planned_alloc(struct sl_device *d, struct sl_buffer *buffer) {
+    (void)d, (void)buffer;
+    return SL_ERR_DEVICE_OOM;
+}
+
+/* All instruction sets need the same memory and give the same bits. */
+static enum sl_status open_planned(const struct sl_device_offer *offer, uint32_t number,
+                                   struct sl_device **out_device, struct sl_err *err) {
+    struct planned *p = calloc(1, sizeof *p);
+    (void)number;
+    if (!p)
+        return sl_fail(err, SL_ERR_NOMEM, "cpu: out of memory");
+    p->ops = cpu_ops;
+    p->ops.close = planned_close;
+    p->ops.configure = planned_configure;
+    p->ops.alloc = planned_alloc;
+    struct sl_device *d = &p->cpu.base;
+    d->ops = &p->ops;
+    p->cpu.n_threads = offer->n_threads ? offer->n_threads : default_threads();
+    fill_caps(&d->caps, SL_CPU_C, p->cpu.n_threads);
+    snprintf(d->caps.model, sizeof d->caps.model, "a planned CPU of %u threads", p->cpu.n_threads);
+    sl_device_caps_set_id(&d->caps, cpu_ops.name, 0, true);
+    if (offer->memory_bytes)
+        d->caps.memory_bytes = offer->memory_bytes;
+    *out_device = d;
+    return SL_OK;
+}
+
 const struct sl_backend sl_cpu_backend = {.name = "cpu",
                                           .devices = "the host's CPUs",
                                           .isas = isas,
                                           .kind = SL_DEVICE_HOST,
                                           .enumerate = enumerate,
-                                          .open = open_number};
+                                          .open = open_number,
+                                          .planned = open_planned};

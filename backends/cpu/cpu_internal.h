@@ -111,7 +111,8 @@ struct sl_cpu_kernels {
 
 struct sl_cpu {
     struct sl_device base; /* first: a struct sl_device * is a struct sl_cpu * */
-    struct sl_pool *pool;
+    struct sl_pool *pool;  /* NULL: a planned CPU, which computes nothing */
+    uint32_t n_threads;    /* the pool's, or what it would have */
     enum sl_cpu_isa isa;
     /* Shared by all ops, one of which runs at a time; 64-byte aligned; large enough for every call
      * within base.limits. */

@@ -130,7 +130,7 @@ void sl_cuda_caps(const struct sl_cuda *c, struct sl_device_caps *caps);
 void sl_cuda_close(struct sl_device *d);
 
 /* planned.c: the registry's entry of that name. */
-enum sl_status sl_cuda_planned(uint64_t memory_bytes, uint32_t number,
+enum sl_status sl_cuda_planned(const struct sl_device_offer *offer, uint32_t number,
                                struct sl_device **out_device, struct sl_err *err);
 
 /* memory.c */

@@ -40,8 +40,9 @@ static enum sl_status planned_alloc(struct sl_device *d, struct sl_buffer *buffe
     return SL_ERR_DEVICE_OOM;
 }
 
-enum sl_status sl_cuda_planned(uint64_t memory_bytes, uint32_t number,
+enum sl_status sl_cuda_planned(const struct sl_device_offer *offer, uint32_t number,
                                struct sl_device **out_device, struct sl_err *err) {
+    uint64_t memory_bytes = offer->memory_bytes;
     struct planned *p = calloc(1, sizeof *p);
     if (!p)
         return sl_fail(err, SL_ERR_NOMEM, "cuda: out of memory");
@@ -63,7 +64,7 @@ enum sl_status sl_cuda_planned(uint64_t memory_bytes, uint32_t number,
     caps->kind = SL_DEVICE_DISCRETE;
     caps->memory_bytes = memory_bytes;
     caps->held_bytes = STAGE_BYTES + SL_CUDA_COUNTERS * sizeof(uint32_t);
-    caps->memory_bytes_per_s = BYTES_PER_S;
+    caps->memory_bytes_per_s = offer->memory_bytes_per_s ? offer->memory_bytes_per_s : BYTES_PER_S;
     caps->mapped_host = true;
     sl_cuda_caps(&p->cuda, caps);
     *out_device = d;
