@@ -18,6 +18,15 @@ static void add_server(struct sl_process_memory *m, const struct sl_server_confi
                           (double)s->worker_bytes / 0x1p20);
 }
 
+/* Where several machines have stages, the server is on the first. */
+static struct sl_plan_host of_this_machine(const struct sl_memory_plan *p) {
+    if (p->n_hosts > 1)
+        return p->hosts[0];
+    return (struct sl_plan_host){.ram_budget_bytes = p->budget_bytes,
+                                 .ram_total_bytes = p->total_bytes,
+                                 .ram_least_bytes = p->least_bytes};
+}
+
 enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_tokenizer *tok,
                              struct sl_engine_config *config, struct sl_server_config *server,
                              struct sl_process_memory *m, struct sl_memory_plan *out_plan,
@@ -33,14 +42,15 @@ enum sl_status sl_serve_plan(const struct sl_model *model, const struct sl_token
     enum sl_status status = sl_engine_plan(model, config, out_plan, out_device, err);
     if (status != SL_OK)
         return status;
-    config->ram_bytes = out_plan->budget_bytes;
+    const struct sl_plan_host here = of_this_machine(out_plan);
+    config->ram_bytes = here.ram_budget_bytes;
     config->devices_logged = true;
     if (config->device)
         config->device = out_plan->config.device;   /* auto that has found no GPU, and said why */
     config->heat_file = out_plan->config.heat_file; /* NULL after a disk that does not answer */
     uint64_t least_bytes = out_plan->least_bytes;   /* with the least server */
-    uint64_t used = out_plan->streaming ? out_plan->least_bytes : out_plan->total_bytes;
-    uint64_t left = out_plan->budget_bytes > used ? out_plan->budget_bytes - used : 0;
+    uint64_t used = out_plan->streaming ? here.ram_least_bytes : here.ram_total_bytes;
+    uint64_t left = here.ram_budget_bytes > used ? here.ram_budget_bytes - used : 0;
     uint64_t more = left / (out_plan->streaming ? SHARE_STREAMING : SHARE_RESIDENT);
     sl_server_fit(server, SL_SERVER_LEAST_BYTES + more);
     uint64_t grown = sl_server_memory_bytes(server);

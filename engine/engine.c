@@ -24,6 +24,10 @@ enum sl_status sl_engine_plan(const struct sl_model *model, const struct sl_engi
     if (st != SL_OK)
         return st;
     *out_plan = plans.whole;
+    if (config->remote) { /* the list is the plans' */
+        out_plan->config.hosts = NULL;
+        out_plan->config.n_hosts = 0;
+    }
     if (out_device)
         sl_stage_plans_device(out_plan, out_device);
     sl_stage_plans_release(&plans);
@@ -112,24 +116,38 @@ static bool report_part(struct sl_progress *p, uint64_t done_bytes, uint64_t tot
     return part->whole->report(part->whole, part->before_bytes + done_bytes, part->whole_bytes);
 }
 
+/* The stages of other machines, which have been loading meanwhile. */
+static enum sl_status wait_for_remote(struct sl_engine *e, struct part_progress *part,
+                                      struct sl_err *err) {
+    const struct sl_remote_stages *remote = e->plan.config.remote;
+    enum sl_status st = SL_OK;
+    for (uint32_t i = e->n_local; i < e->plans.n && st == SL_OK; i++) {
+        st = remote->wait(remote, i - e->n_local, part ? &part->base : NULL, &e->ports[i], err);
+        e->n_stages += st == SL_OK;
+        if (part)
+            part->before_bytes += e->plans.at[i].plan.weight_bytes;
+    }
+    return st;
+}
+
 static enum sl_status load_stages(struct sl_engine *e, struct sl_progress *progress,
                                   struct sl_err *err) {
     struct part_progress part = {.base = {report_part}, .whole = progress};
     enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < e->n_stages; i++)
-        part.whole_bytes += e->stages[i].plan->weight_bytes;
-    for (uint32_t i = 0; i < e->n_stages && st == SL_OK; i++) {
-        struct sl_progress *own = e->n_stages > 1 && progress ? &part.base : progress;
-        bool by_host = i + 1 < e->n_stages && !e->reads_rows[i + 1];
+    for (uint32_t i = 0; i < e->plans.n; i++)
+        part.whole_bytes += e->plans.at[i].plan.weight_bytes;
+    for (uint32_t i = 0; i < e->n_local && st == SL_OK; i++) {
+        struct sl_progress *own = e->plans.n > 1 && progress ? &part.base : progress;
+        bool by_host = i + 1 < e->plans.n && !e->reads_rows[i + 1];
         st = sl_stage_local_load(&e->stages[i], by_host, own, e->routes, err);
         part.before_bytes += e->stages[i].plan->weight_bytes;
     }
-    for (uint32_t i = 1; i < e->n_stages && st == SL_OK; i++) {
+    for (uint32_t i = 1; i < e->n_local && st == SL_OK; i++) {
         struct sl_stage_call link = {.ask = {.what = SL_STAGE_LINK}};
-        link.ask.link.alone = sl_stage_local_is_alone(e->stages, e->n_stages, i);
+        link.ask.link.alone = sl_stage_local_is_alone(e->stages, e->n_local, i);
         st = sl_stage_ask(e->ports[i], &link, err);
     }
-    return st;
+    return st == SL_OK ? wait_for_remote(e, progress ? &part : NULL, err) : st;
 }
 
 /* Tells a stage which one comes before it. */
@@ -153,10 +171,10 @@ static enum sl_status make_port(struct sl_engine *e, uint32_t i, struct sl_err *
 /* Each lets its copies go by way of the next that copies experts too, where the plan has room. */
 static enum sl_status open_relays(struct sl_engine *e, struct sl_err *err) {
     enum sl_status st = SL_OK;
-    for (uint32_t i = 0; i < e->n_stages && st == SL_OK; i++) {
-        uint32_t by = (i + 1) % e->n_stages;
+    for (uint32_t i = 0; i < e->n_local && st == SL_OK; i++) {
+        uint32_t by = (i + 1) % e->n_local;
         while (by != i && !sl_stage_relays(&e->stages[by]))
-            by = (by + 1) % e->n_stages;
+            by = (by + 1) % e->n_local;
         if (by != i && sl_stage_relays(&e->stages[i]))
             st = sl_stage_local_relay(&e->stages[i], &e->stages[by], err);
     }
@@ -166,15 +184,17 @@ static enum sl_status open_relays(struct sl_engine *e, struct sl_err *err) {
 /* Devices, KV and expert stores. */
 static enum sl_status open_stages(struct sl_engine *e, struct sl_err *err) {
     enum sl_status st = SL_OK;
-    e->stages = calloc(e->plans.n, sizeof *e->stages);
+    e->stages = calloc(e->plans.n_local, sizeof *e->stages);
     if (!e->stages)
         return sl_fail(err, SL_ERR_NOMEM, "no memory for %u stages", e->plans.n);
     if (e->plans.n > 1 && e->plan.streaming && e->plan.config.heat_file)
         st = sl_joint_heat_open(e->plan.config.heat_file, e->model, &e->heat, err);
     struct sl_store_heat known = {.heat = e->heat ? sl_joint_heat(e->heat) : NULL};
-    for (uint32_t i = 0; i < e->plans.n && st == SL_OK; i++) {
+    if (st == SL_OK && e->plan.config.remote)
+        st = e->plan.config.remote->load(e->plan.config.remote, &e->plans, err);
+    for (uint32_t i = 0; i < e->plans.n_local && st == SL_OK; i++) {
         struct sl_stage_local *s = &e->stages[i];
-        e->n_stages = i + 1;
+        e->n_stages = e->n_local = i + 1;
         st = sl_stage_local_open(s, i, e->plans.n, &e->plans.at[i], e->heat ? &known : NULL,
                                  e->timeline, err);
         known.first += s->n_routed;
@@ -320,14 +340,15 @@ void sl_engine_destroy(struct sl_engine **pe) {
     sl_prefix_ram_destroy(&e->ram);
     sl_prefix_tree_destroy(&e->prefixes);
     sl_tail_pages_destroy(&e->tails);
-    for (uint32_t i = 0; i < e->n_stages; i++)
+    for (uint32_t i = 0; i < e->n_local; i++)
         sl_stage_local_end_relay(&e->stages[i]);
-    for (uint32_t i = 0; i < e->n_stages; i++)
+    for (uint32_t i = 0; i < e->n_local; i++)
         sl_stage_local_leave_relay(&e->stages[i]);
     for (uint32_t i = 0; i < e->n_stages; i++) {
         if (e->ports[i])
             e->ports[i]->ops->close(e->ports[i]);
-        sl_stage_local_close(&e->stages[i]);
+        if (i < e->n_local)
+            sl_stage_local_close(&e->stages[i]);
     }
     free(e->stages);
     sl_stage_plans_release(&e->plans);

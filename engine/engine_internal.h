@@ -35,12 +35,12 @@ struct sl_engine {
     struct sl_memory_plan plan;            /* of all stages together */
     struct sl_timeline *timeline;          /* NULL: no trace */
     struct sl_route_recorder *routes;      /* NULL = none */
-    struct sl_stage_local *stages;         /* [n_stages] of this process, as they are opened */
+    struct sl_stage_local *stages;         /* [n_local] of this process, as they are opened */
     struct sl_stage *ports[SL_MAX_STAGES]; /* [n_stages] how they are spoken to from then on */
     struct sl_stage_metrics shown[SL_MAX_STAGES]; /* of each, as it said last */
     bool reads_rows[SL_MAX_STAGES]; /* a stage takes rows from the memory of the one before it */
-    uint32_t n_stages;
-    struct sl_joint_heat *heat; /* NULL: not kept, or there is one stage */
+    uint32_t n_stages, n_local;     /* behind those of this process come other machines' */
+    struct sl_joint_heat *heat;     /* NULL: not kept, or there is one stage */
     struct sl_expert_map *map;
     struct sl_kv_pages kv;
     struct sl_page_table pages;      /* of the slots */

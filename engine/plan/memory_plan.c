@@ -12,6 +12,7 @@
 #include "engine/sample/sampler.h"
 #include "engine/session/session.h"
 #include "engine/stage/micro_batch.h"
+#include "engine/stage/stage_remote.h"
 #include "engine/forward/weights.h"
 #include "model/arch/model_slice.h"
 
@@ -250,6 +251,35 @@ static uint64_t n_stacks(const struct sl_memory_plan *p) {
     return !p->first_on_host ? stage : (uint64_t)p->n_threads + OWN_THREADS + stage;
 }
 
+/* Messages to and from a stage are bounded as if it had all layers, so that both ends count alike.
+ */
+#define QUEUED_MESSAGES 6u /* at each end, those that are received among them */
+
+static struct sl_message_limits message_limits(const struct sl_hparams *whole,
+                                               const struct sl_memory_plan *p) {
+    const struct sl_stage_hello all = {.n_embd = whole->n_embd,
+                                       .n_vocab = whole->n_vocab,
+                                       .n_routed = whole->n_layer,
+                                       .n_expert = whole->n_expert,
+                                       .page_bytes = p->page_bytes,
+                                       .tail_bytes = p->tail_page_bytes,
+                                       .heat_bytes = sl_joint_heat_bytes(whole)};
+    return sl_message_limits(p, &all);
+}
+
+/* The end that asks, of each stage of another machine. */
+static uint64_t asking_bytes(const struct sl_hparams *whole, const struct sl_memory_plan *p) {
+    const struct sl_message_limits limits = message_limits(whole, p);
+    uint64_t queued = QUEUED_MESSAGES * sl_message_max_bytes(&limits);
+    return p->config.remote->n * (sl_stage_remote_bytes(&limits) + queued);
+}
+
+/* The end that does the work. */
+static uint64_t answering_bytes(const struct sl_hparams *whole, const struct sl_memory_plan *p) {
+    const struct sl_message_limits limits = message_limits(whole, p);
+    return sl_stage_server_bytes(&limits) + QUEUED_MESSAGES * sl_message_max_bytes(&limits);
+}
+
 /* What the scheduler's process has once, however many devices compute. */
 static void plan_scheduler(const struct sl_hparams *whole, struct sl_memory_plan *p) {
     const struct sl_engine_config *c = &p->config;
@@ -258,6 +288,8 @@ static void plan_scheduler(const struct sl_hparams *whole, struct sl_memory_plan
                      sl_tail_pages_bytes(p->n_tails, p->n_pages) + p->prefix_disk_bytes +
                      p->prefix_ram_bytes + sl_expert_map_bytes(whole->n_layer, whole->n_expert) +
                      sl_micro_batches_bytes(p);
+    if (c->remote)
+        p->host_bytes += asking_bytes(whole, p);
     if (p->n_stages > 1 && c->heat_file)
         p->host_bytes += sl_joint_heat_bytes(whole);
     if (c->trace_file)
@@ -274,6 +306,8 @@ static void plan_fixed(const struct subject *s, struct sl_memory_plan *p) {
     p->scratch_bytes = dev ? sl_device_scratch_bytes(dev, &p->limits) + dev->caps.held_bytes : 0;
     p->host_bytes = sl_forward_host_bytes(hp, p);
     p->pinned_bytes = p->reads_back ? sl_forward_pinned_bytes(hp, p) : 0;
+    if (p->remote)
+        p->host_bytes += answering_bytes(&s->whole->hp, p);
     if (!p->stage)
         plan_scheduler(&s->whole->hp, p);
     p->load_bytes = p->first_on_host && p->loads_by_copy ? SL_WEIGHTS_LOAD_BYTES : 0;
@@ -571,6 +605,7 @@ enum sl_status sl_memory_plan_make_stage(const struct sl_model *slice,
                                .n_stages = place->n_stages,
                                .host = place->host,
                                .first_on_host = place->first_on_host,
+                               .remote = place->remote,
                                .relays = place->relays};
     struct sl_engine_config *c = &p.config;
     p.n_threads = c->n_threads ? c->n_threads : sl_cpus_allowed();

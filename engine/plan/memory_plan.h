@@ -25,6 +25,7 @@ struct sl_plan_place {
     uint32_t host;
     bool first_on_host; /* none before it is on this host */
     bool relays;        /* others copy experts too, and their copies may stop over here */
+    bool remote;        /* it is spoken to by messages from another machine */
     /* Of all stages some device has memory of its own, so that KV pages which it gives up go to the
      * memory of stage 0's host. */
     bool any_discrete;

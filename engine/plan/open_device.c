@@ -124,7 +124,7 @@ static enum sl_status push_list(const struct sl_engine_config *config,
 
 static uint32_t count_cards(const struct sl_device_names *names) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < names->n; i++)
+    for (uint32_t i = 0; i < names->n_local; i++)
         n += !is_host(names->at[i]);
     return n;
 }
@@ -174,6 +174,8 @@ enum sl_status sl_device_names(const struct sl_engine_config *config, uint32_t n
         names.n = 1;
         names.at[0] = (struct sl_device_ref){sl_backend_of_host(), 0};
     }
+    names.n_local = names.n;
+    names.n += config->remote ? config->remote->n : 0;
     if (st == SL_OK && names.n > most)
         st = sl_fail(err, SL_ERR_CONFIG, "%u devices for a model of %u layers: at most %u", names.n,
                      n_layer, most);
@@ -213,6 +215,8 @@ static enum sl_status open_one(const struct sl_engine_config *config,
                                struct sl_device **out_dev, struct sl_err *err) {
     const struct sl_device_options options = {.n_threads = config->n_threads,
                                               .cpu_isa = config->cpu_isa};
+    if (i >= names->n_local)
+        return config->remote->open_planned(config->remote, i - names->n_local, out_dev, err);
     if (!names->at[i].backend)
         return config->device_source->open(config->device_source, i, out_dev, err);
     enum sl_status st = sl_registry_open(names->at[i], &options, out_dev, err);
@@ -301,9 +305,13 @@ static enum sl_status find_budgets(const struct sl_engine_config *config,
     uint32_t card = 0;
     if (!planned->ram_bytes && !planned->n_hosts)
         planned->ram_bytes = free_ram();
-    for (uint32_t i = 0; i < names->n; i++)
+    for (uint32_t i = 0; i < names->n_local; i++)
         any_discrete |= sl_device_is_discrete(dev[i]);
     for (uint32_t i = 0; i < names->n; i++) {
+        if (i >= names->n_local) {
+            planned->vram_each[i] = config->remote->vram_bytes[i - names->n_local];
+            continue;
+        }
         bool host = is_host(names->at[i]);
         uint64_t vram = host && any_discrete ? 0 : given_vram(config, card);
         card += !host;

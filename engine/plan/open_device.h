@@ -8,9 +8,11 @@
 
 /* What config->device names; "auto" is the host, until sl_stage_plans_open has chosen. */
 struct sl_device_names {
-    uint32_t n; /* 1 .. SL_MAX_STAGES */
-    bool any;   /* "auto" */
-    /* The same one may come twice; .backend NULL: the config's device_source, by index. */
+    uint32_t n;       /* 1 .. SL_MAX_STAGES */
+    uint32_t n_local; /* of them this process's, before the config's remote ones */
+    bool any;         /* "auto": the first of them is to be chosen */
+    /* The same one may come twice; .backend NULL: the config's device_source, by index, or a remote
+     * one. */
     struct sl_device_ref at[SL_MAX_STAGES];
 };
 

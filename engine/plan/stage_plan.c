@@ -157,6 +157,8 @@ static bool has_own_gpu(const struct sl_stage_plans *plans, uint32_t i) {
 /* Devices of different backends, or of different hosts, copy nothing from one another. */
 bool sl_stage_may_relay(const struct sl_stage_plans *plans, uint32_t i) {
     uint32_t n = 0;
+    if (i >= plans->n_local)
+        return false;
     for (uint32_t j = 0; j < plans->n; j++)
         n += plans->at[j].host == plans->at[i].host &&
              plans->at[j].dev->ops == plans->at[i].dev->ops && has_own_gpu(plans, j);
@@ -169,7 +171,8 @@ struct sl_plan_place sl_stage_place(const struct sl_stage_plans *plans,
                                   .stage = i,
                                   .n_stages = plans->n,
                                   .host = plans->at[i].host,
-                                  .first_on_host = sl_stage_is_first_on_host(plans, i)};
+                                  .first_on_host = sl_stage_is_first_on_host(plans, i),
+                                  .remote = i >= plans->n_local};
     for (uint32_t j = 0; j < plans->n; j++) {
         const struct sl_stage_plan *s = &plans->at[j];
         place.any_discrete |= sl_device_is_discrete(s->dev);
@@ -477,13 +480,32 @@ static enum sl_status plan_one(const struct planner *r, struct sl_err *err) {
 
 /* ---- opening ---- */
 
+/* This machine, with the budgets that config has for it, and those of the remote devices. */
+static enum sl_status name_hosts(struct sl_engine_config *config, struct sl_stage_plans *plans,
+                                 struct sl_err *err) {
+    const struct sl_remote_stages *remote = config->remote;
+    struct sl_host_config *hosts = calloc(1 + (size_t)remote->n_hosts, sizeof *hosts);
+    if (!hosts)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for a list of machines");
+    snprintf(hosts->name, sizeof hosts->name, "here");
+    hosts->ram_bytes = config->ram_bytes ? config->ram_bytes : UINT64_MAX;
+    hosts->pinned_bytes = config->pinned_bytes;
+    hosts->process_bytes = config->process_bytes - config->driver_bytes;
+    memcpy(hosts + 1, remote->hosts, remote->n_hosts * sizeof *hosts);
+    config->hosts = plans->host_configs = hosts;
+    config->n_hosts = 1 + remote->n_hosts;
+    for (uint32_t i = 0; i < plans->n; i++)
+        config->host_of[i] = i < plans->n_local ? 0 : 1 + remote->host_of[i - plans->n_local];
+    return SL_OK;
+}
+
 static enum sl_status open_and_plan(const struct sl_model *model,
                                     const struct sl_engine_config *config,
                                     const struct sl_device_names *names,
                                     const struct sl_split *split, struct sl_stage_plans *out_plans,
                                     struct sl_err *err) {
     struct sl_device *dev[SL_MAX_STAGES] = {0};
-    struct sl_stage_plans p = {.n = names->n};
+    struct sl_stage_plans p = {.n = names->n, .n_local = names->n_local};
     struct planner r = {.model = model, .plans = &p};
     p.at = calloc(p.n, sizeof *p.at);
     if (!p.at)
@@ -493,6 +515,8 @@ static enum sl_status open_and_plan(const struct sl_model *model,
         p.at[i].dev = dev[i];
         p.at[i].model = *model;
     }
+    if (st == SL_OK && config->remote)
+        st = name_hosts(&r.config, &p, err);
     if (st == SL_OK)
         st = sl_plan_hosts_find(&r.config, &p, err);
     if (st == SL_OK && p.n == 1) {
@@ -529,7 +553,8 @@ static enum sl_status open_first(const struct sl_model *model,
                                  const struct sl_backend *backend, const struct sl_split *split,
                                  struct sl_stage_plans *out_plans, struct sl_err *why) {
     struct sl_device_found *found = calloc(SL_DEVICE_MAX_NUMBER + 1, sizeof *found);
-    struct sl_device_names names = {.n = 1, .any = true};
+    uint32_t n_remote = config->remote ? config->remote->n : 0;
+    struct sl_device_names names = {.n = 1 + n_remote, .n_local = 1, .any = true};
     uint64_t most_bytes = 0;
     uint32_t n = 0, n_tried = 0;
     if (!found)
@@ -594,9 +619,7 @@ enum sl_status sl_stage_plans_open(const struct sl_model *model,
                                    struct sl_stage_plans *out_plans, struct sl_err *err) {
     struct sl_split split;
     struct sl_device_names names;
-    out_plans->n = 0;
-    out_plans->at = NULL;
-    out_plans->whole.least_bytes = out_plans->whole.vram_least_bytes = 0;
+    *out_plans = (struct sl_stage_plans){.n = 0};
     enum sl_status st = sl_split_parse(config->split, model->hp.n_layer, &split, err);
     if (st == SL_OK)
         st = sl_device_names(config, model->hp.n_layer, split.n, &names, err);
@@ -612,7 +635,9 @@ void sl_stage_plans_release(struct sl_stage_plans *plans) {
         sl_model_slice_release(&plans->at[i].model);
     }
     free(plans->at);
+    free(plans->host_configs);
     plans->at = NULL;
+    plans->host_configs = NULL;
     plans->n = 0;
 }
 

@@ -28,10 +28,9 @@ struct worker {
     bool started;
     atomic_uint n_pushed;
     uint32_t n_taken; /* the thread's own */
-    /* What it said with its last answer, and what it is asked between items: the thread's own
-     * too. */
+    /* What it said with its last answer, from whatever thread that came: under the lock. */
     bool has_background, heat_unsaved;
-    struct sl_stage_call call;
+    struct sl_stage_call call;   /* what it is asked between items: the thread's own too */
     struct sl_stage_hello hello; /* as it was opened */
 };
 
@@ -60,8 +59,10 @@ static void take_counts(const struct sl_stage_counts *c, struct sl_stage_metrics
 }
 
 static void take_note(struct worker *w, const struct sl_stage_answer *a) {
+    pthread_mutex_lock(&w->p->lock);
     w->has_background = a->has_background;
     w->heat_unsaved = a->heat_unsaved;
+    pthread_mutex_unlock(&w->p->lock);
     take_counts(&a->counts, w->shown);
 }
 
@@ -147,6 +148,8 @@ static struct sl_pipeline_item *next_item(struct worker *w) {
 /* The stage has done with it: on to the next one, or done. */
 static void leave(struct worker *w, struct sl_pipeline_item *item, bool passed_on) {
     struct sl_pipeline *p = w->p;
+    /* A thread that is not ours may be here; once the lock is open, ours may close the pipeline. */
+    const struct sl_pipeline_hooks hooks = p->hooks;
     pthread_mutex_lock(&p->lock);
     if (!passed_on && w->index + 1 < p->n)
         push(w + 1, item);
@@ -160,7 +163,7 @@ static void leave(struct worker *w, struct sl_pipeline_item *item, bool passed_o
     }
     pthread_mutex_unlock(&p->lock);
     if (done)
-        p->hooks.arrived(p->hooks.ctx);
+        hooks.arrived(hooks.ctx);
 }
 
 /* The one that follows begins now, beside the rest of what this one does. The item is done when

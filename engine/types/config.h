@@ -60,6 +60,31 @@ struct sl_stage_source {
                            struct sl_err *err);
 };
 
+struct sl_stage_plans;
+struct sl_progress;
+
+/* Devices of other machines, which have the last of the model's stages. The engine asks this for
+ * them and knows nothing of how they are reached. */
+struct sl_remote_stages {
+    uint32_t n; /* devices, each with a stage */
+    /* Of each device. */
+    uint32_t host_of[SL_MAX_STAGES];    /* which of hosts has it */
+    uint64_t vram_bytes[SL_MAX_STAGES]; /* what may be taken of its own memory; 0: it has none */
+    const struct sl_host_config *hosts; /* [n_hosts] the other machines */
+    uint32_t n_hosts;
+    /* Something to plan with in place of the i-th device. */
+    enum sl_status (*open_planned)(const struct sl_remote_stages *r, uint32_t i,
+                                   struct sl_device **out_device, struct sl_err *err);
+    /* Has the other machines begin to load what the plans give them: the last n stages. */
+    enum sl_status (*load)(const struct sl_remote_stages *r, const struct sl_stage_plans *plans,
+                           struct sl_err *err);
+    /* Waits until the i-th device's stage is ready. The stage is the caller's, closed with
+     * sl_stage_ops.close before the source goes. progress may be NULL. */
+    enum sl_status (*wait)(const struct sl_remote_stages *r, uint32_t i,
+                           struct sl_progress *progress, struct sl_stage **out_stage,
+                           struct sl_err *err);
+};
+
 enum sl_experts_where {
     SL_EXPERTS_AUTO,     /* resident when they fit, else streamed */
     SL_EXPERTS_RESIDENT, /* loaded at the start, or refused */
@@ -123,6 +148,8 @@ struct sl_engine_config {
     const char *device;
     const struct sl_device_source *device_source; /* NULL = those that `device` names */
     const struct sl_stage_source *stage_source;   /* NULL = stages are spoken to directly */
+    const struct sl_remote_stages *remote; /* devices behind those; NULL = none; borrowed until
+                                              destroy */
     /* Several devices: how many layers each has, in their order, "20,28"; NULL or "auto" = by the
      * memory of each. */
     const char *split;
@@ -151,7 +178,7 @@ struct sl_engine_config {
     /* The machines that have the devices: device i is host_of[i]'s, and the first device's machine
      * also runs the scheduler. Budgets are then each machine's own, and ram_bytes, pinned_bytes and
      * process_bytes above are not looked at. n_hosts 0 = all devices are this machine's, with the
-     * budgets above. Borrowed until create returns. */
+     * budgets above, or `remote`'s. Borrowed until create returns. */
     const struct sl_host_config *hosts; /* [n_hosts] */
     uint32_t n_hosts, host_of[SL_MAX_STAGES];
 

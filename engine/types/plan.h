@@ -52,6 +52,7 @@ struct sl_memory_plan {
     uint32_t host;          /* of the one stage */
     bool first_on_host;     /* it counts what that machine's process has once */
     bool relays;            /* others' copies of experts may stop over on its device */
+    bool remote;            /* the stage is spoken to by messages from another machine */
     uint32_t n_threads;     /* that compute */
     uint32_t n_logit_rows;  /* rows of one step that may ask for logits; 0 in
                                a slice that gives none */
@@ -128,8 +129,9 @@ struct sl_stage_plan {
 };
 
 struct sl_stage_plans {
-    uint32_t n;
-    struct sl_stage_plan *at; /* [n] heap, in the order of layers; does not move */
+    uint32_t n, n_local; /* the stages behind the first n_local are other machines' */
+    struct sl_host_config *host_configs; /* [n_hosts] heap; NULL: the caller's, or there is one */
+    struct sl_stage_plan *at;            /* [n] heap, in the order of layers; does not move */
     uint32_t n_hosts;
     struct sl_plan_host hosts[SL_MAX_STAGES]; /* [n_hosts] */
     /* All of them as one: sums of bytes, slots and experts, the rows of every stage. With one stage

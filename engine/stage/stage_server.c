@@ -1,0 +1,267 @@
+/* The end of a remote stage that does the work. */
+#include "engine/stage/stage_remote.h"
+
+#include "common/clock.h"
+#include "common/cond.h"
+#include "common/log.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A step that comes meanwhile waits at most so long while experts are read in the background. */
+#define BACKGROUND_NS 5000000u
+/* New heat goes to its file when nothing has been asked for so long, but at most so often. */
+#define HEAT_IDLE_NS 1000000000u
+#define HEAT_GAP_NS  10000000000u
+
+/* A call in each of the micro-batches, and one of another kind. */
+#define MAX_CALLS (SL_MAX_STAGES + 1u)
+#define OTHERS    SL_MAX_STAGES /* its place */
+
+struct slot {
+    struct sl_stage_call call;
+    struct sl_message_arrays arrays;
+    uint64_t number;
+    atomic_bool canceled;
+    bool busy; /* under the lock */
+};
+
+struct sl_stage_server {
+    struct sl_stage_owner owner; /* of the stage's calls; first */
+    struct sl_stage *stage;
+    struct sl_stage_carrier *carrier;
+    struct sl_message_limits limits;
+    struct slot slots[MAX_CALLS];
+    uint8_t *message; /* [room] the thread's */
+    size_t room;
+    pthread_t thread;
+    bool started;
+    /* The thread's. */
+    bool has_background, heat_unsaved;
+    uint64_t idle_since_ns, heat_saved_ns;
+    struct sl_stage_call own; /* for what it asks by itself */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    /* Under the lock. */
+    struct slot *queue[MAX_CALLS]; /* [n_queued] the first sent first */
+    uint32_t n_queued;
+    bool quit;
+};
+
+/* ---- the thread ---- */
+
+static void was_answered(struct sl_stage_owner *o, struct sl_stage_call *c) {
+    struct sl_stage_server *s = (struct sl_stage_server *)(void *)o;
+    s->has_background = c->answer.has_background;
+    s->heat_unsaved = c->answer.heat_unsaved;
+}
+
+/* A stage that is not linked passes nothing on. */
+static void was_passed(struct sl_stage_owner *o, struct sl_stage_call *c) {
+    (void)o;
+    (void)c;
+}
+
+static enum sl_status ask_own(struct sl_stage_server *s, const struct sl_stage_ask *ask) {
+    struct sl_err err;
+    s->own = (struct sl_stage_call){.ask = *ask};
+    enum sl_status st = sl_stage_ask(s->stage, &s->own, &err);
+    s->has_background = s->own.answer.has_background;
+    s->heat_unsaved = s->own.answer.heat_unsaved;
+    return st;
+}
+
+/* In place of an answer that cannot be written. */
+static size_t put_failure(struct sl_stage_server *s, struct slot *slot, enum sl_status st,
+                          const struct sl_err *why) {
+    struct sl_stage_call *c = &slot->call;
+    size_t n = 0;
+    uint32_t n_failed = c->answer.step.n_failed;
+    sl_stage_answer_begin(&c->answer);
+    c->answer.status = st;
+    c->answer.err = *why;
+    if (c->ask.what == SL_STAGE_STEP)
+        c->answer.step.n_failed = n_failed;
+    (void)!sl_message_put_answer(c, slot->number, &s->limits, s->message, s->room, &n, NULL);
+    return n;
+}
+
+static void perform(struct sl_stage_server *s, struct slot *slot) {
+    struct sl_stage_call *c = &slot->call;
+    struct sl_err err;
+    size_t n = 0;
+    s->stage->ops->send(s->stage, c);
+    enum sl_status st =
+        sl_message_put_answer(c, slot->number, &s->limits, s->message, s->room, &n, &err);
+    if (st != SL_OK) {
+        sl_error("the answer about '%s' cannot be sent: %s", sl_stage_request_name(c->ask.what),
+                 err.text);
+        n = put_failure(s, slot, st, &err);
+    }
+    pthread_mutex_lock(&s->lock);
+    slot->busy = false; /* before the other end hears of it, and asks again */
+    pthread_mutex_unlock(&s->lock);
+    (void)!s->carrier->send(s->carrier, SL_MESSAGE_ANSWER, s->message, n);
+}
+
+/* Something to do while nothing is asked; false: nothing. Under the lock, which is open
+ * meanwhile. */
+static bool use_idle_time(struct sl_stage_server *s) {
+    struct sl_stage_ask ask;
+    uint64_t now = sl_now_ns();
+    if (s->has_background)
+        ask = (struct sl_stage_ask){.what = SL_STAGE_IDLE, .idle = {BACKGROUND_NS}};
+    else if (s->heat_unsaved && now - s->idle_since_ns > HEAT_IDLE_NS &&
+             now - s->heat_saved_ns > HEAT_GAP_NS)
+        ask = (struct sl_stage_ask){.what = SL_STAGE_SAVE_HEAT};
+    else
+        return false;
+    pthread_mutex_unlock(&s->lock);
+    (void)!ask_own(s, &ask);
+    if (ask.what == SL_STAGE_SAVE_HEAT)
+        s->heat_saved_ns = sl_now_ns();
+    pthread_mutex_lock(&s->lock);
+    return true;
+}
+
+/* NULL at the end. */
+static struct slot *next_call(struct sl_stage_server *s) {
+    pthread_mutex_lock(&s->lock);
+    s->idle_since_ns = sl_now_ns();
+    while (!s->n_queued && !s->quit) {
+        if (use_idle_time(s))
+            continue;
+        if (s->heat_unsaved)
+            sl_cond_wait_until(&s->wake, &s->lock, sl_now_ns() + HEAT_IDLE_NS);
+        else
+            pthread_cond_wait(&s->wake, &s->lock);
+    }
+    struct slot *slot = s->quit ? NULL : s->queue[0];
+    if (slot)
+        memmove(s->queue, s->queue + 1, --s->n_queued * sizeof *s->queue);
+    pthread_mutex_unlock(&s->lock);
+    return slot;
+}
+
+static void *server_main(void *arg) {
+    struct sl_stage_server *s = arg;
+    for (struct slot *slot; (slot = next_call(s));)
+        perform(s, slot);
+    if (s->heat_unsaved)
+        (void)!ask_own(s, &(struct sl_stage_ask){.what = SL_STAGE_SAVE_HEAT});
+    return NULL;
+}
+
+/* ---- messages ---- */
+
+static enum sl_status cancel(struct sl_stage_server *s, uint64_t number) {
+    for (uint32_t i = 0; i < MAX_CALLS; i++) {
+        pthread_mutex_lock(&s->lock);
+        bool is = s->slots[i].busy && s->slots[i].number == number;
+        pthread_mutex_unlock(&s->lock);
+        if (is)
+            atomic_store(&s->slots[i].canceled, true);
+    }
+    return SL_OK; /* it may have been answered meanwhile */
+}
+
+/* What another process has no say in. */
+static bool is_asked_from_afar(enum sl_stage_request what) {
+    return what == SL_STAGE_STEP || what == SL_STAGE_LOGITS || what == SL_STAGE_READ_PAGE ||
+           what == SL_STAGE_WRITE_PAGE || what == SL_STAGE_EXPERTS || what == SL_STAGE_HEAT ||
+           what == SL_STAGE_DISK_SPEED;
+}
+
+enum sl_status sl_stage_server_received(struct sl_stage_server *s, const uint8_t *bytes, size_t n,
+                                        struct sl_err *err) {
+    struct sl_message_head head;
+    uint32_t at = OTHERS;
+    SL_TRY(sl_message_head(bytes, n, &head, err));
+    if (head.kind == SL_MESSAGE_CANCEL)
+        return cancel(s, head.number);
+    if (head.kind != SL_MESSAGE_ASK || !is_asked_from_afar(head.what))
+        return sl_fail(err, SL_ERR_PROTOCOL, "a message of kind %u about '%s' from a coordinator",
+                       head.kind, sl_stage_request_name(head.what));
+    if (head.what == SL_STAGE_STEP || head.what == SL_STAGE_LOGITS)
+        SL_TRY(sl_message_micro_batch(bytes, n, &s->limits, &at, err));
+    struct slot *slot = &s->slots[at];
+    pthread_mutex_lock(&s->lock);
+    bool busy = slot->busy;
+    pthread_mutex_unlock(&s->lock);
+    if (busy)
+        return sl_fail(err, SL_ERR_PROTOCOL,
+                       "'%s' was asked before the call before it was "
+                       "answered",
+                       sl_stage_request_name(head.what));
+    slot->call = (struct sl_stage_call){0};
+    SL_TRY(sl_message_get_ask(bytes, n, &s->limits, &slot->arrays, &slot->call, err));
+    slot->call.owner = &s->owner;
+    slot->call.canceled = &slot->canceled;
+    slot->number = head.number;
+    atomic_store(&slot->canceled, false);
+    pthread_mutex_lock(&s->lock);
+    slot->busy = true;
+    s->queue[s->n_queued++] = slot; /* each slot is in it once */
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    return SL_OK;
+}
+
+/* ---- made, destroyed ---- */
+
+enum sl_status sl_stage_server_create(const struct sl_message_limits *limits,
+                                      struct sl_stage *stage, struct sl_stage_carrier *carrier,
+                                      struct sl_stage_server **out_server, struct sl_err *err) {
+    struct sl_stage_server *s = calloc(1, sizeof *s);
+    if (!s)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for serving a stage");
+    s->owner = (struct sl_stage_owner){.passed = was_passed, .answered = was_answered};
+    s->stage = stage;
+    s->carrier = carrier;
+    s->limits = *limits;
+    s->room = sl_message_max_bytes(limits);
+    s->message = malloc(s->room);
+    pthread_mutex_init(&s->lock, NULL);
+    sl_cond_init(&s->wake);
+    enum sl_status st = sl_message_arrays_init(&s->slots[OTHERS].arrays, limits);
+    for (uint32_t i = 0; i < limits->n_micro_batches && st == SL_OK; i++)
+        st = sl_message_arrays_init(&s->slots[i].arrays, limits);
+    if (st == SL_OK && s->message)
+        s->started = pthread_create(&s->thread, NULL, server_main, s) == 0;
+    if (!s->started) {
+        st = sl_fail(err, SL_ERR_NOMEM, "no memory for serving a stage with messages of %zu bytes",
+                     s->room);
+        sl_stage_server_destroy(&s);
+        return st;
+    }
+    pthread_setname_np(s->thread, "sl-stage");
+    *out_server = s;
+    return SL_OK;
+}
+
+void sl_stage_server_destroy(struct sl_stage_server **ps) {
+    struct sl_stage_server *s = *ps;
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->quit = true;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    for (uint32_t i = 0; i < MAX_CALLS; i++)
+        atomic_store(&s->slots[i].canceled, true);
+    if (s->started)
+        pthread_join(s->thread, NULL);
+    for (uint32_t i = 0; i < MAX_CALLS; i++)
+        sl_message_arrays_release(&s->slots[i].arrays);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+    free(s->message);
+    free(s);
+    *ps = NULL;
+}
+
+uint64_t sl_stage_server_bytes(const struct sl_message_limits *limits) {
+    return sizeof(struct sl_stage_server) + sl_message_max_bytes(limits) +
+           (limits->n_micro_batches + 1) * sl_message_arrays_bytes(limits);
+}
