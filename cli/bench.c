@@ -92,9 +92,9 @@ static uint64_t peak_rss(void) {
 }
 
 /* Everything between opening the model and closing it. */
-static bool measure(struct sl_bench *b, const struct sl_engine_config *config,
-                    struct sl_opened *opened) {
-    if (!sl_start_engine("bench", config, NULL, opened))
+static bool measure(struct sl_bench *b, const struct sl_engine_options *memory,
+                    const struct sl_engine_config *config, struct sl_opened *opened) {
+    if (!sl_start_engine("bench", memory, config, NULL, opened))
         return false;
     b->engine = opened->engine;
     sl_engine_info(b->engine, &b->info);
@@ -141,7 +141,7 @@ static int bench(const struct sl_bench_options *o, struct sl_engine_options *mem
     b.model = opened.model;
     b.dense_bytes = sl_dense_token_bytes(b.model);
     int rc = 1;
-    if (measure(&b, &config, &opened)) {
+    if (measure(&b, memory, &config, &opened)) {
         if (o->json) {
             rc = sl_bench_print_json(&b);
         } else {

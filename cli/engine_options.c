@@ -192,14 +192,15 @@ static bool check_devices(const char *command, const struct sl_engine_config *co
 static bool apply_gpu(const char *command, const struct sl_engine_options *o,
                       struct sl_engine_config *config) {
     bool reserve = o->vram_reserve_mib != UINT32_MAX;
-    if (!sl_engine_options_gpu(command, o, o->split, "--split") ||
+    if (!sl_engine_options_gpu(command, o, o->split && !o->workers, "--split") ||
         !sl_engine_options_gpu(command, o, o->vram, "--vram") ||
         !sl_engine_options_gpu(command, o, reserve, "--vram-reserve-mib") ||
         !sl_engine_options_gpu(command, o, o->overflow, "--overflow"))
         return false;
     config->split = o->split;
     config->vram_reserve_bytes = reserve ? (uint64_t)o->vram_reserve_mib << 20 : 0;
-    return apply_vram(command, o->vram, config) && check_devices(command, config);
+    return apply_vram(command, o->vram, config) &&
+           (o->workers || check_devices(command, config)); /* how many they have is not known yet */
 }
 
 /* What --cpu-isa may be is the host backend's to say, and who takes it is among the devices. */

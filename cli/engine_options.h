@@ -14,6 +14,8 @@ struct sl_engine_options {
     const char *split, *vram, *kv_type;
     uint32_t vram_reserve_mib; /* UINT32_MAX = not given */
     struct sl_arg_list mirrors;
+    const char *workers, *key_file;
+    bool plain;
     char heat_folder[4096];
 };
 
@@ -119,9 +121,37 @@ const char *sl_engine_options_help(const char *option);
          "on or off: run the next layer's router early and read what it names while\n"             \
          "the disk is idle (default on; switches itself off when it does not pay)",                \
          false},                                                                                   \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--warm-up",                                                                              \
+         "ON",                                                                                     \
+         &(o)->warm_up,                                                                            \
+         "on or off: read hot experts in the background after the start (default on)",             \
+         false},                                                                                   \
+        {SL_ARG_HEADING, 0, "Other machines", NULL, NULL, NULL, false},                            \
+        {SL_ARG_STRING,                                                                            \
+         0,                                                                                        \
+         "--workers",                                                                              \
+         "ADDRESSES",                                                                              \
+         &(o)->workers,                                                                            \
+         "machines that have the later layers, in this order: HOST:PORT with commas\n"             \
+         "between, where 'sluice worker' runs",                                                    \
+         false},                                                                                   \
+        SL_KEY_OPTIONS(o)
+
+/* How peers prove themselves: rows for a command's table. */
+#define SL_KEY_OPTIONS(o)                                                                          \
+    {SL_ARG_INPUT,                                                                                 \
+     0,                                                                                            \
+     "--key-file",                                                                                 \
+     "FILE",                                                                                       \
+     &(o)->key_file,                                                                               \
+     "the key that all machines share ('sluice keygen' makes one); the file must be\n"             \
+     "its owner's alone. SLUICE_CLUSTER_KEY may hold the key itself",                              \
+     false},                                                                                       \
     {                                                                                              \
-        SL_ARG_STRING, 0, "--warm-up", "ON", &(o)->warm_up,                                        \
-            "on or off: read hot experts in the background after the start (default on)", false    \
+        SL_ARG_FLAG, 0, "--plain", NULL, &(o)->plain,                                              \
+            "no key and no encryption: between processes of this machine only", false              \
     }
 
 /* The numbers that these options accept, and those of options that several commands have beside

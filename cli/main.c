@@ -16,6 +16,8 @@ static const struct {
     const char *about;
 } commands[] = {
     {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI's and Anthropic's APIs)"},
+    {"worker", sl_cmd_worker, "compute layers of a model for a coordinator on another machine"},
+    {"keygen", sl_cmd_keygen, "make a key for workers and their coordinator"},
     {"run", sl_cmd_run, "chat with a model in the terminal"},
     {"plan", sl_cmd_plan,
      "show what a memory budget gives: slots, expected speed, the smallest budget"},

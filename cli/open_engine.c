@@ -44,14 +44,17 @@ bool sl_open_model(const char *command, const char *path, struct sl_opened *out)
     return false;
 }
 
-bool sl_start_engine(const char *command, const struct sl_engine_config *config,
-                     struct sl_process_memory *more, struct sl_opened *o) {
+bool sl_start_engine(const char *command, const struct sl_engine_options *options,
+                     const struct sl_engine_config *config, struct sl_process_memory *more,
+                     struct sl_opened *o) {
     struct sl_err err;
     struct load_progress progress = {.base = {show_loading}};
     struct sl_process_memory own = {.n = 0};
     struct sl_engine_config counted = *config;
+    enum sl_status status = sl_cluster_use(options, o->model, NULL, &o->cluster, &counted, &err);
     sl_process_memory_apply(more ? more : &own, &counted);
-    enum sl_status status = sl_engine_create(o->model, &counted, &progress.base, &o->engine, &err);
+    if (status == SL_OK)
+        status = sl_engine_create(o->model, &counted, &progress.base, &o->engine, &err);
     sl_show_progress("%s", "");
     if (status == SL_OK)
         return true;
@@ -61,5 +64,6 @@ bool sl_start_engine(const char *command, const struct sl_engine_config *config,
 
 void sl_close_engine(struct sl_opened *o) {
     sl_engine_destroy(&o->engine);
+    sl_cluster_leave(&o->cluster);
     sl_model_close(&o->model);
 }

@@ -318,7 +318,7 @@ int sl_cmd_run(int argc, char **argv) {
     rc = 1;
     c.messages = json_array();
     /* The engine last: its memory plan counts what the process holds by then. */
-    if (c.messages && open_chat(&c) && sl_start_engine("run", &config, NULL, &c.o)) {
+    if (c.messages && open_chat(&c) && sl_start_engine("run", &memory, &config, NULL, &c.o)) {
         if (system)
             json_array_append_new(c.messages,
                                   json_pack("{s:s,s:s}", "role", "system", "content", system));

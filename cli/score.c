@@ -242,13 +242,13 @@ static bool close_npy(struct scoring *s, bool whole) {
 }
 
 static int score(const struct options *o, struct sl_opened *opened, const struct sl_ids *ids,
-                 const struct sl_engine_config *config) {
+                 const struct sl_engine_options *memory, const struct sl_engine_config *config) {
     struct scoring s = {.o = o,
                         .ids = ids->ids,
                         .n_ids = (uint32_t)ids->n,
                         .n_vocab = opened->model->hp.n_vocab,
                         .out = {.fd = -1}};
-    if (!sl_start_engine("score", config, NULL, opened))
+    if (!sl_start_engine("score", memory, config, NULL, opened))
         return 1;
     uint64_t start = sl_now_ns();
     bool ok =
@@ -332,7 +332,7 @@ int sl_cmd_score(int argc, char **argv) {
     config.ctx_tokens = ids.n < limit ? (uint32_t)ids.n : limit;
     if (config.ctx_tokens < 2)
         config.ctx_tokens = 2;
-    rc = score(&o, &opened, &ids, &config);
+    rc = score(&o, &opened, &ids, &memory, &config);
 out:
     sl_ids_release(&ids);
     sl_close_engine(&opened);

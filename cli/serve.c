@@ -50,6 +50,7 @@ struct loader {
     struct sl_tokenizer *tok;
     struct sl_engine_config config; /* with the plan's part of the process in it */
     struct sl_process_memory memory;
+    struct sl_cluster_use cluster;
     struct sl_engine *engine;
 };
 
@@ -122,6 +123,8 @@ static bool prepare(struct loader *l, struct options *o) {
     if (status == SL_OK)
         status = sl_tokenizer_create(l->model->gguf, &l->tok, &l->err);
     if (status == SL_OK)
+        status = sl_cluster_use(&o->memory, l->model, NULL, &l->cluster, &l->config, &l->err);
+    if (status == SL_OK)
         status = sl_serve_plan(l->model, l->tok, &l->config, &o->server, &l->memory, &plan, NULL,
                                &l->err);
     if (status != SL_OK)
@@ -130,6 +133,7 @@ static bool prepare(struct loader *l, struct options *o) {
 }
 
 static void close_model(struct loader *l) {
+    sl_cluster_leave(&l->cluster);
     sl_tokenizer_destroy(&l->tok);
     sl_model_close(&l->model);
 }

@@ -1,0 +1,70 @@
+#include "cli/cluster_options.h"
+
+#include "cluster/coordinator.h"
+#include "net/key.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY_VARIABLE "SLUICE_CLUSTER_KEY"
+/* For workers that start at the same time. */
+#define WAIT_NS 30000000000u
+
+enum sl_status sl_cluster_key(const struct sl_engine_options *o, struct sl_net_key **out_key,
+                              struct sl_err *err) {
+    const char *text = getenv(KEY_VARIABLE);
+    *out_key = NULL;
+    if (o->plain && o->key_file)
+        return sl_fail(err, SL_ERR_CONFIG, "--plain means no key: leave out --key-file, or it");
+    if (o->plain)
+        return SL_OK;
+    if (o->key_file)
+        return sl_net_key_read(o->key_file, out_key, err);
+    if (text)
+        return sl_net_key_parse(text, "the variable " KEY_VARIABLE, out_key, err);
+    return sl_fail(err, SL_ERR_CONFIG,
+                   "there is no key: make one with 'sluice keygen > cluster.key', copy it to each "
+                   "machine, and give it with --key-file cluster.key");
+}
+
+/* "a:1,b:2" in place; the number of them, more than there is room for if there are too many. */
+static uint32_t divide(char *text, const char *out[SL_CLUSTER_MAX_WORKERS]) {
+    uint32_t n = 0;
+    for (char *at = text, *comma; at; at = comma) {
+        comma = strchr(at, ',');
+        if (comma)
+            *comma++ = 0;
+        if (n < SL_CLUSTER_MAX_WORKERS)
+            out[n] = at;
+        n++;
+    }
+    return n;
+}
+
+enum sl_status sl_cluster_use(const struct sl_engine_options *o, const struct sl_model *model,
+                              const volatile bool *cancel, struct sl_cluster_use *use,
+                              struct sl_engine_config *config, struct sl_err *err) {
+    const char *workers[SL_CLUSTER_MAX_WORKERS];
+    if (!o->workers)
+        return SL_OK;
+    use->addresses = strdup(o->workers);
+    if (!use->addresses)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for addresses");
+    uint32_t n = divide(use->addresses, workers);
+    if (n > SL_CLUSTER_MAX_WORKERS)
+        return sl_fail(err, SL_ERR_CONFIG, "--workers names %u machines: at most %u", n,
+                       SL_CLUSTER_MAX_WORKERS);
+    SL_TRY(sl_cluster_key(o, &use->key, err));
+    const struct sl_cluster_config c = {
+        .workers = workers, .n_workers = n, .key = use->key, .wait_ns = WAIT_NS, .cancel = cancel};
+    SL_TRY(sl_cluster_open(&c, model, &use->cluster, err));
+    config->remote = sl_cluster_stages(use->cluster);
+    return SL_OK;
+}
+
+void sl_cluster_leave(struct sl_cluster_use *use) {
+    sl_cluster_close(&use->cluster);
+    sl_net_key_free(&use->key);
+    free(use->addresses);
+    use->addresses = NULL;
+}

@@ -1,0 +1,146 @@
+/* sluice worker: has layers of a model and computes them for a coordinator on another machine. */
+#include "cli/args.h"
+#include "cli/cluster_options.h"
+#include "cli/commands.h"
+#include "cli/open_engine.h"
+#include "cluster/worker.h"
+#include "common/log.h"
+#include "net/key.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+struct options {
+    const char *model, *address, *log_level;
+    struct sl_engine_config engine;
+    struct sl_engine_options memory;
+};
+
+static volatile bool stop;
+
+static void on_signal(int sig) {
+    (void)sig;
+    stop = true;
+}
+
+static void listening(void *ctx, const char *address) {
+    const struct options *o = ctx;
+    sl_info("listening on %s for a coordinator, with %s", address, o->model);
+}
+
+static const struct options defaults = {
+    .log_level = "info",
+    .address = "0.0.0.0:7070",
+    .memory = SL_ENGINE_OPTIONS_DEFAULT,
+};
+
+/* What was given; the table writes here. One command runs at a time. */
+static struct options given;
+
+static const struct sl_arg args[] = {
+    {SL_ARG_STRING, 'm', "--model", "FILE", &given.model,
+     "the GGUF file, the same as the coordinator's (also as the only argument)", false},
+    {SL_ARG_STRING, 0, "--listen", "ADDRESS", &given.address,
+     "HOST:PORT, [V6]:PORT or unix:PATH (default 0.0.0.0:7070)", false},
+    SL_KEY_OPTIONS(&given.memory),
+    {SL_ARG_HEADING, 0, "Memory and streaming", NULL, NULL, NULL, false},
+    {SL_ARG_STRING, 0, "--device", "DEVICE", &given.memory.device, NULL, false},
+    {SL_ARG_STRING, 0, "--vram", "SIZE", &given.memory.vram,
+     "most memory to take of a GPU's own, as 20GiB; 12G,24G for each of several\n"
+     "(default: what is free, less the reserve)",
+     false},
+    {SL_ARG_U32, 0, "--vram-reserve-mib", "MIB", &given.memory.vram_reserve_mib,
+     "what of a GPU's free memory stays free without --vram (default 512)", false},
+    {SL_ARG_BYTES, 0, "--ram", "SIZE", &given.memory.ram_bytes,
+     "most of the host's memory that the process may ever take, as 2GiB or 1500M\n"
+     "(default: what is free, less 512 MiB or 5 % of it)",
+     false},
+    {SL_ARG_STRING, 0, "--io", "HOW", &given.memory.io,
+     "how experts are read: uring, pread, or auto (default auto)", false},
+    {SL_ARG_INPUTS, 0, "--mirror", "PATH", &given.memory.mirrors,
+     "a copy of the model on another drive, read beside it; up to three times", false},
+    {SL_ARG_U32, 't', "--threads", "N", &given.engine.n_threads,
+     "CPU threads that compute (default: all CPUs)", false},
+    {SL_ARG_HEADING, 0, "Other", NULL, NULL, NULL, false},
+    {SL_ARG_STRING, 0, "--log-level", "LEVEL", &given.log_level,
+     "error, warn, info (default) or debug", false},
+};
+
+static const struct sl_arg_limit limits[] = {SL_ENGINE_LIMITS};
+
+static const struct sl_command command = {
+    .name = "worker",
+    .about = "Has layers of a model, and computes them for a coordinator on another machine.",
+    .usage = "sluice worker -m MODEL.gguf --key-file cluster.key [options]",
+    .notes = "The coordinator is 'sluice serve -m MODEL.gguf --workers THIS_HOST:7070 --key-file\n"
+             "cluster.key'. It says which layers, and with which context.\n"
+             "SIGTERM or ctrl-C ends the worker.\n",
+    .args = args,
+    .n_args = SL_COUNTOF(args),
+    .help_of = sl_engine_options_help,
+    .limits = limits,
+    .n_limits = SL_COUNTOF(limits),
+    .model = &given.model,
+};
+
+static bool set_log_level(const char *text) {
+    static const char *const levels[] = {"error", "warn", "info", "debug"};
+    for (int i = SL_LOG_ERROR; i <= SL_LOG_DEBUG; i++)
+        if (strcmp(text, levels[i]) == 0) {
+            sl_log_set_level((enum sl_log_level)i);
+            return true;
+        }
+    sl_usage_error("worker", "--log-level must be error, warn, info or debug, not %s", text);
+    return false;
+}
+
+static int work(struct options *o, struct sl_net_key *key) {
+    struct sl_opened opened;
+    struct sl_process_memory memory = {.n = 0};
+    struct sl_err err;
+    if (!sl_open_model("worker", o->model, &opened))
+        return 1;
+    sl_process_memory_apply(&memory, &o->engine);
+    o->engine.process_rows = NULL;
+    o->engine.n_process_rows = 0;
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    const struct sl_worker_config config = {.model = opened.model,
+                                            .model_name = o->model,
+                                            .address = o->address,
+                                            .key = key,
+                                            .engine = o->engine,
+                                            .stop = &stop,
+                                            .listening = listening,
+                                            .ctx = o};
+    enum sl_status st = sl_worker_run(&config, &err);
+    if (st != SL_OK)
+        sl_error("%s", err.text);
+    else
+        sl_info("stopped");
+    sl_close_engine(&opened);
+    return st != SL_OK;
+}
+
+int sl_cmd_worker(int argc, char **argv) {
+    struct options *o = &given;
+    struct sl_net_key *key = NULL;
+    struct sl_err err;
+    *o = defaults;
+    int rc = sl_args_parse(&command, argc, argv);
+    if (rc >= 0)
+        return rc;
+    if (!set_log_level(o->log_level) || !sl_engine_options_apply("worker", &o->memory, &o->engine))
+        return 2;
+    o->engine.heat_file = NULL;
+    if (sl_cluster_key(&o->memory, &key, &err) != SL_OK) {
+        fprintf(stderr, "sluice worker: %s\n", err.text);
+        return 1;
+    }
+    rc = work(o, key);
+    sl_net_key_free(&key);
+    return rc;
+}

@@ -1,0 +1,35 @@
+/* The coordinator's side: the workers that it has connected to, as devices and stages of the engine
+ * (struct sl_remote_stages).
+ *
+ * Threads: open, the calls of sl_remote_stages and close are one thread's at a time. What comes
+ * from a worker is received on its link's thread. */
+#ifndef SL_CLUSTER_COORDINATOR_H
+#define SL_CLUSTER_COORDINATOR_H
+
+#include "engine/types/config.h"
+#include "model/arch/model.h"
+
+#define SL_CLUSTER_MAX_WORKERS (SL_MAX_STAGES - 1)
+
+struct sl_net_key;
+struct sl_cluster;
+
+struct sl_cluster_config {
+    const char *const *workers; /* [n_workers] addresses (net/link.h), in the order of layers */
+    uint32_t n_workers;
+    const struct sl_net_key *key; /* NULL: plain text, on this machine alone */
+    uint64_t wait_ns;             /* for a worker that does not answer yet */
+    const volatile bool *cancel;  /* NULL = cannot be canceled */
+};
+
+/* Connects to every worker and learns what each has. SL_ERR_PEER_LOST: one cannot be reached;
+ * SL_ERR_CONFIG: one has another model or another version, or serves somebody else; the text names
+ * it. model, config's strings and key are borrowed until close. */
+enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const struct sl_model *model,
+                               struct sl_cluster **out_cluster, struct sl_err *err) SL_MUST_CHECK;
+/* The cluster's, until close. */
+const struct sl_remote_stages *sl_cluster_stages(const struct sl_cluster *c);
+/* After the engine that used its stages has been destroyed. NULL is allowed. */
+void sl_cluster_close(struct sl_cluster **c);
+
+#endif

@@ -1,0 +1,347 @@
+/* A worker's connections: who asks, and what of. */
+#include "cluster/worker.h"
+
+#include "cluster/worker_stages.h"
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "common/cond.h"
+#include "common/log.h"
+#include "common/version.h"
+#include "engine/stage/stage_remote.h"
+#include "net/frame.h"
+#include "net/link.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HEARTBEAT_NS      1000000000u
+#define SILENCE_NS        5000000000u
+#define LINGER_NS         1000000000u
+#define LOOK_NS           50000000u  /* how often it is looked whether to stop */
+#define PROGRESS_NS       100000000u /* between two words about loading */
+#define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
+#define QUEUE_MESSAGES    3u
+#define STAGE_BYTES       4u
+
+struct worker;
+
+/* How answers of a stage get to the coordinator. */
+struct port {
+    struct sl_stage_carrier carrier; /* first */
+    struct worker *w;
+    uint32_t at;
+    struct sl_stage_server *server; /* under the lock */
+};
+
+struct worker {
+    struct sl_link_owner owner;         /* first */
+    struct sl_listener_owner listeners; /* its links are the worker's */
+    struct sl_progress progress;
+    const struct sl_worker_config *config;
+    struct sl_setup_offer offer;
+    struct sl_worker_stages *stages; /* the main thread's; NULL: nothing is loaded */
+    struct sl_setup_load loaded;     /* what they were asked for with */
+    struct port ports[SL_MAX_STAGES];
+    uint64_t told_ns;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* Under the lock. */
+    struct sl_link *link; /* the coordinator's; NULL: there is none */
+    char who[128];
+    bool has_hello, wants_load, serves;
+    struct sl_setup_load asked;
+    bool gone; /* it is to be closed */
+    uint32_t epoch;
+};
+
+/* ---- what goes out ---- */
+
+static void send_frame(struct sl_link *l, uint16_t type, uint32_t epoch, const uint8_t *bytes,
+                       size_t n) {
+    const struct sl_bytes_part part = {bytes, n};
+    (void)!sl_link_send(l, type, epoch, &part, 1); /* who is not there is noticed anyway */
+}
+
+static void refuse(struct sl_link *l, enum sl_status st, const char *why) {
+    struct sl_setup_refuse m = {.status = (uint32_t)-st};
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    snprintf(m.why, sizeof m.why, "%s", why);
+    send_frame(l, SL_FRAME_REFUSE, 0, bytes, sl_setup_put_refuse(&m, bytes));
+}
+
+static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kind,
+                            const uint8_t *bytes, size_t n) {
+    struct port *p = (struct port *)(void *)c;
+    uint8_t at[STAGE_BYTES];
+    (void)kind;
+    sl_put_u32(at, p->at);
+    const struct sl_bytes_part parts[] = {{at, sizeof at}, {bytes, n}};
+    return sl_link_send(p->w->link, SL_FRAME_ANSWER, p->w->epoch, parts, 2);
+}
+
+static void introduce(struct worker *w, struct sl_link *l) {
+    struct sl_setup_hello hello = {.role = 2, .messages = SL_MESSAGE_VERSION};
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    snprintf(hello.program, sizeof hello.program, "%s", SL_VERSION);
+    if (gethostname(hello.name, sizeof hello.name - 1) != 0)
+        snprintf(hello.name, sizeof hello.name, "?");
+    send_frame(l, SL_FRAME_HELLO, 0, bytes, sl_setup_put_hello(&hello, bytes));
+    send_frame(l, SL_FRAME_OFFER, 0, bytes, sl_setup_put_offer(&w->offer, bytes));
+}
+
+/* ---- what comes in: links' threads, under the lock ---- */
+
+static enum sl_status take_hello(struct worker *w, const struct sl_frame *f, struct sl_err *err) {
+    struct sl_setup_hello m;
+    SL_TRY(sl_setup_get_hello(f->bytes, f->n, &m, err));
+    if (m.role != 1)
+        return sl_fail(err, SL_ERR_PROTOCOL, "it is no coordinator");
+    if (strcmp(m.program, SL_VERSION) != 0 || m.messages != SL_MESSAGE_VERSION) {
+        sl_fail(err, SL_ERR_CONFIG,
+                "the coordinator is version %s, and the worker is %s: install the same on both",
+                m.program, SL_VERSION);
+        refuse(w->link, SL_ERR_CONFIG, err->text);
+        return SL_ERR_CONFIG;
+    }
+    w->has_hello = true;
+    snprintf(w->who, sizeof w->who, "%.60s (%.60s)", m.name, sl_link_peer(w->link));
+    return SL_OK;
+}
+
+static enum sl_status take_message(struct worker *w, const struct sl_frame *f, struct sl_err *err) {
+    uint32_t at = f->n >= STAGE_BYTES ? sl_get_u32(f->bytes) : UINT32_MAX;
+    if (at >= SL_MAX_STAGES || !w->ports[at].server)
+        return sl_fail(err, SL_ERR_PROTOCOL, "a request to a stage that there is not");
+    return sl_stage_server_received(w->ports[at].server, f->bytes + STAGE_BYTES, f->n - STAGE_BYTES,
+                                    err);
+}
+
+static enum sl_status take(struct worker *w, const struct sl_frame *f, struct sl_err *err) {
+    if (f->type == SL_FRAME_HELLO && !w->has_hello)
+        return take_hello(w, f, err);
+    if (f->type == SL_FRAME_LOAD && w->has_hello && !w->wants_load && !w->serves) {
+        SL_TRY(sl_setup_get_load(f->bytes, f->n, &w->asked, err));
+        w->wants_load = true;
+        return SL_OK;
+    }
+    if ((f->type == SL_FRAME_CALL || f->type == SL_FRAME_CANCEL) && w->serves)
+        return take_message(w, f, err);
+    return sl_fail(err, SL_ERR_PROTOCOL, "a frame of type %u (%s) out of turn", f->type,
+                   sl_frame_name(f->type));
+}
+
+static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
+                                   const struct sl_frame *f, struct sl_err *err) {
+    struct worker *w = (struct worker *)(void *)o;
+    (void)l;
+    pthread_mutex_lock(&w->lock);
+    enum sl_status st = take(w, f, err);
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    return st;
+}
+
+static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status status,
+                     const struct sl_err *why) {
+    struct worker *w = (struct worker *)(void *)o;
+    (void)l;
+    (void)status;
+    pthread_mutex_lock(&w->lock);
+    sl_info("the coordinator %s is gone: %s", w->who, why->text);
+    w->gone = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* On the listener's thread. */
+static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
+    struct worker *w = (struct worker *)(void *)((char *)o - offsetof(struct worker, listeners));
+    struct sl_err err;
+    pthread_mutex_lock(&w->lock);
+    bool busy = w->link != NULL;
+    char why[256];
+    snprintf(why, sizeof why, "the worker serves another coordinator, %s", w->who);
+    if (!busy) {
+        w->link = l;
+        w->has_hello = w->wants_load = w->serves = w->gone = false;
+        snprintf(w->who, sizeof w->who, "%s", sl_link_peer(l));
+        sl_link_own(l, &w->owner);
+        introduce(w, l);
+        if (sl_link_start(l, &err) != SL_OK) {
+            sl_error("%s", err.text);
+            w->gone = true;
+        }
+        pthread_cond_broadcast(&w->changed);
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (!busy)
+        return;
+    sl_info("%s was refused: %s", sl_link_peer(l), why);
+    refuse(l, SL_ERR_CONFIG, why);
+    sl_link_close(l, LINGER_NS);
+}
+
+/* ---- the main thread ---- */
+
+static bool is_wanted(struct worker *w) {
+    pthread_mutex_lock(&w->lock);
+    bool wanted = !w->gone && !*w->config->stop;
+    pthread_mutex_unlock(&w->lock);
+    return wanted;
+}
+
+static bool report(struct sl_progress *p, uint64_t done_bytes, uint64_t total_bytes) {
+    struct worker *w = (struct worker *)(void *)((char *)p - offsetof(struct worker, progress));
+    uint64_t now = sl_now_ns();
+    if (now - w->told_ns > PROGRESS_NS) {
+        struct sl_setup_progress m = {done_bytes, total_bytes};
+        uint8_t bytes[SL_SETUP_MAX_BYTES];
+        w->told_ns = now;
+        send_frame(w->link, SL_FRAME_PROGRESS, 0, bytes, sl_setup_put_progress(&m, bytes));
+    }
+    return is_wanted(w);
+}
+
+static void end_servers(struct worker *w) {
+    for (uint32_t i = 0; i < SL_MAX_STAGES; i++) {
+        pthread_mutex_lock(&w->lock);
+        struct sl_stage_server *s = w->ports[i].server;
+        w->ports[i].server = NULL;
+        pthread_mutex_unlock(&w->lock);
+        sl_stage_server_destroy(&s);
+    }
+}
+
+static enum sl_status start_servers(struct worker *w, struct sl_err *err) {
+    size_t most = 0, queue = 0;
+    for (uint32_t i = 0; i < sl_worker_n_stages(w->stages); i++) {
+        size_t n = STAGE_BYTES + sl_message_max_bytes(sl_worker_limits(w->stages, i));
+        most = n > most ? n : most;
+        queue += QUEUE_MESSAGES * n;
+    }
+    if (sl_link_set_max_payload(w->link, most, queue) != SL_OK)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", most);
+    for (uint32_t i = 0; i < sl_worker_n_stages(w->stages); i++) {
+        struct port *p = &w->ports[i];
+        struct sl_stage_server *server = NULL;
+        p->carrier = (struct sl_stage_carrier){.send = carry};
+        p->w = w;
+        p->at = i;
+        SL_TRY(sl_stage_server_create(sl_worker_limits(w->stages, i), sl_worker_stage(w->stages, i),
+                                      &p->carrier, &server, err));
+        pthread_mutex_lock(&w->lock);
+        p->server = server;
+        pthread_mutex_unlock(&w->lock);
+    }
+    return SL_OK;
+}
+
+static enum sl_status load(struct worker *w, const struct sl_setup_load *m, struct sl_err *err) {
+    uint64_t start = sl_now_ns();
+    if (w->stages && memcmp(&w->loaded, m, sizeof *m) == 0) {
+        sl_info("the same layers as before: they are still there");
+        return SL_OK;
+    }
+    sl_worker_stages_close(&w->stages);
+    SL_TRY(sl_worker_stages_open(w->config, &w->offer, m, &w->progress, &w->stages, err));
+    w->loaded = *m;
+    for (uint32_t i = 0; i < m->n_of_worker; i++)
+        sl_info("layers %u to %u of %u loaded after %.1f s on %s", m->of_worker[i].first_layer,
+                m->of_worker[i].first_layer + m->of_worker[i].n_layer - 1, m->n_layer,
+                (double)(sl_now_ns() - start) * 1e-9,
+                w->offer.devices[m->of_worker[i].device].model);
+    return SL_OK;
+}
+
+static void do_load(struct worker *w) {
+    struct sl_setup_load m;
+    struct sl_setup_ready ready;
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    struct sl_err err;
+    pthread_mutex_lock(&w->lock);
+    m = w->asked;
+    pthread_mutex_unlock(&w->lock);
+    enum sl_status st = load(w, &m, &err);
+    if (st == SL_OK)
+        st = start_servers(w, &err);
+    pthread_mutex_lock(&w->lock);
+    w->wants_load = false;
+    w->serves = st == SL_OK;
+    if (st == SL_OK) {
+        sl_worker_ready(w->stages, &ready);
+        send_frame(w->link, SL_FRAME_READY, 0, bytes, sl_setup_put_ready(&ready, bytes));
+        sl_info("serving %s", w->who);
+    } else if (!w->gone) {
+        sl_error("%s", err.text);
+        refuse(w->link, st, err.text);
+        w->gone = true;
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* Ends with the coordinator that there is, so that another may come. */
+static void part(struct worker *w) {
+    struct sl_link *l = w->link;
+    pthread_mutex_lock(&w->lock);
+    w->serves = false;
+    pthread_mutex_unlock(&w->lock);
+    end_servers(w);
+    sl_link_close(l, LINGER_NS);
+    pthread_mutex_lock(&w->lock);
+    w->link = NULL;
+    w->gone = false;
+    pthread_mutex_unlock(&w->lock);
+    if (!*w->config->stop)
+        sl_info("waiting for a coordinator");
+}
+
+static void serve(struct worker *w) {
+    while (!*w->config->stop) {
+        pthread_mutex_lock(&w->lock);
+        while (!w->gone && !w->wants_load && !*w->config->stop)
+            sl_cond_wait_until(&w->changed, &w->lock, sl_now_ns() + LOOK_NS);
+        bool gone = w->gone, wants_load = w->wants_load;
+        pthread_mutex_unlock(&w->lock);
+        if (gone)
+            part(w);
+        else if (wants_load)
+            do_load(w);
+    }
+}
+
+enum sl_status sl_worker_run(const struct sl_worker_config *config, struct sl_err *err) {
+    const struct sl_link_config links = {.key = config->key,
+                                         .heartbeat_ns = HEARTBEAT_NS,
+                                         .silence_ns = SILENCE_NS,
+                                         .max_payload_bytes = SL_SETUP_MAX_BYTES,
+                                         .queue_bytes = SETUP_QUEUE_BYTES};
+    struct sl_listener *listener;
+    struct worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for a worker");
+    w->owner = (struct sl_link_owner){was_received, was_lost};
+    w->listeners.accepted = was_accepted;
+    w->progress.report = report;
+    w->config = config;
+    pthread_mutex_init(&w->lock, NULL);
+    sl_cond_init(&w->changed);
+    enum sl_status st = sl_worker_offer(config, &w->offer, err);
+    if (st == SL_OK)
+        st = sl_listener_open(config->address, &links, &w->listeners, &listener, err);
+    if (st == SL_OK) {
+        if (config->listening)
+            config->listening(config->ctx, sl_listener_address(listener));
+        serve(w);
+        sl_listener_close(listener);
+        if (w->link)
+            part(w);
+    }
+    sl_worker_stages_close(&w->stages);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+    return st;
+}

@@ -1,0 +1,30 @@
+/* The stages of a worker: planned as a coordinator asks, loaded, and served. */
+#ifndef SL_CLUSTER_WORKER_STAGES_H
+#define SL_CLUSTER_WORKER_STAGES_H
+
+#include "cluster/setup.h"
+#include "cluster/worker.h"
+#include "engine/stage/stage_message.h"
+
+struct sl_stage;
+struct sl_worker_stages;
+
+/* Fills what a worker has to offer; opens its devices for a moment. */
+enum sl_status sl_worker_offer(const struct sl_worker_config *config,
+                               struct sl_setup_offer *out_offer, struct sl_err *err) SL_MUST_CHECK;
+
+/* Plans and loads. SL_ERR_CONFIG: it is not the same model, does not fit, or cannot be, with what
+ * would do; SL_ERR_CANCELED: progress said so. offer: as it was sent. */
+enum sl_status sl_worker_stages_open(const struct sl_worker_config *config,
+                                     const struct sl_setup_offer *offer,
+                                     const struct sl_setup_load *load, struct sl_progress *progress,
+                                     struct sl_worker_stages **out_stages,
+                                     struct sl_err *err) SL_MUST_CHECK;
+void sl_worker_stages_close(struct sl_worker_stages **s);
+
+uint32_t sl_worker_n_stages(const struct sl_worker_stages *s);
+struct sl_stage *sl_worker_stage(struct sl_worker_stages *s, uint32_t i);
+const struct sl_message_limits *sl_worker_limits(const struct sl_worker_stages *s, uint32_t i);
+void sl_worker_ready(const struct sl_worker_stages *s, struct sl_setup_ready *out);
+
+#endif
