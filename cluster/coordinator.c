@@ -273,7 +273,9 @@ static enum sl_status meet(struct sl_cluster *c, struct worker *w, struct sl_err
         snprintf(hello.name, sizeof hello.name, "?");
     SL_TRY(reach(c, w, err));
     SL_TRY(sl_link_start(w->link, err));
-    SL_TRY(send_setup(w, SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes), err));
+    /* One that refuses has said why before it closed. */
+    if (send_setup(w, SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes), err) == SL_AGAIN)
+        return SL_ERR_PEER_LOST;
     return wait_for(c, w, CONNECT_NS + c->config.wait_ns, err);
 }
 

@@ -20,6 +20,7 @@
 #define HEARTBEAT_NS      1000000000u
 #define SILENCE_NS        5000000000u
 #define LINGER_NS         1000000000u
+#define REFUSE_NS         200000000u /* the listener waits meanwhile */
 #define LOOK_NS           50000000u  /* how often it is looked whether to stop */
 #define PROGRESS_NS       100000000u /* between two words about loading */
 #define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
@@ -181,7 +182,7 @@ static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
         return;
     sl_info("%s was refused: %s", sl_link_peer(l), why);
     refuse(l, SL_ERR_CONFIG, why);
-    sl_link_close(l, LINGER_NS);
+    sl_link_close(l, REFUSE_NS);
 }
 
 /* ---- the main thread ---- */

@@ -380,6 +380,8 @@ static void linger(struct sl_link *l, uint64_t linger_ns) {
         struct pollfd fd = {sl_transport_fd(l->transport), POLLOUT, 0};
         (void)!poll(&fd, 1, 10);
     }
+    if (l->broken == SL_OK)
+        sl_transport_finish(l->transport, linger_ns);
 }
 
 void sl_link_close(struct sl_link *l, uint64_t linger_ns) {

@@ -1,5 +1,7 @@
 #include "net/transport.h"
 
+#include "common/clock.h"
+
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <poll.h>
@@ -196,15 +198,27 @@ bool sl_transport_has_more(struct sl_transport *t) {
     return more;
 }
 
+void sl_transport_finish(struct sl_transport *t, uint64_t linger_ns) {
+    uint64_t until_ns = sl_now_ns() + linger_ns;
+    char rest[4096];
+    if (t->tls && !t->key && !t->pending)
+        (void)!gnutls_bye(t->tls, GNUTLS_SHUT_WR);
+    (void)!shutdown(t->fd, SHUT_WR);
+    for (ssize_t n = 1; n && sl_now_ns() < until_ns;) {
+        struct pollfd fd = {t->fd, POLLIN, 0};
+        if (poll(&fd, 1, 10) > 0)
+            n = recv(t->fd, rest, sizeof rest, 0);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return;
+    }
+}
+
 void sl_transport_close(struct sl_transport **pt) {
     struct sl_transport *t = *pt;
     if (!t)
         return;
-    if (t->tls) {
-        if (!t->key)
-            (void)!gnutls_bye(t->tls, GNUTLS_SHUT_WR);
+    if (t->tls)
         gnutls_deinit(t->tls);
-    }
     if (t->client)
         gnutls_psk_free_client_credentials(t->client);
     if (t->server)

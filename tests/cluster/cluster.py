@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Layers over several processes: the same bits as one, who is refused and why, and what is left when somebody goes.
+Prints TAP.
+
+usage: cluster.py SLUICE MODEL
+
+MODEL is a small model with a chat template. Everything runs on this machine, over UNIX sockets and loopback."""
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+TROUBLE = "Sanitizer|runtime error"
+# Long enough for any build of the program on a machine with other work.
+LONG = 240
+
+SHAPES = {
+    "windows and sinks": ["--arch", "gpt-oss", "--layers", "6", "--experts", "8", "--top-k", "2"],
+    "delta nets": ["--arch", "qwen35moe", "--layers", "8"],
+    "latent attention": ["--arch", "deepseek2", "--layers", "5"],
+}
+
+
+class Worker:
+    """A worker in a process of its own."""
+
+    def __init__(self, t, model, at, *options, key=True, env=None):
+        self.log = os.path.join(t.folder, f"worker-{t.next()}.log")
+        keyed = ["--key-file", t.key] if key else ["--plain"]
+        argv = [t.sluice, "worker", "-m", model, "--listen", at, "--device", "cpu", "-t", "1", *keyed, *options]
+        self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL, env=env)
+        self.at = self.wait_for(r"listening on (\S+) for").group(1)
+
+    def text(self):
+        with open(self.log) as f:
+            return f.read()
+
+    def wait_for(self, pattern):
+        until = time.monotonic() + LONG
+        while time.monotonic() < until:
+            found = re.search(pattern, self.text())
+            if found:
+                return found
+            if self.p.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise RuntimeError(f"a worker did not say '{pattern}': {self.text()[-1500:]}")
+
+    def end(self, sig=signal.SIGTERM):
+        """How it ended; what sanitizers say is in its log."""
+        if self.p.poll() is None:
+            self.p.send_signal(sig)
+        try:
+            return self.p.wait(LONG)
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+            return self.p.wait()
+
+
+class Tests:
+    def __init__(self, sluice, model, folder):
+        self.sluice, self.model, self.folder = sluice, model, folder
+        self.n = self.failed = self.numbers = 0
+        self.key = self.new_key("key")
+
+    def next(self):
+        self.numbers += 1
+        return self.numbers
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def new_key(self, name, mode=0o600):
+        text = subprocess.run([self.sluice, "keygen"], capture_output=True, text=True, check=True).stdout
+        fd = os.open(self.path(name), os.O_WRONLY | os.O_CREAT, 0o600)
+        with os.fdopen(fd, "w") as f:
+            f.write(text)
+        os.chmod(self.path(name), mode)
+        return self.path(name)
+
+    def socket(self):
+        return "unix:" + self.path(f"s{self.next()}")
+
+    def check(self, name, good, seen=""):
+        self.n += 1
+        self.failed += not good
+        print(f"{'ok' if good else 'not ok'} {self.n} - {name}", flush=True)
+        if not good:
+            print("# " + str(seen).replace("\n", "\n# ")[:2000], flush=True)
+
+    def synth(self, name, options):
+        path = self.path(name.replace(" ", "-") + ".gguf")
+        subprocess.run([self.sluice, "synth", "-o", path, "-q", "--ctx", "1024", *options], check=True, timeout=LONG)
+        return path
+
+    def score(self, model, options):
+        """The log-probabilities of a text as bytes, or what was wrong."""
+        ids, out = self.path("ids"), self.path("out.npy")
+        with open(ids, "wb") as f:
+            f.write(struct.pack("<300i", *((i * 7919 + 13) % 256 for i in range(300))))
+        if os.path.exists(out):
+            os.remove(out)
+        argv = [self.sluice, "score", "-m", model, "--ids", ids, "--logprobs", out, "-t", "1", "--heat-file", "off", "-b", "64"]
+        r = subprocess.run(argv + options, capture_output=True, text=True, timeout=LONG)
+        if r.returncode or re.search(TROUBLE, r.stderr):
+            return r.stderr
+        with open(out, "rb") as f:
+            return f.read()
+
+    def alone_and_together(self, name, model, n, worker_options=(), options=()):
+        """One process, and n of them."""
+        alone = self.score(model, ["--device", "cpu", *options])
+        workers = [Worker(self, model, self.socket(), *worker_options) for _ in range(n - 1)]
+        where = ",".join(w.at for w in workers)
+        together = self.score(model, ["--device", "cpu", "--workers", where, "--key-file", self.key, *options])
+        ended = [w.end() for w in workers]
+        logs = "".join(w.text() for w in workers)
+        good = isinstance(alone, bytes) and alone == together and not any(ended) and not re.search(TROUBLE, logs)
+        seen = [x if isinstance(x, str) else f"{len(x)} bytes" for x in (alone, together)]
+        self.check(f"{name}: {n} processes give the bits of one", good, f"{seen} {ended} {logs[-1000:]}")
+
+    # ---- who is refused ----
+
+    def refused(self, name, options, *patterns):
+        argv = [self.sluice, "run", "-m", self.model, "-p", "hi", "-n", "2", "-q", "--device", "cpu", "-t", "1"]
+        r = subprocess.run(argv + list(options), capture_output=True, text=True, timeout=LONG)
+        good = r.returncode == 1 and all(re.search(p, r.stderr) for p in patterns) and not re.search(TROUBLE, r.stderr)
+        self.check(name, good, f"{r.returncode}: {r.stderr[-1500:]}")
+
+    def refusals(self):
+        other = self.synth("another model", ["--layers", "3"])
+        w = Worker(self, self.model, self.socket())
+        v = Worker(self, other, self.socket())
+        self.refused("another model", ["--workers", v.at, "--key-file", self.key], "another model", "another-model.gguf")
+        self.refused("another key", ["--workers", w.at, "--key-file", self.new_key("key2")], "another key")
+        self.refused("no key", ["--workers", w.at], "sluice keygen")
+        self.refused("a key that others may read", ["--workers", w.at, "--key-file", self.new_key("key3", 0o644)], "chmod 600")
+        self.refused("no encryption where it is asked for", ["--workers", w.at, "--plain"], "no frame|closed|lost")
+        self.refused("plain text over a network", ["--workers", "192.0.2.1:7070", "--plain"], "not on this machine")
+        self.refused("no address", ["--workers", "here", "--key-file", self.key], "HOST:PORT")
+        self.refused("more layers than there are", ["--workers", w.at, "--key-file", self.key, "--split", "1,1"], "layers")
+        busy = Worker(self, self.model, self.socket())
+        server = Server(self, busy)
+        self.refused("a worker that serves another", ["--workers", busy.at, "--key-file", self.key], "another coordinator")
+        server.end()
+        small = Worker(self, self.model, self.socket(), "--ram", "24MiB")
+        self.refused("too little memory at a worker", ["--workers", small.at, "--key-file", self.key], "MiB are needed|at least")
+        for each in (w, v, busy, small):
+            each.end()
+
+    def strangers(self):
+        """Who has no key gets nowhere, and is in nobody's way."""
+        w = Worker(self, self.model, "127.0.0.1:0")
+        host, port = w.at.rsplit(":", 1)
+        held = []
+        for i in range(200):
+            s = socket.create_connection((host, int(port)), timeout=30)
+            if i % 3 == 1:
+                s.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            elif i % 3 == 2:
+                s.sendall(b"\x16\x03\x03" + b"\xff" * 200)
+            held.append(s)
+        r = self.score(self.model, ["--device", "cpu", "--workers", w.at, "--key-file", self.key])
+        lines = w.text().count("was refused")
+        self.check("200 strangers are in nobody's way", isinstance(r, bytes) and lines <= 20, f"{lines} {str(r)[:500]}")
+        for s in held:
+            s.close()
+        self.check("and the worker ends well", w.end() == 0 and not re.search(TROUBLE, w.text()), w.text()[-1500:])
+
+
+class Server:
+    """A coordinator that serves HTTP."""
+
+    def __init__(self, t, *workers, options=()):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        self.log = os.path.join(t.folder, f"server-{t.next()}.log")
+        together = ["--workers", ",".join(w.at for w in workers), "--key-file", t.key] if workers else []
+        argv = [t.sluice, "serve", "-m", t.model, "--device", "cpu", "-t", "1", "--port", str(self.port), "--heat-file", "off",
+                "--parallel", "3", "-c", "512", *together, *options]
+        self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL)
+        until = time.monotonic() + LONG
+        while self.health()[0] != 200 and time.monotonic() < until and self.p.poll() is None:
+            time.sleep(0.05)
+
+    def text(self):
+        with open(self.log) as f:
+            return f.read()
+
+    def get(self, path, body=None):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode() if body else None,
+                                         {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=LONG) as r:
+                return r.status, json.loads(r.read())
+        except urllib.error.HTTPError as e:
+            return e.code, json.loads(e.read())
+        except OSError as e:
+            return 0, str(e)
+
+    def health(self):
+        return self.get("/health")
+
+    def complete(self, prompt, n, seed=1):
+        """The text of an answer, or its error."""
+        code, body = self.get("/v1/completions", {"prompt": prompt, "max_tokens": n, "seed": seed, "temperature": 1,
+                                                  "ignore_eos": True})
+        return body["choices"][0]["text"] if code == 200 else f"{code}: {body}"
+
+    def many(self, n, tokens):
+        """Answers to n prompts at once."""
+        answers = [None] * n
+
+        def one(i):
+            answers[i] = self.complete(f"Story {i}: " + "a river and a stone " * (3 * i), tokens, i)
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        return answers
+
+    def end(self):
+        if self.p.poll() is None:
+            self.p.send_signal(signal.SIGTERM)
+        try:
+            return self.p.wait(LONG)
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+            return self.p.wait()
+
+
+def serving(t):
+    """Sessions side by side, twice, so that the second time finds prefixes."""
+    server = Server(t)
+    alone = [server.many(5, 24), server.many(5, 24)]
+    server.end()
+    workers = [Worker(t, t.model, t.socket()) for _ in range(2)]
+    server = Server(t, *workers)
+    together = [server.many(5, 24), server.many(5, 24)]
+    code = server.end()
+    same = alone[0] == together[0] and alone[1] == together[1]
+    t.check("answers of 5 clients at once are those of one process", same and code == 0, f"{code} {alone} {together}")
+    again = Server(t, *workers)
+    third = again.many(5, 24)
+    kept = all("still there" in w.text() for w in workers)
+    t.check("the next coordinator finds the layers loaded", third == alone[0] and kept, f"{third}")
+    again.end()
+    t.check("and all end well", [w.end() for w in workers] == [0, 0] and
+            not re.search(TROUBLE, server.text() + again.text() + "".join(w.text() for w in workers)), again.text()[-1500:])
+
+
+def main():
+    sluice, model = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    only = sys.argv[3:]
+    with tempfile.TemporaryDirectory() as folder:
+        t = Tests(sluice, model, folder)
+        parts = {
+            "bits": lambda: (t.alone_and_together("resident", model, 2), t.alone_and_together("resident", model, 3),
+                             t.alone_and_together("keys and values in Q8_0", model, 2, options=["--kv-type", "q8_0"])),
+            "streamed": lambda: t.alone_and_together("experts from disk", model, 5, ["--ram", "96MiB"], ["--experts", "streamed"]),
+            "shapes": lambda: [t.alone_and_together(name, t.synth(name, o), 3) for name, o in SHAPES.items()],
+            "serving": lambda: serving(t),
+            "refusals": t.refusals,
+            "strangers": t.strangers,
+        }
+        for name, part in parts.items():
+            if not only or name in only:
+                try:
+                    part()
+                except (RuntimeError, subprocess.SubprocessError, OSError) as e:
+                    t.check(name, False, e)
+        print(f"1..{t.n}")
+    return 1 if t.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
