@@ -7,8 +7,6 @@
 #include <string.h>
 
 #define KEY_VARIABLE "SLUICE_CLUSTER_KEY"
-/* For workers that start at the same time. */
-#define WAIT_NS 30000000000u
 
 enum sl_status sl_cluster_key(const struct sl_engine_options *o, struct sl_net_key **out_key,
                               struct sl_err *err) {
@@ -55,8 +53,11 @@ enum sl_status sl_cluster_use(const struct sl_engine_options *o, const struct sl
         return sl_fail(err, SL_ERR_CONFIG, "--workers names %u machines: at most %u", n,
                        SL_CLUSTER_MAX_WORKERS);
     SL_TRY(sl_cluster_key(o, &use->key, err));
-    const struct sl_cluster_config c = {
-        .workers = workers, .n_workers = n, .key = use->key, .wait_ns = WAIT_NS, .cancel = cancel};
+    const struct sl_cluster_config c = {.workers = workers,
+                                        .n_workers = n,
+                                        .key = use->key,
+                                        .wait_ns = o->worker_wait_s * 1000000000ull,
+                                        .cancel = cancel};
     SL_TRY(sl_cluster_open(&c, model, &use->cluster, err));
     config->remote = sl_cluster_stages(use->cluster);
     return SL_OK;

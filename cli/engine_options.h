@@ -15,12 +15,13 @@ struct sl_engine_options {
     uint32_t vram_reserve_mib; /* UINT32_MAX = not given */
     struct sl_arg_list mirrors;
     const char *workers, *key_file;
+    uint32_t worker_wait_s;
     bool plain;
     char heat_folder[4096];
 };
 
 #define SL_ENGINE_OPTIONS_DEFAULT                                                                  \
-    { .ram_bytes = UINT64_MAX, .vram_reserve_mib = UINT32_MAX }
+    { .ram_bytes = UINT64_MAX, .vram_reserve_mib = UINT32_MAX, .worker_wait_s = 30 }
 
 /* The help text of --device, by the backends of this build: for the help_of of a command with the
  * rows below. Main thread. */
@@ -137,6 +138,14 @@ const char *sl_engine_options_help(const char *option);
          "machines that have the later layers, in this order: HOST:PORT with commas\n"             \
          "between, where 'sluice worker' runs",                                                    \
          false},                                                                                   \
+        {SL_ARG_U32,                                                                               \
+         0,                                                                                        \
+         "--worker-wait",                                                                          \
+         "S",                                                                                      \
+         &(o)->worker_wait_s,                                                                      \
+         "how long running requests wait for a worker that is lost, before they fail\n"            \
+         "(default 30)",                                                                           \
+         false},                                                                                   \
         SL_KEY_OPTIONS(o)
 
 /* How peers prove themselves: rows for a command's table. */
@@ -161,8 +170,8 @@ const char *sl_engine_options_help(const char *option);
         {"--parallel", 1, SL_MAX_PARALLEL, NULL}, {"--queue", 1, SL_MAX_QUEUE, NULL},              \
         {"--batch", 1, SL_MAX_BATCH_TOKENS, NULL},                                                 \
         {"--threads", 1, SL_DEVICE_MAX_THREADS, "all CPUs"},                                       \
-        {"--cache-disk", SL_ARG_ABOVE_0, INFINITY, NULL}, {"--max-body-mib", 1, 65536, NULL},      \
-        {"--max-connections", 1, 1u << 20, NULL}, {                                                \
+        {"--cache-disk", SL_ARG_ABOVE_0, INFINITY, NULL}, {"--worker-wait", 1, 86400, NULL},       \
+        {"--max-body-mib", 1, 65536, NULL}, {"--max-connections", 1, 1u << 20, NULL}, {            \
         "--vram-reserve-mib", 1, 1u << 24, NULL                                                    \
     }
 

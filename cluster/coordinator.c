@@ -23,6 +23,7 @@
 
 #define CONNECT_NS   10000000000u /* for one try */
 #define AGAIN_NS     250000000u   /* between two */
+#define LOOK_NS      50000000u    /* how often it is looked who is lost */
 #define HEARTBEAT_NS 1000000000u
 #define SILENCE_NS   5000000000u
 #define LINGER_NS    1000000000u
@@ -51,12 +52,14 @@ struct worker {
     struct sl_link *link;
     struct sl_setup_offer offer;
     uint32_t first; /* of the cluster's devices, which is its first */
+    struct sl_setup_load load;
     struct port ports[SL_MAX_STAGES];
     pthread_mutex_t lock;
     pthread_cond_t changed;
     /* Under the lock. */
     enum asked asked; /* what is waited for */
     bool has_hello;
+    bool there; /* its stages can be asked */
     struct sl_setup_ready ready;
     uint64_t done_bytes, total_bytes; /* of loading */
     enum sl_status lost;              /* not SL_OK: it is gone, or has refused */
@@ -71,7 +74,10 @@ struct sl_cluster {
     struct worker *workers; /* [config.n_workers] */
     struct sl_host_config hosts[SL_CLUSTER_MAX_WORKERS];
     const struct sl_stage_plan *plans[SL_MAX_STAGES]; /* [base.n] from load on */
-    char ids[SL_MAX_STAGES][SL_DEVICE_ID_BYTES];
+    /* Who looks for workers that are lost. */
+    pthread_t keeper;
+    bool keeper_started;
+    volatile bool closing;
 };
 
 static const struct sl_cluster *cluster_of(const struct sl_remote_stages *r) {
@@ -177,8 +183,9 @@ static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status 
             w->why = *why;
         else
             sl_fail(&w->why, w->lost, "the worker at %s is lost: %.400s", w->address, why->text);
-        if (w->asked == ASKED_NOTHING)
+        if (w->there)
             sl_error("%s", w->why.text);
+        w->there = false;
     }
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
         if (w->ports[i].remote)
@@ -217,26 +224,27 @@ static void port_closed(struct sl_stage_carrier *c) {
 /* ---- connecting ---- */
 
 static bool is_canceled(const struct sl_cluster *c) {
-    return c->config.cancel && *c->config.cancel;
+    return c->closing || (c->config.cancel && *c->config.cancel);
 }
 
 static void pause_ns(uint64_t ns) {
     nanosleep(&(struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)}, NULL);
 }
 
-/* Until one answers, as long as the configuration says. */
-static enum sl_status reach(struct sl_cluster *c, struct worker *w, struct sl_err *err) {
+/* Until one answers. */
+static enum sl_status reach(struct sl_cluster *c, struct worker *w, uint64_t wait_ns,
+                            struct sl_err *err) {
     const struct sl_link_config config = {.key = c->config.key,
                                           .connect_ns = CONNECT_NS,
                                           .heartbeat_ns = HEARTBEAT_NS,
                                           .silence_ns = SILENCE_NS,
                                           .max_payload_bytes = SL_SETUP_MAX_BYTES,
                                           .queue_bytes = SETUP_QUEUE_BYTES};
-    uint64_t until_ns = sl_now_ns() + c->config.wait_ns;
+    uint64_t until_ns = sl_now_ns() + wait_ns;
     bool told = false;
     for (;;) {
         enum sl_status st =
-            sl_link_connect(w->address, &config, &w->owner, c->config.cancel, &w->link, err);
+            sl_link_connect(w->address, &config, &w->owner, &c->closing, &w->link, err);
         if (st != SL_ERR_PEER_LOST || sl_now_ns() > until_ns || is_canceled(c))
             return st;
         if (!told)
@@ -265,18 +273,19 @@ static enum sl_status wait_for(struct sl_cluster *c, struct worker *w, uint64_t 
     return st;
 }
 
-static enum sl_status meet(struct sl_cluster *c, struct worker *w, struct sl_err *err) {
+static enum sl_status meet(struct sl_cluster *c, struct worker *w, uint64_t wait_ns,
+                           struct sl_err *err) {
     struct sl_setup_hello hello = {.role = 1, .messages = SL_MESSAGE_VERSION};
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     snprintf(hello.program, sizeof hello.program, "%s", SL_VERSION);
     if (gethostname(hello.name, sizeof hello.name - 1) != 0)
         snprintf(hello.name, sizeof hello.name, "?");
-    SL_TRY(reach(c, w, err));
+    SL_TRY(reach(c, w, wait_ns, err));
     SL_TRY(sl_link_start(w->link, err));
     /* One that refuses has said why before it closed. */
     if (send_setup(w, SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes), err) == SL_AGAIN)
         return SL_ERR_PEER_LOST;
-    return wait_for(c, w, CONNECT_NS + c->config.wait_ns, err);
+    return wait_for(c, w, CONNECT_NS + wait_ns, err);
 }
 
 static enum sl_status list_devices(struct sl_cluster *c, struct worker *w, uint32_t host,
@@ -379,19 +388,24 @@ static struct sl_setup_load load_of(const struct sl_cluster *c, const struct wor
     return m;
 }
 
+static enum sl_status send_load(struct worker *w, struct sl_err *err) {
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    pthread_mutex_lock(&w->lock);
+    w->asked = ASKED_LOAD;
+    w->done_bytes = w->total_bytes = 0;
+    pthread_mutex_unlock(&w->lock);
+    return send_setup(w, SL_FRAME_LOAD, bytes, sl_setup_put_load(&w->load, bytes), err);
+}
+
 static enum sl_status load(const struct sl_remote_stages *r, const struct sl_stage_plans *plans,
                            struct sl_err *err) {
     struct sl_cluster *c = (struct sl_cluster *)(uintptr_t)cluster_of(r);
-    uint8_t bytes[SL_SETUP_MAX_BYTES];
     for (uint32_t i = 0; i < r->n; i++)
         c->plans[i] = &plans->at[plans->n_local + i];
     for (uint32_t i = 0; i < c->config.n_workers; i++) {
         struct worker *w = &c->workers[i];
-        struct sl_setup_load m = load_of(c, w, plans);
-        pthread_mutex_lock(&w->lock);
-        w->asked = ASKED_LOAD;
-        pthread_mutex_unlock(&w->lock);
-        SL_TRY(send_setup(w, SL_FRAME_LOAD, bytes, sl_setup_put_load(&m, bytes), err));
+        w->load = load_of(c, w, plans);
+        SL_TRY(send_load(w, err));
     }
     return SL_OK;
 }
@@ -458,23 +472,35 @@ static enum sl_status watch_load(struct sl_cluster *c, struct worker *w,
     return st;
 }
 
+/* The limits of messages to the i-th device's stage, and room for them, once its worker is ready.
+ */
+static enum sl_status agree(struct sl_cluster *c, uint32_t i, struct sl_stage_hello *out_hello,
+                            struct sl_message_limits *out_limits, struct sl_err *err) {
+    struct worker *w = worker_of(c, i);
+    const struct sl_setup_hello_of_stage *m = &w->ready.stages[i - w->first];
+    if (w->ready.n_stages != w->load.n_of_worker)
+        return sl_fail(err, SL_ERR_PROTOCOL, "the worker at %s has loaded %u of %u stages",
+                       w->address, w->ready.n_stages, w->load.n_of_worker);
+    SL_TRY(check_hello(w, m, c->plans[i], &c->model->hp, err));
+    *out_hello = hello_of(m);
+    *out_limits = sl_message_limits(&c->plans[i]->plan, out_hello);
+    size_t most = STAGE_BYTES + sl_message_max_bytes(out_limits);
+    if (sl_link_set_max_payload(w->link, most, w->load.n_of_worker * QUEUE_MESSAGES * most) !=
+        SL_OK)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", most);
+    return SL_OK;
+}
+
 static enum sl_status wait_stage(const struct sl_remote_stages *r, uint32_t i,
                                  struct sl_progress *progress, struct sl_stage **out_stage,
                                  struct sl_err *err) {
     struct sl_cluster *c = (struct sl_cluster *)(uintptr_t)cluster_of(r);
     struct worker *w = worker_of(c, i);
     struct port *port = &w->ports[i - w->first];
+    struct sl_stage_hello hello;
+    struct sl_message_limits limits;
     SL_TRY(watch_load(c, w, progress, err));
-    const struct sl_setup_hello_of_stage *m = &w->ready.stages[i - w->first];
-    if (w->ready.n_stages != w->offer.n_devices)
-        return sl_fail(err, SL_ERR_PROTOCOL, "the worker at %s has loaded %u of %u stages",
-                       w->address, w->ready.n_stages, w->offer.n_devices);
-    SL_TRY(check_hello(w, m, c->plans[i], &c->model->hp, err));
-    struct sl_stage_hello hello = hello_of(m);
-    const struct sl_message_limits limits = sl_message_limits(&c->plans[i]->plan, &hello);
-    size_t most = STAGE_BYTES + sl_message_max_bytes(&limits);
-    if (sl_link_set_max_payload(w->link, most, QUEUE_MESSAGES * most) != SL_OK)
-        return sl_fail(err, SL_ERR_NOMEM, "no memory for messages of %zu bytes", most);
+    SL_TRY(agree(c, i, &hello, &limits, err));
     port->carrier = (struct sl_stage_carrier){.send = carry, .closed = port_closed};
     port->w = w;
     port->at = i - w->first;
@@ -482,11 +508,92 @@ static enum sl_status wait_stage(const struct sl_remote_stages *r, uint32_t i,
     SL_TRY(sl_stage_remote_create(&limits, &hello, &port->carrier, &remote, err));
     pthread_mutex_lock(&w->lock);
     port->remote = remote;
-    if (w->lost != SL_OK)
+    w->there = w->lost == SL_OK;
+    if (!w->there)
         sl_stage_remote_lost(remote, w->lost, &w->why);
     pthread_mutex_unlock(&w->lock);
     *out_stage = sl_stage_remote_stage(remote);
     return SL_OK;
+}
+
+static bool all_there(const struct sl_remote_stages *r, struct sl_err *out_why) {
+    const struct sl_cluster *c = cluster_of(r);
+    bool there = true;
+    for (uint32_t i = 0; i < c->config.n_workers && there; i++) {
+        struct worker *w = &c->workers[i];
+        pthread_mutex_lock(&w->lock);
+        there = w->there;
+        if (!there)
+            *out_why = w->why;
+        pthread_mutex_unlock(&w->lock);
+    }
+    return there;
+}
+
+/* ---- workers that are lost ---- */
+
+/* Gives an attempt up: the reason stays what it was at first, but for what a worker says. */
+static void stays_lost(struct worker *w, enum sl_status st, const struct sl_err *why) {
+    pthread_mutex_lock(&w->lock);
+    w->lost = SL_ERR_PEER_LOST;
+    if (st == SL_ERR_CONFIG)
+        w->why = *why;
+    pthread_mutex_unlock(&w->lock);
+}
+
+static enum sl_status load_again(struct sl_cluster *c, struct worker *w, struct sl_err *err) {
+    struct sl_stage_hello hello;
+    struct sl_message_limits limits;
+    SL_TRY(meet(c, w, 0, err));
+    if (w->offer.n_devices != w->load.n_of_worker)
+        return sl_fail(err, SL_ERR_CONFIG, "the worker at %s has %u devices now, not %u",
+                       w->address, w->offer.n_devices, w->load.n_of_worker);
+    SL_TRY(send_load(w, err));
+    SL_TRY(watch_load(c, w, NULL, err));
+    for (uint32_t i = 0; i < w->load.n_of_worker; i++)
+        SL_TRY(agree(c, w->first + i, &hello, &limits, err));
+    return SL_OK;
+}
+
+static void regain(struct sl_cluster *c, struct worker *w) {
+    struct sl_err err = {{0}};
+    if (w->link)
+        sl_link_close(w->link, 0);
+    w->link = NULL;
+    pthread_mutex_lock(&w->lock);
+    w->asked = ASKED_OFFER;
+    w->has_hello = false;
+    w->lost = SL_OK;
+    pthread_mutex_unlock(&w->lock);
+    c->epoch++;
+    enum sl_status st = load_again(c, w, &err);
+    if (st != SL_OK) {
+        stays_lost(w, st, &err);
+        return;
+    }
+    pthread_mutex_lock(&w->lock);
+    w->there = w->lost == SL_OK;
+    for (uint32_t i = 0; i < SL_MAX_STAGES && w->there; i++)
+        if (w->ports[i].remote)
+            sl_stage_remote_regain(w->ports[i].remote);
+    pthread_mutex_unlock(&w->lock);
+    sl_info("the worker at %s is back", w->address);
+}
+
+static void *keeper_main(void *arg) {
+    struct sl_cluster *c = arg;
+    while (!c->closing) {
+        pause_ns(LOOK_NS);
+        for (uint32_t i = 0; i < c->config.n_workers && !c->closing; i++) {
+            struct worker *w = &c->workers[i];
+            pthread_mutex_lock(&w->lock);
+            bool lost = w->lost != SL_OK && w->ports[0].remote; /* else its opener hears of it */
+            pthread_mutex_unlock(&w->lock);
+            if (lost)
+                regain(c, w);
+        }
+    }
+    return NULL;
 }
 
 /* ---- opened, closed ---- */
@@ -498,8 +605,12 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
         free(c);
         return sl_fail(err, SL_ERR_NOMEM, "no memory for a list of workers");
     }
-    c->base = (struct sl_remote_stages){
-        .hosts = c->hosts, .open_planned = open_planned, .load = load, .wait = wait_stage};
+    c->base = (struct sl_remote_stages){.hosts = c->hosts,
+                                        .wait_ns = config->wait_ns,
+                                        .all_there = all_there,
+                                        .open_planned = open_planned,
+                                        .load = load,
+                                        .wait = wait_stage};
     c->config = *config;
     c->model = model;
     c->epoch = 1;
@@ -513,14 +624,18 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
     }
     enum sl_status st = SL_OK;
     for (uint32_t i = 0; i < config->n_workers && st == SL_OK; i++) {
-        st = meet(c, &c->workers[i], err);
+        st = meet(c, &c->workers[i], c->config.wait_ns, err);
         if (st == SL_OK)
             st = list_devices(c, &c->workers[i], i, err);
     }
+    if (st == SL_OK && pthread_create(&c->keeper, NULL, keeper_main, c) != 0)
+        st = sl_fail(err, SL_ERR_NOMEM, "no thread that looks after workers could be started");
+    c->keeper_started = st == SL_OK;
     if (st != SL_OK) {
         sl_cluster_close(&c);
         return st;
     }
+    pthread_setname_np(c->keeper, "sl-keeper");
     *out_cluster = c;
     return SL_OK;
 }
@@ -533,6 +648,9 @@ void sl_cluster_close(struct sl_cluster **pc) {
     struct sl_cluster *c = *pc;
     if (!c)
         return;
+    c->closing = true;
+    if (c->keeper_started)
+        pthread_join(c->keeper, NULL);
     for (uint32_t i = 0; i < c->config.n_workers; i++) {
         struct worker *w = &c->workers[i];
         if (w->link)

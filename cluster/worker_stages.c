@@ -78,6 +78,14 @@ enum sl_status sl_worker_offer(const struct sl_worker_config *config, struct sl_
                                    .disk_bytes_per_s = config->disk_bytes_per_s,
                                    .ram_bytes_per_s = config->ram_bytes_per_s,
                                    .n_devices = n};
+    if (planned.ram_bytes && planned.process_bytes >= planned.ram_bytes) {
+        close_devices(dev, n);
+        return sl_fail(
+            err, SL_ERR_CONFIG,
+            "a budget of %.1f MiB is too small: the process alone takes %.1f MiB, and at "
+            "least one layer must fit beside it: --ram",
+            (double)planned.ram_bytes / 0x1p20, (double)planned.process_bytes / 0x1p20);
+    }
     snprintf(out->model, sizeof out->model, "%s", config->model_name);
     for (uint32_t i = 0; i < n; i++) {
         const struct sl_device_caps *caps = &dev[i]->caps;
@@ -111,8 +119,7 @@ static enum sl_status check_load(const struct sl_worker_config *config,
         const struct sl_setup_stage *s = &m->of_worker[i];
         sound = s->stage && s->stage < m->n_stages && s->device < offer->n_devices &&
                 !taken[s->device] && s->n_layer && s->first_layer < hp->n_layer &&
-                s->n_layer <= hp->n_layer - s->first_layer &&
-                s->ram_bytes <= offer->ram_bytes - ram;
+                s->n_layer <= hp->n_layer - s->first_layer && s->ram_bytes <= UINT64_MAX - ram;
         if (sound)
             taken[s->device] = true;
         ram += s->ram_bytes;
@@ -120,6 +127,11 @@ static enum sl_status check_load(const struct sl_worker_config *config,
     if (m->fingerprint != offer->fingerprint || m->n_layer != hp->n_layer)
         return sl_fail(err, SL_ERR_CONFIG, "the model here is '%s', another than the coordinator's",
                        offer->model);
+    if (sound && m->n_of_worker > 1 && ram > offer->ram_bytes)
+        return sl_fail(
+            err, SL_ERR_CONFIG,
+            "the layers for %u devices take %.1f MiB here, and there are %.1f MiB: --ram",
+            m->n_of_worker, (double)ram / 0x1p20, (double)offer->ram_bytes / 0x1p20);
     return sound ? SL_OK
                  : sl_fail(err, SL_ERR_PROTOCOL,
                            "layers, devices or budgets that cannot be asked "

@@ -435,9 +435,9 @@ uint64_t sl_engine_expert_cells(struct sl_engine *e, uint8_t *out_cells) {
 
 bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
     pthread_mutex_lock(&e->lock);
-    bool failed = e->dead != SL_OK;
+    bool failed = e->dead != SL_OK || e->away;
     if (failed)
-        *out_why = e->dead_err;
+        *out_why = e->dead != SL_OK ? e->dead_err : e->away_err;
     pthread_mutex_unlock(&e->lock);
     return failed;
 }
@@ -453,6 +453,8 @@ enum sl_status sl_engine_submit(struct sl_engine *e, struct sl_gen_request *r, s
         st = sl_fail(err, SL_ERR_CANCELED, "the engine is shutting down");
     else if (e->dead != SL_OK)
         st = sl_fail(err, e->dead, "%s", e->dead_err.text);
+    else if (e->away)
+        st = sl_fail(err, SL_ERR_PEER_LOST, "%s", e->away_err.text);
     else if (e->n_waiting >= e->plan.config.queue_max)
         st = sl_fail(err, SL_AGAIN, "%u requests are waiting already: try again later",
                      e->n_waiting);

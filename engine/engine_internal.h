@@ -66,6 +66,8 @@ struct sl_engine {
     uint64_t ended_ns;           /* when the last step ended */
     struct sl_activity activity;
     struct sl_pace pace;
+    uint64_t away_since_ns;       /* a machine has been lost since then */
+    bool away_left;               /* and the sessions have left their slots */
     uint64_t next_deadline_ns;    /* the first of all sessions', UINT64_MAX = none */
     uint64_t idle_ns;             /* since when nothing has been running */
     uint64_t n_ended, n_gathered; /* steps that have ended; when the heat was gathered last */
@@ -85,6 +87,9 @@ struct sl_engine {
     bool poked;                   /* something changed since the scheduler last looked */
     enum sl_status dead;          /* not SL_OK: nothing can run any more, dead_err says why */
     struct sl_err dead_err;
+    bool away; /* a machine with some of the layers is lost, away_err says which; written by the
+                  scheduler alone */
+    struct sl_err away_err;
     struct sl_job *job; /* NULL: none */
     pthread_mutex_t published_lock;
     struct sl_slot_info *published; /* [parallel], under published_lock: slots.c */
@@ -157,6 +162,19 @@ void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish
 void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row);
 void sl_sessions_sweep(struct sl_engine *e);
 void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err);
+/* The same: out of its slot and its pages; in front of those that wait; the session in a slot that
+ * came last, NULL = all slots are free; ends all sessions with an error. */
+void sl_session_leave_slot(struct sl_engine *e, struct sl_session *s);
+void sl_session_wait_first(struct sl_engine *e, struct sl_session *s);
+struct sl_session *sl_slots_last_come(const struct sl_engine *e);
+void sl_sessions_fail(struct sl_engine *e, enum sl_status st, const char *text);
+/* slot_pages.c: no page of any text is known any more, but for copies elsewhere; no slot has one. */
+void sl_prefixes_forget(struct sl_engine *e);
+/* away.c. Is this the loss of another machine, after which sessions wait for it? Notes it then. */
+bool sl_engine_is_away(struct sl_engine *e, enum sl_status st, const struct sl_err *why);
+/* While one is lost, when no step is under way: has the sessions wait, looks whether all are there
+ * again, and ends the sessions when that has taken too long. */
+void sl_engine_tend_away(struct sl_engine *e);
 /* steps.c: adds the row of position pos of a slot to the step. */
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id);

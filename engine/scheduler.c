@@ -39,7 +39,7 @@ static uint32_t update_gauges(struct sl_engine *e) {
 
 /* ---- the end of a session ---- */
 
-static void leave_slot(struct sl_engine *e, struct sl_session *s) {
+void sl_session_leave_slot(struct sl_engine *e, struct sl_session *s) {
     if (s->slot == SL_NO_SLOT)
         return;
     sl_steps_forget(e, s);
@@ -75,7 +75,7 @@ void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish
                                 {"decode_ns", (int64_t)result.decode_ns},
                                 {"status", status}});
 
-    leave_slot(e, s);
+    sl_session_leave_slot(e, s);
     pthread_mutex_lock(&e->lock);
     if (s->in == &e->waiting)
         e->n_waiting--;
@@ -244,9 +244,21 @@ static void offer_resumed(struct sl_engine *e) {
         if (!offer(e, s) || s->state == SL_SESSION_SWAPPED)
             continue;
         sl_session_unlink(s);
-        sl_session_push_front(&e->waiting, s);
-        set_waiting(e, 1);
+        sl_session_wait_first(e, s);
     }
+}
+
+void sl_session_wait_first(struct sl_engine *e, struct sl_session *s) {
+    sl_session_push_front(&e->waiting, s);
+    set_waiting(e, 1);
+}
+
+struct sl_session *sl_slots_last_come(const struct sl_engine *e) {
+    struct sl_session *last = NULL;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
+        if (e->slots[i] && (!last || e->slots[i]->task > last->task))
+            last = e->slots[i];
+    return last;
 }
 
 /* The session that has been parked longest, so that its slot can serve somebody who reads. */
@@ -280,7 +292,7 @@ static void admit(struct sl_engine *e) {
             if (!out)
                 return;
             i = out->slot;
-            leave_slot(e, out);
+            sl_session_leave_slot(e, out);
             sl_session_become(out, SL_SESSION_SWAPPED);
             sl_session_push_back(&e->swapped, out);
         }
@@ -300,8 +312,13 @@ static void admit(struct sl_engine *e) {
 /* A session whose pages are not certain any more ends; it takes the others along only where the
  * device is lost. */
 static enum sl_status check_pages(struct sl_engine *e, struct sl_session *s, enum sl_status st) {
+    const struct sl_err lost = {"a page could not be copied"};
     if (sl_is_fatal(st))
         return st;
+    if (sl_engine_is_away(e, st, &lost) || sl_engine_is_away(e, s->page_status, &lost)) {
+        s->page_status = SL_OK; /* its pages are given up with all others */
+        return SL_OK;
+    }
     if (s->page_status != SL_OK)
         st = s->page_status;
     if (st != SL_OK) {
@@ -383,6 +400,10 @@ static void finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum s
             sl_session_finish(e, e->slots[i], reason, st, text);
     finish_list(e, &e->swapped, reason, st, text);
     finish_list(e, &e->waiting, reason, st, text);
+}
+
+void sl_sessions_fail(struct sl_engine *e, enum sl_status st, const char *text) {
+    finish_all(e, SL_FINISH_ERROR, st, text);
 }
 
 /* Has the heat written when that is due. Returns when it will be, UINT64_MAX for never. */
@@ -530,6 +551,9 @@ static void tend(struct sl_engine *e, struct sl_job *job, enum sl_status dead) {
     if (job)
         sl_job_run(e, job);
     offer_resumed(e);
+    sl_engine_tend_away(e);
+    if (e->away)
+        return;
     admit(e);
     struct sl_err err;
     enum sl_status st = settle(e);
@@ -557,7 +581,7 @@ void *sl_scheduler_main(void *arg) {
         pthread_mutex_lock(&e->lock);
         e->idle_ns = sl_now_ns();
         while (!e->poked && !wanted && !stepped && !step_has_ended(e) &&
-               !(e->waiting.n && can_admit(e)) && sl_now_ns() < e->next_deadline_ns)
+               !(e->waiting.n && !e->away && can_admit(e)) && sl_now_ns() < e->next_deadline_ns)
             wait_for_work(e);
         e->poked = false;
         sl_session_splice(&e->waiting, &e->inbox);
@@ -575,7 +599,7 @@ void *sl_scheduler_main(void *arg) {
         show_experts(e);
         if (stop)
             break;
-        while (e->dead == SL_OK && sl_steps_start(e))
+        while (e->dead == SL_OK && !e->away && sl_steps_start(e))
             ;
         stepped = sl_steps_end(e) || stepped;
         if (stepped) {
@@ -583,7 +607,7 @@ void *sl_scheduler_main(void *arg) {
             keep_heat(e, sl_now_ns(), last + e->heat_busy_ns);
         }
         uint32_t n_running = update_gauges(e);
-        wanted = e->dead == SL_OK && sl_steps_wanted(e);
+        wanted = e->dead == SL_OK && !e->away && sl_steps_wanted(e);
         sl_slots_publish(e);
         if (e->timeline)
             sl_timeline_pause(e->timeline, !n_running);

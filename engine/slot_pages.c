@@ -78,6 +78,17 @@ static enum sl_status take_page(struct sl_engine *e, uint32_t *out_page) {
     return SL_OK;
 }
 
+void sl_prefixes_forget(struct sl_engine *e) {
+    for (uint32_t node; (node = sl_prefix_oldest(e->prefixes)) != SL_KV_NO_PAGE;) {
+        if (e->tails)
+            sl_tail_drop(e->tails, node);
+        sl_kv_page_give(&e->kv, sl_prefix_evict(e->prefixes));
+        if (e->disk)
+            sl_prefix_disk_evicted(e->disk, node);
+    }
+    tell_idle(e);
+}
+
 /* One for all pages up to `end`. */
 static enum sl_status take_tail(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held,
                                 uint32_t end) {

@@ -230,6 +230,8 @@ static void end_step(struct sl_engine *e, struct sl_micro_batch *l) {
     account(e, l, sl_now_ns());
     if (l->status == SL_ERR_CANCELED)
         return; /* the next sweep finishes them */
+    if (sl_engine_is_away(e, l->status, &l->err))
+        return; /* its sessions wait */
     if (l->status != SL_OK) {
         step_failed(e, l);
         return;

@@ -191,6 +191,12 @@ void sl_stage_remote_lost(struct sl_stage_remote *r, enum sl_status status,
     pthread_mutex_unlock(&r->lock);
 }
 
+void sl_stage_remote_regain(struct sl_stage_remote *r) {
+    pthread_mutex_lock(&r->lock);
+    r->lost = SL_OK;
+    pthread_mutex_unlock(&r->lock);
+}
+
 uint64_t sl_stage_remote_waits_since_ns(struct sl_stage_remote *r) {
     pthread_mutex_lock(&r->lock);
     uint64_t since = r->n_asked ? r->asked[0].sent_ns : 0;

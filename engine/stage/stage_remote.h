@@ -45,6 +45,9 @@ enum sl_status sl_stage_remote_received(struct sl_stage_remote *r, const uint8_t
  * this status and text. */
 void sl_stage_remote_lost(struct sl_stage_remote *r, enum sl_status status,
                           const struct sl_err *why);
+/* There is another end again, with the same stage in the same shapes and nothing of what was asked
+ * before; the carrier reaches it. When nothing is under way. */
+void sl_stage_remote_regain(struct sl_stage_remote *r);
 /* When the oldest call that is under way was sent; 0: none is. Any thread. */
 uint64_t sl_stage_remote_waits_since_ns(struct sl_stage_remote *r);
 /* What create allocates. */

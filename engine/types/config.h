@@ -72,6 +72,10 @@ struct sl_remote_stages {
     uint64_t vram_bytes[SL_MAX_STAGES]; /* what may be taken of its own memory; 0: it has none */
     const struct sl_host_config *hosts; /* [n_hosts] the other machines */
     uint32_t n_hosts;
+    uint64_t wait_ns; /* running requests wait so long for a machine that is lost */
+    /* Is every machine there, with its stages as they were? False: which is not, and why. After the
+     * stages are open; any thread. */
+    bool (*all_there)(const struct sl_remote_stages *r, struct sl_err *out_why);
     /* Something to plan with in place of the i-th device. */
     enum sl_status (*open_planned)(const struct sl_remote_stages *r, uint32_t i,
                                    struct sl_device **out_device, struct sl_err *err);

@@ -152,9 +152,13 @@ class Tests:
         server = Server(self, busy)
         self.refused("a worker that serves another", ["--workers", busy.at, "--key-file", self.key], "another coordinator")
         server.end()
-        small = Worker(self, self.model, self.socket(), "--ram", "24MiB")
-        self.refused("too little memory at a worker", ["--workers", small.at, "--key-file", self.key], "MiB are needed|at least")
-        for each in (w, v, busy, small):
+        name, small = "too little memory at a worker", None
+        try:
+            small = Worker(self, self.model, self.socket(), "--ram", "24MiB")
+            self.refused(name, ["--workers", small.at, "--key-file", self.key], "MiB are needed|at least")
+        except RuntimeError as e:  # sanitizers alone take more
+            self.check(name, "the process alone takes" in str(e), e)
+        for each in filter(None, (w, v, busy, small)):
             each.end()
 
     def strangers(self):
@@ -217,6 +221,10 @@ class Server:
                                                   "ignore_eos": True})
         return body["choices"][0]["text"] if code == 200 else f"{code}: {body}"
 
+    def running(self):
+        code, slots = self.get("/slots")
+        return sum(s.get("n_predicted", 0) > 8 for s in slots) if code == 200 else 0
+
     def many(self, n, tokens):
         """Answers to n prompts at once."""
         answers = [None] * n
@@ -261,6 +269,51 @@ def serving(t):
             not re.search(TROUBLE, server.text() + again.text() + "".join(w.text() for w in workers)), again.text()[-1500:])
 
 
+def losses(t):
+    """A worker is killed or stopped while clients wait: their answers go on as if nothing had been."""
+    server = Server(t)
+    alone = server.many(4, 200)
+    server.end()
+    first, second = Worker(t, t.model, t.socket()), Worker(t, t.model, t.socket())
+    server = Server(t, first, second, options=["--worker-wait", "60"])
+    for how, sig in (("killed", signal.SIGKILL), ("asked to end", signal.SIGTERM), ("stopped", signal.SIGSTOP)):
+        together = []
+        clients = threading.Thread(target=lambda: together.extend(server.many(4, 200)))
+        clients.start()
+        until = time.monotonic() + LONG
+        while server.running() == 0 and clients.is_alive() and time.monotonic() < until:
+            time.sleep(0.005)
+        second.p.send_signal(sig)
+        while server.health()[0] == 200 and clients.is_alive() and time.monotonic() < until:
+            time.sleep(0.02)
+        code, health = server.health()
+        if sig == signal.SIGSTOP:
+            second.p.send_signal(signal.SIGCONT)
+        else:
+            second.p.wait(LONG)
+            second = Worker(t, t.model, second.at)
+        clients.join()
+        t.check(f"a worker is {how}: the answers are those of one process", together == alone,
+                f"{code} {health} {server.text()[-1500:]} {alone} {together}")
+        t.check("and /health said which", code == 503 and second.at in str(health), f"{code} {health}")
+    second.end(signal.SIGKILL)
+    server.end()
+    second = Worker(t, t.model, t.socket())
+    server = Server(t, first, second, options=["--worker-wait", "1"])
+    second.end(signal.SIGKILL)
+    errors = server.many(2, 24)
+    t.check("one that does not come back is an error that names it", all("503" in e and second.at in e for e in errors), errors)
+    second = Worker(t, t.model, second.at)
+    until = time.monotonic() + LONG
+    while server.health()[0] != 200 and time.monotonic() < until:
+        time.sleep(0.05)
+    again = server.many(4, 200)
+    t.check("and when it does later, all is well", again == alone, f"{again} {server.text()[-1500:]}")
+    code = server.end()
+    logs = server.text() + first.text() + second.text()
+    t.check("and all end well", code == 0 and [first.end(), second.end()] == [0, 0] and not re.search(TROUBLE, logs), logs[-1500:])
+
+
 def main():
     sluice, model = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     only = sys.argv[3:]
@@ -272,6 +325,7 @@ def main():
             "streamed": lambda: t.alone_and_together("experts from disk", model, 5, ["--ram", "96MiB"], ["--experts", "streamed"]),
             "shapes": lambda: [t.alone_and_together(name, t.synth(name, o), 3) for name, o in SHAPES.items()],
             "serving": lambda: serving(t),
+            "losses": lambda: losses(t),
             "refusals": t.refusals,
             "strangers": t.strangers,
         }
