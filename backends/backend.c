@@ -78,6 +78,8 @@ static const char *lacking_form(const struct sl_device *d, const struct sl_op_ne
         return " with sigmoids of the chosen alone";
     if (need->op == SL_OP_moe && need->activation == SL_GEGLU && !d->caps.geglu)
         return " with GEGLU";
+    if (need->op == SL_OP_moe && need->activation == SL_REGLU && !d->caps.reglu)
+        return " with ReGLU";
     if (need->extra && !d->caps.extra_args)
         return need->extra;
     return NULL;
@@ -636,7 +638,8 @@ enum sl_status sl_op_moe(struct sl_device *d, const struct sl_op_moe *a) {
     if (a->activation != SL_SWIGLU &&
         (a->activation != SL_SWIGLU_CLAMPED || !d->caps.swiglu_clamped) &&
         (a->activation != SL_GEGLU || !d->caps.geglu) &&
-        (a->activation != SL_SWIGLU_LIMITED || !d->caps.swiglu_limited))
+        (a->activation != SL_SWIGLU_LIMITED || !d->caps.swiglu_limited) &&
+        (a->activation != SL_REGLU || !d->caps.reglu))
         return UNSUPPORTED("moe: %s has no activation %u", d->ops->name, (unsigned)a->activation);
     if (a->activation == SL_SWIGLU_LIMITED && !(a->limit > 0 && isfinite(a->limit)))
         return INVALID("moe: SwiGLU limited to %g", (double)a->limit);

@@ -241,8 +241,9 @@ struct sl_placed_pair {
  *   SwiGLU clamped  g / (1 + exp(-1.702 g)) * (u + 1), g at most 7, u -7 to 7 (gpt-oss model card)
  *   GEGLU           gelu(g) * u, as sl_op_gelu_mul has it                     (Shazeer 2020)
  *   SwiGLU limited  min(silu(g), limit) * min(max(u, -limit), limit)          (Step-3.5)
+ *   ReGLU           (g > 0 ? g : 0) * u                                       (Shazeer 2020)
  */
-enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED, SL_GEGLU, SL_SWIGLU_LIMITED };
+enum sl_activation { SL_SWIGLU, SL_SWIGLU_CLAMPED, SL_GEGLU, SL_SWIGLU_LIMITED, SL_REGLU };
 #define SL_SWIGLU_CLAMPED_ALPHA 1.702f
 #define SL_SWIGLU_CLAMPED_LIMIT 7.0f
 
@@ -268,7 +269,7 @@ struct sl_op_moe {
     enum sl_dtype gate_dtype, up_dtype, down_dtype;
     uint32_t n_tok, n_decode, k, n_pairs, n_expert, n_embd, n_ff;
     const float *gate_bias, *up_bias, *down_bias; /* caps.moe_bias */
-    enum sl_activation activation; /* caps.swiglu_clamped, caps.geglu, caps.swiglu_limited */
+    enum sl_activation activation; /* caps.swiglu_clamped, .geglu, .swiglu_limited, .reglu */
     float limit;                   /* of SL_SWIGLU_LIMITED, above 0 */
     /* Called once on the caller's thread before the op returns, if there are pairs; NULL: nothing.
      * A device that can compute meanwhile does (caps.overlap); otherwise this runs afterwards. May
@@ -609,6 +610,7 @@ struct sl_device_caps {
     bool router_groups;               /* sl_op_router chooses by groups */
     bool geglu;                       /* ... and SL_GEGLU */
     bool swiglu_limited;              /* ... and SL_SWIGLU_LIMITED */
+    bool reglu;                       /* ... and SL_REGLU */
     bool sigmoid_topk;                /* sl_op_router takes softmax_topk with sigmoids */
     bool extra_args;                  /* takes the arguments of ops that say they need it */
     bool mailbox;                     /* what copies on OPS of at most SL_MAILBOX_MAX_BYTES, whole

@@ -26,6 +26,11 @@ static void gelu_mul_c(const float *gate, const float *up, float *y, size_t n) {
         y[i] = sl_geluf(gate[i]) * up[i];
 }
 
+static void reglu_c(const float *gate, const float *up, float *y, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        y[i] = (gate[i] > 0 ? gate[i] : 0.0f) * up[i];
+}
+
 static void softcap_c(float *x, float cap, size_t n) {
     for (size_t i = 0; i < n; i++)
         x[i] = sl_softcapf(x[i], cap);
@@ -71,6 +76,7 @@ void sl_cpu_elementwise_init(struct sl_cpu_kernels *k) {
     k->silu_mul = silu_mul_c;
     k->swiglu_clamped = swiglu_clamped_c;
     k->gelu_mul = gelu_mul_c;
+    k->reglu = reglu_c;
     k->softcap = softcap_c;
     k->add = add_c;
     k->add_scaled = add_scaled_c;

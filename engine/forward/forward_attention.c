@@ -219,6 +219,9 @@ static enum sl_status run(struct sl_forward *f, struct sl_rows *r, const struct 
                        sl_forward_row_norm(f, r->x, w->experts_norm, f->a.early_h, r->n));
     if (cut && w->spec->parallel) /* of the rows that go on */
         SL_FORWARD_TRY("attention norm", sl_forward_row_norm(f, r->x, w->attn_norm, f->a.h, r->n));
+    st = sl_forward_route_first(f, r, where);
+    if (st != SL_OK)
+        return st;
     bool apart = w->attn_post_norm || spec->out_scale > 0;
     float *y = apart ? f->a.h : r->x;
     SL_FORWARD_TRY(

@@ -68,6 +68,12 @@ static enum sl_status router_logits(struct sl_forward *f, const struct sl_rows *
     return scale_logits(f, r, w, logits, where);
 }
 
+enum sl_status sl_forward_route_first(struct sl_forward *f, const struct sl_rows *r,
+                                      const struct sl_place *where) {
+    const struct sl_layer_weights *w = &f->layers[where->layer];
+    return w->spec->experts.router_first ? router_logits(f, r, w, r->x, f->a.router, where) : SL_OK;
+}
+
 uint32_t sl_forward_can_predict(const struct sl_forward *f, uint32_t layer, uint32_t most) {
     uint32_t n = 0;
     while (n < most && layer + sl_fetch_prediction_ahead[n] < f->hp->n_layer &&
@@ -86,8 +92,12 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
     const float *norm = next->router_norm           ? next->router_norm
                         : next->spec->experts.early ? next->experts_norm
                                                     : next->ffn_norm;
-    SL_FORWARD_TRY("early router", sl_forward_row_norm(f, r->x, norm, a->next_h, r->n));
-    enum sl_status st = router_logits(f, r, next, a->next_h, a->next_router, where);
+    const float *h = r->x;
+    if (!next->spec->experts.router_first) {
+        SL_FORWARD_TRY("early router", sl_forward_row_norm(f, r->x, norm, a->next_h, r->n));
+        h = a->next_h;
+    }
+    enum sl_status st = router_logits(f, r, next, h, a->next_router, where);
     if (st != SL_OK)
         return st;
     struct sl_op_router op = router_op(f, layer, r->n);
@@ -159,7 +169,7 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
      * of its own. */
     struct sl_op_matmul in = {.x = a->h, .n_tok = r->n, .n_decode = r->n_decode};
     bool early = w->spec->experts.early;
-    if (!w->router_norm && !early)
+    if (!w->router_norm && !early && !w->spec->experts.router_first)
         in.out[in.n_w++] =
             (struct sl_matmul_out){w->router, w->router_logit_bias, a->router, false};
     if (w->shared_gate.data) {
@@ -225,6 +235,8 @@ static enum sl_activation activation_of(const struct sl_layer_spec *spec) {
         return SL_GEGLU;
     case SL_EXPERT_SWIGLU_LIMITED:
         return SL_SWIGLU_LIMITED;
+    case SL_EXPERT_REGLU:
+        return SL_REGLU;
     case SL_EXPERT_SWIGLU:
         break;
     }

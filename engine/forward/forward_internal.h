@@ -252,6 +252,10 @@ enum sl_status sl_forward_output(struct sl_forward *f, const float *x, uint32_t 
                                  uint32_t n_decode, float **out_logits,
                                  const struct sl_place *where) SL_MUST_CHECK;
 
+/* Within a mixer, before it adds to r->x: the router's logits of a layer whose router reads that.
+ */
+enum sl_status sl_forward_route_first(struct sl_forward *f, const struct sl_rows *r,
+                                      const struct sl_place *where) SL_MUST_CHECK;
 /* forward_experts.c: the parts of such a layer: the router; the shared expert, if the layer has
  * one, into shared_y (its first products come from the router's call); the routed experts as they
  * arrive, chosen [n, k] in host memory; their sum. */

@@ -85,6 +85,7 @@ enum sl_expert_activation {
     SL_EXPERT_SWIGLU_CLAMPED, /* gpt-oss: gate at most 7, up -7 to 7 and plus 1, sigmoid(1.702 g) */
     SL_EXPERT_GEGLU,
     SL_EXPERT_SWIGLU_LIMITED, /* silu(gate) at most limit, up -limit to limit */
+    SL_EXPERT_REGLU,
 };
 
 struct sl_experts_spec {
@@ -102,6 +103,7 @@ struct sl_experts_spec {
     bool beside; /* the shared expert is the layer's dense feed-forward part, under its names, with
                     norms of its own before and behind it, as the routed experts have theirs */
     bool router_norm;         /* the router reads x normed by weights of its own */
+    bool router_first;        /* the router reads the layer's input, before attention, as it is */
     float router_logit_scale; /* of the router's logits */
     bool early;               /* router and routed experts read x as the layer began, normed by
                                  SL_L_EXPERTS_NORM; the dense part beside them what attention gave */

@@ -466,6 +466,8 @@ static void write_hparams(struct sl_gguf_writer *w, const struct sl_synth_config
         if (parts & SL_SYNTH_SIGMOID) {
             sl_gguf_write_u32(w, KEY("expert_gating_func"), 2);
             sl_gguf_write_bool(w, KEY("expert_weights_norm"), true);
+        } else if (parts & SL_SYNTH_SMALLTHINKER) {
+            sl_gguf_write_u32(w, KEY("expert_gating_func"), 2);
         } else if (parts & SL_SYNTH_WEIGHTS_NORM) {
             sl_gguf_write_bool(w, KEY("expert_weights_norm"), true);
         }

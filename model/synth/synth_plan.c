@@ -31,6 +31,7 @@ static const struct sl_synth_family families[] = {
     {"qwen3vlmoe", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_SECTIONS},
     {"gemma4", SL_SYNTH_MAY_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_WINDOW | SL_SYNTH_EXPERT_FF |
                    SL_SYNTH_GEMMA4},
+    {"smallthinker", SL_SYNTH_MOE | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
     {"hy_v3", SL_SYNTH_MOE | SL_SYNTH_SHARED | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF |
                   SL_SYNTH_DENSE_LEAD},
     {"mellum", SL_SYNTH_MOE | SL_SYNTH_QK_NORM_HEAD | SL_SYNTH_EXPERT_FF | SL_SYNTH_WINDOW},
@@ -77,6 +78,7 @@ uint32_t sl_synth_parts(const char *arch) {
         const char *arch;
         uint32_t parts;
     } own[] = {
+        {"smallthinker", SL_SYNTH_SMALLTHINKER | SL_SYNTH_PATTERN | SL_SYNTH_FULL_FIRST},
         {"hy_v3", SL_SYNTH_SIGMOID | SL_SYNTH_NEXTN | SL_SYNTH_HY3},
         {"mellum", SL_SYNTH_PATTERN},
         {"granitemoe", SL_SYNTH_GRANITE},

@@ -57,6 +57,7 @@ enum {
     SL_SYNTH_ARCTIC = 1 << 12,
     SL_SYNTH_TEMPER = 1 << 14, /* queries grow with the context before its extension */
     SL_SYNTH_STEP = 1 << 13,   /* with MIMO's layers told by their router, and limits of SwiGLU */
+    SL_SYNTH_SMALLTHINKER = 1 << 27, /* sigmoids without a bias */
 };
 struct sl_synth_family {
     const char *arch;

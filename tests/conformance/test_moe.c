@@ -204,6 +204,9 @@ static void test_shapes(void) {
         c.op.limit = 0.5f;
         if (conf_device()->caps.swiglu_limited && i % 4 == 0)
             case_of(what, &c);
+        c.op.activation = SL_REGLU;
+        if (conf_device()->caps.reglu && i % 4 == 1)
+            case_of(what, &c);
     }
 }
 
@@ -370,6 +373,8 @@ static void test_biases(void) {
 static double activated(const struct sl_op_moe *op, double g, double u) {
     if (op->activation == SL_SWIGLU)
         return g / (1 + exp(-g)) * u;
+    if (op->activation == SL_REGLU)
+        return g > 0 ? g * u : 0;
     if (op->activation == SL_GEGLU)
         return 0.5 * g * (1 + tanh(sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * u;
     if (op->activation == SL_SWIGLU_LIMITED)
@@ -423,6 +428,8 @@ static void test_against_double(void) {
         against_double(false, SL_GEGLU);
     if (conf_device()->caps.swiglu_limited)
         against_double(false, SL_SWIGLU_LIMITED);
+    if (conf_device()->caps.reglu)
+        against_double(false, SL_REGLU);
     if (has_all(conf_device()))
         against_double(true, SL_SWIGLU_CLAMPED);
 }

@@ -510,6 +510,17 @@ static void parts_with_norms(void **state) {
     compare_all(&(struct subject){.name = "parts with norms", .config = &c});
 }
 
+/* Routers that read before attention, whose experts are foretold from another input. */
+static void routers_first(void **state) {
+    (void)state;
+    struct sl_synth_config c = small("smallthinker");
+    c.n_layer = 3;
+    c.window = 24;
+    c.n_expert = 9;
+    c.n_expert_used = 3;
+    compare_all(&(struct subject){.name = "routers first", .config = &c});
+}
+
 /* Attention in chunks, weighted inputs of experts, dense layers in between. */
 static void chunks(void **state) {
     (void)state;
@@ -558,6 +569,7 @@ int main(void) {
         cmocka_unit_test(joined_latents),
         cmocka_unit_test(parts_with_norms),
         cmocka_unit_test(chunks),
+        cmocka_unit_test(routers_first),
         cmocka_unit_test(side_by_side),
         cmocka_unit_test(enough_was_compared),
     };

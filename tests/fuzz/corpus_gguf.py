@@ -231,6 +231,7 @@ GROUPED = {
                     keys=[("expert_shared_count", U32, 2), ("expert_gating_func", U32, 2),
                           ("rope.dimension_count", U32, 2), ("rope.dimension_sections", ARR, [1, 0, 0, 0]),
                           ("nextn_predict_layers", U32, 1), ("leading_dense_block_count", U32, 1)]),
+    "smallthinker": dict(keys=[("attention.sliding_window", U32, 8), ("expert_gating_func", U32, 2)]),
     "hy_v3": dict(norm="head", bias="exp_probs_b", shared=1, n_dense=1,
                   keys=[("nextn_predict_layers", U32, 1), ("expert_weights_norm", BOOL, True)]),
     "mellum": dict(norm="head", keys=[("attention.sliding_window", U32, 8),

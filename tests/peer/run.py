@@ -239,6 +239,13 @@ CASES = [
      "--window-period 3", True, LONG),
     ("exaone-moe q4_K", f"--arch exaone-moe -t Q4_K --down Q6_K {MOE} --expert-ff 256 --dense-layers 1 --window 48",
      5e-3, LONG),
+    # llama.cpp's window is 4096, whatever the file says; and it rotates all layers of a model of four.
+    ("smallthinker f32", f"--arch smallthinker {F32} {MOE} --layers 5 --window 4096 --ctx 16384", True, LONG),
+    ("smallthinker f32, 4500 positions, gqa 3, odd", f"--arch smallthinker {F32} --experts 11 --top-k 4 --layers 3 "
+     "--embd 96 --heads 3 --kv-heads 1 --head-dim 32 --expert-ff 96 --window 4096 --ctx 16384 --tied", True,
+     [(4, 4500)]),
+    ("smallthinker q4_K", f"--arch smallthinker -t Q4_K --down Q6_K {MOE} --expert-ff 256 --layers 3 --window 4096 "
+     "--ctx 16384", 5e-3, LONG),
     ("glm4moe f32", f"--arch glm4moe {F32} {MOE} --layers 5 --dense-layers 1 --rotated 32 --router-scale 2.5 --nextn 1",
      True, LONG),
     ("glm4moe f32, no q and k norms, sections, odd", f"--arch glm4moe {F32} --experts 11 --top-k 4 --layers 4 "

@@ -62,21 +62,22 @@ static void every_architecture_opens(void **state) {
         uint32_t n_expert;
         bool tied, rope_freqs;
         uint32_t n_dense;
-    } cases[] = {{"hy_v3", 6, false, false, 1},       {"mellum", 6, false, false, 0},
-                 {"granitemoe", 6, true, false, 0},   {"exaone-moe", 6, false, false, 1},
-                 {"dots1", 6, false, false, 2},       {"deepseek", 6, true, false, 1},
-                 {"bailingmoe", 6, false, false, 0},  {"bailingmoe2", 6, false, false, 1},
-                 {"minimax-m2", 6, false, false, 0},  {"glm4moe", 6, false, false, 1},
-                 {"qwen3moe", 7, false, false, 0},    {"qwen2moe", 6, false, false, 0},
-                 {"olmoe", 8, false, false, 0},       {"llama", 5, false, true, 0},
-                 {"llama", 0, true, false, 0},        {"qwen3", 0, true, false, 0},
-                 {"qwen2", 0, false, false, 0},       {"ernie4_5-moe", 6, true, false, 2},
-                 {"hunyuan-moe", 6, false, false, 0}, {"gpt-oss", 6, false, false, 0},
-                 {"gemma4", 6, true, false, 0},       {"llama4", 5, true, true, 0},
-                 {"afmoe", 6, false, false, 1},       {"laguna", 6, true, false, 2},
-                 {"cohere2moe", 6, true, false, 1},   {"dbrx", 6, false, false, 0},
-                 {"grok", 6, false, false, 0},        {"mimo2", 6, false, false, 1},
-                 {"arctic", 6, false, false, 0},      {"step35", 6, false, true, 1}};
+    } cases[] = {{"smallthinker", 6, true, false, 0}, {"hy_v3", 6, false, false, 1},
+                 {"mellum", 6, false, false, 0},      {"granitemoe", 6, true, false, 0},
+                 {"exaone-moe", 6, false, false, 1},  {"dots1", 6, false, false, 2},
+                 {"deepseek", 6, true, false, 1},     {"bailingmoe", 6, false, false, 0},
+                 {"bailingmoe2", 6, false, false, 1}, {"minimax-m2", 6, false, false, 0},
+                 {"glm4moe", 6, false, false, 1},     {"qwen3moe", 7, false, false, 0},
+                 {"qwen2moe", 6, false, false, 0},    {"olmoe", 8, false, false, 0},
+                 {"llama", 5, false, true, 0},        {"llama", 0, true, false, 0},
+                 {"qwen3", 0, true, false, 0},        {"qwen2", 0, false, false, 0},
+                 {"ernie4_5-moe", 6, true, false, 2}, {"hunyuan-moe", 6, false, false, 0},
+                 {"gpt-oss", 6, false, false, 0},     {"gemma4", 6, true, false, 0},
+                 {"llama4", 5, true, true, 0},        {"afmoe", 6, false, false, 1},
+                 {"laguna", 6, true, false, 2},       {"cohere2moe", 6, true, false, 1},
+                 {"dbrx", 6, false, false, 0},        {"grok", 6, false, false, 0},
+                 {"mimo2", 6, false, false, 1},       {"arctic", 6, false, false, 0},
+                 {"step35", 6, false, true, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sl_synth_config c = sl_synth_default;
         c.arch = cases[i].arch;
