@@ -7,6 +7,8 @@
 #include <string.h>
 
 #define KEY_VARIABLE "SLUICE_CLUSTER_KEY"
+/* Longer than a step takes that reads hundreds of GiB from a slow disk. */
+#define ANSWER_NS 600000000000u
 
 enum sl_status sl_cluster_key(const struct sl_engine_options *o, struct sl_net_key **out_key,
                               struct sl_err *err) {
@@ -40,8 +42,8 @@ static uint32_t divide(char *text, const char *out[SL_CLUSTER_MAX_WORKERS]) {
 }
 
 enum sl_status sl_cluster_use(const struct sl_engine_options *o, const struct sl_model *model,
-                              const volatile bool *cancel, struct sl_cluster_use *use,
-                              struct sl_engine_config *config, struct sl_err *err) {
+                              struct sl_cluster_use *use, struct sl_engine_config *config,
+                              struct sl_err *err) {
     const char *workers[SL_CLUSTER_MAX_WORKERS];
     if (!o->workers)
         return SL_OK;
@@ -57,7 +59,7 @@ enum sl_status sl_cluster_use(const struct sl_engine_options *o, const struct sl
                                         .n_workers = n,
                                         .key = use->key,
                                         .wait_ns = o->worker_wait_s * 1000000000ull,
-                                        .cancel = cancel};
+                                        .answer_ns = ANSWER_NS};
     SL_TRY(sl_cluster_open(&c, model, &use->cluster, err));
     config->remote = sl_cluster_stages(use->cluster);
     return SL_OK;

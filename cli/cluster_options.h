@@ -21,8 +21,8 @@ enum sl_status sl_cluster_key(const struct sl_engine_options *o, struct sl_net_k
                               struct sl_err *err) SL_MUST_CHECK;
 /* Connects to the workers that o names, if any, and gives them to config. */
 enum sl_status sl_cluster_use(const struct sl_engine_options *o, const struct sl_model *model,
-                              const volatile bool *cancel, struct sl_cluster_use *use,
-                              struct sl_engine_config *config, struct sl_err *err) SL_MUST_CHECK;
+                              struct sl_cluster_use *use, struct sl_engine_config *config,
+                              struct sl_err *err) SL_MUST_CHECK;
 /* After the engine. */
 void sl_cluster_leave(struct sl_cluster_use *use);
 

@@ -51,7 +51,7 @@ bool sl_start_engine(const char *command, const struct sl_engine_options *option
     struct load_progress progress = {.base = {show_loading}};
     struct sl_process_memory own = {.n = 0};
     struct sl_engine_config counted = *config;
-    enum sl_status status = sl_cluster_use(options, o->model, NULL, &o->cluster, &counted, &err);
+    enum sl_status status = sl_cluster_use(options, o->model, &o->cluster, &counted, &err);
     sl_process_memory_apply(more ? more : &own, &counted);
     if (status == SL_OK)
         status = sl_engine_create(o->model, &counted, &progress.base, &o->engine, &err);

@@ -123,7 +123,7 @@ static bool prepare(struct loader *l, struct options *o) {
     if (status == SL_OK)
         status = sl_tokenizer_create(l->model->gguf, &l->tok, &l->err);
     if (status == SL_OK)
-        status = sl_cluster_use(&o->memory, l->model, NULL, &l->cluster, &l->config, &l->err);
+        status = sl_cluster_use(&o->memory, l->model, &l->cluster, &l->config, &l->err);
     if (status == SL_OK)
         status = sl_serve_plan(l->model, l->tok, &l->config, &o->server, &l->memory, &plan, NULL,
                                &l->err);

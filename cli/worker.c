@@ -8,6 +8,7 @@
 #include "net/key.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ struct options {
     struct sl_engine_options memory;
 };
 
-static volatile bool stop;
+static atomic_bool stop;
 
 static void on_signal(int sig) {
     (void)sig;

@@ -19,7 +19,7 @@ struct sl_cluster_config {
     uint32_t n_workers;
     const struct sl_net_key *key; /* NULL: plain text, on this machine alone */
     uint64_t wait_ns;             /* for a worker that does not answer yet, or is lost */
-    const volatile bool *cancel;  /* NULL = cannot be canceled */
+    uint64_t answer_ns;           /* one that has not answered for so long is lost */
 };
 
 /* Connects to every worker and learns what each has. SL_ERR_PEER_LOST: one cannot be reached;

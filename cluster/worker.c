@@ -125,6 +125,7 @@ static enum sl_status take(struct worker *w, const struct sl_frame *f, struct sl
         return take_hello(w, f, err);
     if (f->type == SL_FRAME_LOAD && w->has_hello && !w->wants_load && !w->serves) {
         SL_TRY(sl_setup_get_load(f->bytes, f->n, &w->asked, err));
+        w->epoch = f->epoch;
         w->wants_load = true;
         return SL_OK;
     }

@@ -21,7 +21,7 @@ struct sl_worker_config {
      * rest is the coordinator's to say. */
     struct sl_engine_config engine;
     double disk_bytes_per_s, ram_bytes_per_s; /* 0: not known */
-    const volatile bool *stop;                /* looked at several times a second */
+    const atomic_bool *stop;                  /* looked at several times a second */
     /* The worker listens, at this address. NULL: nobody wants to know. */
     void (*listening)(void *ctx, const char *address);
     void *ctx;

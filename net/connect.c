@@ -47,7 +47,7 @@ static enum sl_status refuse_plain(const char *address, struct sl_err *err) {
 
 struct attempt {
     const char *address;
-    const volatile bool *cancel;
+    const atomic_bool *cancel;
     uint64_t until_ns;
 };
 
@@ -99,7 +99,7 @@ static enum sl_status shake(const struct attempt *a, struct sl_transport *t, str
 }
 
 enum sl_status sl_link_connect(const char *address, const struct sl_link_config *config,
-                               struct sl_link_owner *owner, const volatile bool *cancel,
+                               struct sl_link_owner *owner, const atomic_bool *cancel,
                                struct sl_link **out, struct sl_err *err) {
     const struct attempt a = {address, cancel, sl_now_ns() + config->connect_ns};
     struct sl_net_address to[SL_NET_ADDRESSES];

@@ -15,6 +15,7 @@
 
 #include "common/status.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,7 +62,7 @@ struct sl_link_stats {
  * as *cancel is true (NULL: cannot be). SL_ERR_PEER_LOST: nobody answers; SL_ERR_PROTOCOL: who
  * answers is no peer, has another version, or another key. */
 enum sl_status sl_link_connect(const char *address, const struct sl_link_config *config,
-                               struct sl_link_owner *owner, const volatile bool *cancel,
+                               struct sl_link_owner *owner, const atomic_bool *cancel,
                                struct sl_link **out, struct sl_err *err) SL_MUST_CHECK;
 /* Begins to receive: calls to the owner come only after this. SL_ERR_NOMEM: no thread. */
 enum sl_status sl_link_start(struct sl_link *l, struct sl_err *err) SL_MUST_CHECK;

@@ -1,0 +1,315 @@
+#include "cluster/peer.h"
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "common/cond.h"
+#include "common/log.h"
+#include "common/version.h"
+#include "net/frame.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONNECT_NS   10000000000u /* for one try */
+#define AGAIN_NS     250000000u   /* between two */
+#define HEARTBEAT_NS 1000000000u
+#define SILENCE_NS   5000000000u
+#define LINGER_NS    1000000000u
+/* Before shapes are agreed on. */
+#define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
+
+/* ---- what comes from a worker ---- */
+
+static enum sl_status refused(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
+    struct sl_setup_refuse m;
+    SL_TRY(sl_setup_get_refuse(f->bytes, f->n, &m, err));
+    return sl_fail(err, SL_ERR_CONFIG, "%s: %s", p->address, m.why);
+}
+
+static enum sl_status take_hello(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
+    struct sl_setup_hello m;
+    SL_TRY(sl_setup_get_hello(f->bytes, f->n, &m, err));
+    if (m.role != 2)
+        return sl_fail(err, SL_ERR_CONFIG, "%s is no worker", p->address);
+    if (strcmp(m.program, SL_VERSION) != 0 || m.messages != SL_MESSAGE_VERSION)
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "the worker at %s is version %s, and this is %s: install the same on both",
+                       p->address, m.program, SL_VERSION);
+    p->has_hello = true;
+    return SL_OK;
+}
+
+static enum sl_status take_offer(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
+    const struct sl_model *m = p->model;
+    struct sl_setup_offer *o = &p->offer;
+    SL_TRY(sl_setup_get_offer(f->bytes, f->n, o, err));
+    if (o->fingerprint != sl_model_fingerprint(m))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "the worker at %s has another model, '%s' (%016" PRIx64
+                       "): here it is %016" PRIx64,
+                       p->address, o->model, o->fingerprint, sl_model_fingerprint(m));
+    if (!o->n_devices || !o->ram_bytes || o->process_bytes > o->ram_bytes)
+        return sl_fail(err, SL_ERR_PROTOCOL, "the worker at %s offers no device, or no memory",
+                       p->address);
+    p->asked = SL_PEER_ASKED_NOTHING;
+    return SL_OK;
+}
+
+static enum sl_status take_ready(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
+    SL_TRY(sl_setup_get_ready(f->bytes, f->n, &p->ready, err));
+    p->asked = SL_PEER_ASKED_NOTHING;
+    return SL_OK;
+}
+
+static enum sl_status take_progress(struct sl_peer *p, const struct sl_frame *f,
+                                    struct sl_err *err) {
+    struct sl_setup_progress m;
+    SL_TRY(sl_setup_get_progress(f->bytes, f->n, &m, err));
+    p->done_bytes = m.done_bytes < m.total_bytes ? m.done_bytes : m.total_bytes;
+    p->total_bytes = m.total_bytes;
+    return SL_OK;
+}
+
+static enum sl_status take_answer(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
+    uint32_t at = f->n >= SL_PEER_STAGE_BYTES ? sl_get_u32(f->bytes) : UINT32_MAX;
+    if (f->epoch != p->epoch)
+        return SL_OK; /* to who was there before */
+    if (at >= SL_MAX_STAGES || !p->ports[at].remote)
+        return sl_fail(err, SL_ERR_PROTOCOL, "an answer of a stage that there is not");
+    return sl_stage_remote_received(p->ports[at].remote, f->bytes + SL_PEER_STAGE_BYTES,
+                                    f->n - SL_PEER_STAGE_BYTES, err);
+}
+
+static enum sl_status take(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
+    if (f->type == SL_FRAME_REFUSE)
+        return refused(p, f, err);
+    if (f->type == SL_FRAME_ANSWER && p->asked == SL_PEER_ASKED_NOTHING)
+        return take_answer(p, f, err);
+    if (f->type == SL_FRAME_PROGRESS && p->asked == SL_PEER_ASKED_LOAD)
+        return take_progress(p, f, err);
+    if (f->type == SL_FRAME_READY && p->asked == SL_PEER_ASKED_LOAD)
+        return take_ready(p, f, err);
+    if (f->type == SL_FRAME_HELLO && !p->has_hello)
+        return take_hello(p, f, err);
+    if (f->type == SL_FRAME_OFFER && p->has_hello && p->asked == SL_PEER_ASKED_OFFER)
+        return take_offer(p, f, err);
+    return sl_fail(err, SL_ERR_PROTOCOL, "the worker at %s sent a frame of type %u out of turn",
+                   p->address, f->type);
+}
+
+static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
+                                   const struct sl_frame *f, struct sl_err *err) {
+    struct sl_peer *p = (struct sl_peer *)(void *)o;
+    (void)l;
+    pthread_mutex_lock(&p->lock);
+    enum sl_status st = take(p, f, err);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+    return st;
+}
+
+void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err *why) {
+    pthread_mutex_lock(&p->lock);
+    if (p->lost == SL_OK) {
+        p->lost = status == SL_ERR_CONFIG ? status : SL_ERR_PEER_LOST;
+        if (status == SL_ERR_CONFIG)
+            p->why = *why;
+        else
+            sl_fail(&p->why, p->lost, "the worker at %s is lost: %.400s", p->address, why->text);
+        p->there = false;
+    }
+    for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
+        if (p->ports[i].remote)
+            sl_stage_remote_lost(p->ports[i].remote, p->lost, &p->why);
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status status,
+                     const struct sl_err *why) {
+    (void)l;
+    sl_peer_lose((struct sl_peer *)(void *)o, status, why);
+}
+
+/* ---- what goes to one ---- */
+
+static enum sl_status send_setup(struct sl_peer *p, uint16_t type, const uint8_t *bytes, size_t n,
+                                 struct sl_err *err) {
+    const struct sl_bytes_part part = {bytes, n};
+    enum sl_status st = sl_link_send(p->link, type, p->epoch, &part, 1);
+    return st == SL_OK ? SL_OK : sl_fail(err, st, "%s: %s", p->address, sl_status_text(st));
+}
+
+/* The link may be closed and another one be made meanwhile. */
+static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kind,
+                            const uint8_t *bytes, size_t n) {
+    struct sl_peer_port *port = (struct sl_peer_port *)(void *)c;
+    struct sl_peer *p = port->peer;
+    uint8_t at[SL_PEER_STAGE_BYTES];
+    sl_put_u32(at, port->at);
+    const struct sl_bytes_part parts[] = {{at, sizeof at}, {bytes, n}};
+    uint16_t type = kind == SL_MESSAGE_ASK ? SL_FRAME_CALL : SL_FRAME_CANCEL;
+    pthread_mutex_lock(&p->link_lock);
+    enum sl_status st =
+        p->link ? sl_link_send(p->link, type, p->epoch, parts, 2) : SL_ERR_PEER_LOST;
+    pthread_mutex_unlock(&p->link_lock);
+    return st;
+}
+
+/* The engine closes the stage: nothing that comes now may reach it. */
+static void port_closed(struct sl_stage_carrier *c) {
+    struct sl_peer_port *port = (struct sl_peer_port *)(void *)c;
+    pthread_mutex_lock(&port->peer->lock);
+    port->remote = NULL;
+    pthread_mutex_unlock(&port->peer->lock);
+}
+
+struct sl_stage_carrier *sl_peer_port(struct sl_peer *p, uint32_t at) {
+    struct sl_peer_port *port = &p->ports[at];
+    port->carrier = (struct sl_stage_carrier){.send = carry, .closed = port_closed};
+    port->peer = p;
+    port->at = at;
+    return &port->carrier;
+}
+
+/* ---- connecting ---- */
+
+static bool is_canceled(const struct sl_peer *p) {
+    return p->cancel && *p->cancel;
+}
+
+static void pause_ns(uint64_t ns) {
+    nanosleep(&(struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)}, NULL);
+}
+
+static struct sl_link *set_link(struct sl_peer *p, struct sl_link *link) {
+    pthread_mutex_lock(&p->link_lock);
+    struct sl_link *before = p->link;
+    p->link = link;
+    pthread_mutex_unlock(&p->link_lock);
+    return before;
+}
+
+/* Until one answers. */
+static enum sl_status reach(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) {
+    const struct sl_link_config config = {.key = p->key,
+                                          .connect_ns = CONNECT_NS,
+                                          .heartbeat_ns = HEARTBEAT_NS,
+                                          .silence_ns = SILENCE_NS,
+                                          .max_payload_bytes = SL_SETUP_MAX_BYTES,
+                                          .queue_bytes = SETUP_QUEUE_BYTES};
+    uint64_t until_ns = sl_now_ns() + wait_ns;
+    bool told = false;
+    for (;;) {
+        struct sl_link *link = NULL;
+        enum sl_status st = sl_link_connect(p->address, &config, &p->owner, p->cancel, &link, err);
+        if (st == SL_OK)
+            (void)set_link(p, link);
+        if (st != SL_ERR_PEER_LOST || sl_now_ns() > until_ns || is_canceled(p))
+            return st;
+        if (!told)
+            sl_info("waiting for the worker at %s: %s", p->address, err->text);
+        told = true;
+        pause_ns(AGAIN_NS);
+    }
+}
+
+/* Until what was asked has come. */
+static enum sl_status wait_for(struct sl_peer *p, uint64_t most_ns, struct sl_err *err) {
+    uint64_t until_ns = sl_now_ns() + most_ns;
+    pthread_mutex_lock(&p->lock);
+    while (p->asked != SL_PEER_ASKED_NOTHING && p->lost == SL_OK && !is_canceled(p) &&
+           sl_now_ns() < until_ns)
+        sl_cond_wait_until(&p->changed, &p->lock, sl_now_ns() + AGAIN_NS);
+    enum sl_status st = p->lost;
+    if (st != SL_OK)
+        *err = p->why;
+    else if (is_canceled(p))
+        st = sl_fail(err, SL_ERR_CANCELED, "interrupted");
+    else if (p->asked != SL_PEER_ASKED_NOTHING)
+        st = sl_fail(err, SL_ERR_PEER_LOST, "the worker at %s does not answer", p->address);
+    pthread_mutex_unlock(&p->lock);
+    return st;
+}
+
+enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) {
+    struct sl_setup_hello hello = {.role = 1, .messages = SL_MESSAGE_VERSION};
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    snprintf(hello.program, sizeof hello.program, "%s", SL_VERSION);
+    if (gethostname(hello.name, sizeof hello.name - 1) != 0)
+        snprintf(hello.name, sizeof hello.name, "?");
+    SL_TRY(reach(p, wait_ns, err));
+    SL_TRY(sl_link_start(p->link, err));
+    /* One that refuses has said why before it closed. */
+    if (send_setup(p, SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes), err) == SL_AGAIN)
+        return SL_ERR_PEER_LOST;
+    return wait_for(p, CONNECT_NS + wait_ns, err);
+}
+
+enum sl_status sl_peer_send_load(struct sl_peer *p, struct sl_err *err) {
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    pthread_mutex_lock(&p->lock);
+    p->asked = SL_PEER_ASKED_LOAD;
+    p->done_bytes = p->total_bytes = 0;
+    pthread_mutex_unlock(&p->lock);
+    return send_setup(p, SL_FRAME_LOAD, bytes, sl_setup_put_load(&p->load, bytes), err);
+}
+
+/* Passes on how far loading has come. */
+enum sl_status sl_peer_watch_load(struct sl_peer *p, struct sl_progress *progress,
+                                  struct sl_err *err) {
+    pthread_mutex_lock(&p->lock);
+    bool canceled = false;
+    while (p->asked == SL_PEER_ASKED_LOAD && p->lost == SL_OK && !canceled && !is_canceled(p)) {
+        sl_cond_wait_until(&p->changed, &p->lock, sl_now_ns() + AGAIN_NS);
+        uint64_t done = p->done_bytes, total = p->total_bytes;
+        pthread_mutex_unlock(&p->lock);
+        if (progress && total)
+            canceled = !progress->report(progress, done, total);
+        pthread_mutex_lock(&p->lock);
+    }
+    enum sl_status st = p->lost;
+    if (st != SL_OK)
+        *err = p->why;
+    else if (p->asked == SL_PEER_ASKED_LOAD)
+        st = sl_fail(err, SL_ERR_CANCELED, "loading was canceled");
+    pthread_mutex_unlock(&p->lock);
+    return st;
+}
+
+/* ---- made, left ---- */
+
+void sl_peer_init(struct sl_peer *p, const char *address, const struct sl_model *model,
+                  const struct sl_net_key *key, const atomic_bool *cancel) {
+    *p = (struct sl_peer){.owner = {was_received, was_lost},
+                          .address = address,
+                          .model = model,
+                          .key = key,
+                          .cancel = cancel,
+                          .epoch = 1};
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->link_lock, NULL);
+    sl_cond_init(&p->changed);
+}
+
+void sl_peer_leave(struct sl_peer *p) {
+    struct sl_link *link = set_link(p, NULL);
+    if (link)
+        sl_link_close(link, LINGER_NS);
+    pthread_mutex_lock(&p->lock);
+    p->asked = SL_PEER_ASKED_OFFER;
+    p->has_hello = p->there = false;
+    p->lost = SL_OK;
+    p->epoch++;
+    pthread_mutex_unlock(&p->lock);
+}
+
+void sl_peer_release(struct sl_peer *p) {
+    sl_peer_leave(p);
+    pthread_cond_destroy(&p->changed);
+    pthread_mutex_destroy(&p->link_lock);
+    pthread_mutex_destroy(&p->lock);
+}

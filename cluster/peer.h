@@ -1,0 +1,75 @@
+/* A worker as its coordinator sees it: the link to it, what it has said, and what is waited for.
+ *
+ * Threads: what comes is taken on the link's thread, under the peer's lock; the rest is one
+ * thread's at a time. */
+#ifndef SL_CLUSTER_PEER_H
+#define SL_CLUSTER_PEER_H
+
+#include "cluster/setup.h"
+#include "engine/stage/stage_remote.h"
+#include "model/arch/model.h"
+#include "net/link.h"
+
+#include <pthread.h>
+
+struct sl_peer;
+
+/* In front of each message: which of the worker's stages it is for. */
+#define SL_PEER_STAGE_BYTES 4u
+
+enum sl_peer_asked { SL_PEER_ASKED_OFFER, SL_PEER_ASKED_LOAD, SL_PEER_ASKED_NOTHING };
+
+/* A stage of a worker: how messages get there. */
+struct sl_peer_port {
+    struct sl_stage_carrier carrier; /* first */
+    struct sl_peer *peer;
+    uint32_t at;                    /* which of the worker's */
+    struct sl_stage_remote *remote; /* under the peer's lock; NULL: not open */
+};
+
+struct sl_peer {
+    struct sl_link_owner owner; /* first */
+    const char *address;        /* borrowed */
+    const struct sl_model *model;
+    const struct sl_net_key *key;
+    const atomic_bool *cancel;
+    pthread_mutex_t link_lock;
+    struct sl_link *link; /* under link_lock; NULL: there is none */
+    struct sl_setup_offer offer;
+    struct sl_setup_load load; /* what it has been asked to load */
+    uint32_t first;            /* of the cluster's devices, which is its first */
+    uint32_t epoch;            /* of the connection; answers of others are dropped */
+    struct sl_peer_port ports[SL_MAX_STAGES];
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* Under the lock. */
+    enum sl_peer_asked asked; /* what is waited for */
+    bool has_hello;
+    bool there; /* its stages can be asked */
+    struct sl_setup_ready ready;
+    uint64_t done_bytes, total_bytes; /* of loading */
+    enum sl_status lost;              /* not SL_OK: it is gone, or has refused */
+    struct sl_err why;
+};
+
+/* All is borrowed until release. *cancel is looked at several times a second. */
+void sl_peer_init(struct sl_peer *p, const char *address, const struct sl_model *model,
+                  const struct sl_net_key *key, const atomic_bool *cancel);
+void sl_peer_release(struct sl_peer *p);
+
+/* Connects, within wait_ns if nobody answers at first, and learns what the worker has: p->offer.
+ * SL_ERR_CONFIG: it has another model or version, or refuses, and says why. */
+enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *err) SL_MUST_CHECK;
+/* The link is closed, and what came of it forgotten: to be met again. */
+void sl_peer_leave(struct sl_peer *p);
+/* Sends p->load. */
+enum sl_status sl_peer_send_load(struct sl_peer *p, struct sl_err *err) SL_MUST_CHECK;
+/* Waits until it is ready: p->ready. progress may be NULL. */
+enum sl_status sl_peer_watch_load(struct sl_peer *p, struct sl_progress *progress,
+                                  struct sl_err *err) SL_MUST_CHECK;
+/* Opens the port to the i-th of its stages, which is p->ports[at].remote's carrier. */
+struct sl_stage_carrier *sl_peer_port(struct sl_peer *p, uint32_t at);
+/* It is lost: for its stages too. Any thread. */
+void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err *why);
+
+#endif
