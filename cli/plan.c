@@ -78,8 +78,16 @@ static bool read_cards(struct options *o) {
 /* ---- bandwidths ---- */
 
 /* How fast a stage's device and its link are: given, or measured. */
-static void measure_gpu(const struct options *o, struct sl_plan_stage *s) {
+static void measure_gpu(const struct options *o, struct sl_plan_stage *s, uint32_t stage,
+                        uint32_t n_stages) {
+    const struct sl_remote_stages *remote = o->engine.remote;
     struct sl_err err;
+    if (s->host) { /* another machine has measured it */
+        uint32_t i = stage + remote->n - n_stages;
+        s->memory_bytes_per_s = remote->memory_bytes_per_s[i];
+        s->link_bytes_per_s = remote->link_bytes_per_s[i];
+        return;
+    }
     s->memory_bytes_per_s = (double)o->device_gb_per_s * 1e9;
     s->link_bytes_per_s = (double)o->link_gb_per_s * 1e9;
     if ((s->memory_bytes_per_s > 0 && s->link_bytes_per_s > 0) || o->cards.source.n_devices)
@@ -96,7 +104,7 @@ static void measure_gpu(const struct options *o, struct sl_plan_stage *s) {
         s->link_bytes_per_s = seen.link;
 }
 
-/* Of this machine, the plan's only host. */
+/* Of this machine, the plan's first host: others have measured themselves. */
 static void measure(const struct options *o, struct sl_plan_report *r) {
     struct sl_plan_host *host = r->plan.hosts;
     r->ram_given = o->ram_gb_per_s > 0;
@@ -125,7 +133,7 @@ static void measure(const struct options *o, struct sl_plan_report *r) {
     }
     for (uint32_t i = 0; i < r->plan.n_stages; i++)
         if (r->plan.stages[i].discrete)
-            measure_gpu(o, &r->plan.stages[i]);
+            measure_gpu(o, &r->plan.stages[i], i, r->plan.n_stages);
     sl_show_progress("%s", "");
 }
 
@@ -172,6 +180,8 @@ static int plan(struct options *o) {
         status = sl_tokenizer_create(r.model->gguf, &tok, &err);
     if (status == SL_OK)
         status = sl_expert_layout_make(r.model, &r.layout, &err);
+    if (status == SL_OK)
+        status = sl_cluster_use(&o->memory, r.model, &opened.cluster, &o->engine, &err);
     if (status == SL_OK)
         status =
             sl_serve_plan(r.model, tok, &o->engine, &o->server, &memory, &r.plan, r.device, &err);

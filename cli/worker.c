@@ -2,9 +2,13 @@
 #include "cli/args.h"
 #include "cli/cluster_options.h"
 #include "cli/commands.h"
+#include "cli/device_bandwidth.h"
 #include "cli/open_engine.h"
+#include "cli/ram_bandwidth.h"
 #include "cluster/worker.h"
+#include "common/cpus.h"
 #include "common/log.h"
+#include "engine/experts/expert_speed.h"
 #include "net/key.h"
 
 #include <signal.h>
@@ -12,7 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How long memory, and the disk, are measured. */
+#define MEASURE_S 0.3
+
 struct options {
+    bool no_measure;
     const char *model, *address, *log_level;
     struct sl_engine_config engine;
     struct sl_engine_options memory;
@@ -64,6 +72,10 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 't', "--threads", "N", &given.engine.n_threads,
      "CPU threads that compute (default: all CPUs)", false},
     {SL_ARG_HEADING, 0, "Other", NULL, NULL, NULL, false},
+    {SL_ARG_FLAG, 0, "--no-measure", NULL, &given.no_measure,
+     "do not measure the memory's and the disk's speed at the start: 'sluice plan\n"
+     "--workers' then knows less",
+     false},
     {SL_ARG_STRING, 0, "--log-level", "LEVEL", &given.log_level,
      "error, warn, info (default) or debug", false},
 };
@@ -96,6 +108,33 @@ static bool set_log_level(const char *text) {
     return false;
 }
 
+static void measure_device(const char *id, double *out_memory, double *out_link) {
+    struct sl_device_bandwidth seen;
+    struct sl_err why;
+    sl_device_bandwidth(id, &seen, &why);
+    if (seen.memory <= 0)
+        sl_warn("the speed of %s is not known: %s", id, why.text);
+    *out_memory = seen.memory;
+    *out_link = seen.link;
+}
+
+/* What coordinators plan with. */
+static void measure(const struct options *o, const struct sl_model *model,
+                    struct sl_worker_config *c) {
+    struct sl_disk_speed disk;
+    struct sl_err why;
+    uint64_t room = sl_process_memory_room(o->engine.ram_bytes);
+    uint32_t n_threads = o->engine.n_threads ? o->engine.n_threads : sl_cpus_allowed();
+    c->ram_bytes_per_s = sl_ram_read_bandwidth(n_threads, MEASURE_S, room / 2);
+    enum sl_status st = sl_store_disk_speed(model, &o->engine, MEASURE_S, &disk, &why);
+    if (st == SL_OK)
+        c->disk_bytes_per_s = disk.bytes_per_s;
+    else if (st != SL_ERR_UNSUPPORTED)
+        sl_warn("the disk's speed is not known: %s", why.text);
+    sl_info("memory reads %.1f GB/s, the disk %.2f GB/s", c->ram_bytes_per_s * 1e-9,
+            c->disk_bytes_per_s * 1e-9);
+}
+
 static int work(struct options *o, struct sl_net_key *key) {
     struct sl_opened opened;
     struct sl_process_memory memory = {.n = 0};
@@ -109,14 +148,18 @@ static int work(struct options *o, struct sl_net_key *key) {
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
-    const struct sl_worker_config config = {.model = opened.model,
-                                            .model_name = o->model,
-                                            .address = o->address,
-                                            .key = key,
-                                            .engine = o->engine,
-                                            .stop = &stop,
-                                            .listening = listening,
-                                            .ctx = o};
+    struct sl_worker_config config = {.model = opened.model,
+                                      .model_name = o->model,
+                                      .address = o->address,
+                                      .key = key,
+                                      .engine = o->engine,
+                                      .stop = &stop,
+                                      .listening = listening,
+                                      .ctx = o};
+    if (!o->no_measure) {
+        measure(o, opened.model, &config);
+        config.measure = measure_device;
+    }
     enum sl_status st = sl_worker_run(&config, &err);
     if (st != SL_OK)
         sl_error("%s", err.text);

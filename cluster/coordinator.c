@@ -60,6 +60,8 @@ static enum sl_status list_devices(struct sl_cluster *c, struct sl_peer *p, uint
                            "give them fewer with --device",
                            SL_MAX_STAGES);
         r->host_of[r->n] = host;
+        r->memory_bytes_per_s[r->n] = o->devices[i].memory_bytes_per_s;
+        r->link_bytes_per_s[r->n] = o->devices[i].link_bytes_per_s;
         r->vram_bytes[r->n++] = o->devices[i].vram_bytes;
     }
     r->n_hosts = host + 1;
@@ -86,7 +88,8 @@ static enum sl_status open_planned(const struct sl_remote_stages *r, uint32_t i,
     const struct sl_peer *p = worker_of(c, i);
     const struct sl_setup_device *d = &p->offer.devices[i - p->first];
     const struct sl_backend *b = backend_named(d->backend);
-    const struct sl_device_offer offer = {d->memory_bytes, d->memory_bytes_per_s, d->n_threads};
+    const struct sl_device_offer offer = {d->memory_bytes, (uint64_t)d->memory_bytes_per_s,
+                                          d->n_threads};
     if (!b)
         return sl_fail(err, SL_ERR_UNSUPPORTED,
                        "the worker at %s computes with '%s', which this build does not know",

@@ -21,7 +21,9 @@ struct sl_worker_config {
      * rest is the coordinator's to say. */
     struct sl_engine_config engine;
     double disk_bytes_per_s, ram_bytes_per_s; /* 0: not known */
-    const atomic_bool *stop;                  /* looked at several times a second */
+    /* Measures a discrete device's memory and its link, 0 where that fails. NULL: not known. */
+    void (*measure)(const char *id, double *out_memory_bytes_per_s, double *out_link_bytes_per_s);
+    const atomic_bool *stop; /* looked at several times a second */
     /* The worker listens, at this address. NULL: nobody wants to know. */
     void (*listening)(void *ctx, const char *address);
     void *ctx;

@@ -96,10 +96,14 @@ enum sl_status sl_worker_offer(const struct sl_worker_config *config, struct sl_
         memcpy(d->arithmetic, caps->arithmetic_id, sizeof d->arithmetic);
         d->memory_bytes = caps->memory_bytes;
         d->vram_bytes = planned.vram_each[i];
-        d->memory_bytes_per_s = caps->memory_bytes_per_s;
+        d->memory_bytes_per_s = (double)caps->memory_bytes_per_s;
         d->n_threads = caps->kind == SL_DEVICE_HOST ? planned.n_threads : 0;
     }
     close_devices(dev, n);
+    for (uint32_t i = 0; i < n && config->measure; i++)
+        if (out->devices[i].vram_bytes)
+            config->measure(out->devices[i].id, &out->devices[i].memory_bytes_per_s,
+                            &out->devices[i].link_bytes_per_s);
     return SL_OK;
 }
 

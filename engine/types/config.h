@@ -70,6 +70,8 @@ struct sl_remote_stages {
     /* Of each device. */
     uint32_t host_of[SL_MAX_STAGES];    /* which of hosts has it */
     uint64_t vram_bytes[SL_MAX_STAGES]; /* what may be taken of its own memory; 0: it has none */
+    /* How fast it reads its own memory, and the host's comes to it; 0: not known. */
+    double memory_bytes_per_s[SL_MAX_STAGES], link_bytes_per_s[SL_MAX_STAGES];
     const struct sl_host_config *hosts; /* [n_hosts] the other machines */
     uint32_t n_hosts;
     uint64_t wait_ns; /* running requests wait so long for a machine that is lost */
