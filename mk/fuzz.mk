@@ -7,6 +7,7 @@ FUZZ_LAYER_http := server
 FUZZ_LAYER_json := server
 FUZZ_LAYER_splitter := server
 FUZZ_LAYER_wire := server
+FUZZ_LAYER_frames := cluster
 FUZZ_LAYER_routes := expert_cache
 # More libFuzzer arguments of a target, such as -max_len=4096.
 FUZZ_ARGS_gguf := -max_len=16384

@@ -113,8 +113,11 @@ enum sl_status sl_link_send(struct sl_link *l, uint16_t type, uint32_t epoch,
         head.n_bytes += parts[i].n;
     pthread_mutex_lock(&l->send_lock);
     enum sl_status st = l->broken;
-    if (st == SL_OK && !make_room(&l->queue, sizeof head_bytes + head.n_bytes))
-        st = SL_AGAIN;
+    if (st == SL_OK && !make_room(&l->queue, sizeof head_bytes + head.n_bytes)) {
+        st = flush(l); /* the link's own thread may be busy with its owner */
+        if (st == SL_OK && !make_room(&l->queue, sizeof head_bytes + head.n_bytes))
+            st = SL_AGAIN;
+    }
     bool left = false;
     if (st == SL_OK) {
         head.seqno = ++l->sent_seqno;

@@ -1,0 +1,442 @@
+/* Links over sockets of this machine: frames arrive whole and in order, whoever has no key gets
+ * nowhere, and who goes, lies or keeps silent is noticed. */
+#include "net/link.h"
+
+#include "common/clock.h"
+#include "common/cond.h"
+#include "common/log.h"
+#include "net/address.h"
+#include "net/frame.h"
+#include "net/key.h"
+#include "tests/support/slow_build.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define LONG_NS  60000000000u /* as good as never */
+#define MAX_SENT (1u << 20)
+
+/* One end, and what came to it. */
+struct end {
+    struct sl_link_owner owner; /* first */
+    struct sl_link *link;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t n_frames, n_lost;
+    uint64_t sum; /* of what came */
+    bool echoes, refuses;
+    enum sl_status lost;
+    struct sl_err why;
+};
+
+/* What a frame of so many bytes has in it, by its number. */
+static uint8_t byte_of(uint32_t frame, size_t i) {
+    return (uint8_t)(frame * 31u + i * 7u + (i >> 8));
+}
+
+static enum sl_status was_received(struct sl_link_owner *o, struct sl_link *l,
+                                   const struct sl_frame *f, struct sl_err *err) {
+    struct end *e = (struct end *)(void *)o;
+    pthread_mutex_lock(&e->lock);
+    uint32_t frame = e->n_frames++;
+    bool same = true;
+    for (size_t i = 0; i < f->n && same; i++)
+        same = f->bytes[i] == byte_of(frame, i);
+    e->sum += f->n;
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+    const struct sl_bytes_part part = {f->bytes, f->n};
+    while (e->echoes && sl_link_send(l, f->type, f->epoch, &part, 1) == SL_AGAIN)
+        usleep(100);
+    if (e->refuses || !same || f->type != SL_FRAME_CALL || f->epoch != 3)
+        return sl_fail(err, SL_ERR_PROTOCOL, "frame %u makes no sense", frame);
+    return SL_OK;
+}
+
+static void was_lost(struct sl_link_owner *o, struct sl_link *l, enum sl_status status,
+                     const struct sl_err *why) {
+    struct end *e = (struct end *)(void *)o;
+    (void)l;
+    pthread_mutex_lock(&e->lock);
+    e->n_lost++;
+    e->lost = status;
+    e->why = *why;
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void end_init(struct end *e) {
+    *e = (struct end){.owner = {was_received, was_lost}};
+    pthread_mutex_init(&e->lock, NULL);
+    sl_cond_init(&e->changed);
+}
+
+/* Waits until so many frames are there, or it is lost. */
+static void wait_for(struct end *e, uint32_t n_frames) {
+    uint64_t until = sl_now_ns() + LONG_NS;
+    pthread_mutex_lock(&e->lock);
+    while (e->n_frames < n_frames && !e->n_lost && sl_now_ns() < until)
+        sl_cond_wait_until(&e->changed, &e->lock, until);
+    pthread_mutex_unlock(&e->lock);
+}
+
+struct room {
+    struct sl_listener_owner owner; /* first */
+    struct sl_listener *listener;
+    struct sl_link_config config;
+    struct sl_net_key *key;
+    struct end near, far; /* who connected, who was connected to */
+    char folder[64];
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t n_accepted;
+};
+
+static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
+    struct room *r = (struct room *)(void *)o;
+    struct sl_err err;
+    pthread_mutex_lock(&r->lock);
+    bool first = !r->n_accepted++;
+    if (first) {
+        r->far.link = l;
+        sl_link_own(l, &r->far.owner);
+        assert_int_equal(sl_link_start(l, &err), SL_OK);
+    }
+    pthread_cond_broadcast(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    if (!first)
+        sl_link_close(l, 0);
+}
+
+static struct sl_net_key *new_key(void) {
+    char text[SL_NET_KEY_TEXT_BYTES];
+    struct sl_net_key *key = NULL;
+    struct sl_err err;
+    assert_int_equal(sl_net_key_generate(text, &err), SL_OK);
+    assert_int_equal(sl_net_key_parse(text, "the test", &key, &err), SL_OK);
+    return key;
+}
+
+/* Listens: with or without a key, on loopback or on a UNIX socket. */
+static void room_init(struct room *r, bool keyed, bool tcp) {
+    char address[128];
+    struct sl_err err;
+    memset(r, 0, sizeof *r);
+    snprintf(r->folder, sizeof r->folder, "/tmp/sl-link-XXXXXX");
+    assert_non_null(mkdtemp(r->folder));
+    snprintf(address, sizeof address, tcp ? "127.0.0.1:0" : "unix:%s/s", r->folder);
+    r->owner.accepted = was_accepted;
+    r->key = keyed ? new_key() : NULL;
+    r->config = (struct sl_link_config){.key = r->key,
+                                        .connect_ns = LONG_NS,
+                                        .heartbeat_ns = 5000000,
+                                        .silence_ns = LONG_NS,
+                                        .max_payload_bytes = MAX_SENT,
+                                        .queue_bytes = 3 * MAX_SENT};
+    pthread_mutex_init(&r->lock, NULL);
+    sl_cond_init(&r->changed);
+    end_init(&r->near);
+    end_init(&r->far);
+    if (sl_listener_open(address, &r->config, &r->owner, &r->listener, &err) != SL_OK)
+        fail_msg("%s", err.text);
+}
+
+static void room_join(struct room *r) {
+    struct sl_err err;
+    if (sl_link_connect(sl_listener_address(r->listener), &r->config, &r->near.owner, NULL,
+                        &r->near.link, &err) != SL_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(sl_link_start(r->near.link, &err), SL_OK);
+    pthread_mutex_lock(&r->lock);
+    while (!r->n_accepted)
+        pthread_cond_wait(&r->changed, &r->lock);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void room_release(struct room *r) {
+    if (r->near.link)
+        sl_link_close(r->near.link, 0);
+    sl_listener_close(r->listener);
+    if (r->far.link)
+        sl_link_close(r->far.link, 0);
+    sl_net_key_free(&r->key);
+    rmdir(r->folder);
+}
+
+static enum sl_status send_one(struct sl_link *l, uint32_t frame, size_t n) {
+    uint8_t *bytes = malloc(n + 1);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = byte_of(frame, i);
+    const struct sl_bytes_part parts[] = {{bytes, n / 3}, {bytes + n / 3, n - n / 3}};
+    enum sl_status st = sl_link_send(l, SL_FRAME_CALL, 3, parts, 2);
+    free(bytes);
+    return st;
+}
+
+/* ---- what is sent arrives ---- */
+
+static void echo(bool keyed, bool tcp) {
+    static const size_t sizes[] = {0, 1, 31, 32, 33, 4095, 16384, 16385, 70001, MAX_SENT};
+    uint32_t n = BY_BUILD(200, 60, 40), sent = 0;
+    uint64_t sum = 0;
+    struct room r;
+    room_init(&r, keyed, tcp);
+    r.far.echoes = true;
+    room_join(&r);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t bytes = sizes[i % (sizeof sizes / sizeof *sizes)];
+        enum sl_status st;
+        while ((st = send_one(r.near.link, i, bytes)) == SL_AGAIN)
+            usleep(100); /* the queue is full: nothing was sent */
+        assert_int_equal(st, SL_OK);
+        sum += bytes;
+        sent++;
+    }
+    wait_for(&r.far, sent);
+    wait_for(&r.near, sent);
+    assert_int_equal(r.far.n_frames, sent);
+    assert_int_equal(r.near.n_frames, sent);
+    assert_int_equal(r.near.sum, sum);
+    assert_int_equal(r.far.n_lost + r.near.n_lost, 0);
+    struct sl_link_stats s = sl_link_stats(r.near.link);
+    assert_true(s.sent_frames >= sent && s.received_frames >= sent);
+    assert_true(keyed ? s.received_bytes > sum : s.received_bytes > sum);
+    room_release(&r);
+}
+
+static void frames_come_back(void **state) {
+    (void)state;
+    echo(false, false);
+    echo(false, true);
+    echo(true, false);
+    echo(true, true);
+}
+
+/* Heartbeats measure the way and the other's clock, which is ours here. */
+static void clocks_are_compared(void **state) {
+    (void)state;
+    struct room r;
+    struct sl_link_stats s = {0};
+    room_init(&r, true, true);
+    room_join(&r);
+    for (uint64_t until = sl_now_ns() + LONG_NS; !s.round_trip_ns && sl_now_ns() < until;) {
+        usleep(1000);
+        s = sl_link_stats(r.near.link);
+    }
+    assert_true(s.round_trip_ns > 0);
+    int64_t off = s.clock_offset_ns < 0 ? -s.clock_offset_ns : s.clock_offset_ns;
+    assert_true((uint64_t)off <= s.round_trip_ns + 1000000000u);
+    room_release(&r);
+}
+
+/* ---- who goes ---- */
+
+static void who_goes_is_noticed_once(void **state) {
+    (void)state;
+    for (uint32_t keyed = 0; keyed < 2; keyed++) {
+        struct room r;
+        room_init(&r, keyed, true);
+        room_join(&r);
+        sl_link_close(r.far.link, 0);
+        r.far.link = NULL;
+        wait_for(&r.near, UINT32_MAX);
+        assert_int_equal(r.near.n_lost, 1);
+        assert_int_equal(r.near.lost, SL_ERR_PEER_LOST);
+        assert_int_equal(send_one(r.near.link, 0, 10), SL_ERR_PEER_LOST);
+        room_release(&r);
+        assert_int_equal(r.near.n_lost, 1);
+    }
+}
+
+static void who_makes_no_sense_is_left(void **state) {
+    (void)state;
+    struct room r;
+    room_init(&r, true, false);
+    r.far.refuses = true;
+    room_join(&r);
+    assert_int_equal(send_one(r.near.link, 0, 10), SL_OK);
+    wait_for(&r.far, UINT32_MAX);
+    assert_int_equal(r.far.lost, SL_ERR_PROTOCOL);
+    assert_non_null(strstr(r.far.why.text, "no sense"));
+    room_release(&r);
+}
+
+static void what_does_not_fit_is_not_sent(void **state) {
+    (void)state;
+    struct room r;
+    room_init(&r, false, false);
+    room_join(&r);
+    assert_int_equal(send_one(r.near.link, 0, 3 * MAX_SENT), SL_AGAIN);
+    assert_int_equal(sl_link_set_max_payload(r.far.link, 4 * MAX_SENT, 0), SL_OK);
+    assert_int_equal(sl_link_set_max_payload(r.near.link, MAX_SENT, 4 * MAX_SENT), SL_OK);
+    assert_int_equal(send_one(r.near.link, 0, 3 * MAX_SENT), SL_OK);
+    wait_for(&r.far, 1);
+    assert_int_equal(r.far.sum, 3 * MAX_SENT);
+    room_release(&r);
+}
+
+/* ---- strangers ---- */
+
+static int connect_raw(const struct room *r) {
+    struct sl_net_address a[SL_NET_ADDRESSES];
+    struct sl_err err;
+    size_t n;
+    assert_int_equal(sl_net_resolve(sl_listener_address(r->listener), false, a, &n, &err), SL_OK);
+    int fd = socket(a->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0 && connect(fd, &a->any, a->n) == 0);
+    return fd;
+}
+
+/* Without a key everybody on this machine is a peer, but not everything a frame. */
+static void lies_end_the_link(void **state) {
+    (void)state;
+    static const struct sl_frame_head lies[] = {{SL_FRAME_CALL, 0, 2, 0},
+                                                {SL_FRAME_CALL, 0, 1, (uint64_t)1 << 63},
+                                                {SL_FRAME_TYPES, 0, 1, 0},
+                                                {SL_FRAME_HEARTBEAT, 0, 1, 7},
+                                                {SL_FRAME_HEARTBEAT_ANSWER, 0, 1, 16}};
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        uint8_t bytes[SL_FRAME_HEAD_BYTES + 16];
+        struct room r;
+        memset(bytes, 0xff, sizeof bytes);
+        room_init(&r, false, i % 2);
+        int fd = connect_raw(&r);
+        sl_frame_put_head(&lies[i], bytes);
+        assert_int_equal(write(fd, bytes, sizeof bytes), sizeof bytes);
+        wait_for(&r.far, UINT32_MAX);
+        assert_int_equal(r.far.lost, SL_ERR_PROTOCOL);
+        assert_int_equal(r.far.n_frames, 0);
+        close(fd);
+        room_release(&r);
+    }
+}
+
+static void silence_is_a_loss(void **state) {
+    (void)state;
+    struct room r;
+    room_init(&r, false, false);
+    sl_listener_close(r.listener);
+    r.config.silence_ns = 50000000;
+    struct sl_err err;
+    char address[128];
+    snprintf(address, sizeof address, "unix:%s/s", r.folder);
+    assert_int_equal(sl_listener_open(address, &r.config, &r.owner, &r.listener, &err), SL_OK);
+    int fd = connect_raw(&r);
+    wait_for(&r.far, UINT32_MAX);
+    assert_int_equal(r.far.lost, SL_ERR_PEER_LOST);
+    assert_non_null(strstr(r.far.why.text, "nothing has come"));
+    close(fd);
+    room_release(&r);
+}
+
+static void another_key_is_refused(void **state) {
+    (void)state;
+    struct room r;
+    struct sl_err err;
+    struct sl_link *link;
+    room_init(&r, true, true);
+    struct sl_net_key *other = new_key();
+    struct sl_link_config c = r.config;
+    c.key = other;
+    assert_int_equal(
+        sl_link_connect(sl_listener_address(r.listener), &c, &r.near.owner, NULL, &link, &err),
+        SL_ERR_PROTOCOL);
+    assert_non_null(strstr(err.text, "another key"));
+    sl_net_key_free(&other);
+    room_join(&r); /* who has it is served */
+    room_release(&r);
+}
+
+/* More of them than there are places, and somebody with the key behind them. */
+static void strangers_are_in_nobodys_way(void **state) {
+    (void)state;
+    enum { N = 150 };
+    struct room r;
+    int fds[N];
+    room_init(&r, true, true);
+    for (int i = 0; i < N; i++) {
+        fds[i] = connect_raw(&r);
+        static const char garbage[] = "GET / HTTP/1.1\r\n\r\n\x16\x03\x01\xff\xff\x01";
+        if (i % 2)
+            assert_true(write(fds[i], garbage, sizeof garbage) > 0);
+    }
+    room_join(&r);
+    assert_int_equal(send_one(r.near.link, 0, 100), SL_OK);
+    wait_for(&r.far, 1);
+    assert_int_equal(r.far.n_frames, 1);
+    for (int i = 0; i < N; i++)
+        close(fds[i]);
+    room_release(&r);
+}
+
+/* ---- addresses and keys ---- */
+
+static void only_this_machine_without_a_key(void **state) {
+    (void)state;
+    const struct sl_link_config plain = {.connect_ns = LONG_NS};
+    struct sl_listener_owner owner = {NULL};
+    struct sl_listener *l;
+    struct sl_link *link;
+    struct sl_err err;
+    assert_int_equal(sl_listener_open("0.0.0.0:0", &plain, &owner, &l, &err), SL_ERR_CONFIG);
+    assert_non_null(strstr(err.text, "not on this machine"));
+    assert_int_equal(sl_link_connect("192.0.2.1:7070", &plain, NULL, NULL, &link, &err),
+                     SL_ERR_CONFIG);
+    static const char *const bad[] = {
+        "", ":", "host", "host:", "host:x", "1:2:3", "host:123456", "unix:"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(sl_link_connect(bad[i], &plain, NULL, NULL, &link, &err), SL_ERR_CONFIG);
+}
+
+static void keys_are_read_with_care(void **state) {
+    (void)state;
+    struct sl_net_key *key = NULL;
+    struct sl_err err;
+    char text[SL_NET_KEY_TEXT_BYTES], other[SL_NET_KEY_TEXT_BYTES];
+    assert_int_equal(sl_net_key_generate(text, &err), SL_OK);
+    assert_int_equal(sl_net_key_generate(other, &err), SL_OK);
+    assert_string_not_equal(text, other);
+    assert_int_equal(strlen(text), strlen("sluice-key-1:") + 64);
+    static const size_t wrong[] = {0, 12, 13, 40, 76};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(other, sizeof other, "%s", text);
+        other[wrong[i]] = 'G';
+        assert_int_equal(sl_net_key_parse(other, "x", &key, &err), SL_ERR_CONFIG);
+        assert_null(strstr(err.text, text + 20)); /* never shown */
+    }
+    other[0] = 0;
+    assert_int_equal(sl_net_key_parse(other, "x", &key, &err), SL_ERR_CONFIG);
+    char padded[128];
+    snprintf(padded, sizeof padded, " \n%s\r\n", text);
+    assert_int_equal(sl_net_key_parse(padded, "x", &key, &err), SL_OK);
+    sl_net_key_free(&key);
+    assert_int_equal(sl_net_key_read("/", &key, &err), SL_ERR_CONFIG);
+    assert_int_equal(sl_net_key_read("/no/such/file", &key, &err), SL_ERR_CONFIG);
+}
+
+int main(void) {
+    sl_log_set_level(SL_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frames_come_back),
+        cmocka_unit_test(clocks_are_compared),
+        cmocka_unit_test(who_goes_is_noticed_once),
+        cmocka_unit_test(who_makes_no_sense_is_left),
+        cmocka_unit_test(what_does_not_fit_is_not_sent),
+        cmocka_unit_test(lies_end_the_link),
+        cmocka_unit_test(silence_is_a_loss),
+        cmocka_unit_test(another_key_is_refused),
+        cmocka_unit_test(strangers_are_in_nobodys_way),
+        cmocka_unit_test(only_this_machine_without_a_key),
+        cmocka_unit_test(keys_are_read_with_care),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
