@@ -4,6 +4,7 @@
 #include "cluster/peer.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "engine/prefix/model_identity.h"
 #include "engine/stage/joint_heat.h"
 #include "engine/types/plan.h"
 
@@ -23,6 +24,7 @@ struct sl_cluster {
     struct sl_remote_stages base; /* first */
     struct sl_cluster_config config;
     const struct sl_model *model;
+    uint64_t content;
     struct sl_peer peers[SL_CLUSTER_MAX_WORKERS]; /* [config.n_workers] */
     struct sl_host_config hosts[SL_CLUSTER_MAX_WORKERS];
     const struct sl_stage_plan *plans[SL_MAX_STAGES]; /* [base.n] from load on */
@@ -108,7 +110,7 @@ static struct sl_setup_load load_of(const struct sl_cluster *c, const struct sl_
     const struct sl_memory_plan *plan = &plans->at[plans->n_local].plan;
     const struct sl_engine_config *g = &plan->config;
     struct sl_setup_load m = {
-        .fingerprint = sl_model_fingerprint(c->model),
+        .content = c->content,
         .n_stages = plans->n,
         .n_layer = c->model->hp.n_layer,
         .ctx_tokens = g->ctx_tokens,
@@ -340,9 +342,9 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
     c->config = *config;
     c->model = model;
     atomic_init(&c->closing, false);
+    enum sl_status st = sl_model_content(model, &c->content, err);
     for (uint32_t i = 0; i < config->n_workers; i++)
-        sl_peer_init(&c->peers[i], config->workers[i], model, config->key, &c->closing);
-    enum sl_status st = SL_OK;
+        sl_peer_init(&c->peers[i], config->workers[i], c->content, config->key, &c->closing);
     for (uint32_t i = 0; i < config->n_workers && st == SL_OK; i++) {
         st = sl_peer_meet(&c->peers[i], c->config.wait_ns, err);
         if (st == SL_OK)

@@ -7,7 +7,6 @@
 #include "common/version.h"
 #include "net/frame.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -43,14 +42,14 @@ static enum sl_status take_hello(struct sl_peer *p, const struct sl_frame *f, st
 }
 
 static enum sl_status take_offer(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
-    const struct sl_model *m = p->model;
     struct sl_setup_offer *o = &p->offer;
     SL_TRY(sl_setup_get_offer(f->bytes, f->n, o, err));
-    if (o->fingerprint != sl_model_fingerprint(m))
-        return sl_fail(err, SL_ERR_CONFIG,
-                       "the worker at %s has another model, '%s' (%016" PRIx64
-                       "): here it is %016" PRIx64,
-                       p->address, o->model, o->fingerprint, sl_model_fingerprint(m));
+    if (o->content != p->content)
+        return sl_fail(
+            err, SL_ERR_CONFIG,
+            "the worker at %s has another model, '%s': its header or its bytes differ from "
+            "those of the file here",
+            p->address, o->model);
     if (!o->n_devices || !o->ram_bytes || o->process_bytes > o->ram_bytes)
         return sl_fail(err, SL_ERR_PROTOCOL, "the worker at %s offers no device, or no memory",
                        p->address);
@@ -282,11 +281,11 @@ enum sl_status sl_peer_watch_load(struct sl_peer *p, struct sl_progress *progres
 
 /* ---- made, left ---- */
 
-void sl_peer_init(struct sl_peer *p, const char *address, const struct sl_model *model,
+void sl_peer_init(struct sl_peer *p, const char *address, uint64_t content,
                   const struct sl_net_key *key, const atomic_bool *cancel) {
     *p = (struct sl_peer){.owner = {was_received, was_lost},
                           .address = address,
-                          .model = model,
+                          .content = content,
                           .key = key,
                           .cancel = cancel,
                           .epoch = 1};

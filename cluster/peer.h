@@ -7,7 +7,6 @@
 
 #include "cluster/setup.h"
 #include "engine/stage/stage_remote.h"
-#include "model/arch/model.h"
 #include "net/link.h"
 
 #include <pthread.h>
@@ -30,7 +29,7 @@ struct sl_peer_port {
 struct sl_peer {
     struct sl_link_owner owner; /* first */
     const char *address;        /* borrowed */
-    const struct sl_model *model;
+    uint64_t content;           /* of the model (sl_model_content) */
     const struct sl_net_key *key;
     const atomic_bool *cancel;
     pthread_mutex_t link_lock;
@@ -53,7 +52,7 @@ struct sl_peer {
 };
 
 /* All is borrowed until release. *cancel is looked at several times a second. */
-void sl_peer_init(struct sl_peer *p, const char *address, const struct sl_model *model,
+void sl_peer_init(struct sl_peer *p, const char *address, uint64_t content,
                   const struct sl_net_key *key, const atomic_bool *cancel);
 void sl_peer_release(struct sl_peer *p);
 

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/open_device.h"
+#include "engine/prefix/model_identity.h"
 #include "engine/stage/stage_local.h"
 #include "model/arch/model_slice.h"
 
@@ -71,8 +72,7 @@ enum sl_status sl_worker_offer(const struct sl_worker_config *config, struct sl_
     struct sl_engine_config planned;
     uint32_t n = 0;
     SL_TRY(open_devices(config, dev, &planned, &n, err));
-    *out = (struct sl_setup_offer){.fingerprint = sl_model_fingerprint(config->model),
-                                   .ram_bytes = planned.ram_bytes,
+    *out = (struct sl_setup_offer){.ram_bytes = planned.ram_bytes,
                                    .pinned_bytes = planned.pinned_bytes,
                                    .process_bytes = planned.process_bytes,
                                    .disk_bytes_per_s = config->disk_bytes_per_s,
@@ -85,6 +85,11 @@ enum sl_status sl_worker_offer(const struct sl_worker_config *config, struct sl_
             "a budget of %.1f MiB is too small: the process alone takes %.1f MiB, and at "
             "least one layer must fit beside it: --ram",
             (double)planned.ram_bytes / 0x1p20, (double)planned.process_bytes / 0x1p20);
+    }
+    enum sl_status st = sl_model_content(config->model, &out->content, err);
+    if (st != SL_OK) {
+        close_devices(dev, n);
+        return st;
     }
     snprintf(out->model, sizeof out->model, "%s", config->model_name);
     for (uint32_t i = 0; i < n; i++) {
@@ -128,7 +133,7 @@ static enum sl_status check_load(const struct sl_worker_config *config,
             taken[s->device] = true;
         ram += s->ram_bytes;
     }
-    if (m->fingerprint != offer->fingerprint || m->n_layer != hp->n_layer)
+    if (m->content != offer->content || m->n_layer != hp->n_layer)
         return sl_fail(err, SL_ERR_CONFIG, "the model here is '%s', another than the coordinator's",
                        offer->model);
     if (sound && m->n_of_worker > 1 && ram > offer->ram_bytes)

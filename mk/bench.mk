@@ -4,6 +4,7 @@ BENCH_BIN := $(BENCH_SRC:%.c=$(B)/%)
 
 # The folder that a bench measures; backends unless said here.
 BENCH_LAYER_reader := streaming
+BENCH_LAYER_net := net
 BENCH_LAYER_server := server engine model backends expert_cache streaming
 BENCH_LAYER_grammar := model
 BENCH_LAYER_sampler := engine model backends expert_cache streaming

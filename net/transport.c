@@ -13,7 +13,8 @@
 
 /* TLS 1.3, with the shared key and a fresh Diffie-Hellman exchange, and nothing else: no
  * certificates, no tickets, no earlier versions. */
-#define PRIORITY "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK"
+#define PRIORITY                                                                                   \
+    "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:-CIPHER-ALL:+AES-128-GCM:+CHACHA20-POLY1305"
 /* Keys have no names: there is one. */
 #define IDENTITY "sluice"
 

@@ -24,13 +24,15 @@ static void add_times(struct sl_siphash *h, const struct stat *about) {
     add_u64(h, (uint64_t)about->st_mtim.tv_nsec);
 }
 
-static enum sl_status add_file(struct sl_siphash *h, const char *path, struct sl_err *err) {
+static enum sl_status add_file(struct sl_siphash *h, const char *path, bool times,
+                               struct sl_err *err) {
     uint8_t sample[SAMPLE_BYTES];
     struct stat about;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &about) != 0)
         goto fail;
-    add_times(h, &about);
+    if (times)
+        add_times(h, &about);
     uint64_t size = (uint64_t)about.st_size;
     for (uint32_t i = 1; i <= N_SAMPLES; i++) {
         uint64_t at = size / (N_SAMPLES + 1) * i;
@@ -73,18 +75,30 @@ static void add_stores(struct sl_siphash *h, const struct sl_model *model,
     }
 }
 
+static enum sl_status add_files(struct sl_siphash *h, const struct sl_model *model, bool times,
+                                struct sl_err *err) {
+    const struct sl_gguf *g = model->gguf;
+    add_u64(h, sl_model_fingerprint(model));
+    for (uint32_t i = 0; i < sl_gguf_n_files(g); i++)
+        SL_TRY(add_file(h, sl_gguf_file_path(g, i), times, err));
+    return SL_OK;
+}
+
+enum sl_status sl_model_content(const struct sl_model *model, uint64_t *out_content,
+                                struct sl_err *err) {
+    struct sl_siphash h;
+    sl_siphash_init(&h, (struct sl_hash128){UINT64_C(0x736c756963652d63), 1});
+    SL_TRY(add_files(&h, model, false, err));
+    *out_content = sl_siphash_end(&h).lo;
+    return SL_OK;
+}
+
 enum sl_status sl_model_identity(const struct sl_model *model, const struct sl_seq_config *stores,
                                  struct sl_hash128 arithmetic, struct sl_hash128 *out_identity,
                                  struct sl_err *err) {
-    const struct sl_gguf *g = model->gguf;
     struct sl_siphash h;
     sl_siphash_init(&h, (struct sl_hash128){UINT64_C(0x736c756963652d6b), 1});
-    add_u64(&h, sl_model_fingerprint(model));
-    for (uint32_t i = 0; i < sl_gguf_n_files(g); i++) {
-        enum sl_status st = add_file(&h, sl_gguf_file_path(g, i), err);
-        if (st != SL_OK)
-            return st;
-    }
+    SL_TRY(add_files(&h, model, true, err));
     add_stores(&h, model, stores);
     add_hash(&h, arithmetic);
     *out_identity = sl_siphash_end(&h);

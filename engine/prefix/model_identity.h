@@ -6,6 +6,10 @@
 #include "engine/forward/seq_state.h"
 #include "model/arch/model.h"
 
+/* What two copies of a model on two machines have in common, and no two models: metadata, the
+ * files' sizes, samples of their bytes. SL_ERR_IO: a file of the model cannot be read. */
+enum sl_status sl_model_content(const struct sl_model *model, uint64_t *out_content,
+                                struct sl_err *err) SL_MUST_CHECK;
 /* Of the model: metadata, the files' sizes and times, samples of their bytes; of what layers keep:
  * the type of KV, each store's name, bytes, reach and whether it has tail pages; of the arithmetic:
  * its hash (sl_stage_hello.arithmetic) at the first stage. SL_ERR_IO: a file of the model cannot be

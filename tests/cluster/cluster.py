@@ -141,6 +141,14 @@ class Tests:
         w = Worker(self, self.model, self.socket())
         v = Worker(self, other, self.socket())
         self.refused("another model", ["--workers", v.at, "--key-file", self.key], "another model", "another-model.gguf")
+        changed = self.path("changed.gguf")
+        with open(self.model, "rb") as f, open(changed, "wb") as g:
+            data = bytearray(f.read())
+            data[len(data) // 17 * 9 + 100] ^= 1
+            g.write(data)
+        u = Worker(self, changed, self.socket())
+        self.refused("the same shape with other weights", ["--workers", u.at, "--key-file", self.key], "another model", "changed.gguf")
+        u.end()
         self.refused("another key", ["--workers", w.at, "--key-file", self.new_key("key2")], "another key")
         self.refused("no key", ["--workers", w.at], "sluice keygen")
         self.refused("a key that others may read", ["--workers", w.at, "--key-file", self.new_key("key3", 0o644)], "chmod 600")
