@@ -168,7 +168,8 @@ void sl_session_leave_slot(struct sl_engine *e, struct sl_session *s);
 void sl_session_wait_first(struct sl_engine *e, struct sl_session *s);
 struct sl_session *sl_slots_last_come(const struct sl_engine *e);
 void sl_sessions_fail(struct sl_engine *e, enum sl_status st, const char *text);
-/* slot_pages.c: no page of any text is known any more, but for copies elsewhere; no slot has one. */
+/* slot_pages.c: no page of any text is known any more, but for copies elsewhere; no slot has one.
+ */
 void sl_prefixes_forget(struct sl_engine *e);
 /* away.c. Is this the loss of another machine, after which sessions wait for it? Notes it then. */
 bool sl_engine_is_away(struct sl_engine *e, enum sl_status st, const struct sl_err *why);

@@ -58,7 +58,10 @@ enum sl_status sl_net_key_parse(const char *text, const char *source, struct sl_
 static const char *exposed(const struct stat *about) {
     if (!S_ISREG(about->st_mode))
         return "is no regular file";
-    if (about->st_mode & (S_IRWXG | S_IRWXO))
+    /* systemd hands a file of root's over, with its reader in an access list: that shows as the
+     * group's. */
+    bool handed_over = !about->st_uid && !about->st_gid && (about->st_mode & S_IRWXG) == S_IRGRP;
+    if (about->st_mode & S_IRWXO || (about->st_mode & S_IRWXG && !handed_over))
         return "can be read by others: chmod 600 it";
     if (about->st_uid != geteuid() && about->st_uid != 0)
         return "belongs to another user";

@@ -9,11 +9,12 @@ TAP."""
 import glob
 import os
 import re
+import subprocess
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DOCUMENTS = ["*.md", "docs/*.md", "deploy/*.md", "demo/*.md"]
-SOURCE_FOLDERS = ["backends", "bench", "cli", "common", "demo", "deploy", "docs", "engine", "expert_cache", "mk", "model", "scripts",
+SOURCE_FOLDERS = ["backends", "bench", "cli", "cluster", "common", "demo", "deploy", "docs", "engine", "expert_cache", "mk", "model", "net", "scripts",
                   "server", "streaming", "tests", "web"]
 
 
@@ -100,6 +101,12 @@ def pack_faults(root, names, inside):
             if path and not has(target := os.path.normpath(os.path.join(os.path.dirname(name), path)))]
 
 
+def wire_faults():
+    """docs/WIRE.md has the tables that the code is made from."""
+    r = subprocess.run([os.path.join(ROOT, "scripts", "wire_doc.py"), "--check"], capture_output=True, text=True)
+    return [r.stdout.strip() + r.stderr.strip()] if r.returncode else []
+
+
 def bad_faults():
     """The checks on documents that are wrong in one point each."""
     cases = [("[a](none.md)", 1), ("[a](#none)", 1), ("[a](README.md#other)", 1), ("# A `b`, c\n\n[a](README.md#a-b-c)", 0), ("# A\n# A\n[a](#a-1)", 0),
@@ -133,6 +140,7 @@ def main():
     checks = [("the checks find what is wrong", bad_faults()), ("links", link_faults(ROOT, names)), ("files", file_faults(ROOT, names, known)),
               ("tests by name", test_faults(ROOT, names)),
               ("make's targets", target_faults(ROOT, names, targets)), ("fields of requests", field_faults(ROOT, sources)),
+              ("the wire protocol's tables", wire_faults()),
               ("what the tarball's documents link to is in it", pack_faults(ROOT, names, packed(ROOT)))]
     for n, (name, faults) in enumerate(checks, 1):
         print(f"{'not ok' if faults else 'ok'} {n} - {name}")
