@@ -1,5 +1,6 @@
 /* sluice serve: binds the port, loads the model behind it, serves until told to stop. */
 #include "cli/allowed_hosts.h"
+#include "cli/aliases.h"
 #include "cli/api_keys.h"
 #include "cli/args.h"
 #include "cli/commands.h"
@@ -28,11 +29,12 @@
 #define MAX_SECONDS 31536000
 
 struct options {
-    const char *model, *alias, *log_level, *api_key, *api_key_file;
+    const char *model, *log_level, *api_key, *api_key_file;
     const char *unix_mode;
-    struct sl_arg_list hosts, cors_origins, allowed_hosts;
+    struct sl_arg_list hosts, cors_origins, allowed_hosts, alias_words;
+    struct sl_aliases aliases;
     uint32_t port, max_body_mib, drain_s;
-    bool no_warmup;
+    bool no_warmup, any_model_name;
     struct sl_engine_config engine;
     struct sl_engine_options memory;
     struct sl_server_config server;
@@ -83,12 +85,16 @@ static bool ignore_logits(void *ctx, uint32_t pos, const float *logits) {
 
 static enum sl_status attach(struct loader *l) {
     const struct sl_gguf *g = l->model->gguf;
+    const struct sl_aliases *names = &l->opt->aliases;
     char id[256];
     default_alias(l->opt->model, id, sizeof id);
     struct sl_server_model m = {
         .engine = l->engine,
         .tokenizer = l->tok,
-        .id = l->opt->alias ? l->opt->alias : id,
+        .id = names->n ? names->name[0] : id,
+        .aliases = names->name + 1,
+        .n_aliases = names->n ? names->n - 1 : 0,
+        .any_name = l->opt->any_model_name,
         .path = l->opt->model,
         .arch = sl_model_arch_name(l->model),
         .n_ctx_train = l->model->hp.n_ctx_train,
@@ -219,10 +225,6 @@ static bool check_options(struct options *o) {
     static const char *const levels[] = {"error", "warn", "info", "debug"};
     if (!check_transport(o))
         return false;
-    if (o->alias && sl_utf8_valid_prefix(o->alias, strlen(o->alias)) != strlen(o->alias)) {
-        sl_usage_error("serve", "--alias '%s' is not UTF-8, as JSON must be", o->alias);
-        return false;
-    }
     if (o->engine.cache_disk_bytes && !o->engine.cache_dir) {
         sl_usage_error("serve", "--cache-disk needs --cache-dir");
         return false;
@@ -397,8 +399,12 @@ static struct options given;
 static const struct sl_arg args[] = {
     {SL_ARG_STRING, 'm', "--model", "FILE", &given.model,
      "the GGUF file to serve (also as the only argument)", false},
-    {SL_ARG_STRING, 0, "--alias", "NAME", &given.alias,
-     "what clients call the model (default: the file's name)", false},
+    {SL_ARG_LIST, 0, "--alias", "NAMES", &given.alias_words,
+     "what clients call the model (default: the file's name); several names are\n"
+     "separated by commas, and answers repeat the one that was asked for",
+     false},
+    {SL_ARG_FLAG, 0, "--any-model-name", NULL, &given.any_model_name,
+     "accept every name of a model in requests", false},
     {SL_ARG_HEADING, 0, "Where", NULL, NULL, NULL, false},
     {SL_ARG_LIST, 0, "--host", "HOST", &given.hosts,
      "address to listen on (default 127.0.0.1: this machine only); up to three times;\n"
@@ -534,6 +540,8 @@ int sl_cmd_serve(int argc, char **argv) {
     struct sl_api_keys keys = {.n = 0};
     struct sl_allowed_hosts allowed = {.n = 0};
     rc = sl_allowed_hosts_read(&allowed, &o->allowed_hosts) ? 0 : 2;
+    if (rc == 0 && !sl_aliases_read(&o->aliases, &o->alias_words))
+        rc = 2;
     if (rc == 0 && o->api_key)
         rc = sl_api_keys_take(&keys, o->api_key);
     if (rc == 0 && o->api_key_file && !sl_api_keys_read(&keys, o->api_key_file))
@@ -547,5 +555,6 @@ int sl_cmd_serve(int argc, char **argv) {
     }
     sl_api_keys_release(&keys);
     sl_allowed_hosts_release(&allowed);
+    sl_aliases_release(&o->aliases);
     return rc;
 }

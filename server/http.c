@@ -303,7 +303,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
                                   size_t *size, void **con_cls) {
     struct sl_exchange *ex = *con_cls;
     if (!ex) {
-        ex = sl_exchange_create(cls, conn, path, method);
+        char *name = sl_route_path(path);
+        ex = name ? sl_exchange_create(cls, conn, name, method) : NULL;
+        free(name);
         if (!ex)
             return MHD_NO;
         *con_cls = ex;

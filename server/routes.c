@@ -37,9 +37,9 @@ static void handle_health(struct sl_exchange *ex) {
     }
 }
 
-static void put_model(struct sl_buf *b, const struct sl_served *v) {
+static void put_model(struct sl_buf *b, const struct sl_served *v, const char *name) {
     sl_buf_puts(b, "{\"id\":");
-    sl_buf_json_text(b, v->id);
+    sl_buf_json_text(b, name);
     sl_buf_printf(b, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"sluice\",",
                   (long long)v->created_s);
     sl_buf_printf(b,
@@ -55,24 +55,28 @@ static void put_model(struct sl_buf *b, const struct sl_served *v) {
 static void handle_models(struct sl_exchange *ex) {
     const struct sl_served *v = ex->server->served;
     if (sl_anthropic_client(ex)) {
-        sl_anthropic_models(&ex->reply, v->id, v->created_s);
+        sl_anthropic_models(&ex->reply, v->names, v->n_names, v->created_s);
         return;
     }
     sl_buf_puts(&ex->reply, "{\"object\":\"list\",\"data\":[");
-    put_model(&ex->reply, v);
+    for (uint32_t i = 0; i < v->n_names; i++) {
+        sl_buf_puts(&ex->reply, i ? "," : "");
+        put_model(&ex->reply, v, v->names[i]);
+    }
     sl_buf_puts(&ex->reply, "]}");
 }
 
 static void handle_model(struct sl_exchange *ex) {
     const char *id = ex->path + strlen(ex->route->path);
     const struct sl_served *v = ex->server->served;
-    if (strcmp(id, v->id) != 0)
+    if (!sl_served_has_name(v, id))
         sl_http_fail(&ex->error, 404, "model_not_found", "model",
-                     "the model '%.100s' does not exist; this server has '%.100s'", id, v->id);
+                     "the model '%.100s' does not exist; this server has '%.100s'", id,
+                     v->names[0]);
     else if (sl_anthropic_client(ex))
-        sl_anthropic_model(&ex->reply, v->id, v->created_s);
+        sl_anthropic_model(&ex->reply, id, v->created_s);
     else
-        put_model(&ex->reply, v);
+        put_model(&ex->reply, v, id);
 }
 
 #define INLINE SL_ROUTE_INLINE
@@ -85,7 +89,6 @@ static const struct sl_route routes[] = {
     {"GET", "/v1/health", false, INLINE, false, true, true, handle_health},
     {"GET", "/metrics", false, INLINE, false, false, true, sl_metrics_handle},
     {"GET", "/v1/models", false, INLINE, true, false, true, handle_models},
-    {"GET", "/models", false, INLINE, true, false, true, handle_models},
     {"GET", "/v1/models/", true, INLINE, true, false, true, handle_model},
     {"GET", "/props", false, INLINE, true, false, true, sl_props_handle},
     {"GET", "/slots", false, INLINE, true, false, true, sl_slots_handle},
@@ -108,6 +111,35 @@ _Static_assert(N_ROUTES <= SL_MAX_ROUTES, "SL_MAX_ROUTES");
 const struct sl_route *sl_routes(uint32_t *out_n) {
     *out_n = (uint32_t)N_ROUTES;
     return routes;
+}
+
+/* Without the prefix, as clients ask whose base URL lacks it. */
+static const char *const aliases[][2] = {
+    {"/chat/completions", "/v1/chat/completions"},
+    {"/completions", "/v1/completions"},
+    {"/responses", "/v1/responses"},
+    {"/messages", "/v1/messages"},
+    {"/messages/count_tokens", "/v1/messages/count_tokens"},
+    {"/models", "/v1/models"},
+};
+
+char *sl_route_path(const char *path) {
+    char *clean = strdup(path), *end = clean;
+    if (!clean)
+        return NULL;
+    for (const char *p = path; *p; p++)
+        if (*p != '/' || end == clean || end[-1] != '/')
+            *end++ = *p;
+    if (end - clean > 1 && end[-1] == '/')
+        end--;
+    *end = '\0';
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        if (strcmp(clean, aliases[i][0]) == 0) {
+            free(clean);
+            return strdup(aliases[i][1]);
+        }
+    }
+    return clean;
 }
 
 const struct sl_route *sl_route_find(const char *method, const char *path, const char **out_allow,

@@ -16,8 +16,9 @@ bool sl_anthropic_client(const struct sl_exchange *ex);
  * overloaded. */
 unsigned sl_anthropic_error(struct sl_buf *b, const struct sl_http_error *e);
 
-/* The Model object, and a list of this one model, as clients of this API expect them. */
+/* The Model object, and a list of them under the model's names, as clients of this API expect them.
+ */
 void sl_anthropic_model(struct sl_buf *b, const char *id, int64_t created_s);
-void sl_anthropic_models(struct sl_buf *b, const char *id, int64_t created_s);
+void sl_anthropic_models(struct sl_buf *b, char *const *names, uint32_t n, int64_t created_s);
 
 #endif

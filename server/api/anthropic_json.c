@@ -80,13 +80,16 @@ void sl_anthropic_model(struct sl_buf *b, const char *id, int64_t created_s) {
     sl_buf_printf(b, ",\"created_at\":\"%s\"}", created);
 }
 
-void sl_anthropic_models(struct sl_buf *b, const char *id, int64_t created_s) {
+void sl_anthropic_models(struct sl_buf *b, char *const *names, uint32_t n, int64_t created_s) {
     sl_buf_puts(b, "{\"data\":[");
-    sl_anthropic_model(b, id, created_s);
+    for (uint32_t i = 0; i < n; i++) {
+        sl_buf_puts(b, i ? "," : "");
+        sl_anthropic_model(b, names[i], created_s);
+    }
     sl_buf_puts(b, "],\"has_more\":false,\"first_id\":");
-    sl_buf_json_text(b, id);
+    sl_buf_json_text(b, names[0]);
     sl_buf_puts(b, ",\"last_id\":");
-    sl_buf_json_text(b, id);
+    sl_buf_json_text(b, names[n - 1]);
     sl_buf_puts(b, "}");
 }
 
@@ -131,7 +134,7 @@ static void put_stop_reason(struct sl_buf *b, const struct sl_choice *c) {
 static void put_message_head(struct sl_buf *b, const struct sl_gen *g) {
     sl_buf_printf(b, "{\"id\":\"%s%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":",
                   g->renderer->id_prefix, g->id);
-    sl_buf_json_text(b, g->served->id);
+    sl_buf_json_text(b, sl_gen_model(g));
 }
 
 static void put_call_head(struct sl_buf *b, const struct sl_choice *c, uint32_t call) {

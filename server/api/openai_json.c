@@ -15,7 +15,7 @@ static const char *object_name(const struct sl_gen *g, bool chunk) {
 static void head(struct sl_buf *b, const struct sl_gen *g, bool chunk) {
     sl_buf_printf(b, "{\"id\":\"%s%s\",\"object\":\"%s\",\"created\":%lld,\"model\":",
                   g->renderer->id_prefix, g->id, object_name(g, chunk), (long long)g->created_s);
-    sl_buf_json_text(b, g->served->id);
+    sl_buf_json_text(b, sl_gen_model(g));
     sl_buf_printf(b, ",\"system_fingerprint\":\"%s\"", g->served->fingerprint);
 }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_NAME_BYTES 1024u /* an answer repeats the name, a stream in each event */
+
 json_t *sl_prompt_body(struct sl_exchange *ex) {
     const struct sl_template_watch watch = {sl_exchange_poll, ex};
     return sl_json_parse_object(ex->body.ptr, ex->body.len,
@@ -16,16 +18,22 @@ json_t *sl_prompt_body(struct sl_exchange *ex) {
 
 bool sl_prompt_check_model(struct sl_exchange *ex, const json_t *body) {
     const json_t *m = json_object_get(body, "model");
-    const char *id = ex->server->served->id;
+    const struct sl_served *v = ex->server->served;
     if (!m || json_is_null(m))
         return true;
     if (!json_is_string(m))
         return sl_http_bad(&ex->error, "model", "'model' must be a string, not %s",
                            sl_json_kind(m));
-    if (strcmp(json_string_value(m), id) != 0)
+    const char *name = json_string_value(m);
+    if (!sl_served_has_name(v, name))
         return sl_http_fail(&ex->error, 404, "model_not_found", "model",
-                            "the model '%.100s' does not exist; this server has '%.100s'",
-                            json_string_value(m), id);
+                            "the model '%.100s' does not exist; this server has '%.100s'", name,
+                            v->names[0]);
+    if (json_string_length(m) > MAX_NAME_BYTES)
+        return sl_http_bad(&ex->error, "model", "'model' has %zu bytes; the most is %u",
+                           json_string_length(m), MAX_NAME_BYTES);
+    if (!ex->model_name && strcmp(name, v->names[0]) != 0 && !(ex->model_name = strdup(name)))
+        return sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
     return true;
 }
 

@@ -6,7 +6,7 @@
 
 /* The body as a JSON object. NULL: ex->error is set. */
 json_t *sl_prompt_body(struct sl_exchange *ex);
-/* `model`, if given, must be the one served. */
+/* `model`, if given, must be a name of the one served; answers repeat it. */
 bool sl_prompt_check_model(struct sl_exchange *ex, const json_t *body);
 /* False with 400 if so many bytes cannot fit the context however they are tokenized, which saves
  * tokenizing them. field: where the text came from. */

@@ -166,7 +166,7 @@ static void put_response(struct sl_buf *b, const struct sl_gen *g, const char *s
     sl_buf_printf(b, "{\"id\":\"%s%s\",\"object\":\"response\",\"created_at\":%lld,",
                   g->renderer->id_prefix, g->id, (long long)g->created_s);
     sl_buf_printf(b, "\"status\":\"%s\",\"background\":false,\"model\":", status);
-    sl_buf_json_text(b, g->served->id);
+    sl_buf_json_text(b, sl_gen_model(g));
     if (strcmp(status, "completed") == 0)
         sl_buf_printf(b, ",\"completed_at\":%lld", (long long)time(NULL));
     sl_buf_puts(b, ",\"error\":");

@@ -97,6 +97,7 @@ static void exchange_free(struct sl_exchange *ex) {
     sl_buf_release(&ex->reply);
     pthread_mutex_destroy(&ex->lock);
     free(ex->path);
+    free(ex->model_name);
     free(ex);
     if (counted) /* last: sl_server_destroy waits for it */
         atomic_fetch_sub(&s->n_active, 1);

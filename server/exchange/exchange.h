@@ -40,7 +40,10 @@ struct sl_exchange;
 struct sl_served {
     struct sl_engine *engine;
     const struct sl_tokenizer *tok;
-    char *id, *path, *arch, *chat_template_text;
+    char *names[1 + SL_SERVER_MAX_ALIASES]; /* [n_names] of the model; the first is its id */
+    uint32_t n_names;
+    bool any_name; /* and every other */
+    char *path, *arch, *chat_template_text;
     struct sl_chat chat;
     struct sl_vocab_trie *vocab;           /* for constrained answers */
     const struct sl_answer_format *format; /* of reasoning and tool calls */
@@ -107,6 +110,7 @@ struct sl_exchange {
     const struct sl_web_file *file; /* the reply instead, when there is no error */
     struct sl_http_error error;     /* http_status 0: none */
     struct sl_gen *gen;
+    char *model_name; /* that the request has for the model; owned. NULL: the model's id */
 
     pthread_mutex_t lock;
     struct MHD_Connection *conn; /* NULL: the connection no longer uses it */
@@ -234,6 +238,8 @@ enum sl_status sl_served_create(const struct sl_server_model *m,
                                 const struct sl_template_watch *watch, struct sl_served **out,
                                 struct sl_err *err) SL_MUST_CHECK;
 void sl_served_destroy(struct sl_served **v);
+/* Whether clients may call the model so. */
+bool sl_served_has_name(const struct sl_served *v, const char *name);
 /* Nothing can be answered until the server is restarted: the model could not be loaded, its files
  * were changed, or a device is lost. Then out_why is written. Any thread. */
 bool sl_server_failed(const struct sl_server *s, struct sl_err *out_why);

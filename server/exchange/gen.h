@@ -130,6 +130,11 @@ bool sl_gen_submit(struct sl_gen *g);
 /* Cancels what runs. The exchange's lock is held. */
 void sl_gen_cancel_locked(struct sl_gen *g);
 
+/* What the request calls the model. */
+static inline const char *sl_gen_model(const struct sl_gen *g) {
+    return g->ex->model_name ? g->ex->model_name : g->served->names[0];
+}
+
 struct sl_choice_times {
     double queue_ns, prefill_ns, decode_ns;
     struct sl_expert_use use;

@@ -45,13 +45,19 @@ enum sl_status sl_served_create(const struct sl_server_model *m,
     snprintf(v->fingerprint, sizeof v->fingerprint, "fp_%010llx",
              (unsigned long long)(m->fingerprint & 0xffffffffffu));
     sl_engine_info(m->engine, &v->info);
-    v->id = copy_text(m->id);
+    v->any_name = m->any_name;
+    bool named = true;
+    for (uint32_t i = 0; i <= m->n_aliases && named; i++) {
+        v->names[i] = copy_text(i ? m->aliases[i - 1] : m->id);
+        named = v->names[i] != NULL;
+        v->n_names += named;
+    }
     v->path = copy_text(m->path);
     v->arch = copy_text(m->arch);
     v->chat_template_text = copy(m->chat_template, m->chat_template ? m->chat_template_bytes : 0);
     v->max_piece_bytes = longest_piece(v->tok);
     enum sl_status status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
-    if (v->id && v->path && v->arch && v->chat_template_text)
+    if (named && v->path && v->arch && v->chat_template_text)
         status =
             sl_chat_init(&v->chat, v->tok, m->chat_template, m->chat_template_bytes, watch, err);
     if (status == SL_OK && sl_vocab_trie_create(v->tok, &v->vocab) != SL_OK)
@@ -85,12 +91,20 @@ void sl_served_destroy(struct sl_served **p) {
     sl_chat_release(&v->chat);
     sl_vocab_trie_destroy(&v->vocab);
     sl_ids_release(&v->markers);
-    free(v->id);
+    for (uint32_t i = 0; i < v->n_names; i++)
+        free(v->names[i]);
     free(v->path);
     free(v->arch);
     free(v->chat_template_text);
     free(v);
     *p = NULL;
+}
+
+bool sl_served_has_name(const struct sl_served *v, const char *name) {
+    for (uint32_t i = 0; i < v->n_names; i++)
+        if (strcmp(v->names[i], name) == 0)
+            return true;
+    return v->any_name;
 }
 
 bool sl_server_failed(const struct sl_server *s, struct sl_err *out_why) {

@@ -38,7 +38,7 @@ void sl_props_handle(struct sl_exchange *ex) {
     struct sl_buf *b = &ex->reply;
     sl_buf_puts(b, "{\"default_generation_settings\":");
     put_defaults(b, v);
-    put_text(b, "model_alias", v->id);
+    put_text(b, "model_alias", v->names[0]);
     put_text(b, "model_path", v->path);
     put_text(b, "architecture", v->arch);
     put_text(b, "device", v->info.device);

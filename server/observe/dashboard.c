@@ -160,7 +160,7 @@ void sl_machine_handle(struct sl_exchange *ex) {
     const struct sl_expert_map_shape *x = sl_engine_expert_shape(v->engine);
     struct sl_buf *b = &ex->reply;
     sl_buf_puts(b, "{\"object\":\"sluice.machine\",\"version\":\"" SL_VERSION "\",\"model\":");
-    sl_buf_json_text(b, v->id);
+    sl_buf_json_text(b, v->names[0]);
     sl_buf_puts(b, ",\"architecture\":");
     sl_buf_json_text(b, v->arch);
     sl_buf_puts(b, ",\"device\":");

@@ -2,13 +2,15 @@
 #ifndef SL_SERVER_TYPES_CONFIG_H
 #define SL_SERVER_TYPES_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct sl_engine;
 struct sl_tokenizer;
 
-#define SL_SERVER_MAX_HOSTS 3u
+#define SL_SERVER_MAX_HOSTS   3u
+#define SL_SERVER_MAX_ALIASES 31u
 
 /* Strings and arrays of them are borrowed until sl_server_destroy. */
 struct sl_server_config {
@@ -48,7 +50,11 @@ struct sl_server_config {
 struct sl_server_model {
     struct sl_engine *engine;             /* borrowed until sl_server_destroy */
     const struct sl_tokenizer *tokenizer; /* borrowed until sl_server_destroy */
-    const char *id; /* the name that clients use; copied, like all strings here */
+    /* The name that clients use, and others that they may use; copied, like all strings here. */
+    const char *id;
+    const char *const *aliases; /* [n_aliases] */
+    uint32_t n_aliases;         /* at most SL_SERVER_MAX_ALIASES */
+    bool any_name;              /* clients may call the model what they like */
     const char *path, *arch;
     const char *chat_template; /* NULL = the file has none: ChatML, with a warning */
     size_t chat_template_bytes;

@@ -124,6 +124,11 @@ static void values(void **state) {
     refused("serve --cache-disk 1GiB m", "needs --cache-dir");
     refused("serve --log-level loud m", "--log-level");
     refused("serve --alias \xff m", "is not UTF-8");
+    refused("serve --alias a,,b m", "'' is empty");
+    refused("serve --alias a,b --alias b m", "'b' is given twice");
+    refused("serve --alias 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,"
+            "28,29,30,31,32,33 m",
+            "'33' is one too many");
     static const char *const origins[] = {"chat.example", "https://", "https://a.example/",
                                           "https://a.example/b", "://a"};
     char words[160];

@@ -78,6 +78,7 @@ static void done(struct sl_exchange *ex) {
     sl_exchange_hold_reply(ex, 0);
     sl_buf_release(&ex->body);
     sl_buf_release(&ex->reply);
+    free(ex->model_name);
     pthread_mutex_destroy(&ex->lock);
 }
 
