@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/metrics.h"
 #include "server/api/anthropic.h"
+#include "server/api/ollama.h"
 #include "server/exchange/gen.h"
 #include "server/exchange/renderer.h"
 #include "server/guard.h"
@@ -84,6 +85,8 @@ static enum MHD_Result send_reply(struct sl_exchange *ex) {
         sl_buf_clear(&ex->reply);
         if (sl_anthropic_client(ex))
             status = sl_anthropic_error(&ex->reply, &ex->error);
+        else if (sl_ollama_client(ex))
+            sl_ollama_error(&ex->reply, &ex->error);
         else
             sl_http_error_json(&ex->reply, &ex->error);
     } else if (ex->allow) {
@@ -141,7 +144,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max) {
 }
 
 static enum MHD_Result send_stream(struct sl_exchange *ex) {
-    ex->content_type = "text/event-stream";
+    ex->content_type = ex->gen->renderer->lines ? "application/x-ndjson" : "text/event-stream";
     pthread_mutex_lock(&ex->lock);
     ex->last_out_ns = sl_now_ns();
     pthread_mutex_unlock(&ex->lock);

@@ -1,6 +1,7 @@
 /* The table of endpoints, and the small ones. */
 #include "server/api/anthropic.h"
 #include "server/api/handlers.h"
+#include "server/api/ollama.h"
 #include "server/guard.h"
 #include "server/http.h"
 #include "server/observe/about.h"
@@ -99,6 +100,12 @@ static const struct sl_route routes[] = {
     {"POST", "/v1/messages", false, JOB, true, false, false, sl_messages_handle},
     {"POST", "/v1/messages/count_tokens", false, JOB, true, false, false, sl_count_tokens_handle},
     {"POST", "/v1/completions", false, JOB, true, false, false, sl_completions_handle},
+    {"GET", "/api/version", false, INLINE, false, false, true, sl_ollama_version_handle},
+    {"GET", "/api/tags", false, INLINE, true, false, true, sl_ollama_tags_handle},
+    {"GET", "/api/ps", false, INLINE, true, false, true, sl_ollama_ps_handle},
+    {"POST", "/api/show", false, JOB, true, false, true, sl_ollama_show_handle},
+    {"POST", "/api/chat", false, JOB, true, false, false, sl_ollama_chat_handle},
+    {"POST", "/api/generate", false, JOB, true, false, false, sl_ollama_generate_handle},
     {"POST", "/tokenize", false, JOB, true, false, false, sl_tokenize_handle},
     {"POST", "/detokenize", false, JOB, true, false, false, sl_detokenize_handle},
     {"POST", "/apply-template", false, JOB, true, false, false, sl_apply_template_handle},

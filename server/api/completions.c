@@ -1,6 +1,6 @@
 /* POST /v1/completions, /tokenize and /detokenize: text and ids without a template. */
 #include "server/api/handlers.h"
-#include "server/api/prompt.h"
+#include "server/api/completion.h"
 #include "server/exchange/memory.h"
 
 #include <stdio.h>
@@ -79,8 +79,8 @@ static bool fill_in_the_middle(struct sl_exchange *ex, const json_t *suffix, str
     return ok || sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
 }
 
-/* v: a string or an array of ids */
-static bool read_prompt(struct sl_exchange *ex, const json_t *v, const char *field,
+/* v: a string or an array of ids. gap: it stands before one, and may be empty. */
+static bool read_prompt(struct sl_exchange *ex, const json_t *v, const char *field, bool gap,
                         struct prompts *p, uint32_t i) {
     const struct sl_tokenizer *tok = ex->server->served->tok;
     if (json_is_string(v)) {
@@ -107,7 +107,7 @@ static bool read_prompt(struct sl_exchange *ex, const json_t *v, const char *fie
                            "'%s' must be a string or an array of token ids, not %s", field,
                            sl_json_kind(v));
     }
-    return sl_prompt_fits(ex, p->ids[i].n, field);
+    return gap || sl_prompt_fits(ex, p->ids[i].n, field);
 }
 
 /* `suffix` that is not empty, or NULL. */
@@ -155,7 +155,7 @@ static bool read_prompts(struct sl_exchange *ex, const json_t *body, bool echo, 
         char field[32] = "prompt";
         if (several)
             snprintf(field, sizeof field, "prompt[%u]", i);
-        if (!read_prompt(ex, several ? json_array_get(v, i) : v, field, p, i))
+        if (!read_prompt(ex, several ? json_array_get(v, i) : v, field, suffix != NULL, p, i))
             return false;
         if (suffix && (!fill_in_the_middle(ex, suffix, &p->ids[i]) ||
                        !sl_prompt_fits(ex, p->ids[i].n, "suffix")))
@@ -164,7 +164,7 @@ static bool read_prompts(struct sl_exchange *ex, const json_t *body, bool echo, 
     return true;
 }
 
-static void complete(struct sl_exchange *ex, const json_t *body) {
+void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body) {
     const struct sl_served *v = ex->server->served;
     struct sl_http_error *e = &ex->error;
     struct sl_gen_params params = {0};
@@ -173,7 +173,7 @@ static void complete(struct sl_exchange *ex, const json_t *body) {
     bool echo = false;
     static const struct sl_field fields[] = {{"echo", SL_FIELD_BOOL, 0, 0, 0}};
     if (!sl_prompt_check_model(ex, body) ||
-        !sl_params_read(body, SL_API_COMPLETIONS, v->info.n_vocab, &params, e) ||
+        !sl_params_read(body, api, v->info.n_vocab, &params, e) ||
         !sl_content_form_read(body, &form, e) ||
         !sl_params_bind(&params, &form, form.rule, form.field, e) ||
         !sl_fields_read(body, fields, 1, &echo, e))
@@ -189,7 +189,7 @@ static void complete(struct sl_exchange *ex, const json_t *body) {
                     params.n, SL_MAX_CHOICES);
         goto out;
     }
-    sl_prompt_generate(ex, SL_API_COMPLETIONS, &params, prompts.ids, prompts.echo, prompts.n);
+    sl_prompt_generate(ex, api, &params, prompts.ids, prompts.echo, prompts.n);
     prompts = (struct prompts){0};
 out:
     prompts_release(&prompts);
@@ -201,7 +201,7 @@ void sl_completions_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
     if (!body)
         return;
-    complete(ex, body);
+    sl_completion_answer(ex, SL_API_COMPLETIONS, body);
     json_decref(body);
 }
 

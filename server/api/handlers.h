@@ -5,13 +5,16 @@
 
 struct sl_exchange;
 
-void sl_chat_handle(struct sl_exchange *ex);           /* /v1/chat/completions */
-void sl_apply_template_handle(struct sl_exchange *ex); /* /apply-template */
-void sl_responses_handle(struct sl_exchange *ex);      /* /v1/responses */
-void sl_messages_handle(struct sl_exchange *ex);       /* /v1/messages */
-void sl_count_tokens_handle(struct sl_exchange *ex);   /* /v1/messages/count_tokens */
-void sl_completions_handle(struct sl_exchange *ex);    /* /v1/completions */
-void sl_tokenize_handle(struct sl_exchange *ex);       /* /tokenize */
-void sl_detokenize_handle(struct sl_exchange *ex);     /* /detokenize */
+void sl_chat_handle(struct sl_exchange *ex);            /* /v1/chat/completions */
+void sl_apply_template_handle(struct sl_exchange *ex);  /* /apply-template */
+void sl_responses_handle(struct sl_exchange *ex);       /* /v1/responses */
+void sl_messages_handle(struct sl_exchange *ex);        /* /v1/messages */
+void sl_count_tokens_handle(struct sl_exchange *ex);    /* /v1/messages/count_tokens */
+void sl_completions_handle(struct sl_exchange *ex);     /* /v1/completions */
+void sl_ollama_chat_handle(struct sl_exchange *ex);     /* /api/chat */
+void sl_ollama_generate_handle(struct sl_exchange *ex); /* /api/generate */
+void sl_ollama_show_handle(struct sl_exchange *ex);     /* /api/show */
+void sl_tokenize_handle(struct sl_exchange *ex);        /* /tokenize */
+void sl_detokenize_handle(struct sl_exchange *ex);      /* /detokenize */
 
 #endif

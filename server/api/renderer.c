@@ -8,6 +8,9 @@ const struct sl_renderer *sl_renderer_of(enum sl_api api) {
         return &sl_responses_renderer;
     case SL_API_MESSAGES:
         return &sl_messages_renderer;
+    case SL_API_OLLAMA_CHAT:
+    case SL_API_OLLAMA_GENERATE:
+        return &sl_ollama_renderer;
     case SL_API_CHAT:
         break;
     }

@@ -352,7 +352,9 @@ bool sl_gen_stream(struct sl_gen *g) {
 void sl_gen_keepalive(struct sl_gen *g) {
     uint32_t done = atomic_load_explicit(&g->prefill_done, memory_order_relaxed);
     uint32_t total = atomic_load_explicit(&g->prefill_total, memory_order_relaxed);
-    if (done < total)
+    if (g->renderer->lines)
+        ; /* which have no comments */
+    else if (done < total)
         sl_buf_printf(&g->out, ": prompt %u/%u\n\n", done, total);
     else
         sl_buf_puts(&g->out, ": keep-alive\n\n");

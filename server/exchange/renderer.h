@@ -12,6 +12,7 @@
 struct sl_renderer {
     const char *id_prefix; /* of the answer's id: "chatcmpl-" */
     bool keeps_parts;      /* streams keep their segments, since the API repeats them at the end */
+    bool lines; /* streams are lines of JSON (application/x-ndjson), not server-sent events */
 
     /* The body of a whole answer; every choice is done. */
     void (*whole)(struct sl_buf *b, const struct sl_gen *g);
@@ -24,7 +25,7 @@ struct sl_renderer {
     void (*end)(struct sl_buf *b, struct sl_gen *g);
     void (*fail)(struct sl_buf *b, struct sl_gen *g, const struct sl_http_error *e);
     void (*keepalive)(struct sl_buf *b,
-                      struct sl_gen *g); /* beside the comment that all APIs get */
+                      struct sl_gen *g); /* beside the comment that all events' streams get */
 };
 
 #endif

@@ -38,7 +38,14 @@ struct sl_gen_params {
     struct sl_request_about about;
 };
 
-enum sl_api { SL_API_CHAT, SL_API_COMPLETIONS, SL_API_RESPONSES, SL_API_MESSAGES };
+enum sl_api {
+    SL_API_CHAT,
+    SL_API_COMPLETIONS,
+    SL_API_RESPONSES,
+    SL_API_MESSAGES,
+    SL_API_OLLAMA_CHAT,
+    SL_API_OLLAMA_GENERATE,
+};
 
 /* Reads the fields that chat and text completions share, and those of the API; n_vocab bounds
  * logit_bias. For every API but text completions the body is a chat's (translate.h). out must be
