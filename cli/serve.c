@@ -517,8 +517,8 @@ static const struct sl_command command = {
     .usage = "sluice serve -m MODEL.gguf [options]",
     .notes = "Endpoints: / (the dashboard), /v1/chat/completions, /v1/completions, /v1/responses,\n"
              "/v1/messages, /v1/messages/count_tokens, /v1/models, /api/chat, /api/generate,\n"
-             "/api/tags, /api/show, /api/ps, /api/version, /tokenize, /detokenize,\n"
-             "/apply-template, /props, /slots, /health, /metrics.\n"
+             "/api/tags, /api/show, /api/ps, /api/version, /completion, /infill,\n"
+             "/tokenize, /detokenize, /apply-template, /props, /slots, /health, /metrics.\n"
              "SIGTERM or ctrl-C stops accepting, finishes what runs, and exits with 0.\n",
     .args = args,
     .n_args = SL_COUNTOF(args),

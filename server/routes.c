@@ -100,6 +100,8 @@ static const struct sl_route routes[] = {
     {"POST", "/v1/messages", false, JOB, true, false, false, sl_messages_handle},
     {"POST", "/v1/messages/count_tokens", false, JOB, true, false, false, sl_count_tokens_handle},
     {"POST", "/v1/completions", false, JOB, true, false, false, sl_completions_handle},
+    {"POST", "/completion", false, JOB, true, false, false, sl_native_handle},
+    {"POST", "/infill", false, JOB, true, false, false, sl_infill_handle},
     {"GET", "/api/version", false, INLINE, false, false, true, sl_ollama_version_handle},
     {"GET", "/api/tags", false, INLINE, true, false, true, sl_ollama_tags_handle},
     {"GET", "/api/ps", false, INLINE, true, false, true, sl_ollama_ps_handle},

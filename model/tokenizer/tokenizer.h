@@ -71,7 +71,15 @@ uint32_t sl_tokenizer_bos(const struct sl_tokenizer *tok);
 uint32_t sl_tokenizer_eos(const struct sl_tokenizer *tok);
 /* The marks of a prompt that asks for the text between two others: the first two stand in front of
  * what comes before and after the gap, the third in front of the answer. */
-enum sl_fim { SL_FIM_PREFIX, SL_FIM_SUFFIX, SL_FIM_MIDDLE, SL_FIM_COUNT };
+enum sl_fim {
+    SL_FIM_PREFIX,
+    SL_FIM_SUFFIX,
+    SL_FIM_MIDDLE,
+    SL_FIM_REPO, /* before a project's name */
+    SL_FIM_FILE, /* before a file's name */
+    SL_FIM_COUNT
+};
+#define SL_FIM_NEEDED 3u /* the first of them, without which a model cannot fill a gap */
 uint32_t sl_tokenizer_fim(const struct sl_tokenizer *tok, enum sl_fim mark);
 /* End of generation: EOS, EOT, EOM and the well-known end-of-turn control tokens. */
 bool sl_tokenizer_is_eog(const struct sl_tokenizer *tok, uint32_t id);

@@ -149,8 +149,16 @@ static const struct role roles[] = {
      false,
      1 + SL_FIM_MIDDLE},
     {{"tokenizer.ggml.fim_pad_token_id"}, fim_pad_texts, COUNT(fim_pad_texts), true, 0},
-    {{"tokenizer.ggml.fim_rep_token_id"}, fim_rep_texts, COUNT(fim_rep_texts), true, 0},
-    {{"tokenizer.ggml.fim_sep_token_id"}, fim_sep_texts, COUNT(fim_sep_texts), true, 0},
+    {{"tokenizer.ggml.fim_rep_token_id"},
+     fim_rep_texts,
+     COUNT(fim_rep_texts),
+     true,
+     1 + SL_FIM_REPO},
+    {{"tokenizer.ggml.fim_sep_token_id"},
+     fim_sep_texts,
+     COUNT(fim_sep_texts),
+     true,
+     1 + SL_FIM_FILE},
 };
 
 /* A role's id: from the file, else the lowest id among the well-known texts. */

@@ -45,15 +45,9 @@ static bool ids_to_text(const struct sl_tokenizer *tok, const uint32_t *ids, siz
 
 /* ids[at...] moves up and `id` goes there. */
 static bool insert_id(struct sl_ids *ids, size_t at, uint32_t id) {
-    if (ids->n == ids->cap) {
-        size_t cap = ids->cap ? 2 * ids->cap : 16;
-        uint32_t *p = realloc(ids->ids, cap * sizeof *p);
-        if (!p)
-            return false;
-        ids->ids = p;
-        ids->cap = cap;
-    }
-    memmove(ids->ids + at + 1, ids->ids + at, (ids->n++ - at) * sizeof *ids->ids);
+    if (!sl_prompt_add_id(ids, id))
+        return false;
+    memmove(ids->ids + at + 1, ids->ids + at, (ids->n - 1 - at) * sizeof *ids->ids);
     ids->ids[at] = id;
     return true;
 }
@@ -121,7 +115,7 @@ static bool read_suffix(struct sl_exchange *ex, const json_t *body, const json_t
                            sl_json_kind(suffix));
     if (json_string_length(suffix) == 0)
         return true;
-    for (int mark = 0; mark < SL_FIM_COUNT; mark++)
+    for (uint32_t mark = 0; mark < SL_FIM_NEEDED; mark++)
         if (sl_tokenizer_fim(ex->server->served->tok, (enum sl_fim)mark) == SL_NO_TOKEN)
             return sl_http_bad(&ex->error, "suffix",
                                "'suffix' is not supported by this model: it has no tokens for "
@@ -164,7 +158,19 @@ static bool read_prompts(struct sl_exchange *ex, const json_t *body, bool echo, 
     return true;
 }
 
-void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body) {
+/* The one prompt is given. */
+static bool take_prompt(struct sl_exchange *ex, struct sl_ids *given, struct prompts *p) {
+    p->ids = calloc(1, sizeof *p->ids);
+    if (!p->ids)
+        return sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
+    p->n = 1;
+    p->ids[0] = *given;
+    *given = (struct sl_ids){0};
+    return true;
+}
+
+void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body,
+                          struct sl_ids *given, struct sl_request_about *about) {
     const struct sl_served *v = ex->server->served;
     struct sl_http_error *e = &ex->error;
     struct sl_gen_params params = {0};
@@ -172,9 +178,11 @@ void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t 
     struct sl_content_form form = {0};
     bool echo = false;
     static const struct sl_field fields[] = {{"echo", SL_FIELD_BOOL, 0, 0, 0}};
-    if (!sl_prompt_check_model(ex, body) ||
-        !sl_params_read(body, api, v->info.n_vocab, &params, e) ||
-        !sl_content_form_read(body, &form, e) ||
+    bool ok =
+        sl_prompt_check_model(ex, body) && sl_params_read(body, api, v->info.n_vocab, &params, e);
+    params.about = *about;
+    *about = (struct sl_request_about){0};
+    if (!ok || !sl_content_form_read(body, &form, e) ||
         !sl_params_bind(&params, &form, form.rule, form.field, e) ||
         !sl_fields_read(body, fields, 1, &echo, e))
         goto out;
@@ -182,7 +190,7 @@ void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t 
         sl_http_bad(e, "echo", "'echo' together with 'logprobs' is not supported yet");
         goto out;
     }
-    if (!read_prompts(ex, body, echo, &prompts))
+    if (!(given ? take_prompt(ex, given, &prompts) : read_prompts(ex, body, echo, &prompts)))
         goto out;
     if (prompts.n * params.n > SL_MAX_CHOICES) {
         sl_http_bad(e, "n", "%u prompts times 'n' = %u is more than %u choices", prompts.n,
@@ -201,7 +209,8 @@ void sl_completions_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
     if (!body)
         return;
-    sl_completion_answer(ex, SL_API_COMPLETIONS, body);
+    struct sl_request_about about = {0};
+    sl_completion_answer(ex, SL_API_COMPLETIONS, body, NULL, &about);
     json_decref(body);
 }
 

@@ -14,6 +14,8 @@ void sl_completions_handle(struct sl_exchange *ex);     /* /v1/completions */
 void sl_ollama_chat_handle(struct sl_exchange *ex);     /* /api/chat */
 void sl_ollama_generate_handle(struct sl_exchange *ex); /* /api/generate */
 void sl_ollama_show_handle(struct sl_exchange *ex);     /* /api/show */
+void sl_native_handle(struct sl_exchange *ex);          /* /completion */
+void sl_infill_handle(struct sl_exchange *ex);          /* /infill */
 void sl_tokenize_handle(struct sl_exchange *ex);        /* /tokenize */
 void sl_detokenize_handle(struct sl_exchange *ex);      /* /detokenize */
 

@@ -322,11 +322,11 @@ static void pass_on(struct sl_exchange *ex, struct sl_translation *t, enum sl_ap
     json_t *body = sl_translation_end(t, &ex->error);
     if (!body)
         return;
+    struct sl_request_about about = {0};
     if (raw) {
         json_object_del(body, "messages");
-        sl_completion_answer(ex, api, body);
+        sl_completion_answer(ex, api, body, NULL, &about);
     } else {
-        struct sl_request_about about = {0};
         sl_chat_answer(ex, api, body, &about);
     }
     json_decref(body);

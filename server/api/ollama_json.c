@@ -108,7 +108,7 @@ void sl_ollama_put_show(struct sl_exchange *ex) {
     sl_buf_json(b, key.ptr ? key.ptr : "", key.len);
     sl_buf_printf(b, ":%u},\"capabilities\":[\"completion\",\"tools\"", v->info.ctx_tokens);
     bool fills = true;
-    for (int mark = 0; mark < SL_FIM_COUNT; mark++)
+    for (uint32_t mark = 0; mark < SL_FIM_NEEDED; mark++)
         fills = fills && sl_tokenizer_fim(v->tok, (enum sl_fim)mark) != SL_NO_TOKEN;
     sl_buf_puts(b, fills ? ",\"insert\"" : "");
     sl_buf_puts(b, v->thinks ? ",\"thinking\"" : "");

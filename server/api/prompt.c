@@ -112,6 +112,19 @@ bool sl_prompt_ids(struct sl_exchange *ex, const json_t *array, const char *fiel
     return true;
 }
 
+bool sl_prompt_add_id(struct sl_ids *ids, uint32_t id) {
+    if (ids->n == ids->cap) {
+        size_t cap = ids->cap ? 2 * ids->cap : 16;
+        uint32_t *p = realloc(ids->ids, cap * sizeof *p);
+        if (!p)
+            return false;
+        ids->ids = p;
+        ids->cap = cap;
+    }
+    ids->ids[ids->n++] = id;
+    return true;
+}
+
 void sl_prompt_generate(struct sl_exchange *ex, enum sl_api api, struct sl_gen_params *params,
                         struct sl_ids *prompts, char **echo, uint32_t n_prompts) {
     struct sl_gen *g =

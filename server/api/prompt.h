@@ -28,6 +28,8 @@ bool sl_prompt_encode(struct sl_exchange *ex, const char *text, size_t len, stru
  * releases out even on failure. */
 bool sl_prompt_ids(struct sl_exchange *ex, const json_t *array, const char *field,
                    struct sl_ids *out);
+/* Appends an id. False: out of memory. */
+bool sl_prompt_add_id(struct sl_ids *ids, uint32_t id);
 /* Creates the generation, submits it and leaves it in ex->gen, or sets ex->error. Takes over all
  * arguments. */
 void sl_prompt_generate(struct sl_exchange *ex, enum sl_api api, struct sl_gen_params *params,

@@ -11,6 +11,8 @@ const struct sl_renderer *sl_renderer_of(enum sl_api api) {
     case SL_API_OLLAMA_CHAT:
     case SL_API_OLLAMA_GENERATE:
         return &sl_ollama_renderer;
+    case SL_API_NATIVE:
+        return &sl_native_renderer;
     case SL_API_CHAT:
         break;
     }

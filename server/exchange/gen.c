@@ -14,6 +14,7 @@
 #define EOG_BIT 0x80000000u
 
 #define TOKEN_TEXT_BYTES      4u          /* of text that a token is expected to be */
+#define ID_BYTES              16u         /* of a token whose id is kept: twice that, and as JSON */
 #define STREAM_LOGPROBS_BYTES (32u << 10) /* that a stream's text usually waits for */
 
 /* Unique in this process by the counter, and among processes by the random part. */
@@ -146,6 +147,7 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api,
     g->api = api;
     g->renderer = renderer;
     g->keeps_parts = !params->stream || g->renderer->keeps_parts;
+    g->keeps_ids = params->stream ? renderer->streams_ids : params->about.return_tokens;
     g->params = *params;
     *params = (struct sl_gen_params){0};
     g->prompts = prompts;
@@ -184,8 +186,10 @@ uint64_t sl_gen_memory_bytes(struct sl_gen *g) {
     uint64_t about = g->params.about.members ? 4 * strlen(g->params.about.members) : 0;
     uint64_t n = sizeof *g + about + sl_tools_memory_bytes(g->params.tools),
              element = logprobs ? sizeof(struct sl_token) : sizeof(uint32_t);
+    uint64_t repeated = g->renderer->repeats_prompt ? 2 * TOKEN_TEXT_BYTES : 0;
     for (uint32_t i = 0; i < g->n_prompts; i++)
-        n += g->prompts[i].n * sizeof(uint32_t) + (g->echo ? strlen(g->echo[i]) : 0);
+        n += g->prompts[i].n * (sizeof(uint32_t) + repeated * g->params.n) +
+             (g->echo ? strlen(g->echo[i]) : 0);
     for (uint32_t i = 0; i < g->n_choices; i++) {
         uint64_t room = g->served->info.ctx_tokens - g->prompts[i / g->params.n].n;
         uint64_t tokens =
@@ -200,6 +204,8 @@ uint64_t sl_gen_memory_bytes(struct sl_gen *g) {
                                             : STREAM_LOGPROBS_BYTES;
         if (g->keeps_parts) /* else what is shown goes at once */
             n += c->text_room * sl_gen_text_cost(g);
+        if (g->keeps_ids && !g->params.stream)
+            n += tokens * ID_BYTES;
         n += c->split_room + c->logprobs_room;
     }
     if (g->automaton) {
@@ -226,6 +232,7 @@ void sl_gen_destroy(struct sl_gen *g) {
         sl_constrained_release(&c->constrained);
         sl_splitter_destroy(&c->splitter);
         sl_segments_release(&c->segments);
+        sl_ids_release(&c->ids);
     }
     free(g->choices);
     sl_automaton_destroy(&g->automaton);

@@ -31,6 +31,7 @@ struct sl_render_state {
     bool in_block;          /* a block (an output item) is open */
     enum sl_part_kind kind; /* of it: CONTENT, REASONING or CALL */
     uint32_t block;         /* its number; when none is open, the next one's */
+    bool has_line_break;    /* the text so far has one */
 };
 
 struct sl_choice {
@@ -74,6 +75,7 @@ struct sl_choice {
     bool opened;                  /* the first event, or the echo, is out */
     uint32_t n_calls;             /* tool calls begun */
     uint32_t n_unsorted;          /* tokens since the last part */
+    struct sl_ids ids;            /* where kept; of a stream those since its last event */
     uint32_t n_reasoning;         /* tokens that became reasoning */
     struct sl_render_state render;
     bool done;
@@ -86,6 +88,7 @@ struct sl_gen {
     enum sl_api api;
     const struct sl_renderer *renderer;
     bool keeps_parts; /* its choices keep their segments */
+    bool keeps_ids;   /* and the ids of their tokens */
     struct sl_gen_params params;
     struct sl_ids *prompts; /* [n_prompts] */
     uint32_t n_prompts;

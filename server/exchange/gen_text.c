@@ -149,11 +149,29 @@ static bool is_marker(const struct sl_served *v, uint32_t id) {
     return false;
 }
 
+static bool keep_id(struct sl_choice *c, uint32_t id) {
+    struct sl_ids *ids = &c->ids;
+    if (ids->n == ids->cap) {
+        size_t cap = ids->cap ? 2 * ids->cap : 16;
+        uint32_t *p = realloc(ids->ids, cap * sizeof *p);
+        if (!p)
+            return false;
+        ids->ids = p;
+        ids->cap = cap;
+    }
+    ids->ids[ids->n++] = id;
+    return true;
+}
+
 static void choice_token(struct sl_choice *c, const struct sl_token *token,
                          struct sl_str *out_text) {
     struct sl_gen *g = c->gen;
     c->n_predicted++;
     c->n_unsorted++;
+    if (g->keeps_ids && !keep_id(c, token->id)) {
+        choice_fail(c, SL_ERR_NOMEM, NULL);
+        return;
+    }
     if (token->eog && !g->params.ignore_eos)
         return;
     uint64_t start_byte = c->text_bytes + c->detok.n_pending, start_char = c->text_chars;

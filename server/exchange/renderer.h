@@ -12,6 +12,8 @@
 struct sl_renderer {
     const char *id_prefix; /* of the answer's id: "chatcmpl-" */
     bool keeps_parts;      /* streams keep their segments, since the API repeats them at the end */
+    bool streams_ids;      /* streams have the ids of their tokens */
+    bool repeats_prompt;   /* an answer holds its prompt's text */
     bool lines; /* streams are lines of JSON (application/x-ndjson), not server-sent events */
 
     /* The body of a whole answer; every choice is done. */

@@ -13,7 +13,8 @@
 
 /* What a renderer needs to know of the request beside the parameters. */
 struct sl_request_about {
-    char *members; /* owned; JSON members that the answer repeats: ,"a":1,"b":2; NULL = none */
+    char *members;      /* owned; JSON members that the answer repeats: ,"a":1,"b":2; NULL = none */
+    bool return_tokens; /* a whole answer has its ids too */
     bool carry_reasoning; /* send reasoning in a form that clients send back */
 };
 
@@ -45,6 +46,7 @@ enum sl_api {
     SL_API_MESSAGES,
     SL_API_OLLAMA_CHAT,
     SL_API_OLLAMA_GENERATE,
+    SL_API_NATIVE, /* llama.cpp's own */
 };
 
 /* Reads the fields that chat and text completions share, and those of the API; n_vocab bounds

@@ -64,7 +64,7 @@ uint32_t sl_tokenizer_eos(const struct sl_tokenizer *t) {
 }
 /* The words that stand for them, if the test has them. */
 uint32_t sl_tokenizer_fim(const struct sl_tokenizer *t, enum sl_fim mark) {
-    static const char *const marks[] = {"<PRE>", "<SUF>", "<MID>"};
+    static const char *const marks[] = {"<PRE>", "<SUF>", "<MID>", "<REP>", "<SEP>"};
     return sl_tokenizer_find(t, marks[mark], strlen(marks[mark]));
 }
 bool sl_tokenizer_is_eog(const struct sl_tokenizer *t, uint32_t id) {
