@@ -34,6 +34,7 @@ struct options {
     struct sl_arg_list hosts, cors_origins, allowed_hosts, alias_words;
     struct sl_aliases aliases;
     uint32_t port, max_body_mib, drain_s;
+    uint64_t response_store_bytes;
     bool no_warmup, any_model_name;
     struct sl_engine_config engine;
     struct sl_engine_options memory;
@@ -380,8 +381,11 @@ static int serve(struct options *o) {
     return failed ? 1 : 0;
 }
 
+#define STORE_DEFAULT UINT64_MAX
+
 static const struct options defaults = {
     .log_level = "info",
+    .response_store_bytes = STORE_DEFAULT,
     .port = 8080,
     .drain_s = 30,
     .memory = SL_ENGINE_OPTIONS_DEFAULT,
@@ -475,6 +479,10 @@ static const struct sl_arg args[] = {
     {SL_ARG_HEADING, 0, "Limits", NULL, NULL, NULL, false},
     {SL_ARG_U32, 0, "--max-body-mib", "MIB", &given.max_body_mib,
      "largest request body (default 64; less where memory is short)", false},
+    {SL_ARG_BYTES, 0, "--response-store", "SIZE", &given.response_store_bytes,
+     "responses kept in memory for previous_response_id and GET /v1/responses/ID; 0 =\n"
+     "none (default 64MiB; less where memory is short)",
+     false},
     {SL_ARG_U32, 0, "--max-connections", "N", &given.server.max_connections,
      "open connections; more wait (default 1024; less where memory is short)", false},
     {SL_ARG_U32, 0, "--timeout-s", "S", &given.server.timeout_s,
@@ -537,6 +545,9 @@ int sl_cmd_serve(int argc, char **argv) {
     if (!check_options(o))
         return 2;
     o->server.max_body_bytes = (uint64_t)o->max_body_mib << 20;
+    if (o->response_store_bytes != STORE_DEFAULT)
+        o->server.response_store_bytes =
+            o->response_store_bytes ? o->response_store_bytes : SL_NO_RESPONSE_STORE;
 
     struct sl_api_keys keys = {.n = 0};
     struct sl_allowed_hosts allowed = {.n = 0};

@@ -10,12 +10,14 @@
 #define SHARE_RESIDENT  2u
 
 static void add_server(struct sl_process_memory *m, const struct sl_server_config *s) {
-    sl_process_memory_add(m, "server", sl_server_memory_bytes(s),
-                          "bodies to %.1f MiB, %u connections, answers %.0f MiB, %u workers of "
-                          "%.0f MiB",
-                          (double)s->max_body_bytes / 0x1p20, s->max_connections,
-                          (double)s->max_replies_bytes / 0x1p20, s->n_workers,
-                          (double)s->worker_bytes / 0x1p20);
+    sl_process_memory_add(
+        m, "server", sl_server_memory_bytes(s),
+        "bodies to %.1f MiB, %u connections, answers %.0f MiB, %u workers of "
+        "%.0f MiB, kept responses %.0f MiB",
+        (double)s->max_body_bytes / 0x1p20, s->max_connections,
+        (double)s->max_replies_bytes / 0x1p20, s->n_workers, (double)s->worker_bytes / 0x1p20,
+        s->response_store_bytes == SL_NO_RESPONSE_STORE ? 0.0
+                                                        : (double)s->response_store_bytes / 0x1p20);
 }
 
 /* Where several machines have stages, the server is on the first. */

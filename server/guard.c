@@ -66,35 +66,38 @@ bool sl_guard_host(struct sl_exchange *ex) {
 
 /* ----------------------------------------------------------------------------------------- keys */
 
-/* Looks at every byte of every key, whatever the first difference. */
-static bool key_accepted(const struct sl_server_config *c, const char *given) {
+/* The number of the key, from 1 on; 0: it is none. Looks at every byte of every key, whatever the
+ * first difference. */
+static uint32_t key_number(const struct sl_server_config *c, const char *given) {
     given += strspn(given, " \t");
     size_t n = trimmed(given, strlen(given));
-    unsigned found = 0;
+    uint32_t found = 0;
     for (uint32_t k = 0; k < c->n_api_keys; k++) {
         const char *key = c->api_keys[k];
         size_t len = strlen(key);
         unsigned diff = len != n;
         for (size_t i = 0; i < len; i++)
             diff |= (unsigned char)key[i] ^ (unsigned char)(n ? given[i % n] : 0);
-        found |= diff == 0;
+        uint32_t mask = 0u - (uint32_t)(diff == 0 && found == 0);
+        found |= mask & (k + 1);
     }
-    return found != 0;
+    return found;
 }
 
 bool sl_guard_key(const struct sl_exchange *ex) {
     return (ex->route && ex->route->is_public) || sl_guard_has_key(ex);
 }
 
-bool sl_guard_has_key(const struct sl_exchange *ex) {
+uint32_t sl_guard_owner(const struct sl_exchange *ex) {
     const struct sl_server_config *c = &ex->server->config;
-    if (c->n_api_keys == 0)
-        return true;
     const char *h = header(ex, "Authorization");
-    if (h && strncasecmp(h, "Bearer ", 7) == 0 && key_accepted(c, h + 7))
-        return true;
+    uint32_t number = h && strncasecmp(h, "Bearer ", 7) == 0 ? key_number(c, h + 7) : 0;
     h = header(ex, "x-api-key");
-    return h && key_accepted(c, h);
+    return !number && h ? key_number(c, h) : number;
+}
+
+bool sl_guard_has_key(const struct sl_exchange *ex) {
+    return ex->server->config.n_api_keys == 0 || sl_guard_owner(ex) != 0;
 }
 
 /* -------------------------------------------------------------------------------------- origins */

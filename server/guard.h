@@ -19,6 +19,9 @@ bool sl_guard_host(struct sl_exchange *ex);
 
 /* Has a valid API key, or the server has none. */
 bool sl_guard_has_key(const struct sl_exchange *ex);
+/* Whose the request is, for what is kept of it: the number of its key from 1 on; 0 where there are
+ * no keys, or it has none. */
+uint32_t sl_guard_owner(const struct sl_exchange *ex);
 /* The endpoint needs no API key, or the request has a valid one. */
 bool sl_guard_key(const struct sl_exchange *ex);
 

@@ -218,6 +218,9 @@ static enum MHD_Result begin(struct sl_exchange *ex, const char *version) {
     } else if (!sl_guard_page(ex)) {
         ex->allow = NULL;
     }
+    ex->owner = sl_guard_owner(ex);
+    const char *order = MHD_lookup_connection_value(ex->conn, MHD_GET_ARGUMENT_KIND, "order");
+    ex->ascending = order && strcmp(order, "asc") == 0;
     MHD_set_connection_option(ex->conn, MHD_CONNECTION_OPTION_TIMEOUT, s->config.timeout_s);
     const char *h = MHD_lookup_connection_value(ex->conn, MHD_HEADER_KIND, "Content-Length");
     unsigned long long length = h ? strtoull(h, NULL, 10) : 0;

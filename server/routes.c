@@ -97,6 +97,12 @@ static const struct sl_route routes[] = {
     {"GET", "/v1/sluice/experts", false, INLINE, true, false, true, sl_experts_handle},
     {"POST", "/v1/chat/completions", false, JOB, true, false, false, sl_chat_handle},
     {"POST", "/v1/responses", false, JOB, true, false, false, sl_responses_handle},
+    {"POST", "/v1/responses/input_tokens", false, JOB, true, false, false,
+     sl_responses_count_handle},
+    {"GET", "/v1/responses/", true, JOB, true, false, false, sl_response_get_handle},
+    {"DELETE", "/v1/responses/", true, JOB, true, false, false, sl_response_delete_handle},
+    {"POST", "/v1/chat/completions/input_tokens", false, JOB, true, false, false,
+     sl_chat_count_handle},
     {"POST", "/v1/messages", false, JOB, true, false, false, sl_messages_handle},
     {"POST", "/v1/messages/count_tokens", false, JOB, true, false, false, sl_count_tokens_handle},
     {"POST", "/v1/completions", false, JOB, true, false, false, sl_completions_handle},
@@ -127,6 +133,8 @@ static const char *const aliases[][2] = {
     {"/chat/completions", "/v1/chat/completions"},
     {"/completions", "/v1/completions"},
     {"/responses", "/v1/responses"},
+    {"/chat/completions/input_tokens", "/v1/chat/completions/input_tokens"},
+    {"/responses/input_tokens", "/v1/responses/input_tokens"},
     {"/messages", "/v1/messages"},
     {"/messages/count_tokens", "/v1/messages/count_tokens"},
     {"/models", "/v1/models"},
@@ -153,6 +161,17 @@ char *sl_route_path(const char *path) {
 
 const struct sl_route *sl_route_find(const char *method, const char *path, const char **out_allow,
                                      struct sl_http_error *e) {
+    static const char *const allows[] = {
+        [1] = "GET, HEAD, OPTIONS",
+        [2] = "POST, OPTIONS",
+        [3] = "GET, HEAD, POST, OPTIONS",
+        [4] = "DELETE, OPTIONS",
+        [5] = "GET, HEAD, DELETE, OPTIONS",
+        [6] = "POST, DELETE, OPTIONS",
+        [7] = "GET, HEAD, POST, DELETE, OPTIONS",
+    };
+    unsigned known = 0;
+    const char *use = "";
     *out_allow = NULL;
     for (size_t i = 0; i < N_ROUTES; i++) {
         const struct sl_route *r = &routes[i];
@@ -161,12 +180,17 @@ const struct sl_route *sl_route_find(const char *method, const char *path, const
         bool get = strcmp(r->method, "GET") == 0;
         if (strcmp(method, r->method) == 0 || (get && strcmp(method, "HEAD") == 0))
             return r;
-        *out_allow = get ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
-        if (strcmp(method, "OPTIONS") != 0)
-            sl_http_fail(e, 405, "method_not_allowed", NULL,
-                         "%.16s is not allowed on %.100s; use %s", method, path, r->method);
+        known |= get ? 1u : strcmp(r->method, "POST") == 0 ? 2u : 4u;
+        use = r->method;
+    }
+    if (!known) {
+        sl_http_fail(e, 404, "unknown_url", NULL, "there is no endpoint %.16s %.100s", method,
+                     path);
         return NULL;
     }
-    sl_http_fail(e, 404, "unknown_url", NULL, "there is no endpoint %.16s %.100s", method, path);
+    *out_allow = allows[known];
+    if (strcmp(method, "OPTIONS") != 0)
+        sl_http_fail(e, 405, "method_not_allowed", NULL, "%.16s is not allowed on %.100s; use %s",
+                     method, path, (known & (known - 1)) == 0 ? use : allows[known]);
     return NULL;
 }

@@ -28,7 +28,14 @@ enum sl_status sl_server_create(const struct sl_server_config *config,
     sl_cond_init(&s->watch_cond);
     json_object_seed(0); /* before threads: it is not safe to be first in two */
 
-    enum sl_status status = sl_jobs_start(s, err);
+    uint64_t kept_bytes = s->config.response_store_bytes;
+    if (kept_bytes != SL_NO_RESPONSE_STORE)
+        s->responses = sl_response_store_create(kept_bytes);
+    enum sl_status status = SL_OK;
+    if (kept_bytes != SL_NO_RESPONSE_STORE && !s->responses)
+        status = sl_fail(err, SL_ERR_NOMEM, "out of memory");
+    if (status == SL_OK)
+        status = sl_jobs_start(s, err);
     if (status == SL_OK)
         status = sl_watch_start(s, err);
     if (status == SL_OK)
@@ -137,6 +144,7 @@ void sl_server_destroy(struct sl_server **p) {
     sl_watch_stop(s);
     sl_jobs_stop(s);
     sl_served_destroy(&s->served);
+    sl_response_store_destroy(&s->responses);
     pthread_cond_destroy(&s->watch_cond);
     pthread_mutex_destroy(&s->watch_lock);
     pthread_cond_destroy(&s->jobs_cond);

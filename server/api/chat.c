@@ -356,6 +356,16 @@ void sl_chat_handle(struct sl_exchange *ex) {
     json_decref(body);
 }
 
+void sl_chat_count_handle(struct sl_exchange *ex) {
+    json_t *body = sl_prompt_body(ex);
+    if (!body)
+        return;
+    size_t n;
+    if (sl_chat_count(ex, body, &n))
+        sl_buf_printf(&ex->reply, "{\"input_tokens\":%zu}", n);
+    json_decref(body);
+}
+
 void sl_apply_template_handle(struct sl_exchange *ex) {
     json_t *body = sl_prompt_body(ex);
     if (!body)

@@ -1,4 +1,5 @@
-/* The POST endpoints. Each runs in a worker: it starts ex->gen, fills ex->reply, or sets ex->error.
+/* The endpoints that do work. Each runs in a worker: it starts ex->gen, fills ex->reply, or sets
+ * ex->error.
  */
 #ifndef SL_SERVER_HANDLERS_H
 #define SL_SERVER_HANDLERS_H
@@ -8,6 +9,10 @@ struct sl_exchange;
 void sl_chat_handle(struct sl_exchange *ex);            /* /v1/chat/completions */
 void sl_apply_template_handle(struct sl_exchange *ex);  /* /apply-template */
 void sl_responses_handle(struct sl_exchange *ex);       /* /v1/responses */
+void sl_responses_count_handle(struct sl_exchange *ex); /* /v1/responses/input_tokens */
+void sl_response_get_handle(struct sl_exchange *ex); /* GET /v1/responses/{id}, .../input_items */
+void sl_response_delete_handle(struct sl_exchange *ex); /* DELETE /v1/responses/{id} */
+void sl_chat_count_handle(struct sl_exchange *ex);      /* /v1/chat/completions/input_tokens */
 void sl_messages_handle(struct sl_exchange *ex);        /* /v1/messages */
 void sl_count_tokens_handle(struct sl_exchange *ex);    /* /v1/messages/count_tokens */
 void sl_completions_handle(struct sl_exchange *ex);     /* /v1/completions */

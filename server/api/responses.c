@@ -1,7 +1,8 @@
 /* POST /v1/responses: a request of OpenAI's Responses API as the body of a chat completion.
  *
- * Nothing is stored: the whole conversation comes in `input`, as Codex sends it. Tools that run on
- * OpenAI's machines (web search and the like) are skipped, and so are records of their calls.
+ * The whole conversation comes in `input`, as Codex sends it, or goes on from a response that was
+ * kept (responses_stored.c). Tools that run on OpenAI's machines (web search and the like) are
+ * skipped, and so are records of their calls.
  * Source: OpenAI API reference, "Create a model response" and the input item types. */
 #include "server/api/responses.h"
 #include "server/api/chat.h"
@@ -38,14 +39,14 @@ static const struct sl_field fields[] = {
     {"prompt_cache_retention", SL_FIELD_STRING, 0, 0, 0},
 };
 
-/* What would need a store of earlier answers, or run behind the client's back. */
-static bool check_stateless(const json_t *body, const struct raw *r, struct sl_http_error *e) {
-    static const char *const needs_store[] = {"previous_response_id", "conversation", "prompt"};
+/* What would need a store of other things than responses, or run behind the client's back. */
+static bool check_unsupported(const json_t *body, const struct raw *r, struct sl_http_error *e) {
+    static const char *const needs_store[] = {"conversation", "prompt"};
     for (size_t i = 0; i < sizeof needs_store / sizeof *needs_store; i++)
         if (sl_json_given(json_object_get(body, needs_store[i])))
             return sl_http_bad(e, needs_store[i],
-                               "'%s' is not supported, for this server stores nothing: send the "
-                               "whole conversation in 'input'",
+                               "'%s' is not supported, for this server stores responses only: use "
+                               "'previous_response_id', or send the whole conversation in 'input'",
                                needs_store[i]);
     if (r->background)
         return sl_http_bad(e, "background",
@@ -268,7 +269,7 @@ static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_err
     sl_translation_begin(&t);
     json_t *chat = NULL;
     if (!sl_fields_read(body, fields, sizeof fields / sizeof *fields, &r, e) ||
-        !check_stateless(body, &r, e) || !check_metadata(body, e) ||
+        !check_unsupported(body, &r, e) || !check_metadata(body, e) ||
         !read_include(body, out_carry, e))
         goto out;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
@@ -287,29 +288,50 @@ out:
     return chat;
 }
 
+static void rename_fields(struct sl_http_error *e) {
+    if (!e->http_status)
+        return;
+    sl_http_rename_field(e, "messages", "input");
+    sl_http_rename_field(e, "max_tokens", "max_output_tokens");
+    sl_http_rename_field(e, "max_completion_tokens", "max_output_tokens");
+    sl_http_rename_field(e, "reasoning_effort", "reasoning.effort");
+    sl_http_rename_field(e, "response_format.json_schema", "text.format");
+    sl_http_rename_field(e, "response_format", "text.format");
+}
+
 void sl_responses_handle(struct sl_exchange *ex) {
     struct sl_http_error *e = &ex->error;
     json_t *body = sl_prompt_body(ex);
     if (!body)
         return;
     struct sl_request_about about = {0};
-    json_t *chat = translate(body, &about.carry_reasoning, e);
+    json_t *chat =
+        sl_responses_recall(ex, body, &about) ? translate(body, &about.carry_reasoning, e) : NULL;
     if (chat && !sl_responses_about(body, &about.members)) {
         sl_http_from_status(e, SL_ERR_NOMEM, NULL);
         json_decref(chat);
         chat = NULL;
     }
     json_decref(body);
-    if (!chat)
-        return;
-    sl_chat_answer(ex, SL_API_RESPONSES, chat, &about);
+    if (chat)
+        sl_chat_answer(ex, SL_API_RESPONSES, chat, &about);
+    else
+        sl_request_about_release(&about);
     json_decref(chat);
-    if (e->http_status) {
-        sl_http_rename_field(e, "messages", "input");
-        sl_http_rename_field(e, "max_tokens", "max_output_tokens");
-        sl_http_rename_field(e, "max_completion_tokens", "max_output_tokens");
-        sl_http_rename_field(e, "reasoning_effort", "reasoning.effort");
-        sl_http_rename_field(e, "response_format.json_schema", "text.format");
-        sl_http_rename_field(e, "response_format", "text.format");
-    }
+    rename_fields(e);
+}
+
+void sl_responses_count_handle(struct sl_exchange *ex) {
+    json_t *body = sl_prompt_body(ex);
+    if (!body)
+        return;
+    bool unused;
+    size_t n;
+    json_t *chat =
+        sl_responses_recall(ex, body, NULL) ? translate(body, &unused, &ex->error) : NULL;
+    if (chat && sl_chat_count(ex, chat, &n))
+        sl_buf_printf(&ex->reply, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
+    json_decref(chat);
+    json_decref(body);
+    rename_fields(&ex->error);
 }

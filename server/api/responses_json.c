@@ -175,7 +175,8 @@ static void put_response(struct sl_buf *b, const struct sl_gen *g, const char *s
                        ? ",\"incomplete_details\":{\"reason\":\"max_output_tokens\"}"
                        : ",\"incomplete_details\":null");
     sl_buf_puts(b, g->params.about.members ? g->params.about.members : "");
-    sl_buf_puts(b, ",\"service_tier\":\"default\",\"store\":false,\"temperature\":");
+    sl_buf_printf(b, ",\"service_tier\":\"default\",\"store\":%s,\"temperature\":",
+                  g->params.about.input ? "true" : "false");
     sl_buf_json_number(b, (double)g->params.sampling.temperature);
     sl_buf_puts(b, ",\"top_p\":");
     sl_buf_json_number(b, (double)g->params.sampling.top_p);
@@ -198,8 +199,30 @@ static const char *response_status(const struct sl_gen *g) {
     return g->choices[0].end == SL_END_LENGTH ? "incomplete" : "completed";
 }
 
+/* Keeps the response whose text b ends with, from there on. */
+static void keep(const struct sl_buf *b, size_t from, const struct sl_gen *g) {
+    const struct sl_request_about *about = &g->params.about;
+    if (!about->input || b->failed)
+        return;
+    struct sl_buf id = {0};
+    sl_buf_printf(&id, "%s%s", g->renderer->id_prefix, g->id);
+    sl_buf_put(&id, "", 1);
+    struct sl_stored_response r = {
+        .id = id.ptr,
+        .previous = about->previous ? strdup(about->previous) : NULL,
+        .input = strdup(about->input),
+        .response = strndup(b->ptr + from, b->len - from),
+    };
+    if (id.failed || !r.input || !r.response || (about->previous && !r.previous))
+        sl_stored_response_release(&r); /* as if others had needed the room */
+    else
+        sl_response_store_put(g->ex->server->responses, g->ex->owner, &r);
+}
+
 static void whole(struct sl_buf *b, const struct sl_gen *g) {
+    size_t from = b->len;
     put_response(b, g, response_status(g), true, NULL);
+    keep(b, from, g);
 }
 
 /* -------------------------------------------------------------------------------------- stream */
@@ -313,8 +336,12 @@ static void finish(struct sl_buf *b, struct sl_choice *c) {
 
 static void end(struct sl_buf *b, struct sl_gen *g) {
     bool cut = g->choices[0].end == SL_END_LENGTH;
-    response_event(b, g, cut ? "response.incomplete" : "response.completed", response_status(g),
-                   true, NULL);
+    event_begin(b, g, cut ? "response.incomplete" : "response.completed");
+    sl_buf_puts(b, ",\"response\":");
+    size_t from = b->len;
+    put_response(b, g, response_status(g), true, NULL);
+    keep(b, from, g);
+    event_end(b);
 }
 
 static void fail(struct sl_buf *b, struct sl_gen *g, const struct sl_http_error *e) {

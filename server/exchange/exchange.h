@@ -19,6 +19,7 @@
 #include "common/buf.h"
 #include "engine/engine.h"
 #include "server/exchange/exchange_state.h"
+#include "server/exchange/response_store.h"
 #include "server/types/config.h"
 #include "server/types/errors.h"
 #include "server/wire/listen.h"
@@ -65,7 +66,7 @@ enum sl_route_kind {
 };
 
 struct sl_route {
-    const char *method; /* "GET" routes answer HEAD as well */
+    const char *method; /* "GET" routes answer HEAD as well; "POST", "DELETE" */
     const char *path;
     bool prefix; /* path is the start; the rest is an argument */
     enum sl_route_kind kind;
@@ -101,6 +102,8 @@ struct sl_exchange {
     struct sl_buf body; /* passed to the worker with the job */
     uint64_t swallowed_bytes;
     const char *allow; /* for 405 */
+    uint32_t owner;    /* of what is kept of it: sl_guard_owner */
+    bool ascending;    /* its query has order=asc */
     unsigned http_status;
 
     /* worker or route handler, before it sets `ready` */
@@ -159,6 +162,7 @@ struct sl_server {
 
     _Atomic int state; /* enum sl_server_state; served and fail_err are valid after their state */
     struct sl_served *served;
+    struct sl_response_store *responses; /* NULL: nothing is kept */
     struct sl_err fail_err;
     _Atomic uint64_t done_bytes, total_bytes;
     _Atomic bool draining;

@@ -184,6 +184,8 @@ uint64_t sl_gen_memory_bytes(struct sl_gen *g) {
     bool logprobs = g->params.logprobs;
     /* What an answer repeats of its request is in three events at most before they are sent. */
     uint64_t about = g->params.about.members ? 4 * strlen(g->params.about.members) : 0;
+    if (g->params.about.input) /* and the answer, to be kept */
+        about += strlen(g->params.about.input);
     uint64_t n = sizeof *g + about + sl_tools_memory_bytes(g->params.tools),
              element = logprobs ? sizeof(struct sl_token) : sizeof(uint32_t);
     uint64_t repeated = g->renderer->repeats_prompt ? 2 * TOKEN_TEXT_BYTES : 0;

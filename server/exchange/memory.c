@@ -26,6 +26,7 @@
 #define MAX_BODY_BYTES   ((uint64_t)64 << 20)
 #define MAX_BODIES_BYTES ((uint64_t)256 << 20)
 #define MAX_CONNECTIONS  1024u
+#define MAX_RESPONSES    ((uint64_t)64 << 20)
 #define MIN_CONNECTIONS  16u
 
 static uint64_t smaller(uint64_t a, uint64_t b) {
@@ -44,6 +45,10 @@ static uint64_t threads_bytes(const struct sl_server_config *c) {
 
 static uint64_t connection_bytes(const struct sl_server_config *c) {
     return CONNECTION_BYTES + (c->tls_cert ? TLS_BYTES : 0);
+}
+
+static uint64_t responses_bytes(const struct sl_server_config *c) {
+    return c->response_store_bytes == SL_NO_RESPONSE_STORE ? 0 : c->response_store_bytes;
 }
 
 void sl_server_defaults(struct sl_server_config *c) {
@@ -66,6 +71,8 @@ void sl_server_defaults(struct sl_server_config *c) {
         c->max_replies_bytes = (uint64_t)256 << 20;
     if (!c->worker_bytes)
         c->worker_bytes = MAX_WORKER_BYTES;
+    if (!c->response_store_bytes)
+        c->response_store_bytes = MAX_RESPONSES;
     if (!c->max_connections)
         c->max_connections = MAX_CONNECTIONS;
     if (!c->timeout_s)
@@ -82,6 +89,9 @@ void sl_server_fit(struct sl_server_config *c, uint64_t bytes) {
     struct sl_server_config d = *c;
     sl_server_defaults(&d);
     uint64_t all = bytes > threads_bytes(&d) ? bytes - threads_bytes(&d) : 0;
+    if (!c->response_store_bytes)
+        c->response_store_bytes = larger(smaller(all / 16, MAX_RESPONSES), 1);
+    all -= smaller(all, responses_bytes(c));
     if (!c->worker_bytes) {
         c->worker_bytes = smaller(all * 5 / 8 / d.n_workers, MAX_WORKER_BYTES);
         c->worker_bytes = larger(c->worker_bytes, c->max_body_bytes * WORKER_BODIES);
@@ -101,8 +111,9 @@ void sl_server_fit(struct sl_server_config *c, uint64_t bytes) {
 uint64_t sl_server_memory_bytes(const struct sl_server_config *config) {
     struct sl_server_config c = *config;
     sl_server_defaults(&c);
-    return c.max_bodies_bytes + c.max_replies_bytes + c.n_workers * c.worker_bytes +
-           c.max_connections * connection_bytes(&c) + threads_bytes(&c);
+    return responses_bytes(&c) + c.max_bodies_bytes + c.max_replies_bytes +
+           c.n_workers * c.worker_bytes + c.max_connections * connection_bytes(&c) +
+           threads_bytes(&c);
 }
 
 uint32_t sl_server_json_units(const struct sl_server_config *c) {

@@ -3,7 +3,8 @@
  *
  * Four things grow with what clients send: bodies being received, what a worker makes of one
  * (values, template, tokens), answers waiting for their clients, and connections. Each has a limit;
- * requests beyond it are refused with 413, 400 or 503. */
+ * requests beyond it are refused with 413, 400 or 503. Responses that are kept have one too: for a
+ * new one, old ones go. */
 #ifndef SL_SERVER_MEMORY_H
 #define SL_SERVER_MEMORY_H
 

@@ -153,12 +153,18 @@ static uint64_t open_files(void) {
     return n > 3 ? n - 3 : 0; /* ".", "..", and the folder itself */
 }
 
-/* So that who looks at metrics alone sees what /health says. */
+/* So that who looks at metrics alone sees what /health says, and what the server keeps. */
 static void write_state(FILE *out, const struct sl_server *s) {
     struct sl_err why;
     write_gauge(out, "sluice_failed",
                 "1: nothing is answered until the server is started anew; /health says why",
                 sl_server_failed(s, &why));
+    uint64_t n = 0, bytes = 0;
+    if (s->responses)
+        sl_response_store_use(s->responses, &n, &bytes);
+    write_gauge(out, "sluice_stored_responses", "Responses kept for clients that come back", n);
+    write_gauge(out, "sluice_stored_response_bytes", "Memory of the responses that are kept",
+                bytes);
 }
 
 /* Under the names that Prometheus' own libraries use. */

@@ -238,12 +238,19 @@ bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form,
     return true;
 }
 
+void sl_request_about_release(struct sl_request_about *a) {
+    free(a->members);
+    free(a->input);
+    free(a->previous);
+    *a = (struct sl_request_about){0};
+}
+
 void sl_params_release(struct sl_gen_params *p) {
     free(p->bias);
     sl_stop_set_release(&p->stop);
     sl_grammar_destroy(&p->grammar);
     json_decref(p->tools);
     free(p->header);
-    free(p->about.members);
+    sl_request_about_release(&p->about);
     *p = (struct sl_gen_params){0};
 }

@@ -14,9 +14,13 @@
 /* What a renderer needs to know of the request beside the parameters. */
 struct sl_request_about {
     char *members;      /* owned; JSON members that the answer repeats: ,"a":1,"b":2; NULL = none */
+    char *input;        /* owned; items to be kept with the response, JSON; NULL: nothing is kept */
+    char *previous;     /* owned; the id of the response that it goes on from; NULL = none */
     bool return_tokens; /* a whole answer has its ids too */
     bool carry_reasoning; /* send reasoning in a form that clients send back */
 };
+
+void sl_request_about_release(struct sl_request_about *a);
 
 struct sl_gen_params {
     bool stream, include_usage;

@@ -9,6 +9,7 @@
 struct sl_engine;
 struct sl_tokenizer;
 
+#define SL_NO_RESPONSE_STORE  UINT64_MAX
 #define SL_SERVER_MAX_HOSTS   3u
 #define SL_SERVER_MAX_ALIASES 31u
 
@@ -27,17 +28,19 @@ struct sl_server_config {
     const char *const *allowed_hosts; /* [n_allowed_hosts] accepted in Host headers besides the
                                          server's own names (server/wire/hosts.h); "*" = any */
     uint32_t n_allowed_hosts;
-    uint32_t n_http_threads;    /* 0 = 2 */
-    uint32_t n_workers;         /* 0 = 2 */
-    uint64_t max_body_bytes;    /* of one request; 0 = 64 MiB */
-    uint64_t max_bodies_bytes;  /* of all requests together; 0 = 4 times max_body_bytes */
-    uint64_t max_replies_bytes; /* of all answers not sent yet; 0 = 256 MiB */
-    uint64_t worker_bytes;      /* what a worker may take for one request; 0 = 2 GiB
-                                   (server/exchange/memory.h) */
-    uint32_t max_connections;   /* 0 = 1024 */
-    uint32_t timeout_s;         /* a connection without traffic between requests; 0 = 60 */
-    uint32_t stall_s;           /* a stream whose client does not read; 0 = 600 */
-    uint32_t request_timeout_s; /* of a request, waiting included; 0 = no limit */
+    uint32_t n_http_threads;       /* 0 = 2 */
+    uint32_t n_workers;            /* 0 = 2 */
+    uint64_t max_body_bytes;       /* of one request; 0 = 64 MiB */
+    uint64_t max_bodies_bytes;     /* of all requests together; 0 = 4 times max_body_bytes */
+    uint64_t max_replies_bytes;    /* of all answers not sent yet; 0 = 256 MiB */
+    uint64_t worker_bytes;         /* what a worker may take for one request; 0 = 2 GiB
+                                      (server/exchange/memory.h) */
+    uint64_t response_store_bytes; /* of finished responses kept for /v1/responses; 0 = 64 MiB,
+                                      SL_NO_RESPONSE_STORE = none */
+    uint32_t max_connections;      /* 0 = 1024 */
+    uint32_t timeout_s;            /* a connection without traffic between requests; 0 = 60 */
+    uint32_t stall_s;              /* a stream whose client does not read; 0 = 600 */
+    uint32_t request_timeout_s;    /* of a request, waiting included; 0 = no limit */
     uint64_t template_steps; /* a conversation through the model's chat template; 0 = 20 million */
     uint32_t template_timeout_s; /* and each rendering of it; 0 = 30 */
     uint32_t keepalive_s;        /* interval of comments on a silent stream; 0 = 5 */

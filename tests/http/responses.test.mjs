@@ -22,7 +22,8 @@ it('answers', async () => {
   assert.deepEqual(r.metadata, { a: 'b' });
   assert.equal(r.instructions, 'Be brief.');
   assert.equal(r.truncation, 'auto');
-  assert.equal(r.store, false);
+  assert.equal(r.store, true);
+  assert.equal((await client.responses.create({ ...ask, store: false })).store, false);
   assert.equal(r.previous_response_id, null);
   assert.equal(r.error, null);
   assert.equal(r.usage.total_tokens, r.usage.input_tokens + r.usage.output_tokens);
@@ -125,13 +126,50 @@ it('streams a call as it is made', async () => {
 it('raises the client\'s error classes', async () => {
   const bad = (param, message) => (e) => e instanceof OpenAI.BadRequestError && e.param === param && message.test(e.message);
   await assert.rejects(client.responses.create({ ...ask, model: 'gpt-9' }), (e) => e instanceof OpenAI.NotFoundError && e.code === 'model_not_found');
-  await assert.rejects(client.responses.create({ ...ask, previous_response_id: 'resp_1' }), bad('previous_response_id', /stores nothing/));
+  await assert.rejects(client.responses.create({ ...ask, previous_response_id: 'resp_1' }), (e) => e.status === 400 && e.code === 'previous_response_not_found' && e.param === 'previous_response_id');
   await assert.rejects(client.responses.create({ ...ask, max_output_tokens: 0 }), bad('max_output_tokens', /from 1/));
   await assert.rejects(client.responses.create({ ...ask, stream: true, top_p: 3 }), bad('top_p', /from 0 to 1/));
   await assert.rejects(client.responses.create({ ...ask, input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'data:,' }] }] }), bad('input[0].content[0]', /text only/));
   await assert.rejects(client.responses.create({ ...ask, input: 'word '.repeat(5000) }), (e) => e.code === 'context_length_exceeded' && e.param === 'input');
   await assert.rejects(client.responses.create({ ...ask, text: { format: { type: 'json_schema', name: 'x', schema: { type: 'nothing' } } } }), bad('text.format.schema', /type must be/));
   await assert.rejects(client.responses.retrieve('resp_1'), OpenAI.NotFoundError);
+});
+
+it('keeps responses, and goes on from them', async () => {
+  const first = await client.responses.create(ask);
+  assert.deepEqual(await client.responses.retrieve(first.id), first);
+  const goes = { ...ask, previous_response_id: first.id, input: 'And 4 + 4?' };
+  const second = await client.responses.create(goes);
+  assert.equal(second.previous_response_id, first.id);
+  const whole = await client.responses.create({ ...ask, input: [{ role: 'user', content: ask.input }, ...first.output, { role: 'user', content: goes.input }] });
+  assert.equal(second.output_text, whole.output_text);
+  assert.equal(second.usage.input_tokens, whole.usage.input_tokens);
+  assert.equal((await client.responses.inputTokens.count(goes)).input_tokens, second.usage.input_tokens);
+  const by = await client.responses.create({ ...ask, input: [{ role: 'user', content: ask.input }, { type: 'item_reference', id: first.output[0].id }, { role: 'user', content: goes.input }] });
+  assert.equal(by.output_text, whole.output_text);
+  const items = [];
+  for await (const item of client.responses.inputItems.list(second.id, { order: 'asc' })) items.push(item);
+  assert.deepEqual(items.map((i) => i.role), ['user', 'assistant', 'user']);
+  const stream = client.responses.stream({ ...goes, previous_response_id: second.id });
+  const third = await stream.finalResponse();
+  assert.equal((await client.responses.retrieve(third.id)).output_text ?? third.output_text, third.output_text);
+  await client.responses.delete(first.id);
+  await assert.rejects(client.responses.retrieve(first.id), OpenAI.NotFoundError);
+  await assert.rejects(client.responses.create(goes), (e) => e.code === 'previous_response_not_found');
+});
+
+it('keeps no more than it is told', async () => {
+  const small = await Server.start(['--response-store', '16KiB']), none = await Server.start(['--response-store', '0']);
+  const ids = [];
+  for (let i = 0; i < 12; i++) ids.push((await (await small.post('/v1/responses', { ...ask, max_output_tokens: 1 })).json()).id);
+  const status = async (id) => (await fetch(`${small.url}/v1/responses/${id}`)).status;
+  assert.equal(await status(ids[0]), 404);
+  assert.equal(await status(ids.at(-1)), 200);
+  const r = await (await none.post('/v1/responses', { ...ask, max_output_tokens: 1, store: true })).json();
+  assert.equal(r.store, false);
+  assert.equal((await fetch(`${none.url}/v1/responses/${r.id}`)).status, 404);
+  await small.stop();
+  await none.stop();
 });
 
 it('frees the work of a stream that its client breaks off', async () => {

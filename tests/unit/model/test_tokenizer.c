@@ -203,8 +203,12 @@ static void test_eog_by_name(void **state) {
     uint32_t ret = add(&v, "<|return|>", CONTROL), call = add(&v, "<|call|>", CONTROL);
     uint32_t end = add(&v, "<|end|>", CONTROL), channel = add(&v, "<|channel|>", CONTROL);
     uint32_t pad = add(&v, "<|fim_pad|>", NORMAL), prefix = add(&v, "<|fim_prefix|>", NORMAL);
+    uint32_t file = add(&v, "<|file_sep|>", NORMAL);
     sl_gguf_write_u32(&v.w, "tokenizer.ggml.eos_token_id", ret);
     struct sl_tokenizer *t = finish(&v);
+    assert_int_equal(sl_tokenizer_fim(t, SL_FIM_FILE), file);
+    assert_int_equal(sl_tokenizer_fim(t, SL_FIM_REPO), SL_NO_TOKEN);
+    assert_true(sl_tokenizer_is_eog(t, file));
     assert_true(sl_tokenizer_is_eog(t, ret));
     assert_true(sl_tokenizer_is_eog(t, call));
     assert_false(sl_tokenizer_is_eog(t, end)); /* ends a message, not the turn */

@@ -102,8 +102,8 @@ static void test_responses_errors(void **state) {
     NO_RESPONSES("'model':'m'", "input", "absent");
     NO_RESPONSES("'input':[]", "input", "at least one");
     NO_RESPONSES("'input':'x','previous_response_id':'resp_1'", "previous_response_id",
-                 "stores nothing");
-    NO_RESPONSES("'input':'x','conversation':'c'", "conversation", "stores nothing");
+                 "not stored");
+    NO_RESPONSES("'input':'x','conversation':'c'", "conversation", "stores responses only");
     NO_RESPONSES("'input':'x','background':true", "background", "false");
     NO_RESPONSES("'input':'x','truncation':'much'", "truncation", "'auto'");
     NO_RESPONSES("'input':'x','max_output_tokens':0", "max_output_tokens", "from 1");
@@ -120,7 +120,7 @@ static void test_responses_errors(void **state) {
     NO_RESPONSES("'input':[{'role':'user','content':[{'type':'input_image'}]}]",
                  "input[0].content[0]", "text only");
     NO_RESPONSES("'input':[{'role':'robot','content':'x'}]", "input[0].role", "developer");
-    NO_RESPONSES("'input':[{'type':'item_reference','id':'x'}]", "input[0]", "stored item");
+    NO_RESPONSES("'input':[{'type':'item_reference','id':'x'}]", "input[0]", "not stored");
     NO_RESPONSES("'input':[{'type':'telepathy'}]", "input[0]", "telepathy");
     NO_RESPONSES("'input':[{'type':'function_call','call_id':'1','arguments':'{}'}]",
                  "input[0].name", "a string");

@@ -21,6 +21,7 @@ static void fits_the_sum(void **state) {
         assert_true(c.max_bodies_bytes >= c.max_body_bytes);
         assert_true(sl_server_json_units(&c) >= 10000);
         assert_true(sl_server_template_limits(&c).max_memory_bytes >= 2 * MIB);
+        assert_true(c.response_store_bytes >= 1 * MIB / 2 && c.response_store_bytes <= 64 * MIB);
         /* What a worker may do at once is within what it is given. */
         assert_true(4 * c.max_body_bytes + 52ull * sl_server_json_units(&c) +
                         sl_server_template_limits(&c).max_memory_bytes +
@@ -37,6 +38,7 @@ static void the_most_is_the_default(void **state) {
     assert_int_equal(c.max_body_bytes, d.max_body_bytes);
     assert_int_equal(c.worker_bytes, d.worker_bytes);
     assert_int_equal(c.max_connections, d.max_connections);
+    assert_int_equal(c.response_store_bytes, d.response_store_bytes);
     assert_int_equal(sl_server_json_units(&c), SL_JSON_MAX_UNITS);
     assert_int_equal(sl_server_tokenize_bytes(&c), 8 * MIB);
 }
@@ -44,7 +46,13 @@ static void the_most_is_the_default(void **state) {
 static void what_is_set_stays(void **state) {
     (void)state;
     struct sl_server_config c = {.max_body_bytes = 8 * MIB, .max_connections = 500};
+    c.response_store_bytes = SL_NO_RESPONSE_STORE;
+    uint64_t before = sl_server_memory_bytes(&c);
+    c.response_store_bytes = 9 * MIB;
+    assert_int_equal(sl_server_memory_bytes(&c), before + 9 * MIB);
+    c.response_store_bytes = SL_NO_RESPONSE_STORE;
     sl_server_fit(&c, SL_SERVER_LEAST_BYTES);
+    assert_true(c.response_store_bytes == SL_NO_RESPONSE_STORE);
     assert_int_equal(c.max_body_bytes, 8 * MIB);
     assert_int_equal(c.max_connections, 500);
     assert_true(c.worker_bytes >= 32 * 8 * MIB); /* room to parse such a body */
