@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define COUNTOF(a) (sizeof(a) / sizeof *(a))
+#define MAX_WANTED 64u
 
 /* -------------------------------------------------------------------------------------- fields */
 
@@ -22,9 +23,8 @@ static bool is_off(const json_t *v) {
 }
 
 static bool check_fields(const json_t *body, struct sl_http_error *e) {
-    static const char *const not_here[] = {
-        "post_sampling_probs", "response_fields", "t_max_predict_ms", "n_indent", "lora",
-        "image_data"};
+    static const char *const not_here[] = {"post_sampling_probs", "t_max_predict_ms", "n_indent",
+                                           "lora", "image_data"};
     for (size_t i = 0; i < COUNTOF(not_here); i++)
         if (!is_off(json_object_get(body, not_here[i])))
             return sl_http_bad(e, not_here[i], "'%s' is not supported", not_here[i]);
@@ -60,21 +60,40 @@ static bool read_probs(struct sl_translation *t, const json_t *body, struct sl_h
     return true;
 }
 
+/* response_fields: members of the answer by name, or by path: "generation_settings/seed". */
+static bool read_wanted(const json_t *body, struct sl_request_about *about,
+                        struct sl_http_error *e) {
+    json_t *v = json_object_get(body, "response_fields");
+    if (!sl_json_given(v))
+        return true;
+    if (!json_is_array(v) || json_array_size(v) > MAX_WANTED)
+        return sl_http_bad(e, "response_fields",
+                           "'response_fields' must be an array of at most %u strings", MAX_WANTED);
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (!json_is_string(json_array_get(v, i)))
+            return sl_http_bad(e, "response_fields",
+                               "'response_fields[%zu]' must be a string, not %s", i,
+                               sl_json_kind(json_array_get(v, i)));
+    about->fields = json_array_size(v) ? json_incref(v) : NULL;
+    return true;
+}
+
 /* Everything but the prompt. */
 static bool read_shared(struct sl_translation *t, const json_t *body,
                         struct sl_request_about *about, struct sl_http_error *e) {
     /* Read here, or by nothing. */
     static const char *const own[] = {
-        "prompt",        "n_predict",     "max_tokens", "n_probs",      "seed",
-        "input_extra",   "return_tokens", "logprobs",   "top_logprobs", "input_prefix",
-        "input_suffix",  "suffix",        "echo",       "json_schema",  "n",
+        "prompt",        "n_predict",    "max_tokens",      "n_probs",
+        "seed",          "input_extra",  "return_tokens",   "logprobs",
+        "top_logprobs",  "input_prefix", "input_suffix",    "suffix",
+        "echo",          "json_schema",  "response_fields", "n",
         "stream_options"};
     const json_t *seed = json_object_get(body, "seed");
     const struct sl_field field = {"return_tokens", SL_FIELD_BOOL, 0, 0, 0};
     const char *key;
     json_t *value;
     if (!check_fields(body, e) || !sl_fields_read(body, &field, 1, &about->return_tokens, e) ||
-        !read_length(t, body, e) || !read_probs(t, body, e))
+        !read_length(t, body, e) || !read_probs(t, body, e) || !read_wanted(body, about, e))
         return false;
     json_object_foreach((json_t *)body, key, value) {
         bool mine = false;
@@ -225,6 +244,7 @@ void sl_native_handle(struct sl_exchange *ex) {
             answer(ex, &t, NULL, &about);
         }
     }
+    sl_request_about_release(&about);
     sl_translation_release(&t);
     json_decref(body);
 }
@@ -379,6 +399,7 @@ void sl_infill_handle(struct sl_exchange *ex) {
             answer(ex, &t, &prompt, &about);
     }
     sl_ids_release(&prompt);
+    sl_request_about_release(&about);
     sl_translation_release(&t);
     json_decref(body);
 }

@@ -125,20 +125,62 @@ static void put_end(struct sl_buf *b, const struct sl_choice *c, bool has_line_b
     sl_buf_puts(b, "}");
 }
 
+/* The member that a path names, or NULL. */
+static json_t *member_at(json_t *v, const char *path) {
+    for (;;) {
+        size_t n = strcspn(path, "/");
+        v = json_object_getn(v, path, n);
+        if (!v || !path[n])
+            return v;
+        path += n + 1;
+    }
+}
+
+static int dump_to_buf(const char *text, size_t len, void *buf) {
+    struct sl_buf *b = buf;
+    sl_buf_put(b, text, len);
+    return b->failed ? -1 : 0;
+}
+
+/* Of the object that b ends with, from there on, only the members that are wanted. */
+static void keep_wanted(struct sl_buf *b, size_t from, const struct sl_gen *g) {
+    const json_t *fields = g->params.about.fields;
+    if (!fields || b->failed)
+        return;
+    json_t *all = json_loadb(b->ptr + from, b->len - from, 0, NULL), *some = json_object();
+    bool ok = all && some;
+    for (size_t i = 0; ok && i < json_array_size(fields); i++) {
+        const char *path = json_string_value(json_array_get(fields, i));
+        json_t *v = member_at(all, path);
+        ok = !v || json_object_set(some, path, v) == 0;
+    }
+    b->len = from;
+    if (!ok || json_dump_callback(some, dump_to_buf, b, JSON_COMPACT) != 0)
+        b->failed = true;
+    json_decref(all);
+    json_decref(some);
+}
+
+static void put_choice(struct sl_buf *b, const struct sl_choice *c) {
+    struct sl_buf text = {0};
+    size_t from = b->len;
+    sl_segments_join(&c->segments, SL_PART_CONTENT, &text);
+    sl_buf_printf(b, "{\"index\":%u,\"content\":", c->index);
+    sl_buf_json(b, text.ptr ? text.ptr : "", text.len);
+    put_ids(b, &c->ids);
+    put_probabilities(b, c);
+    put_end(b, c, text.len && memchr(text.ptr, '\n', text.len));
+    keep_wanted(b, from, c->gen);
+    b->failed = b->failed || text.failed;
+    sl_buf_release(&text);
+}
+
 /* One object, or an array of them where several were asked for. */
 static void whole(struct sl_buf *b, const struct sl_gen *g) {
     sl_buf_puts(b, g->n_choices > 1 ? "[" : "");
     for (uint32_t i = 0; i < g->n_choices; i++) {
-        const struct sl_choice *c = &g->choices[i];
-        struct sl_buf text = {0};
-        sl_segments_join(&c->segments, SL_PART_CONTENT, &text);
-        sl_buf_printf(b, "%s{\"index\":%u,\"content\":", i ? "," : "", i);
-        sl_buf_json(b, text.ptr ? text.ptr : "", text.len);
-        put_ids(b, &c->ids);
-        put_probabilities(b, c);
-        put_end(b, c, text.len && memchr(text.ptr, '\n', text.len));
-        b->failed = b->failed || text.failed;
-        sl_buf_release(&text);
+        sl_buf_puts(b, i ? "," : "");
+        put_choice(b, &g->choices[i]);
     }
     sl_buf_puts(b, g->n_choices > 1 ? "]" : "");
 }
@@ -160,8 +202,11 @@ static void part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *pa
 }
 
 static void finish(struct sl_buf *b, struct sl_choice *c) {
-    sl_buf_printf(b, "data: {\"index\":%u,\"content\":\"\",\"tokens\":[]", c->index);
+    sl_buf_puts(b, "data: ");
+    size_t from = b->len;
+    sl_buf_printf(b, "{\"index\":%u,\"content\":\"\",\"tokens\":[]", c->index);
     put_end(b, c, c->render.has_line_break);
+    keep_wanted(b, from, c->gen);
     sl_buf_puts(b, "\n\n");
 }
 

@@ -242,6 +242,7 @@ void sl_request_about_release(struct sl_request_about *a) {
     free(a->members);
     free(a->input);
     free(a->previous);
+    json_decref(a->fields);
     *a = (struct sl_request_about){0};
 }
 

@@ -16,6 +16,7 @@ struct sl_request_about {
     char *members;      /* owned; JSON members that the answer repeats: ,"a":1,"b":2; NULL = none */
     char *input;        /* owned; items to be kept with the response, JSON; NULL: nothing is kept */
     char *previous;     /* owned; the id of the response that it goes on from; NULL = none */
+    json_t *fields;     /* owned; names of the members that are wanted; NULL = all */
     bool return_tokens; /* a whole answer has its ids too */
     bool carry_reasoning; /* send reasoning in a form that clients send back */
 };

@@ -91,7 +91,9 @@ static void test_fields(void **state) {
     NO("'n_probs':21", "n_probs", "from 0 to 20");
     NO("'return_tokens':1", "return_tokens", "true or false");
     NO("'post_sampling_probs':true", "post_sampling_probs", "not supported");
-    NO("'response_fields':['content']", "response_fields", "not supported");
+    NO("'response_fields':'content'", "response_fields", "an array");
+    NO("'response_fields':['content',7]", "response_fields", "'response_fields[1]'");
+    NO("'response_fields':['content'],'temperature':9", "temperature", "from 0 to 2");
     NO("'t_max_predict_ms':500", "t_max_predict_ms", "not supported");
     NO("'lora':[{'id':0}]", "lora", "not supported");
     NO("'temperature':'hot'", "temperature", "a string");

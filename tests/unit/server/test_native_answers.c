@@ -65,6 +65,14 @@ static void test_whole(void **state) {
     }
     json_decref(v);
     reply_free(&r);
+    r = client_post(PATH, "{\"prompt\":\"xy\",\"seed\":5,\"response_fields\":[\"content\",\"none\","
+                          "\"generation_settings/seed\",\"content/x\",\"\"]}");
+    v = parse(&r);
+    assert_int_equal(json_object_size(v), 2);
+    assert_string_equal(str_at(v, "content"), "ab\nc");
+    assert_int_equal(json_integer_value(json_object_get(v, "generation_settings/seed")), 5);
+    json_decref(v);
+    reply_free(&r);
     expect_error(client_post(PATH, "{\"prompt\":7}"), 400, BAD, "prompt", "a number");
 }
 

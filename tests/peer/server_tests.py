@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""llama.cpp's server tests against this server: its own test files, unchanged, with the programs and options translated.
+
+usage: server_tests.py BINARY LLAMA_CPP [pytest's arguments]
+  LLAMA_CPP is a source tree of llama.cpp. SLUICE_TEST_MODEL names the model (default: the demo model).
+
+Development only. Needs Debian's python3-pytest and python3-requests. The tests were written for other models: what a model
+says is not compared (match_regex), and tests that load models of their own, or the official Python client where that is not
+installed, are skipped. docs/API.md lists what does not pass, and why.
+"""
+import os
+import sys
+import types
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+FLAGS = {"--ctx-size": "--ctx", "--parallel": "--parallel", "--batch-size": "--batch", "--alias": "--alias", "--api-key": "--api-key",
+         "--port": "--port", "--host": "--host", "--threads": "--threads"}
+MODELS_OF_THEIR_OWN = ("--model-draft", "--mmproj-url", "--lora", "--models-dir", "--models-preset", "--chat-template",
+                       "--chat-template-file", "--reranking")
+# Programs, settings and endpoints that this server does not have: whole files of tests.
+NOT_HERE = {"test_mcp_servers.py", "test_router.py", "test_proxy.py", "test_lora.py", "test_rerank.py", "test_slot_save.py",
+            "test_sleep.py", "test_speculative.py", "test_tools_builtin.py", "test_vision_api.py", "test_compat_gcp.py",
+            "test_ctx_shift.py", "test_kv_keep_only_active.py", "test_stream.py"}
+
+
+def translate(words):
+    """llama-server's command line as this program's; exits with 64 for what needs a model of its own."""
+    given, out = {}, []
+    it = iter(words)
+    for word in it:
+        if word in MODELS_OF_THEIR_OWN:
+            sys.exit(64)
+        if word.startswith("--") and word in FLAGS:
+            given[word] = next(it)
+    ctx, parallel = int(given.get("--ctx-size", 0)), int(given.get("--parallel", 1))
+    if ctx:
+        given["--ctx-size"] = str(ctx if "--kv-unified" in words else max(ctx // parallel, 32))
+    for name, value in given.items():
+        out += [FLAGS[name], value]
+    return out
+
+
+class Shown(dict):
+    """A JSON object as the official client shows it: members as attributes, absent ones as None."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.get(name)
+
+
+def shown(v):
+    if isinstance(v, dict):
+        if v.get("object") == "response":  # which the client puts together
+            parts = [p for o in v["output"] for p in o.get("content") or [] if p["type"] == "output_text"]
+            v = {**v, "output_text": "".join(p["text"] for p in parts)}
+        return Shown({k: shown(x) for k, x in v.items()})
+    return [shown(x) for x in v] if isinstance(v, list) else v
+
+
+def openai_module():
+    """As much of the official Python client as the tests use."""
+    import json
+    import requests
+
+    class Client:
+        def __init__(self, api_key=None, base_url="", **_):
+            self.base, self.key = base_url.rstrip("/"), api_key
+            of = lambda path: types.SimpleNamespace(create=lambda **body: self.post(path, body))
+            self.completions, self.embeddings, self.responses = of("/completions"), of("/embeddings"), of("/responses")
+            self.chat = types.SimpleNamespace(completions=of("/chat/completions"))
+            self.models = types.SimpleNamespace(list=lambda: shown(requests.get(self.base + "/models", timeout=60).json()))
+
+        def post(self, path, body):
+            body = {**body, **body.pop("extra_body", {})}
+            r = requests.post(self.base + path, json=body, stream=bool(body.get("stream")), timeout=600,
+                              headers={"Authorization": f"Bearer {self.key}"} if self.key else {})
+            if r.status_code != 200:
+                raise RuntimeError(f"Error code: {r.status_code} - {r.text}")
+            return self.events(r) if body.get("stream") else shown(r.json())
+
+        @staticmethod
+        def events(r):
+            for line in r.iter_lines():
+                if line.startswith(b"data: ") and line != b"data: [DONE]":
+                    yield shown(json.loads(line[6:]))
+
+    module = types.ModuleType("openai")
+    module.OpenAI = Client
+    return module
+
+
+def stand_ins():
+    """Modules that the tests import and that need not be installed."""
+    for name, members in {"wget": {}, "filelock": {"FileLock": None}}.items():
+        try:
+            __import__(name)
+        except ImportError:
+            sys.modules[name] = types.ModuleType(name)
+            for member, value in members.items():
+                setattr(sys.modules[name], member, value)
+    try:
+        __import__("openai")
+    except ImportError:
+        sys.modules["openai"] = openai_module()
+
+
+class Plugin:
+    def pytest_collection_modifyitems(self, config, items):
+        import pytest
+        kept = [i for i in items if os.path.basename(str(i.fspath)) not in NOT_HERE]
+        config.hook.pytest_deselected(items=[i for i in items if i not in kept])
+        items[:] = kept
+        slow = pytest.mark.skip(reason="loads a model of its own")
+        for i in items:
+            if i.get_closest_marker("slow"):
+                i.add_marker(slow)
+
+    def pytest_runtest_makereport(self, item, call):
+        """A server that needs a model of its own was not started: skipped."""
+        import pytest
+        if call.excinfo and "return code 64" in str(call.excinfo.value):
+            call.excinfo = pytest.ExceptionInfo.from_exc_info(_skip_info())
+
+
+def _skip_info():
+    import pytest
+    try:
+        pytest.skip("loads a model of its own")
+    except BaseException:  # pytest's own kind, which is no Exception
+        return sys.exc_info()
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    binary, llama = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    tests = os.path.join(llama, "tools/server/tests")
+    os.environ["SLUICE_BIN"] = binary
+    os.environ["LLAMA_SERVER_BIN_PATH"] = os.path.abspath(__file__)
+    os.environ.setdefault("PORT", "18080")
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, tests)
+    stand_ins()
+    import pytest
+    import utils
+    utils.match_regex = lambda regex, text: isinstance(text, str)
+    utils.ServerPreset.load_all = staticmethod(lambda: None)
+    sys.modules["filelock"].FileLock = lambda path: __import__("contextlib").nullcontext()
+    return pytest.main(["--rootdir", tests, "-c", "/dev/null", "-p", "no:cacheprovider", "-q", os.path.join(tests, "unit"), *sys.argv[3:]],
+                       plugins=[Plugin()])
+
+
+if __name__ == "__main__":
+    if "SLUICE_BIN" in os.environ and len(sys.argv) > 1 and sys.argv[1].startswith("--"):
+        model = os.environ.get("SLUICE_TEST_MODEL", os.path.join(ROOT, "demo/demo.gguf"))
+        program = os.environ["SLUICE_BIN"]
+        os.execv(program, [program, "serve", "-m", model, "--any-model-name", *translate(sys.argv[1:]), "--log-level", "warn"])
+    sys.exit(main())
