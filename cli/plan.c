@@ -183,8 +183,8 @@ static int plan(struct options *o) {
     if (status == SL_OK)
         status = sl_cluster_use(&o->memory, r.model, &opened.cluster, &o->engine, &err);
     if (status == SL_OK)
-        status =
-            sl_serve_plan(r.model, tok, &o->engine, &o->server, &memory, &r.plan, r.device, &err);
+        status = sl_serve_plan(r.model, tok, &o->engine, &o->server, &memory, &r.plan, r.device,
+                               r.ctx_note, &err);
     if (status == SL_OK)
         status = sl_plan_speed_make(r.model, &r.plan, o->engine.heat_file, &r.speed, &err);
     if (status == SL_OK) {
@@ -237,7 +237,9 @@ int sl_cmd_plan(int argc, char **argv) {
          "how fast the host's memory reaches a GPU (default: measured)", false},
         {SL_ARG_HEADING, 0, "As for serve", NULL, NULL, NULL, false},
         {SL_ARG_U32, 'c', "--ctx", "TOKENS", &o.engine.ctx_tokens,
-         "most tokens of one request (default: the model's, at most 8192)", false},
+         "most tokens of one request (default: the model's, as far as memory allows, or\n"
+         "8192)",
+         false},
         {SL_ARG_U32, 0, "--parallel", "N", &o.engine.parallel,
          "requests that run at once (default 4)", false},
         {SL_ARG_U32, 0, "--queue", "N", &o.engine.queue_max, "requests that may wait (default 256)",

@@ -200,6 +200,8 @@ void sl_plan_report_print(FILE *out, const struct sl_plan_report *r) {
         print_hosts(out, p);
     else
         print_total(out, p);
+    if (r->ctx_note[0])
+        fprintf(out, "\ncontext: %s\n", r->ctx_note);
     print_classes(out, r);
     const struct sl_plan_speed *s = &r->speed;
     fprintf(out, "\na token reads %.1f MiB of dense weights and %.1f MiB of routed experts\n",
@@ -311,5 +313,7 @@ json_t *sl_plan_report_json(const struct sl_plan_report *r) {
         "pipelined_ceiling_ts", r->several_tokens_per_s);
     if (p->n_hosts > 1)
         json_object_set_new(j, "hosts", hosts_json(p));
+    if (r->ctx_note[0])
+        json_object_set_new(j, "ctx_note", json_string(r->ctx_note));
     return j;
 }

@@ -19,6 +19,7 @@ struct sl_plan_report {
     struct sl_ceilings ceilings;
     double several_tokens_per_s; /* of sessions that keep all of several devices busy */
     char device[64];
+    char ctx_note[256];             /* why the context is as large as it is; "": it was asked for */
     struct sl_device_bandwidth gpu; /* of a discrete device, or of one host's joined */
     bool ram_given, disk_given, gpu_given;
 };

@@ -125,6 +125,7 @@ static enum sl_status load(struct loader *l) {
 /* What can be refused before a weight is read: the file, the budget. */
 static bool prepare(struct loader *l, struct options *o) {
     struct sl_memory_plan plan;
+    char note[SL_CTX_NOTE_BYTES];
     l->config = o->engine;
     enum sl_status status = sl_model_open(o->model, &l->model, &l->err);
     if (status == SL_OK)
@@ -133,7 +134,9 @@ static bool prepare(struct loader *l, struct options *o) {
         status = sl_cluster_use(&o->memory, l->model, &l->cluster, &l->config, &l->err);
     if (status == SL_OK)
         status = sl_serve_plan(l->model, l->tok, &l->config, &o->server, &l->memory, &plan, NULL,
-                               &l->err);
+                               note, &l->err);
+    if (status == SL_OK && note[0])
+        sl_info("context: %s", note);
     if (status != SL_OK)
         sl_error("%s", l->err.text);
     return status == SL_OK;
@@ -441,7 +444,9 @@ static const struct sl_arg args[] = {
      false},
     {SL_ARG_HEADING, 0, "Engine", NULL, NULL, NULL, false},
     {SL_ARG_U32, 'c', "--ctx", "TOKENS", &given.engine.ctx_tokens,
-     "most tokens of one request, prompt and answer (default: the model's, at most 8192)", false},
+     "most tokens of one request, prompt and answer (default: the model's, as far as\n"
+     "memory allows, or 8192)",
+     false},
     {SL_ARG_U32, 0, "--parallel", "N", &given.engine.parallel,
      "requests that run at once (default 4)", false},
     {SL_ARG_U32, 0, "--queue", "N", &given.engine.queue_max,
