@@ -147,9 +147,10 @@ char *sl_route_path(const char *path) {
     for (const char *p = path; *p; p++)
         if (*p != '/' || end == clean || end[-1] != '/')
             *end++ = *p;
-    if (end - clean > 1 && end[-1] == '/')
-        end--;
     *end = '\0';
+    /* The dashboard's files are no folders: links in them would lead elsewhere. */
+    if (end - clean > 1 && end[-1] == '/' && strncmp(clean, "/dashboard/", 11) != 0)
+        end[-1] = '\0';
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
         if (strcmp(clean, aliases[i][0]) == 0) {
             free(clean);

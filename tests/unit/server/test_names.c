@@ -26,6 +26,8 @@ static void test_paths(void **state) {
     expect_path("/models/", "/v1/models");
     expect_path("/v1/models/a/b", "/v1/models/a/b");
     expect_path("/chat/completion", "/chat/completion");
+    expect_path("//dashboard//app.js", "/dashboard/app.js");
+    expect_path("/dashboard/app.js/", "/dashboard/app.js/");
 }
 
 static void ok(struct reply r) {
