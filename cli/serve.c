@@ -526,7 +526,7 @@ static const struct sl_arg_limit limits[] = {
 
 static const struct sl_command command = {
     .name = "serve",
-    .about = "Serves a model over HTTP, as OpenAI's and Anthropic's APIs do.",
+    .about = "Serves a model over HTTP, as OpenAI's, Anthropic's and Ollama's APIs do.",
     .usage = "sluice serve -m MODEL.gguf [options]",
     .notes = "Endpoints: / (the dashboard), /v1/chat/completions, /v1/completions, /v1/responses,\n"
              "/v1/messages, /v1/messages/count_tokens, /v1/models, /api/chat, /api/generate,\n"

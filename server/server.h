@@ -1,5 +1,5 @@
-/* The HTTP server: OpenAI's and Anthropic's APIs, whole and streamed, and endpoints for operators,
- * over one engine.
+/* The HTTP server: OpenAI's, Anthropic's and Ollama's APIs, whole and streamed, and endpoints for
+ * operators, over one engine.
  *
  * Lifetime: create binds the port and answers at once (/health says "loading"); attach or fail
  * follows when the model has loaded; drain stops accepting; destroy ends everything.

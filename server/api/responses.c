@@ -11,6 +11,7 @@
 
 #include "model/chat/answer_grammar.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,9 +289,17 @@ out:
     return chat;
 }
 
-static void rename_fields(struct sl_http_error *e) {
+/* before: how many items of `input` are of earlier requests. */
+static void rename_fields(struct sl_http_error *e, size_t before) {
+    unsigned long long item;
     if (!e->http_status)
         return;
+    if (before && sscanf(e->param, "input[%llu]", &item) == 1 && item >= before) {
+        char from[48], to[48];
+        snprintf(from, sizeof from, "input[%llu]", item);
+        snprintf(to, sizeof to, "input[%llu]", item - before);
+        sl_http_rename_field(e, from, to);
+    }
     sl_http_rename_field(e, "messages", "input");
     sl_http_rename_field(e, "max_tokens", "max_output_tokens");
     sl_http_rename_field(e, "max_completion_tokens", "max_output_tokens");
@@ -305,8 +314,10 @@ void sl_responses_handle(struct sl_exchange *ex) {
     if (!body)
         return;
     struct sl_request_about about = {0};
-    json_t *chat =
-        sl_responses_recall(ex, body, &about) ? translate(body, &about.carry_reasoning, e) : NULL;
+    size_t before;
+    json_t *chat = sl_responses_recall(ex, body, &about, &before)
+                       ? translate(body, &about.carry_reasoning, e)
+                       : NULL;
     if (chat && !sl_responses_about(body, &about.members)) {
         sl_http_from_status(e, SL_ERR_NOMEM, NULL);
         json_decref(chat);
@@ -318,7 +329,7 @@ void sl_responses_handle(struct sl_exchange *ex) {
     else
         sl_request_about_release(&about);
     json_decref(chat);
-    rename_fields(e);
+    rename_fields(e, before);
 }
 
 void sl_responses_count_handle(struct sl_exchange *ex) {
@@ -326,12 +337,12 @@ void sl_responses_count_handle(struct sl_exchange *ex) {
     if (!body)
         return;
     bool unused;
-    size_t n;
+    size_t n, before;
     json_t *chat =
-        sl_responses_recall(ex, body, NULL) ? translate(body, &unused, &ex->error) : NULL;
+        sl_responses_recall(ex, body, NULL, &before) ? translate(body, &unused, &ex->error) : NULL;
     if (chat && sl_chat_count(ex, chat, &n))
         sl_buf_printf(&ex->reply, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
     json_decref(chat);
     json_decref(body);
-    rename_fields(&ex->error);
+    rename_fields(&ex->error, before);
 }

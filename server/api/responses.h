@@ -10,10 +10,11 @@
  * only that field. It is not encrypted: it is the client's own answer. */
 #define SL_CARRIED_REASONING "sluice-reasoning:"
 
-/* What the request goes on from: puts the conversation of its previous_response_id in front of its
- * input, and what it refers to in the place of references. about gets what is to be kept with the
- * answer; NULL: nothing. False: ex->error is set. */
-bool sl_responses_recall(struct sl_exchange *ex, json_t *body, struct sl_request_about *about);
+/* What the request goes on from: puts the conversation of its previous_response_id, out_before
+ * items, in front of its input, and what it refers to in the place of references. about gets what
+ * is to be kept with the answer; NULL: nothing. False: ex->error is set. */
+bool sl_responses_recall(struct sl_exchange *ex, json_t *body, struct sl_request_about *about,
+                         size_t *out_before);
 
 /* The conversation of a request. False: e is set. */
 bool sl_responses_input(struct sl_translation *t, const json_t *body, struct sl_http_error *e);

@@ -170,7 +170,9 @@ static bool is_kept(const struct sl_exchange *ex, const json_t *body) {
     return ex->server->responses && !json_is_false(json_object_get(body, "store"));
 }
 
-bool sl_responses_recall(struct sl_exchange *ex, json_t *body, struct sl_request_about *about) {
+bool sl_responses_recall(struct sl_exchange *ex, json_t *body, struct sl_request_about *about,
+                         size_t *out_before) {
+    *out_before = 0;
     const json_t *input = json_object_get(body, "input");
     const json_t *previous = json_object_get(body, "previous_response_id");
     struct room room = room_for(ex);
@@ -184,6 +186,7 @@ bool sl_responses_recall(struct sl_exchange *ex, json_t *body, struct sl_request
     if (!items)
         return false;
     bool ok = true;
+    size_t own = json_array_size(items);
     if (about && is_kept(ex, body)) {
         char *text = json_dumps(items, JSON_COMPACT);
         ok = text || sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
@@ -199,6 +202,7 @@ bool sl_responses_recall(struct sl_exchange *ex, json_t *body, struct sl_request
     if (ok && json_is_string(previous))
         ok = put_history(ex, json_string_value(previous), "previous_response_id", true, &room,
                          items);
+    *out_before = json_array_size(items) - own;
     if (ok && json_object_set(body, "input", items) != 0)
         ok = sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
     json_decref(items);

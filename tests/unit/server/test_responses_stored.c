@@ -108,6 +108,12 @@ static void test_goes_on(void **state) {
     r = client_get("/metrics");
     assert_non_null(strstr(r.body, "\nsluice_stored_responses 3\n"));
     reply_free(&r);
+    /* Errors name the request's own items. */
+    snprintf(body, sizeof body,
+             "{\"input\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"robot\"}],"
+             "\"previous_response_id\":\"%s\"}",
+             str_at(second, "id"));
+    expect_error(client_post(PATH, body), 400, BAD, "input[1].role", "'input[1].role' must be");
     /* Two branches from one response. */
     json_decref(ask("{\"input\":\"other\",\"previous_response_id\":\"%s\"}", str_at(first, "id")));
     expect_messages(
