@@ -29,8 +29,9 @@ struct sl_part {
 struct sl_segment {
     enum sl_part_kind kind; /* CONTENT, REASONING or CALL */
     uint32_t call;
-    struct sl_buf name; /* CALL */
-    struct sl_buf text; /* CALL: the arguments */
+    struct sl_buf name;                  /* CALL */
+    struct sl_buf text;                  /* CALL: the arguments */
+    uint32_t first_logprob, end_logprob; /* CONTENT: which of its choice's, where there are any */
 };
 
 /* One thread at a time. Zero-initialise. */

@@ -44,12 +44,12 @@ static void token_members(struct sl_buf *b, const struct sl_gen *g, uint32_t id,
     sl_buf_puts(b, "]");
 }
 
-static void chat_logprobs(struct sl_buf *b, const struct sl_choice *c) {
+void sl_openai_logprobs(struct sl_buf *b, const struct sl_choice *c, uint32_t first, uint32_t end) {
     const struct sl_gen *g = c->gen;
-    sl_buf_puts(b, "{\"content\":[");
-    for (uint32_t i = 0; i < c->n_content_logprobs; i++) {
+    sl_buf_puts(b, "[");
+    for (uint32_t i = first; i < end; i++) {
         const struct sl_token *t = &c->logprobs[i].token;
-        sl_buf_puts(b, i ? ",{" : "{");
+        sl_buf_puts(b, i > first ? ",{" : "{");
         token_members(b, g, t->id, t->logprob);
         sl_buf_puts(b, ",\"top_logprobs\":[");
         for (uint32_t k = 0; k < t->n_top; k++) {
@@ -59,7 +59,13 @@ static void chat_logprobs(struct sl_buf *b, const struct sl_choice *c) {
         }
         sl_buf_puts(b, "]}");
     }
-    sl_buf_puts(b, "],\"refusal\":null}");
+    sl_buf_puts(b, "]");
+}
+
+static void chat_logprobs(struct sl_buf *b, const struct sl_choice *c) {
+    sl_buf_puts(b, "{\"content\":");
+    sl_openai_logprobs(b, c, 0, c->n_content_logprobs);
+    sl_buf_puts(b, ",\"refusal\":null}");
 }
 
 static void completion_logprobs(struct sl_buf *b, const struct sl_choice *c) {

@@ -4,6 +4,9 @@
 
 #include "server/api/renderers.h"
 
+/* [{"token":...,"logprob":...,"bytes":[...],"top_logprobs":[...]},...] of entries [first, end) of a
+ * choice's log-probabilities. */
+void sl_openai_logprobs(struct sl_buf *b, const struct sl_choice *c, uint32_t first, uint32_t end);
 /* ,"timings":{...} for choices [first, first + n): an extension. */
 void sl_openai_timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, uint32_t n);
 

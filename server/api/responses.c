@@ -72,10 +72,12 @@ static bool check_metadata(const json_t *body, struct sl_http_error *e) {
     return true;
 }
 
-/* `include`: of what can be asked for, this server has the reasoning in a form that comes back. */
-static bool read_include(const json_t *body, bool *out_reasoning, struct sl_http_error *e) {
+/* `include`: of what can be asked for, this server has the reasoning in a form that comes back, and
+ * log-probabilities. */
+static bool read_include(const json_t *body, bool *out_reasoning, bool *out_logprobs,
+                         struct sl_http_error *e) {
     const json_t *v = json_object_get(body, "include");
-    *out_reasoning = false;
+    *out_reasoning = *out_logprobs = false;
     if (!sl_json_given(v))
         return true;
     if (!json_is_array(v))
@@ -87,10 +89,7 @@ static bool read_include(const json_t *body, bool *out_reasoning, struct sl_http
             return sl_http_bad(e, "include", "'include[%zu]' must be a string, not %s", i,
                                sl_json_kind(json_array_get(v, i)));
         if (strcmp(s, "message.output_text.logprobs") == 0)
-            return sl_http_bad(e, "include",
-                               "'include[%zu]': log-probabilities are not given by this endpoint; "
-                               "/v1/chat/completions has them",
-                               i);
+            *out_logprobs = true;
         if (strcmp(s, "reasoning.encrypted_content") == 0)
             *out_reasoning = true;
     }
@@ -267,12 +266,17 @@ static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_err
                                              "frequency_penalty",
                                              "repeat_penalty",
                                              "chat_template_kwargs"};
+    bool logprobs;
     sl_translation_begin(&t);
     json_t *chat = NULL;
     if (!sl_fields_read(body, fields, sizeof fields / sizeof *fields, &r, e) ||
         !check_unsupported(body, &r, e) || !check_metadata(body, e) ||
-        !read_include(body, out_carry, e))
+        !read_include(body, out_carry, &logprobs, e))
         goto out;
+    if (logprobs || r.top_logprobs) {
+        sl_translate_set(&t, "logprobs", json_true());
+        sl_translate_copy(&t, body, "top_logprobs", "top_logprobs");
+    }
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         sl_translate_copy(&t, body, same[i], same[i]);
     for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)

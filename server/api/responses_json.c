@@ -68,15 +68,26 @@ static void put_item_id(struct sl_buf *b, const struct sl_choice *c, uint32_t i)
     sl_buf_printf(b, "\"%s_%s%02x\"", prefixes[c->segments.list[i].kind], c->gen->id, i);
 }
 
-/* The one part of a message or of reasoning; text NULL: none yet. */
-static void put_part(struct sl_buf *b, enum sl_part_kind kind, const struct sl_buf *text) {
-    sl_buf_puts(b, kind == SL_PART_CONTENT
-                       ? "{\"type\":\"output_text\",\"annotations\":[],\"logprobs\":[],\"text\":"
-                       : "{\"type\":\"reasoning_text\",\"text\":");
-    if (text)
-        put_text(b, text);
-    else
+static void put_logprobs(struct sl_buf *b, const struct sl_choice *c, uint32_t first,
+                         uint32_t end) {
+    sl_buf_puts(b, "\"logprobs\":");
+    sl_openai_logprobs(b, c, first, end);
+}
+
+/* The one part of a message or of reasoning; begins: without what it will hold. */
+static void put_part(struct sl_buf *b, const struct sl_choice *c, const struct sl_segment *g,
+                     bool begins) {
+    if (g->kind == SL_PART_CONTENT) {
+        sl_buf_puts(b, "{\"type\":\"output_text\",\"annotations\":[],");
+        put_logprobs(b, c, g->first_logprob, begins ? g->first_logprob : g->end_logprob);
+        sl_buf_puts(b, ",\"text\":");
+    } else {
+        sl_buf_puts(b, "{\"type\":\"reasoning_text\",\"text\":");
+    }
+    if (begins)
         sl_buf_puts(b, "\"\"");
+    else
+        put_text(b, &g->text);
     sl_buf_puts(b, "}");
 }
 
@@ -100,7 +111,7 @@ static void put_item(struct sl_buf *b, const struct sl_choice *c, uint32_t i, co
     case SL_PART_REASONING:
         sl_buf_puts(b, ",\"type\":\"reasoning\",\"summary\":[],\"content\":[");
         if (!begins)
-            put_part(b, g->kind, &g->text);
+            put_part(b, c, g, false);
         sl_buf_puts(b, "]");
         if (!begins && c->gen->params.about.carry_reasoning)
             put_carried(b, &g->text);
@@ -119,7 +130,7 @@ static void put_item(struct sl_buf *b, const struct sl_choice *c, uint32_t i, co
     default:
         sl_buf_puts(b, ",\"type\":\"message\",\"role\":\"assistant\",\"content\":[");
         if (!begins)
-            put_part(b, g->kind, &g->text);
+            put_part(b, c, g, false);
         sl_buf_puts(b, "]");
         break;
     }
@@ -269,13 +280,15 @@ static void whole_item_event(struct sl_buf *b, struct sl_choice *c, const char *
 
 static void open_item(struct sl_buf *b, struct sl_choice *c, uint32_t i) {
     enum sl_part_kind kind = c->segments.list[i].kind;
-    c->render = (struct sl_render_state){.in_block = true, .kind = kind, .block = i};
+    c->render.in_block = true;
+    c->render.kind = kind;
+    c->render.block = i;
     whole_item_event(b, c, "response.output_item.added", i, "in_progress");
     if (kind == SL_PART_CALL)
         return;
     item_event(b, c, "response.content_part.added", i);
     sl_buf_puts(b, ",\"part\":");
-    put_part(b, kind, NULL);
+    put_part(b, c, &c->segments.list[i], true);
     event_end(b);
 }
 
@@ -295,12 +308,16 @@ static void close_item(struct sl_buf *b, struct sl_choice *c) {
     } else {
         bool content = g->kind == SL_PART_CONTENT;
         item_event(b, c, content ? "response.output_text.done" : "response.reasoning_text.done", i);
-        sl_buf_puts(b, content ? ",\"logprobs\":[],\"text\":" : ",\"text\":");
+        if (content) {
+            sl_buf_puts(b, ",");
+            put_logprobs(b, c, g->first_logprob, g->end_logprob);
+        }
+        sl_buf_puts(b, ",\"text\":");
         put_text(b, &g->text);
         event_end(b);
         item_event(b, c, "response.content_part.done", i);
         sl_buf_puts(b, ",\"part\":");
-        put_part(b, g->kind, &g->text);
+        put_part(b, c, g, false);
         event_end(b);
     }
     whole_item_event(b, c, "response.output_item.done", i, item_status(c, i));
@@ -323,8 +340,11 @@ static void part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *pa
         [SL_PART_ARGUMENTS] = "response.function_call_arguments.delta",
     };
     item_event(b, c, types[part->kind], i);
-    if (part->kind == SL_PART_CONTENT)
-        sl_buf_puts(b, ",\"logprobs\":[]");
+    if (part->kind == SL_PART_CONTENT) {
+        sl_buf_puts(b, ",");
+        put_logprobs(b, c, c->render.n_logprobs, c->n_content_logprobs);
+        c->render.n_logprobs = c->n_content_logprobs;
+    }
     sl_buf_puts(b, ",\"delta\":");
     sl_buf_json(b, part->text.ptr, part->text.len);
     event_end(b);

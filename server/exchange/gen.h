@@ -32,6 +32,7 @@ struct sl_render_state {
     enum sl_part_kind kind; /* of it: CONTENT, REASONING or CALL */
     uint32_t block;         /* its number; when none is open, the next one's */
     bool has_line_break;    /* the text so far has one */
+    uint32_t n_logprobs;    /* entries that are out */
 };
 
 struct sl_choice {

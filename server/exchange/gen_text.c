@@ -57,8 +57,10 @@ static void keep_logprobs(struct sl_choice *c, const struct sl_token *token, uin
     uint32_t json = logprobs_json(c->gen, token), cap = c->cap_logprobs;
     if (c->n_logprobs == cap)
         cap = cap ? cap * 2 : 16;
-    /* Growing has the old entries beside the new; JSON grows by doubling too. */
-    uint64_t needed = cap * sizeof *c->logprobs * 3 / 2 + (c->logprobs_json + json) * 2;
+    /* Growing has the old entries beside the new; JSON grows by doubling too, and a stream that
+     * keeps its parts repeats it in its last events. */
+    uint64_t copies = c->gen->keeps_parts && c->gen->params.stream ? 8 : 2;
+    uint64_t needed = cap * sizeof *c->logprobs * 3 / 2 + (c->logprobs_json + json) * copies;
     if (!hold_more(c, needed, &c->logprobs_room, 1))
         return;
     if (cap > c->cap_logprobs) {
@@ -240,6 +242,18 @@ static void drop_content_logprobs(struct sl_choice *c) {
     drop_logprobs(c, 0, n);
 }
 
+/* The text of the last segment goes up to entry `end`, and begins where that of the one before it
+ * ends. */
+static void mark_logprobs(struct sl_segments *s, uint32_t end) {
+    if (s->failed || !s->n || s->list[s->n - 1].kind != SL_PART_CONTENT)
+        return;
+    uint32_t i = s->n - 1;
+    while (i > 0 && s->list[i - 1].kind != SL_PART_CONTENT)
+        i--;
+    s->list[s->n - 1].first_logprob = i ? s->list[i - 1].end_logprob : 0;
+    s->list[s->n - 1].end_logprob = end;
+}
+
 static void take_part(struct sl_choice *c, const struct sl_part *part) {
     struct sl_gen *g = c->gen;
     bool content = part->kind == SL_PART_CONTENT;
@@ -250,6 +264,8 @@ static void take_part(struct sl_choice *c, const struct sl_part *part) {
     sort_logprobs(c, content);
     if (g->keeps_parts)
         sl_segments_add(&c->segments, part);
+    if (content)
+        mark_logprobs(&c->segments, c->n_content_logprobs);
     if (c->segments.failed) {
         choice_fail(c, SL_ERR_NOMEM, NULL);
         return;
@@ -258,7 +274,8 @@ static void take_part(struct sl_choice *c, const struct sl_part *part) {
         return;
     if (part->text.len || part->kind == SL_PART_CALL || c->n_content_logprobs)
         g->renderer->part(&g->out, c, part);
-    drop_content_logprobs(c);
+    if (!g->keeps_parts)
+        drop_content_logprobs(c);
 }
 
 void sl_choice_part(void *ctx, const struct sl_part *part) {

@@ -135,6 +135,16 @@ it('raises the client\'s error classes', async () => {
   await assert.rejects(client.responses.retrieve('resp_1'), OpenAI.NotFoundError);
 });
 
+it('gives log-probabilities', async () => {
+  const wants = { ...ask, top_logprobs: 3, include: ['message.output_text.logprobs'] };
+  const { content: [{ text, logprobs }] } = (await client.responses.create(wants)).output[0];
+  assert.equal(logprobs.map((l) => l.token).join(''), text);
+  for (const l of logprobs) assert.ok(l.logprob <= 0 && l.top_logprobs.length === 3 && l.top_logprobs[0].logprob >= l.top_logprobs[1].logprob);
+  const deltas = [];
+  for await (const e of await client.responses.create({ ...wants, stream: true })) if (e.type === 'response.output_text.delta') deltas.push(...e.logprobs);
+  assert.deepEqual(deltas.map((l) => l.token), logprobs.map((l) => l.token));
+});
+
 it('keeps responses, and goes on from them', async () => {
   const first = await client.responses.create(ask);
   assert.deepEqual(await client.responses.retrieve(first.id), first);

@@ -109,7 +109,7 @@ static void test_responses_errors(void **state) {
     NO_RESPONSES("'input':'x','max_output_tokens':0", "max_output_tokens", "from 1");
     NO_RESPONSES("'input':'x','temperature':3", "temperature", "from 0 to 2");
     NO_RESPONSES("'input':'x','metadata':{'a':1}", "metadata", "metadata.a");
-    NO_RESPONSES("'input':'x','include':['message.output_text.logprobs']", "include", "chat");
+    NO_RESPONSES("'input':'x','top_logprobs':21", "top_logprobs", "20");
     NO_RESPONSES("'input':'x','text':{'format':{'type':'json_schema','name':'n'}}",
                  "text.format.schema", "'text.format.schema' must be an object");
     NO_RESPONSES("'input':'x','text':{'format':{'type':'xml'}}", "text.format", "xml");

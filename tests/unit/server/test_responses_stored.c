@@ -268,6 +268,76 @@ static void test_owners(void **state) {
     json_decref(v);
 }
 
+/* Of a message's text, as a whole and in the events of a stream. */
+static void test_logprobs(void **state) {
+    (void)state;
+    json_t *v = ask("{\"input\":\"x\",\"top_logprobs\":2}");
+    json_t *all = json_incref(at(v, "output.0.content.0.logprobs"));
+    assert_int_equal(json_array_size(all), 8); /* bytes; not the end */
+    assert_string_equal(str_at(v, "output.0.content.0.logprobs.0.token"), "H");
+    assert_int_equal(json_array_size(at(v, "output.0.content.0.logprobs.7.top_logprobs")), 2);
+    json_decref(v);
+    v = ask("{\"input\":\"x\",\"include\":[\"message.output_text.logprobs\"]}");
+    assert_int_equal(json_array_size(at(v, "output.0.content.0.logprobs")), 8);
+    assert_int_equal(json_array_size(at(v, "output.0.content.0.logprobs.0.top_logprobs")), 0);
+    json_decref(v);
+    v = ask("{\"input\":\"x\"}");
+    assert_int_equal(json_array_size(at(v, "output.0.content.0.logprobs")), 0);
+    json_decref(v);
+
+    struct reply r = client_post(PATH, "{\"input\":\"x\",\"top_logprobs\":2,\"stream\":true}");
+    json_t *deltas = json_array();
+    uint32_t n_whole = 0;
+    for (const char *p = r.body; (p = strstr(p, "data: ")) != NULL; p++) {
+        v = json_loadb(p + 6, strlen(p + 6), JSON_DISABLE_EOF_CHECK, NULL);
+        assert_non_null(v);
+        const char *type = str_at(v, "type");
+        if (strcmp(type, "response.output_text.delta") == 0) {
+            assert_int_equal(json_array_extend(deltas, at(v, "logprobs")), 0);
+        } else {
+            static const char *const places[][2] = {
+                {"response.output_text.done", "logprobs"},
+                {"response.content_part.done", "part.logprobs"},
+                {"response.output_item.done", "item.content.0.logprobs"},
+                {"response.completed", "response.output.0.content.0.logprobs"},
+            };
+            for (size_t i = 0; i < 4; i++)
+                if (strcmp(type, places[i][0]) == 0)
+                    n_whole += (uint32_t)json_equal(at(v, places[i][1]), all);
+        }
+        json_decref(v);
+    }
+    assert_true(json_equal(deltas, all));
+    assert_int_equal(n_whole, 4);
+    json_decref(deltas);
+    json_decref(all);
+    reply_free(&r);
+}
+
+/* Those of tokens that became reasoning are not the message's. */
+static void test_logprobs_of_content(void **state) {
+    (void)state;
+    static const char said[] = "<think>ab</think>cd";
+    static uint32_t script[sizeof said];
+    for (size_t i = 0; said[i]; i++)
+        script[i] = (unsigned char)said[i];
+    script[sizeof said - 1] = FAKE_EOS;
+    sl_server_destroy(&server);
+    start_empty();
+    attach_template("{# <tool_call> </think> #}{{ messages[0].content }}");
+    set_script(script, sizeof said, 0, 0);
+    json_t *v = ask("{\"input\":\"x\",\"top_logprobs\":1}");
+    assert_string_equal(str_at(v, "output.0.type"), "reasoning");
+    json_t *all = at(v, "output.1.content.0.logprobs");
+    char text[64] = "";
+    for (size_t i = 0; i < json_array_size(all); i++)
+        strcat(text, str_at(json_array_get(all, i), "token"));
+    size_t n = strlen(text);
+    assert_true(n >= 2 && strcmp(text + n - 2, "cd") == 0);
+    assert_null(strstr(text, "ab"));
+    json_decref(v);
+}
+
 static void test_counts(void **state) {
     (void)state;
     struct reply r = client_post(PATH "/input_tokens", "{\"input\":\"one\"}");
@@ -300,9 +370,9 @@ static void test_counts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        STORED(test_goes_on),       STORED(test_retrieval),  STORED(test_not_kept),
-        STORED(test_without_store), STORED(test_references), STORED(test_owners),
-        STORED(test_counts),
+        STORED(test_goes_on),       STORED(test_retrieval),           STORED(test_not_kept),
+        STORED(test_without_store), STORED(test_references),          STORED(test_owners),
+        STORED(test_logprobs),      STORED(test_logprobs_of_content), STORED(test_counts),
     };
     return cmocka_run_group_tests_name("responses_stored", tests, NULL, NULL);
 }
