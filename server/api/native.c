@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define COUNTOF(a) (sizeof(a) / sizeof *(a))
 #define MAX_WANTED 64u
@@ -108,10 +109,14 @@ static bool read_shared(struct sl_translation *t, const json_t *body,
         sl_translate_schema(t, name, schema, NULL);
         json_decref(name);
     }
-    /* -1 asks for any, also where it was stored without its sign. */
+    /* -1 asks for any, also where it was stored without its sign. The answer tells which was taken,
+     * in a number that every client can send back. */
     json_int_t s = json_integer_value(seed);
-    if (!json_is_integer(seed) || (s != -1 && s != (json_int_t)UINT32_MAX))
+    uint32_t any = 0;
+    if (sl_json_given(seed) && (!json_is_integer(seed) || (s != -1 && s != (json_int_t)UINT32_MAX)))
         sl_translate_copy(t, body, "seed", "seed");
+    else if (getrandom(&any, sizeof any, 0) == sizeof any)
+        sl_translate_set(t, "seed", json_integer((json_int_t)(any >> 1)));
     return true;
 }
 

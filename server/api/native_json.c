@@ -58,8 +58,8 @@ static void put_settings(struct sl_buf *b, const struct sl_gen *g) {
     long long n_predict = p->max_tokens ? (long long)p->max_tokens : -1;
     sl_buf_printf(b,
                   ",\"generation_settings\":{\"n_predict\":%lld,\"max_tokens\":%lld,"
-                  "\"seed\":%llu,\"top_k\":%u,\"repeat_last_n\":%u",
-                  n_predict, n_predict, (unsigned long long)s->seed, s->top_k, s->repeat_last_n);
+                  "\"seed\":%lld,\"top_k\":%u,\"repeat_last_n\":%u",
+                  n_predict, n_predict, (long long)s->seed, s->top_k, s->repeat_last_n);
     put_number(b, "temperature", s->temperature);
     put_number(b, "top_p", s->top_p);
     put_number(b, "min_p", s->min_p);

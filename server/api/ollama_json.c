@@ -167,7 +167,12 @@ static void put_call(struct sl_buf *b, const struct sl_choice *c, const struct s
     sl_buf_release(&json);
 }
 
-/* The members of an answer's end. Clients divide by the durations. */
+/* Clients divide by it. What has not begun has no length. */
+static unsigned long long duration_ns(double ns) {
+    return ns >= 1 && ns < 9e18 ? (unsigned long long)ns : 1;
+}
+
+/* The members of an answer's end. */
 static void put_end(struct sl_buf *b, const struct sl_gen *g) {
     const struct sl_choice *c = &g->choices[0];
     struct sl_choice_times t;
@@ -176,12 +181,12 @@ static void put_end(struct sl_buf *b, const struct sl_gen *g) {
     sl_gen_usage(g, &u);
     sl_buf_printf(b,
                   ",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%llu,"
-                  "\"load_duration\":0,\"prompt_eval_count\":%llu,\"prompt_eval_duration\":%.0f,"
-                  "\"eval_count\":%llu,\"eval_duration\":%.0f}",
+                  "\"load_duration\":0,\"prompt_eval_count\":%llu,\"prompt_eval_duration\":%llu,"
+                  "\"eval_count\":%llu,\"eval_duration\":%llu}",
                   c->end == SL_END_LENGTH ? "length" : "stop",
                   (unsigned long long)(sl_now_ns() - g->ex->started_ns),
-                  (unsigned long long)u.prompt, t.prefill_ns > 1 ? t.prefill_ns : 1,
-                  (unsigned long long)u.predicted, t.decode_ns > 1 ? t.decode_ns : 1);
+                  (unsigned long long)u.prompt, duration_ns(t.prefill_ns),
+                  (unsigned long long)u.predicted, duration_ns(t.decode_ns));
 }
 
 static bool has_kind(const struct sl_choice *c, enum sl_part_kind kind) {

@@ -28,6 +28,9 @@ static struct sl_server server;
 static void init(void) {
     struct sl_err err;
     fake_tokenizer_init(&tok);
+    fake_control_word(&tok, "<PRE>");
+    fake_control_word(&tok, "<SUF>");
+    fake_control_word(&tok, "<MID>");
     engine = fake_engine_create();
     engine->ctx_tokens = 300;
     engine->queue_max = 0; /* a request that gets so far is refused there */
@@ -37,6 +40,9 @@ static void init(void) {
                                 .chat_template = template,
                                 .chat_template_bytes = sizeof template - 1};
     if (sl_served_create(&m, NULL, &server.served, &err) != SL_OK)
+        abort();
+    server.responses = sl_response_store_create(64 << 10);
+    if (!server.responses)
         abort();
     server.config.buffer_tokens = 16;
     sl_server_defaults(&server.config);
@@ -54,9 +60,11 @@ static void check_json(const struct sl_buf *b) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static void (*const handlers[])(struct sl_exchange *) = {
-        sl_chat_handle,     sl_completions_handle,  sl_apply_template_handle,
-        sl_tokenize_handle, sl_detokenize_handle,   sl_responses_handle,
-        sl_messages_handle, sl_count_tokens_handle,
+        sl_chat_handle,        sl_completions_handle,     sl_apply_template_handle,
+        sl_tokenize_handle,    sl_detokenize_handle,      sl_responses_handle,
+        sl_messages_handle,    sl_count_tokens_handle,    sl_native_handle,
+        sl_infill_handle,      sl_ollama_chat_handle,     sl_ollama_generate_handle,
+        sl_ollama_show_handle, sl_responses_count_handle, sl_chat_count_handle,
     };
     if (!engine)
         init();
@@ -65,8 +73,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct sl_exchange ex = {.server = &server, .refs = 1, .started_ns = sl_now_ns()};
     pthread_mutex_init(&ex.lock, NULL);
     sl_buf_put(&ex.body, (const char *)data + 1, size - 1);
-    /* '0' to '4' and '5' to '7' */
-    handlers[data[0] < '5' ? data[0] % 5 : 5 + (data[0] - '5') % 3](&ex);
+    /* '0' to '4', '5' to '7', '8' to '>' */
+    handlers[data[0] < '5'   ? data[0] % 5
+             : data[0] < '8' ? 5 + (data[0] - '5')
+                             : 8 + (data[0] - '8') % 7](&ex);
 
     /* Every outcome is an answer: an error with a text, or JSON that a strict parser takes. */
     if (ex.error.http_status) {
@@ -84,6 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     sl_gen_destroy(ex.gen);
     sl_buf_release(&ex.body);
     sl_buf_release(&ex.reply);
+    free(ex.model_name);
     pthread_mutex_destroy(&ex.lock);
     return 0;
 }

@@ -82,7 +82,8 @@ static void test_fields(void **state) {
     p = &generate(&ex, sl_native_handle,
                   "{'prompt':'a','n_predict':-1,'seed':-1,'json_schema':{'type':'integer'}}")
              ->params;
-    assert_int_equal(p->max_tokens, 0); /* no limit, nor the 16 of text completions */
+    assert_int_equal(p->max_tokens, 0);         /* no limit, nor the 16 of text completions */
+    assert_true(p->sampling.seed <= INT32_MAX); /* any, of those that come back unchanged */
     assert_true(!p->stream && !p->logprobs && p->grammar);
     done(&ex);
 #define NO(body, param, part) refuse(sl_native_handle, "{'prompt':'a'," body "}", param, part)
