@@ -259,20 +259,29 @@ static bool all_there(const struct sl_remote_stages *r, struct sl_err *out_why) 
 static enum sl_status load_again(struct sl_cluster *c, struct sl_peer *p, struct sl_err *err) {
     struct sl_stage_hello hello;
     struct sl_message_limits limits;
+    enum sl_status st = SL_OK;
     SL_TRY(sl_peer_meet(p, 0, err));
     if (p->offer.n_devices != p->load.n_of_worker)
         return sl_fail(err, SL_ERR_CONFIG, "the worker at %s has %u devices now, not %u",
                        p->address, p->offer.n_devices, p->load.n_of_worker);
     SL_TRY(sl_peer_send_load(p, err));
     SL_TRY(sl_peer_watch_load(p, NULL, err));
-    for (uint32_t i = 0; i < p->load.n_of_worker; i++)
+    for (uint32_t i = 0; i < p->load.n_of_worker && st == SL_OK; i++) {
         SL_TRY(agree(c, p->first + i, &hello, &limits, err));
-    return SL_OK;
+        pthread_mutex_lock(&p->lock);
+        if (p->ports[i].remote && p->lost == SL_OK)
+            st = sl_stage_remote_regain(p->ports[i].remote, &limits, &hello, err);
+        pthread_mutex_unlock(&p->lock);
+    }
+    return st;
 }
 
 /* One try. Without success the reason stays what it was, but for what the worker itself says. */
 static void regain(struct sl_cluster *c, struct sl_peer *p) {
-    struct sl_err err = {{0}}, before = p->why;
+    struct sl_err err = {{0}}, before;
+    pthread_mutex_lock(&p->lock);
+    before = p->why;
+    pthread_mutex_unlock(&p->lock);
     sl_peer_leave(p);
     enum sl_status st = load_again(c, p, &err);
     pthread_mutex_lock(&p->lock);
@@ -283,9 +292,9 @@ static void regain(struct sl_cluster *c, struct sl_peer *p) {
         p->lost = SL_ERR_PEER_LOST;
         p->why = st == SL_ERR_CONFIG ? err : before;
     }
-    for (uint32_t i = 0; i < SL_MAX_STAGES && p->there; i++)
+    for (uint32_t i = 0; i < SL_MAX_STAGES && !p->there; i++) /* one of several may be back */
         if (p->ports[i].remote)
-            sl_stage_remote_regain(p->ports[i].remote);
+            sl_stage_remote_lost(p->ports[i].remote, p->lost, &p->why);
     pthread_mutex_unlock(&p->lock);
     if (st == SL_OK)
         sl_info("the worker at %s is back", p->address);

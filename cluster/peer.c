@@ -3,6 +3,7 @@
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/cond.h"
+#include "common/interrupt.h"
 #include "common/log.h"
 #include "common/version.h"
 #include "net/frame.h"
@@ -12,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CONNECT_NS   10000000000u /* for one try */
-#define AGAIN_NS     250000000u   /* between two */
+#define CONNECT_NS   3000000000u /* for one try */
+#define AGAIN_NS     250000000u  /* between two */
 #define HEARTBEAT_NS 1000000000u
 #define SILENCE_NS   5000000000u
 #define LINGER_NS    1000000000u
@@ -177,7 +178,7 @@ struct sl_stage_carrier *sl_peer_port(struct sl_peer *p, uint32_t at) {
 /* ---- connecting ---- */
 
 static bool is_canceled(const struct sl_peer *p) {
-    return p->cancel && *p->cancel;
+    return atomic_load(p->cancel) || sl_interrupt_pending();
 }
 
 static void pause_ns(uint64_t ns) {

@@ -191,10 +191,31 @@ void sl_stage_remote_lost(struct sl_stage_remote *r, enum sl_status status,
     pthread_mutex_unlock(&r->lock);
 }
 
-void sl_stage_remote_regain(struct sl_stage_remote *r) {
+static bool is_same(const struct sl_stage_hello *a, const struct sl_stage_hello *b) {
+    return a->rows_alike == b->rows_alike && a->arithmetic.lo == b->arithmetic.lo &&
+           a->arithmetic.hi == b->arithmetic.hi && a->first_layer == b->first_layer &&
+           a->n_layer == b->n_layer && a->n_logit_rows == b->n_logit_rows;
+}
+
+static bool same_limits(const struct sl_message_limits *a, const struct sl_message_limits *b) {
+    return a->page_bytes == b->page_bytes && a->tail_bytes == b->tail_bytes &&
+           a->heat_bytes == b->heat_bytes && a->n_routed == b->n_routed &&
+           a->n_expert == b->n_expert && a->n_embd == b->n_embd && a->n_vocab == b->n_vocab &&
+           a->n_pages == b->n_pages && a->n_tails == b->n_tails && a->max_rows == b->max_rows;
+}
+
+enum sl_status sl_stage_remote_regain(struct sl_stage_remote *r,
+                                      const struct sl_message_limits *limits,
+                                      const struct sl_stage_hello *hello, struct sl_err *err) {
+    if (!is_same(&r->hello, hello) || !same_limits(&r->limits, limits))
+        return sl_fail(err, SL_ERR_CONFIG,
+                       "%s computes layers %u to %u otherwise than before: another device, or "
+                       "another build",
+                       hello->device, hello->first_layer, hello->first_layer + hello->n_layer - 1);
     pthread_mutex_lock(&r->lock);
     r->lost = SL_OK;
     pthread_mutex_unlock(&r->lock);
+    return SL_OK;
 }
 
 uint64_t sl_stage_remote_waits_since_ns(struct sl_stage_remote *r) {
