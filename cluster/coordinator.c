@@ -254,6 +254,10 @@ static bool all_there(const struct sl_remote_stages *r, struct sl_err *out_why) 
     return there;
 }
 
+static void look(const struct sl_remote_stages *r, uint32_t i, struct sl_remote_look *out) {
+    sl_peer_look(&cluster_of(r)->peers[i], out);
+}
+
 /* ---- workers that are lost ---- */
 
 static enum sl_status load_again(struct sl_cluster *c, struct sl_peer *p, struct sl_err *err) {
@@ -345,6 +349,7 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
     c->base = (struct sl_remote_stages){.hosts = c->hosts,
                                         .wait_ns = config->wait_ns,
                                         .all_there = all_there,
+                                        .look = look,
                                         .open_planned = open_planned,
                                         .load = load,
                                         .wait = wait_stage};

@@ -119,6 +119,7 @@ void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err 
             p->why = *why;
         else
             sl_fail(&p->why, p->lost, "the worker at %s is lost: %.400s", p->address, why->text);
+        p->n_lost += p->there;
         p->there = false;
     }
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++)
@@ -278,6 +279,25 @@ enum sl_status sl_peer_watch_load(struct sl_peer *p, struct sl_progress *progres
         st = sl_fail(err, SL_ERR_CANCELED, "loading was canceled");
     pthread_mutex_unlock(&p->lock);
     return st;
+}
+
+void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out) {
+    struct sl_link_stats s = {0};
+    pthread_mutex_lock(&p->link_lock);
+    if (p->link)
+        s = sl_link_stats(p->link);
+    pthread_mutex_unlock(&p->link_lock);
+    *out = (struct sl_remote_look){.n_stages = p->load.n_of_worker,
+                                   .sent_bytes = s.sent_bytes,
+                                   .received_bytes = s.received_bytes,
+                                   .queued_bytes = s.queued_bytes,
+                                   .round_trip_ns = s.round_trip_ns,
+                                   .clock_offset_ns = s.clock_offset_ns};
+    snprintf(out->name, sizeof out->name, "%s", p->address);
+    pthread_mutex_lock(&p->lock);
+    out->there = p->there;
+    out->n_lost = p->n_lost;
+    pthread_mutex_unlock(&p->lock);
 }
 
 /* ---- made, left ---- */

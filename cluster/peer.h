@@ -46,6 +46,7 @@ struct sl_peer {
     bool has_hello;
     bool there; /* its stages can be asked */
     struct sl_setup_ready ready;
+    uint64_t n_lost;                  /* how often its stages were */
     uint64_t done_bytes, total_bytes; /* of loading */
     enum sl_status lost;              /* not SL_OK: it is gone, or has refused */
     struct sl_err why;
@@ -68,6 +69,8 @@ enum sl_status sl_peer_watch_load(struct sl_peer *p, struct sl_progress *progres
                                   struct sl_err *err) SL_MUST_CHECK;
 /* Opens the port to the i-th of its stages, which is p->ports[at].remote's carrier. */
 struct sl_stage_carrier *sl_peer_port(struct sl_peer *p, uint32_t at);
+/* What is shown of it. Any thread. */
+void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out);
 /* It is lost: for its stages too. Any thread. */
 void sl_peer_lose(struct sl_peer *p, enum sl_status status, const struct sl_err *why);
 

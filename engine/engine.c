@@ -433,6 +433,14 @@ uint64_t sl_engine_expert_cells(struct sl_engine *e, uint8_t *out_cells) {
     return seen_ns;
 }
 
+uint32_t sl_engine_workers(const struct sl_engine *e, struct sl_remote_look *out) {
+    const struct sl_remote_stages *remote = e->plan.config.remote;
+    uint32_t n = remote ? remote->n_hosts : 0;
+    for (uint32_t i = 0; i < n; i++)
+        remote->look(remote, i, &out[i]);
+    return n;
+}
+
 bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
     pthread_mutex_lock(&e->lock);
     bool failed = e->dead != SL_OK || e->away;

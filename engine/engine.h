@@ -69,8 +69,12 @@ struct sl_engine_memory {
 };
 void sl_engine_memory(const struct sl_engine *e, struct sl_engine_memory *out);
 
-/* Whether the engine can no longer run anything: the device is lost, or the model's files were
- * changed while they were read. Every request fails with the same text. Any thread. */
+/* The machines beside this one that have stages, [SL_MAX_STAGES]; gives how many. Any thread. */
+uint32_t sl_engine_workers(const struct sl_engine *e, struct sl_remote_look *out);
+
+/* Whether the engine cannot run anything: the device is lost, or the model's files were changed
+ * while they were read, for good; or a machine with some of the layers is lost, until it is back.
+ * Every request fails with the same text, but for those that wait for the machine. Any thread. */
 bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why);
 
 /* Moves r until finish. Any thread. SL_AGAIN: the queue is full, nothing was taken.

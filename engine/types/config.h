@@ -63,6 +63,18 @@ struct sl_stage_source {
 struct sl_stage_plans;
 struct sl_progress;
 
+/* A machine with some of the stages, for people and metrics. */
+struct sl_remote_look {
+    char name[64]; /* its address */
+    bool there;
+    uint32_t n_stages;
+    uint64_t n_lost; /* how often it was lost */
+    /* Of the link that there is now, or 0. */
+    uint64_t sent_bytes, received_bytes, queued_bytes;
+    uint64_t round_trip_ns;  /* of the last heartbeat */
+    int64_t clock_offset_ns; /* its clock minus ours */
+};
+
 /* Devices of other machines, which have the last of the model's stages. The engine asks this for
  * them and knows nothing of how they are reached. */
 struct sl_remote_stages {
@@ -78,6 +90,8 @@ struct sl_remote_stages {
     /* Is every machine there, with its stages as they were? False: which is not, and why. After the
      * stages are open; any thread. */
     bool (*all_there)(const struct sl_remote_stages *r, struct sl_err *out_why);
+    /* The i-th of hosts, now. Any thread. */
+    void (*look)(const struct sl_remote_stages *r, uint32_t i, struct sl_remote_look *out);
     /* Something to plan with in place of the i-th device. */
     enum sl_status (*open_planned)(const struct sl_remote_stages *r, uint32_t i,
                                    struct sl_device **out_device, struct sl_err *err);

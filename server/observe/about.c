@@ -205,6 +205,56 @@ static void write_stages(FILE *out, const struct sl_server *s) {
     sl_stage_metrics_write(out, stages, info->n_stages);
 }
 
+/* One figure of each worker. */
+static void write_worker_metric(FILE *out, const struct sl_remote_look *workers, uint32_t n,
+                                const char *name, const char *type, const char *help,
+                                double (*of)(const struct sl_remote_look *w)) {
+    fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    for (uint32_t i = 0; i < n; i++)
+        fprintf(out, "%s{worker=\"%s\"} %.9g\n", name, workers[i].name, of(&workers[i]));
+}
+
+static double is_there(const struct sl_remote_look *w) {
+    return w->there;
+}
+static double times_lost(const struct sl_remote_look *w) {
+    return (double)w->n_lost;
+}
+static double sent(const struct sl_remote_look *w) {
+    return (double)w->sent_bytes;
+}
+static double received(const struct sl_remote_look *w) {
+    return (double)w->received_bytes;
+}
+static double queued(const struct sl_remote_look *w) {
+    return (double)w->queued_bytes;
+}
+static double round_trip(const struct sl_remote_look *w) {
+    return (double)w->round_trip_ns * 1e-9;
+}
+
+/* Addresses are the operator's words: no quote in them has passed the resolver. */
+static void write_workers(FILE *out, const struct sl_server *s) {
+    struct sl_remote_look w[SL_MAX_STAGES];
+    if ((enum sl_server_state)atomic_load(&s->state) != SL_SERVER_READY)
+        return;
+    uint32_t n = sl_engine_workers(s->served->engine, w);
+    if (!n)
+        return;
+    write_worker_metric(out, w, n, "sluice_worker_up", "gauge",
+                        "Whether a machine with some of the layers is there", is_there);
+    write_worker_metric(out, w, n, "sluice_worker_losses_total", "counter",
+                        "How often a machine with some of the layers was lost", times_lost);
+    write_worker_metric(out, w, n, "sluice_worker_sent_bytes", "gauge",
+                        "Bytes sent over the present link to a worker", sent);
+    write_worker_metric(out, w, n, "sluice_worker_received_bytes", "gauge",
+                        "Bytes received over the present link from a worker", received);
+    write_worker_metric(out, w, n, "sluice_worker_queued_bytes", "gauge",
+                        "Bytes that wait to be written to a worker", queued);
+    write_worker_metric(out, w, n, "sluice_worker_round_trip_seconds", "gauge",
+                        "A worker's answer to the last heartbeat", round_trip);
+}
+
 void sl_metrics_handle(struct sl_exchange *ex) {
     char *text = NULL;
     size_t len = 0;
@@ -214,6 +264,7 @@ void sl_metrics_handle(struct sl_exchange *ex) {
         write_answers(f, ex->server);
         sl_metrics_write(f);
         write_stages(f, ex->server);
+        write_workers(f, ex->server);
         sl_histograms_write(f);
         write_process(f, ex->server);
         fclose(f);

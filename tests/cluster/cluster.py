@@ -223,6 +223,11 @@ class Server:
     def health(self):
         return self.get("/health")
 
+    def metrics(self):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=LONG) as r:
+            lines = r.read().decode().splitlines()
+        return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
     def complete(self, prompt, n, seed=1):
         """The text of an answer, or its error."""
         code, body = self.get("/v1/completions", {"prompt": prompt, "max_tokens": n, "seed": seed, "temperature": 1,
@@ -269,6 +274,9 @@ def serving(t):
     same = alone[0] == together[0] and alone[1] == together[1]
     t.check("answers of 5 clients at once are those of one process", same and code == 0, f"{code} {alone} {together}")
     again = Server(t, *workers)
+    figures = again.metrics()
+    seen = [figures.get(f'sluice_worker_up{{worker="{w.at}"}}') for w in workers]
+    t.check("/metrics has each worker", seen == ["1", "1"], figures)
     third = again.many(5, 24)
     kept = all("still there" in w.text() for w in workers)
     t.check("the next coordinator finds the layers loaded", third == alone[0] and kept, f"{third}")
