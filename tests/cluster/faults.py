@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Faults by chance, one after the other, while clients read streams: a worker is killed, asked to end, or stopped; its link is
+cut both ways, one way, or becomes slow; the coordinator is killed. Every answer is what one process gives, or an error that
+names the worker; nothing hangs, and no process takes more and more memory.
+
+usage: faults.py SLUICE MODEL [--runs N] [--seed N]
+
+Prints a line a run and a summary; exits with 1 where something was wrong."""
+import argparse
+import os
+import random
+import re
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+
+import cluster
+
+FAULTS = ["kill", "end", "stop", "cut", "cut there", "cut back", "slow", "kill coordinator"]
+TOKENS = 200
+CLIENTS = 4
+
+
+class Relay:
+    """Between coordinator and worker: passes bytes on, or not."""
+
+    def __init__(self, folder, to):
+        self.path = os.path.join(folder, f"relay-{id(self)}")
+        self.at, self.to = "unix:" + self.path, to.removeprefix("unix:")
+        self.there = self.back = True
+        self.pause = 0.0
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen(8)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            a, _ = self.listener.accept()
+            b = socket.socket(socket.AF_UNIX)
+            try:
+                if not (self.there and self.back):
+                    raise OSError("cut")
+                b.connect(self.to)
+            except OSError:
+                a.close()
+                b.close()
+                continue
+            threading.Thread(target=self.carry, args=(a, b, "there"), daemon=True).start()
+            threading.Thread(target=self.carry, args=(b, a, "back"), daemon=True).start()
+
+    def carry(self, a, b, way):
+        """A cut swallows what comes, as a link does whose far end is gone."""
+        try:
+            while data := a.recv(65536):
+                if self.pause:
+                    time.sleep(self.pause)
+                if getattr(self, way):
+                    b.sendall(data)
+        except OSError:
+            pass
+        for s in (a, b):
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def heal(self):
+        self.there = self.back = True
+        self.pause = 0.0
+
+
+def resident_mib(pid):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as f:
+        return int(re.search(r"VmRSS:\s+(\d+)", f.read()).group(1)) // 1024
+
+
+class Soak:
+    def __init__(self, t, seed):
+        self.t, self.rng = t, random.Random(seed)
+        server = cluster.Server(t)
+        self.alone = server.many(CLIENTS, TOKENS)
+        server.end()
+        self.workers = [cluster.Worker(t, t.model, t.socket()) for _ in range(2)]
+        self.relays = [Relay(t.folder, w.at) for w in self.workers]
+        self.start()
+
+    def start(self):
+        self.server = cluster.Server(self.t, *self.relays, options=["--worker-wait", "60"])
+
+    def fault(self, what, i):
+        w, r = self.workers[i], self.relays[i]
+        if what in ("kill", "end"):
+            w.p.send_signal(signal.SIGKILL if what == "kill" else signal.SIGTERM)
+            w.p.wait(cluster.LONG)
+            time.sleep(self.rng.random())
+            self.workers[i] = cluster.Worker(self.t, self.t.model, w.at)
+        elif what == "stop":
+            w.p.send_signal(signal.SIGSTOP)
+            time.sleep(self.rng.random() * 8)
+            w.p.send_signal(signal.SIGCONT)
+        elif what.startswith("cut"):
+            r.there = what == "cut back"
+            r.back = what == "cut there"
+            time.sleep(self.rng.random() * 8)
+            r.heal()
+        elif what == "slow":
+            r.pause = 0.02
+            time.sleep(self.rng.random() * 2)
+            r.heal()
+        else:
+            self.server.p.kill()
+            self.server.p.wait(cluster.LONG)
+
+    def run(self, what):
+        """What was wrong, or nothing."""
+        answers = []
+        clients = threading.Thread(target=lambda: answers.extend(self.server.many(CLIENTS, TOKENS)))
+        clients.start()
+        time.sleep(self.rng.random() * 0.3)
+        self.fault(what, self.rng.randrange(2))
+        clients.join(cluster.LONG)
+        if clients.is_alive():
+            return "clients hang"
+        if what == "kill coordinator":
+            self.start()
+            answers = self.server.many(CLIENTS, TOKENS)
+        wrong = [a for a, b in zip(answers, self.alone) if a != b and "is lost" not in a]
+        if wrong or len(answers) != CLIENTS:
+            return f"wrong answers: {wrong} {self.server.text()[-800:]}"
+        dead = [w.log for w in self.workers if w.p.poll() is not None]
+        return f"{dead} ended" if dead or self.server.p.poll() is not None else ""
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("sluice")
+    p.add_argument("model")
+    p.add_argument("--runs", type=int, default=40)
+    p.add_argument("--seed", type=int, default=1)
+    a = p.parse_args()
+    failed, first = 0, None
+    with tempfile.TemporaryDirectory() as folder:
+        soak = Soak(cluster.Tests(os.path.abspath(a.sluice), os.path.abspath(a.model), folder), a.seed)
+        for i in range(a.runs):
+            what = FAULTS[i % len(FAULTS)]
+            start = time.monotonic()
+            wrong = soak.run(what)
+            failed += bool(wrong)
+            pids = [soak.server.p.pid] + [w.p.pid for w in soak.workers]
+            rss = [resident_mib(pid) for pid in pids] if not wrong else []
+            first = first or rss
+            print(f"{i + 1:4} {what:17} {time.monotonic() - start:6.1f} s {rss} MiB {wrong}", flush=True)
+            if wrong and ("hang" in wrong or "ended" in wrong):
+                break
+        codes = [soak.server.end()] + [w.end() for w in soak.workers]
+        logs = soak.server.text() + "".join(w.text() for w in soak.workers)
+        bad = any(codes) or re.search(cluster.TROUBLE, logs)
+        print(f"{a.runs} runs, {failed} wrong; ended with {codes}, memory {first} -> {rss} MiB")
+    return 1 if failed or bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
