@@ -28,7 +28,7 @@ dist: man
 ##                          the unit; how the program starts with little, nginx in front of it, the health check; where
 ##                          buildah is and root runs it, an image of this machine's files under that profile
 test-deploy: $(B)/sluice
-	@$(TAP) tests/docs/check.py "tests/docs/models.py $(B)/sluice" tests/layers/check.py tests/layers/names.py "tests/deploy/check.py $(B)/sluice" "tests/deploy/start.py $(B)/sluice" \
+	@$(TAP) tests/docs/check.py "tests/docs/models.py $(B)/sluice" "scripts/model_table.py $(B)/sluice --check" tests/layers/check.py tests/layers/names.py "tests/deploy/check.py $(B)/sluice" "tests/deploy/start.py $(B)/sluice" \
 	  "tests/deploy/serving.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice"
 ## make check-image         every step of deploy/container/Containerfile, and what comes out under its seccomp profile
 ##                          (root, debootstrap, buildah and the network; some minutes)

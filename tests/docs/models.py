@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """docs/MODELS.md against the program: what its first table lists is known, what its second lists is refused with a message that
-names it, the program knows nothing else, and no architecture with experts that llama.cpp v0.5.0 knows is in neither.
+names it, the program knows nothing else, and no architecture with experts that llama.cpp v0.5.0 knows is in neither. The
+column about GPUs is what a plan for a small model of each says.
 
 usage: models.py SLUICE
 
@@ -34,6 +35,28 @@ def header_only(path, architecture):
         f.write(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("general.architecture") + struct.pack("<I", 8) + text(architecture))
 
 
+def gpu_column(text):
+    """What the last column says of each architecture."""
+    rows = re.findall(r"^\|([^|]*)\|.*\| (yes|no) \|$", text, re.M)
+    return {name: said for cell, said in rows for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def gpu_faults(sluice, text, folder):
+    faults, path = [], os.path.join(folder, "gpu.gguf")
+    given = ["--ram", "4GiB", "--disk-bandwidth", "1", "--link-bandwidth", "1", "--device-bandwidth", "1", "--ram-bandwidth", "1"]
+    for name, said in gpu_column(text).items():
+        dense = name in ("qwen2", "qwen3", "qwen35")
+        more = ["--experts", "0", "--top-k", "0"] if dense else ["--top-k", "1"]
+        if subprocess.run([sluice, "synth", "-o", path, "--arch", name, "-q", *more], capture_output=True).returncode:
+            faults.append(f"{name}: synth makes no model of it")
+            continue
+        r = subprocess.run([sluice, "plan", "-m", path, "--card", "24GiB", "--heat-file", "off", *given], capture_output=True, text=True)
+        lacks = "has no op" in r.stderr or "can be computed" in r.stderr
+        if (r.returncode == 0) != (said == "yes") or (said == "no" and not lacks):
+            faults.append(f"docs/MODELS.md: {name} on a GPU: '{said}', and plan says: {r.stderr.strip()[:160] or 'it runs'}")
+    return faults or (["docs/MODELS.md: no column about GPUs"] if not gpu_column(text) else [])
+
+
 def main():
     sluice = sys.argv[1]
     with open(os.path.join(ROOT, "docs", "MODELS.md"), encoding="utf-8") as f:
@@ -58,6 +81,7 @@ def main():
                 faults.append(f"docs/MODELS.md: {name} is known: it belongs in the first table")
             if not_known:
                 known = run.stderr.partition("these are: ")[2].strip().split(", ")
+        faults += gpu_faults(sluice, first, folder)
     faults += [f"docs/MODELS.md: {n} is known, and in no table" for n in known if n not in opens]
     print("1..1")
     print(f"{'not ok' if faults else 'ok'} 1 - docs/MODELS.md: {len(opens)} architectures open, {len(refused)} do not")

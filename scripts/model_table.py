@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""README's table of models: what each would do on two machines that need not be here. Every row is made from a file whose
+tensors are holes (`sluice synth --headers-only`) and from what `sluice plan` says of it.
+
+usage: model_table.py SLUICE [--check]
+
+--check: writes nothing, prints TAP, and fails where a row is not as it should be."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+README = os.path.join(ROOT, "README.md")
+# Name, preset; the presets have the tensor types of the usual files (Q4_K_M and alike).
+MODELS = [("Qwen3-30B-A3B", "qwen3-30b-a3b"), ("Qwen3.5-35B-A3B", "qwen3.5-35b-a3b"), ("GLM-4.7-Flash", "glm-4.7-flash"),
+          ("gpt-oss-20b", "gpt-oss-20b"), ("Mixtral-8x7B", "mixtral-8x7b"), ("Qwen3-Next-80B-A3B", "qwen3-next-80b"),
+          ("GLM-4.5-Air", "glm-4.5-air"), ("gpt-oss-120b", "gpt-oss-120b"), ("Qwen3.5-122B-A10B", "qwen3.5-122b-a10b"),
+          ("MiniMax-M2", "minimax-m2"), ("DeepSeek-V3", "deepseek-v3"), ("Kimi-K2", "kimi-k2")]
+MACHINES = [["--card", "24GiB", "--ram", "64GiB", "--disk-bandwidth", "6", "--link-bandwidth", "25"],
+            ["--card", "12GiB", "--ram", "32GiB", "--disk-bandwidth", "3", "--link-bandwidth", "12"]]
+ALWAYS = ["--device-bandwidth", "900", "--ram-bandwidth", "60", "--parallel", "1", "--ctx", "8192", "--heat-file", "off", "--json"]
+
+
+def plan(sluice, path, machine):
+    r = subprocess.run([sluice, "plan", "-m", path, *machine, *ALWAYS], capture_output=True, text=True)
+    return json.loads(r.stdout) if r.stdout else {"fits": False, "error": r.stderr}
+
+
+def where(p):
+    stage = p["stages"][0]
+    if not stage["experts"] or not p["streaming"]:
+        return "all on the card"
+    card = stage["device_slots"] / stage["experts"]
+    ram = min(stage["slots"] / stage["experts"], 1 - card)
+    parts = [(card, "card"), (ram, "RAM"), (1 - card - ram, "disk")]
+    return ", ".join(f"{100 * share:.0f} % {name}" for share, name in parts if share >= 0.005)
+
+
+def speed(tokens):
+    return f"{tokens:.0f}" if tokens >= 10 else f"{tokens:.1f}"
+
+
+def cells(p):
+    if not p["fits"]:
+        least = p.get("vram_least_bytes", 0)
+        return ["too little memory" if not least else f"needs {least / 2**30:.1f} GiB of VRAM", ""]
+    return [where(p), speed(p["causal_ceiling_ts"])]
+
+
+def rows(sluice, models):
+    for name, preset in models:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.gguf")
+            subprocess.run([sluice, "synth", "-o", path, "--preset", preset, "--headers-only", "-q"], check=True)
+            plans = [plan(sluice, path, m) for m in MACHINES]
+            size = os.path.getsize(path) / 2**30
+        most = plans[0]
+        least = f"{most['vram_least_bytes'] / 2**30:.1f} + {most['least_bytes'] / 2**30:.1f}"
+        yield name, f"| {name} | {size:.0f} | {least} | " + " | ".join(cells(plans[0]) + cells(plans[1])) + " |"
+
+
+HEAD = ["| model | file, GiB | least VRAM + RAM, GiB | 24 GB card, 64 GB RAM, 6 GB/s: experts | tokens/s | 12 GB, 32 GB, 3 GB/s: experts | tokens/s |",
+        "|---|--:|--:|---|--:|---|--:|"]
+
+
+def main():
+    sluice = os.path.abspath(sys.argv[1])
+    with open(README, encoding="utf-8") as f:
+        text = f.read()
+    made = list(rows(sluice, MODELS))
+    if "--check" not in sys.argv:
+        table = "\n".join(HEAD + [line for _, line in made])
+        text = re.sub(r"(<!-- models: [^\n]*-->\n).*?(<!-- end -->)", lambda m: m.group(1) + table + "\n" + m.group(2), text, flags=re.S)
+        with open(README, "w", encoding="utf-8") as f:
+            f.write(text)
+        return 0
+    lines, failed = text.split("\n"), 0
+    for i, (name, line) in enumerate(made, 1):
+        good = line in lines
+        failed += not good
+        print(f"{'ok' if good else 'not ok'} {i} - {name} in the table of models")
+        if not good:
+            print(f"# scripts/model_table.py makes it\n# {line}")
+    print(f"1..{len(made)}")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
