@@ -21,7 +21,7 @@
 
 struct options {
     bool no_measure;
-    const char *model, *address, *log_level;
+    const char *model, *cache, *address, *log_level;
     struct sl_engine_config engine;
     struct sl_engine_options memory;
 };
@@ -35,7 +35,8 @@ static void on_signal(int sig) {
 
 static void listening(void *ctx, const char *address) {
     const struct options *o = ctx;
-    sl_info("listening on %s for a coordinator, with %s", address, o->model);
+    sl_info("listening on %s for a coordinator, with %s", address,
+            o->model ? o->model : "no model of its own");
 }
 
 static const struct options defaults = {
@@ -49,7 +50,11 @@ static struct options given;
 
 static const struct sl_arg args[] = {
     {SL_ARG_STRING, 'm', "--model", "FILE", &given.model,
-     "the GGUF file, the same as the coordinator's (also as the only argument)", false},
+     "the GGUF file, the same as the coordinator's", false},
+    {SL_ARG_FOLDER, 0, "--model-cache", "DIR", &given.cache,
+     "without a copy of the model: fetch what is needed of it from the coordinator, once,\n"
+     "into this folder",
+     false},
     {SL_ARG_STRING, 0, "--listen", "ADDRESS", &given.address,
      "HOST:PORT, [V6]:PORT or unix:PATH (default 0.0.0.0:7070)", false},
     SL_KEY_OPTIONS(&given.memory),
@@ -85,7 +90,7 @@ static const struct sl_arg_limit limits[] = {SL_ENGINE_LIMITS};
 static const struct sl_command command = {
     .name = "worker",
     .about = "Computes layers of a model for a coordinator on another machine.",
-    .usage = "sluice worker -m MODEL.gguf --key-file cluster.key [options]",
+    .usage = "sluice worker (-m MODEL.gguf | --model-cache DIR) --key-file cluster.key [options]",
     .notes = "The coordinator is 'sluice serve -m MODEL.gguf --workers THIS_HOST:7070 --key-file\n"
              "cluster.key'. It says which layers, and with which context.\n"
              "SIGTERM or ctrl-C ends the worker.\n",
@@ -94,7 +99,6 @@ static const struct sl_command command = {
     .help_of = sl_engine_options_help,
     .limits = limits,
     .n_limits = SL_COUNTOF(limits),
-    .model = &given.model,
 };
 
 static bool set_log_level(const char *text) {
@@ -126,7 +130,9 @@ static void measure(const struct options *o, const struct sl_model *model,
     uint64_t room = sl_process_memory_room(o->engine.ram_bytes);
     uint32_t n_threads = o->engine.n_threads ? o->engine.n_threads : sl_cpus_allowed();
     c->ram_bytes_per_s = sl_ram_read_bandwidth(n_threads, MEASURE_S, room / 2);
-    enum sl_status st = sl_store_disk_speed(model, &o->engine, MEASURE_S, &disk, &why);
+    enum sl_status st = SL_ERR_UNSUPPORTED;
+    if (model)
+        st = sl_store_disk_speed(model, &o->engine, MEASURE_S, &disk, &why);
     if (st == SL_OK)
         c->disk_bytes_per_s = disk.bytes_per_s;
     else if (st != SL_ERR_UNSUPPORTED)
@@ -135,21 +141,28 @@ static void measure(const struct options *o, const struct sl_model *model,
             c->disk_bytes_per_s * 1e-9);
 }
 
+/* What the process holds now. */
+static uint64_t process_bytes(void) {
+    struct sl_process_memory m = {.n = 0};
+    struct sl_engine_config unused = {.n_threads = 0};
+    sl_process_memory_apply(&m, &unused);
+    return unused.process_bytes;
+}
+
 static int work(struct options *o, struct sl_net_key *key) {
-    struct sl_opened opened;
-    struct sl_process_memory memory = {.n = 0};
+    struct sl_opened opened = {.model = NULL};
     struct sl_err err;
-    if (!sl_open_model("worker", o->model, &opened))
+    if (o->model && !sl_open_model("worker", o->model, &opened))
         return 1;
-    sl_process_memory_apply(&memory, &o->engine);
-    o->engine.process_rows = NULL;
-    o->engine.n_process_rows = 0;
+    o->engine.process_bytes = process_bytes();
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
     struct sl_worker_config config = {.model = opened.model,
                                       .model_name = o->model,
+                                      .cache = o->cache,
+                                      .process_bytes = process_bytes,
                                       .address = o->address,
                                       .key = key,
                                       .engine = o->engine,
@@ -177,6 +190,12 @@ int sl_cmd_worker(int argc, char **argv) {
     int rc = sl_args_parse(&command, argc, argv);
     if (rc >= 0)
         return rc;
+    if (!o->model == !o->cache)
+        return sl_usage_error("worker", o->model ? "-m FILE is a copy of the model, --model-cache "
+                                                   "a folder for one that is fetched: give one of "
+                                                   "the two"
+                                                 : "no model given: -m FILE, or --model-cache DIR "
+                                                   "to fetch what is needed from the coordinator");
     if (!set_log_level(o->log_level) || !sl_engine_options_apply("worker", &o->memory, &o->engine))
         return 2;
     o->engine.heat_file = NULL;

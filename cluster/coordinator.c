@@ -24,7 +24,7 @@ struct sl_cluster {
     struct sl_remote_stages base; /* first */
     struct sl_cluster_config config;
     const struct sl_model *model;
-    uint64_t content;
+    struct sl_setup_model files;                  /* what workers without a copy may fetch */
     struct sl_peer peers[SL_CLUSTER_MAX_WORKERS]; /* [config.n_workers] */
     struct sl_host_config hosts[SL_CLUSTER_MAX_WORKERS];
     const struct sl_stage_plan *plans[SL_MAX_STAGES]; /* [base.n] from load on */
@@ -110,7 +110,7 @@ static struct sl_setup_load load_of(const struct sl_cluster *c, const struct sl_
     const struct sl_memory_plan *plan = &plans->at[plans->n_local].plan;
     const struct sl_engine_config *g = &plan->config;
     struct sl_setup_load m = {
-        .content = c->content,
+        .content = c->files.content,
         .n_stages = plans->n,
         .n_layer = c->model->hp.n_layer,
         .ctx_tokens = g->ctx_tokens,
@@ -341,6 +341,26 @@ static void *keeper_main(void *arg) {
 
 /* ---- opened, closed ---- */
 
+/* Of the files: how large, and where each one's first tensor begins. */
+static enum sl_status describe(const struct sl_model *model, struct sl_setup_model *out,
+                               struct sl_err *err) {
+    const struct sl_gguf *g = model->gguf;
+    uint32_t most = sizeof out->files / sizeof *out->files;
+    SL_TRY(sl_model_content(model, &out->content, err));
+    out->header = sl_model_fingerprint(model);
+    const char *name = strrchr(sl_gguf_file_path(g, 0), '/');
+    snprintf(out->name, sizeof out->name, "%s", name ? name + 1 : sl_gguf_file_path(g, 0));
+    out->n_files = sl_gguf_n_files(g) <= most ? sl_gguf_n_files(g) : 0; /* 0: too many to fetch */
+    for (uint32_t i = 0; i < out->n_files; i++)
+        out->files[i].size_bytes = out->files[i].header_bytes = sl_gguf_file_bytes(g, i);
+    for (uint64_t i = 0; i < sl_gguf_n_tensors(g); i++) {
+        const struct sl_gguf_tensor *t = sl_gguf_tensor_at(g, i);
+        if (t->file < out->n_files && t->offset_bytes < out->files[t->file].header_bytes)
+            out->files[t->file].header_bytes = t->offset_bytes;
+    }
+    return SL_OK;
+}
+
 enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const struct sl_model *model,
                                struct sl_cluster **out_cluster, struct sl_err *err) {
     struct sl_cluster *c = calloc(1, sizeof *c);
@@ -356,9 +376,9 @@ enum sl_status sl_cluster_open(const struct sl_cluster_config *config, const str
     c->config = *config;
     c->model = model;
     atomic_init(&c->closing, false);
-    enum sl_status st = sl_model_content(model, &c->content, err);
+    enum sl_status st = describe(model, &c->files, err);
     for (uint32_t i = 0; i < config->n_workers; i++)
-        sl_peer_init(&c->peers[i], config->workers[i], c->content, config->key, &c->closing);
+        sl_peer_init(&c->peers[i], config->workers[i], model, &c->files, config->key, &c->closing);
     for (uint32_t i = 0; i < config->n_workers && st == SL_OK; i++) {
         st = sl_peer_meet(&c->peers[i], c->config.wait_ns, err);
         if (st == SL_OK)

@@ -1,14 +1,19 @@
 #include "cluster/peer.h"
 
+#include "cluster/model_cache.h"
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/cond.h"
+#include "common/crc.h"
 #include "common/interrupt.h"
 #include "common/log.h"
 #include "common/version.h"
 #include "net/frame.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +25,8 @@
 #define LINGER_NS    1000000000u
 /* Before shapes are agreed on. */
 #define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
+/* What a worker may ask for at once, and a little more. */
+#define PIECES_QUEUE_BYTES (6u * (SL_PIECE_BYTES + 4096u))
 
 /* ---- what comes from a worker ---- */
 
@@ -27,6 +34,60 @@ static enum sl_status refused(struct sl_peer *p, const struct sl_frame *f, struc
     struct sl_setup_refuse m;
     SL_TRY(sl_setup_get_refuse(f->bytes, f->n, &m, err));
     return sl_fail(err, SL_ERR_CONFIG, "%s: %s", p->address, m.why);
+}
+
+/* ---- the model's bytes, for a worker without a copy ---- */
+
+static enum sl_status offer_model(struct sl_peer *p, struct sl_err *err) {
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    const struct sl_bytes_part part = {bytes, sl_setup_put_model(p->files, bytes)};
+    enum sl_status st = sl_link_set_max_payload(p->link, SL_SETUP_MAX_BYTES, PIECES_QUEUE_BYTES);
+    if (st == SL_OK)
+        st = sl_link_send(p->link, SL_FRAME_MODEL, p->epoch, &part, 1);
+    return st == SL_OK ? SL_OK : sl_fail(err, st, "%s: %s", p->address, sl_status_text(st));
+}
+
+static enum sl_status read_piece(const char *path, uint64_t offset, uint8_t *bytes, size_t n,
+                                 struct sl_err *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t done = 0;
+    ssize_t k = fd < 0 ? -1 : 1;
+    while (k > 0 && done < n)
+        if ((k = pread(fd, bytes + done, n - done, (off_t)(offset + done))) > 0)
+            done += (size_t)k;
+    if (done < n)
+        sl_fail(err, SL_ERR_IO, "'%.200s' cannot be read for a worker: %s", path,
+                k ? strerror(errno) : "it has become shorter");
+    if (fd >= 0)
+        close(fd);
+    return done < n ? SL_ERR_IO : SL_OK;
+}
+
+/* On the link's thread, which has nothing else to do while its worker loads. */
+static enum sl_status send_piece(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
+    struct sl_setup_fetch m;
+    uint8_t head[SL_PIECE_HEAD_BYTES];
+    SL_TRY(sl_setup_get_fetch(f->bytes, f->n, &m, err));
+    if (m.file >= p->files->n_files || !m.n_bytes || m.n_bytes > SL_PIECE_BYTES ||
+        m.offset > p->files->files[m.file].size_bytes ||
+        m.n_bytes > p->files->files[m.file].size_bytes - m.offset)
+        return sl_fail(err, SL_ERR_PROTOCOL, "bytes that the model's files do not have");
+    uint8_t *bytes = malloc(m.n_bytes);
+    if (!bytes)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for a piece of the model");
+    enum sl_status st =
+        read_piece(sl_gguf_file_path(p->model->gguf, m.file), m.offset, bytes, m.n_bytes, err);
+    if (st == SL_OK) {
+        sl_put_u32(head, m.file);
+        sl_put_u64(head + 4, m.offset);
+        sl_put_u32(head + 12, sl_crc32c(0, bytes, m.n_bytes));
+        const struct sl_bytes_part parts[] = {{head, sizeof head}, {bytes, m.n_bytes}};
+        st = sl_link_send(p->link, SL_FRAME_PIECE, p->epoch, parts, 2);
+        if (st != SL_OK)
+            st = sl_fail(err, SL_ERR_PROTOCOL, "more pieces are asked for than may be at once");
+    }
+    free(bytes);
+    return st;
 }
 
 static enum sl_status take_hello(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
@@ -39,13 +100,14 @@ static enum sl_status take_hello(struct sl_peer *p, const struct sl_frame *f, st
                        "the worker at %s is version %s, and this is %s: install the same on both",
                        p->address, m.program, SL_VERSION);
     p->has_hello = true;
-    return SL_OK;
+    p->wants_model = m.wants_model;
+    return m.wants_model ? offer_model(p, err) : SL_OK;
 }
 
 static enum sl_status take_offer(struct sl_peer *p, const struct sl_frame *f, struct sl_err *err) {
     struct sl_setup_offer *o = &p->offer;
     SL_TRY(sl_setup_get_offer(f->bytes, f->n, o, err));
-    if (o->content != p->content)
+    if (o->content != p->files->content)
         return sl_fail(
             err, SL_ERR_CONFIG,
             "the worker at %s has another model, '%s': its header or its bytes differ from "
@@ -88,6 +150,8 @@ static enum sl_status take(struct sl_peer *p, const struct sl_frame *f, struct s
         return refused(p, f, err);
     if (f->type == SL_FRAME_ANSWER && p->asked == SL_PEER_ASKED_NOTHING)
         return take_answer(p, f, err);
+    if (f->type == SL_FRAME_FETCH && p->wants_model)
+        return send_piece(p, f, err);
     if (f->type == SL_FRAME_PROGRESS && p->asked == SL_PEER_ASKED_LOAD)
         return take_progress(p, f, err);
     if (f->type == SL_FRAME_READY && p->asked == SL_PEER_ASKED_LOAD)
@@ -243,10 +307,10 @@ enum sl_status sl_peer_meet(struct sl_peer *p, uint64_t wait_ns, struct sl_err *
     if (gethostname(hello.name, sizeof hello.name - 1) != 0)
         snprintf(hello.name, sizeof hello.name, "?");
     SL_TRY(reach(p, wait_ns, err));
-    SL_TRY(sl_link_start(p->link, err));
-    /* One that refuses has said why before it closed. */
+    /* It comes first. One that refuses has said why before it closed, and is still heard. */
     if (send_setup(p, SL_FRAME_HELLO, bytes, sl_setup_put_hello(&hello, bytes), err) == SL_AGAIN)
         return SL_ERR_PEER_LOST;
+    SL_TRY(sl_link_start(p->link, err));
     return wait_for(p, CONNECT_NS + wait_ns, err);
 }
 
@@ -302,11 +366,13 @@ void sl_peer_look(struct sl_peer *p, struct sl_remote_look *out) {
 
 /* ---- made, left ---- */
 
-void sl_peer_init(struct sl_peer *p, const char *address, uint64_t content,
-                  const struct sl_net_key *key, const atomic_bool *cancel) {
+void sl_peer_init(struct sl_peer *p, const char *address, const struct sl_model *model,
+                  const struct sl_setup_model *files, const struct sl_net_key *key,
+                  const atomic_bool *cancel) {
     *p = (struct sl_peer){.owner = {was_received, was_lost},
                           .address = address,
-                          .content = content,
+                          .model = model,
+                          .files = files,
                           .key = key,
                           .cancel = cancel,
                           .epoch = 1};

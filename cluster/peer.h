@@ -7,6 +7,7 @@
 
 #include "cluster/setup.h"
 #include "engine/stage/stage_remote.h"
+#include "model/arch/model.h"
 #include "net/link.h"
 
 #include <pthread.h>
@@ -29,7 +30,8 @@ struct sl_peer_port {
 struct sl_peer {
     struct sl_link_owner owner; /* first */
     const char *address;        /* borrowed */
-    uint64_t content;           /* of the model (sl_model_content) */
+    const struct sl_model *model;
+    const struct sl_setup_model *files; /* what there is to fetch of it */
     const struct sl_net_key *key;
     const atomic_bool *cancel;
     pthread_mutex_t link_lock;
@@ -43,7 +45,7 @@ struct sl_peer {
     pthread_cond_t changed;
     /* Under the lock. */
     enum sl_peer_asked asked; /* what is waited for */
-    bool has_hello;
+    bool has_hello, wants_model;
     bool there; /* its stages can be asked */
     struct sl_setup_ready ready;
     uint64_t n_lost;                  /* how often its stages were */
@@ -53,8 +55,9 @@ struct sl_peer {
 };
 
 /* All is borrowed until release. *cancel is looked at several times a second. */
-void sl_peer_init(struct sl_peer *p, const char *address, uint64_t content,
-                  const struct sl_net_key *key, const atomic_bool *cancel);
+void sl_peer_init(struct sl_peer *p, const char *address, const struct sl_model *model,
+                  const struct sl_setup_model *files, const struct sl_net_key *key,
+                  const atomic_bool *cancel);
 void sl_peer_release(struct sl_peer *p);
 
 /* Connects, within wait_ns if nobody answers at first, and learns what the worker has: p->offer.

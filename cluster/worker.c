@@ -1,12 +1,14 @@
 /* A worker's connections: who asks, and what of. */
 #include "cluster/worker.h"
 
+#include "cluster/model_cache.h"
 #include "cluster/worker_stages.h"
 #include "common/bytes.h"
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/log.h"
 #include "common/version.h"
+#include "engine/prefix/model_identity.h"
 #include "engine/stage/stage_remote.h"
 #include "net/frame.h"
 #include "net/link.h"
@@ -26,6 +28,9 @@
 #define SETUP_QUEUE_BYTES (4u * SL_SETUP_MAX_BYTES)
 #define QUEUE_MESSAGES    3u
 #define STAGE_BYTES       4u
+#define PIECE_MOST_BYTES  (SL_PIECE_BYTES + SL_PIECE_HEAD_BYTES)
+/* What fetching takes of memory beside all else. */
+#define FETCH_BYTES (4u * SL_PIECE_BYTES)
 
 struct worker;
 
@@ -41,8 +46,12 @@ struct worker {
     struct sl_link_owner owner;         /* first */
     struct sl_listener_owner listeners; /* its links are the worker's */
     struct sl_progress progress;
-    const struct sl_worker_config *config;
+    struct sl_piece_source pieces;
+    struct sl_worker_config config; /* with the model, once there is one */
     struct sl_setup_offer offer;
+    /* Without a copy of the model: what has been fetched of it. */
+    struct sl_model *fetched;
+    struct sl_setup_model files;     /* of it */
     struct sl_worker_stages *stages; /* the main thread's; NULL: nothing is loaded */
     struct sl_setup_load loaded;     /* what they were asked for with */
     struct port ports[SL_MAX_STAGES];
@@ -52,7 +61,9 @@ struct worker {
     /* Under the lock. */
     struct sl_link *link; /* the coordinator's; NULL: there is none */
     char who[128];
-    bool has_hello, wants_load, serves;
+    bool has_hello, wants_offer, wants_load, serves;
+    struct sl_setup_model told;   /* of the coordinator's model */
+    struct sl_model_cache *cache; /* NULL: nothing is fetched */
     struct sl_setup_load asked;
     bool gone; /* it is to be closed */
     uint32_t epoch;
@@ -83,14 +94,21 @@ static enum sl_status carry(struct sl_stage_carrier *c, enum sl_message_kind kin
     return sl_link_send(p->w->link, SL_FRAME_ANSWER, p->w->epoch, parts, 2);
 }
 
+/* Has it no copy of the model? */
+static bool fetches(const struct worker *w) {
+    return w->config.cache != NULL;
+}
+
 static void introduce(struct worker *w, struct sl_link *l) {
-    struct sl_setup_hello hello = {.role = 2, .messages = SL_MESSAGE_VERSION};
+    struct sl_setup_hello hello = {
+        .role = 2, .messages = SL_MESSAGE_VERSION, .wants_model = fetches(w)};
     uint8_t bytes[SL_SETUP_MAX_BYTES];
     snprintf(hello.program, sizeof hello.program, "%s", SL_VERSION);
     if (gethostname(hello.name, sizeof hello.name - 1) != 0)
         snprintf(hello.name, sizeof hello.name, "?");
     send_frame(l, SL_FRAME_HELLO, 0, bytes, sl_setup_put_hello(&hello, bytes));
-    send_frame(l, SL_FRAME_OFFER, 0, bytes, sl_setup_put_offer(&w->offer, bytes));
+    if (!fetches(w))
+        send_frame(l, SL_FRAME_OFFER, 0, bytes, sl_setup_put_offer(&w->offer, bytes));
 }
 
 /* ---- what comes in: links' threads, under the lock ---- */
@@ -123,7 +141,15 @@ static enum sl_status take_message(struct worker *w, const struct sl_frame *f, s
 static enum sl_status take(struct worker *w, const struct sl_frame *f, struct sl_err *err) {
     if (f->type == SL_FRAME_HELLO && !w->has_hello)
         return take_hello(w, f, err);
-    if (f->type == SL_FRAME_LOAD && w->has_hello && !w->wants_load && !w->serves) {
+    if (f->type == SL_FRAME_MODEL && w->has_hello && fetches(w) && !w->wants_offer && !w->serves) {
+        SL_TRY(sl_setup_get_model(f->bytes, f->n, &w->told, err));
+        w->wants_offer = true;
+        return SL_OK;
+    }
+    if (f->type == SL_FRAME_PIECE && w->cache)
+        return sl_model_cache_take(w->cache, f->bytes, f->n, err);
+    if (f->type == SL_FRAME_LOAD && w->has_hello && !w->wants_offer && !w->wants_load &&
+        w->config.model && !w->serves) {
         SL_TRY(sl_setup_get_load(f->bytes, f->n, &w->asked, err));
         w->epoch = f->epoch;
         w->wants_load = true;
@@ -168,11 +194,12 @@ static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
     snprintf(why, sizeof why, "the worker serves another coordinator, %s", w->who);
     if (!busy) {
         w->link = l;
-        w->has_hello = w->wants_load = w->serves = w->gone = false;
+        w->has_hello = w->wants_offer = w->wants_load = w->serves = w->gone = false;
         snprintf(w->who, sizeof w->who, "%s", sl_link_peer(l));
         sl_link_own(l, &w->owner);
         introduce(w, l);
-        if (sl_link_start(l, &err) != SL_OK) {
+        if ((fetches(w) && sl_link_set_max_payload(l, PIECE_MOST_BYTES, SETUP_QUEUE_BYTES)) ||
+            sl_link_start(l, &err) != SL_OK) {
             sl_error("%s", err.text);
             w->gone = true;
         }
@@ -190,7 +217,7 @@ static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
 
 static bool is_wanted(struct worker *w) {
     pthread_mutex_lock(&w->lock);
-    bool wanted = !w->gone && !*w->config->stop;
+    bool wanted = !w->gone && !*w->config.stop;
     pthread_mutex_unlock(&w->lock);
     return wanted;
 }
@@ -206,6 +233,99 @@ static bool report(struct sl_progress *p, uint64_t done_bytes, uint64_t total_by
     }
     return is_wanted(w);
 }
+
+/* ---- a model of which there is no copy here ---- */
+
+static enum sl_status ask_piece(struct sl_piece_source *s, const struct sl_setup_fetch *what) {
+    struct worker *w = (struct worker *)(void *)((char *)s - offsetof(struct worker, pieces));
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    const struct sl_bytes_part part = {bytes, sl_setup_put_fetch(what, bytes)};
+    return sl_link_send(w->link, SL_FRAME_FETCH, 0, &part, 1);
+}
+
+static bool piece_wanted(struct sl_piece_source *s) {
+    return is_wanted((struct worker *)(void *)((char *)s - offsetof(struct worker, pieces)));
+}
+
+static void set_cache(struct worker *w, struct sl_model_cache *cache) {
+    pthread_mutex_lock(&w->lock);
+    struct sl_model_cache *before = w->cache;
+    w->cache = cache;
+    pthread_mutex_unlock(&w->lock);
+    sl_model_cache_close(&before);
+}
+
+/* Nothing is left of the model that there was. */
+static void forget_model(struct worker *w) {
+    sl_worker_stages_close(&w->stages);
+    set_cache(w, NULL);
+    w->config.model = NULL;
+    sl_model_close(&w->fetched);
+}
+
+static enum sl_status fetch_headers(struct worker *w, const struct sl_setup_model *m,
+                                    struct sl_err *err) {
+    struct sl_model_cache *cache = NULL;
+    forget_model(w);
+    SL_TRY(sl_model_cache_open(w->config.cache, m, &cache, err));
+    set_cache(w, cache);
+    SL_TRY(sl_model_cache_headers(cache, &w->pieces, err));
+    SL_TRY(sl_model_open(sl_model_cache_path(cache), &w->fetched, err));
+    if (sl_model_fingerprint(w->fetched) != m->header)
+        return sl_fail(
+            err, SL_ERR_CORRUPT,
+            "what was fetched of '%s' is not the coordinator's header: remove the folder "
+            "of '%.200s'",
+            m->name, sl_model_cache_path(cache));
+    w->files = *m;
+    w->config.model = w->fetched;
+    w->config.model_name = w->files.name;
+    if (w->config.process_bytes)
+        w->config.engine.process_bytes = w->config.process_bytes() + FETCH_BYTES;
+    sl_info("the headers of '%s' are there", m->name);
+    return SL_OK;
+}
+
+static void do_offer(struct worker *w) {
+    struct sl_setup_model m;
+    uint8_t bytes[SL_SETUP_MAX_BYTES];
+    struct sl_err err;
+    enum sl_status st = SL_OK;
+    pthread_mutex_lock(&w->lock);
+    m = w->told;
+    pthread_mutex_unlock(&w->lock);
+    if (!w->config.model || memcmp(&w->files, &m, sizeof m) != 0)
+        st = fetch_headers(w, &m, &err);
+    if (st == SL_OK)
+        st = sl_worker_offer(&w->config, m.content, &w->offer, &err);
+    pthread_mutex_lock(&w->lock);
+    w->wants_offer = false;
+    if (st == SL_OK) {
+        send_frame(w->link, SL_FRAME_OFFER, 0, bytes, sl_setup_put_offer(&w->offer, bytes));
+    } else if (!w->gone) {
+        sl_error("%s", err.text);
+        refuse(w->link, st, err.text);
+        w->gone = true;
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (st != SL_OK)
+        forget_model(w);
+}
+
+static enum sl_status fetch_layers(struct worker *w, const struct sl_setup_load *m,
+                                   struct sl_err *err) {
+    uint32_t n_layer = w->config.model->hp.n_layer;
+    for (uint32_t i = 0; i < m->n_of_worker; i++) {
+        const struct sl_setup_stage *s = &m->of_worker[i];
+        if (s->first_layer >= n_layer || !s->n_layer || s->n_layer > n_layer - s->first_layer)
+            return sl_fail(err, SL_ERR_PROTOCOL, "layers that the model does not have");
+        SL_TRY(sl_model_cache_layers(w->cache, w->config.model, s->first_layer, s->n_layer,
+                                     &w->pieces, &w->progress, err));
+    }
+    return SL_OK;
+}
+
+/* ---- loading ---- */
 
 static void end_servers(struct worker *w) {
     for (uint32_t i = 0; i < SL_MAX_STAGES; i++) {
@@ -248,7 +368,9 @@ static enum sl_status load(struct worker *w, const struct sl_setup_load *m, stru
         return SL_OK;
     }
     sl_worker_stages_close(&w->stages);
-    SL_TRY(sl_worker_stages_open(w->config, &w->offer, m, &w->progress, &w->stages, err));
+    if (fetches(w))
+        SL_TRY(fetch_layers(w, m, err));
+    SL_TRY(sl_worker_stages_open(&w->config, &w->offer, m, &w->progress, &w->stages, err));
     w->loaded = *m;
     for (uint32_t i = 0; i < m->n_of_worker; i++)
         sl_info("layers %u to %u of %u loaded after %.1f s on %s", m->of_worker[i].first_layer,
@@ -296,19 +418,21 @@ static void part(struct worker *w) {
     w->link = NULL;
     w->gone = false;
     pthread_mutex_unlock(&w->lock);
-    if (!*w->config->stop)
+    if (!*w->config.stop)
         sl_info("waiting for a coordinator");
 }
 
 static void serve(struct worker *w) {
-    while (!*w->config->stop) {
+    while (!*w->config.stop) {
         pthread_mutex_lock(&w->lock);
-        while (!w->gone && !w->wants_load && !*w->config->stop)
+        while (!w->gone && !w->wants_offer && !w->wants_load && !*w->config.stop)
             sl_cond_wait_until(&w->changed, &w->lock, sl_now_ns() + LOOK_NS);
-        bool gone = w->gone, wants_load = w->wants_load;
+        bool gone = w->gone, wants_offer = w->wants_offer, wants_load = w->wants_load;
         pthread_mutex_unlock(&w->lock);
         if (gone)
             part(w);
+        else if (wants_offer)
+            do_offer(w);
         else if (wants_load)
             do_load(w);
     }
@@ -327,10 +451,14 @@ enum sl_status sl_worker_run(const struct sl_worker_config *config, struct sl_er
     w->owner = (struct sl_link_owner){was_received, was_lost};
     w->listeners.accepted = was_accepted;
     w->progress.report = report;
-    w->config = config;
+    w->pieces = (struct sl_piece_source){ask_piece, piece_wanted};
+    w->config = *config;
     pthread_mutex_init(&w->lock, NULL);
     sl_cond_init(&w->changed);
-    enum sl_status st = sl_worker_offer(config, &w->offer, err);
+    uint64_t content = 0;
+    enum sl_status st = config->model ? sl_model_content(config->model, &content, err) : SL_OK;
+    if (st == SL_OK && config->model)
+        st = sl_worker_offer(config, content, &w->offer, err);
     if (st == SL_OK)
         st = sl_listener_open(config->address, &links, &w->listeners, &listener, err);
     if (st == SL_OK) {
@@ -342,6 +470,8 @@ enum sl_status sl_worker_run(const struct sl_worker_config *config, struct sl_er
             part(w);
     }
     sl_worker_stages_close(&w->stages);
+    if (fetches(w))
+        forget_model(w);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
     free(w);

@@ -13,8 +13,11 @@
 struct sl_net_key;
 
 struct sl_worker_config {
-    const struct sl_model *model;
-    const char *model_name;       /* for messages */
+    const struct sl_model *model; /* NULL: it has no copy of its own, and fetches what it needs */
+    const char *model_name;       /* for messages; NULL without a copy */
+    const char *cache;            /* without one: the folder for what is fetched */
+    /* Looks at the process's memory again, once a model is open; for engine.process_bytes. */
+    uint64_t (*process_bytes)(void);
     const char *address;          /* to listen on (net/link.h) */
     const struct sl_net_key *key; /* NULL: plain text, on this machine alone */
     /* What computes and with which memory: device, budgets, threads, I/O, mirrors, process_*. The

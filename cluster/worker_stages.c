@@ -3,7 +3,6 @@
 #include "common/log.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/open_device.h"
-#include "engine/prefix/model_identity.h"
 #include "engine/stage/stage_local.h"
 #include "model/arch/model_slice.h"
 
@@ -66,8 +65,8 @@ static void close_devices(struct sl_device *dev[SL_MAX_STAGES], uint32_t n) {
         sl_device_close(&dev[i]);
 }
 
-enum sl_status sl_worker_offer(const struct sl_worker_config *config, struct sl_setup_offer *out,
-                               struct sl_err *err) {
+enum sl_status sl_worker_offer(const struct sl_worker_config *config, uint64_t content,
+                               struct sl_setup_offer *out, struct sl_err *err) {
     struct sl_device *dev[SL_MAX_STAGES] = {0};
     struct sl_engine_config planned;
     uint32_t n = 0;
@@ -86,11 +85,7 @@ enum sl_status sl_worker_offer(const struct sl_worker_config *config, struct sl_
             "least one layer must fit beside it: --ram",
             (double)planned.ram_bytes / 0x1p20, (double)planned.process_bytes / 0x1p20);
     }
-    enum sl_status st = sl_model_content(config->model, &out->content, err);
-    if (st != SL_OK) {
-        close_devices(dev, n);
-        return st;
-    }
+    out->content = content;
     snprintf(out->model, sizeof out->model, "%s", config->model_name);
     for (uint32_t i = 0; i < n; i++) {
         const struct sl_device_caps *caps = &dev[i]->caps;

@@ -9,8 +9,8 @@
 struct sl_stage;
 struct sl_worker_stages;
 
-/* Fills what a worker has to offer; opens its devices for a moment. */
-enum sl_status sl_worker_offer(const struct sl_worker_config *config,
+/* Fills what a worker has to offer; opens its devices for a moment. content: of the model. */
+enum sl_status sl_worker_offer(const struct sl_worker_config *config, uint64_t content,
                                struct sl_setup_offer *out_offer, struct sl_err *err) SL_MUST_CHECK;
 
 /* Plans and loads. SL_ERR_CONFIG: it is not the same model, does not fit, or cannot be, with what

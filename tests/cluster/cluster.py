@@ -36,7 +36,8 @@ class Worker:
     def __init__(self, t, model, at, *options, key=True, env=None):
         self.log = os.path.join(t.folder, f"worker-{t.next()}.log")
         keyed = ["--key-file", t.key] if key else ["--plain"]
-        argv = [t.sluice, "worker", "-m", model, "--listen", at, "--device", "cpu", "-t", "1", *keyed, *options]
+        copy = ["--model-cache", model.removeprefix("cache:")] if model.startswith("cache:") else ["-m", model]
+        argv = [t.sluice, "worker", *copy, "--listen", at, "--device", "cpu", "-t", "1", *keyed, *options]
         self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL, env=env)
         self.at = self.wait_for(r"listening on (\S+) for").group(1)
 
@@ -285,6 +286,54 @@ def serving(t):
             not re.search(TROUBLE, server.text() + again.text() + "".join(w.text() for w in workers)), again.text()[-1500:])
 
 
+def fetching(t):
+    """Workers without a copy of the model: they fetch what they need, once, and go on where they were cut."""
+    big = t.synth("fetched", ["--layers", "8", "--experts", "16", "--expert-ff", "512", "--embd", "512"])
+    caches = ["cache:" + t.path(f"cache{i}") for i in range(2)]
+    alone = t.score(big, ["--device", "cpu"])
+    workers = [Worker(t, c, t.socket()) for c in caches]
+    options = ["--device", "cpu", "--workers", ",".join(w.at for w in workers), "--key-file", t.key]
+    together = t.score(big, options)
+    t.check("workers without the model give the bits of one process", isinstance(alone, bytes) and alone == together,
+            f"{str(together)[:600]} {workers[0].text()[-600:]}")
+    held = [sum(os.stat(os.path.join(root, f)).st_blocks * 512 for root, _, files in os.walk(c[6:]) for f in files) for c in caches]
+    size = os.path.getsize(big)
+    t.check("each has fetched its part alone", all(0 < h < 0.75 * size for h in held), f"{held} of {size}")
+    for w in workers:
+        w.end()
+    # Cut in the middle: what was there stays.
+    import shutil
+    shutil.rmtree(caches[0][6:])
+    cut = Worker(t, caches[0], t.socket())
+    other = Worker(t, caches[1], t.socket())
+    options = ["--device", "cpu", "--workers", f"{cut.at},{other.at}", "--key-file", t.key]
+    scoring = threading.Thread(target=t.score, args=(big, options))
+    scoring.start()
+    until = time.monotonic() + LONG
+    while not os.path.isdir(caches[0][6:]) and time.monotonic() < until:
+        time.sleep(0.001)
+    cut.end(signal.SIGKILL)
+    scoring.join()
+    again = Worker(t, caches[0], t.socket())
+    options = ["--device", "cpu", "--workers", f"{again.at},{other.at}", "--key-file", t.key, "--experts", "streamed"]
+    r = t.score(big, options)
+    t.check("after a cut the rest is fetched", r == alone, f"{str(r)[:300]} {again.p.poll()} {again.text()[-700:]}")
+    # A damaged copy of a header is found.
+    again.end()
+    for root, _, files in os.walk(caches[0][6:]):
+        for f in files:
+            if f.endswith(".gguf"):
+                with open(os.path.join(root, f), "r+b") as g:
+                    g.seek(40)
+                    g.write(b"\xff")
+    bad = Worker(t, caches[0], t.socket())
+    t.model, model = big, t.model
+    t.refused("a damaged copy is refused", ["--workers", bad.at, "--key-file", t.key], "remove the folder|GGUF|key|lost|byte")
+    t.model = model
+    t.check("and all end well", [bad.end(), other.end()] == [0, 0] and
+            not re.search(TROUBLE, "".join(w.text() for w in workers + [cut, other, again, bad])))
+
+
 def losses(t):
     """A worker is killed or stopped while clients wait: their answers go on as if nothing had been."""
     server = Server(t)
@@ -341,6 +390,7 @@ def main():
             "streamed": lambda: t.alone_and_together("experts from disk", model, 5, ["--ram", "96MiB"], ["--experts", "streamed"]),
             "shapes": lambda: [t.alone_and_together(name, t.synth(name, o), 3) for name, o in SHAPES.items()],
             "serving": lambda: serving(t),
+            "fetching": lambda: fetching(t),
             "losses": lambda: losses(t),
             "refusals": t.refusals,
             "strangers": t.strangers,

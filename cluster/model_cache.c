@@ -1,0 +1,405 @@
+#include "cluster/model_cache.h"
+
+#include "common/bytes.h"
+#include "common/clock.h"
+#include "common/cond.h"
+#include "common/crc.h"
+#include "model/arch/model_slice.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define MAX_FILES 32u
+/* Pieces that are asked for at once. */
+#define WINDOW 4u
+/* So many are written before the list says that they are there. */
+#define FLUSH_PIECES 16u
+#define LOOK_NS      50000000u
+
+_Static_assert(MAX_FILES == sizeof((struct sl_setup_model *)0)->files /
+                                sizeof((struct sl_setup_model *)0)->files[0],
+               "as many files as the message holds");
+
+struct file {
+    int fd;
+    uint64_t size_bytes, header_bytes;
+    uint32_t n_pieces;
+    uint8_t *has; /* [n_pieces] 1: it is there and the list says so, 2: it is there */
+    off_t listed; /* where its bytes are in the list */
+};
+
+struct asked {
+    uint32_t file, piece;
+    bool waits;
+};
+
+struct sl_model_cache {
+    char folder[4096 - 64], path[4096];
+    struct file files[MAX_FILES];
+    uint32_t n_files;
+    int list;
+    uint32_t n_unlisted;
+    pthread_mutex_t lock;
+    pthread_cond_t came;
+    /* Under the lock. */
+    struct asked asked[WINDOW];
+    enum sl_status failed; /* what writing a piece came to */
+    struct sl_err why;
+};
+
+/* ---- the folder ---- */
+
+static enum sl_status io_error(const char *what, const char *path, struct sl_err *err) {
+    return sl_fail(err, SL_ERR_IO, "%s '%.300s': %s", what, path, strerror(errno));
+}
+
+/* Of our own words alone: nothing that a peer says becomes part of a path. */
+static void name_file(const struct sl_model_cache *c, uint32_t i, char *out, size_t size) {
+    if (c->n_files == 1)
+        snprintf(out, size, "%s/model.gguf", c->folder);
+    else
+        snprintf(out, size, "%s/model-%05u-of-%05u.gguf", c->folder, i + 1, c->n_files);
+}
+
+static enum sl_status open_file(struct sl_model_cache *c, uint32_t i, struct sl_err *err) {
+    struct file *f = &c->files[i];
+    char path[4096];
+    name_file(c, i, path, sizeof path);
+    f->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (f->fd < 0 || ftruncate(f->fd, (off_t)f->size_bytes) != 0)
+        return io_error("the copy of the model cannot be written:", path, err);
+    f->has = calloc(f->n_pieces, 1);
+    return f->has ? SL_OK : sl_fail(err, SL_ERR_NOMEM, "no memory for a list of pieces");
+}
+
+/* One byte for each piece, files in order; whatever is not 1 is missing. */
+static enum sl_status open_list(struct sl_model_cache *c, struct sl_err *err) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/pieces", c->folder);
+    c->list = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (c->list < 0)
+        return io_error("the list of what was fetched cannot be opened:", path, err);
+    if (flock(c->list, LOCK_EX | LOCK_NB) != 0)
+        return sl_fail(err, SL_ERR_CONFIG, "another worker uses '%.300s'", c->folder);
+    return SL_OK;
+}
+
+static enum sl_status read_list(struct sl_model_cache *c, struct sl_err *err) {
+    off_t at = 0;
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        struct file *f = &c->files[i];
+        f->listed = at;
+        ssize_t n = pread(c->list, f->has, f->n_pieces, at);
+        if (n < 0)
+            return io_error("the list of what was fetched cannot be read:", c->folder, err);
+        for (uint32_t k = 0; k < f->n_pieces; k++)
+            f->has[k] = f->has[k] == 1;
+        at += f->n_pieces;
+    }
+    return SL_OK;
+}
+
+static enum sl_status make_folder(struct sl_model_cache *c, const char *dir, uint64_t content,
+                                  struct sl_err *err) {
+    int n = snprintf(c->folder, sizeof c->folder, "%s/%016" PRIx64, dir, content);
+    if (n < 0 || (size_t)n >= sizeof c->folder)
+        return sl_fail(err, SL_ERR_CONFIG, "--model-cache: the folder's name is too long");
+    if ((mkdir(dir, 0700) != 0 && errno != EEXIST) ||
+        (mkdir(c->folder, 0700) != 0 && errno != EEXIST))
+        return io_error("the folder cannot be made:", c->folder, err);
+    return SL_OK;
+}
+
+enum sl_status sl_model_cache_open(const char *dir, const struct sl_setup_model *m,
+                                   struct sl_model_cache **out, struct sl_err *err) {
+    struct sl_model_cache *c = calloc(1, sizeof *c);
+    if (!c)
+        return sl_fail(err, SL_ERR_NOMEM, "no memory for a copy of the model");
+    c->list = -1;
+    pthread_mutex_init(&c->lock, NULL);
+    sl_cond_init(&c->came);
+    c->n_files = m->n_files;
+    for (uint32_t i = 0; i < MAX_FILES; i++)
+        c->files[i].fd = -1;
+    enum sl_status st = m->n_files ? make_folder(c, dir, m->content, err)
+                                   : sl_fail(err, SL_ERR_PROTOCOL, "a model without files");
+    if (st == SL_OK)
+        st = open_list(c, err);
+    for (uint32_t i = 0; i < m->n_files && st == SL_OK; i++) {
+        struct file *f = &c->files[i];
+        f->size_bytes = m->files[i].size_bytes;
+        f->header_bytes = m->files[i].header_bytes;
+        if (!f->size_bytes || f->header_bytes > f->size_bytes || f->size_bytes >= INT64_MAX ||
+            f->size_bytes / SL_PIECE_BYTES >= UINT32_MAX / 2)
+            st = sl_fail(err, SL_ERR_PROTOCOL, "a file of %" PRIu64 " bytes", f->size_bytes);
+        f->n_pieces = (uint32_t)((f->size_bytes + SL_PIECE_BYTES - 1) / SL_PIECE_BYTES);
+        if (st == SL_OK)
+            st = open_file(c, i, err);
+    }
+    if (st == SL_OK)
+        st = read_list(c, err);
+    if (st != SL_OK) {
+        sl_model_cache_close(&c);
+        return st;
+    }
+    name_file(c, 0, c->path, sizeof c->path);
+    *out = c;
+    return SL_OK;
+}
+
+/* First the bytes, then the list: what it names survives a crash. */
+static enum sl_status flush(struct sl_model_cache *c, struct sl_err *err) {
+    if (!c->n_unlisted)
+        return SL_OK;
+    for (uint32_t i = 0; i < c->n_files; i++) {
+        struct file *f = &c->files[i];
+        bool any = memchr(f->has, 2, f->n_pieces) != NULL;
+        if (any && fdatasync(f->fd) != 0)
+            return io_error("the copy of the model cannot be written:", c->folder, err);
+        for (uint32_t k = 0; any && k < f->n_pieces; k++)
+            f->has[k] = f->has[k] ? 1 : 0;
+        if (any && pwrite(c->list, f->has, f->n_pieces, f->listed) != (ssize_t)f->n_pieces)
+            return io_error("the list of what was fetched cannot be written:", c->folder, err);
+    }
+    c->n_unlisted = 0;
+    return SL_OK;
+}
+
+void sl_model_cache_close(struct sl_model_cache **pc) {
+    struct sl_model_cache *c = *pc;
+    struct sl_err unused;
+    if (!c)
+        return;
+    if (c->list >= 0)
+        (void)!flush(c, &unused);
+    for (uint32_t i = 0; i < MAX_FILES; i++) {
+        if (c->files[i].fd >= 0)
+            close(c->files[i].fd);
+        free(c->files[i].has);
+    }
+    if (c->list >= 0)
+        close(c->list);
+    pthread_cond_destroy(&c->came);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+    *pc = NULL;
+}
+
+const char *sl_model_cache_path(const struct sl_model_cache *c) {
+    return c->path;
+}
+
+/* ---- pieces ---- */
+
+static uint32_t piece_bytes(const struct file *f, uint32_t piece) {
+    uint64_t left = f->size_bytes - (uint64_t)piece * SL_PIECE_BYTES;
+    return left < SL_PIECE_BYTES ? (uint32_t)left : SL_PIECE_BYTES;
+}
+
+/* Under the lock. */
+static enum sl_status store(struct sl_model_cache *c, uint32_t file, uint32_t piece,
+                            const uint8_t *bytes) {
+    struct file *f = &c->files[file];
+    size_t n = piece_bytes(f, piece), done = 0;
+    while (done < n) {
+        ssize_t k =
+            pwrite(f->fd, bytes + done, n - done, (off_t)((uint64_t)piece * SL_PIECE_BYTES + done));
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return io_error("the copy of the model cannot be written:", c->folder, &c->why);
+        done += (size_t)k;
+    }
+    f->has[piece] = 2;
+    return ++c->n_unlisted >= FLUSH_PIECES ? flush(c, &c->why) : SL_OK;
+}
+
+enum sl_status sl_model_cache_take(struct sl_model_cache *c, const uint8_t *bytes, size_t n,
+                                   struct sl_err *err) {
+    if (n < SL_PIECE_HEAD_BYTES)
+        return sl_fail(err, SL_ERR_PROTOCOL, "a piece of a file without a head");
+    uint32_t file = sl_get_u32(bytes), crc = sl_get_u32(bytes + 12);
+    uint64_t offset = sl_get_u64(bytes + 4);
+    struct asked *a = NULL;
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < WINDOW; i++)
+        if (c->asked[i].waits && c->asked[i].file == file &&
+            (uint64_t)c->asked[i].piece * SL_PIECE_BYTES == offset)
+            a = &c->asked[i];
+    bool sound = a && n - SL_PIECE_HEAD_BYTES == piece_bytes(&c->files[file], a->piece);
+    bool whole = sound && sl_crc32c(0, bytes + SL_PIECE_HEAD_BYTES, n - SL_PIECE_HEAD_BYTES) == crc;
+    if (whole) {
+        if (c->failed == SL_OK)
+            c->failed = store(c, file, a->piece, bytes + SL_PIECE_HEAD_BYTES);
+        a->waits = false;
+        pthread_cond_signal(&c->came);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return whole ? SL_OK
+                 : sl_fail(err, SL_ERR_PROTOCOL,
+                           sound ? "a piece of a file whose bytes are not those that were sent"
+                                 : "a piece of a file that nobody asked for");
+}
+
+/* ---- fetching ---- */
+
+struct fetching {
+    struct sl_model_cache *c;
+    struct sl_piece_source *source;
+    uint8_t *wanted[MAX_FILES]; /* [n_pieces] */
+    uint64_t n_wanted, n_done;
+};
+
+/* Marks the pieces that a range of a file is in. */
+static void want(struct fetching *f, uint32_t file, uint64_t offset, uint64_t n) {
+    const struct file *of = &f->c->files[file];
+    uint64_t last = n ? (offset + n - 1) / SL_PIECE_BYTES : 0;
+    for (uint64_t k = offset / SL_PIECE_BYTES; n && k <= last && k < of->n_pieces; k++)
+        if (!of->has[k] && !f->wanted[file][k]) {
+            f->wanted[file][k] = 1;
+            f->n_wanted++;
+        }
+}
+
+static void fetching_release(struct fetching *f) {
+    for (uint32_t i = 0; i < MAX_FILES; i++)
+        free(f->wanted[i]);
+}
+
+static enum sl_status fetching_init(struct fetching *f, struct sl_model_cache *c,
+                                    struct sl_piece_source *source, struct sl_err *err) {
+    *f = (struct fetching){.c = c, .source = source};
+    for (uint32_t i = 0; i < c->n_files; i++)
+        if (!(f->wanted[i] = calloc(c->files[i].n_pieces, 1))) {
+            fetching_release(f);
+            return sl_fail(err, SL_ERR_NOMEM, "no memory for a list of pieces");
+        }
+    return SL_OK;
+}
+
+/* Waits for a free place in the window; n_free: how many are to be free. */
+static enum sl_status wait_for_place(struct fetching *f, uint32_t n_free, uint32_t *out_place,
+                                     struct sl_err *err) {
+    struct sl_model_cache *c = f->c;
+    enum sl_status st = SL_OK;
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t n = 0; n < n_free && st == SL_OK;) {
+        n = 0;
+        for (uint32_t i = 0; i < WINDOW; i++)
+            if (!c->asked[i].waits) {
+                n++;
+                *out_place = i;
+            }
+        st = c->failed;
+        if (st == SL_OK && n < n_free) {
+            sl_cond_wait_until(&c->came, &c->lock, sl_now_ns() + LOOK_NS);
+            pthread_mutex_unlock(&c->lock);
+            bool wanted = f->source->wanted(f->source);
+            pthread_mutex_lock(&c->lock);
+            if (!wanted)
+                st = sl_fail(&c->why, SL_ERR_CANCELED, "fetching the model was given up");
+        }
+    }
+    if (st != SL_OK)
+        *err = c->why;
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+static enum sl_status ask(struct fetching *f, uint32_t file, uint32_t piece, struct sl_err *err) {
+    struct sl_model_cache *c = f->c;
+    uint32_t place = 0;
+    SL_TRY(wait_for_place(f, 1, &place, err));
+    pthread_mutex_lock(&c->lock);
+    c->asked[place] = (struct asked){file, piece, true};
+    pthread_mutex_unlock(&c->lock);
+    const struct sl_setup_fetch m = {file, (uint64_t)piece * SL_PIECE_BYTES,
+                                     piece_bytes(&c->files[file], piece)};
+    enum sl_status st = f->source->ask(f->source, &m);
+    return st == SL_OK ? SL_OK
+                       : sl_fail(err, st, "a piece of the model cannot be asked for: %s",
+                                 sl_status_text(st));
+}
+
+static enum sl_status check_room(const struct fetching *f, struct sl_err *err) {
+    struct statvfs about;
+    uint64_t need = f->n_wanted * SL_PIECE_BYTES;
+    if (statvfs(f->c->folder, &about) != 0)
+        return SL_OK; /* writing will tell */
+    uint64_t room = (uint64_t)about.f_bavail * about.f_frsize;
+    return room >= need
+               ? SL_OK
+               : sl_fail(err, SL_ERR_CONFIG,
+                         "the layers take %.1f GiB in '%.200s', and %.1f GiB are free there: "
+                         "give another --model-cache",
+                         (double)need / 0x1p30, f->c->folder, (double)room / 0x1p30);
+}
+
+static enum sl_status fetch(struct fetching *f, struct sl_progress *progress, struct sl_err *err) {
+    struct sl_model_cache *c = f->c;
+    uint32_t unused;
+    pthread_mutex_lock(&c->lock);
+    memset(c->asked, 0, sizeof c->asked);
+    c->failed = SL_OK;
+    pthread_mutex_unlock(&c->lock);
+    SL_TRY(check_room(f, err));
+    for (uint32_t i = 0; i < c->n_files; i++)
+        for (uint32_t k = 0; k < c->files[i].n_pieces; k++)
+            if (f->wanted[i][k]) {
+                SL_TRY(ask(f, i, k, err));
+                if (progress && !progress->report(progress, f->n_done++ * SL_PIECE_BYTES,
+                                                  f->n_wanted * SL_PIECE_BYTES))
+                    return sl_fail(err, SL_ERR_CANCELED, "fetching the model was given up");
+            }
+    SL_TRY(wait_for_place(f, WINDOW, &unused, err));
+    pthread_mutex_lock(&c->lock);
+    enum sl_status st = flush(c, err);
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+enum sl_status sl_model_cache_headers(struct sl_model_cache *c, struct sl_piece_source *source,
+                                      struct sl_err *err) {
+    struct fetching f;
+    SL_TRY(fetching_init(&f, c, source, err));
+    for (uint32_t i = 0; i < c->n_files; i++)
+        want(&f, i, 0, c->files[i].header_bytes);
+    enum sl_status st = fetch(&f, NULL, err);
+    fetching_release(&f);
+    return st;
+}
+
+/* The header says where; the size of the file is the bound. */
+static void want_tensor(struct fetching *f, const struct sl_gguf_tensor *t) {
+    if (t && t->file < f->c->n_files)
+        want(f, t->file, t->offset_bytes, t->size_bytes);
+}
+
+enum sl_status sl_model_cache_layers(struct sl_model_cache *c, const struct sl_model *model,
+                                     uint32_t first, uint32_t n, struct sl_piece_source *source,
+                                     struct sl_progress *progress, struct sl_err *err) {
+    struct sl_model slice = {0};
+    struct fetching f;
+    SL_TRY(sl_model_slice(model, first, n, &slice, err));
+    enum sl_status st = fetching_init(&f, c, source, err);
+    if (st == SL_OK) {
+        for (uint32_t i = 0; i < SL_G_COUNT; i++)
+            want_tensor(&f, slice.global[i]);
+        for (uint32_t l = 0; l < slice.hp.n_layer; l++)
+            for (uint32_t r = 0; r < SL_L_COUNT; r++)
+                want_tensor(&f, slice.layers[l].t[r]);
+        st = fetch(&f, progress, err);
+        fetching_release(&f);
+    }
+    sl_model_slice_release(&slice);
+    return st;
+}

@@ -1,0 +1,49 @@
+/* A worker's copy of a model of which it has no file: headers and those pieces of tensors that it
+ * needs, in a folder of its own for each model. Files have their full size and holes. What has been
+ * fetched is listed beside them, so that a later start goes on where an earlier one was cut.
+ *
+ * Threads: one at a time, but for sl_model_cache_take(), which another may call while one waits in
+ * sl_model_cache_fetch(). */
+#ifndef SL_CLUSTER_MODEL_CACHE_H
+#define SL_CLUSTER_MODEL_CACHE_H
+
+#include "cluster/setup.h"
+#include "model/arch/model.h"
+
+#define SL_PIECE_BYTES      (4u << 20)
+#define SL_PIECE_HEAD_BYTES 16u /* file, offset, CRC */
+
+struct sl_model_cache;
+
+/* How pieces are asked for. */
+struct sl_piece_source {
+    /* Sends a request; the piece comes by sl_model_cache_take(). */
+    enum sl_status (*ask)(struct sl_piece_source *s, const struct sl_setup_fetch *what);
+    /* False: give up. Asked several times a second. */
+    bool (*wanted)(struct sl_piece_source *s);
+};
+
+/* The copy of that model below dir, made if it is not there. SL_ERR_IO: the folder cannot be used;
+ * SL_ERR_CONFIG: no such model can be. */
+enum sl_status sl_model_cache_open(const char *dir, const struct sl_setup_model *model,
+                                   struct sl_model_cache **out_cache,
+                                   struct sl_err *err) SL_MUST_CHECK;
+void sl_model_cache_close(struct sl_model_cache **c);
+/* Its first file, to open the model with when the headers are there. */
+const char *sl_model_cache_path(const struct sl_model_cache *c);
+
+/* Fetches the headers; the tensors of layers [first, first + n) with what the stage needs beside
+ * them. progress may be NULL. SL_ERR_CANCELED: not wanted any more, the rest is kept; SL_ERR_IO:
+ * the disk is full or fails, with how much is missing. */
+enum sl_status sl_model_cache_headers(struct sl_model_cache *c, struct sl_piece_source *source,
+                                      struct sl_err *err) SL_MUST_CHECK;
+enum sl_status sl_model_cache_layers(struct sl_model_cache *c, const struct sl_model *model,
+                                     uint32_t first, uint32_t n, struct sl_piece_source *source,
+                                     struct sl_progress *progress,
+                                     struct sl_err *err) SL_MUST_CHECK;
+/* A PIECE has come, [n]. SL_ERR_PROTOCOL: nobody has asked for it, or its bytes are not what was
+ * sent. A disk that fails is the fetching thread's to say. */
+enum sl_status sl_model_cache_take(struct sl_model_cache *c, const uint8_t *bytes, size_t n,
+                                   struct sl_err *err) SL_MUST_CHECK;
+
+#endif
