@@ -485,7 +485,8 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
                        "--delta-heads is %u: must be a multiple of --delta-key-heads, which is %u",
                        c->n_delta_head, c->n_delta_head_k);
     if (c->n_expert && !(traits & (SL_SYNTH_MOE | SL_SYNTH_MAY_MOE)))
-        return sl_fail(err, SL_ERR_CONFIG, "%s has no experts: give --experts 0 --top-k 0", c->arch);
+        return sl_fail(err, SL_ERR_CONFIG, "%s has no experts: give --experts 0 --top-k 0",
+                       c->arch);
     const struct {
         const char *name;
         float value, max;
