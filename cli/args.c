@@ -1,6 +1,7 @@
 #include "cli/args.h"
 
 #include "cli/outputs.h"
+#include "cli/pulled_model.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -342,5 +343,7 @@ int sl_args_parse(const struct sl_command *c, int argc, char **argv) {
             return sl_usage_error(c->name, "%s %s is required", c->args[i].name,
                                   c->args[i].value ? c->args[i].value : "");
     int rc = c->model ? take_model(c, argument) : -1;
+    if (rc < 0 && c->model && !c->model_is_source)
+        rc = sl_pulled_model(c->name, c->model);
     return rc >= 0 ? rc : sl_outputs_check(c);
 }

@@ -62,12 +62,15 @@ struct sl_command {
     const char **model; /* where -m writes, and the one argument that is not an option; NULL: the
                            command takes none */
     bool model_optional;
+    bool model_is_source; /* it is where a model comes from: no file, and nothing is pulled */
     const char *(*help_of)(const char *option); /* for options whose help is only known at run time;
                                                    NULL: there are none */
 };
 
 /* Parses argv[1..]; "--x value" and "--x=value" both work, "--" ends the options.
- * Returns -1 to go on; otherwise the exit code: 0 after --help, 2 after an error message.
+ * Returns -1 to go on; otherwise the exit code: 0 after --help, 2 after an error message. A model
+ * hf:OWNER/NAME[:FILE] is pulled, if it is not there, and becomes the path of its file: 1 or 130
+ * if that fails or is interrupted.
  *
  * Exit codes of all commands: 2 for what is wrong on the command line itself, found before anything
  * is opened; 1 for what fails afterwards, including a named file that does not exist. */

@@ -12,6 +12,7 @@ int sl_cmd_tokenize(int argc, char **argv);
 int sl_cmd_score(int argc, char **argv);
 int sl_cmd_bench(int argc, char **argv);
 int sl_cmd_synth(int argc, char **argv);
+int sl_cmd_pull(int argc, char **argv);
 int sl_cmd_health(int argc, char **argv);
 int sl_cmd_worker(int argc, char **argv);
 int sl_cmd_keygen(int argc, char **argv);

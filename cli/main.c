@@ -18,6 +18,7 @@ static const struct {
     {"serve", sl_cmd_serve, "serve a model over HTTP (OpenAI's and Anthropic's APIs)"},
     {"worker", sl_cmd_worker, "compute layers of a model for a coordinator on another machine"},
     {"keygen", sl_cmd_keygen, "make a key for workers and their coordinator"},
+    {"pull", sl_cmd_pull, "download a model from a repository or a URL, and check it"},
     {"run", sl_cmd_run, "chat with a model in the terminal"},
     {"plan", sl_cmd_plan,
      "show what a memory budget gives: slots, expected speed, the smallest budget"},

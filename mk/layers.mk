@@ -1,6 +1,6 @@
 # The layer graph: each folder and the folders whose headers it may include (itself always).
 # `make check-layers` proves it from the compiler's own dependency files.
-LAYERS := common model backends expert_cache streaming net engine cluster server cli
+LAYERS := common model backends expert_cache streaming net pull engine cluster server cli
 
 LAYER_common   :=
 LAYER_model    := common
@@ -8,10 +8,11 @@ LAYER_backends := common
 LAYER_expert_cache := common
 LAYER_streaming := common
 LAYER_net      := common
+LAYER_pull     := common
 LAYER_engine   := common model backends expert_cache streaming
 LAYER_cluster  := common model backends expert_cache streaming net engine
 LAYER_server   := common model engine
-LAYER_cli      := common model backends streaming net engine cluster server
+LAYER_cli      := common model backends streaming net pull engine cluster server
 
 # The rooms of a folder that has several, and the rooms beside it that each may include and call. A
 # room stands behind those that it uses, so there is no circle; what stands in the folder itself

@@ -14,7 +14,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DOCUMENTS = ["*.md", "docs/*.md", "deploy/*.md", "demo/*.md"]
-SOURCE_FOLDERS = ["backends", "bench", "cli", "cluster", "common", "demo", "deploy", "docs", "engine", "expert_cache", "mk", "model", "net", "scripts",
+SOURCE_FOLDERS = ["backends", "bench", "cli", "cluster", "common", "demo", "deploy", "docs", "engine", "expert_cache", "mk", "model", "net", "pull", "scripts",
                   "server", "streaming", "tests", "web"]
 
 
