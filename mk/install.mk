@@ -23,13 +23,33 @@ uninstall:
 dist: man
 	@scripts/make_dist.sh $(MAN)
 
+# Of a build of its own: kernels for all GPUs, unless CUDA_ARCHS says which.
+CUDA_ARCHS_DEB = $(if $(filter command line,$(origin CUDA_ARCHS)),$(CUDA_ARCHS),all)
+.PHONY: deb check-deb
+## make deb                 dist/sluice_VERSION_ARCH.deb for Debian 12: program, man pages, completion, service
+deb: man
+	@command -v dpkg-shlibdeps >/dev/null || { echo "dpkg-shlibdeps is not here: apt-get install dpkg-dev" >&2; exit 1; }
+	@$(SUBMAKE) CUDA_ARCHS="$(CUDA_ARCHS_DEB)" B=build/deb all
+	@scripts/make_deb.sh build/deb/sluice $(MAN) dist
+## make check-deb           installs the package in a clean root by debootstrap, starts it, removes it (root, network; DEB_ROOT=DIR
+##                          keeps that root for the next time)
+check-deb: deb
+	@scripts/check_deb.sh dist/sluice_*.deb $(DEB_ROOT)
+
+# In make test: the package of a program that is built already, and what is in it.
+.PHONY: deb-quick
+deb-quick: man
+	@rm -rf $(B)/deb-quick
+	@mkdir -p $(B)/deb-quick
+	@if command -v dpkg-shlibdeps >/dev/null; then scripts/make_deb.sh $(B)/sluice $(MAN) $(B)/deb-quick; fi
 .PHONY: test-deploy check-image
 ## make test-deploy         what the documents point at; the checks of the graph; deploy/: the Containerfile's rules and packages, the seccomp profile,
 ##                          the unit; how the program starts with little, nginx in front of it, the health check; where
 ##                          buildah is and root runs it, an image of this machine's files under that profile
-test-deploy: $(B)/sluice
+test-deploy: $(B)/sluice deb-quick
 	@$(TAP) tests/docs/check.py "tests/docs/models.py $(B)/sluice" "scripts/model_table.py $(B)/sluice --check" tests/layers/check.py tests/layers/names.py "tests/deploy/check.py $(B)/sluice" "tests/deploy/start.py $(B)/sluice" \
-	  "tests/deploy/serving.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice"
+	  "tests/deploy/serving.py $(B)/sluice" "scripts/check_image.sh --quick $(B)/sluice" \
+	  "scripts/check_deb.sh --quick $(B)/deb-quick"
 ## make check-image         every step of deploy/container/Containerfile, and what comes out under its seccomp profile
 ##                          (root, debootstrap, buildah and the network; some minutes)
 check-image:
