@@ -45,5 +45,6 @@ cp deploy/completion/sluice.bash "$out/share/bash-completion/completions/sluice"
 documents="README.md CONTRIBUTING.md LICENSE docs deploy bench/results demo/README.md"
 # shellcheck disable=SC2086
 cp -r --parents $documents demo/demo.gguf "$out/"
+cp deploy/tarball/README.md "$out/README.md" # about what is in it, not about how it is built
 tar -C dist -czf "dist/$name.tar.gz" --owner=0 --group=0 "$name"
 ls -l "dist/$name.tar.gz"

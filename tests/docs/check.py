@@ -101,6 +101,16 @@ def pack_faults(root, names, inside):
             if path and not has(target := os.path.normpath(os.path.join(os.path.dirname(name), path)))]
 
 
+def tarball_faults(text, root, inside):
+    """Of the tarball's own README: what it links to is inside, and it does not speak of what is not."""
+    faults = [f"deploy/tarball/README.md: {path} is not in the tarball" for path, _ in links(text) if not any(path == i or path.startswith(i + "/") for i in inside)
+              or not os.path.exists(os.path.join(root, path))]
+    faults += [f"deploy/tarball/README.md names {word!r}" for word in re.findall(r"\b(?:make|gcc|checkout|git|sources?|build/\S*|apt-get)\b", text)]
+    faults += [f"{name}: the tarball's README has no heading #{anchor}" for name in documents(root) for path, anchor in links(read(root, name))
+               if anchor and os.path.normpath(os.path.join(os.path.dirname(name), path or name)) == "README.md" and path and anchor not in anchors(text)]
+    return faults
+
+
 def wire_faults():
     """docs/WIRE.md has the tables that the code is made from."""
     r = subprocess.run([os.path.join(ROOT, "scripts", "wire_doc.py"), "--check"], capture_output=True, text=True)
@@ -126,6 +136,7 @@ def bad_faults():
         out += [] if test_faults(root, ["README.md"]) == ["README.md: tests/a.c has no gone"] else ["a test that is not there passed"]
     out += [] if field_faults(ROOT, '{"never_heard_of",\n SL_FIELD_BOOL') and field_faults(ROOT, "") else ["a field of which nothing is said passed"]
     names = documents(ROOT)
+    out += [] if all(tarball_faults(text, ROOT, packed(ROOT)) for text in ("    make demo", "[a](server)", "[a](docs/none.md)")) else ["a README that the tarball does not fit passed"]
     out += [] if pack_faults(ROOT, names, ["README.md", "docs"]) and pack_faults(ROOT, names, ["docs"]) else ["a tarball without what is linked passed"]
     return out
 
@@ -141,7 +152,8 @@ def main():
               ("tests by name", test_faults(ROOT, names)),
               ("make's targets", target_faults(ROOT, names, targets)), ("fields of requests", field_faults(ROOT, sources)),
               ("the wire protocol's tables", wire_faults()),
-              ("what the tarball's documents link to is in it", pack_faults(ROOT, names, packed(ROOT)))]
+              ("what the tarball's documents link to is in it", pack_faults(ROOT, names, packed(ROOT))),
+              ("the tarball's README", tarball_faults(read(ROOT, "deploy/tarball/README.md"), ROOT, [*packed(ROOT), "demo/demo.gguf"]))]
     for n, (name, faults) in enumerate(checks, 1):
         print(f"{'not ok' if faults else 'ok'} {n} - {name}")
         for fault in faults:
