@@ -50,7 +50,7 @@ static struct options given;
 
 static const struct sl_arg args[] = {
     {SL_ARG_STRING, 'm', "--model", "FILE", &given.model,
-     "the GGUF file, the same as the coordinator's", false},
+     "the GGUF file, the same as the coordinator's (also as the only argument)", false},
     {SL_ARG_FOLDER, 0, "--model-cache", "DIR", &given.cache,
      "without a copy of the model: fetch what is needed of it from the coordinator, once,\n"
      "into this folder",
@@ -99,6 +99,8 @@ static const struct sl_command command = {
     .help_of = sl_engine_options_help,
     .limits = limits,
     .n_limits = SL_COUNTOF(limits),
+    .model = &given.model,
+    .model_optional = true,
 };
 
 static bool set_log_level(const char *text) {
