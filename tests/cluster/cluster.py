@@ -33,12 +33,14 @@ SHAPES = {
 class Worker:
     """A worker in a process of its own."""
 
-    def __init__(self, t, model, at, *options, key=True, env=None):
+    def __init__(self, t, model, at, *options, key=True, measures=False):
         self.log = os.path.join(t.folder, f"worker-{t.next()}.log")
         keyed = ["--key-file", t.key] if key else ["--plain"]
         copy = ["--model-cache", model.removeprefix("cache:")] if model.startswith("cache:") else ["-m", model]
         argv = [t.sluice, "worker", *copy, "--listen", at, "--device", "cpu", "-t", "1", *keyed, *options]
-        self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL, env=env)
+        if not measures:
+            argv.append("--no-measure")
+        self.p = subprocess.Popen(argv, stderr=open(self.log, "w"), stdout=subprocess.DEVNULL)
         self.at = self.wait_for(r"listening on (\S+) for").group(1)
 
     def text(self):
@@ -263,6 +265,19 @@ class Server:
             return self.p.wait()
 
 
+def planning(t):
+    """A plan of two machines, with what the other has measured."""
+    w = Worker(t, t.model, t.socket(), "--ram", "1GiB", measures=True)
+    argv = [t.sluice, "plan", "-m", t.model, "--device", "cpu", "--workers", w.at, "--key-file", t.key, "--json", "--ram", "1GiB",
+            "--disk-bandwidth", "1", "--ram-bandwidth", "10"]
+    r = subprocess.run(argv, capture_output=True, text=True, timeout=LONG)
+    plan = json.loads(r.stdout) if r.stdout else {}
+    hosts = plan.get("hosts", [])
+    good = len(hosts) == 2 and hosts[1]["name"] == w.at and hosts[1]["ram_bytes_per_s"] > 0
+    t.check("a plan has both machines", good and all(s["layers"] for s in plan["stages"]), f"{r.stderr[-500:]} {hosts}")
+    w.end()
+
+
 def serving(t):
     """Sessions side by side, twice, so that the second time finds prefixes."""
     server = Server(t)
@@ -389,6 +404,7 @@ def main():
                              t.alone_and_together("keys and values in Q8_0", model, 2, options=["--kv-type", "q8_0"])),
             "streamed": lambda: t.alone_and_together("experts from disk", model, 5, ["--ram", "96MiB"], ["--experts", "streamed"]),
             "shapes": lambda: [t.alone_and_together(name, t.synth(name, o), 3) for name, o in SHAPES.items()],
+            "planning": lambda: planning(t),
             "serving": lambda: serving(t),
             "fetching": lambda: fetching(t),
             "losses": lambda: losses(t),
