@@ -198,8 +198,7 @@ static void was_accepted(struct sl_listener_owner *o, struct sl_link *l) {
         snprintf(w->who, sizeof w->who, "%s", sl_link_peer(l));
         sl_link_own(l, &w->owner);
         introduce(w, l);
-        if ((fetches(w) && sl_link_set_max_payload(l, PIECE_MOST_BYTES, SETUP_QUEUE_BYTES)) ||
-            sl_link_start(l, &err) != SL_OK) {
+        if (sl_link_start(l, &err) != SL_OK) {
             sl_error("%s", err.text);
             w->gone = true;
         }
@@ -442,7 +441,8 @@ enum sl_status sl_worker_run(const struct sl_worker_config *config, struct sl_er
     const struct sl_link_config links = {.key = config->key,
                                          .heartbeat_ns = HEARTBEAT_NS,
                                          .silence_ns = SILENCE_NS,
-                                         .max_payload_bytes = SL_SETUP_MAX_BYTES,
+                                         .max_payload_bytes =
+                                             config->cache ? PIECE_MOST_BYTES : SL_SETUP_MAX_BYTES,
                                          .queue_bytes = SETUP_QUEUE_BYTES};
     struct sl_listener *listener;
     struct worker *w = calloc(1, sizeof *w);

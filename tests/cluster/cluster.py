@@ -98,7 +98,7 @@ class Tests:
         self.failed += not good
         print(f"{'ok' if good else 'not ok'} {self.n} - {name}", flush=True)
         if not good:
-            print("# " + str(seen).replace("\n", "\n# ")[:2000], flush=True)
+            print("# " + str(seen).replace("\n", "\n# ")[:4000], flush=True)
 
     def synth(self, name, options):
         path = self.path(name.replace(" ", "-") + ".gguf")
@@ -345,8 +345,10 @@ def fetching(t):
     t.model, model = big, t.model
     t.refused("a damaged copy is refused", ["--workers", bad.at, "--key-file", t.key], "remove the folder|GGUF|key|lost|byte")
     t.model = model
-    t.check("and all end well", [bad.end(), other.end()] == [0, 0] and
-            not re.search(TROUBLE, "".join(w.text() for w in workers + [cut, other, again, bad])))
+    logs = "".join(w.text() for w in workers + [cut, other, again, bad])
+    codes = [bad.end(), other.end()]
+    trouble = re.search(TROUBLE, logs)
+    t.check("and all end well", codes == [0, 0] and not trouble, f"{codes} {logs[trouble.start():][:3000] if trouble else ''}")
 
 
 def losses(t):

@@ -446,6 +446,12 @@ void sl_engine_resume(struct sl_engine *e, struct sl_gen_request *r) {
     (void)e;
     fake_flag(r, false);
 }
+uint32_t sl_engine_workers(const struct sl_engine *e, struct sl_remote_look *out) {
+    (void)e;
+    (void)out;
+    return 0;
+}
+
 bool sl_engine_failed(struct sl_engine *e, struct sl_err *out_why) {
     bool failed = atomic_load(&e->failed);
     if (failed)
