@@ -123,8 +123,10 @@ static bool render(struct chat *c, const char *line, struct sl_ids *ids) {
 
 static void print_speed(const struct sl_gen_result *r) {
     double prefill = (double)r->prefill_ns * 1e-9, decode = (double)r->decode_ns * 1e-9;
-    fprintf(stderr, "[%u prompt tokens, %.1f t/s; %u answered, %.1f t/s]\n", r->n_prompt,
-            prefill > 0 ? r->n_prompt / prefill : 0, r->n_predicted,
+    /* Tokens found in the prefix cache took no time. */
+    uint32_t n_computed = r->n_prompt - r->n_cached;
+    fprintf(stderr, "[%u prompt tokens, %u cached, %.1f t/s; %u answered, %.1f t/s]\n", r->n_prompt,
+            r->n_cached, prefill > 0 ? n_computed / prefill : 0, r->n_predicted,
             decode > 0 && r->n_predicted > 1 ? (r->n_predicted - 1) / decode : 0);
     const struct sl_expert_use *u = &r->experts;
     uint64_t asked = u->hits + u->late + u->misses;

@@ -156,6 +156,10 @@ static void choose_forced(struct sl_engine *e, struct sl_session *s, const struc
 void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row) {
     struct sl_token *t = &s->pending;
     double lse = 0;
+    if (s->req->prompt_only) {
+        sl_session_finish(e, s, SL_FINISH_LENGTH, SL_OK, NULL);
+        return;
+    }
     t->n_top = 0;
     t->logprob = 0;
     t->use = &s->use;

@@ -83,11 +83,16 @@ enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,
             return sl_fail(err, SL_ERR_INVALID, "logit_bias: the bias of token %u is not a number",
                            s->logit_bias[i].token);
     }
+    for (uint32_t i = 0; i < s->n_held; i++)
+        if (s->held[i] >= n_vocab)
+            return sl_fail(err, SL_ERR_INVALID, "token %u is outside the vocabulary of %u",
+                           s->held[i], n_vocab);
     return SL_OK;
 }
 
 void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set) {
     s->set = *set;
+    s->n_picked = 0;
     s->rng.state = set->seed;
 }
 
@@ -356,6 +361,20 @@ static void apply_bias(const struct sl_sampling *s, struct sl_sampler_space *sp,
     }
 }
 
+/* So many tokens may not come yet. */
+static uint32_t n_held(const struct sl_sampler *s) {
+    return s->n_picked < s->set.min_tokens ? s->set.n_held : 0;
+}
+
+static void apply_held(const struct sl_sampling *s, struct sl_sampler_space *sp, float *logits,
+                       bool known, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        logits[s->held[i]] = -INFINITY;
+        if (known)
+            renew_block(sp, logits, s->held[i]);
+    }
+}
+
 /* So many of the last tokens are penalised. */
 static uint32_t n_penalised(const struct sl_sampling *s, uint32_t n_history) {
     if (s->repeat_penalty == 1 && s->presence_penalty == 0 && s->frequency_penalty == 0)
@@ -380,17 +399,19 @@ static void apply_penalties(const struct sl_sampling *s, struct sl_sampler_space
     }
 }
 
-/* Bias and penalties. Returns whether the space has the blocks' maxima afterwards: not of many
- * changes, where looking at all logits once is less, and not when a constraint follows, whose
- * changes are anywhere. */
-static bool change_logits(const struct sl_sampling *s, struct sl_sampler_space *sp, float *logits,
+/* Bias, tokens held back, penalties. Returns whether the space has the blocks' maxima afterwards:
+ * not of many changes, where looking at all logits once is less, and not when a constraint follows,
+ * whose changes are anywhere. */
+static bool change_logits(const struct sl_sampling *s, uint32_t n_held_back,
+                          struct sl_sampler_space *sp, float *logits,
                           const struct sl_vocab_blocks *blocks, const uint32_t *history,
                           uint32_t n_history) {
     uint32_t n_seen = n_penalised(s, n_history);
-    uint64_t n_changes = (uint64_t)s->n_logit_bias + n_seen;
+    uint64_t n_changes = (uint64_t)s->n_logit_bias + n_held_back + n_seen;
     bool known = !s->constraint && n_changes <= SL_VOCAB_BLOCKS(sp->n_vocab) / CHANGES_PART;
     known = take_blocks(sp, known ? blocks : NULL);
     apply_bias(s, sp, logits, known);
+    apply_held(s, sp, logits, known, n_held_back);
     apply_penalties(s, sp, logits, known, history + (n_history - n_seen), n_seen);
     return known;
 }
@@ -406,7 +427,8 @@ static uint32_t first_block(const float *block_max, float max) {
 }
 
 bool sl_sampling_is_largest(const struct sl_sampling *s) {
-    return s->temperature == 0 && !s->constraint && !s->n_logit_bias && !n_penalised(s, UINT32_MAX);
+    return s->temperature == 0 && !s->constraint && !s->n_logit_bias && !s->min_tokens &&
+           !n_penalised(s, UINT32_MAX);
 }
 
 enum sl_status sl_sampler_largest(struct sl_sampler_space *space,
@@ -456,13 +478,15 @@ enum sl_status sl_sampler_pick(struct sl_sampler *s, struct sl_sampler_space *sp
                                const struct sl_vocab_blocks *blocks, const uint32_t *history,
                                uint32_t n_history, uint32_t *out_id, float *out_logit) {
     struct sl_constraint *bound = s->set.constraint;
-    bool changes = bound || s->set.n_logit_bias || n_penalised(&s->set, n_history);
+    uint32_t held = n_held(s);
+    bool changes = bound || s->set.n_logit_bias || held || n_penalised(&s->set, n_history);
     if (changes && out_logit)
         memcpy(space->spare, logits, space->n_vocab * sizeof *logits);
-    bool known = change_logits(&s->set, space, logits, blocks, history, n_history);
+    bool known = change_logits(&s->set, held, space, logits, blocks, history, n_history);
     enum sl_status st = bound ? bound->mask(bound, logits, space->n_vocab) : SL_OK;
     if (st == SL_OK)
         st = pick(s, space, logits, changes ? logits : space->spare, known, out_id);
+    s->n_picked += st == SL_OK;
     if (st == SL_OK && out_logit)
         *out_logit = (changes ? space->spare : logits)[*out_id];
     return st == SL_OK && bound ? bound->accept(bound, *out_id) : st;

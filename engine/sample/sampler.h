@@ -1,9 +1,10 @@
 /* From logits to a token.
  *
- * The order is fixed: logit bias, penalties (repeat, then frequency and presence), the constraint,
- * top-k, typical, top-p, min-p, temperature, one draw. Filters see the distribution at temperature
- * 1; each works on what the one before left, renormalised, and leaves at least one candidate. Ties
- * go to the lower id. Temperature 0 takes the largest logit after bias and penalties.
+ * The order is fixed: logit bias, tokens held back (min_tokens), penalties (repeat, then frequency
+ * and presence), the constraint, top-k, typical, top-p, min-p, temperature, one draw. Filters see
+ * the distribution at temperature 1; each works on what the one before left, renormalised, and
+ * leaves at least one candidate. Ties go to the lower id. Temperature 0 takes the largest logit
+ * after bias and penalties.
  *
  * A device that has written the logits may also have written the maxima and sums of their blocks
  * (sl_op_block_max). Then blocks far below the largest logit need not be read, nor, in a draw, any
@@ -47,6 +48,7 @@ enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,
 struct sl_sampler {
     struct sl_sampling set; /* borrows set.logit_bias */
     struct sl_rng rng;
+    uint32_t n_picked; /* for min_tokens */
 };
 void sl_sampler_init(struct sl_sampler *s, const struct sl_sampling *set);
 

@@ -27,6 +27,9 @@ struct sl_sampling {
     float presence_penalty, frequency_penalty; /* 0 = off */
     uint64_t seed;                             /* the same seed reproduces the answer */
     struct sl_constraint *constraint;          /* NULL = none; borrowed until finish */
+    uint32_t min_tokens; /* none of `held` is chosen before so many tokens have been; 0 = off */
+    uint32_t n_held;
+    const uint32_t *held; /* borrowed until finish */
     uint32_t n_logit_bias;
     const struct sl_logit_bias {
         uint32_t token;
@@ -94,6 +97,7 @@ struct sl_gen_request {
     const uint32_t *prompt; /* borrowed until finish */
     uint32_t n_prompt;      /* at least 1 */
     uint32_t max_tokens;    /* 0 = until the context is full */
+    bool prompt_only;       /* compute the prompt and leave it in the prefix cache; no answer */
     bool ignore_eog;        /* benchmarks: generate on */
     bool no_cache;          /* reuse nothing of other requests, and leave nothing to them */
     uint64_t deadline_ns;   /* monotonic clock (common/clock.h): if not finished by then, it fails

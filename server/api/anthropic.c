@@ -343,6 +343,7 @@ static json_t *translate(const json_t *body, struct sl_http_error *e) {
         sl_translate_copy(&t, body, same[i], same[i]);
     for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
         sl_translate_copy(&t, body, extensions[i], extensions[i]);
+    sl_translate_controls(&t, body);
     sl_translate_copy(&t, body, "max_tokens", "max_tokens");
     if (sl_fields_read(body, fields, sizeof fields / sizeof *fields, &unused, e) &&
         read_stop_sequences(&t, body, e) && read_thinking(&t, body, e) &&

@@ -262,10 +262,11 @@ static bool plan_answer(struct sl_exchange *ex, const json_t *body, struct wishe
         return sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);
     p->tools = json_incref((json_t *)callable);
     p->splits = thinks || callable;
+    bool apart = thinks && !p->raw_reasoning;
     p->split = (struct sl_splitter_config){.format = v->format,
                                            .tools = callable,
-                                           .thinks = thinks,
-                                           .in_reasoning = place == SL_ANSWER_IN_REASONING,
+                                           .thinks = apart,
+                                           .in_reasoning = apart && place == SL_ANSWER_IN_REASONING,
                                            .hold_calls = !p->stream,
                                            .header = {p->header, header.len}};
     bool before = harmony || (thinks && place != SL_ANSWER_BEHIND_REASONING);
@@ -299,8 +300,8 @@ void sl_chat_answer(struct sl_exchange *ex, enum sl_api api, const json_t *body,
     struct wishes wishes = {0};
     struct sl_ids *prompt = NULL;
     struct sl_rendered r = {0};
-    bool ok = sl_prompt_check_model(ex, body) &&
-              sl_params_read(body, api, v->info.n_vocab, &params, &ex->error);
+    bool ok =
+        sl_prompt_check_model(ex, body) && sl_params_read(body, api, v->tok, &params, &ex->error);
     params.about = *about;
     *about = (struct sl_request_about){0};
     if (!ok || !read_wishes(body, &wishes, &ex->error))

@@ -178,8 +178,7 @@ void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t 
     struct sl_content_form form = {0};
     bool echo = false;
     static const struct sl_field fields[] = {{"echo", SL_FIELD_BOOL, 0, 0, 0}};
-    bool ok =
-        sl_prompt_check_model(ex, body) && sl_params_read(body, api, v->info.n_vocab, &params, e);
+    bool ok = sl_prompt_check_model(ex, body) && sl_params_read(body, api, v->tok, &params, e);
     params.about = *about;
     *about = (struct sl_request_about){0};
     if (!ok || !sl_content_form_read(body, &form, e) ||

@@ -32,16 +32,16 @@ static bool check_fields(const json_t *body, struct sl_http_error *e) {
     return true;
 }
 
-/* n_predict (or max_tokens): below 0 as many as there is room for. */
+/* n_predict (or max_tokens): -1 and -2, as many as there is room for. */
 static bool read_length(struct sl_translation *t, const json_t *body, struct sl_http_error *e) {
     const char *name =
         sl_json_given(json_object_get(body, "n_predict")) ? "n_predict" : "max_tokens";
     const json_t *v = json_object_get(body, name);
     if (!sl_json_given(v))
         return true;
-    if (!json_is_integer(v) || json_integer_value(v) == 0)
-        return sl_http_bad(e, name, "'%s' must be a whole number above 0, or -1: no limit", name);
-    if (json_integer_value(v) > 0)
+    if (!json_is_integer(v) || json_integer_value(v) < -2)
+        return sl_http_bad(e, name, "'%s' must be a whole number from 0 up, or -1: no limit", name);
+    if (json_integer_value(v) >= 0)
         sl_translate_copy(t, body, name, "max_tokens");
     return true;
 }

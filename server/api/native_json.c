@@ -55,7 +55,7 @@ static void put_number(struct sl_buf *b, const char *name, float value) {
 static void put_settings(struct sl_buf *b, const struct sl_gen *g) {
     const struct sl_gen_params *p = &g->params;
     const struct sl_sampling *s = &p->sampling;
-    long long n_predict = p->max_tokens ? (long long)p->max_tokens : -1;
+    long long n_predict = p->prompt_only ? 0 : p->max_tokens ? (long long)p->max_tokens : -1;
     sl_buf_printf(b,
                   ",\"generation_settings\":{\"n_predict\":%lld,\"max_tokens\":%lld,"
                   "\"seed\":%lld,\"top_k\":%u,\"repeat_last_n\":%u",
@@ -197,8 +197,11 @@ static void part(struct sl_buf *b, struct sl_choice *c, const struct sl_part *pa
     put_probabilities(b, c);
     sl_buf_printf(b,
                   ",\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":%u,"
-                  "\"tokens_evaluated\":%u}\n\n",
+                  "\"tokens_evaluated\":%u",
                   c->n_predicted, c->req.n_prompt);
+    if (c->gen->params.timings_per_token)
+        sl_openai_timings(b, c->gen, c->index, 1);
+    sl_buf_puts(b, "}\n\n");
 }
 
 static void finish(struct sl_buf *b, struct sl_choice *c) {

@@ -129,8 +129,10 @@ static void usage(struct sl_buf *b, const struct sl_gen *g) {
                   (unsigned long long)u.reasoning);
 }
 
-static void rate(struct sl_buf *b, const char *name, double n, double ms) {
-    double per_token = n > 0 ? ms / n : 0, per_second = ms > 0 ? n * 1e3 / ms : 0;
+/* n tokens, of which `timed` were computed in that time. */
+static void rate(struct sl_buf *b, const char *name, double n, double timed, double ms) {
+    double per_token = timed > 0 ? ms / timed : 0;
+    double per_second = timed > 0 && ms > 0 ? timed * 1e3 / ms : 0;
     sl_buf_printf(b,
                   "\"%s_n\":%.0f,\"%s_ms\":%.3f,\"%s_per_token_ms\":%.4f,"
                   "\"%s_per_second\":%.3f",
@@ -152,7 +154,8 @@ static void experts(struct sl_buf *b, const struct sl_expert_use *u) {
 /* Of choices [first, first + n): tokens and what experts took are summed, times are the longest,
  * for they ran together. */
 void sl_openai_timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first, uint32_t n) {
-    double prompt = 0, cached = 0, predicted = 0, prompt_ms = 0, predicted_ms = 0, queue_ms = 0;
+    double prompt = 0, cached = 0, predicted = 0, intervals = 0, prompt_ms = 0, predicted_ms = 0,
+           queue_ms = 0;
     struct sl_expert_use use = {0};
     for (uint32_t i = first; i < first + n; i++) {
         struct sl_choice_times t;
@@ -160,6 +163,8 @@ void sl_openai_timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first,
         prompt += g->choices[i].req.n_prompt - t.n_cached;
         cached += t.n_cached;
         predicted += g->choices[i].n_predicted;
+        /* The first token comes with the prompt's last step, and before its time begins. */
+        intervals += g->choices[i].n_predicted ? g->choices[i].n_predicted - 1 : 0;
         if (t.prefill_ns * 1e-6 > prompt_ms)
             prompt_ms = t.prefill_ns * 1e-6;
         if (t.decode_ns * 1e-6 > predicted_ms)
@@ -173,10 +178,11 @@ void sl_openai_timings(struct sl_buf *b, const struct sl_gen *g, uint32_t first,
         use.stall_ns += t.use.stall_ns;
     }
     sl_buf_puts(b, ",\"timings\":{");
-    rate(b, "prompt", prompt, prompt_ms);
+    rate(b, "prompt", prompt, prompt, prompt_ms);
     sl_buf_puts(b, ",");
-    rate(b, "predicted", predicted, predicted_ms);
-    sl_buf_printf(b, ",\"cached_n\":%.0f,\"queue_ms\":%.3f", cached, queue_ms);
+    rate(b, "predicted", predicted, intervals, predicted_ms);
+    sl_buf_printf(b, ",\"cache_n\":%.0f,\"cached_n\":%.0f,\"queue_ms\":%.3f", cached, cached,
+                  queue_ms);
     experts(b, &use);
     sl_buf_puts(b, "}");
 }
@@ -338,6 +344,8 @@ static void chunk_part(struct sl_buf *b, struct sl_choice *c, const struct sl_pa
     else
         sl_buf_puts(b, ",\"logprobs\":null");
     sl_buf_puts(b, ",\"finish_reason\":null}]");
+    if (g->params.timings_per_token)
+        sl_openai_timings(b, g, c->index, 1);
     chunk_tail(b, g);
 }
 

@@ -281,6 +281,7 @@ static json_t *translate(const json_t *body, bool *out_carry, struct sl_http_err
         sl_translate_copy(&t, body, same[i], same[i]);
     for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
         sl_translate_copy(&t, body, extensions[i], extensions[i]);
+    sl_translate_controls(&t, body);
     sl_translate_copy(&t, body, "max_output_tokens", "max_completion_tokens");
     if (!read_text(&t, body, e) || !read_reasoning(&t, body, e) || !read_tools(&t, body, e) ||
         !read_tool_choice(&t, body, e) || !sl_responses_input(&t, body, e))

@@ -95,6 +95,15 @@ void sl_translate_copy(struct sl_translation *t, const json_t *body, const char 
     set_given(t, t->chat, to, json_object_get(body, from));
 }
 
+void sl_translate_controls(struct sl_translation *t, const json_t *body) {
+    static const char *const names[] = {"min_tokens",       "stop_token_ids",  "logit_bias",
+                                        "reasoning_format", "mirostat",        "dynatemp_range",
+                                        "dry_multiplier",   "samplers",        "xtc_probability",
+                                        "top_n_sigma",      "use_beam_search", "length_penalty"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        sl_translate_copy(t, body, names[i], names[i]);
+}
+
 void sl_translate_thinking(struct sl_translation *t, bool on) {
     json_t *kwargs = json_object();
     set(t, kwargs, "enable_thinking", json_boolean(on));

@@ -32,6 +32,8 @@ void sl_translate_set(struct sl_translation *t, const char *key, json_t *value);
 /* Copies body[from], unless it is absent or null, to chat[to]. */
 void sl_translate_copy(struct sl_translation *t, const json_t *body, const char *from,
                        const char *to);
+/* Copies the fields of other servers that every API here takes, or refuses by name (controls.h). */
+void sl_translate_controls(struct sl_translation *t, const json_t *body);
 /* Sets chat.chat_template_kwargs.enable_thinking, and the other name that templates have for it. */
 void sl_translate_thinking(struct sl_translation *t, bool on);
 

@@ -93,7 +93,6 @@ static void sink_finish(struct sl_token_sink *s, const struct sl_gen_result *res
 /* ------------------------------------------------------------------------- birth and death */
 
 static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
-    const struct sl_served *v = g->served;
     const struct sl_gen_params *p = &g->params;
     c->sink = (struct sl_token_sink){sink_push, sink_progress, sink_finish};
     c->gen = g;
@@ -103,18 +102,23 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
         .prompt = prompt->ids,
         .n_prompt = (uint32_t)prompt->n,
         .max_tokens = p->max_tokens,
-        .ignore_eog = p->ignore_eos,
+        .prompt_only = p->prompt_only,
+        .ignore_eog = p->ignore_eos && !p->n_stop_ids,
         .no_cache = !p->cache_prompt,
         .sampling = p->sampling,
         .logprobs = p->logprobs,
         .n_top_logprobs = p->n_top_logprobs,
-        .eog = v->chat.eog,
-        .n_eog = v->chat.n_eog,
+        .eog = g->eog,
+        .n_eog = g->n_eog,
         .sink = &c->sink,
     };
     if (p->grammar) {
         sl_constrained_init(&c->constrained, g->automaton);
         c->req.sampling.constraint = &c->constrained.base;
+    }
+    if (p->sampling.min_tokens && !p->ignore_eos) {
+        c->req.sampling.held = g->eog;
+        c->req.sampling.n_held = g->n_eog;
     }
     c->req.sampling.seed = p->sampling.seed + index % p->n;
     if (p->splits && sl_splitter_create(&p->split, sl_choice_part, c, &c->splitter) != SL_OK)
@@ -124,6 +128,22 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
     else
         c->ring_ids = malloc(g->ring_tokens * sizeof *c->ring_ids);
     return c->ring || c->ring_ids;
+}
+
+/* What ends the answer: the model's own tokens, unless they are to be ignored, and the request's.
+ */
+static bool list_ends(struct sl_gen *g) {
+    const struct sl_chat *chat = &g->served->chat;
+    const struct sl_gen_params *p = &g->params;
+    uint32_t n_own = p->ignore_eos && p->n_stop_ids ? 0 : chat->n_eog;
+    g->n_eog = n_own + p->n_stop_ids;
+    g->eog = calloc(g->n_eog ? g->n_eog : 1, sizeof *g->eog);
+    if (!g->eog)
+        return false;
+    memcpy(g->eog, chat->eog, n_own * sizeof *g->eog);
+    if (p->n_stop_ids)
+        memcpy(g->eog + n_own, p->stop_ids, p->n_stop_ids * sizeof *g->eog);
+    return true;
 }
 
 struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api,
@@ -167,7 +187,7 @@ struct sl_gen *sl_gen_create(struct sl_exchange *ex, enum sl_api api,
     g->ring_tokens = n;
 
     g->choices = calloc(g->n_choices, sizeof *g->choices);
-    bool ok = g->choices != NULL;
+    bool ok = g->choices && list_ends(g);
     if (ok && g->params.grammar)
         ok = sl_automaton_create(g->params.grammar, g->served->vocab, g->served->chat.eog,
                                  g->served->chat.n_eog, &g->automaton) == SL_OK;
@@ -237,6 +257,7 @@ void sl_gen_destroy(struct sl_gen *g) {
         sl_ids_release(&c->ids);
     }
     free(g->choices);
+    free(g->eog);
     sl_automaton_destroy(&g->automaton);
     for (uint32_t i = 0; i < g->n_prompts; i++) {
         sl_ids_release(&g->prompts[i]);

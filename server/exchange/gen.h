@@ -94,8 +94,10 @@ struct sl_gen {
     struct sl_ids *prompts; /* [n_prompts] */
     uint32_t n_prompts;
     struct sl_automaton *automaton; /* of params.grammar */
-    char **echo;                    /* [n_prompts] text shown before the answer, NULL = none */
-    uint32_t n_choices;             /* n_prompts * params.n; choice i answers prompt i / params.n */
+    uint32_t *eog;                  /* [n_eog] tokens that end an answer */
+    uint32_t n_eog;
+    char **echo;        /* [n_prompts] text shown before the answer, NULL = none */
+    uint32_t n_choices; /* n_prompts * params.n; choice i answers prompt i / params.n */
     struct sl_choice *choices;
     uint32_t ring_tokens;
     char id[48];

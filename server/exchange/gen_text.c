@@ -174,7 +174,7 @@ static void choice_token(struct sl_choice *c, const struct sl_token *token,
         choice_fail(c, SL_ERR_NOMEM, NULL);
         return;
     }
-    if (token->eog && !g->params.ignore_eos)
+    if (token->eog && (!g->params.ignore_eos || g->params.n_stop_ids))
         return;
     uint64_t start_byte = c->text_bytes + c->detok.n_pending, start_char = c->text_chars;
     struct sl_str text;
@@ -188,7 +188,11 @@ static void choice_token(struct sl_choice *c, const struct sl_token *token,
         keep_logprobs(c, token, start_byte, start_char);
     if (c->done)
         return;
-    bool stopped = sl_stop_push(&c->stop, &g->params.stop, text.ptr, text.len, out_text);
+    bool stopped = false;
+    if (c->n_predicted <= g->params.sampling.min_tokens)
+        *out_text = text; /* no stop string ends it yet, and none begins here */
+    else
+        stopped = sl_stop_push(&c->stop, &g->params.stop, text.ptr, text.len, out_text);
     if (c->stop.held.failed) {
         choice_fail(c, SL_ERR_NOMEM, NULL);
         return;

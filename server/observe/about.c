@@ -81,7 +81,7 @@ static void put_slot(struct sl_buf *b, uint32_t id, uint32_t n_ctx, const struct
                       s->n_max - s->n_prompt - s->n_predicted, (double)s->queue_ns * 1e-6,
                       (double)s->prefill_ns * 1e-6, (double)s->decode_ns * 1e-6,
                       per_second(s->n_prompt_done, s->prefill_ns),
-                      per_second(s->n_predicted, s->decode_ns));
+                      per_second(s->n_predicted ? s->n_predicted - 1 : 0, s->decode_ns));
     sl_buf_puts(b, "}");
 }
 

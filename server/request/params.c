@@ -1,6 +1,7 @@
 #include "server/request/params.h"
 
 #include "server/request/constrain.h"
+#include "server/request/controls.h"
 
 #include <float.h>
 #include <math.h>
@@ -12,7 +13,7 @@
 /* What the tables fill; two spellings of a field fill one member in table order. */
 struct raw {
     struct sl_gen_params p;
-    uint32_t max_tokens, max_completion_tokens;
+    uint32_t max_tokens, max_completion_tokens, n_predict; /* UINT32_MAX: no limit */
     uint32_t top_logprobs, logprobs_count, best_of;
     bool logprobs;
     bool without_effect; /* fields that are checked and change nothing */
@@ -25,7 +26,10 @@ struct raw {
 static const struct sl_field shared_fields[] = {
     {"stream", SL_FIELD_BOOL, P(stream), 0, 0},
     {"n", SL_FIELD_U32, P(n), 1, SL_MAX_CHOICES},
-    {"max_tokens", SL_FIELD_U32, R(max_tokens), 1, INT32_MAX},
+    {"max_tokens", SL_FIELD_U32, R(max_tokens), -1, INT32_MAX},
+    {"n_predict", SL_FIELD_U32, R(n_predict), -1, INT32_MAX},
+    {"min_tokens", SL_FIELD_U32, P(sampling.min_tokens), 0, INT32_MAX},
+    {"timings_per_token", SL_FIELD_BOOL, P(timings_per_token), 0, 0},
     {"temperature", SL_FIELD_F32, P(sampling.temperature), 0, 2},
     {"top_p", SL_FIELD_F32, P(sampling.top_p), 0, 1},
     {"min_p", SL_FIELD_F32, P(sampling.min_p), 0, 1},
@@ -49,7 +53,7 @@ static const struct sl_field shared_fields[] = {
     {"verbosity", SL_FIELD_STRING, 0, 0, 0},
 };
 static const struct sl_field chat_fields[] = {
-    {"max_completion_tokens", SL_FIELD_U32, R(max_completion_tokens), 1, INT32_MAX},
+    {"max_completion_tokens", SL_FIELD_U32, R(max_completion_tokens), -1, INT32_MAX},
     {"logprobs", SL_FIELD_BOOL, R(logprobs), 0, 0},
     {"top_logprobs", SL_FIELD_U32, R(top_logprobs), 0, SL_MAX_TOP_LOGPROBS},
 };
@@ -87,48 +91,6 @@ static bool read_stop(const json_t *body, struct sl_stop_set *set, struct sl_htt
     return true;
 }
 
-static bool read_logit_bias(const json_t *body, uint32_t n_vocab, struct sl_gen_params *p,
-                            struct sl_http_error *e) {
-    const json_t *v = json_object_get(body, "logit_bias");
-    if (!v || json_is_null(v))
-        return true;
-    if (!json_is_object(v))
-        return sl_http_bad(e, "logit_bias",
-                           "'logit_bias' must be an object from token ids to numbers, not %s",
-                           sl_json_kind(v));
-    size_t n = json_object_size(v);
-    if (n == 0)
-        return true;
-    if (n > n_vocab)
-        return sl_http_bad(e, "logit_bias", "'logit_bias' has %zu entries; the vocabulary has %u",
-                           n, n_vocab);
-    p->bias = calloc(n, sizeof *p->bias);
-    if (!p->bias)
-        return sl_http_from_status(e, SL_ERR_NOMEM, NULL);
-    const char *key;
-    json_t *value;
-    uint32_t i = 0;
-    json_object_foreach((json_t *)v, key, value) {
-        char *end;
-        unsigned long id = strtoul(key, &end, 10);
-        if (key[0] < '0' || key[0] > '9' || *end || id >= n_vocab)
-            return sl_http_bad(e, "logit_bias",
-                               "'logit_bias' has the key '%.32s'; keys are token ids from 0 to %u",
-                               key, n_vocab - 1);
-        if (!json_is_number(value) || !(json_number_value(value) >= -100) ||
-            !(json_number_value(value) <= 100))
-            return sl_http_bad(e, "logit_bias",
-                               "'logit_bias' for token %lu must be a number from -100 to 100", id);
-        float bias = (float)json_number_value(value);
-        p->bias[i].token = (uint32_t)id;
-        p->bias[i].bias = bias <= -100 ? -INFINITY : bias; /* -100 bans, as the API promises */
-        i++;
-    }
-    p->sampling.logit_bias = p->bias;
-    p->sampling.n_logit_bias = i;
-    return true;
-}
-
 /* What clients may ask of other servers and get from this one only in its usual form. */
 static bool check_unsupported(const json_t *body, struct sl_http_error *e) {
     static const char *const old[] = {"functions", "function_call"};
@@ -148,6 +110,27 @@ static bool check_unsupported(const json_t *body, struct sl_http_error *e) {
         return sl_http_bad(e, "modalities",
                            "'modalities' must be [\"text\"]: this model makes text "
                            "only");
+    return true;
+}
+
+#define NOT_GIVEN (UINT32_MAX - 1)
+
+/* The limit under any of its names. A limit of 0 asks for the prompt alone. */
+static bool read_length(const struct raw *r, enum sl_api api, struct sl_gen_params *p,
+                        struct sl_http_error *e) {
+    uint32_t n = r->max_completion_tokens;
+    if (n == NOT_GIVEN)
+        n = r->max_tokens;
+    if (n == NOT_GIVEN)
+        n = r->n_predict;
+    bool limited = api == SL_API_RESPONSES || api == SL_API_MESSAGES;
+    if (limited && (n == 0 || n == UINT32_MAX))
+        return sl_http_bad(e, "max_tokens", "'max_tokens' must be an integer from 1 to %d",
+                           INT32_MAX);
+    if (n == NOT_GIVEN)
+        n = api == SL_API_COMPLETIONS ? 16 : UINT32_MAX; /* 16: the API's default */
+    p->prompt_only = n == 0;
+    p->max_tokens = n == UINT32_MAX ? 0 : n == 0 ? 1 : n;
     return true;
 }
 
@@ -171,13 +154,14 @@ static bool read_stream_options(const json_t *body, struct sl_gen_params *p,
     return true;
 }
 
-bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
+bool sl_params_read(const json_t *body, enum sl_api api, const struct sl_tokenizer *tok,
                     struct sl_gen_params *out, struct sl_http_error *e) {
     struct raw r = {0};
     r.p.n = 1;
     r.p.cache_prompt = true;
     r.p.sampling = sl_sampling_default;
     r.top_logprobs = r.logprobs_count = r.best_of = UINT32_MAX;
+    r.max_tokens = r.max_completion_tokens = r.n_predict = NOT_GIVEN;
     const json_t *seed = json_object_get(body, "seed");
     if (!seed || json_is_null(seed)) {
         /* Never fails for so few bytes; were it to, a fixed seed is still a valid one. */
@@ -195,9 +179,8 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
         return false;
 
     struct sl_gen_params *p = &r.p;
-    p->max_tokens = r.max_completion_tokens ? r.max_completion_tokens : r.max_tokens;
-    if (!chat && p->max_tokens == 0)
-        p->max_tokens = 16; /* the API's default for text completions */
+    if (!read_length(&r, api, p, e))
+        return false;
     if (chat) {
         p->logprobs = r.logprobs;
         if (r.top_logprobs != UINT32_MAX) {
@@ -223,7 +206,7 @@ bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
 
     *out = r.p;
     if (!read_stream_options(body, out, e) || !read_stop(body, &out->stop, e) ||
-        !read_logit_bias(body, n_vocab, out, e))
+        !sl_controls_read(body, tok, out, e))
         return false;
     out->n_own_stop = out->stop.n;
     return true;
@@ -235,6 +218,8 @@ bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form,
         return false;
     if (p->grammar && p->ignore_eos)
         return sl_http_bad(e, "ignore_eos", "'ignore_eos' cannot be true with '%.60s'", field);
+    if (p->grammar && p->sampling.min_tokens)
+        return sl_http_bad(e, "min_tokens", "'min_tokens' cannot be given with '%.60s'", field);
     return true;
 }
 
@@ -248,6 +233,7 @@ void sl_request_about_release(struct sl_request_about *a) {
 
 void sl_params_release(struct sl_gen_params *p) {
     free(p->bias);
+    free(p->stop_ids);
     sl_stop_set_release(&p->stop);
     sl_grammar_destroy(&p->grammar);
     json_decref(p->tools);

@@ -27,7 +27,12 @@ struct sl_gen_params {
     bool stream, include_usage;
     uint32_t n;          /* choices per prompt */
     uint32_t max_tokens; /* 0 = until the context is full */
+    bool prompt_only;    /* no answer; max_tokens is 1 */
     bool ignore_eos;
+    bool timings_per_token; /* in streams of OpenAI's and llama.cpp's APIs */
+    bool raw_reasoning;     /* reasoning stays in the content, with its markers */
+    uint32_t *stop_ids;     /* owned; tokens that end the answer beside the model's own */
+    uint32_t n_stop_ids;
     bool cache_prompt; /* reuse cached prefixes, and leave this prompt to others */
     float timeout_s;   /* for the whole request, waiting included; 0 = the server's */
     bool logprobs;
@@ -54,10 +59,10 @@ enum sl_api {
     SL_API_NATIVE, /* llama.cpp's own */
 };
 
-/* Reads the fields that chat and text completions share, and those of the API; n_vocab bounds
- * logit_bias. For every API but text completions the body is a chat's (translate.h). out must be
- * zero; release it even on failure. */
-bool sl_params_read(const json_t *body, enum sl_api api, uint32_t n_vocab,
+/* Reads the fields that chat and text completions share, and those of the API; tok bounds ids and
+ * reads the words of logit_bias. For every API but text completions the body is a chat's
+ * (translate.h). out must be zero; release it even on failure. */
+bool sl_params_read(const json_t *body, enum sl_api api, const struct sl_tokenizer *tok,
                     struct sl_gen_params *out, struct sl_http_error *e);
 /* Compiles the form from this rule into p->grammar ("": none). field: the one that errors name. */
 bool sl_params_bind(struct sl_gen_params *p, const struct sl_content_form *form, const char *rule,

@@ -19,16 +19,18 @@ const is = {
   nothing: () => false,
 };
 
+const off = (v) => v === 0 || v === false || v === '' || (Array.isArray(v) && v.length === 0);
 const sampling = {
   stream: is.bool, temperature: is.number(0, 2), top_p: is.number(0, 1), top_k: is.int(-1), min_p: is.number(0, 1), typical_p: is.number(0, 1), seed: (v) => Number.isInteger(v) && Math.abs(v) < 2 ** 63,
-  presence_penalty: is.number(-2, 2), frequency_penalty: is.number(-2, 2), repeat_penalty: is.number(0.01, 100), repeat_last_n: is.int(-1), max_tokens: is.int(1),
-  stop: (v) => (typeof v === 'string' && v !== '') || (Array.isArray(v) && v.length === 0), logit_bias: (v) => is.object(v) && !('x' in v), n: is.int(1, 128), ignore_eos: is.bool, cache_prompt: is.bool,
+  presence_penalty: is.number(-2, 2), frequency_penalty: is.number(-2, 2), repeat_penalty: is.number(0.01, 100), repeat_last_n: is.int(-1), max_tokens: is.int(-1), n_predict: is.int(-1), min_tokens: is.int(0), timings_per_token: is.bool,
+  stop_token_ids: (v) => Array.isArray(v), reasoning_format: is.nothing, mirostat: off, dynatemp_range: off, samplers: (v) => off(v) || v === '' || (Array.isArray(v) && v.length === 0),
+  stop: (v) => (typeof v === 'string' && v !== '') || (Array.isArray(v) && v.length === 0), logit_bias: (v) => typeof v === 'object' && !(Array.isArray(v) && v.length), n: is.int(1, 128), ignore_eos: is.bool, cache_prompt: is.bool,
   timeout_s: is.number(0.001, 86400), user: is.string, metadata: is.object, service_tier: is.string, store: is.bool, response_format: is.nothing, grammar: (v) => v === '', stream_options: is.nothing,
   safety_identifier: is.string, prompt_cache_key: is.string,
 };
 const endpoints = {
   '/v1/chat/completions': [{ messages: [{ role: 'user', content: 'x' }] }, {
-    ...sampling, messages: is.nothing, model: (v) => is.string(v), max_completion_tokens: is.int(1), logprobs: is.bool, top_logprobs: is.nothing, tools: is.array, tool_choice: is.nothing,
+    ...sampling, messages: is.nothing, model: (v) => is.string(v), max_completion_tokens: is.int(-1), logprobs: is.bool, top_logprobs: is.nothing, tools: is.array, tool_choice: is.nothing,
     parallel_tool_calls: is.bool, reasoning_effort: is.nothing, chat_template_kwargs: is.object, add_generation_prompt: is.bool, modalities: is.nothing, functions: is.nothing, function_call: is.nothing,
   }],
   '/v1/completions': [{ prompt: 'x' }, {
@@ -97,7 +99,7 @@ it('says which part of a list is wrong', async () => {
     [{ messages, logit_bias: { 7: 'x' } }, 'logit_bias', '7'],
     [{ messages, stream: true, stream_options: { include_usage: 1 } }, 'stream_options.include_usage', 'true or false'],
     [{ messages, logprobs: true, top_logprobs: 21 }, 'top_logprobs', '20'],
-    [{ messages, max_tokens: 'many' }, 'max_tokens', 'from 1 to 2147483647, not a string'],
+    [{ messages, max_tokens: 'many' }, 'max_tokens', 'from -1 to 2147483647, not a string'],
     [{ messages, reasoning_effort: 'enormous' }, 'reasoning_effort', 'high'],
     [{ messages, response_format: { type: 'json_schema', json_schema: { name: 'x', strict: 'yes', schema: {} } } }, 'response_format.json_schema.strict', 'true or false'],
   ]) {
@@ -110,6 +112,73 @@ it('says which part of a list is wrong', async () => {
   const { status, text } = await ask(chat, { messages, model: 'another' });
   assert.equal(status, 404);
   assert.equal(JSON.parse(text).error.param, 'model');
+});
+
+// The demo model's answers at temperature 0 are the same every time, so that a field's effect shows.
+const native = async (extra) => {
+  const { status, text } = await ask('/completion', { prompt: 'once upon a time', temperature: 0, n_predict: 8, return_tokens: true, ...extra });
+  assert.equal(status, 200, text);
+  return JSON.parse(text);
+};
+
+it('computes the prompt alone when asked for 0 tokens, and sets no limit for -1', async () => {
+  const none = await native({ n_predict: 0 });
+  assert.deepEqual([none.tokens, none.content, none.tokens_predicted, none.stop_type], [[], '', 0, 'limit']);
+  assert.equal(none.timings.predicted_per_second, 0);
+  const chat = { messages: [{ role: 'user', content: 'x' }], temperature: 0 };
+  const { status, text } = await ask('/v1/chat/completions', { ...chat, max_tokens: 0 });
+  assert.equal(status, 200);
+  assert.equal(JSON.parse(text).usage.completion_tokens, 0);
+  const stream = await ask('/v1/chat/completions', { ...chat, n_predict: 0, stream: true });
+  assert.match(stream.text, /"finish_reason":"length"[^]*\[DONE\]/);
+  assert.equal(JSON.parse((await ask('/v1/chat/completions', { ...chat, n_predict: 3 })).text).usage.completion_tokens, 3);
+  assert.equal(JSON.parse((await ask('/v1/chat/completions', { ...chat, max_tokens: 2, n_predict: 3 })).text).usage.completion_tokens, 2);
+});
+
+it('ends at a token of stop_token_ids, also with ignore_eos, and not before min_tokens', async () => {
+  const { tokens } = await native({ ignore_eos: true });
+  assert.equal(tokens.length, 8);
+  const at = tokens.findIndex((id, i) => i > 1 && tokens.indexOf(id) === i);
+  const cut = await native({ ignore_eos: true, stop_token_ids: [tokens[at]] });
+  assert.deepEqual([cut.tokens, cut.stop_type], [tokens.slice(0, at + 1), 'eos']);
+  const held = await native({ stop_token_ids: [tokens[at]], min_tokens: 8 });
+  assert.equal(held.tokens.length, 8);
+  assert.ok(!held.tokens.slice(0, 7).includes(tokens[at]));
+  assert.deepEqual(held.tokens.slice(0, at), tokens.slice(0, at));
+  const bad = await ask('/completion', { prompt: 'x', min_tokens: 2, grammar: 'root ::= "a"' });
+  assert.equal(bad.status, 400);
+  assert.match(bad.text, /min_tokens/);
+});
+
+it('takes logit_bias as pairs of ids or texts', async () => {
+  const { tokens } = await native({});
+  for (const logit_bias of [[[tokens[0], false]], { [tokens[0]]: false }, [[tokens[0], -100]]])
+    assert.notEqual((await native({ logit_bias })).tokens[0], tokens[0]);
+  const r = JSON.parse((await ask('/tokenize', { content: 'q' })).text).tokens;
+  const forced = await native({ n_predict: 1, logit_bias: [['q', 100]] });
+  assert.ok(r.includes(forced.tokens[0]), `${forced.tokens} of ${r}`);
+});
+
+it('refuses samplers that it does not have, unless they are off', async () => {
+  await native({ mirostat: 0, mirostat_tau: 5, mirostat_eta: 0.1, dynatemp_range: 0, dynatemp_exponent: 1, samplers: [] });
+  for (const extra of [{ mirostat: 1 }, { dynatemp_range: 0.5 }, { samplers: ['top_k'] }]) {
+    const { status, text } = await ask('/completion', { prompt: 'x', ...extra });
+    assert.equal(status, 400);
+    assert.ok(names(JSON.parse(text).error.message, Object.keys(extra)[0]), text);
+  }
+});
+
+it('tells timings that are true, and at each event when asked', async () => {
+  const one = await native({ n_predict: 1 });
+  assert.deepEqual([one.timings.predicted_n, one.timings.predicted_per_second], [1, 0]);
+  const { timings: t } = await native({});
+  assert.ok(Math.abs(t.predicted_per_second - ((t.predicted_n - 1) / t.predicted_ms) * 1e3) <= 0.01 * t.predicted_per_second, JSON.stringify(t));
+  assert.equal(t.cache_n, t.cached_n);
+  const chat = { messages: [{ role: 'user', content: 'x' }], max_tokens: 4, ignore_eos: true, stream: true };
+  const events = async (extra) => (await ask('/v1/chat/completions', { ...chat, ...extra })).text.split('\n\n').filter((e) => /^data: .*"content":"[^"]/.test(e));
+  assert.ok((await events({})).every((e) => !e.includes('timings')));
+  const timed = await events({ timings_per_token: true });
+  assert.ok(timed.length > 0 && timed.every((e) => e.includes('"timings":{"prompt_n":')), timed.join());
 });
 
 it('ends cleanly', () => server.stop());

@@ -54,7 +54,7 @@ it('refuses', async () => {
     assert.match(r.body.error.message, text);
   };
   await refused('/completion', {}, /'prompt' is missing/);
-  await refused('/completion', { ...ask, n_predict: 0 }, /'n_predict'/);
+  await refused('/completion', { ...ask, n_predict: -7 }, /'n_predict'/);
   await refused('/completion', { ...ask, lora: [{ id: 0, scale: 1 }] }, /'lora' is not supported/);
   await refused('/infill', { input_prefix: 'a', input_suffix: 'b' }, /cannot fill a gap/);
 });

@@ -474,12 +474,50 @@ static void passes_agree(void **state) {
     }
 }
 
+/* Tokens that are held back come as soon as they may, and cost the others nothing. */
+static void held_back(void **state) {
+    (void)state;
+    enum { N = 131 };
+    static const uint32_t held[] = {130, 64};
+    float logits[N], work[N];
+    for (uint32_t i = 0; i < N; i++)
+        logits[i] = (float)(i % 60) * 0.1f;
+    logits[130] = 20;
+    logits[64] = 19;
+    logits[7] = 18;
+    struct sl_sampler_space space;
+    assert_int_equal(sl_sampler_space_init(&space, N), SL_OK);
+    for (uint32_t hot = 0; hot < 2; hot++) {
+        struct sl_sampling s = sl_sampling_default;
+        s.temperature = hot ? 0.01f : 0;
+        s.min_tokens = 3;
+        s.held = held;
+        s.n_held = 2;
+        struct sl_err err;
+        assert_int_equal(sl_sampling_check(&s, N, &err), SL_OK);
+        assert_int_equal(sl_sampling_check(&s, 130, &err), SL_ERR_INVALID);
+        struct sl_sampler sampler;
+        sl_sampler_init(&sampler, &s);
+        for (uint32_t i = 0; i < 6; i++) {
+            uint32_t id;
+            float logit;
+            memcpy(work, logits, sizeof work);
+            assert_int_equal(sl_sampler_pick(&sampler, &space, work, NULL, NULL, 0, &id, &logit),
+                             SL_OK);
+            assert_int_equal(id, i < 3 ? 7 : 130);
+            assert_true(logit == logits[id]);
+        }
+    }
+    sl_sampler_space_release(&space);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fast_exp_is_near),  cmocka_unit_test(passes_agree),
         cmocka_unit_test(distributions),     cmocka_unit_test(exact_top_k_with_ties),
         cmocka_unit_test(flat_distribution), cmocka_unit_test(greedy_and_extremes),
         cmocka_unit_test(seeds_reproduce),   cmocka_unit_test(logprobs),
+        cmocka_unit_test(held_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

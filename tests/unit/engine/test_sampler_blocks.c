@@ -68,13 +68,17 @@ static struct sl_sampling some_sampling(struct sl_rng *rng, uint32_t n, struct s
         bias[i] = (struct sl_logit_bias){sl_rng_below(rng, n),
                                          r >> 17 & 1 ? -INFINITY : 4 - 2 * (float)i};
     s.constraint = (r >> 18 & 7) == 0 ? bound : NULL;
+    static const uint32_t held[] = {0, 0, 0};
+    s.min_tokens = n > 2 && (r >> 21 & 3) == 0 ? 3 : 0;
+    s.n_held = 1 + (r >> 23 & 1) * 2;
+    s.held = held;
     s.seed = r;
     return s;
 }
 
 static bool changes(const struct sl_sampling *s) {
-    return s->constraint || s->n_logit_bias || s->repeat_penalty != 1 || s->presence_penalty != 0 ||
-           s->frequency_penalty != 0;
+    return s->constraint || s->n_logit_bias || s->min_tokens || s->repeat_penalty != 1 ||
+           s->presence_penalty != 0 || s->frequency_penalty != 0;
 }
 
 /* With the blocks and without, with the token's logit asked for and without; what came. */
@@ -99,7 +103,8 @@ static enum sl_status draw_both(const struct sl_sampling *s, uint32_t n) {
         assert_true(changes(s) || memcmp(work, logits, n * sizeof *work) == 0);
     }
     assert_true(s->temperature == 0 || !sl_sampling_is_largest(s));
-    assert_true(!changes(s) || s->repeat_last_n == 0 || !sl_sampling_is_largest(s));
+    assert_true(!changes(s) || s->min_tokens || s->repeat_last_n == 0 ||
+                !sl_sampling_is_largest(s));
     if (s->temperature == 0 && !changes(s)) {
         uint32_t id_a = UINT32_MAX, id_b = UINT32_MAX;
         struct sl_vocab_blocks known = look(logits, n, 0);

@@ -314,6 +314,8 @@ static bool fake_step(struct sl_engine *e, struct fake_session *s) {
     }
     if (s->parked && !atomic_load(&s->resume))
         return false;
+    if (r->prompt_only)
+        return fake_finish(e, s, SL_FINISH_LENGTH, SL_OK);
     if (e->fail_at && s->n_made == e->fail_at)
         return fake_finish(e, s, SL_FINISH_ERROR, SL_ERR_IO);
     struct sl_token t = {.logprob = -0.5f};

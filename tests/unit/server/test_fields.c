@@ -219,7 +219,9 @@ static bool read(const char *body, enum sl_api api, struct sl_gen_params *p,
         fail_msg("%s: %s", body, je.text);
     *p = (struct sl_gen_params){0};
     *e = (struct sl_http_error){0};
-    bool ok = sl_params_read(v, api, 1000, p, e);
+    struct sl_tokenizer tok;
+    fake_tokenizer_init(&tok);
+    bool ok = sl_params_read(v, api, &tok, p, e);
     json_decref(v);
     return ok;
 }
@@ -291,8 +293,20 @@ static void test_each_bad_field(void **state) {
         {"{\"n\":0}", "n"},
         {"{\"n\":1.5}", "n"},
         {"{\"n\":129}", "n"},
-        {"{\"max_tokens\":0}", "max_tokens"},
-        {"{\"max_tokens\":-1}", "max_tokens"},
+        {"{\"max_tokens\":-2}", "max_tokens"},
+        {"{\"n_predict\":1.5}", "n_predict"},
+        {"{\"min_tokens\":-1}", "min_tokens"},
+        {"{\"timings_per_token\":1}", "timings_per_token"},
+        {"{\"stop_token_ids\":5}", "stop_token_ids"},
+        {"{\"stop_token_ids\":[1000]}", "stop_token_ids"},
+        {"{\"stop_token_ids\":[\"a\"]}", "stop_token_ids"},
+        {"{\"reasoning_format\":\"x\"}", "reasoning_format"},
+        {"{\"mirostat\":2}", "mirostat"},
+        {"{\"dynatemp_range\":0.5}", "dynatemp_range"},
+        {"{\"dry_multiplier\":0.8}", "dry_multiplier"},
+        {"{\"xtc_probability\":0.5}", "xtc_probability"},
+        {"{\"top_n_sigma\":1}", "top_n_sigma"},
+        {"{\"samplers\":[\"top_k\"]}", "samplers"},
         {"{\"max_tokens\":\"5\"}", "max_tokens"},
         {"{\"max_completion_tokens\":true}", "max_completion_tokens"},
         {"{\"temperature\":\"hot\"}", "temperature"},
@@ -327,8 +341,13 @@ static void test_each_bad_field(void **state) {
         {"{\"stream\":true,\"stream_options\":5}", "stream_options"},
         {"{\"stream\":true,\"stream_options\":{\"include_usage\":5}}",
          "stream_options.include_usage"},
-        {"{\"logit_bias\":[]}", "logit_bias"},
-        {"{\"logit_bias\":{\"x\":1}}", "logit_bias"},
+        {"{\"logit_bias\":5}", "logit_bias"},
+        {"{\"logit_bias\":[5]}", "logit_bias"},
+        {"{\"logit_bias\":[[5]]}", "logit_bias"},
+        {"{\"logit_bias\":[[5,true]]}", "logit_bias"},
+        {"{\"logit_bias\":[[-1,1]]}", "logit_bias"},
+        {"{\"logit_bias\":[[\"\",1]]}", "logit_bias"},
+        {"{\"logit_bias\":{\"\":1}}", "logit_bias"},
         {"{\"logit_bias\":{\"1000\":1}}", "logit_bias"},
         {"{\"logit_bias\":{\"99999999999999999999\":1}}", "logit_bias"},
         {"{\"logit_bias\":{\"1\":101}}", "logit_bias"},
@@ -362,6 +381,66 @@ static void test_each_bad_field(void **state) {
     }
 }
 
+/* The forms of other servers' APIs. */
+static void test_controls(void **state) {
+    (void)state;
+    struct sl_gen_params p;
+    struct sl_http_error e;
+    assert_true(read("{\"n_predict\":9,\"min_tokens\":3,\"stop_token_ids\":[4,5],"
+                     "\"timings_per_token\":true,\"reasoning_format\":\"none\",\"mirostat\":0,"
+                     "\"mirostat_tau\":5,\"top_n_sigma\":-1,\"xtc_threshold\":0.1,\"samplers\":[],"
+                     "\"dry_base\":1.75,"
+                     "\"logit_bias\":[[7,false],[\"ab\",2],[8,-100]]}",
+                     SL_API_CHAT, &p, &e));
+    assert_int_equal(p.max_tokens, 9);
+    assert_int_equal(p.sampling.min_tokens, 3);
+    assert_int_equal(p.n_stop_ids, 2);
+    assert_int_equal(p.stop_ids[0], 4);
+    assert_int_equal(p.stop_ids[1], 5);
+    assert_true(p.timings_per_token && p.raw_reasoning && !p.prompt_only);
+    static const struct sl_logit_bias want[] = {{7, -INFINITY}, {'a', 2}, {'b', 2}, {8, -INFINITY}};
+    assert_int_equal(p.sampling.n_logit_bias, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(p.sampling.logit_bias[i].token, want[i].token);
+        assert_true(p.sampling.logit_bias[i].bias == want[i].bias);
+    }
+    sl_params_release(&p);
+    assert_true(read("{\"logit_bias\":{\"x\":false,\"9\":1}}", SL_API_CHAT, &p, &e));
+    assert_int_equal(p.sampling.n_logit_bias, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_true(p.bias[i].token == 'x' ? p.bias[i].bias == -INFINITY
+                                           : p.bias[i].token == 9 && p.bias[i].bias == 1);
+    sl_params_release(&p);
+}
+
+/* -1 is no limit, 0 the prompt alone; APIs that need a limit take neither. */
+static void test_lengths(void **state) {
+    (void)state;
+    struct sl_gen_params p;
+    struct sl_http_error e;
+    static const char *const names[] = {"max_tokens", "max_completion_tokens", "n_predict"};
+    char body[64];
+    for (size_t i = 0; i < 3; i++)
+        for (int n = -1; n <= 1; n++) {
+            snprintf(body, sizeof body, "{\"%s\":%d}", names[i], n);
+            assert_true(read(body, SL_API_CHAT, &p, &e));
+            assert_int_equal(p.max_tokens, n < 0 ? 0 : 1);
+            assert_int_equal(p.prompt_only, n == 0);
+            sl_params_release(&p);
+        }
+    assert_true(read("{\"max_tokens\":-1}", SL_API_COMPLETIONS, &p, &e));
+    assert_int_equal(p.max_tokens, 0); /* and not the default of 16 */
+    sl_params_release(&p);
+    for (int n = -1; n <= 0; n++) {
+        snprintf(body, sizeof body, "{\"max_tokens\":%d}", n);
+        assert_false(read(body, SL_API_MESSAGES, &p, &e));
+        assert_string_equal(e.param, "max_tokens");
+        sl_params_release(&p);
+        assert_false(read(body, SL_API_RESPONSES, &p, &e));
+        sl_params_release(&p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json_strings), cmocka_unit_test(test_json_any_bytes),
@@ -369,6 +448,7 @@ int main(void) {
         cmocka_unit_test(test_error_shape),  cmocka_unit_test(test_body_limits),
         cmocka_unit_test(test_body_watch),   cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_values),       cmocka_unit_test(test_each_bad_field),
+        cmocka_unit_test(test_controls),     cmocka_unit_test(test_lengths),
     };
     return cmocka_run_group_tests_name("fields", tests, NULL, NULL);
 }

@@ -87,8 +87,8 @@ static void test_fields(void **state) {
     assert_true(!p->stream && !p->logprobs && p->grammar);
     done(&ex);
 #define NO(body, param, part) refuse(sl_native_handle, "{'prompt':'a'," body "}", param, part)
-    NO("'n_predict':0", "n_predict", "above 0");
-    NO("'n_predict':'all'", "n_predict", "above 0");
+    NO("'n_predict':-3", "n_predict", "from 0 up");
+    NO("'n_predict':'all'", "n_predict", "from 0 up");
     NO("'n_probs':21", "n_probs", "from 0 to 20");
     NO("'return_tokens':1", "return_tokens", "true or false");
     NO("'post_sampling_probs':true", "post_sampling_probs", "not supported");
@@ -160,7 +160,7 @@ static void test_infill(void **state) {
     NO(GAP ",'input_extra':{}", "input_extra", "an array");
     NO(GAP ",'input_extra':[{}]", "input_extra[0].text", "absent");
     NO(GAP ",'input_extra':[{'text':'x','filename':1}]", "input_extra[0]", "a string");
-    NO(GAP ",'n_predict':0", "n_predict", "above 0");
+    NO(GAP ",'n_predict':-3", "n_predict", "from 0 up");
 #undef NO
     char *long_body = malloc(9000);
     strcpy(long_body, "{'input_suffix':'','input_prefix':'");

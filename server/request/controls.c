@@ -1,0 +1,200 @@
+#include "server/request/controls.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNTOF(a)     (sizeof(a) / sizeof *(a))
+#define MAX_WORD_BYTES 512u
+
+/* --------------------------------------------------------------------------------- logit_bias */
+
+struct biases {
+    struct sl_gen_params *p;
+    const struct sl_tokenizer *tok;
+    uint32_t n, cap, n_vocab;
+    struct sl_http_error *e;
+};
+
+static bool add_bias(struct biases *b, uint32_t id, float bias) {
+    if (b->n == b->n_vocab)
+        return sl_http_bad(b->e, "logit_bias",
+                           "'logit_bias' has more entries than the vocabulary of %u tokens",
+                           b->n_vocab);
+    if (b->n == b->cap) {
+        uint32_t cap = b->cap ? 2 * b->cap : 16;
+        struct sl_logit_bias *more = realloc(b->p->bias, cap * sizeof *more);
+        if (!more)
+            return sl_http_from_status(b->e, SL_ERR_NOMEM, NULL);
+        b->p->bias = more;
+        b->cap = cap;
+    }
+    b->p->bias[b->n++] = (struct sl_logit_bias){id, bias};
+    return true;
+}
+
+/* Each token of the text. */
+static bool add_word(struct biases *b, const char *text, size_t len, float bias) {
+    if (!len || len > MAX_WORD_BYTES)
+        return sl_http_bad(b->e, "logit_bias",
+                           "'logit_bias' has a text of %zu bytes; a text has 1 to %u", len,
+                           MAX_WORD_BYTES);
+    struct sl_ids ids = {0};
+    enum sl_status status = sl_tokenizer_encode(b->tok, text, len, 0, &ids);
+    bool ok = status == SL_OK || sl_http_from_status(b->e, status, NULL);
+    for (size_t i = 0; ok && i < ids.n; i++)
+        ok = add_bias(b, ids.ids[i], bias);
+    sl_ids_release(&ids);
+    return ok;
+}
+
+/* A number, or false: never. */
+static bool read_bias(struct biases *b, const char *of, const json_t *v, float *out) {
+    *out = 0;
+    double x = json_is_false(v) ? -INFINITY : json_number_value(v);
+    if (!json_is_false(v) && (!json_is_number(v) || !(x >= -100) || !(x <= 100)))
+        return sl_http_bad(b->e, "logit_bias",
+                           "'logit_bias' for '%.32s' must be a number from -100 to 100, or false",
+                           of);
+    *out = x <= -100 ? -INFINITY : (float)x; /* -100 bans, as the API promises */
+    return true;
+}
+
+static bool add_id(struct biases *b, bool fits, json_int_t id, float bias) {
+    if (!fits || id < 0 || id >= b->n_vocab)
+        return sl_http_bad(b->e, "logit_bias",
+                           "'logit_bias' has a token id outside the vocabulary: ids are from 0 "
+                           "to %u",
+                           b->n_vocab - 1);
+    return add_bias(b, (uint32_t)id, bias);
+}
+
+/* A key of digits is an id, any other a text. */
+static bool add_key(struct biases *b, const char *key, float bias) {
+    size_t len = strlen(key);
+    if (!len || strspn(key, "0123456789") < len)
+        return add_word(b, key, len, bias);
+    return add_id(b, len < 12, (json_int_t)strtoull(key, NULL, 10), bias);
+}
+
+static bool add_pair(struct biases *b, const json_t *pair) {
+    const json_t *what = json_array_get(pair, 0);
+    float bias;
+    if (json_array_size(pair) != 2 || !(json_is_integer(what) || json_is_string(what)))
+        return sl_http_bad(b->e, "logit_bias",
+                           "'logit_bias' as an array must hold pairs [id, bias] or "
+                           "[\"text\", bias]");
+    char id[24] = "";
+    if (json_is_integer(what))
+        snprintf(id, sizeof id, "%lld", (long long)json_integer_value(what));
+    if (!read_bias(b, json_is_integer(what) ? id : json_string_value(what), json_array_get(pair, 1),
+                   &bias))
+        return false;
+    if (json_is_integer(what))
+        return add_id(b, true, json_integer_value(what), bias);
+    return add_word(b, json_string_value(what), json_string_length(what), bias);
+}
+
+static bool read_logit_bias(const json_t *body, struct biases *b) {
+    const json_t *v = json_object_get(body, "logit_bias");
+    const char *key;
+    json_t *value;
+    float bias;
+    if (!v || json_is_null(v))
+        return true;
+    if (!json_is_object(v) && !json_is_array(v))
+        return sl_http_bad(b->e, "logit_bias",
+                           "'logit_bias' must be an object from token ids to numbers, or an array "
+                           "of pairs, not %s",
+                           sl_json_kind(v));
+    json_object_foreach((json_t *)v, key, value) if (!read_bias(b, key, value, &bias) ||
+                                                     !add_key(b, key, bias)) return false;
+    for (size_t i = 0; i < json_array_size(v); i++)
+        if (!add_pair(b, json_array_get(v, i)))
+            return false;
+    b->p->sampling.logit_bias = b->p->bias;
+    b->p->sampling.n_logit_bias = b->n;
+    return true;
+}
+
+/* ------------------------------------------------------------------------------------ the rest */
+
+static bool read_stop_ids(const json_t *body, uint32_t n_vocab, struct sl_gen_params *p,
+                          struct sl_http_error *e) {
+    const json_t *v = json_object_get(body, "stop_token_ids");
+    size_t n = json_array_size(v);
+    if (!v || json_is_null(v))
+        return true;
+    if (!json_is_array(v) || n > SL_MAX_STOP_IDS)
+        return sl_http_bad(e, "stop_token_ids",
+                           "'stop_token_ids' must be an array of at most %u token ids",
+                           SL_MAX_STOP_IDS);
+    if (!n)
+        return true;
+    p->stop_ids = calloc(n, sizeof *p->stop_ids);
+    if (!p->stop_ids)
+        return sl_http_from_status(e, SL_ERR_NOMEM, NULL);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *id = json_array_get(v, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= n_vocab)
+            return sl_http_bad(e, "stop_token_ids",
+                               "'stop_token_ids[%zu]' must be a token id from 0 to %u", i,
+                               n_vocab - 1);
+        p->stop_ids[i] = (uint32_t)json_integer_value(id);
+    }
+    p->n_stop_ids = (uint32_t)n;
+    return true;
+}
+
+static bool read_reasoning_format(const json_t *body, struct sl_gen_params *p,
+                                  struct sl_http_error *e) {
+    const json_t *v = json_object_get(body, "reasoning_format");
+    const char *s = json_string_value(v);
+    if (!v || json_is_null(v))
+        return true;
+    p->raw_reasoning = s && strcmp(s, "none") == 0;
+    if (!p->raw_reasoning && !(s && (strcmp(s, "auto") == 0 || strcmp(s, "deepseek") == 0)))
+        return sl_http_bad(e, "reasoning_format",
+                           "'reasoning_format' must be none, auto or deepseek");
+    return true;
+}
+
+/* What a client sends that lists every setting of another server with its default. */
+static bool is_off(const json_t *v) {
+    return !v || json_is_null(v) || json_is_false(v) ||
+           (json_is_number(v) && json_number_value(v) == 0) ||
+           (json_is_array(v) && json_array_size(v) == 0) ||
+           (json_is_string(v) && json_string_length(v) == 0);
+}
+
+/* Ignoring one of these would give another distribution than the one asked for. Their other
+ * settings (mirostat_tau, dry_base) change nothing while they are off. */
+static bool refuse(const json_t *body, struct sl_http_error *e) {
+    static const char *const not_here[] = {"mirostat",        "dynatemp_range", "dry_multiplier",
+                                           "xtc_probability", "samplers",       "length_penalty",
+                                           "use_beam_search"};
+    static const char *const negative_is_off[] = {"top_n_sigma"};
+    for (size_t i = 0; i < COUNTOF(not_here); i++) {
+        const json_t *v = json_object_get(body, not_here[i]);
+        bool one = strcmp(not_here[i], "length_penalty") == 0 && json_is_number(v) &&
+                   json_number_value(v) == 1;
+        if (!is_off(v) && !one)
+            return sl_http_bad(e, not_here[i], "'%s' is not supported: leave it out", not_here[i]);
+    }
+    for (size_t i = 0; i < COUNTOF(negative_is_off); i++) {
+        const json_t *v = json_object_get(body, negative_is_off[i]);
+        if (!is_off(v) && !(json_is_number(v) && json_number_value(v) < 0))
+            return sl_http_bad(e, negative_is_off[i], "'%s' is not supported: leave it out",
+                               negative_is_off[i]);
+    }
+    return true;
+}
+
+bool sl_controls_read(const json_t *body, const struct sl_tokenizer *tok, struct sl_gen_params *p,
+                      struct sl_http_error *e) {
+    uint32_t n_vocab = sl_tokenizer_n_vocab(tok);
+    struct biases b = {.p = p, .tok = tok, .n_vocab = n_vocab, .e = e};
+    return read_logit_bias(body, &b) && read_stop_ids(body, n_vocab, p, e) &&
+           read_reasoning_format(body, p, e) && refuse(body, e);
+}
