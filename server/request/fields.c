@@ -103,6 +103,8 @@ bool sl_fields_read(const json_t *body, const struct sl_field *fields, uint32_t 
 struct source {
     const char *body;
     size_t len, at, next_poll;
+    size_t scanned; /* escapes up to here were looked at */
+    size_t mend;    /* the digits of the last that was no character */
     const struct sl_template_watch *watch;
     enum sl_status status; /* the watch's */
     struct sl_err err;
@@ -116,12 +118,73 @@ static bool go_on(struct source *s) {
     return s->status == SL_OK;
 }
 
+/* The four digits of an escape at s[0..len), or -1. */
+static int escaped(const char *s, size_t len) {
+    int v = 0;
+    if (len < 6 || s[0] != '\\' || s[1] != 'u')
+        return -1;
+    for (size_t i = 2; i < 6; i++) {
+        char c = s[i];
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
+        if (digit < 0)
+            return -1;
+        v = v * 16 + digit;
+    }
+    return v;
+}
+
+/* Bytes of the escape at s[0] == '\\'. out_bad: it is half a character, which programs make that
+ * cut texts in UTF-16, or a NUL, which no text here can hold. */
+static size_t escape_bytes(const char *s, size_t len, bool *out_bad) {
+    int v = escaped(s, len);
+    bool high = v >= 0xd800 && v < 0xdc00, low = v >= 0xdc00 && v < 0xe000;
+    int next = high ? escaped(s + 6, len - 6) : -1;
+    *out_bad = false;
+    if (v < 0)
+        return 2;
+    if (next >= 0xdc00 && next < 0xe000)
+        return 12;
+    *out_bad = high || low || v == 0;
+    return 6;
+}
+
+/* Writes U+FFFD over what lies of such an escape in this part of the body. */
+static void mend(const struct source *s, char *part, size_t n) {
+    for (size_t i = 0; i < 4; i++)
+        if (s->mend + i >= s->at && s->mend + i < s->at + n)
+            part[s->mend + i - s->at] = "FFFD"[i];
+}
+
+static void mend_escapes(struct source *s, char *part, size_t n) {
+    mend(s, part, n); /* the last may reach into this part */
+    while (s->scanned < s->at + n) {
+        const char *from = s->body + s->scanned;
+        const char *escape = memchr(from, '\\', s->at + n - s->scanned);
+        bool bad;
+        if (!escape) {
+            s->scanned = s->at + n;
+            return;
+        }
+        s->scanned = (size_t)(escape - s->body);
+        size_t bytes = escape_bytes(escape, s->len - s->scanned, &bad);
+        if (bad) {
+            s->mend = s->scanned + 2;
+            mend(s, part, n);
+        }
+        s->scanned += bytes;
+    }
+}
+
 static size_t read_source(void *buffer, size_t size, void *data) {
     struct source *s = data;
     size_t n = s->len - s->at < size ? s->len - s->at : size;
     if (!go_on(s))
         return (size_t)-1;
     memcpy(buffer, s->body + s->at, n);
+    mend_escapes(s, buffer, n);
     s->at += n;
     return n;
 }
@@ -192,6 +255,23 @@ bool sl_json_take_units(const char *text, size_t len, uint32_t *units) {
     return true;
 }
 
+static const char *what_is_wrong(const json_error_t *je) {
+    switch (json_error_code(je)) {
+    case json_error_invalid_utf8:
+        return "a text is not UTF-8";
+    case json_error_premature_end_of_input:
+        return "it ends too early";
+    case json_error_end_of_input_expected:
+        return "there is more behind its end";
+    case json_error_numeric_overflow:
+        return "a number is too large";
+    case json_error_stack_overflow:
+        return "it nests too deep";
+    default:
+        return "something else is expected here";
+    }
+}
+
 json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
                              const struct sl_template_watch *watch, struct sl_http_error *e) {
     if (len == 0) {
@@ -203,6 +283,7 @@ json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
     if (!within_limits(&source, max_units, &units, e))
         return NULL;
     source.at = source.next_poll = 0;
+    source.mend = len;
     json_error_t je;
     json_t *v = json_load_callback(read_source, &source, JSON_DECODE_ANY, &je);
     if (source.status != SL_OK) {
@@ -212,7 +293,7 @@ json_t *sl_json_parse_object(const char *body, size_t len, uint32_t max_units,
     }
     if (!v) {
         sl_http_bad(e, NULL, "the request body is not valid JSON: line %d, column %d: %s", je.line,
-                    je.column, je.text);
+                    je.column, what_is_wrong(&je));
         return NULL;
     }
     if (!json_is_object(v)) {

@@ -181,4 +181,13 @@ it('tells timings that are true, and at each event when asked', async () => {
   assert.ok(timed.length > 0 && timed.every((e) => e.includes('"timings":{"prompt_n":')), timed.join());
 });
 
+// JavaScript cuts an emoji in two, and keeps the halves in a conversation's history.
+it('takes half a character and NUL as U+FFFD', async () => {
+  for (const half of ['\ud83d', '\ude00 x', 'a\u0000b']) {
+    const { status, text } = await ask('/apply-template', { messages: [{ role: 'user', content: half }] });
+    assert.equal(status, 200, text);
+    assert.ok(JSON.parse(text).prompt.includes(half.replace(/[\ud800-\udfff\0]/, '\ufffd')), text);
+  }
+});
+
 it('ends cleanly', () => server.stop());

@@ -167,6 +167,48 @@ static void test_body_limits(void **state) {
     free(wide);
 }
 
+/* Half a character and NUL become U+FFFD, wherever the parser's pieces of the body end; all else
+ * stays. */
+static void test_half_characters(void **state) {
+    (void)state;
+#define R "\xef\xbf\xbd"
+    static const struct {
+        const char *in, *out;
+    } cases[] = {
+        {"\\ud83d", R},
+        {"\\uDE00x", R "x"},
+        {"a\\ud83d\\ud83d\\ude00b", "a" R "\xf0\x9f\x98\x80"
+                                    "b"},
+        {"\\ude00\\ud83d", R R},
+        {"\\u0000", R},
+        {"\\ud83d\\u0041", R "A"},
+        {"\\\\ud83d", "\\ud83d"},
+        {"\\\\\\ud83d", "\\" R},
+        {"\\u00e9\\n", "\xc3\xa9\n"},
+    };
+    enum { MOST = 2100 };
+    char body[MOST + 64], want[MOST + 64];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t pad = 0; pad<MOST; pad += pad> 16 && pad < 990 ? 67 : 1) {
+            int n = snprintf(body, sizeof body, "{\"k\":\"%*s%s\"}", (int)pad, "", cases[i].in);
+            snprintf(want, sizeof want, "%*s%s", (int)pad, "", cases[i].out);
+            struct sl_http_error e = {0};
+            json_t *v = sl_json_parse_object(body, (size_t)n, SL_JSON_MAX_UNITS, NULL, &e);
+            if (!v)
+                fail_msg("%s: %s", cases[i].in, e.err.text);
+            assert_string_equal(json_string_value(json_object_get(v, "k")), want);
+            json_decref(v);
+        }
+    static const char key[] = "{\"a\\u0000\":1}";
+    struct sl_http_error e = {0};
+    json_t *v = sl_json_parse_object(key, sizeof key - 1, SL_JSON_MAX_UNITS, NULL, &e);
+    assert_non_null(json_object_get(v, "a" R));
+    json_decref(v);
+    expect_refused("{\"a\":\"x", 7, "it ends too early");
+    expect_refused("{\"a\":\"\\ud83\"}", 13, "not valid JSON");
+#undef R
+}
+
 /* Says no at the poll numbered `last`. */
 struct polls {
     uint32_t n, last;
@@ -443,12 +485,13 @@ static void test_lengths(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_strings), cmocka_unit_test(test_json_any_bytes),
-        cmocka_unit_test(test_json_numbers), cmocka_unit_test(test_printf_grows),
-        cmocka_unit_test(test_error_shape),  cmocka_unit_test(test_body_limits),
-        cmocka_unit_test(test_body_watch),   cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_values),       cmocka_unit_test(test_each_bad_field),
-        cmocka_unit_test(test_controls),     cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_json_strings),    cmocka_unit_test(test_json_any_bytes),
+        cmocka_unit_test(test_json_numbers),    cmocka_unit_test(test_printf_grows),
+        cmocka_unit_test(test_error_shape),     cmocka_unit_test(test_body_limits),
+        cmocka_unit_test(test_body_watch),      cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_values),          cmocka_unit_test(test_each_bad_field),
+        cmocka_unit_test(test_half_characters), cmocka_unit_test(test_controls),
+        cmocka_unit_test(test_lengths),
     };
     return cmocka_run_group_tests_name("fields", tests, NULL, NULL);
 }
