@@ -277,6 +277,8 @@ static bool read_thinking(struct sl_translation *t, const json_t *body, struct s
     if (sl_json_given(budget) && (!json_is_integer(budget) || json_integer_value(budget) < 1))
         return sl_http_bad(e, "thinking.budget_tokens",
                            "'thinking.budget_tokens' must be a positive integer");
+    if (on)
+        sl_translate_copy(t, thinking, "budget_tokens", "reasoning_budget");
     sl_translate_thinking(t, on);
     return true;
 }
@@ -361,6 +363,7 @@ static void rename_fields(struct sl_http_error *e) {
     if (!e->http_status)
         return;
     sl_http_rename_field(e, "stop", "stop_sequences");
+    sl_http_rename_field(e, "reasoning_budget", "thinking.budget_tokens");
     sl_http_rename_field(e, "reasoning_effort", "output_config.effort");
     sl_http_rename_field(e, "response_format.json_schema", "output_config.format");
     sl_http_rename_field(e, "response_format", "output_config.format");

@@ -244,6 +244,30 @@ static void wishes_release(struct wishes *w) {
     sl_content_form_release(&w->form);
 }
 
+/* Makes a limit on reasoning ready for this place, or drops it where there can be none. */
+static bool plan_budget(const struct sl_served *v, bool thinks, enum sl_answer_place place,
+                        struct sl_reasoning_budget *b, struct sl_http_error *e) {
+    const struct sl_answer_format *f = v->format;
+    if (!b->given)
+        return true;
+    b->given = thinks && place != SL_ANSWER_BEHIND_REASONING;
+    if (!b->given)
+        return true;
+    if (!f->think_close)
+        return sl_http_bad(e, "reasoning_budget",
+                           "'reasoning_budget': this model's reasoning has no marker that closes "
+                           "it; use 'reasoning_effort'");
+    b->open = place == SL_ANSWER_IN_REASONING;
+    b->opens = f->think_open;
+    b->ends = f->think_close;
+    b->tok = v->tok;
+    enum sl_status status = sl_tokenizer_encode(v->tok, f->think_close, strlen(f->think_close),
+                                                SL_ENCODE_PARSE_SPECIAL, &b->close);
+    if (status != SL_OK || !b->close.n)
+        return sl_http_from_status(e, status != SL_OK ? status : SL_ERR_NOMEM, NULL);
+    return true;
+}
+
 /* How the answer is read, and the grammar that binds it, by where the prompt ends. */
 static bool plan_answer(struct sl_exchange *ex, const json_t *body, struct wishes *w,
                         const char *text, size_t len, struct sl_gen_params *p) {
@@ -257,6 +281,8 @@ static bool plan_answer(struct sl_exchange *ex, const json_t *body, struct wishe
     bool thinks = v->thinks || place == SL_ANSWER_IN_REASONING;
     if (w->tools.choice == SL_TOOLS_NONE)
         callable = NULL;
+    if (!plan_budget(v, thinks, place, &p->budget, &ex->error))
+        return false;
     p->header = strndup(header.ptr, header.len);
     if (!p->header)
         return sl_http_from_status(&ex->error, SL_ERR_NOMEM, NULL);

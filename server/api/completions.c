@@ -185,6 +185,12 @@ void sl_completion_answer(struct sl_exchange *ex, enum sl_api api, const json_t 
         !sl_params_bind(&params, &form, form.rule, form.field, e) ||
         !sl_fields_read(body, fields, 1, &echo, e))
         goto out;
+    if (params.budget.given) {
+        sl_http_bad(
+            e, "reasoning_budget",
+            "'reasoning_budget' needs a conversation: a text has no part that is reasoning");
+        goto out;
+    }
     if (echo && params.logprobs) {
         sl_http_bad(e, "echo", "'echo' together with 'logprobs' is not supported yet");
         goto out;

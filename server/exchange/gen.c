@@ -116,6 +116,10 @@ static bool choice_init(struct sl_gen *g, struct sl_choice *c, uint32_t index) {
         sl_constrained_init(&c->constrained, g->automaton);
         c->req.sampling.constraint = &c->constrained.base;
     }
+    if (p->budget.given) {
+        sl_budgeted_init(&c->budgeted, &g->params.budget, c->req.sampling.constraint);
+        c->req.sampling.constraint = &c->budgeted.base;
+    }
     if (p->sampling.min_tokens && !p->ignore_eos) {
         c->req.sampling.held = g->eog;
         c->req.sampling.n_held = g->n_eog;

@@ -41,6 +41,7 @@ struct sl_choice {
     uint32_t index;
     struct sl_gen_request req;
     struct sl_constrained constrained; /* with params.grammar */
+    struct sl_budgeted budgeted;       /* with a limit on reasoning */
 
     /* under the exchange's lock */
     struct sl_token *ring; /* [gen->ring_tokens]; NULL without log-probabilities, then ring_ids */

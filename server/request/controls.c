@@ -160,6 +160,25 @@ static bool read_reasoning_format(const json_t *body, struct sl_gen_params *p,
     return true;
 }
 
+/* Under llama.cpp's name and that of its clients; below 0: no limit. */
+static bool read_budget(const json_t *body, struct sl_gen_params *p, struct sl_http_error *e) {
+    static const char *const names[] = {"reasoning_budget", "reasoning_budget_tokens",
+                                        "thinking_budget", "thinking_budget_tokens"};
+    for (size_t i = 0; i < COUNTOF(names); i++) {
+        const json_t *v = json_object_get(body, names[i]);
+        json_int_t n = json_integer_value(v);
+        if (!v || json_is_null(v))
+            continue;
+        if (!json_is_integer(v) || n < -1 || n > INT32_MAX)
+            return sl_http_bad(e, names[i],
+                               "'%s' must be an integer from -1 (no limit) to %d, not %s", names[i],
+                               INT32_MAX, json_is_integer(v) ? "one outside" : sl_json_kind(v));
+        p->budget.given = n >= 0;
+        p->budget.tokens = n >= 0 ? (uint32_t)n : 0;
+    }
+    return true;
+}
+
 /* What a client sends that lists every setting of another server with its default. */
 static bool is_off(const json_t *v) {
     return !v || json_is_null(v) || json_is_false(v) ||
@@ -196,5 +215,5 @@ bool sl_controls_read(const json_t *body, const struct sl_tokenizer *tok, struct
     uint32_t n_vocab = sl_tokenizer_n_vocab(tok);
     struct biases b = {.p = p, .tok = tok, .n_vocab = n_vocab, .e = e};
     return read_logit_bias(body, &b) && read_stop_ids(body, n_vocab, p, e) &&
-           read_reasoning_format(body, p, e) && refuse(body, e);
+           read_reasoning_format(body, p, e) && read_budget(body, p, e) && refuse(body, e);
 }

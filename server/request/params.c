@@ -234,6 +234,7 @@ void sl_request_about_release(struct sl_request_about *a) {
 void sl_params_release(struct sl_gen_params *p) {
     free(p->bias);
     free(p->stop_ids);
+    sl_ids_release(&p->budget.close);
     sl_stop_set_release(&p->stop);
     sl_grammar_destroy(&p->grammar);
     json_decref(p->tools);

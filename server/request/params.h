@@ -6,6 +6,7 @@
 #include "model/grammar/grammar.h"
 #include "server/answer/splitter.h"
 #include "server/answer/stop.h"
+#include "server/request/budget.h"
 #include "server/request/constrain.h"
 #include "server/request/fields.h"
 
@@ -37,12 +38,13 @@ struct sl_gen_params {
     float timeout_s;   /* for the whole request, waiting included; 0 = the server's */
     bool logprobs;
     uint32_t n_top_logprobs;
-    struct sl_sampling sampling; /* logit_bias points to bias */
-    struct sl_logit_bias *bias;  /* owned */
-    struct sl_stop_set stop;     /* owned */
-    uint32_t n_own_stop;         /* how many of them are the request's: the first */
-    struct sl_grammar *grammar;  /* owned; NULL = any text */
-    bool splits;                 /* answers have parts: */
+    struct sl_sampling sampling;       /* logit_bias points to bias */
+    struct sl_logit_bias *bias;        /* owned */
+    struct sl_stop_set stop;           /* owned */
+    uint32_t n_own_stop;               /* how many of them are the request's: the first */
+    struct sl_grammar *grammar;        /* owned; NULL = any text */
+    struct sl_reasoning_budget budget; /* owned */
+    bool splits;                       /* answers have parts: */
     struct sl_splitter_config split;
     json_t *tools; /* split's; owned */
     char *header;  /* split's; owned */

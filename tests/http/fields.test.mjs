@@ -23,7 +23,7 @@ const off = (v) => v === 0 || v === false || v === '' || (Array.isArray(v) && v.
 const sampling = {
   stream: is.bool, temperature: is.number(0, 2), top_p: is.number(0, 1), top_k: is.int(-1), min_p: is.number(0, 1), typical_p: is.number(0, 1), seed: (v) => Number.isInteger(v) && Math.abs(v) < 2 ** 63,
   presence_penalty: is.number(-2, 2), frequency_penalty: is.number(-2, 2), repeat_penalty: is.number(0.01, 100), repeat_last_n: is.int(-1), max_tokens: is.int(-1), n_predict: is.int(-1), min_tokens: is.int(0), timings_per_token: is.bool,
-  stop_token_ids: (v) => Array.isArray(v), reasoning_format: is.nothing, mirostat: off, dynatemp_range: off, samplers: (v) => off(v) || v === '' || (Array.isArray(v) && v.length === 0),
+  stop_token_ids: (v) => Array.isArray(v), reasoning_format: is.nothing, reasoning_budget: is.int(-1), mirostat: off, dynatemp_range: off, samplers: (v) => off(v) || v === '' || (Array.isArray(v) && v.length === 0),
   stop: (v) => (typeof v === 'string' && v !== '') || (Array.isArray(v) && v.length === 0), logit_bias: (v) => typeof v === 'object' && !(Array.isArray(v) && v.length), n: is.int(1, 128), ignore_eos: is.bool, cache_prompt: is.bool,
   timeout_s: is.number(0.001, 86400), user: is.string, metadata: is.object, service_tier: is.string, store: is.bool, response_format: is.nothing, grammar: (v) => v === '', stream_options: is.nothing,
   safety_identifier: is.string, prompt_cache_key: is.string,
@@ -34,7 +34,7 @@ const endpoints = {
     parallel_tool_calls: is.bool, reasoning_effort: is.nothing, chat_template_kwargs: is.object, add_generation_prompt: is.bool, modalities: is.nothing, functions: is.nothing, function_call: is.nothing,
   }],
   '/v1/completions': [{ prompt: 'x' }, {
-    ...sampling, prompt: (v) => is.string(v) || (Array.isArray(v) && v.length === 1), model: is.string, logprobs: is.int(0, 20), echo: is.bool, suffix: (v) => v === '', best_of: is.int(1, 1),
+    ...sampling, reasoning_budget: is.nothing, prompt: (v) => is.string(v) || (Array.isArray(v) && v.length === 1), model: is.string, logprobs: is.int(0, 20), echo: is.bool, suffix: (v) => v === '', best_of: is.int(1, 1),
   }],
   '/v1/responses': [{ input: 'x' }, {
     input: is.string, model: is.string, stream: is.bool, temperature: sampling.temperature, top_p: sampling.top_p, top_k: sampling.top_k, min_p: sampling.min_p, seed: sampling.seed, stop: sampling.stop,
