@@ -96,14 +96,24 @@ void sl_translate_copy(struct sl_translation *t, const json_t *body, const char 
 }
 
 void sl_translate_controls(struct sl_translation *t, const json_t *body) {
-    static const char *const names[] = {"min_tokens",       "stop_token_ids",
-                                        "logit_bias",       "reasoning_format",
-                                        "mirostat",         "dynatemp_range",
-                                        "dry_multiplier",   "samplers",
-                                        "xtc_probability",  "top_n_sigma",
-                                        "use_beam_search",  "length_penalty",
-                                        "reasoning_budget", "reasoning_budget_tokens",
-                                        "thinking_budget",  "thinking_budget_tokens"};
+    static const char *const names[] = {"min_tokens",
+                                        "stop_token_ids",
+                                        "logit_bias",
+                                        "reasoning_format",
+                                        "mirostat",
+                                        "dynatemp_range",
+                                        "dry_multiplier",
+                                        "samplers",
+                                        "xtc_probability",
+                                        "top_n_sigma",
+                                        "use_beam_search",
+                                        "length_penalty",
+                                        "reasoning_budget",
+                                        "return_progress",
+                                        "continue_final_message",
+                                        "reasoning_budget_tokens",
+                                        "thinking_budget",
+                                        "thinking_budget_tokens"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         sl_translate_copy(t, body, names[i], names[i]);
 }

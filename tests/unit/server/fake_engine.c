@@ -231,13 +231,14 @@ const struct sl_sampling sl_sampling_default = {
 struct fake_session {
     struct sl_gen_request *req;
     struct fake_session *next;
-    uint32_t n_prefilled, n_made;
+    uint32_t n_prefilled, n_made, n_bound;
     bool parked;
     atomic_bool cancel, resume;
 };
 
 struct sl_engine {
     /* set by the test before it submits */
+    bool binds; /* constraints may put another token before the script's next */
     const uint32_t
         *_Atomic script; /* repeated when it is shorter than the answer; NULL: the prompt */
     _Atomic uint32_t n_script;
@@ -299,6 +300,21 @@ static bool fake_finish(struct sl_engine *e, struct fake_session *s, enum sl_fin
 }
 
 /* True: the session is gone. */
+/* The token that a constraint lets through: this one if it may. */
+static uint32_t fake_bound(struct sl_constraint *c, uint32_t id) {
+    float logits[FAKE_WORDS + FAKE_MAX_WORDS];
+    uint32_t n = sizeof logits / sizeof *logits, best = 0;
+    for (uint32_t i = 0; i < n; i++)
+        logits[i] = i == id ? 1 : 0;
+    if (c->mask(c, logits, n) != SL_OK)
+        abort();
+    for (uint32_t i = 1; i < n; i++)
+        best = logits[i] > logits[best] ? i : best;
+    if (c->accept(c, best) != SL_OK)
+        abort();
+    return best;
+}
+
 static bool fake_step(struct sl_engine *e, struct fake_session *s) {
     const struct sl_gen_request *r = s->req;
     if (atomic_load(&s->cancel))
@@ -320,9 +336,14 @@ static bool fake_step(struct sl_engine *e, struct fake_session *s) {
         return fake_finish(e, s, SL_FINISH_ERROR, SL_ERR_IO);
     struct sl_token t = {.logprob = -0.5f};
     if (e->script)
-        t.id = e->script[s->n_made % e->n_script];
+        t.id = e->script[(s->n_made - s->n_bound) % e->n_script];
     else
         t.id = s->n_made < r->n_prompt ? r->prompt[s->n_made] : FAKE_EOS;
+    if (e->binds && r->sampling.constraint) { /* and no ring is ever full */
+        uint32_t wanted = t.id;
+        t.id = fake_bound(r->sampling.constraint, wanted);
+        s->n_bound += t.id != wanted;
+    }
     for (uint32_t i = 0; i < r->n_eog; i++)
         t.eog = t.eog || (t.id == r->eog[i] && !r->ignore_eog);
     t.n_top = r->logprobs ? r->n_top_logprobs : 0;

@@ -240,6 +240,44 @@ static void scripted_answers(void **state) {
             check_answer(&answers[i], stream);
 }
 
+/* One limit under the names of several APIs: the reasoning is closed, and the answer goes on. */
+static void reasoning_budgets(void **state) {
+    (void)state;
+    static const struct {
+        const char *path, *field;
+        int status;
+    } cases[] = {
+        {CHAT, "\"reasoning_budget\":3", 200},
+        {CHAT, "\"thinking_budget_tokens\":3", 200},
+        {CHAT, "\"reasoning_budget\":-1", 0},
+        {"/v1/messages", "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":3}", 200},
+        {"/v1/completions", "\"prompt\":\"x\",\"reasoning_budget\":3", 400},
+    };
+    static uint32_t script[64];
+    char body[512];
+    fake_tokenizer_init(&tok);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        start(PLAIN("<tool_call> </think>", "<think>\n"));
+        engine->binds = true;
+        engine->n_script = encode("abcdefgh", script);
+        engine->script = script;
+        snprintf(body, sizeof body,
+                 "{\"model\":\"test-model\",\"max_tokens\":20,"
+                 "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],%s}",
+                 cases[i].field);
+        struct reply r = client_post(cases[i].path, body);
+        assert_int_equal(r.status, cases[i].status ? cases[i].status : 200);
+        if (cases[i].status == 200 && !(strstr(r.body, "\"abc\"") && strstr(r.body, "\"defgh")))
+            fail_msg("%s: %s", cases[i].field, r.body);
+        if (!cases[i].status)
+            assert_non_null(strstr(r.body, "\"abcdefgh\""));
+        if (cases[i].status == 400)
+            assert_non_null(strstr(r.body, "'reasoning_budget'"));
+        reply_free(&r);
+        stop();
+    }
+}
+
 static void expect_told(const char *given, const char *want) {
     json_t *got = json_loads(given, 0, NULL), *wanted = json_loads(want, 0, NULL);
     assert_true(got && wanted && sl_tools_as_text(got, NULL, false));
@@ -286,6 +324,7 @@ static void results_as_text(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_templates),
+        cmocka_unit_test(reasoning_budgets),
         cmocka_unit_test(scripted_answers),
         cmocka_unit_test(results_as_text),
     };
