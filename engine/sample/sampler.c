@@ -68,6 +68,12 @@ enum sl_status sl_sampling_check(const struct sl_sampling *s, uint32_t n_vocab,
         return sl_fail(err, SL_ERR_INVALID, "min_p must be from 0 to 1");
     if (!(s->typical_p >= 0 && s->typical_p <= 1))
         return sl_fail(err, SL_ERR_INVALID, "typical_p must be from 0 to 1");
+    if (!(s->top_n_sigma >= 0) || !isfinite(s->top_n_sigma))
+        return sl_fail(err, SL_ERR_INVALID, "top_n_sigma must be a number from 0 up");
+    if (!(s->xtc_probability >= 0 && s->xtc_probability <= 1))
+        return sl_fail(err, SL_ERR_INVALID, "xtc_probability must be from 0 to 1");
+    if (!(s->xtc_threshold >= 0 && s->xtc_threshold <= 1))
+        return sl_fail(err, SL_ERR_INVALID, "xtc_threshold must be from 0 to 1");
     if (!(s->repeat_penalty > 0) || !isfinite(s->repeat_penalty))
         return sl_fail(err, SL_ERR_INVALID, "repeat_penalty must be above 0");
     if (!isfinite(s->presence_penalty))
@@ -262,6 +268,24 @@ static float kth_floor(struct sl_sampler_space *sp, float max, uint32_t n, uint3
     return floor;
 }
 
+static void filter_sigma(struct set *c, float n) {
+    double sum = 0, squares = 0;
+    uint32_t counted = 0;
+    if (!(n > 0))
+        return;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->logit[i] > -INFINITY) {
+            sum += (double)c->logit[i];
+            counted++;
+        }
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->logit[i] > -INFINITY) {
+            double off = (double)c->logit[i] - sum / counted;
+            squares += off * off;
+        }
+    prune(c, (float)((double)c->max - (double)n * sqrt(squares / counted)));
+}
+
 static void filter_top_k(struct set *c, uint32_t k) {
     if (!k || k >= c->n)
         return;
@@ -305,6 +329,41 @@ static void filter_typical(struct set *c, float p) {
 static void filter_min_p(struct set *c, float p) {
     if (p > 0)
         prune(c, c->max + logf(p));
+}
+
+/* Leaves of the likely candidates only the least likely. */
+static void exclude_top(struct set *c, float threshold) {
+    struct sl_sampler_space *sp = c->sp;
+    double total = c->all ? weigh_blocks(sp, c->logit, c->max, 1)
+                          : sp->pass->exp_sum(c->logit, c->max, 1, sp->mass, c->n);
+    float floor = threshold > 0 ? c->max + (float)log((double)threshold * total) : -INFINITY;
+    uint32_t n_likely = 0, least = 0, kept = 0;
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (c->logit[i] < floor || c->logit[i] == -INFINITY)
+            continue;
+        if (!n_likely++ || c->logit[i] <= c->logit[least])
+            least = i;
+    }
+    if (n_likely < 2)
+        return;
+    float max = c->logit[least];
+    for (uint32_t i = 0; i < c->n; i++) {
+        float l = c->logit[i];
+        sp->id[kept] = c->all ? i : sp->id[i];
+        c->left[kept] = l;
+        kept += (l < floor) | (i == least);
+    }
+    c->logit = c->left;
+    c->all = false;
+    c->n = kept;
+    c->max = max;
+}
+
+static void filter_xtc(struct set *c, const struct sl_sampling *s, struct sl_rng *rng) {
+    if (!(s->xtc_probability > 0) || s->xtc_threshold > 0.5f)
+        return;
+    if (sl_rng_unit(rng) < (double)s->xtc_probability && c->n)
+        exclude_top(c, s->xtc_threshold);
 }
 
 static uint32_t largest(const float *mass, uint32_t n) {
@@ -464,10 +523,12 @@ static enum sl_status pick(struct sl_sampler *s, struct sl_sampler_space *space,
         return SL_ERR_INVALID;
     if (set->temperature == 0)
         return pick_largest(space, logits, c.max, out_id);
+    filter_sigma(&c, set->top_n_sigma);
     filter_top_k(&c, set->top_k);
     filter_typical(&c, set->typical_p);
     filter_top_p(&c, set->top_p);
     filter_min_p(&c, set->min_p);
+    filter_xtc(&c, set, &s->rng);
     if (!c.n) /* maxima that are no logit's */
         return SL_ERR_INVALID;
     *out_id = draw(&c, inverse(set->temperature), sl_rng_unit(&s->rng));

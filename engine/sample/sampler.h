@@ -1,18 +1,24 @@
 /* From logits to a token.
  *
  * The order is fixed: logit bias, tokens held back (min_tokens), penalties (repeat, then frequency
- * and presence), the constraint, top-k, typical, top-p, min-p, temperature, one draw. Filters see
- * the distribution at temperature 1; each works on what the one before left, renormalised, and
- * leaves at least one candidate. Ties go to the lower id. Temperature 0 takes the largest logit
- * after bias and penalties.
+ * and presence), the constraint, top-n-sigma, top-k, typical, top-p, min-p, XTC, temperature, one
+ * draw. Filters see the distribution at temperature 1; each works on what the one before left,
+ * renormalised, and leaves at least one candidate. Ties go to the lower id. Temperature 0 takes the
+ * largest logit after bias and penalties, whatever the filters.
+ *
+ * Top-n-sigma keeps the logits that are at most so many standard deviations below the largest;
+ * forbidden tokens count in neither. XTC, at a token with its probability, drops all candidates at
+ * or above its threshold but the least likely of them (of equal ones the highest id), if there are
+ * two.
  *
  * A device that has written the logits may also have written the maxima and sums of their blocks
  * (sl_op_block_max). Then blocks far below the largest logit need not be read, nor, in a draw, any
  * other block than the one it falls in. Answers are the same with and without them.
  *
- * Every random number is one sl_rng_unit per token: the same seed reproduces the answer.
- * source: top-k Fan et al. 2018; top-p Holtzman et al. 2019; typical Meister et al. 2022; min-p
- * Nguyen et al. 2024; repeat penalty CTRL, Keskar et al. 2019. */
+ * Every random number is one sl_rng_unit per token, or with XTC two: the same seed reproduces the
+ * answer. source: top-k Fan et al. 2018; top-p Holtzman et al. 2019; typical Meister et al. 2022;
+ * min-p Nguyen et al. 2024; top-n-sigma Tang et al. 2024; XTC: p-e-w, text-generation-webui 2024;
+ * repeat penalty CTRL, Keskar et al. 2019. */
 #ifndef SL_ENGINE_SAMPLER_H
 #define SL_ENGINE_SAMPLER_H
 

@@ -18,9 +18,11 @@ struct sl_constraint {
 };
 
 struct sl_sampling {
-    float temperature;             /* 0 = greedy */
-    float top_p, min_p, typical_p; /* 1, 0, 1 = off */
-    uint32_t top_k;                /* 0 = off */
+    float temperature;                    /* 0 = greedy */
+    float top_p, min_p, typical_p;        /* 1, 0, 1 = off */
+    uint32_t top_k;                       /* 0 = off */
+    float top_n_sigma;                    /* 0 = off */
+    float xtc_probability, xtc_threshold; /* 0 = off; above 0.5 = off */
     float repeat_penalty; /* 1 = off; divides positive, multiplies negative logits of tokens seen */
     uint32_t repeat_last_n; /* how many tokens back the three penalties look, prompt included;
                                UINT32_MAX = all */

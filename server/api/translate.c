@@ -105,6 +105,7 @@ void sl_translate_controls(struct sl_translation *t, const json_t *body) {
                                         "dry_multiplier",
                                         "samplers",
                                         "xtc_probability",
+                                        "xtc_threshold",
                                         "top_n_sigma",
                                         "use_beam_search",
                                         "length_penalty",

@@ -191,21 +191,14 @@ static bool is_off(const json_t *v) {
  * settings (mirostat_tau, dry_base) change nothing while they are off. */
 static bool refuse(const json_t *body, struct sl_http_error *e) {
     static const char *const not_here[] = {
-        "mirostat",       "dynatemp_range",  "dry_multiplier",  "xtc_probability",       "samplers",
+        "mirostat",       "dynatemp_range",  "dry_multiplier",  "samplers",
         "length_penalty", "use_beam_search", "return_progress", "continue_final_message"};
-    static const char *const negative_is_off[] = {"top_n_sigma"};
     for (size_t i = 0; i < COUNTOF(not_here); i++) {
         const json_t *v = json_object_get(body, not_here[i]);
         bool one = strcmp(not_here[i], "length_penalty") == 0 && json_is_number(v) &&
                    json_number_value(v) == 1;
         if (!is_off(v) && !one)
             return sl_http_bad(e, not_here[i], "'%s' is not supported: leave it out", not_here[i]);
-    }
-    for (size_t i = 0; i < COUNTOF(negative_is_off); i++) {
-        const json_t *v = json_object_get(body, negative_is_off[i]);
-        if (!is_off(v) && !(json_is_number(v) && json_number_value(v) < 0))
-            return sl_http_bad(e, negative_is_off[i], "'%s' is not supported: leave it out",
-                               negative_is_off[i]);
     }
     return true;
 }

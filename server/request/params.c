@@ -34,6 +34,9 @@ static const struct sl_field shared_fields[] = {
     {"top_p", SL_FIELD_F32, P(sampling.top_p), 0, 1},
     {"min_p", SL_FIELD_F32, P(sampling.min_p), 0, 1},
     {"typical_p", SL_FIELD_F32, P(sampling.typical_p), 0, 1},
+    {"xtc_probability", SL_FIELD_F32, P(sampling.xtc_probability), 0, 1},
+    {"xtc_threshold", SL_FIELD_F32, P(sampling.xtc_threshold), 0, 1},
+    {"top_n_sigma", SL_FIELD_F32, P(sampling.top_n_sigma), -1, 1e6},
     {"top_k", SL_FIELD_U32, P(sampling.top_k), -1, INT32_MAX},
     {"presence_penalty", SL_FIELD_F32, P(sampling.presence_penalty), -2, 2},
     {"frequency_penalty", SL_FIELD_F32, P(sampling.frequency_penalty), -2, 2},
@@ -160,6 +163,7 @@ bool sl_params_read(const json_t *body, enum sl_api api, const struct sl_tokeniz
     r.p.n = 1;
     r.p.cache_prompt = true;
     r.p.sampling = sl_sampling_default;
+    r.p.sampling.xtc_threshold = 0.1f;
     r.top_logprobs = r.logprobs_count = r.best_of = UINT32_MAX;
     r.max_tokens = r.max_completion_tokens = r.n_predict = NOT_GIVEN;
     const json_t *seed = json_object_get(body, "seed");
@@ -199,6 +203,8 @@ bool sl_params_read(const json_t *body, enum sl_api api, const struct sl_tokeniz
     struct sl_sampling *s = &p->sampling;
     if (s->top_k == UINT32_MAX)
         s->top_k = 0; /* -1 is a usual spelling of "off" */
+    if (s->top_n_sigma < 0)
+        s->top_n_sigma = 0; /* as llama.cpp spells "off" */
     if (s->top_p < FLT_MIN)
         s->top_p = FLT_MIN; /* 0 keeps the likeliest token */
     if (s->typical_p < FLT_MIN)

@@ -62,6 +62,22 @@ static uint32_t reference(const struct sl_sampling *s, const float *logits, uint
         c[i].logit = c[i].logit > 0 ? c[i].logit / p : c[i].logit * p;
         c[i].logit -= count * (double)s->frequency_penalty + (double)s->presence_penalty;
     }
+    if (s->top_n_sigma > 0) {
+        double mean = 0, square = 0, floor = max_logit(c, n);
+        uint32_t n_finite = 0, kept = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (isfinite(c[i].logit))
+                mean += c[i].logit, n_finite++;
+        mean /= n_finite;
+        for (uint32_t i = 0; i < n; i++)
+            if (isfinite(c[i].logit))
+                square += pow(c[i].logit - mean, 2) / n_finite;
+        floor -= (double)s->top_n_sigma * sqrt(square);
+        for (uint32_t i = 0; i < n; i++)
+            if (c[i].logit >= floor)
+                c[kept++] = c[i];
+        n = kept;
+    }
     if (s->top_k && s->top_k < n) {
         for (uint32_t i = 0; i < n; i++)
             c[i].key = -c[i].logit;
@@ -92,6 +108,17 @@ static uint32_t reference(const struct sl_sampling *s, const float *logits, uint
         while (kept < n && exp(c[kept].logit - max) >= (double)s->min_p)
             kept++;
         n = kept;
+    }
+    if (s->xtc_probability == 1 && s->xtc_threshold <= 0.5f) { /* c is sorted, best first */
+        double all = total_mass(c, n, max);
+        uint32_t likely = 0;
+        while (likely < n && exp(c[likely].logit - max) / all >= (double)s->xtc_threshold)
+            likely++;
+        if (likely > 1) {
+            n -= likely - 1;
+            memmove(c, c + likely - 1, n * sizeof *c);
+            max = c[0].logit;
+        }
     }
     double t = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -474,6 +501,50 @@ static void passes_agree(void **state) {
     }
 }
 
+/* Filters of llama.cpp, at odd sizes, alone and with others. */
+static void sigma_and_xtc(void **state) {
+    (void)state;
+    static const uint32_t sizes[] = {1, 3, 65, 131, 1000};
+    float logits[1000];
+    struct sl_rng rng = {3};
+    for (uint32_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        uint32_t n = sizes[k];
+        for (uint32_t i = 0; i < n; i++)
+            logits[i] = i % 7 == 3 ? -INFINITY : 6 * (float)sl_rng_unit(&rng);
+        for (uint32_t kind = 0; kind < 6; kind++) {
+            struct sl_sampling s = sl_sampling_default;
+            s.seed = kind + 1;
+            s.top_n_sigma = kind % 2 ? 1.1f : 0;
+            s.xtc_probability = kind >= 2 ? 1 : 0;
+            s.xtc_threshold = kind == 3 ? 0.001f : kind == 5 ? 0.6f : 0.02f;
+            s.top_k = kind == 4 ? 5 : 0;
+            s.temperature = kind == 2 ? 0.7f : 1;
+            check_distribution(&s, logits, n, NULL, 0);
+        }
+    }
+}
+
+/* XTC at a share of the tokens: two equal candidates, of which the lower goes. */
+static void xtc_share(void **state) {
+    (void)state;
+    float logits[2] = {1, 1};
+    struct sl_sampling s = sl_sampling_default;
+    struct sl_sampler_space space;
+    struct sl_sampler sampler;
+    uint32_t n_low = 0, id;
+    s.xtc_probability = 0.4f;
+    s.xtc_threshold = 0.1f;
+    assert_int_equal(sl_sampler_space_init(&space, 2), SL_OK);
+    sl_sampler_init(&sampler, &s);
+    for (uint32_t i = 0; i < 10000; i++) {
+        assert_int_equal(sl_sampler_pick(&sampler, &space, logits, NULL, NULL, 0, &id, NULL),
+                         SL_OK);
+        n_low += id == 0;
+    }
+    assert_true(n_low > 2800 && n_low < 3200); /* 0.6 / 2 of them, within four deviations */
+    sl_sampler_space_release(&space);
+}
+
 /* Tokens that are held back come as soon as they may, and cost the others nothing. */
 static void held_back(void **state) {
     (void)state;
@@ -517,7 +588,8 @@ int main(void) {
         cmocka_unit_test(distributions),     cmocka_unit_test(exact_top_k_with_ties),
         cmocka_unit_test(flat_distribution), cmocka_unit_test(greedy_and_extremes),
         cmocka_unit_test(seeds_reproduce),   cmocka_unit_test(logprobs),
-        cmocka_unit_test(held_back),
+        cmocka_unit_test(held_back),         cmocka_unit_test(sigma_and_xtc),
+        cmocka_unit_test(xtc_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,6 +72,9 @@ static struct sl_sampling some_sampling(struct sl_rng *rng, uint32_t n, struct s
     s.min_tokens = n > 2 && (r >> 21 & 3) == 0 ? 3 : 0;
     s.n_held = 1 + (r >> 23 & 1) * 2;
     s.held = held;
+    s.top_n_sigma = (r >> 25 & 7) == 0 ? 1.5f : 0;
+    s.xtc_probability = (r >> 28 & 7) == 0 ? 0.5f : 0;
+    s.xtc_threshold = 0.05f;
     s.seed = r;
     return s;
 }

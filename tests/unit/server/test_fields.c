@@ -348,8 +348,9 @@ static void test_each_bad_field(void **state) {
         {"{\"continue_final_message\":true}", "continue_final_message"},
         {"{\"dynatemp_range\":0.5}", "dynatemp_range"},
         {"{\"dry_multiplier\":0.8}", "dry_multiplier"},
-        {"{\"xtc_probability\":0.5}", "xtc_probability"},
-        {"{\"top_n_sigma\":1}", "top_n_sigma"},
+        {"{\"xtc_probability\":1.5}", "xtc_probability"},
+        {"{\"xtc_threshold\":-1}", "xtc_threshold"},
+        {"{\"top_n_sigma\":\"a\"}", "top_n_sigma"},
         {"{\"samplers\":[\"top_k\"]}", "samplers"},
         {"{\"max_tokens\":\"5\"}", "max_tokens"},
         {"{\"max_completion_tokens\":true}", "max_completion_tokens"},
@@ -432,12 +433,15 @@ static void test_controls(void **state) {
     struct sl_http_error e;
     assert_true(read("{\"n_predict\":9,\"min_tokens\":3,\"stop_token_ids\":[4,5],"
                      "\"timings_per_token\":true,\"reasoning_format\":\"none\",\"mirostat\":0,"
-                     "\"mirostat_tau\":5,\"top_n_sigma\":-1,\"xtc_threshold\":0.1,\"samplers\":[],"
+                     "\"mirostat_tau\":5,\"top_n_sigma\":-1,\"xtc_threshold\":0.2,\"xtc_"
+                     "probability\":0.5,\"samplers\":[],"
                      "\"dry_base\":1.75,"
                      "\"logit_bias\":[[7,false],[\"ab\",2],[8,-100]]}",
                      SL_API_CHAT, &p, &e));
     assert_int_equal(p.max_tokens, 9);
     assert_int_equal(p.sampling.min_tokens, 3);
+    assert_true(p.sampling.top_n_sigma == 0 && p.sampling.xtc_threshold == 0.2f &&
+                p.sampling.xtc_probability == 0.5f);
     assert_int_equal(p.n_stop_ids, 2);
     assert_int_equal(p.stop_ids[0], 4);
     assert_int_equal(p.stop_ids[1], 5);
