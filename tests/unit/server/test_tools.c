@@ -278,6 +278,31 @@ static void reasoning_budgets(void **state) {
     }
 }
 
+/* As the model writes it, with and without tools. */
+static void raw_reasoning(void **state) {
+    (void)state;
+    static uint32_t script[64];
+    fake_tokenizer_init(&tok);
+    fake_control_word(&tok, "</think>");
+    for (int with_tools = 0; with_tools < 2; with_tools++) {
+        char reason[32] = "", body[1024];
+        start(PLAIN("<tool_call> </think>", "<think>\n"));
+        engine->n_script = encode("hm</think>hi", script);
+        engine->script = script;
+        snprintf(body, sizeof body,
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+                 "\"reasoning_format\":\"none\"%s%s}",
+                 with_tools ? "," : "", with_tools ? TOOLS : "");
+        struct reply r = client_post(CHAT, body);
+        json_t *m = message_of(&r, false, reason);
+        assert_string_equal(text_of(m, "content"), "hm</think>hi");
+        assert_string_equal(text_of(m, "reasoning_content"), "");
+        json_decref(m);
+        reply_free(&r);
+        stop();
+    }
+}
+
 static void expect_told(const char *given, const char *want) {
     json_t *got = json_loads(given, 0, NULL), *wanted = json_loads(want, 0, NULL);
     assert_true(got && wanted && sl_tools_as_text(got, NULL, false));
@@ -323,9 +348,8 @@ static void results_as_text(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_templates),
-        cmocka_unit_test(reasoning_budgets),
-        cmocka_unit_test(scripted_answers),
+        cmocka_unit_test(published_templates), cmocka_unit_test(reasoning_budgets),
+        cmocka_unit_test(raw_reasoning),       cmocka_unit_test(scripted_answers),
         cmocka_unit_test(results_as_text),
     };
     return cmocka_run_group_tests_name("tools", tests, NULL, NULL);
