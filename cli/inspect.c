@@ -224,10 +224,10 @@ static void print_routing(const struct sl_model *m, uint32_t layer, uint32_t n_r
     const struct sl_hparams *hp = &m->hp;
     const struct sl_layer *l = &m->layers[layer];
     const struct sl_experts_spec *x = &l->spec.experts;
-    char n1[32];
+    char n1[32], n2[32];
     label("experts");
-    printf("%" PRIu32 " per layer, %" PRIu32 " per token, width %s; %s%s", hp->n_expert,
-           hp->n_expert_used, OF_LAYERS(m, experts.n_ff, n1),
+    printf("%" PRIu32 " per layer, %s per token, width %s; %s%s", hp->n_expert,
+           OF_LAYERS(m, experts.n_used, n2), OF_LAYERS(m, experts.n_ff, n1),
            x->router_kind == SL_ROUTER_KIND_SIGMOID ? "sigmoid router"
            : x->router_softmax_topk                 ? "softmax over the chosen"
                                                     : "softmax router",
@@ -319,7 +319,7 @@ static void print_experts(const struct sl_inspect *in) {
     printf("\n");
     label("per token");
     printf("%s of routed experts", sl_format_bytes(in->routed_per_token_bytes, a));
-    if (in->n_expert_used)
+    if (in->routed_per_token_bytes)
         printf(" (%.1f%% of them)", 100.0 * (double)in->routed_per_token_bytes /
                                         (double)in->of[SL_PURPOSE_EXPERTS].bytes);
     printf(" and %s of everything else\n", sl_format_bytes(in->dense_per_token_bytes, b));

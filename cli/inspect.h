@@ -30,7 +30,9 @@ struct sl_weight_sum {
 #define SL_EXPERT_PARTS 4u /* gate, up, down, or gate_up and down */
 struct sl_layer_experts {
     uint64_t n_expert;     /* 0 = none in this layer */
+    uint64_t n_used;       /* of these, for one token; 0 = not stated */
     uint64_t expert_bytes; /* one expert, all parts */
+    uint64_t n_elems;      /* of all of them */
     struct {
         bool there;
         enum sl_dtype dtype;
@@ -49,7 +51,6 @@ struct sl_inspect {
                              guess ahead, which begin at nextn_layer */
     uint32_t nextn_layer; /* UINT32_MAX: there are none */
     struct sl_layer_experts layer[SL_MAX_LAYERS];
-    uint32_t n_expert_used;          /* 0 = not stated */
     uint64_t routed_per_token_bytes; /* what one token reads of the experts */
     uint64_t dense_per_token_bytes;  /* what every token reads: all but experts and embedding */
     uint64_t active_elems, n_token, n_merge;

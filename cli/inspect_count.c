@@ -81,6 +81,21 @@ static void count_tensor(struct sl_inspect *in, const struct sl_gguf_tensor *t) 
         if (layer >= in->n_layer)
             in->n_layer = layer + 1;
         count_expert(&in->layer[layer], name + end, t);
+        if (purpose_of(name) == SL_PURPOSE_EXPERTS)
+            in->layer[layer].n_elems += n;
+    }
+}
+
+/* One number, or one for each layer. */
+static void read_used(struct sl_inspect *in, const char *key) {
+    const struct sl_gguf_kv *kv = sl_gguf_kv_find(in->gguf, key);
+    if (!kv || kv->type == SL_GGUF_STRING ||
+        (kv->type == SL_GGUF_ARRAY && kv->elem_type == SL_GGUF_STRING))
+        return;
+    uint64_t n = kv->type == SL_GGUF_ARRAY ? kv->n_elems : SL_MAX_LAYERS;
+    for (uint32_t l = 0; l < SL_MAX_LAYERS && l < n; l++) {
+        int64_t used = sl_gguf_array_i64(kv, kv->type == SL_GGUF_ARRAY ? l : 0);
+        in->layer[l].n_used = used > 0 ? (uint64_t)used : 0;
     }
 }
 
@@ -94,8 +109,7 @@ static void read_keys(struct sl_inspect *in) {
         in->name = (struct sl_str){"", 0};
     if (in->arch.len > 0 && in->arch.len < 64) {
         snprintf(key, sizeof key, "%.*s.expert_used_count", (int)in->arch.len, in->arch.ptr);
-        if (sl_gguf_get_u32(in->gguf, key, &in->n_expert_used, &ignored) != SL_OK)
-            in->n_expert_used = 0;
+        read_used(in, key);
         uint32_t n_layer, n_nextn;
         snprintf(key, sizeof key, "%.*s.block_count", (int)in->arch.len, in->arch.ptr);
         bool known = sl_gguf_get_u32(in->gguf, key, &n_layer, &ignored) == SL_OK;
@@ -119,18 +133,14 @@ enum sl_status sl_inspect_open(const char *path, struct sl_inspect *out, struct 
     read_keys(in);
     for (uint64_t i = 0; i < sl_gguf_n_tensors(in->gguf); i++)
         count_tensor(in, sl_gguf_tensor_at(in->gguf, i));
-    uint64_t routed_elems = in->of[SL_PURPOSE_EXPERTS].n_elems, n_expert = 0;
-    for (uint32_t l = 0; l < in->n_layer; l++) {
-        uint64_t k = in->n_expert_used;
-        if (k > in->layer[l].n_expert)
-            k = in->layer[l].n_expert;
-        in->routed_per_token_bytes += in->layer[l].expert_bytes * k;
-        if (in->layer[l].n_expert > n_expert)
-            n_expert = in->layer[l].n_expert;
-    }
     in->active_elems = in->total.n_elems - in->of[SL_PURPOSE_NEXTN].n_elems;
-    if (n_expert > 0 && in->n_expert_used < n_expert)
-        in->active_elems -= routed_elems / n_expert * (n_expert - in->n_expert_used);
+    for (uint32_t l = 0; l < in->n_layer; l++) {
+        const struct sl_layer_experts *x = &in->layer[l];
+        uint64_t k = x->n_used < x->n_expert ? x->n_used : x->n_expert;
+        in->routed_per_token_bytes += x->expert_bytes * k;
+        if (x->n_expert)
+            in->active_elems -= x->n_elems / x->n_expert * (x->n_expert - k);
+    }
     in->dense_per_token_bytes =
         in->total.bytes - in->of[SL_PURPOSE_EXPERTS].bytes - in->of[SL_PURPOSE_NEXTN].bytes;
     if (in->of[SL_PURPOSE_OUTPUT].n_tensors > 0) /* else the embedding is the output matrix too */

@@ -294,6 +294,8 @@ static const struct sl_arg args[] = {
     {SL_ARG_U32, 0, "--experts", "N", &given.c.n_expert,
      "experts per layer; 0 with llama = dense (default 8)", false},
     {SL_ARG_U32, 0, "--top-k", "N", &given.c.n_expert_used, "experts per token (default 2)", false},
+    {SL_ARG_U32, 0, "--odd-top-k", "N", &given.c.n_expert_used_odd,
+     "experts per token in layers 1, 3, 5, ... (default: as in the others)", false},
     {SL_ARG_U32, 0, "--groups", "N", &given.c.n_group, "groups that experts are in (default none)",
      false},
     {SL_ARG_U32, 0, "--groups-used", "N", &given.c.n_group_used,

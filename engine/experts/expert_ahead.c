@@ -74,7 +74,7 @@ static void list(struct sl_fetch *f, uint32_t routed_layer, const uint32_t *ids,
     a->prediction = true;
     a->n = a->cursor = 0;
     memset(f->run.in_call, 0, f->layout->n_expert);
-    uint32_t k = f->layout->k, n_rows = n / k;
+    uint32_t k = f->layout->layers[routed_layer].k, n_rows = n / k;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t id = ids[i % n_rows * k + i / n_rows]; /* every row's first choice first */
         if (f->run.in_call[id])

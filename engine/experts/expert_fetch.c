@@ -16,7 +16,7 @@
 
 static void learn(struct sl_fetch *f) {
     const struct sl_fetch_rows *r = &f->run.rows;
-    uint32_t k = f->layout->k;
+    uint32_t k = f->run.k;
     for (size_t i = 0; i < (size_t)r->n * k; i++)
         f->route_ids[i] = (uint16_t)r->ids[i];
     if (r->n_decode)
@@ -73,7 +73,7 @@ static void take(struct sl_fetch *f) {
 
 void sl_fetch_begin(struct sl_fetch *f, uint32_t routed_layer, const struct sl_fetch_rows *rows) {
     assert(routed_layer < f->layout->n_layer);
-    sl_layer_run_begin(&f->run, routed_layer, rows);
+    sl_layer_run_begin(&f->run, routed_layer, f->layout->layers[routed_layer].k, rows);
     f->reads.hold = false;
     f->run.window = sl_fetch_queue_experts(f, routed_layer);
     if (f->reads.n)
@@ -174,7 +174,7 @@ static enum sl_status run_ready(struct sl_fetch *f, uint32_t n, struct sl_device
     bool all = f->run.dense_call && n == f->run.n_held && !f->run.n_wanted;
     op->refs = f->refs;
     op->pairs = all ? NULL : f->run.pairs;
-    op->n_pairs = all ? f->run.rows.n * f->layout->k : sl_layer_run_list(&f->run, n);
+    op->n_pairs = all ? f->run.rows.n * f->run.k : sl_layer_run_list(&f->run, n);
     uint64_t start = sl_fetch_now(f);
     op->overlap = f->reads.hold ? start_overlap : NULL;
     op->overlap_ctx = f;
@@ -204,7 +204,7 @@ static uint32_t reads_to_await(const struct sl_fetch *f) {
         return (n + 3) / 4;
     if (f->tiers && f->run.rows.n == f->run.rows.n_decode)
         return 1; /* it goes up while the others are read */
-    if (f->run.n_wanted || n > 2 * f->layout->k)
+    if (f->run.n_wanted || n > 2 * f->run.k)
         return n / 2;
     return n > 1 && (n - 1) * f->last_expert_ns > SL_FETCH_SPLIT_NS ? n - 1 : n;
 }

@@ -32,6 +32,7 @@ static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_mode
     struct sl_routed_layer *r = &l->layers[l->n_layer];
     uint32_t size_bytes[SL_EXPERT_EXTENTS];
     r->model_layer = model->hp.first_layer + model_layer;
+    r->k = model->layers[model_layer].spec.experts.n_used;
     for (uint32_t i = 0; i < SL_EXPERT_EXTENTS; i++) {
         struct sl_expert_matrix m = sl_layer_expert_matrix(&model->layers[model_layer], i);
         uint64_t bytes = m.part_bytes;
@@ -52,7 +53,7 @@ static enum sl_status add_layer(struct sl_expert_layout *l, const struct sl_mode
     l->layer_class[l->n_layer] = (uint8_t)r->size_class;
     l->routed_of[model_layer] = l->n_layer++;
     l->total_bytes += r->expert_bytes * l->n_expert;
-    l->token_bytes += r->expert_bytes * l->k;
+    l->token_bytes += r->expert_bytes * r->k;
     return SL_OK;
 }
 

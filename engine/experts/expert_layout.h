@@ -18,6 +18,7 @@
 struct sl_routed_layer {
     uint32_t model_layer; /* of the whole model */
     uint32_t size_class;
+    uint32_t k;            /* experts that a row uses */
     uint64_t expert_bytes; /* payload of one expert */
     struct {
         uint64_t offset_bytes; /* of expert 0 in the file */
@@ -33,8 +34,9 @@ struct sl_expert_class {
 };
 
 struct sl_expert_layout {
-    uint32_t n_layer; /* routed layers; 0 in a dense model */
-    uint32_t n_expert, k;
+    uint32_t n_layer;  /* routed layers; 0 in a dense model */
+    uint32_t n_expert; /* of each routed layer */
+    uint32_t k;        /* experts that a row uses, the most of any layer */
     uint32_t n_class;
     struct sl_routed_layer *layers; /* [n_layer] */
     uint8_t *layer_class;           /* [n_layer] */

@@ -151,7 +151,7 @@ bool sl_fetch_pace_wait(struct sl_fetch *f) {
 uint32_t sl_fetch_queue_experts(const struct sl_fetch *f, uint32_t routed_layer) {
     uint32_t bytes = f->run.rows.n == f->run.rows.n_decode ? DECODE_QUEUE_BYTES : QUEUE_BYTES;
     uint64_t n = bytes / f->layout->layers[routed_layer].expert_bytes + 1;
-    return n > f->layout->k ? (uint32_t)n : f->layout->k;
+    return n > f->layout->layers[routed_layer].k ? (uint32_t)n : f->layout->layers[routed_layer].k;
 }
 
 void sl_fetch_pace_layer(struct sl_fetch *f) {
@@ -160,5 +160,6 @@ void sl_fetch_pace_layer(struct sl_fetch *f) {
 }
 
 uint32_t sl_fetch_pace_ahead(const struct sl_fetch *f, uint32_t routed_layer) {
-    return sl_read_pace_ahead(&f->pace, f->layout->layers[routed_layer].expert_bytes, f->layout->k);
+    return sl_read_pace_ahead(&f->pace, f->layout->layers[routed_layer].expert_bytes,
+                              f->layout->layers[routed_layer].k);
 }

@@ -135,8 +135,9 @@ static bool is_absent(const struct sl_fetch *f, struct sl_expert_id id) {
 void sl_fetch_prediction_plan(struct sl_fetch *f, uint32_t which, uint32_t routed_layer,
                               const uint32_t *ids, uint32_t n) {
     struct sl_predictions *g = &f->predictions;
-    uint32_t k = f->layout->k;
-    struct sl_prediction *made = sl_prediction_score_note(&g->score, which, routed_layer, ids, n);
+    uint32_t k = f->layout->layers[routed_layer].k;
+    struct sl_prediction *made =
+        sl_prediction_score_note(&g->score, which, routed_layer, ids, n, k);
     for (uint32_t i = 0; i < n; i++)
         made->absent[i] = is_absent(f, (struct sl_expert_id){(uint16_t)routed_layer, made->ids[i]});
     sl_read_plan_drop_layer(&g->plan, routed_layer);

@@ -261,7 +261,7 @@ static enum sl_status call(struct sl_fetch *f, const struct sl_tiers_piece *p, b
         SL_TRY(sl_device_after(t->dev, SL_QUEUE_OPS, SL_QUEUE_UP, p->up));
     if (!p->n_pairs)
         return SL_OK; /* the rows that needed them are lost */
-    bool all = !placed && p->n_pairs == f->run.rows.n * f->layout->k;
+    bool all = !placed && p->n_pairs == f->run.rows.n * f->run.k;
     op->refs = NULL;
     op->device_refs = placed ? NULL : t->dev_args->addr;
     op->pairs = placed || all ? NULL : sl_tiers_arg_pairs(t, t->dev_args->addr) + p->first;

@@ -4,21 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t sl_layer_run_bytes(uint32_t n_expert, uint32_t k, uint32_t max_rows) {
+size_t sl_layer_run_bytes(uint32_t n_expert, uint32_t max_k, uint32_t max_rows) {
     struct sl_layer_run *r;
     return n_expert *
                (sizeof *r->pair_count + sizeof *r->wanted + sizeof *r->held + sizeof *r->in_call) +
-           (size_t)max_rows * k * sizeof *r->pairs;
+           (size_t)max_rows * max_k * sizeof *r->pairs;
 }
 
-enum sl_status sl_layer_run_init(struct sl_layer_run *r, uint32_t n_expert, uint32_t k,
+enum sl_status sl_layer_run_init(struct sl_layer_run *r, uint32_t n_expert, uint32_t max_k,
                                  uint32_t max_rows) {
-    *r = (struct sl_layer_run){.n_expert = n_expert, .k = k};
+    *r = (struct sl_layer_run){.n_expert = n_expert, .max_k = max_k};
     r->pair_count = calloc(n_expert, sizeof *r->pair_count);
     r->wanted = calloc(n_expert, sizeof *r->wanted);
     r->held = calloc(n_expert, sizeof *r->held);
     r->in_call = calloc(n_expert, sizeof *r->in_call);
-    r->pairs = calloc((size_t)max_rows * k, sizeof *r->pairs);
+    r->pairs = calloc((size_t)max_rows * max_k, sizeof *r->pairs);
     bool all = r->pair_count && r->wanted && r->held && r->in_call && r->pairs;
     return all ? SL_OK : SL_ERR_NOMEM;
 }
@@ -32,10 +32,12 @@ void sl_layer_run_release(struct sl_layer_run *r) {
     *r = (struct sl_layer_run){0};
 }
 
-void sl_layer_run_begin(struct sl_layer_run *r, uint32_t layer, const struct sl_fetch_rows *rows) {
-    assert(!r->n_held && !r->n_wanted);
+void sl_layer_run_begin(struct sl_layer_run *r, uint32_t layer, uint32_t k,
+                        const struct sl_fetch_rows *rows) {
+    assert(!r->n_held && !r->n_wanted && k <= r->max_k);
     uint32_t n_lost = 0;
     r->layer = layer;
+    r->k = k;
     r->rows = *rows;
     memset(r->pair_count, 0, r->n_expert * sizeof *r->pair_count);
     for (uint32_t t = 0; t < rows->n; t++) {

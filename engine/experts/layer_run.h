@@ -31,8 +31,9 @@ struct sl_held {
 
 /* Written by layer_run.c, but where it says otherwise. */
 struct sl_layer_run {
-    uint32_t n_expert, k;
+    uint32_t n_expert, max_k;
     uint32_t layer;
+    uint32_t k;      /* experts that each row uses */
     uint32_t window; /* the owner's: demanded experts that may be on their way at once */
     struct sl_fetch_rows rows;
     uint32_t *pair_count;        /* [n_expert] pairs of rows that were not lost when it began */
@@ -42,20 +43,22 @@ struct sl_layer_run {
     uint32_t n_loading; /* of held: the owner's, what it last saw */
     bool dense_call;    /* all pairs can be run in one call with no list */
     uint8_t *in_call;   /* [n_expert] anybody's marks; zero when they are done */
-    uint32_t *pairs;    /* [max_rows * k] what was listed last */
+    uint32_t *pairs;    /* [max_rows * max_k] what was listed last */
 };
 
-/* SL_ERR_NOMEM: release all the same. max_rows: of one step. */
-enum sl_status sl_layer_run_init(struct sl_layer_run *r, uint32_t n_expert, uint32_t k,
+/* SL_ERR_NOMEM: release all the same. max_k: experts that a row uses in any layer; max_rows: of one
+ * step. */
+enum sl_status sl_layer_run_init(struct sl_layer_run *r, uint32_t n_expert, uint32_t max_k,
                                  uint32_t max_rows) SL_MUST_CHECK;
 /* Also of a zeroed one. */
 void sl_layer_run_release(struct sl_layer_run *r);
 /* What init allocates, for the memory plan. */
-size_t sl_layer_run_bytes(uint32_t n_expert, uint32_t k, uint32_t max_rows);
+size_t sl_layer_run_bytes(uint32_t n_expert, uint32_t max_k, uint32_t max_rows);
 
-/* The router has spoken: counts the pairs of rows that are not lost, and wants their distinct
- * experts, in the order of the file. */
-void sl_layer_run_begin(struct sl_layer_run *r, uint32_t layer, const struct sl_fetch_rows *rows);
+/* The router of the layer has chosen k experts for each row: counts the pairs of rows that are not
+ * lost, and wants their distinct experts, in the order of the file. */
+void sl_layer_run_begin(struct sl_layer_run *r, uint32_t layer, uint32_t k,
+                        const struct sl_fetch_rows *rows);
 /* leases [n_wanted]: those with a slot are held from now on, n_loading of them not ready. */
 void sl_layer_run_leased(struct sl_layer_run *r, const struct sl_lease *leases, uint32_t n_loading);
 /* A wave: what is still wanted waits for slots, not for its turn in the disk's queue. */

@@ -27,7 +27,7 @@ void sl_prediction_score_init(struct sl_prediction_score *s,
     uint16_t *ids = (void *)(s->rank + (size_t)shape->n * shape->k);
     uint8_t *absent = (void *)(ids + n_made * n_row);
     for (size_t i = 0; i < n_made; i++, ids += n_row, absent += n_row)
-        s->made[i] = (struct sl_prediction){SL_NO_PREDICTION, 0, ids, absent};
+        s->made[i] = (struct sl_prediction){SL_NO_PREDICTION, 0, 0, ids, absent};
 }
 
 void sl_prediction_score_forget(struct sl_prediction_score *s) {
@@ -42,11 +42,13 @@ static struct sl_prediction *made_of(struct sl_prediction_score *s, uint32_t whi
 }
 
 struct sl_prediction *sl_prediction_score_note(struct sl_prediction_score *s, uint32_t which,
-                                               uint32_t layer, const uint32_t *ids, uint32_t n) {
+                                               uint32_t layer, const uint32_t *ids, uint32_t n,
+                                               uint32_t k) {
     struct sl_prediction *made = made_of(s, which, layer);
-    assert(n <= s->shape.max_rows * s->shape.k);
+    assert(k <= s->shape.k && n <= s->shape.max_rows * k);
     made->layer = layer;
-    made->n_rows = n / s->shape.k;
+    made->n_rows = n / k;
+    made->k = k;
     for (uint32_t i = 0; i < n; i++)
         made->ids[i] = (uint16_t)ids[i];
     return made;
@@ -55,9 +57,9 @@ struct sl_prediction *sl_prediction_score_note(struct sl_prediction_score *s, ui
 void sl_prediction_score_judge(struct sl_prediction_score *s, uint32_t which, uint32_t layer,
                                const uint32_t *n_chosen, uint32_t *out_named, uint32_t *out_right) {
     struct sl_prediction *made = made_of(s, which, layer);
-    uint32_t k = s->shape.k, n_named = 0, n_right = 0;
+    uint32_t k = made->k, n_named = 0, n_right = 0;
     for (uint32_t i = 0; made->layer == layer && i < made->n_rows * k; i++) {
-        struct sl_prediction_rank *r = &s->rank[which * k + i % k];
+        struct sl_prediction_rank *r = &s->rank[which * s->shape.k + i % k];
         if (!made->absent[i])
             continue;
         bool right = n_chosen[made->ids[i]] > 0;

@@ -17,15 +17,15 @@ struct sl_prediction_shape {
     uint32_t n;        /* predictions that a layer makes */
     uint32_t reach;    /* layers that the farthest is ahead */
     uint32_t max_rows; /* of one prediction */
-    uint32_t k;        /* experts that a row chooses */
+    uint32_t k;        /* experts that a row chooses, the most of any layer */
 };
 
 /* What a router that was run early chose. */
 struct sl_prediction {
-    uint32_t layer; /* SL_NO_PREDICTION: nothing */
-    uint32_t n_rows;
-    uint16_t *ids;   /* [n_rows, k] surest first */
-    uint8_t *absent; /* [n_rows, k] it was in no slot then */
+    uint32_t layer;     /* SL_NO_PREDICTION: nothing */
+    uint32_t n_rows, k; /* k of that layer */
+    uint16_t *ids;      /* [n_rows, k] surest first */
+    uint8_t *absent;    /* [n_rows, k] it was in no slot then */
 };
 #define SL_NO_PREDICTION UINT32_MAX
 
@@ -50,10 +50,11 @@ void sl_prediction_score_init(struct sl_prediction_score *s,
 /* Forgets what was noted and not judged yet. */
 void sl_prediction_score_forget(struct sl_prediction_score *s);
 /* Prediction number which of the layer that runs: that layer's router chose ids [n], k for each
- * row. The caller fills absent [n] next. Replaces what the same number said of that layer; at most
- * `reach` layers apart, none replaces another's. */
+ * row, at most shape.k. The caller fills absent [n] next. Replaces what the same number said of
+ * that layer; at most `reach` layers apart, none replaces another's. */
 struct sl_prediction *sl_prediction_score_note(struct sl_prediction_score *s, uint32_t which,
-                                               uint32_t layer, const uint32_t *ids, uint32_t n);
+                                               uint32_t layer, const uint32_t *ids, uint32_t n,
+                                               uint32_t k);
 /* The layer begins: n_chosen [experts of the layer] rows chose each expert. Judges what prediction
  * number which said of it, once: how many experts it named that were absent, and how many of them
  * were chosen. */

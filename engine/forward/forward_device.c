@@ -129,6 +129,11 @@ static size_t ids_at(const struct sl_forward *f, uint32_t layer) {
     return (size_t)layer * f->step.n_rows * f->hp->n_expert_used;
 }
 
+/* Words that a layer's router chooses for n rows. */
+static uint32_t n_chosen(const struct sl_forward *f, uint32_t layer, uint32_t n) {
+    return n * f->layers[layer].spec->experts.n_used;
+}
+
 /* Of all layers; the last one may have fewer rows. */
 static size_t n_step_ids(const struct sl_forward *f) {
     uint32_t last = f->hp->n_layer - 1;
@@ -141,26 +146,26 @@ uint32_t *sl_forward_ids(const struct sl_forward *f, uint32_t layer) {
 }
 
 void sl_forward_expect_ids(struct sl_forward *f, uint32_t layer, uint32_t n) {
-    uint32_t n_ids = n * f->hp->n_expert_used;
+    uint32_t n_ids = n_chosen(f, layer, n);
     if (uses_mailbox(f, n_ids))
         memset(f->host_ids + ids_at(f, layer), 0xff, n_ids * sizeof *f->host_ids);
 }
 
 enum sl_status sl_forward_send_ids(struct sl_forward *f, uint32_t layer, uint32_t n) {
     return sl_forward_copy_back(f, f->host_ids + ids_at(f, layer), sl_forward_ids(f, layer),
-                                (size_t)n * f->hp->n_expert_used * sizeof *f->host_ids);
+                                n_chosen(f, layer, n) * sizeof *f->host_ids);
 }
 
 enum sl_status sl_forward_await_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
                                     const uint32_t **out_ids) {
-    const uint32_t *ids = f->host_ids + ids_at(f, layer), n_ids = n * f->hp->n_expert_used;
+    const uint32_t *ids = f->host_ids + ids_at(f, layer), n_ids = n_chosen(f, layer, n);
     *out_ids = ids;
     enum sl_status st =
         uses_mailbox(f, n_ids) && look(ids, n_ids, LOOK_NS) ? SL_OK : wait_for_ops(f->dev);
     for (uint32_t i = 0; i < n_ids && st == SL_OK; i++)
-        if (ids[i] >= f->hp->n_expert) {
+        if (ids[i] >= f->layers[layer].spec->experts.n_expert) {
             sl_error("%s: a router chose expert %u of %u", f->dev->caps.name, ids[i],
-                     f->hp->n_expert);
+                     f->layers[layer].spec->experts.n_expert);
             st = SL_ERR_DEVICE_LOST;
         }
     return st;
@@ -173,7 +178,7 @@ static uint32_t *prediction_at(const struct sl_forward *f, uint32_t layer) {
 
 /* Words that the early routers of a layer of n rows tell. */
 static uint32_t prediction_words(const struct sl_forward *f, uint32_t layer, uint32_t n) {
-    return sl_forward_can_predict(f, layer, f->prediction) * n * f->hp->n_expert_used;
+    return n * sl_forward_predicted_ids(f, layer, sl_forward_can_predict(f, layer, f->prediction));
 }
 
 void sl_forward_expect_prediction(struct sl_forward *f, uint32_t layer, uint32_t n) {
@@ -187,7 +192,7 @@ enum sl_status sl_forward_send_prediction(struct sl_forward *f, uint32_t layer, 
 }
 
 void sl_forward_follow_prediction(struct sl_forward *f, uint32_t layer, uint32_t n) {
-    const uint32_t *ids = prediction_at(f, layer), n_ids = n * f->hp->n_expert_used;
+    const uint32_t *ids = prediction_at(f, layer);
     uint32_t n_words = prediction_words(f, layer, n);
     if (f->predicted == layer || !n_words || !look(ids, n_words, PREDICTION_LOOK_NS))
         return;
@@ -195,9 +200,11 @@ void sl_forward_follow_prediction(struct sl_forward *f, uint32_t layer, uint32_t
     for (uint32_t i = 0; i < n_words; i++)
         if (ids[i] >= f->hp->n_expert)
             return; /* the next layer's own choice tells that something is wrong */
-    for (uint32_t i = 0; i < n_words / n_ids; i++)
-        sl_fetch_predict(f->fetch, i, f->layers[layer + sl_fetch_prediction_ahead[i]].routed_layer,
-                         ids + (size_t)i * n_ids, n_ids);
+    for (uint32_t i = 0; i < sl_forward_can_predict(f, layer, f->prediction); i++) {
+        uint32_t of = layer + sl_fetch_prediction_ahead[i], n_ids = n_chosen(f, of, n);
+        sl_fetch_predict(f->fetch, i, f->layers[of].routed_layer, ids, n_ids);
+        ids += n_ids;
+    }
 }
 
 enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_t n,
@@ -211,10 +218,10 @@ enum sl_status sl_forward_read_ids(struct sl_forward *f, uint32_t layer, uint32_
 void sl_forward_count_routes(struct sl_forward *f, uint32_t layer, uint32_t n_rows,
                              const uint32_t *of_step, const uint32_t *ids) {
     uint64_t seen[SL_MAX_EXPERTS / 64] = {0};
-    uint32_t n = n_rows * f->hp->n_expert_used, touched = 0;
+    uint32_t n = n_chosen(f, layer, n_rows), touched = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t e = ids[i];
-        if (e >= f->hp->n_expert)
+        if (e >= f->layers[layer].spec->experts.n_expert)
             continue; /* a device that has gone wrong: counts must not make it worse */
         touched += !(seen[e / 64] >> (e % 64) & 1);
         seen[e / 64] |= (uint64_t)1 << (e % 64);

@@ -2,7 +2,6 @@
 #include "engine/forward/forward_internal.h"
 
 static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer, uint32_t n_rows) {
-    const struct sl_hparams *hp = f->hp;
     const struct sl_layer_weights *w = &f->layers[layer];
     const struct sl_experts_spec *spec = &w->spec->experts;
     return (struct sl_op_router){.logits = f->a.router,
@@ -10,8 +9,8 @@ static struct sl_op_router router_op(const struct sl_forward *f, uint32_t layer,
                                  .ids = sl_forward_ids(f, layer),
                                  .weights = f->a.weights,
                                  .n_tok = n_rows,
-                                 .n_expert = hp->n_expert,
-                                 .k = hp->n_expert_used,
+                                 .n_expert = spec->n_expert,
+                                 .k = spec->n_used,
                                  .score = spec->router_kind == SL_ROUTER_KIND_SIGMOID
                                               ? SL_ROUTER_SIGMOID
                                               : SL_ROUTER_SOFTMAX,
@@ -27,11 +26,11 @@ static enum sl_status scale_logits(struct sl_forward *f, const struct sl_rows *r
                                    const struct sl_layer_weights *w, float *logits,
                                    const struct sl_place *where) {
     float scale = w->spec->experts.router_logit_scale;
+    uint32_t n = w->spec->experts.n_expert;
     if (scale > 0)
-        SL_FORWARD_TRY("router", sl_op_scale(f->dev, &(struct sl_op_scale){.x = logits,
-                                                                           .n_tok = r->n,
-                                                                           .n = f->hp->n_expert,
-                                                                           .scale = scale}));
+        SL_FORWARD_TRY(
+            "router", sl_op_scale(f->dev, &(struct sl_op_scale){
+                                              .x = logits, .n_tok = r->n, .n = n, .scale = scale}));
     return SL_OK;
 }
 
@@ -82,9 +81,15 @@ uint32_t sl_forward_can_predict(const struct sl_forward *f, uint32_t layer, uint
     return n;
 }
 
+uint32_t sl_forward_predicted_ids(const struct sl_forward *f, uint32_t layer, uint32_t n) {
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += f->layers[layer + sl_fetch_prediction_ahead[i]].spec->experts.n_used;
+    return sum;
+}
+
 enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
                                   const struct sl_place *where) {
-    const struct sl_hparams *hp = f->hp;
     struct sl_activations *a = &f->a;
     uint32_t layer = where->layer + sl_fetch_prediction_ahead[which];
     const struct sl_layer_weights *next = &f->layers[layer];
@@ -102,7 +107,7 @@ enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r,
         return st;
     struct sl_op_router op = router_op(f, layer, r->n);
     op.logits = a->next_router;
-    op.ids = a->next_ids + (size_t)which * r->n * hp->n_expert_used;
+    op.ids = a->next_ids + (size_t)r->n * sl_forward_predicted_ids(f, where->layer, which);
     op.weights = a->next_weights;
     SL_FORWARD_TRY("early router", sl_op_router(f->dev, &op));
     sl_timeline_since(f->timeline, "early router", start, {"rows", r->n});
@@ -118,7 +123,7 @@ static enum sl_status look_ahead(struct sl_forward *f, const struct sl_rows *r,
     enum sl_status st = sl_forward_predict(f, r, 0, where);
     if (st == SL_OK)
         sl_fetch_ahead(f->fetch, f->layers[where->layer + 1].routed_layer, f->a.next_ids,
-                       r->n * f->hp->n_expert_used);
+                       r->n * f->layers[where->layer + 1].spec->experts.n_used);
     return st;
 }
 
@@ -214,7 +219,7 @@ enum sl_status sl_forward_route(struct sl_forward *f, const struct sl_rows *r,
 /* The sum of each row's experts, into to->x; set: not added to what is there. */
 static enum sl_status sum_experts(struct sl_forward *f, const struct sl_layer_weights *w,
                                   const struct sl_rows *to, bool set) {
-    uint32_t n = f->hp->n_embd, k = f->hp->n_expert_used;
+    uint32_t n = f->hp->n_embd, k = w->spec->experts.n_used;
     if (w->spec->experts.weights_in) /* one a row, weighted already */
         return sl_op_add_gated(f->dev, &(struct sl_op_add_gated){
                                            .x = f->a.pair_y, .y = to->x, .n_tok = to->n, .n = n});
@@ -256,9 +261,9 @@ static struct sl_op_moe moe_op(const struct sl_forward *f, uint32_t layer,
                               .down_dtype = w->expert_down,
                               .n_tok = r->n,
                               .n_decode = r->n_decode,
-                              .k = hp->n_expert_used,
-                              .n_pairs = r->n * hp->n_expert_used,
-                              .n_expert = hp->n_expert,
+                              .k = w->spec->experts.n_used,
+                              .n_pairs = r->n * w->spec->experts.n_used,
+                              .n_expert = w->spec->experts.n_expert,
                               .n_embd = hp->n_embd,
                               .n_ff = w->spec->experts.n_ff,
                               .gate_bias = w->gate_bias,

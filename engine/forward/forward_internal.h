@@ -275,6 +275,8 @@ enum sl_status sl_forward_join(struct sl_forward *f, const struct sl_rows *r,
  * (sl_fetch_prediction_ahead) a layer can make: up to the first layer that has no router; and
  * number `which` of them. */
 uint32_t sl_forward_can_predict(const struct sl_forward *f, uint32_t layer, uint32_t most);
+/* Ids a row that the first n predictions of a layer choose. */
+uint32_t sl_forward_predicted_ids(const struct sl_forward *f, uint32_t layer, uint32_t n);
 enum sl_status sl_forward_predict(struct sl_forward *f, const struct sl_rows *r, uint32_t which,
                                   const struct sl_place *where) SL_MUST_CHECK;
 

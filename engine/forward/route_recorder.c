@@ -61,6 +61,14 @@ enum sl_status sl_route_recorder_open(const char *path, const struct sl_model *m
     const struct sl_hparams *hp = &model->hp;
     if (!hp->n_expert)
         return sl_fail(err, SL_ERR_CONFIG, "routes cannot be recorded: the model has no experts");
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        if (model->layers[l].spec.ffn == SL_FFN_EXPERTS &&
+            model->layers[l].spec.experts.n_used != hp->n_expert_used)
+            return sl_fail(err, SL_ERR_UNSUPPORTED,
+                           "routes cannot be recorded: a row uses %u experts in layer %u and %u in "
+                           "others, and a recording has one number for all",
+                           model->layers[l].spec.experts.n_used, hp->first_layer + l,
+                           hp->n_expert_used);
     struct sl_route_recorder *r = calloc(1, sizeof *r);
     if (!r)
         return sl_fail(err, SL_ERR_NOMEM, "out of memory");

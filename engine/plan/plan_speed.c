@@ -73,9 +73,9 @@ static double class_hits(const struct sl_expert_layout *l, uint32_t class, uint3
         double sum = 0;
         for (uint32_t e = 0; e < l->n_expert; e++)
             sum += (double)p[e];
-        for (uint32_t e = 0; e < l->n_expert; e++) /* every layer is used alike: k times a token */
-            use[n++] = (float)((double)p[e] * l->k / sum);
-        all += l->k;
+        for (uint32_t e = 0; e < l->n_expert; e++) /* a token uses k of them */
+            use[n++] = (float)((double)p[e] * l->layers[i].k / sum);
+        all += l->layers[i].k;
     }
     qsort(use, n, sizeof *use, hotter_first);
     for (size_t i = 0; i < n && i < n_slots; i++)
@@ -93,7 +93,7 @@ static double class_token_bytes(const struct sl_expert_layout *l, uint32_t class
     double sum = 0;
     for (uint32_t i = 0; i < l->n_layer; i++)
         if (l->layer_class[i] == class)
-            sum += (double)l->layers[i].expert_bytes * l->k;
+            sum += (double)l->layers[i].expert_bytes * l->layers[i].k;
     return sum;
 }
 

@@ -70,8 +70,9 @@ static enum sl_status look_at_layer(struct measure *m, uint32_t i, uint64_t stag
     st = sl_model_slice(m->model, i, 1, &slice, err);
     if (st == SL_OK) {
         out->dense_token_bytes = (double)sl_dense_token_bytes(&slice);
-        out->routed_token_bytes = (double)out->expert_bytes * slice.hp.n_expert_used /
-                                  (slice.hp.n_expert ? slice.hp.n_expert : 1);
+        const struct sl_experts_spec *x = &slice.layers[0].spec.experts;
+        out->routed_token_bytes =
+            (double)out->expert_bytes * x->n_used / (x->n_expert ? x->n_expert : 1);
     }
     return st;
 }

@@ -116,9 +116,24 @@ static enum sl_status read_groups(struct sl_keys *k, const struct sl_hparams *hp
     return SL_OK;
 }
 
-/* What the layers that have experts have in common. */
+/* Experts that a row uses: one number, or one for each layer, where those without experts may have
+ * 0. Into used [n_layer], the most of them into hp. */
+static enum sl_status read_used(struct sl_keys *k, struct sl_hparams *hp, uint32_t max,
+                                uint32_t *used) {
+    const struct sl_gguf_kv *kv = sl_keys_find(k, "expert_used_count");
+    uint32_t min = kv && kv->type == SL_GGUF_ARRAY ? 0 : 1;
+    SL_TRY(sl_keys_u32_each(k, "expert_used_count", true, min, max, used));
+    for (uint32_t l = 0; l < hp->n_layer; l++)
+        hp->n_expert_used = used[l] > hp->n_expert_used ? used[l] : hp->n_expert_used;
+    return hp->n_expert_used
+               ? SL_OK
+               : sl_keys_fail(k, SL_ERR_CORRUPT, "expert_used_count", "it is 0 in every layer");
+}
+
+/* What the layers that have experts have in common, and how many experts a row uses in each. */
 static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
-                                  struct sl_hparams *hp, struct sl_experts_spec *x) {
+                                  struct sl_hparams *hp, struct sl_experts_spec *x,
+                                  uint32_t *used) {
     if (hp->n_expert == 0) {
         if (arch->experts == SL_ARCH_MOE)
             return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_count",
@@ -129,7 +144,7 @@ static enum sl_status read_router(struct sl_keys *k, const struct sl_arch *arch,
         return sl_keys_fail(k, SL_ERR_UNSUPPORTED, "expert_count",
                             "experts in dense architecture '%s'", arch->name);
     uint32_t max = hp->n_expert < SL_MAX_EXPERTS_USED ? hp->n_expert : SL_MAX_EXPERTS_USED;
-    SL_TRY(sl_keys_u32(k, "expert_used_count", true, 1, max, &hp->n_expert_used));
+    SL_TRY(read_used(k, hp, max, used));
     x->activation = arch->activation;
     x->router_normalize = arch->router_normalize;
     SL_TRY(sl_keys_bool(k, "expert_weights_norm", &x->router_normalize));
@@ -190,9 +205,10 @@ static enum sl_status read_ffn_kinds(struct sl_keys *k, const struct sl_arch *ar
 
 static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, struct sl_hparams *hp,
                                struct sl_layer *layers) {
-    struct sl_experts_spec common = {.router_scale = 0};
-    uint32_t ff[SL_MAX_LAYERS] = {0}, ff_expert[SL_MAX_LAYERS] = {0}, n_ff_shared = 0;
-    SL_TRY(read_router(k, arch, hp, &common));
+    struct sl_experts_spec common = {.n_expert = hp->n_expert};
+    uint32_t ff[SL_MAX_LAYERS] = {0}, ff_expert[SL_MAX_LAYERS] = {0}, used[SL_MAX_LAYERS] = {0};
+    uint32_t n_ff_shared = 0;
+    SL_TRY(read_router(k, arch, hp, &common, used));
     SL_TRY(read_ffn_kinds(k, arch, hp, layers));
     SL_TRY(sl_keys_u32_each(k, "feed_forward_length", hp->n_expert == 0, 0, SL_ARCH_MAX_WIDTH, ff));
     if (hp->n_expert)
@@ -215,9 +231,11 @@ static enum sl_status read_ffn(struct sl_keys *k, const struct sl_arch *arch, st
             continue;
         }
         s->experts = common;
-        s->experts.n_ff = ff_expert[l]     ? ff_expert[l]
-                          : arch->split_ff ? ff[l] / hp->n_expert_used
-                                           : ff[l];
+        s->experts.n_used = used[l];
+        if (!used[l])
+            return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_used_count",
+                                "it is 0 in layer %" PRIu32 ", which has experts", l);
+        s->experts.n_ff = ff_expert[l] ? ff_expert[l] : arch->split_ff ? ff[l] / used[l] : ff[l];
         if (!s->experts.n_ff)
             return sl_keys_fail(k, SL_ERR_CORRUPT, "expert_feed_forward_length",
                                 "the experts' width is 0 or missing");

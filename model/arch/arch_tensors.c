@@ -233,7 +233,7 @@ static uint64_t dim_value(const struct sl_hparams *hp, const struct sl_layer_spe
     case D_FF_SHARED:
         return s->experts.n_ff_shared;
     case D_EXPERT:
-        return hp->n_expert;
+        return s->experts.n_expert;
     case D_DELTA_QKV:
         return (2 * (uint64_t)s->delta.n_head_k + s->delta.n_head) * s->delta.head_dim;
     case D_DELTA_V:

@@ -89,6 +89,8 @@ enum sl_expert_activation {
 };
 
 struct sl_experts_spec {
+    uint32_t n_expert;    /* routed experts */
+    uint32_t n_used;      /* of these, how many the router chooses for each row */
     uint32_t n_ff;        /* width of a routed expert */
     uint32_t n_ff_shared; /* of the shared expert */
     enum sl_router_kind router_kind;

@@ -32,7 +32,7 @@ struct sl_rope_spec {
 /* What all layers share. Units: elements and counts unless named otherwise. Zero = absent. */
 struct sl_hparams {
     uint32_t n_layer, n_ctx_train, n_embd, n_vocab;
-    uint32_t n_expert, n_expert_used; /* of every layer that has experts */
+    uint32_t n_expert, n_expert_used; /* the most of any layer; each layer's own: its spec */
     uint32_t first_layer;             /* of a slice (model_slice.h), in the whole model; else 0 */
     uint32_t n_layer_nextn; /* behind the last layer, for guessing tokens ahead: left on disk */
     float norm_eps;

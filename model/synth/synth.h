@@ -34,6 +34,7 @@ struct sl_synth_config {
     uint32_t n_ff_expert;   /* routed experts */
     uint32_t n_ff_shared;   /* the shared expert, of architectures that have one */
     uint32_t n_expert, n_expert_used;
+    uint32_t n_expert_used_odd;     /* of layers 1, 3, 5, ...; 0 = as the others */
     uint32_t n_group, n_group_used; /* groups of experts that routers choose first; 0 = none */
     uint32_t n_layer_dense; /* first layers without experts, of architectures that have such */
     uint32_t n_vocab, n_ctx;

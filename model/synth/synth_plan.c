@@ -339,7 +339,7 @@ static void add_layer(struct sl_synth_plan *p, const struct sl_synth_config *c, 
     float wide = traits & SL_SYNTH_CLAMPED ? 3 : 1;
     float expert_mid = traits & SL_SYNTH_CLAMPED ? 6.4f : mid;
     /* The weighted sum of k random outputs shrinks by about sqrt(k). */
-    float down = share * sqrtf((float)c->n_expert_used) / (expert_mid * sqrtf((float)ff));
+    float down = share * sqrtf((float)sl_synth_used(c, l)) / (expert_mid * sqrtf((float)ff));
     /* gemma4 divides the router's logits by sqrt(n). */
     float router = traits & SL_SYNTH_GEMMA4 ? 2 : 2 * in;
     add(p, SL_DTYPE_F32, SL_FILL_ROUTER, router, n, ne, 0, "ffn_gate_inp.weight", i);
@@ -410,6 +410,7 @@ static enum sl_status check(const struct sl_synth_config *c, uint32_t *out_trait
         {"experts", c->n_expert, moe ? 1 : 0, SL_MAX_EXPERTS},
         {"top-k", c->n_expert_used, c->n_expert ? 1 : 0,
          c->n_expert < SL_MAX_EXPERTS_USED ? c->n_expert : SL_MAX_EXPERTS_USED},
+        {"odd-top-k", c->n_expert_used_odd, 0, c->n_expert_used},
         {"expert-ff", c->n_ff_expert, c->n_expert ? 1 : 0, 1u << 20},
         {"ff", c->n_ff, dense ? 1 : 0, 1u << 20},
         {"shared-ff", c->n_ff_shared, shared && !(parts & SL_SYNTH_GRANITE) ? 1 : 0, 1u << 20},

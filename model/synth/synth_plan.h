@@ -92,6 +92,11 @@ static inline uint32_t sl_synth_kv_heads(const struct sl_synth_config *c, uint32
     return layer % 2 && c->n_head_kv_odd ? c->n_head_kv_odd : c->n_head_kv;
 }
 
+/* Experts that a row uses. */
+static inline uint32_t sl_synth_used(const struct sl_synth_config *c, uint32_t layer) {
+    return layer % 2 && c->n_expert_used_odd ? c->n_expert_used_odd : c->n_expert_used;
+}
+
 /* Elements of a head's value. */
 static inline uint32_t sl_synth_value_dim(const struct sl_synth_config *c, uint32_t layer) {
     return sl_synth_parts(c->arch) & SL_SYNTH_MIMO ? c->head_dim_v : sl_synth_head_dim(c, layer);

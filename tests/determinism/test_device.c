@@ -273,6 +273,7 @@ static struct sl_synth_config small(const char *arch) {
     c.n_ctx = 512;
     c.n_expert = 13;
     c.n_expert_used = 3;
+    c.n_expert_used_odd = 2;
     c.gate = (struct sl_synth_types){{SL_DTYPE_Q4_K, SL_DTYPE_Q6_K}, 2};
     c.up = (struct sl_synth_types){{SL_DTYPE_Q4_K}, 1};
     c.down = (struct sl_synth_types){{SL_DTYPE_Q6_K, SL_DTYPE_Q8_0}, 2};
@@ -370,7 +371,7 @@ static void other_shapes(void **state) {
         if (i == 5)
             c.window_period = 2, c.window = 24, c.head_dim_window = 64, c.logit_softcap = 30;
         if (i == 2)
-            c.n_expert = c.n_expert_used = 0, c.n_ff = 256;
+            c.n_expert = c.n_expert_used = c.n_expert_used_odd = 0, c.n_ff = 256;
         open_model(&m, &c);
         run_setting(m.model, &(struct setting){.cpu = true, .parallel = 2, .batch = 64}, &plain);
         check(m.model, &(struct setting){.where = SL_EXPERTS_RESIDENT, .parallel = 8, .batch = 64},

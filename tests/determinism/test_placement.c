@@ -410,7 +410,8 @@ static void all_experts_a_token(void **state) {
     compare_all(&(struct subject){.name = "all experts for each token", .config = &c});
 }
 
-/* Dense layers before those with experts, and pages of two sizes. */
+/* Dense layers before those with experts, pages of two sizes, and rows that use one expert in every
+ * second layer and three in the others. */
 static void layers_that_differ(void **state) {
     (void)state;
     struct sl_synth_config c = small("ernie4_5-moe");
@@ -418,6 +419,7 @@ static void layers_that_differ(void **state) {
     c.n_head_kv_odd = 4;
     c.n_expert = 12;
     c.n_expert_used = 3;
+    c.n_expert_used_odd = 1;
     c.n_ff_shared = 128;
     compare_all(&(struct subject){.name = "layers that differ", .config = &c});
 }

@@ -157,7 +157,7 @@ static uint64_t make_layout(const struct sim_shape *shape, struct sl_expert_layo
         uint32_t c = kind_of(shape, i);
         struct sl_routed_layer *r = &l->layers[i];
         *r = (struct sl_routed_layer){
-            .model_layer = i, .size_class = c, .expert_bytes = expert_bytes(shape, c)};
+            .model_layer = i, .size_class = c, .k = l->k, .expert_bytes = expert_bytes(shape, c)};
         for (uint32_t x = 0; x < 3; x++) {
             r->extent[x].offset_bytes = at;
             r->extent[x].size_bytes = shape->extent_bytes[c][x];
@@ -167,7 +167,7 @@ static uint64_t make_layout(const struct sim_shape *shape, struct sl_expert_layo
         l->layer_class[i] = (uint8_t)c;
         l->classes[c].n_layer++;
         l->total_bytes += r->expert_bytes * l->n_expert;
-        l->token_bytes += r->expert_bytes * l->k;
+        l->token_bytes += r->expert_bytes * r->k;
     }
     return at + 4096;
 }

@@ -124,6 +124,26 @@ static void test_counts(void **state) {
     sl_inspect_release(&in);
 }
 
+/* A token uses three experts in layers 0 and 2, one in layers 1 and 3. */
+static void test_experts_by_layer(void **state) {
+    (void)state;
+    static struct sl_inspect in;
+    struct sl_synth_config c = sl_synth_default;
+    struct sl_err err = {""};
+    c.n_expert_used = 3;
+    c.n_expert_used_odd = 1;
+    unlink(path);
+    assert_int_equal(sl_synth_write(&c, path, NULL, NULL, &err), SL_OK);
+    assert_int_equal(sl_inspect_open(path, &in, &err), SL_OK);
+    if (!in.model)
+        fail_msg("%s", in.model_err.text);
+    assert_int_equal(in.n_layer, 4);
+    assert_int_equal(in.routed_per_token_bytes, 8 * sl_model_expert_bytes(in.model, 0));
+    uint64_t of_one = in.of[SL_PURPOSE_EXPERTS].n_elems / (4 * c.n_expert);
+    assert_int_equal(in.active_elems, in.total.n_elems - (4 * c.n_expert - 8) * of_one);
+    sl_inspect_release(&in);
+}
+
 /* Layers that guess ahead are in the file, and neither run nor read. */
 static void test_nextn(void **state) {
     (void)state;
@@ -258,9 +278,13 @@ int main(void) {
     snprintf(path, sizeof path, "%s/m.gguf", dir);
     snprintf(out_path, sizeof out_path, "%s/out", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),      cmocka_unit_test(test_nextn),
-        cmocka_unit_test(test_report),      cmocka_unit_test(test_json),
-        cmocka_unit_test(test_unsupported), cmocka_unit_test(test_vocabulary_only_and_empty),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_nextn),
+        cmocka_unit_test(test_experts_by_layer),
+        cmocka_unit_test(test_report),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_unsupported),
+        cmocka_unit_test(test_vocabulary_only_and_empty),
         cmocka_unit_test(test_errors),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -377,6 +377,20 @@ static void recorded_routes(void **state) {
     assert_memory_equal(one, two, n);
 }
 
+/* A recording has one number of experts a row. */
+static void routes_of_layers_that_differ(void **state) {
+    (void)state;
+    struct sl_synth_config sc = tiny_config("qwen3moe");
+    sc.n_expert_used_odd = 1;
+    struct test_model m;
+    open_model(&m, &sc);
+    struct sl_engine_config c = {.ctx_tokens = 64, .parallel = 1, .record_routes = "/dev/null"};
+    struct sl_engine *e;
+    assert_int_equal(sl_engine_create(m.model, &c, NULL, &e, &test_err), SL_ERR_UNSUPPORTED);
+    assert_non_null(strstr(test_err.text, "1 experts in layer 1 and 2 in others"));
+    close_model(&m);
+}
+
 /* Longer than the scheduler waits, with nothing to do, before it has the heat saved. */
 static bool be_slow(struct sl_pipeline_item *p, uint32_t stage, struct sl_stage_call *c) {
     (void)p;
@@ -604,6 +618,7 @@ int main(void) {
         cmocka_unit_test(heat_and_map),
         cmocka_unit_test(heat_behind_a_slow_stage),
         cmocka_unit_test(recorded_routes),
+        cmocka_unit_test(routes_of_layers_that_differ),
         cmocka_unit_test(stages_are_shown),
         cmocka_unit_test(what_a_prompt_costs),
 #ifndef STAGES_BEHIND_BYTES

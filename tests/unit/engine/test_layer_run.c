@@ -22,7 +22,7 @@ static struct sl_layer_run begun(uint32_t lost_row) {
     memset(failed, 0, sizeof failed);
     if (lost_row < ROWS)
         failed[lost_row] = 1;
-    sl_layer_run_begin(&r, 7, &(struct sl_fetch_rows){ids, ROWS, 1, failed, 3});
+    sl_layer_run_begin(&r, 7, K, &(struct sl_fetch_rows){ids, ROWS, 1, failed, 3});
     return r;
 }
 
@@ -79,11 +79,26 @@ static void lost_rows_need_nothing(void **state) {
     assert_int_equal(r.n_loading, 0);
     r.n_loading = 5; /* the next layer begins anew, whatever was left */
     memset(failed, 0, sizeof failed);
-    sl_layer_run_begin(&r, 8, &(struct sl_fetch_rows){ids, 1, 1, failed, 0});
+    sl_layer_run_begin(&r, 8, K, &(struct sl_fetch_rows){ids, 1, 1, failed, 0});
     assert_wanted(&r, LIST(1, 5));
     assert_int_equal(r.n_loading, 0);
     assert_int_equal(r.pair_count[1], 1);
     assert_true(r.dense_call);
+    sl_layer_run_release(&r);
+}
+
+/* Rows of the next layer may choose fewer: ids 5, 1, 1, 2 are four rows'. */
+static void a_layer_with_fewer_a_row(void **state) {
+    (void)state;
+    struct sl_layer_run r = begun(ROWS);
+    sl_layer_run_give_up(&r);
+    sl_layer_run_begin(&r, 8, 1, &(struct sl_fetch_rows){ids, ROWS, 1, failed, 0});
+    assert_wanted(&r, LIST(1, 2, 5));
+    assert_int_equal(r.pair_count[1], 2);
+    lease(&r, 0, 1, 2, 3, 0);
+    assert_pairs(&r, sl_layer_run_list(&r, 1), LIST(1, 2));
+    assert_int_equal(sl_layer_run_fail(&r, 2), 1);
+    assert_memory_equal(failed, ((const uint8_t[]){0, 0, 0, 1}), ROWS);
     sl_layer_run_release(&r);
 }
 
@@ -184,10 +199,15 @@ static void waves(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(distinct_experts_in_order), cmocka_unit_test(lost_rows_need_nothing),
-        cmocka_unit_test(from_wanted_to_held),       cmocka_unit_test(moves_among_held),
-        cmocka_unit_test(several_have_run),          cmocka_unit_test(pairs_of_held),
-        cmocka_unit_test(an_expert_is_lost),         cmocka_unit_test(waves),
+        cmocka_unit_test(distinct_experts_in_order),
+        cmocka_unit_test(lost_rows_need_nothing),
+        cmocka_unit_test(a_layer_with_fewer_a_row),
+        cmocka_unit_test(from_wanted_to_held),
+        cmocka_unit_test(moves_among_held),
+        cmocka_unit_test(several_have_run),
+        cmocka_unit_test(pairs_of_held),
+        cmocka_unit_test(an_expert_is_lost),
+        cmocka_unit_test(waves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

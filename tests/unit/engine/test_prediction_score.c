@@ -42,7 +42,7 @@ static int tear_down(void **state) {
 
 static void note(struct sl_prediction_score *s, uint32_t which, uint32_t layer, const uint32_t *ids,
                  uint32_t n, uint8_t absent) {
-    memset(sl_prediction_score_note(s, which, layer, ids, n)->absent, absent, n);
+    memset(sl_prediction_score_note(s, which, layer, ids, n, K)->absent, absent, n);
 }
 
 static void judged(struct sl_prediction_score *s, uint32_t which, uint32_t layer,
@@ -100,12 +100,25 @@ static void only_absent_ones_count(void **state) {
     struct score *c = *state;
     const uint32_t ids[] = {1, 2, 3, 4}; /* two rows */
     const uint32_t chosen[EXPERTS] = {[1] = 1, [2] = 1, [4] = 2};
-    struct sl_prediction *made = sl_prediction_score_note(&c->s, 0, 5, ids, 4);
+    struct sl_prediction *made = sl_prediction_score_note(&c->s, 0, 5, ids, 4, K);
     memcpy(made->absent, (const uint8_t[]){0, 1, 1, 1}, 4);
     judged(&c->s, 0, 5, chosen, 3, 2);
     assert_int_equal(c->s.rank[0].n, 1); /* of the second row, wrong */
     assert_int_equal(c->s.rank[1].n, 2);
     assert_true(c->s.rank[0].right == 0 && c->s.rank[1].right == 1);
+}
+
+/* A layer whose rows choose fewer: the second id is another row's first choice. */
+static void ranks_of_a_narrower_layer(void **state) {
+    struct score *c = *state;
+    const uint32_t ids[] = {1, 2};
+    const uint32_t chosen[EXPERTS] = {[1] = 1};
+    struct sl_prediction *made = sl_prediction_score_note(&c->s, 1, 5, ids, 2, 1);
+    assert_int_equal(made->n_rows, 2);
+    memset(made->absent, 1, 2);
+    judged(&c->s, 1, 5, chosen, 2, 1);
+    assert_int_equal(c->s.rank[K].n, 2); /* of number 1, rank 0 */
+    assert_int_equal(c->s.rank[K + 1].n, 0);
 }
 
 /* Each is judged once, by its own layer, and by nothing that was noted for another. */
@@ -164,6 +177,7 @@ int main(void) {
         TEST(four_in_five),
         TEST(trust_is_lost),
         TEST(only_absent_ones_count),
+        TEST(ranks_of_a_narrower_layer),
         TEST(by_its_layer_once),
         TEST(forgotten),
         TEST(full),

@@ -180,6 +180,30 @@ static struct counts run_two(const struct test_model *m, const struct sl_engine_
                            .flight = now.flight - was.flight};
 }
 
+/* A row uses as many experts as each layer's spec says. One row a step, so all of a step's differ.
+ */
+static void experts_by_layer(void **state) {
+    (void)state;
+    struct sl_synth_config sc = tiny_config("qwen3moe");
+    sc.n_layer = 5;
+    sc.n_expert_used = 4;
+    sc.n_expert_used_odd = 1;
+    struct test_model m;
+    open_model(&m, &sc);
+    struct sl_engine_config c = {.n_threads = 1, .ctx_tokens = 64, .parallel = 1};
+    struct sl_engine *e = new_engine(&m, &c);
+    int64_t before = sl_metric(expert_reads_total);
+    struct run *r = new_run(1, 1, 64, 9);
+    submit(e, r);
+    wait_run(r);
+    assert_int_equal(r->result.status, SL_OK);
+    assert_int_equal(r->n, 9);
+    free_run(r);
+    sl_engine_destroy(&e);
+    assert_int_equal(sl_metric(expert_reads_total) - before, 9 * (4 + 1 + 4 + 1 + 4));
+    close_model(&m);
+}
+
 static void streamed_counts_add_up(void **state) {
     (void)state;
     struct sl_synth_config sc = tiny_config("qwen2moe");
@@ -345,11 +369,9 @@ static void watching_works(void **state) {
 int main(void) {
     sl_log_set_level(SL_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_add_up),
-        cmocka_unit_test(streamed_counts_add_up),
-        cmocka_unit_test(resident_counts_add_up),
-        cmocka_unit_test(watching_works),
-        cmocka_unit_test(promises),
+        cmocka_unit_test(shares_add_up),          cmocka_unit_test(experts_by_layer),
+        cmocka_unit_test(streamed_counts_add_up), cmocka_unit_test(resident_counts_add_up),
+        cmocka_unit_test(watching_works),         cmocka_unit_test(promises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

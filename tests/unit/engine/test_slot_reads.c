@@ -59,7 +59,8 @@ static struct bench *open_bench(uint32_t depth, bool short_file) {
                                           .layer_class = b->layer_class};
     ok(sl_slot_layout_init(&b->layout.classes[0].slot, sizes, SL_EXPERT_EXTENTS, 1, &err));
     uint64_t at = 0;
-    for (uint32_t i = 0; i < LAYERS; i++)
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        b->layers[i].k = 2;
         for (uint32_t x = 0; x < SL_EXPERT_EXTENTS; x++) {
             b->layers[i].extent[x].offset_bytes = at;
             b->layers[i].extent[x].size_bytes = sizes[x];
@@ -67,6 +68,7 @@ static struct bench *open_bench(uint32_t depth, bool short_file) {
             b->layers[i].expert_bytes += sizes[x];
             at += (uint64_t)EXPERTS * sizes[x];
         }
+    }
     b->data = malloc(at + 8);
     assert_non_null(b->data);
     struct sl_rng rng = {.state = 4};

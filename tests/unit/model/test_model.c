@@ -482,19 +482,44 @@ static struct edit with_array(const char *key, int32_t a, int32_t b, int32_t c) 
 static void test_arrays_of_one_value(void **state) {
     (void)state;
     uint8_t *file;
-    struct edit e = with_array("expert_used_count", USED, USED, USED);
+    struct edit e = with_array("embedding_length", EMBD, EMBD, EMBD);
     struct sl_model *m = open_model("mixtral", &e, &file);
-    assert_int_equal(m->hp.n_expert_used, USED);
+    assert_int_equal(m->hp.n_embd, EMBD);
     sl_model_close(&m);
     free(file);
     n_array_values = LAYERS + 1;
-    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_used_count",
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.embedding_length",
                    "4 values for 3 layers");
     n_array_values = 0;
-    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_used_count", "0 values");
-    e = with_array("expert_used_count", USED, USED, 1);
-    expect_refused("mixtral", &e, SL_ERR_UNSUPPORTED, "llama.expert_used_count",
-                   "differs between layers (2 in layer 0, 1 in layer 2)");
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.embedding_length", "0 values");
+    e = with_array("embedding_length", EMBD, EMBD, EMBD / 2);
+    expect_refused("mixtral", &e, SL_ERR_UNSUPPORTED, "llama.embedding_length",
+                   "differs between layers");
+}
+
+/* How many experts a row uses may differ; what is as wide as the most of them knows the most. */
+static void test_experts_used_per_layer(void **state) {
+    (void)state;
+    uint8_t *file;
+    struct edit e = with_array("expert_used_count", 1, USED + 1, USED);
+    struct sl_model *m = open_model("mixtral", &e, &file);
+    assert_int_equal(m->hp.n_expert_used, USED + 1);
+    assert_int_equal(m->layers[0].spec.experts.n_used, 1);
+    assert_int_equal(m->layers[1].spec.experts.n_used, USED + 1);
+    assert_int_equal(m->layers[2].spec.experts.n_used, USED);
+    assert_int_equal(m->layers[1].spec.experts.n_expert, EXPERTS);
+    sl_model_close(&m);
+    free(file);
+    e = with_array("expert_used_count", USED, 0, 1);
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_used_count", "0 in layer 1");
+    e = with_array("expert_used_count", 0, 0, 0);
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_used_count", "0 in every layer");
+    e = with_array("expert_used_count", USED, EXPERTS + 1, 1);
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_used_count",
+                   "7 of layer 1 is out of range");
+    n_array_values = LAYERS + 1;
+    expect_refused("mixtral", &e, SL_ERR_CORRUPT, "llama.expert_used_count",
+                   "4 values for 3 layers");
 }
 
 /* Keys with a value for each layer. Tensors must have the shapes that follow. */
@@ -631,6 +656,7 @@ int main(void) {
         cmocka_unit_test(test_router_keys),
         cmocka_unit_test(test_rope_scaling),
         cmocka_unit_test(test_arrays_of_one_value),
+        cmocka_unit_test(test_experts_used_per_layer),
         cmocka_unit_test(test_per_layer_arrays),
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_not_a_model),
