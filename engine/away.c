@@ -70,7 +70,7 @@ void sl_engine_tend_away(struct sl_engine *e) {
     if (e->away_left)
         set_away(e, true, &why);
     if (now - e->away_since_ns >= remote->wait_ns)
-        sl_sessions_fail(e, SL_ERR_PEER_LOST, why.text);
+        sl_sessions_finish_all(e, SL_FINISH_ERROR, SL_ERR_PEER_LOST, why.text);
     if (now + LOOK_NS < e->next_deadline_ns)
         e->next_deadline_ns = now + LOOK_NS;
 }

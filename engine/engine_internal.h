@@ -101,8 +101,10 @@ struct sl_engine {
 void *sl_scheduler_main(void *arg);
 /* Makes e->show, when stages and map are there. */
 enum sl_status sl_show_create(struct sl_engine *e, struct sl_err *err) SL_MUST_CHECK;
-/* Whether what failed takes the engine down, and not only what it was done for. */
-bool sl_is_fatal(enum sl_status st);
+/* Whether a failure takes the engine down, and not only the work that failed. */
+static inline bool sl_is_fatal(enum sl_status st) {
+    return st == SL_ERR_DEVICE_LOST || st == SL_ERR_CORRUPT;
+}
 /* slot_pages.c: takes pages and tail pages for a slot, until it has those of n_tokens positions;
  * `held` is kept up to date, also on a failure. SL_ERR_DEVICE_OOM cannot happen while every slot
  * keeps to ctx_tokens and gives back, before each step, the tail pages that it no longer needs. */
@@ -114,10 +116,6 @@ void sl_slot_pass(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held
 void sl_slot_release(struct sl_engine *e, uint32_t slot, struct sl_held_pages *held);
 /* The same for a session, whose passed tail pages stay for their text if they may be of use. */
 void sl_session_pass(struct sl_engine *e, struct sl_session *s);
-/* Copies a page of all layers to or from the host, after all steps that are under way, and waits
- * for it. A failure that is not fatal leaves a page with anything in it. */
-enum sl_status sl_page_copy(struct sl_engine *e, const struct sl_kv_copy *copy,
-                            uint8_t *host) SL_MUST_CHECK;
 /* The next page of the session's text is known elsewhere: takes a page for it, and a tail page if
  * rows behind what follows will need it. */
 enum sl_status sl_session_reserve_page(struct sl_engine *e, struct sl_session *s,
@@ -134,9 +132,6 @@ static inline bool sl_needs_tail(const struct sl_engine *e, uint32_t page, uint3
 /* After pages were taken: goes back to the last page end from which the session can go on, if the
  * tail pages before the one that it stands at are not there. */
 void sl_session_step_back(struct sl_engine *e, struct sl_session *s);
-/* Writes what went wrong with pages, and on which device if a copy found that lost; returns st. */
-enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status st,
-                             const char *what);
 /* Gives all of a session's pages back; the shared ones stay in the prefix tree. It then has no KV.
  */
 void sl_session_leave_pages(struct sl_engine *e, struct sl_session *s);
@@ -155,19 +150,35 @@ void sl_session_count_cached(struct sl_session *s, uint32_t n_tokens);
 /* Is leader, another session in a slot, about to compute the page that s needs next? */
 bool sl_session_follows(const struct sl_engine *e, const struct sl_session *s,
                         const struct sl_session *leader);
-/* scheduler.c, for steps: ends a session wherever it is; picks its next token from a row of logits;
- * ends what was canceled and what is out of time; nothing can run any more. */
+/* sessions.c. Ends a session wherever it is and tells its sink; the session is gone then. */
 void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_reason reason,
                        enum sl_status status, const char *text);
-void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row);
+/* Ends all sessions. */
+void sl_sessions_finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum sl_status st,
+                            const char *text);
+/* Ends sessions that were canceled or are out of time. */
 void sl_sessions_sweep(struct sl_engine *e);
+/* Nothing can run any more. */
 void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err);
-/* The same: out of its slot and its pages; in front of those that wait; the session in a slot that
- * came last, NULL = all slots are free; ends all sessions with an error. */
+/* Picks the next token from a row of logits and offers it to the sink. */
+void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row);
+/* Offers the pending token. False: the session has ended and is gone. */
+bool sl_session_offer(struct sl_engine *e, struct sl_session *s);
+/* Takes the session out of its slot and gives its pages back. */
 void sl_session_leave_slot(struct sl_engine *e, struct sl_session *s);
+/* Puts the session in front of those that wait. */
 void sl_session_wait_first(struct sl_engine *e, struct sl_session *s);
+/* So many more sessions wait, or fewer. */
+void sl_sessions_set_waiting(struct sl_engine *e, int change);
+/* The session in a slot that was submitted last; NULL: all slots are free. */
 struct sl_session *sl_slots_last_come(const struct sl_engine *e);
-void sl_sessions_fail(struct sl_engine *e, enum sl_status st, const char *text);
+/* page_copy.c. Copies a page of all layers to or from the host, after all steps that are under way,
+ * and waits for it. A failure that is not fatal leaves a page with anything in it. */
+enum sl_status sl_page_copy(struct sl_engine *e, const struct sl_kv_copy *copy,
+                            uint8_t *host) SL_MUST_CHECK;
+/* Writes what went wrong with pages, and on which device if a copy found that lost; returns st. */
+enum sl_status sl_pages_fail(const struct sl_engine *e, struct sl_err *err, enum sl_status st,
+                             const char *what);
 /* slot_pages.c: no page of any text is known any more, but for copies elsewhere; no slot has one.
  */
 void sl_prefixes_forget(struct sl_engine *e);
@@ -176,13 +187,17 @@ bool sl_engine_is_away(struct sl_engine *e, enum sl_status st, const struct sl_e
 /* While one is lost, when no step is under way: has the sessions wait, looks whether all are there
  * again, and ends the sessions when that has taken too long. */
 void sl_engine_tend_away(struct sl_engine *e);
-/* steps.c: adds the row of position pos of a slot to the step. */
+/* flight.c. Adds the row of position pos of a slot to the step. */
 void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
                      uint32_t id);
 /* Sends the micro-batch's step, with what has changed in the page table; with one stage it has then
  * been done. */
 void sl_step_send(struct sl_engine *e, struct sl_micro_batch *l);
-/* Between layers of a step on the scheduler's own thread. */
+/* A session leaves its slot: what steps under way still compute of it is nobody's. */
+void sl_steps_forget(struct sl_engine *e, const struct sl_session *s);
+/* Gives up what is under way and waits for it. */
+void sl_steps_drain(struct sl_engine *e);
+/* steps.c. Between layers of a step on the scheduler's own thread. */
 void sl_steps_look_after(struct sl_engine *e);
 /* Could a step be made now? */
 bool sl_steps_wanted(const struct sl_engine *e);
@@ -191,12 +206,10 @@ bool sl_steps_wanted(const struct sl_engine *e);
 bool sl_steps_start(struct sl_engine *e);
 /* Ends those that are done. False: there was none. */
 bool sl_steps_end(struct sl_engine *e);
-/* A session leaves its slot: what steps under way still compute of it is nobody's. */
-void sl_steps_forget(struct sl_engine *e, const struct sl_session *s);
-/* Gives up what is under way and waits for it. */
-void sl_steps_drain(struct sl_engine *e);
 /* slots.c: what the slots are doing now, for sl_engine_slots. */
 void sl_slots_publish(struct sl_engine *e);
+/* Sets the gauges of running, parked and waiting sessions. Returns how many run. */
+uint32_t sl_slots_update_gauges(struct sl_engine *e);
 /* job.c. The caller's side: has it done and waits. SL_AGAIN: requests run, or another job. Else the
  * job's own errors; err has the text. */
 enum sl_status sl_job_do(struct sl_engine *e, struct sl_job *job) SL_MUST_CHECK;

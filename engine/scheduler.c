@@ -23,215 +23,7 @@
 /* At the end, new prefixes are written for so long at most. */
 #define FLUSH_NS 3000000000u
 
-/* ---- what is shown ---- */
-
-static uint32_t update_gauges(struct sl_engine *e) {
-    uint32_t running = 0, parked = e->swapped.n;
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
-        running += sl_session_runs(e->slots[i]);
-        parked += sl_session_is(e->slots[i], SL_SESSION_PARKED);
-    }
-    sl_gauge(sessions_running, running);
-    sl_gauge(sessions_parked, parked);
-    sl_gauge(sessions_waiting, e->waiting.n);
-    return running;
-}
-
-/* ---- the end of a session ---- */
-
-void sl_session_leave_slot(struct sl_engine *e, struct sl_session *s) {
-    if (s->slot == SL_NO_SLOT)
-        return;
-    sl_steps_forget(e, s);
-    sl_session_leave_pages(e, s);
-    e->slots[s->slot] = NULL;
-    s->slot = SL_NO_SLOT;
-}
-
-/* Takes the session out of wherever it is, tells the sink, frees it. */
-void sl_session_finish(struct sl_engine *e, struct sl_session *s, enum sl_finish_reason reason,
-                       enum sl_status status, const char *text) {
-    uint64_t now = sl_now_ns();
-    struct sl_gen_result result = {.reason = reason,
-                                   .status = status,
-                                   .n_prompt = s->n_prompt,
-                                   .n_predicted = sl_session_predicted(s),
-                                   .n_cached = s->n_cached,
-                                   .experts = s->use};
-    if (text)
-        sl_fail(&result.err, status, "%s", text);
-    uint64_t started = s->start_ns ? s->start_ns : now;
-    uint64_t prompted = s->prompt_ns ? s->prompt_ns : now;
-    result.queue_ns = started - s->submit_ns;
-    result.prefill_ns = prompted - started;
-    result.decode_ns = now - prompted;
-    if (e->timeline)
-        sl_timeline_request(e->timeline, s->submit_ns, now,
-                            (const struct sl_timeline_arg[SL_TIMELINE_ARGS]){
-                                {"prompt tokens", s->n_prompt},
-                                {"generated tokens", result.n_predicted},
-                                {"queue_ns", (int64_t)result.queue_ns},
-                                {"prefill_ns", (int64_t)result.prefill_ns},
-                                {"decode_ns", (int64_t)result.decode_ns},
-                                {"status", status}});
-
-    sl_session_leave_slot(e, s);
-    pthread_mutex_lock(&e->lock);
-    if (s->in == &e->waiting)
-        e->n_waiting--;
-    e->n_alive--;
-    sl_session_unlink(s);
-    s->req->engine_private = NULL; /* a cancel that comes now finds nothing to do */
-    pthread_mutex_unlock(&e->lock);
-
-    if (reason == SL_FINISH_CANCELED)
-        sl_count(requests_canceled_total, 1);
-    if (reason == SL_FINISH_ERROR) {
-        sl_count(requests_failed_total, 1);
-        sl_error("a request failed: %s", result.err.text);
-    }
-    struct sl_token_sink *sink = s->req->sink;
-    free(s);
-    /* Whoever has the answer must not find its request shown any more. */
-    update_gauges(e);
-    sl_slots_publish(e);
-    sink->finish(sink, &result);
-}
-
-/* ---- tokens ---- */
-
-/* Offers the pending token. False: the session has ended and is gone. */
-static bool offer(struct sl_engine *e, struct sl_session *s) {
-    struct sl_token_sink *sink = s->req->sink;
-    /* Cleared before the push: a resume that overtakes the parking below is not lost. */
-    atomic_store(&s->resume, false);
-    enum sl_status st = sink->push(sink, &s->pending);
-    if (st == SL_AGAIN) {
-        if (s->state != SL_SESSION_PARKED && s->state != SL_SESSION_SWAPPED) {
-            s->parked_ns = sl_now_ns();
-            sl_session_become(s, SL_SESSION_PARKED);
-        }
-        return true;
-    }
-    if (s->state == SL_SESSION_PARKED)
-        sl_session_become(s, SL_SESSION_READY);
-    else if (s->state == SL_SESSION_SWAPPED)
-        sl_session_become(s, SL_SESSION_WAITING);
-    if (st != SL_OK) {
-        bool canceled = st == SL_ERR_CANCELED;
-        sl_session_finish(e, s, canceled ? SL_FINISH_CANCELED : SL_FINISH_ERROR, st,
-                          canceled ? "the receiver of the tokens asked to stop"
-                                   : "the receiver of the tokens failed");
-        return false;
-    }
-    s->history[s->n_history++] = s->pending.id;
-    sl_count(predicted_tokens_total, 1);
-    if (!s->pending.eog && s->n_history < s->n_max)
-        return true;
-    sl_session_finish(e, s, s->pending.eog ? SL_FINISH_STOP : SL_FINISH_LENGTH, SL_OK, NULL);
-    return false;
-}
-
-static enum sl_status choose(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row,
-                             uint32_t *out_id, float *out_logit) {
-    if (!row->rows)
-        return sl_sampler_largest(&e->space, &row->blocks, out_id);
-    return sl_sampler_pick(&s->sampler, &e->space, row->rows, &row->blocks, s->history,
-                           s->n_history, out_id, s->req->logprobs ? out_logit : NULL);
-}
-
-/* The token that was said beforehand. One is chosen all the same, so that it takes as long as any
- * other; whatever comes of that does not matter. */
-static void choose_forced(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row,
-                          uint32_t *out_id, float *out_logit) {
-    uint32_t id = s->req->forced[sl_session_predicted(s)], other;
-    float logit = row->rows ? row->rows[id] : 0, unused;
-    if (!s->req->sampling.constraint)
-        (void)!choose(e, s, row, &other, &unused);
-    *out_id = id;
-    *out_logit = logit;
-}
-
-/* Picks the next token from a row of logits and offers it. */
-void sl_session_sample(struct sl_engine *e, struct sl_session *s, const struct sl_logits *row) {
-    struct sl_token *t = &s->pending;
-    double lse = 0;
-    if (s->req->prompt_only) {
-        sl_session_finish(e, s, SL_FINISH_LENGTH, SL_OK, NULL);
-        return;
-    }
-    t->n_top = 0;
-    t->logprob = 0;
-    t->use = &s->use;
-    t->n_cached = s->n_cached;
-    if (s->req->logprobs) {
-        lse = sl_log_sum_exp(row->rows, &row->blocks, e->space.n_vocab);
-        sl_top_logprobs(&e->space, row->rows, &row->blocks, lse, s->req->n_top_logprobs, t);
-    }
-    uint32_t id = 0;
-    float logit = 0;
-    enum sl_status st = SL_OK;
-    if (s->req->forced)
-        choose_forced(e, s, row, &id, &logit);
-    else
-        st = choose(e, s, row, &id, &logit);
-    if (st != SL_OK) {
-        const struct sl_constraint *bound = s->req->sampling.constraint;
-        sl_session_finish(e, s, SL_FINISH_ERROR, st,
-                          bound && bound->err.text[0]
-                              ? bound->err.text
-                              : "no token can be chosen: the model's logits are not "
-                                "finite (damaged weights?), or "
-                                "logit_bias forbids every token");
-        return;
-    }
-    t->id = id;
-    if (s->req->logprobs)
-        t->logprob = (float)((double)logit - lse);
-    t->eog = sl_session_is_eog(s, id);
-    offer(e, s);
-}
-
 /* ---- what happens between steps ---- */
-
-static void sweep_one(struct sl_engine *e, struct sl_session *s, uint64_t now) {
-    uint64_t deadline = s->req->deadline_ns;
-    if (atomic_load(&s->cancel)) {
-        sl_session_finish(e, s, SL_FINISH_CANCELED, SL_ERR_CANCELED, "canceled");
-    } else if (deadline && now >= deadline) {
-        sl_count(requests_timed_out_total, 1);
-        sl_session_finish(e, s, SL_FINISH_ERROR, SL_ERR_TIMEOUT,
-                          s->start_ns
-                              ? "the request's time is over: it was still running"
-                              : "the request's time is over: it was still waiting for its turn");
-    } else if (deadline && deadline < e->next_deadline_ns) {
-        e->next_deadline_ns = deadline;
-    }
-}
-
-static void sweep_list(struct sl_engine *e, struct sl_session_list *l, uint64_t now) {
-    for (struct sl_session *s = l->head, *next; s; s = next) {
-        next = s->next;
-        sweep_one(e, s, now);
-    }
-}
-
-/* Ends what was canceled and what is out of time, wherever it is. */
-void sl_sessions_sweep(struct sl_engine *e) {
-    uint64_t now = sl_now_ns();
-    e->next_deadline_ns = UINT64_MAX;
-    sweep_list(e, &e->waiting, now);
-    sweep_list(e, &e->swapped, now);
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        if (e->slots[i])
-            sweep_one(e, e->slots[i], now);
-}
-
-static void set_waiting(struct sl_engine *e, int change) {
-    pthread_mutex_lock(&e->lock);
-    e->n_waiting += (uint32_t)change;
-    pthread_mutex_unlock(&e->lock);
-}
 
 /* Offers again where the sink has room; a swapped-out session that goes on takes the first place in
  * the queue, since its turn had come long ago. */
@@ -239,30 +31,17 @@ static void offer_resumed(struct sl_engine *e) {
     for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
         struct sl_session *s = e->slots[i];
         if (sl_session_is(s, SL_SESSION_PARKED) && atomic_load(&s->resume))
-            offer(e, s);
+            sl_session_offer(e, s);
     }
     for (struct sl_session *s = e->swapped.head, *next; s; s = next) {
         next = s->next;
         if (!atomic_load(&s->resume))
             continue;
-        if (!offer(e, s) || s->state == SL_SESSION_SWAPPED)
+        if (!sl_session_offer(e, s) || s->state == SL_SESSION_SWAPPED)
             continue;
         sl_session_unlink(s);
         sl_session_wait_first(e, s);
     }
-}
-
-void sl_session_wait_first(struct sl_engine *e, struct sl_session *s) {
-    sl_session_push_front(&e->waiting, s);
-    set_waiting(e, 1);
-}
-
-struct sl_session *sl_slots_last_come(const struct sl_engine *e) {
-    struct sl_session *last = NULL;
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        if (e->slots[i] && (!last || e->slots[i]->task > last->task))
-            last = e->slots[i];
-    return last;
 }
 
 /* The session that has been parked longest, so that its slot can serve somebody who reads. */
@@ -302,7 +81,7 @@ static void admit(struct sl_engine *e) {
         }
         struct sl_session *s = e->waiting.head;
         sl_session_unlink(s);
-        set_waiting(e, -1);
+        sl_sessions_set_waiting(e, -1);
         sl_session_become(s, SL_SESSION_READY);
         s->slot = i;
         e->slots[i] = s;
@@ -373,42 +152,7 @@ static enum sl_status settle(struct sl_engine *e) {
     return st;
 }
 
-/* The device is lost, or the model's files are not what they were: nothing runs any more. What
- * came first is what is said: steps that were behind it fail of it. */
-void sl_engine_break_down(struct sl_engine *e, enum sl_status st, const struct sl_err *err) {
-    pthread_mutex_lock(&e->lock);
-    if (e->dead == SL_OK) {
-        e->dead = st;
-        e->dead_err = *err;
-    }
-    e->poked = true; /* those that wait or are parked must hear of it */
-    pthread_mutex_unlock(&e->lock);
-}
-
-bool sl_is_fatal(enum sl_status st) {
-    return st == SL_ERR_DEVICE_LOST || st == SL_ERR_CORRUPT;
-}
-
 /* ---- the thread ---- */
-
-static void finish_list(struct sl_engine *e, struct sl_session_list *l,
-                        enum sl_finish_reason reason, enum sl_status st, const char *text) {
-    while (l->head)
-        sl_session_finish(e, l->head, reason, st, text);
-}
-
-static void finish_all(struct sl_engine *e, enum sl_finish_reason reason, enum sl_status st,
-                       const char *text) {
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        if (e->slots[i])
-            sl_session_finish(e, e->slots[i], reason, st, text);
-    finish_list(e, &e->swapped, reason, st, text);
-    finish_list(e, &e->waiting, reason, st, text);
-}
-
-void sl_sessions_fail(struct sl_engine *e, enum sl_status st, const char *text) {
-    finish_all(e, SL_FINISH_ERROR, st, text);
-}
 
 /* Has the heat written when that is due. Returns when it will be, UINT64_MAX for never. */
 static uint64_t keep_heat(struct sl_engine *e, uint64_t now, uint64_t due) {
@@ -527,10 +271,10 @@ static void show_experts(struct sl_engine *e) {
 }
 
 static void finish_everything(struct sl_engine *e) {
-    finish_all(e, SL_FINISH_CANCELED, SL_ERR_CANCELED, "the engine is shutting down");
+    sl_sessions_finish_all(e, SL_FINISH_CANCELED, SL_ERR_CANCELED, "the engine is shutting down");
     sl_steps_drain(e);
     sl_steps_end(e);
-    update_gauges(e);
+    sl_slots_update_gauges(e);
     if (e->disk && e->dead == SL_OK)
         sl_prefix_disk_flush(e->disk, FLUSH_NS);
     if (e->heat && e->dead == SL_OK)
@@ -549,7 +293,7 @@ static void tend(struct sl_engine *e, struct sl_job *job, enum sl_status dead) {
     if (dead != SL_OK) {
         if (job)
             sl_job_end(e, job, sl_fail(job->err, dead, "%s", e->dead_err.text));
-        finish_all(e, SL_FINISH_ERROR, dead, e->dead_err.text);
+        sl_sessions_finish_all(e, SL_FINISH_ERROR, dead, e->dead_err.text);
         return;
     }
     if (job)
@@ -564,7 +308,7 @@ static void tend(struct sl_engine *e, struct sl_job *job, enum sl_status dead) {
     if (st != SL_OK) { /* no page is certain now: no further step */
         sl_pages_fail(e, &err, st, "the page table");
         sl_engine_break_down(e, st, &err);
-        finish_all(e, SL_FINISH_ERROR, st, err.text);
+        sl_sessions_finish_all(e, SL_FINISH_ERROR, st, err.text);
     }
 }
 
@@ -598,7 +342,7 @@ void *sl_scheduler_main(void *arg) {
         sl_sessions_sweep(e);
         if (dead != SL_OK || !stop)
             tend(e, job, dead);
-        update_gauges(e);
+        sl_slots_update_gauges(e);
         count_background(e);
         show_experts(e);
         if (stop)
@@ -610,7 +354,7 @@ void *sl_scheduler_main(void *arg) {
             uint64_t last = e->heat_saved_ns ? e->heat_saved_ns : started_ns;
             keep_heat(e, sl_now_ns(), last + e->heat_busy_ns);
         }
-        uint32_t n_running = update_gauges(e);
+        uint32_t n_running = sl_slots_update_gauges(e);
         wanted = e->dead == SL_OK && !e->away && sl_steps_wanted(e);
         sl_slots_publish(e);
         if (e->timeline)

@@ -3,6 +3,7 @@
 #include "engine/engine_internal.h"
 
 #include "common/clock.h"
+#include "common/metrics.h"
 
 #include <string.h>
 
@@ -41,4 +42,16 @@ uint32_t sl_engine_slots(struct sl_engine *e, struct sl_slot_info *out, uint32_t
     memcpy(out, e->published, (n < parallel ? n : parallel) * sizeof *out);
     pthread_mutex_unlock(&e->published_lock);
     return parallel;
+}
+
+uint32_t sl_slots_update_gauges(struct sl_engine *e) {
+    uint32_t running = 0, parked = e->swapped.n;
+    for (uint32_t i = 0; i < e->plan.config.parallel; i++) {
+        running += sl_session_runs(e->slots[i]);
+        parked += sl_session_is(e->slots[i], SL_SESSION_PARKED);
+    }
+    sl_gauge(sessions_running, running);
+    sl_gauge(sessions_parked, parked);
+    sl_gauge(sessions_waiting, e->waiting.n);
+    return running;
 }

@@ -13,13 +13,6 @@
 
 /* ---- rows ---- */
 
-void sl_step_add_row(struct sl_engine *e, struct sl_step *step, uint32_t slot, uint32_t pos,
-                     uint32_t id) {
-    uint32_t i = pos / SL_KV_PAGE_TOKENS;
-    uint32_t tail = e->tails ? sl_page_table_get(&e->tail_table, slot, i) : 0;
-    sl_step_add(step, slot, pos, sl_page_table_get(&e->pages, slot, i), tail, id);
-}
-
 /* Does it need more of a row of logits than the largest? */
 static bool needs_logits(const struct sl_session *s) {
     return s->req->logprobs || !sl_sampling_is_largest(&s->sampler.set);
@@ -105,13 +98,6 @@ static void choose(struct sl_engine *e, struct sl_micro_batch *l) {
 
 /* ---- giving up ---- */
 
-static bool is_wanted(const struct sl_engine *e, const struct sl_micro_batch *l) {
-    for (uint32_t i = 0; i < e->plan.config.parallel; i++)
-        if (l->shares[i].s)
-            return true;
-    return false;
-}
-
 /* Between layers and while a step waits for the disk, on the scheduler's own thread. Who has
  * canceled is answered at once, whatever else the step still does: its rows go on, but nobody looks
  * at them, and its KV pages are given to no other session before the step ends. The step is given
@@ -124,17 +110,6 @@ void sl_steps_look_after(struct sl_engine *e) {
     sl_session_splice(&e->waiting, &e->inbox);
     pthread_mutex_unlock(&e->lock);
     sl_sessions_sweep(e); /* which has steps forget who leaves */
-}
-
-void sl_steps_forget(struct sl_engine *e, const struct sl_session *s) {
-    for (uint32_t i = 0; i < e->n_flying; i++) {
-        struct sl_micro_batch *l = e->flying[i];
-        if (l->shares[s->slot].s != s)
-            continue;
-        l->shares[s->slot].s = NULL;
-        if (!is_wanted(e, l))
-            sl_pipeline_cancel(e->pipeline, &l->item);
-    }
 }
 
 /* ---- the outcome ---- */
@@ -245,12 +220,6 @@ static void end_step(struct sl_engine *e, struct sl_micro_batch *l) {
 
 /* ---- under way ---- */
 
-void sl_step_send(struct sl_engine *e, struct sl_micro_batch *l) {
-    sl_page_table_take(&e->pages, &l->pages);
-    sl_page_table_take(&e->tail_table, &l->tails);
-    sl_pipeline_send(e->pipeline, &l->item);
-}
-
 bool sl_steps_end(struct sl_engine *e) {
     bool any = false;
     while (e->n_flying && sl_pipeline_done(e->pipeline, &e->flying[0]->item)) {
@@ -288,11 +257,4 @@ bool sl_steps_start(struct sl_engine *e) {
         sl_step_send(e, l);
     }
     return true;
-}
-
-void sl_steps_drain(struct sl_engine *e) {
-    for (uint32_t i = 0; i < e->n_flying; i++)
-        sl_pipeline_cancel(e->pipeline, &e->flying[i]->item);
-    for (uint32_t i = 0; i < e->n_flying; i++)
-        sl_pipeline_wait(e->pipeline, &e->flying[i]->item);
 }
